@@ -1,0 +1,44 @@
+# The commands of weir, in front of meson and ninja. Needs GNU make.
+#
+#   make build         build/weir, build/weir-sim, build/libweir.so
+#   make check         installs what is missing, builds, runs every test
+#   make bench         builds, measures this machine
+#   make fuzz          fuzzes every parser for FUZZ_SECONDS each
+#   make install       PREFIX (/usr/local), DESTDIR
+#   make format        rewrites the tree; format-check only complains
+.PHONY: build check bench fuzz install format format-check clean
+
+PREFIX = /usr/local
+DESTDIR =
+FUZZ_SECONDS = 600
+BUILD = build
+
+build:
+	@sh scripts/deps.sh build
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --prefix=$(PREFIX)
+	@ninja -C $(BUILD) --quiet
+
+check:
+	@bash scripts/check.sh
+
+bench:
+	@sh scripts/deps.sh bench
+	@$(MAKE) build
+	@sh bench/run.sh $(BUILD)
+
+fuzz:
+	@sh scripts/deps.sh check
+	@sh scripts/fuzz.sh $(FUZZ_SECONDS)
+
+install: build
+	@meson configure $(BUILD) -Dprefix=$(PREFIX)
+	@meson install -C $(BUILD) $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
+
+format:
+	@git ls-files -co --exclude-standard '*.[ch]' | xargs clang-format -i
+
+format-check:
+	@sh tests/structure/format.sh .
+
+clean:
+	rm -rf build build-asan build-tsan build-fuzz

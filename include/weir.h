@@ -1,0 +1,468 @@
+/* weir.h: the public interface of weir, all of it.
+ *
+ * weir moves bytes between registered memory of processes, on one host or
+ * across a network, by one-sided reads and writes, with notifications.
+ *
+ * Conventions that hold for every function here, unless its comment says
+ * otherwise:
+ *
+ *  - Return value: 0 (WEIR_OK) or a negative WEIR_E* code. weir_strerror names
+ *    a code; weir_error_class sorts it into one of three classes: try again,
+ *    this transfer failed, this endpoint is gone.
+ *  - Threads: any thread may call any function on an engine at any time, except
+ *    that nothing else may be running on the engine when weir_engine_close is
+ *    called, nor start after it.
+ *  - Blocking: a function does not block. Those that do are named `_wait`, or
+ *    take a time-out, or were asked to with WEIR_TRANSFER_BLOCK. A function may
+ *    run the engine's step, which copies bytes on devices that have no DMA.
+ *  - Ownership: pointers passed in are read during the call and never kept,
+ *    except the base of registered memory, which must stay mapped until
+ *    weir_memory_release has returned 0. `*_out` parameters are written only
+ *    on success.
+ *  - Units: lengths and offsets in bytes, times in nanoseconds (`_ns`).
+ *  - Handles (weir_memory, weir_remote, weir_peer, weir_transfer) are values.
+ *    A zeroed one names nothing. One used after its release is WEIR_ESTALE,
+ *    never undefined behaviour; ids do not repeat in practice.
+ *  - Options structs carry their own size: set it with the _INIT macro; zero in
+ *    any other field means the default. A struct from an older weir.h works.
+ */
+#ifndef WEIR_H
+#define WEIR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define WEIR_API __attribute__((visibility("default")))
+#else
+#define WEIR_API
+#endif
+
+#define WEIR_VERSION_MAJOR 0
+#define WEIR_VERSION_MINOR 1
+#define WEIR_VERSION_PATCH 0
+
+/* The library's version as "major.minor.patch"; static storage. */
+WEIR_API const char *weir_version(void);
+
+/* ---- errors ------------------------------------------------------------ */
+
+/* X(name, value, class, text). Values are ABI: they are never reused. */
+#define WEIR_ERRORS(X)                                                                             \
+    X(WEIR_EAGAIN, -1, WEIR_CLASS_RETRY, "a bounded queue or pool is full; try again")             \
+    X(WEIR_EINPROGRESS, -2, WEIR_CLASS_RETRY, "not finished yet")                                  \
+    X(WEIR_NOT_READY, -3, WEIR_CLASS_RETRY, "not connected yet")                                   \
+    X(WEIR_EINVAL, -10, WEIR_CLASS_TRANSFER, "invalid argument")                                   \
+    X(WEIR_EBOUNDS, -11, WEIR_CLASS_TRANSFER, "segment outside its memory")                        \
+    X(WEIR_EACCESS, -12, WEIR_CLASS_TRANSFER, "access right missing")                              \
+    X(WEIR_ESTALE, -13, WEIR_CLASS_TRANSFER, "handle or descriptor of something that is gone")     \
+    X(WEIR_ETIMEDOUT, -14, WEIR_CLASS_TRANSFER, "deadline passed")                                 \
+    X(WEIR_ECANCELED, -15, WEIR_CLASS_TRANSFER, "canceled")                                        \
+    X(WEIR_ENOMEM, -16, WEIR_CLASS_TRANSFER, "out of memory")                                      \
+    X(WEIR_ENOTSUP, -17, WEIR_CLASS_TRANSFER, "not supported by this device")                      \
+    X(WEIR_ETOOBIG, -18, WEIR_CLASS_TRANSFER, "over a stated limit")                               \
+    X(WEIR_EBUSY, -19, WEIR_CLASS_TRANSFER, "still in use")                                        \
+    X(WEIR_EUNKNOWN, -20, WEIR_CLASS_TRANSFER, "outcome not known: the peer left before it could say") \
+    X(WEIR_EREMOTE, -21, WEIR_CLASS_TRANSFER, "the target's device refused the operation")         \
+    X(WEIR_ECONNECT, -30, WEIR_CLASS_ENDPOINT, "no connection to the peer within the time-out")    \
+    X(WEIR_EPEER, -31, WEIR_CLASS_ENDPOINT, "the peer is gone or was restarted")                   \
+    X(WEIR_EREFUSED, -32, WEIR_CLASS_ENDPOINT, "the peer refused: no common device or version")    \
+    X(WEIR_ECLOSED, -33, WEIR_CLASS_ENDPOINT, "the engine or the peer handle was closed")          \
+    X(WEIR_EDEVICE, -34, WEIR_CLASS_ENDPOINT, "the device failed")                                 \
+    X(WEIR_EADDRESS, -35, WEIR_CLASS_ENDPOINT, "the address cannot be parsed, resolved or bound")  \
+    X(WEIR_ENODEVICE, -36, WEIR_CLASS_ENDPOINT, "no such device here")
+
+typedef enum weir_error_class {
+    WEIR_CLASS_OK = 0,
+    WEIR_CLASS_RETRY = 1,    /* nothing happened; the same call may work later */
+    WEIR_CLASS_TRANSFER = 2, /* this call or transfer failed; others are unaffected */
+    WEIR_CLASS_ENDPOINT = 3  /* this peer, or the engine, cannot be used any more */
+} weir_error_class_t;
+
+enum {
+    WEIR_OK = 0,
+#define WEIR_ERRORS_X(name, value, class_, text) name = (value),
+    WEIR_ERRORS(WEIR_ERRORS_X)
+#undef WEIR_ERRORS_X
+};
+
+/* A short English sentence for any int; static storage, never null. */
+WEIR_API const char *weir_strerror(int error);
+/* The constant's own name, "WEIR_EAGAIN"; "WEIR_E?" for an unknown code. */
+WEIR_API const char *weir_error_name(int error);
+WEIR_API weir_error_class_t weir_error_class(int error);
+
+/* ---- handles ----------------------------------------------------------- */
+
+typedef struct weir_engine weir_engine;
+typedef struct weir_memory { uint64_t id; } weir_memory;     /* local, registered */
+typedef struct weir_remote { uint64_t id; } weir_remote;     /* a peer's memory, imported */
+typedef struct weir_peer { uint64_t id; } weir_peer;         /* another engine */
+typedef struct weir_transfer { uint64_t id; } weir_transfer; /* id 0: already done */
+
+/* ---- limits ------------------------------------------------------------ */
+
+#define WEIR_ADDRESS_MAX 288      /* bytes of a "host:port" with its terminator */
+#define WEIR_DESCRIPTOR_MAX 256   /* bytes of an exported memory descriptor */
+#define WEIR_NOTIFY_MAX 256       /* bytes of a notification's payload */
+#define WEIR_QPS_MAX 16           /* QPs of one endpoint */
+#define WEIR_DEVICE_NAME_MAX 32   /* bytes of a device name with its terminator */
+
+/* ---- engine ------------------------------------------------------------ */
+
+/* The engine makes progress on a thread of its own: a short spin, then asleep. */
+#define WEIR_ENGINE_THREAD 0x1u
+
+typedef struct weir_engine_options {
+    size_t size;
+    const char *device; /* "shm" (default) */
+    /* Where peers reach this engine: "host:port", "[v6]:port", port 0 for any free
+     * one. NULL: 127.0.0.1:0. "none": no listener; peers then cannot open this
+     * engine, but answer over the connections that it makes. */
+    const char *listen;
+    uint32_t flags;              /* WEIR_ENGINE_* */
+    uint32_t transfers_max;      /* live transfer handles; default 4,096, at most 1,048,576 */
+    uint32_t segments_max;       /* segments held for unfinished transfers; default 262,144 */
+    uint32_t peers_max;          /* default 1,024, at most 65,535 */
+    uint32_t memories_max;       /* local memories; default 4,096, at most 65,535 */
+    uint32_t remotes_max;        /* imported memories; default 65,536, at most 1,048,576 */
+    uint32_t qp_count;           /* QPs an endpoint; default 1, at most WEIR_QPS_MAX */
+    uint32_t sq_depth;           /* send-queue depth asked of the device; default 256, 2..65,536 */
+    uint32_t chain_max;          /* WRs posted with one doorbell; default and cap: depth / 4 */
+    uint32_t recv_credits;       /* notifications a peer may have in flight on a QP; default 64 */
+    uint32_t notifications_max;  /* received and not yet taken; default 4,096 */
+    uint64_t connect_timeout_ns; /* default 10 s */
+    uint64_t retransmit_ns;      /* first control retransmission, doubles to 16x; default 20 ms */
+    uint64_t teardown_timeout_ns; /* forced teardown of a QP; default 4 s */
+    uint64_t settle_grace_ns;    /* what a cancelled or late transfer's posted WRs are given to
+                                  * complete before their QPs are taken down; default 100 ms */
+    uint64_t backoff_timeout_ns; /* WEIR_TRANSFER_BLOCK waits at most this; default 10 ms, or
+                                  * the environment's WEIR_SQ_BACKOFF_TIMEOUT_US */
+} weir_engine_options;
+#define WEIR_ENGINE_OPTIONS_INIT {.size = sizeof(weir_engine_options)}
+
+/* Opens a device, takes all the memory that the limits call for, listens.
+ * options may be NULL. Blocks for name resolution of `listen`. Errors: EINVAL
+ * (a limit out of range), ENODEVICE, EADDRESS, ENOMEM, EDEVICE. */
+WEIR_API int weir_engine_open(const weir_engine_options *options, weir_engine **engine_out);
+
+/* Ends every transfer with a status (ECLOSED if nothing else came first), tells
+ * the peers, tears down, frees. Blocks, under one second on a healthy device and
+ * at most teardown_timeout_ns. Memory from weir_memory_allocate is unmapped.
+ * NULL is allowed. */
+WEIR_API void weir_engine_close(weir_engine *engine);
+
+/* Does what there is to do now, without sleeping. Returns how many things it did
+ * (0: idle; the number has no other meaning) or a negative error. If another
+ * thread has the engine, returns 0: that thread does the work. */
+WEIR_API int weir_engine_progress(weir_engine *engine);
+
+/* Progress until something was done or timeout_ns has passed (UINT64_MAX: no
+ * limit), asleep when there is nothing to do. Blocks. 0, or WEIR_EINPROGRESS
+ * when the time passed. */
+WEIR_API int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns);
+
+/* A descriptor for the caller's own poll or epoll loop: readable when the engine
+ * has something to do, once armed. The engine owns it. */
+WEIR_API int weir_engine_fd(const weir_engine *engine);
+
+/* Before sleeping on the descriptor: 0 when armed, and *timeout_ns_out then holds
+ * after how long progress must be called even if nothing arrives (UINT64_MAX:
+ * never); WEIR_EAGAIN when there is work already: call progress instead.
+ * After waking, call weir_engine_progress, which disarms. */
+WEIR_API int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out);
+
+/* Copies the address that peers can open, with its terminator. Errors: ETOOBIG
+ * (address_size too small), ENOTSUP (no listener). */
+WEIR_API int weir_engine_address(const weir_engine *engine, char *address_out, size_t address_size);
+
+/* ---- memory ------------------------------------------------------------ */
+
+#define WEIR_ACCESS_REMOTE_READ 0x1u
+#define WEIR_ACCESS_REMOTE_WRITE 0x2u
+#define WEIR_ACCESS_ALL 0x3u
+
+/* Registers length bytes at base, the caller's own memory. access: what peers
+ * may do to it; 0 keeps it local (a source of writes, a destination of reads).
+ * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits),
+ * EAGAIN (memories_max), ENOMEM, EDEVICE. */
+WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t length, uint32_t access,
+                                  weir_memory *memory_out);
+
+/* Allocates and registers zeroed, page-aligned memory that is fastest to share
+ * (on shm: mapped by the peer). The engine owns it until weir_memory_release.
+ * Errors: as weir_memory_register. */
+WEIR_API int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t access,
+                                  weir_memory *memory_out, void **base_out);
+
+/* No peer touches the memory once this has returned 0; allocated memory is
+ * unmapped. EBUSY while a transfer of this engine that is not terminal uses it:
+ * cancel or wait first. ESTALE. */
+WEIR_API int weir_memory_release(weir_engine *engine, weir_memory memory);
+
+/* Base and length of a memory; either out pointer may be NULL. ESTALE. */
+WEIR_API int weir_memory_info(weir_engine *engine, weir_memory memory, void **base_out,
+                              uint64_t *length_out);
+
+/* Writes a descriptor of at most WEIR_DESCRIPTOR_MAX bytes that a peer can
+ * import, to be carried to it by any means. *length: in, the size of the buffer;
+ * out, the bytes written. Errors: ETOOBIG, ESTALE, EACCESS (registered with
+ * access 0). */
+WEIR_API int weir_memory_export(weir_engine *engine, weir_memory memory, void *descriptor_out,
+                                size_t *length);
+
+/* Makes a peer's memory usable in transfers to that peer. Errors: EINVAL (not a
+ * descriptor, or damaged), ESTALE (from another incarnation of the peer, or the
+ * peer handle is stale), EAGAIN (remotes_max), ENOTSUP (exported by a device
+ * that this engine does not have), EDEVICE (the memory cannot be reached from
+ * this process). */
+WEIR_API int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor,
+                                size_t length, weir_remote *remote_out);
+
+/* EBUSY while an unfinished transfer uses it. ESTALE. */
+WEIR_API int weir_remote_release(weir_engine *engine, weir_remote remote);
+
+/* Length and access rights of an imported memory; either may be NULL. ESTALE. */
+WEIR_API int weir_remote_info(weir_engine *engine, weir_remote remote, uint64_t *length_out,
+                              uint32_t *access_out);
+
+/* ---- peers ------------------------------------------------------------- */
+
+/* Names another engine by its address. Does not connect: the first transfer,
+ * from either side, does. The same address gives the same peer, with one more
+ * reference. A numeric host is parsed at once; a name is resolved when it is
+ * dialled. Errors: EADDRESS, EAGAIN (peers_max). */
+WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
+
+/* Gives one reference back. The last one ends the peer's unfinished transfers
+ * with ECLOSED and its remote memories; a peer that connected by itself has no
+ * reference and stays until it leaves. ESTALE. */
+WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);
+
+/* Starts connecting without a transfer. 0: connected; NOT_READY: under way, the
+ * UP event tells; or why it cannot be. */
+WEIR_API int weir_peer_connect(weir_engine *engine, weir_peer peer);
+
+typedef struct weir_peer_info {
+    size_t size;
+    char address[WEIR_ADDRESS_MAX]; /* "" when the peer has no listener */
+    uint8_t instance[16];           /* the peer's random id; zeros until first met */
+    uint32_t connected;             /* 1: a session is up */
+    uint32_t qp_count;              /* granted; 0 when not connected */
+    uint32_t sq_depth;              /* slots of each QP, granted, without the beacon's */
+    uint32_t sq_used;               /* slots taken now, all QPs */
+    uint32_t sq_high_water;         /* most slots ever taken on one QP of this session */
+    uint32_t pending;               /* transfers that wait for slots, credits or a connection */
+    uint64_t sessions;              /* sessions that reached up, ever */
+} weir_peer_info;
+#define WEIR_PEER_INFO_INIT {.size = sizeof(weir_peer_info)}
+WEIR_API int weir_peer_query(weir_engine *engine, weir_peer peer, weir_peer_info *info);
+
+/* ---- transfers --------------------------------------------------------- */
+
+/* One piece: length bytes between local memory and the peer's. 64-bit lengths
+ * are split to what the device takes. Zero length is allowed and moves nothing;
+ * its offsets must still lie inside [0, memory length]. */
+typedef struct weir_segment {
+    weir_memory local;
+    weir_remote remote;
+    uint64_t local_offset;
+    uint64_t remote_offset;
+    uint64_t length;
+} weir_segment;
+
+/* Send a notification to the target once all of the data is visible there. */
+#define WEIR_TRANSFER_NOTIFY 0x1u
+/* Report the end of the transfer through weir_completion_take, and release the
+ * handle by itself then. Never completes inside the submit call. */
+#define WEIR_TRANSFER_QUEUE 0x2u
+/* When the queues are full, wait up to backoff_timeout_ns instead of EAGAIN. */
+#define WEIR_TRANSFER_BLOCK 0x4u
+/* Must not be replayed on a new session: if its session breaks with WRs posted,
+ * the status is EUNKNOWN. */
+#define WEIR_TRANSFER_ONCE 0x8u
+
+typedef struct weir_transfer_options {
+    size_t size;
+    uint32_t flags;         /* WEIR_TRANSFER_* */
+    uint32_t notify_length; /* bytes of payload, 0..WEIR_NOTIFY_MAX */
+    uint64_t notify_tag;    /* the application's own 64 bits */
+    const void *notify_payload;
+    uint64_t timeout_ns; /* deadline from now; 0: none */
+    uint64_t user_data;  /* comes back in weir_completion */
+} weir_transfer_options;
+#define WEIR_TRANSFER_OPTIONS_INIT {.size = sizeof(weir_transfer_options)}
+
+/* Submits one transfer of segment_count segments, any of the peer's remote
+ * memories and any local ones among them. Order between segments is undefined.
+ * segment_count may be 0 if there is a notification. The segments, options and
+ * payload are copied; the bytes themselves must stay as they are (write) or
+ * unread (read) until the status is terminal.
+ *
+ * 0 with transfer_out->id == 0: done, successfully, before the call returned;
+ * there is no handle to release. 0 with another id: under way. transfer_out may
+ * be NULL with WEIR_TRANSFER_QUEUE. An error: nothing was or will be posted.
+ * Errors: EBOUNDS, EACCESS, ESTALE, EINVAL, ETOOBIG (more segments than
+ * segments_max), EAGAIN (pools full), ECLOSED, EPEER (the peer was restarted or
+ * died and this handle names the dead one). */
+WEIR_API int weir_write(weir_engine *engine, weir_peer peer, const weir_segment *segments,
+                        size_t segment_count, const weir_transfer_options *options,
+                        weir_transfer *transfer_out);
+/* The same, from the peer's memory into local memory. A notification tells the
+ * target that its memory has been read. */
+WEIR_API int weir_read(weir_engine *engine, weir_peer peer, const weir_segment *segments,
+                       size_t segment_count, const weir_transfer_options *options,
+                       weir_transfer *transfer_out);
+
+/* The terminal status: 0 or what went wrong; WEIR_EINPROGRESS before. It is
+ * reached once and never changes. Terminal means quiesced: no device touches
+ * the buffers on either side any more. Makes no progress. ESTALE after release
+ * (an id 0 is always done: 0). */
+WEIR_API int weir_transfer_status(weir_engine *engine, weir_transfer transfer);
+
+/* Makes progress until the transfer is terminal or timeout_ns has passed; spins
+ * shortly, then sleeps. Blocks. Returns the terminal status, or WEIR_EINPROGRESS
+ * when the time passed: the transfer goes on. */
+WEIR_API int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uint64_t timeout_ns);
+
+/* Asks for an early end. The status becomes ECANCELED (or what it was already
+ * going to be) as soon as no device can touch the buffers. 0, also when it is
+ * terminal already; ESTALE. */
+WEIR_API int weir_transfer_cancel(weir_engine *engine, weir_transfer transfer);
+
+/* Gives the handle back, at any time. A transfer under way goes on, unobserved. */
+WEIR_API int weir_transfer_release(weir_engine *engine, weir_transfer transfer);
+
+typedef enum weir_waiting_for {
+    WEIR_WAITING_NOTHING = 0,     /* terminal */
+    WEIR_WAITING_ENGINE = 1,      /* for the engine's owner to take it up */
+    WEIR_WAITING_CONNECTION = 2,  /* for a session with the peer */
+    WEIR_WAITING_SLOTS = 3,       /* for send-queue slots */
+    WEIR_WAITING_CREDITS = 4,     /* for the target to take up earlier notifications */
+    WEIR_WAITING_COMPLETIONS = 5, /* posted; for the device */
+    WEIR_WAITING_DRAIN = 6,       /* its session broke or it was cancelled: for QPs to go quiet */
+    WEIR_WAITING_SETTLE = 7       /* for the target to say what arrived on a broken session */
+} weir_waiting_for_t;
+/* What an unfinished transfer waits for now: a weir_waiting_for_t, or ESTALE. */
+WEIR_API int weir_transfer_waiting_for(weir_engine *engine, weir_transfer transfer);
+/* Its name in lower case: "slots", "credits", ... Static storage. */
+WEIR_API const char *weir_waiting_name(int waiting_for);
+
+typedef struct weir_completion {
+    weir_transfer transfer; /* already released */
+    uint64_t user_data;
+    int status;
+    uint32_t reserved;
+} weir_completion;
+/* Takes one finished WEIR_TRANSFER_QUEUE transfer, oldest first. EAGAIN: none.
+ * Makes no progress. */
+WEIR_API int weir_completion_take(weir_engine *engine, weir_completion *completion_out);
+
+/* ---- notifications ----------------------------------------------------- */
+
+typedef struct weir_notification {
+    weir_peer from;
+    uint64_t tag;
+    uint32_t length; /* bytes valid in payload; the rest is not written */
+    uint32_t reserved;
+    uint8_t payload[WEIR_NOTIFY_MAX];
+} weir_notification;
+/* Takes one received notification. Those of one peer come in the order in which
+ * they became complete. EAGAIN: none. Makes no progress. */
+WEIR_API int weir_notification_take(weir_engine *engine, weir_notification *notification_out);
+
+/* ---- events ------------------------------------------------------------ */
+
+typedef enum weir_event_type {
+    WEIR_EVENT_UP = 1,        /* first session with this peer */
+    WEIR_EVENT_DEGRADED = 2,  /* its session broke; recovery runs by itself */
+    WEIR_EVENT_RECOVERED = 3, /* a new session is up */
+    WEIR_EVENT_GONE = 4,      /* peer dead, restarted, closed or out of reach: see error */
+    WEIR_EVENT_LOST = 5       /* events were dropped because nobody took them; count in value */
+} weir_event_type_t;
+
+typedef struct weir_event {
+    weir_event_type_t type;
+    int error;
+    weir_peer peer;
+    uint64_t value;
+} weir_event;
+/* Takes the oldest event; the last 256 are kept. EAGAIN: none. */
+WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
+
+/* ---- statistics -------------------------------------------------------- */
+
+/* X(name, what it counts). All are uint64_t and only grow. */
+#define WEIR_STATS(X)                                                                              \
+    X(transfers_ok, "transfers that ended well")                                                   \
+    X(transfers_failed, "transfers that ended with an error")                                      \
+    X(transfers_inline, "transfers done inside the submit call")                                   \
+    X(bytes_written, "bytes of write segments that ended well")                                    \
+    X(bytes_read, "bytes of read segments that ended well")                                        \
+    X(wrs_posted, "work requests accepted by the device")                                          \
+    X(posts, "calls of post_send (doorbells)")                                                     \
+    X(partial_posts, "posts of which the device took only a part")                                 \
+    X(orphans, "work requests left without a signalled tail")                                      \
+    X(orphans_healed, "of those, recovered on a healthy QP")                                       \
+    X(admission_waits, "times that a transfer had to wait for slots")                              \
+    X(credit_waits, "times that a notification had to wait for credits")                           \
+    X(submit_eagain, "submits refused because a pool was full")                                    \
+    X(submit_queued, "submits handed to the thread that had the engine")                           \
+    X(completions_stale, "completions of QPs that are gone, dropped")                              \
+    X(notifications_sent, "notifications whose transfer ended well")                               \
+    X(notifications_received, "notifications delivered to the application")                        \
+    X(notifications_duplicate, "replayed notifications recognised and dropped")                    \
+    X(sessions_up, "sessions that came up")                                                        \
+    X(sessions_failed, "sessions that broke")                                                      \
+    X(sessions_retired, "sessions torn down, in all")                                              \
+    X(replays, "transfers started again on a new session")                                         \
+    X(settled_remote, "transfers that the target said had arrived on a broken session")            \
+    X(beacons_flushed, "QPs whose teardown beacon came back")                                      \
+    X(last_wqe_events, "last-WQE events that counted")                                             \
+    X(teardown_forced, "QPs destroyed on the time bound, not on their beacon")                     \
+    X(destroy_retries, "destroys that the device refused at first")                                \
+    X(control_sent, "control messages sent")                                                       \
+    X(control_received, "control messages accepted")                                               \
+    X(control_retransmits, "control messages sent again")                                          \
+    X(control_stale, "control messages of older epochs or incarnations, ignored")                  \
+    X(control_malformed, "control messages that did not parse; connection closed")                 \
+    X(data_malformed, "notifications or credit messages that did not parse, dropped")              \
+    X(peers_gone, "peers that died, left or were restarted")
+
+typedef struct weir_stats {
+    size_t size;
+#define WEIR_STATS_X(name, text) uint64_t name;
+    WEIR_STATS(WEIR_STATS_X)
+#undef WEIR_STATS_X
+} weir_stats;
+#define WEIR_STATS_INIT {.size = sizeof(weir_stats)}
+/* A snapshot of the engine's counters. */
+WEIR_API int weir_engine_stats(weir_engine *engine, weir_stats *stats);
+
+/* ---- devices ----------------------------------------------------------- */
+
+typedef struct weir_device_info {
+    size_t size;
+    char name[WEIR_DEVICE_NAME_MAX];
+    uint64_t message_bytes_max; /* larger segments are split */
+    uint32_t inline_bytes_max;
+    uint32_t sq_depth_max;
+    uint32_t ordered;           /* 1: WRs of a QP take effect in order */
+    uint32_t completes_inline;  /* 1: WRs are complete when the post returns */
+    uint64_t engine_bytes;      /* memory that an engine with default limits takes at open */
+    int available;              /* 0, or why this device cannot be used here */
+    uint32_t reserved;
+} weir_device_info;
+#define WEIR_DEVICE_INFO_INIT {.size = sizeof(weir_device_info)}
+/* Describes the index-th device this library was built with. EINVAL past the
+ * last. */
+WEIR_API int weir_device_query(size_t index, weir_device_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

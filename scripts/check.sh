@@ -1,0 +1,61 @@
+#!/bin/bash
+# check.sh: everything that `make check` runs, one stage after the other. A stage that
+# fails does not stop the next. The last line adds up the results of all.
+
+set -u
+cd "$(dirname "$0")/.." || exit 1
+export CI=${CI:-}
+jobs=$(nproc)
+logs=()
+
+# stage NAME DIR "SETUP OPTIONS" TEST OPTIONS...: builds DIR as asked and runs tests
+# there. The log of a stage that did not get as far as its tests stays missing, which
+# results.py counts as a failure.
+stage() {
+    local name=$1 dir=$2 setup=$3
+    shift 3
+    local log=$dir/meson-logs/testlog-$name.json
+    logs+=("$log")
+    rm -f "$log"
+    echo "==== $name"
+    local begin=$SECONDS
+    if [ ! -f "$dir/build.ninja" ]; then
+        # shellcheck disable=SC2086 # options are words
+        env ${stage_env:-} meson setup "$dir" $setup >"$dir.setup.log" 2>&1 || {
+            tail -n 30 "$dir.setup.log"
+            return
+        }
+        rm -f "$dir.setup.log"
+    else
+        # shellcheck disable=SC2086 # options are words
+        meson configure "$dir" $setup || return
+    fi
+    ninja -C "$dir" -j "$jobs" --quiet || return
+    meson test -C "$dir" --no-rebuild --logbase "testlog-$name" --print-errorlogs \
+        --num-processes "$jobs" "$@"
+    echo "==== $name took $((SECONDS - begin)) s"
+}
+
+sh scripts/deps.sh check || { echo '0 passed, 1 failed'; exit 1; }
+
+sanitize='-Dtests=enabled -Db_lto=false -Db_lundef=false'
+
+# The release build, assertions on: unit, structural, conformance and fault tests.
+stage release build -Dtests=enabled
+# Memory and undefined behaviour.
+export ASAN_OPTIONS=abort_on_error=0:detect_stack_use_after_return=1
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+stage asan build-asan "$sanitize -Db_sanitize=address,undefined -Dbuildtype=debugoptimized" \
+    --no-suite structure --timeout-multiplier 4
+# Threads: what has threads.
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+stage tsan build-tsan "$sanitize -Db_sanitize=thread" --suite threads --setup tsan \
+    --timeout-multiplier 6
+# Uninitialised memory and leaks, on the release build.
+stage valgrind build -Dtests=enabled --suite valgrind --setup valgrind
+# Parsers, a short while each.
+stage_env='CC=clang' stage fuzz build-fuzz \
+    "-Db_lto=false -Db_lundef=false -Dtests=disabled -Dfuzz=true -Db_sanitize=address,undefined" --suite fuzz
+
+echo '==== all'
+python3 scripts/results.py "${logs[@]}"

@@ -1,0 +1,55 @@
+#!/bin/sh
+# deps.sh build|check|bench: installs what a target of the Makefile needs and the
+# machine lacks, with apt-get as root; anybody else is told what to install.
+#
+# Each line of the lists is a Debian package and what shows that it is there: a
+# program, or a file below an include directory.
+
+set -eu
+
+build='gcc:gcc libc6-dev:stdio.h meson:meson ninja-build:ninja pkg-config:pkg-config
+       libxxhash-dev:xxhash.h'
+check="$build g++:c++ clang:clang libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang
+       clang-format:clang-format libcmocka-dev:cmocka.h valgrind:valgrind mandoc:mandoc
+       binutils:nm procps:ps util-linux:setarch python3:python3"
+bench="$build"
+
+case ${1:-} in
+build) wanted=$build ;;
+check) wanted=$check ;;
+bench) wanted=$bench ;;
+*)
+    echo "usage: $0 build|check|bench" >&2
+    exit 2
+    ;;
+esac
+
+present() {
+    case $1 in
+    *libclang_rt*|/*) [ -e "$1" ] && ls "$1"/*/lib/linux/libclang_rt.fuzzer-* >/dev/null 2>&1 ;;
+    *.h) [ -e "/usr/include/$1" ] || [ -e "/usr/include/$(uname -m)-linux-gnu/$1" ] ;;
+    *) command -v "$1" >/dev/null ;;
+    esac
+}
+
+missing=
+for entry in $wanted; do
+    present "${entry#*:}" || missing="$missing ${entry%%:*}"
+done
+[ -n "$missing" ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+    echo "$0: please install what Debian calls:$missing" >&2
+    exit 1
+fi
+if [ "$(id -u)" -ne 0 ]; then
+    echo "$0: please run: apt-get install$missing" >&2
+    exit 1
+fi
+echo "installing:$missing"
+export DEBIAN_FRONTEND=noninteractive
+# shellcheck disable=SC2086 # packages are words
+apt-get install -qq -y --no-install-recommends $missing >/dev/null || {
+    apt-get update -qq
+    apt-get install -qq -y --no-install-recommends $missing >/dev/null
+}

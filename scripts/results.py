@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""results.py FILE...: adds up what meson's testlog.json files recorded.
+
+A cmocka program counts once for each of its tests; anything else counts once. A
+program that ended badly counts at least one failure, whatever it printed, and a file
+that is missing or empty is one too: a stage that ran nothing has not passed.
+
+Prints the failures, then "N passed, N failed" (", N skipped" when any) as the last
+line. The exit status is 0 only if nothing failed and something passed.
+"""
+import json
+import re
+import sys
+
+OK = re.compile(r"^\[ +OK +\] ", re.M)
+FAILED = re.compile(r"^\[ +(?:FAILED|ERROR) +\] (?!.*listed below)(\S+)$", re.M)
+SKIPPED = re.compile(r"^\[ +SKIPPED +\] (?!.*listed below)(\S+)$", re.M)
+
+
+def count(test):
+    """Returns (passed, names of failures, skipped) of one program."""
+    name = test["name"]
+    text = (test.get("stdout") or "") + "\n" + (test.get("stderr") or "")
+    passed = len(OK.findall(text))
+    failed = sorted(set(FAILED.findall(text)))
+    skipped = len(set(SKIPPED.findall(text)))
+    result = test["result"]
+    if result == "SKIP":
+        return 0, [], 1
+    if result not in ("OK", "EXPECTEDFAIL"):
+        return passed, [f"{name}: {f}" for f in failed] or [f"{name}: {result}"], skipped
+    if failed:
+        return passed, [f"{name}: {f}, and exit status 0" for f in failed], skipped
+    return max(passed, 0 if skipped else 1), [], skipped
+
+
+def main(paths):
+    passed, failed, skipped = 0, [], 0
+    for path in paths:
+        try:
+            with open(path, encoding="utf-8") as log:
+                tests = [json.loads(line) for line in log if line.strip()]
+        except OSError:
+            tests = []
+        if not tests:
+            failed.append(f"{path}: no test ran")
+        for test in tests:
+            p, f, s = count(test)
+            passed, skipped = passed + p, skipped + s
+            failed += [f"{path}: {one}" for one in f]
+    for one in failed:
+        print("FAILED", one)
+    tail = f", {skipped} skipped" if skipped else ""
+    print(f"{passed} passed, {len(failed)} failed{tail}")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

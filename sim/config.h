@@ -1,0 +1,151 @@
+/* config.h: everything that one simulated run may vary; plain data.
+ *
+ * A profile and a seed fill it (profile.c); the run is a function of it and of the
+ * seed. Rates are in 1 / SIM_ALWAYS (prng.h). */
+#ifndef WEIR_SIM_CONFIG_H
+#define WEIR_SIM_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SIM_NODES_MAX = 4 };
+
+/* How often, and when, a device reports LAST_WQE for a QP in error. Real kernels
+ * differ in all of these. */
+enum sim_last_wqe {
+    SIM_LAST_WQE_NEVER,
+    SIM_LAST_WQE_EARLY, /* before the flushes */
+    SIM_LAST_WQE_LATE,  /* after them */
+    SIM_LAST_WQE_MANY,  /* both, repeated */
+    SIM_LAST_WQE_COUNT
+};
+
+/* What a device makes of the send-queue depth it is asked for. */
+enum sim_grant {
+    SIM_GRANT_EXACT,
+    SIM_GRANT_POWER_OF_TWO,
+    SIM_GRANT_MORE,
+    SIM_GRANT_LESS,
+    SIM_GRANT_COUNT
+};
+
+struct sim_nic_config {
+    bool ordered;
+    bool completes_inline;
+    bool srq;
+    bool write_imm;
+    bool cq_clean;         /* destroying a QP removes its CQEs (mlx5 does, others do not) */
+    bool fatal_events;     /* a QP that fails by itself reports QP_FATAL */
+    bool peer_dead_news;   /* the device knows when the process behind a QP dies */
+    bool nak_kills_target; /* a refused access moves the target's QP to ERR, too */
+    uint32_t last_wqe;     /* enum sim_last_wqe */
+    uint32_t grant;        /* enum sim_grant */
+    uint32_t sq_depth_max;
+    uint32_t rq_depth_max;
+    uint32_t mtu_max;
+    uint32_t rd_atomic_max;
+    uint32_t inline_bytes_max;
+    uint32_t pieces_max; /* a message arrives in up to this many packets */
+    uint32_t retry_count;
+    uint32_t destroy_fails_max;
+    uint64_t message_bytes_max;
+    uint64_t post_bytes_max;
+    uint64_t latency_min_ns;
+    uint64_t latency_max_ns;
+    uint64_t late_ns_max; /* a completion may be this late beyond the latency */
+    uint64_t flush_ns_max;
+    uint64_t rto_ns; /* retransmission time-out */
+    /* rates */
+    uint32_t post_eagain;
+    uint32_t post_edevice;
+    uint32_t post_einval;
+    uint32_t qp_fail; /* a post is followed by a failure of the QP */
+    uint32_t packet_loss;
+    uint32_t srq_swallow;
+    uint32_t mr_fail;
+    uint32_t create_fail;
+    uint32_t connect_fail;
+};
+
+struct sim_net_config {
+    uint64_t latency_min_ns;
+    uint64_t latency_max_ns;
+    /* rates */
+    uint32_t loss;
+    uint32_t duplicate;
+    uint32_t reorder;
+    uint32_t break_on_send;
+    uint32_t refuse;
+    uint32_t full; /* send answers EAGAIN */
+};
+
+/* A bug planted at a port, to prove that the oracle sees its like. */
+enum sim_plant {
+    SIM_PLANT_NONE,
+    SIM_PLANT_LOST_COMPLETION, /* one CQE of a healthy QP never arrives */
+    SIM_PLANT_EARLY_NOTIFY,    /* the last SEND of a chain is posted before its writes */
+    SIM_PLANT_CROSSED_QPS,     /* a QP is connected to a sibling of the one it was given */
+    SIM_PLANT_OVERFILL,        /* the device claims a deeper send queue than it has */
+    SIM_PLANT_DOUBLE_WRITE,    /* a write is executed again after its completion */
+    SIM_PLANT_LEAKED_QP,       /* a destroy says yes and does nothing */
+    SIM_PLANT_LOST_BUFFER,     /* a receive buffer never reaches the device */
+    SIM_PLANT_WRONG_PSN,       /* one side is told another starting PSN */
+    SIM_PLANT_COUNT
+};
+
+/* What happens to whom, beside the devices' and the network's own faults. */
+struct sim_workload_config {
+    uint32_t transfers;      /* submits over the run, all nodes together */
+    uint32_t segments_max;   /* of one transfer */
+    uint32_t bytes_max;      /* of one segment */
+    uint32_t concurrent_max; /* unfinished transfers of a node */
+    uint64_t think_ns_max;   /* between two acts of a node */
+    uint64_t pause_ns_max;   /* a node that is stopped for a while */
+    /* chances of an act or a property of a transfer */
+    uint32_t notify;
+    uint32_t reads;
+    uint32_t queued;
+    uint32_t once;
+    uint32_t deadline;
+    uint32_t cancel;
+    uint32_t early_release;
+    uint32_t bad_segment;
+    uint32_t stale_handle;
+    uint32_t memory_release;
+    uint32_t peer_close;
+    uint32_t pause;
+    uint32_t crash;
+    uint32_t leave; /* weir_engine_close in the middle, then a new life */
+    uint32_t cut_control;
+    uint32_t cut_data;
+    uint32_t slow_taker; /* notifications are left lying for a while */
+    uint32_t crossing;   /* the first submits of all nodes fall together */
+};
+
+/* Limits given to every engine. 0: the library's default. */
+struct sim_engine_config {
+    uint32_t transfers_max;
+    uint32_t segments_max;
+    uint32_t qp_count[SIM_NODES_MAX];
+    uint32_t sq_depth[SIM_NODES_MAX];
+    uint32_t chain_max;
+    uint32_t recv_credits;
+    uint32_t notifications_max;
+    uint64_t connect_timeout_ns;
+    uint64_t retransmit_ns;
+    uint64_t teardown_timeout_ns;
+    uint64_t settle_grace_ns;
+};
+
+struct sim_config {
+    const char *profile;
+    uint32_t nodes;
+    uint32_t plant; /* enum sim_plant */
+    uint64_t step_ns_max; /* from something arriving until the engine is stepped */
+    struct sim_nic_config nic[SIM_NODES_MAX];
+    struct sim_net_config net;
+    struct sim_workload_config work;
+    struct sim_engine_config engine;
+};
+
+#endif

@@ -1,0 +1,533 @@
+/* nic.c: a model NIC: memory keys, QPs and the device that holds them.
+ *
+ * Owns what an ibv_context would: the objects of one process on one NIC. Faults are
+ * drawn at the places where a device could have them, and their consequences follow
+ * (E3). Queues are in nic_queue.c, packets in nic_wire.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nic_impl.h"
+
+enum {
+    NIC_BLOB_MAGIC = 0x51,
+    NIC_QP_BLOB_SIZE = 24,
+    NIC_MR_BLOB_SIZE = 16,
+    NIC_CQ_CAPACITY = 16384, /* what caps say; the ring grows, no real CQ would */
+    NIC_ASYNCS_MAX = 4096,
+};
+
+static bool nic_fault(const struct weir_device *nic, uint32_t rate) {
+    return sim_fault(nic->world, rate);
+}
+
+void nic_async_push(struct weir_device *nic, uint32_t type, uint32_t tag) {
+    if (nic->async_count == NIC_ASYNCS_MAX) {
+        return;
+    }
+    if (nic->async_count == nic->async_capacity) {
+        uint32_t capacity = nic->async_capacity == 0 ? 64 : nic->async_capacity * 2;
+        struct weir_async *asyncs = realloc(nic->asyncs, capacity * sizeof(*asyncs));
+
+        if (asyncs == NULL) {
+            return;
+        }
+        nic->asyncs = asyncs;
+        nic->async_capacity = capacity;
+    }
+    nic->asyncs[nic->async_count++] = (struct weir_async){.type = type, .qp_tag = tag};
+    sim_node_wake(nic->node);
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+struct nic_mr *nic_mr_find(struct weir_device *nic, uint32_t key) {
+    uint32_t slot = key & (NIC_MRS_MAX - 1);
+
+    return key != 0 && slot < nic->mr_count && nic->mrs[slot].key == key ? &nic->mrs[slot] : NULL;
+}
+
+bool nic_mr_covers_local(struct weir_device *nic, uint32_t key, uint64_t at, uint64_t length) {
+    const struct nic_mr *mr = nic_mr_find(nic, key);
+    uint64_t base = mr == NULL ? 0 : (uint64_t)(uintptr_t)mr->base;
+
+    return mr != NULL && at >= base && at - base <= mr->length && length <= mr->length - (at - base);
+}
+
+/* Remote addresses are key << 32 | offset: nothing of this process's layout gets
+ * into what engines tell each other. */
+uint8_t *nic_mr_target(struct weir_device *nic, uint32_t key, uint64_t raddr, uint64_t length,
+                       uint32_t access) {
+    const struct nic_mr *mr = nic_mr_find(nic, key);
+    uint64_t offset = raddr - ((uint64_t)key << 32);
+
+    if (mr == NULL || (mr->access & access) == 0 || offset > mr->length ||
+        length > mr->length - offset) {
+        return NULL;
+    }
+    return mr->base + offset;
+}
+
+static int mr_add(struct weir_device *nic, void *base, uint64_t length, uint32_t access,
+                  struct nic_mr **mr_out, struct weir_mr *out) {
+    uint32_t slot = 0;
+    struct nic_mr *mr;
+
+    if (nic_fault(nic, nic->config->mr_fail)) {
+        return WEIR_ENOMEM;
+    }
+    while (slot < nic->mr_count && nic->mrs[slot].key != 0) {
+        slot++;
+    }
+    if (slot == NIC_MRS_MAX || length == 0 || length > UINT32_MAX) {
+        return WEIR_ENOMEM;
+    }
+    if (slot == nic->mr_count) {
+        struct nic_mr *mrs = realloc(nic->mrs, (slot + 1) * sizeof(*mrs));
+
+        if (mrs == NULL) {
+            return WEIR_ENOMEM;
+        }
+        nic->mrs = mrs;
+        nic->mr_count = slot + 1;
+    }
+    mr = &nic->mrs[slot];
+    *mr = (struct nic_mr){.key = (++nic->key_next << NIC_KEY_SLOT_BITS) | slot,
+                          .access = access,
+                          .base = base,
+                          .length = length};
+    nic->census.mrs++;
+    *out = (struct weir_mr){.lkey = mr->key, .cookie = slot, .base = base, .length = length};
+    *mr_out = mr;
+    return 0;
+}
+
+static int nic_mr_register(struct weir_device *nic, void *base, uint64_t length, uint32_t access,
+                           struct weir_mr *mr_out) {
+    struct nic_mr *mr;
+
+    return mr_add(nic, base, length, access, &mr, mr_out);
+}
+
+static int nic_mr_allocate(struct weir_device *nic, uint64_t length, uint32_t access,
+                           struct weir_mr *mr_out) {
+    void *base = length == 0 || length > UINT32_MAX ? NULL : calloc(1, (size_t)length);
+    struct nic_mr *mr;
+    int error;
+
+    if (base == NULL) {
+        return WEIR_ENOMEM;
+    }
+    error = mr_add(nic, base, length, access, &mr, mr_out);
+    if (error != 0) {
+        free(base);
+        return error;
+    }
+    mr->allocated = true;
+    return 0;
+}
+
+static int nic_mr_release(struct weir_device *nic, const struct weir_mr *weir_mr) {
+    struct nic_mr *mr = nic_mr_find(nic, weir_mr->lkey);
+
+    if (mr == NULL) {
+        sim_violation(nic->world, "T3 n%u releases memory that it does not have",
+                      nic->node->index);
+        return WEIR_EINVAL;
+    }
+    if (mr->allocated) {
+        free(mr->base);
+    }
+    *mr = (struct nic_mr){0};
+    nic->census.mrs--;
+    return 0;
+}
+
+static int nic_mr_export(struct weir_device *nic, const struct weir_mr *mr, uint8_t *blob_out,
+                         uint32_t *blob_length_out) {
+    uint64_t length = mr->length;
+
+    memset(blob_out, 0, NIC_MR_BLOB_SIZE);
+    blob_out[0] = NIC_BLOB_MAGIC;
+    blob_out[1] = (uint8_t)nic->node->index;
+    memcpy(blob_out + 4, &mr->lkey, sizeof(mr->lkey));
+    memcpy(blob_out + 8, &length, sizeof(length));
+    *blob_length_out = NIC_MR_BLOB_SIZE;
+    return 0;
+}
+
+static int nic_mr_import(struct weir_device *nic, const uint8_t *blob, uint32_t blob_length,
+                         uint64_t length, uint32_t access, struct weir_rmr *rmr_out) {
+    uint64_t exported;
+    uint32_t key;
+
+    (void)access;
+    if (blob_length != NIC_MR_BLOB_SIZE || blob[0] != NIC_BLOB_MAGIC ||
+        blob[1] >= nic->world->config.nodes) {
+        return WEIR_EINVAL;
+    }
+    memcpy(&key, blob + 4, sizeof(key));
+    memcpy(&exported, blob + 8, sizeof(exported));
+    if (exported != length || key == 0) {
+        return WEIR_EINVAL;
+    }
+    *rmr_out = (struct weir_rmr){.raddr = (uint64_t)key << 32, .rkey = key, .cookie = blob[1]};
+    return 0;
+}
+
+static void nic_mr_forget(struct weir_device *nic, const struct weir_rmr *rmr) {
+    (void)nic;
+    (void)rmr;
+}
+
+/* ---- queue pairs ------------------------------------------------------- */
+
+struct weir_qp *nic_find(struct sim_world *world, uint32_t node, uint32_t qpn, uint64_t uid) {
+    struct weir_device *nic = world->nodes[node].nic;
+    uint32_t slot = qpn - NIC_QPN_FIRST;
+    struct weir_qp *qp;
+
+    if (nic == NULL || slot >= nic->qp_top) {
+        return NULL;
+    }
+    qp = nic->qps[slot];
+    return qp != NULL && qp->uid == uid ? qp : NULL;
+}
+
+static uint32_t depth_granted(struct weir_device *nic, uint32_t wanted) {
+    uint32_t granted = wanted < 2 ? 2 : wanted;
+    uint32_t power = 2;
+
+    switch (nic->config->grant) {
+    case SIM_GRANT_POWER_OF_TWO:
+        while (power < granted) {
+            power *= 2;
+        }
+        granted = power;
+        break;
+    case SIM_GRANT_MORE:
+        granted += (uint32_t)sim_below(&nic->world->prng, 7);
+        break;
+    case SIM_GRANT_LESS:
+        granted = (uint32_t)sim_between(&nic->world->prng, 2, granted);
+        break;
+    default:
+        break;
+    }
+    return granted > nic->config->sq_depth_max ? nic->config->sq_depth_max : granted;
+}
+
+static void qp_blob(const struct weir_qp *qp, struct weir_qp_granted *granted) {
+    uint8_t *blob = granted->blob;
+
+    memset(blob, 0, NIC_QP_BLOB_SIZE);
+    blob[0] = NIC_BLOB_MAGIC;
+    blob[1] = (uint8_t)qp->nic->node->index;
+    memcpy(blob + 4, &qp->qpn, sizeof(qp->qpn));
+    memcpy(blob + 8, &qp->uid, sizeof(qp->uid));
+    granted->blob_length = NIC_QP_BLOB_SIZE;
+}
+
+static void qp_free(struct weir_qp *qp) {
+    free(qp->entries);
+    free(qp->rq.ring);
+    free(qp);
+}
+
+static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *options,
+                         struct weir_qp_granted *granted_out, struct weir_qp **qp_out) {
+    uint32_t slot = 0;
+    uint32_t entries = 2;
+    struct weir_qp *qp;
+
+    if (nic_fault(nic, nic->config->create_fail)) {
+        return WEIR_ENOMEM;
+    }
+    while (slot < NIC_QPS_MAX && nic->qps[slot] != NULL) {
+        slot++;
+    }
+    if (slot == NIC_QPS_MAX || options->rq_depth > nic->config->rq_depth_max) {
+        return WEIR_ENOMEM;
+    }
+    qp = nic_calloc(1, sizeof(*qp));
+    qp->nic = nic;
+    qp->uid = ++nic->world->qp_uid;
+    qp->qpn = NIC_QPN_FIRST + slot;
+    qp->tag = options->tag;
+    qp->recv_bytes_max = options->recv_bytes_max;
+    qp->sq_depth = depth_granted(nic, options->sq_depth);
+    while (entries < qp->sq_depth * (nic->config->ordered ? 1 : 4)) {
+        entries *= 2;
+    }
+    qp->entries = nic_calloc(entries, sizeof(*qp->entries));
+    qp->entry_mask = entries - 1;
+    nic_recvs_init(&qp->rq, options->rq_depth);
+    if (nic->config->destroy_fails_max != 0) {
+        qp->destroy_fails =
+            (uint32_t)sim_below(&nic->world->prng, nic->config->destroy_fails_max + 1);
+    }
+    nic->qps[slot] = qp;
+    if (slot >= nic->qp_top) {
+        nic->qp_top = slot + 1;
+    }
+    nic->census.qps++;
+    *granted_out = (struct weir_qp_granted){.sq_depth = qp->sq_depth, .rq_depth = options->rq_depth};
+    qp_blob(qp, granted_out);
+    *qp_out = qp;
+    sim_trace(nic->world, "n%u creates qp %u, depth %u", nic->node->index, qp->qpn, qp->sq_depth);
+    return 0;
+}
+
+static int nic_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
+    struct weir_device *nic = qp->nic;
+
+    if (path->blob_length != NIC_QP_BLOB_SIZE || path->blob[0] != NIC_BLOB_MAGIC ||
+        path->blob[1] >= nic->world->config.nodes || path->mtu > nic->config->mtu_max ||
+        path->rd_atomic > nic->config->rd_atomic_max || (path->psn_local >> 24) != 0 ||
+        (path->psn_remote >> 24) != 0 || qp->state != SIM_QP_INIT) {
+        return WEIR_EINVAL;
+    }
+    if (nic_fault(nic, nic->config->connect_fail)) {
+        return WEIR_EDEVICE;
+    }
+    qp->remote_node = path->blob[1];
+    memcpy(&qp->remote_qpn, path->blob + 4, sizeof(qp->remote_qpn));
+    memcpy(&qp->remote_uid, path->blob + 8, sizeof(qp->remote_uid));
+    qp->psn_local = path->psn_local;
+    qp->psn_remote = path->psn_remote;
+    qp->mtu = path->mtu;
+    qp->state = SIM_QP_RTS;
+    sim_trace(nic->world, "n%u connects qp %u to n%u qp %u", nic->node->index, qp->qpn,
+              qp->remote_node, qp->remote_qpn);
+    return 0;
+}
+
+static int nic_qp_error(struct weir_qp *qp) {
+    nic_qp_to_error(qp);
+    return 0;
+}
+
+static void cq_clean(struct weir_device *nic, const struct weir_qp *qp) {
+    uint32_t mask = nic->cq_capacity - 1;
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < nic->cq_count; i++) {
+        const struct nic_cqe *cqe = &nic->cq[(nic->cq_head + i) & mask];
+
+        if (cqe->uid != qp->uid || (cqe->cqe.recv && nic->config->srq)) {
+            nic->cq[(nic->cq_head + kept++) & mask] = *cqe;
+        }
+    }
+    nic->cq_count = kept;
+}
+
+static int nic_qp_destroy(struct weir_qp *qp) {
+    struct weir_device *nic = qp->nic;
+    uint32_t kept = 0;
+
+    if (qp->destroy_fails != 0) {
+        qp->destroy_fails--;
+        return (qp->destroy_fails & 1) != 0 ? WEIR_EBUSY : WEIR_EDEVICE;
+    }
+    if (nic->config->cq_clean) {
+        cq_clean(nic, qp);
+    }
+    /* The kernel takes a QP's unread events away with it (ibv_destroy_qp(3)). */
+    for (uint32_t i = 0; i < nic->async_count; i++) {
+        if (nic->asyncs[i].qp_tag != qp->tag) {
+            nic->asyncs[kept++] = nic->asyncs[i];
+        }
+    }
+    nic->async_count = kept;
+    nic->qps[qp->qpn - NIC_QPN_FIRST] = NULL;
+    nic->census.qps--;
+    sim_trace(nic->world, "n%u destroys qp %u", nic->node->index, qp->qpn);
+    qp_free(qp);
+    return 0;
+}
+
+/* ---- events ----------------------------------------------------------- */
+
+static int nic_events(struct weir_device *nic, struct weir_async *events_out, int max) {
+    uint32_t count = nic->async_count < (uint32_t)max ? nic->async_count : (uint32_t)max;
+
+    if (count == 0) {
+        return 0;
+    }
+    memcpy(events_out, nic->asyncs, count * sizeof(*events_out));
+    nic->async_count -= count;
+    memmove(nic->asyncs, nic->asyncs + count, nic->async_count * sizeof(*nic->asyncs));
+    return (int)count;
+}
+
+static int nic_fd(struct weir_device *nic) {
+    (void)nic;
+    return -1;
+}
+
+static int nic_arm(struct weir_device *nic) {
+    return nic->cq_count != 0 || nic->async_count != 0 ? WEIR_EAGAIN : 0;
+}
+
+static void nic_disarm(struct weir_device *nic) {
+    (void)nic;
+}
+
+/* ---- the device -------------------------------------------------------- */
+
+static void caps_fill(const struct sim_nic_config *config, struct weir_device_caps *caps) {
+    *caps = (struct weir_device_caps){
+        .name = "sim",
+        .message_bytes_max = config->message_bytes_max,
+        .post_bytes_max = config->post_bytes_max,
+        .inline_bytes_max = config->inline_bytes_max,
+        .sq_depth_max = config->sq_depth_max,
+        .rq_depth_max = config->rq_depth_max,
+        .cq_capacity = NIC_CQ_CAPACITY,
+        .mtu_max = config->mtu_max,
+        .rd_atomic_max = config->rd_atomic_max,
+        .ordered = config->ordered,
+        .completes_inline = config->completes_inline,
+        .srq = config->srq,
+        .write_imm = config->write_imm,
+        .last_wqe = config->srq && config->last_wqe != SIM_LAST_WQE_NEVER,
+    };
+}
+
+static int nic_probe(struct weir_device_caps *caps_out) {
+    (void)caps_out;
+    return WEIR_ENODEVICE; /* there is none outside a world */
+}
+
+static int nic_open(const struct weir_env *env, struct weir_device **device_out) {
+    struct sim_node *node = env->self;
+    struct weir_device *nic = calloc(1, sizeof(*nic));
+
+    if (nic == NULL) {
+        return WEIR_ENOMEM;
+    }
+    nic->node = node;
+    nic->world = node->world;
+    nic->config = &node->world->config.nic[node->index];
+    nic_recvs_init(&nic->srq, nic->config->srq ? nic->config->rq_depth_max : 0);
+    *device_out = nic;
+    return 0;
+}
+
+static void nic_free(struct weir_device *nic) {
+    for (uint32_t i = 0; i < nic->qp_top; i++) {
+        if (nic->qps[i] != NULL) {
+            qp_free(nic->qps[i]);
+        }
+    }
+    for (uint32_t i = 0; i < nic->mr_count; i++) {
+        if (nic->mrs[i].allocated) {
+            free(nic->mrs[i].base);
+        }
+    }
+    free(nic->mrs);
+    free(nic->cq);
+    free(nic->asyncs);
+    free(nic->srq.ring);
+    free(nic);
+}
+
+static void nic_close(struct weir_device *nic) {
+    if (nic->census.qps != 0 || nic->census.mrs != 0) {
+        sim_violation(nic->world, "T3 n%u closes its device with %u QPs and %u memories",
+                      nic->node->index, nic->census.qps, nic->census.mrs);
+    }
+    nic_free(nic);
+}
+
+static void nic_query(struct weir_device *nic, struct weir_device_caps *caps_out) {
+    caps_fill(nic->config, caps_out);
+}
+
+static void peer_dead_event(struct sim_world *world, const struct sim_event *event) {
+    struct weir_qp *qp = nic_find(world, event->node, event->b, event->a);
+
+    if (qp != NULL) {
+        nic_async_push(qp->nic, WEIR_ASYNC_PEER_DEAD, qp->tag);
+    }
+}
+
+static void peer_dead_news(struct sim_world *world, uint32_t dead) {
+    for (uint32_t n = 0; n < world->config.nodes; n++) {
+        struct weir_device *nic = world->nodes[n].nic;
+
+        if (n == dead || nic == NULL || !nic->config->peer_dead_news) {
+            continue;
+        }
+        for (uint32_t i = 0; i < nic->qp_top; i++) {
+            struct weir_qp *qp = nic->qps[i];
+            struct sim_event event = {.fire = peer_dead_event, .node = n};
+
+            if (qp != NULL && qp->state != SIM_QP_INIT && qp->remote_node == dead) {
+                event.b = qp->qpn;
+                event.a = qp->uid;
+                event.at_ns = world->now_ns + sim_below(&world->prng, 1000000);
+                sim_schedule(world, &event);
+            }
+        }
+    }
+}
+
+void sim_nic_crash(struct weir_device *nic) {
+    struct sim_world *world = nic->world;
+    uint32_t dead = nic->node->index;
+
+    nic->node->nic = NULL;
+    nic_free(nic);
+    peer_dead_news(world, dead);
+}
+
+void sim_nic_census(const struct weir_device *nic, struct sim_nic_census *census_out) {
+    *census_out = nic->census;
+    census_out->recvs = nic->srq.count;
+    for (uint32_t i = 0; i < nic->qp_top; i++) {
+        census_out->recvs += nic->qps[i] != NULL ? nic->qps[i]->rq.count : 0;
+    }
+}
+
+uint32_t sim_nic_qp_next(const struct weir_device *nic, uint32_t index,
+                         struct sim_qp_info *info_out) {
+    for (uint32_t i = index; i < nic->qp_top; i++) {
+        const struct weir_qp *qp = nic->qps[i];
+
+        if (qp != NULL) {
+            *info_out = (struct sim_qp_info){.state = qp->state,
+                                             .qpn = qp->qpn,
+                                             .remote_node = qp->remote_node,
+                                             .uid = qp->uid,
+                                             .remote_uid = qp->remote_uid,
+                                             .sq_used = qp->sq_used};
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
+const struct weir_device_ops SIM_NIC_OPS = {
+    .name = "sim",
+    .probe = nic_probe,
+    .open = nic_open,
+    .close = nic_close,
+    .query = nic_query,
+    .mr_register = nic_mr_register,
+    .mr_allocate = nic_mr_allocate,
+    .mr_release = nic_mr_release,
+    .mr_export = nic_mr_export,
+    .mr_import = nic_mr_import,
+    .mr_forget = nic_mr_forget,
+    .qp_create = nic_qp_create,
+    .qp_connect = nic_qp_connect,
+    .qp_error = nic_qp_error,
+    .qp_destroy = nic_qp_destroy,
+    .post_send = nic_post_send,
+    .post_recv = nic_post_recv,
+    .poll = nic_poll,
+    .events = nic_events,
+    .fd = nic_fd,
+    .arm = nic_arm,
+    .disarm = nic_disarm,
+};

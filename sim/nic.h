@@ -1,0 +1,39 @@
+/* nic.h: the simulated NIC, as the device port and as the world sees it. */
+#ifndef WEIR_SIM_NIC_H
+#define WEIR_SIM_NIC_H
+
+#include "world.h"
+
+/* The device port. open takes the struct sim_node from env->self, so it only works
+ * with the environment that world.c makes. */
+extern const struct weir_device_ops SIM_NIC_OPS;
+
+/* What a NIC holds now and what was done to it. */
+struct sim_nic_census {
+    uint32_t qps;
+    uint32_t mrs;
+    uint32_t recvs; /* buffers that the NIC owns */
+    uint32_t overfills;  /* posts beyond the granted depth */
+    uint32_t rnrs;       /* SENDs that found no buffer */
+    uint32_t swallowed;  /* shared buffers lost with a QP */
+};
+
+enum sim_qp_state { SIM_QP_INIT, SIM_QP_RTS, SIM_QP_ERR };
+
+struct sim_qp_info {
+    uint32_t state; /* enum sim_qp_state */
+    uint32_t qpn;
+    uint32_t remote_node;
+    uint64_t uid;
+    uint64_t remote_uid;
+    uint32_t sq_used;
+};
+
+void sim_nic_census(const struct weir_device *nic, struct sim_nic_census *census_out);
+/* The first QP with number index or above: its number plus one, or 0 at the end. */
+uint32_t sim_nic_qp_next(const struct weir_device *nic, uint32_t index,
+                         struct sim_qp_info *info_out);
+/* The process is gone: everything vanishes at once, nothing flushes. */
+void sim_nic_crash(struct weir_device *nic);
+
+#endif

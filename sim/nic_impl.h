@@ -1,0 +1,154 @@
+/* nic_impl.h: the NIC's own structures, shared by nic.c (objects, queues, states)
+ * and nic_wire.c (packets).
+ *
+ * A QP is named in packets by {node, number, uid}. Numbers are the lowest free and
+ * so are reused at once; the uid stands for what makes a real NIC drop a stale
+ * packet, the 24-bit random PSN, without its one chance in 2^24. PSNs are checked
+ * besides. */
+#ifndef WEIR_SIM_NIC_IMPL_H
+#define WEIR_SIM_NIC_IMPL_H
+
+#include "nic.h"
+
+enum {
+    NIC_QPS_MAX = 1024,
+    NIC_QPN_FIRST = 0x11, /* the same in every life: numbers of a restart collide */
+    NIC_KEY_SLOT_BITS = 12,
+    NIC_MRS_MAX = 1 << NIC_KEY_SLOT_BITS,
+    NIC_MTU_ANY = 4096,
+};
+
+struct nic_mr {
+    uint32_t key; /* 0: free slot */
+    uint32_t access;
+    bool allocated;
+    uint8_t *base;
+    uint64_t length;
+};
+
+struct nic_recv {
+    uint64_t wr_id;
+    uint8_t *buffer;
+    uint32_t length;
+};
+
+/* A bounded queue of buffers that the NIC owns. */
+struct nic_recvs {
+    struct nic_recv *ring;
+    uint32_t depth;
+    uint32_t head;
+    uint32_t count;
+};
+
+struct nic_entry {
+    uint64_t wr_id;
+    uint32_t pieces_left; /* unordered: acknowledgements to come */
+    bool signaled;
+    bool complete;
+    bool freed; /* its slot was given back */
+};
+
+struct weir_qp {
+    struct weir_device *nic;
+    uint64_t uid;
+    uint32_t qpn;
+    uint32_t tag;
+    uint32_t state; /* enum sim_qp_state */
+    uint32_t recv_bytes_max;
+    uint32_t destroy_fails;
+    bool flushing;      /* a flush event is on its way */
+    bool last_wqe_sent;
+
+    uint32_t remote_node;
+    uint32_t remote_qpn;
+    uint64_t remote_uid; /* 0: not connected */
+    uint32_t psn_local;
+    uint32_t psn_remote;
+    uint32_t mtu;
+
+    /* Send queue. Entries [tail, head) hold slots, [done, head) are not complete
+     * (ordered; unordered ones complete in any order). */
+    struct nic_entry *entries;
+    uint32_t entry_mask;
+    uint32_t sq_depth;
+    uint32_t sq_used;
+    uint64_t head;
+    uint64_t done;
+    uint64_t tail;
+
+    uint64_t tx_psn;      /* packets sent */
+    uint64_t rx_psn;      /* ordered: packets taken */
+    uint64_t ret_sent;    /* answers to the remote */
+    uint64_t ret_taken;   /* ordered: answers taken */
+    uint64_t tx_at_ns;    /* when the newest packet arrives over there */
+    uint64_t ret_at_ns;   /* when the newest answer arrives over there */
+    struct nic_recvs rq;
+};
+
+struct nic_cqe {
+    struct weir_cqe cqe;
+    uint32_t qpn;
+    uint64_t uid;
+    uint64_t seq;
+    bool send;
+};
+
+struct weir_device {
+    struct sim_node *node;
+    struct sim_world *world;
+    const struct sim_nic_config *config;
+    struct weir_qp *qps[NIC_QPS_MAX];
+    uint32_t qp_top; /* no QP at or above */
+    struct nic_mr *mrs;
+    uint32_t mr_count;
+    uint32_t key_next;
+    struct nic_cqe *cq;
+    uint32_t cq_capacity; /* power of two */
+    uint32_t cq_head;
+    uint32_t cq_count;
+    struct weir_async *asyncs;
+    uint32_t async_capacity;
+    uint32_t async_count;
+    struct nic_recvs srq;
+    struct sim_nic_census census;
+    uint64_t plant_count; /* plant.c's */
+    uint8_t plant_blob[WEIR_QP_BLOB_MAX];
+};
+
+/* nic.c */
+struct weir_qp *nic_find(struct sim_world *world, uint32_t node, uint32_t qpn, uint64_t uid);
+struct nic_mr *nic_mr_find(struct weir_device *nic, uint32_t key);
+bool nic_mr_covers_local(struct weir_device *nic, uint32_t key, uint64_t at, uint64_t length);
+/* The memory behind a remote address, or NULL when key, right or bounds are wrong. */
+uint8_t *nic_mr_target(struct weir_device *nic, uint32_t key, uint64_t raddr, uint64_t length,
+                       uint32_t access);
+
+/* nic_queue.c */
+void *nic_calloc(size_t count, size_t size);
+void nic_recvs_init(struct nic_recvs *recvs, uint32_t depth);
+/* To the error state: what it holds flushes a little later. */
+void nic_qp_to_error(struct weir_qp *qp);
+int nic_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                  struct weir_post *post_out);
+int nic_post_recv(struct weir_device *nic, struct weir_qp *qp, uint64_t wr_id, void *buffer,
+                  uint32_t length, uint32_t lkey);
+int nic_poll(struct weir_device *nic, struct weir_cqe *cqes_out, int max);
+bool nic_recv_take(struct weir_qp *qp, struct nic_recv *recv_out);
+bool nic_recv_ready(const struct weir_qp *qp);
+void nic_cq_push_recv(struct weir_qp *qp, const struct nic_recv *recv, uint32_t status,
+                      uint32_t length, const uint32_t *imm);
+/* One acknowledgement of send `seq` has come; ordered QPs complete all up to it. */
+void nic_sq_acknowledge(struct weir_qp *qp, uint64_t seq);
+/* The send `seq` failed: its CQE, then the QP is in error. */
+void nic_sq_fail(struct weir_qp *qp, uint64_t seq, uint32_t status);
+/* To the error state by itself, with news of it if the device gives any. */
+void nic_qp_fail(struct weir_qp *qp);
+void nic_async_push(struct weir_device *nic, uint32_t type, uint32_t tag);
+
+/* nic_wire.c */
+/* Puts an accepted WR on the wire. */
+void nic_launch(struct weir_qp *qp, uint64_t seq, const struct weir_wr *wr);
+/* Executes the WR here and now if nothing stands in the way. */
+bool nic_execute_inline(struct weir_qp *qp, const struct weir_wr *wr);
+
+#endif

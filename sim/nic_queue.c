@@ -1,0 +1,425 @@
+/* nic_queue.c: the queues of the simulated NIC: completions, receives, sends.
+ *
+ * Owns the accounting of slots. A slot of a send queue is in use from its post
+ * until a completion that covers it was polled, as with ibv_post_send(3); a post
+ * beyond the granted depth is refused and counted, for the oracle. A QP that fails
+ * flushes everything that it holds, in order, a little later. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nic_impl.h"
+
+void *nic_calloc(size_t count, size_t size) {
+    void *memory = calloc(count, size);
+
+    if (memory == NULL) {
+        fputs("weir-sim: out of memory\n", stderr);
+        exit(2);
+    }
+    return memory;
+}
+
+static bool nic_fault(const struct weir_device *nic, uint32_t rate) {
+    return sim_fault(nic->world, rate);
+}
+
+/* ---- completion queue, events ------------------------------------------ */
+
+static void cq_push(struct weir_device *nic, const struct nic_cqe *cqe) {
+    if (nic->cq_count == nic->cq_capacity) {
+        uint32_t capacity = nic->cq_capacity == 0 ? 256 : nic->cq_capacity * 2;
+        struct nic_cqe *cq = nic_calloc(capacity, sizeof(*cq));
+
+        for (uint32_t i = 0; i < nic->cq_count; i++) {
+            cq[i] = nic->cq[(nic->cq_head + i) & (nic->cq_capacity - 1)];
+        }
+        free(nic->cq);
+        nic->cq = cq;
+        nic->cq_capacity = capacity;
+        nic->cq_head = 0;
+    }
+    nic->cq[(nic->cq_head + nic->cq_count++) & (nic->cq_capacity - 1)] = *cqe;
+    sim_node_wake(nic->node);
+}
+
+void nic_cq_push_recv(struct weir_qp *qp, const struct nic_recv *recv, uint32_t status,
+                      uint32_t length, const uint32_t *imm) {
+    struct nic_cqe cqe = {.cqe = {.wr_id = recv->wr_id,
+                                  .status = status,
+                                  .byte_length = length,
+                                  .recv = true,
+                                  .has_imm = imm != NULL,
+                                  .imm = imm != NULL ? *imm : 0},
+                          .qpn = qp->qpn,
+                          .uid = qp->uid};
+
+    cq_push(qp->nic, &cqe);
+}
+
+static void cq_push_send(struct weir_qp *qp, uint64_t seq, uint32_t status) {
+    struct nic_cqe cqe = {
+        .cqe = {.wr_id = qp->entries[seq & qp->entry_mask].wr_id, .status = status},
+        .qpn = qp->qpn,
+        .uid = qp->uid,
+        .seq = seq,
+        .send = true};
+
+    if (status != WEIR_CQE_OK) { /* as with verbs, the rest of a bad CQE is noise */
+        cqe.cqe.byte_length = 0xdead;
+        cqe.cqe.imm = 0xbeef;
+    }
+    cq_push(qp->nic, &cqe);
+}
+
+/* ---- receives ---------------------------------------------------------- */
+
+void nic_recvs_init(struct nic_recvs *recvs, uint32_t depth) {
+    recvs->depth = depth;
+    recvs->ring = nic_calloc(depth == 0 ? 1 : depth, sizeof(*recvs->ring));
+}
+
+static bool recvs_pop(struct nic_recvs *recvs, struct nic_recv *recv_out) {
+    if (recvs->count == 0) {
+        return false;
+    }
+    *recv_out = recvs->ring[recvs->head];
+    recvs->head = (recvs->head + 1) % recvs->depth;
+    recvs->count--;
+    return true;
+}
+
+bool nic_recv_ready(const struct weir_qp *qp) {
+    return (qp->nic->config->srq ? qp->nic->srq.count : qp->rq.count) != 0;
+}
+
+bool nic_recv_take(struct weir_qp *qp, struct nic_recv *recv_out) {
+    if (!recvs_pop(qp->nic->config->srq ? &qp->nic->srq : &qp->rq, recv_out)) {
+        qp->nic->census.rnrs++;
+        return false;
+    }
+    return true;
+}
+
+int nic_post_recv(struct weir_device *nic, struct weir_qp *qp, uint64_t wr_id, void *buffer,
+                         uint32_t length, uint32_t lkey) {
+    struct nic_recvs *recvs = nic->config->srq ? &nic->srq : NULL;
+
+    if (nic->config->srq != (qp == NULL)) {
+        return WEIR_EINVAL;
+    }
+    if (qp != NULL) {
+        recvs = &qp->rq;
+        if (length < qp->recv_bytes_max) {
+            return WEIR_EINVAL;
+        }
+    }
+    if (!nic_mr_covers_local(nic, lkey, (uint64_t)(uintptr_t)buffer, length)) {
+        return WEIR_EINVAL;
+    }
+    if (qp != NULL && qp->state == SIM_QP_ERR) {
+        struct nic_recv recv = {.wr_id = wr_id};
+
+        nic_cq_push_recv(qp, &recv, WEIR_CQE_FLUSHED, 0, NULL);
+        return 0;
+    }
+    if (recvs->count == recvs->depth) {
+        return WEIR_EAGAIN;
+    }
+    recvs->ring[(recvs->head + recvs->count++) % recvs->depth] =
+        (struct nic_recv){.wr_id = wr_id, .buffer = buffer, .length = length};
+    return 0;
+}
+
+/* ---- send queue -------------------------------------------------------- */
+
+static void sq_free_polled(struct weir_qp *qp, uint64_t seq) {
+    if (qp->nic->config->ordered) { /* one completion covers all before it */
+        while (qp->tail <= seq) {
+            qp->entries[qp->tail++ & qp->entry_mask].freed = true;
+            qp->sq_used--;
+        }
+        return;
+    }
+    if (!qp->entries[seq & qp->entry_mask].freed) {
+        qp->entries[seq & qp->entry_mask].freed = true;
+        qp->sq_used--;
+    }
+    while (qp->tail < qp->head && qp->entries[qp->tail & qp->entry_mask].freed) {
+        qp->tail++;
+    }
+}
+
+static void sq_complete(struct weir_qp *qp, uint64_t seq, uint32_t status) {
+    struct nic_entry *entry = &qp->entries[seq & qp->entry_mask];
+
+    entry->complete = true;
+    if (entry->signaled || status != WEIR_CQE_OK) {
+        cq_push_send(qp, seq, status);
+    } else if (!qp->nic->config->ordered) {
+        sq_free_polled(qp, seq); /* nothing else will ever cover it */
+    }
+}
+
+static void sq_advance(struct weir_qp *qp) {
+    while (qp->done < qp->head && qp->entries[qp->done & qp->entry_mask].complete) {
+        qp->done++;
+    }
+}
+
+void nic_sq_acknowledge(struct weir_qp *qp, uint64_t seq) {
+    if (!qp->nic->config->ordered) {
+        if (--qp->entries[seq & qp->entry_mask].pieces_left == 0) {
+            sq_complete(qp, seq, WEIR_CQE_OK);
+            sq_advance(qp);
+        }
+        return;
+    }
+    while (qp->done <= seq) {
+        sq_complete(qp, qp->done++, WEIR_CQE_OK);
+    }
+}
+
+static void flush_event(struct sim_world *world, const struct sim_event *event) {
+    struct weir_qp *qp = nic_find(world, event->node, event->b, event->a);
+    struct nic_recv recv;
+
+    if (qp == NULL) {
+        return;
+    }
+    qp->flushing = false;
+    for (uint64_t seq = qp->done; seq < qp->head; seq++) {
+        if (!qp->entries[seq & qp->entry_mask].complete) {
+            sq_complete(qp, seq, WEIR_CQE_FLUSHED);
+        }
+    }
+    qp->done = qp->head;
+    while (recvs_pop(&qp->rq, &recv)) {
+        nic_cq_push_recv(qp, &recv, WEIR_CQE_FLUSHED, 0, NULL);
+    }
+}
+
+static void flush_soon(struct weir_qp *qp) {
+    struct weir_device *nic = qp->nic;
+    struct sim_event event = {
+        .fire = flush_event, .node = nic->node->index, .b = qp->qpn, .a = qp->uid};
+
+    if (qp->flushing) {
+        return;
+    }
+    qp->flushing = true;
+    event.at_ns = nic->world->now_ns + sim_below(&nic->world->prng, nic->config->flush_ns_max + 1);
+    sim_schedule(nic->world, &event);
+}
+
+static void last_wqe_event(struct sim_world *world, const struct sim_event *event) {
+    struct weir_qp *qp = nic_find(world, event->node, event->b, event->a);
+
+    if (qp != NULL) {
+        nic_async_push(qp->nic, WEIR_ASYNC_LAST_WQE, qp->tag);
+    }
+}
+
+static void last_wqe_soon(struct weir_qp *qp, uint64_t after_ns) {
+    struct sim_event event = {.fire = last_wqe_event,
+                              .node = qp->nic->node->index,
+                              .b = qp->qpn,
+                              .a = qp->uid,
+                              .at_ns = qp->nic->world->now_ns + after_ns};
+
+    sim_schedule(qp->nic->world, &event);
+}
+
+void nic_qp_to_error(struct weir_qp *qp) {
+    struct weir_device *nic = qp->nic;
+    uint64_t flush_ns = nic->config->flush_ns_max;
+    struct nic_recv recv;
+
+    if (qp->state == SIM_QP_ERR) {
+        return;
+    }
+    sim_trace(nic->world, "n%u qp %u in error", nic->node->index, qp->qpn);
+    qp->state = SIM_QP_ERR;
+    flush_soon(qp);
+    if (!nic->config->srq) {
+        return;
+    }
+    if (nic_fault(nic, nic->config->srq_swallow) && recvs_pop(&nic->srq, &recv)) {
+        nic->census.swallowed++;
+    }
+    switch (nic->config->last_wqe) {
+    case SIM_LAST_WQE_EARLY:
+        last_wqe_soon(qp, 0);
+        break;
+    case SIM_LAST_WQE_LATE:
+        last_wqe_soon(qp, flush_ns + 1000);
+        break;
+    case SIM_LAST_WQE_MANY:
+        last_wqe_soon(qp, 0);
+        last_wqe_soon(qp, flush_ns / 2);
+        last_wqe_soon(qp, flush_ns + 1000);
+        break;
+    default:
+        break;
+    }
+}
+
+void nic_qp_fail(struct weir_qp *qp) {
+    if (qp->state == SIM_QP_ERR) {
+        return;
+    }
+    nic_qp_to_error(qp);
+    if (qp->nic->config->fatal_events) {
+        nic_async_push(qp->nic, WEIR_ASYNC_QP_FATAL, qp->tag);
+    }
+}
+
+void nic_sq_fail(struct weir_qp *qp, uint64_t seq, uint32_t status) {
+    if (seq < qp->head && qp->nic->config->ordered) {
+        while (qp->done < seq) { /* a NAK acknowledges what came before it */
+            sq_complete(qp, qp->done++, WEIR_CQE_OK);
+        }
+    }
+    if (seq < qp->head && seq >= qp->done && !qp->entries[seq & qp->entry_mask].complete) {
+        sq_complete(qp, seq, status);
+        sq_advance(qp);
+    }
+    nic_qp_fail(qp);
+}
+
+static void inject_event(struct sim_world *world, const struct sim_event *event) {
+    struct weir_qp *qp = nic_find(world, event->node, event->b, event->a);
+
+    if (qp == NULL || qp->state != SIM_QP_RTS) {
+        return;
+    }
+    if (qp->done < qp->head) {
+        nic_sq_fail(qp, qp->done, WEIR_CQE_DEVICE);
+    } else {
+        nic_qp_fail(qp);
+    }
+}
+
+static void inject_soon(struct weir_qp *qp) {
+    struct weir_device *nic = qp->nic;
+    struct sim_event event = {
+        .fire = inject_event, .node = nic->node->index, .b = qp->qpn, .a = qp->uid};
+
+    event.at_ns = nic->world->now_ns + sim_below(&nic->world->prng, 4 * nic->config->latency_max_ns);
+    sim_schedule(nic->world, &event);
+}
+
+/* 0, or why the WR can never be posted. */
+static int wr_check(const struct weir_qp *qp, const struct weir_wr *wr) {
+    const struct sim_nic_config *config = qp->nic->config;
+
+    if (wr->opcode > WEIR_OP_WRITE_IMM || wr->length > config->message_bytes_max ||
+        (wr->opcode == WEIR_OP_WRITE_IMM && !config->write_imm) ||
+        ((wr->flags & WEIR_WR_INLINE) != 0 && wr->length > config->inline_bytes_max)) {
+        return WEIR_EINVAL;
+    }
+    return 0;
+}
+
+static int sq_append(struct weir_qp *qp, const struct weir_wr *wr) {
+    uint64_t seq = qp->head;
+
+    if (qp->sq_used >= qp->sq_depth) {
+        qp->nic->census.overfills++;
+        return WEIR_EAGAIN;
+    }
+    if (qp->head - qp->tail > qp->entry_mask) {
+        return WEIR_EAGAIN; /* an unordered queue whose oldest entry is still out */
+    }
+    qp->entries[seq & qp->entry_mask] =
+        (struct nic_entry){.wr_id = wr->wr_id, .signaled = (wr->flags & WEIR_WR_SIGNALED) != 0};
+    qp->head++;
+    qp->sq_used++;
+    if (qp->state == SIM_QP_ERR) {
+        flush_soon(qp);
+    } else {
+        nic_launch(qp, seq, wr);
+    }
+    return 0;
+}
+
+/* Where, and with what, this post is to be refused. */
+static int post_fault(const struct weir_qp *qp, uint32_t count, uint32_t *limit_out) {
+    const struct sim_nic_config *config = qp->nic->config;
+    int error = 0;
+
+    if (nic_fault(qp->nic, config->post_eagain)) {
+        error = WEIR_EAGAIN;
+    } else if (nic_fault(qp->nic, config->post_edevice)) {
+        error = WEIR_EDEVICE;
+    } else if (nic_fault(qp->nic, config->post_einval)) {
+        error = WEIR_EINVAL;
+    }
+    *limit_out = error == 0 ? count : (uint32_t)sim_below(&qp->nic->world->prng, count);
+    return error;
+}
+
+int nic_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                         struct weir_post *post_out) {
+    struct weir_device *nic = qp->nic;
+    bool may_inline = nic->config->completes_inline && qp->state == SIM_QP_RTS;
+    uint64_t bytes = 0;
+    uint32_t limit;
+    int error;
+
+    *post_out = (struct weir_post){0};
+    if (count == 0) {
+        return 0;
+    }
+    if (qp->state == SIM_QP_INIT) {
+        sim_violation(nic->world, "H8 n%u posts to qp %u in INIT", nic->node->index, qp->qpn);
+        return WEIR_EINVAL;
+    }
+    error = post_fault(qp, count, &limit);
+    for (uint32_t i = 0; i < limit; i++) {
+        int refused = wr_check(qp, &wrs[i]);
+
+        bytes += wrs[i].length;
+        if (refused == 0 && i != 0 && bytes > nic->config->post_bytes_max) {
+            refused = WEIR_EAGAIN;
+        }
+        if (refused == 0 && may_inline && post_out->done == i && nic_execute_inline(qp, &wrs[i])) {
+            post_out->accepted++;
+            post_out->done++;
+            continue;
+        }
+        if (refused == 0) {
+            refused = sq_append(qp, &wrs[i]);
+        }
+        if (refused != 0) {
+            error = refused;
+            break;
+        }
+        post_out->accepted++;
+    }
+    if (nic_fault(nic, nic->config->qp_fail)) {
+        inject_soon(qp);
+    }
+    return error;
+}
+
+/* ---- polling ----------------------------------------------------------- */
+
+int nic_poll(struct weir_device *nic, struct weir_cqe *cqes_out, int max) {
+    int count = 0;
+
+    while (count < max && nic->cq_count != 0) {
+        const struct nic_cqe *cqe = &nic->cq[nic->cq_head];
+
+        if (cqe->send) {
+            struct weir_qp *qp = nic_find(nic->world, nic->node->index, cqe->qpn, cqe->uid);
+
+            if (qp != NULL) {
+                sq_free_polled(qp, cqe->seq);
+            }
+        }
+        cqes_out[count++] = cqe->cqe;
+        nic->cq_head = (nic->cq_head + 1) & (nic->cq_capacity - 1);
+        nic->cq_count--;
+    }
+    return count;
+}

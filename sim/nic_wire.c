@@ -1,0 +1,560 @@
+/* nic_wire.c: the data network between simulated NICs.
+ *
+ * Owns packets from launch to landing. A write becomes one or several packets with
+ * the bytes as they were at the post; they land one by one, whether or not the
+ * sender's QP or process still lives, as real packets do. Only the target's QP
+ * leaving RTS or its region's release stops them. What the sender's NIC does,
+ * retransmitting, needs the sender's QP in RTS.
+ *
+ * Ordered QPs: packets carry a PSN and are taken in PSN order only; so are answers.
+ * A packet that was lost, or found nobody, is sent again after the retransmission
+ * time-out, retry_count times, then the sender's QP fails (IBA 9.7.5: go-back-N;
+ * later packets find a gap and wait in the same way).
+ * Unordered QPs: every packet is on its own. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nic_impl.h"
+
+enum nic_packet_kind { NIC_WRITE, NIC_READ, NIC_SEND, NIC_POISON, NIC_ACK, NIC_RESPONSE };
+
+#define NIC_PSN_CLOSED (UINT64_MAX / 2) /* no packet has it */
+
+struct nic_end {
+    uint32_t node;
+    uint32_t qpn;
+    uint64_t uid;
+};
+
+struct nic_packet {
+    uint8_t kind;
+    bool last;      /* ends its message */
+    bool wants_ack;
+    bool has_imm;
+    uint32_t status; /* of an ACK: enum weir_cqe_status */
+    struct nic_end from;
+    struct nic_end to;
+    uint32_t from_life;
+    uint32_t psn_first; /* the sender's starting PSN */
+    uint64_t psn;       /* packets (or answers) before this one */
+    uint64_t seq;       /* the send it belongs to */
+    uint64_t raddr;
+    uint64_t laddr;
+    uint64_t length;
+    uint32_t rkey;
+    uint32_t lkey;
+    uint32_t imm;
+    uint32_t attempts;
+    uint8_t bytes[];
+};
+
+static void packet_arrive(struct sim_world *world, const struct sim_event *event);
+static void answer_arrive(struct sim_world *world, const struct sim_event *event);
+
+static void packet_drop(const struct sim_event *event) {
+    free(event->object);
+}
+
+static uint64_t wire_latency(const struct weir_device *nic) {
+    return sim_between(&nic->world->prng, nic->config->latency_min_ns,
+                       nic->config->latency_max_ns);
+}
+
+static void packet_schedule(struct sim_world *world, struct nic_packet *packet, uint64_t at_ns,
+                            sim_event_fn fire) {
+    struct sim_event event = {.at_ns = at_ns,
+                              .fire = fire,
+                              .drop = packet_drop,
+                              .object = packet,
+                              .a = packet->seq,
+                              .node = packet->to.node,
+                              .b = (uint32_t)packet->length};
+
+    sim_schedule(world, &event);
+}
+
+static struct nic_packet *packet_make(uint64_t bytes) {
+    struct nic_packet *packet = malloc(sizeof(*packet) + (size_t)bytes);
+
+    if (packet == NULL) {
+        fputs("weir-sim: out of memory\n", stderr);
+        exit(2);
+    }
+    memset(packet, 0, sizeof(*packet));
+    return packet;
+}
+
+/* ---- launching --------------------------------------------------------- */
+
+/* When a packet that is sent now arrives, behind those before it. */
+static uint64_t wire_arrival(struct weir_device *nic, uint64_t *newest_ns) {
+    uint64_t at = nic->world->now_ns + wire_latency(nic);
+
+    if (nic->config->ordered) {
+        if (at <= *newest_ns) {
+            at = *newest_ns + 1;
+        }
+        *newest_ns = at;
+    }
+    return at;
+}
+
+static void launch_piece(struct weir_qp *qp, uint64_t seq, const struct weir_wr *wr,
+                         enum nic_packet_kind kind, uint64_t offset, uint64_t length) {
+    struct weir_device *nic = qp->nic;
+    struct sim_world *world = nic->world;
+    bool carries = kind == NIC_WRITE || kind == NIC_SEND;
+    struct nic_packet *packet = packet_make(carries ? length : 0);
+
+    packet->kind = (uint8_t)kind;
+    packet->last = offset + length == wr->length;
+    packet->wants_ack = !nic->config->ordered || (packet->last && (wr->flags & WEIR_WR_SIGNALED));
+    packet->has_imm = packet->last && wr->opcode == WEIR_OP_WRITE_IMM;
+    packet->from = (struct nic_end){nic->node->index, qp->qpn, qp->uid};
+    packet->to = (struct nic_end){qp->remote_node, qp->remote_qpn, qp->remote_uid};
+    packet->from_life = nic->node->life;
+    packet->psn_first = qp->psn_local;
+    packet->psn = qp->tx_psn++;
+    packet->seq = seq;
+    packet->raddr = wr->raddr + offset;
+    packet->laddr = wr->laddr + offset;
+    packet->length = length;
+    packet->rkey = wr->rkey;
+    packet->lkey = wr->lkey;
+    packet->imm = wr->imm;
+    if (carries && length != 0) {
+        const void *at = (const void *)(uintptr_t)(wr->laddr + offset);
+
+        if (world->watch.fetch != NULL) {
+            world->watch.fetch(world->watch.self, nic->node, at, length);
+        }
+        memcpy(packet->bytes, at, (size_t)length);
+    }
+    packet_schedule(world, packet, wire_arrival(nic, &qp->tx_at_ns), packet_arrive);
+}
+
+static bool local_ok(struct weir_qp *qp, const struct weir_wr *wr) {
+    return wr->length == 0 || (wr->flags & WEIR_WR_INLINE) != 0 ||
+           nic_mr_covers_local(qp->nic, wr->lkey, wr->laddr, wr->length);
+}
+
+void nic_launch(struct weir_qp *qp, uint64_t seq, const struct weir_wr *wr) {
+    struct weir_device *nic = qp->nic;
+    struct nic_entry *entry = &qp->entries[seq & qp->entry_mask];
+    uint64_t pieces = 1;
+    uint64_t piece;
+
+    entry->pieces_left = 1;
+    if (!local_ok(qp, wr)) {
+        launch_piece(qp, seq, wr, NIC_POISON, 0, wr->length);
+        return;
+    }
+    switch (wr->opcode) {
+    case WEIR_OP_READ:
+        launch_piece(qp, seq, wr, NIC_READ, 0, wr->length);
+        return;
+    case WEIR_OP_SEND:
+        launch_piece(qp, seq, wr, NIC_SEND, 0, wr->length);
+        return;
+    case WEIR_OP_WRITE_IMM:
+        launch_piece(qp, seq, wr, NIC_WRITE, 0, wr->length);
+        return;
+    default:
+        break;
+    }
+    if (wr->length >= nic->config->pieces_max) {
+        pieces = sim_between(&nic->world->prng, 1, nic->config->pieces_max);
+    }
+    entry->pieces_left = (uint32_t)pieces;
+    piece = wr->length / pieces;
+    for (uint64_t i = 0; i < pieces; i++) {
+        uint64_t offset = i * piece;
+
+        launch_piece(qp, seq, wr, NIC_WRITE, offset,
+                     i + 1 == pieces ? wr->length - offset : piece);
+    }
+}
+
+/* ---- answers ----------------------------------------------------------- */
+
+/* The QP at an end of a packet, if it still is the one and in RTS. */
+static struct weir_qp *end_ready(struct sim_world *world, const struct nic_end *end) {
+    struct weir_qp *qp = nic_find(world, end->node, end->qpn, end->uid);
+
+    return qp != NULL && qp->state == SIM_QP_RTS ? qp : NULL;
+}
+
+static void answer_schedule(struct weir_qp *target, struct nic_packet *packet) {
+    struct weir_device *nic = target->nic;
+    uint64_t late = nic->config->late_ns_max;
+    uint64_t at;
+
+    packet->psn = target->ret_sent++;
+    packet->attempts = 0;
+    at = wire_arrival(nic, &target->ret_at_ns);
+    if (late != 0 && sim_below(&nic->world->prng, 8) == 0) {
+        at += sim_below(&nic->world->prng, late);
+        if (nic->config->ordered) {
+            target->ret_at_ns = at;
+        }
+    }
+    packet_schedule(nic->world, packet, at, answer_arrive);
+}
+
+static void answer_status(struct weir_qp *target, const struct nic_packet *request,
+                          uint32_t status) {
+    struct nic_packet *answer = packet_make(0);
+
+    *answer = *request;
+    answer->kind = NIC_ACK;
+    answer->from = request->to;
+    answer->to = request->from;
+    answer->status = status;
+    answer->length = 0;
+    answer_schedule(target, answer);
+}
+
+/* The answer was lost: sent again while its requester wants it. */
+static void answer_lost(struct sim_world *world, struct nic_packet *packet) {
+    struct weir_qp *qp = end_ready(world, &packet->to);
+    const struct sim_nic_config *config = &world->config.nic[packet->to.node];
+
+    if (qp == NULL) {
+        free(packet);
+        return;
+    }
+    if (++packet->attempts > config->retry_count) {
+        sim_trace(world, "n%u qp %u: answers lost, retries exhausted", packet->to.node,
+                  packet->to.qpn);
+        nic_sq_fail(qp, qp->nic->config->ordered ? qp->done : packet->seq, WEIR_CQE_RETRY);
+        free(packet);
+        return;
+    }
+    packet_schedule(world, packet, world->now_ns + config->rto_ns, answer_arrive);
+}
+
+static void response_land(struct sim_world *world, struct weir_qp *qp,
+                          const struct nic_packet *packet) {
+    void *at = (void *)(uintptr_t)packet->laddr;
+
+    if (packet->length == 0) {
+        return;
+    }
+    if (world->watch.landing != NULL) {
+        world->watch.landing(world->watch.self, qp->nic->node, at, packet->bytes, packet->length);
+    }
+    memcpy(at, packet->bytes, (size_t)packet->length);
+}
+
+static void answer_arrive(struct sim_world *world, const struct sim_event *event) {
+    struct nic_packet *packet = event->object;
+    struct weir_qp *qp = end_ready(world, &packet->to);
+
+    if (qp == NULL) {
+        free(packet);
+        return;
+    }
+    if (world->data_cut[packet->from.node][packet->to.node] ||
+        sim_fault(world, qp->nic->config->packet_loss)) {
+        answer_lost(world, packet);
+        return;
+    }
+    if (qp->nic->config->ordered && packet->psn != qp->ret_taken) {
+        packet_schedule(world, packet, world->now_ns + qp->nic->config->rto_ns, answer_arrive);
+        return;
+    }
+    qp->ret_taken++;
+    if (packet->kind == NIC_RESPONSE) {
+        if (!nic_mr_covers_local(qp->nic, packet->lkey, packet->laddr, packet->length) &&
+            packet->length != 0) {
+            nic_sq_fail(qp, packet->seq, WEIR_CQE_LOCAL_PROT);
+            free(packet);
+            return;
+        }
+        response_land(world, qp, packet);
+        if (packet->last) {
+            nic_sq_acknowledge(qp, packet->seq);
+        }
+    } else if (packet->status != WEIR_CQE_OK) {
+        nic_sq_fail(qp, packet->seq, packet->status);
+    } else {
+        nic_sq_acknowledge(qp, packet->seq);
+    }
+    free(packet);
+}
+
+/* ---- executing at the target ------------------------------------------- */
+
+/* After a NAK a responder takes nothing more of the flow (IBA 9.9.3): what follows
+ * a refused write must not overtake it. */
+static void refuse(struct weir_qp *target, const struct nic_packet *packet, uint32_t status) {
+    sim_trace(target->nic->world, "n%u qp %u refuses: status %u", target->nic->node->index,
+              target->qpn, status);
+    answer_status(target, packet, status);
+    if (target->nic->config->nak_kills_target) {
+        nic_qp_fail(target);
+    } else if (target->nic->config->ordered) {
+        target->rx_psn = NIC_PSN_CLOSED;
+    }
+}
+
+static bool land(struct weir_qp *target, uint32_t rkey, uint64_t raddr, const void *bytes,
+                 uint64_t length) {
+    struct sim_world *world = target->nic->world;
+    uint8_t *at;
+
+    if (length == 0) {
+        return true;
+    }
+    at = nic_mr_target(target->nic, rkey, raddr, length, WEIR_ACCESS_REMOTE_WRITE);
+    if (at == NULL) {
+        return false;
+    }
+    if (world->watch.landing != NULL) {
+        world->watch.landing(world->watch.self, target->nic->node, at, bytes, length);
+    }
+    memcpy(at, bytes, (size_t)length);
+    return true;
+}
+
+/* True when the packet was taken. */
+static bool execute_send(struct weir_qp *target, const struct nic_packet *packet) {
+    struct nic_recv recv;
+
+    if (!nic_recv_take(target, &recv)) {
+        refuse(target, packet, WEIR_CQE_RNR);
+        return false;
+    }
+    if (packet->kind == NIC_SEND) {
+        if (packet->length > recv.length) {
+            nic_cq_push_recv(target, &recv, WEIR_CQE_LENGTH, 0, NULL);
+            refuse(target, packet, WEIR_CQE_LENGTH);
+            return false;
+        }
+        memcpy(recv.buffer, packet->bytes, (size_t)packet->length);
+    }
+    nic_cq_push_recv(target, &recv, WEIR_CQE_OK,
+                     packet->kind == NIC_SEND ? (uint32_t)packet->length : 0,
+                     packet->has_imm ? &packet->imm : NULL);
+    return true;
+}
+
+static void respond(struct weir_qp *target, const struct nic_packet *request, const uint8_t *at,
+                    uint64_t offset, uint64_t length) {
+    struct nic_packet *answer = packet_make(length);
+
+    *answer = *request;
+    answer->kind = NIC_RESPONSE;
+    answer->from = request->to;
+    answer->to = request->from;
+    answer->laddr = request->laddr + offset;
+    answer->length = length;
+    answer->last = offset + length == request->length;
+    if (length != 0) {
+        memcpy(answer->bytes, at + offset, (size_t)length);
+    }
+    answer_schedule(target, answer);
+}
+
+static bool execute_read(struct weir_qp *target, const struct nic_packet *packet) {
+    struct weir_device *nic = target->nic;
+    struct sim_world *world = nic->world;
+    uint64_t length = packet->length;
+    uint64_t half = nic->config->ordered && nic->config->pieces_max > 1 ? length / 2 : 0;
+    const uint8_t *at = NULL;
+
+    if (length != 0) {
+        at = nic_mr_target(nic, packet->rkey, packet->raddr, length, WEIR_ACCESS_REMOTE_READ);
+        if (at == NULL) {
+            refuse(target, packet, WEIR_CQE_REMOTE_ACCESS);
+            return false;
+        }
+        if (world->watch.fetch != NULL) {
+            world->watch.fetch(world->watch.self, nic->node, at, length);
+        }
+    }
+    if (half != 0) {
+        respond(target, packet, at, 0, half);
+    }
+    respond(target, packet, at, half, length - half);
+    return true;
+}
+
+static bool packet_execute(struct weir_qp *target, const struct nic_packet *packet) {
+    switch (packet->kind) {
+    case NIC_WRITE:
+        if (!land(target, packet->rkey, packet->raddr, packet->bytes, packet->length)) {
+            refuse(target, packet, WEIR_CQE_REMOTE_ACCESS);
+            return false;
+        }
+        if (packet->has_imm && !execute_send(target, packet)) {
+            return false;
+        }
+        break;
+    case NIC_SEND:
+        if (!execute_send(target, packet)) {
+            return false;
+        }
+        break;
+    case NIC_READ:
+        return execute_read(target, packet);
+    default: /* the sender's NIC stopped here: what it launched after it never left */
+        answer_status(target, packet, WEIR_CQE_LOCAL_PROT);
+        if (target->nic->config->ordered) {
+            target->rx_psn = NIC_PSN_CLOSED;
+        }
+        return false;
+    }
+    if (packet->wants_ack) {
+        answer_status(target, packet, WEIR_CQE_OK);
+    }
+    return true;
+}
+
+/* ---- arriving ---------------------------------------------------------- */
+
+/* Nobody took the packet: again later, or the sender's QP fails. Its oldest send is
+ * the one that fails, as on hardware. */
+static void packet_lost(struct sim_world *world, struct nic_packet *packet) {
+    struct weir_qp *qp = end_ready(world, &packet->from);
+    const struct sim_nic_config *config = &world->config.nic[packet->from.node];
+
+    if (qp == NULL) {
+        free(packet);
+        return;
+    }
+    if (++packet->attempts > config->retry_count) {
+        sim_trace(world, "n%u qp %u: retries exhausted", packet->from.node, packet->from.qpn);
+        nic_sq_fail(qp, config->ordered ? qp->done : packet->seq, WEIR_CQE_RETRY);
+        free(packet);
+        return;
+    }
+    packet_schedule(world, packet, world->now_ns + config->rto_ns, packet_arrive);
+}
+
+/* The QP that answers a packet, or NULL. What can be told apart from a stale packet
+ * and must never happen is a violation. */
+static struct weir_qp *packet_target(struct sim_world *world, const struct nic_packet *packet) {
+    struct weir_qp *target =
+        nic_find(world, packet->to.node, packet->to.qpn, packet->to.uid);
+
+    if (target == NULL) {
+        return NULL;
+    }
+    if (target->state == SIM_QP_INIT) {
+        sim_violation(world, "H8 n%u qp %u sends before n%u qp %u can receive", packet->from.node,
+                      packet->from.qpn, packet->to.node, packet->to.qpn);
+        return NULL;
+    }
+    if (target->state != SIM_QP_RTS) {
+        return NULL;
+    }
+    if (target->remote_uid != packet->from.uid) {
+        sim_violation(world, "H2 n%u qp %u sends to n%u qp %u, which belongs to another session",
+                      packet->from.node, packet->from.qpn, packet->to.node, packet->to.qpn);
+        return NULL;
+    }
+    if (target->psn_remote != packet->psn_first) {
+        sim_violation(world, "H9 n%u qp %u and n%u qp %u disagree about the PSN",
+                      packet->from.node, packet->from.qpn, packet->to.node, packet->to.qpn);
+        return NULL;
+    }
+    return target;
+}
+
+static void packet_arrive(struct sim_world *world, const struct sim_event *event) {
+    struct nic_packet *packet = event->object;
+    const struct sim_nic_config *config = &world->config.nic[packet->from.node];
+    const struct sim_node *sender = &world->nodes[packet->from.node];
+    struct weir_qp *target;
+
+    if (config->peer_dead_news && (!sender->alive || sender->life != packet->from_life)) {
+        free(packet); /* such a device promises that the dead execute nothing */
+        return;
+    }
+    if (world->data_cut[packet->from.node][packet->to.node] ||
+        sim_fault(world, config->packet_loss)) {
+        packet_lost(world, packet);
+        return;
+    }
+    target = packet_target(world, packet);
+    if (target == NULL || (target->nic->config->ordered && packet->psn != target->rx_psn)) {
+        packet_lost(world, packet);
+        return;
+    }
+    target->rx_psn++;
+    (void)packet_execute(target, packet);
+    free(packet);
+}
+
+/* ---- completing in the post -------------------------------------------- */
+
+static bool inline_read(struct weir_qp *qp, struct weir_qp *target, const struct weir_wr *wr) {
+    struct sim_world *world = qp->nic->world;
+    uint8_t *to = (uint8_t *)(uintptr_t)wr->laddr;
+    const uint8_t *from;
+
+    if (wr->length == 0) {
+        return true;
+    }
+    from = nic_mr_target(target->nic, wr->rkey, wr->raddr, wr->length, WEIR_ACCESS_REMOTE_READ);
+    if (from == NULL) {
+        return false;
+    }
+    if (world->watch.fetch != NULL) {
+        world->watch.fetch(world->watch.self, target->nic->node, from, wr->length);
+    }
+    if (world->watch.landing != NULL) {
+        world->watch.landing(world->watch.self, qp->nic->node, to, from, wr->length);
+    }
+    memmove(to, from, (size_t)wr->length);
+    return true;
+}
+
+static bool inline_send(struct weir_qp *target, const struct weir_wr *wr) {
+    const uint8_t *from = (const uint8_t *)(uintptr_t)wr->laddr;
+    struct nic_recv recv;
+
+    if (!nic_recv_ready(target) || wr->length > target->recv_bytes_max ||
+        !nic_recv_take(target, &recv)) {
+        return false;
+    }
+    if (wr->length != 0) {
+        memcpy(recv.buffer, from, (size_t)wr->length);
+    }
+    nic_cq_push_recv(target, &recv, WEIR_CQE_OK, (uint32_t)wr->length, NULL);
+    return true;
+}
+
+bool nic_execute_inline(struct weir_qp *qp, const struct weir_wr *wr) {
+    struct sim_world *world = qp->nic->world;
+    struct nic_end from = {qp->nic->node->index, qp->qpn, qp->uid};
+    struct nic_end to = {qp->remote_node, qp->remote_qpn, qp->remote_uid};
+    struct weir_qp *target = end_ready(world, &to);
+    bool done;
+
+    if (target == NULL || target->remote_uid != from.uid || target->rx_psn != qp->tx_psn ||
+        qp->done != qp->head || target->psn_remote != qp->psn_local || !local_ok(qp, wr) ||
+        world->data_cut[from.node][to.node]) {
+        return false;
+    }
+    switch (wr->opcode) {
+    case WEIR_OP_WRITE:
+        done = land(target, wr->rkey, wr->raddr, (const void *)(uintptr_t)wr->laddr, wr->length);
+        break;
+    case WEIR_OP_READ:
+        done = inline_read(qp, target, wr);
+        break;
+    case WEIR_OP_SEND:
+        done = inline_send(target, wr);
+        break;
+    default:
+        done = false;
+        break;
+    }
+    if (done) {
+        qp->tx_psn++;
+        target->rx_psn++;
+    }
+    return done;
+}

@@ -1,0 +1,517 @@
+/* oracle.c: records, ranges and the properties they must keep; see oracle.h. */
+#include "oracle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- content ----------------------------------------------------------- */
+
+/* Byte i of a segment's content: a function of the record, the segment and i. */
+static uint64_t content_word(uint32_t number, uint32_t segment, uint64_t word) {
+    uint64_t state = ((uint64_t)number << 32 | segment) + word * UINT64_C(0x2545f4914f6cdd1d);
+
+    return sim_splitmix(&state);
+}
+
+static void content_fill(uint32_t number, uint32_t segment, uint64_t offset, uint8_t *out,
+                         uint64_t length, uint8_t flip) {
+    uint64_t word = 0;
+
+    for (uint64_t i = 0; i < length; i++) {
+        uint64_t at = offset + i;
+
+        if (i == 0 || (at & 7) == 0) {
+            word = content_word(number, segment, at >> 3);
+        }
+        out[i] = (uint8_t)((word >> ((at & 7) * 8)) ^ flip);
+    }
+}
+
+static bool content_is(uint32_t number, uint32_t segment, uint64_t offset, const uint8_t *bytes,
+                       uint64_t length) {
+    uint64_t word = 0;
+
+    for (uint64_t i = 0; i < length; i++) {
+        uint64_t at = offset + i;
+
+        if (i == 0 || (at & 7) == 0) {
+            word = content_word(number, segment, at >> 3);
+        }
+        if (bytes[i] != (uint8_t)(word >> ((at & 7) * 8))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+uint32_t oracle_payload(const struct sim_transfer *transfer, uint8_t *out) {
+    uint32_t length = transfer->number * 37 % (WEIR_NOTIFY_MAX + 1);
+
+    content_fill(transfer->number, UINT32_MAX, 0, out, length, 0);
+    return length;
+}
+
+/* ---- ranges ------------------------------------------------------------ */
+
+static uint32_t granules_of(uint32_t offset, uint32_t length) {
+    uint32_t last = length == 0 ? offset : offset + length - 1;
+
+    return last / SIM_GRANULE - offset / SIM_GRANULE + 1;
+}
+
+static void range_own(struct sim_region *region, uint32_t offset, uint32_t length, uint32_t owner,
+                      uint32_t segment) {
+    uint32_t first = offset / SIM_GRANULE;
+    uint32_t count = granules_of(offset, length);
+
+    for (uint32_t i = first; i < first + count; i++) {
+        region->owner[i] = owner;
+        region->owner_segment[i] = segment;
+    }
+}
+
+/* Next fit. UINT32_MAX: no room. */
+static uint32_t range_find(struct sim_region *region, uint32_t granules) {
+    uint32_t run = 0;
+    uint32_t at = region->cursor;
+
+    for (uint32_t seen = 0; seen < 2 * SIM_GRANULES; seen++) {
+        if (at == SIM_GRANULES) {
+            at = 0;
+            run = 0;
+        }
+        run = region->owner[at] == 0 ? run + 1 : 0;
+        at++;
+        if (run == granules) {
+            region->cursor = at;
+            return (at - granules) * SIM_GRANULE;
+        }
+    }
+    return UINT32_MAX;
+}
+
+static uint32_t range_take(struct sim_oracle *oracle, struct sim_region *region, uint32_t length,
+                           uint32_t owner, uint32_t segment) {
+    uint32_t skew = (uint32_t)sim_below(&oracle->world->prng, SIM_GRANULE);
+    uint32_t offset = range_find(region, granules_of(skew, length));
+
+    if (offset == UINT32_MAX) {
+        return UINT32_MAX;
+    }
+    range_own(region, offset + skew, length, owner, segment);
+    return offset + skew;
+}
+
+static void ranges_release(struct sim_oracle *oracle, struct sim_transfer *transfer) {
+    const struct sim_world *world = oracle->world;
+    bool from_same = world->nodes[transfer->from].life == transfer->from_life;
+    bool to_same = world->nodes[transfer->to].life == transfer->to_life;
+
+    for (uint32_t i = 0; i < transfer->segment_count; i++) {
+        const struct sim_segment *segment = &transfer->segments[i];
+        struct sim_region *local = &oracle->regions[transfer->from][segment->local_region];
+        struct sim_region *remote = &oracle->regions[transfer->to][segment->remote_region];
+
+        if (from_same) {
+            range_own(local, segment->local_offset, segment->length, 0, 0);
+        }
+        if (to_same && remote->owner[segment->remote_offset / SIM_GRANULE] == transfer->number) {
+            range_own(remote, segment->remote_offset, segment->length, 0, 0);
+        }
+    }
+}
+
+/* ---- records ----------------------------------------------------------- */
+
+static struct sim_transfer *record_add(struct sim_oracle *oracle) {
+    if (oracle->count + 1 >= oracle->capacity) {
+        uint32_t capacity = oracle->capacity == 0 ? 256 : oracle->capacity * 2;
+        struct sim_transfer *transfers =
+            realloc(oracle->transfers, capacity * sizeof(*transfers));
+
+        if (transfers == NULL) {
+            fputs("weir-sim: out of memory\n", stderr);
+            exit(2);
+        }
+        oracle->transfers = transfers;
+        oracle->capacity = capacity;
+    }
+    oracle->count++;
+    oracle->transfers[oracle->count] = (struct sim_transfer){.number = oracle->count};
+    return &oracle->transfers[oracle->count];
+}
+
+static uint32_t draft_length(struct sim_prng *prng, uint32_t bytes_max) {
+    if (sim_below(prng, 16) == 0) {
+        return 0;
+    }
+    return (uint32_t)sim_between(prng, 1, sim_below(prng, 4) == 0 ? bytes_max : 64);
+}
+
+struct sim_transfer *oracle_draft(struct sim_oracle *oracle, uint32_t from, uint32_t to, bool read,
+                                  uint32_t want, uint32_t bytes_max) {
+    struct sim_prng *prng = &oracle->world->prng;
+    struct sim_transfer *transfer = record_add(oracle);
+
+    transfer->from = from;
+    transfer->to = to;
+    transfer->from_life = oracle->world->nodes[from].life;
+    transfer->to_life = oracle->world->nodes[to].life;
+    transfer->read = read;
+    transfer->segments = calloc(want == 0 ? 1 : want, sizeof(*transfer->segments));
+    if (transfer->segments == NULL) {
+        return transfer;
+    }
+    for (uint32_t i = 0; i < want; i++) {
+        struct sim_segment *s = &transfer->segments[i];
+        struct sim_region *local, *remote;
+
+        s->local_region = (uint32_t)sim_below(prng, SIM_REGIONS);
+        s->remote_region = (uint32_t)sim_below(prng, SIM_REGIONS);
+        s->length = draft_length(prng, bytes_max);
+        local = &oracle->regions[from][s->local_region];
+        remote = &oracle->regions[to][s->remote_region];
+        if (!local->registered || !remote->registered) {
+            break;
+        }
+        s->remote_version = remote->version;
+        s->local_offset = range_take(oracle, local, s->length, transfer->number, i);
+        if (s->local_offset == UINT32_MAX) {
+            break;
+        }
+        s->remote_offset = range_take(oracle, remote, s->length, transfer->number, i);
+        if (s->remote_offset == UINT32_MAX) {
+            range_own(local, s->local_offset, s->length, 0, 0);
+            break;
+        }
+        content_fill(transfer->number, i, 0, local->base + s->local_offset, s->length,
+                     read ? 0xff : 0);
+        content_fill(transfer->number, i, 0, remote->base + s->remote_offset, s->length,
+                     read ? 0 : 0xff);
+        transfer->segment_count++;
+        transfer->bytes += s->length;
+    }
+    return transfer;
+}
+
+void oracle_withdraw(struct sim_oracle *oracle, struct sim_transfer *transfer) {
+    ranges_release(oracle, transfer);
+    transfer->segment_count = 0;
+    transfer->terminal = true;
+    transfer->orphan = true;
+    transfer->number = 0; /* whatever carries this number from now on is wrong */
+}
+
+/* ---- judging ----------------------------------------------------------- */
+
+static bool side_complete(struct sim_oracle *oracle, const struct sim_transfer *transfer) {
+    uint32_t node = transfer->read ? transfer->from : transfer->to;
+
+    for (uint32_t i = 0; i < transfer->segment_count; i++) {
+        const struct sim_segment *s = &transfer->segments[i];
+        uint32_t region = transfer->read ? s->local_region : s->remote_region;
+        uint32_t offset = transfer->read ? s->local_offset : s->remote_offset;
+
+        if (!content_is(transfer->number, i, 0, oracle->regions[node][region].base + offset,
+                        s->length)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool same_life(const struct sim_oracle *oracle, uint32_t node, uint32_t life) {
+    return oracle->world->nodes[node].alive && oracle->world->nodes[node].life == life;
+}
+
+/* May a transfer end like this, in this run? */
+static bool status_allowed(const struct sim_oracle *oracle, const struct sim_transfer *transfer,
+                           int status) {
+    const struct sim_config *config = &oracle->world->config;
+    const struct sim_nic_config *nic = &config->nic[transfer->from];
+    const struct sim_nic_config *there = &config->nic[transfer->to];
+    bool net = config->net.loss != 0 || config->net.break_on_send != 0 ||
+               config->net.refuse != 0 || config->work.cut_control != 0 ||
+               config->work.cut_data != 0 || config->net.full != 0;
+    bool device = nic->post_edevice != 0 || nic->create_fail != 0 || nic->connect_fail != 0 ||
+                  nic->mr_fail != 0 || there->create_fail != 0 || there->connect_fail != 0 ||
+                  nic->qp_fail != 0 || there->qp_fail != 0;
+    bool breaks = net || device || oracle->lives_ended || nic->packet_loss != 0 ||
+                  config->work.memory_release != 0 || config->work.cancel != 0 ||
+                  config->work.deadline != 0 || nic->post_einval != 0 ||
+                  config->work.peer_close != 0 || there->post_einval != 0;
+
+    switch (status) {
+    case WEIR_OK:
+        return true;
+    case WEIR_ECANCELED:
+        return transfer->cancelled;
+    case WEIR_ETIMEDOUT:
+        return transfer->deadline_ns != 0 && oracle->world->now_ns >= transfer->deadline_ns;
+    case WEIR_ECLOSED:
+        return transfer->peer_closed;
+    case WEIR_EPEER:
+        return oracle->lives_ended || config->work.peer_close != 0 || net;
+    case WEIR_EUNKNOWN:
+        return (transfer->once && breaks) || oracle->lives_ended || config->work.peer_close != 0;
+    case WEIR_ECONNECT:
+        return net || device || oracle->lives_ended || config->work.pause != 0;
+    case WEIR_EREMOTE:
+        return transfer->target_released || config->work.memory_release != 0;
+    case WEIR_EDEVICE:
+        return device || net;
+    case WEIR_ENOMEM:
+        return nic->create_fail != 0 || there->create_fail != 0 || nic->mr_fail != 0;
+    case WEIR_EINVAL:
+        return nic->post_einval != 0;
+    default:
+        return false;
+    }
+}
+
+void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int status) {
+    struct sim_world *world = oracle->world;
+
+    if (transfer->terminal) {
+        if (transfer->status != status) {
+            sim_violation(world, "S11 transfer %u was %s, now %s", transfer->number,
+                          weir_error_name(transfer->status), weir_error_name(status));
+        }
+        return;
+    }
+    transfer->terminal = true;
+    transfer->status = status;
+    sim_trace(world, "transfer %u ends: %s", transfer->number,
+              status == 0 ? "ok" : weir_error_name(status));
+    if (!status_allowed(oracle, transfer, status)) {
+        sim_violation(world, "S11 transfer %u (n%u to n%u) ends with %s, for which there is no cause",
+                      transfer->number, transfer->from, transfer->to, weir_error_name(status));
+    }
+    if (status == 0) {
+        oracle->ok++;
+        if ((transfer->read || same_life(oracle, transfer->to, transfer->to_life)) &&
+            !transfer->target_released && !side_complete(oracle, transfer)) {
+            sim_violation(world, "S11 transfer %u (n%u to n%u) succeeded, but its bytes are wrong",
+                          transfer->number, transfer->from, transfer->to);
+        }
+    } else {
+        oracle->failed++;
+    }
+    ranges_release(oracle, transfer);
+}
+
+void oracle_notification(struct sim_oracle *oracle, uint32_t node,
+                         const weir_notification *notification) {
+    struct sim_world *world = oracle->world;
+    uint8_t payload[WEIR_NOTIFY_MAX];
+    struct sim_transfer *transfer;
+    uint32_t length;
+
+    oracle->notifications++;
+    if (notification->tag == 0 || notification->tag > oracle->count ||
+        oracle->transfers[notification->tag].number == 0) {
+        sim_violation(world, "S9 n%u takes a notification that nobody sent: tag %llu", node,
+                      (unsigned long long)notification->tag);
+        return;
+    }
+    transfer = &oracle->transfers[notification->tag];
+    sim_trace(world, "n%u takes notification of transfer %u", node, transfer->number);
+    length = oracle_payload(transfer, payload);
+    if (!transfer->notify || transfer->to != node ||
+        transfer->to_life != world->nodes[node].life || notification->length != length ||
+        memcmp(notification->payload, payload, length) != 0) {
+        sim_violation(world, "S9 n%u takes a wrong notification of transfer %u", node,
+                      transfer->number);
+        return;
+    }
+    if (transfer->notified++ != 0) {
+        sim_violation(world, "S9 notification of transfer %u comes twice", transfer->number);
+        return;
+    }
+    if (transfer->terminal || transfer->target_released) {
+        return; /* judged with its status, or nobody's memory any more */
+    }
+    if (transfer->read) {
+        if (transfer->fetched < transfer->bytes) {
+            sim_violation(world, "S9 notification of read %u comes before the data was read",
+                          transfer->number);
+        }
+    } else if (!side_complete(oracle, transfer)) {
+        sim_violation(world, "S9 notification of transfer %u comes before its data",
+                      transfer->number);
+    }
+}
+
+/* ---- what the NIC reports ---------------------------------------------- */
+
+/* The region and offset of an address, or NULL: not an application's memory. */
+static struct sim_region *region_of(struct sim_oracle *oracle, uint32_t node, const void *at,
+                                    uint32_t *offset_out) {
+    for (uint32_t i = 0; i < SIM_REGIONS; i++) {
+        struct sim_region *region = &oracle->regions[node][i];
+        uintptr_t offset = (uintptr_t)at - (uintptr_t)region->base;
+
+        if (offset < SIM_REGION_BYTES) {
+            *offset_out = (uint32_t)offset;
+            return region;
+        }
+    }
+    return NULL;
+}
+
+struct touch {
+    struct sim_transfer *transfer;
+    uint32_t segment;
+    uint32_t offset; /* in the segment */
+};
+
+/* Whose bytes these are; false when nobody's (a violation) or not an
+ * application's. */
+static bool touch_find(struct sim_oracle *oracle, const struct sim_node *node, const void *at,
+                       uint64_t length, const char *what, struct touch *touch) {
+    struct sim_world *world = oracle->world;
+    uint32_t offset;
+    const struct sim_region *region = region_of(oracle, node->index, at, &offset);
+    const struct sim_segment *s;
+    uint32_t owner, start;
+
+    if (region == NULL) {
+        return false;
+    }
+    owner = region->owner[offset / SIM_GRANULE];
+    if (owner == 0) {
+        sim_violation(world,
+                      "S13 a device %s %llu bytes at n%u %u of no unfinished transfer", what,
+                      (unsigned long long)length, node->index, offset);
+        return false;
+    }
+    touch->transfer = &oracle->transfers[owner];
+    touch->segment = region->owner_segment[offset / SIM_GRANULE];
+    s = &touch->transfer->segments[touch->segment];
+    start = touch->transfer->from == node->index ? s->local_offset : s->remote_offset;
+    touch->offset = offset - start;
+    if (offset < start || length > s->length || touch->offset > s->length - length) {
+        sim_violation(world, "S15 a device %s outside segment %u of transfer %u", what,
+                      touch->segment, owner);
+        return false;
+    }
+    return true;
+}
+
+static void watch_landing(void *self, struct sim_node *node, const void *at, const void *bytes,
+                          uint64_t length) {
+    struct sim_oracle *oracle = self;
+    struct touch touch;
+    uint32_t side;
+
+    if (!touch_find(oracle, node, at, length, "writes", &touch)) {
+        return;
+    }
+    side = touch.transfer->read ? touch.transfer->from : touch.transfer->to;
+    if (side != node->index) {
+        sim_violation(oracle->world, "S13 the source of transfer %u is written to",
+                      touch.transfer->number);
+    } else if (!touch.transfer->read && touch.transfer->notified != 0) {
+        sim_violation(oracle->world, "S9 data of transfer %u lands after its notification",
+                      touch.transfer->number);
+    } else if (!content_is(touch.transfer->number, touch.segment, touch.offset, bytes, length)) {
+        sim_violation(oracle->world, "S13 stale bytes land in segment %u of transfer %u",
+                      touch.segment, touch.transfer->number);
+    }
+}
+
+static void watch_fetch(void *self, struct sim_node *node, const void *at, uint64_t length) {
+    struct sim_oracle *oracle = self;
+    struct touch touch;
+
+    if (!touch_find(oracle, node, at, length, "reads", &touch)) {
+        return;
+    }
+    if (touch.transfer->read) {
+        touch.transfer->fetched += length;
+        if (touch.transfer->notified != 0) {
+            sim_violation(oracle->world, "S9 data of read %u is read after its notification",
+                          touch.transfer->number);
+        }
+    }
+}
+
+/* ---- ends -------------------------------------------------------------- */
+
+static void region_disown(struct sim_oracle *oracle, uint32_t node, uint32_t region) {
+    struct sim_region *r = &oracle->regions[node][region];
+
+    memset(r->owner, 0, sizeof(r->owner));
+    r->registered = false;
+}
+
+void oracle_region_released(struct sim_oracle *oracle, uint32_t node, uint32_t region) {
+    for (uint32_t i = 1; i <= oracle->count; i++) {
+        struct sim_transfer *transfer = &oracle->transfers[i];
+
+        if (transfer->terminal || transfer->to != node) {
+            continue;
+        }
+        for (uint32_t s = 0; s < transfer->segment_count; s++) {
+            transfer->target_released |= transfer->segments[s].remote_region == region;
+        }
+    }
+    region_disown(oracle, node, region);
+}
+
+void oracle_life_ended(struct sim_oracle *oracle, uint32_t node) {
+    uint32_t life = oracle->world->nodes[node].life;
+
+    oracle->lives_ended = true;
+    for (uint32_t i = 1; i <= oracle->count; i++) {
+        struct sim_transfer *transfer = &oracle->transfers[i];
+
+        if (!transfer->terminal && transfer->from == node && transfer->from_life == life) {
+            transfer->orphan = true; /* its remote ranges stay owned: packets may be under way */
+        }
+    }
+    for (uint32_t r = 0; r < SIM_REGIONS; r++) {
+        region_disown(oracle, node, r);
+    }
+}
+
+void oracle_final(struct sim_oracle *oracle) {
+    for (uint32_t i = 1; i <= oracle->count; i++) {
+        const struct sim_transfer *transfer = &oracle->transfers[i];
+
+        if (transfer->terminal && !transfer->orphan && transfer->notify && transfer->status == 0 &&
+            transfer->notified != 1 && same_life(oracle, transfer->to, transfer->to_life)) {
+            sim_violation(oracle->world, "S9 transfer %u succeeded without its notification",
+                          transfer->number);
+        }
+    }
+}
+
+struct sim_oracle *oracle_open(struct sim_world *world) {
+    struct sim_oracle *oracle = calloc(1, sizeof(*oracle));
+    uint8_t *memory = malloc((size_t)SIM_NODES_MAX * SIM_REGIONS * SIM_REGION_BYTES);
+
+    if (oracle == NULL || memory == NULL) {
+        free(oracle);
+        free(memory);
+        return NULL;
+    }
+    oracle->world = world;
+    for (uint32_t n = 0; n < SIM_NODES_MAX; n++) {
+        for (uint32_t r = 0; r < SIM_REGIONS; r++) {
+            oracle->regions[n][r].base = memory + (size_t)(n * SIM_REGIONS + r) * SIM_REGION_BYTES;
+        }
+    }
+    world->watch = (struct sim_watch){watch_landing, watch_fetch, oracle};
+    return oracle;
+}
+
+void oracle_close(struct sim_oracle *oracle) {
+    for (uint32_t i = 1; i <= oracle->count; i++) {
+        free(oracle->transfers[i].segments);
+    }
+    free(oracle->transfers);
+    free(oracle->regions[0][0].base);
+    oracle->world->watch = (struct sim_watch){0};
+    free(oracle);
+}

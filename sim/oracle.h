@@ -1,0 +1,92 @@
+/* oracle.h: what is right, judged from outside the code under test.
+ *
+ * Owns the memory that applications register, and a record of every transfer that
+ * they ever submit. Each segment has ranges of its own on both sides and content
+ * of its own, so that every landing byte can be told to be right, stale, late or
+ * nobody's. The NIC reports each landing and each fetch before it happens, the
+ * workload each submit, status and notification after. */
+#ifndef WEIR_SIM_ORACLE_H
+#define WEIR_SIM_ORACLE_H
+
+#include "world.h"
+
+enum {
+    SIM_REGIONS = 2,           /* of each node */
+    SIM_REGION_BYTES = 32768,
+    SIM_GRANULE = 16,          /* ranges of different segments share none */
+    SIM_GRANULES = SIM_REGION_BYTES / SIM_GRANULE,
+};
+
+struct sim_region {
+    uint8_t *base;
+    bool registered;
+    uint32_t version; /* counts registrations */
+    uint32_t cursor;
+    weir_memory memory;
+    size_t descriptor_length;
+    uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
+    uint32_t owner[SIM_GRANULES]; /* record number; 0: free */
+    uint32_t owner_segment[SIM_GRANULES];
+};
+
+struct sim_segment {
+    uint32_t local_region;
+    uint32_t remote_region;
+    uint32_t remote_version;
+    uint32_t local_offset;
+    uint32_t remote_offset;
+    uint32_t length;
+};
+
+struct sim_transfer {
+    uint32_t number; /* from 1; the notification's tag */
+    uint32_t from, to;
+    uint32_t from_life, to_life;
+    bool read, notify, once, queued;
+    bool cancelled, peer_closed, released;
+    bool terminal;
+    bool orphan; /* its engine is gone: nobody will ever know */
+    bool target_released; /* the target gave up memory under it */
+    int status;
+    uint32_t notified;
+    uint32_t segment_count;
+    uint64_t bytes;
+    uint64_t fetched; /* of a read, at the target */
+    uint64_t deadline_ns;
+    struct sim_segment *segments;
+    weir_transfer handle;
+};
+
+struct sim_oracle {
+    struct sim_world *world;
+    struct sim_region regions[SIM_NODES_MAX][SIM_REGIONS];
+    struct sim_transfer *transfers; /* [0] unused */
+    uint32_t count;
+    uint32_t capacity;
+    bool lives_ended; /* a crash or a leave happened in this run */
+    uint32_t ok, failed, notifications;
+};
+
+struct sim_oracle *oracle_open(struct sim_world *world);
+void oracle_close(struct sim_oracle *oracle);
+
+/* A record with up to want segments, ranges taken and filled; fewer when memory is
+ * short, maybe none. The record is only counted on once oracle_commit is called. */
+struct sim_transfer *oracle_draft(struct sim_oracle *oracle, uint32_t from, uint32_t to, bool read,
+                                  uint32_t want, uint32_t bytes_max);
+/* The submit was refused: gives the ranges back. */
+void oracle_withdraw(struct sim_oracle *oracle, struct sim_transfer *transfer);
+/* A terminal status was seen, for the first time or again. */
+void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int status);
+void oracle_notification(struct sim_oracle *oracle, uint32_t node,
+                         const weir_notification *notification);
+/* The payload that a transfer's notification carries; returns its length. */
+uint32_t oracle_payload(const struct sim_transfer *transfer, uint8_t *out);
+/* The node's process ended: its transfers are orphans, its memory is nobody's. */
+void oracle_life_ended(struct sim_oracle *oracle, uint32_t node);
+/* The region was released: what others still do to it must be refused. */
+void oracle_region_released(struct sim_oracle *oracle, uint32_t node, uint32_t region);
+/* After all is quiet: notifications came exactly once. */
+void oracle_final(struct sim_oracle *oracle);
+
+#endif

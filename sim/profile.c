@@ -1,0 +1,355 @@
+/* profile.c: how a seed chooses a world.
+ *
+ * Swarm testing (Groce et al., ISSTA 2012): a seed switches each fault on or off,
+ * and only then gives it a rate, so that some runs have one fault at a high rate
+ * and nothing to mask it. A profile narrows that to one theme. */
+#include "profile.h"
+
+#include <string.h>
+
+#include "prng.h"
+
+/* A fault that most runs do not have, at a rate of up to max_per_64k. */
+static uint32_t maybe(struct sim_prng *prng, uint32_t one_in, uint32_t max_per_64k) {
+    if (sim_below(prng, one_in) != 0) {
+        return 0;
+    }
+    return (uint32_t)sim_between(prng, 1, max_per_64k);
+}
+
+static uint32_t pick(struct sim_prng *prng, const uint32_t *values, uint32_t count) {
+    return values[sim_below(prng, count)];
+}
+
+#define PICK(prng, ...)                                                                            \
+    pick((prng), (const uint32_t[]){__VA_ARGS__},                                                  \
+         (uint32_t)(sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)))
+
+/* ---- parts ------------------------------------------------------------- */
+
+static void nic_base(struct sim_prng *prng, struct sim_nic_config *nic) {
+    nic->ordered = true;
+    nic->completes_inline = sim_below(prng, 4) == 0;
+    nic->srq = sim_below(prng, 3) == 0;
+    nic->write_imm = sim_below(prng, 2) == 0;
+    nic->cq_clean = sim_below(prng, 2) == 0;
+    nic->fatal_events = sim_below(prng, 2) == 0;
+    nic->nak_kills_target = sim_below(prng, 2) == 0;
+    nic->last_wqe = (uint32_t)sim_below(prng, SIM_LAST_WQE_COUNT);
+    nic->grant = (uint32_t)sim_below(prng, SIM_GRANT_COUNT);
+    nic->sq_depth_max = PICK(prng, 2, 8, 128, 1024);
+    nic->rq_depth_max = 4096;
+    nic->mtu_max = PICK(prng, 1024, 4096);
+    nic->rd_atomic_max = PICK(prng, 1, 16);
+    nic->inline_bytes_max = PICK(prng, 0, 64, 512);
+    nic->pieces_max = PICK(prng, 1, 2, 4);
+    nic->retry_count = PICK(prng, 1, 3, 7);
+    nic->message_bytes_max = PICK(prng, 32, 300, 1u << 30);
+    nic->post_bytes_max = sim_below(prng, 3) == 0 ? PICK(prng, 1, 256, 4096) : UINT64_MAX;
+    nic->latency_min_ns = PICK(prng, 500, 2000);
+    nic->latency_max_ns = nic->latency_min_ns + PICK(prng, 100, 3000, 50000);
+    nic->late_ns_max = sim_below(prng, 3) == 0 ? PICK(prng, 10000, 500000) : 0;
+    nic->flush_ns_max = PICK(prng, 0, 5000, 200000);
+    nic->rto_ns = PICK(prng, 20000, 100000);
+}
+
+static void nic_faults(struct sim_prng *prng, struct sim_nic_config *nic) {
+    nic->destroy_fails_max = maybe(prng, 3, 3);
+    nic->post_eagain = maybe(prng, 3, 12000);
+    nic->post_edevice = maybe(prng, 8, 400);
+    nic->post_einval = maybe(prng, 16, 400);
+    nic->qp_fail = maybe(prng, 4, 800);
+    nic->packet_loss = maybe(prng, 6, 2000);
+    nic->srq_swallow = nic->srq ? maybe(prng, 4, 20000) : 0;
+    nic->mr_fail = maybe(prng, 16, 4000);
+    nic->create_fail = maybe(prng, 10, 6000);
+    nic->connect_fail = maybe(prng, 10, 6000);
+}
+
+static void net_base(struct sim_prng *prng, struct sim_net_config *net) {
+    net->latency_min_ns = PICK(prng, 5000, 50000);
+    net->latency_max_ns = net->latency_min_ns + PICK(prng, 1000, 100000, 2000000);
+}
+
+static void net_faults(struct sim_prng *prng, struct sim_net_config *net) {
+    net->loss = maybe(prng, 3, 20000);
+    net->duplicate = maybe(prng, 3, 20000);
+    net->reorder = maybe(prng, 3, 20000);
+    net->break_on_send = maybe(prng, 5, 4000);
+    net->refuse = maybe(prng, 5, 16000);
+    net->full = maybe(prng, 6, 4000);
+}
+
+static void work_base(struct sim_prng *prng, struct sim_workload_config *work) {
+    work->transfers = (uint32_t)sim_between(prng, 10, 60);
+    work->segments_max = PICK(prng, 2, 16, 64, 400);
+    work->bytes_max = PICK(prng, 16, 200, 1500);
+    work->concurrent_max = PICK(prng, 1, 4, 32);
+    work->think_ns_max = PICK(prng, 1000, 20000, 300000);
+    work->pause_ns_max = PICK(prng, 100000, 3000000);
+    work->notify = PICK(prng, 0, 16000, 40000, 65536);
+    work->reads = PICK(prng, 0, 16000, 40000);
+    work->queued = PICK(prng, 0, 30000, 65536);
+    work->once = maybe(prng, 3, 30000);
+}
+
+static void work_faults(struct sim_prng *prng, struct sim_workload_config *work) {
+    work->deadline = maybe(prng, 3, 20000);
+    work->cancel = maybe(prng, 3, 12000);
+    work->early_release = maybe(prng, 3, 12000);
+    work->bad_segment = maybe(prng, 3, 8000);
+    work->stale_handle = maybe(prng, 3, 8000);
+    work->memory_release = maybe(prng, 8, 3000);
+    work->peer_close = maybe(prng, 8, 3000);
+    work->pause = maybe(prng, 4, 5000);
+    work->slow_taker = maybe(prng, 4, 10000);
+    work->crash = maybe(prng, 4, 20000);
+    work->leave = maybe(prng, 5, 20000);
+    work->cut_control = maybe(prng, 5, 20000);
+    work->cut_data = maybe(prng, 5, 20000);
+}
+
+static void engine_base(struct sim_prng *prng, struct sim_config *config) {
+    struct sim_engine_config *engine = &config->engine;
+
+    engine->transfers_max = PICK(prng, 4, 16, 64);
+    engine->segments_max = 2048;
+    engine->recv_credits = PICK(prng, 2, 3, 8, 64);
+    engine->notifications_max = PICK(prng, 4, 64);
+    engine->connect_timeout_ns = 200000000;
+    engine->retransmit_ns = 1000000;
+    engine->teardown_timeout_ns = 50000000;
+    engine->settle_grace_ns = 2000000;
+    for (uint32_t i = 0; i < SIM_NODES_MAX; i++) {
+        engine->qp_count[i] = PICK(prng, 1, 1, 2, 4);
+        engine->sq_depth[i] = PICK(prng, 2, 3, 8, 33, 128);
+    }
+}
+
+/* ---- profiles ---------------------------------------------------------- */
+
+static void fill_calm(struct sim_prng *prng, struct sim_config *config) {
+    (void)prng;
+    (void)config; /* no fault at all: every transfer succeeds */
+}
+
+static void fill_swarm(struct sim_prng *prng, struct sim_config *config) {
+    bool device = sim_below(prng, 3) != 0;
+    bool net = sim_below(prng, 2) == 0;
+    bool work = sim_below(prng, 4) != 0;
+
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        if (device) {
+            nic_faults(prng, &config->nic[i]);
+        }
+    }
+    if (net) {
+        net_faults(prng, &config->net);
+    }
+    if (work) {
+        work_faults(prng, &config->work);
+    }
+}
+
+static void fill_handshake(struct sim_prng *prng, struct sim_config *config) {
+    net_faults(prng, &config->net);
+    config->work.transfers = (uint32_t)sim_between(prng, 2, 8);
+    config->work.segments_max = 2;
+    config->work.crossing = SIM_ALWAYS;
+    config->work.crash = maybe(prng, 2, 40000);
+    config->work.leave = maybe(prng, 3, 40000);
+    config->work.cut_control = maybe(prng, 3, 30000);
+    config->work.pause = maybe(prng, 3, 10000);
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->nic[i].create_fail = maybe(prng, 6, 10000);
+        config->nic[i].connect_fail = maybe(prng, 6, 10000);
+    }
+}
+
+static void fill_teardown(struct sim_prng *prng, struct sim_config *config) {
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->nic[i].srq = sim_below(prng, 4) != 0;
+        config->nic[i].qp_fail = maybe(prng, 2, 4000);
+        config->nic[i].destroy_fails_max = maybe(prng, 2, 5);
+        config->nic[i].srq_swallow = config->nic[i].srq ? maybe(prng, 2, 40000) : 0;
+        config->nic[i].late_ns_max = PICK(prng, 0, 100000, 2000000);
+    }
+    config->work.leave = maybe(prng, 2, 40000);
+    config->work.peer_close = maybe(prng, 2, 10000);
+    config->work.cancel = maybe(prng, 2, 12000);
+}
+
+static void fill_depth(struct sim_prng *prng, struct sim_config *config) {
+    config->work.segments_max = PICK(prng, 16, 100, 400);
+    config->work.bytes_max = PICK(prng, 1, 64);
+    config->work.concurrent_max = PICK(prng, 8, 32);
+    config->engine.chain_max = PICK(prng, 0, 1, 2, 7);
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->engine.sq_depth[i] = (uint32_t)sim_between(prng, 2, 24);
+        config->nic[i].post_eagain = maybe(prng, 2, 30000);
+        config->nic[i].completes_inline = false;
+    }
+}
+
+static void fill_notify(struct sim_prng *prng, struct sim_config *config) {
+    config->work.notify = SIM_ALWAYS;
+    config->work.slow_taker = maybe(prng, 2, 20000);
+    config->engine.recv_credits = PICK(prng, 2, 3, 4);
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->nic[i].qp_fail = maybe(prng, 2, 3000);
+        config->nic[i].packet_loss = maybe(prng, 4, 2000);
+    }
+    config->work.crash = maybe(prng, 4, 20000);
+}
+
+static void fill_unordered(struct sim_prng *prng, struct sim_config *config) {
+    fill_swarm(prng, config);
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->nic[i].ordered = false;
+        config->nic[i].completes_inline = false;
+    }
+}
+
+static const struct {
+    const char *name;
+    const char *about;
+    void (*fill)(struct sim_prng *prng, struct sim_config *config);
+} PROFILES[] = {
+    {"swarm", "each seed draws its own subset of faults (default)", fill_swarm},
+    {"calm", "no faults: every transfer succeeds", fill_calm},
+    {"handshake", "crossing opens, restarts, a bad control network", fill_handshake},
+    {"teardown", "failing QPs, LAST_WQE habits, closes", fill_teardown},
+    {"depth", "tiny send queues, deep batches, partial posts", fill_depth},
+    {"notify", "every transfer notifies, few credits, failing QPs", fill_notify},
+    {"unordered", "a device without order within a QP", fill_unordered},
+};
+
+enum { PROFILE_COUNT = sizeof(PROFILES) / sizeof(PROFILES[0]) };
+
+const char *profile_name(unsigned index, const char **about_out) {
+    if (index >= PROFILE_COUNT) {
+        return NULL;
+    }
+    if (about_out != NULL) {
+        *about_out = PROFILES[index].about;
+    }
+    return PROFILES[index].name;
+}
+
+bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_out) {
+    struct sim_prng prng;
+    bool news, unordered;
+
+    for (unsigned i = 0; i < PROFILE_COUNT; i++) {
+        if (strcmp(PROFILES[i].name, profile) != 0) {
+            continue;
+        }
+        sim_prng_seed(&prng, seed ^ UINT64_C(0x5eedc0ffee));
+        memset(config_out, 0, sizeof(*config_out));
+        config_out->profile = PROFILES[i].name;
+        config_out->nodes = (uint32_t)sim_between(&prng, 2, 1 + sim_between(&prng, 1, 3));
+        config_out->step_ns_max = PICK(&prng, 0, 1000, 50000);
+        news = sim_below(&prng, 3) == 0;
+        unordered = sim_below(&prng, 8) == 0;
+        for (uint32_t n = 0; n < config_out->nodes; n++) {
+            nic_base(&prng, &config_out->nic[n]);
+            config_out->nic[n].peer_dead_news = news;
+            if (unordered) { /* a property of the network, so of all or none */
+                config_out->nic[n].ordered = false;
+                config_out->nic[n].completes_inline = false;
+            }
+        }
+        net_base(&prng, &config_out->net);
+        work_base(&prng, &config_out->work);
+        engine_base(&prng, config_out);
+        config_out->work.crossing = sim_below(&prng, 2) == 0 ? SIM_ALWAYS : 0;
+        PROFILES[i].fill(&prng, config_out);
+        return true;
+    }
+    return false;
+}
+
+/* ---- printing ---------------------------------------------------------- */
+
+static void print_rate(FILE *out, const char *name, uint64_t value) {
+    if (value != 0) {
+        fprintf(out, " %s=%llu", name, (unsigned long long)value);
+    }
+}
+
+#define PRINT(out, from, field) print_rate((out), #field, (from)->field)
+
+static void print_nic(const struct sim_config *config, uint32_t node, FILE *out) {
+    const struct sim_nic_config *nic = &config->nic[node];
+
+    fprintf(out, "  nic n%u:%s%s%s%s last_wqe=%u grant=%u qps=%u depth=%u", node,
+            nic->ordered ? " ordered" : " unordered", nic->completes_inline ? " inline" : "",
+            nic->srq ? " srq" : "", nic->peer_dead_news ? " news" : "", nic->last_wqe, nic->grant,
+            config->engine.qp_count[node], config->engine.sq_depth[node]);
+    PRINT(out, nic, sq_depth_max);
+    PRINT(out, nic, inline_bytes_max);
+    PRINT(out, nic, message_bytes_max);
+    PRINT(out, nic, post_bytes_max);
+    PRINT(out, nic, pieces_max);
+    PRINT(out, nic, retry_count);
+    PRINT(out, nic, latency_max_ns);
+    PRINT(out, nic, late_ns_max);
+    PRINT(out, nic, flush_ns_max);
+    PRINT(out, nic, destroy_fails_max);
+    PRINT(out, nic, post_eagain);
+    PRINT(out, nic, post_edevice);
+    PRINT(out, nic, post_einval);
+    PRINT(out, nic, qp_fail);
+    PRINT(out, nic, packet_loss);
+    PRINT(out, nic, srq_swallow);
+    PRINT(out, nic, mr_fail);
+    PRINT(out, nic, create_fail);
+    PRINT(out, nic, connect_fail);
+    fputc('\n', out);
+}
+
+void profile_print(const struct sim_config *config, FILE *out) {
+    const struct sim_workload_config *work = &config->work;
+
+    fprintf(out, "  profile %s, %u nodes\n", config->profile, config->nodes);
+    for (uint32_t n = 0; n < config->nodes; n++) {
+        print_nic(config, n, out);
+    }
+    fputs("  net:", out);
+    PRINT(out, &config->net, latency_max_ns);
+    PRINT(out, &config->net, loss);
+    PRINT(out, &config->net, duplicate);
+    PRINT(out, &config->net, reorder);
+    PRINT(out, &config->net, break_on_send);
+    PRINT(out, &config->net, refuse);
+    PRINT(out, &config->net, full);
+    fputs("\n  work:", out);
+    PRINT(out, work, transfers);
+    PRINT(out, work, segments_max);
+    PRINT(out, work, bytes_max);
+    PRINT(out, work, concurrent_max);
+    PRINT(out, work, think_ns_max);
+    PRINT(out, work, notify);
+    PRINT(out, work, reads);
+    PRINT(out, work, queued);
+    PRINT(out, work, once);
+    PRINT(out, work, deadline);
+    PRINT(out, work, cancel);
+    PRINT(out, work, early_release);
+    PRINT(out, work, bad_segment);
+    PRINT(out, work, memory_release);
+    PRINT(out, work, peer_close);
+    PRINT(out, work, pause);
+    PRINT(out, work, slow_taker);
+    PRINT(out, work, crash);
+    PRINT(out, work, leave);
+    PRINT(out, work, cut_control);
+    PRINT(out, work, cut_data);
+    PRINT(out, work, crossing);
+    fputs("\n  engine:", out);
+    PRINT(out, &config->engine, transfers_max);
+    PRINT(out, &config->engine, chain_max);
+    PRINT(out, &config->engine, recv_credits);
+    PRINT(out, &config->engine, notifications_max);
+    fputc('\n', out);
+}

@@ -1,0 +1,351 @@
+/* run.c: the phases of a run.
+ *
+ * 1. Applications act while faults strike: the devices' and networks' own, and here
+ *    crashes, restarts, leaving, cuts.
+ * 2. The world heals: every cut is mended, every node is up. All transfers must end
+ *    within HEAL_BOUND_NS.
+ * 3. Quiet. Slots are back, sessions are paired, notifications came once.
+ * 4. Every engine is closed. Its NIC must be empty. */
+#include "run.h"
+
+#include <string.h>
+
+#include "engine.h"
+#include "net.h"
+#include "nic.h"
+#include "workload.h"
+
+enum {
+    RUN_EVENTS_MAX = 4000000,    /* more is a livelock in virtual time */
+    RUN_STRIKE_NS = 1000000,     /* between two chances of a strike */
+    RUN_RESTART_NS_MAX = 20000000,
+    RUN_CUT_NS_MAX = 30000000,
+    RUN_SLICE_NS = 1000000,
+    RUN_ACT_NS_MAX = 300000000,  /* phase 1 ends then even if submits are left */
+    RUN_QUIET_NS = 400000000,    /* teardowns and settles of phase 3 */
+};
+
+/* A connect attempt with all its backoff, twice, and the teardowns between. */
+#define HEAL_BOUND_NS UINT64_C(3000000000)
+
+static bool run_over(const struct sim_run *run) {
+    return run->world->violation[0] != '\0';
+}
+
+static void run_slice(struct sim_run *run, uint64_t ns) {
+    struct sim_world *world = run->world;
+    uint64_t until = world->now_ns + ns;
+    const struct sim_event *next;
+
+    while (!run_over(run) && (next = sim_heap_peek(&world->heap)) != NULL &&
+           next->at_ns <= until) {
+        (void)sim_step(world);
+        if (world->events > RUN_EVENTS_MAX) {
+            sim_violation(world, "S3 over %d events: something goes round for ever",
+                          RUN_EVENTS_MAX);
+        }
+    }
+    if (world->now_ns < until) {
+        world->now_ns = until;
+    }
+}
+
+/* ---- strikes ----------------------------------------------------------- */
+
+static struct sim_run *run_of(struct sim_world *world) {
+    return ((struct sim_app *)world->nodes[0].app)->run;
+}
+
+static void restart_event(struct sim_world *world, const struct sim_event *event) {
+    struct sim_app *app = world->nodes[event->node].app;
+
+    if (!world->nodes[event->node].alive && !app_start(app)) {
+        struct sim_event again = *event;
+
+        again.at_ns = world->now_ns + RUN_STRIKE_NS;
+        sim_schedule(world, &again);
+    }
+}
+
+static void heal_event(struct sim_world *world, const struct sim_event *event) {
+    uint32_t a = event->node;
+    uint32_t b = (uint32_t)event->a;
+
+    if (event->b == 0) {
+        world->control_cut[a][b] = world->control_cut[b][a] = false;
+    } else {
+        world->data_cut[a][b] = world->data_cut[b][a] = false;
+    }
+    sim_trace(world, "%s between n%u and n%u heals", event->b == 0 ? "control" : "data", a, b);
+}
+
+static void reap_event(struct sim_world *world, const struct sim_event *event) {
+    (void)event;
+    sim_net_reap(world->net);
+}
+
+static void strike_end(struct sim_run *run, bool crash) {
+    struct sim_world *world = run->world;
+    uint32_t victim = (uint32_t)sim_below(&world->prng, world->config.nodes);
+    struct sim_node *node = &world->nodes[victim];
+    struct sim_event restart = {.fire = restart_event, .node = victim};
+    struct sim_event reap = {.fire = reap_event};
+
+    if (!node->alive || node->stepping) {
+        return;
+    }
+    if (crash) {
+        app_crash(&run->apps[victim], sim_below(&world->prng, 3) == 0);
+    } else {
+        app_leave(&run->apps[victim]);
+    }
+    restart.at_ns = world->now_ns + sim_below(&world->prng, RUN_RESTART_NS_MAX);
+    sim_schedule(world, &restart);
+    reap.at_ns = world->now_ns + RUN_RESTART_NS_MAX;
+    sim_schedule(world, &reap);
+}
+
+static void strike_cut(struct sim_run *run, bool data) {
+    struct sim_world *world = run->world;
+    uint32_t a = (uint32_t)sim_below(&world->prng, world->config.nodes);
+    uint32_t b = (a + 1 + (uint32_t)sim_below(&world->prng, world->config.nodes - 1)) %
+                 world->config.nodes;
+    bool oneway = sim_below(&world->prng, 3) == 0;
+    struct sim_event heal = {.fire = heal_event, .node = a, .a = b, .b = data};
+
+    sim_trace(world, "%s is cut from n%u to n%u%s", data ? "data" : "control", a, b,
+              oneway ? "" : " and back");
+    if (data) {
+        world->data_cut[a][b] = true;
+        world->data_cut[b][a] |= !oneway;
+    } else {
+        world->control_cut[a][b] = true;
+        world->control_cut[b][a] |= !oneway;
+    }
+    heal.at_ns = world->now_ns + sim_below(&world->prng, RUN_CUT_NS_MAX);
+    sim_schedule(world, &heal);
+}
+
+static void strike_event(struct sim_world *world, const struct sim_event *event) {
+    struct sim_run *run = run_of(world);
+    const struct sim_workload_config *work = &world->config.work;
+    struct sim_event again = *event;
+
+    if (!world->faults) {
+        return;
+    }
+    if (sim_fault(world, work->crash)) {
+        strike_end(run, true);
+    }
+    if (sim_fault(world, work->leave)) {
+        strike_end(run, false);
+    }
+    if (sim_fault(world, work->cut_control)) {
+        strike_cut(run, false);
+    }
+    if (sim_fault(world, work->cut_data)) {
+        strike_cut(run, true);
+    }
+    again.at_ns = world->now_ns + sim_below(&world->prng, RUN_STRIKE_NS);
+    sim_schedule(world, &again);
+}
+
+/* ---- phases ------------------------------------------------------------ */
+
+static void phase_boot(struct sim_run *run) {
+    struct sim_world *world = run->world;
+    const struct sim_workload_config *work = &world->config.work;
+    struct sim_event strike = {.fire = strike_event, .at_ns = world->now_ns};
+
+    for (uint32_t i = 0; i < world->config.nodes; i++) {
+        struct sim_app *app = &run->apps[i];
+
+        app->run = run;
+        app->node = &world->nodes[i];
+        app->node->app = app;
+        app->act_at_ns = world->now_ns + 1000 +
+                         (work->crossing != 0 ? 0 : sim_below(&world->prng, 5000000));
+    }
+    for (uint32_t i = 0; i < world->config.nodes && !run_over(run); i++) {
+        if (!app_start(&run->apps[i])) {
+            struct sim_event restart = {
+                .fire = restart_event, .node = i, .at_ns = world->now_ns + RUN_STRIKE_NS};
+
+            sim_schedule(world, &restart);
+        }
+    }
+    if ((work->crash | work->leave | work->cut_control | work->cut_data) != 0) {
+        sim_schedule(world, &strike);
+    }
+}
+
+static void phase_act(struct sim_run *run) {
+    uint64_t until = run->world->now_ns + RUN_ACT_NS_MAX;
+
+    run->acting = true;
+    run->submits_left = run->world->config.work.transfers;
+    while (!run_over(run) && run->submits_left != 0 && run->world->now_ns < until) {
+        run_slice(run, RUN_SLICE_NS);
+    }
+    run_slice(run, sim_below(&run->world->prng, RUN_SLICE_NS * 8));
+    run->acting = false;
+}
+
+static void heal(struct sim_run *run) {
+    struct sim_world *world = run->world;
+
+    sim_trace(world, "the world heals");
+    world->faults = false;
+    memset(world->control_cut, 0, sizeof(world->control_cut));
+    memset(world->data_cut, 0, sizeof(world->data_cut));
+    sim_net_reap(world->net);
+    for (uint32_t i = 0; i < world->config.nodes; i++) {
+        world->nodes[i].paused_until_ns = 0;
+        run->apps[i].take_at_ns = 0;
+        sim_node_wake(&world->nodes[i]);
+    }
+}
+
+static uint32_t run_unfinished(const struct sim_run *run) {
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < run->world->config.nodes; i++) {
+        count += app_unfinished(&run->apps[i]);
+    }
+    return count;
+}
+
+static void say_stuck(struct sim_run *run) {
+    for (uint32_t i = 0; i < run->world->config.nodes; i++) {
+        const struct sim_app *app = &run->apps[i];
+
+        for (uint32_t h = 0; h < app->held_count; h++) {
+            const struct sim_transfer *transfer = &run->oracle->transfers[app->held[h]];
+
+            if (!transfer->terminal) {
+                sim_violation(run->world, "S3 transfer %u (n%u to n%u) never ends; it waits for %s",
+                              transfer->number, transfer->from, transfer->to,
+                              weir_waiting_name(
+                                  weir_transfer_waiting_for(app->engine, transfer->handle)));
+            }
+        }
+    }
+}
+
+static void phase_finish(struct sim_run *run) {
+    uint64_t until = run->world->now_ns + HEAL_BOUND_NS;
+
+    heal(run);
+    while (!run_over(run) && run_unfinished(run) != 0) {
+        run_slice(run, RUN_SLICE_NS);
+        if (run->world->now_ns >= until) {
+            say_stuck(run);
+        }
+    }
+}
+
+/* Every QP that can carry data has its partner, and is its partner's. */
+static void judge_pairs(struct sim_run *run, uint32_t node) {
+    struct sim_world *world = run->world;
+    struct sim_qp_info mine, theirs;
+    uint32_t at = 0;
+
+    while ((at = sim_nic_qp_next(world->nodes[node].nic, at, &mine)) != 0) {
+        bool found = false;
+        uint32_t there = 0;
+
+        if (mine.state != SIM_QP_RTS || world->nodes[mine.remote_node].nic == NULL) {
+            continue;
+        }
+        while (!found &&
+               (there = sim_nic_qp_next(world->nodes[mine.remote_node].nic, there, &theirs)) != 0) {
+            found = theirs.uid == mine.remote_uid && theirs.remote_uid == mine.uid &&
+                    theirs.state == SIM_QP_RTS;
+        }
+        if (!found) {
+            sim_violation(world, "H2 n%u qp %u is connected to a QP of n%u that does not answer it",
+                          node, mine.qpn, mine.remote_node);
+        }
+    }
+}
+
+static void judge_slots(struct sim_run *run, uint32_t node) {
+    struct sim_app *app = &run->apps[node];
+
+    for (uint32_t i = 0; i < SIM_NODES_MAX; i++) {
+        weir_peer_info info = WEIR_PEER_INFO_INIT;
+
+        if (!app->peers[i].open ||
+            weir_peer_query(app->engine, app->peers[i].handle, &info) != 0) {
+            continue;
+        }
+        if (info.sq_used != 0 || info.pending != 0) {
+            sim_violation(run->world, "S1 n%u to n%u: %u slots and %u transfers held when quiet",
+                          node, i, info.sq_used, info.pending);
+        }
+    }
+}
+
+static void phase_quiet(struct sim_run *run) {
+    for (uint32_t i = 0; i < run->world->config.nodes; i++) {
+        app_release_finished(&run->apps[i]);
+    }
+    run_slice(run, RUN_QUIET_NS);
+    for (uint32_t i = 0; i < run->world->config.nodes && !run_over(run); i++) {
+        if (run->apps[i].engine == NULL) {
+            sim_violation(run->world, "E6 n%u has no engine at the end", i);
+            break;
+        }
+        judge_slots(run, i);
+        judge_pairs(run, i);
+    }
+    oracle_final(run->oracle);
+}
+
+static void phase_close(struct sim_run *run) {
+    for (uint32_t i = 0; i < run->world->config.nodes && !run_over(run); i++) {
+        app_leave(&run->apps[i]);
+    }
+}
+
+/* After a violation: nothing that is left is worth a judgement. */
+static void run_abandon(struct sim_run *run) {
+    for (uint32_t i = 0; i < run->world->config.nodes; i++) {
+        if (run->apps[i].engine != NULL) {
+            app_crash(&run->apps[i], true);
+        }
+    }
+}
+
+void sim_run(const struct sim_config *config, uint64_t seed, FILE *trace,
+             struct sim_result *result_out) {
+    static const struct sim_result NOTHING;
+    struct sim_run run = {0};
+
+    *result_out = NOTHING;
+    run.world = sim_world_open(config, seed, trace);
+    run.oracle = run.world == NULL ? NULL : oracle_open(run.world);
+    if (run.oracle == NULL) {
+        snprintf(result_out->violation, sizeof(result_out->violation), "out of memory");
+        return;
+    }
+    phase_boot(&run);
+    phase_act(&run);
+    phase_finish(&run);
+    if (!run_over(&run)) {
+        phase_quiet(&run);
+    }
+    if (!run_over(&run)) {
+        phase_close(&run);
+    }
+    run_abandon(&run);
+    result_out->events = run.world->events;
+    result_out->digest = run.world->digest;
+    result_out->virtual_ns = run.world->now_ns;
+    result_out->transfers_ok = run.oracle->ok;
+    result_out->transfers_failed = run.oracle->failed;
+    result_out->notifications = run.oracle->notifications;
+    memcpy(result_out->violation, run.world->violation, sizeof(result_out->violation));
+    oracle_close(run.oracle);
+    sim_world_close(run.world);
+}

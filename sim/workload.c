@@ -1,0 +1,666 @@
+/* workload.c: what applications do, at random, and what they may expect.
+ *
+ * Owns handles. Every call's result is judged here (by what this application did
+ * before) or handed to the oracle. A step of a node runs its engine until it is
+ * idle, takes what there is to take, then perhaps acts. */
+#include "workload.h"
+
+#include <string.h>
+
+#include "engine.h"
+#include "nic.h"
+
+enum {
+    APP_PROGRESS_MAX = 20000, /* progress calls that find work, in one step: more is a livelock */
+    APP_STEP_GAP_NS = 50,     /* an engine whose deadline is now is stepped again after this */
+    APP_SEGMENTS_MAX = 512,
+};
+
+static struct sim_prng *app_prng(const struct sim_app *app) {
+    return &app->run->world->prng;
+}
+
+static struct sim_transfer *record_of(const struct sim_app *app, uint32_t number) {
+    return &app->run->oracle->transfers[number];
+}
+
+uint32_t app_unfinished(const struct sim_app *app) {
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < app->held_count; i++) {
+        count += !record_of(app, app->held[i])->terminal;
+    }
+    return count;
+}
+
+/* ---- memory and peers -------------------------------------------------- */
+
+static bool region_register(struct sim_app *app, uint32_t index) {
+    struct sim_oracle *oracle = app->run->oracle;
+    struct sim_region *region = &oracle->regions[app->node->index][index];
+    int error = weir_memory_register(app->engine, region->base, SIM_REGION_BYTES, WEIR_ACCESS_ALL,
+                                     &region->memory);
+
+    if (error != 0) {
+        return false;
+    }
+    region->descriptor_length = sizeof(region->descriptor);
+    error = weir_memory_export(app->engine, region->memory, region->descriptor,
+                               &region->descriptor_length);
+    if (error != 0) {
+        sim_violation(app->run->world, "S15 export of good memory: %s", weir_error_name(error));
+        return false;
+    }
+    region->registered = true;
+    region->version++;
+    return true;
+}
+
+static void peer_drop(struct sim_app *app, uint32_t to) {
+    struct app_peer *peer = &app->peers[to];
+    int error;
+
+    for (uint32_t i = 0; i < app->held_count; i++) {
+        struct sim_transfer *transfer = record_of(app, app->held[i]);
+
+        transfer->peer_closed |= !transfer->terminal && transfer->to == to;
+    }
+    error = weir_peer_close(app->engine, peer->handle);
+    sim_trace(app->run->world, "n%u closes peer n%u: %s", app->node->index, to,
+              weir_error_name(error));
+    if (error != 0 && error != WEIR_ESTALE) {
+        sim_violation(app->run->world, "H1 peer_close: %s", weir_error_name(error));
+    }
+    *peer = (struct app_peer){0};
+}
+
+static bool peer_ready(struct sim_app *app, uint32_t to) {
+    struct app_peer *peer = &app->peers[to];
+    int error;
+
+    if (peer->open && peer->gone) {
+        peer_drop(app, to);
+    }
+    if (!peer->open) {
+        error = weir_peer_open(app->engine, app->run->world->nodes[to].address, &peer->handle);
+        if (error != 0) {
+            if (error != WEIR_EAGAIN) {
+                sim_violation(app->run->world, "H1 peer_open: %s", weir_error_name(error));
+            }
+            return false;
+        }
+        peer->open = true;
+    }
+    return true;
+}
+
+/* Makes sure that the peer's region is imported. An old descriptor is kept at
+ * times: the target must refuse it. */
+static bool remote_ready(struct sim_app *app, uint32_t to, uint32_t index) {
+    struct app_peer *peer = &app->peers[to];
+    const struct sim_region *region = &app->run->oracle->regions[to][index];
+    uint32_t life = app->run->world->nodes[to].life;
+    int error;
+
+    if (peer->imported[index] && peer->version[index] == region->version &&
+        peer->life[index] == life) {
+        return true;
+    }
+    if (!region->registered) {
+        return false;
+    }
+    if (peer->imported[index]) {
+        (void)weir_remote_release(app->engine, peer->remote[index]);
+        peer->imported[index] = false;
+    }
+    error = weir_memory_import(app->engine, peer->handle, region->descriptor,
+                               region->descriptor_length, &peer->remote[index]);
+    if (error == WEIR_ESTALE) {
+        peer->gone = true; /* our handle, or what we know of it, is of an earlier life */
+        return false;
+    }
+    if (error != 0) {
+        if (error != WEIR_EAGAIN && error != WEIR_EPEER) {
+            sim_violation(app->run->world, "H6 import of n%u's memory: %s", to,
+                          weir_error_name(error));
+        }
+        return false;
+    }
+    peer->imported[index] = true;
+    peer->version[index] = region->version;
+    peer->life[index] = life;
+    return true;
+}
+
+/* ---- submitting -------------------------------------------------------- */
+
+static bool segments_fill(struct sim_app *app, const struct sim_transfer *transfer,
+                          weir_segment *out) {
+    for (uint32_t i = 0; i < transfer->segment_count; i++) {
+        const struct sim_segment *s = &transfer->segments[i];
+
+        if (!remote_ready(app, transfer->to, s->remote_region)) {
+            return false;
+        }
+        out[i] = (weir_segment){
+            .local = app->run->oracle->regions[transfer->from][s->local_region].memory,
+            .remote = app->peers[transfer->to].remote[s->remote_region],
+            .local_offset = s->local_offset,
+            .remote_offset = s->remote_offset,
+            .length = s->length};
+    }
+    return true;
+}
+
+static int submit_call(struct sim_app *app, struct sim_transfer *transfer,
+                       const weir_segment *segments, weir_transfer *handle_out) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    uint8_t payload[WEIR_NOTIFY_MAX];
+    weir_peer peer = app->peers[transfer->to].handle;
+
+    if (transfer->notify) {
+        options.flags |= WEIR_TRANSFER_NOTIFY;
+        options.notify_length = oracle_payload(transfer, payload);
+        options.notify_payload = payload;
+        options.notify_tag = transfer->number;
+    }
+    options.flags |= transfer->queued ? WEIR_TRANSFER_QUEUE : 0;
+    options.flags |= transfer->once ? WEIR_TRANSFER_ONCE : 0;
+    options.user_data = transfer->number;
+    if (transfer->deadline_ns != 0) {
+        options.timeout_ns = transfer->deadline_ns - app->run->world->now_ns;
+    }
+    if (transfer->read) {
+        return weir_read(app->engine, peer, segments, transfer->segment_count, &options,
+                         handle_out);
+    }
+    return weir_write(app->engine, peer, segments, transfer->segment_count, &options, handle_out);
+}
+
+static void submit_judge(struct sim_app *app, uint32_t number, int error, weir_transfer handle) {
+    struct sim_transfer *transfer = record_of(app, number);
+    struct sim_world *world = app->run->world;
+
+    sim_trace(world, "n%u submits %s %u to n%u: %u segments, %llu bytes%s%s: %s",
+              app->node->index, transfer->read ? "read" : "write", number, transfer->to,
+              transfer->segment_count, (unsigned long long)transfer->bytes,
+              transfer->notify ? ", notify" : "", transfer->once ? ", once" : "",
+              error == 0 ? (handle.id == 0 ? "done" : "ok") : weir_error_name(error));
+    if (error != 0) {
+        if (error != WEIR_EAGAIN && error != WEIR_ESTALE && error != WEIR_EPEER &&
+            error != WEIR_ETOOBIG) {
+            sim_violation(world, "S15 good submit %u refused with %s", number,
+                          weir_error_name(error));
+        }
+        app->peers[transfer->to].gone |= error == WEIR_ESTALE || error == WEIR_EPEER;
+        oracle_withdraw(app->run->oracle, transfer);
+        return;
+    }
+    if (handle.id == 0) {
+        if (transfer->queued) {
+            sim_violation(world, "S11 queued transfer %u completed inside its submit", number);
+        }
+        oracle_status(app->run->oracle, transfer, 0);
+        return;
+    }
+    transfer->handle = handle;
+    app->held[app->held_count++] = number;
+}
+
+static void act_submit(struct sim_app *app) {
+    const struct sim_workload_config *work = &app->run->world->config.work;
+    struct sim_prng *prng = app_prng(app);
+    weir_segment segments[APP_SEGMENTS_MAX];
+    weir_transfer handle = {0};
+    struct sim_transfer *transfer;
+    uint32_t others = app->run->world->config.nodes - 1;
+    uint32_t to = (app->node->index + 1 + (uint32_t)sim_below(prng, others)) % (others + 1);
+    uint32_t want = (uint32_t)sim_between(prng, 1, sim_below(prng, 4) == 0 ? work->segments_max
+                                                    : 1 + work->segments_max / 16);
+    bool notify = sim_chance(prng, work->notify);
+    uint32_t number;
+    int error;
+
+    if (app->run->submits_left == 0 || app_unfinished(app) >= work->concurrent_max ||
+        app->held_count == APP_HELD_MAX || !peer_ready(app, to)) {
+        return;
+    }
+    if (notify && sim_below(prng, 8) == 0) {
+        want = 0;
+    }
+    app->run->submits_left--;
+    transfer = oracle_draft(app->run->oracle, app->node->index, to, sim_chance(prng, work->reads),
+                            want > APP_SEGMENTS_MAX ? APP_SEGMENTS_MAX : want, work->bytes_max);
+    transfer->notify = notify;
+    transfer->once = sim_chance(prng, work->once);
+    transfer->queued = sim_chance(prng, work->queued);
+    if (sim_chance(prng, work->deadline)) {
+        transfer->deadline_ns = app->run->world->now_ns + sim_between(prng, 10000, 20000000);
+    }
+    number = transfer->number;
+    if ((transfer->segment_count == 0 && !notify) || !segments_fill(app, transfer, segments)) {
+        oracle_withdraw(app->run->oracle, transfer);
+        return;
+    }
+    error = submit_call(app, transfer, segments, &handle);
+    submit_judge(app, number, error, handle);
+}
+
+/* A submit that must be refused, and must post nothing: the bytes of an innocent
+ * draft show it. */
+static void act_bad_submit(struct sim_app *app) {
+    struct sim_prng *prng = app_prng(app);
+    struct sim_world *world = app->run->world;
+    uint32_t others = world->config.nodes - 1;
+    uint32_t to = (app->node->index + 1 + (uint32_t)sim_below(prng, others)) % (others + 1);
+    weir_segment segment;
+    weir_transfer handle = {0};
+    int error;
+
+    if (!peer_ready(app, to) || !remote_ready(app, to, 0)) {
+        return;
+    }
+    segment = (weir_segment){.local = app->run->oracle->regions[app->node->index][0].memory,
+                             .remote = app->peers[to].remote[0],
+                             .length = 16};
+    switch (sim_below(prng, 3)) {
+    case 0:
+        segment.remote_offset = UINT64_MAX - sim_below(prng, 32);
+        break;
+    case 1:
+        segment.local_offset = SIM_REGION_BYTES - 15;
+        break;
+    default:
+        segment.remote_offset = 1;
+        segment.length = UINT64_MAX;
+        break;
+    }
+    error = weir_write(app->engine, app->peers[to].handle, &segment, 1, NULL, &handle);
+    if (error == 0) {
+        sim_violation(world, "S15 n%u: a segment out of bounds was accepted", app->node->index);
+    } else if (error != WEIR_EBOUNDS && error != WEIR_EAGAIN && error != WEIR_ESTALE &&
+               error != WEIR_EPEER && error != WEIR_ECLOSED) {
+        sim_violation(world, "S15 a segment out of bounds gives %s", weir_error_name(error));
+    }
+}
+
+/* ---- other acts -------------------------------------------------------- */
+
+static void held_drop(struct sim_app *app, uint32_t i) {
+    app->held[i] = app->held[--app->held_count];
+}
+
+static void act_cancel(struct sim_app *app) {
+    struct sim_transfer *transfer;
+    int error;
+
+    if (app->held_count == 0) {
+        return;
+    }
+    transfer = record_of(app, app->held[sim_below(app_prng(app), app->held_count)]);
+    if (transfer->queued && transfer->terminal) {
+        return;
+    }
+    transfer->cancelled |= !transfer->terminal;
+    error = weir_transfer_cancel(app->engine, transfer->handle);
+    sim_trace(app->run->world, "n%u cancels %u: %s", app->node->index, transfer->number,
+              weir_error_name(error));
+    if (error != 0 && !(transfer->queued && error == WEIR_ESTALE)) {
+        sim_violation(app->run->world, "S13 cancel of a live handle: %s", weir_error_name(error));
+    }
+}
+
+/* Gives a handle back with the transfer under way, and then uses it. */
+static void act_early_release(struct sim_app *app) {
+    struct sim_transfer *transfer;
+    uint32_t i;
+    int error;
+
+    if (app->held_count == 0) {
+        return;
+    }
+    i = (uint32_t)sim_below(app_prng(app), app->held_count);
+    transfer = record_of(app, app->held[i]);
+    if (transfer->queued) {
+        return;
+    }
+    error = weir_transfer_release(app->engine, transfer->handle);
+    if (error != 0) {
+        sim_violation(app->run->world, "S12 release of a live handle: %s", weir_error_name(error));
+    }
+    error = weir_transfer_status(app->engine, transfer->handle);
+    if (error != WEIR_ESTALE) {
+        sim_violation(app->run->world, "S12 status after release: %s", weir_error_name(error));
+    }
+    sim_trace(app->run->world, "n%u releases %u early", app->node->index, transfer->number);
+    transfer->released = true;
+    transfer->orphan |= !transfer->terminal;
+    held_drop(app, i);
+}
+
+static bool uses_region(const struct sim_app *app, uint32_t region) {
+    for (uint32_t i = 0; i < app->held_count; i++) {
+        const struct sim_transfer *transfer = record_of(app, app->held[i]);
+
+        for (uint32_t s = 0; !transfer->terminal && s < transfer->segment_count; s++) {
+            if (transfer->segments[s].local_region == region) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void act_memory_release(struct sim_app *app) {
+    uint32_t index = (uint32_t)sim_below(app_prng(app), SIM_REGIONS);
+    struct sim_region *region = &app->run->oracle->regions[app->node->index][index];
+    int error;
+
+    if (!region->registered) {
+        (void)region_register(app, index);
+        return;
+    }
+    error = weir_memory_release(app->engine, region->memory);
+    sim_trace(app->run->world, "n%u releases region %u: %s", app->node->index, index,
+              weir_error_name(error));
+    if (error == WEIR_EBUSY) {
+        return;
+    }
+    if (error != 0) {
+        sim_violation(app->run->world, "S12 release of memory: %s", weir_error_name(error));
+        return;
+    }
+    if (uses_region(app, index)) {
+        sim_violation(app->run->world, "S13 memory in use by a transfer could be released");
+    }
+    oracle_region_released(app->run->oracle, app->node->index, index);
+    if (weir_memory_release(app->engine, region->memory) != WEIR_ESTALE) {
+        sim_violation(app->run->world, "S12 memory could be released twice");
+    }
+}
+
+static void act_peer_close(struct sim_app *app) {
+    uint32_t to = (uint32_t)sim_below(app_prng(app), app->run->world->config.nodes);
+
+    if (app->peers[to].open) {
+        peer_drop(app, to);
+    }
+}
+
+static void act_pause(struct sim_app *app) {
+    uint64_t pause = sim_below(app_prng(app), app->run->world->config.work.pause_ns_max + 1);
+
+    sim_trace(app->run->world, "n%u stops for %llu ns", app->node->index,
+              (unsigned long long)pause);
+    app->node->paused_until_ns = app->run->world->now_ns + pause;
+}
+
+static void act(struct sim_app *app) {
+    const struct sim_workload_config *work = &app->run->world->config.work;
+    struct sim_prng *prng = app_prng(app);
+
+    if (sim_chance(prng, work->cancel)) {
+        act_cancel(app);
+    }
+    if (sim_chance(prng, work->early_release)) {
+        act_early_release(app);
+    }
+    if (sim_chance(prng, work->bad_segment)) {
+        act_bad_submit(app);
+    }
+    if (sim_chance(prng, work->memory_release)) {
+        act_memory_release(app);
+    }
+    if (sim_chance(prng, work->peer_close)) {
+        act_peer_close(app);
+    }
+    if (sim_chance(prng, work->pause)) {
+        act_pause(app);
+    }
+    if (sim_chance(prng, work->slow_taker)) {
+        app->take_at_ns = app->run->world->now_ns + sim_below(prng, work->pause_ns_max + 1);
+    }
+    act_submit(app);
+}
+
+/* ---- taking ------------------------------------------------------------ */
+
+static void take_completions(struct sim_app *app) {
+    weir_completion completion;
+
+    while (weir_completion_take(app->engine, &completion) == 0) {
+        uint32_t i = 0;
+
+        while (i < app->held_count && app->held[i] != completion.user_data) {
+            i++;
+        }
+        if (i == app->held_count || !record_of(app, app->held[i])->queued) {
+            sim_violation(app->run->world, "S11 completion of unknown transfer %llu",
+                          (unsigned long long)completion.user_data);
+            continue;
+        }
+        oracle_status(app->run->oracle, record_of(app, app->held[i]), completion.status);
+        held_drop(app, i);
+    }
+}
+
+static void take_statuses(struct sim_app *app) {
+    uint32_t i = 0;
+
+    while (i < app->held_count) {
+        struct sim_transfer *transfer = record_of(app, app->held[i]);
+        int status;
+
+        if (transfer->queued) {
+            i++;
+            continue;
+        }
+        status = weir_transfer_status(app->engine, transfer->handle);
+        if (status == WEIR_EINPROGRESS && !transfer->terminal) {
+            i++;
+            continue;
+        }
+        oracle_status(app->run->oracle, transfer, status);
+        if (sim_below(app_prng(app), 2) == 0) {
+            if (weir_transfer_release(app->engine, transfer->handle) != 0) {
+                sim_violation(app->run->world, "S12 release of finished transfer %u fails",
+                              transfer->number);
+            }
+            transfer->released = true;
+            held_drop(app, i);
+        } else {
+            i++;
+        }
+    }
+}
+
+static void take_rest(struct sim_app *app) {
+    weir_notification notification;
+    weir_event event;
+
+    while (app->run->world->now_ns >= app->take_at_ns &&
+           weir_notification_take(app->engine, &notification) == 0) {
+        oracle_notification(app->run->oracle, app->node->index, &notification);
+    }
+    while (weir_event_take(app->engine, &event) == 0) {
+        sim_trace(app->run->world, "n%u event %d %s", app->node->index, (int)event.type,
+                  event.error == 0 ? "" : weir_error_name(event.error));
+        for (uint32_t i = 0; event.type == WEIR_EVENT_GONE && i < SIM_NODES_MAX; i++) {
+            app->peers[i].gone |= app->peers[i].open && app->peers[i].handle.id == event.peer.id;
+        }
+    }
+}
+
+void app_release_finished(struct sim_app *app) {
+    for (uint32_t i = app->held_count; i-- > 0;) {
+        struct sim_transfer *transfer = record_of(app, app->held[i]);
+
+        if (transfer->terminal && !transfer->queued) {
+            (void)weir_transfer_release(app->engine, transfer->handle);
+            held_drop(app, i);
+        }
+    }
+}
+
+/* ---- stepping ---------------------------------------------------------- */
+
+static void app_progress(struct sim_app *app) {
+    const char *wrong;
+    int did = 1;
+
+    for (uint32_t i = 0; did > 0; i++) {
+        did = weir_engine_progress(app->engine);
+        if (i == APP_PROGRESS_MAX) {
+            sim_violation(app->run->world, "S18 n%u: progress finds work for ever",
+                          app->node->index);
+            break;
+        }
+    }
+    if (did < 0) {
+        sim_violation(app->run->world, "E6 n%u: progress fails with %s", app->node->index,
+                      weir_error_name(did));
+    }
+    wrong = engine_verify(app->engine);
+    if (wrong != NULL) {
+        sim_violation(app->run->world, "E1 n%u: %s", app->node->index, wrong);
+    }
+}
+
+static void nic_judge(struct sim_app *app) {
+    struct sim_nic_census census;
+
+    sim_nic_census(app->node->nic, &census);
+    if (census.overfills != 0) {
+        sim_violation(app->run->world, "S1 n%u posts beyond the granted depth", app->node->index);
+    }
+    if (census.rnrs != 0 && census.swallowed == 0) {
+        sim_violation(app->run->world, "M2 a SEND finds no buffer at n%u", app->node->index);
+    }
+}
+
+static void app_step(struct sim_node *node) {
+    struct sim_app *app = node->app;
+    struct sim_world *world = node->world;
+    uint64_t next;
+
+    if (app->engine == NULL) {
+        return;
+    }
+    app_progress(app);
+    take_completions(app);
+    take_statuses(app);
+    take_rest(app);
+    if (app->run->acting && world->now_ns >= app->act_at_ns) {
+        act(app);
+        app->act_at_ns = world->now_ns + 1 + sim_below(&world->prng, world->config.work.think_ns_max);
+        app_progress(app);
+    }
+    nic_judge(app);
+    next = engine_next_deadline(app->engine);
+    if (next < world->now_ns + APP_STEP_GAP_NS) {
+        next = world->now_ns + APP_STEP_GAP_NS;
+    }
+    if (app->take_at_ns > world->now_ns && app->take_at_ns < next) {
+        next = app->take_at_ns;
+    }
+    if (app->run->acting && app->act_at_ns < next) {
+        next = app->act_at_ns;
+    }
+    if (next != UINT64_MAX) {
+        sim_node_wake_at(node, next);
+    }
+}
+
+/* ---- lives ------------------------------------------------------------- */
+
+static weir_engine_options options_of(const struct sim_app *app) {
+    const struct sim_engine_config *config = &app->run->world->config.engine;
+    uint32_t node = app->node->index;
+    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
+
+    options.listen = app->node->address;
+    options.transfers_max = config->transfers_max;
+    options.segments_max = config->segments_max;
+    options.peers_max = 8;
+    options.memories_max = 8;
+    options.remotes_max = 32;
+    options.qp_count = config->qp_count[node];
+    options.sq_depth = config->sq_depth[node];
+    options.chain_max = config->chain_max;
+    options.recv_credits = config->recv_credits;
+    options.notifications_max = config->notifications_max;
+    options.connect_timeout_ns = config->connect_timeout_ns;
+    options.retransmit_ns = config->retransmit_ns;
+    options.teardown_timeout_ns = config->teardown_timeout_ns;
+    options.settle_grace_ns = config->settle_grace_ns;
+    return options;
+}
+
+bool app_start(struct sim_app *app) {
+    struct sim_node *node = app->node;
+    weir_engine_options options = options_of(app);
+    struct sim_nic_census census;
+    int error;
+
+    if (sim_node_boot(node) != 0) {
+        return false;
+    }
+    memset(app->peers, 0, sizeof(app->peers));
+    app->held_count = 0;
+    app->take_at_ns = 0;
+    node->app = app;
+    node->step = app_step;
+    error = engine_create(&options, &node->ports, &app->engine);
+    if (error != 0) {
+        app->engine = NULL;
+        sim_trace(node->world, "n%u: engine_create: %s", node->index, weir_error_name(error));
+        sim_nic_census(node->nic, &census);
+        if (!node->world->faults || census.qps + census.mrs + census.recvs != 0) {
+            sim_violation(node->world, "E5 engine_create fails with %s, leaving %u QPs, %u memories",
+                          weir_error_name(error), census.qps, census.mrs);
+        }
+        sim_node_shutdown(node);
+        return false;
+    }
+    for (uint32_t r = 0; r < SIM_REGIONS; r++) {
+        (void)region_register(app, r);
+    }
+    sim_node_wake_at(node, app->act_at_ns);
+    return true;
+}
+
+void app_crash(struct sim_app *app, bool silent) {
+    oracle_life_ended(app->run->oracle, app->node->index);
+    engine_abandon(app->engine);
+    app->engine = NULL;
+    app->held_count = 0;
+    sim_node_crash(app->node, silent);
+}
+
+void app_leave(struct sim_app *app) {
+    struct sim_node *node = app->node;
+    struct sim_world *world = node->world;
+    uint64_t began = world->now_ns;
+    weir_engine *engine = app->engine;
+    struct sim_nic_census census;
+
+    sim_trace(world, "n%u closes its engine", node->index);
+    node->stepping = true;
+    app->run->oracle->lives_ended = true;
+    weir_engine_close(engine);
+    app->engine = NULL;
+    node->stepping = false;
+    sim_trace(world, "n%u closed its engine", node->index);
+    sim_nic_census(node->nic, &census);
+    if (census.qps + census.mrs + census.recvs != 0) {
+        sim_violation(world, "T3 n%u leaves %u QPs, %u memories, %u buffers after close",
+                      node->index, census.qps, census.mrs, census.recvs);
+    }
+    if (world->now_ns - began > world->config.engine.teardown_timeout_ns + 1000000000) {
+        sim_violation(world, "T10 n%u: close took %llu ns", node->index,
+                      (unsigned long long)(world->now_ns - began));
+    }
+    oracle_life_ended(app->run->oracle, node->index);
+    app->held_count = 0;
+    sim_node_shutdown(node);
+}

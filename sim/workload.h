@@ -1,0 +1,50 @@
+/* workload.h: the application on each node of a simulated run. */
+#ifndef WEIR_SIM_WORKLOAD_H
+#define WEIR_SIM_WORKLOAD_H
+
+#include "oracle.h"
+
+enum { APP_HELD_MAX = 256 };
+
+struct app_peer {
+    bool open;
+    bool gone; /* an event or an error said so: open it anew before use */
+    weir_peer handle;
+    bool imported[SIM_REGIONS];
+    uint32_t version[SIM_REGIONS]; /* of the region that the remote handle names */
+    uint32_t life[SIM_REGIONS];
+    weir_remote remote[SIM_REGIONS];
+};
+
+/* The application of one life of one node. */
+struct sim_app {
+    struct sim_run *run;
+    struct sim_node *node;
+    weir_engine *engine; /* NULL: none now */
+    struct app_peer peers[SIM_NODES_MAX];
+    uint32_t held[APP_HELD_MAX]; /* records whose handle we hold, or that are queued */
+    uint32_t held_count;
+    uint64_t act_at_ns;
+    uint64_t take_at_ns; /* no notification is taken before */
+};
+
+struct sim_run {
+    struct sim_world *world;
+    struct sim_oracle *oracle;
+    struct sim_app apps[SIM_NODES_MAX];
+    uint32_t submits_left;
+    bool acting; /* false: only finish what was begun */
+};
+
+/* Boots the node and opens an engine on it. False: it failed cleanly (a fault). */
+bool app_start(struct sim_app *app);
+/* As SIGKILL. */
+void app_crash(struct sim_app *app, bool silent);
+/* weir_engine_close, with whatever is in flight. */
+void app_leave(struct sim_app *app);
+/* Unfinished transfers that this node can see. */
+uint32_t app_unfinished(const struct sim_app *app);
+/* Releases what is finished; at the end of a run. */
+void app_release_finished(struct sim_app *app);
+
+#endif

@@ -1,0 +1,47 @@
+/* credit.h: who may send how many messages on one QP, both directions.
+ *
+ * The receiver posts `window` buffers for messages and CREDIT_RESERVE for credit
+ * messages. The sender counts what it sent; the receiver tells, modulo 2^32, how
+ * many it has taken up and posted anew. A credit message takes no credit; it is
+ * sent when half the window is owed, so at most two are ever unread: the sender
+ * of the messages stops after `window` and each credit message stands for half of
+ * that (docs/protocol.md). */
+#ifndef WEIR_CREDIT_H
+#define WEIR_CREDIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { CREDIT_RESERVE = 2, CREDIT_WINDOW_MAX = 4096 };
+
+struct credit {
+    uint32_t window_remote; /* buffers that the other side posted for our messages */
+    uint32_t sent;
+    uint32_t acked; /* of ours, taken up over there */
+    uint32_t window_local;
+    uint32_t taken; /* of theirs, taken up here */
+    uint32_t told;  /* of taken, the last value sent */
+};
+
+static inline void credit_init(struct credit *credit, uint32_t window_local,
+                               uint32_t window_remote) {
+    *credit = (struct credit){.window_remote = window_remote, .window_local = window_local};
+}
+static inline bool credit_available(const struct credit *credit) {
+    return credit->sent - credit->acked < credit->window_remote;
+}
+/* A credit message is due. A window of 1 owes at once. */
+static inline bool credit_owed(const struct credit *credit) {
+    uint32_t half = credit->window_local > 1 ? credit->window_local / 2 : 1;
+    return credit->taken - credit->told >= half;
+}
+/* What the other side told; false when it claims more than we sent, or less than
+ * it said before. */
+static inline bool credit_hear(struct credit *credit, uint32_t acked) {
+    if (acked - credit->acked > credit->sent - credit->acked)
+        return false;
+    credit->acked = acked;
+    return true;
+}
+
+#endif

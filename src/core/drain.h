@@ -1,0 +1,81 @@
+/* drain.h: the machine that takes one QP down.
+ *
+ *                  START            LAST_WQE/TIMER      BEACON_FLUSHED/POLLED/TIMER
+ *      IDLE ──────► (QP to ERR) ──► WAIT_EVENT ──► BEACON ────────► DESTROY ──► GONE
+ *        └─ never connected ────────────────────────────────────────►
+ *
+ * What devices do differs: the last-WQE event comes never, once or often, early or
+ * late, and a beacon may never flush; each wait therefore ends on a bound as well.
+ * (IBA 1.5, 11.5.2: affiliated asynchronous event "last WQE reached", for QPs on a
+ * shared receive queue only; ibv_get_async_event(3).) The machine holds the order
+ * and the bounds; the engine performs the actions. Not its business: what the
+ * flushed WRs were for.
+ */
+#ifndef WEIR_DRAIN_H
+#define WEIR_DRAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum drain_state {
+    DRAIN_IDLE,
+    DRAIN_WAIT_EVENT, /* in ERR, for LAST_WQE */
+    DRAIN_POST,       /* the device refused the beacon for now */
+    DRAIN_BEACON,     /* for the beacon's flush */
+    DRAIN_DESTROY,    /* destroy, until the device does it */
+    DRAIN_GONE,
+    DRAIN_STATES
+};
+
+enum drain_event {
+    DRAIN_EV_START,          /* a QP that reached RTS */
+    DRAIN_EV_START_DIRECT,   /* one that did not */
+    DRAIN_EV_LAST_WQE,       /* may come in any state, any number of times */
+    DRAIN_EV_BEACON_POSTED,
+    DRAIN_EV_BEACON_REFUSED,
+    DRAIN_EV_BEACON_FLUSHED,
+    DRAIN_EV_POLLED,         /* a whole CQ capacity was polled since the beacon */
+    DRAIN_EV_TIMER,
+    DRAIN_EV_DESTROYED,
+    DRAIN_EV_DESTROY_REFUSED,
+    DRAIN_EVENTS
+};
+
+enum drain_action {
+    DRAIN_DO_NOTHING,
+    DRAIN_DO_ERROR_WAIT,   /* QP to ERR; LAST_WQE is to be waited for */
+    DRAIN_DO_ERROR_BEACON, /* QP to ERR, then the beacon */
+    DRAIN_DO_BEACON,       /* post it; answer with BEACON_POSTED or _REFUSED */
+    DRAIN_DO_DESTROY,      /* answer with DESTROYED or _REFUSED */
+    DRAIN_DO_FINISH        /* account for what is still open; free the slot */
+};
+
+struct drain_options {
+    bool wait_event; /* a device that has the event, and a shared receive queue */
+    uint64_t timeout_ns;
+};
+
+struct drain {
+    enum drain_state state;
+    bool wait_event;
+    bool last_wqe;  /* latched */
+    bool beacon_flushed;
+    bool forced;    /* left a wait on its bound */
+    enum drain_state forced_in;
+    uint32_t refusals;
+    uint64_t deadline_ns; /* of the present wait */
+    uint64_t timeout_ns;
+};
+
+enum { DRAIN_EVENT_WAIT_SHARE = 16, DRAIN_RETRY_NS = 1000 * 1000, DRAIN_RETRY_NS_MAX = 64 * 1000 * 1000 };
+
+void drain_init(struct drain *drain, const struct drain_options *options);
+/* One event; returns the action. */
+enum drain_action drain_step(struct drain *drain, enum drain_event event, uint64_t now_ns);
+/* When DRAIN_EV_TIMER is due; UINT64_MAX: never. */
+uint64_t drain_deadline(const struct drain *drain);
+/* For the test that every cell of the table is written. */
+bool drain_cell_is_set(enum drain_state state, enum drain_event event);
+const char *drain_state_name(enum drain_state state);
+
+#endif

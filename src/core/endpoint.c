@@ -1,0 +1,870 @@
+/* endpoint.c: the handshake machine; see endpoint.h and docs/protocol.md.
+ *
+ * endpoint_step sorts an event into an input by what it names (our attempt, the
+ * live session, something newer, something older), looks the input up in one
+ * table for the attempt's state, and runs that action. Only state_set writes the
+ * state. Whatever the action was, proceed() then starts an attempt if somebody
+ * waits for one and nothing is in the way.
+ *
+ * Three rules carry the safety:
+ *  - An attempt binds once, and only to a remote epoch above all seen before
+ *    (remote_seen). So a late message can never bind anything.
+ *  - REFUSE(ESTALE) is said only of a remote epoch that can never become a
+ *    session any more, so a late one is as true as a fresh one.
+ *  - SETTLE(e) is said only when all our sessions up to e are over, live or not.
+ *    So the remote may end whatever it has with them, whenever it hears of it.
+ *
+ * The invariants that follow are checked in endpoint_verify.c. This file is long
+ * because the table and the actions that it names are read together.
+ */
+#include "endpoint.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* X(name): inputs. "NEXT" and "LIVE" name exactly that session, "NEW" a remote
+ * epoch above all seen (and, with an echo, our attempt), "OLD" anything else. */
+#define EP_INPUTS(X)                                                                               \
+    X(WANT)                                                                                        \
+    X(HELLO_NEW)                                                                                   \
+    X(HELLO_NEXT)                                                                                  \
+    X(HELLO_LIVE)                                                                                  \
+    X(HELLO_OLD)                                                                                   \
+    X(ACK_NEW)                                                                                     \
+    X(ACK_NEXT)                                                                                    \
+    X(ACK_LIVE)                                                                                    \
+    X(ACK_OLD)                                                                                     \
+    X(READY_NEXT)                                                                                  \
+    X(READY_OLD)                                                                                   \
+    X(REFUSE_STALE)                                                                                \
+    X(REFUSE_FINAL)                                                                                \
+    X(REFUSE_OLD)                                                                                  \
+    X(SETTLE)                                                                                      \
+    X(SETTLED)                                                                                     \
+    X(BYE)                                                                                         \
+    X(ALIEN)                                                                                       \
+    X(QPS_READY)                                                                                   \
+    X(QPS_FAILED)                                                                                  \
+    X(CONNECTED)                                                                                   \
+    X(CONN_FAILED)                                                                                 \
+    X(BROKEN_LIVE)                                                                                 \
+    X(BROKEN_NEXT)                                                                                 \
+    X(BROKEN_OLD)                                                                                  \
+    X(DRAINED)                                                                                     \
+    X(TIMER)                                                                                       \
+    X(PEER_DEAD)                                                                                   \
+    X(CLOSE)
+
+enum ep_input {
+#define EP_INPUT_X(name) IN_##name,
+    EP_INPUTS(EP_INPUT_X)
+#undef EP_INPUT_X
+        IN_COUNT
+};
+
+_Static_assert(sizeof(struct endpoint) <= 16 * 1024, "an engine keeps one for every peer");
+
+/* One call of endpoint_step. */
+struct step {
+    struct endpoint *ep;
+    const struct ep_event *event;
+    const struct wire_message *message;
+    uint64_t now_ns;
+    struct ep_effect *effects;
+    uint32_t effect_count;
+    uint32_t scratch_count;
+};
+
+/* ---- small parts ------------------------------------------------------- */
+
+static uint64_t after(uint64_t now_ns, uint64_t delay_ns) {
+    return delay_ns > UINT64_MAX - 1 - now_ns ? UINT64_MAX - 1 : now_ns + delay_ns;
+}
+
+static void backoff_off(struct ep_backoff *backoff) {
+    backoff->next_ns = UINT64_MAX;
+}
+
+static void backoff_start(struct step *s, struct ep_backoff *backoff) {
+    backoff->interval_ns = s->ep->options.retransmit_ns;
+    backoff->next_ns = after(s->now_ns, backoff->interval_ns);
+}
+
+static void backoff_again(struct step *s, struct ep_backoff *backoff) {
+    if (backoff->interval_ns / EP_BACKOFF_MAX < s->ep->options.retransmit_ns)
+        backoff->interval_ns *= 2;
+    backoff->next_ns = after(s->now_ns, backoff->interval_ns);
+}
+
+static void state_set(struct step *s, enum ep_state state) {
+    assert(s->ep->state != EP_GONE);
+    s->ep->state = state;
+}
+
+static struct ep_effect *effect(struct step *s, enum ep_effect_type type) {
+    struct ep_effect *e = &s->effects[s->effect_count++];
+
+    assert(s->effect_count <= EP_EFFECTS_MAX);
+    memset(e, 0, sizeof(*e));
+    e->type = type;
+    e->slot = EP_SLOT_NONE;
+    return e;
+}
+
+static struct ep_effect *effect_slot(struct step *s, enum ep_effect_type type, uint32_t slot) {
+    struct ep_effect *e = effect(s, type);
+
+    e->slot = slot;
+    e->epoch = s->ep->slots[slot].epoch;
+    e->epoch_remote = s->ep->slots[slot].epoch_remote;
+    return e;
+}
+
+static void address_message(const struct endpoint *ep, struct wire_message *message) {
+    memcpy(message->from, ep->options.instance_local, WIRE_INSTANCE_SIZE);
+    memcpy(message->to, ep->options.instance_remote, WIRE_INSTANCE_SIZE);
+}
+
+/* Sends a message without a QP set. */
+static struct ep_effect *send_small(struct step *s, struct wire_message *message) {
+    uint8_t *out = s->ep->scratch[s->scratch_count++];
+    struct ep_effect *e = effect(s, EP_DO_SEND);
+    int error;
+
+    assert(s->scratch_count <= EP_SCRATCH_COUNT);
+    address_message(s->ep, message);
+    error = wire_encode(message, out, sizeof(s->ep->scratch[0]), &e->length);
+    assert(error == WEIR_OK);
+    (void)error;
+    e->data = out;
+    return e;
+}
+
+static void send_ready(struct step *s, uint32_t slot) {
+    struct wire_message m = {.type = WIRE_READY,
+                             .epoch = s->ep->slots[slot].epoch,
+                             .echo = s->ep->slots[slot].epoch_remote};
+
+    send_small(s, &m);
+}
+
+static void send_refuse(struct step *s, uint64_t echo, int reason) {
+    struct wire_message m = {.type = WIRE_REFUSE, .echo = echo, .reason = reason};
+
+    send_small(s, &m);
+}
+
+static struct ep_effect *send_settle(struct step *s) {
+    struct wire_message m = {.type = WIRE_SETTLE, .epoch = s->ep->settle_asked};
+
+    return send_small(s, &m);
+}
+
+static void send_hello(struct step *s, struct ep_hello *hello) {
+    struct ep_effect *e = effect(s, EP_DO_SEND);
+
+    e->data = hello->bytes;
+    e->length = hello->length;
+    e->retransmit = hello->sent;
+    hello->sent = true;
+}
+
+/* Builds what next says of itself from now on: HELLO, or HELLO_ACK once bound. */
+static void hello_build(struct step *s) {
+    struct endpoint *ep = s->ep;
+    const struct ep_slot *next = &ep->slots[ep->next];
+    struct wire_message m = {.type = next->epoch_remote == 0 ? WIRE_HELLO : WIRE_HELLO_ACK,
+                             .epoch = next->epoch,
+                             .echo = next->epoch_remote,
+                             .qps = ep->local};
+    int error;
+
+    address_message(ep, &m);
+    ep->hello.sent = false;
+    error = wire_encode(&m, ep->hello.bytes, sizeof(ep->hello.bytes), &ep->hello.length);
+    assert(error == WEIR_OK);
+    (void)error;
+}
+
+/* ---- wanting, and failing to get --------------------------------------- */
+
+static void want_raise(struct step *s) {
+    struct endpoint *ep = s->ep;
+
+    if (ep->want)
+        return;
+    ep->want = true;
+    ep->want_error = WEIR_ECONNECT;
+    ep->want_deadline_ns = after(s->now_ns, ep->options.connect_timeout_ns);
+}
+
+static void want_fail(struct step *s, int error) {
+    if (!s->ep->want)
+        return;
+    s->ep->want = false;
+    effect(s, EP_DO_FAILED)->error = error;
+}
+
+/* ---- sessions ---------------------------------------------------------- */
+
+static void slot_retire(struct step *s, uint32_t slot) {
+    struct endpoint *ep = s->ep;
+
+    ep->slots[slot].state = EP_SLOT_RETIRED;
+    effect_slot(s, EP_DO_RETIRE, slot);
+    if (slot == ep->next)
+        ep->next = EP_SLOT_NONE;
+    if (slot == ep->live)
+        ep->live = EP_SLOT_NONE;
+}
+
+/* Retires a session and has the remote do the same, if it can have it live.
+ *
+ * SETTLE speaks for all epochs up to its own. A live session that is older than
+ * an attempt goes with it: the remote makes or answers a newer attempt only
+ * after it lost its side of the live one. */
+static void session_end(struct step *s, uint32_t slot) {
+    struct endpoint *ep = s->ep;
+    const bool connected = ep->slots[slot].connected;
+    const uint64_t epoch = ep->slots[slot].epoch;
+
+    if (slot == ep->live)
+        want_raise(s);
+    slot_retire(s, slot);
+    if (!connected)
+        return;
+    if (ep->live != EP_SLOT_NONE && ep->slots[ep->live].epoch < epoch) {
+        want_raise(s);
+        slot_retire(s, ep->live);
+    }
+    if (epoch <= ep->settle_asked)
+        return;
+    ep->settle_asked = epoch;
+    send_settle(s);
+    backoff_start(s, &ep->settle);
+}
+
+static void attempt_end(struct step *s) {
+    session_end(s, s->ep->next);
+    backoff_off(&s->ep->attempt);
+    state_set(s, EP_NONE);
+}
+
+/* Keeps proceed() from trying again at once, so that a remote which refuses
+ * everything cannot make us create QPs faster than we retransmit. */
+static void attempt_pause(struct step *s) {
+    backoff_start(s, &s->ep->attempt);
+}
+
+/* Takes a slot and an epoch, if there is a slot. CREATE has to be last. */
+static bool attempt_start(struct step *s, enum ep_state state, uint64_t deadline_ns) {
+    struct endpoint *ep = s->ep;
+    uint32_t slot = 0;
+
+    while (slot < EP_SESSIONS && ep->slots[slot].state != EP_SLOT_FREE)
+        slot++;
+    if (slot == EP_SESSIONS)
+        return false;
+    ep->slots[slot] =
+        (struct ep_slot){.state = EP_SLOT_NEXT, .epoch = ++*ep->options.epoch_counter};
+    ep->next = slot;
+    ep->attempt_deadline_ns = deadline_ns;
+    backoff_off(&ep->attempt);
+    effect_slot(s, EP_DO_CREATE, slot);
+    state_set(s, state);
+    return true;
+}
+
+/* Refuses the remote's attempt for good, and repeats that when it asks again. */
+static void attempt_refuse(struct step *s, uint64_t epoch_remote, int error) {
+    s->ep->refused_epoch = epoch_remote;
+    s->ep->refused_reason = WEIR_EREFUSED;
+    send_refuse(s, epoch_remote, WEIR_EREFUSED);
+    attempt_end(s);
+    want_fail(s, error);
+}
+
+/* Binds next to ep->remote. */
+static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state state) {
+    struct endpoint *ep = s->ep;
+    struct wire_agreed agreed;
+    struct ep_effect *e;
+
+    assert(ep->slots[ep->next].epoch_remote == 0 && epoch_remote > ep->remote_seen);
+    ep->slots[ep->next].epoch_remote = epoch_remote;
+    ep->remote_seen = epoch_remote;
+    backoff_off(&ep->attempt);
+    if (wire_qp_set_negotiate(&ep->local, &ep->remote, &agreed) != WEIR_OK) {
+        attempt_refuse(s, epoch_remote, WEIR_EREFUSED);
+        return;
+    }
+    hello_build(s);
+    e = effect_slot(s, EP_DO_CONNECT, ep->next);
+    e->remote = &ep->remote;
+    e->agreed = agreed;
+    state_set(s, state);
+}
+
+static void attempt_up(struct step *s) {
+    struct endpoint *ep = s->ep;
+    const uint32_t old = ep->live;
+
+    ep->live = ep->next;
+    ep->next = EP_SLOT_NONE;
+    ep->slots[ep->live].state = EP_SLOT_LIVE;
+    ep->hello_live = ep->hello;
+    ep->want = false;
+    backoff_off(&ep->attempt);
+    state_set(s, EP_NONE);
+    effect_slot(s, EP_DO_UP, ep->live);
+    if (old != EP_SLOT_NONE)
+        session_end(s, old);
+}
+
+static void answer_settle(struct step *s) {
+    struct endpoint *ep = s->ep;
+    struct wire_message m = {.type = WIRE_SETTLED, .echo = ep->settle_owed};
+
+    for (uint32_t i = 0; i < EP_SESSIONS; i++) {
+        const struct ep_slot *slot = &ep->slots[i];
+        if (slot->state != EP_SLOT_FREE && slot->epoch_remote != 0 &&
+            slot->epoch_remote <= ep->settle_owed)
+            return; /* when it has drained */
+    }
+    ep->options.window(ep->options.self, &m.settled);
+    send_small(s, &m);
+    ep->settle_owed = 0;
+}
+
+static void all_end(struct step *s, int error) {
+    struct endpoint *ep = s->ep;
+
+    if (ep->next != EP_SLOT_NONE)
+        slot_retire(s, ep->next);
+    if (ep->live != EP_SLOT_NONE)
+        slot_retire(s, ep->live);
+    ep->want = false;
+    ep->settle_owed = 0;
+    backoff_off(&ep->attempt);
+    backoff_off(&ep->settle);
+    ep->gone_error = error;
+    state_set(s, EP_GONE);
+}
+
+/* ---- actions: one for each different cell of the table ------------------ */
+
+/* The engine's mistake: it answered what was not asked. Nothing that a remote
+ * sends leads here. */
+static void act_bug(struct step *s) {
+    assert(false && "an input that this state cannot have");
+    (void)s;
+}
+
+static void act_stay(struct step *s) {
+    (void)s;
+}
+
+/* Old, foreign, or in the instant between CREATE or CONNECT and its answer: the
+ * remote repeats whatever still matters. */
+static void act_drop(struct step *s) {
+    s->ep->stale++;
+}
+
+static void act_want(struct step *s) {
+    if (s->ep->live == EP_SLOT_NONE)
+        want_raise(s);
+}
+
+static void act_late(struct step *s) {
+    effect(s, EP_DO_FAILED)->error = s->ep->gone_error;
+}
+
+static void act_answer(struct step *s) {
+    struct endpoint *ep = s->ep;
+    const uint64_t deadline_ns = after(s->now_ns, ep->options.connect_timeout_ns);
+
+    if (!attempt_start(s, EP_ANSWERING, deadline_ns)) {
+        ep->stale++; /* all slots are draining; it will ask again */
+        return;
+    }
+    ep->answer_epoch = s->message->epoch;
+    ep->remote = s->message->qps;
+}
+
+static void act_cross(struct step *s) {
+    s->ep->remote = s->message->qps;
+    attempt_bind(s, s->message->epoch, EP_ACCEPTING);
+}
+
+/* The remote has given up the epoch that we are bound to, and asks with another. */
+static void act_renew(struct step *s) {
+    attempt_end(s);
+    act_answer(s);
+}
+
+static void act_reack(struct step *s) {
+    send_hello(s, &s->ep->hello);
+}
+
+static void act_relive(struct step *s) {
+    send_hello(s, &s->ep->hello_live);
+}
+
+/* This epoch of the remote's can never become a session: below remote_seen, or
+ * bound to something of ours that is over. */
+static void act_refuse(struct step *s) {
+    struct endpoint *ep = s->ep;
+    const uint64_t epoch = s->message->epoch;
+
+    ep->stale++;
+    send_refuse(s, epoch, epoch == ep->refused_epoch ? ep->refused_reason : WEIR_ESTALE);
+}
+
+static void act_join(struct step *s) {
+    s->ep->remote = s->message->qps;
+    attempt_bind(s, s->message->epoch, EP_JOINING);
+}
+
+/* The remote bound another attempt of its own to ours than we did: it had given
+ * up the one that we chose. Neither binding can be completed. */
+static void act_differ(struct step *s) {
+    s->ep->remote_seen = s->message->epoch;
+    attempt_end(s);
+}
+
+static void act_acked(struct step *s) {
+    send_ready(s, s->ep->next);
+    attempt_up(s);
+}
+
+static void act_ready(struct step *s) {
+    send_ready(s, s->ep->live);
+}
+
+static void act_up(struct step *s) {
+    attempt_up(s);
+}
+
+static void act_again(struct step *s) {
+    attempt_end(s);
+    attempt_pause(s);
+}
+
+static void act_denied(struct step *s) {
+    attempt_end(s);
+    want_fail(s, WEIR_EREFUSED);
+}
+
+static void act_settle(struct step *s) {
+    struct endpoint *ep = s->ep;
+    const uint64_t epoch = s->message->epoch;
+    const uint32_t next = ep->next;
+    const uint32_t live = ep->live;
+
+    if (next != EP_SLOT_NONE && ep->slots[next].epoch_remote != 0 &&
+        ep->slots[next].epoch_remote <= epoch)
+        attempt_end(s);
+    if (ep->live != EP_SLOT_NONE && ep->slots[live].epoch_remote <= epoch)
+        session_end(s, live);
+    if (ep->remote_seen < epoch)
+        ep->remote_seen = epoch;
+    if (ep->settle_owed < epoch)
+        ep->settle_owed = epoch;
+    answer_settle(s);
+}
+
+static void act_settled(struct step *s) {
+    struct endpoint *ep = s->ep;
+    const uint64_t epoch = s->message->echo;
+    struct ep_effect *e;
+
+    if (epoch <= ep->settle_done || epoch > ep->settle_asked) {
+        ep->stale++;
+        return;
+    }
+    ep->settle_done = epoch;
+    if (epoch == ep->settle_asked)
+        backoff_off(&ep->settle);
+    ep->settled = s->message->settled;
+    e = effect(s, EP_DO_SETTLED);
+    e->epoch = epoch;
+    e->settled = &ep->settled;
+}
+
+static void act_dead(struct step *s) {
+    const int error = s->message != NULL ? WEIR_EPEER : s->event->error;
+
+    all_end(s, error);
+    effect(s, EP_DO_GONE)->error = error;
+}
+
+static void act_close(struct step *s) {
+    struct wire_message m = {.type = WIRE_BYE};
+
+    send_small(s, &m);
+    all_end(s, WEIR_ECLOSED);
+}
+
+static void act_offer(struct step *s) {
+    struct endpoint *ep = s->ep;
+
+    assert(s->event->slot == ep->next);
+    ep->local = *s->event->local;
+    hello_build(s);
+    send_hello(s, &ep->hello);
+    backoff_start(s, &ep->attempt);
+    state_set(s, EP_OFFERED);
+}
+
+static void act_accept(struct step *s) {
+    assert(s->event->slot == s->ep->next);
+    s->ep->local = *s->event->local;
+    attempt_bind(s, s->ep->answer_epoch, EP_ACCEPTING);
+}
+
+/* Nothing was made, so there is nothing to drain. The remote, if it asked, asks
+ * again: its epoch has not been used. */
+static void act_noqps(struct step *s) {
+    struct endpoint *ep = s->ep;
+
+    assert(s->event->slot == ep->next);
+    ep->slots[ep->next].state = EP_SLOT_FREE;
+    ep->next = EP_SLOT_NONE;
+    state_set(s, EP_NONE);
+    if (s->event->error == WEIR_EAGAIN) {
+        ep->want_error = WEIR_EAGAIN;
+        attempt_pause(s);
+    } else {
+        want_fail(s, s->event->error);
+    }
+}
+
+static void act_joined(struct step *s) {
+    assert(s->event->slot == s->ep->next);
+    s->ep->slots[s->ep->next].connected = true;
+    send_ready(s, s->ep->next);
+    attempt_up(s);
+}
+
+static void act_served(struct step *s) {
+    assert(s->event->slot == s->ep->next);
+    s->ep->slots[s->ep->next].connected = true;
+    send_hello(s, &s->ep->hello);
+    backoff_start(s, &s->ep->attempt);
+    state_set(s, EP_CONFIRM);
+}
+
+static void act_noconn(struct step *s) {
+    struct endpoint *ep = s->ep;
+    const int error = s->event->error;
+
+    assert(s->event->slot == ep->next);
+    if (error == WEIR_EINVAL || error == WEIR_ENOTSUP) {
+        attempt_refuse(s, ep->slots[ep->next].epoch_remote, error);
+        return;
+    }
+    ep->want_error = error;
+    act_again(s);
+}
+
+static void act_lost(struct step *s) {
+    session_end(s, s->ep->live);
+}
+
+static void act_drained(struct step *s) {
+    struct ep_slot *slot = &s->ep->slots[s->event->slot];
+
+    assert(slot->state == EP_SLOT_RETIRED);
+    slot->state = EP_SLOT_FREE;
+    if (s->ep->settle_owed != 0)
+        answer_settle(s);
+}
+
+static void act_tick(struct step *s) {
+    struct endpoint *ep = s->ep;
+
+    if (s->now_ns >= ep->settle.next_ns) {
+        send_settle(s)->retransmit = true;
+        backoff_again(s, &ep->settle);
+    }
+    if (ep->state == EP_NONE) {
+        if (s->now_ns >= ep->attempt.next_ns)
+            backoff_off(&ep->attempt); /* the pause is over: proceed() */
+    } else if (s->now_ns >= ep->attempt_deadline_ns) {
+        attempt_end(s);
+    } else if (s->now_ns >= ep->attempt.next_ns) {
+        send_hello(s, &ep->hello);
+        backoff_again(s, &ep->attempt);
+    }
+    if (ep->want && s->now_ns >= ep->want_deadline_ns)
+        want_fail(s, ep->want_error);
+}
+
+/* ---- the table --------------------------------------------------------- */
+
+/* X(name, function). 0 is no action: a cell that nobody wrote. */
+#define EP_ACTIONS(X)                                                                              \
+    X(BUG, act_bug)       /* cannot happen */                                                      \
+    X(STAY, act_stay)     /* nothing to do */                                                      \
+    X(DROP, act_drop)     /* ignored and counted */                                                \
+    X(WANT, act_want)     /* remember that somebody waits */                                       \
+    X(LATE, act_late)     /* tell them that the remote is gone */                                  \
+    X(ANSWER, act_answer) /* make QPs for the remote's attempt */                                  \
+    X(CROSS, act_cross)   /* bind our attempt to the remote's HELLO */                             \
+    X(RENEW, act_renew)   /* drop our attempt and answer the newer one */                          \
+    X(REACK, act_reack)   /* HELLO_ACK of the attempt again */                                     \
+    X(RELIVE, act_relive) /* HELLO_ACK of the live session again */                                \
+    X(REFUSE, act_refuse) /* say that this epoch is over */                                        \
+    X(JOIN, act_join)     /* bind our attempt to the remote's HELLO_ACK */                         \
+    X(DIFFER, act_differ) /* the two sides chose differently: start over */                        \
+    X(ACKED, act_acked)   /* confirmed: READY, up */                                               \
+    X(READY, act_ready)   /* READY of the live session again */                                    \
+    X(UP, act_up)         /* confirmed: up */                                                      \
+    X(AGAIN, act_again)   /* end this attempt, try another after a pause */                        \
+    X(DENIED, act_denied) /* end this attempt and say why */                                       \
+    X(SETTLE, act_settle) /* end what the remote gave up; answer once drained */                   \
+    X(TELL, act_settled)  /* pass on what the remote says */                                       \
+    X(DEAD, act_dead)     /* the remote is gone */                                                 \
+    X(CLOSE, act_close)   /* BYE */                                                                \
+    X(OFFER, act_offer)   /* send HELLO */                                                         \
+    X(ACCEPT, act_accept) /* bind to the HELLO that we answer */                                   \
+    X(NOQPS, act_noqps)   /* no QPs: fail, or try later */                                         \
+    X(JOINED, act_joined) /* connected: READY, up */                                               \
+    X(SERVED, act_served) /* connected: send HELLO_ACK */                                          \
+    X(NOCONN, act_noconn) /* not connected: refuse, or try later */                                \
+    X(LOST, act_lost)     /* the live session is over: SETTLE, reconnect */                        \
+    X(FREE, act_drained)  /* the slot is free; answer SETTLE if that was the last */               \
+    X(TICK, act_tick)     /* resend, give up */
+
+enum ep_action {
+    A_UNSET = 0,
+#define EP_ACTION_X(name, function) A_##name,
+    EP_ACTIONS(EP_ACTION_X)
+#undef EP_ACTION_X
+        A_COUNT
+};
+
+static void (*const ACTIONS[A_COUNT])(struct step *s) = {[A_UNSET] = act_bug,
+#define EP_ACTION_X(name, function) [A_##name] = (function),
+                                                         EP_ACTIONS(EP_ACTION_X)
+#undef EP_ACTION_X
+};
+
+/* States where CREATE or CONNECT is being answered (MAKING, ANSWERING, JOINING,
+ * ACCEPTING) last for an instant and drop what would change the attempt. */
+/* clang-format off */
+static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
+/*                   NONE      MAKING    ANSWERING OFFERED   JOINING   ACCEPTING CONFIRM   GONE */
+[IN_WANT]         = {A_WANT,   A_WANT,   A_WANT,   A_WANT,   A_WANT,   A_WANT,   A_WANT,   A_LATE},
+[IN_HELLO_NEW]    = {A_ANSWER, A_DROP,   A_DROP,   A_CROSS,  A_DROP,   A_DROP,   A_RENEW,  A_DROP},
+[IN_HELLO_NEXT]   = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_REACK,  A_BUG},
+[IN_HELLO_LIVE]   = {A_RELIVE, A_RELIVE, A_RELIVE, A_RELIVE, A_RELIVE, A_RELIVE, A_RELIVE, A_BUG},
+[IN_HELLO_OLD]    = {A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_DROP},
+[IN_ACK_NEW]      = {A_BUG,    A_DROP,   A_DROP,   A_JOIN,   A_DROP,   A_DROP,   A_DIFFER, A_BUG},
+[IN_ACK_NEXT]     = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_ACKED,  A_BUG},
+[IN_ACK_LIVE]     = {A_READY,  A_READY,  A_READY,  A_READY,  A_READY,  A_READY,  A_READY,  A_BUG},
+[IN_ACK_OLD]      = {A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_DROP},
+[IN_READY_NEXT]   = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_UP,     A_BUG},
+[IN_READY_OLD]    = {A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP},
+[IN_REFUSE_STALE] = {A_BUG,    A_DROP,   A_DROP,   A_AGAIN,  A_DROP,   A_DROP,   A_AGAIN,  A_BUG},
+[IN_REFUSE_FINAL] = {A_BUG,    A_DROP,   A_DROP,   A_DENIED, A_DROP,   A_DROP,   A_DENIED, A_BUG},
+[IN_REFUSE_OLD]   = {A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP},
+[IN_SETTLE]       = {A_SETTLE, A_DROP,   A_DROP,   A_SETTLE, A_DROP,   A_DROP,   A_SETTLE, A_DROP},
+[IN_SETTLED]      = {A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_DROP},
+[IN_BYE]          = {A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DROP},
+[IN_ALIEN]        = {A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP},
+[IN_QPS_READY]    = {A_BUG,    A_OFFER,  A_ACCEPT, A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_STAY},
+[IN_QPS_FAILED]   = {A_BUG,    A_NOQPS,  A_NOQPS,  A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_STAY},
+[IN_CONNECTED]    = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_JOINED, A_SERVED, A_BUG,    A_STAY},
+[IN_CONN_FAILED]  = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_NOCONN, A_NOCONN, A_BUG,    A_STAY},
+[IN_BROKEN_LIVE]  = {A_LOST,   A_LOST,   A_LOST,   A_LOST,   A_LOST,   A_LOST,   A_LOST,   A_BUG},
+[IN_BROKEN_NEXT]  = {A_BUG,    A_BUG,    A_BUG,    A_AGAIN,  A_BUG,    A_BUG,    A_AGAIN,  A_BUG},
+[IN_BROKEN_OLD]   = {A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY},
+[IN_DRAINED]      = {A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE},
+[IN_TIMER]        = {A_TICK,   A_STAY,   A_STAY,   A_TICK,   A_STAY,   A_STAY,   A_TICK,   A_STAY},
+[IN_PEER_DEAD]    = {A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_STAY},
+[IN_CLOSE]        = {A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_STAY},
+};
+/* clang-format on */
+
+/* ---- sorting events into inputs ---------------------------------------- */
+
+static bool slot_names(const struct endpoint *ep, uint32_t slot, uint64_t epoch,
+                       uint64_t epoch_remote) {
+    return slot != EP_SLOT_NONE && ep->slots[slot].epoch == epoch &&
+           ep->slots[slot].epoch_remote == epoch_remote;
+}
+
+static bool slot_bound_to(const struct endpoint *ep, uint32_t slot, uint64_t epoch_remote) {
+    return slot != EP_SLOT_NONE && ep->slots[slot].epoch_remote == epoch_remote;
+}
+
+static bool echoes_next(const struct endpoint *ep, uint64_t echo) {
+    return ep->next != EP_SLOT_NONE && ep->slots[ep->next].epoch == echo;
+}
+
+static enum ep_input classify_hello(const struct endpoint *ep, const struct wire_message *m) {
+    if (slot_bound_to(ep, ep->live, m->epoch))
+        return IN_HELLO_LIVE;
+    if (slot_bound_to(ep, ep->next, m->epoch))
+        return IN_HELLO_NEXT;
+    return m->epoch > ep->remote_seen ? IN_HELLO_NEW : IN_HELLO_OLD;
+}
+
+static enum ep_input classify_ack(const struct endpoint *ep, const struct wire_message *m) {
+    if (slot_names(ep, ep->live, m->echo, m->epoch))
+        return IN_ACK_LIVE;
+    if (slot_names(ep, ep->next, m->echo, m->epoch))
+        return IN_ACK_NEXT;
+    return echoes_next(ep, m->echo) && m->epoch > ep->remote_seen ? IN_ACK_NEW : IN_ACK_OLD;
+}
+
+static enum ep_input classify_message(const struct endpoint *ep, const struct wire_message *m) {
+    if (memcmp(m->from, ep->options.instance_remote, WIRE_INSTANCE_SIZE) != 0 ||
+        memcmp(m->to, ep->options.instance_local, WIRE_INSTANCE_SIZE) != 0)
+        return IN_ALIEN;
+    switch (m->type) {
+    case WIRE_HELLO:
+        return classify_hello(ep, m);
+    case WIRE_HELLO_ACK:
+        return classify_ack(ep, m);
+    case WIRE_READY:
+        return slot_names(ep, ep->next, m->echo, m->epoch) ? IN_READY_NEXT : IN_READY_OLD;
+    case WIRE_REFUSE:
+        if (!echoes_next(ep, m->echo))
+            return IN_REFUSE_OLD;
+        return m->reason == WEIR_ESTALE ? IN_REFUSE_STALE : IN_REFUSE_FINAL;
+    case WIRE_SETTLE:
+        return IN_SETTLE;
+    case WIRE_SETTLED:
+        return IN_SETTLED;
+    case WIRE_BYE:
+        return IN_BYE;
+    case WIRE_WHO:
+    case WIRE_IAM:
+    case WIRE_TYPE_END:
+        break;
+    }
+    return IN_ALIEN;
+}
+
+static enum ep_input classify(const struct endpoint *ep, const struct ep_event *event) {
+    switch (event->type) {
+    case EP_EV_WANT:
+        return IN_WANT;
+    case EP_EV_MESSAGE:
+        return classify_message(ep, event->message);
+    case EP_EV_QPS_READY:
+        return IN_QPS_READY;
+    case EP_EV_QPS_FAILED:
+        return IN_QPS_FAILED;
+    case EP_EV_CONNECTED:
+        return IN_CONNECTED;
+    case EP_EV_CONNECT_FAILED:
+        return IN_CONN_FAILED;
+    case EP_EV_BROKEN:
+        if (event->slot == ep->live)
+            return IN_BROKEN_LIVE;
+        return event->slot == ep->next ? IN_BROKEN_NEXT : IN_BROKEN_OLD;
+    case EP_EV_DRAINED:
+        return IN_DRAINED;
+    case EP_EV_TIMER:
+        return IN_TIMER;
+    case EP_EV_PEER_DEAD:
+        return IN_PEER_DEAD;
+    case EP_EV_CLOSE:
+        return IN_CLOSE;
+    case EP_EV_COUNT:
+        break;
+    }
+    assert(false && "no such event");
+    return IN_ALIEN;
+}
+
+/* ---- interface --------------------------------------------------------- */
+
+void endpoint_init(struct endpoint *ep, const struct ep_options *options) {
+    memset(ep, 0, sizeof(*ep));
+    ep->options = *options;
+    ep->state = EP_NONE;
+    ep->live = EP_SLOT_NONE;
+    ep->next = EP_SLOT_NONE;
+    backoff_off(&ep->attempt);
+    backoff_off(&ep->settle);
+}
+
+/* An attempt of our own, if somebody waits and nothing is in the way: neither a
+ * session nor an attempt, nor a pause, nor a lack of slots (DRAINED comes back
+ * here). */
+static void proceed(struct step *s) {
+    struct endpoint *ep = s->ep;
+
+    if (ep->state != EP_NONE || !ep->want || s->now_ns >= ep->want_deadline_ns ||
+        (ep->attempt.next_ns != UINT64_MAX && s->now_ns < ep->attempt.next_ns))
+        return;
+    attempt_start(s, EP_MAKING, ep->want_deadline_ns);
+}
+
+uint32_t endpoint_step(struct endpoint *ep, const struct ep_event *event, uint64_t now_ns,
+                       struct ep_effect *effects_out) {
+    struct step s = {.ep = ep, .event = event, .now_ns = now_ns, .effects = effects_out};
+    enum ep_input input = classify(ep, event);
+
+    if (event->type == EP_EV_MESSAGE)
+        s.message = event->message;
+    ACTIONS[TABLE[input][ep->state]](&s);
+    proceed(&s);
+    return s.effect_count;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+uint64_t endpoint_deadline(const struct endpoint *ep) {
+    uint64_t deadline_ns = earlier(ep->settle.next_ns, ep->attempt.next_ns);
+
+    if (ep->want)
+        deadline_ns = earlier(deadline_ns, ep->want_deadline_ns);
+    if (ep->next != EP_SLOT_NONE)
+        deadline_ns = earlier(deadline_ns, ep->attempt_deadline_ns);
+    return deadline_ns;
+}
+
+uint32_t endpoint_live(const struct endpoint *ep) {
+    return ep->live;
+}
+
+bool endpoint_quiet(const struct endpoint *ep) {
+    for (uint32_t i = 0; i < EP_SESSIONS; i++) {
+        if (ep->slots[i].state != EP_SLOT_FREE)
+            return false;
+    }
+    return true;
+}
+
+/* ---- names ------------------------------------------------------------- */
+
+uint32_t endpoint_input_count(void) {
+    return IN_COUNT;
+}
+
+const char *endpoint_input_name(uint32_t input) {
+    static const char *const NAMES[IN_COUNT] = {
+#define EP_INPUT_X(name) #name,
+        EP_INPUTS(EP_INPUT_X)
+#undef EP_INPUT_X
+    };
+
+    return input < IN_COUNT ? NAMES[input] : "?";
+}
+
+const char *endpoint_cell_name(enum ep_state state, uint32_t input) {
+    static const char *const NAMES[A_COUNT] = {
+#define EP_ACTION_X(name, function) [A_##name] = #name,
+        EP_ACTIONS(EP_ACTION_X)
+#undef EP_ACTION_X
+    };
+
+    return state < EP_STATE_COUNT && input < IN_COUNT ? NAMES[TABLE[input][state]] : NULL;
+}

@@ -1,0 +1,214 @@
+/* endpoint.h: the handshake machine of one endpoint (one remote instance).
+ *
+ * Owns the names of sessions and attempts and the order of control messages;
+ * docs/protocol.md is its specification. It knows no QP, no socket and no clock:
+ * endpoint_step takes one event and returns effects, which the engine performs in
+ * order. It leaves to others: who the remote is (the engine dials and asks WHO
+ * before an endpoint exists), draining of QPs (drain.h), transfers.
+ *
+ * A session lives in a slot that the endpoint names by a small number; the engine
+ * keeps QPs for that slot. Slots are free, next, live or retired (draining); a
+ * retired slot is free again after EP_EV_DRAINED.
+ *
+ * The attempt, if there is one, goes through these states (endpoint.c has the
+ * table of what each input does in each of them):
+ *
+ *                WANT ┌────────┐  QPS_READY   ┌─────────┐ HELLO_ACK ┌─────────┐
+ *             ┌──────►│ MAKING ├─────────────►│ OFFERED ├──────────►│ JOINING ├─► up
+ *        ┌────┴─┐     └────────┘ send HELLO   └────┬────┘  CONNECT  └─────────┘
+ *        │ NONE │                                  │ HELLO (crossing)  send READY
+ *        └────┬─┘                                  ▼
+ *             │       ┌───────────┐ QPS_READY ┌───────────┐ CONNECTED ┌─────────┐
+ *             └──────►│ ANSWERING ├──────────►│ ACCEPTING ├──────────►│ CONFIRM ├─► up
+ *               HELLO └───────────┘  CONNECT  └───────────┘ send      └─────────┘
+ *                                                           HELLO_ACK  READY or HELLO_ACK
+ *
+ * "Up" is state NONE with a live slot. GONE is for good.
+ *
+ * Invariants: at most one slot is live and at most one is next. Of two sessions,
+ * the one with the higher epoch of ours also has the higher remote epoch. A
+ * slot is bound to a remote epoch at most once, and a remote epoch at most once
+ * to a slot. All epochs that SETTLE was asked for are below the live one.
+ */
+#ifndef WEIR_ENDPOINT_H
+#define WEIR_ENDPOINT_H
+
+#include "ports.h"
+#include "wire.h"
+
+enum {
+    EP_SESSIONS = 8,     /* slots: live + next + draining */
+    EP_EFFECTS_MAX = 16, /* most effects of one step; asserted */
+    EP_BACKOFF_MAX = 16, /* retransmission interval, in units of the first */
+    EP_SCRATCH_COUNT = 4 /* most small messages of one step; asserted */
+};
+
+#define EP_SLOT_NONE UINT32_MAX
+
+enum ep_event_type {
+    EP_EV_WANT,       /* somebody wants a session (a transfer waits, or weir_peer_connect). Harmless
+                       * when there is one, or an attempt */
+    EP_EV_MESSAGE,    /* any decoded message from this instance to ours */
+    EP_EV_QPS_READY,  /* answer to EP_DO_CREATE: local set made (local is filled) */
+    EP_EV_QPS_FAILED, /* ...or nothing at all: error. The slot is free again, without RETIRE.
+                       * EAGAIN: asked again later, within the deadline */
+    EP_EV_CONNECTED,  /* answer to EP_DO_CONNECT: the slot's QPs are in RTS */
+    EP_EV_CONNECT_FAILED, /* ...or not: error. EINVAL and ENOTSUP are final, others tried again */
+    EP_EV_BROKEN,         /* the slot's QPs failed (async event, error completion, or on purpose) */
+    EP_EV_DRAINED,        /* the slot's QPs are gone, and all they delivered is in the window */
+    EP_EV_TIMER,          /* now >= endpoint_deadline(); harmless earlier */
+    EP_EV_PEER_DEAD,      /* certainly gone or replaced: error says */
+    EP_EV_CLOSE,          /* local close: BYE, retire everything */
+    EP_EV_COUNT
+};
+
+struct ep_event {
+    enum ep_event_type type;
+    uint32_t slot;                      /* QPS_*, CONNECT*, BROKEN, DRAINED */
+    int error;                          /* *_FAILED, PEER_DEAD */
+    const struct wire_message *message; /* MESSAGE */
+    const struct wire_qp_set *local;    /* QPS_READY: what HELLO says of us; PSNs are random */
+};
+
+enum ep_effect_type {
+    EP_DO_SEND,    /* control message data[0..length), in the endpoint's own buffers */
+    EP_DO_CREATE,  /* make a QP set for slot; answer with QPS_READY or QPS_FAILED at once */
+    EP_DO_CONNECT, /* connect the first agreed.qp_count QPs of slot to *remote (further local ones
+                    * stay unused); answer with CONNECTED or CONNECT_FAILED at once */
+    EP_DO_UP,      /* slot is live now: transfers may be posted on it */
+    EP_DO_RETIRE,  /* slot's session is over: drain it, then EP_EV_DRAINED */
+    EP_DO_SETTLED, /* the remote has drained all our sessions up to epoch; *settled says what it
+                    * got. Once for each epoch at most; our own drain is the engine's to add */
+    EP_DO_FAILED,  /* no session within the deadline, or refused: error. Waiting transfers fail */
+    EP_DO_GONE     /* the remote instance is dead: every transfer fails after its drain: error */
+};
+
+/* The engine performs the effects of a step in order and all of them before the
+ * next step, with one exception: CREATE and CONNECT are always the last effect,
+ * so that their answer may be the next step, in place. Pointers are valid until
+ * the next step. */
+struct ep_effect {
+    enum ep_effect_type type;
+    uint32_t slot;                      /* CREATE, CONNECT, UP, RETIRE */
+    int error;                          /* FAILED, GONE */
+    bool retransmit;                    /* SEND: sent before, byte for byte */
+    const uint8_t *data;                /* SEND */
+    uint32_t length;                    /* SEND */
+    const struct wire_qp_set *remote;   /* CONNECT; checked by wire_decode, blobs are not */
+    const struct wire_settled *settled; /* SETTLED */
+    uint64_t epoch;                     /* ours of slot's session; SETTLED: see there */
+    uint64_t epoch_remote;              /* CONNECT, UP; RETIRE: 0 when it was never bound */
+    struct wire_agreed agreed;          /* CONNECT */
+};
+
+struct ep_options {
+    uint8_t instance_local[WIRE_INSTANCE_SIZE];
+    uint8_t instance_remote[WIRE_INSTANCE_SIZE];
+    uint64_t *epoch_counter; /* the engine's last epoch, 0 at first; outlives the endpoint */
+    uint64_t connect_timeout_ns;
+    uint64_t retransmit_ns; /* first; doubles to EP_BACKOFF_MAX times that */
+    /* Fills the answer to SETTLE with the engine's receive window for this remote. */
+    void (*window)(void *self, struct wire_settled *out);
+    void *self;
+};
+
+/* ---- layout: for the engine to embed, for nobody else to touch --------- */
+
+enum ep_state {
+    EP_NONE,      /* no attempt */
+    EP_MAKING,    /* CREATE asked, for our own HELLO */
+    EP_ANSWERING, /* CREATE asked, to answer a HELLO */
+    EP_OFFERED,   /* HELLO sent; not bound */
+    EP_JOINING,   /* bound by a HELLO_ACK; CONNECT asked */
+    EP_ACCEPTING, /* bound by a HELLO; CONNECT asked */
+    EP_CONFIRM,   /* HELLO_ACK sent; waits to hear that the remote has it */
+    EP_GONE,      /* the remote is dead, or we closed */
+    EP_STATE_COUNT
+};
+
+enum ep_slot_state { EP_SLOT_FREE = 0, EP_SLOT_NEXT, EP_SLOT_LIVE, EP_SLOT_RETIRED };
+
+struct ep_slot {
+    enum ep_slot_state state;
+    bool connected;        /* its QPs were in RTS: the remote may have used them */
+    uint64_t epoch;        /* ours */
+    uint64_t epoch_remote; /* 0: not bound */
+};
+
+/* Something sent again and again until it is answered. */
+struct ep_backoff {
+    uint64_t next_ns; /* UINT64_MAX: off */
+    uint64_t interval_ns;
+};
+
+struct ep_hello {
+    bool sent;
+    uint32_t length;
+    uint8_t bytes[WIRE_HELLO_SIZE_MAX];
+};
+
+struct endpoint {
+    struct ep_options options;
+    enum ep_state state;
+    int gone_error; /* what WANT gets in EP_GONE */
+    uint32_t live;  /* slot or EP_SLOT_NONE */
+    uint32_t next;
+    struct ep_slot slots[EP_SESSIONS];
+    uint64_t remote_seen;  /* highest remote epoch that we bound or that was given up */
+    uint64_t answer_epoch; /* ANSWERING: the remote epoch of the HELLO */
+
+    bool want;      /* somebody here waits for a session */
+    int want_error; /* what they get when want_deadline_ns passes */
+    uint64_t want_deadline_ns;
+    uint64_t attempt_deadline_ns;
+    struct ep_backoff attempt; /* OFFERED, CONFIRM: resend; NONE: try again */
+
+    uint64_t settle_asked; /* highest epoch of ours that SETTLE was sent for */
+    uint64_t settle_done;  /* highest that SETTLED came for; behind while we wait */
+    uint64_t settle_owed;  /* highest remote epoch to say SETTLED for after draining; 0: none */
+    struct ep_backoff settle;
+
+    uint64_t refused_epoch; /* the last remote epoch refused for good, and why */
+    int refused_reason;
+
+    uint64_t stale; /* messages ignored: counts */
+
+    struct wire_qp_set local;   /* of next, until bound */
+    struct wire_qp_set remote;  /* of next, once bound or being answered */
+    struct ep_hello hello;      /* of next: HELLO until bound, then HELLO_ACK */
+    struct ep_hello hello_live; /* of live: HELLO_ACK */
+    uint8_t scratch[EP_SCRATCH_COUNT][WIRE_SETTLED_SIZE];
+    struct wire_settled settled; /* behind EP_DO_SETTLED */
+};
+
+/* ---- use --------------------------------------------------------------- */
+
+/* Options are copied. Allocates nothing; there is nothing to undo. */
+void endpoint_init(struct endpoint *ep, const struct ep_options *options);
+
+/* Takes one event; writes at most EP_EFFECTS_MAX effects and returns how many.
+ * Asserts what only the engine can get wrong: an answer that was not asked for,
+ * DRAINED of a slot that was not retired. */
+uint32_t endpoint_step(struct endpoint *ep, const struct ep_event *event, uint64_t now_ns,
+                       struct ep_effect *effects_out);
+
+/* When EP_EV_TIMER is due; UINT64_MAX: never. */
+uint64_t endpoint_deadline(const struct endpoint *ep);
+
+/* The live slot, or EP_SLOT_NONE. */
+uint32_t endpoint_live(const struct endpoint *ep);
+
+/* Whether no slot is in use: with EP_GONE, the endpoint can be forgotten. */
+bool endpoint_quiet(const struct endpoint *ep);
+
+/* NULL, or a sentence about an invariant that does not hold. */
+const char *endpoint_verify(const struct endpoint *ep);
+
+/* For tests and traces. endpoint_cell_name: what input does in state, NULL if the
+ * table does not say; inputs are 0..endpoint_input_count() - 1. */
+const char *endpoint_state_name(enum ep_state state);
+uint32_t endpoint_input_count(void);
+const char *endpoint_input_name(uint32_t input);
+const char *endpoint_cell_name(enum ep_state state, uint32_t input);
+
+#endif

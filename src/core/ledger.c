@@ -1,0 +1,115 @@
+/* ledger.c: see ledger.h. */
+#include "ledger.h"
+
+/* Bit that remembers, in a run's state, that it was an orphan when it completed. */
+enum { LEDGER_WAS_ORPHAN = 0x100 };
+
+uint32_t ledger_ring_size(uint32_t depth) {
+    uint32_t size = 1;
+    while (size < depth)
+        size <<= 1;
+    return size;
+}
+
+void ledger_init(struct ledger *ledger, struct ledger_run *ring, uint32_t depth,
+                 uint64_t first_seq) {
+    assert(depth >= 1);
+    *ledger = (struct ledger){
+        .head = first_seq,
+        .tail = first_seq,
+        .runs = ring,
+        .mask = ledger_ring_size(depth) - 1,
+        .depth = depth,
+    };
+}
+
+static struct ledger_run *run_at(const struct ledger *ledger, uint64_t seq) {
+    return &ledger->runs[seq & ledger->mask];
+}
+
+uint64_t ledger_take(struct ledger *ledger, uint32_t owner, uint32_t count, uint32_t sends) {
+    assert(count >= 1 && count <= ledger_free(ledger));
+    uint64_t seq = ledger->tail++;
+    *run_at(ledger, seq) = (struct ledger_run){owner, count, sends, LEDGER_POSTED};
+    ledger->used += count;
+    if (ledger->used > ledger->high_water)
+        ledger->high_water = ledger->used;
+    return seq;
+}
+
+void ledger_trim(struct ledger *ledger, uint64_t seq, uint32_t accepted, uint32_t sends) {
+    struct ledger_run *run = run_at(ledger, seq);
+    assert(seq == ledger->tail - 1 && accepted < run->count);
+    ledger->used -= run->count - accepted;
+    run->count = accepted;
+    run->sends = sends;
+    if (accepted == 0) {
+        ledger->tail--;
+        return;
+    }
+    run->state = LEDGER_ORPHANED;
+    ledger->orphans++;
+    ledger->open = true;
+}
+
+const struct ledger_run *ledger_peek(const struct ledger *ledger, uint64_t seq) {
+    if (seq < ledger->head || seq >= ledger->tail)
+        return NULL;
+    return run_at(ledger, seq);
+}
+
+bool ledger_complete(struct ledger *ledger, uint64_t seq, bool ordered) {
+    if (seq < ledger->head || seq >= ledger->tail || run_at(ledger, seq)->state != LEDGER_POSTED)
+        return false;
+    for (uint64_t s = ordered ? ledger->head : seq; s <= seq; s++) {
+        struct ledger_run *run = run_at(ledger, s);
+        if (run->state == LEDGER_ORPHANED) {
+            ledger->orphans--;
+            run->state = LEDGER_DONE | LEDGER_WAS_ORPHAN;
+        } else if (run->state == LEDGER_POSTED) {
+            run->state = LEDGER_DONE;
+        }
+    }
+    return true;
+}
+
+void ledger_flush(struct ledger *ledger) {
+    for (uint64_t s = ledger->head; s < ledger->tail; s++) {
+        struct ledger_run *run = run_at(ledger, s);
+        if (run->state == LEDGER_POSTED || run->state == LEDGER_ORPHANED)
+            run->state = LEDGER_FLUSHED;
+    }
+    ledger->orphans = 0;
+    ledger->open = false;
+}
+
+bool ledger_pop(struct ledger *ledger, struct ledger_run *run_out, bool *healed_out) {
+    if (ledger->head == ledger->tail)
+        return false;
+    struct ledger_run *run = run_at(ledger, ledger->head);
+    uint32_t state = run->state & ~(uint32_t)LEDGER_WAS_ORPHAN;
+    if (state != LEDGER_DONE && state != LEDGER_FLUSHED)
+        return false;
+    *run_out = *run;
+    run_out->state = state;
+    *healed_out = (run->state & LEDGER_WAS_ORPHAN) != 0;
+    ledger->head++;
+    ledger->used -= run->count;
+    return true;
+}
+
+const char *ledger_verify(const struct ledger *ledger) {
+    uint32_t used = 0;
+    uint32_t orphans = 0;
+    for (uint64_t s = ledger->head; s < ledger->tail; s++) {
+        used += run_at(ledger, s)->count;
+        orphans += run_at(ledger, s)->state == LEDGER_ORPHANED;
+    }
+    if (used != ledger->used)
+        return "ledger: slots taken differ from the runs' counts";
+    if (used > ledger->depth)
+        return "ledger: more slots taken than the QP has";
+    if (orphans != ledger->orphans)
+        return "ledger: orphans miscounted";
+    return NULL;
+}

@@ -1,0 +1,57 @@
+/* plan.h: the pieces of a transfer, and how they become chains of WRs.
+ *
+ * Owns the form in which an unfinished transfer keeps its segments: resolved
+ * pieces in blocks of a bounded pool, and a cursor that says how far they have
+ * been posted. The array of WRs that plan_fill writes is what the device posts.
+ * A cursor that is copied before a fill and put back forgets the fill: that is how
+ * a partial post and a replay start over.
+ */
+#ifndef WEIR_PLAN_H
+#define WEIR_PLAN_H
+
+#include "ports.h"
+
+enum { PLAN_BLOCK_PIECES = 25 };
+#define PLAN_NO_BLOCK UINT32_MAX
+
+struct plan_piece {
+    uint64_t laddr;
+    uint64_t raddr;
+    uint64_t length; /* not 0 */
+    uint32_t lkey;
+    uint32_t rkey;
+    uint32_t local;  /* index of the memory, whose users it counts among */
+    uint32_t remote;
+};
+
+struct plan_block {
+    struct plan_piece pieces[PLAN_BLOCK_PIECES];
+    uint32_t next; /* PLAN_NO_BLOCK: last */
+    uint32_t count;
+};
+
+struct plan_cursor {
+    uint32_t block; /* PLAN_NO_BLOCK: nothing left */
+    uint32_t piece;
+    uint64_t offset; /* into the piece */
+};
+
+struct plan_limits {
+    uint32_t wrs_max;
+    uint64_t message_bytes_max;
+    uint64_t post_bytes_max; /* at least one WR is written, whatever this says */
+    uint64_t wr_id;          /* for all of the chain */
+    uint8_t opcode;
+    uint32_t inline_bytes_max; /* of writes */
+};
+
+static inline bool plan_done(const struct plan_cursor *cursor) {
+    return cursor->block == PLAN_NO_BLOCK;
+}
+
+/* Writes the next WRs, unsignalled, moves the cursor behind them, returns how many;
+ * adds their bytes to *bytes. */
+uint32_t plan_fill(const struct plan_block *blocks, struct plan_cursor *cursor,
+                   const struct plan_limits *limits, struct weir_wr *wrs_out, uint64_t *bytes);
+
+#endif

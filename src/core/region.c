@@ -1,0 +1,49 @@
+/* region.c: see region.h. */
+#include "region.h"
+
+int region_pair(const struct regions *regions, uint64_t owner, uint32_t access, uint64_t local_id,
+                uint64_t remote_id, struct region_pair *pair_out) {
+    const struct region_local *local = region_local(regions, local_id);
+    const struct region_remote *remote = region_remote(regions, remote_id);
+    if (local == NULL || remote == NULL)
+        return WEIR_ESTALE;
+    if (remote->owner != owner) {
+        /* Of another incarnation of this peer: stale. Of another peer: a mistake. */
+        return remote->owner == 0 || (uint32_t)remote->owner == (uint32_t)owner ? WEIR_ESTALE
+                                                                               : WEIR_EINVAL;
+    }
+    if ((remote->access & access) != access)
+        return WEIR_EACCESS;
+    *pair_out = (struct region_pair){
+        .local_id = local_id,
+        .remote_id = remote_id,
+        .local_length = local->length,
+        .remote_length = remote->length,
+        .length_max = local->length < remote->length ? local->length : remote->length,
+        .laddr = local->base,
+        .raddr = remote->raddr,
+        .lkey = local->lkey,
+        .rkey = remote->rkey,
+    };
+    return WEIR_OK;
+}
+
+int region_check(const struct regions *regions, uint64_t owner, uint32_t access,
+                 const weir_segment *segments, size_t count, size_t *index_out) {
+    struct region_pair pair = REGION_PAIR_NONE;
+    for (size_t i = 0; i < count; i++) {
+        if (!region_pair_names(&pair, &segments[i])) {
+            int rc = region_pair(regions, owner, access, segments[i].local.id,
+                                 segments[i].remote.id, &pair);
+            if (rc != WEIR_OK) {
+                *index_out = i;
+                return rc;
+            }
+        }
+        if (!region_pair_holds(&pair, &segments[i])) {
+            *index_out = i;
+            return WEIR_EBOUNDS;
+        }
+    }
+    return WEIR_OK;
+}

@@ -1,0 +1,427 @@
+/* wire.c: encoding and decoding of control messages and memory descriptors.
+ *
+ * Both directions walk the bytes with a cursor that never passes the end: a
+ * writer that runs out of room, or a reader that runs out of bytes, remembers it
+ * and becomes inert, so that one check at the end is enough. Lengths read from
+ * the message are compared with their limit before they move a cursor.
+ *
+ * Every field is checked by the same function in both directions, so that what
+ * one side writes is what the other accepts.
+ */
+#include "wire.h"
+
+#include <string.h>
+
+#include "wire_data.h"
+
+/* Header-only, so that the core depends on nothing: it hashes a short, complete
+ * buffer and keeps no state. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+static const uint8_t MESSAGE_MAGIC[4] = {'W', 'E', 'I', 'R'};
+static const uint8_t DESCRIPTOR_MAGIC[4] = {'W', 'E', 'I', 'M'};
+
+enum {
+    QP_SET_FLAG_ORDERED = 0x1,
+    PSN_MAX = 0xffffff,
+    DESCRIPTOR_HEAD_SIZE = 56,
+    CHECKSUM_SIZE = 8,
+    LENGTH_OFFSET = 8 /* of the length field in a message */
+};
+
+/* ---- cursors ----------------------------------------------------------- */
+
+struct writer {
+    uint8_t *out;
+    size_t size;
+    size_t used;
+    bool full;
+};
+
+static void put_bytes(struct writer *w, const void *bytes, size_t length) {
+    if (w->full || w->size - w->used < length) {
+        w->full = true;
+        return;
+    }
+    memcpy(w->out + w->used, bytes, length);
+    w->used += length;
+}
+
+static void put_uint(struct writer *w, uint64_t value, size_t width) {
+    uint8_t bytes[8];
+
+    for (size_t i = 0; i < width; i++)
+        bytes[i] = (uint8_t)(value >> (8 * i));
+    put_bytes(w, bytes, width);
+}
+
+struct reader {
+    const uint8_t *in;
+    size_t left;
+    bool bad; /* ran out of bytes, or met a value out of range */
+};
+
+static void get_bytes(struct reader *r, void *out, size_t length) {
+    if (r->bad || r->left < length) {
+        r->bad = true;
+        memset(out, 0, length);
+        return;
+    }
+    memcpy(out, r->in, length);
+    r->in += length;
+    r->left -= length;
+}
+
+static uint64_t get_uint(struct reader *r, size_t width) {
+    uint8_t bytes[8];
+    uint64_t value = 0;
+
+    get_bytes(r, bytes, width);
+    for (size_t i = 0; i < width; i++)
+        value |= (uint64_t)bytes[i] << (8 * i);
+    return value;
+}
+
+static void expect_bytes(struct reader *r, const void *bytes, size_t length) {
+    if (r->bad || r->left < length || memcmp(r->in, bytes, length) != 0) {
+        r->bad = true;
+        return;
+    }
+    r->in += length;
+    r->left -= length;
+}
+
+/* ---- checks ------------------------------------------------------------ */
+
+/* Names and addresses end up in logs and in terminals: printable ASCII without
+ * blanks, nothing else. Returns the length, or -1 when it is not terminated
+ * within size or has another character. */
+static int text_length(const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] == '\0')
+            return (int)i;
+        if (text[i] < 0x21 || text[i] > 0x7e)
+            return -1;
+    }
+    return -1;
+}
+
+static bool name_valid(const char *name) {
+    return text_length(name, WEIR_DEVICE_NAME_MAX) > 0;
+}
+
+static bool qp_set_valid(const struct wire_qp_set *set) {
+    if (!name_valid(set->device) || set->qp_count < 1 || set->qp_count > WEIR_QPS_MAX ||
+        set->recv_credits < 1 || set->recv_credits > WIRE_CREDITS_MAX)
+        return false;
+    for (uint32_t i = 0; i < set->qp_count; i++) {
+        if (set->qps[i].psn > PSN_MAX || set->qps[i].blob_length > WEIR_QP_BLOB_MAX)
+            return false;
+    }
+    return true;
+}
+
+static bool has_epoch(enum wire_type type) {
+    return type == WIRE_HELLO || type == WIRE_HELLO_ACK || type == WIRE_READY ||
+           type == WIRE_SETTLE;
+}
+
+static bool has_echo(enum wire_type type) {
+    return type == WIRE_HELLO_ACK || type == WIRE_READY || type == WIRE_REFUSE ||
+           type == WIRE_SETTLED;
+}
+
+static bool is_zero(const uint8_t *bytes, size_t length) {
+    uint8_t any = 0;
+
+    for (size_t i = 0; i < length; i++)
+        any |= bytes[i];
+    return any == 0;
+}
+
+/* All that is not a matter of bytes. */
+static bool message_valid(const struct wire_message *m) {
+    if (has_epoch(m->type) && m->epoch == 0)
+        return false;
+    if (has_echo(m->type) && m->echo == 0)
+        return false;
+    /* Only WHO may go to nobody in particular. */
+    if (is_zero(m->from, WIRE_INSTANCE_SIZE) ||
+        is_zero(m->to, WIRE_INSTANCE_SIZE) != (m->type == WIRE_WHO))
+        return false;
+    switch (m->type) {
+    case WIRE_WHO:
+    case WIRE_IAM:
+        return text_length(m->address, WEIR_ADDRESS_MAX) >= 0;
+    case WIRE_HELLO:
+    case WIRE_HELLO_ACK:
+        return qp_set_valid(&m->qps);
+    case WIRE_REFUSE:
+        return m->reason >= WIRE_REASON_MIN && m->reason < 0;
+    case WIRE_READY:
+    case WIRE_SETTLE:
+    case WIRE_SETTLED:
+    case WIRE_BYE:
+        return true;
+    case WIRE_TYPE_END:
+        break;
+    }
+    return false;
+}
+
+/* ---- pieces: the put_ ones write what was checked ------------------------ */
+
+static void put_name(struct writer *w, const char *name) {
+    char padded[WEIR_DEVICE_NAME_MAX] = {0};
+
+    memcpy(padded, name, strlen(name));
+    put_bytes(w, padded, sizeof(padded));
+}
+
+static void put_qp_set(struct writer *w, const struct wire_qp_set *set) {
+    put_name(w, set->device);
+    put_bytes(w, set->fabric, sizeof(set->fabric));
+    put_uint(w, set->mtu, 4);
+    put_uint(w, set->rd_atomic, 4);
+    put_uint(w, set->recv_credits, 4);
+    put_uint(w, set->recv_bytes_max, 4);
+    put_uint(w, set->ordered ? QP_SET_FLAG_ORDERED : 0, 1);
+    put_uint(w, set->qp_count, 1);
+    put_uint(w, 0, 2);
+    for (uint32_t i = 0; i < set->qp_count; i++) {
+        put_uint(w, set->qps[i].psn, 3);
+        put_uint(w, set->qps[i].blob_length, 1);
+        put_bytes(w, set->qps[i].blob, set->qps[i].blob_length);
+    }
+}
+
+static void get_qp_set(struct reader *r, struct wire_qp_set *set) {
+    uint64_t flags;
+
+    memset(set, 0, sizeof(*set));
+    get_bytes(r, set->device, sizeof(set->device));
+    get_bytes(r, set->fabric, sizeof(set->fabric));
+    set->mtu = (uint32_t)get_uint(r, 4);
+    set->rd_atomic = (uint32_t)get_uint(r, 4);
+    set->recv_credits = (uint32_t)get_uint(r, 4);
+    set->recv_bytes_max = (uint32_t)get_uint(r, 4);
+    flags = get_uint(r, 1);
+    set->ordered = flags == QP_SET_FLAG_ORDERED;
+    set->qp_count = (uint32_t)get_uint(r, 1);
+    if (flags > QP_SET_FLAG_ORDERED || set->qp_count > WEIR_QPS_MAX || get_uint(r, 2) != 0 ||
+        set->device[sizeof(set->device) - 1] != '\0') {
+        r->bad = true;
+        return;
+    }
+    /* The padding has to be zeros, or two encodings would mean the same. */
+    size_t name_length = strlen(set->device);
+    if (!is_zero((const uint8_t *)set->device + name_length, sizeof(set->device) - name_length)) {
+        r->bad = true;
+        return;
+    }
+    for (uint32_t i = 0; i < set->qp_count && !r->bad; i++) {
+        set->qps[i].psn = (uint32_t)get_uint(r, 3);
+        set->qps[i].blob_length = (uint32_t)get_uint(r, 1);
+        if (set->qps[i].blob_length > WEIR_QP_BLOB_MAX)
+            r->bad = true;
+        else
+            get_bytes(r, set->qps[i].blob, set->qps[i].blob_length);
+    }
+}
+
+static void put_address(struct writer *w, const char *address) {
+    size_t length = strlen(address) + 1;
+
+    put_uint(w, length, 2);
+    put_bytes(w, address, length);
+}
+
+static void get_address(struct reader *r, char *address) {
+    uint64_t length = get_uint(r, 2);
+
+    memset(address, 0, WEIR_ADDRESS_MAX);
+    if (length < 1 || length > WEIR_ADDRESS_MAX) {
+        r->bad = true;
+        return;
+    }
+    get_bytes(r, address, length);
+    /* Terminated by its last byte and by no earlier one. */
+    if (text_length(address, length) != (int)length - 1)
+        r->bad = true;
+}
+
+static void put_settled(struct writer *w, const struct wire_settled *settled) {
+    put_uint(w, settled->base, 8);
+    for (size_t i = 0; i < WIRE_WINDOW_SIZE / 64; i++)
+        put_uint(w, settled->bits[i], 8);
+}
+
+static void get_settled(struct reader *r, struct wire_settled *settled) {
+    settled->base = get_uint(r, 8);
+    for (size_t i = 0; i < WIRE_WINDOW_SIZE / 64; i++)
+        settled->bits[i] = get_uint(r, 8);
+}
+
+/* ---- messages ---------------------------------------------------------- */
+
+int wire_encode(const struct wire_message *message, uint8_t *out, size_t size,
+                uint32_t *length_out) {
+    struct writer w = {.out = out, .size = size};
+
+    if (!message_valid(message))
+        return WEIR_EINVAL;
+    put_bytes(&w, MESSAGE_MAGIC, sizeof(MESSAGE_MAGIC));
+    put_uint(&w, WIRE_VERSION, 2);
+    put_uint(&w, (uint64_t)message->type, 2);
+    put_uint(&w, 0, 4);
+    put_bytes(&w, message->from, WIRE_INSTANCE_SIZE);
+    put_bytes(&w, message->to, WIRE_INSTANCE_SIZE);
+    if (has_epoch(message->type))
+        put_uint(&w, message->epoch, 8);
+    if (has_echo(message->type))
+        put_uint(&w, message->echo, 8);
+    if (message->type == WIRE_WHO || message->type == WIRE_IAM)
+        put_address(&w, message->address);
+    else if (message->type == WIRE_HELLO || message->type == WIRE_HELLO_ACK)
+        put_qp_set(&w, &message->qps);
+    else if (message->type == WIRE_REFUSE)
+        put_uint(&w, (uint32_t)message->reason, 4);
+    else if (message->type == WIRE_SETTLED)
+        put_settled(&w, &message->settled);
+    if (w.full)
+        return WEIR_ETOOBIG;
+    *length_out = (uint32_t)w.used;
+    w.used = LENGTH_OFFSET;
+    put_uint(&w, *length_out, 4);
+    return WEIR_OK;
+}
+
+int wire_decode(const uint8_t *in, size_t length, struct wire_message *message_out) {
+    struct reader r = {.in = in, .left = length};
+    struct wire_message *m = message_out;
+    uint64_t version, type;
+
+    expect_bytes(&r, MESSAGE_MAGIC, sizeof(MESSAGE_MAGIC));
+    version = get_uint(&r, 2);
+    type = get_uint(&r, 2);
+    if (r.bad || version != WIRE_VERSION || type < WIRE_WHO || type >= WIRE_TYPE_END ||
+        get_uint(&r, 4) != length)
+        return WEIR_EINVAL;
+    m->type = (enum wire_type)type;
+    get_bytes(&r, m->from, WIRE_INSTANCE_SIZE);
+    get_bytes(&r, m->to, WIRE_INSTANCE_SIZE);
+    if (has_epoch(m->type))
+        m->epoch = get_uint(&r, 8);
+    if (has_echo(m->type))
+        m->echo = get_uint(&r, 8);
+    if (m->type == WIRE_WHO || m->type == WIRE_IAM)
+        get_address(&r, m->address);
+    else if (m->type == WIRE_HELLO || m->type == WIRE_HELLO_ACK)
+        get_qp_set(&r, &m->qps);
+    else if (m->type == WIRE_REFUSE)
+        m->reason = (int32_t)(uint32_t)get_uint(&r, 4);
+    else if (m->type == WIRE_SETTLED)
+        get_settled(&r, &m->settled);
+    if (r.bad || r.left != 0 || !message_valid(m))
+        return WEIR_EINVAL;
+    return WEIR_OK;
+}
+
+const char *wire_type_name(enum wire_type type) {
+    static const char *const NAMES[WIRE_TYPE_END] = {
+        [WIRE_WHO] = "WHO",       [WIRE_IAM] = "IAM",
+        [WIRE_HELLO] = "HELLO",   [WIRE_HELLO_ACK] = "HELLO_ACK",
+        [WIRE_READY] = "READY",   [WIRE_REFUSE] = "REFUSE",
+        [WIRE_SETTLE] = "SETTLE", [WIRE_SETTLED] = "SETTLED",
+        [WIRE_BYE] = "BYE",
+    };
+
+    return type >= WIRE_WHO && type < WIRE_TYPE_END ? NAMES[type] : "?";
+}
+
+/* ---- negotiation ------------------------------------------------------- */
+
+/* Zero means that a side does not care. */
+static uint32_t smaller(uint32_t a, uint32_t b) {
+    if (a == 0 || b == 0)
+        return a | b;
+    return a < b ? a : b;
+}
+
+int wire_qp_set_negotiate(const struct wire_qp_set *local, const struct wire_qp_set *remote,
+                          struct wire_agreed *agreed_out) {
+    if (strncmp(local->device, remote->device, sizeof(local->device)) != 0 ||
+        memcmp(local->fabric, remote->fabric, sizeof(local->fabric)) != 0 ||
+        remote->recv_bytes_max < WIRE_DATA_SIZE + WEIR_NOTIFY_MAX) /* one SEND, never split */
+        return WEIR_EREFUSED;
+    agreed_out->qp_count = smaller(local->qp_count, remote->qp_count);
+    agreed_out->mtu = smaller(local->mtu, remote->mtu);
+    agreed_out->rd_atomic = smaller(local->rd_atomic, remote->rd_atomic);
+    agreed_out->ordered = local->ordered && remote->ordered;
+    return WEIR_OK;
+}
+
+/* ---- memory descriptors ------------------------------------------------ */
+
+static bool descriptor_valid(const struct wire_descriptor *d) {
+    return !is_zero(d->instance, sizeof(d->instance)) && d->length != 0 && d->access != 0 &&
+           (d->access & ~(uint32_t)WEIR_ACCESS_ALL) == 0 && name_valid(d->device) &&
+           d->blob_length <= WEIR_MR_BLOB_MAX;
+}
+
+int wire_descriptor_encode(const struct wire_descriptor *descriptor, uint8_t *out, size_t size,
+                           uint32_t *length_out) {
+    const struct wire_descriptor *d = descriptor;
+    struct writer w = {.out = out, .size = size};
+    size_t name_length;
+
+    if (!descriptor_valid(d))
+        return WEIR_EINVAL;
+    name_length = strlen(d->device);
+    put_bytes(&w, DESCRIPTOR_MAGIC, sizeof(DESCRIPTOR_MAGIC));
+    put_uint(&w, WIRE_VERSION, 1);
+    put_uint(&w, d->access, 1);
+    put_uint(&w, name_length, 1);
+    put_uint(&w, d->blob_length, 1);
+    put_bytes(&w, d->instance, sizeof(d->instance));
+    put_uint(&w, d->memory_id, 8);
+    put_uint(&w, d->length, 8);
+    put_bytes(&w, d->fabric, sizeof(d->fabric));
+    put_bytes(&w, d->device, name_length);
+    put_bytes(&w, d->blob, d->blob_length);
+    if (!w.full)
+        put_uint(&w, XXH3_64bits(out, w.used), CHECKSUM_SIZE);
+    if (w.full)
+        return WEIR_ETOOBIG;
+    *length_out = (uint32_t)w.used;
+    return WEIR_OK;
+}
+
+int wire_descriptor_decode(const uint8_t *in, size_t length,
+                           struct wire_descriptor *descriptor_out) {
+    struct wire_descriptor *d = descriptor_out;
+    struct reader r = {.in = in, .left = length};
+    size_t name_length;
+
+    memset(d, 0, sizeof(*d));
+    expect_bytes(&r, DESCRIPTOR_MAGIC, sizeof(DESCRIPTOR_MAGIC));
+    if (get_uint(&r, 1) != WIRE_VERSION)
+        return WEIR_EINVAL;
+    d->access = (uint32_t)get_uint(&r, 1);
+    name_length = get_uint(&r, 1);
+    d->blob_length = (uint32_t)get_uint(&r, 1);
+    if (r.bad || name_length >= sizeof(d->device) || d->blob_length > WEIR_MR_BLOB_MAX ||
+        length != DESCRIPTOR_HEAD_SIZE + name_length + d->blob_length + CHECKSUM_SIZE)
+        return WEIR_EINVAL;
+    get_bytes(&r, d->instance, sizeof(d->instance));
+    d->memory_id = get_uint(&r, 8);
+    d->length = get_uint(&r, 8);
+    get_bytes(&r, d->fabric, sizeof(d->fabric));
+    get_bytes(&r, d->device, name_length);
+    get_bytes(&r, d->blob, d->blob_length);
+    if (get_uint(&r, CHECKSUM_SIZE) != XXH3_64bits(in, length - CHECKSUM_SIZE) || r.bad ||
+        strlen(d->device) != name_length || !descriptor_valid(d))
+        return WEIR_EINVAL;
+    return WEIR_OK;
+}

@@ -1,0 +1,171 @@
+/* wire.h: the bytes of control messages and of exported memory descriptors.
+ *
+ * Owns the layout and the checks that need no context: what decodes is in range
+ * and canonical, so that encoding it again gives the same bytes. Leaves to
+ * others what a message means (endpoint.h) and whether its sender may say it.
+ * The header in front of data-path messages is in wire_data.h.
+ *
+ * Integers are little-endian. A control message is
+ *
+ *      0  magic     4   'W' 'E' 'I' 'R'
+ *      4  version   2
+ *      6  type      2   enum wire_type
+ *      8  length    4   of the whole message
+ *     12  from     16   the sender's instance
+ *     28  to       16   the receiver's instance; zeros in WHO
+ *     44  body
+ *
+ *     WHO, IAM     address: length 2 (with its terminator), then the bytes
+ *     HELLO        epoch 8, QP set
+ *     HELLO_ACK    epoch 8, echo 8, QP set
+ *     READY        epoch 8, echo 8
+ *     REFUSE       echo 8, reason 4
+ *     SETTLE       epoch 8
+ *     SETTLED      echo 8, base 8, bitmap WIRE_WINDOW_SIZE / 8
+ *     BYE          nothing
+ *
+ * `epoch` is always the sender's own number, `echo` always one of the receiver's.
+ *
+ *     QP set       device name 32 (padded with zeros), fabric 16, mtu 4,
+ *                  rd_atomic 4, recv_credits 4, recv_bytes_max 4, flags 1
+ *                  (bit 0: ordered), QP count 1, zero 2, then for each QP:
+ *                  PSN 3, blob length 1, blob
+ *
+ * A memory descriptor is
+ *
+ *      0  magic     4   'W' 'E' 'I' 'M'
+ *      4  version   1
+ *      5  access    1
+ *      6  name length 1 (without a terminator), blob length 1
+ *      8  instance 16
+ *     24  memory id 8
+ *     32  length    8
+ *     40  fabric   16
+ *     56  name, blob
+ *      .  XXH3_64bits of all before it, 8: against damage, not against forgery
+ */
+#ifndef WEIR_WIRE_H
+#define WEIR_WIRE_H
+
+#include "ports.h"
+
+enum {
+    WIRE_VERSION = 1,
+    WIRE_INSTANCE_SIZE = 16,
+    WIRE_HEADER_SIZE = 44,
+    WIRE_QP_SET_SIZE_MAX = 68 + WEIR_QPS_MAX * (4 + WEIR_QP_BLOB_MAX),
+    WIRE_HELLO_SIZE_MAX = WIRE_HEADER_SIZE + 16 + WIRE_QP_SET_SIZE_MAX, /* and of HELLO_ACK */
+    WIRE_WINDOW_SIZE = 1024, /* numbers in a window of notifications */
+    WIRE_SETTLED_SIZE = WIRE_HEADER_SIZE + 16 + WIRE_WINDOW_SIZE / 8,
+    WIRE_CREDITS_MAX = 65535
+};
+
+_Static_assert(WIRE_HELLO_SIZE_MAX <= WEIR_CONTROL_MESSAGE_MAX, "a HELLO_ACK fits");
+_Static_assert(WIRE_SETTLED_SIZE <= WEIR_CONTROL_MESSAGE_MAX, "a SETTLED fits");
+_Static_assert(WIRE_HEADER_SIZE + 2 + WEIR_ADDRESS_MAX <= WEIR_CONTROL_MESSAGE_MAX, "a WHO fits");
+
+enum wire_type {
+    WIRE_WHO = 1,
+    WIRE_IAM,
+    WIRE_HELLO,
+    WIRE_HELLO_ACK,
+    WIRE_READY,
+    WIRE_REFUSE,
+    WIRE_SETTLE,
+    WIRE_SETTLED,
+    WIRE_BYE,
+    WIRE_TYPE_END /* first value that is no type */
+};
+
+struct wire_qp {
+    uint32_t psn; /* 24 bits */
+    uint32_t blob_length;
+    uint8_t blob[WEIR_QP_BLOB_MAX]; /* zeros behind blob_length after decoding */
+};
+
+/* What one side says of itself for one session. */
+struct wire_qp_set {
+    char device[WEIR_DEVICE_NAME_MAX]; /* printable, terminated, not empty */
+    uint8_t fabric[WEIR_FABRIC_ID_SIZE];
+    uint32_t mtu;            /* mtu_max of the device; 0: does not matter */
+    uint32_t rd_atomic;      /* 0: does not matter */
+    uint32_t recv_credits;   /* notifications that the other side may have in flight on a QP:
+                              * 1..WIRE_CREDITS_MAX */
+    uint32_t recv_bytes_max; /* the longest SEND that it may send, header included */
+    bool ordered;
+    uint32_t qp_count;                /* 1..WEIR_QPS_MAX */
+    struct wire_qp qps[WEIR_QPS_MAX]; /* zeros behind qp_count after decoding */
+};
+
+/* Which notifications were delivered: all numbers <= base, and base + 1 + i when
+ * bit i % 64 of bits[i / 64] is set. */
+struct wire_settled {
+    uint64_t base;
+    uint64_t bits[WIRE_WINDOW_SIZE / 64];
+};
+
+/* A decoded control message. */
+struct wire_message {
+    enum wire_type type;
+    uint8_t from[WIRE_INSTANCE_SIZE];
+    uint8_t to[WIRE_INSTANCE_SIZE];
+    uint64_t epoch; /* HELLO, HELLO_ACK, READY, SETTLE: not 0 */
+    uint64_t echo;  /* HELLO_ACK, READY, REFUSE, SETTLED: not 0 */
+    int32_t reason; /* REFUSE: WEIR_E*, WIRE_REASON_MIN..-1 */
+    union {
+        char address[WEIR_ADDRESS_MAX]; /* WHO, IAM: printable, terminated, may be "" */
+        struct wire_qp_set qps;         /* HELLO, HELLO_ACK */
+        struct wire_settled settled;    /* SETTLED */
+    };
+};
+
+enum { WIRE_REASON_MIN = -4095 };
+
+/* Writes *message into at most `size` bytes at `out`. EINVAL: a field is out of
+ * range. ETOOBIG: `size` is too small. WEIR_CONTROL_MESSAGE_MAX bytes hold any. */
+int wire_encode(const struct wire_message *message, uint8_t *out, size_t size,
+                uint32_t *length_out);
+
+/* Reads exactly one message of `length` bytes. EINVAL for anything that
+ * wire_encode would not have written, byte for byte; *message_out is then
+ * unspecified. Members that the type does not have are left alone. */
+int wire_decode(const uint8_t *in, size_t length, struct wire_message *message_out);
+
+/* The type's name in capitals, for traces; "?" for any other value. */
+const char *wire_type_name(enum wire_type type);
+
+/* What two sides can do together. */
+struct wire_agreed {
+    uint32_t qp_count; /* the smaller; the other side's further QPs stay unused */
+    uint32_t mtu;      /* the smaller; one that does not matter gives way */
+    uint32_t rd_atomic;
+    bool ordered; /* on both sides */
+};
+
+/* EREFUSED: the devices or fabrics differ, or the remote cannot receive the
+ * longest notification. Symmetric but for the last. */
+int wire_qp_set_negotiate(const struct wire_qp_set *local, const struct wire_qp_set *remote,
+                          struct wire_agreed *agreed_out);
+
+/* An exported memory. */
+struct wire_descriptor {
+    uint8_t instance[WIRE_INSTANCE_SIZE];
+    uint64_t memory_id;
+    uint64_t length; /* not 0 */
+    uint32_t access; /* WEIR_ACCESS_*, not 0 */
+    char device[WEIR_DEVICE_NAME_MAX];
+    uint8_t fabric[WEIR_FABRIC_ID_SIZE];
+    uint32_t blob_length;
+    uint8_t blob[WEIR_MR_BLOB_MAX]; /* zeros behind blob_length after decoding */
+};
+
+enum { WIRE_DESCRIPTOR_SIZE_MAX = 56 + (WEIR_DEVICE_NAME_MAX - 1) + WEIR_MR_BLOB_MAX + 8 };
+_Static_assert(WIRE_DESCRIPTOR_SIZE_MAX <= WEIR_DESCRIPTOR_MAX, "a descriptor fits");
+
+/* As wire_encode and wire_decode. */
+int wire_descriptor_encode(const struct wire_descriptor *descriptor, uint8_t *out, size_t size,
+                           uint32_t *length_out);
+int wire_descriptor_decode(const uint8_t *in, size_t length,
+                           struct wire_descriptor *descriptor_out);
+
+#endif

@@ -1,0 +1,89 @@
+/* wire_data.h: the header in front of every SEND on the data path.
+ *
+ * Owns its 32 bytes, little-endian:
+ *
+ *      0  kind 1, parts 1, payload length 2, credit 4
+ *      8  number 8
+ *     16  tag 8
+ *     24  base 8: all of the sender's numbers <= base are finished (window.h)
+ *
+ * and the checks that need no context. What a number or a credit means is the
+ * receiver's business (window.h, credit.h). Inline, because a notification pays
+ * for it twice.
+ */
+#ifndef WEIR_WIRE_DATA_H
+#define WEIR_WIRE_DATA_H
+
+#include <string.h>
+
+#include "wire.h"
+
+enum { WIRE_DATA_SIZE = 32 };
+
+enum wire_data_kind {
+    WIRE_NOTIFY = 1, /* one part of a notification; the payload follows the header */
+    WIRE_CREDIT = 2  /* only returns credits: all but credit is 0 */
+};
+
+struct wire_data {
+    uint8_t kind;
+    uint8_t parts;           /* of this notification, 1..WEIR_QPS_MAX */
+    uint16_t payload_length; /* <= WEIR_NOTIFY_MAX */
+    uint32_t credit;         /* notifications taken up so far on this QP, modulo 2^32 */
+    uint64_t number;         /* above base, by at most WIRE_WINDOW_SIZE */
+    uint64_t tag;
+    uint64_t base;
+};
+
+static inline uint64_t wire_data_le64(uint64_t value) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return __builtin_bswap64(value);
+#else
+    return value;
+#endif
+}
+
+/* Writes WIRE_DATA_SIZE bytes. Fields must be in range. */
+static inline void wire_data_encode(const struct wire_data *data, uint8_t *out) {
+    const uint64_t words[4] = {
+        wire_data_le64((uint64_t)data->kind | (uint64_t)data->parts << 8 |
+                       (uint64_t)data->payload_length << 16 | (uint64_t)data->credit << 32),
+        wire_data_le64(data->number), wire_data_le64(data->tag),
+        wire_data_le64(data->base)};
+
+    memcpy(out, words, sizeof(words));
+}
+
+/* Reads a received message of `length` bytes, payload included; the payload is
+ * at in + WIRE_DATA_SIZE. 0 or EINVAL; *data_out is written only on success. */
+static inline int wire_data_decode(const uint8_t *in, uint32_t length, struct wire_data *data_out) {
+    uint64_t words[4];
+    struct wire_data data;
+
+    if (length < WIRE_DATA_SIZE)
+        return WEIR_EINVAL;
+    memcpy(words, in, sizeof(words));
+    words[0] = wire_data_le64(words[0]);
+    data.kind = (uint8_t)words[0];
+    data.parts = (uint8_t)(words[0] >> 8);
+    data.payload_length = (uint16_t)(words[0] >> 16);
+    data.credit = (uint32_t)(words[0] >> 32);
+    data.number = wire_data_le64(words[1]);
+    data.tag = wire_data_le64(words[2]);
+    data.base = wire_data_le64(words[3]);
+    if (length - WIRE_DATA_SIZE != data.payload_length)
+        return WEIR_EINVAL;
+    if (data.kind == WIRE_NOTIFY) {
+        if (data.parts < 1 || data.parts > WEIR_QPS_MAX ||
+            data.number <= data.base || data.number - data.base > WIRE_WINDOW_SIZE ||
+            data.payload_length > WEIR_NOTIFY_MAX)
+            return WEIR_EINVAL;
+    } else if (data.kind != WIRE_CREDIT || data.parts != 0 || data.payload_length != 0 ||
+               data.number != 0 || data.tag != 0 || data.base != 0) {
+        return WEIR_EINVAL;
+    }
+    *data_out = data;
+    return WEIR_OK;
+}
+
+#endif

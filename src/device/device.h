@@ -1,0 +1,20 @@
+/* device.h: the device backends this library was built with.
+ *
+ * Owns the one table of backends. A backend is a constant operations table in
+ * which no entry is null; what a backend cannot do returns WEIR_ENOTSUP. What
+ * each operation means is ports.h's business. */
+#ifndef WEIR_DEVICE_H
+#define WEIR_DEVICE_H
+
+#include <stddef.h>
+
+#include "ports.h"
+
+/* Shared memory between processes of one host. */
+extern const struct weir_device_ops shm_device_ops;
+
+/* All backends, in the order of weir_device_query; the first is the default. */
+extern const struct weir_device_ops *const device_table[];
+extern const size_t device_table_count;
+
+#endif

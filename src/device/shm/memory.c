@@ -1,0 +1,388 @@
+/* memory.c: regions of our own and regions imported from peers.
+ *
+ * Owns both tables (in chunks, so that small engines stay small) and the MR
+ * entries of our segment. A region is alive for peers as long as its entry holds
+ * its key; they compare it on every run of WRs.
+ *
+ * Allocated memory is a memfd that peers map. After its release a peer's copy that
+ * is under way can only touch pages of the memfd, which no longer are our memory.
+ * Registered memory is written by the peer with process_vm_writev(2); its release
+ * waits until no peer is inside such a call (seg_qp.busy, as in Dekker's mutual
+ * exclusion: it raises busy and then looks at the key, we clear the key and then
+ * look at busy).
+ *
+ * Invariants: an lkey or rkey is {generation, index}, never 0, and names one
+ * region at a time. Left to others: using the regions (post.c). */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shm.h"
+
+#define PAGE_BYTES UINT64_C(4096)
+#define HUGE_BYTES (UINT64_C(2) << 20)
+#define LENGTH_MAX (UINT64_C(1) << 46) /* less than the address space */
+
+static uint64_t round_up(uint64_t value, uint64_t unit) {
+    return (value + unit - 1) / unit * unit;
+}
+
+/* What a region of length takes as a memfd; both sides compute it. */
+static uint64_t mapped_bytes(uint64_t length) {
+    return round_up(length, length >= HUGE_BYTES ? HUGE_BYTES : PAGE_BYTES);
+}
+
+/* The key of a table entry that is handed out once more; never 0. */
+static uint32_t next_key(uint32_t *generation, uint32_t index, uint32_t index_bits) {
+    *generation = (*generation + 1) & ((1u << (32 - index_bits)) - 1);
+    if (*generation == 0)
+        *generation = 1;
+    return *generation << index_bits | index;
+}
+
+static uint64_t random_key(struct weir_device *device) {
+    uint64_t key = 0;
+    while (key == 0)
+        device->env.ops->entropy(device->env.self, &key, sizeof key);
+    return key;
+}
+
+/* ---- mapping ---- */
+
+/* Maps a memfd; large ones on a huge-page boundary and with huge pages where the
+ * kernel gives them to shared memory (shmem_enabled=advise). NULL: no room. */
+static void *map_shared(int fd, uint64_t bytes, int protection) {
+    if (bytes < HUGE_BYTES) {
+        void *map = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
+        return map == MAP_FAILED ? NULL : map;
+    }
+    uint64_t span = bytes + HUGE_BYTES;
+    uint8_t *hole = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (hole == MAP_FAILED)
+        return NULL;
+    uint64_t skip = -(uint64_t)(uintptr_t)hole & (HUGE_BYTES - 1);
+    void *map = mmap(hole + skip, bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0);
+    if (map == MAP_FAILED) {
+        munmap(hole, span);
+        return NULL;
+    }
+    if (skip != 0)
+        munmap(hole, skip);
+    munmap(hole + skip + bytes, span - skip - bytes);
+    madvise(map, bytes, MADV_HUGEPAGE);
+    return map;
+}
+
+/* Backs a new mapping with zeroed memory now: running out is then an error here
+ * and not a SIGBUS later. madvise(2): MADV_POPULATE_WRITE since Linux 5.14. */
+static int populate_new(int fd, void *map, uint64_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+    if (madvise(map, bytes, MADV_POPULATE_WRITE) == 0)
+        return 0;
+#else
+    (void)map;
+#endif
+    return fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : WEIR_ENOMEM;
+}
+
+/* Fills the page tables for memory that its owner has backed already, so that the
+ * first transfers do not fault. Only a matter of speed: failure is ignored. */
+static void populate_known(void *map, uint64_t bytes, int protection) {
+#ifdef MADV_POPULATE_WRITE
+    madvise(map, bytes, (protection & PROT_WRITE) != 0 ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+#else
+    (void)map;
+    (void)bytes;
+    (void)protection;
+#endif
+}
+
+/* ---- our own ---- */
+
+/* Makes sure that there is a free entry, backed on both sides; its index. */
+static int mr_reserve(struct weir_device *device, uint32_t *index_out) {
+    uint32_t index = device->mr_free != 0 ? device->mr_free - 1 : device->mr_count;
+    if (index >= SHM_MRS_MAX)
+        return WEIR_EAGAIN;
+    struct shm_mr **chunk = &device->mrs[index / SHM_TABLE_CHUNK];
+    if (*chunk == NULL)
+        *chunk = device->env.ops->alloc(device->env.self, SHM_TABLE_CHUNK * sizeof **chunk);
+    if (*chunk == NULL)
+        return WEIR_ENOMEM;
+    struct seg_mr *entry = &device->map->mrs[index];
+    int rc = seg_back(device->map_fd, device->map, entry, sizeof *entry);
+    if (rc == 0)
+        *index_out = index;
+    return rc;
+}
+
+/* Takes the reserved entry and publishes it to peers. Cannot fail. */
+static void mr_take(struct weir_device *device, uint32_t index, const struct shm_mr *wanted,
+                    uint32_t access, uint64_t inode, struct weir_mr *mr_out) {
+    struct shm_mr *mr = mr_at(device, index);
+    if (device->mr_free != 0)
+        device->mr_free = mr->next_free;
+    else
+        device->mr_count++;
+    mr->base = wanted->base;
+    mr->length = wanted->length;
+    mr->kind = wanted->kind;
+    mr->fd = wanted->fd;
+    mr->lkey = next_key(&mr->generation, index, SHM_MR_INDEX_BITS);
+    struct seg_mr *entry = &device->map->mrs[index];
+    entry->base = mr->base;
+    entry->length = mr->length;
+    entry->inode = inode;
+    entry->fd = mr->fd;
+    entry->access = access;
+    entry->kind = mr->kind;
+    atomic_store(&entry->key, random_key(device));
+    mr_out->lkey = mr->lkey;
+    mr_out->cookie = index;
+    mr_out->base = (void *)(uintptr_t)mr->base;
+    mr_out->length = mr->length;
+}
+
+static bool access_is_known(uint32_t access) {
+    return (access & ~(uint32_t)WEIR_ACCESS_ALL) == 0;
+}
+
+int shm_mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
+                    struct weir_mr *mr_out) {
+    uint64_t start = (uint64_t)(uintptr_t)base;
+    if (base == NULL || length == 0 || start + length < start || !access_is_known(access))
+        return WEIR_EINVAL;
+    uint32_t index;
+    int rc = mr_reserve(device, &index);
+    if (rc != 0)
+        return rc;
+    struct shm_mr mr = {.base = start, .length = length, .kind = SHM_KIND_PROCESS, .fd = -1};
+    mr_take(device, index, &mr, access, 0, mr_out);
+    return 0;
+}
+
+int shm_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access,
+                    struct weir_mr *mr_out) {
+    if (length == 0 || !access_is_known(access))
+        return WEIR_EINVAL;
+    if (length > LENGTH_MAX)
+        return WEIR_ENOMEM;
+    uint32_t index;
+    int rc = mr_reserve(device, &index);
+    if (rc != 0)
+        return rc;
+    uint64_t bytes = mapped_bytes(length);
+    int fd = seg_memfd("weir-memory", bytes);
+    if (fd < 0)
+        return WEIR_EDEVICE;
+    uint64_t inode;
+    void *map = NULL;
+    if (seg_check(fd, &inode) != bytes) {
+        rc = WEIR_EDEVICE;
+        goto close_fd;
+    }
+    map = map_shared(fd, bytes, PROT_READ | PROT_WRITE);
+    if (map == NULL) {
+        rc = WEIR_ENOMEM;
+        goto close_fd;
+    }
+    rc = populate_new(fd, map, bytes);
+    if (rc != 0)
+        goto unmap;
+    struct shm_mr mr = {
+        .base = (uint64_t)(uintptr_t)map, .length = length, .kind = SHM_KIND_MAPPED, .fd = fd};
+    mr_take(device, index, &mr, access, inode, mr_out);
+    return 0;
+unmap:
+    munmap(map, bytes);
+close_fd:
+    close(fd);
+    return rc;
+}
+
+/* Until every peer that was inside an operation when the key was cleared has left
+ * it once. Each operation is bounded by what one post carries; a stopped process is
+ * not, so this gives up in time. */
+static int wait_for_peers(struct weir_device *device) {
+    uint64_t start = 0;
+    for (struct weir_qp *qp = device->all; qp != NULL; qp = qp->all_next) {
+        uint64_t busy = atomic_load(&qp->shared->busy);
+        while (atomic_load(&qp->shared->busy) == busy && qp_remote_is_busy(qp)) {
+            uint64_t now = device->env.ops->now(device->env.self);
+            if (start == 0)
+                start = now;
+            else if (now - start > SHM_RELEASE_WAIT_NS)
+                return WEIR_EBUSY;
+            sched_yield();
+        }
+    }
+    return 0;
+}
+
+int shm_mr_release(struct weir_device *device, const struct weir_mr *mr_named) {
+    struct shm_mr *mr = mr_find(device, mr_named->lkey);
+    if (mr == NULL)
+        return WEIR_EINVAL;
+    uint32_t index = mr_named->lkey & (SHM_MRS_MAX - 1);
+    atomic_store(&device->map->mrs[index].key, 0);
+    if (mr->kind == SHM_KIND_PROCESS) {
+        int rc = wait_for_peers(device);
+        if (rc != 0)
+            return rc;
+    } else {
+        /* Peers may keep the memfd mapped; its pages go back now all the same. */
+        fallocate(mr->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                  (off_t)mapped_bytes(mr->length));
+        munmap((void *)(uintptr_t)mr->base, mapped_bytes(mr->length));
+        close(mr->fd);
+    }
+    qp_forget_pairs(device);
+    mr->lkey = 0;
+    mr->next_free = device->mr_free;
+    device->mr_free = index + 1;
+    return 0;
+}
+
+int shm_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
+                  uint32_t *blob_length_out) {
+    if (mr_find(device, mr->lkey) == NULL)
+        return WEIR_EINVAL;
+    uint32_t index = mr->lkey & (SHM_MRS_MAX - 1);
+    uint64_t key = atomic_load(&device->map->mrs[index].key);
+    if (key == 0)
+        return WEIR_EINVAL; /* its release has begun */
+    blob_write(device, BLOB_MR, index, key, blob_out);
+    *blob_length_out = sizeof(struct shm_blob);
+    return 0;
+}
+
+/* ---- a peer's ---- */
+
+static int import_reserve(struct weir_device *device, uint32_t *index_out) {
+    uint32_t index = device->import_free != 0 ? device->import_free - 1 : device->import_count;
+    if (index >= SHM_IMPORTS_MAX)
+        return WEIR_EAGAIN;
+    struct shm_import **chunk = &device->imports[index / SHM_TABLE_CHUNK];
+    if (*chunk == NULL)
+        *chunk = device->env.ops->alloc(device->env.self, SHM_TABLE_CHUNK * sizeof **chunk);
+    if (*chunk == NULL)
+        return WEIR_ENOMEM;
+    *index_out = index;
+    return 0;
+}
+
+/* Maps a peer's memfd for no more than the rights it gave. EINVAL if the descriptor
+ * is not the memfd that the entry tells of, or could shrink under the mapping. */
+static int map_import(const struct shm_link *link, const struct seg_mr *entry,
+                      struct shm_import *import) {
+    int fd = link_fetch(link, entry->fd);
+    if (fd < 0)
+        return fd;
+    uint64_t inode, bytes = mapped_bytes(import->length);
+    int rc = WEIR_EINVAL;
+    if (seg_check(fd, &inode) >= bytes && inode == entry->inode) {
+        int protection = PROT_READ;
+        if ((import->access & WEIR_ACCESS_REMOTE_WRITE) != 0)
+            protection |= PROT_WRITE;
+        void *map = map_shared(fd, bytes, protection);
+        rc = map == NULL ? WEIR_ENOMEM : 0;
+        if (map != NULL)
+            populate_known(map, bytes, protection);
+        import->base = (uint64_t)(uintptr_t)map;
+    }
+    close(fd);
+    return rc;
+}
+
+/* Checks the entry that a blob names, once, against what the caller knows. */
+static int import_open(const struct shm_link *link, const struct shm_blob *blob, uint64_t length,
+                       uint32_t access, struct shm_import *import) {
+    const struct seg_mr *shared = &link->map->mrs[blob->index];
+    if (atomic_load(&shared->key) != blob->key)
+        return WEIR_ESTALE;
+    struct seg_mr entry;
+    memcpy(&entry, (const void *)shared, sizeof entry);
+    if (entry.length != length || (access & ~entry.access) != 0 || length == 0 ||
+        length > LENGTH_MAX || entry.base + length < entry.base)
+        return WEIR_EINVAL;
+    import->live = &shared->key;
+    import->key = blob->key;
+    import->length = length;
+    import->access = access;
+    import->kind = entry.kind;
+    import->base = entry.base;
+    if (entry.kind == SHM_KIND_MAPPED)
+        return map_import(link, &entry, import);
+    return entry.kind == SHM_KIND_PROCESS ? 0 : WEIR_EINVAL;
+}
+
+int shm_mr_import(struct weir_device *device, const uint8_t *bytes, uint32_t blob_length,
+                  uint64_t length, uint32_t access, struct weir_rmr *rmr_out) {
+    struct shm_blob blob;
+    int rc = blob_read(bytes, blob_length, BLOB_MR, SHM_MRS_MAX, &blob);
+    if (rc != 0)
+        return rc;
+    uint32_t index;
+    rc = import_reserve(device, &index);
+    if (rc != 0)
+        return rc;
+    struct shm_import opened = {.link = NULL};
+    rc = link_get(device, &blob, &opened.link);
+    if (rc != 0)
+        return rc;
+    rc = import_open(opened.link, &blob, length, access, &opened);
+    if (rc != 0) {
+        link_put(device, opened.link);
+        return rc;
+    }
+    struct shm_import *import = import_at(device, index);
+    if (device->import_free != 0)
+        device->import_free = import->next_free;
+    else
+        device->import_count++;
+    opened.generation = import->generation;
+    opened.rkey = next_key(&opened.generation, index, SHM_IMPORT_INDEX_BITS);
+    *import = opened;
+    rmr_out->raddr = import->base;
+    rmr_out->rkey = import->rkey;
+    rmr_out->cookie = index;
+    return 0;
+}
+
+static void import_close(struct weir_device *device, struct shm_import *import) {
+    if (import->kind == SHM_KIND_MAPPED)
+        munmap((void *)(uintptr_t)import->base, mapped_bytes(import->length));
+    import->rkey = 0;
+    link_put(device, import->link);
+}
+
+void shm_mr_forget(struct weir_device *device, const struct weir_rmr *rmr) {
+    struct shm_import *import = import_find(device, rmr->rkey);
+    if (import == NULL)
+        return;
+    qp_forget_pairs(device);
+    import_close(device, import);
+    import->next_free = device->import_free;
+    device->import_free = (rmr->rkey & (SHM_IMPORTS_MAX - 1)) + 1;
+}
+
+void memory_close(struct weir_device *device) {
+    for (uint32_t i = 0; i < device->import_count; i++) {
+        struct shm_import *import = import_at(device, i);
+        if (import->rkey != 0)
+            import_close(device, import);
+    }
+    for (uint32_t i = 0; i < SHM_IMPORTS_MAX / SHM_TABLE_CHUNK; i++) {
+        if (device->imports[i] != NULL)
+            device->env.ops->free(device->env.self, device->imports[i],
+                                  SHM_TABLE_CHUNK * sizeof *device->imports[i]);
+    }
+    for (uint32_t i = 0; i < SHM_MRS_MAX / SHM_TABLE_CHUNK; i++) {
+        if (device->mrs[i] != NULL)
+            device->env.ops->free(device->env.self, device->mrs[i],
+                                  SHM_TABLE_CHUNK * sizeof *device->mrs[i]);
+    }
+}

@@ -1,0 +1,239 @@
+/* poll.c: completions, asynchronous events and sleeping.
+ *
+ * Owns the list of QPs that may have completions (ready) and of those with untold
+ * events (async). Senders mark a QP in the pending words of our segment; a poll
+ * moves marked QPs to the ready list and serves that in turn, a bounded number of
+ * completions each, so that none starves the others (S18). An idle poll reads one
+ * line.
+ *
+ * Invariants: a QP with completions to give is marked in the segment or on the
+ * ready list. Pending bits are cleared before the rings behind them are read.
+ * What is found in a ring was written by another process: it is read once and
+ * checked, and nonsense puts the QP in the error state. */
+#define _GNU_SOURCE
+#include <string.h>
+
+#include "shm.h"
+
+#define TURN_CQES 16 /* of one QP, before the next has its turn */
+
+void qp_make_ready(struct weir_qp *qp) {
+    struct weir_device *device = qp->device;
+    if (qp->is_ready)
+        return;
+    qp->is_ready = true;
+    qp->ready_next = NULL;
+    if (device->ready_first == NULL)
+        device->ready_first = qp;
+    else
+        device->ready_last->ready_next = qp;
+    device->ready_last = qp;
+    device->ready_count++;
+}
+
+static struct weir_qp *take_ready(struct weir_device *device) {
+    struct weir_qp *qp = device->ready_first;
+    device->ready_first = qp->ready_next;
+    device->ready_count--;
+    qp->is_ready = false;
+    return qp;
+}
+
+void qp_raise(struct weir_qp *qp, enum weir_async_type type) {
+    qp->async |= 1u << type;
+    if (qp->is_async)
+        return;
+    qp->is_async = true;
+    qp->async_next = qp->device->async_first;
+    qp->device->async_first = qp;
+}
+
+/* Takes a QP that goes away off both lists. */
+void qp_forget_ready(struct weir_qp *qp) {
+    struct weir_device *device = qp->device;
+    if (qp->is_ready) {
+        struct weir_qp *before = NULL, *at = device->ready_first;
+        while (at != qp) {
+            before = at;
+            at = at->ready_next;
+        }
+        if (before == NULL)
+            device->ready_first = qp->ready_next;
+        else
+            before->ready_next = qp->ready_next;
+        if (device->ready_last == qp)
+            device->ready_last = before;
+        device->ready_count--;
+    }
+    if (qp->is_async) {
+        struct weir_qp **at = &device->async_first;
+        while (*at != qp)
+            at = &(*at)->async_next;
+        *at = qp->async_next;
+    }
+}
+
+/* ---- completions ---- */
+
+static int take_failed(struct weir_qp *qp, struct weir_cqe *cqe) {
+    if (qp->failed_count == 0)
+        return 0;
+    const struct shm_failed *failed = &qp->failed[qp->failed_head];
+    *cqe = (struct weir_cqe){.wr_id = failed->wr_id, .status = failed->status};
+    qp->failed_head = (qp->failed_head + 1) % qp->sq_depth;
+    qp->failed_count--;
+    return 1;
+}
+
+/* The oldest message, into the oldest receive. */
+static int take_message(struct weir_qp *qp, struct weir_cqe *cqe) {
+    if (qp->rq_depth == 0 || qp->link == NULL)
+        return 0;
+    struct seg_slot *slot = ring_slot(qp->rx_ring, qp->rx_slot_bytes, qp->rx_mask, qp->rx_next);
+    if (atomic_load_explicit(&slot->seq, memory_order_acquire) != qp->rx_secret + qp->rx_next)
+        return 0;
+    uint32_t length = *(volatile uint32_t *)&slot->length;
+    if (qp->rx_next == qp->rx_posted || length > qp->recv_bytes_max) {
+        /* No peer of this code sends without a credit or over the limit. */
+        if (qp->state != QP_ERROR)
+            qp_raise(qp, WEIR_ASYNC_QP_FATAL);
+        qp_fail(qp);
+        return 0;
+    }
+    const struct shm_recv *recv = &qp->recvs[qp->rx_next & qp->rx_mask];
+    memcpy(recv->buffer, slot->payload, length);
+    *cqe = (struct weir_cqe){
+        .wr_id = recv->wr_id, .status = WEIR_CQE_OK, .byte_length = length, .recv = true};
+    qp->rx_next++;
+    return 1;
+}
+
+/* In the error state: one posted receive that no message will come for. */
+static int take_flushed(struct weir_qp *qp, struct weir_cqe *cqe) {
+    if (qp->state != QP_ERROR || qp->rx_next == qp->rx_posted)
+        return 0;
+    *cqe = (struct weir_cqe){.wr_id = qp->recvs[qp->rx_next & qp->rx_mask].wr_id,
+                             .status = WEIR_CQE_FLUSHED,
+                             .recv = true};
+    qp->rx_next++;
+    return 1;
+}
+
+/* Up to max completions of one QP. Messages that were acknowledged before the error
+ * come before the flush: their sender counts them as delivered. So the flush begins
+ * only when no sender is between its look at the state and its message. */
+static int serve(struct weir_qp *qp, struct weir_cqe *cqes, int max) {
+    int count = 0;
+    while (count < max && take_failed(qp, &cqes[count]))
+        count++;
+    if (!qp->is_flushing) {
+        bool quiet = qp->state == QP_ERROR && !qp_remote_is_busy(qp);
+        while (count < max && take_message(qp, &cqes[count]))
+            count++;
+        if (quiet && count < max)
+            qp->is_flushing = true;
+    }
+    while (qp->is_flushing && count < max && take_flushed(qp, &cqes[count]))
+        count++;
+    /* A full turn may have left something; so has an error whose flush has to wait. */
+    if (count == max || (qp->state == QP_ERROR && !qp->is_flushing))
+        qp_make_ready(qp);
+    return count;
+}
+
+/* Moves every QP that a sender has marked to the ready list. */
+static void collect(struct weir_device *device) {
+    struct seg_map *map = device->map;
+    for (uint32_t i = 0; i < SHM_TOP_WORDS; i++) {
+        if (atomic_load_explicit(&map->head.top[i], memory_order_relaxed) == 0)
+            continue;
+        uint64_t words = atomic_exchange(&map->head.top[i], 0);
+        for (; words != 0; words &= words - 1) {
+            uint32_t word = i * 64 + (uint32_t)__builtin_ctzll(words);
+            uint64_t bits = atomic_exchange(&map->leaf[word], 0);
+            for (; bits != 0; bits &= bits - 1) {
+                struct weir_qp *qp = device->qps[word * 64 + (uint32_t)__builtin_ctzll(bits)];
+                if (qp != NULL)
+                    qp_make_ready(qp);
+            }
+        }
+    }
+}
+
+static inline bool is_marked(const struct weir_device *device) {
+    const struct seg_head *head = &device->map->head;
+    uint64_t any = 0;
+#pragma GCC unroll 7 /* an idle poll is little more than this */
+    for (uint32_t i = 0; i < SHM_TOP_WORDS; i++)
+        any |= atomic_load_explicit(&head->top[i], memory_order_relaxed);
+    return any != 0;
+}
+
+/* Deaths come through the epoll descriptor, which a busy engine never sleeps on. */
+static __attribute__((noinline)) void check_health(struct weir_device *device) {
+    device->polls_to_health = SHM_HEALTH_POLLS;
+    uint64_t now = device->env.ops->now(device->env.self);
+    if (now - device->health_last_ns < SHM_HEALTH_PERIOD_NS)
+        return;
+    device->health_last_ns = now;
+    link_health(device);
+}
+
+static __attribute__((noinline)) int poll_ready(struct weir_device *device,
+                                                struct weir_cqe *cqes_out, int max) {
+    collect(device);
+    int count = 0;
+    /* One turn each: those that come back to the list wait for the next poll. */
+    for (uint32_t turns = device->ready_count; turns > 0 && count < max; turns--) {
+        int turn = max - count < TURN_CQES ? max - count : TURN_CQES;
+        count += serve(take_ready(device), cqes_out + count, turn);
+    }
+    return count;
+}
+
+int shm_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
+    if (SHM_UNLIKELY(--device->polls_to_health == 0))
+        check_health(device);
+    if (!is_marked(device) && device->ready_first == NULL)
+        return 0;
+    return poll_ready(device, cqes_out, max);
+}
+
+/* ---- events ---- */
+
+int shm_events(struct weir_device *device, struct weir_async *events_out, int max) {
+    int count = 0;
+    while (count < max && device->async_first != NULL) {
+        struct weir_qp *qp = device->async_first;
+        uint32_t type = (uint32_t)__builtin_ctz(qp->async);
+        events_out[count++] = (struct weir_async){.type = type, .qp_tag = qp->tag};
+        qp->async &= qp->async - 1;
+        if (qp->async == 0) {
+            qp->is_async = false;
+            device->async_first = qp->async_next;
+        }
+    }
+    return count;
+}
+
+/* ---- sleeping ---- */
+
+int shm_fd(struct weir_device *device) {
+    return device->epoll_fd;
+}
+
+int shm_arm(struct weir_device *device) {
+    /* Sequentially consistent, as the sender's mark and then look at sleeping. */
+    atomic_store(&device->map->head.sleeping, 1);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (is_marked(device) || device->ready_first != NULL || device->async_first != NULL) {
+        atomic_store(&device->map->head.sleeping, 0);
+        return WEIR_EAGAIN;
+    }
+    return 0;
+}
+
+void shm_disarm(struct weir_device *device) {
+    atomic_store(&device->map->head.sleeping, 0);
+    link_health(device);
+}

@@ -1,0 +1,422 @@
+/* post.c: work requests, done on the spot.
+ *
+ * Owns the path of a transfer. A post looks once at the remote QP's state word;
+ * then consecutive writes between the same two regions ("a run") are checked against
+ * limits held in registers and copied. Whatever is no run over mapped memory goes WR
+ * by WR through post_one: reads, messages, memory that is reached with
+ * process_vm_writev(2), in-line payloads, errors.
+ *
+ * Invariants:
+ *  - No WR touches memory before its lkey, rkey, rights and bounds were checked, and
+ *    the region's key was seen in the target's segment in this post.
+ *  - The first failure puts the QP in the error state, gives its CQE, and flushes the
+ *    rest. There is room for the CQEs of sq_depth WRs; what has none is refused with
+ *    EAGAIN.
+ *  - What must be waited for by the target (messages: its ring is reused after
+ *    destroy; process_vm: its memory is the application's after release) happens
+ *    between busy_enter and post_finish.
+ *
+ * Left to others: giving the CQEs (poll.c), tables (memory.c). */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "shm.h"
+
+#define VM_BATCH_WRS 256               /* <= IOV_MAX; on the stack */
+#define VM_CALL_BYTES (UINT64_C(4) << 20) /* of one system call: bounds mr_release's wait */
+
+/* What one call of post_send has going. */
+struct post {
+    bool is_busy; /* remote->busy is odd */
+    bool is_sent; /* messages were written, the receiver was not told yet */
+};
+
+/* ---- failing ---- */
+
+/* Accepts WRs [0, count) as flushed, the first with `status`, as far as there is room
+ * for their CQEs; returns how many. */
+static uint32_t push_failed(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                            uint32_t status) {
+    uint32_t room = qp->sq_depth - qp->failed_count;
+    uint32_t taken = count < room ? count : room;
+    for (uint32_t i = 0; i < taken; i++) {
+        uint32_t at = (qp->failed_head + qp->failed_count) % qp->sq_depth;
+        qp->failed[at].wr_id = wrs[i].wr_id;
+        qp->failed[at].status = i == 0 ? status : WEIR_CQE_FLUSHED;
+        qp->failed_count++;
+    }
+    if (taken != 0)
+        qp_make_ready(qp);
+    return taken;
+}
+
+static int post_flushed(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                        struct weir_post *post_out) {
+    post_out->done = 0;
+    post_out->accepted = push_failed(qp, wrs, count, WEIR_CQE_FLUSHED);
+    return post_out->accepted == count ? 0 : WEIR_EAGAIN;
+}
+
+/* WR `done` failed with status, the ones before it are complete. */
+static int post_failed(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count, uint32_t done,
+                       uint32_t status, struct weir_post *post_out) {
+    qp_fail(qp);
+    post_out->done = done;
+    post_out->accepted = done + push_failed(qp, wrs + done, count - done, status);
+    return post_out->accepted == count ? 0 : WEIR_EAGAIN;
+}
+
+/* ---- busy ---- */
+
+static bool remote_is_ready(const struct weir_qp *qp) {
+    return atomic_load_explicit(&qp->remote->state, memory_order_acquire) == qp->remote_ready;
+}
+
+/* From here until post_finish the target waits for us. False: it is not there. */
+static bool busy_enter(struct weir_qp *qp, struct post *post) {
+    if (post->is_busy)
+        return true;
+    post->is_busy = true;
+    qp->busy++;
+    /* Sequentially consistent: first raised, then looked, against the target's first
+     * cleared, then looked. */
+    atomic_exchange(&qp->remote->busy, qp->busy);
+    return atomic_load(&qp->remote->state) == qp->remote_ready;
+}
+
+static void post_finish(struct weir_qp *qp, const struct post *post) {
+    if (post->is_busy) {
+        qp->busy++;
+        atomic_store_explicit(&qp->remote->busy, qp->busy, memory_order_release);
+    }
+    if (post->is_sent && seg_notify(qp->link->map, qp->remote_index))
+        link_ring(qp->link);
+}
+
+/* ---- checks ---- */
+
+static uint32_t right_of(uint32_t opcode) {
+    return opcode == WEIR_OP_READ ? WEIR_ACCESS_REMOTE_READ : WEIR_ACCESS_REMOTE_WRITE;
+}
+
+static inline bool import_is_live(const struct shm_import *import) {
+    return atomic_load_explicit(import->live, memory_order_acquire) == import->key;
+}
+
+/* The WR's remote region if it may be used as the WR wants; else NULL. */
+static struct shm_import *check_remote(const struct weir_qp *qp, const struct weir_wr *wr) {
+    struct shm_import *import = import_find(qp->device, wr->rkey);
+    if (import == NULL || import->link != qp->link ||
+        (import->access & right_of(wr->opcode)) == 0 ||
+        !range_inside(wr->raddr - import->base, wr->length, import->length) ||
+        !import_is_live(import))
+        return NULL;
+    return import;
+}
+
+static bool check_local(const struct weir_qp *qp, const struct weir_wr *wr) {
+    if ((wr->flags & WEIR_WR_INLINE) != 0 || wr->length == 0)
+        return true; /* the payload is read now: no key needed */
+    const struct shm_mr *mr = mr_find(qp->device, wr->lkey);
+    return mr != NULL && range_inside(wr->laddr - mr->base, wr->length, mr->length);
+}
+
+/* ---- messages ---- */
+
+static uint32_t send_message(struct weir_qp *qp, const struct weir_wr *wr, struct post *post) {
+    if (!check_local(qp, wr))
+        return WEIR_CQE_LOCAL_PROT;
+    if (!busy_enter(qp, post))
+        return WEIR_CQE_RETRY;
+    if (qp->tx_next == qp->tx_posted)
+        qp->tx_posted = atomic_load_explicit(&qp->remote->posted, memory_order_acquire);
+    if (qp->tx_next == qp->tx_posted || qp->tx_ring == NULL)
+        return WEIR_CQE_RNR;
+    if (wr->length > qp->tx_bytes_max)
+        return WEIR_CQE_LENGTH;
+    struct seg_slot *slot = ring_slot(qp->tx_ring, qp->tx_slot_bytes, qp->tx_mask, qp->tx_next);
+    slot->length = (uint32_t)wr->length;
+    memcpy(slot->payload, (const void *)(uintptr_t)wr->laddr, wr->length);
+    atomic_store_explicit(&slot->seq, qp->tx_secret + qp->tx_next, memory_order_release);
+    qp->tx_next++;
+    post->is_sent = true;
+    return WEIR_CQE_OK;
+}
+
+/* ---- process_vm ---- */
+
+static uint32_t vm_status(int error) {
+    switch (error) {
+    case ESRCH:
+        return WEIR_CQE_RETRY;
+    case EFAULT: /* registered, but not mapped (there; ours must be, weir.h says) */
+    case EPERM:
+        return WEIR_CQE_REMOTE_ACCESS;
+    default:
+        return WEIR_CQE_DEVICE;
+    }
+}
+
+static ssize_t vm_call(const struct weir_qp *qp, uint32_t opcode, const struct iovec *local,
+                       const struct iovec *remote, unsigned long count) {
+    if (opcode == WEIR_OP_READ)
+        return process_vm_readv(qp->link->pid, local, count, remote, count, 0);
+    return process_vm_writev(qp->link->pid, local, count, remote, count, 0);
+}
+
+/* One WR, call by call; its key is looked at before each. */
+static uint32_t vm_large(const struct weir_qp *qp, const struct weir_wr *wr,
+                         const struct shm_import *import) {
+    for (uint64_t at = 0; at < wr->length;) {
+        uint64_t left = wr->length - at;
+        size_t bytes = left < VM_CALL_BYTES ? left : VM_CALL_BYTES;
+        struct iovec local = {(void *)(uintptr_t)(wr->laddr + at), bytes};
+        struct iovec remote = {(void *)(uintptr_t)(wr->raddr + at), bytes};
+        if (!import_is_live(import))
+            return WEIR_CQE_REMOTE_ACCESS;
+        ssize_t moved = vm_call(qp, wr->opcode, &local, &remote, 1);
+        if (moved < 0)
+            return vm_status(errno);
+        if (moved == 0)
+            return WEIR_CQE_DEVICE;
+        at += (uint64_t)moved;
+    }
+    return WEIR_CQE_OK;
+}
+
+/* Consecutive WRs to registered memory with one system call. *wr_io moves past those
+ * that are complete. process_vm_writev(2): it may do a part, so whatever is left is
+ * the caller's next round. */
+static uint32_t vm_batch(struct weir_qp *qp, const struct weir_wr **wr_io,
+                         const struct weir_wr *end, struct post *post) {
+    const struct weir_wr *first = *wr_io;
+    /* The system call names a pid. Seeing the process alive now keeps one that reused
+     * the number out. */
+    if (!busy_enter(qp, post) || !link_is_alive(qp->link))
+        return WEIR_CQE_RETRY;
+    struct iovec local[VM_BATCH_WRS], remote[VM_BATCH_WRS];
+    uint64_t bytes = 0;
+    unsigned long count = 0;
+    for (const struct weir_wr *wr = first; wr != end && count < VM_BATCH_WRS; wr++) {
+        /* Looked up again behind busy_enter: a release before it is seen here. */
+        const struct shm_import *import =
+            wr->opcode == first->opcode && wr->length != 0 && check_local(qp, wr)
+                ? check_remote(qp, wr)
+                : NULL;
+        if (import == NULL || import->kind != SHM_KIND_PROCESS)
+            break;
+        if (wr->length > VM_CALL_BYTES - bytes) {
+            if (count != 0)
+                break;
+            uint32_t status = vm_large(qp, wr, import);
+            *wr_io += status == WEIR_CQE_OK;
+            return status;
+        }
+        bytes += wr->length;
+        local[count] = (struct iovec){(void *)(uintptr_t)wr->laddr, wr->length};
+        remote[count++] = (struct iovec){(void *)(uintptr_t)wr->raddr, wr->length};
+    }
+    if (count == 0)
+        return WEIR_CQE_REMOTE_ACCESS;
+    ssize_t moved = vm_call(qp, first->opcode, local, remote, count);
+    if (moved < 0)
+        return vm_status(errno);
+    uint64_t left = (uint64_t)moved;
+    for (unsigned long i = 0; i < count && left >= first[i].length; i++) {
+        left -= first[i].length;
+        ++*wr_io;
+    }
+    return *wr_io == first ? WEIR_CQE_REMOTE_ACCESS : WEIR_CQE_OK;
+}
+
+/* ---- one by one ---- */
+
+static bool is_acceptable(const struct weir_wr *wr) {
+    if (wr->opcode > WEIR_OP_SEND || wr->length > SHM_MESSAGE_BYTES_MAX)
+        return false;
+    return (wr->flags & WEIR_WR_INLINE) == 0 ||
+           (wr->opcode != WEIR_OP_READ && wr->length <= SHM_INLINE_BYTES_MAX);
+}
+
+/* Does the WR at *wr_io, and those after it that go with it; moves *wr_io past what is
+ * complete. */
+static uint32_t post_one(struct weir_qp *qp, const struct weir_wr **wr_io,
+                         const struct weir_wr *end, struct post *post) {
+    const struct weir_wr *wr = *wr_io;
+    uint32_t status = WEIR_CQE_OK;
+    if (wr->opcode == WEIR_OP_SEND) {
+        status = send_message(qp, wr, post);
+    } else if (wr->length != 0) {
+        if (!check_local(qp, wr))
+            return WEIR_CQE_LOCAL_PROT;
+        struct shm_import *import = check_remote(qp, wr);
+        if (import == NULL)
+            return WEIR_CQE_REMOTE_ACCESS;
+        if (import->kind == SHM_KIND_PROCESS)
+            return vm_batch(qp, wr_io, end, post);
+        if (wr->opcode == WEIR_OP_WRITE)
+            copy_any(&qp->device->copier, wr->raddr, wr->laddr, wr->length);
+        else
+            copy_any(&qp->device->copier, wr->laddr, wr->raddr, wr->length);
+        /* Released while we read: the bytes are not the target's any more. */
+        atomic_thread_fence(memory_order_acquire);
+        if (!import_is_live(import))
+            return WEIR_CQE_REMOTE_ACCESS;
+    }
+    *wr_io += status == WEIR_CQE_OK;
+    return status;
+}
+
+/* ---- runs ---- */
+
+_Static_assert(offsetof(struct weir_wr, rkey) == offsetof(struct weir_wr, lkey) + 4, "one load");
+
+static inline uint64_t keys_of(const struct weir_wr *wr) {
+    uint64_t keys;
+    memcpy(&keys, &wr->lkey, sizeof keys);
+    return keys;
+}
+
+static inline bool pair_is_live(const struct shm_pair *pair) {
+    return atomic_load_explicit(pair->live, memory_order_acquire) == pair->live_key;
+}
+
+/* Whether the WR is a write over mapped memory that its keys allow; its bounds are not
+ * looked at. The QP remembers the pair of regions. False: post_one finds out. */
+static inline bool pair_open(struct weir_qp *qp, const struct weir_wr *wr) {
+    struct shm_pair *pair = &qp->pair;
+    if (wr->opcode != WEIR_OP_WRITE)
+        return false;
+    if (keys_of(wr) == pair->keys)
+        return pair_is_live(pair);
+    const struct shm_mr *mr = mr_find(qp->device, wr->lkey);
+    const struct shm_import *import = import_find(qp->device, wr->rkey);
+    if (mr == NULL || import == NULL || import->kind != SHM_KIND_MAPPED ||
+        import->link != qp->link || (import->access & WEIR_ACCESS_REMOTE_WRITE) == 0 ||
+        mr->length < 8 || import->length < 8 || !import_is_live(import))
+        return false;
+    pair->keys = keys_of(wr);
+    pair->live = import->live;
+    pair->live_key = import->key;
+    pair->local = mr->base;
+    pair->local_limit = mr->length - 8;
+    pair->remote = import->base;
+    pair->remote_limit = import->length - 8;
+    return true;
+}
+
+/* Copies the WR if it is a write of 8 bytes over the pair, which is live. The empty
+ * asm keeps the compiler from computing the address again from the offset that it has
+ * in a register already: two instructions of twenty. */
+static inline bool word_copy(const struct shm_pair *pair, const struct weir_wr *wr) {
+    uint64_t local = wr->laddr - pair->local, remote = wr->raddr - pair->remote;
+    __asm__("" : "+r"(local), "+r"(remote));
+    if (SHM_UNLIKELY(keys_of(wr) != pair->keys || wr->length != 8 ||
+                     wr->opcode != WEIR_OP_WRITE || local > pair->local_limit ||
+                     remote > pair->remote_limit))
+        return false;
+    copy_8(pair->remote + remote, pair->local + local);
+    return true;
+}
+
+/* As many WRs as word_copy takes; returns the first that it does not. */
+static inline const struct weir_wr *run_words(const struct shm_pair *pair,
+                                              const struct weir_wr *wr,
+                                              const struct weir_wr *end) {
+    const struct shm_pair known = *pair;
+    while (word_copy(&known, wr) && ++wr != end) {
+    }
+    return wr;
+}
+
+/* The same for any other length that post_send takes. */
+static inline const struct weir_wr *run_any(struct weir_qp *qp, const struct weir_wr *wr,
+                                            const struct weir_wr *end) {
+    const struct shm_pair known = qp->pair;
+    do {
+        if (keys_of(wr) != known.keys || wr->opcode != WEIR_OP_WRITE ||
+            wr->length > SHM_MESSAGE_BYTES_MAX ||
+            !range_inside(wr->laddr - known.local, wr->length, known.local_limit + 8) ||
+            !range_inside(wr->raddr - known.remote, wr->length, known.remote_limit + 8) ||
+            !pair_is_live(&known))
+            break;
+        copy_any(&qp->device->copier, wr->raddr, wr->laddr, wr->length);
+    } while (++wr != end);
+    return wr;
+}
+
+/* Everything on a pair of QPs that are both ready. count is not 0. */
+static __attribute__((noinline)) int post_rest(struct weir_qp *qp, const struct weir_wr *wrs,
+                                               uint32_t count, struct weir_post *post_out) {
+    const struct weir_wr *wr = wrs, *end = wrs + count;
+    struct post post = {.is_busy = false, .is_sent = false};
+    uint32_t status = WEIR_CQE_OK;
+    do {
+        if (pair_open(qp, wr)) {
+            const struct weir_wr *first = wr;
+            wr = wr->length == 8 ? run_words(&qp->pair, wr, end) : run_any(qp, wr, end);
+            if (wr != first)
+                continue;
+        }
+        if (!is_acceptable(wr))
+            break;
+        status = post_one(qp, &wr, end, &post);
+        if (status != WEIR_CQE_OK)
+            break;
+    } while (wr != end);
+    post_finish(qp, &post);
+    uint32_t done = (uint32_t)(wr - wrs);
+    if (status != WEIR_CQE_OK)
+        return post_failed(qp, wrs, count, done, status, post_out);
+    post_out->accepted = done;
+    post_out->done = done;
+    return done == count ? 0 : WEIR_EINVAL;
+}
+
+/* A post that does not find both sides ready. */
+static __attribute__((noinline)) int post_broken(struct weir_qp *qp, const struct weir_wr *wrs,
+                                                 uint32_t count, struct weir_post *post_out) {
+    if (qp->state == QP_ERROR)
+        return post_flushed(qp, wrs, count, post_out);
+    if (qp->state == QP_READY)
+        return post_failed(qp, wrs, count, 0, WEIR_CQE_RETRY, post_out);
+    *post_out = (struct weir_post){.accepted = 0, .done = 0};
+    return WEIR_EINVAL;
+}
+
+int shm_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                  struct weir_post *post_out) {
+    if (SHM_UNLIKELY(count == 0)) {
+        *post_out = (struct weir_post){.accepted = 0, .done = 0};
+        return 0;
+    }
+    if (SHM_UNLIKELY(qp->state != QP_READY || !remote_is_ready(qp)))
+        return post_broken(qp, wrs, count, post_out);
+    /* The shortest road: one word between the regions of the last write. */
+    if (count == 1 && keys_of(wrs) == qp->pair.keys && pair_is_live(&qp->pair) &&
+        word_copy(&qp->pair, wrs)) {
+        post_out->accepted = 1;
+        post_out->done = 1;
+        return 0;
+    }
+    return post_rest(qp, wrs, count, post_out);
+}
+
+int shm_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
+                  uint32_t length, uint32_t lkey) {
+    if (qp == NULL || qp->device != device || length < qp->recv_bytes_max)
+        return WEIR_EINVAL;
+    const struct shm_mr *mr = mr_find(device, lkey);
+    if (mr == NULL || !range_inside((uint64_t)(uintptr_t)buffer - mr->base, length, mr->length))
+        return WEIR_EINVAL;
+    if (qp->rx_posted - qp->rx_next >= qp->rq_depth)
+        return WEIR_EAGAIN;
+    qp->recvs[qp->rx_posted & qp->rx_mask] = (struct shm_recv){.wr_id = wr_id, .buffer = buffer};
+    qp->rx_posted++;
+    atomic_store_explicit(&qp->shared->posted, qp->rx_posted, memory_order_release);
+    if (qp->state == QP_ERROR)
+        qp_make_ready(qp);
+    return 0;
+}

@@ -1,0 +1,334 @@
+/* qp.c: the life of a QP: create, connect, error, destroy; and the receive rings.
+ *
+ * Owns the QP entries and the ring area of our segment. A ring has one slot for
+ * each receive that may be posted; the sender writes slot n % slots for message n
+ * once the receiver has posted more than n receives, so a slot is free again when
+ * its message was taken.
+ *
+ * States, as in IBA 10.3.1 without the ones that nothing can tell apart here:
+ *
+ *            connect          error, failed WR, bad ring
+ *     INIT ──────────► READY ─────────────────────────────► ERROR
+ *       └──────────────────── error ──────────────────────────┘
+ *
+ * Invariants: the state word in the segment is written before anything that
+ * relies on it; a ring is reused only when no peer can be inside an operation on
+ * its QP (seg_qp.busy). Left to others: what a post does in each state. */
+#include <assert.h>
+#include <string.h>
+
+#include "shm.h"
+
+/* ---- secrets ---- */
+
+/* Stafford's mix 13 of splitmix64: each input bit reaches each output bit. */
+static uint64_t mix(uint64_t value) {
+    value = (value ^ (value >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ (value >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return value ^ (value >> 31);
+}
+
+/* The state word of the QP with key `owner`, connected to the one with key `other`. */
+static uint64_t ready_word(uint64_t owner, uint64_t other) {
+    return (mix(owner + mix(other)) & ~SHM_STATE_MASK) | SHM_STATE_READY;
+}
+
+/* What the messages of a ring are numbered from. */
+static uint64_t ring_secret(uint64_t receiver, uint64_t sender) {
+    return mix(mix(receiver) ^ sender);
+}
+
+/* ---- ring area ---- */
+
+static bool chunk_is_taken(const struct weir_device *device, uint32_t chunk) {
+    return (device->chunks[chunk / 64] >> (chunk % 64) & 1) != 0;
+}
+
+static void chunks_mark(struct weir_device *device, uint32_t first, uint32_t count, bool taken) {
+    for (uint32_t chunk = first; chunk < first + count; chunk++) {
+        uint64_t bit = UINT64_C(1) << (chunk % 64);
+        if (taken)
+            device->chunks[chunk / 64] |= bit;
+        else
+            device->chunks[chunk / 64] &= ~bit;
+    }
+}
+
+/* Next fit; looks at every chunk at most once. False: no room. */
+static bool chunks_find(struct weir_device *device, uint32_t count, uint32_t *first_out) {
+    uint32_t run = 0, chunk = device->chunk_hint;
+    for (uint32_t looked = 0; looked < SHM_CHUNKS_MAX; looked++, chunk++) {
+        if (chunk == SHM_CHUNKS_MAX) {
+            chunk = 0;
+            run = 0;
+        }
+        run = chunk_is_taken(device, chunk) ? 0 : run + 1;
+        if (run == count) {
+            *first_out = chunk + 1 - count;
+            device->chunk_hint = (chunk + 1) % SHM_CHUNKS_MAX;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- create ---- */
+
+static uint32_t power_of_two(uint32_t value) {
+    uint32_t power = 1;
+    while (power < value)
+        power *= 2;
+    return power;
+}
+
+static uint32_t slot_bytes_of(uint32_t recv_bytes_max) {
+    uint64_t bytes = sizeof(struct seg_slot) + recv_bytes_max;
+    return (uint32_t)((bytes + SHM_LINE_BYTES - 1) / SHM_LINE_BYTES * SHM_LINE_BYTES);
+}
+
+static int check_options(const struct weir_device *device, const struct weir_qp_options *options) {
+    if (options->sq_depth == 0 || options->sq_depth > SHM_DEPTH_MAX ||
+        options->rq_depth > SHM_DEPTH_MAX || options->recv_bytes_max > SHM_RING_BYTES_MAX)
+        return WEIR_EINVAL;
+    if (options->rq_depth != 0 && (uint64_t)power_of_two(options->rq_depth) *
+                                          slot_bytes_of(options->recv_bytes_max) >
+                                      SHM_RING_BYTES_MAX)
+        return WEIR_ETOOBIG;
+    return options->sq_depth + options->rq_depth > SHM_CQ_CAPACITY - device->cq_used ? WEIR_EAGAIN
+                                                                                      : 0;
+}
+
+/* Takes room for the ring in the segment and backs it. */
+static int ring_open(struct weir_device *device, struct weir_qp *qp) {
+    if (qp->rq_depth == 0)
+        return 0;
+    qp->rx_mask = power_of_two(qp->rq_depth) - 1;
+    qp->rx_slot_bytes = slot_bytes_of(qp->recv_bytes_max);
+    uint64_t bytes = ((uint64_t)qp->rx_mask + 1) * qp->rx_slot_bytes;
+    qp->chunk_count = (uint32_t)((bytes + SHM_CHUNK_BYTES - 1) / SHM_CHUNK_BYTES);
+    if (!chunks_find(device, qp->chunk_count, &qp->chunk_first)) {
+        qp->chunk_count = 0;
+        return WEIR_EAGAIN;
+    }
+    qp->rx_ring = device->map->rings + (uint64_t)qp->chunk_first * SHM_CHUNK_BYTES;
+    int rc = seg_back(device->map_fd, device->map, qp->rx_ring, bytes);
+    if (rc != 0) {
+        qp->chunk_count = 0;
+        return rc;
+    }
+    chunks_mark(device, qp->chunk_first, qp->chunk_count, true);
+    return 0;
+}
+
+static size_t recvs_bytes(const struct weir_qp *qp) {
+    return ((size_t)qp->rx_mask + 1) * sizeof *qp->recvs;
+}
+
+/* Gives back everything that create took except the index. */
+static void qp_free(struct weir_device *device, struct weir_qp *qp) {
+    const struct weir_env *env = &device->env;
+    if (qp->chunk_count != 0)
+        chunks_mark(device, qp->chunk_first, qp->chunk_count, false);
+    if (qp->recvs != NULL)
+        env->ops->free(env->self, qp->recvs, recvs_bytes(qp));
+    if (qp->failed != NULL)
+        env->ops->free(env->self, qp->failed, qp->sq_depth * sizeof *qp->failed);
+    env->ops->free(env->self, qp, sizeof *qp);
+}
+
+/* A pair that is not live whatever keys a WR has. */
+static void pair_clear(struct shm_pair *pair) {
+    static const _Atomic uint64_t nothing = 0;
+    memset(pair, 0, sizeof *pair);
+    pair->live = &nothing;
+    pair->live_key = 1;
+}
+
+static int qp_alloc(struct weir_device *device, const struct weir_qp_options *options,
+                    uint32_t index, struct weir_qp **qp_out) {
+    const struct weir_env *env = &device->env;
+    struct weir_qp *qp = env->ops->alloc(env->self, sizeof *qp);
+    if (qp == NULL)
+        return WEIR_ENOMEM;
+    qp->device = device;
+    qp->index = index;
+    qp->tag = options->tag;
+    qp->sq_depth = options->sq_depth;
+    qp->rq_depth = options->rq_depth;
+    qp->recv_bytes_max = options->recv_bytes_max;
+    qp->shared = &device->map->qps[index];
+    qp->state = QP_INIT;
+    qp->remote_ready = SHM_STATE_NEVER;
+    pair_clear(&qp->pair);
+    int rc = seg_back(device->map_fd, device->map, qp->shared, sizeof *qp->shared);
+    if (rc == 0)
+        rc = ring_open(device, qp);
+    if (rc == 0) {
+        qp->failed = env->ops->alloc(env->self, qp->sq_depth * sizeof *qp->failed);
+        qp->recvs = env->ops->alloc(env->self, recvs_bytes(qp));
+        if (qp->failed == NULL || qp->recvs == NULL)
+            rc = WEIR_ENOMEM;
+    }
+    if (rc != 0) {
+        qp_free(device, qp);
+        return rc;
+    }
+    *qp_out = qp;
+    return 0;
+}
+
+/* Writes our entry; peers accept it from when key is there. */
+static void entry_publish(struct weir_qp *qp) {
+    struct weir_device *device = qp->device;
+    device->env.ops->entropy(device->env.self, &qp->key, sizeof qp->key);
+    qp->key |= 1; /* never 0 */
+    struct seg_qp *entry = qp->shared;
+    entry->ring_offset = qp->rq_depth == 0 ? 0 : (uint64_t)(qp->rx_ring - (uint8_t *)device->map);
+    entry->slot_count = qp->rq_depth == 0 ? 0 : qp->rx_mask + 1;
+    entry->slot_bytes = qp->rx_slot_bytes;
+    entry->recv_bytes_max = qp->recv_bytes_max;
+    atomic_store(&entry->posted, 0);
+    atomic_store(&entry->busy, 0);
+    atomic_store(&entry->state, SHM_STATE_INIT);
+    atomic_store(&entry->key, qp->key);
+}
+
+int shm_qp_create(struct weir_device *device, const struct weir_qp_options *options,
+                  struct weir_qp_granted *granted_out, struct weir_qp **qp_out) {
+    int rc = check_options(device, options);
+    if (rc != 0)
+        return rc;
+    /* Indexes go round, so that a number comes back as late as possible. */
+    uint32_t index = device->qp_next_index, looked = 0;
+    while (device->qps[index] != NULL && looked++ < SHM_QPS_MAX)
+        index = (index + 1) % SHM_QPS_MAX;
+    if (device->qps[index] != NULL)
+        return WEIR_EAGAIN;
+    struct weir_qp *qp = NULL;
+    rc = qp_alloc(device, options, index, &qp);
+    if (rc != 0)
+        return rc;
+    device->qp_next_index = (index + 1) % SHM_QPS_MAX;
+    device->qps[index] = qp;
+    device->cq_used += qp->sq_depth + qp->rq_depth;
+    qp->all_next = device->all;
+    device->all = qp;
+    entry_publish(qp);
+    granted_out->sq_depth = qp->sq_depth;
+    granted_out->rq_depth = qp->rq_depth;
+    granted_out->blob_length = sizeof(struct shm_blob);
+    blob_write(device, BLOB_QP, index, qp->key, granted_out->blob);
+    *qp_out = qp;
+    return 0;
+}
+
+/* ---- connect ---- */
+
+/* The remote's ring, from its entry, read once and checked. */
+static int ring_attach(struct weir_qp *qp, const struct shm_link *link,
+                       const struct seg_qp *entry) {
+    uint64_t offset = entry->ring_offset;
+    uint32_t slots = entry->slot_count, slot_bytes = entry->slot_bytes;
+    uint32_t bytes_max = entry->recv_bytes_max;
+    if (slots == 0) { /* nothing is ever posted there: every SEND finds no receive */
+        qp->tx_ring = NULL;
+        return 0;
+    }
+    if (slots > SHM_DEPTH_MAX || (slots & (slots - 1)) != 0 || bytes_max > SHM_RING_BYTES_MAX ||
+        slot_bytes != slot_bytes_of(bytes_max) || offset < offsetof(struct seg_map, rings) ||
+        offset % SHM_LINE_BYTES != 0 ||
+        !range_inside(offset, (uint64_t)slots * slot_bytes, sizeof(struct seg_map)))
+        return WEIR_EINVAL;
+    qp->tx_ring = (uint8_t *)link->map + offset;
+    qp->tx_mask = slots - 1;
+    qp->tx_slot_bytes = slot_bytes;
+    qp->tx_bytes_max = bytes_max;
+    return 0;
+}
+
+int shm_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
+    if (qp->state != QP_INIT)
+        return WEIR_EINVAL;
+    struct shm_blob blob;
+    int rc = blob_read(path->blob, path->blob_length, BLOB_QP, SHM_QPS_MAX, &blob);
+    if (rc != 0)
+        return rc;
+    struct shm_link *link;
+    rc = link_get(qp->device, &blob, &link);
+    if (rc != 0)
+        return rc;
+    struct seg_qp *remote = &link->map->qps[blob.index];
+    struct seg_qp entry;
+    memcpy(&entry, (const void *)remote, sizeof entry);
+    rc = atomic_load(&remote->key) == blob.key ? ring_attach(qp, link, &entry) : WEIR_EPEER;
+    if (rc != 0) {
+        link_put(qp->device, link);
+        return rc;
+    }
+    qp->link = link;
+    qp->link_next = link->qps;
+    link->qps = qp;
+    qp->remote = remote;
+    qp->remote_index = blob.index;
+    qp->remote_ready = ready_word(blob.key, qp->key);
+    qp->tx_secret = ring_secret(blob.key, qp->key);
+    qp->rx_secret = ring_secret(qp->key, blob.key);
+    qp->state = QP_READY;
+    atomic_store(&qp->shared->state, ready_word(qp->key, blob.key));
+    return 0;
+}
+
+/* ---- error, destroy ---- */
+
+void qp_fail(struct weir_qp *qp) {
+    if (qp->state == QP_ERROR)
+        return;
+    qp->state = QP_ERROR;
+    atomic_store(&qp->shared->state, SHM_STATE_ERROR);
+    qp_make_ready(qp);
+}
+
+void qp_forget_pairs(struct weir_device *device) {
+    for (struct weir_qp *qp = device->all; qp != NULL; qp = qp->all_next)
+        pair_clear(&qp->pair);
+}
+
+int shm_qp_error(struct weir_qp *qp) {
+    qp_fail(qp);
+    return 0;
+}
+
+bool qp_remote_is_busy(const struct weir_qp *qp) {
+    if ((atomic_load(&qp->shared->busy) & 1) == 0)
+        return false;
+    /* Without a link the state word never said ready, so a peer that raised busy goes
+     * no further. */
+    return qp->link != NULL && link_is_alive(qp->link);
+}
+
+static void unlink_qp(struct weir_qp **list, struct weir_qp *qp, bool by_link) {
+    while (*list != qp)
+        list = by_link ? &(*list)->link_next : &(*list)->all_next;
+    *list = by_link ? qp->link_next : qp->all_next;
+}
+
+int shm_qp_destroy(struct weir_qp *qp) {
+    struct weir_device *device = qp->device;
+    assert(device->qps[qp->index] == qp);
+    if (qp->state != QP_INIT)
+        qp_fail(qp);
+    if (qp_remote_is_busy(qp))
+        return WEIR_EBUSY;
+    atomic_store(&qp->shared->key, 0);
+    atomic_store(&qp->shared->state, SHM_STATE_GONE);
+    qp_forget_ready(qp);
+    if (qp->link != NULL) {
+        unlink_qp(&qp->link->qps, qp, true);
+        link_put(device, qp->link);
+    }
+    unlink_qp(&device->all, qp, false);
+    device->qps[qp->index] = NULL;
+    device->cq_used -= qp->sq_depth + qp->rq_depth;
+    qp_free(device, qp);
+    return 0;
+}

@@ -1,0 +1,103 @@
+/* segment.c: making, checking and mapping segments; see segment.h. */
+#define _GNU_SOURCE
+#include "segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+int seg_memfd(const char *name, uint64_t bytes) {
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+uint64_t seg_check(int fd, uint64_t *inode_out) {
+    /* Only a memfd answers F_GET_SEALS (fcntl(2)). Sealed first, sized second: the
+     * size cannot change any more when it is read. */
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & SEALS) != SEALS)
+        return 0;
+    struct stat st;
+    if (fstat(fd, &st) != 0 || st.st_size <= 0)
+        return 0;
+    *inode_out = st.st_ino;
+    return (uint64_t)st.st_size;
+}
+
+int seg_back(int fd, const struct seg_map *map, const void *from, uint64_t bytes) {
+    off_t offset = (const uint8_t *)from - (const uint8_t *)map;
+    return fallocate(fd, 0, offset, (off_t)bytes) == 0 ? 0 : WEIR_ENOMEM;
+}
+
+static struct seg_map *seg_mmap(int fd) {
+    void *map = mmap(NULL, sizeof(struct seg_map), PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_NORESERVE, fd, 0);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+int seg_create(uint64_t nonce, int bell_fd, struct seg_map **map_out, int *fd_out) {
+    int fd = seg_memfd("weir-shm", sizeof(struct seg_map));
+    if (fd < 0)
+        return WEIR_EDEVICE;
+    struct seg_map *map = seg_mmap(fd);
+    if (map == NULL) {
+        close(fd);
+        return WEIR_ENOMEM;
+    }
+    int rc = seg_back(fd, map, map, offsetof(struct seg_map, qps));
+    if (rc != 0) {
+        seg_unmap(map);
+        close(fd);
+        return rc;
+    }
+    map->head.nonce = nonce;
+    map->head.pid = getpid();
+    map->head.bell_fd = bell_fd;
+    map->head.magic = SHM_MAGIC;
+    *map_out = map;
+    *fd_out = fd;
+    return 0;
+}
+
+int seg_attach(int fd, int32_t pid, uint64_t nonce, struct seg_map **map_out) {
+    uint64_t inode;
+    if (seg_check(fd, &inode) != sizeof(struct seg_map))
+        return WEIR_EINVAL;
+    struct seg_map *map = seg_mmap(fd);
+    if (map == NULL)
+        return WEIR_ENOMEM;
+    const struct seg_head *head = &map->head;
+    if (head->magic != SHM_MAGIC || head->nonce != nonce || head->pid != pid) {
+        seg_unmap(map);
+        return WEIR_EINVAL;
+    }
+    *map_out = map;
+    return 0;
+}
+
+void seg_unmap(struct seg_map *map) {
+    munmap(map, sizeof *map);
+}
+
+bool seg_notify(struct seg_map *map, uint32_t index) {
+    uint32_t word = index / 64, top = word / 64;
+    /* Leaf before top: the owner clears top before leaf. Bits are set again even if a
+     * bit of somebody else is there already: that one may have died before it set
+     * top. Every access is sequentially consistent, as is the owner's
+     * set-sleeping-then-look, so one of the two sees the other. */
+    atomic_fetch_or(&map->leaf[word], UINT64_C(1) << (index % 64));
+    uint64_t bit = UINT64_C(1) << (word % 64);
+    if ((atomic_load(&map->head.top[top]) & bit) == 0)
+        atomic_fetch_or(&map->head.top[top], bit);
+    return atomic_load(&map->head.sleeping) != 0 &&
+           atomic_exchange(&map->head.sleeping, 0) != 0;
+}

@@ -1,0 +1,143 @@
+/* segment.h: the memory that a shm device shares with every device connected to
+ * it, and the words in it that two processes read and write.
+ *
+ * One sealed memfd per device. The owner writes everything except the words
+ * marked "peer". A peer maps it after it has fetched the descriptor with
+ * pidfd_getfd(2); nothing has a name, so nothing is left behind by SIGKILL.
+ *
+ *     head page | pending words | QP entries | MR entries | receive rings
+ *
+ * The file is sparse: pages are backed (fallocate) when an entry or a ring in
+ * them is first used, so that memory runs out in a set-up call and not as a
+ * SIGBUS on the path of a transfer.
+ *
+ * Invariants:
+ *  - Sizes and offsets are compile-time constants, equal on both sides; the head's
+ *    magic carries a layout number. A peer checks size and seals before it maps.
+ *  - Every value read from a segment of another process is read once into a local
+ *    and checked there: it may change at any time.
+ *
+ * Left to others: who is on the other side (link.c), what the entries mean
+ * (qp.c, memory.c, post.c, poll.c). */
+#ifndef SHM_SEGMENT_H
+#define SHM_SEGMENT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "ports.h"
+
+#define SHM_LINE_BYTES 64u
+#define SHM_TOP_WORDS 7u /* with `sleeping`, one cache line */
+#define SHM_LEAF_WORDS (SHM_TOP_WORDS * 64u)
+#define SHM_QPS_MAX (SHM_LEAF_WORDS * 64u)
+#define SHM_MRS_MAX 65536u
+#define SHM_CHUNK_BYTES 4096u
+#define SHM_CHUNKS_MAX 262144u
+#define SHM_MAGIC UINT64_C(0x31306d68737277) /* "wrshm01" */
+
+struct seg_head {
+    /* Written at open, never again. */
+    uint64_t magic;
+    uint64_t nonce;
+    int32_t pid;
+    int32_t bell_fd; /* eventfd, by its number in the owner's process */
+    uint8_t pad_head[SHM_LINE_BYTES - 24];
+
+    /* Peer: bit i of top[j] says that leaf word j * 64 + i may have bits. The owner
+     * polls this one line. */
+    _Atomic uint64_t top[SHM_TOP_WORDS];
+    /* Owner sets it before it sleeps; whoever clears it rings the bell. */
+    _Atomic uint32_t sleeping;
+    uint32_t pad_sleeping;
+};
+
+/* The state word of a QP: a secret of this pair of QPs above, a SHM_QP_* below, so
+ * that one compare tells a peer that the QP is there, ready, and connected to it. */
+#define SHM_STATE_MASK UINT64_C(0xff)
+#define SHM_STATE_GONE 0u
+#define SHM_STATE_INIT 1u
+#define SHM_STATE_READY 2u
+#define SHM_STATE_ERROR 3u
+#define SHM_STATE_NEVER 0xffu /* no QP writes this one */
+
+struct seg_qp {
+    _Atomic uint64_t state;
+    _Atomic uint64_t key; /* random at creation; 0: no QP here */
+    uint64_t ring_offset; /* from the start of the segment */
+    uint32_t slot_count;  /* a power of two; 0: takes no messages */
+    uint32_t slot_bytes;
+    uint32_t recv_bytes_max;
+    uint8_t pad_state[SHM_LINE_BYTES - 36];
+
+    _Atomic uint32_t posted; /* receives ever posted, modulo 2^32: the sender's credit */
+    uint8_t pad_posted[SHM_LINE_BYTES - 4];
+
+    _Atomic uint64_t busy; /* peer: odd while it is inside an operation that must be waited for */
+    uint8_t pad_busy[SHM_LINE_BYTES - 8];
+};
+
+enum shm_kind {
+    SHM_KIND_MAPPED = 1, /* a memfd that the peer maps */
+    SHM_KIND_PROCESS = 2 /* anything else: process_vm_readv(2) and process_vm_writev(2) */
+};
+
+struct seg_mr {
+    _Atomic uint64_t key; /* random; 0: released. A peer reads it for every run of WRs */
+    uint64_t base;        /* SHM_KIND_PROCESS: address in the owner's process */
+    uint64_t length;
+    uint64_t inode; /* SHM_KIND_MAPPED: of the memfd */
+    int32_t fd;     /* SHM_KIND_MAPPED: its number in the owner's process */
+    uint32_t access;
+    uint32_t kind;
+    uint8_t pad[SHM_LINE_BYTES - 44];
+};
+
+/* A message in a receive ring. seq is written last and is the secret of the
+ * connection plus the message's number: what an older connection left in the
+ * ring is never taken for a message. */
+struct seg_slot {
+    _Atomic uint64_t seq;
+    uint32_t length;
+    uint32_t reserved;
+    uint8_t payload[];
+};
+
+struct seg_map {
+    struct seg_head head;
+    uint8_t pad_head[4096 - sizeof(struct seg_head)];
+    _Atomic uint64_t leaf[SHM_LEAF_WORDS]; /* peer: QP i has something new */
+    uint8_t pad_leaf[4096 - SHM_LEAF_WORDS * 8];
+    struct seg_qp qps[SHM_QPS_MAX];
+    struct seg_mr mrs[SHM_MRS_MAX];
+    uint8_t rings[(uint64_t)SHM_CHUNKS_MAX * SHM_CHUNK_BYTES];
+};
+
+_Static_assert(sizeof(struct seg_head) == 2 * SHM_LINE_BYTES, "top and sleeping share a line");
+_Static_assert(sizeof(struct seg_qp) == 3 * SHM_LINE_BYTES, "one line per writer");
+_Static_assert(sizeof(struct seg_mr) == SHM_LINE_BYTES, "one line");
+_Static_assert(sizeof(struct seg_slot) == 16, "a small message is one line");
+_Static_assert(offsetof(struct seg_map, rings) % 4096 == 0, "rings start on a page");
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2,
+               "locks do not work between processes");
+
+/* A memfd of bytes that can neither shrink nor grow any more. -1: none. */
+int seg_memfd(const char *name, uint64_t bytes);
+
+/* What a stranger's descriptor must be before it is mapped: a memfd that cannot
+ * shrink under the mapping. The size in bytes, 0 if it is anything else. */
+uint64_t seg_check(int fd, uint64_t *inode_out);
+
+/* Our own segment: made, mapped, head written. ENOMEM or EDEVICE. */
+int seg_create(uint64_t nonce, int bell_fd, struct seg_map **map_out, int *fd_out);
+/* Backs bytes of our own segment with memory. ENOMEM. */
+int seg_back(int fd, const struct seg_map *map, const void *from, uint64_t bytes);
+/* Maps another's; EINVAL if it is not a segment with this nonce of this process. */
+int seg_attach(int fd, int32_t pid, uint64_t nonce, struct seg_map **map_out);
+void seg_unmap(struct seg_map *map);
+
+/* Tells the owner of a segment that its QP `index` has something new: true if the
+ * owner sleeps and the caller has to ring. */
+bool seg_notify(struct seg_map *map, uint32_t index);
+
+#endif

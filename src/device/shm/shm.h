@@ -1,0 +1,323 @@
+/* shm.h: what the files of the shm backend share: its device, QPs, links and
+ * memory tables.
+ *
+ * The backend plays reliable connections (RC) between processes of one host. The
+ * initiator's side does all the work inside post_send: it checks the target's
+ * state and rights in the target's segment (segment.h) and copies. So every WR is
+ * complete when the post returns; only failures and receives give completions.
+ *
+ *   shm.c     open, close, caps           post.c  post_send, post_recv
+ *   link.c    other devices, their death  poll.c  completions, events, sleeping
+ *   memory.c  regions, ours and imported  copy.c  the copy loops
+ *   qp.c      QPs and receive rings       segment.c  the shared memory itself
+ *
+ * Invariants:
+ *  - Everything here is private to the thread that has the engine. Other processes
+ *    see only the segment.
+ *  - Nothing that decides about safety is kept in the segment alone: bounds, keys
+ *    and buffers of our own memory are in private tables.
+ *  - Allocation only at open, at registration, import and QP creation. */
+#ifndef SHM_SHM_H
+#define SHM_SHM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "copy.h"
+#include "ports.h"
+#include "segment.h"
+
+#define SHM_MESSAGE_BYTES_MAX (UINT64_C(1) << 30)
+#define SHM_POST_BYTES_MAX (UINT64_C(4) << 20)
+#define SHM_INLINE_BYTES_MAX 1024u
+#define SHM_DEPTH_MAX 65536u
+#define SHM_RING_BYTES_MAX (UINT64_C(64) << 20) /* one QP's receive ring */
+#define SHM_CQ_CAPACITY (1u << 24)              /* all QPs' depths together */
+#define SHM_LINK_BUCKETS 256u
+#define SHM_TABLE_CHUNK 1024u /* entries allocated at a time */
+#define SHM_IMPORT_INDEX_BITS 21u
+#define SHM_IMPORTS_MAX (1u << SHM_IMPORT_INDEX_BITS)
+#define SHM_MR_INDEX_BITS 16u
+#define SHM_RELEASE_WAIT_NS UINT64_C(100000000)
+#define SHM_HEALTH_POLLS 16u /* look at the clock every so many polls */
+#define SHM_HEALTH_PERIOD_NS UINT64_C(1000000)
+#define SHM_EPOLL_BATCH 16
+#define SHM_EPOLL_ROUNDS 64
+
+#define SHM_LIKELY(x) __builtin_expect(!!(x), 1)
+#define SHM_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* Another device (or our own) whose segment we have mapped. One per segment. */
+struct shm_link {
+    struct shm_link *next; /* in its bucket */
+    struct seg_map *map;
+    uint64_t nonce;
+    uint32_t references; /* QPs and imports */
+    int32_t pid;
+    int pidfd;
+    int bell_fd;
+    bool dead;
+    bool self; /* a device of this very process */
+    struct weir_qp *qps; /* connected over it */
+};
+
+/* Our own memory. */
+struct shm_mr {
+    uint64_t base;
+    uint64_t length;
+    uint32_t lkey; /* 0: free */
+    uint32_t generation;
+    uint32_t kind;
+    int fd; /* of the memfd; -1 */
+    uint32_t next_free;
+};
+
+/* A peer's memory. One line: the path of a transfer reads all of it. */
+struct shm_import {
+    const _Atomic uint64_t *live; /* the key's place in the target's segment */
+    uint64_t key;
+    uint64_t base; /* mapped: where in our process; else in the target's */
+    uint64_t length;
+    struct shm_link *link;
+    uint32_t rkey; /* 0: free */
+    uint32_t generation;
+    uint32_t access;
+    uint32_t kind;
+    uint32_t next_free;
+};
+_Static_assert(sizeof(struct shm_import) <= 64, "one line");
+
+struct shm_recv {
+    uint64_t wr_id;
+    void *buffer;
+};
+
+/* A failed or flushed send that was not polled yet. */
+struct shm_failed {
+    uint64_t wr_id;
+    uint32_t status;
+};
+
+enum shm_qp_state { QP_INIT = 1, QP_READY, QP_ERROR };
+
+/* What the last write over mapped memory was found to be allowed: as long as the
+ * next has the same keys, and the region its key, only the bounds are left to check.
+ * Both regions have 8 bytes or more. A pair that names nothing is never live. */
+struct shm_pair {
+    uint64_t keys; /* lkey and rkey, as they lie in a WR */
+    const _Atomic uint64_t *live;
+    uint64_t live_key;
+    uint64_t local;
+    uint64_t local_limit; /* offsets above it have less than 8 bytes behind them */
+    uint64_t remote;
+    uint64_t remote_limit;
+};
+
+struct weir_qp {
+    /* read by every post */
+    uint32_t state;   /* enum shm_qp_state */
+    uint32_t tx_next; /* messages sent */
+    struct seg_qp *remote;
+    uint64_t remote_ready; /* what its state word must be */
+    struct shm_pair pair;
+    struct weir_device *device;
+    struct shm_link *link;
+    uint8_t *tx_ring;
+    uint64_t tx_secret;
+    uint32_t tx_mask;
+    uint32_t tx_slot_bytes;
+    uint32_t tx_bytes_max;
+    uint32_t tx_posted; /* the remote's receives, as last seen */
+    uint64_t busy;      /* our count in remote->busy */
+
+    /* receiving */
+    struct seg_qp *shared; /* our own entry */
+    uint8_t *rx_ring;
+    uint64_t rx_secret;
+    uint32_t rx_next;   /* messages taken */
+    uint32_t rx_posted; /* receives posted */
+    uint32_t rx_mask;
+    uint32_t rx_slot_bytes;
+    struct shm_recv *recvs; /* [rx_mask + 1] */
+
+    /* failed sends: a ring of sq_depth */
+    struct shm_failed *failed;
+    uint32_t failed_head;
+    uint32_t failed_count;
+
+    uint32_t sq_depth;
+    uint32_t rq_depth;
+    uint32_t recv_bytes_max;
+    uint32_t tag;
+    uint32_t index;
+    uint32_t remote_index;
+    uint32_t chunk_first;
+    uint32_t chunk_count;
+    uint64_t key;
+    uint32_t async; /* bit per enum weir_async_type, not told yet */
+    bool is_flushing; /* every message was taken; receives flush */
+    bool is_ready;    /* on the device's ready list */
+    bool is_async;
+    struct weir_qp *ready_next;
+    struct weir_qp *async_next;
+    struct weir_qp *link_next;
+    struct weir_qp *all_next;
+};
+
+struct weir_device {
+    struct seg_map *map;
+    struct weir_qp *ready_first; /* may have completions */
+    struct weir_qp *ready_last;
+    struct weir_qp *async_first;
+    uint32_t ready_count;
+    uint32_t polls_to_health;
+    uint64_t health_last_ns;
+    struct shm_mr *mrs[SHM_MRS_MAX / SHM_TABLE_CHUNK];
+    struct shm_import *imports[SHM_IMPORTS_MAX / SHM_TABLE_CHUNK];
+
+    uint32_t mr_count; /* entries ever handed out */
+    uint32_t mr_free;  /* first free + 1 */
+    uint32_t import_count;
+    uint32_t import_free;
+    uint32_t cq_used; /* depths of all QPs */
+    int map_fd;
+    int bell_fd;
+    int epoll_fd;
+    uint64_t nonce;
+    struct weir_env env;
+    struct weir_device_caps caps;
+    struct weir_qp *all;
+    struct shm_link *links[SHM_LINK_BUCKETS];
+    struct copier copier;
+    struct weir_qp *qps[SHM_QPS_MAX];
+    uint32_t qp_next_index;
+    uint32_t chunk_hint;
+    uint64_t chunks[SHM_CHUNKS_MAX / 64]; /* bit set: taken */
+};
+
+extern const struct weir_device_ops shm_device_ops;
+
+/* ---- blobs ---- */
+
+#define BLOB_QP 0x31515057u /* "WPQ1" */
+#define BLOB_MR 0x314d5057u
+
+/* What a peer needs to find a QP or a region. Same host: native byte order. */
+struct shm_blob {
+    uint32_t what;
+    int32_t pid;
+    int32_t map_fd;
+    uint32_t index;
+    uint64_t nonce; /* of the segment */
+    uint64_t key;   /* of the QP or region */
+};
+_Static_assert(sizeof(struct shm_blob) == 32, "no padding");
+
+void blob_write(const struct weir_device *device, uint32_t what, uint32_t index, uint64_t key,
+                uint8_t *out);
+/* EINVAL unless it has the length, the kind and an index below limit. */
+int blob_read(const uint8_t *bytes, uint32_t length, uint32_t what, uint32_t limit,
+              struct shm_blob *blob_out);
+
+/* ---- link.c ---- */
+
+/* The link to the segment that a blob names, with one more reference. EINVAL (no
+ * such segment there), EPEER (no such process), EDEVICE (not allowed), ENOMEM. */
+int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm_link **link_out);
+void link_put(struct weir_device *device, struct shm_link *link);
+/* Asks the kernel. Notices the death as link_mark_dead does. */
+bool link_is_alive(struct shm_link *link);
+void link_mark_dead(struct shm_link *link);
+void link_ring(const struct shm_link *link);
+/* A duplicate of the other process's descriptor; or EINVAL, EPEER, EDEVICE, ENOMEM. */
+int link_fetch(const struct shm_link *link, int number);
+/* Takes what the epoll descriptor has: bells and deaths. */
+void link_health(struct weir_device *device);
+
+/* ---- memory.c ---- */
+
+int shm_mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
+                    struct weir_mr *mr_out);
+int shm_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access,
+                    struct weir_mr *mr_out);
+int shm_mr_release(struct weir_device *device, const struct weir_mr *mr);
+int shm_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
+                  uint32_t *blob_length_out);
+int shm_mr_import(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
+                  uint64_t length, uint32_t access, struct weir_rmr *rmr_out);
+void shm_mr_forget(struct weir_device *device, const struct weir_rmr *rmr);
+void memory_close(struct weir_device *device);
+
+static inline struct shm_mr *mr_at(const struct weir_device *device, uint32_t index) {
+    return &device->mrs[index / SHM_TABLE_CHUNK][index % SHM_TABLE_CHUNK];
+}
+
+/* NULL: no such key. */
+static inline struct shm_mr *mr_find(const struct weir_device *device, uint32_t lkey) {
+    uint32_t index = lkey & ((1u << SHM_MR_INDEX_BITS) - 1);
+    if (SHM_UNLIKELY(index >= device->mr_count))
+        return NULL;
+    struct shm_mr *mr = mr_at(device, index);
+    return SHM_LIKELY(mr->lkey == lkey && lkey != 0) ? mr : NULL;
+}
+
+static inline struct shm_import *import_at(const struct weir_device *device, uint32_t index) {
+    return &device->imports[index / SHM_TABLE_CHUNK][index % SHM_TABLE_CHUNK];
+}
+
+static inline struct shm_import *import_find(const struct weir_device *device, uint32_t rkey) {
+    uint32_t index = rkey & (SHM_IMPORTS_MAX - 1);
+    if (SHM_UNLIKELY(index >= device->import_count))
+        return NULL;
+    struct shm_import *import = import_at(device, index);
+    return SHM_LIKELY(import->rkey == rkey && rkey != 0) ? import : NULL;
+}
+
+/* Whether [offset, offset + length) lies in [0, size); no overflow. */
+static inline bool range_inside(uint64_t offset, uint64_t length, uint64_t size) {
+    return length <= size && offset <= size - length;
+}
+
+/* ---- qp.c ---- */
+
+int shm_qp_create(struct weir_device *device, const struct weir_qp_options *options,
+                  struct weir_qp_granted *granted_out, struct weir_qp **qp_out);
+int shm_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path);
+int shm_qp_error(struct weir_qp *qp);
+int shm_qp_destroy(struct weir_qp *qp);
+
+/* To the error state by itself or on request; what is posted will flush. */
+void qp_fail(struct weir_qp *qp);
+/* No QP remembers any pair of regions any more: one is given back. */
+void qp_forget_pairs(struct weir_device *device);
+/* Whether the peer is inside an operation on this QP, on a live peer. */
+bool qp_remote_is_busy(const struct weir_qp *qp);
+
+/* ---- post.c ---- */
+
+int shm_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                  struct weir_post *post_out);
+int shm_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
+                  uint32_t length, uint32_t lkey);
+
+/* ---- pieces.c ---- */
+
+uint32_t shm_post_pieces(struct weir_qp *qp, const struct weir_pieces *pieces);
+
+/* ---- poll.c ---- */
+
+void qp_make_ready(struct weir_qp *qp);
+void qp_forget_ready(struct weir_qp *qp);
+void qp_raise(struct weir_qp *qp, enum weir_async_type type);
+int shm_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max);
+int shm_events(struct weir_device *device, struct weir_async *events_out, int max);
+int shm_fd(struct weir_device *device);
+int shm_arm(struct weir_device *device);
+void shm_disarm(struct weir_device *device);
+
+static inline struct seg_slot *ring_slot(uint8_t *ring, uint32_t slot_bytes, uint32_t mask,
+                                         uint32_t number) {
+    return (struct seg_slot *)(void *)(ring + (uint64_t)(number & mask) * slot_bytes);
+}
+
+#endif

@@ -1,0 +1,314 @@
+/* api.c: the public calls that need no module of their own: errors, transfer
+ * handles, peers, what the application takes, statistics, devices.
+ *
+ * A transfer handle is looked at without the engine: its record's id is read before
+ * and after what it names, so that a release meanwhile is noticed.
+ */
+#include "device.h"
+#include "own.h"
+#include "state.h"
+
+#include <stdio.h>
+
+/* ---- errors ------------------------------------------------------------ */
+
+const char *weir_version(void) {
+#define TEXT(x) #x
+#define VERSION(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
+    return VERSION(WEIR_VERSION_MAJOR, WEIR_VERSION_MINOR, WEIR_VERSION_PATCH);
+#undef VERSION
+#undef TEXT
+}
+
+static const struct {
+    int value;
+    weir_error_class_t class;
+    const char *name;
+    const char *text;
+} errors[] = {
+    {WEIR_OK, WEIR_CLASS_OK, "WEIR_OK", "success"},
+#define ROW(name, value, class, text) {value, class, #name, text},
+    WEIR_ERRORS(ROW)
+#undef ROW
+};
+
+static size_t error_row(int error) {
+    size_t i = 0;
+    while (i < sizeof(errors) / sizeof(errors[0]) && errors[i].value != error)
+        i++;
+    return i;
+}
+
+const char *weir_strerror(int error) {
+    size_t row = error_row(error);
+    return row < sizeof(errors) / sizeof(errors[0]) ? errors[row].text : "unknown error";
+}
+
+const char *weir_error_name(int error) {
+    size_t row = error_row(error);
+    return row < sizeof(errors) / sizeof(errors[0]) ? errors[row].name : "WEIR_E?";
+}
+
+weir_error_class_t weir_error_class(int error) {
+    size_t row = error_row(error);
+    if (row < sizeof(errors) / sizeof(errors[0]))
+        return errors[row].class;
+    return error < 0 ? WEIR_CLASS_TRANSFER : WEIR_CLASS_OK;
+}
+
+/* ---- transfer handles -------------------------------------------------- */
+
+static struct transfer *transfer_find(weir_engine *engine, uint64_t id) {
+    uint32_t index = handle_index(id);
+    if (index >= engine->options.transfers_max)
+        return NULL;
+    struct transfer *transfer = &engine->transfers[index];
+    return atomic_load_explicit(&transfer->id, memory_order_acquire) == id ? transfer : NULL;
+}
+
+int weir_transfer_status(weir_engine *engine, weir_transfer handle) {
+    if (handle.id == 0)
+        return WEIR_OK;
+    struct transfer *transfer = transfer_find(engine, handle.id);
+    if (transfer == NULL)
+        return WEIR_ESTALE;
+    int status = atomic_load_explicit(&transfer->status, memory_order_acquire);
+    return transfer_find(engine, handle.id) != NULL ? status : WEIR_ESTALE;
+}
+
+int weir_transfer_waiting_for(weir_engine *engine, weir_transfer handle) {
+    if (handle.id == 0)
+        return WEIR_WAITING_NOTHING;
+    struct transfer *transfer = transfer_find(engine, handle.id);
+    if (transfer == NULL)
+        return WEIR_ESTALE;
+    int waiting = (int)atomic_load_explicit(&transfer->waiting, memory_order_acquire);
+    return transfer_find(engine, handle.id) != NULL ? waiting : WEIR_ESTALE;
+}
+
+const char *weir_waiting_name(int waiting_for) {
+    static const char *const names[] = {
+        [WEIR_WAITING_NOTHING] = "nothing",       [WEIR_WAITING_ENGINE] = "engine",
+        [WEIR_WAITING_CONNECTION] = "connection", [WEIR_WAITING_SLOTS] = "slots",
+        [WEIR_WAITING_CREDITS] = "credits",       [WEIR_WAITING_COMPLETIONS] = "completions",
+        [WEIR_WAITING_DRAIN] = "drain",           [WEIR_WAITING_SETTLE] = "settle",
+    };
+    if (waiting_for < 0 || (size_t)waiting_for >= sizeof(names) / sizeof(names[0]))
+        return "?";
+    return names[waiting_for];
+}
+
+int weir_transfer_cancel(weir_engine *engine, weir_transfer handle) {
+    if (handle.id == 0)
+        return WEIR_OK;
+    struct transfer *transfer = transfer_find(engine, handle.id);
+    if (transfer == NULL)
+        return WEIR_ESTALE;
+    own_enter(engine);
+    if (atomic_load(&transfer->id) == handle.id) {
+        atomic_store(&transfer->cancel, true);
+        transfer_cancel(engine, transfer);
+    }
+    own_leave(engine);
+    return WEIR_OK;
+}
+
+int weir_transfer_release(weir_engine *engine, weir_transfer handle) {
+    if (handle.id == 0)
+        return WEIR_OK;
+    struct transfer *transfer = transfer_find(engine, handle.id);
+    uint64_t id = handle.id;
+    if (transfer == NULL ||
+        !atomic_compare_exchange_strong(&transfer->id, &id, handle_next(handle.id)))
+        return WEIR_ESTALE;
+    transfer_drop_ref(engine, transfer);
+    return WEIR_OK;
+}
+
+/* ---- what the application takes ---------------------------------------- */
+
+int weir_completion_take(weir_engine *engine, weir_completion *completion_out) {
+    const weir_completion *completion = queue_take(&engine->completions);
+    if (completion == NULL)
+        return WEIR_EAGAIN;
+    *completion_out = *completion;
+    queue_took(&engine->completions);
+    atomic_fetch_sub(&engine->completions_reserved, 1);
+    return WEIR_OK;
+}
+
+int weir_notification_take(weir_engine *engine, weir_notification *notification_out) {
+    const weir_notification *notification = queue_take(&engine->notifications);
+    if (notification == NULL)
+        return WEIR_EAGAIN;
+    memcpy(notification_out, notification,
+           offsetof(weir_notification, payload) + notification->length);
+    queue_took(&engine->notifications);
+    if (atomic_load_explicit(&engine->held_some, memory_order_relaxed)) {
+        atomic_store(&engine->attention, true);
+        engine->ports.wait.ops->wake(engine->ports.wait.self);
+    }
+    return WEIR_OK;
+}
+
+int weir_event_take(weir_engine *engine, weir_event *event_out) {
+    uint64_t lost = atomic_exchange(&engine->events_lost, 0);
+    if (lost > 0) {
+        *event_out = (weir_event){.type = WEIR_EVENT_LOST, .value = lost};
+        return WEIR_OK;
+    }
+    const weir_event *event = queue_take(&engine->events);
+    if (event == NULL)
+        return WEIR_EAGAIN;
+    *event_out = *event;
+    queue_took(&engine->events);
+    return WEIR_OK;
+}
+
+/* ---- peers ------------------------------------------------------------- */
+
+static int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
+    struct peer *peer = NULL;
+    struct peer *same = NULL;
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        struct peer *p = &engine->peers[i];
+        if (p->id == 0 || strcmp(p->address, address) != 0)
+            continue;
+        if (p->refs > 0)
+            peer = p;
+        else if (p->known && !p->leaving)
+            same = p; /* it connected by itself */
+    }
+    if (peer == NULL)
+        peer = same;
+    if (peer == NULL) {
+        tables_lock(engine);
+        peer = peer_new(engine, address);
+        tables_unlock(engine);
+    }
+    if (peer == NULL)
+        return WEIR_EAGAIN;
+    peer->refs++;
+    peer_out->id = peer->id;
+    return WEIR_OK;
+}
+
+int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
+    if (address == NULL || peer_out == NULL || address[0] == '\0')
+        return WEIR_EINVAL;
+    if (strlen(address) >= WEIR_ADDRESS_MAX ||
+        engine->ports.control.ops->check(engine->ports.control.self, address) != WEIR_OK)
+        return WEIR_EADDRESS;
+    own_enter(engine);
+    int rc = engine->closing ? WEIR_ECLOSED : peer_open(engine, address, peer_out);
+    own_leave(engine);
+    return rc;
+}
+
+int weir_peer_close(weir_engine *engine, weir_peer handle) {
+    own_enter(engine);
+    struct peer *peer = peer_find(engine, handle.id);
+    int rc = WEIR_ESTALE;
+    if (peer != NULL && peer->refs > 0) {
+        rc = WEIR_OK;
+        if (--peer->refs == 0)
+            peer_closed(engine, peer);
+    }
+    own_leave(engine);
+    return rc;
+}
+
+int weir_peer_connect(weir_engine *engine, weir_peer handle) {
+    own_enter(engine);
+    struct peer *peer = peer_find(engine, handle.id);
+    int rc = WEIR_ESTALE;
+    if (peer != NULL) {
+        peer = peer_resolve(engine, peer);
+        rc = WEIR_OK;
+        if (peer->live == NONE) {
+            peer->wanted = true;
+            peer_want(engine, peer);
+            rc = peer->dial != DIAL_NONE || peer->known ? WEIR_NOT_READY : WEIR_ECONNECT;
+        }
+    }
+    own_leave(engine);
+    return rc;
+}
+
+static void query(weir_engine *engine, struct peer *peer, weir_peer_info *out) {
+    *out = (weir_peer_info){.size = out->size, .sessions = peer->sessions_up};
+    memcpy(out->address, peer->address, sizeof(out->address));
+    memcpy(out->instance, peer->instance, sizeof(out->instance));
+    out->pending = peer->lists[LIST_PENDING].count;
+    if (peer->live == NONE)
+        return;
+    const struct session *session = &peer->sessions[peer->live];
+    out->connected = 1;
+    out->qp_count = session->qp_used;
+    for (uint32_t i = 0; i < session->qp_used; i++) {
+        const struct ledger *ledger = &engine->qps[session->qps[i]].ledger;
+        out->sq_depth = ledger->depth;
+        out->sq_used += ledger->used;
+        if (ledger->high_water > out->sq_high_water)
+            out->sq_high_water = ledger->high_water;
+    }
+}
+
+int weir_peer_query(weir_engine *engine, weir_peer handle, weir_peer_info *info) {
+    if (info == NULL || info->size < sizeof(size_t))
+        return WEIR_EINVAL;
+    weir_peer_info full = WEIR_PEER_INFO_INIT;
+    own_enter(engine);
+    struct peer *peer = peer_find(engine, handle.id);
+    if (peer != NULL)
+        query(engine, peer_resolve(engine, peer), &full);
+    own_leave(engine);
+    if (peer == NULL)
+        return WEIR_ESTALE;
+    full.size = info->size;
+    memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
+    return WEIR_OK;
+}
+
+/* ---- statistics and devices -------------------------------------------- */
+
+int weir_engine_stats(weir_engine *engine, weir_stats *stats) {
+    if (stats == NULL || stats->size < sizeof(size_t))
+        return WEIR_EINVAL;
+    size_t size = stats->size < sizeof(*stats) ? stats->size : sizeof(*stats);
+    own_enter(engine);
+    engine->stats.size = stats->size;
+    memcpy(stats, &engine->stats, size);
+    own_leave(engine);
+    return WEIR_OK;
+}
+
+int weir_engine_address(const weir_engine *engine, char *address_out, size_t address_size) {
+    if (!engine->listening)
+        return WEIR_ENOTSUP;
+    size_t length = strlen(engine->address) + 1;
+    if (address_out == NULL || address_size < length)
+        return WEIR_ETOOBIG;
+    memcpy(address_out, engine->address, length);
+    return WEIR_OK;
+}
+
+int weir_device_query(size_t index, weir_device_info *info) {
+    if (info == NULL || info->size < sizeof(size_t) || index >= device_table_count)
+        return WEIR_EINVAL;
+    struct weir_device_caps caps = {0};
+    weir_device_info full = WEIR_DEVICE_INFO_INIT;
+    full.available = device_table[index]->probe(&caps);
+    snprintf(full.name, sizeof(full.name), "%s", device_table[index]->name);
+    full.message_bytes_max = caps.message_bytes_max;
+    full.inline_bytes_max = caps.inline_bytes_max;
+    full.sq_depth_max = caps.sq_depth_max;
+    full.ordered = caps.ordered;
+    full.completes_inline = caps.completes_inline;
+    weir_engine_options defaults;
+    if (engine_limits(NULL, &defaults) == WEIR_OK)
+        full.engine_bytes = engine_bytes(&defaults);
+    full.size = info->size;
+    memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
+    return WEIR_OK;
+}

@@ -1,0 +1,331 @@
+/* complete.c: what comes back from the device: completions of runs, and messages.
+ *
+ * Owns the routing by wr_id, the receive buffers, and the path of a notification
+ * to the application. A received notification is *accepted* when it is marked in
+ * the window of its sender: from then on it will be delivered, whatever becomes of
+ * its session. If the application's queue is full it is held in its receive
+ * buffer, and the credit with it: a slow application pushes back on its peers.
+ */
+#include "state.h"
+
+#include <assert.h>
+
+enum { BUFFER_BITS = 12 };
+
+static uint64_t recv_seq(const struct qp *qp, uint32_t buffer) {
+    return (uint64_t)qp->life << BUFFER_BITS | buffer;
+}
+
+static uint8_t *recv_buffer(const weir_engine *engine, const struct qp *qp, uint32_t buffer) {
+    size_t first = engine->caps.srq ? 0 : (size_t)(qp - engine->qps) * engine->recvs_per_qp;
+    return engine->recv_bytes + (first + buffer) * MESSAGE_BYTES;
+}
+
+static int post_recv(weir_engine *engine, struct qp *qp, uint32_t buffer) {
+    uint64_t wr_id = engine->caps.srq
+                         ? route_id(ROUTE_RECV, ROUTE_SLOT_SRQ, buffer)
+                         : route_id(ROUTE_RECV, (uint32_t)(qp - engine->qps), recv_seq(qp, buffer));
+    int rc = engine->device_ops->post_recv(engine->device, engine->caps.srq ? NULL : qp->qp, wr_id,
+                                           recv_buffer(engine, qp, buffer), MESSAGE_BYTES,
+                                           engine->recv_mr.lkey);
+    if (engine->caps.srq) {
+        if (rc == WEIR_OK)
+            engine->srq_posted++;
+        else
+            engine->srq_free[engine->srq_free_count++] = buffer;
+    }
+    return rc;
+}
+
+/* All receives of a new QP; with a shared queue, as many more as it brings. */
+int recv_post_all(weir_engine *engine, struct qp *qp) {
+    if (!engine->caps.srq) {
+        for (uint32_t i = 0; i < engine->recvs_per_qp; i++) {
+            int rc = post_recv(engine, qp, i);
+            if (rc != WEIR_OK)
+                return rc;
+        }
+        return WEIR_OK;
+    }
+    while (engine->srq_posted < engine->srq_wanted) {
+        if (engine->srq_free_count == 0)
+            return WEIR_EAGAIN;
+        int rc = post_recv(engine, qp, engine->srq_free[--engine->srq_free_count]);
+        if (rc != WEIR_OK)
+            return rc;
+    }
+    return WEIR_OK;
+}
+
+/* The buffer of a message that was dealt with. qp may be a later life of the slot,
+ * or be going down: then only a shared queue wants it back. */
+static void recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer) {
+    bool same = qp->qp != NULL && qp->life == life;
+    if (engine->caps.srq) {
+        if (engine->srq_posted < engine->srq_wanted)
+            post_recv(engine, qp, buffer);
+        else
+            engine->srq_free[engine->srq_free_count++] = buffer;
+        return;
+    }
+    if (same && qp->drain.state == DRAIN_IDLE && post_recv(engine, qp, buffer) != WEIR_OK)
+        session_broken(engine, peer_at(engine, qp->peer), qp->session);
+}
+
+/* A notification of qp was taken up: its credit goes back. */
+static void credit_return(weir_engine *engine, struct qp *qp, uint32_t life) {
+    if (qp->qp == NULL || qp->life != life || qp->drain.state != DRAIN_IDLE)
+        return;
+    qp->credit.taken++;
+    if (credit_owed(&qp->credit)) {
+        qp->credit_due = true;
+        engine_run_later(engine, peer_at(engine, qp->peer));
+    }
+}
+
+/* Puts an accepted notification into the application's queue; false: full. */
+static bool deliver(weir_engine *engine, const struct peer *peer, const uint8_t *bytes) {
+    weir_notification *out = queue_room(&engine->notifications);
+    if (out == NULL)
+        return false;
+    struct wire_data data;
+    uint32_t length = 0;
+    memcpy(&length, bytes + 2, sizeof(uint16_t));
+    int rc = wire_data_decode(bytes, WIRE_DATA_SIZE + length, &data);
+    assert(rc == WEIR_OK); /* it was decoded when it was accepted */
+    (void)rc;
+    out->from.id = peer_handle(engine, peer);
+    out->tag = data.tag;
+    out->length = data.payload_length;
+    out->reserved = 0;
+    memcpy(out->payload, bytes + WIRE_DATA_SIZE, data.payload_length);
+    queue_put(&engine->notifications);
+    engine->stats.notifications_received++;
+    engine->worked = true;
+    return true;
+}
+
+/* Whether this part is the last one missing. */
+static bool parts_complete(struct peer *peer, const struct qp *qp, const struct wire_data *data) {
+    if (data->parts == 1)
+        return true;
+    struct parts *parts = &peer->parts[data->number % WINDOW_SIZE];
+    uint64_t epoch = peer->sessions[qp->session].epoch;
+    if (parts->number != data->number || parts->epoch != epoch)
+        *parts = (struct parts){.number = data->number, .epoch = epoch};
+    parts->mask |= (uint16_t)(1u << qp->index);
+    return __builtin_popcount(parts->mask) >= data->parts;
+}
+
+/* Accepts a notification that is whole and new. True: the buffer is held. */
+static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp, uint32_t buffer,
+                          const struct wire_data *data) {
+    window_advance(&peer->received, data->base);
+    switch (window_check(&peer->received, data->number)) {
+    case WINDOW_SEEN:
+        engine->stats.notifications_duplicate++;
+        return false;
+    case WINDOW_BEYOND:
+        engine->stats.data_malformed++;
+        return false;
+    case WINDOW_NEW:
+        break;
+    }
+    if (!parts_complete(peer, qp, data))
+        return false;
+    window_mark(&peer->received, data->number);
+    if (engine->held_count == 0 && deliver(engine, peer, recv_buffer(engine, qp, buffer)))
+        return false;
+    engine->held[(engine->held_head + engine->held_count) % engine->held_max] = (struct held){
+        (uint32_t)(qp - engine->qps), qp->life, buffer, (uint32_t)(peer - engine->peers)};
+    engine->held_count++;
+    atomic_store_explicit(&engine->held_some, true, memory_order_relaxed);
+    qp->held++;
+    peer->held++;
+    return true;
+}
+
+/* Room may have come up in the application's queue. */
+void complete_held(weir_engine *engine) {
+    while (engine->held_count > 0) {
+        struct held held = engine->held[engine->held_head];
+        struct qp *qp = &engine->qps[held.qp];
+        if (!deliver(engine, peer_at(engine, held.peer), recv_buffer(engine, qp, held.buffer)))
+            return;
+        engine->held_head = (engine->held_head + 1) % engine->held_max;
+        engine->held_count--;
+        qp->held--;
+        peer_at(engine, held.peer)->held--;
+        peer_forget(engine, peer_at(engine, held.peer));
+        recv_return(engine, qp, held.life, held.buffer);
+        credit_return(engine, qp, held.life);
+        session_slot_free(engine, qp);
+    }
+    atomic_store_explicit(&engine->held_some, false, memory_order_relaxed);
+}
+
+static void message(weir_engine *engine, struct qp *qp, uint32_t buffer, uint32_t length) {
+    struct peer *peer = peer_at(engine, qp->peer);
+    struct wire_data data;
+    uint32_t life = qp->life;
+    if (length > MESSAGE_BYTES ||
+        wire_data_decode(recv_buffer(engine, qp, buffer), length, &data) != WEIR_OK ||
+        data.parts > peer->sessions[qp->session].qp_used ||
+        !credit_hear(&qp->credit, data.credit)) {
+        engine->stats.data_malformed++;
+        recv_return(engine, qp, life, buffer);
+        credit_return(engine, qp, life);
+        return;
+    }
+    if (peer->lists[LIST_PENDING].count > 0)
+        engine_run_later(engine, peer);
+    if (data.kind == WIRE_CREDIT) {
+        recv_return(engine, qp, life, buffer);
+    } else if (!accept_notify(engine, peer, qp, buffer, &data)) {
+        recv_return(engine, qp, life, buffer);
+        credit_return(engine, qp, life);
+    }
+}
+
+static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
+    uint32_t slot = route_slot(cqe->wr_id);
+    uint32_t buffer = (uint32_t)route_seq(cqe->wr_id) & ((1u << BUFFER_BITS) - 1);
+    uint32_t life = (uint32_t)(route_seq(cqe->wr_id) >> BUFFER_BITS);
+    if (engine->caps.srq) {
+        buffer = (uint32_t)route_seq(cqe->wr_id);
+        if (slot != ROUTE_SLOT_SRQ || buffer >= engine->srq_total || engine->srq_posted == 0) {
+            engine->stats.completions_stale++;
+            return;
+        }
+        engine->srq_posted--;
+        slot = cqe->status == WEIR_CQE_OK ? cqe->qp_tag & 0xffff : NONE;
+        life = cqe->qp_tag >> 16;
+    }
+    struct qp *qp = slot < engine->qps_max ? &engine->qps[slot] : NULL;
+    bool current = qp != NULL && qp->qp != NULL &&
+                   (engine->caps.srq ? (qp->life & 0xffff) == life : qp->life == life);
+    if (cqe->status != WEIR_CQE_OK || !current) {
+        if (cqe->status == WEIR_CQE_OK)
+            engine->stats.completions_stale++;
+        if (engine->caps.srq)
+            recv_return(engine, &engine->qps[0], 0, buffer);
+        return;
+    }
+    message(engine, qp, buffer, cqe->byte_length);
+}
+
+/* Runs that are over with, from the front of the ledger. */
+static void retire(weir_engine *engine, struct qp *qp) {
+    struct peer *peer = peer_at(engine, qp->peer);
+    struct ledger_run run;
+    bool healed;
+    bool unpark = false;
+    while (ledger_pop(&qp->ledger, &run, &healed)) {
+        if (healed)
+            engine->stats.orphans_healed += run.count;
+        qp->sbufs_used -= run.sends;
+        if (run.owner == LEDGER_NO_OWNER)
+            continue;
+        struct transfer *transfer = &engine->transfers[run.owner];
+        assert(transfer->outstanding > 0);
+        transfer->outstanding--;
+        if (run.state == LEDGER_FLUSHED)
+            transfer->flushed = true;
+        if (transfer->outstanding == 0 && transfer->state == TR_PARKED)
+            unpark = true;
+        else
+            transfer_check(engine, transfer);
+    }
+    if (unpark)
+        transfer_unpark(engine, peer);
+    if (peer->lists[LIST_PENDING].count > 0)
+        engine_run_later(engine, peer);
+}
+
+void complete_flush(weir_engine *engine, struct qp *qp) {
+    ledger_flush(&qp->ledger);
+    retire(engine, qp);
+}
+
+/* What an error completion says of the transfer whose run it names; 0: the session
+ * broke, and the transfer is as innocent as the others. */
+static int culprit_error(uint32_t status) {
+    switch (status) {
+    case WEIR_CQE_LOCAL_PROT:
+        return WEIR_EINVAL;
+    case WEIR_CQE_REMOTE_ACCESS:
+        return WEIR_EREMOTE;
+    case WEIR_CQE_LENGTH:
+        return WEIR_ETOOBIG;
+    default:
+        return 0;
+    }
+}
+
+static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
+    uint32_t slot = route_slot(cqe->wr_id);
+    uint64_t seq = route_seq(cqe->wr_id);
+    struct qp *qp = slot < engine->qps_max ? &engine->qps[slot] : NULL;
+    const struct ledger_run *run =
+        qp != NULL && qp->qp != NULL ? ledger_peek(&qp->ledger, seq) : NULL;
+    if (run == NULL) {
+        engine->stats.completions_stale++;
+        return;
+    }
+    if (cqe->status == WEIR_CQE_OK) {
+        if (!ledger_complete(&qp->ledger, seq, engine->caps.ordered)) {
+            engine->stats.completions_stale++;
+            return;
+        }
+        qp->blocked = false;
+        retire(engine, qp);
+        return;
+    }
+    /* Accounted for when the QP is gone; now only say who did it. */
+    int error = culprit_error(cqe->status);
+    if (error != 0 && run->owner != LEDGER_NO_OWNER && engine->transfers[run->owner].result == 0)
+        engine->transfers[run->owner].result = error;
+    session_broken(engine, peer_at(engine, qp->peer), qp->session);
+}
+
+static void beacon_complete(weir_engine *engine, const struct weir_cqe *cqe) {
+    uint32_t slot = route_slot(cqe->wr_id);
+    struct qp *qp = slot < engine->qps_max ? &engine->qps[slot] : NULL;
+    if (qp == NULL || qp->qp == NULL || qp->life != (uint32_t)route_seq(cqe->wr_id)) {
+        engine->stats.completions_stale++;
+        return;
+    }
+    if (!qp->drain.beacon_flushed)
+        engine->stats.beacons_flushed++;
+    drain_feed(engine, qp, DRAIN_EV_BEACON_FLUSHED);
+}
+
+int complete_poll(weir_engine *engine, int budget) {
+    int total = 0;
+    while (total < budget) {
+        int count = engine->device_ops->poll(engine->device, engine->cqes, POLL_BATCH);
+        if (count <= 0)
+            break;
+        engine->polled += (uint64_t)count;
+        for (int i = 0; i < count; i++) {
+            const struct weir_cqe *cqe = &engine->cqes[i];
+            switch (route_kind(cqe->wr_id)) {
+            case ROUTE_RUN:
+                run_complete(engine, cqe);
+                break;
+            case ROUTE_BEACON:
+                beacon_complete(engine, cqe);
+                break;
+            case ROUTE_RECV:
+                recv_complete(engine, cqe);
+                break;
+            default:
+                engine->stats.completions_stale++;
+            }
+        }
+        total += count;
+        if (count < POLL_BATCH)
+            break;
+    }
+    return total;
+}

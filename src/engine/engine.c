@@ -1,0 +1,485 @@
+/* engine.c: an engine's memory, its one step, its end.
+ *
+ * Owns the limits (defaults, ranges, and the memory that follows from them), the
+ * order of work in a step, timers, events, and closing. */
+#include "own.h"
+#include "state.h"
+
+#include <assert.h>
+
+/* ---- limits ------------------------------------------------------------ */
+
+static int limit32(uint32_t *value, uint32_t fallback, uint32_t min, uint32_t max) {
+    if (*value == 0)
+        *value = fallback;
+    return *value >= min && *value <= max ? WEIR_OK : WEIR_EINVAL;
+}
+
+static int limit64(uint64_t *value, uint64_t fallback) {
+    if (*value == 0)
+        *value = fallback;
+    return *value <= (uint64_t)3600 * 1000000000 ? WEIR_OK : WEIR_EINVAL;
+}
+
+int engine_limits(const weir_engine_options *in, weir_engine_options *out) {
+    *out = (weir_engine_options){.size = sizeof(*out)};
+    if (in != NULL) {
+        if (in->size < offsetof(weir_engine_options, transfers_max) || in->size > 4096)
+            return WEIR_EINVAL;
+        memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
+        out->size = sizeof(*out);
+    }
+    if ((out->flags & ~WEIR_ENGINE_THREAD) != 0)
+        return WEIR_EINVAL;
+    const uint64_t ms = 1000000;
+    int rc = 0;
+    rc |= limit32(&out->transfers_max, 4096, 2, 1 << HANDLE_INDEX_BITS);
+    rc |= limit32(&out->segments_max, 262144, 1, 1 << 28);
+    rc |= limit32(&out->peers_max, 1024, 1, 65535);
+    rc |= limit32(&out->memories_max, 4096, 1, 65535);
+    rc |= limit32(&out->remotes_max, 65536, 1, 1 << HANDLE_INDEX_BITS);
+    rc |= limit32(&out->qp_count, 1, 1, WEIR_QPS_MAX);
+    rc |= limit32(&out->sq_depth, 256, 2, 65536);
+    rc |= limit32(&out->chain_max, CHAIN_MAX, 1, 65536);
+    rc |= limit32(&out->recv_credits, 64, 1, CREDIT_WINDOW_MAX);
+    rc |= limit32(&out->notifications_max, 4096, 1, 1 << 20);
+    rc |= limit64(&out->connect_timeout_ns, 10000 * ms);
+    rc |= limit64(&out->retransmit_ns, 20 * ms);
+    rc |= limit64(&out->teardown_timeout_ns, 4000 * ms);
+    rc |= limit64(&out->settle_grace_ns, 100 * ms);
+    rc |= limit64(&out->backoff_timeout_ns, 10 * ms);
+    if (out->chain_max > CHAIN_MAX)
+        out->chain_max = CHAIN_MAX;
+    return rc == 0 ? WEIR_OK : WEIR_EINVAL;
+}
+
+static uint32_t power_of_two(uint32_t least) {
+    uint32_t size = 1;
+    while (size < least)
+        size <<= 1;
+    return size;
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+/* Hands out pieces of the arena, or, without one, only adds them up. */
+struct carver {
+    uint8_t *base;
+    size_t used;
+};
+
+static void *carve(struct carver *carver, size_t count, size_t size) {
+    void *piece = carver->base != NULL ? carver->base + carver->used : NULL;
+    carver->used += (count * size + 63) & ~(size_t)63;
+    return piece;
+}
+
+/* QPs in use and as many again on their way out. */
+static uint32_t qps_wanted(const weir_engine_options *options) {
+    uint64_t qps = (uint64_t)options->peers_max * options->qp_count * 2;
+    return qps < 8 ? 8 : qps > 65000 ? 65000 : (uint32_t)qps;
+}
+
+/* Takes, or measures, all that the limits call for. */
+static void layout(weir_engine *e, struct carver *c) {
+    const weir_engine_options *o = &e->options;
+    uint32_t blocks =
+        o->segments_max / PLAN_BLOCK_PIECES + o->transfers_max / 4 + 2 +
+        FAST_SEGMENTS / PLAN_BLOCK_PIECES;
+    e->block_count = blocks;
+    e->ring_size = power_of_two(o->sq_depth * 2);
+    e->recvs_per_qp = o->recv_credits + CREDIT_RESERVE;
+    e->transfers = carve(c, o->transfers_max, sizeof(struct transfer));
+    e->transfer_pool.links = carve(c, o->transfers_max, sizeof(uint32_t));
+    e->submit_next = carve(c, o->transfers_max, sizeof(uint32_t));
+    e->blocks = carve(c, blocks, sizeof(struct plan_block));
+    e->block_pool.links = carve(c, blocks, sizeof(uint32_t));
+    e->peers = carve(c, o->peers_max, sizeof(struct peer));
+    e->instances = carve(c, o->peers_max, WIRE_INSTANCE_SIZE);
+    e->regions.locals = carve(c, o->memories_max, sizeof(struct region_local));
+    e->regions.remotes = carve(c, o->remotes_max, sizeof(struct region_remote));
+    e->qps = carve(c, e->qps_max, sizeof(struct qp));
+    e->runs = carve(c, (size_t)e->qps_max * e->ring_size, sizeof(struct ledger_run));
+    e->recv_bytes = carve(c, (size_t)e->qps_max * e->recvs_per_qp, MESSAGE_BYTES);
+    e->send_bytes = carve(c, (size_t)e->qps_max * e->recvs_per_qp, MESSAGE_BYTES);
+    e->srq_free = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(uint32_t));
+    e->held_max = e->qps_max * o->recv_credits;
+    e->held = carve(c, e->held_max, sizeof(struct held));
+    e->timer_count = o->transfers_max + o->peers_max + e->qps_max;
+    e->timers.entries = carve(c, timers_bytes(e->timer_count), 1);
+    e->chain = carve(c, CHAIN_MAX + 1, sizeof(struct weir_wr));
+    e->notifications.mask = power_of_two(o->notifications_max) - 1;
+    e->notifications.entries =
+        carve(c, (size_t)e->notifications.mask + 1, sizeof(weir_notification));
+    e->completions.mask = power_of_two(o->transfers_max) - 1;
+    e->completions.entries = carve(c, (size_t)e->completions.mask + 1, sizeof(weir_completion));
+    e->events.entries = carve(c, EVENTS_KEPT, sizeof(weir_event));
+}
+
+size_t engine_bytes(const weir_engine_options *options) {
+    weir_engine measure = {.options = *options, .qps_max = qps_wanted(options)};
+    struct carver carver = {0};
+    layout(&measure, &carver);
+    return sizeof(weir_engine) + carver.used;
+}
+
+/* Chains the free slots of every table. */
+static void start_tables(weir_engine *e) {
+    const weir_engine_options *o = &e->options;
+    pool_init(&e->transfer_pool, e->transfer_pool.links, o->transfers_max);
+    pool_init(&e->block_pool, e->block_pool.links, e->block_count);
+    for (uint32_t i = 0; i < o->transfers_max; i++)
+        atomic_init(&e->transfers[i].id, handle_first(i));
+    for (uint32_t i = 0; i < o->peers_max; i++)
+        e->peers[i].next_free = i + 1 < o->peers_max ? i + 1 : NONE;
+    for (uint32_t i = 0; i < o->memories_max; i++)
+        e->regions.locals[i].next_free = i + 1 < o->memories_max ? i + 1 : NONE;
+    for (uint32_t i = 0; i < o->remotes_max; i++)
+        e->regions.remotes[i].next_free = i + 1 < o->remotes_max ? i + 1 : NONE;
+    for (uint32_t i = 0; i < e->qps_max; i++) {
+        e->qps[i].next_free = i + 1 < e->qps_max ? i + 1 : NONE;
+        e->qps[i].session = NONE;
+    }
+    e->regions.local_count = o->memories_max;
+    e->regions.remote_count = o->remotes_max;
+    e->peers_max = o->peers_max;
+    e->srq_total = e->caps.srq ? e->qps_max * e->recvs_per_qp : 0;
+    for (uint32_t i = 0; i < e->srq_total; i++)
+        e->srq_free[e->srq_free_count++] = i;
+    timers_init(&e->timers, e->timers.entries, e->timer_count);
+    queue_init(&e->notifications, e->notifications.entries, sizeof(weir_notification),
+               e->notifications.mask + 1);
+    queue_init(&e->completions, e->completions.entries, sizeof(weir_completion),
+               e->completions.mask + 1);
+    queue_init(&e->events, e->events.entries, sizeof(weir_event), EVENTS_KEPT);
+    e->spare_transfer = NONE;
+    e->spare_blocks = PLAN_NO_BLOCK;
+    e->spare_missing = (FAST_SEGMENTS + PLAN_BLOCK_PIECES - 1) / PLAN_BLOCK_PIECES;
+    submit_refill(e);
+    e->run_head = e->run_tail = NONE;
+}
+
+/* The engine's own message buffers, which the device must know. */
+static int register_buffers(weir_engine *e) {
+    uint64_t bytes = (uint64_t)e->qps_max * e->recvs_per_qp * MESSAGE_BYTES;
+    int rc = e->device_ops->mr_register(e->device, e->recv_bytes, bytes, 0, &e->recv_mr);
+    if (rc != WEIR_OK)
+        return rc;
+    rc = e->device_ops->mr_register(e->device, e->send_bytes, bytes, 0, &e->send_mr);
+    if (rc != WEIR_OK)
+        e->device_ops->mr_release(e->device, &e->recv_mr);
+    return rc;
+}
+
+static int listen_at(weir_engine *e, const char *address) {
+    if (address == NULL)
+        address = "127.0.0.1:0";
+    if (strcmp(address, "none") == 0)
+        return WEIR_OK;
+    int rc = e->ports.control.ops->listen(e->ports.control.self, address, e->address,
+                                          sizeof(e->address));
+    e->listening = rc == WEIR_OK;
+    return rc;
+}
+
+int engine_create(const weir_engine_options *options, const struct weir_ports *ports,
+                  weir_engine **engine_out) {
+    weir_engine_options limits;
+    int rc = engine_limits(options, &limits);
+    if (rc != WEIR_OK)
+        return rc;
+    weir_engine *e = ports->env.ops->alloc(ports->env.self, sizeof(*e));
+    if (e == NULL)
+        return WEIR_ENOMEM;
+    e->options = limits;
+    e->ports = *ports;
+    e->device_ops = ports->device_ops;
+    e->device = ports->device;
+    e->device_ops->query(e->device, &e->caps);
+    e->has_fd = ports->wait.ops->fd(ports->wait.self) >= 0;
+    e->qps_max = qps_wanted(&limits);
+    if (e->options.sq_depth > e->caps.sq_depth_max)
+        e->options.sq_depth = e->caps.sq_depth_max;
+
+    struct carver carver = {0};
+    layout(e, &carver);
+    e->arena_bytes = carver.used;
+    e->arena = ports->env.ops->alloc(ports->env.self, e->arena_bytes);
+    if (e->arena == NULL) {
+        rc = WEIR_ENOMEM;
+        goto free_engine;
+    }
+    carver = (struct carver){.base = e->arena};
+    layout(e, &carver);
+    start_tables(e);
+    ports->env.ops->entropy(ports->env.self, e->instance, sizeof(e->instance));
+    rc = register_buffers(e);
+    if (rc != WEIR_OK)
+        goto free_arena;
+    rc = listen_at(e, limits.listen);
+    if (rc != WEIR_OK)
+        goto release_buffers;
+    e->options.listen = NULL; /* the caller's strings are not kept */
+    e->options.device = NULL;
+    *engine_out = e;
+    return WEIR_OK;
+
+release_buffers:
+    e->device_ops->mr_release(e->device, &e->send_mr);
+    e->device_ops->mr_release(e->device, &e->recv_mr);
+free_arena:
+    ports->env.ops->free(ports->env.self, e->arena, e->arena_bytes);
+free_engine:
+    ports->env.ops->free(ports->env.self, e, sizeof(*e));
+    return rc;
+}
+
+static void free_all(weir_engine *e) {
+    struct weir_env env = e->ports.env;
+    env.ops->free(env.self, e->arena, e->arena_bytes);
+    env.ops->free(env.self, e, sizeof(*e));
+}
+
+void engine_abandon(weir_engine *engine) {
+    free_all(engine);
+}
+
+/* ---- small services ---------------------------------------------------- */
+
+uint64_t engine_now(const weir_engine *engine) {
+    return engine->ports.env.ops->now(engine->ports.env.self);
+}
+
+const uint8_t *engine_instance(const weir_engine *engine) {
+    return engine->instance;
+}
+
+void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64_t when_ns) {
+    timers_set(&engine->timers, transfer_index(engine, transfer), when_ns);
+}
+
+void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns) {
+    timers_set(&engine->timers,
+               engine->options.transfers_max + (uint32_t)(peer - engine->peers), when_ns);
+}
+
+void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns) {
+    timers_set(&engine->timers,
+               engine->options.transfers_max + engine->peers_max + (uint32_t)(qp - engine->qps),
+               when_ns);
+}
+
+void engine_event(weir_engine *engine, weir_event_type_t type, const struct peer *peer,
+                  int error) {
+    weir_event *event = queue_room(&engine->events);
+    if (event == NULL) {
+        atomic_fetch_add(&engine->events_lost, 1);
+        return;
+    }
+    *event = (weir_event){
+        .type = type, .error = error, .peer = {peer_handle(engine, peer)}, .value = 0};
+    queue_put(&engine->events);
+    engine->worked = true;
+}
+
+void engine_run_later(weir_engine *engine, struct peer *peer) {
+    if (peer->runnable)
+        return;
+    uint32_t index = (uint32_t)(peer - engine->peers);
+    peer->runnable = true;
+    peer->run_next = NONE;
+    if (engine->run_tail == NONE)
+        engine->run_head = index;
+    else
+        engine->peers[engine->run_tail].run_next = index;
+    engine->run_tail = index;
+}
+
+/* ---- the step ---------------------------------------------------------- */
+
+/* Each peer that was runnable when this began gets one turn. */
+static bool run_peers(weir_engine *engine) {
+    if (engine->run_head == NONE)
+        return false;
+    uint32_t last = engine->run_tail;
+    for (;;) {
+        uint32_t index = engine->run_head;
+        struct peer *peer = &engine->peers[index];
+        engine->run_head = peer->run_next;
+        if (engine->run_head == NONE)
+            engine->run_tail = NONE;
+        peer->runnable = false;
+        post_service(engine, peer);
+        if (index == last || engine->run_head == NONE)
+            return true;
+    }
+}
+
+static int run_timers(weir_engine *engine) {
+    if (timers_next(&engine->timers) == UINT64_MAX)
+        return 0;
+    uint64_t now = engine_now(engine);
+    uint32_t number;
+    int count = 0;
+    /* One pass over what was due: a timer set again for now waits for the next step. */
+    uint32_t most = engine->timers.used;
+    while (most-- > 0 && timers_take(&engine->timers, now, &number)) {
+        count++;
+        if (number < engine->options.transfers_max) {
+            transfer_timer(engine, &engine->transfers[number]);
+            continue;
+        }
+        number -= engine->options.transfers_max;
+        if (number < engine->peers_max)
+            peer_timer(engine, &engine->peers[number]);
+        else
+            session_qp_timer(engine, &engine->qps[number - engine->peers_max]);
+    }
+    return count;
+}
+
+/* One round of everything. slow: look at control channel and async events too, which
+ * cost system calls; otherwise every SLOW_EVERY steps. Returns how much was done. */
+int engine_step(weir_engine *engine, bool slow) {
+    int done = submit_drain_queue(engine) ? 1 : 0;
+    done += complete_poll(engine, POLL_BUDGET);
+    if (slow || !engine->has_fd || (++engine->tick & (SLOW_EVERY - 1)) == 0) {
+        done += session_async(engine);
+        done += peer_control(engine, CONTROL_BUDGET);
+    }
+    if (atomic_load_explicit(&engine->attention, memory_order_relaxed)) {
+        atomic_store(&engine->attention, false);
+        complete_held(engine);
+        done++;
+    }
+    if (engine->draining > 0)
+        session_poll_marks(engine);
+    done += run_timers(engine);
+    if (run_peers(engine))
+        done++;
+    if (engine->spare_transfer == NONE || engine->spare_missing > 0)
+        submit_refill(engine);
+    if (done > 0)
+        engine->worked = true;
+    return done;
+}
+
+uint64_t engine_next_deadline(const weir_engine *engine) {
+    if (engine->run_head != NONE || atomic_load(&engine->submitted) != 0 ||
+        atomic_load(&engine->attention))
+        return 0;
+    return timers_next(&engine->timers);
+}
+
+int weir_engine_progress(weir_engine *engine) {
+    if (!own_try(engine))
+        return 0;
+    if (atomic_load_explicit(&engine->armed, memory_order_relaxed) != 0)
+        engine_disarm(engine);
+    int done = engine_step(engine, engine->slow_now);
+    engine->slow_now = false;
+    own_leave(engine);
+    return done;
+}
+
+/* ---- the end ----------------------------------------------------------- */
+
+static bool quiet(const weir_engine *engine) {
+    for (uint32_t i = 0; i < engine->qps_used; i++) {
+        if (engine->qps[i].qp != NULL)
+            return false;
+    }
+    return true;
+}
+
+static void fail_unheard(weir_engine *engine) {
+    submit_drain_queue(engine);
+    for (uint32_t i = 0; i < engine->peers_used; i++)
+        transfer_unpark(engine, &engine->peers[i]);
+}
+
+static void release_memory(weir_engine *engine) {
+    for (uint32_t i = 0; i < engine->regions.remote_count; i++) {
+        struct region_remote *remote = &engine->regions.remotes[i];
+        if (remote->live)
+            engine->device_ops->mr_forget(engine->device, &remote->rmr);
+        remote->live = false;
+    }
+    for (uint32_t i = 0; i < engine->regions.local_count; i++) {
+        struct region_local *local = &engine->regions.locals[i];
+        if (local->live)
+            engine->device_ops->mr_release(engine->device, &local->mr);
+        local->live = false;
+    }
+    engine->device_ops->mr_release(engine->device, &engine->send_mr);
+    engine->device_ops->mr_release(engine->device, &engine->recv_mr);
+}
+
+void weir_engine_close(weir_engine *engine) {
+    if (engine == NULL)
+        return;
+    engine_thread_stop(engine);
+    own_enter(engine);
+    submit_drain_queue(engine);
+    engine->closing = true;
+    uint64_t deadline = engine_now(engine) + engine->options.teardown_timeout_ns;
+    peer_close_all(engine);
+    while (!quiet(engine) && engine_now(engine) < deadline) {
+        if (engine_step(engine, true) > 0)
+            continue;
+        uint64_t now = engine_now(engine);
+        uint64_t next = timers_next(&engine->timers);
+        uint64_t pause = next > now ? next - now : 0;
+        const uint64_t most = 1000 * 1000; /* devices need not wake us for completions */
+        engine->ports.wait.ops->sleep(engine->ports.wait.self, pause < most ? pause : most);
+        engine->ports.wait.ops->clear(engine->ports.wait.self);
+    }
+    fail_unheard(engine);
+    release_memory(engine);
+    engine_sleeping_close(engine);
+    struct weir_ports ports = engine->ports;
+    void (*on_close)(struct weir_ports *, void *) = engine->on_close;
+    void *context = engine->on_close_context;
+    free_all(engine);
+    if (on_close != NULL)
+        on_close(&ports, context);
+}
+
+/* ---- invariants -------------------------------------------------------- */
+
+static const char *verify_lists(const weir_engine *engine, const struct peer *peer) {
+    uint32_t total = 0;
+    for (uint8_t l = 0; l < LISTS; l++) {
+        uint32_t count = 0;
+        for (uint32_t i = peer->lists[l].head; i != NONE; i = engine->transfers[i].next) {
+            if (engine->transfers[i].list != l || ++count > engine->options.transfers_max)
+                return "peer: a list is not what its members say";
+        }
+        if (count != peer->lists[l].count)
+            return "peer: a list's count is wrong";
+        total += count;
+    }
+    return total == peer->waits ? NULL : "peer: waits differs from its lists";
+}
+
+const char *engine_verify(const weir_engine *engine) {
+    for (uint32_t i = 0; i < engine->qps_used; i++) {
+        const struct qp *qp = &engine->qps[i];
+        const char *wrong = qp->qp != NULL ? ledger_verify(&qp->ledger) : NULL;
+        if (wrong != NULL)
+            return wrong;
+        if (qp->qp != NULL && qp->ledger.depth >= qp->granted)
+            return "qp: the beacon has no slot of its own";
+    }
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        const struct peer *peer = &engine->peers[i];
+        if (peer->id == 0)
+            continue;
+        const char *wrong = verify_lists(engine, peer);
+        if (wrong == NULL && peer->known)
+            wrong = endpoint_verify(&peer->endpoint);
+        if (wrong != NULL)
+            return wrong;
+    }
+    return NULL;
+}

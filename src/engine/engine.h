@@ -1,0 +1,31 @@
+/* engine.h: what sim/ and open.c need of the engine beside weir.h.
+ *
+ * An engine is made over ports. The shipped library fills them with real ones in
+ * open.c; a simulation plays them and steps many engines in one thread. */
+#ifndef WEIR_ENGINE_H
+#define WEIR_ENGINE_H
+
+#include "ports.h"
+
+/* Makes an engine over ports that outlive it (the device is open; the caller
+ * closes it after weir_engine_close). listen and device names in options: the
+ * control port gets `listen`, device is ignored. Errors as weir_engine_open. */
+int engine_create(const weir_engine_options *options, const struct weir_ports *ports,
+                  weir_engine **engine_out);
+
+/* The earliest time at which weir_engine_progress has something to do even if
+ * nothing arrives; UINT64_MAX: never. For a virtual clock. */
+uint64_t engine_next_deadline(const weir_engine *engine);
+
+/* Drops an engine as SIGKILL would: nothing is told to anybody, no port is
+ * called, set-up memory goes back to the environment. */
+void engine_abandon(weir_engine *engine);
+
+/* Checks every invariant that the engine knows of itself. Returns NULL, or a
+ * sentence about the first that does not hold. Reads only. */
+const char *engine_verify(const weir_engine *engine);
+
+/* The 128-bit instance id. */
+const uint8_t *engine_instance(const weir_engine *engine);
+
+#endif

@@ -1,0 +1,235 @@
+/* memory.c: the public calls about memory: register, allocate, export, import.
+ *
+ * Owns the slots of the region tables (core/region.h has the rules of their use).
+ * The tables change under both the engine and tables_lock (own.h). */
+#include "own.h"
+#include "state.h"
+
+static struct region_local *local_new(weir_engine *engine) {
+    uint32_t index = engine->local_free;
+    if (index == NONE)
+        return NULL;
+    struct region_local *local = &engine->regions.locals[index];
+    engine->local_free = local->next_free;
+    if (local->id == 0)
+        local->id = handle_first(index);
+    return local;
+}
+
+static void local_done(weir_engine *engine, struct region_local *local) {
+    local->next_free = engine->local_free;
+    engine->local_free = (uint32_t)(local - engine->regions.locals);
+}
+
+static int add_local(weir_engine *engine, void *base, uint64_t length, uint32_t access,
+                     weir_memory *memory_out, void **base_out) {
+    struct region_local *local = local_new(engine);
+    if (local == NULL)
+        return WEIR_EAGAIN;
+    struct weir_mr mr = {0};
+    int rc = base != NULL
+                 ? engine->device_ops->mr_register(engine->device, base, length, access, &mr)
+                 : engine->device_ops->mr_allocate(engine->device, length, access, &mr);
+    if (rc != WEIR_OK) {
+        local_done(engine, local);
+        return rc;
+    }
+    tables_lock(engine);
+    local->base = (uint64_t)(uintptr_t)mr.base;
+    local->length = length;
+    local->lkey = mr.lkey;
+    local->access = access;
+    local->allocated = base == NULL;
+    local->mr = mr;
+    atomic_store(&local->users, 0);
+    local->live = true;
+    tables_unlock(engine);
+    memory_out->id = local->id;
+    if (base_out != NULL)
+        *base_out = mr.base;
+    return WEIR_OK;
+}
+
+int weir_memory_register(weir_engine *engine, void *base, uint64_t length, uint32_t access,
+                         weir_memory *memory_out) {
+    if (base == NULL || length == 0 || (access & ~WEIR_ACCESS_ALL) != 0 || memory_out == NULL ||
+        (uint64_t)(uintptr_t)base > UINT64_MAX - length)
+        return WEIR_EINVAL;
+    own_enter(engine);
+    int rc = add_local(engine, base, length, access, memory_out, NULL);
+    own_leave(engine);
+    return rc;
+}
+
+int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t access,
+                         weir_memory *memory_out, void **base_out) {
+    if (length == 0 || (access & ~WEIR_ACCESS_ALL) != 0 || memory_out == NULL || base_out == NULL)
+        return WEIR_EINVAL;
+    own_enter(engine);
+    int rc = add_local(engine, NULL, length, access, memory_out, base_out);
+    own_leave(engine);
+    return rc;
+}
+
+static int release(weir_engine *engine, weir_memory memory) {
+    struct region_local *local = region_local(&engine->regions, memory.id);
+    if (local == NULL)
+        return WEIR_ESTALE;
+    /* Not live first: a submit on another thread either counts among users or fails. */
+    tables_lock(engine);
+    bool busy = atomic_load(&local->users) > 0;
+    local->live = busy;
+    tables_unlock(engine);
+    if (busy)
+        return WEIR_EBUSY;
+    int rc = engine->device_ops->mr_release(engine->device, &local->mr);
+    tables_lock(engine);
+    local->live = rc != WEIR_OK;
+    if (rc == WEIR_OK)
+        local->id = handle_next(local->id);
+    tables_unlock(engine);
+    if (rc == WEIR_OK)
+        local_done(engine, local);
+    return rc;
+}
+
+int weir_memory_release(weir_engine *engine, weir_memory memory) {
+    own_enter(engine);
+    int rc = release(engine, memory);
+    own_leave(engine);
+    return rc;
+}
+
+int weir_memory_info(weir_engine *engine, weir_memory memory, void **base_out,
+                     uint64_t *length_out) {
+    tables_lock(engine);
+    const struct region_local *local = region_local(&engine->regions, memory.id);
+    if (local != NULL && base_out != NULL)
+        *base_out = local->mr.base;
+    if (local != NULL && length_out != NULL)
+        *length_out = local->length;
+    tables_unlock(engine);
+    return local != NULL ? WEIR_OK : WEIR_ESTALE;
+}
+
+static int export(weir_engine *engine, weir_memory memory, void *descriptor_out, size_t *length) {
+    const struct region_local *local = region_local(&engine->regions, memory.id);
+    if (local == NULL)
+        return WEIR_ESTALE;
+    if (local->access == 0)
+        return WEIR_EACCESS;
+    struct wire_descriptor descriptor = {
+        .memory_id = local->id, .length = local->length, .access = local->access};
+    memcpy(descriptor.instance, engine->instance, sizeof(descriptor.instance));
+    memcpy(descriptor.device, engine->caps.name, sizeof(descriptor.device));
+    memcpy(descriptor.fabric, engine->caps.fabric, sizeof(descriptor.fabric));
+    int rc = engine->device_ops->mr_export(engine->device, &local->mr, descriptor.blob,
+                                           &descriptor.blob_length);
+    if (rc != WEIR_OK)
+        return rc;
+    uint32_t written = 0;
+    rc = wire_descriptor_encode(&descriptor, descriptor_out, *length, &written);
+    if (rc == WEIR_OK)
+        *length = written;
+    return rc;
+}
+
+int weir_memory_export(weir_engine *engine, weir_memory memory, void *descriptor_out,
+                       size_t *length) {
+    if (descriptor_out == NULL || length == NULL)
+        return WEIR_EINVAL;
+    own_enter(engine);
+    int rc = export(engine, memory, descriptor_out, length);
+    own_leave(engine);
+    return rc;
+}
+
+static int import(weir_engine *engine, weir_peer handle, const struct wire_descriptor *descriptor,
+                  weir_remote *remote_out) {
+    struct peer *peer = peer_find(engine, handle.id);
+    if (peer == NULL)
+        return WEIR_ESTALE;
+    peer = peer_resolve(engine, peer);
+    if (peer->known && !peer->leaving &&
+        memcmp(peer->instance, descriptor->instance, WIRE_INSTANCE_SIZE) != 0)
+        return WEIR_ESTALE;
+    if (memcmp(descriptor->device, engine->caps.name, sizeof(descriptor->device)) != 0 ||
+        memcmp(descriptor->fabric, engine->caps.fabric, sizeof(descriptor->fabric)) != 0)
+        return WEIR_ENOTSUP;
+    uint32_t index = engine->remote_free;
+    if (index == NONE)
+        return WEIR_EAGAIN;
+    struct weir_rmr rmr = {0};
+    int rc = engine->device_ops->mr_import(engine->device, descriptor->blob,
+                                           descriptor->blob_length, descriptor->length,
+                                           descriptor->access, &rmr);
+    if (rc != WEIR_OK)
+        return rc;
+    struct region_remote *remote = &engine->regions.remotes[index];
+    engine->remote_free = remote->next_free;
+    tables_lock(engine);
+    if (remote->id == 0)
+        remote->id = handle_first(index);
+    remote->owner = peer->owner;
+    remote->raddr = rmr.raddr;
+    remote->rkey = rmr.rkey;
+    remote->length = descriptor->length;
+    remote->access = descriptor->access;
+    remote->rmr = rmr;
+    memcpy(remote->instance, descriptor->instance, sizeof(remote->instance));
+    atomic_store(&remote->users, 0);
+    remote->live = true;
+    tables_unlock(engine);
+    remote_out->id = remote->id;
+    return WEIR_OK;
+}
+
+int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor, size_t length,
+                       weir_remote *remote_out) {
+    struct wire_descriptor decoded;
+    if (descriptor == NULL || remote_out == NULL ||
+        wire_descriptor_decode(descriptor, length, &decoded) != WEIR_OK)
+        return WEIR_EINVAL;
+    own_enter(engine);
+    int rc = import(engine, peer, &decoded, remote_out);
+    own_leave(engine);
+    return rc;
+}
+
+static int forget(weir_engine *engine, weir_remote handle) {
+    struct region_remote *remote = region_remote(&engine->regions, handle.id);
+    if (remote == NULL)
+        return WEIR_ESTALE;
+    tables_lock(engine);
+    bool busy = atomic_load(&remote->users) > 0;
+    if (!busy) {
+        remote->live = false;
+        remote->id = handle_next(remote->id);
+    }
+    tables_unlock(engine);
+    if (busy)
+        return WEIR_EBUSY;
+    engine->device_ops->mr_forget(engine->device, &remote->rmr);
+    remote->next_free = engine->remote_free;
+    engine->remote_free = handle_index(handle.id);
+    return WEIR_OK;
+}
+
+int weir_remote_release(weir_engine *engine, weir_remote remote) {
+    own_enter(engine);
+    int rc = forget(engine, remote);
+    own_leave(engine);
+    return rc;
+}
+
+int weir_remote_info(weir_engine *engine, weir_remote handle, uint64_t *length_out,
+                     uint32_t *access_out) {
+    tables_lock(engine);
+    const struct region_remote *remote = region_remote(&engine->regions, handle.id);
+    if (remote != NULL && length_out != NULL)
+        *length_out = remote->length;
+    if (remote != NULL && access_out != NULL)
+        *access_out = remote->access;
+    tables_unlock(engine);
+    return remote != NULL ? WEIR_OK : WEIR_ESTALE;
+}

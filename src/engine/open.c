@@ -1,0 +1,107 @@
+/* open.c: an engine over the real ports: a device of the table, TCP, Linux.
+ *
+ * Owns the choice of device and environment variables, and the order in which
+ * ports are opened and closed. */
+#include "device.h"
+#include "os.h"
+#include "state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static const struct weir_device_ops *find_device(const char *name) {
+    for (size_t i = 0; i < device_table_count; i++) {
+        if (name == NULL || strcmp(device_table[i]->name, name) == 0)
+            return device_table[i];
+    }
+    return NULL;
+}
+
+static void close_ports(struct weir_ports *ports, void *context) {
+    (void)context;
+    wait_close(&ports->wait);
+    tcp_close(&ports->control);
+    ports->device_ops->close(ports->device);
+}
+
+/* A number of microseconds from the environment; 0: not set. EINVAL: not a number. */
+static int environment_us(const char *name, uint64_t *ns_out) {
+    const char *text = getenv(name);
+    *ns_out = 0;
+    if (text == NULL || text[0] == '\0')
+        return WEIR_OK;
+    char *end;
+    errno = 0;
+    unsigned long long us = strtoull(text, &end, 10);
+    if (errno != 0 || *end != '\0' || text[0] == '-' || us == 0 || us > 3600000000ull)
+        return WEIR_EINVAL;
+    *ns_out = us * 1000;
+    return WEIR_OK;
+}
+
+static int open_ports(const weir_engine_options *options, struct weir_ports *ports) {
+    ports->device_ops = find_device(options->device);
+    if (ports->device_ops == NULL)
+        return WEIR_ENODEVICE;
+    int rc = os_env_init(&ports->env);
+    if (rc != WEIR_OK)
+        return rc;
+    rc = ports->device_ops->open(&ports->env, &ports->device);
+    if (rc != WEIR_OK)
+        return rc;
+    /* Two connections a peer when both dial, and some that are not known yet. */
+    uint32_t conns = options->peers_max < 30000 ? options->peers_max * 2 + 64 : TCP_CONNS_MAX;
+    rc = tcp_open(&ports->env, conns, &ports->control);
+    if (rc != WEIR_OK)
+        goto close_device;
+    rc = wait_open(&ports->env, &ports->wait);
+    if (rc != WEIR_OK)
+        goto close_control;
+    rc = ports->wait.ops->add(ports->wait.self, ports->control.ops->fd(ports->control.self));
+    if (rc == WEIR_OK)
+        rc = ports->wait.ops->add(ports->wait.self, ports->device_ops->fd(ports->device));
+    if (rc == WEIR_OK)
+        return WEIR_OK;
+    wait_close(&ports->wait);
+close_control:
+    tcp_close(&ports->control);
+close_device:
+    ports->device_ops->close(ports->device);
+    return rc;
+}
+
+int weir_engine_open(const weir_engine_options *options, weir_engine **engine_out) {
+    if (engine_out == NULL)
+        return WEIR_EINVAL;
+    weir_engine_options full;
+    int rc = engine_limits(options, &full);
+    if (rc != WEIR_OK)
+        return rc;
+    if (options == NULL || options->size < offsetof(weir_engine_options, backoff_timeout_ns) ||
+        options->backoff_timeout_ns == 0) {
+        uint64_t ns;
+        rc = environment_us("WEIR_SQ_BACKOFF_TIMEOUT_US", &ns);
+        if (rc != WEIR_OK)
+            return rc;
+        if (ns != 0)
+            full.backoff_timeout_ns = ns;
+    }
+    struct weir_ports ports = {0};
+    rc = open_ports(&full, &ports);
+    if (rc != WEIR_OK)
+        return rc;
+    weir_engine *engine;
+    rc = engine_create(&full, &ports, &engine);
+    if (rc != WEIR_OK) {
+        close_ports(&ports, NULL);
+        return rc;
+    }
+    engine->on_close = close_ports;
+    rc = engine_sleeping_open(engine);
+    if (rc != WEIR_OK) {
+        weir_engine_close(engine);
+        return rc;
+    }
+    *engine_out = engine;
+    return WEIR_OK;
+}

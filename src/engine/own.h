@@ -1,0 +1,54 @@
+/* own.h: who has the engine.
+ *
+ * One word. A submit takes the engine if it is free (own_try); what finds it taken
+ * leaves its work on the submit queue, which the owner empties before it lets go
+ * and once more after: own_leave never leaves work behind that nobody will see.
+ * Calls that need the engine itself (registration, queries) wait for it: own_enter.
+ *
+ * The tables of memory and peers are read by submitters that do not have the
+ * engine. They change only under both the engine and tables_lock, so either is
+ * enough to read them. */
+#ifndef WEIR_ENGINE_OWN_H
+#define WEIR_ENGINE_OWN_H
+
+#include <time.h>
+
+#include "state.h"
+
+static inline bool own_try(weir_engine *engine) {
+    uint32_t expected = 0;
+    return atomic_load_explicit(&engine->owner, memory_order_relaxed) == 0 &&
+           atomic_compare_exchange_strong_explicit(&engine->owner, &expected, 1,
+                                                   memory_order_acquire, memory_order_relaxed);
+}
+
+/* Spins shortly, then sleeps in small steps: the owner may be copying megabytes. */
+void own_enter_slow(weir_engine *engine);
+static inline void own_enter(weir_engine *engine) {
+    if (!own_try(engine))
+        own_enter_slow(engine);
+}
+
+/* Somebody queued work while we had the engine, or there is news to tell. */
+void own_leave_slow(weir_engine *engine, bool news);
+static inline void own_leave(weir_engine *engine) {
+    bool news = engine->worked;
+    engine->worked = false;
+    /* Sequentially consistent: a submitter pushes and then looks at owner; we let go
+     * and then look at what was pushed. One of us sees the other. The same holds for
+     * a thread that goes to sleep and the news that it waits for. */
+    atomic_exchange_explicit(&engine->owner, 0, memory_order_seq_cst);
+    if (__builtin_expect(
+            news || atomic_load_explicit(&engine->submitted, memory_order_seq_cst) != 0, 0))
+        own_leave_slow(engine, news);
+}
+
+static inline void tables_lock(weir_engine *engine) {
+    while (atomic_exchange_explicit(&engine->tables_lock, 1, memory_order_acquire) != 0)
+        sched_yield();
+}
+static inline void tables_unlock(weir_engine *engine) {
+    atomic_store_explicit(&engine->tables_lock, 0, memory_order_release);
+}
+
+#endif

@@ -1,0 +1,366 @@
+/* post.c: from pending transfers to chains of WRs on QPs.
+ *
+ * Owns the rules of admission: slots are taken only by the chain that posts now,
+ * never held while waiting for more; a chain is at most chain_max WRs (a quarter
+ * of the depth) and its tail is signalled, so a full queue drains by itself; the
+ * transfers of a peer take turns chain by chain, so that one with many WRs is
+ * overtaken, and overtakes, by one chain of each of the others a round.
+ *
+ * Order within a notified transfer: on ordered devices the notification's parts
+ * follow the data on each QP that carried data; elsewhere it waits until all of
+ * the data has completed.
+ */
+#include "state.h"
+
+#include <assert.h>
+
+enum outcome {
+    POST_MORE,    /* a chain was posted, more is left */
+    POST_ALL,     /* everything is posted */
+    POST_SLOTS,   /* no QP has room */
+    POST_CREDITS, /* the notification has to wait for credits, or for the data's completion */
+    POST_STOPPED, /* the transfer failed or its session broke: it is on another list now */
+};
+
+static void block_qp(weir_engine *engine, struct qp *qp) {
+    qp->blocked = true;
+    timer_qp(engine, qp, engine_now(engine) + RETRY_NS);
+}
+
+static bool usable(const struct qp *qp) {
+    return qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE;
+}
+
+/* Accounts for a post. True: all accepted. */
+static bool account(weir_engine *engine, struct qp *qp, struct transfer *transfer, uint64_t seq,
+                    uint32_t count, const struct weir_post *post) {
+    engine->stats.posts++;
+    engine->stats.wrs_posted += post->accepted;
+    if (post->done == count) {
+        ledger_trim(&qp->ledger, seq, 0, 0);
+        return true;
+    }
+    if (post->accepted < count) {
+        ledger_trim(&qp->ledger, seq, post->accepted, 0);
+        if (post->accepted > 0) {
+            engine->stats.partial_posts++;
+            engine->stats.orphans += post->accepted;
+        }
+    }
+    if (post->accepted > 0 && transfer != NULL)
+        transfer->outstanding++;
+    if (post->accepted < count)
+        return false;
+    ledger_cover(&qp->ledger);
+    return true;
+}
+
+/* An orphaned run is closed by an empty signalled write, whose completion accounts
+ * for everything before it. True: no orphan is open. */
+bool post_heal(weir_engine *engine, struct qp *qp) {
+    if (!qp->ledger.open)
+        return true;
+    if (ledger_free(&qp->ledger) == 0)
+        return false;
+    uint64_t seq = ledger_take(&qp->ledger, LEDGER_NO_OWNER, 1, 0);
+    struct weir_wr wr = {.wr_id = route_id(ROUTE_RUN, (uint32_t)(qp - engine->qps), seq),
+                         .opcode = WEIR_OP_WRITE,
+                         .flags = WEIR_WR_SIGNALED};
+    struct weir_post post;
+    engine->device_ops->post_send(qp->qp, &wr, 1, &post);
+    if (account(engine, qp, NULL, seq, 1, &post))
+        return true;
+    block_qp(engine, qp);
+    return false;
+}
+
+static struct qp *choose_qp(weir_engine *engine, struct session *session) {
+    for (uint32_t k = 0; k < session->qp_used; k++) {
+        uint32_t turn = (session->turn + k) % session->qp_used;
+        struct qp *qp = &engine->qps[session->qps[turn]];
+        if (usable(qp) && post_heal(engine, qp) && ledger_free(&qp->ledger) > 0) {
+            session->turn = turn + 1;
+            return qp;
+        }
+    }
+    return NULL;
+}
+
+static bool sends_inline(const weir_engine *engine, uint32_t length) {
+    return engine->caps.completes_inline || length <= engine->caps.inline_bytes_max;
+}
+
+/* Room for one more SEND's bytes. */
+static bool send_room(const weir_engine *engine, const struct qp *qp) {
+    return sends_inline(engine, MESSAGE_BYTES) || qp->sbufs_used < qp->sbuf_count;
+}
+
+/* Writes the SEND for a notification part (transfer) or a credit message (NULL). */
+static void make_send(weir_engine *engine, struct peer *peer, struct qp *qp,
+                      const struct transfer *transfer, uint8_t parts, struct weir_wr *wr) {
+    struct wire_data data = {.kind = WIRE_CREDIT, .credit = qp->credit.taken};
+    if (transfer != NULL) {
+        data = (struct wire_data){.kind = WIRE_NOTIFY,
+                                  .parts = parts,
+                                  .payload_length = (uint16_t)transfer->notify_length,
+                                  .credit = qp->credit.taken,
+                                  .number = transfer->number,
+                                  .tag = transfer->tag,
+                                  .base = peer->sent.base};
+    }
+    uint32_t length = WIRE_DATA_SIZE + data.payload_length;
+    bool is_inline = sends_inline(engine, length);
+    uint8_t *bytes = engine->scratch;
+    if (!is_inline) {
+        uint32_t slot = (uint32_t)(qp - engine->qps);
+        bytes = engine->send_bytes +
+                ((size_t)slot * engine->recvs_per_qp + qp->sbuf_next) * MESSAGE_BYTES;
+    }
+    wire_data_encode(&data, bytes);
+    if (data.payload_length > 0)
+        memcpy(bytes + WIRE_DATA_SIZE, transfer->payload, data.payload_length);
+    *wr = (struct weir_wr){.wr_id = wr->wr_id,
+                           .laddr = (uint64_t)(uintptr_t)bytes,
+                           .length = length,
+                           .lkey = engine->send_mr.lkey,
+                           .opcode = WEIR_OP_SEND,
+                           .flags = is_inline ? WEIR_WR_INLINE : 0};
+}
+
+/* The device has it: credits and buffer are taken. */
+static void sent(weir_engine *engine, struct qp *qp, const struct weir_wr *wr, bool notify,
+                 bool done) {
+    if (notify)
+        qp->credit.sent++;
+    qp->credit.told = qp->credit.taken;
+    qp->credit_due = false;
+    if (wr->laddr != (uint64_t)(uintptr_t)engine->scratch && !done) {
+        qp->sbufs_used++;
+        qp->sbuf_next = (qp->sbuf_next + 1) % qp->sbuf_count;
+    }
+}
+
+static bool wants_buffer(const weir_engine *engine, const struct weir_wr *wr) {
+    return wr->laddr != (uint64_t)(uintptr_t)engine->scratch;
+}
+
+/* The number under which the target knows the notification: one for all replays.
+ * False: too many are unfinished. */
+static bool take_number(struct peer *peer, struct transfer *transfer) {
+    if (transfer->number != 0)
+        return true;
+    if (peer->number_next - peer->sent.base > WINDOW_SIZE)
+        return false;
+    transfer->number = peer->number_next++;
+    return true;
+}
+
+/* One SEND by itself: a notification part or a credit message. WEIR_EAGAIN: no
+ * slot, credit or buffer, or the device refused for now. */
+int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct transfer *transfer,
+                 uint8_t parts) {
+    if (!usable(qp) || !post_heal(engine, qp) || ledger_free(&qp->ledger) == 0 ||
+        !send_room(engine, qp))
+        return WEIR_EAGAIN;
+    if (transfer != NULL && (!credit_available(&qp->credit) || !take_number(peer, transfer)))
+        return WEIR_EAGAIN;
+    struct weir_wr wr = {0};
+    make_send(engine, peer, qp, transfer, parts, &wr);
+    uint32_t owner = transfer != NULL ? transfer_index(engine, transfer) : LEDGER_NO_OWNER;
+    uint64_t seq = ledger_take(&qp->ledger, owner, 1, wants_buffer(engine, &wr) ? 1 : 0);
+    wr.wr_id = route_id(ROUTE_RUN, (uint32_t)(qp - engine->qps), seq);
+    wr.flags |= WEIR_WR_SIGNALED;
+    struct weir_post post;
+    int rc = engine->device_ops->post_send(qp->qp, &wr, 1, &post);
+    if (!account(engine, qp, transfer, seq, 1, &post)) {
+        if (rc == WEIR_EAGAIN)
+            block_qp(engine, qp);
+        return rc;
+    }
+    sent(engine, qp, &wr, transfer != NULL, post.done == 1);
+    return WEIR_OK;
+}
+
+/* The device refused WR post->accepted of a chain with rc. */
+static enum outcome refused(weir_engine *engine, struct peer *peer, struct qp *qp,
+                            struct transfer *transfer, int rc) {
+    if (rc == WEIR_EAGAIN) {
+        block_qp(engine, qp);
+        return POST_MORE;
+    }
+    if (rc == WEIR_EINVAL) {
+        /* This one can never go: nothing else of the transfer is posted. */
+        post_heal(engine, qp);
+        transfer_stop(engine, transfer, WEIR_EINVAL);
+        return POST_STOPPED;
+    }
+    session_broken(engine, peer, qp->session);
+    return POST_STOPPED;
+}
+
+static uint32_t single(uint16_t mask) {
+    return (mask & (mask - 1)) == 0;
+}
+
+/* One chain of data, with the notification behind it when all of it fits on one QP. */
+static enum outcome post_data(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                              uint64_t *bytes) {
+    struct session *session = &peer->sessions[peer->live];
+    struct qp *qp = choose_qp(engine, session);
+    if (qp == NULL)
+        return POST_SLOTS;
+    uint32_t slot = (uint32_t)(qp - engine->qps);
+    uint32_t room = ledger_free(&qp->ledger);
+    uint64_t seq = qp->ledger.tail;
+    struct plan_limits limits = {
+        .wrs_max = room < engine->options.chain_max ? room : engine->options.chain_max,
+        .message_bytes_max = engine->caps.message_bytes_max,
+        .post_bytes_max = engine->caps.post_bytes_max,
+        .wr_id = route_id(ROUTE_RUN, slot, seq),
+        .opcode = transfer->opcode,
+        .inline_bytes_max = engine->caps.inline_bytes_max,
+    };
+    uint32_t quarter = qp->ledger.depth / 4 > 0 ? qp->ledger.depth / 4 : 1;
+    if (limits.wrs_max > quarter)
+        limits.wrs_max = quarter;
+    if (!engine->caps.ordered)
+        limits.wrs_max = 1;
+    struct plan_cursor before = transfer->cursor;
+    uint32_t count =
+        plan_fill(engine->blocks, &transfer->cursor, &limits, engine->chain, bytes);
+    uint32_t data_count = count;
+    uint16_t mask = (uint16_t)(1u << qp->index);
+    bool notify = transfer_notifies(transfer) && session->ordered &&
+                  plan_done(&transfer->cursor) && single(transfer->data_mask | mask) &&
+                  count < room && count < quarter && send_room(engine, qp) &&
+                  credit_available(&qp->credit) && take_number(peer, transfer);
+    if (notify) {
+        engine->chain[count].wr_id = limits.wr_id;
+        make_send(engine, peer, qp, transfer, 1, &engine->chain[count]);
+        count++;
+    }
+    bool buffered = notify && wants_buffer(engine, &engine->chain[count - 1]);
+    engine->chain[count - 1].flags |= WEIR_WR_SIGNALED;
+    seq = ledger_take(&qp->ledger, transfer_index(engine, transfer), count, buffered ? 1 : 0);
+    struct weir_post post;
+    int rc = engine->device_ops->post_send(qp->qp, engine->chain, count, &post);
+    bool all = account(engine, qp, transfer, seq, count, &post);
+    if (post.accepted > 0) {
+        transfer->epoch = session->epoch;
+        transfer->data_mask |= mask;
+    }
+    if (!all) {
+        transfer->cursor = before;
+        uint64_t ignored = 0;
+        limits.wrs_max = post.accepted < data_count ? post.accepted : data_count;
+        if (limits.wrs_max > 0)
+            plan_fill(engine->blocks, &transfer->cursor, &limits, engine->chain, &ignored);
+        return refused(engine, peer, qp, transfer, rc);
+    }
+    if (notify) {
+        sent(engine, qp, &engine->chain[count - 1], true, post.done == count);
+        transfer->parts_need = transfer->parts_mask = mask;
+    }
+    return transfer_all_posted(transfer) ? POST_ALL : POST_MORE;
+}
+
+/* The notification's parts, one on each QP that carried data. */
+static enum outcome post_parts(weir_engine *engine, struct peer *peer,
+                               struct transfer *transfer) {
+    struct session *session = &peer->sessions[peer->live];
+    if (transfer->parts_need == 0) {
+        if (session->ordered && transfer->data_mask != 0) {
+            transfer->parts_need = transfer->data_mask;
+        } else {
+            if (transfer->outstanding > 0)
+                return POST_CREDITS;
+            transfer->parts_need =
+                (uint16_t)(1u << engine->qps[session->qps[session->turn % session->qp_used]].index);
+            session->turn++;
+        }
+    }
+    uint8_t parts = (uint8_t)__builtin_popcount(transfer->parts_need);
+    for (uint32_t i = 0; i < session->qp_used; i++) {
+        uint16_t mask = (uint16_t)(1u << i);
+        if ((transfer->parts_need & mask) == 0 || (transfer->parts_mask & mask) != 0)
+            continue;
+        struct qp *qp = &engine->qps[session->qps[i]];
+        int rc = post_message(engine, peer, qp, transfer, parts);
+        if (rc == WEIR_EAGAIN)
+            return credit_available(&qp->credit) ? POST_SLOTS : POST_CREDITS;
+        if (rc != WEIR_OK)
+            return refused(engine, peer, qp, transfer, rc);
+        transfer->epoch = session->epoch;
+        transfer->parts_mask |= mask;
+    }
+    return POST_ALL;
+}
+
+static enum outcome post_next(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                              uint64_t *bytes) {
+    if (!plan_done(&transfer->cursor))
+        return post_data(engine, peer, transfer, bytes);
+    if (!transfer_all_posted(transfer))
+        return post_parts(engine, peer, transfer);
+    return POST_ALL;
+}
+
+static void post_credits(weir_engine *engine, struct peer *peer) {
+    struct session *session = &peer->sessions[peer->live];
+    for (uint32_t i = 0; i < session->qp_used; i++) {
+        struct qp *qp = &engine->qps[session->qps[i]];
+        if (qp->credit_due && usable(qp) &&
+            post_message(engine, peer, qp, NULL, 0) == WEIR_EDEVICE) {
+            session_broken(engine, peer, peer->live);
+            return;
+        }
+    }
+}
+
+static void rotate(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    if (peer->lists[LIST_PENDING].count > 1) {
+        list_remove(engine, transfer);
+        list_push(engine, peer, transfer, LIST_PENDING);
+    }
+}
+
+/* Posts for one peer: its transfers in turn, until slots, credits or the budget are
+ * used up. A peer that could go on is put back on the run list. */
+void post_service(weir_engine *engine, struct peer *peer) {
+    if (peer->live == NONE)
+        return;
+    post_credits(engine, peer);
+    uint64_t bytes = 0;
+    uint32_t stuck = 0; /* transfers in a row that wait for credits */
+    int budget = SERVICE_BUDGET;
+    while (peer->live != NONE && peer->lists[LIST_PENDING].count > stuck) {
+        if (budget-- == 0 || bytes >= engine->caps.post_bytes_max) {
+            engine_run_later(engine, peer);
+            break;
+        }
+        struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
+        enum outcome outcome = post_next(engine, peer, transfer, &bytes);
+        if (outcome == POST_SLOTS) {
+            engine->stats.admission_waits++;
+            atomic_store_explicit(&transfer->waiting, WEIR_WAITING_SLOTS, memory_order_relaxed);
+            break;
+        }
+        if (outcome != POST_CREDITS)
+            engine->worked = true;
+        if (outcome == POST_ALL) {
+            list_remove(engine, transfer);
+            list_push(engine, peer, transfer, LIST_POSTED);
+            transfer_check(engine, transfer);
+        } else if (outcome == POST_CREDITS) {
+            engine->stats.credit_waits++;
+            atomic_store_explicit(&transfer->waiting, WEIR_WAITING_CREDITS, memory_order_relaxed);
+            stuck++;
+            rotate(engine, peer, transfer);
+            continue;
+        } else if (outcome == POST_MORE) {
+            rotate(engine, peer, transfer);
+        }
+        stuck = 0;
+    }
+    peer_update_fast(engine, peer);
+}

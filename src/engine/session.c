@@ -1,0 +1,325 @@
+/* session.c: the QPs of a session: made, connected, taken down.
+ *
+ * Owns the QP table: which slot is whose, and the drain of each (drain.h decides,
+ * this performs). A slot is free again when its QP is gone and no received message
+ * is held in its buffers. Sessions are numbered as the endpoint's slots are.
+ */
+#include "state.h"
+
+#include <assert.h>
+
+static uint32_t slot_of(const weir_engine *engine, const struct qp *qp) {
+    return (uint32_t)(qp - engine->qps);
+}
+
+static struct qp *qp_take(weir_engine *engine) {
+    uint32_t slot = engine->qp_free;
+    if (slot == NONE)
+        return NULL;
+    struct qp *qp = &engine->qps[slot];
+    engine->qp_free = qp->next_free;
+    if (slot >= engine->qps_used)
+        engine->qps_used = slot + 1;
+    qp->life++;
+    return qp;
+}
+
+void session_slot_free(weir_engine *engine, struct qp *qp) {
+    if (qp->qp != NULL || qp->held > 0 || !qp->taken)
+        return;
+    qp->taken = false;
+    qp->next_free = engine->qp_free;
+    engine->qp_free = slot_of(engine, qp);
+}
+
+/* One QP with its receives posted. On an error the slot is free again, or its QP is
+ * on its way out. */
+static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uint32_t index,
+                   struct wire_qp *wire, struct qp **qp_out) {
+    struct qp *qp = qp_take(engine);
+    if (qp == NULL)
+        return WEIR_EAGAIN;
+    uint32_t slot = slot_of(engine, qp);
+    struct weir_qp_options options = {
+        .tag = slot | (qp->life & 0xffff) << 16,
+        .sq_depth = engine->options.sq_depth,
+        .rq_depth = engine->caps.srq ? 0 : engine->recvs_per_qp,
+        .recv_bytes_max = MESSAGE_BYTES,
+    };
+    struct weir_qp_granted granted = {0};
+    struct weir_qp *made = NULL;
+    int rc = engine->device_ops->qp_create(engine->device, &options, &granted, &made);
+    qp->taken = true;
+    if (rc != WEIR_OK) {
+        session_slot_free(engine, qp);
+        return rc;
+    }
+    qp->qp = made;
+    qp->peer = (uint32_t)(peer - engine->peers);
+    qp->session = session;
+    qp->index = index;
+    qp->connected = qp->blocked = qp->credit_due = false;
+    qp->sbufs_used = qp->sbuf_next = 0;
+    qp->sbuf_count = engine->recvs_per_qp;
+    qp->granted = granted.sq_depth;
+    drain_init(&qp->drain,
+               &(struct drain_options){.wait_event = engine->caps.srq && engine->caps.last_wqe,
+                                       .timeout_ns = engine->options.teardown_timeout_ns});
+    /* One slot is the beacon's. */
+    uint32_t depth = granted.sq_depth > 1 ? granted.sq_depth - 1 : 1;
+    if (depth > engine->ring_size)
+        depth = engine->ring_size;
+    ledger_init(&qp->ledger, engine->runs + (size_t)slot * engine->ring_size, depth, qp->seq_next);
+    if (engine->caps.srq)
+        engine->srq_wanted += engine->recvs_per_qp;
+    rc = recv_post_all(engine, qp);
+    if (rc == WEIR_OK && (granted.sq_depth < 2 || granted.blob_length > WEIR_QP_BLOB_MAX))
+        rc = WEIR_EDEVICE;
+    if (rc != WEIR_OK) {
+        qp->session = NONE;
+        engine->draining++;
+        drain_feed(engine, qp, DRAIN_EV_START_DIRECT);
+        return rc;
+    }
+    engine->ports.env.ops->entropy(engine->ports.env.self, &qp->psn, sizeof(qp->psn));
+    qp->psn &= 0xffffff;
+    *wire = (struct wire_qp){.psn = qp->psn, .blob_length = granted.blob_length};
+    memcpy(wire->blob, granted.blob, granted.blob_length);
+    *qp_out = qp;
+    return WEIR_OK;
+}
+
+int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64_t epoch,
+                   struct wire_qp_set *local_out) {
+    struct session *session = &peer->sessions[slot];
+    assert(!session->used);
+    *session = (struct session){.used = true, .epoch = epoch};
+    *local_out = (struct wire_qp_set){
+        .mtu = engine->caps.mtu_max,
+        .rd_atomic = engine->caps.rd_atomic_max,
+        .recv_credits = engine->options.recv_credits,
+        .recv_bytes_max = MESSAGE_BYTES,
+        .ordered = engine->caps.ordered,
+        .qp_count = engine->options.qp_count,
+    };
+    memcpy(local_out->device, engine->caps.name, sizeof(local_out->device));
+    memcpy(local_out->fabric, engine->caps.fabric, sizeof(local_out->fabric));
+    for (uint32_t i = 0; i < engine->options.qp_count; i++) {
+        struct qp *qp;
+        int rc = make_qp(engine, peer, slot, i, &local_out->qps[i], &qp);
+        if (rc != WEIR_OK) {
+            /* The others go without a session: nobody was told of this one. */
+            for (uint32_t k = 0; k < i; k++) {
+                struct qp *other = &engine->qps[session->qps[k]];
+                other->session = NONE;
+                engine->draining++;
+                drain_feed(engine, other, DRAIN_EV_START_DIRECT);
+            }
+            session->used = false;
+            return rc;
+        }
+        session->qps[i] = slot_of(engine, qp);
+        session->qp_count = session->qp_left = i + 1;
+    }
+    return WEIR_OK;
+}
+
+int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effect *effect) {
+    struct session *session = &peer->sessions[effect->slot];
+    session->qp_used = effect->agreed.qp_count;
+    session->ordered = effect->agreed.ordered;
+    for (uint32_t i = 0; i < session->qp_used; i++) {
+        struct qp *qp = &engine->qps[session->qps[i]];
+        const struct wire_qp *remote = &effect->remote->qps[i];
+        struct weir_qp_path path = {
+            .mtu = effect->agreed.mtu,
+            .rd_atomic = effect->agreed.rd_atomic,
+            .psn_local = qp->psn,
+            .psn_remote = remote->psn,
+            .blob_length = remote->blob_length,
+            .blob = remote->blob,
+        };
+        int rc = engine->device_ops->qp_connect(qp->qp, &path);
+        if (rc != WEIR_OK)
+            return rc;
+        qp->connected = true;
+        uint32_t window = effect->remote->recv_credits;
+        if (window > qp->sbuf_count - CREDIT_RESERVE)
+            window = qp->sbuf_count - CREDIT_RESERVE;
+        credit_init(&qp->credit, engine->options.recv_credits, window);
+    }
+    return WEIR_OK;
+}
+
+/* The endpoint says that this session is over: drain its QPs. */
+void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    struct session *session = &peer->sessions[slot];
+    if (!session->used || session->retired)
+        return;
+    session->retired = true;
+    if (peer->live == slot) {
+        peer->live = NONE;
+        peer->fast_qp = NULL;
+    }
+    transfer_park(engine, peer, session->epoch);
+    uint32_t qps[WEIR_QPS_MAX];
+    uint32_t count = session->qp_count;
+    memcpy(qps, session->qps, sizeof(qps));
+    for (uint32_t i = 0; i < count; i++) {
+        struct qp *qp = &engine->qps[qps[i]];
+        qp->credit_due = false;
+        engine->draining++;
+        drain_feed(engine, qp, qp->connected ? DRAIN_EV_START : DRAIN_EV_START_DIRECT);
+    }
+}
+
+void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    if (slot == NONE || !peer->sessions[slot].used || peer->sessions[slot].retired)
+        return;
+    if (peer->live == slot) {
+        engine->stats.sessions_failed++;
+        if (!peer->degraded && !peer->leaving)
+            engine_event(engine, WEIR_EVENT_DEGRADED, peer, WEIR_EDEVICE);
+        peer->degraded = true;
+        /* No more posts from here on; the endpoint is told when it can listen. */
+        peer->live = NONE;
+        peer->fast_qp = NULL;
+    }
+    peer_broken(engine, peer, slot);
+}
+
+/* The QP is gone: everything that it had is accounted for. */
+static void qp_gone(weir_engine *engine, struct qp *qp) {
+    struct peer *peer = peer_at(engine, qp->peer);
+    engine->draining--;
+    if (qp->drain.forced)
+        engine->stats.teardown_forced++;
+    qp->qp = NULL;
+    qp->connected = false;
+    timer_qp(engine, qp, UINT64_MAX);
+    if (engine->caps.srq)
+        engine->srq_wanted -= engine->recvs_per_qp;
+    complete_flush(engine, qp);
+    qp->seq_next = qp->ledger.tail;
+    uint32_t session_slot = qp->session;
+    qp->session = NONE;
+    session_slot_free(engine, qp);
+    if (session_slot == NONE)
+        return;
+    struct session *session = &peer->sessions[session_slot];
+    if (--session->qp_left == 0) {
+        session->used = false;
+        engine->stats.sessions_retired++;
+        peer_drained(engine, peer, session_slot);
+    }
+}
+
+static enum drain_event post_beacon(weir_engine *engine, struct qp *qp) {
+    struct weir_wr wr = {.wr_id = route_id(ROUTE_BEACON, slot_of(engine, qp), qp->life),
+                         .opcode = WEIR_OP_WRITE,
+                         .flags = WEIR_WR_SIGNALED};
+    struct weir_post post;
+    engine->device_ops->post_send(qp->qp, &wr, 1, &post);
+    qp->polled_mark = engine->polled;
+    return post.accepted == 1 ? DRAIN_EV_BEACON_POSTED : DRAIN_EV_BEACON_REFUSED;
+}
+
+/* Feeds one event to the QP's drain and performs what it asks for. */
+void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event) {
+    for (;;) {
+        enum drain_action action = drain_step(&qp->drain, event, engine_now(engine));
+        timer_qp(engine, qp, drain_deadline(&qp->drain));
+        switch (action) {
+        case DRAIN_DO_NOTHING:
+            return;
+        case DRAIN_DO_ERROR_WAIT:
+            engine->device_ops->qp_error(qp->qp);
+            return;
+        case DRAIN_DO_ERROR_BEACON:
+            engine->device_ops->qp_error(qp->qp);
+            event = post_beacon(engine, qp);
+            break;
+        case DRAIN_DO_BEACON:
+            event = post_beacon(engine, qp);
+            break;
+        case DRAIN_DO_DESTROY:
+            event = DRAIN_EV_DESTROYED;
+            if (engine->device_ops->qp_destroy(qp->qp) != WEIR_OK) {
+                engine->stats.destroy_retries++;
+                event = DRAIN_EV_DESTROY_REFUSED;
+            }
+            break;
+        case DRAIN_DO_FINISH:
+            qp_gone(engine, qp);
+            return;
+        }
+    }
+}
+
+void session_qp_timer(weir_engine *engine, struct qp *qp) {
+    if (qp->qp == NULL)
+        return;
+    if (qp->drain.state != DRAIN_IDLE) {
+        drain_feed(engine, qp, DRAIN_EV_TIMER);
+        return;
+    }
+    qp->blocked = false;
+    post_heal(engine, qp);
+    engine_run_later(engine, peer_at(engine, qp->peer));
+}
+
+/* Beacons behind which a whole CQ has been polled need not be waited for. */
+void session_poll_marks(weir_engine *engine) {
+    for (uint32_t i = 0; engine->draining > 0 && i < engine->qps_used; i++) {
+        struct qp *qp = &engine->qps[i];
+        if (qp->qp != NULL && qp->drain.state == DRAIN_BEACON &&
+            engine->polled - qp->polled_mark >= engine->caps.cq_capacity)
+            drain_feed(engine, qp, DRAIN_EV_POLLED);
+    }
+}
+
+static struct qp *by_tag(weir_engine *engine, uint32_t tag) {
+    uint32_t slot = tag & 0xffff;
+    if (slot >= engine->qps_max || engine->qps[slot].qp == NULL ||
+        (engine->qps[slot].life & 0xffff) != tag >> 16)
+        return NULL;
+    return &engine->qps[slot];
+}
+
+static void async_event(weir_engine *engine, const struct weir_async *event) {
+    if (event->type == WEIR_ASYNC_DEVICE_FATAL) {
+        for (uint32_t i = 0; i < engine->qps_used; i++) {
+            struct qp *qp = &engine->qps[i];
+            if (qp->qp != NULL)
+                session_broken(engine, peer_at(engine, qp->peer), qp->session);
+        }
+        return;
+    }
+    struct qp *qp = by_tag(engine, event->qp_tag);
+    if (qp == NULL)
+        return;
+    struct peer *peer = peer_at(engine, qp->peer);
+    switch (event->type) {
+    case WEIR_ASYNC_LAST_WQE:
+        if (!qp->drain.last_wqe)
+            engine->stats.last_wqe_events++;
+        drain_feed(engine, qp, DRAIN_EV_LAST_WQE);
+        break;
+    case WEIR_ASYNC_QP_FATAL:
+        session_broken(engine, peer, qp->session);
+        break;
+    case WEIR_ASYNC_PEER_DEAD:
+        peer_dead(engine, peer, WEIR_EPEER);
+        break;
+    default:
+        break;
+    }
+}
+
+int session_async(weir_engine *engine) {
+    struct weir_async events[16];
+    int count = engine->device_ops->events(engine->device, events, 16);
+    for (int i = 0; i < count; i++)
+        async_event(engine, &events[i]);
+    return count > 0 ? count : 0;
+}

@@ -1,0 +1,370 @@
+/* state.h: everything an engine holds, and who may touch it.
+ *
+ * One thread at a time *has* the engine (own.h): it alone touches what is here,
+ * except the members marked "any thread". All memory is taken at open, from the
+ * limits; nothing is allocated later. Things refer to each other by index.
+ *
+ *   peer ── endpoint machine ── up to EP_SESSIONS sessions ── QPs (ledger, credit, drain)
+ *     └── transfers, each on one of the peer's lists: pending, posted, parked
+ *
+ * Modules: own.h (who has the engine), pool.h and queue.h (lock-free index stack,
+ * output rings), transfer.c (life of a transfer), submit.c (the way in), post.c
+ * (chains to QPs), complete.c (completions and messages), session.c (QPs of a
+ * session, drain), peer.c (who is there, endpoint effects), memory.c, engine.c
+ * (open, step, close), api.c (the remaining public calls), open.c (real ports).
+ */
+#ifndef WEIR_ENGINE_STATE_H
+#define WEIR_ENGINE_STATE_H
+
+#include <stdatomic.h>
+
+#include "credit.h"
+#include "drain.h"
+#include "endpoint.h"
+#include "engine.h"
+#include "handle.h"
+#include "ledger.h"
+#include "plan.h"
+#include "pool.h"
+#include "queue.h"
+#include "region.h"
+#include "timer.h"
+#include "window.h"
+#include "wire_data.h"
+
+#define NONE UINT32_MAX
+
+enum {
+    MESSAGE_BYTES = WIRE_DATA_SIZE + WEIR_NOTIFY_MAX, /* one SEND */
+    CHAIN_MAX = 512,        /* WRs with one doorbell, whatever the depth */
+    POLL_BATCH = 32,        /* CQEs taken from the device at once */
+    POLL_BUDGET = 256,      /* CQEs a step */
+    SERVICE_BUDGET = 16,    /* chains that one peer posts before the next has its turn */
+    FAST_SEGMENTS = 4096,   /* most segments of a transfer done inside its submit */
+    CONTROL_BUDGET = 64,    /* control events a step */
+    SLOW_EVERY = 64,        /* steps between looks at control channel and async events */
+    REPLAYS_MAX = 16,       /* sessions that one transfer may break before it fails */
+    EVENTS_KEPT = 256,
+    RETRY_NS = 100 * 1000   /* pause after a device refused WRs that had slots */
+};
+
+/* Where a transfer is. A TR_TERMINAL one lives on only for its handle. */
+enum transfer_state {
+    TR_FREE,
+    TR_SUBMITTED, /* on the submit queue */
+    TR_PENDING,   /* something of it is still to be posted */
+    TR_POSTED,    /* all posted (or no more to be posted: result is set); completions due */
+    TR_PARKED,    /* its session broke with WRs posted: drain, then settle */
+    TR_TERMINAL
+};
+
+enum { LIST_PENDING, LIST_POSTED, LIST_PARKED, LISTS };
+
+struct transfer {
+    _Atomic uint64_t id;     /* any thread; changes at release */
+    _Atomic int32_t status;  /* any thread; WEIR_EINPROGRESS until terminal */
+    _Atomic uint32_t refs;   /* any thread; handle + engine */
+    _Atomic uint32_t waiting; /* any thread: enum weir_waiting_for */
+    _Atomic bool cancel;     /* any thread asks; the owner acts */
+
+    uint8_t state; /* enum transfer_state */
+    uint8_t list;
+    uint8_t opcode;
+    uint8_t replays;
+    uint32_t flags; /* WEIR_TRANSFER_* */
+    uint32_t next, prev; /* on its list */
+    uint32_t peer;
+    uint64_t owner; /* region_owner() of the incarnation it is for; 0: not known at submit */
+
+    uint32_t first_block;
+    struct plan_cursor cursor;
+    uint64_t bytes;
+    uint32_t outstanding; /* runs */
+    bool flushed;         /* some run of it did not complete */
+    uint16_t data_mask;   /* QPs of the present session that carried data */
+    uint16_t parts_need;  /* QPs that the notification's parts go to; 0: not decided */
+    uint16_t parts_mask;  /* those that have been posted */
+    uint64_t epoch;       /* ours of the session that it has WRs on */
+    int result;           /* what it will be once quiet; 0: well */
+
+    uint64_t deadline_ns; /* UINT64_MAX: none */
+    uint64_t user_data;
+    uint64_t number; /* of its notification; 0: none yet */
+    uint64_t tag;
+    uint32_t notify_length;
+    uint8_t payload[WEIR_NOTIFY_MAX];
+};
+
+struct list {
+    uint32_t head, tail, count;
+};
+
+/* One slot of the QP table. */
+struct qp {
+    struct weir_qp *qp; /* the device's; NULL: free */
+    uint32_t peer;
+    uint32_t session;
+    uint32_t index; /* in the session */
+    uint32_t life;  /* uses of this slot, in receive wr_ids */
+    uint32_t next_free;
+    uint32_t granted;
+    bool taken;
+    bool connected;
+    bool blocked; /* the device refused WRs that had slots: until a completion or the timer */
+    bool credit_due;
+    struct ledger ledger;
+    uint64_t seq_next; /* of the slot's next life */
+    struct credit credit;
+    uint32_t sbufs_used, sbuf_next, sbuf_count;
+    struct drain drain;
+    uint64_t polled_mark; /* engine.polled when the beacon was posted */
+    uint32_t held;        /* received messages that wait for room: the slot's memory is in use */
+    uint32_t psn;
+};
+
+struct session {
+    bool used;
+    bool retired;
+    uint32_t qp_count; /* made */
+    uint32_t qp_left;  /* not yet gone */
+    uint32_t qp_used;  /* agreed: the first ones carry traffic */
+    bool ordered;      /* on both sides */
+    uint32_t turn;
+    uint64_t epoch;
+    uint32_t qps[WEIR_QPS_MAX];
+};
+
+/* Parts of one notification that are here. */
+struct parts {
+    uint64_t number;
+    uint64_t epoch; /* ours of the session */
+    uint16_t mask;
+};
+
+enum dial_state {
+    DIAL_NONE,    /* nothing under way */
+    DIAL_CALLING, /* dialled */
+    DIAL_ASKING,  /* WHO sent */
+    DIAL_PAUSE    /* refused or broken: again after a pause */
+};
+
+struct peer {
+    uint64_t id;        /* 0 when the slot is free */
+    uint64_t id_next;   /* of the slot's next user */
+    uint64_t owner;     /* region_owner() of the present incarnation */
+    struct qp *fast_qp; /* may be posted on inside submit: session up, nothing pending */
+    uint32_t refs;
+    uint32_t incarnation;
+    uint32_t alias;     /* the peer that turned out to be the same engine; NONE */
+    uint32_t known_as;  /* the peer that the application opened for it: its handle is told */
+    uint32_t next_free;
+    uint32_t run_next;
+    bool runnable;
+    bool known;         /* instance is */
+    bool wanted;        /* weir_peer_connect asked before the instance was known */
+    bool was_up;        /* UP was told of this incarnation */
+    bool degraded;
+    bool leaving;       /* GONE: until its sessions are drained */
+    bool pumping;       /* endpoint events are being worked off */
+    bool want_due;      /* events for the endpoint that came up meanwhile */
+    uint8_t broken_due, drained_due; /* sessions, one bit each */
+    int dead_due;
+    bool dialable;      /* address is one that can be dialled */
+    uint32_t live;      /* session, or NONE */
+    uint32_t waits;     /* transfers on all lists */
+    uint32_t held;      /* notifications of it that wait for room */
+
+    struct list lists[LISTS];
+    struct session sessions[EP_SESSIONS];
+
+    uint64_t conn_dialled, conn_accepted; /* 0: none */
+    uint64_t conn_last;                   /* the one that spoke last */
+    enum dial_state dial;
+    uint64_t dial_deadline_ns, dial_next_ns, dial_pause_ns;
+
+    struct window sent;     /* our numbers to it that are finished */
+    uint64_t number_next;
+    struct window received; /* its numbers that were delivered */
+    uint64_t settled_epoch; /* our sessions up to here have drained over there... */
+    struct wire_settled settled; /* ...and this is what it had got */
+    uint64_t abandoned_epoch; /* nobody will say any more what became of sessions up to here */
+    int abandoned_error;
+    uint64_t sessions_up;
+
+    uint8_t instance[WIRE_INSTANCE_SIZE];
+    char address[WEIR_ADDRESS_MAX];
+    struct endpoint endpoint;
+    struct parts parts[WINDOW_SIZE];
+};
+
+struct held { /* an accepted notification that waits for room in the queue */
+    uint32_t qp, life, buffer, peer;
+};
+
+struct weir_engine {
+    /* who has it: own.h */
+    _Atomic uint32_t owner;        /* any thread */
+    _Atomic uint32_t submitted;    /* any thread: head of the submit queue, index + 1 */
+    _Atomic uint32_t sleepers;     /* any thread */
+    _Atomic uint32_t armed;        /* any thread: the application sleeps on the descriptor */
+    _Atomic uint64_t news;         /* any thread: counts owners that did something */
+    _Atomic uint32_t tables_lock;  /* any thread: regions and peers, to read without the engine */
+    _Atomic bool attention;        /* any thread: there is room for held messages */
+    _Atomic bool held_some;        /* any thread: messages are held */
+
+    const struct weir_device_ops *device_ops;
+    struct weir_device *device;
+    struct weir_ports ports;
+    struct weir_device_caps caps;
+    struct regions regions;
+    struct peer *peers;
+    uint32_t peers_max;
+    weir_stats stats;
+
+    weir_engine_options options; /* as in force */
+    uint8_t instance[WIRE_INSTANCE_SIZE];
+    char address[WEIR_ADDRESS_MAX];
+    bool listening;
+    bool closing;
+    bool has_fd; /* sleeping is real: control and async news are looked at less often */
+    uint32_t tick;
+    bool slow_now;
+    bool worked; /* since somebody was last told */
+    uint64_t epoch_counter;
+    uint64_t polled;
+
+    struct transfer *transfers;
+    struct pool transfer_pool;      /* any thread */
+    _Atomic uint32_t *submit_next;  /* any thread */
+    struct plan_block *blocks;
+    struct pool block_pool;         /* any thread */
+    uint32_t spare_transfer;        /* kept for the fast way in: see submit.c; NONE: lent */
+    uint32_t spare_blocks;
+    uint32_t spare_missing;         /* blocks that the reserve lacks */
+    _Atomic uint32_t completions_reserved; /* any thread: QUEUE transfers not yet taken */
+
+    uint32_t peer_free, local_free, remote_free, qp_free;
+    uint32_t peers_used; /* slots ever used: what loops over peers visit */
+    uint8_t (*instances)[WIRE_INSTANCE_SIZE]; /* of peers, side by side; zeros: not known */
+    uint32_t run_head, run_tail;
+
+    struct qp *qps;
+    uint32_t qps_max, qps_used, draining;
+    uint32_t recvs_per_qp;
+    uint32_t ring_size;
+    struct ledger_run *runs;
+    uint8_t *recv_bytes, *send_bytes;
+    struct weir_mr recv_mr, send_mr;
+    uint32_t srq_total, srq_posted, srq_wanted;
+    uint32_t *srq_free;
+    uint32_t srq_free_count;
+
+    struct timers timers; /* transfers, then peers, then QPs */
+    struct weir_wr *chain;
+    struct weir_cqe cqes[POLL_BATCH];
+    uint8_t scratch[MESSAGE_BYTES];
+
+    struct queue notifications, completions, events; /* taking: any thread */
+    _Atomic uint64_t events_lost;
+    struct held *held;
+    uint32_t held_head, held_count, held_max;
+
+    void *arena;
+    size_t arena_bytes;
+    uint32_t block_count, timer_count;
+    void (*on_close)(struct weir_ports *ports, void *context); /* open.c: closes the real ports */
+    void *on_close_context;
+    void *sleeping; /* wait.c; NULL: one thread, and sleeping is the world's business */
+};
+
+static inline struct peer *peer_at(weir_engine *engine, uint32_t index) {
+    return &engine->peers[index];
+}
+
+/* engine.c */
+uint64_t engine_now(const weir_engine *engine);
+int engine_step(weir_engine *engine, bool slow);
+void engine_event(weir_engine *engine, weir_event_type_t type, const struct peer *peer, int error);
+void engine_run_later(weir_engine *engine, struct peer *peer);
+void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64_t when_ns);
+void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns);
+void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns);
+
+int engine_limits(const weir_engine_options *in, weir_engine_options *out);
+size_t engine_bytes(const weir_engine_options *options);
+
+/* wait.c */
+void engine_disarm(weir_engine *engine);
+bool engine_has_news(weir_engine *engine, uint64_t before);
+int engine_sleeping_open(weir_engine *engine);
+void engine_sleeping_close(weir_engine *engine);
+void engine_thread_stop(weir_engine *engine);
+
+/* transfer.c: the life of a transfer once the engine's owner has it */
+void list_push(weir_engine *engine, struct peer *peer, struct transfer *transfer, uint8_t list);
+void list_push_front(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                     uint8_t list);
+void list_remove(weir_engine *engine, struct transfer *transfer);
+uint32_t transfer_index(const weir_engine *engine, const struct transfer *transfer);
+void transfer_start(weir_engine *engine, struct transfer *transfer);
+void transfer_finish(weir_engine *engine, struct transfer *transfer, int status);
+void transfer_check(weir_engine *engine, struct transfer *transfer);
+void transfer_stop(weir_engine *engine, struct transfer *transfer, int result);
+void transfer_timer(weir_engine *engine, struct transfer *transfer);
+void transfer_park(weir_engine *engine, struct peer *peer, uint64_t epoch);
+void transfer_unpark(weir_engine *engine, struct peer *peer);
+void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too);
+void transfer_rebind(weir_engine *engine, struct peer *peer);
+void transfer_drop_ref(weir_engine *engine, struct transfer *transfer);
+void transfer_cancel(weir_engine *engine, struct transfer *transfer);
+void transfer_free_blocks(weir_engine *engine, uint32_t first);
+bool transfer_notifies(const struct transfer *transfer);
+bool transfer_all_posted(const struct transfer *transfer);
+
+/* submit.c */
+bool submit_drain_queue(weir_engine *engine);
+void submit_refill(weir_engine *engine);
+
+/* post.c */
+void post_service(weir_engine *engine, struct peer *peer);
+bool post_heal(weir_engine *engine, struct qp *qp);
+int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct transfer *transfer,
+                 uint8_t parts);
+
+/* complete.c */
+int complete_poll(weir_engine *engine, int budget);
+void complete_flush(weir_engine *engine, struct qp *qp);
+void complete_held(weir_engine *engine);
+int recv_post_all(weir_engine *engine, struct qp *qp);
+
+/* session.c */
+int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64_t epoch,
+                   struct wire_qp_set *local_out);
+void session_slot_free(weir_engine *engine, struct qp *qp);
+int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effect *effect);
+void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot);
+void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
+void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event);
+void session_qp_timer(weir_engine *engine, struct qp *qp);
+int session_async(weir_engine *engine);
+void session_poll_marks(weir_engine *engine);
+
+/* peer.c */
+struct peer *peer_find(weir_engine *engine, uint64_t id);
+struct peer *peer_resolve(weir_engine *engine, struct peer *peer);
+struct peer *peer_by_instance(weir_engine *engine, const uint8_t *instance);
+void peer_want(weir_engine *engine, struct peer *peer);
+void peer_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
+void peer_drained(weir_engine *engine, struct peer *peer, uint32_t slot);
+void peer_dead(weir_engine *engine, struct peer *peer, int error);
+void peer_timer(weir_engine *engine, struct peer *peer);
+int peer_control(weir_engine *engine, int budget);
+void peer_close_all(weir_engine *engine);
+void peer_closed(weir_engine *engine, struct peer *peer);
+struct peer *peer_new(weir_engine *engine, const char *address);
+void peer_reap(weir_engine *engine, struct peer *peer);
+void peer_forget(weir_engine *engine, struct peer *peer);
+void peer_update_fast(weir_engine *engine, struct peer *peer);
+uint64_t peer_handle(weir_engine *engine, const struct peer *peer);
+
+#endif

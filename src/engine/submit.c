@@ -1,0 +1,511 @@
+/* submit.c: the way in for transfers.
+ *
+ * Three ways, the same rules:
+ *  1. fast: the engine is free, the device completes in the post, the peer's session
+ *     is up and nothing waits before us: check, copy, done, no handle, no queue;
+ *  2. owned: the engine is free: a transfer record is filled and started;
+ *  3. handed over: another thread has the engine: a record is filled, checked under
+ *     tables_lock, and left on the submit queue.
+ *
+ * A bad segment fails the call before anything was posted. The fast way keeps one
+ * transfer and blocks for FAST_SEGMENTS pieces in reserve, so that what it has begun
+ * it can always hand to way 2.
+ */
+#include "own.h"
+#include "state.h"
+
+#include <assert.h>
+
+enum { SPARE_BLOCKS = (FAST_SEGMENTS + PLAN_BLOCK_PIECES - 1) / PLAN_BLOCK_PIECES };
+enum { NOT_FAST = 1 }; /* fast() has done nothing: take way 2 */
+
+struct request {
+    const weir_segment *segments;
+    size_t count;
+    uint64_t peer_id;
+    weir_transfer_options options;
+    uint64_t number; /* of a notification that has one already; 0 */
+    uint8_t opcode;
+    uint32_t access; /* that the target must grant */
+    bool use_spare;
+    bool plain; /* options are not filled in: only flags == 0 is */
+};
+
+static int read_options(const weir_transfer_options *in, weir_transfer_options *out) {
+    *out = (weir_transfer_options){.size = sizeof(*out)};
+    if (in == NULL)
+        return WEIR_OK;
+    if (in->size < offsetof(weir_transfer_options, timeout_ns) || in->size > 4096)
+        return WEIR_EINVAL;
+    memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
+    const uint32_t known = WEIR_TRANSFER_NOTIFY | WEIR_TRANSFER_QUEUE | WEIR_TRANSFER_BLOCK |
+                           WEIR_TRANSFER_ONCE;
+    if ((out->flags & ~known) != 0)
+        return WEIR_EINVAL;
+    if ((out->flags & WEIR_TRANSFER_NOTIFY) == 0) {
+        out->notify_length = 0;
+        return WEIR_OK;
+    }
+    if (out->notify_length > WEIR_NOTIFY_MAX)
+        return WEIR_ETOOBIG;
+    return out->notify_length > 0 && out->notify_payload == NULL ? WEIR_EINVAL : WEIR_OK;
+}
+
+/* ---- records ----------------------------------------------------------- */
+
+static uint32_t take_block(weir_engine *engine, bool use_spare) {
+    if (!use_spare)
+        return pool_take(&engine->block_pool);
+    uint32_t block = engine->spare_blocks;
+    if (block != PLAN_NO_BLOCK)
+        engine->spare_blocks = engine->blocks[block].next;
+    return block;
+}
+
+/* Undoes fill's work on a record that was not started. */
+static void unfill(weir_engine *engine, uint32_t first) {
+    for (uint32_t b = first; b != PLAN_NO_BLOCK; b = engine->blocks[b].next) {
+        for (uint32_t i = 0; i < engine->blocks[b].count; i++) {
+            const struct plan_piece *piece = &engine->blocks[b].pieces[i];
+            atomic_fetch_sub(&engine->regions.locals[piece->local].users, 1);
+            atomic_fetch_sub(&engine->regions.remotes[piece->remote].users, 1);
+        }
+    }
+    transfer_free_blocks(engine, first);
+}
+
+/* Resolved, checked copies of the segments. */
+static int fill_pieces(weir_engine *engine, const struct request *request, uint64_t owner,
+                       uint32_t *first_out, uint64_t *bytes_out) {
+    struct region_pair pair = REGION_PAIR_NONE;
+    uint32_t first = PLAN_NO_BLOCK;
+    uint32_t last = PLAN_NO_BLOCK;
+    int rc = WEIR_OK;
+    for (size_t i = 0; i < request->count; i++) {
+        const weir_segment *segment = &request->segments[i];
+        if (!region_pair_names(&pair, segment))
+            rc = region_pair(&engine->regions, owner, request->access, segment->local.id,
+                             segment->remote.id, &pair);
+        if (rc == WEIR_OK && !region_pair_holds(&pair, segment))
+            rc = WEIR_EBOUNDS;
+        if (rc != WEIR_OK)
+            break;
+        if (segment->length == 0)
+            continue;
+        if (last == PLAN_NO_BLOCK || engine->blocks[last].count == PLAN_BLOCK_PIECES) {
+            uint32_t block = take_block(engine, request->use_spare);
+            if (block == PLAN_NO_BLOCK) {
+                rc = WEIR_EAGAIN;
+                break;
+            }
+            engine->blocks[block].next = PLAN_NO_BLOCK;
+            engine->blocks[block].count = 0;
+            if (last == PLAN_NO_BLOCK)
+                first = block;
+            else
+                engine->blocks[last].next = block;
+            last = block;
+        }
+        struct plan_block *block = &engine->blocks[last];
+        block->pieces[block->count++] = (struct plan_piece){
+            .laddr = pair.laddr + segment->local_offset,
+            .raddr = pair.raddr + segment->remote_offset,
+            .length = segment->length,
+            .lkey = pair.lkey,
+            .rkey = pair.rkey,
+            .local = handle_index(segment->local.id),
+            .remote = handle_index(segment->remote.id),
+        };
+        atomic_fetch_add(&engine->regions.locals[handle_index(segment->local.id)].users, 1);
+        atomic_fetch_add(&engine->regions.remotes[handle_index(segment->remote.id)].users, 1);
+        *bytes_out += segment->length;
+    }
+    if (rc != WEIR_OK) {
+        unfill(engine, first);
+        return rc;
+    }
+    *first_out = first;
+    return WEIR_OK;
+}
+
+static bool reserve_completion(weir_engine *engine) {
+    uint32_t reserved = atomic_load(&engine->completions_reserved);
+    do {
+        if (reserved > engine->completions.mask)
+            return false;
+    } while (!atomic_compare_exchange_weak(&engine->completions_reserved, &reserved, reserved + 1));
+    return true;
+}
+
+/* A filled record that is not yet anywhere. Needs the engine or tables_lock. */
+static int fill(weir_engine *engine, const struct request *request, struct transfer **out) {
+    struct peer *peer = peer_find(engine, request->peer_id);
+    if (peer == NULL)
+        return WEIR_ESTALE;
+    peer = peer_resolve(engine, peer);
+    bool queued = (request->options.flags & WEIR_TRANSFER_QUEUE) != 0;
+    if (queued && !reserve_completion(engine))
+        return WEIR_EAGAIN;
+    uint32_t first = PLAN_NO_BLOCK;
+    uint64_t bytes = 0;
+    int rc = fill_pieces(engine, request, peer->owner, &first, &bytes);
+    uint32_t index = POOL_EMPTY;
+    if (rc == WEIR_OK && request->use_spare) {
+        index = engine->spare_transfer;
+        engine->spare_transfer = NONE;
+    } else if (rc == WEIR_OK) {
+        index = pool_take(&engine->transfer_pool);
+        if (index == POOL_EMPTY) {
+            unfill(engine, first);
+            rc = WEIR_EAGAIN;
+        }
+    }
+    if (rc != WEIR_OK) {
+        if (queued)
+            atomic_fetch_sub(&engine->completions_reserved, 1);
+        return rc;
+    }
+    struct transfer *transfer = &engine->transfers[index];
+    const weir_transfer_options *options = &request->options;
+    atomic_store_explicit(&transfer->status, WEIR_EINPROGRESS, memory_order_relaxed);
+    atomic_store_explicit(&transfer->refs, 2, memory_order_relaxed);
+    atomic_store_explicit(&transfer->waiting, WEIR_WAITING_ENGINE, memory_order_relaxed);
+    atomic_store_explicit(&transfer->cancel, false, memory_order_relaxed);
+    transfer->state = TR_SUBMITTED;
+    transfer->opcode = request->opcode;
+    transfer->replays = 0;
+    transfer->flags = options->flags;
+    transfer->peer = (uint32_t)(peer - engine->peers);
+    transfer->owner = peer->owner;
+    transfer->first_block = first;
+    transfer->cursor = (struct plan_cursor){.block = first};
+    transfer->bytes = bytes;
+    transfer->outstanding = 0;
+    transfer->flushed = false;
+    transfer->data_mask = transfer->parts_need = transfer->parts_mask = 0;
+    transfer->epoch = 0;
+    transfer->result = 0;
+    transfer->deadline_ns = UINT64_MAX;
+    if (options->timeout_ns != 0) {
+        uint64_t now = engine_now(engine);
+        transfer->deadline_ns =
+            options->timeout_ns < UINT64_MAX - now ? now + options->timeout_ns : UINT64_MAX;
+    }
+    transfer->user_data = options->user_data;
+    transfer->number = request->number;
+    transfer->tag = options->notify_tag;
+    transfer->notify_length = options->notify_length;
+    if (options->notify_length > 0)
+        memcpy(transfer->payload, options->notify_payload, options->notify_length);
+    *out = transfer;
+    return WEIR_OK;
+}
+
+/* ---- way 1 ------------------------------------------------------------- */
+
+/* Gives the reserve back to itself. */
+void submit_refill(weir_engine *engine) {
+    if (engine->spare_transfer == NONE)
+        engine->spare_transfer = pool_take(&engine->transfer_pool);
+    while (engine->spare_missing > 0) {
+        uint32_t block = pool_take(&engine->block_pool);
+        if (block == POOL_EMPTY)
+            return;
+        engine->blocks[block].next = engine->spare_blocks;
+        engine->spare_blocks = block;
+        engine->spare_missing--;
+    }
+}
+
+/* The SEND behind data that is in place already. OK: done. EINPROGRESS: the device
+ * has it and will say what became of it. Anything else: not posted. */
+static int fast_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
+                       struct request *request) {
+    struct transfer *shell = &engine->transfers[engine->spare_transfer];
+    shell->number = 0;
+    shell->tag = request->options.notify_tag;
+    shell->notify_length = request->options.notify_length;
+    if (shell->notify_length > 0)
+        memcpy(shell->payload, request->options.notify_payload, shell->notify_length);
+    int rc = post_message(engine, peer, qp, shell, 1);
+    request->number = shell->number;
+    if (rc != WEIR_OK)
+        return rc;
+    if (qp->ledger.used > 0)
+        return WEIR_EINPROGRESS;
+    window_mark(&peer->sent, shell->number);
+    engine->stats.notifications_sent++;
+    return WEIR_OK;
+}
+
+/* Way 2 for what is left of a transfer whose first `done` segments are in place. */
+static __attribute__((noinline)) int fast_rest(weir_engine *engine, struct request *request,
+                                               size_t done, struct transfer **out) {
+    if (request->plain)
+        request->options = (weir_transfer_options){0};
+    request->segments += done;
+    request->count -= done;
+    request->use_spare = true;
+    engine->spare_missing = SPARE_BLOCKS;
+    int rc = fill(engine, request, out);
+    for (uint32_t b = engine->spare_blocks; b != PLAN_NO_BLOCK; b = engine->blocks[b].next)
+        engine->spare_missing--;
+    return rc;
+}
+
+/* Everything in one go, or NOT_FAST, or an error with nothing posted; *out is set
+ * when a part is left for way 2. */
+static inline int fast(weir_engine *engine, struct peer *peer, struct request *request,
+                       struct transfer **out) {
+    struct qp *qp = peer->fast_qp;
+    const weir_segment *segments = request->segments;
+    size_t count = request->count;
+    struct region_pair pair = REGION_PAIR_NONE;
+    uint64_t bytes = 0;
+    uint32_t pairs = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (__builtin_expect(!region_pair_names(&pair, &segments[i]), 0)) {
+            int rc = region_pair(&engine->regions, peer->owner, request->access,
+                                 segments[i].local.id, segments[i].remote.id, &pair);
+            if (rc != WEIR_OK)
+                return rc;
+            pairs++;
+        }
+        if (__builtin_expect(!region_pair_holds(&pair, &segments[i]), 0))
+            return WEIR_EBOUNDS;
+        bytes += segments[i].length;
+    }
+    if (bytes > engine->caps.post_bytes_max)
+        return NOT_FAST;
+    bool notify = (request->options.flags & WEIR_TRANSFER_NOTIFY) != 0;
+    if (notify && (!credit_available(&qp->credit) || qp->ledger.used > 0))
+        return NOT_FAST;
+
+    size_t done = 0;
+    while (done < count) {
+        size_t end = count;
+        if (pairs > 1) {
+            region_pair(&engine->regions, peer->owner, request->access, segments[done].local.id,
+                        segments[done].remote.id, &pair);
+            for (end = done + 1; end < count && region_pair_names(&pair, &segments[end]);)
+                end++;
+        }
+        struct weir_pieces pieces = {
+            .laddr = pair.laddr,
+            .raddr = pair.raddr,
+            .lkey = pair.lkey,
+            .rkey = pair.rkey,
+            .segments = segments + done,
+            .count = (uint32_t)(end - done),
+            .opcode = request->opcode,
+        };
+        uint32_t now_done = engine->device_ops->post_pieces(qp->qp, &pieces);
+        engine->stats.posts++;
+        engine->stats.wrs_posted += now_done;
+        done += now_done;
+        if (__builtin_expect(done < end, 0))
+            return fast_rest(engine, request, done, out);
+    }
+    if (notify) {
+        int rc = fast_notify(engine, peer, qp, request);
+        if (rc != WEIR_OK) {
+            fast_rest(engine, request, done, out);
+            if (rc == WEIR_EINPROGRESS) {
+                (*out)->outstanding = 1;
+                (*out)->parts_need = (*out)->parts_mask = (uint16_t)(1u << qp->index);
+                (*out)->epoch = peer->sessions[qp->session].epoch;
+            }
+            return WEIR_OK;
+        }
+    }
+    engine->stats.transfers_ok++;
+    engine->stats.transfers_inline++;
+    if (request->opcode == WEIR_OP_WRITE)
+        engine->stats.bytes_written += bytes;
+    else
+        engine->stats.bytes_read += bytes;
+    return WEIR_OK;
+}
+
+static bool may_be_fast(const weir_engine *engine, const struct request *request) {
+    return (request->options.flags & (WEIR_TRANSFER_QUEUE | WEIR_TRANSFER_ONCE)) == 0 &&
+           request->count <= FAST_SEGMENTS && engine->spare_transfer != NONE &&
+           engine->spare_missing == 0;
+}
+
+/* ---- ways 2 and 3 ------------------------------------------------------ */
+
+static int submit_owned(weir_engine *engine, struct request *request, uint64_t *id_out) {
+    struct peer *peer = peer_find(engine, request->peer_id);
+    if (peer == NULL)
+        return WEIR_ESTALE;
+    peer = peer_resolve(engine, peer);
+    struct transfer *transfer = NULL;
+    int rc = NOT_FAST;
+    if (peer->fast_qp != NULL && may_be_fast(engine, request)) {
+        rc = fast(engine, peer, request, &transfer);
+        if (transfer == NULL && rc != NOT_FAST) {
+            *id_out = 0;
+            return rc;
+        }
+    }
+    if (rc == NOT_FAST)
+        rc = fill(engine, request, &transfer);
+    if (rc != WEIR_OK) {
+        if (rc == WEIR_EAGAIN)
+            engine->stats.submit_eagain++;
+        return rc;
+    }
+    *id_out = atomic_load_explicit(&transfer->id, memory_order_relaxed);
+    transfer_start(engine, transfer);
+    if (peer->live != NONE && !engine->closing)
+        post_service(engine, peer);
+    submit_refill(engine);
+    return WEIR_OK;
+}
+
+static void push(weir_engine *engine, struct transfer *transfer) {
+    uint32_t index = transfer_index(engine, transfer);
+    uint32_t head = atomic_load(&engine->submitted);
+    do {
+        atomic_store_explicit(&engine->submit_next[index], head, memory_order_relaxed);
+    } while (!atomic_compare_exchange_weak(&engine->submitted, &head, index + 1));
+}
+
+/* Starts what other threads left, in the order in which they came. */
+bool submit_drain_queue(weir_engine *engine) {
+    if (atomic_load_explicit(&engine->submitted, memory_order_relaxed) == 0)
+        return false;
+    uint32_t newest = atomic_exchange(&engine->submitted, 0);
+    uint32_t oldest = 0;
+    while (newest != 0) {
+        uint32_t next = atomic_load_explicit(&engine->submit_next[newest - 1],
+                                             memory_order_relaxed);
+        atomic_store_explicit(&engine->submit_next[newest - 1], oldest, memory_order_relaxed);
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest != 0) {
+        uint32_t index = oldest - 1;
+        oldest = atomic_load_explicit(&engine->submit_next[index], memory_order_relaxed);
+        engine->stats.submit_queued++;
+        transfer_start(engine, &engine->transfers[index]);
+    }
+    return true;
+}
+
+static int submit_handover(weir_engine *engine, struct request *request, uint64_t *id_out) {
+    struct transfer *transfer;
+    tables_lock(engine);
+    int rc = fill(engine, request, &transfer);
+    tables_unlock(engine);
+    if (rc != WEIR_OK)
+        return rc;
+    *id_out = atomic_load_explicit(&transfer->id, memory_order_relaxed);
+    push(engine, transfer);
+    /* The owner may have let go meanwhile: then it is ours to start. */
+    if (own_try(engine)) {
+        engine_step(engine, false);
+        own_leave(engine);
+    }
+    return WEIR_OK;
+}
+
+static int submit_once(weir_engine *engine, struct request *request, uint64_t *id_out) {
+    if (__builtin_expect(!own_try(engine), 0))
+        return submit_handover(engine, request, id_out);
+    int rc = submit_owned(engine, request, id_out);
+    own_leave(engine);
+    return rc;
+}
+
+/* WEIR_TRANSFER_BLOCK: progress, then short sleeps, until there is room or the time
+ * is up. */
+static int submit_blocking(weir_engine *engine, struct request *request, uint64_t *id_out) {
+    uint64_t deadline = engine_now(engine) + engine->options.backoff_timeout_ns;
+    int rc = submit_once(engine, request, id_out);
+    for (uint32_t turn = 0; rc == WEIR_EAGAIN && engine_now(engine) < deadline; turn++) {
+        if (weir_engine_progress(engine) == 0 && turn > 64)
+            weir_engine_wait(engine, 50 * 1000);
+        rc = submit_once(engine, request, id_out);
+    }
+    return rc;
+}
+
+static __attribute__((noinline)) int submit_general(weir_engine *engine, struct request *request,
+                                                    const weir_transfer_options *options,
+                                                    weir_transfer *transfer_out) {
+    int rc = read_options(options, &request->options);
+    request->plain = false;
+    if (rc != WEIR_OK)
+        return rc;
+    bool notify = (request->options.flags & WEIR_TRANSFER_NOTIFY) != 0;
+    bool queued = (request->options.flags & WEIR_TRANSFER_QUEUE) != 0;
+    if ((request->count == 0 && !notify) || (request->count > 0 && request->segments == NULL) ||
+        (transfer_out == NULL && !queued))
+        return WEIR_EINVAL;
+    if (request->count > engine->options.segments_max)
+        return WEIR_ETOOBIG;
+    uint64_t id = 0;
+    rc = (request->options.flags & WEIR_TRANSFER_BLOCK) != 0
+             ? submit_blocking(engine, request, &id)
+             : submit_once(engine, request, &id);
+    if (rc == WEIR_OK && transfer_out != NULL)
+        transfer_out->id = id;
+    return rc;
+}
+
+/* The plain case first: no options, engine free, peer up, nothing in the way. */
+static inline int submit(weir_engine *engine, uint64_t peer_id, const weir_segment *segments,
+                         size_t count, const weir_transfer_options *options,
+                         weir_transfer *transfer_out, uint8_t opcode, uint32_t access) {
+    struct request request;
+    request.segments = segments;
+    request.count = count;
+    request.peer_id = peer_id;
+    request.number = 0;
+    request.opcode = opcode;
+    request.access = access;
+    request.use_spare = false;
+    request.plain = true;
+    if (options == NULL && count - 1 < FAST_SEGMENTS && segments != NULL && transfer_out != NULL &&
+        own_try(engine)) {
+        struct peer *peer = peer_find(engine, peer_id);
+        if (peer != NULL && peer->fast_qp != NULL && engine->spare_transfer != NONE &&
+            engine->spare_missing == 0) {
+            struct transfer *rest = NULL;
+            request.options.flags = 0;
+            int rc = fast(engine, peer, &request, &rest);
+            if (__builtin_expect(rest == NULL && rc != NOT_FAST, 1)) {
+                own_leave(engine);
+                if (rc == WEIR_OK)
+                    transfer_out->id = 0;
+                return rc;
+            }
+            if (rest != NULL) {
+                transfer_out->id = atomic_load_explicit(&rest->id, memory_order_relaxed);
+                transfer_start(engine, rest);
+                post_service(engine, peer);
+                submit_refill(engine);
+                own_leave(engine);
+                return WEIR_OK;
+            }
+        }
+        own_leave(engine);
+    }
+    return submit_general(engine, &request, options, transfer_out);
+}
+
+int weir_write(weir_engine *engine, weir_peer peer, const weir_segment *segments,
+               size_t segment_count, const weir_transfer_options *options,
+               weir_transfer *transfer_out) {
+    return submit(engine, peer.id, segments, segment_count, options, transfer_out, WEIR_OP_WRITE,
+                  WEIR_ACCESS_REMOTE_WRITE);
+}
+
+int weir_read(weir_engine *engine, weir_peer peer, const weir_segment *segments,
+              size_t segment_count, const weir_transfer_options *options,
+              weir_transfer *transfer_out) {
+    return submit(engine, peer.id, segments, segment_count, options, transfer_out, WEIR_OP_READ,
+                  WEIR_ACCESS_REMOTE_READ);
+}

@@ -1,0 +1,390 @@
+/* transfer.c: the life of a transfer from when the engine's owner has it until its
+ * one terminal status.
+ *
+ *              ┌────────── replay (settled, not delivered) ──────────┐
+ *              ▼                                                     │
+ *   start ─► PENDING ──all posted──► POSTED ──session broke──► PARKED┤
+ *              │  └──session broke, runs out──────────────────►  │   │
+ *              └──────► TERMINAL ◄───── quiet ───────────────────┴───┘
+ *
+ * Owns the lists, the terminal status and who is told of it. Invariant: a transfer
+ * is terminal only when no run of it is outstanding and, if one was flushed, when
+ * the other side has said that its QPs are quiet too, or can never say so.
+ */
+#include "state.h"
+
+#include <assert.h>
+
+bool transfer_notifies(const struct transfer *transfer) {
+    return (transfer->flags & WEIR_TRANSFER_NOTIFY) != 0;
+}
+
+uint32_t transfer_index(const weir_engine *engine, const struct transfer *transfer) {
+    return (uint32_t)(transfer - engine->transfers);
+}
+
+static struct list *list_of(weir_engine *engine, struct transfer *transfer) {
+    return &engine->peers[transfer->peer].lists[transfer->list];
+}
+
+static void set_waiting(struct transfer *transfer, enum weir_waiting_for waiting) {
+    atomic_store_explicit(&transfer->waiting, (uint32_t)waiting, memory_order_relaxed);
+}
+
+static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                       uint8_t list) {
+    static const uint8_t states[LISTS] = {TR_PENDING, TR_POSTED, TR_PARKED};
+    static const enum weir_waiting_for waits[LISTS] = {
+        WEIR_WAITING_SLOTS, WEIR_WAITING_COMPLETIONS, WEIR_WAITING_DRAIN};
+    transfer->state = states[list];
+    transfer->list = list;
+    transfer->peer = (uint32_t)(peer - engine->peers);
+    set_waiting(transfer, waits[list]);
+    if (list == LIST_PENDING && peer->live == NONE)
+        set_waiting(transfer, WEIR_WAITING_CONNECTION);
+    peer->lists[list].count++;
+    peer->waits++;
+    if (list == LIST_PENDING)
+        peer->fast_qp = NULL;
+}
+
+void list_push(weir_engine *engine, struct peer *peer, struct transfer *transfer, uint8_t list) {
+    uint32_t index = transfer_index(engine, transfer);
+    enter_list(engine, peer, transfer, list);
+    struct list *l = &peer->lists[list];
+    transfer->next = NONE;
+    transfer->prev = l->tail;
+    if (l->tail != NONE)
+        engine->transfers[l->tail].next = index;
+    else
+        l->head = index;
+    l->tail = index;
+}
+
+void list_push_front(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                     uint8_t list) {
+    uint32_t index = transfer_index(engine, transfer);
+    enter_list(engine, peer, transfer, list);
+    struct list *l = &peer->lists[list];
+    transfer->prev = NONE;
+    transfer->next = l->head;
+    if (l->head != NONE)
+        engine->transfers[l->head].prev = index;
+    else
+        l->tail = index;
+    l->head = index;
+}
+
+void list_remove(weir_engine *engine, struct transfer *transfer) {
+    struct list *l = list_of(engine, transfer);
+    if (transfer->prev != NONE)
+        engine->transfers[transfer->prev].next = transfer->next;
+    else
+        l->head = transfer->next;
+    if (transfer->next != NONE)
+        engine->transfers[transfer->next].prev = transfer->prev;
+    else
+        l->tail = transfer->prev;
+    l->count--;
+    engine->peers[transfer->peer].waits--;
+}
+
+void transfer_free_blocks(weir_engine *engine, uint32_t first) {
+    while (first != PLAN_NO_BLOCK) {
+        uint32_t next = engine->blocks[first].next;
+        pool_give(&engine->block_pool, first);
+        first = next;
+    }
+}
+
+static void release_users(weir_engine *engine, uint32_t first) {
+    for (uint32_t b = first; b != PLAN_NO_BLOCK; b = engine->blocks[b].next) {
+        for (uint32_t i = 0; i < engine->blocks[b].count; i++) {
+            const struct plan_piece *piece = &engine->blocks[b].pieces[i];
+            atomic_fetch_sub(&engine->regions.locals[piece->local].users, 1);
+            atomic_fetch_sub(&engine->regions.remotes[piece->remote].users, 1);
+        }
+    }
+}
+
+void transfer_drop_ref(weir_engine *engine, struct transfer *transfer) {
+    if (atomic_fetch_sub_explicit(&transfer->refs, 1, memory_order_acq_rel) == 1)
+        pool_give(&engine->transfer_pool, transfer_index(engine, transfer));
+}
+
+static void report(weir_engine *engine, struct transfer *transfer, uint64_t id, int status) {
+    /* Room is certain: the submit reserved it (completions_reserved). */
+    weir_completion *completion = queue_room(&engine->completions);
+    assert(completion != NULL);
+    *completion = (weir_completion){
+        .transfer = {id}, .user_data = transfer->user_data, .status = status};
+    queue_put(&engine->completions);
+}
+
+void transfer_finish(weir_engine *engine, struct transfer *transfer, int status) {
+    assert(transfer->outstanding == 0 && transfer->state != TR_TERMINAL);
+    struct peer *peer = peer_at(engine, transfer->peer);
+    list_remove(engine, transfer);
+    transfer->state = TR_TERMINAL;
+    timer_transfer(engine, transfer, UINT64_MAX);
+    release_users(engine, transfer->first_block);
+    transfer_free_blocks(engine, transfer->first_block);
+    transfer->first_block = PLAN_NO_BLOCK;
+    if (transfer->number != 0 &&
+        window_check(&peer->sent, transfer->number) == WINDOW_NEW)
+        window_mark(&peer->sent, transfer->number);
+
+    if (status == WEIR_OK) {
+        engine->stats.transfers_ok++;
+        if (transfer->opcode == WEIR_OP_WRITE)
+            engine->stats.bytes_written += transfer->bytes;
+        else
+            engine->stats.bytes_read += transfer->bytes;
+        if (transfer_notifies(transfer))
+            engine->stats.notifications_sent++;
+    } else {
+        engine->stats.transfers_failed++;
+    }
+    set_waiting(transfer, WEIR_WAITING_NOTHING);
+    uint64_t id = atomic_load_explicit(&transfer->id, memory_order_relaxed);
+    atomic_store_explicit(&transfer->status, status, memory_order_release);
+    if ((transfer->flags & WEIR_TRANSFER_QUEUE) != 0) {
+        report(engine, transfer, id, status);
+        /* The handle goes by itself; a release by hand meanwhile has its own ref. */
+        if (atomic_compare_exchange_strong(&transfer->id, &id, handle_next(id)))
+            transfer_drop_ref(engine, transfer);
+    }
+    engine->worked = true;
+    peer_update_fast(engine, peer);
+    transfer_drop_ref(engine, transfer);
+}
+
+bool transfer_all_posted(const struct transfer *transfer) {
+    return plan_done(&transfer->cursor) &&
+           (!transfer_notifies(transfer) ||
+            (transfer->parts_need != 0 && transfer->parts_mask == transfer->parts_need));
+}
+
+/* Ends the transfer if nothing of it is under way and nothing is left to do. One
+ * that was told to stop but was done all the same ended well. */
+void transfer_check(weir_engine *engine, struct transfer *transfer) {
+    if (transfer->outstanding > 0)
+        return;
+    if (transfer->state == TR_POSTED || (transfer->state == TR_PENDING && transfer->result != 0)) {
+        bool done = transfer_all_posted(transfer) && !transfer->flushed;
+        transfer_finish(engine, transfer, done ? WEIR_OK : transfer->result);
+    }
+}
+
+/* It shall end with result: at once if nothing is posted, else when that is quiet;
+ * its session is broken on purpose if that takes longer than the grace. */
+void transfer_stop(weir_engine *engine, struct transfer *transfer, int result) {
+    if (transfer->result == 0)
+        transfer->result = result;
+    transfer->deadline_ns = UINT64_MAX;
+    if (transfer->state == TR_PENDING && transfer->outstanding > 0) {
+        struct peer *peer = peer_at(engine, transfer->peer);
+        list_remove(engine, transfer);
+        list_push(engine, peer, transfer, LIST_POSTED);
+        peer_update_fast(engine, peer);
+    }
+    timer_transfer(engine, transfer, UINT64_MAX);
+    if (transfer->state == TR_POSTED && transfer->outstanding > 0) {
+        set_waiting(transfer, WEIR_WAITING_DRAIN);
+        timer_transfer(engine, transfer, engine_now(engine) + engine->options.settle_grace_ns);
+    }
+    transfer_check(engine, transfer);
+}
+
+void transfer_timer(weir_engine *engine, struct transfer *transfer) {
+    struct peer *peer = peer_at(engine, transfer->peer);
+    switch (transfer->state) {
+    case TR_PENDING:
+    case TR_POSTED:
+        if (transfer->result == 0 || transfer->state == TR_PENDING) {
+            transfer_stop(engine, transfer, WEIR_ETIMEDOUT);
+        } else if (transfer->outstanding > 0) {
+            for (uint32_t s = 0; s < EP_SESSIONS; s++) {
+                if (peer->sessions[s].used && peer->sessions[s].epoch == transfer->epoch)
+                    session_broken(engine, peer, s);
+            }
+        }
+        break;
+    case TR_PARKED:
+        if (transfer->result == 0)
+            transfer->result = WEIR_ETIMEDOUT;
+        break;
+    default:
+        break;
+    }
+}
+
+/* A transfer that the submitter filled: resolves the peer, takes its place. */
+void transfer_start(weir_engine *engine, struct transfer *transfer) {
+    struct peer *peer = peer_resolve(engine, peer_at(engine, transfer->peer));
+    list_push(engine, peer, transfer, LIST_PENDING);
+    engine->worked = true; /* a sleeper's time-out may have to be shorter now */
+    if (transfer->deadline_ns != UINT64_MAX)
+        timer_transfer(engine, transfer, transfer->deadline_ns);
+    if (engine->closing) {
+        transfer_stop(engine, transfer, WEIR_ECLOSED);
+        return;
+    }
+    if (transfer->owner != 0 && transfer->owner != peer->owner) {
+        transfer_stop(engine, transfer, WEIR_EPEER);
+        return;
+    }
+    if (atomic_load_explicit(&transfer->cancel, memory_order_relaxed)) {
+        transfer_stop(engine, transfer, WEIR_ECANCELED);
+        return;
+    }
+    if (peer->live == NONE)
+        peer_want(engine, peer);
+    else
+        engine_run_later(engine, peer);
+}
+
+/* The application asked for an early end. One that is still on the submit queue
+ * finds the wish when it is started. */
+void transfer_cancel(weir_engine *engine, struct transfer *transfer) {
+    if (transfer->result != 0)
+        return;
+    if (transfer->state == TR_PENDING || transfer->state == TR_POSTED)
+        transfer_stop(engine, transfer, WEIR_ECANCELED);
+    else if (transfer->state == TR_PARKED)
+        transfer->result = WEIR_ECANCELED;
+}
+
+/* All that it posted is over with; the notification's parts start anew elsewhere. */
+static void forget_session(struct transfer *transfer) {
+    transfer->data_mask = 0;
+    transfer->parts_need = 0;
+    transfer->parts_mask = 0;
+    transfer->flushed = false;
+    transfer->epoch = 0;
+}
+
+/* The session of `epoch` broke. What has runs on it is parked; what has none goes on
+ * elsewhere, its notification's parts from the start. */
+void transfer_park(weir_engine *engine, struct peer *peer, uint64_t epoch) {
+    static const uint8_t from[] = {LIST_PENDING, LIST_POSTED};
+    for (size_t l = 0; l < sizeof(from); l++) {
+        uint32_t next;
+        for (uint32_t i = peer->lists[from[l]].head; i != NONE; i = next) {
+            struct transfer *transfer = &engine->transfers[i];
+            next = transfer->next;
+            if (transfer->epoch != epoch)
+                continue;
+            if (transfer->outstanding > 0) {
+                list_remove(engine, transfer);
+                list_push(engine, peer, transfer, LIST_PARKED);
+            } else {
+                forget_session(transfer);
+            }
+        }
+    }
+}
+
+static bool was_delivered(const struct peer *peer, const struct transfer *transfer) {
+    struct window window = {.base = peer->settled.base};
+    memcpy(window.bits, peer->settled.bits, sizeof(window.bits));
+    return transfer->number != 0 && window_check(&window, transfer->number) == WINDOW_SEEN;
+}
+
+static void replay(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    if (++transfer->replays > REPLAYS_MAX) {
+        transfer_finish(engine, transfer, WEIR_EDEVICE);
+        return;
+    }
+    list_remove(engine, transfer);
+    forget_session(transfer);
+    transfer->cursor = (struct plan_cursor){.block = transfer->first_block};
+    list_push_front(engine, peer, transfer, LIST_PENDING);
+    engine->stats.replays++;
+}
+
+/* What is to become of one parked transfer whose own QPs are gone. */
+static void unpark(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    if (!transfer->flushed) {
+        /* Everything that was posted did complete. */
+        list_remove(engine, transfer);
+        bool more = !transfer_all_posted(transfer) && transfer->result == 0;
+        if (more)
+            forget_session(transfer);
+        list_push(engine, peer, transfer, more ? LIST_PENDING : LIST_POSTED);
+        transfer_check(engine, transfer);
+        return;
+    }
+    if (transfer->epoch <= peer->settled_epoch) {
+        if (was_delivered(peer, transfer)) {
+            engine->stats.settled_remote++;
+            transfer_finish(engine, transfer, WEIR_OK);
+        } else if (transfer->result != 0) {
+            transfer_finish(engine, transfer, transfer->result);
+        } else if ((transfer->flags & WEIR_TRANSFER_ONCE) != 0) {
+            transfer_finish(engine, transfer, WEIR_EUNKNOWN);
+        } else {
+            replay(engine, peer, transfer);
+        }
+    } else if (transfer->epoch <= peer->abandoned_epoch) {
+        transfer_finish(engine, transfer,
+                        transfer->result != 0 ? transfer->result : peer->abandoned_error);
+    } else {
+        set_waiting(transfer, WEIR_WAITING_SETTLE);
+    }
+}
+
+/* Something became known about old sessions: a drain ended, SETTLED came, or nobody
+ * will ever say. */
+void transfer_unpark(weir_engine *engine, struct peer *peer) {
+    uint32_t next;
+    for (uint32_t i = peer->lists[LIST_PARKED].head; i != NONE; i = next) {
+        struct transfer *transfer = &engine->transfers[i];
+        next = transfer->next;
+        if (transfer->outstanding == 0)
+            unpark(engine, peer, transfer);
+    }
+    if (peer->lists[LIST_PENDING].count > 0) {
+        if (peer->live != NONE)
+            engine_run_later(engine, peer);
+        else
+            peer_want(engine, peer);
+    }
+}
+
+/* Everything that has nothing under way fails now, the rest when it is quiet. */
+void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too) {
+    for (uint8_t l = 0; l < LISTS; l++) {
+        uint32_t next;
+        for (uint32_t i = peer->lists[l].head; i != NONE; i = next) {
+            struct transfer *transfer = &engine->transfers[i];
+            next = transfer->next;
+            if (l != LIST_PARKED)
+                transfer_stop(engine, transfer, error);
+            else if (parked_too && transfer->result == 0)
+                transfer->result = error;
+        }
+    }
+}
+
+/* The peer's instance is known now: transfers for another one are for a dead one. */
+void transfer_rebind(weir_engine *engine, struct peer *peer) {
+    uint32_t next;
+    for (uint32_t i = peer->lists[LIST_PENDING].head; i != NONE; i = next) {
+        struct transfer *transfer = &engine->transfers[i];
+        next = transfer->next;
+        bool stale = false;
+        for (uint32_t b = transfer->first_block; b != PLAN_NO_BLOCK && !stale;
+             b = engine->blocks[b].next) {
+            for (uint32_t p = 0; p < engine->blocks[b].count && !stale; p++) {
+                const struct region_remote *remote =
+                    &engine->regions.remotes[engine->blocks[b].pieces[p].remote];
+                stale = remote->owner != peer->owner;
+            }
+        }
+        if (stale)
+            transfer_stop(engine, transfer, WEIR_ESTALE);
+        else
+            transfer->owner = peer->owner;
+    }
+}

@@ -1,0 +1,280 @@
+/* wait.c: who has the engine when it is contended, and sleeping until there is news.
+ *
+ * Of several threads that wait, one (the leader) sleeps on the descriptors of the
+ * ports; the others sleep on a condition. Whoever has done work while somebody
+ * sleeps tells them as it lets go of the engine. A leader that leaves wakes the
+ * others, and one of them takes its place. An idle engine sleeps without a bound:
+ * only a deadline of its own limits the sleep.
+ */
+#include "own.h"
+#include "state.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { SPINS = 200, OWN_SPINS = 100 };
+
+struct sleeping {
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    bool leader;      /* a thread sleeps on the ports */
+    uint64_t changes; /* counts news */
+    pthread_t thread; /* WEIR_ENGINE_THREAD */
+    bool thread_runs;
+    _Atomic bool stop;
+};
+
+static void relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+void own_enter_slow(weir_engine *engine) {
+    for (uint32_t turn = 0; !own_try(engine); turn++) {
+        if (turn < OWN_SPINS) {
+            relax();
+        } else if (turn < 2 * OWN_SPINS) {
+            sched_yield();
+        } else {
+            struct timespec pause = {.tv_nsec = 20 * 1000};
+            nanosleep(&pause, NULL);
+        }
+    }
+}
+
+static void tell(weir_engine *engine) {
+    struct sleeping *sleeping = engine->sleeping;
+    if (sleeping != NULL) {
+        pthread_mutex_lock(&sleeping->lock);
+        sleeping->changes++;
+        pthread_cond_broadcast(&sleeping->news);
+        pthread_mutex_unlock(&sleeping->lock);
+    }
+    engine->ports.wait.ops->wake(engine->ports.wait.self);
+}
+
+void own_leave_slow(weir_engine *engine, bool news) {
+    for (;;) {
+        if (news) {
+            atomic_fetch_add(&engine->news, 1);
+            if (atomic_load(&engine->sleepers) != 0 || atomic_load(&engine->armed) != 0)
+                tell(engine);
+        }
+        if (atomic_load(&engine->submitted) == 0 || !own_try(engine))
+            return;
+        engine_step(engine, false);
+        news = engine->worked;
+        engine->worked = false;
+        atomic_exchange(&engine->owner, 0);
+    }
+}
+
+/* Under the engine: ready to sleep, or EAGAIN. */
+static int arm(weir_engine *engine, uint64_t *timeout_ns_out) {
+    uint64_t next = engine_next_deadline(engine);
+    uint64_t now = next == UINT64_MAX ? 0 : engine_now(engine);
+    if (next <= now || engine->device_ops->arm(engine->device) != WEIR_OK)
+        return WEIR_EAGAIN;
+    *timeout_ns_out = next == UINT64_MAX ? UINT64_MAX : next - now;
+    return WEIR_OK;
+}
+
+void engine_disarm(weir_engine *engine) {
+    atomic_store(&engine->armed, 0);
+    engine->device_ops->disarm(engine->device);
+    engine->ports.wait.ops->clear(engine->ports.wait.self);
+    engine->slow_now = true;
+}
+
+int weir_engine_fd(const weir_engine *engine) {
+    return engine->ports.wait.ops->fd(engine->ports.wait.self);
+}
+
+int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out) {
+    if (timeout_ns_out == NULL)
+        return WEIR_EINVAL;
+    own_enter(engine);
+    /* First armed, then a look: work that others finish after the look tells us. */
+    atomic_store(&engine->armed, 1);
+    int rc = engine_step(engine, true) > 0 ? WEIR_EAGAIN : arm(engine, timeout_ns_out);
+    if (rc != WEIR_OK)
+        engine_disarm(engine);
+    own_leave(engine);
+    return rc;
+}
+
+/* A step with the slow parts. -1: another thread has the engine. */
+static int try_step(weir_engine *engine, bool slow) {
+    if (!own_try(engine))
+        return -1;
+    int done = engine_step(engine, slow);
+    own_leave(engine);
+    return done;
+}
+
+/* Sleeps as the leader, on the ports. */
+static void sleep_on_ports(weir_engine *engine, uint64_t most_ns) {
+    uint64_t timeout = UINT64_MAX;
+    own_enter(engine);
+    int rc = engine_step(engine, true) > 0 ? WEIR_EAGAIN : arm(engine, &timeout);
+    own_leave(engine);
+    if (rc != WEIR_OK)
+        return;
+    engine->ports.wait.ops->sleep(engine->ports.wait.self, timeout < most_ns ? timeout : most_ns);
+    own_enter(engine);
+    engine_disarm(engine);
+    engine_step(engine, true);
+    own_leave(engine);
+}
+
+static void sleep_on_news(struct sleeping *sleeping, uint64_t seen, uint64_t most_ns) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    if (most_ns > 3600ull * 1000000000)
+        most_ns = 3600ull * 1000000000;
+    uint64_t ns = (uint64_t)until.tv_nsec + most_ns % 1000000000;
+    until.tv_sec += (time_t)(most_ns / 1000000000 + ns / 1000000000);
+    until.tv_nsec = (long)(ns % 1000000000);
+    while (sleeping->changes == seen &&
+           pthread_cond_timedwait(&sleeping->news, &sleeping->lock, &until) != ETIMEDOUT)
+        continue;
+}
+
+/* Sleeps until there may be news, as leader or follower. `finished` is asked once
+ * more after everybody who has news can see that we sleep. */
+static void sleep_once(weir_engine *engine, uint64_t most_ns,
+                       bool (*finished)(weir_engine *, uint64_t), uint64_t what) {
+    struct sleeping *sleeping = engine->sleeping;
+    if (sleeping == NULL) { /* a simulation: one thread */
+        sleep_on_ports(engine, most_ns);
+        return;
+    }
+    pthread_mutex_lock(&sleeping->lock);
+    atomic_fetch_add(&engine->sleepers, 1);
+    uint64_t seen = sleeping->changes;
+    if (finished(engine, what)) {
+        /* nothing */
+    } else if (sleeping->leader) {
+        sleep_on_news(sleeping, seen, most_ns);
+    } else {
+        sleeping->leader = true;
+        pthread_mutex_unlock(&sleeping->lock);
+        sleep_on_ports(engine, most_ns);
+        pthread_mutex_lock(&sleeping->lock);
+        sleeping->leader = false;
+        sleeping->changes++;
+        pthread_cond_broadcast(&sleeping->news);
+    }
+    atomic_fetch_sub(&engine->sleepers, 1);
+    pthread_mutex_unlock(&sleeping->lock);
+}
+
+static int wait_until(weir_engine *engine, uint64_t timeout_ns,
+                      bool (*finished)(weir_engine *, uint64_t), uint64_t what) {
+    uint64_t start = engine_now(engine);
+    uint32_t idle = 0;
+    while (!finished(engine, what)) {
+        int done = try_step(engine, engine->sleeping == NULL);
+        if (done > 0) {
+            idle = 0;
+            continue;
+        }
+        uint64_t passed = engine_now(engine) - start;
+        if (passed >= timeout_ns)
+            return WEIR_EINPROGRESS;
+        if (++idle < SPINS && engine->sleeping != NULL) {
+            relax();
+            continue;
+        }
+        sleep_once(engine, timeout_ns - passed, finished, what);
+        idle = 0;
+    }
+    return WEIR_OK;
+}
+
+static bool transfer_finished(weir_engine *engine, uint64_t id) {
+    return weir_transfer_status(engine, (weir_transfer){id}) != WEIR_EINPROGRESS;
+}
+
+int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uint64_t timeout_ns) {
+    wait_until(engine, timeout_ns, transfer_finished, transfer.id);
+    return weir_transfer_status(engine, transfer);
+}
+
+/* For weir_engine_wait: there is something that the application can take, or the
+ * caller's own step did something. */
+int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns) {
+    uint64_t start = engine_now(engine);
+    uint64_t before = atomic_load(&engine->news);
+    for (uint32_t turn = 0;; turn++) {
+        if (try_step(engine, engine->sleeping == NULL || turn == 0) > 0 ||
+            atomic_load(&engine->news) != before)
+            return WEIR_OK;
+        uint64_t passed = engine_now(engine) - start;
+        if (passed >= timeout_ns)
+            return WEIR_EINPROGRESS;
+        if (turn < SPINS && engine->sleeping != NULL) {
+            relax();
+            continue;
+        }
+        sleep_once(engine, timeout_ns - passed, engine_has_news, before);
+        if (atomic_load(&engine->news) != before)
+            return WEIR_OK;
+    }
+}
+
+bool engine_has_news(weir_engine *engine, uint64_t before) {
+    return atomic_load(&engine->news) != before;
+}
+
+/* ---- the engine's own thread ------------------------------------------- */
+
+static void *thread_main(void *argument) {
+    weir_engine *engine = argument;
+    struct sleeping *sleeping = engine->sleeping;
+    while (!atomic_load(&sleeping->stop))
+        weir_engine_wait(engine, UINT64_MAX);
+    return NULL;
+}
+
+int engine_sleeping_open(weir_engine *engine) {
+    struct sleeping *sleeping = calloc(1, sizeof(*sleeping));
+    if (sleeping == NULL)
+        return WEIR_ENOMEM;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&sleeping->lock, NULL);
+    pthread_cond_init(&sleeping->news, &attributes);
+    pthread_condattr_destroy(&attributes);
+    engine->sleeping = sleeping;
+    if ((engine->options.flags & WEIR_ENGINE_THREAD) == 0)
+        return WEIR_OK;
+    if (pthread_create(&sleeping->thread, NULL, thread_main, engine) != 0)
+        return WEIR_ENOMEM;
+    sleeping->thread_runs = true;
+    return WEIR_OK;
+}
+
+void engine_thread_stop(weir_engine *engine) {
+    struct sleeping *sleeping = engine->sleeping;
+    if (sleeping == NULL || !sleeping->thread_runs)
+        return;
+    atomic_store(&sleeping->stop, true);
+    atomic_fetch_add(&engine->news, 1);
+    tell(engine);
+    pthread_join(sleeping->thread, NULL);
+    sleeping->thread_runs = false;
+}
+
+void engine_sleeping_close(weir_engine *engine) {
+    struct sleeping *sleeping = engine->sleeping;
+    if (sleeping == NULL)
+        return;
+    pthread_cond_destroy(&sleeping->news);
+    pthread_mutex_destroy(&sleeping->lock);
+    free(sleeping);
+    engine->sleeping = NULL;
+}

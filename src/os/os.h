@@ -1,0 +1,44 @@
+/* os.h: constructors of the ports that Linux plays.
+ *
+ * Owns nothing itself. env.c, wait.c and tcp.c each implement one port of ports.h;
+ * address.c and resolve.c serve tcp.c. Contracts of the operations are in ports.h;
+ * here is only what opening and closing need. Errors are WEIR_E* codes.
+ */
+#ifndef WEIR_OS_H
+#define WEIR_OS_H
+
+#include "ports.h"
+
+/* Clock, entropy and set-up memory of this process. Keeps no state: nothing to
+ * close, any number of copies. EDEVICE: the kernel gives no entropy. */
+int os_env_init(struct weir_env *env_out);
+
+/* A way to sleep on descriptors and to be woken. ENOMEM: out of descriptors or
+ * kernel memory. */
+int wait_open(const struct weir_env *env, struct weir_wait *wait_out);
+/* Nobody may be asleep in it. A zeroed port is allowed. */
+void wait_close(struct weir_wait *wait);
+
+enum { TCP_CONNS_DEFAULT = 1024, TCP_CONNS_MAX = 65535 };
+
+/* The control channel over TCP, frames of a 32-bit little-endian length and that
+ * many bytes. conns_max: connections open at once, dialled and accepted together;
+ * 0 means TCP_CONNS_DEFAULT. All memory is taken here, and resident only as
+ * connections come to use it. env must outlive it. Errors: EINVAL (conns_max over
+ * TCP_CONNS_MAX), ENOMEM.
+ *
+ * Errors of events and calls:
+ *   dial    EADDRESS (cannot be parsed), EAGAIN (no free connection or descriptor),
+ *           ECONNECT (a numeric address that the kernel refuses at once)
+ *   CLOSED  EADDRESS: the name does not resolve. ECONNECT: the dial failed, or the
+ *           connection broke, dawdled or had to make room. EPEER: the other side
+ *           closed it. ETOOBIG: it announced a longer message than is allowed.
+ */
+int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control *control_out);
+/* Closes every connection. A zeroed port is allowed. */
+void tcp_close(struct weir_control *control);
+
+/* 0 if tcp's dial would take this text, EADDRESS otherwise. Resolves nothing. */
+int tcp_address_check(const char *address);
+
+#endif

@@ -1,0 +1,103 @@
+/* socket.c: making, tuning and asking single TCP sockets.
+ *
+ * Owns the socket options and the reading of errno. Leaves to others: the descriptors
+ * that it returns, and every decision about them.
+ */
+#define _GNU_SOURCE
+#include "socket.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    SOCKET_BACKLOG = 4096,  /* the kernel lowers it to net.core.somaxconn, listen(2) */
+    SOCKET_KEEP_IDLE_S = 5, /* a silent host is given up after idle + count * interval: 11 s */
+    SOCKET_KEEP_INTERVAL_S = 2,
+    SOCKET_KEEP_COUNT = 3,
+    SOCKET_UNACKED_MS = 11000
+};
+
+static int socket_make(const struct address *address) {
+    return socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+}
+
+int socket_listen(const struct address *address) {
+    const int fd = socket_make(address);
+    if (fd < 0) {
+        return -1;
+    }
+    const int on = 1;
+    const int off = 0;
+    /* socket(7): a restart must not wait for the connections of the last life. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (address->storage.ss_family == AF_INET6) {
+        /* ipv6(7): [::] takes IPv4 too, whatever the machine's default is. */
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    }
+    if (bind(fd, (const struct sockaddr *)&address->storage, address->length) != 0 ||
+        listen(fd, SOCKET_BACKLOG) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+int socket_connect(const struct address *address, int *fd_out) {
+    const int fd = socket_make(address);
+    if (fd < 0) {
+        return errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM
+                   ? WEIR_EAGAIN
+                   : WEIR_ECONNECT; /* EAFNOSUPPORT: a machine without IPv6, say */
+    }
+    /* connect(2): EINTR leaves the attempt under way, as EINPROGRESS does. */
+    if (connect(fd, (const struct sockaddr *)&address->storage, address->length) != 0 &&
+        errno != EINPROGRESS && errno != EINTR) {
+        close(fd);
+        return WEIR_ECONNECT;
+    }
+    *fd_out = fd;
+    return WEIR_OK;
+}
+
+/* A dial to a free local port can be given that very port as its own and meet itself
+ * (simultaneous open, RFC 9293 3.5). */
+static bool socket_met_itself(int fd) {
+    struct address local = {.length = sizeof local.storage};
+    struct address remote = {.length = sizeof remote.storage};
+    return getsockname(fd, (struct sockaddr *)&local.storage, &local.length) == 0 &&
+           getpeername(fd, (struct sockaddr *)&remote.storage, &remote.length) == 0 &&
+           local.length == remote.length &&
+           memcmp(&local.storage, &remote.storage, local.length) == 0;
+}
+
+int socket_connect_result(int fd) {
+    int error = 0;
+    socklen_t length = sizeof error;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0 || error != 0 ||
+        socket_met_itself(fd)) {
+        return WEIR_ECONNECT;
+    }
+    return WEIR_OK;
+}
+
+void socket_tune(int fd) {
+    const struct {
+        int level, name, value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1}, /* messages are small and answered one by one */
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, SOCKET_KEEP_IDLE_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, SOCKET_KEEP_INTERVAL_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, SOCKET_KEEP_COUNT},
+        /* tcp(7): keepalive rests while data is unacknowledged; this does not. */
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, SOCKET_UNACKED_MS},
+    };
+    /* A connection that refuses one of these still works, only less well. */
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+                         sizeof options[i].value);
+    }
+}

@@ -1,0 +1,22 @@
+/* socket.h: what tcp.c asks of one socket at a time. Keeps no state. */
+#ifndef WEIR_OS_SOCKET_H
+#define WEIR_OS_SOCKET_H
+
+#include <stdbool.h>
+
+#include "address.h"
+
+/* A non-blocking, close-on-exec listener; -1 if the kernel refuses. */
+int socket_listen(const struct address *address);
+
+/* A non-blocking, close-on-exec socket on its way to an address. EAGAIN: out of
+ * descriptors or memory; ECONNECT: this address was refused at once. */
+int socket_connect(const struct address *address, int *fd_out);
+
+/* How an attempt ended: 0, or ECONNECT. */
+int socket_connect_result(int fd);
+
+/* No delay, and a silent host is noticed. */
+void socket_tune(int fd);
+
+#endif

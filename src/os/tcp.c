@@ -1,0 +1,774 @@
+/* tcp.c: the control channel over TCP.
+ *
+ * Owns the listener, the connections with their two bounded buffers, and one epoll
+ * set that also holds a timer and the resolver. A frame is a 32-bit little-endian
+ * length and that many bytes. Leaves to others: what messages mean, deadlines of
+ * attempts, retransmission, keepalive of engines.
+ *
+ *              dial name        dial numeric            accept
+ *                 |                  |                     |
+ *             RESOLVING ------> CONNECTING ------------> OPEN
+ *                 '------------------+------ CLOSED -------'---> FREE
+ *
+ * Invariants:
+ *  - No more bytes are read from a socket than the frame at hand lacks, so nothing
+ *    whole ever waits in user space: the epoll set is readable exactly when poll has
+ *    something to do, and a busy sender gets one message a turn.
+ *  - A connection's number is {generation, index}; the generation grows with every
+ *    life of the index. The number is what epoll carries, so an event that was
+ *    fetched before its connection ended finds nobody.
+ *  - A connection is in at most one queue: waiting for the resolver, for an address
+ *    to answer, or for the rest of a first or half-received message. Within a queue
+ *    all have the same time limit, so the head is always the next to expire.
+ *  - Every step of poll is bounded: TCP_BATCH events, each one accept, one connect
+ *    attempt per address left, one frame or one flush.
+ */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "address.h"
+#include "os.h"
+#include "resolve.h"
+#include "socket.h"
+
+#define TCP_MS         UINT64_C(1000000)
+#define TCP_FRAME_NS   (10000 * TCP_MS) /* a first or half-received message is complete by then */
+#define TCP_YIELD_NS   (1000 * TCP_MS)  /* without one message for so long: makes room if full */
+#define TCP_ADDRESS_NS (3000 * TCP_MS)  /* until the next address of a name is tried */
+#define TCP_ACCEPT_NS  (100 * TCP_MS)   /* until accept is tried again after it failed */
+
+enum {
+    TCP_HEADER = 4,
+    TCP_IN_BYTES = TCP_HEADER + WEIR_CONTROL_MESSAGE_MAX,
+    TCP_OUT_BYTES = 4 * TCP_IN_BYTES,
+    TCP_BATCH = 64,
+    TCP_INDEX_BITS = 16,
+    TCP_INDEX_MASK = (1 << TCP_INDEX_BITS) - 1
+};
+
+/* What epoll carries for what is no connection: generation 0, which no life has. */
+enum { TCP_TOKEN_LISTEN = 1, TCP_TOKEN_TIMER = 2, TCP_TOKEN_RESOLVER = 3 };
+
+#define TCP_NIL UINT32_MAX
+
+enum tcp_state { TCP_FREE = 0, TCP_RESOLVING, TCP_CONNECTING, TCP_OPEN };
+
+enum tcp_queue_name { TCP_Q_NONE = 0, TCP_Q_NAME, TCP_Q_ADDRESS, TCP_Q_FRAME, TCP_Q_COUNT };
+
+struct tcp_queue {
+    uint32_t head;
+    uint32_t tail;
+};
+
+struct tcp_conn {
+    uint64_t id; /* of this life, or of the last one while free */
+    enum tcp_state state;
+    enum tcp_queue_name queue;
+    uint32_t previous; /* in the queue */
+    uint32_t next;     /* in the queue, or of the free list */
+    uint64_t since_ns; /* when it joined the queue */
+    int fd;            /* -1: none */
+    bool accepted;
+    bool proven;  /* has sent one whole message */
+    bool broken;  /* a send failed; the socket's end is still to be read */
+    bool writing; /* EPOLLOUT is asked for */
+    uint32_t in_length;
+    uint32_t out_head;
+    uint32_t out_tail;
+    uint32_t address_next; /* of addresses: the first one not tried */
+    uint16_t port;
+    char host[ADDRESS_HOST_MAX];
+    struct address_list addresses;
+    uint8_t in[TCP_IN_BYTES];
+    uint8_t out[TCP_OUT_BYTES];
+};
+
+struct tcp {
+    struct weir_env env;
+    uint32_t conns_max;
+    uint32_t fresh; /* [fresh, conns_max) were never used: their pages are untouched */
+    uint32_t free;  /* list of those used before */
+    int epoll_fd;
+    int timer_fd;
+    int listen_fd;
+    bool listen_paused;
+    uint64_t listen_resume_ns; /* UINT64_MAX: when a connection ends */
+    uint64_t timer_ns;         /* what the timer is set to; UINT64_MAX: not set */
+    struct resolver *resolver;
+    struct tcp_queue queues[TCP_Q_COUNT];
+    struct epoll_event batch[TCP_BATCH];
+    uint32_t batch_next;
+    uint32_t batch_count;
+    struct tcp_conn *conns;
+};
+
+static const uint64_t tcp_limits_ns[TCP_Q_COUNT] = {
+    [TCP_Q_NONE] = UINT64_MAX,
+    [TCP_Q_NAME] = UINT64_MAX, /* bounded by the resolver's own configuration, resolv.conf(5) */
+    [TCP_Q_ADDRESS] = TCP_ADDRESS_NS,
+    [TCP_Q_FRAME] = TCP_FRAME_NS,
+};
+
+static uint64_t tcp_now(const struct tcp *tcp) {
+    return tcp->env.ops->now(tcp->env.self);
+}
+
+static uint32_t tcp_index(const struct tcp_conn *conn) {
+    return (uint32_t)(conn->id & TCP_INDEX_MASK);
+}
+
+static struct tcp_conn *tcp_find(struct tcp *tcp, uint64_t id) {
+    const uint32_t index = (uint32_t)(id & TCP_INDEX_MASK);
+    if (index >= tcp->fresh) {
+        return NULL;
+    }
+    struct tcp_conn *conn = &tcp->conns[index];
+    return conn->id == id && conn->state != TCP_FREE ? conn : NULL;
+}
+
+/* ---- queues and the timer ---------------------------------------------- */
+
+static void tcp_dequeue(struct tcp *tcp, struct tcp_conn *conn) {
+    if (conn->queue == TCP_Q_NONE) {
+        return;
+    }
+    struct tcp_queue *queue = &tcp->queues[conn->queue];
+    if (conn->previous == TCP_NIL) {
+        queue->head = conn->next;
+    } else {
+        tcp->conns[conn->previous].next = conn->next;
+    }
+    if (conn->next == TCP_NIL) {
+        queue->tail = conn->previous;
+    } else {
+        tcp->conns[conn->next].previous = conn->previous;
+    }
+    conn->queue = TCP_Q_NONE;
+}
+
+static void tcp_enqueue(struct tcp *tcp, struct tcp_conn *conn, enum tcp_queue_name name) {
+    assert(conn->queue == TCP_Q_NONE);
+    struct tcp_queue *queue = &tcp->queues[name];
+    const uint32_t index = tcp_index(conn);
+    conn->queue = name;
+    conn->since_ns = tcp_now(tcp);
+    conn->previous = queue->tail;
+    conn->next = TCP_NIL;
+    if (queue->tail == TCP_NIL) {
+        queue->head = index;
+    } else {
+        tcp->conns[queue->tail].next = index;
+    }
+    queue->tail = index;
+}
+
+static struct tcp_conn *tcp_head(const struct tcp *tcp, enum tcp_queue_name name) {
+    const uint32_t head = tcp->queues[name].head;
+    return head == TCP_NIL ? NULL : &tcp->conns[head];
+}
+
+static uint64_t tcp_queue_deadline(const struct tcp *tcp, enum tcp_queue_name name) {
+    const struct tcp_conn *head = tcp_head(tcp, name);
+    return head == NULL ? UINT64_MAX : head->since_ns + tcp_limits_ns[name];
+}
+
+/* Sets the timer if something is due before it. It is left alone when its cause goes
+ * away, and then fires once for nothing: cheaper than a system call per message. */
+static void tcp_arm(struct tcp *tcp) {
+    uint64_t due = tcp->listen_paused ? tcp->listen_resume_ns : UINT64_MAX;
+    static const enum tcp_queue_name timed[] = {TCP_Q_ADDRESS, TCP_Q_FRAME};
+    for (size_t i = 0; i < sizeof timed / sizeof timed[0]; i++) {
+        const uint64_t deadline = tcp_queue_deadline(tcp, timed[i]);
+        due = deadline < due ? deadline : due;
+    }
+    if (due >= tcp->timer_ns) {
+        return;
+    }
+    const uint64_t now = tcp_now(tcp);
+    const uint64_t in_ns = due > now ? due - now : 1; /* timerfd_settime(2): 0 would disarm */
+    const struct itimerspec setting = {
+        .it_value.tv_sec = (time_t)(in_ns / (1000 * TCP_MS)),
+        .it_value.tv_nsec = (long)(in_ns % (1000 * TCP_MS)),
+    };
+    int rc = timerfd_settime(tcp->timer_fd, 0, &setting, NULL);
+    assert(rc == 0);
+    (void)rc;
+    tcp->timer_ns = due;
+}
+
+/* ---- descriptors in the epoll set -------------------------------------- */
+
+static int tcp_watch(const struct tcp *tcp, int operation, int fd, uint32_t events, uint64_t id) {
+    struct epoll_event event = {.events = events, .data.u64 = id};
+    return epoll_ctl(tcp->epoll_fd, operation, fd, &event) == 0 ? WEIR_OK : WEIR_EAGAIN;
+}
+
+/* Taken out of the set by hand, because close alone does not do that while a child
+ * of a fork holds the same socket (epoll(7), Q6). */
+static void tcp_close_fd(const struct tcp *tcp, int fd) {
+    (void)epoll_ctl(tcp->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    close(fd);
+}
+
+static void tcp_listen_pause(struct tcp *tcp, uint64_t resume_ns) {
+    (void)tcp_watch(tcp, EPOLL_CTL_MOD, tcp->listen_fd, 0, TCP_TOKEN_LISTEN);
+    tcp->listen_paused = true;
+    tcp->listen_resume_ns = resume_ns;
+    tcp_arm(tcp);
+}
+
+static void tcp_listen_resume(struct tcp *tcp) {
+    if (tcp->listen_paused) {
+        (void)tcp_watch(tcp, EPOLL_CTL_MOD, tcp->listen_fd, EPOLLIN, TCP_TOKEN_LISTEN);
+        tcp->listen_paused = false;
+    }
+}
+
+/* ---- connections -------------------------------------------------------- */
+
+static bool tcp_full(const struct tcp *tcp) {
+    return tcp->free == TCP_NIL && tcp->fresh == tcp->conns_max;
+}
+
+static struct tcp_conn *tcp_take(struct tcp *tcp, enum tcp_state state) {
+    assert(!tcp_full(tcp));
+    uint32_t index = tcp->free;
+    struct tcp_conn *conn;
+    if (index != TCP_NIL) {
+        conn = &tcp->conns[index];
+        tcp->free = conn->next;
+    } else {
+        index = tcp->fresh++;
+        conn = &tcp->conns[index];
+        conn->id = index;
+    }
+    conn->id += UINT64_C(1) << TCP_INDEX_BITS;
+    conn->state = state;
+    conn->queue = TCP_Q_NONE;
+    conn->fd = -1;
+    conn->accepted = conn->proven = conn->broken = conn->writing = false;
+    conn->in_length = conn->out_head = conn->out_tail = 0;
+    conn->address_next = 0;
+    conn->addresses.count = 0;
+    return conn;
+}
+
+static void tcp_give(struct tcp *tcp, struct tcp_conn *conn) {
+    tcp_dequeue(tcp, conn);
+    if (conn->fd >= 0) {
+        tcp_close_fd(tcp, conn->fd);
+        conn->fd = -1;
+    }
+    conn->state = TCP_FREE;
+    conn->next = tcp->free;
+    tcp->free = tcp_index(conn);
+    /* A slot and a descriptor are free: whatever accept lacked is there again. */
+    tcp_listen_resume(tcp);
+}
+
+static int tcp_event(struct weir_control_event *event_out, const struct tcp_conn *conn,
+                     enum weir_control_type type) {
+    *event_out = (struct weir_control_event){.conn = conn->id, .type = type};
+    return 1;
+}
+
+static int tcp_closed(struct tcp *tcp, struct tcp_conn *conn, int error,
+                      struct weir_control_event *event_out) {
+    (void)tcp_event(event_out, conn, WEIR_CONTROL_CLOSED);
+    event_out->error = error;
+    tcp_give(tcp, conn);
+    return 1;
+}
+
+/* Sends what the socket takes now, and asks for EPOLLOUT while something is left. */
+static void tcp_flush(const struct tcp *tcp, struct tcp_conn *conn) {
+    while (conn->out_head < conn->out_tail && !conn->broken) {
+        const ssize_t sent = send(conn->fd, conn->out + conn->out_head,
+                                  conn->out_tail - conn->out_head, MSG_NOSIGNAL);
+        if (sent >= 0) {
+            conn->out_head += (uint32_t)sent;
+        } else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
+            break;
+        } else if (errno != EINTR) {
+            /* What arrived before is still to be delivered; then reading finds the end,
+             * also after an error that TCP itself would survive. */
+            conn->broken = true;
+            (void)shutdown(conn->fd, SHUT_RDWR);
+        }
+    }
+    if (conn->out_head == conn->out_tail || conn->broken) {
+        conn->out_head = conn->out_tail = 0;
+    }
+    const bool writing = conn->out_tail > 0;
+    if (writing != conn->writing) {
+        const uint32_t events = writing ? EPOLLIN | EPOLLOUT : EPOLLIN;
+        (void)tcp_watch(tcp, EPOLL_CTL_MOD, conn->fd, events, conn->id);
+        conn->writing = writing;
+    }
+}
+
+/* ---- dialling ----------------------------------------------------------- */
+
+/* Starts on the next address that lets itself be started on. EAGAIN: out of
+ * descriptors; ECONNECT: no address is left. */
+static int tcp_connect(struct tcp *tcp, struct tcp_conn *conn) {
+    int rc = WEIR_ECONNECT;
+    while (rc == WEIR_ECONNECT && conn->address_next < conn->addresses.count) {
+        rc = socket_connect(&conn->addresses.entries[conn->address_next++], &conn->fd);
+    }
+    if (rc != WEIR_OK) {
+        return rc;
+    }
+    if (tcp_watch(tcp, EPOLL_CTL_ADD, conn->fd, EPOLLOUT, conn->id) != WEIR_OK) {
+        return WEIR_EAGAIN; /* whoever gives the connection back closes the socket */
+    }
+    conn->state = TCP_CONNECTING;
+    if (conn->address_next < conn->addresses.count) {
+        tcp_enqueue(tcp, conn, TCP_Q_ADDRESS);
+        tcp_arm(tcp);
+    }
+    return WEIR_OK;
+}
+
+static int tcp_connect_again(struct tcp *tcp, struct tcp_conn *conn,
+                             struct weir_control_event *event_out) {
+    tcp_dequeue(tcp, conn);
+    tcp_close_fd(tcp, conn->fd);
+    conn->fd = -1;
+    if (tcp_connect(tcp, conn) == WEIR_OK) {
+        return 0;
+    }
+    return tcp_closed(tcp, conn, WEIR_ECONNECT, event_out);
+}
+
+static int tcp_connected(struct tcp *tcp, struct tcp_conn *conn,
+                         struct weir_control_event *event_out) {
+    if (socket_connect_result(conn->fd) != WEIR_OK) {
+        return tcp_connect_again(tcp, conn, event_out);
+    }
+    tcp_dequeue(tcp, conn);
+    socket_tune(conn->fd);
+    conn->state = TCP_OPEN;
+    conn->writing = true; /* as connect left it; flush corrects */
+    tcp_flush(tcp, conn);
+    if (conn->writing) {
+        (void)tcp_watch(tcp, EPOLL_CTL_MOD, conn->fd, EPOLLIN | EPOLLOUT, conn->id);
+    }
+    return tcp_event(event_out, conn, WEIR_CONTROL_CONNECTED);
+}
+
+/* Hands waiting names to the resolver, as many as it takes. */
+static void tcp_resolve_next(struct tcp *tcp) {
+    for (uint32_t i = 0; i < RESOLVE_JOBS; i++) {
+        struct tcp_conn *conn = tcp_head(tcp, TCP_Q_NAME);
+        if (conn == NULL ||
+            resolver_start(tcp->resolver, conn->host, conn->port, conn->id) != WEIR_OK) {
+            return;
+        }
+        tcp_dequeue(tcp, conn);
+    }
+}
+
+static int tcp_resolved(struct tcp *tcp, struct weir_control_event *event_out) {
+    uint64_t ticket;
+    int status;
+    struct address_list list;
+    if (resolver_take(tcp->resolver, &ticket, &status, &list) == 0) {
+        return 0;
+    }
+    tcp_resolve_next(tcp);
+    struct tcp_conn *conn = tcp_find(tcp, ticket);
+    if (conn == NULL) {
+        return 0; /* hung up meanwhile */
+    }
+    if (status != WEIR_OK) {
+        return tcp_closed(tcp, conn, status, event_out);
+    }
+    conn->addresses = list;
+    if (tcp_connect(tcp, conn) != WEIR_OK) {
+        return tcp_closed(tcp, conn, WEIR_ECONNECT, event_out);
+    }
+    return 0;
+}
+
+/* ---- receiving ---------------------------------------------------------- */
+
+static uint32_t tcp_frame_length(const uint8_t *in) {
+    return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
+}
+
+static int tcp_message(struct tcp *tcp, struct tcp_conn *conn,
+                       struct weir_control_event *event_out) {
+    (void)tcp_event(event_out, conn, WEIR_CONTROL_MESSAGE);
+    event_out->length = conn->in_length - TCP_HEADER;
+    event_out->message = conn->in + TCP_HEADER; /* not written again before the next poll */
+    conn->in_length = 0;
+    conn->proven = true;
+    tcp_dequeue(tcp, conn);
+    return 1;
+}
+
+/* At most one frame: its header, then exactly its body. */
+static int tcp_read(struct tcp *tcp, struct tcp_conn *conn, struct weir_control_event *event_out) {
+    uint32_t need = TCP_HEADER;
+    if (conn->in_length >= TCP_HEADER) {
+        need += tcp_frame_length(conn->in);
+    }
+    while (conn->in_length < need) {
+        const ssize_t got = recv(conn->fd, conn->in + conn->in_length, need - conn->in_length, 0);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+            break;
+        }
+        if (got <= 0) {
+            const bool clean = got == 0 && conn->in_length == 0 && !conn->broken;
+            return tcp_closed(tcp, conn, clean ? WEIR_EPEER : WEIR_ECONNECT, event_out);
+        }
+        conn->in_length += (uint32_t)got;
+        if (need == TCP_HEADER && conn->in_length == TCP_HEADER) {
+            const uint32_t length = tcp_frame_length(conn->in);
+            if (length > WEIR_CONTROL_MESSAGE_MAX) {
+                return tcp_closed(tcp, conn, WEIR_ETOOBIG, event_out);
+            }
+            need += length;
+        }
+    }
+    if (conn->in_length == need) {
+        return tcp_message(tcp, conn, event_out);
+    }
+    if (conn->in_length > 0 && conn->queue == TCP_Q_NONE) {
+        tcp_enqueue(tcp, conn, TCP_Q_FRAME);
+        tcp_arm(tcp);
+    }
+    return 0;
+}
+
+/* ---- accepting ---------------------------------------------------------- */
+
+/* Full: the connection that has been silent longest since it was accepted makes room,
+ * but not before it had time to speak; otherwise a storm of honest peers would throw
+ * each other out. Bounded by conns_max, and only while full. */
+static int tcp_make_room(struct tcp *tcp, struct weir_control_event *event_out) {
+    const uint64_t now = tcp_now(tcp);
+    uint32_t index = tcp->queues[TCP_Q_FRAME].head;
+    while (index != TCP_NIL) {
+        struct tcp_conn *conn = &tcp->conns[index];
+        if (conn->accepted && !conn->proven) {
+            if (now - conn->since_ns >= TCP_YIELD_NS) {
+                return tcp_closed(tcp, conn, WEIR_ECONNECT, event_out);
+            }
+            tcp_listen_pause(tcp, now + TCP_ACCEPT_NS);
+            return 0;
+        }
+        index = conn->next;
+    }
+    tcp_listen_pause(tcp, UINT64_MAX);
+    return 0;
+}
+
+static int tcp_accept(struct tcp *tcp, struct weir_control_event *event_out) {
+    if (tcp_full(tcp)) {
+        return tcp_make_room(tcp, event_out);
+    }
+    const int fd = accept4(tcp->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+        /* accept(2): these leave the connection in the backlog and the listener
+         * readable; trying at once again would be a busy loop. Other errors are of
+         * connections that are gone already. */
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            tcp_listen_pause(tcp, tcp_now(tcp) + TCP_ACCEPT_NS);
+        }
+        return 0;
+    }
+    struct tcp_conn *conn = tcp_take(tcp, TCP_OPEN);
+    if (tcp_watch(tcp, EPOLL_CTL_ADD, fd, EPOLLIN, conn->id) != WEIR_OK) {
+        close(fd);
+        tcp_give(tcp, conn);
+        tcp_listen_pause(tcp, tcp_now(tcp) + TCP_ACCEPT_NS);
+        return 0;
+    }
+    conn->fd = fd;
+    conn->accepted = true;
+    socket_tune(fd);
+    tcp_enqueue(tcp, conn, TCP_Q_FRAME);
+    tcp_arm(tcp);
+    return tcp_event(event_out, conn, WEIR_CONTROL_ACCEPTED);
+}
+
+/* ---- the port ----------------------------------------------------------- */
+
+/* One thing that is due, at most; the timer fires again at once for the next. */
+static int tcp_expire(struct tcp *tcp, struct weir_control_event *event_out) {
+    uint64_t expirations;
+    ssize_t drained = read(tcp->timer_fd, &expirations, sizeof expirations);
+    (void)drained;
+    tcp->timer_ns = UINT64_MAX;
+    const uint64_t now = tcp_now(tcp);
+    int got = 0;
+    if (tcp->listen_paused && now >= tcp->listen_resume_ns) {
+        tcp_listen_resume(tcp);
+    } else if (now >= tcp_queue_deadline(tcp, TCP_Q_ADDRESS)) {
+        got = tcp_connect_again(tcp, tcp_head(tcp, TCP_Q_ADDRESS), event_out);
+    } else if (now >= tcp_queue_deadline(tcp, TCP_Q_FRAME)) {
+        got = tcp_closed(tcp, tcp_head(tcp, TCP_Q_FRAME), WEIR_ECONNECT, event_out);
+    }
+    tcp_arm(tcp);
+    return got;
+}
+
+static int tcp_handle(struct tcp *tcp, const struct epoll_event *event,
+                      struct weir_control_event *event_out) {
+    switch (event->data.u64) {
+    case TCP_TOKEN_LISTEN:
+        return tcp_accept(tcp, event_out);
+    case TCP_TOKEN_TIMER:
+        return tcp_expire(tcp, event_out);
+    case TCP_TOKEN_RESOLVER:
+        return tcp_resolved(tcp, event_out);
+    default:
+        break;
+    }
+    struct tcp_conn *conn = tcp_find(tcp, event->data.u64);
+    if (conn == NULL) {
+        return 0; /* ended after the batch was fetched */
+    }
+    if (conn->state == TCP_CONNECTING) {
+        return tcp_connected(tcp, conn, event_out);
+    }
+    if (event->events & EPOLLOUT) {
+        tcp_flush(tcp, conn);
+    }
+    if (event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+        return tcp_read(tcp, conn, event_out);
+    }
+    return 0;
+}
+
+static int tcp_poll(void *self, struct weir_control_event *event_out) {
+    struct tcp *tcp = self;
+    bool fetched = false;
+    for (;;) {
+        if (tcp->batch_next == tcp->batch_count) {
+            if (fetched) {
+                return 0; /* a whole batch without an event: the caller's turn */
+            }
+            const int count = epoll_wait(tcp->epoll_fd, tcp->batch, TCP_BATCH, 0);
+            tcp->batch_next = 0;
+            tcp->batch_count = count > 0 ? (uint32_t)count : 0;
+            fetched = true;
+            continue;
+        }
+        if (tcp_handle(tcp, &tcp->batch[tcp->batch_next++], event_out)) {
+            return 1;
+        }
+    }
+}
+
+static int tcp_listen(void *self, const char *text, char *actual_out, size_t actual_size) {
+    struct tcp *tcp = self;
+    if (tcp->listen_fd >= 0) {
+        return WEIR_EINVAL;
+    }
+    char host[ADDRESS_HOST_MAX];
+    uint16_t port;
+    struct address_list list;
+    /* Resolving here may block: weir_engine_open says so. */
+    if (address_split(text, host, &port) != WEIR_OK ||
+        address_resolve(host, port, &list) != WEIR_OK) {
+        return WEIR_EADDRESS;
+    }
+    int fd = -1;
+    for (uint32_t i = 0; i < list.count && fd < 0; i++) {
+        fd = socket_listen(&list.entries[i]);
+    }
+    if (fd < 0) {
+        return WEIR_EADDRESS;
+    }
+    struct address actual = {.length = sizeof actual.storage};
+    int rc = WEIR_EADDRESS;
+    if (getsockname(fd, (struct sockaddr *)&actual.storage, &actual.length) == 0) {
+        rc = address_print(&actual, actual_out, actual_size);
+    }
+    if (rc == WEIR_OK && tcp_watch(tcp, EPOLL_CTL_ADD, fd, EPOLLIN, TCP_TOKEN_LISTEN) != WEIR_OK) {
+        rc = WEIR_ENOMEM;
+    }
+    if (rc != WEIR_OK) {
+        close(fd);
+        return rc;
+    }
+    tcp->listen_fd = fd;
+    return WEIR_OK;
+}
+
+int tcp_address_check(const char *address) {
+    char host[ADDRESS_HOST_MAX];
+    uint16_t port;
+    const int rc = address_split(address, host, &port);
+    return rc == WEIR_OK && port == 0 ? WEIR_EADDRESS : rc;
+}
+
+static int tcp_check(void *self, const char *text) {
+    (void)self;
+    return tcp_address_check(text);
+}
+
+static int tcp_dial(void *self, const char *text, uint64_t *conn_out) {
+    struct tcp *tcp = self;
+    if (tcp_address_check(text) != WEIR_OK) {
+        return WEIR_EADDRESS;
+    }
+    if (tcp_full(tcp)) {
+        return WEIR_EAGAIN;
+    }
+    struct tcp_conn *conn = tcp_take(tcp, TCP_RESOLVING);
+    int rc = address_split(text, conn->host, &conn->port);
+    assert(rc == WEIR_OK);
+    if (address_numeric(conn->host, conn->port, &conn->addresses.entries[0]) == WEIR_OK) {
+        conn->addresses.count = 1;
+        rc = tcp_connect(tcp, conn);
+        if (rc != WEIR_OK) {
+            tcp_give(tcp, conn);
+            return rc;
+        }
+    } else {
+        tcp_enqueue(tcp, conn, TCP_Q_NAME);
+        tcp_resolve_next(tcp);
+    }
+    *conn_out = conn->id;
+    return WEIR_OK;
+}
+
+static int tcp_send(void *self, uint64_t id, const uint8_t *message, uint32_t length) {
+    struct tcp *tcp = self;
+    struct tcp_conn *conn = tcp_find(tcp, id);
+    if (conn == NULL) {
+        return WEIR_ECONNECT;
+    }
+    if (length > WEIR_CONTROL_MESSAGE_MAX) {
+        return WEIR_ETOOBIG;
+    }
+    if (conn->broken) {
+        return WEIR_OK; /* lost, as messages may be; CLOSED is on its way */
+    }
+    const uint32_t frame = TCP_HEADER + length;
+    if (TCP_OUT_BYTES - conn->out_tail < frame && conn->out_head > 0) {
+        memmove(conn->out, conn->out + conn->out_head, conn->out_tail - conn->out_head);
+        conn->out_tail -= conn->out_head;
+        conn->out_head = 0;
+    }
+    if (TCP_OUT_BYTES - conn->out_tail < frame) {
+        return WEIR_EAGAIN;
+    }
+    uint8_t *at = conn->out + conn->out_tail;
+    for (uint32_t i = 0; i < TCP_HEADER; i++) {
+        at[i] = (uint8_t)(length >> (8 * i));
+    }
+    if (length > 0) {
+        memcpy(at + TCP_HEADER, message, length);
+    }
+    conn->out_tail += frame;
+    if (conn->state == TCP_OPEN && !conn->writing) {
+        tcp_flush(tcp, conn);
+    }
+    return WEIR_OK;
+}
+
+static void tcp_hangup(void *self, uint64_t id) {
+    struct tcp *tcp = self;
+    struct tcp_conn *conn = tcp_find(tcp, id);
+    if (conn == NULL) {
+        return;
+    }
+    if (conn->state == TCP_OPEN) {
+        tcp_flush(tcp, conn);
+        /* Closing with bytes unread resets the connection (RFC 1122 4.2.2.13), which
+         * would throw away what was just sent. What more than this is unread is a flood.
+         * The in buffer is not touched: it may hold the message of the last poll. */
+        (void)recv(conn->fd, conn->out, sizeof conn->out, 0);
+    }
+    tcp_give(tcp, conn);
+}
+
+static int tcp_fd(void *self) {
+    const struct tcp *tcp = self;
+    return tcp->epoll_fd;
+}
+
+static const struct weir_control_ops tcp_ops = {
+    .check = tcp_check,
+    .listen = tcp_listen,
+    .dial = tcp_dial,
+    .send = tcp_send,
+    .hangup = tcp_hangup,
+    .poll = tcp_poll,
+    .fd = tcp_fd,
+};
+
+static void tcp_free(struct tcp *tcp) {
+    const struct weir_env env = tcp->env;
+    if (tcp->epoll_fd >= 0) {
+        close(tcp->epoll_fd);
+    }
+    if (tcp->timer_fd >= 0) {
+        close(tcp->timer_fd);
+    }
+    resolver_close(tcp->resolver);
+    if (tcp->conns != NULL) {
+        env.ops->free(env.self, tcp->conns, tcp->conns_max * sizeof *tcp->conns);
+    }
+    env.ops->free(env.self, tcp, sizeof *tcp);
+}
+
+int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control *control_out) {
+    if (conns_max > TCP_CONNS_MAX) {
+        return WEIR_EINVAL;
+    }
+    struct tcp *tcp = env->ops->alloc(env->self, sizeof *tcp);
+    if (tcp == NULL) {
+        return WEIR_ENOMEM;
+    }
+    tcp->env = *env;
+    tcp->conns_max = conns_max == 0 ? TCP_CONNS_DEFAULT : conns_max;
+    tcp->free = TCP_NIL;
+    tcp->timer_ns = UINT64_MAX;
+    tcp->listen_fd = -1;
+    for (uint32_t i = 0; i < TCP_Q_COUNT; i++) {
+        tcp->queues[i] = (struct tcp_queue){.head = TCP_NIL, .tail = TCP_NIL};
+    }
+    tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    tcp->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    tcp->conns = env->ops->alloc(env->self, tcp->conns_max * sizeof *tcp->conns);
+    if (tcp->epoll_fd < 0 || tcp->timer_fd < 0 || tcp->conns == NULL ||
+        resolver_open(&tcp->resolver) != WEIR_OK ||
+        tcp_watch(tcp, EPOLL_CTL_ADD, tcp->timer_fd, EPOLLIN, TCP_TOKEN_TIMER) != WEIR_OK ||
+        tcp_watch(tcp, EPOLL_CTL_ADD, resolver_fd(tcp->resolver), EPOLLIN, TCP_TOKEN_RESOLVER) !=
+            WEIR_OK) {
+        tcp_free(tcp);
+        return WEIR_ENOMEM;
+    }
+    *control_out = (struct weir_control){.ops = &tcp_ops, .self = tcp};
+    return WEIR_OK;
+}
+
+void tcp_close(struct weir_control *control) {
+    struct tcp *tcp = control->self;
+    if (tcp == NULL) {
+        return;
+    }
+    assert(control->ops == &tcp_ops);
+    for (uint32_t i = 0; i < tcp->fresh; i++) {
+        if (tcp->conns[i].state != TCP_FREE) {
+            tcp_hangup(tcp, tcp->conns[i].id);
+        }
+    }
+    if (tcp->listen_fd >= 0) {
+        tcp_close_fd(tcp, tcp->listen_fd);
+    }
+    tcp_free(tcp);
+    *control = (struct weir_control){0};
+}

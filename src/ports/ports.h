@@ -1,0 +1,326 @@
+/* ports.h: what the world looks like from inside weir.
+ *
+ * Four ports: a device (one RDMA device of one backend, verbs-shaped), a control
+ * channel (small messages to addresses), the environment (clock, entropy, set-up
+ * memory) and a way to sleep. The engine is the only caller. Real ports live in
+ * src/device and src/os; sim/ plays the same ports in virtual time.
+ *
+ * Contract for every port:
+ *  - Called only by the thread that has the engine; ports need no locks of their
+ *    own. Exceptions are marked "any thread".
+ *  - Nothing blocks, except weir_wait_ops.sleep.
+ *  - Errors are WEIR_E* codes of weir.h, never errno.
+ *  - Peers are not trusted: whatever arrives from one is checked before use.
+ */
+#ifndef WEIR_PORTS_H
+#define WEIR_PORTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "weir.h"
+
+/* ---- environment ------------------------------------------------------- */
+
+struct weir_env_ops {
+    /* Nanoseconds of a monotonic clock. Any thread. */
+    uint64_t (*now)(void *self);
+    /* Fills with unpredictable bytes (getrandom(2)). */
+    void (*entropy)(void *self, void *out, size_t length);
+    /* Zeroed, cache-line aligned set-up memory; NULL when there is none. Only at
+     * open and at registration, never in the steady state. */
+    void *(*alloc)(void *self, size_t bytes);
+    void (*free)(void *self, void *memory, size_t bytes);
+};
+
+struct weir_env {
+    const struct weir_env_ops *ops;
+    void *self;
+};
+
+/* ---- device ------------------------------------------------------------ */
+
+#define WEIR_MR_BLOB_MAX 128    /* what a device adds to an exported descriptor */
+#define WEIR_QP_BLOB_MAX 64     /* what a device tells the other side of a QP */
+#define WEIR_FABRIC_ID_SIZE 16  /* see weir_device_caps.fabric */
+
+struct weir_device; /* each backend defines its own */
+struct weir_qp;
+
+struct weir_device_caps {
+    char name[WEIR_DEVICE_NAME_MAX]; /* the kind: "shm", "sim", ...: both ends need the same */
+    /* Engines reach each other through this device only if their fabric ids are
+     * equal: zeros where the network decides, the host's id on shm. */
+    uint8_t fabric[WEIR_FABRIC_ID_SIZE];
+    uint64_t message_bytes_max; /* one WR */
+    uint64_t post_bytes_max;    /* bytes one post_send call should carry; UINT64_MAX: any. Devices
+                                 * that copy in the post bound how long they hold the engine */
+    uint32_t inline_bytes_max;  /* payload copied at the post; the buffer is free at return */
+    uint32_t sq_depth_max;
+    uint32_t rq_depth_max;
+    uint32_t cq_capacity;       /* entries a poll can return before the queue was empty once */
+    uint32_t mtu_max;           /* path MTU, bytes; 0: does not matter */
+    uint32_t rd_atomic_max;     /* reads in flight on a QP; 0: does not matter */
+    bool ordered;          /* WRs of one QP take effect at the target, and complete, in order */
+    bool completes_inline; /* post_send reports `done` WRs; those give no CQE */
+    bool srq;              /* receives go to one shared receive queue (qp == NULL in post_recv) */
+    bool write_imm;        /* WEIR_OP_WRITE_IMM works */
+    bool last_wqe;         /* LAST_WQE events may come; their absence is never an error */
+};
+
+/* Work-request kinds a device executes. */
+enum weir_opcode {
+    WEIR_OP_WRITE = 0,
+    WEIR_OP_READ = 1,
+    WEIR_OP_SEND = 2,
+    WEIR_OP_WRITE_IMM = 3
+};
+
+#define WEIR_WR_SIGNALED 0x1u /* give a CQE on success; errors always give one */
+#define WEIR_WR_INLINE 0x2u   /* payload is copied in the post (length <= inline_bytes_max) */
+
+/* One work request, one local piece. A write of length 0 is legal, touches no
+ * memory and needs no valid keys: it is how the core closes an orphaned run. */
+struct weir_wr {
+    uint64_t wr_id;
+    uint64_t laddr; /* local virtual address */
+    uint64_t raddr; /* remote address, as weir_rmr.raddr + offset */
+    uint64_t length; /* <= message_bytes_max */
+    uint32_t lkey;
+    uint32_t rkey;
+    uint32_t imm;
+    uint8_t opcode;
+    uint8_t flags;
+    uint16_t reserved;
+};
+
+/* Outcome of a post. WRs [0, accepted) belong to the device now; the rest were
+ * not touched. Of the accepted ones, [0, done) are complete and successful
+ * already, whatever their flags, and give no CQE (completes_inline only). */
+struct weir_post {
+    uint32_t accepted;
+    uint32_t done;
+};
+
+/* What post_pieces executes: segment i is length bytes between laddr + local_offset
+ * and raddr + remote_offset; the segments' handles are not read. */
+struct weir_pieces {
+    uint64_t laddr;
+    uint64_t raddr;
+    uint32_t lkey;
+    uint32_t rkey;
+    const weir_segment *segments;
+    uint32_t count;
+    uint8_t opcode; /* WEIR_OP_WRITE or WEIR_OP_READ */
+};
+
+enum weir_cqe_status {
+    WEIR_CQE_OK = 0,
+    WEIR_CQE_FLUSHED,      /* the QP was in, or went to, the error state */
+    WEIR_CQE_LOCAL_PROT,   /* local key or bounds */
+    WEIR_CQE_REMOTE_ACCESS,/* the target refused key, bounds or right */
+    WEIR_CQE_LENGTH,       /* message over a limit */
+    WEIR_CQE_RETRY,        /* transport retries exhausted: the target does not answer */
+    WEIR_CQE_RNR,          /* receiver-not-ready retries exhausted */
+    WEIR_CQE_DEVICE        /* anything else */
+};
+
+/* As with verbs, on status != OK only wr_id and status are valid. */
+struct weir_cqe {
+    uint64_t wr_id;
+    uint32_t status; /* enum weir_cqe_status */
+    uint32_t byte_length; /* of a receive */
+    uint32_t imm;
+    uint32_t qp_tag; /* of a receive: the QP it came in on, as given to qp_create */
+    bool recv;
+    bool has_imm;
+};
+
+enum weir_async_type {
+    WEIR_ASYNC_LAST_WQE = 1, /* this QP will consume no more SRQ buffers; may repeat */
+    WEIR_ASYNC_QP_FATAL,     /* this QP went to the error state by itself */
+    WEIR_ASYNC_PEER_DEAD,    /* the process behind this QP is certainly gone: it executes nothing
+                              * any more and its memory is gone */
+    WEIR_ASYNC_DEVICE_FATAL
+};
+struct weir_async {
+    uint32_t type;
+    uint32_t qp_tag; /* as given to qp_create */
+};
+
+struct weir_qp_options {
+    uint32_t tag;       /* the caller's number for this QP, in async events */
+    uint32_t sq_depth;  /* wanted; granted in weir_qp_granted */
+    uint32_t rq_depth;  /* receives that may be posted to it (0 with srq) */
+    uint32_t recv_bytes_max; /* the longest SEND that it may receive */
+};
+struct weir_qp_granted {
+    uint32_t sq_depth;
+    uint32_t rq_depth;
+    uint32_t blob_length;
+    uint8_t blob[WEIR_QP_BLOB_MAX]; /* for the other side's qp_connect */
+};
+struct weir_qp_path {
+    uint32_t mtu;        /* negotiated: the smaller of both mtu_max */
+    uint32_t rd_atomic;  /* negotiated */
+    uint32_t psn_local;  /* 24 bits, random */
+    uint32_t psn_remote;
+    uint32_t blob_length;
+    const uint8_t *blob; /* the other side's; hostile until checked */
+};
+
+/* Local memory as a device knows it. */
+struct weir_mr {
+    uint32_t lkey;
+    uint32_t cookie; /* the device's own number for it */
+    void *base;
+    uint64_t length;
+};
+/* A peer's memory as the local device knows it: address of offset o is raddr + o. */
+struct weir_rmr {
+    uint64_t raddr;
+    uint32_t rkey;
+    uint32_t cookie;
+};
+
+struct weir_device_ops {
+    const char *name;
+    /* 0, or ENODEVICE: cannot be used here. No side effect. Any thread. */
+    int (*probe)(struct weir_device_caps *caps_out);
+    int (*open)(const struct weir_env *env, struct weir_device **device_out);
+    /* All QPs are destroyed and all memory released before. */
+    void (*close)(struct weir_device *device);
+    void (*query)(struct weir_device *device, struct weir_device_caps *caps_out);
+
+    /* access: WEIR_ACCESS_*. After mr_release returned 0 nothing remote touches
+     * the memory; allocated memory is unmapped. */
+    int (*mr_register)(struct weir_device *device, void *base, uint64_t length, uint32_t access,
+                       struct weir_mr *mr_out);
+    int (*mr_allocate)(struct weir_device *device, uint64_t length, uint32_t access,
+                       struct weir_mr *mr_out);
+    int (*mr_release)(struct weir_device *device, const struct weir_mr *mr);
+    /* What a peer's mr_import needs, at most WEIR_MR_BLOB_MAX bytes. */
+    int (*mr_export)(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
+                     uint32_t *blob_length_out);
+    /* length and access come from the checked descriptor; the blob is hostile. */
+    int (*mr_import)(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
+                     uint64_t length, uint32_t access, struct weir_rmr *rmr_out);
+    void (*mr_forget)(struct weir_device *device, const struct weir_rmr *rmr);
+
+    /* RC QP in INIT: receives may be posted, nothing is sent. */
+    int (*qp_create)(struct weir_device *device, const struct weir_qp_options *options,
+                     struct weir_qp_granted *granted_out, struct weir_qp **qp_out);
+    /* INIT to RTR to RTS. May be called once. EINVAL for a bad blob, EDEVICE, EPEER. */
+    int (*qp_connect)(struct weir_qp *qp, const struct weir_qp_path *path);
+    /* To the error state, from any state: everything posted flushes. */
+    int (*qp_error)(struct weir_qp *qp);
+    /* 0: gone; nothing of it touches memory any more. EBUSY or EDEVICE: not yet;
+     * the QP is as it was, call again later. */
+    int (*qp_destroy)(struct weir_qp *qp);
+
+    /* Posts a chain with one doorbell. 0: all accepted. Otherwise the WR at index
+     * post_out->accepted was refused: EAGAIN (no room now), EINVAL (this WR can
+     * never be accepted), EDEVICE. post_out is always written. In the error state
+     * posts are accepted and flush. */
+    int (*post_send)(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                     struct weir_post *post_out);
+    /* completes_inline devices only, others execute none (0): executes plain reads or writes of
+     * one pair of memories at once, straight from the application's segments, whose
+     * bounds the caller has checked. Returns how many, from the front, are complete.
+     * Fewer than count: nothing else happened, post the next one with post_send,
+     * which says why. No CQE, no error state, no notification comes of this call. */
+    uint32_t (*post_pieces)(struct weir_qp *qp, const struct weir_pieces *pieces);
+    /* One receive buffer, of at least recv_bytes_max bytes, which the device owns until
+     * its CQE. qp NULL with srq. */
+    int (*post_recv)(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
+                     uint32_t length, uint32_t lkey);
+    /* Up to max completions of any QP; returns how many, or EDEVICE. */
+    int (*poll)(struct weir_device *device, struct weir_cqe *cqes_out, int max);
+    /* Up to max events, copied and acknowledged; returns how many. */
+    int (*events)(struct weir_device *device, struct weir_async *events_out, int max);
+
+    /* Sleeping. fd: readable when there is something, after arm; -1: none (sim).
+     * arm: 0, or EAGAIN when there is something to poll already. disarm after
+     * waking: drains the descriptor. */
+    int (*fd)(struct weir_device *device);
+    int (*arm)(struct weir_device *device);
+    void (*disarm)(struct weir_device *device);
+};
+
+/* ---- control channel --------------------------------------------------- */
+
+/* Small messages over connections. A message is delivered whole or not at all;
+ * any message may be lost, late, repeated or out of order (TCP does none of this
+ * within one connection, but connections break). Connections are numbered; 0
+ * names none; numbers do not repeat in practice. */
+
+#define WEIR_CONTROL_MESSAGE_MAX 2048
+
+enum weir_control_type {
+    WEIR_CONTROL_ACCEPTED = 1, /* somebody dialled us */
+    WEIR_CONTROL_CONNECTED,    /* our dial went through */
+    WEIR_CONTROL_CLOSED,       /* broken, refused, hung up by the other side; number is dead */
+    WEIR_CONTROL_MESSAGE       /* valid until the next poll */
+};
+struct weir_control_event {
+    uint64_t conn;
+    uint32_t type;
+    uint32_t length;
+    const uint8_t *message;
+    int error; /* of CLOSED: EADDRESS, ECONNECT, EPEER, ETOOBIG */
+};
+
+struct weir_control_ops {
+    /* 0 if dial would take this text, EADDRESS otherwise. Resolves nothing. Any thread. */
+    int (*check)(void *self, const char *address);
+    /* Binds and listens; writes the address with its real port. */
+    int (*listen)(void *self, const char *address, char *actual_out, size_t actual_size);
+    /* Starts connecting; CONNECTED or CLOSED follows. Sends before CONNECTED are
+     * kept, as far as the connection's bounded buffer goes. */
+    int (*dial)(void *self, const char *address, uint64_t *conn_out);
+    /* EAGAIN: buffer full, message dropped; ECONNECT: no such connection. */
+    int (*send)(void *self, uint64_t conn, const uint8_t *message, uint32_t length);
+    /* Closes at once after what is buffered was tried; no CLOSED event follows. */
+    void (*hangup)(void *self, uint64_t conn);
+    /* One event; 1 or 0. */
+    int (*poll)(void *self, struct weir_control_event *event_out);
+    /* Readable when poll may have something; -1: none. */
+    int (*fd)(void *self);
+};
+
+struct weir_control {
+    const struct weir_control_ops *ops;
+    void *self;
+};
+
+/* ---- sleeping ---------------------------------------------------------- */
+
+struct weir_wait_ops {
+    /* A descriptor for poll(2) that is readable when any source is, or after wake. */
+    int (*fd)(void *self);
+    int (*add)(void *self, int source_fd);
+    /* Until readable or the time passed. Blocks. Any thread, several at once. In a
+     * simulation this is where the world runs on; it must let virtual time pass. */
+    void (*sleep)(void *self, uint64_t timeout_ns);
+    /* Any thread, async-signal-safe. Wakes every sleeper; stays set until cleared. */
+    void (*wake)(void *self);
+    void (*clear)(void *self);
+};
+
+struct weir_wait {
+    const struct weir_wait_ops *ops;
+    void *self;
+};
+
+/* ---- together ---------------------------------------------------------- */
+
+struct weir_ports {
+    struct weir_env env;
+    struct weir_control control;
+    struct weir_wait wait;
+    const struct weir_device_ops *device_ops;
+    struct weir_device *device; /* open */
+};
+
+#endif

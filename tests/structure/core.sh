@@ -1,0 +1,46 @@
+#!/bin/sh
+# core.sh: the core is pure. Its objects, compiled with its own include directories
+# only, need nothing from outside but memory functions and the assertion's, and keep
+# no writable data: no I/O, clock, malloc, lock or global can hide from that.
+. "$(dirname "$0")/lib.sh"
+need "$CC" nm
+
+# Functions of their arguments only, and what the compiler adds by itself.
+allowed='memcpy memmove memset memcmp strlen strncmp
+         __assert_fail __stack_chk_fail _GLOBAL_OFFSET_TABLE_'
+allowed=$(echo $allowed)
+flags=
+for dir in $(layer_dirs src/core); do
+    flags="$flags -I$dir"
+done
+count=0
+for source in src/core/*.c; do
+    object=$WORK/$(basename "$source" .c).o
+    # shellcheck disable=SC2086 # flags are words
+    if ! $CC -std=c11 -O2 -fPIC -fno-common $flags -c "$source" -o "$object"; then
+        say "$source does not compile with the core's include directories"
+        continue
+    fi
+    count=$((count + 1))
+    # Data: b, d and their kin, small and thread-local ones too. .data.rel.ro is
+    # constant after relocation; nm calls it d, so ask for the section by name.
+    nm -f sysv "$object" | awk -F'|' '
+        { gsub(/ /, "", $1); gsub(/ /, "", $3); gsub(/ /, "", $7) }
+        $3 ~ /^[bBdDsSgGC]$/ && $7 !~ /^\.data\.rel\.ro/ { print $1 }' >"$WORK/data"
+    while read -r symbol; do
+        say "$source: writable data: $symbol"
+    done <"$WORK/data"
+done
+[ "$count" -gt 0 ] || say "no core object was checked"
+
+nm -u "$WORK"/*.o | awk '$1 == "U" || $1 == "w" { print $2 }' | sort -u >"$WORK/undefined"
+# What another core object defines is the core's own.
+nm --defined-only "$WORK"/*.o | awk 'NF == 3 { print $3 }' | sort -u >"$WORK/defined"
+comm -23 "$WORK/undefined" "$WORK/defined" >"$WORK/foreign"
+while read -r symbol; do
+    case " $allowed " in
+    *" $symbol "*) ;;
+    *) say "the core calls $symbol" ;;
+    esac
+done <"$WORK/foreign"
+finish

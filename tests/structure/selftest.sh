@@ -1,0 +1,124 @@
+#!/bin/sh
+# selftest.sh ROOT: every structural test fails when its rule is broken. Each case
+# copies the tree, sees the test pass or notes how it fails, breaks one thing, and
+# expects a complaint that names it.
+. "$(dirname "$0")/lib.sh"
+CC=${CC:-cc}
+cases=0
+
+# case NAME CHECK COMPLAINT COMMAND: in a fresh copy, COMMAND breaks a rule; the check
+# must then fail and say COMPLAINT, which it must not have said before.
+case_() {
+    name=$1 check=$2 complaint=$3 command=$4
+    cases=$((cases + 1))
+    copy=$WORK/copy
+    rm -rf "$copy" && mkdir "$copy" || exit 1
+    tar -c --exclude=.git --exclude='build*' . | tar -x -C "$copy"
+    # shellcheck disable=SC2086 # a check may come with an argument
+    (set -- $check && script=$1 && shift &&
+        sh "$ROOT/tests/structure/$script" "$copy" "$@") >"$WORK/before" 2>&1
+    (cd "$copy" && eval "$command") || say "$name: could not break the copy"
+    # shellcheck disable=SC2086
+    (set -- $check && script=$1 && shift &&
+        sh "$ROOT/tests/structure/$script" "$copy" "$@") >"$WORK/after" 2>&1
+    status=$?
+    if [ "$status" -eq 77 ]; then
+        echo "selftest: $name: skipped, $check cannot run here"
+    elif [ "$status" -eq 0 ]; then
+        say "$name: $check passes all the same"
+    elif ! grep -qF "$complaint" "$WORK/after"; then
+        say "$name: $check fails, but does not say \"$complaint\""
+    elif grep -qF "$complaint" "$WORK/before"; then
+        say "$name: $check said \"$complaint\" before anything was broken"
+    fi
+}
+
+append() { # FILE TEXT, for the commands below
+    printf '%s\n' "$2" >>"$1"
+}
+
+case_ 'a system call in the core' core.sh 'the core calls getpid' \
+    'append src/core/timer.c "int getpid(void); int timer_x(void); int timer_x(void) { return getpid(); }"'
+case_ 'allocation in the core' core.sh 'the core calls malloc' \
+    'append src/core/timer.c "void *malloc(unsigned long); void *timer_x(void); void *timer_x(void) { return malloc(1); }"'
+case_ 'a static counter in the core' core.sh 'writable data: timer_x_count' \
+    'append src/core/timer.c "int timer_x(void); int timer_x(void) { static int timer_x_count; return timer_x_count++; }"'
+case_ 'an initialised global in the core' core.sh 'writable data: timer_x' \
+    'append src/core/timer.c "extern int timer_x; int timer_x = 5;"'
+case_ 'a thread-local in the core' core.sh 'writable data: timer_x' \
+    'append src/core/timer.c "extern _Thread_local int timer_x; _Thread_local int timer_x;"'
+case_ 'the core includes the engine' core.sh 'does not compile' \
+    'append src/core/timer.c "#include \"engine.h\""'
+case_ 'the core includes the engine, as text' layers.sh 'timer.c includes "engine.h"' \
+    'append src/core/timer.c "#include \"engine.h\""'
+case_ 'a path around the rule' layers.sh 'includes "../os/os.h"' \
+    'append src/core/timer.c "#include \"../os/os.h\""'
+case_ 'the core includes stdio' layers.sh 'includes <stdio.h>' \
+    'append src/core/timer.c "#include <stdio.h>"'
+case_ 'the tool includes a port' layers.sh 'host.c includes "ports.h"' \
+    'append tool/host.c "#include \"ports.h\""'
+case_ 'a device includes the core' layers.sh 'shm.c includes "ledger.h"' \
+    'append src/device/shm/shm.c "#include \"ledger.h\""'
+case_ 'the build grants too much' layers.sh 'src/core/meson.build grants src/os' \
+    'append src/core/meson.build "x = [inc_os]"'
+case_ 'the build grants implicitly' layers.sh 'src/os/meson.build lets the compiler' \
+    'sed -i /implicit_include/d src/os/meson.build'
+case_ 'a header that needs another' headers.sh 'timer.h does not compile alone' \
+    'sed -i "s/^#endif/int timer_x(struct tcp_unheard_of x[sizeof(struct y)]);\n#endif/" src/core/timer.h'
+case_ 'a public header that is no C++' headers.sh 'weir.h as C++17' \
+    'sed -i "s/^#define WEIR_H/#define WEIR_H\nextern int (*weir_new)(int *new);/" include/weir.h'
+case_ 'a public header that warns' headers.sh 'weir.h as C11' \
+    'sed -i "s/^#define WEIR_H/#define WEIR_H\nstatic inline char weir_narrow(int x) { return x; }/" include/weir.h'
+case_ 'a file without a comment' comments.sh 'timer.c does not open' \
+    'sed -i 1i\\int\ timer_x\; src/core/timer.c'
+case_ 'a script without a comment' comments.sh 'lib.sh does not open' \
+    'sed -i "/^# /d" tests/structure/lib.sh'
+case_ 'a long file' comments.sh 'src/core/timer.c has' \
+    'for i in $(seq 800); do echo; done >>src/core/timer.c'
+case_ 'a long line' comments.sh 'src/core/timer.c:' \
+    'append src/core/timer.c "// $(printf %0100d 0)"'
+case_ 'a file out of the build' comments.sh 'unbuilt.c is in no meson.build' \
+    'append src/core/unbuilt.c "/* unbuilt.c: x */"'
+case_ 'a file out of format' format.sh 'src/os/env.c: run make format' \
+    'append src/os/env.c "int   x ( void ) ;"'
+case_ 'a manual that is no mdoc' manuals.sh 'man/weir.1' \
+    'append man/weir.1 ".Xyzzy"'
+case_ 'a function without a manual' manuals.sh 'does not document weir_xyzzy' \
+    'sed -i "s/^WEIR_API const char .weir_version.*/&\nWEIR_API int weir_xyzzy(void);/" include/weir.h'
+case_ 'a manual without a function' manuals.sh 'documents weir_xyzzy' \
+    'append man/weir.3 ".Fn weir_xyzzy void"'
+case_ 'an error without a manual' manuals.sh 'does not name WEIR_EXYZZY' \
+    'sed -i "s/^    X(WEIR_EAGAIN.*/&\n    X(WEIR_EXYZZY, -99, WEIR_CLASS_RETRY, \"x\") \\\\/" include/weir.h'
+
+# symbols.sh needs a library: small ones are made to the copy's map.
+stub_library() { # OUT EXTRA-SOURCE
+    {
+        api_functions | sed 's/.*/int &(void); int &(void) { return 0; }/'
+        echo "$2"
+    } >"$WORK/stub.c"
+    $CC -shared -fPIC -Wl,--version-script="${3:-weir.map}" "$WORK/stub.c" -o "$1" 2>"$WORK/stub.err" ||
+        say "the stub library did not link: $(cat "$WORK/stub.err")"
+}
+stub_library "$WORK/good.so" ''
+sh tests/structure/symbols.sh . "$WORK/good.so" >"$WORK/after" 2>&1 ||
+    say "symbols.sh refuses a library that is right: $(cat "$WORK/after")"
+sed 's/^local:/    weir_extra;\nlocal:/' weir.map >"$WORK/extra.map"
+stub_library "$WORK/extra.so" 'int weir_extra(void); int weir_extra(void) { return 0; }' \
+    "$WORK/extra.map"
+case_ 'an export that weir.h lacks' "symbols.sh $WORK/extra.so" \
+    'weir_forgotten: in the map' \
+    'sed -i "s/^local:/    weir_forgotten;\nlocal:/" weir.map'
+cases=$((cases + 1))
+sh tests/structure/symbols.sh . "$WORK/extra.so" >"$WORK/after" 2>&1 &&
+    say 'symbols.sh passes a library that exports more'
+grep -q 'weir_extra: in the exported' "$WORK/after" || say 'symbols.sh does not name weir_extra'
+sed '/weir_version;/d' weir.map >"$WORK/less.map"
+stub_library "$WORK/less.so" '' "$WORK/less.map"
+cases=$((cases + 1))
+sh tests/structure/symbols.sh . "$WORK/less.so" >"$WORK/after" 2>&1 &&
+    say 'symbols.sh passes a library that exports less'
+grep -q 'weir_version: in the header, not in the exported' "$WORK/after" ||
+    say 'symbols.sh does not name weir_version'
+
+echo "selftest: $cases broken rules"
+finish

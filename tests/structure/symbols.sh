@@ -1,0 +1,28 @@
+#!/bin/sh
+# symbols.sh ROOT LIBRARY: what the shared library exports is what weir.h declares is
+# what weir.map lists.
+. "$(dirname "$0")/lib.sh"
+need nm
+library=${2:?usage: $0 ROOT LIBRARY}
+
+api_functions >"$WORK/header"
+sed -n '/global:/,/local:/s/^ *\(weir_[a-z_0-9]*\);.*/\1/p' weir.map | sort >"$WORK/map"
+nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | sort >"$WORK/exported.versioned"
+sed 's/@.*//' "$WORK/exported.versioned" >"$WORK/exported"
+[ -s "$WORK/header" ] || say "no function was found in weir.h"
+
+compare() {
+    comm -23 "$WORK/$1" "$WORK/$2" >"$WORK/only"
+    while read -r name; do
+        say "$name: in the $1, not in the $2"
+    done <"$WORK/only"
+}
+compare header map
+compare map header
+compare header exported
+compare exported header
+grep -v '@@WEIR_0\.1$' "$WORK/exported.versioned" >"$WORK/unversioned"
+while read -r name; do
+    say "$name: exported without the version node WEIR_0.1"
+done <"$WORK/unversioned"
+finish

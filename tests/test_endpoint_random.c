@@ -1,0 +1,148 @@
+/* A campaign against the handshake: random schedules of loss, repetition, delay
+ * and reordering, of crossing opens, breaks, failures and restarts; then the
+ * faults stop and the two sides must agree. What must hold all the time is
+ * checked by endpoint_pair.c after every step.
+ *
+ * WEIR_TEST_SEED=n runs that one seed, WEIR_TEST_SEEDS=n another number of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "endpoint_pair.h"
+
+enum { SEEDS = 20000 };
+#define NOTHING UINT64_MAX
+
+static struct pair pair;
+static uint64_t running = NOTHING; /* seed */
+
+/* What the whole campaign saw: one that never meets the hard cases proves nothing. */
+static struct { uint64_t ups, fails, gones, stale; } seen;
+
+static void mischief(struct pair *p) {
+    const uint32_t node = (uint32_t)pair_random(p, 2);
+    static const int ERRORS[] = {WEIR_EDEVICE, WEIR_EPEER, WEIR_EINVAL, WEIR_EAGAIN};
+
+    switch (pair_random(p, 16)) {
+    case 0:
+    case 1:
+    case 2:
+    case 3:
+    case 4:
+        pair_event(p, node, EP_EV_WANT);
+        break;
+    case 5:
+    case 6:
+    case 7: /* crossing */
+        pair_event(p, node, EP_EV_WANT);
+        pair_event(p, !node, EP_EV_WANT);
+        break;
+    case 8:
+    case 9:
+        pair_break(p, node);
+        break;
+    case 10:
+        pair_break(p, node);
+        pair_break(p, !node);
+        break;
+    case 11:
+        pair_break_next(p, node);
+        break;
+    case 12:
+        p->nodes[node].connect_error = ERRORS[pair_random(p, 4)];
+        break;
+    case 13:
+        p->nodes[node].create_error = ERRORS[pair_random(p, 4)];
+        break;
+    case 14: /* a silence as long as a connect time-out */
+        pair_run(p, p->now_ns + PAIR_TIMEOUT_NS);
+        break;
+    default:
+        if (pair_random(p, 4) == 0)
+            pair_restart(p, node);
+        break;
+    }
+}
+
+static void agree(struct pair *p) {
+    p->loss_percent = p->repeat_percent = 0;
+    p->delay_ns_max = PAIR_MS;
+    p->drain_ns_max = PAIR_MS;
+    for (uint32_t node = 0; node < 2; node++)
+        p->nodes[node].connect_error = p->nodes[node].create_error = 0;
+    /* Old messages and old waits run out; what either side still wants, it gets. */
+    pair_run(p, p->now_ns + 3 * PAIR_TIMEOUT_NS);
+    pair_event(p, 0, EP_EV_WANT);
+    pair_run(p, p->now_ns + PAIR_TIMEOUT_NS);
+    assert_true(pair_matched(p));
+    for (uint32_t node = 0; node < 2; node++) {
+        const struct pair_node *n = &p->nodes[node];
+
+        assert_int_equal(n->ep.settle_done, n->ep.settle_asked);
+        assert_int_equal(endpoint_deadline(&n->ep), UINT64_MAX);
+        for (uint32_t i = 0; i < EP_SESSIONS; i++)
+            assert_true(n->ep.slots[i].state == (i == n->ep.live ? EP_SLOT_LIVE : EP_SLOT_FREE));
+    }
+}
+
+static void campaign(uint64_t seed) {
+    struct pair *p = &pair;
+
+    pair_init(p, seed * UINT64_C(0x9e3779b97f4a7c15) + 1);
+    p->loss_percent = (uint32_t)pair_random(p, 2) * (uint32_t)pair_random(p, 60);
+    p->repeat_percent = (uint32_t)pair_random(p, 2) * (uint32_t)pair_random(p, 60);
+    p->delay_ns_max = 1 + pair_random(p, 2) * pair_random(p, 300 * PAIR_MS);
+    p->drain_ns_max = 1 + pair_random(p, 2) * pair_random(p, 500 * PAIR_MS);
+    for (uint64_t count = 1 + pair_random(p, 24); count > 0; count--) {
+        mischief(p);
+        pair_run(p, p->now_ns + pair_random(p, 40 * PAIR_MS));
+    }
+    agree(p);
+    for (uint32_t node = 0; node < 2; node++) {
+        seen.ups += p->nodes[node].ups;
+        seen.fails += p->nodes[node].fails;
+        seen.gones += p->nodes[node].gones;
+        seen.stale += p->nodes[node].ep.stale;
+    }
+}
+
+static uint64_t number(const char *name, uint64_t otherwise) {
+    const char *text = getenv(name);
+
+    return text == NULL ? otherwise : strtoull(text, NULL, 0);
+}
+
+static void test_H2_H3_H4_H14_any_schedule_converges(void **state) {
+    const uint64_t only = number("WEIR_TEST_SEED", NOTHING);
+    const uint64_t seeds = only != NOTHING ? only + 1 : number("WEIR_TEST_SEEDS", SEEDS);
+
+    (void)state;
+    for (running = only != NOTHING ? only : 0; running < seeds; running++) {
+        campaign(running);
+        if (only != NOTHING)
+            print_message("%s\n", pair_trace(&pair));
+    }
+    print_message("%llu sessions up, %llu attempts failed, %llu remotes gone, %llu stale\n",
+                  (unsigned long long)seen.ups, (unsigned long long)seen.fails,
+                  (unsigned long long)seen.gones, (unsigned long long)seen.stale);
+    running = NOTHING;
+}
+
+static int name_seed(void **state) {
+    (void)state;
+    if (running != NOTHING)
+        print_error("it was WEIR_TEST_SEED=%llu: %s\n", (unsigned long long)running,
+                    pair_trace(&pair));
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_H2_H3_H4_H14_any_schedule_converges, name_seed),
+    };
+
+    return cmocka_run_group_tests_name("endpoint campaign", tests, NULL, NULL);
+}

@@ -1,0 +1,15 @@
+/* bench.h: the benches, one function each; all return an exit status. */
+#ifndef TOOL_BENCH_H
+#define TOOL_BENCH_H
+
+#include "options.h"
+
+int bench_limits(const struct options *options);
+int bench_stream(const struct options *options); /* write, read, sweep */
+int bench_latency(const struct options *options);
+int bench_fill(const struct options *options);
+int bench_replay(const struct options *options);
+int bench_trace(const struct options *options);
+int info_print(const struct options *options);
+
+#endif

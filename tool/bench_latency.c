@@ -1,0 +1,167 @@
+/* bench_latency.c: `bench write --latency`: 8 bytes there and 8 bytes back, one at a time. What
+ * is reported is half of each round trip, as one-way latency is everywhere.
+ *
+ * notify: the write carries a notification; either side acts on that. memory: no notification,
+ * either side polls the word itself, as ucx_perftest's put latency does. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "host.h"
+#include "report.h"
+#include "session.h"
+
+#define WARM_UP 1000
+#define SPINS 64 /* looks at the word before the session's housekeeping */
+
+struct ping {
+    struct session *session;
+    struct histogram *latency;
+    weir_segment segment;
+    weir_transfer_options options;
+    uint64_t *answer; /* our word, written by the target */
+    uint64_t *word;   /* what we send */
+};
+
+/* Submits the write; returns when it is posted, which it is when it can be. */
+static int ping_send(struct ping *ping) {
+    struct session *session = ping->session;
+    weir_transfer transfer;
+    int rc;
+
+    while ((rc = weir_write(session->engine, session->peer, &ping->segment, 1, &ping->options,
+                            &transfer)) == WEIR_EAGAIN) {
+        if (session_look(session) != 0)
+            return -1;
+        weir_engine_progress(session->engine);
+    }
+    if (rc != 0)
+        return session_fail(session, "ping", rc);
+    if (transfer.id != 0)
+        weir_transfer_release(session->engine, transfer);
+    return 0;
+}
+
+static int trip_notify(struct ping *ping) {
+    weir_notification message;
+    int got;
+
+    if (ping_send(ping) != 0)
+        return -1;
+    do {
+        got = session_poll(ping->session, &message);
+        if (got < 0)
+            return -1;
+    } while (got == 0 || proto_type(message.tag) != PROTO_PONG);
+    return 0;
+}
+
+static int trip_memory(struct ping *ping) {
+    uint64_t want = ++*ping->word;
+
+    if (ping_send(ping) != 0)
+        return -1;
+    for (;;) {
+        for (unsigned i = 0; i < SPINS; i++) {
+            if (__atomic_load_n(ping->answer, __ATOMIC_ACQUIRE) == want)
+                return 0;
+        }
+        weir_engine_progress(ping->session->engine);
+        if (session_look(ping->session) != 0)
+            return -1;
+    }
+}
+
+static int ping_run(struct ping *ping, struct result *result) {
+    const struct options *o = ping->session->options;
+    int (*trip)(struct ping *) = o->latency == LATENCY_MEMORY ? trip_memory : trip_notify;
+    struct progress progress;
+    uint64_t start, now, length = (uint64_t)(o->seconds * 1e9);
+
+    for (unsigned i = 0; i < WARM_UP; i++) {
+        if (trip(ping) != 0)
+            return -1;
+    }
+    progress_begin(&progress, "latency");
+    start = now = host_now_ns();
+    while (now - start < length) {
+        uint64_t before = now;
+        if (trip(ping) != 0)
+            return -1;
+        now = host_now_ns();
+        histogram_add(ping->latency, (now - before) / 2);
+        result->ops++;
+        progress_show(&progress, result->ops * 16, (double)(now - start) / (double)length);
+    }
+    progress_end(&progress);
+    result->seconds = (double)(now - start) / 1e9;
+    result->transfers = result->ops;
+    result->bytes = result->ops * 16;
+    return 0;
+}
+
+static int ping_measure(struct ping *ping, struct result *result) {
+    struct session *session = ping->session;
+    struct proto_marked before, after;
+    uint64_t cpu;
+
+    ping->segment = (weir_segment){
+        .local = session->memory, .remote = session->remote, .local_offset = 64, .length = 8};
+    ping->answer = session->base;
+    ping->word = (uint64_t *)session->base + 8;
+    ping->options = (weir_transfer_options)WEIR_TRANSFER_OPTIONS_INIT;
+    if (session->options->latency == LATENCY_NOTIFY) {
+        ping->options.flags = WEIR_TRANSFER_NOTIFY;
+        ping->options.notify_tag = proto_tag(PROTO_PING, 0);
+    }
+    if (session_mark(session, &before) != 0)
+        return -1;
+    cpu = host_cpu_ns();
+    if (ping_run(ping, result) != 0)
+        return -1;
+    result->cpu_initiator_ns = host_cpu_ns() - cpu;
+    if (session_mark(session, &after) != 0)
+        return -1;
+    result->cpu_target_ns = after.cpu_ns - before.cpu_ns;
+    return session_close(session);
+}
+
+static int latency_run(struct session *session, struct report *report, struct result *result) {
+    const struct options *o = session->options;
+    struct proto_open open = {.kind = o->latency == LATENCY_MEMORY ? PROTO_KIND_PING_MEMORY
+                                                                    : PROTO_KIND_PING,
+                              .page_bytes = 4096,
+                              .page_stride = 4096,
+                              .page_count = 1,
+                              .lanes = 1};
+    struct ping ping = {.session = session, .latency = result->latency};
+
+    result->limit = limits_of_latency();
+    host_pin(host_cpu_count() > 1 ? host_cpu(0) : -1);
+    if (session_start(session, o) != 0 || session_open(session, &open, 4096, SESSION_EXPORT) != 0 ||
+        ping_measure(&ping, result) != 0)
+        return -1;
+    if (report_add(report, result) != 0)
+        return -1;
+    return report_counters(report, session->engine);
+}
+
+int bench_latency(const struct options *options) {
+    struct session session = {.options = options};
+    struct histogram *latency = calloc(1, sizeof(*latency));
+    struct result result = {.op = "one round trip", .latency = latency, .label = "8 B ping-pong"};
+    struct report report;
+    int rc = -1;
+
+    result.latency_of = options->latency == LATENCY_MEMORY
+                            ? "half a round trip, both sides poll the word"
+                            : "half a round trip, a notification each way";
+    if (report_begin(&report, options) == 0 && latency != NULL)
+        rc = latency_run(&session, &report, &result);
+    session_end(&session);
+    if (rc == 0)
+        rc = report_end(&report);
+    report_free(&report);
+    free(latency);
+    return rc == 0 ? EXIT_OK : EXIT_FAILED;
+}

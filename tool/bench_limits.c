@@ -1,0 +1,81 @@
+/* bench_limits.c: `bench limits`: the yardsticks of limits.h, size by size. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench.h"
+#include "host.h"
+#include "report.h"
+
+#define SIZE_FIRST 8
+#define SIZE_LAST (4u << 20)
+#define VM_SIZE_LAST (1u << 20)
+#define EACH_NS (20 * NS_PER_MS)
+#define COLD_SIZE (64u << 10)
+#define COLD_NS (300 * NS_PER_MS)
+
+static void row_print(FILE *out, const char *label, const double *rates, size_t count) {
+    char text[32];
+
+    fprintf(out, "%-12s", label);
+    for (size_t i = 0; i < count; i++)
+        fprintf(out, " %18s", rates[i] > 0 ? report_rate_text(rates[i], text) : "-");
+    fputc('\n', out);
+    fflush(out);
+}
+
+/* Rates by size, all hot: memcpy, non-temporal, process_vm_writev. */
+static json_t *sizes_measure(FILE *out) {
+    json_t *rows = json_array();
+
+    fprintf(out, "%-12s %18s %18s %18s\n", "hot", "memcpy", "non-temporal", "process_vm_writev");
+    for (uint64_t size = SIZE_FIRST; size <= SIZE_LAST && !host_interrupted(); size *= 2) {
+        char label[32];
+        double rates[3] = {limits_copy(COPY_MEMCPY, size, 0, 1, EACH_NS)};
+
+        if (limits_has_stream())
+            rates[1] = limits_copy(COPY_STREAM, size, 0, 1, EACH_NS);
+        if (size <= VM_SIZE_LAST)
+            rates[2] = limits_vm_write(size, EACH_NS);
+        row_print(out, options_size_text(size, label), rates, 3);
+        json_array_append_new(rows, json_pack("{s:I, s:f, s:f, s:f}", "size", (json_int_t)size,
+                                              "memcpy_bytes_per_s", rates[0],
+                                              "nontemporal_bytes_per_s", rates[1],
+                                              "process_vm_writev_bytes_per_s", rates[2]));
+    }
+    return rows;
+}
+
+int bench_limits(const struct options *options) {
+    FILE *out = options->json != NULL && strcmp(options->json, "-") == 0 ? stderr : stdout;
+    struct report report;
+    double cold[2] = {0}, line;
+    char span[32], label[64], text[32];
+    int rc = -1;
+
+    if (report_begin(&report, options) != 0)
+        goto out;
+    if (report_set(&report, "hot", sizes_measure(out)) != 0)
+        goto out;
+    cold[0] = limits_copy(COPY_MEMCPY, COLD_SIZE, options->cold, 1, COLD_NS);
+    if (limits_has_stream())
+        cold[1] = limits_copy(COPY_STREAM, COLD_SIZE, options->cold, 1, COLD_NS);
+    options_size_text(options->cold, span);
+    snprintf(label, sizeof(label), "64 KiB cold");
+    row_print(out, label, cold, 2);
+    fprintf(out, "  (random places of two buffers of %s)\n", span);
+    line = limits_line(COLD_NS);
+    fprintf(out, "cache line between two CPUs, one way: %s\n",
+            line > 0 ? report_time_text(line, text) : "only one CPU here");
+    rc = report_set(&report, "cold_64k",
+                    json_pack("{s:I, s:f, s:f}", "span_bytes", (json_int_t)options->cold,
+                              "memcpy_bytes_per_s", cold[0], "nontemporal_bytes_per_s", cold[1]));
+    if (rc == 0)
+        rc = report_set(&report, "cache_line_ns", json_real(line));
+    if (rc == 0 && host_interrupted())
+        rc = complain("interrupted");
+    if (rc == 0)
+        rc = report_end(&report);
+out:
+    report_free(&report);
+    return rc == 0 ? EXIT_OK : EXIT_FAILED;
+}

@@ -1,0 +1,465 @@
+/* bench_stream.c: `bench write`, `bench read` and `bench sweep`: how fast transfers go when a
+ * window of them is in flight.
+ *
+ * Memory is cut into lanes, one for each segment that can be in flight: threads x window x
+ * segments of them. A lane is one page when hot; when cold it is as many pages as fit, and every
+ * transfer takes one of them at random, on each side. So no two transfers in flight ever touch
+ * the same bytes, and each can be verified:
+ *   write: new content each time; the target checks it when the notification comes, and the
+ *          lane is not used again before its answer;
+ *   read:  a lane of the target has at least two pages with contents of their own; reads
+ *          alternate between them and are checked here.
+ *
+ * Threads share the session's engine and nothing else of it; thread 0 is the session's owner.
+ * The loop is kept small: for transfers below 4 KiB only every 64th looks at the clock. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "content.h"
+#include "host.h"
+#include "report.h"
+#include "session.h"
+
+#define SAMPLE_BELOW_BYTES 4096
+#define SAMPLE_EVERY 64
+#define SWEEP_FIRST 8
+#define SWEEP_LAST (4u << 20)
+#define STREAM_SEED 0x7765697200000001u
+
+typedef int (*submit_fn)(weir_engine *, weir_peer, const weir_segment *, size_t,
+                         const weir_transfer_options *, weir_transfer *);
+
+/* One transfer that can be in flight. */
+struct flight {
+    weir_transfer transfer; /* id 0: none under way */
+    uint64_t started_ns;    /* 0: not sampled */
+    uint64_t round;         /* of its content, when verified */
+    atomic_bool unchecked;  /* write, verified: the target has not answered yet */
+};
+
+struct stream;
+
+struct worker {
+    _Alignas(128) struct stream *stream;
+    pthread_t thread;
+    unsigned index;
+    struct flight *flights;
+    weir_segment *segments;
+    struct histogram latency;
+    uint64_t random;
+    uint64_t transfers;
+    uint64_t eagain;
+    uint64_t checked_bytes;
+    uint64_t wrong_bytes;
+    uint64_t end_ns;
+};
+
+/* What a run has in common; constant while the workers run, but for the atomics. */
+struct stream {
+    const struct options *options;
+    struct session *session;
+    submit_fn submit;
+    uint64_t size;
+    uint64_t stride;
+    uint64_t lane_pages;        /* here */
+    uint64_t remote_lane_pages; /* there */
+    uint64_t lanes;
+    uint64_t sample_every;
+    uint64_t start_ns;
+    uint64_t duration_ns;
+    bool reads;
+    struct worker *workers;
+    struct progress progress;
+    atomic_bool stop; /* a worker failed */
+    _Alignas(128) atomic_uint_fast64_t wrong_bytes; /* said by the target */
+    atomic_uint_fast64_t checked_bytes;
+};
+
+static uint64_t first_lane(const struct worker *worker, uint64_t flight) {
+    const struct options *o = worker->stream->options;
+
+    return (worker->index * o->window + flight) * o->segments;
+}
+
+/* Which page of a lane this transfer uses, there and here. */
+static uint64_t pick_page(struct worker *worker, uint64_t pages, uint64_t round) {
+    if (pages == 1)
+        return 0;
+    return worker->stream->options->verify ? round % pages : random_below(&worker->random, pages);
+}
+
+/* ---- verification ------------------------------------------------------- */
+
+static void make_content(const struct stream *stream, uint64_t lane, uint64_t round,
+                         uint64_t remote_page, uint64_t local_offset) {
+    unsigned char *base = stream->session->base;
+    uint64_t page = lane * stream->remote_lane_pages + remote_page;
+
+    content_fill(base + local_offset, stream->size,
+                 content_key(content_key(STREAM_SEED, round), page));
+}
+
+static void check_read(struct worker *worker, uint64_t flight) {
+    const struct stream *stream = worker->stream;
+    const weir_segment *segments = &worker->segments[flight * stream->options->segments];
+    const unsigned char *base = stream->session->base;
+
+    for (uint64_t i = 0; i < stream->options->segments; i++)
+        worker->wrong_bytes +=
+            content_wrong(base + segments[i].local_offset, stream->size,
+                          content_key(STREAM_SEED, segments[i].remote_offset / stream->stride));
+    worker->checked_bytes += stream->options->segments * stream->size;
+}
+
+/* Takes the target's answers, of any worker's lanes. */
+static void take_answers(struct stream *stream) {
+    const struct options *o = stream->options;
+    weir_notification message;
+
+    while (weir_notification_take(stream->session->engine, &message) == 0) {
+        uint64_t flight = proto_argument(message.tag) / o->segments;
+        struct proto_checked checked;
+        if (proto_type(message.tag) != PROTO_CHECKED || message.length != sizeof(checked) ||
+            flight >= o->threads * o->window)
+            continue;
+        memcpy(&checked, message.payload, sizeof(checked));
+        atomic_fetch_add(&stream->wrong_bytes, checked.wrong_bytes);
+        atomic_fetch_add(&stream->checked_bytes, checked.checked_bytes);
+        atomic_store_explicit(
+            &stream->workers[flight / o->window].flights[flight % o->window].unchecked, false,
+            memory_order_release);
+    }
+}
+
+/* ---- one transfer ------------------------------------------------------- */
+
+/* Progress while waiting for something; -1: give up. */
+static int pause_worker(struct worker *worker) {
+    struct stream *stream = worker->stream;
+
+    weir_engine_progress(stream->session->engine);
+    if (worker->index == 0 && session_look(stream->session) != 0)
+        atomic_store(&stream->stop, true);
+    return atomic_load_explicit(&stream->stop, memory_order_relaxed) ? -1 : 0;
+}
+
+/* Waits until the flight is over: terminal, and verified where that was asked for. */
+static int land(struct worker *worker, struct flight *flight) {
+    struct stream *stream = worker->stream;
+    weir_engine *engine = stream->session->engine;
+    int rc;
+
+    if (flight->transfer.id != 0) {
+        while ((rc = weir_transfer_status(engine, flight->transfer)) == WEIR_EINPROGRESS) {
+            if (pause_worker(worker) != 0)
+                return -1;
+        }
+        weir_transfer_release(engine, flight->transfer);
+        flight->transfer.id = 0;
+        if (rc != 0)
+            return session_fail(stream->session, options_command_name(stream->options->command),
+                                rc);
+        if (flight->started_ns != 0)
+            histogram_add(&worker->latency, host_now_ns() - flight->started_ns);
+        if (stream->reads && stream->options->verify)
+            check_read(worker, (uint64_t)(flight - worker->flights));
+    }
+    while (atomic_load_explicit(&flight->unchecked, memory_order_acquire)) {
+        if (pause_worker(worker) != 0)
+            return -1;
+        take_answers(stream);
+    }
+    return 0;
+}
+
+/* Chooses pages and makes content, for those runs that need either. */
+static void prepare(struct worker *worker, uint64_t index) {
+    struct stream *stream = worker->stream;
+    const struct options *o = stream->options;
+    struct flight *flight = &worker->flights[index];
+    weir_segment *segments = &worker->segments[index * o->segments];
+
+    flight->round++;
+    for (uint64_t i = 0; i < o->segments; i++) {
+        uint64_t lane = first_lane(worker, index) + i;
+        uint64_t there = pick_page(worker, stream->remote_lane_pages, flight->round);
+        uint64_t here = pick_page(worker, stream->lane_pages, flight->round);
+
+        segments[i].remote_offset = (lane * stream->remote_lane_pages + there) * stream->stride;
+        segments[i].local_offset = (lane * stream->lane_pages + here) * stream->stride;
+        if (o->verify && !stream->reads)
+            make_content(stream, lane, flight->round, there, segments[i].local_offset);
+    }
+}
+
+static int launch(struct worker *worker, uint64_t index, bool fixed,
+                  weir_transfer_options *transfer) {
+    struct stream *stream = worker->stream;
+    const struct options *o = stream->options;
+    struct flight *flight = &worker->flights[index];
+    struct proto_round round;
+    int rc;
+
+    if (!fixed)
+        prepare(worker, index);
+    if (o->verify && !stream->reads) {
+        round = (struct proto_round){.round = flight->round, .lane_count = o->segments};
+        transfer->notify_tag = proto_tag(PROTO_CHECK, first_lane(worker, index));
+        transfer->notify_payload = &round;
+        transfer->notify_length = sizeof(round);
+        atomic_store_explicit(&flight->unchecked, true, memory_order_relaxed);
+    }
+    while ((rc = stream->submit(stream->session->engine, stream->session->peer,
+                                &worker->segments[index * o->segments], o->segments, transfer,
+                                &flight->transfer)) == WEIR_EAGAIN) {
+        worker->eagain++;
+        if (pause_worker(worker) != 0)
+            return -1;
+    }
+    if (rc != 0)
+        return session_fail(stream->session, options_command_name(o->command), rc);
+    worker->transfers++;
+    if (flight->transfer.id == 0 && stream->reads && o->verify)
+        check_read(worker, index);
+    return 0;
+}
+
+/* ---- a worker ----------------------------------------------------------- */
+
+/* The clock, the end, and what thread 0 does besides. 0: the run is over. */
+static uint64_t look(struct worker *worker) {
+    struct stream *stream = worker->stream;
+    uint64_t now = host_now_ns(), past = now - stream->start_ns;
+
+    if (worker->index == 0) {
+        if (session_look(stream->session) != 0)
+            atomic_store(&stream->stop, true);
+        progress_show(&stream->progress,
+                      worker->transfers * stream->options->segments * stream->size *
+                          stream->options->threads,
+                      (double)past / (double)stream->duration_ns);
+    }
+    return past >= stream->duration_ns ? 0 : now;
+}
+
+static int stream_loop(struct worker *worker) {
+    struct stream *stream = worker->stream;
+    const struct options *o = stream->options;
+    weir_transfer_options transfer = WEIR_TRANSFER_OPTIONS_INIT;
+    bool fixed = stream->lane_pages == 1 && stream->remote_lane_pages == 1 && !o->verify;
+    uint64_t index = 0, until_sample = 0, now = 0;
+
+    if (o->notify || (o->verify && !stream->reads)) {
+        transfer.flags = WEIR_TRANSFER_NOTIFY;
+        transfer.notify_tag = proto_tag(PROTO_DATA, 0);
+    }
+    while (!atomic_load_explicit(&stream->stop, memory_order_relaxed)) {
+        struct flight *flight = &worker->flights[index];
+        bool sampled = until_sample == 0;
+
+        if ((flight->transfer.id != 0 ||
+             atomic_load_explicit(&flight->unchecked, memory_order_relaxed)) &&
+            land(worker, flight) != 0)
+            return -1;
+        if (sampled) {
+            now = look(worker);
+            if (now == 0)
+                return 0;
+            until_sample = stream->sample_every;
+        }
+        until_sample--;
+        flight->started_ns = sampled ? now : 0;
+        if (launch(worker, index, fixed, &transfer) != 0)
+            return -1;
+        if (sampled && flight->transfer.id == 0)
+            histogram_add(&worker->latency, host_now_ns() - now);
+        index = index + 1 == o->window ? 0 : index + 1;
+    }
+    return -1;
+}
+
+static void *worker_run(void *argument) {
+    struct worker *worker = argument;
+    struct stream *stream = worker->stream;
+    int rc = stream_loop(worker);
+
+    for (uint64_t i = 0; rc == 0 && i < stream->options->window; i++)
+        rc = land(worker, &worker->flights[i]);
+    if (rc != 0)
+        atomic_store(&stream->stop, true);
+    worker->end_ns = host_now_ns();
+    return NULL;
+}
+
+static int worker_init(struct stream *stream, unsigned index) {
+    const struct options *o = stream->options;
+    struct worker *worker = &stream->workers[index];
+
+    worker->stream = stream;
+    worker->index = index;
+    worker->random = mix64(index);
+    worker->flights = calloc(o->window, sizeof(*worker->flights));
+    worker->segments = calloc(o->window * o->segments, sizeof(*worker->segments));
+    if (worker->flights == NULL || worker->segments == NULL)
+        return complain("out of memory");
+    for (uint64_t i = 0; i < o->window * o->segments; i++) {
+        uint64_t lane = first_lane(worker, 0) + i;
+        worker->segments[i] =
+            (weir_segment){.local = stream->session->memory,
+                           .remote = stream->session->remote,
+                           .local_offset = lane * stream->lane_pages * stream->stride,
+                           .remote_offset = lane * stream->remote_lane_pages * stream->stride,
+                           .length = stream->size};
+    }
+    return 0;
+}
+
+/* ---- a run -------------------------------------------------------------- */
+
+static int run_workers(struct stream *stream) {
+    unsigned threads = (unsigned)stream->options->threads, started = 1;
+
+    stream->start_ns = host_now_ns();
+    progress_begin(&stream->progress, options_command_name(stream->options->command));
+    for (; started < threads; started++) {
+        if (pthread_create(&stream->workers[started].thread, NULL, worker_run,
+                           &stream->workers[started]) != 0) {
+            complain("thread %u cannot be started", started);
+            atomic_store(&stream->stop, true);
+            break;
+        }
+    }
+    worker_run(&stream->workers[0]);
+    for (unsigned i = 1; i < started; i++)
+        pthread_join(stream->workers[i].thread, NULL);
+    progress_end(&stream->progress);
+    return atomic_load(&stream->stop) ? -1 : 0;
+}
+
+static void sum_workers(struct stream *stream, struct result *result) {
+    uint64_t end = stream->start_ns;
+
+    result->checked_bytes = atomic_load(&stream->checked_bytes);
+    result->wrong_bytes = atomic_load(&stream->wrong_bytes);
+    for (uint64_t i = 0; i < stream->options->threads; i++) {
+        const struct worker *worker = &stream->workers[i];
+        histogram_merge(result->latency, &worker->latency);
+        result->transfers += worker->transfers;
+        result->eagain += worker->eagain;
+        result->checked_bytes += worker->checked_bytes;
+        result->wrong_bytes += worker->wrong_bytes;
+        end = worker->end_ns > end ? worker->end_ns : end;
+    }
+    result->ops = result->transfers * stream->options->segments;
+    result->bytes = result->ops * stream->size;
+    result->seconds = (double)(end - stream->start_ns) / 1e9;
+}
+
+static int measure(struct stream *stream, struct result *result) {
+    struct proto_marked before, after;
+    uint64_t cpu;
+
+    for (unsigned i = 0; i < stream->options->threads; i++) {
+        if (worker_init(stream, i) != 0)
+            return -1;
+    }
+    if (session_mark(stream->session, &before) != 0)
+        return -1;
+    cpu = host_cpu_ns();
+    if (run_workers(stream) != 0)
+        return -1;
+    result->cpu_initiator_ns = host_cpu_ns() - cpu;
+    if (session_mark(stream->session, &after) != 0)
+        return -1;
+    result->cpu_target_ns = after.cpu_ns - before.cpu_ns;
+    sum_workers(stream, result);
+    return 0;
+}
+
+static void plan_lanes(struct stream *stream, const struct options *o, uint64_t size) {
+    uint64_t pages;
+
+    stream->size = size;
+    stream->stride = (size + 63) & ~UINT64_C(63);
+    stream->lanes = o->threads * o->window * o->segments;
+    pages = o->cold / stream->stride / stream->lanes;
+    stream->lane_pages = pages == 0 ? 1 : pages;
+    /* Two contents to alternate between, or a read that moved nothing would verify. */
+    stream->remote_lane_pages = stream->reads && o->verify && stream->lane_pages == 1
+                                    ? 2
+                                    : stream->lane_pages;
+    stream->sample_every = size * o->segments < SAMPLE_BELOW_BYTES ? SAMPLE_EVERY : 1;
+    stream->duration_ns = (uint64_t)(o->seconds * 1e9);
+}
+
+/* One size: session, calibration, measurement, row. */
+static int stream_size(struct session *session, struct report *report, uint64_t size) {
+    const struct options *o = session->options;
+    struct stream stream = {.options = o, .session = session, .reads = o->command == CMD_READ};
+    struct histogram *latency = calloc(1, sizeof(*latency));
+    struct result result = {.op = "one segment", .latency = latency};
+    struct proto_open open = {.kind = stream.reads ? PROTO_KIND_READ : PROTO_KIND_WRITE};
+    int rc = -1;
+
+    stream.submit = stream.reads ? weir_read : weir_write;
+    plan_lanes(&stream, o, size);
+    stream.workers = aligned_alloc(128, o->threads * sizeof(*stream.workers));
+    if (latency == NULL || stream.workers == NULL) {
+        complain("out of memory");
+        goto out;
+    }
+    memset(stream.workers, 0, o->threads * sizeof(*stream.workers));
+    result.limit = limits_of_copy(size, o->cold, (unsigned)o->threads, o->memory == MEMORY_OWN);
+    host_pin(o->threads == 1 && host_cpu_count() > 1 ? host_cpu(0) : -1);
+    open.page_bytes = size;
+    open.page_stride = stream.stride;
+    open.page_count = stream.lanes * stream.remote_lane_pages;
+    open.lanes = stream.lanes;
+    open.seed = STREAM_SEED;
+    if (session_open(session, &open, stream.lanes * stream.lane_pages * stream.stride,
+                     SESSION_KEEP) != 0)
+        goto out;
+    if (measure(&stream, &result) != 0 || session_close(session) != 0)
+        goto out;
+    options_size_text(size, result.label);
+    result.latency_of = stream.sample_every == 1
+                            ? "of a transfer, submit to done"
+                            : "of a transfer, submit to done; every 64th was timed";
+    rc = report_add(report, &result);
+out:
+    for (uint64_t i = 0; stream.workers != NULL && i < o->threads; i++) {
+        free(stream.workers[i].flights);
+        free(stream.workers[i].segments);
+    }
+    free(stream.workers);
+    free(latency);
+    return rc;
+}
+
+int bench_stream(const struct options *options) {
+    struct session session = {.options = options};
+    struct report report;
+    int rc;
+
+    if (report_begin(&report, options) != 0)
+        return EXIT_FAILED;
+    rc = session_start(&session, options);
+    if (rc == 0 && options->command == CMD_SWEEP) {
+        for (uint64_t size = SWEEP_FIRST; rc == 0 && size <= SWEEP_LAST; size *= 2)
+            rc = stream_size(&session, &report, size);
+    } else if (rc == 0) {
+        rc = stream_size(&session, &report, options->size);
+    }
+    if (rc == 0)
+        rc = report_counters(&report, session.engine);
+    session_end(&session);
+    if (rc == 0)
+        rc = report_end(&report);
+    report_free(&report);
+    return rc == 0 ? EXIT_OK : EXIT_FAILED;
+}

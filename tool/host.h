@@ -1,0 +1,58 @@
+/* host.h: what the tool asks of the machine: clocks, CPUs, memory, signals, and the one way
+ * in which it says what went wrong. */
+#ifndef TOOL_HOST_H
+#define TOOL_HOST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NS_PER_S 1000000000ull
+#define NS_PER_MS 1000000ull
+#define NS_PER_US 1000ull
+
+enum exit_status { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+uint64_t host_now_ns(void);
+/* CPU time that this process, all of its threads, has used. */
+uint64_t host_cpu_ns(void);
+
+/* The index-th CPU that this process may run on; -1 when there are not so many. Counted at
+ * the first call, before anything is pinned. */
+int host_cpu(unsigned index);
+unsigned host_cpu_count(void);
+/* Pins the calling thread; negative: back to all CPUs that the process may run on. */
+void host_pin(int cpu);
+
+/* Zeroed, populated, page-aligned memory; NULL when there is none. */
+void *host_map(uint64_t bytes);
+void host_unmap(void *memory, uint64_t bytes);
+
+/* SIGINT and SIGTERM set a flag instead of ending the process; SIGPIPE is ignored. */
+void host_catch_signals(void);
+bool host_interrupted(void);
+
+/* Prints "weir: ...", one line, on stderr. Only the first call of a process prints: what
+ * follows a failure is a consequence. Returns -1. Any thread. */
+int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* splitmix64: a bijection of 64 bits that leaves no visible structure. */
+static inline uint64_t mix64(uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* The next number of a stream; *state is the whole state. */
+static inline uint64_t random64(uint64_t *state) {
+    *state += 0x9e3779b97f4a7c15u;
+    return mix64(*state);
+}
+
+/* Evenly in [0, bound), to within bound / 2^32; bound is at most 2^32. */
+static inline uint64_t random_below(uint64_t *state, uint64_t bound) {
+    return ((random64(state) >> 32) * bound) >> 32;
+}
+
+#endif

@@ -1,0 +1,310 @@
+/* limits.c: see limits.h. Every loop looks at the clock once in a batch of about 100 us, and
+ * ends at the first batch past its time. */
+#define _GNU_SOURCE
+#include "limits.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+#include "histogram.h"
+#include "host.h"
+#include "options.h"
+
+#define BATCH_BYTES (1u << 20)
+#define BATCH_OPS_MAX 4096
+#define LIMIT_NS (100 * NS_PER_MS)
+#define STREAM_FROM (256u << 10)
+
+int limits_has_stream(void) {
+#if defined(__x86_64__)
+    return 1;
+#else
+    return 0;
+#endif
+}
+
+static uint64_t batch_of(uint64_t size) {
+    uint64_t batch = BATCH_BYTES / size;
+
+    return batch == 0 ? 1 : batch > BATCH_OPS_MAX ? BATCH_OPS_MAX : batch;
+}
+
+/* ---- copies ------------------------------------------------------------ */
+
+/* The destination is 64-byte aligned (copy_loop sees to that), the source any way. */
+static void copy_stream(unsigned char *to, const unsigned char *from, uint64_t size) {
+    uint64_t at = 0;
+
+#if defined(__x86_64__)
+    for (; at + 64 <= size; at += 64) {
+        for (unsigned i = 0; i < 64; i += 16) {
+            __m128i piece = _mm_loadu_si128((const __m128i *)(const void *)(from + at + i));
+            _mm_stream_si128((__m128i *)(void *)(to + at + i), piece);
+        }
+    }
+    _mm_sfence();
+#endif
+    memcpy(to + at, from + at, size - at);
+}
+
+/* Through a volatile pointer, or the compiler would inline it for some sizes and drop it. */
+static void *(*volatile copy_memcpy)(void *, const void *, size_t) = memcpy;
+
+struct copier {
+    pthread_t thread;
+    enum copy_kind kind;
+    int cpu;
+    uint64_t size;
+    uint64_t places; /* in its share of the buffers */
+    uint64_t stride;
+    uint64_t duration_ns;
+    unsigned char *from;
+    unsigned char *to;
+    double bytes_per_s;
+};
+
+static void *copy_loop(void *argument) {
+    struct copier *copier = argument;
+    uint64_t batch = batch_of(copier->size), done = 0, state = (uint64_t)copier->cpu + 1;
+    uint64_t start, now;
+
+    host_pin(copier->cpu);
+    start = now = host_now_ns();
+    while (now - start < copier->duration_ns) {
+        for (uint64_t i = 0; i < batch; i++) {
+            uint64_t a = 0, b = 0;
+            if (copier->places > 1) {
+                a = random_below(&state, copier->places) * copier->stride;
+                b = random_below(&state, copier->places) * copier->stride;
+            }
+            if (copier->kind == COPY_STREAM)
+                copy_stream(copier->to + a, copier->from + b, copier->size);
+            else
+                copy_memcpy(copier->to + a, copier->from + b, copier->size);
+        }
+        done += batch;
+        now = host_now_ns();
+    }
+    copier->bytes_per_s = (double)(done * copier->size) * 1e9 / (double)(now - start);
+    return NULL;
+}
+
+/* The first copier runs on the calling thread, so that one thread needs no other. The others
+ * start within some 100 us of it, a thousandth of what they measure. */
+static double copy_run(struct copier *copiers, unsigned threads) {
+    unsigned started = 1;
+    double sum = 0;
+
+    for (; started < threads; started++) {
+        if (pthread_create(&copiers[started].thread, NULL, copy_loop, &copiers[started]) != 0)
+            break;
+    }
+    copy_loop(&copiers[0]);
+    for (unsigned i = 1; i < started; i++)
+        pthread_join(copiers[i].thread, NULL);
+    for (unsigned i = 0; i < started; i++)
+        sum += copiers[i].bytes_per_s;
+    return started == threads ? sum : 0;
+}
+
+double limits_copy(enum copy_kind kind, uint64_t size, uint64_t span, unsigned threads,
+                   uint64_t duration_ns) {
+    uint64_t stride = (size + 63) & ~UINT64_C(63);
+    uint64_t places = span / threads / stride > 0 ? span / threads / stride : 1;
+    uint64_t bytes = places * stride * threads;
+    unsigned char *from = host_map(bytes), *to = host_map(bytes);
+    struct copier *copiers = calloc(threads, sizeof(*copiers));
+    double rate = 0;
+
+    if (from != NULL && to != NULL && copiers != NULL) {
+        memset(from, 1, bytes); /* or all of it would be the one zero page */
+        for (unsigned i = 0; i < threads; i++)
+            copiers[i] = (struct copier){.kind = kind,
+                                         .cpu = threads == 1 ? host_cpu(0) : -1,
+                                         .size = size,
+                                         .places = places,
+                                         .stride = stride,
+                                         .duration_ns = duration_ns,
+                                         .from = from + i * places * stride,
+                                         .to = to + i * places * stride};
+        rate = copy_run(copiers, threads);
+    }
+    free(copiers);
+    host_unmap(from, bytes);
+    host_unmap(to, bytes);
+    return rate;
+}
+
+/* ---- process_vm_writev -------------------------------------------------- */
+
+/* A child that has touched its copy of the buffer, and sleeps until it is killed. */
+static pid_t fork_sleeper(unsigned char *buffer, uint64_t bytes) {
+    int ready[2];
+    char byte = 0;
+    pid_t parent = getpid(), pid;
+
+    if (pipe(ready) != 0)
+        return -1;
+    pid = fork();
+    if (pid == 0) {
+        host_pin(host_cpu(1));
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        memset(buffer, 2, bytes);
+        if (getppid() == parent && write(ready[1], &byte, 1) == 1) {
+            for (;;)
+                pause();
+        }
+        _exit(EXIT_FAILED);
+    }
+    close(ready[1]);
+    if (pid > 0 && read(ready[0], &byte, 1) != 1) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        pid = -1;
+    }
+    close(ready[0]);
+    return pid;
+}
+
+static double vm_write_loop(pid_t pid, unsigned char *from, unsigned char *to, uint64_t size,
+                            uint64_t duration_ns) {
+    uint64_t start = host_now_ns(), now = start, done = 0;
+
+    while (now - start < duration_ns) {
+        /* A batch of 16 hides the clock, and lasts 5 ms at most for the largest sizes. */
+        for (unsigned i = 0; i < 16; i++) {
+            struct iovec local = {.iov_base = from, .iov_len = size};
+            struct iovec remote = {.iov_base = to, .iov_len = size};
+            if (process_vm_writev(pid, &local, 1, &remote, 1, 0) != (ssize_t)size)
+                return 0;
+        }
+        done += 16;
+        now = host_now_ns();
+    }
+    return (double)(done * size) * 1e9 / (double)(now - start);
+}
+
+double limits_vm_write(uint64_t size, uint64_t duration_ns) {
+    unsigned char *from = host_map(size), *to = host_map(size);
+    double rate = 0;
+    pid_t pid = -1;
+
+    if (from != NULL && to != NULL) {
+        memset(from, 1, size);
+        pid = fork_sleeper(to, size);
+    }
+    if (pid > 0) {
+        host_pin(host_cpu(0));
+        rate = vm_write_loop(pid, from, to, size, duration_ns);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    host_unmap(from, size);
+    host_unmap(to, size);
+    return rate;
+}
+
+/* ---- a cache line ------------------------------------------------------- */
+
+struct line {
+    _Alignas(128) atomic_uint_fast64_t ball; /* odd: going, even: coming back */
+    _Alignas(128) int cpu;
+};
+
+#define LINE_END UINT64_MAX
+
+static void *line_partner(void *argument) {
+    struct line *line = argument;
+    uint64_t want = 1;
+
+    host_pin(line->cpu);
+    for (;;) {
+        uint64_t seen = atomic_load_explicit(&line->ball, memory_order_acquire);
+        if (seen == LINE_END)
+            return NULL;
+        if (seen != want)
+            continue;
+        atomic_store_explicit(&line->ball, want + 1, memory_order_release);
+        want += 2;
+    }
+}
+
+double limits_line(uint64_t duration_ns) {
+    struct line line = {.ball = 0, .cpu = host_cpu(1)};
+    struct histogram *trips = calloc(1, sizeof(*trips));
+    uint64_t start, now, ball = 0;
+    pthread_t partner;
+    double half = 0;
+
+    if (line.cpu < 0 || trips == NULL ||
+        pthread_create(&partner, NULL, line_partner, &line) != 0) {
+        free(trips);
+        return 0;
+    }
+    host_pin(host_cpu(0));
+    start = now = host_now_ns();
+    while (now - start < duration_ns) {
+        uint64_t before = now;
+        /* The clock costs about a quarter of a round trip: 16 trips share one. */
+        for (unsigned i = 0; i < 16; i++) {
+            atomic_store_explicit(&line.ball, ++ball, memory_order_release);
+            ball++;
+            while (atomic_load_explicit(&line.ball, memory_order_acquire) != ball)
+                ;
+        }
+        now = host_now_ns();
+        histogram_add(trips, now - before);
+    }
+    atomic_store_explicit(&line.ball, LINE_END, memory_order_release);
+    pthread_join(partner, NULL);
+    half = (double)histogram_quantile(trips, 5000) / 32;
+    free(trips);
+    return half;
+}
+
+/* ---- yardsticks --------------------------------------------------------- */
+
+struct limit limits_of_copy(uint64_t size, uint64_t span, unsigned threads, int own_memory) {
+    struct limit limit = {.bytes_per_s = 0};
+    char text[32], spread[32];
+    double streamed = 0;
+    const char *name = "memcpy";
+
+    options_size_text(size, text);
+    options_size_text(span, spread);
+    if (own_memory) {
+        limit.bytes_per_s = limits_vm_write(size, LIMIT_NS);
+        snprintf(limit.name, sizeof(limit.name), "process_vm_writev, %s", text);
+        return limit;
+    }
+    limit.bytes_per_s = limits_copy(COPY_MEMCPY, size, span, threads, LIMIT_NS);
+    if (limits_has_stream() && (span != 0 || size >= STREAM_FROM))
+        streamed = limits_copy(COPY_STREAM, size, span, threads, LIMIT_NS);
+    if (streamed > limit.bytes_per_s) {
+        limit.bytes_per_s = streamed;
+        name = "non-temporal copy";
+    }
+    snprintf(limit.name, sizeof(limit.name), "%s, %s, %s%s%s", name, text,
+             span != 0 ? "cold over " : "hot", span != 0 ? spread : "",
+             threads > 1 ? ", all threads" : "");
+    return limit;
+}
+
+struct limit limits_of_latency(void) {
+    struct limit limit = {.latency_ns = limits_line(LIMIT_NS)};
+
+    snprintf(limit.name, sizeof(limit.name), "cache line between two CPUs, one way");
+    return limit;
+}

@@ -1,0 +1,40 @@
+/* main.c: the weir command: options to commands, nothing else. */
+#include <stdio.h>
+
+#include "bench.h"
+#include "host.h"
+#include "options.h"
+#include "target.h"
+
+/* `bench write` with --latency is another bench than without. */
+static int bench_write(const struct options *options) {
+    return options->latency != LATENCY_NONE ? bench_latency(options) : bench_stream(options);
+}
+
+static int (*const runs[CMD_COUNT])(const struct options *options) = {
+    [CMD_SERVE] = target_serve, [CMD_INFO] = info_print,    [CMD_LIMITS] = bench_limits,
+    [CMD_WRITE] = bench_write,  [CMD_READ] = bench_stream,  [CMD_SWEEP] = bench_stream,
+    [CMD_FILL] = bench_fill,    [CMD_REPLAY] = bench_replay, [CMD_TRACE] = bench_trace,
+};
+
+int main(int argc, char **argv) {
+    struct options options;
+    int status = EXIT_OK;
+
+    switch (options_parse(argc, argv, &options)) {
+    case OPTIONS_WRONG:
+        return EXIT_USAGE;
+    case OPTIONS_DONE:
+        break;
+    case OPTIONS_RUN:
+        (void)host_cpu_count(); /* before anything is pinned */
+        host_catch_signals();
+        status = runs[options.command](&options);
+        break;
+    }
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        complain("standard output cannot be written");
+        return EXIT_FAILED;
+    }
+    return status;
+}

@@ -1,0 +1,424 @@
+/* options.c: see options.h. Values are checked one by one against the table's bounds, then
+ * together (check_together). getopt_long(3) does the splitting, with its own messages off. */
+#define _GNU_SOURCE
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host.h"
+#include "weir.h"
+
+#define KIB 1024ull
+#define MIB (1024ull * KIB)
+#define GIB (1024ull * MIB)
+/* More than this of registered memory on one side is taken for a slip of the keyboard. */
+#define MEMORY_BYTES_MAX (64ull * GIB)
+
+enum kind { KIND_FLAG, KIND_COUNT, KIND_SIZE, KIND_REAL, KIND_TEXT, KIND_MEMORY, KIND_LATENCY };
+
+struct entry {
+    const char *name;
+    const char *argument; /* shown in help; NULL: none */
+    const char *help;
+    enum kind kind;
+    unsigned commands; /* bit mask of 1 << enum command */
+    size_t offset;     /* in struct options */
+    uint64_t min;
+    uint64_t max;
+};
+
+#define ON(command) (1u << (command))
+#define ON_STREAM (ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SWEEP))
+#define ON_PEER (ON_STREAM | ON(CMD_FILL) | ON(CMD_REPLAY))
+#define ON_BENCH (ON_PEER | ON(CMD_LIMITS))
+#define AT(field) offsetof(struct options, field)
+
+static const struct entry entries[] = {
+    {"listen", "HOST:PORT", "address to serve on; port 0 takes a free one [127.0.0.1:0]", KIND_TEXT,
+     ON(CMD_SERVE), AT(listen), 0, 0},
+    {"memory-max", "SIZE", "memory that one client may ask for [16G]", KIND_SIZE, ON(CMD_SERVE),
+     AT(memory_max), 4096, MEMORY_BYTES_MAX},
+    {"json", NULL, "print JSON instead of text", KIND_FLAG, ON(CMD_INFO), AT(json_flag), 0, 1},
+    {"size", "SIZE", "bytes of a segment [64K]", KIND_SIZE, ON(CMD_WRITE) | ON(CMD_READ), AT(size), 1,
+     4 * GIB},
+    {"segments", "N", "segments of a transfer [1]", KIND_COUNT, ON_STREAM, AT(segments), 1, 65536},
+    {"window", "N", "transfers in flight, each thread [16]", KIND_COUNT, ON_STREAM | ON(CMD_REPLAY),
+     AT(window), 1, 1024},
+    {"seconds", "T", "how long to measure; each size, for a sweep [2; 0.5]", KIND_REAL, ON_STREAM,
+     AT(seconds), 0, 3600},
+    {"threads", "N", "threads that submit, on one engine [1]", KIND_COUNT, ON_STREAM, AT(threads), 1,
+     64},
+    {"memory", "shared|own", "memory from weir_memory_allocate, or registered [shared]", KIND_MEMORY,
+     ON_PEER, AT(memory), 0, 0},
+    {"cold", "SIZE", "memory that the segments are spread over at random, each side [hot; 1G]",
+     KIND_SIZE, ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SWEEP) | ON(CMD_LIMITS), AT(cold), 1 * MIB,
+     MEMORY_BYTES_MAX},
+    {"notify", NULL, "a notification with every transfer", KIND_FLAG, ON_STREAM, AT(notify), 0, 1},
+    {"verify", NULL, "check every byte of every transfer before its memory is used again",
+     KIND_FLAG, ON_STREAM, AT(verify), 0, 1},
+    {"latency", "[=notify|memory]", "8-byte ping-pong, noticed by notification or in memory",
+     KIND_LATENCY, ON(CMD_WRITE), AT(latency), 0, 0},
+    {"page-size", "SIZE", "bytes of a page [64K]", KIND_SIZE, ON(CMD_FILL), AT(page_size), 8,
+     64 * MIB},
+    {"pages", "N", "pages of a repetition [1000]", KIND_COUNT, ON(CMD_FILL), AT(pages), 1, 65536},
+    {"repeat", "R", "repetitions [100]", KIND_COUNT, ON(CMD_FILL), AT(repeat), 1, 1000000000},
+    {"trace", "FILE", "request trace to replay (required)", KIND_TEXT, ON(CMD_REPLAY), AT(trace), 0,
+     0},
+    {"kv-bytes-per-token", "SIZE", "a block is 512 tokens [1K]", KIND_SIZE, ON(CMD_REPLAY),
+     AT(kv_bytes_per_token), 1, 1 * MIB},
+    {"speedup", "X", "replay arrivals X times as fast; 0: as fast as possible [0]", KIND_REAL,
+     ON(CMD_REPLAY), AT(speedup), 0, 1000000000},
+    {"pool", "SIZE", "page pool, each side; never less than the largest request [512M]", KIND_SIZE,
+     ON(CMD_REPLAY), AT(pool), 4096, MEMORY_BYTES_MAX},
+    {"requests", "N", "requests, from the first on [all; 2000]", KIND_COUNT,
+     ON(CMD_REPLAY) | ON(CMD_TRACE), AT(requests), 1, 1000000},
+    {"seed", "S", "same seed, same trace, byte for byte [1]", KIND_COUNT, ON(CMD_TRACE), AT(seed), 0,
+     UINT64_MAX},
+    {"output", "FILE", "where to write the trace [standard output]", KIND_TEXT, ON(CMD_TRACE),
+     AT(output), 0, 0},
+    {"describe", "FILE", "print the statistics of a trace instead", KIND_TEXT, ON(CMD_TRACE),
+     AT(describe), 0, 0},
+    {"peer", "HOST:PORT", "a running `weir serve` [a target of its own]", KIND_TEXT, ON_PEER,
+     AT(peer), 0, 0},
+    {"device", "NAME", "device to use [shm]", KIND_TEXT, ON_PEER | ON(CMD_SERVE), AT(device), 0, 0},
+    {"qps", "N", "QPs of the connection [1]", KIND_COUNT, ON_PEER | ON(CMD_SERVE), AT(qps), 1,
+     WEIR_QPS_MAX},
+    {"depth", "N", "send-queue depth to ask for [256]", KIND_COUNT, ON_PEER | ON(CMD_SERVE),
+     AT(depth), 2, 65536},
+    {"json", "FILE", "write the result as JSON too; - is standard output", KIND_TEXT, ON_BENCH,
+     AT(json), 0, 0},
+};
+#define ENTRY_COUNT (sizeof(entries) / sizeof(entries[0]))
+
+static const struct {
+    const char *name;
+    const char *words; /* as typed */
+    const char *summary;
+} commands[CMD_COUNT] = {
+    [CMD_SERVE] = {"serve", "serve", "a target for all benches; prints its address when ready"},
+    [CMD_INFO] = {"info", "info", "devices, limits, defaults and memory"},
+    [CMD_LIMITS] = {"limits", "bench limits", "what this machine does at best, without weir"},
+    [CMD_WRITE] = {"write", "bench write", "one-sided writes; --latency for a ping-pong"},
+    [CMD_READ] = {"read", "bench read", "one-sided reads"},
+    [CMD_SWEEP] = {"sweep", "bench sweep", "writes of 8 bytes to 4 MiB"},
+    [CMD_FILL] = {"fill", "bench fill", "a target fills pages at random places of our memory"},
+    [CMD_REPLAY] = {"replay", "bench replay", "KV-cache blocks of a request trace, to their decoder"},
+    [CMD_TRACE] = {"trace", "bench trace", "generate a request trace, or describe one"},
+};
+
+const char *options_command_name(enum command command) { return commands[command].name; }
+
+static void *field_of(const struct entry *entry, struct options *options) {
+    return (char *)options + entry->offset;
+}
+
+static const void *field_peek(const struct entry *entry, const struct options *options) {
+    return (const char *)options + entry->offset;
+}
+
+/* ---- help -------------------------------------------------------------- */
+
+static void help_commands(enum command first, enum command last) {
+    for (int c = (int)first; c <= (int)last; c++)
+        printf("  weir %-14s %s\n", commands[c].words, commands[c].summary);
+}
+
+static void help_all(void) {
+    printf("weir %s: bytes between the memory of processes, one-sided\n\n", weir_version());
+    help_commands(CMD_SERVE, CMD_TRACE);
+    printf("\n  weir --version     the version\n"
+           "  weir COMMAND --help the options of a command\n\n"
+           "Sizes take K, M and G (powers of 1024). Exit status: 0 done, 1 failed, 2 usage.\n");
+}
+
+static void help_bench(void) {
+    printf("weir bench: measurements against a second process, or against --peer\n\n");
+    help_commands(CMD_LIMITS, CMD_TRACE);
+    printf("\n  weir bench COMMAND --help lists the options of one.\n");
+}
+
+static void help_command(enum command command) {
+    printf("weir %s [OPTION]...: %s\n\n", commands[command].words, commands[command].summary);
+    for (size_t i = 0; i < ENTRY_COUNT; i++) {
+        char left[64];
+        const char *argument = entries[i].argument;
+
+        if ((entries[i].commands & ON(command)) == 0)
+            continue;
+        snprintf(left, sizeof(left), "--%s%s%s", entries[i].name,
+                 argument != NULL && argument[0] != '[' ? " " : "", argument ? argument : "");
+        printf("  %-28s %s\n", left, entries[i].help);
+    }
+}
+
+/* ---- values ------------------------------------------------------------ */
+
+/* Digits and, for a size, one of K, M, G, with or without iB or B. */
+static bool parse_integer(const char *text, bool is_size, uint64_t *value_out) {
+    char *end;
+    unsigned shift = 0;
+    unsigned long long value;
+
+    if (text[0] < '0' || text[0] > '9')
+        return false;
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (errno != 0)
+        return false;
+    if (is_size && *end != '\0') {
+        shift = *end == 'K' || *end == 'k' ? 10 : *end == 'M' || *end == 'm' ? 20
+                : *end == 'G' || *end == 'g' ? 30 : 0;
+        end += shift != 0;
+        if (shift != 0 && strncmp(end, "iB", 2) == 0)
+            end++;
+        end += *end == 'B';
+    }
+    if (*end != '\0' || value > UINT64_MAX >> shift)
+        return false;
+    *value_out = (uint64_t)value << shift;
+    return true;
+}
+
+static bool parse_real(const char *text, double max, double *value_out) {
+    char *end;
+    double value = strtod(text, &end);
+
+    if (end == text || *end != '\0' || !isfinite(value) || value < 0 || value > max)
+        return false;
+    *value_out = value;
+    return true;
+}
+
+/* Puts the index of text among names into *value_out. */
+static bool parse_word(const char *text, const char *const *names, uint64_t *value_out) {
+    for (uint64_t i = 0; names[i] != NULL; i++) {
+        if (strcmp(names[i], text) == 0) {
+            *value_out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *const memory_names[] = {"shared", "own", NULL};
+static const char *const latency_names[] = {"none", "notify", "memory", NULL};
+
+static int entry_take(const struct entry *entry, const char *text, struct options *options) {
+    uint64_t value = 1;
+    bool good = true;
+
+    switch (entry->kind) {
+    case KIND_FLAG:
+        break;
+    case KIND_TEXT:
+        if (text[0] == '\0')
+            return complain("--%s: empty", entry->name);
+        *(const char **)field_of(entry, options) = text;
+        return 0;
+    case KIND_REAL:
+        if (!parse_real(text, (double)entry->max, field_of(entry, options)))
+            return complain("--%s %s: not a number from 0 to %" PRIu64, entry->name, text,
+                            entry->max);
+        return 0;
+    case KIND_MEMORY:
+        good = parse_word(text, memory_names, &value);
+        break;
+    case KIND_LATENCY:
+        good = text == NULL || (parse_word(text, latency_names, &value) && value != 0);
+        break;
+    case KIND_COUNT:
+    case KIND_SIZE:
+        good = parse_integer(text, entry->kind == KIND_SIZE, &value);
+        if (good && (value < entry->min || value > entry->max))
+            return complain("--%s %s: not in %" PRIu64 "..%" PRIu64, entry->name, text, entry->min,
+                            entry->max);
+        break;
+    }
+    if (!good)
+        return complain("--%s %s: not %s", entry->name, text ? text : "",
+                        entry->kind == KIND_SIZE    ? "a size such as 8, 64K or 1M"
+                        : entry->kind == KIND_COUNT ? "a whole number"
+                                                    : entry->argument);
+    *(uint64_t *)field_of(entry, options) = value;
+    return 0;
+}
+
+static void set_defaults(enum command command, struct options *options) {
+    *options = (struct options){.command = command,
+                                .size = 64 * KIB,
+                                .window = 16,
+                                .segments = 1,
+                                .threads = 1,
+                                .seconds = command == CMD_SWEEP ? 0.5 : 2,
+                                .page_size = 64 * KIB,
+                                .pages = 1000,
+                                .repeat = 100,
+                                .seed = 1,
+                                .kv_bytes_per_token = 1 * KIB,
+                                .pool = 512 * MIB,
+                                .memory_max = 16 * GIB,
+                                .cold = command == CMD_LIMITS ? 1 * GIB : 0,
+                                .requests = command == CMD_TRACE ? 2000 : 0};
+}
+
+static int check_together(const struct options *o) {
+    bool stream = (ON_STREAM & ON(o->command)) != 0;
+    uint64_t size = o->command == CMD_SWEEP ? 4 * MIB : o->size;
+    uint64_t lanes = o->window * o->segments * o->threads; /* bounds keep this below 2^33 */
+
+    if (o->latency != LATENCY_NONE && (o->threads != 1 || o->segments != 1 || o->verify || o->cold))
+        return complain("--latency goes without --threads, --segments, --verify and --cold");
+    if (stream && size > MEMORY_BYTES_MAX / 2 / lanes)
+        return complain("%" PRIu64 " bytes in %" PRIu64 " segments in flight is over the limit of "
+                        "%llu GiB",
+                        size, lanes, MEMORY_BYTES_MAX / 2 / GIB);
+    if (stream && o->cold != 0 && o->cold / lanes < size)
+        return complain("--cold %" PRIu64 " has no room for %" PRIu64 " segments of %" PRIu64
+                        " bytes in flight",
+                        o->cold, lanes, size);
+    if (stream && o->seconds <= 0)
+        return complain("--seconds 0: must be positive");
+    if (o->command == CMD_FILL && o->page_size > MEMORY_BYTES_MAX / 4 / o->pages)
+        return complain("%" PRIu64 " pages of %" PRIu64 " bytes is over the limit of %llu GiB",
+                        o->pages, o->page_size, MEMORY_BYTES_MAX / 4 / GIB);
+    if (o->command == CMD_REPLAY && o->trace == NULL)
+        return complain("bench replay: --trace FILE is required");
+    return 0;
+}
+
+/* ---- parsing ----------------------------------------------------------- */
+
+/* The command of argv[at]; CMD_COUNT, after a complaint, when there is no such. */
+static enum command find_command(int argc, char **argv, bool bench, int at) {
+    int first = bench ? CMD_LIMITS : CMD_SERVE;
+    int last = bench ? CMD_TRACE : CMD_INFO;
+
+    if (at >= argc) {
+        complain("no command; see weir%s --help", bench ? " bench" : "");
+        return CMD_COUNT;
+    }
+    for (int c = first; c <= last; c++) {
+        if (strcmp(argv[at], commands[c].name) == 0)
+            return (enum command)c;
+    }
+    complain("%s%s: no such command; see weir%s --help", bench ? "bench " : "", argv[at],
+             bench ? " bench" : "");
+    return CMD_COUNT;
+}
+
+static enum options_outcome parse_options(int argc, char **argv, struct options *options) {
+    struct option longs[ENTRY_COUNT + 2];
+    size_t of_entry[ENTRY_COUNT];
+    int count = 0, found, at = 0;
+
+    for (size_t i = 0; i < ENTRY_COUNT; i++) {
+        if ((entries[i].commands & ON(options->command)) == 0)
+            continue;
+        of_entry[count] = i;
+        longs[count++] = (struct option){
+            .name = entries[i].name,
+            .has_arg = entries[i].argument == NULL           ? no_argument
+                       : entries[i].argument[0] == '[' ? optional_argument
+                                                             : required_argument};
+    }
+    longs[count] = (struct option){.name = "help", .has_arg = no_argument, .val = 'h'};
+    longs[count + 1] = (struct option){.name = NULL};
+    opterr = 0;
+    optind = 1;
+    while ((found = getopt_long(argc, argv, "+:h", longs, &at)) != -1) {
+        if (found == 'h') {
+            help_command(options->command);
+            return OPTIONS_DONE;
+        }
+        if (found == ':' || found == '?') {
+            complain("%s %s: %s; see weir %s --help", commands[options->command].words,
+                     argv[optind - 1], found == ':' ? "needs a value" : "not an option of this command",
+                     commands[options->command].words);
+            return OPTIONS_WRONG;
+        }
+        if (entry_take(&entries[of_entry[at]], optarg, options) != 0)
+            return OPTIONS_WRONG;
+    }
+    if (optind < argc) {
+        complain("%s: %s: unexpected; see weir %s --help", commands[options->command].words,
+                 argv[optind], commands[options->command].words);
+        return OPTIONS_WRONG;
+    }
+    return check_together(options) == 0 ? OPTIONS_RUN : OPTIONS_WRONG;
+}
+
+enum options_outcome options_parse(int argc, char **argv, struct options *options_out) {
+    enum command command;
+    bool bench = argc > 1 && strcmp(argv[1], "bench") == 0;
+    int words = bench ? 2 : 1;
+    const char *first = bench ? (argc > 2 ? argv[2] : "") : (argc > 1 ? argv[1] : "");
+
+    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0) {
+        if (bench)
+            help_bench();
+        else
+            help_all();
+        return OPTIONS_DONE;
+    }
+    if (!bench && strcmp(first, "--version") == 0) {
+        printf("weir %s\n", weir_version());
+        return OPTIONS_DONE;
+    }
+    command = find_command(argc, argv, bench, words);
+    if (command == CMD_COUNT)
+        return OPTIONS_WRONG;
+    set_defaults(command, options_out);
+    return parse_options(argc - words, argv + words, options_out);
+}
+
+/* ---- for reports ------------------------------------------------------- */
+
+void options_each(const struct options *options,
+                  void (*each)(const char *name, const char *text, void *context), void *context) {
+    for (size_t i = 0; i < ENTRY_COUNT; i++) {
+        char text[32];
+        const void *field = field_peek(&entries[i], options);
+        uint64_t number;
+
+        if ((entries[i].commands & ON(options->command)) == 0 || entries[i].offset == AT(json))
+            continue;
+        if (entries[i].kind == KIND_TEXT) {
+            const char *value = *(const char *const *)field;
+            each(entries[i].name, value != NULL ? value : "", context);
+            continue;
+        }
+        if (entries[i].kind == KIND_REAL) {
+            snprintf(text, sizeof(text), "%g", *(const double *)field);
+            each(entries[i].name, text, context);
+            continue;
+        }
+        number = *(const uint64_t *)field;
+        if (entries[i].kind == KIND_MEMORY)
+            each(entries[i].name, memory_names[number], context);
+        else if (entries[i].kind == KIND_LATENCY)
+            each(entries[i].name, latency_names[number], context);
+        else {
+            snprintf(text, sizeof(text), "%" PRIu64, number);
+            each(entries[i].name, text, context);
+        }
+    }
+}
+
+const char *options_size_text(uint64_t bytes, char *out) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    unsigned unit = 0;
+    double value = (double)bytes;
+
+    while (unit < 4 && value >= 1024) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(out, 32, value == floor(value) ? "%.0f %s" : "%.2f %s", value, units[unit]);
+    return out;
+}

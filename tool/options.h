@@ -1,0 +1,77 @@
+/* options.h: the command line of every command. One table says which command takes which
+ * option; parsing, defaults and help all follow from it. */
+#ifndef TOOL_OPTIONS_H
+#define TOOL_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum command {
+    CMD_SERVE = 0,
+    CMD_INFO,
+    CMD_LIMITS,
+    CMD_WRITE,
+    CMD_READ,
+    CMD_SWEEP,
+    CMD_FILL,
+    CMD_REPLAY,
+    CMD_TRACE,
+    CMD_COUNT
+};
+
+enum memory_kind { MEMORY_SHARED = 0, MEMORY_OWN = 1 };
+/* NONE: throughput; NOTIFY: the target answers notifications; MEMORY: both sides poll a word. */
+enum latency_kind { LATENCY_NONE = 0, LATENCY_NOTIFY = 1, LATENCY_MEMORY = 2 };
+
+struct options {
+    enum command command;
+    const char *listen;
+    const char *peer;
+    const char *device;
+    const char *json;     /* file, or "-" */
+    const char *trace;    /* file to replay */
+    const char *describe; /* file to describe */
+    const char *output;   /* file, NULL: stdout */
+    uint64_t size;
+    uint64_t window;
+    uint64_t segments;
+    uint64_t threads;
+    uint64_t memory; /* enum memory_kind */
+    uint64_t cold;   /* bytes spanned, 0: hot */
+    uint64_t latency; /* enum latency_kind */
+    uint64_t qps;
+    uint64_t depth;
+    uint64_t page_size;
+    uint64_t pages;
+    uint64_t repeat;
+    uint64_t requests; /* 0: all of them */
+    uint64_t seed;
+    uint64_t kv_bytes_per_token;
+    uint64_t pool;
+    uint64_t memory_max;
+    uint64_t json_flag;
+    uint64_t notify;
+    uint64_t verify;
+    double seconds;
+    double speedup; /* 0: as fast as possible */
+};
+
+enum options_outcome { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_WRONG };
+
+/* Reads argv. RUN: *options_out is complete and consistent. DONE: help or the version was
+ * printed. WRONG: one line on stderr says what; exit with EXIT_USAGE. */
+enum options_outcome options_parse(int argc, char **argv, struct options *options_out);
+
+/* "write", "sweep", ...: the command without "bench". */
+const char *options_command_name(enum command command);
+
+/* Calls each(name, text, context) for every option that this command takes, with its value as
+ * text; for reports. */
+void options_each(const struct options *options,
+                  void (*each)(const char *name, const char *text, void *context), void *context);
+
+/* "64 KiB" for 65536, "100 B", "1.5 GiB"; out has at least 32 bytes. */
+const char *options_size_text(uint64_t bytes, char *out);
+
+#endif

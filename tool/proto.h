@@ -1,0 +1,138 @@
+/* proto.h: what a bench and its target (`weir serve`) say to each other, over weir itself.
+ *
+ * Every message is a notification. Its tag is the type (8 bits) and an argument (56 bits); its
+ * payload one of the structs below, in the byte order of both machines (which the magic number
+ * proves to be one and the same), or a memory descriptor. A bench opens one session, the target
+ * allocates memory for it:
+ *
+ *   bench                                 target
+ *   OPEN {kind, sizes}             ->     allocates
+ *                                  <-     OPENED arg = -error, payload = descriptor
+ *   EXPORT payload = descriptor    ->     imports the bench's memory (not for streams)
+ *                                  <-     EXPORTED arg = -error
+ *   ... the messages of the session's kind ...
+ *   MARK                           ->
+ *                                  <-     MARKED {CPU time, counters}
+ *   CLOSE                          ->     releases
+ *                                  <-     CLOSED
+ *
+ * Streams:  DATA arg = lane: counted.
+ *           CHECK arg = lane {round}: data came with it; CHECKED arg = lane {wrong bytes}.
+ * Ping:     PING and 8 bytes at 0 -> PONG and 8 bytes at 0; or, kind PING_MEMORY, no messages:
+ *           the target copies the word at 0 of its memory to the bench's whenever it changes.
+ * Fill:     the bench's memory is `page_count` pages and then one list, of page numbers.
+ *           FILL arg = repetition: the target reads the list, writes the pages, with
+ *           FILLED arg = repetition; then FILL_DONE {times}.
+ * Replay:   memory of both sides: pages, then `slots` lists of list_bytes each.
+ *           REQUEST arg = slot {count}: the ids of the blocks were written to the target's list;
+ *           GRANT arg = slot: page numbers were written to the bench's list;
+ *           BLOCKS arg = slot: the blocks were written to those pages;
+ *           CHECKED arg = slot {wrong bytes, times}: verified, pages free again.
+ */
+#ifndef TOOL_PROTO_H
+#define TOOL_PROTO_H
+
+#include <stdint.h>
+
+#define PROTO_MAGIC 0x31766e6272696577u
+#define PROTO_ARG_BITS 56
+
+enum proto_type {
+    PROTO_OPEN = 1,
+    PROTO_OPENED,
+    PROTO_EXPORT,
+    PROTO_EXPORTED,
+    PROTO_MARK,
+    PROTO_MARKED,
+    PROTO_CLOSE,
+    PROTO_CLOSED,
+    PROTO_DATA,
+    PROTO_CHECK,
+    PROTO_CHECKED,
+    PROTO_PING,
+    PROTO_PONG,
+    PROTO_FILL,
+    PROTO_FILLED,
+    PROTO_FILL_DONE,
+    PROTO_REQUEST,
+    PROTO_GRANT,
+    PROTO_BLOCKS
+};
+
+enum proto_kind {
+    PROTO_KIND_WRITE = 1,
+    PROTO_KIND_READ, /* the target fills its pages with content_key(seed, page) */
+    PROTO_KIND_PING,
+    PROTO_KIND_PING_MEMORY,
+    PROTO_KIND_FILL,
+    PROTO_KIND_REPLAY
+};
+
+#define PROTO_SLOTS_MAX 1024
+#define PROTO_PAGES_MAX (1u << 28)
+
+struct proto_open {
+    uint64_t magic;
+    uint32_t kind;
+    uint32_t memory; /* enum memory_kind */
+    uint64_t page_bytes;
+    uint64_t page_stride; /* from one page to the next; >= page_bytes */
+    uint64_t page_count;
+    uint64_t lanes; /* streams: page_count / lanes pages belong to each lane */
+    uint64_t slots;
+    uint64_t list_bytes; /* of one slot */
+    uint64_t seed;
+};
+
+struct proto_round {
+    uint64_t round;
+    uint64_t lane_count; /* consecutive lanes that this transfer filled */
+};
+
+struct proto_checked {
+    uint64_t wrong_bytes;
+    uint64_t checked_bytes;
+    uint64_t verify_ns; /* from taking the notification to having compared all of it */
+};
+
+struct proto_marked {
+    uint64_t cpu_ns;
+    uint64_t notifications; /* DATA, CHECK, BLOCKS and PING of this session */
+};
+
+struct proto_count {
+    uint64_t count;
+};
+
+struct proto_fill_done {
+    uint64_t list_read_ns; /* the one-sided read of the page list */
+    uint64_t write_ns;     /* from submitting the pages to their terminal status */
+    uint64_t generate_ns;  /* making the content, outside of the other two */
+    int64_t status;
+};
+
+static inline uint64_t proto_tag(enum proto_type type, uint64_t argument) {
+    return ((uint64_t)type << PROTO_ARG_BITS) | argument;
+}
+
+static inline enum proto_type proto_type(uint64_t tag) {
+    return (enum proto_type)(tag >> PROTO_ARG_BITS);
+}
+
+static inline uint64_t proto_argument(uint64_t tag) {
+    return tag & ((UINT64_C(1) << PROTO_ARG_BITS) - 1);
+}
+
+/* Where a session's lists begin: after its pages, on a cache line. */
+static inline uint64_t proto_list_offset(const struct proto_open *open, uint64_t slot) {
+    uint64_t pages = open->page_stride * open->page_count;
+
+    return ((pages + 63) & ~UINT64_C(63)) + slot * open->list_bytes;
+}
+
+/* The whole memory of a session. */
+static inline uint64_t proto_bytes(const struct proto_open *open) {
+    return proto_list_offset(open, open->slots);
+}
+
+#endif

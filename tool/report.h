@@ -1,0 +1,71 @@
+/* report.h: results, as a table for a person and as JSON for a program, and the live line that
+ * a terminal sees meanwhile. */
+#ifndef TOOL_REPORT_H
+#define TOOL_REPORT_H
+
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "histogram.h"
+#include "limits.h"
+#include "options.h"
+#include "weir.h"
+
+struct result {
+    char label[64];
+    uint64_t ops;       /* segments, pages, blocks, round trips: see `op` */
+    const char *op;     /* what an operation is */
+    uint64_t transfers;
+    uint64_t bytes;
+    double seconds;
+    struct histogram *latency; /* may be NULL */
+    const char *latency_of;    /* from what to what, and how sampled */
+    uint64_t cpu_initiator_ns;
+    uint64_t cpu_target_ns;
+    struct limit limit; /* name empty: none applies */
+    double limit_bytes_per_s; /* compared with the limit; 0: bytes / seconds */
+    uint64_t checked_bytes;
+    uint64_t wrong_bytes;
+    uint64_t eagain; /* submits that were refused and repeated */
+    json_t *extra;   /* more members, an object, or NULL; report_add takes it */
+};
+
+struct report {
+    const struct options *options;
+    json_t *root;
+    json_t *results;
+    unsigned rows;
+    uint64_t wrong_bytes;
+};
+
+/* All that return int: 0, or -1 after complaining. */
+int report_begin(struct report *report, const struct options *options);
+/* Prints the row and keeps the JSON. */
+int report_add(struct report *report, const struct result *result);
+/* Adds a member to the JSON; takes value. */
+int report_set(struct report *report, const char *name, json_t *value);
+/* The initiating engine's counters. */
+int report_counters(struct report *report, weir_engine *engine);
+/* Prints what remains, writes --json. -1 too when bytes were wrong. */
+int report_end(struct report *report);
+/* Frees; also after report_end, and after a failure. */
+void report_free(struct report *report);
+
+/* "12.3 GB/s" (powers of 1000, as networks count) and "12.3 us"; out has at least 32 bytes. */
+const char *report_rate_text(double bytes_per_s, char *out);
+const char *report_time_text(double ns, char *out);
+
+/* The live line, on stderr when that is a terminal, at most five times a second. fraction: how
+ * much of the run is done, in [0, 1]. */
+struct progress {
+    const char *what;
+    uint64_t started_ns;
+    uint64_t shown_ns;
+    int on;
+};
+void progress_begin(struct progress *progress, const char *what);
+void progress_show(struct progress *progress, uint64_t bytes, double fraction);
+void progress_end(struct progress *progress);
+
+#endif

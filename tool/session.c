@@ -1,0 +1,253 @@
+/* session.c: see session.h. */
+#include "session.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "host.h"
+#include "spawn.h"
+
+#define SESSION_TIMEOUT_NS (30 * NS_PER_S) /* an answer that takes longer will not come */
+#define SESSION_LOOK_NS NS_PER_MS
+/* Polls before sleeping: some tens of microseconds, more than a message takes on one host. */
+#define SESSION_SPINS 2000
+
+int session_fail(struct session *session, const char *what, int error) {
+    char how[64];
+
+    /* That our own target died says more than what its death did to a transfer. */
+    if (session->pid != 0 && spawn_gone(session->pid, how)) {
+        session->pid = 0;
+        return complain("%s: the target was %s", what, how);
+    }
+    if (host_interrupted())
+        return complain("%s: interrupted", what);
+    return complain("%s: %s (%s)", what, weir_strerror(error), weir_error_name(error));
+}
+
+int session_start(struct session *session, const struct options *options) {
+    weir_engine_options engine = WEIR_ENGINE_OPTIONS_INIT;
+    int rc;
+
+    *session = (struct session){.options = options};
+    engine.device = options->device;
+    engine.qp_count = (uint32_t)options->qps;
+    engine.sq_depth = (uint32_t)options->depth;
+    if (options->peer == NULL) {
+        int cpu = host_cpu_count() > 1 ? host_cpu(1) : -1;
+        int pid = spawn_target(options, cpu, session->address, sizeof(session->address));
+        if (pid < 0)
+            return -1;
+        session->pid = pid;
+    } else if (strlen(options->peer) >= sizeof(session->address)) {
+        return complain("--peer %s: %s", options->peer, weir_strerror(WEIR_EADDRESS));
+    } else {
+        memcpy(session->address, options->peer, strlen(options->peer) + 1);
+    }
+    rc = weir_engine_open(&engine, &session->engine);
+    if (rc != 0)
+        return complain("engine: %s", weir_strerror(rc));
+    rc = weir_peer_open(session->engine, session->address, &session->peer);
+    if (rc != 0)
+        return complain("peer %s: %s", session->address, weir_strerror(rc));
+    return 0;
+}
+
+void session_end(struct session *session) {
+    if (session->engine != NULL)
+        weir_engine_close(session->engine);
+    if (session->map_owned)
+        host_unmap(session->base, session->bytes);
+    if (session->pid != 0)
+        spawn_end(session->pid);
+    *session = (struct session){.options = session->options};
+}
+
+/* Events of our peer; others are nobody's. */
+static int take_events(struct session *session) {
+    weir_event event;
+
+    /* Bounded: an engine keeps 256 events. */
+    for (int i = 0; i < 256 && weir_event_take(session->engine, &event) == 0; i++) {
+        if (event.type == WEIR_EVENT_GONE && event.peer.id == session->peer.id)
+            return session_fail(session, "the target is gone", event.error);
+    }
+    return 0;
+}
+
+int session_look(struct session *session) {
+    uint64_t now = host_now_ns();
+    char how[64];
+
+    if (now - session->looked_ns < SESSION_LOOK_NS)
+        return 0;
+    session->looked_ns = now;
+    if (weir_engine_progress(session->engine) < 0)
+        return complain("the engine failed");
+    if (host_interrupted())
+        return complain("interrupted");
+    if (session->pid != 0 && spawn_gone(session->pid, how)) {
+        session->pid = 0;
+        return complain("the target was %s", how);
+    }
+    return take_events(session);
+}
+
+int session_poll(struct session *session, weir_notification *notification_out) {
+    weir_engine_progress(session->engine);
+    while (weir_notification_take(session->engine, notification_out) == 0) {
+        /* Anybody may write to a listening engine: what is not from our target is dropped. */
+        if (notification_out->from.id == session->peer.id)
+            return 1;
+    }
+    return session_look(session);
+}
+
+int session_await(struct session *session, enum proto_type type, weir_notification *out) {
+    uint64_t until = host_now_ns() + SESSION_TIMEOUT_NS;
+    unsigned spins = 0;
+
+    for (;;) {
+        int got = session_poll(session, out);
+        if (got < 0)
+            return -1;
+        if (got > 0 && proto_type(out->tag) == type)
+            return 0;
+        if (got > 0)
+            return complain("the target answered message %d instead of %d",
+                            (int)proto_type(out->tag), (int)type);
+        if (++spins < SESSION_SPINS && host_cpu_count() > 1)
+            continue;
+        weir_engine_wait(session->engine, NS_PER_MS);
+        if (host_now_ns() >= until)
+            return session_fail(session, "the target does not answer", WEIR_ETIMEDOUT);
+    }
+}
+
+int session_send(struct session *session, uint64_t tag, const void *payload, uint32_t length,
+                 const weir_segment *segments, size_t segment_count) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    uint64_t until = host_now_ns() + SESSION_TIMEOUT_NS;
+    int rc;
+
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    options.notify_tag = tag;
+    options.notify_payload = payload;
+    options.notify_length = length;
+    options.timeout_ns = SESSION_TIMEOUT_NS;
+    do {
+        rc = weir_write(session->engine, session->peer, segments, segment_count, &options, &transfer);
+        if (rc == WEIR_EAGAIN && session_look(session) != 0)
+            return -1;
+    } while (rc == WEIR_EAGAIN && host_now_ns() < until);
+    if (rc != 0)
+        return session_fail(session, "message to the target", rc);
+    if (transfer.id == 0)
+        return 0;
+    while ((rc = weir_transfer_wait(session->engine, transfer, 10 * NS_PER_MS)) ==
+           WEIR_EINPROGRESS) {
+        /* The transfer has a deadline of its own, which bounds this loop. */
+        if (session_look(session) != 0)
+            return -1;
+    }
+    weir_transfer_release(session->engine, transfer);
+    return rc == 0 ? 0 : session_fail(session, "message to the target", rc);
+}
+
+/* Waits for an answer whose argument is a negated error code. */
+static int await_status(struct session *session, enum proto_type type, const char *what,
+                        weir_notification *out) {
+    if (session_await(session, type, out) != 0)
+        return -1;
+    if (proto_argument(out->tag) != 0)
+        return complain("the target refused %s: %s", what,
+                        weir_strerror(-(int)(proto_argument(out->tag) & 0xffff)));
+    return 0;
+}
+
+static int allocate_local(struct session *session, uint64_t bytes) {
+    int rc;
+
+    session->bytes = bytes;
+    if (session->options->memory == MEMORY_SHARED) {
+        rc = weir_memory_allocate(session->engine, bytes, WEIR_ACCESS_ALL, &session->memory,
+                                  &session->base);
+        if (rc == 0)
+            memset(session->base, 0, bytes); /* page faults now, not in the measurement */
+    } else {
+        session->base = host_map(bytes);
+        if (session->base == NULL)
+            return complain("no memory for %" PRIu64 " bytes", bytes);
+        session->map_owned = true;
+        rc = weir_memory_register(session->engine, session->base, bytes, WEIR_ACCESS_ALL,
+                                  &session->memory);
+    }
+    return rc == 0 ? 0 : complain("memory of %" PRIu64 " bytes: %s", bytes, weir_strerror(rc));
+}
+
+static int send_export(struct session *session) {
+    uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
+    size_t length = sizeof(descriptor);
+    weir_notification answer;
+    int rc = weir_memory_export(session->engine, session->memory, descriptor, &length);
+
+    if (rc != 0)
+        return complain("descriptor: %s", weir_strerror(rc));
+    if (session_send(session, proto_tag(PROTO_EXPORT, 0), descriptor, (uint32_t)length, NULL, 0) != 0)
+        return -1;
+    return await_status(session, PROTO_EXPORTED, "our memory", &answer);
+}
+
+int session_open(struct session *session, const struct proto_open *open, uint64_t local_bytes,
+                 enum session_export export) {
+    weir_notification answer;
+    int rc;
+
+    session->open = *open;
+    session->open.magic = PROTO_MAGIC;
+    session->open.memory = (uint32_t)session->options->memory;
+    if (allocate_local(session, local_bytes) != 0)
+        return -1;
+    if (session_send(session, proto_tag(PROTO_OPEN, 0), &session->open, sizeof(session->open), NULL,
+                     0) != 0)
+        return -1;
+    if (await_status(session, PROTO_OPENED, "the session", &answer) != 0)
+        return -1;
+    rc = weir_memory_import(session->engine, session->peer, answer.payload, answer.length,
+                            &session->remote);
+    if (rc != 0)
+        return complain("the target's memory: %s", weir_strerror(rc));
+    return export == SESSION_EXPORT ? send_export(session) : 0;
+}
+
+int session_close(struct session *session) {
+    weir_notification answer;
+    int rc;
+
+    if (session_send(session, proto_tag(PROTO_CLOSE, 0), NULL, 0, NULL, 0) != 0 ||
+        session_await(session, PROTO_CLOSED, &answer) != 0)
+        return -1;
+    rc = weir_remote_release(session->engine, session->remote);
+    if (rc == 0)
+        rc = weir_memory_release(session->engine, session->memory);
+    if (rc != 0)
+        return complain("release: %s", weir_strerror(rc));
+    if (session->map_owned)
+        host_unmap(session->base, session->bytes);
+    session->map_owned = false;
+    session->base = NULL;
+    return 0;
+}
+
+int session_mark(struct session *session, struct proto_marked *marked_out) {
+    weir_notification answer;
+
+    if (session_send(session, proto_tag(PROTO_MARK, 0), NULL, 0, NULL, 0) != 0 ||
+        session_await(session, PROTO_MARKED, &answer) != 0)
+        return -1;
+    if (answer.length != sizeof(*marked_out))
+        return complain("the target's answer has a wrong length");
+    memcpy(marked_out, answer.payload, sizeof(*marked_out));
+    return 0;
+}

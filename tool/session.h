@@ -1,0 +1,63 @@
+/* session.h: a bench's side of a session with its target: the engine, the peer, the target's
+ * memory, the messages of proto.h and the watch over the target's life.
+ *
+ * One thread owns a session. Other threads may use its engine, peer, remote and memory. */
+#ifndef TOOL_SESSION_H
+#define TOOL_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "options.h"
+#include "proto.h"
+#include "weir.h"
+
+struct session {
+    const struct options *options;
+    weir_engine *engine;
+    weir_peer peer;
+    weir_remote remote; /* the target's memory, while open */
+    weir_memory memory; /* ours, while open */
+    void *base;
+    uint64_t bytes;
+    struct proto_open open;
+    bool map_owned;    /* base is our own mapping */
+    int pid;           /* our own target; 0: none, or reaped */
+    uint64_t looked_ns; /* when session_look last did its work */
+    char address[WEIR_ADDRESS_MAX];
+};
+
+/* Starts a target or names --peer, and opens an engine. All of these return 0, or -1 after
+ * complaining. session_end may be called after a failure, and once more is harmless. */
+int session_start(struct session *session, const struct options *options);
+void session_end(struct session *session);
+
+/* The target allocates what open says; local_bytes are allocated here, with the kind of memory
+ * that the options ask for and, with SESSION_EXPORT, made
+ * known to the target. */
+enum session_export { SESSION_KEEP, SESSION_EXPORT };
+int session_open(struct session *session, const struct proto_open *open, uint64_t local_bytes,
+                 enum session_export export);
+int session_close(struct session *session);
+
+/* Sends a message, with segments if there are any; waits for it to be delivered. */
+int session_send(struct session *session, uint64_t tag, const void *payload, uint32_t length,
+                 const weir_segment *segments, size_t segment_count);
+
+/* Progress, then one notification of the target if there is one: 1 or 0; -1: the target is
+ * gone, or the user interrupted, and that was complained of. Cheap enough to spin on. */
+int session_poll(struct session *session, weir_notification *notification_out);
+
+/* Waits for a message of this type; any other is a failure. */
+int session_await(struct session *session, enum proto_type type, weir_notification *out);
+
+/* At most every millisecond: progress, events, the child's life, interrupts. */
+int session_look(struct session *session);
+
+/* The target's CPU time and counters. */
+int session_mark(struct session *session, struct proto_marked *marked_out);
+
+/* Complains about a failed transfer or call in one line; -1. */
+int session_fail(struct session *session, const char *what, int error);
+
+#endif

@@ -1,0 +1,129 @@
+/* spawn.c: see spawn.h. A child that was reaped in spawn_gone is remembered by the caller: no
+ * process id is used after its process was reaped. */
+#define _GNU_SOURCE
+#include "spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "host.h"
+
+#define SPAWN_READY_MS 10000
+#define SPAWN_END_MS 5000
+
+/* In the child, between fork and exec: async-signal-safe calls only. */
+static void become_target(int out, pid_t parent, int cpu, char **argv) {
+    host_pin(cpu);
+    /* prctl(2): the signal is lost if the parent died before this call; hence getppid. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent || dup2(out, STDOUT_FILENO) < 0)
+        _exit(EXIT_FAILED);
+    execv("/proc/self/exe", argv);
+    _exit(EXIT_FAILED);
+}
+
+/* One line, without its end; -1 when none came in time. */
+static int read_line(int fd, char *line_out, size_t size) {
+    uint64_t until = host_now_ns() + SPAWN_READY_MS * NS_PER_MS;
+    size_t have = 0;
+
+    while (have < size) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        uint64_t now = host_now_ns();
+        ssize_t got;
+
+        if (now >= until || host_interrupted())
+            return -1;
+        if (poll(&wait, 1, (int)((until - now) / NS_PER_MS) + 1) <= 0)
+            continue;
+        got = read(fd, line_out + have, size - have);
+        if (got <= 0)
+            return -1;
+        have += (size_t)got;
+        for (size_t i = 0; i < have; i++) {
+            if (line_out[i] == '\n') {
+                line_out[i] = '\0';
+                return 0;
+            }
+        }
+    }
+    return -1;
+}
+
+int spawn_target(const struct options *options, int cpu, char *address_out, size_t address_size) {
+    char depth[32], qps[32];
+    char *argv[16] = {"weir", "serve", "--listen", "127.0.0.1:0"};
+    int argc = 4, ends[2];
+    pid_t parent = getpid(), pid;
+
+    if (options->device != NULL) {
+        argv[argc++] = "--device";
+        argv[argc++] = (char *)(uintptr_t)options->device; /* execv does not write to it */
+    }
+    if (options->depth != 0) {
+        snprintf(depth, sizeof(depth), "%" PRIu64, options->depth);
+        argv[argc++] = "--depth";
+        argv[argc++] = depth;
+    }
+    if (options->qps != 0) {
+        snprintf(qps, sizeof(qps), "%" PRIu64, options->qps);
+        argv[argc++] = "--qps";
+        argv[argc++] = qps;
+    }
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return complain("pipe: %s", strerror(errno));
+    pid = fork();
+    if (pid == 0)
+        become_target(ends[1], parent, cpu, argv);
+    close(ends[1]);
+    if (pid < 0) {
+        close(ends[0]);
+        return complain("fork: %s", strerror(errno));
+    }
+    if (read_line(ends[0], address_out, address_size) != 0) {
+        close(ends[0]);
+        spawn_end((int)pid);
+        return complain("the target process did not start");
+    }
+    close(ends[0]);
+    return (int)pid;
+}
+
+static void describe_end(int status, char *text_out) {
+    if (WIFSIGNALED(status))
+        snprintf(text_out, 64, "killed by signal %d", WTERMSIG(status));
+    else
+        snprintf(text_out, 64, "ended with status %d", WEXITSTATUS(status));
+}
+
+int spawn_gone(int pid, char *text_out) {
+    int status;
+
+    if (waitpid(pid, &status, WNOHANG) != pid)
+        return 0;
+    describe_end(status, text_out);
+    return 1;
+}
+
+void spawn_end(int pid) {
+    const struct timespec pause = {.tv_nsec = 2 * (long)NS_PER_MS};
+    char text[64];
+
+    kill(pid, SIGTERM);
+    for (int waited = 0; waited < SPAWN_END_MS; waited += 2) {
+        if (spawn_gone(pid, text))
+            return;
+        nanosleep(&pause, NULL);
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}

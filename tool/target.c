@@ -1,0 +1,400 @@
+/* target.c: `weir serve`: the loop, the table of sessions, their memory and messages.
+ *
+ * Clients are not trusted: every length, count and index of a message is checked before use,
+ * memory is bounded for each client, and what breaks the protocol costs the client its session,
+ * nobody else's. A client that dies takes its session with it (WEIR_EVENT_GONE).
+ *
+ * Invariants: a session has at most one queued transfer (fill); memory is released before a
+ * session's place is free again, as often as EBUSY asks for. */
+#include "target.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "content.h"
+#include "host.h"
+
+#define SEND_PATIENCE_NS (5 * NS_PER_S)
+#define SPIN_NS (50 * NS_PER_US)
+/* A ping-pong's partner answers within this, or is not playing any more. */
+#define SPIN_PING_NS (10 * NS_PER_MS)
+#define SLEEP_NS (100 * NS_PER_MS)
+#define SLEEP_WATCH_NS NS_PER_MS
+#define BATCH 256 /* messages taken before looking at anything else */
+
+int target_send(struct target *target, const struct served *served, uint64_t tag,
+                const void *payload, uint32_t length, const weir_segment *segments,
+                size_t segment_count) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    uint64_t until = 0;
+    int rc;
+
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    options.notify_tag = tag;
+    options.notify_payload = payload;
+    options.notify_length = length;
+    options.timeout_ns = SEND_PATIENCE_NS;
+    while ((rc = weir_write(target->engine, served->peer, segments, segment_count, &options,
+                            &transfer)) == WEIR_EAGAIN) {
+        uint64_t now = host_now_ns();
+        until = until == 0 ? now + SEND_PATIENCE_NS : until;
+        if (now >= until)
+            return WEIR_ETIMEDOUT;
+        weir_engine_progress(target->engine);
+    }
+    /* Nobody waits for it: should it fail, the client will not hear of it, and is gone. */
+    if (rc == 0 && transfer.id != 0)
+        weir_transfer_release(target->engine, transfer);
+    return rc;
+}
+
+/* ---- sessions ---------------------------------------------------------- */
+
+static struct served *find(struct target *target, weir_peer peer) {
+    for (uint32_t i = 0; i < SERVED_MAX; i++) {
+        if (target->served[i].state != SERVED_FREE && target->served[i].peer.id == peer.id)
+            return &target->served[i];
+    }
+    return NULL;
+}
+
+static int check_open(const struct target *target, const struct proto_open *open) {
+    uint64_t max = target->options->memory_max;
+
+    if (open->magic != PROTO_MAGIC || open->kind < PROTO_KIND_WRITE ||
+        open->kind > PROTO_KIND_REPLAY || open->memory > MEMORY_OWN)
+        return WEIR_EINVAL;
+    if (open->page_count == 0 || open->page_count > PROTO_PAGES_MAX || open->page_bytes == 0 ||
+        open->page_stride < open->page_bytes || open->page_stride % 8 != 0 ||
+        open->slots > PROTO_SLOTS_MAX || open->list_bytes % 8 != 0 || open->lanes == 0 ||
+        open->page_count % open->lanes != 0)
+        return WEIR_EINVAL;
+    /* After these the sums of proto_bytes cannot wrap. */
+    if (open->page_stride > max / open->page_count ||
+        (open->slots != 0 && open->list_bytes > max / open->slots))
+        return WEIR_ETOOBIG;
+    if (work_memory_bytes(open) > max || work_scratch_bytes(open) > max - work_memory_bytes(open))
+        return WEIR_ETOOBIG;
+    if (open->kind == PROTO_KIND_REPLAY && (open->slots == 0 || open->list_bytes == 0))
+        return WEIR_EINVAL;
+    if (open->kind == PROTO_KIND_FILL &&
+        (open->slots != 1 || open->list_bytes == 0 || open->list_bytes / 8 > open->page_count))
+        return WEIR_EINVAL;
+    return 0;
+}
+
+static int allocate(struct target *target, struct served *served) {
+    uint64_t bytes = work_memory_bytes(&served->open);
+    uint64_t scratch = work_scratch_bytes(&served->open);
+    void *base = NULL;
+    int rc;
+
+    if (served->open.memory == MEMORY_SHARED) {
+        rc = weir_memory_allocate(target->engine, bytes, WEIR_ACCESS_ALL, &served->memory, &base);
+        if (rc == 0)
+            memset(base, 0, bytes); /* page faults now, not in the measurement */
+    } else {
+        base = host_map(bytes);
+        if (base == NULL)
+            return WEIR_ENOMEM;
+        served->map_bytes = bytes;
+        rc = weir_memory_register(target->engine, base, bytes, WEIR_ACCESS_ALL, &served->memory);
+    }
+    served->base = base;
+    if (rc == 0 && scratch != 0) {
+        rc = weir_memory_allocate(target->engine, scratch, 0, &served->scratch, &base);
+        served->scratch_base = base;
+    }
+    return rc;
+}
+
+/* Tries to give everything back; EBUSY asks for another try later. Safe at any stage. */
+static int release(struct target *target, struct served *served) {
+    int rc = 0;
+
+    if (served->remote.id != 0)
+        rc = weir_remote_release(target->engine, served->remote);
+    if (rc == WEIR_EBUSY)
+        return rc;
+    served->remote.id = 0;
+    if (served->scratch.id != 0 &&
+        weir_memory_release(target->engine, served->scratch) == WEIR_EBUSY)
+        return WEIR_EBUSY;
+    served->scratch.id = 0;
+    if (served->memory.id != 0 && weir_memory_release(target->engine, served->memory) == WEIR_EBUSY)
+        return WEIR_EBUSY;
+    served->memory.id = 0;
+    if (served->map_bytes != 0)
+        host_unmap(served->base, served->map_bytes);
+    served->map_bytes = 0;
+    return 0;
+}
+
+static void try_close(struct target *target, struct served *served) {
+    /* The queued transfer's completion names this place: it must have come first. */
+    if (served->fill_stage != 0 || release(target, served) != 0)
+        return;
+    work_close(served);
+    if (served->answer_close)
+        (void)target_send(target, served, proto_tag(PROTO_CLOSED, 0), NULL, 0, NULL, 0);
+    *served = (struct served){.state = SERVED_FREE, .index = served->index};
+    target->open_count--;
+}
+
+static void begin_close(struct target *target, struct served *served) {
+    served->state = SERVED_CLOSING;
+    try_close(target, served);
+}
+
+static void answer_status(struct target *target, const struct served *served, enum proto_type type,
+                          int error) {
+    /* -1 .. -36 and no session: fits; a failure to send it is the client's loss. */
+    (void)target_send(target, served, proto_tag(type, (uint64_t)-error), NULL, 0, NULL, 0);
+}
+
+static int open_session(struct target *target, struct served *served) {
+    uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
+    size_t length = sizeof(descriptor);
+    int rc = allocate(target, served);
+
+    if (rc == 0)
+        rc = work_open(target, served);
+    if (rc == 0)
+        rc = weir_memory_export(target->engine, served->memory, descriptor, &length);
+    if (rc == 0)
+        rc = target_send(target, served, proto_tag(PROTO_OPENED, 0), descriptor, (uint32_t)length,
+                         NULL, 0);
+    return rc;
+}
+
+static void on_open(struct target *target, const weir_notification *message) {
+    struct served refused = {.peer = message->from};
+    struct served *served = find(target, message->from);
+    int rc = WEIR_EAGAIN;
+
+    if (message->length != sizeof(struct proto_open)) {
+        answer_status(target, &refused, PROTO_OPENED, WEIR_EINVAL);
+        return;
+    }
+    memcpy(&refused.open, message->payload, sizeof(refused.open));
+    if (served != NULL)
+        rc = WEIR_EBUSY; /* one session a client */
+    for (uint32_t i = 0; served == NULL && i < SERVED_MAX; i++) {
+        if (target->served[i].state == SERVED_FREE) {
+            rc = check_open(target, &refused.open);
+            served = &target->served[i];
+        }
+    }
+    if (rc != 0) {
+        answer_status(target, &refused, PROTO_OPENED, rc);
+        return;
+    }
+    *served = (struct served){
+        .state = SERVED_OPEN, .index = served->index, .peer = message->from, .open = refused.open};
+    target->open_count++;
+    rc = open_session(target, served);
+    if (rc != 0) {
+        answer_status(target, served, PROTO_OPENED, rc);
+        begin_close(target, served);
+    }
+}
+
+static int on_export(struct target *target, struct served *served,
+                     const weir_notification *message) {
+    int rc;
+
+    if (served->remote.id != 0)
+        return WEIR_EINVAL;
+    rc = weir_memory_import(target->engine, served->peer, message->payload, message->length,
+                            &served->remote);
+    if (rc == 0)
+        rc = weir_remote_info(target->engine, served->remote, &served->remote_bytes, NULL);
+    answer_status(target, served, PROTO_EXPORTED, rc);
+    return rc;
+}
+
+static int on_mark(struct target *target, const struct served *served) {
+    struct proto_marked marked = {.cpu_ns = host_cpu_ns(), .notifications = served->notifications};
+
+    return target_send(target, served, proto_tag(PROTO_MARKED, 0), &marked, sizeof(marked), NULL, 0);
+}
+
+/* ---- the loop ---------------------------------------------------------- */
+
+static int on_message(struct target *target, struct served *served,
+                      const weir_notification *message) {
+    served->notifications++;
+    switch (proto_type(message->tag)) {
+    case PROTO_DATA:
+        return 0;
+    case PROTO_PING:
+        return work_pong(target, served);
+    case PROTO_CHECK:
+        return work_check(target, served, message);
+    case PROTO_FILL:
+        return work_fill(target, served, message);
+    case PROTO_REQUEST:
+        return work_request(target, served, message);
+    case PROTO_BLOCKS:
+        return work_blocks(target, served, message);
+    default:
+        break;
+    }
+    served->notifications--; /* those below are not work */
+    switch (proto_type(message->tag)) {
+    case PROTO_EXPORT:
+        return on_export(target, served, message);
+    case PROTO_MARK:
+        return on_mark(target, served);
+    case PROTO_CLOSE:
+        served->answer_close = true;
+        begin_close(target, served);
+        return 0;
+    default:
+        return WEIR_EINVAL;
+    }
+}
+
+static unsigned take_messages(struct target *target) {
+    weir_notification message;
+    unsigned taken = 0;
+
+    while (taken < BATCH && weir_notification_take(target->engine, &message) == 0) {
+        struct served *served;
+        taken++;
+        if (proto_type(message.tag) == PROTO_OPEN) {
+            on_open(target, &message);
+            continue;
+        }
+        served = find(target, message.from);
+        if (served == NULL || served->state != SERVED_OPEN)
+            continue; /* of a session that is over */
+        if (on_message(target, served, &message) != 0)
+            begin_close(target, served);
+    }
+    return taken;
+}
+
+static unsigned take_completions(struct target *target) {
+    weir_completion completion;
+    unsigned taken = 0;
+
+    while (taken < BATCH && weir_completion_take(target->engine, &completion) == 0) {
+        struct served *served = &target->served[completion.user_data % SERVED_MAX];
+        taken++;
+        if (work_completed(target, served, completion.status) != 0 && served->state == SERVED_OPEN)
+            begin_close(target, served);
+    }
+    return taken;
+}
+
+static unsigned take_events(struct target *target) {
+    weir_event event;
+    unsigned taken = 0;
+
+    while (taken < BATCH && weir_event_take(target->engine, &event) == 0) {
+        struct served *served = find(target, event.peer);
+        taken++;
+        if (event.type == WEIR_EVENT_GONE && served != NULL) {
+            served->answer_close = false;
+            begin_close(target, served);
+        }
+    }
+    return taken;
+}
+
+/* One pass over the sessions that need one; *watching_out: one of them plays ping-pong. */
+static unsigned visit_sessions(struct target *target, bool *watching_out) {
+    unsigned work = 0;
+
+    *watching_out = false;
+    for (uint32_t i = 0, left = target->open_count; left > 0 && i < SERVED_MAX; i++) {
+        struct served *served = &target->served[i];
+        if (served->state == SERVED_FREE)
+            continue;
+        left--;
+        if (served->state == SERVED_CLOSING) {
+            try_close(target, served);
+        } else if (served->open.kind == PROTO_KIND_PING_MEMORY) {
+            int rc = work_watch_word(target, served);
+            *watching_out = true;
+            if (rc < 0)
+                begin_close(target, served);
+            work += rc > 0;
+        } else {
+            *watching_out = *watching_out || served->open.kind == PROTO_KIND_PING;
+        }
+    }
+    return work;
+}
+
+/* Events are rare and cost a lock each time they are looked for: every 64th pass will do. */
+#define EVENTS_EVERY 64
+
+static void serve_loop(struct target *target) {
+    uint64_t idle_since = 0;
+    bool alone = sysconf(_SC_NPROCESSORS_ONLN) < 2; /* then spinning delays who we wait for */
+
+    for (uint64_t pass = 0; !host_interrupted(); pass++) {
+        bool watching;
+        unsigned work = visit_sessions(target, &watching);
+        uint64_t now;
+
+        if (weir_engine_progress(target->engine) < 0)
+            return;
+        work += take_messages(target) + take_completions(target);
+        if (pass % EVENTS_EVERY == 0)
+            work += take_events(target);
+        if (work != 0) {
+            idle_since = 0;
+            continue;
+        }
+        if (pass % 16 != 0)
+            continue; /* the clock costs as much as a pass */
+        now = host_now_ns();
+        idle_since = idle_since == 0 ? now : idle_since;
+        if (alone || now - idle_since > (watching ? SPIN_PING_NS : SPIN_NS)) {
+            weir_engine_wait(target->engine, target->open_count != 0 ? SLEEP_WATCH_NS : SLEEP_NS);
+            take_events(target);
+        }
+    }
+}
+
+int target_serve(const struct options *options) {
+    weir_engine_options engine = WEIR_ENGINE_OPTIONS_INIT;
+    char address[WEIR_ADDRESS_MAX];
+    static struct target target; /* 20 KiB: not on the stack */
+    int rc;
+
+    target.options = options;
+    for (uint32_t i = 0; i < SERVED_MAX; i++)
+        target.served[i].index = i;
+    engine.device = options->device;
+    engine.listen = options->listen;
+    engine.qp_count = (uint32_t)options->qps;
+    engine.sq_depth = (uint32_t)options->depth;
+    rc = weir_engine_open(&engine, &target.engine);
+    if (rc != 0) {
+        complain("serve %s: %s", options->listen != NULL ? options->listen : "",
+                 weir_strerror(rc));
+        return EXIT_FAILED;
+    }
+    rc = weir_engine_address(target.engine, address, sizeof(address));
+    if (rc == 0) {
+        printf("%s\n", address);
+        fflush(stdout);
+        serve_loop(&target);
+    } else {
+        complain("serve: %s", weir_strerror(rc));
+    }
+    weir_engine_close(target.engine);
+    for (uint32_t i = 0; i < SERVED_MAX; i++) {
+        if (target.served[i].map_bytes != 0)
+            host_unmap(target.served[i].base, target.served[i].map_bytes);
+        work_close(&target.served[i]);
+    }
+    return rc == 0 ? EXIT_OK : EXIT_FAILED;
+}

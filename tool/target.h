@@ -1,0 +1,89 @@
+/* target.h: the serving side of a bench session, see proto.h. Internal to target*.c but for
+ * target_serve. */
+#ifndef TOOL_TARGET_H
+#define TOOL_TARGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "options.h"
+#include "proto.h"
+#include "weir.h"
+
+#define SERVED_MAX 64 /* sessions at a time; further OPENs are refused with EAGAIN */
+
+enum served_state { SERVED_FREE = 0, SERVED_OPEN, SERVED_CLOSING };
+
+/* A request of a replay between its REQUEST and its CHECKED. */
+struct served_slot {
+    uint32_t *pages; /* granted; NULL before the session's first use of the slot */
+    uint32_t count;  /* blocks; 0: the slot is idle */
+    bool granted;
+};
+
+struct served {
+    enum served_state state;
+    bool answer_close; /* the client asked, and waits for CLOSED */
+    uint32_t index;    /* in target.served */
+    weir_peer peer;
+    struct proto_open open;
+    weir_memory memory; /* what the client imported */
+    weir_memory scratch; /* local source and destination of our own transfers */
+    weir_remote remote;  /* the client's memory, when it was exported */
+    unsigned char *base;
+    unsigned char *scratch_base;
+    uint64_t bytes; /* charged to the client: memory and scratch */
+    uint64_t map_bytes; /* base is our own mapping of this size; 0: weir's */
+    uint64_t remote_bytes;
+    uint64_t notifications;
+    uint64_t word; /* PING_MEMORY: the last word seen */
+    /* Fill. */
+    weir_segment *segments;
+    uint64_t repetition;
+    uint64_t submitted_ns;
+    uint64_t pages_asked;
+    uint32_t fill_stage; /* enum fill_stage */
+    struct proto_fill_done fill;
+    /* Replay: a ring of free pages, oldest first, so that memory comes back cold. */
+    uint32_t *free_pages;
+    uint32_t free_head;
+    uint32_t free_count;
+    struct served_slot *slots;
+    uint32_t *waiting; /* ring of slots that wait for pages, in order of arrival */
+    uint32_t waiting_head;
+    uint32_t waiting_count;
+};
+
+struct target {
+    const struct options *options;
+    weir_engine *engine;
+    struct served served[SERVED_MAX];
+    uint32_t open_count; /* sessions that are not FREE */
+};
+
+/* Runs until SIGINT or SIGTERM. Returns an exit status. */
+int target_serve(const struct options *options);
+
+/* Sends a message to the session's client; waits, boundedly, for room. 0, or the error after
+ * which the session cannot go on. */
+int target_send(struct target *target, const struct served *served, uint64_t tag,
+                const void *payload, uint32_t length, const weir_segment *segments,
+                size_t segment_count);
+
+/* target_work.c: the kinds of session. All return 0 or a WEIR_E*; the session is then closed. */
+int work_open(struct target *target, struct served *served);
+void work_close(struct served *served);
+/* Bytes that the session's memory and its scratch need; the kind was checked. */
+uint64_t work_memory_bytes(const struct proto_open *open);
+uint64_t work_scratch_bytes(const struct proto_open *open);
+int work_check(struct target *target, struct served *served, const weir_notification *message);
+int work_pong(struct target *target, struct served *served);
+/* Copies the word back if it changed; 1 if it did, 0 or an error. */
+int work_watch_word(struct target *target, struct served *served);
+int work_fill(struct target *target, struct served *served, const weir_notification *message);
+/* The session's queued transfer ended. */
+int work_completed(struct target *target, struct served *served, int status);
+int work_request(struct target *target, struct served *served, const weir_notification *message);
+int work_blocks(struct target *target, struct served *served, const weir_notification *message);
+
+#endif

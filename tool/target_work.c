@@ -1,0 +1,345 @@
+/* target_work.c: what a target does for each kind of session; see proto.h for the messages and
+ * target.h for the state. Memory that the client can write (served->base) is read once and
+ * checked; nothing of it decides where the target writes outside of the client's own session. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "content.h"
+#include "host.h"
+#include "target.h"
+
+/* The target of a fill needs no memory of its own to be written; it exports a page. */
+#define FILL_MEMORY_BYTES 4096
+#define LIST_ENTRY 8 /* bytes of an id or page number */
+
+enum fill_stage { FILL_IDLE = 0, FILL_READING, FILL_WRITING };
+
+uint64_t work_memory_bytes(const struct proto_open *open) {
+    return open->kind == PROTO_KIND_FILL ? FILL_MEMORY_BYTES : proto_bytes(open);
+}
+
+/* Pages that a repetition can fill: as many as the client's list has room for. */
+static uint64_t fill_pages(const struct proto_open *open) { return open->list_bytes / LIST_ENTRY; }
+
+static uint64_t fill_list_bytes(const struct proto_open *open) {
+    return (open->list_bytes + 63) & ~UINT64_C(63);
+}
+
+uint64_t work_scratch_bytes(const struct proto_open *open) {
+    switch (open->kind) {
+    case PROTO_KIND_FILL:
+        return fill_list_bytes(open) + fill_pages(open) * open->page_stride;
+    case PROTO_KIND_REPLAY:
+        return open->slots * open->list_bytes;
+    case PROTO_KIND_PING:
+    case PROTO_KIND_PING_MEMORY:
+        return 64;
+    default:
+        return 0;
+    }
+}
+
+static unsigned char *page_at(const struct served *served, uint64_t page) {
+    return served->base + page * served->open.page_stride;
+}
+
+/* ---- open and close ---------------------------------------------------- */
+
+static void fill_generate(struct served *served) {
+    const struct proto_open *open = &served->open;
+    unsigned char *pages = served->scratch_base + fill_list_bytes(open);
+    uint64_t stream = content_key(open->seed, served->repetition);
+    uint64_t start = host_now_ns();
+
+    for (uint64_t i = 0; i < fill_pages(open); i++)
+        content_fill(pages + i * open->page_stride, open->page_bytes, content_key(stream, i));
+    served->fill.generate_ns = host_now_ns() - start;
+}
+
+static int replay_open(struct served *served) {
+    const struct proto_open *open = &served->open;
+
+    served->free_pages = calloc(open->page_count, sizeof(*served->free_pages));
+    served->slots = calloc(open->slots, sizeof(*served->slots));
+    served->waiting = calloc(open->slots, sizeof(*served->waiting));
+    if (served->free_pages == NULL || served->slots == NULL || served->waiting == NULL)
+        return WEIR_ENOMEM;
+    for (uint32_t i = 0; i < open->page_count; i++)
+        served->free_pages[i] = i;
+    served->free_count = (uint32_t)open->page_count;
+    for (uint64_t i = 0; i < open->slots; i++) {
+        served->slots[i].pages = calloc(open->list_bytes / LIST_ENTRY, sizeof(uint32_t));
+        if (served->slots[i].pages == NULL)
+            return WEIR_ENOMEM;
+    }
+    return 0;
+}
+
+int work_open(struct target *target, struct served *served) {
+    const struct proto_open *open = &served->open;
+
+    (void)target;
+    switch (open->kind) {
+    case PROTO_KIND_READ:
+        for (uint64_t page = 0; page < open->page_count; page++)
+            content_fill(page_at(served, page), open->page_bytes, content_key(open->seed, page));
+        return 0;
+    case PROTO_KIND_FILL:
+        served->segments = calloc(fill_pages(open), sizeof(*served->segments));
+        if (served->segments == NULL)
+            return WEIR_ENOMEM;
+        fill_generate(served);
+        return 0;
+    case PROTO_KIND_REPLAY:
+        return replay_open(served);
+    default:
+        return 0;
+    }
+}
+
+void work_close(struct served *served) {
+    if (served->slots != NULL) {
+        for (uint64_t i = 0; i < served->open.slots; i++)
+            free(served->slots[i].pages);
+    }
+    free(served->slots);
+    free(served->waiting);
+    free(served->free_pages);
+    free(served->segments);
+    served->slots = NULL;
+    served->waiting = NULL;
+    served->free_pages = NULL;
+    served->segments = NULL;
+}
+
+/* ---- streams and ping-pong --------------------------------------------- */
+
+int work_check(struct target *target, struct served *served, const weir_notification *message) {
+    const struct proto_open *open = &served->open;
+    uint64_t lane = proto_argument(message->tag), each = open->page_count / open->lanes;
+    struct proto_checked checked = {0};
+    struct proto_round round;
+    uint64_t start = host_now_ns(), stream;
+
+    if (open->kind != PROTO_KIND_WRITE || message->length != sizeof(round))
+        return WEIR_EINVAL;
+    memcpy(&round, message->payload, sizeof(round));
+    if (lane >= open->lanes || round.lane_count > open->lanes - lane)
+        return WEIR_EINVAL;
+    stream = content_key(open->seed, round.round);
+    for (uint64_t i = lane; i < lane + round.lane_count; i++) {
+        uint64_t page = i * each + round.round % each;
+        checked.wrong_bytes +=
+            content_wrong(page_at(served, page), open->page_bytes, content_key(stream, page));
+    }
+    checked.checked_bytes = round.lane_count * open->page_bytes;
+    checked.verify_ns = host_now_ns() - start;
+    return target_send(target, served, proto_tag(PROTO_CHECKED, lane), &checked, sizeof(checked),
+                       NULL, 0);
+}
+
+int work_pong(struct target *target, struct served *served) {
+    weir_segment segment = {.local = served->scratch, .remote = served->remote, .length = 8};
+
+    if (served->open.kind != PROTO_KIND_PING)
+        return WEIR_EINVAL;
+    return target_send(target, served, proto_tag(PROTO_PONG, 0), NULL, 0, &segment, 1);
+}
+
+int work_watch_word(struct target *target, struct served *served) {
+    weir_segment segment = {.local = served->scratch, .remote = served->remote, .length = 8};
+    uint64_t *watched = (uint64_t *)(void *)served->base; /* page-aligned */
+    uint64_t word = __atomic_load_n(watched, __ATOMIC_ACQUIRE);
+    weir_transfer transfer;
+    int rc;
+
+    if (word == served->word || served->remote.id == 0)
+        return 0;
+    memcpy(served->scratch_base, &word, sizeof(word));
+    rc = weir_write(target->engine, served->peer, &segment, 1, NULL, &transfer);
+    if (rc == WEIR_EAGAIN)
+        return 0; /* the word is still there at the next visit */
+    if (rc != 0)
+        return rc;
+    /* The client sends the next word only after this one: the source is not changed before. */
+    if (transfer.id != 0)
+        weir_transfer_release(target->engine, transfer);
+    served->word = word;
+    return 1;
+}
+
+/* ---- page fill --------------------------------------------------------- */
+
+static int fill_submit(struct target *target, struct served *served, bool write,
+                       const weir_segment *segments, uint64_t count) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+
+    options.flags = WEIR_TRANSFER_QUEUE | (write ? WEIR_TRANSFER_NOTIFY : 0);
+    options.notify_tag = proto_tag(PROTO_FILLED, served->repetition);
+    options.user_data = served->index;
+    served->submitted_ns = host_now_ns();
+    return write ? weir_write(target->engine, served->peer, segments, count, &options, NULL)
+                 : weir_read(target->engine, served->peer, segments, count, &options, NULL);
+}
+
+int work_fill(struct target *target, struct served *served, const weir_notification *message) {
+    const struct proto_open *open = &served->open;
+    weir_segment list = {.local = served->scratch, .remote = served->remote};
+    struct proto_count count;
+    int rc;
+
+    if (open->kind != PROTO_KIND_FILL || message->length != sizeof(count) ||
+        served->fill_stage != FILL_IDLE || proto_argument(message->tag) != served->repetition)
+        return WEIR_EINVAL;
+    memcpy(&count, message->payload, sizeof(count));
+    if (count.count == 0 || count.count > fill_pages(open))
+        return WEIR_EINVAL;
+    served->pages_asked = count.count;
+    list.remote_offset = proto_list_offset(open, 0);
+    list.length = count.count * LIST_ENTRY;
+    rc = fill_submit(target, served, false, &list, 1);
+    if (rc == 0)
+        served->fill_stage = FILL_READING;
+    return rc;
+}
+
+static int fill_write(struct target *target, struct served *served) {
+    const struct proto_open *open = &served->open;
+    int rc;
+
+    for (uint64_t i = 0; i < served->pages_asked; i++) {
+        uint64_t page;
+        memcpy(&page, served->scratch_base + i * LIST_ENTRY, sizeof(page));
+        /* The client's number is bounded by the client's memory, which weir checks; this only
+         * keeps the product from wrapping. */
+        if (page > served->remote_bytes / open->page_stride)
+            return WEIR_EBOUNDS;
+        served->segments[i] =
+            (weir_segment){.local = served->scratch,
+                           .remote = served->remote,
+                           .local_offset = fill_list_bytes(open) + i * open->page_stride,
+                           .remote_offset = page * open->page_stride,
+                           .length = open->page_bytes};
+    }
+    rc = fill_submit(target, served, true, served->segments, served->pages_asked);
+    if (rc == 0)
+        served->fill_stage = FILL_WRITING;
+    return rc;
+}
+
+int work_completed(struct target *target, struct served *served, int status) {
+    uint32_t stage = served->fill_stage;
+    uint64_t took = host_now_ns() - served->submitted_ns;
+    int rc;
+
+    served->fill_stage = FILL_IDLE;
+    if (status != 0 || served->state != SERVED_OPEN)
+        return status;
+    if (stage == FILL_READING) {
+        served->fill.list_read_ns = took;
+        return fill_write(target, served);
+    }
+    served->fill.write_ns = took;
+    rc = target_send(target, served, proto_tag(PROTO_FILL_DONE, served->repetition), &served->fill,
+                     sizeof(served->fill), NULL, 0);
+    served->repetition++;
+    /* While the client verifies this repetition, and outside of what is measured. */
+    fill_generate(served);
+    return rc;
+}
+
+/* ---- replay ------------------------------------------------------------ */
+
+static uint32_t page_take(struct served *served) {
+    uint32_t page = served->free_pages[served->free_head];
+
+    served->free_head = (served->free_head + 1) % (uint32_t)served->open.page_count;
+    served->free_count--;
+    return page;
+}
+
+static void page_put(struct served *served, uint32_t page) {
+    uint64_t tail = (uint64_t)served->free_head + served->free_count;
+
+    served->free_pages[tail % served->open.page_count] = page;
+    served->free_count++;
+}
+
+/* Grants pages to waiting slots, first come first served, as far as the pool goes. */
+static int grant_waiting(struct target *target, struct served *served) {
+    const struct proto_open *open = &served->open;
+
+    while (served->waiting_count > 0) {
+        uint32_t index = served->waiting[served->waiting_head];
+        struct served_slot *slot = &served->slots[index];
+        weir_segment list = {.local = served->scratch, .remote = served->remote};
+        int rc;
+
+        if (slot->count > served->free_count)
+            return 0;
+        list.local_offset = index * open->list_bytes;
+        list.remote_offset = proto_list_offset(open, index);
+        list.length = slot->count * LIST_ENTRY;
+        for (uint32_t i = 0; i < slot->count; i++) {
+            uint64_t page = slot->pages[i] = page_take(served);
+            memcpy(served->scratch_base + list.local_offset + i * LIST_ENTRY, &page, sizeof(page));
+        }
+        served->waiting_head = (served->waiting_head + 1) % (uint32_t)open->slots;
+        served->waiting_count--;
+        slot->granted = true;
+        rc = target_send(target, served, proto_tag(PROTO_GRANT, index), NULL, 0, &list, 1);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+int work_request(struct target *target, struct served *served, const weir_notification *message) {
+    const struct proto_open *open = &served->open;
+    uint64_t index = proto_argument(message->tag);
+    struct proto_count count;
+
+    if (open->kind != PROTO_KIND_REPLAY || message->length != sizeof(count) ||
+        index >= open->slots || served->slots[index].count != 0)
+        return WEIR_EINVAL;
+    memcpy(&count, message->payload, sizeof(count));
+    if (count.count == 0 || count.count > open->list_bytes / LIST_ENTRY ||
+        count.count > open->page_count)
+        return WEIR_EINVAL;
+    served->slots[index].count = (uint32_t)count.count;
+    /* A slot waits at most once, so the ring of `slots` places cannot overflow. */
+    served->waiting[(served->waiting_head + served->waiting_count) % (uint32_t)open->slots] =
+        (uint32_t)index;
+    served->waiting_count++;
+    return grant_waiting(target, served);
+}
+
+int work_blocks(struct target *target, struct served *served, const weir_notification *message) {
+    const struct proto_open *open = &served->open;
+    uint64_t index = proto_argument(message->tag);
+    struct proto_checked checked = {0};
+    struct served_slot *slot;
+    const unsigned char *ids;
+    uint64_t start = host_now_ns();
+    int rc;
+
+    if (open->kind != PROTO_KIND_REPLAY || index >= open->slots || !served->slots[index].granted)
+        return WEIR_EINVAL;
+    slot = &served->slots[index];
+    ids = served->base + proto_list_offset(open, index);
+    for (uint32_t i = 0; i < slot->count; i++) {
+        uint64_t id;
+        memcpy(&id, ids + (uint64_t)i * LIST_ENTRY, sizeof(id));
+        checked.wrong_bytes += content_wrong(page_at(served, slot->pages[i]), open->page_bytes,
+                                             content_key(open->seed, id));
+    }
+    checked.checked_bytes = slot->count * open->page_bytes;
+    checked.verify_ns = host_now_ns() - start;
+    for (uint32_t i = 0; i < slot->count; i++)
+        page_put(served, slot->pages[i]);
+    slot->count = 0;
+    slot->granted = false;
+    rc = target_send(target, served, proto_tag(PROTO_CHECKED, index), &checked, sizeof(checked),
+                     NULL, 0);
+    return rc != 0 ? rc : grant_waiting(target, served);
+}
