@@ -6,7 +6,7 @@
  * on it may be lost, doubled, late or overtaken, and a connection may break. A cut
  * between two nodes loses messages and holds back dials and the news of breaks.
  *
- * It does not look into messages. */
+ * It does not look into messages, except to name them in the trace. */
 #include "net.h"
 
 #include <stdlib.h>
@@ -365,6 +365,15 @@ static void message_launch(struct sim_net *net, uint64_t to_number, const uint8_
     sim_schedule(world, &event);
 }
 
+/* For the trace only: the wire's type sits at byte 6 (src/core/wire.h). */
+static const char *message_name(const uint8_t *message, uint32_t length) {
+    static const char *const NAMES[] = {"?",     "WHO",    "IAM",    "HELLO",   "HELLO_ACK",
+                                        "READY", "REFUSE", "SETTLE", "SETTLED", "BYE"};
+    uint8_t type = length > 6 ? message[6] : 0;
+
+    return type < sizeof(NAMES) / sizeof(NAMES[0]) ? NAMES[type] : NAMES[0];
+}
+
 static int control_send(void *self, uint64_t conn, const uint8_t *message, uint32_t length) {
     struct sim_node *node = self;
     struct sim_world *world = node->world;
@@ -382,6 +391,10 @@ static int control_send(void *self, uint64_t conn, const uint8_t *message, uint3
     }
     if (sim_fault(world, world->config.net.full)) {
         return WEIR_EAGAIN;
+    }
+    if (world->trace != NULL) {
+        sim_trace(world, "n%u sends n%u %s on conn %llu", node->index, other->node,
+                  message_name(message, length), (unsigned long long)conn);
     }
     if (sim_fault(world, world->config.net.break_on_send)) {
         half_close(net, conn, WEIR_EPEER);

@@ -483,7 +483,7 @@ void sim_nic_crash(struct weir_device *nic) {
 
 void sim_nic_census(const struct weir_device *nic, struct sim_nic_census *census_out) {
     *census_out = nic->census;
-    census_out->recvs = nic->srq.count;
+    census_out->recvs = 0; /* a shared queue goes with its device: the port has no other end */
     for (uint32_t i = 0; i < nic->qp_top; i++) {
         census_out->recvs += nic->qps[i] != NULL ? nic->qps[i]->rq.count : 0;
     }
@@ -524,6 +524,7 @@ const struct weir_device_ops SIM_NIC_OPS = {
     .qp_error = nic_qp_error,
     .qp_destroy = nic_qp_destroy,
     .post_send = nic_post_send,
+    .post_pieces = nic_post_pieces,
     .post_recv = nic_post_recv,
     .poll = nic_poll,
     .events = nic_events,

@@ -130,6 +130,7 @@ void nic_recvs_init(struct nic_recvs *recvs, uint32_t depth);
 void nic_qp_to_error(struct weir_qp *qp);
 int nic_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                   struct weir_post *post_out);
+uint32_t nic_post_pieces(struct weir_qp *qp, const struct weir_pieces *pieces);
 int nic_post_recv(struct weir_device *nic, struct weir_qp *qp, uint64_t wr_id, void *buffer,
                   uint32_t length, uint32_t lkey);
 int nic_poll(struct weir_device *nic, struct weir_cqe *cqes_out, int max);

@@ -26,6 +26,10 @@ static bool nic_fault(const struct weir_device *nic, uint32_t rate) {
 /* ---- completion queue, events ------------------------------------------ */
 
 static void cq_push(struct weir_device *nic, const struct nic_cqe *cqe) {
+    if (nic->world->trace != NULL) {
+        sim_trace(nic->world, "n%u qp %u completes %s %llu, status %u", nic->node->index, cqe->qpn,
+                  cqe->send ? "send" : "recv", (unsigned long long)cqe->seq, cqe->cqe.status);
+    }
     if (nic->cq_count == nic->cq_capacity) {
         uint32_t capacity = nic->cq_capacity == 0 ? 256 : nic->cq_capacity * 2;
         struct nic_cqe *cq = nic_calloc(capacity, sizeof(*cq));
@@ -47,6 +51,8 @@ void nic_cq_push_recv(struct weir_qp *qp, const struct nic_recv *recv, uint32_t 
     struct nic_cqe cqe = {.cqe = {.wr_id = recv->wr_id,
                                   .status = status,
                                   .byte_length = length,
+                                  .qp_tag = qp->tag, /* only this tells the QP of a receive from a shared queue */
+                                  .qp_tag = qp->tag,
                                   .recv = true,
                                   .has_imm = imm != NULL,
                                   .imm = imm != NULL ? *imm : 0},
@@ -315,6 +321,11 @@ static int wr_check(const struct weir_qp *qp, const struct weir_wr *wr) {
     if (wr->opcode > WEIR_OP_WRITE_IMM || wr->length > config->message_bytes_max ||
         (wr->opcode == WEIR_OP_WRITE_IMM && !config->write_imm) ||
         ((wr->flags & WEIR_WR_INLINE) != 0 && wr->length > config->inline_bytes_max)) {
+        sim_violation(qp->nic->world,
+                      "S15 n%u qp %u: a WR that the device's caps rule out: opcode %u, flags %u, "
+                      "%llu bytes",
+                      qp->nic->node->index, qp->qpn, wr->opcode, wr->flags,
+                      (unsigned long long)wr->length);
         return WEIR_EINVAL;
     }
     return 0;
@@ -358,6 +369,23 @@ static int post_fault(const struct weir_qp *qp, uint32_t count, uint32_t *limit_
     return error;
 }
 
+/* "WwRS": writes, reads, sends, write-with-immediates; lower case: not signalled. */
+static void trace_post(const struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                       const struct weir_post *post, int error) {
+    char kinds[33];
+    uint32_t i;
+
+    for (i = 0; i < count && i < sizeof(kinds) - 1; i++) {
+        bool signaled = (wrs[i].flags & WEIR_WR_SIGNALED) != 0;
+
+        kinds[i] = (signaled ? "WRSI" : "wrsi")[wrs[i].opcode & 3];
+    }
+    kinds[i] = '\0';
+    sim_trace(qp->nic->world, "n%u qp %u posts %u %s: %u accepted, %u done, %s; used %u of %u",
+              qp->nic->node->index, qp->qpn, count, kinds, post->accepted, post->done,
+              error == 0 ? "ok" : weir_error_name(error), qp->sq_used, qp->sq_depth);
+}
+
 int nic_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                          struct weir_post *post_out) {
     struct weir_device *nic = qp->nic;
@@ -396,10 +424,41 @@ int nic_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
         }
         post_out->accepted++;
     }
+    if (nic->world->trace != NULL) {
+        trace_post(qp, wrs, count, post_out, error);
+    }
     if (nic_fault(nic, nic->config->qp_fail)) {
         inject_soon(qp);
     }
     return error;
+}
+
+uint32_t nic_post_pieces(struct weir_qp *qp, const struct weir_pieces *pieces) {
+    const struct sim_nic_config *config = qp->nic->config;
+    uint32_t count = pieces->count;
+    uint32_t done = 0;
+
+    if (!config->completes_inline || qp->state != SIM_QP_RTS || count == 0) {
+        return 0;
+    }
+    if (nic_fault(qp->nic, config->post_eagain)) {
+        count = (uint32_t)sim_below(&qp->nic->world->prng, count);
+    }
+    while (done < count) {
+        const weir_segment *segment = &pieces->segments[done];
+        struct weir_wr wr = {.laddr = pieces->laddr + segment->local_offset,
+                             .raddr = pieces->raddr + segment->remote_offset,
+                             .length = segment->length,
+                             .lkey = pieces->lkey,
+                             .rkey = pieces->rkey,
+                             .opcode = pieces->opcode};
+
+        if (wr.length > config->message_bytes_max || !nic_execute_inline(qp, &wr)) {
+            break;
+        }
+        done++;
+    }
+    return done;
 }
 
 /* ---- polling ----------------------------------------------------------- */

@@ -44,7 +44,7 @@ static void nic_base(struct sim_prng *prng, struct sim_nic_config *nic) {
     nic->inline_bytes_max = PICK(prng, 0, 64, 512);
     nic->pieces_max = PICK(prng, 1, 2, 4);
     nic->retry_count = PICK(prng, 1, 3, 7);
-    nic->message_bytes_max = PICK(prng, 32, 300, 1u << 30);
+    nic->message_bytes_max = PICK(prng, 288, 400, 1u << 30);
     nic->post_bytes_max = sim_below(prng, 3) == 0 ? PICK(prng, 1, 256, 4096) : UINT64_MAX;
     nic->latency_min_ns = PICK(prng, 500, 2000);
     nic->latency_max_ns = nic->latency_min_ns + PICK(prng, 100, 3000, 50000);

@@ -1,13 +1,14 @@
-/* A campaign against the handshake: random schedules of loss, repetition, delay
- * and reordering, of crossing opens, breaks, failures and restarts; then the
- * faults stop and the two sides must agree. What must hold all the time is
- * checked by endpoint_pair.c after every step.
+/* test_endpoint_random.c: a campaign against the handshake: random schedules of loss, repetition,
+ * delay and reordering, of crossing opens, breaks, failures and restarts; then the faults stop and
+ * the two sides must agree. What must hold all the time is checked by endpoint_pair.c after every
+ * step.
  *
  * WEIR_TEST_SEED=n runs that one seed, WEIR_TEST_SEEDS=n another number of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -139,9 +140,63 @@ static int name_seed(void **state) {
     return 0;
 }
 
+/* Well-formed messages that nobody would send, at an endpoint that also lives its
+ * own life. Its answers go nowhere; slots and effects stay bounded, nothing
+ * asserts, and it can still be closed. */
+static void test_H13_hostile_messages_in_every_state(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 3000; seed++) {
+        struct pair *p = &pair;
+
+        pair_init(p, seed);
+        for (uint32_t i = 0; i < 60; i++) {
+            struct wire_message m = {.type = (enum wire_type)(1 + pair_random(p, WIRE_BYE)),
+                                     .epoch = 1 + pair_random(p, 6),
+                                     .echo = 1 + pair_random(p, 6),
+                                     .reason = pair_random(p, 2) == 0 ? WEIR_ESTALE : -1};
+            struct ep_event event = {.type = EP_EV_MESSAGE, .message = &m};
+            struct ep_effect effects[EP_EFFECTS_MAX];
+
+            if (m.type == WIRE_BYE && pair_random(p, 20) != 0)
+                continue;
+            if (pair_random(p, 30) == 0)
+                m.epoch = UINT64_MAX;
+            memcpy(m.from, p->nodes[1].instance, sizeof(m.from));
+            memcpy(m.to, p->nodes[0].instance, sizeof(m.to));
+            if (m.type == WIRE_HELLO || m.type == WIRE_HELLO_ACK)
+                m.qps = p->nodes[1].set;
+            if (pair_random(p, 3) == 0) {
+                static const enum ep_event_type OWN[] = {EP_EV_WANT, EP_EV_TIMER, EP_EV_BROKEN,
+                                                         EP_EV_DRAINED};
+
+                event.type = OWN[pair_random(p, 4)];
+                event.slot = (uint32_t)pair_random(p, EP_SESSIONS);
+                p->now_ns += PAIR_RETRANSMIT_NS;
+                if (event.type == EP_EV_DRAINED &&
+                    p->nodes[0].ep.slots[event.slot].state != EP_SLOT_RETIRED)
+                    continue;
+            }
+            uint32_t count = endpoint_step(&p->nodes[0].ep, &event, p->now_ns, effects);
+            while (count > 0 && (effects[count - 1].type == EP_DO_CREATE ||
+                                 effects[count - 1].type == EP_DO_CONNECT)) {
+                const struct ep_event answer = {.type = effects[count - 1].type == EP_DO_CREATE
+                                                            ? EP_EV_QPS_READY
+                                                            : EP_EV_CONNECTED,
+                                                .slot = effects[count - 1].slot,
+                                                .local = &p->nodes[0].set};
+
+                count = endpoint_step(&p->nodes[0].ep, &answer, p->now_ns, effects);
+            }
+            if (endpoint_verify(&p->nodes[0].ep) != NULL)
+                fail_msg("seed %u: %s", (unsigned)seed, endpoint_verify(&p->nodes[0].ep));
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_H2_H3_H4_H14_any_schedule_converges, name_seed),
+        cmocka_unit_test(test_H13_hostile_messages_in_every_state),
     };
 
     return cmocka_run_group_tests_name("endpoint campaign", tests, NULL, NULL);

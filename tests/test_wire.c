@@ -1,4 +1,4 @@
-/* Tests of the codec: every message survives the trip, and nothing else decodes. */
+/* test_wire.c: tests of the codec: every message survives the trip, and nothing else decodes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

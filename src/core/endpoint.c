@@ -1,8 +1,7 @@
 /* endpoint.c: the handshake machine; see endpoint.h and docs/protocol.md.
  *
- * endpoint_step sorts an event into an input by what it names (our attempt, the
- * live session, something newer, something older), looks the input up in one
- * table for the attempt's state, and runs that action. Only state_set writes the
+ * endpoint_step sorts an event into an input (endpoint_input.c), looks the input
+ * up in one table for the attempt's state, and runs that action. Only state_set writes the
  * state. Whatever the action was, proceed() then starts an attempt if somebody
  * waits for one and nothing is in the way.
  *
@@ -14,53 +13,13 @@
  *  - SETTLE(e) is said only when all our sessions up to e are over, live or not.
  *    So the remote may end whatever it has with them, whenever it hears of it.
  *
- * The invariants that follow are checked in endpoint_verify.c. This file is long
- * because the table and the actions that it names are read together.
+ * The invariants that follow are checked in endpoint_verify.c.
  */
 #include "endpoint.h"
+#include "endpoint_input.h"
 
 #include <assert.h>
 #include <string.h>
-
-/* X(name): inputs. "NEXT" and "LIVE" name exactly that session, "NEW" a remote
- * epoch above all seen (and, with an echo, our attempt), "OLD" anything else. */
-#define EP_INPUTS(X)                                                                               \
-    X(WANT)                                                                                        \
-    X(HELLO_NEW)                                                                                   \
-    X(HELLO_NEXT)                                                                                  \
-    X(HELLO_LIVE)                                                                                  \
-    X(HELLO_OLD)                                                                                   \
-    X(ACK_NEW)                                                                                     \
-    X(ACK_NEXT)                                                                                    \
-    X(ACK_LIVE)                                                                                    \
-    X(ACK_OLD)                                                                                     \
-    X(READY_NEXT)                                                                                  \
-    X(READY_OLD)                                                                                   \
-    X(REFUSE_STALE)                                                                                \
-    X(REFUSE_FINAL)                                                                                \
-    X(REFUSE_OLD)                                                                                  \
-    X(SETTLE)                                                                                      \
-    X(SETTLED)                                                                                     \
-    X(BYE)                                                                                         \
-    X(ALIEN)                                                                                       \
-    X(QPS_READY)                                                                                   \
-    X(QPS_FAILED)                                                                                  \
-    X(CONNECTED)                                                                                   \
-    X(CONN_FAILED)                                                                                 \
-    X(BROKEN_LIVE)                                                                                 \
-    X(BROKEN_NEXT)                                                                                 \
-    X(BROKEN_OLD)                                                                                  \
-    X(DRAINED)                                                                                     \
-    X(TIMER)                                                                                       \
-    X(PEER_DEAD)                                                                                   \
-    X(CLOSE)
-
-enum ep_input {
-#define EP_INPUT_X(name) IN_##name,
-    EP_INPUTS(EP_INPUT_X)
-#undef EP_INPUT_X
-        IN_COUNT
-};
 
 _Static_assert(sizeof(struct endpoint) <= 16 * 1024, "an engine keeps one for every peer");
 
@@ -651,18 +610,19 @@ static void (*const ACTIONS[A_COUNT])(struct step *s) = {[A_UNSET] = act_bug,
 };
 
 /* States where CREATE or CONNECT is being answered (MAKING, ANSWERING, JOINING,
- * ACCEPTING) last for an instant and drop what would change the attempt. */
+ * ACCEPTING) last for an instant and drop what would change the attempt. An
+ * attempt of our own (MAKING, OFFERED, JOINING) has no live session beside it. */
 /* clang-format off */
 static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 /*                   NONE      MAKING    ANSWERING OFFERED   JOINING   ACCEPTING CONFIRM   GONE */
 [IN_WANT]         = {A_WANT,   A_WANT,   A_WANT,   A_WANT,   A_WANT,   A_WANT,   A_WANT,   A_LATE},
 [IN_HELLO_NEW]    = {A_ANSWER, A_DROP,   A_DROP,   A_CROSS,  A_DROP,   A_DROP,   A_RENEW,  A_DROP},
 [IN_HELLO_NEXT]   = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_REACK,  A_BUG},
-[IN_HELLO_LIVE]   = {A_RELIVE, A_RELIVE, A_RELIVE, A_RELIVE, A_RELIVE, A_RELIVE, A_RELIVE, A_BUG},
+[IN_HELLO_LIVE]   = {A_RELIVE, A_BUG,    A_RELIVE, A_BUG,    A_BUG,    A_RELIVE, A_RELIVE, A_BUG},
 [IN_HELLO_OLD]    = {A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_DROP},
 [IN_ACK_NEW]      = {A_BUG,    A_DROP,   A_DROP,   A_JOIN,   A_DROP,   A_DROP,   A_DIFFER, A_BUG},
 [IN_ACK_NEXT]     = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_ACKED,  A_BUG},
-[IN_ACK_LIVE]     = {A_READY,  A_READY,  A_READY,  A_READY,  A_READY,  A_READY,  A_READY,  A_BUG},
+[IN_ACK_LIVE]     = {A_READY,  A_BUG,    A_READY,  A_BUG,    A_BUG,    A_READY,  A_READY,  A_BUG},
 [IN_ACK_OLD]      = {A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_DROP},
 [IN_READY_NEXT]   = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_UP,     A_BUG},
 [IN_READY_OLD]    = {A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP},
@@ -677,7 +637,7 @@ static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 [IN_QPS_FAILED]   = {A_BUG,    A_NOQPS,  A_NOQPS,  A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_STAY},
 [IN_CONNECTED]    = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_JOINED, A_SERVED, A_BUG,    A_STAY},
 [IN_CONN_FAILED]  = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_NOCONN, A_NOCONN, A_BUG,    A_STAY},
-[IN_BROKEN_LIVE]  = {A_LOST,   A_LOST,   A_LOST,   A_LOST,   A_LOST,   A_LOST,   A_LOST,   A_BUG},
+[IN_BROKEN_LIVE]  = {A_LOST,   A_BUG,    A_LOST,   A_BUG,    A_BUG,    A_LOST,   A_LOST,   A_BUG},
 [IN_BROKEN_NEXT]  = {A_BUG,    A_BUG,    A_BUG,    A_AGAIN,  A_BUG,    A_BUG,    A_AGAIN,  A_BUG},
 [IN_BROKEN_OLD]   = {A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY},
 [IN_DRAINED]      = {A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE},
@@ -686,100 +646,6 @@ static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 [IN_CLOSE]        = {A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_STAY},
 };
 /* clang-format on */
-
-/* ---- sorting events into inputs ---------------------------------------- */
-
-static bool slot_names(const struct endpoint *ep, uint32_t slot, uint64_t epoch,
-                       uint64_t epoch_remote) {
-    return slot != EP_SLOT_NONE && ep->slots[slot].epoch == epoch &&
-           ep->slots[slot].epoch_remote == epoch_remote;
-}
-
-static bool slot_bound_to(const struct endpoint *ep, uint32_t slot, uint64_t epoch_remote) {
-    return slot != EP_SLOT_NONE && ep->slots[slot].epoch_remote == epoch_remote;
-}
-
-static bool echoes_next(const struct endpoint *ep, uint64_t echo) {
-    return ep->next != EP_SLOT_NONE && ep->slots[ep->next].epoch == echo;
-}
-
-static enum ep_input classify_hello(const struct endpoint *ep, const struct wire_message *m) {
-    if (slot_bound_to(ep, ep->live, m->epoch))
-        return IN_HELLO_LIVE;
-    if (slot_bound_to(ep, ep->next, m->epoch))
-        return IN_HELLO_NEXT;
-    return m->epoch > ep->remote_seen ? IN_HELLO_NEW : IN_HELLO_OLD;
-}
-
-static enum ep_input classify_ack(const struct endpoint *ep, const struct wire_message *m) {
-    if (slot_names(ep, ep->live, m->echo, m->epoch))
-        return IN_ACK_LIVE;
-    if (slot_names(ep, ep->next, m->echo, m->epoch))
-        return IN_ACK_NEXT;
-    return echoes_next(ep, m->echo) && m->epoch > ep->remote_seen ? IN_ACK_NEW : IN_ACK_OLD;
-}
-
-static enum ep_input classify_message(const struct endpoint *ep, const struct wire_message *m) {
-    if (memcmp(m->from, ep->options.instance_remote, WIRE_INSTANCE_SIZE) != 0 ||
-        memcmp(m->to, ep->options.instance_local, WIRE_INSTANCE_SIZE) != 0)
-        return IN_ALIEN;
-    switch (m->type) {
-    case WIRE_HELLO:
-        return classify_hello(ep, m);
-    case WIRE_HELLO_ACK:
-        return classify_ack(ep, m);
-    case WIRE_READY:
-        return slot_names(ep, ep->next, m->echo, m->epoch) ? IN_READY_NEXT : IN_READY_OLD;
-    case WIRE_REFUSE:
-        if (!echoes_next(ep, m->echo))
-            return IN_REFUSE_OLD;
-        return m->reason == WEIR_ESTALE ? IN_REFUSE_STALE : IN_REFUSE_FINAL;
-    case WIRE_SETTLE:
-        return IN_SETTLE;
-    case WIRE_SETTLED:
-        return IN_SETTLED;
-    case WIRE_BYE:
-        return IN_BYE;
-    case WIRE_WHO:
-    case WIRE_IAM:
-    case WIRE_TYPE_END:
-        break;
-    }
-    return IN_ALIEN;
-}
-
-static enum ep_input classify(const struct endpoint *ep, const struct ep_event *event) {
-    switch (event->type) {
-    case EP_EV_WANT:
-        return IN_WANT;
-    case EP_EV_MESSAGE:
-        return classify_message(ep, event->message);
-    case EP_EV_QPS_READY:
-        return IN_QPS_READY;
-    case EP_EV_QPS_FAILED:
-        return IN_QPS_FAILED;
-    case EP_EV_CONNECTED:
-        return IN_CONNECTED;
-    case EP_EV_CONNECT_FAILED:
-        return IN_CONN_FAILED;
-    case EP_EV_BROKEN:
-        if (event->slot == ep->live)
-            return IN_BROKEN_LIVE;
-        return event->slot == ep->next ? IN_BROKEN_NEXT : IN_BROKEN_OLD;
-    case EP_EV_DRAINED:
-        return IN_DRAINED;
-    case EP_EV_TIMER:
-        return IN_TIMER;
-    case EP_EV_PEER_DEAD:
-        return IN_PEER_DEAD;
-    case EP_EV_CLOSE:
-        return IN_CLOSE;
-    case EP_EV_COUNT:
-        break;
-    }
-    assert(false && "no such event");
-    return IN_ALIEN;
-}
 
 /* ---- interface --------------------------------------------------------- */
 
@@ -808,7 +674,7 @@ static void proceed(struct step *s) {
 uint32_t endpoint_step(struct endpoint *ep, const struct ep_event *event, uint64_t now_ns,
                        struct ep_effect *effects_out) {
     struct step s = {.ep = ep, .event = event, .now_ns = now_ns, .effects = effects_out};
-    enum ep_input input = classify(ep, event);
+    enum ep_input input = endpoint_classify(ep, event);
 
     if (event->type == EP_EV_MESSAGE)
         s.message = event->message;
@@ -844,20 +710,6 @@ bool endpoint_quiet(const struct endpoint *ep) {
 }
 
 /* ---- names ------------------------------------------------------------- */
-
-uint32_t endpoint_input_count(void) {
-    return IN_COUNT;
-}
-
-const char *endpoint_input_name(uint32_t input) {
-    static const char *const NAMES[IN_COUNT] = {
-#define EP_INPUT_X(name) #name,
-        EP_INPUTS(EP_INPUT_X)
-#undef EP_INPUT_X
-    };
-
-    return input < IN_COUNT ? NAMES[input] : "?";
-}
 
 const char *endpoint_cell_name(enum ep_state state, uint32_t input) {
     static const char *const NAMES[A_COUNT] = {

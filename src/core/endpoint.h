@@ -13,15 +13,15 @@
  * The attempt, if there is one, goes through these states (endpoint.c has the
  * table of what each input does in each of them):
  *
- *                WANT ┌────────┐  QPS_READY   ┌─────────┐ HELLO_ACK ┌─────────┐
- *             ┌──────►│ MAKING ├─────────────►│ OFFERED ├──────────►│ JOINING ├─► up
- *        ┌────┴─┐     └────────┘ send HELLO   └────┬────┘  CONNECT  └─────────┘
- *        │ NONE │                                  │ HELLO (crossing)  send READY
- *        └────┬─┘                                  ▼
- *             │       ┌───────────┐ QPS_READY ┌───────────┐ CONNECTED ┌─────────┐
- *             └──────►│ ANSWERING ├──────────►│ ACCEPTING ├──────────►│ CONFIRM ├─► up
- *               HELLO └───────────┘  CONNECT  └───────────┘ send      └─────────┘
- *                                                           HELLO_ACK  READY or HELLO_ACK
+ *               WANT +--------+  QPS_READY   +---------+ HELLO_ACK +---------+
+ *            +------>| MAKING |------------->| OFFERED |---------->| JOINING |--> up
+ *       +------+     +--------+ send HELLO   +---------+  CONNECT  +---------+
+ *       | NONE |                                  | HELLO (crossing)  send READY
+ *       +------+                                  v
+ *            |       +-----------+ QPS_READY +-----------+ CONNECTED +---------+
+ *            +------>| ANSWERING |---------->| ACCEPTING |---------->| CONFIRM |--> up
+ *              HELLO +-----------+  CONNECT  +-----------+ send      +---------+
+ *                                                          HELLO_ACK  READY or HELLO_ACK
  *
  * "Up" is state NONE with a live slot. GONE is for good.
  *

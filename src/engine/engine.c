@@ -101,7 +101,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->qps = carve(c, e->qps_max, sizeof(struct qp));
     e->runs = carve(c, (size_t)e->qps_max * e->ring_size, sizeof(struct ledger_run));
     e->recv_bytes = carve(c, (size_t)e->qps_max * e->recvs_per_qp, MESSAGE_BYTES);
-    e->send_bytes = carve(c, (size_t)e->qps_max * e->recvs_per_qp, MESSAGE_BYTES);
+    e->send_bytes = carve(c, (size_t)e->qps_max * e->recvs_per_qp + 1, MESSAGE_BYTES);
     e->srq_free = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(uint32_t));
     e->held_max = e->qps_max * o->recv_credits;
     e->held = carve(c, e->held_max, sizeof(struct held));
@@ -165,7 +165,9 @@ static int register_buffers(weir_engine *e) {
     int rc = e->device_ops->mr_register(e->device, e->recv_bytes, bytes, 0, &e->recv_mr);
     if (rc != WEIR_OK)
         return rc;
-    rc = e->device_ops->mr_register(e->device, e->send_bytes, bytes, 0, &e->send_mr);
+    e->scratch = e->send_bytes + bytes;
+    rc = e->device_ops->mr_register(e->device, e->send_bytes, bytes + MESSAGE_BYTES, 0,
+                                    &e->send_mr);
     if (rc != WEIR_OK)
         e->device_ops->mr_release(e->device, &e->recv_mr);
     return rc;
@@ -196,6 +198,10 @@ int engine_create(const weir_engine_options *options, const struct weir_ports *p
     e->device_ops = ports->device_ops;
     e->device = ports->device;
     e->device_ops->query(e->device, &e->caps);
+    if (e->caps.message_bytes_max < MESSAGE_BYTES) {
+        rc = WEIR_ENOTSUP; /* a notification has to fit in a message */
+        goto free_engine;
+    }
     e->has_fd = ports->wait.ops->fd(ports->wait.self) >= 0;
     e->qps_max = qps_wanted(&limits);
     if (e->options.sq_depth > e->caps.sq_depth_max)

@@ -470,10 +470,20 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     }
 }
 
+/* The instance is known and there is a way to it: connect, if anybody waits. */
+static void reachable(weir_engine *engine, struct peer *peer) {
+    if (peer->lists[LIST_PENDING].count > 0 || peer->wanted)
+        peer_want(engine, peer);
+    set_timer(engine, peer);
+}
+
 static void learned(weir_engine *engine, struct peer *peer, const uint8_t *instance) {
+    if (peer->known && memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) != 0) {
+        peer_dead(engine, peer, WEIR_EPEER);
+        return;
+    }
     if (peer->known) {
-        if (memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) != 0)
-            peer_dead(engine, peer, WEIR_EPEER);
+        reachable(engine, peer);
         return;
     }
     struct peer *other = peer_by_instance(engine, instance);
@@ -482,9 +492,7 @@ static void learned(weir_engine *engine, struct peer *peer, const uint8_t *insta
         return;
     }
     bind_peer(engine, peer, instance);
-    if (peer->lists[LIST_PENDING].count > 0 || peer->wanted)
-        peer_want(engine, peer);
-    set_timer(engine, peer);
+    reachable(engine, peer);
 }
 
 /* A peer whose instance is gone and whose sessions are drained is forgotten, or
@@ -600,6 +608,7 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
     peer->conn_accepted = conn;
     peer->conn_last = conn;
     send_identity(engine, conn, WIRE_IAM, message->from, false);
+    reachable(engine, peer);
 }
 
 static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message *message) {

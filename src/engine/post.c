@@ -86,13 +86,15 @@ static struct qp *choose_qp(weir_engine *engine, struct session *session) {
     return NULL;
 }
 
-static bool sends_inline(const weir_engine *engine, uint32_t length) {
+/* Whether the SEND's bytes may be in the one scratch buffer: the device is done with
+ * them when the post returns. */
+static bool uses_scratch(const weir_engine *engine, uint32_t length) {
     return engine->caps.completes_inline || length <= engine->caps.inline_bytes_max;
 }
 
 /* Room for one more SEND's bytes. */
 static bool send_room(const weir_engine *engine, const struct qp *qp) {
-    return sends_inline(engine, MESSAGE_BYTES) || qp->sbufs_used < qp->sbuf_count;
+    return uses_scratch(engine, MESSAGE_BYTES) || qp->sbufs_used < qp->sbuf_count;
 }
 
 /* Writes the SEND for a notification part (transfer) or a credit message (NULL). */
@@ -109,9 +111,8 @@ static void make_send(weir_engine *engine, struct peer *peer, struct qp *qp,
                                   .base = peer->sent.base};
     }
     uint32_t length = WIRE_DATA_SIZE + data.payload_length;
-    bool is_inline = sends_inline(engine, length);
     uint8_t *bytes = engine->scratch;
-    if (!is_inline) {
+    if (!uses_scratch(engine, length)) {
         uint32_t slot = (uint32_t)(qp - engine->qps);
         bytes = engine->send_bytes +
                 ((size_t)slot * engine->recvs_per_qp + qp->sbuf_next) * MESSAGE_BYTES;
@@ -124,7 +125,7 @@ static void make_send(weir_engine *engine, struct peer *peer, struct qp *qp,
                            .length = length,
                            .lkey = engine->send_mr.lkey,
                            .opcode = WEIR_OP_SEND,
-                           .flags = is_inline ? WEIR_WR_INLINE : 0};
+                           .flags = length <= engine->caps.inline_bytes_max ? WEIR_WR_INLINE : 0};
 }
 
 /* The device has it: credits and buffer are taken. */

@@ -254,6 +254,7 @@ struct weir_engine {
     uint32_t ring_size;
     struct ledger_run *runs;
     uint8_t *recv_bytes, *send_bytes;
+    uint8_t *scratch; /* one more of send_bytes, for devices that are done with it at once */
     struct weir_mr recv_mr, send_mr;
     uint32_t srq_total, srq_posted, srq_wanted;
     uint32_t *srq_free;
@@ -262,7 +263,6 @@ struct weir_engine {
     struct timers timers; /* transfers, then peers, then QPs */
     struct weir_wr *chain;
     struct weir_cqe cqes[POLL_BATCH];
-    uint8_t scratch[MESSAGE_BYTES];
 
     struct queue notifications, completions, events; /* taking: any thread */
     _Atomic uint64_t events_lost;

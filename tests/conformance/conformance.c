@@ -14,11 +14,11 @@
 #include <cmocka.h>
 
 #define REGION_BYTES ((uint64_t)3 << 20)
-#define RECV_BYTES 320u
-#define RECV_DEPTH 8u
-#define SEND_DEPTH 16u
-#define ROUNDS_MAX 100000 /* of poll and advance, before something is called lost */
-#define PENDING 0xffffu   /* no outcome yet */
+#define RECV_BYTES   320u
+#define RECV_DEPTH   8u
+#define SEND_DEPTH   16u
+#define ROUNDS_MAX   100000  /* of poll and advance, before something is called lost */
+#define PENDING      0xffffu /* no outcome yet */
 
 /* One device with one region and one QP. Receives lie at the region's start. */
 struct side {
@@ -96,8 +96,8 @@ static void fixture_open(struct fixture *f, void **state, bool is_allocated) {
     f->ops->query(f->a.device, &f->caps);
     struct side *sides[2] = {&f->a, &f->b};
     for (int i = 0; i < 2; i++) {
-        int rc = is_allocated ? f->ops->mr_allocate(sides[i]->device, REGION_BYTES,
-                                                    WEIR_ACCESS_ALL, &sides[i]->mr)
+        int rc = is_allocated ? f->ops->mr_allocate(sides[i]->device, REGION_BYTES, WEIR_ACCESS_ALL,
+                                                    &sides[i]->mr)
                               : f->ops->mr_register(sides[i]->device, registered[i], REGION_BYTES,
                                                     WEIR_ACCESS_ALL, &sides[i]->mr);
         assert_int_equal(rc, 0);
@@ -156,8 +156,8 @@ static void assert_no_cqe(struct fixture *f, const struct side *side) {
 
 /* Posts signalled WRs as one chain and takes their outcomes, in the order of the
  * chain on ordered devices. All must be accepted. */
-static void run_wrs(struct fixture *f, const struct side *side, struct weir_wr *wrs,
-                    uint32_t count, uint32_t *statuses) {
+static void run_wrs(struct fixture *f, const struct side *side, struct weir_wr *wrs, uint32_t count,
+                    uint32_t *statuses) {
     for (uint32_t i = 0; i < count; i++) {
         wrs[i].wr_id = i;
         statuses[i] = PENDING;
@@ -202,10 +202,21 @@ static void fill(uint8_t *bytes, uint64_t length, uint32_t seed) {
 
 /* ---- data ---- */
 
-static const uint64_t sizes[] = {0,    1,    2,     3,     7,     8,     9,      15,     16,
-                                 17,   31,   33,    63,    64,    65,    255,    256,    257,
-                                 4095, 4096, 4097,  8192,  16383, 16384, 16385,  65536,  65537,
-                                 (1u << 20) - 1, 1u << 20, (1u << 20) + 1};
+static const uint64_t sizes[] = {0,        1,
+                                 2,        3,
+                                 7,        8,
+                                 9,        15,
+                                 16,       17,
+                                 31,       33,
+                                 63,       64,
+                                 65,       255,
+                                 256,      257,
+                                 4095,     4096,
+                                 4097,     8192,
+                                 16383,    16384,
+                                 16385,    65536,
+                                 65537,    (1u << 20) - 1,
+                                 1u << 20, (1u << 20) + 1};
 
 /* Every size, at several alignments; bytes around the target stay as they were. */
 static void move_sizes(void **state, uint8_t opcode, bool is_allocated) {
@@ -266,8 +277,7 @@ static void chain_lengths(void **state, bool is_allocated) {
         run_wrs(&f, &f.a, wrs, count, statuses);
         for (uint32_t i = 0; i < count; i++) {
             assert_int_equal(statuses[i], WEIR_CQE_OK);
-            assert_memory_equal(bytes_of(&f.b) + i * 200, bytes_of(&f.a) + i * 100,
-                                wrs[i].length);
+            assert_memory_equal(bytes_of(&f.b) + i * 200, bytes_of(&f.a) + i * 100, wrs[i].length);
             assert_int_equal(bytes_of(&f.b)[i * 200 + wrs[i].length], 0);
         }
     }
@@ -591,9 +601,9 @@ static void test_calls_that_are_refused(void **state) {
     assert_int_equal(f.ops->post_send(f.a.qp, &wr, 1, &post), WEIR_EINVAL); /* in INIT */
     assert_int_equal(post.accepted, 0);
     if (!f.caps.srq) {
-        assert_int_equal(f.ops->post_recv(f.a.device, f.a.qp, 1, bytes_of(&f.a), RECV_BYTES - 1,
-                                          f.a.mr.lkey),
-                         WEIR_EINVAL);
+        assert_int_equal(
+            f.ops->post_recv(f.a.device, f.a.qp, 1, bytes_of(&f.a), RECV_BYTES - 1, f.a.mr.lkey),
+            WEIR_EINVAL);
         for (uint32_t i = 0; i < f.a.granted.rq_depth; i++)
             assert_int_equal(post_recv(&f, &f.a, i, 0), 0);
         assert_int_equal(post_recv(&f, &f.a, 9, 0), WEIR_EAGAIN);
@@ -794,15 +804,13 @@ static void test_import_claims_too_much(void **state) {
         uint32_t length = 0;
         struct weir_rmr remote;
         assert_int_equal(f.ops->mr_export(f.b.device, &mr, blob, &length), 0);
-        assert_int_not_equal(f.ops->mr_import(f.a.device, blob, length, 8192,
-                                              WEIR_ACCESS_REMOTE_READ, &remote),
-                             0);
+        assert_int_not_equal(
+            f.ops->mr_import(f.a.device, blob, length, 8192, WEIR_ACCESS_REMOTE_READ, &remote), 0);
         assert_int_not_equal(
             f.ops->mr_import(f.a.device, blob, length, 4096, WEIR_ACCESS_ALL, &remote), 0);
         assert_int_equal(f.ops->mr_release(f.b.device, &mr), 0);
-        assert_int_not_equal(f.ops->mr_import(f.a.device, blob, length, 4096,
-                                              WEIR_ACCESS_REMOTE_READ, &remote),
-                             0);
+        assert_int_not_equal(
+            f.ops->mr_import(f.a.device, blob, length, 4096, WEIR_ACCESS_REMOTE_READ, &remote), 0);
     }
     fixture_close(&f);
 }
@@ -848,8 +856,8 @@ static void test_S18_poll_is_fair(void **state) {
         for (uint32_t i = 0; i < RECV_DEPTH; i++)
             assert_int_equal(post_recv(&f, pairs[p][1], p, i), 0);
         for (uint32_t i = 0; i < RECV_DEPTH; i++)
-            assert_int_equal(
-                run_wr(&f, pairs[p][0], make_wr(pairs[p][0], WEIR_OP_SEND, 0, 0, 8)), WEIR_CQE_OK);
+            assert_int_equal(run_wr(&f, pairs[p][0], make_wr(pairs[p][0], WEIR_OP_SEND, 0, 0, 8)),
+                             WEIR_CQE_OK);
     }
     uint32_t counts[2] = {0};
     for (uint32_t i = 0; i < 2 * RECV_DEPTH; i++) {
@@ -878,7 +886,8 @@ static void test_no_events_by_itself(void **state) {
     fixture_close(&f);
 }
 
-#define TEST(name) {#name, name, NULL, NULL, world}
+#define TEST(name)                                                                                 \
+    { #name, name, NULL, NULL, world }
 
 int conformance_run(struct conformance_world *world) {
     const struct CMUnitTest tests[] = {

@@ -11,7 +11,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define PAGE_BYTES 4096u
+#define PAGE_BYTES     4096u
 #define PREFETCH_LINES 8u
 
 /* The hardware prefetcher stops at a page's end; this starts it on the next page.

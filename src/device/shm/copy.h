@@ -18,13 +18,13 @@
 #include <stdint.h>
 #include <string.h>
 
-#define COPY_BLOCK_BYTES 16384u
-#define COPY_BLOCKS 4096u            /* direct-mapped: COPY_HOT_BYTES of a contiguous buffer */
-#define COPY_GUESS_BYTES_MIN 4096u   /* below it memcpy is the right choice always */
+#define COPY_BLOCK_BYTES      16384u
+#define COPY_BLOCKS           4096u  /* direct-mapped: COPY_HOT_BYTES of a contiguous buffer */
+#define COPY_GUESS_BYTES_MIN  4096u  /* below it memcpy is the right choice always */
 #define COPY_STREAM_BYTES_MIN 16384u /* below it memcpy is as fast on cold memory */
 #define COPY_VECTOR_BYTES_MAX 16384u /* above it memcpy is faster on cached memory */
-#define COPY_HOT_BYTES (UINT64_C(64) << 20)
-#define COPY_TICK_BYTES 4096u        /* unit of the clock in the table */
+#define COPY_HOT_BYTES        (UINT64_C(64) << 20)
+#define COPY_TICK_BYTES       4096u /* unit of the clock in the table */
 
 struct copier {
     /* NULL: this CPU has none. Regions apart, length >= 64. */

@@ -142,8 +142,7 @@ close_process:
     return rc;
 }
 
-int link_get(struct weir_device *device, const struct shm_blob *blob,
-             struct shm_link **link_out) {
+int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm_link **link_out) {
     struct shm_link **bucket = &device->links[blob->nonce % SHM_LINK_BUCKETS];
     for (struct shm_link *link = *bucket; link != NULL; link = link->next) {
         if (link->nonce == blob->nonce && link->pid == blob->pid) {

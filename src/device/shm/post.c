@@ -24,7 +24,7 @@
 
 #include "shm.h"
 
-#define VM_BATCH_WRS 256               /* <= IOV_MAX; on the stack */
+#define VM_BATCH_WRS  256                 /* <= IOV_MAX; on the stack */
 #define VM_CALL_BYTES (UINT64_C(4) << 20) /* of one system call: bounds mr_release's wait */
 
 /* What one call of post_send has going. */
@@ -313,17 +313,15 @@ static inline bool pair_open(struct weir_qp *qp, const struct weir_wr *wr) {
 static inline bool word_copy(const struct shm_pair *pair, const struct weir_wr *wr) {
     uint64_t local = wr->laddr - pair->local, remote = wr->raddr - pair->remote;
     __asm__("" : "+r"(local), "+r"(remote));
-    if (SHM_UNLIKELY(keys_of(wr) != pair->keys || wr->length != 8 ||
-                     wr->opcode != WEIR_OP_WRITE || local > pair->local_limit ||
-                     remote > pair->remote_limit))
+    if (SHM_UNLIKELY(keys_of(wr) != pair->keys || wr->length != 8 || wr->opcode != WEIR_OP_WRITE ||
+                     local > pair->local_limit || remote > pair->remote_limit))
         return false;
     copy_8(pair->remote + remote, pair->local + local);
     return true;
 }
 
 /* As many WRs as word_copy takes; returns the first that it does not. */
-static inline const struct weir_wr *run_words(const struct shm_pair *pair,
-                                              const struct weir_wr *wr,
+static inline const struct weir_wr *run_words(const struct shm_pair *pair, const struct weir_wr *wr,
                                               const struct weir_wr *end) {
     const struct shm_pair known = *pair;
     while (word_copy(&known, wr) && ++wr != end) {

@@ -90,12 +90,12 @@ static int check_options(const struct weir_device *device, const struct weir_qp_
     if (options->sq_depth == 0 || options->sq_depth > SHM_DEPTH_MAX ||
         options->rq_depth > SHM_DEPTH_MAX || options->recv_bytes_max > SHM_RING_BYTES_MAX)
         return WEIR_EINVAL;
-    if (options->rq_depth != 0 && (uint64_t)power_of_two(options->rq_depth) *
-                                          slot_bytes_of(options->recv_bytes_max) >
-                                      SHM_RING_BYTES_MAX)
+    if (options->rq_depth != 0 &&
+        (uint64_t)power_of_two(options->rq_depth) * slot_bytes_of(options->recv_bytes_max) >
+            SHM_RING_BYTES_MAX)
         return WEIR_ETOOBIG;
     return options->sq_depth + options->rq_depth > SHM_CQ_CAPACITY - device->cq_used ? WEIR_EAGAIN
-                                                                                      : 0;
+                                                                                     : 0;
 }
 
 /* Takes room for the ring in the segment and backs it. */

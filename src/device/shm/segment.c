@@ -98,6 +98,5 @@ bool seg_notify(struct seg_map *map, uint32_t index) {
     uint64_t bit = UINT64_C(1) << (word % 64);
     if ((atomic_load(&map->head.top[top]) & bit) == 0)
         atomic_fetch_or(&map->head.top[top], bit);
-    return atomic_load(&map->head.sleeping) != 0 &&
-           atomic_exchange(&map->head.sleeping, 0) != 0;
+    return atomic_load(&map->head.sleeping) != 0 && atomic_exchange(&map->head.sleeping, 0) != 0;
 }

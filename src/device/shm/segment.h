@@ -27,14 +27,14 @@
 
 #include "ports.h"
 
-#define SHM_LINE_BYTES 64u
-#define SHM_TOP_WORDS 7u /* with `sleeping`, one cache line */
-#define SHM_LEAF_WORDS (SHM_TOP_WORDS * 64u)
-#define SHM_QPS_MAX (SHM_LEAF_WORDS * 64u)
-#define SHM_MRS_MAX 65536u
+#define SHM_LINE_BYTES  64u
+#define SHM_TOP_WORDS   7u /* with `sleeping`, one cache line */
+#define SHM_LEAF_WORDS  (SHM_TOP_WORDS * 64u)
+#define SHM_QPS_MAX     (SHM_LEAF_WORDS * 64u)
+#define SHM_MRS_MAX     65536u
 #define SHM_CHUNK_BYTES 4096u
-#define SHM_CHUNKS_MAX 262144u
-#define SHM_MAGIC UINT64_C(0x31306d68737277) /* "wrshm01" */
+#define SHM_CHUNKS_MAX  262144u
+#define SHM_MAGIC       UINT64_C(0x31306d68737277) /* "wrshm01" */
 
 struct seg_head {
     /* Written at open, never again. */
@@ -54,9 +54,9 @@ struct seg_head {
 
 /* The state word of a QP: a secret of this pair of QPs above, a SHM_QP_* below, so
  * that one compare tells a peer that the QP is there, ready, and connected to it. */
-#define SHM_STATE_MASK UINT64_C(0xff)
-#define SHM_STATE_GONE 0u
-#define SHM_STATE_INIT 1u
+#define SHM_STATE_MASK  UINT64_C(0xff)
+#define SHM_STATE_GONE  0u
+#define SHM_STATE_INIT  1u
 #define SHM_STATE_READY 2u
 #define SHM_STATE_ERROR 3u
 #define SHM_STATE_NEVER 0xffu /* no QP writes this one */

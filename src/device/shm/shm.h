@@ -28,24 +28,24 @@
 #include "segment.h"
 
 #define SHM_MESSAGE_BYTES_MAX (UINT64_C(1) << 30)
-#define SHM_POST_BYTES_MAX (UINT64_C(4) << 20)
-#define SHM_INLINE_BYTES_MAX 1024u
-#define SHM_DEPTH_MAX 65536u
-#define SHM_RING_BYTES_MAX (UINT64_C(64) << 20) /* one QP's receive ring */
-#define SHM_CQ_CAPACITY (1u << 24)              /* all QPs' depths together */
-#define SHM_LINK_BUCKETS 256u
-#define SHM_TABLE_CHUNK 1024u /* entries allocated at a time */
+#define SHM_POST_BYTES_MAX    (UINT64_C(4) << 20)
+#define SHM_INLINE_BYTES_MAX  1024u
+#define SHM_DEPTH_MAX         65536u
+#define SHM_RING_BYTES_MAX    (UINT64_C(64) << 20) /* one QP's receive ring */
+#define SHM_CQ_CAPACITY       (1u << 24)           /* all QPs' depths together */
+#define SHM_LINK_BUCKETS      256u
+#define SHM_TABLE_CHUNK       1024u /* entries allocated at a time */
 #define SHM_IMPORT_INDEX_BITS 21u
-#define SHM_IMPORTS_MAX (1u << SHM_IMPORT_INDEX_BITS)
-#define SHM_MR_INDEX_BITS 16u
-#define SHM_RELEASE_WAIT_NS UINT64_C(100000000)
-#define SHM_HEALTH_POLLS 16u /* look at the clock every so many polls */
-#define SHM_HEALTH_PERIOD_NS UINT64_C(1000000)
-#define SHM_EPOLL_BATCH 16
-#define SHM_EPOLL_ROUNDS 64
+#define SHM_IMPORTS_MAX       (1u << SHM_IMPORT_INDEX_BITS)
+#define SHM_MR_INDEX_BITS     16u
+#define SHM_RELEASE_WAIT_NS   UINT64_C(100000000)
+#define SHM_HEALTH_POLLS      16u /* look at the clock every so many polls */
+#define SHM_HEALTH_PERIOD_NS  UINT64_C(1000000)
+#define SHM_EPOLL_BATCH       16
+#define SHM_EPOLL_ROUNDS      64
 
-#define SHM_LIKELY(x) __builtin_expect(!!(x), 1)
-#define SHM_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define SHM_LIKELY(x)         __builtin_expect(!!(x), 1)
+#define SHM_UNLIKELY(x)       __builtin_expect(!!(x), 0)
 
 /* Another device (or our own) whose segment we have mapped. One per segment. */
 struct shm_link {
@@ -57,7 +57,7 @@ struct shm_link {
     int pidfd;
     int bell_fd;
     bool dead;
-    bool self; /* a device of this very process */
+    bool self;           /* a device of this very process */
     struct weir_qp *qps; /* connected over it */
 };
 
@@ -154,7 +154,7 @@ struct weir_qp {
     uint32_t chunk_first;
     uint32_t chunk_count;
     uint64_t key;
-    uint32_t async; /* bit per enum weir_async_type, not told yet */
+    uint32_t async;   /* bit per enum weir_async_type, not told yet */
     bool is_flushing; /* every message was taken; receives flush */
     bool is_ready;    /* on the device's ready list */
     bool is_async;

@@ -1,0 +1,114 @@
+/* endpoint_input.c: sorting events into inputs by what they name: our attempt, the
+ * live session, something newer, something older. Reads the endpoint, changes
+ * nothing; all that a remote can say ends in exactly one input.
+ */
+#include "endpoint_input.h"
+
+#include <assert.h>
+#include <string.h>
+
+static bool slot_names(const struct endpoint *ep, uint32_t slot, uint64_t epoch,
+                       uint64_t epoch_remote) {
+    return slot != EP_SLOT_NONE && ep->slots[slot].epoch == epoch &&
+           ep->slots[slot].epoch_remote == epoch_remote;
+}
+
+static bool slot_bound_to(const struct endpoint *ep, uint32_t slot, uint64_t epoch_remote) {
+    return slot != EP_SLOT_NONE && ep->slots[slot].epoch_remote == epoch_remote;
+}
+
+static bool echoes_next(const struct endpoint *ep, uint64_t echo) {
+    return ep->next != EP_SLOT_NONE && ep->slots[ep->next].epoch == echo;
+}
+
+static enum ep_input classify_hello(const struct endpoint *ep, const struct wire_message *m) {
+    if (slot_bound_to(ep, ep->live, m->epoch))
+        return IN_HELLO_LIVE;
+    if (slot_bound_to(ep, ep->next, m->epoch))
+        return IN_HELLO_NEXT;
+    return m->epoch > ep->remote_seen ? IN_HELLO_NEW : IN_HELLO_OLD;
+}
+
+static enum ep_input classify_ack(const struct endpoint *ep, const struct wire_message *m) {
+    if (slot_names(ep, ep->live, m->echo, m->epoch))
+        return IN_ACK_LIVE;
+    if (slot_names(ep, ep->next, m->echo, m->epoch))
+        return IN_ACK_NEXT;
+    return echoes_next(ep, m->echo) && m->epoch > ep->remote_seen ? IN_ACK_NEW : IN_ACK_OLD;
+}
+
+static enum ep_input classify_message(const struct endpoint *ep, const struct wire_message *m) {
+    if (memcmp(m->from, ep->options.instance_remote, WIRE_INSTANCE_SIZE) != 0 ||
+        memcmp(m->to, ep->options.instance_local, WIRE_INSTANCE_SIZE) != 0)
+        return IN_ALIEN;
+    switch (m->type) {
+    case WIRE_HELLO:
+        return classify_hello(ep, m);
+    case WIRE_HELLO_ACK:
+        return classify_ack(ep, m);
+    case WIRE_READY:
+        return slot_names(ep, ep->next, m->echo, m->epoch) ? IN_READY_NEXT : IN_READY_OLD;
+    case WIRE_REFUSE:
+        if (!echoes_next(ep, m->echo))
+            return IN_REFUSE_OLD;
+        return m->reason == WEIR_ESTALE ? IN_REFUSE_STALE : IN_REFUSE_FINAL;
+    case WIRE_SETTLE:
+        return IN_SETTLE;
+    case WIRE_SETTLED:
+        return IN_SETTLED;
+    case WIRE_BYE:
+        return IN_BYE;
+    case WIRE_WHO:
+    case WIRE_IAM:
+    case WIRE_TYPE_END:
+        break;
+    }
+    return IN_ALIEN;
+}
+
+enum ep_input endpoint_classify(const struct endpoint *ep, const struct ep_event *event) {
+    switch (event->type) {
+    case EP_EV_WANT:
+        return IN_WANT;
+    case EP_EV_MESSAGE:
+        return classify_message(ep, event->message);
+    case EP_EV_QPS_READY:
+        return IN_QPS_READY;
+    case EP_EV_QPS_FAILED:
+        return IN_QPS_FAILED;
+    case EP_EV_CONNECTED:
+        return IN_CONNECTED;
+    case EP_EV_CONNECT_FAILED:
+        return IN_CONN_FAILED;
+    case EP_EV_BROKEN:
+        if (event->slot == ep->live)
+            return IN_BROKEN_LIVE;
+        return event->slot == ep->next ? IN_BROKEN_NEXT : IN_BROKEN_OLD;
+    case EP_EV_DRAINED:
+        return IN_DRAINED;
+    case EP_EV_TIMER:
+        return IN_TIMER;
+    case EP_EV_PEER_DEAD:
+        return IN_PEER_DEAD;
+    case EP_EV_CLOSE:
+        return IN_CLOSE;
+    case EP_EV_COUNT:
+        break;
+    }
+    assert(false && "no such event");
+    return IN_ALIEN;
+}
+
+uint32_t endpoint_input_count(void) {
+    return IN_COUNT;
+}
+
+const char *endpoint_input_name(uint32_t input) {
+    static const char *const NAMES[IN_COUNT] = {
+#define EP_INPUT_X(name) #name,
+        EP_INPUTS(EP_INPUT_X)
+#undef EP_INPUT_X
+    };
+
+    return input < IN_COUNT ? NAMES[input] : "?";
+}

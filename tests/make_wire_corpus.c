@@ -1,0 +1,133 @@
+/* make_wire_corpus.c: writes the seeds of fuzz_wire.c: one file for each type of
+ * message, a descriptor, both data headers, and conversations that reach every
+ * state of the endpoint. Usage: make_wire_corpus <existing directory> */
+#include <stdio.h>
+#include <string.h>
+
+#include "wire.h"
+#include "wire_data.h"
+
+static const char *directory;
+static int failures;
+
+static void save(const char *name, const uint8_t *bytes, size_t length) {
+    char path[512];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    file = fopen(path, "wb");
+    if (file == NULL || fwrite(bytes, 1, length, file) != length) {
+        perror(path);
+        failures++;
+    }
+    if (file != NULL && fclose(file) != 0)
+        failures++;
+}
+
+static uint32_t message(enum wire_type type, uint64_t epoch, uint64_t echo, uint8_t *out) {
+    struct wire_message m;
+    uint32_t length = 0;
+
+    memset(&m, 0, sizeof(m));
+    m.type = type;
+    m.epoch = epoch;
+    m.echo = echo;
+    m.reason = WEIR_ESTALE;
+    memset(m.from, 'r', sizeof(m.from));
+    if (type != WIRE_WHO)
+        memset(m.to, 'l', sizeof(m.to));
+    if (type == WIRE_WHO || type == WIRE_IAM) {
+        strcpy(m.address, "[::1]:4711");
+    } else if (type == WIRE_SETTLED) {
+        m.settled.base = 5;
+        m.settled.bits[0] = 6;
+    } else if (type == WIRE_HELLO || type == WIRE_HELLO_ACK) {
+        strcpy(m.qps.device, "shm");
+        m.qps.recv_credits = 64;
+        m.qps.recv_bytes_max = WIRE_DATA_SIZE + WEIR_NOTIFY_MAX;
+        m.qps.qp_count = 2;
+        m.qps.qps[0].psn = 0x123456;
+        m.qps.qps[1].blob_length = 4;
+    }
+    if (wire_encode(&m, out, WEIR_CONTROL_MESSAGE_MAX, &length) != WEIR_OK)
+        failures++;
+    return length;
+}
+
+struct line {
+    uint8_t own; /* see fuzz_conversation */
+    enum wire_type type;
+    uint64_t epoch, echo;
+};
+
+static void conversation(const char *name, const struct line *lines, size_t count) {
+    uint8_t bytes[16 * WEIR_CONTROL_MESSAGE_MAX] = {3};
+    size_t used = 1;
+
+    for (size_t i = 0; i < count; i++) {
+        uint32_t length = message(lines[i].type, lines[i].epoch, lines[i].echo, bytes + used + 2);
+
+        bytes[used] = (uint8_t)length;
+        bytes[used + 1] = (uint8_t)(length >> 8 | (uint32_t)lines[i].own << 4);
+        used += 2 + length;
+    }
+    save(name, bytes, used);
+}
+
+#define CONVERSATION(name, ...)                                                                    \
+    conversation(name, (const struct line[]){__VA_ARGS__},                                         \
+                 sizeof((const struct line[]){__VA_ARGS__}) / sizeof(struct line))
+
+static void save_conversations(void) {
+    CONVERSATION("talk_open", {1, WIRE_HELLO_ACK, 1, 1}, {0, WIRE_HELLO_ACK, 1, 1});
+    CONVERSATION("talk_accept", {0, WIRE_HELLO, 1, 0}, {0, WIRE_HELLO, 1, 0}, {0, WIRE_READY, 1, 1},
+                 {0, WIRE_HELLO, 1, 0});
+    CONVERSATION("talk_cross", {1, WIRE_HELLO, 1, 0}, {0, WIRE_HELLO_ACK, 1, 1},
+                 {0, WIRE_HELLO, 2, 0}, {0, WIRE_READY, 2, 2}, {4, WIRE_SETTLED, 0, 1});
+    CONVERSATION("talk_renew", {0, WIRE_HELLO, 1, 0}, {2, WIRE_HELLO, 2, 0}, {0, WIRE_HELLO, 1, 0},
+                 {0, WIRE_SETTLE, 1, 0}, {4, WIRE_READY, 2, 2}, {0, WIRE_SETTLE, 2, 0},
+                 {4, WIRE_BYE, 0, 0});
+    CONVERSATION("talk_differ", {1, WIRE_HELLO, 1, 0}, {0, WIRE_HELLO_ACK, 2, 1},
+                 {2, WIRE_REFUSE, 0, 2}, {7, WIRE_HELLO_ACK, 3, 3});
+    CONVERSATION("talk_break", {0, WIRE_HELLO, 1, 0}, {0, WIRE_READY, 1, 1},
+                 {8, WIRE_HELLO_ACK, 2, 2}, {4, WIRE_SETTLED, 0, 1});
+}
+
+int main(int argc, char **argv) {
+    uint8_t bytes[1 + WEIR_CONTROL_MESSAGE_MAX];
+    struct wire_descriptor d;
+    const struct wire_data notify = {
+        .kind = WIRE_NOTIFY, .parts = 2, .payload_length = 3, .credit = 9, .number = 4, .tag = 7};
+    const struct wire_data credit = {.kind = WIRE_CREDIT, .credit = 9};
+    uint32_t length = 0;
+
+    if (argc != 2) {
+        fprintf(stderr, "usage: make_wire_corpus <directory>\n");
+        return 2;
+    }
+    directory = argv[1];
+    for (int type = WIRE_WHO; type < WIRE_TYPE_END; type++) {
+        bytes[0] = 0;
+        length = message((enum wire_type)type, 2, 1, bytes + 1);
+        save(wire_type_name((enum wire_type)type), bytes, 1 + length);
+    }
+    memset(&d, 0, sizeof(d));
+    memset(d.instance, 'r', sizeof(d.instance));
+    d.memory_id = 1;
+    d.length = 4096;
+    d.access = WEIR_ACCESS_ALL;
+    strcpy(d.device, "shm");
+    d.blob_length = 24;
+    bytes[0] = 1;
+    if (wire_descriptor_encode(&d, bytes + 1, WEIR_DESCRIPTOR_MAX, &length) != WEIR_OK)
+        failures++;
+    save("descriptor", bytes, 1 + length);
+    memset(bytes, 0, sizeof(bytes));
+    bytes[0] = 2;
+    wire_data_encode(&notify, bytes + 1);
+    save("data_notify", bytes, 1 + WIRE_DATA_SIZE + notify.payload_length);
+    wire_data_encode(&credit, bytes + 1);
+    save("data_credit", bytes, 1 + WIRE_DATA_SIZE);
+    save_conversations();
+    return failures == 0 ? 0 : 1;
+}
