@@ -8,7 +8,7 @@
 set -eu
 
 build='gcc:gcc libc6-dev:stdio.h meson:meson ninja-build:ninja pkg-config:pkg-config
-       libxxhash-dev:xxhash.h'
+       libxxhash-dev:xxhash.h libjansson-dev:jansson.h'
 check="$build g++:c++ clang:clang libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang
        clang-format:clang-format libcmocka-dev:cmocka.h valgrind:valgrind mandoc:mandoc
        binutils:nm procps:ps util-linux:setarch python3:python3"

@@ -51,7 +51,6 @@ void nic_cq_push_recv(struct weir_qp *qp, const struct nic_recv *recv, uint32_t 
     struct nic_cqe cqe = {.cqe = {.wr_id = recv->wr_id,
                                   .status = status,
                                   .byte_length = length,
-                                  .qp_tag = qp->tag, /* only this tells the QP of a receive from a shared queue */
                                   .qp_tag = qp->tag,
                                   .recv = true,
                                   .has_imm = imm != NULL,

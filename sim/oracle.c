@@ -254,6 +254,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
         return oracle->lives_ended || config->work.peer_close != 0 || net;
     case WEIR_EUNKNOWN:
         return (transfer->once && breaks) || oracle->lives_ended || config->work.peer_close != 0;
+    case WEIR_ESTALE: /* it waited for a peer that turned out to be another life */
+        return oracle->lives_ended;
     case WEIR_ECONNECT:
         return net || device || oracle->lives_ended || config->work.pause != 0;
     case WEIR_EREMOTE:
@@ -300,6 +302,13 @@ void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int
     ranges_release(oracle, transfer);
 }
 
+/* A transfer names memory of one life. One without segments names only an address,
+ * and may reach whoever lives there when it is connected. */
+static bool life_right(const struct sim_oracle *oracle, const struct sim_transfer *transfer) {
+    return transfer->segment_count == 0 ||
+           oracle->world->nodes[transfer->to].life == transfer->to_life;
+}
+
 void oracle_notification(struct sim_oracle *oracle, uint32_t node,
                          const weir_notification *notification) {
     struct sim_world *world = oracle->world;
@@ -317,8 +326,8 @@ void oracle_notification(struct sim_oracle *oracle, uint32_t node,
     transfer = &oracle->transfers[notification->tag];
     sim_trace(world, "n%u takes notification of transfer %u", node, transfer->number);
     length = oracle_payload(transfer, payload);
-    if (!transfer->notify || transfer->to != node ||
-        transfer->to_life != world->nodes[node].life || notification->length != length ||
+    if (!transfer->notify || transfer->to != node || !life_right(oracle, transfer) ||
+        notification->length != length ||
         memcmp(notification->payload, payload, length) != 0) {
         sim_violation(world, "S9 n%u takes a wrong notification of transfer %u", node,
                       transfer->number);
@@ -480,7 +489,8 @@ void oracle_final(struct sim_oracle *oracle) {
         const struct sim_transfer *transfer = &oracle->transfers[i];
 
         if (transfer->terminal && !transfer->orphan && transfer->notify && transfer->status == 0 &&
-            transfer->notified != 1 && same_life(oracle, transfer->to, transfer->to_life)) {
+            transfer->notified != 1 && transfer->segment_count != 0 &&
+            same_life(oracle, transfer->to, transfer->to_life)) {
             sim_violation(oracle->world, "S9 transfer %u succeeded without its notification",
                           transfer->number);
         }

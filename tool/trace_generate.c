@@ -51,11 +51,14 @@ static uint64_t draw(struct generator *generator, const uint32_t *values) {
     /* In 1/1,000,000, so that the steps of the interpolation do not show. */
     uint64_t at = random_below(&generator->random, 1000000);
     size_t i = 1;
+    uint64_t width;
 
     while (at >= (uint64_t)shares[i] * 1000)
         i++;
-    return values[i - 1] + (values[i] - values[i - 1]) * (at - shares[i - 1] * 1000ull) /
-                               ((shares[i] - shares[i - 1]) * 1000ull);
+    /* Rounded to the nearest: cutting off would lower every mean by a half. */
+    width = (shares[i] - shares[i - 1]) * 1000ull;
+    return values[i - 1] +
+           ((values[i] - values[i - 1]) * (at - shares[i - 1] * 1000ull) + width / 2) / width;
 }
 
 /* An earlier request of about that age; any of its batch. */
@@ -82,9 +85,12 @@ static int add_request(struct generator *generator, uint64_t arrival_ms) {
     request.input_length = draw(generator, new_lengths);
     blocks = (request.input_length + TRACE_BLOCK_TOKENS - 1) / TRACE_BLOCK_TOKENS;
     if (goes_on) {
-        uint64_t lost = draw(generator, lost_blocks), of_parent;
-        parent = find_parent(generator);
-        of_parent = trace->requests[parent].block_count;
+        uint64_t lost = draw(generator, lost_blocks), of_parent = 0;
+        /* One with two blocks leaves nothing to go on from; any will do if eight are so short. */
+        for (unsigned i = 0; i < 8 && of_parent < 3; i++) {
+            parent = find_parent(generator);
+            of_parent = trace->requests[parent].block_count;
+        }
         shared = lost < of_parent ? of_parent - lost : 1;
         blocks = shared + draw(generator, added_blocks);
         blocks = blocks < 2 ? 2 : blocks > BLOCKS_MAX ? BLOCKS_MAX : blocks;

@@ -35,12 +35,13 @@ static inline bool credit_owed(const struct credit *credit) {
     uint32_t half = credit->window_local > 1 ? credit->window_local / 2 : 1;
     return credit->taken - credit->told >= half;
 }
-/* What the other side told; false when it claims more than we sent, or less than
- * it said before. */
+/* What the other side told; false when it claims more than was sent. Less than it
+ * said before is old news: on unordered devices messages overtake each other. */
 static inline bool credit_hear(struct credit *credit, uint32_t acked) {
-    if (acked - credit->acked > credit->sent - credit->acked)
+    if ((int32_t)(acked - credit->sent) > 0)
         return false;
-    credit->acked = acked;
+    if ((int32_t)(acked - credit->acked) > 0)
+        credit->acked = acked;
     return true;
 }
 

@@ -172,9 +172,9 @@ static void message(weir_engine *engine, struct qp *qp, uint32_t buffer, uint32_
         wire_data_decode(recv_buffer(engine, qp, buffer), length, &data) != WEIR_OK ||
         data.parts > peer->sessions[qp->session].qp_used ||
         !credit_hear(&qp->credit, data.credit)) {
+        /* Whether it took a credit cannot be known: none goes back. */
         engine->stats.data_malformed++;
         recv_return(engine, qp, life, buffer);
-        credit_return(engine, qp, life);
         return;
     }
     if (peer->lists[LIST_PENDING].count > 0)

@@ -31,26 +31,25 @@ static bool usable(const struct qp *qp) {
     return qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE;
 }
 
-/* Accounts for a post. True: all accepted. */
+/* Accounts for a post. What is done already holds no slot. True: all accepted. */
 static bool account(weir_engine *engine, struct qp *qp, struct transfer *transfer, uint64_t seq,
                     uint32_t count, const struct weir_post *post) {
+    uint32_t under_way = post->accepted - post->done;
     engine->stats.posts++;
     engine->stats.wrs_posted += post->accepted;
-    if (post->done == count) {
+    if (post->accepted < count && post->accepted > 0)
+        engine->stats.partial_posts++;
+    if (under_way == 0) {
         ledger_trim(&qp->ledger, seq, 0, 0);
-        return true;
+        return post->accepted == count;
     }
-    if (post->accepted < count) {
-        ledger_trim(&qp->ledger, seq, post->accepted, 0);
-        if (post->accepted > 0) {
-            engine->stats.partial_posts++;
-            engine->stats.orphans += post->accepted;
-        }
-    }
-    if (post->accepted > 0 && transfer != NULL)
+    if (transfer != NULL)
         transfer->outstanding++;
-    if (post->accepted < count)
+    if (post->accepted < count) {
+        ledger_trim(&qp->ledger, seq, under_way, 0);
+        engine->stats.orphans += under_way;
         return false;
+    }
     ledger_cover(&qp->ledger);
     return true;
 }

@@ -1,0 +1,337 @@
+/* handshake.pml: a model of the handshake (protocol.md, src/core/endpoint.c).
+ *
+ * Two nodes connect on their own wish or on the other's, cross, lose their
+ * sessions, give attempts up and fail to connect QPs, at any moment. The network
+ * is the set of all messages ever said: each may be delivered at any time, any
+ * number of times, in any order, or never. That is loss, delay, reordering and
+ * repetition without bound; the bound is on the attempts of a node, EPOCHS.
+ *
+ * Checked in every state:
+ *  - a session comes up only on QPs that the other side has connected to the very
+ *    same session, and never after the other side was told that it is over;
+ *  - an attempt is connected once, and a remote epoch is connected to once;
+ *  - if a node has a session live, then the other has the same session live, or
+ *    is about to, or knows better and asks SETTLE for it.
+ * And from every state: if the faults stop there, with everything under way lost,
+ * then ROUNDS of lossless retransmission, while node 0 wants a session, make both
+ * nodes agree on one. So there is no deadlock and no livelock to end up in.
+ *
+ * Abstracted: QP sets and their making, draining (SETTLED), slots, instances (one
+ * life each), time (a node may give up at any moment), final refusals.
+ *
+ *   spin -a handshake.pml
+ *   gcc -O2 -DSAFETY -DNOREDUCE -DCOLLAPSE -o pan pan.c
+ *   ./pan -m100000 -w26
+ *
+ * EPOCHS 2 (the default) takes seconds; spin -DEPOCHS=3 -a goes deeper.
+ */
+#ifndef EPOCHS
+#define EPOCHS 2 /* attempts of a node while there are faults */
+#endif
+#define ALL 8 /* array bound: EPOCHS and those that healing takes */
+#define ROUNDS 5
+
+mtype = { HELLO, ACK, READY, REFUSE, SETTLE };
+
+#define NONE 0
+#define OFFERED 1
+#define CONFIRM 2
+
+/* Node n: [n]; 0 in an epoch means none. */
+byte drawn[2];
+byte state[2];
+byte next[2], next_remote[2];
+byte live[2], live_remote[2];
+byte seen[2];   /* highest remote epoch bound, or given up by the remote */
+byte settle[2]; /* highest own epoch that SETTLE was said for */
+
+/* What has been said by node n: bit e, or bit e * 4 + echo. */
+byte said_hello[2], said_refuse[2], said_settle[2];
+int said_ack[2], said_ready[2];
+
+bool healing = false;
+chan queue = [16] of { mtype, byte, byte, byte }; /* healing: type, sender, epoch, echo */
+
+/* Only looked at by assertions. */
+byte connected[2 * ALL]; /* the remote epoch that an own one is connected to */
+byte told[2];            /* highest remote epoch that SETTLE came for */
+
+#define OTHER(n) (1 - (n))
+#define PAIR(e, echo) ((e) * 4 + (echo))
+
+inline say(sayer, kind, mine, yours) {
+    if
+    :: healing -> queue!kind(sayer, mine, yours)
+    :: else ->
+        if
+        :: kind == HELLO -> said_hello[sayer] = said_hello[sayer] | (1 << mine)
+        :: kind == ACK -> said_ack[sayer] = said_ack[sayer] | (1 << PAIR(mine, yours))
+        :: kind == READY -> said_ready[sayer] = said_ready[sayer] | (1 << PAIR(mine, yours))
+        :: kind == REFUSE -> said_refuse[sayer] = said_refuse[sayer] | (1 << yours)
+        :: kind == SETTLE -> said_settle[sayer] = said_settle[sayer] | (1 << mine)
+        fi
+    fi
+}
+
+inline ask_settle(asker, upto) {
+    if
+    :: upto > settle[asker] ->
+        settle[asker] = upto;
+        say(asker, SETTLE, upto, 0)
+    :: else
+    fi
+}
+
+inline live_end(n_live_end) {
+    ask_settle(n_live_end, live[n_live_end]);
+    live[n_live_end] = 0;
+    live_remote[n_live_end] = 0
+}
+
+/* SETTLE for an attempt speaks for the live session before it, too. */
+inline attempt_end(n_attempt_end) {
+    if
+    :: state[n_attempt_end] == CONFIRM ->
+        live[n_attempt_end] = 0;
+        live_remote[n_attempt_end] = 0;
+        ask_settle(n_attempt_end, next[n_attempt_end])
+    :: else
+    fi;
+    next[n_attempt_end] = 0;
+    next_remote[n_attempt_end] = 0;
+    state[n_attempt_end] = NONE
+}
+
+#define CAN_DRAW(n) (drawn[n] < EPOCHS || healing)
+
+inline draw(n_draw) {
+    drawn[n_draw]++;
+    assert(drawn[n_draw] < ALL);
+    next[n_draw] = drawn[n_draw]
+}
+
+/* Binds next to e. ok: whether the QPs could be connected. */
+inline bind(n_bind, e_bind) {
+    assert(e_bind > seen[n_bind]);
+    seen[n_bind] = e_bind;
+    next_remote[n_bind] = e_bind;
+    if
+    :: assert(connected[n_bind * ALL + next[n_bind]] == 0);
+       connected[n_bind * ALL + next[n_bind]] = e_bind;
+       ok = true
+    :: !healing -> ok = false
+    fi
+}
+
+inline answer(n_answer, e_answer) {
+    if
+    :: CAN_DRAW(n_answer) ->
+        draw(n_answer);
+        accept(n_answer, e_answer)
+    :: else
+    fi
+}
+
+inline accept(n_accept, e_accept) {
+    bind(n_accept, e_accept);
+    if
+    :: ok ->
+        state[n_accept] = CONFIRM;
+        say(n_accept, ACK, next[n_accept], e_accept)
+    :: else ->
+        state[n_accept] = NONE;
+        next[n_accept] = 0;
+        next_remote[n_accept] = 0
+    fi
+}
+
+inline up(n_up) {
+    assert(connected[OTHER(n_up) * ALL + next_remote[n_up]] == next[n_up]);
+    assert(next_remote[n_up] > told[n_up]);
+    assert(next[n_up] > live[n_up] && next_remote[n_up] > live_remote[n_up]);
+    if
+    :: live[n_up] != 0 -> ask_settle(n_up, live[n_up])
+    :: else
+    fi;
+    live[n_up] = next[n_up];
+    live_remote[n_up] = next_remote[n_up];
+    next[n_up] = 0;
+    next_remote[n_up] = 0;
+    state[n_up] = NONE
+}
+
+inline get_hello(n_get_hello, e_get_hello) {
+    if
+    :: live_remote[n_get_hello] == e_get_hello -> say(n_get_hello, ACK, live[n_get_hello], e_get_hello)
+    :: live_remote[n_get_hello] != e_get_hello && next_remote[n_get_hello] == e_get_hello -> say(n_get_hello, ACK, next[n_get_hello], e_get_hello)
+    :: live_remote[n_get_hello] != e_get_hello && next_remote[n_get_hello] != e_get_hello && e_get_hello > seen[n_get_hello] ->
+        if
+        :: state[n_get_hello] == NONE -> answer(n_get_hello, e_get_hello)
+        :: state[n_get_hello] == OFFERED -> accept(n_get_hello, e_get_hello)
+        :: state[n_get_hello] == CONFIRM ->
+            attempt_end(n_get_hello);
+            answer(n_get_hello, e_get_hello)
+        fi
+    :: else -> say(n_get_hello, REFUSE, 0, e_get_hello)
+    fi
+}
+
+inline get_ack(n_get_ack, e_get_ack, echo_get_ack) {
+    if
+    :: live[n_get_ack] == echo_get_ack && live_remote[n_get_ack] == e_get_ack -> say(n_get_ack, READY, echo_get_ack, e_get_ack)
+    :: next[n_get_ack] == echo_get_ack && next_remote[n_get_ack] == e_get_ack ->
+        say(n_get_ack, READY, echo_get_ack, e_get_ack);
+        up(n_get_ack)
+    :: next[n_get_ack] == echo_get_ack && next_remote[n_get_ack] != e_get_ack && e_get_ack > seen[n_get_ack] ->
+        if
+        :: state[n_get_ack] == OFFERED ->
+            bind(n_get_ack, e_get_ack);
+            if
+            :: ok ->
+                say(n_get_ack, READY, next[n_get_ack], e_get_ack);
+                up(n_get_ack)
+            :: else ->
+                next[n_get_ack] = 0;
+                next_remote[n_get_ack] = 0;
+                state[n_get_ack] = NONE
+            fi
+        :: state[n_get_ack] == CONFIRM ->
+            seen[n_get_ack] = e_get_ack;
+            attempt_end(n_get_ack)
+        fi
+    :: else -> say(n_get_ack, REFUSE, 0, e_get_ack)
+    fi
+}
+
+inline get_ready(n_get_ready, e_get_ready, echo_get_ready) {
+    if
+    :: next[n_get_ready] == echo_get_ready && next_remote[n_get_ready] == e_get_ready -> up(n_get_ready)
+    :: else
+    fi
+}
+
+inline get_refuse(n_get_refuse, echo_get_refuse) {
+    if
+    :: next[n_get_refuse] == echo_get_refuse -> attempt_end(n_get_refuse)
+    :: else
+    fi
+}
+
+inline get_settle(n_get_settle, e_get_settle) {
+    if
+    :: next_remote[n_get_settle] != 0 && next_remote[n_get_settle] <= e_get_settle -> attempt_end(n_get_settle)
+    :: else
+    fi;
+    if
+    :: live[n_get_settle] != 0 && live_remote[n_get_settle] <= e_get_settle -> live_end(n_get_settle)
+    :: else
+    fi;
+    if
+    :: seen[n_get_settle] < e_get_settle -> seen[n_get_settle] = e_get_settle
+    :: else
+    fi;
+    told[n_get_settle] = (told[n_get_settle] < e_get_settle -> e_get_settle : told[n_get_settle])
+}
+
+/* A live session is the other's, too, or about to be, or the other knows better. */
+#define KNOWN(n)                                                                                   \
+    (live[n] == 0 || (live[OTHER(n)] == live_remote[n] && live_remote[OTHER(n)] == live[n]) ||     \
+     (state[OTHER(n)] == CONFIRM && next[OTHER(n)] == live_remote[n] &&                            \
+      next_remote[OTHER(n)] == live[n]) ||                                                         \
+     settle[OTHER(n)] >= live_remote[n])
+
+#define WANTS(n) (live[n] == 0 && state[n] == NONE && CAN_DRAW(n))
+
+inline want(n_want) {
+    draw(n_want);
+    state[n_want] = OFFERED;
+    say(n_want, HELLO, next[n_want], 0)
+}
+
+/* Everything that can happen to node n while there are faults. */
+#define BIT(set, i) ((set) & (1 << (i)))
+#define EACH_PAIR(n, e, echo)                                                                      \
+    :: BIT(said_ack[OTHER(n)], PAIR(e, echo)) -> get_ack(n, e, echo)                               \
+    :: BIT(said_ready[OTHER(n)], PAIR(e, echo)) -> get_ready(n, e, echo)
+#define EACH_EPOCH(n, e)                                                                           \
+    :: BIT(said_hello[OTHER(n)], e) -> get_hello(n, e)                                             \
+    :: BIT(said_refuse[OTHER(n)], e) -> get_refuse(n, e)                                           \
+    :: BIT(said_settle[OTHER(n)], e) -> get_settle(n, e)                                           \
+    EACH_PAIR(n, e, 1) EACH_PAIR(n, e, 2)
+#if EPOCHS > 2
+#define EVERY_EPOCH(n)                                                                             \
+    EACH_EPOCH(n, 1) EACH_EPOCH(n, 2) EACH_EPOCH(n, 3)                                             \
+    EACH_PAIR(n, 1, 3) EACH_PAIR(n, 2, 3) EACH_PAIR(n, 3, 3)
+#else
+#define EVERY_EPOCH(n) EACH_EPOCH(n, 1) EACH_EPOCH(n, 2)
+#endif
+
+#define ANYTHING(n)                                                                                \
+    :: WANTS(n) -> want(n)                                                                         \
+    :: live[n] != 0 -> live_end(n)                                                                 \
+    :: state[n] != NONE -> attempt_end(n)                                                          \
+    EVERY_EPOCH(n)
+
+/* ---- healing ----------------------------------------------------------- */
+
+inline pump() {
+    do
+    :: queue?type(from, e, echo) ->
+        if
+        :: type == HELLO -> get_hello(OTHER(from), e)
+        :: type == ACK -> get_ack(OTHER(from), e, echo)
+        :: type == READY -> get_ready(OTHER(from), e, echo)
+        :: type == REFUSE -> get_refuse(OTHER(from), echo)
+        :: type == SETTLE -> get_settle(OTHER(from), e)
+        fi
+    :: empty(queue) -> break
+    od
+}
+
+inline retransmit(n_retransmit) {
+    if
+    :: settle[n_retransmit] != 0 -> say(n_retransmit, SETTLE, settle[n_retransmit], 0)
+    :: else
+    fi;
+    if
+    :: state[n_retransmit] == OFFERED -> say(n_retransmit, HELLO, next[n_retransmit], 0)
+    :: state[n_retransmit] == CONFIRM -> say(n_retransmit, ACK, next[n_retransmit], next_remote[n_retransmit])
+    :: else
+    fi
+}
+
+#define AGREED (live[0] != 0 && live[0] == live_remote[1] && live[1] == live_remote[0])
+
+active proctype world() {
+    bool ok;
+    mtype type;
+    byte from, e, echo, round;
+
+    do
+    :: atomic {
+        if
+        ANYTHING(0)
+        ANYTHING(1)
+        fi;
+        ok = false;
+        assert(KNOWN(0) && KNOWN(1))
+    }
+    :: atomic {
+        healing = true;
+        do
+        :: round < ROUNDS ->
+            round++;
+            if
+            :: WANTS(0) -> want(0)
+            :: else
+            fi;
+            retransmit(0);
+            retransmit(1);
+            pump()
+        :: else -> break
+        od;
+        assert(AGREED);
+        break
+    }
+    od
+}
