@@ -28,7 +28,7 @@
 #ifndef EPOCHS
 #define EPOCHS 2 /* attempts of a node while there are faults */
 #endif
-#define ALL 8 /* array bound: EPOCHS and those that healing takes */
+#define ALL 10/* array bound: EPOCHS and those that healing takes */
 #define ROUNDS 5
 
 mtype = { HELLO, ACK, READY, REFUSE, SETTLE };

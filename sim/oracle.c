@@ -489,7 +489,7 @@ void oracle_final(struct sim_oracle *oracle) {
         const struct sim_transfer *transfer = &oracle->transfers[i];
 
         if (transfer->terminal && !transfer->orphan && transfer->notify && transfer->status == 0 &&
-            transfer->notified != 1 && transfer->segment_count != 0 &&
+            transfer->notified != 1 && (transfer->segment_count != 0 || !oracle->lives_ended) &&
             same_life(oracle, transfer->to, transfer->to_life)) {
             sim_violation(oracle->world, "S9 transfer %u succeeded without its notification",
                           transfer->number);

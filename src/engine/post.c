@@ -85,10 +85,10 @@ static struct qp *choose_qp(weir_engine *engine, struct session *session) {
     return NULL;
 }
 
-/* Whether the SEND's bytes may be in the one scratch buffer: the device is done with
- * them when the post returns. */
+/* Whether the SEND's bytes may be in the one scratch buffer: the device copies them in
+ * the post. */
 static bool uses_scratch(const weir_engine *engine, uint32_t length) {
-    return engine->caps.completes_inline || length <= engine->caps.inline_bytes_max;
+    return length <= engine->caps.inline_bytes_max;
 }
 
 /* Room for one more SEND's bytes. */
@@ -124,7 +124,7 @@ static void make_send(weir_engine *engine, struct peer *peer, struct qp *qp,
                            .length = length,
                            .lkey = engine->send_mr.lkey,
                            .opcode = WEIR_OP_SEND,
-                           .flags = length <= engine->caps.inline_bytes_max ? WEIR_WR_INLINE : 0};
+                           .flags = uses_scratch(engine, length) ? WEIR_WR_INLINE : 0};
 }
 
 /* The device has it: credits and buffer are taken. */
