@@ -244,6 +244,16 @@ static void phase_finish(struct sim_run *run) {
     }
 }
 
+/* An idle QP that failed without a flush, an event or a LAST_WQE: nobody can know of
+ * it before it is used again. */
+static bool failed_unseen(const struct sim_run *run, uint32_t node,
+                          const struct sim_qp_info *info) {
+    const struct sim_nic_config *nic = &run->world->config.nic[node];
+
+    return info->state == SIM_QP_ERR && nic->srq && !nic->fatal_events &&
+           nic->last_wqe == SIM_LAST_WQE_NEVER;
+}
+
 /* Every QP that can carry data has its partner, and is its partner's. */
 static void judge_pairs(struct sim_run *run, uint32_t node) {
     struct sim_world *world = run->world;
@@ -260,7 +270,7 @@ static void judge_pairs(struct sim_run *run, uint32_t node) {
         while (!found &&
                (there = sim_nic_qp_next(world->nodes[mine.remote_node].nic, there, &theirs)) != 0) {
             found = theirs.uid == mine.remote_uid && theirs.remote_uid == mine.uid &&
-                    theirs.state == SIM_QP_RTS;
+                    (theirs.state == SIM_QP_RTS || failed_unseen(run, mine.remote_node, &theirs));
         }
         if (!found) {
             sim_violation(world, "H2 n%u qp %u is connected to a QP of n%u that does not answer it",

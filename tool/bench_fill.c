@@ -142,8 +142,8 @@ static int fill_session(struct fill *fill, struct report *report) {
                               .list_bytes = o->pages * 8,
                               .seed = FILL_SEED};
 
-    fill->result->limit = limits_of_copy(o->page_size, fill->stride * fill->place_count, 1,
-                                         o->memory == MEMORY_OWN);
+    fill->result->limit = limits_of_copy(
+        COPY_RANDOM, o->page_size, fill->stride * fill->place_count, 1, (enum memory_kind)o->memory);
     host_pin(host_cpu_count() > 1 ? host_cpu(0) : -1);
     if (session_start(session, o) != 0 ||
         session_open(session, &open, proto_bytes(&open), SESSION_EXPORT) != 0 ||

@@ -30,10 +30,10 @@ static json_t *sizes_measure(FILE *out) {
     fprintf(out, "%-12s %18s %18s %18s\n", "hot", "memcpy", "non-temporal", "process_vm_writev");
     for (uint64_t size = SIZE_FIRST; size <= SIZE_LAST && !host_interrupted(); size *= 2) {
         char label[32];
-        double rates[3] = {limits_copy(COPY_MEMCPY, size, 0, 1, EACH_NS)};
+        double rates[3] = {limits_copy(COPY_MEMCPY, COPY_IN_TURN, size, 0, 1, EACH_NS)};
 
         if (limits_has_stream())
-            rates[1] = limits_copy(COPY_STREAM, size, 0, 1, EACH_NS);
+            rates[1] = limits_copy(COPY_STREAM, COPY_IN_TURN, size, 0, 1, EACH_NS);
         if (size <= VM_SIZE_LAST)
             rates[2] = limits_vm_write(size, EACH_NS);
         row_print(out, options_size_text(size, label), rates, 3);
@@ -56,9 +56,9 @@ int bench_limits(const struct options *options) {
         goto out;
     if (report_set(&report, "hot", sizes_measure(out)) != 0)
         goto out;
-    cold[0] = limits_copy(COPY_MEMCPY, COLD_SIZE, options->cold, 1, COLD_NS);
+    cold[0] = limits_copy(COPY_MEMCPY, COPY_RANDOM, COLD_SIZE, options->cold, 1, COLD_NS);
     if (limits_has_stream())
-        cold[1] = limits_copy(COPY_STREAM, COLD_SIZE, options->cold, 1, COLD_NS);
+        cold[1] = limits_copy(COPY_STREAM, COPY_RANDOM, COLD_SIZE, options->cold, 1, COLD_NS);
     options_size_text(options->cold, span);
     snprintf(label, sizeof(label), "64 KiB cold");
     row_print(out, label, cold, 2);

@@ -414,7 +414,10 @@ static int stream_size(struct session *session, struct report *report, uint64_t 
         goto out;
     }
     memset(stream.workers, 0, o->threads * sizeof(*stream.workers));
-    result.limit = limits_of_copy(size, o->cold, (unsigned)o->threads, o->memory == MEMORY_OWN);
+    result.limit = limits_of_copy(
+        o->cold != 0 ? COPY_RANDOM : COPY_IN_TURN, size,
+        o->cold != 0 ? o->cold : stream.lanes * stream.stride, (unsigned)o->threads,
+        (enum memory_kind)o->memory);
     host_pin(o->threads == 1 && host_cpu_count() > 1 ? host_cpu(0) : -1);
     open.page_bytes = size;
     open.page_stride = stream.stride;
@@ -422,7 +425,8 @@ static int stream_size(struct session *session, struct report *report, uint64_t 
     open.lanes = stream.lanes;
     open.seed = STREAM_SEED;
     if (session_open(session, &open, stream.lanes * stream.lane_pages * stream.stride,
-                     SESSION_KEEP) != 0)
+                     SESSION_KEEP) != 0 ||
+        session_touch(session) != 0)
         goto out;
     if (measure(&stream, &result) != 0 || session_close(session) != 0)
         goto out;

@@ -65,6 +65,7 @@ static void *(*volatile copy_memcpy)(void *, const void *, size_t) = memcpy;
 struct copier {
     pthread_t thread;
     enum copy_kind kind;
+    enum copy_order order;
     int cpu;
     uint64_t size;
     uint64_t places; /* in its share of the buffers */
@@ -78,14 +79,15 @@ struct copier {
 static void *copy_loop(void *argument) {
     struct copier *copier = argument;
     uint64_t batch = batch_of(copier->size), done = 0, state = (uint64_t)copier->cpu + 1;
-    uint64_t start, now;
+    uint64_t start, now, turn = 0;
 
     host_pin(copier->cpu);
     start = now = host_now_ns();
     while (now - start < copier->duration_ns) {
         for (uint64_t i = 0; i < batch; i++) {
-            uint64_t a = 0, b = 0;
-            if (copier->places > 1) {
+            uint64_t a = turn, b = turn;
+            turn = turn + copier->stride < copier->places * copier->stride ? turn + copier->stride : 0;
+            if (copier->order == COPY_RANDOM) {
                 a = random_below(&state, copier->places) * copier->stride;
                 b = random_below(&state, copier->places) * copier->stride;
             }
@@ -119,8 +121,8 @@ static double copy_run(struct copier *copiers, unsigned threads) {
     return started == threads ? sum : 0;
 }
 
-double limits_copy(enum copy_kind kind, uint64_t size, uint64_t span, unsigned threads,
-                   uint64_t duration_ns) {
+double limits_copy(enum copy_kind kind, enum copy_order order, uint64_t size, uint64_t span,
+                   unsigned threads, uint64_t duration_ns) {
     uint64_t stride = (size + 63) & ~UINT64_C(63);
     uint64_t places = span / threads / stride > 0 ? span / threads / stride : 1;
     uint64_t bytes = places * stride * threads;
@@ -132,6 +134,7 @@ double limits_copy(enum copy_kind kind, uint64_t size, uint64_t span, unsigned t
         memset(from, 1, bytes); /* or all of it would be the one zero page */
         for (unsigned i = 0; i < threads; i++)
             copiers[i] = (struct copier){.kind = kind,
+                                         .order = order,
                                          .cpu = threads == 1 ? host_cpu(0) : -1,
                                          .size = size,
                                          .places = places,
@@ -276,28 +279,29 @@ double limits_line(uint64_t duration_ns) {
 
 /* ---- yardsticks --------------------------------------------------------- */
 
-struct limit limits_of_copy(uint64_t size, uint64_t span, unsigned threads, int own_memory) {
+struct limit limits_of_copy(enum copy_order order, uint64_t size, uint64_t span, unsigned threads,
+                            enum memory_kind memory) {
     struct limit limit = {.bytes_per_s = 0};
     char text[32], spread[32];
     double streamed = 0;
     const char *name = "memcpy";
 
     options_size_text(size, text);
-    options_size_text(span, spread);
-    if (own_memory) {
+    options_size_text(span > size ? span : size, spread);
+    if (memory == MEMORY_OWN) {
         limit.bytes_per_s = limits_vm_write(size, LIMIT_NS);
         snprintf(limit.name, sizeof(limit.name), "process_vm_writev, %s", text);
         return limit;
     }
-    limit.bytes_per_s = limits_copy(COPY_MEMCPY, size, span, threads, LIMIT_NS);
-    if (limits_has_stream() && (span != 0 || size >= STREAM_FROM))
-        streamed = limits_copy(COPY_STREAM, size, span, threads, LIMIT_NS);
+    limit.bytes_per_s = limits_copy(COPY_MEMCPY, order, size, span, threads, LIMIT_NS);
+    if (limits_has_stream() && (order == COPY_RANDOM || size >= STREAM_FROM))
+        streamed = limits_copy(COPY_STREAM, order, size, span, threads, LIMIT_NS);
     if (streamed > limit.bytes_per_s) {
         limit.bytes_per_s = streamed;
         name = "non-temporal copy";
     }
-    snprintf(limit.name, sizeof(limit.name), "%s, %s, %s%s%s", name, text,
-             span != 0 ? "cold over " : "hot", span != 0 ? spread : "",
+    snprintf(limit.name, sizeof(limit.name), "%s of %s, %s %s%s", name, text,
+             order == COPY_RANDOM ? "random places of" : "in turn through", spread,
              threads > 1 ? ", all threads" : "");
     return limit;
 }

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "options.h"
+
 enum copy_kind {
     COPY_MEMCPY = 0, /* the C library's */
     COPY_STREAM      /* non-temporal stores; only where limits_has_stream() */
@@ -19,11 +21,14 @@ struct limit {
 
 int limits_has_stream(void);
 
+/* Which of the places in its buffers a copy takes: the next one, or any. */
+enum copy_order { COPY_IN_TURN = 0, COPY_RANDOM };
+
 /* Bytes per second of copying `size` bytes at a time, by `threads` threads at once, for
- * duration_ns. span 0: always between the same two buffers; otherwise between random places,
- * aligned to 64, of two buffers of span bytes, shared out among the threads. 0: no memory. */
-double limits_copy(enum copy_kind kind, uint64_t size, uint64_t span, unsigned threads,
-                   uint64_t duration_ns);
+ * duration_ns, between places, aligned to 64, of two buffers of span bytes, shared out among
+ * the threads; of one place each when span is less. 0: no memory. */
+double limits_copy(enum copy_kind kind, enum copy_order order, uint64_t size, uint64_t span,
+                   unsigned threads, uint64_t duration_ns);
 
 /* The same of process_vm_writev(2) into a child process; one thread, same buffers. 0: not
  * permitted or no memory. */
@@ -32,9 +37,11 @@ double limits_vm_write(uint64_t size, uint64_t duration_ns);
 /* Half the median round trip of a cache line between two CPUs, in ns; 0: only one CPU. */
 double limits_line(uint64_t duration_ns);
 
-/* The yardstick of copying: the better of both copies (both when cold, or of 256 KiB and more;
- * memcpy alone below), or process_vm_writev for memory that the target did not share. */
-struct limit limits_of_copy(uint64_t size, uint64_t span, unsigned threads, int own_memory);
+/* The yardstick of copying in that order: the better of both copies (both when random, or of
+ * 256 KiB and more; memcpy alone below), or process_vm_writev for memory that the target did
+ * not share. */
+struct limit limits_of_copy(enum copy_order order, uint64_t size, uint64_t span, unsigned threads,
+                            enum memory_kind memory);
 struct limit limits_of_latency(void);
 
 #endif

@@ -9,6 +9,7 @@
 
 #define SESSION_TIMEOUT_NS (30 * NS_PER_S) /* an answer that takes longer will not come */
 #define SESSION_LOOK_NS NS_PER_MS
+#define TOUCH_BYTES (1u << 20)
 /* Polls before sleeping: some tens of microseconds, more than a message takes on one host. */
 #define SESSION_SPINS 2000
 
@@ -219,6 +220,27 @@ int session_open(struct session *session, const struct proto_open *open, uint64_
     if (rc != 0)
         return complain("the target's memory: %s", weir_strerror(rc));
     return export == SESSION_EXPORT ? send_export(session) : 0;
+}
+
+int session_touch(struct session *session) {
+    uint64_t length, piece = session->bytes < TOUCH_BYTES ? session->bytes : TOUCH_BYTES;
+    int rc = weir_remote_info(session->engine, session->remote, &length, NULL);
+
+    for (uint64_t at = 0; rc == 0 && at < length; at += piece) {
+        weir_segment segment = {.local = session->memory,
+                                .remote = session->remote,
+                                .remote_offset = at,
+                                .length = length - at < piece ? length - at : piece};
+        weir_transfer transfer;
+        rc = weir_read(session->engine, session->peer, &segment, 1, NULL, &transfer);
+        if (rc != 0)
+            break;
+        rc = weir_transfer_wait(session->engine, transfer, SESSION_TIMEOUT_NS);
+        weir_transfer_release(session->engine, transfer);
+        if (rc == 0 && session_look(session) != 0)
+            return -1;
+    }
+    return rc == 0 ? 0 : session_fail(session, "reading the target's memory", rc);
 }
 
 int session_close(struct session *session) {

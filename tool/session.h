@@ -40,6 +40,10 @@ int session_open(struct session *session, const struct proto_open *open, uint64_
                  enum session_export export);
 int session_close(struct session *session);
 
+/* Reads all of the target's memory once, into the beginning of ours: what a device does at the
+ * first touch (page faults, on shm) is then no part of the measurement. */
+int session_touch(struct session *session);
+
 /* Sends a message, with segments if there are any; waits for it to be delivered. */
 int session_send(struct session *session, uint64_t tag, const void *payload, uint32_t length,
                  const weir_segment *segments, size_t segment_count);

@@ -209,6 +209,8 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
             engine->stats.completions_stale++;
         if (engine->caps.srq)
             recv_return(engine, &engine->qps[0], 0, buffer);
+        else if (current && qp->drain.state == DRAIN_IDLE) /* the QP failed by itself */
+            session_broken(engine, peer_at(engine, qp->peer), qp->session);
         return;
     }
     message(engine, qp, buffer, cqe->byte_length);

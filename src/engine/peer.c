@@ -583,6 +583,8 @@ void peer_timer(weir_engine *engine, struct peer *peer) {
 
 /* A peer for an instance that we have not met, which spoke to us from `address`. */
 static struct peer *meet(weir_engine *engine, const uint8_t *instance, const char *address) {
+    if (engine->closing)
+        return NULL;
     struct peer *peer = address[0] != '\0' ? by_address(engine, address) : NULL;
     if (peer == NULL || peer->known || peer->alias != NONE) {
         tables_lock(engine);
@@ -741,6 +743,11 @@ void peer_close_all(weir_engine *engine) {
         peer->abandoned_epoch = UINT64_MAX;
         peer->abandoned_error = WEIR_ECLOSED;
         peer->dialable = false;
+        if (peer->dial != DIAL_NONE) {
+            peer->dial = DIAL_NONE;
+            hangup(engine, &peer->conn_dialled);
+            peer->conn_last = peer->conn_accepted;
+        }
         if (peer->known)
             pump(engine, peer, &(struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});
         transfer_unpark(engine, peer);

@@ -7,8 +7,10 @@
  * overtaken, and overtakes, by one chain of each of the others a round.
  *
  * Order within a notified transfer: on ordered devices the notification's parts
- * follow the data on each QP that carried data; elsewhere it waits until all of
- * the data has completed.
+ * follow written data on each QP that carried some; elsewhere, and behind reads, it
+ * waits until all of the data has completed. (A read is not done when the target has
+ * sent the bytes: the answer may be lost with the QP, and the target, once told, may
+ * have reused the memory.)
  */
 #include "state.h"
 
@@ -18,7 +20,8 @@ enum outcome {
     POST_MORE,    /* a chain was posted, more is left */
     POST_ALL,     /* everything is posted */
     POST_SLOTS,   /* no QP has room */
-    POST_CREDITS, /* the notification has to wait for credits, or for the data's completion */
+    POST_CREDITS, /* the notification has to wait for credits */
+    POST_WAITS,   /* the notification has to wait for the data's completion */
     POST_STOPPED, /* the transfer failed or its session broke: it is on another list now */
 };
 
@@ -198,8 +201,13 @@ static enum outcome refused(weir_engine *engine, struct peer *peer, struct qp *q
     return POST_STOPPED;
 }
 
-static uint32_t single(uint16_t mask) {
+static bool single(uint16_t mask) {
     return (mask & (mask - 1)) == 0;
+}
+
+/* Whether the notification may follow the data without waiting for its completion. */
+static bool pipelines(const struct session *session, const struct transfer *transfer) {
+    return session->ordered && transfer->opcode == WEIR_OP_WRITE;
 }
 
 /* One chain of data, with the notification behind it when all of it fits on one QP. */
@@ -230,7 +238,7 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
         plan_fill(engine->blocks, &transfer->cursor, &limits, engine->chain, bytes);
     uint32_t data_count = count;
     uint16_t mask = (uint16_t)(1u << qp->index);
-    bool notify = transfer_notifies(transfer) && session->ordered &&
+    bool notify = transfer_notifies(transfer) && pipelines(session, transfer) &&
                   plan_done(&transfer->cursor) && single(transfer->data_mask | mask) &&
                   count < room && count < quarter && send_room(engine, qp) &&
                   credit_available(&qp->credit) && take_number(peer, transfer);
@@ -269,11 +277,11 @@ static enum outcome post_parts(weir_engine *engine, struct peer *peer,
                                struct transfer *transfer) {
     struct session *session = &peer->sessions[peer->live];
     if (transfer->parts_need == 0) {
-        if (session->ordered && transfer->data_mask != 0) {
+        if (pipelines(session, transfer) && transfer->data_mask != 0) {
             transfer->parts_need = transfer->data_mask;
         } else {
             if (transfer->outstanding > 0)
-                return POST_CREDITS;
+                return POST_WAITS;
             transfer->parts_need =
                 (uint16_t)(1u << engine->qps[session->qps[session->turn % session->qp_used]].index);
             session->turn++;
@@ -334,7 +342,7 @@ void post_service(weir_engine *engine, struct peer *peer) {
     uint32_t stuck = 0; /* transfers in a row that wait for credits */
     int budget = SERVICE_BUDGET;
     while (peer->live != NONE && peer->lists[LIST_PENDING].count > stuck) {
-        if (budget-- == 0 || bytes >= engine->caps.post_bytes_max) {
+        if (budget == 0 || bytes >= engine->caps.post_bytes_max) {
             engine_run_later(engine, peer);
             break;
         }
@@ -345,22 +353,23 @@ void post_service(weir_engine *engine, struct peer *peer) {
             atomic_store_explicit(&transfer->waiting, WEIR_WAITING_SLOTS, memory_order_relaxed);
             break;
         }
-        if (outcome != POST_CREDITS)
-            engine->worked = true;
-        if (outcome == POST_ALL) {
-            list_remove(engine, transfer);
-            list_push(engine, peer, transfer, LIST_POSTED);
-            transfer_check(engine, transfer);
-        } else if (outcome == POST_CREDITS) {
+        if (outcome == POST_CREDITS) {
             engine->stats.credit_waits++;
             atomic_store_explicit(&transfer->waiting, WEIR_WAITING_CREDITS, memory_order_relaxed);
             stuck++;
             rotate(engine, peer, transfer);
             continue;
-        } else if (outcome == POST_MORE) {
-            rotate(engine, peer, transfer);
         }
+        engine->worked = true;
+        budget--;
         stuck = 0;
+        if (outcome == POST_MORE) {
+            rotate(engine, peer, transfer);
+        } else if (outcome == POST_ALL || outcome == POST_WAITS) {
+            list_remove(engine, transfer);
+            list_push(engine, peer, transfer, LIST_POSTED);
+            transfer_check(engine, transfer);
+        }
     }
     peer_update_fast(engine, peer);
 }

@@ -304,6 +304,10 @@ static void async_event(weir_engine *engine, const struct weir_async *event) {
         if (!qp->drain.last_wqe)
             engine->stats.last_wqe_events++;
         drain_feed(engine, qp, DRAIN_EV_LAST_WQE);
+        /* It comes only of a QP in the error state; if we did not put it there, it
+         * failed by itself (IBA 1.5, 11.5.2.5). */
+        if (qp->qp != NULL && qp->drain.state == DRAIN_IDLE)
+            session_broken(engine, peer, qp->session);
         break;
     case WEIR_ASYNC_QP_FATAL:
         session_broken(engine, peer, qp->session);

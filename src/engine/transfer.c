@@ -166,12 +166,20 @@ bool transfer_all_posted(const struct transfer *transfer) {
 }
 
 /* Ends the transfer if nothing of it is under way and nothing is left to do. One
- * that was told to stop but was done all the same ended well. */
+ * that was told to stop but was done all the same ended well; one whose notification
+ * waited for its data goes on. */
 void transfer_check(weir_engine *engine, struct transfer *transfer) {
     if (transfer->outstanding > 0)
         return;
-    if (transfer->state == TR_POSTED || (transfer->state == TR_PENDING && transfer->result != 0)) {
-        bool done = transfer_all_posted(transfer) && !transfer->flushed;
+    bool done = transfer_all_posted(transfer) && !transfer->flushed;
+    if (transfer->state == TR_POSTED && !done && transfer->result == 0) {
+        struct peer *peer = peer_at(engine, transfer->peer);
+        list_remove(engine, transfer);
+        list_push_front(engine, peer, transfer, LIST_PENDING);
+        if (peer->live != NONE)
+            engine_run_later(engine, peer);
+    } else if (transfer->state == TR_POSTED ||
+               (transfer->state == TR_PENDING && transfer->result != 0)) {
         transfer_finish(engine, transfer, done ? WEIR_OK : transfer->result);
     }
 }
