@@ -343,7 +343,7 @@ static bool uses_region(const struct sim_app *app, uint32_t region) {
         const struct sim_transfer *transfer = record_of(app, app->held[i]);
 
         for (uint32_t s = 0; !transfer->terminal && s < transfer->segment_count; s++) {
-            if (transfer->segments[s].local_region == region) {
+            if (transfer->segments[s].local_region == region && transfer->segments[s].length != 0) {
                 return true;
             }
         }

@@ -433,7 +433,7 @@ static int stream_size(struct session *session, struct report *report, uint64_t 
     options_size_text(size, result.label);
     result.latency_of = stream.sample_every == 1
                             ? "of a transfer, submit to done"
-                            : "of a transfer, submit to done; every 64th was timed";
+                            : "of a transfer, submit to done; every 64th was timed, with the clock";
     rc = report_add(report, &result);
 out:
     for (uint64_t i = 0; stream.workers != NULL && i < o->threads; i++) {

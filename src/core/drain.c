@@ -12,9 +12,12 @@ struct cell {
     uint8_t action;
 };
 
-#define STAY {IGNORE, 0, DRAIN_DO_NOTHING}
-#define NEVER {BUG, 0, DRAIN_DO_NOTHING} /* the engine answers only what it was told to do */
-#define TO(state, action) {GO, state, action}
+#define STAY                                                                                       \
+    { IGNORE, 0, DRAIN_DO_NOTHING }
+#define NEVER                                                                                      \
+    { BUG, 0, DRAIN_DO_NOTHING } /* the engine answers only what it was told to do */
+#define TO(state, action)                                                                          \
+    { GO, state, action }
 
 /* clang-format off */
 static const struct cell table[DRAIN_STATES][DRAIN_EVENTS] = {
@@ -79,14 +82,16 @@ void drain_init(struct drain *drain, const struct drain_options *options) {
 /* Where a state's own wait ends. Posting and destroying are retried; the refusals
  * count across both, so that the pauses grow. */
 static uint64_t wait_until(const struct drain *drain, enum drain_event event, uint64_t now_ns) {
-    uint64_t pause = (uint64_t)DRAIN_RETRY_NS << (drain->refusals < 6 ? drain->refusals : 6);
+    uint64_t pause = (uint64_t)DRAIN_RETRY_NS
+                     << (drain->refusals < DRAIN_RETRY_DOUBLINGS ? drain->refusals
+                                                                 : DRAIN_RETRY_DOUBLINGS);
     switch (drain->state) {
     case DRAIN_WAIT_EVENT:
         return now_ns + drain->timeout_ns / DRAIN_EVENT_WAIT_SHARE;
     case DRAIN_POST:
         return event == DRAIN_EV_BEACON_REFUSED ? now_ns + pause : UINT64_MAX;
     case DRAIN_BEACON:
-        return now_ns + drain->timeout_ns / 2;
+        return now_ns + drain->timeout_ns / DRAIN_BEACON_SHARE;
     case DRAIN_DESTROY:
         return event == DRAIN_EV_DESTROY_REFUSED ? now_ns + pause : UINT64_MAX;
     case DRAIN_IDLE:
@@ -107,8 +112,6 @@ static void set_state(struct drain *drain, enum drain_state next, enum drain_eve
     drain->state = next;
     drain->deadline_ns = wait_until(drain, event, now_ns);
 }
-
-enum { DRAIN_POST_REFUSALS_MAX = 8 };
 
 enum drain_action drain_step(struct drain *drain, enum drain_event event, uint64_t now_ns) {
     const struct cell *cell = &table[drain->state][event];

@@ -28,13 +28,13 @@ enum drain_state {
 };
 
 enum drain_event {
-    DRAIN_EV_START,          /* a QP that reached RTS */
-    DRAIN_EV_START_DIRECT,   /* one that did not */
-    DRAIN_EV_LAST_WQE,       /* may come in any state, any number of times */
+    DRAIN_EV_START,        /* a QP that reached RTS */
+    DRAIN_EV_START_DIRECT, /* one that did not */
+    DRAIN_EV_LAST_WQE,     /* may come in any state, any number of times */
     DRAIN_EV_BEACON_POSTED,
     DRAIN_EV_BEACON_REFUSED,
     DRAIN_EV_BEACON_FLUSHED,
-    DRAIN_EV_POLLED,         /* a whole CQ capacity was polled since the beacon */
+    DRAIN_EV_POLLED, /* a whole CQ capacity was polled since the beacon */
     DRAIN_EV_TIMER,
     DRAIN_EV_DESTROYED,
     DRAIN_EV_DESTROY_REFUSED,
@@ -58,16 +58,22 @@ struct drain_options {
 struct drain {
     enum drain_state state;
     bool wait_event;
-    bool last_wqe;  /* latched */
+    bool last_wqe; /* latched */
     bool beacon_flushed;
-    bool forced;    /* left a wait on its bound */
+    bool forced; /* left a wait on its bound */
     enum drain_state forced_in;
     uint32_t refusals;
     uint64_t deadline_ns; /* of the present wait */
     uint64_t timeout_ns;
 };
 
-enum { DRAIN_EVENT_WAIT_SHARE = 16, DRAIN_RETRY_NS = 1000 * 1000, DRAIN_RETRY_NS_MAX = 64 * 1000 * 1000 };
+enum {
+    DRAIN_EVENT_WAIT_SHARE = 16, /* of timeout_ns: the wait for LAST_WQE */
+    DRAIN_BEACON_SHARE = 2,      /* and for the beacon */
+    DRAIN_RETRY_NS = 100 * 1000, /* pause after a refusal; doubles with each... */
+    DRAIN_RETRY_DOUBLINGS = 7,   /* ...this often */
+    DRAIN_POST_REFUSALS_MAX = 8  /* then the QP is destroyed without a beacon */
+};
 
 void drain_init(struct drain *drain, const struct drain_options *options);
 /* One event; returns the action. */

@@ -34,8 +34,8 @@ struct ledger_run {
 };
 
 struct ledger {
-    uint64_t head; /* sequence of the oldest run */
-    uint64_t tail; /* sequence of the next run */
+    uint64_t head;           /* sequence of the oldest run */
+    uint64_t tail;           /* sequence of the next run */
     struct ledger_run *runs; /* ring of mask + 1 */
     uint32_t mask;
     uint32_t depth; /* slots to hand out */

@@ -20,7 +20,7 @@ struct plan_piece {
     uint64_t length; /* not 0 */
     uint32_t lkey;
     uint32_t rkey;
-    uint32_t local;  /* index of the memory, whose users it counts among */
+    uint32_t local; /* index of the memory, whose users it counts among */
     uint32_t remote;
 };
 

@@ -10,7 +10,7 @@ int region_pair(const struct regions *regions, uint64_t owner, uint32_t access, 
     if (remote->owner != owner) {
         /* Of another incarnation of this peer: stale. Of another peer: a mistake. */
         return remote->owner == 0 || (uint32_t)remote->owner == (uint32_t)owner ? WEIR_ESTALE
-                                                                               : WEIR_EINVAL;
+                                                                                : WEIR_EINVAL;
     }
     if ((remote->access & access) != access)
         return WEIR_EACCESS;

@@ -82,7 +82,8 @@ struct region_pair {
 };
 
 /* A pair that no segment names. */
-#define REGION_PAIR_NONE {.local_id = UINT64_MAX}
+#define REGION_PAIR_NONE                                                                           \
+    { .local_id = UINT64_MAX }
 
 /* Looks both handles up for a transfer to `owner` that needs `access` over there. */
 int region_pair(const struct regions *regions, uint64_t owner, uint32_t access, uint64_t local_id,

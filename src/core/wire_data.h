@@ -48,8 +48,7 @@ static inline void wire_data_encode(const struct wire_data *data, uint8_t *out) 
     const uint64_t words[4] = {
         wire_data_le64((uint64_t)data->kind | (uint64_t)data->parts << 8 |
                        (uint64_t)data->payload_length << 16 | (uint64_t)data->credit << 32),
-        wire_data_le64(data->number), wire_data_le64(data->tag),
-        wire_data_le64(data->base)};
+        wire_data_le64(data->number), wire_data_le64(data->tag), wire_data_le64(data->base)};
 
     memcpy(out, words, sizeof(words));
 }
@@ -74,9 +73,8 @@ static inline int wire_data_decode(const uint8_t *in, uint32_t length, struct wi
     if (length - WIRE_DATA_SIZE != data.payload_length)
         return WEIR_EINVAL;
     if (data.kind == WIRE_NOTIFY) {
-        if (data.parts < 1 || data.parts > WEIR_QPS_MAX ||
-            data.number <= data.base || data.number - data.base > WIRE_WINDOW_SIZE ||
-            data.payload_length > WEIR_NOTIFY_MAX)
+        if (data.parts < 1 || data.parts > WEIR_QPS_MAX || data.number <= data.base ||
+            data.number - data.base > WIRE_WINDOW_SIZE || data.payload_length > WEIR_NOTIFY_MAX)
             return WEIR_EINVAL;
     } else if (data.kind != WIRE_CREDIT || data.parts != 0 || data.payload_length != 0 ||
                data.number != 0 || data.tag != 0 || data.base != 0) {

@@ -13,7 +13,7 @@
 /* ---- errors ------------------------------------------------------------ */
 
 const char *weir_version(void) {
-#define TEXT(x) #x
+#define TEXT(x)          #x
 #define VERSION(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
     return VERSION(WEIR_VERSION_MAJOR, WEIR_VERSION_MINOR, WEIR_VERSION_PATCH);
 #undef VERSION
@@ -25,10 +25,9 @@ static const struct {
     weir_error_class_t class;
     const char *name;
     const char *text;
-} errors[] = {
-    {WEIR_OK, WEIR_CLASS_OK, "WEIR_OK", "success"},
+} errors[] = {{WEIR_OK, WEIR_CLASS_OK, "WEIR_OK", "success"},
 #define ROW(name, value, class, text) {value, class, #name, text},
-    WEIR_ERRORS(ROW)
+              WEIR_ERRORS(ROW)
 #undef ROW
 };
 

@@ -240,7 +240,7 @@ static void retire(weir_engine *engine, struct qp *qp) {
     }
     if (unpark)
         transfer_unpark(engine, peer);
-    if (peer->lists[LIST_PENDING].count > 0)
+    if (peer->lists[LIST_PENDING].count > 0 || qp->credit_due)
         engine_run_later(engine, peer);
 }
 

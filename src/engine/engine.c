@@ -83,9 +83,8 @@ static uint32_t qps_wanted(const weir_engine_options *options) {
 /* Takes, or measures, all that the limits call for. */
 static void layout(weir_engine *e, struct carver *c) {
     const weir_engine_options *o = &e->options;
-    uint32_t blocks =
-        o->segments_max / PLAN_BLOCK_PIECES + o->transfers_max / 4 + 2 +
-        FAST_SEGMENTS / PLAN_BLOCK_PIECES;
+    uint32_t blocks = o->segments_max / PLAN_BLOCK_PIECES + o->transfers_max / 4 + 2 +
+                      FAST_SEGMENTS / PLAN_BLOCK_PIECES;
     e->block_count = blocks;
     e->ring_size = power_of_two(o->sq_depth * 2);
     e->recvs_per_qp = o->recv_credits + CREDIT_RESERVE;
@@ -166,8 +165,8 @@ static int register_buffers(weir_engine *e) {
     if (rc != WEIR_OK)
         return rc;
     e->scratch = e->send_bytes + bytes;
-    rc = e->device_ops->mr_register(e->device, e->send_bytes, bytes + MESSAGE_BYTES, 0,
-                                    &e->send_mr);
+    rc =
+        e->device_ops->mr_register(e->device, e->send_bytes, bytes + MESSAGE_BYTES, 0, &e->send_mr);
     if (rc != WEIR_OK)
         e->device_ops->mr_release(e->device, &e->recv_mr);
     return rc;
@@ -265,8 +264,8 @@ void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64
 }
 
 void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns) {
-    timers_set(&engine->timers,
-               engine->options.transfers_max + (uint32_t)(peer - engine->peers), when_ns);
+    timers_set(&engine->timers, engine->options.transfers_max + (uint32_t)(peer - engine->peers),
+               when_ns);
 }
 
 void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns) {
@@ -275,15 +274,14 @@ void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns) {
                when_ns);
 }
 
-void engine_event(weir_engine *engine, weir_event_type_t type, const struct peer *peer,
-                  int error) {
+void engine_event(weir_engine *engine, weir_event_type_t type, const struct peer *peer, int error) {
     weir_event *event = queue_room(&engine->events);
     if (event == NULL) {
         atomic_fetch_add(&engine->events_lost, 1);
         return;
     }
-    *event = (weir_event){
-        .type = type, .error = error, .peer = {peer_handle(engine, peer)}, .value = 0};
+    *event =
+        (weir_event){.type = type, .error = error, .peer = {peer_handle(engine, peer)}, .value = 0};
     queue_put(&engine->events);
     engine->worked = true;
 }
@@ -441,12 +439,17 @@ void weir_engine_close(weir_engine *engine) {
         engine->ports.wait.ops->clear(engine->ports.wait.self);
     }
     fail_unheard(engine);
-    release_memory(engine);
+    bool clean = quiet(engine);
+    if (clean)
+        release_memory(engine);
     engine_sleeping_close(engine);
     struct weir_ports ports = engine->ports;
     void (*on_close)(struct weir_ports *, void *) = engine->on_close;
     void *context = engine->on_close_context;
-    free_all(engine);
+    /* A device that would not destroy a QP may still write to its buffers: better to
+     * leave them than to have the memory reused. */
+    if (clean)
+        free_all(engine);
     if (on_close != NULL)
         on_close(&ports, context);
 }

@@ -160,9 +160,9 @@ static int import(weir_engine *engine, weir_peer handle, const struct wire_descr
     if (index == NONE)
         return WEIR_EAGAIN;
     struct weir_rmr rmr = {0};
-    int rc = engine->device_ops->mr_import(engine->device, descriptor->blob,
-                                           descriptor->blob_length, descriptor->length,
-                                           descriptor->access, &rmr);
+    int rc =
+        engine->device_ops->mr_import(engine->device, descriptor->blob, descriptor->blob_length,
+                                      descriptor->length, descriptor->access, &rmr);
     if (rc != WEIR_OK)
         return rc;
     struct region_remote *remote = &engine->regions.remotes[index];

@@ -11,8 +11,8 @@
  * Events for an endpoint that come up while its effects are being performed are
  * noted in the peer (want_due, broken_due, ...) and worked off in pump().
  */
-#include "state.h"
 #include "own.h"
+#include "state.h"
 
 #include <assert.h>
 
@@ -499,8 +499,7 @@ static void learned(weir_engine *engine, struct peer *peer, const uint8_t *insta
  * starts over as an address. */
 void peer_reap(weir_engine *engine, struct peer *peer) {
     if (!peer->known || !peer->leaving || peer->pumping || !endpoint_quiet(&peer->endpoint) ||
-        peer->lists[LIST_POSTED].count > 0 || peer->lists[LIST_PARKED].count > 0 ||
-        engine->closing)
+        peer->lists[LIST_POSTED].count > 0 || peer->lists[LIST_PARKED].count > 0 || engine->closing)
         return;
     uint32_t index = index_of(engine, peer);
     hangup(engine, &peer->conn_dialled);

@@ -234,8 +234,7 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     if (!engine->caps.ordered)
         limits.wrs_max = 1;
     struct plan_cursor before = transfer->cursor;
-    uint32_t count =
-        plan_fill(engine->blocks, &transfer->cursor, &limits, engine->chain, bytes);
+    uint32_t count = plan_fill(engine->blocks, &transfer->cursor, &limits, engine->chain, bytes);
     uint32_t data_count = count;
     uint16_t mask = (uint16_t)(1u << qp->index);
     bool notify = transfer_notifies(transfer) && pipelines(session, transfer) &&
@@ -273,8 +272,7 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
 }
 
 /* The notification's parts, one on each QP that carried data. */
-static enum outcome post_parts(weir_engine *engine, struct peer *peer,
-                               struct transfer *transfer) {
+static enum outcome post_parts(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
     struct session *session = &peer->sessions[peer->live];
     if (transfer->parts_need == 0) {
         if (pipelines(session, transfer) && transfer->data_mask != 0) {

@@ -36,16 +36,16 @@
 
 enum {
     MESSAGE_BYTES = WIRE_DATA_SIZE + WEIR_NOTIFY_MAX, /* one SEND */
-    CHAIN_MAX = 512,        /* WRs with one doorbell, whatever the depth */
-    POLL_BATCH = 32,        /* CQEs taken from the device at once */
-    POLL_BUDGET = 256,      /* CQEs a step */
-    SERVICE_BUDGET = 16,    /* chains that one peer posts before the next has its turn */
-    FAST_SEGMENTS = 4096,   /* most segments of a transfer done inside its submit */
-    CONTROL_BUDGET = 64,    /* control events a step */
-    SLOW_EVERY = 64,        /* steps between looks at control channel and async events */
-    REPLAYS_MAX = 16,       /* sessions that one transfer may break before it fails */
+    CHAIN_MAX = 512,      /* WRs with one doorbell, whatever the depth */
+    POLL_BATCH = 32,      /* CQEs taken from the device at once */
+    POLL_BUDGET = 256,    /* CQEs a step */
+    SERVICE_BUDGET = 16,  /* chains that one peer posts before the next has its turn */
+    FAST_SEGMENTS = 4096, /* most segments of a transfer done inside its submit */
+    CONTROL_BUDGET = 64,  /* control events a step */
+    SLOW_EVERY = 64,      /* steps between looks at control channel and async events */
+    REPLAYS_MAX = 16,     /* sessions that one transfer may break before it fails */
     EVENTS_KEPT = 256,
-    RETRY_NS = 100 * 1000   /* pause after a device refused WRs that had slots */
+    RETRY_NS = 100 * 1000 /* pause after a device refused WRs that had slots */
 };
 
 /* Where a transfer is. A TR_TERMINAL one lives on only for its handle. */
@@ -61,17 +61,17 @@ enum transfer_state {
 enum { LIST_PENDING, LIST_POSTED, LIST_PARKED, LISTS };
 
 struct transfer {
-    _Atomic uint64_t id;     /* any thread; changes at release */
-    _Atomic int32_t status;  /* any thread; WEIR_EINPROGRESS until terminal */
-    _Atomic uint32_t refs;   /* any thread; handle + engine */
+    _Atomic uint64_t id;      /* any thread; changes at release */
+    _Atomic int32_t status;   /* any thread; WEIR_EINPROGRESS until terminal */
+    _Atomic uint32_t refs;    /* any thread; handle + engine */
     _Atomic uint32_t waiting; /* any thread: enum weir_waiting_for */
-    _Atomic bool cancel;     /* any thread asks; the owner acts */
+    _Atomic bool cancel;      /* any thread asks; the owner acts */
 
     uint8_t state; /* enum transfer_state */
     uint8_t list;
     uint8_t opcode;
     uint8_t replays;
-    uint32_t flags; /* WEIR_TRANSFER_* */
+    uint32_t flags;      /* WEIR_TRANSFER_* */
     uint32_t next, prev; /* on its list */
     uint32_t peer;
     uint64_t owner; /* region_owner() of the incarnation it is for; 0: not known at submit */
@@ -155,24 +155,24 @@ struct peer {
     struct qp *fast_qp; /* may be posted on inside submit: session up, nothing pending */
     uint32_t refs;
     uint32_t incarnation;
-    uint32_t alias;     /* the peer that turned out to be the same engine; NONE */
-    uint32_t known_as;  /* the peer that the application opened for it: its handle is told */
+    uint32_t alias;    /* the peer that turned out to be the same engine; NONE */
+    uint32_t known_as; /* the peer that the application opened for it: its handle is told */
     uint32_t next_free;
     uint32_t run_next;
     bool runnable;
-    bool known;         /* instance is */
-    bool wanted;        /* weir_peer_connect asked before the instance was known */
-    bool was_up;        /* UP was told of this incarnation */
+    bool known;  /* instance is */
+    bool wanted; /* weir_peer_connect asked before the instance was known */
+    bool was_up; /* UP was told of this incarnation */
     bool degraded;
-    bool leaving;       /* GONE: until its sessions are drained */
-    bool pumping;       /* endpoint events are being worked off */
-    bool want_due;      /* events for the endpoint that came up meanwhile */
+    bool leaving;                    /* GONE: until its sessions are drained */
+    bool pumping;                    /* endpoint events are being worked off */
+    bool want_due;                   /* events for the endpoint that came up meanwhile */
     uint8_t broken_due, drained_due; /* sessions, one bit each */
     int dead_due;
-    bool dialable;      /* address is one that can be dialled */
-    uint32_t live;      /* session, or NONE */
-    uint32_t waits;     /* transfers on all lists */
-    uint32_t held;      /* notifications of it that wait for room */
+    bool dialable;  /* address is one that can be dialled */
+    uint32_t live;  /* session, or NONE */
+    uint32_t waits; /* transfers on all lists */
+    uint32_t held;  /* notifications of it that wait for room */
 
     struct list lists[LISTS];
     struct session sessions[EP_SESSIONS];
@@ -182,12 +182,12 @@ struct peer {
     enum dial_state dial;
     uint64_t dial_deadline_ns, dial_next_ns, dial_pause_ns;
 
-    struct window sent;     /* our numbers to it that are finished */
+    struct window sent; /* our numbers to it that are finished */
     uint64_t number_next;
-    struct window received; /* its numbers that were delivered */
-    uint64_t settled_epoch; /* our sessions up to here have drained over there... */
+    struct window received;      /* its numbers that were delivered */
+    uint64_t settled_epoch;      /* our sessions up to here have drained over there... */
     struct wire_settled settled; /* ...and this is what it had got */
-    uint64_t abandoned_epoch; /* nobody will say any more what became of sessions up to here */
+    uint64_t abandoned_epoch;    /* nobody will say any more what became of sessions up to here */
     int abandoned_error;
     uint64_t sessions_up;
 
@@ -203,14 +203,14 @@ struct held { /* an accepted notification that waits for room in the queue */
 
 struct weir_engine {
     /* who has it: own.h */
-    _Atomic uint32_t owner;        /* any thread */
-    _Atomic uint32_t submitted;    /* any thread: head of the submit queue, index + 1 */
-    _Atomic uint32_t sleepers;     /* any thread */
-    _Atomic uint32_t armed;        /* any thread: the application sleeps on the descriptor */
-    _Atomic uint64_t news;         /* any thread: counts owners that did something */
-    _Atomic uint32_t tables_lock;  /* any thread: regions and peers, to read without the engine */
-    _Atomic bool attention;        /* any thread: there is room for held messages */
-    _Atomic bool held_some;        /* any thread: messages are held */
+    _Atomic uint32_t owner;       /* any thread */
+    _Atomic uint32_t submitted;   /* any thread: head of the submit queue, index + 1 */
+    _Atomic uint32_t sleepers;    /* any thread */
+    _Atomic uint32_t armed;       /* any thread: the application sleeps on the descriptor */
+    _Atomic uint64_t news;        /* any thread: counts owners that did something */
+    _Atomic uint32_t tables_lock; /* any thread: regions and peers, to read without the engine */
+    _Atomic bool attention;       /* any thread: there is room for held messages */
+    _Atomic bool held_some;       /* any thread: messages are held */
 
     const struct weir_device_ops *device_ops;
     struct weir_device *device;
@@ -234,17 +234,17 @@ struct weir_engine {
     uint64_t polled;
 
     struct transfer *transfers;
-    struct pool transfer_pool;      /* any thread */
-    _Atomic uint32_t *submit_next;  /* any thread */
+    struct pool transfer_pool;     /* any thread */
+    _Atomic uint32_t *submit_next; /* any thread */
     struct plan_block *blocks;
-    struct pool block_pool;         /* any thread */
-    uint32_t spare_transfer;        /* kept for the fast way in: see submit.c; NONE: lent */
+    struct pool block_pool;  /* any thread */
+    uint32_t spare_transfer; /* kept for the fast way in: see submit.c; NONE: lent */
     uint32_t spare_blocks;
-    uint32_t spare_missing;         /* blocks that the reserve lacks */
+    uint32_t spare_missing;                /* blocks that the reserve lacks */
     _Atomic uint32_t completions_reserved; /* any thread: QUEUE transfers not yet taken */
 
     uint32_t peer_free, local_free, remote_free, qp_free;
-    uint32_t peers_used; /* slots ever used: what loops over peers visit */
+    uint32_t peers_used;                      /* slots ever used: what loops over peers visit */
     uint8_t (*instances)[WIRE_INSTANCE_SIZE]; /* of peers, side by side; zeros: not known */
     uint32_t run_head, run_tail;
 

@@ -38,8 +38,8 @@ static int read_options(const weir_transfer_options *in, weir_transfer_options *
     if (in->size < offsetof(weir_transfer_options, timeout_ns) || in->size > 4096)
         return WEIR_EINVAL;
     memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
-    const uint32_t known = WEIR_TRANSFER_NOTIFY | WEIR_TRANSFER_QUEUE | WEIR_TRANSFER_BLOCK |
-                           WEIR_TRANSFER_ONCE;
+    const uint32_t known =
+        WEIR_TRANSFER_NOTIFY | WEIR_TRANSFER_QUEUE | WEIR_TRANSFER_BLOCK | WEIR_TRANSFER_ONCE;
     if ((out->flags & ~known) != 0)
         return WEIR_EINVAL;
     if ((out->flags & WEIR_TRANSFER_NOTIFY) == 0) {
@@ -379,8 +379,8 @@ bool submit_drain_queue(weir_engine *engine) {
     uint32_t newest = atomic_exchange(&engine->submitted, 0);
     uint32_t oldest = 0;
     while (newest != 0) {
-        uint32_t next = atomic_load_explicit(&engine->submit_next[newest - 1],
-                                             memory_order_relaxed);
+        uint32_t next =
+            atomic_load_explicit(&engine->submit_next[newest - 1], memory_order_relaxed);
         atomic_store_explicit(&engine->submit_next[newest - 1], oldest, memory_order_relaxed);
         oldest = newest;
         newest = next;
@@ -447,9 +447,8 @@ static __attribute__((noinline)) int submit_general(weir_engine *engine, struct 
     if (request->count > engine->options.segments_max)
         return WEIR_ETOOBIG;
     uint64_t id = 0;
-    rc = (request->options.flags & WEIR_TRANSFER_BLOCK) != 0
-             ? submit_blocking(engine, request, &id)
-             : submit_once(engine, request, &id);
+    rc = (request->options.flags & WEIR_TRANSFER_BLOCK) != 0 ? submit_blocking(engine, request, &id)
+                                                             : submit_once(engine, request, &id);
     if (rc == WEIR_OK && transfer_out != NULL)
         transfer_out->id = id;
     return rc;

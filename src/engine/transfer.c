@@ -34,8 +34,8 @@ static void set_waiting(struct transfer *transfer, enum weir_waiting_for waiting
 static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                        uint8_t list) {
     static const uint8_t states[LISTS] = {TR_PENDING, TR_POSTED, TR_PARKED};
-    static const enum weir_waiting_for waits[LISTS] = {
-        WEIR_WAITING_SLOTS, WEIR_WAITING_COMPLETIONS, WEIR_WAITING_DRAIN};
+    static const enum weir_waiting_for waits[LISTS] = {WEIR_WAITING_SLOTS, WEIR_WAITING_COMPLETIONS,
+                                                       WEIR_WAITING_DRAIN};
     transfer->state = states[list];
     transfer->list = list;
     transfer->peer = (uint32_t)(peer - engine->peers);
@@ -116,8 +116,8 @@ static void report(weir_engine *engine, struct transfer *transfer, uint64_t id, 
     /* Room is certain: the submit reserved it (completions_reserved). */
     weir_completion *completion = queue_room(&engine->completions);
     assert(completion != NULL);
-    *completion = (weir_completion){
-        .transfer = {id}, .user_data = transfer->user_data, .status = status};
+    *completion =
+        (weir_completion){.transfer = {id}, .user_data = transfer->user_data, .status = status};
     queue_put(&engine->completions);
 }
 
@@ -130,8 +130,7 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
     release_users(engine, transfer->first_block);
     transfer_free_blocks(engine, transfer->first_block);
     transfer->first_block = PLAN_NO_BLOCK;
-    if (transfer->number != 0 &&
-        window_check(&peer->sent, transfer->number) == WINDOW_NEW)
+    if (transfer->number != 0 && window_check(&peer->sent, transfer->number) == WINDOW_NEW)
         window_mark(&peer->sent, transfer->number);
 
     if (status == WEIR_OK) {

@@ -1,0 +1,254 @@
+#!/bin/sh
+# test_tool.sh: the weir command from outside: every command once with small sizes, its JSON,
+# refused options, killed targets, generated traces. Usage: test_tool.sh PATH-OF-WEIR [BEHAVIOUR]
+#
+# Prints one line a test and exits 1 if any failed, 77 without python3 (which judges the JSON).
+set -u
+weir=${1:?usage: test_tool.sh PATH-OF-WEIR}
+only=${2:-}
+command -v python3 >/dev/null || exit 77
+dir=$(mktemp -d) || exit 1
+serving=
+failed=0
+trap 'test -n "$serving" && kill "$serving" 2>/dev/null; rm -rf "$dir"' EXIT
+
+# check NAME COMMAND...: one test.
+check() {
+    name=$1
+    shift
+    case $name in *"$only"*) ;; *) return ;; esac
+    if "$@" >"$dir/log" 2>&1; then
+        echo "ok $name"
+    else
+        echo "FAILED $name"
+        sed 's/^/    /' "$dir/log"
+        failed=1
+    fi
+}
+
+run() { timeout 60 "$weir" "$@"; }
+
+# json_holds PYTHON-EXPRESSION over r, the parsed $dir/out.json.
+json_holds() {
+    python3 -c 'import json, sys
+r = json.load(open(sys.argv[1]))
+sys.exit(0 if eval(sys.argv[2]) else "does not hold: " + sys.argv[2])' "$dir/out.json" "$1"
+}
+
+# What every result must say, and be plausible in.
+result_keys='all(k in r for k in ("ops_per_s", "bytes_per_s", "latency_ns", "cpu_ns_per_op",
+    "fraction_of_limit", "verified", "device", "options", "versions", "machine",
+    "device_counters")) and r["ops_per_s"] > 0 and r["bytes_per_s"] > 0
+    and 0 < r["latency_ns"]["p50"] <= r["latency_ns"]["p99"] <= r["latency_ns"]["p999"]
+    <= r["latency_ns"]["max"] and r["cpu_ns_per_op"]["initiator"] > 0
+    and r["wrong_bytes"] == 0'
+result_keys=$(echo "$result_keys" | tr '\n' ' ')
+
+bench() {
+    rm -f "$dir/out.json"
+    run bench "$@" --json "$dir/out.json" && json_holds "$result_keys"
+}
+bench_verified() { bench "$@" && json_holds 'r["verified"] and r["checked_bytes"] > 0'; }
+
+# ---- information and options ----
+
+info_json() { run info --json >"$dir/out.json" && json_holds \
+    '[d["name"] for d in r["devices"] if d["available"]] and r["devices"][0]["engine_bytes"] > 0'; }
+help_everywhere() {
+    for words in "" bench serve info "bench limits" "bench write" "bench read" "bench sweep" \
+        "bench fill" "bench replay" "bench trace"; do
+        # shellcheck disable=SC2086
+        run $words --help >"$dir/help" 2>"$dir/err" || return 1
+        test -s "$dir/help" && test ! -s "$dir/err" || return 1
+    done
+}
+# Status 2 and exactly one line on stderr, nothing on stdout.
+refused() {
+    run "$@" >"$dir/stdout" 2>"$dir/err"
+    status=$?
+    test $status -eq 2 && test "$(wc -l <"$dir/err")" -eq 1 && test ! -s "$dir/stdout" && return
+    echo "status $status for: $*"
+    cat "$dir/err"
+    return 1
+}
+wrong_options() {
+    refused && refused nosuch && refused bench && refused bench nosuch &&
+        refused info --size 8 && refused serve extra && refused serve --listen &&
+        refused bench write --size 0 && refused bench write --size 3x &&
+        refused bench write --size -1 && refused bench write --size 99999999999999999999 &&
+        refused bench write --window 0 && refused bench write --window 8K &&
+        refused bench write --seconds nan && refused bench write --seconds 0 &&
+        refused bench write --seconds -1 && refused bench write --memory borrowed &&
+        refused bench write --latency=loud && refused bench write --latency --threads 2 &&
+        refused bench write --cold 1M --size 1M && refused bench write --size 4G --segments 65536 &&
+        refused bench write --trace x && refused bench sweep --size 8 &&
+        refused bench fill --pages 0 && refused bench fill --page-size 1 &&
+        refused bench replay && refused bench replay --trace x --speedup -1 &&
+        refused bench trace --requests 0 && refused bench write --peer ''
+}
+# Not the command line but the world is wrong: status 1, one line.
+fails() {
+    run "$@" >"$dir/stdout" 2>"$dir/err"
+    status=$?
+    test $status -eq 1 && test "$(wc -l <"$dir/err")" -eq 1 && return
+    echo "status $status for: $*"
+    cat "$dir/err"
+    return 1
+}
+wrong_world() {
+    echo '{"timestamp": 0, "input_length": 9, "output_length": 1, "hash_ids": [-1]}' >"$dir/bad"
+    echo '{"timestamp": 5' >"$dir/cut"
+    : >"$dir/empty"
+    fails bench write --device nosuch && fails serve --listen nonsense &&
+        fails bench replay --trace "$dir/nosuch" && fails bench trace --describe "$dir/bad" &&
+        fails bench trace --describe "$dir/cut" && fails bench trace --describe "$dir/empty" &&
+        fails bench write --seconds 0.1 --json "$dir/no/such/place"
+}
+
+# ---- targets ----
+
+serve() {
+    "$weir" serve "$@" >"$dir/address" 2>"$dir/serve.err" &
+    serving=$!
+    for _ in $(seq 100); do
+        test -s "$dir/address" && break
+        sleep 0.05
+    done
+    address=$(cat "$dir/address")
+    test -n "$address"
+}
+serve_ended() {
+    kill -"$1" "$serving"
+    wait "$serving"
+    status=$?
+    serving=
+    test $status -eq "$2"
+}
+serve_several() {
+    serve --listen "$1" || return 1
+    bench write --size 4K --seconds 0.1 --peer "$address" &&
+        bench_verified fill --pages 8 --page-size 4K --repeat 3 --peer "$address" &&
+        run bench write --size 4K --seconds 0.5 --peer "$address" >/dev/null &
+    other=$!
+    run bench read --size 4K --seconds 0.5 --verify --peer "$address" && wait $other
+    good=$?
+    serve_ended TERM 0 && test $good -eq 0
+}
+serve_limit() {
+    serve --memory-max 64K || return 1
+    fails bench write --size 1M --seconds 0.1 --peer "$address"
+    good=$?
+    serve_ended INT 0 && test $good -eq 0
+}
+# A bench whose target is killed: one line, status 1, soon.
+killed() {
+    serve || return 1
+    timeout 30 "$weir" "$@" --peer "$address" >"$dir/stdout" 2>"$dir/err" &
+    bench=$!
+    sleep 1
+    serve_ended KILL 137
+    wait $bench
+    status=$?
+    test $status -eq 1 && test "$(wc -l <"$dir/err")" -eq 1 && return
+    echo "status $status"
+    cat "$dir/err"
+    return 1
+}
+# The same with the target that the bench started itself, which must not outlive it either way.
+killed_own() {
+    timeout 30 "$weir" bench write --seconds 20 >"$dir/stdout" 2>"$dir/err" &
+    bench=$!
+    sleep 1
+    kill -KILL "$(own_target $bench)" || return 1
+    wait $bench
+    test $? -eq 1 && test "$(wc -l <"$dir/err")" -eq 1
+}
+own_target() { # timeout -> weir -> weir serve
+    parent=$(cat "/proc/$1/task/$1/children")
+    parent=${parent% }
+    cat "/proc/$parent/task/$parent/children" | tr -d ' '
+}
+bench_killed() {
+    "$weir" bench write --seconds 20 >/dev/null 2>&1 &
+    bench=$!
+    sleep 1
+    child=$(tr -d ' ' <"/proc/$bench/task/$bench/children")
+    kill -KILL $bench
+    wait $bench
+    sleep 0.2
+    ! kill -0 "$child" 2>/dev/null
+}
+
+# ---- traces ----
+
+trace_same_seed() {
+    run bench trace --requests 300 --seed 7 >"$dir/a" && run bench trace --requests 300 --seed 7 \
+        --output "$dir/b" && cmp "$dir/a" "$dir/b" &&
+        run bench trace --requests 300 --seed 8 >"$dir/c" && ! cmp -s "$dir/a" "$dir/c" &&
+        test "$(wc -l <"$dir/a")" -eq 300
+}
+# One id for each 512 tokens, arrivals in order, the same first block, new ids in order.
+trace_form() {
+    run bench trace --requests 500 >"$dir/t" && python3 - "$dir/t" <<'P'
+import json, sys
+last, fresh = 0, 0
+for line in open(sys.argv[1]):
+    r = json.loads(line)
+    assert r["timestamp"] >= last and r["output_length"] > 0
+    last = r["timestamp"]
+    assert len(r["hash_ids"]) == -(-r["input_length"] // 512)
+    assert r["hash_ids"][0] == 0
+    for i in r["hash_ids"]:
+        assert i <= fresh
+        fresh += i == fresh
+P
+}
+trace_described() { run bench trace --describe "$dir/t" | grep -q '^requests 500 in'; }
+replay() {
+    bench_verified replay --trace "$dir/t" --kv-bytes-per-token 64 --pool 16M "$@" &&
+        json_holds 'r["split"]["generate_ns"] > 0 and r["split"]["transfer_ns"] > 0
+                    and r["latency_notified_ns"]["p50"] > 0'
+}
+
+check info run info
+check info_json info_json
+check help help_everywhere
+check wrong_options wrong_options
+check wrong_world wrong_world
+check limits run bench limits --cold 4M --json "$dir/limits.json"
+check limits_json python3 -m json.tool "$dir/limits.json"
+check B4_write bench write --seconds 0.2
+check B4_write_notify bench write --size 8 --segments 64 --notify --seconds 0.2
+check write_verify bench_verified write --size 4K --segments 3 --window 5 --verify --seconds 0.2
+check write_verify_odd_size bench_verified write --size 1001 --verify --seconds 0.2
+check write_own_memory bench_verified write --memory own --verify --seconds 0.2
+check write_cold_verify bench_verified write --cold 16M --size 4K --verify --seconds 0.2
+check S16_write_threads bench_verified write --threads 4 --size 4K --verify --seconds 0.3
+check S2_write_small_depth bench_verified write --segments 200 --depth 8 --size 64 --verify --seconds 0.2
+check write_qps bench write --qps 4 --size 4K --seconds 0.2
+check read_verify bench_verified read --size 4K --verify --seconds 0.2
+check read_own_memory bench_verified read --memory own --threads 2 --verify --seconds 0.2
+check latency_notify bench write --latency --seconds 0.2
+check latency_memory bench write --latency=memory --seconds 0.2
+check B1_sweep run bench sweep --seconds 0.02 --window 4
+check B3_fill bench_verified fill --pages 64 --repeat 10
+check B3_fill_own_memory bench_verified fill --pages 64 --repeat 3 --memory own
+check json_on_stdout sh -c '"$1" bench write --seconds 0.1 --json - 2>/dev/null | python3 -m json.tool' sh "$weir"
+check trace_same_seed trace_same_seed
+check trace_form trace_form
+check trace_described trace_described
+check B6_replay replay
+check B6_replay_one_slot replay --window 1
+check B6_replay_small_pool replay --window 64 --pool 8M
+check B6_replay_paced replay --requests 50 --speedup 50
+check B6_replay_own_memory replay --requests 50 --memory own
+check serve_several serve_several 127.0.0.1:0
+check serve_ipv6 serve_several '[::1]:0'
+check serve_limit serve_limit
+check H12_target_killed_write killed bench write --seconds 20
+check H12_target_killed_latency killed bench write --latency --seconds 20
+check H12_target_killed_verify killed bench write --verify --seconds 20
+check H12_target_killed_fill killed bench fill --repeat 1000000
+check H12_own_target_killed killed_own
+check own_target_dies_with_bench bench_killed
+exit $failed
