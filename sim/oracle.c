@@ -237,6 +237,7 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
                   nic->mr_fail != 0 || there->create_fail != 0 || there->connect_fail != 0 ||
                   nic->qp_fail != 0 || there->qp_fail != 0;
     bool breaks = net || device || oracle->lives_ended || nic->packet_loss != 0 ||
+                  there->packet_loss != 0 ||
                   config->work.memory_release != 0 || config->work.cancel != 0 ||
                   config->work.deadline != 0 || nic->post_einval != 0 ||
                   config->work.peer_close != 0 || there->post_einval != 0;
@@ -302,10 +303,10 @@ void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int
     ranges_release(oracle, transfer);
 }
 
-/* A transfer names memory of one life. One without segments names only an address,
+/* A transfer names memory of one life. One that moves nothing names only an address,
  * and may reach whoever lives there when it is connected. */
 static bool life_right(const struct sim_oracle *oracle, const struct sim_transfer *transfer) {
-    return transfer->segment_count == 0 ||
+    return transfer->bytes == 0 ||
            oracle->world->nodes[transfer->to].life == transfer->to_life;
 }
 
@@ -489,7 +490,7 @@ void oracle_final(struct sim_oracle *oracle) {
         const struct sim_transfer *transfer = &oracle->transfers[i];
 
         if (transfer->terminal && !transfer->orphan && transfer->notify && transfer->status == 0 &&
-            transfer->notified != 1 && (transfer->segment_count != 0 || !oracle->lives_ended) &&
+            transfer->notified != 1 && (transfer->bytes != 0 || !oracle->lives_ended) &&
             same_life(oracle, transfer->to, transfer->to_life)) {
             sim_violation(oracle->world, "S9 transfer %u succeeded without its notification",
                           transfer->number);

@@ -342,7 +342,10 @@ static bool uses_region(const struct sim_app *app, uint32_t region) {
     for (uint32_t i = 0; i < app->held_count; i++) {
         const struct sim_transfer *transfer = record_of(app, app->held[i]);
 
-        for (uint32_t s = 0; !transfer->terminal && s < transfer->segment_count; s++) {
+        if (weir_transfer_status(app->engine, transfer->handle) != WEIR_EINPROGRESS) {
+            continue; /* it may have ended without our having looked */
+        }
+        for (uint32_t s = 0; s < transfer->segment_count; s++) {
             if (transfer->segments[s].local_region == region && transfer->segments[s].length != 0) {
                 return true;
             }

@@ -692,20 +692,6 @@ static void test_H5_restarted_peer_is_somebody_else(void **state) {
     assert_true(pair_matched(p));
 }
 
-static void test_every_cell_of_the_table_is_written(void **state) {
-    (void)state;
-    for (uint32_t input = 0; input < endpoint_input_count(); input++) {
-        for (uint32_t s = 0; s < EP_STATE_COUNT; s++) {
-            if (endpoint_cell_name((enum ep_state)s, input) == NULL)
-                fail_msg("%s in %s", endpoint_input_name(input),
-                         endpoint_state_name((enum ep_state)s));
-        }
-    }
-    assert_null(endpoint_cell_name(EP_STATE_COUNT, 0));
-    assert_null(endpoint_cell_name(EP_NONE, endpoint_input_count()));
-    assert_string_equal(endpoint_cell_name(EP_GONE, 0), "LATE");
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H1_either_side_opens),
@@ -738,7 +724,6 @@ int main(void) {
         cmocka_unit_test(test_bye_ends_everything),
         cmocka_unit_test(test_dead_peer_ends_attempt_and_session),
         cmocka_unit_test(test_H5_restarted_peer_is_somebody_else),
-        cmocka_unit_test(test_every_cell_of_the_table_is_written),
     };
 
     return cmocka_run_group_tests_name("endpoint", tests, NULL, NULL);

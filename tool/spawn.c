@@ -19,6 +19,7 @@
 
 #define SPAWN_READY_MS 10000
 #define SPAWN_END_MS 5000
+#define EXIT_NOT_EXECUTED 127 /* as a shell has it */
 
 /* In the child, between fork and exec: async-signal-safe calls only. */
 static void become_target(int out, pid_t parent, int cpu, char **argv) {
@@ -26,9 +27,9 @@ static void become_target(int out, pid_t parent, int cpu, char **argv) {
     /* prctl(2): the signal is lost if the parent died before this call; hence getppid. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent || dup2(out, STDOUT_FILENO) < 0)
-        _exit(EXIT_FAILED);
+        _exit(EXIT_NOT_EXECUTED);
     execv("/proc/self/exe", argv);
-    _exit(EXIT_FAILED);
+    _exit(EXIT_NOT_EXECUTED);
 }
 
 /* One line, without its end; -1 when none came in time. */
@@ -57,6 +58,33 @@ static int read_line(int fd, char *line_out, size_t size) {
         }
     }
     return -1;
+}
+
+/* Asks it to end, then makes it; returns its status of waitpid(2). */
+static int reap(pid_t pid) {
+    const struct timespec pause = {.tv_nsec = 2 * (long)NS_PER_MS};
+    int status = 0;
+
+    kill(pid, SIGTERM);
+    for (int waited = 0; waited < SPAWN_END_MS; waited += 2) {
+        if (waitpid(pid, &status, WNOHANG) == pid)
+            return status;
+        nanosleep(&pause, NULL);
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+    return status;
+}
+
+/* After no address came. A target that ended by itself has said why, on the stderr that it
+ * shares with us, and one line is enough. */
+static int give_up(pid_t pid) {
+    int status = reap(pid);
+
+    if (WIFEXITED(status) &&
+        (WEXITSTATUS(status) == EXIT_FAILED || WEXITSTATUS(status) == EXIT_USAGE))
+        return -1;
+    return complain("the target process did not start");
 }
 
 int spawn_target(const struct options *options, int cpu, char *address_out, size_t address_size) {
@@ -91,18 +119,10 @@ int spawn_target(const struct options *options, int cpu, char *address_out, size
     }
     if (read_line(ends[0], address_out, address_size) != 0) {
         close(ends[0]);
-        spawn_end((int)pid);
-        return complain("the target process did not start");
+        return give_up(pid);
     }
     close(ends[0]);
     return (int)pid;
-}
-
-static void describe_end(int status, char *text_out) {
-    if (WIFSIGNALED(status))
-        snprintf(text_out, 64, "killed by signal %d", WTERMSIG(status));
-    else
-        snprintf(text_out, 64, "ended with status %d", WEXITSTATUS(status));
 }
 
 int spawn_gone(int pid, char *text_out) {
@@ -110,20 +130,11 @@ int spawn_gone(int pid, char *text_out) {
 
     if (waitpid(pid, &status, WNOHANG) != pid)
         return 0;
-    describe_end(status, text_out);
+    if (WIFSIGNALED(status))
+        snprintf(text_out, 64, "killed by signal %d", WTERMSIG(status));
+    else
+        snprintf(text_out, 64, "gone: it ended with status %d", WEXITSTATUS(status));
     return 1;
 }
 
-void spawn_end(int pid) {
-    const struct timespec pause = {.tv_nsec = 2 * (long)NS_PER_MS};
-    char text[64];
-
-    kill(pid, SIGTERM);
-    for (int waited = 0; waited < SPAWN_END_MS; waited += 2) {
-        if (spawn_gone(pid, text))
-            return;
-        nanosleep(&pause, NULL);
-    }
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
-}
+void spawn_end(int pid) { (void)reap(pid); }

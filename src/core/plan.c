@@ -1,12 +1,31 @@
 /* plan.c: see plan.h. */
 #include "plan.h"
 
+/* Past pieces without bytes, and past the ends of blocks. */
+static void settle(const struct plan_block *blocks, struct plan_cursor *cursor) {
+    while (!plan_done(cursor)) {
+        const struct plan_block *block = &blocks[cursor->block];
+        if (cursor->piece == block->count) {
+            cursor->piece = 0;
+            cursor->block = block->next;
+        } else if (block->pieces[cursor->piece].length == 0) {
+            cursor->piece++;
+        } else {
+            return;
+        }
+    }
+}
+
+struct plan_cursor plan_start(const struct plan_block *blocks, uint32_t first_block) {
+    struct plan_cursor cursor = {.block = first_block};
+    settle(blocks, &cursor);
+    return cursor;
+}
+
 static void advance(const struct plan_block *blocks, struct plan_cursor *cursor) {
     cursor->offset = 0;
-    if (++cursor->piece < blocks[cursor->block].count)
-        return;
-    cursor->piece = 0;
-    cursor->block = blocks[cursor->block].next;
+    cursor->piece++;
+    settle(blocks, cursor);
 }
 
 uint32_t plan_fill(const struct plan_block *blocks, struct plan_cursor *cursor,

@@ -17,7 +17,7 @@ enum { PLAN_BLOCK_PIECES = 25 };
 struct plan_piece {
     uint64_t laddr;
     uint64_t raddr;
-    uint64_t length; /* not 0 */
+    uint64_t length; /* 0: nothing to post, but it names memory */
     uint32_t lkey;
     uint32_t rkey;
     uint32_t local; /* index of the memory, whose users it counts among */
@@ -48,6 +48,9 @@ struct plan_limits {
 static inline bool plan_done(const struct plan_cursor *cursor) {
     return cursor->block == PLAN_NO_BLOCK;
 }
+
+/* A cursor before the first piece that has bytes. */
+struct plan_cursor plan_start(const struct plan_block *blocks, uint32_t first_block);
 
 /* Writes the next WRs, unsignalled, moves the cursor behind them, returns how many;
  * adds their bytes to *bytes. */

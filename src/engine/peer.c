@@ -113,14 +113,18 @@ static void remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *ins
 
 /* ---- control messages out ---------------------------------------------- */
 
+static void on_closed(weir_engine *engine, uint64_t conn, int error);
+
 static void send_bytes(weir_engine *engine, uint64_t conn, const uint8_t *data, uint32_t length,
                        bool again) {
     if (conn == 0)
         return;
-    if (engine->ports.control.ops->send(engine->ports.control.self, conn, data, length) ==
-        WEIR_OK) {
+    int rc = engine->ports.control.ops->send(engine->ports.control.self, conn, data, length);
+    if (rc == WEIR_OK) {
         engine->stats.control_sent++;
         engine->stats.control_retransmits += again;
+    } else if (rc == WEIR_ECONNECT) {
+        on_closed(engine, conn, rc); /* its CLOSED event was not polled yet, or was lost */
     }
 }
 
@@ -267,19 +271,22 @@ static void gone(weir_engine *engine, struct peer *peer, int error) {
     peer->incarnation++;
     peer->owner = region_owner(index_of(engine, peer), peer->incarnation);
     tables_unlock(engine);
-    peer->abandoned_epoch = UINT64_MAX;
-    peer->abandoned_error = error;
     transfer_fail_all(engine, peer, error, true);
+    peer_abandon(engine, peer, UINT64_MAX, error);
+}
+
+/* Nobody will say any more what became of our sessions up to `epoch`. */
+void peer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error) {
+    if (epoch > peer->abandoned_epoch) {
+        peer->abandoned_epoch = epoch;
+        peer->abandoned_error = error;
+    }
     transfer_unpark(engine, peer);
 }
 
 static void failed(weir_engine *engine, struct peer *peer, int error) {
-    /* Sessions of ours that the remote has not spoken of by now: it never may. */
-    peer->abandoned_epoch = engine->epoch_counter;
-    peer->abandoned_error = WEIR_EUNKNOWN;
     if (peer->live == NONE)
         transfer_fail_all(engine, peer, error, false);
-    transfer_unpark(engine, peer);
 }
 
 /* Performs one effect; true if it has an answer, which is *answer_out then. */
@@ -294,6 +301,8 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
         return false;
     case EP_DO_CREATE:
         rc = session_create(engine, peer, effect->slot, effect->epoch, local);
+        if (rc == WEIR_ENOMEM)
+            rc = WEIR_EAGAIN; /* QPs that drain now may make room: tried again until the deadline */
         *answer_out = (struct ep_event){.type = rc == WEIR_OK ? EP_EV_QPS_READY : EP_EV_QPS_FAILED,
                                         .slot = effect->slot,
                                         .error = rc,
@@ -739,8 +748,6 @@ void peer_close_all(weir_engine *engine) {
         if (peer->id == 0)
             continue;
         transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
-        peer->abandoned_epoch = UINT64_MAX;
-        peer->abandoned_error = WEIR_ECLOSED;
         peer->dialable = false;
         if (peer->dial != DIAL_NONE) {
             peer->dial = DIAL_NONE;
@@ -749,6 +756,6 @@ void peer_close_all(weir_engine *engine) {
         }
         if (peer->known)
             pump(engine, peer, &(struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});
-        transfer_unpark(engine, peer);
+        peer_abandon(engine, peer, UINT64_MAX, WEIR_ECLOSED);
     }
 }

@@ -357,6 +357,7 @@ void peer_want(weir_engine *engine, struct peer *peer);
 void peer_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
 void peer_drained(weir_engine *engine, struct peer *peer, uint32_t slot);
 void peer_dead(weir_engine *engine, struct peer *peer, int error);
+void peer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error);
 void peer_timer(weir_engine *engine, struct peer *peer);
 int peer_control(weir_engine *engine, int budget);
 void peer_close_all(weir_engine *engine);

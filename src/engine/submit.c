@@ -90,8 +90,6 @@ static int fill_pieces(weir_engine *engine, const struct request *request, uint6
             rc = WEIR_EBOUNDS;
         if (rc != WEIR_OK)
             break;
-        if (segment->length == 0)
-            continue;
         if (last == PLAN_NO_BLOCK || engine->blocks[last].count == PLAN_BLOCK_PIECES) {
             uint32_t block = take_block(engine, request->use_spare);
             if (block == PLAN_NO_BLOCK) {
@@ -178,7 +176,7 @@ static int fill(weir_engine *engine, const struct request *request, struct trans
     transfer->peer = (uint32_t)(peer - engine->peers);
     transfer->owner = peer->owner;
     transfer->first_block = first;
-    transfer->cursor = (struct plan_cursor){.block = first};
+    transfer->cursor = plan_start(engine->blocks, first);
     transfer->bytes = bytes;
     transfer->outstanding = 0;
     transfer->flushed = false;

@@ -203,6 +203,12 @@ void transfer_stop(weir_engine *engine, struct transfer *transfer, int result) {
     transfer_check(engine, transfer);
 }
 
+/* A parked transfer's own deadline is looked at when its fate is known; until then
+ * its timer bounds the wait for that. */
+static void settle_timer(weir_engine *engine, const struct transfer *transfer) {
+    timer_transfer(engine, transfer, engine_now(engine) + engine->options.connect_timeout_ns);
+}
+
 void transfer_timer(weir_engine *engine, struct transfer *transfer) {
     struct peer *peer = peer_at(engine, transfer->peer);
     switch (transfer->state) {
@@ -218,8 +224,11 @@ void transfer_timer(weir_engine *engine, struct transfer *transfer) {
         }
         break;
     case TR_PARKED:
-        if (transfer->result == 0)
-            transfer->result = WEIR_ETIMEDOUT;
+        /* The other side has been silent for too long about the session that broke. */
+        if (transfer->outstanding == 0)
+            peer_abandon(engine, peer, transfer->epoch, WEIR_EUNKNOWN);
+        else
+            settle_timer(engine, transfer);
         break;
     default:
         break;
@@ -285,6 +294,7 @@ void transfer_park(weir_engine *engine, struct peer *peer, uint64_t epoch) {
             if (transfer->outstanding > 0) {
                 list_remove(engine, transfer);
                 list_push(engine, peer, transfer, LIST_PARKED);
+                settle_timer(engine, transfer);
             } else {
                 forget_session(transfer);
             }
@@ -305,8 +315,9 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
     }
     list_remove(engine, transfer);
     forget_session(transfer);
-    transfer->cursor = (struct plan_cursor){.block = transfer->first_block};
+    transfer->cursor = plan_start(engine->blocks, transfer->first_block);
     list_push_front(engine, peer, transfer, LIST_PENDING);
+    timer_transfer(engine, transfer, transfer->deadline_ns);
     engine->stats.replays++;
 }
 
@@ -319,6 +330,7 @@ static void unpark(weir_engine *engine, struct peer *peer, struct transfer *tran
         if (more)
             forget_session(transfer);
         list_push(engine, peer, transfer, more ? LIST_PENDING : LIST_POSTED);
+        timer_transfer(engine, transfer, transfer->deadline_ns);
         transfer_check(engine, transfer);
         return;
     }

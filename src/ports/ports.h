@@ -41,8 +41,8 @@ struct weir_env {
 
 /* ---- device ------------------------------------------------------------ */
 
-#define WEIR_MR_BLOB_MAX 128    /* what a device adds to an exported descriptor */
-#define WEIR_QP_BLOB_MAX 64     /* what a device tells the other side of a QP */
+#define WEIR_MR_BLOB_MAX    128 /* what a device adds to an exported descriptor */
+#define WEIR_QP_BLOB_MAX    64  /* what a device tells the other side of a QP */
 #define WEIR_FABRIC_ID_SIZE 16  /* see weir_device_caps.fabric */
 
 struct weir_device; /* each backend defines its own */
@@ -59,33 +59,28 @@ struct weir_device_caps {
     uint32_t inline_bytes_max;  /* payload copied at the post; the buffer is free at return */
     uint32_t sq_depth_max;
     uint32_t rq_depth_max;
-    uint32_t cq_capacity;       /* entries a poll can return before the queue was empty once */
-    uint32_t mtu_max;           /* path MTU, bytes; 0: does not matter */
-    uint32_t rd_atomic_max;     /* reads in flight on a QP; 0: does not matter */
-    bool ordered;          /* WRs of one QP take effect at the target, and complete, in order */
-    bool completes_inline; /* post_send reports `done` WRs; those give no CQE */
-    bool srq;              /* receives go to one shared receive queue (qp == NULL in post_recv) */
-    bool write_imm;        /* WEIR_OP_WRITE_IMM works */
-    bool last_wqe;         /* LAST_WQE events may come; their absence is never an error */
+    uint32_t cq_capacity;   /* entries a poll can return before the queue was empty once */
+    uint32_t mtu_max;       /* path MTU, bytes; 0: does not matter */
+    uint32_t rd_atomic_max; /* reads in flight on a QP; 0: does not matter */
+    bool ordered;           /* WRs of one QP take effect at the target, and complete, in order */
+    bool completes_inline;  /* post_send reports `done` WRs; those give no CQE */
+    bool srq;               /* receives go to one shared receive queue (qp == NULL in post_recv) */
+    bool write_imm;         /* WEIR_OP_WRITE_IMM works */
+    bool last_wqe;          /* LAST_WQE events may come; their absence is never an error */
 };
 
 /* Work-request kinds a device executes. */
-enum weir_opcode {
-    WEIR_OP_WRITE = 0,
-    WEIR_OP_READ = 1,
-    WEIR_OP_SEND = 2,
-    WEIR_OP_WRITE_IMM = 3
-};
+enum weir_opcode { WEIR_OP_WRITE = 0, WEIR_OP_READ = 1, WEIR_OP_SEND = 2, WEIR_OP_WRITE_IMM = 3 };
 
 #define WEIR_WR_SIGNALED 0x1u /* give a CQE on success; errors always give one */
-#define WEIR_WR_INLINE 0x2u   /* payload is copied in the post (length <= inline_bytes_max) */
+#define WEIR_WR_INLINE   0x2u /* payload is copied in the post (length <= inline_bytes_max) */
 
 /* One work request, one local piece. A write of length 0 is legal, touches no
  * memory and needs no valid keys: it is how the core closes an orphaned run. */
 struct weir_wr {
     uint64_t wr_id;
-    uint64_t laddr; /* local virtual address */
-    uint64_t raddr; /* remote address, as weir_rmr.raddr + offset */
+    uint64_t laddr;  /* local virtual address */
+    uint64_t raddr;  /* remote address, as weir_rmr.raddr + offset */
     uint64_t length; /* <= message_bytes_max */
     uint32_t lkey;
     uint32_t rkey;
@@ -117,19 +112,19 @@ struct weir_pieces {
 
 enum weir_cqe_status {
     WEIR_CQE_OK = 0,
-    WEIR_CQE_FLUSHED,      /* the QP was in, or went to, the error state */
-    WEIR_CQE_LOCAL_PROT,   /* local key or bounds */
-    WEIR_CQE_REMOTE_ACCESS,/* the target refused key, bounds or right */
-    WEIR_CQE_LENGTH,       /* message over a limit */
-    WEIR_CQE_RETRY,        /* transport retries exhausted: the target does not answer */
-    WEIR_CQE_RNR,          /* receiver-not-ready retries exhausted */
-    WEIR_CQE_DEVICE        /* anything else */
+    WEIR_CQE_FLUSHED,       /* the QP was in, or went to, the error state */
+    WEIR_CQE_LOCAL_PROT,    /* local key or bounds */
+    WEIR_CQE_REMOTE_ACCESS, /* the target refused key, bounds or right */
+    WEIR_CQE_LENGTH,        /* message over a limit */
+    WEIR_CQE_RETRY,         /* transport retries exhausted: the target does not answer */
+    WEIR_CQE_RNR,           /* receiver-not-ready retries exhausted */
+    WEIR_CQE_DEVICE         /* anything else */
 };
 
 /* As with verbs, on status != OK only wr_id and status are valid. */
 struct weir_cqe {
     uint64_t wr_id;
-    uint32_t status; /* enum weir_cqe_status */
+    uint32_t status;      /* enum weir_cqe_status */
     uint32_t byte_length; /* of a receive */
     uint32_t imm;
     uint32_t qp_tag; /* of a receive: the QP it came in on, as given to qp_create */
@@ -150,9 +145,9 @@ struct weir_async {
 };
 
 struct weir_qp_options {
-    uint32_t tag;       /* the caller's number for this QP, in async events */
-    uint32_t sq_depth;  /* wanted; granted in weir_qp_granted */
-    uint32_t rq_depth;  /* receives that may be posted to it (0 with srq) */
+    uint32_t tag;            /* the caller's number for this QP, in async events */
+    uint32_t sq_depth;       /* wanted; granted in weir_qp_granted */
+    uint32_t rq_depth;       /* receives that may be posted to it (0 with srq) */
     uint32_t recv_bytes_max; /* the longest SEND that it may receive */
 };
 struct weir_qp_granted {
@@ -162,9 +157,9 @@ struct weir_qp_granted {
     uint8_t blob[WEIR_QP_BLOB_MAX]; /* for the other side's qp_connect */
 };
 struct weir_qp_path {
-    uint32_t mtu;        /* negotiated: the smaller of both mtu_max */
-    uint32_t rd_atomic;  /* negotiated */
-    uint32_t psn_local;  /* 24 bits, random */
+    uint32_t mtu;       /* negotiated: the smaller of both mtu_max */
+    uint32_t rd_atomic; /* negotiated */
+    uint32_t psn_local; /* 24 bits, random */
     uint32_t psn_remote;
     uint32_t blob_length;
     const uint8_t *blob; /* the other side's; hostile until checked */

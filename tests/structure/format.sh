@@ -4,7 +4,9 @@
 need clang-format
 c_files >"$WORK/files"
 [ -s "$WORK/files" ] || say "no file was checked"
+xargs clang-format --dry-run -Werror <"$WORK/files" 2>&1 | sed -n 's/^\([^ :]*\):[0-9].*/\1/p' |
+    sort -u >"$WORK/wrong"
 while read -r file; do
-    clang-format --dry-run -Werror "$file" 2>/dev/null || say "$file: run make format"
-done <"$WORK/files"
+    say "$file: run make format"
+done <"$WORK/wrong"
 finish

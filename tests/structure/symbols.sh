@@ -1,9 +1,9 @@
 #!/bin/sh
 # symbols.sh ROOT LIBRARY: what the shared library exports is what weir.h declares is
 # what weir.map lists.
+library=$(realpath "${2:?usage: $0 ROOT LIBRARY}")
 . "$(dirname "$0")/lib.sh"
 need nm
-library=${2:?usage: $0 ROOT LIBRARY}
 
 api_functions >"$WORK/header"
 sed -n '/global:/,/local:/s/^ *\(weir_[a-z_0-9]*\);.*/\1/p' weir.map | sort >"$WORK/map"

@@ -1,0 +1,274 @@
+/* test_tcp_hostile.c: the control channel against peers that are slow, silent, gone,
+ * or wrong. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "os.h"
+#include "tcp_sides.h"
+
+static int setup(void **state) {
+    (void)state;
+    return sides_open("127.0.0.1:0", 0);
+}
+
+static int setup_small(void **state) {
+    (void)state;
+    return sides_open("127.0.0.1:0", 4);
+}
+
+static void test_H13_oversized_frames(void **state) {
+    (void)state;
+    static const uint32_t lengths[] = {WEIR_CONTROL_MESSAGE_MAX + 1, 0x10000, 0x80000000,
+                                       UINT32_MAX};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        uint64_t conn;
+        const int fd = raw_join(&conn);
+        uint8_t good[16], header[4 + 8];
+        raw_send(fd, good, frame(good, "good", 4));
+        (void)frame(header, "", 0);
+        for (int b = 0; b < 4; b++) {
+            header[b] = (uint8_t)(lengths[i] >> (8 * b));
+        }
+        raw_send(fd, header, 4);
+        expect_message(&server, conn, "good", 4);
+        expect_closed(&server, conn, WEIR_ETOOBIG);
+        assert_int_equal(server.ops->send(server.self, conn, good, 4), WEIR_ECONNECT);
+        close(fd);
+    }
+}
+
+/* The client leaves after every number of bytes of a frame. Only the whole frame is a
+ * message; only leaving between frames is a clean end. */
+static void test_H13_truncated_frames(void **state) {
+    (void)state;
+    uint8_t bytes[16];
+    const size_t length = frame(bytes, "12345", 5);
+    for (size_t cut = 0; cut <= length; cut++) {
+        uint64_t conn;
+        const int fd = raw_join(&conn);
+        if (cut > 0) {
+            raw_send(fd, bytes, cut);
+        }
+        close(fd);
+        if (cut == length) {
+            expect_message(&server, conn, "12345", 5);
+        }
+        expect_closed(&server, conn, cut == 0 || cut == length ? WEIR_EPEER : WEIR_ECONNECT);
+    }
+}
+
+/* A reset instead of an end. */
+static void test_reset_is_a_broken_connection(void **state) {
+    (void)state;
+    uint64_t conn;
+    const int fd = raw_join(&conn);
+    const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+    close(fd);
+    expect_closed(&server, conn, WEIR_ECONNECT);
+}
+
+/* Three frames cut at every byte, and all at once. */
+static void test_partial_frames_at_every_byte(void **state) {
+    (void)state;
+    uint8_t bytes[64];
+    size_t length = frame(bytes, "one", 3);
+    length += frame(bytes + length, "", 0);
+    length += frame(bytes + length, "three", 5);
+    for (size_t cut = 0; cut <= length; cut++) {
+        uint64_t conn;
+        const int fd = raw_join(&conn);
+        struct weir_control_event event;
+        uint32_t lengths[3] = {UINT32_MAX, UINT32_MAX, UINT32_MAX};
+        int messages = 0;
+        for (int part = 0; part < 2; part++) {
+            const size_t from = part == 0 ? 0 : cut;
+            const size_t to = part == 0 ? cut : length;
+            if (to > from) {
+                raw_send(fd, bytes + from, to - from);
+            }
+            while (messages < 3 && take(&server, &event, part == 0 ? 1 : PATIENCE_MS)) {
+                assert_int_equal(event.type, WEIR_CONTROL_MESSAGE);
+                assert_int_equal(event.conn, conn);
+                lengths[messages++] = event.length;
+            }
+        }
+        assert_int_equal(messages, 3);
+        assert_true(lengths[0] == 3 && lengths[1] == 0 && lengths[2] == 5);
+        close(fd);
+        expect_closed(&server, conn, WEIR_EPEER);
+    }
+}
+
+/* A client that sends a byte now and then, and one that never reads, delay nobody. */
+static void test_H10_slow_clients_delay_nobody(void **state) {
+    (void)state;
+    uint64_t slow, deaf, at_client, at_server;
+    const int slow_fd = raw_join(&slow);
+    const int deaf_fd = raw_join(&deaf);
+    join(&at_client, &at_server);
+
+    uint8_t message[WEIR_CONTROL_MESSAGE_MAX] = {0};
+    int rc = WEIR_OK;
+    uint32_t sent = 0;
+    while (rc == WEIR_OK && sent < 1000000) {
+        rc = server.ops->send(server.self, deaf, message, sizeof message);
+        sent++;
+    }
+    assert_int_equal(rc, WEIR_EAGAIN); /* full, bounded by our buffer and the kernel's */
+
+    uint8_t bytes[256];
+    const size_t length = frame(bytes, message, sizeof bytes - 4);
+    for (size_t i = 0; i + 1 < length; i++) {
+        raw_send(slow_fd, bytes + i, 1);
+        uint8_t text[2] = {(uint8_t)i, 1};
+        put(&client, at_client, text, 2);
+        expect_message(&server, at_server, text, 2);
+        put(&server, at_server, text, 1);
+        expect_message(&client, at_client, text, 1);
+    }
+    raw_send(slow_fd, bytes + length - 1, 1);
+    expect_message(&server, slow, message, sizeof bytes - 4);
+    close(slow_fd);
+    close(deaf_fd);
+}
+
+/* Silent since it was accepted, and half a message by one that spoke before: both end
+ * at the limit of 10 s. A clock that moves 9 s with every reading leaves 1 s of it. */
+static void test_H10_dawdlers_are_closed(void **state) {
+    (void)state;
+    for (int speaks = 0; speaks < 2; speaks++) {
+        uint64_t conn;
+        uint8_t bytes[16];
+        skew_step_ns = 9 * S;
+        const int fd = raw_join(&conn);
+        if (speaks) {
+            skew_step_ns = 0;
+            raw_send(fd, bytes, frame(bytes, "hello", 5));
+            expect_message(&server, conn, "hello", 5);
+            skew_ns += 60 * S;
+            expect_quiet(&server); /* proven and idle: no limit */
+            skew_step_ns = 9 * S;
+            raw_send(fd, bytes, 6);
+        }
+        expect_closed(&server, conn, WEIR_ECONNECT);
+        close(fd);
+    }
+}
+
+/* Four connections are all there may be. Those that never spoke make room, oldest
+ * first, but not before they had a second; those that spoke stay, and then the next
+ * one waits in the backlog until somebody leaves. */
+static void test_H10_accept_flood(void **state) {
+    (void)state;
+    uint64_t silent[4];
+    int fds[6];
+    for (int i = 0; i < 4; i++) {
+        fds[i] = raw_join(&silent[i]);
+    }
+    fds[4] = raw_socket();
+    raw_connect(fds[4]);
+    expect_quiet(&server);
+    skew_ns += 2 * S;
+    expect_closed(&server, silent[0], WEIR_ECONNECT);
+    const uint64_t fifth = expect(&server, WEIR_CONTROL_ACCEPTED).conn;
+    assert_true(fifth != silent[0]);
+
+    uint8_t bytes[16];
+    const size_t length = frame(bytes, "here", 4);
+    for (int i = 1; i < 5; i++) {
+        raw_send(fds[i], bytes, length);
+        expect_message(&server, i < 4 ? silent[i] : fifth, "here", 4);
+    }
+    fds[5] = raw_socket();
+    raw_connect(fds[5]);
+    skew_ns += 20 * S;
+    expect_quiet(&server);
+    uint64_t none;
+    assert_int_equal(server.ops->dial(server.self, address, &none), WEIR_EAGAIN);
+    close(fds[2]);
+    expect_closed(&server, silent[2], WEIR_EPEER);
+    (void)expect(&server, WEIR_CONTROL_ACCEPTED);
+    for (int i = 0; i < 6; i++) {
+        if (i != 2) {
+            close(fds[i]);
+        }
+    }
+}
+
+/* A listener that answers no SYN: its backlog is full. */
+static void test_H10_black_hole_never_blocks(void **state) {
+    (void)state;
+    const int hole = raw_socket();
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof at;
+    assert_int_equal(bind(hole, (const struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(hole, 0), 0);
+    assert_int_equal(getsockname(hole, (struct sockaddr *)&at, &length), 0);
+    const int filler = raw_socket();
+    assert_int_equal(connect(filler, (const struct sockaddr *)&at, sizeof at), 0);
+
+    char to[WEIR_ADDRESS_MAX];
+    snprintf(to, sizeof to, "127.0.0.1:%u", (unsigned)ntohs(at.sin_port));
+    enum { DIALS = 100 };
+    uint64_t conns[DIALS];
+    const uint64_t before = real.ops->now(real.self);
+    for (int i = 0; i < DIALS; i++) {
+        assert_int_equal(client.ops->dial(client.self, to, &conns[i]), WEIR_OK);
+        put(&client, conns[i], "anybody?", 8);
+    }
+    assert_true(real.ops->now(real.self) - before < S / 2);
+    expect_quiet(&client);
+    uint64_t at_client, at_server;
+    join(&at_client, &at_server);
+    put(&client, at_client, "past them", 9);
+    expect_message(&server, at_server, "past them", 9);
+    for (int i = 0; i < DIALS; i++) {
+        client.ops->hangup(client.self, conns[i]);
+    }
+    close(filler);
+    close(hole);
+}
+
+/* Sending to one who has left: no signal, a loss at most, and one CLOSED. */
+static void test_send_to_the_departed(void **state) {
+    (void)state;
+    uint64_t conn;
+    const int fd = raw_join(&conn);
+    close(fd);
+    for (int i = 0; i < 10; i++) {
+        put(&server, conn, "are you there", 13);
+        usleep(1000); /* for the reset to come back */
+    }
+    const struct weir_control_event event = expect(&server, WEIR_CONTROL_CLOSED);
+    assert_int_equal(event.conn, conn);
+    expect_quiet(&server);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, sides_close)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_H13_oversized_frames),
+        TEST(test_H13_truncated_frames),
+        TEST(test_reset_is_a_broken_connection),
+        TEST(test_partial_frames_at_every_byte),
+        TEST(test_H10_slow_clients_delay_nobody),
+        TEST(test_H10_dawdlers_are_closed),
+        cmocka_unit_test_setup_teardown(test_H10_accept_flood, setup_small, sides_close),
+        TEST(test_H10_black_hole_never_blocks),
+        TEST(test_send_to_the_departed),
+    };
+    return cmocka_run_group_tests_name("tcp_hostile", tests, NULL, NULL);
+}
