@@ -14,6 +14,9 @@ logs=()
 stage() {
     local name=$1 dir=$2 setup=$3
     shift 3
+    # meson adds the name of a setup to the name of the log by itself.
+    local logbase=testlog-$name
+    case " $* " in *' --setup '*) logbase=testlog ;; esac
     local log=$dir/meson-logs/testlog-$name.json
     logs+=("$log")
     rm -f "$log"
@@ -31,7 +34,7 @@ stage() {
         meson configure "$dir" $setup || return
     fi
     ninja -C "$dir" -j "$jobs" --quiet || return
-    meson test -C "$dir" --no-rebuild --logbase "testlog-$name" --print-errorlogs \
+    meson test -C "$dir" --no-rebuild --logbase "$logbase" --print-errorlogs \
         --num-processes "$jobs" "$@"
     echo "==== $name took $((SECONDS - begin)) s"
 }

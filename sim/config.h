@@ -38,6 +38,7 @@ struct sim_nic_config {
     bool fatal_events;     /* a QP that fails by itself reports QP_FATAL */
     bool peer_dead_news;   /* the device knows when the process behind a QP dies */
     bool nak_kills_target; /* a refused access moves the target's QP to ERR, too */
+    bool import_maps;      /* an import looks at the memory, as a shared mapping does */
     uint32_t last_wqe;     /* enum sim_last_wqe */
     uint32_t grant;        /* enum sim_grant */
     uint32_t sq_depth_max;
@@ -140,7 +141,7 @@ struct sim_engine_config {
 struct sim_config {
     const char *profile;
     uint32_t nodes;
-    uint32_t plant; /* enum sim_plant */
+    uint32_t plant;       /* enum sim_plant */
     uint64_t step_ns_max; /* from something arriving until the engine is stepped */
     struct sim_nic_config nic[SIM_NODES_MAX];
     struct sim_net_config net;

@@ -71,13 +71,17 @@ static bool parse_seeds(const char *text, struct options *options) {
 }
 
 static bool parse_options(int argc, char **argv, struct options *options) {
-    static const struct option LONG[] = {
-        {"seed", required_argument, NULL, 's'},    {"seeds", required_argument, NULL, 'S'},
-        {"profile", required_argument, NULL, 'p'}, {"plant", required_argument, NULL, 'P'},
-        {"planted", required_argument, NULL, 'P'}, {"jobs", required_argument, NULL, 'j'},
-        {"trace", no_argument, NULL, 't'},         {"keep-going", no_argument, NULL, 'k'},
-        {"quiet", no_argument, NULL, 'q'},         {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+    static const struct option LONG[] = {{"seed", required_argument, NULL, 's'},
+                                         {"seeds", required_argument, NULL, 'S'},
+                                         {"profile", required_argument, NULL, 'p'},
+                                         {"plant", required_argument, NULL, 'P'},
+                                         {"planted", required_argument, NULL, 'P'},
+                                         {"jobs", required_argument, NULL, 'j'},
+                                         {"trace", no_argument, NULL, 't'},
+                                         {"keep-going", no_argument, NULL, 'k'},
+                                         {"quiet", no_argument, NULL, 'q'},
+                                         {"help", no_argument, NULL, 'h'},
+                                         {NULL, 0, NULL, 0}};
     uint64_t jobs;
     char *end;
     int c;

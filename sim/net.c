@@ -21,10 +21,10 @@ enum {
 struct net_half {
     uint32_t node;
     uint32_t life;
-    bool open;            /* the number is good on this side */
-    bool hung;            /* this side hung up: it hears no more of the connection */
-    bool closing;         /* a CLOSED is on its way */
-    uint64_t arrives_ns;  /* of the newest message towards this half */
+    bool open;           /* the number is good on this side */
+    bool hung;           /* this side hung up: it hears no more of the connection */
+    bool closing;        /* a CLOSED is on its way */
+    uint64_t arrives_ns; /* of the newest message towards this half */
 };
 
 struct net_conn {
@@ -290,8 +290,8 @@ static int control_dial(void *self, const char *address, uint64_t *conn_out) {
         net->capacity = capacity;
     }
     conn = &net->conns[net->count];
-    *conn = (struct net_conn){.half = {{.node = node->index, .life = node->life, .open = true},
-                                       {.node = UINT32_MAX}}};
+    *conn = (struct net_conn){
+        .half = {{.node = node->index, .life = node->life, .open = true}, {.node = UINT32_MAX}}};
     event.a = net_number(net->count++, 0);
     *conn_out = event.a;
     for (uint32_t i = 0; i < world->config.nodes; i++) {

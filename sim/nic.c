@@ -50,7 +50,8 @@ bool nic_mr_covers_local(struct weir_device *nic, uint32_t key, uint64_t at, uin
     const struct nic_mr *mr = nic_mr_find(nic, key);
     uint64_t base = mr == NULL ? 0 : (uint64_t)(uintptr_t)mr->base;
 
-    return mr != NULL && at >= base && at - base <= mr->length && length <= mr->length - (at - base);
+    return mr != NULL && at >= base && at - base <= mr->length &&
+           length <= mr->length - (at - base);
 }
 
 /* Remote addresses are key << 32 | offset: nothing of this process's layout gets
@@ -105,6 +106,9 @@ static int nic_mr_register(struct weir_device *nic, void *base, uint64_t length,
                            struct weir_mr *mr_out) {
     struct nic_mr *mr;
 
+    if (base == NULL || length == 0 || length > UINT64_MAX - (uint64_t)(uintptr_t)base) {
+        return WEIR_EINVAL;
+    }
     return mr_add(nic, base, length, access, &mr, mr_out);
 }
 
@@ -130,8 +134,7 @@ static int nic_mr_release(struct weir_device *nic, const struct weir_mr *weir_mr
     struct nic_mr *mr = nic_mr_find(nic, weir_mr->lkey);
 
     if (mr == NULL) {
-        sim_violation(nic->world, "T3 n%u releases memory that it does not have",
-                      nic->node->index);
+        sim_violation(nic->world, "T3 n%u releases memory that it does not have", nic->node->index);
         return WEIR_EINVAL;
     }
     if (mr->allocated) {
@@ -144,25 +147,53 @@ static int nic_mr_release(struct weir_device *nic, const struct weir_mr *weir_mr
 
 static int nic_mr_export(struct weir_device *nic, const struct weir_mr *mr, uint8_t *blob_out,
                          uint32_t *blob_length_out) {
-    uint64_t length = mr->length;
+    const struct nic_mr *known = nic_mr_find(nic, mr->lkey);
 
+    if (known == NULL) {
+        return WEIR_EINVAL;
+    }
     memset(blob_out, 0, NIC_MR_BLOB_SIZE);
     blob_out[0] = NIC_BLOB_MAGIC;
     blob_out[1] = (uint8_t)nic->node->index;
-    memcpy(blob_out + 4, &mr->lkey, sizeof(mr->lkey));
-    memcpy(blob_out + 8, &length, sizeof(length));
+    blob_out[2] = (uint8_t)known->access;
+    memcpy(blob_out + 4, &known->key, sizeof(known->key));
+    memcpy(blob_out + 8, &known->length, sizeof(known->length));
     *blob_length_out = NIC_MR_BLOB_SIZE;
     return 0;
 }
 
+/* The slot of a new import, or NULL. */
+static struct nic_import *import_add(struct weir_device *nic, uint32_t remote_key) {
+    uint32_t slot = 0;
+
+    while (slot < nic->import_count && nic->imports[slot].key != 0) {
+        slot++;
+    }
+    if (slot == NIC_MRS_MAX) {
+        return NULL;
+    }
+    if (slot == nic->import_count) {
+        struct nic_import *imports = realloc(nic->imports, (slot + 1) * sizeof(*imports));
+
+        if (imports == NULL) {
+            return NULL;
+        }
+        nic->imports = imports;
+        nic->import_count = slot + 1;
+    }
+    nic->imports[slot] = (struct nic_import){.key = (++nic->key_next << NIC_KEY_SLOT_BITS) | slot,
+                                             .remote_key = remote_key};
+    return &nic->imports[slot];
+}
+
 static int nic_mr_import(struct weir_device *nic, const uint8_t *blob, uint32_t blob_length,
                          uint64_t length, uint32_t access, struct weir_rmr *rmr_out) {
+    const struct nic_import *import;
     uint64_t exported;
     uint32_t key;
 
-    (void)access;
     if (blob_length != NIC_MR_BLOB_SIZE || blob[0] != NIC_BLOB_MAGIC ||
-        blob[1] >= nic->world->config.nodes) {
+        blob[1] >= nic->world->config.nodes || (access & ~(uint32_t)blob[2]) != 0) {
         return WEIR_EINVAL;
     }
     memcpy(&key, blob + 4, sizeof(key));
@@ -170,13 +201,40 @@ static int nic_mr_import(struct weir_device *nic, const uint8_t *blob, uint32_t 
     if (exported != length || key == 0) {
         return WEIR_EINVAL;
     }
-    *rmr_out = (struct weir_rmr){.raddr = (uint64_t)key << 32, .rkey = key, .cookie = blob[1]};
+    if (nic->config->import_maps) {
+        struct weir_device *there = nic->world->nodes[blob[1]].nic;
+
+        if (there == NULL || nic_mr_find(there, key) == NULL) {
+            return WEIR_EDEVICE;
+        }
+    }
+    import = import_add(nic, key);
+    if (import == NULL) {
+        return WEIR_ENOMEM;
+    }
+    *rmr_out = (struct weir_rmr){
+        .raddr = (uint64_t)import->key << 32, .rkey = import->key, .cookie = blob[1]};
     return 0;
 }
 
+bool nic_import_resolve(const struct weir_device *nic, uint32_t key, uint64_t raddr,
+                        uint32_t *key_out, uint64_t *raddr_out) {
+    uint32_t slot = key & (NIC_MRS_MAX - 1);
+
+    if (key == 0 || slot >= nic->import_count || nic->imports[slot].key != key) {
+        return false;
+    }
+    *key_out = nic->imports[slot].remote_key;
+    *raddr_out = raddr - ((uint64_t)key << 32) + ((uint64_t)*key_out << 32);
+    return true;
+}
+
 static void nic_mr_forget(struct weir_device *nic, const struct weir_rmr *rmr) {
-    (void)nic;
-    (void)rmr;
+    uint32_t slot = rmr->rkey & (NIC_MRS_MAX - 1);
+
+    if (slot < nic->import_count && nic->imports[slot].key == rmr->rkey) {
+        nic->imports[slot].key = 0;
+    }
 }
 
 /* ---- queue pairs ------------------------------------------------------- */
@@ -270,7 +328,8 @@ static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *
         nic->qp_top = slot + 1;
     }
     nic->census.qps++;
-    *granted_out = (struct weir_qp_granted){.sq_depth = qp->sq_depth, .rq_depth = options->rq_depth};
+    *granted_out =
+        (struct weir_qp_granted){.sq_depth = qp->sq_depth, .rq_depth = options->rq_depth};
     qp_blob(qp, granted_out);
     *qp_out = qp;
     sim_trace(nic->world, "n%u creates qp %u, depth %u", nic->node->index, qp->qpn, qp->sq_depth);
@@ -425,6 +484,7 @@ static void nic_free(struct weir_device *nic) {
         }
     }
     free(nic->mrs);
+    free(nic->imports);
     free(nic->cq);
     free(nic->asyncs);
     free(nic->srq.ring);

@@ -12,10 +12,10 @@ extern const struct weir_device_ops SIM_NIC_OPS;
 struct sim_nic_census {
     uint32_t qps;
     uint32_t mrs;
-    uint32_t recvs; /* buffers posted to QPs, those of a shared queue not counted */
-    uint32_t overfills;  /* posts beyond the granted depth */
-    uint32_t rnrs;       /* SENDs that found no buffer */
-    uint32_t swallowed;  /* shared buffers lost with a QP */
+    uint32_t recvs;     /* buffers posted to QPs, those of a shared queue not counted */
+    uint32_t overfills; /* posts beyond the granted depth */
+    uint32_t rnrs;      /* SENDs that found no buffer */
+    uint32_t swallowed; /* shared buffers lost with a QP */
 };
 
 enum sim_qp_state { SIM_QP_INIT, SIM_QP_RTS, SIM_QP_ERR };

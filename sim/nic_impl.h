@@ -26,6 +26,13 @@ struct nic_mr {
     uint64_t length;
 };
 
+/* A peer's memory as imported here. Its key is local, so that one that was forgotten
+ * is known for what it is. */
+struct nic_import {
+    uint32_t key; /* 0: free slot */
+    uint32_t remote_key;
+};
+
 struct nic_recv {
     uint64_t wr_id;
     uint8_t *buffer;
@@ -56,7 +63,7 @@ struct weir_qp {
     uint32_t state; /* enum sim_qp_state */
     uint32_t recv_bytes_max;
     uint32_t destroy_fails;
-    bool flushing;      /* a flush event is on its way */
+    bool flushing; /* a flush event is on its way */
     bool last_wqe_sent;
 
     uint32_t remote_node;
@@ -76,12 +83,12 @@ struct weir_qp {
     uint64_t done;
     uint64_t tail;
 
-    uint64_t tx_psn;      /* packets sent */
-    uint64_t rx_psn;      /* ordered: packets taken */
-    uint64_t ret_sent;    /* answers to the remote */
-    uint64_t ret_taken;   /* ordered: answers taken */
-    uint64_t tx_at_ns;    /* when the newest packet arrives over there */
-    uint64_t ret_at_ns;   /* when the newest answer arrives over there */
+    uint64_t tx_psn;    /* packets sent */
+    uint64_t rx_psn;    /* ordered: packets taken */
+    uint64_t ret_sent;  /* answers to the remote */
+    uint64_t ret_taken; /* ordered: answers taken */
+    uint64_t tx_at_ns;  /* when the newest packet arrives over there */
+    uint64_t ret_at_ns; /* when the newest answer arrives over there */
     struct nic_recvs rq;
 };
 
@@ -102,6 +109,8 @@ struct weir_device {
     struct nic_mr *mrs;
     uint32_t mr_count;
     uint32_t key_next;
+    struct nic_import *imports;
+    uint32_t import_count;
     struct nic_cqe *cq;
     uint32_t cq_capacity; /* power of two */
     uint32_t cq_head;
@@ -123,6 +132,10 @@ bool nic_mr_covers_local(struct weir_device *nic, uint32_t key, uint64_t at, uin
 uint8_t *nic_mr_target(struct weir_device *nic, uint32_t key, uint64_t raddr, uint64_t length,
                        uint32_t access);
 
+/* From an address of an import to what the packet carries. False: forgotten. */
+bool nic_import_resolve(const struct weir_device *nic, uint32_t key, uint64_t raddr,
+                        uint32_t *key_out, uint64_t *raddr_out);
+
 /* nic_queue.c */
 void *nic_calloc(size_t count, size_t size);
 void nic_recvs_init(struct nic_recvs *recvs, uint32_t depth);
@@ -130,7 +143,8 @@ void nic_recvs_init(struct nic_recvs *recvs, uint32_t depth);
 void nic_qp_to_error(struct weir_qp *qp);
 int nic_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                   struct weir_post *post_out);
-uint32_t nic_post_pieces(struct weir_qp *qp, const struct weir_pieces *pieces);
+uint32_t nic_post_pieces(struct weir_qp *qp, const struct weir_span *span,
+                         const weir_segment *segments, uint32_t count);
 int nic_post_recv(struct weir_device *nic, struct weir_qp *qp, uint64_t wr_id, void *buffer,
                   uint32_t length, uint32_t lkey);
 int nic_poll(struct weir_device *nic, struct weir_cqe *cqes_out, int max);

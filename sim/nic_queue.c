@@ -106,7 +106,7 @@ bool nic_recv_take(struct weir_qp *qp, struct nic_recv *recv_out) {
 }
 
 int nic_post_recv(struct weir_device *nic, struct weir_qp *qp, uint64_t wr_id, void *buffer,
-                         uint32_t length, uint32_t lkey) {
+                  uint32_t length, uint32_t lkey) {
     struct nic_recvs *recvs = nic->config->srq ? &nic->srq : NULL;
 
     if (nic->config->srq != (qp == NULL)) {
@@ -309,7 +309,8 @@ static void inject_soon(struct weir_qp *qp) {
     struct sim_event event = {
         .fire = inject_event, .node = nic->node->index, .b = qp->qpn, .a = qp->uid};
 
-    event.at_ns = nic->world->now_ns + sim_below(&nic->world->prng, 4 * nic->config->latency_max_ns);
+    event.at_ns =
+        nic->world->now_ns + sim_below(&nic->world->prng, 4 * nic->config->latency_max_ns);
     sim_schedule(nic->world, &event);
 }
 
@@ -386,7 +387,7 @@ static void trace_post(const struct weir_qp *qp, const struct weir_wr *wrs, uint
 }
 
 int nic_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
-                         struct weir_post *post_out) {
+                  struct weir_post *post_out) {
     struct weir_device *nic = qp->nic;
     bool may_inline = nic->config->completes_inline && qp->state == SIM_QP_RTS;
     uint64_t bytes = 0;
@@ -432,9 +433,9 @@ int nic_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
     return error;
 }
 
-uint32_t nic_post_pieces(struct weir_qp *qp, const struct weir_pieces *pieces) {
+uint32_t nic_post_pieces(struct weir_qp *qp, const struct weir_span *span,
+                         const weir_segment *segments, uint32_t count) {
     const struct sim_nic_config *config = qp->nic->config;
-    uint32_t count = pieces->count;
     uint32_t done = 0;
 
     if (!config->completes_inline || qp->state != SIM_QP_RTS || count == 0) {
@@ -444,13 +445,13 @@ uint32_t nic_post_pieces(struct weir_qp *qp, const struct weir_pieces *pieces) {
         count = (uint32_t)sim_below(&qp->nic->world->prng, count);
     }
     while (done < count) {
-        const weir_segment *segment = &pieces->segments[done];
-        struct weir_wr wr = {.laddr = pieces->laddr + segment->local_offset,
-                             .raddr = pieces->raddr + segment->remote_offset,
+        const weir_segment *segment = &segments[done];
+        struct weir_wr wr = {.laddr = span->laddr + segment->local_offset,
+                             .raddr = span->raddr + segment->remote_offset,
                              .length = segment->length,
-                             .lkey = pieces->lkey,
-                             .rkey = pieces->rkey,
-                             .opcode = pieces->opcode};
+                             .lkey = span->lkey,
+                             .rkey = span->rkey,
+                             .opcode = (uint8_t)span->opcode};
 
         if (wr.length > config->message_bytes_max || !nic_execute_inline(qp, &wr)) {
             break;

@@ -28,7 +28,7 @@ struct nic_end {
 
 struct nic_packet {
     uint8_t kind;
-    bool last;      /* ends its message */
+    bool last; /* ends its message */
     bool wants_ack;
     bool has_imm;
     uint32_t status; /* of an ACK: enum weir_cqe_status */
@@ -41,6 +41,8 @@ struct nic_packet {
     uint64_t raddr;
     uint64_t laddr;
     uint64_t length;
+    uint64_t message_raddr;  /* of the whole message, which the target checks at its first */
+    uint64_t message_length; /* packet (the RETH's DMA length, IBA 9.7.4.1.5) */
     uint32_t rkey;
     uint32_t lkey;
     uint32_t imm;
@@ -56,8 +58,7 @@ static void packet_drop(const struct sim_event *event) {
 }
 
 static uint64_t wire_latency(const struct weir_device *nic) {
-    return sim_between(&nic->world->prng, nic->config->latency_min_ns,
-                       nic->config->latency_max_ns);
+    return sim_between(&nic->world->prng, nic->config->latency_min_ns, nic->config->latency_max_ns);
 }
 
 static void packet_schedule(struct sim_world *world, struct nic_packet *packet, uint64_t at_ns,
@@ -99,8 +100,10 @@ static uint64_t wire_arrival(struct weir_device *nic, uint64_t *newest_ns) {
     return at;
 }
 
-static void launch_piece(struct weir_qp *qp, uint64_t seq, const struct weir_wr *wr,
-                         enum nic_packet_kind kind, uint64_t offset, uint64_t length) {
+/* wr names the target's own key and address. */
+static struct nic_packet *launch_piece(struct weir_qp *qp, uint64_t seq, const struct weir_wr *wr,
+                                       enum nic_packet_kind kind, uint64_t offset,
+                                       uint64_t length) {
     struct weir_device *nic = qp->nic;
     struct sim_world *world = nic->world;
     bool carries = kind == NIC_WRITE || kind == NIC_SEND;
@@ -119,6 +122,8 @@ static void launch_piece(struct weir_qp *qp, uint64_t seq, const struct weir_wr 
     packet->raddr = wr->raddr + offset;
     packet->laddr = wr->laddr + offset;
     packet->length = length;
+    packet->message_raddr = wr->raddr;
+    packet->message_length = wr->length;
     packet->rkey = wr->rkey;
     packet->lkey = wr->lkey;
     packet->imm = wr->imm;
@@ -131,6 +136,7 @@ static void launch_piece(struct weir_qp *qp, uint64_t seq, const struct weir_wr 
         memcpy(packet->bytes, at, (size_t)length);
     }
     packet_schedule(world, packet, wire_arrival(nic, &qp->tx_at_ns), packet_arrive);
+    return packet;
 }
 
 static bool local_ok(struct weir_qp *qp, const struct weir_wr *wr) {
@@ -138,15 +144,32 @@ static bool local_ok(struct weir_qp *qp, const struct weir_wr *wr) {
            nic_mr_covers_local(qp->nic, wr->lkey, wr->laddr, wr->length);
 }
 
-void nic_launch(struct weir_qp *qp, uint64_t seq, const struct weir_wr *wr) {
+/* *wr_out: as *wr, with the target's own key and address. What the sender's NIC finds
+ * wrong with it, or WEIR_CQE_OK. */
+static uint32_t wr_resolve(struct weir_qp *qp, const struct weir_wr *wr, struct weir_wr *wr_out) {
+    *wr_out = *wr;
+    if (!local_ok(qp, wr)) {
+        return WEIR_CQE_LOCAL_PROT;
+    }
+    if (wr->opcode != WEIR_OP_SEND && wr->length != 0 &&
+        !nic_import_resolve(qp->nic, wr->rkey, wr->raddr, &wr_out->rkey, &wr_out->raddr)) {
+        return WEIR_CQE_REMOTE_ACCESS;
+    }
+    return WEIR_CQE_OK;
+}
+
+void nic_launch(struct weir_qp *qp, uint64_t seq, const struct weir_wr *posted) {
     struct weir_device *nic = qp->nic;
     struct nic_entry *entry = &qp->entries[seq & qp->entry_mask];
+    struct weir_wr resolved;
+    const struct weir_wr *wr = &resolved;
+    uint32_t status = wr_resolve(qp, posted, &resolved);
     uint64_t pieces = 1;
     uint64_t piece;
 
     entry->pieces_left = 1;
-    if (!local_ok(qp, wr)) {
-        launch_piece(qp, seq, wr, NIC_POISON, 0, wr->length);
+    if (status != WEIR_CQE_OK) {
+        launch_piece(qp, seq, wr, NIC_POISON, 0, wr->length)->status = status;
         return;
     }
     switch (wr->opcode) {
@@ -170,8 +193,7 @@ void nic_launch(struct weir_qp *qp, uint64_t seq, const struct weir_wr *wr) {
     for (uint64_t i = 0; i < pieces; i++) {
         uint64_t offset = i * piece;
 
-        launch_piece(qp, seq, wr, NIC_WRITE, offset,
-                     i + 1 == pieces ? wr->length - offset : piece);
+        launch_piece(qp, seq, wr, NIC_WRITE, offset, i + 1 == pieces ? wr->length - offset : piece);
     }
 }
 
@@ -298,18 +320,21 @@ static void refuse(struct weir_qp *target, const struct nic_packet *packet, uint
     }
 }
 
-static bool land(struct weir_qp *target, uint32_t rkey, uint64_t raddr, const void *bytes,
-                 uint64_t length) {
+static bool land(struct weir_qp *target, const struct nic_packet *packet) {
     struct sim_world *world = target->nic->world;
+    const void *bytes = packet->bytes;
+    uint64_t length = packet->length;
     uint8_t *at;
 
-    if (length == 0) {
+    if (packet->message_length == 0) {
         return true;
     }
-    at = nic_mr_target(target->nic, rkey, raddr, length, WEIR_ACCESS_REMOTE_WRITE);
+    at = nic_mr_target(target->nic, packet->rkey, packet->message_raddr, packet->message_length,
+                       WEIR_ACCESS_REMOTE_WRITE);
     if (at == NULL) {
         return false;
     }
+    at += packet->raddr - packet->message_raddr;
     if (world->watch.landing != NULL) {
         world->watch.landing(world->watch.self, target->nic->node, at, bytes, length);
     }
@@ -383,7 +408,7 @@ static bool execute_read(struct weir_qp *target, const struct nic_packet *packet
 static bool packet_execute(struct weir_qp *target, const struct nic_packet *packet) {
     switch (packet->kind) {
     case NIC_WRITE:
-        if (!land(target, packet->rkey, packet->raddr, packet->bytes, packet->length)) {
+        if (!land(target, packet)) {
             refuse(target, packet, WEIR_CQE_REMOTE_ACCESS);
             return false;
         }
@@ -399,7 +424,7 @@ static bool packet_execute(struct weir_qp *target, const struct nic_packet *pack
     case NIC_READ:
         return execute_read(target, packet);
     default: /* the sender's NIC stopped here: what it launched after it never left */
-        answer_status(target, packet, WEIR_CQE_LOCAL_PROT);
+        answer_status(target, packet, packet->status);
         if (target->nic->config->ordered) {
             target->rx_psn = NIC_PSN_CLOSED;
         }
@@ -435,8 +460,7 @@ static void packet_lost(struct sim_world *world, struct nic_packet *packet) {
 /* The QP that answers a packet, or NULL. What can be told apart from a stale packet
  * and must never happen is a violation. */
 static struct weir_qp *packet_target(struct sim_world *world, const struct nic_packet *packet) {
-    struct weir_qp *target =
-        nic_find(world, packet->to.node, packet->to.qpn, packet->to.uid);
+    struct weir_qp *target = nic_find(world, packet->to.node, packet->to.qpn, packet->to.uid);
 
     if (target == NULL) {
         return NULL;
@@ -455,8 +479,8 @@ static struct weir_qp *packet_target(struct sim_world *world, const struct nic_p
         return NULL;
     }
     if (target->psn_remote != packet->psn_first) {
-        sim_violation(world, "H9 n%u qp %u and n%u qp %u disagree about the PSN",
-                      packet->from.node, packet->from.qpn, packet->to.node, packet->to.qpn);
+        sim_violation(world, "H9 n%u qp %u and n%u qp %u disagree about the PSN", packet->from.node,
+                      packet->from.qpn, packet->to.node, packet->to.qpn);
         return NULL;
     }
     return target;
@@ -488,6 +512,25 @@ static void packet_arrive(struct sim_world *world, const struct sim_event *event
 }
 
 /* ---- completing in the post -------------------------------------------- */
+
+static bool inline_write(struct weir_qp *target, const struct weir_wr *wr) {
+    struct sim_world *world = target->nic->world;
+    const void *from = (const void *)(uintptr_t)wr->laddr;
+    uint8_t *to;
+
+    if (wr->length == 0) {
+        return true;
+    }
+    to = nic_mr_target(target->nic, wr->rkey, wr->raddr, wr->length, WEIR_ACCESS_REMOTE_WRITE);
+    if (to == NULL) {
+        return false;
+    }
+    if (world->watch.landing != NULL) {
+        world->watch.landing(world->watch.self, target->nic->node, to, from, wr->length);
+    }
+    memmove(to, from, (size_t)wr->length);
+    return true;
+}
 
 static bool inline_read(struct weir_qp *qp, struct weir_qp *target, const struct weir_wr *wr) {
     struct sim_world *world = qp->nic->world;
@@ -526,7 +569,9 @@ static bool inline_send(struct weir_qp *target, const struct weir_wr *wr) {
     return true;
 }
 
-bool nic_execute_inline(struct weir_qp *qp, const struct weir_wr *wr) {
+bool nic_execute_inline(struct weir_qp *qp, const struct weir_wr *posted) {
+    struct weir_wr resolved;
+    const struct weir_wr *wr = &resolved;
     struct sim_world *world = qp->nic->world;
     struct nic_end from = {qp->nic->node->index, qp->qpn, qp->uid};
     struct nic_end to = {qp->remote_node, qp->remote_qpn, qp->remote_uid};
@@ -534,13 +579,13 @@ bool nic_execute_inline(struct weir_qp *qp, const struct weir_wr *wr) {
     bool done;
 
     if (target == NULL || target->remote_uid != from.uid || target->rx_psn != qp->tx_psn ||
-        qp->done != qp->head || target->psn_remote != qp->psn_local || !local_ok(qp, wr) ||
-        world->data_cut[from.node][to.node]) {
+        qp->done != qp->head || target->psn_remote != qp->psn_local ||
+        wr_resolve(qp, posted, &resolved) != WEIR_CQE_OK || world->data_cut[from.node][to.node]) {
         return false;
     }
     switch (wr->opcode) {
     case WEIR_OP_WRITE:
-        done = land(target, wr->rkey, wr->raddr, (const void *)(uintptr_t)wr->laddr, wr->length);
+        done = inline_write(target, wr);
         break;
     case WEIR_OP_READ:
         done = inline_read(qp, target, wr);

@@ -112,7 +112,7 @@ static void ranges_release(struct sim_oracle *oracle, struct sim_transfer *trans
         struct sim_region *local = &oracle->regions[transfer->from][segment->local_region];
         struct sim_region *remote = &oracle->regions[transfer->to][segment->remote_region];
 
-        if (from_same) {
+        if (from_same && local->owner[segment->local_offset / SIM_GRANULE] == transfer->number) {
             range_own(local, segment->local_offset, segment->length, 0, 0);
         }
         if (to_same && remote->owner[segment->remote_offset / SIM_GRANULE] == transfer->number) {
@@ -126,8 +126,7 @@ static void ranges_release(struct sim_oracle *oracle, struct sim_transfer *trans
 static struct sim_transfer *record_add(struct sim_oracle *oracle) {
     if (oracle->count + 1 >= oracle->capacity) {
         uint32_t capacity = oracle->capacity == 0 ? 256 : oracle->capacity * 2;
-        struct sim_transfer *transfers =
-            realloc(oracle->transfers, capacity * sizeof(*transfers));
+        struct sim_transfer *transfers = realloc(oracle->transfers, capacity * sizeof(*transfers));
 
         if (transfers == NULL) {
             fputs("weir-sim: out of memory\n", stderr);
@@ -230,16 +229,14 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     const struct sim_config *config = &oracle->world->config;
     const struct sim_nic_config *nic = &config->nic[transfer->from];
     const struct sim_nic_config *there = &config->nic[transfer->to];
-    bool net = config->net.loss != 0 || config->net.break_on_send != 0 ||
-               config->net.refuse != 0 || config->work.cut_control != 0 ||
-               config->work.cut_data != 0 || config->net.full != 0;
+    bool net = config->net.loss != 0 || config->net.break_on_send != 0 || config->net.refuse != 0 ||
+               config->work.cut_control != 0 || config->work.cut_data != 0 || config->net.full != 0;
     bool device = nic->post_edevice != 0 || nic->create_fail != 0 || nic->connect_fail != 0 ||
                   nic->mr_fail != 0 || there->create_fail != 0 || there->connect_fail != 0 ||
-                  nic->qp_fail != 0 || there->qp_fail != 0;
+                  there->post_edevice != 0 || nic->qp_fail != 0 || there->qp_fail != 0;
     bool breaks = net || device || oracle->lives_ended || nic->packet_loss != 0 ||
-                  there->packet_loss != 0 ||
-                  config->work.memory_release != 0 || config->work.cancel != 0 ||
-                  config->work.deadline != 0 || nic->post_einval != 0 ||
+                  there->packet_loss != 0 || config->work.memory_release != 0 ||
+                  config->work.cancel != 0 || config->work.deadline != 0 || nic->post_einval != 0 ||
                   config->work.peer_close != 0 || there->post_einval != 0;
 
     switch (status) {
@@ -260,9 +257,10 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     case WEIR_ECONNECT:
         return net || device || oracle->lives_ended || config->work.pause != 0;
     case WEIR_EREMOTE:
-        return transfer->target_released || config->work.memory_release != 0;
+        return transfer->memory_released || config->work.memory_release != 0;
     case WEIR_EDEVICE:
-        return device || net;
+        /* Loss beyond the retries breaks session after session; replays are bounded. */
+        return device || net || nic->packet_loss != 0 || there->packet_loss != 0;
     case WEIR_ENOMEM:
         return nic->create_fail != 0 || there->create_fail != 0 || nic->mr_fail != 0;
     case WEIR_EINVAL:
@@ -287,13 +285,14 @@ void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int
     sim_trace(world, "transfer %u ends: %s", transfer->number,
               status == 0 ? "ok" : weir_error_name(status));
     if (!status_allowed(oracle, transfer, status)) {
-        sim_violation(world, "S11 transfer %u (n%u to n%u) ends with %s, for which there is no cause",
+        sim_violation(world,
+                      "S11 transfer %u (n%u to n%u) ends with %s, for which there is no cause",
                       transfer->number, transfer->from, transfer->to, weir_error_name(status));
     }
     if (status == 0) {
         oracle->ok++;
         if ((transfer->read || same_life(oracle, transfer->to, transfer->to_life)) &&
-            !transfer->target_released && !side_complete(oracle, transfer)) {
+            !transfer->memory_released && !side_complete(oracle, transfer)) {
             sim_violation(world, "S11 transfer %u (n%u to n%u) succeeded, but its bytes are wrong",
                           transfer->number, transfer->from, transfer->to);
         }
@@ -306,8 +305,7 @@ void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int
 /* A transfer names memory of one life. One that moves nothing names only an address,
  * and may reach whoever lives there when it is connected. */
 static bool life_right(const struct sim_oracle *oracle, const struct sim_transfer *transfer) {
-    return transfer->bytes == 0 ||
-           oracle->world->nodes[transfer->to].life == transfer->to_life;
+    return transfer->bytes == 0 || oracle->world->nodes[transfer->to].life == transfer->to_life;
 }
 
 void oracle_notification(struct sim_oracle *oracle, uint32_t node,
@@ -328,8 +326,7 @@ void oracle_notification(struct sim_oracle *oracle, uint32_t node,
     sim_trace(world, "n%u takes notification of transfer %u", node, transfer->number);
     length = oracle_payload(transfer, payload);
     if (!transfer->notify || transfer->to != node || !life_right(oracle, transfer) ||
-        notification->length != length ||
-        memcmp(notification->payload, payload, length) != 0) {
+        notification->length != length || memcmp(notification->payload, payload, length) != 0) {
         sim_violation(world, "S9 n%u takes a wrong notification of transfer %u", node,
                       transfer->number);
         return;
@@ -338,7 +335,7 @@ void oracle_notification(struct sim_oracle *oracle, uint32_t node,
         sim_violation(world, "S9 notification of transfer %u comes twice", transfer->number);
         return;
     }
-    if (transfer->terminal || transfer->target_released) {
+    if (transfer->terminal || transfer->memory_released) {
         return; /* judged with its status, or nobody's memory any more */
     }
     if (transfer->read) {
@@ -390,8 +387,7 @@ static bool touch_find(struct sim_oracle *oracle, const struct sim_node *node, c
     }
     owner = region->owner[offset / SIM_GRANULE];
     if (owner == 0) {
-        sim_violation(world,
-                      "S13 a device %s %llu bytes at n%u %u of no unfinished transfer", what,
+        sim_violation(world, "S13 a device %s %llu bytes at n%u %u of no unfinished transfer", what,
                       (unsigned long long)length, node->index, offset);
         return false;
     }
@@ -459,11 +455,10 @@ void oracle_region_released(struct sim_oracle *oracle, uint32_t node, uint32_t r
     for (uint32_t i = 1; i <= oracle->count; i++) {
         struct sim_transfer *transfer = &oracle->transfers[i];
 
-        if (transfer->terminal || transfer->to != node) {
-            continue;
-        }
-        for (uint32_t s = 0; s < transfer->segment_count; s++) {
-            transfer->target_released |= transfer->segments[s].remote_region == region;
+        for (uint32_t s = 0; !transfer->terminal && s < transfer->segment_count; s++) {
+            transfer->memory_released |=
+                (transfer->to == node && transfer->segments[s].remote_region == region) ||
+                (transfer->from == node && transfer->segments[s].local_region == region);
         }
     }
     region_disown(oracle, node, region);

@@ -11,9 +11,9 @@
 #include "world.h"
 
 enum {
-    SIM_REGIONS = 2,           /* of each node */
+    SIM_REGIONS = 2, /* of each node */
     SIM_REGION_BYTES = 32768,
-    SIM_GRANULE = 16,          /* ranges of different segments share none */
+    SIM_GRANULE = 16, /* ranges of different segments share none */
     SIM_GRANULES = SIM_REGION_BYTES / SIM_GRANULE,
 };
 
@@ -45,8 +45,8 @@ struct sim_transfer {
     bool read, notify, once, queued;
     bool cancelled, peer_closed, released;
     bool terminal;
-    bool orphan; /* its engine is gone: nobody will ever know */
-    bool target_released; /* the target gave up memory under it */
+    bool orphan;          /* its engine is gone: nobody will ever know */
+    bool memory_released; /* a side gave up memory under it */
     int status;
     uint32_t notified;
     uint32_t segment_count;

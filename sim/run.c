@@ -16,13 +16,13 @@
 #include "workload.h"
 
 enum {
-    RUN_EVENTS_MAX = 4000000,    /* more is a livelock in virtual time */
-    RUN_STRIKE_NS = 1000000,     /* between two chances of a strike */
+    RUN_EVENTS_MAX = 4000000, /* more is a livelock in virtual time */
+    RUN_STRIKE_NS = 1000000,  /* between two chances of a strike */
     RUN_RESTART_NS_MAX = 20000000,
     RUN_CUT_NS_MAX = 30000000,
     RUN_SLICE_NS = 1000000,
-    RUN_ACT_NS_MAX = 300000000,  /* phase 1 ends then even if submits are left */
-    RUN_QUIET_NS = 400000000,    /* teardowns and settles of phase 3 */
+    RUN_ACT_NS_MAX = 300000000, /* phase 1 ends then even if submits are left */
+    RUN_QUIET_NS = 400000000,   /* teardowns and settles of phase 3 */
 };
 
 /* A connect attempt with all its backoff, twice, and the teardowns between. */
@@ -37,8 +37,7 @@ static void run_slice(struct sim_run *run, uint64_t ns) {
     uint64_t until = world->now_ns + ns;
     const struct sim_event *next;
 
-    while (!run_over(run) && (next = sim_heap_peek(&world->heap)) != NULL &&
-           next->at_ns <= until) {
+    while (!run_over(run) && (next = sim_heap_peek(&world->heap)) != NULL && next->at_ns <= until) {
         (void)sim_step(world);
         if (world->events > RUN_EVENTS_MAX) {
             sim_violation(world, "S3 over %d events: something goes round for ever",
@@ -108,8 +107,8 @@ static void strike_end(struct sim_run *run, bool crash) {
 static void strike_cut(struct sim_run *run, bool data) {
     struct sim_world *world = run->world;
     uint32_t a = (uint32_t)sim_below(&world->prng, world->config.nodes);
-    uint32_t b = (a + 1 + (uint32_t)sim_below(&world->prng, world->config.nodes - 1)) %
-                 world->config.nodes;
+    uint32_t b =
+        (a + 1 + (uint32_t)sim_below(&world->prng, world->config.nodes - 1)) % world->config.nodes;
     bool oneway = sim_below(&world->prng, 3) == 0;
     struct sim_event heal = {.fire = heal_event, .node = a, .a = b, .b = data};
 
@@ -163,8 +162,8 @@ static void phase_boot(struct sim_run *run) {
         app->run = run;
         app->node = &world->nodes[i];
         app->node->app = app;
-        app->act_at_ns = world->now_ns + 1000 +
-                         (work->crossing != 0 ? 0 : sim_below(&world->prng, 5000000));
+        app->act_at_ns =
+            world->now_ns + 1000 + (work->crossing != 0 ? 0 : sim_below(&world->prng, 5000000));
     }
     for (uint32_t i = 0; i < world->config.nodes && !run_over(run); i++) {
         if (!app_start(&run->apps[i])) {
@@ -223,10 +222,10 @@ static void say_stuck(struct sim_run *run) {
             const struct sim_transfer *transfer = &run->oracle->transfers[app->held[h]];
 
             if (!transfer->terminal) {
-                sim_violation(run->world, "S3 transfer %u (n%u to n%u) never ends; it waits for %s",
-                              transfer->number, transfer->from, transfer->to,
-                              weir_waiting_name(
-                                  weir_transfer_waiting_for(app->engine, transfer->handle)));
+                sim_violation(
+                    run->world, "S3 transfer %u (n%u to n%u) never ends; it waits for %s",
+                    transfer->number, transfer->from, transfer->to,
+                    weir_waiting_name(weir_transfer_waiting_for(app->engine, transfer->handle)));
             }
         }
     }
@@ -285,8 +284,7 @@ static void judge_slots(struct sim_run *run, uint32_t node) {
     for (uint32_t i = 0; i < SIM_NODES_MAX; i++) {
         weir_peer_info info = WEIR_PEER_INFO_INIT;
 
-        if (!app->peers[i].open ||
-            weir_peer_query(app->engine, app->peers[i].handle, &info) != 0) {
+        if (!app->peers[i].open || weir_peer_query(app->engine, app->peers[i].handle, &info) != 0) {
             continue;
         }
         if (info.sq_used != 0 || info.pending != 0) {

@@ -181,10 +181,10 @@ static void submit_judge(struct sim_app *app, uint32_t number, int error, weir_t
     struct sim_transfer *transfer = record_of(app, number);
     struct sim_world *world = app->run->world;
 
-    sim_trace(world, "n%u submits %s %u to n%u: %u segments, %llu bytes%s%s: %s",
-              app->node->index, transfer->read ? "read" : "write", number, transfer->to,
-              transfer->segment_count, (unsigned long long)transfer->bytes,
-              transfer->notify ? ", notify" : "", transfer->once ? ", once" : "",
+    sim_trace(world, "n%u submits %s %u to n%u: %u segments, %llu bytes%s%s: %s", app->node->index,
+              transfer->read ? "read" : "write", number, transfer->to, transfer->segment_count,
+              (unsigned long long)transfer->bytes, transfer->notify ? ", notify" : "",
+              transfer->once ? ", once" : "",
               error == 0 ? (handle.id == 0 ? "done" : "ok") : weir_error_name(error));
     if (error != 0) {
         if (error != WEIR_EAGAIN && error != WEIR_ESTALE && error != WEIR_EPEER &&
@@ -215,8 +215,8 @@ static void act_submit(struct sim_app *app) {
     struct sim_transfer *transfer;
     uint32_t others = app->run->world->config.nodes - 1;
     uint32_t to = (app->node->index + 1 + (uint32_t)sim_below(prng, others)) % (others + 1);
-    uint32_t want = (uint32_t)sim_between(prng, 1, sim_below(prng, 4) == 0 ? work->segments_max
-                                                    : 1 + work->segments_max / 16);
+    uint32_t want = (uint32_t)sim_between(
+        prng, 1, sim_below(prng, 4) == 0 ? work->segments_max : 1 + work->segments_max / 16);
     bool notify = sim_chance(prng, work->notify);
     uint32_t number;
     int error;
@@ -373,7 +373,9 @@ static void act_memory_release(struct sim_app *app) {
         sim_violation(app->run->world, "S12 release of memory: %s", weir_error_name(error));
         return;
     }
-    if (uses_region(app, index)) {
+    /* Pieces that were done inside the submit use their memory no more. */
+    if (!app->run->world->config.nic[app->node->index].completes_inline &&
+        uses_region(app, index)) {
         sim_violation(app->run->world, "S13 memory in use by a transfer could be released");
     }
     oracle_region_released(app->run->oracle, app->node->index, index);
@@ -555,7 +557,8 @@ static void app_step(struct sim_node *node) {
     take_rest(app);
     if (app->run->acting && world->now_ns >= app->act_at_ns) {
         act(app);
-        app->act_at_ns = world->now_ns + 1 + sim_below(&world->prng, world->config.work.think_ns_max);
+        app->act_at_ns =
+            world->now_ns + 1 + sim_below(&world->prng, world->config.work.think_ns_max);
         app_progress(app);
     }
     nic_judge(app);
@@ -619,7 +622,8 @@ bool app_start(struct sim_app *app) {
         sim_trace(node->world, "n%u: engine_create: %s", node->index, weir_error_name(error));
         sim_nic_census(node->nic, &census);
         if (!node->world->faults || census.qps + census.mrs + census.recvs != 0) {
-            sim_violation(node->world, "E5 engine_create fails with %s, leaving %u QPs, %u memories",
+            sim_violation(node->world,
+                          "E5 engine_create fails with %s, leaving %u QPs, %u memories",
                           weir_error_name(error), census.qps, census.mrs);
         }
         sim_node_shutdown(node);

@@ -9,7 +9,7 @@
 #include "plant.h"
 
 enum {
-    CLOCK_STEP_NS = 1,        /* what reading a clock takes */
+    CLOCK_STEP_NS = 1, /* what reading a clock takes */
     CACHE_LINE = 64,
     WORLD_BEGINS_NS = 1000000 /* not 0, so that 0 is no valid time by accident */
 };
@@ -242,8 +242,8 @@ static int wait_add(void *self, int source_fd) {
 static void wait_sleep(void *self, uint64_t timeout_ns) {
     struct sim_node *node = self;
     struct sim_world *world = node->world;
-    uint64_t until = timeout_ns > UINT64_MAX - world->now_ns ? UINT64_MAX
-                                                             : world->now_ns + timeout_ns;
+    uint64_t until =
+        timeout_ns > UINT64_MAX - world->now_ns ? UINT64_MAX : world->now_ns + timeout_ns;
     const struct sim_event *next;
 
     while (!node->woken && (next = sim_heap_peek(&world->heap)) != NULL && next->at_ns <= until) {

@@ -41,22 +41,22 @@ struct sim_node {
     uint32_t index;
     uint32_t life; /* counts processes at this address, from 1 */
     bool alive;
-    bool stepping;  /* the engine of this node is on the stack */
+    bool stepping; /* the engine of this node is on the stack */
     bool listening;
-    bool woken;     /* something came while it was stepping */
+    bool woken; /* something came while it was stepping */
     char address[SIM_ADDRESS_MAX];
-    uint64_t step_at_ns;      /* when the pending step is due; UINT64_MAX: none */
-    uint64_t step_ticket;     /* only the newest scheduled step counts */
-    uint64_t paused_until_ns; /* the process is stopped (SIGSTOP) */
+    uint64_t step_at_ns;                 /* when the pending step is due; UINT64_MAX: none */
+    uint64_t step_ticket;                /* only the newest scheduled step counts */
+    uint64_t paused_until_ns;            /* the process is stopped (SIGSTOP) */
     void (*step)(struct sim_node *node); /* the workload's: runs engine and application */
     struct weir_device *nic;             /* of this life; NULL before open and after a crash */
     struct sim_block *blocks;
     size_t block_bytes;
-    uint64_t allocs;          /* ever */
-    uint64_t alloc_fails_at;  /* the k-th alloc from now fails; 0: none does */
+    uint64_t allocs;         /* ever */
+    uint64_t alloc_fails_at; /* the k-th alloc from now fails; 0: none does */
     struct weir_ports ports;
     struct weir_device_ops device_ops; /* the NIC's, with the run's plant */
-    void *app; /* the workload's */
+    void *app;                         /* the workload's */
 };
 
 struct sim_world {
@@ -74,7 +74,7 @@ struct sim_world {
     struct sim_node nodes[SIM_NODES_MAX];
     bool control_cut[SIM_NODES_MAX][SIM_NODES_MAX];
     bool data_cut[SIM_NODES_MAX][SIM_NODES_MAX];
-    uint64_t qp_uid; /* of the newest QP of this world */
+    uint64_t qp_uid;                   /* of the newest QP of this world */
     char violation[SIM_VIOLATION_MAX]; /* the first; "" while all is well */
 };
 

@@ -453,7 +453,7 @@ static void test_out_of_qps_is_tried_again_until_the_deadline(void **state) {
     tick_at(p, A, PAIR_RETRANSMIT_NS);
     EXPECT(p, "A.create(2)");
     tick_at(p, A, PAIR_TIMEOUT_NS);
-    EXPECT(p, "A.failed(-1)");
+    EXPECT(p, "A.failed(-30)");
 
     p->nodes[A].create_error = WEIR_EDEVICE;
     pair_event(p, A, EP_EV_WANT);

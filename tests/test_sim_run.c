@@ -145,11 +145,16 @@ static void test_planted_bugs_are_seen(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_S11_calm_all_succeed),    cmocka_unit_test(test_S_swarm),
-        cmocka_unit_test(test_H2_handshake),            cmocka_unit_test(test_T4_teardown),
-        cmocka_unit_test(test_S2_depth),                cmocka_unit_test(test_S9_notify),
-        cmocka_unit_test(test_E1_unordered),            cmocka_unit_test(test_E2_same_seed_same_trace),
-        cmocka_unit_test(test_E2_other_seed_other_run), cmocka_unit_test(test_planted_bugs_are_seen),
+        cmocka_unit_test(test_S11_calm_all_succeed),
+        cmocka_unit_test(test_S_swarm),
+        cmocka_unit_test(test_H2_handshake),
+        cmocka_unit_test(test_T4_teardown),
+        cmocka_unit_test(test_S2_depth),
+        cmocka_unit_test(test_S9_notify),
+        cmocka_unit_test(test_E1_unordered),
+        cmocka_unit_test(test_E2_same_seed_same_trace),
+        cmocka_unit_test(test_E2_other_seed_other_run),
+        cmocka_unit_test(test_planted_bugs_are_seen),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

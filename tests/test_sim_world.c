@@ -73,8 +73,8 @@ static struct sim_world *world_open(void) {
         char actual[SIM_ADDRESS_MAX];
 
         assert_int_equal(sim_node_boot(&world->nodes[i]), 0);
-        assert_int_equal(
-            SIM_CONTROL_OPS.listen(&world->nodes[i], "any", actual, sizeof(actual)), 0);
+        assert_int_equal(SIM_CONTROL_OPS.listen(&world->nodes[i], "any", actual, sizeof(actual)),
+                         0);
         assert_string_equal(actual, world->nodes[i].address);
     }
     return world;
@@ -106,17 +106,15 @@ static void expect_nothing(struct sim_node *node) {
 }
 
 static void send_text(struct sim_node *node, uint64_t conn, const char *text) {
-    assert_int_equal(SIM_CONTROL_OPS.send(node, conn, (const uint8_t *)text,
-                                          (uint32_t)strlen(text)),
-                     0);
+    assert_int_equal(
+        SIM_CONTROL_OPS.send(node, conn, (const uint8_t *)text, (uint32_t)strlen(text)), 0);
 }
 
 /* Dials from node 0 to node 1. */
 static void join(struct sim_world *world, uint64_t *mine, uint64_t *theirs) {
     struct weir_control_event event;
 
-    assert_int_equal(
-        SIM_CONTROL_OPS.dial(&world->nodes[0], world->nodes[1].address, mine), 0);
+    assert_int_equal(SIM_CONTROL_OPS.dial(&world->nodes[0], world->nodes[1].address, mine), 0);
     run_for(world, 10000);
     expect(&world->nodes[0], WEIR_CONTROL_CONNECTED, &event);
     assert_true(event.conn == *mine);

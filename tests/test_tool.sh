@@ -3,6 +3,7 @@
 # refused options, killed targets, generated traces. Usage: test_tool.sh PATH-OF-WEIR [BEHAVIOUR]
 #
 # Prints one line a test and exits 1 if any failed, 77 without python3 (which judges the JSON).
+# shellcheck disable=SC2086,SC2317 # numbers; functions are called through check
 set -u
 weir=${1:?usage: test_tool.sh PATH-OF-WEIR}
 only=${2:-}
@@ -158,14 +159,14 @@ killed_own() {
     timeout 30 "$weir" bench write --seconds 20 >"$dir/stdout" 2>"$dir/err" &
     bench=$!
     sleep 1
-    kill -KILL "$(own_target $bench)" || return 1
+    kill -KILL "$(own_target "$bench")" || return 1
     wait $bench
     test $? -eq 1 && test "$(wc -l <"$dir/err")" -eq 1
 }
 own_target() { # timeout -> weir -> weir serve
     parent=$(cat "/proc/$1/task/$1/children")
     parent=${parent% }
-    cat "/proc/$parent/task/$parent/children" | tr -d ' '
+    tr -d ' ' <"/proc/$parent/task/$parent/children"
 }
 bench_killed() {
     "$weir" bench write --seconds 20 >/dev/null 2>&1 &
@@ -176,7 +177,7 @@ bench_killed() {
     wait $bench
     sleep 0.2
     # Gone, or dead and not yet reaped by whoever inherited it.
-    ! grep -q '^State:[[:space:]]*[^ZX]' "/proc/$child/status" 2>/dev/null
+    ! grep -q '^State:[[:space:]]*[RSDTt]' "/proc/$child/status" 2>/dev/null
 }
 
 # ---- traces ----

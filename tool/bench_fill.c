@@ -122,11 +122,10 @@ static int fill_run(struct fill *fill) {
     result->ops = o->repeat * o->pages;
     if (fill->write_ns > 0)
         result->limit_bytes_per_s = (double)result->bytes * 1e9 / (double)fill->write_ns;
-    result->extra =
-        json_pack("{s:{s:I, s:I, s:I, s:I}, s:f}", "split", "list_read_ns",
-                  (json_int_t)fill->list_read_ns, "write_ns", (json_int_t)fill->write_ns,
-                  "generate_ns", (json_int_t)fill->generate_ns, "verify_ns",
-                  (json_int_t)fill->verify_ns, "write_bytes_per_s", result->limit_bytes_per_s);
+    result->extra = json_pack(
+        "{s:{s:I, s:I, s:I, s:I}, s:f}", "split", "list_read_ns", (json_int_t)fill->list_read_ns,
+        "write_ns", (json_int_t)fill->write_ns, "generate_ns", (json_int_t)fill->generate_ns,
+        "verify_ns", (json_int_t)fill->verify_ns, "write_bytes_per_s", result->limit_bytes_per_s);
     return 0;
 }
 
@@ -142,8 +141,9 @@ static int fill_session(struct fill *fill, struct report *report) {
                               .list_bytes = o->pages * 8,
                               .seed = FILL_SEED};
 
-    fill->result->limit = limits_of_copy(
-        COPY_RANDOM, o->page_size, fill->stride * fill->place_count, 1, (enum memory_kind)o->memory);
+    fill->result->limit =
+        limits_of_copy(COPY_RANDOM, o->page_size, fill->stride * fill->place_count, 1,
+                       (enum memory_kind)o->memory);
     host_pin(host_cpu_count() > 1 ? host_cpu(0) : -1);
     if (session_start(session, o) != 0 ||
         session_open(session, &open, proto_bytes(&open), SESSION_EXPORT) != 0 ||

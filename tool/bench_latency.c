@@ -12,7 +12,7 @@
 #include "session.h"
 
 #define WARM_UP 1000
-#define SPINS 64 /* looks at the word before the session's housekeeping */
+#define SPINS   64 /* looks at the word before the session's housekeeping */
 
 struct ping {
     struct session *session;
@@ -129,7 +129,7 @@ static int ping_measure(struct ping *ping, struct result *result) {
 static int latency_run(struct session *session, struct report *report, struct result *result) {
     const struct options *o = session->options;
     struct proto_open open = {.kind = o->latency == LATENCY_MEMORY ? PROTO_KIND_PING_MEMORY
-                                                                    : PROTO_KIND_PING,
+                                                                   : PROTO_KIND_PING,
                               .page_bytes = 4096,
                               .page_stride = 4096,
                               .page_count = 1,

@@ -6,12 +6,12 @@
 #include "host.h"
 #include "report.h"
 
-#define SIZE_FIRST 8
-#define SIZE_LAST (4u << 20)
+#define SIZE_FIRST   8
+#define SIZE_LAST    (4u << 20)
 #define VM_SIZE_LAST (1u << 20)
-#define EACH_NS (20 * NS_PER_MS)
-#define COLD_SIZE (64u << 10)
-#define COLD_NS (300 * NS_PER_MS)
+#define EACH_NS      (20 * NS_PER_MS)
+#define COLD_SIZE    (64u << 10)
+#define COLD_NS      (300 * NS_PER_MS)
 
 static void row_print(FILE *out, const char *label, const double *rates, size_t count) {
     char text[32];
@@ -37,10 +37,10 @@ static json_t *sizes_measure(FILE *out) {
         if (size <= VM_SIZE_LAST)
             rates[2] = limits_vm_write(size, EACH_NS);
         row_print(out, options_size_text(size, label), rates, 3);
-        json_array_append_new(rows, json_pack("{s:I, s:f, s:f, s:f}", "size", (json_int_t)size,
-                                              "memcpy_bytes_per_s", rates[0],
-                                              "nontemporal_bytes_per_s", rates[1],
-                                              "process_vm_writev_bytes_per_s", rates[2]));
+        json_array_append_new(rows,
+                              json_pack("{s:I, s:f, s:f, s:f}", "size", (json_int_t)size,
+                                        "memcpy_bytes_per_s", rates[0], "nontemporal_bytes_per_s",
+                                        rates[1], "process_vm_writev_bytes_per_s", rates[2]));
     }
     return rows;
 }

@@ -27,18 +27,18 @@
 #include "trace.h"
 
 #define REPLAY_SEED 0x7765697200000004u
-#define LIST_ENTRY 8
-#define STUCK_NS (30 * NS_PER_S)
+#define LIST_ENTRY  8
+#define STUCK_NS    (30 * NS_PER_S)
 
 enum slot_state { SLOT_FREE = 0, SLOT_ASKING, SLOT_WAITING, SLOT_SENDING, SLOT_CHECKING };
 
 struct slot {
     enum slot_state state;
     uint64_t request;
-    uint64_t from_ns; /* arrival, or taken */
-    uint64_t pages_first; /* first source page, modulo the pool */
+    uint64_t from_ns;       /* arrival, or taken */
+    uint64_t pages_first;   /* first source page, modulo the pool */
     weir_transfer transfer; /* id 0: none */
-    bool checked; /* the answer came before the transfer was looked at */
+    bool checked;           /* the answer came before the transfer was looked at */
 };
 
 struct replay {
@@ -60,7 +60,7 @@ struct replay {
     uint64_t oldest; /* slots release source pages in the order in which they took them */
     uint32_t *taken; /* ring of slots that hold source pages */
     uint64_t taken_count;
-    uint64_t next;   /* request */
+    uint64_t next; /* request */
     uint64_t done;
     uint64_t start_ns;
     uint64_t moved_ns; /* when something last happened */
@@ -73,7 +73,8 @@ struct replay {
     uint64_t verify_ns;
 };
 
-static const struct trace_request *request_of(const struct replay *replay, const struct slot *slot) {
+static const struct trace_request *request_of(const struct replay *replay,
+                                              const struct slot *slot) {
     return &replay->trace.requests[slot->request];
 }
 
@@ -101,9 +102,8 @@ static int ask(struct replay *replay, uint64_t index, uint64_t now, uint64_t arr
                          .remote_offset = offset,
                          .length = request->block_count * LIST_ENTRY};
 
-    *slot = (struct slot){.state = SLOT_ASKING,
-                          .request = replay->next,
-                          .from_ns = arrival != 0 ? arrival : now};
+    *slot = (struct slot){
+        .state = SLOT_ASKING, .request = replay->next, .from_ns = arrival != 0 ? arrival : now};
     replay->next++;
     memcpy((unsigned char *)session->base + offset, replay->trace.ids + request->first_id,
            request->block_count * LIST_ENTRY);
@@ -351,16 +351,16 @@ static int replay_measure(struct replay *replay) {
     result->cpu_target_ns = after.cpu_ns - before.cpu_ns;
     if (replay->transfer_ns > 0)
         result->limit_bytes_per_s = (double)result->bytes * 1e9 / (double)replay->transfer_ns;
-    result->extra = json_pack(
-        "{s:I, s:I, s:{s:I, s:I, s:I}, s:f, s:{s:I, s:I, s:I, s:I}}", "requests",
-        (json_int_t)replay->done, "block_bytes", (json_int_t)replay->block_bytes, "split",
-        "generate_ns", (json_int_t)replay->generate_ns, "transfer_ns",
-        (json_int_t)replay->transfer_ns, "verify_ns",
-        (json_int_t)replay->verify_ns, "transfer_bytes_per_s", result->limit_bytes_per_s,
-        "latency_notified_ns", "p50", (json_int_t)histogram_quantile(replay->notified, 5000), "p99",
-        (json_int_t)histogram_quantile(replay->notified, 9900), "p999",
-        (json_int_t)histogram_quantile(replay->notified, 9990), "max",
-        (json_int_t)replay->notified->max);
+    result->extra =
+        json_pack("{s:I, s:I, s:{s:I, s:I, s:I}, s:f, s:{s:I, s:I, s:I, s:I}}", "requests",
+                  (json_int_t)replay->done, "block_bytes", (json_int_t)replay->block_bytes, "split",
+                  "generate_ns", (json_int_t)replay->generate_ns, "transfer_ns",
+                  (json_int_t)replay->transfer_ns, "verify_ns", (json_int_t)replay->verify_ns,
+                  "transfer_bytes_per_s", result->limit_bytes_per_s, "latency_notified_ns", "p50",
+                  (json_int_t)histogram_quantile(replay->notified, 5000), "p99",
+                  (json_int_t)histogram_quantile(replay->notified, 9900), "p999",
+                  (json_int_t)histogram_quantile(replay->notified, 9990), "max",
+                  (json_int_t)replay->notified->max);
     return session_close(replay->session);
 }
 

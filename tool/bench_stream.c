@@ -26,10 +26,10 @@
 #include "session.h"
 
 #define SAMPLE_BELOW_BYTES 4096
-#define SAMPLE_EVERY 64
-#define SWEEP_FIRST 8
-#define SWEEP_LAST (4u << 20)
-#define STREAM_SEED 0x7765697200000001u
+#define SAMPLE_EVERY       64
+#define SWEEP_FIRST        8
+#define SWEEP_LAST         (4u << 20)
+#define STREAM_SEED        0x7765697200000001u
 
 typedef int (*submit_fn)(weir_engine *, weir_peer, const weir_segment *, size_t,
                          const weir_transfer_options *, weir_transfer *);
@@ -75,7 +75,7 @@ struct stream {
     bool reads;
     struct worker *workers;
     struct progress progress;
-    atomic_bool stop; /* a worker failed */
+    atomic_bool stop;                               /* a worker failed */
     _Alignas(128) atomic_uint_fast64_t wrong_bytes; /* said by the target */
     atomic_uint_fast64_t checked_bytes;
 };
@@ -390,9 +390,8 @@ static void plan_lanes(struct stream *stream, const struct options *o, uint64_t 
     pages = o->cold / stream->stride / stream->lanes;
     stream->lane_pages = pages == 0 ? 1 : pages;
     /* Two contents to alternate between, or a read that moved nothing would verify. */
-    stream->remote_lane_pages = stream->reads && o->verify && stream->lane_pages == 1
-                                    ? 2
-                                    : stream->lane_pages;
+    stream->remote_lane_pages =
+        stream->reads && o->verify && stream->lane_pages == 1 ? 2 : stream->lane_pages;
     stream->sample_every = size * o->segments < SAMPLE_BELOW_BYTES ? SAMPLE_EVERY : 1;
     stream->duration_ns = (uint64_t)(o->seconds * 1e9);
 }
@@ -414,10 +413,9 @@ static int stream_size(struct session *session, struct report *report, uint64_t 
         goto out;
     }
     memset(stream.workers, 0, o->threads * sizeof(*stream.workers));
-    result.limit = limits_of_copy(
-        o->cold != 0 ? COPY_RANDOM : COPY_IN_TURN, size,
-        o->cold != 0 ? o->cold : stream.lanes * stream.stride, (unsigned)o->threads,
-        (enum memory_kind)o->memory);
+    result.limit = limits_of_copy(o->cold != 0 ? COPY_RANDOM : COPY_IN_TURN, size,
+                                  o->cold != 0 ? o->cold : stream.lanes * stream.stride,
+                                  (unsigned)o->threads, (enum memory_kind)o->memory);
     host_pin(o->threads == 1 && host_cpu_count() > 1 ? host_cpu(0) : -1);
     open.page_bytes = size;
     open.page_stride = stream.stride;

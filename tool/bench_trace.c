@@ -66,7 +66,7 @@ static void print_spread(FILE *out, const char *what, uint64_t *values, uint64_t
 }
 
 struct sharing {
-    uint64_t longer; /* requests that share more than their first block */
+    uint64_t longer;   /* requests that share more than their first block */
     uint64_t complete; /* whose blocks were all seen before */
 };
 

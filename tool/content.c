@@ -9,9 +9,13 @@
 /* Words compared before looking at the outcome: long enough to vectorise, 512 bytes. */
 #define CONTENT_RUN 64
 
-static inline uint64_t content_word(uint64_t w) { return w ^ (w >> 32); }
+static inline uint64_t content_word(uint64_t w) {
+    return w ^ (w >> 32);
+}
 
-uint64_t content_key(uint64_t seed, uint64_t index) { return mix64(mix64(seed) ^ index); }
+uint64_t content_key(uint64_t seed, uint64_t index) {
+    return mix64(mix64(seed) ^ index);
+}
 
 void content_fill(void *out, uint64_t length, uint64_t key) {
     unsigned char *bytes = out;

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#define HISTOGRAM_PARTS 32
+#define HISTOGRAM_PARTS   32
 #define HISTOGRAM_BUCKETS (60 * HISTOGRAM_PARTS)
 
 struct histogram {

@@ -24,9 +24,13 @@ static uint64_t clock_ns(clockid_t clock) {
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-uint64_t host_now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+uint64_t host_now_ns(void) {
+    return clock_ns(CLOCK_MONOTONIC);
+}
 
-uint64_t host_cpu_ns(void) { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
+uint64_t host_cpu_ns(void) {
+    return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
 
 static void cpus_read(void) {
     CPU_ZERO(&cpus_allowed);
@@ -91,7 +95,9 @@ void host_catch_signals(void) {
     sigaction(SIGPIPE, &ignore, NULL);
 }
 
-bool host_interrupted(void) { return atomic_load_explicit(&interrupted, memory_order_relaxed); }
+bool host_interrupted(void) {
+    return atomic_load_explicit(&interrupted, memory_order_relaxed);
+}
 
 int complain(const char *format, ...) {
     va_list arguments;

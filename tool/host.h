@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NS_PER_S 1000000000ull
+#define NS_PER_S  1000000000ull
 #define NS_PER_MS 1000000ull
 #define NS_PER_US 1000ull
 

@@ -15,26 +15,28 @@ static const struct {
     const char *name;
     uint64_t value;
     const char *what;
-} defaults[] = {
-    {"transfers_max", 4096, "live transfer handles"},
-    {"segments_max", 262144, "segments of unfinished transfers"},
-    {"peers_max", 1024, "peers"},
-    {"memories_max", 4096, "local memories"},
-    {"remotes_max", 65536, "imported memories"},
-    {"qp_count", 1, "QPs of an endpoint"},
-    {"sq_depth", 256, "send-queue slots of a QP"},
-    {"recv_credits", 64, "notifications a peer may have in flight on a QP"},
-    {"notifications_max", 4096, "notifications received and not yet taken"},
-    {"connect_timeout_ms", 10000, "to connect"},
-    {"retransmit_ms", 20, "first control retransmission"},
-    {"teardown_timeout_ms", 4000, "forced teardown of a QP"},
-    {"settle_grace_ms", 100, "for posted WRs of a cancelled transfer"},
-    {"backoff_timeout_us", 10000, "longest wait of WEIR_TRANSFER_BLOCK"},
-}, limits[] = {
-    {"address_max", WEIR_ADDRESS_MAX, "bytes of an address"},
-    {"descriptor_max", WEIR_DESCRIPTOR_MAX, "bytes of an exported descriptor"},
-    {"notify_max", WEIR_NOTIFY_MAX, "bytes of a notification's payload"},
-    {"qps_max", WEIR_QPS_MAX, "QPs of an endpoint"},
+} defaults[] =
+    {
+        {"transfers_max", 4096, "live transfer handles"},
+        {"segments_max", 262144, "segments of unfinished transfers"},
+        {"peers_max", 1024, "peers"},
+        {"memories_max", 4096, "local memories"},
+        {"remotes_max", 65536, "imported memories"},
+        {"qp_count", 1, "QPs of an endpoint"},
+        {"sq_depth", 256, "send-queue slots of a QP"},
+        {"recv_credits", 64, "notifications a peer may have in flight on a QP"},
+        {"notifications_max", 4096, "notifications received and not yet taken"},
+        {"connect_timeout_ms", 10000, "to connect"},
+        {"retransmit_ms", 20, "first control retransmission"},
+        {"teardown_timeout_ms", 4000, "forced teardown of a QP"},
+        {"settle_grace_ms", 100, "for posted WRs of a cancelled transfer"},
+        {"backoff_timeout_us", 10000, "longest wait of WEIR_TRANSFER_BLOCK"},
+},
+  limits[] = {
+      {"address_max", WEIR_ADDRESS_MAX, "bytes of an address"},
+      {"descriptor_max", WEIR_DESCRIPTOR_MAX, "bytes of an exported descriptor"},
+      {"notify_max", WEIR_NOTIFY_MAX, "bytes of a notification's payload"},
+      {"qps_max", WEIR_QPS_MAX, "QPs of an endpoint"},
 };
 
 static json_t *device_json(const weir_device_info *d) {
@@ -49,7 +51,8 @@ static json_t *device_json(const weir_device_info *d) {
 static void device_print(const weir_device_info *d) {
     char text[32];
 
-    printf("device %s: %s\n", d->name, d->available == 0 ? "available" : weir_strerror(d->available));
+    printf("device %s: %s\n", d->name,
+           d->available == 0 ? "available" : weir_strerror(d->available));
     printf("  longest message        %s\n", options_size_text(d->message_bytes_max, text));
     printf("  inline payload         %" PRIu32 " B\n", d->inline_bytes_max);
     printf("  send-queue depth       at most %" PRIu32 "\n", d->sq_depth_max);

@@ -34,10 +34,10 @@ struct entry {
 };
 
 #define ON(command) (1u << (command))
-#define ON_STREAM (ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SWEEP))
-#define ON_PEER (ON_STREAM | ON(CMD_FILL) | ON(CMD_REPLAY))
-#define ON_BENCH (ON_PEER | ON(CMD_LIMITS))
-#define AT(field) offsetof(struct options, field)
+#define ON_STREAM   (ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SWEEP))
+#define ON_PEER     (ON_STREAM | ON(CMD_FILL) | ON(CMD_REPLAY))
+#define ON_BENCH    (ON_PEER | ON(CMD_LIMITS))
+#define AT(field)   offsetof(struct options, field)
 
 static const struct entry entries[] = {
     {"listen", "HOST:PORT", "address to serve on; port 0 takes a free one [127.0.0.1:0]", KIND_TEXT,
@@ -45,17 +45,17 @@ static const struct entry entries[] = {
     {"memory-max", "SIZE", "memory that one client may ask for [16G]", KIND_SIZE, ON(CMD_SERVE),
      AT(memory_max), 4096, MEMORY_BYTES_MAX},
     {"json", NULL, "print JSON instead of text", KIND_FLAG, ON(CMD_INFO), AT(json_flag), 0, 1},
-    {"size", "SIZE", "bytes of a segment [64K]", KIND_SIZE, ON(CMD_WRITE) | ON(CMD_READ), AT(size), 1,
-     4 * GIB},
+    {"size", "SIZE", "bytes of a segment [64K]", KIND_SIZE, ON(CMD_WRITE) | ON(CMD_READ), AT(size),
+     1, 4 * GIB},
     {"segments", "N", "segments of a transfer [1]", KIND_COUNT, ON_STREAM, AT(segments), 1, 65536},
     {"window", "N", "transfers in flight, each thread [16]", KIND_COUNT, ON_STREAM | ON(CMD_REPLAY),
      AT(window), 1, 1024},
     {"seconds", "T", "how long to measure; each size, for a sweep [2; 0.5]", KIND_REAL, ON_STREAM,
      AT(seconds), 0, 3600},
-    {"threads", "N", "threads that submit, on one engine [1]", KIND_COUNT, ON_STREAM, AT(threads), 1,
-     64},
-    {"memory", "shared|own", "memory from weir_memory_allocate, or registered [shared]", KIND_MEMORY,
-     ON_PEER, AT(memory), 0, 0},
+    {"threads", "N", "threads that submit, on one engine [1]", KIND_COUNT, ON_STREAM, AT(threads),
+     1, 64},
+    {"memory", "shared|own", "memory from weir_memory_allocate, or registered [shared]",
+     KIND_MEMORY, ON_PEER, AT(memory), 0, 0},
     {"cold", "SIZE", "memory that the segments are spread over at random, each side [hot; 1G]",
      KIND_SIZE, ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SWEEP) | ON(CMD_LIMITS), AT(cold), 1 * MIB,
      MEMORY_BYTES_MAX},
@@ -78,8 +78,8 @@ static const struct entry entries[] = {
      ON(CMD_REPLAY), AT(pool), 4096, MEMORY_BYTES_MAX},
     {"requests", "N", "requests, from the first on [all; 2000]", KIND_COUNT,
      ON(CMD_REPLAY) | ON(CMD_TRACE), AT(requests), 1, 1000000},
-    {"seed", "S", "same seed, same trace, byte for byte [1]", KIND_COUNT, ON(CMD_TRACE), AT(seed), 0,
-     UINT64_MAX},
+    {"seed", "S", "same seed, same trace, byte for byte [1]", KIND_COUNT, ON(CMD_TRACE), AT(seed),
+     0, UINT64_MAX},
     {"output", "FILE", "where to write the trace [standard output]", KIND_TEXT, ON(CMD_TRACE),
      AT(output), 0, 0},
     {"describe", "FILE", "print the statistics of a trace instead", KIND_TEXT, ON(CMD_TRACE),
@@ -108,11 +108,14 @@ static const struct {
     [CMD_READ] = {"read", "bench read", "one-sided reads"},
     [CMD_SWEEP] = {"sweep", "bench sweep", "writes of 8 bytes to 4 MiB"},
     [CMD_FILL] = {"fill", "bench fill", "a target fills pages at random places of our memory"},
-    [CMD_REPLAY] = {"replay", "bench replay", "KV-cache blocks of a request trace, to their decoder"},
+    [CMD_REPLAY] = {"replay", "bench replay",
+                    "KV-cache blocks of a request trace, to their decoder"},
     [CMD_TRACE] = {"trace", "bench trace", "generate a request trace, or describe one"},
 };
 
-const char *options_command_name(enum command command) { return commands[command].name; }
+const char *options_command_name(enum command command) {
+    return commands[command].name;
+}
 
 static void *field_of(const struct entry *entry, struct options *options) {
     return (char *)options + entry->offset;
@@ -172,8 +175,10 @@ static bool parse_integer(const char *text, bool is_size, uint64_t *value_out) {
     if (errno != 0)
         return false;
     if (is_size && *end != '\0') {
-        shift = *end == 'K' || *end == 'k' ? 10 : *end == 'M' || *end == 'm' ? 20
-                : *end == 'G' || *end == 'g' ? 30 : 0;
+        shift = *end == 'K' || *end == 'k'   ? 10
+                : *end == 'M' || *end == 'm' ? 20
+                : *end == 'G' || *end == 'g' ? 30
+                                             : 0;
         end += shift != 0;
         if (shift != 0 && strncmp(end, "iB", 2) == 0)
             end++;
@@ -321,11 +326,11 @@ static enum options_outcome parse_options(int argc, char **argv, struct options 
         if ((entries[i].commands & ON(options->command)) == 0)
             continue;
         of_entry[count] = i;
-        longs[count++] = (struct option){
-            .name = entries[i].name,
-            .has_arg = entries[i].argument == NULL           ? no_argument
-                       : entries[i].argument[0] == '[' ? optional_argument
-                                                             : required_argument};
+        longs[count++] =
+            (struct option){.name = entries[i].name,
+                            .has_arg = entries[i].argument == NULL     ? no_argument
+                                       : entries[i].argument[0] == '[' ? optional_argument
+                                                                       : required_argument};
     }
     longs[count] = (struct option){.name = "help", .has_arg = no_argument, .val = 'h'};
     longs[count + 1] = (struct option){.name = NULL};
@@ -338,7 +343,8 @@ static enum options_outcome parse_options(int argc, char **argv, struct options 
         }
         if (found == ':' || found == '?') {
             complain("%s %s: %s; see weir %s --help", commands[options->command].words,
-                     argv[optind - 1], found == ':' ? "needs a value" : "not an option of this command",
+                     argv[optind - 1],
+                     found == ':' ? "needs a value" : "not an option of this command",
                      commands[options->command].words);
             return OPTIONS_WRONG;
         }

@@ -37,8 +37,8 @@ struct options {
     uint64_t window;
     uint64_t segments;
     uint64_t threads;
-    uint64_t memory; /* enum memory_kind */
-    uint64_t cold;   /* bytes spanned, 0: hot */
+    uint64_t memory;  /* enum memory_kind */
+    uint64_t cold;    /* bytes spanned, 0: hot */
     uint64_t latency; /* enum latency_kind */
     uint64_t qps;
     uint64_t depth;

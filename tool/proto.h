@@ -34,7 +34,7 @@
 
 #include <stdint.h>
 
-#define PROTO_MAGIC 0x31766e6272696577u
+#define PROTO_MAGIC    0x31766e6272696577u
 #define PROTO_ARG_BITS 56
 
 enum proto_type {

@@ -77,8 +77,8 @@ static json_t *machine_json(void) {
 }
 
 static json_t *versions_json(void) {
-    return json_pack("{s:s, s:s, s:s, s:s}", "weir", weir_version(), "compiler", __VERSION__, "libc",
-                     gnu_get_libc_version(), "jansson", JANSSON_VERSION);
+    return json_pack("{s:s, s:s, s:s, s:s}", "weir", weir_version(), "compiler", __VERSION__,
+                     "libc", gnu_get_libc_version(), "jansson", JANSSON_VERSION);
 }
 
 static void option_json(const char *name, const char *text, void *context) {
@@ -93,11 +93,10 @@ int report_begin(struct report *report, const struct options *options) {
     *report = (struct report){.options = options};
     options_each(options, option_json, chosen);
     report->results = json_array();
-    report->root =
-        json_pack("{s:s, s:o, s:o, s:o, s:s, s:O}", "bench", options_command_name(options->command),
-                  "options", chosen, "versions", versions_json(), "machine", machine_json(),
-                  "device", options->device != NULL ? options->device : "shm", "results",
-                  report->results);
+    report->root = json_pack(
+        "{s:s, s:o, s:o, s:o, s:s, s:O}", "bench", options_command_name(options->command),
+        "options", chosen, "versions", versions_json(), "machine", machine_json(), "device",
+        options->device != NULL ? options->device : "shm", "results", report->results);
     return report->root != NULL ? 0 : complain("out of memory");
 }
 
@@ -174,7 +173,8 @@ static json_t *result_json(const struct result *r, double fraction) {
     } else {
         json_object_set_new(object, "latency_ns", json_null());
     }
-    json_object_set_new(object, "fraction_of_limit", fraction > 0 ? json_real(fraction) : json_null());
+    json_object_set_new(object, "fraction_of_limit",
+                        fraction > 0 ? json_real(fraction) : json_null());
     if (r->limit.name[0] != '\0')
         json_object_set_new(object, "limit",
                             json_pack("{s:s, s:f, s:f}", "name", r->limit.name, "bytes_per_s",
@@ -193,8 +193,8 @@ static void print_row(FILE *out, const struct result *r, double rate, double fra
     for (size_t i = 0; i < QUANTILES; i++)
         fprintf(out, " %9s",
                 r->latency != NULL
-                    ? report_time_text((double)histogram_quantile(r->latency, quantiles[i].quantile),
-                                       text)
+                    ? report_time_text(
+                          (double)histogram_quantile(r->latency, quantiles[i].quantile), text)
                     : "-");
     fprintf(out, " %9s", report_time_text((double)r->cpu_initiator_ns / ops, text));
     fprintf(out, " %9s", report_time_text((double)r->cpu_target_ns / ops, text));
@@ -223,7 +223,8 @@ int report_add(struct report *report, const struct result *result) {
 }
 
 static void print_notes(FILE *out, const json_t *result) {
-    const char *limit = json_string_value(json_object_get(json_object_get(result, "limit"), "name"));
+    const char *limit =
+        json_string_value(json_object_get(json_object_get(result, "limit"), "name"));
     const char *of = json_string_value(json_object_get(result, "latency_of"));
     json_int_t checked = json_integer_value(json_object_get(result, "checked_bytes"));
     json_int_t wrong = json_integer_value(json_object_get(result, "wrong_bytes"));
@@ -234,8 +235,10 @@ static void print_notes(FILE *out, const json_t *result) {
     if (limit != NULL)
         fprintf(out, "\n  limit: %s", limit);
     if (wrong > 0)
-        fprintf(out, "\n  VERIFICATION FAILED: %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT
-                     " bytes are wrong", wrong, checked);
+        fprintf(out,
+                "\n  VERIFICATION FAILED: %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT
+                " bytes are wrong",
+                wrong, checked);
     else if (checked > 0)
         fprintf(out, "\n  verified: all of %" JSON_INTEGER_FORMAT " bytes", checked);
     fputc('\n', out);

@@ -14,8 +14,8 @@
 
 struct result {
     char label[64];
-    uint64_t ops;       /* segments, pages, blocks, round trips: see `op` */
-    const char *op;     /* what an operation is */
+    uint64_t ops;   /* segments, pages, blocks, round trips: see `op` */
+    const char *op; /* what an operation is */
     uint64_t transfers;
     uint64_t bytes;
     double seconds;
@@ -23,7 +23,7 @@ struct result {
     const char *latency_of;    /* from what to what, and how sampled */
     uint64_t cpu_initiator_ns;
     uint64_t cpu_target_ns;
-    struct limit limit; /* name empty: none applies */
+    struct limit limit;       /* name empty: none applies */
     double limit_bytes_per_s; /* compared with the limit; 0: bytes / seconds */
     uint64_t checked_bytes;
     uint64_t wrong_bytes;

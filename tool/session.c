@@ -9,9 +9,9 @@
 
 #define SESSION_TIMEOUT_NS (30 * NS_PER_S) /* an answer that takes longer will not come */
 /* A bench has nothing to gain from waiting for a target that went away. */
-#define CONNECT_NS (3 * NS_PER_S)
+#define CONNECT_NS      (3 * NS_PER_S)
 #define SESSION_LOOK_NS NS_PER_MS
-#define TOUCH_BYTES (1u << 20)
+#define TOUCH_BYTES     (1u << 20)
 /* Polls before sleeping: some tens of microseconds, more than a message takes on one host. */
 #define SESSION_SPINS 2000
 
@@ -141,7 +141,8 @@ int session_send(struct session *session, uint64_t tag, const void *payload, uin
     options.notify_length = length;
     options.timeout_ns = SESSION_TIMEOUT_NS;
     do {
-        rc = weir_write(session->engine, session->peer, segments, segment_count, &options, &transfer);
+        rc = weir_write(session->engine, session->peer, segments, segment_count, &options,
+                        &transfer);
         if (rc == WEIR_EAGAIN && session_look(session) != 0)
             return -1;
     } while (rc == WEIR_EAGAIN && host_now_ns() < until);
@@ -198,7 +199,8 @@ static int send_export(struct session *session) {
 
     if (rc != 0)
         return complain("descriptor: %s", weir_strerror(rc));
-    if (session_send(session, proto_tag(PROTO_EXPORT, 0), descriptor, (uint32_t)length, NULL, 0) != 0)
+    if (session_send(session, proto_tag(PROTO_EXPORT, 0), descriptor, (uint32_t)length, NULL, 0) !=
+        0)
         return -1;
     return await_status(session, PROTO_EXPORTED, "our memory", &answer);
 }

@@ -21,8 +21,8 @@ struct session {
     void *base;
     uint64_t bytes;
     struct proto_open open;
-    bool map_owned;    /* base is our own mapping */
-    int pid;           /* our own target; 0: none, or reaped */
+    bool map_owned;     /* base is our own mapping */
+    int pid;            /* our own target; 0: none, or reaped */
     uint64_t looked_ns; /* when session_look last did its work */
     char address[WEIR_ADDRESS_MAX];
 };

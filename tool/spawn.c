@@ -17,8 +17,8 @@
 
 #include "host.h"
 
-#define SPAWN_READY_MS 10000
-#define SPAWN_END_MS 5000
+#define SPAWN_READY_MS    10000
+#define SPAWN_END_MS      5000
 #define EXIT_NOT_EXECUTED 127 /* as a shell has it */
 
 /* In the child, between fork and exec: async-signal-safe calls only. */
@@ -137,4 +137,6 @@ int spawn_gone(int pid, char *text_out) {
     return 1;
 }
 
-void spawn_end(int pid) { (void)reap(pid); }
+void spawn_end(int pid) {
+    (void)reap(pid);
+}

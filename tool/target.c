@@ -17,12 +17,12 @@
 #include "host.h"
 
 #define SEND_PATIENCE_NS (5 * NS_PER_S)
-#define SPIN_NS (50 * NS_PER_US)
+#define SPIN_NS          (50 * NS_PER_US)
 /* A ping-pong's partner answers within this, or is not playing any more. */
-#define SPIN_PING_NS (10 * NS_PER_MS)
-#define SLEEP_NS (100 * NS_PER_MS)
+#define SPIN_PING_NS   (10 * NS_PER_MS)
+#define SLEEP_NS       (100 * NS_PER_MS)
 #define SLEEP_WATCH_NS NS_PER_MS
-#define BATCH 256 /* messages taken before looking at anything else */
+#define BATCH          256 /* messages taken before looking at anything else */
 
 int target_send(struct target *target, const struct served *served, uint64_t tag,
                 const void *payload, uint32_t length, const weir_segment *segments,
@@ -219,7 +219,8 @@ static int on_export(struct target *target, struct served *served,
 static int on_mark(struct target *target, const struct served *served) {
     struct proto_marked marked = {.cpu_ns = host_cpu_ns(), .notifications = served->notifications};
 
-    return target_send(target, served, proto_tag(PROTO_MARKED, 0), &marked, sizeof(marked), NULL, 0);
+    return target_send(target, served, proto_tag(PROTO_MARKED, 0), &marked, sizeof(marked), NULL,
+                       0);
 }
 
 /* ---- the loop ---------------------------------------------------------- */
@@ -378,8 +379,7 @@ int target_serve(const struct options *options) {
     engine.sq_depth = (uint32_t)options->depth;
     rc = weir_engine_open(&engine, &target.engine);
     if (rc != 0) {
-        complain("serve %s: %s", options->listen != NULL ? options->listen : "",
-                 weir_strerror(rc));
+        complain("serve %s: %s", options->listen != NULL ? options->listen : "", weir_strerror(rc));
         return EXIT_FAILED;
     }
     rc = weir_engine_address(target.engine, address, sizeof(address));

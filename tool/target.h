@@ -27,12 +27,12 @@ struct served {
     uint32_t index;    /* in target.served */
     weir_peer peer;
     struct proto_open open;
-    weir_memory memory; /* what the client imported */
+    weir_memory memory;  /* what the client imported */
     weir_memory scratch; /* local source and destination of our own transfers */
     weir_remote remote;  /* the client's memory, when it was exported */
     unsigned char *base;
     unsigned char *scratch_base;
-    uint64_t bytes; /* charged to the client: memory and scratch */
+    uint64_t bytes;     /* charged to the client: memory and scratch */
     uint64_t map_bytes; /* base is our own mapping of this size; 0: weir's */
     uint64_t remote_bytes;
     uint64_t notifications;

@@ -10,7 +10,7 @@
 
 /* The target of a fill needs no memory of its own to be written; it exports a page. */
 #define FILL_MEMORY_BYTES 4096
-#define LIST_ENTRY 8 /* bytes of an id or page number */
+#define LIST_ENTRY        8 /* bytes of an id or page number */
 
 enum fill_stage { FILL_IDLE = 0, FILL_READING, FILL_WRITING };
 
@@ -19,7 +19,9 @@ uint64_t work_memory_bytes(const struct proto_open *open) {
 }
 
 /* Pages that a repetition can fill: as many as the client's list has room for. */
-static uint64_t fill_pages(const struct proto_open *open) { return open->list_bytes / LIST_ENTRY; }
+static uint64_t fill_pages(const struct proto_open *open) {
+    return open->list_bytes / LIST_ENTRY;
+}
 
 static uint64_t fill_list_bytes(const struct proto_open *open) {
     return (open->list_bytes + 63) & ~UINT64_C(63);

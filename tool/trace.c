@@ -39,12 +39,13 @@ static int grow(void **array, uint64_t *space, uint64_t count, uint64_t more, si
 
 uint64_t *trace_append(struct trace *trace, const struct trace_request *request) {
     void *requests = trace->requests, *ids = trace->ids;
-    int rc = grow(&requests, &trace->request_space, trace->request_count, 1,
-                  sizeof(*trace->requests));
+    int rc =
+        grow(&requests, &trace->request_space, trace->request_count, 1, sizeof(*trace->requests));
 
     trace->requests = requests;
     if (rc == 0)
-        rc = grow(&ids, &trace->id_space, trace->id_count, request->block_count, sizeof(*trace->ids));
+        rc = grow(&ids, &trace->id_space, trace->id_count, request->block_count,
+                  sizeof(*trace->ids));
     trace->ids = ids;
     if (rc != 0)
         return NULL;
@@ -151,6 +152,7 @@ int trace_write(const struct trace *trace, FILE *out) {
             fprintf(out, "%s%" PRIu64, i > 0 ? ", " : "", trace->ids[request->first_id + i]);
         fputs("]}\n", out);
     }
-    return fflush(out) == 0 && !ferror(out) ? 0 : complain("the trace cannot be written: %s",
-                                                           strerror(errno));
+    return fflush(out) == 0 && !ferror(out)
+               ? 0
+               : complain("the trace cannot be written: %s", strerror(errno));
 }

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #define TRACE_BLOCK_TOKENS 512
-#define TRACE_BLOCKS_MAX 16384 /* of one request; 8 Mi tokens */
+#define TRACE_BLOCKS_MAX   16384 /* of one request; 8 Mi tokens */
 #define TRACE_REQUESTS_MAX 1000000
 
 struct trace_request {

@@ -1,6 +1,6 @@
 /* trace_generate.c: traces that look like one that was recorded.
  *
- * The model, with figures from a recorded hour of a chat service's requests (docs/trace.md has
+ * The model, with figures from a recorded hour of conversations (docs/trace.md has
  * them beside what comes out):
  *   - arrivals come in batches, one every 3 s, of some ten requests;
  *   - all requests begin with the same block (a system prompt);
@@ -13,10 +13,10 @@
 #include "host.h"
 #include "trace.h"
 
-#define TICK_MS 3000
+#define TICK_MS            3000
 #define CONTINUES_PER_1000 387
-#define BLOCKS_MAX 247
-#define MIX_SEED 0x7765697200000003u
+#define BLOCKS_MAX         247
+#define MIX_SEED           0x7765697200000003u
 
 /* Values at the cumulative shares below, in 1/1000; between two of them, linear. */
 static const uint32_t shares[] = {0,   50,  100, 200, 300, 400, 500, 600,
@@ -25,19 +25,18 @@ static const uint32_t shares[] = {0,   50,  100, 200, 300, 400, 500, 600,
 
 static const uint32_t batch_sizes[SHARES] = {2,  5,  6,  7,  8,  9,  10, 11,
                                              12, 13, 15, 16, 17, 18, 23, 28};
-static const uint32_t new_lengths[SHARES] = {891,   897,   905,   1092,  1757,  3914,
-                                             5264,  7417,  10768, 15871, 25561, 38464,
+static const uint32_t new_lengths[SHARES] = {891,   897,   905,    1092,  1757,  3914,
+                                             5264,  7417,  10768,  15871, 25561, 38464,
                                              67212, 89867, 121471, 126195};
 static const uint32_t output_lengths[SHARES] = {1,   10,  24,  100, 213, 291,  350,  399,
                                                 447, 504, 597, 698, 891, 1120, 2000, 2000};
 /* Of a request that goes on: ticks since the one before, and blocks that it adds. */
-static const uint32_t ages[SHARES] = {0,  10, 14,  20,  25,  32,  41,  54,
+static const uint32_t ages[SHARES] = {0,  10,  14,  20,  25,  32,  41,  54,
                                       74, 106, 161, 205, 344, 491, 875, 1010};
-static const uint32_t added_blocks[SHARES] = {0, 1, 1,  1,  2,  2,  2,  2,
+static const uint32_t added_blocks[SHARES] = {0, 1,  1,  1,  2,  2,  2,  2,
                                               4, 10, 20, 29, 41, 53, 95, 186};
 /* Blocks of the one before that are not shared: the last, or a longer tail. */
-static const uint32_t lost_blocks[SHARES] = {0, 1, 1,  1,  1,  1,  1,  1,
-                                             1, 1, 17, 27, 37, 48, 88, 198};
+static const uint32_t lost_blocks[SHARES] = {0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 17, 27, 37, 48, 88, 198};
 
 struct generator {
     struct trace *trace;
@@ -79,8 +78,8 @@ static int add_request(struct generator *generator, uint64_t arrival_ms) {
     struct trace *trace = generator->trace;
     struct trace_request request = {.arrival_ms = arrival_ms};
     uint64_t shared = trace->request_count > 0, parent = 0, blocks, *ids;
-    int goes_on = trace->request_count > 0 &&
-                  random_below(&generator->random, 1000) < CONTINUES_PER_1000;
+    int goes_on =
+        trace->request_count > 0 && random_below(&generator->random, 1000) < CONTINUES_PER_1000;
 
     request.input_length = draw(generator, new_lengths);
     blocks = (request.input_length + TRACE_BLOCK_TOKENS - 1) / TRACE_BLOCK_TOKENS;
@@ -104,8 +103,8 @@ static int add_request(struct generator *generator, uint64_t arrival_ms) {
     if (ids == NULL)
         return -1;
     for (uint64_t i = 0; i < blocks; i++)
-        ids[i] = i < shared ? trace->ids[trace->requests[parent].first_id + i]
-                            : generator->next_id++;
+        ids[i] =
+            i < shared ? trace->ids[trace->requests[parent].first_id + i] : generator->next_id++;
     return 0;
 }
 

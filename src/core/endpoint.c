@@ -490,12 +490,10 @@ static void act_noqps(struct step *s) {
     ep->slots[ep->next].state = EP_SLOT_FREE;
     ep->next = EP_SLOT_NONE;
     state_set(s, EP_NONE);
-    if (s->event->error == WEIR_EAGAIN) {
-        ep->want_error = WEIR_EAGAIN;
+    if (s->event->error == WEIR_EAGAIN)
         attempt_pause(s);
-    } else {
+    else
         want_fail(s, s->event->error);
-    }
 }
 
 static void act_joined(struct step *s) {
@@ -611,11 +609,12 @@ static void (*const ACTIONS[A_COUNT])(struct step *s) = {[A_UNSET] = act_bug,
 
 /* States where CREATE or CONNECT is being answered (MAKING, ANSWERING, JOINING,
  * ACCEPTING) last for an instant and drop what would change the attempt. An
- * attempt of our own (MAKING, OFFERED, JOINING) has no live session beside it. */
+ * attempt of our own (MAKING, OFFERED, JOINING) is wanted already, and has no live
+ * session beside it. */
 /* clang-format off */
 static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 /*                   NONE      MAKING    ANSWERING OFFERED   JOINING   ACCEPTING CONFIRM   GONE */
-[IN_WANT]         = {A_WANT,   A_WANT,   A_WANT,   A_WANT,   A_WANT,   A_WANT,   A_WANT,   A_LATE},
+[IN_WANT]         = {A_WANT,   A_STAY,   A_WANT,   A_STAY,   A_STAY,   A_WANT,   A_WANT,   A_LATE},
 [IN_HELLO_NEW]    = {A_ANSWER, A_DROP,   A_DROP,   A_CROSS,  A_DROP,   A_DROP,   A_RENEW,  A_DROP},
 [IN_HELLO_NEXT]   = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_REACK,  A_BUG},
 [IN_HELLO_LIVE]   = {A_RELIVE, A_BUG,    A_RELIVE, A_BUG,    A_BUG,    A_RELIVE, A_RELIVE, A_BUG},

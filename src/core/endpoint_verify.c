@@ -69,7 +69,7 @@ static const char *verify_attempt(const struct endpoint *ep) {
     case EP_ANSWERING:
         return ep->next != EP_SLOT_NONE && !bound ? NULL : "an unbound attempt is bound or absent";
     case EP_JOINING:
-        if (ep->live != EP_SLOT_NONE)
+        if (!ep->want || ep->live != EP_SLOT_NONE)
             return "an attempt that nobody needs";
         /* fall through */
     case EP_ACCEPTING:

@@ -15,15 +15,17 @@ int region_pair(const struct regions *regions, uint64_t owner, uint32_t access, 
     if ((remote->access & access) != access)
         return WEIR_EACCESS;
     *pair_out = (struct region_pair){
+        .version = regions->version,
         .local_id = local_id,
         .remote_id = remote_id,
         .local_length = local->length,
         .remote_length = remote->length,
         .length_max = local->length < remote->length ? local->length : remote->length,
-        .laddr = local->base,
-        .raddr = remote->raddr,
-        .lkey = local->lkey,
-        .rkey = remote->rkey,
+        .span = {.laddr = local->base,
+                 .raddr = remote->raddr,
+                 .lkey = local->lkey,
+                 .rkey = remote->rkey,
+                 .opcode = access == WEIR_ACCESS_REMOTE_READ ? WEIR_OP_READ : WEIR_OP_WRITE},
     };
     return WEIR_OK;
 }

@@ -41,6 +41,7 @@ struct region_remote {
 };
 
 struct regions {
+    uint64_t version; /* grows with every change of what a pair was made of; never 0 */
     struct region_local *locals;
     struct region_remote *remotes;
     uint32_t local_count;
@@ -70,15 +71,13 @@ static inline struct region_remote *region_remote(const struct regions *regions,
 
 /* One (local, remote) pair that was checked, for the segments that follow. */
 struct region_pair {
+    uint64_t version; /* of the tables; 0: names nothing */
     uint64_t local_id;
     uint64_t remote_id;
     uint64_t local_length;
     uint64_t remote_length;
     uint64_t length_max; /* of one segment: the smaller of the two */
-    uint64_t laddr;
-    uint64_t raddr;
-    uint32_t lkey;
-    uint32_t rkey;
+    struct weir_span span;
 };
 
 /* A pair that no segment names. */

@@ -276,6 +276,7 @@ int weir_engine_stats(weir_engine *engine, weir_stats *stats) {
         return WEIR_EINVAL;
     size_t size = stats->size < sizeof(*stats) ? stats->size : sizeof(*stats);
     own_enter(engine);
+    engine_fold_stats(engine);
     engine->stats.size = stats->size;
     memcpy(stats, &engine->stats, size);
     own_leave(engine);

@@ -139,6 +139,7 @@ static void start_tables(weir_engine *e) {
         e->qps[i].next_free = i + 1 < e->qps_max ? i + 1 : NONE;
         e->qps[i].session = NONE;
     }
+    e->regions.version = 1;
     e->regions.local_count = o->memories_max;
     e->regions.remote_count = o->remotes_max;
     e->peers_max = o->peers_max;
@@ -201,6 +202,8 @@ int engine_create(const weir_engine_options *options, const struct weir_ports *p
         rc = WEIR_ENOTSUP; /* a notification has to fit in a message */
         goto free_engine;
     }
+    e->post_bytes_max =
+        e->caps.post_bytes_max < UINT64_MAX ? e->caps.post_bytes_max : UINT64_MAX - 1;
     e->has_fd = ports->wait.ops->fd(ports->wait.self) >= 0;
     e->qps_max = qps_wanted(&limits);
     if (e->options.sq_depth > e->caps.sq_depth_max)
@@ -250,6 +253,18 @@ void engine_abandon(weir_engine *engine) {
 }
 
 /* ---- small services ---------------------------------------------------- */
+
+/* What the fast way in counted in short goes where it belongs. */
+void engine_fold_stats(weir_engine *engine) {
+    weir_stats *stats = &engine->stats;
+    stats->transfers_ok += engine->fast.transfers;
+    stats->transfers_inline += engine->fast.transfers;
+    stats->posts += engine->fast.transfers;
+    stats->wrs_posted += engine->fast.segments;
+    stats->bytes_written += engine->fast.bytes[WEIR_OP_WRITE];
+    stats->bytes_read += engine->fast.bytes[WEIR_OP_READ];
+    memset(&engine->fast, 0, sizeof(engine->fast));
+}
 
 uint64_t engine_now(const weir_engine *engine) {
     return engine->ports.env.ops->now(engine->ports.env.self);
@@ -361,7 +376,7 @@ int engine_step(weir_engine *engine, bool slow) {
     done += run_timers(engine);
     if (run_peers(engine))
         done++;
-    if (engine->spare_transfer == NONE || engine->spare_missing > 0)
+    if (!engine->spare_ready)
         submit_refill(engine);
     if (done > 0)
         engine->worked = true;

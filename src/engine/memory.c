@@ -43,6 +43,7 @@ static int add_local(weir_engine *engine, void *base, uint64_t length, uint32_t 
     local->mr = mr;
     atomic_store(&local->users, 0);
     local->live = true;
+    engine->regions.version++;
     tables_unlock(engine);
     memory_out->id = local->id;
     if (base_out != NULL)
@@ -79,6 +80,7 @@ static int release(weir_engine *engine, weir_memory memory) {
     tables_lock(engine);
     bool busy = atomic_load(&local->users) > 0;
     local->live = busy;
+    engine->regions.version++;
     tables_unlock(engine);
     if (busy)
         return WEIR_EBUSY;
@@ -179,6 +181,7 @@ static int import(weir_engine *engine, weir_peer handle, const struct wire_descr
     memcpy(remote->instance, descriptor->instance, sizeof(remote->instance));
     atomic_store(&remote->users, 0);
     remote->live = true;
+    engine->regions.version++;
     tables_unlock(engine);
     remote_out->id = remote->id;
     return WEIR_OK;
@@ -204,6 +207,7 @@ static int forget(weir_engine *engine, weir_remote handle) {
     bool busy = atomic_load(&remote->users) > 0;
     if (!busy) {
         remote->live = false;
+        engine->regions.version++;
         remote->id = handle_next(remote->id);
     }
     tables_unlock(engine);

@@ -17,8 +17,7 @@
 
 static inline bool own_try(weir_engine *engine) {
     uint32_t expected = 0;
-    return atomic_load_explicit(&engine->owner, memory_order_relaxed) == 0 &&
-           atomic_compare_exchange_strong_explicit(&engine->owner, &expected, 1,
+    return atomic_compare_exchange_strong_explicit(&engine->owner, &expected, 1,
                                                    memory_order_acquire, memory_order_relaxed);
 }
 
@@ -41,6 +40,13 @@ static inline void own_leave(weir_engine *engine) {
     if (__builtin_expect(
             news || atomic_load_explicit(&engine->submitted, memory_order_seq_cst) != 0, 0))
         own_leave_slow(engine, news);
+}
+
+/* The same for an owner that has done nothing that anybody waits for. */
+static inline void own_leave_quietly(weir_engine *engine) {
+    atomic_exchange_explicit(&engine->owner, 0, memory_order_seq_cst);
+    if (__builtin_expect(atomic_load_explicit(&engine->submitted, memory_order_seq_cst) != 0, 0))
+        own_leave_slow(engine, false);
 }
 
 static inline void tables_lock(weir_engine *engine) {

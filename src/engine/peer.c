@@ -101,6 +101,7 @@ void peer_update_fast(weir_engine *engine, struct peer *peer) {
  * and gives the others to `heir`. */
 static void remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *instance,
                          uint64_t heir) {
+    engine->regions.version++;
     for (uint32_t i = 0; i < engine->regions.remote_count; i++) {
         struct region_remote *remote = &engine->regions.remotes[i];
         if (remote->live && remote->owner == owner)
@@ -163,10 +164,10 @@ static void dial_fail(weir_engine *engine, struct peer *peer, int error) {
     peer->dial = DIAL_NONE;
     hangup(engine, &peer->conn_dialled);
     peer->conn_last = peer->conn_accepted;
-    if (peer->known)
-        peer_dead(engine, peer, error);
-    else
+    if (!peer->known)
         transfer_fail_all(engine, peer, error, true);
+    else if (peer->conn_accepted == 0) /* else it has called us meanwhile, and is there */
+        peer_dead(engine, peer, error);
     set_timer(engine, peer);
 }
 

@@ -223,7 +223,7 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     struct plan_limits limits = {
         .wrs_max = room < engine->options.chain_max ? room : engine->options.chain_max,
         .message_bytes_max = engine->caps.message_bytes_max,
-        .post_bytes_max = engine->caps.post_bytes_max,
+        .post_bytes_max = engine->post_bytes_max,
         .wr_id = route_id(ROUTE_RUN, slot, seq),
         .opcode = transfer->opcode,
         .inline_bytes_max = engine->caps.inline_bytes_max,
@@ -340,7 +340,7 @@ void post_service(weir_engine *engine, struct peer *peer) {
     uint32_t stuck = 0; /* transfers in a row that wait for credits */
     int budget = SERVICE_BUDGET;
     while (peer->live != NONE && peer->lists[LIST_PENDING].count > stuck) {
-        if (budget == 0 || bytes >= engine->caps.post_bytes_max) {
+        if (budget == 0 || bytes >= engine->post_bytes_max) {
             engine_run_later(engine, peer);
             break;
         }

@@ -43,7 +43,7 @@ enum {
     FAST_SEGMENTS = 4096, /* most segments of a transfer done inside its submit */
     CONTROL_BUDGET = 64,  /* control events a step */
     SLOW_EVERY = 64,      /* steps between looks at control channel and async events */
-    REPLAYS_MAX = 16,     /* sessions that one transfer may break before it fails */
+    REPLAYS_MAX = 64,     /* sessions that one transfer may break before it fails */
     EVENTS_KEPT = 256,
     RETRY_NS = 100 * 1000 /* pause after a device refused WRs that had slots */
 };
@@ -149,10 +149,11 @@ enum dial_state {
 };
 
 struct peer {
-    uint64_t id;        /* 0 when the slot is free */
-    uint64_t id_next;   /* of the slot's next user */
-    uint64_t owner;     /* region_owner() of the present incarnation */
-    struct qp *fast_qp; /* may be posted on inside submit: session up, nothing pending */
+    uint64_t id;                 /* 0 when the slot is free */
+    uint64_t id_next;            /* of the slot's next user */
+    uint64_t owner;              /* region_owner() of the present incarnation */
+    struct qp *fast_qp;          /* may be posted on inside submit: session up, nothing pending */
+    struct region_pair pairs[2]; /* the last ones used, of writes and of reads */
     uint32_t refs;
     uint32_t incarnation;
     uint32_t alias;    /* the peer that turned out to be the same engine; NONE */
@@ -219,6 +220,11 @@ struct weir_engine {
     struct regions regions;
     struct peer *peers;
     uint32_t peers_max;
+    bool spare_ready;        /* the reserve of the fast way in lacks nothing */
+    uint64_t post_bytes_max; /* at most UINT64_MAX - 1 */
+    struct {                 /* what was done inside submit calls, not yet in stats */
+        uint64_t transfers, bytes[2], segments; /* apart: no vector code for two counters */
+    } fast;
     weir_stats stats;
 
     weir_engine_options options; /* as in force */
@@ -290,6 +296,7 @@ void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64
 void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns);
 void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns);
 
+void engine_fold_stats(weir_engine *engine);
 int engine_limits(const weir_engine_options *in, weir_engine_options *out);
 size_t engine_bytes(const weir_engine_options *options);
 

@@ -28,7 +28,6 @@ struct request {
     uint8_t opcode;
     uint32_t access; /* that the target must grant */
     bool use_spare;
-    bool plain; /* options are not filled in: only flags == 0 is */
 };
 
 static int read_options(const weir_transfer_options *in, weir_transfer_options *out) {
@@ -106,11 +105,11 @@ static int fill_pieces(weir_engine *engine, const struct request *request, uint6
         }
         struct plan_block *block = &engine->blocks[last];
         block->pieces[block->count++] = (struct plan_piece){
-            .laddr = pair.laddr + segment->local_offset,
-            .raddr = pair.raddr + segment->remote_offset,
+            .laddr = pair.span.laddr + segment->local_offset,
+            .raddr = pair.span.raddr + segment->remote_offset,
             .length = segment->length,
-            .lkey = pair.lkey,
-            .rkey = pair.rkey,
+            .lkey = pair.span.lkey,
+            .rkey = pair.span.rkey,
             .local = handle_index(segment->local.id),
             .remote = handle_index(segment->remote.id),
         };
@@ -213,6 +212,7 @@ void submit_refill(weir_engine *engine) {
         engine->spare_blocks = block;
         engine->spare_missing--;
     }
+    engine->spare_ready = engine->spare_transfer != NONE;
 }
 
 /* The SEND behind data that is in place already. OK: done. EINPROGRESS: the device
@@ -239,69 +239,114 @@ static int fast_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
 /* Way 2 for what is left of a transfer whose first `done` segments are in place. */
 static __attribute__((noinline)) int fast_rest(weir_engine *engine, struct request *request,
                                                size_t done, struct transfer **out) {
-    if (request->plain)
-        request->options = (weir_transfer_options){0};
     request->segments += done;
     request->count -= done;
     request->use_spare = true;
     engine->spare_missing = SPARE_BLOCKS;
+    engine->spare_ready = false;
     int rc = fill(engine, request, out);
     for (uint32_t b = engine->spare_blocks; b != PLAN_NO_BLOCK; b = engine->blocks[b].next)
         engine->spare_missing--;
     return rc;
 }
 
-/* Everything in one go, or NOT_FAST, or an error with nothing posted; *out is set
- * when a part is left for way 2. */
-static inline int fast(weir_engine *engine, struct peer *peer, struct request *request,
-                       struct transfer **out) {
-    struct qp *qp = peer->fast_qp;
-    const weir_segment *segments = request->segments;
-    size_t count = request->count;
-    struct region_pair pair = REGION_PAIR_NONE;
-    uint64_t bytes = 0;
-    uint32_t pairs = 0;
+/* Makes peer->pairs[opcode] name what the segment names. */
+static __attribute__((noinline)) int fast_pair(weir_engine *engine, struct peer *peer,
+                                               uint8_t opcode, const weir_segment *segment) {
+    return region_pair(&engine->regions, peer->owner,
+                       opcode == WEIR_OP_WRITE ? WEIR_ACCESS_REMOTE_WRITE : WEIR_ACCESS_REMOTE_READ,
+                       segment->local.id, segment->remote.id, &peer->pairs[opcode]);
+}
+
+/* Executes segments of the pair; returns how many. */
+static inline uint32_t fast_post(weir_engine *engine, const struct peer *peer, uint8_t opcode,
+                                 const weir_segment *segments, size_t count) {
+    return engine->device_ops->post_pieces(peer->fast_qp->qp, &peer->pairs[opcode].span, segments,
+                                           (uint32_t)count);
+}
+
+/* The segments name several pairs: all are checked, then each stretch of one pair is
+ * executed. */
+static __attribute__((noinline)) int fast_mixed(weir_engine *engine, struct peer *peer,
+                                                uint8_t opcode, const weir_segment *segments,
+                                                size_t count, uint64_t *bytes, size_t *done) {
+    struct region_pair *pair = &peer->pairs[opcode];
+    int rc = WEIR_OK;
+    *bytes = 0;
     for (size_t i = 0; i < count; i++) {
-        if (__builtin_expect(!region_pair_names(&pair, &segments[i]), 0)) {
-            int rc = region_pair(&engine->regions, peer->owner, request->access,
-                                 segments[i].local.id, segments[i].remote.id, &pair);
-            if (rc != WEIR_OK)
-                return rc;
-            pairs++;
-        }
-        if (__builtin_expect(!region_pair_holds(&pair, &segments[i]), 0))
+        if (!region_pair_names(pair, &segments[i]))
+            rc = fast_pair(engine, peer, opcode, &segments[i]);
+        if (rc != WEIR_OK)
+            return rc;
+        if (!region_pair_holds(pair, &segments[i]))
             return WEIR_EBOUNDS;
-        bytes += segments[i].length;
+        *bytes += segments[i].length;
     }
-    if (bytes > engine->caps.post_bytes_max)
+    if (*bytes > engine->post_bytes_max)
         return NOT_FAST;
+    while (*done < count) {
+        size_t end = *done + 1;
+        fast_pair(engine, peer, opcode, &segments[*done]);
+        while (end < count && region_pair_names(pair, &segments[end]))
+            end++;
+        *done += fast_post(engine, peer, opcode, segments + *done, end - *done);
+        if (*done < end)
+            break;
+    }
+    return WEIR_OK;
+}
+
+/* Checks all, then executes from the front; *done says how many. NOT_FAST or an error:
+ * nothing was done. count >= 1. */
+static inline __attribute__((always_inline)) int
+fast_data(weir_engine *engine, struct peer *peer, uint8_t opcode, const weir_segment *segments,
+          size_t count, uint64_t *bytes_out, size_t *done) {
+    const struct region_pair *pair = &peer->pairs[opcode];
+    if (__builtin_expect(
+            pair->version != engine->regions.version || !region_pair_names(pair, segments), 0)) {
+        int rc = fast_pair(engine, peer, opcode, segments);
+        if (rc != WEIR_OK)
+            return rc;
+    }
+    const weir_segment *segment = segments;
+    const weir_segment *end = segments + count;
+    uint64_t bytes = 0;
+    do {
+        if (__builtin_expect(!region_pair_names(pair, segment), 0))
+            return fast_mixed(engine, peer, opcode, segments, count, bytes_out, done);
+        if (__builtin_expect(!region_pair_holds(pair, segment), 0))
+            return WEIR_EBOUNDS;
+        bytes += segment->length;
+    } while (++segment != end);
+    if (bytes > engine->post_bytes_max)
+        return NOT_FAST;
+    *bytes_out = bytes;
+    *done = fast_post(engine, peer, opcode, segments, count);
+    return WEIR_OK;
+}
+
+static inline void fast_count(weir_engine *engine, uint8_t opcode, uint64_t bytes, size_t count) {
+    engine->fast.transfers++;
+    engine->fast.segments += count;
+    engine->fast.bytes[opcode] += bytes;
+}
+
+/* Everything in one go: OK, *out still NULL. NOT_FAST or an error: nothing was done.
+ * A part was done: the rest is in *out for way 2. */
+static int fast(weir_engine *engine, struct peer *peer, struct request *request,
+                struct transfer **out) {
+    struct qp *qp = peer->fast_qp;
+    uint64_t bytes = 0;
+    size_t done = 0;
     bool notify = (request->options.flags & WEIR_TRANSFER_NOTIFY) != 0;
     if (notify && (!credit_available(&qp->credit) || qp->ledger.used > 0))
         return NOT_FAST;
-
-    size_t done = 0;
-    while (done < count) {
-        size_t end = count;
-        if (pairs > 1) {
-            region_pair(&engine->regions, peer->owner, request->access, segments[done].local.id,
-                        segments[done].remote.id, &pair);
-            for (end = done + 1; end < count && region_pair_names(&pair, &segments[end]);)
-                end++;
-        }
-        struct weir_pieces pieces = {
-            .laddr = pair.laddr,
-            .raddr = pair.raddr,
-            .lkey = pair.lkey,
-            .rkey = pair.rkey,
-            .segments = segments + done,
-            .count = (uint32_t)(end - done),
-            .opcode = request->opcode,
-        };
-        uint32_t now_done = engine->device_ops->post_pieces(qp->qp, &pieces);
-        engine->stats.posts++;
-        engine->stats.wrs_posted += now_done;
-        done += now_done;
-        if (__builtin_expect(done < end, 0))
+    if (request->count > 0) {
+        int rc = fast_data(engine, peer, request->opcode, request->segments, request->count, &bytes,
+                           &done);
+        if (rc != WEIR_OK)
+            return rc;
+        if (done < request->count)
             return fast_rest(engine, request, done, out);
     }
     if (notify) {
@@ -316,19 +361,13 @@ static inline int fast(weir_engine *engine, struct peer *peer, struct request *r
             return WEIR_OK;
         }
     }
-    engine->stats.transfers_ok++;
-    engine->stats.transfers_inline++;
-    if (request->opcode == WEIR_OP_WRITE)
-        engine->stats.bytes_written += bytes;
-    else
-        engine->stats.bytes_read += bytes;
+    fast_count(engine, request->opcode, bytes, request->count);
     return WEIR_OK;
 }
 
 static bool may_be_fast(const weir_engine *engine, const struct request *request) {
     return (request->options.flags & (WEIR_TRANSFER_QUEUE | WEIR_TRANSFER_ONCE)) == 0 &&
-           request->count <= FAST_SEGMENTS && engine->spare_transfer != NONE &&
-           engine->spare_missing == 0;
+           request->count <= FAST_SEGMENTS && engine->spare_ready;
 }
 
 /* ---- ways 2 and 3 ------------------------------------------------------ */
@@ -430,79 +469,139 @@ static int submit_blocking(weir_engine *engine, struct request *request, uint64_
     return rc;
 }
 
-static __attribute__((noinline)) int submit_general(weir_engine *engine, struct request *request,
-                                                    const weir_transfer_options *options,
-                                                    weir_transfer *transfer_out) {
-    int rc = read_options(options, &request->options);
-    request->plain = false;
+static int submit_general(weir_engine *engine, uint64_t peer_id, const weir_segment *segments,
+                          size_t count, const weir_transfer_options *options,
+                          weir_transfer *transfer_out, uint8_t opcode) {
+    struct request request = {
+        .segments = segments,
+        .count = count,
+        .peer_id = peer_id,
+        .opcode = opcode,
+        .access = opcode == WEIR_OP_WRITE ? WEIR_ACCESS_REMOTE_WRITE : WEIR_ACCESS_REMOTE_READ,
+    };
+    int rc = read_options(options, &request.options);
     if (rc != WEIR_OK)
         return rc;
-    bool notify = (request->options.flags & WEIR_TRANSFER_NOTIFY) != 0;
-    bool queued = (request->options.flags & WEIR_TRANSFER_QUEUE) != 0;
-    if ((request->count == 0 && !notify) || (request->count > 0 && request->segments == NULL) ||
+    bool notify = (request.options.flags & WEIR_TRANSFER_NOTIFY) != 0;
+    bool queued = (request.options.flags & WEIR_TRANSFER_QUEUE) != 0;
+    if ((count == 0 && !notify) || (count > 0 && segments == NULL) ||
         (transfer_out == NULL && !queued))
         return WEIR_EINVAL;
-    if (request->count > engine->options.segments_max)
+    if (count > engine->options.segments_max)
         return WEIR_ETOOBIG;
     uint64_t id = 0;
-    rc = (request->options.flags & WEIR_TRANSFER_BLOCK) != 0 ? submit_blocking(engine, request, &id)
-                                                             : submit_once(engine, request, &id);
+    rc = (request.options.flags & WEIR_TRANSFER_BLOCK) != 0 ? submit_blocking(engine, &request, &id)
+                                                            : submit_once(engine, &request, &id);
     if (rc == WEIR_OK && transfer_out != NULL)
         transfer_out->id = id;
     return rc;
 }
 
-/* The plain case first: no options, engine free, peer up, nothing in the way. */
-static inline int submit(weir_engine *engine, uint64_t peer_id, const weir_segment *segments,
-                         size_t count, const weir_transfer_options *options,
-                         weir_transfer *transfer_out, uint8_t opcode, uint32_t access) {
-    struct request request;
-    request.segments = segments;
-    request.count = count;
-    request.peer_id = peer_id;
-    request.number = 0;
-    request.opcode = opcode;
-    request.access = access;
-    request.use_spare = false;
-    request.plain = true;
-    if (options == NULL && count - 1 < FAST_SEGMENTS && segments != NULL && transfer_out != NULL &&
-        own_try(engine)) {
-        struct peer *peer = peer_find(engine, peer_id);
-        if (peer != NULL && peer->fast_qp != NULL && engine->spare_transfer != NONE &&
-            engine->spare_missing == 0) {
-            struct transfer *rest = NULL;
-            request.options.flags = 0;
-            int rc = fast(engine, peer, &request, &rest);
-            if (__builtin_expect(rest == NULL && rc != NOT_FAST, 1)) {
-                own_leave(engine);
-                if (rc == WEIR_OK)
-                    transfer_out->id = 0;
-                return rc;
-            }
-            if (rest != NULL) {
-                transfer_out->id = atomic_load_explicit(&rest->id, memory_order_relaxed);
-                transfer_start(engine, rest);
-                post_service(engine, peer);
-                submit_refill(engine);
-                own_leave(engine);
-                return WEIR_OK;
-            }
-        }
-        own_leave(engine);
+/* Out of line and with no more arguments than registers, so that the plain case,
+ * which jumps to them, saves nothing for their sake. */
+static __attribute__((noinline)) int general_write(weir_engine *engine, uint64_t peer_id,
+                                                   const weir_segment *segments, size_t count,
+                                                   const weir_transfer_options *options,
+                                                   weir_transfer *transfer_out) {
+    return submit_general(engine, peer_id, segments, count, options, transfer_out, WEIR_OP_WRITE);
+}
+static __attribute__((noinline)) int general_read(weir_engine *engine, uint64_t peer_id,
+                                                  const weir_segment *segments, size_t count,
+                                                  const weir_transfer_options *options,
+                                                  weir_transfer *transfer_out) {
+    return submit_general(engine, peer_id, segments, count, options, transfer_out, WEIR_OP_READ);
+}
+static __attribute__((noinline)) int leave_write(weir_engine *engine, uint64_t peer_id,
+                                                 const weir_segment *segments, size_t count,
+                                                 const weir_transfer_options *options,
+                                                 weir_transfer *transfer_out) {
+    own_leave_quietly(engine);
+    return submit_general(engine, peer_id, segments, count, options, transfer_out, WEIR_OP_WRITE);
+}
+static __attribute__((noinline)) int leave_read(weir_engine *engine, uint64_t peer_id,
+                                                const weir_segment *segments, size_t count,
+                                                const weir_transfer_options *options,
+                                                weir_transfer *transfer_out) {
+    own_leave_quietly(engine);
+    return submit_general(engine, peer_id, segments, count, options, transfer_out, WEIR_OP_READ);
+}
+
+/* A plain transfer of which a part was done inside the call. */
+static __attribute__((noinline)) int submit_rest(weir_engine *engine, struct peer *peer,
+                                                 const weir_segment *segments, size_t count,
+                                                 weir_transfer *transfer_out, uint8_t opcode) {
+    struct request request = {
+        .segments = segments,
+        .count = count,
+        .peer_id = peer->id,
+        .opcode = opcode,
+        .access = opcode == WEIR_OP_WRITE ? WEIR_ACCESS_REMOTE_WRITE : WEIR_ACCESS_REMOTE_READ,
+    };
+    struct transfer *rest = NULL;
+    int rc = fast_rest(engine, &request, 0, &rest);
+    if (rc == WEIR_OK) {
+        transfer_out->id = atomic_load_explicit(&rest->id, memory_order_relaxed);
+        transfer_start(engine, rest);
+        post_service(engine, peer);
+        submit_refill(engine);
     }
-    return submit_general(engine, &request, options, transfer_out);
+    own_leave(engine);
+    return rc;
+}
+
+/* The bytes of the segments if all of them name the pair and are inside; else more
+ * than any device takes in one post. */
+static inline uint64_t plain_bytes(const struct region_pair *pair, const weir_segment *segment,
+                                   const weir_segment *end) {
+    uint64_t bytes = 0;
+    do {
+        if (__builtin_expect(!region_pair_names(pair, segment) || !region_pair_holds(pair, segment),
+                             0))
+            return UINT64_MAX;
+        bytes += segment->length;
+    } while (++segment != end);
+    return bytes;
+}
+
+/* The plain case: no options, engine free, peer up, nothing in the way, the memories of
+ * last time. It only knows success: whatever is different is submit_general's, which
+ * starts from the beginning and says what is wrong. */
+static inline __attribute__((always_inline)) int
+submit(weir_engine *engine, uint64_t peer_id, const weir_segment *segments, size_t count,
+       const weir_transfer_options *options, weir_transfer *transfer_out, uint8_t opcode) {
+    if (__builtin_expect(options != NULL || count - 1 >= FAST_SEGMENTS || segments == NULL ||
+                             transfer_out == NULL || !own_try(engine),
+                         0))
+        return (opcode == WEIR_OP_WRITE ? general_write : general_read)(
+            engine, peer_id, segments, count, options, transfer_out);
+    uint32_t index = handle_index(peer_id);
+    struct peer *peer = &engine->peers[index];
+    const struct region_pair *pair = &peer->pairs[opcode];
+    uint64_t bytes;
+    if (__builtin_expect(
+            index >= engine->peers_max || peer->id != peer_id || peer->fast_qp == NULL ||
+                !engine->spare_ready || pair->version != engine->regions.version ||
+                (bytes = plain_bytes(pair, segments, segments + count)) > engine->post_bytes_max,
+            0))
+        return (opcode == WEIR_OP_WRITE ? leave_write : leave_read)(engine, peer_id, segments,
+                                                                    count, options, transfer_out);
+    uint32_t done = fast_post(engine, peer, opcode, segments, count);
+    if (__builtin_expect(done != (uint32_t)count, 0))
+        return submit_rest(engine, peer, segments + done, count - done, transfer_out, opcode);
+    fast_count(engine, opcode, bytes, count);
+    transfer_out->id = 0;
+    own_leave_quietly(engine);
+    return WEIR_OK;
 }
 
 int weir_write(weir_engine *engine, weir_peer peer, const weir_segment *segments,
                size_t segment_count, const weir_transfer_options *options,
                weir_transfer *transfer_out) {
-    return submit(engine, peer.id, segments, segment_count, options, transfer_out, WEIR_OP_WRITE,
-                  WEIR_ACCESS_REMOTE_WRITE);
+    return submit(engine, peer.id, segments, segment_count, options, transfer_out, WEIR_OP_WRITE);
 }
 
 int weir_read(weir_engine *engine, weir_peer peer, const weir_segment *segments,
               size_t segment_count, const weir_transfer_options *options,
               weir_transfer *transfer_out) {
-    return submit(engine, peer.id, segments, segment_count, options, transfer_out, WEIR_OP_READ,
-                  WEIR_ACCESS_REMOTE_READ);
+    return submit(engine, peer.id, segments, segment_count, options, transfer_out, WEIR_OP_READ);
 }

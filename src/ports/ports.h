@@ -98,16 +98,13 @@ struct weir_post {
     uint32_t done;
 };
 
-/* What post_pieces executes: segment i is length bytes between laddr + local_offset
- * and raddr + remote_offset; the segments' handles are not read. */
-struct weir_pieces {
+/* A pair of memories and what to do between them: see post_pieces. */
+struct weir_span {
     uint64_t laddr;
     uint64_t raddr;
     uint32_t lkey;
     uint32_t rkey;
-    const weir_segment *segments;
-    uint32_t count;
-    uint8_t opcode; /* WEIR_OP_WRITE or WEIR_OP_READ */
+    uint32_t opcode; /* WEIR_OP_WRITE or WEIR_OP_READ */
 };
 
 enum weir_cqe_status {
@@ -220,12 +217,15 @@ struct weir_device_ops {
      * posts are accepted and flush. */
     int (*post_send)(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                      struct weir_post *post_out);
-    /* completes_inline devices only, others execute none (0): executes plain reads or writes of
-     * one pair of memories at once, straight from the application's segments, whose
-     * bounds the caller has checked. Returns how many, from the front, are complete.
-     * Fewer than count: nothing else happened, post the next one with post_send,
-     * which says why. No CQE, no error state, no notification comes of this call. */
-    uint32_t (*post_pieces)(struct weir_qp *qp, const struct weir_pieces *pieces);
+    /* completes_inline devices only, others execute none (0): executes plain reads or
+     * writes of one pair of memories at once, straight from the application's segments,
+     * whose bounds the caller has checked: segment i is length bytes between laddr +
+     * local_offset and raddr + remote_offset; its handles are not read. Returns how
+     * many, from the front, are complete. Fewer than count: nothing else happened, post
+     * the next one with post_send, which says why. No CQE, no error state, no
+     * notification comes of this call. */
+    uint32_t (*post_pieces)(struct weir_qp *qp, const struct weir_span *span,
+                            const weir_segment *segments, uint32_t count);
     /* One receive buffer, of at least recv_bytes_max bytes, which the device owns until
      * its CQE. qp NULL with srq. */
     int (*post_recv)(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,

@@ -318,28 +318,26 @@ static void pieces(void **state, bool is_allocated) {
         segments[i].length = lengths[i];
     }
     for (uint8_t opcode = WEIR_OP_WRITE; opcode <= WEIR_OP_READ; opcode++) {
-        struct weir_pieces wanted = {.laddr = (uint64_t)(uintptr_t)f.a.mr.base,
-                                     .raddr = f.a.remote.raddr,
-                                     .lkey = f.a.mr.lkey,
-                                     .rkey = f.a.remote.rkey,
-                                     .segments = segments,
-                                     .count = 5,
-                                     .opcode = opcode};
+        struct weir_span wanted = {.laddr = (uint64_t)(uintptr_t)f.a.mr.base,
+                                   .raddr = f.a.remote.raddr,
+                                   .lkey = f.a.mr.lkey,
+                                   .rkey = f.a.remote.rkey,
+                                   .opcode = opcode};
         fill(bytes_of(&f.a), 500000, 1);
         fill(bytes_of(&f.b), 500000, 2);
-        uint32_t count = f.ops->post_pieces(f.a.qp, &wanted);
+        uint32_t count = f.ops->post_pieces(f.a.qp, &wanted, segments, 5);
         assert_in_range(count, 0, f.caps.completes_inline ? 5 : 0);
         for (uint32_t i = 0; i < count; i++)
             assert_memory_equal(bytes_of(&f.a) + segments[i].local_offset,
                                 bytes_of(&f.b) + segments[i].remote_offset, lengths[i]);
         wanted.rkey ^= 1u << 31;
-        assert_int_equal(f.ops->post_pieces(f.a.qp, &wanted), 0);
+        assert_int_equal(f.ops->post_pieces(f.a.qp, &wanted, segments, 5), 0);
         wanted.rkey ^= 1u << 31;
         wanted.lkey ^= 1u << 31;
-        assert_int_equal(f.ops->post_pieces(f.a.qp, &wanted), 0);
+        assert_int_equal(f.ops->post_pieces(f.a.qp, &wanted, segments, 5), 0);
         wanted.lkey ^= 1u << 31;
         assert_int_equal(f.ops->qp_error(opcode == WEIR_OP_WRITE ? f.a.qp : f.b.qp), 0);
-        assert_int_equal(f.ops->post_pieces(f.a.qp, &wanted), 0);
+        assert_int_equal(f.ops->post_pieces(f.a.qp, &wanted, segments, 5), 0);
         assert_no_cqe(&f, &f.a);
         destroy_qp(&f, &f.a);
         destroy_qp(&f, &f.b);
@@ -489,14 +487,12 @@ static void release(void **state, bool is_allocated) {
         assert_int_equal(run_wr(&f, &f.a, wr), WEIR_CQE_OK);
         assert_int_equal(f.ops->mr_release(f.b.device, &mr), 0);
         weir_segment segment = {.length = 8};
-        struct weir_pieces piece = {.laddr = wr.laddr,
-                                    .raddr = wr.raddr,
-                                    .lkey = wr.lkey,
-                                    .rkey = wr.rkey,
-                                    .segments = &segment,
-                                    .count = 1,
-                                    .opcode = opcode};
-        assert_int_equal(f.ops->post_pieces(f.a.qp, &piece), 0);
+        struct weir_span piece = {.laddr = wr.laddr,
+                                  .raddr = wr.raddr,
+                                  .lkey = wr.lkey,
+                                  .rkey = wr.rkey,
+                                  .opcode = opcode};
+        assert_int_equal(f.ops->post_pieces(f.a.qp, &piece, &segment, 1), 0);
         expect_failure(&f, wr, WEIR_CQE_REMOTE_ACCESS);
         wr.length = 65536;
         expect_failure(&f, wr, WEIR_CQE_REMOTE_ACCESS);

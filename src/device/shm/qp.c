@@ -284,6 +284,7 @@ void qp_fail(struct weir_qp *qp) {
     if (qp->state == QP_ERROR)
         return;
     qp->state = QP_ERROR;
+    pair_clear(&qp->pair); /* pieces.c takes it for a sign of health */
     atomic_store(&qp->shared->state, SHM_STATE_ERROR);
     qp_make_ready(qp);
 }

@@ -302,7 +302,8 @@ int shm_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id
 
 /* ---- pieces.c ---- */
 
-uint32_t shm_post_pieces(struct weir_qp *qp, const struct weir_pieces *pieces);
+uint32_t shm_post_pieces(struct weir_qp *qp, const struct weir_span *span,
+                         const weir_segment *segments, uint32_t count);
 
 /* ---- poll.c ---- */
 

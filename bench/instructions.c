@@ -1,0 +1,99 @@
+/* instructions.c: a loop of transfers between two engines of one process, for
+ * counting instructions: run it under callgrind twice with different counts; the
+ * difference divided by the difference of the counts is the cost of one. Run by
+ * instructions.sh.
+ *
+ *   instructions KIND COUNT      KIND: write8, write4k, segment8, notify8
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "weir.h"
+
+enum { MEMORY_BYTES = 1 << 20, SEGMENTS = 64 };
+
+static void must(int rc, const char *what) {
+    if (rc == WEIR_OK)
+        return;
+    fprintf(stderr, "instructions: %s: %s\n", what, weir_strerror(rc));
+    exit(1);
+}
+
+struct pair {
+    weir_engine *from, *to;
+    weir_peer peer;
+    weir_memory memory;
+    weir_remote remote;
+};
+
+static void finish(struct pair *pair, weir_transfer transfer) {
+    while (weir_transfer_status(pair->from, transfer) == WEIR_EINPROGRESS) {
+        weir_engine_progress(pair->from);
+        weir_engine_progress(pair->to);
+    }
+    must(weir_transfer_status(pair->from, transfer), "transfer");
+    weir_transfer_release(pair->from, transfer);
+}
+
+static void open_pair(struct pair *pair) {
+    char address[WEIR_ADDRESS_MAX];
+    uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
+    size_t length = sizeof(descriptor);
+    weir_memory target;
+    void *base;
+    weir_transfer transfer;
+    must(weir_engine_open(NULL, &pair->from), "open");
+    must(weir_engine_open(NULL, &pair->to), "open");
+    must(weir_engine_address(pair->to, address, sizeof(address)), "address");
+    must(weir_peer_open(pair->from, address, &pair->peer), "peer");
+    must(weir_memory_allocate(pair->from, MEMORY_BYTES, 0, &pair->memory, &base), "allocate");
+    must(weir_memory_allocate(pair->to, MEMORY_BYTES, WEIR_ACCESS_ALL, &target, &base),
+         "allocate");
+    must(weir_memory_export(pair->to, target, descriptor, &length), "export");
+    must(weir_memory_import(pair->from, pair->peer, descriptor, length, &pair->remote), "import");
+    weir_segment segment = {.local = pair->memory, .remote = pair->remote, .length = 8};
+    must(weir_write(pair->from, pair->peer, &segment, 1, NULL, &transfer), "first write");
+    finish(pair, transfer);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 3) {
+        fputs("usage: instructions write8|write4k|segment8|notify8 COUNT\n", stderr);
+        return 2;
+    }
+    long count = atol(argv[2]);
+    struct pair pair;
+    open_pair(&pair);
+    weir_segment segments[SEGMENTS];
+    for (size_t i = 0; i < SEGMENTS; i++)
+        segments[i] = (weir_segment){.local = pair.memory,
+                                     .remote = pair.remote,
+                                     .local_offset = i * 8192,
+                                     .remote_offset = i * 8192,
+                                     .length = strcmp(argv[1], "write4k") == 0 ? 4096 : 8};
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    notify.flags = WEIR_TRANSFER_NOTIFY;
+    const weir_transfer_options *options = strcmp(argv[1], "notify8") == 0 ? &notify : NULL;
+    weir_transfer transfer;
+    weir_notification notification;
+    /* segment8: one write with COUNT segments, in the end: two counts up to 64. */
+    if (strcmp(argv[1], "segment8") == 0) {
+        for (int i = 0; i < 1000; i++)
+            must(weir_write(pair.from, pair.peer, segments, (size_t)count, NULL, &transfer),
+                 "write");
+    } else {
+        for (long i = 0; i < count; i++) {
+            must(weir_write(pair.from, pair.peer, segments, 1, options, &transfer), "write");
+            if (transfer.id != 0)
+                finish(&pair, transfer);
+            if (options != NULL) {
+                while (weir_notification_take(pair.to, &notification) != WEIR_OK)
+                    weir_engine_progress(pair.to);
+            }
+        }
+    }
+    weir_engine_close(pair.from);
+    weir_engine_close(pair.to);
+    return 0;
+}

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Compares weir with ucx_perftest (Debian's ucx-utils) on this machine, in alternating runs.
+
+  ucx-compare.py [--weir PATH] [--runs N] [--seconds T] [--json FILE]
+
+Both sides: two processes on two CPUs, shared memory (UCX_TLS=posix,cma), puts into the other
+process's memory; one warm-up, then medians of N runs, weir and UCX in turn, so that what else
+the machine does hits both.
+
+Below 4 KiB the work compared is 64 puts: one weir write of 64 segments against ucp_put_bw with
+64 puts outstanding (-O 64). From 4 KiB on one put is one write, always between the same two
+buffers on either side (weir with --window 1, for another window would be other buffers; UCX with
+16 puts outstanding, which are to the same buffer). Latency: 8 bytes, both sides polling the memory (ucp_put_lat, weir --latency=memory).
+
+What differs and cannot be made equal: ucx_perftest puts from one buffer to one buffer, all of
+them to the same address; each of weir's 64 segments has an address of its own, on a cache line of
+its own. ucx_perftest has no cold mode: the cold rows put weir,
+64 KiB at random places of 1 GiB, next to UCX's hot 64 KiB and to memcpy at the same places
+(what weir reports as its limit); they are a ratio to the latter.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+SIZES = [8 << (2 * i) for i in range(10)] + [4 << 20]
+PORT = 13400
+
+
+def cpus():
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        sys.exit("ucx-compare: needs two CPUs")
+    return allowed[0], allowed[1]
+
+
+def ucx(test, size, iterations, outstanding):
+    """Runs both ends; the last CSV row as a dictionary of floats."""
+    global PORT
+    PORT += 1
+    env = dict(os.environ, UCX_TLS="posix,cma", UCX_WARN_UNUSED_ENV_VARS="n")
+    client_cpu, server_cpu = cpus()
+    args = ["ucx_perftest", "-p", str(PORT)]
+    server = subprocess.Popen(["taskset", "-c", str(server_cpu)] + args, env=env,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(0.3)
+        what = ["-t", test, "-s", str(size), "-n", str(iterations), "-w",
+                str(max(10, iterations // 20)), "-f", "-v"]
+        if outstanding:
+            what += ["-O", str(outstanding)]
+        out = subprocess.run(["taskset", "-c", str(client_cpu)] + args[:1] + ["127.0.0.1"] +
+                             args[1:] + what, env=env, check=True, capture_output=True,
+                             text=True, timeout=60).stdout
+    finally:
+        try:
+            server.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+    rows = [line for line in out.splitlines() if line.count(",") >= 7]
+    names, values = rows[-2].split(","), rows[-1].split(",")
+    return {name: float(value) for name, value in zip(names, values)}
+
+
+def weir(path, arguments):
+    with tempfile.NamedTemporaryFile(suffix=".json") as out:
+        subprocess.run([path, "bench"] + arguments + ["--json", out.name], check=True,
+                       stdout=subprocess.DEVNULL, timeout=120)
+        return json.load(out)
+
+
+def iterations_for(size, seconds):
+    """Puts that take about that long at 10 GB/s or 20 M/s, whichever is slower."""
+    return max(200, int(seconds * min(20e6, 10e9 / size)))
+
+
+def alternate(runs, first, second):
+    """Medians of two measurements, made in turn after one of each that does not count."""
+    first(), second()
+    pairs = [(first(), second()) for _ in range(runs)]
+    return [statistics.median(values) for values in zip(*pairs)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weir", default="build/weir")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    if subprocess.run(["which", "ucx_perftest", "taskset"], capture_output=True).returncode:
+        sys.exit("ucx-compare: needs ucx_perftest (ucx-utils) and taskset (util-linux)")
+    seconds = str(options.seconds)
+    rows = []
+
+    def row(label, unit, a, b, better_high=True):
+        ratio = a / b if better_high else b / a
+        rows.append({"what": label, "unit": unit, "weir": a, "other": b, "ratio": ratio})
+        print(f"{label:34} {a:14.6g} {b:14.6g} {unit:6} {ratio:8.2f}x", flush=True)
+
+    print(f"{'':34} {'weir':>14} {'UCX':>14} {'':6} {'weir is':>9}")
+    for size in SIZES:
+        small = size < 4096
+        extra = ["--window", "1"] + (["--segments", "64"] if small else [])
+        count = iterations_for(size, options.seconds)
+        a, b = alternate(
+            options.runs,
+            lambda: weir(options.weir, ["write", "--size", str(size), "--seconds", seconds] +
+                         extra)["ops_per_s"],
+            lambda: ucx("ucp_put_bw", size, count, 64 if small else 16)["overall_mr"])
+        row(f"put {size} B" + (", 64 at a time" if small else ""), "op/s", a, b)
+    a, b = alternate(
+        options.runs,
+        lambda: weir(options.weir, ["write", "--latency=memory", "--seconds",
+                                    seconds])["latency_ns"]["p50"],
+        lambda: 1000 * ucx("ucp_put_lat", 8, 500000, 0)["50.0_percentile_lat"])
+    row("latency 8 B, median, one way", "ns", a, b, better_high=False)
+    cold = [weir(options.weir, ["write", "--cold", "1G", "--seconds", seconds])
+            for _ in range(options.runs)]
+    a = statistics.median(r["bytes_per_s"] for r in cold)
+    row("cold 64 KiB over 1 GiB, UCX hot", "B/s", a,
+        65536 * ucx("ucp_put_bw", 65536, iterations_for(65536, options.seconds), 16)["overall_mr"])
+    row("cold 64 KiB over 1 GiB, memcpy cold", "B/s", a,
+        statistics.median(r["limit"]["bytes_per_s"] for r in cold))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as out:
+            json.dump({"runs": options.runs, "rows": rows}, out, indent=2)
+
+
+if __name__ == "__main__":
+    main()

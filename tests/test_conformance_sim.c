@@ -1,0 +1,127 @@
+/* test_conformance_sim.c: the simulated NIC through the conformance suite, in each of
+ * its kinds. This is what keeps the simulator honest (E4). */
+#include <stdio.h>
+#include <string.h>
+
+#include "conformance.h"
+#include "nic.h"
+#include "world.h"
+
+enum { ADVANCE_NS = 20000 };
+
+struct kind {
+    const char *name;
+    bool ordered;
+    bool completes_inline;
+    bool srq;
+    uint32_t last_wqe;
+    uint32_t pieces_max;
+};
+
+static const struct kind KINDS[] = {
+    {"sim ordered", true, false, false, SIM_LAST_WQE_NEVER, 1},
+    {"sim ordered srq", true, false, true, SIM_LAST_WQE_MANY, 3},
+    {"sim inline", true, true, false, SIM_LAST_WQE_NEVER, 1},
+    {"sim inline srq", true, true, true, SIM_LAST_WQE_LATE, 2},
+    {"sim unordered", false, false, false, SIM_LAST_WQE_NEVER, 3},
+    {"sim unordered srq", false, false, true, SIM_LAST_WQE_EARLY, 2},
+};
+
+enum { KIND_COUNT = sizeof(KINDS) / sizeof(KINDS[0]) };
+
+struct sim_hooks {
+    const struct kind *kind;
+    struct sim_world *world;
+};
+
+static void kind_config(const struct kind *kind, struct sim_config *config) {
+    memset(config, 0, sizeof(*config));
+    config->nodes = 2;
+    config->net.latency_min_ns = config->net.latency_max_ns = 1000;
+    for (uint32_t i = 0; i < 2; i++) {
+        config->nic[i] = (struct sim_nic_config){
+            .ordered = kind->ordered,
+            .completes_inline = kind->completes_inline,
+            .srq = kind->srq,
+            .last_wqe = kind->last_wqe,
+            .pieces_max = kind->pieces_max,
+            .write_imm = true,
+            .nak_kills_target = true,
+            .fatal_events = true,
+            .import_maps = true,
+            .sq_depth_max = 1024,
+            .rq_depth_max = 1024,
+            .inline_bytes_max = 256,
+            .retry_count = 3,
+            .message_bytes_max = 1 << 30,
+            .post_bytes_max = UINT64_MAX,
+            .latency_min_ns = 500,
+            .latency_max_ns = 3000,
+            .flush_ns_max = 5000,
+            .rto_ns = 10000,
+            .mtu_max = 4096,
+            .rd_atomic_max = 16,
+        };
+    }
+}
+
+static void hooks_close(struct conformance_world *world) {
+    struct sim_hooks *hooks = world->self;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        if (hooks->world->nodes[i].alive) {
+            sim_node_shutdown(&hooks->world->nodes[i]);
+        }
+    }
+    sim_world_close(hooks->world);
+    hooks->world = NULL;
+}
+
+static int hooks_open(struct conformance_world *world, struct weir_device **a_out,
+                      struct weir_device **b_out) {
+    struct sim_hooks *hooks = world->self;
+    struct sim_config config;
+
+    kind_config(hooks->kind, &config);
+    hooks->world = sim_world_open(&config, 1, NULL);
+    if (hooks->world == NULL) {
+        return WEIR_ENOMEM;
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        int error = sim_node_boot(&hooks->world->nodes[i]);
+
+        if (error != 0) {
+            hooks_close(world);
+            return error;
+        }
+    }
+    *a_out = hooks->world->nodes[0].nic;
+    *b_out = hooks->world->nodes[1].nic;
+    return 0;
+}
+
+static void hooks_advance(struct conformance_world *world) {
+    struct sim_hooks *hooks = world->self;
+
+    sim_run_until(hooks->world, hooks->world->now_ns + ADVANCE_NS);
+}
+
+int main(void) {
+    int failed = 0;
+
+    for (int i = 0; i < KIND_COUNT; i++) {
+        struct sim_hooks hooks = {.kind = &KINDS[i]};
+        struct conformance_world world = {
+            .name = KINDS[i].name,
+            .ops = &SIM_NIC_OPS,
+            .open = hooks_open,
+            .close = hooks_close,
+            .advance = hooks_advance,
+            .self = &hooks,
+        };
+
+        printf("== %s\n", KINDS[i].name);
+        failed += conformance_run(&world);
+    }
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,118 @@
+/* test_tool_units.c: the tool's pure parts: histogram, content, trace generator. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "content.h"
+#include "histogram.h"
+#include "host.h"
+#include "trace.h"
+
+/* Every value reads back at most 1/32 above what it was, never below, over all magnitudes. */
+static void test_B4_histogram_error_bound(void **state) {
+    struct histogram *h = malloc(sizeof(*h));
+
+    (void)state;
+    assert_non_null(h);
+    for (unsigned shift = 0; shift < 64; shift++) {
+        for (uint64_t low = 0; low < 97; low += 3) {
+            uint64_t value = (UINT64_C(1) << shift) + (shift > 7 ? low << (shift - 7) : 0), back;
+            memset(h, 0, sizeof(*h));
+            histogram_add(h, value);
+            histogram_add(h, UINT64_MAX); /* or the maximum would cap the answer */
+            back = histogram_quantile(h, 5000);
+            assert_true(back >= value);
+            assert_true(back - value <= value / 32);
+        }
+    }
+    free(h);
+}
+
+static void test_B4_histogram_quantiles(void **state) {
+    struct histogram *h = calloc(2, sizeof(*h));
+
+    (void)state;
+    assert_non_null(h);
+    assert_int_equal(histogram_quantile(h, 5000), 0);
+    for (uint64_t i = 1; i <= 50; i++)
+        histogram_add(&h[i % 2], i); /* exact below 64 */
+    histogram_merge(&h[0], &h[1]);
+    assert_int_equal(h[0].count, 50);
+    assert_int_equal(histogram_quantile(h, 0), 1);
+    assert_int_equal(histogram_quantile(h, 5000), 25);
+    assert_int_equal(histogram_quantile(h, 9900), 50);
+    assert_int_equal(histogram_quantile(h, 10000), 50);
+    histogram_add(h, 1000003);
+    assert_int_equal(histogram_quantile(h, 10000), 1000003);
+    free(h);
+}
+
+/* Any single wrong byte is found, at any length, and counted as one. */
+static void test_content_every_byte_counts(void **state) {
+    unsigned char block[1100];
+
+    (void)state;
+    for (uint64_t length = 1; length <= 1100; length += length < 20 ? 1 : 77) {
+        content_fill(block, length, content_key(1, 2));
+        assert_int_equal(content_wrong(block, length, content_key(1, 2)), 0);
+        for (uint64_t at = 0; at < length; at++) {
+            block[at] ^= 0x10;
+            assert_int_equal(content_wrong(block, length, content_key(1, 2)), 1);
+            block[at] ^= 0x10;
+        }
+    }
+}
+
+/* Words of other blocks, and of other places in the same block, are wrong. */
+static void test_content_misplaced_words_differ(void **state) {
+    unsigned char a[4096], b[4096];
+
+    (void)state;
+    content_fill(a, sizeof(a), content_key(7, 1));
+    content_fill(b, sizeof(b), content_key(7, 2));
+    for (unsigned at = 0; at < sizeof(a); at += 8) {
+        assert_memory_not_equal(a + at, b + at, 8);
+        if (at > 0)
+            assert_memory_not_equal(a, a + at, 8);
+    }
+}
+
+static void test_trace_same_seed_same_trace(void **state) {
+    struct trace a, b, c;
+
+    (void)state;
+    assert_int_equal(trace_generate(400, 5, &a), 0);
+    assert_int_equal(trace_generate(400, 5, &b), 0);
+    assert_int_equal(trace_generate(400, 6, &c), 0);
+    assert_int_equal(a.request_count, 400);
+    assert_int_equal(a.id_count, b.id_count);
+    assert_memory_equal(a.requests, b.requests, 400 * sizeof(*a.requests));
+    assert_memory_equal(a.ids, b.ids, a.id_count * sizeof(*a.ids));
+    assert_memory_not_equal(a.requests, c.requests, 400 * sizeof(*a.requests));
+    for (uint64_t i = 0; i < a.request_count; i++) {
+        const struct trace_request *r = &a.requests[i];
+        assert_int_equal(r->block_count,
+                         (r->input_length + TRACE_BLOCK_TOKENS - 1) / TRACE_BLOCK_TOKENS);
+        assert_int_equal(a.ids[r->first_id], 0);
+    }
+    trace_free(&a);
+    trace_free(&b);
+    trace_free(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_B4_histogram_error_bound),
+        cmocka_unit_test(test_B4_histogram_quantiles),
+        cmocka_unit_test(test_content_every_byte_counts),
+        cmocka_unit_test(test_content_misplaced_words_differ),
+        cmocka_unit_test(test_trace_same_seed_same_trace),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
