@@ -111,7 +111,6 @@ struct sim_workload_config {
     uint32_t cancel;
     uint32_t early_release;
     uint32_t bad_segment;
-    uint32_t stale_handle;
     uint32_t memory_release;
     uint32_t peer_close;
     uint32_t pause;

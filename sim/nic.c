@@ -353,7 +353,6 @@ static int nic_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
     memcpy(&qp->remote_uid, path->blob + 8, sizeof(qp->remote_uid));
     qp->psn_local = path->psn_local;
     qp->psn_remote = path->psn_remote;
-    qp->mtu = path->mtu;
     qp->state = SIM_QP_RTS;
     sim_trace(nic->world, "n%u connects qp %u to n%u qp %u", nic->node->index, qp->qpn,
               qp->remote_node, qp->remote_qpn);

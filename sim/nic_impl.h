@@ -15,7 +15,6 @@ enum {
     NIC_QPN_FIRST = 0x11, /* the same in every life: numbers of a restart collide */
     NIC_KEY_SLOT_BITS = 12,
     NIC_MRS_MAX = 1 << NIC_KEY_SLOT_BITS,
-    NIC_MTU_ANY = 4096,
 };
 
 struct nic_mr {
@@ -64,14 +63,12 @@ struct weir_qp {
     uint32_t recv_bytes_max;
     uint32_t destroy_fails;
     bool flushing; /* a flush event is on its way */
-    bool last_wqe_sent;
 
     uint32_t remote_node;
     uint32_t remote_qpn;
     uint64_t remote_uid; /* 0: not connected */
     uint32_t psn_local;
     uint32_t psn_remote;
-    uint32_t mtu;
 
     /* Send queue. Entries [tail, head) hold slots, [done, head) are not complete
      * (ordered; unordered ones complete in any order). */

@@ -99,7 +99,6 @@ static void work_faults(struct sim_prng *prng, struct sim_workload_config *work)
     work->cancel = maybe(prng, 3, 12000);
     work->early_release = maybe(prng, 3, 12000);
     work->bad_segment = maybe(prng, 3, 8000);
-    work->stale_handle = maybe(prng, 3, 8000);
     work->memory_release = maybe(prng, 8, 3000);
     work->peer_close = maybe(prng, 8, 3000);
     work->pause = maybe(prng, 4, 5000);

@@ -93,7 +93,8 @@ static void layout(weir_engine *e, struct carver *c) {
     e->submit_next = carve(c, o->transfers_max, sizeof(uint32_t));
     e->blocks = carve(c, blocks, sizeof(struct plan_block));
     e->block_pool.links = carve(c, blocks, sizeof(uint32_t));
-    e->peers = carve(c, o->peers_max, sizeof(struct peer));
+    e->peers_mask = power_of_two(o->peers_max) - 1;
+    e->peers = carve(c, (size_t)e->peers_mask + 1, sizeof(struct peer));
     e->instances = carve(c, o->peers_max, WIRE_INSTANCE_SIZE);
     e->regions.locals = carve(c, o->memories_max, sizeof(struct region_local));
     e->regions.remotes = carve(c, o->remotes_max, sizeof(struct region_remote));

@@ -220,6 +220,8 @@ struct weir_engine {
     struct regions regions;
     struct peer *peers;
     uint32_t peers_max;
+    uint32_t peers_mask;     /* the table's size is a power of two, if not all of it is used */
+    uint64_t fast_bytes_end; /* the fast way in is for less than this: 0 without a reserve */
     bool spare_ready;        /* the reserve of the fast way in lacks nothing */
     uint64_t post_bytes_max; /* at most UINT64_MAX - 1 */
     struct {                 /* what was done inside submit calls, not yet in stats */

@@ -213,6 +213,7 @@ void submit_refill(weir_engine *engine) {
         engine->spare_missing--;
     }
     engine->spare_ready = engine->spare_transfer != NONE;
+    engine->fast_bytes_end = engine->spare_ready ? engine->post_bytes_max + 1 : 0;
 }
 
 /* The SEND behind data that is in place already. OK: done. EINPROGRESS: the device
@@ -244,6 +245,7 @@ static __attribute__((noinline)) int fast_rest(weir_engine *engine, struct reque
     request->use_spare = true;
     engine->spare_missing = SPARE_BLOCKS;
     engine->spare_ready = false;
+    engine->fast_bytes_end = 0;
     int rc = fill(engine, request, out);
     for (uint32_t b = engine->spare_blocks; b != PLAN_NO_BLOCK; b = engine->blocks[b].next)
         engine->spare_missing--;
@@ -574,15 +576,14 @@ submit(weir_engine *engine, uint64_t peer_id, const weir_segment *segments, size
                          0))
         return (opcode == WEIR_OP_WRITE ? general_write : general_read)(
             engine, peer_id, segments, count, options, transfer_out);
-    uint32_t index = handle_index(peer_id);
-    struct peer *peer = &engine->peers[index];
+    struct peer *peer = &engine->peers[peer_id & engine->peers_mask];
     const struct region_pair *pair = &peer->pairs[opcode];
     uint64_t bytes;
-    if (__builtin_expect(
-            index >= engine->peers_max || peer->id != peer_id || peer->fast_qp == NULL ||
-                !engine->spare_ready || pair->version != engine->regions.version ||
-                (bytes = plain_bytes(pair, segments, segments + count)) > engine->post_bytes_max,
-            0))
+    if (__builtin_expect(peer->id != peer_id || peer->fast_qp == NULL ||
+                             pair->version != engine->regions.version ||
+                             (bytes = plain_bytes(pair, segments, segments + count)) >=
+                                 engine->fast_bytes_end,
+                         0))
         return (opcode == WEIR_OP_WRITE ? leave_write : leave_read)(engine, peer_id, segments,
                                                                     count, options, transfer_out);
     uint32_t done = fast_post(engine, peer, opcode, segments, count);
