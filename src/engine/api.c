@@ -182,7 +182,7 @@ static int peer_open(weir_engine *engine, const char *address, weir_peer *peer_o
         peer = same;
     if (peer == NULL) {
         tables_lock(engine);
-        peer = peer_new(engine, address);
+        peer = peer_new(engine, address, NULL);
         tables_unlock(engine);
     }
     if (peer == NULL)

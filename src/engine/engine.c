@@ -132,6 +132,7 @@ static void start_tables(weir_engine *e) {
         atomic_init(&e->transfers[i].id, handle_first(i));
     for (uint32_t i = 0; i < o->peers_max; i++)
         e->peers[i].next_free = i + 1 < o->peers_max ? i + 1 : NONE;
+    e->peer_free_last = o->peers_max - 1;
     for (uint32_t i = 0; i < o->memories_max; i++)
         e->regions.locals[i].next_free = i + 1 < o->memories_max ? i + 1 : NONE;
     for (uint32_t i = 0; i < o->remotes_max; i++)

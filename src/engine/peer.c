@@ -44,21 +44,55 @@ static bool dialable(const char *address) {
            strncmp(address, "[::]:", 5) != 0;
 }
 
-/* Under tables_lock. */
-struct peer *peer_new(weir_engine *engine, const char *address) {
+/* A free slot that remembers this instance, or else the one that is free longest. */
+static uint32_t slot_take(weir_engine *engine, const uint8_t *instance) {
+    uint32_t before = NONE;
     uint32_t index = engine->peer_free;
+    while (instance != NULL && index != NONE &&
+           memcmp(engine->peers[index].past.instance, instance, WIRE_INSTANCE_SIZE) != 0) {
+        before = index;
+        index = engine->peers[index].next_free;
+    }
+    if (index == NONE) {
+        before = NONE;
+        index = engine->peer_free;
+    }
+    if (index == NONE)
+        return NONE;
+    uint32_t next = engine->peers[index].next_free;
+    if (before == NONE)
+        engine->peer_free = next;
+    else
+        engine->peers[before].next_free = next;
+    if (engine->peer_free_last == index)
+        engine->peer_free_last = before;
+    return index;
+}
+
+static void slot_give(weir_engine *engine, uint32_t index) {
+    engine->peers[index].next_free = NONE;
+    if (engine->peer_free == NONE)
+        engine->peer_free = index;
+    else
+        engine->peers[engine->peer_free_last].next_free = index;
+    engine->peer_free_last = index;
+}
+
+/* Under tables_lock. instance: of the peer, if known already; NULL. */
+struct peer *peer_new(weir_engine *engine, const char *address, const uint8_t *instance) {
+    uint32_t index = slot_take(engine, instance);
     if (index == NONE)
         return NULL;
     struct peer *peer = &engine->peers[index];
-    engine->peer_free = peer->next_free;
     uint64_t id = peer->id_next != 0 ? peer->id_next : handle_first(index);
     uint32_t incarnation = peer->incarnation + 1;
+    struct past past = peer->past;
     memset(peer, 0, sizeof(*peer));
+    peer->past = past;
     peer->id = id;
     peer->incarnation = incarnation;
     peer->owner = region_owner(index, incarnation);
     peer->alias = peer->known_as = peer->live = NONE;
-    peer->number_next = 1;
     peer->dialable = dialable(address);
     for (int l = 0; l < LISTS; l++)
         peer->lists[l] = (struct list){NONE, NONE, 0};
@@ -143,10 +177,21 @@ static void send_identity(weir_engine *engine, uint64_t conn, enum wire_type typ
         send_bytes(engine, conn, bytes, length, again);
 }
 
-static void hangup(weir_engine *engine, uint64_t *conn) {
-    if (*conn != 0)
-        engine->ports.control.ops->hangup(engine->ports.control.self, *conn);
+/* Gives up the use of a connection; closes it unless another peer lives on it (one
+ * that was replaced may have dialled what its successor speaks on). */
+static void hangup(weir_engine *engine, struct peer *peer, uint64_t *conn) {
+    uint64_t number = *conn;
     *conn = 0;
+    if (number == 0)
+        return;
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        const struct peer *other = &engine->peers[i];
+        if (other->id != 0 && (other->conn_dialled == number || other->conn_accepted == number))
+            return;
+    }
+    if (peer->conn_last == number)
+        peer->conn_last = 0;
+    engine->ports.control.ops->hangup(engine->ports.control.self, number);
 }
 
 /* ---- dialling ---------------------------------------------------------- */
@@ -162,7 +207,7 @@ static void set_timer(weir_engine *engine, struct peer *peer) {
 
 static void dial_fail(weir_engine *engine, struct peer *peer, int error) {
     peer->dial = DIAL_NONE;
-    hangup(engine, &peer->conn_dialled);
+    hangup(engine, peer, &peer->conn_dialled);
     peer->conn_last = peer->conn_accepted;
     if (!peer->known)
         transfer_fail_all(engine, peer, error, true);
@@ -193,7 +238,7 @@ static void dial_start(weir_engine *engine, struct peer *peer) {
         return;
     peer->dial_deadline_ns = engine_now(engine) + engine->options.connect_timeout_ns;
     peer->dial_pause_ns = DIAL_PAUSE_NS;
-    hangup(engine, &peer->conn_dialled);
+    hangup(engine, peer, &peer->conn_dialled);
     dial_call(engine, peer);
 }
 
@@ -441,6 +486,13 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
     memcpy(options.instance_local, engine->instance, WIRE_INSTANCE_SIZE);
     memcpy(options.instance_remote, instance, WIRE_INSTANCE_SIZE);
     endpoint_init(&peer->endpoint, &options);
+    /* It may be one that we gave up while it never noticed: what it sent before is not
+     * delivered twice, and our numbers go on above all that it has seen. */
+    peer->received = (struct window){0};
+    if (memcmp(peer->past.instance, instance, WIRE_INSTANCE_SIZE) == 0)
+        peer->received = peer->past.received;
+    peer->sent = (struct window){.base = engine->number_floor};
+    peer->number_next = peer->sent.base + 1;
     tables_lock(engine);
     remotes_pass(engine, peer->owner, instance, peer->owner);
     tables_unlock(engine);
@@ -460,7 +512,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
         if (known->conn_last == 0)
             known->conn_last = known->conn_dialled;
     } else {
-        hangup(engine, &opened->conn_dialled);
+        hangup(engine, opened, &opened->conn_dialled);
     }
     opened->conn_dialled = opened->conn_last = 0;
     if (!known->dialable) {
@@ -512,17 +564,19 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
         peer->lists[LIST_POSTED].count > 0 || peer->lists[LIST_PARKED].count > 0 || engine->closing)
         return;
     uint32_t index = index_of(engine, peer);
-    hangup(engine, &peer->conn_dialled);
-    hangup(engine, &peer->conn_accepted);
+    hangup(engine, peer, &peer->conn_dialled);
+    hangup(engine, peer, &peer->conn_accepted);
     peer->conn_last = 0;
     peer->dial = DIAL_NONE;
     peer->known = peer->leaving = peer->was_up = peer->degraded = false;
+    memcpy(peer->past.instance, peer->instance, WIRE_INSTANCE_SIZE);
+    peer->past.received = peer->received;
+    if (peer->number_next > engine->number_floor)
+        engine->number_floor = (peer->number_next + 63) & ~(uint64_t)63;
     memset(engine->instances[index], 0, WIRE_INSTANCE_SIZE);
     memset(peer->instance, 0, WIRE_INSTANCE_SIZE);
     peer->abandoned_epoch = 0;
     peer->settled_epoch = 0;
-    peer->number_next = 1;
-    peer->sent = peer->received = (struct window){0};
     memset(peer->parts, 0, sizeof(peer->parts));
     timer_peer(engine, peer, UINT64_MAX);
     for (uint32_t i = 0; i < engine->peers_used; i++) {
@@ -546,7 +600,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
 void peer_forget(weir_engine *engine, struct peer *peer) {
     if (peer->held > 0 || peer->waits > 0 || peer->known || peer->refs > 0 || peer->id == 0)
         return;
-    hangup(engine, &peer->conn_dialled);
+    hangup(engine, peer, &peer->conn_dialled);
     peer->dial = DIAL_NONE;
     timer_peer(engine, peer, UINT64_MAX);
     tables_lock(engine);
@@ -554,8 +608,7 @@ void peer_forget(weir_engine *engine, struct peer *peer) {
     peer->id_next = handle_next(peer->id);
     peer->id = 0;
     tables_unlock(engine);
-    peer->next_free = engine->peer_free;
-    engine->peer_free = index_of(engine, peer);
+    slot_give(engine, index_of(engine, peer));
 }
 
 /* The application gave its last reference back. */
@@ -597,7 +650,7 @@ static struct peer *meet(weir_engine *engine, const uint8_t *instance, const cha
     struct peer *peer = address[0] != '\0' ? by_address(engine, address) : NULL;
     if (peer == NULL || peer->known || peer->alias != NONE) {
         tables_lock(engine);
-        peer = peer_new(engine, address);
+        peer = peer_new(engine, address, instance);
         tables_unlock(engine);
         if (peer == NULL)
             return NULL;
@@ -752,7 +805,7 @@ void peer_close_all(weir_engine *engine) {
         peer->dialable = false;
         if (peer->dial != DIAL_NONE) {
             peer->dial = DIAL_NONE;
-            hangup(engine, &peer->conn_dialled);
+            hangup(engine, peer, &peer->conn_dialled);
             peer->conn_last = peer->conn_accepted;
         }
         if (peer->known)

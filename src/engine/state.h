@@ -148,6 +148,12 @@ enum dial_state {
     DIAL_PAUSE    /* refused or broken: again after a pause */
 };
 
+/* What a slot remembers of the last instance that it was for. */
+struct past {
+    uint8_t instance[WIRE_INSTANCE_SIZE];
+    struct window received;
+};
+
 struct peer {
     uint64_t id;                 /* 0 when the slot is free */
     uint64_t id_next;            /* of the slot's next user */
@@ -194,6 +200,7 @@ struct peer {
 
     uint8_t instance[WIRE_INSTANCE_SIZE];
     char address[WEIR_ADDRESS_MAX];
+    struct past past;
     struct endpoint endpoint;
     struct parts parts[WINDOW_SIZE];
 };
@@ -239,6 +246,7 @@ struct weir_engine {
     bool slow_now;
     bool worked; /* since somebody was last told */
     uint64_t epoch_counter;
+    uint64_t number_floor; /* above all numbers used towards peers that were given up */
     uint64_t polled;
 
     struct transfer *transfers;
@@ -251,7 +259,7 @@ struct weir_engine {
     uint32_t spare_missing;                /* blocks that the reserve lacks */
     _Atomic uint32_t completions_reserved; /* any thread: QUEUE transfers not yet taken */
 
-    uint32_t peer_free, local_free, remote_free, qp_free;
+    uint32_t peer_free, peer_free_last, local_free, remote_free, qp_free;
     uint32_t peers_used;                      /* slots ever used: what loops over peers visit */
     uint8_t (*instances)[WIRE_INSTANCE_SIZE]; /* of peers, side by side; zeros: not known */
     uint32_t run_head, run_tail;
@@ -371,7 +379,7 @@ void peer_timer(weir_engine *engine, struct peer *peer);
 int peer_control(weir_engine *engine, int budget);
 void peer_close_all(weir_engine *engine);
 void peer_closed(weir_engine *engine, struct peer *peer);
-struct peer *peer_new(weir_engine *engine, const char *address);
+struct peer *peer_new(weir_engine *engine, const char *address, const uint8_t *instance);
 void peer_reap(weir_engine *engine, struct peer *peer);
 void peer_forget(weir_engine *engine, struct peer *peer);
 void peer_update_fast(weir_engine *engine, struct peer *peer);
