@@ -53,6 +53,7 @@ into devtmpfs devtmpfs dev 2>/dev/null || {
     mount --make-rslave "$directory/dev"
     mounts+=("$directory/dev")
 }
+into devpts devpts dev/pts
 into tmpfs tmpfs dev/shm
 into tmpfs tmpfs tmp
 

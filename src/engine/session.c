@@ -174,6 +174,10 @@ void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
 }
 
 void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    /* What the device knows may be more than that: that the peer is dead. It must be
+     * heard before the QPs that it is told of are gone. */
+    if (!engine->in_async)
+        session_async(engine);
     if (slot == NONE || !peer->sessions[slot].used || peer->sessions[slot].retired)
         return;
     if (peer->live == slot) {
@@ -321,9 +325,11 @@ static void async_event(weir_engine *engine, const struct weir_async *event) {
 }
 
 int session_async(weir_engine *engine) {
-    struct weir_async events[16];
-    int count = engine->device_ops->events(engine->device, events, 16);
+    struct weir_async events[ASYNC_BATCH];
+    engine->in_async = true;
+    int count = engine->device_ops->events(engine->device, events, ASYNC_BATCH);
     for (int i = 0; i < count; i++)
         async_event(engine, &events[i]);
+    engine->in_async = false;
     return count > 0 ? count : 0;
 }

@@ -37,6 +37,7 @@
 enum {
     MESSAGE_BYTES = WIRE_DATA_SIZE + WEIR_NOTIFY_MAX, /* one SEND */
     CHAIN_MAX = 512,      /* WRs with one doorbell, whatever the depth */
+    ASYNC_BATCH = 16,     /* async events taken at once */
     POLL_BATCH = 32,      /* CQEs taken from the device at once */
     POLL_BUDGET = 256,    /* CQEs a step */
     SERVICE_BUDGET = 16,  /* chains that one peer posts before the next has its turn */
@@ -244,7 +245,8 @@ struct weir_engine {
     bool has_fd; /* sleeping is real: control and async news are looked at less often */
     uint32_t tick;
     bool slow_now;
-    bool worked; /* since somebody was last told */
+    bool in_async; /* async events are being worked off */
+    bool worked;   /* since somebody was last told */
     uint64_t epoch_counter;
     uint64_t number_floor; /* above all numbers used towards peers that were given up */
     uint64_t polled;

@@ -1,0 +1,44 @@
+#!/bin/sh
+# results.sh: scripts/results.py, which counts for CI, counts what happened: programs
+# that crash, hang, lie or do not run are failures, and skipping everything is no pass.
+. "$(dirname "$0")/lib.sh"
+need python3
+
+# log NAME RESULT STDOUT: one line of a testlog.json.
+log() {
+    printf '{"name": "%s", "result": "%s", "stdout": "%s"}\n' "$1" "$2" "$3"
+}
+# counts STATUS LINE LOG...: results.py ends so, with that last line.
+counts() {
+    status=$1 line=$2
+    shift 2
+    got=$(python3 scripts/results.py "$@" | tail -n 1)
+    python3 scripts/results.py "$@" >/dev/null
+    [ $? -eq "$status" ] || say "exit status is not $status where \"$line\" is expected"
+    [ "$got" = "$line" ] || say "\"$got\" where \"$line\" is expected"
+}
+
+ok='[       OK ] test_a\\n[       OK ] test_b\\n'
+bad='[  FAILED  ] test_c\\n'
+log script OK '' >"$WORK/script"
+log suite OK "$ok" >"$WORK/suite"
+log suite FAIL "$ok$bad[  FAILED  ] 1 test(s), listed below:\\\\n$bad" >"$WORK/failed"
+log suite FAIL "$ok" >"$WORK/crashed"
+log suite TIMEOUT "$ok" >"$WORK/hung"
+log suite OK "$ok$bad" >"$WORK/lied"
+log suite SKIP '' >"$WORK/skipped"
+log suite OK "$ok[  SKIPPED ] test_d\\\\n" >"$WORK/partly"
+: >"$WORK/empty"
+
+counts 0 '1 passed, 0 failed' "$WORK/script"
+counts 0 '2 passed, 0 failed' "$WORK/suite"
+counts 0 '3 passed, 0 failed' "$WORK/suite" "$WORK/script"
+counts 1 '2 passed, 1 failed' "$WORK/failed"
+counts 1 '2 passed, 1 failed' "$WORK/crashed"
+counts 1 '2 passed, 1 failed' "$WORK/hung"
+counts 1 '2 passed, 1 failed' "$WORK/lied"
+counts 1 '0 passed, 0 failed, 1 skipped' "$WORK/skipped"
+counts 0 '2 passed, 0 failed, 1 skipped' "$WORK/partly"
+counts 1 '2 passed, 1 failed' "$WORK/suite" "$WORK/empty"
+counts 1 '2 passed, 1 failed' "$WORK/suite" "$WORK/missing"
+finish
