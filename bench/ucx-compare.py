@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares weir with ucx_perftest (Debian's ucx-utils) on this machine, in alternating runs.
 
-  ucx-compare.py [--weir PATH] [--runs N] [--seconds T] [--json FILE]
+  ucx-compare.py [--weir PATH] [--runs N] [--seconds T] [--sizes N,N...] [--json FILE]
 
 Both sides: two processes on two CPUs, shared memory (UCX_TLS=posix,cma), puts into the other
 process's memory; one warm-up, then medians of N runs, weir and UCX in turn, so that what else
@@ -92,6 +92,8 @@ def main():
     parser.add_argument("--weir", default="build/weir")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")],
+                        default=SIZES, help="bytes of a put, with commas")
     parser.add_argument("--json")
     options = parser.parse_args()
     if subprocess.run(["which", "ucx_perftest", "taskset"], capture_output=True).returncode:
@@ -105,7 +107,7 @@ def main():
         print(f"{label:34} {a:14.6g} {b:14.6g} {unit:6} {ratio:8.2f}x", flush=True)
 
     print(f"{'':34} {'weir':>14} {'UCX':>14} {'':6} {'weir is':>9}")
-    for size in SIZES:
+    for size in options.sizes:
         small = size < 4096
         extra = ["--window", "1"] + (["--segments", "64"] if small else [])
         count = iterations_for(size, options.seconds)

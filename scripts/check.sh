@@ -49,7 +49,7 @@ stage release build -Dtests=enabled
 export ASAN_OPTIONS=abort_on_error=0:detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 stage asan build-asan "$sanitize -Db_sanitize=address,undefined -Dbuildtype=debugoptimized" \
-    --no-suite structure --timeout-multiplier 4
+    --no-suite structure --no-suite plants --timeout-multiplier 4
 # Threads: what has threads.
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 stage tsan build-tsan "$sanitize -Db_sanitize=thread" --suite threads --setup tsan \

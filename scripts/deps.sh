@@ -11,7 +11,7 @@ build='gcc:gcc libc6-dev:stdio.h meson:meson ninja-build:ninja pkg-config:pkg-co
        libxxhash-dev:xxhash.h libjansson-dev:jansson.h'
 check="$build g++:c++ clang:clang libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang
        clang-format:clang-format libcmocka-dev:cmocka.h valgrind:valgrind mandoc:mandoc
-       binutils:nm procps:ps util-linux:setarch python3:python3"
+       binutils:nm patch:patch procps:ps util-linux:setarch python3:python3"
 bench="$build"
 
 case ${1:-} in

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """results.py FILE...: adds up what meson's testlog.json files recorded.
 
-A cmocka program counts once for each of its tests; anything else counts once. A
-program that ended badly counts at least one failure, whatever it printed, and a file
+A program that reports its tests one by one, as cmocka's "[  OK  ] name" or a script's
+"ok name" and "FAILED name", counts once for each; anything else counts once. A program that ended badly counts at least one failure, whatever it printed, and a file
 that is missing or empty is one too: a stage that ran nothing has not passed.
 
 Prints the failures, then "N passed, N failed" (", N skipped" when any) as the last
@@ -12,8 +12,8 @@ import json
 import re
 import sys
 
-OK = re.compile(r"^\[ +OK +\] ", re.M)
-FAILED = re.compile(r"^\[ +(?:FAILED|ERROR) +\] (?!.*listed below)(\S+)$", re.M)
+OK = re.compile(r"^(?:\[ +OK +\]|ok) ", re.M)
+FAILED = re.compile(r"^(?:\[ +(?:FAILED|ERROR) +\]|FAILED) (?!.*listed below)(\S+)$", re.M)
 SKIPPED = re.compile(r"^\[ +SKIPPED +\] (?!.*listed below)(\S+)$", re.M)
 
 

@@ -8,8 +8,9 @@
  * Three rules carry the safety:
  *  - An attempt binds once, and only to a remote epoch above all seen before
  *    (remote_seen). So a late message can never bind anything.
- *  - REFUSE(ESTALE) is said only of a remote epoch that can never become a
- *    session any more, so a late one is as true as a fresh one.
+ *  - REFUSE(ESTALE) is said only of a remote epoch that can never be a session of
+ *    ours from now on, so a late one is as true as a fresh one, and it can end a
+ *    live session: we do not have that any more.
  *  - SETTLE(e) is said only when all our sessions up to e are over, live or not.
  *    So the remote may end whatever it has with them, whenever it hears of it.
  *
@@ -280,19 +281,26 @@ static void attempt_up(struct step *s) {
         session_end(s, old);
 }
 
-static void answer_settle(struct step *s) {
+/* Says how far all that is owed has drained, so that a session which takes long, or
+ * newer ones that break and drain for ever, delay no answer but their own. Less than
+ * all of it is said only from part_min on: below, it is no news. */
+static void answer_settle(struct step *s, uint64_t part_min) {
     struct endpoint *ep = s->ep;
     struct wire_message m = {.type = WIRE_SETTLED, .echo = ep->settle_owed};
 
     for (uint32_t i = 0; i < EP_SESSIONS; i++) {
         const struct ep_slot *slot = &ep->slots[i];
-        if (slot->state != EP_SLOT_FREE && slot->epoch_remote != 0 &&
-            slot->epoch_remote <= ep->settle_owed)
-            return; /* when it has drained */
+        if (slot->state != EP_SLOT_FREE && slot->epoch_remote != 0 && slot->epoch_remote <= m.echo)
+            m.echo = slot->epoch_remote - 1; /* the rest when it has drained */
     }
+    if (m.echo == ep->settle_owed)
+        ep->settle_owed = ep->settle_part = 0;
+    else if (m.echo >= part_min)
+        ep->settle_part = m.echo;
+    else
+        return;
     ep->options.window(ep->options.self, &m.settled);
     send_small(s, &m);
-    ep->settle_owed = 0;
 }
 
 static void all_end(struct step *s, int error) {
@@ -303,7 +311,7 @@ static void all_end(struct step *s, int error) {
     if (ep->live != EP_SLOT_NONE)
         slot_retire(s, ep->live);
     ep->want = false;
-    ep->settle_owed = 0;
+    ep->settle_owed = ep->settle_part = 0;
     backoff_off(&ep->attempt);
     backoff_off(&ep->settle);
     ep->gone_error = error;
@@ -369,13 +377,16 @@ static void act_relive(struct step *s) {
     send_hello(s, &s->ep->hello_live);
 }
 
-/* This epoch of the remote's can never become a session: below remote_seen, or
- * bound to something of ours that is over. */
+/* This epoch of the remote's is no session of ours and can never be one: below
+ * remote_seen, or bound to something of ours that is over or that was forgotten
+ * with an endpoint before this one. Raising remote_seen makes sure of that. */
 static void act_refuse(struct step *s) {
     struct endpoint *ep = s->ep;
     const uint64_t epoch = s->message->epoch;
 
     ep->stale++;
+    if (ep->remote_seen < epoch)
+        ep->remote_seen = epoch;
     send_refuse(s, epoch, epoch == ep->refused_epoch ? ep->refused_reason : WEIR_ESTALE);
 }
 
@@ -400,6 +411,13 @@ static void act_ready(struct step *s) {
     send_ready(s, s->ep->live);
 }
 
+/* A READY that got lost with its connection is not asked for by a remote that has
+ * forgotten us; nor would it tell us that it has. */
+static void act_probe(struct step *s) {
+    if (s->ep->live != EP_SLOT_NONE)
+        send_ready(s, s->ep->live);
+}
+
 static void act_up(struct step *s) {
     attempt_up(s);
 }
@@ -419,6 +437,7 @@ static void act_settle(struct step *s) {
     const uint64_t epoch = s->message->epoch;
     const uint32_t next = ep->next;
     const uint32_t live = ep->live;
+    const bool repeated = epoch <= ep->settle_owed;
 
     if (next != EP_SLOT_NONE && ep->slots[next].epoch_remote != 0 &&
         ep->slots[next].epoch_remote <= epoch)
@@ -429,7 +448,8 @@ static void act_settle(struct step *s) {
         ep->remote_seen = epoch;
     if (ep->settle_owed < epoch)
         ep->settle_owed = epoch;
-    answer_settle(s);
+    /* Part of the answer may have been lost. */
+    answer_settle(s, repeated && ep->settle_part != 0 ? ep->settle_part : UINT64_MAX);
 }
 
 static void act_settled(struct step *s) {
@@ -534,7 +554,7 @@ static void act_drained(struct step *s) {
     assert(slot->state == EP_SLOT_RETIRED);
     slot->state = EP_SLOT_FREE;
     if (s->ep->settle_owed != 0)
-        answer_settle(s);
+        answer_settle(s, slot->epoch_remote != 0 ? slot->epoch_remote : UINT64_MAX);
 }
 
 static void act_tick(struct step *s) {
@@ -576,6 +596,7 @@ static void act_tick(struct step *s) {
     X(DIFFER, act_differ) /* the two sides chose differently: start over */                        \
     X(ACKED, act_acked)   /* confirmed: READY, up */                                               \
     X(READY, act_ready)   /* READY of the live session again */                                    \
+    X(PROBE, act_probe)   /* READY of the live session, if there is one */                         \
     X(UP, act_up)         /* confirmed: up */                                                      \
     X(AGAIN, act_again)   /* end this attempt, try another after a pause */                        \
     X(DENIED, act_denied) /* end this attempt and say why */                                       \
@@ -622,11 +643,13 @@ static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 [IN_ACK_NEW]      = {A_BUG,    A_DROP,   A_DROP,   A_JOIN,   A_DROP,   A_DROP,   A_DIFFER, A_BUG},
 [IN_ACK_NEXT]     = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_ACKED,  A_BUG},
 [IN_ACK_LIVE]     = {A_READY,  A_BUG,    A_READY,  A_BUG,    A_BUG,    A_READY,  A_READY,  A_BUG},
-[IN_ACK_OLD]      = {A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_DROP},
+[IN_ACK_OLD]      = {A_REFUSE, A_DROP,   A_DROP,   A_REFUSE, A_DROP,   A_DROP,   A_REFUSE, A_DROP},
 [IN_READY_NEXT]   = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_UP,     A_BUG},
-[IN_READY_OLD]    = {A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP},
+[IN_READY_LIVE]   = {A_STAY,   A_BUG,    A_STAY,   A_BUG,    A_BUG,    A_STAY,   A_STAY,   A_BUG},
+[IN_READY_OLD]    = {A_REFUSE, A_DROP,   A_DROP,   A_REFUSE, A_DROP,   A_DROP,   A_REFUSE, A_DROP},
 [IN_REFUSE_STALE] = {A_BUG,    A_DROP,   A_DROP,   A_AGAIN,  A_DROP,   A_DROP,   A_AGAIN,  A_BUG},
 [IN_REFUSE_FINAL] = {A_BUG,    A_DROP,   A_DROP,   A_DENIED, A_DROP,   A_DROP,   A_DENIED, A_BUG},
+[IN_REFUSE_LIVE]  = {A_LOST,   A_BUG,    A_LOST,   A_BUG,    A_BUG,    A_LOST,   A_LOST,   A_BUG},
 [IN_REFUSE_OLD]   = {A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP},
 [IN_SETTLE]       = {A_SETTLE, A_DROP,   A_DROP,   A_SETTLE, A_DROP,   A_DROP,   A_SETTLE, A_DROP},
 [IN_SETTLED]      = {A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_DROP},
@@ -641,6 +664,7 @@ static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 [IN_BROKEN_OLD]   = {A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY},
 [IN_DRAINED]      = {A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE},
 [IN_TIMER]        = {A_TICK,   A_STAY,   A_STAY,   A_TICK,   A_STAY,   A_STAY,   A_TICK,   A_STAY},
+[IN_PROBE]        = {A_PROBE,  A_STAY,   A_PROBE,  A_STAY,   A_STAY,   A_PROBE,  A_PROBE,  A_STAY},
 [IN_PEER_DEAD]    = {A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_STAY},
 [IN_CLOSE]        = {A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_STAY},
 };

@@ -57,6 +57,8 @@ enum ep_event_type {
     EP_EV_BROKEN,         /* the slot's QPs failed (async event, error completion, or on purpose) */
     EP_EV_DRAINED,        /* the slot's QPs are gone, and all they delivered is in the window */
     EP_EV_TIMER,          /* now >= endpoint_deadline(); harmless earlier */
+    EP_EV_PROBE,          /* a control connection was lost or is new, and the same instance is there:
+                           * ask whether it still has the live session. Harmless at any time */
     EP_EV_PEER_DEAD,      /* certainly gone or replaced: error says */
     EP_EV_CLOSE,          /* local close: BYE, retire everything */
     EP_EV_COUNT
@@ -77,8 +79,9 @@ enum ep_effect_type {
                     * stay unused); answer with CONNECTED or CONNECT_FAILED at once */
     EP_DO_UP,      /* slot is live now: transfers may be posted on it */
     EP_DO_RETIRE,  /* slot's session is over: drain it, then EP_EV_DRAINED */
-    EP_DO_SETTLED, /* the remote has drained all our sessions up to epoch; *settled says what it
-                    * got. Once for each epoch at most; our own drain is the engine's to add */
+    EP_DO_SETTLED, /* the remote has drained all our sessions up to epoch, which may be less than
+                    * was asked for; *settled says what it got. Epochs only grow; our own drain is
+                    * the engine's to add */
     EP_DO_FAILED,  /* no session within the deadline, or refused: error. Waiting transfers fail */
     EP_DO_GONE     /* the remote instance is dead: every transfer fails after its drain: error */
 };
@@ -154,7 +157,7 @@ struct endpoint {
     uint32_t live;  /* slot or EP_SLOT_NONE */
     uint32_t next;
     struct ep_slot slots[EP_SESSIONS];
-    uint64_t remote_seen;  /* highest remote epoch that we bound or that was given up */
+    uint64_t remote_seen;  /* highest remote epoch that we bound or refused or that was given up */
     uint64_t answer_epoch; /* ANSWERING: the remote epoch of the HELLO */
 
     bool want;      /* somebody here waits for a session */
@@ -166,6 +169,7 @@ struct endpoint {
     uint64_t settle_asked; /* highest epoch of ours that SETTLE was sent for */
     uint64_t settle_done;  /* highest that SETTLED came for; behind while we wait */
     uint64_t settle_owed;  /* highest remote epoch to say SETTLED for after draining; 0: none */
+    uint64_t settle_part;  /* how far it was said already, while more is owed; 0: nothing */
     struct ep_backoff settle;
 
     uint64_t refused_epoch; /* the last remote epoch refused for good, and why */

@@ -17,8 +17,8 @@ static bool slot_bound_to(const struct endpoint *ep, uint32_t slot, uint64_t epo
     return slot != EP_SLOT_NONE && ep->slots[slot].epoch_remote == epoch_remote;
 }
 
-static bool echoes_next(const struct endpoint *ep, uint64_t echo) {
-    return ep->next != EP_SLOT_NONE && ep->slots[ep->next].epoch == echo;
+static bool slot_is(const struct endpoint *ep, uint32_t slot, uint64_t epoch) {
+    return slot != EP_SLOT_NONE && ep->slots[slot].epoch == epoch;
 }
 
 static enum ep_input classify_hello(const struct endpoint *ep, const struct wire_message *m) {
@@ -34,7 +34,21 @@ static enum ep_input classify_ack(const struct endpoint *ep, const struct wire_m
         return IN_ACK_LIVE;
     if (slot_names(ep, ep->next, m->echo, m->epoch))
         return IN_ACK_NEXT;
-    return echoes_next(ep, m->echo) && m->epoch > ep->remote_seen ? IN_ACK_NEW : IN_ACK_OLD;
+    return slot_is(ep, ep->next, m->echo) && m->epoch > ep->remote_seen ? IN_ACK_NEW : IN_ACK_OLD;
+}
+
+static enum ep_input classify_ready(const struct endpoint *ep, const struct wire_message *m) {
+    if (slot_names(ep, ep->live, m->echo, m->epoch))
+        return IN_READY_LIVE;
+    return slot_names(ep, ep->next, m->echo, m->epoch) ? IN_READY_NEXT : IN_READY_OLD;
+}
+
+static enum ep_input classify_refuse(const struct endpoint *ep, const struct wire_message *m) {
+    if (slot_is(ep, ep->live, m->echo))
+        return IN_REFUSE_LIVE;
+    if (!slot_is(ep, ep->next, m->echo))
+        return IN_REFUSE_OLD;
+    return m->reason == WEIR_ESTALE ? IN_REFUSE_STALE : IN_REFUSE_FINAL;
 }
 
 static enum ep_input classify_message(const struct endpoint *ep, const struct wire_message *m) {
@@ -47,11 +61,9 @@ static enum ep_input classify_message(const struct endpoint *ep, const struct wi
     case WIRE_HELLO_ACK:
         return classify_ack(ep, m);
     case WIRE_READY:
-        return slot_names(ep, ep->next, m->echo, m->epoch) ? IN_READY_NEXT : IN_READY_OLD;
+        return classify_ready(ep, m);
     case WIRE_REFUSE:
-        if (!echoes_next(ep, m->echo))
-            return IN_REFUSE_OLD;
-        return m->reason == WEIR_ESTALE ? IN_REFUSE_STALE : IN_REFUSE_FINAL;
+        return classify_refuse(ep, m);
     case WIRE_SETTLE:
         return IN_SETTLE;
     case WIRE_SETTLED:
@@ -88,6 +100,8 @@ enum ep_input endpoint_classify(const struct endpoint *ep, const struct ep_event
         return IN_DRAINED;
     case EP_EV_TIMER:
         return IN_TIMER;
+    case EP_EV_PROBE:
+        return IN_PROBE;
     case EP_EV_PEER_DEAD:
         return IN_PEER_DEAD;
     case EP_EV_CLOSE:

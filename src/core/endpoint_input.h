@@ -21,9 +21,11 @@
     X(ACK_LIVE)                                                                                    \
     X(ACK_OLD)                                                                                     \
     X(READY_NEXT)                                                                                  \
+    X(READY_LIVE)                                                                                  \
     X(READY_OLD)                                                                                   \
     X(REFUSE_STALE)                                                                                \
     X(REFUSE_FINAL)                                                                                \
+    X(REFUSE_LIVE)                                                                                 \
     X(REFUSE_OLD)                                                                                  \
     X(SETTLE)                                                                                      \
     X(SETTLED)                                                                                     \
@@ -38,6 +40,7 @@
     X(BROKEN_OLD)                                                                                  \
     X(DRAINED)                                                                                     \
     X(TIMER)                                                                                       \
+    X(PROBE)                                                                                       \
     X(PEER_DEAD)                                                                                   \
     X(CLOSE)
 

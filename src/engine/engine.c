@@ -366,7 +366,7 @@ int engine_step(weir_engine *engine, bool slow) {
     done += complete_poll(engine, POLL_BUDGET);
     if (slow || !engine->has_fd || (++engine->tick & (SLOW_EVERY - 1)) == 0) {
         done += session_async(engine);
-        done += peer_control(engine, CONTROL_BUDGET);
+        done += control_poll(engine, CONTROL_BUDGET);
     }
     if (atomic_load_explicit(&engine->attention, memory_order_relaxed)) {
         atomic_store(&engine->attention, false);

@@ -10,7 +10,8 @@
  * Modules: own.h (who has the engine), pool.h and queue.h (lock-free index stack,
  * output rings), transfer.c (life of a transfer), submit.c (the way in), post.c
  * (chains to QPs), complete.c (completions and messages), session.c (QPs of a
- * session, drain), peer.c (who is there, endpoint effects), memory.c, engine.c
+ * session, drain), peer.c, control.c and
+ * effects.c (who is there, how it is reached, what its endpoint asks for), memory.c, engine.c
  * (open, step, close), api.c (the remaining public calls), open.c (real ports).
  */
 #ifndef WEIR_ENGINE_STATE_H
@@ -372,19 +373,35 @@ void session_poll_marks(weir_engine *engine);
 struct peer *peer_find(weir_engine *engine, uint64_t id);
 struct peer *peer_resolve(weir_engine *engine, struct peer *peer);
 struct peer *peer_by_instance(weir_engine *engine, const uint8_t *instance);
+struct peer *peer_new(weir_engine *engine, const char *address, const uint8_t *instance);
+struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char *address);
+uint64_t peer_handle(weir_engine *engine, const struct peer *peer);
+bool address_dialable(const char *address);
+void peer_update_fast(weir_engine *engine, struct peer *peer);
+void peer_remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *instance, uint64_t heir);
+void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instance);
+void peer_reachable(weir_engine *engine, struct peer *peer);
+void peer_reap(weir_engine *engine, struct peer *peer);
+void peer_forget(weir_engine *engine, struct peer *peer);
+void peer_closed(weir_engine *engine, struct peer *peer);
+void peer_close_all(weir_engine *engine);
+
+/* control.c */
+void control_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint32_t length,
+                  bool again);
+void control_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn);
+void control_dial(weir_engine *engine, struct peer *peer);
+void control_dial_timer(weir_engine *engine, struct peer *peer, uint64_t now);
+int control_poll(weir_engine *engine, int budget);
+
+/* effects.c */
+void peer_pump(weir_engine *engine, struct peer *peer, const struct ep_event *first);
+void peer_set_timer(weir_engine *engine, struct peer *peer);
+void peer_timer(weir_engine *engine, struct peer *peer);
 void peer_want(weir_engine *engine, struct peer *peer);
 void peer_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
 void peer_drained(weir_engine *engine, struct peer *peer, uint32_t slot);
 void peer_dead(weir_engine *engine, struct peer *peer, int error);
 void peer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error);
-void peer_timer(weir_engine *engine, struct peer *peer);
-int peer_control(weir_engine *engine, int budget);
-void peer_close_all(weir_engine *engine);
-void peer_closed(weir_engine *engine, struct peer *peer);
-struct peer *peer_new(weir_engine *engine, const char *address, const uint8_t *instance);
-void peer_reap(weir_engine *engine, struct peer *peer);
-void peer_forget(weir_engine *engine, struct peer *peer);
-void peer_update_fast(weir_engine *engine, struct peer *peer);
-uint64_t peer_handle(weir_engine *engine, const struct peer *peer);
 
 #endif

@@ -18,16 +18,16 @@ counts() {
     [ "$got" = "$line" ] || say "\"$got\" where \"$line\" is expected"
 }
 
-ok='[       OK ] test_a\\n[       OK ] test_b\\n'
-bad='[  FAILED  ] test_c\\n'
+ok='[       OK ] test_a\n[       OK ] test_b\n'
+bad='[  FAILED  ] test_c\n'
 log script OK '' >"$WORK/script"
 log suite OK "$ok" >"$WORK/suite"
-log suite FAIL "$ok$bad[  FAILED  ] 1 test(s), listed below:\\\\n$bad" >"$WORK/failed"
+log suite FAIL "$ok$bad[  FAILED  ] 1 test(s), listed below:\n$bad" >"$WORK/failed"
 log suite FAIL "$ok" >"$WORK/crashed"
 log suite TIMEOUT "$ok" >"$WORK/hung"
 log suite OK "$ok$bad" >"$WORK/lied"
 log suite SKIP '' >"$WORK/skipped"
-log suite OK "$ok[  SKIPPED ] test_d\\\\n" >"$WORK/partly"
+log suite OK "$ok[  SKIPPED ] test_d\n" >"$WORK/partly"
 : >"$WORK/empty"
 
 counts 0 '1 passed, 0 failed' "$WORK/script"

@@ -1,0 +1,266 @@
+/* control.c: the way from an address to an instance.
+ *
+ * Owns the control connections: dialling (with pauses, under one deadline), WHO and
+ * IAM, and the routing of everything else to the peer's endpoint. A peer has at most
+ * two connections, one that we dialled and one that it did; what was heard from last
+ * is answered. Nothing here waits: answers come as control events, silence as timers.
+ */
+#include "state.h"
+
+enum { DIAL_PAUSE_NS = 20 * 1000 * 1000, DIAL_PAUSE_MAX_NS = 500 * 1000 * 1000 };
+
+/* ---- control messages out ---------------------------------------------- */
+
+static void on_closed(weir_engine *engine, uint64_t conn, int error);
+
+void control_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint32_t length,
+                  bool again) {
+    if (conn == 0)
+        return;
+    int rc = engine->ports.control.ops->send(engine->ports.control.self, conn, data, length);
+    if (rc == WEIR_OK) {
+        engine->stats.control_sent++;
+        engine->stats.control_retransmits += again;
+    } else if (rc == WEIR_ECONNECT) {
+        on_closed(engine, conn, rc); /* its CLOSED event was not polled yet, or was lost */
+    }
+}
+
+static void send_identity(weir_engine *engine, uint64_t conn, enum wire_type type,
+                          const uint8_t *to, bool again) {
+    struct wire_message message = {.type = type};
+    memcpy(message.from, engine->instance, WIRE_INSTANCE_SIZE);
+    if (to != NULL)
+        memcpy(message.to, to, WIRE_INSTANCE_SIZE);
+    if (engine->listening && address_dialable(engine->address))
+        memcpy(message.address, engine->address, sizeof(message.address));
+    uint8_t bytes[WEIR_CONTROL_MESSAGE_MAX];
+    uint32_t length;
+    if (wire_encode(&message, bytes, sizeof(bytes), &length) == WEIR_OK)
+        control_send(engine, conn, bytes, length, again);
+}
+
+/* Gives up the use of a connection; closes it unless another peer lives on it (one
+ * that was replaced may have dialled what its successor speaks on). */
+void control_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn) {
+    uint64_t number = *conn;
+    *conn = 0;
+    if (number == 0)
+        return;
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        const struct peer *other = &engine->peers[i];
+        if (other->id != 0 && (other->conn_dialled == number || other->conn_accepted == number))
+            return;
+    }
+    if (peer->conn_last == number)
+        peer->conn_last = 0;
+    engine->ports.control.ops->hangup(engine->ports.control.self, number);
+}
+
+/* ---- dialling ---------------------------------------------------------- */
+
+static void dial_fail(weir_engine *engine, struct peer *peer, int error) {
+    peer->dial = DIAL_NONE;
+    control_hangup(engine, peer, &peer->conn_dialled);
+    peer->conn_last = peer->conn_accepted;
+    if (!peer->known)
+        transfer_fail_all(engine, peer, error, true);
+    else if (peer->conn_accepted == 0) /* else it has called us meanwhile, and is there */
+        peer_dead(engine, peer, error);
+    peer_set_timer(engine, peer);
+}
+
+static void dial_call(weir_engine *engine, struct peer *peer) {
+    peer->dial = DIAL_CALLING;
+    peer->dial_next_ns = UINT64_MAX;
+    int rc = engine->ports.control.ops->dial(engine->ports.control.self, peer->address,
+                                             &peer->conn_dialled);
+    if (rc == WEIR_EADDRESS) {
+        dial_fail(engine, peer, rc);
+        return;
+    }
+    if (rc != WEIR_OK) {
+        peer->conn_dialled = 0;
+        peer->dial = DIAL_PAUSE;
+        peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
+    }
+    peer_set_timer(engine, peer);
+}
+
+void control_dial(weir_engine *engine, struct peer *peer) {
+    if (peer->dial != DIAL_NONE)
+        return;
+    peer->dial_deadline_ns = engine_now(engine) + engine->options.connect_timeout_ns;
+    peer->dial_pause_ns = DIAL_PAUSE_NS;
+    control_hangup(engine, peer, &peer->conn_dialled);
+    dial_call(engine, peer);
+}
+
+static void dial_again_later(weir_engine *engine, struct peer *peer) {
+    peer->conn_dialled = 0;
+    peer->dial = DIAL_PAUSE;
+    peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
+    if (peer->dial_pause_ns < DIAL_PAUSE_MAX_NS)
+        peer->dial_pause_ns *= 2;
+    peer_set_timer(engine, peer);
+}
+
+static void dial_ask(weir_engine *engine, struct peer *peer, bool again) {
+    send_identity(engine, peer->conn_dialled, WIRE_WHO, NULL, again);
+    if (!again)
+        peer->dial_pause_ns = engine->options.retransmit_ns;
+    else if (peer->dial_pause_ns < DIAL_PAUSE_MAX_NS)
+        peer->dial_pause_ns *= 2;
+    peer->dial = DIAL_ASKING;
+    peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
+    peer_set_timer(engine, peer);
+}
+
+void control_dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
+    if (peer->dial == DIAL_NONE)
+        return;
+    if (now >= peer->dial_deadline_ns)
+        dial_fail(engine, peer, WEIR_ECONNECT);
+    else if (now >= peer->dial_next_ns && peer->dial == DIAL_PAUSE)
+        dial_call(engine, peer);
+    else if (now >= peer->dial_next_ns && peer->dial == DIAL_ASKING)
+        dial_ask(engine, peer, true);
+}
+
+/* ---- control messages in ----------------------------------------------- */
+
+static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
+    struct peer *peer = peer_by_instance(engine, message->from);
+    if (peer == NULL)
+        peer = peer_meet(engine, message->from, message->address);
+    if (peer == NULL || peer->leaving)
+        return;
+    if (!peer->dialable && address_dialable(message->address)) {
+        memcpy(peer->address, message->address, sizeof(peer->address));
+        peer->dialable = true;
+    }
+    peer->conn_accepted = conn;
+    peer->conn_last = conn;
+    send_identity(engine, conn, WIRE_IAM, message->from, false);
+    peer_reachable(engine, peer);
+}
+
+static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        struct peer *peer = &engine->peers[i];
+        if (peer->id == 0 || peer->conn_dialled != conn)
+            continue;
+        if (peer->dial == DIAL_ASKING)
+            peer->dial = DIAL_NONE;
+        peer->conn_last = conn;
+        peer_learned(engine, peer, message->from);
+        peer_set_timer(engine, peer);
+        return;
+    }
+    engine->stats.control_stale++;
+}
+
+static void on_message(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
+    engine->stats.control_received++;
+    if (memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0 &&
+        message->type != WIRE_WHO && message->type != WIRE_IAM) {
+        engine->stats.control_stale++;
+        return;
+    }
+    if (message->type == WIRE_WHO) {
+        on_who(engine, conn, message);
+        return;
+    }
+    if (memcmp(message->to, engine->instance, WIRE_INSTANCE_SIZE) != 0) {
+        engine->stats.control_stale++;
+        if (message->type != WIRE_IAM)
+            send_identity(engine, conn, WIRE_IAM, message->from, false);
+        return;
+    }
+    if (message->type == WIRE_IAM) {
+        on_iam(engine, conn, message);
+        return;
+    }
+    struct peer *peer = peer_by_instance(engine, message->from);
+    if (peer == NULL && message->type == WIRE_HELLO)
+        peer = peer_meet(engine, message->from, "");
+    if (peer == NULL) {
+        engine->stats.control_stale++;
+        return;
+    }
+    if (conn != peer->conn_dialled)
+        peer->conn_accepted = conn;
+    peer->conn_last = conn;
+    peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_MESSAGE, .message = message});
+}
+
+static void on_closed(weir_engine *engine, uint64_t conn, int error) {
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        struct peer *peer = &engine->peers[i];
+        if (peer->id == 0 || (peer->conn_dialled != conn && peer->conn_accepted != conn))
+            continue;
+        if (peer->conn_accepted == conn)
+            peer->conn_accepted = 0;
+        if (peer->conn_dialled == conn) {
+            peer->conn_dialled = 0;
+            if (peer->dial != DIAL_NONE) {
+                if (error == WEIR_EADDRESS)
+                    dial_fail(engine, peer, error);
+                else
+                    dial_again_later(engine, peer);
+            }
+        }
+        if (peer->conn_last == conn)
+            peer->conn_last = peer->conn_dialled != 0 && peer->dial == DIAL_NONE
+                                  ? peer->conn_dialled
+                                  : peer->conn_accepted;
+        if (!peer->known || peer->leaving || peer->conn_last != 0 || peer->dial != DIAL_NONE)
+            continue;
+        /* Who had a session may be dead: ask at its address, if it has one. */
+        if (peer->dialable)
+            control_dial(engine, peer);
+        else
+            peer_dead(engine, peer, WEIR_EPEER);
+    }
+}
+
+static void on_connected(weir_engine *engine, uint64_t conn) {
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        struct peer *peer = &engine->peers[i];
+        if (peer->id != 0 && peer->conn_dialled == conn && peer->dial == DIAL_CALLING) {
+            dial_ask(engine, peer, false);
+            return;
+        }
+    }
+}
+
+/* Control events, up to budget; returns how many. */
+int control_poll(weir_engine *engine, int budget) {
+    const struct weir_control *control = &engine->ports.control;
+    struct weir_control_event event;
+    struct wire_message message;
+    int count = 0;
+    while (count < budget && control->ops->poll(control->self, &event) > 0) {
+        count++;
+        switch (event.type) {
+        case WEIR_CONTROL_CONNECTED:
+            on_connected(engine, event.conn);
+            break;
+        case WEIR_CONTROL_CLOSED:
+            on_closed(engine, event.conn, event.error);
+            break;
+        case WEIR_CONTROL_MESSAGE:
+            if (wire_decode(event.message, event.length, &message) == WEIR_OK) {
+                on_message(engine, event.conn, &message);
+            } else {
+                engine->stats.control_malformed++;
+                control->ops->hangup(control->self, event.conn);
+                on_closed(engine, event.conn, WEIR_EPEER);
+            }
+            break;
+        default:
+            break;
+        }
+    }
+    return count;
+}

@@ -1,0 +1,219 @@
+/* effects.c: what the endpoint machine of a peer asks for, performed.
+ *
+ * Events for an endpoint that come up while its effects are being performed are noted
+ * in the peer (want_due, broken_due, ...) and worked off in peer_pump(), so a machine is
+ * never entered twice. Here a session comes up, breaks, and a peer is given up.
+ */
+#include "own.h"
+#include "state.h"
+
+#include <assert.h>
+
+/* The peer's one timer: the dial's or the endpoint's next deadline. */
+void peer_set_timer(weir_engine *engine, struct peer *peer) {
+    uint64_t when = peer->dial != DIAL_NONE ? peer->dial_next_ns : UINT64_MAX;
+    if (peer->dial != DIAL_NONE && peer->dial_deadline_ns < when)
+        when = peer->dial_deadline_ns;
+    if (peer->known && endpoint_deadline(&peer->endpoint) < when)
+        when = endpoint_deadline(&peer->endpoint);
+    timer_peer(engine, peer, when);
+}
+
+static void settled(weir_engine *engine, struct peer *peer, const struct ep_effect *effect) {
+    if (effect->epoch > peer->settled_epoch)
+        peer->settled_epoch = effect->epoch;
+    peer->settled = *effect->settled;
+    transfer_unpark(engine, peer);
+}
+
+static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    peer->live = slot;
+    peer->sessions_up++;
+    engine->stats.sessions_up++;
+    if (!peer->was_up)
+        engine_event(engine, WEIR_EVENT_UP, peer, 0);
+    else if (peer->degraded)
+        engine_event(engine, WEIR_EVENT_RECOVERED, peer, 0);
+    peer->was_up = true;
+    peer->degraded = false;
+    peer_update_fast(engine, peer);
+    engine_run_later(engine, peer);
+    /* An address has one engine: whoever had this one before is gone. */
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        struct peer *other = &engine->peers[i];
+        if (other != peer && other->known && peer->address[0] != '\0' &&
+            strcmp(other->address, peer->address) == 0)
+            peer_dead(engine, other, WEIR_EPEER);
+    }
+}
+
+static void gone(weir_engine *engine, struct peer *peer, int error) {
+    if (peer->leaving)
+        return;
+    peer->leaving = true;
+    peer->live = NONE;
+    peer->fast_qp = NULL;
+    engine->stats.peers_gone++;
+    if (peer->was_up || peer->refs > 0)
+        engine_event(engine, WEIR_EVENT_GONE, peer, error);
+    tables_lock(engine);
+    peer_remotes_pass(engine, peer->owner, NULL, 0);
+    peer->incarnation++;
+    peer->owner = region_owner((uint32_t)(peer - engine->peers), peer->incarnation);
+    tables_unlock(engine);
+    transfer_fail_all(engine, peer, error, true);
+    peer_abandon(engine, peer, UINT64_MAX, error);
+}
+
+/* Nobody will say any more what became of our sessions up to `epoch`. */
+void peer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error) {
+    if (epoch > peer->abandoned_epoch) {
+        peer->abandoned_epoch = epoch;
+        peer->abandoned_error = error;
+    }
+    transfer_unpark(engine, peer);
+}
+
+static void failed(weir_engine *engine, struct peer *peer, int error) {
+    if (peer->live == NONE)
+        transfer_fail_all(engine, peer, error, false);
+}
+
+/* Performs one effect; true if it has an answer, which is *answer_out then. */
+static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effect *effect,
+                    struct wire_qp_set *local, struct ep_event *answer_out) {
+    int rc;
+    switch (effect->type) {
+    case EP_DO_SEND:
+        if (peer->conn_last == 0 && peer->dialable)
+            control_dial(engine, peer);
+        control_send(engine, peer->conn_last, effect->data, effect->length, effect->retransmit);
+        return false;
+    case EP_DO_CREATE:
+        rc = session_create(engine, peer, effect->slot, effect->epoch, local);
+        if (rc == WEIR_ENOMEM)
+            rc = WEIR_EAGAIN; /* QPs that drain now may make room: tried again until the deadline */
+        *answer_out = (struct ep_event){.type = rc == WEIR_OK ? EP_EV_QPS_READY : EP_EV_QPS_FAILED,
+                                        .slot = effect->slot,
+                                        .error = rc,
+                                        .local = local};
+        return true;
+    case EP_DO_CONNECT:
+        rc = session_connect(engine, peer, effect);
+        *answer_out =
+            (struct ep_event){.type = rc == WEIR_OK ? EP_EV_CONNECTED : EP_EV_CONNECT_FAILED,
+                              .slot = effect->slot,
+                              .error = rc};
+        return true;
+    case EP_DO_UP:
+        up(engine, peer, effect->slot);
+        return false;
+    case EP_DO_RETIRE:
+        session_retire(engine, peer, effect->slot);
+        return false;
+    case EP_DO_SETTLED:
+        settled(engine, peer, effect);
+        return false;
+    case EP_DO_FAILED:
+        failed(engine, peer, effect->error);
+        return false;
+    case EP_DO_GONE:
+        gone(engine, peer, effect->error);
+        return false;
+    }
+    return false;
+}
+
+static void step(weir_engine *engine, struct peer *peer, struct ep_event event) {
+    struct wire_qp_set local;
+    struct ep_effect effects[EP_EFFECTS_MAX];
+    bool more = true;
+    while (more) {
+        more = false;
+        uint64_t stale = peer->endpoint.stale;
+        uint32_t count = endpoint_step(&peer->endpoint, &event, engine_now(engine), effects);
+        engine->stats.control_stale += peer->endpoint.stale - stale;
+        for (uint32_t i = 0; i < count; i++)
+            more = perform(engine, peer, &effects[i], &local, &event);
+    }
+}
+
+static bool take_due(struct peer *peer, struct ep_event *event) {
+    if (peer->drained_due != 0) {
+        uint32_t slot = (uint32_t)__builtin_ctz(peer->drained_due);
+        peer->drained_due &= (uint8_t)(peer->drained_due - 1);
+        *event = (struct ep_event){.type = EP_EV_DRAINED, .slot = slot};
+    } else if (peer->dead_due != 0) {
+        *event = (struct ep_event){.type = EP_EV_PEER_DEAD, .error = peer->dead_due};
+        peer->dead_due = 0;
+    } else if (peer->broken_due != 0) {
+        uint32_t slot = (uint32_t)__builtin_ctz(peer->broken_due);
+        peer->broken_due &= (uint8_t)(peer->broken_due - 1);
+        *event = (struct ep_event){.type = EP_EV_BROKEN, .slot = slot};
+    } else if (peer->want_due) {
+        peer->want_due = false;
+        *event = (struct ep_event){.type = EP_EV_WANT};
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* One event (or none: NULL), then all that came up meanwhile. */
+void peer_pump(weir_engine *engine, struct peer *peer, const struct ep_event *first) {
+    if (peer->pumping)
+        return;
+    assert(peer->known);
+    peer->pumping = true;
+    if (first != NULL)
+        step(engine, peer, *first);
+    struct ep_event event;
+    while (take_due(peer, &event))
+        step(engine, peer, event);
+    peer->pumping = false;
+    engine->worked = true;
+    peer_set_timer(engine, peer);
+    peer_reap(engine, peer);
+}
+
+void peer_broken(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    peer->broken_due |= (uint8_t)(1u << slot);
+    peer_pump(engine, peer, NULL);
+}
+
+void peer_drained(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    /* A session that broke and drained before the endpoint heard of the first. */
+    peer->broken_due &= (uint8_t) ~(1u << slot);
+    peer->drained_due |= (uint8_t)(1u << slot);
+    peer_pump(engine, peer, NULL);
+}
+
+void peer_dead(weir_engine *engine, struct peer *peer, int error) {
+    if (!peer->known || peer->leaving)
+        return;
+    peer->dead_due = error;
+    peer_pump(engine, peer, NULL);
+}
+
+/* Somebody here needs a session with this peer. */
+void peer_want(weir_engine *engine, struct peer *peer) {
+    if (peer->leaving || peer->live != NONE)
+        return; /* peer_reap asks again */
+    if (peer->known) {
+        peer->want_due = true;
+        peer_pump(engine, peer, NULL);
+    } else if (peer->dialable) {
+        control_dial(engine, peer);
+    } else {
+        transfer_fail_all(engine, peer, WEIR_EPEER, true);
+    }
+}
+
+void peer_timer(weir_engine *engine, struct peer *peer) {
+    uint64_t now = engine_now(engine);
+    control_dial_timer(engine, peer, now);
+    if (peer->known && now >= endpoint_deadline(&peer->endpoint))
+        peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_TIMER});
+    else
+        peer_set_timer(engine, peer);
+}
