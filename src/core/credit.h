@@ -30,9 +30,10 @@ static inline void credit_init(struct credit *credit, uint32_t window_local,
 static inline bool credit_available(const struct credit *credit) {
     return credit->sent - credit->acked < credit->window_remote;
 }
-/* A credit message is due. A window of 1 owes at once. */
+/* A credit message is due. The half is rounded up: of a window of 3, three messages of
+ * one each could be unread otherwise. */
 static inline bool credit_owed(const struct credit *credit) {
-    uint32_t half = credit->window_local > 1 ? credit->window_local / 2 : 1;
+    uint32_t half = (credit->window_local + 1) / 2;
     return credit->taken - credit->told >= half;
 }
 /* What the other side told; false when it claims more than was sent. Less than it
