@@ -57,10 +57,10 @@ enum ep_event_type {
     EP_EV_BROKEN,         /* the slot's QPs failed (async event, error completion, or on purpose) */
     EP_EV_DRAINED,        /* the slot's QPs are gone, and all they delivered is in the window */
     EP_EV_TIMER,          /* now >= endpoint_deadline(); harmless earlier */
-    EP_EV_PROBE,          /* a control connection was lost or is new, and the same instance is there:
-                           * ask whether it still has the live session. Harmless at any time */
-    EP_EV_PEER_DEAD,      /* certainly gone or replaced: error says */
-    EP_EV_CLOSE,          /* local close: BYE, retire everything */
+    EP_EV_PROBE,     /* a control connection was lost or is new, and the same instance is there:
+                      * ask whether it still has the live session. Harmless at any time */
+    EP_EV_PEER_DEAD, /* certainly gone or replaced: error says */
+    EP_EV_CLOSE,     /* local close: BYE, retire everything */
     EP_EV_COUNT
 };
 

@@ -207,8 +207,11 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     }
 }
 
-/* The instance is known and there is a way to it: connect, if anybody waits. */
+/* The instance is known and there is a way to it, perhaps a new one, and what was said
+ * last was lost with the old: ask after the session. Connect, if anybody waits. */
 void peer_reachable(weir_engine *engine, struct peer *peer) {
+    if (peer->known && !peer->leaving)
+        peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_PROBE});
     if (peer->lists[LIST_PENDING].count > 0 || peer->wanted)
         peer_want(engine, peer);
     peer_set_timer(engine, peer);
@@ -220,7 +223,10 @@ void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instanc
         return;
     }
     if (peer->known) {
-        peer_reachable(engine, peer);
+        /* A message may have been lost with the old connection: has it our session? */
+        peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_PROBE});
+        if (peer->known)
+            peer_reachable(engine, peer);
         return;
     }
     struct peer *other = peer_by_instance(engine, instance);

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 
 enum { SPINS = 200, OWN_SPINS = 100 };
 
@@ -240,7 +239,8 @@ static void *thread_main(void *argument) {
 }
 
 int engine_sleeping_open(weir_engine *engine) {
-    struct sleeping *sleeping = calloc(1, sizeof(*sleeping));
+    const struct weir_env *env = &engine->ports.env;
+    struct sleeping *sleeping = env->ops->alloc(env->self, sizeof(*sleeping));
     if (sleeping == NULL)
         return WEIR_ENOMEM;
     pthread_condattr_t attributes;
@@ -275,6 +275,6 @@ void engine_sleeping_close(weir_engine *engine) {
         return;
     pthread_cond_destroy(&sleeping->news);
     pthread_mutex_destroy(&sleeping->lock);
-    free(sleeping);
+    engine->ports.env.ops->free(engine->ports.env.self, sleeping, sizeof(*sleeping));
     engine->sleeping = NULL;
 }

@@ -43,7 +43,7 @@ static __attribute__((noinline)) uint32_t read_pieces(struct weir_qp *qp,
         copy_any(&qp->device->copier, span->laddr + segments[i].local_offset,
                  span->raddr + segments[i].remote_offset, segments[i].length);
     /* Released while we read: the bytes are not the target's any more. */
-    atomic_thread_fence(memory_order_acquire);
+    load_fence();
     return atomic_load_explicit(import->live, memory_order_acquire) == import->key ? count : 0;
 }
 

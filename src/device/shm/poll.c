@@ -3,11 +3,15 @@
  * Owns the list of QPs that may have completions (ready) and of those with untold
  * events (async). Senders mark a QP in the pending words of our segment; a poll
  * moves marked QPs to the ready list and serves that in turn, a bounded number of
- * completions each, so that none starves the others (S18). An idle poll reads one
- * line.
+ * completions each, so that none starves the others (S18).
  *
- * Invariants: a QP with completions to give is marked in the segment or on the
- * ready list. Pending bits are cleared before the rings behind them are read.
+ * A few QPs that got messages lately are *watched*: a poll looks at their rings itself,
+ * and their senders mark nothing. Then one cache line goes from the sender to us for a
+ * message, and not the four of ring slot and pending words. An idle poll reads the line
+ * of pending words and one a watched QP. A device that sleeps watches none.
+ *
+ * Invariants: a QP with completions to give is marked in the segment, watched, or on
+ * the ready list. Pending bits are cleared before the rings behind them are read.
  * What is found in a ring was written by another process: it is read once and
  * checked, and nonsense puts the QP in the error state. */
 #define _GNU_SOURCE
@@ -48,9 +52,69 @@ void qp_raise(struct weir_qp *qp, enum weir_async_type type) {
     qp->device->async_first = qp;
 }
 
-/* Takes a QP that goes away off both lists. */
+/* ---- watching ---- */
+
+/* The next message is there. Sequentially consistent, for qp_unwatch. */
+static inline bool has_message(const struct weir_qp *qp) {
+    const struct seg_slot *slot =
+        ring_slot(qp->rx_ring, qp->rx_slot_bytes, qp->rx_mask, qp->rx_next);
+    return atomic_load(&slot->seq) == qp->rx_secret + qp->rx_next;
+}
+
+/* The sender's message first, then its look at `watched`; here `watched` first, then a
+ * look for the message: one of the two sees the other. */
+void qp_unwatch(struct weir_qp *qp) {
+    struct weir_device *device = qp->device;
+    if (!qp->is_watched)
+        return;
+    qp->is_watched = false;
+    uint32_t at = 0;
+    while (device->watched[at] != qp)
+        at++;
+    device->watched[at] = device->watched[--device->watched_count];
+    atomic_store(&qp->shared->watched, 0);
+    if (has_message(qp))
+        qp_make_ready(qp);
+}
+
+/* Watches a QP whose sender has marked it, if there is a place or the QP that has one
+ * got nothing for long. */
+static void watch(struct weir_qp *qp) {
+    struct weir_device *device = qp->device;
+    if (qp->is_watched || qp->state != QP_READY || qp->rq_depth == 0)
+        return;
+    if (device->watched_count == SHM_WATCHED_MAX) {
+        uint32_t idlest = 0;
+        for (uint32_t i = 1; i < SHM_WATCHED_MAX; i++) {
+            if (device->polls - device->watched[i]->message_poll >
+                device->polls - device->watched[idlest]->message_poll)
+                idlest = i;
+        }
+        if (device->polls - device->watched[idlest]->message_poll <= SHM_WATCH_IDLE_POLLS)
+            return;
+        qp_unwatch(device->watched[idlest]);
+    }
+    qp->is_watched = true;
+    qp->message_poll = device->polls;
+    device->watched[device->watched_count++] = qp;
+    atomic_store_explicit(&qp->shared->watched, 1, memory_order_release);
+}
+
+/* Moves watched QPs with a message to the ready list. */
+static inline void look_at_watched(struct weir_device *device) {
+    for (uint32_t i = 0; i < device->watched_count; i++) {
+        struct weir_qp *qp = device->watched[i];
+        if (has_message(qp)) {
+            qp->message_poll = device->polls;
+            qp_make_ready(qp);
+        }
+    }
+}
+
+/* Takes a QP that goes away off all lists. */
 void qp_forget_ready(struct weir_qp *qp) {
     struct weir_device *device = qp->device;
+    qp_unwatch(qp);
     if (qp->is_ready) {
         struct weir_qp *before = NULL, *at = device->ready_first;
         while (at != qp) {
@@ -90,7 +154,7 @@ static int take_message(struct weir_qp *qp, struct weir_cqe *cqe) {
     if (qp->rq_depth == 0 || qp->link == NULL)
         return 0;
     struct seg_slot *slot = ring_slot(qp->rx_ring, qp->rx_slot_bytes, qp->rx_mask, qp->rx_next);
-    if (atomic_load_explicit(&slot->seq, memory_order_acquire) != qp->rx_secret + qp->rx_next)
+    if (!has_message(qp))
         return 0;
     uint32_t length = *(volatile uint32_t *)&slot->length;
     if (qp->rx_next == qp->rx_posted || length > qp->recv_bytes_max) {
@@ -142,7 +206,7 @@ static int serve(struct weir_qp *qp, struct weir_cqe *cqes, int max) {
 }
 
 /* Moves every QP that a sender has marked to the ready list. */
-static void collect(struct weir_device *device) {
+static __attribute__((noinline)) void collect(struct weir_device *device) {
     struct seg_map *map = device->map;
     for (uint32_t i = 0; i < SHM_TOP_WORDS; i++) {
         if (atomic_load_explicit(&map->head.top[i], memory_order_relaxed) == 0)
@@ -153,8 +217,10 @@ static void collect(struct weir_device *device) {
             uint64_t bits = atomic_exchange(&map->leaf[word], 0);
             for (; bits != 0; bits &= bits - 1) {
                 struct weir_qp *qp = device->qps[word * 64 + (uint32_t)__builtin_ctzll(bits)];
-                if (qp != NULL)
-                    qp_make_ready(qp);
+                if (qp == NULL)
+                    continue;
+                watch(qp);
+                qp_make_ready(qp);
             }
         }
     }
@@ -165,13 +231,12 @@ static inline bool is_marked(const struct weir_device *device) {
     uint64_t any = 0;
 #pragma GCC unroll 7 /* an idle poll is little more than this */
     for (uint32_t i = 0; i < SHM_TOP_WORDS; i++)
-        any |= atomic_load_explicit(&head->top[i], memory_order_relaxed);
+        any |= atomic_load(&head->top[i]);
     return any != 0;
 }
 
 /* Deaths come through the epoll descriptor, which a busy engine never sleeps on. */
 static __attribute__((noinline)) void check_health(struct weir_device *device) {
-    device->polls_to_health = SHM_HEALTH_POLLS;
     uint64_t now = device->env.ops->now(device->env.self);
     if (now - device->health_last_ns < SHM_HEALTH_PERIOD_NS)
         return;
@@ -181,7 +246,6 @@ static __attribute__((noinline)) void check_health(struct weir_device *device) {
 
 static __attribute__((noinline)) int poll_ready(struct weir_device *device,
                                                 struct weir_cqe *cqes_out, int max) {
-    collect(device);
     int count = 0;
     /* One turn each: those that come back to the list wait for the next poll. */
     for (uint32_t turns = device->ready_count; turns > 0 && count < max; turns--) {
@@ -192,9 +256,12 @@ static __attribute__((noinline)) int poll_ready(struct weir_device *device,
 }
 
 int shm_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
-    if (SHM_UNLIKELY(--device->polls_to_health == 0))
+    if (SHM_UNLIKELY(++device->polls % SHM_HEALTH_POLLS == 0))
         check_health(device);
-    if (!is_marked(device) && device->ready_first == NULL)
+    look_at_watched(device);
+    if (is_marked(device))
+        collect(device);
+    if (device->ready_first == NULL)
         return 0;
     return poll_ready(device, cqes_out, max);
 }
@@ -223,9 +290,10 @@ int shm_fd(struct weir_device *device) {
 }
 
 int shm_arm(struct weir_device *device) {
+    while (device->watched_count != 0)
+        qp_unwatch(device->watched[0]);
     /* Sequentially consistent, as the sender's mark and then look at sleeping. */
-    atomic_store(&device->map->head.sleeping, 1);
-    atomic_thread_fence(memory_order_seq_cst);
+    atomic_exchange(&device->map->head.sleeping, 1);
     if (is_marked(device) || device->ready_first != NULL || device->async_first != NULL) {
         atomic_store(&device->map->head.sleeping, 0);
         return WEIR_EAGAIN;

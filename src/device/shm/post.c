@@ -91,7 +91,9 @@ static void post_finish(struct weir_qp *qp, const struct post *post) {
         qp->busy++;
         atomic_store_explicit(&qp->remote->busy, qp->busy, memory_order_release);
     }
-    if (post->is_sent && seg_notify(qp->link->map, qp->remote_index))
+    /* Sequentially consistent behind send_message's exchange: see qp_unwatch. */
+    if (post->is_sent && atomic_load(&qp->remote->watched) == 0 &&
+        seg_notify(qp->link->map, qp->remote_index))
         link_ring(qp->link);
 }
 
@@ -139,7 +141,7 @@ static uint32_t send_message(struct weir_qp *qp, const struct weir_wr *wr, struc
     struct seg_slot *slot = ring_slot(qp->tx_ring, qp->tx_slot_bytes, qp->tx_mask, qp->tx_next);
     slot->length = (uint32_t)wr->length;
     memcpy(slot->payload, (const void *)(uintptr_t)wr->laddr, wr->length);
-    atomic_store_explicit(&slot->seq, qp->tx_secret + qp->tx_next, memory_order_release);
+    atomic_exchange(&slot->seq, qp->tx_secret + qp->tx_next);
     qp->tx_next++;
     post->is_sent = true;
     return WEIR_CQE_OK;
@@ -261,7 +263,7 @@ static uint32_t post_one(struct weir_qp *qp, const struct weir_wr **wr_io,
         else
             copy_any(&qp->device->copier, wr->laddr, wr->raddr, wr->length);
         /* Released while we read: the bytes are not the target's any more. */
-        atomic_thread_fence(memory_order_acquire);
+        load_fence();
         if (!import_is_live(import))
             return WEIR_CQE_REMOTE_ACCESS;
     }

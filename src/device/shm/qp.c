@@ -189,6 +189,7 @@ static void entry_publish(struct weir_qp *qp) {
     entry->recv_bytes_max = qp->recv_bytes_max;
     atomic_store(&entry->posted, 0);
     atomic_store(&entry->busy, 0);
+    atomic_store(&entry->watched, 0);
     atomic_store(&entry->state, SHM_STATE_INIT);
     atomic_store(&entry->key, qp->key);
 }
@@ -286,6 +287,7 @@ void qp_fail(struct weir_qp *qp) {
     qp->state = QP_ERROR;
     pair_clear(&qp->pair); /* pieces.c takes it for a sign of health */
     atomic_store(&qp->shared->state, SHM_STATE_ERROR);
+    qp_unwatch(qp);
     qp_make_ready(qp);
 }
 

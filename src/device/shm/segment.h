@@ -34,7 +34,7 @@
 #define SHM_MRS_MAX     65536u
 #define SHM_CHUNK_BYTES 4096u
 #define SHM_CHUNKS_MAX  262144u
-#define SHM_MAGIC       UINT64_C(0x31306d68737277) /* "wrshm01" */
+#define SHM_MAGIC       UINT64_C(0x32306d68737277) /* "wrshm02" */
 
 struct seg_head {
     /* Written at open, never again. */
@@ -68,7 +68,10 @@ struct seg_qp {
     uint32_t slot_count;  /* a power of two; 0: takes no messages */
     uint32_t slot_bytes;
     uint32_t recv_bytes_max;
-    uint8_t pad_state[SHM_LINE_BYTES - 36];
+    /* 1: the owner looks at the ring itself whenever it polls, and is not asleep: its
+     * sender marks nothing. Beside the state, which the sender reads anyway. */
+    _Atomic uint32_t watched;
+    uint8_t pad_state[SHM_LINE_BYTES - 40];
 
     _Atomic uint32_t posted; /* receives ever posted, modulo 2^32: the sender's credit */
     uint8_t pad_posted[SHM_LINE_BYTES - 4];

@@ -124,7 +124,6 @@ static int shm_open_device(const struct weir_env *env, struct weir_device **devi
         return WEIR_ENOMEM;
     device->env = *env;
     device->bell_fd = device->epoll_fd = device->map_fd = -1;
-    device->polls_to_health = SHM_HEALTH_POLLS;
     env->ops->entropy(env->self, &device->nonce, sizeof device->nonce);
     int rc = fill_caps(&device->caps);
     if (rc == 0)

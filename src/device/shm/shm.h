@@ -39,7 +39,9 @@
 #define SHM_IMPORTS_MAX       (1u << SHM_IMPORT_INDEX_BITS)
 #define SHM_MR_INDEX_BITS     16u
 #define SHM_RELEASE_WAIT_NS   UINT64_C(100000000)
-#define SHM_HEALTH_POLLS      16u /* look at the clock every so many polls */
+#define SHM_HEALTH_POLLS      16u  /* look at the clock every so many polls: a power of two */
+#define SHM_WATCHED_MAX       4u   /* rings that a poll looks at itself: a line each */
+#define SHM_WATCH_IDLE_POLLS  256u /* without a message: another QP may take the place */
 #define SHM_HEALTH_PERIOD_NS  UINT64_C(1000000)
 #define SHM_EPOLL_BATCH       16
 #define SHM_EPOLL_ROUNDS      64
@@ -154,9 +156,11 @@ struct weir_qp {
     uint32_t chunk_first;
     uint32_t chunk_count;
     uint64_t key;
-    uint32_t async;   /* bit per enum weir_async_type, not told yet */
-    bool is_flushing; /* every message was taken; receives flush */
-    bool is_ready;    /* on the device's ready list */
+    uint32_t async;        /* bit per enum weir_async_type, not told yet */
+    uint32_t message_poll; /* the device's poll that last found a message: while watched */
+    bool is_watched;       /* on the device's list of them */
+    bool is_flushing;      /* every message was taken; receives flush */
+    bool is_ready;         /* on the device's ready list */
     bool is_async;
     struct weir_qp *ready_next;
     struct weir_qp *async_next;
@@ -170,7 +174,9 @@ struct weir_device {
     struct weir_qp *ready_last;
     struct weir_qp *async_first;
     uint32_t ready_count;
-    uint32_t polls_to_health;
+    uint32_t polls; /* ever, modulo 2^32 */
+    uint32_t watched_count;
+    struct weir_qp *watched[SHM_WATCHED_MAX];
     uint64_t health_last_ns;
     struct shm_mr *mrs[SHM_MRS_MAX / SHM_TABLE_CHUNK];
     struct shm_import *imports[SHM_IMPORTS_MAX / SHM_TABLE_CHUNK];
@@ -273,6 +279,18 @@ static inline struct shm_import *import_find(const struct weir_device *device, u
     return SHM_LIKELY(import->rkey == rkey && rkey != 0) ? import : NULL;
 }
 
+/* Loads before it are done before loads after it. gcc's ThreadSanitizer does not model
+ * fences: there, a read-modify-write of a word of one's own orders as well on every CPU
+ * that it supports, and hides no race from it. */
+static inline void load_fence(void) {
+#if defined(__SANITIZE_THREAD__)
+    _Atomic uint32_t word = 0;
+    atomic_fetch_add(&word, 1);
+#else
+    atomic_thread_fence(memory_order_acquire);
+#endif
+}
+
 /* Whether [offset, offset + length) lies in [0, size); no overflow. */
 static inline bool range_inside(uint64_t offset, uint64_t length, uint64_t size) {
     return length <= size && offset <= size - length;
@@ -309,6 +327,8 @@ uint32_t shm_post_pieces(struct weir_qp *qp, const struct weir_span *span,
 
 void qp_make_ready(struct weir_qp *qp);
 void qp_forget_ready(struct weir_qp *qp);
+/* Senders mark the QP again; a message that is there already is not forgotten. */
+void qp_unwatch(struct weir_qp *qp);
 void qp_raise(struct weir_qp *qp, enum weir_async_type type);
 int shm_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max);
 int shm_events(struct weir_device *device, struct weir_async *events_out, int max);
