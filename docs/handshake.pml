@@ -1,7 +1,8 @@
 /* handshake.pml: a model of the handshake (protocol.md, src/core/endpoint.c).
  *
  * Two nodes connect on their own wish or on the other's, cross, lose their
- * sessions, give attempts up and fail to connect QPs, at any moment. The network
+ * sessions, give attempts up, fail to connect QPs, ask after their session, and
+ * forget the other node with all that they knew of it, at any moment. The network
  * is the set of all messages ever said: each may be delivered at any time, any
  * number of times, in any order, or never. That is loss, delay, reordering and
  * repetition without bound; the bound is on the attempts of a node, EPOCHS.
@@ -9,12 +10,17 @@
  * Checked in every state:
  *  - a session comes up only on QPs that the other side has connected to the very
  *    same session, and never after the other side was told that it is over;
- *  - an attempt is connected once, and a remote epoch is connected to once;
+ *  - an attempt is connected once, and a remote epoch is connected to once by a
+ *    node that has not forgotten it;
  *  - if a node has a session live, then the other has the same session live, or
- *    is about to, or knows better and asks SETTLE for it.
+ *    is about to, or knows better and asks SETTLE for it, or has forgotten it;
+ *  - a SETTLE that ends a live session, however late or often it comes, comes from
+ *    a node that neither has that session nor can come to have it.
  * And from every state: if the faults stop there, with everything under way lost,
- * then ROUNDS of lossless retransmission, while node 0 wants a session, make both
- * nodes agree on one. So there is no deadlock and no livelock to end up in.
+ * then one probe by each node (the connection is a new one) and ROUNDS of lossless
+ * retransmission, while node 0 wants a session, make both nodes agree on one. So
+ * there is no deadlock and no livelock to end up in, and no session that only one
+ * side has.
  *
  * Abstracted: QP sets and their making, draining (SETTLED), slots, instances (one
  * life each), time (a node may give up at any moment), final refusals.
@@ -23,8 +29,9 @@
  *   gcc -O2 -DSAFETY -DNOREDUCE -DCOLLAPSE -o pan pan.c
  *   ./pan -m100000 -w24
  *
- * With EPOCHS 2 (the default) that is 80,000 states and takes a second. With
- * `spin -DEPOCHS=3 -a` it is 11 million, 2 GB and about a minute.
+ * With EPOCHS 2 (the default) that is 6 million states, 1.4 GB and about a minute;
+ * without forgetting, `spin -DLASTING -a`, SMALL and a second. With
+ * `spin -DLASTING -DEPOCHS=3 -a` it is LARGE.
  *
  * Parameters carry the name of their inline, because spin replaces them as text.
  */
@@ -58,9 +65,14 @@ chan queue = [16] of { mtype, byte, byte, byte }; /* healing: type, sender, epoc
 /* Only looked at by assertions. */
 byte connected[2 * ALL]; /* the remote epoch that an own one is connected to */
 byte told[2];            /* highest remote epoch that SETTLE came for */
+byte forgot[2];          /* highest own epoch that was drawn when the other was forgotten */
 
 #define OTHER(n) (1 - (n))
 #define PAIR(e, echo) ((e) * 4 + (echo))
+
+/* The live session is the other's, too; or about to be. */
+#define SHARED(n) (live[OTHER(n)] == live_remote[n] && live_remote[OTHER(n)] == live[n])
+#define COMING(n) (next[OTHER(n)] == live_remote[n] && next_remote[OTHER(n)] == live[n])
 
 inline say(sayer, kind, mine, yours) {
     if
@@ -163,6 +175,33 @@ inline up(n_up) {
     state[n_up] = NONE
 }
 
+/* Somebody asks after a session of ours that we have not: all up to it is over. */
+inline disown(n_disown, e_disown) {
+    if
+    :: (live[n_disown] == 0 || live[n_disown] > e_disown) &&
+       (next[n_disown] == 0 || next[n_disown] > e_disown) -> say(n_disown, SETTLE, e_disown, 0)
+    :: else -> assert(false)
+    fi
+}
+
+/* READY once more, for the session that the other may have forgotten. */
+inline probe(n_probe) {
+    say(n_probe, READY, live[n_probe], live_remote[n_probe])
+}
+
+/* Given up for dead and drained; the next that is heard is of somebody new. */
+inline forget(n_forget) {
+    live[n_forget] = 0;
+    live_remote[n_forget] = 0;
+    next[n_forget] = 0;
+    next_remote[n_forget] = 0;
+    state[n_forget] = NONE;
+    seen[n_forget] = 0;
+    settle[n_forget] = 0;
+    told[n_forget] = 0;
+    forgot[n_forget] = drawn[n_forget]
+}
+
 inline get_hello(n_get_hello, e_get_hello) {
     if
     :: live_remote[n_get_hello] == e_get_hello -> say(n_get_hello, ACK, live[n_get_hello], e_get_hello)
@@ -209,7 +248,8 @@ inline get_ack(n_get_ack, e_get_ack, echo_get_ack) {
 inline get_ready(n_get_ready, e_get_ready, echo_get_ready) {
     if
     :: next[n_get_ready] == echo_get_ready && next_remote[n_get_ready] == e_get_ready -> up(n_get_ready)
-    :: else
+    :: live[n_get_ready] == echo_get_ready && live_remote[n_get_ready] == e_get_ready
+    :: else -> disown(n_get_ready, echo_get_ready)
     fi
 }
 
@@ -226,7 +266,9 @@ inline get_settle(n_get_settle, e_get_settle) {
     :: else
     fi;
     if
-    :: live[n_get_settle] != 0 && live_remote[n_get_settle] <= e_get_settle -> live_end(n_get_settle)
+    :: live[n_get_settle] != 0 && live_remote[n_get_settle] <= e_get_settle ->
+        assert(!SHARED(n_get_settle) && !COMING(n_get_settle));
+        live_end(n_get_settle)
     :: else
     fi;
     if
@@ -236,13 +278,16 @@ inline get_settle(n_get_settle, e_get_settle) {
     told[n_get_settle] = (told[n_get_settle] < e_get_settle -> e_get_settle : told[n_get_settle])
 }
 
-/* A live session is the other's, too, or about to be, or the other knows better. */
+/* A live session is shared, or the other knows better, or has forgotten it. */
 #define KNOWN(n)                                                                                   \
-    (live[n] == 0 || (live[OTHER(n)] == live_remote[n] && live_remote[OTHER(n)] == live[n]) ||     \
-     (state[OTHER(n)] == CONFIRM && next[OTHER(n)] == live_remote[n] &&                            \
-      next_remote[OTHER(n)] == live[n]) ||                                                         \
-     settle[OTHER(n)] >= live_remote[n])
+    (live[n] == 0 || SHARED(n) || (state[OTHER(n)] == CONFIRM && COMING(n)) ||                     \
+     settle[OTHER(n)] >= live_remote[n] || forgot[OTHER(n)] >= live_remote[n])
 
+#ifdef LASTING
+#define CAN_FORGET(n) false
+#else
+#define CAN_FORGET(n) (forgot[n] < drawn[n])
+#endif
 #define WANTS(n) (live[n] == 0 && state[n] == NONE && CAN_DRAW(n))
 
 inline want(n_want) {
@@ -273,6 +318,8 @@ inline want(n_want) {
     :: WANTS(n) -> want(n)                                                                         \
     :: live[n] != 0 -> live_end(n)                                                                 \
     :: state[n] != NONE -> attempt_end(n)                                                          \
+    :: live[n] != 0 -> probe(n)                                                                    \
+    :: CAN_FORGET(n) -> forget(n)                                                                  \
     EVERY_EPOCH(n)
 
 /* ---- healing ----------------------------------------------------------- */
@@ -321,6 +368,15 @@ active proctype world() {
     }
     :: atomic {
         healing = true;
+        if
+        :: live[0] != 0 -> probe(0)
+        :: else
+        fi;
+        if
+        :: live[1] != 0 -> probe(1)
+        :: else
+        fi;
+        pump();
         do
         :: round < ROUNDS ->
             round++;

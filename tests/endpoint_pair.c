@@ -52,7 +52,8 @@ static void window(void *self, struct wire_settled *out) {
     out->base = node->delivered;
 }
 
-static void endpoint_make(struct pair *p, uint32_t node) {
+/* A new endpoint in the place of the old one, for the same two instances. */
+static void endpoint_start(struct pair *p, uint32_t node) {
     struct pair_node *n = &p->nodes[node];
     struct ep_options options = {.epoch_counter = &n->epoch_counter,
                                  .connect_timeout_ns = PAIR_TIMEOUT_NS,
@@ -67,8 +68,13 @@ static void endpoint_make(struct pair *p, uint32_t node) {
         n->drain_at[i] = UINT64_MAX;
         n->made[i] = false;
     }
-    memset(n->epochs, 0, sizeof(n->epochs));
     n->settled_by_remote = 0;
+}
+
+static void endpoint_make(struct pair *p, uint32_t node) {
+    memset(p->nodes[node].epochs, 0, sizeof(p->nodes[node].epochs));
+    p->nodes[node].oldest = 1;
+    endpoint_start(p, node);
 }
 
 void pair_init(struct pair *p, uint64_t seed) {
@@ -206,8 +212,22 @@ static uint64_t hash(const uint8_t *bytes, uint32_t length) {
     return h | 1;
 }
 
+static void judge_settle(struct pair *p, uint32_t node, const struct wire_message *m) {
+    const struct pair_node *n = &p->nodes[node];
+
+    for (uint32_t i = 0; i < EP_SESSIONS; i++) {
+        if ((i == n->ep.live || i == n->ep.next) && n->ep.slots[i].epoch <= m->epoch)
+            fail_msg("%c says SETTLE(%" PRIu64 "), but has a session of that", NAMES[node],
+                     m->epoch);
+    }
+    if (m->epoch > n->epoch_counter)
+        fail_msg("%c says SETTLE(%" PRIu64 ") before it is drawn", NAMES[node], m->epoch);
+}
+
 static void judge_send(struct pair *p, uint32_t node, const struct wire_message *m,
                        const struct ep_effect *e) {
+    if (m->type == WIRE_SETTLE)
+        judge_settle(p, node, m);
     if (m->type != WIRE_HELLO && m->type != WIRE_HELLO_ACK)
         return;
     struct pair_epoch *k = known(p, node, m->epoch);
@@ -229,7 +249,7 @@ static void judge_connect(struct pair *p, uint32_t node, const struct ep_effect 
     if (k->bound != 0)
         fail_msg("%c binds epoch %" PRIu64 " twice", NAMES[node], e->epoch);
     k->bound = e->epoch_remote;
-    for (uint64_t i = 1; i < PAIR_EPOCHS; i++) {
+    for (uint64_t i = p->nodes[node].oldest; i < PAIR_EPOCHS; i++) {
         if (i != e->epoch && p->nodes[node].epochs[i].bound == e->epoch_remote)
             fail_msg("%c binds two epochs to %" PRIu64, NAMES[node], e->epoch_remote);
     }
@@ -254,16 +274,20 @@ static void judge_up(struct pair *p, uint32_t node, const struct ep_effect *e) {
 
 static void judge_settled(struct pair *p, uint32_t node, const struct ep_effect *e) {
     struct pair_node *other = &p->nodes[!node];
+    const bool forgot = other->oldest > 1; /* so an old HELLO may have been answered again */
 
     for (uint32_t i = 0; i < EP_SESSIONS; i++) {
         const struct ep_slot *slot = &other->ep.slots[i];
 
-        if (slot->state != EP_SLOT_FREE && slot->epoch_remote != 0 &&
-            slot->epoch_remote <= e->epoch)
+        if (slot->state == EP_SLOT_FREE || slot->epoch_remote == 0 ||
+            (forgot && known(p, node, slot->epoch_remote)->bound != slot->epoch))
+            continue;
+        if (slot->epoch_remote <= e->epoch)
             fail_msg("%c believes all up to %" PRIu64 " settled, but it is not", NAMES[node],
                      e->epoch);
     }
-    other->settled_by_remote = e->epoch;
+    if (!forgot || e->epoch <= other->ep.remote_seen)
+        other->settled_by_remote = e->epoch;
 }
 
 /* ---- performing effects ------------------------------------------------ */
@@ -417,22 +441,34 @@ void pair_break_next(struct pair *p, uint32_t node) {
     break_slot(p, node, p->nodes[node].ep.next);
 }
 
+void pair_drain_slot(struct pair *p, uint32_t node, uint32_t slot) {
+    const struct ep_event event = {.type = EP_EV_DRAINED, .slot = slot};
+
+    assert_int_not_equal(p->nodes[node].drain_at[slot], UINT64_MAX);
+    p->nodes[node].drain_at[slot] = UINT64_MAX;
+    p->nodes[node].made[slot] = false;
+    pair_step(p, node, &event);
+}
+
 static void drain_due(struct pair *p, uint32_t node, uint64_t due_ns) {
     struct pair_node *n = &p->nodes[node];
 
     for (uint32_t i = 0; i < EP_SESSIONS; i++) {
-        const struct ep_event event = {.type = EP_EV_DRAINED, .slot = i};
-
-        if (n->drain_at[i] > due_ns)
-            continue;
-        n->drain_at[i] = UINT64_MAX;
-        n->made[i] = false;
-        pair_step(p, node, &event);
+        if (n->drain_at[i] <= due_ns)
+            pair_drain_slot(p, node, i);
     }
 }
 
 void pair_drain(struct pair *p, uint32_t node) {
     drain_due(p, node, UINT64_MAX - 1);
+}
+
+void pair_forget(struct pair *p, uint32_t node) {
+    pair_event(p, node, EP_EV_PEER_DEAD);
+    pair_drain(p, node);
+    assert_true(endpoint_quiet(&p->nodes[node].ep));
+    p->nodes[node].oldest = p->nodes[node].epoch_counter + 1;
+    endpoint_start(p, node);
 }
 
 void pair_restart(struct pair *p, uint32_t node) {
@@ -443,7 +479,20 @@ void pair_restart(struct pair *p, uint32_t node) {
     endpoint_make(p, 1);
 }
 
+void pair_init_up(struct pair *p, uint64_t seed) {
+    pair_init(p, seed);
+    pair_event(p, 0, EP_EV_WANT);
+    pair_flush(p);
+    assert_true(pair_matched(p));
+    pair_trace(p);
+}
+
 /* ---- time -------------------------------------------------------------- */
+
+void pair_tick_at(struct pair *p, uint32_t node, uint64_t now_ns) {
+    p->now_ns = now_ns;
+    pair_event(p, node, EP_EV_TIMER);
+}
 
 static uint64_t next_time(struct pair *p) {
     const struct pair_message *m = soonest(p);

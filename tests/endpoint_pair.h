@@ -9,6 +9,8 @@
  *  - an endpoint's own invariants do not hold (endpoint_verify);
  *  - a HELLO or HELLO_ACK is sent that differs from an earlier one of the same
  *    attempt (H3), or an attempt is bound to two remote epochs (H14);
+ *  - SETTLE is said while the node has a session or an attempt up to that epoch, or
+ *    will draw it some day;
  *  - a session comes up on QPs that the other side has not connected (H8), or that
  *    it connected to somebody else (H2);
  *  - SETTLED arrives while the other side still has, or ever again connects, one
@@ -57,6 +59,7 @@ struct pair_node {
     uint64_t drain_at[EP_SESSIONS]; /* UINT64_MAX: not draining */
     bool made[EP_SESSIONS];
     struct pair_epoch epochs[PAIR_EPOCHS];
+    uint64_t oldest;            /* epoch of the present endpoint */
     uint64_t settled_by_remote; /* of the remote's epochs, those it may never connect again */
     uint64_t delivered;         /* what window() says */
     uint32_t ups, fails, gones;
@@ -81,19 +84,29 @@ struct pair {
 };
 
 void pair_init(struct pair *p, uint64_t seed);
+/* A and B have the live session (1,1), opened by A, and an empty trace. */
+void pair_init_up(struct pair *p, uint64_t seed);
 /* A number in [0, bound). */
 uint64_t pair_random(struct pair *p, uint64_t bound);
 
 /* One event to node 0 ('A') or 1 ('B'), with everything that follows at once. */
 void pair_step(struct pair *p, uint32_t node, const struct ep_event *event);
 void pair_event(struct pair *p, uint32_t node, enum ep_event_type type);
+/* It is now_ns, and the node's timer rings. */
+void pair_tick_at(struct pair *p, uint32_t node, uint64_t now_ns);
 /* The node's live or next slot breaks; nothing if there is none. */
 void pair_break(struct pair *p, uint32_t node);
 void pair_break_next(struct pair *p, uint32_t node);
-/* All slots of the node that drain are gone. */
+/* All slots of the node that drain are gone; or this one. */
 void pair_drain(struct pair *p, uint32_t node);
+void pair_drain_slot(struct pair *p, uint32_t node, uint32_t slot);
 /* The process behind the node is replaced by another one on the same address. */
 void pair_restart(struct pair *p, uint32_t node);
+
+/* The node gives the other side up, drains, and knows it as somebody new from then on;
+ * nobody is told. The other side learns that the connection is a new one only by
+ * EP_EV_PROBE. */
+void pair_forget(struct pair *p, uint32_t node);
 
 /* The oldest message that the node sent: deliver it, lose it, deliver it but keep
  * it in the network, or take it out (false: none). */

@@ -176,6 +176,9 @@ static const char *in_ack_old(void) {
 static const char *in_ready_next(void) {
     return say(WIRE_READY, NEXT_REMOTE, next_epoch(), 0);
 }
+static const char *in_ready_live(void) {
+    return say(WIRE_READY, LIVE_REMOTE, live_epoch(), 0);
+}
 static const char *in_ready_old(void) {
     return say(WIRE_READY, OLD_REMOTE, 1, 0);
 }
@@ -228,6 +231,9 @@ static const char *in_timer(void) {
     now_ns = 10 * MS;
     return tell(EP_EV_TIMER, 0, 0);
 }
+static const char *in_probe(void) {
+    return tell(EP_EV_PROBE, 0, 0);
+}
 static const char *in_peer_dead(void) {
     return tell(EP_EV_PEER_DEAD, 0, WEIR_EPEER);
 }
@@ -258,7 +264,8 @@ static const struct row ROWS[] = {
     {"ACK_LIVE",     in_ack_live,     {"r",   X,     "r",   X,     X,     "r",   "r",   X  }},
     {"ACK_OLD",      in_ack_old,      {"x",   "x",   "x",   "x",   "x",   "x",   "x",   "" }},
     {"READY_NEXT",   in_ready_next,   {X,     X,     X,     X,     "",    "",    "URs", X  }},
-    {"READY_OLD",    in_ready_old,    {"",    "",    "",    "",    "",    "",    "",    "" }},
+    {"READY_LIVE",   in_ready_live,   {"",    X,     "",    X,     X,     "",    "",    X  }},
+    {"READY_OLD",    in_ready_old,    {"s",   "s",   "s",   "s",   "s",   "s",   "s",   "" }},
     {"REFUSE_STALE", in_refuse_stale, {X,     "",    "",    "R",   "",    "",    "RRs", X  }},
     {"REFUSE_FINAL", in_refuse_final, {X,     "",    "",    "RF",  "",    "",    "RRsF",X  }},
     {"REFUSE_OLD",   in_refuse_old,   {"",    "",    "",    "",    "",    "",    "",    "" }},
@@ -275,6 +282,7 @@ static const struct row ROWS[] = {
     {"BROKEN_OLD",   in_broken_old,   {"",    "",    "",    "",    "",    "",    "",    "" }},
     {"DRAINED",      in_drained,      {"",    "",    "",    "",    "",    "",    "",    "" }},
     {"TIMER",        in_timer,        {"s",   "",    "",    "sh",  "",    "",    "sa",  "" }},
+    {"PROBE",        in_probe,        {"r",   "",    "r",   "",    "",    "r",   "r",   "" }},
     {"PEER_DEAD",    in_peer_dead,    {"RG",  "RG",  "RRG", "RG",  "RG",  "RRG", "RRG", "" }},
     {"CLOSE",        in_close,        {"bR",  "bR",  "bRR", "bR",  "bR",  "bRR", "bRR", "" }},
 };

@@ -27,7 +27,7 @@ static void mischief(struct pair *p) {
     const uint32_t node = (uint32_t)pair_random(p, 2);
     static const int ERRORS[] = {WEIR_EDEVICE, WEIR_EPEER, WEIR_EINVAL, WEIR_EAGAIN};
 
-    switch (pair_random(p, 16)) {
+    switch (pair_random(p, 17)) {
     case 0:
     case 1:
     case 2:
@@ -61,6 +61,10 @@ static void mischief(struct pair *p) {
     case 14: /* a silence as long as a connect time-out */
         pair_run(p, p->now_ns + PAIR_TIMEOUT_NS);
         break;
+    case 15:
+        pair_forget(p, node);
+        pair_event(p, !node, EP_EV_PROBE);
+        break;
     default:
         if (pair_random(p, 4) == 0)
             pair_restart(p, node);
@@ -74,6 +78,9 @@ static void agree(struct pair *p) {
     p->drain_ns_max = PAIR_MS;
     for (uint32_t node = 0; node < 2; node++)
         p->nodes[node].connect_error = p->nodes[node].create_error = 0;
+    /* A probe that was lost was lost with its connection, and the next is told again. */
+    pair_event(p, 0, EP_EV_PROBE);
+    pair_event(p, 1, EP_EV_PROBE);
     /* Old messages and old waits run out; what either side still wants, it gets. */
     pair_run(p, p->now_ns + 3 * PAIR_TIMEOUT_NS);
     pair_event(p, 0, EP_EV_WANT);
@@ -167,9 +174,9 @@ static void test_H13_hostile_messages_in_every_state(void **state) {
                 m.qps = p->nodes[1].set;
             if (pair_random(p, 3) == 0) {
                 static const enum ep_event_type OWN[] = {EP_EV_WANT, EP_EV_TIMER, EP_EV_BROKEN,
-                                                         EP_EV_DRAINED};
+                                                         EP_EV_PROBE, EP_EV_DRAINED};
 
-                event.type = OWN[pair_random(p, 4)];
+                event.type = OWN[pair_random(p, 5)];
                 event.slot = (uint32_t)pair_random(p, EP_SESSIONS);
                 p->now_ns += PAIR_RETRANSMIT_NS;
                 if (event.type == EP_EV_DRAINED &&

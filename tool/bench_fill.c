@@ -129,8 +129,17 @@ static int fill_run(struct fill *fill) {
     return 0;
 }
 
+/* What the machine copies at best into random places. */
+static struct limit fill_limit(const struct fill *fill) {
+    const struct options *o = fill->session->options;
+
+    return limits_of_copy(COPY_RANDOM, o->page_size, fill->stride * fill->place_count, 1,
+                          (enum memory_kind)o->memory);
+}
+
 static int fill_session(struct fill *fill, struct report *report) {
     struct session *session = fill->session;
+    struct limit after;
     const struct options *o = session->options;
     struct proto_open open = {.kind = PROTO_KIND_FILL,
                               .page_bytes = o->page_size,
@@ -141,14 +150,14 @@ static int fill_session(struct fill *fill, struct report *report) {
                               .list_bytes = o->pages * 8,
                               .seed = FILL_SEED};
 
-    fill->result->limit =
-        limits_of_copy(COPY_RANDOM, o->page_size, fill->stride * fill->place_count, 1,
-                       (enum memory_kind)o->memory);
+    fill->result->limit = fill_limit(fill);
     host_pin(host_cpu_count() > 1 ? host_cpu(0) : -1);
     if (session_start(session, o) != 0 ||
         session_open(session, &open, proto_bytes(&open), SESSION_EXPORT) != 0 ||
         fill_run(fill) != 0 || session_close(session) != 0)
         return -1;
+    after = fill_limit(fill);
+    limit_raise(&fill->result->limit, &after);
     if (report_add(report, fill->result) != 0)
         return -1;
     if (strcmp(o->json != NULL ? o->json : "", "-") != 0) {

@@ -11,7 +11,8 @@
  *          alternate between them and are checked here.
  *
  * Threads share the session's engine and nothing else of it; thread 0 is the session's owner.
- * The loop is kept small: for transfers below 4 KiB only every 64th looks at the clock. */
+ * The loop is kept small: of transfers below 1 MiB only some look at the clock. */
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -25,11 +26,13 @@
 #include "report.h"
 #include "session.h"
 
-#define SAMPLE_BELOW_BYTES 4096
-#define SAMPLE_EVERY       64
-#define SWEEP_FIRST        8
-#define SWEEP_LAST         (4u << 20)
-#define STREAM_SEED        0x7765697200000001u
+/* One transfer is timed for so many bytes, and one in so many at least: reading the clock takes
+ * as long as writing 4 KiB. */
+#define SAMPLE_BYTES     (1u << 20)
+#define SAMPLE_EVERY_MAX 64
+#define SWEEP_FIRST      8
+#define SWEEP_LAST       (4u << 20)
+#define STREAM_SEED      0x7765697200000001u
 
 typedef int (*submit_fn)(weir_engine *, weir_peer, const weir_segment *, size_t,
                          const weir_transfer_options *, weir_transfer *);
@@ -382,7 +385,7 @@ static int measure(struct stream *stream, struct result *result) {
 }
 
 static void plan_lanes(struct stream *stream, const struct options *o, uint64_t size) {
-    uint64_t pages;
+    uint64_t pages, every = SAMPLE_BYTES / size / o->segments;
 
     stream->size = size;
     stream->stride = (size + 63) & ~UINT64_C(63);
@@ -392,8 +395,17 @@ static void plan_lanes(struct stream *stream, const struct options *o, uint64_t 
     /* Two contents to alternate between, or a read that moved nothing would verify. */
     stream->remote_lane_pages =
         stream->reads && o->verify && stream->lane_pages == 1 ? 2 : stream->lane_pages;
-    stream->sample_every = size * o->segments < SAMPLE_BELOW_BYTES ? SAMPLE_EVERY : 1;
+    stream->sample_every = every == 0 ? 1 : every > SAMPLE_EVERY_MAX ? SAMPLE_EVERY_MAX : every;
     stream->duration_ns = (uint64_t)(o->seconds * 1e9);
+}
+
+/* What the machine copies at best the way this run does. */
+static struct limit stream_limit(const struct stream *stream) {
+    const struct options *o = stream->options;
+
+    return limits_of_copy(o->cold != 0 ? COPY_RANDOM : COPY_IN_TURN, stream->size,
+                          o->cold != 0 ? o->cold : stream->lanes * stream->stride,
+                          (unsigned)o->threads, (enum memory_kind)o->memory);
 }
 
 /* One size: session, calibration, measurement, row. */
@@ -403,6 +415,8 @@ static int stream_size(struct session *session, struct report *report, uint64_t 
     struct histogram *latency = calloc(1, sizeof(*latency));
     struct result result = {.op = "one segment", .latency = latency};
     struct proto_open open = {.kind = stream.reads ? PROTO_KIND_READ : PROTO_KIND_WRITE};
+    struct limit after;
+    char latency_of[96] = "of a transfer, submit to done";
     int rc = -1;
 
     stream.submit = stream.reads ? weir_read : weir_write;
@@ -413,9 +427,7 @@ static int stream_size(struct session *session, struct report *report, uint64_t 
         goto out;
     }
     memset(stream.workers, 0, o->threads * sizeof(*stream.workers));
-    result.limit = limits_of_copy(o->cold != 0 ? COPY_RANDOM : COPY_IN_TURN, size,
-                                  o->cold != 0 ? o->cold : stream.lanes * stream.stride,
-                                  (unsigned)o->threads, (enum memory_kind)o->memory);
+    result.limit = stream_limit(&stream);
     host_pin(o->threads == 1 && host_cpu_count() > 1 ? host_cpu(0) : -1);
     open.page_bytes = size;
     open.page_stride = stream.stride;
@@ -428,10 +440,18 @@ static int stream_size(struct session *session, struct report *report, uint64_t 
         goto out;
     if (measure(&stream, &result) != 0 || session_close(session) != 0)
         goto out;
+    after = stream_limit(&stream);
+    limit_raise(&result.limit, &after);
+    if (result.limit.memcpy_bytes_per_s > 0)
+        result.extra = json_pack(
+            "{s:f, s:f}", "memcpy_bytes_per_s", result.limit.memcpy_bytes_per_s, "times_memcpy",
+            (double)result.bytes / result.seconds / result.limit.memcpy_bytes_per_s);
     options_size_text(size, result.label);
-    result.latency_of = stream.sample_every == 1
-                            ? "of a transfer, submit to done"
-                            : "of a transfer, submit to done; every 64th was timed, with the clock";
+    if (stream.sample_every > 1)
+        snprintf(latency_of, sizeof(latency_of),
+                 "of a transfer, submit to done, with the clock; one in %" PRIu64 " was timed",
+                 stream.sample_every);
+    result.latency_of = latency_of;
     rc = report_add(report, &result);
 out:
     for (uint64_t i = 0; stream.workers != NULL && i < o->threads; i++) {

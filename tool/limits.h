@@ -9,17 +9,21 @@
 
 enum copy_kind {
     COPY_MEMCPY = 0, /* the C library's */
-    COPY_STREAM      /* non-temporal stores; only where limits_has_stream() */
+    COPY_STREAM,     /* non-temporal stores; only where limits_has_stream() */
+    COPY_VECTOR,     /* the widest plain loads and stores; only where limits_has_vector() */
+    COPY_KINDS
 };
 
 /* A yardstick for one result. */
 struct limit {
     char name[128];
-    double bytes_per_s; /* 0: not a rate */
-    double latency_ns;  /* 0: not a latency */
+    double bytes_per_s;        /* 0: not a rate */
+    double memcpy_bytes_per_s; /* of the C library's copy alone; 0: not a copy */
+    double latency_ns;         /* 0: not a latency */
 };
 
 int limits_has_stream(void);
+int limits_has_vector(void);
 
 /* Which of the places in its buffers a copy takes: the next one, or any. */
 enum copy_order { COPY_IN_TURN = 0, COPY_RANDOM };
@@ -37,11 +41,15 @@ double limits_vm_write(uint64_t size, uint64_t duration_ns);
 /* Half the median round trip of a cache line between two CPUs, in ns; 0: only one CPU. */
 double limits_line(uint64_t duration_ns);
 
-/* The yardstick of copying in that order: the better of both copies (both when random, or of
- * 256 KiB and more; memcpy alone below), or process_vm_writev for memory that the target did
- * not share. */
+/* The yardstick of copying in that order: the best of the copies (non-temporal when random, or
+ * of 256 KiB and more; vector in turn, from 256 B on; memcpy always), or process_vm_writev for
+ * memory that the target did not share. */
 struct limit limits_of_copy(enum copy_order order, uint64_t size, uint64_t span, unsigned threads,
                             enum memory_kind memory);
+
+/* A limit measured before a result and one measured after it: what else the machine did
+ * meanwhile may have held up either, so the result is compared with the better one. */
+void limit_raise(struct limit *limit, const struct limit *after);
 struct limit limits_of_latency(void);
 
 #endif

@@ -36,7 +36,7 @@ struct entry {
 #define ON(command) (1u << (command))
 #define ON_STREAM   (ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SWEEP))
 #define ON_PEER     (ON_STREAM | ON(CMD_FILL) | ON(CMD_REPLAY))
-#define ON_BENCH    (ON_PEER | ON(CMD_LIMITS))
+#define ON_BENCH    (ON_PEER | ON(CMD_LIMITS) | ON(CMD_WAKE))
 #define AT(field)   offsetof(struct options, field)
 
 static const struct entry entries[] = {
@@ -50,8 +50,8 @@ static const struct entry entries[] = {
     {"segments", "N", "segments of a transfer [1]", KIND_COUNT, ON_STREAM, AT(segments), 1, 65536},
     {"window", "N", "transfers in flight, each thread [16]", KIND_COUNT, ON_STREAM | ON(CMD_REPLAY),
      AT(window), 1, 1024},
-    {"seconds", "T", "how long to measure; each size, for a sweep [2; 0.5]", KIND_REAL, ON_STREAM,
-     AT(seconds), 0, 3600},
+    {"seconds", "T", "how long to measure; each size, for a sweep [2; 0.5]", KIND_REAL,
+     ON_STREAM | ON(CMD_WAKE), AT(seconds), 0, 3600},
     {"threads", "N", "threads that submit, on one engine [1]", KIND_COUNT, ON_STREAM, AT(threads),
      1, 64},
     {"memory", "shared|own", "memory from weir_memory_allocate, or registered [shared]",
@@ -86,7 +86,8 @@ static const struct entry entries[] = {
      AT(describe), 0, 0},
     {"peer", "HOST:PORT", "a running `weir serve` [a target of its own]", KIND_TEXT, ON_PEER,
      AT(peer), 0, 0},
-    {"device", "NAME", "device to use [shm]", KIND_TEXT, ON_PEER | ON(CMD_SERVE), AT(device), 0, 0},
+    {"device", "NAME", "device to use [shm]", KIND_TEXT, ON_PEER | ON(CMD_SERVE) | ON(CMD_WAKE),
+     AT(device), 0, 0},
     {"qps", "N", "QPs of the connection [1]", KIND_COUNT, ON_PEER | ON(CMD_SERVE), AT(qps), 1,
      WEIR_QPS_MAX},
     {"depth", "N", "send-queue depth to ask for [256]", KIND_COUNT, ON_PEER | ON(CMD_SERVE),
@@ -107,6 +108,7 @@ static const struct {
     [CMD_WRITE] = {"write", "bench write", "one-sided writes; --latency for a ping-pong"},
     [CMD_READ] = {"read", "bench read", "one-sided reads"},
     [CMD_SWEEP] = {"sweep", "bench sweep", "writes of 8 bytes to 4 MiB"},
+    [CMD_WAKE] = {"wake", "bench wake", "what an idle engine costs, and how fast it is back"},
     [CMD_FILL] = {"fill", "bench fill", "a target fills pages at random places of our memory"},
     [CMD_REPLAY] = {"replay", "bench replay",
                     "KV-cache blocks of a request trace, to their decoder"},
@@ -287,7 +289,7 @@ static int check_together(const struct options *o) {
         return complain("--cold %" PRIu64 " has no room for %" PRIu64 " segments of %" PRIu64
                         " bytes in flight",
                         o->cold, lanes, size);
-    if (stream && o->seconds <= 0)
+    if ((stream || o->command == CMD_WAKE) && o->seconds <= 0)
         return complain("--seconds 0: must be positive");
     if (o->command == CMD_FILL && o->page_size > MEMORY_BYTES_MAX / 4 / o->pages)
         return complain("%" PRIu64 " pages of %" PRIu64 " bytes is over the limit of %llu GiB",

@@ -14,6 +14,7 @@ enum command {
     CMD_WRITE,
     CMD_READ,
     CMD_SWEEP,
+    CMD_WAKE,
     CMD_FILL,
     CMD_REPLAY,
     CMD_TRACE,

@@ -8,11 +8,12 @@
  * Three rules carry the safety:
  *  - An attempt binds once, and only to a remote epoch above all seen before
  *    (remote_seen). So a late message can never bind anything.
- *  - REFUSE(ESTALE) is said only of a remote epoch that can never be a session of
- *    ours from now on, so a late one is as true as a fresh one, and it can end a
- *    live session: we do not have that any more.
+ *  - REFUSE(ESTALE) is said only of a remote epoch that this endpoint will never
+ *    bind any more, so a late one is as true as a fresh one. It ends attempts only.
  *  - SETTLE(e) is said only when all our sessions up to e are over, live or not.
- *    So the remote may end whatever it has with them, whenever it hears of it.
+ *    Our epochs never come back, not even with another endpoint for the same
+ *    remote. So the remote may end whatever it has with them, live or not, whenever
+ *    it hears of it.
  *
  * The invariants that follow are checked in endpoint_verify.c.
  */
@@ -377,16 +378,13 @@ static void act_relive(struct step *s) {
     send_hello(s, &s->ep->hello_live);
 }
 
-/* This epoch of the remote's is no session of ours and can never be one: below
- * remote_seen, or bound to something of ours that is over or that was forgotten
- * with an endpoint before this one. Raising remote_seen makes sure of that. */
+/* This epoch of the remote's can never become a session: below remote_seen, or
+ * bound to something of ours that is over. */
 static void act_refuse(struct step *s) {
     struct endpoint *ep = s->ep;
     const uint64_t epoch = s->message->epoch;
 
     ep->stale++;
-    if (ep->remote_seen < epoch)
-        ep->remote_seen = epoch;
     send_refuse(s, epoch, epoch == ep->refused_epoch ? ep->refused_reason : WEIR_ESTALE);
 }
 
@@ -411,8 +409,28 @@ static void act_ready(struct step *s) {
     send_ready(s, s->ep->live);
 }
 
-/* A READY that got lost with its connection is not asked for by a remote that has
- * forgotten us; nor would it tell us that it has. */
+/* Whether all our sessions up to epoch are over, so that SETTLE can be said. */
+static bool all_over(const struct endpoint *ep, uint64_t epoch) {
+    if (ep->live != EP_SLOT_NONE && ep->slots[ep->live].epoch <= epoch)
+        return false;
+    if (ep->next != EP_SLOT_NONE && ep->slots[ep->next].epoch <= epoch)
+        return false;
+    return epoch <= *ep->options.epoch_counter;
+}
+
+/* The remote has a session of ours that we have not: we ended it, maybe with an
+ * endpoint that was forgotten since. Whoever believes in it asks, and asks again if
+ * the answer is lost; so it is not repeated. */
+static void act_disown(struct step *s) {
+    struct wire_message m = {.type = WIRE_SETTLE, .epoch = s->message->echo};
+
+    s->ep->stale++;
+    if (all_over(s->ep, m.epoch))
+        send_small(s, &m);
+}
+
+/* A remote that has forgotten us will not ask for a READY that got lost with its
+ * connection, and will not say that it has. */
 static void act_probe(struct step *s) {
     if (s->ep->live != EP_SLOT_NONE)
         send_ready(s, s->ep->live);
@@ -597,6 +615,7 @@ static void act_tick(struct step *s) {
     X(ACKED, act_acked)   /* confirmed: READY, up */                                               \
     X(READY, act_ready)   /* READY of the live session again */                                    \
     X(PROBE, act_probe)   /* READY of the live session, if there is one */                         \
+    X(DISOWN, act_disown) /* SETTLE for the session that it names */                               \
     X(UP, act_up)         /* confirmed: up */                                                      \
     X(AGAIN, act_again)   /* end this attempt, try another after a pause */                        \
     X(DENIED, act_denied) /* end this attempt and say why */                                       \
@@ -643,13 +662,12 @@ static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 [IN_ACK_NEW]      = {A_BUG,    A_DROP,   A_DROP,   A_JOIN,   A_DROP,   A_DROP,   A_DIFFER, A_BUG},
 [IN_ACK_NEXT]     = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_ACKED,  A_BUG},
 [IN_ACK_LIVE]     = {A_READY,  A_BUG,    A_READY,  A_BUG,    A_BUG,    A_READY,  A_READY,  A_BUG},
-[IN_ACK_OLD]      = {A_REFUSE, A_DROP,   A_DROP,   A_REFUSE, A_DROP,   A_DROP,   A_REFUSE, A_DROP},
+[IN_ACK_OLD]      = {A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_DROP},
 [IN_READY_NEXT]   = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_UP,     A_BUG},
 [IN_READY_LIVE]   = {A_STAY,   A_BUG,    A_STAY,   A_BUG,    A_BUG,    A_STAY,   A_STAY,   A_BUG},
-[IN_READY_OLD]    = {A_REFUSE, A_DROP,   A_DROP,   A_REFUSE, A_DROP,   A_DROP,   A_REFUSE, A_DROP},
+[IN_READY_OLD]    = {A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DROP},
 [IN_REFUSE_STALE] = {A_BUG,    A_DROP,   A_DROP,   A_AGAIN,  A_DROP,   A_DROP,   A_AGAIN,  A_BUG},
 [IN_REFUSE_FINAL] = {A_BUG,    A_DROP,   A_DROP,   A_DENIED, A_DROP,   A_DROP,   A_DENIED, A_BUG},
-[IN_REFUSE_LIVE]  = {A_LOST,   A_BUG,    A_LOST,   A_BUG,    A_BUG,    A_LOST,   A_LOST,   A_BUG},
 [IN_REFUSE_OLD]   = {A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP},
 [IN_SETTLE]       = {A_SETTLE, A_DROP,   A_DROP,   A_SETTLE, A_DROP,   A_DROP,   A_SETTLE, A_DROP},
 [IN_SETTLED]      = {A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_DROP},

@@ -157,7 +157,7 @@ struct endpoint {
     uint32_t live;  /* slot or EP_SLOT_NONE */
     uint32_t next;
     struct ep_slot slots[EP_SESSIONS];
-    uint64_t remote_seen;  /* highest remote epoch that we bound or refused or that was given up */
+    uint64_t remote_seen;  /* highest remote epoch that we bound or that was given up */
     uint64_t answer_epoch; /* ANSWERING: the remote epoch of the HELLO */
 
     bool want;      /* somebody here waits for a session */

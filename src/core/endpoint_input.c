@@ -44,8 +44,6 @@ static enum ep_input classify_ready(const struct endpoint *ep, const struct wire
 }
 
 static enum ep_input classify_refuse(const struct endpoint *ep, const struct wire_message *m) {
-    if (slot_is(ep, ep->live, m->echo))
-        return IN_REFUSE_LIVE;
     if (!slot_is(ep, ep->next, m->echo))
         return IN_REFUSE_OLD;
     return m->reason == WEIR_ESTALE ? IN_REFUSE_STALE : IN_REFUSE_FINAL;

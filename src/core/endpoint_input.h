@@ -25,7 +25,6 @@
     X(READY_OLD)                                                                                   \
     X(REFUSE_STALE)                                                                                \
     X(REFUSE_FINAL)                                                                                \
-    X(REFUSE_LIVE)                                                                                 \
     X(REFUSE_OLD)                                                                                  \
     X(SETTLE)                                                                                      \
     X(SETTLED)                                                                                     \

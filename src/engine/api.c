@@ -138,16 +138,14 @@ int weir_completion_take(weir_engine *engine, weir_completion *completion_out) {
 
 int weir_notification_take(weir_engine *engine, weir_notification *notification_out) {
     const weir_notification *notification = queue_take(&engine->notifications);
-    if (notification == NULL)
-        return WEIR_EAGAIN;
-    memcpy(notification_out, notification,
-           offsetof(weir_notification, payload) + notification->length);
-    queue_took(&engine->notifications);
-    if (atomic_load_explicit(&engine->held_some, memory_order_relaxed)) {
-        atomic_store(&engine->attention, true);
-        engine->ports.wait.ops->wake(engine->ports.wait.self);
+    if (notification != NULL) {
+        memcpy(notification_out, notification,
+               offsetof(weir_notification, payload) + notification->length);
+        queue_took(&engine->notifications);
     }
-    return WEIR_OK;
+    if (atomic_load(&engine->held_some) && !atomic_exchange(&engine->attention, true))
+        engine->ports.wait.ops->wake(engine->ports.wait.self);
+    return notification != NULL ? WEIR_OK : WEIR_EAGAIN;
 }
 
 int weir_event_take(weir_engine *engine, weir_event *event_out) {
@@ -185,8 +183,11 @@ static int peer_open(weir_engine *engine, const char *address, weir_peer *peer_o
         peer = peer_new(engine, address, NULL);
         tables_unlock(engine);
     }
-    if (peer == NULL)
+    if (peer == NULL) {
+        peer_evict(engine);
         return WEIR_EAGAIN;
+    }
+    peer->closed = false;
     peer->refs++;
     peer_out->id = peer->id;
     return WEIR_OK;

@@ -10,10 +10,13 @@
 
 #include <assert.h>
 
-enum { BUFFER_BITS = 12 };
+/* A receive's sequence is {life:31, buffer:13}. */
+enum { BUFFER_BITS = 13 };
+#define LIFE_MASK (((uint64_t)1 << (ROUTE_SEQ_BITS - BUFFER_BITS)) - 1)
+_Static_assert(CREDIT_WINDOW_MAX + CREDIT_RESERVE <= 1 << BUFFER_BITS, "every buffer has a name");
 
 static uint64_t recv_seq(const struct qp *qp, uint32_t buffer) {
-    return (uint64_t)qp->life << BUFFER_BITS | buffer;
+    return (qp->life & LIFE_MASK) << BUFFER_BITS | buffer;
 }
 
 static uint8_t *recv_buffer(const weir_engine *engine, const struct qp *qp, uint32_t buffer) {
@@ -139,9 +142,13 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     engine->held[(engine->held_head + engine->held_count) % engine->held_max] = (struct held){
         (uint32_t)(qp - engine->qps), qp->life, buffer, (uint32_t)(peer - engine->peers)};
     engine->held_count++;
-    atomic_store_explicit(&engine->held_some, true, memory_order_relaxed);
     qp->held++;
     peer->held++;
+    /* A taker that makes room from here on sees held_some; one that made it before is
+     * seen by us. */
+    atomic_store(&engine->held_some, true);
+    if (queue_room(&engine->notifications) != NULL)
+        atomic_store(&engine->attention, true);
     return true;
 }
 
@@ -161,7 +168,7 @@ void complete_held(weir_engine *engine) {
         credit_return(engine, qp, held.life);
         session_slot_free(engine, qp);
     }
-    atomic_store_explicit(&engine->held_some, false, memory_order_relaxed);
+    atomic_store(&engine->held_some, false);
 }
 
 static void message(weir_engine *engine, struct qp *qp, uint32_t buffer, uint32_t length) {
@@ -202,8 +209,9 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
         life = cqe->qp_tag >> 16;
     }
     struct qp *qp = slot < engine->qps_max ? &engine->qps[slot] : NULL;
-    bool current = qp != NULL && qp->qp != NULL &&
-                   (engine->caps.srq ? (qp->life & 0xffff) == life : qp->life == life);
+    bool current =
+        qp != NULL && qp->qp != NULL &&
+        (engine->caps.srq ? (qp->life & 0xffff) == life : (qp->life & LIFE_MASK) == life);
     if (cqe->status != WEIR_CQE_OK || !current) {
         if (cqe->status == WEIR_CQE_OK)
             engine->stats.completions_stale++;

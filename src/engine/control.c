@@ -64,7 +64,7 @@ static void dial_fail(weir_engine *engine, struct peer *peer, int error) {
     control_hangup(engine, peer, &peer->conn_dialled);
     peer->conn_last = peer->conn_accepted;
     if (!peer->known)
-        transfer_fail_all(engine, peer, error, true);
+        peer_unreachable(engine, peer, error);
     else if (peer->conn_accepted == 0) /* else it has called us meanwhile, and is there */
         peer_dead(engine, peer, error);
     peer_set_timer(engine, peer);

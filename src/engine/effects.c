@@ -35,6 +35,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     else if (peer->degraded)
         engine_event(engine, WEIR_EVENT_RECOVERED, peer, 0);
     peer->was_up = true;
+    peer->wanted = false;
     peer->degraded = false;
     peer_update_fast(engine, peer);
     engine_run_later(engine, peer);
@@ -56,11 +57,7 @@ static void gone(weir_engine *engine, struct peer *peer, int error) {
     engine->stats.peers_gone++;
     if (peer->was_up || peer->refs > 0)
         engine_event(engine, WEIR_EVENT_GONE, peer, error);
-    tables_lock(engine);
-    peer_remotes_pass(engine, peer->owner, NULL, 0);
-    peer->incarnation++;
-    peer->owner = region_owner((uint32_t)(peer - engine->peers), peer->incarnation);
-    tables_unlock(engine);
+    peer_disown(engine, peer);
     transfer_fail_all(engine, peer, error, true);
     peer_abandon(engine, peer, UINT64_MAX, error);
 }
@@ -76,7 +73,16 @@ void peer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int er
 
 static void failed(weir_engine *engine, struct peer *peer, int error) {
     if (peer->live == NONE)
-        transfer_fail_all(engine, peer, error, false);
+        peer_unreachable(engine, peer, error);
+}
+
+/* No session came about: transfers that wait for one fail, and who asked for it with
+ * weir_peer_connect is told. */
+void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
+    transfer_fail_all(engine, peer, error, false);
+    if (peer->wanted)
+        engine_event(engine, WEIR_EVENT_GONE, peer, error);
+    peer->wanted = false;
 }
 
 /* Performs one effect; true if it has an answer, which is *answer_out then. */
@@ -205,7 +211,7 @@ void peer_want(weir_engine *engine, struct peer *peer) {
     } else if (peer->dialable) {
         control_dial(engine, peer);
     } else {
-        transfer_fail_all(engine, peer, WEIR_EPEER, true);
+        peer_unreachable(engine, peer, WEIR_EPEER);
     }
 }
 

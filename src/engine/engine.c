@@ -395,8 +395,10 @@ uint64_t engine_next_deadline(const weir_engine *engine) {
 int weir_engine_progress(weir_engine *engine) {
     if (!own_try(engine))
         return 0;
-    if (atomic_load_explicit(&engine->armed, memory_order_relaxed) != 0)
+    if (atomic_load_explicit(&engine->armed, memory_order_relaxed) != 0) {
+        atomic_store(&engine->armed, 0);
         engine_disarm(engine);
+    }
     int done = engine_step(engine, engine->slow_now);
     engine->slow_now = false;
     own_leave(engine);

@@ -77,7 +77,8 @@ int weir_engine_open(const weir_engine_options *options, weir_engine **engine_ou
     int rc = engine_limits(options, &full);
     if (rc != WEIR_OK)
         return rc;
-    if (options == NULL || options->size < offsetof(weir_engine_options, backoff_timeout_ns) ||
+    if (options == NULL ||
+        options->size < offsetof(weir_engine_options, backoff_timeout_ns) + sizeof(uint64_t) ||
         options->backoff_timeout_ns == 0) {
         uint64_t ns;
         rc = environment_us("WEIR_SQ_BACKOFF_TIMEOUT_US", &ns);

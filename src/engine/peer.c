@@ -77,10 +77,14 @@ struct peer *peer_new(weir_engine *engine, const char *address, const uint8_t *i
         return NULL;
     struct peer *peer = &engine->peers[index];
     uint64_t id = peer->id_next != 0 ? peer->id_next : handle_first(index);
-    uint32_t incarnation = peer->incarnation + 1;
+    uint32_t incarnation = peer->incarnation;
     struct past past = peer->past;
+    bool runnable = peer->runnable; /* its last user may have left it on the run list */
+    uint32_t run_next = peer->run_next;
     memset(peer, 0, sizeof(*peer));
     peer->past = past;
+    peer->runnable = runnable;
+    peer->run_next = run_next;
     peer->id = id;
     peer->incarnation = incarnation;
     peer->owner = region_owner(index, incarnation);
@@ -136,6 +140,20 @@ void peer_remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *insta
                     ? heir
                     : 0;
     }
+}
+
+/* Under tables_lock: what was for this user of the slot, or for this incarnation of it,
+ * is for a dead one from here on: memories, and transfers still on the submit queue. */
+static void owner_change(weir_engine *engine, struct peer *peer) {
+    peer_remotes_pass(engine, peer->owner, NULL, 0);
+    peer->incarnation++;
+    peer->owner = region_owner(index_of(engine, peer), peer->incarnation);
+}
+
+void peer_disown(weir_engine *engine, struct peer *peer) {
+    tables_lock(engine);
+    owner_change(engine, peer);
+    tables_unlock(engine);
 }
 
 /* ---- instances --------------------------------------------------------- */
@@ -201,6 +219,13 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
         list_push(engine, known, transfer, LIST_PENDING);
     }
     transfer_rebind(engine, known);
+    if (known->live != NONE)
+        engine_event(engine, WEIR_EVENT_UP, opened, 0);
+    else
+        known->wanted = known->wanted || opened->wanted;
+    opened->wanted = false;
+    if (known->wanted)
+        peer_want(engine, known);
     if (known->lists[LIST_PENDING].count > 0) {
         peer_want(engine, known);
         engine_run_later(engine, known);
@@ -247,8 +272,10 @@ struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char 
         tables_lock(engine);
         peer = peer_new(engine, address, instance);
         tables_unlock(engine);
-        if (peer == NULL)
+        if (peer == NULL) {
+            peer_evict(engine);
             return NULL;
+        }
     }
     bind_peer(engine, peer, instance);
     return peer;
@@ -287,7 +314,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     }
     peer->known_as = NONE;
     if (peer->refs > 0) {
-        if (peer->lists[LIST_PENDING].count > 0)
+        if (peer->lists[LIST_PENDING].count > 0 || peer->wanted)
             peer_want(engine, peer);
         return;
     }
@@ -303,11 +330,24 @@ void peer_forget(weir_engine *engine, struct peer *peer) {
     peer->dial = DIAL_NONE;
     timer_peer(engine, peer, UINT64_MAX);
     tables_lock(engine);
-    peer_remotes_pass(engine, peer->owner, NULL, 0);
+    owner_change(engine, peer);
     peer->id_next = handle_next(peer->id);
     peer->id = 0;
     tables_unlock(engine);
     slot_give(engine, index_of(engine, peer));
+}
+
+/* Somebody needs a slot and there is none: a peer that the application has closed, and
+ * that nothing is under way with, has to leave. Its slot is free when it has drained. */
+void peer_evict(weir_engine *engine) {
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        struct peer *peer = &engine->peers[i];
+        if (peer->id == 0 || !peer->closed || !peer->known || peer->leaving || peer->waits > 0 ||
+            peer->held > 0)
+            continue;
+        peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});
+        return;
+    }
 }
 
 /* The application gave its last reference back. */
@@ -323,12 +363,11 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     }
     transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
     tables_lock(engine);
-    peer_remotes_pass(engine, peer->owner, NULL, 0);
-    uint64_t id = peer->id;
-    peer->id = handle_next(id);
+    owner_change(engine, peer);
+    peer->id = handle_next(peer->id);
     tables_unlock(engine);
-    if (!peer->known)
-        peer_forget(engine, peer);
+    peer->closed = true;
+    peer_forget(engine, peer);
 }
 
 /* The engine leaves: BYE to all, every session retired. */

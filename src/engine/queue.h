@@ -34,7 +34,8 @@ static inline void queue_init(struct queue *queue, void *entries, size_t entry_b
 /* Where the next entry goes; NULL when full. Then queue_put shows it to takers. */
 static inline void *queue_room(struct queue *queue) {
     uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
-    if (tail - atomic_load_explicit(&queue->head, memory_order_acquire) > queue->mask)
+    /* Sequentially consistent, as the taker's step is: see held_some in state.h. */
+    if (tail - atomic_load(&queue->head) > queue->mask)
         return NULL;
     return queue->entries + (size_t)(tail & queue->mask) * queue->entry_bytes;
 }
@@ -62,7 +63,7 @@ static inline const void *queue_take(struct queue *queue) {
     return queue->entries + (size_t)(head & queue->mask) * queue->entry_bytes;
 }
 static inline void queue_took(struct queue *queue) {
-    atomic_fetch_add_explicit(&queue->head, 1, memory_order_release);
+    atomic_fetch_add(&queue->head, 1);
     atomic_store_explicit(&queue->taking, 0, memory_order_release);
 }
 

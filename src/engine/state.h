@@ -76,7 +76,8 @@ struct transfer {
     uint32_t flags;      /* WEIR_TRANSFER_* */
     uint32_t next, prev; /* on its list */
     uint32_t peer;
-    uint64_t owner; /* region_owner() of the incarnation it is for; 0: not known at submit */
+    uint64_t owner;   /* region_owner() of the incarnation it is for */
+    uint64_t version; /* of the tables, when it was filled */
 
     uint32_t first_block;
     struct plan_cursor cursor;
@@ -169,6 +170,7 @@ struct peer {
     uint32_t next_free;
     uint32_t run_next;
     bool runnable;
+    bool closed; /* by the application, while it stayed connected: may be evicted */
     bool known;  /* instance is */
     bool wanted; /* weir_peer_connect asked before the instance was known */
     bool was_up; /* UP was told of this incarnation */
@@ -217,6 +219,7 @@ struct weir_engine {
     _Atomic uint32_t submitted;   /* any thread: head of the submit queue, index + 1 */
     _Atomic uint32_t sleepers;    /* any thread */
     _Atomic uint32_t armed;       /* any thread: the application sleeps on the descriptor */
+    bool leader_asleep;           /* a thread of ours sleeps on it */
     _Atomic uint64_t news;        /* any thread: counts owners that did something */
     _Atomic uint32_t tables_lock; /* any thread: regions and peers, to read without the engine */
     _Atomic bool attention;       /* any thread: there is room for held messages */
@@ -378,12 +381,14 @@ struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char 
 uint64_t peer_handle(weir_engine *engine, const struct peer *peer);
 bool address_dialable(const char *address);
 void peer_update_fast(weir_engine *engine, struct peer *peer);
+void peer_disown(weir_engine *engine, struct peer *peer);
 void peer_remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *instance, uint64_t heir);
 void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instance);
 void peer_reachable(weir_engine *engine, struct peer *peer);
 void peer_reap(weir_engine *engine, struct peer *peer);
 void peer_forget(weir_engine *engine, struct peer *peer);
 void peer_closed(weir_engine *engine, struct peer *peer);
+void peer_evict(weir_engine *engine);
 void peer_close_all(weir_engine *engine);
 
 /* control.c */
@@ -402,6 +407,7 @@ void peer_want(weir_engine *engine, struct peer *peer);
 void peer_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
 void peer_drained(weir_engine *engine, struct peer *peer, uint32_t slot);
 void peer_dead(weir_engine *engine, struct peer *peer, int error);
+void peer_unreachable(weir_engine *engine, struct peer *peer, int error);
 void peer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error);
 
 #endif

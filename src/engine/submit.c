@@ -174,6 +174,7 @@ static int fill(weir_engine *engine, const struct request *request, struct trans
     transfer->flags = options->flags;
     transfer->peer = (uint32_t)(peer - engine->peers);
     transfer->owner = peer->owner;
+    transfer->version = engine->regions.version;
     transfer->first_block = first;
     transfer->cursor = plan_start(engine->blocks, first);
     transfer->bytes = bytes;

@@ -235,9 +235,28 @@ void transfer_timer(weir_engine *engine, struct transfer *transfer) {
     }
 }
 
+/* Whether all the memories that it names are of the peer's present incarnation. */
+static bool remotes_current(const weir_engine *engine, const struct peer *peer,
+                            const struct transfer *transfer) {
+    for (uint32_t b = transfer->first_block; b != PLAN_NO_BLOCK; b = engine->blocks[b].next) {
+        for (uint32_t i = 0; i < engine->blocks[b].count; i++) {
+            uint32_t remote = engine->blocks[b].pieces[i].remote;
+            if (engine->regions.remotes[remote].owner != peer->owner)
+                return false;
+        }
+    }
+    return true;
+}
+
 /* A transfer that the submitter filled: resolves the peer, takes its place. */
 void transfer_start(weir_engine *engine, struct transfer *transfer) {
-    struct peer *peer = peer_resolve(engine, peer_at(engine, transfer->peer));
+    /* Handed over, it may have waited while the peer was closed or replaced, turned out
+     * to be another one, or became known. */
+    struct peer *named = peer_at(engine, transfer->peer);
+    struct peer *peer = named->id != 0 ? peer_resolve(engine, named) : named;
+    bool same = named->id != 0 && transfer->owner == named->owner;
+    bool fresh = same && transfer->version == engine->regions.version;
+    transfer->owner = peer->owner;
     list_push(engine, peer, transfer, LIST_PENDING);
     engine->worked = true; /* a sleeper's time-out may have to be shorter now */
     if (transfer->deadline_ns != UINT64_MAX)
@@ -246,8 +265,12 @@ void transfer_start(weir_engine *engine, struct transfer *transfer) {
         transfer_stop(engine, transfer, WEIR_ECLOSED);
         return;
     }
-    if (transfer->owner != 0 && transfer->owner != peer->owner) {
+    if (!same) {
         transfer_stop(engine, transfer, WEIR_EPEER);
+        return;
+    }
+    if (!fresh && !remotes_current(engine, peer, transfer)) {
+        transfer_stop(engine, transfer, WEIR_ESTALE);
         return;
     }
     if (atomic_load_explicit(&transfer->cancel, memory_order_relaxed)) {
@@ -392,18 +415,9 @@ void transfer_rebind(weir_engine *engine, struct peer *peer) {
     for (uint32_t i = peer->lists[LIST_PENDING].head; i != NONE; i = next) {
         struct transfer *transfer = &engine->transfers[i];
         next = transfer->next;
-        bool stale = false;
-        for (uint32_t b = transfer->first_block; b != PLAN_NO_BLOCK && !stale;
-             b = engine->blocks[b].next) {
-            for (uint32_t p = 0; p < engine->blocks[b].count && !stale; p++) {
-                const struct region_remote *remote =
-                    &engine->regions.remotes[engine->blocks[b].pieces[p].remote];
-                stale = remote->owner != peer->owner;
-            }
-        }
-        if (stale)
-            transfer_stop(engine, transfer, WEIR_ESTALE);
-        else
+        if (remotes_current(engine, peer, transfer))
             transfer->owner = peer->owner;
+        else
+            transfer_stop(engine, transfer, WEIR_ESTALE);
     }
 }

@@ -80,11 +80,15 @@ static int arm(weir_engine *engine, uint64_t *timeout_ns_out) {
     return WEIR_OK;
 }
 
+/* One of those who sleep on the ports, the application (armed) and our leader, is awake.
+ * What wakes them is taken back only when none of them sleeps any more: it may have been
+ * meant for the other. */
 void engine_disarm(weir_engine *engine) {
-    atomic_store(&engine->armed, 0);
+    engine->slow_now = true;
+    if (atomic_load(&engine->armed) != 0 || engine->leader_asleep)
+        return;
     engine->device_ops->disarm(engine->device);
     engine->ports.wait.ops->clear(engine->ports.wait.self);
-    engine->slow_now = true;
 }
 
 int weir_engine_fd(const weir_engine *engine) {
@@ -98,8 +102,10 @@ int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out) {
     /* First armed, then a look: work that others finish after the look tells us. */
     atomic_store(&engine->armed, 1);
     int rc = engine_step(engine, true) > 0 ? WEIR_EAGAIN : arm(engine, timeout_ns_out);
-    if (rc != WEIR_OK)
+    if (rc != WEIR_OK) {
+        atomic_store(&engine->armed, 0);
         engine_disarm(engine);
+    }
     own_leave(engine);
     return rc;
 }
@@ -118,11 +124,13 @@ static void sleep_on_ports(weir_engine *engine, uint64_t most_ns) {
     uint64_t timeout = UINT64_MAX;
     own_enter(engine);
     int rc = engine_step(engine, true) > 0 ? WEIR_EAGAIN : arm(engine, &timeout);
+    engine->leader_asleep = rc == WEIR_OK;
     own_leave(engine);
     if (rc != WEIR_OK)
         return;
     engine->ports.wait.ops->sleep(engine->ports.wait.self, timeout < most_ns ? timeout : most_ns);
     own_enter(engine);
+    engine->leader_asleep = false;
     engine_disarm(engine);
     engine_step(engine, true);
     own_leave(engine);
@@ -204,9 +212,8 @@ int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uint64_t tim
 
 /* For weir_engine_wait: there is something that the application can take, or the
  * caller's own step did something. */
-int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns) {
+static int wait_for_news(weir_engine *engine, uint64_t before, uint64_t timeout_ns) {
     uint64_t start = engine_now(engine);
-    uint64_t before = atomic_load(&engine->news);
     for (uint32_t turn = 0;; turn++) {
         if (try_step(engine, engine->sleeping == NULL || turn == 0) > 0 ||
             atomic_load(&engine->news) != before)
@@ -224,6 +231,10 @@ int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns) {
     }
 }
 
+int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns) {
+    return wait_for_news(engine, atomic_load(&engine->news), timeout_ns);
+}
+
 bool engine_has_news(weir_engine *engine, uint64_t before) {
     return atomic_load(&engine->news) != before;
 }
@@ -233,9 +244,13 @@ bool engine_has_news(weir_engine *engine, uint64_t before) {
 static void *thread_main(void *argument) {
     weir_engine *engine = argument;
     struct sleeping *sleeping = engine->sleeping;
-    while (!atomic_load(&sleeping->stop))
-        weir_engine_wait(engine, UINT64_MAX);
-    return NULL;
+    for (;;) {
+        /* First the news, then the wish to stop, which is news too: it is not slept over. */
+        uint64_t before = atomic_load(&engine->news);
+        if (atomic_load(&sleeping->stop))
+            return NULL;
+        wait_for_news(engine, before, UINT64_MAX);
+    }
 }
 
 int engine_sleeping_open(weir_engine *engine) {

@@ -207,6 +207,14 @@ bool link_is_alive(struct shm_link *link) {
     return !link->dead;
 }
 
+bool link_was_alive(const struct weir_device *device, struct shm_link *link) {
+    uint64_t now = device->env.ops->now(device->env.self);
+    if (!link->dead && link->alive_ns != 0 && now - link->alive_ns < SHM_ALIVE_NS)
+        return true;
+    link->alive_ns = now;
+    return link_is_alive(link);
+}
+
 void link_ring(const struct shm_link *link) {
     uint64_t one = 1;
     /* The counter cannot overflow in practice, and its owner never reads it: see

@@ -2,8 +2,9 @@
  *
  * Owns the shortest road for memory that is mapped: the caller has checked bounds
  * and handles, so what is left is the state of both QPs, the keys and rights (once a
- * call, remembered by the QP for writes), and the copies. Anything else is none of
- * its business: it does nothing, and post_send finds out why. */
+ * call, remembered by the QP for writes), and the copies. Other memory takes one
+ * system call, where one is enough (vm_pieces). Anything else is none of its business:
+ * it does nothing, and post_send finds out why. */
 #include <string.h>
 
 #include "shm.h"
@@ -19,13 +20,14 @@ static bool is_ready(const struct weir_qp *qp) {
     return qp->state == QP_READY && remote_is_ready(qp);
 }
 
-/* The import if it is mapped, of this link, alive, and grants the right. */
-static const struct shm_import *find_mapped(const struct weir_qp *qp, const struct weir_span *span,
+/* The import if both QPs are ready and it is of this link, alive, and grants the right. */
+static const struct shm_import *find_import(const struct weir_qp *qp, const struct weir_span *span,
                                             uint32_t right) {
+    if (!is_ready(qp))
+        return NULL;
     const struct shm_mr *mr = mr_find(qp->device, span->lkey);
     const struct shm_import *import = import_find(qp->device, span->rkey);
-    if (mr == NULL || import == NULL || import->kind != SHM_KIND_MAPPED ||
-        import->link != qp->link || (import->access & right) == 0 ||
+    if (mr == NULL || import == NULL || import->link != qp->link || (import->access & right) == 0 ||
         atomic_load_explicit(import->live, memory_order_acquire) != import->key)
         return NULL;
     return import;
@@ -35,10 +37,11 @@ static __attribute__((noinline)) uint32_t read_pieces(struct weir_qp *qp,
                                                       const struct weir_span *span,
                                                       const weir_segment *segments,
                                                       uint32_t count) {
-    const struct shm_import *import =
-        is_ready(qp) ? find_mapped(qp, span, WEIR_ACCESS_REMOTE_READ) : NULL;
+    const struct shm_import *import = find_import(qp, span, WEIR_ACCESS_REMOTE_READ);
     if (import == NULL)
         return 0;
+    if (import->kind != SHM_KIND_MAPPED)
+        return vm_pieces(qp, span, import, segments, count);
     for (uint32_t i = 0; i < count; i++)
         copy_any(&qp->device->copier, span->laddr + segments[i].local_offset,
                  span->raddr + segments[i].remote_offset, segments[i].length);
@@ -74,14 +77,15 @@ static __attribute__((noinline)) uint32_t write_any(struct weir_qp *qp,
     }
 }
 
-/* Remembers the keys of a write that find_mapped allowed, as post.c does. */
+/* Remembers the keys of a write that find_import allowed, as post.c does. */
 static __attribute__((noinline)) uint32_t write_new(struct weir_qp *qp,
                                                     const struct weir_span *span,
                                                     const weir_segment *segments, uint32_t count) {
-    const struct shm_import *import =
-        is_ready(qp) ? find_mapped(qp, span, WEIR_ACCESS_REMOTE_WRITE) : NULL;
+    const struct shm_import *import = find_import(qp, span, WEIR_ACCESS_REMOTE_WRITE);
     if (import == NULL)
         return 0;
+    if (import->kind != SHM_KIND_MAPPED)
+        return vm_pieces(qp, span, import, segments, count);
     const struct shm_mr *mr = mr_find(qp->device, span->lkey);
     if (mr->length >= 8 && import->length >= 8)
         qp->pair = (struct shm_pair){.keys = (uint64_t)span->rkey << 32 | span->lkey,

@@ -194,9 +194,9 @@ static uint32_t vm_large(const struct weir_qp *qp, const struct weir_wr *wr,
 static uint32_t vm_batch(struct weir_qp *qp, const struct weir_wr **wr_io,
                          const struct weir_wr *end, struct post *post) {
     const struct weir_wr *first = *wr_io;
-    /* The system call names a pid. Seeing the process alive now keeps one that reused
-     * the number out. */
-    if (!busy_enter(qp, post) || !link_is_alive(qp->link))
+    /* The system call names a pid. Having seen the process alive lately keeps one that
+     * reused the number out. */
+    if (!busy_enter(qp, post) || !link_was_alive(qp->device, qp->link))
         return WEIR_CQE_RETRY;
     struct iovec local[VM_BATCH_WRS], remote[VM_BATCH_WRS];
     uint64_t bytes = 0;
@@ -231,6 +231,35 @@ static uint32_t vm_batch(struct weir_qp *qp, const struct weir_wr **wr_io,
         ++*wr_io;
     }
     return *wr_io == first ? WEIR_CQE_REMOTE_ACCESS : WEIR_CQE_OK;
+}
+
+uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
+                   const struct shm_import *import, const weir_segment *segments, uint32_t count) {
+    struct iovec local[VM_BATCH_WRS], remote[VM_BATCH_WRS];
+    struct post post = {.is_busy = false, .is_sent = false};
+    uint64_t bytes = 0;
+    uint32_t done = 0;
+    if (count > VM_BATCH_WRS)
+        return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t length = segments[i].length;
+        if (length > VM_CALL_BYTES - bytes)
+            return 0;
+        bytes += length;
+        local[i] =
+            (struct iovec){(void *)(uintptr_t)(span->laddr + segments[i].local_offset), length};
+        remote[i] =
+            (struct iovec){(void *)(uintptr_t)(span->raddr + segments[i].remote_offset), length};
+    }
+    /* The key is looked at behind busy_enter: a release before it is seen here. */
+    if (busy_enter(qp, &post) && import_is_live(import) && link_was_alive(qp->device, qp->link)) {
+        ssize_t moved = vm_call(qp, span->opcode, local, remote, count);
+        for (uint64_t left = moved < 0 ? 0 : (uint64_t)moved;
+             moved >= 0 && done < count && left >= segments[done].length; done++)
+            left -= segments[done].length;
+    }
+    post_finish(qp, &post);
+    return done;
 }
 
 /* ---- one by one ---- */

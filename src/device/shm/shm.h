@@ -43,6 +43,7 @@
 #define SHM_WATCHED_MAX       4u   /* rings that a poll looks at itself: a line each */
 #define SHM_WATCH_IDLE_POLLS  256u /* without a message: another QP may take the place */
 #define SHM_HEALTH_PERIOD_NS  UINT64_C(1000000)
+#define SHM_ALIVE_NS          UINT64_C(1000000) /* far less than all pids take to come round */
 #define SHM_EPOLL_BATCH       16
 #define SHM_EPOLL_ROUNDS      64
 
@@ -54,6 +55,7 @@ struct shm_link {
     struct shm_link *next; /* in its bucket */
     struct seg_map *map;
     uint64_t nonce;
+    uint64_t alive_ns;   /* when link_was_alive asked the kernel last; 0: never */
     uint32_t references; /* QPs and imports */
     int32_t pid;
     int pidfd;
@@ -233,6 +235,8 @@ int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm
 void link_put(struct weir_device *device, struct shm_link *link);
 /* Asks the kernel. Notices the death as link_mark_dead does. */
 bool link_is_alive(struct shm_link *link);
+/* Asks at most every SHM_ALIVE_NS: enough to know that the pid is not another's yet. */
+bool link_was_alive(const struct weir_device *device, struct shm_link *link);
 void link_mark_dead(struct shm_link *link);
 void link_ring(const struct shm_link *link);
 /* A duplicate of the other process's descriptor; or EINVAL, EPEER, EDEVICE, ENOMEM. */
@@ -317,6 +321,11 @@ int shm_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                   struct weir_post *post_out);
 int shm_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
                   uint32_t length, uint32_t lkey);
+
+/* As shm_post_pieces for memory that process_vm reaches; `import` is what the span names,
+ * of this link, with the right. Lists that take more than one call are not its business. */
+uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
+                   const struct shm_import *import, const weir_segment *segments, uint32_t count);
 
 /* ---- pieces.c ---- */
 

@@ -1,0 +1,353 @@
+/* test_engine_submit.c: what a submit refuses, and that nothing was posted then (S15);
+ * what a transfer handle is worth; full pools (S5). */
+#include "engine_side.h"
+
+#include <string.h>
+
+static void test_S15_bad_arguments(void **state) {
+    weir_transfer_options options;
+    weir_transfer transfer = {66};
+    uint8_t payload[WEIR_NOTIFY_MAX + 1] = {0};
+    struct side a, b;
+
+    (void)state;
+    pair_open(&a, &b, NULL);
+    weir_segment one = segment_of(&a, 0, 0, 8);
+    weir_engine *e = a.engine;
+    assert_int_equal(weir_write(e, a.peer, &one, 0, NULL, &transfer), WEIR_EINVAL);
+    assert_int_equal(weir_write(e, a.peer, NULL, 0, NULL, &transfer), WEIR_EINVAL);
+    assert_int_equal(weir_write(e, a.peer, NULL, 1, NULL, &transfer), WEIR_EINVAL);
+    assert_int_equal(weir_write(e, a.peer, &one, 1, NULL, NULL), WEIR_EINVAL);
+    assert_int_equal(weir_read(e, a.peer, &one, 0, NULL, &transfer), WEIR_EINVAL);
+    assert_int_equal(weir_read(e, a.peer, NULL, 1, NULL, &transfer), WEIR_EINVAL);
+    assert_int_equal(weir_read(e, a.peer, &one, 1, NULL, NULL), WEIR_EINVAL);
+    assert_int_equal(weir_write(e, (weir_peer){0}, &one, 1, NULL, &transfer), WEIR_ESTALE);
+    assert_int_equal(weir_write(e, (weir_peer){UINT64_MAX}, &one, 1, NULL, &transfer), WEIR_ESTALE);
+#define REFUSED(field, value, error)                                                               \
+    options = (weir_transfer_options)WEIR_TRANSFER_OPTIONS_INIT;                                   \
+    options.flags = WEIR_TRANSFER_NOTIFY;                                                          \
+    options.notify_payload = payload;                                                              \
+    options.field = (value);                                                                       \
+    assert_int_equal(weir_write(e, a.peer, &one, 1, &options, &transfer), (error))
+    REFUSED(size, 0, WEIR_EINVAL);
+    REFUSED(size, 4, WEIR_EINVAL);
+    REFUSED(size, 100000, WEIR_EINVAL);
+    REFUSED(flags, 0x10, WEIR_EINVAL);
+    REFUSED(flags, UINT32_MAX, WEIR_EINVAL);
+    REFUSED(notify_length, WEIR_NOTIFY_MAX + 1, WEIR_ETOOBIG);
+    REFUSED(notify_length, UINT32_MAX, WEIR_ETOOBIG);
+#undef REFUSED
+    options = (weir_transfer_options)WEIR_TRANSFER_OPTIONS_INIT;
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    options.notify_length = 1; /* of nothing */
+    assert_int_equal(weir_write(e, a.peer, &one, 1, &options, &transfer), WEIR_EINVAL);
+    assert_int_equal(transfer.id, 66);
+    assert_int_equal(stats_of(&a).wrs_posted, 0);
+    pair_close(&a, &b);
+}
+
+static void test_S15_segments_max(void **state) {
+    weir_engine_options limits = side_options();
+    static weir_segment many[102];
+    weir_transfer transfer;
+    struct side a, b;
+
+    (void)state;
+    limits.segments_max = 100;
+    pair_open(&a, &b, &limits);
+    for (int i = 0; i < 102; i++)
+        many[i] = segment_of(&a, 0, 0, 1);
+    assert_int_equal(weir_write(a.engine, a.peer, many, 101, NULL, &transfer), WEIR_ETOOBIG);
+    assert_int_equal(weir_read(a.engine, a.peer, many, 102, NULL, &transfer), WEIR_ETOOBIG);
+    assert_int_equal(write_now(&a, &b, many, 100, NULL), WEIR_OK);
+    pair_close(&a, &b);
+}
+
+struct bad {
+    weir_segment segment;
+    int write, read;
+};
+
+/* All kinds of bad segments; returns how many. */
+static size_t bad_segments(struct side *a, struct side *b, struct bad *out) {
+    static uint8_t bytes[64];
+    weir_memory read_only, write_only, gone, local_gone;
+    weir_memory *const memories[] = {&read_only, &write_only, &gone};
+    static const uint32_t access[] = {WEIR_ACCESS_REMOTE_READ, WEIR_ACCESS_REMOTE_WRITE,
+                                      WEIR_ACCESS_ALL};
+    weir_remote remotes[3];
+    size_t n = 0;
+
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(weir_memory_register(b->engine, bytes, 64, access[i], memories[i]),
+                         WEIR_OK);
+        remotes[i] = side_import(a, a->peer, b, *memories[i]);
+    }
+    assert_int_equal(weir_remote_release(a->engine, remotes[2]), WEIR_OK);
+    assert_int_equal(weir_memory_register(a->engine, bytes, 64, 0, &local_gone), WEIR_OK);
+    assert_int_equal(weir_memory_release(a->engine, local_gone), WEIR_OK);
+    const uint64_t len = SIDE_BYTES;
+    const struct {
+        uint64_t local, remote, length;
+    } outside[] = {
+        {0, 0, len + 1},
+        {1, 0, len},
+        {0, 1, len},
+        {len, 0, 1},
+        {0, len, 1},
+        {UINT64_MAX, 0, 1},
+        {0, UINT64_MAX, 1},
+        {UINT64_MAX, 0, 0},
+        {0, UINT64_MAX, 0},
+        {len + 1, 0, 0},
+        {0, len + 1, 0},
+        {0, 0, UINT64_MAX},
+        {16, 0, UINT64_MAX - 15},
+        {0, 16, UINT64_MAX - 15},
+        {UINT64_MAX - 7, UINT64_MAX - 7, 16},
+    };
+    for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]); i++)
+        out[n++] =
+            (struct bad){segment_of(a, outside[i].local, outside[i].remote, outside[i].length),
+                         WEIR_EBOUNDS, WEIR_EBOUNDS};
+    weir_segment good = segment_of(a, 0, 0, 8);
+    out[n] = (struct bad){good, WEIR_EACCESS, WEIR_OK};
+    out[n++].segment.remote = remotes[0];
+    out[n] = (struct bad){good, WEIR_OK, WEIR_EACCESS};
+    out[n++].segment.remote = remotes[1];
+    const uint64_t stale[] = {remotes[2].id, 0, UINT64_MAX, a->remote.id + (1 << 20)};
+    for (size_t i = 0; i < 4; i++) {
+        out[n] = (struct bad){good, WEIR_ESTALE, WEIR_ESTALE};
+        out[n++].segment.remote.id = stale[i];
+    }
+    const uint64_t stale_local[] = {local_gone.id, 0, UINT64_MAX, a->memory.id + (1 << 20)};
+    for (size_t i = 0; i < 4; i++) {
+        out[n] = (struct bad){good, WEIR_ESTALE, WEIR_ESTALE};
+        out[n++].segment.local.id = stale_local[i];
+    }
+    return n;
+}
+
+/* Each bad segment at the front, in the middle and at the end of small and large
+ * batches, plain and with options, connected or not. */
+static void refuse_everywhere(struct side *a, struct side *b) {
+    static const size_t counts[] = {1, 2, 40, 5000};
+    static weir_segment many[5000];
+    weir_transfer_options queue = WEIR_TRANSFER_OPTIONS_INIT;
+    struct bad bad[40];
+    weir_transfer transfer = {31};
+    size_t kinds = bad_segments(a, b, bad);
+
+    queue.flags = WEIR_TRANSFER_QUEUE | WEIR_TRANSFER_NOTIFY;
+    for (size_t i = 0; i < 5000; i++)
+        many[i] = segment_of(a, 0, 0, 8);
+    memset(a->bytes, 0xee, 64);
+    weir_stats before = stats_of(a);
+    for (size_t k = 0; k < kinds; k++) {
+        for (size_t c = 0; c < 4; c++) {
+            const size_t places[] = {0, counts[c] / 2, counts[c] - 1};
+            for (size_t p = 0; p < 3; p++) {
+                weir_segment kept = many[places[p]];
+                many[places[p]] = bad[k].segment;
+                for (int o = 0; o < 2; o++) {
+                    const weir_transfer_options *options = o ? &queue : NULL;
+                    if (bad[k].write != WEIR_OK)
+                        assert_int_equal(
+                            weir_write(a->engine, a->peer, many, counts[c], options, &transfer),
+                            bad[k].write);
+                    if (bad[k].read != WEIR_OK)
+                        assert_int_equal(
+                            weir_read(a->engine, a->peer, many, counts[c], options, &transfer),
+                            bad[k].read);
+                }
+                many[places[p]] = kept;
+            }
+        }
+    }
+    for (int i = 0; i < 20; i++)
+        step(a, b);
+    weir_stats after = stats_of(a);
+    assert_int_equal(after.wrs_posted, before.wrs_posted);
+    assert_int_equal(after.transfers_ok, before.transfers_ok);
+    assert_int_equal(after.transfers_failed, before.transfers_failed);
+    assert_int_equal(transfer.id, 31);
+    for (int i = 0; i < 64; i++)
+        assert_int_equal(b->bytes[i], 0);
+    /* No memory is held by any of them. */
+    assert_int_equal(weir_remote_release(a->engine, a->remote), WEIR_OK);
+    assert_int_equal(weir_memory_release(a->engine, a->memory), WEIR_OK);
+}
+
+static void test_S15_a_bad_segment_posts_nothing(void **state) {
+    struct side a, b;
+
+    (void)state;
+    pair_open(&a, &b, NULL);
+    refuse_everywhere(&a, &b);
+    pair_close(&a, &b);
+}
+
+static void test_S15_a_bad_segment_before_the_connection(void **state) {
+    struct side a, b;
+
+    (void)state;
+    side_open(&a, NULL);
+    side_open(&b, NULL);
+    side_join(&a, &b);
+    refuse_everywhere(&a, &b);
+    pair_close(&a, &b);
+}
+
+static void test_S15_memory_of_another_peer(void **state) {
+    weir_transfer transfer;
+    weir_peer peer_c;
+    struct side a, b, c;
+
+    (void)state;
+    pair_open(&a, &b, NULL);
+    side_open(&c, NULL);
+    assert_int_equal(weir_peer_open(a.engine, c.address, &peer_c), WEIR_OK);
+    weir_segment one = segment_of(&a, 0, 0, 8);
+    assert_int_equal(weir_write(a.engine, peer_c, &one, 1, NULL, &transfer), WEIR_EINVAL);
+    weir_remote remote_c = side_import(&a, peer_c, &c, c.memory);
+    one.remote = remote_c;
+    assert_int_equal(weir_write(a.engine, a.peer, &one, 1, NULL, &transfer), WEIR_EINVAL);
+    assert_int_equal(weir_write(a.engine, peer_c, &one, 1, NULL, &transfer), WEIR_OK);
+    assert_int_equal(finish(&a, &c, transfer), WEIR_OK);
+    pair_close(&a, &b);
+    side_close(&c);
+}
+
+static void test_S11_inline_completion_has_no_handle(void **state) {
+    weir_transfer transfer = {77};
+    struct side a, b;
+
+    (void)state;
+    pair_open(&a, &b, NULL);
+    fill_pattern(a.bytes, 4096, 1);
+    weir_segment one = segment_of(&a, 0, 100, 4096);
+    assert_int_equal(weir_write(a.engine, a.peer, &one, 1, NULL, &transfer), WEIR_OK);
+    assert_int_equal(transfer.id, 0);
+    assert_memory_equal(a.bytes, b.bytes + 100, 4096); /* before the other side ran */
+    assert_int_equal(weir_transfer_status(a.engine, transfer), WEIR_OK);
+    assert_int_equal(weir_transfer_wait(a.engine, transfer, UINT64_MAX), WEIR_OK);
+    assert_int_equal(weir_transfer_cancel(a.engine, transfer), WEIR_OK);
+    assert_int_equal(weir_transfer_waiting_for(a.engine, transfer), WEIR_WAITING_NOTHING);
+    assert_int_equal(weir_transfer_release(a.engine, transfer), WEIR_OK);
+    assert_int_equal(weir_transfer_release(a.engine, transfer), WEIR_OK);
+    assert_int_equal(stats_of(&a).transfers_inline, 1);
+    assert_int_equal(stats_of(&a).transfers_ok, 1);
+    assert_int_equal(stats_of(&a).bytes_written, 4096);
+    pair_close(&a, &b);
+}
+
+static void test_S12_handles_after_release(void **state) {
+    static const uint64_t ids[] = {5, UINT64_MAX, UINT64_C(77) << 20};
+    weir_transfer transfer = {0};
+    struct side a, b;
+
+    (void)state;
+    side_open(&a, NULL);
+    side_open(&b, NULL);
+    side_join(&a, &b); /* not connected: it waits */
+    weir_segment one = segment_of(&a, 0, 0, 8);
+    assert_int_equal(weir_write(a.engine, a.peer, &one, 1, NULL, &transfer), WEIR_OK);
+    assert_true(transfer.id != 0);
+    assert_int_equal(weir_transfer_status(a.engine, transfer), WEIR_EINPROGRESS);
+    assert_int_equal(weir_transfer_waiting_for(a.engine, transfer), WEIR_WAITING_CONNECTION);
+    weir_transfer copy = transfer;
+    assert_int_equal(finish(&a, &b, transfer), WEIR_OK);
+    for (size_t i = 0; i <= sizeof(ids) / sizeof(ids[0]); i++) {
+        weir_transfer stale = i == 0 ? copy : (weir_transfer){ids[i - 1]};
+        assert_int_equal(weir_transfer_status(a.engine, stale), WEIR_ESTALE);
+        assert_int_equal(weir_transfer_wait(a.engine, stale, SECOND), WEIR_ESTALE);
+        assert_int_equal(weir_transfer_cancel(a.engine, stale), WEIR_ESTALE);
+        assert_int_equal(weir_transfer_release(a.engine, stale), WEIR_ESTALE);
+        assert_int_equal(weir_transfer_waiting_for(a.engine, stale), WEIR_ESTALE);
+    }
+    /* And when other transfers have used every record. */
+    for (int i = 0; i < 200; i++) {
+        weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+        options.flags = WEIR_TRANSFER_ONCE; /* never by the fast way */
+        assert_int_equal(write_now(&a, &b, &one, 1, &options), WEIR_OK);
+        assert_int_equal(weir_transfer_status(a.engine, copy), WEIR_ESTALE);
+    }
+    pair_close(&a, &b);
+}
+
+static void test_S5_full_pools_are_EAGAIN(void **state) {
+    weir_engine_options limits = side_options();
+    weir_transfer transfers[64];
+    weir_transfer one_more = {8};
+    size_t count = 0;
+    int rc = WEIR_OK;
+    struct side a, b;
+
+    (void)state;
+    limits.transfers_max = 8;
+    side_open(&a, &limits);
+    side_open(&b, NULL);
+    side_join(&a, &b);
+    weir_segment one = segment_of(&a, 0, 0, 8);
+    while (count < 64 && rc == WEIR_OK) {
+        rc = weir_write(a.engine, a.peer, &one, 1, NULL, &transfers[count]);
+        count += rc == WEIR_OK;
+    }
+    assert_int_equal(rc, WEIR_EAGAIN);
+    assert_true(count >= 7 && count <= 8); /* one is kept in reserve */
+    assert_int_equal(weir_write(a.engine, a.peer, &one, 1, NULL, &one_more), WEIR_EAGAIN);
+    assert_int_equal(one_more.id, 8);
+    assert_true(stats_of(&a).submit_eagain >= 2);
+    assert_int_equal(info_of(&a).pending, count);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(finish(&a, &b, transfers[i]), WEIR_OK);
+    assert_int_equal(write_now(&a, &b, &one, 1, NULL), WEIR_OK);
+    pair_close(&a, &b);
+}
+
+static void test_S5_segments_are_a_pool_too(void **state) {
+    weir_engine_options limits = side_options();
+    static weir_segment many[1000];
+    weir_transfer transfers[64];
+    size_t count = 0;
+    int rc = WEIR_OK;
+    struct side a, b;
+
+    (void)state;
+    limits.segments_max = 1000;
+    side_open(&a, &limits);
+    side_open(&b, NULL);
+    side_join(&a, &b);
+    for (int i = 0; i < 1000; i++)
+        many[i] = segment_of(&a, (uint64_t)i, (uint64_t)i, 1);
+    while (count < 64 && rc == WEIR_OK) {
+        rc = weir_write(a.engine, a.peer, many, 900, NULL, &transfers[count]);
+        count += rc == WEIR_OK;
+    }
+    assert_int_equal(rc, WEIR_EAGAIN);
+    assert_true(count >= 1);
+    /* What could not be filled gave its blocks and users back. */
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(weir_write(a.engine, a.peer, many, 900, NULL, &transfers[count]),
+                         WEIR_EAGAIN);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(finish(&a, &b, transfers[i]), WEIR_OK);
+    assert_int_equal(weir_memory_release(a.engine, a.memory), WEIR_OK);
+    pair_close(&a, &b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_S15_bad_arguments),
+        cmocka_unit_test(test_S15_segments_max),
+        cmocka_unit_test(test_S15_a_bad_segment_posts_nothing),
+        cmocka_unit_test(test_S15_a_bad_segment_before_the_connection),
+        cmocka_unit_test(test_S15_memory_of_another_peer),
+        cmocka_unit_test(test_S11_inline_completion_has_no_handle),
+        cmocka_unit_test(test_S12_handles_after_release),
+        cmocka_unit_test(test_S5_full_pools_are_EAGAIN),
+        cmocka_unit_test(test_S5_segments_are_a_pool_too),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

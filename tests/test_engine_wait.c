@@ -1,0 +1,208 @@
+/* test_engine_wait.c: sleeping and waking: an engine with a thread of its own, the
+ * descriptor in a poll(2) loop, several threads asleep on one engine (M7). */
+#include "engine_side.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+/* Both engines progress by themselves: nobody here steps them. */
+static void threaded_pair(struct side *a, struct side *b) {
+    weir_engine_options options = side_options();
+
+    options.flags = WEIR_ENGINE_THREAD;
+    side_open(a, &options);
+    side_open(b, &options);
+    side_join(a, b);
+    side_join(b, a);
+}
+
+static bool came(struct side *side, weir_notification *got) {
+    uint64_t end = now_ns() + PATIENCE_NS;
+
+    while (weir_notification_take(side->engine, got) != WEIR_OK) {
+        if (now_ns() > end)
+            return false;
+        weir_engine_wait(side->engine, SECOND);
+    }
+    return true;
+}
+
+static void test_M7_engines_with_threads(void **state) {
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_notification got;
+    struct side a, b;
+
+    (void)state;
+    threaded_pair(&a, &b);
+    notify.flags = WEIR_TRANSFER_NOTIFY;
+    for (uint64_t i = 0; i < 300; i++) {
+        struct side *from = i % 2 == 0 ? &a : &b;
+        struct side *to = i % 2 == 0 ? &b : &a;
+        weir_segment one = segment_of(from, 0, 4096, 2048);
+        weir_transfer transfer;
+        fill_pattern(from->bytes, 2048, i);
+        notify.notify_tag = i;
+        assert_int_equal(weir_write(from->engine, from->peer, &one, 1, &notify, &transfer),
+                         WEIR_OK);
+        assert_int_equal(weir_transfer_wait(from->engine, transfer, PATIENCE_NS), WEIR_OK);
+        weir_transfer_release(from->engine, transfer);
+        assert_true(came(to, &got));
+        assert_int_equal(got.tag, i);
+        assert_memory_equal(to->bytes + 4096, from->bytes, 2048);
+    }
+    pair_close(&a, &b);
+}
+
+/* The engine's own loop, as an application with other descriptors has it. */
+struct loop {
+    struct side *side;
+    atomic_bool stop;
+    uint64_t notes;
+    uint64_t wakes;
+    const char *wrong;
+};
+
+static void *loop_main(void *argument) {
+    struct loop *loop = argument;
+    weir_engine *engine = loop->side->engine;
+    struct pollfd fd = {.fd = weir_engine_fd(engine), .events = POLLIN};
+    weir_notification got;
+
+    while (!atomic_load(&loop->stop)) {
+        while (weir_engine_progress(engine) > 0)
+            continue;
+        while (weir_notification_take(engine, &got) == WEIR_OK)
+            loop->notes++;
+        uint64_t timeout_ns = 0;
+        int rc = weir_engine_arm(engine, &timeout_ns);
+        if (rc == WEIR_EAGAIN)
+            continue;
+        if (rc != WEIR_OK) {
+            loop->wrong = "arm";
+            break;
+        }
+        uint64_t ms = timeout_ns / MS + 1;
+        poll(&fd, 1, ms < 20000 ? (int)ms : 20000);
+        loop->wakes++;
+    }
+    return NULL;
+}
+
+static void test_M7_a_poll_loop(void **state) {
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    pthread_t thread;
+    struct side a, b;
+    struct loop loop = {.side = &b};
+
+    (void)state;
+    side_open(&a, NULL);
+    side_open(&b, NULL);
+    side_join(&a, &b);
+    assert_int_equal(pthread_create(&thread, NULL, loop_main, &loop), 0);
+    notify.flags = WEIR_TRANSFER_NOTIFY;
+    uint64_t begin = now_ns();
+    for (uint64_t i = 0; i < 200; i++) {
+        assert_int_equal(write_now(&a, NULL, NULL, 0, &notify), WEIR_OK);
+        if (i % 50 == 0) { /* let it fall asleep */
+            uint64_t end = now_ns() + 10 * MS;
+            while (now_ns() < end)
+                weir_engine_wait(a.engine, MS);
+        }
+    }
+    STEP_UNTIL(&a, NULL, stats_of(&b).notifications_received == 200);
+    assert_true(now_ns() - begin < PATIENCE_NS);
+    atomic_store(&loop.stop, true);
+    assert_int_equal(write_now(&a, NULL, NULL, 0, &notify), WEIR_OK); /* wakes it */
+    pthread_join(thread, NULL);
+    assert_null(loop.wrong);
+    assert_true(loop.wakes >= 1);
+    assert_true(loop.wakes < 100000); /* it did sleep */
+    pair_close(&a, &b);
+}
+
+/* Threads of the application asleep on one engine, each for a transfer of its own. */
+struct sleeper {
+    struct side *side;
+    weir_transfer transfer;
+    int status;
+};
+
+static void *sleeper_main(void *argument) {
+    struct sleeper *sleeper = argument;
+
+    sleeper->status = weir_transfer_wait(sleeper->side->engine, sleeper->transfer, PATIENCE_NS);
+    return NULL;
+}
+
+static void *late_main(void *argument) {
+    struct side *side = argument;
+    struct timespec pause = {.tv_nsec = 30 * 1000 * 1000};
+
+    nanosleep(&pause, NULL);
+    uint64_t end = now_ns() + SECOND;
+    while (now_ns() < end)
+        weir_engine_wait(side->engine, 10 * MS);
+    return NULL;
+}
+
+static void test_M7_several_threads_asleep(void **state) {
+    enum { SLEEPERS = 6 };
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    struct sleeper sleepers[SLEEPERS];
+    pthread_t threads[SLEEPERS + 1];
+    struct side a, b;
+
+    (void)state;
+    side_open(&a, NULL);
+    side_open(&b, NULL);
+    side_join(&a, &b);
+    weir_segment one = segment_of(&a, 0, 0, 64);
+    for (int i = 0; i < SLEEPERS; i++) {
+        sleepers[i] = (struct sleeper){.side = &a};
+        options.timeout_ns = i == 5 ? 10 * MS : 0; /* one of them has a deadline */
+        assert_int_equal(weir_write(a.engine, a.peer, &one, 1, &options, &sleepers[i].transfer),
+                         WEIR_OK);
+        assert_int_equal(pthread_create(&threads[i], NULL, sleeper_main, &sleepers[i]), 0);
+    }
+    struct timespec pause = {.tv_nsec = 5 * 1000 * 1000};
+    nanosleep(&pause, NULL);
+    assert_int_equal(weir_transfer_cancel(a.engine, sleepers[4].transfer), WEIR_OK);
+    assert_int_equal(pthread_create(&threads[SLEEPERS], NULL, late_main, &b), 0);
+    for (int i = 0; i <= SLEEPERS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < SLEEPERS; i++)
+        assert_int_equal(sleepers[i].status,
+                         i == 4 ? WEIR_ECANCELED : (i == 5 ? WEIR_ETIMEDOUT : WEIR_OK));
+    pair_close(&a, &b);
+}
+
+static void test_M7_a_wait_ends_in_time(void **state) {
+    struct side a, b;
+
+    (void)state;
+    pair_open(&a, &b, NULL);
+    for (int i = 0; i < 20; i++)
+        step(&a, &b);
+    uint64_t begin = now_ns();
+    int rc = WEIR_OK;
+    for (int i = 0; i < 100 && rc == WEIR_OK; i++)
+        rc = weir_engine_wait(a.engine, 30 * MS);
+    assert_int_equal(rc, WEIR_EINPROGRESS);
+    assert_true(now_ns() - begin >= 30 * MS);
+    assert_true(now_ns() - begin < 20 * SECOND);
+    pair_close(&a, &b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_M7_engines_with_threads),
+        cmocka_unit_test(test_M7_a_poll_loop),
+        cmocka_unit_test(test_M7_several_threads_asleep),
+        cmocka_unit_test(test_M7_a_wait_ends_in_time),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
