@@ -125,7 +125,7 @@ typedef struct weir_engine_options {
      * engine, but answer over the connections that it makes. */
     const char *listen;
     uint32_t flags;              /* WEIR_ENGINE_* */
-    uint32_t transfers_max;      /* live transfer handles; default 4,096, at most 1,048,576 */
+    uint32_t transfers_max;      /* live transfer handles; default 4,096, at most 1,048,575 */
     uint32_t segments_max;       /* segments held for unfinished transfers; default 262,144 */
     uint32_t peers_max;          /* default 1,024, at most 65,535 */
     uint32_t memories_max;       /* local memories; default 4,096, at most 65,535 */
@@ -133,9 +133,11 @@ typedef struct weir_engine_options {
     uint32_t qp_count;           /* QPs an endpoint; default 1, at most WEIR_QPS_MAX */
     uint32_t sq_depth;           /* send-queue depth asked of the device; default 256, 2..65,536 */
     uint32_t chain_max;          /* WRs posted with one doorbell; default and cap: depth / 4 */
-    uint32_t recv_credits;       /* notifications a peer may have in flight on a QP; default 64 */
+    uint32_t recv_credits;       /* notifications a peer may have in flight on a QP; at most 512 /
+                                  * qp_count; default 64, or that if it is less */
     uint32_t notifications_max;  /* received and not yet taken; default 4,096 */
-    uint64_t connect_timeout_ns; /* default 10 s */
+    uint64_t connect_timeout_ns; /* default 10 s; also how long the peer may be silent about what
+                                  * became of a broken session before EUNKNOWN */
     uint64_t retransmit_ns;      /* first control retransmission, doubles to 16x; default 20 ms */
     uint64_t teardown_timeout_ns; /* forced teardown of a QP; default 4 s */
     uint64_t settle_grace_ns;    /* what a cancelled or late transfer's posted WRs are given to
@@ -240,7 +242,9 @@ WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer 
 
 /* Gives one reference back. The last one ends the peer's unfinished transfers
  * with ECLOSED and its remote memories; a peer that connected by itself has no
- * reference and stays until it leaves. ESTALE. */
+ * reference and stays until it leaves. One whose last reference is gone stays
+ * connected, for its own transfers to us, until it leaves or its place is needed.
+ * ESTALE. */
 WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);
 
 /* Starts connecting without a transfer. 0: connected; NOT_READY: under way, the
@@ -278,7 +282,8 @@ typedef struct weir_segment {
 /* Send a notification to the target once all of the data is visible there. */
 #define WEIR_TRANSFER_NOTIFY 0x1u
 /* Report the end of the transfer through weir_completion_take, and release the
- * handle by itself then. Never completes inside the submit call. */
+ * handle by itself then: it is ESTALE once the transfer has ended, for
+ * weir_transfer_wait too. Never completes inside the submit call. */
 #define WEIR_TRANSFER_QUEUE 0x2u
 /* When the queues are full, wait up to backoff_timeout_ns instead of EAGAIN. */
 #define WEIR_TRANSFER_BLOCK 0x4u
@@ -391,7 +396,8 @@ typedef struct weir_event {
     weir_peer peer;
     uint64_t value;
 } weir_event;
-/* Takes the oldest event; the last 256 are kept. EAGAIN: none. */
+/* Takes the oldest event. 256 are kept; those that find no room are dropped, and LOST,
+ * which comes before the others, says how many. EAGAIN: none. */
 WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
 
 /* ---- statistics -------------------------------------------------------- */

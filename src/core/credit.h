@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { CREDIT_RESERVE = 2, CREDIT_WINDOW_MAX = 4096 };
+enum { CREDIT_RESERVE = 2, CREDIT_WINDOW_MAX = 512 };
 
 struct credit {
     uint32_t window_remote; /* buffers that the other side posted for our messages */

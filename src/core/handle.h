@@ -2,8 +2,7 @@
  *
  * Owns two encodings and nothing else.
  *  - A handle is {generation:44, index:20}. Generations start at 1, so 0 names
- *    nothing; at a million releases a second of one slot they last 200 days, and
- *    a slot is reused last of all free ones.
+ *    nothing; at a million releases a second of one slot they last 200 days.
  *  - A wr_id is {kind:4, QP slot:16, sequence:44}. The sequence of a slot never
  *    restarts, so the completion of a QP that is gone never names a newer one.
  */

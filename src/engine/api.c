@@ -65,6 +65,22 @@ static struct transfer *transfer_find(weir_engine *engine, uint64_t id) {
     return atomic_load_explicit(&transfer->id, memory_order_acquire) == id ? transfer : NULL;
 }
 
+/* With a reference: the record is not reused until transfer_drop_ref. */
+static struct transfer *transfer_get(weir_engine *engine, uint64_t id) {
+    struct transfer *transfer = transfer_find(engine, id);
+    if (transfer == NULL)
+        return NULL;
+    uint32_t refs = atomic_load(&transfer->refs);
+    do {
+        if (refs == 0)
+            return NULL;
+    } while (!atomic_compare_exchange_weak(&transfer->refs, &refs, refs + 1));
+    if (transfer_find(engine, id) != NULL)
+        return transfer;
+    transfer_drop_ref(engine, transfer);
+    return NULL;
+}
+
 int weir_transfer_status(weir_engine *engine, weir_transfer handle) {
     if (handle.id == 0)
         return WEIR_OK;
@@ -100,15 +116,14 @@ const char *weir_waiting_name(int waiting_for) {
 int weir_transfer_cancel(weir_engine *engine, weir_transfer handle) {
     if (handle.id == 0)
         return WEIR_OK;
-    struct transfer *transfer = transfer_find(engine, handle.id);
+    struct transfer *transfer = transfer_get(engine, handle.id);
     if (transfer == NULL)
         return WEIR_ESTALE;
+    atomic_store(&transfer->cancel, true);
     own_enter(engine);
-    if (atomic_load(&transfer->id) == handle.id) {
-        atomic_store(&transfer->cancel, true);
-        transfer_cancel(engine, transfer);
-    }
+    transfer_cancel(engine, transfer);
     own_leave(engine);
+    transfer_drop_ref(engine, transfer);
     return WEIR_OK;
 }
 
@@ -165,19 +180,9 @@ int weir_event_take(weir_engine *engine, weir_event *event_out) {
 /* ---- peers ------------------------------------------------------------- */
 
 static int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
-    struct peer *peer = NULL;
-    struct peer *same = NULL;
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        struct peer *p = &engine->peers[i];
-        if (p->id == 0 || strcmp(p->address, address) != 0)
-            continue;
-        if (p->refs > 0)
-            peer = p;
-        else if (p->known && !p->leaving)
-            same = p; /* it connected by itself */
-    }
-    if (peer == NULL)
-        peer = same;
+    /* One that connected by itself and says that this is its address is not taken at its
+     * word: what answers there, when it is dialled, is the peer. */
+    struct peer *peer = peer_by_address(engine, address);
     if (peer == NULL) {
         tables_lock(engine);
         peer = peer_new(engine, address, NULL);

@@ -31,6 +31,8 @@ static int post_recv(weir_engine *engine, struct qp *qp, uint32_t buffer) {
     int rc = engine->device_ops->post_recv(engine->device, engine->caps.srq ? NULL : qp->qp, wr_id,
                                            recv_buffer(engine, qp, buffer), MESSAGE_BYTES,
                                            engine->recv_mr.lkey);
+    if (rc == WEIR_OK && !engine->caps.srq)
+        qp->recvs++;
     if (engine->caps.srq) {
         if (rc == WEIR_OK)
             engine->srq_posted++;
@@ -65,10 +67,9 @@ int recv_post_all(weir_engine *engine, struct qp *qp) {
 static void recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer) {
     bool same = qp->qp != NULL && qp->life == life;
     if (engine->caps.srq) {
-        if (engine->srq_posted < engine->srq_wanted)
-            post_recv(engine, qp, buffer);
-        else
-            engine->srq_free[engine->srq_free_count++] = buffer;
+        /* And those that a device refused before. */
+        engine->srq_free[engine->srq_free_count++] = buffer;
+        recv_post_all(engine, qp);
         return;
     }
     if (same && qp->drain.state == DRAIN_IDLE && post_recv(engine, qp, buffer) != WEIR_OK)
@@ -120,10 +121,23 @@ static bool parts_complete(struct peer *peer, const struct qp *qp, const struct 
     return __builtin_popcount(parts->mask) >= data->parts;
 }
 
+/* Numbers that will never come leave holes, which would stop the window one day: it
+ * follows the sender's base then, but only as far as this number needs. What the sender
+ * has finished may not have been polled here yet, on another QP; but devices poll QPs in
+ * turn, and no more than RECEIVES_MAX messages are ever unpolled, so nothing that is a
+ * whole window behind can still come. */
+static void make_room(struct window *window, const struct wire_data *data) {
+    if (data->number - window->base <= WINDOW_SIZE || data->number <= window->base)
+        return;
+    uint64_t needed = (data->number - WINDOW_SIZE + 63) & ~(uint64_t)63;
+    if (needed <= data->base)
+        window_advance(window, needed);
+}
+
 /* Accepts a notification that is whole and new. True: the buffer is held. */
 static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp, uint32_t buffer,
                           const struct wire_data *data) {
-    window_advance(&peer->received, data->base);
+    make_room(&peer->received, data);
     switch (window_check(&peer->received, data->number)) {
     case WINDOW_SEEN:
         engine->stats.notifications_duplicate++;
@@ -194,6 +208,14 @@ static void message(weir_engine *engine, struct qp *qp, uint32_t buffer, uint32_
     }
 }
 
+/* The beacon speaks for the send queue. Receives flush in their own time, and behind
+ * them may be messages that their senders count as delivered: the drain goes on when
+ * both are through. */
+static void drain_beacon(weir_engine *engine, struct qp *qp) {
+    if (qp->beacon_back && qp->recvs == 0 && qp->drain.state == DRAIN_BEACON)
+        drain_feed(engine, qp, DRAIN_EV_BEACON_FLUSHED);
+}
+
 static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     uint32_t slot = route_slot(cqe->wr_id);
     uint32_t buffer = (uint32_t)route_seq(cqe->wr_id) & ((1u << BUFFER_BITS) - 1);
@@ -212,6 +234,8 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     bool current =
         qp != NULL && qp->qp != NULL &&
         (engine->caps.srq ? (qp->life & 0xffff) == life : (qp->life & LIFE_MASK) == life);
+    if (current && !engine->caps.srq && qp->recvs > 0)
+        qp->recvs--;
     if (cqe->status != WEIR_CQE_OK || !current) {
         if (cqe->status == WEIR_CQE_OK)
             engine->stats.completions_stale++;
@@ -219,9 +243,12 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
             recv_return(engine, &engine->qps[0], 0, buffer);
         else if (current && qp->drain.state == DRAIN_IDLE) /* the QP failed by itself */
             session_broken(engine, peer_at(engine, qp->peer), qp->session);
+        if (current)
+            drain_beacon(engine, qp);
         return;
     }
     message(engine, qp, buffer, cqe->byte_length);
+    drain_beacon(engine, qp);
 }
 
 /* Runs that are over with, from the front of the ledger. */
@@ -305,9 +332,10 @@ static void beacon_complete(weir_engine *engine, const struct weir_cqe *cqe) {
         engine->stats.completions_stale++;
         return;
     }
-    if (!qp->drain.beacon_flushed)
+    if (!qp->beacon_back)
         engine->stats.beacons_flushed++;
-    drain_feed(engine, qp, DRAIN_EV_BEACON_FLUSHED);
+    qp->beacon_back = true;
+    drain_beacon(engine, qp);
 }
 
 int complete_poll(weir_engine *engine, int budget) {

@@ -129,20 +129,48 @@ void control_dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
 
 /* ---- control messages in ----------------------------------------------- */
 
+/* Answered whoever asks: no peer is made before a HELLO. What a visitor says of itself
+ * is kept for that, as far as there is room. */
 static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
+    send_identity(engine, conn, WIRE_IAM, message->from, false);
+    if (engine->closing || memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0)
+        return;
+    struct visitor *visitor = &engine->visitors[engine->visitor_next++ % VISITORS];
+    visitor->conn = conn;
+    memcpy(visitor->instance, message->from, WIRE_INSTANCE_SIZE);
+    memcpy(visitor->address, message->address, sizeof(visitor->address));
     struct peer *peer = peer_by_instance(engine, message->from);
-    if (peer == NULL)
-        peer = peer_meet(engine, message->from, message->address);
     if (peer == NULL || peer->leaving)
         return;
     if (!peer->dialable && address_dialable(message->address)) {
         memcpy(peer->address, message->address, sizeof(peer->address));
         peer->dialable = true;
     }
-    peer->conn_accepted = conn;
+    if (conn != peer->conn_dialled)
+        peer->conn_accepted = conn;
     peer->conn_last = conn;
-    send_identity(engine, conn, WIRE_IAM, message->from, false);
     peer_reachable(engine, peer);
+}
+
+/* The first HELLO of an instance. NULL: not now; it will be repeated. */
+static struct peer *first_hello(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
+    const char *address = "";
+    for (uint32_t i = 0; i < VISITORS; i++) {
+        if (engine->visitors[i].conn == conn &&
+            memcmp(engine->visitors[i].instance, instance, WIRE_INSTANCE_SIZE) == 0)
+            address = engine->visitors[i].address;
+    }
+    /* One connection, one instance. */
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        const struct peer *other = &engine->peers[i];
+        if (other->id != 0 && other->known && !other->leaving && other->conn_accepted == conn)
+            return NULL;
+    }
+    /* We are about to learn who answers at that address: very likely the same. */
+    const struct peer *opened = peer_by_address(engine, address);
+    if (opened != NULL && !opened->known && opened->alias == NONE && opened->dial != DIAL_NONE)
+        return NULL;
+    return peer_meet(engine, instance, address);
 }
 
 static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
@@ -150,6 +178,12 @@ static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message
         struct peer *peer = &engine->peers[i];
         if (peer->id == 0 || peer->conn_dialled != conn)
             continue;
+        const struct peer *other = peer_by_instance(engine, message->from);
+        if (!peer->known && other != NULL && other->leaving) {
+            control_hangup(engine, peer, &peer->conn_dialled);
+            dial_again_later(engine, peer); /* its old sessions have to drain first */
+            return;
+        }
         if (peer->dial == DIAL_ASKING)
             peer->dial = DIAL_NONE;
         peer->conn_last = conn;
@@ -183,7 +217,7 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
     }
     struct peer *peer = peer_by_instance(engine, message->from);
     if (peer == NULL && message->type == WIRE_HELLO)
-        peer = peer_meet(engine, message->from, "");
+        peer = first_hello(engine, conn, message->from);
     if (peer == NULL) {
         engine->stats.control_stale++;
         return;
@@ -216,8 +250,9 @@ static void on_closed(weir_engine *engine, uint64_t conn, int error) {
                                   : peer->conn_accepted;
         if (!peer->known || peer->leaving || peer->conn_last != 0 || peer->dial != DIAL_NONE)
             continue;
-        /* Who had a session may be dead: ask at its address, if it has one. */
-        if (peer->dialable)
+        /* Who had a session may be dead: ask at its address, if it has one. What a stranger
+         * only says is its address is not dialled. */
+        if (peer->dialable && (peer->was_up || peer->refs > 0))
             control_dial(engine, peer);
         else
             peer_dead(engine, peer, WEIR_EPEER);

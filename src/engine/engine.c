@@ -33,7 +33,7 @@ int engine_limits(const weir_engine_options *in, weir_engine_options *out) {
         return WEIR_EINVAL;
     const uint64_t ms = 1000000;
     int rc = 0;
-    rc |= limit32(&out->transfers_max, 4096, 2, 1 << HANDLE_INDEX_BITS);
+    rc |= limit32(&out->transfers_max, 4096, 1, (1 << HANDLE_INDEX_BITS) - 1);
     rc |= limit32(&out->segments_max, 262144, 1, 1 << 28);
     rc |= limit32(&out->peers_max, 1024, 1, 65535);
     rc |= limit32(&out->memories_max, 4096, 1, 65535);
@@ -41,7 +41,8 @@ int engine_limits(const weir_engine_options *in, weir_engine_options *out) {
     rc |= limit32(&out->qp_count, 1, 1, WEIR_QPS_MAX);
     rc |= limit32(&out->sq_depth, 256, 2, 65536);
     rc |= limit32(&out->chain_max, CHAIN_MAX, 1, 65536);
-    rc |= limit32(&out->recv_credits, 64, 1, CREDIT_WINDOW_MAX);
+    uint32_t credits_max = rc == 0 ? RECEIVES_MAX / out->qp_count : 1;
+    rc |= limit32(&out->recv_credits, credits_max < 64 ? credits_max : 64, 1, credits_max);
     rc |= limit32(&out->notifications_max, 4096, 1, 1 << 20);
     rc |= limit64(&out->connect_timeout_ns, 10000 * ms);
     rc |= limit64(&out->retransmit_ns, 20 * ms);
@@ -103,7 +104,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->recv_bytes = carve(c, (size_t)e->qps_max * e->recvs_per_qp, MESSAGE_BYTES);
     e->send_bytes = carve(c, (size_t)e->qps_max * e->recvs_per_qp + 1, MESSAGE_BYTES);
     e->srq_free = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(uint32_t));
-    e->held_max = e->qps_max * o->recv_credits;
+    e->held_max = e->qps_max * e->recvs_per_qp;
     e->held = carve(c, e->held_max, sizeof(struct held));
     e->timer_count = o->transfers_max + o->peers_max + e->qps_max;
     e->timers.entries = carve(c, timers_bytes(e->timer_count), 1);
@@ -118,6 +119,7 @@ static void layout(weir_engine *e, struct carver *c) {
 
 size_t engine_bytes(const weir_engine_options *options) {
     weir_engine measure = {.options = *options, .qps_max = qps_wanted(options)};
+    measure.options.transfers_max++;
     struct carver carver = {0};
     layout(&measure, &carver);
     return sizeof(weir_engine) + carver.used;
@@ -196,6 +198,7 @@ int engine_create(const weir_engine_options *options, const struct weir_ports *p
     if (e == NULL)
         return WEIR_ENOMEM;
     e->options = limits;
+    e->options.transfers_max++; /* the fast way's spare */
     e->ports = *ports;
     e->device_ops = ports->device_ops;
     e->device = ports->device;
@@ -459,16 +462,18 @@ void weir_engine_close(weir_engine *engine) {
     }
     fail_unheard(engine);
     bool clean = quiet(engine);
-    if (clean)
-        release_memory(engine);
+    if (!clean) {
+        /* A device that would not destroy a QP may still write to its buffers: better to
+         * leave all of it, device and memory, than to have the memory reused. */
+        engine_sleeping_close(engine);
+        return;
+    }
+    release_memory(engine);
     engine_sleeping_close(engine);
     struct weir_ports ports = engine->ports;
     void (*on_close)(struct weir_ports *, void *) = engine->on_close;
     void *context = engine->on_close_context;
-    /* A device that would not destroy a QP may still write to its buffers: better to
-     * leave them than to have the memory reused. */
-    if (clean)
-        free_all(engine);
+    free_all(engine);
     if (on_close != NULL)
         on_close(&ports, context);
 }

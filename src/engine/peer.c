@@ -108,7 +108,7 @@ struct peer *peer_by_instance(weir_engine *engine, const uint8_t *instance) {
     return NULL;
 }
 
-static struct peer *by_address(weir_engine *engine, const char *address) {
+struct peer *peer_by_address(weir_engine *engine, const char *address) {
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         struct peer *peer = &engine->peers[i];
         if (peer->id != 0 && peer->refs > 0 && strcmp(peer->address, address) == 0)
@@ -254,6 +254,10 @@ void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instanc
             peer_reachable(engine, peer);
         return;
     }
+    if (memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0) {
+        peer_unreachable(engine, peer, WEIR_EADDRESS); /* our own address */
+        return;
+    }
     struct peer *other = peer_by_instance(engine, instance);
     if (other != NULL) {
         make_alias(engine, peer, other);
@@ -263,19 +267,23 @@ void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instanc
     peer_reachable(engine, peer);
 }
 
-/* A peer for an instance that we have not met, which spoke to us from `address`. */
+/* A peer for an instance that we have not met, which says that it can be dialled at
+ * `address`. A quarter of the slots is kept for those that the application opens. */
 struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char *address) {
     if (engine->closing)
         return NULL;
-    struct peer *peer = address[0] != '\0' ? by_address(engine, address) : NULL;
-    if (peer == NULL || peer->known || peer->alias != NONE) {
+    uint32_t met = 0;
+    for (uint32_t i = 0; i < engine->peers_used; i++)
+        met += engine->peers[i].id != 0 && engine->peers[i].refs == 0;
+    struct peer *peer = NULL;
+    if (met < engine->peers_max - engine->peers_max / 4) {
         tables_lock(engine);
         peer = peer_new(engine, address, instance);
         tables_unlock(engine);
-        if (peer == NULL) {
-            peer_evict(engine);
-            return NULL;
-        }
+    }
+    if (peer == NULL) {
+        peer_evict(engine);
+        return NULL;
     }
     bind_peer(engine, peer, instance);
     return peer;
@@ -350,6 +358,14 @@ void peer_evict(weir_engine *engine) {
     }
 }
 
+static bool has_alias(const weir_engine *engine, const struct peer *known) {
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        if (engine->peers[i].id != 0 && engine->peers[i].alias == index_of(engine, known))
+            return true;
+    }
+    return false;
+}
+
 /* The application gave its last reference back. */
 void peer_closed(weir_engine *engine, struct peer *peer) {
     uint32_t index = index_of(engine, peer);
@@ -360,6 +376,11 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
         tables_lock(engine);
         peer->alias = NONE;
         tables_unlock(engine);
+        if (known->refs == 0 && !has_alias(engine, known)) {
+            transfer_fail_all(engine, known, WEIR_ECLOSED, true);
+            peer_disown(engine, known);
+            known->closed = true;
+        }
     }
     transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
     tables_lock(engine);

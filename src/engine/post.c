@@ -69,10 +69,13 @@ bool post_heal(weir_engine *engine, struct qp *qp) {
                          .opcode = WEIR_OP_WRITE,
                          .flags = WEIR_WR_SIGNALED};
     struct weir_post post;
-    engine->device_ops->post_send(qp->qp, &wr, 1, &post);
+    int rc = engine->device_ops->post_send(qp->qp, &wr, 1, &post);
     if (account(engine, qp, NULL, seq, 1, &post))
         return true;
-    block_qp(engine, qp);
+    if (rc == WEIR_EDEVICE)
+        session_broken(engine, peer_at(engine, qp->peer), qp->session);
+    else
+        block_qp(engine, qp);
     return false;
 }
 
@@ -158,15 +161,16 @@ static bool take_number(struct peer *peer, struct transfer *transfer) {
     return true;
 }
 
-/* One SEND by itself: a notification part or a credit message. WEIR_EAGAIN: no
- * slot, credit or buffer, or the device refused for now. */
+/* One SEND by itself: a notification part or a credit message. WEIR_EAGAIN: no slot or
+ * buffer, or the device refused for now. WEIR_NOT_READY: no credit, or too many numbers
+ * unfinished: others may well go first. */
 int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct transfer *transfer,
                  uint8_t parts) {
     if (!usable(qp) || !post_heal(engine, qp) || ledger_free(&qp->ledger) == 0 ||
         !send_room(engine, qp))
         return WEIR_EAGAIN;
     if (transfer != NULL && (!credit_available(&qp->credit) || !take_number(peer, transfer)))
-        return WEIR_EAGAIN;
+        return WEIR_NOT_READY;
     struct weir_wr wr = {0};
     make_send(engine, peer, qp, transfer, parts, &wr);
     uint32_t owner = transfer != NULL ? transfer_index(engine, transfer) : LEDGER_NO_OWNER;
@@ -293,7 +297,9 @@ static enum outcome post_parts(weir_engine *engine, struct peer *peer, struct tr
         struct qp *qp = &engine->qps[session->qps[i]];
         int rc = post_message(engine, peer, qp, transfer, parts);
         if (rc == WEIR_EAGAIN)
-            return credit_available(&qp->credit) ? POST_SLOTS : POST_CREDITS;
+            return POST_SLOTS;
+        if (rc == WEIR_NOT_READY)
+            return POST_CREDITS;
         if (rc != WEIR_OK)
             return refused(engine, peer, qp, transfer, rc);
         transfer->epoch = session->epoch;

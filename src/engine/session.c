@@ -60,6 +60,8 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     qp->index = index;
     qp->connected = qp->blocked = qp->credit_due = false;
     qp->sbufs_used = qp->sbuf_next = 0;
+    qp->recvs = 0;
+    qp->beacon_back = false;
     qp->sbuf_count = engine->recvs_per_qp;
     qp->granted = granted.sq_depth;
     drain_init(&qp->drain,

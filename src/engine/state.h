@@ -37,15 +37,17 @@
 
 enum {
     MESSAGE_BYTES = WIRE_DATA_SIZE + WEIR_NOTIFY_MAX, /* one SEND */
-    CHAIN_MAX = 512,      /* WRs with one doorbell, whatever the depth */
-    ASYNC_BATCH = 16,     /* async events taken at once */
-    POLL_BATCH = 32,      /* CQEs taken from the device at once */
-    POLL_BUDGET = 256,    /* CQEs a step */
-    SERVICE_BUDGET = 16,  /* chains that one peer posts before the next has its turn */
-    FAST_SEGMENTS = 4096, /* most segments of a transfer done inside its submit */
-    CONTROL_BUDGET = 64,  /* control events a step */
-    SLOW_EVERY = 64,      /* steps between looks at control channel and async events */
-    REPLAYS_MAX = 64,     /* sessions that one transfer may break before it fails */
+    CHAIN_MAX = 512,     /* WRs with one doorbell, whatever the depth */
+    ASYNC_BATCH = 16,    /* async events taken at once */
+    POLL_BATCH = 32,     /* CQEs taken from the device at once */
+    POLL_BUDGET = 256,   /* CQEs a step */
+    SERVICE_BUDGET = 16, /* chains that one peer posts before the next has its turn */
+    VISITORS = 64,
+    RECEIVES_MAX = WINDOW_SIZE / 2, /* notifications one peer may have in flight */
+    FAST_SEGMENTS = 4096,           /* most segments of a transfer done inside its submit */
+    CONTROL_BUDGET = 64,            /* control events a step */
+    SLOW_EVERY = 64,                /* steps between looks at control channel and async events */
+    REPLAYS_MAX = 64,               /* sessions that one transfer may break before it fails */
     EVENTS_KEPT = 256,
     RETRY_NS = 100 * 1000 /* pause after a device refused WRs that had slots */
 };
@@ -121,6 +123,8 @@ struct qp {
     uint32_t sbufs_used, sbuf_next, sbuf_count;
     struct drain drain;
     uint64_t polled_mark; /* engine.polled when the beacon was posted */
+    uint32_t recvs;       /* posted to it, without a shared queue, and not back */
+    bool beacon_back;     /* its beacon flushed */
     uint32_t held;        /* received messages that wait for room: the slot's memory is in use */
     uint32_t psn;
 };
@@ -209,6 +213,13 @@ struct peer {
     struct parts parts[WINDOW_SIZE];
 };
 
+/* Who asked WHO, and what it said of itself: until its HELLO comes. */
+struct visitor {
+    uint64_t conn;
+    uint8_t instance[WIRE_INSTANCE_SIZE];
+    char address[WEIR_ADDRESS_MAX];
+};
+
 struct held { /* an accepted notification that waits for room in the queue */
     uint32_t qp, life, buffer, peer;
 };
@@ -251,6 +262,8 @@ struct weir_engine {
     bool slow_now;
     bool in_async; /* async events are being worked off */
     bool worked;   /* since somebody was last told */
+    struct visitor visitors[VISITORS];
+    uint32_t visitor_next;
     uint64_t epoch_counter;
     uint64_t number_floor; /* above all numbers used towards peers that were given up */
     uint64_t polled;
@@ -377,6 +390,7 @@ struct peer *peer_find(weir_engine *engine, uint64_t id);
 struct peer *peer_resolve(weir_engine *engine, struct peer *peer);
 struct peer *peer_by_instance(weir_engine *engine, const uint8_t *instance);
 struct peer *peer_new(weir_engine *engine, const char *address, const uint8_t *instance);
+struct peer *peer_by_address(weir_engine *engine, const char *address);
 struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char *address);
 uint64_t peer_handle(weir_engine *engine, const struct peer *peer);
 bool address_dialable(const char *address);

@@ -312,7 +312,7 @@ void transfer_park(weir_engine *engine, struct peer *peer, uint64_t epoch) {
         for (uint32_t i = peer->lists[from[l]].head; i != NONE; i = next) {
             struct transfer *transfer = &engine->transfers[i];
             next = transfer->next;
-            if (transfer->epoch != epoch)
+            if (transfer->epoch != epoch && transfer->epoch != 0)
                 continue;
             if (transfer->outstanding > 0) {
                 list_remove(engine, transfer);

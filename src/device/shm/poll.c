@@ -184,12 +184,12 @@ static int take_flushed(struct weir_qp *qp, struct weir_cqe *cqe) {
 }
 
 /* Up to max completions of one QP. Messages that were acknowledged before the error
- * come before the flush: their sender counts them as delivered. So the flush begins
- * only when no sender is between its look at the state and its message. */
+ * come before anything that flushes or failed: their sender counts them as delivered,
+ * and a beacon that flushes lets the QP be destroyed. So both begin only when no sender
+ * is between its look at the state and its message. (Sends fail in the error state
+ * only.) */
 static int serve(struct weir_qp *qp, struct weir_cqe *cqes, int max) {
     int count = 0;
-    while (count < max && take_failed(qp, &cqes[count]))
-        count++;
     if (!qp->is_flushing) {
         bool quiet = qp->state == QP_ERROR && !qp_remote_is_busy(qp);
         while (count < max && take_message(qp, &cqes[count]))
@@ -197,6 +197,8 @@ static int serve(struct weir_qp *qp, struct weir_cqe *cqes, int max) {
         if (quiet && count < max)
             qp->is_flushing = true;
     }
+    while (qp->is_flushing && count < max && take_failed(qp, &cqes[count]))
+        count++;
     while (qp->is_flushing && count < max && take_flushed(qp, &cqes[count]))
         count++;
     /* A full turn may have left something; so has an error whose flush has to wait. */
