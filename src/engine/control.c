@@ -216,7 +216,10 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
         return;
     }
     struct peer *peer = peer_by_instance(engine, message->from);
-    if (peer == NULL && message->type == WIRE_HELLO)
+    /* READY and SETTLE come from those that we have given up and that did not notice: an
+     * endpoint without sessions has the right answers. */
+    if (peer == NULL && (message->type == WIRE_HELLO || message->type == WIRE_READY ||
+                         message->type == WIRE_SETTLE))
         peer = first_hello(engine, conn, message->from);
     if (peer == NULL) {
         engine->stats.control_stale++;
