@@ -52,9 +52,9 @@ int recv_post_all(weir_engine *engine, struct qp *qp) {
         }
         return WEIR_OK;
     }
-    while (engine->srq_posted < engine->srq_wanted) {
+    while (engine->srq_posted < engine->srq_wanted + engine->srq_doubt) {
         if (engine->srq_free_count == 0)
-            return WEIR_EAGAIN;
+            return engine->srq_posted < engine->srq_wanted ? WEIR_EAGAIN : WEIR_OK;
         int rc = post_recv(engine, qp, engine->srq_free[--engine->srq_free_count]);
         if (rc != WEIR_OK)
             return rc;

@@ -49,7 +49,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     }
 }
 
-static void gone(weir_engine *engine, struct peer *peer, int error) {
+void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     if (peer->leaving)
         return;
     peer->leaving = true;
@@ -125,7 +125,7 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
         failed(engine, peer, effect->error);
         return false;
     case EP_DO_GONE:
-        gone(engine, peer, effect->error);
+        peer_gone(engine, peer, effect->error);
         return false;
     }
     return false;

@@ -130,8 +130,10 @@ static void start_tables(weir_engine *e) {
     const weir_engine_options *o = &e->options;
     pool_init(&e->transfer_pool, e->transfer_pool.links, o->transfers_max);
     pool_init(&e->block_pool, e->block_pool.links, e->block_count);
-    for (uint32_t i = 0; i < o->transfers_max; i++)
+    for (uint32_t i = 0; i < o->transfers_max; i++) {
         atomic_init(&e->transfers[i].id, handle_first(i));
+        atomic_init(&e->transfers[i].status, WEIR_ESTALE);
+    }
     for (uint32_t i = 0; i < o->peers_max; i++)
         e->peers[i].next_free = i + 1 < o->peers_max ? i + 1 : NONE;
     e->peer_free_last = o->peers_max - 1;

@@ -354,6 +354,8 @@ void peer_evict(weir_engine *engine) {
             peer->held > 0)
             continue;
         peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});
+        peer_gone(engine, peer, WEIR_ECLOSED);
+        peer_reap(engine, peer);
         return;
     }
 }

@@ -321,8 +321,10 @@ static void post_credits(weir_engine *engine, struct peer *peer) {
     struct session *session = &peer->sessions[peer->live];
     for (uint32_t i = 0; i < session->qp_used; i++) {
         struct qp *qp = &engine->qps[session->qps[i]];
-        if (qp->credit_due && usable(qp) &&
-            post_message(engine, peer, qp, NULL, 0) == WEIR_EDEVICE) {
+        if (!qp->credit_due || !usable(qp))
+            continue;
+        int rc = post_message(engine, peer, qp, NULL, 0);
+        if (rc != WEIR_OK && rc != WEIR_EAGAIN) {
             session_broken(engine, peer, peer->live);
             return;
         }
@@ -359,9 +361,9 @@ void post_service(weir_engine *engine, struct peer *peer) {
         }
         if (outcome == POST_CREDITS) {
             engine->stats.credit_waits++;
-            atomic_store_explicit(&transfer->waiting, WEIR_WAITING_CREDITS, memory_order_relaxed);
             stuck++;
             rotate(engine, peer, transfer);
+            atomic_store_explicit(&transfer->waiting, WEIR_WAITING_CREDITS, memory_order_relaxed);
             continue;
         }
         engine->worked = true;

@@ -201,10 +201,16 @@ static void qp_gone(weir_engine *engine, struct qp *qp) {
     if (qp->drain.forced)
         engine->stats.teardown_forced++;
     qp->qp = NULL;
-    qp->connected = false;
     timer_qp(engine, qp, UINT64_MAX);
-    if (engine->caps.srq)
+    if (engine->caps.srq) {
         engine->srq_wanted -= engine->recvs_per_qp;
+        /* It may have taken a buffer and not said so: a message was under way. One more
+         * than wanted is posted for it, for as long as there are buffers. */
+        if (qp->connected && engine->srq_doubt < engine->srq_total / 4)
+            engine->srq_doubt++;
+        recv_post_all(engine, qp);
+    }
+    qp->connected = false;
     complete_flush(engine, qp);
     qp->seq_next = qp->ledger.tail;
     uint32_t session_slot = qp->session;

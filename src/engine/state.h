@@ -291,7 +291,7 @@ struct weir_engine {
     uint8_t *recv_bytes, *send_bytes;
     uint8_t *scratch; /* one more of send_bytes, for devices that are done with it at once */
     struct weir_mr recv_mr, send_mr;
-    uint32_t srq_total, srq_posted, srq_wanted;
+    uint32_t srq_total, srq_posted, srq_wanted, srq_doubt;
     uint32_t *srq_free;
     uint32_t srq_free_count;
 
@@ -420,6 +420,7 @@ void peer_timer(weir_engine *engine, struct peer *peer);
 void peer_want(weir_engine *engine, struct peer *peer);
 void peer_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
 void peer_drained(weir_engine *engine, struct peer *peer, uint32_t slot);
+void peer_gone(weir_engine *engine, struct peer *peer, int error);
 void peer_dead(weir_engine *engine, struct peer *peer, int error);
 void peer_unreachable(weir_engine *engine, struct peer *peer, int error);
 void peer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error);

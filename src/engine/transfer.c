@@ -108,8 +108,10 @@ static void release_users(weir_engine *engine, uint32_t first) {
 }
 
 void transfer_drop_ref(weir_engine *engine, struct transfer *transfer) {
-    if (atomic_fetch_sub_explicit(&transfer->refs, 1, memory_order_acq_rel) == 1)
-        pool_give(&engine->transfer_pool, transfer_index(engine, transfer));
+    if (atomic_fetch_sub_explicit(&transfer->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    atomic_store_explicit(&transfer->status, WEIR_ESTALE, memory_order_relaxed);
+    pool_give(&engine->transfer_pool, transfer_index(engine, transfer));
 }
 
 static void report(weir_engine *engine, struct transfer *transfer, uint64_t id, int status) {
