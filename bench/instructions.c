@@ -48,8 +48,7 @@ static void open_pair(struct pair *pair) {
     must(weir_engine_address(pair->to, address, sizeof(address)), "address");
     must(weir_peer_open(pair->from, address, &pair->peer), "peer");
     must(weir_memory_allocate(pair->from, MEMORY_BYTES, 0, &pair->memory, &base), "allocate");
-    must(weir_memory_allocate(pair->to, MEMORY_BYTES, WEIR_ACCESS_ALL, &target, &base),
-         "allocate");
+    must(weir_memory_allocate(pair->to, MEMORY_BYTES, WEIR_ACCESS_ALL, &target, &base), "allocate");
     must(weir_memory_export(pair->to, target, descriptor, &length), "export");
     must(weir_memory_import(pair->from, pair->peer, descriptor, length, &pair->remote), "import");
     weir_segment segment = {.local = pair->memory, .remote = pair->remote, .length = 8};

@@ -66,7 +66,8 @@ WEIR_API const char *weir_version(void);
     X(WEIR_ENOTSUP, -17, WEIR_CLASS_TRANSFER, "not supported by this device")                      \
     X(WEIR_ETOOBIG, -18, WEIR_CLASS_TRANSFER, "over a stated limit")                               \
     X(WEIR_EBUSY, -19, WEIR_CLASS_TRANSFER, "still in use")                                        \
-    X(WEIR_EUNKNOWN, -20, WEIR_CLASS_TRANSFER, "outcome not known: the peer left before it could say") \
+    X(WEIR_EUNKNOWN, -20, WEIR_CLASS_TRANSFER,                                                     \
+      "outcome not known: the peer left before it could say")                                      \
     X(WEIR_EREMOTE, -21, WEIR_CLASS_TRANSFER, "the target's device refused the operation")         \
     X(WEIR_ECONNECT, -30, WEIR_CLASS_ENDPOINT, "no connection to the peer within the time-out")    \
     X(WEIR_EPEER, -31, WEIR_CLASS_ENDPOINT, "the peer is gone or was restarted")                   \
@@ -99,18 +100,26 @@ WEIR_API weir_error_class_t weir_error_class(int error);
 /* ---- handles ----------------------------------------------------------- */
 
 typedef struct weir_engine weir_engine;
-typedef struct weir_memory { uint64_t id; } weir_memory;     /* local, registered */
-typedef struct weir_remote { uint64_t id; } weir_remote;     /* a peer's memory, imported */
-typedef struct weir_peer { uint64_t id; } weir_peer;         /* another engine */
-typedef struct weir_transfer { uint64_t id; } weir_transfer; /* id 0: already done */
+typedef struct weir_memory {
+    uint64_t id;
+} weir_memory; /* local, registered */
+typedef struct weir_remote {
+    uint64_t id;
+} weir_remote; /* a peer's memory, imported */
+typedef struct weir_peer {
+    uint64_t id;
+} weir_peer; /* another engine */
+typedef struct weir_transfer {
+    uint64_t id;
+} weir_transfer; /* id 0: already done */
 
 /* ---- limits ------------------------------------------------------------ */
 
-#define WEIR_ADDRESS_MAX 288      /* bytes of a "host:port" with its terminator */
-#define WEIR_DESCRIPTOR_MAX 256   /* bytes of an exported memory descriptor */
-#define WEIR_NOTIFY_MAX 256       /* bytes of a notification's payload */
-#define WEIR_QPS_MAX 16           /* QPs of one endpoint */
-#define WEIR_DEVICE_NAME_MAX 32   /* bytes of a device name with its terminator */
+#define WEIR_ADDRESS_MAX     288 /* bytes of a "host:port" with its terminator */
+#define WEIR_DESCRIPTOR_MAX  256 /* bytes of an exported memory descriptor */
+#define WEIR_NOTIFY_MAX      256 /* bytes of a notification's payload */
+#define WEIR_QPS_MAX         16  /* QPs of one endpoint */
+#define WEIR_DEVICE_NAME_MAX 32  /* bytes of a device name with its terminator */
 
 /* ---- engine ------------------------------------------------------------ */
 
@@ -124,28 +133,29 @@ typedef struct weir_engine_options {
      * one. NULL: 127.0.0.1:0. "none": no listener; peers then cannot open this
      * engine, but answer over the connections that it makes. */
     const char *listen;
-    uint32_t flags;              /* WEIR_ENGINE_* */
-    uint32_t transfers_max;      /* live transfer handles; default 4,096, at most 1,048,575 */
-    uint32_t segments_max;       /* segments held for unfinished transfers; default 262,144 */
-    uint32_t peers_max;          /* default 1,024, at most 65,535 */
-    uint32_t memories_max;       /* local memories; default 4,096, at most 65,535 */
-    uint32_t remotes_max;        /* imported memories; default 65,536, at most 1,048,576 */
-    uint32_t qp_count;           /* QPs an endpoint; default 1, at most WEIR_QPS_MAX */
-    uint32_t sq_depth;           /* send-queue depth asked of the device; default 256, 2..65,536 */
-    uint32_t chain_max;          /* WRs posted with one doorbell; default and cap: depth / 4 */
-    uint32_t recv_credits;       /* notifications a peer may have in flight on a QP; at most 512 /
-                                  * qp_count; default 64, or that if it is less */
-    uint32_t notifications_max;  /* received and not yet taken; default 4,096 */
-    uint64_t connect_timeout_ns; /* default 10 s; also how long the peer may be silent about what
-                                  * became of a broken session before EUNKNOWN */
-    uint64_t retransmit_ns;      /* first control retransmission, doubles to 16x; default 20 ms */
+    uint32_t flags;               /* WEIR_ENGINE_* */
+    uint32_t transfers_max;       /* live transfer handles; default 4,096, at most 1,048,575 */
+    uint32_t segments_max;        /* segments held for unfinished transfers; default 262,144 */
+    uint32_t peers_max;           /* default 1,024, at most 65,535 */
+    uint32_t memories_max;        /* local memories; default 4,096, at most 65,535 */
+    uint32_t remotes_max;         /* imported memories; default 65,536, at most 1,048,576 */
+    uint32_t qp_count;            /* QPs an endpoint; default 1, at most WEIR_QPS_MAX */
+    uint32_t sq_depth;            /* send-queue depth asked of the device; default 256, 2..65,536 */
+    uint32_t chain_max;           /* WRs posted with one doorbell; default and cap: depth / 4 */
+    uint32_t recv_credits;        /* notifications a peer may have in flight on a QP; at most 512 /
+                                   * qp_count; default 64, or that if it is less */
+    uint32_t notifications_max;   /* received and not yet taken; default 4,096 */
+    uint64_t connect_timeout_ns;  /* default 10 s; also how long the peer may be silent about what
+                                   * became of a broken session before EUNKNOWN */
+    uint64_t retransmit_ns;       /* first control retransmission, doubles to 16x; default 20 ms */
     uint64_t teardown_timeout_ns; /* forced teardown of a QP; default 4 s */
-    uint64_t settle_grace_ns;    /* what a cancelled or late transfer's posted WRs are given to
-                                  * complete before their QPs are taken down; default 100 ms */
-    uint64_t backoff_timeout_ns; /* WEIR_TRANSFER_BLOCK waits at most this; default 10 ms, or
-                                  * the environment's WEIR_SQ_BACKOFF_TIMEOUT_US */
+    uint64_t settle_grace_ns;     /* what a cancelled or late transfer's posted WRs are given to
+                                   * complete before their QPs are taken down; default 100 ms */
+    uint64_t backoff_timeout_ns;  /* WEIR_TRANSFER_BLOCK waits at most this; default 10 ms, or
+                                   * the environment's WEIR_SQ_BACKOFF_TIMEOUT_US */
 } weir_engine_options;
-#define WEIR_ENGINE_OPTIONS_INIT {.size = sizeof(weir_engine_options)}
+#define WEIR_ENGINE_OPTIONS_INIT                                                                   \
+    { .size = sizeof(weir_engine_options) }
 
 /* Opens a device, takes all the memory that the limits call for, listens.
  * options may be NULL. Blocks for name resolution of `listen`. Errors: EINVAL
@@ -184,9 +194,9 @@ WEIR_API int weir_engine_address(const weir_engine *engine, char *address_out, s
 
 /* ---- memory ------------------------------------------------------------ */
 
-#define WEIR_ACCESS_REMOTE_READ 0x1u
+#define WEIR_ACCESS_REMOTE_READ  0x1u
 #define WEIR_ACCESS_REMOTE_WRITE 0x2u
-#define WEIR_ACCESS_ALL 0x3u
+#define WEIR_ACCESS_ALL          0x3u
 
 /* Registers length bytes at base, the caller's own memory. access: what peers
  * may do to it; 0 keeps it local (a source of writes, a destination of reads).
@@ -263,7 +273,8 @@ typedef struct weir_peer_info {
     uint32_t pending;               /* transfers that wait for slots, credits or a connection */
     uint64_t sessions;              /* sessions that reached up, ever */
 } weir_peer_info;
-#define WEIR_PEER_INFO_INIT {.size = sizeof(weir_peer_info)}
+#define WEIR_PEER_INFO_INIT                                                                        \
+    { .size = sizeof(weir_peer_info) }
 WEIR_API int weir_peer_query(weir_engine *engine, weir_peer peer, weir_peer_info *info);
 
 /* ---- transfers --------------------------------------------------------- */
@@ -300,7 +311,8 @@ typedef struct weir_transfer_options {
     uint64_t timeout_ns; /* deadline from now; 0: none */
     uint64_t user_data;  /* comes back in weir_completion */
 } weir_transfer_options;
-#define WEIR_TRANSFER_OPTIONS_INIT {.size = sizeof(weir_transfer_options)}
+#define WEIR_TRANSFER_OPTIONS_INIT                                                                 \
+    { .size = sizeof(weir_transfer_options) }
 
 /* Submits one transfer of segment_count segments, any of the peer's remote
  * memories and any local ones among them. Order between segments is undefined.
@@ -445,7 +457,8 @@ typedef struct weir_stats {
     WEIR_STATS(WEIR_STATS_X)
 #undef WEIR_STATS_X
 } weir_stats;
-#define WEIR_STATS_INIT {.size = sizeof(weir_stats)}
+#define WEIR_STATS_INIT                                                                            \
+    { .size = sizeof(weir_stats) }
 /* A snapshot of the engine's counters. */
 WEIR_API int weir_engine_stats(weir_engine *engine, weir_stats *stats);
 
@@ -457,13 +470,14 @@ typedef struct weir_device_info {
     uint64_t message_bytes_max; /* larger segments are split */
     uint32_t inline_bytes_max;
     uint32_t sq_depth_max;
-    uint32_t ordered;           /* 1: WRs of a QP take effect in order */
-    uint32_t completes_inline;  /* 1: WRs are complete when the post returns */
-    uint64_t engine_bytes;      /* memory that an engine with default limits takes at open */
-    int available;              /* 0, or why this device cannot be used here */
+    uint32_t ordered;          /* 1: WRs of a QP take effect in order */
+    uint32_t completes_inline; /* 1: WRs are complete when the post returns */
+    uint64_t engine_bytes;     /* memory that an engine with default limits takes at open */
+    int available;             /* 0, or why this device cannot be used here */
     uint32_t reserved;
 } weir_device_info;
-#define WEIR_DEVICE_INFO_INIT {.size = sizeof(weir_device_info)}
+#define WEIR_DEVICE_INFO_INIT                                                                      \
+    { .size = sizeof(weir_device_info) }
 /* Describes the index-th device this library was built with. EINVAL past the
  * last. */
 WEIR_API int weir_device_query(size_t index, weir_device_info *info);

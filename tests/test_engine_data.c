@@ -99,6 +99,7 @@ static void test_S2_batches_on_every_qp_count(void **state) {
         big_pair(&a, &b, options);
         assert_int_equal(info_of(&a).qp_count, qps);
         move_batches(&a, &b);
+        connect_now(&b, &a); /* the same session, not another one */
         assert_int_equal(info_of(&b).sessions, 1);
         pair_close(&a, &b);
     }

@@ -194,6 +194,14 @@ static int peer_open(weir_engine *engine, const char *address, weir_peer *peer_o
     }
     peer->closed = false;
     peer->refs++;
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        const struct peer *met = &engine->peers[i];
+        if (met != peer && met->id != 0 && met->known && !peer->known && peer->alias == NONE &&
+            strcmp(met->address, address) == 0) {
+            control_dial(engine, peer); /* is it really there? */
+            break;
+        }
+    }
     peer_out->id = peer->id;
     return WEIR_OK;
 }

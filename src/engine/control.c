@@ -63,6 +63,7 @@ static void dial_fail(weir_engine *engine, struct peer *peer, int error) {
     peer->dial = DIAL_NONE;
     control_hangup(engine, peer, &peer->conn_dialled);
     peer->conn_last = peer->conn_accepted;
+    peer->dial_failed = true;
     if (!peer->known)
         peer_unreachable(engine, peer, error);
     else if (peer->conn_accepted == 0) /* else it has called us meanwhile, and is there */
@@ -166,10 +167,13 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn, const uint8_
         if (other->id != 0 && other->known && !other->leaving && other->conn_accepted == conn)
             return NULL;
     }
-    /* We are about to learn who answers at that address: very likely the same. */
-    const struct peer *opened = peer_by_address(engine, address);
-    if (opened != NULL && !opened->known && opened->alias == NONE && opened->dial != DIAL_NONE)
+    /* A peer that the application opened at that address is very likely the same: ask who
+     * answers there. Its HELLO is repeated meanwhile. */
+    struct peer *opened = peer_by_address(engine, address);
+    if (opened != NULL && !opened->known && opened->alias == NONE && !opened->dial_failed) {
+        control_dial(engine, opened);
         return NULL;
+    }
     return peer_meet(engine, instance, address);
 }
 
@@ -186,6 +190,7 @@ static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message
         }
         if (peer->dial == DIAL_ASKING)
             peer->dial = DIAL_NONE;
+        peer->dial_failed = false;
         peer->conn_last = conn;
         peer_learned(engine, peer, message->from);
         peer_set_timer(engine, peer);

@@ -39,12 +39,12 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     peer->degraded = false;
     peer_update_fast(engine, peer);
     engine_run_later(engine, peer);
-    /* An address has one engine. If another peer is said to have this one, one of the two
-     * is gone, or lies: ask there. */
+    /* An address has one engine. If another peer is said to have this one, it is gone, or
+     * is the same, or one of the two lies: ask there. */
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         struct peer *other = &engine->peers[i];
-        if (other != peer && other->known && !other->leaving && peer->dialable &&
-            strcmp(other->address, peer->address) == 0)
+        if (other != peer && other->id != 0 && other->alias == NONE && !other->leaving &&
+            peer->dialable && strcmp(other->address, peer->address) == 0)
             control_dial(engine, other);
     }
 }

@@ -184,10 +184,11 @@ struct peer {
     bool want_due;                   /* events for the endpoint that came up meanwhile */
     uint8_t broken_due, drained_due; /* sessions, one bit each */
     int dead_due;
-    bool dialable;  /* address is one that can be dialled */
-    uint32_t live;  /* session, or NONE */
-    uint32_t waits; /* transfers on all lists */
-    uint32_t held;  /* notifications of it that wait for room */
+    bool dial_failed; /* the last time nobody answered there */
+    bool dialable;    /* address is one that can be dialled */
+    uint32_t live;    /* session, or NONE */
+    uint32_t waits;   /* transfers on all lists */
+    uint32_t held;    /* notifications of it that wait for room */
 
     struct list lists[LISTS];
     struct session sessions[EP_SESSIONS];

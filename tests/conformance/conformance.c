@@ -2,8 +2,8 @@
  *
  * Owns no knowledge of any device: what differs is asked of the capabilities.
  * A device may complete a WR in the post (`done`) or later with a CQE, so every
- * test looks at outcomes through run_wrs, which takes either. Longer than other files,
- * because every test needs the fixture and none needs anything else. */
+ * test looks at outcomes through run_wrs, which takes either. The file
+ * is long because every test needs the fixture and none needs anything else. */
 #include "conformance.h"
 
 #include <poll.h>
