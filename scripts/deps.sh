@@ -12,7 +12,7 @@ build='gcc:gcc libc6-dev:stdio.h meson:meson ninja-build:ninja pkg-config:pkg-co
 check="$build g++:c++ clang:clang libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang
        clang-format:clang-format libcmocka-dev:cmocka.h valgrind:valgrind mandoc:mandoc
        binutils:nm patch:patch procps:ps util-linux:setarch python3:python3"
-bench="$build"
+bench="$build python3:python3"
 
 case ${1:-} in
 build) wanted=$build ;;

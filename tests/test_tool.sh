@@ -56,7 +56,7 @@ info_json() { run info --json >"$dir/out.json" && json_holds \
     '[d["name"] for d in r["devices"] if d["available"]] and r["devices"][0]["engine_bytes"] > 0'; }
 help_everywhere() {
     for words in "" bench serve info "bench limits" "bench write" "bench read" "bench sweep" \
-        "bench fill" "bench replay" "bench trace"; do
+        "bench fill" "bench replay" "bench trace" "bench wake"; do
         # shellcheck disable=SC2086
         run $words --help >"$dir/help" 2>"$dir/err" || return 1
         test -s "$dir/help" && test ! -s "$dir/err" || return 1
@@ -108,6 +108,7 @@ wrong_world() {
 # ---- targets ----
 
 serve() {
+    rm -f "$dir/address" # of the server before: not to be taken for this one's
     "$weir" serve "$@" >"$dir/address" 2>"$dir/serve.err" &
     serving=$!
     for _ in $(seq 100); do
@@ -224,6 +225,8 @@ check limits run bench limits --cold 4M --json "$dir/limits.json"
 check limits_json python3 -m json.tool "$dir/limits.json"
 check B4_write bench write --seconds 0.2
 check B4_write_notify bench write --size 8 --segments 64 --notify --seconds 0.2
+check B4_wake run bench wake --seconds 0.3 --json "$dir/wake.json"
+check B4_wake_json python3 -m json.tool "$dir/wake.json"
 check write_verify bench_verified write --size 4K --segments 3 --window 5 --verify --seconds 0.2
 check write_verify_odd_size bench_verified write --size 1001 --verify --seconds 0.2
 check write_own_memory bench_verified write --memory own --verify --seconds 0.2

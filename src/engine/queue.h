@@ -40,7 +40,8 @@ static inline void *queue_room(struct queue *queue) {
     return queue->entries + (size_t)(tail & queue->mask) * queue->entry_bytes;
 }
 static inline void queue_put(struct queue *queue) {
-    atomic_fetch_add_explicit(&queue->tail, 1, memory_order_release);
+    uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
 }
 
 static inline bool queue_is_empty(struct queue *queue) {
