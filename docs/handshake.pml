@@ -175,18 +175,18 @@ inline up(n_up) {
     state[n_up] = NONE
 }
 
-/* Somebody asks after a session of ours that we have not: all up to it is over. */
+/* Somebody has a session of ours that we have not: all up to it is over. */
 inline disown(n_disown, e_disown) {
     if
     :: (live[n_disown] == 0 || live[n_disown] > e_disown) &&
        (next[n_disown] == 0 || next[n_disown] > e_disown) -> say(n_disown, SETTLE, e_disown, 0)
-    :: else -> assert(false)
+    :: else /* our attempt, and the other's epoch is not what it can bind any more */
     fi
 }
 
-/* READY once more, for the session that the other may have forgotten. */
+/* HELLO_ACK once more, for the session that the other may have forgotten. */
 inline probe(n_probe) {
-    say(n_probe, READY, live[n_probe], live_remote[n_probe])
+    say(n_probe, ACK, live[n_probe], live_remote[n_probe])
 }
 
 /* Given up for dead and drained; the next that is heard is of somebody new. */
@@ -241,7 +241,9 @@ inline get_ack(n_get_ack, e_get_ack, echo_get_ack) {
             seen[n_get_ack] = e_get_ack;
             attempt_end(n_get_ack)
         fi
-    :: else -> say(n_get_ack, REFUSE, 0, e_get_ack)
+    :: else ->
+        say(n_get_ack, REFUSE, 0, e_get_ack);
+        disown(n_get_ack, echo_get_ack)
     fi
 }
 

@@ -262,7 +262,7 @@ static const struct row ROWS[] = {
     {"ACK_NEW",      in_ack_new,      {X,     "",    "",    "N",   "",    "",    "RRsC",X  }},
     {"ACK_NEXT",     in_ack_next,     {X,     X,     X,     X,     "",    "",    "rURs",X  }},
     {"ACK_LIVE",     in_ack_live,     {"r",   X,     "r",   X,     X,     "r",   "r",   X  }},
-    {"ACK_OLD",      in_ack_old,      {"x",   "x",   "x",   "x",   "x",   "x",   "x",   "" }},
+    {"ACK_OLD",      in_ack_old,      {"xs",  "xs",  "xs",  "xs",  "xs",  "xs",  "xs",  "" }},
     {"READY_NEXT",   in_ready_next,   {X,     X,     X,     X,     "",    "",    "URs", X  }},
     {"READY_LIVE",   in_ready_live,   {"",    X,     "",    X,     X,     "",    "",    X  }},
     {"READY_OLD",    in_ready_old,    {"s",   "s",   "s",   "s",   "s",   "s",   "s",   "" }},
@@ -282,7 +282,7 @@ static const struct row ROWS[] = {
     {"BROKEN_OLD",   in_broken_old,   {"",    "",    "",    "",    "",    "",    "",    "" }},
     {"DRAINED",      in_drained,      {"",    "",    "",    "",    "",    "",    "",    "" }},
     {"TIMER",        in_timer,        {"s",   "",    "",    "sh",  "",    "",    "sa",  "" }},
-    {"PROBE",        in_probe,        {"r",   "",    "r",   "",    "",    "r",   "r",   "" }},
+    {"PROBE",        in_probe,        {"a",   "",    "a",   "",    "",    "a",   "a",   "" }},
     {"PEER_DEAD",    in_peer_dead,    {"RG",  "RG",  "RRG", "RG",  "RG",  "RRG", "RRG", "" }},
     {"CLOSE",        in_close,        {"bR",  "bR",  "bRR", "bR",  "bR",  "bRR", "bRR", "" }},
 };

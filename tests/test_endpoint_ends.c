@@ -50,7 +50,7 @@ static void test_H7_half_open_session_is_taken_back(void **state) {
 }
 
 /* B never hears READY, gives A up for dead and forgets it: no SETTLE will come. When
- * A is told that the connection is a new one, it asks. */
+ * A is told that the connection is a new one, it asks until it is answered. */
 static void test_H7_half_open_session_is_found_by_a_probe(void **state) {
     struct pair *p = start();
 
@@ -62,9 +62,13 @@ static void test_H7_half_open_session_is_found_by_a_probe(void **state) {
     pair_forget(p, B);
     pair_trace(p);
     pair_event(p, A, EP_EV_PROBE);
-    EXPECT(p, "A>READY(1,1)");
+    pair_lose(p, A);
+    EXPECT(p, "A>HELLO_ACK(1,1)");
+    pair_tick_at(p, A, PAIR_RETRANSMIT_NS);
     pair_deliver(p, A);
-    EXPECT(p, "B>SETTLE(1)");
+    EXPECT(p, "A>HELLO_ACK(1,1) B>REFUSE(1,stale) B>SETTLE(1)");
+    pair_deliver(p, B); /* that is for attempts */
+    EXPECT(p, "");
     struct pair_message settle = pair_take(p, B);
     pair_inject(p, &settle);
     EXPECT(p, "A.retire(1,1) A>SETTLE(1) A.create(2) A>HELLO(2)");
@@ -73,6 +77,7 @@ static void test_H7_half_open_session_is_found_by_a_probe(void **state) {
     pair_flush(p);
     assert_true(pair_matched(p));
     assert_int_equal(p->nodes[A].last_settled, 1);
+    assert_int_equal(endpoint_deadline(&p->nodes[A].ep), UINT64_MAX);
     /* Once more, late: the session that both have now is above it. */
     pair_trace(p);
     pair_inject(p, &settle);
@@ -91,9 +96,9 @@ static void test_H7_half_open_session_of_the_answerer_is_found(void **state) {
     pair_trace(p);
     pair_event(p, B, EP_EV_PROBE);
     pair_flush(p);
-    EXPECT(p, "B>READY(1,1) A>SETTLE(1) B.retire(1,1) B>SETTLE(1) B.create(2) B>HELLO(2) "
-              "A>SETTLED(1) A.create(2) A.connect(2,2) A>HELLO_ACK(2,2) B.settled(1) "
-              "B.connect(2,2) B>READY(2,2) B.up(2,2) A.up(2,2)");
+    EXPECT(p, "B>HELLO_ACK(1,1) A>REFUSE(1,stale) A>SETTLE(1) B.retire(1,1) B>SETTLE(1) "
+              "B.create(2) B>HELLO(2) A>SETTLED(1) A.create(2) A.connect(2,2) A>HELLO_ACK(2,2) "
+              "B.settled(1) B.connect(2,2) B>READY(2,2) B.up(2,2) A.up(2,2)");
     assert_true(pair_matched(p));
 }
 
@@ -104,10 +109,13 @@ static void test_H4_probe_of_a_session_that_both_have_changes_nothing(void **sta
     pair_event(p, A, EP_EV_PROBE);
     struct pair_message probe = pair_take(p, A);
     pair_inject(p, &probe);
-    EXPECT(p, "A>READY(1,1)");
+    EXPECT(p, "A>HELLO_ACK(1,1) B>READY(1,1)");
+    pair_flush(p);
     pair_event(p, B, EP_EV_PROBE);
     pair_flush(p);
-    EXPECT(p, "B>READY(1,1)");
+    EXPECT(p, "B>HELLO_ACK(1,1) A>READY(1,1)");
+    assert_int_equal(endpoint_deadline(&p->nodes[A].ep), UINT64_MAX);
+    assert_int_equal(endpoint_deadline(&p->nodes[B].ep), UINT64_MAX);
     /* The probe comes late, when the two have a newer session: the answer speaks of the old. */
     pair_break(p, A);
     pair_flush(p);
@@ -115,12 +123,25 @@ static void test_H4_probe_of_a_session_that_both_have_changes_nothing(void **sta
     pair_trace(p);
     pair_inject(p, &probe);
     pair_flush(p);
-    EXPECT(p, "B>SETTLE(1)");
+    EXPECT(p, "B>REFUSE(1,stale) B>SETTLE(1)");
     assert_true(pair_matched(p));
     assert_int_equal(endpoint_live(&p->nodes[A].ep), 1);
 }
 
-/* B still waits for READY: the probe is that READY. */
+/* Nobody answers a probe, and nothing says that the remote is gone: it is not asked for
+ * ever. */
+static void test_H7_probe_ends(void **state) {
+    struct pair *p = start_up();
+
+    (void)state;
+    p->loss_percent = 100;
+    pair_event(p, A, EP_EV_PROBE);
+    pair_run(p, 2 * PAIR_TIMEOUT_NS);
+    assert_int_equal(endpoint_deadline(&p->nodes[A].ep), UINT64_MAX);
+    assert_true(pair_matched(p));
+}
+
+/* B still waits for READY: the probe is as good. */
 static void test_H7_probe_makes_up_for_a_lost_ready(void **state) {
     struct pair *p = start();
 
@@ -132,8 +153,9 @@ static void test_H7_probe_makes_up_for_a_lost_ready(void **state) {
     pair_trace(p);
     pair_event(p, A, EP_EV_PROBE);
     pair_flush(p);
-    EXPECT(p, "A>READY(1,1) B.up(1,1)");
+    EXPECT(p, "A>HELLO_ACK(1,1) B>READY(1,1) B.up(1,1)");
     assert_true(pair_matched(p));
+    assert_int_equal(endpoint_deadline(&p->nodes[A].ep), UINT64_MAX);
 }
 
 /* B lost its side and is on the way to a newer session when A's probe comes. */
@@ -148,7 +170,8 @@ static void test_H8_disowned_live_session_leaves_the_newer_attempt(void **state)
     pair_trace(p);
     struct pair_message ack = pair_take(p, A);
     pair_deliver(p, A);
-    EXPECT(p, "B>SETTLE(1)");
+    EXPECT(p, "B>REFUSE(1,stale) B>SETTLE(1)");
+    pair_deliver(p, B);
     pair_deliver(p, B);
     EXPECT(p, "A.retire(1,1) A>SETTLE(1)");
     pair_inject(p, &ack);
@@ -418,6 +441,7 @@ int main(void) {
         cmocka_unit_test(test_H7_half_open_session_is_found_by_a_probe),
         cmocka_unit_test(test_H7_half_open_session_of_the_answerer_is_found),
         cmocka_unit_test(test_H4_probe_of_a_session_that_both_have_changes_nothing),
+        cmocka_unit_test(test_H7_probe_ends),
         cmocka_unit_test(test_H7_probe_makes_up_for_a_lost_ready),
         cmocka_unit_test(test_H8_disowned_live_session_leaves_the_newer_attempt),
         cmocka_unit_test(test_H8_make_before_break),

@@ -78,7 +78,7 @@ static void agree(struct pair *p) {
     p->drain_ns_max = PAIR_MS;
     for (uint32_t node = 0; node < 2; node++)
         p->nodes[node].connect_error = p->nodes[node].create_error = 0;
-    /* A probe that was lost was lost with its connection, and the next is told again. */
+    /* A probe is repeated for so long only; by now the next connection is new. */
     pair_event(p, 0, EP_EV_PROBE);
     pair_event(p, 1, EP_EV_PROBE);
     /* Old messages and old waits run out; what either side still wants, it gets. */

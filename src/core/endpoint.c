@@ -175,8 +175,10 @@ static void slot_retire(struct step *s, uint32_t slot) {
     effect_slot(s, EP_DO_RETIRE, slot);
     if (slot == ep->next)
         ep->next = EP_SLOT_NONE;
-    if (slot == ep->live)
+    if (slot == ep->live) {
         ep->live = EP_SLOT_NONE;
+        backoff_off(&ep->probe);
+    }
 }
 
 /* Retires a session and has the remote do the same, if it can have it live.
@@ -276,6 +278,7 @@ static void attempt_up(struct step *s) {
     ep->hello_live = ep->hello;
     ep->want = false;
     backoff_off(&ep->attempt);
+    backoff_off(&ep->probe);
     state_set(s, EP_NONE);
     effect_slot(s, EP_DO_UP, ep->live);
     if (old != EP_SLOT_NONE)
@@ -378,14 +381,27 @@ static void act_relive(struct step *s) {
     send_hello(s, &s->ep->hello_live);
 }
 
+/* Whether all our sessions up to epoch are over, so that SETTLE can be said. */
+static bool all_over(const struct endpoint *ep, uint64_t epoch) {
+    if (ep->live != EP_SLOT_NONE && ep->slots[ep->live].epoch <= epoch)
+        return false;
+    if (ep->next != EP_SLOT_NONE && ep->slots[ep->next].epoch <= epoch)
+        return false;
+    return epoch <= *ep->options.epoch_counter;
+}
+
 /* This epoch of the remote's can never become a session: below remote_seen, or
  * bound to something of ours that is over. */
-static void act_refuse(struct step *s) {
+static void refuse(struct step *s) {
     struct endpoint *ep = s->ep;
     const uint64_t epoch = s->message->epoch;
 
-    ep->stale++;
     send_refuse(s, epoch, epoch == ep->refused_epoch ? ep->refused_reason : WEIR_ESTALE);
+}
+
+static void act_refuse(struct step *s) {
+    s->ep->stale++;
+    refuse(s);
 }
 
 static void act_join(struct step *s) {
@@ -409,19 +425,26 @@ static void act_ready(struct step *s) {
     send_ready(s, s->ep->live);
 }
 
-/* Whether all our sessions up to epoch are over, so that SETTLE can be said. */
-static bool all_over(const struct endpoint *ep, uint64_t epoch) {
-    if (ep->live != EP_SLOT_NONE && ep->slots[ep->live].epoch <= epoch)
-        return false;
-    if (ep->next != EP_SLOT_NONE && ep->slots[ep->next].epoch <= epoch)
-        return false;
-    return epoch <= *ep->options.epoch_counter;
+/* Whoever has a session with us asks whether we have it, too, and repeats that until
+ * it hears READY, or SETTLE. A remote that has forgotten us will neither ask for a
+ * READY that got lost nor say that it has. */
+static void act_probe(struct step *s) {
+    struct endpoint *ep = s->ep;
+
+    if (ep->live == EP_SLOT_NONE)
+        return;
+    send_hello(s, &ep->hello_live);
+    backoff_start(s, &ep->probe);
+    ep->probe_end_ns = after(s->now_ns, ep->options.connect_timeout_ns);
 }
 
-/* The remote has a session of ours that we have not: we ended it, maybe with an
- * endpoint that was forgotten since. Whoever believes in it asks, and asks again if
- * the answer is lost; so it is not repeated. */
-static void act_disown(struct step *s) {
+static void act_alive(struct step *s) {
+    backoff_off(&s->ep->probe);
+}
+
+/* The remote has a session of ours live that we have ended, maybe with an endpoint
+ * that was forgotten since. */
+static void act_over(struct step *s) {
     struct wire_message m = {.type = WIRE_SETTLE, .epoch = s->message->echo};
 
     s->ep->stale++;
@@ -429,11 +452,11 @@ static void act_disown(struct step *s) {
         send_small(s, &m);
 }
 
-/* A remote that has forgotten us will not ask for a READY that got lost with its
- * connection, and will not say that it has. */
-static void act_probe(struct step *s) {
-    if (s->ep->live != EP_SLOT_NONE)
-        send_ready(s, s->ep->live);
+/* Likewise, live or an attempt. REFUSE ends an attempt, and only SETTLE a live session:
+ * it is true whatever was forgotten. */
+static void act_disown(struct step *s) {
+    refuse(s);
+    act_over(s);
 }
 
 static void act_up(struct step *s) {
@@ -591,6 +614,14 @@ static void act_tick(struct step *s) {
         send_hello(s, &ep->hello);
         backoff_again(s, &ep->attempt);
     }
+    if (s->now_ns >= ep->probe.next_ns) {
+        if (s->now_ns >= ep->probe_end_ns) {
+            backoff_off(&ep->probe);
+        } else {
+            send_hello(s, &ep->hello_live);
+            backoff_again(s, &ep->probe);
+        }
+    }
     if (ep->want && s->now_ns >= ep->want_deadline_ns)
         want_fail(s, ep->want_error);
 }
@@ -614,8 +645,10 @@ static void act_tick(struct step *s) {
     X(DIFFER, act_differ) /* the two sides chose differently: start over */                        \
     X(ACKED, act_acked)   /* confirmed: READY, up */                                               \
     X(READY, act_ready)   /* READY of the live session again */                                    \
-    X(PROBE, act_probe)   /* READY of the live session, if there is one */                         \
-    X(DISOWN, act_disown) /* SETTLE for the session that it names */                               \
+    X(PROBE, act_probe)   /* HELLO_ACK of the live session, if there is one */                     \
+    X(ALIVE, act_alive)   /* the remote has the live session */                                    \
+    X(OVER, act_over)     /* say that our epoch is over */                                         \
+    X(DISOWN, act_disown) /* say that this epoch and ours are over */                              \
     X(UP, act_up)         /* confirmed: up */                                                      \
     X(AGAIN, act_again)   /* end this attempt, try another after a pause */                        \
     X(DENIED, act_denied) /* end this attempt and say why */                                       \
@@ -662,10 +695,10 @@ static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 [IN_ACK_NEW]      = {A_BUG,    A_DROP,   A_DROP,   A_JOIN,   A_DROP,   A_DROP,   A_DIFFER, A_BUG},
 [IN_ACK_NEXT]     = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_ACKED,  A_BUG},
 [IN_ACK_LIVE]     = {A_READY,  A_BUG,    A_READY,  A_BUG,    A_BUG,    A_READY,  A_READY,  A_BUG},
-[IN_ACK_OLD]      = {A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_REFUSE, A_DROP},
+[IN_ACK_OLD]      = {A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DROP},
 [IN_READY_NEXT]   = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_UP,     A_BUG},
-[IN_READY_LIVE]   = {A_STAY,   A_BUG,    A_STAY,   A_BUG,    A_BUG,    A_STAY,   A_STAY,   A_BUG},
-[IN_READY_OLD]    = {A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DROP},
+[IN_READY_LIVE]   = {A_ALIVE,  A_BUG,    A_ALIVE,  A_BUG,    A_BUG,    A_ALIVE,  A_ALIVE,  A_BUG},
+[IN_READY_OLD]    = {A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_DROP},
 [IN_REFUSE_STALE] = {A_BUG,    A_DROP,   A_DROP,   A_AGAIN,  A_DROP,   A_DROP,   A_AGAIN,  A_BUG},
 [IN_REFUSE_FINAL] = {A_BUG,    A_DROP,   A_DROP,   A_DENIED, A_DROP,   A_DROP,   A_DENIED, A_BUG},
 [IN_REFUSE_OLD]   = {A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP},
@@ -698,6 +731,7 @@ void endpoint_init(struct endpoint *ep, const struct ep_options *options) {
     ep->next = EP_SLOT_NONE;
     backoff_off(&ep->attempt);
     backoff_off(&ep->settle);
+    backoff_off(&ep->probe);
 }
 
 /* An attempt of our own, if somebody waits and nothing is in the way: neither a
@@ -729,7 +763,8 @@ static uint64_t earlier(uint64_t a, uint64_t b) {
 }
 
 uint64_t endpoint_deadline(const struct endpoint *ep) {
-    uint64_t deadline_ns = earlier(ep->settle.next_ns, ep->attempt.next_ns);
+    uint64_t deadline_ns =
+        earlier(ep->probe.next_ns, earlier(ep->settle.next_ns, ep->attempt.next_ns));
 
     if (ep->want)
         deadline_ns = earlier(deadline_ns, ep->want_deadline_ns);

@@ -172,6 +172,9 @@ struct endpoint {
     uint64_t settle_part;  /* how far it was said already, while more is owed; 0: nothing */
     struct ep_backoff settle;
 
+    uint64_t probe_end_ns;
+    struct ep_backoff probe; /* HELLO_ACK of the live session, until READY */
+
     uint64_t refused_epoch; /* the last remote epoch refused for good, and why */
     int refused_reason;
 

@@ -89,7 +89,7 @@ static void dial_call(weir_engine *engine, struct peer *peer) {
 }
 
 void control_dial(weir_engine *engine, struct peer *peer) {
-    if (peer->dial != DIAL_NONE)
+    if (peer->dial != DIAL_NONE || engine->closing)
         return;
     peer->dial_deadline_ns = engine_now(engine) + engine->options.connect_timeout_ns;
     peer->dial_pause_ns = DIAL_PAUSE_NS;
@@ -178,6 +178,8 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn, const uint8_
 }
 
 static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
+    if (engine->closing)
+        return;
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         struct peer *peer = &engine->peers[i];
         if (peer->id == 0 || peer->conn_dialled != conn)
@@ -221,10 +223,10 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
         return;
     }
     struct peer *peer = peer_by_instance(engine, message->from);
-    /* READY and SETTLE come from those that we have given up and that did not notice: an
+    /* All but HELLO come from those that we have given up and that did not notice: an
      * endpoint without sessions has the right answers. */
-    if (peer == NULL && (message->type == WIRE_HELLO || message->type == WIRE_READY ||
-                         message->type == WIRE_SETTLE))
+    if (peer == NULL && (message->type == WIRE_HELLO || message->type == WIRE_HELLO_ACK ||
+                         message->type == WIRE_READY || message->type == WIRE_SETTLE))
         peer = first_hello(engine, conn, message->from);
     if (peer == NULL) {
         engine->stats.control_stale++;
