@@ -454,7 +454,7 @@ static void act_over(struct step *s) {
 
 /* Likewise, live or an attempt. REFUSE ends an attempt, and only SETTLE a live session:
  * it is true whatever was forgotten. */
-static void act_disown(struct step *s) {
+static void act_void(struct step *s) {
     refuse(s);
     act_over(s);
 }
@@ -648,7 +648,7 @@ static void act_tick(struct step *s) {
     X(PROBE, act_probe)   /* HELLO_ACK of the live session, if there is one */                     \
     X(ALIVE, act_alive)   /* the remote has the live session */                                    \
     X(OVER, act_over)     /* say that our epoch is over */                                         \
-    X(DISOWN, act_disown) /* say that this epoch and ours are over */                              \
+    X(VOID, act_void)     /* say that this epoch and ours are over */                              \
     X(UP, act_up)         /* confirmed: up */                                                      \
     X(AGAIN, act_again)   /* end this attempt, try another after a pause */                        \
     X(DENIED, act_denied) /* end this attempt and say why */                                       \
@@ -695,7 +695,7 @@ static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 [IN_ACK_NEW]      = {A_BUG,    A_DROP,   A_DROP,   A_JOIN,   A_DROP,   A_DROP,   A_DIFFER, A_BUG},
 [IN_ACK_NEXT]     = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_ACKED,  A_BUG},
 [IN_ACK_LIVE]     = {A_READY,  A_BUG,    A_READY,  A_BUG,    A_BUG,    A_READY,  A_READY,  A_BUG},
-[IN_ACK_OLD]      = {A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN, A_DISOWN},
+[IN_ACK_OLD]      = {A_VOID,   A_VOID,   A_VOID,   A_VOID,   A_VOID,   A_VOID,   A_VOID,   A_VOID},
 [IN_READY_NEXT]   = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_UP,     A_BUG},
 [IN_READY_LIVE]   = {A_ALIVE,  A_BUG,    A_ALIVE,  A_BUG,    A_BUG,    A_ALIVE,  A_ALIVE,  A_BUG},
 [IN_READY_OLD]    = {A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER},

@@ -260,9 +260,9 @@ static void on_closed(weir_engine *engine, uint64_t conn, int error) {
                                   : peer->conn_accepted;
         if (!peer->known || peer->leaving || peer->conn_last != 0 || peer->dial != DIAL_NONE)
             continue;
-        /* Who had a session may be dead: ask at its address, if it has one. What a stranger
-         * only says is its address is not dialled. */
-        if (peer->dialable && (peer->was_up || peer->refs > 0))
+        /* Who had a session may be dead: ask at its address, if it has one. What a visitor
+         * without QPs here says is its address is not dialled. */
+        if (peer->dialable && (peer->was_up || peer->refs > 0 || !endpoint_quiet(&peer->endpoint)))
             control_dial(engine, peer);
         else
             peer_dead(engine, peer, WEIR_EPEER);
