@@ -228,10 +228,10 @@ WEIR_API int weir_memory_export(weir_engine *engine, weir_memory memory, void *d
                                 size_t *length);
 
 /* Makes a peer's memory usable in transfers to that peer. Errors: EINVAL (not a
- * descriptor, or damaged), ESTALE (from another incarnation of the peer, or the
- * peer handle is stale), EAGAIN (remotes_max), ENOTSUP (exported by a device
- * that this engine does not have), EDEVICE (the memory cannot be reached from
- * this process). */
+ * descriptor, or damaged), ESTALE (from another incarnation of the peer, or already
+ * released by it, or the peer handle is stale), EPEER (the process that exported it is
+ * dead), EAGAIN (remotes_max), ENOTSUP (exported by a device that this engine does not
+ * have), EDEVICE (the memory cannot be reached from this process). */
 WEIR_API int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor,
                                 size_t length, weir_remote *remote_out);
 
@@ -323,8 +323,9 @@ typedef struct weir_transfer_options {
  * 0 with transfer_out->id == 0: done, successfully, before the call returned;
  * there is no handle to release. 0 with another id: under way. transfer_out may
  * be NULL with WEIR_TRANSFER_QUEUE. An error: nothing was or will be posted.
- * Errors: EBOUNDS, EACCESS, ESTALE, EINVAL, ETOOBIG (more segments than
- * segments_max), EAGAIN (pools full), ECLOSED, EPEER (the peer was restarted or
+ * Errors: EBOUNDS, EACCESS, ESTALE (a handle, or memory of an incarnation of the peer
+ * that is gone: import what its successor exports; the peer handle stays good), EINVAL, ETOOBIG
+ * (more segments than segments_max), EAGAIN (pools full), ECLOSED, EPEER (the peer was restarted or
  * died and this handle names the dead one). */
 WEIR_API int weir_write(weir_engine *engine, weir_peer peer, const weir_segment *segments,
                         size_t segment_count, const weir_transfer_options *options,

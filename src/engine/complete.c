@@ -151,6 +151,11 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     if (!parts_complete(peer, qp, data))
         return false;
     window_mark(&peer->received, data->number);
+    if (!peer->was_up) {
+        /* It may send as soon as we can receive, and be gone before its READY is here. */
+        peer->was_up = true;
+        engine_event(engine, WEIR_EVENT_UP, peer, 0);
+    }
     if (engine->held_count == 0 && deliver(engine, peer, recv_buffer(engine, qp, buffer)))
         return false;
     engine->held[(engine->held_head + engine->held_count) % engine->held_max] = (struct held){
