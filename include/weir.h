@@ -133,17 +133,18 @@ typedef struct weir_engine_options {
      * one. NULL: 127.0.0.1:0. "none": no listener; peers then cannot open this
      * engine, but answer over the connections that it makes. */
     const char *listen;
-    uint32_t flags;               /* WEIR_ENGINE_* */
-    uint32_t transfers_max;       /* live transfer handles; default 4,096, at most 1,048,575 */
-    uint32_t segments_max;        /* segments held for unfinished transfers; default 262,144 */
-    uint32_t peers_max;           /* default 1,024, at most 65,535 */
-    uint32_t memories_max;        /* local memories; default 4,096, at most 65,535 */
-    uint32_t remotes_max;         /* imported memories; default 65,536, at most 1,048,576 */
-    uint32_t qp_count;            /* QPs an endpoint; default 1, at most WEIR_QPS_MAX */
-    uint32_t sq_depth;            /* send-queue depth asked of the device; default 256, 2..65,536 */
-    uint32_t chain_max;           /* WRs posted with one doorbell; default and cap: depth / 4 */
-    uint32_t recv_credits;        /* notifications a peer may have in flight on a QP; at most 512 /
-                                   * qp_count; default 64, or that if it is less */
+    uint32_t flags;         /* WEIR_ENGINE_* */
+    uint32_t transfers_max; /* live transfer handles; default 4,096, at most 1,048,575 */
+    uint32_t segments_max;  /* segments held for unfinished transfers; default 262,144 */
+    uint32_t peers_max;     /* default 1,024, at most 65,535; a quarter is kept for peers that the
+                             * application opens */
+    uint32_t memories_max;  /* local memories; default 4,096, at most 65,535 */
+    uint32_t remotes_max;   /* imported memories; default 65,536, at most 1,048,576 */
+    uint32_t qp_count;      /* QPs an endpoint; default 1, at most WEIR_QPS_MAX */
+    uint32_t sq_depth;      /* send-queue depth asked of the device; default 256, 2..65,536 */
+    uint32_t chain_max;     /* WRs posted with one doorbell; default and cap: depth / 4 */
+    uint32_t recv_credits;  /* notifications a peer may have in flight on a QP; at most 512 /
+                             * qp_count; default 64, or that if it is less */
     uint32_t notifications_max;   /* received and not yet taken; default 4,096 */
     uint64_t connect_timeout_ns;  /* default 10 s; also how long the peer may be silent about what
                                    * became of a broken session before EUNKNOWN */

@@ -402,6 +402,7 @@ int weir_engine_progress(weir_engine *engine) {
         return 0;
     if (atomic_load_explicit(&engine->armed, memory_order_relaxed) != 0) {
         atomic_store(&engine->armed, 0);
+        engine->armed_told = false;
         engine_disarm(engine);
     }
     int done = engine_step(engine, engine->slow_now);

@@ -117,6 +117,16 @@ struct peer *peer_by_address(weir_engine *engine, const char *address) {
     return NULL;
 }
 
+/* Whether another handle of the application's stands for this peer. */
+static bool has_alias(const weir_engine *engine, const struct peer *known) {
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        const struct peer *alias = &engine->peers[i];
+        if (alias->id != 0 && alias->refs > 0 && alias->alias == index_of(engine, known))
+            return true;
+    }
+    return false;
+}
+
 void peer_update_fast(weir_engine *engine, struct peer *peer) {
     peer->fast_qp = NULL;
     if (peer->live == NONE || !engine->caps.completes_inline || engine->closing ||
@@ -164,6 +174,19 @@ static void window_of(void *self, struct wire_settled *out) {
     memcpy(out->bits, peer->received.bits, sizeof(out->bits));
 }
 
+/* What any slot remembers of an instance that has none now; the newest, as windows only
+ * grow. */
+static const struct past *past_of(const weir_engine *engine, const uint8_t *instance) {
+    const struct past *best = NULL;
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        const struct past *past = &engine->peers[i].past;
+        if (memcmp(past->instance, instance, WIRE_INSTANCE_SIZE) == 0 &&
+            (best == NULL || past->received.base >= best->received.base))
+            best = past;
+    }
+    return best;
+}
+
 /* The peer is this instance. */
 static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *instance) {
     memcpy(peer->instance, instance, WIRE_INSTANCE_SIZE);
@@ -182,8 +205,9 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
     /* It may be one that we gave up while it never noticed: what it sent before is not
      * delivered twice, and our numbers go on above all that it has seen. */
     peer->received = (struct window){0};
-    if (memcmp(peer->past.instance, instance, WIRE_INSTANCE_SIZE) == 0)
-        peer->received = peer->past.received;
+    const struct past *past = past_of(engine, instance);
+    if (past != NULL)
+        peer->received = past->received;
     peer->sent = (struct window){.base = engine->number_floor};
     peer->number_next = peer->sent.base + 1;
     tables_lock(engine);
@@ -198,6 +222,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     peer_remotes_pass(engine, opened->owner, known->instance, known->owner);
     opened->alias = index_of(engine, known);
     tables_unlock(engine);
+    known->closed = false;
     if (known->refs == 0 && known->known_as == NONE)
         known->known_as = index_of(engine, opened);
     if (known->conn_dialled == 0) {
@@ -351,21 +376,13 @@ void peer_evict(weir_engine *engine) {
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         struct peer *peer = &engine->peers[i];
         if (peer->id == 0 || !peer->closed || !peer->known || peer->leaving || peer->waits > 0 ||
-            peer->held > 0)
+            peer->held > 0 || peer->refs > 0 || has_alias(engine, peer))
             continue;
         peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});
         peer_gone(engine, peer, WEIR_ECLOSED);
         peer_reap(engine, peer);
         return;
     }
-}
-
-static bool has_alias(const weir_engine *engine, const struct peer *known) {
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        if (engine->peers[i].id != 0 && engine->peers[i].alias == index_of(engine, known))
-            return true;
-    }
-    return false;
 }
 
 /* The application gave its last reference back. */
@@ -383,6 +400,18 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
             peer_disown(engine, known);
             known->closed = true;
         }
+    }
+    if (has_alias(engine, peer)) {
+        /* Other handles name the same engine: they keep what it has. */
+        tables_lock(engine);
+        peer->id = handle_next(peer->id);
+        tables_unlock(engine);
+        for (uint32_t i = 0; i < engine->peers_used && peer->known_as == NONE; i++) {
+            if (engine->peers[i].id != 0 && engine->peers[i].refs > 0 &&
+                engine->peers[i].alias == index)
+                peer->known_as = i;
+        }
+        return;
     }
     transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
     tables_lock(engine);

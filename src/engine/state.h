@@ -232,6 +232,7 @@ struct weir_engine {
     _Atomic uint32_t sleepers;    /* any thread */
     _Atomic uint32_t armed;       /* any thread: the application sleeps on the descriptor */
     bool leader_asleep;           /* a thread of ours sleeps on it */
+    bool armed_told;              /* the application was woken, and has not come yet */
     _Atomic uint64_t news;        /* any thread: counts owners that did something */
     _Atomic uint32_t tables_lock; /* any thread: regions and peers, to read without the engine */
     _Atomic bool attention;       /* any thread: there is room for held messages */

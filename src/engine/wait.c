@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-enum { SPINS = 200, OWN_SPINS = 100 };
+enum { SPINS = 200, OWN_SPINS = 100, STEP_NS = 1000 * 1000 };
 
 struct sleeping {
     pthread_mutex_t lock;
@@ -100,6 +100,7 @@ int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out) {
         return WEIR_EINVAL;
     own_enter(engine);
     /* First armed, then a look: work that others finish after the look tells us. */
+    engine->armed_told = false;
     atomic_store(&engine->armed, 1);
     int rc = engine_step(engine, true) > 0 ? WEIR_EAGAIN : arm(engine, timeout_ns_out);
     if (rc != WEIR_OK) {
@@ -123,6 +124,15 @@ static int try_step(weir_engine *engine, bool slow) {
 static void sleep_on_ports(weir_engine *engine, uint64_t most_ns) {
     uint64_t timeout = UINT64_MAX;
     own_enter(engine);
+    if (engine->armed_told && atomic_load(&engine->armed) != 0) {
+        /* What woke the application is still set, for it: it would wake us at once, again
+         * and again. Until it comes, the ports are looked at in short steps. */
+        own_leave(engine);
+        struct timespec pause = {.tv_nsec = (long)(most_ns < STEP_NS ? most_ns : STEP_NS)};
+        nanosleep(&pause, NULL);
+        try_step(engine, true);
+        return;
+    }
     int rc = engine_step(engine, true) > 0 ? WEIR_EAGAIN : arm(engine, &timeout);
     engine->leader_asleep = rc == WEIR_OK;
     own_leave(engine);
@@ -131,6 +141,7 @@ static void sleep_on_ports(weir_engine *engine, uint64_t most_ns) {
     engine->ports.wait.ops->sleep(engine->ports.wait.self, timeout < most_ns ? timeout : most_ns);
     own_enter(engine);
     engine->leader_asleep = false;
+    engine->armed_told = atomic_load(&engine->armed) != 0;
     engine_disarm(engine);
     engine_step(engine, true);
     own_leave(engine);
