@@ -57,7 +57,7 @@ int recv_post_all(weir_engine *engine, struct qp *qp) {
             return engine->srq_posted < engine->srq_wanted ? WEIR_EAGAIN : WEIR_OK;
         int rc = post_recv(engine, qp, engine->srq_free[--engine->srq_free_count]);
         if (rc != WEIR_OK)
-            return rc;
+            return engine->srq_posted < engine->srq_wanted ? rc : WEIR_OK;
     }
     return WEIR_OK;
 }
@@ -151,7 +151,7 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     if (!parts_complete(peer, qp, data))
         return false;
     window_mark(&peer->received, data->number);
-    if (!peer->was_up) {
+    if (!peer->was_up && !peer->leaving) {
         /* It may send as soon as we can receive, and be gone before its READY is here. */
         peer->was_up = true;
         engine_event(engine, WEIR_EVENT_UP, peer, 0);

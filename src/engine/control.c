@@ -136,7 +136,13 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
     send_identity(engine, conn, WIRE_IAM, message->from, false);
     if (engine->closing || memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0)
         return;
-    struct visitor *visitor = &engine->visitors[engine->visitor_next++ % VISITORS];
+    struct visitor *visitor = NULL;
+    for (uint32_t i = 0; i < VISITORS && visitor == NULL; i++) {
+        if (engine->visitors[i].conn == conn)
+            visitor = &engine->visitors[i];
+    }
+    if (visitor == NULL)
+        visitor = &engine->visitors[engine->visitor_next++ % VISITORS];
     visitor->conn = conn;
     memcpy(visitor->instance, message->from, WIRE_INSTANCE_SIZE);
     memcpy(visitor->address, message->address, sizeof(visitor->address));
@@ -192,7 +198,8 @@ static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message
         }
         if (peer->dial == DIAL_ASKING)
             peer->dial = DIAL_NONE;
-        peer->dial_failed = false;
+        /* Our own address: whoever else claims it is to be reached by its connection. */
+        peer->dial_failed = memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0;
         peer->conn_last = conn;
         peer_learned(engine, peer, message->from);
         peer_set_timer(engine, peer);

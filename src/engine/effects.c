@@ -43,8 +43,8 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
      * is the same, or one of the two lies: ask there. */
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         struct peer *other = &engine->peers[i];
-        if (other != peer && other->id != 0 && other->alias == NONE && !other->leaving &&
-            peer->dialable && strcmp(other->address, peer->address) == 0)
+        if (other != peer && other->id != 0 && other->refs > 0 && other->alias == NONE &&
+            !other->leaving && peer->dialable && strcmp(other->address, peer->address) == 0)
             control_dial(engine, other);
     }
 }
