@@ -2,15 +2,14 @@
  *
  * Both sides of the notification numbers between two instances keep one. The
  * sender marks numbers that are finished (delivered, or failed for good) and tells
- * its base with every notification; the receiver marks numbers that were
- * delivered and follows that base, so that numbers that will never come leave no
- * hole behind. It makes a replayed notification show only once, and SETTLED
- * carries it.
+ * its base with every notification; the receiver marks numbers that were delivered,
+ * and follows that base only as far as a number beyond its window needs, so that
+ * numbers that will never come do not stop it. It makes a replayed notification show
+ * only once, and SETTLED carries it.
  *
  * All numbers <= base are over; bit i says it of base + 1 + i. base is a multiple
- * of 64. A sender uses no number above base + WINDOW_SIZE of its own window, and
- * the receiver's base is never below what the sender told, so a number beyond the
- * receiver's window is a broken promise. */
+ * of 64. A sender uses no number above base + WINDOW_SIZE of its own window; one that
+ * is beyond the receiver's even behind the base that it was told is a broken promise. */
 #ifndef WEIR_WINDOW_H
 #define WEIR_WINDOW_H
 
