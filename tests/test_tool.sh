@@ -60,6 +60,27 @@ help_everywhere() {
         # shellcheck disable=SC2086
         run $words --help >"$dir/help" 2>"$dir/err" || return 1
         test -s "$dir/help" && test ! -s "$dir/err" || return 1
+        ! grep '^.\{81\}' "$dir/help" || return 1 # columns of a terminal
+    done
+}
+# weir(1): the synopsis of each command has its options, all and no others, and each is
+# explained.
+manual_options() {
+    page=$(dirname "$0")/../man/weir.1
+    for command in serve info limits write read sweep wake fill replay trace; do
+        words=$command
+        case $command in serve | info) ;; *) words="bench $command" ;; esac
+        run $words --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort >"$dir/taken"
+        test -s "$dir/taken" || return 1
+        awk -v words="$words" '/^\.Sh/ { synopsis = $2 == "SYNOPSIS" }
+            /^\.(Sh|Nm)/ { on = synopsis && $0 == ".Nm Cm " words }
+            on && /Fl Fl/ { sub(/.*Fl Fl /, ""); print $1 }' "$page" | sort >"$dir/named"
+        diff "$dir/taken" "$dir/named" || return 1
+        while read -r option; do
+            grep -q "^\.It Fl Fl $option\( \|\$\)" "$page" && continue
+            echo "weir(1) does not explain --$option"
+            return 1
+        done <"$dir/taken"
     done
 }
 # Status 2 and exactly one line on stderr, nothing on stdout.
@@ -71,20 +92,58 @@ refused() {
     cat "$dir/err"
     return 1
 }
-wrong_options() {
-    refused && refused nosuch && refused bench && refused bench nosuch &&
-        refused info --size 8 && refused serve extra && refused serve --listen &&
-        refused bench write --size 0 && refused bench write --size 3x &&
-        refused bench write --size -1 && refused bench write --size 99999999999999999999 &&
-        refused bench write --window 0 && refused bench write --window 8K &&
-        refused bench write --seconds nan && refused bench write --seconds 0 &&
-        refused bench write --seconds -1 && refused bench write --memory borrowed &&
-        refused bench write --latency=loud && refused bench write --latency --threads 2 &&
-        refused bench write --cold 1M --size 1M && refused bench write --size 4G --segments 65536 &&
-        refused bench write --trace x && refused bench sweep --size 8 &&
+# refused_as TEXT ARGUMENTS...: the one line says TEXT.
+refused_as() {
+    text=$1
+    shift
+    refused "$@" || return 1
+    grep -qF -- "$text" "$dir/err" && return
+    echo "not \"$text\" for: $*"
+    cat "$dir/err"
+    return 1
+}
+wrong_commands() {
+    refused && refused nosuch && refused bench && refused bench nosuch && refused -- &&
+        refused info --size 8 && refused serve extra && refused bench write extra &&
+        refused bench write -x && refused bench write -xy && refused bench write --trace x &&
+        refused bench sweep --size 8 && refused bench limits --peer 127.0.0.1:1 &&
+        refused bench replay
+}
+# Zero, negative, too large, no number, nothing: each says what it would have to be.
+wrong_numbers() {
+    size='not a size from 1 B to 4 GiB' count='not a whole number from 1 to 1024'
+    for value in 0 -1 5G 17179869184G 99999999999999999999 3x 1KK K 0x10 ' 8' +8 1.5; do
+        refused_as "--size $value: $size" bench write --size "$value" || return 1
+    done
+    for value in 0 -1 1025 18446744073709551617 8K x; do
+        refused_as "--window $value: $count" bench write --window "$value" || return 1
+    done
+    for value in -1 nan inf 1e400 3601 1s; do
+        refused_as "--seconds $value: not a number" bench write --seconds "$value" || return 1
+    done
+    refused_as 'more than 0' bench write --seconds 0 && refused bench replay --trace x --speedup -1 &&
+        refused bench trace --seed 18446744073709551616 && refused bench trace --requests 0 &&
         refused bench fill --pages 0 && refused bench fill --page-size 1 &&
-        refused bench replay && refused bench replay --trace x --speedup -1 &&
-        refused bench trace --requests 0 && refused bench write --peer ''
+        refused bench write --qps 17 && refused bench write --depth 1
+}
+wrong_values() {
+    for option in size window seconds memory latency peer device json; do
+        refused_as "--$option: the value is empty" bench write "--$option=" || return 1
+    done
+    refused_as 'needs a value' bench write --size && refused_as 'needs a value' serve --listen &&
+        refused_as 'takes no value' bench write --notify=1 &&
+        refused_as 'given twice' bench write --size 4K --size 4K &&
+        refused_as 'given twice' bench write --verify --verify &&
+        refused_as 'several options' bench write --s 1 &&
+        refused_as 'neither shared nor own' bench write --memory borrowed &&
+        refused_as 'neither notify nor memory' bench write --latency=loud &&
+        refused_as 'behind =' bench write --latency notify &&
+        refused_as 'this weir has: shm' bench write --device nosuch &&
+        refused_as 'this weir has: shm' serve --device nosuch
+}
+wrong_together() {
+    refused bench write --latency --threads 2 && refused bench write --cold 1M --size 1M &&
+        refused bench write --size 4G --segments 65536
 }
 # Not the command line but the world is wrong: status 1, one line.
 fails() {
@@ -99,8 +158,7 @@ wrong_world() {
     echo '{"timestamp": 0, "input_length": 9, "output_length": 1, "hash_ids": [-1]}' >"$dir/bad"
     echo '{"timestamp": 5' >"$dir/cut"
     : >"$dir/empty"
-    fails bench write --device nosuch && fails serve --listen nonsense &&
-        fails bench replay --trace "$dir/nosuch" && fails bench trace --describe "$dir/bad" &&
+    fails bench replay --trace "$dir/nosuch" && fails bench trace --describe "$dir/bad" &&
         fails bench trace --describe "$dir/cut" && fails bench trace --describe "$dir/empty" &&
         fails bench write --seconds 0.1 --json "$dir/no/such/place"
 }
@@ -140,6 +198,29 @@ serve_limit() {
     fails bench write --size 1M --seconds 0.1 --peer "$address"
     good=$?
     serve_ended INT 0 && test $good -eq 0
+}
+# Why an address does not do: a port in use is not a bad address, and neither is a refusal.
+fails_as() {
+    text=$1
+    shift
+    fails "$@" && grep -qF -- "$text" "$dir/err" && return
+    cat "$dir/err"
+    return 1
+}
+wrong_addresses() {
+    serve || return 1
+    fails_as "$address: Address already in use" serve --listen "$address"
+    good=$?
+    serve_ended TERM 0 && test $good -eq 0 &&
+        fails_as "$address: Connection refused" bench write --peer "$address" &&
+        fails_as 'foo: not HOST:PORT' serve --listen foo &&
+        fails_as 'foo: not HOST:PORT' bench write --peer foo &&
+        fails_as '::1:7000: not HOST:PORT' serve --listen ::1:7000 &&
+        fails_as 'port 65536 is not in' serve --listen 127.0.0.1:65536
+}
+# No line of a table is longer than a terminal's.
+narrow() {
+    run bench "$@" >"$dir/table" && ! grep '^.\{81\}' "$dir/table"
 }
 # A bench whose target is killed: one line, status 1, soon.
 killed() {
@@ -209,9 +290,9 @@ trace_described() {
     run bench trace --requests 20 --output "$dir/short" &&
         run bench trace --describe "$dir/short" | grep -q '^requests 20 in'
 }
-replay() {
+replay() { # with options, a pool among them
     test -s "$dir/t" || run bench trace --requests 500 >"$dir/t" || return 1
-    bench_verified replay --trace "$dir/t" --kv-bytes-per-token 64 --pool 16M "$@" &&
+    bench_verified replay --trace "$dir/t" --kv-bytes-per-token 64 "$@" &&
         json_holds 'r["split"]["generate_ns"] > 0 and r["split"]["transfer_ns"] > 0
                     and r["latency_notified_ns"]["p50"] > 0'
 }
@@ -219,7 +300,11 @@ replay() {
 check info run info
 check info_json info_json
 check help help_everywhere
-check wrong_options wrong_options
+check manual_options manual_options
+check wrong_commands wrong_commands
+check wrong_numbers wrong_numbers
+check wrong_values wrong_values
+check wrong_together wrong_together
 check wrong_world wrong_world
 check limits run bench limits --cold 4M --json "$dir/limits.json"
 check limits_json python3 -m json.tool "$dir/limits.json"
@@ -245,14 +330,17 @@ check json_on_stdout sh -c '"$1" bench write --seconds 0.1 --json - 2>/dev/null 
 check trace_same_seed trace_same_seed
 check trace_form trace_form
 check trace_described trace_described
-check B6_replay replay
-check B6_replay_one_slot replay --window 1
+check B6_replay replay --pool 16M
+check B6_replay_one_slot replay --pool 16M --window 1
 check B6_replay_small_pool replay --window 64 --pool 8M
-check B6_replay_paced replay --requests 50 --speedup 50
-check B6_replay_own_memory replay --requests 50 --memory own
+check B6_replay_paced replay --pool 16M --requests 50 --speedup 50
+check B6_replay_own_memory replay --pool 16M --requests 50 --memory own
 check serve_several serve_several 127.0.0.1:0
 check serve_ipv6 serve_several '[::1]:0'
 check serve_limit serve_limit
+check wrong_addresses wrong_addresses
+check table_narrow narrow write --size 4K --verify --seconds 0.1
+check table_narrow_sweep narrow sweep --seconds 0.01
 check H12_target_killed_write killed bench write --seconds 20
 check H12_target_killed_latency killed bench write --latency --seconds 20
 check H12_target_killed_verify killed bench write --verify --seconds 20

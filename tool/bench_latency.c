@@ -19,9 +19,10 @@ struct ping {
     struct session *session;
     struct histogram *latency;
     weir_segment segment;
-    weir_transfer_options options;
-    uint64_t *answer; /* our word, written by the target */
-    uint64_t *word;   /* what we send */
+    weir_transfer_options notify;
+    const weir_transfer_options *options; /* &notify, or none */
+    uint64_t *answer;                     /* our word, written by the target */
+    uint64_t *word;                       /* what we send */
 };
 
 /* Submits the write; returns when it is posted, which it is when it can be. */
@@ -31,7 +32,7 @@ static int ping_send(struct ping *ping) {
     int rc;
 
     ++*ping->word;
-    while ((rc = weir_write(session->engine, session->peer, &ping->segment, 1, &ping->options,
+    while ((rc = weir_write(session->engine, session->peer, &ping->segment, 1, ping->options,
                             &transfer)) == WEIR_EAGAIN) {
         if (session_look(session) != 0)
             return -1;
@@ -63,6 +64,7 @@ static int await_memory(struct ping *ping) {
         for (unsigned i = 0; i < SPINS; i++) {
             if (__atomic_load_n(ping->answer, __ATOMIC_ACQUIRE) == want)
                 return 0;
+            host_relax();
         }
         weir_engine_progress(ping->session->engine);
         if (session_look(ping->session) != 0)
@@ -108,14 +110,13 @@ static int ping_measure(struct ping *ping, struct result *result) {
     uint64_t cpu;
 
     ping->segment = (weir_segment){
-        .local = session->memory, .remote = session->remote, .local_offset = 64, .length = 8};
+        .local = session->memory, .remote = session->remote, .local_offset = 1024, .length = 8};
     ping->answer = session->base;
-    ping->word = (uint64_t *)session->base + 8;
-    ping->options = (weir_transfer_options)WEIR_TRANSFER_OPTIONS_INIT;
-    if (session->options->latency == LATENCY_NOTIFY) {
-        ping->options.flags = WEIR_TRANSFER_NOTIFY;
-        ping->options.notify_tag = proto_tag(PROTO_PING, 0);
-    }
+    ping->word = (uint64_t *)session->base + 128;
+    ping->notify = (weir_transfer_options)WEIR_TRANSFER_OPTIONS_INIT;
+    ping->notify.flags = WEIR_TRANSFER_NOTIFY;
+    ping->notify.notify_tag = proto_tag(PROTO_PING, 0);
+    ping->options = session->options->latency == LATENCY_NOTIFY ? &ping->notify : NULL;
     if (session_mark(session, &before) != 0)
         return -1;
     cpu = host_cpu_ns();
@@ -154,13 +155,13 @@ static int latency_run(struct session *session, struct report *report, struct re
 int bench_latency(const struct options *options) {
     struct session session = {.options = options};
     struct histogram *latency = calloc(1, sizeof(*latency));
-    struct result result = {.op = "one round trip", .latency = latency, .label = "8 B ping-pong"};
+    struct result result = {.op = "one round trip", .latency = latency, .label = "ping"};
     struct report report;
     int rc = -1;
 
     result.latency_of = options->latency == LATENCY_MEMORY
-                            ? "half a round trip, submit to submit; both sides poll the word"
-                            : "half a round trip, submit to submit; a notification each way";
+                            ? "half a round trip, submit to submit, both sides poll the word"
+                            : "half a round trip, submit to submit, a notification each way";
     if (report_begin(&report, options) == 0 && latency != NULL)
         rc = latency_run(&session, &report, &result);
     session_end(&session);

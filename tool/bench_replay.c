@@ -370,12 +370,12 @@ static void print_split(const struct replay *replay) {
 
     if (replay->options->json != NULL && strcmp(replay->options->json, "-") == 0)
         return;
-    printf("  %" PRIu64 " requests; generate %s (%s), transfer %s (%s)", replay->done,
+    printf("  %" PRIu64 " requests; generate %s (%s), transfer %s (%s)\n", replay->done,
            report_time_text((double)replay->generate_ns, text[0]),
            report_rate_text(bytes * 1e9 / (double)(replay->generate_ns + 1), text[1]),
            report_time_text((double)replay->transfer_ns, text[2]),
            report_rate_text(replay->result->limit_bytes_per_s, text[3]));
-    printf(", verify %s (%s, on the target, meanwhile)\n",
+    printf("  verify %s (%s), on the target meanwhile\n",
            report_time_text((double)replay->verify_ns, text[0]),
            report_rate_text(bytes * 1e9 / (double)(replay->verify_ns + 1), text[1]));
     printf("  to notified: p50 %s, p99 %s\n",

@@ -449,8 +449,7 @@ static int stream_size(struct session *session, struct report *report, uint64_t 
     options_size_text(size, result.label);
     if (stream.sample_every > 1)
         snprintf(latency_of, sizeof(latency_of),
-                 "of a transfer, submit to done, with the clock; one in %" PRIu64 " was timed",
-                 stream.sample_every);
+                 "of a transfer, submit to done, one in %" PRIu64 " timed", stream.sample_every);
     result.latency_of = latency_of;
     rc = report_add(report, &result);
 out:

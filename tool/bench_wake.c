@@ -220,7 +220,8 @@ static int wake_run(const struct options *options, struct report *report, int fr
     engine_options.device = options->device;
     rc = weir_engine_open(&engine_options, &engine);
     if (rc != 0)
-        return complain("engine: %s", weir_strerror(rc));
+        return complain("the engine does not open: %s (%s)", weir_strerror(rc),
+                        weir_error_name(rc));
     rc = weir_peer_open(engine, address, &peer);
     if (rc != 0)
         rc = complain("peer: %s", weir_strerror(rc));

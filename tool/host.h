@@ -36,6 +36,16 @@ bool host_interrupted(void);
  * follows a failure is a consequence. Returns -1. Any thread. */
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Between two looks at a word that another CPU will write: the looks do not pile up, and the
+ * line comes sooner. */
+static inline void host_relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 /* splitmix64: a bijection of 64 bits that leaves no visible structure. */
 static inline uint64_t mix64(uint64_t x) {
     x += 0x9e3779b97f4a7c15u;

@@ -24,6 +24,7 @@ static const struct {
         {"remotes_max", 65536, "imported memories"},
         {"qp_count", 1, "QPs of an endpoint"},
         {"sq_depth", 256, "send-queue slots of a QP"},
+        {"chain_max", 512, "WRs with one doorbell; a quarter of the depth at most"},
         {"recv_credits", 64, "notifications a peer may have in flight on a QP"},
         {"notifications_max", 4096, "notifications received and not yet taken"},
         {"connect_timeout_ms", 10000, "to connect"},
@@ -40,12 +41,12 @@ static const struct {
 };
 
 static json_t *device_json(const weir_device_info *d) {
-    return json_pack("{s:s, s:b, s:s, s:I, s:I, s:I, s:b, s:b, s:I}", "name", d->name, "available",
-                     d->available == 0, "status", weir_strerror(d->available), "message_bytes_max",
-                     (json_int_t)d->message_bytes_max, "inline_bytes_max",
-                     (json_int_t)d->inline_bytes_max, "sq_depth_max", (json_int_t)d->sq_depth_max,
-                     "ordered", d->ordered != 0, "completes_inline", d->completes_inline != 0,
-                     "engine_bytes", (json_int_t)d->engine_bytes);
+    return json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:I}", "name", d->name,
+                     "available", d->available == 0, "status", weir_strerror(d->available), "note",
+                     d->note, "message_bytes_max", (json_int_t)d->message_bytes_max,
+                     "inline_bytes_max", (json_int_t)d->inline_bytes_max, "sq_depth_max",
+                     (json_int_t)d->sq_depth_max, "ordered", d->ordered != 0, "completes_inline",
+                     d->completes_inline != 0, "engine_bytes", (json_int_t)d->engine_bytes);
 }
 
 static void device_print(const weir_device_info *d) {
@@ -53,6 +54,8 @@ static void device_print(const weir_device_info *d) {
 
     printf("device %s: %s\n", d->name,
            d->available == 0 ? "available" : weir_strerror(d->available));
+    if (d->note[0] != '\0')
+        printf("  %s\n", d->note);
     printf("  longest message        %s\n", options_size_text(d->message_bytes_max, text));
     printf("  inline payload         %" PRIu32 " B\n", d->inline_bytes_max);
     printf("  send-queue depth       at most %" PRIu32 "\n", d->sq_depth_max);

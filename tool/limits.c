@@ -75,12 +75,14 @@ static uint64_t batch_of(uint64_t size) {
 
 /* ---- copies ------------------------------------------------------------ */
 
-/* The destination is 64-byte aligned (copy_loop sees to that), the source any way. */
+/* The destination is 64-byte aligned (copy_loop sees to that), the source any way. Reads a page
+ * ahead, which cannot fault: of the loops that were tried, the best on cold memory. */
 static void copy_stream(unsigned char *to, const unsigned char *from, uint64_t size) {
     uint64_t at = 0;
 
 #if defined(__x86_64__)
     for (; at + 64 <= size; at += 64) {
+        _mm_prefetch((const char *)from + at + 4096, _MM_HINT_NTA);
         for (unsigned i = 0; i < 64; i += 16) {
             __m128i piece = _mm_loadu_si128((const __m128i *)(const void *)(from + at + i));
             _mm_stream_si128((__m128i *)(void *)(to + at + i), piece);

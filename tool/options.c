@@ -40,7 +40,7 @@ struct entry {
 #define AT(field)   offsetof(struct options, field)
 
 static const struct entry entries[] = {
-    {"listen", "HOST:PORT", "address to serve on; port 0 takes a free one [127.0.0.1:0]", KIND_TEXT,
+    {"listen", "HOST:PORT", "serve there; port 0: a free one [127.0.0.1:0]", KIND_TEXT,
      ON(CMD_SERVE), AT(listen), 0, 0},
     {"memory-max", "SIZE", "memory that one client may ask for [16G]", KIND_SIZE, ON(CMD_SERVE),
      AT(memory_max), 4096, MEMORY_BYTES_MAX},
@@ -50,20 +50,19 @@ static const struct entry entries[] = {
     {"segments", "N", "segments of a transfer [1]", KIND_COUNT, ON_STREAM, AT(segments), 1, 65536},
     {"window", "N", "transfers in flight, each thread [16]", KIND_COUNT, ON_STREAM | ON(CMD_REPLAY),
      AT(window), 1, 1024},
-    {"seconds", "T", "how long to measure; each size, for a sweep [2; 0.5]", KIND_REAL,
+    {"seconds", "T", "how long to measure; sweep: each size [2; 0.5]", KIND_REAL,
      ON_STREAM | ON(CMD_WAKE), AT(seconds), 0, 3600},
     {"threads", "N", "threads that submit, on one engine [1]", KIND_COUNT, ON_STREAM, AT(threads),
      1, 64},
-    {"memory", "shared|own", "memory from weir_memory_allocate, or registered [shared]",
-     KIND_MEMORY, ON_PEER, AT(memory), 0, 0},
-    {"cold", "SIZE", "memory that the segments are spread over at random, each side [hot; 1G]",
-     KIND_SIZE, ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SWEEP) | ON(CMD_LIMITS), AT(cold), 1 * MIB,
+    {"memory", "shared|own", "allocated by weir, or registered memory [shared]", KIND_MEMORY,
+     ON_PEER, AT(memory), 0, 0},
+    {"cold", "SIZE", "spread at random over so much memory [hot; 1G]", KIND_SIZE,
+     ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SWEEP) | ON(CMD_LIMITS), AT(cold), 1 * MIB,
      MEMORY_BYTES_MAX},
     {"notify", NULL, "a notification with every transfer", KIND_FLAG, ON_STREAM, AT(notify), 0, 1},
-    {"verify", NULL, "check every byte of every transfer before its memory is used again",
-     KIND_FLAG, ON_STREAM, AT(verify), 0, 1},
-    {"latency", "[=notify|memory]", "8-byte ping-pong, noticed by notification or in memory",
-     KIND_LATENCY, ON(CMD_WRITE), AT(latency), 0, 0},
+    {"verify", NULL, "check every byte of every transfer", KIND_FLAG, ON_STREAM, AT(verify), 0, 1},
+    {"latency", "[=notify|memory]", "8-byte ping-pong, by notification or memory", KIND_LATENCY,
+     ON(CMD_WRITE), AT(latency), 0, 0},
     {"page-size", "SIZE", "bytes of a page [64K]", KIND_SIZE, ON(CMD_FILL), AT(page_size), 8,
      64 * MIB},
     {"pages", "N", "pages of a repetition [1000]", KIND_COUNT, ON(CMD_FILL), AT(pages), 1, 65536},
@@ -72,10 +71,10 @@ static const struct entry entries[] = {
      0},
     {"kv-bytes-per-token", "SIZE", "a block is 512 tokens [1K]", KIND_SIZE, ON(CMD_REPLAY),
      AT(kv_bytes_per_token), 1, 1 * MIB},
-    {"speedup", "X", "replay arrivals X times as fast; 0: as fast as possible [0]", KIND_REAL,
-     ON(CMD_REPLAY), AT(speedup), 0, 1000000000},
-    {"pool", "SIZE", "page pool, each side; never less than the largest request [512M]", KIND_SIZE,
-     ON(CMD_REPLAY), AT(pool), 4096, MEMORY_BYTES_MAX},
+    {"speedup", "X", "arrivals X times as fast; 0: all at once [0]", KIND_REAL, ON(CMD_REPLAY),
+     AT(speedup), 0, 1000000000},
+    {"pool", "SIZE", "pages of each side, or the largest request [512M]", KIND_SIZE, ON(CMD_REPLAY),
+     AT(pool), 4096, MEMORY_BYTES_MAX},
     {"requests", "N", "requests, from the first on [all; 2000]", KIND_COUNT,
      ON(CMD_REPLAY) | ON(CMD_TRACE), AT(requests), 1, 1000000},
     {"seed", "S", "same seed, same trace, byte for byte [1]", KIND_COUNT, ON(CMD_TRACE), AT(seed),
@@ -92,8 +91,8 @@ static const struct entry entries[] = {
      WEIR_QPS_MAX},
     {"depth", "N", "send-queue depth to ask for [256]", KIND_COUNT, ON_PEER | ON(CMD_SERVE),
      AT(depth), 2, 65536},
-    {"json", "FILE", "write the result as JSON too; - is standard output", KIND_TEXT, ON_BENCH,
-     AT(json), 0, 0},
+    {"json", "FILE", "the result as JSON too; - is standard output", KIND_TEXT, ON_BENCH, AT(json),
+     0, 0},
 };
 #define ENTRY_COUNT (sizeof(entries) / sizeof(entries[0]))
 
@@ -110,8 +109,7 @@ static const struct {
     [CMD_SWEEP] = {"sweep", "bench sweep", "writes of 8 bytes to 4 MiB"},
     [CMD_WAKE] = {"wake", "bench wake", "what an idle engine costs, and how fast it is back"},
     [CMD_FILL] = {"fill", "bench fill", "a target fills pages at random places of our memory"},
-    [CMD_REPLAY] = {"replay", "bench replay",
-                    "KV-cache blocks of a request trace, to their decoder"},
+    [CMD_REPLAY] = {"replay", "bench replay", "KV-cache blocks of a trace, to their decoder"},
     [CMD_TRACE] = {"trace", "bench trace", "generate a request trace, or describe one"},
 };
 
@@ -164,7 +162,7 @@ static void help_command(enum command command) {
 
 /* ---- values ------------------------------------------------------------ */
 
-/* Digits and, for a size, one of K, M, G, with or without iB or B. */
+/* Digits and, for a size, one of K, M, G, with or without iB or B. Not more than 64 bits. */
 static bool parse_integer(const char *text, bool is_size, uint64_t *value_out) {
     char *end;
     unsigned shift = 0;
@@ -216,23 +214,47 @@ static bool parse_word(const char *text, const char *const *names, uint64_t *val
 static const char *const memory_names[] = {"shared", "own", NULL};
 static const char *const latency_names[] = {"none", "notify", "memory", NULL};
 
+/* Says what the value would have to be. */
+static int complain_value(const struct entry *entry, const char *text) {
+    char least[32], most[32];
+
+    switch (entry->kind) {
+    case KIND_SIZE:
+        return complain("--%s %s: not a size from %s to %s, such as 8, 64K or 1M", entry->name,
+                        text, options_size_text(entry->min, least),
+                        options_size_text(entry->max, most));
+    case KIND_COUNT:
+        return complain("--%s %s: not a whole number from %" PRIu64 " to %" PRIu64, entry->name,
+                        text, entry->min, entry->max);
+    case KIND_REAL:
+        return complain("--%s %s: not a number from 0 to %" PRIu64, entry->name, text, entry->max);
+    case KIND_LATENCY:
+        return complain("--%s=%s: neither notify nor memory", entry->name, text);
+    case KIND_MEMORY:
+        return complain("--%s %s: neither shared nor own", entry->name, text);
+    case KIND_FLAG:
+    case KIND_TEXT:
+        break;
+    }
+    return complain("--%s: wrong value", entry->name);
+}
+
+/* text: NULL if the option came without a value. */
 static int entry_take(const struct entry *entry, const char *text, struct options *options) {
     uint64_t value = 1;
     bool good = true;
 
+    if (text != NULL && text[0] == '\0')
+        return complain("--%s: the value is empty", entry->name);
     switch (entry->kind) {
     case KIND_FLAG:
         break;
     case KIND_TEXT:
-        if (text[0] == '\0')
-            return complain("--%s: empty", entry->name);
         *(const char **)field_of(entry, options) = text;
         return 0;
     case KIND_REAL:
-        if (!parse_real(text, (double)entry->max, field_of(entry, options)))
-            return complain("--%s %s: not a number from 0 to %" PRIu64, entry->name, text,
-                            entry->max);
-        return 0;
+        good = parse_real(text, (double)entry->max, field_of(entry, options));
+        return good ? 0 : complain_value(entry, text);
     case KIND_MEMORY:
         good = parse_word(text, memory_names, &value);
         break;
@@ -241,17 +263,12 @@ static int entry_take(const struct entry *entry, const char *text, struct option
         break;
     case KIND_COUNT:
     case KIND_SIZE:
-        good = parse_integer(text, entry->kind == KIND_SIZE, &value);
-        if (good && (value < entry->min || value > entry->max))
-            return complain("--%s %s: not in %" PRIu64 "..%" PRIu64, entry->name, text, entry->min,
-                            entry->max);
+        good = parse_integer(text, entry->kind == KIND_SIZE, &value) && value >= entry->min &&
+               value <= entry->max;
         break;
     }
     if (!good)
-        return complain("--%s %s: not %s", entry->name, text ? text : "",
-                        entry->kind == KIND_SIZE    ? "a size such as 8, 64K or 1M"
-                        : entry->kind == KIND_COUNT ? "a whole number"
-                                                    : entry->argument);
+        return complain_value(entry, text);
     *(uint64_t *)field_of(entry, options) = value;
     return 0;
 }
@@ -274,6 +291,20 @@ static void set_defaults(enum command command, struct options *options) {
                                 .requests = command == CMD_TRACE ? 2000 : 0};
 }
 
+/* A device is named that this library was built with. */
+static int check_device(const char *name) {
+    char names[256] = "";
+    weir_device_info device = WEIR_DEVICE_INFO_INIT;
+
+    for (size_t i = 0; weir_device_query(i, &device) == 0; i++) {
+        size_t used = strlen(names);
+        if (strcmp(device.name, name) == 0)
+            return 0;
+        snprintf(names + used, sizeof(names) - used, "%s%s", i > 0 ? ", " : "", device.name);
+    }
+    return complain("--device %s: not built in; this weir has: %s", name, names);
+}
+
 static int check_together(const struct options *o) {
     bool stream = (ON_STREAM & ON(o->command)) != 0;
     uint64_t size = o->command == CMD_SWEEP ? 4 * MIB : o->size;
@@ -282,21 +313,21 @@ static int check_together(const struct options *o) {
     if (o->latency != LATENCY_NONE && (o->threads != 1 || o->segments != 1 || o->verify || o->cold))
         return complain("--latency goes without --threads, --segments, --verify and --cold");
     if (stream && size > MEMORY_BYTES_MAX / 2 / lanes)
-        return complain("%" PRIu64 " bytes in %" PRIu64 " segments in flight is over the limit of "
-                        "%llu GiB",
+        return complain("%" PRIu64 " bytes in each of %" PRIu64 " segments in flight (--window, "
+                        "--segments, --threads) is over the limit of %llu GiB",
                         size, lanes, MEMORY_BYTES_MAX / 2 / GIB);
     if (stream && o->cold != 0 && o->cold / lanes < size)
         return complain("--cold %" PRIu64 " has no room for %" PRIu64 " segments of %" PRIu64
                         " bytes in flight",
                         o->cold, lanes, size);
     if ((stream || o->command == CMD_WAKE) && o->seconds <= 0)
-        return complain("--seconds 0: must be positive");
+        return complain("--seconds: must be more than 0");
     if (o->command == CMD_FILL && o->page_size > MEMORY_BYTES_MAX / 4 / o->pages)
         return complain("%" PRIu64 " pages of %" PRIu64 " bytes is over the limit of %llu GiB",
                         o->pages, o->page_size, MEMORY_BYTES_MAX / 4 / GIB);
     if (o->command == CMD_REPLAY && o->trace == NULL)
         return complain("bench replay: --trace FILE is required");
-    return 0;
+    return o->device != NULL ? check_device(o->device) : 0;
 }
 
 /* ---- parsing ----------------------------------------------------------- */
@@ -319,43 +350,96 @@ static enum command find_command(int argc, char **argv, bool bench, int at) {
     return CMD_COUNT;
 }
 
-static enum options_outcome parse_options(int argc, char **argv, struct options *options) {
+#define VAL_FIRST 256 /* beyond all characters */
+
+/* The options that a command takes, for getopt_long(3). */
+struct taken {
     struct option longs[ENTRY_COUNT + 2];
     size_t of_entry[ENTRY_COUNT];
-    int count = 0, found, at = 0;
+    bool given[ENTRY_COUNT];
+    int count;
+};
 
+static void list_options(enum command command, struct taken *taken) {
+    *taken = (struct taken){.count = 0};
     for (size_t i = 0; i < ENTRY_COUNT; i++) {
-        if ((entries[i].commands & ON(options->command)) == 0)
+        if ((entries[i].commands & ON(command)) == 0)
             continue;
-        of_entry[count] = i;
-        longs[count++] =
+        taken->of_entry[taken->count] = i;
+        /* Different vals: what could be several options is taken for none of them. */
+        taken->longs[taken->count] =
             (struct option){.name = entries[i].name,
                             .has_arg = entries[i].argument == NULL     ? no_argument
                                        : entries[i].argument[0] == '[' ? optional_argument
-                                                                       : required_argument};
+                                                                       : required_argument,
+                            .val = VAL_FIRST + taken->count};
+        taken->count++;
     }
-    longs[count] = (struct option){.name = "help", .has_arg = no_argument, .val = 'h'};
-    longs[count + 1] = (struct option){.name = NULL};
+    taken->longs[taken->count] =
+        (struct option){.name = "help", .has_arg = no_argument, .val = 'h'};
+}
+
+/* Why getopt_long(3) did not like word: it says only that. */
+static const char *why_refused(const struct taken *taken, int found, const char *word) {
+    const char *equals = strchr(word, '=');
+    size_t length = equals != NULL ? (size_t)(equals - word) : strlen(word);
+    int alike = 0;
+
+    if (found == ':')
+        return "needs a value";
+    for (int i = 0; length > 2 && i <= taken->count; i++) {
+        bool starts = strncmp(taken->longs[i].name, word + 2, length - 2) == 0;
+        if (starts && strlen(taken->longs[i].name) == length - 2)
+            return "takes no value";
+        alike += starts;
+    }
+    return alike > 1 ? "could be several options" : "not an option of this command";
+}
+
+/* A word that is no option's. `bench write --latency notify` is an easy mistake. */
+static void complain_word(const struct taken *taken, const char *words, char **argv) {
+    const char *before = argv[optind - 1], *word = argv[optind];
+
+    for (int i = 0; i < taken->count; i++) {
+        if (taken->longs[i].has_arg == optional_argument && strncmp(before, "--", 2) == 0 &&
+            strcmp(before + 2, taken->longs[i].name) == 0) {
+            complain("%s: %s: unexpected; the value of %s goes behind =, as in %s%s", words, word,
+                     before, before, entries[taken->of_entry[i]].argument);
+            return;
+        }
+    }
+    complain("%s: %s: unexpected; see weir %s --help", words, word, words);
+}
+
+static enum options_outcome parse_options(int argc, char **argv, struct options *options) {
+    const char *words = commands[options->command].words;
+    struct taken taken;
+    int found, at, word;
+
+    list_options(options->command, &taken);
     opterr = 0;
     optind = 1;
-    while ((found = getopt_long(argc, argv, "+:h", longs, &at)) != -1) {
+    while (word = optind, (found = getopt_long(argc, argv, "+:h", taken.longs, NULL)) != -1) {
         if (found == 'h') {
             help_command(options->command);
             return OPTIONS_DONE;
         }
         if (found == ':' || found == '?') {
-            complain("%s %s: %s; see weir %s --help", commands[options->command].words,
-                     argv[optind - 1],
-                     found == ':' ? "needs a value" : "not an option of this command",
-                     commands[options->command].words);
+            complain("%s %s: %s; see weir %s --help", words, argv[word],
+                     why_refused(&taken, found, argv[word]), words);
             return OPTIONS_WRONG;
         }
-        if (entry_take(&entries[of_entry[at]], optarg, options) != 0)
+        at = found - VAL_FIRST;
+        if (taken.given[at]) {
+            complain("%s --%s: given twice", words, taken.longs[at].name);
+            return OPTIONS_WRONG;
+        }
+        taken.given[at] = true;
+        if (entry_take(&entries[taken.of_entry[at]], optarg, options) != 0)
             return OPTIONS_WRONG;
     }
     if (optind < argc) {
-        complain("%s: %s: unexpected; see weir %s --help", commands[options->command].words,
-                 argv[optind], commands[options->command].words);
+        complain_word(&taken, words, argv);
         return OPTIONS_WRONG;
     }
     return check_together(options) == 0 ? OPTIONS_RUN : OPTIONS_WRONG;

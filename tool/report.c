@@ -23,11 +23,15 @@ const char *report_rate_text(double bytes_per_s, char *out) {
     static const char *const units[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
     unsigned unit = 0;
 
-    while (unit < 4 && bytes_per_s >= 1000) {
+    while (unit < 4 && bytes_per_s >= 999.5) {
         bytes_per_s /= 1000;
         unit++;
     }
-    snprintf(out, 32, "%.*f %s", bytes_per_s >= 100 ? 0 : 2, bytes_per_s, units[unit]);
+    snprintf(out, 32, "%.*f %s",
+             bytes_per_s >= 99.95   ? 0
+             : bytes_per_s >= 9.995 ? 1
+                                    : 2,
+             bytes_per_s, units[unit]);
     return out;
 }
 
@@ -184,24 +188,43 @@ static json_t *result_json(const struct result *r, double fraction) {
     return object;
 }
 
+/* Three digits: "1.23us", "12.3us", "123us". */
+static const char *cell_time(double ns, char out[32]) {
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    unsigned unit = 0;
+
+    while (unit < 3 && ns >= 999.5) {
+        ns /= 1000;
+        unit++;
+    }
+    snprintf(out, 32, "%.*f%s",
+             unit == 0 || ns >= 99.95 ? 0
+             : ns >= 9.995            ? 1
+                                      : 2,
+             ns, units[unit]);
+    return out;
+}
+
+/* Header and rows fit a terminal of 80 columns, and the manual page. */
+#define HEAD_FORMAT "%-8s %8s %9s %6s %6s %6s %6s %6s %6s %5s\n"
+
 static void print_row(FILE *out, const struct result *r, double rate, double fraction) {
     double ops = r->ops > 0 ? (double)r->ops : 1;
     char text[32];
 
-    fprintf(out, "%-14s %13.0f %12s", r->label, (double)r->ops / r->seconds,
-            report_rate_text(rate, text));
+    fprintf(out, "%-8s %8.0f %9s", r->label, (double)r->ops / r->seconds,
+            rate > 0 ? report_rate_text(rate, text) : "-");
     for (size_t i = 0; i < QUANTILES; i++)
-        fprintf(out, " %9s",
+        fprintf(out, " %6s",
                 r->latency != NULL
-                    ? report_time_text(
-                          (double)histogram_quantile(r->latency, quantiles[i].quantile), text)
+                    ? cell_time((double)histogram_quantile(r->latency, quantiles[i].quantile), text)
                     : "-");
-    fprintf(out, " %9s", report_time_text((double)r->cpu_initiator_ns / ops, text));
-    fprintf(out, " %9s", report_time_text((double)r->cpu_target_ns / ops, text));
+    fprintf(out, " %6s", cell_time((double)r->cpu_initiator_ns / ops, text));
+    fprintf(out, " %6s", cell_time((double)r->cpu_target_ns / ops, text));
     if (fraction > 0)
-        fprintf(out, " %6.1f%%\n", 100 * fraction);
+        fprintf(out, " %4.*f%%\n", fraction < 0.9995 ? 1 : 0, 100 * fraction);
     else
-        fprintf(out, " %7s\n", "-");
+        fprintf(out, " %5s\n", "-");
 }
 
 int report_add(struct report *report, const struct result *result) {
@@ -212,8 +235,8 @@ int report_add(struct report *report, const struct result *result) {
 
     json_decref(result->extra);
     if (report->rows++ == 0)
-        fprintf(out, "%-14s %13s %12s %9s %9s %9s %9s %9s %9s %7s\n", "", "op/s", "bytes", "p50",
-                "p99", "p99.9", "max", "cpu/op", "target", "of limit");
+        fprintf(out, HEAD_FORMAT, "", "op/s", "bytes", "p50", "p99", "p99.9", "max", "cpu/op",
+                "target", "limit");
     print_row(out, result, rate, fraction);
     fflush(out);
     report->wrong_bytes += result->wrong_bytes;
@@ -222,7 +245,7 @@ int report_add(struct report *report, const struct result *result) {
     return 0;
 }
 
-static void print_notes(FILE *out, const json_t *result) {
+static void print_notes(FILE *out, const json_t *result, bool last_of_many) {
     const char *limit =
         json_string_value(json_object_get(json_object_get(result, "limit"), "name"));
     const char *of = json_string_value(json_object_get(result, "latency_of"));
@@ -231,9 +254,10 @@ static void print_notes(FILE *out, const json_t *result) {
 
     fprintf(out, "  an operation: %s", json_string_value(json_object_get(result, "operation")));
     if (of != NULL)
-        fprintf(out, "; latency: %s", of);
+        fprintf(out, "\n  p50 to max: %s", of);
+    fprintf(out, "\n  cpu/op, target: CPU time an operation, of this process and of the target");
     if (limit != NULL)
-        fprintf(out, "\n  limit: %s", limit);
+        fprintf(out, "\n  limit: share of %s%s", limit, last_of_many ? " (last row)" : "");
     if (wrong > 0)
         fprintf(out,
                 "\n  VERIFICATION FAILED: %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT
@@ -251,7 +275,7 @@ int report_end(struct report *report) {
 
     if (rows > 0) {
         const json_t *last = json_array_get(report->results, rows - 1);
-        print_notes(table_of(report), last);
+        print_notes(table_of(report), last, rows > 1);
         /* One result stands at the top too, where a program looks first. */
         if (rows == 1) {
             json_object_update_missing(report->root, json_array_get(report->results, 0));

@@ -52,7 +52,7 @@ int report_end(struct report *report);
 /* Frees; also after report_end, and after a failure. */
 void report_free(struct report *report);
 
-/* "12.3 GB/s" (powers of 1000, as networks count) and "12.3 us"; out has at least 32 bytes. */
+/* "12.3 GB/s" (powers of 1000, as networks count) and "12.34 us"; out has at least 32 bytes. */
 const char *report_rate_text(double bytes_per_s, char *out);
 const char *report_time_text(double ns, char *out);
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "diagnose.h"
 #include "host.h"
 #include "spawn.h"
 
@@ -16,7 +17,7 @@
 #define SESSION_SPINS 2000
 
 int session_fail(struct session *session, const char *what, int error) {
-    char how[64];
+    char how[64], why[DIAGNOSIS_MAX];
 
     /* That our own target died says more than what its death did to a transfer. */
     if (session->pid != 0 && spawn_gone(session->pid, how)) {
@@ -25,6 +26,10 @@ int session_fail(struct session *session, const char *what, int error) {
     }
     if (host_interrupted())
         return complain("%s: interrupted", what);
+    if (session->options->peer != NULL && (error == WEIR_ECONNECT || error == WEIR_EADDRESS)) {
+        diagnose_dial(session->address, why);
+        return complain("--peer %s: %s (%s)", session->address, why, weir_error_name(error));
+    }
     return complain("%s: %s (%s)", what, weir_strerror(error), weir_error_name(error));
 }
 
@@ -37,6 +42,7 @@ int session_start(struct session *session, const struct options *options) {
     engine.qp_count = (uint32_t)options->qps;
     engine.sq_depth = (uint32_t)options->depth;
     engine.connect_timeout_ns = CONNECT_NS;
+    engine.flags = options->threads > 1 ? 0 : WEIR_ENGINE_SERIAL;
     if (options->peer == NULL) {
         int cpu = host_cpu_count() > 1 ? host_cpu(1) : -1;
         int pid = spawn_target(options, cpu, session->address, sizeof(session->address));
@@ -44,16 +50,18 @@ int session_start(struct session *session, const struct options *options) {
             return -1;
         session->pid = pid;
     } else if (strlen(options->peer) >= sizeof(session->address)) {
-        return complain("--peer %s: %s", options->peer, weir_strerror(WEIR_EADDRESS));
+        return complain("--peer: longer than an address can be (%s)",
+                        weir_error_name(WEIR_EADDRESS));
     } else {
         memcpy(session->address, options->peer, strlen(options->peer) + 1);
     }
     rc = weir_engine_open(&engine, &session->engine);
     if (rc != 0)
-        return complain("engine: %s", weir_strerror(rc));
+        return complain("the engine does not open: %s (%s)", weir_strerror(rc),
+                        weir_error_name(rc));
     rc = weir_peer_open(session->engine, session->address, &session->peer);
     if (rc != 0)
-        return complain("peer %s: %s", session->address, weir_strerror(rc));
+        return session_fail(session, "the target", rc);
     return 0;
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "content.h"
+#include "diagnose.h"
 #include "host.h"
 
 #define SEND_PATIENCE_NS (5 * NS_PER_S)
@@ -364,6 +365,16 @@ static void serve_loop(struct target *target) {
     }
 }
 
+static int complain_open(const char *address, int error) {
+    char why[DIAGNOSIS_MAX];
+
+    if (error != WEIR_EADDRESS || address == NULL)
+        return complain("serve: the engine does not open: %s (%s)", weir_strerror(error),
+                        weir_error_name(error));
+    diagnose_listen(address, why);
+    return complain("serve --listen %s: %s (%s)", address, why, weir_error_name(error));
+}
+
 int target_serve(const struct options *options) {
     weir_engine_options engine = WEIR_ENGINE_OPTIONS_INIT;
     char address[WEIR_ADDRESS_MAX];
@@ -377,9 +388,10 @@ int target_serve(const struct options *options) {
     engine.listen = options->listen;
     engine.qp_count = (uint32_t)options->qps;
     engine.sq_depth = (uint32_t)options->depth;
+    engine.flags = WEIR_ENGINE_SERIAL;
     rc = weir_engine_open(&engine, &target.engine);
     if (rc != 0) {
-        complain("serve %s: %s", options->listen != NULL ? options->listen : "", weir_strerror(rc));
+        complain_open(options->listen, rc);
         return EXIT_FAILED;
     }
     rc = weir_engine_address(target.engine, address, sizeof(address));

@@ -157,8 +157,10 @@ int work_watch_word(struct target *target, struct served *served) {
     int rc;
 
     /* As often as the bench looks for our answer between two rounds of anything else. */
-    for (unsigned i = 0; i < WATCH_SPINS && word == served->word; i++)
+    for (unsigned i = 0; i < WATCH_SPINS && word == served->word; i++) {
+        host_relax();
         word = __atomic_load_n(watched, __ATOMIC_ACQUIRE);
+    }
     if (word == served->word || served->remote.id == 0)
         return 0;
     memcpy(served->scratch_base, &word, sizeof(word));

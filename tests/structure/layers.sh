@@ -47,6 +47,7 @@ for layer in $LAYERS; do
         inc_core)   dir=src/core ;;
         inc_device) dir=src/device ;;
         inc_shm)    dir=src/device/shm ;;
+        inc_verbs)  dir=src/device/verbs ;;
         inc_os)     dir=src/os ;;
         inc_engine) dir=src/engine ;;
         inc_sim*)   dir=sim ;;

@@ -1,8 +1,8 @@
 #!/bin/sh
 # manuals.sh: the manual pages are sound mdoc, and weir(3) names every public function,
-# error code and flag of weir.h.
+# constant and field of a structure of weir.h, and every environment variable.
 . "$(dirname "$0")/lib.sh"
-need mandoc
+need mandoc "$CC"
 for page in man/weir.1 man/weir.3; do
     mandoc -Tlint -Wwarning "$page" >"$WORK/lint" 2>&1 || true
     while read -r line; do
@@ -24,10 +24,44 @@ done <"$WORK/extra"
 {
     sed -n 's/^ *X(\(WEIR_[A-Z_]*\),.*/\1/p' include/weir.h
     sed -n 's/^#define \(WEIR_\(ENGINE\|ACCESS\|TRANSFER\)_[A-Z_]*\) 0x.*/\1/p' include/weir.h
-    grep -o 'WEIR_\(EVENT\|WAITING\)_[A-Z]* = ' include/weir.h | sed 's/ = //'
+    grep -o 'WEIR_\(EVENT\|WAITING\|CLASS\)_[A-Z]* = ' include/weir.h | sed 's/ = //'
+    sed -n 's/^#define \(WEIR_[A-Z_]*_\(MAX\|INIT\)\) .*/\1/p' include/weir.h
 } | sort -u >"$WORK/constants"
 [ "$(wc -l <"$WORK/constants")" -gt 20 ] || say "constants of weir.h were not found"
 while read -r name; do
     grep -qw "$name" "$WORK/text" || say "weir(3) does not name $name"
 done <"$WORK/constants"
+# Every string in the library that looks like a variable, and is no constant's own name.
+grep -rho '"WEIR_[A-Z_]*"' src --include='*.c' | tr -d '"' | sort -u | while read -r name; do
+    grep -qw "$name" include/weir.h || grep -q "^\.It Ev $name$" man/weir.3 || echo "$name"
+done >"$WORK/missing"
+while read -r name; do
+    say "weir(3) does not name the variable $name"
+done <"$WORK/missing"
+
+# Fields: a subsection named after the structure has an item for each, and no other.
+# Handles, whose one field is `id`, have one subsection together.
+fields_of_header() {
+    echo '#include "include/weir.h"' | $CC -E -P -I. - | tr '\n' ' ' |
+        grep -o 'typedef struct weir_[a-z_]* *{[^}]*}' | while read -r struct; do
+        name=$(echo "$struct" | sed 's/typedef struct \(weir_[a-z_]*\) .*/\1/')
+        echo "$struct" | sed 's/^[^{]*{//; s/}$//; s/\[[^]]*\]//g' | tr ';' '\n' |
+            sed -n "s/.*[ *]\([a-z_0-9]\{1,\}\) *\$/$name \1/p"
+    done | grep -v ' id$' | sort -u
+}
+fields_of_manual() {
+    awk '/^\.S[hs]/ { name = $0 ~ /^\.Ss weir_[a-z_]*$/ ? $2 : "" }
+        /^\.It Fa/ && name != "" { print name, $3 }' man/weir.3 | sort -u
+}
+fields_of_header >"$WORK/fields"
+fields_of_manual >"$WORK/described"
+[ "$(wc -l <"$WORK/fields")" -gt 80 ] || say "fields of weir.h were not found"
+comm -23 "$WORK/fields" "$WORK/described" >"$WORK/missing"
+comm -13 "$WORK/fields" "$WORK/described" >"$WORK/extra"
+while read -r struct field; do
+    say "weir(3) does not describe $field of $struct"
+done <"$WORK/missing"
+while read -r struct field; do
+    say "weir(3) describes $field of $struct, which weir.h does not have"
+done <"$WORK/extra"
 finish

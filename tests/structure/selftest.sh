@@ -88,6 +88,12 @@ case_ 'a function without a manual' manuals.sh 'does not document weir_xyzzy' \
     'sed -i "s/^WEIR_API const char .weir_version.*/&\nWEIR_API int weir_xyzzy(void);/" include/weir.h'
 case_ 'a manual without a function' manuals.sh 'documents weir_xyzzy' \
     'append man/weir.3 ".Fn weir_xyzzy void"'
+case_ 'a field without a manual' manuals.sh 'does not describe xyzzy of weir_event' \
+    'sed -i "s/^    weir_event_type_t type;/&\n    int xyzzy;/" include/weir.h'
+case_ 'a field that only the manual has' manuals.sh 'describes xyzzy of weir_event' \
+    'sed -i "s/^\.Ss weir_event$/&\n.Bl -tag -width x\n.It Fa xyzzy\nX.\n.El/" man/weir.3'
+case_ 'a macro that is no C++' headers.sh 'the _INIT macros of weir.h as c++17' \
+    'sed -i "s/^#define WEIR_SIZED(type) weir_sized.*/#define WEIR_SIZED(type) { .size = sizeof(type) }/" include/weir.h'
 case_ 'an error without a manual' manuals.sh 'does not name WEIR_EXYZZY' \
     'sed -i "s/^    X(WEIR_EAGAIN.*/&\n    X(WEIR_EXYZZY, -99, WEIR_CLASS_RETRY, \"x\") \\\\/" include/weir.h'
 
