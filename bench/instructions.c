@@ -5,6 +5,7 @@
  *
  *   instructions KIND COUNT      KIND: write8, write4k, segment8, notify8
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,15 +37,15 @@ static void finish(struct pair *pair, weir_transfer transfer) {
     weir_transfer_release(pair->from, transfer);
 }
 
-static void open_pair(struct pair *pair) {
+static void open_pair(struct pair *pair, const weir_engine_options *options) {
     char address[WEIR_ADDRESS_MAX];
     uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
     size_t length = sizeof(descriptor);
     weir_memory target;
     void *base;
     weir_transfer transfer;
-    must(weir_engine_open(NULL, &pair->from), "open");
-    must(weir_engine_open(NULL, &pair->to), "open");
+    must(weir_engine_open(options, &pair->from), "open");
+    must(weir_engine_open(options, &pair->to), "open");
     must(weir_engine_address(pair->to, address, sizeof(address)), "address");
     must(weir_peer_open(pair->from, address, &pair->peer), "peer");
     must(weir_memory_allocate(pair->from, MEMORY_BYTES, 0, &pair->memory, &base), "allocate");
@@ -57,13 +58,16 @@ static void open_pair(struct pair *pair) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 3) {
-        fputs("usage: instructions write8|write4k|segment8|notify8 COUNT\n", stderr);
+    bool serial = argc == 4 && strcmp(argv[3], "serial") == 0;
+    if (argc != 3 && !serial) {
+        fputs("usage: instructions write8|write4k|segment8|notify8 COUNT [serial]\n", stderr);
         return 2;
     }
     long count = atol(argv[2]);
     struct pair pair;
-    open_pair(&pair);
+    weir_engine_options engine = WEIR_ENGINE_OPTIONS_INIT;
+    engine.flags = serial ? WEIR_ENGINE_SERIAL : 0;
+    open_pair(&pair, &engine);
     weir_segment segments[SEGMENTS];
     for (size_t i = 0; i < SEGMENTS; i++)
         segments[i] = (weir_segment){.local = pair.memory,

@@ -12,17 +12,17 @@ command -v valgrind >/dev/null || { echo "$0: please install valgrind" >&2; exit
 program=$build/bench/instructions
 [ -x "$program" ] || program=$build/instructions
 
-count() { # KIND COUNT: all instructions, and those in and below weir_write
-    valgrind --tool=callgrind --callgrind-out-file="$work/out" "$program" "$1" "$2" >/dev/null 2>"$work/log"
+count() { # KIND COUNT [serial]: all instructions, and those in and below weir_write
+    valgrind --tool=callgrind --callgrind-out-file="$work/out" "$program" "$@" >/dev/null 2>"$work/log"
     awk '/Collected/ { print $4 }' "$work/log" >"$work/all"
     callgrind_annotate --inclusive=yes --show-percs=no "$work/out" |
         awk '/:weir_write/ { gsub(",", "", $1); print $1; exit }' >"$work/call"
 }
 
-row() { # TEXT KIND SHORT LONG PER
-    count "$2" "$3"
+row() { # TEXT KIND SHORT LONG PER [serial]
+    count "$2" "$3" ${6:-}
     all=$(cat "$work/all") call=$(cat "$work/call")
-    count "$2" "$4"
+    count "$2" "$4" ${6:-}
     printf '%-44s %6d in the call %6d\n' "$1" $((($(cat "$work/all") - all) / $5)) \
         $((($(cat "$work/call") - call) / $5))
 }
@@ -31,3 +31,4 @@ row "one 8-byte write" write8 10000 30000 20000
 row "one 4-KiB write" write4k 10000 30000 20000
 row "one more 8-byte segment (of 1 to 33)" segment8 1 33 32000
 row "one 8-byte write with notification, both sides" notify8 10000 30000 20000
+row "one 8-byte write, WEIR_ENGINE_SERIAL" write8 10000 30000 20000 serial

@@ -18,7 +18,8 @@
  *  - Ownership: pointers passed in are read during the call and never kept,
  *    except the base of registered memory, which must stay mapped until
  *    weir_memory_release has returned 0. `*_out` parameters are written only
- *    on success.
+ *    on success. A null pointer that may not be null is EINVAL, but weir_write and
+ *    weir_read do not look whether there is an engine.
  *  - Units: lengths and offsets in bytes, times in nanoseconds (`_ns`).
  *  - Handles (weir_memory, weir_remote, weir_peer, weir_transfer) are values.
  *    A zeroed one names nothing. One used after its release is WEIR_ESTALE,
@@ -45,6 +46,21 @@ extern "C" {
 #define WEIR_VERSION_MAJOR 0
 #define WEIR_VERSION_MINOR 1
 #define WEIR_VERSION_PATCH 0
+
+/* What the _INIT macros are made of: all zero but for the size. */
+#ifdef __cplusplus
+extern "C++" {
+template <typename T> inline T weir_sized() {
+    T zeroed = T();
+    zeroed.size = sizeof(T);
+    return zeroed;
+}
+}
+#define WEIR_SIZED(type) weir_sized<type>()
+#else
+#define WEIR_SIZED(type)                                                                           \
+    { .size = sizeof(type) }
+#endif
 
 /* The library's version as "major.minor.patch"; static storage. */
 WEIR_API const char *weir_version(void);
@@ -120,11 +136,17 @@ typedef struct weir_transfer {
 #define WEIR_NOTIFY_MAX      256 /* bytes of a notification's payload */
 #define WEIR_QPS_MAX         16  /* QPs of one endpoint */
 #define WEIR_DEVICE_NAME_MAX 32  /* bytes of a device name with its terminator */
+#define WEIR_DEVICE_NOTE_MAX 128 /* bytes of a device's note with its terminator */
 
 /* ---- engine ------------------------------------------------------------ */
 
 /* The engine makes progress on a thread of its own: a short spin, then asleep. */
 #define WEIR_ENGINE_THREAD 0x1u
+/* One call at a time: the application sees to it, with one thread or a lock of its own
+ * around all of them, weir_engine_wait included, and calls then cost no atomic
+ * read-modify-write. Two at once are undefined behaviour. Not with
+ * WEIR_ENGINE_THREAD. */
+#define WEIR_ENGINE_SERIAL 0x2u
 
 typedef struct weir_engine_options {
     size_t size;
@@ -135,17 +157,20 @@ typedef struct weir_engine_options {
     const char *listen;
     uint32_t flags;         /* WEIR_ENGINE_* */
     uint32_t transfers_max; /* live transfer handles; default 4,096, at most 1,048,575 */
-    uint32_t segments_max;  /* segments held for unfinished transfers; default 262,144 */
+    uint32_t segments_max;  /* segments held for unfinished transfers; default 262,144, at most
+                             * 268,435,456 */
     uint32_t peers_max;     /* default 1,024, at most 65,535; a quarter is kept for peers that the
                              * application opens */
     uint32_t memories_max;  /* local memories; default 4,096, at most 65,535 */
     uint32_t remotes_max;   /* imported memories; default 65,536, at most 1,048,576 */
     uint32_t qp_count;      /* QPs an endpoint; default 1, at most WEIR_QPS_MAX */
     uint32_t sq_depth;      /* send-queue depth asked of the device; default 256, 2..65,536 */
-    uint32_t chain_max;     /* WRs posted with one doorbell; default and cap: depth / 4 */
+    uint32_t chain_max;     /* WRs posted with one doorbell, never more than a quarter of the
+                             * depth; default and most 512, what is above it is cut */
     uint32_t recv_credits;  /* notifications a peer may have in flight on a QP; at most 512 /
                              * qp_count; default 64, or that if it is less */
-    uint32_t notifications_max;   /* received and not yet taken; default 4,096 */
+    uint32_t notifications_max; /* received and not yet taken; default 4,096, at most 1,048,576 */
+    /* Times are an hour at most. */
     uint64_t connect_timeout_ns;  /* default 10 s; also how long the peer may be silent about what
                                    * became of a broken session before EUNKNOWN */
     uint64_t retransmit_ns;       /* first control retransmission, doubles to 16x; default 20 ms */
@@ -155,8 +180,7 @@ typedef struct weir_engine_options {
     uint64_t backoff_timeout_ns;  /* WEIR_TRANSFER_BLOCK waits at most this; default 10 ms, or
                                    * the environment's WEIR_SQ_BACKOFF_TIMEOUT_US */
 } weir_engine_options;
-#define WEIR_ENGINE_OPTIONS_INIT                                                                   \
-    { .size = sizeof(weir_engine_options) }
+#define WEIR_ENGINE_OPTIONS_INIT WEIR_SIZED(weir_engine_options)
 
 /* Opens a device, takes all the memory that the limits call for, listens.
  * options may be NULL. Blocks for name resolution of `listen`. Errors: EINVAL
@@ -185,8 +209,10 @@ WEIR_API int weir_engine_fd(const weir_engine *engine);
 
 /* Before sleeping on the descriptor: 0 when armed, and *timeout_ns_out then holds
  * after how long progress must be called even if nothing arrives (UINT64_MAX:
- * never); WEIR_EAGAIN when there is work already: call progress instead.
- * After waking, call weir_engine_progress, which disarms. */
+ * never); WEIR_EAGAIN when there is work already, or was since the last call: make
+ * progress and take what there is to take instead. After waking, call
+ * weir_engine_progress, which disarms; progress of another thread wakes, too. One
+ * thread at a time. */
 WEIR_API int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out);
 
 /* Copies the address that peers can open, with its terminator. Errors: ETOOBIG
@@ -201,6 +227,8 @@ WEIR_API int weir_engine_address(const weir_engine *engine, char *address_out, s
 
 /* Registers length bytes at base, the caller's own memory. access: what peers
  * may do to it; 0 keeps it local (a source of writes, a destination of reads).
+ * Whether it is mapped is not checked: using it ends a transfer and breaks its session,
+ * or is a SIGSEGV in the caller.
  * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits),
  * EAGAIN (memories_max), ENOMEM, EDEVICE. */
 WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t length, uint32_t access,
@@ -211,6 +239,15 @@ WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t leng
  * Errors: as weir_memory_register. */
 WEIR_API int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t access,
                                   weir_memory *memory_out, void **base_out);
+
+/* Registers length bytes at offset of a dma-buf, memory of another device (a GPU's, say)
+ * that this process may not have mapped. In transfers, and for the device, its addresses
+ * begin at iova, whose offset in a page must be that of `offset`. fd may be closed
+ * afterwards. Errors: as weir_memory_register; ENOTSUP (the device, its driver or the
+ * kernel cannot). */
+WEIR_API int weir_memory_register_dmabuf(weir_engine *engine, int fd, uint64_t offset,
+                                         uint64_t length, uint64_t iova, uint32_t access,
+                                         weir_memory *memory_out);
 
 /* No peer touches the memory once this has returned 0; allocated memory is
  * unmapped. EBUSY while a transfer of this engine that is not terminal uses it:
@@ -248,7 +285,7 @@ WEIR_API int weir_remote_info(weir_engine *engine, weir_remote remote, uint64_t 
 /* Names another engine by its address. Does not connect: the first transfer,
  * from either side, does. The same address gives the same peer, with one more
  * reference. A numeric host is parsed at once; a name is resolved when it is
- * dialled. Errors: EADDRESS, EAGAIN (peers_max). */
+ * dialled. Errors: EINVAL (null or empty), EADDRESS, EAGAIN (peers_max). */
 WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
 
 /* Gives one reference back. The last one ends the peer's unfinished transfers
@@ -274,8 +311,7 @@ typedef struct weir_peer_info {
     uint32_t pending;               /* transfers that wait for slots, credits or a connection */
     uint64_t sessions;              /* sessions that reached up, ever */
 } weir_peer_info;
-#define WEIR_PEER_INFO_INIT                                                                        \
-    { .size = sizeof(weir_peer_info) }
+#define WEIR_PEER_INFO_INIT WEIR_SIZED(weir_peer_info)
 WEIR_API int weir_peer_query(weir_engine *engine, weir_peer peer, weir_peer_info *info);
 
 /* ---- transfers --------------------------------------------------------- */
@@ -306,14 +342,13 @@ typedef struct weir_segment {
 typedef struct weir_transfer_options {
     size_t size;
     uint32_t flags;         /* WEIR_TRANSFER_* */
-    uint32_t notify_length; /* bytes of payload, 0..WEIR_NOTIFY_MAX */
+    uint32_t notify_length; /* of payload, 0..WEIR_NOTIFY_MAX; these three only with NOTIFY */
     uint64_t notify_tag;    /* the application's own 64 bits */
     const void *notify_payload;
     uint64_t timeout_ns; /* deadline from now; 0: none */
     uint64_t user_data;  /* comes back in weir_completion */
 } weir_transfer_options;
-#define WEIR_TRANSFER_OPTIONS_INIT                                                                 \
-    { .size = sizeof(weir_transfer_options) }
+#define WEIR_TRANSFER_OPTIONS_INIT WEIR_SIZED(weir_transfer_options)
 
 /* Submits one transfer of segment_count segments, any of the peer's remote
  * memories and any local ones among them. Order between segments is undefined.
@@ -325,9 +360,12 @@ typedef struct weir_transfer_options {
  * there is no handle to release. 0 with another id: under way. transfer_out may
  * be NULL with WEIR_TRANSFER_QUEUE. An error: nothing was or will be posted.
  * Errors: EBOUNDS, EACCESS, ESTALE (a handle, or memory of an incarnation of the peer
- * that is gone: import what its successor exports; the peer handle stays good), EINVAL, ETOOBIG
- * (more segments than segments_max), EAGAIN (pools full), ECLOSED, EPEER (the peer was restarted or
- * died and this handle names the dead one). */
+ * that is gone: import what its successor exports; the peer handle stays good), EINVAL
+ * (also memory of another peer), ETOOBIG (more segments than segments_max, a payload over
+ * WEIR_NOTIFY_MAX), EAGAIN (pools full). Only a terminal status is ETIMEDOUT, ECANCELED,
+ * ECLOSED, ECONNECT, EADDRESS, EREFUSED, EPEER (the peer died or closed meanwhile), EUNKNOWN,
+ * EREMOTE, EDEVICE (the transfer broke 64 sessions), and EINVAL for local memory that the
+ * device found fault with. */
 WEIR_API int weir_write(weir_engine *engine, weir_peer peer, const weir_segment *segments,
                         size_t segment_count, const weir_transfer_options *options,
                         weir_transfer *transfer_out);
@@ -400,7 +438,8 @@ typedef enum weir_event_type {
     WEIR_EVENT_UP = 1,        /* first session with this peer */
     WEIR_EVENT_DEGRADED = 2,  /* its session broke; recovery runs by itself */
     WEIR_EVENT_RECOVERED = 3, /* a new session is up */
-    WEIR_EVENT_GONE = 4,      /* peer dead, restarted, closed or out of reach: see error */
+    WEIR_EVENT_GONE = 4,      /* EPEER: it died, was restarted or closed its engine; ECONNECT,
+                               * EREFUSED, EADDRESS: not reached; ECLOSED: its place was needed */
     WEIR_EVENT_LOST = 5       /* events were dropped because nobody took them; count in value */
 } weir_event_type_t;
 
@@ -459,8 +498,7 @@ typedef struct weir_stats {
     WEIR_STATS(WEIR_STATS_X)
 #undef WEIR_STATS_X
 } weir_stats;
-#define WEIR_STATS_INIT                                                                            \
-    { .size = sizeof(weir_stats) }
+#define WEIR_STATS_INIT WEIR_SIZED(weir_stats)
 /* A snapshot of the engine's counters. */
 WEIR_API int weir_engine_stats(weir_engine *engine, weir_stats *stats);
 
@@ -477,9 +515,9 @@ typedef struct weir_device_info {
     uint64_t engine_bytes;     /* memory that an engine with default limits takes at open */
     int available;             /* 0, or why this device cannot be used here */
     uint32_t reserved;
+    char note[WEIR_DEVICE_NOTE_MAX]; /* what is used, or why nothing can be: a line; "" */
 } weir_device_info;
-#define WEIR_DEVICE_INFO_INIT                                                                      \
-    { .size = sizeof(weir_device_info) }
+#define WEIR_DEVICE_INFO_INIT WEIR_SIZED(weir_device_info)
 /* Describes the index-th device this library was built with. EINVAL past the
  * last. */
 WEIR_API int weir_device_query(size_t index, weir_device_info *info);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh build|check|bench: installs what a target of the Makefile needs and the
+# deps.sh build|check|bench|verbs: installs what a target of the Makefile needs and the
 # machine lacks, with apt-get as root; anybody else is told what to install.
 #
 # Each line of the lists is a Debian package and what shows that it is there: a
@@ -11,27 +11,43 @@ build='gcc:gcc libc6-dev:stdio.h meson:meson ninja-build:ninja pkg-config:pkg-co
        libxxhash-dev:xxhash.h libjansson-dev:jansson.h'
 check="$build g++:c++ clang:clang libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang
        clang-format:clang-format libcmocka-dev:cmocka.h valgrind:valgrind mandoc:mandoc
-       binutils:nm patch:patch procps:ps util-linux:setarch python3:python3"
+       libibverbs-dev:infiniband/verbs.h binutils:nm patch:patch procps:ps util-linux:setarch python3:python3"
 bench="$build python3:python3"
+# Built without the verbs device where this cannot be had.
+optional='libibverbs-dev:infiniband/verbs.h'
+# For the VM of scripts/check-verbs.sh: what boots it, and what runs in it.
+verbs="$check qemu-system-x86:qemu-system-x86_64 busybox-static:busybox kmod:modprobe cpio:cpio
+       xz-utils:xz iproute2:rdma ibverbs-providers:/etc/libibverbs.d perftest:ib_write_bw"
 
 case ${1:-} in
 build) wanted=$build ;;
 check) wanted=$check ;;
 bench) wanted=$bench ;;
+verbs) wanted=$verbs ;;
 *)
-    echo "usage: $0 build|check|bench" >&2
+    echo "usage: $0 build|check|bench|verbs" >&2
     exit 2
     ;;
 esac
 
+PATH=$PATH:/usr/sbin:/sbin # where Debian has tools that need no root
 present() {
     case $1 in
+    /etc/*) [ -e "$1" ] ;;
     *libclang_rt*|/*) [ -e "$1" ] && ls "$1"/*/lib/linux/libclang_rt.fuzzer-* >/dev/null 2>&1 ;;
     *.h) [ -e "/usr/include/$1" ] || [ -e "/usr/include/$(uname -m)-linux-gnu/$1" ] ;;
     *) command -v "$1" >/dev/null ;;
     esac
 }
 
+have() { DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@"; }
+for entry in $optional; do
+    if ! present "${entry#*:}" && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+        package=${entry%%:*}
+        { have "$package" || { apt-get update -qq && have "$package"; }; } >/dev/null 2>&1 ||
+            echo "$0: no $package: built without what needs it"
+    fi
+done
 missing=
 for entry in $wanted; do
     present "${entry#*:}" || missing="$missing ${entry%%:*}"

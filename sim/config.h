@@ -39,6 +39,9 @@ struct sim_nic_config {
     bool peer_dead_news;   /* the device knows when the process behind a QP dies */
     bool nak_kills_target; /* a refused access moves the target's QP to ERR, too */
     bool import_maps;      /* an import looks at the memory, as a shared mapping does */
+    bool qp_rings;         /* each QP has a completion ring of its own, polled in turn */
+    bool recv_rings;       /* and one more for its receives: they may come after the flush of
+                            * sends that were posted later, a beacon among them */
     uint32_t last_wqe;     /* enum sim_last_wqe */
     uint32_t grant;        /* enum sim_grant */
     uint32_t sq_depth_max;
@@ -46,16 +49,17 @@ struct sim_nic_config {
     uint32_t mtu_max;
     uint32_t rd_atomic_max;
     uint32_t inline_bytes_max;
-    uint32_t pieces_max; /* a message arrives in up to this many packets */
+    uint32_t pieces_max;    /* a message arrives in up to this many packets */
+    uint32_t ring_turn_max; /* completions of one ring before the next has its turn */
     uint32_t retry_count;
     uint32_t destroy_fails_max;
     uint64_t message_bytes_max;
     uint64_t post_bytes_max;
     uint64_t latency_min_ns;
     uint64_t latency_max_ns;
-    uint64_t late_ns_max; /* a completion may be this late beyond the latency */
-    uint64_t flush_ns_max;
-    uint64_t rto_ns; /* retransmission time-out */
+    uint64_t late_ns_max;  /* a completion may be this late beyond the latency */
+    uint64_t flush_ns_max; /* 0: flushes are there when the call that causes them returns */
+    uint64_t rto_ns;       /* retransmission time-out */
     /* rates */
     uint32_t post_eagain;
     uint32_t post_edevice;
@@ -91,6 +95,9 @@ enum sim_plant {
     SIM_PLANT_LEAKED_QP,       /* a destroy says yes and does nothing */
     SIM_PLANT_LOST_BUFFER,     /* a receive buffer never reaches the device */
     SIM_PLANT_WRONG_PSN,       /* one side is told another starting PSN */
+    SIM_PLANT_LOST_MESSAGE,    /* one received message is never reported */
+    SIM_PLANT_SKIPPED_WRITE,   /* a write completes and moves nothing */
+    SIM_PLANT_KEPT_MEMORY,     /* a release of memory says yes and does nothing */
     SIM_PLANT_COUNT
 };
 
@@ -119,6 +126,10 @@ struct sim_workload_config {
     uint32_t cut_control;
     uint32_t cut_data;
     uint32_t slow_taker; /* notifications are left lying for a while */
+    uint32_t block;      /* a submit may wait for room */
+    uint32_t wait;       /* an act waits for a transfer or for news */
+    uint32_t allocate;   /* memory comes from the engine */
+    uint32_t hasty;      /* acts come before the engine has caught up */
     uint32_t crossing;   /* the first submits of all nodes fall together */
 };
 
@@ -135,6 +146,7 @@ struct sim_engine_config {
     uint64_t retransmit_ns;
     uint64_t teardown_timeout_ns;
     uint64_t settle_grace_ns;
+    uint64_t backoff_timeout_ns;
 };
 
 struct sim_config {

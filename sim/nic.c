@@ -112,6 +112,19 @@ static int nic_mr_register(struct weir_device *nic, void *base, uint64_t length,
     return mr_add(nic, base, length, access, &mr, mr_out);
 }
 
+static int nic_mr_register_dmabuf(struct weir_device *device, int fd, uint64_t offset,
+                                  uint64_t length, uint64_t iova, uint32_t access,
+                                  struct weir_mr *mr_out) {
+    (void)device;
+    (void)fd;
+    (void)offset;
+    (void)length;
+    (void)iova;
+    (void)access;
+    (void)mr_out;
+    return WEIR_ENOTSUP;
+}
+
 static int nic_mr_allocate(struct weir_device *nic, uint64_t length, uint32_t access,
                            struct weir_mr *mr_out) {
     void *base = length == 0 || length > UINT32_MAX ? NULL : calloc(1, (size_t)length);
@@ -286,6 +299,8 @@ static void qp_blob(const struct weir_qp *qp, struct weir_qp_granted *granted) {
 }
 
 static void qp_free(struct weir_qp *qp) {
+    nic_ring_free(&qp->rings[0]);
+    nic_ring_free(&qp->rings[1]);
     free(qp->entries);
     free(qp->rq.ring);
     free(qp);
@@ -319,6 +334,7 @@ static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *
     qp->entries = nic_calloc(entries, sizeof(*qp->entries));
     qp->entry_mask = entries - 1;
     nic_recvs_init(&qp->rq, options->rq_depth);
+    nic_rings_init(qp);
     if (nic->config->destroy_fails_max != 0) {
         qp->destroy_fails =
             (uint32_t)sim_below(&nic->world->prng, nic->config->destroy_fails_max + 1);
@@ -364,20 +380,6 @@ static int nic_qp_error(struct weir_qp *qp) {
     return 0;
 }
 
-static void cq_clean(struct weir_device *nic, const struct weir_qp *qp) {
-    uint32_t mask = nic->cq_capacity - 1;
-    uint32_t kept = 0;
-
-    for (uint32_t i = 0; i < nic->cq_count; i++) {
-        const struct nic_cqe *cqe = &nic->cq[(nic->cq_head + i) & mask];
-
-        if (cqe->uid != qp->uid || (cqe->cqe.recv && nic->config->srq)) {
-            nic->cq[(nic->cq_head + kept++) & mask] = *cqe;
-        }
-    }
-    nic->cq_count = kept;
-}
-
 static int nic_qp_destroy(struct weir_qp *qp) {
     struct weir_device *nic = qp->nic;
     uint32_t kept = 0;
@@ -386,9 +388,7 @@ static int nic_qp_destroy(struct weir_qp *qp) {
         qp->destroy_fails--;
         return (qp->destroy_fails & 1) != 0 ? WEIR_EBUSY : WEIR_EDEVICE;
     }
-    if (nic->config->cq_clean) {
-        cq_clean(nic, qp);
-    }
+    nic_rings_fini(qp);
     /* The kernel takes a QP's unread events away with it (ibv_destroy_qp(3)). */
     for (uint32_t i = 0; i < nic->async_count; i++) {
         if (nic->asyncs[i].qp_tag != qp->tag) {
@@ -423,7 +423,7 @@ static int nic_fd(struct weir_device *nic) {
 }
 
 static int nic_arm(struct weir_device *nic) {
-    return nic->cq_count != 0 || nic->async_count != 0 ? WEIR_EAGAIN : 0;
+    return nic->ring_first != NULL || nic->async_count != 0 ? WEIR_EAGAIN : 0;
 }
 
 static void nic_disarm(struct weir_device *nic) {
@@ -484,7 +484,7 @@ static void nic_free(struct weir_device *nic) {
     }
     free(nic->mrs);
     free(nic->imports);
-    free(nic->cq);
+    nic_ring_free(&nic->cq);
     free(nic->asyncs);
     free(nic->srq.ring);
     free(nic);
@@ -574,6 +574,7 @@ const struct weir_device_ops SIM_NIC_OPS = {
     .query = nic_query,
     .mr_register = nic_mr_register,
     .mr_allocate = nic_mr_allocate,
+    .mr_register_dmabuf = nic_mr_register_dmabuf,
     .mr_release = nic_mr_release,
     .mr_export = nic_mr_export,
     .mr_import = nic_mr_import,

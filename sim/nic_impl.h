@@ -54,6 +54,25 @@ struct nic_entry {
     bool freed; /* its slot was given back */
 };
 
+struct nic_cqe {
+    struct weir_cqe cqe;
+    uint32_t qpn;
+    uint64_t uid;
+    uint64_t seq;
+    bool send;
+};
+
+/* Completions in order. One that holds some is on the device's list of rings. */
+struct nic_ring {
+    struct nic_ring *next;
+    struct nic_cqe *cqes;
+    uint32_t capacity; /* power of two */
+    uint32_t head;
+    uint32_t count;
+    uint32_t turn; /* completions before the next ring has its turn */
+    bool listed;
+};
+
 struct weir_qp {
     struct weir_device *nic;
     uint64_t uid;
@@ -87,14 +106,7 @@ struct weir_qp {
     uint64_t tx_at_ns;  /* when the newest packet arrives over there */
     uint64_t ret_at_ns; /* when the newest answer arrives over there */
     struct nic_recvs rq;
-};
-
-struct nic_cqe {
-    struct weir_cqe cqe;
-    uint32_t qpn;
-    uint64_t uid;
-    uint64_t seq;
-    bool send;
+    struct nic_ring rings[2]; /* of a device with qp_rings: all, or sends and receives */
 };
 
 struct weir_device {
@@ -108,10 +120,9 @@ struct weir_device {
     uint32_t key_next;
     struct nic_import *imports;
     uint32_t import_count;
-    struct nic_cqe *cq;
-    uint32_t cq_capacity; /* power of two */
-    uint32_t cq_head;
-    uint32_t cq_count;
+    struct nic_ring cq;          /* of all QPs; with qp_rings of those that are gone */
+    struct nic_ring *ring_first; /* rings that hold completions, in the order of their turns */
+    struct nic_ring *ring_last;
     struct weir_async *asyncs;
     uint32_t async_capacity;
     uint32_t async_count;
@@ -135,6 +146,11 @@ bool nic_import_resolve(const struct weir_device *nic, uint32_t key, uint64_t ra
 
 /* nic_queue.c */
 void *nic_calloc(size_t count, size_t size);
+/* A QP's rings, from its birth to its end; what is left there goes to the common one,
+ * unless destroying a QP cleans it away. */
+void nic_rings_init(struct weir_qp *qp);
+void nic_rings_fini(struct weir_qp *qp);
+void nic_ring_free(struct nic_ring *ring);
 void nic_recvs_init(struct nic_recvs *recvs, uint32_t depth);
 /* To the error state: what it holds flushes a little later. */
 void nic_qp_to_error(struct weir_qp *qp);

@@ -25,24 +25,122 @@ static bool nic_fault(const struct weir_device *nic, uint32_t rate) {
 
 /* ---- completion queue, events ------------------------------------------ */
 
-static void cq_push(struct weir_device *nic, const struct nic_cqe *cqe) {
+static void ring_list(struct weir_device *nic, struct nic_ring *ring) {
+    ring->listed = true;
+    ring->next = NULL;
+    if (nic->ring_first == NULL) {
+        nic->ring_first = ring;
+    } else {
+        nic->ring_last->next = ring;
+    }
+    nic->ring_last = ring;
+}
+
+static void ring_unlist(struct weir_device *nic, struct nic_ring *ring) {
+    struct nic_ring *before = NULL;
+    struct nic_ring *at = nic->ring_first;
+
+    if (!ring->listed) {
+        return;
+    }
+    while (at != ring) {
+        before = at;
+        at = at->next;
+    }
+    if (before == NULL) {
+        nic->ring_first = ring->next;
+    } else {
+        before->next = ring->next;
+    }
+    if (nic->ring_last == ring) {
+        nic->ring_last = before;
+    }
+    ring->listed = false;
+}
+
+static void ring_put(struct weir_device *nic, struct nic_ring *ring, const struct nic_cqe *cqe) {
+    if (ring->count == ring->capacity) {
+        uint32_t capacity = ring->capacity == 0 ? 64 : ring->capacity * 2;
+        struct nic_cqe *cqes = nic_calloc(capacity, sizeof(*cqes));
+
+        for (uint32_t i = 0; i < ring->count; i++) {
+            cqes[i] = ring->cqes[(ring->head + i) & (ring->capacity - 1)];
+        }
+        free(ring->cqes);
+        ring->cqes = cqes;
+        ring->capacity = capacity;
+        ring->head = 0;
+    }
+    ring->cqes[(ring->head + ring->count++) & (ring->capacity - 1)] = *cqe;
+    if (!ring->listed) {
+        ring_list(nic, ring);
+    }
+}
+
+void nic_ring_free(struct nic_ring *ring) {
+    free(ring->cqes);
+}
+
+void nic_rings_init(struct weir_qp *qp) {
+    struct weir_device *nic = qp->nic;
+
+    for (uint32_t i = 0; i < 2 && nic->config->qp_rings; i++) {
+        qp->rings[i].turn = (uint32_t)sim_between(&nic->world->prng, 1, nic->config->ring_turn_max);
+    }
+}
+
+/* Takes out what is left of a QP that goes; receives of a shared queue always stay, or
+ * their buffers would be lost. */
+static void ring_clean(struct weir_device *nic, struct nic_ring *ring, const struct weir_qp *qp) {
+    uint32_t mask = ring->capacity - 1;
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < ring->count; i++) {
+        const struct nic_cqe *cqe = &ring->cqes[(ring->head + i) & mask];
+
+        if (!nic->config->cq_clean || cqe->uid != qp->uid || (cqe->cqe.recv && nic->config->srq)) {
+            ring->cqes[(ring->head + kept++) & mask] = *cqe;
+        }
+    }
+    ring->count = kept;
+    if (kept == 0) {
+        ring_unlist(nic, ring);
+    }
+}
+
+void nic_rings_fini(struct weir_qp *qp) {
+    struct weir_device *nic = qp->nic;
+
+    if (!nic->config->qp_rings) {
+        if (nic->config->cq_clean) {
+            ring_clean(nic, &nic->cq, qp);
+        }
+        return;
+    }
+    for (uint32_t r = 0; r < 2; r++) {
+        struct nic_ring *ring = &qp->rings[r];
+
+        ring_clean(nic, ring, qp);
+        for (uint32_t i = 0; i < ring->count; i++) {
+            ring_put(nic, &nic->cq, &ring->cqes[(ring->head + i) & (ring->capacity - 1)]);
+        }
+        ring->count = 0;
+        ring_unlist(nic, ring);
+    }
+}
+
+static void cq_push(struct weir_qp *qp, const struct nic_cqe *cqe) {
+    struct weir_device *nic = qp->nic;
+    struct nic_ring *ring = &nic->cq;
+
     if (nic->world->trace != NULL) {
         sim_trace(nic->world, "n%u qp %u completes %s %llu, status %u", nic->node->index, cqe->qpn,
                   cqe->send ? "send" : "recv", (unsigned long long)cqe->seq, cqe->cqe.status);
     }
-    if (nic->cq_count == nic->cq_capacity) {
-        uint32_t capacity = nic->cq_capacity == 0 ? 256 : nic->cq_capacity * 2;
-        struct nic_cqe *cq = nic_calloc(capacity, sizeof(*cq));
-
-        for (uint32_t i = 0; i < nic->cq_count; i++) {
-            cq[i] = nic->cq[(nic->cq_head + i) & (nic->cq_capacity - 1)];
-        }
-        free(nic->cq);
-        nic->cq = cq;
-        nic->cq_capacity = capacity;
-        nic->cq_head = 0;
+    if (nic->config->qp_rings) {
+        ring = &qp->rings[nic->config->recv_rings && !cqe->send ? 1 : 0];
     }
-    nic->cq[(nic->cq_head + nic->cq_count++) & (nic->cq_capacity - 1)] = *cqe;
+    ring_put(nic, ring, cqe);
     sim_node_wake(nic->node);
 }
 
@@ -58,7 +156,7 @@ void nic_cq_push_recv(struct weir_qp *qp, const struct nic_recv *recv, uint32_t 
                           .qpn = qp->qpn,
                           .uid = qp->uid};
 
-    cq_push(qp->nic, &cqe);
+    cq_push(qp, &cqe);
 }
 
 static void cq_push_send(struct weir_qp *qp, uint64_t seq, uint32_t status) {
@@ -73,7 +171,7 @@ static void cq_push_send(struct weir_qp *qp, uint64_t seq, uint32_t status) {
         cqe.cqe.byte_length = 0xdead;
         cqe.cqe.imm = 0xbeef;
     }
-    cq_push(qp->nic, &cqe);
+    cq_push(qp, &cqe);
 }
 
 /* ---- receives ---------------------------------------------------------- */
@@ -184,14 +282,9 @@ void nic_sq_acknowledge(struct weir_qp *qp, uint64_t seq) {
     }
 }
 
-static void flush_event(struct sim_world *world, const struct sim_event *event) {
-    struct weir_qp *qp = nic_find(world, event->node, event->b, event->a);
+static void flush_now(struct weir_qp *qp) {
     struct nic_recv recv;
 
-    if (qp == NULL) {
-        return;
-    }
-    qp->flushing = false;
     for (uint64_t seq = qp->done; seq < qp->head; seq++) {
         if (!qp->entries[seq & qp->entry_mask].complete) {
             sq_complete(qp, seq, WEIR_CQE_FLUSHED);
@@ -203,12 +296,25 @@ static void flush_event(struct sim_world *world, const struct sim_event *event) 
     }
 }
 
+static void flush_event(struct sim_world *world, const struct sim_event *event) {
+    struct weir_qp *qp = nic_find(world, event->node, event->b, event->a);
+
+    if (qp != NULL) {
+        qp->flushing = false;
+        flush_now(qp);
+    }
+}
+
 static void flush_soon(struct weir_qp *qp) {
     struct weir_device *nic = qp->nic;
     struct sim_event event = {
         .fire = flush_event, .node = nic->node->index, .b = qp->qpn, .a = qp->uid};
 
     if (qp->flushing) {
+        return;
+    }
+    if (nic->config->flush_ns_max == 0) { /* before the call that asked for it returns */
+        flush_now(qp);
         return;
     }
     qp->flushing = true;
@@ -463,11 +569,13 @@ uint32_t nic_post_pieces(struct weir_qp *qp, const struct weir_span *span,
 
 /* ---- polling ----------------------------------------------------------- */
 
-int nic_poll(struct weir_device *nic, struct weir_cqe *cqes_out, int max) {
+/* Up to max of one ring. */
+static int ring_take(struct weir_device *nic, struct nic_ring *ring, struct weir_cqe *cqes_out,
+                     int max) {
     int count = 0;
 
-    while (count < max && nic->cq_count != 0) {
-        const struct nic_cqe *cqe = &nic->cq[nic->cq_head];
+    while (count < max && ring->count != 0) {
+        const struct nic_cqe *cqe = &ring->cqes[ring->head];
 
         if (cqe->send) {
             struct weir_qp *qp = nic_find(nic->world, nic->node->index, cqe->qpn, cqe->uid);
@@ -477,8 +585,31 @@ int nic_poll(struct weir_device *nic, struct weir_cqe *cqes_out, int max) {
             }
         }
         cqes_out[count++] = cqe->cqe;
-        nic->cq_head = (nic->cq_head + 1) & (nic->cq_capacity - 1);
-        nic->cq_count--;
+        ring->head = (ring->head + 1) & (ring->capacity - 1);
+        ring->count--;
+    }
+    return count;
+}
+
+/* One turn for each ring that holds something now; one that has more goes behind the
+ * others and waits for the next poll. So fewer than max does not mean that all is polled. */
+int nic_poll(struct weir_device *nic, struct weir_cqe *cqes_out, int max) {
+    struct nic_ring *last = nic->ring_last;
+    struct nic_ring *ring = NULL;
+    int count = 0;
+
+    while (count < max && ring != last && nic->ring_first != NULL) {
+        int room = max - count;
+
+        ring = nic->ring_first;
+        if (ring->turn != 0 && (uint32_t)room > ring->turn) {
+            room = (int)ring->turn;
+        }
+        count += ring_take(nic, ring, cqes_out + count, room);
+        ring_unlist(nic, ring);
+        if (ring->count != 0) {
+            ring_list(nic, ring);
+        }
     }
     return count;
 }

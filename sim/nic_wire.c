@@ -248,7 +248,7 @@ static void answer_lost(struct sim_world *world, struct nic_packet *packet) {
     if (++packet->attempts > config->retry_count) {
         sim_trace(world, "n%u qp %u: answers lost, retries exhausted", packet->to.node,
                   packet->to.qpn);
-        nic_sq_fail(qp, qp->nic->config->ordered ? qp->done : packet->seq, WEIR_CQE_RETRY);
+        nic_sq_fail(qp, qp->done, WEIR_CQE_RETRY);
         free(packet);
         return;
     }
@@ -450,7 +450,7 @@ static void packet_lost(struct sim_world *world, struct nic_packet *packet) {
     }
     if (++packet->attempts > config->retry_count) {
         sim_trace(world, "n%u qp %u: retries exhausted", packet->from.node, packet->from.qpn);
-        nic_sq_fail(qp, config->ordered ? qp->done : packet->seq, WEIR_CQE_RETRY);
+        nic_sq_fail(qp, qp->done, WEIR_CQE_RETRY);
         free(packet);
         return;
     }

@@ -223,6 +223,14 @@ static bool same_life(const struct sim_oracle *oracle, uint32_t node, uint32_t l
     return oracle->world->nodes[node].alive && oracle->world->nodes[node].life == life;
 }
 
+/* Whether the target may be told of the transfer now, as far as anybody can say. */
+static bool data_there(struct sim_oracle *oracle, const struct sim_transfer *transfer) {
+    if (transfer->memory_released || !same_life(oracle, transfer->to, transfer->to_life)) {
+        return true;
+    }
+    return transfer->read ? transfer->fetched >= transfer->bytes : side_complete(oracle, transfer);
+}
+
 /* May a transfer end like this, in this run? */
 static bool status_allowed(const struct sim_oracle *oracle, const struct sim_transfer *transfer,
                            int status) {
@@ -296,8 +304,10 @@ void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int
             sim_violation(world, "S11 transfer %u (n%u to n%u) succeeded, but its bytes are wrong",
                           transfer->number, transfer->from, transfer->to);
         }
+        transfer->had_data = true;
     } else {
         oracle->failed++;
+        transfer->had_data = transfer->notify && data_there(oracle, transfer);
     }
     ranges_release(oracle, transfer);
 }
@@ -335,17 +345,10 @@ void oracle_notification(struct sim_oracle *oracle, uint32_t node,
         sim_violation(world, "S9 notification of transfer %u comes twice", transfer->number);
         return;
     }
-    if (transfer->terminal || transfer->memory_released) {
-        return; /* judged with its status, or nobody's memory any more */
-    }
-    if (transfer->read) {
-        if (transfer->fetched < transfer->bytes) {
-            sim_violation(world, "S9 notification of read %u comes before the data was read",
-                          transfer->number);
-        }
-    } else if (!side_complete(oracle, transfer)) {
-        sim_violation(world, "S9 notification of transfer %u comes before its data",
-                      transfer->number);
+    if (transfer->terminal ? !transfer->had_data : !data_there(oracle, transfer)) {
+        sim_violation(world, "S9 notification of %s %u comes before its data%s",
+                      transfer->read ? "read" : "transfer", transfer->number,
+                      transfer->terminal ? ", which never came" : "");
     }
 }
 
@@ -449,6 +452,7 @@ static void region_disown(struct sim_oracle *oracle, uint32_t node, uint32_t reg
 
     memset(r->owner, 0, sizeof(r->owner));
     r->registered = false;
+    r->base = r->own;
 }
 
 void oracle_region_released(struct sim_oracle *oracle, uint32_t node, uint32_t region) {
@@ -505,7 +509,10 @@ struct sim_oracle *oracle_open(struct sim_world *world) {
     oracle->world = world;
     for (uint32_t n = 0; n < SIM_NODES_MAX; n++) {
         for (uint32_t r = 0; r < SIM_REGIONS; r++) {
-            oracle->regions[n][r].base = memory + (size_t)(n * SIM_REGIONS + r) * SIM_REGION_BYTES;
+            struct sim_region *region = &oracle->regions[n][r];
+
+            region->own = memory + (size_t)(n * SIM_REGIONS + r) * SIM_REGION_BYTES;
+            region->base = region->own;
         }
     }
     world->watch = (struct sim_watch){watch_landing, watch_fetch, oracle};
@@ -517,7 +524,7 @@ void oracle_close(struct sim_oracle *oracle) {
         free(oracle->transfers[i].segments);
     }
     free(oracle->transfers);
-    free(oracle->regions[0][0].base);
+    free(oracle->regions[0][0].own);
     oracle->world->watch = (struct sim_watch){0};
     free(oracle);
 }

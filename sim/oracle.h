@@ -18,7 +18,8 @@ enum {
 };
 
 struct sim_region {
-    uint8_t *base;
+    uint8_t *base; /* own, or what the engine allocated */
+    uint8_t *own;
     bool registered;
     uint32_t version; /* counts registrations */
     uint32_t cursor;
@@ -47,6 +48,7 @@ struct sim_transfer {
     bool terminal;
     bool orphan;          /* its engine is gone: nobody will ever know */
     bool memory_released; /* a side gave up memory under it */
+    bool had_data;        /* when it ended, all of its data was there */
     int status;
     uint32_t notified;
     uint32_t segment_count;

@@ -22,6 +22,9 @@ static const char *const NAMES[SIM_PLANT_COUNT] = {
     [SIM_PLANT_LEAKED_QP] = "leaked-qp",
     [SIM_PLANT_LOST_BUFFER] = "lost-buffer",
     [SIM_PLANT_WRONG_PSN] = "wrong-psn",
+    [SIM_PLANT_LOST_MESSAGE] = "lost-message",
+    [SIM_PLANT_SKIPPED_WRITE] = "skipped-write",
+    [SIM_PLANT_KEPT_MEMORY] = "kept-memory",
 };
 
 const char *plant_name(uint32_t plant) {
@@ -42,17 +45,40 @@ static bool plant_due(struct weir_device *nic) {
     return ++nic->plant_count % PLANT_PERIOD == 0;
 }
 
-/* One good completion of a send is never reported: its slots leak. */
-static int poll_lost_completion(struct weir_device *nic, struct weir_cqe *cqes_out, int max) {
+/* One good completion is never reported. */
+static int poll_lost(struct weir_device *nic, struct weir_cqe *cqes_out, int max, bool recv) {
     int count = SIM_NIC_OPS.poll(nic, cqes_out, max);
 
     for (int i = 0; i < count; i++) {
-        if (!cqes_out[i].recv && cqes_out[i].status == WEIR_CQE_OK && plant_due(nic)) {
+        if (cqes_out[i].recv == recv && cqes_out[i].status == WEIR_CQE_OK && plant_due(nic)) {
             memmove(&cqes_out[i], &cqes_out[i + 1], (size_t)(count - i - 1) * sizeof(*cqes_out));
             return count - 1;
         }
     }
     return count;
+}
+
+/* Of a send: its slots leak. */
+static int poll_lost_completion(struct weir_device *nic, struct weir_cqe *cqes_out, int max) {
+    return poll_lost(nic, cqes_out, max, false);
+}
+
+static int poll_lost_message(struct weir_device *nic, struct weir_cqe *cqes_out, int max) {
+    return poll_lost(nic, cqes_out, max, true);
+}
+
+/* The first write of a chain is made an empty one. */
+static int post_skipped_write(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                              struct weir_post *post_out) {
+    struct weir_wr changed[PLANT_CHAIN_MAX];
+
+    if (count > PLANT_CHAIN_MAX || wrs[0].opcode != WEIR_OP_WRITE || wrs[0].length == 0 ||
+        !plant_due(qp->nic)) {
+        return SIM_NIC_OPS.post_send(qp, wrs, count, post_out);
+    }
+    memcpy(changed, wrs, count * sizeof(*wrs));
+    changed[0].length = 0;
+    return SIM_NIC_OPS.post_send(qp, changed, count, post_out);
 }
 
 /* The last WR of a chain, if it is a SEND, goes first. */
@@ -128,6 +154,11 @@ static int recv_lost(struct weir_device *nic, struct weir_qp *qp, uint64_t wr_id
     return plant_due(nic) ? 0 : SIM_NIC_OPS.post_recv(nic, qp, wr_id, buffer, length, lkey);
 }
 
+/* Memory stays reachable for peers. */
+static int release_kept(struct weir_device *nic, const struct weir_mr *mr) {
+    return plant_due(nic) ? 0 : SIM_NIC_OPS.mr_release(nic, mr);
+}
+
 /* Only what a plant changes; plant_apply takes the rest from the NIC. */
 static const struct weir_device_ops FILTERS[SIM_PLANT_COUNT] = {
     [SIM_PLANT_LOST_COMPLETION] = {.poll = poll_lost_completion},
@@ -138,6 +169,9 @@ static const struct weir_device_ops FILTERS[SIM_PLANT_COUNT] = {
     [SIM_PLANT_LEAKED_QP] = {.qp_destroy = destroy_leaks},
     [SIM_PLANT_LOST_BUFFER] = {.post_recv = recv_lost},
     [SIM_PLANT_WRONG_PSN] = {.qp_connect = connect_wrong_psn},
+    [SIM_PLANT_LOST_MESSAGE] = {.poll = poll_lost_message},
+    [SIM_PLANT_SKIPPED_WRITE] = {.post_send = post_skipped_write},
+    [SIM_PLANT_KEPT_MEMORY] = {.mr_release = release_kept},
 };
 
 void plant_apply(uint32_t plant, struct weir_device_ops *ops_out) {
@@ -155,6 +189,9 @@ void plant_apply(uint32_t plant, struct weir_device_ops *ops_out) {
     }
     if (filter->qp_connect != NULL) {
         ops_out->qp_connect = filter->qp_connect;
+    }
+    if (filter->mr_release != NULL) {
+        ops_out->mr_release = filter->mr_release;
     }
     if (filter->qp_create != NULL) {
         ops_out->qp_create = filter->qp_create;

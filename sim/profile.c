@@ -109,6 +109,51 @@ static void work_faults(struct sim_prng *prng, struct sim_workload_config *work)
     work->cut_data = maybe(prng, 5, 20000);
 }
 
+/* Ways of devices and applications that are no faults. They have a stream of their own,
+ * so that the rest of a seed stays what it was before there were as many. */
+static void habits(uint64_t seed, struct sim_config *config) {
+    struct sim_prng prng;
+    bool rings;
+
+    sim_prng_seed(&prng, seed ^ UINT64_C(0xab17));
+    rings = sim_below(&prng, 2) == 0;
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        struct sim_nic_config *nic = &config->nic[i];
+
+        nic->qp_rings = rings && sim_below(&prng, 4) != 0;
+        nic->recv_rings = sim_below(&prng, 2) == 0 && nic->qp_rings && !nic->srq;
+        nic->ring_turn_max = PICK(&prng, 1, 4, 8);
+    }
+    config->work.block = maybe(&prng, 3, 40000);
+    config->work.wait = maybe(&prng, 4, 10000);
+    config->work.allocate = maybe(&prng, 2, SIM_ALWAYS);
+    config->work.hasty = maybe(&prng, 3, 40000);
+    config->engine.backoff_timeout_ns = PICK(&prng, 1000, 20000, 200000);
+}
+
+/* Many small notified writes on several QPs: more than a word of the windows, to a
+ * target that is late to look. */
+static void busy_notify(struct sim_prng *prng, struct sim_config *config) {
+    struct sim_workload_config *work = &config->work;
+
+    work->transfers = (uint32_t)sim_between(prng, 200, 500);
+    work->segments_max = 2;
+    work->bytes_max = 16;
+    work->concurrent_max = 32;
+    work->think_ns_max = PICK(prng, 1000, 5000);
+    work->notify = SIM_ALWAYS;
+    work->reads = 0;
+    work->pause = maybe(prng, 2, 3000);
+    work->pause_ns_max = 3000000;
+    config->engine.transfers_max = 64;
+    config->engine.recv_credits = PICK(prng, 8, 64, 64);
+    config->engine.notifications_max = PICK(prng, 4, 512);
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->engine.qp_count[i] = PICK(prng, 2, 3, 4);
+        config->engine.sq_depth[i] = PICK(prng, 8, 33, 128);
+    }
+}
+
 static void engine_base(struct sim_prng *prng, struct sim_config *config) {
     struct sim_engine_config *engine = &config->engine;
 
@@ -148,6 +193,9 @@ static void fill_swarm(struct sim_prng *prng, struct sim_config *config) {
     }
     if (work) {
         work_faults(prng, &config->work);
+    }
+    if (sim_below(prng, 24) == 0) {
+        busy_notify(prng, config);
     }
 }
 
@@ -202,6 +250,22 @@ static void fill_notify(struct sim_prng *prng, struct sim_config *config) {
     config->work.crash = maybe(prng, 4, 20000);
 }
 
+static void fill_skew(struct sim_prng *prng, struct sim_config *config) {
+    busy_notify(prng, config);
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        struct sim_nic_config *nic = &config->nic[i];
+
+        nic->srq = sim_below(prng, 4) == 0;
+        nic->sq_depth_max = 128;
+        nic->qp_rings = true;
+        nic->recv_rings = !nic->srq && sim_below(prng, 2) == 0;
+        nic->qp_fail = maybe(prng, 3, 300);
+    }
+    config->work.peer_close = maybe(prng, 3, 40); /* acts come by the microsecond */
+    config->work.leave = maybe(prng, 4, 10000);
+    config->work.cancel = maybe(prng, 3, 2000);
+}
+
 static void fill_unordered(struct sim_prng *prng, struct sim_config *config) {
     fill_swarm(prng, config);
     for (uint32_t i = 0; i < config->nodes; i++) {
@@ -221,6 +285,7 @@ static const struct {
     {"teardown", "failing QPs, LAST_WQE habits, closes", fill_teardown},
     {"depth", "tiny send queues, deep batches, partial posts", fill_depth},
     {"notify", "every transfer notifies, few credits, failing QPs", fill_notify},
+    {"skew", "many notifications on QPs that are polled in turn", fill_skew},
     {"unordered", "a device without order within a QP", fill_unordered},
 };
 
@@ -263,6 +328,7 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         work_base(&prng, &config_out->work);
         engine_base(&prng, config_out);
         config_out->work.crossing = sim_below(&prng, 2) == 0 ? SIM_ALWAYS : 0;
+        habits(seed, config_out);
         PROFILES[i].fill(&prng, config_out);
         return true;
     }
@@ -282,15 +348,20 @@ static void print_rate(FILE *out, const char *name, uint64_t value) {
 static void print_nic(const struct sim_config *config, uint32_t node, FILE *out) {
     const struct sim_nic_config *nic = &config->nic[node];
 
-    fprintf(out, "  nic n%u:%s%s%s%s last_wqe=%u grant=%u qps=%u depth=%u", node,
+    fprintf(out, "  nic n%u:%s%s%s%s%s last_wqe=%u grant=%u qps=%u depth=%u", node,
             nic->ordered ? " ordered" : " unordered", nic->completes_inline ? " inline" : "",
-            nic->srq ? " srq" : "", nic->peer_dead_news ? " news" : "", nic->last_wqe, nic->grant,
+            nic->srq ? " srq" : "",
+            nic->recv_rings ? " recv-rings"
+            : nic->qp_rings ? " rings"
+                            : "",
+            nic->peer_dead_news ? " news" : "", nic->last_wqe, nic->grant,
             config->engine.qp_count[node], config->engine.sq_depth[node]);
     PRINT(out, nic, sq_depth_max);
     PRINT(out, nic, inline_bytes_max);
     PRINT(out, nic, message_bytes_max);
     PRINT(out, nic, post_bytes_max);
     PRINT(out, nic, pieces_max);
+    PRINT(out, nic, ring_turn_max);
     PRINT(out, nic, retry_count);
     PRINT(out, nic, latency_max_ns);
     PRINT(out, nic, late_ns_max);
@@ -345,6 +416,10 @@ void profile_print(const struct sim_config *config, FILE *out) {
     PRINT(out, work, leave);
     PRINT(out, work, cut_control);
     PRINT(out, work, cut_data);
+    PRINT(out, work, block);
+    PRINT(out, work, wait);
+    PRINT(out, work, allocate);
+    PRINT(out, work, hasty);
     PRINT(out, work, crossing);
     fputs("\n  engine:", out);
     PRINT(out, &config->engine, transfers_max);

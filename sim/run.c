@@ -278,6 +278,46 @@ static void judge_pairs(struct sim_run *run, uint32_t node) {
     }
 }
 
+/* What the NIC itself says: nothing holds a slot, and no session has left QPs behind. */
+static void judge_qps(struct sim_run *run, uint32_t node) {
+    struct sim_world *world = run->world;
+    uint32_t most = world->config.engine.qp_count[node] * (world->config.nodes - 1);
+    struct sim_qp_info info;
+    uint32_t count = 0;
+    uint32_t at = 0;
+
+    while ((at = sim_nic_qp_next(world->nodes[node].nic, at, &info)) != 0) {
+        count++;
+        if (info.state == SIM_QP_RTS && info.sq_used != 0) {
+            sim_violation(world, "S1 n%u qp %u: %u slots taken when quiet", node, info.qpn,
+                          info.sq_used);
+        }
+    }
+    if (count > most) {
+        sim_violation(world, "T3 n%u has %u QPs when quiet, for %u peers", node, count,
+                      world->config.nodes - 1);
+    }
+}
+
+/* No transfer is left, so none uses memory: also none that nobody observes. */
+static void judge_memory(struct sim_run *run, uint32_t node) {
+    for (uint32_t r = 0; r < SIM_REGIONS; r++) {
+        struct sim_region *region = &run->oracle->regions[node][r];
+        int error;
+
+        if (!region->registered) {
+            continue;
+        }
+        error = weir_memory_release(run->apps[node].engine, region->memory);
+        if (error != 0) {
+            sim_violation(run->world, "S12 n%u: release of region %u when quiet: %s", node, r,
+                          weir_error_name(error));
+            continue;
+        }
+        oracle_region_released(run->oracle, node, r);
+    }
+}
+
 static void judge_slots(struct sim_run *run, uint32_t node) {
     struct sim_app *app = &run->apps[node];
 
@@ -305,7 +345,11 @@ static void phase_quiet(struct sim_run *run) {
             break;
         }
         judge_slots(run, i);
+        judge_qps(run, i);
         judge_pairs(run, i);
+        if (sim_below(&run->world->prng, 2) == 0) { /* or weir_engine_close has to do it */
+            judge_memory(run, i);
+        }
     }
     oracle_final(run->oracle);
 }

@@ -1,4 +1,5 @@
-/* workload.c: what applications do, at random, and what they may expect.
+/* workload.c: what applications do, and what they may expect: memory, peers, submits
+ * and what comes of them. Other acts are in acts.c.
  *
  * Owns handles. Every call's result is judged here (by what this application did
  * before) or handed to the oracle. A step of a node runs its engine until it is
@@ -16,39 +17,63 @@ enum {
     APP_SEGMENTS_MAX = 512,
 };
 
-static struct sim_prng *app_prng(const struct sim_app *app) {
-    return &app->run->world->prng;
-}
-
-static struct sim_transfer *record_of(const struct sim_app *app, uint32_t number) {
-    return &app->run->oracle->transfers[number];
-}
-
 uint32_t app_unfinished(const struct sim_app *app) {
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < app->held_count; i++) {
-        count += !record_of(app, app->held[i])->terminal;
+        count += !app_record(app, app->held[i])->terminal;
     }
     return count;
 }
 
+void app_held_drop(struct sim_app *app, uint32_t i) {
+    app->held[i] = app->held[--app->held_count];
+}
+
 /* ---- memory and peers -------------------------------------------------- */
 
-static bool region_register(struct sim_app *app, uint32_t index) {
-    struct sim_oracle *oracle = app->run->oracle;
-    struct sim_region *region = &oracle->regions[app->node->index][index];
-    int error = weir_memory_register(app->engine, region->base, SIM_REGION_BYTES, WEIR_ACCESS_ALL,
-                                     &region->memory);
+/* Zeroed, and described as it was asked for. */
+static void region_judge(struct sim_app *app, const struct sim_region *region, bool allocated) {
+    void *base = NULL;
+    uint64_t length = 0;
+    int error = weir_memory_info(app->engine, region->memory, &base, &length);
 
+    if (error != 0 || base != region->base || length != SIM_REGION_BYTES) {
+        sim_violation(app->run->world, "S15 n%u: new memory is described wrongly: %s",
+                      app->node->index, weir_error_name(error));
+    }
+    if (allocated && (region->base[0] != 0 ||
+                      memcmp(region->base, region->base + 1, SIM_REGION_BYTES - 1) != 0)) {
+        sim_violation(app->run->world, "S15 n%u: allocated memory is not zeroed", app->node->index);
+    }
+}
+
+bool app_region_register(struct sim_app *app, uint32_t index) {
+    struct sim_world *world = app->run->world;
+    struct sim_region *region = &app->run->oracle->regions[app->node->index][index];
+    bool allocate = sim_chance(app_prng(app), world->config.work.allocate);
+    void *base = region->own;
+    int error;
+
+    if (allocate) {
+        error = weir_memory_allocate(app->engine, SIM_REGION_BYTES, WEIR_ACCESS_ALL,
+                                     &region->memory, &base);
+    } else {
+        error = weir_memory_register(app->engine, base, SIM_REGION_BYTES, WEIR_ACCESS_ALL,
+                                     &region->memory);
+    }
+    sim_trace(world, "n%u %s region %u: %s", app->node->index, allocate ? "allocates" : "registers",
+              index, weir_error_name(error));
     if (error != 0) {
         return false;
     }
+    region->base = base;
+    region_judge(app, region, allocate);
     region->descriptor_length = sizeof(region->descriptor);
     error = weir_memory_export(app->engine, region->memory, region->descriptor,
                                &region->descriptor_length);
     if (error != 0) {
-        sim_violation(app->run->world, "S15 export of good memory: %s", weir_error_name(error));
+        sim_violation(world, "S15 export of good memory: %s", weir_error_name(error));
         return false;
     }
     region->registered = true;
@@ -56,12 +81,12 @@ static bool region_register(struct sim_app *app, uint32_t index) {
     return true;
 }
 
-static void peer_drop(struct sim_app *app, uint32_t to) {
+void app_peer_drop(struct sim_app *app, uint32_t to) {
     struct app_peer *peer = &app->peers[to];
     int error;
 
     for (uint32_t i = 0; i < app->held_count; i++) {
-        struct sim_transfer *transfer = record_of(app, app->held[i]);
+        struct sim_transfer *transfer = app_record(app, app->held[i]);
 
         transfer->peer_closed |= !transfer->terminal && transfer->to == to;
     }
@@ -74,12 +99,12 @@ static void peer_drop(struct sim_app *app, uint32_t to) {
     *peer = (struct app_peer){0};
 }
 
-static bool peer_ready(struct sim_app *app, uint32_t to) {
+bool app_peer_ready(struct sim_app *app, uint32_t to) {
     struct app_peer *peer = &app->peers[to];
     int error;
 
     if (peer->open && peer->gone) {
-        peer_drop(app, to);
+        app_peer_drop(app, to);
     }
     if (!peer->open) {
         error = weir_peer_open(app->engine, app->run->world->nodes[to].address, &peer->handle);
@@ -96,7 +121,7 @@ static bool peer_ready(struct sim_app *app, uint32_t to) {
 
 /* Makes sure that the peer's region is imported. An old descriptor is kept at
  * times: the target must refuse it. */
-static bool remote_ready(struct sim_app *app, uint32_t to, uint32_t index) {
+bool app_remote_ready(struct sim_app *app, uint32_t to, uint32_t index) {
     struct app_peer *peer = &app->peers[to];
     const struct sim_region *region = &app->run->oracle->regions[to][index];
     uint32_t life = app->run->world->nodes[to].life;
@@ -139,7 +164,7 @@ static bool segments_fill(struct sim_app *app, const struct sim_transfer *transf
     for (uint32_t i = 0; i < transfer->segment_count; i++) {
         const struct sim_segment *s = &transfer->segments[i];
 
-        if (!remote_ready(app, transfer->to, s->remote_region)) {
+        if (!app_remote_ready(app, transfer->to, s->remote_region)) {
             return false;
         }
         out[i] = (weir_segment){
@@ -152,7 +177,8 @@ static bool segments_fill(struct sim_app *app, const struct sim_transfer *transf
     return true;
 }
 
-static int submit_call(struct sim_app *app, struct sim_transfer *transfer,
+/* The record may move while a call blocks: transfer is not used after. */
+static int submit_call(struct sim_app *app, const struct sim_transfer *transfer, bool block,
                        const weir_segment *segments, weir_transfer *handle_out) {
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     uint8_t payload[WEIR_NOTIFY_MAX];
@@ -166,6 +192,7 @@ static int submit_call(struct sim_app *app, struct sim_transfer *transfer,
     }
     options.flags |= transfer->queued ? WEIR_TRANSFER_QUEUE : 0;
     options.flags |= transfer->once ? WEIR_TRANSFER_ONCE : 0;
+    options.flags |= block ? WEIR_TRANSFER_BLOCK : 0;
     options.user_data = transfer->number;
     if (transfer->deadline_ns != 0) {
         options.timeout_ns = transfer->deadline_ns - app->run->world->now_ns;
@@ -178,7 +205,7 @@ static int submit_call(struct sim_app *app, struct sim_transfer *transfer,
 }
 
 static void submit_judge(struct sim_app *app, uint32_t number, int error, weir_transfer handle) {
-    struct sim_transfer *transfer = record_of(app, number);
+    struct sim_transfer *transfer = app_record(app, number);
     struct sim_world *world = app->run->world;
 
     sim_trace(world, "n%u submits %s %u to n%u: %u segments, %llu bytes%s%s: %s", app->node->index,
@@ -207,7 +234,7 @@ static void submit_judge(struct sim_app *app, uint32_t number, int error, weir_t
     app->held[app->held_count++] = number;
 }
 
-static void act_submit(struct sim_app *app) {
+void app_submit(struct sim_app *app) {
     const struct sim_workload_config *work = &app->run->world->config.work;
     struct sim_prng *prng = app_prng(app);
     weir_segment segments[APP_SEGMENTS_MAX];
@@ -218,11 +245,13 @@ static void act_submit(struct sim_app *app) {
     uint32_t want = (uint32_t)sim_between(
         prng, 1, sim_below(prng, 4) == 0 ? work->segments_max : 1 + work->segments_max / 16);
     bool notify = sim_chance(prng, work->notify);
+    bool block;
+    uint64_t began;
     uint32_t number;
     int error;
 
     if (app->run->submits_left == 0 || app_unfinished(app) >= work->concurrent_max ||
-        app->held_count == APP_HELD_MAX || !peer_ready(app, to)) {
+        app->held_count == APP_HELD_MAX || !app_peer_ready(app, to)) {
         return;
     }
     if (notify && sim_below(prng, 8) == 0) {
@@ -242,190 +271,17 @@ static void act_submit(struct sim_app *app) {
         oracle_withdraw(app->run->oracle, transfer);
         return;
     }
-    error = submit_call(app, transfer, segments, &handle);
+    block = sim_chance(prng, work->block);
+    began = app->run->world->now_ns;
+    app->node->may_sleep = block;
+    error = submit_call(app, transfer, block, segments, &handle);
+    app->node->may_sleep = false;
+    if (block && error == WEIR_EAGAIN &&
+        app->run->world->now_ns - began < app->run->world->config.engine.backoff_timeout_ns) {
+        sim_violation(app->run->world, "S5 submit %u was to wait for room, and did for %llu ns",
+                      number, (unsigned long long)(app->run->world->now_ns - began));
+    }
     submit_judge(app, number, error, handle);
-}
-
-/* A submit that must be refused, and must post nothing: the bytes of an innocent
- * draft show it. */
-static void act_bad_submit(struct sim_app *app) {
-    struct sim_prng *prng = app_prng(app);
-    struct sim_world *world = app->run->world;
-    uint32_t others = world->config.nodes - 1;
-    uint32_t to = (app->node->index + 1 + (uint32_t)sim_below(prng, others)) % (others + 1);
-    weir_segment segment;
-    weir_transfer handle = {0};
-    int error;
-
-    if (!peer_ready(app, to) || !remote_ready(app, to, 0)) {
-        return;
-    }
-    segment = (weir_segment){.local = app->run->oracle->regions[app->node->index][0].memory,
-                             .remote = app->peers[to].remote[0],
-                             .length = 16};
-    switch (sim_below(prng, 3)) {
-    case 0:
-        segment.remote_offset = UINT64_MAX - sim_below(prng, 32);
-        break;
-    case 1:
-        segment.local_offset = SIM_REGION_BYTES - 15;
-        break;
-    default:
-        segment.remote_offset = 1;
-        segment.length = UINT64_MAX;
-        break;
-    }
-    error = weir_write(app->engine, app->peers[to].handle, &segment, 1, NULL, &handle);
-    if (error == 0) {
-        sim_violation(world, "S15 n%u: a segment out of bounds was accepted", app->node->index);
-    } else if (error != WEIR_EBOUNDS && error != WEIR_EAGAIN && error != WEIR_ESTALE &&
-               error != WEIR_EPEER && error != WEIR_ECLOSED) {
-        sim_violation(world, "S15 a segment out of bounds gives %s", weir_error_name(error));
-    }
-}
-
-/* ---- other acts -------------------------------------------------------- */
-
-static void held_drop(struct sim_app *app, uint32_t i) {
-    app->held[i] = app->held[--app->held_count];
-}
-
-static void act_cancel(struct sim_app *app) {
-    struct sim_transfer *transfer;
-    int error;
-
-    if (app->held_count == 0) {
-        return;
-    }
-    transfer = record_of(app, app->held[sim_below(app_prng(app), app->held_count)]);
-    if (transfer->queued && transfer->terminal) {
-        return;
-    }
-    transfer->cancelled |= !transfer->terminal;
-    error = weir_transfer_cancel(app->engine, transfer->handle);
-    sim_trace(app->run->world, "n%u cancels %u: %s", app->node->index, transfer->number,
-              weir_error_name(error));
-    if (error != 0 && !(transfer->queued && error == WEIR_ESTALE)) {
-        sim_violation(app->run->world, "S13 cancel of a live handle: %s", weir_error_name(error));
-    }
-}
-
-/* Gives a handle back with the transfer under way, and then uses it. */
-static void act_early_release(struct sim_app *app) {
-    struct sim_transfer *transfer;
-    uint32_t i;
-    int error;
-
-    if (app->held_count == 0) {
-        return;
-    }
-    i = (uint32_t)sim_below(app_prng(app), app->held_count);
-    transfer = record_of(app, app->held[i]);
-    if (transfer->queued) {
-        return;
-    }
-    error = weir_transfer_release(app->engine, transfer->handle);
-    if (error != 0) {
-        sim_violation(app->run->world, "S12 release of a live handle: %s", weir_error_name(error));
-    }
-    error = weir_transfer_status(app->engine, transfer->handle);
-    if (error != WEIR_ESTALE) {
-        sim_violation(app->run->world, "S12 status after release: %s", weir_error_name(error));
-    }
-    sim_trace(app->run->world, "n%u releases %u early", app->node->index, transfer->number);
-    transfer->released = true;
-    transfer->orphan |= !transfer->terminal;
-    held_drop(app, i);
-}
-
-static bool uses_region(const struct sim_app *app, uint32_t region) {
-    for (uint32_t i = 0; i < app->held_count; i++) {
-        const struct sim_transfer *transfer = record_of(app, app->held[i]);
-
-        if (weir_transfer_status(app->engine, transfer->handle) != WEIR_EINPROGRESS) {
-            continue; /* it may have ended without our having looked */
-        }
-        for (uint32_t s = 0; s < transfer->segment_count; s++) {
-            if (transfer->segments[s].local_region == region && transfer->segments[s].length != 0) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-static void act_memory_release(struct sim_app *app) {
-    uint32_t index = (uint32_t)sim_below(app_prng(app), SIM_REGIONS);
-    struct sim_region *region = &app->run->oracle->regions[app->node->index][index];
-    int error;
-
-    if (!region->registered) {
-        (void)region_register(app, index);
-        return;
-    }
-    error = weir_memory_release(app->engine, region->memory);
-    sim_trace(app->run->world, "n%u releases region %u: %s", app->node->index, index,
-              weir_error_name(error));
-    if (error == WEIR_EBUSY) {
-        return;
-    }
-    if (error != 0) {
-        sim_violation(app->run->world, "S12 release of memory: %s", weir_error_name(error));
-        return;
-    }
-    /* Pieces that were done inside the submit use their memory no more. */
-    if (!app->run->world->config.nic[app->node->index].completes_inline &&
-        uses_region(app, index)) {
-        sim_violation(app->run->world, "S13 memory in use by a transfer could be released");
-    }
-    oracle_region_released(app->run->oracle, app->node->index, index);
-    if (weir_memory_release(app->engine, region->memory) != WEIR_ESTALE) {
-        sim_violation(app->run->world, "S12 memory could be released twice");
-    }
-}
-
-static void act_peer_close(struct sim_app *app) {
-    uint32_t to = (uint32_t)sim_below(app_prng(app), app->run->world->config.nodes);
-
-    if (app->peers[to].open) {
-        peer_drop(app, to);
-    }
-}
-
-static void act_pause(struct sim_app *app) {
-    uint64_t pause = sim_below(app_prng(app), app->run->world->config.work.pause_ns_max + 1);
-
-    sim_trace(app->run->world, "n%u stops for %llu ns", app->node->index,
-              (unsigned long long)pause);
-    app->node->paused_until_ns = app->run->world->now_ns + pause;
-}
-
-static void act(struct sim_app *app) {
-    const struct sim_workload_config *work = &app->run->world->config.work;
-    struct sim_prng *prng = app_prng(app);
-
-    if (sim_chance(prng, work->cancel)) {
-        act_cancel(app);
-    }
-    if (sim_chance(prng, work->early_release)) {
-        act_early_release(app);
-    }
-    if (sim_chance(prng, work->bad_segment)) {
-        act_bad_submit(app);
-    }
-    if (sim_chance(prng, work->memory_release)) {
-        act_memory_release(app);
-    }
-    if (sim_chance(prng, work->peer_close)) {
-        act_peer_close(app);
-    }
-    if (sim_chance(prng, work->pause)) {
-        act_pause(app);
-    }
-    if (sim_chance(prng, work->slow_taker)) {
-        app->take_at_ns = app->run->world->now_ns + sim_below(prng, work->pause_ns_max + 1);
-    }
-    act_submit(app);
 }
 
 /* ---- taking ------------------------------------------------------------ */
@@ -439,13 +295,13 @@ static void take_completions(struct sim_app *app) {
         while (i < app->held_count && app->held[i] != completion.user_data) {
             i++;
         }
-        if (i == app->held_count || !record_of(app, app->held[i])->queued) {
+        if (i == app->held_count || !app_record(app, app->held[i])->queued) {
             sim_violation(app->run->world, "S11 completion of unknown transfer %llu",
                           (unsigned long long)completion.user_data);
             continue;
         }
-        oracle_status(app->run->oracle, record_of(app, app->held[i]), completion.status);
-        held_drop(app, i);
+        oracle_status(app->run->oracle, app_record(app, app->held[i]), completion.status);
+        app_held_drop(app, i);
     }
 }
 
@@ -453,7 +309,7 @@ static void take_statuses(struct sim_app *app) {
     uint32_t i = 0;
 
     while (i < app->held_count) {
-        struct sim_transfer *transfer = record_of(app, app->held[i]);
+        struct sim_transfer *transfer = app_record(app, app->held[i]);
         int status;
 
         if (transfer->queued) {
@@ -472,10 +328,40 @@ static void take_statuses(struct sim_app *app) {
                               transfer->number);
             }
             transfer->released = true;
-            held_drop(app, i);
+            app_held_drop(app, i);
         } else {
             i++;
         }
+    }
+}
+
+static bool handle_opened(const struct sim_app *app, weir_peer handle) {
+    for (uint32_t i = 0; i < SIM_NODES_MAX; i++) {
+        if (app->peers[i].open && app->peers[i].handle.id == handle.id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A notification names the peer that sent it, for as long as that peer is there. One that
+ * was met by its connection, and not yet asked who it is, has no address. */
+static void sender_judge(struct sim_app *app, const weir_notification *notification) {
+    struct sim_world *world = app->run->world;
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    const struct sim_transfer *transfer;
+    const struct sim_node *from;
+
+    if (world->violation[0] != '\0' ||
+        weir_peer_query(app->engine, notification->from, &info) != 0) {
+        return;
+    }
+    transfer = app_record(app, (uint32_t)notification->tag);
+    from = &world->nodes[transfer->from];
+    if (strcmp(info.address, from->address) != 0 &&
+        (info.address[0] != '\0' || handle_opened(app, notification->from))) {
+        sim_violation(world, "S9 n%u takes a notification of n%u as one of \"%s\"",
+                      app->node->index, from->index, info.address);
     }
 }
 
@@ -486,6 +372,7 @@ static void take_rest(struct sim_app *app) {
     while (app->run->world->now_ns >= app->take_at_ns &&
            weir_notification_take(app->engine, &notification) == 0) {
         oracle_notification(app->run->oracle, app->node->index, &notification);
+        sender_judge(app, &notification);
     }
     while (weir_event_take(app->engine, &event) == 0) {
         sim_trace(app->run->world, "n%u event %d %s", app->node->index, (int)event.type,
@@ -498,22 +385,23 @@ static void take_rest(struct sim_app *app) {
 
 void app_release_finished(struct sim_app *app) {
     for (uint32_t i = app->held_count; i-- > 0;) {
-        struct sim_transfer *transfer = record_of(app, app->held[i]);
+        struct sim_transfer *transfer = app_record(app, app->held[i]);
 
         if (transfer->terminal && !transfer->queued) {
             (void)weir_transfer_release(app->engine, transfer->handle);
-            held_drop(app, i);
+            app_held_drop(app, i);
         }
     }
 }
 
 /* ---- stepping ---------------------------------------------------------- */
 
-static void app_progress(struct sim_app *app) {
+/* Until the engine is idle, or calls_max calls. */
+static void app_progress(struct sim_app *app, uint32_t calls_max) {
     const char *wrong;
     int did = 1;
 
-    for (uint32_t i = 0; did > 0; i++) {
+    for (uint32_t i = 0; did > 0 && i < calls_max; i++) {
         did = weir_engine_progress(app->engine);
         if (i == APP_PROGRESS_MAX) {
             sim_violation(app->run->world, "S18 n%u: progress finds work for ever",
@@ -547,22 +435,24 @@ static void app_step(struct sim_node *node) {
     struct sim_app *app = node->app;
     struct sim_world *world = node->world;
     uint64_t next;
+    bool hasty;
 
     if (app->engine == NULL) {
         return;
     }
-    app_progress(app);
+    hasty = app->run->acting && sim_chance(&world->prng, world->config.work.hasty);
+    app_progress(app, hasty ? (uint32_t)sim_below(&world->prng, 3) : UINT32_MAX);
     take_completions(app);
     take_statuses(app);
     take_rest(app);
     if (app->run->acting && world->now_ns >= app->act_at_ns) {
-        act(app);
+        app_act(app);
         app->act_at_ns =
             world->now_ns + 1 + sim_below(&world->prng, world->config.work.think_ns_max);
-        app_progress(app);
+        app_progress(app, hasty ? 1 : UINT32_MAX);
     }
     nic_judge(app);
-    next = engine_next_deadline(app->engine);
+    next = hasty ? 0 : engine_next_deadline(app->engine);
     if (next < world->now_ns + APP_STEP_GAP_NS) {
         next = world->now_ns + APP_STEP_GAP_NS;
     }
@@ -599,6 +489,7 @@ static weir_engine_options options_of(const struct sim_app *app) {
     options.retransmit_ns = config->retransmit_ns;
     options.teardown_timeout_ns = config->teardown_timeout_ns;
     options.settle_grace_ns = config->settle_grace_ns;
+    options.backoff_timeout_ns = config->backoff_timeout_ns;
     return options;
 }
 
@@ -630,7 +521,7 @@ bool app_start(struct sim_app *app) {
         return false;
     }
     for (uint32_t r = 0; r < SIM_REGIONS; r++) {
-        (void)region_register(app, r);
+        (void)app_region_register(app, r);
     }
     sim_node_wake_at(node, app->act_at_ns);
     return true;
@@ -654,7 +545,9 @@ void app_leave(struct sim_app *app) {
     sim_trace(world, "n%u closes its engine", node->index);
     node->stepping = true;
     app->run->oracle->lives_ended = true;
+    node->may_sleep = true;
     weir_engine_close(engine);
+    node->may_sleep = false;
     app->engine = NULL;
     node->stepping = false;
     sim_trace(world, "n%u closed its engine", node->index);

@@ -36,6 +36,27 @@ struct sim_run {
     bool acting; /* false: only finish what was begun */
 };
 
+static inline struct sim_prng *app_prng(const struct sim_app *app) {
+    return &app->run->world->prng;
+}
+/* Records move when one is added: a call that may block adds some. */
+static inline struct sim_transfer *app_record(const struct sim_app *app, uint32_t number) {
+    return &app->run->oracle->transfers[number];
+}
+
+/* acts.c: one act of a node, a submit among others. */
+void app_act(struct sim_app *app);
+
+/* workload.c */
+void app_submit(struct sim_app *app);
+void app_held_drop(struct sim_app *app, uint32_t i);
+/* Registers the region's own memory, or has the engine allocate some. */
+bool app_region_register(struct sim_app *app, uint32_t index);
+bool app_peer_ready(struct sim_app *app, uint32_t to);
+void app_peer_drop(struct sim_app *app, uint32_t to);
+/* Makes sure that the peer's region is imported. */
+bool app_remote_ready(struct sim_app *app, uint32_t to, uint32_t index);
+
 /* Boots the node and opens an engine on it. False: it failed cleanly (a fault). */
 bool app_start(struct sim_app *app);
 /* As SIGKILL. */

@@ -246,6 +246,9 @@ static void wait_sleep(void *self, uint64_t timeout_ns) {
         timeout_ns > UINT64_MAX - world->now_ns ? UINT64_MAX : world->now_ns + timeout_ns;
     const struct sim_event *next;
 
+    if (node->app != NULL && !node->may_sleep) {
+        sim_violation(world, "S5 n%u sleeps in a call that does not block", node->index);
+    }
     while (!node->woken && (next = sim_heap_peek(&world->heap)) != NULL && next->at_ns <= until) {
         (void)sim_step(world);
     }
@@ -267,12 +270,19 @@ static void wait_clear(void *self) {
     node->woken = false;
 }
 
+/* No descriptor, so nothing to raise. */
+static void wait_level(void *self) {
+    (void)self;
+}
+
 static const struct weir_wait_ops WAIT_OPS = {
-    .fd = wait_fd,
     .add = wait_add,
     .sleep = wait_sleep,
     .wake = wait_wake,
     .clear = wait_clear,
+    .fd = wait_fd,
+    .raise = wait_level,
+    .lower = wait_level,
 };
 
 /* ---- lives ------------------------------------------------------------- */

@@ -43,7 +43,8 @@ struct sim_node {
     bool alive;
     bool stepping; /* the engine of this node is on the stack */
     bool listening;
-    bool woken; /* something came while it was stepping */
+    bool woken;     /* something came while it was stepping */
+    bool may_sleep; /* it is in a call that is allowed to */
     char address[SIM_ADDRESS_MAX];
     uint64_t step_at_ns;                 /* when the pending step is due; UINT64_MAX: none */
     uint64_t step_ticket;                /* only the newest scheduled step counts */

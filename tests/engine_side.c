@@ -1,6 +1,7 @@
 /* engine_side.c: see engine_side.h. */
 #include "engine_side.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -14,6 +15,8 @@ weir_engine_options side_options(void) {
     options.remotes_max = 16;
     options.sq_depth = 64;
     options.notifications_max = 64;
+    if (getenv("WEIR_TEST_SERIAL") != NULL)
+        options.flags = WEIR_ENGINE_SERIAL;
     return options;
 }
 

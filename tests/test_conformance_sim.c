@@ -16,15 +16,23 @@ struct kind {
     bool srq;
     uint32_t last_wqe;
     uint32_t pieces_max;
+    bool qp_rings;
+    bool recv_rings;
+    uint64_t flush_ns_max;
 };
 
 static const struct kind KINDS[] = {
-    {"sim ordered", true, false, false, SIM_LAST_WQE_NEVER, 1},
-    {"sim ordered srq", true, false, true, SIM_LAST_WQE_MANY, 3},
-    {"sim inline", true, true, false, SIM_LAST_WQE_NEVER, 1},
-    {"sim inline srq", true, true, true, SIM_LAST_WQE_LATE, 2},
-    {"sim unordered", false, false, false, SIM_LAST_WQE_NEVER, 3},
-    {"sim unordered srq", false, false, true, SIM_LAST_WQE_EARLY, 2},
+    {"sim ordered", true, false, false, SIM_LAST_WQE_NEVER, 1, false, false, 5000},
+    {"sim ordered srq", true, false, true, SIM_LAST_WQE_MANY, 3, false, false, 5000},
+    {"sim inline", true, true, false, SIM_LAST_WQE_NEVER, 1, false, false, 0},
+    {"sim inline srq", true, true, true, SIM_LAST_WQE_LATE, 2, false, false, 5000},
+    {"sim unordered", false, false, false, SIM_LAST_WQE_NEVER, 3, false, false, 5000},
+    {"sim unordered srq", false, false, true, SIM_LAST_WQE_EARLY, 2, false, false, 5000},
+    {"sim rings", true, false, false, SIM_LAST_WQE_NEVER, 1, true, false, 5000},
+    {"sim rings srq", true, false, true, SIM_LAST_WQE_LATE, 1, true, false, 0},
+    {"sim receive rings", true, false, false, SIM_LAST_WQE_NEVER, 2, true, true, 0},
+    {"sim inline receive rings", true, true, false, SIM_LAST_WQE_NEVER, 2, true, true, 0},
+    {"sim unordered receive rings", false, false, false, SIM_LAST_WQE_NEVER, 3, true, true, 5000},
 };
 
 enum { KIND_COUNT = sizeof(KINDS) / sizeof(KINDS[0]) };
@@ -57,7 +65,11 @@ static void kind_config(const struct kind *kind, struct sim_config *config) {
             .post_bytes_max = UINT64_MAX,
             .latency_min_ns = 500,
             .latency_max_ns = 3000,
-            .flush_ns_max = 5000,
+            .flush_ns_max = kind->flush_ns_max,
+            .cq_clean = kind->flush_ns_max == 0, /* else flushes come too late to be seen */
+            .qp_rings = kind->qp_rings,
+            .recv_rings = kind->recv_rings,
+            .ring_turn_max = 4,
             .rto_ns = 10000,
             .mtu_max = 4096,
             .rd_atomic_max = 16,

@@ -1,6 +1,6 @@
 /* test_engine_end.c: how transfers end: deadlines, cancel, early release, the queue of
  * completions, waiting for room, memory that is in use, close with work under way (S5,
- * S11, S12, S13, T10). Transfers stay under way here because the other engine makes no
+ * S11, S12, S13, T10, E6). Transfers stay under way here because the other engine makes no
  * progress: no connection, or no credits. */
 #include "engine_side.h"
 
@@ -451,6 +451,60 @@ static void test_T10_peer_close_ends_its_transfers(void **state) {
     pair_close(&a, &b);
 }
 
+/* ---- no engine ---- */
+
+static void test_E6_no_engine_is_an_error(void **state) {
+    weir_peer peer = {1};
+    weir_memory memory = {1};
+    weir_remote remote = {1};
+    weir_transfer transfer = {1};
+    weir_notification notification;
+    weir_completion completion;
+    weir_event event;
+    weir_stats stats = WEIR_STATS_INIT;
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    uint8_t bytes[WEIR_DESCRIPTOR_MAX] = {0};
+    size_t length = sizeof(bytes);
+    uint64_t timeout_ns;
+    void *base;
+    struct side a;
+
+    (void)state;
+    weir_engine_close(NULL); /* is allowed */
+    side_open(&a, NULL);
+    assert_int_equal(weir_memory_export(a.engine, a.memory, bytes, &length), WEIR_OK);
+    assert_int_equal(weir_engine_progress(NULL), WEIR_EINVAL);
+    assert_int_equal(weir_engine_wait(NULL, 0), WEIR_EINVAL);
+    assert_int_equal(weir_engine_fd(NULL), WEIR_EINVAL);
+    assert_int_equal(weir_engine_arm(NULL, &timeout_ns), WEIR_EINVAL);
+    assert_int_equal(weir_engine_address(NULL, (char *)bytes, 8), WEIR_EINVAL);
+    assert_int_equal(weir_engine_stats(NULL, &stats), WEIR_EINVAL);
+    assert_int_equal(weir_memory_register(NULL, bytes, 8, 0, &memory), WEIR_EINVAL);
+    assert_int_equal(weir_memory_allocate(NULL, 8, 0, &memory, &base), WEIR_EINVAL);
+    assert_int_equal(weir_memory_release(NULL, memory), WEIR_EINVAL);
+    assert_int_equal(weir_memory_info(NULL, memory, NULL, NULL), WEIR_EINVAL);
+    assert_int_equal(weir_memory_export(NULL, memory, bytes, &length), WEIR_EINVAL);
+    assert_int_equal(weir_memory_import(NULL, peer, bytes, length, &remote), WEIR_EINVAL);
+    assert_int_equal(weir_remote_release(NULL, remote), WEIR_EINVAL);
+    assert_int_equal(weir_remote_info(NULL, remote, NULL, NULL), WEIR_EINVAL);
+    assert_int_equal(weir_peer_open(NULL, "127.0.0.1:1", &peer), WEIR_EINVAL);
+    assert_int_equal(weir_peer_close(NULL, peer), WEIR_EINVAL);
+    assert_int_equal(weir_peer_connect(NULL, peer), WEIR_EINVAL);
+    assert_int_equal(weir_peer_query(NULL, peer, &info), WEIR_EINVAL);
+    assert_int_equal(weir_transfer_status(NULL, transfer), WEIR_EINVAL);
+    assert_int_equal(weir_transfer_wait(NULL, transfer, 0), WEIR_EINVAL);
+    assert_int_equal(weir_transfer_cancel(NULL, transfer), WEIR_EINVAL);
+    assert_int_equal(weir_transfer_release(NULL, transfer), WEIR_EINVAL);
+    assert_int_equal(weir_transfer_waiting_for(NULL, transfer), WEIR_EINVAL);
+    assert_int_equal(weir_completion_take(NULL, &completion), WEIR_EINVAL);
+    assert_int_equal(weir_notification_take(NULL, &notification), WEIR_EINVAL);
+    assert_int_equal(weir_event_take(NULL, &event), WEIR_EINVAL);
+    assert_int_equal(weir_completion_take(a.engine, NULL), WEIR_EINVAL);
+    assert_int_equal(weir_notification_take(a.engine, NULL), WEIR_EINVAL);
+    assert_int_equal(weir_event_take(a.engine, NULL), WEIR_EINVAL);
+    side_close(&a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S13_deadline_without_a_connection),
@@ -469,6 +523,7 @@ int main(void) {
         cmocka_unit_test(test_S13_empty_segments_hold_their_memory),
         cmocka_unit_test(test_T10_close_with_work_under_way),
         cmocka_unit_test(test_T10_peer_close_ends_its_transfers),
+        cmocka_unit_test(test_E6_no_engine_is_an_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

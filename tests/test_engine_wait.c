@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 /* Both engines progress by themselves: nobody here steps them. */
@@ -196,12 +197,159 @@ static void test_M7_a_wait_ends_in_time(void **state) {
     pair_close(&a, &b);
 }
 
+/* ---- the application armed, and others on the same engine ---- */
+
+static bool fd_readable(struct side *side) {
+    struct pollfd fd = {.fd = weir_engine_fd(side->engine), .events = POLLIN};
+
+    return poll(&fd, 1, 0) == 1;
+}
+
+/* Armed, as before sleeping: all that there was has been dealt with. */
+static void arm_now(struct side *a, struct side *other) {
+    uint64_t timeout_ns;
+    weir_notification got;
+
+    while (weir_engine_arm(a->engine, &timeout_ns) != WEIR_OK) {
+        weir_engine_progress(a->engine);
+        while (weir_notification_take(a->engine, &got) == WEIR_OK)
+            continue;
+        if (other != NULL)
+            weir_engine_progress(other->engine);
+    }
+}
+
+/* b has a thread of its own, and an application that arms it. */
+static void armed_pair(struct side *a, struct side *b) {
+    weir_engine_options options = side_options();
+
+    options.flags = WEIR_ENGINE_THREAD;
+    side_open(a, NULL);
+    side_open(b, &options);
+    side_join(a, b);
+    connect_now(a, NULL);
+    uint64_t end = now_ns() + 50 * MS; /* late READYs, timers of the handshake */
+    while (now_ns() < end)
+        step(a, NULL);
+}
+
+static long switches(void) {
+    struct rusage usage;
+
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_nvcsw;
+}
+
+static void test_M7_an_armed_application_that_is_away_costs_nothing(void **state) {
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    struct timespec pause = {.tv_nsec = 400 * 1000 * 1000};
+    struct side a, b;
+
+    (void)state;
+    armed_pair(&a, &b);
+    arm_now(&b, NULL);
+    notify.flags = WEIR_TRANSFER_NOTIFY;
+    assert_int_equal(write_now(&a, NULL, NULL, 0, &notify), WEIR_OK);
+    STEP_UNTIL(&a, NULL, stats_of(&b).notifications_received == 1);
+    long before = switches();
+    nanosleep(&pause, NULL); /* it does something else, still armed */
+    assert_true(switches() - before < 40);
+    assert_true(fd_readable(&b));
+    pair_close(&a, &b);
+}
+
+/* The engine's thread takes a notification between the application's last look and its
+ * arming: nobody was asleep to be told. */
+static void test_M7_what_the_thread_did_before_arming_is_seen(void **state) {
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_notification got;
+    uint64_t timeout_ns;
+    struct side a, b;
+
+    (void)state;
+    armed_pair(&a, &b);
+    notify.flags = WEIR_TRANSFER_NOTIFY;
+    for (uint64_t i = 1; i <= 100; i++) {
+        arm_now(&b, &a);
+        weir_engine_progress(b.engine);
+        assert_int_equal(weir_notification_take(b.engine, &got), WEIR_EAGAIN);
+        assert_int_equal(write_now(&a, NULL, NULL, 0, &notify), WEIR_OK);
+        STEP_UNTIL(&a, NULL, stats_of(&b).notifications_received == i);
+        if (weir_engine_arm(b.engine, &timeout_ns) == WEIR_OK)
+            assert_true(fd_readable(&b));
+        assert_int_equal(weir_notification_take(b.engine, &got), WEIR_OK);
+    }
+    pair_close(&a, &b);
+}
+
+/* The work is done by whoever makes progress; the one that sleeps has to come and take. */
+static void test_M7_progress_of_another_thread_wakes_the_sleeper(void **state) {
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_notification got;
+    struct side a, b;
+
+    (void)state;
+    pair_open(&a, &b, NULL);
+    notify.flags = WEIR_TRANSFER_NOTIFY;
+    for (int i = 0; i < 20; i++) {
+        arm_now(&b, &a);
+        assert_false(fd_readable(&b));
+        assert_int_equal(write_now(&a, NULL, NULL, 0, &notify), WEIR_OK);
+        while (stats_of(&b).notifications_received == (uint64_t)i)
+            weir_engine_progress(b.engine); /* as another thread would */
+        assert_true(fd_readable(&b));
+        assert_int_equal(weir_notification_take(b.engine, &got), WEIR_OK);
+    }
+    pair_close(&a, &b);
+}
+
+/* A thread that waits for a time takes the device's news with it when it leaves. */
+static void *short_wait_main(void *argument) {
+    struct side *side = argument;
+    uint64_t end = now_ns() + 30 * MS;
+
+    while (now_ns() < end)
+        weir_engine_wait(side->engine, MS);
+    return NULL;
+}
+
+static void test_M7_a_waiter_that_leaves_wakes_the_armed(void **state) {
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_notification got;
+    pthread_t thread;
+    struct side a, b;
+
+    (void)state;
+    pair_open(&a, &b, NULL);
+    notify.flags = WEIR_TRANSFER_NOTIFY;
+    for (int i = 0; i < 10; i++) {
+        arm_now(&b, &a);
+        assert_int_equal(pthread_create(&thread, NULL, short_wait_main, &b), 0);
+        struct timespec pause = {.tv_nsec = i * 3 * 1000 * 1000};
+        nanosleep(&pause, NULL);
+        if (i % 2 == 0)
+            assert_int_equal(write_now(&a, NULL, NULL, 0, &notify), WEIR_OK);
+        pthread_join(thread, NULL);
+        if (i % 2 == 1)
+            assert_int_equal(write_now(&a, NULL, NULL, 0, &notify), WEIR_OK);
+        struct pollfd fd = {.fd = weir_engine_fd(b.engine), .events = POLLIN};
+        assert_int_equal(poll(&fd, 1, 10000), 1);
+        while (weir_notification_take(b.engine, &got) != WEIR_OK)
+            weir_engine_progress(b.engine);
+    }
+    pair_close(&a, &b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_M7_engines_with_threads),
         cmocka_unit_test(test_M7_a_poll_loop),
         cmocka_unit_test(test_M7_several_threads_asleep),
         cmocka_unit_test(test_M7_a_wait_ends_in_time),
+        cmocka_unit_test(test_M7_an_armed_application_that_is_away_costs_nothing),
+        cmocka_unit_test(test_M7_what_the_thread_did_before_arming_is_seen),
+        cmocka_unit_test(test_M7_progress_of_another_thread_wakes_the_sleeper),
+        cmocka_unit_test(test_M7_a_waiter_that_leaves_wakes_the_armed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

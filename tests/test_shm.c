@@ -630,6 +630,49 @@ static void test_E6_unmapped_target(void **state) {
     munmap(memory, REGION_BYTES);
 }
 
+/* The status of one WR of 8,192 bytes whose second page, there or here, is as protected. The
+ * QP is used up by it, so there is a pair of sides for each. */
+static uint32_t run_protected(uint8_t opcode, bool here, int protection) {
+    uint8_t *memory[2];
+    for (int i = 0; i < 2; i++) {
+        memory[i] =
+            mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(memory[i], MAP_FAILED);
+    }
+    struct side a, b;
+    pair_open(&a, &b, memory[0]);
+    struct weir_mr local;
+    assert_int_equal(shm_device_ops.mr_register(a.device, memory[1], REGION_BYTES, 0, &local), 0);
+    assert_int_equal(mprotect(memory[here] + 4096, 4096, protection), 0);
+    struct weir_wr wr = make_wr(&a, opcode, 8192);
+    wr.laddr = (uint64_t)(uintptr_t)memory[1];
+    wr.lkey = local.lkey;
+    struct weir_post post;
+    struct weir_cqe cqe = {.status = WEIR_CQE_OK};
+    assert_int_equal(shm_device_ops.post_send(a.qp, &wr, 1, &post), 0);
+    if (post.done == 0)
+        assert_int_equal(shm_device_ops.poll(a.device, &cqe, 1), 1);
+    assert_int_equal(shm_device_ops.mr_release(a.device, &local), 0);
+    side_close(&a);
+    side_close(&b);
+    for (int i = 0; i < 2; i++)
+        munmap(memory[i], REGION_BYTES);
+    return cqe.status;
+}
+
+/* Whose memory it is that cannot be used, is who is blamed. */
+static void test_E6_local_fault_is_local(void **state) {
+    (void)state;
+    assert_int_equal(run_protected(WEIR_OP_WRITE, true, PROT_NONE), WEIR_CQE_LOCAL_PROT);
+    assert_int_equal(run_protected(WEIR_OP_READ, true, PROT_NONE), WEIR_CQE_LOCAL_PROT);
+    assert_int_equal(run_protected(WEIR_OP_READ, true, PROT_READ), WEIR_CQE_LOCAL_PROT);
+    assert_int_equal(run_protected(WEIR_OP_WRITE, true, PROT_READ), WEIR_CQE_OK);
+    assert_int_equal(run_protected(WEIR_OP_WRITE, false, PROT_NONE), WEIR_CQE_REMOTE_ACCESS);
+    assert_int_equal(run_protected(WEIR_OP_WRITE, false, PROT_READ), WEIR_CQE_REMOTE_ACCESS);
+    assert_int_equal(run_protected(WEIR_OP_READ, false, PROT_NONE), WEIR_CQE_REMOTE_ACCESS);
+    assert_int_equal(run_protected(WEIR_OP_READ, false, PROT_READ), WEIR_CQE_OK);
+}
+
 /* ---- set-up ---- */
 
 struct failing {
@@ -731,6 +774,7 @@ int main(void) {
         cmocka_unit_test(test_T8_stale_message_is_not_taken),
         cmocka_unit_test(test_S13_release_waits_for_the_peer),
         cmocka_unit_test(test_E6_unmapped_target),
+        cmocka_unit_test(test_E6_local_fault_is_local),
         cmocka_unit_test(test_E5_every_allocation_fails),
         cmocka_unit_test(test_E5_descriptors_run_out),
     };

@@ -434,6 +434,139 @@ static void test_E3_released_memory_refuses(void **state) {
     pair_close(&pair);
 }
 
+/* Posts the four receives of side. */
+static void post_receives(struct side *side) {
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_int_equal(SIM_NIC_OPS.post_recv(side->nic, side->qp, i,
+                                               side->bytes + 64 * (uint32_t)i, 64, side->mr.lkey),
+                         0);
+    }
+}
+
+static void send_messages(struct side *side, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        struct weir_wr wr = {.wr_id = 100 + i,
+                             .laddr = (uint64_t)(uintptr_t)side->bytes,
+                             .length = 8,
+                             .lkey = side->mr.lkey,
+                             .opcode = WEIR_OP_SEND,
+                             .flags = WEIR_WR_SIGNALED};
+        struct weir_post post;
+
+        assert_int_equal(SIM_NIC_OPS.post_send(side->qp, &wr, 1, &post), 0);
+    }
+}
+
+/* With rings for receives, a beacon's flush may come before messages that were there
+ * first; in order within each ring, and nothing is lost. */
+static void test_T1_beacon_may_overtake_messages(void **state) {
+    struct sim_config config;
+    struct weir_cqe cqes[16];
+    struct weir_post post;
+    struct weir_wr beacon;
+    struct pair pair;
+    uint64_t next = 0;
+    int beacon_at = -1;
+    int count;
+
+    (void)state;
+    plain_config(&config);
+    for (uint32_t i = 0; i < 2; i++) {
+        config.nic[i].qp_rings = config.nic[i].recv_rings = true;
+        config.nic[i].ring_turn_max = 1;
+        config.nic[i].flush_ns_max = 0;
+    }
+    pair_open(&pair, &config);
+    post_receives(&pair.b);
+    send_messages(&pair.a, 3);
+    run_for(&pair, 1000000);
+    assert_int_equal(SIM_NIC_OPS.qp_error(pair.b.qp), 0);
+    beacon = write_wr(&pair.b, 7, 0, 0, WEIR_WR_SIGNALED);
+    assert_int_equal(SIM_NIC_OPS.post_send(pair.b.qp, &beacon, 1, &post), 0);
+    assert_int_equal(SIM_NIC_OPS.poll(pair.b.nic, cqes, 16), 2); /* one turn of each ring */
+    count = 2 + poll_all(&pair.b, cqes + 2, 14);
+    assert_int_equal(count, 5);
+    for (int i = 0; i < count; i++) {
+        if (!cqes[i].recv) {
+            assert_int_equal(cqes[i].wr_id, 7);
+            beacon_at = i;
+            continue;
+        }
+        assert_int_equal(cqes[i].wr_id, next);
+        assert_int_equal(cqes[i].status, next < 3 ? WEIR_CQE_OK : WEIR_CQE_FLUSHED);
+        next++;
+    }
+    assert_int_equal(next, 4);
+    assert_in_range(beacon_at, 0, 1); /* behind one message of three at most */
+    assert_int_equal(SIM_NIC_OPS.arm(pair.b.nic), 0);
+    pair_close(&pair);
+}
+
+/* Between QPs there is no order: the older message of one comes after the newer ones of
+ * another. */
+static void test_S18_rings_take_turns(void **state) {
+    struct sim_config config;
+    struct weir_cqe cqes[8];
+    struct pair pair;
+    struct side first_a, first_b;
+
+    (void)state;
+    plain_config(&config);
+    config.nic[1].qp_rings = true;
+    config.nic[1].ring_turn_max = 1;
+    pair_open(&pair, &config);
+    post_receives(&pair.b);
+    send_messages(&pair.a, 3);
+    run_for(&pair, 1000000);
+    first_a = pair.a;
+    first_b = pair.b;
+    make_qp(&pair.a);
+    make_qp(&pair.b);
+    connect_to(&pair.a, &pair.b, 1, 2);
+    connect_to(&pair.b, &pair.a, 2, 1);
+    for (uint64_t i = 10; i < 12; i++) {
+        assert_int_equal(
+            SIM_NIC_OPS.post_recv(pair.b.nic, pair.b.qp, i, pair.b.bytes, 64, pair.b.mr.lkey), 0);
+    }
+    send_messages(&pair.a, 2);
+    run_for(&pair, 1000000);
+    assert_int_equal(SIM_NIC_OPS.poll(pair.b.nic, cqes, 8), 2); /* more is there */
+    assert_int_equal(SIM_NIC_OPS.arm(pair.b.nic), WEIR_EAGAIN);
+    assert_int_equal(poll_all(&pair.b, cqes + 2, 6), 3);
+    for (int i = 0; i < 5; i++) {
+        static const uint64_t ORDER[] = {0, 10, 1, 11, 2};
+
+        assert_int_equal(cqes[i].wr_id, ORDER[i]);
+    }
+    assert_int_equal(SIM_NIC_OPS.qp_destroy(first_a.qp), 0);
+    assert_int_equal(SIM_NIC_OPS.qp_destroy(first_b.qp), 0);
+    pair_close(&pair);
+}
+
+/* What is left of a QP that was destroyed comes still, unless the device cleans up. */
+static void test_T8_rings_of_a_destroyed_qp(void **state) {
+    (void)state;
+    for (int clean = 0; clean < 2; clean++) {
+        struct sim_config config;
+        struct weir_cqe cqes[8];
+        struct pair pair;
+
+        plain_config(&config);
+        config.nic[1].qp_rings = true;
+        config.nic[1].ring_turn_max = 1;
+        config.nic[1].cq_clean = clean != 0;
+        pair_open(&pair, &config);
+        post_receives(&pair.b);
+        send_messages(&pair.a, 3);
+        run_for(&pair, 1000000);
+        assert_int_equal(SIM_NIC_OPS.poll(pair.b.nic, cqes, 8), 1);
+        assert_int_equal(SIM_NIC_OPS.qp_destroy(pair.b.qp), 0);
+        pair.b.qp = NULL;
+        assert_int_equal(poll_all(&pair.b, cqes, 8), clean != 0 ? 0 : 2);
+        pair_close(&pair);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S1_slot_is_free_only_after_poll),
@@ -446,6 +579,9 @@ int main(void) {
         cmocka_unit_test(test_T4_last_wqe_habits),
         cmocka_unit_test(test_M2_send_without_a_buffer_is_rnr),
         cmocka_unit_test(test_E3_released_memory_refuses),
+        cmocka_unit_test(test_T1_beacon_may_overtake_messages),
+        cmocka_unit_test(test_S18_rings_take_turns),
+        cmocka_unit_test(test_T8_rings_of_a_destroyed_qp),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

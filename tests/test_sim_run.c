@@ -17,7 +17,7 @@
 #include "profile.h"
 #include "run.h"
 
-enum { SEEDS = 150, SEEDS_PLANT_MAX = 300, SEEDS_TWICE = 12 };
+enum { SEEDS = 150, SEEDS_PLANT_MAX = 900, SEEDS_TWICE = 12 };
 
 static void run_one(const char *profile, uint64_t seed, uint32_t plant, FILE *trace,
                     struct sim_result *result) {
@@ -81,32 +81,74 @@ static void test_S9_notify(void **state) {
     run_profile("notify");
 }
 
+static void test_S9_skew(void **state) {
+    (void)state;
+    run_profile("skew");
+}
+
 static void test_E1_unordered(void **state) {
     (void)state;
     run_profile("unordered");
 }
 
+static void run_twice(const char *profile, uint64_t seed, uint32_t plant) {
+    struct sim_result results[2];
+    char *traces[2] = {NULL, NULL};
+    size_t lengths[2];
+
+    for (int i = 0; i < 2; i++) {
+        FILE *trace = open_memstream(&traces[i], &lengths[i]);
+
+        assert_non_null(trace);
+        run_one(profile, seed, plant, trace, &results[i]);
+        assert_int_equal(fclose(trace), 0);
+    }
+    assert_true(lengths[0] > 0);
+    assert_int_equal(lengths[0], lengths[1]);
+    assert_memory_equal(traces[0], traces[1], lengths[0]);
+    assert_memory_equal(&results[0].violation, &results[1].violation, SIM_VIOLATION_MAX);
+    assert_true(results[0].digest == results[1].digest);
+    assert_true(results[0].events == results[1].events);
+    free(traces[0]);
+    free(traces[1]);
+}
+
 static void test_E2_same_seed_same_trace(void **state) {
+    const char *profile;
+
     (void)state;
-    for (uint64_t seed = 1; seed <= SEEDS_TWICE; seed++) {
-        struct sim_result results[2];
-        char *traces[2] = {NULL, NULL};
-        size_t lengths[2];
-
-        for (int i = 0; i < 2; i++) {
-            FILE *trace = open_memstream(&traces[i], &lengths[i]);
-
-            assert_non_null(trace);
-            run_one("swarm", seed, SIM_PLANT_NONE, trace, &results[i]);
-            assert_int_equal(fclose(trace), 0);
+    for (unsigned i = 0; (profile = profile_name(i, NULL)) != NULL; i++) {
+        for (uint64_t seed = 1; seed <= SEEDS_TWICE; seed++) {
+            run_twice(profile, seed, SIM_PLANT_NONE);
         }
-        assert_true(lengths[0] > 0);
-        assert_int_equal(lengths[0], lengths[1]);
-        assert_memory_equal(traces[0], traces[1], lengths[0]);
-        assert_true(results[0].digest == results[1].digest);
-        assert_true(results[0].events == results[1].events);
-        free(traces[0]);
-        free(traces[1]);
+    }
+}
+
+/* What a failure shows can be looked at again. */
+static void test_E2_same_plant_same_trace(void **state) {
+    (void)state;
+    for (uint32_t plant = 1; plant < SIM_PLANT_COUNT; plant++) {
+        run_twice("notify", plant, plant);
+    }
+}
+
+/* A run that is watched is the run that was not. */
+static void test_E2_trace_changes_nothing(void **state) {
+    const char *profile;
+
+    (void)state;
+    for (unsigned i = 0; (profile = profile_name(i, NULL)) != NULL; i++) {
+        struct sim_result plain, traced;
+        char *text = NULL;
+        size_t length;
+        FILE *trace = open_memstream(&text, &length);
+
+        assert_non_null(trace);
+        run_one(profile, 7, SIM_PLANT_NONE, NULL, &plain);
+        run_one(profile, 7, SIM_PLANT_NONE, trace, &traced);
+        assert_int_equal(fclose(trace), 0);
+        assert_true(plain.digest == traced.digest);
+        free(text);
     }
 }
 
@@ -120,7 +162,7 @@ static void test_E2_other_seed_other_run(void **state) {
 }
 
 static void test_planted_bugs_are_seen(void **state) {
-    static const char *const PROFILES[] = {"calm", "notify"};
+    static const char *const PROFILES[] = {"calm", "notify", "swarm"};
     unsigned unseen = 0;
 
     (void)state;
@@ -129,7 +171,7 @@ static void test_planted_bugs_are_seen(void **state) {
         uint64_t seed = 0;
 
         while (result.violation[0] == '\0' && seed < SEEDS_PLANT_MAX) {
-            run_one(PROFILES[seed % 2], seed / 2 + 1, plant, NULL, &result);
+            run_one(PROFILES[seed % 3], seed / 3 + 1, plant, NULL, &result);
             seed++;
         }
         if (result.violation[0] == '\0') {
@@ -151,8 +193,11 @@ int main(void) {
         cmocka_unit_test(test_T4_teardown),
         cmocka_unit_test(test_S2_depth),
         cmocka_unit_test(test_S9_notify),
+        cmocka_unit_test(test_S9_skew),
         cmocka_unit_test(test_E1_unordered),
         cmocka_unit_test(test_E2_same_seed_same_trace),
+        cmocka_unit_test(test_E2_same_plant_same_trace),
+        cmocka_unit_test(test_E2_trace_changes_nothing),
         cmocka_unit_test(test_E2_other_seed_other_run),
         cmocka_unit_test(test_planted_bugs_are_seen),
     };

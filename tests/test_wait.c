@@ -43,6 +43,13 @@ static int readable(void) {
     return poll(&set, 1, 0);
 }
 
+/* Whether a sleep would end at once. */
+static int awake(void) {
+    const uint64_t before = now_ns();
+    port.ops->sleep(port.self, 5 * MS);
+    return now_ns() - before < 5 * MS;
+}
+
 static int fd_count(void) {
     DIR *directory = opendir("/proc/self/fd");
     int count = 0;
@@ -79,24 +86,47 @@ static void test_source_ends_the_sleep(void **state) {
     assert_true(now_ns() - before < LONG_NS);
     /* The source is its owner's: clearing the port leaves it readable. */
     port.ops->clear(port.self);
+    port.ops->lower(port.self);
     assert_int_equal(readable(), 1);
+    assert_true(awake());
     close(source);
     assert_int_equal(readable(), 0);
+    assert_false(awake());
 }
 
 static void test_wake_stays_until_cleared(void **state) {
     (void)state;
-    assert_int_equal(readable(), 0);
+    assert_false(awake());
     for (int i = 0; i < 3; i++) {
         port.ops->wake(port.self);
     }
     port.ops->sleep(port.self, UINT64_MAX);
     port.ops->sleep(port.self, UINT64_MAX);
-    assert_int_equal(readable(), 1);
+    assert_true(awake());
     port.ops->clear(port.self); /* one clear takes any number of wakes */
-    assert_int_equal(readable(), 0);
+    assert_false(awake());
     port.ops->clear(port.self);
+    assert_false(awake());
+}
+
+/* The descriptor and those asleep here: what wakes the one is not seen by the other. */
+static void test_M7_the_descriptor_has_a_level_of_its_own(void **state) {
+    (void)state;
+    port.ops->wake(port.self);
+    assert_true(awake());
     assert_int_equal(readable(), 0);
+    for (int i = 0; i < 3; i++) {
+        port.ops->raise(port.self);
+    }
+    assert_int_equal(readable(), 1);
+    port.ops->clear(port.self);
+    assert_false(awake());
+    assert_int_equal(readable(), 1);
+    port.ops->lower(port.self); /* one lower takes any number of raises */
+    assert_int_equal(readable(), 0);
+    port.ops->wake(port.self);
+    port.ops->lower(port.self);
+    assert_true(awake());
 }
 
 enum { SLEEPERS = 4 };
@@ -144,10 +174,10 @@ static void test_wake_from_a_signal_handler(void **state) {
     assert_int_equal(sigaction(SIGALRM, &action, &old), 0);
     const uint64_t before = now_ns();
     ualarm(2000, 0);
-    while (!readable()) {
-        port.ops->sleep(port.self, LONG_NS);
-        assert_true(now_ns() - before < LONG_NS);
-    }
+    port.ops->sleep(port.self, LONG_NS);
+    port.ops->sleep(port.self, LONG_NS); /* the first may have ended by the signal alone */
+    assert_true(now_ns() - before < LONG_NS);
+    assert_true(awake());
     assert_int_equal(sigaction(SIGALRM, &old, NULL), 0);
 }
 
@@ -185,6 +215,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_sleep_lasts_its_time, setup, teardown),
         cmocka_unit_test_setup_teardown(test_source_ends_the_sleep, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wake_stays_until_cleared, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_M7_the_descriptor_has_a_level_of_its_own, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_wake_reaches_every_sleeper, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wake_from_a_signal_handler, setup, teardown),
         cmocka_unit_test_setup_teardown(test_open_close_keeps_descriptors_flat, setup, teardown),

@@ -4,6 +4,9 @@
 
 const struct weir_device_ops *const device_table[] = {
     &shm_device_ops,
+#ifdef WEIR_HAVE_VERBS
+    &verbs_device_ops,
+#endif
 };
 
 const size_t device_table_count = sizeof device_table / sizeof device_table[0];

@@ -13,6 +13,9 @@
 /* Shared memory between processes of one host. */
 extern const struct weir_device_ops shm_device_ops;
 
+/* RDMA devices, through libibverbs; only where the build has it (WEIR_HAVE_VERBS). */
+extern const struct weir_device_ops verbs_device_ops;
+
 /* All backends, in the order of weir_device_query; the first is the default. */
 extern const struct weir_device_ops *const device_table[];
 extern const size_t device_table_count;

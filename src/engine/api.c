@@ -82,6 +82,8 @@ static struct transfer *transfer_get(weir_engine *engine, uint64_t id) {
 }
 
 int weir_transfer_status(weir_engine *engine, weir_transfer handle) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     if (handle.id == 0)
         return WEIR_OK;
     struct transfer *transfer = transfer_find(engine, handle.id);
@@ -92,6 +94,8 @@ int weir_transfer_status(weir_engine *engine, weir_transfer handle) {
 }
 
 int weir_transfer_waiting_for(weir_engine *engine, weir_transfer handle) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     if (handle.id == 0)
         return WEIR_WAITING_NOTHING;
     struct transfer *transfer = transfer_find(engine, handle.id);
@@ -114,6 +118,8 @@ const char *weir_waiting_name(int waiting_for) {
 }
 
 int weir_transfer_cancel(weir_engine *engine, weir_transfer handle) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     if (handle.id == 0)
         return WEIR_OK;
     struct transfer *transfer = transfer_get(engine, handle.id);
@@ -128,6 +134,8 @@ int weir_transfer_cancel(weir_engine *engine, weir_transfer handle) {
 }
 
 int weir_transfer_release(weir_engine *engine, weir_transfer handle) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     if (handle.id == 0)
         return WEIR_OK;
     struct transfer *transfer = transfer_find(engine, handle.id);
@@ -142,6 +150,8 @@ int weir_transfer_release(weir_engine *engine, weir_transfer handle) {
 /* ---- what the application takes ---------------------------------------- */
 
 int weir_completion_take(weir_engine *engine, weir_completion *completion_out) {
+    if (engine == NULL || completion_out == NULL)
+        return WEIR_EINVAL;
     const weir_completion *completion = queue_take(&engine->completions);
     if (completion == NULL)
         return WEIR_EAGAIN;
@@ -152,6 +162,8 @@ int weir_completion_take(weir_engine *engine, weir_completion *completion_out) {
 }
 
 int weir_notification_take(weir_engine *engine, weir_notification *notification_out) {
+    if (engine == NULL || notification_out == NULL)
+        return WEIR_EINVAL;
     const weir_notification *notification = queue_take(&engine->notifications);
     if (notification != NULL) {
         memcpy(notification_out, notification,
@@ -159,11 +171,13 @@ int weir_notification_take(weir_engine *engine, weir_notification *notification_
         queue_took(&engine->notifications);
     }
     if (atomic_load(&engine->held_some) && !atomic_exchange(&engine->attention, true))
-        engine->ports.wait.ops->wake(engine->ports.wait.self);
+        engine_wake(engine);
     return notification != NULL ? WEIR_OK : WEIR_EAGAIN;
 }
 
 int weir_event_take(weir_engine *engine, weir_event *event_out) {
+    if (engine == NULL || event_out == NULL)
+        return WEIR_EINVAL;
     uint64_t lost = atomic_exchange(&engine->events_lost, 0);
     if (lost > 0) {
         *event_out = (weir_event){.type = WEIR_EVENT_LOST, .value = lost};
@@ -185,7 +199,7 @@ static int peer_open(weir_engine *engine, const char *address, weir_peer *peer_o
     struct peer *peer = peer_by_address(engine, address);
     if (peer == NULL) {
         tables_lock(engine);
-        peer = peer_new(engine, address, NULL);
+        peer = peer_new(engine, address);
         tables_unlock(engine);
     }
     if (peer == NULL) {
@@ -207,7 +221,7 @@ static int peer_open(weir_engine *engine, const char *address, weir_peer *peer_o
 }
 
 int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
-    if (address == NULL || peer_out == NULL || address[0] == '\0')
+    if (engine == NULL || address == NULL || peer_out == NULL || address[0] == '\0')
         return WEIR_EINVAL;
     if (strlen(address) >= WEIR_ADDRESS_MAX ||
         engine->ports.control.ops->check(engine->ports.control.self, address) != WEIR_OK)
@@ -219,6 +233,8 @@ int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out
 }
 
 int weir_peer_close(weir_engine *engine, weir_peer handle) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     own_enter(engine);
     struct peer *peer = peer_find(engine, handle.id);
     int rc = WEIR_ESTALE;
@@ -232,6 +248,8 @@ int weir_peer_close(weir_engine *engine, weir_peer handle) {
 }
 
 int weir_peer_connect(weir_engine *engine, weir_peer handle) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     own_enter(engine);
     struct peer *peer = peer_find(engine, handle.id);
     int rc = WEIR_ESTALE;
@@ -268,7 +286,7 @@ static void query(weir_engine *engine, struct peer *peer, weir_peer_info *out) {
 }
 
 int weir_peer_query(weir_engine *engine, weir_peer handle, weir_peer_info *info) {
-    if (info == NULL || info->size < sizeof(size_t))
+    if (engine == NULL || info == NULL || info->size < sizeof(size_t))
         return WEIR_EINVAL;
     weir_peer_info full = WEIR_PEER_INFO_INIT;
     own_enter(engine);
@@ -286,7 +304,7 @@ int weir_peer_query(weir_engine *engine, weir_peer handle, weir_peer_info *info)
 /* ---- statistics and devices -------------------------------------------- */
 
 int weir_engine_stats(weir_engine *engine, weir_stats *stats) {
-    if (stats == NULL || stats->size < sizeof(size_t))
+    if (engine == NULL || stats == NULL || stats->size < sizeof(size_t))
         return WEIR_EINVAL;
     size_t size = stats->size < sizeof(*stats) ? stats->size : sizeof(*stats);
     own_enter(engine);
@@ -298,6 +316,8 @@ int weir_engine_stats(weir_engine *engine, weir_stats *stats) {
 }
 
 int weir_engine_address(const weir_engine *engine, char *address_out, size_t address_size) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     if (!engine->listening)
         return WEIR_ENOTSUP;
     size_t length = strlen(engine->address) + 1;
@@ -317,6 +337,7 @@ int weir_device_query(size_t index, weir_device_info *info) {
     full.message_bytes_max = caps.message_bytes_max;
     full.inline_bytes_max = caps.inline_bytes_max;
     full.sq_depth_max = caps.sq_depth_max;
+    memcpy(full.note, caps.note, sizeof(full.note));
     full.ordered = caps.ordered;
     full.completes_inline = caps.completes_inline;
     weir_engine_options defaults;

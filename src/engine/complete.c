@@ -154,7 +154,7 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     if (!peer->was_up && !peer->leaving) {
         /* It may send as soon as we can receive, and be gone before its READY is here. */
         peer->was_up = true;
-        engine_event(engine, WEIR_EVENT_UP, peer, 0);
+        peer_tell(engine, WEIR_EVENT_UP, peer, 0);
     }
     if (engine->held_count == 0 && deliver(engine, peer, recv_buffer(engine, qp, buffer)))
         return false;

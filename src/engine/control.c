@@ -2,8 +2,9 @@
  *
  * Owns the control connections: dialling (with pauses, under one deadline), WHO and
  * IAM, and the routing of everything else to the peer's endpoint. A peer has at most
- * two connections, one that we dialled and one that it did; what was heard from last
- * is answered. Nothing here waits: answers come as control events, silence as timers.
+ * three connections, one that we dialled and the last two that it did (one may be dead);
+ * what was heard from last is answered. Nothing here waits: answers come as control
+ * events, silence as timers.
  */
 #include "state.h"
 
@@ -13,20 +14,23 @@ enum { DIAL_PAUSE_NS = 20 * 1000 * 1000, DIAL_PAUSE_MAX_NS = 500 * 1000 * 1000 }
 
 static void on_closed(weir_engine *engine, uint64_t conn, int error);
 
-void control_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint32_t length,
+/* False: there is no such connection any more. */
+bool control_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint32_t length,
                   bool again) {
     if (conn == 0)
-        return;
+        return false;
     int rc = engine->ports.control.ops->send(engine->ports.control.self, conn, data, length);
     if (rc == WEIR_OK) {
         engine->stats.control_sent++;
         engine->stats.control_retransmits += again;
     } else if (rc == WEIR_ECONNECT) {
         on_closed(engine, conn, rc); /* its CLOSED event was not polled yet, or was lost */
+        return false;
     }
+    return true;
 }
 
-static void send_identity(weir_engine *engine, uint64_t conn, enum wire_type type,
+static bool send_identity(weir_engine *engine, uint64_t conn, enum wire_type type,
                           const uint8_t *to, bool again) {
     struct wire_message message = {.type = type};
     memcpy(message.from, engine->instance, WIRE_INSTANCE_SIZE);
@@ -36,8 +40,8 @@ static void send_identity(weir_engine *engine, uint64_t conn, enum wire_type typ
         memcpy(message.address, engine->address, sizeof(message.address));
     uint8_t bytes[WEIR_CONTROL_MESSAGE_MAX];
     uint32_t length;
-    if (wire_encode(&message, bytes, sizeof(bytes), &length) == WEIR_OK)
-        control_send(engine, conn, bytes, length, again);
+    return wire_encode(&message, bytes, sizeof(bytes), &length) == WEIR_OK &&
+           control_send(engine, conn, bytes, length, again);
 }
 
 /* Gives up the use of a connection; closes it unless another peer lives on it (one
@@ -49,7 +53,8 @@ void control_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn) {
         return;
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         const struct peer *other = &engine->peers[i];
-        if (other->id != 0 && (other->conn_dialled == number || other->conn_accepted == number))
+        if (other->id != 0 && (other->conn_dialled == number || other->conn_accepted == number ||
+                               other->conn_before == number))
             return;
     }
     if (peer->conn_last == number)
@@ -128,59 +133,134 @@ void control_dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
         dial_ask(engine, peer, true);
 }
 
+/* ---- visitors ---------------------------------------------------------- */
+
+static struct visitor *visitor_of(weir_engine *engine, uint64_t conn) {
+    for (uint32_t i = 0; i < VISITORS; i++) {
+        if (engine->visitors[i].conn == conn)
+            return &engine->visitors[i];
+    }
+    return NULL;
+}
+
+/* The entry of a connection, a new one if need be: a free one, or else the oldest of those
+ * that only asked. Who said HELLO is not displaced, so it comes in even while others ask
+ * and ask. NULL: no room. */
+static struct visitor *visitor_add(weir_engine *engine, uint64_t conn) {
+    struct visitor *visitor = visitor_of(engine, conn);
+    if (visitor == NULL)
+        visitor = visitor_of(engine, 0);
+    for (uint32_t i = 0; i < VISITORS && visitor == NULL; i++) {
+        struct visitor *candidate = &engine->visitors[engine->visitor_next++ % VISITORS];
+        if (!candidate->asked)
+            visitor = candidate;
+    }
+    if (visitor != NULL && visitor->conn != conn)
+        *visitor = (struct visitor){.conn = conn};
+    return visitor;
+}
+
+static void visitor_drop(weir_engine *engine, uint64_t conn) {
+    struct visitor *visitor = visitor_of(engine, conn);
+    if (visitor != NULL)
+        visitor->conn = 0;
+}
+
 /* ---- control messages in ----------------------------------------------- */
+
+/* The peer spoke on this connection. */
+static void heard(weir_engine *engine, struct peer *peer, uint64_t conn) {
+    peer->conn_last = conn;
+    if (conn == peer->conn_dialled || conn == peer->conn_accepted)
+        return;
+    if (conn != peer->conn_before)
+        control_hangup(engine, peer, &peer->conn_before);
+    peer->conn_before = peer->conn_accepted;
+    peer->conn_accepted = conn;
+}
+
+static void learn_address(struct peer *peer, const char *address) {
+    if (peer->dialable || !address_dialable(address))
+        return;
+    memcpy(peer->address, address, sizeof(peer->address));
+    peer->dialable = true;
+}
 
 /* Answered whoever asks: no peer is made before a HELLO. What a visitor says of itself
  * is kept for that, as far as there is room. */
 static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
-    send_identity(engine, conn, WIRE_IAM, message->from, false);
-    if (engine->closing || memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0)
+    if (!send_identity(engine, conn, WIRE_IAM, message->from, false) || engine->closing ||
+        memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0)
         return;
-    struct visitor *visitor = NULL;
-    for (uint32_t i = 0; i < VISITORS && visitor == NULL; i++) {
-        if (engine->visitors[i].conn == conn)
-            visitor = &engine->visitors[i];
-    }
-    if (visitor == NULL)
-        visitor = &engine->visitors[engine->visitor_next++ % VISITORS];
-    visitor->conn = conn;
-    memcpy(visitor->instance, message->from, WIRE_INSTANCE_SIZE);
-    memcpy(visitor->address, message->address, sizeof(visitor->address));
     struct peer *peer = peer_by_instance(engine, message->from);
-    if (peer == NULL || peer->leaving)
+    if (peer == NULL || peer->leaving) {
+        struct visitor *visitor = visitor_add(engine, conn);
+        if (visitor != NULL) {
+            memcpy(visitor->instance, message->from, WIRE_INSTANCE_SIZE);
+            memcpy(visitor->address, message->address, sizeof(visitor->address));
+        }
         return;
-    if (!peer->dialable && address_dialable(message->address)) {
-        memcpy(peer->address, message->address, sizeof(peer->address));
-        peer->dialable = true;
     }
-    if (conn != peer->conn_dialled)
-        peer->conn_accepted = conn;
-    peer->conn_last = conn;
+    learn_address(peer, message->address);
+    heard(engine, peer, conn);
     peer_reachable(engine, peer);
+}
+
+/* Whether the HELLO of a visitor at this address has to wait. A peer that the application
+ * opened there is very likely the same: ask who answers there. But not for long: if it
+ * cannot be dialled from here, the connection that it made is all there is. */
+static bool hello_waits(weir_engine *engine, const char *address) {
+    struct peer *opened = peer_by_address(engine, address);
+    if (opened == NULL || opened->known || opened->alias != NONE || opened->dial_failed)
+        return false;
+    control_dial(engine, opened);
+    uint64_t timeout = engine->options.connect_timeout_ns;
+    return opened->dial != DIAL_NONE &&
+           engine_now(engine) < opened->dial_deadline_ns - timeout / 4 * 3;
 }
 
 /* The first HELLO of an instance. NULL: not now; it will be repeated. */
 static struct peer *first_hello(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
-    const char *address = "";
-    for (uint32_t i = 0; i < VISITORS; i++) {
-        if (engine->visitors[i].conn == conn &&
-            memcmp(engine->visitors[i].instance, instance, WIRE_INSTANCE_SIZE) == 0)
-            address = engine->visitors[i].address;
-    }
     /* One connection, one instance. */
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         const struct peer *other = &engine->peers[i];
-        if (other->id != 0 && other->known && !other->leaving && other->conn_accepted == conn)
+        if (other->id != 0 && other->known && !other->leaving &&
+            (other->conn_accepted == conn || other->conn_before == conn))
             return NULL;
     }
-    /* A peer that the application opened at that address is very likely the same: ask who
-     * answers there. Its HELLO is repeated meanwhile. */
-    struct peer *opened = peer_by_address(engine, address);
-    if (opened != NULL && !opened->known && opened->alias == NONE && !opened->dial_failed) {
-        control_dial(engine, opened);
+    struct visitor *visitor = visitor_of(engine, conn);
+    if (visitor == NULL || memcmp(visitor->instance, instance, WIRE_INSTANCE_SIZE) != 0) {
+        /* There was no room for what it said of itself, or it was met before: once more. */
+        if (!send_identity(engine, conn, WIRE_WHO, NULL, false))
+            return NULL;
+        visitor = visitor_add(engine, conn);
+        if (visitor == NULL)
+            return peer_meet(engine, instance, ""); /* its IAM will say where it is */
+        *visitor = (struct visitor){.conn = conn, .asked = true};
+        memcpy(visitor->instance, instance, WIRE_INSTANCE_SIZE);
         return NULL;
     }
-    return peer_meet(engine, instance, address);
+    if (hello_waits(engine, visitor->address))
+        return NULL;
+    struct peer *peer = peer_meet(engine, instance, visitor->address);
+    if (peer != NULL)
+        visitor->conn = 0;
+    return peer;
+}
+
+/* IAM from one that we did not dial: it was asked because it said HELLO. */
+static void on_visitor_iam(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
+    struct visitor *visitor = visitor_of(engine, conn);
+    if (visitor != NULL && visitor->asked &&
+        memcmp(visitor->instance, message->from, WIRE_INSTANCE_SIZE) == 0) {
+        memcpy(visitor->address, message->address, sizeof(visitor->address));
+        return;
+    }
+    struct peer *peer = peer_by_instance(engine, message->from);
+    if (peer != NULL && !peer->leaving && peer->conn_accepted == conn)
+        learn_address(peer, message->address); /* it was let in before it answered */
+    else
+        engine->stats.control_stale++;
 }
 
 static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
@@ -205,7 +285,21 @@ static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message
         peer_set_timer(engine, peer);
         return;
     }
-    engine->stats.control_stale++;
+    on_visitor_iam(engine, conn, message);
+}
+
+/* Somebody whom we have given up did not notice, and has a session of ours: that is over,
+ * with all before it. SETTLE says so for ever, and takes no endpoint to say. */
+static void disown(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
+    struct wire_message reply = {.type = WIRE_SETTLE, .epoch = message->echo};
+    uint8_t bytes[WIRE_HEADER_SIZE + sizeof(reply.epoch)];
+    uint32_t length;
+
+    memcpy(reply.from, engine->instance, WIRE_INSTANCE_SIZE);
+    memcpy(reply.to, message->from, WIRE_INSTANCE_SIZE);
+    if (message->echo <= engine->epoch_counter &&
+        wire_encode(&reply, bytes, sizeof(bytes), &length) == WEIR_OK)
+        control_send(engine, conn, bytes, length, false);
 }
 
 static void on_message(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
@@ -230,28 +324,31 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
         return;
     }
     struct peer *peer = peer_by_instance(engine, message->from);
-    /* All but HELLO come from those that we have given up and that did not notice: an
-     * endpoint without sessions has the right answers. */
-    if (peer == NULL && (message->type == WIRE_HELLO || message->type == WIRE_HELLO_ACK ||
-                         message->type == WIRE_READY || message->type == WIRE_SETTLE))
+    if (peer == NULL && (message->type == WIRE_HELLO_ACK || message->type == WIRE_READY))
+        disown(engine, conn, message);
+    if (peer == NULL && (message->type == WIRE_HELLO || message->type == WIRE_SETTLE))
         peer = first_hello(engine, conn, message->from);
     if (peer == NULL) {
         engine->stats.control_stale++;
         return;
     }
-    if (conn != peer->conn_dialled)
-        peer->conn_accepted = conn;
-    peer->conn_last = conn;
+    heard(engine, peer, conn);
     peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_MESSAGE, .message = message});
 }
 
 static void on_closed(weir_engine *engine, uint64_t conn, int error) {
+    visitor_drop(engine, conn);
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         struct peer *peer = &engine->peers[i];
-        if (peer->id == 0 || (peer->conn_dialled != conn && peer->conn_accepted != conn))
+        if (peer->id == 0 || (peer->conn_dialled != conn && peer->conn_accepted != conn &&
+                              peer->conn_before != conn))
             continue;
-        if (peer->conn_accepted == conn)
-            peer->conn_accepted = 0;
+        if (peer->conn_accepted == conn) {
+            peer->conn_accepted = peer->conn_before;
+            peer->conn_before = 0;
+        }
+        if (peer->conn_before == conn)
+            peer->conn_before = 0;
         if (peer->conn_dialled == conn) {
             peer->conn_dialled = 0;
             if (peer->dial != DIAL_NONE) {
@@ -265,6 +362,10 @@ static void on_closed(weir_engine *engine, uint64_t conn, int error) {
             peer->conn_last = peer->conn_dialled != 0 && peer->dial == DIAL_NONE
                                   ? peer->conn_dialled
                                   : peer->conn_accepted;
+        if (peer->known && !peer->leaving && peer->conn_last != 0) {
+            peer->probe_due = true; /* what was said on this one may be lost */
+            peer_pump(engine, peer, NULL);
+        }
         if (!peer->known || peer->leaving || peer->conn_last != 0 || peer->dial != DIAL_NONE)
             continue;
         /* Who had a session may be dead: ask at its address, if it has one. What a visitor

@@ -31,9 +31,9 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     peer->sessions_up++;
     engine->stats.sessions_up++;
     if (!peer->was_up)
-        engine_event(engine, WEIR_EVENT_UP, peer, 0);
+        peer_tell(engine, WEIR_EVENT_UP, peer, 0);
     else if (peer->degraded)
-        engine_event(engine, WEIR_EVENT_RECOVERED, peer, 0);
+        peer_tell(engine, WEIR_EVENT_RECOVERED, peer, 0);
     peer->was_up = true;
     peer->wanted = false;
     peer->degraded = false;
@@ -57,7 +57,7 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     peer->fast_qp = NULL;
     engine->stats.peers_gone++;
     if (peer->was_up || peer->refs > 0)
-        engine_event(engine, WEIR_EVENT_GONE, peer, error);
+        peer_tell(engine, WEIR_EVENT_GONE, peer, error);
     peer_disown(engine, peer);
     transfer_fail_all(engine, peer, error, true);
     peer_abandon(engine, peer, UINT64_MAX, error);
@@ -82,7 +82,7 @@ static void failed(weir_engine *engine, struct peer *peer, int error) {
 void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     transfer_fail_all(engine, peer, error, false);
     if (peer->wanted)
-        engine_event(engine, WEIR_EVENT_GONE, peer, error);
+        peer_tell(engine, WEIR_EVENT_GONE, peer, error);
     peer->wanted = false;
 }
 
@@ -157,6 +157,9 @@ static bool take_due(struct peer *peer, struct ep_event *event) {
         uint32_t slot = (uint32_t)__builtin_ctz(peer->broken_due);
         peer->broken_due &= (uint8_t)(peer->broken_due - 1);
         *event = (struct ep_event){.type = EP_EV_BROKEN, .slot = slot};
+    } else if (peer->probe_due) {
+        peer->probe_due = false;
+        *event = (struct ep_event){.type = EP_EV_PROBE};
     } else if (peer->want_due) {
         peer->want_due = false;
         *event = (struct ep_event){.type = EP_EV_WANT};

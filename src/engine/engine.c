@@ -29,7 +29,8 @@ int engine_limits(const weir_engine_options *in, weir_engine_options *out) {
         memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
         out->size = sizeof(*out);
     }
-    if ((out->flags & ~WEIR_ENGINE_THREAD) != 0)
+    const uint32_t threads = WEIR_ENGINE_THREAD | WEIR_ENGINE_SERIAL;
+    if ((out->flags & ~threads) != 0 || (out->flags & threads) == threads)
         return WEIR_EINVAL;
     const uint64_t ms = 1000000;
     int rc = 0;
@@ -97,6 +98,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->peers_mask = power_of_two(o->peers_max) - 1;
     e->peers = carve(c, (size_t)e->peers_mask + 1, sizeof(struct peer));
     e->instances = carve(c, o->peers_max, WIRE_INSTANCE_SIZE);
+    e->pasts = carve(c, o->peers_max, sizeof(struct past));
     e->regions.locals = carve(c, o->memories_max, sizeof(struct region_local));
     e->regions.remotes = carve(c, o->remotes_max, sizeof(struct region_remote));
     e->qps = carve(c, e->qps_max, sizeof(struct qp));
@@ -200,6 +202,7 @@ int engine_create(const weir_engine_options *options, const struct weir_ports *p
     if (e == NULL)
         return WEIR_ENOMEM;
     e->options = limits;
+    e->serial = (limits.flags & WEIR_ENGINE_SERIAL) != 0;
     e->options.transfers_max++; /* the fast way's spare */
     e->ports = *ports;
     e->device_ops = ports->device_ops;
@@ -296,14 +299,13 @@ void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns) {
                when_ns);
 }
 
-void engine_event(weir_engine *engine, weir_event_type_t type, const struct peer *peer, int error) {
+void engine_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error) {
     weir_event *event = queue_room(&engine->events);
     if (event == NULL) {
         atomic_fetch_add(&engine->events_lost, 1);
         return;
     }
-    *event =
-        (weir_event){.type = type, .error = error, .peer = {peer_handle(engine, peer)}, .value = 0};
+    *event = (weir_event){.type = type, .error = error, .peer = {handle}, .value = 0};
     queue_put(&engine->events);
     engine->worked = true;
 }
@@ -398,13 +400,13 @@ uint64_t engine_next_deadline(const weir_engine *engine) {
 }
 
 int weir_engine_progress(weir_engine *engine) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     if (!own_try(engine))
         return 0;
-    if (atomic_load_explicit(&engine->armed, memory_order_relaxed) != 0) {
-        atomic_store(&engine->armed, 0);
-        engine->armed_told = false;
-        engine_disarm(engine);
-    }
+    uint32_t armed = atomic_load_explicit(&engine->armed, memory_order_relaxed);
+    if (armed == ARMED_YES || armed == ARMED_TOLD)
+        engine_awake(engine);
     int done = engine_step(engine, engine->slow_now);
     engine->slow_now = false;
     own_leave(engine);
@@ -464,21 +466,19 @@ void weir_engine_close(weir_engine *engine) {
         engine->ports.wait.ops->clear(engine->ports.wait.self);
     }
     fail_unheard(engine);
+    /* A device that would not destroy a QP may still write to its buffers: better to leave
+     * device and memory than to have the memory reused. */
     bool clean = quiet(engine);
-    if (!clean) {
-        /* A device that would not destroy a QP may still write to its buffers: better to
-         * leave all of it, device and memory, than to have the memory reused. */
-        engine_sleeping_close(engine);
-        return;
-    }
-    release_memory(engine);
+    if (clean)
+        release_memory(engine);
     engine_sleeping_close(engine);
     struct weir_ports ports = engine->ports;
-    void (*on_close)(struct weir_ports *, void *) = engine->on_close;
+    void (*on_close)(struct weir_ports *, bool, void *) = engine->on_close;
     void *context = engine->on_close_context;
-    free_all(engine);
+    if (clean)
+        free_all(engine);
     if (on_close != NULL)
-        on_close(&ports, context);
+        on_close(&ports, clean, context);
 }
 
 /* ---- invariants -------------------------------------------------------- */

@@ -21,15 +21,32 @@ static void local_done(weir_engine *engine, struct region_local *local) {
     engine->local_free = (uint32_t)(local - engine->regions.locals);
 }
 
-static int add_local(weir_engine *engine, void *base, uint64_t length, uint32_t access,
-                     weir_memory *memory_out, void **base_out) {
+/* What is to be registered: the caller's memory, a dma-buf, or (neither) new memory. */
+struct source {
+    void *base;
+    bool dmabuf;
+    int fd;
+    uint64_t offset, iova;
+};
+
+static int register_at(weir_engine *engine, const struct source *source, uint64_t length,
+                       uint32_t access, struct weir_mr *mr_out) {
+    const struct weir_device_ops *ops = engine->device_ops;
+    if (source->dmabuf)
+        return ops->mr_register_dmabuf(engine->device, source->fd, source->offset, length,
+                                       source->iova, access, mr_out);
+    if (source->base != NULL)
+        return ops->mr_register(engine->device, source->base, length, access, mr_out);
+    return ops->mr_allocate(engine->device, length, access, mr_out);
+}
+
+static int add_local(weir_engine *engine, const struct source *source, uint64_t length,
+                     uint32_t access, weir_memory *memory_out, void **base_out) {
     struct region_local *local = local_new(engine);
     if (local == NULL)
         return WEIR_EAGAIN;
     struct weir_mr mr = {0};
-    int rc = base != NULL
-                 ? engine->device_ops->mr_register(engine->device, base, length, access, &mr)
-                 : engine->device_ops->mr_allocate(engine->device, length, access, &mr);
+    int rc = register_at(engine, source, length, access, &mr);
     if (rc != WEIR_OK) {
         local_done(engine, local);
         return rc;
@@ -39,7 +56,7 @@ static int add_local(weir_engine *engine, void *base, uint64_t length, uint32_t 
     local->length = length;
     local->lkey = mr.lkey;
     local->access = access;
-    local->allocated = base == NULL;
+    local->allocated = source->base == NULL && !source->dmabuf;
     local->mr = mr;
     atomic_store(&local->users, 0);
     local->live = true;
@@ -53,21 +70,34 @@ static int add_local(weir_engine *engine, void *base, uint64_t length, uint32_t 
 
 int weir_memory_register(weir_engine *engine, void *base, uint64_t length, uint32_t access,
                          weir_memory *memory_out) {
-    if (base == NULL || length == 0 || (access & ~WEIR_ACCESS_ALL) != 0 || memory_out == NULL ||
-        (uint64_t)(uintptr_t)base > UINT64_MAX - length)
+    if (engine == NULL || base == NULL || length == 0 || (access & ~WEIR_ACCESS_ALL) != 0 ||
+        memory_out == NULL || (uint64_t)(uintptr_t)base > UINT64_MAX - length)
         return WEIR_EINVAL;
     own_enter(engine);
-    int rc = add_local(engine, base, length, access, memory_out, NULL);
+    int rc = add_local(engine, &(struct source){.base = base}, length, access, memory_out, NULL);
     own_leave(engine);
     return rc;
 }
 
 int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t access,
                          weir_memory *memory_out, void **base_out) {
-    if (length == 0 || (access & ~WEIR_ACCESS_ALL) != 0 || memory_out == NULL || base_out == NULL)
+    if (engine == NULL || length == 0 || (access & ~WEIR_ACCESS_ALL) != 0 || memory_out == NULL ||
+        base_out == NULL)
         return WEIR_EINVAL;
     own_enter(engine);
-    int rc = add_local(engine, NULL, length, access, memory_out, base_out);
+    int rc = add_local(engine, &(struct source){0}, length, access, memory_out, base_out);
+    own_leave(engine);
+    return rc;
+}
+
+int weir_memory_register_dmabuf(weir_engine *engine, int fd, uint64_t offset, uint64_t length,
+                                uint64_t iova, uint32_t access, weir_memory *memory_out) {
+    if (engine == NULL || fd < 0 || length == 0 || (access & ~WEIR_ACCESS_ALL) != 0 ||
+        memory_out == NULL || offset > UINT64_MAX - length || iova > UINT64_MAX - length)
+        return WEIR_EINVAL;
+    struct source source = {.dmabuf = true, .fd = fd, .offset = offset, .iova = iova};
+    own_enter(engine);
+    int rc = add_local(engine, &source, length, access, memory_out, NULL);
     own_leave(engine);
     return rc;
 }
@@ -96,6 +126,8 @@ static int release(weir_engine *engine, weir_memory memory) {
 }
 
 int weir_memory_release(weir_engine *engine, weir_memory memory) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     own_enter(engine);
     int rc = release(engine, memory);
     own_leave(engine);
@@ -104,6 +136,8 @@ int weir_memory_release(weir_engine *engine, weir_memory memory) {
 
 int weir_memory_info(weir_engine *engine, weir_memory memory, void **base_out,
                      uint64_t *length_out) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     tables_lock(engine);
     const struct region_local *local = region_local(&engine->regions, memory.id);
     if (local != NULL && base_out != NULL)
@@ -138,7 +172,7 @@ static int export(weir_engine *engine, weir_memory memory, void *descriptor_out,
 
 int weir_memory_export(weir_engine *engine, weir_memory memory, void *descriptor_out,
                        size_t *length) {
-    if (descriptor_out == NULL || length == NULL)
+    if (engine == NULL || descriptor_out == NULL || length == NULL)
         return WEIR_EINVAL;
     own_enter(engine);
     int rc = export(engine, memory, descriptor_out, length);
@@ -190,7 +224,7 @@ static int import(weir_engine *engine, weir_peer handle, const struct wire_descr
 int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor, size_t length,
                        weir_remote *remote_out) {
     struct wire_descriptor decoded;
-    if (descriptor == NULL || remote_out == NULL ||
+    if (engine == NULL || descriptor == NULL || remote_out == NULL ||
         wire_descriptor_decode(descriptor, length, &decoded) != WEIR_OK)
         return WEIR_EINVAL;
     own_enter(engine);
@@ -220,6 +254,8 @@ static int forget(weir_engine *engine, weir_remote handle) {
 }
 
 int weir_remote_release(weir_engine *engine, weir_remote remote) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     own_enter(engine);
     int rc = forget(engine, remote);
     own_leave(engine);
@@ -228,6 +264,8 @@ int weir_remote_release(weir_engine *engine, weir_remote remote) {
 
 int weir_remote_info(weir_engine *engine, weir_remote handle, uint64_t *length_out,
                      uint32_t *access_out) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     tables_lock(engine);
     const struct region_remote *remote = region_remote(&engine->regions, handle.id);
     if (remote != NULL && length_out != NULL)

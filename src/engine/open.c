@@ -17,11 +17,12 @@ static const struct weir_device_ops *find_device(const char *name) {
     return NULL;
 }
 
-static void close_ports(struct weir_ports *ports, void *context) {
+static void close_ports(struct weir_ports *ports, bool device_too, void *context) {
     (void)context;
     wait_close(&ports->wait);
     tcp_close(&ports->control);
-    ports->device_ops->close(ports->device);
+    if (device_too)
+        ports->device_ops->close(ports->device);
 }
 
 /* A number of microseconds from the environment; 0: not set. EINVAL: not a number. */
@@ -94,7 +95,7 @@ int weir_engine_open(const weir_engine_options *options, weir_engine **engine_ou
     weir_engine *engine;
     rc = engine_create(&full, &ports, &engine);
     if (rc != WEIR_OK) {
-        close_ports(&ports, NULL);
+        close_ports(&ports, true, NULL);
         return rc;
     }
     engine->on_close = close_ports;

@@ -16,6 +16,10 @@
 #include "state.h"
 
 static inline bool own_try(weir_engine *engine) {
+    if (engine->serial) { /* WEIR_ENGINE_SERIAL: nobody else can be here */
+        atomic_store_explicit(&engine->owner, 1, memory_order_relaxed);
+        return true;
+    }
     uint32_t expected = 0;
     return atomic_compare_exchange_strong_explicit(&engine->owner, &expected, 1,
                                                    memory_order_acquire, memory_order_relaxed);
@@ -28,15 +32,22 @@ static inline void own_enter(weir_engine *engine) {
         own_enter_slow(engine);
 }
 
+/* Sequentially consistent: a submitter pushes and then looks at owner; we let go and
+ * then look at what was pushed. One of us sees the other. The same holds for a thread
+ * that goes to sleep and the news that it waits for. */
+static inline void own_let_go(weir_engine *engine) {
+    if (engine->serial)
+        atomic_store_explicit(&engine->owner, 0, memory_order_relaxed);
+    else
+        atomic_exchange_explicit(&engine->owner, 0, memory_order_seq_cst);
+}
+
 /* Somebody queued work while we had the engine, or there is news to tell. */
 void own_leave_slow(weir_engine *engine, bool news);
 static inline void own_leave(weir_engine *engine) {
     bool news = engine->worked;
     engine->worked = false;
-    /* Sequentially consistent: a submitter pushes and then looks at owner; we let go
-     * and then look at what was pushed. One of us sees the other. The same holds for
-     * a thread that goes to sleep and the news that it waits for. */
-    atomic_exchange_explicit(&engine->owner, 0, memory_order_seq_cst);
+    own_let_go(engine);
     if (__builtin_expect(
             news || atomic_load_explicit(&engine->submitted, memory_order_seq_cst) != 0, 0))
         own_leave_slow(engine, news);
@@ -44,7 +55,7 @@ static inline void own_leave(weir_engine *engine) {
 
 /* The same for an owner that has done nothing that anybody waits for. */
 static inline void own_leave_quietly(weir_engine *engine) {
-    atomic_exchange_explicit(&engine->owner, 0, memory_order_seq_cst);
+    own_let_go(engine);
     if (__builtin_expect(atomic_load_explicit(&engine->submitted, memory_order_seq_cst) != 0, 0))
         own_leave_slow(engine, false);
 }

@@ -36,53 +36,33 @@ bool address_dialable(const char *address) {
            strncmp(address, "[::]:", 5) != 0;
 }
 
-/* A free slot that remembers this instance, or else the one that is free longest. */
-static uint32_t slot_take(weir_engine *engine, const uint8_t *instance) {
-    uint32_t before = NONE;
+/* Tells the application, by all the handles that it has for the peer: those of its aliases
+ * are told as well. */
+void peer_tell(weir_engine *engine, weir_event_type_t type, const struct peer *peer, int error) {
+    uint64_t handle = peer_handle(engine, peer);
+    engine_event(engine, type, handle, error);
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        const struct peer *alias = &engine->peers[i];
+        if (alias->id != 0 && alias->refs > 0 && alias->alias == index_of(engine, peer) &&
+            alias->id != handle)
+            engine_event(engine, type, alias->id, error);
+    }
+}
+
+/* Under tables_lock. */
+struct peer *peer_new(weir_engine *engine, const char *address) {
     uint32_t index = engine->peer_free;
-    while (instance != NULL && index != NONE &&
-           memcmp(engine->peers[index].past.instance, instance, WIRE_INSTANCE_SIZE) != 0) {
-        before = index;
-        index = engine->peers[index].next_free;
-    }
-    if (index == NONE) {
-        before = NONE;
-        index = engine->peer_free;
-    }
-    if (index == NONE)
-        return NONE;
-    uint32_t next = engine->peers[index].next_free;
-    if (before == NONE)
-        engine->peer_free = next;
-    else
-        engine->peers[before].next_free = next;
-    if (engine->peer_free_last == index)
-        engine->peer_free_last = before;
-    return index;
-}
-
-static void slot_give(weir_engine *engine, uint32_t index) {
-    engine->peers[index].next_free = NONE;
-    if (engine->peer_free == NONE)
-        engine->peer_free = index;
-    else
-        engine->peers[engine->peer_free_last].next_free = index;
-    engine->peer_free_last = index;
-}
-
-/* Under tables_lock. instance: of the peer, if known already; NULL. */
-struct peer *peer_new(weir_engine *engine, const char *address, const uint8_t *instance) {
-    uint32_t index = slot_take(engine, instance);
     if (index == NONE)
         return NULL;
     struct peer *peer = &engine->peers[index];
+    engine->peer_free = peer->next_free;
     uint64_t id = peer->id_next != 0 ? peer->id_next : handle_first(index);
     uint32_t incarnation = peer->incarnation;
-    struct past past = peer->past;
+    uint64_t closed_owner = peer->closed_owner;
     bool runnable = peer->runnable; /* its last user may have left it on the run list */
     uint32_t run_next = peer->run_next;
     memset(peer, 0, sizeof(*peer));
-    peer->past = past;
+    peer->closed_owner = closed_owner;
     peer->runnable = runnable;
     peer->run_next = run_next;
     peer->id = id;
@@ -117,14 +97,14 @@ struct peer *peer_by_address(weir_engine *engine, const char *address) {
     return NULL;
 }
 
-/* Whether another handle of the application's stands for this peer. */
-static bool has_alias(const weir_engine *engine, const struct peer *known) {
+/* Another handle of the application's that stands for this peer; NONE. */
+static uint32_t open_alias(const weir_engine *engine, const struct peer *known) {
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         const struct peer *alias = &engine->peers[i];
         if (alias->id != 0 && alias->refs > 0 && alias->alias == index_of(engine, known))
-            return true;
+            return i;
     }
-    return false;
+    return NONE;
 }
 
 void peer_update_fast(weir_engine *engine, struct peer *peer) {
@@ -174,17 +154,25 @@ static void window_of(void *self, struct wire_settled *out) {
     memcpy(out->bits, peer->received.bits, sizeof(out->bits));
 }
 
-/* What any slot remembers of an instance that has none now; the newest, as windows only
- * grow. */
-static const struct past *past_of(const weir_engine *engine, const uint8_t *instance) {
-    const struct past *best = NULL;
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        const struct past *past = &engine->peers[i].past;
-        if (memcmp(past->instance, instance, WIRE_INSTANCE_SIZE) == 0 &&
-            (best == NULL || past->received.base >= best->received.base))
-            best = past;
+/* What is remembered of an instance that was given up; NULL. */
+static struct past *past_of(const weir_engine *engine, const uint8_t *instance) {
+    for (uint32_t i = 0; i < engine->options.peers_max; i++) {
+        if (memcmp(engine->pasts[i].instance, instance, WIRE_INSTANCE_SIZE) == 0)
+            return &engine->pasts[i];
     }
-    return best;
+    return NULL;
+}
+
+/* Who has had nothing delivered here can have nothing delivered twice. */
+static void past_keep(weir_engine *engine, const struct peer *peer) {
+    static const struct window nothing;
+    if (memcmp(&peer->received, &nothing, sizeof(nothing)) == 0)
+        return;
+    struct past *past = past_of(engine, peer->instance);
+    if (past == NULL)
+        past = &engine->pasts[engine->past_next++ % engine->options.peers_max];
+    memcpy(past->instance, peer->instance, WIRE_INSTANCE_SIZE);
+    past->received = peer->received;
 }
 
 /* The peer is this instance. */
@@ -226,6 +214,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     if (known->refs == 0 && known->known_as == NONE)
         known->known_as = index_of(engine, opened);
     if (known->conn_dialled == 0) {
+        known->dial = DIAL_NONE; /* it may be waiting to dial again */
         known->conn_dialled = opened->conn_dialled;
         if (known->conn_last == 0)
             known->conn_last = known->conn_dialled;
@@ -245,16 +234,13 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     }
     transfer_rebind(engine, known);
     if (known->live != NONE)
-        engine_event(engine, WEIR_EVENT_UP, opened, 0);
+        engine_event(engine, WEIR_EVENT_UP, opened->id, 0);
     else
         known->wanted = known->wanted || opened->wanted;
     opened->wanted = false;
-    if (known->wanted)
-        peer_want(engine, known);
-    if (known->lists[LIST_PENDING].count > 0) {
-        peer_want(engine, known);
+    if (known->lists[LIST_PENDING].count > 0)
         engine_run_later(engine, known);
-    }
+    peer_reachable(engine, known);
 }
 
 /* The instance is known and there is a way to it, perhaps a new one, and what was said
@@ -273,10 +259,7 @@ void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instanc
         return;
     }
     if (peer->known) {
-        /* A message may have been lost with the old connection: has it our session? */
-        peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_PROBE});
-        if (peer->known)
-            peer_reachable(engine, peer);
+        peer_reachable(engine, peer);
         return;
     }
     if (memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0) {
@@ -303,7 +286,7 @@ struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char 
     struct peer *peer = NULL;
     if (met < engine->peers_max - engine->peers_max / 4) {
         tables_lock(engine);
-        peer = peer_new(engine, address, instance);
+        peer = peer_new(engine, address);
         tables_unlock(engine);
     }
     if (peer == NULL) {
@@ -325,11 +308,12 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     uint32_t index = index_of(engine, peer);
     control_hangup(engine, peer, &peer->conn_dialled);
     control_hangup(engine, peer, &peer->conn_accepted);
+    control_hangup(engine, peer, &peer->conn_before);
     peer->conn_last = 0;
     peer->dial = DIAL_NONE;
     peer->known = peer->leaving = peer->was_up = peer->degraded = false;
-    memcpy(peer->past.instance, peer->instance, WIRE_INSTANCE_SIZE);
-    peer->past.received = peer->received;
+    peer->probe_due = peer->want_due = false;
+    past_keep(engine, peer);
     if (peer->number_next > engine->number_floor)
         engine->number_floor = (peer->number_next + 63) & ~(uint64_t)63;
     memset(engine->instances[index], 0, WIRE_INSTANCE_SIZE);
@@ -366,8 +350,13 @@ void peer_forget(weir_engine *engine, struct peer *peer) {
     owner_change(engine, peer);
     peer->id_next = handle_next(peer->id);
     peer->id = 0;
+    peer->next_free = NONE; /* last, so that a slot rests between its users */
+    if (engine->peer_free == NONE)
+        engine->peer_free = index_of(engine, peer);
+    else
+        engine->peers[engine->peer_free_last].next_free = index_of(engine, peer);
+    engine->peer_free_last = index_of(engine, peer);
     tables_unlock(engine);
-    slot_give(engine, index_of(engine, peer));
 }
 
 /* Somebody needs a slot and there is none: a peer that the application has closed, and
@@ -376,7 +365,7 @@ void peer_evict(weir_engine *engine) {
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         struct peer *peer = &engine->peers[i];
         if (peer->id == 0 || !peer->closed || !peer->known || peer->leaving || peer->waits > 0 ||
-            peer->held > 0 || peer->refs > 0 || has_alias(engine, peer))
+            peer->held > 0 || peer->refs > 0 || open_alias(engine, peer) != NONE)
             continue;
         peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});
         peer_gone(engine, peer, WEIR_ECLOSED);
@@ -385,40 +374,31 @@ void peer_evict(weir_engine *engine) {
     }
 }
 
-/* The application gave its last reference back. */
-void peer_closed(weir_engine *engine, struct peer *peer) {
-    uint32_t index = index_of(engine, peer);
-    if (peer->alias != NONE) {
-        struct peer *known = &engine->peers[peer->alias];
-        if (known->known_as == index)
-            known->known_as = NONE;
-        tables_lock(engine);
-        peer->alias = NONE;
-        tables_unlock(engine);
-        if (known->refs == 0 && !has_alias(engine, known)) {
-            transfer_fail_all(engine, known, WEIR_ECLOSED, true);
-            peer_disown(engine, known);
-            known->closed = true;
-        }
-    }
-    if (has_alias(engine, peer)) {
-        /* Other handles name the same engine: they keep what it has. */
-        tables_lock(engine);
-        peer->id = handle_next(peer->id);
-        tables_unlock(engine);
-        for (uint32_t i = 0; i < engine->peers_used && peer->known_as == NONE; i++) {
-            if (engine->peers[i].id != 0 && engine->peers[i].refs > 0 &&
-                engine->peers[i].alias == index)
-                peer->known_as = i;
-        }
-        return;
-    }
+/* The application has no handle for it any more. */
+static void closed(weir_engine *engine, struct peer *peer) {
     transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
     tables_lock(engine);
+    peer->closed_owner = peer->owner;
     owner_change(engine, peer);
-    peer->id = handle_next(peer->id);
     tables_unlock(engine);
     peer->closed = true;
+}
+
+/* The application gave its last reference back. */
+void peer_closed(weir_engine *engine, struct peer *peer) {
+    struct peer *known = peer_resolve(engine, peer);
+    tables_lock(engine);
+    peer->id = handle_next(peer->id);
+    peer->alias = NONE;
+    tables_unlock(engine);
+    /* Other handles may name the same engine: they keep what it has. */
+    uint32_t heir = open_alias(engine, known);
+    if (known == peer || known->known_as == index_of(engine, peer))
+        known->known_as = heir;
+    if (known->refs == 0 && heir == NONE)
+        closed(engine, known);
+    if (known != peer)
+        closed(engine, peer);
     peer_forget(engine, peer);
 }
 

@@ -185,7 +185,7 @@ void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot) {
     if (peer->live == slot) {
         engine->stats.sessions_failed++;
         if (!peer->degraded && !peer->leaving)
-            engine_event(engine, WEIR_EVENT_DEGRADED, peer, WEIR_EDEVICE);
+            peer_tell(engine, WEIR_EVENT_DEGRADED, peer, WEIR_EDEVICE);
         peer->degraded = true;
         /* No more posts from here on; the endpoint is told when it can listen. */
         peer->live = NONE;
@@ -205,7 +205,8 @@ static void qp_gone(weir_engine *engine, struct qp *qp) {
     if (engine->caps.srq) {
         engine->srq_wanted -= engine->recvs_per_qp;
         /* It may have taken a buffer and not said so: a message was under way. One more
-         * than wanted is posted for it, for as long as there are buffers. */
+         * than wanted is posted for it, for as long as there are buffers. Most doubts are
+         * wrong, and none is ever taken back: they end at a quarter of the buffers. */
         if (qp->connected && engine->srq_doubt < engine->srq_total / 4)
             engine->srq_doubt++;
         recv_post_all(engine, qp);

@@ -155,7 +155,7 @@ enum dial_state {
     DIAL_PAUSE    /* refused or broken: again after a pause */
 };
 
-/* What a slot remembers of the last instance that it was for. */
+/* What is remembered of an instance that was given up. */
 struct past {
     uint8_t instance[WIRE_INSTANCE_SIZE];
     struct window received;
@@ -165,6 +165,7 @@ struct peer {
     uint64_t id;                 /* 0 when the slot is free */
     uint64_t id_next;            /* of the slot's next user */
     uint64_t owner;              /* region_owner() of the present incarnation */
+    uint64_t closed_owner;       /* the last one that ended because the application closed it */
     struct qp *fast_qp;          /* may be posted on inside submit: session up, nothing pending */
     struct region_pair pairs[2]; /* the last ones used, of writes and of reads */
     uint32_t refs;
@@ -181,7 +182,7 @@ struct peer {
     bool degraded;
     bool leaving;                    /* GONE: until its sessions are drained */
     bool pumping;                    /* endpoint events are being worked off */
-    bool want_due;                   /* events for the endpoint that came up meanwhile */
+    bool probe_due, want_due;        /* events for the endpoint that came up meanwhile */
     uint8_t broken_due, drained_due; /* sessions, one bit each */
     int dead_due;
     bool dial_failed; /* the last time nobody answered there */
@@ -194,6 +195,7 @@ struct peer {
     struct session sessions[EP_SESSIONS];
 
     uint64_t conn_dialled, conn_accepted; /* 0: none */
+    uint64_t conn_before;                 /* accepted before that one, and not closed yet */
     uint64_t conn_last;                   /* the one that spoke last */
     enum dial_state dial;
     uint64_t dial_deadline_ns, dial_next_ns, dial_pause_ns;
@@ -209,16 +211,24 @@ struct peer {
 
     uint8_t instance[WIRE_INSTANCE_SIZE];
     char address[WEIR_ADDRESS_MAX];
-    struct past past;
     struct endpoint endpoint;
     struct parts parts[WINDOW_SIZE];
 };
 
-/* Who asked WHO, and what it said of itself: until its HELLO comes. */
+/* Who asked WHO, or was asked, and what it said of itself: until its HELLO is answered. */
 struct visitor {
-    uint64_t conn;
+    uint64_t conn; /* 0: free */
+    bool asked;    /* it said HELLO first, and was asked WHO */
     uint8_t instance[WIRE_INSTANCE_SIZE];
     char address[WEIR_ADDRESS_MAX];
+};
+
+/* The application's sleep on the descriptor. */
+enum armed {
+    ARMED_NO,
+    ARMED_YES,
+    ARMED_TOLD, /* the descriptor was raised, and nobody has made progress yet */
+    ARMED_AWAKE /* progress was made; the descriptor is raised still */
 };
 
 struct held { /* an accepted notification that waits for room in the queue */
@@ -229,10 +239,10 @@ struct weir_engine {
     /* who has it: own.h */
     _Atomic uint32_t owner;       /* any thread */
     _Atomic uint32_t submitted;   /* any thread: head of the submit queue, index + 1 */
-    _Atomic uint32_t sleepers;    /* any thread */
-    _Atomic uint32_t armed;       /* any thread: the application sleeps on the descriptor */
-    bool leader_asleep;           /* a thread of ours sleeps on it */
-    bool armed_told;              /* the application was woken, and has not come yet */
+    _Atomic uint32_t followers;   /* any thread: threads asleep on the condition */
+    _Atomic bool leader_asleep;   /* any thread: one is asleep on the ports */
+    _Atomic uint32_t armed;       /* any thread: enum armed */
+    uint64_t news_seen;           /* news, when the application last armed */
     _Atomic uint64_t news;        /* any thread: counts owners that did something */
     _Atomic uint32_t tables_lock; /* any thread: regions and peers, to read without the engine */
     _Atomic bool attention;       /* any thread: there is room for held messages */
@@ -247,6 +257,7 @@ struct weir_engine {
     uint32_t peers_max;
     uint32_t peers_mask;     /* the table's size is a power of two, if not all of it is used */
     uint64_t fast_bytes_end; /* the fast way in is for less than this: 0 without a reserve */
+    bool serial;             /* WEIR_ENGINE_SERIAL */
     bool spare_ready;        /* the reserve of the fast way in lacks nothing */
     uint64_t post_bytes_max; /* at most UINT64_MAX - 1 */
     struct {                 /* what was done inside submit calls, not yet in stats */
@@ -266,6 +277,8 @@ struct weir_engine {
     bool worked;   /* since somebody was last told */
     struct visitor visitors[VISITORS];
     uint32_t visitor_next;
+    struct past *pasts; /* of the last peers_max instances that were given up */
+    uint32_t past_next;
     uint64_t epoch_counter;
     uint64_t number_floor; /* above all numbers used towards peers that were given up */
     uint64_t polled;
@@ -309,7 +322,8 @@ struct weir_engine {
     void *arena;
     size_t arena_bytes;
     uint32_t block_count, timer_count;
-    void (*on_close)(struct weir_ports *ports, void *context); /* open.c: closes the real ports */
+    /* open.c: closes the real ports, the device only if nothing of it is in use. */
+    void (*on_close)(struct weir_ports *ports, bool device_too, void *context);
     void *on_close_context;
     void *sleeping; /* wait.c; NULL: one thread, and sleeping is the world's business */
 };
@@ -321,7 +335,7 @@ static inline struct peer *peer_at(weir_engine *engine, uint32_t index) {
 /* engine.c */
 uint64_t engine_now(const weir_engine *engine);
 int engine_step(weir_engine *engine, bool slow);
-void engine_event(weir_engine *engine, weir_event_type_t type, const struct peer *peer, int error);
+void engine_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error);
 void engine_run_later(weir_engine *engine, struct peer *peer);
 void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64_t when_ns);
 void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns);
@@ -332,7 +346,8 @@ int engine_limits(const weir_engine_options *in, weir_engine_options *out);
 size_t engine_bytes(const weir_engine_options *options);
 
 /* wait.c */
-void engine_disarm(weir_engine *engine);
+void engine_awake(weir_engine *engine);
+void engine_wake(weir_engine *engine);
 bool engine_has_news(weir_engine *engine, uint64_t before);
 int engine_sleeping_open(weir_engine *engine);
 void engine_sleeping_close(weir_engine *engine);
@@ -391,10 +406,11 @@ void session_poll_marks(weir_engine *engine);
 struct peer *peer_find(weir_engine *engine, uint64_t id);
 struct peer *peer_resolve(weir_engine *engine, struct peer *peer);
 struct peer *peer_by_instance(weir_engine *engine, const uint8_t *instance);
-struct peer *peer_new(weir_engine *engine, const char *address, const uint8_t *instance);
+struct peer *peer_new(weir_engine *engine, const char *address);
 struct peer *peer_by_address(weir_engine *engine, const char *address);
 struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char *address);
 uint64_t peer_handle(weir_engine *engine, const struct peer *peer);
+void peer_tell(weir_engine *engine, weir_event_type_t type, const struct peer *peer, int error);
 bool address_dialable(const char *address);
 void peer_update_fast(weir_engine *engine, struct peer *peer);
 void peer_disown(weir_engine *engine, struct peer *peer);
@@ -408,7 +424,7 @@ void peer_evict(weir_engine *engine);
 void peer_close_all(weir_engine *engine);
 
 /* control.c */
-void control_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint32_t length,
+bool control_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint32_t length,
                   bool again);
 void control_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn);
 void control_dial(weir_engine *engine, struct peer *peer);

@@ -241,8 +241,9 @@ static int fast_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
 /* Way 2 for what is left of a transfer whose first `done` segments are in place. */
 static __attribute__((noinline)) int fast_rest(weir_engine *engine, struct request *request,
                                                size_t done, struct transfer **out) {
-    request->segments += done;
-    request->count -= done;
+    engine->fast.segments += done;
+    for (; done > 0; done--, request->count--)
+        engine->fast.bytes[request->opcode] += (request->segments++)->length;
     request->use_spare = true;
     engine->spare_missing = SPARE_BLOCKS;
     engine->spare_ready = false;
@@ -487,7 +488,7 @@ static int submit_general(weir_engine *engine, uint64_t peer_id, const weir_segm
         return rc;
     bool notify = (request.options.flags & WEIR_TRANSFER_NOTIFY) != 0;
     bool queued = (request.options.flags & WEIR_TRANSFER_QUEUE) != 0;
-    if ((count == 0 && !notify) || (count > 0 && segments == NULL) ||
+    if (engine == NULL || (count == 0 && !notify) || (count > 0 && segments == NULL) ||
         (transfer_out == NULL && !queued))
         return WEIR_EINVAL;
     if (count > engine->options.segments_max)
@@ -529,7 +530,7 @@ static __attribute__((noinline)) int leave_read(weir_engine *engine, uint64_t pe
     return submit_general(engine, peer_id, segments, count, options, transfer_out, WEIR_OP_READ);
 }
 
-/* A plain transfer of which a part was done inside the call. */
+/* A plain transfer, counted as done, of which this rest was not done inside the call. */
 static __attribute__((noinline)) int submit_rest(weir_engine *engine, struct peer *peer,
                                                  const weir_segment *segments, size_t count,
                                                  weir_transfer *transfer_out, uint8_t opcode) {
@@ -541,6 +542,10 @@ static __attribute__((noinline)) int submit_rest(weir_engine *engine, struct pee
         .access = opcode == WEIR_OP_WRITE ? WEIR_ACCESS_REMOTE_WRITE : WEIR_ACCESS_REMOTE_READ,
     };
     struct transfer *rest = NULL;
+    engine->fast.transfers--;
+    engine->fast.segments -= count;
+    for (size_t i = 0; i < count; i++)
+        engine->fast.bytes[opcode] -= segments[i].length;
     int rc = fast_rest(engine, &request, 0, &rest);
     if (rc == WEIR_OK) {
         transfer_out->id = atomic_load_explicit(&rest->id, memory_order_relaxed);
@@ -573,7 +578,7 @@ static inline __attribute__((always_inline)) int
 submit(weir_engine *engine, uint64_t peer_id, const weir_segment *segments, size_t count,
        const weir_transfer_options *options, weir_transfer *transfer_out, uint8_t opcode) {
     if (__builtin_expect(options != NULL || count - 1 >= FAST_SEGMENTS || segments == NULL ||
-                             transfer_out == NULL || !own_try(engine),
+                             transfer_out == NULL || engine == NULL || !own_try(engine),
                          0))
         return (opcode == WEIR_OP_WRITE ? general_write : general_read)(
             engine, peer_id, segments, count, options, transfer_out);
@@ -587,10 +592,11 @@ submit(weir_engine *engine, uint64_t peer_id, const weir_segment *segments, size
                          0))
         return (opcode == WEIR_OP_WRITE ? leave_write : leave_read)(engine, peer_id, segments,
                                                                     count, options, transfer_out);
+    /* Counted before it is done: nothing more has to be kept over the call. */
+    fast_count(engine, opcode, bytes, count);
     uint32_t done = fast_post(engine, peer, opcode, segments, count);
     if (__builtin_expect(done != (uint32_t)count, 0))
         return submit_rest(engine, peer, segments + done, count - done, transfer_out, opcode);
-    fast_count(engine, opcode, bytes, count);
     transfer_out->id = 0;
     own_leave_quietly(engine);
     return WEIR_OK;

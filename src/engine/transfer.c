@@ -258,6 +258,8 @@ void transfer_start(weir_engine *engine, struct transfer *transfer) {
     struct peer *peer = named->id != 0 ? peer_resolve(engine, named) : named;
     bool same = named->id != 0 && transfer->owner == named->owner;
     bool fresh = same && transfer->version == engine->regions.version;
+    /* Owners of a slot only grow. */
+    int ended = transfer->owner <= named->closed_owner ? WEIR_ECLOSED : WEIR_EPEER;
     transfer->owner = peer->owner;
     list_push(engine, peer, transfer, LIST_PENDING);
     engine->worked = true; /* a sleeper's time-out may have to be shorter now */
@@ -268,7 +270,7 @@ void transfer_start(weir_engine *engine, struct transfer *transfer) {
         return;
     }
     if (!same) {
-        transfer_stop(engine, transfer, WEIR_EPEER);
+        transfer_stop(engine, transfer, ended);
         return;
     }
     if (!fresh && !remotes_current(engine, peer, transfer)) {

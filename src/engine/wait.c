@@ -5,6 +5,14 @@
  * sleeps tells them as it lets go of the engine. A leader that leaves wakes the
  * others, and one of them takes its place. An idle engine sleeps without a bound:
  * only a deadline of its own limits the sleep.
+ *
+ * The application may sleep as well, on the descriptor that it armed. The device is
+ * armed once for it and the leader. A leader that wakes takes the device's news and
+ * disarms it, whoever else sleeps; so it tells the application to look for itself,
+ * unless the engine's own thread sees to it that a leader sleeps again. The application
+ * leaves the device armed while a leader sleeps. Each of the two takes back only what
+ * was raised for it (ports.h), so neither keeps the other awake. The descriptor is
+ * lowered when it is armed the next time.
  */
 #include "own.h"
 #include "state.h"
@@ -12,7 +20,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-enum { SPINS = 200, OWN_SPINS = 100, STEP_NS = 1000 * 1000 };
+enum { SPINS = 200, OWN_SPINS = 100 };
 
 struct sleeping {
     pthread_mutex_t lock;
@@ -43,30 +51,46 @@ void own_enter_slow(weir_engine *engine) {
     }
 }
 
+static void tell_application(weir_engine *engine) {
+    uint32_t armed = ARMED_YES;
+    if (atomic_compare_exchange_strong(&engine->armed, &armed, ARMED_TOLD))
+        engine->ports.wait.ops->raise(engine->ports.wait.self);
+}
+
+/* Those who sleep on the ports have to look at the engine. */
+void engine_wake(weir_engine *engine) {
+    if (atomic_load(&engine->leader_asleep))
+        engine->ports.wait.ops->wake(engine->ports.wait.self);
+    tell_application(engine);
+}
+
+static void tell_followers(struct sleeping *sleeping) {
+    pthread_mutex_lock(&sleeping->lock);
+    sleeping->changes++;
+    pthread_cond_broadcast(&sleeping->news);
+    pthread_mutex_unlock(&sleeping->lock);
+}
+
+/* Whoever goes to sleep says so first and looks for news then; here the news was counted
+ * first: one of the two sees the other. */
 static void tell(weir_engine *engine) {
-    struct sleeping *sleeping = engine->sleeping;
-    if (sleeping != NULL) {
-        pthread_mutex_lock(&sleeping->lock);
-        sleeping->changes++;
-        pthread_cond_broadcast(&sleeping->news);
-        pthread_mutex_unlock(&sleeping->lock);
-    }
-    engine->ports.wait.ops->wake(engine->ports.wait.self);
+    if (atomic_load(&engine->followers) != 0)
+        tell_followers(engine->sleeping);
+    engine_wake(engine);
 }
 
 void own_leave_slow(weir_engine *engine, bool news) {
     for (;;) {
         if (news) {
             atomic_fetch_add(&engine->news, 1);
-            if (atomic_load(&engine->sleepers) != 0 || atomic_load(&engine->armed) != 0)
-                tell(engine);
+            tell(engine);
         }
         if (atomic_load(&engine->submitted) == 0 || !own_try(engine))
             return;
         engine_step(engine, false);
         news = engine->worked;
         engine->worked = false;
-        atomic_exchange(&engine->owner, 0);
+        own_let_go(engine);
     }
 }
 
@@ -80,36 +104,56 @@ static int arm(weir_engine *engine, uint64_t *timeout_ns_out) {
     return WEIR_OK;
 }
 
-/* One of those who sleep on the ports, the application (armed) and our leader, is awake.
- * What wakes them is taken back only when none of them sleeps any more: it may have been
- * meant for the other. */
-void engine_disarm(weir_engine *engine) {
+/* ---- the application's own loop ----------------------------------------- */
+
+/* Under the engine: somebody makes progress while the application is armed. It may be
+ * another thread of its than the one that sleeps, which then has to come as well. */
+void engine_awake(weir_engine *engine) {
+    if (atomic_exchange(&engine->armed, ARMED_AWAKE) == ARMED_YES)
+        engine->ports.wait.ops->raise(engine->ports.wait.self);
+    if (!atomic_load(&engine->leader_asleep))
+        engine->device_ops->disarm(engine->device);
     engine->slow_now = true;
-    if (atomic_load(&engine->armed) != 0 || engine->leader_asleep)
-        return;
-    engine->device_ops->disarm(engine->device);
-    engine->ports.wait.ops->clear(engine->ports.wait.self);
 }
 
 int weir_engine_fd(const weir_engine *engine) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     return engine->ports.wait.ops->fd(engine->ports.wait.self);
 }
 
+/* First armed, then a look: work that others finish after the look tells us. What they
+ * finished before, the application may not have taken yet, and nobody told it. */
+static int arm_application(weir_engine *engine, uint64_t *timeout_ns_out) {
+    if (atomic_exchange(&engine->armed, ARMED_YES) != ARMED_NO)
+        engine->ports.wait.ops->lower(engine->ports.wait.self);
+    int rc = WEIR_EAGAIN;
+    if (atomic_load(&engine->news) == engine->news_seen && engine_step(engine, true) == 0)
+        rc = arm(engine, timeout_ns_out);
+    if (rc == WEIR_OK)
+        return WEIR_OK;
+    if (atomic_exchange(&engine->armed, ARMED_NO) == ARMED_TOLD)
+        engine->ports.wait.ops->lower(engine->ports.wait.self);
+    if (atomic_load(&engine->leader_asleep))
+        engine->ports.wait.ops->wake(engine->ports.wait.self); /* its device may be disarmed */
+    else
+        engine->device_ops->disarm(engine->device);
+    engine->slow_now = true;
+    return rc;
+}
+
 int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out) {
-    if (timeout_ns_out == NULL)
+    if (engine == NULL || timeout_ns_out == NULL)
         return WEIR_EINVAL;
     own_enter(engine);
-    /* First armed, then a look: work that others finish after the look tells us. */
-    engine->armed_told = false;
-    atomic_store(&engine->armed, 1);
-    int rc = engine_step(engine, true) > 0 ? WEIR_EAGAIN : arm(engine, timeout_ns_out);
-    if (rc != WEIR_OK) {
-        atomic_store(&engine->armed, 0);
-        engine_disarm(engine);
-    }
+    uint64_t news = atomic_load(&engine->news);
+    int rc = news == engine->news_seen ? arm_application(engine, timeout_ns_out) : WEIR_EAGAIN;
+    engine->news_seen = news;
     own_leave(engine);
     return rc;
 }
+
+/* ---- sleeping ----------------------------------------------------------- */
 
 /* A step with the slow parts. -1: another thread has the engine. */
 static int try_step(weir_engine *engine, bool slow) {
@@ -120,29 +164,37 @@ static int try_step(weir_engine *engine, bool slow) {
     return done;
 }
 
-/* Sleeps as the leader, on the ports. */
-static void sleep_on_ports(weir_engine *engine, uint64_t most_ns) {
+/* Under the engine: the device is not armed any more. Without a thread of the engine's
+ * nobody else may come to look at it. */
+static void leave_ports(weir_engine *engine) {
+    const struct sleeping *sleeping = engine->sleeping;
+    if (sleeping == NULL || !sleeping->thread_runs)
+        tell_application(engine);
+}
+
+/* Sleeps as the leader, on the ports. `finished` is asked once more after everybody who
+ * has news can see that we sleep. */
+static void sleep_on_ports(weir_engine *engine, uint64_t most_ns,
+                           bool (*finished)(weir_engine *, uint64_t), uint64_t what) {
     uint64_t timeout = UINT64_MAX;
     own_enter(engine);
-    if (engine->armed_told && atomic_load(&engine->armed) != 0) {
-        /* What woke the application is still set, for it: it would wake us at once, again
-         * and again. Until it comes, the ports are looked at in short steps. */
-        own_leave(engine);
-        struct timespec pause = {.tv_nsec = (long)(most_ns < STEP_NS ? most_ns : STEP_NS)};
-        nanosleep(&pause, NULL);
-        try_step(engine, true);
-        return;
-    }
+    atomic_store(&engine->leader_asleep, true);
     int rc = engine_step(engine, true) > 0 ? WEIR_EAGAIN : arm(engine, &timeout);
-    engine->leader_asleep = rc == WEIR_OK;
+    if (rc != WEIR_OK) {
+        atomic_store(&engine->leader_asleep, false);
+        leave_ports(engine);
+    }
     own_leave(engine);
     if (rc != WEIR_OK)
         return;
-    engine->ports.wait.ops->sleep(engine->ports.wait.self, timeout < most_ns ? timeout : most_ns);
+    if (!finished(engine, what))
+        engine->ports.wait.ops->sleep(engine->ports.wait.self,
+                                      timeout < most_ns ? timeout : most_ns);
     own_enter(engine);
-    engine->leader_asleep = false;
-    engine->armed_told = atomic_load(&engine->armed) != 0;
-    engine_disarm(engine);
+    atomic_store(&engine->leader_asleep, false);
+    engine->device_ops->disarm(engine->device);
+    engine->ports.wait.ops->clear(engine->ports.wait.self);
+    leave_ports(engine);
     engine_step(engine, true);
     own_leave(engine);
 }
@@ -160,32 +212,29 @@ static void sleep_on_news(struct sleeping *sleeping, uint64_t seen, uint64_t mos
         continue;
 }
 
-/* Sleeps until there may be news, as leader or follower. `finished` is asked once
- * more after everybody who has news can see that we sleep. */
+/* Sleeps until there may be news, as leader or follower. */
 static void sleep_once(weir_engine *engine, uint64_t most_ns,
                        bool (*finished)(weir_engine *, uint64_t), uint64_t what) {
     struct sleeping *sleeping = engine->sleeping;
     if (sleeping == NULL) { /* a simulation: one thread */
-        sleep_on_ports(engine, most_ns);
+        sleep_on_ports(engine, most_ns, finished, what);
         return;
     }
     pthread_mutex_lock(&sleeping->lock);
-    atomic_fetch_add(&engine->sleepers, 1);
-    uint64_t seen = sleeping->changes;
-    if (finished(engine, what)) {
-        /* nothing */
-    } else if (sleeping->leader) {
-        sleep_on_news(sleeping, seen, most_ns);
+    if (sleeping->leader) {
+        atomic_fetch_add(&engine->followers, 1);
+        if (!finished(engine, what))
+            sleep_on_news(sleeping, sleeping->changes, most_ns);
+        atomic_fetch_sub(&engine->followers, 1);
     } else {
         sleeping->leader = true;
         pthread_mutex_unlock(&sleeping->lock);
-        sleep_on_ports(engine, most_ns);
+        sleep_on_ports(engine, most_ns, finished, what);
         pthread_mutex_lock(&sleeping->lock);
         sleeping->leader = false;
         sleeping->changes++;
         pthread_cond_broadcast(&sleeping->news);
     }
-    atomic_fetch_sub(&engine->sleepers, 1);
     pthread_mutex_unlock(&sleeping->lock);
 }
 
@@ -217,6 +266,8 @@ static bool transfer_finished(weir_engine *engine, uint64_t id) {
 }
 
 int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uint64_t timeout_ns) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     wait_until(engine, timeout_ns, transfer_finished, transfer.id);
     return weir_transfer_status(engine, transfer);
 }
@@ -243,6 +294,8 @@ static int wait_for_news(weir_engine *engine, uint64_t before, uint64_t timeout_
 }
 
 int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
     return wait_for_news(engine, atomic_load(&engine->news), timeout_ns);
 }
 

@@ -1,9 +1,12 @@
-/* wait.c: the sleeping port of Linux: one epoll set with an eventfd in it.
+/* wait.c: the sleeping port of Linux: two epoll sets with an eventfd in each, one for
+ * those who sleep here, one for the application's own poll loop.
  *
- * Owns the two descriptors; the sources stay their owners' and leave the set when
- * those close them (epoll(7), Q6). Invariant: the eventfd is readable from a wake
- * until the next clear. Leaves to others: whether anybody sleeps at all, so a wake
- * always costs its system call; who clears, and what was done before.
+ * Owns the four descriptors; the sources stay their owners' and leave the sets when
+ * those close them (epoll(7), Q6). Invariant: the eventfd of a set is readable from a
+ * wake (raise) until the next clear (lower). Leaves to others: whether anybody sleeps
+ * at all, so a wake always costs its system call; who clears, and what was done before.
+ * The sets are side by side, not one in the other: epoll sets nest five deep at most
+ * (epoll_ctl(2), ELOOP), and sources and applications have sets of their own.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -16,24 +19,78 @@
 
 #include "os.h"
 
+struct set {
+    int epoll_fd;
+    int event_fd;
+};
+
 struct wait {
     struct weir_env env;
-    int epoll_fd;
-    int wake_fd;
+    struct set sleepers;
+    struct set application;
 };
+
+/* ---- one set ----------------------------------------------------------- */
+
+static int set_add(const struct set *set, int source_fd) {
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = source_fd};
+    if (epoll_ctl(set->epoll_fd, EPOLL_CTL_ADD, source_fd, &event) != 0) {
+        return errno == ENOMEM || errno == ENOSPC ? WEIR_ENOMEM : WEIR_EINVAL;
+    }
+    return WEIR_OK;
+}
+
+static void set_raise(const struct set *set) {
+    const int saved = errno; /* signal-safety(7) */
+    const uint64_t one = 1;
+    /* eventfd(2): EAGAIN means that the counter is full, so it is readable anyway. */
+    ssize_t put = write(set->event_fd, &one, sizeof one);
+    (void)put;
+    errno = saved;
+}
+
+static void set_lower(const struct set *set) {
+    uint64_t count;
+    ssize_t got = read(set->event_fd, &count, sizeof count); /* EAGAIN: not set */
+    (void)got;
+}
+
+static void set_close(struct set *set) {
+    if (set->event_fd >= 0) {
+        close(set->event_fd);
+    }
+    if (set->epoll_fd >= 0) {
+        close(set->epoll_fd);
+    }
+    *set = (struct set){-1, -1};
+}
+
+static int set_open(struct set *set) {
+    *set = (struct set){epoll_create1(EPOLL_CLOEXEC), eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    if (set->epoll_fd < 0 || set->event_fd < 0 || set_add(set, set->event_fd) != WEIR_OK) {
+        set_close(set);
+        return WEIR_ENOMEM;
+    }
+    return WEIR_OK;
+}
+
+/* ---- the port ---------------------------------------------------------- */
 
 static int wait_fd(void *self) {
     const struct wait *wait = self;
-    return wait->epoll_fd;
+    return wait->application.epoll_fd;
 }
 
 static int wait_add(void *self, int source_fd) {
     const struct wait *wait = self;
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = source_fd};
-    if (epoll_ctl(wait->epoll_fd, EPOLL_CTL_ADD, source_fd, &event) != 0) {
-        return errno == ENOMEM || errno == ENOSPC ? WEIR_ENOMEM : WEIR_EINVAL;
+    int rc = set_add(&wait->sleepers, source_fd);
+    if (rc == WEIR_OK) {
+        rc = set_add(&wait->application, source_fd);
+        if (rc != WEIR_OK) {
+            (void)epoll_ctl(wait->sleepers.epoll_fd, EPOLL_CTL_DEL, source_fd, NULL);
+        }
     }
-    return WEIR_OK;
+    return rc;
 }
 
 static void wait_sleep(void *self, uint64_t timeout_ns) {
@@ -46,33 +103,38 @@ static void wait_sleep(void *self, uint64_t timeout_ns) {
      * every kernel (epoll_pwait2 came with 5.11), and all sleepers wake together,
      * where epoll_wait lets one event wake one of them (epoll(7)). A signal ends the
      * sleep early, which the contract allows and a handler that wakes wants. */
-    struct pollfd set = {.fd = wait->epoll_fd, .events = POLLIN};
+    struct pollfd set = {.fd = wait->sleepers.epoll_fd, .events = POLLIN};
     (void)ppoll(&set, 1, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL);
 }
 
 static void wait_wake(void *self) {
     const struct wait *wait = self;
-    const int saved = errno; /* signal-safety(7) */
-    const uint64_t one = 1;
-    /* eventfd(2): EAGAIN means that the counter is full, so it is readable anyway. */
-    ssize_t put = write(wait->wake_fd, &one, sizeof one);
-    (void)put;
-    errno = saved;
+    set_raise(&wait->sleepers);
 }
 
 static void wait_clear(void *self) {
     const struct wait *wait = self;
-    uint64_t count;
-    ssize_t got = read(wait->wake_fd, &count, sizeof count); /* EAGAIN: not set */
-    (void)got;
+    set_lower(&wait->sleepers);
+}
+
+static void wait_raise(void *self) {
+    const struct wait *wait = self;
+    set_raise(&wait->application);
+}
+
+static void wait_lower(void *self) {
+    const struct wait *wait = self;
+    set_lower(&wait->application);
 }
 
 static const struct weir_wait_ops wait_ops = {
-    .fd = wait_fd,
     .add = wait_add,
     .sleep = wait_sleep,
     .wake = wait_wake,
     .clear = wait_clear,
+    .fd = wait_fd,
+    .raise = wait_raise,
+    .lower = wait_lower,
 };
 
 int wait_open(const struct weir_env *env, struct weir_wait *wait_out) {
@@ -81,24 +143,17 @@ int wait_open(const struct weir_env *env, struct weir_wait *wait_out) {
         return WEIR_ENOMEM;
     }
     wait->env = *env;
-    wait->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (wait->epoll_fd < 0) {
+    if (set_open(&wait->sleepers) != WEIR_OK) {
         goto free_wait;
     }
-    wait->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (wait->wake_fd < 0) {
-        goto close_epoll;
-    }
-    if (wait_add(wait, wait->wake_fd) != WEIR_OK) {
-        goto close_wake;
+    if (set_open(&wait->application) != WEIR_OK) {
+        goto close_sleepers;
     }
     *wait_out = (struct weir_wait){.ops = &wait_ops, .self = wait};
     return WEIR_OK;
 
-close_wake:
-    close(wait->wake_fd);
-close_epoll:
-    close(wait->epoll_fd);
+close_sleepers:
+    set_close(&wait->sleepers);
 free_wait:
     env->ops->free(env->self, wait, sizeof *wait);
     return WEIR_ENOMEM;
@@ -110,8 +165,8 @@ void wait_close(struct weir_wait *port) {
         return;
     }
     assert(port->ops == &wait_ops);
-    close(wait->wake_fd);
-    close(wait->epoll_fd);
+    set_close(&wait->application);
+    set_close(&wait->sleepers);
     const struct weir_env env = wait->env;
     env.ops->free(env.self, wait, sizeof *wait);
     *port = (struct weir_wait){0};

@@ -41,9 +41,10 @@ struct weir_env {
 
 /* ---- device ------------------------------------------------------------ */
 
-#define WEIR_MR_BLOB_MAX    128 /* what a device adds to an exported descriptor */
-#define WEIR_QP_BLOB_MAX    64  /* what a device tells the other side of a QP */
-#define WEIR_FABRIC_ID_SIZE 16  /* see weir_device_caps.fabric */
+#define WEIR_MR_BLOB_MAX    128               /* what a device adds to an exported descriptor */
+#define WEIR_QP_BLOB_MAX    64                /* what a device tells the other side of a QP */
+#define WEIR_FABRIC_ID_SIZE 16                /* see weir_device_caps.fabric */
+#define WEIR_WR_ID_MAX      (UINT64_MAX >> 1) /* the top bit of a wr_id is the device's */
 
 struct weir_device; /* each backend defines its own */
 struct weir_qp;
@@ -67,6 +68,7 @@ struct weir_device_caps {
     bool srq;               /* receives go to one shared receive queue (qp == NULL in post_recv) */
     bool write_imm;         /* WEIR_OP_WRITE_IMM works */
     bool last_wqe;          /* LAST_WQE events may come; their absence is never an error */
+    char note[WEIR_DEVICE_NOTE_MAX]; /* one line: what is used, or why nothing can be; "" */
 };
 
 /* Work-request kinds a device executes. */
@@ -178,7 +180,8 @@ struct weir_rmr {
 
 struct weir_device_ops {
     const char *name;
-    /* 0, or ENODEVICE: cannot be used here. No side effect. Any thread. */
+    /* 0; ENODEVICE: cannot be used here; EINVAL: its environment variables are wrong.
+     * caps_out->note says why. No side effect. Any thread. */
     int (*probe)(struct weir_device_caps *caps_out);
     int (*open)(const struct weir_env *env, struct weir_device **device_out);
     /* All QPs are destroyed and all memory released before. */
@@ -191,6 +194,9 @@ struct weir_device_ops {
                        struct weir_mr *mr_out);
     int (*mr_allocate)(struct weir_device *device, uint64_t length, uint32_t access,
                        struct weir_mr *mr_out);
+    /* length bytes at offset of a dma-buf, as if they lay at iova; ENOTSUP. */
+    int (*mr_register_dmabuf)(struct weir_device *device, int fd, uint64_t offset, uint64_t length,
+                              uint64_t iova, uint32_t access, struct weir_mr *mr_out);
     int (*mr_release)(struct weir_device *device, const struct weir_mr *mr);
     /* What a peer's mr_import needs, at most WEIR_MR_BLOB_MAX bytes. */
     int (*mr_export)(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
@@ -291,16 +297,23 @@ struct weir_control {
 
 /* ---- sleeping ---------------------------------------------------------- */
 
+/* Two ways to wait for the same sources: sleep, for the engine's threads, and a
+ * descriptor, for the application. Each has a level of its own, so that taking back
+ * what woke the one does not take it from the other. */
 struct weir_wait_ops {
-    /* A descriptor for poll(2) that is readable when any source is, or after wake. */
-    int (*fd)(void *self);
     int (*add)(void *self, int source_fd);
-    /* Until readable or the time passed. Blocks. Any thread, several at once. In a
-     * simulation this is where the world runs on; it must let virtual time pass. */
+    /* Until a source is readable, or from wake to clear, or the time passed. Blocks. Any
+     * thread, several at once. In a simulation this is where the world runs on; it must
+     * let virtual time pass. */
     void (*sleep)(void *self, uint64_t timeout_ns);
     /* Any thread, async-signal-safe. Wakes every sleeper; stays set until cleared. */
     void (*wake)(void *self);
     void (*clear)(void *self);
+    /* A descriptor for poll(2) that is readable when any source is, or from raise to
+     * lower; -1: none (sim). raise: any thread, async-signal-safe. */
+    int (*fd)(void *self);
+    void (*raise)(void *self);
+    void (*lower)(void *self);
 };
 
 struct weir_wait {

@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "shm.h"
 
@@ -149,11 +150,26 @@ static uint32_t send_message(struct weir_qp *qp, const struct weir_wr *wr, struc
 
 /* ---- process_vm ---- */
 
-static uint32_t vm_status(int error) {
+/* EFAULT does not say whose memory is not mapped, process_vm_readv(2): a byte is read where
+ * the transfer reads from. If that works, it is the other side's, to which it writes. */
+static uint32_t vm_fault(const struct weir_qp *qp, uint32_t opcode, uint64_t laddr,
+                         uint64_t raddr) {
+    bool reads_there = opcode == WEIR_OP_READ;
+    uint8_t byte;
+    struct iovec to = {&byte, 1};
+    struct iovec from = {(void *)(uintptr_t)(reads_there ? raddr : laddr), 1};
+    bool good = process_vm_readv(reads_there ? qp->link->pid : getpid(), &to, 1, &from, 1, 0) == 1;
+    return good == reads_there ? WEIR_CQE_LOCAL_PROT : WEIR_CQE_REMOTE_ACCESS;
+}
+
+/* Why nothing was moved from or to these two addresses. */
+static uint32_t vm_status(const struct weir_qp *qp, uint32_t opcode, uint64_t laddr, uint64_t raddr,
+                          int error) {
     switch (error) {
     case ESRCH:
         return WEIR_CQE_RETRY;
-    case EFAULT: /* registered, but not mapped (there; ours must be, weir.h says) */
+    case EFAULT: /* registered, but not mapped */
+        return vm_fault(qp, opcode, laddr, raddr);
     case EPERM:
         return WEIR_CQE_REMOTE_ACCESS;
     default:
@@ -180,7 +196,7 @@ static uint32_t vm_large(const struct weir_qp *qp, const struct weir_wr *wr,
             return WEIR_CQE_REMOTE_ACCESS;
         ssize_t moved = vm_call(qp, wr->opcode, &local, &remote, 1);
         if (moved < 0)
-            return vm_status(errno);
+            return vm_status(qp, wr->opcode, wr->laddr + at, wr->raddr + at, errno);
         if (moved == 0)
             return WEIR_CQE_DEVICE;
         at += (uint64_t)moved;
@@ -224,13 +240,15 @@ static uint32_t vm_batch(struct weir_qp *qp, const struct weir_wr **wr_io,
         return WEIR_CQE_REMOTE_ACCESS;
     ssize_t moved = vm_call(qp, first->opcode, local, remote, count);
     if (moved < 0)
-        return vm_status(errno);
+        return vm_status(qp, first->opcode, first->laddr, first->raddr, errno);
     uint64_t left = (uint64_t)moved;
     for (unsigned long i = 0; i < count && left >= first[i].length; i++) {
         left -= first[i].length;
         ++*wr_io;
     }
-    return *wr_io == first ? WEIR_CQE_REMOTE_ACCESS : WEIR_CQE_OK;
+    /* A part of the first: the next byte is the one that cannot be moved. */
+    return *wr_io != first ? WEIR_CQE_OK
+                           : vm_fault(qp, first->opcode, first->laddr + left, first->raddr + left);
 }
 
 uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,

@@ -1,0 +1,293 @@
+/* acts.c: what applications do at random beside submitting: they cancel, release, wait,
+ * give memory and peers back under traffic, stop; and what each of these calls may answer. */
+#include "workload.h"
+
+/* A submit that must be refused, and must post nothing: the bytes of an innocent
+ * draft show it. */
+static void act_bad_submit(struct sim_app *app) {
+    struct sim_prng *prng = app_prng(app);
+    struct sim_world *world = app->run->world;
+    uint32_t others = world->config.nodes - 1;
+    uint32_t to = (app->node->index + 1 + (uint32_t)sim_below(prng, others)) % (others + 1);
+    weir_segment segment;
+    weir_transfer handle = {0};
+    int error;
+
+    if (!app_peer_ready(app, to) || !app_remote_ready(app, to, 0)) {
+        return;
+    }
+    segment = (weir_segment){.local = app->run->oracle->regions[app->node->index][0].memory,
+                             .remote = app->peers[to].remote[0],
+                             .length = 16};
+    switch (sim_below(prng, 3)) {
+    case 0:
+        segment.remote_offset = UINT64_MAX - sim_below(prng, 32);
+        break;
+    case 1:
+        segment.local_offset = SIM_REGION_BYTES - 15;
+        break;
+    default:
+        segment.remote_offset = 1;
+        segment.length = UINT64_MAX;
+        break;
+    }
+    error = weir_write(app->engine, app->peers[to].handle, &segment, 1, NULL, &handle);
+    if (error == 0) {
+        sim_violation(world, "S15 n%u: a segment out of bounds was accepted", app->node->index);
+    } else if (error != WEIR_EBOUNDS && error != WEIR_EAGAIN && error != WEIR_ESTALE &&
+               error != WEIR_EPEER && error != WEIR_ECLOSED) {
+        sim_violation(world, "S15 a segment out of bounds gives %s", weir_error_name(error));
+    }
+}
+
+/* ---- handles ----------------------------------------------------------- */
+
+static void act_cancel(struct sim_app *app) {
+    struct sim_transfer *transfer;
+    int error;
+
+    if (app->held_count == 0) {
+        return;
+    }
+    transfer = app_record(app, app->held[sim_below(app_prng(app), app->held_count)]);
+    if (transfer->queued && transfer->terminal) {
+        return;
+    }
+    transfer->cancelled |= !transfer->terminal;
+    error = weir_transfer_cancel(app->engine, transfer->handle);
+    sim_trace(app->run->world, "n%u cancels %u: %s", app->node->index, transfer->number,
+              weir_error_name(error));
+    if (error != 0 && !(transfer->queued && error == WEIR_ESTALE)) {
+        sim_violation(app->run->world, "S13 cancel of a live handle: %s", weir_error_name(error));
+    }
+}
+
+/* Gives a handle back with the transfer under way, and then uses it. One that is queued
+ * still reports its end. */
+static void act_early_release(struct sim_app *app) {
+    struct sim_world *world = app->run->world;
+    struct sim_transfer *transfer;
+    uint32_t i;
+    int error;
+
+    if (app->held_count == 0) {
+        return;
+    }
+    i = (uint32_t)sim_below(app_prng(app), app->held_count);
+    transfer = app_record(app, app->held[i]);
+    if (sim_below(app_prng(app), 4) == 0 && !transfer->terminal && !transfer->released) {
+        transfer->cancelled = true;
+        (void)weir_transfer_cancel(app->engine, transfer->handle);
+    }
+    error = weir_transfer_release(app->engine, transfer->handle);
+    sim_trace(world, "n%u releases %u early: %s", app->node->index, transfer->number,
+              weir_error_name(error));
+    if (error != (transfer->released ? WEIR_ESTALE : 0) &&
+        !(transfer->queued && error == WEIR_ESTALE)) {
+        sim_violation(world, "S12 release of a live handle: %s", weir_error_name(error));
+    }
+    error = weir_transfer_status(app->engine, transfer->handle);
+    if (error != WEIR_ESTALE) {
+        sim_violation(world, "S12 status after release: %s", weir_error_name(error));
+    }
+    transfer->released = true;
+    if (!transfer->queued) {
+        transfer->orphan |= !transfer->terminal;
+        app_held_drop(app, i);
+    }
+}
+
+/* Waits a little for one transfer, or for any news. */
+static void act_wait(struct sim_app *app) {
+    struct sim_world *world = app->run->world;
+    uint64_t timeout = sim_below(app_prng(app), 200000);
+    uint64_t began = world->now_ns;
+    weir_transfer handle = {0};
+    uint32_t number = 0;
+    int error;
+
+    if (app->held_count != 0 && sim_below(app_prng(app), 4) != 0) {
+        number = app->held[sim_below(app_prng(app), app->held_count)];
+        handle = app_record(app, number)->handle;
+    }
+    app->node->may_sleep = true;
+    error = number != 0 ? weir_transfer_wait(app->engine, handle, timeout)
+                        : weir_engine_wait(app->engine, timeout);
+    app->node->may_sleep = false;
+    sim_trace(world, "n%u waited %llu ns for transfer %u: %s", app->node->index,
+              (unsigned long long)(world->now_ns - began), number,
+              error == 0 ? "ok" : weir_error_name(error));
+    if (error == WEIR_EINPROGRESS) {
+        if (world->now_ns - began < timeout) {
+            sim_violation(world, "S13 n%u: a wait of %llu ns ends after %llu with nothing",
+                          app->node->index, (unsigned long long)timeout,
+                          (unsigned long long)(world->now_ns - began));
+        }
+    } else if (number != 0 && app_record(app, number)->queued) {
+        if (error != WEIR_ESTALE) { /* its status is its completion's to tell */
+            sim_violation(world, "S11 wait for queued transfer %u: %s", number,
+                          weir_error_name(error));
+        }
+    } else if (number != 0) {
+        oracle_status(app->run->oracle, app_record(app, number), error);
+    } else if (error != 0) {
+        sim_violation(world, "E6 n%u: engine_wait: %s", app->node->index, weir_error_name(error));
+    }
+}
+
+/* ---- memory and peers -------------------------------------------------- */
+
+static bool names_region(const struct sim_transfer *transfer, uint32_t region) {
+    for (uint32_t s = 0; s < transfer->segment_count; s++) {
+        if (transfer->segments[s].local_region == region) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A transfer that is surely under way and has bytes to move. */
+static bool uses_region(const struct sim_app *app, uint32_t region) {
+    for (uint32_t i = 0; i < app->held_count; i++) {
+        const struct sim_transfer *transfer = app_record(app, app->held[i]);
+
+        /* It may have ended without our having looked. */
+        if (transfer->bytes != 0 && names_region(transfer, region) &&
+            weir_transfer_status(app->engine, transfer->handle) == WEIR_EINPROGRESS) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A transfer that may be under way: its end was not seen, and maybe never will be. */
+static bool may_use_region(const struct sim_app *app, uint32_t region) {
+    const struct sim_oracle *oracle = app->run->oracle;
+
+    for (uint32_t i = 1; i <= oracle->count; i++) {
+        const struct sim_transfer *transfer = &oracle->transfers[i];
+
+        if (!transfer->terminal && transfer->from == app->node->index &&
+            transfer->from_life == app->node->life && names_region(transfer, region)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void act_memory_release(struct sim_app *app) {
+    struct sim_world *world = app->run->world;
+    uint32_t index = (uint32_t)sim_below(app_prng(app), SIM_REGIONS);
+    struct sim_region *region = &app->run->oracle->regions[app->node->index][index];
+    bool used;
+    int error;
+
+    if (!region->registered) {
+        (void)app_region_register(app, index);
+        return;
+    }
+    used = uses_region(app, index);
+    error = weir_memory_release(app->engine, region->memory);
+    sim_trace(world, "n%u releases region %u: %s", app->node->index, index, weir_error_name(error));
+    if (error == WEIR_EBUSY) {
+        if (!may_use_region(app, index)) {
+            sim_violation(world, "S12 n%u: region %u is busy, and no transfer uses it",
+                          app->node->index, index);
+        }
+        return;
+    }
+    if (error != 0) {
+        sim_violation(world, "S12 release of memory: %s", weir_error_name(error));
+        return;
+    }
+    /* Pieces that were done inside the submit use their memory no more. */
+    if (used && !world->config.nic[app->node->index].completes_inline) {
+        sim_violation(world, "S13 memory in use by a transfer could be released");
+    }
+    oracle_region_released(app->run->oracle, app->node->index, index);
+    if (weir_memory_release(app->engine, region->memory) != WEIR_ESTALE) {
+        sim_violation(world, "S12 memory could be released twice");
+    }
+    if (sim_below(app_prng(app), 2) == 0) { /* anew at once, under the traffic that is left */
+        (void)app_region_register(app, index);
+    }
+}
+
+/* One more reference and one less: nothing happens to what is under way. */
+static void peer_reopen(struct sim_app *app, uint32_t to) {
+    struct app_peer *peer = &app->peers[to];
+    struct sim_world *world = app->run->world;
+    weir_peer again = {0};
+    int error = weir_peer_open(app->engine, world->nodes[to].address, &again);
+
+    sim_trace(world, "n%u opens peer n%u once more: %s%s", app->node->index, to,
+              weir_error_name(error), again.id == peer->handle.id ? "" : ", another");
+    if (error != 0) {
+        if (error != WEIR_EAGAIN) {
+            sim_violation(world, "H1 peer_open: %s", weir_error_name(error));
+        }
+        return;
+    }
+    if (again.id != peer->handle.id) { /* the first named one that is gone */
+        app_peer_drop(app, to);
+        peer->open = true;
+        peer->handle = again;
+        return;
+    }
+    error = weir_peer_close(app->engine, again);
+    if (error != 0) {
+        sim_violation(world, "H1 close of the second reference: %s", weir_error_name(error));
+    }
+}
+
+static void act_peer_close(struct sim_app *app) {
+    uint32_t to = (uint32_t)sim_below(app_prng(app), app->run->world->config.nodes);
+
+    if (!app->peers[to].open) {
+        return;
+    }
+    if (sim_below(app_prng(app), 2) == 0) {
+        peer_reopen(app, to);
+    } else {
+        app_peer_drop(app, to);
+    }
+}
+
+static void act_pause(struct sim_app *app) {
+    uint64_t pause = sim_below(app_prng(app), app->run->world->config.work.pause_ns_max + 1);
+
+    sim_trace(app->run->world, "n%u stops for %llu ns", app->node->index,
+              (unsigned long long)pause);
+    app->node->paused_until_ns = app->run->world->now_ns + pause;
+}
+
+void app_act(struct sim_app *app) {
+    const struct sim_workload_config *work = &app->run->world->config.work;
+    struct sim_prng *prng = app_prng(app);
+
+    if (sim_chance(prng, work->cancel)) {
+        act_cancel(app);
+    }
+    if (sim_chance(prng, work->early_release)) {
+        act_early_release(app);
+    }
+    if (sim_chance(prng, work->bad_segment)) {
+        act_bad_submit(app);
+    }
+    if (sim_chance(prng, work->memory_release)) {
+        act_memory_release(app);
+    }
+    if (sim_chance(prng, work->peer_close)) {
+        act_peer_close(app);
+    }
+    if (sim_chance(prng, work->pause)) {
+        act_pause(app);
+    }
+    if (sim_chance(prng, work->slow_taker)) {
+        app->take_at_ns = app->run->world->now_ns + sim_below(prng, work->pause_ns_max + 1);
+    }
+    if (sim_chance(prng, work->wait)) {
+        act_wait(app);
+    }
+    app_submit(app);
+}

@@ -1,0 +1,196 @@
+/* memory.c: regions of our own and regions imported from peers.
+ *
+ * Owns the table of memory regions. An import is only what its blob says: keys and bounds
+ * are checked by the target's device with every access, and a region that its owner has
+ * released, or a forged key, ends there as a remote access error.
+ *
+ * Relaxed ordering is not asked for: a notification must not overtake the data. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "verbs.h"
+
+#define PAGE_BYTES UINT64_C(4096)
+#define HUGE_BYTES (UINT64_C(2) << 20)
+#define LENGTH_MAX (UINT64_C(1) << 46)
+
+/* ---- the table ---- */
+
+static struct verbs_mr *mr_at(const struct weir_device *device, uint32_t cookie) {
+    return &device->mrs[cookie / VERBS_MR_CHUNK][cookie % VERBS_MR_CHUNK];
+}
+
+/* A free entry. EAGAIN, ENOMEM. */
+static int mr_reserve(struct weir_device *device, uint32_t *cookie_out) {
+    for (uint32_t at = device->mr_hint; at < VERBS_MRS_MAX; at++) {
+        struct verbs_mr **chunk = &device->mrs[at / VERBS_MR_CHUNK];
+        if (*chunk == NULL)
+            *chunk = device->env.ops->alloc(device->env.self, VERBS_MR_CHUNK * sizeof **chunk);
+        if (*chunk == NULL)
+            return WEIR_ENOMEM;
+        if (mr_at(device, at)->ibv == NULL) {
+            device->mr_hint = at;
+            *cookie_out = at;
+            return WEIR_OK;
+        }
+    }
+    return WEIR_EAGAIN;
+}
+
+void verbs_memory_close(struct weir_device *device) {
+    for (uint32_t i = 0; i < VERBS_MRS_MAX / VERBS_MR_CHUNK; i++) {
+        if (device->mrs[i] != NULL)
+            device->env.ops->free(device->env.self, device->mrs[i],
+                                  VERBS_MR_CHUNK * sizeof *device->mrs[i]);
+    }
+}
+
+/* ---- our own ---- */
+
+/* ibv_reg_mr(3): remote write needs local write. */
+static unsigned access_flags(uint32_t access) {
+    unsigned flags = IBV_ACCESS_LOCAL_WRITE;
+    if ((access & WEIR_ACCESS_REMOTE_READ) != 0)
+        flags |= IBV_ACCESS_REMOTE_READ;
+    if ((access & WEIR_ACCESS_REMOTE_WRITE) != 0)
+        flags |= IBV_ACCESS_REMOTE_WRITE;
+    return flags;
+}
+
+static bool access_is_known(uint32_t access) {
+    return (access & ~(uint32_t)WEIR_ACCESS_ALL) == 0;
+}
+
+/* Memory that is mapped for reading only may still be a source. */
+static struct ibv_mr *make(struct weir_device *device, void *base, uint64_t length,
+                           uint32_t access) {
+    unsigned flags = access_flags(access);
+    struct ibv_mr *mr = ibv_reg_mr(device->pd, base, length, flags);
+    if (mr == NULL && (errno == EFAULT || errno == EACCES) &&
+        (access & WEIR_ACCESS_REMOTE_WRITE) == 0)
+        mr = ibv_reg_mr(device->pd, base, length, flags & ~(unsigned)IBV_ACCESS_LOCAL_WRITE);
+    return mr;
+}
+
+/* Notes a new region down; without room for it, it goes again. */
+static int add(struct weir_device *device, struct ibv_mr *ibv, const struct verbs_mr *wanted,
+               void *base, uint64_t length, struct weir_mr *mr_out) {
+    uint32_t cookie;
+    if (ibv == NULL)
+        return verbs_error(errno);
+    int rc = mr_reserve(device, &cookie);
+    if (rc != WEIR_OK) {
+        ibv_dereg_mr(ibv);
+        return rc;
+    }
+    struct verbs_mr *entry = mr_at(device, cookie);
+    *entry = *wanted;
+    entry->ibv = ibv;
+    *mr_out = (struct weir_mr){.lkey = ibv->lkey, .cookie = cookie, .base = base, .length = length};
+    return WEIR_OK;
+}
+
+int verbs_mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
+                      struct weir_mr *mr_out) {
+    uint64_t start = (uint64_t)(uintptr_t)base;
+    if (base == NULL || length == 0 || start + length < start || !access_is_known(access) ||
+        length > device->choice.attr.max_mr_size)
+        return WEIR_EINVAL;
+    struct verbs_mr wanted = {.access = access};
+    return add(device, make(device, base, length, access), &wanted, base, length, mr_out);
+}
+
+int verbs_mr_register_dmabuf(struct weir_device *device, int fd, uint64_t offset, uint64_t length,
+                             uint64_t iova, uint32_t access, struct weir_mr *mr_out) {
+    if (fd < 0 || length == 0 || iova + length < iova || !access_is_known(access))
+        return WEIR_EINVAL;
+    struct verbs_mr wanted = {.access = access};
+    struct ibv_mr *ibv =
+        ibv_reg_dmabuf_mr(device->pd, offset, length, iova, fd, (int)access_flags(access));
+    return add(device, ibv, &wanted, (void *)(uintptr_t)iova, length, mr_out);
+}
+
+static uint64_t round_up(uint64_t value, uint64_t unit) {
+    return (value + unit - 1) / unit * unit;
+}
+
+/* Zeroed memory; large pieces on a huge-page boundary, and in huge pages where the kernel
+ * gives them. NULL: no room. */
+static void *map_pages(uint64_t bytes) {
+    int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    uint64_t span = bytes < HUGE_BYTES ? bytes : bytes + HUGE_BYTES;
+    uint8_t *map = mmap(NULL, span, protection, flags, -1, 0);
+    if (map == MAP_FAILED)
+        return NULL;
+    if (bytes < HUGE_BYTES)
+        return map;
+    uint64_t skip = -(uint64_t)(uintptr_t)map & (HUGE_BYTES - 1);
+    if (skip != 0)
+        munmap(map, skip);
+    munmap(map + skip + bytes, span - skip - bytes);
+    madvise(map + skip, bytes, MADV_HUGEPAGE);
+    return map + skip;
+}
+
+int verbs_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access,
+                      struct weir_mr *mr_out) {
+    if (length == 0 || !access_is_known(access))
+        return WEIR_EINVAL;
+    if (length > LENGTH_MAX || length > device->choice.attr.max_mr_size)
+        return WEIR_ENOMEM;
+    uint64_t bytes = round_up(length, length < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES);
+    void *base = map_pages(bytes);
+    if (base == NULL)
+        return WEIR_ENOMEM;
+    struct verbs_mr wanted = {.mapped_bytes = bytes, .access = access};
+    int rc = add(device, make(device, base, length, access), &wanted, base, length, mr_out);
+    if (rc != WEIR_OK)
+        munmap(base, bytes);
+    return rc;
+}
+
+int verbs_mr_release(struct weir_device *device, const struct weir_mr *mr) {
+    struct verbs_mr *entry = mr_at(device, mr->cookie);
+    int error = ibv_dereg_mr(entry->ibv);
+    if (error != 0)
+        return verbs_error(error) == WEIR_EBUSY ? WEIR_EBUSY : WEIR_EDEVICE;
+    if (entry->mapped_bytes != 0)
+        munmap(mr->base, entry->mapped_bytes);
+    *entry = (struct verbs_mr){0};
+    if (mr->cookie < device->mr_hint)
+        device->mr_hint = mr->cookie;
+    return WEIR_OK;
+}
+
+int verbs_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
+                    uint32_t *blob_length_out) {
+    const struct verbs_mr *entry = mr_at(device, mr->cookie);
+    struct verbs_region region = {.base = (uint64_t)(uintptr_t)mr->base,
+                                  .length = mr->length,
+                                  .rkey = entry->ibv->rkey,
+                                  .access = entry->access};
+    *blob_length_out = blob_write_region(&region, blob_out);
+    return WEIR_OK;
+}
+
+/* ---- a peer's ---- */
+
+int verbs_mr_import(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
+                    uint64_t length, uint32_t access, struct weir_rmr *rmr_out) {
+    (void)device;
+    struct verbs_region region;
+    int rc = blob_read_region(blob, blob_length, &region);
+    if (rc != WEIR_OK)
+        return rc;
+    if (region.length != length || (access & ~region.access) != 0)
+        return WEIR_EINVAL;
+    *rmr_out = (struct weir_rmr){.raddr = region.base, .rkey = region.rkey};
+    return WEIR_OK;
+}
+
+void verbs_mr_forget(struct weir_device *device, const struct weir_rmr *rmr) {
+    (void)device;
+    (void)rmr;
+}

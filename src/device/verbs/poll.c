@@ -1,0 +1,243 @@
+/* poll.c: completions, asynchronous events and sleeping.
+ *
+ * Owns the stash: completions that were taken from the CQ but not yet by the caller, in
+ * order. They get there when a QP is destroyed, and when arming finds some. What is in the
+ * stash still holds its slot, so it fits. Left to others: which slots there are.
+ *
+ * Events are copied and acknowledged in the same call, those of the completion channel in
+ * batches: ibv_destroy_qp(3), ibv_destroy_cq(3) wait for acknowledgements. */
+#include <arpa/inet.h>
+#include <errno.h>
+
+#include "verbs.h"
+
+/* Indexed by enum ibv_wc_status; 0 is success in both. LOC_QP_OP is what Soft-RoCE says of
+ * an lkey that it does not know, REM_INV_REQ what a target says that cannot take a message
+ * as long as this one. */
+static const uint8_t statuses[] = {
+    [IBV_WC_SUCCESS] = WEIR_CQE_OK,
+    [IBV_WC_LOC_LEN_ERR] = WEIR_CQE_LENGTH,
+    [IBV_WC_LOC_QP_OP_ERR] = WEIR_CQE_LOCAL_PROT,
+    [IBV_WC_LOC_PROT_ERR] = WEIR_CQE_LOCAL_PROT,
+    [IBV_WC_WR_FLUSH_ERR] = WEIR_CQE_FLUSHED,
+    [IBV_WC_REM_INV_REQ_ERR] = WEIR_CQE_REMOTE_ACCESS,
+    [IBV_WC_REM_ACCESS_ERR] = WEIR_CQE_REMOTE_ACCESS,
+    [IBV_WC_RETRY_EXC_ERR] = WEIR_CQE_RETRY,
+    [IBV_WC_RNR_RETRY_EXC_ERR] = WEIR_CQE_RNR,
+};
+
+static inline uint32_t status_of(enum ibv_wc_status status) {
+    if (VERBS_LIKELY(status == IBV_WC_SUCCESS))
+        return WEIR_CQE_OK;
+    if ((uint32_t)status >= sizeof statuses || statuses[status] == WEIR_CQE_OK)
+        return WEIR_CQE_DEVICE;
+    return statuses[status];
+}
+
+/* ---- from the CQ to the caller ---- */
+
+/* Finds the QP of a completion. False: of none that is here. ibv_poll_cq(3): of one that
+ * is not successful only wr_id, status, qp_num and vendor_err are valid; whether it is of a
+ * send, its wr_id says. */
+static inline bool resolve(const struct weir_device *device, const struct ibv_wc *wc,
+                           struct verbs_raw *raw) {
+    uint32_t status = status_of(wc->status);
+    if ((wc->wr_id & VERBS_ID_SEND) != 0) {
+        uint32_t index =
+            (uint32_t)(wc->wr_id >> VERBS_POSITION_BITS) & ((1u << VERBS_INDEX_BITS) - 1);
+        struct weir_qp *qp = index < VERBS_QPS_MAX ? device->qps[index] : NULL;
+        if (qp == NULL || (wc->wr_id & ~(uint64_t)VERBS_POSITION_MASK) != qp->id_base)
+            return false;
+        *raw = (struct verbs_raw){.qp = qp, .wr_id = wc->wr_id, .status = status};
+        return true;
+    }
+    struct weir_qp *qp = qp_by_number(device, wc->qp_num);
+    if (qp == NULL && device->srq == NULL)
+        return false;
+    *raw = (struct verbs_raw){.qp = qp,
+                              .wr_id = wc->wr_id,
+                              .status = status,
+                              .tag = qp != NULL ? qp->tag : UINT32_MAX,
+                              .recv = true};
+    if (status == WEIR_CQE_OK) {
+        raw->byte_length = wc->byte_len;
+        raw->has_imm = (wc->wc_flags & IBV_WC_WITH_IMM) != 0;
+        raw->imm = raw->has_imm ? ntohl(wc->imm_data) : 0;
+    }
+    return true;
+}
+
+/* Frees the slots that a completion covers. False: they were free. */
+static inline bool deliver(struct weir_device *device, const struct verbs_raw *raw,
+                           struct weir_cqe *cqe) {
+    struct weir_qp *qp = raw->qp;
+    if (!raw->recv) {
+        uint32_t position = (uint32_t)raw->wr_id & VERBS_POSITION_MASK;
+        uint32_t covered = ((position - qp->tail) & VERBS_POSITION_MASK) + 1;
+        if (covered > qp->head - qp->tail)
+            return false;
+        qp->tail += covered;
+        *cqe = (struct weir_cqe){.wr_id = qp->ids[position & qp->id_mask], .status = raw->status};
+        return true;
+    }
+    if (device->srq != NULL)
+        device->srq_used--;
+    else
+        qp->rq_used--;
+    *cqe = (struct weir_cqe){.wr_id = raw->wr_id,
+                             .status = raw->status,
+                             .byte_length = raw->byte_length,
+                             .imm = raw->imm,
+                             .qp_tag = raw->tag,
+                             .recv = true,
+                             .has_imm = raw->has_imm};
+    return true;
+}
+
+/* ---- the stash ---- */
+
+static struct verbs_raw *stash_at(const struct weir_device *device, uint32_t number) {
+    uint32_t at = device->stash_head + number;
+    return &device->stash[at < device->cq_capacity ? at : at - device->cq_capacity];
+}
+
+/* One batch of the CQ. How many were in it. */
+static int stash_batch(struct weir_device *device) {
+    uint32_t room = device->cq_capacity - device->stash_count;
+    int wanted = room < VERBS_POLL_BATCH ? (int)room : VERBS_POLL_BATCH;
+    int got = wanted > 0 ? ibv_poll_cq(device->cq, wanted, device->wcs) : 0;
+    for (int i = 0; i < got; i++) {
+        if (resolve(device, &device->wcs[i], stash_at(device, device->stash_count)))
+            device->stash_count++;
+    }
+    return got;
+}
+
+void poll_to_stash(struct weir_device *device) {
+    while (stash_batch(device) == VERBS_POLL_BATCH)
+        continue;
+}
+
+void poll_forget(struct weir_device *device, const struct weir_qp *qp) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < device->stash_count; i++) {
+        struct verbs_raw *raw = stash_at(device, i);
+        if (raw->qp == qp && (!raw->recv || device->srq == NULL))
+            continue;
+        if (raw->qp == qp)
+            raw->qp = NULL; /* its tag names nobody any more, but the buffer comes back */
+        *stash_at(device, kept++) = *raw;
+    }
+    device->stash_count = kept;
+}
+
+static __attribute__((noinline)) int take_stashed(struct weir_device *device,
+                                                  struct weir_cqe *cqes_out, int max) {
+    int count = 0;
+    while (count < max && device->stash_count > 0) {
+        if (deliver(device, stash_at(device, 0), &cqes_out[count]))
+            count++;
+        device->stash_head =
+            device->stash_head + 1 < device->cq_capacity ? device->stash_head + 1 : 0;
+        device->stash_count--;
+    }
+    return count;
+}
+
+/* ---- completions ---- */
+
+int verbs_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
+    int count = 0;
+    if (VERBS_UNLIKELY(device->stash_count > 0))
+        count = take_stashed(device, cqes_out, max);
+    while (count < max) {
+        int wanted = max - count < VERBS_POLL_BATCH ? max - count : VERBS_POLL_BATCH;
+        int got = ibv_poll_cq(device->cq, wanted, device->wcs);
+        if (VERBS_UNLIKELY(got < 0))
+            return count > 0 ? count : WEIR_EDEVICE;
+        for (int i = 0; i < got; i++) {
+            struct verbs_raw raw;
+            if (resolve(device, &device->wcs[i], &raw) && deliver(device, &raw, &cqes_out[count]))
+                count++;
+        }
+        if (got < wanted)
+            break;
+    }
+    return count;
+}
+
+/* ---- events ---- */
+
+/* What an event says to the engine; 0: nothing. */
+static uint32_t event_type(struct weir_device *device, enum ibv_event_type type) {
+    switch (type) {
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        return WEIR_ASYNC_LAST_WQE;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+        return WEIR_ASYNC_QP_FATAL;
+    case IBV_EVENT_CQ_ERR:
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_DEVICE_FATAL:
+        return WEIR_ASYNC_DEVICE_FATAL;
+    case IBV_EVENT_PORT_ACTIVE:
+    case IBV_EVENT_PORT_ERR:
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_GID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_SM_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER:
+        device->port_changed = true;
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+int verbs_events(struct weir_device *device, struct weir_async *events_out, int max) {
+    int count = 0;
+    for (int reads = 0; count < max && reads < 4 * max; reads++) {
+        struct ibv_async_event event;
+        if (ibv_get_async_event(device->choice.context, &event) != 0)
+            break;
+        uint32_t type = event_type(device, event.event_type);
+        uint32_t tag = UINT32_MAX;
+        if (type == WEIR_ASYNC_LAST_WQE || type == WEIR_ASYNC_QP_FATAL)
+            tag = ((const struct weir_qp *)event.element.qp->qp_context)->tag;
+        ibv_ack_async_event(&event);
+        if (type != 0)
+            events_out[count++] = (struct weir_async){.type = type, .qp_tag = tag};
+    }
+    return count;
+}
+
+/* ---- sleeping ---- */
+
+int verbs_fd(struct weir_device *device) {
+    return device->epoll_fd;
+}
+
+/* Looked at before, so that arming fires for what is new only; and after, for what came
+ * in between (ibv_get_cq_event(3)). */
+int verbs_arm(struct weir_device *device) {
+    if (device->stash_count == 0)
+        stash_batch(device);
+    if (device->stash_count > 0)
+        return WEIR_EAGAIN;
+    if (ibv_req_notify_cq(device->cq, 0) != 0)
+        return WEIR_EDEVICE;
+    stash_batch(device);
+    return device->stash_count > 0 ? WEIR_EAGAIN : WEIR_OK;
+}
+
+void verbs_disarm(struct weir_device *device) {
+    struct ibv_cq *cq;
+    void *context;
+    while (ibv_get_cq_event(device->channel, &cq, &context) == 0) {
+        if (++device->unacknowledged == VERBS_ACK_BATCH) {
+            ibv_ack_cq_events(device->cq, device->unacknowledged);
+            device->unacknowledged = 0;
+        }
+    }
+}

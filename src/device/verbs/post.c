@@ -1,0 +1,157 @@
+/* post.c: work requests to the provider.
+ *
+ * Owns the account of slots: a send queue takes no more than its granted depth, also
+ * where the provider has more room than it said. A slot is free again when a completion
+ * that covers it was polled (ibv_post_send(3)); the position in its wr_id says which. */
+#include <arpa/inet.h>
+#include <errno.h>
+
+#include "verbs.h"
+
+static const enum ibv_wr_opcode opcodes[] = {
+    [WEIR_OP_WRITE] = IBV_WR_RDMA_WRITE,
+    [WEIR_OP_READ] = IBV_WR_RDMA_READ,
+    [WEIR_OP_SEND] = IBV_WR_SEND,
+    [WEIR_OP_WRITE_IMM] = IBV_WR_RDMA_WRITE_WITH_IMM,
+};
+
+void post_prepare(struct weir_device *device) {
+    for (uint32_t i = 0; i < VERBS_CHAIN; i++) {
+        device->wrs[i].next = i + 1 < VERBS_CHAIN ? &device->wrs[i + 1] : NULL;
+        device->wrs[i].sg_list = &device->sges[i];
+    }
+}
+
+static inline bool is_possible(const struct weir_device *device, const struct weir_wr *wr) {
+    return wr->opcode <= WEIR_OP_WRITE_IMM && wr->length <= device->caps.message_bytes_max &&
+           ((wr->flags & WEIR_WR_INLINE) == 0 ||
+            (wr->length <= device->inline_bytes && wr->opcode != WEIR_OP_READ));
+}
+
+/* Fills the first count entries of the device's chain; stops at a WR that can never be
+ * accepted. Returns how many are filled. An empty message has no SGE: length 0 in one means
+ * 2 GiB to some hardware. */
+static uint32_t fill(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count) {
+    struct weir_device *device = qp->device;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct weir_wr *from = &wrs[i];
+        struct ibv_send_wr *wr = &device->wrs[i];
+        struct ibv_sge *sge = &device->sges[i];
+        uint32_t position = qp->head + i;
+        if (VERBS_UNLIKELY(!is_possible(device, from)))
+            return i;
+        qp->ids[position & qp->id_mask] = from->wr_id;
+        wr->wr_id = qp->id_base | (position & VERBS_POSITION_MASK);
+        wr->num_sge = from->length != 0;
+        wr->opcode = opcodes[from->opcode];
+        wr->send_flags = (from->flags & WEIR_WR_SIGNALED) != 0 ? IBV_SEND_SIGNALED : 0;
+        if ((from->flags & WEIR_WR_INLINE) != 0 && from->length != 0)
+            wr->send_flags |= IBV_SEND_INLINE;
+        wr->imm_data = htonl(from->imm);
+        wr->wr.rdma.remote_addr = from->raddr;
+        wr->wr.rdma.rkey = from->rkey;
+        sge->addr = from->laddr;
+        sge->length = (uint32_t)from->length;
+        sge->lkey = from->lkey;
+    }
+    return count;
+}
+
+/* Posts the first count entries of the chain; how many were accepted. */
+static uint32_t post(struct weir_qp *qp, uint32_t count, int *error_out) {
+    struct weir_device *device = qp->device;
+    struct ibv_send_wr *bad = NULL;
+    struct ibv_send_wr *last = &device->wrs[count - 1];
+    struct ibv_send_wr *next = last->next;
+    last->next = NULL;
+    *error_out = ibv_post_send(qp->ibv, device->wrs, &bad);
+    last->next = next;
+    if (VERBS_LIKELY(*error_out == 0))
+        return count;
+    /* ibv_post_send(3): those before bad_wr are posted. */
+    return bad >= device->wrs && bad <= last ? (uint32_t)(bad - device->wrs) : 0;
+}
+
+/* Why the provider refused a WR (an errno, which old ones negate). */
+static int refusal(int error) {
+    switch (error < 0 ? -error : error) {
+    case ENOMEM:
+    case ENOSPC:
+    case EAGAIN:
+    case EBUSY:
+        return WEIR_EAGAIN;
+    case EINVAL:
+    case EOPNOTSUPP:
+    case E2BIG:
+        return WEIR_EINVAL;
+    default:
+        return WEIR_EDEVICE;
+    }
+}
+
+int verbs_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                    struct weir_post *post_out) {
+    *post_out = (struct weir_post){0};
+    if (qp->state == QP_INIT || qp->state == QP_FAILED)
+        return WEIR_EINVAL;
+    while (post_out->accepted < count) {
+        uint32_t room = qp->sq_depth - (qp->head - qp->tail);
+        uint32_t wanted = count - post_out->accepted;
+        if (wanted > VERBS_CHAIN)
+            wanted = VERBS_CHAIN;
+        if (wanted > room)
+            wanted = room;
+        if (wanted == 0)
+            return WEIR_EAGAIN;
+        uint32_t filled = fill(qp, wrs + post_out->accepted, wanted);
+        int error = 0;
+        uint32_t accepted = filled > 0 ? post(qp, filled, &error) : 0;
+        qp->head += accepted;
+        post_out->accepted += accepted;
+        if (VERBS_UNLIKELY(error != 0))
+            return refusal(error);
+        if (VERBS_UNLIKELY(filled < wanted))
+            return WEIR_EINVAL;
+    }
+    return WEIR_OK;
+}
+
+uint32_t verbs_post_pieces(struct weir_qp *qp, const struct weir_span *span,
+                           const weir_segment *segments, uint32_t count) {
+    (void)qp;
+    (void)span;
+    (void)segments;
+    (void)count;
+    return 0; /* nothing completes in the post */
+}
+
+static int post_shared(struct weir_device *device, struct ibv_recv_wr *wr) {
+    struct ibv_recv_wr *bad;
+    if (device->srq_used == device->srq_depth)
+        return WEIR_EAGAIN;
+    int error = ibv_post_srq_recv(device->srq, wr, &bad);
+    if (error != 0)
+        return refusal(error);
+    device->srq_used++;
+    return WEIR_OK;
+}
+
+int verbs_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
+                    uint32_t length, uint32_t lkey) {
+    struct ibv_sge sge = {.addr = (uint64_t)(uintptr_t)buffer, .length = length, .lkey = lkey};
+    struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = length != 0};
+    struct ibv_recv_wr *bad;
+    if ((qp == NULL) != (device->srq != NULL) || (wr_id & VERBS_ID_SEND) != 0)
+        return WEIR_EINVAL;
+    if (qp == NULL)
+        return post_shared(device, &wr);
+    if (length < qp->recv_bytes_max)
+        return WEIR_EINVAL;
+    if (qp->rq_used == qp->rq_depth)
+        return WEIR_EAGAIN;
+    int error = ibv_post_recv(qp->ibv, &wr, &bad);
+    if (error != 0)
+        return refusal(error);
+    qp->rq_used++;
+    return WEIR_OK;
+}

@@ -1,0 +1,331 @@
+/* qp.c: queue pairs: made with what the provider grants, connected, taken down.
+ *
+ * Owns the table of QPs, their numbers, and the account of CQ entries: a QP whose queues
+ * could overflow the CQ is not made. Left to others: what is posted to them.
+ *
+ * Connecting is up to the kernel: for RoCE it resolves the peer's hardware address inside
+ * ibv_modify_qp(3), which for a neighbour that does not answer takes up to a second. */
+#include <errno.h>
+#include <string.h>
+
+#include "verbs.h"
+
+int verbs_error(int error) {
+    switch (error < 0 ? -error : error) {
+    case ENOMEM:
+    case ENOSPC:
+        return WEIR_ENOMEM;
+    case EINVAL:
+    case EFAULT:
+    case E2BIG:
+        return WEIR_EINVAL;
+    case EBUSY:
+        return WEIR_EBUSY;
+    case EOPNOTSUPP:
+    case ENOSYS:
+        return WEIR_ENOTSUP;
+    default:
+        return WEIR_EDEVICE;
+    }
+}
+
+/* ---- the table ---- */
+
+static struct weir_qp **bucket_of(struct weir_device *device, uint32_t qpn) {
+    return &device->buckets[qpn & (VERBS_BUCKETS - 1)];
+}
+
+struct weir_qp *qp_by_number(const struct weir_device *device, uint32_t qpn) {
+    struct weir_qp *qp = device->buckets[qpn & (VERBS_BUCKETS - 1)];
+    while (qp != NULL && qp->qpn != qpn)
+        qp = qp->bucket_next;
+    return qp;
+}
+
+static void table_add(struct weir_device *device, struct weir_qp *qp) {
+    uint32_t index = device->qp_hint;
+    while (device->qps[index] != NULL)
+        index = (index + 1) & (VERBS_QPS_MAX - 1);
+    device->qp_hint = (index + 1) & (VERBS_QPS_MAX - 1);
+    device->qps[index] = qp;
+    device->qp_count++;
+    uint64_t generation = ++device->generations[index] & VERBS_GENERATION_MASK;
+    qp->index = index;
+    qp->id_base = VERBS_ID_SEND | generation << (VERBS_INDEX_BITS + VERBS_POSITION_BITS) |
+                  (uint64_t)index << VERBS_POSITION_BITS;
+    struct weir_qp **bucket = bucket_of(device, qp->qpn);
+    qp->bucket_next = *bucket;
+    *bucket = qp;
+}
+
+static void table_remove(struct weir_device *device, struct weir_qp *qp) {
+    struct weir_qp **at = bucket_of(device, qp->qpn);
+    while (*at != qp)
+        at = &(*at)->bucket_next;
+    *at = qp->bucket_next;
+    device->qps[qp->index] = NULL;
+    device->qp_count--;
+}
+
+/* ---- create ---- */
+
+static struct ibv_qp *make(struct weir_device *device, uint32_t sq_depth, uint32_t rq_depth,
+                           uint32_t inline_bytes, struct ibv_qp_cap *granted_out) {
+    struct ibv_qp_init_attr attr = {
+        .send_cq = device->cq,
+        .recv_cq = device->cq,
+        .srq = device->srq,
+        .qp_type = IBV_QPT_RC,
+        .cap = {.max_send_wr = sq_depth,
+                .max_recv_wr = device->srq == NULL ? rq_depth : 0,
+                .max_send_sge = 1,
+                .max_recv_sge = device->srq == NULL ? 1 : 0,
+                .max_inline_data = inline_bytes},
+    };
+    struct ibv_qp *qp = ibv_create_qp(device->pd, &attr);
+    if (qp != NULL)
+        *granted_out = attr.cap; /* ibv_create_qp(3): the actual values, at least as asked */
+    return qp;
+}
+
+int qp_try_inline(struct weir_device *device) {
+    for (uint32_t wanted = VERBS_INLINE_WANTED;; wanted = wanted > 32 ? wanted / 2 : 0) {
+        struct ibv_qp_cap granted;
+        struct ibv_qp *qp = make(device, VERBS_DEPTH_MIN, 1, wanted, &granted);
+        if (qp != NULL) {
+            device->inline_bytes = wanted;
+            return ibv_destroy_qp(qp) == 0 ? WEIR_OK : WEIR_EDEVICE;
+        }
+        if (wanted == 0)
+            return WEIR_EDEVICE;
+    }
+}
+
+/* As deep as wanted, or as the provider can: what max_qp_wr promises need not go together
+ * with inline data. errno is set on failure. */
+static struct ibv_qp *make_deep(struct weir_device *device, uint32_t sq_depth, uint32_t rq_depth,
+                                struct ibv_qp_cap *granted_out) {
+    for (;;) {
+        struct ibv_qp *qp = make(device, sq_depth, rq_depth, device->inline_bytes, granted_out);
+        if (qp != NULL || sq_depth <= VERBS_DEPTH_MIN || (errno != ENOMEM && errno != EINVAL))
+            return qp;
+        sq_depth /= 2;
+    }
+}
+
+static int to_init(const struct weir_device *device, struct ibv_qp *qp) {
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .pkey_index = 0,
+                               .port_num = device->choice.port,
+                               .qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
+    int error = ibv_modify_qp(qp, &attr,
+                              IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    return error == 0 ? WEIR_OK : WEIR_EDEVICE;
+}
+
+static uint32_t power_of_two(uint32_t least) {
+    uint32_t size = 1;
+    while (size < least)
+        size <<= 1;
+    return size;
+}
+
+static size_t ids_bytes(const struct weir_qp *qp) {
+    return ((size_t)qp->id_mask + 1) * sizeof *qp->ids;
+}
+
+static uint32_t entries(const struct weir_qp *qp) {
+    return qp->sq_depth + qp->rq_depth;
+}
+
+static void write_granted(const struct weir_qp *qp, struct weir_qp_granted *granted_out) {
+    const struct verbs_choice *choice = &qp->device->choice;
+    struct verbs_address address = {.qpn = qp->qpn,
+                                    .lid = choice->port_attr.lid,
+                                    .link_layer = choice->port_attr.link_layer,
+                                    .gid = choice->gid};
+    *granted_out = (struct weir_qp_granted){.sq_depth = qp->sq_depth, .rq_depth = qp->rq_depth};
+    granted_out->blob_length = blob_write_address(&address, granted_out->blob);
+}
+
+/* Takes what the provider granted as the QP's size. EAGAIN: the CQ has no room for it. */
+static int adopt(struct weir_qp *qp, const struct ibv_qp_cap *cap, uint32_t rq_wanted) {
+    const struct weir_device *device = qp->device;
+    if (cap->max_inline_data < device->inline_bytes)
+        return WEIR_EDEVICE;
+    qp->sq_depth = cap->max_send_wr < VERBS_DEPTH_MAX ? cap->max_send_wr : VERBS_DEPTH_MAX;
+    qp->rq_depth = device->srq != NULL ? 0 : rq_wanted;
+    qp->id_mask = power_of_two(qp->sq_depth) - 1;
+    return entries(qp) <= device->cq_capacity - device->cq_used ? WEIR_OK : WEIR_EAGAIN;
+}
+
+int verbs_qp_create(struct weir_device *device, const struct weir_qp_options *options,
+                    struct weir_qp_granted *granted_out, struct weir_qp **qp_out) {
+    const struct weir_env *env = &device->env;
+    uint32_t rq_wanted = device->srq != NULL ? 0 : options->rq_depth;
+    uint32_t room = device->cq_capacity - device->cq_used;
+    if (options->sq_depth == 0 || options->sq_depth > device->caps.sq_depth_max ||
+        rq_wanted > device->caps.rq_depth_max)
+        return WEIR_EINVAL;
+    if (device->qp_count == VERBS_QPS_MAX || room < rq_wanted ||
+        room - rq_wanted < options->sq_depth)
+        return WEIR_EAGAIN;
+    if (device->port_changed) {
+        if (select_refresh(&device->settings, &device->choice) != WEIR_OK)
+            return WEIR_EDEVICE;
+        device->port_changed = false;
+    }
+    struct weir_qp *qp = env->ops->alloc(env->self, sizeof *qp);
+    if (qp == NULL)
+        return WEIR_ENOMEM;
+    struct ibv_qp_cap cap;
+    int rc = WEIR_OK;
+    qp->ibv = make_deep(device, options->sq_depth, rq_wanted, &cap);
+    if (qp->ibv == NULL) {
+        rc = verbs_error(errno);
+        goto free_qp;
+    }
+    qp->device = device;
+    qp->qpn = qp->ibv->qp_num;
+    qp->tag = options->tag;
+    qp->recv_bytes_max = options->recv_bytes_max;
+    qp->ibv->qp_context = qp; /* of asynchronous events */
+    rc = adopt(qp, &cap, rq_wanted);
+    if (rc == WEIR_OK)
+        rc = to_init(device, qp->ibv);
+    if (rc != WEIR_OK)
+        goto destroy_qp;
+    qp->ids = env->ops->alloc(env->self, ids_bytes(qp));
+    if (qp->ids == NULL) {
+        rc = WEIR_ENOMEM;
+        goto destroy_qp;
+    }
+    device->cq_used += entries(qp);
+    table_add(device, qp);
+    write_granted(qp, granted_out);
+    *qp_out = qp;
+    return WEIR_OK;
+
+destroy_qp:
+    ibv_destroy_qp(qp->ibv);
+free_qp:
+    env->ops->free(env->self, qp, sizeof *qp);
+    return rc;
+}
+
+/* ---- connect ---- */
+
+static struct ibv_ah_attr route_to(const struct verbs_choice *choice,
+                                   const struct verbs_settings *settings,
+                                   const struct verbs_address *there) {
+    struct ibv_ah_attr route = {
+        .dlid = there->lid, .sl = (uint8_t)settings->service_level, .port_num = choice->port};
+    /* RoCE has nothing but the GID; InfiniBand needs it between subnets only. */
+    if (there->link_layer == IBV_LINK_LAYER_ETHERNET ||
+        there->gid.global.subnet_prefix != choice->gid.global.subnet_prefix) {
+        route.is_global = 1;
+        route.grh.dgid = there->gid;
+        route.grh.sgid_index = choice->gid_index;
+        route.grh.hop_limit = 64;
+        route.grh.traffic_class = (uint8_t)settings->traffic_class;
+    }
+    return route;
+}
+
+static int connect_error(int error) {
+    switch (error) {
+    case 0:
+        return WEIR_OK;
+    case EINVAL:
+        return WEIR_EINVAL;
+    case ENOMEM:
+        return WEIR_ENOMEM;
+    case ETIMEDOUT: /* no neighbour of this address answers */
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case ENODATA:
+    case ENOENT:
+        return WEIR_EPEER;
+    default:
+        return WEIR_EDEVICE;
+    }
+}
+
+static int to_rtr(struct weir_qp *qp, const struct weir_qp_path *path,
+                  const struct verbs_address *there) {
+    const struct weir_device *device = qp->device;
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = mtu_code(path->mtu),
+        .dest_qp_num = there->qpn,
+        .rq_psn = path->psn_remote,
+        .max_dest_rd_atomic = (uint8_t)path->rd_atomic,
+        .min_rnr_timer = (uint8_t)device->settings.min_rnr_timer,
+        .ah_attr = route_to(&device->choice, &device->settings, there),
+    };
+    return connect_error(ibv_modify_qp(qp->ibv, &attr,
+                                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+                                           IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+}
+
+static int to_rts(struct weir_qp *qp, const struct weir_qp_path *path) {
+    const struct verbs_settings *settings = &qp->device->settings;
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTS,
+        .sq_psn = path->psn_local,
+        .max_rd_atomic = (uint8_t)path->rd_atomic,
+        .timeout = (uint8_t)settings->timeout,
+        .retry_cnt = (uint8_t)settings->retry_cnt,
+        .rnr_retry = (uint8_t)settings->rnr_retry,
+    };
+    return connect_error(ibv_modify_qp(qp->ibv, &attr,
+                                       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                           IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                                           IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
+    const struct weir_device *device = qp->device;
+    struct verbs_address there;
+    if (qp->state != QP_INIT || mtu_code(path->mtu) == 0 || path->mtu > device->choice.mtu ||
+        path->rd_atomic == 0 || path->rd_atomic > device->caps.rd_atomic_max ||
+        (path->psn_local | path->psn_remote) >> 24 != 0 ||
+        blob_read_address(path->blob, path->blob_length, &there) != WEIR_OK ||
+        there.link_layer != device->choice.port_attr.link_layer)
+        return WEIR_EINVAL;
+    qp->state = QP_FAILED;
+    int rc = to_rtr(qp, path, &there);
+    if (rc == WEIR_OK)
+        rc = to_rts(qp, path);
+    if (rc == WEIR_OK)
+        qp->state = QP_READY;
+    return rc;
+}
+
+/* ---- error, destroy ---- */
+
+int verbs_qp_error(struct weir_qp *qp) {
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    qp->state = QP_ERROR;
+    return ibv_modify_qp(qp->ibv, &attr, IBV_QP_STATE) == 0 ? WEIR_OK : WEIR_EDEVICE;
+}
+
+/* Some providers leave the completions of a destroyed QP in the CQ, others take them out,
+ * and with them the last word on buffers of the shared queue. So the CQ is emptied before,
+ * and after: then the QP's number may come again. */
+int verbs_qp_destroy(struct weir_qp *qp) {
+    struct weir_device *device = qp->device;
+    const struct weir_env *env = &device->env;
+    poll_to_stash(device);
+    int error = ibv_destroy_qp(qp->ibv);
+    if (error != 0)
+        return error == EBUSY ? WEIR_EBUSY : WEIR_EDEVICE;
+    poll_to_stash(device);
+    poll_forget(device, qp);
+    table_remove(device, qp);
+    device->cq_used -= entries(qp);
+    env->ops->free(env->self, qp->ids, ids_bytes(qp));
+    env->ops->free(env->self, qp, sizeof *qp);
+    return WEIR_OK;
+}

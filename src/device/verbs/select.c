@@ -1,0 +1,229 @@
+/* select.c: which RDMA device, port and address this process uses.
+ *
+ * Owns the choice: what the settings name, else the first active port with the best
+ * address: InfiniBand with a LID, or RoCE v2 with a GID that is an IPv4 address, then a
+ * global one, then a link-local one. Says why nothing could be chosen. Changes nothing on
+ * the device. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbs.h"
+
+__attribute__((format(printf, 2, 3))) static int refuse(char *note, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(note, VERBS_NOTE_MAX, format, arguments);
+    va_end(arguments);
+    return WEIR_ENODEVICE;
+}
+
+static const char *device_name(const struct verbs_choice *choice) {
+    return ibv_get_device_name(choice->context->device);
+}
+
+/* ---- one port ---- */
+
+static bool gid_read(const struct verbs_choice *choice, uint8_t port, uint32_t index,
+                     struct ibv_gid_entry *entry_out) {
+    return ibv_query_gid_ex(choice->context, port, index, entry_out, 0) == 0;
+}
+
+/* The RoCE v2 GID that is asked for, or the best. Its rank. */
+static int choose_gid(const struct verbs_settings *settings, struct verbs_choice *choice) {
+    uint32_t count = (uint32_t)choice->port_attr.gid_tbl_len;
+    int best = GID_UNUSABLE;
+    for (uint32_t i = 0; i < count && i < 256; i++) {
+        struct ibv_gid_entry entry;
+        if (settings->gid_index != VERBS_UNSET && settings->gid_index != (int)i)
+            continue;
+        if (!gid_read(choice, choice->port, i, &entry) || entry.gid_type != IBV_GID_TYPE_ROCE_V2)
+            continue;
+        int rank = gid_rank(&entry.gid);
+        if (rank > best) {
+            best = rank;
+            choice->gid = entry.gid;
+            choice->gid_index = (uint8_t)i;
+        }
+    }
+    return best;
+}
+
+static int choose_address(const struct verbs_settings *settings, struct verbs_choice *choice,
+                          int *rank_out) {
+    const char *name = device_name(choice);
+    if (choice->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET) {
+        *rank_out = choose_gid(settings, choice);
+        if (*rank_out != GID_UNUSABLE)
+            return WEIR_OK;
+        if (settings->gid_index != VERBS_UNSET)
+            return refuse(choice->note, "%.32s port %u: GID %d is no RoCE v2 address", name,
+                          choice->port, settings->gid_index);
+        return refuse(choice->note, "%.32s port %u: no RoCE v2 GID (has its interface an address?)",
+                      name, choice->port);
+    }
+    uint32_t index = settings->gid_index == VERBS_UNSET ? 0 : (uint32_t)settings->gid_index;
+    struct ibv_gid_entry entry;
+    if (choice->port_attr.lid == 0)
+        return refuse(choice->note, "%.32s port %u: no LID (does a subnet manager run?)", name,
+                      choice->port);
+    if (!gid_read(choice, choice->port, index, &entry))
+        return refuse(choice->note, "%.32s port %u: no GID %u", name, choice->port, index);
+    choice->gid = entry.gid;
+    choice->gid_index = (uint8_t)index;
+    *rank_out = GID_IPV4;
+    return WEIR_OK;
+}
+
+/* The path MTU in bytes of IBV_MTU_256 and so on. */
+static uint32_t mtu_bytes(enum ibv_mtu code) {
+    return code >= IBV_MTU_256 && code <= IBV_MTU_4096 ? 128u << code : 0;
+}
+
+static int choose_mtu(const struct verbs_settings *settings, struct verbs_choice *choice) {
+    uint32_t active = mtu_bytes(choice->port_attr.active_mtu);
+    if (active == 0)
+        return refuse(choice->note, "%.32s port %u: active MTU not known", device_name(choice),
+                      choice->port);
+    choice->mtu = active;
+    if (settings->mtu == VERBS_UNSET)
+        return WEIR_OK;
+    if ((uint32_t)settings->mtu > active) {
+        refuse(choice->note, "WEIR_VERBS_MTU=%d: %.32s port %u has %u", settings->mtu,
+               device_name(choice), choice->port, active);
+        return WEIR_EINVAL;
+    }
+    choice->mtu = (uint32_t)settings->mtu;
+    return WEIR_OK;
+}
+
+static void describe(struct verbs_choice *choice) {
+    char address[INET6_ADDRSTRLEN] = "";
+    inet_ntop(AF_INET6, choice->gid.raw, address, sizeof address);
+    bool roce = choice->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+    snprintf(choice->note, VERBS_NOTE_MAX, "%.32s port %u, %s, GID %u %s, MTU %u",
+             device_name(choice), choice->port, roce ? "RoCE v2" : "InfiniBand", choice->gid_index,
+             address, choice->mtu);
+}
+
+static int try_port(const struct verbs_settings *settings, struct verbs_choice *choice,
+                    uint8_t port, int *rank_out) {
+    const char *name = device_name(choice);
+    choice->port = port;
+    memset(&choice->port_attr, 0, sizeof choice->port_attr);
+    if (ibv_query_port(choice->context, port, &choice->port_attr) != 0)
+        return refuse(choice->note, "%.32s port %u: cannot be queried", name, port);
+    if (choice->port_attr.state != IBV_PORT_ACTIVE)
+        return refuse(choice->note, "%.32s port %u: %s", name, port,
+                      ibv_port_state_str(choice->port_attr.state));
+    if (choice->port_attr.max_msg_sz < 4096)
+        return refuse(choice->note, "%.32s port %u: messages of at most %u bytes", name, port,
+                      choice->port_attr.max_msg_sz);
+    int rc = choose_address(settings, choice, rank_out);
+    if (rc == WEIR_OK)
+        rc = choose_mtu(settings, choice);
+    if (rc == WEIR_OK)
+        describe(choice);
+    return rc;
+}
+
+/* ---- one device ---- */
+
+/* Opens the device. context is NULL after an error. */
+static int try_open(struct ibv_device *device, struct verbs_choice *choice) {
+    const char *name = ibv_get_device_name(device);
+    if (device->transport_type == IBV_TRANSPORT_IWARP)
+        return refuse(choice->note, "%.32s: iWARP, which needs librdmacm: not supported", name);
+    if (device->transport_type != IBV_TRANSPORT_IB || device->node_type != IBV_NODE_CA)
+        return refuse(choice->note, "%.32s: neither InfiniBand nor RoCE", name);
+    choice->context = ibv_open_device(device);
+    if (choice->context == NULL)
+        return refuse(choice->note, "%.32s: cannot be opened: %.60s", name, strerror(errno));
+    if (ibv_query_device(choice->context, &choice->attr) == 0)
+        return WEIR_OK;
+    refuse(choice->note, "%.32s: cannot be queried", name);
+    ibv_close_device(choice->context);
+    choice->context = NULL;
+    return WEIR_ENODEVICE;
+}
+
+/* The best port of a device. On success the device is open. */
+static int try_device(const struct verbs_settings *settings, struct ibv_device *device,
+                      struct verbs_choice *choice, int *rank_out) {
+    *choice = (struct verbs_choice){0};
+    *rank_out = GID_UNUSABLE;
+    int rc = try_open(device, choice);
+    if (rc != WEIR_OK)
+        return rc;
+    uint8_t count = choice->attr.phys_port_cnt;
+    struct verbs_choice best = *choice;
+    rc = refuse(best.note, "%.32s: no port %d", device_name(choice), settings->port);
+    for (uint32_t port = 1; port <= count; port++) {
+        int rank;
+        if (settings->port != VERBS_UNSET && settings->port != (int)port)
+            continue;
+        int tried = try_port(settings, choice, (uint8_t)port, &rank);
+        if (tried == WEIR_OK && rank > *rank_out) {
+            best = *choice;
+            *rank_out = rank;
+            rc = WEIR_OK;
+        } else if (rc != WEIR_OK) {
+            best = *choice; /* its reason */
+            rc = tried;
+        }
+    }
+    *choice = best;
+    if (rc == WEIR_OK)
+        return WEIR_OK;
+    ibv_close_device(choice->context);
+    choice->context = NULL;
+    return rc;
+}
+
+int select_open(const struct verbs_settings *settings, struct verbs_choice *choice_out) {
+    int count = 0;
+    struct ibv_device **list = ibv_get_device_list(&count);
+    struct verbs_choice choice;
+    int best = GID_UNUSABLE;
+    *choice_out = (struct verbs_choice){0};
+    int rc = settings->device[0] != '\0'
+                 ? refuse(choice_out->note, "no RDMA device %s", settings->device)
+                 : refuse(choice_out->note, "no RDMA device (is its driver loaded?)");
+    bool reason = false;
+    for (int i = 0; list != NULL && i < count; i++) {
+        int rank;
+        if (settings->device[0] != '\0' &&
+            strcmp(settings->device, ibv_get_device_name(list[i])) != 0)
+            continue;
+        int tried = try_device(settings, list[i], &choice, &rank);
+        if (tried == WEIR_OK && rank > best) {
+            if (choice_out->context != NULL)
+                ibv_close_device(choice_out->context);
+            *choice_out = choice;
+            best = rank;
+            rc = WEIR_OK;
+        } else if (tried == WEIR_OK) {
+            ibv_close_device(choice.context);
+        } else if (rc != WEIR_OK && !reason) {
+            *choice_out = choice; /* the first one's reason */
+            reason = true;
+            rc = tried;
+        }
+    }
+    if (list != NULL)
+        ibv_free_device_list(list);
+    return rc;
+}
+
+int select_refresh(const struct verbs_settings *settings, struct verbs_choice *choice) {
+    struct verbs_choice again = *choice;
+    int rank;
+    if (try_port(settings, &again, choice->port, &rank) != WEIR_OK)
+        return WEIR_EDEVICE;
+    again.mtu = choice->mtu; /* peers were told */
+    *choice = again;
+    return WEIR_OK;
+}

@@ -1,0 +1,227 @@
+/* verbs.c: opening and closing the verbs device, what it can do, and its table of
+ * operations.
+ *
+ * Owns the objects that all QPs share: protection domain, completion channel, CQ, shared
+ * receive queue, descriptors. Left to others: everything that happens on an open device. */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "verbs.h"
+
+static uint32_t smaller(uint64_t a, uint64_t b) {
+    return (uint32_t)(a < b ? a : b);
+}
+
+/* ---- what it can do ---- */
+
+static void fill_caps(const struct verbs_choice *choice, struct weir_device_caps *caps) {
+    const struct ibv_device_attr *attr = &choice->attr;
+    uint32_t reads = smaller((uint32_t)attr->max_qp_rd_atom, (uint32_t)attr->max_qp_init_rd_atom);
+    *caps = (struct weir_device_caps){
+        .name = "verbs",
+        .fabric = {choice->port_attr.link_layer}, /* the network decides about the rest */
+        .message_bytes_max = smaller(choice->port_attr.max_msg_sz, VERBS_MESSAGE_MAX),
+        .post_bytes_max = UINT64_MAX,
+        .inline_bytes_max = VERBS_INLINE_WANTED,
+        .sq_depth_max = smaller((uint32_t)attr->max_qp_wr, VERBS_DEPTH_MAX),
+        .rq_depth_max = smaller((uint32_t)attr->max_qp_wr, VERBS_DEPTH_MAX),
+        .cq_capacity = smaller((uint32_t)attr->max_cqe, VERBS_CQ_MAX),
+        .mtu_max = choice->mtu,
+        .rd_atomic_max = smaller(reads, VERBS_RD_ATOMIC_MAX),
+        .ordered = true,
+        .srq = attr->max_srq > 0,
+        .write_imm = true,
+        .last_wqe = true,
+    };
+    snprintf(caps->note, sizeof caps->note, "%s", choice->note);
+}
+
+static int verbs_probe(struct weir_device_caps *caps_out) {
+    struct verbs_settings settings;
+    struct verbs_choice choice = {0};
+    int rc = settings_read(getenv, &settings, choice.note);
+    if (rc == WEIR_OK)
+        rc = select_open(&settings, &choice);
+    if (rc == WEIR_OK) {
+        fill_caps(&choice, caps_out);
+        ibv_close_device(choice.context);
+        return WEIR_OK;
+    }
+    snprintf(caps_out->note, sizeof caps_out->note, "%s", choice.note);
+    return rc;
+}
+
+/* ---- open, close ---- */
+
+static int set_nonblocking(int fd) {
+    int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 ? WEIR_OK : WEIR_EDEVICE;
+}
+
+/* As large as the device gives, down to a bound. */
+static int open_cq(struct weir_device *device) {
+    uint32_t wanted = smaller((uint32_t)device->choice.attr.max_cqe, VERBS_CQ_MAX);
+    while (wanted >= VERBS_CQ_MIN) {
+        device->cq = ibv_create_cq(device->choice.context, (int)wanted, device, device->channel, 0);
+        if (device->cq != NULL)
+            break;
+        wanted /= 2;
+    }
+    if (device->cq == NULL)
+        return WEIR_EDEVICE;
+    device->cq_capacity = smaller((uint32_t)device->cq->cqe, 2 * VERBS_CQ_MAX);
+    device->stash = device->env.ops->alloc(device->env.self,
+                                           (size_t)device->cq_capacity * sizeof *device->stash);
+    return device->stash != NULL ? WEIR_OK : WEIR_ENOMEM;
+}
+
+/* A quarter of the CQ is for shared receives. Without a shared queue each QP has its own. */
+static int open_srq(struct weir_device *device) {
+    const struct ibv_device_attr *attr = &device->choice.attr;
+    if (attr->max_srq <= 0 || attr->max_srq_wr <= 0 || device->settings.srq == 0)
+        return WEIR_OK;
+    uint32_t most = smaller(VERBS_SRQ_MAX, device->cq_capacity / 4);
+    struct ibv_srq_init_attr init = {
+        .srq_context = device,
+        .attr = {.max_wr = smaller((uint32_t)attr->max_srq_wr, most), .max_sge = 1}};
+    device->srq = ibv_create_srq(device->pd, &init);
+    if (device->srq == NULL)
+        return WEIR_EDEVICE;
+    device->srq_depth = smaller(init.attr.max_wr, most);
+    device->cq_used = device->srq_depth;
+    return WEIR_OK;
+}
+
+static int open_descriptors(struct weir_device *device) {
+    int fds[2] = {device->channel->fd, device->choice.context->async_fd};
+    device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (device->epoll_fd < 0)
+        return WEIR_EDEVICE;
+    for (int i = 0; i < 2; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
+        if (set_nonblocking(fds[i]) != WEIR_OK ||
+            epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
+            return WEIR_EDEVICE;
+    }
+    return WEIR_OK;
+}
+
+static int open_objects(struct weir_device *device) {
+    device->pd = ibv_alloc_pd(device->choice.context);
+    device->channel = ibv_create_comp_channel(device->choice.context);
+    if (device->pd == NULL || device->channel == NULL)
+        return WEIR_EDEVICE;
+    int rc = open_cq(device);
+    if (rc == WEIR_OK)
+        rc = open_srq(device);
+    if (rc == WEIR_OK)
+        rc = open_descriptors(device);
+    if (rc == WEIR_OK)
+        rc = qp_try_inline(device);
+    if (rc != WEIR_OK)
+        return rc;
+    struct weir_device_caps *caps = &device->caps;
+    uint32_t sends = device->cq_capacity - device->cq_used;
+    caps->inline_bytes_max = device->inline_bytes;
+    caps->cq_capacity = device->cq_capacity;
+    caps->srq = device->srq != NULL;
+    caps->last_wqe = caps->srq; /* ibv_get_async_event(3): of QPs on a shared queue */
+    caps->sq_depth_max = smaller(caps->sq_depth_max, sends / 2);
+    caps->rq_depth_max = smaller(caps->rq_depth_max, sends / 2);
+    return WEIR_OK;
+}
+
+/* The reverse of open, from wherever it stopped. */
+static void close_objects(struct weir_device *device) {
+    struct weir_env env = device->env;
+    if (device->epoll_fd >= 0)
+        close(device->epoll_fd);
+    if (device->srq != NULL)
+        ibv_destroy_srq(device->srq);
+    if (device->cq != NULL) {
+        if (device->unacknowledged > 0)
+            ibv_ack_cq_events(device->cq, device->unacknowledged);
+        ibv_destroy_cq(device->cq);
+    }
+    if (device->stash != NULL)
+        env.ops->free(env.self, device->stash, (size_t)device->cq_capacity * sizeof *device->stash);
+    if (device->channel != NULL)
+        ibv_destroy_comp_channel(device->channel);
+    if (device->pd != NULL)
+        ibv_dealloc_pd(device->pd);
+    ibv_close_device(device->choice.context);
+    verbs_memory_close(device);
+    env.ops->free(env.self, device, sizeof *device);
+}
+
+static int verbs_open(const struct weir_env *env, struct weir_device **device_out) {
+    struct verbs_settings settings;
+    struct verbs_choice choice = {0};
+    int rc = settings_read(getenv, &settings, choice.note);
+    if (rc == WEIR_OK)
+        rc = select_open(&settings, &choice);
+    if (rc != WEIR_OK)
+        return rc;
+    struct weir_device *device = env->ops->alloc(env->self, sizeof *device);
+    if (device == NULL) {
+        ibv_close_device(choice.context);
+        return WEIR_ENOMEM;
+    }
+    device->env = *env;
+    device->settings = settings;
+    device->choice = choice;
+    device->epoll_fd = -1;
+    fill_caps(&choice, &device->caps);
+    post_prepare(device);
+    rc = open_objects(device);
+    if (rc != WEIR_OK) {
+        close_objects(device);
+        return rc;
+    }
+    *device_out = device;
+    return WEIR_OK;
+}
+
+static void verbs_close(struct weir_device *device) {
+    assert(device->qp_count == 0);
+    verbs_disarm(device);
+    close_objects(device);
+}
+
+static void verbs_query(struct weir_device *device, struct weir_device_caps *caps_out) {
+    *caps_out = device->caps;
+}
+
+const struct weir_device_ops verbs_device_ops = {
+    .name = "verbs",
+    .probe = verbs_probe,
+    .open = verbs_open,
+    .close = verbs_close,
+    .query = verbs_query,
+    .mr_register = verbs_mr_register,
+    .mr_allocate = verbs_mr_allocate,
+    .mr_register_dmabuf = verbs_mr_register_dmabuf,
+    .mr_release = verbs_mr_release,
+    .mr_export = verbs_mr_export,
+    .mr_import = verbs_mr_import,
+    .mr_forget = verbs_mr_forget,
+    .qp_create = verbs_qp_create,
+    .qp_connect = verbs_qp_connect,
+    .qp_error = verbs_qp_error,
+    .qp_destroy = verbs_qp_destroy,
+    .post_send = verbs_post_send,
+    .post_pieces = verbs_post_pieces,
+    .post_recv = verbs_post_recv,
+    .poll = verbs_poll,
+    .events = verbs_events,
+    .fd = verbs_fd,
+    .arm = verbs_arm,
+    .disarm = verbs_disarm,
+};

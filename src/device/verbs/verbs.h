@@ -1,0 +1,268 @@
+/* verbs.h: what the files of the verbs backend share: its device, QPs, settings and the
+ * choice of device, port and address.
+ *
+ * The backend plays the device port over libibverbs: reliable connections (RC) on
+ * InfiniBand and RoCE v2, NICs and the kernel's Soft-RoCE alike. iWARP connects through
+ * librdmacm only, and is refused.
+ *
+ *   verbs.c     open, close, caps, probe      post.c    post_send, post_recv
+ *   settings.c  WEIR_VERBS_* variables        poll.c    completions, events, sleeping
+ *   select.c    which device, port, GID       memory.c  regions, ours and imported
+ *   qp.c        QPs, from create to destroy   blob.c    what peers are told
+ *
+ * One protection domain, CQ, completion channel and (where the device has them) shared
+ * receive queue a device. Invariants:
+ *  - Everything here is private to the thread that has the engine: no locks.
+ *  - The CQ never overflows, whatever is posted before a poll: the granted depths of all
+ *    QPs and the receives together are at most its capacity. A queue takes no more than
+ *    it reported as granted, even where the provider would.
+ *  - A send's wr_id on the wire of the provider is {1, generation, QP, position}: a
+ *    completion finds its QP and its slot by itself. A receive's is the caller's own.
+ *  - A QP is destroyed with the CQ polled empty behind it: what was left is kept in the
+ *    stash, so no completion outlives its QP and a reused QP number names one QP only.
+ *  - Allocation only at open, at registration and QP creation.
+ *
+ * fork(2): since Linux 5.12 a child gets copies of pages that are pinned for a device, and
+ * the parent's registrations stay as they are. On older kernels the application calls
+ * ibv_fork_init(3) before anything else. A child uses neither the engine nor, for traffic,
+ * memory registered with it; all descriptors close at exec. */
+#ifndef VERBS_VERBS_H
+#define VERBS_VERBS_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ports.h"
+
+#define VERBS_QPS_MAX       8192u   /* open at once; a power of two */
+#define VERBS_CQ_MAX        262144u /* 768 QPs of the default depth... */
+#define VERBS_CQ_MIN        1024u
+#define VERBS_SRQ_MAX       65536u /* ...and their receives */
+#define VERBS_DEPTH_MAX     65536u
+#define VERBS_DEPTH_MIN     16u
+#define VERBS_MESSAGE_MAX   (UINT64_C(1) << 30)
+#define VERBS_INLINE_WANTED 128u
+#define VERBS_RD_ATOMIC_MAX 16u
+#define VERBS_CHAIN         512u /* WRs with one doorbell */
+#define VERBS_POLL_BATCH    32
+#define VERBS_ACK_BATCH     64u
+#define VERBS_BUCKETS       4096u /* of QP numbers; a power of two */
+#define VERBS_MR_CHUNK      1024u /* entries allocated at a time */
+#define VERBS_MRS_MAX       (66u * VERBS_MR_CHUNK)
+#define VERBS_NOTE_MAX      128
+
+#define VERBS_LIKELY(x)     __builtin_expect(!!(x), 1)
+#define VERBS_UNLIKELY(x)   __builtin_expect(!!(x), 0)
+
+/* wr_id of a send: 1:1, generation:27, QP:16, position:20. */
+#define VERBS_ID_SEND         (UINT64_C(1) << 63)
+#define VERBS_POSITION_BITS   20
+#define VERBS_POSITION_MASK   ((1u << VERBS_POSITION_BITS) - 1)
+#define VERBS_INDEX_BITS      16
+#define VERBS_GENERATION_MASK ((1u << 27) - 1)
+_Static_assert(VERBS_DEPTH_MAX <= VERBS_POSITION_MASK, "positions in a queue differ");
+_Static_assert(VERBS_QPS_MAX <= 1u << VERBS_INDEX_BITS, "every QP has a number");
+
+/* ---- settings.c ---- */
+
+/* What the environment says; VERBS_UNSET where it says nothing. */
+#define VERBS_UNSET (-1)
+struct verbs_settings {
+    char device[64]; /* "": any */
+    int port;
+    int gid_index;
+    int mtu;           /* bytes */
+    int traffic_class; /* the rest: as in force */
+    int service_level;
+    int timeout;
+    int retry_cnt;
+    int rnr_retry;
+    int min_rnr_timer;
+    int srq;
+};
+
+/* get is getenv(3). EINVAL: note_out says which variable and why. */
+int settings_read(char *(*get)(const char *name), struct verbs_settings *settings_out,
+                  char note_out[VERBS_NOTE_MAX]);
+
+/* ---- blob.c ---- */
+
+/* Where a QP is reached. */
+struct verbs_address {
+    uint32_t qpn;
+    uint16_t lid;
+    uint8_t link_layer; /* IBV_LINK_LAYER_* */
+    union ibv_gid gid;
+};
+/* A peer's memory. */
+struct verbs_region {
+    uint64_t base;
+    uint64_t length;
+    uint32_t rkey;
+    uint32_t access;
+};
+
+uint32_t blob_write_address(const struct verbs_address *address, uint8_t *out);
+/* EINVAL: not a blob of this kind, or an address that no QP can have. */
+int blob_read_address(const uint8_t *bytes, uint32_t length, struct verbs_address *address_out);
+uint32_t blob_write_region(const struct verbs_region *region, uint8_t *out);
+int blob_read_region(const uint8_t *bytes, uint32_t length, struct verbs_region *region_out);
+
+/* How good a GID is as a RoCE address; 0: not one. */
+enum { GID_UNUSABLE = 0, GID_LINK_LOCAL, GID_GLOBAL, GID_IPV4 };
+int gid_rank(const union ibv_gid *gid);
+
+/* ---- select.c ---- */
+
+/* One device, port and address, with what they can do. */
+struct verbs_choice {
+    struct ibv_context *context; /* open */
+    struct ibv_device_attr attr;
+    struct ibv_port_attr port_attr;
+    union ibv_gid gid;
+    uint8_t port;
+    uint8_t gid_index;
+    uint32_t mtu;
+    char note[VERBS_NOTE_MAX];
+};
+
+/* Opens the device that settings ask for, or the best there is. An error: note says why. */
+int select_open(const struct verbs_settings *settings, struct verbs_choice *choice_out);
+/* Port and address once more: they may have changed. EDEVICE: not usable now. */
+int select_refresh(const struct verbs_settings *settings, struct verbs_choice *choice);
+enum ibv_mtu mtu_code(uint32_t bytes); /* 0: no such path MTU */
+
+/* ---- the device ---- */
+
+enum verbs_qp_state {
+    QP_INIT,   /* receives may be posted */
+    QP_FAILED, /* a connect did not work out */
+    QP_READY,
+    QP_ERROR
+};
+
+struct weir_qp {
+    /* read by every post and completion */
+    uint64_t *ids; /* [id_mask + 1] the callers' wr_ids, by position */
+    struct ibv_qp *ibv;
+    uint64_t id_base; /* of its wr_ids: all but the position */
+    uint32_t head;    /* sends posted */
+    uint32_t tail;    /* sends whose slot is free again */
+    uint32_t sq_depth;
+    uint32_t id_mask;
+    uint32_t state; /* enum verbs_qp_state */
+    uint32_t tag;
+    uint32_t rq_used;
+    uint32_t rq_depth;
+    uint32_t recv_bytes_max;
+    uint32_t qpn;
+    uint32_t index;
+    struct weir_device *device;
+    struct weir_qp *bucket_next;
+};
+
+/* Our own memory. */
+struct verbs_mr {
+    struct ibv_mr *ibv;    /* NULL: free */
+    uint64_t mapped_bytes; /* of memory that we allocated; 0: the caller's */
+    uint32_t access;
+};
+
+/* A completion as it came from the CQ, its QP found. */
+struct verbs_raw {
+    struct weir_qp *qp; /* NULL: a shared receive whose QP is gone */
+    uint64_t wr_id;     /* of a send: as posted; of a receive: the caller's */
+    uint32_t status;    /* enum weir_cqe_status */
+    uint32_t tag;
+    uint32_t byte_length;
+    uint32_t imm;
+    bool recv;
+    bool has_imm;
+};
+
+struct weir_device {
+    /* read by every poll */
+    struct ibv_cq *cq;
+    uint32_t stash_count;
+    uint32_t stash_head;
+    struct ibv_srq *srq; /* NULL: none */
+    uint32_t srq_used;   /* receives posted and not polled */
+    uint32_t srq_depth;
+    struct weir_qp *qps[VERBS_QPS_MAX];
+    uint32_t generations[VERBS_QPS_MAX];
+    struct weir_qp *buckets[VERBS_BUCKETS];
+    struct ibv_wc wcs[VERBS_POLL_BATCH];
+    struct ibv_send_wr wrs[VERBS_CHAIN]; /* linked; each with the SGE of its index */
+    struct ibv_sge sges[VERBS_CHAIN];
+
+    struct verbs_raw *stash; /* [cq_capacity] a ring */
+    uint32_t cq_capacity;
+    uint32_t cq_used; /* granted depths of all QPs, and the shared receives */
+    uint32_t qp_count;
+    uint32_t qp_hint;
+    uint32_t unacknowledged; /* completion events */
+    uint32_t inline_bytes;
+    bool port_changed;
+    int epoll_fd;
+    struct ibv_pd *pd;
+    struct ibv_comp_channel *channel;
+    struct verbs_mr *mrs[VERBS_MRS_MAX / VERBS_MR_CHUNK];
+    uint32_t mr_hint; /* no free entry is below it */
+    struct weir_env env;
+    struct weir_device_caps caps;
+    struct verbs_settings settings;
+    struct verbs_choice choice;
+};
+
+extern const struct weir_device_ops verbs_device_ops;
+
+/* errno of libibverbs, given or negated, as a WEIR_E* code. */
+int verbs_error(int error);
+
+/* qp.c */
+struct weir_qp *qp_by_number(const struct weir_device *device, uint32_t qpn);
+/* The inline payload that QPs of this device take; EDEVICE: it gives no QPs at all. */
+int qp_try_inline(struct weir_device *device);
+int verbs_qp_create(struct weir_device *device, const struct weir_qp_options *options,
+                    struct weir_qp_granted *granted_out, struct weir_qp **qp_out);
+int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path);
+int verbs_qp_error(struct weir_qp *qp);
+int verbs_qp_destroy(struct weir_qp *qp);
+
+/* post.c */
+void post_prepare(struct weir_device *device);
+int verbs_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                    struct weir_post *post_out);
+uint32_t verbs_post_pieces(struct weir_qp *qp, const struct weir_span *span,
+                           const weir_segment *segments, uint32_t count);
+int verbs_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
+                    uint32_t length, uint32_t lkey);
+
+/* poll.c */
+int verbs_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max);
+int verbs_events(struct weir_device *device, struct weir_async *events_out, int max);
+int verbs_fd(struct weir_device *device);
+int verbs_arm(struct weir_device *device);
+void verbs_disarm(struct weir_device *device);
+/* Moves all that is in the CQ to the stash. */
+void poll_to_stash(struct weir_device *device);
+/* Takes out of the stash what nobody may hear of a QP that is gone. */
+void poll_forget(struct weir_device *device, const struct weir_qp *qp);
+
+/* memory.c */
+void verbs_memory_close(struct weir_device *device);
+int verbs_mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
+                      struct weir_mr *mr_out);
+int verbs_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access,
+                      struct weir_mr *mr_out);
+int verbs_mr_register_dmabuf(struct weir_device *device, int fd, uint64_t offset, uint64_t length,
+                             uint64_t iova, uint32_t access, struct weir_mr *mr_out);
+int verbs_mr_release(struct weir_device *device, const struct weir_mr *mr);
+int verbs_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
+                    uint32_t *blob_length_out);
+int verbs_mr_import(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
+                    uint64_t length, uint32_t access, struct weir_rmr *rmr_out);
+void verbs_mr_forget(struct weir_device *device, const struct weir_rmr *rmr);
+
+#endif

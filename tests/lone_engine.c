@@ -1,0 +1,462 @@
+/* lone_engine.c: see lone_engine.h. */
+#include "lone_engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire_data.h"
+
+static struct lone *the;
+
+/* ---- environment ---- */
+
+static uint64_t env_now(void *self) {
+    (void)self;
+    return the->now_ns;
+}
+
+static void env_entropy(void *self, void *out, size_t length) {
+    (void)self;
+    memset(out, ++the->entropy, length);
+}
+
+static void *env_alloc(void *self, size_t bytes) {
+    (void)self;
+    size_t whole = (bytes + 63) & ~(size_t)63;
+    void *memory = aligned_alloc(64, whole);
+    if (memory != NULL)
+        memset(memory, 0, whole);
+    return memory;
+}
+
+static void env_free(void *self, void *memory, size_t bytes) {
+    (void)self;
+    (void)bytes;
+    free(memory);
+}
+
+static const struct weir_env_ops env_ops = {
+    .now = env_now, .entropy = env_entropy, .alloc = env_alloc, .free = env_free};
+
+/* ---- control channel ---- */
+
+static uint64_t conn_new(const char *address) {
+    assert_true(the->conn_count + 1 < LONE_CONNS);
+    struct lone_conn *conn = &the->conns[++the->conn_count];
+    conn->open = true;
+    snprintf(conn->address, sizeof(conn->address), "%s", address);
+    return the->conn_count;
+}
+
+static struct lone_event *event_new(uint64_t conn, uint32_t type) {
+    struct lone_event *event = &the->events[the->event_last++ % LONE_EVENTS];
+    assert_true(the->event_last - the->event_first <= LONE_EVENTS);
+    *event = (struct lone_event){.conn = conn, .type = type};
+    return event;
+}
+
+static int channel_check(void *self, const char *address) {
+    (void)self;
+    (void)address;
+    return WEIR_OK;
+}
+
+static int channel_listen(void *self, const char *address, char *actual_out, size_t actual_size) {
+    (void)self;
+    (void)address;
+    snprintf(actual_out, actual_size, "10.0.0.1:1");
+    return WEIR_OK;
+}
+
+static int channel_dial(void *self, const char *address, uint64_t *conn_out) {
+    (void)self;
+    the->dials++;
+    *conn_out = conn_new(address);
+    return WEIR_OK;
+}
+
+static int channel_send(void *self, uint64_t conn, const uint8_t *message, uint32_t length) {
+    (void)self;
+    assert_true(conn > 0 && conn <= the->conn_count);
+    if (!the->conns[conn].open)
+        return WEIR_ECONNECT;
+    assert_true(the->said_count < LONE_SAID);
+    struct lone_said *said = &the->said[the->said_count++];
+    said->conn = conn;
+    assert_int_equal(wire_decode(message, length, &said->message), WEIR_OK);
+    return WEIR_OK;
+}
+
+static void channel_hangup(void *self, uint64_t conn) {
+    (void)self;
+    the->conns[conn].open = false;
+    the->conns[conn].hung = true;
+}
+
+static int channel_poll(void *self, struct weir_control_event *event_out) {
+    (void)self;
+    while (the->event_first != the->event_last) {
+        const struct lone_event *event = &the->events[the->event_first++ % LONE_EVENTS];
+        if (the->conns[event->conn].hung)
+            continue;
+        *event_out = (struct weir_control_event){.conn = event->conn,
+                                                 .type = event->type,
+                                                 .error = event->error,
+                                                 .message = event->bytes,
+                                                 .length = event->length};
+        return 1;
+    }
+    return 0;
+}
+
+static int no_fd(void *self) {
+    (void)self;
+    return -1;
+}
+
+static const struct weir_control_ops channel_ops = {
+    .check = channel_check,
+    .listen = channel_listen,
+    .dial = channel_dial,
+    .send = channel_send,
+    .hangup = channel_hangup,
+    .poll = channel_poll,
+    .fd = no_fd,
+};
+
+/* ---- sleeping ---- */
+
+static int wait_add(void *self, int source_fd) {
+    (void)self;
+    (void)source_fd;
+    return WEIR_OK;
+}
+
+static void wait_sleep(void *self, uint64_t timeout_ns) {
+    (void)self;
+    the->now_ns += timeout_ns < MS ? timeout_ns : MS;
+}
+
+static void wait_level(void *self) {
+    (void)self;
+}
+
+static const struct weir_wait_ops wait_ops = {
+    .add = wait_add,
+    .sleep = wait_sleep,
+    .wake = wait_level,
+    .clear = wait_level,
+    .fd = no_fd,
+    .raise = wait_level,
+    .lower = wait_level,
+};
+
+/* ---- device ---- */
+
+static void device_query(struct weir_device *device, struct weir_device_caps *caps_out) {
+    (void)device;
+    *caps_out = (struct weir_device_caps){.name = "lone",
+                                          .message_bytes_max = 1 << 20,
+                                          .post_bytes_max = UINT64_MAX,
+                                          .sq_depth_max = 64,
+                                          .rq_depth_max = 1024,
+                                          .cq_capacity = 1 << 20,
+                                          .ordered = true,
+                                          .srq = true};
+}
+
+static int mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
+                       struct weir_mr *mr_out) {
+    (void)device;
+    (void)access;
+    *mr_out = (struct weir_mr){.lkey = 1, .base = base, .length = length};
+    return WEIR_OK;
+}
+
+static int mr_release(struct weir_device *device, const struct weir_mr *mr) {
+    (void)device;
+    (void)mr;
+    return WEIR_OK;
+}
+
+/* A QP is its number; NULL is none. */
+static uint32_t number_of(const struct weir_qp *qp) {
+    return (uint32_t)((uintptr_t)qp - 1);
+}
+
+static int qp_create(struct weir_device *device, const struct weir_qp_options *options,
+                     struct weir_qp_granted *granted_out, struct weir_qp **qp_out) {
+    (void)device;
+    assert_true(the->qp_count < LONE_QPS);
+    uint32_t number = the->qp_count++;
+    the->made[number] = true;
+    the->tags[number] = options->tag;
+    *granted_out = (struct weir_qp_granted){.sq_depth = options->sq_depth, .blob_length = 4};
+    *qp_out = (struct weir_qp *)(uintptr_t)(number + 1);
+    return WEIR_OK;
+}
+
+static int qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
+    (void)path;
+    assert_true(the->made[number_of(qp)]);
+    return WEIR_OK;
+}
+
+static int qp_error(struct weir_qp *qp) {
+    the->failed[number_of(qp)] = true;
+    return WEIR_OK;
+}
+
+static int qp_destroy(struct weir_qp *qp) {
+    if (the->no_destroy)
+        return WEIR_EBUSY;
+    assert_true(the->made[number_of(qp)]);
+    the->made[number_of(qp)] = false;
+    return WEIR_OK;
+}
+
+static struct weir_cqe *cqe_new(void) {
+    assert_true(the->cqe_last - the->cqe_first < LONE_CQES);
+    return &the->cqes[the->cqe_last++ % LONE_CQES];
+}
+
+static int post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                     struct weir_post *post_out) {
+    *post_out = (struct weir_post){.accepted = count};
+    for (uint32_t i = 0; the->failed[number_of(qp)] && i < count; i++)
+        *cqe_new() = (struct weir_cqe){.wr_id = wrs[i].wr_id, .status = WEIR_CQE_FLUSHED};
+    return WEIR_OK;
+}
+
+static int post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
+                     uint32_t length, uint32_t lkey) {
+    (void)device;
+    (void)qp;
+    (void)length;
+    (void)lkey;
+    assert_true(the->recv_last - the->recv_first < LONE_RECVS);
+    the->recvs[the->recv_last % LONE_RECVS].wr_id = wr_id;
+    the->recvs[the->recv_last++ % LONE_RECVS].buffer = buffer;
+    return WEIR_OK;
+}
+
+static int device_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
+    (void)device;
+    int count = 0;
+    while (count < max && the->cqe_first != the->cqe_last)
+        cqes_out[count++] = the->cqes[the->cqe_first++ % LONE_CQES];
+    return count;
+}
+
+static int device_events(struct weir_device *device, struct weir_async *events_out, int max) {
+    (void)device;
+    (void)events_out;
+    (void)max;
+    return 0;
+}
+
+static int device_arm(struct weir_device *device) {
+    (void)device;
+    return WEIR_OK;
+}
+
+static void device_disarm(struct weir_device *device) {
+    (void)device;
+}
+
+static const struct weir_device_ops device_ops = {
+    .name = "lone",
+    .query = device_query,
+    .mr_register = mr_register,
+    .mr_release = mr_release,
+    .qp_create = qp_create,
+    .qp_connect = qp_connect,
+    .qp_error = qp_error,
+    .qp_destroy = qp_destroy,
+    .post_send = post_send,
+    .post_recv = post_recv,
+    .poll = device_poll,
+    .events = device_events,
+    .arm = device_arm,
+    .disarm = device_disarm,
+};
+
+/* ---- the engine ---- */
+
+static void closed(struct weir_ports *ports, bool device_too, void *context) {
+    (void)ports;
+    (void)context;
+    the->closes++;
+    the->device_closed = device_too;
+}
+
+struct lone *lone_open(const weir_engine_options *options) {
+    weir_engine_options limits = WEIR_ENGINE_OPTIONS_INIT;
+    the = calloc(1, sizeof(*the));
+    assert_non_null(the);
+    the->now_ns = SECOND;
+    limits.transfers_max = 64;
+    limits.segments_max = 64;
+    limits.peers_max = 8;
+    limits.memories_max = limits.remotes_max = 4;
+    limits.sq_depth = 16;
+    limits.recv_credits = 8;
+    limits.notifications_max = 64;
+    limits.connect_timeout_ns = SECOND;
+    struct weir_ports ports = {.env = {&env_ops, NULL},
+                               .control = {&channel_ops, NULL},
+                               .wait = {&wait_ops, NULL},
+                               .device_ops = &device_ops};
+    assert_int_equal(engine_create(options != NULL ? options : &limits, &ports, &the->engine),
+                     WEIR_OK);
+    the->engine->on_close = closed;
+    return the;
+}
+
+void lone_close(struct lone *lone) {
+    weir_engine_close(lone->engine);
+    assert_int_equal(lone->closes, 1);
+    free(lone);
+}
+
+void lone_run(struct lone *lone) {
+    int turns = 0;
+    while (weir_engine_progress(lone->engine) > 0)
+        assert_true(++turns < 10000);
+    assert_null(engine_verify(lone->engine));
+}
+
+void lone_pass(struct lone *lone, uint64_t ns) {
+    uint64_t end = lone->now_ns + ns;
+    while (lone->now_ns < end) {
+        lone->now_ns += end - lone->now_ns < MS ? end - lone->now_ns : MS;
+        lone_run(lone);
+    }
+}
+
+/* ---- connections ---- */
+
+void lone_instance(uint32_t n, uint8_t *out) {
+    memset(out, 0xee, WIRE_INSTANCE_SIZE);
+    memcpy(out, &n, sizeof(n));
+}
+
+uint64_t lone_visit(struct lone *lone) {
+    uint64_t conn = conn_new("");
+    event_new(conn, WEIR_CONTROL_ACCEPTED);
+    lone_run(lone);
+    return conn;
+}
+
+uint64_t lone_dialled(struct lone *lone, const char *address) {
+    for (uint64_t conn = lone->conn_count; conn > 0; conn--) {
+        if (lone->conns[conn].open && strcmp(lone->conns[conn].address, address) == 0) {
+            event_new(conn, WEIR_CONTROL_CONNECTED);
+            lone_run(lone);
+            return conn;
+        }
+    }
+    return 0;
+}
+
+void lone_cut(struct lone *lone, uint64_t conn, int error) {
+    lone->conns[conn].open = false;
+    event_new(conn, WEIR_CONTROL_CLOSED)->error = error;
+    lone_run(lone);
+}
+
+void lone_cut_silently(struct lone *lone, uint64_t conn) {
+    lone->conns[conn].open = false;
+}
+
+/* ---- what is said ---- */
+
+void lone_say(struct lone *lone, uint64_t conn, uint32_t n, struct wire_message *message) {
+    struct lone_event *event = event_new(conn, WEIR_CONTROL_MESSAGE);
+    lone_instance(n, message->from);
+    if (message->type != WIRE_WHO)
+        memcpy(message->to, engine_instance(lone->engine), WIRE_INSTANCE_SIZE);
+    assert_int_equal(wire_encode(message, event->bytes, sizeof(event->bytes), &event->length),
+                     WEIR_OK);
+    lone_run(lone);
+}
+
+void lone_say_who(struct lone *lone, uint64_t conn, uint32_t n, const char *address) {
+    struct wire_message who = {.type = WIRE_WHO};
+    snprintf(who.address, sizeof(who.address), "%s", address);
+    lone_say(lone, conn, n, &who);
+}
+
+void lone_say_iam(struct lone *lone, uint64_t conn, uint32_t n, const char *address) {
+    struct wire_message iam = {.type = WIRE_IAM};
+    snprintf(iam.address, sizeof(iam.address), "%s", address);
+    lone_say(lone, conn, n, &iam);
+}
+
+void lone_say_hello(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch) {
+    struct wire_message hello = {.type = WIRE_HELLO, .epoch = epoch};
+    hello.qps = (struct wire_qp_set){.device = "lone",
+                                     .recv_credits = 8,
+                                     .recv_bytes_max = 4096,
+                                     .ordered = true,
+                                     .qp_count = 1};
+    lone_say(lone, conn, n, &hello);
+}
+
+void lone_say_ready(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch, uint64_t echo) {
+    struct wire_message ready = {.type = WIRE_READY, .epoch = epoch, .echo = echo};
+    lone_say(lone, conn, n, &ready);
+}
+
+uint32_t lone_count(const struct lone *lone, uint64_t conn, enum wire_type type) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < lone->said_count; i++)
+        count += lone->said[i].conn == conn && lone->said[i].message.type == type;
+    return count;
+}
+
+const struct wire_message *lone_heard(struct lone *lone, uint64_t conn, enum wire_type type) {
+    static struct wire_message found;
+    bool any = false;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < lone->said_count; i++) {
+        const struct lone_said *said = &lone->said[i];
+        if (said->conn == conn && said->message.type == type) {
+            found = said->message;
+            any = true;
+        } else {
+            lone->said[kept++] = *said;
+        }
+    }
+    lone->said_count = kept;
+    return any ? &found : NULL;
+}
+
+uint64_t lone_up(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch) {
+    lone_say_hello(lone, conn, n, epoch);
+    const struct wire_message *ack = lone_heard(lone, conn, WIRE_HELLO_ACK);
+    assert_non_null(ack);
+    assert_int_equal(ack->echo, epoch);
+    uint64_t ours = ack->epoch;
+    lone_say_ready(lone, conn, n, epoch, ours);
+    return ours;
+}
+
+void lone_notify(struct lone *lone, uint64_t number, uint64_t tag) {
+    struct wire_data data = {.kind = WIRE_NOTIFY, .parts = 1, .number = number, .tag = tag};
+    assert_true(lone->recv_first != lone->recv_last && lone->qp_count > 0);
+    uint32_t recv = lone->recv_first++ % LONE_RECVS;
+    wire_data_encode(&data, lone->recvs[recv].buffer);
+    *cqe_new() = (struct weir_cqe){.wr_id = lone->recvs[recv].wr_id,
+                                   .recv = true,
+                                   .byte_length = WIRE_DATA_SIZE,
+                                   .qp_tag = lone->tags[lone->qp_count - 1]};
+    lone_run(lone);
+}
+
+weir_event lone_event(struct lone *lone) {
+    weir_event event;
+    assert_int_equal(weir_event_take(lone->engine, &event), WEIR_OK);
+    return event;
+}

@@ -1,0 +1,124 @@
+/* lone_engine.h: one engine whose whole world is played by the test: its clock, its
+ * control channel, its device. What others say is put in word by word, and what the
+ * engine says is looked at. Nothing runs by itself: no time passes but by lone_pass.
+ *
+ * A connection is a number that the test gives out (lone_visit) or the engine dials
+ * (lone_dialled). One that is cut silently refuses sends and tells nobody.
+ *
+ * The device posts everything and completes nothing, but what flushes. Receives go to a
+ * shared queue; a QP in the error state flushes at once.
+ */
+#ifndef LONE_ENGINE_H
+#define LONE_ENGINE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "engine.h"
+#include "state.h"
+#include "wire.h"
+
+#define MS     UINT64_C(1000000)
+#define SECOND (1000 * MS)
+
+enum {
+    LONE_CONNS = 512,
+    LONE_SAID = 2048,
+    LONE_EVENTS = 1024,
+    LONE_QPS = 512,
+    LONE_CQES = 4096,
+    LONE_RECVS = 65536
+};
+
+struct lone_conn {
+    bool open;
+    bool hung; /* the engine hung up */
+    char address[WEIR_ADDRESS_MAX];
+};
+
+struct lone_said { /* by the engine */
+    uint64_t conn;
+    struct wire_message message;
+};
+
+struct lone_event {
+    uint64_t conn;
+    uint32_t type;
+    int error;
+    uint32_t length;
+    uint8_t bytes[WEIR_CONTROL_MESSAGE_MAX];
+};
+
+struct lone {
+    weir_engine *engine;
+    uint64_t now_ns;
+    uint8_t entropy;
+
+    struct lone_conn conns[LONE_CONNS];
+    uint64_t conn_count;
+    uint64_t dials;
+    struct lone_said said[LONE_SAID];
+    uint32_t said_count;
+    struct lone_event events[LONE_EVENTS];
+    uint32_t event_first, event_last;
+
+    bool no_destroy; /* the device refuses to destroy QPs */
+    uint32_t qp_count;
+    bool made[LONE_QPS], failed[LONE_QPS];
+    uint32_t tags[LONE_QPS];
+    struct weir_cqe cqes[LONE_CQES];
+    uint32_t cqe_first, cqe_last;
+    struct {
+        uint64_t wr_id;
+        uint8_t *buffer;
+    } recvs[LONE_RECVS];
+    uint32_t recv_first, recv_last;
+
+    uint32_t closes; /* on_close was called, and said: */
+    bool device_closed;
+};
+
+/* There is one at a time. options may be NULL: side limits of the test's own. */
+struct lone *lone_open(const weir_engine_options *options);
+void lone_close(struct lone *lone);
+
+/* Steps the engine until it has nothing more to do now. */
+void lone_run(struct lone *lone);
+/* Time passes, in steps that are short against all time-outs. */
+void lone_pass(struct lone *lone, uint64_t ns);
+
+/* Instance number n of the others. */
+void lone_instance(uint32_t n, uint8_t *out);
+/* Somebody dials the engine: the connection's number at the engine. */
+uint64_t lone_visit(struct lone *lone);
+/* The open connection that the engine dialled to this address last, which now is
+ * connected; 0: none. */
+uint64_t lone_dialled(struct lone *lone, const char *address);
+/* It breaks, and the engine hears of it; or only its sends fail. */
+void lone_cut(struct lone *lone, uint64_t conn, int error);
+void lone_cut_silently(struct lone *lone, uint64_t conn);
+
+/* Instance n says something on the connection. */
+void lone_say(struct lone *lone, uint64_t conn, uint32_t n, struct wire_message *message);
+void lone_say_who(struct lone *lone, uint64_t conn, uint32_t n, const char *address);
+void lone_say_iam(struct lone *lone, uint64_t conn, uint32_t n, const char *address);
+void lone_say_hello(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch);
+void lone_say_ready(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch, uint64_t echo);
+/* The last message of this type that the engine said there, which is forgotten then with
+ * all others of that type on that connection; NULL: none. Good until the next call. */
+const struct wire_message *lone_heard(struct lone *lone, uint64_t conn, enum wire_type type);
+/* How many, without forgetting. */
+uint32_t lone_count(const struct lone *lone, uint64_t conn, enum wire_type type);
+/* Instance n connects on this connection, on which it said WHO or IAM: a session is up.
+ * The engine's epoch of it. */
+uint64_t lone_up(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch);
+
+/* A notification arrives on the QP that the engine made last. */
+void lone_notify(struct lone *lone, uint64_t number, uint64_t tag);
+/* The next event of the engine's, which has to be there. */
+weir_event lone_event(struct lone *lone);
+
+#endif

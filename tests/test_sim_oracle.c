@@ -1,0 +1,371 @@
+/* test_sim_oracle.c: every rule of the oracle, broken on purpose: it says so. And a world
+ * in which all is well is not complained about. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nic.h"
+#include "oracle.h"
+
+enum { FROM, TO, NODES };
+
+struct scene {
+    struct sim_world *world;
+    struct sim_oracle *oracle;
+    struct sim_transfer *transfer;
+};
+
+static int setup(void **state) {
+    static struct scene scene;
+    static struct sim_config config;
+
+    config.nodes = NODES;
+    scene = (struct scene){.world = sim_world_open(&config, 1, NULL)};
+    assert_non_null(scene.world);
+    scene.oracle = oracle_open(scene.world);
+    assert_non_null(scene.oracle);
+    for (uint32_t n = 0; n < NODES; n++) {
+        assert_int_equal(sim_node_boot(&scene.world->nodes[n]), 0);
+        for (uint32_t r = 0; r < SIM_REGIONS; r++) {
+            scene.oracle->regions[n][r].registered = true;
+        }
+    }
+    *state = &scene;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct scene *scene = *state;
+
+    for (uint32_t n = 0; n < NODES; n++) {
+        sim_node_shutdown(&scene->world->nodes[n]);
+    }
+    oracle_close(scene->oracle);
+    sim_world_close(scene->world);
+    return 0;
+}
+
+static void draft(struct scene *scene, bool read) {
+    do {
+        scene->transfer = oracle_draft(scene->oracle, FROM, TO, read, 3, 200);
+    } while (scene->transfer->bytes == 0);
+    scene->transfer->notify = true;
+}
+
+static uint8_t *place(struct scene *scene, uint32_t i, bool target) {
+    const struct sim_segment *s = &scene->transfer->segments[i];
+
+    return target ? scene->oracle->regions[TO][s->remote_region].base + s->remote_offset
+                  : scene->oracle->regions[FROM][s->local_region].base + s->local_offset;
+}
+
+/* As the NIC would: reported, then done. */
+static void move_segment(struct scene *scene, uint32_t i) {
+    struct sim_watch *watch = &scene->world->watch;
+    bool read = scene->transfer->read;
+    uint32_t length = scene->transfer->segments[i].length;
+    uint8_t *source = place(scene, i, read);
+    uint8_t *sink = place(scene, i, !read);
+
+    if (length == 0) {
+        return;
+    }
+    watch->fetch(watch->self, &scene->world->nodes[read ? TO : FROM], source, length);
+    watch->landing(watch->self, &scene->world->nodes[read ? FROM : TO], sink, source, length);
+    memcpy(sink, source, length);
+}
+
+static void move_all(struct scene *scene) {
+    for (uint32_t i = 0; i < scene->transfer->segment_count; i++) {
+        move_segment(scene, i);
+    }
+}
+
+static void notify(struct scene *scene) {
+    weir_notification notification = {.tag = scene->transfer->number};
+
+    notification.length = oracle_payload(scene->transfer, notification.payload);
+    oracle_notification(scene->oracle, TO, &notification);
+}
+
+static void well(struct scene *scene) {
+    assert_string_equal(scene->world->violation, "");
+}
+
+static void wrong(struct scene *scene, const char *rule) {
+    if (strncmp(scene->world->violation, rule, strlen(rule)) != 0) {
+        fail_msg("wanted %s, got \"%s\"", rule, scene->world->violation);
+    }
+}
+
+static void test_all_well(void **state) {
+    struct scene *scene = *state;
+
+    for (int read = 0; read < 2; read++) {
+        draft(scene, read != 0);
+        move_all(scene);
+        notify(scene);
+        oracle_status(scene->oracle, scene->transfer, 0);
+        oracle_status(scene->oracle, scene->transfer, 0);
+    }
+    oracle_final(scene->oracle);
+    well(scene);
+    assert_int_equal(scene->oracle->ok, 2);
+    assert_int_equal(scene->oracle->notifications, 2);
+}
+
+static void test_S11_status_changes(void **state) {
+    struct scene *scene = *state;
+
+    draft(scene, false);
+    scene->transfer->cancelled = true;
+    oracle_status(scene->oracle, scene->transfer, WEIR_ECANCELED);
+    well(scene);
+    oracle_status(scene->oracle, scene->transfer, 0);
+    wrong(scene, "S11");
+}
+
+static void test_S11_status_without_cause(void **state) {
+    struct scene *scene = *state;
+
+    draft(scene, false);
+    oracle_status(scene->oracle, scene->transfer, WEIR_ECANCELED);
+    wrong(scene, "S11");
+}
+
+static void test_S11_success_without_bytes(void **state) {
+    struct scene *scene = *state;
+
+    draft(scene, false);
+    oracle_status(scene->oracle, scene->transfer, 0);
+    wrong(scene, "S11");
+}
+
+static void test_S11_success_with_one_wrong_byte(void **state) {
+    struct scene *scene = *state;
+    uint32_t last;
+
+    draft(scene, true);
+    move_all(scene);
+    last = scene->transfer->segment_count - 1;
+    while (scene->transfer->segments[last].length == 0) {
+        last--;
+    }
+    place(scene, last, false)[scene->transfer->segments[last].length - 1] ^= 1;
+    oracle_status(scene->oracle, scene->transfer, 0);
+    wrong(scene, "S11");
+}
+
+/* Both sides: a write lands at the target, a read at the one that asked. */
+static void late_landing(struct scene *scene, bool read) {
+    draft(scene, read);
+    move_all(scene);
+    oracle_status(scene->oracle, scene->transfer, 0);
+    well(scene);
+    move_all(scene);
+    wrong(scene, "S13");
+}
+
+static void test_S13_write_after_status(void **state) {
+    late_landing(*state, false);
+}
+
+static void test_S13_read_after_status(void **state) {
+    late_landing(*state, true);
+}
+
+static void test_S13_write_after_failure(void **state) {
+    struct scene *scene = *state;
+
+    draft(scene, false);
+    scene->transfer->cancelled = true;
+    oracle_status(scene->oracle, scene->transfer, WEIR_ECANCELED);
+    well(scene);
+    move_all(scene);
+    wrong(scene, "S13");
+}
+
+static void test_S13_source_written(void **state) {
+    struct scene *scene = *state;
+    struct sim_watch *watch = &scene->world->watch;
+    uint32_t i = 0;
+
+    draft(scene, false);
+    while (scene->transfer->segments[i].length == 0) {
+        i++;
+    }
+    watch->landing(watch->self, &scene->world->nodes[FROM], place(scene, i, false),
+                   place(scene, i, true), 1);
+    wrong(scene, "S13");
+}
+
+static void test_S13_landing_in_released_memory(void **state) {
+    struct scene *scene = *state;
+
+    draft(scene, false);
+    oracle_region_released(scene->oracle, TO, 0);
+    oracle_region_released(scene->oracle, TO, 1);
+    well(scene);
+    move_all(scene);
+    wrong(scene, "S13");
+}
+
+static void test_S15_landing_past_the_end(void **state) {
+    struct scene *scene = *state;
+    struct sim_watch *watch = &scene->world->watch;
+    uint8_t bytes[512] = {0};
+
+    draft(scene, false);
+    watch->landing(watch->self, &scene->world->nodes[TO], place(scene, 0, true), bytes,
+                   scene->transfer->segments[0].length + 1);
+    wrong(scene, "S15");
+}
+
+static void test_S9_notification_before_data(void **state) {
+    struct scene *scene = *state;
+
+    draft(scene, false);
+    notify(scene);
+    wrong(scene, "S9");
+}
+
+static void test_S9_notification_before_read(void **state) {
+    struct scene *scene = *state;
+
+    draft(scene, true);
+    notify(scene);
+    wrong(scene, "S9");
+}
+
+static void test_S9_notification_twice(void **state) {
+    struct scene *scene = *state;
+
+    draft(scene, false);
+    move_all(scene);
+    notify(scene);
+    well(scene);
+    notify(scene);
+    wrong(scene, "S9");
+}
+
+static void test_S9_notification_missing(void **state) {
+    struct scene *scene = *state;
+
+    draft(scene, false);
+    move_all(scene);
+    oracle_status(scene->oracle, scene->transfer, 0);
+    oracle_final(scene->oracle);
+    wrong(scene, "S9");
+}
+
+static void test_S9_notification_of_failed_without_data(void **state) {
+    struct scene *scene = *state;
+
+    draft(scene, false);
+    scene->transfer->cancelled = true;
+    oracle_status(scene->oracle, scene->transfer, WEIR_ECANCELED);
+    notify(scene);
+    wrong(scene, "S9");
+}
+
+static void test_S9_notification_of_failed_with_data(void **state) {
+    struct scene *scene = *state;
+
+    draft(scene, false);
+    move_all(scene);
+    scene->transfer->cancelled = true;
+    oracle_status(scene->oracle, scene->transfer, WEIR_ECANCELED);
+    notify(scene);
+    well(scene);
+}
+
+static void test_S9_data_after_notification(void **state) {
+    struct scene *scene = *state;
+
+    draft(scene, false);
+    move_all(scene);
+    notify(scene);
+    well(scene);
+    move_all(scene);
+    wrong(scene, "S9");
+}
+
+static void test_S9_notification_of_nobody(void **state) {
+    struct scene *scene = *state;
+    weir_notification notification = {.tag = 99};
+
+    oracle_notification(scene->oracle, TO, &notification);
+    wrong(scene, "S9");
+}
+
+static void test_S9_notification_at_wrong_node(void **state) {
+    struct scene *scene = *state;
+    weir_notification notification = {0};
+
+    draft(scene, false);
+    move_all(scene);
+    notification.tag = scene->transfer->number;
+    notification.length = oracle_payload(scene->transfer, notification.payload);
+    oracle_notification(scene->oracle, FROM, &notification);
+    wrong(scene, "S9");
+}
+
+static void test_S9_notification_with_wrong_payload(void **state) {
+    struct scene *scene = *state;
+    weir_notification notification = {0};
+
+    draft(scene, false);
+    move_all(scene);
+    notification.tag = scene->transfer->number;
+    notification.length = oracle_payload(scene->transfer, notification.payload) + 1;
+    oracle_notification(scene->oracle, TO, &notification);
+    wrong(scene, "S9");
+}
+
+static void test_S15_refused_submit_moves_nothing(void **state) {
+    struct scene *scene = *state;
+    const struct sim_segment *s;
+    struct sim_watch *watch = &scene->world->watch;
+    uint8_t *at;
+
+    draft(scene, false);
+    s = &scene->transfer->segments[0];
+    at = scene->oracle->regions[TO][s->remote_region].base + s->remote_offset;
+    oracle_withdraw(scene->oracle, scene->transfer);
+    watch->landing(watch->self, &scene->world->nodes[TO], at, at, 1);
+    wrong(scene, "S13");
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_all_well),
+        TEST(test_S11_status_changes),
+        TEST(test_S11_status_without_cause),
+        TEST(test_S11_success_without_bytes),
+        TEST(test_S11_success_with_one_wrong_byte),
+        TEST(test_S13_write_after_status),
+        TEST(test_S13_read_after_status),
+        TEST(test_S13_write_after_failure),
+        TEST(test_S13_source_written),
+        TEST(test_S13_landing_in_released_memory),
+        TEST(test_S15_landing_past_the_end),
+        TEST(test_S9_notification_before_data),
+        TEST(test_S9_notification_before_read),
+        TEST(test_S9_notification_twice),
+        TEST(test_S9_notification_missing),
+        TEST(test_S9_notification_of_failed_without_data),
+        TEST(test_S9_notification_of_failed_with_data),
+        TEST(test_S9_data_after_notification),
+        TEST(test_S9_notification_of_nobody),
+        TEST(test_S9_notification_at_wrong_node),
+        TEST(test_S9_notification_with_wrong_payload),
+        TEST(test_S15_refused_submit_moves_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
