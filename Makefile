@@ -2,11 +2,12 @@
 #
 #   make build         build/weir, build/weir-sim, build/libweir.so
 #   make check         installs what is missing, builds, runs every test
+#   make check-verbs   the verbs device in a VM, or DEVICE=mlx5_0 on this machine; in check too
 #   make bench         builds, measures this machine
 #   make fuzz          fuzzes every parser for FUZZ_SECONDS each
 #   make install       PREFIX (/usr/local), DESTDIR
 #   make format        rewrites the tree; format-check only complains
-.PHONY: build check bench fuzz install format format-check clean
+.PHONY: build check check-verbs bench fuzz install format format-check clean
 
 PREFIX = /usr/local
 DESTDIR =
@@ -20,6 +21,10 @@ build:
 
 check:
 	@bash scripts/check.sh
+
+check-verbs:
+	@sh scripts/deps.sh check
+	@bash scripts/check-verbs.sh
 
 bench:
 	@sh scripts/deps.sh bench

@@ -60,5 +60,13 @@ stage valgrind build -Dtests=enabled --suite valgrind --setup valgrind
 stage_env='CC=clang' stage fuzz build-fuzz \
     "-Db_lto=false -Db_lundef=false -Dtests=disabled -Dfuzz=true -Db_sanitize=address,undefined" --suite fuzz
 
+# The verbs device on real kernel drivers, in a VM; KERNELS=all for both kernels.
+begin=$SECONDS
+bash scripts/check-verbs.sh --no-summary
+for kernel in $([ "${KERNELS:-stable}" = all ] && echo stable backports || echo "${KERNELS:-stable}"); do
+    logs+=("build/meson-logs/testlog-verbs-$kernel.json")
+done
+echo "==== verbs took $((SECONDS - begin)) s"
+
 echo '==== all'
 python3 scripts/results.py "${logs[@]}"

@@ -2,8 +2,9 @@
 """results.py FILE...: adds up what meson's testlog.json files recorded.
 
 A program that reports its tests one by one, as cmocka's "[  OK  ] name" or a script's
-"ok name" and "FAILED name", counts once for each; anything else counts once. A program that ended badly counts at least one failure, whatever it printed, and a file
-that is missing or empty is one too: a stage that ran nothing has not passed.
+"ok name", "FAILED name" and "skip name: why", counts once for each; anything else counts
+once. A program that ended badly counts at least one failure, whatever it printed, and a
+file that is missing or empty is one too: a stage that ran nothing has not passed.
 
 Prints the failures, then "N passed, N failed" (", N skipped" when any) as the last
 line. The exit status is 0 only if nothing failed and something passed.
@@ -14,7 +15,7 @@ import sys
 
 OK = re.compile(r"^(?:\[ +OK +\]|ok) ", re.M)
 FAILED = re.compile(r"^(?:\[ +(?:FAILED|ERROR) +\]|FAILED) (?!.*listed below)(\S+)$", re.M)
-SKIPPED = re.compile(r"^\[ +SKIPPED +\] (?!.*listed below)(\S+)$", re.M)
+SKIPPED = re.compile(r"^(?:\[ +SKIPPED +\] (?!.*listed below)(\S+)$|skip (\S+): )", re.M)
 
 
 def count(test):

@@ -368,12 +368,18 @@ static void test_S7_empty_write_needs_no_keys(void **state) {
 
 /* ---- rights and bounds ---- */
 
-/* A failed WR: its status, both QPs are made again, the target is as it was. */
+/* A failed WR: its status, both QPs are made again, the target is as it was. Where there
+ * are packets, a write whose source turns out bad on the way has sent those before, and a
+ * driver (Soft-RoCE of Linux 6.12) may tell of a bad source as of any other flushed WR. */
 static void expect_failure(struct fixture *f, struct weir_wr wr, uint32_t status) {
     uint8_t before[256];
+    bool packets = status == WEIR_CQE_LOCAL_PROT && f->caps.mtu_max != 0;
     memcpy(before, bytes_of(&f->b), sizeof before);
-    assert_int_equal(run_wr(f, &f->a, wr), status);
-    assert_memory_equal(bytes_of(&f->b), before, sizeof before);
+    uint32_t is = run_wr(f, &f->a, wr);
+    if (!packets || is != WEIR_CQE_FLUSHED)
+        assert_int_equal(is, status);
+    if (!packets || wr.length <= f->caps.mtu_max)
+        assert_memory_equal(bytes_of(&f->b), before, sizeof before);
     struct weir_wr good = make_wr(&f->a, WEIR_OP_WRITE, 0, 0, 8);
     assert_int_equal(run_wr(f, &f->a, good), WEIR_CQE_FLUSHED);
     destroy_qp(f, &f->a);
@@ -462,8 +468,9 @@ static void test_rights_registered(void **state) {
     rights(state, false);
 }
 
-/* After a release every operation on the region fails; so does one with a key that
- * was forgotten. Another import of the same region is not touched by forgetting. */
+/* After a release every operation on the region fails; so does one with a key that was
+ * forgotten, on devices that touch the target's memory themselves (elsewhere keys are the
+ * target's). Another import of the same region is not touched by forgetting. */
 static void release(void **state, bool is_allocated) {
     struct fixture f;
     fixture_open(&f, state, is_allocated);
@@ -481,7 +488,8 @@ static void release(void **state, bool is_allocated) {
         wr.raddr = first.raddr;
         assert_int_equal(run_wr(&f, &f.a, wr), WEIR_CQE_OK);
         f.ops->mr_forget(f.a.device, &first);
-        expect_failure(&f, wr, WEIR_CQE_REMOTE_ACCESS);
+        if (f.caps.completes_inline)
+            expect_failure(&f, wr, WEIR_CQE_REMOTE_ACCESS);
         wr.rkey = second.rkey;
         wr.raddr = second.raddr;
         assert_int_equal(run_wr(&f, &f.a, wr), WEIR_CQE_OK);
@@ -816,7 +824,8 @@ static void test_message_too_long(void **state) {
     fixture_open(&f, state, true);
     assert_int_equal(post_recv(&f, &f.b, 1, 0), 0);
     uint32_t status = run_wr(&f, &f.a, make_wr(&f.a, WEIR_OP_SEND, 0, 0, RECV_BYTES + 1));
-    assert_true(status == WEIR_CQE_LENGTH || status == WEIR_CQE_REMOTE_ACCESS);
+    assert_true(status == WEIR_CQE_LENGTH || status == WEIR_CQE_REMOTE_ACCESS ||
+                status == WEIR_CQE_DEVICE); /* a NAK of "remote operational error" */
     fixture_close(&f);
 }
 
@@ -880,6 +889,8 @@ static void test_import_claims_too_much(void **state) {
         assert_int_not_equal(
             f.ops->mr_import(f.a.device, blob, length, 4096, WEIR_ACCESS_ALL, &remote), 0);
         assert_int_equal(f.ops->mr_release(f.b.device, &mr), 0);
+        if (!f.caps.completes_inline) /* an import looks at nothing but the descriptor */
+            continue;
         assert_int_not_equal(
             f.ops->mr_import(f.a.device, blob, length, 4096, WEIR_ACCESS_REMOTE_READ, &remote), 0);
     }
