@@ -65,9 +65,12 @@ struct weir_device_caps {
     uint32_t rd_atomic_max; /* reads in flight on a QP; 0: does not matter */
     bool ordered;           /* WRs of one QP take effect at the target, and complete, in order */
     bool completes_inline;  /* post_send reports `done` WRs; those give no CQE */
-    bool srq;               /* receives go to one shared receive queue (qp == NULL in post_recv) */
-    bool write_imm;         /* WEIR_OP_WRITE_IMM works */
-    bool last_wqe;          /* LAST_WQE events may come; their absence is never an error */
+    /* Receives go to one shared receive queue (qp == NULL in post_recv). Nobody then waits
+     * for messages behind a beacon: poll gives the messages that a QP took before it gives
+     * the flush of what was posted to that QP in the error state. */
+    bool srq;
+    bool write_imm;                  /* WEIR_OP_WRITE_IMM works */
+    bool last_wqe;                   /* LAST_WQE events may come; their absence is never an error */
     char note[WEIR_DEVICE_NOTE_MAX]; /* one line: what is used, or why nothing can be; "" */
 };
 
