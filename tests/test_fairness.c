@@ -408,12 +408,64 @@ static void test_S4_64_small_one_large_shm(void **state) {
     on_every_world(small_then_large, false);
 }
 
+static uint64_t credit_waits(struct two *two) {
+    weir_stats stats = WEIR_STATS_INIT;
+    assert_int_equal(weir_engine_stats(two->engines[0], &stats), WEIR_OK);
+    return stats.credit_waits;
+}
+
+/* Notifications that wait for credits are looked at when one comes back, and not for
+ * every transfer that passes them; they go in the order in which they came. */
+static void test_M5_waiting_notifications_cost_nothing(void **state) {
+    enum { WAITING = 200, PASSING = 100 };
+    struct weir_device_caps caps;
+    struct two two;
+    (void)state;
+    if (device_table[0]->probe(&caps) != WEIR_OK)
+        skip();
+    two_open(&two, 0, 1);
+    while (weir_peer_connect(two.engines[0], two.peer) == WEIR_NOT_READY)
+        turn(&two);
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfers[WAITING], passing;
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    for (uint32_t i = 0; i < WAITING; i++) {
+        options.notify_tag = i;
+        assert_int_equal(weir_write(two.engines[0], two.peer, NULL, 0, &options, &transfers[i]),
+                         WEIR_OK);
+    }
+    uint64_t before = credit_waits(&two);
+    assert_in_range(before, WAITING - 64, WAITING);
+    for (uint32_t i = 0; i < PASSING; i++) {
+        weir_segment one = {two.memory, two.remote, i * 8, i * 8, 8};
+        assert_int_equal(weir_write(two.engines[0], two.peer, &one, 1, NULL, &passing), WEIR_OK);
+        assert_int_equal(weir_transfer_status(two.engines[0], passing), WEIR_OK);
+        assert_int_equal(weir_transfer_release(two.engines[0], passing), WEIR_OK);
+    }
+    assert_int_equal(credit_waits(&two), before);
+    weir_notification got;
+    for (uint32_t taken = 0, turns = 0; taken < WAITING; turns++) {
+        assert_true(turns < TURNS_MAX);
+        weir_engine_progress(two.engines[0]);
+        weir_engine_progress(two.engines[1]);
+        while (weir_notification_take(two.engines[1], &got) == WEIR_OK)
+            assert_int_equal(got.tag, taken++);
+    }
+    for (uint32_t i = 0; i < WAITING; i++) {
+        assert_int_equal(weir_transfer_wait(two.engines[0], transfers[i], UINT64_MAX), WEIR_OK);
+        assert_int_equal(weir_transfer_release(two.engines[0], transfers[i]), WEIR_OK);
+    }
+    assert_int_equal(credit_waits(&two), before);
+    two_close(&two);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S4_one_large_64_small_sim),
         cmocka_unit_test(test_S4_64_small_one_large_sim),
         cmocka_unit_test(test_S4_one_large_64_small_shm),
         cmocka_unit_test(test_S4_64_small_one_large_shm),
+        cmocka_unit_test(test_M5_waiting_notifications_cost_nothing),
     };
     return cmocka_run_group_tests_name("fairness", tests, NULL, NULL);
 }

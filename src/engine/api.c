@@ -270,7 +270,7 @@ static void query(weir_engine *engine, struct peer *peer, weir_peer_info *out) {
     *out = (weir_peer_info){.size = out->size, .sessions = peer->sessions_up};
     memcpy(out->address, peer->address, sizeof(out->address));
     memcpy(out->instance, peer->instance, sizeof(out->instance));
-    out->pending = peer->lists[LIST_PENDING].count;
+    out->pending = peer_pending(peer);
     if (peer->live == NONE)
         return;
     const struct session *session = &peer->sessions[peer->live];

@@ -203,7 +203,7 @@ static void message(weir_engine *engine, struct qp *qp, uint32_t buffer, uint32_
         recv_return(engine, qp, life, buffer);
         return;
     }
-    if (peer->lists[LIST_PENDING].count > 0)
+    if (peer_pending(peer) > 0)
         engine_run_later(engine, peer);
     if (data.kind == WIRE_CREDIT) {
         recv_return(engine, qp, life, buffer);
@@ -280,7 +280,7 @@ static void retire(weir_engine *engine, struct qp *qp) {
     }
     if (unpark)
         transfer_unpark(engine, peer);
-    if (peer->lists[LIST_PENDING].count > 0 || qp->credit_due)
+    if (peer_pending(peer) > 0 || qp->credit_due)
         engine_run_later(engine, peer);
 }
 

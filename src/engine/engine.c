@@ -495,6 +495,11 @@ static const char *verify_lists(const weir_engine *engine, const struct peer *pe
             return "peer: a list's count is wrong";
         total += count;
     }
+    uint32_t credit_waits = 0;
+    for (uint8_t l = LIST_CREDITS; l < LISTS; l++)
+        credit_waits += peer->lists[l].count;
+    if (credit_waits != peer->credit_waits)
+        return "peer: credit_waits differs from its lists";
     return total == peer->waits ? NULL : "peer: waits differs from its lists";
 }
 

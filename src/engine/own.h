@@ -3,6 +3,9 @@
  * One word. A submit takes the engine if it is free (own_try); what finds it taken
  * leaves its work on the submit queue, which the owner empties before it lets go
  * and once more after: own_leave never leaves work behind that nobody will see.
+ * An owner that has served others for SERVE_ROUNDS steps asks to be relieved: the next
+ * submitter that hands over waits for the engine instead, and serves in its turn. So
+ * no call is kept for longer than that by submits of others.
  * Calls that need the engine itself (registration, queries) wait for it: own_enter.
  *
  * The tables of memory and peers are read by submitters that do not have the
@@ -30,6 +33,17 @@ void own_enter_slow(weir_engine *engine);
 static inline void own_enter(weir_engine *engine) {
     if (!own_try(engine))
         own_enter_slow(engine);
+}
+
+/* After a hand-over: whether the owner wants to be relieved, by us now. Then the engine
+ * has to be entered, and relief_done said. */
+static inline bool relief_take(weir_engine *engine) {
+    uint32_t wanted = RELIEF_WANTED;
+    return atomic_load_explicit(&engine->relief, memory_order_relaxed) == RELIEF_WANTED &&
+           atomic_compare_exchange_strong(&engine->relief, &wanted, RELIEF_COMES);
+}
+static inline void relief_done(weir_engine *engine) {
+    atomic_store(&engine->relief, RELIEF_NONE);
 }
 
 /* Sequentially consistent: a submitter pushes and then looks at owner; we let go and

@@ -6,6 +6,10 @@
  * transfers of a peer take turns chain by chain, so that one with many WRs is
  * overtaken, and overtakes, by one chain of each of the others a round.
  *
+ * A notification that finds no credit leaves that round for the list of the QP whose
+ * credit it needs: first come, first served as credits come back. What cannot go costs
+ * nothing until then, however many there are.
+ *
  * Order within a notified transfer: on ordered devices the notification's parts
  * follow written data on each QP that carried some; elsewhere, and behind reads, it
  * waits until all of the data has completed. (A read is not done when the target has
@@ -214,6 +218,11 @@ static bool pipelines(const struct session *session, const struct transfer *tran
     return session->ordered && transfer->opcode == WEIR_OP_WRITE;
 }
 
+/* Others wait for credits of this QP, so that the transfer has to wait behind them. */
+static bool others_wait(const struct peer *peer, const struct transfer *transfer, uint32_t index) {
+    return peer->lists[LIST_CREDITS + index].count > 0 && transfer->list != LIST_CREDITS + index;
+}
+
 /* One chain of data, with the notification behind it when all of it fits on one QP. */
 static enum outcome post_data(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                               uint64_t *bytes) {
@@ -244,7 +253,8 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     bool notify = transfer_notifies(transfer) && pipelines(session, transfer) &&
                   plan_done(&transfer->cursor) && single(transfer->data_mask | mask) &&
                   count < room && count < quarter && send_room(engine, qp) &&
-                  credit_available(&qp->credit) && take_number(peer, transfer);
+                  credit_available(&qp->credit) && !others_wait(peer, transfer, qp->index) &&
+                  take_number(peer, transfer);
     if (notify) {
         engine->chain[count].wr_id = limits.wr_id;
         make_send(engine, peer, qp, transfer, 1, &engine->chain[count]);
@@ -275,8 +285,21 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     return transfer_all_posted(transfer) ? POST_ALL : POST_MORE;
 }
 
-/* The notification's parts, one on each QP that carried data. */
-static enum outcome post_parts(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+/* The QP of a notification that no data binds to one: the next in turn that has credits. */
+static uint16_t free_part(weir_engine *engine, struct peer *peer, struct session *session) {
+    uint32_t turn = session->turn++ % session->qp_used;
+    for (uint32_t k = 0; k < session->qp_used; k++) {
+        const struct qp *qp = &engine->qps[session->qps[(turn + k) % session->qp_used]];
+        if (credit_available(&qp->credit) && peer->lists[LIST_CREDITS + qp->index].count == 0)
+            return (uint16_t)(1u << qp->index);
+    }
+    return (uint16_t)(1u << engine->qps[session->qps[turn]].index);
+}
+
+/* The notification's parts, one on each QP that carried data. POST_CREDITS: *stuck_out is
+ * the index of the QP that has none. */
+static enum outcome post_parts(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                               uint32_t *stuck_out) {
     struct session *session = &peer->sessions[peer->live];
     if (transfer->parts_need == 0) {
         if (pipelines(session, transfer) && transfer->data_mask != 0) {
@@ -284,9 +307,7 @@ static enum outcome post_parts(weir_engine *engine, struct peer *peer, struct tr
         } else {
             if (transfer->outstanding > 0)
                 return POST_WAITS;
-            transfer->parts_need =
-                (uint16_t)(1u << engine->qps[session->qps[session->turn % session->qp_used]].index);
-            session->turn++;
+            transfer->parts_need = free_part(engine, peer, session);
         }
     }
     uint8_t parts = (uint8_t)__builtin_popcount(transfer->parts_need);
@@ -295,11 +316,14 @@ static enum outcome post_parts(weir_engine *engine, struct peer *peer, struct tr
         if ((transfer->parts_need & mask) == 0 || (transfer->parts_mask & mask) != 0)
             continue;
         struct qp *qp = &engine->qps[session->qps[i]];
-        int rc = post_message(engine, peer, qp, transfer, parts);
+        int rc = others_wait(peer, transfer, i) ? WEIR_NOT_READY
+                                                : post_message(engine, peer, qp, transfer, parts);
         if (rc == WEIR_EAGAIN)
             return POST_SLOTS;
-        if (rc == WEIR_NOT_READY)
+        if (rc == WEIR_NOT_READY) {
+            *stuck_out = i;
             return POST_CREDITS;
+        }
         if (rc != WEIR_OK)
             return refused(engine, peer, qp, transfer, rc);
         transfer->epoch = session->epoch;
@@ -309,11 +333,11 @@ static enum outcome post_parts(weir_engine *engine, struct peer *peer, struct tr
 }
 
 static enum outcome post_next(weir_engine *engine, struct peer *peer, struct transfer *transfer,
-                              uint64_t *bytes) {
+                              uint64_t *bytes, uint32_t *stuck_out) {
     if (!plan_done(&transfer->cursor))
         return post_data(engine, peer, transfer, bytes);
     if (!transfer_all_posted(transfer))
-        return post_parts(engine, peer, transfer);
+        return post_parts(engine, peer, transfer, stuck_out);
     return POST_ALL;
 }
 
@@ -338,6 +362,56 @@ static void rotate(weir_engine *engine, struct peer *peer, struct transfer *tran
     }
 }
 
+/* Its place among those that wait for credits of QP `index`. One that has a number goes
+ * first: it may be what the others wait for, when too many numbers are unfinished. */
+static void wait_for_credit(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                            uint32_t index) {
+    uint8_t list = (uint8_t)(LIST_CREDITS + index);
+    list_remove(engine, transfer);
+    if (transfer->number != 0)
+        list_push_front(engine, peer, transfer, list);
+    else
+        list_push(engine, peer, transfer, list);
+}
+
+static void all_posted(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    list_remove(engine, transfer);
+    list_push(engine, peer, transfer, LIST_POSTED);
+    transfer_check(engine, transfer);
+}
+
+/* Notifications whose credits have come back, oldest first. The head of a list that
+ * cannot go says so for all of it. Returns how many turns it took, of `budget`. */
+static int post_waiters(weir_engine *engine, struct peer *peer, int budget) {
+    int turns = 0;
+    if (peer->credit_waits == 0)
+        return 0;
+    for (uint32_t i = 0; peer->live != NONE && i < peer->sessions[peer->live].qp_used; i++) {
+        uint32_t stuck = NONE;
+        while (peer->live != NONE && stuck != i && peer->lists[LIST_CREDITS + i].count > 0) {
+            if (turns == budget) {
+                engine_run_later(engine, peer);
+                return turns;
+            }
+            struct transfer *transfer = &engine->transfers[peer->lists[LIST_CREDITS + i].head];
+            enum outcome outcome = post_parts(engine, peer, transfer, &stuck);
+            if (outcome == POST_SLOTS)
+                break;
+            if (outcome == POST_CREDITS && stuck == i)
+                break;
+            engine->worked = true;
+            turns++;
+            if (outcome == POST_CREDITS)
+                wait_for_credit(engine, peer, transfer, stuck);
+            else if (outcome == POST_ALL)
+                all_posted(engine, peer, transfer);
+            else if (outcome == POST_MORE)
+                break; /* the device refused it for now */
+        }
+    }
+    return turns;
+}
+
 /* Posts for one peer: its transfers in turn, until slots, credits or the budget are
  * used up. A peer that could go on is put back on the run list. */
 void post_service(weir_engine *engine, struct peer *peer) {
@@ -345,36 +419,29 @@ void post_service(weir_engine *engine, struct peer *peer) {
         return;
     post_credits(engine, peer);
     uint64_t bytes = 0;
-    uint32_t stuck = 0; /* transfers in a row that wait for credits */
-    int budget = SERVICE_BUDGET;
-    while (peer->live != NONE && peer->lists[LIST_PENDING].count > stuck) {
+    int budget = SERVICE_BUDGET - post_waiters(engine, peer, SERVICE_BUDGET / 2);
+    while (peer->live != NONE && peer->lists[LIST_PENDING].count > 0) {
         if (budget == 0 || bytes >= engine->post_bytes_max) {
             engine_run_later(engine, peer);
             break;
         }
         struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
-        enum outcome outcome = post_next(engine, peer, transfer, &bytes);
+        uint32_t stuck = NONE;
+        enum outcome outcome = post_next(engine, peer, transfer, &bytes, &stuck);
         if (outcome == POST_SLOTS) {
             engine->stats.admission_waits++;
             atomic_store_explicit(&transfer->waiting, WEIR_WAITING_SLOTS, memory_order_relaxed);
             break;
         }
-        if (outcome == POST_CREDITS) {
-            engine->stats.credit_waits++;
-            stuck++;
-            rotate(engine, peer, transfer);
-            atomic_store_explicit(&transfer->waiting, WEIR_WAITING_CREDITS, memory_order_relaxed);
-            continue;
-        }
         engine->worked = true;
         budget--;
-        stuck = 0;
-        if (outcome == POST_MORE) {
+        if (outcome == POST_CREDITS) {
+            engine->stats.credit_waits++;
+            wait_for_credit(engine, peer, transfer, stuck);
+        } else if (outcome == POST_MORE) {
             rotate(engine, peer, transfer);
         } else if (outcome == POST_ALL || outcome == POST_WAITS) {
-            list_remove(engine, transfer);
-            list_push(engine, peer, transfer, LIST_POSTED);
-            transfer_check(engine, transfer);
+            all_posted(engine, peer, transfer);
         }
     }
     peer_update_fast(engine, peer);

@@ -46,11 +46,16 @@ enum {
     RECEIVES_MAX = WINDOW_SIZE / 2, /* notifications one peer may have in flight */
     FAST_SEGMENTS = 4096,           /* most segments of a transfer done inside its submit */
     CONTROL_BUDGET = 64,            /* control events a step */
-    SLOW_EVERY = 64,                /* steps between looks at control channel and async events */
-    REPLAYS_MAX = 64,               /* sessions that one transfer may break before it fails */
+    SERVE_ROUNDS = 8, /* steps for the submits of others before one of them takes over */
+    SLOW_EVERY = 64,  /* steps between looks at control channel and async events */
+    REPLAYS_MAX = 64, /* sessions that one transfer may break before it fails */
     EVENTS_KEPT = 256,
+    LINE_BYTES = 64,      /* of a cache */
     RETRY_NS = 100 * 1000 /* pause after a device refused WRs that had slots */
 };
+
+/* Who has served others for long is relieved by the next who hands over: own.h. */
+enum relief { RELIEF_NONE, RELIEF_WANTED, RELIEF_COMES };
 
 /* Where a transfer is. A TR_TERMINAL one lives on only for its handle. */
 enum transfer_state {
@@ -62,7 +67,9 @@ enum transfer_state {
     TR_TERMINAL
 };
 
-enum { LIST_PENDING, LIST_POSTED, LIST_PARKED, LISTS };
+/* LIST_CREDITS + i: the data is posted; the notification waits for a credit of QP i of the
+ * live session. Those that have a number come first. */
+enum { LIST_PENDING, LIST_POSTED, LIST_PARKED, LIST_CREDITS, LISTS = LIST_CREDITS + WEIR_QPS_MAX };
 
 struct transfer {
     _Atomic uint64_t id;      /* any thread; changes at release */
@@ -185,11 +192,12 @@ struct peer {
     bool probe_due, want_due;        /* events for the endpoint that came up meanwhile */
     uint8_t broken_due, drained_due; /* sessions, one bit each */
     int dead_due;
-    bool dial_failed; /* the last time nobody answered there */
-    bool dialable;    /* address is one that can be dialled */
-    uint32_t live;    /* session, or NONE */
-    uint32_t waits;   /* transfers on all lists */
-    uint32_t held;    /* notifications of it that wait for room */
+    bool dial_failed;      /* the last time nobody answered there */
+    bool dialable;         /* address is one that can be dialled */
+    uint32_t live;         /* session, or NONE */
+    uint32_t waits;        /* transfers on all lists */
+    uint32_t credit_waits; /* on those that wait for credits */
+    uint32_t held;         /* notifications of it that wait for room */
 
     struct list lists[LISTS];
     struct session sessions[EP_SESSIONS];
@@ -236,19 +244,31 @@ struct held { /* an accepted notification that waits for room in the queue */
 };
 
 struct weir_engine {
-    /* who has it: own.h */
-    _Atomic uint32_t owner;       /* any thread */
-    _Atomic uint32_t submitted;   /* any thread: head of the submit queue, index + 1 */
-    _Atomic uint32_t followers;   /* any thread: threads asleep on the condition */
-    _Atomic bool leader_asleep;   /* any thread: one is asleep on the ports */
-    _Atomic uint32_t armed;       /* any thread: enum armed */
-    uint64_t news_seen;           /* news, when the application last armed */
-    _Atomic uint64_t news;        /* any thread: counts owners that did something */
-    _Atomic uint32_t tables_lock; /* any thread: regions and peers, to read without the engine */
-    _Atomic bool attention;       /* any thread: there is room for held messages */
-    _Atomic bool held_some;       /* any thread: messages are held */
+    /* Words that other threads write while somebody has the engine have lines of their own;
+     * what its owner reads and writes for every transfer lies on none of them.
+     * Who has it: own.h. Every submit and every release touches both. */
+    _Alignas(LINE_BYTES) _Atomic uint32_t owner; /* any thread */
+    _Atomic uint32_t submitted; /* any thread: head of the submit queue, index + 1 */
+    _Atomic uint32_t relief;    /* any thread: enum relief */
 
-    const struct weir_device_ops *device_ops;
+    /* What submitters without the engine write. */
+    _Alignas(LINE_BYTES) _Atomic uint32_t tables_lock; /* any thread: regions and peers, to read
+                                                        * without the engine */
+    _Atomic uint32_t completions_reserved; /* any thread: QUEUE transfers not yet taken */
+    struct pool transfer_pool;             /* any thread */
+    struct pool block_pool;                /* any thread */
+
+    /* What those write who sleep, or take what was received: wait.c, complete.c. */
+    _Alignas(LINE_BYTES) _Atomic uint64_t news; /* any thread: counts owners that did something */
+    uint64_t news_seen;                         /* news, when the application last armed */
+    _Atomic uint32_t followers;                 /* any thread: threads asleep on the condition */
+    _Atomic uint32_t armed;                     /* any thread: enum armed */
+    _Atomic bool leader_asleep;                 /* any thread: one is asleep on the ports */
+    _Atomic bool attention;                     /* any thread: there is room for held messages */
+    _Atomic bool held_some;                     /* any thread: messages are held */
+    _Atomic uint64_t events_lost;               /* any thread */
+
+    _Alignas(LINE_BYTES) const struct weir_device_ops *device_ops;
     struct weir_device *device;
     struct weir_ports ports;
     struct weir_device_caps caps;
@@ -284,14 +304,11 @@ struct weir_engine {
     uint64_t polled;
 
     struct transfer *transfers;
-    struct pool transfer_pool;     /* any thread */
     _Atomic uint32_t *submit_next; /* any thread */
     struct plan_block *blocks;
-    struct pool block_pool;  /* any thread */
     uint32_t spare_transfer; /* kept for the fast way in: see submit.c; NONE: lent */
     uint32_t spare_blocks;
-    uint32_t spare_missing;                /* blocks that the reserve lacks */
-    _Atomic uint32_t completions_reserved; /* any thread: QUEUE transfers not yet taken */
+    uint32_t spare_missing; /* blocks that the reserve lacks */
 
     uint32_t peer_free, peer_free_last, local_free, remote_free, qp_free;
     uint32_t peers_used;                      /* slots ever used: what loops over peers visit */
@@ -315,7 +332,6 @@ struct weir_engine {
     struct weir_cqe cqes[POLL_BATCH];
 
     struct queue notifications, completions, events; /* taking: any thread */
-    _Atomic uint64_t events_lost;
     struct held *held;
     uint32_t held_head, held_count, held_max;
 
@@ -373,6 +389,10 @@ void transfer_cancel(weir_engine *engine, struct transfer *transfer);
 void transfer_free_blocks(weir_engine *engine, uint32_t first);
 bool transfer_notifies(const struct transfer *transfer);
 bool transfer_all_posted(const struct transfer *transfer);
+/* Transfers that wait for slots, credits or a connection. */
+static inline uint32_t peer_pending(const struct peer *peer) {
+    return peer->lists[LIST_PENDING].count + peer->credit_waits;
+}
 
 /* submit.c */
 bool submit_drain_queue(weir_engine *engine);

@@ -445,7 +445,13 @@ static int submit_handover(weir_engine *engine, struct request *request, uint64_
     *id_out = atomic_load_explicit(&transfer->id, memory_order_relaxed);
     push(engine, transfer);
     /* The owner may have let go meanwhile: then it is ours to start. */
-    if (own_try(engine)) {
+    bool mine = own_try(engine);
+    if (!mine && relief_take(engine)) {
+        own_enter(engine);
+        relief_done(engine);
+        mine = true;
+    }
+    if (mine) {
         engine_step(engine, false);
         own_leave(engine);
     }

@@ -33,18 +33,20 @@ static void set_waiting(struct transfer *transfer, enum weir_waiting_for waiting
 
 static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                        uint8_t list) {
-    static const uint8_t states[LISTS] = {TR_PENDING, TR_POSTED, TR_PARKED};
-    static const enum weir_waiting_for waits[LISTS] = {WEIR_WAITING_SLOTS, WEIR_WAITING_COMPLETIONS,
-                                                       WEIR_WAITING_DRAIN};
-    transfer->state = states[list];
+    static const uint8_t states[] = {TR_PENDING, TR_POSTED, TR_PARKED, TR_PENDING};
+    static const enum weir_waiting_for waits[] = {WEIR_WAITING_SLOTS, WEIR_WAITING_COMPLETIONS,
+                                                  WEIR_WAITING_DRAIN, WEIR_WAITING_CREDITS};
+    uint8_t kind = list < LIST_CREDITS ? list : LIST_CREDITS;
+    transfer->state = states[kind];
     transfer->list = list;
     transfer->peer = (uint32_t)(peer - engine->peers);
-    set_waiting(transfer, waits[list]);
+    set_waiting(transfer, waits[kind]);
     if (list == LIST_PENDING && peer->live == NONE)
         set_waiting(transfer, WEIR_WAITING_CONNECTION);
     peer->lists[list].count++;
     peer->waits++;
-    if (list == LIST_PENDING)
+    peer->credit_waits += kind == LIST_CREDITS;
+    if (transfer->state == TR_PENDING)
         peer->fast_qp = NULL;
 }
 
@@ -87,6 +89,7 @@ void list_remove(weir_engine *engine, struct transfer *transfer) {
         l->tail = transfer->prev;
     l->count--;
     engine->peers[transfer->peer].waits--;
+    engine->peers[transfer->peer].credit_waits -= transfer->list >= LIST_CREDITS;
 }
 
 void transfer_free_blocks(weir_engine *engine, uint32_t first) {
@@ -310,10 +313,9 @@ static void forget_session(struct transfer *transfer) {
 /* The session of `epoch` broke. What has runs on it is parked; what has none goes on
  * elsewhere, its notification's parts from the start. */
 void transfer_park(weir_engine *engine, struct peer *peer, uint64_t epoch) {
-    static const uint8_t from[] = {LIST_PENDING, LIST_POSTED};
-    for (size_t l = 0; l < sizeof(from); l++) {
+    for (uint8_t l = 0; l < LISTS; l++) {
         uint32_t next;
-        for (uint32_t i = peer->lists[from[l]].head; i != NONE; i = next) {
+        for (uint32_t i = l == LIST_PARKED ? NONE : peer->lists[l].head; i != NONE; i = next) {
             struct transfer *transfer = &engine->transfers[i];
             next = transfer->next;
             if (transfer->epoch != epoch && transfer->epoch != 0)
@@ -324,6 +326,10 @@ void transfer_park(weir_engine *engine, struct peer *peer, uint64_t epoch) {
                 settle_timer(engine, transfer);
             } else {
                 forget_session(transfer);
+                if (l >= LIST_CREDITS) {
+                    list_remove(engine, transfer);
+                    list_push(engine, peer, transfer, LIST_PENDING);
+                }
             }
         }
     }
@@ -390,7 +396,7 @@ void transfer_unpark(weir_engine *engine, struct peer *peer) {
         if (transfer->outstanding == 0)
             unpark(engine, peer, transfer);
     }
-    if (peer->lists[LIST_PENDING].count > 0) {
+    if (peer_pending(peer) > 0) {
         if (peer->live != NONE)
             engine_run_later(engine, peer);
         else

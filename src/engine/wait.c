@@ -79,14 +79,29 @@ static void tell(weir_engine *engine) {
     engine_wake(engine);
 }
 
+/* The engine once more, if there is work that nobody else takes up. Who comes to relieve
+ * us has pushed, and waits for the engine; when we go without, nobody has to come. */
+static bool serve_again(weir_engine *engine, uint32_t rounds) {
+    if (atomic_load(&engine->submitted) != 0 && atomic_load(&engine->relief) != RELIEF_COMES &&
+        own_try(engine))
+        return true;
+    uint32_t wanted = RELIEF_WANTED;
+    if (rounds > SERVE_ROUNDS)
+        atomic_compare_exchange_strong(&engine->relief, &wanted, RELIEF_NONE);
+    return false;
+}
+
 void own_leave_slow(weir_engine *engine, bool news) {
-    for (;;) {
+    for (uint32_t rounds = 1;; rounds++) {
         if (news) {
             atomic_fetch_add(&engine->news, 1);
             tell(engine);
         }
-        if (atomic_load(&engine->submitted) == 0 || !own_try(engine))
+        if (!serve_again(engine, rounds))
             return;
+        uint32_t none = RELIEF_NONE;
+        if (rounds == SERVE_ROUNDS)
+            atomic_compare_exchange_strong(&engine->relief, &none, RELIEF_WANTED);
         engine_step(engine, false);
         news = engine->worked;
         engine->worked = false;
