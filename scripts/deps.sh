@@ -11,13 +11,14 @@ build='gcc:gcc libc6-dev:stdio.h meson:meson ninja-build:ninja pkg-config:pkg-co
        libxxhash-dev:xxhash.h libjansson-dev:jansson.h'
 check="$build g++:c++ clang:clang libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang
        clang-format:clang-format libcmocka-dev:cmocka.h valgrind:valgrind mandoc:mandoc
-       libibverbs-dev:infiniband/verbs.h binutils:nm patch:patch procps:ps util-linux:setarch python3:python3"
+       binutils:nm patch:patch procps:ps util-linux:setarch python3:python3"
 bench="$build python3:python3"
 # Built without the verbs device where this cannot be had.
 optional='libibverbs-dev:infiniband/verbs.h'
 # For the VM of scripts/check-verbs.sh: what boots it, and what runs in it.
 verbs="$check qemu-system-x86:qemu-system-x86_64 busybox-static:busybox kmod:modprobe cpio:cpio
-       xz-utils:xz iproute2:rdma ibverbs-providers:/etc/libibverbs.d perftest:ib_write_bw"
+       xz-utils:xz iproute2:rdma libibverbs-dev:infiniband/verbs.h
+       ibverbs-providers:/etc/libibverbs.d perftest:ib_write_bw"
 
 case ${1:-} in
 build) wanted=$build ;;

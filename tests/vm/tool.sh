@@ -1,0 +1,42 @@
+#!/bin/sh
+# tool.sh: the weir command between two processes, every byte checked, and that the kernel holds
+# nothing of theirs afterwards.
+. "$(dirname "$0")/lib.sh"
+right='r["verified"] and r["checked_bytes"] > 0 and r["wrong_bytes"] == 0'
+seconds=1
+
+info() {
+    on a "$weir" info --json >"$WORK/info.json" && python3 -c 'import json, sys
+devices = {d["name"]: d for d in json.load(open(sys.argv[1]))["devices"]}
+d = devices.get(sys.argv[2])
+sys.exit(0 if d and d["available"] else f"{sys.argv[2]}: {d}")' "$WORK/info.json" "$DEVICE"
+}
+round() {
+    serve || return 1
+    bench_holds "$right" 60 "$@"
+    good=$?
+    serve_end && return $good
+}
+replay() {
+    "$weir" bench trace --requests 40 --seed 3 >"$WORK/trace" &&
+        round replay --trace "$WORK/trace" --kv-bytes-per-token 8 --pool 16M
+}
+# Two processes that the tool starts by itself.
+own_target() {
+    on a timeout 60 "$weir" bench write --device "$DEVICE" --size 4K --seconds 0.5 --verify
+}
+
+check info_shows_device info
+check B4_write_verified leaves_nothing round write --verify --size 64K --seconds $seconds
+check B4_write_small leaves_nothing round write --verify --size 64 --seconds $seconds
+check B4_write_odd_size leaves_nothing round write --verify --size 10001 --seconds $seconds
+check B4_write_own_memory leaves_nothing round write --verify --memory own --size 64K --seconds $seconds
+check B4_read_verified leaves_nothing round read --verify --size 64K --seconds $seconds
+check B4_read_small leaves_nothing round read --verify --size 64 --seconds $seconds
+check S2_small_depth leaves_nothing round write --verify --segments 100 --depth 8 --size 256 --seconds $seconds
+check S16_threads leaves_nothing round write --verify --threads 4 --size 4K --seconds $seconds
+check S4_several_qps leaves_nothing round write --verify --qps 4 --size 16K --seconds $seconds
+check B3_fill leaves_nothing round fill --pages 64 --page-size 4K --repeat 3
+check B6_replay leaves_nothing replay
+check own_target leaves_nothing own_target
+finish

@@ -1,0 +1,47 @@
+#!/bin/sh
+# wire.sh: verified benches while the wire loses, delays and reorders packets, and while the
+# cable is out.
+. "$(dirname "$0")/lib.sh"
+right='r["verified"] and r["checked_bytes"] > 0 and r["wrong_bytes"] == 0'
+names='loss delay reorder link_down_short link_down_long'
+[ -n "$WIRE_A" ] || {
+    for name in $names; do skip "wire_$name" 'the wire is not ours'; done
+    finish
+}
+# On shm there is no wire that these would hurt; the scripts are tried out there.
+tc_() { [ "$DEVICE" = shm ] || tc "$@"; }
+ip_() { [ "$DEVICE" = shm ] || ip "$@"; }
+
+# bad NETEM... : both directions of the benches.
+bad() {
+    tc_ qdisc add dev "$WIRE_A" root netem "$@" || return 1
+    serve && bench_holds "$right" 90 write --verify --size 16K --window 4 --seconds 2 &&
+        bench_holds "$right" 90 read --verify --size 16K --window 4 --seconds 2 && serve_end
+    good=$?
+    tc_ qdisc del dev "$WIRE_A" root
+    return $good
+}
+
+# cut SECONDS: the cable out for so long in the middle of a bench, which must end well: the
+# session breaks or does not, transfers are replayed.
+cut() {
+    serve || return 1
+    (
+        sleep 5 # an emulated machine takes that long to begin
+        ip_ link set "$WIRE_A" down
+        sleep "$1"
+        ip_ link set "$WIRE_A" up
+    ) &
+    cutter=$!
+    bench_holds "$right" 60 write --verify --size 16K --window 4 --seconds $(($1 + 8))
+    good=$?
+    wait $cutter
+    serve_end && return $good
+}
+
+check wire_loss leaves_nothing bad loss 1%
+check wire_delay leaves_nothing bad delay 5ms
+check wire_reorder leaves_nothing bad delay 2ms reorder 25%
+check wire_link_down_short leaves_nothing cut 1
+check wire_link_down_long leaves_nothing cut 6
+finish
