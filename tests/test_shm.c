@@ -560,7 +560,6 @@ static void test_T8_stale_message_is_not_taken(void **state) {
     assert_int_equal(run_wr(&a, WEIR_OP_SEND, 8), WEIR_CQE_OK);
     uint8_t *ring = b.qp->rx_ring;
     assert_int_equal(shm_device_ops.qp_destroy(b.qp), 0);
-    b.device->chunk_hint = 0; /* the same place again */
     struct weir_qp_options options = {
         .tag = 42, .sq_depth = 16, .rq_depth = RECV_DEPTH, .recv_bytes_max = RECV_BYTES};
     assert_int_equal(shm_device_ops.qp_create(b.device, &options, &b.ticket.granted, &b.qp), 0);
@@ -575,6 +574,22 @@ static void test_T8_stale_message_is_not_taken(void **state) {
         assert_int_equal(shm_device_ops.poll(b.device, &cqe, 1), 0);
     side_close(&a);
     side_close(&b);
+}
+
+/* T3: QPs that come and go touch no more of the segment than those that are there at once. */
+static void test_T3_qps_take_no_new_room(void **state) {
+    (void)state;
+    struct weir_qp_options options = {
+        .tag = 1, .sq_depth = 16, .rq_depth = RECV_DEPTH, .recv_bytes_max = RECV_BYTES};
+    struct side a;
+    assert_int_equal(side_open(&a, &env, NULL), 0);
+    const uint8_t *ring = a.qp->rx_ring;
+    for (uint32_t i = 0; i < 10 * SHM_QPS_FIRST; i++) {
+        assert_int_equal(shm_device_ops.qp_destroy(a.qp), 0);
+        assert_int_equal(shm_device_ops.qp_create(a.device, &options, &a.ticket.granted, &a.qp), 0);
+        assert_true(a.qp->index < SHM_QPS_FIRST && a.qp->rx_ring == ring);
+    }
+    side_close(&a);
 }
 
 /* ---- registered memory ---- */
@@ -772,6 +787,7 @@ int main(void) {
         cmocka_unit_test(test_E6_nonsense_in_the_ring),
         cmocka_unit_test(test_E6_nonsense_in_the_words),
         cmocka_unit_test(test_T8_stale_message_is_not_taken),
+        cmocka_unit_test(test_T3_qps_take_no_new_room),
         cmocka_unit_test(test_S13_release_waits_for_the_peer),
         cmocka_unit_test(test_E6_unmapped_target),
         cmocka_unit_test(test_E6_local_fault_is_local),

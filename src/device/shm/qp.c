@@ -54,22 +54,39 @@ static void chunks_mark(struct weir_device *device, uint32_t first, uint32_t cou
     }
 }
 
-/* Next fit; looks at every chunk at most once. False: no room. */
+/* First fit: what connections come and go takes no more memory than were there at once.
+ * False: no room. */
 static bool chunks_find(struct weir_device *device, uint32_t count, uint32_t *first_out) {
-    uint32_t run = 0, chunk = device->chunk_hint;
-    for (uint32_t looked = 0; looked < SHM_CHUNKS_MAX; looked++, chunk++) {
-        if (chunk == SHM_CHUNKS_MAX) {
-            chunk = 0;
-            run = 0;
-        }
+    while (device->chunk_hint < SHM_CHUNKS_MAX && chunk_is_taken(device, device->chunk_hint))
+        device->chunk_hint++;
+    uint32_t run = 0;
+    for (uint32_t chunk = device->chunk_hint; chunk < SHM_CHUNKS_MAX; chunk++) {
         run = chunk_is_taken(device, chunk) ? 0 : run + 1;
         if (run == count) {
             *first_out = chunk + 1 - count;
-            device->chunk_hint = (chunk + 1) % SHM_CHUNKS_MAX;
             return true;
         }
     }
     return false;
+}
+
+/* Indexes go round, so that a number comes back late, but not among more than are needed:
+ * each has memory from its first use on. SHM_QPS_MAX: none is free. */
+static uint32_t find_index(struct weir_device *device) {
+    for (;;) {
+        for (uint32_t looked = 0; looked < device->qp_index_end; looked++) {
+            uint32_t index = device->qp_next_index;
+            device->qp_next_index = index + 1 < device->qp_index_end ? index + 1 : 0;
+            if (device->qps[index] == NULL)
+                return index;
+        }
+        if (device->qp_index_end == SHM_QPS_MAX)
+            return SHM_QPS_MAX;
+        device->qp_next_index = device->qp_index_end;
+        device->qp_index_end *= 2;
+        if (device->qp_index_end > SHM_QPS_MAX)
+            device->qp_index_end = SHM_QPS_MAX;
+    }
 }
 
 /* ---- create ---- */
@@ -127,8 +144,11 @@ static size_t recvs_bytes(const struct weir_qp *qp) {
 /* Gives back everything that create took except the index. */
 static void qp_free(struct weir_device *device, struct weir_qp *qp) {
     const struct weir_env *env = &device->env;
-    if (qp->chunk_count != 0)
+    if (qp->chunk_count != 0) {
         chunks_mark(device, qp->chunk_first, qp->chunk_count, false);
+        if (qp->chunk_first < device->chunk_hint)
+            device->chunk_hint = qp->chunk_first;
+    }
     if (qp->recvs != NULL)
         env->ops->free(env->self, qp->recvs, recvs_bytes(qp));
     if (qp->failed != NULL)
@@ -199,17 +219,13 @@ int shm_qp_create(struct weir_device *device, const struct weir_qp_options *opti
     int rc = check_options(device, options);
     if (rc != 0)
         return rc;
-    /* Indexes go round, so that a number comes back as late as possible. */
-    uint32_t index = device->qp_next_index, looked = 0;
-    while (device->qps[index] != NULL && looked++ < SHM_QPS_MAX)
-        index = (index + 1) % SHM_QPS_MAX;
-    if (device->qps[index] != NULL)
+    uint32_t index = find_index(device);
+    if (index == SHM_QPS_MAX)
         return WEIR_EAGAIN;
     struct weir_qp *qp = NULL;
     rc = qp_alloc(device, options, index, &qp);
     if (rc != 0)
         return rc;
-    device->qp_next_index = (index + 1) % SHM_QPS_MAX;
     device->qps[index] = qp;
     device->cq_used += qp->sq_depth + qp->rq_depth;
     qp->all_next = device->all;

@@ -125,6 +125,7 @@ static int shm_open_device(const struct weir_env *env, struct weir_device **devi
     device->env = *env;
     device->bell_fd = device->epoll_fd = device->map_fd = -1;
     env->ops->entropy(env->self, &device->nonce, sizeof device->nonce);
+    device->qp_index_end = SHM_QPS_FIRST;
     int rc = fill_caps(&device->caps);
     if (rc == 0)
         rc = open_descriptors(device);

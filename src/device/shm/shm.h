@@ -32,6 +32,7 @@
 #define SHM_INLINE_BYTES_MAX  1024u
 #define SHM_DEPTH_MAX         65536u
 #define SHM_RING_BYTES_MAX    (UINT64_C(64) << 20) /* one QP's receive ring */
+#define SHM_QPS_FIRST         64u                  /* indexes in use before more are needed */
 #define SHM_CQ_CAPACITY       (1u << 24)           /* all QPs' depths together */
 #define SHM_LINK_BUCKETS      256u
 #define SHM_TABLE_CHUNK       1024u /* entries allocated at a time */
@@ -199,7 +200,8 @@ struct weir_device {
     struct copier copier;
     struct weir_qp *qps[SHM_QPS_MAX];
     uint32_t qp_next_index;
-    uint32_t chunk_hint;
+    uint32_t qp_index_end;                /* indexes go round below it */
+    uint32_t chunk_hint;                  /* no free chunk is below it */
     uint64_t chunks[SHM_CHUNKS_MAX / 64]; /* bit set: taken */
 };
 
