@@ -18,8 +18,7 @@
  *  - Ownership: pointers passed in are read during the call and never kept,
  *    except the base of registered memory, which must stay mapped until
  *    weir_memory_release has returned 0. `*_out` parameters are written only
- *    on success. A null pointer that may not be null is EINVAL, but weir_write and
- *    weir_read do not look whether there is an engine.
+ *    on success. A null pointer that may not be null is EINVAL.
  *  - Units: lengths and offsets in bytes, times in nanoseconds (`_ns`).
  *  - Handles (weir_memory, weir_remote, weir_peer, weir_transfer) are values.
  *    A zeroed one names nothing. One used after its release is WEIR_ESTALE,
@@ -143,14 +142,14 @@ typedef struct weir_transfer {
 /* The engine makes progress on a thread of its own: a short spin, then asleep. */
 #define WEIR_ENGINE_THREAD 0x1u
 /* One call at a time: the application sees to it, with one thread or a lock of its own
- * around all of them, weir_engine_wait included, and calls then cost no atomic
- * read-modify-write. Two at once are undefined behaviour. Not with
- * WEIR_ENGINE_THREAD. */
+ * around all of them, weir_engine_wait included. A transfer that is done inside its
+ * submit then costs no atomic read-modify-write. Two at once are undefined behaviour.
+ * Not with WEIR_ENGINE_THREAD. */
 #define WEIR_ENGINE_SERIAL 0x2u
 
 typedef struct weir_engine_options {
     size_t size;
-    const char *device; /* "shm" (default) */
+    const char *device; /* "shm" (default), "verbs" */
     /* Where peers reach this engine: "host:port", "[v6]:port", port 0 for any free
      * one. NULL: 127.0.0.1:0. "none": no listener; peers then cannot open this
      * engine, but answer over the connections that it makes. */
@@ -227,9 +226,11 @@ WEIR_API int weir_engine_address(const weir_engine *engine, char *address_out, s
 
 /* Registers length bytes at base, the caller's own memory. access: what peers
  * may do to it; 0 keeps it local (a source of writes, a destination of reads).
- * Whether it is mapped is not checked: using it ends a transfer and breaks its session,
- * or is a SIGSEGV in the caller.
- * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits),
+ * On shm, whether it is mapped is not checked: using it ends a transfer and breaks its
+ * session, or is a SIGSEGV in the caller. On verbs it is pinned, which takes time with
+ * its size, and must be mapped.
+ * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits; verbs:
+ * not mapped),
  * EAGAIN (memories_max), ENOMEM, EDEVICE. */
 WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t length, uint32_t access,
                                   weir_memory *memory_out);

@@ -244,6 +244,8 @@ static int post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr
 static int device_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
     (void)device;
     int count = 0;
+    if (the->poll_error != 0)
+        return the->poll_error;
     while (count < max && the->cqe_first != the->cqe_last)
         cqes_out[count++] = the->cqes[the->cqe_first++ % LONE_CQES];
     return count;
@@ -379,7 +381,8 @@ void lone_say(struct lone *lone, uint64_t conn, uint32_t n, struct wire_message 
         memcpy(message->to, engine_instance(lone->engine), WIRE_INSTANCE_SIZE);
     assert_int_equal(wire_encode(message, event->bytes, sizeof(event->bytes), &event->length),
                      WEIR_OK);
-    lone_run(lone);
+    if (!lone->batch)
+        lone_run(lone);
 }
 
 void lone_say_who(struct lone *lone, uint64_t conn, uint32_t n, const char *address) {
@@ -394,14 +397,22 @@ void lone_say_iam(struct lone *lone, uint64_t conn, uint32_t n, const char *addr
     lone_say(lone, conn, n, &iam);
 }
 
+static const struct wire_qp_set other_qps = {
+    .device = "lone", .recv_credits = 8, .recv_bytes_max = 4096, .ordered = true, .qp_count = 1};
+
 void lone_say_hello(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch) {
-    struct wire_message hello = {.type = WIRE_HELLO, .epoch = epoch};
-    hello.qps = (struct wire_qp_set){.device = "lone",
-                                     .recv_credits = 8,
-                                     .recv_bytes_max = 4096,
-                                     .ordered = true,
-                                     .qp_count = 1};
+    struct wire_message hello = {.type = WIRE_HELLO, .epoch = epoch, .qps = other_qps};
     lone_say(lone, conn, n, &hello);
+}
+
+uint64_t lone_answer(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch) {
+    const struct wire_message *hello = lone_heard(lone, conn, WIRE_HELLO);
+    assert_non_null(hello);
+    uint64_t ours = hello->epoch;
+    struct wire_message ack = {
+        .type = WIRE_HELLO_ACK, .epoch = epoch, .echo = ours, .qps = other_qps};
+    lone_say(lone, conn, n, &ack);
+    return ours;
 }
 
 void lone_say_ready(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch, uint64_t echo) {
@@ -443,16 +454,34 @@ uint64_t lone_up(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch) {
     return ours;
 }
 
-void lone_notify(struct lone *lone, uint64_t number, uint64_t tag) {
-    struct wire_data data = {.kind = WIRE_NOTIFY, .parts = 1, .number = number, .tag = tag};
-    assert_true(lone->recv_first != lone->recv_last && lone->qp_count > 0);
-    uint32_t recv = lone->recv_first++ % LONE_RECVS;
-    wire_data_encode(&data, lone->recvs[recv].buffer);
-    *cqe_new() = (struct weir_cqe){.wr_id = lone->recvs[recv].wr_id,
+/* Completes the receive that was posted first, on a QP. */
+static void arrive(struct lone *lone, uint32_t qp, bool has_imm) {
+    *cqe_new() = (struct weir_cqe){.wr_id = lone->recvs[lone->recv_first++ % LONE_RECVS].wr_id,
                                    .recv = true,
                                    .byte_length = WIRE_DATA_SIZE,
-                                   .qp_tag = lone->tags[lone->qp_count - 1]};
+                                   .has_imm = has_imm,
+                                   .qp_tag = lone->tags[qp]};
     lone_run(lone);
+}
+
+bool lone_message(struct lone *lone, uint32_t qp, const struct wire_data *data) {
+    if (lone->recv_first == lone->recv_last)
+        return false;
+    wire_data_encode(data, lone->recvs[lone->recv_first % LONE_RECVS].buffer);
+    arrive(lone, qp, false);
+    return true;
+}
+
+bool lone_immediate(struct lone *lone, uint32_t qp) {
+    if (lone->recv_first == lone->recv_last)
+        return false;
+    arrive(lone, qp, true);
+    return true;
+}
+
+void lone_notify(struct lone *lone, uint64_t number, uint64_t tag) {
+    struct wire_data data = {.kind = WIRE_NOTIFY, .parts = 1, .number = number, .tag = tag};
+    assert_true(lone->qp_count > 0 && lone_message(lone, lone->qp_count - 1, &data));
 }
 
 weir_event lone_event(struct lone *lone) {

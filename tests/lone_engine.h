@@ -56,6 +56,7 @@ struct lone {
     weir_engine *engine;
     uint64_t now_ns;
     uint8_t entropy;
+    bool batch; /* what is said is heard at the next lone_run or lone_pass, together */
 
     struct lone_conn conns[LONE_CONNS];
     uint64_t conn_count;
@@ -66,6 +67,7 @@ struct lone {
     uint32_t event_first, event_last;
 
     bool no_destroy; /* the device refuses to destroy QPs */
+    int poll_error;  /* what its poll says, if not 0 */
     uint32_t qp_count;
     bool made[LONE_QPS], failed[LONE_QPS];
     uint32_t tags[LONE_QPS];
@@ -116,8 +118,16 @@ uint32_t lone_count(const struct lone *lone, uint64_t conn, enum wire_type type)
  * The engine's epoch of it. */
 uint64_t lone_up(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch);
 
+/* The engine has said HELLO there: instance n answers it, and hears READY. The engine's
+ * epoch. */
+uint64_t lone_answer(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch);
+
 /* A notification arrives on the QP that the engine made last. */
 void lone_notify(struct lone *lone, uint64_t number, uint64_t tag);
+/* The same on the n-th QP that the engine made, with a base; or a write with immediate, of
+ * which only the completion is ours. False: no receive is posted. */
+bool lone_message(struct lone *lone, uint32_t qp, const struct wire_data *data);
+bool lone_immediate(struct lone *lone, uint32_t qp);
 /* The next event of the engine's, which has to be there. */
 weir_event lone_event(struct lone *lone);
 

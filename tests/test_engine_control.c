@@ -354,6 +354,30 @@ static void test_T10_ports_are_closed_though_a_device_keeps_a_qp(void **state) {
     free(lone);
 }
 
+/* A connection that the engine itself hangs up takes its visitor along. */
+static void test_H1_hung_up_visitors_leave_room(void **state) {
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    for (uint32_t i = 0; i < 2 * VISITORS; i++) {
+        uint64_t conn = met(lone, 1000 + i, "");
+        struct wire_message bye = {.type = WIRE_BYE};
+        lone->batch = true;
+        lone_say(lone, conn, 1000 + i, &bye);
+        lone_say_hello(lone, conn, 5000 + i, 1); /* another one speaks on it */
+        lone->batch = false;
+        lone_pass(lone, 50 * MS);
+        weir_event event;
+        while (weir_event_take(lone->engine, &event) == WEIR_OK)
+            continue;
+        lone->said_count = 0;
+        if (lone->conns[conn].open)
+            lone_cut(lone, conn, WEIR_EPEER);
+    }
+    for (uint32_t i = 0; i < VISITORS; i++)
+        assert_int_equal(lone->engine->visitors[i].conn, 0);
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H1_a_hello_does_not_wait_for_a_dial_for_ever),
@@ -371,6 +395,7 @@ int main(void) {
         cmocka_unit_test(test_S9_delivered_once_whoever_came_between),
         cmocka_unit_test(test_E6_work_handed_over_ends_with_the_handle),
         cmocka_unit_test(test_T10_ports_are_closed_though_a_device_keeps_a_qp),
+        cmocka_unit_test(test_H1_hung_up_visitors_leave_room),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,8 +19,9 @@ struct credit {
     uint32_t sent;
     uint32_t acked; /* of ours, taken up over there */
     uint32_t window_local;
-    uint32_t taken; /* of theirs, taken up here */
-    uint32_t told;  /* of taken, the last value sent */
+    uint32_t arrived; /* of theirs */
+    uint32_t taken;   /* of theirs, taken up here */
+    uint32_t told;    /* of taken, the last value sent */
 };
 
 static inline void credit_init(struct credit *credit, uint32_t window_local,
@@ -35,6 +36,10 @@ static inline bool credit_available(const struct credit *credit) {
 static inline bool credit_owed(const struct credit *credit) {
     uint32_t half = (credit->window_local + 1) / 2;
     return credit->taken - credit->told >= half;
+}
+/* A message of theirs that took a credit is here; false when they had none. */
+static inline bool credit_arrived(struct credit *credit) {
+    return ++credit->arrived - credit->told <= credit->window_local;
 }
 /* What the other side told; false when it claims more than was sent. Less than it
  * said before is old news: on unordered devices messages overtake each other. */

@@ -190,17 +190,27 @@ void complete_held(weir_engine *engine) {
     atomic_store(&engine->held_some, false);
 }
 
-static void message(weir_engine *engine, struct qp *qp, uint32_t buffer, uint32_t length) {
+/* No such message comes of an engine in its right: not one of ours, or more than it had
+ * credits for, which are buffers that others need. */
+static bool message_is_good(weir_engine *engine, struct qp *qp, uint32_t buffer,
+                            const struct weir_cqe *cqe, struct wire_data *data) {
+    return !cqe->has_imm && cqe->byte_length <= MESSAGE_BYTES &&
+           wire_data_decode(recv_buffer(engine, qp, buffer), cqe->byte_length, data) == WEIR_OK &&
+           data->parts <= peer_at(engine, qp->peer)->sessions[qp->session].qp_used &&
+           credit_hear(&qp->credit, data->credit) &&
+           (data->kind == WIRE_CREDIT || credit_arrived(&qp->credit));
+}
+
+static void message(weir_engine *engine, struct qp *qp, uint32_t buffer,
+                    const struct weir_cqe *cqe) {
     struct peer *peer = peer_at(engine, qp->peer);
     struct wire_data data;
     uint32_t life = qp->life;
-    if (length > MESSAGE_BYTES ||
-        wire_data_decode(recv_buffer(engine, qp, buffer), length, &data) != WEIR_OK ||
-        data.parts > peer->sessions[qp->session].qp_used ||
-        !credit_hear(&qp->credit, data.credit)) {
-        /* Whether it took a credit cannot be known: none goes back. */
+    if (!message_is_good(engine, qp, buffer, cqe, &data)) {
         engine->stats.data_malformed++;
         recv_return(engine, qp, life, buffer);
+        if (qp->qp != NULL && qp->life == life && qp->drain.state == DRAIN_IDLE)
+            session_broken(engine, peer, qp->session);
         return;
     }
     if (peer_pending(peer) > 0)
@@ -252,7 +262,7 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
             drain_beacon(engine, qp);
         return;
     }
-    message(engine, qp, buffer, cqe->byte_length);
+    message(engine, qp, buffer, cqe);
     drain_beacon(engine, qp);
 }
 
@@ -347,6 +357,8 @@ int complete_poll(weir_engine *engine, int budget) {
     int total = 0;
     while (total < budget) {
         int count = engine->device_ops->poll(engine->device, engine->cqes, POLL_BATCH);
+        if (count < 0)
+            session_device_failed(engine);
         if (count <= 0)
             break;
         engine->polled += (uint64_t)count;

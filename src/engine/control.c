@@ -44,95 +44,6 @@ static bool send_identity(weir_engine *engine, uint64_t conn, enum wire_type typ
            control_send(engine, conn, bytes, length, again);
 }
 
-/* Gives up the use of a connection; closes it unless another peer lives on it (one
- * that was replaced may have dialled what its successor speaks on). */
-void control_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn) {
-    uint64_t number = *conn;
-    *conn = 0;
-    if (number == 0)
-        return;
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        const struct peer *other = &engine->peers[i];
-        if (other->id != 0 && (other->conn_dialled == number || other->conn_accepted == number ||
-                               other->conn_before == number))
-            return;
-    }
-    if (peer->conn_last == number)
-        peer->conn_last = 0;
-    engine->ports.control.ops->hangup(engine->ports.control.self, number);
-}
-
-/* ---- dialling ---------------------------------------------------------- */
-
-static void dial_fail(weir_engine *engine, struct peer *peer, int error) {
-    peer->dial = DIAL_NONE;
-    control_hangup(engine, peer, &peer->conn_dialled);
-    peer->conn_last = peer->conn_accepted;
-    peer->dial_failed = true;
-    if (!peer->known)
-        peer_unreachable(engine, peer, error);
-    else if (peer->conn_accepted == 0) /* else it has called us meanwhile, and is there */
-        peer_dead(engine, peer, error);
-    peer_set_timer(engine, peer);
-}
-
-static void dial_call(weir_engine *engine, struct peer *peer) {
-    peer->dial = DIAL_CALLING;
-    peer->dial_next_ns = UINT64_MAX;
-    int rc = engine->ports.control.ops->dial(engine->ports.control.self, peer->address,
-                                             &peer->conn_dialled);
-    if (rc == WEIR_EADDRESS) {
-        dial_fail(engine, peer, rc);
-        return;
-    }
-    if (rc != WEIR_OK) {
-        peer->conn_dialled = 0;
-        peer->dial = DIAL_PAUSE;
-        peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
-    }
-    peer_set_timer(engine, peer);
-}
-
-void control_dial(weir_engine *engine, struct peer *peer) {
-    if (peer->dial != DIAL_NONE || engine->closing)
-        return;
-    peer->dial_deadline_ns = engine_now(engine) + engine->options.connect_timeout_ns;
-    peer->dial_pause_ns = DIAL_PAUSE_NS;
-    control_hangup(engine, peer, &peer->conn_dialled);
-    dial_call(engine, peer);
-}
-
-static void dial_again_later(weir_engine *engine, struct peer *peer) {
-    peer->conn_dialled = 0;
-    peer->dial = DIAL_PAUSE;
-    peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
-    if (peer->dial_pause_ns < DIAL_PAUSE_MAX_NS)
-        peer->dial_pause_ns *= 2;
-    peer_set_timer(engine, peer);
-}
-
-static void dial_ask(weir_engine *engine, struct peer *peer, bool again) {
-    send_identity(engine, peer->conn_dialled, WIRE_WHO, NULL, again);
-    if (!again)
-        peer->dial_pause_ns = engine->options.retransmit_ns;
-    else if (peer->dial_pause_ns < DIAL_PAUSE_MAX_NS)
-        peer->dial_pause_ns *= 2;
-    peer->dial = DIAL_ASKING;
-    peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
-    peer_set_timer(engine, peer);
-}
-
-void control_dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
-    if (peer->dial == DIAL_NONE)
-        return;
-    if (now >= peer->dial_deadline_ns)
-        dial_fail(engine, peer, WEIR_ECONNECT);
-    else if (now >= peer->dial_next_ns && peer->dial == DIAL_PAUSE)
-        dial_call(engine, peer);
-    else if (now >= peer->dial_next_ns && peer->dial == DIAL_ASKING)
-        dial_ask(engine, peer, true);
-}
-
 /* ---- visitors ---------------------------------------------------------- */
 
 static struct visitor *visitor_of(weir_engine *engine, uint64_t conn) {
@@ -164,6 +75,115 @@ static void visitor_drop(weir_engine *engine, uint64_t conn) {
     struct visitor *visitor = visitor_of(engine, conn);
     if (visitor != NULL)
         visitor->conn = 0;
+}
+
+/* ---- connections given up ------------------------------------------------ */
+
+/* Gives up the use of a connection; closes it unless another peer lives on it (one
+ * that was replaced may have dialled what its successor speaks on). */
+void control_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn) {
+    uint64_t number = *conn;
+    *conn = 0;
+    if (number == 0)
+        return;
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        const struct peer *other = &engine->peers[i];
+        if (other->id != 0 && (other->conn_dialled == number || other->conn_accepted == number ||
+                               other->conn_before == number))
+            return;
+    }
+    if (peer->conn_last == number)
+        peer->conn_last = 0;
+    visitor_drop(engine, number);
+    engine->ports.control.ops->hangup(engine->ports.control.self, number);
+}
+
+/* ---- dialling ---------------------------------------------------------- */
+
+static void dial_fail(weir_engine *engine, struct peer *peer, int error) {
+    peer->dial = DIAL_NONE;
+    control_hangup(engine, peer, &peer->conn_dialled);
+    peer->conn_last = peer->conn_accepted;
+    peer->dial_failed = true;
+    if (!peer->known)
+        peer_unreachable(engine, peer, error);
+    else if (peer->conn_accepted == 0) /* else it has called us meanwhile, and is there */
+        peer_dead(engine, peer, error);
+    peer_set_timer(engine, peer);
+}
+
+static void dial_again_later(weir_engine *engine, struct peer *peer) {
+    peer->conn_dialled = 0;
+    peer->dial = DIAL_PAUSE;
+    peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
+    if (peer->dial_pause_ns < DIAL_PAUSE_MAX_NS)
+        peer->dial_pause_ns *= 2;
+    peer_set_timer(engine, peer);
+}
+
+/* Nobody listens at its address. An engine listens for as long as it lives, so one that has
+ * answered there, and of which no connection is left, is gone. Who only says that it is
+ * there (behind an address translation, say) is given a quarter of the connect time-out to
+ * call again. Whoever is not known yet may start later. */
+static void dial_refused(weir_engine *engine, struct peer *peer) {
+    uint64_t patient_ns = peer->dial_deadline_ns - engine->options.connect_timeout_ns / 4 * 3;
+    if (peer->known && !peer->leaving && peer->conn_accepted == 0 &&
+        (peer->reached || engine_now(engine) >= patient_ns))
+        dial_fail(engine, peer, WEIR_EPEER);
+    else
+        dial_again_later(engine, peer);
+}
+
+static void dial_call(weir_engine *engine, struct peer *peer) {
+    peer->dial = DIAL_CALLING;
+    peer->dial_next_ns = UINT64_MAX;
+    int rc = engine->ports.control.ops->dial(engine->ports.control.self, peer->address,
+                                             &peer->conn_dialled);
+    if (rc == WEIR_EADDRESS) {
+        dial_fail(engine, peer, rc);
+        return;
+    }
+    if (rc == WEIR_EPEER) {
+        dial_refused(engine, peer);
+        return;
+    }
+    if (rc != WEIR_OK) {
+        peer->conn_dialled = 0;
+        peer->dial = DIAL_PAUSE;
+        peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
+    }
+    peer_set_timer(engine, peer);
+}
+
+void control_dial(weir_engine *engine, struct peer *peer) {
+    if (peer->dial != DIAL_NONE || engine->closing)
+        return;
+    peer->dial_deadline_ns = engine_now(engine) + engine->options.connect_timeout_ns;
+    peer->dial_pause_ns = DIAL_PAUSE_NS;
+    control_hangup(engine, peer, &peer->conn_dialled);
+    dial_call(engine, peer);
+}
+
+static void dial_ask(weir_engine *engine, struct peer *peer, bool again) {
+    send_identity(engine, peer->conn_dialled, WIRE_WHO, NULL, again);
+    if (!again)
+        peer->dial_pause_ns = engine->options.retransmit_ns;
+    else if (peer->dial_pause_ns < DIAL_PAUSE_MAX_NS)
+        peer->dial_pause_ns *= 2;
+    peer->dial = DIAL_ASKING;
+    peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
+    peer_set_timer(engine, peer);
+}
+
+void control_dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
+    if (peer->dial == DIAL_NONE)
+        return;
+    if (now >= peer->dial_deadline_ns)
+        dial_fail(engine, peer, WEIR_ECONNECT);
+    else if (now >= peer->dial_next_ns && peer->dial == DIAL_PAUSE)
+        dial_call(engine, peer);
+    else if (now >= peer->dial_next_ns && peer->dial == DIAL_ASKING)
+        dial_ask(engine, peer, true);
 }
 
 /* ---- control messages in ----------------------------------------------- */
@@ -276,12 +296,15 @@ static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message
             dial_again_later(engine, peer); /* its old sessions have to drain first */
             return;
         }
-        if (peer->dial == DIAL_ASKING)
+        bool asked = peer->dial == DIAL_ASKING;
+        if (asked)
             peer->dial = DIAL_NONE;
         /* Our own address: whoever else claims it is to be reached by its connection. */
         peer->dial_failed = memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0;
         peer->conn_last = conn;
         peer_learned(engine, peer, message->from);
+        if (asked && peer->known && !peer->leaving)
+            peer->reached = true;
         peer_set_timer(engine, peer);
         return;
     }
@@ -354,6 +377,8 @@ static void on_closed(weir_engine *engine, uint64_t conn, int error) {
             if (peer->dial != DIAL_NONE) {
                 if (error == WEIR_EADDRESS)
                     dial_fail(engine, peer, error);
+                else if (peer->dial == DIAL_CALLING && error == WEIR_EPEER)
+                    dial_refused(engine, peer);
                 else
                     dial_again_later(engine, peer);
             }

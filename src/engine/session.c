@@ -95,6 +95,8 @@ int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64
                    struct wire_qp_set *local_out) {
     struct session *session = &peer->sessions[slot];
     assert(!session->used);
+    if (engine->device_failed)
+        return WEIR_EDEVICE;
     *session = (struct session){.used = true, .epoch = epoch};
     *local_out = (struct wire_qp_set){
         .mtu = engine->caps.mtu_max,
@@ -299,13 +301,21 @@ static struct qp *by_tag(weir_engine *engine, uint32_t tag) {
     return &engine->qps[slot];
 }
 
+/* For good: every session breaks, and there will be no other. */
+void session_device_failed(weir_engine *engine) {
+    if (engine->device_failed)
+        return;
+    engine->device_failed = true;
+    for (uint32_t i = 0; i < engine->qps_used; i++) {
+        struct qp *qp = &engine->qps[i];
+        if (qp->qp != NULL)
+            session_broken(engine, peer_at(engine, qp->peer), qp->session);
+    }
+}
+
 static void async_event(weir_engine *engine, const struct weir_async *event) {
     if (event->type == WEIR_ASYNC_DEVICE_FATAL) {
-        for (uint32_t i = 0; i < engine->qps_used; i++) {
-            struct qp *qp = &engine->qps[i];
-            if (qp->qp != NULL)
-                session_broken(engine, peer_at(engine, qp->peer), qp->session);
-        }
+        session_device_failed(engine);
         return;
     }
     struct qp *qp = by_tag(engine, event->qp_tag);

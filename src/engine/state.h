@@ -193,6 +193,7 @@ struct peer {
     uint8_t broken_due, drained_due; /* sessions, one bit each */
     int dead_due;
     bool dial_failed;      /* the last time nobody answered there */
+    bool reached;          /* it did answer there: who is at its address is known */
     bool dialable;         /* address is one that can be dialled */
     uint32_t live;         /* session, or NONE */
     uint32_t waits;        /* transfers on all lists */
@@ -293,8 +294,9 @@ struct weir_engine {
     bool has_fd; /* sleeping is real: control and async news are looked at less often */
     uint32_t tick;
     bool slow_now;
-    bool in_async; /* async events are being worked off */
-    bool worked;   /* since somebody was last told */
+    bool device_failed; /* no session comes up any more */
+    bool in_async;      /* async events are being worked off */
+    bool worked;        /* since somebody was last told */
     struct visitor visitors[VISITORS];
     uint32_t visitor_next;
     struct past *pasts; /* of the last peers_max instances that were given up */
@@ -421,6 +423,7 @@ void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event);
 void session_qp_timer(weir_engine *engine, struct qp *qp);
 int session_async(weir_engine *engine);
 void session_poll_marks(weir_engine *engine);
+void session_device_failed(weir_engine *engine);
 
 /* peer.c */
 struct peer *peer_find(weir_engine *engine, uint64_t id);

@@ -172,7 +172,7 @@ int verbs_qp_create(struct weir_device *device, const struct weir_qp_options *op
         return WEIR_EAGAIN;
     if (device->port_changed) {
         if (select_refresh(&device->settings, &device->choice) != WEIR_OK)
-            return WEIR_EDEVICE;
+            return WEIR_EAGAIN; /* a link that is down comes up again */
         device->port_changed = false;
     }
     struct weir_qp *qp = env->ops->alloc(env->self, sizeof *qp);

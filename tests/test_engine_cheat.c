@@ -1,0 +1,112 @@
+/* test_engine_cheat.c: peers that do not play by the rules on a session that is up, and a
+ * device that fails for good (M2, H13, E6). The other side is the test itself: see
+ * lone_engine.h. */
+#include "lone_engine.h"
+
+enum { CREDITS = 8 }; /* of lone_engine's default options */
+
+/* Sessions with instances 1 and 2, on the engine's first two QPs. */
+static struct lone *two_peers(void) {
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(lone->engine->options.recv_credits, CREDITS);
+    for (uint32_t n = 1; n <= 2; n++) {
+        uint64_t conn = lone_visit(lone);
+        lone_say_who(lone, conn, n, "");
+        lone_up(lone, conn, n, 1);
+        assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    }
+    assert_int_equal(lone->qp_count, 2);
+    return lone;
+}
+
+static uint32_t posted(const struct lone *lone) {
+    return lone->recv_last - lone->recv_first;
+}
+
+static void test_M2_more_messages_than_credits_end_the_session(void **state) {
+    (void)state;
+    struct lone *lone = two_peers();
+    uint32_t all = posted(lone);
+    uint64_t number = 0, window = lone->engine->options.notifications_max;
+    while (number < 10 * window && !lone->failed[0]) {
+        struct wire_data data = {.kind = WIRE_NOTIFY, .parts = 1, .number = ++number};
+        assert_true(lone_message(lone, 0, &data));
+    }
+    assert_true(lone->failed[0] && !lone->failed[1]);
+    /* Nobody takes, so what is told stays behind: the queue, and a window of credits. */
+    assert_in_range(number, 1, window + CREDITS + 1);
+    assert_int_equal(lone->engine->stats.data_malformed, 1);
+    assert_int_equal(lone->engine->stats.sessions_failed, 1);
+    /* The other one has what it was promised. */
+    assert_true(posted(lone) >= all / 2);
+    struct wire_data good = {.kind = WIRE_NOTIFY, .parts = 1, .number = 1};
+    assert_true(lone_message(lone, 1, &good));
+    assert_false(lone->failed[1]);
+    lone_close(lone);
+}
+
+/* Its data is not in the buffer: that may hold what another peer said before. */
+static void test_H13_immediate_is_no_message(void **state) {
+    weir_notification notification;
+
+    (void)state;
+    struct lone *lone = two_peers();
+    struct wire_data data = {.kind = WIRE_NOTIFY, .parts = 1, .number = 1, .tag = 77};
+    assert_true(lone_message(lone, 0, &data));
+    assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
+    for (uint32_t left = posted(lone); left > 0 && !lone->failed[1]; left--)
+        assert_true(lone_immediate(lone, 1));
+    assert_true(lone->failed[1] && !lone->failed[0]);
+    assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_EAGAIN);
+    assert_int_equal(lone->engine->stats.data_malformed, 1);
+    lone_close(lone);
+}
+
+static void test_H13_malformed_data_ends_the_session(void **state) {
+    (void)state;
+    struct lone *lone = two_peers();
+    struct wire_data data = {.kind = WIRE_NOTIFY, .parts = 5, .number = 1}; /* of one QP */
+    assert_true(lone_message(lone, 0, &data));
+    assert_true(lone->failed[0] && !lone->failed[1]);
+    data = (struct wire_data){.kind = WIRE_CREDIT, .credit = 1}; /* nothing was sent */
+    assert_true(lone_message(lone, 1, &data));
+    assert_true(lone->failed[1]);
+    assert_int_equal(lone->engine->stats.data_malformed, 2);
+    lone_close(lone);
+}
+
+/* A poll that fails is a device that failed: everything ends, and nothing begins. */
+static void test_E6_poll_that_fails_ends_all(void **state) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfers[2];
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, "10.0.0.9:9", &peer), WEIR_OK);
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &options, &transfers[i]), WEIR_OK);
+        lone_run(lone);
+        if (i == 0) {
+            uint64_t conn = lone_dialled(lone, "10.0.0.9:9");
+            lone_say_iam(lone, conn, 1, "10.0.0.9:9");
+            lone_run(lone);
+        }
+        lone->poll_error = WEIR_EDEVICE;
+        lone_pass(lone, 100 * SECOND);
+        assert_int_not_equal(weir_transfer_status(lone->engine, transfers[i]), WEIR_EINPROGRESS);
+    }
+    assert_true(lone->engine->device_failed);
+    lone_close(lone);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_M2_more_messages_than_credits_end_the_session),
+        cmocka_unit_test(test_H13_immediate_is_no_message),
+        cmocka_unit_test(test_H13_malformed_data_ends_the_session),
+        cmocka_unit_test(test_E6_poll_that_fails_ends_all),
+    };
+    return cmocka_run_group_tests_name("engine_cheat", tests, NULL, NULL);
+}
