@@ -25,6 +25,7 @@ static struct {
     uint32_t next_number;
     uint32_t qps;
     int destroy_error;
+    uint32_t inline_most;
     bool armed;
 } fake;
 
@@ -36,6 +37,8 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
     assert_non_null(qp);
     assert_int_equal(attr->cap.max_send_wr, ASKED);
     attr->cap.max_send_wr = GRANTED;
+    if (attr->cap.max_inline_data > fake.inline_most)
+        attr->cap.max_inline_data = fake.inline_most;
     qp->context = &fake_context;
     qp->qp_num = fake.next_number;
     fake.qps++;
@@ -372,6 +375,41 @@ static void test_M6_shared_receives_are_bounded(void **state) {
     device_drop(device);
 }
 
+/* A provider may grant less inline payload than it was asked for, and say so. */
+static void test_S1_granted_inline_counts(void **state) {
+    (void)state;
+    struct weir_qp_options options = {.tag = 1, .sq_depth = ASKED};
+    struct weir_qp_granted granted;
+    struct weir_qp *qp;
+    struct weir_device *device = device_make(true);
+    fake.inline_most = 60;
+    assert_int_equal(qp_try_inline(device), 0);
+    assert_int_equal(device->inline_bytes, 60);
+    assert_int_equal(verbs_qp_create(device, &options, &granted, &qp), 0);
+    assert_int_equal(verbs_qp_destroy(qp), 0);
+    device_drop(device);
+}
+
+/* However many completions of nobody come first, arming sees the one behind them. */
+static void test_arm_looks_behind_strangers(void **state) {
+    (void)state;
+    struct weir_qp_options options = {.tag = 1, .sq_depth = ASKED};
+    struct weir_qp_granted granted;
+    struct weir_qp *qp;
+    struct weir_device *device = device_make(true);
+    assert_int_equal(verbs_qp_create(device, &options, &granted, &qp), 0);
+    for (uint64_t i = 0; i < 3 * VERBS_POLL_BATCH; i++)
+        complete(VERBS_ID_SEND | (qp->index + 1) << VERBS_POSITION_BITS | i, 99, IBV_WC_SUCCESS);
+    assert_int_equal(verbs_post_recv(device, NULL, 5, device, 64, 0), 0);
+    complete(5, qp->qpn, IBV_WC_SUCCESS);
+    assert_int_equal(verbs_arm(device), WEIR_EAGAIN);
+    struct weir_cqe cqe;
+    assert_int_equal(verbs_poll(device, &cqe, 1), 1);
+    assert_int_equal(cqe.wr_id, 5);
+    assert_int_equal(verbs_qp_destroy(qp), 0);
+    device_drop(device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S1_granted_depth_is_the_depth),
@@ -381,6 +419,8 @@ int main(void) {
         cmocka_unit_test(test_T6_siblings_lose_nothing),
         cmocka_unit_test(test_cq_never_overflows),
         cmocka_unit_test(test_M6_shared_receives_are_bounded),
+        cmocka_unit_test(test_S1_granted_inline_counts),
+        cmocka_unit_test(test_arm_looks_behind_strangers),
     };
     return cmocka_run_group_tests_name("verbs_queue", tests, NULL, NULL);
 }

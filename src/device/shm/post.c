@@ -159,6 +159,8 @@ static uint32_t vm_fault(const struct weir_qp *qp, uint32_t opcode, uint64_t lad
     struct iovec to = {&byte, 1};
     struct iovec from = {(void *)(uintptr_t)(reads_there ? raddr : laddr), 1};
     bool good = process_vm_readv(reads_there ? qp->link->pid : getpid(), &to, 1, &from, 1, 0) == 1;
+    if (!good && errno == ESRCH)
+        return WEIR_CQE_RETRY; /* it died meanwhile */
     return good == reads_there ? WEIR_CQE_LOCAL_PROT : WEIR_CQE_REMOTE_ACCESS;
 }
 

@@ -8,6 +8,7 @@
  * batches: ibv_destroy_qp(3), ibv_destroy_cq(3) wait for acknowledgements. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <sys/epoll.h>
 
 #include "verbs.h"
 
@@ -195,12 +196,23 @@ static uint32_t event_type(struct weir_device *device, enum ibv_event_type type)
     }
 }
 
+/* Reading events fails when the device was unplugged, and its descriptor stays readable
+ * for ever: nobody sleeps on it any more. */
+static struct weir_async lose_device(struct weir_device *device) {
+    epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->choice.context->async_fd, NULL);
+    device->hears_events = false;
+    return (struct weir_async){.type = WEIR_ASYNC_DEVICE_FATAL, .qp_tag = UINT32_MAX};
+}
+
 int verbs_events(struct weir_device *device, struct weir_async *events_out, int max) {
     int count = 0;
     for (int reads = 0; count < max && reads < 4 * max; reads++) {
         struct ibv_async_event event;
-        if (ibv_get_async_event(device->choice.context, &event) != 0)
+        if (ibv_get_async_event(device->choice.context, &event) != 0) {
+            if (errno != EAGAIN && errno != EINTR && device->hears_events)
+                events_out[count++] = lose_device(device);
             break;
+        }
         uint32_t type = event_type(device, event.event_type);
         uint32_t tag = UINT32_MAX;
         if (type == WEIR_ASYNC_LAST_WQE || type == WEIR_ASYNC_QP_FATAL)
@@ -218,17 +230,21 @@ int verbs_fd(struct weir_device *device) {
     return device->epoll_fd;
 }
 
+/* Whether the CQ or the stash has anything for anybody. */
+static bool has_completion(struct weir_device *device) {
+    while (device->stash_count == 0 && stash_batch(device) == VERBS_POLL_BATCH)
+        continue;
+    return device->stash_count > 0;
+}
+
 /* Looked at before, so that arming fires for what is new only; and after, for what came
  * in between (ibv_get_cq_event(3)). */
 int verbs_arm(struct weir_device *device) {
-    if (device->stash_count == 0)
-        stash_batch(device);
-    if (device->stash_count > 0)
+    if (has_completion(device))
         return WEIR_EAGAIN;
     if (ibv_req_notify_cq(device->cq, 0) != 0)
         return WEIR_EDEVICE;
-    stash_batch(device);
-    return device->stash_count > 0 ? WEIR_EAGAIN : WEIR_OK;
+    return has_completion(device) ? WEIR_EAGAIN : WEIR_OK;
 }
 
 void verbs_disarm(struct weir_device *device) {

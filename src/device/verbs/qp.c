@@ -93,7 +93,8 @@ int qp_try_inline(struct weir_device *device) {
         struct ibv_qp_cap granted;
         struct ibv_qp *qp = make(device, VERBS_DEPTH_MIN, 1, wanted, &granted);
         if (qp != NULL) {
-            device->inline_bytes = wanted;
+            device->inline_bytes =
+                granted.max_inline_data < wanted ? granted.max_inline_data : wanted;
             return ibv_destroy_qp(qp) == 0 ? WEIR_OK : WEIR_EDEVICE;
         }
         if (wanted == 0)

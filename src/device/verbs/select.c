@@ -221,9 +221,9 @@ int select_open(const struct verbs_settings *settings, struct verbs_choice *choi
 int select_refresh(const struct verbs_settings *settings, struct verbs_choice *choice) {
     struct verbs_choice again = *choice;
     int rank;
-    if (try_port(settings, &again, choice->port, &rank) != WEIR_OK)
+    if (try_port(settings, &again, choice->port, &rank) != WEIR_OK || again.mtu < choice->mtu)
         return WEIR_EDEVICE;
-    again.mtu = choice->mtu; /* peers were told */
+    again.mtu = choice->mtu; /* peers were told, and cannot be told less */
     *choice = again;
     return WEIR_OK;
 }

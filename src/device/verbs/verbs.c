@@ -82,18 +82,21 @@ static int open_cq(struct weir_device *device) {
     return device->stash != NULL ? WEIR_OK : WEIR_ENOMEM;
 }
 
-/* A quarter of the CQ is for shared receives. Without a shared queue each QP has its own. */
+/* A quarter of the CQ is for shared receives, or less where the device gives less. Without
+ * a shared queue each QP has its own. */
 static int open_srq(struct weir_device *device) {
     const struct ibv_device_attr *attr = &device->choice.attr;
     if (attr->max_srq <= 0 || attr->max_srq_wr <= 0 || device->settings.srq == 0)
         return WEIR_OK;
     uint32_t most = smaller(VERBS_SRQ_MAX, device->cq_capacity / 4);
-    struct ibv_srq_init_attr init = {
-        .srq_context = device,
-        .attr = {.max_wr = smaller((uint32_t)attr->max_srq_wr, most), .max_sge = 1}};
-    device->srq = ibv_create_srq(device->pd, &init);
+    struct ibv_srq_init_attr init = {.srq_context = device, .attr.max_sge = 1};
+    uint32_t wanted = smaller((uint32_t)attr->max_srq_wr, most);
+    for (; device->srq == NULL && wanted >= VERBS_SRQ_MIN; wanted /= 2) {
+        init.attr.max_wr = wanted;
+        device->srq = ibv_create_srq(device->pd, &init);
+    }
     if (device->srq == NULL)
-        return WEIR_EDEVICE;
+        return WEIR_OK;
     device->srq_depth = smaller(init.attr.max_wr, most);
     device->cq_used = device->srq_depth;
     return WEIR_OK;
@@ -110,6 +113,7 @@ static int open_descriptors(struct weir_device *device) {
             epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
             return WEIR_EDEVICE;
     }
+    device->hears_events = true;
     return WEIR_OK;
 }
 

@@ -39,6 +39,7 @@
 #define VERBS_CQ_MAX        262144u /* 768 QPs of the default depth... */
 #define VERBS_CQ_MIN        1024u
 #define VERBS_SRQ_MAX       65536u /* ...and their receives */
+#define VERBS_SRQ_MIN       64u
 #define VERBS_DEPTH_MAX     65536u
 #define VERBS_DEPTH_MIN     16u
 #define VERBS_MESSAGE_MAX   (UINT64_C(1) << 30)
@@ -204,6 +205,7 @@ struct weir_device {
     uint32_t unacknowledged; /* completion events */
     uint32_t inline_bytes;
     bool port_changed;
+    bool hears_events; /* asynchronous ones */
     int epoll_fd;
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
