@@ -197,9 +197,10 @@ WEIR_API void weir_engine_close(weir_engine *engine);
  * thread has the engine, returns 0: that thread does the work. */
 WEIR_API int weir_engine_progress(weir_engine *engine);
 
-/* Progress until something was done or timeout_ns has passed (UINT64_MAX: no
- * limit), asleep when there is nothing to do. Blocks. 0, or WEIR_EINPROGRESS
- * when the time passed. */
+/* Progress, at least one round of it, until something was done, or notifications or
+ * completions wait to be taken, or timeout_ns has passed (UINT64_MAX: no limit); asleep
+ * when there is nothing to do. Events that wait do not count: they need not be taken.
+ * Blocks. 0, or WEIR_EINPROGRESS when the time passed. */
 WEIR_API int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns);
 
 /* A descriptor for the caller's own poll or epoll loop: readable when the engine
@@ -208,8 +209,9 @@ WEIR_API int weir_engine_fd(const weir_engine *engine);
 
 /* Before sleeping on the descriptor: 0 when armed, and *timeout_ns_out then holds
  * after how long progress must be called even if nothing arrives (UINT64_MAX:
- * never); WEIR_EAGAIN when there is work already, or was since the last call: make
- * progress and take what there is to take instead. After waking, call
+ * never); WEIR_EAGAIN when there is work already, or was since the last call, or
+ * notifications or completions wait to be taken: make progress and take what there is
+ * to take instead. After waking, call
  * weir_engine_progress, which disarms; progress of another thread wakes, too. One
  * thread at a time. */
 WEIR_API int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out);
@@ -491,7 +493,8 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
     X(control_stale, "control messages of older epochs or incarnations, ignored")                  \
     X(control_malformed, "control messages that did not parse; connection closed")                 \
     X(data_malformed, "notifications or credit messages that did not parse, dropped")              \
-    X(peers_gone, "peers that died, left or were restarted")
+    X(peers_gone, "peers that died, left or were restarted")                                       \
+    X(receives_lost, "shared receive buffers that went with a QP, and were replaced")
 
 typedef struct weir_stats {
     size_t size;

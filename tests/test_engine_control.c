@@ -2,6 +2,7 @@
  * HELLO, of connections that break and of peers that it has given up (H1, H2, H10, H12,
  * S9, T10). The other side is the test itself: see lone_engine.h. */
 #include "lone_engine.h"
+#include "own.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -378,6 +379,34 @@ static void test_H1_hung_up_visitors_leave_room(void **state) {
     lone_close(lone);
 }
 
+/* Another thread has the engine for long: it, and not the caller, does the rest. */
+static void test_S13_cancel_waits_for_nobody(void **state) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfers[2];
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    weir_engine *engine = lone->engine;
+    assert_int_equal(weir_peer_open(engine, THERE, &peer), WEIR_OK);
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    assert_int_equal(weir_write(engine, peer, NULL, 0, &options, &transfers[0]), WEIR_OK);
+    own_enter(engine);
+    assert_int_equal(weir_write(engine, peer, NULL, 0, &options, &transfers[1]), WEIR_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(weir_transfer_cancel(engine, transfers[i]), WEIR_OK);
+        assert_int_equal(weir_transfer_cancel(engine, transfers[i]), WEIR_OK); /* twice is once */
+        assert_int_equal(weir_transfer_status(engine, transfers[i]), WEIR_EINPROGRESS);
+    }
+    own_leave(engine);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(weir_transfer_status(engine, transfers[i]), WEIR_ECANCELED);
+        assert_int_equal(weir_transfer_release(engine, transfers[i]), WEIR_OK);
+        assert_int_equal(atomic_load(&engine->transfers[handle_index(transfers[i].id)].refs), 0);
+    }
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H1_a_hello_does_not_wait_for_a_dial_for_ever),
@@ -396,6 +425,7 @@ int main(void) {
         cmocka_unit_test(test_E6_work_handed_over_ends_with_the_handle),
         cmocka_unit_test(test_T10_ports_are_closed_though_a_device_keeps_a_qp),
         cmocka_unit_test(test_H1_hung_up_visitors_leave_room),
+        cmocka_unit_test(test_S13_cancel_waits_for_nobody),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

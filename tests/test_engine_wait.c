@@ -340,6 +340,37 @@ static void test_M7_a_waiter_that_leaves_wakes_the_armed(void **state) {
     pair_close(&a, &b);
 }
 
+/* What progress, or an earlier wait, took in is not slept over; events may stay. */
+static void test_M7_nobody_sleeps_over_what_waits_to_be_taken(void **state) {
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_notification got;
+    weir_completion done;
+    uint64_t timeout_ns;
+    struct side a, b;
+
+    (void)state;
+    pair_open(&a, &b, NULL);
+    assert_int_equal(weir_engine_wait(b.engine, 1), WEIR_EINPROGRESS); /* UP is an event */
+    notify.flags = WEIR_TRANSFER_NOTIFY | WEIR_TRANSFER_QUEUE;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(weir_write(a.engine, a.peer, NULL, 0, &notify, NULL), WEIR_OK);
+    STEP_UNTIL(&a, &b, stats_of(&b).notifications_received == 2);
+    for (int i = 0; i < 2; i++) {
+        for (int twice = 0; twice < 2; twice++) {
+            assert_int_equal(weir_engine_wait(b.engine, PATIENCE_NS), WEIR_OK);
+            assert_int_equal(weir_engine_wait(a.engine, PATIENCE_NS), WEIR_OK);
+            assert_int_equal(weir_engine_arm(b.engine, &timeout_ns), WEIR_EAGAIN);
+            assert_int_equal(weir_engine_arm(a.engine, &timeout_ns), WEIR_EAGAIN);
+        }
+        assert_int_equal(weir_notification_take(b.engine, &got), WEIR_OK);
+        assert_int_equal(weir_completion_take(a.engine, &done), WEIR_OK);
+    }
+    while (weir_engine_wait(b.engine, 10 * MS) == WEIR_OK) /* credits */
+        continue;
+    assert_int_equal(weir_engine_wait(b.engine, 1), WEIR_EINPROGRESS);
+    pair_close(&a, &b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_M7_engines_with_threads),
@@ -350,6 +381,7 @@ int main(void) {
         cmocka_unit_test(test_M7_what_the_thread_did_before_arming_is_seen),
         cmocka_unit_test(test_M7_progress_of_another_thread_wakes_the_sleeper),
         cmocka_unit_test(test_M7_a_waiter_that_leaves_wakes_the_armed),
+        cmocka_unit_test(test_M7_nobody_sleeps_over_what_waits_to_be_taken),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -125,11 +125,7 @@ int weir_transfer_cancel(weir_engine *engine, weir_transfer handle) {
     struct transfer *transfer = transfer_get(engine, handle.id);
     if (transfer == NULL)
         return WEIR_ESTALE;
-    atomic_store(&transfer->cancel, true);
-    own_enter(engine);
-    transfer_cancel(engine, transfer);
-    own_leave(engine);
-    transfer_drop_ref(engine, transfer);
+    submit_cancel(engine, transfer);
     return WEIR_OK;
 }
 

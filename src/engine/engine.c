@@ -92,7 +92,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->recvs_per_qp = o->recv_credits + CREDIT_RESERVE;
     e->transfers = carve(c, o->transfers_max, sizeof(struct transfer));
     e->transfer_pool.links = carve(c, o->transfers_max, sizeof(uint32_t));
-    e->submit_next = carve(c, o->transfers_max, sizeof(uint32_t));
+    e->submit_next = carve(c, 2 * (size_t)o->transfers_max, sizeof(uint32_t));
     e->blocks = carve(c, blocks, sizeof(struct plan_block));
     e->block_pool.links = carve(c, blocks, sizeof(uint32_t));
     e->peers_mask = power_of_two(o->peers_max) - 1;

@@ -366,7 +366,7 @@ size_t engine_bytes(const weir_engine_options *options);
 /* wait.c */
 void engine_awake(weir_engine *engine);
 void engine_wake(weir_engine *engine);
-bool engine_has_news(weir_engine *engine, uint64_t before);
+int engine_wait_news(weir_engine *engine, uint64_t timeout_ns);
 int engine_sleeping_open(weir_engine *engine);
 void engine_sleeping_close(weir_engine *engine);
 void engine_thread_stop(weir_engine *engine);
@@ -399,6 +399,8 @@ static inline uint32_t peer_pending(const struct peer *peer) {
 /* submit.c */
 bool submit_drain_queue(weir_engine *engine);
 void submit_refill(weir_engine *engine);
+/* Takes over the caller's reference. Any thread. */
+void submit_cancel(weir_engine *engine, struct transfer *transfer);
 
 /* post.c */
 void post_service(weir_engine *engine, struct peer *peer);

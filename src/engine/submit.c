@@ -405,15 +405,15 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
     return WEIR_OK;
 }
 
-static void push(weir_engine *engine, struct transfer *transfer) {
-    uint32_t index = transfer_index(engine, transfer);
+/* An entry is the index of a record to start, or, transfers_max further, to cancel. */
+static void push(weir_engine *engine, uint32_t entry) {
     uint32_t head = atomic_load(&engine->submitted);
     do {
-        atomic_store_explicit(&engine->submit_next[index], head, memory_order_relaxed);
-    } while (!atomic_compare_exchange_weak(&engine->submitted, &head, index + 1));
+        atomic_store_explicit(&engine->submit_next[entry], head, memory_order_relaxed);
+    } while (!atomic_compare_exchange_weak(&engine->submitted, &head, entry + 1));
 }
 
-/* Starts what other threads left, in the order in which they came. */
+/* Starts and cancels what other threads left, in the order in which they came. */
 bool submit_drain_queue(weir_engine *engine) {
     if (atomic_load_explicit(&engine->submitted, memory_order_relaxed) == 0)
         return false;
@@ -427,24 +427,22 @@ bool submit_drain_queue(weir_engine *engine) {
         newest = next;
     }
     while (oldest != 0) {
-        uint32_t index = oldest - 1;
-        oldest = atomic_load_explicit(&engine->submit_next[index], memory_order_relaxed);
-        engine->stats.submit_queued++;
-        transfer_start(engine, &engine->transfers[index]);
+        uint32_t entry = oldest - 1, records = engine->options.transfers_max;
+        oldest = atomic_load_explicit(&engine->submit_next[entry], memory_order_relaxed);
+        if (entry < records) {
+            engine->stats.submit_queued++;
+            transfer_start(engine, &engine->transfers[entry]);
+        } else {
+            transfer_cancel(engine, &engine->transfers[entry - records]);
+            transfer_drop_ref(engine, &engine->transfers[entry - records]);
+        }
     }
     return true;
 }
 
-static int submit_handover(weir_engine *engine, struct request *request, uint64_t *id_out) {
-    struct transfer *transfer;
-    tables_lock(engine);
-    int rc = fill(engine, request, &transfer);
-    tables_unlock(engine);
-    if (rc != WEIR_OK)
-        return rc;
-    *id_out = atomic_load_explicit(&transfer->id, memory_order_relaxed);
-    push(engine, transfer);
-    /* The owner may have let go meanwhile: then it is ours to start. */
+/* After a push: the owner may have let go meanwhile, or wants to be relieved. Then what
+ * is on the queue is ours to take up. */
+static void take_up(weir_engine *engine) {
     bool mine = own_try(engine);
     if (!mine && relief_take(engine)) {
         own_enter(engine);
@@ -455,6 +453,27 @@ static int submit_handover(weir_engine *engine, struct request *request, uint64_
         engine_step(engine, false);
         own_leave(engine);
     }
+}
+
+void submit_cancel(weir_engine *engine, struct transfer *transfer) {
+    if (atomic_exchange(&transfer->cancel, true)) {
+        transfer_drop_ref(engine, transfer); /* it was cancelled before */
+        return;
+    }
+    push(engine, engine->options.transfers_max + transfer_index(engine, transfer));
+    take_up(engine);
+}
+
+static int submit_handover(weir_engine *engine, struct request *request, uint64_t *id_out) {
+    struct transfer *transfer;
+    tables_lock(engine);
+    int rc = fill(engine, request, &transfer);
+    tables_unlock(engine);
+    if (rc != WEIR_OK)
+        return rc;
+    *id_out = atomic_load_explicit(&transfer->id, memory_order_relaxed);
+    push(engine, transfer_index(engine, transfer));
+    take_up(engine);
     return WEIR_OK;
 }
 
@@ -473,7 +492,7 @@ static int submit_blocking(weir_engine *engine, struct request *request, uint64_
     int rc = submit_once(engine, request, id_out);
     for (uint32_t turn = 0; rc == WEIR_EAGAIN && engine_now(engine) < deadline; turn++) {
         if (weir_engine_progress(engine) == 0 && turn > 64)
-            weir_engine_wait(engine, 50 * 1000);
+            engine_wait_news(engine, 50 * 1000);
         rc = submit_once(engine, request, id_out);
     }
     return rc;

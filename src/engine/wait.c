@@ -119,6 +119,22 @@ static int arm(weir_engine *engine, uint64_t *timeout_ns_out) {
     return WEIR_OK;
 }
 
+/* ---- what is waited for -------------------------------------------------- */
+
+static bool has_news(weir_engine *engine, uint64_t before) {
+    return atomic_load(&engine->news) != before;
+}
+
+/* What has to be taken: notifications, and transfers that were asked for as completions.
+ * Events need not be. */
+static bool something_waits(weir_engine *engine) {
+    return !queue_is_empty(&engine->notifications) || !queue_is_empty(&engine->completions);
+}
+
+static bool has_news_or_something(weir_engine *engine, uint64_t before) {
+    return has_news(engine, before) || something_waits(engine);
+}
+
 /* ---- the application's own loop ----------------------------------------- */
 
 /* Under the engine: somebody makes progress while the application is armed. It may be
@@ -143,7 +159,8 @@ static int arm_application(weir_engine *engine, uint64_t *timeout_ns_out) {
     if (atomic_exchange(&engine->armed, ARMED_YES) != ARMED_NO)
         engine->ports.wait.ops->lower(engine->ports.wait.self);
     int rc = WEIR_EAGAIN;
-    if (atomic_load(&engine->news) == engine->news_seen && engine_step(engine, true) == 0)
+    if (atomic_load(&engine->news) == engine->news_seen && engine_step(engine, true) == 0 &&
+        !something_waits(engine))
         rc = arm(engine, timeout_ns_out);
     if (rc == WEIR_OK)
         return WEIR_OK;
@@ -287,13 +304,12 @@ int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uint64_t tim
     return weir_transfer_status(engine, transfer);
 }
 
-/* For weir_engine_wait: there is something that the application can take, or the
- * caller's own step did something. */
-static int wait_for_news(weir_engine *engine, uint64_t before, uint64_t timeout_ns) {
+/* Until `finished`, or the caller's own step did something. */
+static int wait_for(weir_engine *engine, bool (*finished)(weir_engine *, uint64_t), uint64_t before,
+                    uint64_t timeout_ns) {
     uint64_t start = engine_now(engine);
     for (uint32_t turn = 0;; turn++) {
-        if (try_step(engine, engine->sleeping == NULL || turn == 0) > 0 ||
-            atomic_load(&engine->news) != before)
+        if (try_step(engine, engine->sleeping == NULL || turn == 0) > 0 || finished(engine, before))
             return WEIR_OK;
         uint64_t passed = engine_now(engine) - start;
         if (passed >= timeout_ns)
@@ -302,20 +318,21 @@ static int wait_for_news(weir_engine *engine, uint64_t before, uint64_t timeout_
             relax();
             continue;
         }
-        sleep_once(engine, timeout_ns - passed, engine_has_news, before);
-        if (atomic_load(&engine->news) != before)
+        sleep_once(engine, timeout_ns - passed, finished, before);
+        if (finished(engine, before))
             return WEIR_OK;
     }
+}
+
+/* For a caller that takes nothing. */
+int engine_wait_news(weir_engine *engine, uint64_t timeout_ns) {
+    return wait_for(engine, has_news, atomic_load(&engine->news), timeout_ns);
 }
 
 int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns) {
     if (engine == NULL)
         return WEIR_EINVAL;
-    return wait_for_news(engine, atomic_load(&engine->news), timeout_ns);
-}
-
-bool engine_has_news(weir_engine *engine, uint64_t before) {
-    return atomic_load(&engine->news) != before;
+    return wait_for(engine, has_news_or_something, atomic_load(&engine->news), timeout_ns);
 }
 
 /* ---- the engine's own thread ------------------------------------------- */
@@ -328,7 +345,7 @@ static void *thread_main(void *argument) {
         uint64_t before = atomic_load(&engine->news);
         if (atomic_load(&sleeping->stop))
             return NULL;
-        wait_for_news(engine, before, UINT64_MAX);
+        wait_for(engine, has_news, before, UINT64_MAX);
     }
 }
 
