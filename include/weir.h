@@ -13,8 +13,11 @@
  *    that nothing else may be running on the engine when weir_engine_close is
  *    called, nor start after it.
  *  - Blocking: a function does not block. Those that do are named `_wait`, or
- *    take a time-out, or were asked to with WEIR_TRANSFER_BLOCK. A function may
- *    run the engine's step, which copies bytes on devices that have no DMA.
+ *    take a time-out, or were asked to with WEIR_TRANSFER_BLOCK. But a function may
+ *    run the engine's step, and on a device without DMA (shm) that copies bytes: there
+ *    weir_write and weir_read copy in the thread that calls them, with
+ *    WEIR_ENGINE_THREAD too, and take as long as the copy does; meanwhile no deadline
+ *    is looked at and no cancel heard. Who minds cuts big transfers into pieces.
  *  - Ownership: pointers passed in are read during the call and never kept,
  *    except the base of registered memory, which must stay mapped until
  *    weir_memory_release has returned 0. `*_out` parameters are written only
@@ -211,9 +214,8 @@ WEIR_API int weir_engine_fd(const weir_engine *engine);
  * after how long progress must be called even if nothing arrives (UINT64_MAX:
  * never); WEIR_EAGAIN when there is work already, or was since the last call, or
  * notifications or completions wait to be taken: make progress and take what there is
- * to take instead. After waking, call
- * weir_engine_progress, which disarms; progress of another thread wakes, too. One
- * thread at a time. */
+ * to take instead. After waking, call weir_engine_progress, which disarms; progress of
+ * another thread wakes, too. One thread at a time; WEIR_ENGINE_THREAD goes with it. */
 WEIR_API int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out);
 
 /* Copies the address that peers can open, with its terminator. Errors: ETOOBIG
@@ -298,8 +300,9 @@ WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer 
  * ESTALE. */
 WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);
 
-/* Starts connecting without a transfer. 0: connected; NOT_READY: under way, the
- * UP event tells; or why it cannot be. */
+/* Starts connecting without a transfer. An address where nobody answers is dialled again
+ * after 20 ms, which doubles to 0.64 s, until connect_timeout_ns is over. 0: connected;
+ * NOT_READY: under way, the UP event tells; ECONNECT: it has no address; ESTALE. */
 WEIR_API int weir_peer_connect(weir_engine *engine, weir_peer peer);
 
 typedef struct weir_peer_info {
@@ -315,6 +318,9 @@ typedef struct weir_peer_info {
     uint64_t sessions;              /* sessions that reached up, ever */
 } weir_peer_info;
 #define WEIR_PEER_INFO_INIT WEIR_SIZED(weir_peer_info)
+/* What the engine knows. Control messages, which say that a session is up or gone, are
+ * looked at in each 64th step and before each sleep: a notification of a session may be
+ * there to take while `connected` is still 0. ESTALE. */
 WEIR_API int weir_peer_query(weir_engine *engine, weir_peer peer, weir_peer_info *info);
 
 /* ---- transfers --------------------------------------------------------- */
@@ -348,7 +354,7 @@ typedef struct weir_transfer_options {
     uint32_t notify_length; /* of payload, 0..WEIR_NOTIFY_MAX; these three only with NOTIFY */
     uint64_t notify_tag;    /* the application's own 64 bits */
     const void *notify_payload;
-    uint64_t timeout_ns; /* deadline from now; 0: none */
+    uint64_t timeout_ns; /* deadline from now; 0: none. See weir_transfer_cancel */
     uint64_t user_data;  /* comes back in weir_completion */
 } weir_transfer_options;
 #define WEIR_TRANSFER_OPTIONS_INIT WEIR_SIZED(weir_transfer_options)
@@ -362,8 +368,10 @@ typedef struct weir_transfer_options {
  * 0 with transfer_out->id == 0: done, successfully, before the call returned;
  * there is no handle to release. 0 with another id: under way. transfer_out may
  * be NULL with WEIR_TRANSFER_QUEUE. An error: nothing was or will be posted.
- * Errors: EBOUNDS, EACCESS, ESTALE (a handle, or memory of an incarnation of the peer
- * that is gone: import what its successor exports; the peer handle stays good), EINVAL
+ * Errors: EBOUNDS, EACCESS, ESTALE (the handle of the peer or of a segment's memory, or
+ * memory of an incarnation of the peer that is gone: weir_peer_query, weir_memory_info and
+ * weir_remote_info tell the former; for the latter import what its successor exports, the
+ * peer handle stays good), EINVAL
  * (also memory of another peer), ETOOBIG (more segments than segments_max, a payload over
  * WEIR_NOTIFY_MAX), EAGAIN (pools full). Only a terminal status is ETIMEDOUT, ECANCELED,
  * ECLOSED, ECONNECT, EADDRESS, EREFUSED, EPEER (the peer died or closed meanwhile), EUNKNOWN,
@@ -390,8 +398,11 @@ WEIR_API int weir_transfer_status(weir_engine *engine, weir_transfer transfer);
 WEIR_API int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uint64_t timeout_ns);
 
 /* Asks for an early end. The status becomes ECANCELED (or what it was already
- * going to be) as soon as no device can touch the buffers. 0, also when it is
- * terminal already; ESTALE. */
+ * going to be) as soon as no device can touch the buffers. Does not wait for a
+ * thread that has the engine. 0, also when it is terminal already; ESTALE.
+ * After ECANCELED or ETIMEDOUT any part of the bytes may be in place, all of them too,
+ * and the notification will not come any more (but may have, if the session broke and
+ * the peer never said what had arrived). */
 WEIR_API int weir_transfer_cancel(weir_engine *engine, weir_transfer transfer);
 
 /* Gives the handle back, at any time. A transfer under way goes on, unobserved. */
@@ -402,7 +413,9 @@ typedef enum weir_waiting_for {
     WEIR_WAITING_ENGINE = 1,      /* for the engine's owner to take it up */
     WEIR_WAITING_CONNECTION = 2,  /* for a session with the peer */
     WEIR_WAITING_SLOTS = 3,       /* for send-queue slots */
-    WEIR_WAITING_CREDITS = 4,     /* for the target to take up earlier notifications */
+    WEIR_WAITING_CREDITS = 4,     /* for the target to take up earlier notifications: its engine
+                                   * makes no progress, or its application takes none and
+                                   * notifications_max of them wait */
     WEIR_WAITING_COMPLETIONS = 5, /* posted; for the device */
     WEIR_WAITING_DRAIN = 6,       /* its session broke or it was cancelled: for QPs to go quiet */
     WEIR_WAITING_SETTLE = 7       /* for the target to say what arrived on a broken session */
@@ -438,7 +451,7 @@ WEIR_API int weir_notification_take(weir_engine *engine, weir_notification *noti
 /* ---- events ------------------------------------------------------------ */
 
 typedef enum weir_event_type {
-    WEIR_EVENT_UP = 1,        /* first session with this peer */
+    WEIR_EVENT_UP = 1,        /* first session with this peer, or first after GONE */
     WEIR_EVENT_DEGRADED = 2,  /* its session broke; recovery runs by itself */
     WEIR_EVENT_RECOVERED = 3, /* a new session is up */
     WEIR_EVENT_GONE = 4,      /* EPEER: it died, was restarted or closed its engine; ECONNECT,

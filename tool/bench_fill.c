@@ -150,8 +150,11 @@ static int fill_session(struct fill *fill, struct report *report) {
                               .list_bytes = o->pages * 8,
                               .seed = FILL_SEED};
 
+    /* Of the yardstick's two buffers; the session's memory, at another time, is less. */
+    if (host_check_memory("bench fill", 2 * proto_bytes(&open)) != 0)
+        return -1;
     fill->result->limit = fill_limit(fill);
-    host_pin(host_cpu_count() > 1 ? host_cpu(0) : -1);
+    host_pin_bench(o->peer == NULL);
     if (session_start(session, o) != 0 ||
         session_open(session, &open, proto_bytes(&open), SESSION_EXPORT) != 0 ||
         fill_run(fill) != 0 || session_close(session) != 0)
@@ -161,9 +164,10 @@ static int fill_session(struct fill *fill, struct report *report) {
     if (report_add(report, fill->result) != 0)
         return -1;
     if (strcmp(o->json != NULL ? o->json : "", "-") != 0) {
-        char rate[32];
-        printf("  writes alone, without list, notification and verification: %s\n",
-               report_rate_text(fill->result->limit_bytes_per_s, rate));
+        char rate[32], share[32];
+        printf("  writes alone: %s%s\n", report_rate_text(fill->result->limit_bytes_per_s, rate),
+               report_share_text(fill->result, share));
+        printf("    (the row is with list, notification and verification)\n");
     }
     return report_counters(report, session->engine);
 }

@@ -18,12 +18,20 @@
 struct ping {
     struct session *session;
     struct histogram *latency;
+    struct idler idler;
+    struct patience patience;
     weir_segment segment;
     weir_transfer_options notify;
     const weir_transfer_options *options; /* &notify, or none */
     uint64_t *answer;                     /* our word, written by the target */
     uint64_t *word;                       /* what we send */
 };
+
+/* A pass without the answer. -1: it will not come. */
+static int ping_idle(struct ping *ping) {
+    host_idle(&ping->idler);
+    return session_patience(&ping->patience, *ping->word);
+}
 
 /* Submits the write; returns when it is posted, which it is when it can be. */
 static int ping_send(struct ping *ping) {
@@ -37,6 +45,8 @@ static int ping_send(struct ping *ping) {
         if (session_look(session) != 0)
             return -1;
         weir_engine_progress(session->engine);
+        if (ping_idle(ping) != 0)
+            return -1;
     }
     if (rc != 0)
         return session_fail(session, "ping", rc);
@@ -53,6 +63,8 @@ static int await_notify(struct ping *ping) {
         got = session_poll(ping->session, &message);
         if (got < 0)
             return -1;
+        if (got == 0 && ping_idle(ping) != 0)
+            return -1;
     } while (got == 0 || proto_type(message.tag) != PROTO_PONG);
     return 0;
 }
@@ -67,7 +79,7 @@ static int await_memory(struct ping *ping) {
             host_relax();
         }
         weir_engine_progress(ping->session->engine);
-        if (session_look(ping->session) != 0)
+        if (ping_idle(ping) != 0 || session_look(ping->session) != 0)
             return -1;
     }
 }
@@ -141,7 +153,7 @@ static int latency_run(struct session *session, struct report *report, struct re
     struct limit after;
 
     result->limit = limits_of_latency();
-    host_pin(host_cpu_count() > 1 ? host_cpu(0) : -1);
+    host_pin_bench(o->peer == NULL);
     if (session_start(session, o) != 0 || session_open(session, &open, 4096, SESSION_EXPORT) != 0 ||
         ping_measure(&ping, result) != 0)
         return -1;

@@ -311,6 +311,7 @@ static int replay_step(struct replay *replay) {
 
 static int replay_loop(struct replay *replay) {
     struct progress progress;
+    struct idler idler = {0};
     unsigned idle = 0;
 
     progress_begin(&progress, "replay");
@@ -324,7 +325,9 @@ static int replay_loop(struct replay *replay) {
             replay->moved_ns = host_now_ns();
             progress_show(&progress, replay->result->bytes,
                           (double)replay->done / (double)replay->trace.request_count);
-        } else if (++idle > 1000 || host_cpu_count() < 2) {
+        } else if (++idle <= 1000 && host_cpu_count() > 1) {
+            host_idle(&idler);
+        } else {
             weir_engine_wait(replay->session->engine, NS_PER_MS / 4);
             if (host_now_ns() - replay->moved_ns > STUCK_NS)
                 return session_fail(replay->session, "replay", WEIR_ETIMEDOUT);
@@ -365,16 +368,17 @@ static int replay_measure(struct replay *replay) {
 }
 
 static void print_split(const struct replay *replay) {
-    char text[4][32];
+    char text[5][32];
     double bytes = (double)replay->result->bytes;
 
     if (replay->options->json != NULL && strcmp(replay->options->json, "-") == 0)
         return;
-    printf("  %" PRIu64 " requests; generate %s (%s), transfer %s (%s)\n", replay->done,
+    printf("  %" PRIu64 " requests; generate %s (%s)\n", replay->done,
            report_time_text((double)replay->generate_ns, text[0]),
-           report_rate_text(bytes * 1e9 / (double)(replay->generate_ns + 1), text[1]),
-           report_time_text((double)replay->transfer_ns, text[2]),
-           report_rate_text(replay->result->limit_bytes_per_s, text[3]));
+           report_rate_text(bytes * 1e9 / (double)(replay->generate_ns + 1), text[1]));
+    printf("  transfer %s (%s%s)\n", report_time_text((double)replay->transfer_ns, text[2]),
+           report_rate_text(replay->result->limit_bytes_per_s, text[3]),
+           report_share_text(replay->result, text[4]));
     printf("  verify %s (%s), on the target meanwhile\n",
            report_time_text((double)replay->verify_ns, text[0]),
            report_rate_text(bytes * 1e9 / (double)(replay->verify_ns + 1), text[1]));
@@ -418,10 +422,15 @@ static int replay_run(struct replay *replay, struct report *report) {
 
     if (trace_load(o->trace, o->requests, &replay->trace) != 0 || replay_plan(replay, &open) != 0)
         return -1;
+    if (o->requests > replay->trace.request_count)
+        return complain("--requests %" PRIu64 ": %s has %" PRIu64, o->requests, o->trace,
+                        replay->trace.request_count);
+    if (host_check_memory("bench replay", 2 * proto_bytes(&open)) != 0)
+        return -1;
     replay->result->limit =
         limits_of_copy(COPY_RANDOM, replay->block_bytes, replay->pool_pages * replay->stride, 1,
                        (enum memory_kind)o->memory);
-    host_pin(host_cpu_count() > 1 ? host_cpu(0) : -1);
+    host_pin_bench(o->peer == NULL);
     if (session_start(session, o) != 0 ||
         session_open(session, &open, proto_bytes(&open), SESSION_EXPORT) != 0 ||
         session_touch(session) != 0 || replay_measure(replay) != 0)

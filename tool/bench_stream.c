@@ -54,7 +54,10 @@ struct worker {
     struct flight *flights;
     weir_segment *segments;
     struct histogram latency;
+    struct idler idler;
+    struct patience patience;
     uint64_t random;
+    uint64_t moved; /* submits and landings */
     uint64_t transfers;
     uint64_t eagain;
     uint64_t checked_bytes;
@@ -146,7 +149,9 @@ static int pause_worker(struct worker *worker) {
     struct stream *stream = worker->stream;
 
     weir_engine_progress(stream->session->engine);
-    if (worker->index == 0 && session_look(stream->session) != 0)
+    host_idle(&worker->idler);
+    if ((worker->index == 0 && session_look(stream->session) != 0) ||
+        session_patience(&worker->patience, worker->moved) != 0)
         atomic_store(&stream->stop, true);
     return atomic_load_explicit(&stream->stop, memory_order_relaxed) ? -1 : 0;
 }
@@ -177,6 +182,7 @@ static int land(struct worker *worker, struct flight *flight) {
             return -1;
         take_answers(stream);
     }
+    worker->moved++;
     return 0;
 }
 
@@ -227,6 +233,7 @@ static int launch(struct worker *worker, uint64_t index, bool fixed,
     if (rc != 0)
         return session_fail(stream->session, options_command_name(o->command), rc);
     worker->transfers++;
+    worker->moved++;
     if (flight->transfer.id == 0 && stream->reads && o->verify)
         check_read(worker, index);
     return 0;
@@ -408,6 +415,15 @@ static struct limit stream_limit(const struct stream *stream) {
                           (unsigned)o->threads, (enum memory_kind)o->memory);
 }
 
+/* Of this process and of the target; the yardsticks' two buffers, at another time, are no more
+ * than that, but for a size that --cold and the window do not divide. */
+static uint64_t stream_memory(const struct stream *stream) {
+    uint64_t span = stream->options->cold, both;
+
+    both = stream->lanes * (stream->lane_pages + stream->remote_lane_pages) * stream->stride;
+    return both > 2 * span ? both : 2 * span;
+}
+
 /* One size: session, calibration, measurement, row. */
 static int stream_size(struct session *session, struct report *report, uint64_t size) {
     const struct options *o = session->options;
@@ -427,8 +443,10 @@ static int stream_size(struct session *session, struct report *report, uint64_t 
         goto out;
     }
     memset(stream.workers, 0, o->threads * sizeof(*stream.workers));
+    if (host_check_memory(options_command_words(o->command), stream_memory(&stream)) != 0)
+        goto out;
     result.limit = stream_limit(&stream);
-    host_pin(o->threads == 1 && host_cpu_count() > 1 ? host_cpu(0) : -1);
+    host_pin_bench(o->peer == NULL && o->threads == 1);
     open.page_bytes = size;
     open.page_stride = stream.stride;
     open.page_count = stream.lanes * stream.remote_lane_pages;
@@ -446,6 +464,7 @@ static int stream_size(struct session *session, struct report *report, uint64_t 
         result.extra = json_pack(
             "{s:f, s:f}", "memcpy_bytes_per_s", result.limit.memcpy_bytes_per_s, "times_memcpy",
             (double)result.bytes / result.seconds / result.limit.memcpy_bytes_per_s);
+    result.clock_ns = (double)host_clock_ns();
     options_size_text(size, result.label);
     if (stream.sample_every > 1)
         snprintf(latency_of, sizeof(latency_of),

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "diagnose.h"
 #include "host.h"
 #include "report.h"
 #include "weir.h"
@@ -23,6 +24,7 @@
 #define WAKE_PERIOD_NS (2 * NS_PER_MS)
 #define WAKE_PATIENCE  (5 * NS_PER_S)
 #define SLEEP_MAX_NS   (3600 * NS_PER_S)
+#define SLEEPER_FAILED (-2)
 
 /* Tags that are no time. IDLE begins the idle half, BUSY ends it, END ends the run. */
 enum { TAG_IDLE = 1, TAG_BUSY, TAG_END, TAG_TIMES };
@@ -96,10 +98,14 @@ static int sleeper_run(const struct options *options, int out) {
     char address[WEIR_ADDRESS_MAX] = "";
     uint64_t since_ns = 0, since_cpu_ns = 0;
     weir_engine *engine;
+    int rc;
 
     engine_options.device = options->device;
-    if (weir_engine_open(&engine_options, &engine) != 0)
+    rc = weir_engine_open(&engine_options, &engine);
+    if (rc != 0) {
+        diagnose_open(options, rc);
         return EXIT_FAILED;
+    }
     if (weir_engine_address(engine, address, sizeof(address)) != 0 ||
         write_all(out, address, sizeof(address)) != 0)
         return EXIT_FAILED;
@@ -215,13 +221,12 @@ static int wake_run(const struct options *options, struct report *report, int fr
     int rc;
 
     if (read_all(from, address, sizeof(address)) != 0)
-        return complain("the sleeper did not start");
+        return SLEEPER_FAILED;
     host_pin(host_cpu_count() > 1 ? host_cpu(0) : -1);
     engine_options.device = options->device;
     rc = weir_engine_open(&engine_options, &engine);
     if (rc != 0)
-        return complain("the engine does not open: %s (%s)", weir_strerror(rc),
-                        weir_error_name(rc));
+        return diagnose_open(options, rc);
     rc = weir_peer_open(engine, address, &peer);
     if (rc != 0)
         rc = complain("peer: %s", weir_strerror(rc));
@@ -249,9 +254,12 @@ int bench_wake(const struct options *options) {
         } else {
             rc = wake_run(options, &report, from);
             close(from);
-            if (rc != 0)
+            if (rc != 0 && rc != SLEEPER_FAILED)
                 kill(pid, SIGKILL);
             waitpid(pid, &status, 0);
+            /* One that ended by itself has said why, and one line is enough. */
+            if (rc == SLEEPER_FAILED && !(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILED))
+                complain("the sleeper did not start");
         }
     }
     if (rc == 0)

@@ -4,13 +4,19 @@
 #include "diagnose.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "host.h"
+#include "weir.h"
 
 #define DIAL_MS  1000
 #define HOST_MAX 256
@@ -107,4 +113,76 @@ void diagnose_dial(const char *address, char why_out[DIAGNOSIS_MAX]) {
     if (fd >= 0)
         close(fd);
     freeaddrinfo(found);
+}
+
+/* ---- the engine --------------------------------------------------------- */
+
+/* An engine takes some 12, and one for each memory. */
+#define DESCRIPTORS_ENOUGH 16
+#define BACKOFF_VARIABLE   "WEIR_SQ_BACKOFF_TIMEOUT_US"
+
+/* Whether this process can hardly open another file. */
+static bool descriptors_short(char why_out[DIAGNOSIS_MAX]) {
+    int fds[DESCRIPTORS_ENOUGH], count = 0;
+    struct rlimit limit = {0};
+
+    while (count < DESCRIPTORS_ENOUGH &&
+           (fds[count] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+        count++;
+    for (int i = 0; i < count; i++)
+        close(fds[i]);
+    if (count == DESCRIPTORS_ENOUGH)
+        return false;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    snprintf(why_out, DIAGNOSIS_MAX, "%d file descriptors are left of %llu (ulimit -n)", count,
+             (unsigned long long)limit.rlim_cur);
+    return true;
+}
+
+static const char *device_name(const struct options *options) {
+    return options->device != NULL ? options->device : "shm";
+}
+
+/* The device's own note; "" if it has none, or if it can be used. */
+static void device_note(const char *name, char why_out[DIAGNOSIS_MAX]) {
+    weir_device_info device = WEIR_DEVICE_INFO_INIT;
+
+    why_out[0] = '\0';
+    for (size_t i = 0; weir_device_query(i, &device) == 0; i++) {
+        if (strcmp(device.name, name) == 0 && device.available != 0)
+            snprintf(why_out, DIAGNOSIS_MAX, "%s", device.note);
+    }
+}
+
+int diagnose_open(const struct options *options, int error) {
+    const char *words = options_command_words(options->command), *name = weir_error_name(error);
+    const char *backoff = getenv(BACKOFF_VARIABLE);
+    char why[DIAGNOSIS_MAX];
+
+    if (error == WEIR_EINVAL && backoff != NULL && backoff[0] != '\0')
+        return complain("%s: " BACKOFF_VARIABLE "=%s: not a whole number from 1 to 3600000000 (%s)",
+                        words, backoff, name);
+    if (descriptors_short(why))
+        return complain("%s: the engine does not open: %s (%s)", words, why, name);
+    device_note(device_name(options), why);
+    return complain("%s: device %s: %s%s%s (%s)", words, device_name(options), weir_strerror(error),
+                    why[0] != '\0' ? ": " : "", why, name);
+}
+
+const char *diagnose_cause(const struct options *options, int error, char why_out[DIAGNOSIS_MAX]) {
+    char why[DIAGNOSIS_MAX - 2];
+
+    why_out[0] = '\0';
+    if (error != WEIR_EDEVICE && error != WEIR_ENOMEM)
+        return why_out;
+    if (descriptors_short(why_out)) {
+        snprintf(why, sizeof(why), "%s", why_out);
+        snprintf(why_out, DIAGNOSIS_MAX, "; %s", why);
+    } else if (error == WEIR_EDEVICE && options->peer != NULL &&
+               strcmp(device_name(options), "shm") == 0) {
+        snprintf(why_out, DIAGNOSIS_MAX,
+                 "; on shm both processes must be of one user, or may "
+                 "ptrace each other");
+    }
+    return why_out;
 }

@@ -1,12 +1,19 @@
-/* diagnose.h: why an address did not work, for a person. weir says WEIR_EADDRESS or
- * WEIR_ECONNECT; what the system has to say of the same address is asked here, afterwards. */
+/* diagnose.h: why something did not work, for a person. weir says WEIR_EADDRESS or WEIR_EDEVICE;
+ * what the system has to say of the same thing is asked here, afterwards. */
 #ifndef TOOL_DIAGNOSE_H
 #define TOOL_DIAGNOSE_H
+
+#include "options.h"
 
 #define DIAGNOSIS_MAX 160
 
 /* Each writes a few words: "Address already in use", "not HOST:PORT". */
 void diagnose_listen(const char *address, char why_out[DIAGNOSIS_MAX]);
 void diagnose_dial(const char *address, char why_out[DIAGNOSIS_MAX]);
+
+/* Complains that this command's engine did not open, and why; -1. */
+int diagnose_open(const struct options *options, int error);
+/* What is behind an error of a transfer or of memory, to be put after it: "; ...", or "". */
+const char *diagnose_cause(const struct options *options, int error, char why_out[DIAGNOSIS_MAX]);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -26,6 +27,19 @@ static uint64_t clock_ns(clockid_t clock) {
 
 uint64_t host_now_ns(void) {
     return clock_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t host_clock_ns(void) {
+    uint64_t least = UINT64_MAX, start, now;
+
+    /* The best of some runs: an interrupt is no part of it. */
+    for (unsigned run = 0; run < 16; run++) {
+        start = now = host_now_ns();
+        for (unsigned i = 0; i < 64; i++)
+            now = host_now_ns();
+        least = now - start < least ? now - start : least;
+    }
+    return least / 64;
 }
 
 uint64_t host_cpu_ns(void) {
@@ -66,6 +80,80 @@ void host_pin(int cpu) {
     }
     /* A CPU that went offline since is no reason to stop: the thread runs unpinned. */
     (void)sched_setaffinity(0, sizeof(one), &one);
+}
+
+void host_pin_bench(bool alone) {
+    host_pin(alone && host_cpu_count() > 1 ? host_cpu(0) : -1);
+}
+
+/* ---- idling ------------------------------------------------------------- */
+
+#define IDLE_LEAST 16
+#define IDLE_MOST  4096
+/* A sched_yield(2) that takes no longer has found nobody else to run. */
+#define YIELD_ALONE_NS (2 * NS_PER_US)
+
+void host_offer_cpu(struct idler *idler) {
+    uint64_t start = host_now_ns();
+
+    sched_yield();
+    if (host_now_ns() - start > YIELD_ALONE_NS || idler->every < IDLE_LEAST)
+        idler->every = IDLE_LEAST;
+    else if (idler->every < IDLE_MOST)
+        idler->every *= 2;
+    idler->passes = 0;
+}
+
+/* ---- memory ------------------------------------------------------------- */
+
+/* The number behind `key` in a file of lines, times `unit`; UINT64_MAX when there is none. */
+static uint64_t number_in(const char *path, const char *key, uint64_t unit) {
+    FILE *file = fopen(path, "re");
+    uint64_t value = UINT64_MAX;
+    char line[128];
+
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        unsigned long long number;
+        if (strncmp(line, key, strlen(key)) == 0 &&
+            sscanf(line + strlen(key), "%llu", &number) == 1) {
+            value = number > UINT64_MAX / unit ? UINT64_MAX : number * unit;
+            break;
+        }
+    }
+    if (file != NULL)
+        fclose(file);
+    return value;
+}
+
+/* What a control group, of either version, leaves of its limit. */
+static uint64_t left_of(const char *limit_path, const char *used_path) {
+    uint64_t limit = number_in(limit_path, "", 1), used = number_in(used_path, "", 1);
+
+    if (limit == UINT64_MAX || used == UINT64_MAX)
+        return UINT64_MAX;
+    return used < limit ? limit - used : 0;
+}
+
+uint64_t host_memory_available(void) {
+    uint64_t least = number_in("/proc/meminfo", "MemAvailable:", 1024);
+    uint64_t groups[] = {
+        left_of("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        left_of("/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    };
+
+    for (unsigned i = 0; i < 2; i++)
+        least = groups[i] < least ? groups[i] : least;
+    return least;
+}
+
+int host_check_memory(const char *what, uint64_t bytes) {
+    uint64_t available = host_memory_available();
+
+    if (bytes <= available)
+        return 0;
+    return complain("%s needs %.1f GiB of memory, and %.1f GiB are available", what,
+                    (double)bytes / (1u << 30), (double)available / (1u << 30));
 }
 
 void *host_map(uint64_t bytes) {

@@ -14,6 +14,8 @@
 enum exit_status { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 uint64_t host_now_ns(void);
+/* What a look at that clock costs. */
+uint64_t host_clock_ns(void);
 /* CPU time that this process, all of its threads, has used. */
 uint64_t host_cpu_ns(void);
 
@@ -23,6 +25,30 @@ int host_cpu(unsigned index);
 unsigned host_cpu_count(void);
 /* Pins the calling thread; negative: back to all CPUs that the process may run on. */
 void host_pin(int cpu);
+/* The calling thread to the first CPU, where there are two and the other side has the second;
+ * or back to all: several benches against one target must not end up on one CPU. */
+void host_pin_bench(bool alone);
+
+/* How a thread polls that shares its CPU, perhaps with whom it waits for: after some passes
+ * that found nothing it offers the CPU to others. While nobody takes it, it offers less and
+ * less often, until it costs nothing. Zeroed is ready; one for each thread. */
+struct idler {
+    unsigned passes;
+    unsigned every;
+};
+void host_offer_cpu(struct idler *idler);
+/* One pass found nothing. */
+static inline void host_idle(struct idler *idler) {
+    if (++idler->passes > idler->every)
+        host_offer_cpu(idler);
+}
+
+/* Memory that a new allocation can get without swapping or worse: what the kernel says is
+ * available, or less where a control group allows less. UINT64_MAX: not known. */
+uint64_t host_memory_available(void);
+/* 0, or -1 after complaining that what needs so many bytes, of this process and of the target
+ * that is on the same host, is more than that. */
+int host_check_memory(const char *what, uint64_t bytes);
 
 /* Zeroed, populated, page-aligned memory; NULL when there is none. */
 void *host_map(uint64_t bytes);

@@ -34,9 +34,10 @@ enum copy_order { COPY_IN_TURN = 0, COPY_RANDOM };
 double limits_copy(enum copy_kind kind, enum copy_order order, uint64_t size, uint64_t span,
                    unsigned threads, uint64_t duration_ns);
 
-/* The same of process_vm_writev(2) into a child process; one thread, same buffers. 0: not
- * permitted or no memory. */
-double limits_vm_write(uint64_t size, uint64_t duration_ns);
+/* The same of process_vm_writev(2) into a child process, `pieces` of `size` with one call, at
+ * most LIMITS_PIECES; one thread, same buffers. 0: not permitted or no memory. */
+#define LIMITS_PIECES 256
+double limits_vm_write(uint64_t size, unsigned pieces, uint64_t duration_ns);
 
 /* Half the median round trip of a cache line between two CPUs, in ns; 0: only one CPU. */
 double limits_line(uint64_t duration_ns);

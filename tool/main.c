@@ -1,5 +1,8 @@
 /* main.c: the weir command: options to commands, nothing else. */
+#define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "bench.h"
 #include "host.h"
@@ -18,10 +21,22 @@ static int (*const runs[CMD_COUNT])(const struct options *options) = {
     [CMD_TRACE] = bench_trace,
 };
 
+/* A descriptor 0 to 2 that is closed would be the next one that is opened: a socket that gets
+ * what is meant for standard output. What is opened here instead cannot be written to. */
+static void fill_standard(void) {
+    int fd;
+
+    while ((fd = open("/dev/null", O_RDONLY)) >= 0 && fd <= STDERR_FILENO)
+        ;
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv) {
     struct options options;
     int status = EXIT_OK;
 
+    fill_standard();
     switch (options_parse(argc, argv, &options)) {
     case OPTIONS_WRONG:
         return EXIT_USAGE;

@@ -29,7 +29,7 @@ struct entry {
     enum kind kind;
     unsigned commands; /* bit mask of 1 << enum command */
     size_t offset;     /* in struct options */
-    uint64_t min;
+    uint64_t min;      /* KIND_REAL: in thousandths */
     uint64_t max;
 };
 
@@ -51,7 +51,7 @@ static const struct entry entries[] = {
     {"window", "N", "transfers in flight, each thread [16]", KIND_COUNT, ON_STREAM | ON(CMD_REPLAY),
      AT(window), 1, 1024},
     {"seconds", "T", "how long to measure; sweep: each size [2; 0.5]", KIND_REAL,
-     ON_STREAM | ON(CMD_WAKE), AT(seconds), 0, 3600},
+     ON_STREAM | ON(CMD_WAKE), AT(seconds), 10, 3600},
     {"threads", "N", "threads that submit, on one engine [1]", KIND_COUNT, ON_STREAM, AT(threads),
      1, 64},
     {"memory", "shared|own", "allocated by weir, or registered memory [shared]", KIND_MEMORY,
@@ -117,6 +117,10 @@ const char *options_command_name(enum command command) {
     return commands[command].name;
 }
 
+const char *options_command_words(enum command command) {
+    return commands[command].words;
+}
+
 static void *field_of(const struct entry *entry, struct options *options) {
     return (char *)options + entry->offset;
 }
@@ -137,7 +141,7 @@ static void help_all(void) {
     help_commands(CMD_SERVE, CMD_TRACE);
     printf("\n  weir --version     the version\n"
            "  weir COMMAND --help the options of a command\n\n"
-           "Sizes take K, M and G (powers of 1024). Exit status: 0 done, 1 failed, 2 usage.\n");
+           "Sizes take K, M and G, powers of 1024. Exit status: 0 done, 1 failed, 2 usage.\n");
 }
 
 static void help_bench(void) {
@@ -190,11 +194,16 @@ static bool parse_integer(const char *text, bool is_size, uint64_t *value_out) {
     return true;
 }
 
-static bool parse_real(const char *text, double max, double *value_out) {
+/* Digits and at most one point: no sign, exponent, hexadecimal, infinity. */
+static bool parse_real(const char *text, double min, double max, double *value_out) {
+    size_t digits = strspn(text, "0123456789");
     char *end;
-    double value = strtod(text, &end);
+    double value;
 
-    if (end == text || *end != '\0' || !isfinite(value) || value < 0 || value > max)
+    if (digits + strspn(text + digits, ".0123456789") != strlen(text))
+        return false;
+    value = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(value) || value < min || value > max)
         return false;
     *value_out = value;
     return true;
@@ -227,7 +236,8 @@ static int complain_value(const struct entry *entry, const char *text) {
         return complain("--%s %s: not a whole number from %" PRIu64 " to %" PRIu64, entry->name,
                         text, entry->min, entry->max);
     case KIND_REAL:
-        return complain("--%s %s: not a number from 0 to %" PRIu64, entry->name, text, entry->max);
+        return complain("--%s %s: not a number from %g to %" PRIu64, entry->name, text,
+                        (double)entry->min / 1000, entry->max);
     case KIND_LATENCY:
         return complain("--%s=%s: neither notify nor memory", entry->name, text);
     case KIND_MEMORY:
@@ -246,6 +256,7 @@ static int entry_take(const struct entry *entry, const char *text, struct option
 
     if (text != NULL && text[0] == '\0')
         return complain("--%s: the value is empty", entry->name);
+    options->given |= UINT64_C(1) << (entry - entries);
     switch (entry->kind) {
     case KIND_FLAG:
         break;
@@ -253,7 +264,8 @@ static int entry_take(const struct entry *entry, const char *text, struct option
         *(const char **)field_of(entry, options) = text;
         return 0;
     case KIND_REAL:
-        good = parse_real(text, (double)entry->max, field_of(entry, options));
+        good = parse_real(text, (double)entry->min / 1000, (double)entry->max,
+                          field_of(entry, options));
         return good ? 0 : complain_value(entry, text);
     case KIND_MEMORY:
         good = parse_word(text, memory_names, &value);
@@ -305,13 +317,44 @@ static int check_device(const char *name) {
     return complain("--device %s: not built in; this weir has: %s", name, names);
 }
 
+_Static_assert(ENTRY_COUNT <= 64, "struct options has a bit for each");
+
+/* The first of these options, which do not apply, that was given all the same; or NULL. */
+static const char *given_of(const struct options *o, const char *const *names) {
+    for (; *names != NULL; names++) {
+        for (size_t i = 0; i < ENTRY_COUNT; i++) {
+            if ((entries[i].commands & ON(o->command)) != 0 && (o->given & UINT64_C(1) << i) != 0 &&
+                strcmp(entries[i].name, *names) == 0)
+                return *names;
+        }
+    }
+    return NULL;
+}
+
+/* What one option makes meaningless. */
+static int check_excluded(const struct options *o) {
+    static const char *const not_latency[] = {"size",   "segments", "window", "threads",
+                                              "notify", "verify",   "cold",   NULL};
+    static const char *const not_describe[] = {"requests", "seed", "output", NULL};
+    const char *name = NULL;
+
+    if (o->latency != LATENCY_NONE && (name = given_of(o, not_latency)) != NULL)
+        return complain("bench write: --latency is a ping-pong of 8 bytes, and --%s does not "
+                        "apply to it",
+                        name);
+    if (o->describe != NULL && (name = given_of(o, not_describe)) != NULL)
+        return complain("bench trace: --describe generates nothing, and --%s does not apply to it",
+                        name);
+    return 0;
+}
+
 static int check_together(const struct options *o) {
     bool stream = (ON_STREAM & ON(o->command)) != 0;
     uint64_t size = o->command == CMD_SWEEP ? 4 * MIB : o->size;
     uint64_t lanes = o->window * o->segments * o->threads; /* bounds keep this below 2^33 */
 
-    if (o->latency != LATENCY_NONE && (o->threads != 1 || o->segments != 1 || o->verify || o->cold))
-        return complain("--latency goes without --threads, --segments, --verify and --cold");
+    if (check_excluded(o) != 0)
+        return -1;
     if (stream && size > MEMORY_BYTES_MAX / 2 / lanes)
         return complain("%" PRIu64 " bytes in each of %" PRIu64 " segments in flight (--window, "
                         "--segments, --threads) is over the limit of %llu GiB",
@@ -320,8 +363,6 @@ static int check_together(const struct options *o) {
         return complain("--cold %" PRIu64 " has no room for %" PRIu64 " segments of %" PRIu64
                         " bytes in flight",
                         o->cold, lanes, size);
-    if ((stream || o->command == CMD_WAKE) && o->seconds <= 0)
-        return complain("--seconds: must be more than 0");
     if (o->command == CMD_FILL && o->page_size > MEMORY_BYTES_MAX / 4 / o->pages)
         return complain("%" PRIu64 " pages of %" PRIu64 " bytes is over the limit of %llu GiB",
                         o->pages, o->page_size, MEMORY_BYTES_MAX / 4 / GIB);
@@ -472,33 +513,32 @@ enum options_outcome options_parse(int argc, char **argv, struct options *option
 /* ---- for reports ------------------------------------------------------- */
 
 void options_each(const struct options *options,
-                  void (*each)(const char *name, const char *text, void *context), void *context) {
+                  void (*each)(const struct option_value *value, void *context), void *context) {
     for (size_t i = 0; i < ENTRY_COUNT; i++) {
-        char text[32];
-        const void *field = field_peek(&entries[i], options);
-        uint64_t number;
+        const struct entry *entry = &entries[i];
+        const void *field = field_peek(entry, options);
+        struct option_value value = {.name = entry->name, .type = OPTION_INTEGER};
 
-        if ((entries[i].commands & ON(options->command)) == 0 || entries[i].offset == AT(json))
+        if ((entry->commands & ON(options->command)) == 0 || entry->offset == AT(json))
             continue;
-        if (entries[i].kind == KIND_TEXT) {
-            const char *value = *(const char *const *)field;
-            each(entries[i].name, value != NULL ? value : "", context);
-            continue;
+        if (entry->kind == KIND_TEXT) {
+            value.word = *(const char *const *)field;
+            value.type = value.word != NULL ? OPTION_WORD : OPTION_NONE;
+        } else if (entry->kind == KIND_REAL) {
+            value.real = *(const double *)field;
+            value.type = OPTION_REAL;
+        } else {
+            value.integer = *(const uint64_t *)field;
+            if (entry->kind == KIND_FLAG)
+                value.type = OPTION_BOOL;
+            else if (entry->kind == KIND_MEMORY)
+                value.word = memory_names[value.integer], value.type = OPTION_WORD;
+            else if (entry->kind == KIND_LATENCY)
+                value.word = latency_names[value.integer], value.type = OPTION_WORD;
+            else if (value.integer < entry->min)
+                value.type = OPTION_NONE;
         }
-        if (entries[i].kind == KIND_REAL) {
-            snprintf(text, sizeof(text), "%g", *(const double *)field);
-            each(entries[i].name, text, context);
-            continue;
-        }
-        number = *(const uint64_t *)field;
-        if (entries[i].kind == KIND_MEMORY)
-            each(entries[i].name, memory_names[number], context);
-        else if (entries[i].kind == KIND_LATENCY)
-            each(entries[i].name, latency_names[number], context);
-        else {
-            snprintf(text, sizeof(text), "%" PRIu64, number);
-            each(entries[i].name, text, context);
-        }
+        each(&value, context);
     }
 }
 

@@ -56,6 +56,7 @@ struct options {
     uint64_t verify;
     double seconds;
     double speedup; /* 0: as fast as possible */
+    uint64_t given; /* a bit for each entry of the table in options.c */
 };
 
 enum options_outcome { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_WRONG };
@@ -67,10 +68,21 @@ enum options_outcome options_parse(int argc, char **argv, struct options *option
 /* "write", "sweep", ...: the command without "bench". */
 const char *options_command_name(enum command command);
 
-/* Calls each(name, text, context) for every option that this command takes, with its value as
- * text; for reports. */
+/* "bench write", "serve": the command as it is typed. */
+const char *options_command_words(enum command command);
+
+/* An option's value, for reports: NONE is one that was not given and has no default here. */
+enum option_type { OPTION_NONE, OPTION_BOOL, OPTION_INTEGER, OPTION_REAL, OPTION_WORD };
+struct option_value {
+    const char *name;
+    enum option_type type;
+    uint64_t integer; /* BOOL too */
+    double real;
+    const char *word;
+};
+/* Calls each() for every option that this command takes. */
 void options_each(const struct options *options,
-                  void (*each)(const char *name, const char *text, void *context), void *context);
+                  void (*each)(const struct option_value *value, void *context), void *context);
 
 /* "64 KiB" for 65536, "100 B", "1.5 GiB"; out has at least 32 bytes. */
 const char *options_size_text(uint64_t bytes, char *out);

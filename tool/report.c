@@ -4,14 +4,22 @@
 #include "report.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <gnu/libc-version.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "host.h"
+
+#if defined(__clang__)
+#define COMPILER "clang " __clang_version__
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
 
 static FILE *table_of(const struct report *report) {
     const char *json = report->options->json;
@@ -32,6 +40,15 @@ const char *report_rate_text(double bytes_per_s, char *out) {
              : bytes_per_s >= 9.995 ? 1
                                     : 2,
              bytes_per_s, units[unit]);
+    return out;
+}
+
+const char *report_share_text(const struct result *result, char *out) {
+    double fraction = report_fraction(result);
+
+    out[0] = '\0';
+    if (fraction > 0)
+        snprintf(out, 32, ", %.1f %% of the limit", 100 * fraction);
     return out;
 }
 
@@ -81,33 +98,61 @@ static json_t *machine_json(void) {
 }
 
 static json_t *versions_json(void) {
-    return json_pack("{s:s, s:s, s:s, s:s}", "weir", weir_version(), "compiler", __VERSION__,
-                     "libc", gnu_get_libc_version(), "jansson", JANSSON_VERSION);
+    return json_pack("{s:s, s:s, s:s, s:s}", "weir", weir_version(), "compiler", COMPILER, "libc",
+                     gnu_get_libc_version(), "jansson", JANSSON_VERSION);
 }
 
-static void option_json(const char *name, const char *text, void *context) {
-    json_object_set_new(context, name, json_string(text));
+static void option_json(const struct option_value *value, void *context) {
+    json_t *json = value->type == OPTION_BOOL      ? json_boolean(value->integer)
+                   : value->type == OPTION_INTEGER ? json_integer((json_int_t)value->integer)
+                   : value->type == OPTION_REAL    ? json_real(value->real)
+                   : value->type == OPTION_WORD    ? json_string(value->word)
+                                                   : json_null();
+
+    json_object_set_new(context, value->name, json);
+}
+
+/* A number that was measured, or null. */
+static json_t *measured(double value) {
+    return value > 0 ? json_real(value) : json_null();
 }
 
 /* ---- the report --------------------------------------------------------- */
 
+/* Before anything is measured: that the file cannot be written is better known now. */
+static int open_json(struct report *report) {
+    const char *path = report->options->json;
+
+    if (path == NULL || strcmp(path, "-") == 0)
+        return 0;
+    report->json_fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    report->json_is_new = report->json_fd >= 0;
+    if (report->json_fd < 0 && errno == EEXIST)
+        report->json_fd = open(path, O_WRONLY | O_CLOEXEC);
+    return report->json_fd >= 0 ? 0 : complain("--json %s: %s", path, strerror(errno));
+}
+
 int report_begin(struct report *report, const struct options *options) {
     json_t *chosen = json_object();
 
-    *report = (struct report){.options = options};
+    *report = (struct report){.options = options, .json_fd = -1};
     options_each(options, option_json, chosen);
     report->results = json_array();
     report->root = json_pack(
         "{s:s, s:o, s:o, s:o, s:s, s:O}", "bench", options_command_name(options->command),
         "options", chosen, "versions", versions_json(), "machine", machine_json(), "device",
         options->device != NULL ? options->device : "shm", "results", report->results);
-    return report->root != NULL ? 0 : complain("out of memory");
+    return report->root != NULL ? open_json(report) : complain("out of memory");
 }
 
 void report_free(struct report *report) {
+    if (report->json_fd >= 0)
+        close(report->json_fd);
+    if (report->json_is_new) /* and nothing was put into it */
+        unlink(report->options->json);
     json_decref(report->results);
     json_decref(report->root);
-    *report = (struct report){.options = report->options};
+    *report = (struct report){.options = report->options, .json_fd = -1};
 }
 
 int report_set(struct report *report, const char *name, json_t *value) {
@@ -130,12 +175,12 @@ int report_counters(struct report *report, weir_engine *engine) {
     return report_set(report, "device_counters", counters);
 }
 
-/* How much of the limit was reached; 0 when none applies or none could be measured. */
-static double fraction_of(const struct result *result, double bytes_per_s) {
+double report_fraction(const struct result *result) {
     if (result->limit.latency_ns > 0 && result->latency != NULL && result->latency->count > 0)
         return result->limit.latency_ns / (double)histogram_quantile(result->latency, 5000);
     if (result->limit.bytes_per_s > 0)
-        return (result->limit_bytes_per_s > 0 ? result->limit_bytes_per_s : bytes_per_s) /
+        return (result->limit_bytes_per_s > 0 ? result->limit_bytes_per_s
+                                              : (double)result->bytes / result->seconds) /
                result->limit.bytes_per_s;
     return 0;
 }
@@ -174,6 +219,7 @@ static json_t *result_json(const struct result *r, double fraction) {
     if (r->latency != NULL) {
         json_object_set_new(object, "latency_ns", latency_json(r->latency));
         json_object_set_new(object, "latency_of", json_string(r->latency_of));
+        json_object_set_new(object, "latency_clock_ns", measured(r->clock_ns));
     } else {
         json_object_set_new(object, "latency_ns", json_null());
     }
@@ -181,8 +227,9 @@ static json_t *result_json(const struct result *r, double fraction) {
                         fraction > 0 ? json_real(fraction) : json_null());
     if (r->limit.name[0] != '\0')
         json_object_set_new(object, "limit",
-                            json_pack("{s:s, s:f, s:f}", "name", r->limit.name, "bytes_per_s",
-                                      r->limit.bytes_per_s, "latency_ns", r->limit.latency_ns));
+                            json_pack("{s:s, s:o, s:o}", "name", r->limit.name, "bytes_per_s",
+                                      measured(r->limit.bytes_per_s), "latency_ns",
+                                      measured(r->limit.latency_ns)));
     if (r->extra != NULL)
         json_object_update(object, r->extra);
     return object;
@@ -221,7 +268,8 @@ static void print_row(FILE *out, const struct result *r, double rate, double fra
                     : "-");
     fprintf(out, " %6s", cell_time((double)r->cpu_initiator_ns / ops, text));
     fprintf(out, " %6s", cell_time((double)r->cpu_target_ns / ops, text));
-    if (fraction > 0)
+    /* What a line below the table compares is no share of this row's. */
+    if (fraction > 0 && r->limit_bytes_per_s <= 0)
         fprintf(out, " %4.*f%%\n", fraction < 0.9995 ? 1 : 0, 100 * fraction);
     else
         fprintf(out, " %5s\n", "-");
@@ -230,7 +278,7 @@ static void print_row(FILE *out, const struct result *r, double rate, double fra
 int report_add(struct report *report, const struct result *result) {
     FILE *out = table_of(report);
     double rate = (double)result->bytes / result->seconds;
-    double fraction = fraction_of(result, rate);
+    double fraction = report_fraction(result);
     json_t *object = result_json(result, fraction);
 
     json_decref(result->extra);
@@ -240,56 +288,92 @@ int report_add(struct report *report, const struct result *result) {
     print_row(out, result, rate, fraction);
     fflush(out);
     report->wrong_bytes += result->wrong_bytes;
+    report->checked_bytes += result->checked_bytes;
+    report->bytes += result->bytes;
+    report->limit_below = result->limit_bytes_per_s > 0;
     if (object == NULL || json_array_append_new(report->results, object) != 0)
         return complain("out of memory");
     return 0;
 }
 
-static void print_notes(FILE *out, const json_t *result, bool last_of_many) {
+static void print_verified(FILE *out, const struct report *report) {
+    if (report->wrong_bytes > 0)
+        fprintf(out, "  VERIFICATION FAILED: %" PRIu64 " of %" PRIu64 " bytes are wrong\n",
+                report->wrong_bytes, report->checked_bytes);
+    else if (report->checked_bytes > report->bytes)
+        fprintf(out,
+                "  verified: all %" PRIu64 " bytes that were moved, and %" PRIu64 " that had to "
+                "stay\n",
+                report->bytes, report->checked_bytes - report->bytes);
+    else if (report->checked_bytes > 0)
+        fprintf(out, "  verified: all of %" PRIu64 " bytes\n", report->checked_bytes);
+}
+
+static void print_notes(const struct report *report, const json_t *result, bool last_of_many) {
+    FILE *out = table_of(report);
     const char *limit =
         json_string_value(json_object_get(json_object_get(result, "limit"), "name"));
     const char *of = json_string_value(json_object_get(result, "latency_of"));
-    json_int_t checked = json_integer_value(json_object_get(result, "checked_bytes"));
-    json_int_t wrong = json_integer_value(json_object_get(result, "wrong_bytes"));
+    double clock_ns = json_real_value(json_object_get(result, "latency_clock_ns"));
 
-    fprintf(out, "  an operation: %s", json_string_value(json_object_get(result, "operation")));
+    fprintf(out, "  an operation: %s\n", json_string_value(json_object_get(result, "operation")));
     if (of != NULL)
-        fprintf(out, "\n  p50 to max: %s", of);
-    fprintf(out, "\n  cpu/op, target: CPU time an operation, of this process and of the target");
+        fprintf(out, "  p50 to max: %s\n", of);
+    if (clock_ns > 0)
+        fprintf(out, "  of each of these, reading the clock took %.0f ns\n", clock_ns);
+    fprintf(out, "  cpu/op, target: CPU time an operation, of this process and of the target\n");
     if (limit != NULL)
-        fprintf(out, "\n  limit: share of %s%s", limit, last_of_many ? " (last row)" : "");
-    if (wrong > 0)
-        fprintf(out,
-                "\n  VERIFICATION FAILED: %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT
-                " bytes are wrong",
-                wrong, checked);
-    else if (checked > 0)
-        fprintf(out, "\n  verified: all of %" JSON_INTEGER_FORMAT " bytes", checked);
-    fputc('\n', out);
+        fprintf(out, "  %s%s\n",
+                last_of_many          ? "limit (last row): "
+                : report->limit_below ? "limit: "
+                                      : "limit: share of ",
+                limit);
+}
+
+/* All of the JSON, or none of it. What is there already is replaced only now. */
+static int write_json(struct report *report) {
+    const char *path = report->options->json;
+    char *text = json_dumps(report->root, JSON_INDENT(2));
+    size_t length = text != NULL ? strlen(text) : 0, at = 0;
+    int rc = text != NULL ? 0 : complain("out of memory");
+
+    if (rc == 0 && report->json_fd < 0) {
+        fputs(text, stdout); /* main looks whether that went well */
+        putchar('\n');
+    } else if (rc == 0) {
+        (void)ftruncate(report->json_fd, 0); /* a pipe or a device has no length */
+        text[length++] = '\n';               /* in place of the terminator */
+        while (at < length) {
+            ssize_t wrote = write(report->json_fd, text + at, length - at);
+            if (wrote <= 0)
+                break;
+            at += (size_t)wrote;
+        }
+        if (at < length) {
+            rc = complain("--json %s: %s", path, strerror(errno));
+            (void)ftruncate(report->json_fd, 0);
+        }
+        report->json_is_new = report->json_is_new && rc != 0;
+    }
+    free(text);
+    return rc;
 }
 
 int report_end(struct report *report) {
-    const char *json = report->options->json;
     size_t rows = json_array_size(report->results);
-    int rc = 0;
 
     if (rows > 0) {
         const json_t *last = json_array_get(report->results, rows - 1);
-        print_notes(table_of(report), last, rows > 1);
+        print_notes(report, last, rows > 1);
+        print_verified(table_of(report), report);
         /* One result stands at the top too, where a program looks first. */
-        if (rows == 1) {
+        if (rows == 1)
             json_object_update_missing(report->root, json_array_get(report->results, 0));
-            json_object_del(report->root, "results");
-        }
     }
-    if (json != NULL && strcmp(json, "-") == 0) {
-        rc = json_dumpf(report->root, stdout, JSON_INDENT(2));
-        putchar('\n');
-    } else if (json != NULL) {
-        rc = json_dump_file(report->root, json, JSON_INDENT(2));
-    }
-    if (rc != 0)
-        return complain("%s: cannot be written: %s", json, strerror(errno));
+    if (rows < 2)
+        json_object_del(report->root, "results");
+    if (report->options->json != NULL && write_json(report) != 0)
+        return -1;
     if (report->wrong_bytes != 0)
         return complain("%" PRIu64 " bytes are wrong", report->wrong_bytes);
     return 0;

@@ -3,6 +3,7 @@
 #ifndef TOOL_REPORT_H
 #define TOOL_REPORT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <jansson.h>
@@ -23,8 +24,10 @@ struct result {
     const char *latency_of;    /* from what to what, and how sampled */
     uint64_t cpu_initiator_ns;
     uint64_t cpu_target_ns;
-    struct limit limit;       /* name empty: none applies */
-    double limit_bytes_per_s; /* compared with the limit; 0: bytes / seconds */
+    struct limit limit; /* name empty: none applies */
+    /* Compared with the limit, in a line of its own below the table; 0: the row's rate is. */
+    double limit_bytes_per_s;
+    double clock_ns; /* what a look at the clock adds to each latency; 0: nothing */
     uint64_t checked_bytes;
     uint64_t wrong_bytes;
     uint64_t eagain; /* submits that were refused and repeated */
@@ -36,10 +39,16 @@ struct report {
     json_t *root;
     json_t *results;
     unsigned rows;
+    bool limit_below; /* the limit is not that of the row's rate */
+    uint64_t bytes;   /* these three of all rows */
+    uint64_t checked_bytes;
     uint64_t wrong_bytes;
+    int json_fd;      /* -1: standard output, or none */
+    bool json_is_new; /* nothing was there before, and nothing is in it */
 };
 
-/* All that return int: 0, or -1 after complaining. */
+/* All that return int: 0, or -1 after complaining. report_begin opens the --json file, which
+ * is written at the very end, and stays as it was until then. */
 int report_begin(struct report *report, const struct options *options);
 /* Prints the row and keeps the JSON. */
 int report_add(struct report *report, const struct result *result);
@@ -51,6 +60,11 @@ int report_counters(struct report *report, weir_engine *engine);
 int report_end(struct report *report);
 /* Frees; also after report_end, and after a failure. */
 void report_free(struct report *report);
+
+/* How much of the limit was reached; 0 when none applies or none could be measured. */
+double report_fraction(const struct result *result);
+/* ", 45.1 % of the limit", or nothing; out has at least 32 bytes. */
+const char *report_share_text(const struct result *result, char *out);
 
 /* "12.3 GB/s" (powers of 1000, as networks count) and "12.34 us"; out has at least 32 bytes. */
 const char *report_rate_text(double bytes_per_s, char *out);

@@ -30,7 +30,8 @@ int session_fail(struct session *session, const char *what, int error) {
         diagnose_dial(session->address, why);
         return complain("--peer %s: %s (%s)", session->address, why, weir_error_name(error));
     }
-    return complain("%s: %s (%s)", what, weir_strerror(error), weir_error_name(error));
+    return complain("%s: %s (%s)%s", what, weir_strerror(error), weir_error_name(error),
+                    diagnose_cause(session->options, error, why));
 }
 
 int session_start(struct session *session, const struct options *options) {
@@ -43,22 +44,21 @@ int session_start(struct session *session, const struct options *options) {
     engine.sq_depth = (uint32_t)options->depth;
     engine.connect_timeout_ns = CONNECT_NS;
     engine.flags = options->threads > 1 ? 0 : WEIR_ENGINE_SERIAL;
+    if (options->peer != NULL && strlen(options->peer) >= sizeof(session->address))
+        return complain("--peer: longer than an address can be (%s)",
+                        weir_error_name(WEIR_EADDRESS));
+    rc = weir_engine_open(&engine, &session->engine);
+    if (rc != 0)
+        return diagnose_open(options, rc);
     if (options->peer == NULL) {
         int cpu = host_cpu_count() > 1 ? host_cpu(1) : -1;
         int pid = spawn_target(options, cpu, session->address, sizeof(session->address));
         if (pid < 0)
             return -1;
         session->pid = pid;
-    } else if (strlen(options->peer) >= sizeof(session->address)) {
-        return complain("--peer: longer than an address can be (%s)",
-                        weir_error_name(WEIR_EADDRESS));
     } else {
         memcpy(session->address, options->peer, strlen(options->peer) + 1);
     }
-    rc = weir_engine_open(&engine, &session->engine);
-    if (rc != 0)
-        return complain("the engine does not open: %s (%s)", weir_strerror(rc),
-                        weir_error_name(rc));
     rc = weir_peer_open(session->engine, session->address, &session->peer);
     if (rc != 0)
         return session_fail(session, "the target", rc);
@@ -103,6 +103,27 @@ int session_look(struct session *session) {
         return complain("the target was %s", how);
     }
     return take_events(session);
+}
+
+/* A look at the clock costs as much as a pass. */
+#define PATIENCE_EVERY 1024
+
+int session_patience(struct patience *patience, uint64_t moved) {
+    uint64_t now;
+
+    if (++patience->waits % PATIENCE_EVERY != 0)
+        return 0;
+    now = host_now_ns();
+    if (patience->since_ns == 0 || patience->moved != moved) {
+        patience->moved = moved;
+        patience->since_ns = now;
+        return 0;
+    }
+    if (now - patience->since_ns < SESSION_STUCK_S * NS_PER_S)
+        return 0;
+    return complain(
+        "nothing has moved for %d s: the target does not run, or its host is overloaded",
+        SESSION_STUCK_S);
 }
 
 int session_poll(struct session *session, weir_notification *notification_out) {
@@ -180,6 +201,7 @@ static int await_status(struct session *session, enum proto_type type, const cha
 }
 
 static int allocate_local(struct session *session, uint64_t bytes) {
+    char why[DIAGNOSIS_MAX];
     int rc;
 
     session->bytes = bytes;
@@ -196,7 +218,9 @@ static int allocate_local(struct session *session, uint64_t bytes) {
         rc = weir_memory_register(session->engine, session->base, bytes, WEIR_ACCESS_ALL,
                                   &session->memory);
     }
-    return rc == 0 ? 0 : complain("memory of %" PRIu64 " bytes: %s", bytes, weir_strerror(rc));
+    return rc == 0 ? 0
+                   : complain("memory of %" PRIu64 " bytes: %s (%s)%s", bytes, weir_strerror(rc),
+                              weir_error_name(rc), diagnose_cause(session->options, rc, why));
 }
 
 static int send_export(struct session *session) {

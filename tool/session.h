@@ -55,6 +55,17 @@ int session_poll(struct session *session, weir_notification *notification_out);
 /* Waits for a message of this type; any other is a failure. */
 int session_await(struct session *session, enum proto_type type, weir_notification *out);
 
+/* For a loop that waits for the target. moved counts what was achieved, on whatever scale: -1,
+ * after complaining, once it has stood still for SESSION_STUCK_S seconds of waiting. Zeroed is
+ * ready; any thread, each with its own. */
+#define SESSION_STUCK_S 60
+struct patience {
+    uint64_t waits;
+    uint64_t moved;
+    uint64_t since_ns;
+};
+int session_patience(struct patience *patience, uint64_t moved);
+
 /* At most every millisecond: progress, events, the child's life, interrupts. */
 int session_look(struct session *session);
 

@@ -108,14 +108,14 @@ int spawn_target(const struct options *options, int cpu, char *address_out, size
         argv[argc++] = qps;
     }
     if (pipe2(ends, O_CLOEXEC) != 0)
-        return complain("pipe: %s", strerror(errno));
+        return complain("the target cannot be started: %s", strerror(errno));
     pid = fork();
     if (pid == 0)
         become_target(ends[1], parent, cpu, argv);
     close(ends[1]);
     if (pid < 0) {
         close(ends[0]);
-        return complain("fork: %s", strerror(errno));
+        return complain("the target cannot be started: %s", strerror(errno));
     }
     if (read_line(ends[0], address_out, address_size) != 0) {
         close(ends[0]);

@@ -8,6 +8,7 @@
  * session's place is free again, as often as EBUSY asks for. */
 #include "target.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -93,6 +94,8 @@ static int allocate(struct target *target, struct served *served) {
     void *base = NULL;
     int rc;
 
+    if (bytes + scratch > host_memory_available())
+        return WEIR_ENOMEM; /* better than to be killed for it */
     if (served->open.memory == MEMORY_SHARED) {
         rc = weir_memory_allocate(target->engine, bytes, WEIR_ACCESS_ALL, &served->memory, &base);
         if (rc == 0)
@@ -337,6 +340,7 @@ static unsigned visit_sessions(struct target *target, bool *watching_out) {
 #define EVENTS_EVERY 64
 
 static void serve_loop(struct target *target) {
+    struct idler idler = {0};
     uint64_t idle_since = 0;
     bool alone = sysconf(_SC_NPROCESSORS_ONLN) < 2; /* then spinning delays who we wait for */
 
@@ -354,6 +358,7 @@ static void serve_loop(struct target *target) {
             idle_since = 0;
             continue;
         }
+        host_idle(&idler);
         if (pass % 16 != 0)
             continue; /* the clock costs as much as a pass */
         now = host_now_ns();
@@ -365,19 +370,30 @@ static void serve_loop(struct target *target) {
     }
 }
 
-static int complain_open(const char *address, int error) {
+static int complain_open(const struct options *options, int error) {
+    const char *address = options->listen;
     char why[DIAGNOSIS_MAX];
 
     if (error != WEIR_EADDRESS || address == NULL)
-        return complain("serve: the engine does not open: %s (%s)", weir_strerror(error),
-                        weir_error_name(error));
+        return diagnose_open(options, error);
     diagnose_listen(address, why);
     return complain("serve --listen %s: %s (%s)", address, why, weir_error_name(error));
 }
 
+/* Nobody could connect to a server whose address did not get out. */
+static int print_address(const weir_engine *engine) {
+    char address[WEIR_ADDRESS_MAX];
+    int rc = weir_engine_address(engine, address, sizeof(address));
+
+    if (rc != 0)
+        return complain("serve: %s", weir_strerror(rc));
+    if (printf("%s\n", address) < 0 || fflush(stdout) != 0)
+        return complain("serve: standard output cannot be written: %s", strerror(errno));
+    return 0;
+}
+
 int target_serve(const struct options *options) {
     weir_engine_options engine = WEIR_ENGINE_OPTIONS_INIT;
-    char address[WEIR_ADDRESS_MAX];
     static struct target target; /* 20 KiB: not on the stack */
     int rc;
 
@@ -391,17 +407,12 @@ int target_serve(const struct options *options) {
     engine.flags = WEIR_ENGINE_SERIAL;
     rc = weir_engine_open(&engine, &target.engine);
     if (rc != 0) {
-        complain_open(options->listen, rc);
+        complain_open(options, rc);
         return EXIT_FAILED;
     }
-    rc = weir_engine_address(target.engine, address, sizeof(address));
-    if (rc == 0) {
-        printf("%s\n", address);
-        fflush(stdout);
+    rc = print_address(target.engine);
+    if (rc == 0)
         serve_loop(&target);
-    } else {
-        complain("serve: %s", weir_strerror(rc));
-    }
     weir_engine_close(target.engine);
     for (uint32_t i = 0; i < SERVED_MAX; i++) {
         if (target.served[i].map_bytes != 0)
