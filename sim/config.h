@@ -42,6 +42,7 @@ struct sim_nic_config {
     bool qp_rings;         /* each QP has a completion ring of its own, polled in turn */
     bool recv_rings;       /* and one more for its receives: they may come after the flush of
                             * sends that were posted later, a beacon among them */
+    bool mute_errors;      /* an error that one WR is to blame for comes as a mere flush */
     uint32_t last_wqe;     /* enum sim_last_wqe */
     uint32_t grant;        /* enum sim_grant */
     uint32_t sq_depth_max;
@@ -53,6 +54,8 @@ struct sim_nic_config {
     uint32_t ring_turn_max; /* completions of one ring before the next has its turn */
     uint32_t retry_count;
     uint32_t destroy_fails_max;
+    uint32_t qps_max;        /* at once; 0: many */
+    uint64_t connect_ns_max; /* a connect may take this long, and is told as an event then */
     uint64_t message_bytes_max;
     uint64_t post_bytes_max;
     uint64_t latency_min_ns;

@@ -250,9 +250,12 @@ static void dial_event(struct sim_world *world, const struct sim_event *event) {
         sim_schedule(world, &next);
         return;
     }
-    if (!target->alive || !target->listening || event->b >= NET_DIAL_TRIES ||
-        sim_fault(world, world->config.net.refuse)) {
+    if (event->b >= NET_DIAL_TRIES || sim_fault(world, world->config.net.refuse)) {
         half_close(net, event->a, WEIR_ECONNECT);
+        return;
+    }
+    if (!target->alive || !target->listening) {
+        half_close(net, event->a, WEIR_EPEER); /* refused */
         return;
     }
     accepts->life = target->life;
@@ -300,7 +303,7 @@ static int control_dial(void *self, const char *address, uint64_t *conn_out) {
         }
     }
     if (conn->half[1].node == UINT32_MAX) {
-        conn->half[1].node = node->index; /* nobody there: refused, as by a router */
+        conn->half[1].node = node->index; /* nobody there: as a router says */
         event.b = NET_DIAL_TRIES;
     }
     event.at_ns = world->now_ns + net_latency(world);

@@ -315,6 +315,9 @@ static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *
     if (nic_fault(nic, nic->config->create_fail)) {
         return WEIR_ENOMEM;
     }
+    if (nic->config->qps_max != 0 && nic->census.qps >= nic->config->qps_max) {
+        return WEIR_EAGAIN;
+    }
     while (slot < NIC_QPS_MAX && nic->qps[slot] != NULL) {
         slot++;
     }
@@ -352,13 +355,25 @@ static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *
     return 0;
 }
 
+static void connected_event(struct sim_world *world, const struct sim_event *event) {
+    struct weir_qp *qp = nic_find(world, event->node, event->b, event->a);
+
+    if (qp == NULL) {
+        return;
+    }
+    qp->connecting = false;
+    qp->state = SIM_QP_RTS;
+    nic_async_push(qp->nic, WEIR_ASYNC_CONNECTED, qp->tag);
+}
+
 static int nic_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
     struct weir_device *nic = qp->nic;
+    uint64_t takes_ns = 0;
 
     if (path->blob_length != NIC_QP_BLOB_SIZE || path->blob[0] != NIC_BLOB_MAGIC ||
         path->blob[1] >= nic->world->config.nodes || path->mtu > nic->config->mtu_max ||
         path->rd_atomic > nic->config->rd_atomic_max || (path->psn_local >> 24) != 0 ||
-        (path->psn_remote >> 24) != 0 || qp->state != SIM_QP_INIT) {
+        (path->psn_remote >> 24) != 0 || qp->state != SIM_QP_INIT || qp->connecting) {
         return WEIR_EINVAL;
     }
     if (nic_fault(nic, nic->config->connect_fail)) {
@@ -369,9 +384,23 @@ static int nic_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
     memcpy(&qp->remote_uid, path->blob + 8, sizeof(qp->remote_uid));
     qp->psn_local = path->psn_local;
     qp->psn_remote = path->psn_remote;
-    qp->state = SIM_QP_RTS;
     sim_trace(nic->world, "n%u connects qp %u to n%u qp %u", nic->node->index, qp->qpn,
               qp->remote_node, qp->remote_qpn);
+    if (nic->config->connect_ns_max != 0) {
+        takes_ns = sim_below(&nic->world->prng, nic->config->connect_ns_max);
+    }
+    if (takes_ns != 0) {
+        struct sim_event done = {.fire = connected_event,
+                                 .at_ns = nic->world->now_ns + takes_ns,
+                                 .node = nic->node->index,
+                                 .a = qp->uid,
+                                 .b = qp->qpn};
+
+        qp->connecting = true;
+        sim_schedule(nic->world, &done);
+        return WEIR_EINPROGRESS;
+    }
+    qp->state = SIM_QP_RTS;
     return 0;
 }
 
@@ -384,6 +413,9 @@ static int nic_qp_destroy(struct weir_qp *qp) {
     struct weir_device *nic = qp->nic;
     uint32_t kept = 0;
 
+    if (qp->connecting) {
+        return WEIR_EBUSY;
+    }
     if (qp->destroy_fails != 0) {
         qp->destroy_fails--;
         return (qp->destroy_fails & 1) != 0 ? WEIR_EBUSY : WEIR_EDEVICE;

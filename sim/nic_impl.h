@@ -81,7 +81,8 @@ struct weir_qp {
     uint32_t state; /* enum sim_qp_state */
     uint32_t recv_bytes_max;
     uint32_t destroy_fails;
-    bool flushing; /* a flush event is on its way */
+    bool flushing;   /* a flush event is on its way */
+    bool connecting; /* it is in INIT until that is told */
 
     uint32_t remote_node;
     uint32_t remote_qpn;

@@ -385,6 +385,10 @@ void nic_qp_fail(struct weir_qp *qp) {
 }
 
 void nic_sq_fail(struct weir_qp *qp, uint64_t seq, uint32_t status) {
+    if (qp->nic->config->mute_errors &&
+        (status == WEIR_CQE_LOCAL_PROT || status == WEIR_CQE_REMOTE_ACCESS)) {
+        status = WEIR_CQE_FLUSHED;
+    }
     if (seq < qp->head && qp->nic->config->ordered) {
         while (qp->done < seq) { /* a NAK acknowledges what came before it */
             sq_complete(qp, qp->done++, WEIR_CQE_OK);

@@ -241,7 +241,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
                config->work.cut_control != 0 || config->work.cut_data != 0 || config->net.full != 0;
     bool device = nic->post_edevice != 0 || nic->create_fail != 0 || nic->connect_fail != 0 ||
                   nic->mr_fail != 0 || there->create_fail != 0 || there->connect_fail != 0 ||
-                  there->post_edevice != 0 || nic->qp_fail != 0 || there->qp_fail != 0;
+                  there->post_edevice != 0 || nic->qp_fail != 0 || there->qp_fail != 0 ||
+                  nic->qps_max != 0 || there->qps_max != 0;
     bool breaks = net || device || oracle->lives_ended || nic->packet_loss != 0 ||
                   there->packet_loss != 0 || config->work.memory_release != 0 ||
                   config->work.cancel != 0 || config->work.deadline != 0 || nic->post_einval != 0 ||
@@ -268,7 +269,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
         return transfer->memory_released || config->work.memory_release != 0;
     case WEIR_EDEVICE:
         /* Loss beyond the retries breaks session after session; replays are bounded. */
-        return device || net || nic->packet_loss != 0 || there->packet_loss != 0;
+        return device || net || nic->packet_loss != 0 || there->packet_loss != 0 ||
+               (nic->mute_errors && config->work.memory_release != 0);
     case WEIR_ENOMEM:
         return nic->create_fail != 0 || there->create_fail != 0 || nic->mr_fail != 0;
     case WEIR_EINVAL:

@@ -123,6 +123,11 @@ static void habits(uint64_t seed, struct sim_config *config) {
         nic->qp_rings = rings && sim_below(&prng, 4) != 0;
         nic->recv_rings = sim_below(&prng, 2) == 0 && nic->qp_rings && !nic->srq;
         nic->ring_turn_max = PICK(&prng, 1, 4, 8);
+        nic->mute_errors = sim_below(&prng, 6) == 0;
+        nic->connect_ns_max = PICK(&prng, 0, 0, 2, 20000, 5000000);
+        if (sim_below(&prng, 8) == 0 && strcmp(config->profile, "calm") != 0) {
+            nic->qps_max = (uint32_t)sim_between(&prng, 4, 12);
+        }
     }
     config->work.block = maybe(&prng, 3, 40000);
     config->work.wait = maybe(&prng, 4, 10000);
@@ -367,6 +372,9 @@ static void print_nic(const struct sim_config *config, uint32_t node, FILE *out)
     PRINT(out, nic, late_ns_max);
     PRINT(out, nic, flush_ns_max);
     PRINT(out, nic, destroy_fails_max);
+    PRINT(out, nic, qps_max);
+    PRINT(out, nic, connect_ns_max);
+    PRINT(out, nic, mute_errors);
     PRINT(out, nic, post_eagain);
     PRINT(out, nic, post_edevice);
     PRINT(out, nic, post_einval);

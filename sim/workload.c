@@ -421,10 +421,15 @@ static void app_progress(struct sim_app *app, uint32_t calls_max) {
 
 static void nic_judge(struct sim_app *app) {
     struct sim_nic_census census;
+    weir_stats stats = WEIR_STATS_INIT;
 
     sim_nic_census(app->node->nic, &census);
     if (census.overfills != 0) {
         sim_violation(app->run->world, "S1 n%u posts beyond the granted depth", app->node->index);
+    }
+    if (weir_engine_stats(app->engine, &stats) == 0 && stats.receives_lost > census.swallowed) {
+        sim_violation(app->run->world, "T5 n%u counts %llu receives as lost of %u",
+                      app->node->index, (unsigned long long)stats.receives_lost, census.swallowed);
     }
     if (census.rnrs != 0 && census.swallowed == 0) {
         sim_violation(app->run->world, "M2 a SEND finds no buffer at n%u", app->node->index);

@@ -170,6 +170,8 @@ static int mr_register(struct weir_device *device, void *base, uint64_t length, 
                        struct weir_mr *mr_out) {
     (void)device;
     (void)access;
+    if (the->on_register != NULL)
+        the->on_register(the);
     *mr_out = (struct weir_mr){.lkey = 1, .base = base, .length = length};
     return WEIR_OK;
 }
@@ -177,6 +179,8 @@ static int mr_register(struct weir_device *device, void *base, uint64_t length, 
 static int mr_release(struct weir_device *device, const struct weir_mr *mr) {
     (void)device;
     (void)mr;
+    if (the->on_register != NULL)
+        the->on_register(the);
     return WEIR_OK;
 }
 
@@ -188,6 +192,8 @@ static uint32_t number_of(const struct weir_qp *qp) {
 static int qp_create(struct weir_device *device, const struct weir_qp_options *options,
                      struct weir_qp_granted *granted_out, struct weir_qp **qp_out) {
     (void)device;
+    if (the->no_qps)
+        return WEIR_EAGAIN;
     assert_true(the->qp_count < LONE_QPS);
     uint32_t number = the->qp_count++;
     the->made[number] = true;
@@ -199,8 +205,12 @@ static int qp_create(struct weir_device *device, const struct weir_qp_options *o
 
 static int qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
     (void)path;
-    assert_true(the->made[number_of(qp)]);
-    return WEIR_OK;
+    uint32_t number = number_of(qp);
+    assert_true(the->made[number]);
+    if (the->connect_ns == 0)
+        return the->connect_error;
+    the->connecting_until[number] = the->now_ns + the->connect_ns;
+    return WEIR_EINPROGRESS;
 }
 
 static int qp_error(struct weir_qp *qp) {
@@ -209,10 +219,12 @@ static int qp_error(struct weir_qp *qp) {
 }
 
 static int qp_destroy(struct weir_qp *qp) {
-    if (the->no_destroy)
+    uint32_t number = number_of(qp);
+    if (the->no_destroy || the->connecting_until[number] > the->now_ns)
         return WEIR_EBUSY;
-    assert_true(the->made[number_of(qp)]);
-    the->made[number_of(qp)] = false;
+    assert_true(the->made[number]);
+    the->made[number] = false;
+    the->connecting_until[number] = 0;
     return WEIR_OK;
 }
 
@@ -224,7 +236,7 @@ static struct weir_cqe *cqe_new(void) {
 static int post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                      struct weir_post *post_out) {
     *post_out = (struct weir_post){.accepted = count};
-    for (uint32_t i = 0; the->failed[number_of(qp)] && i < count; i++)
+    for (uint32_t i = 0; (the->failed[number_of(qp)] || the->flush_all) && i < count; i++)
         *cqe_new() = (struct weir_cqe){.wr_id = wrs[i].wr_id, .status = WEIR_CQE_FLUSHED};
     return WEIR_OK;
 }
@@ -253,9 +265,15 @@ static int device_poll(struct weir_device *device, struct weir_cqe *cqes_out, in
 
 static int device_events(struct weir_device *device, struct weir_async *events_out, int max) {
     (void)device;
-    (void)events_out;
-    (void)max;
-    return 0;
+    int count = 0;
+    for (uint32_t i = 0; i < the->qp_count && count < max; i++) {
+        if (the->connecting_until[i] == 0 || the->connecting_until[i] > the->now_ns)
+            continue;
+        the->connecting_until[i] = 0;
+        events_out[count++] = (struct weir_async){
+            .type = WEIR_ASYNC_CONNECTED, .qp_tag = the->tags[i], .error = the->connect_error};
+    }
+    return count;
 }
 
 static int device_arm(struct weir_device *device) {
@@ -481,7 +499,13 @@ bool lone_immediate(struct lone *lone, uint32_t qp) {
 
 void lone_notify(struct lone *lone, uint64_t number, uint64_t tag) {
     struct wire_data data = {.kind = WIRE_NOTIFY, .parts = 1, .number = number, .tag = tag};
+    data.base = number > WINDOW_SIZE ? (number - WINDOW_SIZE + 63) & ~(uint64_t)63 : 0;
     assert_true(lone->qp_count > 0 && lone_message(lone, lone->qp_count - 1, &data));
+}
+
+void lone_swallow(struct lone *lone) {
+    assert_true(lone->recv_first != lone->recv_last && lone->qp_count > 0);
+    lone->recv_first++;
 }
 
 weir_event lone_event(struct lone *lone) {

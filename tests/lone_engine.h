@@ -69,6 +69,12 @@ struct lone {
     bool no_destroy; /* the device refuses to destroy QPs */
     int poll_error;  /* what its poll says, if not 0 */
     uint32_t qp_count;
+    void (*on_register)(struct lone *lone); /* while memory is registered or released */
+    bool flush_all;      /* what is posted flushes, as if the QP had failed by itself */
+    bool no_qps;         /* the device makes no more QPs */
+    uint64_t connect_ns; /* connects take so long; 0: they are done at once */
+    int connect_error;   /* and end like this */
+    uint64_t connecting_until[LONE_QPS];
     bool made[LONE_QPS], failed[LONE_QPS];
     uint32_t tags[LONE_QPS];
     struct weir_cqe cqes[LONE_CQES];
@@ -128,6 +134,8 @@ void lone_notify(struct lone *lone, uint64_t number, uint64_t tag);
  * which only the completion is ours. False: no receive is posted. */
 bool lone_message(struct lone *lone, uint32_t qp, const struct wire_data *data);
 bool lone_immediate(struct lone *lone, uint32_t qp);
+/* The QP that the engine made last takes a receive and says nothing of it. */
+void lone_swallow(struct lone *lone);
 /* The next event of the engine's, which has to be there. */
 weir_event lone_event(struct lone *lone);
 

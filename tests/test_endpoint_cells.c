@@ -278,10 +278,10 @@ static const struct row ROWS[] = {
     {"CONNECTED",    in_connected,    {X,     X,     X,     X,     "rU",  "a",   X,     "" }},
     {"CONN_FAILED",  in_conn_failed,  {X,     X,     X,     X,     "R",   "R",   X,     "" }},
     {"BROKEN_LIVE",  in_broken_live,  {"RsC", X,     "Rs",  X,     X,     "Rs",  "Rs",  X  }},
-    {"BROKEN_NEXT",  in_broken_next,  {X,     X,     X,     "R",   X,     X,     "RRs", X  }},
+    {"BROKEN_NEXT",  in_broken_next,  {X,     X,     X,     "R",   "R",   "R",   "RRs", X  }},
     {"BROKEN_OLD",   in_broken_old,   {"",    "",    "",    "",    "",    "",    "",    "" }},
     {"DRAINED",      in_drained,      {"",    "",    "",    "",    "",    "",    "",    "" }},
-    {"TIMER",        in_timer,        {"s",   "",    "",    "sh",  "",    "",    "sa",  "" }},
+    {"TIMER",        in_timer,        {"s",   "",    "",    "sh",  "s",   "s",   "sa",  "" }},
     {"PROBE",        in_probe,        {"a",   "",    "a",   "",    "",    "a",   "a",   "" }},
     {"PEER_DEAD",    in_peer_dead,    {"RG",  "RG",  "RRG", "RG",  "RG",  "RRG", "RRG", "" }},
     {"CLOSE",        in_close,        {"bR",  "bR",  "bRR", "bR",  "bR",  "bRR", "bRR", "" }},
@@ -359,8 +359,32 @@ static void test_wish_in_every_state_is_remembered(void **state) {
     }
 }
 
+/* A connect that takes longer than the attempt may: the attempt ends, and its QPs are
+ * retired. Nobody was told that they were there, so nothing is to be settled. */
+static void test_H10_a_connect_ends_with_its_attempt(void **state) {
+    (void)state;
+    fresh();
+    answer(NEXT_REMOTE, EP_ACCEPTING);
+    now_ns = endpoint_deadline(&ep);
+    assert_int_equal(now_ns, 1000 * MS);
+    assert_string_equal(tell(EP_EV_TIMER, 0, 0), "R");
+    assert_int_equal(ep.state, EP_NONE);
+    assert_true(endpoint_deadline(&ep) > now_ns);
+
+    fresh();
+    in_want();
+    tell(EP_EV_QPS_READY, ep.next, 0);
+    say(WIRE_HELLO_ACK, NEXT_REMOTE, next_epoch(), 0);
+    assert_int_equal(ep.state, EP_JOINING);
+    now_ns = endpoint_deadline(&ep);
+    assert_string_equal(tell(EP_EV_TIMER, 0, 0), "RF");
+    assert_int_equal(ep.state, EP_NONE);
+    assert_true(endpoint_deadline(&ep) > now_ns);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_H10_a_connect_ends_with_its_attempt),
         cmocka_unit_test(test_every_cell_is_written),
         cmocka_unit_test(test_every_cell_does_what_it_should),
         cmocka_unit_test(test_S9_owed_answer_goes_out_in_every_state),

@@ -1,6 +1,8 @@
 /* test_verbs_queue.c: the queues of the verbs backend over a provider that is played here:
  * it refuses posts anywhere, uses QP numbers again, and leaves completions behind. */
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -29,6 +31,29 @@ static struct {
     bool armed;
 } fake;
 
+/* Connects that block. */
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool held;
+    uint32_t inside; /* threads */
+    int error;
+} slow = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void slow_hold(bool held) {
+    pthread_mutex_lock(&slow.mutex);
+    slow.held = held;
+    pthread_cond_broadcast(&slow.changed);
+    pthread_mutex_unlock(&slow.mutex);
+}
+
+static void slow_wait(uint32_t inside) {
+    pthread_mutex_lock(&slow.mutex);
+    while (slow.inside < inside)
+        pthread_cond_wait(&slow.changed, &slow.mutex);
+    pthread_mutex_unlock(&slow.mutex);
+}
+
 static struct ibv_context fake_context;
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
@@ -55,9 +80,17 @@ int ibv_destroy_qp(struct ibv_qp *qp) {
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) {
     (void)qp;
-    (void)attr;
     (void)mask;
-    return 0;
+    if (attr->qp_state == IBV_QPS_RTR) { /* on a thread of the connector's */
+        pthread_mutex_lock(&slow.mutex);
+        slow.inside++;
+        pthread_cond_broadcast(&slow.changed);
+        while (slow.held)
+            pthread_cond_wait(&slow.changed, &slow.mutex);
+        slow.inside--;
+        pthread_mutex_unlock(&slow.mutex);
+    }
+    return attr->qp_state == IBV_QPS_RTR ? slow.error : 0;
 }
 
 static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
@@ -141,11 +174,13 @@ static struct weir_device *device_make(bool shared) {
         device->srq_depth = device->cq_used = SRQ_DEPTH;
     }
     post_prepare(device);
+    assert_int_equal(connector_open(device), 0);
     return device;
 }
 
 static void device_drop(struct weir_device *device) {
     struct weir_env env = device->env;
+    connector_close(device);
     assert_int_equal(device->qp_count, 0);
     assert_int_equal(fake.qps, 0);
     assert_int_equal(device->cq_used, device->srq != NULL ? SRQ_DEPTH : 0);
@@ -153,7 +188,20 @@ static void device_drop(struct weir_device *device) {
     env.ops->free(env.self, device, sizeof *device);
 }
 
-static struct weir_qp *qp_make(struct weir_device *device, uint32_t tag) {
+/* How the connect ended that is under way. */
+static int connected(struct weir_device *device, uint32_t tag) {
+    struct pollfd done = {.fd = device->connector.event_fd, .events = POLLIN};
+    struct weir_async event;
+    assert_int_equal(poll(&done, 1, 10000), 1);
+    assert_int_equal(connector_events(device, &event, 1), 1);
+    assert_int_equal(event.type, WEIR_ASYNC_CONNECTED);
+    assert_int_equal(event.qp_tag, tag);
+    assert_int_equal(poll(&done, 1, 0), 0);
+    return event.error;
+}
+
+/* Connecting. */
+static struct weir_qp *qp_begin(struct weir_device *device, uint32_t tag) {
     struct weir_qp_options options = {.tag = tag, .sq_depth = ASKED};
     struct weir_qp_granted granted;
     struct weir_qp *qp;
@@ -161,8 +209,15 @@ static struct weir_qp *qp_make(struct weir_device *device, uint32_t tag) {
     assert_int_equal(granted.sq_depth, GRANTED);
     struct weir_qp_path path = {
         .mtu = 1024, .rd_atomic = 1, .blob_length = granted.blob_length, .blob = granted.blob};
-    assert_int_equal(verbs_qp_connect(qp, &path), 0);
-    assert_int_equal(verbs_qp_connect(qp, &path), WEIR_EINVAL);
+    assert_int_equal(verbs_qp_connect(qp, &path), WEIR_EINPROGRESS);
+    assert_int_equal(verbs_qp_connect(qp, &path), WEIR_EINVAL); /* twice */
+    return qp;
+}
+
+static struct weir_qp *qp_make(struct weir_device *device, uint32_t tag) {
+    struct weir_qp *qp = qp_begin(device, tag);
+    assert_int_equal(connected(device, tag), 0);
+    assert_int_equal(qp->state, QP_READY);
     return qp;
 }
 
@@ -410,6 +465,64 @@ static void test_arm_looks_behind_strangers(void **state) {
     device_drop(device);
 }
 
+/* ---- connects that block ---- */
+
+static void test_H10_connects_that_block_hold_up_nobody(void **state) {
+    (void)state;
+    enum { MORE = CONNECTORS + 4 };
+    struct weir_device *device = device_make(true);
+    struct weir_qp *qps[MORE];
+    struct weir_wr wr = {.wr_id = 1, .flags = WEIR_WR_SIGNALED};
+    struct weir_post result;
+    device->cq_capacity = MORE * GRANTED + SRQ_DEPTH;
+    slow_hold(true);
+    for (uint32_t i = 0; i < MORE; i++) {
+        fake.next_number = 100 + i;
+        qps[i] = qp_begin(device, i);
+    }
+    slow_wait(CONNECTORS); /* all threads are in the kernel */
+    assert_int_equal(verbs_post_send(qps[0], &wr, 1, &result), WEIR_EINVAL);
+    assert_int_equal(verbs_qp_destroy(qps[0]), WEIR_EBUSY);
+    assert_int_equal(verbs_qp_destroy(qps[MORE - 1]), 0); /* its turn had not come */
+    assert_int_equal(verbs_qp_error(qps[1]), 0);
+    slow_hold(false);
+    bool seen[MORE] = {false};
+    for (uint32_t i = 0; i < MORE - 2; i++) {
+        struct pollfd done = {.fd = device->connector.event_fd, .events = POLLIN};
+        struct weir_async event;
+        assert_int_equal(poll(&done, 1, 10000), 1);
+        assert_int_equal(connector_events(device, &event, 1), 1);
+        assert_true(event.qp_tag < MORE - 1 && !seen[event.qp_tag] && event.error == 0);
+        seen[event.qp_tag] = true;
+        assert_int_equal(qps[event.qp_tag]->state, event.qp_tag == 1 ? QP_ERROR : QP_READY);
+    }
+    /* Done, and not yet taken. */
+    for (uint32_t i = 0; i < MORE - 1; i++) {
+        if (!seen[i]) {
+            struct pollfd done = {.fd = device->connector.event_fd, .events = POLLIN};
+            assert_int_equal(poll(&done, 1, 10000), 1);
+            assert_int_equal(verbs_qp_destroy(qps[i]), 0);
+            assert_int_equal(poll(&done, 1, 0), 0);
+        } else {
+            assert_int_equal(verbs_qp_destroy(qps[i]), 0);
+        }
+    }
+    device->cq_capacity = CAPACITY;
+    device_drop(device);
+}
+
+static void test_H10_nobody_answers_for_the_address(void **state) {
+    (void)state;
+    struct weir_device *device = device_make(true);
+    slow.error = ETIMEDOUT;
+    struct weir_qp *qp = qp_begin(device, 5);
+    assert_int_equal(connected(device, 5), WEIR_EPEER);
+    assert_int_equal(qp->state, QP_FAILED);
+    slow.error = 0;
+    assert_int_equal(verbs_qp_destroy(qp), 0);
+    device_drop(device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S1_granted_depth_is_the_depth),
@@ -421,6 +534,8 @@ int main(void) {
         cmocka_unit_test(test_M6_shared_receives_are_bounded),
         cmocka_unit_test(test_S1_granted_inline_counts),
         cmocka_unit_test(test_arm_looks_behind_strangers),
+        cmocka_unit_test(test_H10_connects_that_block_hold_up_nobody),
+        cmocka_unit_test(test_H10_nobody_answers_for_the_address),
     };
     return cmocka_run_group_tests_name("verbs_queue", tests, NULL, NULL);
 }

@@ -140,6 +140,10 @@ enum drain_action drain_step(struct drain *drain, enum drain_event event, uint64
     return (enum drain_action)cell->action;
 }
 
+void drain_forgive(struct drain *drain) {
+    drain->refusals = 0;
+}
+
 uint64_t drain_deadline(const struct drain *drain) {
     return drain->deadline_ns;
 }

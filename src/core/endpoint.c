@@ -680,8 +680,10 @@ static void (*const ACTIONS[A_COUNT])(struct step *s) = {[A_UNSET] = act_bug,
 #undef EP_ACTION_X
 };
 
-/* States where CREATE or CONNECT is being answered (MAKING, ANSWERING, JOINING,
- * ACCEPTING) last for an instant and drop what would change the attempt. An
+/* States where CREATE is being answered (MAKING, ANSWERING) last for an instant. Those where
+ * CONNECT is (JOINING, ACCEPTING) may last longer: they end with the attempt's deadline, or
+ * when a QP breaks. All four drop messages that would change the attempt; the remote repeats
+ * those that still matter. An
  * attempt of our own (MAKING, OFFERED, JOINING) is wanted already, and has no live
  * session beside it. */
 /* clang-format off */
@@ -711,10 +713,10 @@ static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 [IN_CONNECTED]    = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_JOINED, A_SERVED, A_BUG,    A_STAY},
 [IN_CONN_FAILED]  = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_NOCONN, A_NOCONN, A_BUG,    A_STAY},
 [IN_BROKEN_LIVE]  = {A_LOST,   A_BUG,    A_LOST,   A_BUG,    A_BUG,    A_LOST,   A_LOST,   A_BUG},
-[IN_BROKEN_NEXT]  = {A_BUG,    A_BUG,    A_BUG,    A_AGAIN,  A_BUG,    A_BUG,    A_AGAIN,  A_BUG},
+[IN_BROKEN_NEXT]  = {A_BUG,    A_BUG,    A_BUG,    A_AGAIN,  A_AGAIN,  A_AGAIN,  A_AGAIN,  A_BUG},
 [IN_BROKEN_OLD]   = {A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY},
 [IN_DRAINED]      = {A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE},
-[IN_TIMER]        = {A_TICK,   A_STAY,   A_STAY,   A_TICK,   A_STAY,   A_STAY,   A_TICK,   A_STAY},
+[IN_TIMER]        = {A_TICK,   A_STAY,   A_STAY,   A_TICK,   A_TICK,   A_TICK,   A_TICK,   A_STAY},
 [IN_PROBE]        = {A_PROBE,  A_STAY,   A_PROBE,  A_STAY,   A_STAY,   A_PROBE,  A_PROBE,  A_STAY},
 [IN_PEER_DEAD]    = {A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_STAY},
 [IN_CLOSE]        = {A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_STAY},

@@ -54,7 +54,8 @@ enum ep_event_type {
                        * EAGAIN: asked again later, within the deadline */
     EP_EV_CONNECTED,  /* answer to EP_DO_CONNECT: the slot's QPs are in RTS */
     EP_EV_CONNECT_FAILED, /* ...or not: error. EINVAL and ENOTSUP are final, others tried again */
-    EP_EV_BROKEN,         /* the slot's QPs failed (async event, error completion, or on purpose) */
+    EP_EV_BROKEN,         /* the slot's QPs failed (async event, error completion, or on purpose),
+                           * also while they are being connected */
     EP_EV_DRAINED,        /* the slot's QPs are gone, and all they delivered is in the window */
     EP_EV_TIMER,          /* now >= endpoint_deadline(); harmless earlier */
     EP_EV_PROBE,     /* a control connection was lost or is new, and the same instance is there:
@@ -76,7 +77,8 @@ enum ep_effect_type {
     EP_DO_SEND,    /* control message data[0..length), in the endpoint's own buffers */
     EP_DO_CREATE,  /* make a QP set for slot; answer with QPS_READY or QPS_FAILED at once */
     EP_DO_CONNECT, /* connect the first agreed.qp_count QPs of slot to *remote (further local ones
-                    * stay unused); answer with CONNECTED or CONNECT_FAILED at once */
+                    * stay unused); answer with CONNECTED or CONNECT_FAILED, at once or when it
+                    * is done; not any more once the slot was retired */
     EP_DO_UP,      /* slot is live now: transfers may be posted on it */
     EP_DO_RETIRE,  /* slot's session is over: drain it, then EP_EV_DRAINED */
     EP_DO_SETTLED, /* the remote has drained all our sessions up to epoch, which may be less than

@@ -33,12 +33,10 @@ static int post_recv(weir_engine *engine, struct qp *qp, uint32_t buffer) {
                                            engine->recv_mr.lkey);
     if (rc == WEIR_OK && !engine->caps.srq)
         qp->recvs++;
-    if (engine->caps.srq) {
-        if (rc == WEIR_OK)
-            engine->srq_posted++;
-        else
-            engine->srq_free[engine->srq_free_count++] = buffer;
-    }
+    else if (rc == WEIR_OK)
+        receives_posted(&engine->receives, buffer);
+    else if (engine->caps.srq)
+        receives_free(&engine->receives, buffer);
     return rc;
 }
 
@@ -52,14 +50,15 @@ int recv_post_all(weir_engine *engine, struct qp *qp) {
         }
         return WEIR_OK;
     }
-    while (engine->srq_posted < engine->srq_wanted + engine->srq_doubt) {
-        if (engine->srq_free_count == 0)
-            return engine->srq_posted < engine->srq_wanted ? WEIR_EAGAIN : WEIR_OK;
-        int rc = post_recv(engine, qp, engine->srq_free[--engine->srq_free_count]);
+    int rc = WEIR_EAGAIN;
+    uint32_t buffer;
+    while ((buffer = receives_take(&engine->receives)) != RECEIVES_NONE) {
+        rc = post_recv(engine, qp, buffer);
         if (rc != WEIR_OK)
-            return engine->srq_posted < engine->srq_wanted ? rc : WEIR_OK;
+            break;
+        rc = WEIR_EAGAIN; /* for want of buffers */
     }
-    return WEIR_OK;
+    return receives_short(&engine->receives) ? rc : WEIR_OK;
 }
 
 /* The buffer of a message that was dealt with. qp may be a later life of the slot,
@@ -68,7 +67,7 @@ static void recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint3
     bool same = qp->qp != NULL && qp->life == life;
     if (engine->caps.srq) {
         /* And those that a device refused before. */
-        engine->srq_free[engine->srq_free_count++] = buffer;
+        receives_free(&engine->receives, buffer);
         recv_post_all(engine, qp);
         return;
     }
@@ -237,11 +236,11 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     uint32_t life = (uint32_t)(route_seq(cqe->wr_id) >> BUFFER_BITS);
     if (engine->caps.srq) {
         buffer = (uint32_t)route_seq(cqe->wr_id);
-        if (slot != ROUTE_SLOT_SRQ || buffer >= engine->srq_total || engine->srq_posted == 0) {
+        if (slot != ROUTE_SLOT_SRQ || !receives_back(&engine->receives, buffer)) {
             engine->stats.completions_stale++;
             return;
         }
-        engine->srq_posted--;
+        engine->stats.receives_lost = engine->receives.lost;
         slot = cqe->status == WEIR_CQE_OK ? cqe->qp_tag & 0xffff : NONE;
         life = cqe->qp_tag >> 16;
     }

@@ -107,6 +107,8 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
         return true;
     case EP_DO_CONNECT:
         rc = session_connect(engine, peer, effect);
+        if (rc == WEIR_EINPROGRESS)
+            return false;
         *answer_out =
             (struct ep_event){.type = rc == WEIR_OK ? EP_EV_CONNECTED : EP_EV_CONNECT_FAILED,
                               .slot = effect->slot,
@@ -145,6 +147,24 @@ static void step(weir_engine *engine, struct peer *peer, struct ep_event event) 
     }
 }
 
+/* An attempt that has ended meanwhile has no answer any more. */
+static bool connect_due(struct peer *peer, struct ep_event *event) {
+    while (peer->connect_due != 0) {
+        uint32_t slot = (uint32_t)__builtin_ctz(peer->connect_due);
+        struct session *session = &peer->sessions[slot];
+        peer->connect_due &= (uint8_t)(peer->connect_due - 1);
+        if (!session->used || session->retired || !session->connect_owed)
+            continue;
+        session->connect_owed = false;
+        *event = (struct ep_event){.type = session->connect_error == WEIR_OK ? EP_EV_CONNECTED
+                                                                             : EP_EV_CONNECT_FAILED,
+                                   .slot = slot,
+                                   .error = session->connect_error};
+        return true;
+    }
+    return false;
+}
+
 static bool take_due(struct peer *peer, struct ep_event *event) {
     if (peer->drained_due != 0) {
         uint32_t slot = (uint32_t)__builtin_ctz(peer->drained_due);
@@ -157,6 +177,8 @@ static bool take_due(struct peer *peer, struct ep_event *event) {
         uint32_t slot = (uint32_t)__builtin_ctz(peer->broken_due);
         peer->broken_due &= (uint8_t)(peer->broken_due - 1);
         *event = (struct ep_event){.type = EP_EV_BROKEN, .slot = slot};
+    } else if (connect_due(peer, event)) {
+        return true;
     } else if (peer->probe_due) {
         peer->probe_due = false;
         *event = (struct ep_event){.type = EP_EV_PROBE};
@@ -195,6 +217,11 @@ void peer_drained(weir_engine *engine, struct peer *peer, uint32_t slot) {
     /* A session that broke and drained before the endpoint heard of the first. */
     peer->broken_due &= (uint8_t) ~(1u << slot);
     peer->drained_due |= (uint8_t)(1u << slot);
+    peer_pump(engine, peer, NULL);
+}
+
+void peer_connected(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    peer->connect_due |= (uint8_t)(1u << slot);
     peer_pump(engine, peer, NULL);
 }
 

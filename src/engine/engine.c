@@ -105,7 +105,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->runs = carve(c, (size_t)e->qps_max * e->ring_size, sizeof(struct ledger_run));
     e->recv_bytes = carve(c, (size_t)e->qps_max * e->recvs_per_qp, MESSAGE_BYTES);
     e->send_bytes = carve(c, (size_t)e->qps_max * e->recvs_per_qp + 1, MESSAGE_BYTES);
-    e->srq_free = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(uint32_t));
+    e->receives.buffers = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(struct receive));
     e->held_max = e->qps_max * e->recvs_per_qp;
     e->held = carve(c, e->held_max, sizeof(struct held));
     e->timer_count = o->transfers_max + o->peers_max + e->qps_max;
@@ -151,9 +151,8 @@ static void start_tables(weir_engine *e) {
     e->regions.local_count = o->memories_max;
     e->regions.remote_count = o->remotes_max;
     e->peers_max = o->peers_max;
-    e->srq_total = e->caps.srq ? e->qps_max * e->recvs_per_qp : 0;
-    for (uint32_t i = 0; i < e->srq_total; i++)
-        e->srq_free[e->srq_free_count++] = i;
+    receives_init(&e->receives, e->receives.buffers,
+                  e->caps.srq ? e->qps_max * e->recvs_per_qp : 0);
     timers_init(&e->timers, e->timers.entries, e->timer_count);
     queue_init(&e->notifications, e->notifications.entries, sizeof(weir_notification),
                e->notifications.mask + 1);
@@ -512,6 +511,9 @@ const char *engine_verify(const weir_engine *engine) {
         if (qp->qp != NULL && qp->ledger.depth >= qp->granted)
             return "qp: the beacon has no slot of its own";
     }
+    const char *receives = receives_verify(&engine->receives);
+    if (receives != NULL)
+        return receives;
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         const struct peer *peer = &engine->peers[i];
         if (peer->id == 0)

@@ -40,13 +40,28 @@ static int register_at(weir_engine *engine, const struct source *source, uint64_
     return ops->mr_allocate(engine->device, length, access, mr_out);
 }
 
+/* Pinning gigabytes takes seconds. Where the device lets us, nobody waits for that but who
+ * asked: the engine is let go meanwhile. A slot that is taken and not live is nobody
+ * else's. */
+static void let_others(weir_engine *engine) {
+    if (engine->caps.mr_anywhere)
+        own_leave(engine);
+}
+
+static void back_again(weir_engine *engine) {
+    if (engine->caps.mr_anywhere)
+        own_enter(engine);
+}
+
 static int add_local(weir_engine *engine, const struct source *source, uint64_t length,
                      uint32_t access, weir_memory *memory_out, void **base_out) {
     struct region_local *local = local_new(engine);
     if (local == NULL)
         return WEIR_EAGAIN;
     struct weir_mr mr = {0};
+    let_others(engine);
     int rc = register_at(engine, source, length, access, &mr);
+    back_again(engine);
     if (rc != WEIR_OK) {
         local_done(engine, local);
         return rc;
@@ -114,7 +129,9 @@ static int release(weir_engine *engine, weir_memory memory) {
     tables_unlock(engine);
     if (busy)
         return WEIR_EBUSY;
+    let_others(engine);
     int rc = engine->device_ops->mr_release(engine->device, &local->mr);
+    back_again(engine);
     tables_lock(engine);
     local->live = rc != WEIR_OK;
     if (rc == WEIR_OK)

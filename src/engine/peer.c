@@ -226,6 +226,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
         memcpy(known->address, opened->address, sizeof(known->address));
         known->dialable = true;
     }
+    known->reached = known->reached || strcmp(known->address, opened->address) == 0;
     while (opened->lists[LIST_PENDING].head != NONE) {
         struct transfer *transfer = &engine->transfers[opened->lists[LIST_PENDING].head];
         list_remove(engine, transfer);
@@ -311,7 +312,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     control_hangup(engine, peer, &peer->conn_before);
     peer->conn_last = 0;
     peer->dial = DIAL_NONE;
-    peer->known = peer->leaving = peer->was_up = peer->degraded = false;
+    peer->known = peer->leaving = peer->was_up = peer->degraded = peer->reached = false;
     peer->probe_due = peer->want_due = false;
     past_keep(engine, peer);
     if (peer->number_next > engine->number_floor)

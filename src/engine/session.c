@@ -58,7 +58,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     qp->peer = (uint32_t)(peer - engine->peers);
     qp->session = session;
     qp->index = index;
-    qp->connected = qp->blocked = qp->credit_due = false;
+    qp->connected = qp->connecting = qp->blocked = qp->credit_due = false;
     qp->sbufs_used = qp->sbuf_next = 0;
     qp->recvs = 0;
     qp->beacon_back = false;
@@ -73,7 +73,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
         depth = engine->ring_size;
     ledger_init(&qp->ledger, engine->runs + (size_t)slot * engine->ring_size, depth, qp->seq_next);
     if (engine->caps.srq)
-        engine->srq_wanted += engine->recvs_per_qp;
+        engine->receives.wanted += engine->recvs_per_qp;
     rc = recv_post_all(engine, qp);
     if (rc == WEIR_OK && (granted.sq_depth < 2 || granted.blob_length > WEIR_QP_BLOB_MAX))
         rc = WEIR_EDEVICE;
@@ -128,10 +128,21 @@ int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64
     return WEIR_OK;
 }
 
+static void qp_connected(weir_engine *engine, const struct session *session, struct qp *qp) {
+    uint32_t window = session->window;
+    if (window > qp->sbuf_count - CREDIT_RESERVE)
+        window = qp->sbuf_count - CREDIT_RESERVE;
+    qp->connected = true;
+    credit_init(&qp->credit, engine->options.recv_credits, window);
+}
+
+/* EINPROGRESS: peer_connected() is called when it is known. After another error some QPs
+ * may still be connecting: they are on their way out like the others. */
 int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effect *effect) {
     struct session *session = &peer->sessions[effect->slot];
     session->qp_used = effect->agreed.qp_count;
     session->ordered = effect->agreed.ordered;
+    session->window = effect->remote->recv_credits;
     for (uint32_t i = 0; i < session->qp_used; i++) {
         struct qp *qp = &engine->qps[session->qps[i]];
         const struct wire_qp *remote = &effect->remote->qps[i];
@@ -144,15 +155,39 @@ int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effe
             .blob = remote->blob,
         };
         int rc = engine->device_ops->qp_connect(qp->qp, &path);
-        if (rc != WEIR_OK)
+        if (rc == WEIR_EINPROGRESS) {
+            qp->connecting = true;
+            session->connecting++;
+        } else if (rc == WEIR_OK) {
+            qp_connected(engine, session, qp);
+        } else {
             return rc;
-        qp->connected = true;
-        uint32_t window = effect->remote->recv_credits;
-        if (window > qp->sbuf_count - CREDIT_RESERVE)
-            window = qp->sbuf_count - CREDIT_RESERVE;
-        credit_init(&qp->credit, engine->options.recv_credits, window);
+        }
     }
-    return WEIR_OK;
+    session->connect_owed = session->connecting > 0;
+    return session->connect_owed ? WEIR_EINPROGRESS : WEIR_OK;
+}
+
+/* The device says how a connect ended that took its time. */
+static void connect_done(weir_engine *engine, struct qp *qp, int error) {
+    struct peer *peer = peer_at(engine, qp->peer);
+    if (!qp->connecting)
+        return;
+    qp->connecting = false;
+    if (qp->session == NONE || peer->sessions[qp->session].retired) {
+        /* It is on its way out, and could not be destroyed so far. */
+        drain_forgive(&qp->drain);
+        drain_feed(engine, qp, DRAIN_EV_TIMER);
+        return;
+    }
+    struct session *session = &peer->sessions[qp->session];
+    session->connecting--;
+    if (error == WEIR_OK)
+        qp_connected(engine, session, qp);
+    else if (session->connect_error == WEIR_OK)
+        session->connect_error = error;
+    if (session->connect_owed && (session->connecting == 0 || error != WEIR_OK))
+        peer_connected(engine, peer, qp->session);
 }
 
 /* The endpoint says that this session is over: drain its QPs. */
@@ -205,12 +240,9 @@ static void qp_gone(weir_engine *engine, struct qp *qp) {
     qp->qp = NULL;
     timer_qp(engine, qp, UINT64_MAX);
     if (engine->caps.srq) {
-        engine->srq_wanted -= engine->recvs_per_qp;
-        /* It may have taken a buffer and not said so: a message was under way. One more
-         * than wanted is posted for it, for as long as there are buffers. Most doubts are
-         * wrong, and none is ever taken back: they end at a quarter of the buffers. */
-        if (qp->connected && engine->srq_doubt < engine->srq_total / 4)
-            engine->srq_doubt++;
+        engine->receives.wanted -= engine->recvs_per_qp;
+        if (qp->connected) /* a message may have been under way */
+            receives_doubt(&engine->receives);
         recv_post_all(engine, qp);
     }
     qp->connected = false;
@@ -337,6 +369,9 @@ static void async_event(weir_engine *engine, const struct weir_async *event) {
         break;
     case WEIR_ASYNC_PEER_DEAD:
         peer_dead(engine, peer, WEIR_EPEER);
+        break;
+    case WEIR_ASYNC_CONNECTED:
+        connect_done(engine, qp, event->error);
         break;
     default:
         break;

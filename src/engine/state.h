@@ -8,11 +8,11 @@
  *     └── transfers, each on one of the peer's lists: pending, posted, parked
  *
  * Modules: own.h (who has the engine), pool.h and queue.h (lock-free index stack,
- * output rings), transfer.c (life of a transfer), submit.c (the way in), post.c
- * (chains to QPs), complete.c (completions and messages), session.c (QPs of a
- * session, drain), peer.c, control.c and
- * effects.c (who is there, how it is reached, what its endpoint asks for), memory.c, engine.c
- * (open, step, close), api.c (the remaining public calls), open.c (real ports).
+ * output rings), receives.h (who has which shared receive buffer), transfer.c (life of a transfer),
+ * submit.c (the way in), post.c (chains to QPs), complete.c (completions and messages), session.c
+ * (QPs of a session, drain), peer.c, control.c and effects.c (who is there, how it is reached, what
+ * its endpoint asks for), memory.c, engine.c (open, step, close), api.c (the remaining public
+ * calls), open.c (real ports).
  */
 #ifndef WEIR_ENGINE_STATE_H
 #define WEIR_ENGINE_STATE_H
@@ -28,6 +28,7 @@
 #include "plan.h"
 #include "pool.h"
 #include "queue.h"
+#include "receives.h"
 #include "region.h"
 #include "timer.h"
 #include "window.h"
@@ -121,6 +122,7 @@ struct qp {
     uint32_t next_free;
     uint32_t granted;
     bool taken;
+    bool connecting; /* the device says later how it ended */
     bool connected;
     bool blocked; /* the device refused WRs that had slots: until a completion or the timer */
     bool credit_due;
@@ -139,10 +141,14 @@ struct qp {
 struct session {
     bool used;
     bool retired;
-    uint32_t qp_count; /* made */
-    uint32_t qp_left;  /* not yet gone */
-    uint32_t qp_used;  /* agreed: the first ones carry traffic */
-    bool ordered;      /* on both sides */
+    uint32_t qp_count;   /* made */
+    uint32_t qp_left;    /* not yet gone */
+    uint32_t qp_used;    /* agreed: the first ones carry traffic */
+    uint32_t connecting; /* of those: how many are not through */
+    bool connect_owed;   /* the endpoint waits to hear that they are */
+    int connect_error;
+    uint32_t window; /* credits that the other side gives on each QP */
+    bool ordered;    /* on both sides */
     uint32_t turn;
     uint64_t epoch;
     uint32_t qps[WEIR_QPS_MAX];
@@ -187,10 +193,10 @@ struct peer {
     bool wanted; /* weir_peer_connect asked before the instance was known */
     bool was_up; /* UP was told of this incarnation */
     bool degraded;
-    bool leaving;                    /* GONE: until its sessions are drained */
-    bool pumping;                    /* endpoint events are being worked off */
-    bool probe_due, want_due;        /* events for the endpoint that came up meanwhile */
-    uint8_t broken_due, drained_due; /* sessions, one bit each */
+    bool leaving;             /* GONE: until its sessions are drained */
+    bool pumping;             /* endpoint events are being worked off */
+    bool probe_due, want_due; /* events for the endpoint that came up meanwhile */
+    uint8_t broken_due, drained_due, connect_due; /* sessions, one bit each */
     int dead_due;
     bool dial_failed;      /* the last time nobody answered there */
     bool reached;          /* it did answer there: who is at its address is known */
@@ -325,9 +331,7 @@ struct weir_engine {
     uint8_t *recv_bytes, *send_bytes;
     uint8_t *scratch; /* one more of send_bytes, for devices that are done with it at once */
     struct weir_mr recv_mr, send_mr;
-    uint32_t srq_total, srq_posted, srq_wanted, srq_doubt;
-    uint32_t *srq_free;
-    uint32_t srq_free_count;
+    struct receives receives; /* of a shared receive queue */
 
     struct timers timers; /* transfers, then peers, then QPs */
     struct weir_wr *chain;
@@ -463,6 +467,7 @@ void peer_timer(weir_engine *engine, struct peer *peer);
 void peer_want(weir_engine *engine, struct peer *peer);
 void peer_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
 void peer_drained(weir_engine *engine, struct peer *peer, uint32_t slot);
+void peer_connected(weir_engine *engine, struct peer *peer, uint32_t slot);
 void peer_gone(weir_engine *engine, struct peer *peer, int error);
 void peer_dead(weir_engine *engine, struct peer *peer, int error);
 void peer_unreachable(weir_engine *engine, struct peer *peer, int error);

@@ -55,8 +55,9 @@ int socket_connect(const struct address *address, int *fd_out) {
     /* connect(2): EINTR leaves the attempt under way, as EINPROGRESS does. */
     if (connect(fd, (const struct sockaddr *)&address->storage, address->length) != 0 &&
         errno != EINPROGRESS && errno != EINTR) {
+        const bool refused = errno == ECONNREFUSED;
         close(fd);
-        return WEIR_ECONNECT;
+        return refused ? WEIR_EPEER : WEIR_ECONNECT;
     }
     *fd_out = fd;
     return WEIR_OK;
@@ -78,7 +79,7 @@ int socket_connect_result(int fd) {
     socklen_t length = sizeof error;
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0 || error != 0 ||
         socket_met_itself(fd)) {
-        return WEIR_ECONNECT;
+        return error == ECONNREFUSED ? WEIR_EPEER : WEIR_ECONNECT;
     }
     return WEIR_OK;
 }

@@ -10,10 +10,10 @@
 int socket_listen(const struct address *address);
 
 /* A non-blocking, close-on-exec socket on its way to an address. EAGAIN: out of
- * descriptors or memory; ECONNECT: this address was refused at once. */
+ * descriptors or memory; EPEER: refused at once; ECONNECT: anything else. */
 int socket_connect(const struct address *address, int *fd_out);
 
-/* How an attempt ended: 0, or ECONNECT. */
+/* How an attempt ended: 0, EPEER: refused, nobody listens there; or ECONNECT. */
 int socket_connect_result(int fd);
 
 /* No delay, and a silent host is noticed. */

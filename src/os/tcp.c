@@ -78,6 +78,7 @@ struct tcp_conn {
     bool proven;  /* has sent one whole message */
     bool broken;  /* a send failed; the socket's end is still to be read */
     bool writing; /* EPOLLOUT is asked for */
+    bool silent;  /* of a dial: an address of its name did something else than refuse */
     uint32_t in_length;
     uint32_t out_head;
     uint32_t out_tail;
@@ -252,7 +253,7 @@ static struct tcp_conn *tcp_take(struct tcp *tcp, enum tcp_state state) {
     conn->state = state;
     conn->queue = TCP_Q_NONE;
     conn->fd = -1;
-    conn->accepted = conn->proven = conn->broken = conn->writing = false;
+    conn->accepted = conn->proven = conn->broken = conn->writing = conn->silent = false;
     conn->in_length = conn->out_head = conn->out_tail = 0;
     conn->address_next = 0;
     conn->addresses.count = 0;
@@ -316,14 +317,16 @@ static void tcp_flush(const struct tcp *tcp, struct tcp_conn *conn) {
 /* ---- dialling ----------------------------------------------------------- */
 
 /* Starts on the next address that lets itself be started on. EAGAIN: out of
- * descriptors; ECONNECT: no address is left. */
+ * descriptors; no address is left: EPEER if all refused, or else ECONNECT. */
 static int tcp_connect(struct tcp *tcp, struct tcp_conn *conn) {
-    int rc = WEIR_ECONNECT;
-    while (rc == WEIR_ECONNECT && conn->address_next < conn->addresses.count) {
+    int rc = WEIR_EPEER;
+    while ((rc == WEIR_EPEER || rc == WEIR_ECONNECT) &&
+           conn->address_next < conn->addresses.count) {
         rc = socket_connect(&conn->addresses.entries[conn->address_next++], &conn->fd);
+        conn->silent = conn->silent || rc == WEIR_ECONNECT;
     }
     if (rc != WEIR_OK) {
-        return rc;
+        return rc == WEIR_EPEER && conn->silent ? WEIR_ECONNECT : rc;
     }
     if (tcp_watch(tcp, EPOLL_CTL_ADD, conn->fd, EPOLLOUT, conn->id) != WEIR_OK) {
         return WEIR_EAGAIN; /* whoever gives the connection back closes the socket */
@@ -336,21 +339,26 @@ static int tcp_connect(struct tcp *tcp, struct tcp_conn *conn) {
     return WEIR_OK;
 }
 
-static int tcp_connect_again(struct tcp *tcp, struct tcp_conn *conn,
+/* Why a dial ends; EAGAIN, that it ran out of something, is our own affair. */
+static int tcp_dial_error(int rc) {
+    return rc == WEIR_EPEER ? WEIR_EPEER : WEIR_ECONNECT;
+}
+
+static int tcp_connect_again(struct tcp *tcp, struct tcp_conn *conn, int why,
                              struct weir_control_event *event_out) {
     tcp_dequeue(tcp, conn);
     tcp_close_fd(tcp, conn->fd);
     conn->fd = -1;
-    if (tcp_connect(tcp, conn) == WEIR_OK) {
-        return 0;
-    }
-    return tcp_closed(tcp, conn, WEIR_ECONNECT, event_out);
+    conn->silent = conn->silent || why != WEIR_EPEER;
+    const int rc = tcp_connect(tcp, conn);
+    return rc == WEIR_OK ? 0 : tcp_closed(tcp, conn, tcp_dial_error(rc), event_out);
 }
 
 static int tcp_connected(struct tcp *tcp, struct tcp_conn *conn,
                          struct weir_control_event *event_out) {
-    if (socket_connect_result(conn->fd) != WEIR_OK) {
-        return tcp_connect_again(tcp, conn, event_out);
+    const int rc = socket_connect_result(conn->fd);
+    if (rc != WEIR_OK) {
+        return tcp_connect_again(tcp, conn, rc, event_out);
     }
     tcp_dequeue(tcp, conn);
     socket_tune(conn->fd);
@@ -391,10 +399,8 @@ static int tcp_resolved(struct tcp *tcp, struct weir_control_event *event_out) {
         return tcp_closed(tcp, conn, status, event_out);
     }
     conn->addresses = list;
-    if (tcp_connect(tcp, conn) != WEIR_OK) {
-        return tcp_closed(tcp, conn, WEIR_ECONNECT, event_out);
-    }
-    return 0;
+    const int rc = tcp_connect(tcp, conn);
+    return rc == WEIR_OK ? 0 : tcp_closed(tcp, conn, tcp_dial_error(rc), event_out);
 }
 
 /* ---- receiving ---------------------------------------------------------- */
@@ -513,7 +519,7 @@ static int tcp_expire(struct tcp *tcp, struct weir_control_event *event_out) {
     if (tcp->listen_paused && now >= tcp->listen_resume_ns) {
         tcp_listen_resume(tcp);
     } else if (now >= tcp_queue_deadline(tcp, TCP_Q_ADDRESS)) {
-        got = tcp_connect_again(tcp, tcp_head(tcp, TCP_Q_ADDRESS), event_out);
+        got = tcp_connect_again(tcp, tcp_head(tcp, TCP_Q_ADDRESS), WEIR_ECONNECT, event_out);
     } else if (now >= tcp_queue_deadline(tcp, TCP_Q_FRAME)) {
         got = tcp_closed(tcp, tcp_head(tcp, TCP_Q_FRAME), WEIR_ECONNECT, event_out);
     }

@@ -67,10 +67,13 @@ struct weir_device_caps {
     bool completes_inline;  /* post_send reports `done` WRs; those give no CQE */
     /* Receives go to one shared receive queue (qp == NULL in post_recv). Nobody then waits
      * for messages behind a beacon: poll gives the messages that a QP took before it gives
-     * the flush of what was posted to that QP in the error state. */
+     * the flush of what was posted to that QP in the error state. Buffers are taken in the
+     * order in which they were posted. */
     bool srq;
-    bool write_imm;                  /* WEIR_OP_WRITE_IMM works */
-    bool last_wqe;                   /* LAST_WQE events may come; their absence is never an error */
+    bool write_imm;   /* WEIR_OP_WRITE_IMM works */
+    bool last_wqe;    /* LAST_WQE events may come; their absence is never an error */
+    bool mr_anywhere; /* mr_register, mr_allocate, mr_register_dmabuf, mr_release: any
+                       * thread, several at once, whatever others do meanwhile */
     char note[WEIR_DEVICE_NOTE_MAX]; /* one line: what is used, or why nothing can be; "" */
 };
 
@@ -139,11 +142,13 @@ enum weir_async_type {
     WEIR_ASYNC_QP_FATAL,     /* this QP went to the error state by itself */
     WEIR_ASYNC_PEER_DEAD,    /* the process behind this QP is certainly gone: it executes nothing
                               * any more and its memory is gone */
-    WEIR_ASYNC_DEVICE_FATAL
+    WEIR_ASYNC_DEVICE_FATAL,
+    WEIR_ASYNC_CONNECTED /* what qp_connect began is done: error says how it ended */
 };
 struct weir_async {
     uint32_t type;
     uint32_t qp_tag; /* as given to qp_create */
+    int error;       /* CONNECTED: 0, the QP is in RTS, or what qp_connect may answer */
 };
 
 struct weir_qp_options {
@@ -212,7 +217,10 @@ struct weir_device_ops {
     /* RC QP in INIT: receives may be posted, nothing is sent. */
     int (*qp_create)(struct weir_device *device, const struct weir_qp_options *options,
                      struct weir_qp_granted *granted_out, struct weir_qp **qp_out);
-    /* INIT to RTR to RTS. May be called once. EINVAL for a bad blob, EDEVICE, EPEER. */
+    /* INIT to RTR to RTS. May be called once. EINVAL for a bad blob, EDEVICE, EPEER.
+     * EINPROGRESS: it would take long (to resolve a hardware address, say); CONNECTED comes
+     * later, once, unless the QP is destroyed before, which may be EBUSY meanwhile. Nothing
+     * is posted to a QP that is being connected but receives. */
     int (*qp_connect)(struct weir_qp *qp, const struct weir_qp_path *path);
     /* To the error state, from any state: everything posted flushes. */
     int (*qp_error)(struct weir_qp *qp);
@@ -272,7 +280,10 @@ struct weir_control_event {
     uint32_t type;
     uint32_t length;
     const uint8_t *message;
-    int error; /* of CLOSED: EADDRESS, ECONNECT, EPEER, ETOOBIG */
+    /* Of CLOSED. Of a dial that did not go through: EADDRESS: does not resolve; EPEER: refused,
+     * nobody listens at any address of the name; ECONNECT: anything else, silence above all.
+     * Of a connection: EPEER: hung up; ECONNECT: broken, or silent for too long; ETOOBIG. */
+    int error;
 };
 
 struct weir_control_ops {
@@ -280,8 +291,9 @@ struct weir_control_ops {
     int (*check)(void *self, const char *address);
     /* Binds and listens; writes the address with its real port. */
     int (*listen)(void *self, const char *address, char *actual_out, size_t actual_size);
-    /* Starts connecting; CONNECTED or CLOSED follows. Sends before CONNECTED are
-     * kept, as far as the connection's bounded buffer goes. */
+    /* Starts connecting; CONNECTED or CLOSED follows, unless it says EPEER: refused at
+     * once. Sends before CONNECTED are kept, as far as the connection's bounded buffer
+     * goes. */
     int (*dial)(void *self, const char *address, uint64_t *conn_out);
     /* EAGAIN: buffer full, message dropped; ECONNECT: no such connection. */
     int (*send)(void *self, uint64_t conn, const uint8_t *message, uint32_t length);

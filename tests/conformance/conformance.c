@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -57,7 +58,20 @@ static int connect_qp(struct fixture *f, struct side *side, const struct weir_qp
                                 .psn_remote = side == &f->a ? 200 : 100,
                                 .blob_length = other->blob_length,
                                 .blob = other->blob};
-    return f->ops->qp_connect(side->qp, &path);
+    int rc = f->ops->qp_connect(side->qp, &path);
+    if (rc != WEIR_EINPROGRESS)
+        return rc;
+    uint32_t tag = side == &f->a ? 1 : 2;
+    for (int patience = 0; patience < 20000; patience++) {
+        struct weir_async event;
+        while (f->ops->events(side->device, &event, 1) == 1) {
+            if (event.type == WEIR_ASYNC_CONNECTED && event.qp_tag == tag)
+                return event.error;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
+    fail_msg("a connect never ended");
+    return WEIR_EDEVICE;
 }
 
 static struct weir_rmr import_mr(struct fixture *f, struct side *owner, struct side *user,

@@ -1,8 +1,9 @@
 /* memory.c: regions of our own and regions imported from peers.
  *
- * Owns the table of memory regions. An import is only what its blob says: keys and bounds
- * are checked by the target's device with every access, and a region that its owner has
- * released, or a forged key, ends there as a remote access error.
+ * Owns the table of memory regions: which entries are taken is under mr_mutex, an entry is
+ * its owner's. Registering and releasing run on any thread. An import is only what its blob says:
+ * keys and bounds are checked by the target's device with every access, and a region that its owner
+ * has released, or a forged key, ends there as a remote access error.
  *
  * Relaxed ordering is not asked for: a notification must not overtake the data. */
 #define _GNU_SOURCE
@@ -22,7 +23,7 @@ static struct verbs_mr *mr_at(const struct weir_device *device, uint32_t cookie)
     return &device->mrs[cookie / VERBS_MR_CHUNK][cookie % VERBS_MR_CHUNK];
 }
 
-/* A free entry. EAGAIN, ENOMEM. */
+/* A free entry, under mr_mutex. EAGAIN, ENOMEM. */
 static int mr_reserve(struct weir_device *device, uint32_t *cookie_out) {
     for (uint32_t at = device->mr_hint; at < VERBS_MRS_MAX; at++) {
         struct verbs_mr **chunk = &device->mrs[at / VERBS_MR_CHUNK];
@@ -80,14 +81,18 @@ static int add(struct weir_device *device, struct ibv_mr *ibv, const struct verb
     uint32_t cookie;
     if (ibv == NULL)
         return verbs_error(errno);
+    pthread_mutex_lock(&device->mr_mutex);
     int rc = mr_reserve(device, &cookie);
+    if (rc == WEIR_OK) {
+        struct verbs_mr *entry = mr_at(device, cookie);
+        *entry = *wanted;
+        entry->ibv = ibv;
+    }
+    pthread_mutex_unlock(&device->mr_mutex);
     if (rc != WEIR_OK) {
         ibv_dereg_mr(ibv);
         return rc;
     }
-    struct verbs_mr *entry = mr_at(device, cookie);
-    *entry = *wanted;
-    entry->ibv = ibv;
     *mr_out = (struct weir_mr){.lkey = ibv->lkey, .cookie = cookie, .base = base, .length = length};
     return WEIR_OK;
 }
@@ -158,9 +163,11 @@ int verbs_mr_release(struct weir_device *device, const struct weir_mr *mr) {
         return verbs_error(error) == WEIR_EBUSY ? WEIR_EBUSY : WEIR_EDEVICE;
     if (entry->mapped_bytes != 0)
         munmap(mr->base, entry->mapped_bytes);
+    pthread_mutex_lock(&device->mr_mutex);
     *entry = (struct verbs_mr){0};
     if (mr->cookie < device->mr_hint)
         device->mr_hint = mr->cookie;
+    pthread_mutex_unlock(&device->mr_mutex);
     return WEIR_OK;
 }
 

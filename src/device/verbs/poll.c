@@ -205,7 +205,7 @@ static struct weir_async lose_device(struct weir_device *device) {
 }
 
 int verbs_events(struct weir_device *device, struct weir_async *events_out, int max) {
-    int count = 0;
+    int count = connector_events(device, events_out, max);
     for (int reads = 0; count < max && reads < 4 * max; reads++) {
         struct ibv_async_event event;
         if (ibv_get_async_event(device->choice.context, &event) != 0) {

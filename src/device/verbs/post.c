@@ -92,7 +92,7 @@ static int refusal(int error) {
 int verbs_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                     struct weir_post *post_out) {
     *post_out = (struct weir_post){0};
-    if (qp->state == QP_INIT || qp->state == QP_FAILED)
+    if (qp->state == QP_INIT || qp->state == QP_CONNECTING || qp->state == QP_FAILED)
         return WEIR_EINVAL;
     while (post_out->accepted < count) {
         uint32_t room = qp->sq_depth - (qp->head - qp->tail);

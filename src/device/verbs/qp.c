@@ -1,10 +1,8 @@
-/* qp.c: queue pairs: made with what the provider grants, connected, taken down.
+/* qp.c: queue pairs: made with what the provider grants, taken down.
  *
  * Owns the table of QPs, their numbers, and the account of CQ entries: a QP whose queues
- * could overflow the CQ is not made. Left to others: what is posted to them.
- *
- * Connecting is up to the kernel: for RoCE it resolves the peer's hardware address inside
- * ibv_modify_qp(3), which for a neighbour that does not answer takes up to a second. */
+ * could overflow the CQ is not made. Left to others: how they are connected, what is posted
+ * to them. */
 #include <errno.h>
 #include <string.h>
 
@@ -214,100 +212,14 @@ free_qp:
     return rc;
 }
 
-/* ---- connect ---- */
-
-static struct ibv_ah_attr route_to(const struct verbs_choice *choice,
-                                   const struct verbs_settings *settings,
-                                   const struct verbs_address *there) {
-    struct ibv_ah_attr route = {
-        .dlid = there->lid, .sl = (uint8_t)settings->service_level, .port_num = choice->port};
-    /* RoCE has nothing but the GID; InfiniBand needs it between subnets only. */
-    if (there->link_layer == IBV_LINK_LAYER_ETHERNET ||
-        there->gid.global.subnet_prefix != choice->gid.global.subnet_prefix) {
-        route.is_global = 1;
-        route.grh.dgid = there->gid;
-        route.grh.sgid_index = choice->gid_index;
-        route.grh.hop_limit = 64;
-        route.grh.traffic_class = (uint8_t)settings->traffic_class;
-    }
-    return route;
-}
-
-static int connect_error(int error) {
-    switch (error) {
-    case 0:
-        return WEIR_OK;
-    case EINVAL:
-        return WEIR_EINVAL;
-    case ENOMEM:
-        return WEIR_ENOMEM;
-    case ETIMEDOUT: /* no neighbour of this address answers */
-    case ENETUNREACH:
-    case EHOSTUNREACH:
-    case ENODATA:
-    case ENOENT:
-        return WEIR_EPEER;
-    default:
-        return WEIR_EDEVICE;
-    }
-}
-
-static int to_rtr(struct weir_qp *qp, const struct weir_qp_path *path,
-                  const struct verbs_address *there) {
-    const struct weir_device *device = qp->device;
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_RTR,
-        .path_mtu = mtu_code(path->mtu),
-        .dest_qp_num = there->qpn,
-        .rq_psn = path->psn_remote,
-        .max_dest_rd_atomic = (uint8_t)path->rd_atomic,
-        .min_rnr_timer = (uint8_t)device->settings.min_rnr_timer,
-        .ah_attr = route_to(&device->choice, &device->settings, there),
-    };
-    return connect_error(ibv_modify_qp(qp->ibv, &attr,
-                                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-                                           IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-}
-
-static int to_rts(struct weir_qp *qp, const struct weir_qp_path *path) {
-    const struct verbs_settings *settings = &qp->device->settings;
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_RTS,
-        .sq_psn = path->psn_local,
-        .max_rd_atomic = (uint8_t)path->rd_atomic,
-        .timeout = (uint8_t)settings->timeout,
-        .retry_cnt = (uint8_t)settings->retry_cnt,
-        .rnr_retry = (uint8_t)settings->rnr_retry,
-    };
-    return connect_error(ibv_modify_qp(qp->ibv, &attr,
-                                       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                           IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                                           IBV_QP_MAX_QP_RD_ATOMIC));
-}
-
-int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
-    const struct weir_device *device = qp->device;
-    struct verbs_address there;
-    if (qp->state != QP_INIT || mtu_code(path->mtu) == 0 || path->mtu > device->choice.mtu ||
-        path->rd_atomic == 0 || path->rd_atomic > device->caps.rd_atomic_max ||
-        (path->psn_local | path->psn_remote) >> 24 != 0 ||
-        blob_read_address(path->blob, path->blob_length, &there) != WEIR_OK ||
-        there.link_layer != device->choice.port_attr.link_layer)
-        return WEIR_EINVAL;
-    qp->state = QP_FAILED;
-    int rc = to_rtr(qp, path, &there);
-    if (rc == WEIR_OK)
-        rc = to_rts(qp, path);
-    if (rc == WEIR_OK)
-        qp->state = QP_READY;
-    return rc;
-}
-
 /* ---- error, destroy ---- */
 
 int verbs_qp_error(struct weir_qp *qp) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    if (qp->state == QP_CONNECTING) { /* when it is done */
+        qp->error_wanted = true;
+        return WEIR_OK;
+    }
     qp->state = QP_ERROR;
     return ibv_modify_qp(qp->ibv, &attr, IBV_QP_STATE) == 0 ? WEIR_OK : WEIR_EDEVICE;
 }
@@ -318,6 +230,8 @@ int verbs_qp_error(struct weir_qp *qp) {
 int verbs_qp_destroy(struct weir_qp *qp) {
     struct weir_device *device = qp->device;
     const struct weir_env *env = &device->env;
+    if (connector_cancel(qp) != WEIR_OK)
+        return WEIR_EBUSY;
     poll_to_stash(device);
     int error = ibv_destroy_qp(qp->ibv);
     if (error != 0)

@@ -39,6 +39,7 @@ static void fill_caps(const struct verbs_choice *choice, struct weir_device_caps
         .srq = attr->max_srq > 0,
         .write_imm = true,
         .last_wqe = true,
+        .mr_anywhere = true,
     };
     snprintf(caps->note, sizeof caps->note, "%s", choice->note);
 }
@@ -103,11 +104,14 @@ static int open_srq(struct weir_device *device) {
 }
 
 static int open_descriptors(struct weir_device *device) {
-    int fds[2] = {device->channel->fd, device->choice.context->async_fd};
+    if (connector_open(device) != WEIR_OK)
+        return WEIR_EDEVICE;
+    int fds[3] = {device->channel->fd, device->choice.context->async_fd,
+                  device->connector.event_fd};
     device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (device->epoll_fd < 0)
         return WEIR_EDEVICE;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
         if (set_nonblocking(fds[i]) != WEIR_OK ||
             epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
@@ -145,6 +149,7 @@ static int open_objects(struct weir_device *device) {
 /* The reverse of open, from wherever it stopped. */
 static void close_objects(struct weir_device *device) {
     struct weir_env env = device->env;
+    connector_close(device);
     if (device->epoll_fd >= 0)
         close(device->epoll_fd);
     if (device->srq != NULL)
@@ -162,6 +167,7 @@ static void close_objects(struct weir_device *device) {
         ibv_dealloc_pd(device->pd);
     ibv_close_device(device->choice.context);
     verbs_memory_close(device);
+    pthread_mutex_destroy(&device->mr_mutex);
     env.ops->free(env.self, device, sizeof *device);
 }
 
@@ -182,6 +188,7 @@ static int verbs_open(const struct weir_env *env, struct weir_device **device_ou
     device->settings = settings;
     device->choice = choice;
     device->epoll_fd = -1;
+    pthread_mutex_init(&device->mr_mutex, NULL);
     fill_caps(&choice, &device->caps);
     post_prepare(device);
     rc = open_objects(device);

@@ -8,11 +8,13 @@
  *   verbs.c     open, close, caps, probe      post.c    post_send, post_recv
  *   settings.c  WEIR_VERBS_* variables        poll.c    completions, events, sleeping
  *   select.c    which device, port, GID       memory.c  regions, ours and imported
- *   qp.c        QPs, from create to destroy   blob.c    what peers are told
+ *   qp.c        QPs, made and destroyed       blob.c    what peers are told
+ *   connect.c   QPs to RTS, off the thread
  *
  * One protection domain, CQ, completion channel and (where the device has them) shared
  * receive queue a device. Invariants:
- *  - Everything here is private to the thread that has the engine: no locks.
+ *  - Everything here is private to the thread that has the engine, without locks, but the
+ *    connector (connect.c) and the table of memory regions (memory.c).
  *  - The CQ never overflows, whatever is posted before a poll: the granted depths of all
  *    QPs and the receives together are at most its capacity. A queue takes no more than
  *    it reported as granted, even where the provider would.
@@ -30,6 +32,7 @@
 #define VERBS_VERBS_H
 
 #include <infiniband/verbs.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -137,11 +140,14 @@ enum ibv_mtu mtu_code(uint32_t bytes); /* 0: no such path MTU */
 /* ---- the device ---- */
 
 enum verbs_qp_state {
-    QP_INIT,   /* receives may be posted */
+    QP_INIT, /* receives may be posted */
+    QP_CONNECTING,
     QP_FAILED, /* a connect did not work out */
     QP_READY,
     QP_ERROR
 };
+
+enum verbs_connect { CONNECT_NONE = 0, CONNECT_WAITING, CONNECT_RUNNING, CONNECT_DONE };
 
 struct weir_qp {
     /* read by every post and completion */
@@ -161,6 +167,12 @@ struct weir_qp {
     uint32_t index;
     struct weir_device *device;
     struct weir_qp *bucket_next;
+
+    bool error_wanted;                /* while it was connecting */
+    enum verbs_connect connect_state; /* under the connector's mutex */
+    struct weir_qp *connect_next;     /* likewise */
+    int connect_result;               /* CONNECT_DONE */
+    struct ibv_qp_attr to_rtr, to_rts;
 };
 
 /* Our own memory. */
@@ -168,6 +180,24 @@ struct verbs_mr {
     struct ibv_mr *ibv;    /* NULL: free */
     uint64_t mapped_bytes; /* of memory that we allocated; 0: the caller's */
     uint32_t access;
+};
+
+struct verbs_connects {
+    struct weir_qp *first, *last;
+    uint32_t count;
+};
+
+/* Threads that connect QPs. */
+enum { CONNECTORS = 8 };
+struct verbs_connector {
+    pthread_mutex_t mutex;
+    pthread_cond_t work;
+    struct verbs_connects waiting, done;
+    pthread_t threads[CONNECTORS];
+    uint32_t thread_count;
+    uint32_t idle;
+    int event_fd; /* counts those that are done */
+    bool open, closing;
 };
 
 /* A completion as it came from the CQ, its QP found. */
@@ -211,6 +241,8 @@ struct weir_device {
     struct ibv_comp_channel *channel;
     struct verbs_mr *mrs[VERBS_MRS_MAX / VERBS_MR_CHUNK];
     uint32_t mr_hint; /* no free entry is below it */
+    pthread_mutex_t mr_mutex;
+    struct verbs_connector connector;
     struct weir_env env;
     struct weir_device_caps caps;
     struct verbs_settings settings;
@@ -228,9 +260,15 @@ struct weir_qp *qp_by_number(const struct weir_device *device, uint32_t qpn);
 int qp_try_inline(struct weir_device *device);
 int verbs_qp_create(struct weir_device *device, const struct weir_qp_options *options,
                     struct weir_qp_granted *granted_out, struct weir_qp **qp_out);
-int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path);
 int verbs_qp_error(struct weir_qp *qp);
 int verbs_qp_destroy(struct weir_qp *qp);
+
+/* connect.c */
+int connector_open(struct weir_device *device);
+void connector_close(struct weir_device *device);
+int connector_events(struct weir_device *device, struct weir_async *events_out, int max);
+int connector_cancel(struct weir_qp *qp);
+int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path);
 
 /* post.c */
 void post_prepare(struct weir_device *device);

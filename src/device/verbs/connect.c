@@ -1,0 +1,263 @@
+/* connect.c: QPs to RTR and RTS, on threads of its own.
+ *
+ * ibv_modify_qp(3) to RTR blocks: for RoCE the kernel resolves the peer's hardware address
+ * in it, and for a neighbour that does not answer that takes seconds. So that nobody waits
+ * for that but who asked, up to CONNECTORS threads make these calls, one QP at a time each;
+ * they are started when they are first needed.
+ *
+ *     qp_connect: WAITING ──► RUNNING ──► DONE ──► taken as an event
+ *                    └── destroyed ─────────┘
+ *
+ * Owns the queue of those that wait, the list of those that are done, and the eventfd that
+ * says so. Invariants: a QP's connect_state and connect_next are read and written under the
+ * mutex, which is never held across a call of the kernel's; a RUNNING QP is its thread's,
+ * and is neither destroyed nor modified by others. What the transitions are made of is
+ * fixed before it waits. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "verbs.h"
+
+/* ---- what a transition is made of ---- */
+
+static struct ibv_ah_attr route_to(const struct verbs_choice *choice,
+                                   const struct verbs_settings *settings,
+                                   const struct verbs_address *there) {
+    struct ibv_ah_attr route = {
+        .dlid = there->lid, .sl = (uint8_t)settings->service_level, .port_num = choice->port};
+    /* RoCE has nothing but the GID; InfiniBand needs it between subnets only. */
+    if (there->link_layer == IBV_LINK_LAYER_ETHERNET ||
+        there->gid.global.subnet_prefix != choice->gid.global.subnet_prefix) {
+        route.is_global = 1;
+        route.grh.dgid = there->gid;
+        route.grh.sgid_index = choice->gid_index;
+        route.grh.hop_limit = 64;
+        route.grh.traffic_class = (uint8_t)settings->traffic_class;
+    }
+    return route;
+}
+
+static void prepare(struct weir_qp *qp, const struct weir_qp_path *path,
+                    const struct verbs_address *there) {
+    const struct weir_device *device = qp->device;
+    const struct verbs_settings *settings = &device->settings;
+    qp->to_rtr = (struct ibv_qp_attr){
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = mtu_code(path->mtu),
+        .dest_qp_num = there->qpn,
+        .rq_psn = path->psn_remote,
+        .max_dest_rd_atomic = (uint8_t)path->rd_atomic,
+        .min_rnr_timer = (uint8_t)settings->min_rnr_timer,
+        .ah_attr = route_to(&device->choice, settings, there),
+    };
+    qp->to_rts = (struct ibv_qp_attr){
+        .qp_state = IBV_QPS_RTS,
+        .sq_psn = path->psn_local,
+        .max_rd_atomic = (uint8_t)path->rd_atomic,
+        .timeout = (uint8_t)settings->timeout,
+        .retry_cnt = (uint8_t)settings->retry_cnt,
+        .rnr_retry = (uint8_t)settings->rnr_retry,
+    };
+}
+
+static int connect_error(int error) {
+    switch (error) {
+    case 0:
+        return WEIR_OK;
+    case EINVAL:
+        return WEIR_EINVAL;
+    case ENOMEM:
+        return WEIR_ENOMEM;
+    case ETIMEDOUT: /* no neighbour of this address answers */
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case ENODATA:
+    case ENOENT:
+        return WEIR_EPEER;
+    default:
+        return WEIR_EDEVICE;
+    }
+}
+
+/* Blocks. */
+static int transit(struct weir_qp *qp) {
+    int error = ibv_modify_qp(qp->ibv, &qp->to_rtr,
+                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    if (error == 0)
+        error = ibv_modify_qp(qp->ibv, &qp->to_rts,
+                              IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    return connect_error(error);
+}
+
+/* ---- lists ---- */
+
+static void list_add(struct verbs_connects *list, struct weir_qp *qp) {
+    qp->connect_next = NULL;
+    if (list->last != NULL)
+        list->last->connect_next = qp;
+    else
+        list->first = qp;
+    list->last = qp;
+    list->count++;
+}
+
+static void list_remove(struct verbs_connects *list, const struct weir_qp *qp) {
+    struct weir_qp *before = NULL;
+    for (struct weir_qp *at = list->first; at != qp; at = at->connect_next)
+        before = at;
+    if (before != NULL)
+        before->connect_next = qp->connect_next;
+    else
+        list->first = qp->connect_next;
+    if (list->last == qp)
+        list->last = before;
+    list->count--;
+}
+
+/* ---- the threads ---- */
+
+static void *connector_run(void *argument) {
+    struct verbs_connector *connector = argument;
+    pthread_mutex_lock(&connector->mutex);
+    for (;;) {
+        while (connector->waiting.count == 0 && !connector->closing) {
+            connector->idle++;
+            pthread_cond_wait(&connector->work, &connector->mutex);
+            connector->idle--;
+        }
+        if (connector->waiting.count == 0)
+            break;
+        struct weir_qp *qp = connector->waiting.first;
+        list_remove(&connector->waiting, qp);
+        qp->connect_state = CONNECT_RUNNING;
+        pthread_mutex_unlock(&connector->mutex);
+        int rc = transit(qp);
+        pthread_mutex_lock(&connector->mutex);
+        qp->connect_result = rc;
+        qp->connect_state = CONNECT_DONE;
+        list_add(&connector->done, qp);
+        const uint64_t one = 1;
+        ssize_t put = write(connector->event_fd, &one, sizeof one);
+        (void)put; /* one for each QP at most: never full */
+    }
+    pthread_mutex_unlock(&connector->mutex);
+    return NULL;
+}
+
+/* With the mutex held: one more thread, if there is more to do than threads that wait. */
+static void connector_hire(struct verbs_connector *connector) {
+    if (connector->waiting.count <= connector->idle || connector->thread_count == CONNECTORS)
+        return;
+    /* The application's signals are not for this thread; it inherits the mask. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&connector->threads[connector->thread_count], NULL, connector_run,
+                       connector) == 0)
+        connector->thread_count++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+int connector_open(struct weir_device *device) {
+    struct verbs_connector *connector = &device->connector;
+    pthread_mutex_init(&connector->mutex, NULL);
+    pthread_cond_init(&connector->work, NULL);
+    /* EFD_SEMAPHORE: one read takes one QP off, eventfd(2). */
+    connector->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
+    connector->open = connector->event_fd >= 0;
+    return connector->open ? WEIR_OK : WEIR_EDEVICE;
+}
+
+void connector_close(struct weir_device *device) {
+    struct verbs_connector *connector = &device->connector;
+    if (!connector->open)
+        return;
+    pthread_mutex_lock(&connector->mutex);
+    connector->closing = true;
+    pthread_cond_broadcast(&connector->work);
+    pthread_mutex_unlock(&connector->mutex);
+    for (uint32_t i = 0; i < connector->thread_count; i++)
+        pthread_join(connector->threads[i], NULL);
+    close(connector->event_fd);
+    pthread_cond_destroy(&connector->work);
+    pthread_mutex_destroy(&connector->mutex);
+    connector->open = false;
+}
+
+/* ---- for the thread that has the engine ---- */
+
+int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
+    struct weir_device *device = qp->device;
+    struct verbs_connector *connector = &device->connector;
+    struct verbs_address there;
+    if (qp->state != QP_INIT || mtu_code(path->mtu) == 0 || path->mtu > device->choice.mtu ||
+        path->rd_atomic == 0 || path->rd_atomic > device->caps.rd_atomic_max ||
+        (path->psn_local | path->psn_remote) >> 24 != 0 ||
+        blob_read_address(path->blob, path->blob_length, &there) != WEIR_OK ||
+        there.link_layer != device->choice.port_attr.link_layer)
+        return WEIR_EINVAL;
+    prepare(qp, path, &there);
+    pthread_mutex_lock(&connector->mutex);
+    qp->connect_state = CONNECT_WAITING;
+    list_add(&connector->waiting, qp);
+    connector_hire(connector);
+    bool somebody = connector->thread_count > 0;
+    if (!somebody) { /* and none can be had */
+        list_remove(&connector->waiting, qp);
+        qp->connect_state = CONNECT_NONE;
+    }
+    pthread_cond_signal(&connector->work);
+    pthread_mutex_unlock(&connector->mutex);
+    qp->state = somebody ? QP_CONNECTING : QP_INIT;
+    return somebody ? WEIR_EINPROGRESS : WEIR_EDEVICE;
+}
+
+int connector_events(struct weir_device *device, struct weir_async *events_out, int max) {
+    struct verbs_connector *connector = &device->connector;
+    int count = 0;
+    uint64_t taken;
+    while (count < max && read(connector->event_fd, &taken, sizeof taken) == sizeof taken) {
+        pthread_mutex_lock(&connector->mutex);
+        struct weir_qp *qp = connector->done.first;
+        list_remove(&connector->done, qp);
+        qp->connect_state = CONNECT_NONE;
+        pthread_mutex_unlock(&connector->mutex);
+        qp->state = qp->connect_result == WEIR_OK ? QP_READY : QP_FAILED;
+        if (qp->error_wanted)
+            verbs_qp_error(qp);
+        events_out[count++] = (struct weir_async){
+            .type = WEIR_ASYNC_CONNECTED, .qp_tag = qp->tag, .error = qp->connect_result};
+    }
+    return count;
+}
+
+/* The QP goes: nobody is told any more. EBUSY: a thread has it. */
+int connector_cancel(struct weir_qp *qp) {
+    struct verbs_connector *connector = &qp->device->connector;
+    if (qp->state != QP_CONNECTING)
+        return WEIR_OK;
+    int rc = WEIR_OK;
+    pthread_mutex_lock(&connector->mutex);
+    if (qp->connect_state == CONNECT_RUNNING) {
+        rc = WEIR_EBUSY;
+    } else if (qp->connect_state == CONNECT_WAITING) {
+        list_remove(&connector->waiting, qp);
+    } else {
+        uint64_t taken;
+        ssize_t got = read(connector->event_fd, &taken, sizeof taken);
+        (void)got; /* its own */
+        list_remove(&connector->done, qp);
+    }
+    pthread_mutex_unlock(&connector->mutex);
+    if (rc == WEIR_OK) {
+        qp->connect_state = CONNECT_NONE;
+        qp->state = QP_FAILED;
+    }
+    return rc;
+}

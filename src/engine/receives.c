@@ -1,0 +1,127 @@
+/* receives.c: see receives.h. */
+#include "receives.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+static void list_add(struct receives *receives, uint32_t buffer, enum receive_owner owner) {
+    struct receives_list *list = &receives->lists[owner];
+    struct receive *receive = &receives->buffers[buffer];
+    receive->owner = owner;
+    receive->next = RECEIVES_NONE;
+    receive->previous = list->last;
+    if (list->last != RECEIVES_NONE)
+        receives->buffers[list->last].next = buffer;
+    else
+        list->first = buffer;
+    list->last = buffer;
+    list->count++;
+}
+
+static void move(struct receives *receives, uint32_t buffer, enum receive_owner owner) {
+    struct receive *receive = &receives->buffers[buffer];
+    struct receives_list *list = &receives->lists[receive->owner];
+    if (receive->previous != RECEIVES_NONE)
+        receives->buffers[receive->previous].next = receive->next;
+    else
+        list->first = receive->next;
+    if (receive->next != RECEIVES_NONE)
+        receives->buffers[receive->next].previous = receive->previous;
+    else
+        list->last = receive->previous;
+    list->count--;
+    list_add(receives, buffer, owner);
+}
+
+void receives_init(struct receives *receives, struct receive *buffers, uint32_t total) {
+    *receives = (struct receives){.buffers = buffers, .total = total};
+    for (int owner = 0; owner < RECEIVE_OWNERS; owner++)
+        receives->lists[owner] = (struct receives_list){RECEIVES_NONE, RECEIVES_NONE, 0};
+    for (uint32_t i = 0; i < total; i++)
+        list_add(receives, i, RECEIVE_FREE);
+}
+
+uint32_t receives_take(struct receives *receives) {
+    uint32_t most = receives->wanted + receives->doubts;
+    if (receives->lists[RECEIVE_POSTED].count >= most)
+        return RECEIVES_NONE;
+    /* Last in, first out: the memory of few buffers stays in the cache. */
+    uint32_t buffer = receives->lists[RECEIVE_FREE].last;
+    if (buffer == RECEIVES_NONE)
+        buffer = receives->lists[RECEIVE_LOST].first;
+    if (buffer != RECEIVES_NONE)
+        move(receives, buffer, RECEIVE_TAKEN);
+    return buffer;
+}
+
+void receives_posted(struct receives *receives, uint32_t buffer) {
+    assert(receives->buffers[buffer].owner == RECEIVE_TAKEN);
+    receives->buffers[buffer].number = ++receives->posts;
+    receives->buffers[buffer].wanted = receives->wanted;
+    move(receives, buffer, RECEIVE_POSTED);
+}
+
+static bool is_overtaken(const struct receives *receives, const struct receive *receive) {
+    uint64_t queue = receive->wanted > receives->wanted ? receive->wanted : receives->wanted;
+    return receive->number + RECEIVES_BEHIND * queue < receives->back_newest;
+}
+
+/* Which are lost, and what that says of the doubts. */
+static void find_lost(struct receives *receives) {
+    const struct receives_list *posted = &receives->lists[RECEIVE_POSTED];
+    while (posted->first != RECEIVES_NONE &&
+           is_overtaken(receives, &receives->buffers[posted->first])) {
+        move(receives, posted->first, RECEIVE_LOST);
+        receives->lost++;
+        if (receives->doubts > 0)
+            receives->doubts--;
+    }
+    if (posted->first == RECEIVES_NONE ||
+        receives->buffers[posted->first].number > receives->doubts_number)
+        receives->doubts = 0;
+}
+
+bool receives_back(struct receives *receives, uint32_t buffer) {
+    if (buffer >= receives->total)
+        return false;
+    const struct receive *receive = &receives->buffers[buffer];
+    if (receive->owner != RECEIVE_POSTED && receive->owner != RECEIVE_LOST)
+        return false;
+    if (receive->number > receives->back_newest)
+        receives->back_newest = receive->number;
+    move(receives, buffer, RECEIVE_TAKEN);
+    find_lost(receives);
+    return true;
+}
+
+void receives_free(struct receives *receives, uint32_t buffer) {
+    assert(receives->buffers[buffer].owner == RECEIVE_TAKEN);
+    move(receives, buffer, RECEIVE_FREE);
+}
+
+void receives_doubt(struct receives *receives) {
+    if (receives->doubts < receives->total / 4)
+        receives->doubts++;
+    receives->doubts_number = receives->posts;
+}
+
+bool receives_short(const struct receives *receives) {
+    return receives->lists[RECEIVE_POSTED].count < receives->wanted;
+}
+
+const char *receives_verify(const struct receives *receives) {
+    uint32_t total = 0;
+    for (int owner = 0; owner < RECEIVE_OWNERS; owner++) {
+        uint32_t count = 0;
+        uint32_t i = receives->lists[owner].first;
+        for (; i != RECEIVES_NONE && count <= receives->total; i = receives->buffers[i].next) {
+            if ((int)receives->buffers[i].owner != owner)
+                return "receives: a buffer is on a list of another owner";
+            count++;
+        }
+        if (count != receives->lists[owner].count)
+            return "receives: a list's count is wrong";
+        total += count;
+    }
+    return total == receives->total ? NULL : "receives: a buffer has no owner";
+}
