@@ -301,9 +301,7 @@ static void print_verified(FILE *out, const struct report *report) {
         fprintf(out, "  VERIFICATION FAILED: %" PRIu64 " of %" PRIu64 " bytes are wrong\n",
                 report->wrong_bytes, report->checked_bytes);
     else if (report->checked_bytes > report->bytes)
-        fprintf(out,
-                "  verified: all %" PRIu64 " bytes that were moved, and %" PRIu64 " that had to "
-                "stay\n",
+        fprintf(out, "  verified: all %" PRIu64 " bytes moved, and %" PRIu64 " left alone\n",
                 report->bytes, report->checked_bytes - report->bytes);
     else if (report->checked_bytes > 0)
         fprintf(out, "  verified: all of %" PRIu64 " bytes\n", report->checked_bytes);

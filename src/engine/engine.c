@@ -511,7 +511,7 @@ const char *engine_verify(const weir_engine *engine) {
         if (qp->qp != NULL && qp->ledger.depth >= qp->granted)
             return "qp: the beacon has no slot of its own";
     }
-    const char *receives = receives_verify(&engine->receives);
+    const char *receives = receives_verify(&engine->receives, engine->polled);
     if (receives != NULL)
         return receives;
     for (uint32_t i = 0; i < engine->peers_used; i++) {

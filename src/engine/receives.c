@@ -109,19 +109,28 @@ bool receives_short(const struct receives *receives) {
     return receives->lists[RECEIVE_POSTED].count < receives->wanted;
 }
 
-const char *receives_verify(const struct receives *receives) {
-    uint32_t total = 0;
-    for (int owner = 0; owner < RECEIVE_OWNERS; owner++) {
-        uint32_t count = 0;
-        uint32_t i = receives->lists[owner].first;
-        for (; i != RECEIVES_NONE && count <= receives->total; i = receives->buffers[i].next) {
-            if ((int)receives->buffers[i].owner != owner)
-                return "receives: a buffer is on a list of another owner";
-            count++;
-        }
-        if (count != receives->lists[owner].count)
-            return "receives: a list's count is wrong";
-        total += count;
+static bool is_linked(const struct receives *receives, uint32_t buffer) {
+    const struct receive *receive = &receives->buffers[buffer];
+    const struct receives_list *list = &receives->lists[receive->owner];
+    bool forward = receive->next == RECEIVES_NONE
+                       ? list->last == buffer
+                       : receives->buffers[receive->next].previous == buffer &&
+                             receives->buffers[receive->next].owner == receive->owner;
+    bool backward = receive->previous == RECEIVES_NONE
+                        ? list->first == buffer
+                        : receives->buffers[receive->previous].next == buffer;
+    return forward && backward;
+}
+
+const char *receives_verify(const struct receives *receives, uint64_t turn) {
+    uint32_t count = 0;
+    for (int owner = 0; owner < RECEIVE_OWNERS; owner++)
+        count += receives->lists[owner].count;
+    if (count != receives->total)
+        return "receives: a buffer has no owner";
+    for (uint32_t i = 0; i < RECEIVES_LOOKED_AT && receives->total > 0; i++) {
+        if (!is_linked(receives, (uint32_t)((turn * RECEIVES_LOOKED_AT + i) % receives->total)))
+            return "receives: a buffer is not where its owner has it";
     }
-    return total == receives->total ? NULL : "receives: a buffer has no owner";
+    return NULL;
 }

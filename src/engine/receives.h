@@ -24,7 +24,7 @@
 
 #define RECEIVES_NONE UINT32_MAX
 
-enum { RECEIVES_BEHIND = 16 };
+enum { RECEIVES_BEHIND = 16, RECEIVES_LOOKED_AT = 8 };
 
 enum receive_owner { RECEIVE_FREE, RECEIVE_TAKEN, RECEIVE_POSTED, RECEIVE_LOST, RECEIVE_OWNERS };
 
@@ -63,7 +63,8 @@ void receives_free(struct receives *receives, uint32_t buffer);
 void receives_doubt(struct receives *receives);
 /* Whether fewer are posted than are wanted. */
 bool receives_short(const struct receives *receives);
-/* NULL, or a sentence about what does not hold. */
-const char *receives_verify(const struct receives *receives);
+/* NULL, or a sentence about what does not hold: of the whole, and of a few buffers, others
+ * each turn. */
+const char *receives_verify(const struct receives *receives, uint64_t turn);
 
 #endif
