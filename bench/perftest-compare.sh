@@ -13,7 +13,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$(realpath -m "${BUILD:-build}")
 rounds=${ROUNDS:-5}
-sizes=${SIZES:-64 512 4096 65536 1048576}
+sizes=${SIZES:-64 256 1024 4096 16384 65536 262144 1048576}
 ops=${OPS:-write read latency}
 depth=64
 
@@ -29,10 +29,10 @@ boot() {
     table <"$share/figures"
 }
 
-# As many messages as last a moment.
+# As many messages as last a moment, and a window of them at least: weir has that many in flight.
 messages() {
     local n=$((16777216 / $1))
-    echo $((n > 2000 ? 2000 : n < 20 ? 20 : n))
+    echo $((n > 2000 ? 2000 : n < depth ? depth : n))
 }
 
 # perftest PROGRAM OPTIONS...: the last line of figures that the client prints.
@@ -108,7 +108,7 @@ for (op, size), tools in seen.items():
         middle = statistics.median(values)
         row += f" {middle:10.2f} {100 * (max(values) - min(values)) / middle:6.1f}%"
     if len(tools) == 2:
-        row += " {:6.2f}".format(statistics.median(tools["weir"]) / statistics.median(tools["perftest"]))
+        row += " {:6.3f}".format(statistics.median(tools["weir"]) / statistics.median(tools["perftest"]))
     print(row, " ", min(map(len, tools.values())))
 print("write, read: MiB/s; latency: microseconds, half a round trip or one way; spread: (max - min) / median")
 '

@@ -352,6 +352,102 @@ static void one_schedule(uint64_t seed, uint32_t depth, bool ordered) {
     assert_int_equal(model.oldest, model.count);
 }
 
+/* ---- the quiet tail ---- */
+
+/* Takes a run as the engine does. True: it was left unsignalled. */
+static bool post_like_the_engine(struct ledger *ledger, uint32_t count, uint64_t *seq_out) {
+    bool quiet = ledger_may_be_quiet(ledger, count);
+    *seq_out = ledger_take(ledger, 1, count, 0);
+    if (quiet)
+        ledger_leave_quiet(ledger, count);
+    else
+        ledger_cover(ledger);
+    assert_sound(ledger);
+    return quiet;
+}
+
+static uint32_t pop_count(struct ledger *ledger) {
+    struct ledger_run run;
+    bool healed;
+    uint32_t count = 0;
+
+    while (ledger_pop(ledger, &run, &healed))
+        count++;
+    return count;
+}
+
+static void test_S3_a_run_on_an_idle_queue_is_signalled(void **state) {
+    struct ledger ledger;
+    uint64_t seq;
+
+    (void)state;
+    for (uint32_t depth = 1; depth <= 64; depth++) {
+        begin(&ledger, depth, 1);
+        for (uint32_t lap = 0; lap < 100; lap++) {
+            assert_false(post_like_the_engine(&ledger, 1 + lap % depth, &seq));
+            assert_true(ledger_complete(&ledger, seq, true));
+            assert_int_equal(pop_count(&ledger), 1);
+            assert_false(ledger_due(&ledger));
+        }
+    }
+}
+
+static void test_S3_the_quiet_tail_is_bounded_and_can_be_closed(void **state) {
+    struct ledger ledger;
+    uint64_t seq, last;
+
+    (void)state;
+    for (uint32_t depth = 1; depth <= 64; depth++) {
+        for (uint32_t posts = 1; posts <= depth; posts++) {
+            uint32_t quiet = 0;
+            begin(&ledger, depth, 1);
+            for (uint32_t i = 0; i < posts; i++) {
+                if (post_like_the_engine(&ledger, 1, &seq)) {
+                    quiet++;
+                } else {
+                    last = seq;
+                    quiet = 0;
+                }
+                assert_true(quiet * LEDGER_QUIET_PART <= depth);
+                assert_false(ledger_due(&ledger)); /* something signalled is outstanding */
+            }
+            /* All that is signalled completes, and nothing more is posted. */
+            assert_true(ledger_complete(&ledger, last, true));
+            assert_int_equal(pop_count(&ledger), posts - quiet);
+            assert_int_equal(ledger_due(&ledger), quiet > 0);
+            assert_int_equal(ledger.used, quiet);
+            if (quiet == 0)
+                continue;
+            assert_true(ledger_free(&ledger) > 0);
+            assert_false(ledger_may_be_quiet(&ledger, 1)); /* the next post closes it */
+            seq = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0);
+            ledger_cover(&ledger);
+            assert_false(ledger_due(&ledger));
+            assert_true(ledger_complete(&ledger, seq, true));
+            assert_int_equal(pop_count(&ledger), quiet + 1);
+            assert_int_equal(ledger_free(&ledger), depth);
+        }
+    }
+}
+
+static void test_S6_an_orphan_is_closed_before_anything_is_left_quiet(void **state) {
+    struct ledger ledger;
+    uint64_t seq;
+
+    (void)state;
+    begin(&ledger, 64, 1);
+    for (uint32_t i = 0; i < 40; i++)
+        post_like_the_engine(&ledger, 1, &seq);
+    seq = ledger_take(&ledger, 1, 4, 0);
+    ledger_trim(&ledger, seq, 2, 0);
+    assert_sound(&ledger);
+    assert_false(ledger_may_be_quiet(&ledger, 1));
+    ledger_flush(&ledger);
+    assert_int_equal(pop_count(&ledger), 41);
+    assert_false(ledger_due(&ledger));
+    assert_sound(&ledger);
+}
+
 static void test_S1_random_schedules_agree_with_a_model(void **state) {
     static const uint32_t depths[] = {1, 2, 3, 7, 8, 31, 64};
 
@@ -394,6 +490,9 @@ int main(void) {
         cmocka_unit_test(test_S7_one_signalled_run_closes_all_orphans_before_it),
         cmocka_unit_test(test_S7_unordered_completion_speaks_for_itself_only),
         cmocka_unit_test(test_S1_flush_ends_what_is_outstanding),
+        cmocka_unit_test(test_S3_a_run_on_an_idle_queue_is_signalled),
+        cmocka_unit_test(test_S3_the_quiet_tail_is_bounded_and_can_be_closed),
+        cmocka_unit_test(test_S6_an_orphan_is_closed_before_anything_is_left_quiet),
         cmocka_unit_test(test_S1_random_schedules_agree_with_a_model),
         cmocka_unit_test(test_S2_ten_thousand_laps_of_every_depth),
     };

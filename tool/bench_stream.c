@@ -32,6 +32,7 @@
 #define SAMPLE_EVERY_MAX 64
 #define SWEEP_FIRST      8
 #define SWEEP_LAST       (4u << 20)
+#define ALONE_NS         (50 * NS_PER_MS)
 #define STREAM_SEED      0x7765697200000001u
 
 typedef int (*submit_fn)(weir_engine *, weir_peer, const weir_segment *, size_t,
@@ -51,6 +52,7 @@ struct worker {
     _Alignas(128) struct stream *stream;
     pthread_t thread;
     unsigned index;
+    weir_transfer newest;
     struct flight *flights;
     weir_segment *segments;
     struct histogram latency;
@@ -79,6 +81,7 @@ struct stream {
     uint64_t start_ns;
     uint64_t duration_ns;
     bool reads;
+    bool alone; /* there is one CPU */
     struct worker *workers;
     struct progress progress;
     atomic_bool stop;                               /* a worker failed */
@@ -144,11 +147,15 @@ static void take_answers(struct stream *stream) {
 
 /* ---- one transfer ------------------------------------------------------- */
 
-/* Progress while waiting for something; -1: give up. */
+/* Progress while waiting for something; -1: give up. On one CPU whoever could bring it along,
+ * the driver's thread or the target, needs that CPU: we sleep until it is through with all that
+ * is in flight, for a post in between would only be left to it again. */
 static int pause_worker(struct worker *worker) {
     struct stream *stream = worker->stream;
 
-    weir_engine_progress(stream->session->engine);
+    if (weir_engine_progress(stream->session->engine) == 0 && stream->alone &&
+        weir_transfer_wait(stream->session->engine, worker->newest, ALONE_NS) != WEIR_EINPROGRESS)
+        weir_engine_wait(stream->session->engine, NS_PER_MS);
     host_idle(&worker->idler);
     if ((worker->index == 0 && session_look(stream->session) != 0) ||
         session_patience(&worker->patience, worker->moved) != 0)
@@ -224,8 +231,9 @@ static int launch(struct worker *worker, uint64_t index, bool fixed,
         atomic_store_explicit(&flight->unchecked, true, memory_order_relaxed);
     }
     while ((rc = stream->submit(stream->session->engine, stream->session->peer,
-                                &worker->segments[index * o->segments], o->segments, transfer,
-                                &flight->transfer)) == WEIR_EAGAIN) {
+                                &worker->segments[index * o->segments], o->segments,
+                                transfer->flags != 0 ? transfer : NULL, &flight->transfer)) ==
+           WEIR_EAGAIN) {
         worker->eagain++;
         if (pause_worker(worker) != 0)
             return -1;
@@ -234,6 +242,7 @@ static int launch(struct worker *worker, uint64_t index, bool fixed,
         return session_fail(stream->session, options_command_name(o->command), rc);
     worker->transfers++;
     worker->moved++;
+    worker->newest = flight->transfer;
     if (flight->transfer.id == 0 && stream->reads && o->verify)
         check_read(worker, index);
     return 0;
@@ -427,7 +436,10 @@ static uint64_t stream_memory(const struct stream *stream) {
 /* One size: session, calibration, measurement, row. */
 static int stream_size(struct session *session, struct report *report, uint64_t size) {
     const struct options *o = session->options;
-    struct stream stream = {.options = o, .session = session, .reads = o->command == CMD_READ};
+    struct stream stream = {.options = o,
+                            .session = session,
+                            .reads = o->command == CMD_READ,
+                            .alone = host_cpu_count() < 2};
     struct histogram *latency = calloc(1, sizeof(*latency));
     struct result result = {.op = "one segment", .latency = latency};
     struct proto_open open = {.kind = stream.reads ? PROTO_KIND_READ : PROTO_KIND_WRITE};

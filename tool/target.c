@@ -311,26 +311,33 @@ static unsigned take_events(struct target *target) {
     return taken;
 }
 
-/* One pass over the sessions that need one; *watching_out: one of them plays ping-pong. */
-static unsigned visit_sessions(struct target *target, bool *watching_out) {
+/* What the open sessions ask of the loop. */
+struct mood {
+    bool playing; /* one plays ping-pong: its next message comes soon */
+    bool looking; /* one waits for what nobody tells us of: a word in memory, a release */
+};
+
+/* One pass over the sessions that need one. */
+static unsigned visit_sessions(struct target *target, struct mood *mood_out) {
     unsigned work = 0;
 
-    *watching_out = false;
+    *mood_out = (struct mood){0};
     for (uint32_t i = 0, left = target->open_count; left > 0 && i < SERVED_MAX; i++) {
         struct served *served = &target->served[i];
         if (served->state == SERVED_FREE)
             continue;
         left--;
         if (served->state == SERVED_CLOSING) {
+            mood_out->looking = true;
             try_close(target, served);
         } else if (served->open.kind == PROTO_KIND_PING_MEMORY) {
             int rc = work_watch_word(target, served);
-            *watching_out = true;
+            mood_out->playing = mood_out->looking = true;
             if (rc < 0)
                 begin_close(target, served);
             work += rc > 0;
         } else {
-            *watching_out = *watching_out || served->open.kind == PROTO_KIND_PING;
+            mood_out->playing = mood_out->playing || served->open.kind == PROTO_KIND_PING;
         }
     }
     return work;
@@ -345,8 +352,8 @@ static void serve_loop(struct target *target) {
     bool alone = sysconf(_SC_NPROCESSORS_ONLN) < 2; /* then spinning delays who we wait for */
 
     for (uint64_t pass = 0; !host_interrupted(); pass++) {
-        bool watching;
-        unsigned work = visit_sessions(target, &watching);
+        struct mood mood;
+        unsigned work = visit_sessions(target, &mood);
         uint64_t now;
 
         if (weir_engine_progress(target->engine) < 0)
@@ -359,12 +366,12 @@ static void serve_loop(struct target *target) {
             continue;
         }
         host_idle(&idler);
-        if (pass % 16 != 0)
+        if (!alone && pass % 16 != 0)
             continue; /* the clock costs as much as a pass */
         now = host_now_ns();
         idle_since = idle_since == 0 ? now : idle_since;
-        if (alone || now - idle_since > (watching ? SPIN_PING_NS : SPIN_NS)) {
-            weir_engine_wait(target->engine, target->open_count != 0 ? SLEEP_WATCH_NS : SLEEP_NS);
+        if (alone || now - idle_since > (mood.playing ? SPIN_PING_NS : SPIN_NS)) {
+            weir_engine_wait(target->engine, mood.looking ? SLEEP_WATCH_NS : SLEEP_NS);
             take_events(target);
         }
     }

@@ -17,6 +17,7 @@ void ledger_init(struct ledger *ledger, struct ledger_run *ring, uint32_t depth,
     *ledger = (struct ledger){
         .head = first_seq,
         .tail = first_seq,
+        .covered = first_seq,
         .runs = ring,
         .mask = ledger_ring_size(depth) - 1,
         .depth = depth,
@@ -80,7 +81,7 @@ void ledger_flush(struct ledger *ledger) {
             run->state = LEDGER_FLUSHED;
     }
     ledger->orphans = 0;
-    ledger->open = false;
+    ledger_cover(ledger);
 }
 
 bool ledger_pop(struct ledger *ledger, struct ledger_run *run_out, bool *healed_out) {
@@ -111,5 +112,9 @@ const char *ledger_verify(const struct ledger *ledger) {
         return "ledger: more slots taken than the QP has";
     if (orphans != ledger->orphans)
         return "ledger: orphans miscounted";
+    if (ledger->covered > ledger->tail || ledger->quiet > ledger->used)
+        return "ledger: the quiet tail is not at the tail";
+    if (ledger->quiet > ledger->depth / LEDGER_QUIET_PART)
+        return "ledger: the quiet tail is too long";
     return NULL;
 }

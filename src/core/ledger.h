@@ -1,13 +1,20 @@
 /* ledger.h: who holds which send-queue slots of one QP.
  *
- * A *run* is a group of WRs posted with one doorbell for one transfer, whose last
- * WR is signalled; one completion accounts for all of it and, on an ordered QP,
- * for every run before it. A run that lost its tail to a partial post is an
- * *orphan*: a later signalled run closes it.
+ * A *run* is a group of WRs posted with one doorbell for one transfer. The completion of
+ * its last WR accounts for all of it and, on an ordered QP, for every run before it; so
+ * there not every run has to be signalled. Those behind the last signalled one are the
+ * *quiet tail*. When all signalled runs are over with, the tail is *due*: the next post
+ * is signalled, or, when none comes, an empty one is posted to close it. A run that lost
+ * its last WR to a partial post is an *orphan*: it is closed before anything else is posted.
  *
- *     head                         tail
- *      | done | posted | orphan | posted |
- *      '------------- used slots --------'
+ *     head                          covered        tail
+ *      | done | posted | orphan | posted | quiet tail |
+ *      '----------------- used slots -----------------'
+ *
+ * A run may be quiet if the quiet tail with it is at most a quarter of what is used without
+ * it. So most of what is outstanding is signalled when it is posted, a single run on an idle
+ * QP always is, and a tail that is due fills at most a quarter of the queue: there is a slot
+ * to close it with.
  *
  * Invariants: used is the sum of the counts of all runs in [head, tail) and never
  * above depth; sequences only grow, over all QPs that ever had this slot, so that
@@ -23,6 +30,8 @@
 #include <stdint.h>
 
 enum ledger_state { LEDGER_POSTED = 1, LEDGER_ORPHANED, LEDGER_DONE, LEDGER_FLUSHED };
+
+enum { LEDGER_QUIET_PART = 4 }; /* the quiet tail is at most one in so many used slots */
 
 #define LEDGER_NO_OWNER UINT32_MAX /* a run that closes orphans, or carries credits */
 
@@ -43,6 +52,8 @@ struct ledger {
     uint32_t high_water;
     uint32_t orphans; /* orphaned runs in [head, tail) */
     bool open;        /* the newest of them has no signalled run behind it yet */
+    uint64_t covered; /* runs before this one are signalled, or have a signalled one behind */
+    uint32_t quiet;   /* slots of the quiet tail */
 };
 
 /* Entries that the ring of a ledger needs: a power of two >= depth. */
@@ -61,9 +72,23 @@ uint64_t ledger_take(struct ledger *ledger, uint32_t owner, uint32_t count, uint
 /* The device took only the first accepted WRs of the newest run, without its tail:
  * gives the rest back. accepted == 0 removes the run. */
 void ledger_trim(struct ledger *ledger, uint64_t seq, uint32_t accepted, uint32_t sends);
-/* A signalled run was accepted whole: it will close the orphans before it. */
+/* The newest run is signalled and was accepted whole: it will close what is before it. */
 static inline void ledger_cover(struct ledger *ledger) {
     ledger->open = false;
+    ledger->covered = ledger->tail;
+    ledger->quiet = 0;
+}
+/* Whether the next run, of count slots, need not be signalled. On ordered QPs only. */
+static inline bool ledger_may_be_quiet(const struct ledger *ledger, uint32_t count) {
+    return (ledger->quiet + count) * LEDGER_QUIET_PART <= ledger->used && !ledger->open;
+}
+/* The newest run, of count slots, was accepted whole and is not signalled. */
+static inline void ledger_leave_quiet(struct ledger *ledger, uint32_t count) {
+    ledger->quiet += count;
+}
+/* There is a quiet tail, and nothing outstanding that would close it. */
+static inline bool ledger_due(const struct ledger *ledger) {
+    return ledger->quiet > 0 && ledger->head >= ledger->covered;
 }
 /* The signalled tail of run seq completed well. On an ordered QP so did all runs
  * before it. False: no such run is outstanding (a stale or repeated completion). */

@@ -39,17 +39,7 @@ uint32_t plan_fill(const struct plan_block *blocks, struct plan_cursor *cursor,
             length = limits->message_bytes_max;
         if (count > 0 && length > limits->post_bytes_max - total)
             break;
-        bool is_inline = limits->opcode == WEIR_OP_WRITE && length <= limits->inline_bytes_max;
-        wrs_out[count++] = (struct weir_wr){
-            .wr_id = limits->wr_id,
-            .laddr = piece->laddr + cursor->offset,
-            .raddr = piece->raddr + cursor->offset,
-            .length = length,
-            .lkey = piece->lkey,
-            .rkey = piece->rkey,
-            .opcode = limits->opcode,
-            .flags = is_inline ? WEIR_WR_INLINE : 0,
-        };
+        wrs_out[count++] = plan_wr(piece, cursor->offset, length, limits);
         total += length;
         cursor->offset += length;
         if (cursor->offset == piece->length)

@@ -49,6 +49,22 @@ static inline bool plan_done(const struct plan_cursor *cursor) {
     return cursor->block == PLAN_NO_BLOCK;
 }
 
+/* length bytes of the piece from offset on, unsignalled. */
+static inline struct weir_wr plan_wr(const struct plan_piece *piece, uint64_t offset,
+                                     uint64_t length, const struct plan_limits *limits) {
+    bool is_inline = limits->opcode == WEIR_OP_WRITE && length <= limits->inline_bytes_max;
+    return (struct weir_wr){
+        .wr_id = limits->wr_id,
+        .laddr = piece->laddr + offset,
+        .raddr = piece->raddr + offset,
+        .length = length,
+        .lkey = piece->lkey,
+        .rkey = piece->rkey,
+        .opcode = limits->opcode,
+        .flags = is_inline ? WEIR_WR_INLINE : 0,
+    };
+}
+
 /* A cursor before the first piece that has bytes. */
 struct plan_cursor plan_start(const struct plan_block *blocks, uint32_t first_block);
 

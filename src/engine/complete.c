@@ -289,6 +289,10 @@ static void retire(weir_engine *engine, struct qp *qp) {
     }
     if (unpark)
         transfer_unpark(engine, peer);
+    if (ledger_due(&qp->ledger)) {
+        peer->tails_due = 2; /* the application may post behind it first: post_tails */
+        engine_run_later(engine, peer);
+    }
     if (peer_pending(peer) > 0 || qp->credit_due)
         engine_run_later(engine, peer);
 }

@@ -463,6 +463,7 @@ void weir_engine_close(weir_engine *engine) {
         const uint64_t most = 1000 * 1000; /* devices need not wake us for completions */
         engine->ports.wait.ops->sleep(engine->ports.wait.self, pause < most ? pause : most);
         engine->ports.wait.ops->clear(engine->ports.wait.self);
+        engine->device_ops->disarm(engine->device);
     }
     fail_unheard(engine);
     /* A device that would not destroy a QP may still write to its buffers: better to leave

@@ -38,9 +38,10 @@ static bool usable(const struct qp *qp) {
     return qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE;
 }
 
-/* Accounts for a post. What is done already holds no slot. True: all accepted. */
-static bool account(weir_engine *engine, struct qp *qp, struct transfer *transfer, uint64_t seq,
-                    uint32_t count, const struct weir_post *post) {
+/* Accounts for a post. What is done already holds no slot. True: all
+ * accepted. */
+static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *transfer,
+                           uint64_t seq, uint32_t count, bool quiet, const struct weir_post *post) {
     uint32_t under_way = post->accepted - post->done;
     engine->stats.posts++;
     engine->stats.wrs_posted += post->accepted;
@@ -57,15 +58,16 @@ static bool account(weir_engine *engine, struct qp *qp, struct transfer *transfe
         engine->stats.orphans += under_way;
         return false;
     }
-    ledger_cover(&qp->ledger);
+    if (quiet)
+        ledger_leave_quiet(&qp->ledger, count);
+    else
+        ledger_cover(&qp->ledger);
     return true;
 }
 
-/* An orphaned run is closed by an empty signalled write, whose completion accounts
- * for everything before it. True: no orphan is open. */
-bool post_heal(weir_engine *engine, struct qp *qp) {
-    if (!qp->ledger.open)
-        return true;
+/* What has no signalled run behind it is closed by an empty signalled write, whose
+ * completion accounts for everything before it. True: it is. */
+static bool close_tail(weir_engine *engine, struct qp *qp) {
     if (ledger_free(&qp->ledger) == 0)
         return false;
     uint64_t seq = ledger_take(&qp->ledger, LEDGER_NO_OWNER, 1, 0);
@@ -74,7 +76,7 @@ bool post_heal(weir_engine *engine, struct qp *qp) {
                          .flags = WEIR_WR_SIGNALED};
     struct weir_post post;
     int rc = engine->device_ops->post_send(qp->qp, &wr, 1, &post);
-    if (account(engine, qp, NULL, seq, 1, &post))
+    if (account(engine, qp, NULL, seq, 1, false, &post))
         return true;
     if (rc == WEIR_EDEVICE)
         session_broken(engine, peer_at(engine, qp->peer), qp->session);
@@ -83,9 +85,31 @@ bool post_heal(weir_engine *engine, struct qp *qp) {
     return false;
 }
 
-static struct qp *choose_qp(weir_engine *engine, struct session *session) {
+/* True: no orphan is open. */
+bool post_heal(weir_engine *engine, struct qp *qp) {
+    return !qp->ledger.open || close_tail(engine, qp);
+}
+
+/* Quiet tails of which the last signalled run was over with a step ago, and behind which
+ * nothing has been posted since: nothing else will say what becomes of them. */
+static void post_tails(weir_engine *engine, struct peer *peer) {
+    if (--peer->tails_due > 0) {
+        engine_run_later(engine, peer);
+        return;
+    }
+    const struct session *session = &peer->sessions[peer->live];
+    for (uint32_t i = 0; peer->live != NONE && i < session->qp_used; i++) {
+        struct qp *qp = &engine->qps[session->qps[i]];
+        if (!ledger_due(&qp->ledger) || !qp->connected || qp->drain.state != DRAIN_IDLE)
+            continue;
+        if (qp->blocked || !close_tail(engine, qp))
+            peer->tails_due = 1; /* the timer that ends the block runs the peer again */
+    }
+}
+
+static inline struct qp *choose_qp(weir_engine *engine, struct session *session) {
     for (uint32_t k = 0; k < session->qp_used; k++) {
-        uint32_t turn = (session->turn + k) % session->qp_used;
+        uint32_t turn = session->qp_used > 1 ? (session->turn + k) % session->qp_used : 0;
         struct qp *qp = &engine->qps[session->qps[turn]];
         if (usable(qp) && post_heal(engine, qp) && ledger_free(&qp->ledger) > 0) {
             session->turn = turn + 1;
@@ -183,7 +207,7 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
     wr.flags |= WEIR_WR_SIGNALED;
     struct weir_post post;
     int rc = engine->device_ops->post_send(qp->qp, &wr, 1, &post);
-    if (!account(engine, qp, transfer, seq, 1, &post)) {
+    if (!account(engine, qp, transfer, seq, 1, false, &post)) {
         if (rc == WEIR_EAGAIN)
             block_qp(engine, qp);
         return rc;
@@ -261,11 +285,13 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
         count++;
     }
     bool buffered = notify && wants_buffer(engine, &engine->chain[count - 1]);
-    engine->chain[count - 1].flags |= WEIR_WR_SIGNALED;
+    bool quiet = engine->caps.ordered && ledger_may_be_quiet(&qp->ledger, count);
+    if (!quiet)
+        engine->chain[count - 1].flags |= WEIR_WR_SIGNALED;
     seq = ledger_take(&qp->ledger, transfer_index(engine, transfer), count, buffered ? 1 : 0);
     struct weir_post post;
     int rc = engine->device_ops->post_send(qp->qp, engine->chain, count, &post);
-    bool all = account(engine, qp, transfer, seq, count, &post);
+    bool all = account(engine, qp, transfer, seq, count, quiet, &post);
     if (post.accepted > 0) {
         transfer->epoch = session->epoch;
         transfer->data_mask |= mask;
@@ -283,6 +309,47 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
         transfer->parts_need = transfer->parts_mask = mask;
     }
     return transfer_all_posted(transfer) ? POST_ALL : POST_MORE;
+}
+
+/* A filled transfer of one WR, with nothing before it: posted without becoming pending.
+ * False: nothing was done, and it has to be started. Nobody has to be told: those who sleep
+ * have the device armed, or a deadline to learn of. */
+bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    if (peer->live == NONE || peer_pending(peer) > 0 || engine->closing ||
+        engine->caps.completes_inline || transfer_notifies(transfer))
+        return false;
+    const struct plan_block *block = &engine->blocks[transfer->first_block];
+    const struct plan_piece *piece = &block->pieces[0];
+    if (block->count != 1 || piece->length == 0 || piece->length > engine->caps.message_bytes_max)
+        return false;
+    struct session *session = &peer->sessions[peer->live];
+    struct qp *qp = choose_qp(engine, session);
+    if (qp == NULL)
+        return false;
+    bool quiet = engine->caps.ordered && ledger_may_be_quiet(&qp->ledger, 1);
+    uint64_t seq = ledger_take(&qp->ledger, transfer_index(engine, transfer), 1, 0);
+    const struct plan_limits limits = {
+        .wr_id = route_id(ROUTE_RUN, (uint32_t)(qp - engine->qps), seq),
+        .opcode = transfer->opcode,
+        .inline_bytes_max = engine->caps.inline_bytes_max,
+    };
+    struct weir_wr wr = plan_wr(piece, 0, piece->length, &limits);
+    if (!quiet)
+        wr.flags |= WEIR_WR_SIGNALED;
+    struct weir_post post;
+    engine->device_ops->post_send(qp->qp, &wr, 1, &post);
+    if (!account(engine, qp, transfer, seq, 1, quiet, &post))
+        return false;
+    transfer->cursor.block = PLAN_NO_BLOCK;
+    transfer->epoch = session->epoch;
+    transfer->data_mask = (uint16_t)(1u << qp->index);
+    list_push(engine, peer, transfer, LIST_POSTED);
+    if (transfer->deadline_ns != UINT64_MAX) {
+        timer_transfer(engine, transfer, transfer->deadline_ns);
+        engine->worked = true;
+    }
+    transfer_check(engine, transfer);
+    return true;
 }
 
 /* The QP of a notification that no data binds to one: the next in turn that has credits. */
@@ -444,5 +511,7 @@ void post_service(weir_engine *engine, struct peer *peer) {
             all_posted(engine, peer, transfer);
         }
     }
+    if (peer->live != NONE && peer->tails_due > 0)
+        post_tails(engine, peer);
     peer_update_fast(engine, peer);
 }

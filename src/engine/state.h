@@ -195,6 +195,7 @@ struct peer {
     bool degraded;
     bool leaving;             /* GONE: until its sessions are drained */
     bool pumping;             /* endpoint events are being worked off */
+    uint8_t tails_due;        /* turns until quiet tails are closed: post_tails */
     bool probe_due, want_due; /* events for the endpoint that came up meanwhile */
     uint8_t broken_due, drained_due, connect_due; /* sessions, one bit each */
     int dead_due;
@@ -347,7 +348,7 @@ struct weir_engine {
     /* open.c: closes the real ports, the device only if nothing of it is in use. */
     void (*on_close)(struct weir_ports *ports, bool device_too, void *context);
     void *on_close_context;
-    void *sleeping; /* wait.c; NULL: one thread, and sleeping is the world's business */
+    struct sleeping *sleeping; /* wait.c; NULL: one thread, and sleeping is the world's business */
 };
 
 static inline struct peer *peer_at(weir_engine *engine, uint32_t index) {
@@ -408,6 +409,7 @@ void submit_cancel(weir_engine *engine, struct transfer *transfer);
 
 /* post.c */
 void post_service(weir_engine *engine, struct peer *peer);
+bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer);
 bool post_heal(weir_engine *engine, struct qp *qp);
 int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct transfer *transfer,
                  uint8_t parts);

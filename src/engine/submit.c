@@ -3,7 +3,8 @@
  * Three ways, the same rules:
  *  1. fast: the engine is free, the device completes in the post, the peer's session
  *     is up and nothing waits before us: check, copy, done, no handle, no queue;
- *  2. owned: the engine is free: a transfer record is filled and started;
+ *  2. owned: the engine is free: a transfer record is filled and started; one segment
+ *     without options is posted at once when nothing is in its way;
  *  3. handed over: another thread has the engine: a record is filled, checked under
  *     tables_lock, and left on the submit queue.
  *
@@ -27,6 +28,7 @@ struct request {
     uint64_t number; /* of a notification that has one already; 0 */
     uint8_t opcode;
     uint32_t access; /* that the target must grant */
+    bool owned;      /* by who has the engine */
     bool use_spare;
 };
 
@@ -73,19 +75,39 @@ static void unfill(weir_engine *engine, uint32_t first) {
     transfer_free_blocks(engine, first);
 }
 
-/* Resolved, checked copies of the segments. */
-static int fill_pieces(weir_engine *engine, const struct request *request, uint64_t owner,
+/* A piece of the pair, at the end of its block. */
+static inline void add_piece(weir_engine *engine, struct plan_block *block,
+                             const struct region_pair *pair, const weir_segment *segment) {
+    uint32_t local = handle_index(segment->local.id);
+    uint32_t remote = handle_index(segment->remote.id);
+    block->pieces[block->count++] = (struct plan_piece){
+        .laddr = pair->span.laddr + segment->local_offset,
+        .raddr = pair->span.raddr + segment->remote_offset,
+        .length = segment->length,
+        .lkey = pair->span.lkey,
+        .rkey = pair->span.rkey,
+        .local = local,
+        .remote = remote,
+    };
+    atomic_fetch_add(&engine->regions.locals[local].users, 1);
+    atomic_fetch_add(&engine->regions.remotes[remote].users, 1);
+}
+
+/* Resolved, checked copies of the segments. Without the engine the peer's pairs are not
+ * ours to use. */
+static int fill_pieces(weir_engine *engine, const struct request *request, struct peer *peer,
                        uint32_t *first_out, uint64_t *bytes_out) {
-    struct region_pair pair = REGION_PAIR_NONE;
+    struct region_pair own = REGION_PAIR_NONE;
+    struct region_pair *pair = request->owned ? &peer->pairs[request->opcode] : &own;
     uint32_t first = PLAN_NO_BLOCK;
     uint32_t last = PLAN_NO_BLOCK;
     int rc = WEIR_OK;
     for (size_t i = 0; i < request->count; i++) {
         const weir_segment *segment = &request->segments[i];
-        if (!region_pair_names(&pair, segment))
-            rc = region_pair(&engine->regions, owner, request->access, segment->local.id,
-                             segment->remote.id, &pair);
-        if (rc == WEIR_OK && !region_pair_holds(&pair, segment))
+        if (pair->version != engine->regions.version || !region_pair_names(pair, segment))
+            rc = region_pair(&engine->regions, peer->owner, request->access, segment->local.id,
+                             segment->remote.id, pair);
+        if (rc == WEIR_OK && !region_pair_holds(pair, segment))
             rc = WEIR_EBOUNDS;
         if (rc != WEIR_OK)
             break;
@@ -103,18 +125,7 @@ static int fill_pieces(weir_engine *engine, const struct request *request, uint6
                 engine->blocks[last].next = block;
             last = block;
         }
-        struct plan_block *block = &engine->blocks[last];
-        block->pieces[block->count++] = (struct plan_piece){
-            .laddr = pair.span.laddr + segment->local_offset,
-            .raddr = pair.span.raddr + segment->remote_offset,
-            .length = segment->length,
-            .lkey = pair.span.lkey,
-            .rkey = pair.span.rkey,
-            .local = handle_index(segment->local.id),
-            .remote = handle_index(segment->remote.id),
-        };
-        atomic_fetch_add(&engine->regions.locals[handle_index(segment->local.id)].users, 1);
-        atomic_fetch_add(&engine->regions.remotes[handle_index(segment->remote.id)].users, 1);
+        add_piece(engine, &engine->blocks[last], pair, segment);
         *bytes_out += segment->length;
     }
     if (rc != WEIR_OK) {
@@ -134,6 +145,40 @@ static bool reserve_completion(weir_engine *engine) {
     return true;
 }
 
+/* What a record says before anything was done. */
+static inline __attribute__((always_inline)) void
+fill_record(weir_engine *engine, struct transfer *transfer, const struct peer *peer, uint8_t opcode,
+            const weir_transfer_options *options) {
+    atomic_store_explicit(&transfer->status, WEIR_EINPROGRESS, memory_order_relaxed);
+    atomic_store_explicit(&transfer->refs, 2, memory_order_relaxed);
+    atomic_store_explicit(&transfer->waiting, WEIR_WAITING_ENGINE, memory_order_relaxed);
+    atomic_store_explicit(&transfer->cancel, false, memory_order_relaxed);
+    transfer->state = TR_SUBMITTED;
+    transfer->opcode = opcode;
+    transfer->replays = 0;
+    transfer->flags = options->flags;
+    transfer->peer = (uint32_t)(peer - engine->peers);
+    transfer->owner = peer->owner;
+    transfer->version = engine->regions.version;
+    transfer->outstanding = 0;
+    transfer->flushed = false;
+    transfer->data_mask = transfer->parts_need = transfer->parts_mask = 0;
+    transfer->epoch = 0;
+    transfer->result = 0;
+    transfer->deadline_ns = UINT64_MAX;
+    if (options->timeout_ns != 0) {
+        uint64_t now = engine_now(engine);
+        transfer->deadline_ns =
+            options->timeout_ns < UINT64_MAX - now ? now + options->timeout_ns : UINT64_MAX;
+    }
+    transfer->user_data = options->user_data;
+    transfer->number = 0;
+    transfer->tag = options->notify_tag;
+    transfer->notify_length = options->notify_length;
+    if (options->notify_length > 0)
+        memcpy(transfer->payload, options->notify_payload, options->notify_length);
+}
+
 /* A filled record that is not yet anywhere. Needs the engine or tables_lock. */
 static int fill(weir_engine *engine, const struct request *request, struct transfer **out) {
     struct peer *peer = peer_find(engine, request->peer_id);
@@ -145,7 +190,7 @@ static int fill(weir_engine *engine, const struct request *request, struct trans
         return WEIR_EAGAIN;
     uint32_t first = PLAN_NO_BLOCK;
     uint64_t bytes = 0;
-    int rc = fill_pieces(engine, request, peer->owner, &first, &bytes);
+    int rc = fill_pieces(engine, request, peer, &first, &bytes);
     uint32_t index = POOL_EMPTY;
     if (rc == WEIR_OK && request->use_spare) {
         index = engine->spare_transfer;
@@ -163,38 +208,11 @@ static int fill(weir_engine *engine, const struct request *request, struct trans
         return rc;
     }
     struct transfer *transfer = &engine->transfers[index];
-    const weir_transfer_options *options = &request->options;
-    atomic_store_explicit(&transfer->status, WEIR_EINPROGRESS, memory_order_relaxed);
-    atomic_store_explicit(&transfer->refs, 2, memory_order_relaxed);
-    atomic_store_explicit(&transfer->waiting, WEIR_WAITING_ENGINE, memory_order_relaxed);
-    atomic_store_explicit(&transfer->cancel, false, memory_order_relaxed);
-    transfer->state = TR_SUBMITTED;
-    transfer->opcode = request->opcode;
-    transfer->replays = 0;
-    transfer->flags = options->flags;
-    transfer->peer = (uint32_t)(peer - engine->peers);
-    transfer->owner = peer->owner;
-    transfer->version = engine->regions.version;
+    fill_record(engine, transfer, peer, request->opcode, &request->options);
     transfer->first_block = first;
     transfer->cursor = plan_start(engine->blocks, first);
     transfer->bytes = bytes;
-    transfer->outstanding = 0;
-    transfer->flushed = false;
-    transfer->data_mask = transfer->parts_need = transfer->parts_mask = 0;
-    transfer->epoch = 0;
-    transfer->result = 0;
-    transfer->deadline_ns = UINT64_MAX;
-    if (options->timeout_ns != 0) {
-        uint64_t now = engine_now(engine);
-        transfer->deadline_ns =
-            options->timeout_ns < UINT64_MAX - now ? now + options->timeout_ns : UINT64_MAX;
-    }
-    transfer->user_data = options->user_data;
     transfer->number = request->number;
-    transfer->tag = options->notify_tag;
-    transfer->notify_length = options->notify_length;
-    if (options->notify_length > 0)
-        memcpy(transfer->payload, options->notify_payload, options->notify_length);
     *out = transfer;
     return WEIR_OK;
 }
@@ -244,7 +262,7 @@ static __attribute__((noinline)) int fast_rest(weir_engine *engine, struct reque
     engine->fast.segments += done;
     for (; done > 0; done--, request->count--)
         engine->fast.bytes[request->opcode] += (request->segments++)->length;
-    request->use_spare = true;
+    request->owned = request->use_spare = true;
     engine->spare_missing = SPARE_BLOCKS;
     engine->spare_ready = false;
     engine->fast_bytes_end = 0;
@@ -376,6 +394,14 @@ static bool may_be_fast(const weir_engine *engine, const struct request *request
 
 /* ---- ways 2 and 3 ------------------------------------------------------ */
 
+/* A filled record on its way. */
+static void start(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    transfer_start(engine, transfer);
+    if (peer->live != NONE && !engine->closing)
+        post_service(engine, peer);
+    submit_refill(engine);
+}
+
 static int submit_owned(weir_engine *engine, struct request *request, uint64_t *id_out) {
     struct peer *peer = peer_find(engine, request->peer_id);
     if (peer == NULL)
@@ -383,6 +409,7 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
     peer = peer_resolve(engine, peer);
     struct transfer *transfer = NULL;
     int rc = NOT_FAST;
+    request->owned = true;
     if (peer->fast_qp != NULL && may_be_fast(engine, request)) {
         rc = fast(engine, peer, request, &transfer);
         if (transfer == NULL && rc != NOT_FAST) {
@@ -398,10 +425,8 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
         return rc;
     }
     *id_out = atomic_load_explicit(&transfer->id, memory_order_relaxed);
-    transfer_start(engine, transfer);
-    if (peer->live != NONE && !engine->closing)
-        post_service(engine, peer);
-    submit_refill(engine);
+    if (request->use_spare || !post_at_once(engine, peer, transfer))
+        start(engine, peer, transfer);
     return WEIR_OK;
 }
 
@@ -466,6 +491,7 @@ void submit_cancel(weir_engine *engine, struct transfer *transfer) {
 
 static int submit_handover(weir_engine *engine, struct request *request, uint64_t *id_out) {
     struct transfer *transfer;
+    request->owned = false;
     tables_lock(engine);
     int rc = fill(engine, request, &transfer);
     tables_unlock(engine);
@@ -526,6 +552,42 @@ static int submit_general(weir_engine *engine, uint64_t peer_id, const weir_segm
     return rc;
 }
 
+/* One segment without options, from who has the engine, for a device that completes later:
+ * what way 2 does, without the detours. NOT_FAST: nothing was done. */
+static inline __attribute__((always_inline)) int
+submit_posted(weir_engine *engine, uint64_t peer_id, const weir_segment *segment, size_t count,
+              weir_transfer *transfer_out, uint8_t opcode) {
+    static const weir_transfer_options none = WEIR_TRANSFER_OPTIONS_INIT;
+    struct peer *peer = &engine->peers[peer_id & engine->peers_mask];
+    const struct region_pair *pair = &peer->pairs[opcode];
+    if (count != 1 || peer->id != peer_id || peer->alias != NONE || peer->live == NONE ||
+        engine->caps.completes_inline || pair->version != engine->regions.version ||
+        !region_pair_names(pair, segment) || !region_pair_holds(pair, segment))
+        return NOT_FAST;
+    uint32_t index = pool_take(&engine->transfer_pool);
+    if (index == POOL_EMPTY)
+        return NOT_FAST;
+    uint32_t first = pool_take(&engine->block_pool);
+    if (first == POOL_EMPTY) {
+        pool_give(&engine->transfer_pool, index);
+        return NOT_FAST;
+    }
+    struct plan_block *block = &engine->blocks[first];
+    block->next = PLAN_NO_BLOCK;
+    block->count = 0;
+    add_piece(engine, block, pair, segment);
+    struct transfer *transfer = &engine->transfers[index];
+    fill_record(engine, transfer, peer, opcode, &none);
+    transfer->first_block = first;
+    transfer->cursor = plan_start(engine->blocks, first);
+    transfer->bytes = segment->length;
+    transfer_out->id = atomic_load_explicit(&transfer->id, memory_order_relaxed);
+    if (!post_at_once(engine, peer, transfer))
+        start(engine, peer, transfer);
+    own_leave(engine);
+    return WEIR_OK;
+}
+
 /* Out of line and with no more arguments than registers, so that the plain case,
  * which jumps to them, saves nothing for their sake. */
 static __attribute__((noinline)) int general_write(weir_engine *engine, uint64_t peer_id,
@@ -544,6 +606,8 @@ static __attribute__((noinline)) int leave_write(weir_engine *engine, uint64_t p
                                                  const weir_segment *segments, size_t count,
                                                  const weir_transfer_options *options,
                                                  weir_transfer *transfer_out) {
+    if (submit_posted(engine, peer_id, segments, count, transfer_out, WEIR_OP_WRITE) == WEIR_OK)
+        return WEIR_OK;
     own_leave_quietly(engine);
     return submit_general(engine, peer_id, segments, count, options, transfer_out, WEIR_OP_WRITE);
 }
@@ -551,6 +615,8 @@ static __attribute__((noinline)) int leave_read(weir_engine *engine, uint64_t pe
                                                 const weir_segment *segments, size_t count,
                                                 const weir_transfer_options *options,
                                                 weir_transfer *transfer_out) {
+    if (submit_posted(engine, peer_id, segments, count, transfer_out, WEIR_OP_READ) == WEIR_OK)
+        return WEIR_OK;
     own_leave_quietly(engine);
     return submit_general(engine, peer_id, segments, count, options, transfer_out, WEIR_OP_READ);
 }

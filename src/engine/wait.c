@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <unistd.h>
 
 enum { SPINS = 200, OWN_SPINS = 100 };
 
@@ -29,6 +30,7 @@ struct sleeping {
     uint64_t changes; /* counts news */
     pthread_t thread; /* WEIR_ENGINE_THREAD */
     bool thread_runs;
+    uint32_t spins; /* steps that find nothing before a sleep */
     _Atomic bool stop;
 };
 
@@ -283,7 +285,7 @@ static int wait_until(weir_engine *engine, uint64_t timeout_ns,
         uint64_t passed = engine_now(engine) - start;
         if (passed >= timeout_ns)
             return WEIR_EINPROGRESS;
-        if (++idle < SPINS && engine->sleeping != NULL) {
+        if (engine->sleeping != NULL && ++idle < engine->sleeping->spins) {
             relax();
             continue;
         }
@@ -314,7 +316,7 @@ static int wait_for(weir_engine *engine, bool (*finished)(weir_engine *, uint64_
         uint64_t passed = engine_now(engine) - start;
         if (passed >= timeout_ns)
             return WEIR_EINPROGRESS;
-        if (turn < SPINS && engine->sleeping != NULL) {
+        if (engine->sleeping != NULL && turn < engine->sleeping->spins) {
             relax();
             continue;
         }
@@ -360,6 +362,8 @@ int engine_sleeping_open(weir_engine *engine) {
     pthread_mutex_init(&sleeping->lock, NULL);
     pthread_cond_init(&sleeping->news, &attributes);
     pthread_condattr_destroy(&attributes);
+    /* On one CPU whoever has news for us cannot run while we spin. */
+    sleeping->spins = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? SPINS : 0;
     engine->sleeping = sleeping;
     if ((engine->options.flags & WEIR_ENGINE_THREAD) == 0)
         return WEIR_OK;

@@ -31,7 +31,7 @@ static inline bool is_possible(const struct weir_device *device, const struct we
 /* Fills the first count entries of the device's chain; stops at a WR that can never be
  * accepted. Returns how many are filled. An empty message has no SGE: length 0 in one means
  * 2 GiB to some hardware. */
-static uint32_t fill(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count) {
+static inline uint32_t fill(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count) {
     struct weir_device *device = qp->device;
     for (uint32_t i = 0; i < count; i++) {
         const struct weir_wr *from = &wrs[i];
@@ -58,7 +58,7 @@ static uint32_t fill(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t cou
 }
 
 /* Posts the first count entries of the chain; how many were accepted. */
-static uint32_t post(struct weir_qp *qp, uint32_t count, int *error_out) {
+static inline uint32_t post(struct weir_qp *qp, uint32_t count, int *error_out) {
     struct weir_device *device = qp->device;
     struct ibv_send_wr *bad = NULL;
     struct ibv_send_wr *last = &device->wrs[count - 1];
@@ -89,11 +89,24 @@ static int refusal(int error) {
     }
 }
 
+static int post_one(struct weir_qp *qp, const struct weir_wr *wr, struct weir_post *post_out) {
+    int error = 0;
+    if (qp->head - qp->tail >= qp->sq_depth)
+        return WEIR_EAGAIN;
+    if (fill(qp, wr, 1) == 0)
+        return WEIR_EINVAL;
+    post_out->accepted = post(qp, 1, &error);
+    qp->head += post_out->accepted;
+    return VERBS_LIKELY(error == 0) ? WEIR_OK : refusal(error);
+}
+
 int verbs_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                     struct weir_post *post_out) {
     *post_out = (struct weir_post){0};
     if (qp->state == QP_INIT || qp->state == QP_CONNECTING || qp->state == QP_FAILED)
         return WEIR_EINVAL;
+    if (count == 1)
+        return post_one(qp, wrs, post_out);
     while (post_out->accepted < count) {
         uint32_t room = qp->sq_depth - (qp->head - qp->tail);
         uint32_t wanted = count - post_out->accepted;
