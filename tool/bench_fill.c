@@ -134,7 +134,7 @@ static struct limit fill_limit(const struct fill *fill) {
     const struct options *o = fill->session->options;
 
     return limits_of_copy(COPY_RANDOM, o->page_size, fill->stride * fill->place_count, 1,
-                          (enum memory_kind)o->memory);
+                          (enum memory_kind)o->memory, o->page_size <= 65536 ? LIMITS_PIECES : 1);
 }
 
 static int fill_session(struct fill *fill, struct report *report) {

@@ -429,7 +429,7 @@ static int replay_run(struct replay *replay, struct report *report) {
         return -1;
     replay->result->limit =
         limits_of_copy(COPY_RANDOM, replay->block_bytes, replay->pool_pages * replay->stride, 1,
-                       (enum memory_kind)o->memory);
+                       (enum memory_kind)o->memory, 1);
     host_pin_bench(o->peer == NULL);
     if (session_start(session, o) != 0 ||
         session_open(session, &open, proto_bytes(&open), SESSION_EXPORT) != 0 ||

@@ -421,7 +421,7 @@ static struct limit stream_limit(const struct stream *stream) {
 
     return limits_of_copy(o->cold != 0 ? COPY_RANDOM : COPY_IN_TURN, stream->size,
                           o->cold != 0 ? o->cold : stream->lanes * stream->stride,
-                          (unsigned)o->threads, (enum memory_kind)o->memory);
+                          (unsigned)o->threads, (enum memory_kind)o->memory, o->segments);
 }
 
 /* Of this process and of the target; the yardsticks' two buffers, at another time, are no more

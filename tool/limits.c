@@ -5,6 +5,7 @@
 #include "limits.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -29,7 +30,6 @@
 #define LIMIT_NS      (50 * NS_PER_MS)
 #define STREAM_FROM   (256u << 10)
 #define VECTOR_FROM   256u
-#define PIECES_UP_TO  (64u << 10)
 /* So many slices at least, or the one of a copy that takes longer than LIMIT_NS is all. */
 #define SLICES_LEAST 3
 #define SLICE_NS     (10 * NS_PER_MS)
@@ -366,7 +366,7 @@ double limits_line(uint64_t duration_ns) {
 /* ---- yardsticks --------------------------------------------------------- */
 
 struct limit limits_of_copy(enum copy_order order, uint64_t size, uint64_t span, unsigned threads,
-                            enum memory_kind memory) {
+                            enum memory_kind memory, uint64_t pieces) {
     static const char *const names[COPY_KINDS] = {"memcpy", "non-temporal copy", "vector copy"};
     struct limit limit = {.bytes_per_s = 0};
     bool tried[COPY_KINDS] = {[COPY_MEMCPY] = true};
@@ -376,11 +376,10 @@ struct limit limits_of_copy(enum copy_order order, uint64_t size, uint64_t span,
     options_size_text(size, text);
     options_size_text(span > size ? span : size, spread);
     if (memory == MEMORY_OWN) {
-        /* weir puts what is in one transfer into few calls; up to a page that matters. */
-        unsigned pieces = size <= PIECES_UP_TO ? LIMITS_PIECES : 1;
-        limit.bytes_per_s = limits_vm_write(size, pieces, LIMIT_NS);
-        snprintf(limit.name, sizeof(limit.name), "process_vm_writev, %s%s", text,
-                 pieces > 1 ? ", 256 with a call" : "");
+        pieces = pieces < LIMITS_PIECES ? pieces : LIMITS_PIECES;
+        limit.bytes_per_s = limits_vm_write(size, (unsigned)pieces, LIMIT_NS);
+        snprintf(limit.name, sizeof(limit.name), "process_vm_writev, %s, %" PRIu64 " with a call",
+                 text, pieces);
         return limit;
     }
     tried[COPY_STREAM] = limits_has_stream() && (order == COPY_RANDOM || size >= STREAM_FROM);

@@ -44,9 +44,9 @@ double limits_line(uint64_t duration_ns);
 
 /* The yardstick of copying in that order: the best of the copies (non-temporal when random, or
  * of 256 KiB and more; vector in turn, from 256 B on; memcpy always), or process_vm_writev for
- * memory that the target did not share. */
+ * memory that the target did not share, with as many pieces to a call as a transfer has. */
 struct limit limits_of_copy(enum copy_order order, uint64_t size, uint64_t span, unsigned threads,
-                            enum memory_kind memory);
+                            enum memory_kind memory, uint64_t pieces);
 
 /* A limit measured before a result and one measured after it: what else the machine did
  * meanwhile may have held up either, so the result is compared with the better one. */
