@@ -142,7 +142,12 @@ int report_begin(struct report *report, const struct options *options) {
         "{s:s, s:o, s:o, s:o, s:s, s:O}", "bench", options_command_name(options->command),
         "options", chosen, "versions", versions_json(), "machine", machine_json(), "device",
         options->device != NULL ? options->device : "shm", "results", report->results);
-    return report->root != NULL ? open_json(report) : complain("out of memory");
+    if (report->root == NULL)
+        complain("out of memory");
+    if (report->root != NULL && open_json(report) == 0)
+        return 0;
+    report_free(report);
+    return -1;
 }
 
 void report_free(struct report *report) {

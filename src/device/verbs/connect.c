@@ -64,12 +64,12 @@ static void prepare(struct weir_qp *qp, const struct weir_qp_path *path,
     };
 }
 
+/* What was said of the other side was checked before: EINVAL is about our own address, which
+ * a link that is down for a moment may lack, and is worth another try as any EDEVICE. */
 static int connect_error(int error) {
     switch (error) {
     case 0:
         return WEIR_OK;
-    case EINVAL:
-        return WEIR_EINVAL;
     case ENOMEM:
         return WEIR_ENOMEM;
     case ETIMEDOUT: /* no neighbour of this address answers */

@@ -12,13 +12,13 @@
 
 #include "verbs.h"
 
-/* Indexed by enum ibv_wc_status; 0 is success in both. LOC_QP_OP is what Soft-RoCE says of
- * an lkey that it does not know, REM_INV_REQ what a target says that cannot take a message
- * as long as this one. */
+/* Indexed by enum ibv_wc_status; 0 is success in both. REM_INV_REQ is what a target says
+ * that cannot take a message as long as this one. LOC_QP_OP is not here: Soft-RoCE says it
+ * of an lkey that it does not know, but of a packet without a route as well, while a link
+ * is down, and that is not the transfer's fault. */
 static const uint8_t statuses[] = {
     [IBV_WC_SUCCESS] = WEIR_CQE_OK,
     [IBV_WC_LOC_LEN_ERR] = WEIR_CQE_LENGTH,
-    [IBV_WC_LOC_QP_OP_ERR] = WEIR_CQE_LOCAL_PROT,
     [IBV_WC_LOC_PROT_ERR] = WEIR_CQE_LOCAL_PROT,
     [IBV_WC_WR_FLUSH_ERR] = WEIR_CQE_FLUSHED,
     [IBV_WC_REM_INV_REQ_ERR] = WEIR_CQE_REMOTE_ACCESS,
