@@ -112,19 +112,6 @@ static int nic_mr_register(struct weir_device *nic, void *base, uint64_t length,
     return mr_add(nic, base, length, access, &mr, mr_out);
 }
 
-static int nic_mr_register_dmabuf(struct weir_device *device, int fd, uint64_t offset,
-                                  uint64_t length, uint64_t iova, uint32_t access,
-                                  struct weir_mr *mr_out) {
-    (void)device;
-    (void)fd;
-    (void)offset;
-    (void)length;
-    (void)iova;
-    (void)access;
-    (void)mr_out;
-    return WEIR_ENOTSUP;
-}
-
 static int nic_mr_allocate(struct weir_device *nic, uint64_t length, uint32_t access,
                            struct weir_mr *mr_out) {
     void *base = length == 0 || length > UINT32_MAX ? NULL : calloc(1, (size_t)length);
@@ -606,7 +593,6 @@ const struct weir_device_ops SIM_NIC_OPS = {
     .query = nic_query,
     .mr_register = nic_mr_register,
     .mr_allocate = nic_mr_allocate,
-    .mr_register_dmabuf = nic_mr_register_dmabuf,
     .mr_release = nic_mr_release,
     .mr_export = nic_mr_export,
     .mr_import = nic_mr_import,

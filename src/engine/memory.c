@@ -32,6 +32,8 @@ struct source {
 static int register_at(weir_engine *engine, const struct source *source, uint64_t length,
                        uint32_t access, struct weir_mr *mr_out) {
     const struct weir_device_ops *ops = engine->device_ops;
+    if (source->dmabuf && ops->mr_register_dmabuf == NULL)
+        return WEIR_ENOTSUP;
     if (source->dmabuf)
         return ops->mr_register_dmabuf(engine->device, source->fd, source->offset, length,
                                        source->iova, access, mr_out);

@@ -202,7 +202,7 @@ struct weir_device_ops {
                        struct weir_mr *mr_out);
     int (*mr_allocate)(struct weir_device *device, uint64_t length, uint32_t access,
                        struct weir_mr *mr_out);
-    /* length bytes at offset of a dma-buf, as if they lay at iova; ENOTSUP. */
+    /* length bytes at offset of a dma-buf, as if they lay at iova. NULL: not supported. */
     int (*mr_register_dmabuf)(struct weir_device *device, int fd, uint64_t offset, uint64_t length,
                               uint64_t iova, uint32_t access, struct weir_mr *mr_out);
     int (*mr_release)(struct weir_device *device, const struct weir_mr *mr);

@@ -152,19 +152,6 @@ static void shm_close_device(struct weir_device *device) {
     env.ops->free(env.self, device, sizeof *device);
 }
 
-static int shm_mr_register_dmabuf(struct weir_device *device, int fd, uint64_t offset,
-                                  uint64_t length, uint64_t iova, uint32_t access,
-                                  struct weir_mr *mr_out) {
-    (void)device;
-    (void)fd;
-    (void)offset;
-    (void)length;
-    (void)iova;
-    (void)access;
-    (void)mr_out;
-    return WEIR_ENOTSUP;
-}
-
 static void shm_query(struct weir_device *device, struct weir_device_caps *caps_out) {
     *caps_out = device->caps;
 }
@@ -177,7 +164,6 @@ const struct weir_device_ops shm_device_ops = {
     .query = shm_query,
     .mr_register = shm_mr_register,
     .mr_allocate = shm_mr_allocate,
-    .mr_register_dmabuf = shm_mr_register_dmabuf,
     .mr_release = shm_mr_release,
     .mr_export = shm_mr_export,
     .mr_import = shm_mr_import,
