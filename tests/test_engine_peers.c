@@ -1,8 +1,8 @@
 /* test_engine_peers.c: who is there: addresses, engines that cannot be called, restarts,
  * deaths, crossing opens, two names of one engine, events (E6, H1, H2, H5, H6, H12, T3). */
 #include "engine_side.h"
+#include "held.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -452,29 +452,6 @@ static void test_S19_events_that_nobody_takes_are_counted(void **state) {
 
 /* ---- nothing is left behind ---- */
 
-static size_t count_fds(void) {
-    DIR *dir = opendir("/proc/self/fd");
-    size_t count = 0;
-
-    assert_non_null(dir);
-    while (readdir(dir) != NULL)
-        count++;
-    closedir(dir);
-    return count;
-}
-
-static size_t count_maps(void) {
-    FILE *maps = fopen("/proc/self/maps", "r");
-    size_t count = 0;
-    int c;
-
-    assert_non_null(maps);
-    while ((c = fgetc(maps)) != EOF)
-        count += c == '\n';
-    fclose(maps);
-    return count;
-}
-
 static void one_cycle(int round) {
     weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
     weir_engine_options options = side_options();
@@ -498,20 +475,19 @@ static void test_T3_hundreds_of_cycles_leave_nothing(void **state) {
     (void)state;
     for (int round = 0; round < 20; round++)
         one_cycle(round);
-    size_t fds = count_fds();
-    size_t maps = count_maps();
+    int fds = held_fds(), shared = held_shared_maps(), maps = held_maps();
     for (int round = 0; round < CYCLES; round++)
         one_cycle(round);
-    assert_int_equal(count_fds(), fds);
-    assert_true(count_maps() <= maps + 20); /* the allocator's own may move a little */
+    assert_int_equal(held_fds(), fds);
+    assert_int_equal(held_shared_maps(), shared);
+    assert_true(held_maps() <= maps + 20);
 }
 
 /* Engines that stay open while their peers come and go. */
 static void test_T3_sessions_come_and_go(void **state) {
     weir_engine_options options = side_options();
     struct side a, b;
-    size_t fds = 0;
-    size_t maps = 0;
+    int fds = 0, shared = 0, maps = 0;
 
     (void)state;
     options.listen = "none";
@@ -519,8 +495,9 @@ static void test_T3_sessions_come_and_go(void **state) {
     for (int round = 0; round < 220; round++) {
         weir_event event;
         if (round == 20) {
-            fds = count_fds();
-            maps = count_maps();
+            fds = held_fds();
+            shared = held_shared_maps();
+            maps = held_maps();
         }
         side_open(&b, &options);
         side_join(&b, &a);
@@ -534,8 +511,9 @@ static void test_T3_sessions_come_and_go(void **state) {
     }
     for (int i = 0; i < 50; i++)
         step(&a, NULL);
-    assert_true(count_fds() <= fds);
-    assert_true(count_maps() <= maps + 20);
+    assert_true(held_fds() <= fds);
+    assert_true(held_shared_maps() <= shared);
+    assert_true(held_maps() <= maps + 20);
     assert_int_equal(stats_of(&a).teardown_forced, 0);
     side_close(&a);
 }

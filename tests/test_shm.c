@@ -2,7 +2,6 @@
  * deaths, what is left behind, and shared memory whose other writer is not what it
  * should be. The rules common to all devices are in conformance/. */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "held.h"
 #include "os.h"
 #include "shm.h"
 
@@ -116,28 +116,6 @@ static int post_recv(struct side *side, uint64_t wr_id) {
     uint8_t *buffer = (uint8_t *)side->mr.base + (wr_id % RECV_DEPTH) * RECV_BYTES;
     return shm_device_ops.post_recv(side->device, side->qp, wr_id, buffer, RECV_BYTES,
                                     side->mr.lkey);
-}
-
-static int count_fds(void) {
-    DIR *dir = opendir("/proc/self/fd");
-    assert_non_null(dir);
-    int count = 0;
-    while (readdir(dir) != NULL)
-        count++;
-    closedir(dir);
-    return count;
-}
-
-/* Mappings of the device's memfds. */
-static int count_maps(void) {
-    FILE *file = fopen("/proc/self/maps", "r");
-    assert_non_null(file);
-    char line[512];
-    int count = 0;
-    while (fgets(line, sizeof line, file) != NULL)
-        count += strstr(line, "memfd:weir") != NULL;
-    fclose(file);
-    return count;
 }
 
 /* ---- another process ---- */
@@ -281,10 +259,10 @@ static void test_H12_killed_initiator_is_noticed(void **state) {
 /* T3, H12: descriptors and mappings are where they began. */
 static void test_T3_nothing_is_left(void **state) {
     (void)state;
-    int fds = count_fds(), maps = count_maps();
+    int fds = held_fds(), maps = held_shared_maps();
     struct side a;
     assert_int_equal(side_open(&a, &env, NULL), 0);
-    int fds_open = count_fds(), maps_open = count_maps();
+    int fds_open = held_fds(), maps_open = held_shared_maps();
     for (int i = 0; i < 1000; i++) {
         struct side b;
         assert_int_equal(side_open(&b, &env, NULL), 0);
@@ -299,8 +277,8 @@ static void test_T3_nothing_is_left(void **state) {
         assert_int_equal(shm_device_ops.qp_create(a.device, &options, &a.ticket.granted, &a.qp), 0);
     }
     a.remote.rkey = 0;
-    assert_int_equal(count_fds(), fds_open);
-    assert_int_equal(count_maps(), maps_open);
+    assert_int_equal(held_fds(), fds_open);
+    assert_int_equal(held_shared_maps(), maps_open);
     side_close(&a);
     for (int i = 0; i < 20; i++) {
         assert_int_equal(side_open(&a, &env, NULL), 0);
@@ -309,8 +287,8 @@ static void test_T3_nothing_is_left(void **state) {
         kill_writer(&child);
         side_close(&a);
     }
-    assert_int_equal(count_fds(), fds);
-    assert_int_equal(count_maps(), maps);
+    assert_int_equal(held_fds(), fds);
+    assert_int_equal(held_shared_maps(), maps);
 }
 
 /* Connecting to, or importing from, a process that is gone. */
@@ -440,7 +418,7 @@ static void test_E6_lying_region_entry(void **state) {
     memcpy(&good, (const void *)entry, sizeof good);
     int unsealed = memfd_create("weir-test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     int small = seg_memfd("weir-test", 4096);
-    int fds = count_fds(), maps = count_maps();
+    int fds = held_fds(), maps = held_shared_maps();
     for (int lie = 0; lie < 7; lie++) {
         struct weir_rmr remote;
         if (lie == 0)
@@ -462,8 +440,8 @@ static void test_E6_lying_region_entry(void **state) {
                          WEIR_EINVAL);
         memcpy((void *)entry, &good, sizeof good);
     }
-    assert_int_equal(count_fds(), fds);
-    assert_int_equal(count_maps(), maps);
+    assert_int_equal(held_fds(), fds);
+    assert_int_equal(held_shared_maps(), maps);
     close(unsealed);
     close(small);
     side_close(&a);
@@ -725,7 +703,7 @@ static void test_E5_every_allocation_fails(void **state) {
     (void)state;
     static const struct weir_env_ops failing_ops = {failing_now, failing_entropy, failing_alloc,
                                                     failing_free};
-    int fds = count_fds(), maps = count_maps(), rc = WEIR_ENOMEM, k = 0;
+    int fds = held_fds(), maps = held_shared_maps(), rc = WEIR_ENOMEM, k = 0;
     for (; rc != 0; k++) {
         struct failing f = {.real = env, .left = k};
         struct weir_env with = {.ops = &failing_ops, .self = &f};
@@ -740,14 +718,14 @@ static void test_E5_every_allocation_fails(void **state) {
         assert_int_equal(f.balance, 0);
     }
     assert_true(k > 5);
-    assert_int_equal(count_fds(), fds);
-    assert_int_equal(count_maps(), maps);
+    assert_int_equal(held_fds(), fds);
+    assert_int_equal(held_shared_maps(), maps);
 }
 
 /* Descriptors run out at every point: an error, and nothing is taken. */
 static void test_E5_descriptors_run_out(void **state) {
     (void)state;
-    int fds = count_fds(), maps = count_maps(), rc = -1;
+    int fds = held_fds(), maps = held_shared_maps(), rc = -1;
     struct rlimit old;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
     int lowest = dup(0);
@@ -764,8 +742,8 @@ static void test_E5_descriptors_run_out(void **state) {
         side_close(&side);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
     }
-    assert_int_equal(count_fds(), fds);
-    assert_int_equal(count_maps(), maps);
+    assert_int_equal(held_fds(), fds);
+    assert_int_equal(held_shared_maps(), maps);
 }
 
 int main(void) {
