@@ -237,15 +237,33 @@ int nic_post_recv(struct weir_device *nic, struct weir_qp *qp, uint64_t wr_id, v
 
 static void sq_free_polled(struct weir_qp *qp, uint64_t seq) {
     if (qp->nic->config->ordered) { /* one completion covers all before it */
-        while (qp->tail <= seq) {
-            qp->entries[qp->tail++ & qp->entry_mask].freed = true;
-            qp->sq_used--;
+        for (; qp->tail <= seq; qp->tail++) {
+            struct nic_entry *entry = &qp->entries[qp->tail & qp->entry_mask];
+
+            qp->sq_used -= !entry->freed;
+            entry->freed = true;
         }
         return;
     }
     if (!qp->entries[seq & qp->entry_mask].freed) {
         qp->entries[seq & qp->entry_mask].freed = true;
         qp->sq_used--;
+    }
+    while (qp->tail < qp->head && qp->entries[qp->tail & qp->entry_mask].freed) {
+        qp->tail++;
+    }
+}
+
+/* A later one was done in its post: what is complete and will give no completion, nor has
+ * one behind it that does, is over. */
+static void sq_pass(struct weir_qp *qp) {
+    uint64_t seq = qp->head;
+
+    while (seq > qp->tail && !qp->entries[(seq - 1) & qp->entry_mask].signaled) {
+        struct nic_entry *entry = &qp->entries[--seq & qp->entry_mask];
+
+        qp->sq_used -= !entry->freed;
+        entry->freed = true;
     }
     while (qp->tail < qp->head && qp->entries[qp->tail & qp->entry_mask].freed) {
         qp->tail++;
@@ -521,6 +539,9 @@ int nic_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
             refused = WEIR_EAGAIN;
         }
         if (refused == 0 && may_inline && post_out->done == i && nic_execute_inline(qp, &wrs[i])) {
+            if (nic->config->ordered) {
+                sq_pass(qp);
+            }
             post_out->accepted++;
             post_out->done++;
             continue;

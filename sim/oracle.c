@@ -268,9 +268,10 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     case WEIR_EREMOTE:
         return transfer->memory_released || config->work.memory_release != 0;
     case WEIR_EDEVICE:
-        /* Loss beyond the retries breaks session after session; replays are bounded. */
+        /* Loss beyond the retries breaks session after session; replays are bounded. What
+         * the target refuses breaks them, too, and who did it may never be said. */
         return device || net || nic->packet_loss != 0 || there->packet_loss != 0 ||
-               (nic->mute_errors && config->work.memory_release != 0);
+               transfer->memory_released;
     case WEIR_ENOMEM:
         return nic->create_fail != 0 || there->create_fail != 0 || nic->mr_fail != 0;
     case WEIR_EINVAL:

@@ -23,7 +23,7 @@ enum {
     RUN_SLICE_NS = 1000000,
     RUN_ACT_NS_MAX = 300000000, /* phase 1 ends then even if submits are left */
     RUN_QUIET_NS = 400000000,   /* teardowns and settles of phase 3 */
-    RUN_MUTE_ROUNDS = 5,        /* of that, where a transfer may break a session 64 times */
+    RUN_MUTE_ROUNDS = 5,        /* of that, where transfers may break session after session */
 };
 
 /* A connect attempt with all its backoff, twice, and the teardowns between. */

@@ -232,6 +232,7 @@ struct model {
     uint64_t first;
     uint32_t count;
     uint32_t oldest;
+    uint32_t covered; /* runs before this one are signalled, or have one behind that is */
     uint32_t depth;
 };
 
@@ -266,6 +267,26 @@ static bool model_complete(uint64_t seq, bool ordered) {
     return true;
 }
 
+/* A post that was complete at once, and what it says of those before it. */
+static void pass_one(struct ledger *ledger) {
+    if (ledger_free(ledger) == 0)
+        return;
+    uint64_t seq = ledger_take(ledger, 1, 1 + draw(ledger_free(ledger)), 0);
+    bool passed = ledger_pass(ledger, seq);
+    uint32_t from = model.covered > model.oldest ? model.covered : model.oldest;
+    assert_int_equal(passed, from < model.count);
+    for (uint32_t i = from; i < model.count; i++) {
+        if (model.runs[i].state == M_POSTED)
+            model.runs[i].state = M_DONE;
+        else if (model.runs[i].state == M_ORPHAN)
+            model.runs[i].state = M_HEALED;
+    }
+    model.covered = model.count;
+    ledger_trim(ledger, seq, 0, 0);
+    assert_false(ledger_due(ledger));
+    assert_false(ledger->open);
+}
+
 static void pop_all(struct ledger *ledger) {
     struct ledger_run run;
     bool healed;
@@ -298,6 +319,7 @@ static void post_one(struct ledger *ledger) {
     if (draw(3) != 0) {
         ledger_cover(ledger);
         model.runs[model.count++] = (struct model_run){owner, count, sends, M_POSTED};
+        model.covered = model.count;
         return;
     }
     uint32_t accepted = draw(count);
@@ -321,9 +343,14 @@ static void one_schedule(uint64_t seed, uint32_t depth, bool ordered) {
         case 2:
             post_one(&ledger);
             break;
+        case 3:
+            if (ordered)
+                pass_one(&ledger);
+            break;
         case 7:
             if (draw(40) == 0) { /* the QP dies */
                 ledger_flush(&ledger);
+                model.covered = model.count;
                 for (uint32_t i = 0; i < model.count; i++) {
                     if (model.runs[i].state == M_POSTED || model.runs[i].state == M_ORPHAN)
                         model.runs[i].state = M_FLUSHED;
@@ -448,6 +475,37 @@ static void test_S6_an_orphan_is_closed_before_anything_is_left_quiet(void **sta
     assert_sound(&ledger);
 }
 
+static void test_S3_what_a_finished_post_passes_is_done(void **state) {
+    struct ledger ledger;
+    struct ledger_run run;
+    uint64_t seq, last = 0;
+    bool healed;
+
+    (void)state;
+    begin(&ledger, 64, 1);
+    for (uint32_t i = 0; i < 9; i++) {
+        if (!post_like_the_engine(&ledger, 1, &seq))
+            last = seq;
+    }
+    assert_true(ledger.quiet > 0);
+    seq = ledger_take(&ledger, 1, 4, 0); /* an orphan behind the quiet tail */
+    ledger_trim(&ledger, seq, 2, 0);
+    seq = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0);
+    assert_true(ledger_pass(&ledger, seq));
+    ledger_trim(&ledger, seq, 0, 0);
+    assert_sound(&ledger);
+    assert_int_equal(ledger.orphans, 0);
+    /* Signalled ones wait for their completions. */
+    assert_false(ledger_pop(&ledger, &run, &healed));
+    assert_true(ledger_complete(&ledger, last, true));
+    assert_int_equal(pop_count(&ledger), 10);
+    assert_int_equal(ledger_free(&ledger), 64);
+    seq = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0);
+    assert_false(ledger_pass(&ledger, seq)); /* nothing is left to pass */
+    ledger_trim(&ledger, seq, 0, 0);
+    assert_sound(&ledger);
+}
+
 static void test_S1_random_schedules_agree_with_a_model(void **state) {
     static const uint32_t depths[] = {1, 2, 3, 7, 8, 31, 64};
 
@@ -493,6 +551,7 @@ int main(void) {
         cmocka_unit_test(test_S3_a_run_on_an_idle_queue_is_signalled),
         cmocka_unit_test(test_S3_the_quiet_tail_is_bounded_and_can_be_closed),
         cmocka_unit_test(test_S6_an_orphan_is_closed_before_anything_is_left_quiet),
+        cmocka_unit_test(test_S3_what_a_finished_post_passes_is_done),
         cmocka_unit_test(test_S1_random_schedules_agree_with_a_model),
         cmocka_unit_test(test_S2_ten_thousand_laps_of_every_depth),
     };

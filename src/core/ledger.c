@@ -59,18 +59,34 @@ const struct ledger_run *ledger_peek(const struct ledger *ledger, uint64_t seq) 
     return run_at(ledger, seq);
 }
 
+static void run_done(struct ledger *ledger, uint64_t seq) {
+    struct ledger_run *run = run_at(ledger, seq);
+    if (run->state == LEDGER_ORPHANED) {
+        ledger->orphans--;
+        run->state = LEDGER_DONE | LEDGER_WAS_ORPHAN;
+    } else if (run->state == LEDGER_POSTED) {
+        run->state = LEDGER_DONE;
+    }
+}
+
 bool ledger_complete(struct ledger *ledger, uint64_t seq, bool ordered) {
     if (seq < ledger->head || seq >= ledger->tail || run_at(ledger, seq)->state != LEDGER_POSTED)
         return false;
-    for (uint64_t s = ordered ? ledger->head : seq; s <= seq; s++) {
-        struct ledger_run *run = run_at(ledger, s);
-        if (run->state == LEDGER_ORPHANED) {
-            ledger->orphans--;
-            run->state = LEDGER_DONE | LEDGER_WAS_ORPHAN;
-        } else if (run->state == LEDGER_POSTED) {
-            run->state = LEDGER_DONE;
-        }
-    }
+    for (uint64_t s = ordered ? ledger->head : seq; s <= seq; s++)
+        run_done(ledger, s);
+    return true;
+}
+
+bool ledger_pass(struct ledger *ledger, uint64_t seq) {
+    assert(seq == ledger->tail - 1);
+    uint64_t from = ledger->covered > ledger->head ? ledger->covered : ledger->head;
+    if (from >= seq)
+        return false;
+    for (uint64_t s = from; s < seq; s++)
+        run_done(ledger, s);
+    ledger->covered = seq;
+    ledger->quiet = 0;
+    ledger->open = false;
     return true;
 }
 
@@ -85,14 +101,11 @@ void ledger_flush(struct ledger *ledger) {
 }
 
 bool ledger_pop(struct ledger *ledger, struct ledger_run *run_out, bool *healed_out) {
-    if (ledger->head == ledger->tail)
+    if (!ledger_ready(ledger))
         return false;
     struct ledger_run *run = run_at(ledger, ledger->head);
-    uint32_t state = run->state & ~(uint32_t)LEDGER_WAS_ORPHAN;
-    if (state != LEDGER_DONE && state != LEDGER_FLUSHED)
-        return false;
     *run_out = *run;
-    run_out->state = state;
+    run_out->state &= ~(uint32_t)LEDGER_WAS_ORPHAN;
     *healed_out = (run->state & LEDGER_WAS_ORPHAN) != 0;
     ledger->head++;
     ledger->used -= run->count;

@@ -16,6 +16,10 @@
  * QP always is, and a tail that is due fills at most a quarter of the queue: there is a slot
  * to close it with.
  *
+ * A device may complete a run in the post itself, which then holds no slot and gives no
+ * completion, while runs before it still wait for theirs. On an ordered QP it has *passed*
+ * what had no signalled run behind it, of which nothing else will be heard.
+ *
  * Invariants: used is the sum of the counts of all runs in [head, tail) and never
  * above depth; sequences only grow, over all QPs that ever had this slot, so that
  * a late completion is recognised. O(1) a call, no memory of its own. It leaves to
@@ -29,7 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum ledger_state { LEDGER_POSTED = 1, LEDGER_ORPHANED, LEDGER_DONE, LEDGER_FLUSHED };
+enum ledger_state { LEDGER_POSTED = 1, LEDGER_ORPHANED = 2, LEDGER_DONE = 4, LEDGER_FLUSHED = 8 };
 
 enum { LEDGER_QUIET_PART = 4 }; /* the quiet tail is at most one in so many used slots */
 
@@ -90,6 +94,9 @@ static inline void ledger_leave_quiet(struct ledger *ledger, uint32_t count) {
 static inline bool ledger_due(const struct ledger *ledger) {
     return ledger->quiet > 0 && ledger->head >= ledger->covered;
 }
+/* A WR of run seq, the newest, is complete already, and the QP is ordered: what has no
+ * signalled run before seq is done. True: there was such, and ledger_pop may find it. */
+bool ledger_pass(struct ledger *ledger, uint64_t seq);
 /* The signalled tail of run seq completed well. On an ordered QP so did all runs
  * before it. False: no such run is outstanding (a stale or repeated completion). */
 bool ledger_complete(struct ledger *ledger, uint64_t seq, bool ordered);
@@ -97,6 +104,11 @@ bool ledger_complete(struct ledger *ledger, uint64_t seq, bool ordered);
 const struct ledger_run *ledger_peek(const struct ledger *ledger, uint64_t seq);
 /* The QP is gone: all that is outstanding is flushed. */
 void ledger_flush(struct ledger *ledger);
+/* Whether ledger_pop would give one. */
+static inline bool ledger_ready(const struct ledger *ledger) {
+    return ledger->head != ledger->tail &&
+           (ledger->runs[ledger->head & ledger->mask].state & (LEDGER_DONE | LEDGER_FLUSHED)) != 0;
+}
 /* Gives back the slots of the oldest run if it is done or flushed, and says which
  * it was. Call until false after complete or flush. healed: it was an orphan. */
 bool ledger_pop(struct ledger *ledger, struct ledger_run *run_out, bool *healed_out);

@@ -266,7 +266,7 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
 }
 
 /* Runs that are over with, from the front of the ledger. */
-static void retire(weir_engine *engine, struct qp *qp) {
+void complete_retire(weir_engine *engine, struct qp *qp) {
     struct peer *peer = peer_at(engine, qp->peer);
     struct ledger_run run;
     bool healed;
@@ -299,7 +299,7 @@ static void retire(weir_engine *engine, struct qp *qp) {
 
 void complete_flush(weir_engine *engine, struct qp *qp) {
     ledger_flush(&qp->ledger);
-    retire(engine, qp);
+    complete_retire(engine, qp);
 }
 
 /* What an error completion says of the transfer whose run it names; 0: the session
@@ -333,7 +333,7 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
             return;
         }
         qp->blocked = false;
-        retire(engine, qp);
+        complete_retire(engine, qp);
         return;
     }
     /* Accounted for when the QP is gone; now only say who did it. */

@@ -47,6 +47,11 @@ static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *
     engine->stats.wrs_posted += post->accepted;
     if (post->accepted < count && post->accepted > 0)
         engine->stats.partial_posts++;
+    if (post->done > 0 && engine->caps.ordered && ledger_pass(&qp->ledger, seq)) {
+        struct peer *peer = peer_at(engine, qp->peer);
+        peer->tails_due = 1; /* post_tails retires them, with no transfer in hand */
+        engine_run_later(engine, peer);
+    }
     if (under_way == 0) {
         ledger_trim(&qp->ledger, seq, 0, 0);
         return post->accepted == count;
@@ -91,7 +96,8 @@ bool post_heal(weir_engine *engine, struct qp *qp) {
 }
 
 /* Quiet tails of which the last signalled run was over with a step ago, and behind which
- * nothing has been posted since: nothing else will say what becomes of them. */
+ * nothing has been posted since: nothing else will say what becomes of them. And runs that
+ * were passed by what was complete in its post. */
 static void post_tails(weir_engine *engine, struct peer *peer) {
     if (--peer->tails_due > 0) {
         engine_run_later(engine, peer);
@@ -100,10 +106,12 @@ static void post_tails(weir_engine *engine, struct peer *peer) {
     const struct session *session = &peer->sessions[peer->live];
     for (uint32_t i = 0; peer->live != NONE && i < session->qp_used; i++) {
         struct qp *qp = &engine->qps[session->qps[i]];
-        if (!ledger_due(&qp->ledger) || !qp->connected || qp->drain.state != DRAIN_IDLE)
+        if (!qp->connected || qp->drain.state != DRAIN_IDLE)
             continue;
-        if (qp->blocked || !close_tail(engine, qp))
+        if (ledger_due(&qp->ledger) && (qp->blocked || !close_tail(engine, qp)))
             peer->tails_due = 1; /* the timer that ends the block runs the peer again */
+        if (ledger_ready(&qp->ledger))
+            complete_retire(engine, qp);
     }
 }
 
@@ -422,8 +430,18 @@ static void post_credits(weir_engine *engine, struct peer *peer) {
     }
 }
 
+/* While a transfer is suspected of breaking sessions, one chain is under way at a time:
+ * whose it was is certain when the next one breaks. */
+static bool has_turn(const weir_engine *engine, const struct peer *peer) {
+    const struct session *session = &peer->sessions[peer->live];
+    uint32_t used = 0;
+    for (uint32_t i = 0; peer->suspects > 0 && i < session->qp_used; i++)
+        used += engine->qps[session->qps[i]].ledger.used;
+    return used == 0;
+}
+
 static void rotate(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
-    if (peer->lists[LIST_PENDING].count > 1) {
+    if (peer->lists[LIST_PENDING].count > 1 && peer->suspects == 0) {
         list_remove(engine, transfer);
         list_push(engine, peer, transfer, LIST_PENDING);
     }
@@ -455,7 +473,8 @@ static int post_waiters(weir_engine *engine, struct peer *peer, int budget) {
         return 0;
     for (uint32_t i = 0; peer->live != NONE && i < peer->sessions[peer->live].qp_used; i++) {
         uint32_t stuck = NONE;
-        while (peer->live != NONE && stuck != i && peer->lists[LIST_CREDITS + i].count > 0) {
+        while (peer->live != NONE && stuck != i && peer->lists[LIST_CREDITS + i].count > 0 &&
+               has_turn(engine, peer)) {
             if (turns == budget) {
                 engine_run_later(engine, peer);
                 return turns;
@@ -492,6 +511,8 @@ void post_service(weir_engine *engine, struct peer *peer) {
             engine_run_later(engine, peer);
             break;
         }
+        if (!has_turn(engine, peer))
+            break;
         struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
         uint32_t stuck = NONE;
         enum outcome outcome = post_next(engine, peer, transfer, &bytes, &stuck);

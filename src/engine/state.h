@@ -47,9 +47,10 @@ enum {
     RECEIVES_MAX = WINDOW_SIZE / 2, /* notifications one peer may have in flight */
     FAST_SEGMENTS = 4096,           /* most segments of a transfer done inside its submit */
     CONTROL_BUDGET = 64,            /* control events a step */
-    SERVE_ROUNDS = 8, /* steps for the submits of others before one of them takes over */
-    SLOW_EVERY = 64,  /* steps between looks at control channel and async events */
-    REPLAYS_MAX = 64, /* sessions that one transfer may break before it fails */
+    SERVE_ROUNDS = 8,   /* steps for the submits of others before one of them takes over */
+    SLOW_EVERY = 64,    /* steps between looks at control channel and async events */
+    REPLAYS_SHARED = 4, /* broken sessions after which a transfer goes by itself */
+    REPLAYS_MAX = 16,   /* sessions that one transfer may break before it fails */
     EVENTS_KEPT = 256,
     LINE_BYTES = 64,      /* of a cache */
     RETRY_NS = 100 * 1000 /* pause after a device refused WRs that had slots */
@@ -205,6 +206,7 @@ struct peer {
     uint32_t live;         /* session, or NONE */
     uint32_t waits;        /* transfers on all lists */
     uint32_t credit_waits; /* on those that wait for credits */
+    uint32_t suspects;     /* on all lists, replayed more than REPLAYS_SHARED times */
     uint32_t held;         /* notifications of it that wait for room */
 
     struct list lists[LISTS];
@@ -417,6 +419,7 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
 /* complete.c */
 int complete_poll(weir_engine *engine, int budget);
 void complete_flush(weir_engine *engine, struct qp *qp);
+void complete_retire(weir_engine *engine, struct qp *qp);
 void complete_held(weir_engine *engine);
 int recv_post_all(weir_engine *engine, struct qp *qp);
 

@@ -46,6 +46,7 @@ static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *
     peer->lists[list].count++;
     peer->waits++;
     peer->credit_waits += kind == LIST_CREDITS;
+    peer->suspects += transfer->replays > REPLAYS_SHARED;
     if (transfer->state == TR_PENDING)
         peer->fast_qp = NULL;
 }
@@ -87,9 +88,11 @@ void list_remove(weir_engine *engine, struct transfer *transfer) {
         engine->transfers[transfer->next].prev = transfer->prev;
     else
         l->tail = transfer->prev;
+    struct peer *peer = &engine->peers[transfer->peer];
     l->count--;
-    engine->peers[transfer->peer].waits--;
-    engine->peers[transfer->peer].credit_waits -= transfer->list >= LIST_CREDITS;
+    peer->waits--;
+    peer->credit_waits -= transfer->list >= LIST_CREDITS;
+    peer->suspects -= transfer->replays > REPLAYS_SHARED;
 }
 
 void transfer_free_blocks(weir_engine *engine, uint32_t first) {
@@ -341,12 +344,15 @@ static bool was_delivered(const struct peer *peer, const struct transfer *transf
     return transfer->number != 0 && window_check(&window, transfer->number) == WINDOW_SEEN;
 }
 
+/* One that was in several sessions when they broke may be what breaks them: from then on
+ * it, and what else there is for the peer, goes by itself (post.c). */
 static void replay(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
-    if (++transfer->replays > REPLAYS_MAX) {
+    if (transfer->replays == REPLAYS_MAX) {
         transfer_finish(engine, transfer, WEIR_EDEVICE);
         return;
     }
     list_remove(engine, transfer);
+    transfer->replays++;
     forget_session(transfer);
     transfer->cursor = plan_start(engine->blocks, transfer->first_block);
     list_push_front(engine, peer, transfer, LIST_PENDING);

@@ -100,7 +100,9 @@ struct weir_wr {
 
 /* Outcome of a post. WRs [0, accepted) belong to the device now; the rest were
  * not touched. Of the accepted ones, [0, done) are complete and successful
- * already, whatever their flags, and give no CQE (completes_inline only). */
+ * already, whatever their flags, and give no CQE (completes_inline only). Then, if the
+ * device is ordered, so is all that was posted before them: what of it is signalled gives
+ * its CQE, and what has nothing signalled behind it holds no slot any more. */
 struct weir_post {
     uint32_t accepted;
     uint32_t done;
