@@ -128,6 +128,7 @@ struct sim_workload_config {
     uint32_t leave; /* weir_engine_close in the middle, then a new life */
     uint32_t cut_control;
     uint32_t cut_data;
+    bool cut_kept;       /* when the world heals, data between two nodes is cut for good */
     uint32_t slow_taker; /* notifications are left lying for a while */
     uint32_t block;      /* a submit may wait for room */
     uint32_t wait;       /* an act waits for a transfer or for news */

@@ -134,6 +134,10 @@ static void habits(uint64_t seed, struct sim_config *config) {
     config->work.allocate = maybe(&prng, 2, SIM_ALWAYS);
     config->work.hasty = maybe(&prng, 3, 40000);
     config->engine.backoff_timeout_ns = PICK(&prng, 1000, 20000, 200000);
+    config->work.cut_kept = sim_below(&prng, 12) == 0 && strcmp(config->profile, "calm") != 0;
+    for (uint32_t i = 0; config->work.cut_kept && i < config->nodes; i++) {
+        config->nic[i].rto_ns = PICK(&prng, 100000, 2000000, 10000000);
+    }
 }
 
 /* Many small notified writes on several QPs: more than a word of the windows, to a
@@ -424,6 +428,7 @@ void profile_print(const struct sim_config *config, FILE *out) {
     PRINT(out, work, leave);
     PRINT(out, work, cut_control);
     PRINT(out, work, cut_data);
+    PRINT(out, work, cut_kept);
     PRINT(out, work, block);
     PRINT(out, work, wait);
     PRINT(out, work, allocate);

@@ -2,8 +2,8 @@
  *
  * 1. Applications act while faults strike: the devices' and networks' own, and here
  *    crashes, restarts, leaving, cuts.
- * 2. The world heals: every cut is mended, every node is up. All transfers must end
- *    within HEAL_BOUND_NS.
+ * 2. The world heals: every cut is mended, but for one of the data between two nodes in
+ *    some runs, and every node is up. All transfers must end within HEAL_BOUND_NS.
  * 3. Quiet. Slots are back, sessions are paired, notifications came once.
  * 4. Every engine is closed. Its NIC must be empty. */
 #include "run.h"
@@ -71,6 +71,9 @@ static void heal_event(struct sim_world *world, const struct sim_event *event) {
     uint32_t a = event->node;
     uint32_t b = (uint32_t)event->a;
 
+    if (!world->faults) {
+        return; /* healed already, or cut for good */
+    }
     if (event->b == 0) {
         world->control_cut[a][b] = world->control_cut[b][a] = false;
     } else {
@@ -198,6 +201,13 @@ static void heal(struct sim_run *run) {
     world->faults = false;
     memset(world->control_cut, 0, sizeof(world->control_cut));
     memset(world->data_cut, 0, sizeof(world->data_cut));
+    if (world->config.work.cut_kept) {
+        uint32_t a = (uint32_t)sim_below(&world->prng, world->config.nodes);
+        uint32_t b = (a + 1) % world->config.nodes;
+
+        sim_trace(world, "data stays cut between n%u and n%u", a, b);
+        world->data_cut[a][b] = world->data_cut[b][a] = true;
+    }
     sim_net_reap(world->net);
     for (uint32_t i = 0; i < world->config.nodes; i++) {
         world->nodes[i].paused_until_ns = 0;
@@ -337,6 +347,9 @@ static void judge_slots(struct sim_run *run, uint32_t node) {
 
 /* One that nobody observes may still be under way. */
 static uint32_t quiet_rounds(const struct sim_run *run) {
+    if (run->world->config.work.cut_kept) {
+        return RUN_MUTE_ROUNDS;
+    }
     for (uint32_t i = 0; i < run->world->config.nodes; i++) {
         if (run->world->config.nic[i].mute_errors) {
             return RUN_MUTE_ROUNDS;

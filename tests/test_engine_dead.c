@@ -462,7 +462,7 @@ static void test_S11_a_culprit_that_is_never_named(void **state) {
     assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &transfer), WEIR_OK);
     uint32_t sessions = 1;
     while (weir_transfer_status(lone->engine, transfer) == WEIR_EINPROGRESS) {
-        assert_true(sessions <= REPLAYS_MAX + 1);
+        assert_true(sessions <= BREAKS_MAX + 1);
         lone_pass(lone, 20 * MS); /* its QPs drain */
         const struct wire_message *settle = lone_heard(lone, conn, WIRE_SETTLE);
         assert_non_null(settle);
@@ -476,7 +476,7 @@ static void test_S11_a_culprit_that_is_never_named(void **state) {
         lone_run(lone);
     }
     assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EDEVICE);
-    assert_in_range(sessions, REPLAYS_MAX, REPLAYS_MAX + 2);
+    assert_in_range(sessions, BREAKS_MAX, BREAKS_MAX + 2);
     lone_close(lone);
 }
 

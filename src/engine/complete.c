@@ -340,6 +340,8 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     int error = culprit_error(cqe->status);
     if (error != 0 && run->owner != LEDGER_NO_OWNER && engine->transfers[run->owner].result == 0)
         engine->transfers[run->owner].result = error;
+    if (cqe->status == WEIR_CQE_RETRY && qp->session != NONE)
+        peer_at(engine, qp->peer)->sessions[qp->session].unreachable = true;
     session_broken(engine, peer_at(engine, qp->peer), qp->session);
 }
 

@@ -28,6 +28,7 @@ static void settled(weir_engine *engine, struct peer *peer, const struct ep_effe
 
 static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     peer->live = slot;
+    peer->sessions[slot].up = true;
     peer->sessions_up++;
     engine->stats.sessions_up++;
     if (!peer->was_up)

@@ -47,10 +47,13 @@ static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *
     engine->stats.wrs_posted += post->accepted;
     if (post->accepted < count && post->accepted > 0)
         engine->stats.partial_posts++;
-    if (post->done > 0 && engine->caps.ordered && ledger_pass(&qp->ledger, seq)) {
-        struct peer *peer = peer_at(engine, qp->peer);
-        peer->tails_due = 1; /* post_tails retires them, with no transfer in hand */
-        engine_run_later(engine, peer);
+    if (post->done > 0) {
+        qp->passed = true;
+        if (engine->caps.ordered && ledger_pass(&qp->ledger, seq)) {
+            struct peer *peer = peer_at(engine, qp->peer);
+            peer->tails_due = 1; /* post_tails retires them, with no transfer in hand */
+            engine_run_later(engine, peer);
+        }
     }
     if (under_way == 0) {
         ledger_trim(&qp->ledger, seq, 0, 0);

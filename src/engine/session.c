@@ -61,7 +61,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     qp->connected = qp->connecting = qp->blocked = qp->credit_due = false;
     qp->sbufs_used = qp->sbuf_next = 0;
     qp->recvs = 0;
-    qp->beacon_back = false;
+    qp->beacon_back = qp->passed = false;
     qp->sbuf_count = engine->recvs_per_qp;
     qp->granted = granted.sq_depth;
     drain_init(&qp->drain,
@@ -97,6 +97,8 @@ int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64
     assert(!session->used);
     if (engine->device_failed)
         return WEIR_EDEVICE;
+    if (engine_now(engine) < peer->trouble_until_ns)
+        return WEIR_EAGAIN; /* session_trouble: the endpoint asks again */
     *session = (struct session){.used = true, .epoch = epoch};
     *local_out = (struct wire_qp_set){
         .mtu = engine->caps.mtu_max,
@@ -190,6 +192,39 @@ static void connect_done(weir_engine *engine, struct qp *qp, int error) {
         peer_connected(engine, peer, qp->session);
 }
 
+/* Whether something that we posted on this session is done. */
+static bool session_proven(const weir_engine *engine, const struct session *session) {
+    bool proven = false;
+    for (uint32_t i = 0; i < session->qp_used; i++) {
+        const struct qp *qp = &engine->qps[session->qps[i]];
+        proven |= qp->passed || qp->ledger.head != qp->seq_next;
+    }
+    return proven;
+}
+
+/* A session broke because the target did not answer, and transfers wait. On a link that is down,
+ * but not for what the control connections go over, one after the other comes up, carries nothing
+ * and breaks. Then each waits longer than the one before it, and when that has gone on for as long
+ * as connecting may take, it has failed just as well. */
+static void session_trouble(weir_engine *engine, struct peer *peer, const struct session *session) {
+    uint64_t now = engine_now(engine);
+    uint64_t first_ns = engine->options.retransmit_ns;
+    if (!session->up || !session->unreachable || peer->waits == 0 || peer->leaving)
+        return;
+    if (peer->trouble_ns == 0 || session_proven(engine, session)) {
+        peer->trouble_ns = now;
+        peer->trouble_breaks = 0;
+        return;
+    }
+    uint32_t doublings = peer->trouble_breaks < 4 ? peer->trouble_breaks : 4;
+    peer->trouble_breaks++;
+    peer->trouble_until_ns = now + (first_ns << doublings);
+    if (now - peer->trouble_ns < engine->options.connect_timeout_ns)
+        return;
+    peer->trouble_ns = peer->trouble_until_ns = 0;
+    transfer_fail_all(engine, peer, WEIR_ECONNECT, true);
+}
+
 /* The endpoint says that this session is over: drain its QPs. */
 void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
     struct session *session = &peer->sessions[slot];
@@ -200,7 +235,8 @@ void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
         peer->live = NONE;
         peer->fast_qp = NULL;
     }
-    transfer_park(engine, peer, session->epoch);
+    transfer_park(engine, peer, session);
+    session_trouble(engine, peer, session);
     uint32_t qps[WEIR_QPS_MAX];
     uint32_t count = session->qp_count;
     memcpy(qps, session->qps, sizeof(qps));

@@ -47,10 +47,10 @@ enum {
     RECEIVES_MAX = WINDOW_SIZE / 2, /* notifications one peer may have in flight */
     FAST_SEGMENTS = 4096,           /* most segments of a transfer done inside its submit */
     CONTROL_BUDGET = 64,            /* control events a step */
-    SERVE_ROUNDS = 8,   /* steps for the submits of others before one of them takes over */
-    SLOW_EVERY = 64,    /* steps between looks at control channel and async events */
-    REPLAYS_SHARED = 4, /* broken sessions after which a transfer goes by itself */
-    REPLAYS_MAX = 16,   /* sessions that one transfer may break before it fails */
+    SERVE_ROUNDS = 8,  /* steps for the submits of others before one of them takes over */
+    SLOW_EVERY = 64,   /* steps between looks at control channel and async events */
+    BREAKS_SHARED = 4, /* broken sessions after which a transfer goes by itself */
+    BREAKS_MAX = 16,   /* sessions that one transfer may break before it fails */
     EVENTS_KEPT = 256,
     LINE_BYTES = 64,      /* of a cache */
     RETRY_NS = 100 * 1000 /* pause after a device refused WRs that had slots */
@@ -83,7 +83,7 @@ struct transfer {
     uint8_t state; /* enum transfer_state */
     uint8_t list;
     uint8_t opcode;
-    uint8_t replays;
+    uint8_t breaks;      /* sessions that broke under it */
     uint32_t flags;      /* WEIR_TRANSFER_* */
     uint32_t next, prev; /* on its list */
     uint32_t peer;
@@ -127,6 +127,7 @@ struct qp {
     bool connected;
     bool blocked; /* the device refused WRs that had slots: until a completion or the timer */
     bool credit_due;
+    bool passed; /* something was done in its post */
     struct ledger ledger;
     uint64_t seq_next; /* of the slot's next life */
     struct credit credit;
@@ -142,6 +143,8 @@ struct qp {
 struct session {
     bool used;
     bool retired;
+    bool up;             /* transfers may have used it */
+    bool unreachable;    /* the target did not answer: nobody here broke it */
     uint32_t qp_count;   /* made */
     uint32_t qp_left;    /* not yet gone */
     uint32_t qp_used;    /* agreed: the first ones carry traffic */
@@ -206,7 +209,7 @@ struct peer {
     uint32_t live;         /* session, or NONE */
     uint32_t waits;        /* transfers on all lists */
     uint32_t credit_waits; /* on those that wait for credits */
-    uint32_t suspects;     /* on all lists, replayed more than REPLAYS_SHARED times */
+    uint32_t suspects;     /* on all lists, under which more than BREAKS_SHARED sessions broke */
     uint32_t held;         /* notifications of it that wait for room */
 
     struct list lists[LISTS];
@@ -226,6 +229,9 @@ struct peer {
     uint64_t abandoned_epoch;    /* nobody will say any more what became of sessions up to here */
     int abandoned_error;
     uint64_t sessions_up;
+    uint64_t trouble_ns; /* when sessions began to break before anything was done on them; 0 */
+    uint32_t trouble_breaks;
+    uint64_t trouble_until_ns; /* no new session before */
 
     uint8_t instance[WIRE_INSTANCE_SIZE];
     char address[WEIR_ADDRESS_MAX];
@@ -389,7 +395,7 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
 void transfer_check(weir_engine *engine, struct transfer *transfer);
 void transfer_stop(weir_engine *engine, struct transfer *transfer, int result);
 void transfer_timer(weir_engine *engine, struct transfer *transfer);
-void transfer_park(weir_engine *engine, struct peer *peer, uint64_t epoch);
+void transfer_park(weir_engine *engine, struct peer *peer, const struct session *session);
 void transfer_unpark(weir_engine *engine, struct peer *peer);
 void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too);
 void transfer_rebind(weir_engine *engine, struct peer *peer);

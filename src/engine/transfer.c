@@ -46,7 +46,7 @@ static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *
     peer->lists[list].count++;
     peer->waits++;
     peer->credit_waits += kind == LIST_CREDITS;
-    peer->suspects += transfer->replays > REPLAYS_SHARED;
+    peer->suspects += transfer->breaks > BREAKS_SHARED;
     if (transfer->state == TR_PENDING)
         peer->fast_qp = NULL;
 }
@@ -92,7 +92,7 @@ void list_remove(weir_engine *engine, struct transfer *transfer) {
     l->count--;
     peer->waits--;
     peer->credit_waits -= transfer->list >= LIST_CREDITS;
-    peer->suspects -= transfer->replays > REPLAYS_SHARED;
+    peer->suspects -= transfer->breaks > BREAKS_SHARED;
 }
 
 void transfer_free_blocks(weir_engine *engine, uint32_t first) {
@@ -142,6 +142,7 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
         window_mark(&peer->sent, transfer->number);
 
     if (status == WEIR_OK) {
+        peer->trouble_ns = 0;
         engine->stats.transfers_ok++;
         if (transfer->opcode == WEIR_OP_WRITE)
             engine->stats.bytes_written += transfer->bytes;
@@ -313,18 +314,19 @@ static void forget_session(struct transfer *transfer) {
     transfer->epoch = 0;
 }
 
-/* The session of `epoch` broke. What has runs on it is parked; what has none goes on
- * elsewhere, its notification's parts from the start. */
-void transfer_park(weir_engine *engine, struct peer *peer, uint64_t epoch) {
+/* A session broke. What has runs on it is parked, and may be what broke it; what has none
+ * goes on elsewhere, its notification's parts from the start. */
+void transfer_park(weir_engine *engine, struct peer *peer, const struct session *session) {
     for (uint8_t l = 0; l < LISTS; l++) {
         uint32_t next;
         for (uint32_t i = l == LIST_PARKED ? NONE : peer->lists[l].head; i != NONE; i = next) {
             struct transfer *transfer = &engine->transfers[i];
             next = transfer->next;
-            if (transfer->epoch != epoch && transfer->epoch != 0)
+            if (transfer->epoch != session->epoch && transfer->epoch != 0)
                 continue;
             if (transfer->outstanding > 0) {
                 list_remove(engine, transfer);
+                transfer->breaks += !session->unreachable;
                 list_push(engine, peer, transfer, LIST_PARKED);
                 settle_timer(engine, transfer);
             } else {
@@ -347,12 +349,11 @@ static bool was_delivered(const struct peer *peer, const struct transfer *transf
 /* One that was in several sessions when they broke may be what breaks them: from then on
  * it, and what else there is for the peer, goes by itself (post.c). */
 static void replay(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
-    if (transfer->replays == REPLAYS_MAX) {
+    if (transfer->breaks > BREAKS_MAX) {
         transfer_finish(engine, transfer, WEIR_EDEVICE);
         return;
     }
     list_remove(engine, transfer);
-    transfer->replays++;
     forget_session(transfer);
     transfer->cursor = plan_start(engine->blocks, transfer->first_block);
     list_push_front(engine, peer, transfer, LIST_PENDING);

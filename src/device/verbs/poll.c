@@ -13,9 +13,7 @@
 #include "verbs.h"
 
 /* Indexed by enum ibv_wc_status; 0 is success in both. REM_INV_REQ is what a target says
- * that cannot take a message as long as this one. LOC_QP_OP is not here: Soft-RoCE says it
- * of an lkey that it does not know, but of a packet without a route as well, while a link
- * is down, and that is not the transfer's fault. */
+ * that cannot take a message as long as this one. */
 static const uint8_t statuses[] = {
     [IBV_WC_SUCCESS] = WEIR_CQE_OK,
     [IBV_WC_LOC_LEN_ERR] = WEIR_CQE_LENGTH,
@@ -27,9 +25,19 @@ static const uint8_t statuses[] = {
     [IBV_WC_RNR_RETRY_EXC_ERR] = WEIR_CQE_RNR,
 };
 
-static inline uint32_t status_of(enum ibv_wc_status status) {
+/* LOC_QP_OP is what Soft-RoCE says of an lkey that it does not know, but also, while the
+ * link is down, of a packet that it has no route for: nobody's fault. A system call. */
+static uint32_t status_of_local(const struct weir_device *device) {
+    struct ibv_port_attr attr;
+    int error = ibv_query_port(device->choice.context, device->choice.port, &attr);
+    return error == 0 && attr.state == IBV_PORT_ACTIVE ? WEIR_CQE_DEVICE : WEIR_CQE_RETRY;
+}
+
+static inline uint32_t status_of(const struct weir_device *device, enum ibv_wc_status status) {
     if (VERBS_LIKELY(status == IBV_WC_SUCCESS))
         return WEIR_CQE_OK;
+    if (status == IBV_WC_LOC_QP_OP_ERR)
+        return status_of_local(device);
     if ((uint32_t)status >= sizeof statuses || statuses[status] == WEIR_CQE_OK)
         return WEIR_CQE_DEVICE;
     return statuses[status];
@@ -42,7 +50,7 @@ static inline uint32_t status_of(enum ibv_wc_status status) {
  * send, its wr_id says. */
 static inline bool resolve(const struct weir_device *device, const struct ibv_wc *wc,
                            struct verbs_raw *raw) {
-    uint32_t status = status_of(wc->status);
+    uint32_t status = status_of(device, wc->status);
     if ((wc->wr_id & VERBS_ID_SEND) != 0) {
         uint32_t index =
             (uint32_t)(wc->wr_id >> VERBS_POSITION_BITS) & ((1u << VERBS_INDEX_BITS) - 1);
