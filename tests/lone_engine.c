@@ -236,8 +236,18 @@ static struct weir_cqe *cqe_new(void) {
 static int post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                      struct weir_post *post_out) {
     *post_out = (struct weir_post){.accepted = count};
-    for (uint32_t i = 0; (the->failed[number_of(qp)] || the->flush_all) && i < count; i++)
-        *cqe_new() = (struct weir_cqe){.wr_id = wrs[i].wr_id, .status = WEIR_CQE_FLUSHED};
+    bool failed = the->failed[number_of(qp)];
+    for (uint32_t i = 0; i < count; i++) {
+        if (failed || the->fail_all != 0) {
+            *cqe_new() = (struct weir_cqe){.wr_id = wrs[i].wr_id,
+                                           .status = failed ? WEIR_CQE_FLUSHED : the->fail_all};
+        } else if (the->poison != 0) {
+            assert_true(the->posted_count < LONE_CQES);
+            the->posted[the->posted_count].wr_id = wrs[i].wr_id;
+            the->posted[the->posted_count++].signaled = (wrs[i].flags & WEIR_WR_SIGNALED) != 0;
+            the->poisoned |= wrs[i].length == the->poison;
+        }
+    }
     return WEIR_OK;
 }
 
@@ -258,6 +268,14 @@ static int device_poll(struct weir_device *device, struct weir_cqe *cqes_out, in
     int count = 0;
     if (the->poll_error != 0)
         return the->poll_error;
+    for (uint32_t i = 0; i < the->posted_count; i++) {
+        if (the->poisoned || the->posted[i].signaled)
+            *cqe_new() =
+                (struct weir_cqe){.wr_id = the->posted[i].wr_id,
+                                  .status = the->poisoned ? WEIR_CQE_FLUSHED : WEIR_CQE_OK};
+    }
+    the->posted_count = 0;
+    the->poisoned = false;
     while (count < max && the->cqe_first != the->cqe_last)
         cqes_out[count++] = the->cqes[the->cqe_first++ % LONE_CQES];
     return count;

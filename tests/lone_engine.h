@@ -5,8 +5,8 @@
  * A connection is a number that the test gives out (lone_visit) or the engine dials
  * (lone_dialled). One that is cut silently refuses sends and tells nobody.
  *
- * The device posts everything and completes nothing, but what flushes. Receives go to a
- * shared queue; a QP in the error state flushes at once.
+ * The device posts everything and completes nothing, but what flushes or what the test asks
+ * for. Receives go to a shared queue; a QP in the error state flushes at once.
  */
 #ifndef LONE_ENGINE_H
 #define LONE_ENGINE_H
@@ -70,13 +70,21 @@ struct lone {
     int poll_error;  /* what its poll says, if not 0 */
     uint32_t qp_count;
     void (*on_register)(struct lone *lone); /* while memory is registered or released */
-    bool flush_all;      /* what is posted flushes, as if the QP had failed by itself */
+    uint32_t fail_all;   /* enum weir_cqe_status: how what is posted ends, if not 0 */
+    uint32_t poison;     /* what is posted is done when it is polled, but all of it flushes if
+                          * one of it has so many bytes; 0: see above */
     bool no_qps;         /* the device makes no more QPs */
     uint64_t connect_ns; /* connects take so long; 0: they are done at once */
     int connect_error;   /* and end like this */
     uint64_t connecting_until[LONE_QPS];
     bool made[LONE_QPS], failed[LONE_QPS];
     uint32_t tags[LONE_QPS];
+    struct {
+        uint64_t wr_id;
+        bool signaled;
+    } posted[LONE_CQES]; /* with poison: not polled yet */
+    uint32_t posted_count;
+    bool poisoned;
     struct weir_cqe cqes[LONE_CQES];
     uint32_t cqe_first, cqe_last;
     struct {

@@ -447,6 +447,23 @@ static void test_H11_a_device_out_of_qps(void **state) {
 
 /* ---- errors that name nobody ---- */
 
+/* A session of this peer broke: its QPs drain, and the peer says the same and comes back if
+ * it is asked to. True: a new session is up. */
+static bool again(struct lone *lone, uint64_t conn, uint64_t *epoch) {
+    lone_pass(lone, 20 * MS);
+    const struct wire_message *settle = lone_heard(lone, conn, WIRE_SETTLE);
+    if (settle != NULL) {
+        struct wire_message settled = {.type = WIRE_SETTLED, .echo = settle->epoch};
+        lone_say(lone, conn, 1, &settled);
+    }
+    lone_pass(lone, 20 * MS);
+    bool asked = lone_count(lone, conn, WIRE_HELLO) > 0;
+    if (asked)
+        lone_answer(lone, conn, 1, ++*epoch);
+    lone_run(lone);
+    return asked;
+}
+
 /* Some devices say FLUSHED of the WR whose local key is wrong: nobody is blamed, every
  * session breaks anew, and that ends. */
 static void test_S11_a_culprit_that_is_never_named(void **state) {
@@ -458,25 +475,79 @@ static void test_S11_a_culprit_that_is_never_named(void **state) {
     (void)state;
     struct lone *lone = joined(&peer, &conn);
     notify.flags = WEIR_TRANSFER_NOTIFY;
-    lone->flush_all = true;
+    lone->fail_all = WEIR_CQE_FLUSHED;
     assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &transfer), WEIR_OK);
     uint32_t sessions = 1;
     while (weir_transfer_status(lone->engine, transfer) == WEIR_EINPROGRESS) {
         assert_true(sessions <= BREAKS_MAX + 1);
-        lone_pass(lone, 20 * MS); /* its QPs drain */
-        const struct wire_message *settle = lone_heard(lone, conn, WIRE_SETTLE);
-        assert_non_null(settle);
-        struct wire_message settled = {.type = WIRE_SETTLED, .echo = settle->epoch};
-        lone_say(lone, conn, 1, &settled);
-        lone_pass(lone, 20 * MS);
-        if (lone_count(lone, conn, WIRE_HELLO) > 0) {
-            lone_answer(lone, conn, 1, ++epoch);
-            sessions++;
-        }
-        lone_run(lone);
+        sessions += again(lone, conn, &epoch);
     }
     assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EDEVICE);
     assert_in_range(sessions, BREAKS_MAX, BREAKS_MAX + 2);
+    lone_close(lone);
+}
+
+/* Those that were under way together with it come through: the culprit goes by itself. */
+static void test_S11_a_culprit_takes_nobody_along(void **state) {
+    enum { INNOCENT = 6 };
+    static const uint8_t payload[32];
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer culprit, innocent[INNOCENT];
+    weir_peer peer;
+    uint64_t conn, epoch = 1;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    notify.flags = WEIR_TRANSFER_NOTIFY;
+    lone->poison = WIRE_DATA_SIZE + sizeof(payload);
+    for (uint32_t i = 0; i < INNOCENT / 2; i++)
+        assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &innocent[i]), WEIR_OK);
+    notify.notify_payload = payload;
+    notify.notify_length = sizeof(payload);
+    assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &culprit), WEIR_OK);
+    notify.notify_length = 0;
+    for (uint32_t i = INNOCENT / 2; i < INNOCENT; i++)
+        assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &innocent[i]), WEIR_OK);
+    for (uint32_t turn = 0; turn < 4 * BREAKS_MAX; turn++)
+        again(lone, conn, &epoch);
+    assert_int_equal(weir_transfer_status(lone->engine, culprit), WEIR_EDEVICE);
+    for (uint32_t i = 0; i < INNOCENT; i++)
+        assert_int_equal(weir_transfer_status(lone->engine, innocent[i]), WEIR_OK);
+    lone_close(lone);
+}
+
+/* The control connection lives, sessions come up, and what is sent on them is not answered:
+ * the transfer ends when connecting would have, and until then sessions are made ever less
+ * often. */
+static void test_S11_a_link_that_stays_down(void **state) {
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    weir_peer peer;
+    uint64_t conn, epoch = 1;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    notify.flags = WEIR_TRANSFER_NOTIFY;
+    for (uint32_t round = 0; round < 2; round++) {
+        lone->fail_all = WEIR_CQE_RETRY;
+        uint64_t begin_ns = lone->now_ns;
+        assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &transfer), WEIR_OK);
+        uint32_t sessions = 0;
+        while (weir_transfer_status(lone->engine, transfer) == WEIR_EINPROGRESS) {
+            assert_true(lone->now_ns - begin_ns < 2 * SECOND);
+            sessions += again(lone, conn, &epoch);
+        }
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_ECONNECT);
+        assert_true(lone->now_ns - begin_ns >= SECOND);
+        assert_in_range(sessions, 3, 12);
+        /* It is up again, and has been useful: the next time has all its time. */
+        lone->fail_all = 0;
+        lone->poison = UINT32_MAX;
+        assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &transfer), WEIR_OK);
+        for (uint32_t turn = 0; turn < 50; turn++)
+            again(lone, conn, &epoch);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_OK);
+    }
     lone_close(lone);
 }
 
@@ -497,6 +568,8 @@ int main(void) {
         cmocka_unit_test(test_T5_nothing_swallowed_nothing_counted),
         cmocka_unit_test(test_H11_a_device_out_of_qps),
         cmocka_unit_test(test_S11_a_culprit_that_is_never_named),
+        cmocka_unit_test(test_S11_a_culprit_takes_nobody_along),
+        cmocka_unit_test(test_S11_a_link_that_stays_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

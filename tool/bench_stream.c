@@ -33,6 +33,7 @@
 #define SWEEP_FIRST      8
 #define SWEEP_LAST       (4u << 20)
 #define ALONE_NS         (50 * NS_PER_MS)
+#define LOOKS_AT_OTHERS  1024 /* passes between two looks at what became of other flights */
 #define STREAM_SEED      0x7765697200000001u
 
 typedef int (*submit_fn)(weir_engine *, weir_peer, const weir_segment *, size_t,
@@ -163,6 +164,22 @@ static int pause_worker(struct worker *worker) {
     return atomic_load_explicit(&stream->stop, memory_order_relaxed) ? -1 : 0;
 }
 
+/* Whether one of the worker's other flights has ended badly: what a flight that went well
+ * still waits for may then never come. Says so. */
+static bool other_failed(struct worker *worker) {
+    const struct stream *stream = worker->stream;
+
+    for (uint64_t i = 0; i < stream->options->window; i++) {
+        weir_transfer transfer = worker->flights[i].transfer;
+        int rc = transfer.id == 0 ? 0 : weir_transfer_status(stream->session->engine, transfer);
+        if (rc != 0 && rc != WEIR_EINPROGRESS) {
+            session_fail(stream->session, options_command_name(stream->options->command), rc);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Waits until the flight is over: terminal, and verified where that was asked for. */
 static int land(struct worker *worker, struct flight *flight) {
     struct stream *stream = worker->stream;
@@ -184,8 +201,9 @@ static int land(struct worker *worker, struct flight *flight) {
         if (stream->reads && stream->options->verify)
             check_read(worker, (uint64_t)(flight - worker->flights));
     }
-    while (atomic_load_explicit(&flight->unchecked, memory_order_acquire)) {
-        if (pause_worker(worker) != 0)
+    for (uint64_t looks = 1; atomic_load_explicit(&flight->unchecked, memory_order_acquire);
+         looks++) {
+        if (pause_worker(worker) != 0 || (looks % LOOKS_AT_OTHERS == 0 && other_failed(worker)))
             return -1;
         take_answers(stream);
     }

@@ -122,7 +122,8 @@ int session_patience(struct patience *patience, uint64_t moved) {
     if (now - patience->since_ns < SESSION_STUCK_S * NS_PER_S)
         return 0;
     return complain(
-        "nothing has moved for %d s: the target does not run, or its host is overloaded",
+        "nothing has moved for %d s: the target does not run, its host is overloaded, or the "
+        "link to it is down",
         SESSION_STUCK_S);
 }
 

@@ -58,7 +58,7 @@ int session_await(struct session *session, enum proto_type type, weir_notificati
 /* For a loop that waits for the target. moved counts what was achieved, on whatever scale: -1,
  * after complaining, once it has stood still for SESSION_STUCK_S seconds of waiting. Zeroed is
  * ready; any thread, each with its own. */
-#define SESSION_STUCK_S 60
+#define SESSION_STUCK_S 30
 struct patience {
     uint64_t waits;
     uint64_t moved;
