@@ -21,7 +21,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-enum { SPINS = 200, OWN_SPINS = 100 };
+enum { SPINS = 200, YIELDS = 4, OWN_SPINS = 100 };
 
 struct sleeping {
     pthread_mutex_t lock;
@@ -31,6 +31,7 @@ struct sleeping {
     pthread_t thread; /* WEIR_ENGINE_THREAD */
     bool thread_runs;
     uint32_t spins; /* steps that find nothing before a sleep */
+    bool one_cpu;   /* whoever has news for us cannot run while we spin */
     _Atomic bool stop;
 };
 
@@ -38,6 +39,15 @@ static void relax(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
+}
+
+/* Between two steps that find nothing. On one CPU the kernel's threads and the peer get it
+ * so, often for less than a sleep and a wake cost. */
+static void give_way(const struct sleeping *sleeping) {
+    if (sleeping->one_cpu)
+        sched_yield();
+    else
+        relax();
 }
 
 void own_enter_slow(weir_engine *engine) {
@@ -286,7 +296,7 @@ static int wait_until(weir_engine *engine, uint64_t timeout_ns,
         if (passed >= timeout_ns)
             return WEIR_EINPROGRESS;
         if (engine->sleeping != NULL && ++idle < engine->sleeping->spins) {
-            relax();
+            give_way(engine->sleeping);
             continue;
         }
         sleep_once(engine, timeout_ns - passed, finished, what);
@@ -317,7 +327,7 @@ static int wait_for(weir_engine *engine, bool (*finished)(weir_engine *, uint64_
         if (passed >= timeout_ns)
             return WEIR_EINPROGRESS;
         if (engine->sleeping != NULL && turn < engine->sleeping->spins) {
-            relax();
+            give_way(engine->sleeping);
             continue;
         }
         sleep_once(engine, timeout_ns - passed, finished, before);
@@ -362,8 +372,8 @@ int engine_sleeping_open(weir_engine *engine) {
     pthread_mutex_init(&sleeping->lock, NULL);
     pthread_cond_init(&sleeping->news, &attributes);
     pthread_condattr_destroy(&attributes);
-    /* On one CPU whoever has news for us cannot run while we spin. */
-    sleeping->spins = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? SPINS : 0;
+    sleeping->one_cpu = sysconf(_SC_NPROCESSORS_ONLN) == 1;
+    sleeping->spins = sleeping->one_cpu ? YIELDS : SPINS;
     engine->sleeping = sleeping;
     if ((engine->options.flags & WEIR_ENGINE_THREAD) == 0)
         return WEIR_OK;
