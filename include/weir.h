@@ -248,8 +248,9 @@ WEIR_API int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t
 /* Registers length bytes at offset of a dma-buf, memory of another device (a GPU's, say)
  * that this process may not have mapped. In transfers, and for the device, its addresses
  * begin at iova, whose offset in a page must be that of `offset`. fd may be closed
- * afterwards. Errors: as weir_memory_register; ENOTSUP (the device, its driver or the
- * kernel cannot). */
+ * afterwards. Errors: as weir_memory_register; EINVAL also for a descriptor that is not
+ * open or no dma-buf, a range that is not in it, or an iova that does not match; ENOTSUP
+ * (the device, its driver or the kernel cannot). */
 WEIR_API int weir_memory_register_dmabuf(weir_engine *engine, int fd, uint64_t offset,
                                          uint64_t length, uint64_t iova, uint32_t access,
                                          weir_memory *memory_out);

@@ -349,7 +349,9 @@ static void connected_event(struct sim_world *world, const struct sim_event *eve
         return;
     }
     qp->connecting = false;
-    qp->state = SIM_QP_RTS;
+    if (qp->state == SIM_QP_INIT) {
+        qp->state = SIM_QP_RTS;
+    }
     nic_async_push(qp->nic, WEIR_ASYNC_CONNECTED, qp->tag);
 }
 

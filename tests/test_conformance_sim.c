@@ -19,20 +19,25 @@ struct kind {
     bool qp_rings;
     bool recv_rings;
     uint64_t flush_ns_max;
+    bool is_odd; /* as config_odd says */
 };
 
 static const struct kind KINDS[] = {
-    {"sim ordered", true, false, false, SIM_LAST_WQE_NEVER, 1, false, false, 5000},
-    {"sim ordered srq", true, false, true, SIM_LAST_WQE_MANY, 3, false, false, 5000},
-    {"sim inline", true, true, false, SIM_LAST_WQE_NEVER, 1, false, false, 0},
-    {"sim inline srq", true, true, true, SIM_LAST_WQE_LATE, 2, false, false, 5000},
-    {"sim unordered", false, false, false, SIM_LAST_WQE_NEVER, 3, false, false, 5000},
-    {"sim unordered srq", false, false, true, SIM_LAST_WQE_EARLY, 2, false, false, 5000},
-    {"sim rings", true, false, false, SIM_LAST_WQE_NEVER, 1, true, false, 5000},
-    {"sim rings srq", true, false, true, SIM_LAST_WQE_LATE, 1, true, false, 0},
-    {"sim receive rings", true, false, false, SIM_LAST_WQE_NEVER, 2, true, true, 0},
-    {"sim inline receive rings", true, true, false, SIM_LAST_WQE_NEVER, 2, true, true, 0},
-    {"sim unordered receive rings", false, false, false, SIM_LAST_WQE_NEVER, 3, true, true, 5000},
+    {"sim ordered", true, false, false, SIM_LAST_WQE_NEVER, 1, false, false, 5000, false},
+    {"sim ordered srq", true, false, true, SIM_LAST_WQE_MANY, 3, false, false, 5000, false},
+    {"sim inline", true, true, false, SIM_LAST_WQE_NEVER, 1, false, false, 0, false},
+    {"sim inline srq", true, true, true, SIM_LAST_WQE_LATE, 2, false, false, 5000, false},
+    {"sim unordered", false, false, false, SIM_LAST_WQE_NEVER, 3, false, false, 5000, false},
+    {"sim unordered srq", false, false, true, SIM_LAST_WQE_EARLY, 2, false, false, 5000, false},
+    {"sim rings", true, false, false, SIM_LAST_WQE_NEVER, 1, true, false, 5000, false},
+    {"sim rings srq", true, false, true, SIM_LAST_WQE_LATE, 1, true, false, 0, false},
+    {"sim receive rings", true, false, false, SIM_LAST_WQE_NEVER, 2, true, true, 0, false},
+    {"sim inline receive rings", true, true, false, SIM_LAST_WQE_NEVER, 2, true, true, 0, false},
+    {"sim unordered receive rings", false, false, false, SIM_LAST_WQE_NEVER, 3, true, true, 5000,
+     false},
+    {"sim odd", true, false, false, SIM_LAST_WQE_NEVER, 3, true, false, 5000, true},
+    {"sim odd srq", true, false, true, SIM_LAST_WQE_MANY, 2, false, false, 0, true},
+    {"sim odd inline", true, true, false, SIM_LAST_WQE_NEVER, 1, false, false, 5000, true},
 };
 
 enum { KIND_COUNT = sizeof(KINDS) / sizeof(KINDS[0]) };
@@ -41,6 +46,23 @@ struct sim_hooks {
     const struct kind *kind;
     struct sim_world *world;
 };
+
+/* What else a device may do: grant more than was asked for, refuse to
+ * destroy at first, answer late, bound a post; and what it may leave out. */
+static void config_odd(struct sim_nic_config *nic) {
+    nic->grant = SIM_GRANT_MORE;
+    nic->destroy_fails_max = 3;
+    nic->late_ns_max = 5000;
+    nic->connect_ns_max = 100000;
+    nic->post_bytes_max = 1 << 20;
+    nic->inline_bytes_max = 0;
+    nic->mtu_max = nic->rd_atomic_max = 0;
+    nic->write_imm = false;
+    nic->nak_kills_target = false;
+    nic->fatal_events = false;
+    nic->import_maps = nic->completes_inline;
+    nic->cq_clean = true; /* flushes come while it refuses to destroy */
+}
 
 static void kind_config(const struct kind *kind, struct sim_config *config) {
     memset(config, 0, sizeof(*config));
@@ -74,6 +96,9 @@ static void kind_config(const struct kind *kind, struct sim_config *config) {
             .mtu_max = 4096,
             .rd_atomic_max = 16,
         };
+        if (kind->is_odd) {
+            config_odd(&config->nic[i]);
+        }
     }
 }
 

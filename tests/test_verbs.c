@@ -36,6 +36,7 @@ static void test_M4_defaults_are_finite(void **state) {
     assert_string_equal(settings.device, "");
     assert_int_equal(settings.port, VERBS_UNSET);
     assert_int_equal(settings.gid_index, VERBS_UNSET);
+    assert_int_equal(settings.pkey_index, VERBS_UNSET);
     assert_int_equal(settings.mtu, VERBS_UNSET);
     assert_in_range(settings.timeout, 1, 31);
     assert_in_range(settings.retry_cnt, 1, 7);
@@ -50,6 +51,7 @@ static void test_settings_are_validated(void **state) {
     } cases[] = {
         {"WEIR_VERBS_PORT", "1", "255", "0", "256"},
         {"WEIR_VERBS_GID_INDEX", "0", "255", "-1", "256"},
+        {"WEIR_VERBS_PKEY_INDEX", "0", "65535", "-1", "65536"},
         {"WEIR_VERBS_MTU", "256", "4096", "255", "4097"},
         {"WEIR_VERBS_TRAFFIC_CLASS", "0", "255", "-1", "256"},
         {"WEIR_VERBS_SERVICE_LEVEL", "0", "15", "-1", "16"},

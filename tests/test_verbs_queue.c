@@ -1,225 +1,10 @@
-/* test_verbs_queue.c: the queues of the verbs backend over a provider that is played here:
- * it refuses posts anywhere, uses QP numbers again, and leaves completions behind. */
+/* test_verbs_queue.c: the queues and connects of the verbs backend over the provider of
+ * verbs_fake.h. */
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "os.h"
-#include "verbs.h"
-
-enum { ASKED = 16, GRANTED = 31, CAPACITY = 100, CQES = 256, SRQ_DEPTH = 8 };
-
-/* ---- the provider ---- */
-
-static struct {
-    struct ibv_wc cqes[CQES];
-    int cqe_count;
-    uint64_t posted[CQES]; /* wr_ids, as they came */
-    uint32_t posted_count;
-    uint32_t accepts; /* WRs of one post before the refusal */
-    int refusal;      /* errno; 0: none */
-    uint32_t next_number;
-    uint32_t qps;
-    int destroy_error;
-    uint32_t inline_most;
-    bool armed;
-} fake;
-
-/* Connects that block. */
-static struct {
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    bool held;
-    uint32_t inside; /* threads */
-    int error;
-} slow = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-
-static void slow_hold(bool held) {
-    pthread_mutex_lock(&slow.mutex);
-    slow.held = held;
-    pthread_cond_broadcast(&slow.changed);
-    pthread_mutex_unlock(&slow.mutex);
-}
-
-static void slow_wait(uint32_t inside) {
-    pthread_mutex_lock(&slow.mutex);
-    while (slow.inside < inside)
-        pthread_cond_wait(&slow.changed, &slow.mutex);
-    pthread_mutex_unlock(&slow.mutex);
-}
-
-static struct ibv_context fake_context;
-
-struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
-    (void)pd;
-    struct ibv_qp *qp = calloc(1, sizeof *qp);
-    assert_non_null(qp);
-    assert_int_equal(attr->cap.max_send_wr, ASKED);
-    attr->cap.max_send_wr = GRANTED;
-    if (attr->cap.max_inline_data > fake.inline_most)
-        attr->cap.max_inline_data = fake.inline_most;
-    qp->context = &fake_context;
-    qp->qp_num = fake.next_number;
-    fake.qps++;
-    return qp;
-}
-
-int ibv_destroy_qp(struct ibv_qp *qp) {
-    if (fake.destroy_error != 0)
-        return fake.destroy_error;
-    fake.qps--;
-    free(qp);
-    return 0;
-}
-
-int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) {
-    (void)qp;
-    (void)mask;
-    if (attr->qp_state == IBV_QPS_RTR) { /* on a thread of the connector's */
-        pthread_mutex_lock(&slow.mutex);
-        slow.inside++;
-        pthread_cond_broadcast(&slow.changed);
-        while (slow.held)
-            pthread_cond_wait(&slow.changed, &slow.mutex);
-        slow.inside--;
-        pthread_mutex_unlock(&slow.mutex);
-    }
-    return attr->qp_state == IBV_QPS_RTR ? slow.error : 0;
-}
-
-static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
-    (void)qp;
-    for (uint32_t i = 0; wr != NULL; wr = wr->next, i++) {
-        if (fake.refusal != 0 && i == fake.accepts) {
-            *bad = wr;
-            return fake.refusal;
-        }
-        fake.posted[fake.posted_count++ % CQES] = wr->wr_id;
-    }
-    return 0;
-}
-
-static int fake_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
-                              struct ibv_recv_wr **bad) {
-    (void)srq;
-    (void)wr;
-    (void)bad;
-    return 0;
-}
-
-static int fake_poll(struct ibv_cq *cq, int max, struct ibv_wc *wcs) {
-    (void)cq;
-    int count = max < fake.cqe_count ? max : fake.cqe_count;
-    memcpy(wcs, fake.cqes, (size_t)count * sizeof *wcs);
-    fake.cqe_count -= count;
-    memmove(fake.cqes, fake.cqes + count, (size_t)fake.cqe_count * sizeof *wcs);
-    return count;
-}
-
-static int fake_notify(struct ibv_cq *cq, int solicited) {
-    (void)cq;
-    (void)solicited;
-    fake.armed = true;
-    return 0;
-}
-
-static void complete(uint64_t wr_id, uint32_t number, enum ibv_wc_status status) {
-    struct ibv_wc *wc = &fake.cqes[fake.cqe_count++];
-    memset(wc, 0xee, sizeof *wc); /* what is not valid is noise */
-    wc->wr_id = wr_id;
-    wc->qp_num = number;
-    wc->status = status;
-    if (status == IBV_WC_SUCCESS) {
-        wc->wc_flags = 0;
-        wc->byte_len = 100;
-    }
-}
-
-/* ---- the device ---- */
-
-static struct ibv_cq fake_cq;
-static struct ibv_srq fake_srq;
-
-static struct weir_device *device_make(bool shared) {
-    struct weir_env env;
-    assert_int_equal(os_env_init(&env), 0);
-    memset(&fake, 0, sizeof fake);
-    fake.next_number = 7;
-    fake_context.ops.post_send = fake_post_send;
-    fake_context.ops.post_srq_recv = fake_post_srq_recv;
-    fake_context.ops.poll_cq = fake_poll;
-    fake_context.ops.req_notify_cq = fake_notify;
-    fake_cq.context = fake_srq.context = &fake_context;
-    struct weir_device *device = env.ops->alloc(env.self, sizeof *device);
-    assert_non_null(device);
-    device->env = env;
-    device->cq = &fake_cq;
-    device->cq_capacity = CAPACITY;
-    device->stash = env.ops->alloc(env.self, CAPACITY * sizeof *device->stash);
-    device->caps = (struct weir_device_caps){.sq_depth_max = 1024,
-                                             .rq_depth_max = 1024,
-                                             .message_bytes_max = 1 << 20,
-                                             .rd_atomic_max = 4};
-    device->choice.mtu = 1024;
-    device->choice.port_attr.link_layer = IBV_LINK_LAYER_ETHERNET;
-    memset(device->choice.gid.raw, 0x20, 16);
-    if (shared) {
-        device->srq = &fake_srq;
-        device->srq_depth = device->cq_used = SRQ_DEPTH;
-    }
-    post_prepare(device);
-    assert_int_equal(connector_open(device), 0);
-    return device;
-}
-
-static void device_drop(struct weir_device *device) {
-    struct weir_env env = device->env;
-    connector_close(device);
-    assert_int_equal(device->qp_count, 0);
-    assert_int_equal(fake.qps, 0);
-    assert_int_equal(device->cq_used, device->srq != NULL ? SRQ_DEPTH : 0);
-    env.ops->free(env.self, device->stash, CAPACITY * sizeof *device->stash);
-    env.ops->free(env.self, device, sizeof *device);
-}
-
-/* How the connect ended that is under way. */
-static int connected(struct weir_device *device, uint32_t tag) {
-    struct pollfd done = {.fd = device->connector.event_fd, .events = POLLIN};
-    struct weir_async event;
-    assert_int_equal(poll(&done, 1, 10000), 1);
-    assert_int_equal(connector_events(device, &event, 1), 1);
-    assert_int_equal(event.type, WEIR_ASYNC_CONNECTED);
-    assert_int_equal(event.qp_tag, tag);
-    assert_int_equal(poll(&done, 1, 0), 0);
-    return event.error;
-}
-
-/* Connecting. */
-static struct weir_qp *qp_begin(struct weir_device *device, uint32_t tag) {
-    struct weir_qp_options options = {.tag = tag, .sq_depth = ASKED};
-    struct weir_qp_granted granted;
-    struct weir_qp *qp;
-    assert_int_equal(verbs_qp_create(device, &options, &granted, &qp), 0);
-    assert_int_equal(granted.sq_depth, GRANTED);
-    struct weir_qp_path path = {
-        .mtu = 1024, .rd_atomic = 1, .blob_length = granted.blob_length, .blob = granted.blob};
-    assert_int_equal(verbs_qp_connect(qp, &path), WEIR_EINPROGRESS);
-    assert_int_equal(verbs_qp_connect(qp, &path), WEIR_EINVAL); /* twice */
-    return qp;
-}
-
-static struct weir_qp *qp_make(struct weir_device *device, uint32_t tag) {
-    struct weir_qp *qp = qp_begin(device, tag);
-    assert_int_equal(connected(device, tag), 0);
-    assert_int_equal(qp->state, QP_READY);
-    return qp;
-}
+#include "verbs_fake.h"
 
 /* Posts count writes with wr_ids from first on, the last one signalled. */
 static int post(struct weir_qp *qp, uint64_t first, uint32_t count, struct weir_post *result) {
@@ -259,11 +44,11 @@ static void test_S1_granted_depth_is_the_depth(void **state) {
         uint64_t last = fake.posted[count - 1];
         assert_int_equal(post(qp, 5000, GRANTED - count + 1, &more), WEIR_EAGAIN);
         assert_int_equal(more.accepted, GRANTED - count);
-        complete(last, 7, IBV_WC_SUCCESS);
+        fake_complete(last, 7, IBV_WC_SUCCESS);
         expect_cqe(device, 1000 + count - 1, WEIR_CQE_OK);
         if (more.accepted > 0) { /* those have no signalled tail: one write closes them */
             assert_int_equal(post(qp, 9000, 1, &result), 0);
-            complete(fake.posted[0], 7, IBV_WC_SUCCESS);
+            fake_complete(fake.posted[0], 7, IBV_WC_SUCCESS);
             expect_cqe(device, 9000, WEIR_CQE_OK);
         }
         assert_int_equal(qp->head, qp->tail);
@@ -291,7 +76,7 @@ static void test_S6_partial_post_every_index(void **state) {
             assert_int_equal(qp->head - qp->tail, k);
             fake.refusal = 0;
             assert_int_equal(post(qp, 77, 1, &result), 0);
-            complete(fake.posted[0], 7, IBV_WC_SUCCESS);
+            fake_complete(fake.posted[0], 7, IBV_WC_SUCCESS);
             expect_cqe(device, 77, WEIR_CQE_OK);
             assert_int_equal(qp->head, qp->tail);
         }
@@ -309,13 +94,13 @@ static void test_S1_error_frees_what_it_covers(void **state) {
         struct weir_post result;
         assert_int_equal(post(qp, 100, GRANTED, &result), 0);
         for (uint32_t i = k; i < GRANTED; i++)
-            complete(fake.posted[i], 7, i == k ? IBV_WC_REM_ACCESS_ERR : IBV_WC_WR_FLUSH_ERR);
+            fake_complete(fake.posted[i], 7, i == k ? IBV_WC_REM_ACCESS_ERR : IBV_WC_WR_FLUSH_ERR);
         expect_cqe(device, 100 + k, WEIR_CQE_REMOTE_ACCESS);
         assert_int_equal(qp->tail, k + 1);
         for (uint32_t i = k + 1; i < GRANTED; i++)
             expect_cqe(device, 100 + i, WEIR_CQE_FLUSHED);
         assert_int_equal(qp->head, qp->tail);
-        complete(fake.posted[GRANTED - 1], 7, IBV_WC_WR_FLUSH_ERR); /* twice */
+        fake_complete(fake.posted[GRANTED - 1], 7, IBV_WC_WR_FLUSH_ERR); /* twice */
         expect_none(device);
         assert_int_equal(verbs_qp_destroy(qp), 0);
     }
@@ -332,13 +117,13 @@ static void test_T8_number_used_again(void **state) {
     assert_int_equal(verbs_post_recv(device, NULL, 55, &cqe, 8, 0), 0);
     assert_int_equal(verbs_post_recv(device, NULL, 56, &cqe, 8, 0), 0);
     uint64_t late = fake.posted[2];
-    complete(late, 7, IBV_WC_SUCCESS);
-    complete(55, 7, IBV_WC_SUCCESS);
+    fake_complete(late, 7, IBV_WC_SUCCESS);
+    fake_complete(55, 7, IBV_WC_SUCCESS);
     assert_int_equal(verbs_qp_destroy(old), 0);
     device->qp_hint = 0; /* the same place, too */
     struct weir_qp *qp = qp_make(device, 2);
-    complete(late, 7, IBV_WC_WR_FLUSH_ERR);
-    complete(56, 7, IBV_WC_SUCCESS);
+    fake_complete(late, 7, IBV_WC_WR_FLUSH_ERR);
+    fake_complete(56, 7, IBV_WC_SUCCESS);
     assert_int_equal(device->srq_used, 2);
     assert_int_equal(verbs_poll(device, &cqe, 1), 1); /* the buffer comes back, with the old tag */
     assert_int_equal(cqe.wr_id, 55);
@@ -372,8 +157,8 @@ static void test_T6_siblings_lose_nothing(void **state) {
         assert_int_equal(post(qp, 100, 1, &result), 0);
         for (uint32_t i = 0; i < 10; i++) {
             if (i == 5)
-                complete(fake.posted[0], 7, IBV_WC_SUCCESS);
-            complete(ids[i], 8, IBV_WC_SUCCESS);
+                fake_complete(fake.posted[0], 7, IBV_WC_SUCCESS);
+            fake_complete(ids[i], 8, IBV_WC_SUCCESS);
         }
         fake.destroy_error = EBUSY;
         assert_int_equal(verbs_qp_destroy(qp), WEIR_EBUSY);
@@ -423,11 +208,41 @@ static void test_M6_shared_receives_are_bounded(void **state) {
     for (uint32_t i = 0; i < SRQ_DEPTH; i++)
         assert_int_equal(verbs_post_recv(device, NULL, i, buffer, 8, 0), 0);
     assert_int_equal(verbs_post_recv(device, NULL, 99, buffer, 8, 0), WEIR_EAGAIN);
-    complete(3, 4711, IBV_WC_LOC_LEN_ERR); /* of nobody that we know */
+    fake_complete(3, 4711, IBV_WC_LOC_LEN_ERR); /* of nobody that we know */
     expect_cqe(device, 3, WEIR_CQE_LENGTH);
     assert_int_equal(verbs_post_recv(device, NULL, 99, buffer, 8, 0), 0);
     assert_int_equal(verbs_post_recv(device, NULL, WEIR_WR_ID_MAX + 1, buffer, 8, 0), WEIR_EINVAL);
     device_drop(device);
+}
+
+/* More completions of receives than receives were posted: the account does not run under, and
+ * so still bounds what is posted. */
+static void test_M6_receives_that_nobody_posted(void **state) {
+    (void)state;
+    for (int shared = 0; shared < 2; shared++) {
+        struct weir_device *device = device_make(shared);
+        struct weir_qp_options options = {
+            .tag = 1, .sq_depth = ASKED, .rq_depth = shared ? 0 : SRQ_DEPTH, .recv_bytes_max = 8};
+        struct weir_qp_granted granted;
+        struct weir_qp *qp;
+        uint8_t buffer[8];
+        assert_int_equal(verbs_qp_create(device, &options, &granted, &qp), 0);
+        struct weir_qp *to = shared ? NULL : qp;
+        for (int round = 0; round < 3; round++) {
+            fake_complete(99, 7, IBV_WC_SUCCESS);
+            expect_none(device);
+            assert_int_equal(verbs_post_recv(device, to, 5, buffer, 8, 0), 0);
+            fake_complete(5, 7, IBV_WC_SUCCESS);
+            fake_complete(5, 7, IBV_WC_SUCCESS); /* twice */
+            expect_cqe(device, 5, WEIR_CQE_OK);
+            expect_none(device);
+        }
+        for (uint32_t i = 0; i < SRQ_DEPTH; i++)
+            assert_int_equal(verbs_post_recv(device, to, i, buffer, 8, 0), 0);
+        assert_int_equal(verbs_post_recv(device, to, 99, buffer, 8, 0), WEIR_EAGAIN);
+        assert_int_equal(verbs_qp_destroy(qp), 0);
+        device_drop(device);
+    }
 }
 
 /* A provider may grant less inline payload than it was asked for, and say so. */
@@ -454,9 +269,10 @@ static void test_arm_looks_behind_strangers(void **state) {
     struct weir_device *device = device_make(true);
     assert_int_equal(verbs_qp_create(device, &options, &granted, &qp), 0);
     for (uint64_t i = 0; i < 3 * VERBS_POLL_BATCH; i++)
-        complete(VERBS_ID_SEND | (qp->index + 1) << VERBS_POSITION_BITS | i, 99, IBV_WC_SUCCESS);
+        fake_complete(VERBS_ID_SEND | (qp->index + 1) << VERBS_POSITION_BITS | i, 99,
+                      IBV_WC_SUCCESS);
     assert_int_equal(verbs_post_recv(device, NULL, 5, device, 64, 0), 0);
-    complete(5, qp->qpn, IBV_WC_SUCCESS);
+    fake_complete(5, qp->qpn, IBV_WC_SUCCESS);
     assert_int_equal(verbs_arm(device), WEIR_EAGAIN);
     struct weir_cqe cqe;
     assert_int_equal(verbs_poll(device, &cqe, 1), 1);
@@ -475,17 +291,17 @@ static void test_H10_connects_that_block_hold_up_nobody(void **state) {
     struct weir_wr wr = {.wr_id = 1, .flags = WEIR_WR_SIGNALED};
     struct weir_post result;
     device->cq_capacity = MORE * GRANTED + SRQ_DEPTH;
-    slow_hold(true);
+    fake_hold_connects(true);
     for (uint32_t i = 0; i < MORE; i++) {
         fake.next_number = 100 + i;
         qps[i] = qp_begin(device, i);
     }
-    slow_wait(CONNECTORS); /* all threads are in the kernel */
+    fake_wait_connects(CONNECTORS); /* all threads are in the kernel */
     assert_int_equal(verbs_post_send(qps[0], &wr, 1, &result), WEIR_EINVAL);
     assert_int_equal(verbs_qp_destroy(qps[0]), WEIR_EBUSY);
     assert_int_equal(verbs_qp_destroy(qps[MORE - 1]), 0); /* its turn had not come */
     assert_int_equal(verbs_qp_error(qps[1]), 0);
-    slow_hold(false);
+    fake_hold_connects(false);
     bool seen[MORE] = {false};
     for (uint32_t i = 0; i < MORE - 2; i++) {
         struct pollfd done = {.fd = device->connector.event_fd, .events = POLLIN};
@@ -514,11 +330,11 @@ static void test_H10_connects_that_block_hold_up_nobody(void **state) {
 static void test_H10_nobody_answers_for_the_address(void **state) {
     (void)state;
     struct weir_device *device = device_make(true);
-    slow.error = ETIMEDOUT;
+    fake_connects_fail(ETIMEDOUT);
     struct weir_qp *qp = qp_begin(device, 5);
     assert_int_equal(connected(device, 5), WEIR_EPEER);
     assert_int_equal(qp->state, QP_FAILED);
-    slow.error = 0;
+    fake_connects_fail(0);
     assert_int_equal(verbs_qp_destroy(qp), 0);
     device_drop(device);
 }
@@ -532,6 +348,7 @@ int main(void) {
         cmocka_unit_test(test_T6_siblings_lose_nothing),
         cmocka_unit_test(test_cq_never_overflows),
         cmocka_unit_test(test_M6_shared_receives_are_bounded),
+        cmocka_unit_test(test_M6_receives_that_nobody_posted),
         cmocka_unit_test(test_S1_granted_inline_counts),
         cmocka_unit_test(test_arm_looks_behind_strangers),
         cmocka_unit_test(test_H10_connects_that_block_hold_up_nobody),

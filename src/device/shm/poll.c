@@ -166,8 +166,11 @@ static int take_message(struct weir_qp *qp, struct weir_cqe *cqe) {
     }
     const struct shm_recv *recv = &qp->recvs[qp->rx_next & qp->rx_mask];
     memcpy(recv->buffer, slot->payload, length);
-    *cqe = (struct weir_cqe){
-        .wr_id = recv->wr_id, .status = WEIR_CQE_OK, .byte_length = length, .recv = true};
+    *cqe = (struct weir_cqe){.wr_id = recv->wr_id,
+                             .status = WEIR_CQE_OK,
+                             .byte_length = length,
+                             .qp_tag = qp->tag,
+                             .recv = true};
     qp->rx_next++;
     return 1;
 }

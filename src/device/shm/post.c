@@ -385,8 +385,7 @@ static inline const struct weir_wr *run_any(struct weir_qp *qp, const struct wei
                                             const struct weir_wr *end) {
     const struct shm_pair known = qp->pair;
     do {
-        if (keys_of(wr) != known.keys || wr->opcode != WEIR_OP_WRITE ||
-            wr->length > SHM_MESSAGE_BYTES_MAX ||
+        if (keys_of(wr) != known.keys || wr->opcode != WEIR_OP_WRITE || !is_acceptable(wr) ||
             !range_inside(wr->laddr - known.local, wr->length, known.local_limit + 8) ||
             !range_inside(wr->raddr - known.remote, wr->length, known.remote_limit + 8) ||
             !pair_is_live(&known))

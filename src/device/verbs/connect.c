@@ -24,17 +24,19 @@
 
 /* ---- what a transition is made of ---- */
 
-static struct ibv_ah_attr route_to(const struct verbs_choice *choice,
-                                   const struct verbs_settings *settings,
-                                   const struct verbs_address *there) {
-    struct ibv_ah_attr route = {
-        .dlid = there->lid, .sl = (uint8_t)settings->service_level, .port_num = choice->port};
-    /* RoCE has nothing but the GID; InfiniBand needs it between subnets only. */
-    if (there->link_layer == IBV_LINK_LAYER_ETHERNET ||
-        there->gid.global.subnet_prefix != choice->gid.global.subnet_prefix) {
+static struct ibv_ah_attr route_to(const struct weir_qp *qp, const struct verbs_address *there) {
+    const struct verbs_settings *settings = &qp->device->settings;
+    const struct verbs_source *from = &qp->source;
+    struct ibv_ah_attr route = {.dlid = there->lid,
+                                .sl = (uint8_t)settings->service_level,
+                                .port_num = qp->device->choice.port};
+    /* RoCE has nothing but the GID; InfiniBand needs it between subnets, and at ports that
+     * say so. */
+    if (there->link_layer == IBV_LINK_LAYER_ETHERNET || from->grh_required ||
+        there->gid.global.subnet_prefix != from->address.gid.global.subnet_prefix) {
         route.is_global = 1;
         route.grh.dgid = there->gid;
-        route.grh.sgid_index = choice->gid_index;
+        route.grh.sgid_index = from->gid_index;
         route.grh.hop_limit = 64;
         route.grh.traffic_class = (uint8_t)settings->traffic_class;
     }
@@ -43,8 +45,7 @@ static struct ibv_ah_attr route_to(const struct verbs_choice *choice,
 
 static void prepare(struct weir_qp *qp, const struct weir_qp_path *path,
                     const struct verbs_address *there) {
-    const struct weir_device *device = qp->device;
-    const struct verbs_settings *settings = &device->settings;
+    const struct verbs_settings *settings = &qp->device->settings;
     qp->to_rtr = (struct ibv_qp_attr){
         .qp_state = IBV_QPS_RTR,
         .path_mtu = mtu_code(path->mtu),
@@ -52,7 +53,7 @@ static void prepare(struct weir_qp *qp, const struct weir_qp_path *path,
         .rq_psn = path->psn_remote,
         .max_dest_rd_atomic = (uint8_t)path->rd_atomic,
         .min_rnr_timer = (uint8_t)settings->min_rnr_timer,
-        .ah_attr = route_to(&device->choice, settings, there),
+        .ah_attr = route_to(qp, there),
     };
     qp->to_rts = (struct ibv_qp_attr){
         .qp_state = IBV_QPS_RTS,
@@ -196,11 +197,11 @@ int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
     struct weir_device *device = qp->device;
     struct verbs_connector *connector = &device->connector;
     struct verbs_address there;
-    if (qp->state != QP_INIT || mtu_code(path->mtu) == 0 || path->mtu > device->choice.mtu ||
+    if (qp->state != QP_INIT || mtu_code(path->mtu) == 0 || path->mtu > qp->source.mtu ||
         path->rd_atomic == 0 || path->rd_atomic > device->caps.rd_atomic_max ||
         (path->psn_local | path->psn_remote) >> 24 != 0 ||
         blob_read_address(path->blob, path->blob_length, &there) != WEIR_OK ||
-        there.link_layer != device->choice.port_attr.link_layer)
+        there.link_layer != qp->source.address.link_layer)
         return WEIR_EINVAL;
     prepare(qp, path, &there);
     pthread_mutex_lock(&connector->mutex);
@@ -254,10 +255,10 @@ int connector_cancel(struct weir_qp *qp) {
         (void)got; /* its own */
         list_remove(&connector->done, qp);
     }
-    pthread_mutex_unlock(&connector->mutex);
-    if (rc == WEIR_OK) {
+    if (rc == WEIR_OK)
         qp->connect_state = CONNECT_NONE;
+    pthread_mutex_unlock(&connector->mutex);
+    if (rc == WEIR_OK)
         qp->state = QP_FAILED;
-    }
     return rc;
 }

@@ -1,9 +1,10 @@
 /* memory.c: regions of our own and regions imported from peers.
  *
- * Owns the table of memory regions: which entries are taken is under mr_mutex, an entry is
- * its owner's. Registering and releasing run on any thread. An import is only what its blob says:
- * keys and bounds are checked by the target's device with every access, and a region that its owner
- * has released, or a forged key, ends there as a remote access error.
+ * Owns the table of memory regions: chunks that are never moved, their free entries in a list
+ * under its mutex; an entry that is taken is its owner's. Registering and releasing run on any
+ * thread. An import is only what its blob says: keys and bounds are checked by the target's device
+ * with every access, and a region that its owner has released, or a forged key, ends there as a
+ * remote access error.
  *
  * Relaxed ordering is not asked for: a notification must not overtake the data. */
 #define _GNU_SOURCE
@@ -20,32 +21,51 @@
 /* ---- the table ---- */
 
 static struct verbs_mr *mr_at(const struct weir_device *device, uint32_t cookie) {
-    return &device->mrs[cookie / VERBS_MR_CHUNK][cookie % VERBS_MR_CHUNK];
+    return &device->mrs.chunks[cookie / VERBS_MR_CHUNK][cookie % VERBS_MR_CHUNK];
 }
 
-/* A free entry, under mr_mutex. EAGAIN, ENOMEM. */
-static int mr_reserve(struct weir_device *device, uint32_t *cookie_out) {
-    for (uint32_t at = device->mr_hint; at < VERBS_MRS_MAX; at++) {
-        struct verbs_mr **chunk = &device->mrs[at / VERBS_MR_CHUNK];
-        if (*chunk == NULL)
-            *chunk = device->env.ops->alloc(device->env.self, VERBS_MR_CHUNK * sizeof **chunk);
-        if (*chunk == NULL)
-            return WEIR_ENOMEM;
-        if (mr_at(device, at)->ibv == NULL) {
-            device->mr_hint = at;
-            *cookie_out = at;
-            return WEIR_OK;
-        }
-    }
-    return WEIR_EAGAIN;
+/* With the mutex held. */
+static void mr_put(struct weir_device *device, uint32_t cookie) {
+    *mr_at(device, cookie) = (struct verbs_mr){.next_free = device->mrs.free};
+    device->mrs.free = cookie + 1;
+}
+
+/* With the mutex held: more free entries, those with low numbers first. EAGAIN, ENOMEM. */
+static int mr_more(struct weir_device *device) {
+    struct verbs_mrs *mrs = &device->mrs;
+    if (mrs->chunk_count == VERBS_MRS_MAX / VERBS_MR_CHUNK)
+        return WEIR_EAGAIN;
+    struct verbs_mr *chunk =
+        device->env.ops->alloc(device->env.self, VERBS_MR_CHUNK * sizeof *chunk);
+    if (chunk == NULL)
+        return WEIR_ENOMEM;
+    uint32_t first = mrs->chunk_count * VERBS_MR_CHUNK;
+    mrs->chunks[mrs->chunk_count++] = chunk;
+    for (uint32_t i = VERBS_MR_CHUNK; i > 0; i--)
+        mr_put(device, first + i - 1);
+    return WEIR_OK;
+}
+
+/* With the mutex held: a free entry. EAGAIN, ENOMEM. */
+static int mr_take(struct weir_device *device, uint32_t *cookie_out) {
+    int rc = device->mrs.free == 0 ? mr_more(device) : WEIR_OK;
+    if (rc != WEIR_OK)
+        return rc;
+    *cookie_out = device->mrs.free - 1;
+    device->mrs.free = mr_at(device, *cookie_out)->next_free;
+    return WEIR_OK;
+}
+
+void verbs_memory_open(struct weir_device *device) {
+    pthread_mutex_init(&device->mrs.mutex, NULL);
 }
 
 void verbs_memory_close(struct weir_device *device) {
-    for (uint32_t i = 0; i < VERBS_MRS_MAX / VERBS_MR_CHUNK; i++) {
-        if (device->mrs[i] != NULL)
-            device->env.ops->free(device->env.self, device->mrs[i],
-                                  VERBS_MR_CHUNK * sizeof *device->mrs[i]);
-    }
+    struct verbs_mrs *mrs = &device->mrs;
+    for (uint32_t i = 0; i < mrs->chunk_count; i++)
+        device->env.ops->free(device->env.self, mrs->chunks[i],
+                              VERBS_MR_CHUNK * sizeof *mrs->chunks[i]);
+    pthread_mutex_destroy(&mrs->mutex);
 }
 
 /* ---- our own ---- */
@@ -81,14 +101,14 @@ static int add(struct weir_device *device, struct ibv_mr *ibv, const struct verb
     uint32_t cookie;
     if (ibv == NULL)
         return verbs_error(errno);
-    pthread_mutex_lock(&device->mr_mutex);
-    int rc = mr_reserve(device, &cookie);
+    pthread_mutex_lock(&device->mrs.mutex);
+    int rc = mr_take(device, &cookie);
     if (rc == WEIR_OK) {
         struct verbs_mr *entry = mr_at(device, cookie);
         *entry = *wanted;
         entry->ibv = ibv;
     }
-    pthread_mutex_unlock(&device->mr_mutex);
+    pthread_mutex_unlock(&device->mrs.mutex);
     if (rc != WEIR_OK) {
         ibv_dereg_mr(ibv);
         return rc;
@@ -107,13 +127,30 @@ int verbs_mr_register(struct weir_device *device, void *base, uint64_t length, u
     return add(device, make(device, base, length, access), &wanted, base, length, mr_out);
 }
 
+/* EBADF: the descriptor is not open. The rest: kernels that do not know of dma-bufs here, and
+ * of the calls by which they are registered. */
+static int dmabuf_error(int error) {
+    switch (error) {
+    case EBADF:
+        return WEIR_EINVAL;
+    case EPROTONOSUPPORT:
+    case ENOTTY:
+        return WEIR_ENOTSUP;
+    default:
+        return verbs_error(error);
+    }
+}
+
 int verbs_mr_register_dmabuf(struct weir_device *device, int fd, uint64_t offset, uint64_t length,
                              uint64_t iova, uint32_t access, struct weir_mr *mr_out) {
-    if (fd < 0 || length == 0 || iova + length < iova || !access_is_known(access))
+    if (fd < 0 || length == 0 || iova + length < iova || !access_is_known(access) ||
+        ((iova ^ offset) & (PAGE_BYTES - 1)) != 0 || length > device->choice.attr.max_mr_size)
         return WEIR_EINVAL;
     struct verbs_mr wanted = {.access = access};
     struct ibv_mr *ibv =
         ibv_reg_dmabuf_mr(device->pd, offset, length, iova, fd, (int)access_flags(access));
+    if (ibv == NULL)
+        return dmabuf_error(errno);
     return add(device, ibv, &wanted, (void *)(uintptr_t)iova, length, mr_out);
 }
 
@@ -163,11 +200,9 @@ int verbs_mr_release(struct weir_device *device, const struct weir_mr *mr) {
         return verbs_error(error) == WEIR_EBUSY ? WEIR_EBUSY : WEIR_EDEVICE;
     if (entry->mapped_bytes != 0)
         munmap(mr->base, entry->mapped_bytes);
-    pthread_mutex_lock(&device->mr_mutex);
-    *entry = (struct verbs_mr){0};
-    if (mr->cookie < device->mr_hint)
-        device->mr_hint = mr->cookie;
-    pthread_mutex_unlock(&device->mr_mutex);
+    pthread_mutex_lock(&device->mrs.mutex);
+    mr_put(device, mr->cookie);
+    pthread_mutex_unlock(&device->mrs.mutex);
     return WEIR_OK;
 }
 

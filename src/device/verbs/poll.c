@@ -4,8 +4,9 @@
  * order. They get there when a QP is destroyed, and when arming finds some. What is in the
  * stash still holds its slot, so it fits. Left to others: which slots there are.
  *
- * Events are copied and acknowledged in the same call, those of the completion channel in
- * batches: ibv_destroy_qp(3), ibv_destroy_cq(3) wait for acknowledgements. */
+ * Events, those of the completion channel too, are copied and acknowledged in the call that
+ * took them: to destroy a QP, CQ or SRQ waits for the acknowledgements of what was taken
+ * (ibv_get_async_event(3), ibv_get_cq_event(3)). */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <sys/epoll.h>
@@ -76,7 +77,7 @@ static inline bool resolve(const struct weir_device *device, const struct ibv_wc
     return true;
 }
 
-/* Frees the slots that a completion covers. False: they were free. */
+/* Frees the slots that a completion covers. False: they were free already. */
 static inline bool deliver(struct weir_device *device, const struct verbs_raw *raw,
                            struct weir_cqe *cqe) {
     struct weir_qp *qp = raw->qp;
@@ -89,10 +90,10 @@ static inline bool deliver(struct weir_device *device, const struct verbs_raw *r
         *cqe = (struct weir_cqe){.wr_id = qp->ids[position & qp->id_mask], .status = raw->status};
         return true;
     }
-    if (device->srq != NULL)
-        device->srq_used--;
-    else
-        qp->rq_used--;
+    uint32_t *used = device->srq != NULL ? &device->srq_used : &qp->rq_used;
+    if (*used == 0)
+        return false;
+    (*used)--;
     *cqe = (struct weir_cqe){.wr_id = raw->wr_id,
                              .status = raw->status,
                              .byte_length = raw->byte_length,
@@ -177,19 +178,27 @@ int verbs_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
 
 /* ---- events ---- */
 
-/* What an event says to the engine; 0: nothing. */
-static uint32_t event_type(struct weir_device *device, enum ibv_event_type type) {
-    switch (type) {
+/* A QP that was not made in the end, and could not be destroyed, has no context. */
+static struct weir_async of_qp(uint32_t type, const struct ibv_async_event *event) {
+    const struct weir_qp *qp = event->element.qp->qp_context;
+    if (qp == NULL)
+        return (struct weir_async){.type = 0};
+    return (struct weir_async){.type = type, .qp_tag = qp->tag};
+}
+
+/* What an event says to the engine; type 0: nothing. */
+static struct weir_async event_of(struct weir_device *device, const struct ibv_async_event *event) {
+    switch (event->event_type) {
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-        return WEIR_ASYNC_LAST_WQE;
+        return of_qp(WEIR_ASYNC_LAST_WQE, event);
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-        return WEIR_ASYNC_QP_FATAL;
+        return of_qp(WEIR_ASYNC_QP_FATAL, event);
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_DEVICE_FATAL:
-        return WEIR_ASYNC_DEVICE_FATAL;
+        return (struct weir_async){.type = WEIR_ASYNC_DEVICE_FATAL, .qp_tag = UINT32_MAX};
     case IBV_EVENT_PORT_ACTIVE:
     case IBV_EVENT_PORT_ERR:
     case IBV_EVENT_LID_CHANGE:
@@ -198,18 +207,24 @@ static uint32_t event_type(struct weir_device *device, enum ibv_event_type type)
     case IBV_EVENT_SM_CHANGE:
     case IBV_EVENT_CLIENT_REREGISTER:
         device->port_changed = true;
-        return 0;
+        return (struct weir_async){.type = 0};
     default:
-        return 0;
+        return (struct weir_async){.type = 0};
     }
 }
 
-/* Reading events fails when the device was unplugged, and its descriptor stays readable
- * for ever: nobody sleeps on it any more. */
-static struct weir_async lose_device(struct weir_device *device) {
+/* Reading events, or asking for them, fails when the device was unplugged, and its descriptors
+ * stay readable for ever: nobody sleeps on them any more. verbs_events says so, once. */
+static void lose_device(struct weir_device *device) {
+    if (device->loss != LOSS_NONE)
+        return;
+    device->loss = LOSS_UNTOLD;
     epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->choice.context->async_fd, NULL);
-    device->hears_events = false;
-    return (struct weir_async){.type = WEIR_ASYNC_DEVICE_FATAL, .qp_tag = UINT32_MAX};
+    epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->channel->fd, NULL);
+}
+
+static bool nothing_more(int error) {
+    return error == EAGAIN || error == EINTR;
 }
 
 int verbs_events(struct weir_device *device, struct weir_async *events_out, int max) {
@@ -217,17 +232,19 @@ int verbs_events(struct weir_device *device, struct weir_async *events_out, int 
     for (int reads = 0; count < max && reads < 4 * max; reads++) {
         struct ibv_async_event event;
         if (ibv_get_async_event(device->choice.context, &event) != 0) {
-            if (errno != EAGAIN && errno != EINTR && device->hears_events)
-                events_out[count++] = lose_device(device);
+            if (!nothing_more(errno))
+                lose_device(device);
             break;
         }
-        uint32_t type = event_type(device, event.event_type);
-        uint32_t tag = UINT32_MAX;
-        if (type == WEIR_ASYNC_LAST_WQE || type == WEIR_ASYNC_QP_FATAL)
-            tag = ((const struct weir_qp *)event.element.qp->qp_context)->tag;
+        struct weir_async told = event_of(device, &event);
         ibv_ack_async_event(&event);
-        if (type != 0)
-            events_out[count++] = (struct weir_async){.type = type, .qp_tag = tag};
+        if (told.type != 0)
+            events_out[count++] = told;
+    }
+    if (device->loss == LOSS_UNTOLD && count < max) {
+        events_out[count++] =
+            (struct weir_async){.type = WEIR_ASYNC_DEVICE_FATAL, .qp_tag = UINT32_MAX};
+        device->loss = LOSS_TOLD;
     }
     return count;
 }
@@ -250,18 +267,21 @@ static bool has_completion(struct weir_device *device) {
 int verbs_arm(struct weir_device *device) {
     if (has_completion(device))
         return WEIR_EAGAIN;
-    if (ibv_req_notify_cq(device->cq, 0) != 0)
-        return WEIR_EDEVICE;
+    if (device->loss == LOSS_NONE && ibv_req_notify_cq(device->cq, 0) != 0)
+        lose_device(device);
+    if (device->loss == LOSS_UNTOLD)
+        return WEIR_EAGAIN; /* there is an event to take, before anybody sleeps */
     return has_completion(device) ? WEIR_EAGAIN : WEIR_OK;
 }
 
 void verbs_disarm(struct weir_device *device) {
     struct ibv_cq *cq;
     void *context;
-    while (ibv_get_cq_event(device->channel, &cq, &context) == 0) {
-        if (++device->unacknowledged == VERBS_ACK_BATCH) {
-            ibv_ack_cq_events(device->cq, device->unacknowledged);
-            device->unacknowledged = 0;
-        }
-    }
+    unsigned taken = 0;
+    while (ibv_get_cq_event(device->channel, &cq, &context) == 0)
+        taken++;
+    if (!nothing_more(errno))
+        lose_device(device);
+    if (taken > 0)
+        ibv_ack_cq_events(device->cq, taken);
 }

@@ -114,7 +114,7 @@ static struct ibv_qp *make_deep(struct weir_device *device, uint32_t sq_depth, u
 
 static int to_init(const struct weir_device *device, struct ibv_qp *qp) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                               .pkey_index = 0,
+                               .pkey_index = device->choice.pkey_index,
                                .port_num = device->choice.port,
                                .qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
     int error = ibv_modify_qp(qp, &attr,
@@ -137,14 +137,20 @@ static uint32_t entries(const struct weir_qp *qp) {
     return qp->sq_depth + qp->rq_depth;
 }
 
-static void write_granted(const struct weir_qp *qp, struct weir_qp_granted *granted_out) {
+/* The address of now is the QP's for ever: its peer is told. */
+static void write_granted(struct weir_qp *qp, struct weir_qp_granted *granted_out) {
     const struct verbs_choice *choice = &qp->device->choice;
-    struct verbs_address address = {.qpn = qp->qpn,
-                                    .lid = choice->port_attr.lid,
-                                    .link_layer = choice->port_attr.link_layer,
-                                    .gid = choice->gid};
+    qp->source = (struct verbs_source){
+        .address = {.qpn = qp->qpn,
+                    .lid = choice->port_attr.lid,
+                    .link_layer = choice->port_attr.link_layer,
+                    .gid = choice->gid},
+        .mtu = choice->mtu,
+        .gid_index = choice->gid_index,
+        .grh_required = (choice->port_attr.flags & IBV_QPF_GRH_REQUIRED) != 0,
+    };
     *granted_out = (struct weir_qp_granted){.sq_depth = qp->sq_depth, .rq_depth = qp->rq_depth};
-    granted_out->blob_length = blob_write_address(&address, granted_out->blob);
+    granted_out->blob_length = blob_write_address(&qp->source.address, granted_out->blob);
 }
 
 /* Takes what the provider granted as the QP's size. EAGAIN: the CQ has no room for it. */
@@ -188,7 +194,6 @@ int verbs_qp_create(struct weir_device *device, const struct weir_qp_options *op
     qp->qpn = qp->ibv->qp_num;
     qp->tag = options->tag;
     qp->recv_bytes_max = options->recv_bytes_max;
-    qp->ibv->qp_context = qp; /* of asynchronous events */
     rc = adopt(qp, &cap, rq_wanted);
     if (rc == WEIR_OK)
         rc = to_init(device, qp->ibv);
@@ -199,6 +204,7 @@ int verbs_qp_create(struct weir_device *device, const struct weir_qp_options *op
         rc = WEIR_ENOMEM;
         goto destroy_qp;
     }
+    qp->ibv->qp_context = qp; /* of asynchronous events */
     device->cq_used += entries(qp);
     table_add(device, qp);
     write_granted(qp, granted_out);

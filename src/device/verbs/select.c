@@ -2,8 +2,8 @@
  *
  * Owns the choice: what the settings name, else the first active port with the best
  * address: InfiniBand with a LID, or RoCE v2 with a GID that is an IPv4 address, then a
- * global one, then a link-local one. Says why nothing could be chosen. Changes nothing on
- * the device. */
+ * global one, then a link-local one. Of its partition keys, that of the default partition.
+ * Says why nothing could be chosen. Changes nothing on the device. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -27,6 +27,10 @@ static const char *device_name(const struct verbs_choice *choice) {
 
 /* ---- one port ---- */
 
+/* Entries of its tables that are looked at. */
+#define GIDS_MAX  256u
+#define PKEYS_MAX 256u
+
 static bool gid_read(const struct verbs_choice *choice, uint8_t port, uint32_t index,
                      struct ibv_gid_entry *entry_out) {
     return ibv_query_gid_ex(choice->context, port, index, entry_out, 0) == 0;
@@ -36,7 +40,7 @@ static bool gid_read(const struct verbs_choice *choice, uint8_t port, uint32_t i
 static int choose_gid(const struct verbs_settings *settings, struct verbs_choice *choice) {
     uint32_t count = (uint32_t)choice->port_attr.gid_tbl_len;
     int best = GID_UNUSABLE;
-    for (uint32_t i = 0; i < count && i < 256; i++) {
+    for (uint32_t i = 0; i < count && i < GIDS_MAX; i++) {
         struct ibv_gid_entry entry;
         if (settings->gid_index != VERBS_UNSET && settings->gid_index != (int)i)
             continue;
@@ -78,6 +82,59 @@ static int choose_address(const struct verbs_settings *settings, struct verbs_ch
     return WEIR_OK;
 }
 
+/* An entry of the port's table of partition keys. False: it cannot be read. */
+static bool pkey_read(const struct verbs_choice *choice, uint32_t index, uint16_t *pkey_out) {
+    __be16 pkey;
+    if (ibv_query_pkey(choice->context, choice->port, (int)index, &pkey) != 0)
+        return false;
+    *pkey_out = ntohs(pkey);
+    return true;
+}
+
+/* How good a partition key is: the default partition, as a full member, goes before; limited
+ * members do not reach each other (IBA 1.5, 10.9.3). */
+enum { PKEY_NONE = 0, PKEY_OTHER, PKEY_LIMITED, PKEY_FULL };
+static int pkey_rank(uint16_t pkey) {
+    if ((pkey & 0x7fff) == 0)
+        return PKEY_NONE; /* of no partition: the entry is empty */
+    if ((pkey & 0x7fff) != 0x7fff)
+        return PKEY_OTHER;
+    return (pkey & 0x8000) != 0 ? PKEY_FULL : PKEY_LIMITED;
+}
+
+static int choose_named_pkey(const struct verbs_settings *settings, struct verbs_choice *choice) {
+    uint32_t count = choice->port_attr.pkey_tbl_len;
+    uint16_t pkey;
+    choice->pkey_index = (uint16_t)settings->pkey_index;
+    if ((uint32_t)settings->pkey_index >= count)
+        refuse(choice->note, "WEIR_VERBS_PKEY_INDEX=%d: %.32s port %u has %u", settings->pkey_index,
+               device_name(choice), choice->port, count);
+    else if (pkey_read(choice, choice->pkey_index, &pkey) && pkey_rank(pkey) == PKEY_NONE)
+        refuse(choice->note, "WEIR_VERBS_PKEY_INDEX=%d: %.32s port %u has no P_Key there",
+               settings->pkey_index, device_name(choice), choice->port);
+    else
+        return WEIR_OK;
+    return WEIR_EINVAL;
+}
+
+/* The index of the best key, the first of its kind; 0 where none can be read. */
+static int choose_pkey(const struct verbs_settings *settings, struct verbs_choice *choice) {
+    if (settings->pkey_index != VERBS_UNSET)
+        return choose_named_pkey(settings, choice);
+    uint32_t count = choice->port_attr.pkey_tbl_len;
+    int best = PKEY_NONE;
+    choice->pkey_index = 0;
+    for (uint32_t i = 0; i < count && i < PKEYS_MAX && best < PKEY_FULL; i++) {
+        uint16_t pkey;
+        int rank = pkey_read(choice, i, &pkey) ? pkey_rank(pkey) : PKEY_NONE;
+        if (rank > best) {
+            best = rank;
+            choice->pkey_index = (uint16_t)i;
+        }
+    }
+    return WEIR_OK;
+}
+
 /* The path MTU in bytes of IBV_MTU_256 and so on. */
 static uint32_t mtu_bytes(enum ibv_mtu code) {
     return code >= IBV_MTU_256 && code <= IBV_MTU_4096 ? 128u << code : 0;
@@ -104,9 +161,9 @@ static void describe(struct verbs_choice *choice) {
     char address[INET6_ADDRSTRLEN] = "";
     inet_ntop(AF_INET6, choice->gid.raw, address, sizeof address);
     bool roce = choice->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET;
-    snprintf(choice->note, VERBS_NOTE_MAX, "%.32s port %u, %s, GID %u %s, MTU %u",
+    snprintf(choice->note, VERBS_NOTE_MAX, "%.32s port %u, %s, GID %u %s, MTU %u, P_Key %u",
              device_name(choice), choice->port, roce ? "RoCE v2" : "InfiniBand", choice->gid_index,
-             address, choice->mtu);
+             address, choice->mtu, choice->pkey_index);
 }
 
 static int try_port(const struct verbs_settings *settings, struct verbs_choice *choice,
@@ -116,6 +173,8 @@ static int try_port(const struct verbs_settings *settings, struct verbs_choice *
     memset(&choice->port_attr, 0, sizeof choice->port_attr);
     if (ibv_query_port(choice->context, port, &choice->port_attr) != 0)
         return refuse(choice->note, "%.32s port %u: cannot be queried", name, port);
+    if (choice->port_attr.link_layer == IBV_LINK_LAYER_UNSPECIFIED)
+        choice->port_attr.link_layer = IBV_LINK_LAYER_INFINIBAND; /* older than the field */
     if (choice->port_attr.state != IBV_PORT_ACTIVE)
         return refuse(choice->note, "%.32s port %u: %s", name, port,
                       ibv_port_state_str(choice->port_attr.state));
@@ -123,6 +182,8 @@ static int try_port(const struct verbs_settings *settings, struct verbs_choice *
         return refuse(choice->note, "%.32s port %u: messages of at most %u bytes", name, port,
                       choice->port_attr.max_msg_sz);
     int rc = choose_address(settings, choice, rank_out);
+    if (rc == WEIR_OK)
+        rc = choose_pkey(settings, choice);
     if (rc == WEIR_OK)
         rc = choose_mtu(settings, choice);
     if (rc == WEIR_OK)
@@ -142,9 +203,12 @@ static int try_open(struct ibv_device *device, struct verbs_choice *choice) {
     choice->context = ibv_open_device(device);
     if (choice->context == NULL)
         return refuse(choice->note, "%.32s: cannot be opened: %.60s", name, strerror(errno));
-    if (ibv_query_device(choice->context, &choice->attr) == 0)
+    if (ibv_query_device(choice->context, &choice->attr) != 0)
+        refuse(choice->note, "%.32s: cannot be queried", name);
+    else if (choice->attr.max_qp_rd_atom <= 0 || choice->attr.max_qp_init_rd_atom <= 0)
+        refuse(choice->note, "%.32s: does no RDMA reads", name);
+    else
         return WEIR_OK;
-    refuse(choice->note, "%.32s: cannot be queried", name);
     ibv_close_device(choice->context);
     choice->context = NULL;
     return WEIR_ENODEVICE;
@@ -221,9 +285,13 @@ int select_open(const struct verbs_settings *settings, struct verbs_choice *choi
 int select_refresh(const struct verbs_settings *settings, struct verbs_choice *choice) {
     struct verbs_choice again = *choice;
     int rank;
-    if (try_port(settings, &again, choice->port, &rank) != WEIR_OK || again.mtu < choice->mtu)
+    /* Peers were told MTU and link layer, and cannot be told less. */
+    if (try_port(settings, &again, choice->port, &rank) != WEIR_OK || again.mtu < choice->mtu ||
+        again.port_attr.link_layer != choice->port_attr.link_layer)
         return WEIR_EDEVICE;
-    again.mtu = choice->mtu; /* peers were told, and cannot be told less */
-    *choice = again;
+    choice->port_attr = again.port_attr;
+    choice->gid = again.gid;
+    choice->gid_index = again.gid_index;
+    choice->pkey_index = again.pkey_index;
     return WEIR_OK;
 }

@@ -1,7 +1,7 @@
 /* settings.c: the environment variables of the verbs backend.
  *
  * Owns their names, ranges and defaults, and the line that says what is wrong with one.
- * Left to others: whether the device has such a port, GID or MTU (select.c). */
+ * Left to others: whether the device has such a port, GID, P_Key or MTU (select.c). */
 #include <ctype.h>
 #include <errno.h>
 #include <stddef.h>
@@ -27,6 +27,7 @@ struct rule {
 static const struct rule rules[] = {
     {"WEIR_VERBS_PORT", AT(port), VERBS_UNSET, 1, 255, ""},
     {"WEIR_VERBS_GID_INDEX", AT(gid_index), VERBS_UNSET, 0, 255, ""},
+    {"WEIR_VERBS_PKEY_INDEX", AT(pkey_index), VERBS_UNSET, 0, 65535, ""},
     {"WEIR_VERBS_MTU", AT(mtu), VERBS_UNSET, 256, 4096, ""},
     {"WEIR_VERBS_TRAFFIC_CLASS", AT(traffic_class), 0, 0, 255, ""},
     {"WEIR_VERBS_SERVICE_LEVEL", AT(service_level), 0, 0, 15, ""},

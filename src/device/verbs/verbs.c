@@ -21,8 +21,15 @@ static uint32_t smaller(uint64_t a, uint64_t b) {
 
 /* ---- what it can do ---- */
 
-static void fill_caps(const struct verbs_choice *choice, struct weir_device_caps *caps) {
+/* Whether there is, or will be, a shared receive queue, if the device gives one. */
+static bool wants_srq(const struct verbs_settings *settings, const struct ibv_device_attr *attr) {
+    return settings->srq != 0 && attr->max_srq > 0 && attr->max_srq_wr > 0;
+}
+
+static void fill_caps(const struct verbs_settings *settings, const struct verbs_choice *choice,
+                      struct weir_device_caps *caps) {
     const struct ibv_device_attr *attr = &choice->attr;
+    bool srq = wants_srq(settings, attr);
     uint32_t reads = smaller((uint32_t)attr->max_qp_rd_atom, (uint32_t)attr->max_qp_init_rd_atom);
     *caps = (struct weir_device_caps){
         .name = "verbs",
@@ -36,9 +43,9 @@ static void fill_caps(const struct verbs_choice *choice, struct weir_device_caps
         .mtu_max = choice->mtu,
         .rd_atomic_max = smaller(reads, VERBS_RD_ATOMIC_MAX),
         .ordered = true,
-        .srq = attr->max_srq > 0,
+        .srq = srq,
         .write_imm = true,
-        .last_wqe = true,
+        .last_wqe = srq, /* ibv_get_async_event(3): of QPs on a shared queue */
         .mr_anywhere = true,
     };
     snprintf(caps->note, sizeof caps->note, "%s", choice->note);
@@ -51,7 +58,7 @@ static int verbs_probe(struct weir_device_caps *caps_out) {
     if (rc == WEIR_OK)
         rc = select_open(&settings, &choice);
     if (rc == WEIR_OK) {
-        fill_caps(&choice, caps_out);
+        fill_caps(&settings, &choice, caps_out);
         ibv_close_device(choice.context);
         return WEIR_OK;
     }
@@ -87,7 +94,7 @@ static int open_cq(struct weir_device *device) {
  * a shared queue each QP has its own. */
 static int open_srq(struct weir_device *device) {
     const struct ibv_device_attr *attr = &device->choice.attr;
-    if (attr->max_srq <= 0 || attr->max_srq_wr <= 0 || device->settings.srq == 0)
+    if (!wants_srq(&device->settings, attr))
         return WEIR_OK;
     uint32_t most = smaller(VERBS_SRQ_MAX, device->cq_capacity / 4);
     struct ibv_srq_init_attr init = {.srq_context = device, .attr.max_sge = 1};
@@ -117,7 +124,6 @@ static int open_descriptors(struct weir_device *device) {
             epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
             return WEIR_EDEVICE;
     }
-    device->hears_events = true;
     return WEIR_OK;
 }
 
@@ -139,8 +145,7 @@ static int open_objects(struct weir_device *device) {
     uint32_t sends = device->cq_capacity - device->cq_used;
     caps->inline_bytes_max = device->inline_bytes;
     caps->cq_capacity = device->cq_capacity;
-    caps->srq = device->srq != NULL;
-    caps->last_wqe = caps->srq; /* ibv_get_async_event(3): of QPs on a shared queue */
+    caps->srq = caps->last_wqe = device->srq != NULL;
     caps->sq_depth_max = smaller(caps->sq_depth_max, sends / 2);
     caps->rq_depth_max = smaller(caps->rq_depth_max, sends / 2);
     return WEIR_OK;
@@ -154,11 +159,8 @@ static void close_objects(struct weir_device *device) {
         close(device->epoll_fd);
     if (device->srq != NULL)
         ibv_destroy_srq(device->srq);
-    if (device->cq != NULL) {
-        if (device->unacknowledged > 0)
-            ibv_ack_cq_events(device->cq, device->unacknowledged);
+    if (device->cq != NULL)
         ibv_destroy_cq(device->cq);
-    }
     if (device->stash != NULL)
         env.ops->free(env.self, device->stash, (size_t)device->cq_capacity * sizeof *device->stash);
     if (device->channel != NULL)
@@ -167,7 +169,6 @@ static void close_objects(struct weir_device *device) {
         ibv_dealloc_pd(device->pd);
     ibv_close_device(device->choice.context);
     verbs_memory_close(device);
-    pthread_mutex_destroy(&device->mr_mutex);
     env.ops->free(env.self, device, sizeof *device);
 }
 
@@ -188,8 +189,8 @@ static int verbs_open(const struct weir_env *env, struct weir_device **device_ou
     device->settings = settings;
     device->choice = choice;
     device->epoll_fd = -1;
-    pthread_mutex_init(&device->mr_mutex, NULL);
-    fill_caps(&choice, &device->caps);
+    verbs_memory_open(device);
+    fill_caps(&settings, &choice, &device->caps);
     post_prepare(device);
     rc = open_objects(device);
     if (rc != WEIR_OK) {
@@ -202,7 +203,6 @@ static int verbs_open(const struct weir_env *env, struct weir_device **device_ou
 
 static void verbs_close(struct weir_device *device) {
     assert(device->qp_count == 0);
-    verbs_disarm(device);
     close_objects(device);
 }
 

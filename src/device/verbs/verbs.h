@@ -50,7 +50,6 @@
 #define VERBS_RD_ATOMIC_MAX 16u
 #define VERBS_CHAIN         512u /* WRs with one doorbell */
 #define VERBS_POLL_BATCH    32
-#define VERBS_ACK_BATCH     64u
 #define VERBS_BUCKETS       4096u /* of QP numbers; a power of two */
 #define VERBS_MR_CHUNK      1024u /* entries allocated at a time */
 #define VERBS_MRS_MAX       (66u * VERBS_MR_CHUNK)
@@ -76,6 +75,7 @@ struct verbs_settings {
     char device[64]; /* "": any */
     int port;
     int gid_index;
+    int pkey_index;
     int mtu;           /* bytes */
     int traffic_class; /* the rest: as in force */
     int service_level;
@@ -98,6 +98,13 @@ struct verbs_address {
     uint16_t lid;
     uint8_t link_layer; /* IBV_LINK_LAYER_* */
     union ibv_gid gid;
+};
+/* What a QP connects from: as its blob said, whatever became of the port since. */
+struct verbs_source {
+    struct verbs_address address;
+    uint32_t mtu;
+    uint8_t gid_index;
+    bool grh_required; /* ibv_query_port(3): IBV_QPF_GRH_REQUIRED */
 };
 /* A peer's memory. */
 struct verbs_region {
@@ -127,13 +134,15 @@ struct verbs_choice {
     union ibv_gid gid;
     uint8_t port;
     uint8_t gid_index;
+    uint16_t pkey_index;
     uint32_t mtu;
     char note[VERBS_NOTE_MAX];
 };
 
 /* Opens the device that settings ask for, or the best there is. An error: note says why. */
 int select_open(const struct verbs_settings *settings, struct verbs_choice *choice_out);
-/* Port and address once more: they may have changed. EDEVICE: not usable now. */
+/* Port and address once more: they may have changed. EDEVICE: not usable now. What other
+ * threads read of the choice, its context and attr, is not written. */
 int select_refresh(const struct verbs_settings *settings, struct verbs_choice *choice);
 enum ibv_mtu mtu_code(uint32_t bytes); /* 0: no such path MTU */
 
@@ -172,6 +181,7 @@ struct weir_qp {
     enum verbs_connect connect_state; /* under the connector's mutex */
     struct weir_qp *connect_next;     /* likewise */
     int connect_result;               /* CONNECT_DONE */
+    struct verbs_source source;
     struct ibv_qp_attr to_rtr, to_rts;
 };
 
@@ -180,6 +190,14 @@ struct verbs_mr {
     struct ibv_mr *ibv;    /* NULL: free */
     uint64_t mapped_bytes; /* of memory that we allocated; 0: the caller's */
     uint32_t access;
+    uint32_t next_free; /* as verbs_mrs.free */
+};
+
+struct verbs_mrs {
+    pthread_mutex_t mutex;
+    struct verbs_mr *chunks[VERBS_MRS_MAX / VERBS_MR_CHUNK];
+    uint32_t chunk_count;
+    uint32_t free; /* the number of the first free one, plus one; 0: none */
 };
 
 struct verbs_connects {
@@ -212,6 +230,9 @@ struct verbs_raw {
     bool has_imm;
 };
 
+/* The device does not answer any more: it was unplugged. */
+enum verbs_loss { LOSS_NONE = 0, LOSS_UNTOLD, LOSS_TOLD };
+
 struct weir_device {
     /* read by every poll */
     struct ibv_cq *cq;
@@ -232,16 +253,13 @@ struct weir_device {
     uint32_t cq_used; /* granted depths of all QPs, and the shared receives */
     uint32_t qp_count;
     uint32_t qp_hint;
-    uint32_t unacknowledged; /* completion events */
     uint32_t inline_bytes;
     bool port_changed;
-    bool hears_events; /* asynchronous ones */
+    enum verbs_loss loss;
     int epoll_fd;
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
-    struct verbs_mr *mrs[VERBS_MRS_MAX / VERBS_MR_CHUNK];
-    uint32_t mr_hint; /* no free entry is below it */
-    pthread_mutex_t mr_mutex;
+    struct verbs_mrs mrs;
     struct verbs_connector connector;
     struct weir_env env;
     struct weir_device_caps caps;
@@ -291,6 +309,7 @@ void poll_to_stash(struct weir_device *device);
 void poll_forget(struct weir_device *device, const struct weir_qp *qp);
 
 /* memory.c */
+void verbs_memory_open(struct weir_device *device);
 void verbs_memory_close(struct weir_device *device);
 int verbs_mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
                       struct weir_mr *mr_out);

@@ -1,0 +1,354 @@
+/* test_verbs_events.c: asynchronous and completion events of the verbs backend, over the
+ * provider of verbs_fake.h, which fails when something is destroyed of which an event was
+ * taken and not acknowledged. */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "verbs_fake.h"
+
+#include "device.h"
+
+enum { BATCH = 4 };
+
+static struct weir_device *start(void) {
+    fake_reset();
+    fake.numbers_grow = true;
+    return device_open();
+}
+
+static struct weir_qp *make(struct weir_device *device, uint32_t tag) {
+    struct weir_qp_granted granted;
+    return qp_create(device, tag, &granted);
+}
+
+/* Takes events; after each call none is left unacknowledged. */
+static int take(struct weir_device *device, struct weir_async *events_out, int max) {
+    int count = verbs_events(device, events_out, max);
+    assert_in_range(count, 0, max);
+    assert_true(fake_all_acknowledged());
+    return count;
+}
+
+static void disarm(struct weir_device *device) {
+    verbs_disarm(device);
+    assert_int_equal(fake.cq_event_count, 0);
+    assert_true(fake_all_acknowledged());
+}
+
+/* ---- asynchronous events ---- */
+
+/* Every type that there is, one by one, and what the engine hears of it. */
+static void test_T7_async_events_are_acknowledged_when_taken(void **state) {
+    (void)state;
+    static const struct {
+        enum ibv_event_type type;
+        uint32_t told; /* 0: nothing */
+        bool of_port;
+    } cases[] = {
+        {IBV_EVENT_CQ_ERR, WEIR_ASYNC_DEVICE_FATAL, false},
+        {IBV_EVENT_QP_FATAL, WEIR_ASYNC_QP_FATAL, false},
+        {IBV_EVENT_QP_REQ_ERR, WEIR_ASYNC_QP_FATAL, false},
+        {IBV_EVENT_QP_ACCESS_ERR, WEIR_ASYNC_QP_FATAL, false},
+        {IBV_EVENT_COMM_EST, 0, false},
+        {IBV_EVENT_SQ_DRAINED, 0, false},
+        {IBV_EVENT_PATH_MIG, 0, false},
+        {IBV_EVENT_PATH_MIG_ERR, 0, false},
+        {IBV_EVENT_DEVICE_FATAL, WEIR_ASYNC_DEVICE_FATAL, false},
+        {IBV_EVENT_PORT_ACTIVE, 0, true},
+        {IBV_EVENT_PORT_ERR, 0, true},
+        {IBV_EVENT_LID_CHANGE, 0, true},
+        {IBV_EVENT_PKEY_CHANGE, 0, true},
+        {IBV_EVENT_SM_CHANGE, 0, true},
+        {IBV_EVENT_SRQ_ERR, WEIR_ASYNC_DEVICE_FATAL, false},
+        {IBV_EVENT_SRQ_LIMIT_REACHED, 0, false},
+        {IBV_EVENT_QP_LAST_WQE_REACHED, WEIR_ASYNC_LAST_WQE, false},
+        {IBV_EVENT_CLIENT_REREGISTER, 0, true},
+        {IBV_EVENT_GID_CHANGE, 0, true},
+    };
+    struct weir_device *device = start();
+    struct weir_qp *qp = make(device, 5);
+    struct weir_async events[BATCH];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        device->port_changed = false;
+        fake_event(cases[i].type, qp);
+        assert_int_equal(take(device, events, BATCH), cases[i].told != 0);
+        if (cases[i].told != 0)
+            assert_int_equal(events[0].type, cases[i].told);
+        if (cases[i].told == WEIR_ASYNC_QP_FATAL || cases[i].told == WEIR_ASYNC_LAST_WQE)
+            assert_int_equal(events[0].qp_tag, 5);
+        assert_int_equal(device->port_changed, cases[i].of_port);
+        assert_int_equal(fake.async.taken, i + 1);
+        assert_int_equal(take(device, events, BATCH), 0);
+    }
+    assert_int_equal(verbs_qp_destroy(qp), 0);
+    device_close(device);
+}
+
+/* Of several QPs, more than one call takes: in order, each once, none unacknowledged between
+ * the calls. */
+static void test_T7_many_async_events_at_once(void **state) {
+    (void)state;
+    enum { QPS = 5, EACH = 40 };
+    for (int max = 1; max <= 2 * BATCH; max++) {
+        struct weir_device *device = start();
+        struct weir_qp *qps[QPS];
+        struct weir_async events[2 * BATCH];
+        uint32_t heard[QPS] = {0}, total = 0;
+        for (uint32_t i = 0; i < QPS; i++)
+            qps[i] = make(device, i);
+        for (uint32_t i = 0; i < QPS * EACH; i++)
+            fake_event(IBV_EVENT_QP_LAST_WQE_REACHED, qps[i % QPS]);
+        int count;
+        while ((count = take(device, events, max)) > 0) {
+            for (int i = 0; i < count; i++, total++) {
+                assert_int_equal(events[i].type, WEIR_ASYNC_LAST_WQE);
+                assert_int_equal(events[i].qp_tag, total % QPS);
+                heard[events[i].qp_tag]++;
+            }
+        }
+        for (uint32_t i = 0; i < QPS; i++) {
+            assert_int_equal(heard[i], EACH);
+            assert_int_equal(verbs_qp_destroy(qps[i]), 0);
+        }
+        device_close(device);
+    }
+}
+
+/* Events that nobody hears of do not keep one call busy for ever, and are not kept either. */
+static void test_T7_events_of_no_interest_are_acknowledged(void **state) {
+    (void)state;
+    struct weir_device *device = start();
+    struct weir_qp *qp = make(device, 3);
+    struct weir_async events[BATCH];
+    for (int i = 0; i < 100; i++)
+        fake_event(i % 2 == 0 ? IBV_EVENT_COMM_EST : IBV_EVENT_PORT_ACTIVE, qp);
+    fake_event(IBV_EVENT_QP_FATAL, qp);
+    int calls = 0;
+    while (take(device, events, BATCH) == 0)
+        assert_true(++calls < 100);
+    assert_int_equal(events[0].type, WEIR_ASYNC_QP_FATAL);
+    assert_int_equal(events[0].qp_tag, 3);
+    assert_int_equal(verbs_qp_destroy(qp), 0);
+    device_close(device);
+}
+
+/* ---- between error and destroy ---- */
+
+/* Each of three events comes before the error, after it, or after a destroy that did not
+ * work, and is taken at one of these times or (3) not at all: then it goes with its QP. */
+static void test_T7_events_between_error_and_destroy(void **state) {
+    (void)state;
+    for (uint32_t comes = 0; comes < 3; comes++) {
+        for (uint32_t taken = comes; taken <= 3; taken++) {
+            struct weir_device *device = start();
+            struct weir_qp *other = make(device, 1), *qp = make(device, 2);
+            struct weir_async events[BATCH];
+            for (uint32_t at = 0; at < 3; at++) {
+                if (at == 1)
+                    assert_int_equal(verbs_qp_error(qp), 0);
+                fake.destroy_error = EBUSY;
+                if (at == 2)
+                    assert_int_equal(verbs_qp_destroy(qp), WEIR_EBUSY);
+                fake.destroy_error = 0;
+                if (at == comes) {
+                    fake_event(IBV_EVENT_QP_LAST_WQE_REACHED, other);
+                    fake_event(IBV_EVENT_QP_LAST_WQE_REACHED, qp);
+                    fake_event(IBV_EVENT_QP_LAST_WQE_REACHED, qp); /* it may repeat */
+                }
+                if (at == taken) {
+                    assert_int_equal(take(device, events, BATCH), 3);
+                    assert_int_equal(events[1].qp_tag, 2);
+                    assert_int_equal(events[2].qp_tag, 2);
+                }
+            }
+            assert_int_equal(verbs_qp_destroy(qp), 0);
+            qp = make(device, 2); /* the tag is another's now */
+            int left = take(device, events, BATCH);
+            assert_int_equal(left, taken == 3);
+            if (left > 0)
+                assert_int_equal(events[0].qp_tag, 1);
+            assert_int_equal(verbs_qp_destroy(qp), 0);
+            assert_int_equal(verbs_qp_destroy(other), 0);
+            device_close(device);
+        }
+    }
+}
+
+/* One call takes a part: the rest goes with the QP, or comes later. */
+static void test_T7_destroy_between_two_calls(void **state) {
+    (void)state;
+    for (uint32_t before = 0; before < 20; before++) {
+        struct weir_device *device = start();
+        struct weir_qp *one = make(device, 1), *two = make(device, 2);
+        struct weir_async event;
+        uint32_t of_two = 0;
+        for (uint32_t i = 0; i < 20; i++)
+            fake_event(IBV_EVENT_QP_LAST_WQE_REACHED, i % 2 == 0 ? one : two);
+        for (uint32_t i = 0; i < before; i++) {
+            assert_int_equal(take(device, &event, 1), 1);
+            of_two += event.qp_tag == 2;
+        }
+        assert_int_equal(verbs_qp_error(one), 0);
+        assert_int_equal(verbs_qp_destroy(one), 0);
+        while (take(device, &event, 1) == 1) {
+            assert_int_equal(event.qp_tag, 2);
+            of_two++;
+        }
+        assert_int_equal(of_two, 10);
+        assert_int_equal(verbs_qp_destroy(two), 0);
+        device_close(device);
+    }
+}
+
+/* While a thread connects it, and with the end of the connect in the same call. */
+static void test_T7_events_while_connecting(void **state) {
+    (void)state;
+    struct weir_device *device = start();
+    struct weir_async events[BATCH];
+    fake_hold_connects(true);
+    struct weir_qp *qp = qp_begin(device, 6);
+    fake_wait_connects(1);
+    fake_event(IBV_EVENT_COMM_EST, qp);
+    fake_event(IBV_EVENT_QP_LAST_WQE_REACHED, qp);
+    assert_int_equal(take(device, events, BATCH), 1);
+    assert_int_equal(events[0].type, WEIR_ASYNC_LAST_WQE);
+    assert_int_equal(verbs_qp_destroy(qp), WEIR_EBUSY);
+    fake_event(IBV_EVENT_QP_FATAL, qp);
+    assert_int_equal(verbs_qp_error(qp), 0);
+    fake_hold_connects(false);
+    assert_int_equal(connected(device, 6), 0);
+    assert_int_equal(qp->state, QP_ERROR);
+    assert_int_equal(take(device, events, BATCH), 1);
+    assert_int_equal(events[0].type, WEIR_ASYNC_QP_FATAL);
+    fake_event(IBV_EVENT_QP_LAST_WQE_REACHED, qp);
+    assert_int_equal(verbs_qp_destroy(qp), 0);
+    device_close(device);
+}
+
+/* A QP that was not made, and could not be destroyed either, is nobody's: its events are
+ * acknowledged, and nobody hears of them. */
+static void test_T7_events_of_a_qp_that_was_not_made(void **state) {
+    (void)state;
+    struct weir_device *device = start();
+    struct weir_qp_options options = {.tag = 1, .sq_depth = ASKED};
+    struct weir_qp_granted granted;
+    struct weir_qp *qp;
+    struct weir_async events[BATCH];
+    fake.init_error = EINVAL;
+    fake.destroy_error = EBUSY;
+    assert_int_equal(verbs_qp_create(device, &options, &granted, &qp), WEIR_EDEVICE);
+    fake.init_error = fake.destroy_error = 0;
+    struct weir_qp left = {.ibv = &fake.newest->ibv};
+    fake_event(IBV_EVENT_QP_FATAL, &left);
+    fake_event(IBV_EVENT_QP_LAST_WQE_REACHED, &left);
+    assert_int_equal(take(device, events, BATCH), 0);
+    assert_int_equal(fake.async.taken, 2);
+    assert_int_equal(ibv_destroy_qp(left.ibv), 0);
+    device_close(device);
+}
+
+/* ---- completion events ---- */
+
+static void test_T7_completion_events_are_acknowledged_when_taken(void **state) {
+    (void)state;
+    struct weir_device *device = start();
+    uint32_t total = 0;
+    for (uint32_t count = 0; count < 200; count++) {
+        assert_int_equal(verbs_arm(device), 0);
+        fake.cq_event_count = count;
+        disarm(device);
+        total += count;
+        assert_int_equal(fake.of_channel.taken, total);
+        disarm(device); /* there is none */
+        assert_int_equal(fake.of_channel.taken, total);
+    }
+    device_close(device);
+}
+
+/* Between the last look and the end: taken or not, the CQ can be destroyed. */
+static void test_T7_completion_events_at_the_end(void **state) {
+    (void)state;
+    for (uint32_t count = 0; count < 70; count++) {
+        for (uint32_t taken = 0; taken < 3; taken++) {
+            struct weir_device *device = start();
+            struct weir_qp *qp = make(device, 1);
+            assert_int_equal(verbs_arm(device), 0);
+            fake.cq_event_count = taken;
+            disarm(device);
+            assert_int_equal(verbs_qp_error(qp), 0);
+            fake.cq_event_count = count;
+            assert_int_equal(verbs_qp_destroy(qp), 0);
+            if (count % 2 == 0)
+                fake_event(IBV_EVENT_PORT_ERR, NULL); /* nobody looks */
+            device_close(device);
+        }
+    }
+}
+
+/* ---- a device that is unplugged ---- */
+
+static bool keeps_awake(const struct weir_device *device) {
+    struct epoll_event event;
+    return epoll_wait(device->epoll_fd, &event, 1, 0) > 0;
+}
+
+static void wake(int fd) {
+    const uint64_t one = 1;
+    assert_int_equal(write(fd, &one, sizeof one), sizeof one);
+}
+
+/* Its descriptors are readable from then on: it is told once, whichever call meets it, and
+ * then nobody is kept from sleeping; arming does not ask to be called again for ever. */
+static void test_T10_device_that_is_gone_is_told_once(void **state) {
+    (void)state;
+    for (int where = 0; where < 3; where++) {
+        struct weir_device *device = start();
+        struct weir_qp *qp = make(device, 1);
+        struct weir_async events[BATCH];
+        assert_false(keeps_awake(device));
+        wake(device->choice.context->async_fd);
+        wake(device->channel->fd);
+        assert_true(keeps_awake(device));
+        fake.event_error = where == 0 ? EIO : 0;
+        fake.channel_error = where == 1 ? EIO : 0;
+        fake.arm_error = where == 2 ? EIO : 0;
+        if (where == 1)
+            verbs_disarm(device);
+        if (where == 2)
+            assert_int_equal(verbs_arm(device), WEIR_EAGAIN);
+        assert_int_equal(take(device, events, BATCH), 1);
+        assert_int_equal(events[0].type, WEIR_ASYNC_DEVICE_FATAL);
+        assert_false(keeps_awake(device));
+        fake.event_error = fake.channel_error = fake.arm_error = EIO;
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(take(device, events, BATCH), 0);
+            assert_int_equal(verbs_arm(device), 0);
+            verbs_disarm(device);
+            assert_false(keeps_awake(device));
+        }
+        fake_event(IBV_EVENT_QP_FATAL, qp); /* what came before is still heard */
+        assert_int_equal(take(device, events, BATCH), 1);
+        assert_int_equal(events[0].type, WEIR_ASYNC_QP_FATAL);
+        assert_int_equal(verbs_qp_error(qp), 0);
+        assert_int_equal(verbs_qp_destroy(qp), 0);
+        device_close(device);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_T7_async_events_are_acknowledged_when_taken),
+        cmocka_unit_test(test_T7_many_async_events_at_once),
+        cmocka_unit_test(test_T7_events_of_no_interest_are_acknowledged),
+        cmocka_unit_test(test_T7_events_between_error_and_destroy),
+        cmocka_unit_test(test_T7_destroy_between_two_calls),
+        cmocka_unit_test(test_T7_events_while_connecting),
+        cmocka_unit_test(test_T7_events_of_a_qp_that_was_not_made),
+        cmocka_unit_test(test_T7_completion_events_are_acknowledged_when_taken),
+        cmocka_unit_test(test_T7_completion_events_at_the_end),
+        cmocka_unit_test(test_T10_device_that_is_gone_is_told_once),
+    };
+    return cmocka_run_group_tests_name("verbs_events", tests, NULL, NULL);
+}
