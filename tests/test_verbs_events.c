@@ -337,6 +337,51 @@ static void test_T10_device_that_is_gone_is_told_once(void **state) {
     }
 }
 
+/* ---- a device that never gives last-WQE events ---- */
+
+static uint64_t clock_ns;
+
+static uint64_t clock_now(void *self) {
+    (void)self;
+    return clock_ns;
+}
+
+/* Opens a device, takes one connected QP down after so long, with or without its event, and
+ * says whether events were to be expected. */
+static bool take_one_down(bool comes, uint64_t wait_ns) {
+    struct weir_async events[BATCH];
+    struct weir_device *device = start();
+    struct weir_env_ops ops = *device->env.ops;
+    ops.now = clock_now;
+    clock_ns = 1;
+    device->env.ops = &ops;
+    bool expected = device->caps.last_wqe;
+    struct weir_qp *qp = qp_make(device, 3);
+    assert_int_equal(verbs_qp_error(qp), 0);
+    if (comes)
+        fake_event(IBV_EVENT_QP_LAST_WQE_REACHED, qp);
+    take(device, events, BATCH);
+    clock_ns += wait_ns;
+    assert_int_equal(verbs_qp_destroy(qp), 0);
+    device_close(device);
+    return expected;
+}
+
+static void test_T4_last_wqe_events_that_never_come_are_not_expected(void **state) {
+    (void)state;
+    habit_forget();
+    assert_true(take_one_down(false, 1000)); /* nobody waited for it */
+    assert_true(take_one_down(false, 1000));
+    assert_true(take_one_down(false, 1000));
+    assert_true(take_one_down(false, 250000000));
+    assert_true(take_one_down(false, 250000000)); /* once may be chance */
+    assert_false(take_one_down(false, 250000000));
+    assert_false(take_one_down(true, 1000)); /* it does, after all */
+    for (int i = 0; i < 4; i++)
+        assert_true(take_one_down(false, 250000000));
+    habit_forget();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_T7_async_events_are_acknowledged_when_taken),
@@ -349,6 +394,7 @@ int main(void) {
         cmocka_unit_test(test_T7_completion_events_are_acknowledged_when_taken),
         cmocka_unit_test(test_T7_completion_events_at_the_end),
         cmocka_unit_test(test_T10_device_that_is_gone_is_told_once),
+        cmocka_unit_test(test_T4_last_wqe_events_that_never_come_are_not_expected),
     };
     return cmocka_run_group_tests_name("verbs_events", tests, NULL, NULL);
 }

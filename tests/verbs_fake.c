@@ -472,6 +472,8 @@ struct weir_device *device_make(bool shared) {
                                              .rq_depth_max = 1024,
                                              .message_bytes_max = 1 << 20,
                                              .rd_atomic_max = 4};
+    fake_context.device = &fake_device;
+    device->choice.context = &fake_context;
     device->choice.mtu = 1024;
     device->choice.port_attr.link_layer = IBV_LINK_LAYER_ETHERNET;
     memset(device->choice.gid.raw, 0x20, 16);

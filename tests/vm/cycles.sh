@@ -2,7 +2,7 @@
 # cycles.sh: many times connect, transfer, close (T3), and processes that are killed in the
 # middle (H12): the kernel, descriptors and memory say that nothing stays behind.
 . "$(dirname "$0")/lib.sh"
-cycles=${CYCLES:-300}
+cycles=${CYCLES:-1000}
 kills=${KILLS:-5}
 [ -z "$LONG" ] || { cycles=10000 kills=100; }
 

@@ -230,6 +230,7 @@ int connector_events(struct weir_device *device, struct weir_async *events_out, 
         qp->connect_state = CONNECT_NONE;
         pthread_mutex_unlock(&connector->mutex);
         qp->state = qp->connect_result == WEIR_OK ? QP_READY : QP_FAILED;
+        qp->was_ready = qp->state == QP_READY;
         if (qp->error_wanted)
             verbs_qp_error(qp);
         events_out[count++] = (struct weir_async){

@@ -180,9 +180,10 @@ int verbs_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
 
 /* A QP that was not made in the end, and could not be destroyed, has no context. */
 static struct weir_async of_qp(uint32_t type, const struct ibv_async_event *event) {
-    const struct weir_qp *qp = event->element.qp->qp_context;
+    struct weir_qp *qp = event->element.qp->qp_context;
     if (qp == NULL)
         return (struct weir_async){.type = 0};
+    qp->last_wqe |= type == WEIR_ASYNC_LAST_WQE;
     return (struct weir_async){.type = type, .qp_tag = qp->tag};
 }
 

@@ -220,6 +220,21 @@ free_qp:
 
 /* ---- error, destroy ---- */
 
+/* A last-WQE event comes at once, if at all: silence of so long is an answer. */
+#define SILENCE_NS UINT64_C(50000000)
+
+static uint64_t now_ns(const struct weir_device *device) {
+    return device->env.ops->now(device->env.self);
+}
+
+/* What its end says of the device. One that never got as far gives no such event. */
+static void note_habit(const struct weir_qp *qp) {
+    const struct weir_device *device = qp->device;
+    bool waited = qp->error_ns != 0 && now_ns(device) - qp->error_ns >= SILENCE_NS;
+    if (device->srq != NULL && qp->was_ready && (qp->last_wqe || waited))
+        habit_note_last_wqe(ibv_get_device_name(device->choice.context->device), qp->last_wqe);
+}
+
 int verbs_qp_error(struct weir_qp *qp) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     if (qp->state == QP_CONNECTING) { /* when it is done */
@@ -227,6 +242,7 @@ int verbs_qp_error(struct weir_qp *qp) {
         return WEIR_OK;
     }
     qp->state = QP_ERROR;
+    qp->error_ns = now_ns(qp->device);
     return ibv_modify_qp(qp->ibv, &attr, IBV_QP_STATE) == 0 ? WEIR_OK : WEIR_EDEVICE;
 }
 
@@ -244,6 +260,7 @@ int verbs_qp_destroy(struct weir_qp *qp) {
         return error == EBUSY ? WEIR_EBUSY : WEIR_EDEVICE;
     poll_to_stash(device);
     poll_forget(device, qp);
+    note_habit(qp);
     table_remove(device, qp);
     device->cq_used -= entries(qp);
     env->ops->free(env->self, qp->ids, ids_bytes(qp));

@@ -30,6 +30,7 @@ static void fill_caps(const struct verbs_settings *settings, const struct verbs_
                       struct weir_device_caps *caps) {
     const struct ibv_device_attr *attr = &choice->attr;
     bool srq = wants_srq(settings, attr);
+    bool last_wqe = habit_has_last_wqe(ibv_get_device_name(choice->context->device));
     uint32_t reads = smaller((uint32_t)attr->max_qp_rd_atom, (uint32_t)attr->max_qp_init_rd_atom);
     *caps = (struct weir_device_caps){
         .name = "verbs",
@@ -45,7 +46,7 @@ static void fill_caps(const struct verbs_settings *settings, const struct verbs_
         .ordered = true,
         .srq = srq,
         .write_imm = true,
-        .last_wqe = srq, /* ibv_get_async_event(3): of QPs on a shared queue */
+        .last_wqe = srq && last_wqe, /* ibv_get_async_event(3): of QPs on a shared queue */
         .mr_anywhere = true,
     };
     snprintf(caps->note, sizeof caps->note, "%s", choice->note);
@@ -145,7 +146,8 @@ static int open_objects(struct weir_device *device) {
     uint32_t sends = device->cq_capacity - device->cq_used;
     caps->inline_bytes_max = device->inline_bytes;
     caps->cq_capacity = device->cq_capacity;
-    caps->srq = caps->last_wqe = device->srq != NULL;
+    caps->srq = device->srq != NULL;
+    caps->last_wqe &= caps->srq;
     caps->sq_depth_max = smaller(caps->sq_depth_max, sends / 2);
     caps->rq_depth_max = smaller(caps->rq_depth_max, sends / 2);
     return WEIR_OK;

@@ -47,7 +47,7 @@
 #define VERBS_DEPTH_MIN     16u
 #define VERBS_MESSAGE_MAX   (UINT64_C(1) << 30)
 #define VERBS_INLINE_WANTED 128u
-#define VERBS_RD_ATOMIC_MAX 16u
+#define VERBS_RD_ATOMIC_MAX 128u
 #define VERBS_CHAIN         512u /* WRs with one doorbell */
 #define VERBS_POLL_BATCH    32
 #define VERBS_BUCKETS       4096u /* of QP numbers; a power of two */
@@ -124,6 +124,15 @@ int blob_read_region(const uint8_t *bytes, uint32_t length, struct verbs_region 
 enum { GID_UNUSABLE = 0, GID_LINK_LOCAL, GID_GLOBAL, GID_IPV4 };
 int gid_rank(const union ibv_gid *gid);
 
+/* ---- habit.c ---- */
+
+/* A QP of this device was taken down: whether its last-WQE event came. Absence counts when
+ * it was waited for. */
+void habit_note_last_wqe(const char *device, bool came);
+/* False: it was waited for before, and never came. */
+bool habit_has_last_wqe(const char *device);
+void habit_forget(void); /* for tests */
+
 /* ---- select.c ---- */
 
 /* One device, port and address, with what they can do. */
@@ -178,6 +187,9 @@ struct weir_qp {
     struct weir_qp *bucket_next;
 
     bool error_wanted;                /* while it was connecting */
+    bool was_ready;                   /* connected, once */
+    bool last_wqe;                    /* its event came */
+    uint64_t error_ns;                /* when it was put into the error state; 0 */
     enum verbs_connect connect_state; /* under the connector's mutex */
     struct weir_qp *connect_next;     /* likewise */
     int connect_result;               /* CONNECT_DONE */
