@@ -32,7 +32,6 @@
 #define SAMPLE_EVERY_MAX 64
 #define SWEEP_FIRST      8
 #define SWEEP_LAST       (4u << 20)
-#define ALONE_NS         (50 * NS_PER_MS)
 #define LOOKS_AT_OTHERS  1024 /* passes between two looks at what became of other flights */
 #define STREAM_SEED      0x7765697200000001u
 
@@ -53,7 +52,6 @@ struct worker {
     _Alignas(128) struct stream *stream;
     pthread_t thread;
     unsigned index;
-    weir_transfer newest;
     struct flight *flights;
     weir_segment *segments;
     struct histogram latency;
@@ -149,13 +147,11 @@ static void take_answers(struct stream *stream) {
 /* ---- one transfer ------------------------------------------------------- */
 
 /* Progress while waiting for something; -1: give up. On one CPU whoever could bring it along,
- * the driver's thread or the target, needs that CPU: we sleep until it is through with all that
- * is in flight, for a post in between would only be left to it again. */
+ * the driver's thread or the target, needs that CPU. */
 static int pause_worker(struct worker *worker) {
     struct stream *stream = worker->stream;
 
-    if (weir_engine_progress(stream->session->engine) == 0 && stream->alone &&
-        weir_transfer_wait(stream->session->engine, worker->newest, ALONE_NS) != WEIR_EINPROGRESS)
+    if (weir_engine_progress(stream->session->engine) == 0 && stream->alone)
         weir_engine_wait(stream->session->engine, NS_PER_MS);
     host_idle(&worker->idler);
     if ((worker->index == 0 && session_look(stream->session) != 0) ||
@@ -260,7 +256,6 @@ static int launch(struct worker *worker, uint64_t index, bool fixed,
         return session_fail(stream->session, options_command_name(o->command), rc);
     worker->transfers++;
     worker->moved++;
-    worker->newest = flight->transfer;
     if (flight->transfer.id == 0 && stream->reads && o->verify)
         check_read(worker, index);
     return 0;
