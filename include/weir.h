@@ -376,7 +376,7 @@ typedef struct weir_transfer_options {
  * (also memory of another peer), ETOOBIG (more segments than segments_max, a payload over
  * WEIR_NOTIFY_MAX), EAGAIN (pools full). Only a terminal status is ETIMEDOUT, ECANCELED,
  * ECLOSED, ECONNECT, EADDRESS, EREFUSED, EPEER (the peer died or closed meanwhile), EUNKNOWN,
- * EREMOTE, EDEVICE (the transfer broke 16 sessions), and EINVAL for local memory that the
+ * EREMOTE, EDEVICE (session after session broke under it), and EINVAL for local memory that the
  * device found fault with. */
 WEIR_API int weir_write(weir_engine *engine, weir_peer peer, const weir_segment *segments,
                         size_t segment_count, const weir_transfer_options *options,

@@ -238,13 +238,14 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     const struct sim_nic_config *nic = &config->nic[transfer->from];
     const struct sim_nic_config *there = &config->nic[transfer->to];
     bool net = config->net.loss != 0 || config->net.break_on_send != 0 || config->net.refuse != 0 ||
-               config->work.cut_control != 0 || config->work.cut_data != 0 ||
-               config->work.cut_kept || config->net.full != 0;
+               config->work.cut_control != 0 || config->work.cut_data != 0 || config->net.full != 0;
+    bool cut = oracle->world->data_cut[transfer->from][transfer->to] ||
+               oracle->world->data_cut[transfer->to][transfer->from]; /* for good */
     bool device = nic->post_edevice != 0 || nic->create_fail != 0 || nic->connect_fail != 0 ||
                   nic->mr_fail != 0 || there->create_fail != 0 || there->connect_fail != 0 ||
                   there->post_edevice != 0 || nic->qp_fail != 0 || there->qp_fail != 0 ||
                   nic->qps_max != 0 || there->qps_max != 0;
-    bool breaks = net || device || oracle->lives_ended || nic->packet_loss != 0 ||
+    bool breaks = net || device || cut || oracle->lives_ended || nic->packet_loss != 0 ||
                   there->packet_loss != 0 || config->work.memory_release != 0 ||
                   config->work.cancel != 0 || config->work.deadline != 0 || nic->post_einval != 0 ||
                   config->work.peer_close != 0 || there->post_einval != 0;
@@ -265,7 +266,7 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     case WEIR_ESTALE: /* it waited for a peer that turned out to be another life */
         return oracle->lives_ended;
     case WEIR_ECONNECT:
-        return net || device || oracle->lives_ended || config->work.pause != 0;
+        return net || device || cut || oracle->lives_ended || config->work.pause != 0;
     case WEIR_EREMOTE:
         return transfer->memory_released || config->work.memory_release != 0;
     case WEIR_EDEVICE:

@@ -282,6 +282,8 @@ void complete_retire(weir_engine *engine, struct qp *qp) {
         transfer->outstanding--;
         if (run.state == LEDGER_FLUSHED)
             transfer->flushed = true;
+        else if (transfer->state == TR_PARKED)
+            peer->trouble_ns = 0; /* it came through, and was not seen before the session broke */
         if (transfer->outstanding == 0 && transfer->state == TR_PARKED)
             unpark = true;
         else
@@ -340,6 +342,8 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     int error = culprit_error(cqe->status);
     if (error != 0 && run->owner != LEDGER_NO_OWNER && engine->transfers[run->owner].result == 0)
         engine->transfers[run->owner].result = error;
+    if (error != 0 && run->owner != LEDGER_NO_OWNER && qp->session != NONE)
+        peer_at(engine, qp->peer)->sessions[qp->session].excused = true;
     if (cqe->status == WEIR_CQE_RETRY && qp->session != NONE)
         peer_at(engine, qp->peer)->sessions[qp->session].unreachable = true;
     session_broken(engine, peer_at(engine, qp->peer), qp->session);

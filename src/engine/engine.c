@@ -484,12 +484,13 @@ void weir_engine_close(weir_engine *engine) {
 /* ---- invariants -------------------------------------------------------- */
 
 static const char *verify_lists(const weir_engine *engine, const struct peer *peer) {
-    uint32_t total = 0;
+    uint32_t total = 0, suspects = 0;
     for (uint8_t l = 0; l < LISTS; l++) {
         uint32_t count = 0;
         for (uint32_t i = peer->lists[l].head; i != NONE; i = engine->transfers[i].next) {
             if (engine->transfers[i].list != l || ++count > engine->options.transfers_max)
                 return "peer: a list is not what its members say";
+            suspects += transfer_is_suspect(&engine->transfers[i]);
         }
         if (count != peer->lists[l].count)
             return "peer: a list's count is wrong";
@@ -500,6 +501,8 @@ static const char *verify_lists(const weir_engine *engine, const struct peer *pe
         credit_waits += peer->lists[l].count;
     if (credit_waits != peer->credit_waits)
         return "peer: credit_waits differs from its lists";
+    if (suspects != peer->suspects)
+        return "peer: suspects differ from its lists";
     return total == peer->waits ? NULL : "peer: waits differs from its lists";
 }
 

@@ -326,7 +326,7 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
  * False: nothing was done, and it has to be started. Nobody has to be told: those who sleep
  * have the device armed, or a deadline to learn of. */
 bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
-    if (peer->live == NONE || peer_pending(peer) > 0 || engine->closing ||
+    if (peer->live == NONE || peer_pending(peer) > 0 || peer->suspects > 0 || engine->closing ||
         engine->caps.completes_inline || transfer_notifies(transfer))
         return false;
     const struct plan_block *block = &engine->blocks[transfer->first_block];

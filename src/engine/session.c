@@ -202,23 +202,26 @@ static bool session_proven(const weir_engine *engine, const struct session *sess
     return proven;
 }
 
-/* A session broke because the target did not answer, and transfers wait. On a link that is down,
+/* A session broke while transfers wait: the target did not answer, or the other side broke it,
+ * who may have seen just that. On a link that is down,
  * but not for what the control connections go over, one after the other comes up, carries nothing
  * and breaks. Then each waits longer than the one before it, and when that has gone on for as long
  * as connecting may take, it has failed just as well. */
 static void session_trouble(weir_engine *engine, struct peer *peer, const struct session *session) {
     uint64_t now = engine_now(engine);
     uint64_t first_ns = engine->options.retransmit_ns;
-    if (!session->up || !session->unreachable || peer->waits == 0 || peer->leaving)
+    if (!session->up || (session->here && !session->unreachable) || peer->waits == 0 ||
+        peer->leaving)
         return;
-    if (peer->trouble_ns == 0 || session_proven(engine, session)) {
+    if (session->fresh) {
         peer->trouble_ns = now;
         peer->trouble_breaks = 0;
         return;
     }
     uint32_t doublings = peer->trouble_breaks < 4 ? peer->trouble_breaks : 4;
     peer->trouble_breaks++;
-    peer->trouble_until_ns = now + (first_ns << doublings);
+    uint64_t pause_ns = first_ns << doublings, most_ns = engine->options.connect_timeout_ns / 4;
+    peer->trouble_until_ns = now + (pause_ns < most_ns ? pause_ns : most_ns);
     if (now - peer->trouble_ns < engine->options.connect_timeout_ns)
         return;
     peer->trouble_ns = peer->trouble_until_ns = 0;
@@ -235,6 +238,7 @@ void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
         peer->live = NONE;
         peer->fast_qp = NULL;
     }
+    session->fresh = peer->trouble_ns == 0 || session_proven(engine, session);
     transfer_park(engine, peer, session);
     session_trouble(engine, peer, session);
     uint32_t qps[WEIR_QPS_MAX];
@@ -255,6 +259,7 @@ void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot) {
         session_async(engine);
     if (slot == NONE || !peer->sessions[slot].used || peer->sessions[slot].retired)
         return;
+    peer->sessions[slot].here = true;
     if (peer->live == slot) {
         engine->stats.sessions_failed++;
         if (!peer->degraded && !peer->leaving)

@@ -51,6 +51,7 @@ enum {
     SLOW_EVERY = 64,   /* steps between looks at control channel and async events */
     BREAKS_SHARED = 4, /* broken sessions after which a transfer goes by itself */
     BREAKS_MAX = 16,   /* sessions that one transfer may break before it fails */
+    REPLAYS_MAX = 64,  /* sessions that may break under it after something came through */
     EVENTS_KEPT = 256,
     LINE_BYTES = 64,      /* of a cache */
     RETRY_NS = 100 * 1000 /* pause after a device refused WRs that had slots */
@@ -83,7 +84,8 @@ struct transfer {
     uint8_t state; /* enum transfer_state */
     uint8_t list;
     uint8_t opcode;
-    uint8_t breaks;      /* sessions that broke under it */
+    uint8_t breaks;      /* sessions that it may have broken, up to BREAKS_MAX */
+    uint8_t replays;     /* `fresh` ones that broke under it, up to REPLAYS_MAX */
     uint32_t flags;      /* WEIR_TRANSFER_* */
     uint32_t next, prev; /* on its list */
     uint32_t peer;
@@ -145,6 +147,9 @@ struct session {
     bool retired;
     bool up;             /* transfers may have used it */
     bool unreachable;    /* the target did not answer: nobody here broke it */
+    bool here;           /* it broke here first, and not by the other side's word */
+    bool excused;        /* who broke it is known, or it was broken on purpose */
+    bool fresh;          /* once retired: something came through since the last one broke */
     uint32_t qp_count;   /* made */
     uint32_t qp_left;    /* not yet gone */
     uint32_t qp_used;    /* agreed: the first ones carry traffic */
@@ -209,7 +214,7 @@ struct peer {
     uint32_t live;         /* session, or NONE */
     uint32_t waits;        /* transfers on all lists */
     uint32_t credit_waits; /* on those that wait for credits */
-    uint32_t suspects;     /* on all lists, under which more than BREAKS_SHARED sessions broke */
+    uint32_t suspects;     /* on all lists: transfer_is_suspect */
     uint32_t held;         /* notifications of it that wait for room */
 
     struct list lists[LISTS];
@@ -402,6 +407,7 @@ void transfer_rebind(weir_engine *engine, struct peer *peer);
 void transfer_drop_ref(weir_engine *engine, struct transfer *transfer);
 void transfer_cancel(weir_engine *engine, struct transfer *transfer);
 void transfer_free_blocks(weir_engine *engine, uint32_t first);
+bool transfer_is_suspect(const struct transfer *transfer);
 bool transfer_notifies(const struct transfer *transfer);
 bool transfer_all_posted(const struct transfer *transfer);
 /* Transfers that wait for slots, credits or a connection. */

@@ -15,6 +15,10 @@
 
 #include <assert.h>
 
+bool transfer_is_suspect(const struct transfer *transfer) {
+    return transfer->breaks >= BREAKS_SHARED;
+}
+
 bool transfer_notifies(const struct transfer *transfer) {
     return (transfer->flags & WEIR_TRANSFER_NOTIFY) != 0;
 }
@@ -46,7 +50,7 @@ static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *
     peer->lists[list].count++;
     peer->waits++;
     peer->credit_waits += kind == LIST_CREDITS;
-    peer->suspects += transfer->breaks > BREAKS_SHARED;
+    peer->suspects += transfer_is_suspect(transfer);
     if (transfer->state == TR_PENDING)
         peer->fast_qp = NULL;
 }
@@ -92,7 +96,7 @@ void list_remove(weir_engine *engine, struct transfer *transfer) {
     l->count--;
     peer->waits--;
     peer->credit_waits -= transfer->list >= LIST_CREDITS;
-    peer->suspects -= transfer->breaks > BREAKS_SHARED;
+    peer->suspects -= transfer_is_suspect(transfer);
 }
 
 void transfer_free_blocks(weir_engine *engine, uint32_t first) {
@@ -141,8 +145,9 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
     if (transfer->number != 0 && window_check(&peer->sent, transfer->number) == WINDOW_NEW)
         window_mark(&peer->sent, transfer->number);
 
-    if (status == WEIR_OK) {
+    if (status == WEIR_OK || peer->waits == 0)
         peer->trouble_ns = 0;
+    if (status == WEIR_OK) {
         engine->stats.transfers_ok++;
         if (transfer->opcode == WEIR_OP_WRITE)
             engine->stats.bytes_written += transfer->bytes;
@@ -227,8 +232,10 @@ void transfer_timer(weir_engine *engine, struct transfer *transfer) {
             transfer_stop(engine, transfer, WEIR_ETIMEDOUT);
         } else if (transfer->outstanding > 0) {
             for (uint32_t s = 0; s < EP_SESSIONS; s++) {
-                if (peer->sessions[s].used && peer->sessions[s].epoch == transfer->epoch)
-                    session_broken(engine, peer, s);
+                if (!peer->sessions[s].used || peer->sessions[s].epoch != transfer->epoch)
+                    continue;
+                peer->sessions[s].excused = true;
+                session_broken(engine, peer, s);
             }
         }
         break;
@@ -314,6 +321,15 @@ static void forget_session(struct transfer *transfer) {
     transfer->epoch = 0;
 }
 
+/* A session broke with this transfer under way. */
+static void blame(struct transfer *transfer, const struct session *session) {
+    if (session->here && !session->unreachable && !session->excused &&
+        transfer->breaks < BREAKS_MAX)
+        transfer->breaks++;
+    if (session->fresh && transfer->replays < REPLAYS_MAX)
+        transfer->replays++;
+}
+
 /* A session broke. What has runs on it is parked, and may be what broke it; what has none
  * goes on elsewhere, its notification's parts from the start. */
 void transfer_park(weir_engine *engine, struct peer *peer, const struct session *session) {
@@ -326,7 +342,7 @@ void transfer_park(weir_engine *engine, struct peer *peer, const struct session 
                 continue;
             if (transfer->outstanding > 0) {
                 list_remove(engine, transfer);
-                transfer->breaks += !session->unreachable;
+                blame(transfer, session);
                 list_push(engine, peer, transfer, LIST_PARKED);
                 settle_timer(engine, transfer);
             } else {
@@ -349,7 +365,7 @@ static bool was_delivered(const struct peer *peer, const struct transfer *transf
 /* One that was in several sessions when they broke may be what breaks them: from then on
  * it, and what else there is for the peer, goes by itself (post.c). */
 static void replay(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
-    if (transfer->breaks > BREAKS_MAX) {
+    if (transfer->breaks == BREAKS_MAX || transfer->replays == REPLAYS_MAX) {
         transfer_finish(engine, transfer, WEIR_EDEVICE);
         return;
     }
@@ -411,6 +427,11 @@ void transfer_unpark(weir_engine *engine, struct peer *peer) {
     }
 }
 
+/* It was posted, must not be again, and whether it arrived may yet be told. */
+static bool ends_unknown(const struct transfer *transfer, int error) {
+    return error == WEIR_ECONNECT && (transfer->flags & WEIR_TRANSFER_ONCE) != 0;
+}
+
 /* Everything that has nothing under way fails now, the rest when it is quiet. */
 void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too) {
     for (uint8_t l = 0; l < LISTS; l++) {
@@ -420,7 +441,7 @@ void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool p
             next = transfer->next;
             if (l != LIST_PARKED)
                 transfer_stop(engine, transfer, error);
-            else if (parked_too && transfer->result == 0)
+            else if (parked_too && transfer->result == 0 && !ends_unknown(transfer, error))
                 transfer->result = error;
         }
     }
