@@ -262,11 +262,14 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     case WEIR_EPEER:
         return oracle->lives_ended || config->work.peer_close != 0 || net;
     case WEIR_EUNKNOWN:
-        return (transfer->once && breaks) || oracle->lives_ended || config->work.peer_close != 0;
+        /* Cut off for the connect time-out, the target could not say what had arrived. */
+        return (transfer->once && breaks) || oracle->lives_ended || config->work.peer_close != 0 ||
+               config->work.cut_control != 0;
     case WEIR_ESTALE: /* it waited for a peer that turned out to be another life */
         return oracle->lives_ended;
     case WEIR_ECONNECT:
-        return net || device || cut || oracle->lives_ended || config->work.pause != 0;
+        return net || device || cut || oracle->lives_ended || config->work.pause != 0 ||
+               transfer->memory_released; /* the target said that it broke, not why */
     case WEIR_EREMOTE:
         return transfer->memory_released || config->work.memory_release != 0;
     case WEIR_EDEVICE:

@@ -283,7 +283,8 @@ void complete_retire(weir_engine *engine, struct qp *qp) {
         if (run.state == LEDGER_FLUSHED)
             transfer->flushed = true;
         else if (transfer->state == TR_PARKED)
-            peer->trouble_ns = 0; /* it came through, and was not seen before the session broke */
+            peer_trouble_over(
+                peer); /* it came through, and was not seen before the session broke */
         if (transfer->outstanding == 0 && transfer->state == TR_PARKED)
             unpark = true;
         else

@@ -326,8 +326,8 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
  * False: nothing was done, and it has to be started. Nobody has to be told: those who sleep
  * have the device armed, or a deadline to learn of. */
 bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
-    if (peer->live == NONE || peer_pending(peer) > 0 || peer->suspects > 0 || engine->closing ||
-        engine->caps.completes_inline || transfer_notifies(transfer))
+    if (peer->live == NONE || peer_pending(peer) > 0 || peer_is_suspicious(peer) ||
+        engine->closing || engine->caps.completes_inline || transfer_notifies(transfer))
         return false;
     const struct plan_block *block = &engine->blocks[transfer->first_block];
     const struct plan_piece *piece = &block->pieces[0];
@@ -438,13 +438,13 @@ static void post_credits(weir_engine *engine, struct peer *peer) {
 static bool has_turn(const weir_engine *engine, const struct peer *peer) {
     const struct session *session = &peer->sessions[peer->live];
     uint32_t used = 0;
-    for (uint32_t i = 0; peer->suspects > 0 && i < session->qp_used; i++)
+    for (uint32_t i = 0; peer_is_suspicious(peer) && i < session->qp_used; i++)
         used += engine->qps[session->qps[i]].ledger.used;
     return used == 0;
 }
 
 static void rotate(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
-    if (peer->lists[LIST_PENDING].count > 1 && peer->suspects == 0) {
+    if (peer->lists[LIST_PENDING].count > 1 && !peer_is_suspicious(peer)) {
         list_remove(engine, transfer);
         list_push(engine, peer, transfer, LIST_PENDING);
     }

@@ -214,8 +214,8 @@ static void session_trouble(weir_engine *engine, struct peer *peer, const struct
         peer->leaving)
         return;
     if (session->fresh) {
+        peer_trouble_over(peer);
         peer->trouble_ns = now;
-        peer->trouble_breaks = 0;
         return;
     }
     uint32_t doublings = peer->trouble_breaks < 4 ? peer->trouble_breaks : 4;
@@ -224,7 +224,8 @@ static void session_trouble(weir_engine *engine, struct peer *peer, const struct
     peer->trouble_until_ns = now + (pause_ns < most_ns ? pause_ns : most_ns);
     if (now - peer->trouble_ns < engine->options.connect_timeout_ns)
         return;
-    peer->trouble_ns = peer->trouble_until_ns = 0;
+    peer_trouble_over(peer);
+    peer->trouble_until_ns = 0;
     transfer_fail_all(engine, peer, WEIR_ECONNECT, true);
 }
 

@@ -408,6 +408,15 @@ void transfer_drop_ref(weir_engine *engine, struct transfer *transfer);
 void transfer_cancel(weir_engine *engine, struct transfer *transfer);
 void transfer_free_blocks(weir_engine *engine, uint32_t first);
 bool transfer_is_suspect(const struct transfer *transfer);
+/* Transfers may be what breaks this peer's sessions: one chain is under way at a time. */
+static inline bool peer_is_suspicious(const struct peer *peer) {
+    return peer->suspects > 0 || peer->trouble_breaks >= BREAKS_SHARED;
+}
+/* Something came through. */
+static inline void peer_trouble_over(struct peer *peer) {
+    peer->trouble_ns = 0;
+    peer->trouble_breaks = 0;
+}
 bool transfer_notifies(const struct transfer *transfer);
 bool transfer_all_posted(const struct transfer *transfer);
 /* Transfers that wait for slots, credits or a connection. */

@@ -146,7 +146,7 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
         window_mark(&peer->sent, transfer->number);
 
     if (status == WEIR_OK || peer->waits == 0)
-        peer->trouble_ns = 0;
+        peer_trouble_over(peer);
     if (status == WEIR_OK) {
         engine->stats.transfers_ok++;
         if (transfer->opcode == WEIR_OP_WRITE)
@@ -372,7 +372,10 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
     list_remove(engine, transfer);
     forget_session(transfer);
     transfer->cursor = plan_start(engine->blocks, transfer->first_block);
-    list_push_front(engine, peer, transfer, LIST_PENDING);
+    if (peer_is_suspicious(peer))
+        list_push(engine, peer, transfer, LIST_PENDING); /* others have their turn first */
+    else
+        list_push_front(engine, peer, transfer, LIST_PENDING);
     timer_transfer(engine, transfer, transfer->deadline_ns);
     engine->stats.replays++;
 }
