@@ -447,6 +447,24 @@ static void test_H11_a_device_out_of_qps(void **state) {
 
 /* ---- errors that name nobody ---- */
 
+/* A transfer that is nothing but a notification with a payload of so many bytes. */
+static weir_transfer notify(struct lone *lone, weir_peer peer, uint32_t length,
+                            uint64_t timeout_ns) {
+    static const uint8_t payload[WEIR_NOTIFY_MAX];
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    options.notify_payload = payload;
+    options.notify_length = length;
+    options.timeout_ns = timeout_ns;
+    assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &options, &transfer), WEIR_OK);
+    return transfer;
+}
+
+static int status_of(struct lone *lone, weir_transfer transfer) {
+    return weir_transfer_status(lone->engine, transfer);
+}
+
 /* A session of this peer broke: its QPs drain, and the peer says the same and comes back if
  * it is asked to. True: a new session is up. */
 static bool again(struct lone *lone, uint64_t conn, uint64_t *epoch) {
@@ -467,23 +485,21 @@ static bool again(struct lone *lone, uint64_t conn, uint64_t *epoch) {
 /* Some devices say FLUSHED of the WR whose local key is wrong: nobody is blamed, every
  * session breaks anew, and that ends. */
 static void test_S11_a_culprit_that_is_never_named(void **state) {
-    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
     weir_transfer transfer;
     weir_peer peer;
     uint64_t conn, epoch = 1;
 
     (void)state;
     struct lone *lone = joined(&peer, &conn);
-    notify.flags = WEIR_TRANSFER_NOTIFY;
     lone->fail_all = WEIR_CQE_FLUSHED;
-    assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &transfer), WEIR_OK);
+    transfer = notify(lone, peer, 0, 0);
     weir_stats stats = WEIR_STATS_INIT;
-    while (weir_transfer_status(lone->engine, transfer) == WEIR_EINPROGRESS) {
+    while (status_of(lone, transfer) == WEIR_EINPROGRESS) {
         assert_int_equal(weir_engine_stats(lone->engine, &stats), WEIR_OK);
         assert_true(stats.sessions_failed <= BREAKS_MAX);
         again(lone, conn, &epoch);
     }
-    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EDEVICE);
+    assert_int_equal(status_of(lone, transfer), WEIR_EDEVICE);
     assert_int_equal(weir_engine_stats(lone->engine, &stats), WEIR_OK);
     assert_int_equal(stats.sessions_failed, BREAKS_MAX);
     lone_close(lone);
@@ -492,29 +508,24 @@ static void test_S11_a_culprit_that_is_never_named(void **state) {
 /* Those that were under way together with it come through: the culprit goes by itself. */
 static void test_S11_a_culprit_takes_nobody_along(void **state) {
     enum { INNOCENT = 6 };
-    static const uint8_t payload[32];
-    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    const uint32_t payload = 32;
     weir_transfer culprit, innocent[INNOCENT];
     weir_peer peer;
     uint64_t conn, epoch = 1;
 
     (void)state;
     struct lone *lone = joined(&peer, &conn);
-    notify.flags = WEIR_TRANSFER_NOTIFY;
-    lone->poison = WIRE_DATA_SIZE + sizeof(payload);
+    lone->poison = WIRE_DATA_SIZE + payload;
     for (uint32_t i = 0; i < INNOCENT / 2; i++)
-        assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &innocent[i]), WEIR_OK);
-    notify.notify_payload = payload;
-    notify.notify_length = sizeof(payload);
-    assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &culprit), WEIR_OK);
-    notify.notify_length = 0;
+        innocent[i] = notify(lone, peer, 0, 0);
+    culprit = notify(lone, peer, payload, 0);
     for (uint32_t i = INNOCENT / 2; i < INNOCENT; i++)
-        assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &innocent[i]), WEIR_OK);
+        innocent[i] = notify(lone, peer, 0, 0);
     for (uint32_t turn = 0; turn < 4 * BREAKS_MAX; turn++)
         again(lone, conn, &epoch);
-    assert_int_equal(weir_transfer_status(lone->engine, culprit), WEIR_EDEVICE);
+    assert_int_equal(status_of(lone, culprit), WEIR_EDEVICE);
     for (uint32_t i = 0; i < INNOCENT; i++)
-        assert_int_equal(weir_transfer_status(lone->engine, innocent[i]), WEIR_OK);
+        assert_int_equal(status_of(lone, innocent[i]), WEIR_OK);
     lone_close(lone);
 }
 
@@ -522,33 +533,31 @@ static void test_S11_a_culprit_takes_nobody_along(void **state) {
  * the transfer ends when connecting would have, and until then sessions are made ever less
  * often. */
 static void test_S11_a_link_that_stays_down(void **state) {
-    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
     weir_transfer transfer;
     weir_peer peer;
     uint64_t conn, epoch = 1;
 
     (void)state;
     struct lone *lone = joined(&peer, &conn);
-    notify.flags = WEIR_TRANSFER_NOTIFY;
     for (uint32_t round = 0; round < 2; round++) {
         lone->fail_all = WEIR_CQE_RETRY;
         uint64_t begin_ns = lone->now_ns;
-        assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &transfer), WEIR_OK);
+        transfer = notify(lone, peer, 0, 0);
         uint32_t sessions = 0;
-        while (weir_transfer_status(lone->engine, transfer) == WEIR_EINPROGRESS) {
+        while (status_of(lone, transfer) == WEIR_EINPROGRESS) {
             assert_true(lone->now_ns - begin_ns < 2 * SECOND);
             sessions += again(lone, conn, &epoch);
         }
-        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_ECONNECT);
+        assert_int_equal(status_of(lone, transfer), WEIR_ECONNECT);
         assert_true(lone->now_ns - begin_ns >= SECOND);
         assert_in_range(sessions, 3, 12);
         /* It is up again, and has been useful: the next time has all its time. */
         lone->fail_all = 0;
         lone->poison = UINT32_MAX;
-        assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &transfer), WEIR_OK);
+        transfer = notify(lone, peer, 0, 0);
         for (uint32_t turn = 0; turn < 50; turn++)
             again(lone, conn, &epoch);
-        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_OK);
+        assert_int_equal(status_of(lone, transfer), WEIR_OK);
     }
     lone_close(lone);
 }
@@ -556,27 +565,24 @@ static void test_S11_a_link_that_stays_down(void **state) {
 /* The other side's retries are exhausted first, and it says so: here nothing is known of a
  * link that is down, and nobody is blamed either. */
 static void test_S11_a_link_of_which_the_other_side_says_that_it_is_down(void **state) {
-    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
     weir_transfer transfer;
     weir_peer peer;
     uint64_t conn, epoch = 1;
 
     (void)state;
     struct lone *lone = joined(&peer, &conn);
-    notify.flags = WEIR_TRANSFER_NOTIFY;
     uint64_t begin_ns = lone->now_ns;
-    assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &transfer), WEIR_OK);
-    while (weir_transfer_status(lone->engine, transfer) == WEIR_EINPROGRESS) {
+    transfer = notify(lone, peer, 0, 0);
+    while (status_of(lone, transfer) == WEIR_EINPROGRESS) {
         struct wire_message settle = {.type = WIRE_SETTLE, .epoch = epoch};
         assert_true(lone->now_ns - begin_ns < 2 * SECOND);
         lone_say(lone, conn, 1, &settle);
         for (int i = 0;
-             i < 10 && weir_transfer_status(lone->engine, transfer) == WEIR_EINPROGRESS &&
-             !again(lone, conn, &epoch);
+             i < 10 && status_of(lone, transfer) == WEIR_EINPROGRESS && !again(lone, conn, &epoch);
              i++)
             continue;
     }
-    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_ECONNECT);
+    assert_int_equal(status_of(lone, transfer), WEIR_ECONNECT);
     assert_true(lone->now_ns - begin_ns >= SECOND);
     lone_close(lone);
 }
@@ -584,20 +590,17 @@ static void test_S11_a_link_of_which_the_other_side_says_that_it_is_down(void **
 /* Trouble that a deadline ended is over: another session that breaks, an hour later, is the
  * first. */
 static void test_S11_trouble_is_over_when_nobody_waits(void **state) {
-    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
     weir_transfer transfer;
     weir_peer peer;
     uint64_t conn, epoch = 1;
 
     (void)state;
     struct lone *lone = joined(&peer, &conn);
-    notify.flags = WEIR_TRANSFER_NOTIFY;
-    notify.timeout_ns = 100 * MS;
     lone->fail_all = WEIR_CQE_RETRY;
-    assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &transfer), WEIR_OK);
+    transfer = notify(lone, peer, 0, 100 * MS);
     for (int i = 0; i < 20; i++)
         again(lone, conn, &epoch);
-    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_ETIMEDOUT);
+    assert_int_equal(status_of(lone, transfer), WEIR_ETIMEDOUT);
     lone->fail_all = 0;
     lone->poison = UINT32_MAX; /* the link is up again */
     for (int i = 0; i < 40; i++)
@@ -605,14 +608,63 @@ static void test_S11_trouble_is_over_when_nobody_waits(void **state) {
     lone->now_ns += 3600 * SECOND;
     for (int i = 0; i < 5; i++)
         again(lone, conn, &epoch);
-    notify.timeout_ns = 0;
     lone->fail_all = WEIR_CQE_RETRY; /* one session */
-    assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &transfer), WEIR_OK);
+    transfer = notify(lone, peer, 0, 0);
     lone_run(lone);
     lone->fail_all = 0;
     for (int i = 0; i < 10; i++)
         again(lone, conn, &epoch);
-    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_OK);
+    assert_int_equal(status_of(lone, transfer), WEIR_OK);
+    lone_close(lone);
+}
+
+/* ---- degraded ---- */
+
+static bool has_event(struct lone *lone, uint32_t type) {
+    weir_event event;
+    bool found = false;
+    while (weir_event_take(lone->engine, &event) == WEIR_OK)
+        found |= event.type == type;
+    return found;
+}
+
+/* While its only session is broken nothing is posted for the peer, and new work waits for a
+ * connection and says so; it is recovered when other QPs are connected, not before, though
+ * the broken one cannot be destroyed. */
+static void test_S8_S10_a_broken_session_takes_no_work_and_stays_degraded(void **state) {
+    weir_stats before = WEIR_STATS_INIT, now = WEIR_STATS_INIT;
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    weir_peer peer;
+    uint64_t conn, epoch = 1;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    lone->no_destroy = true;
+    lone->fail_all = WEIR_CQE_FLUSHED;
+    weir_transfer lost = notify(lone, peer, 0, 0);
+    lone_run(lone);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_DEGRADED);
+    assert_false(has_event(lone, WEIR_EVENT_RECOVERED));
+    lone->fail_all = 0;
+    lone->poison = UINT32_MAX;
+    lone_pass(lone, 20 * MS); /* the beacon's own post is over */
+    assert_int_equal(weir_engine_stats(lone->engine, &before), WEIR_OK);
+    weir_transfer later = notify(lone, peer, 0, 0);
+    lone_pass(lone, 500 * MS);
+    assert_int_equal(weir_engine_stats(lone->engine, &now), WEIR_OK);
+    assert_int_equal(now.posts, before.posts);
+    assert_int_equal(weir_transfer_waiting_for(lone->engine, later), WEIR_WAITING_CONNECTION);
+    assert_int_equal(weir_peer_query(lone->engine, peer, &info), WEIR_OK);
+    assert_int_equal(info.connected, 0);
+    assert_false(has_event(lone, WEIR_EVENT_RECOVERED));
+    lone_answer(lone, conn, 1, ++epoch);
+    lone_run(lone);
+    assert_true(has_event(lone, WEIR_EVENT_RECOVERED));
+    assert_int_equal(status_of(lone, later), WEIR_OK);
+    lone->no_destroy = false;
+    for (int turn = 0; turn < 20; turn++)
+        again(lone, conn, &epoch);
+    assert_int_equal(status_of(lone, lost), WEIR_OK); /* replayed */
     lone_close(lone);
 }
 
@@ -637,6 +689,7 @@ int main(void) {
         cmocka_unit_test(test_S11_a_link_that_stays_down),
         cmocka_unit_test(test_S11_a_link_of_which_the_other_side_says_that_it_is_down),
         cmocka_unit_test(test_S11_trouble_is_over_when_nobody_waits),
+        cmocka_unit_test(test_S8_S10_a_broken_session_takes_no_work_and_stays_degraded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,8 +38,7 @@ static bool usable(const struct qp *qp) {
     return qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE;
 }
 
-/* Accounts for a post. What is done already holds no slot. True: all
- * accepted. */
+/* Accounts for a post. What is done already holds no slot. True: all accepted. */
 static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *transfer,
                            uint64_t seq, uint32_t count, bool quiet, const struct weir_post *post) {
     uint32_t under_way = post->accepted - post->done;

@@ -119,6 +119,11 @@ cases=$((cases + 1))
 sh tests/structure/symbols.sh . "$WORK/extra.so" >"$WORK/after" 2>&1 &&
     say 'symbols.sh passes a library that exports more'
 grep -q 'weir_extra: in the exported' "$WORK/after" || say 'symbols.sh does not name weir_extra'
+stub_library "$WORK/loud.so" 'int puts(const char *); int loud(void); int loud(void) { return puts("x"); }'
+cases=$((cases + 1))
+sh tests/structure/symbols.sh . "$WORK/loud.so" >"$WORK/after" 2>&1 &&
+    say 'symbols.sh passes a library that prints'
+grep -q 'M9 the library calls puts' "$WORK/after" || say 'symbols.sh does not name puts'
 sed '/weir_version;/d' weir.map >"$WORK/less.map"
 stub_library "$WORK/less.so" '' "$WORK/less.map"
 cases=$((cases + 1))

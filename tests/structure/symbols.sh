@@ -1,6 +1,6 @@
 #!/bin/sh
 # symbols.sh ROOT LIBRARY: what the shared library exports is what weir.h declares is
-# what weir.map lists.
+# what weir.map lists; and (M9) it can write to no stream and no log.
 library=$(realpath "${2:?usage: $0 ROOT LIBRARY}")
 . "$(dirname "$0")/lib.sh"
 need nm
@@ -25,4 +25,10 @@ grep -v '@@WEIR_0\.1$' "$WORK/exported.versioned" >"$WORK/unversioned"
 while read -r name; do
     say "$name: exported without the version node WEIR_0.1"
 done <"$WORK/unversioned"
+nm -D --undefined-only "$library" | awk '{ sub(/@.*/, "", $2); print $2 }' |
+    grep -xE 'v?[fd]?printf|f?puts|f?putc|putchar|fwrite|perror|v?syslog|std(out|err)|__v?[fd]?printf_chk|__v?syslog_chk' \
+        >"$WORK/writers"
+while read -r name; do
+    say "M9 the library calls $name"
+done <"$WORK/writers"
 finish
