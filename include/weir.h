@@ -133,12 +133,13 @@ typedef struct weir_transfer {
 
 /* ---- limits ------------------------------------------------------------ */
 
-#define WEIR_ADDRESS_MAX     288 /* bytes of a "host:port" with its terminator */
-#define WEIR_DESCRIPTOR_MAX  256 /* bytes of an exported memory descriptor */
-#define WEIR_NOTIFY_MAX      256 /* bytes of a notification's payload */
-#define WEIR_QPS_MAX         16  /* QPs of one endpoint */
-#define WEIR_DEVICE_NAME_MAX 32  /* bytes of a device name with its terminator */
-#define WEIR_DEVICE_NOTE_MAX 128 /* bytes of a device's note with its terminator */
+#define WEIR_ADDRESS_MAX      288 /* bytes of a "host:port" with its terminator */
+#define WEIR_DESCRIPTOR_MAX   256 /* bytes of an exported memory descriptor */
+#define WEIR_NOTIFY_MAX       256 /* bytes of a notification's payload */
+#define WEIR_QPS_MAX          16  /* QPs of one endpoint */
+#define WEIR_DEVICE_NAME_MAX  32  /* bytes of a device name with its terminator */
+#define WEIR_DEVICE_NOTE_MAX  128 /* bytes of a device's note with its terminator */
+#define WEIR_SETTING_NOTE_MAX 192 /* bytes of a setting's note with its terminator */
 
 /* ---- engine ------------------------------------------------------------ */
 
@@ -179,14 +180,32 @@ typedef struct weir_engine_options {
     uint64_t teardown_timeout_ns; /* forced teardown of a QP; default 4 s */
     uint64_t settle_grace_ns;     /* what a cancelled or late transfer's posted WRs are given to
                                    * complete before their QPs are taken down; default 100 ms */
-    uint64_t backoff_timeout_ns;  /* WEIR_TRANSFER_BLOCK waits at most this; default 10 ms, or
-                                   * the environment's WEIR_SQ_BACKOFF_TIMEOUT_US */
+    uint64_t backoff_timeout_ns;  /* WEIR_TRANSFER_BLOCK waits at most this; default 10 ms */
+    uint32_t signal_interval;     /* a chain's last WR is signalled when so many, it among them,
+                                   * were posted to its QP since the last signalled one; 1: every
+                                   * chain's, 1..65,536. Default, and always: before what is
+                                   * unsignalled at the tail is over a quarter of the queue */
+    uint32_t inline_bytes;        /* payload copied into the WR, asked of the device, which may
+                                   * take less; at most 4,096, WEIR_INLINE_NONE: none; default:
+                                   * the device's choice */
+    uint32_t cq_depth;            /* entries asked of the device for the CQ of all QPs; a device
+                                   * that has no CQ ignores it. At most 4,194,304, at least
+                                   * 4 * qp_count * the larger of sq_depth and recv_credits + 2,
+                                   * which is what the QPs of one endpoint need; default: the
+                                   * device's choice */
+    uint32_t poll_budget;         /* completions taken in a round of progress; default 256, at
+                                   * most 65,536 */
 } weir_engine_options;
 #define WEIR_ENGINE_OPTIONS_INIT WEIR_SIZED(weir_engine_options)
 
+#define WEIR_INLINE_NONE         UINT32_MAX /* inline_bytes: no payload is copied into the WR */
+
 /* Opens a device, takes all the memory that the limits call for, listens.
- * options may be NULL. Blocks for name resolution of `listen`. Errors: EINVAL
- * (a limit out of range), ENODEVICE, EADDRESS, ENOMEM, EDEVICE. */
+ * options may be NULL. A number that is 0 in them is taken from its environment variable,
+ * if that is set, and is the default if not: weir_setting_query lists them all. Blocks for
+ * name resolution of `listen`. Errors: EINVAL (a number out of range, in the options or in the
+ * environment: weir_setting_query says which and why; a flag; a device's own variable:
+ * weir_device_query says), ENODEVICE, EADDRESS, ENOMEM, EDEVICE. */
 WEIR_API int weir_engine_open(const weir_engine_options *options, weir_engine **engine_out);
 
 /* Ends every transfer with a status (ECLOSED if nothing else came first), tells
@@ -221,6 +240,41 @@ WEIR_API int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out);
 /* Copies the address that peers can open, with its terminator. Errors: ETOOBIG
  * (address_size too small), ENOTSUP (no listener). */
 WEIR_API int weir_engine_address(const weir_engine *engine, char *address_out, size_t address_size);
+
+/* ---- settings ---------------------------------------------------------- */
+
+/* Where the value of a setting comes from. An option goes before the environment, which is
+ * not looked at then, and that before the default. */
+typedef enum weir_setting_source {
+    WEIR_SETTING_DEFAULT = 0,
+    WEIR_SETTING_ENVIRONMENT = 1,
+    WEIR_SETTING_OPTION = 2
+} weir_setting_source_t;
+
+#define WEIR_SETTING_AUTO UINT64_MAX /* a number that the engine or the device chooses */
+
+/* A number of weir_engine_options. value to most are in the unit; a time in the options that
+ * is not a whole number of it is rounded up. */
+typedef struct weir_setting_info {
+    size_t size;
+    const char *name;     /* its field there; these four are static storage */
+    const char *variable; /* its environment variable: digits, least to most */
+    const char *unit;     /* "", "B", "us", "ms" */
+    const char *what;     /* a few words about it */
+    uint64_t value;       /* as an engine would have it; the default where it is refused */
+    uint64_t fallback;    /* the default */
+    uint64_t least;
+    uint64_t most;
+    uint32_t source;                  /* weir_setting_source_t */
+    int status;                       /* 0, or EINVAL: weir_engine_open refuses it... */
+    char note[WEIR_SETTING_NOTE_MAX]; /* ...and this says why, in a line; "" */
+} weir_setting_info;
+#define WEIR_SETTING_INFO_INIT WEIR_SIZED(weir_setting_info)
+/* Describes the index-th setting, for an engine that were opened now with these options, NULL
+ * for none: what weir_engine_open would make of options and environment, and what it would
+ * refuse. Needs no engine. EINVAL past the last. */
+WEIR_API int weir_setting_query(const weir_engine_options *options, size_t index,
+                                weir_setting_info *info);
 
 /* ---- memory ------------------------------------------------------------ */
 
@@ -343,7 +397,8 @@ typedef struct weir_segment {
  * handle by itself then: it is ESTALE once the transfer has ended, for
  * weir_transfer_wait too. Never completes inside the submit call. */
 #define WEIR_TRANSFER_QUEUE 0x2u
-/* When the queues are full, wait up to backoff_timeout_ns instead of EAGAIN. */
+/* When the queues are full, wait up to backoff_timeout_ns before EAGAIN: progress at first,
+ * then sleeps of 50 us at most between looks. */
 #define WEIR_TRANSFER_BLOCK 0x4u
 /* Must not be replayed on a new session: if its session breaks with WRs posted,
  * the status is EUNKNOWN. */

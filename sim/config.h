@@ -43,6 +43,8 @@ struct sim_nic_config {
     bool recv_rings;       /* and one more for its receives: they may come after the flush of
                             * sends that were posted later, a beacon among them */
     bool mute_errors;      /* an error that one WR is to blame for comes as a mere flush */
+    bool news_first;       /* that a QP failed is told by an event, or by its receives, before the
+                            * completion is there that says why */
     uint32_t last_wqe;     /* enum sim_last_wqe */
     uint32_t grant;        /* enum sim_grant */
     uint32_t sq_depth_max;

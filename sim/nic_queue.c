@@ -300,18 +300,27 @@ void nic_sq_acknowledge(struct weir_qp *qp, uint64_t seq) {
     }
 }
 
-static void flush_now(struct weir_qp *qp) {
+static void flush_recvs(struct weir_qp *qp) {
     struct nic_recv recv;
 
-    for (uint64_t seq = qp->done; seq < qp->head; seq++) {
-        if (!qp->entries[seq & qp->entry_mask].complete) {
-            sq_complete(qp, seq, WEIR_CQE_FLUSHED);
-        }
-    }
-    qp->done = qp->head;
     while (recvs_pop(&qp->rq, &recv)) {
         nic_cq_push_recv(qp, &recv, WEIR_CQE_FLUSHED, 0, NULL);
     }
+}
+
+static void flush_now(struct weir_qp *qp) {
+    if (qp->nic->config->news_first) {
+        flush_recvs(qp);
+    }
+    for (uint64_t seq = qp->done; seq < qp->head; seq++) {
+        bool failed = qp->fail_status != WEIR_CQE_OK && seq == qp->fail_seq;
+
+        if (!qp->entries[seq & qp->entry_mask].complete) {
+            sq_complete(qp, seq, failed ? qp->fail_status : WEIR_CQE_FLUSHED);
+        }
+    }
+    qp->done = qp->head;
+    flush_recvs(qp);
 }
 
 static void flush_event(struct sim_world *world, const struct sim_event *event) {
@@ -413,8 +422,13 @@ void nic_sq_fail(struct weir_qp *qp, uint64_t seq, uint32_t status) {
         }
     }
     if (seq < qp->head && seq >= qp->done && !qp->entries[seq & qp->entry_mask].complete) {
-        sq_complete(qp, seq, status);
-        sq_advance(qp);
+        if (qp->nic->config->news_first && qp->state != SIM_QP_ERR) {
+            qp->fail_seq = seq;
+            qp->fail_status = status;
+        } else {
+            sq_complete(qp, seq, status);
+            sq_advance(qp);
+        }
     }
     nic_qp_fail(qp);
 }

@@ -138,6 +138,9 @@ static void habits(uint64_t seed, struct sim_config *config) {
     for (uint32_t i = 0; config->work.cut_kept && i < config->nodes; i++) {
         config->nic[i].rto_ns = PICK(&prng, 100000, 2000000, 10000000);
     }
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->nic[i].news_first = sim_below(&prng, 4) == 0;
+    }
 }
 
 /* Many small notified writes on several QPs: more than a word of the windows, to a
@@ -379,6 +382,7 @@ static void print_nic(const struct sim_config *config, uint32_t node, FILE *out)
     PRINT(out, nic, qps_max);
     PRINT(out, nic, connect_ns_max);
     PRINT(out, nic, mute_errors);
+    PRINT(out, nic, news_first);
     PRINT(out, nic, post_eagain);
     PRINT(out, nic, post_edevice);
     PRINT(out, nic, post_einval);

@@ -184,6 +184,22 @@ static int mr_release(struct weir_device *device, const struct weir_mr *mr) {
     return WEIR_OK;
 }
 
+static int mr_import(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
+                     uint64_t length, uint32_t access, struct weir_rmr *rmr_out) {
+    (void)device;
+    (void)blob;
+    (void)blob_length;
+    (void)length;
+    (void)access;
+    *rmr_out = (struct weir_rmr){.raddr = 4096, .rkey = 1};
+    return WEIR_OK;
+}
+
+static void mr_forget(struct weir_device *device, const struct weir_rmr *rmr) {
+    (void)device;
+    (void)rmr;
+}
+
 /* A QP is its number; NULL is none. */
 static uint32_t number_of(const struct weir_qp *qp) {
     return (uint32_t)((uintptr_t)qp - 1);
@@ -213,8 +229,67 @@ static int qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
     return WEIR_EINPROGRESS;
 }
 
+static struct weir_cqe *cqe_new(void) {
+    assert_true(the->cqe_last - the->cqe_first < LONE_CQES);
+    return &the->cqes[the->cqe_last++ % LONE_CQES];
+}
+
+static void complete(uint64_t wr_id, uint32_t status) {
+    *cqe_new() = (struct weir_cqe){.wr_id = wr_id, .status = status};
+}
+
+/* What is posted on this QP ends with it. If it failed, the first of that is to blame. */
+static void cut_short(uint32_t qp) {
+    uint32_t kept = 0;
+    uint32_t status = the->news[qp] != NEWS_NONE ? the->bad_status : WEIR_CQE_FLUSHED;
+    for (uint32_t i = 0; i < the->posted_count; i++) {
+        if (the->posted[i].qp != qp) {
+            the->posted[kept++] = the->posted[i];
+        } else if (!the->slow_lands || the->news[qp] != NEWS_NONE) {
+            complete(the->posted[i].wr_id, status);
+            status = WEIR_CQE_FLUSHED;
+        } else if (the->posted[i].signaled) {
+            complete(the->posted[i].wr_id, WEIR_CQE_OK);
+        }
+    }
+    the->posted_count = kept;
+}
+
+/* Each QP executes what is posted on it, until it fails or meets what is slow. */
+static void execute(void) {
+    bool stops[LONE_QPS] = {false};
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < the->posted_count; i++) {
+        uint32_t qp = the->posted[i].qp;
+        uint32_t length = the->posted[i].length;
+        bool bad = length != 0 && length == the->bad_bytes;
+        if (the->failed[qp]) {
+            complete(the->posted[i].wr_id, WEIR_CQE_FLUSHED);
+            continue;
+        }
+        stops[qp] |= length != 0 && length == the->slow_bytes;
+        if (bad && !stops[qp] && the->news_first) {
+            stops[qp] = true;
+            if (the->news[qp] == NEWS_NONE)
+                the->news[qp] = NEWS_DUE;
+        }
+        if (stops[qp]) {
+            the->posted[kept++] = the->posted[i];
+        } else if (bad) {
+            the->failed[qp] = true;
+            complete(the->posted[i].wr_id, the->bad_status);
+        } else if (the->posted[i].signaled) {
+            complete(the->posted[i].wr_id, WEIR_CQE_OK);
+        }
+    }
+    the->posted_count = kept;
+}
+
 static int qp_error(struct weir_qp *qp) {
-    the->failed[number_of(qp)] = true;
+    uint32_t number = number_of(qp);
+    if (the->executes)
+        cut_short(number);
+    the->failed[number] = true;
     return WEIR_OK;
 }
 
@@ -228,22 +303,18 @@ static int qp_destroy(struct weir_qp *qp) {
     return WEIR_OK;
 }
 
-static struct weir_cqe *cqe_new(void) {
-    assert_true(the->cqe_last - the->cqe_first < LONE_CQES);
-    return &the->cqes[the->cqe_last++ % LONE_CQES];
-}
-
 static int post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                      struct weir_post *post_out) {
     *post_out = (struct weir_post){.accepted = count};
     bool failed = the->failed[number_of(qp)];
     for (uint32_t i = 0; i < count; i++) {
         if (failed || the->fail_all != 0) {
-            *cqe_new() = (struct weir_cqe){.wr_id = wrs[i].wr_id,
-                                           .status = failed ? WEIR_CQE_FLUSHED : the->fail_all};
-        } else if (the->poison != 0) {
+            complete(wrs[i].wr_id, failed ? WEIR_CQE_FLUSHED : the->fail_all);
+        } else if (the->executes || the->poison != 0) {
             assert_true(the->posted_count < LONE_CQES);
             the->posted[the->posted_count].wr_id = wrs[i].wr_id;
+            the->posted[the->posted_count].qp = number_of(qp);
+            the->posted[the->posted_count].length = (uint32_t)wrs[i].length;
             the->posted[the->posted_count++].signaled = (wrs[i].flags & WEIR_WR_SIGNALED) != 0;
             the->poisoned |= wrs[i].length == the->poison;
         }
@@ -268,13 +339,14 @@ static int device_poll(struct weir_device *device, struct weir_cqe *cqes_out, in
     int count = 0;
     if (the->poll_error != 0)
         return the->poll_error;
-    for (uint32_t i = 0; i < the->posted_count; i++) {
+    if (the->executes)
+        execute();
+    for (uint32_t i = 0; !the->executes && i < the->posted_count; i++) {
         if (the->poisoned || the->posted[i].signaled)
-            *cqe_new() =
-                (struct weir_cqe){.wr_id = the->posted[i].wr_id,
-                                  .status = the->poisoned ? WEIR_CQE_FLUSHED : WEIR_CQE_OK};
+            complete(the->posted[i].wr_id, the->poisoned ? WEIR_CQE_FLUSHED : WEIR_CQE_OK);
     }
-    the->posted_count = 0;
+    if (!the->executes)
+        the->posted_count = 0;
     the->poisoned = false;
     while (count < max && the->cqe_first != the->cqe_last)
         cqes_out[count++] = the->cqes[the->cqe_first++ % LONE_CQES];
@@ -285,6 +357,12 @@ static int device_events(struct weir_device *device, struct weir_async *events_o
     (void)device;
     int count = 0;
     for (uint32_t i = 0; i < the->qp_count && count < max; i++) {
+        if (the->news[i] == NEWS_DUE) {
+            the->news[i] = NEWS_TOLD;
+            events_out[count++] =
+                (struct weir_async){.type = WEIR_ASYNC_QP_FATAL, .qp_tag = the->tags[i]};
+            continue;
+        }
         if (the->connecting_until[i] == 0 || the->connecting_until[i] > the->now_ns)
             continue;
         the->connecting_until[i] = 0;
@@ -308,6 +386,8 @@ static const struct weir_device_ops device_ops = {
     .query = device_query,
     .mr_register = mr_register,
     .mr_release = mr_release,
+    .mr_import = mr_import,
+    .mr_forget = mr_forget,
     .qp_create = qp_create,
     .qp_connect = qp_connect,
     .qp_error = qp_error,
@@ -373,6 +453,26 @@ void lone_pass(struct lone *lone, uint64_t ns) {
     }
 }
 
+/* ---- memory ---- */
+
+void lone_memories(struct lone *lone, weir_peer peer, uint32_t n, void *bytes, uint64_t length,
+                   weir_memory *local_out, weir_remote *remote_out) {
+    uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
+    uint32_t descriptor_length;
+    struct wire_descriptor theirs = {.memory_id = 1,
+                                     .length = length,
+                                     .access = WEIR_ACCESS_ALL,
+                                     .device = "lone",
+                                     .blob_length = 4};
+    lone_instance(n, theirs.instance);
+    assert_int_equal(
+        wire_descriptor_encode(&theirs, descriptor, sizeof(descriptor), &descriptor_length),
+        WEIR_OK);
+    assert_int_equal(weir_memory_register(lone->engine, bytes, length, 0, local_out), WEIR_OK);
+    assert_int_equal(
+        weir_memory_import(lone->engine, peer, descriptor, descriptor_length, remote_out), WEIR_OK);
+}
+
 /* ---- connections ---- */
 
 void lone_instance(uint32_t n, uint8_t *out) {
@@ -433,11 +533,16 @@ void lone_say_iam(struct lone *lone, uint64_t conn, uint32_t n, const char *addr
     lone_say(lone, conn, n, &iam);
 }
 
-static const struct wire_qp_set other_qps = {
-    .device = "lone", .recv_credits = 8, .recv_bytes_max = 4096, .ordered = true, .qp_count = 1};
+static struct wire_qp_set other_qps(void) {
+    return (struct wire_qp_set){.device = "lone",
+                                .recv_credits = 8,
+                                .recv_bytes_max = 4096,
+                                .ordered = true,
+                                .qp_count = the->their_qps != 0 ? the->their_qps : 1};
+}
 
 void lone_say_hello(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch) {
-    struct wire_message hello = {.type = WIRE_HELLO, .epoch = epoch, .qps = other_qps};
+    struct wire_message hello = {.type = WIRE_HELLO, .epoch = epoch, .qps = other_qps()};
     lone_say(lone, conn, n, &hello);
 }
 
@@ -446,7 +551,7 @@ uint64_t lone_answer(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoc
     assert_non_null(hello);
     uint64_t ours = hello->epoch;
     struct wire_message ack = {
-        .type = WIRE_HELLO_ACK, .epoch = epoch, .echo = ours, .qps = other_qps};
+        .type = WIRE_HELLO_ACK, .epoch = epoch, .echo = ours, .qps = other_qps()};
     lone_say(lone, conn, n, &ack);
     return ours;
 }

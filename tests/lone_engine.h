@@ -6,7 +6,9 @@
  * (lone_dialled). One that is cut silently refuses sends and tells nobody.
  *
  * The device posts everything and completes nothing, but what flushes or what the test asks
- * for. Receives go to a shared queue; a QP in the error state flushes at once.
+ * for: all that is posted fails (fail_all), or is done unless one WR poisons all (poison), or
+ * each QP executes what it has, in order, when it is polled (executes). Receives go to a
+ * shared queue; a QP in the error state flushes at once.
  */
 #ifndef LONE_ENGINE_H
 #define LONE_ENGINE_H
@@ -73,16 +75,27 @@ struct lone {
     uint32_t fail_all;   /* enum weir_cqe_status: how what is posted ends, if not 0 */
     uint32_t poison;     /* what is posted is done when it is polled, but all of it flushes if
                           * one of it has so many bytes; 0: see above */
+    bool executes;       /* QPs execute what is posted; the next five are about that: */
+    uint32_t bad_bytes;  /* a WR of so many bytes fails its QP, ... */
+    uint32_t bad_status; /* ... like this: enum weir_cqe_status */
+    uint32_t slow_bytes; /* one of so many is under way for as long as this is set, and so is what
+                          * is behind it on its QP */
+    bool slow_lands;     /* and has come through all the same when its QP is put to an end */
+    bool news_first;     /* that a QP failed is told by an event, before it completes anything */
+    uint32_t their_qps;  /* that the others have in a session; 0: one */
     bool no_qps;         /* the device makes no more QPs */
     uint64_t connect_ns; /* connects take so long; 0: they are done at once */
     int connect_error;   /* and end like this */
     uint64_t connecting_until[LONE_QPS];
     bool made[LONE_QPS], failed[LONE_QPS];
+    enum { NEWS_NONE, NEWS_DUE, NEWS_TOLD } news[LONE_QPS]; /* with news_first: that it failed */
     uint32_t tags[LONE_QPS];
     struct {
         uint64_t wr_id;
+        uint32_t qp;
+        uint32_t length;
         bool signaled;
-    } posted[LONE_CQES]; /* with poison: not polled yet */
+    } posted[LONE_CQES]; /* with poison or executes: not polled yet */
     uint32_t posted_count;
     bool poisoned;
     struct weir_cqe cqes[LONE_CQES];
@@ -105,6 +118,10 @@ void lone_close(struct lone *lone);
 void lone_run(struct lone *lone);
 /* Time passes, in steps that are short against all time-outs. */
 void lone_pass(struct lone *lone, uint64_t ns);
+
+/* `length` bytes of the test's own, and as many of instance n's, who is this peer. */
+void lone_memories(struct lone *lone, weir_peer peer, uint32_t n, void *bytes, uint64_t length,
+                   weir_memory *local_out, weir_remote *remote_out);
 
 /* Instance number n of the others. */
 void lone_instance(uint32_t n, uint8_t *out);

@@ -131,6 +131,206 @@ static void test_M3_credits_never_deadlock_on_credits(void **state) {
     }
 }
 
+/* ---- credit messages that may be overtaken ------------------------------- */
+
+enum { FLYING_MAX = 128 };
+
+struct flying {
+    bool credit; /* a credit message */
+    uint32_t tells;
+};
+
+/* A QP whose ends are driven in any order. What flies to side i arrives in any order too,
+ * unless ordered; what has arrived is read in the order of its arrival. */
+struct pair {
+    bool ordered;
+    uint64_t random;
+    uint32_t windows[2];
+    struct credit sides[2];
+    struct flying flying[2][FLYING_MAX], arrived[2][FLYING_MAX];
+    uint32_t flying_count[2], arrived_count[2];
+    uint32_t held[2];            /* notifications that were read, and not yet taken up */
+    uint32_t credits_unread[2];  /* flying ones too */
+    uint32_t notifies_unread[2]; /* held ones too */
+    bool completed[2]; /* the credit message of side i arrived, it has yet to hear of it */
+    uint32_t most_credits;
+    uint64_t taken;
+};
+
+static uint32_t draw(struct pair *pair, uint32_t below) {
+    pair->random ^= pair->random << 13;
+    pair->random ^= pair->random >> 7;
+    pair->random ^= pair->random << 17;
+    return (uint32_t)((pair->random >> 32) % below);
+}
+
+static void launch(struct pair *pair, int from, bool credit) {
+    struct credit *side = &pair->sides[from];
+    int to = !from;
+
+    assert_true(pair->flying_count[to] < FLYING_MAX);
+    pair->flying[to][pair->flying_count[to]++] = (struct flying){credit, credit_to_tell(side)};
+    if (credit) {
+        if (!pair->ordered)
+            credit_launched(side, 0);
+        assert_true(++pair->credits_unread[to] <= CREDIT_RESERVE); /* M2 */
+        if (pair->credits_unread[to] > pair->most_credits)
+            pair->most_credits = pair->credits_unread[to];
+    } else {
+        side->sent++;
+        assert_true(++pair->notifies_unread[to] <= pair->windows[to]);
+    }
+    credit_told(side);
+}
+
+static void arrive(struct pair *pair, int at) {
+    uint32_t index = pair->ordered ? 0 : draw(pair, pair->flying_count[at]);
+    struct flying *flying = &pair->flying[at][index];
+
+    pair->arrived[at][pair->arrived_count[at]++] = *flying;
+    if (flying->credit)
+        pair->completed[!at] = true;
+    pair->flying_count[at]--;
+    memmove(flying, flying + 1, (pair->flying_count[at] - index) * sizeof(*flying));
+}
+
+static void take_in(struct pair *pair, int at) {
+    struct flying first = pair->arrived[at][0];
+
+    pair->arrived_count[at]--;
+    memmove(pair->arrived[at], pair->arrived[at] + 1, pair->arrived_count[at] * sizeof(first));
+    assert_true(credit_hear(&pair->sides[at], first.tells));
+    if (first.credit) {
+        pair->credits_unread[at]--;
+        return;
+    }
+    assert_true(credit_arrived(&pair->sides[at]));
+    pair->held[at]++;
+}
+
+enum { ACT_NOTIFY, ACT_CREDIT, ACT_ARRIVE, ACT_COMPLETE, ACT_READ, ACT_TAKE, ACTS };
+
+/* One thing at one side, if it can be done there. */
+static bool act(struct pair *pair, int side, int what) {
+    struct credit *credit = &pair->sides[side];
+
+    if (what == ACT_NOTIFY && credit_available(credit)) {
+        launch(pair, side, false);
+    } else if (what == ACT_CREDIT && credit_owed(credit) && !credit->under_way) {
+        launch(pair, side, true);
+    } else if (what == ACT_ARRIVE && pair->flying_count[side] > 0) {
+        arrive(pair, side);
+    } else if (what == ACT_COMPLETE && pair->completed[side]) {
+        pair->completed[side] = false;
+        credit_landed(credit);
+    } else if (what == ACT_READ && pair->arrived_count[side] > 0) {
+        take_in(pair, side);
+    } else if (what == ACT_TAKE && pair->held[side] > 0) {
+        pair->held[side]--;
+        pair->notifies_unread[side]--;
+        credit->taken++;
+        pair->taken++;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Until nothing is left but to send notifications. */
+static void settle(struct pair *pair) {
+    bool again = true;
+
+    while (again) {
+        again = false;
+        for (int s = 0; s < 2; s++) {
+            for (int what = ACT_CREDIT; what < ACTS; what++)
+                again |= act(pair, s, what);
+        }
+    }
+}
+
+/* Returns how many credit messages were unread at most. */
+static uint32_t drive(uint64_t seed, bool ordered) {
+    static struct pair pair;
+    uint32_t rare[2][ACTS]; /* each act of each side has a pace of its own */
+
+    pair = (struct pair){.ordered = ordered, .random = seed * 0x9e3779b97f4a7c15u};
+    for (int s = 0; s < 2; s++) {
+        pair.windows[s] = 1 + draw(&pair, draw(&pair, 2) == 0 ? 4 : 40);
+        for (int what = 0; what < ACTS; what++)
+            rare[s][what] = 1 + draw(&pair, draw(&pair, 2) == 0 ? 2 : 30);
+    }
+    for (int s = 0; s < 2; s++)
+        credit_init(&pair.sides[s], pair.windows[s], pair.windows[!s]);
+    for (int step = 0; step < 3000; step++) {
+        int s = (int)draw(&pair, 2);
+        int what = (int)draw(&pair, ACTS);
+
+        if (draw(&pair, rare[s][what]) == 0)
+            act(&pair, s, what);
+    }
+    for (int round = 0; round < 10; round++) { /* M3: nobody waits for ever */
+        uint64_t before = pair.taken;
+
+        settle(&pair);
+        assert_true(act(&pair, 0, ACT_NOTIFY));
+        assert_true(act(&pair, 1, ACT_NOTIFY));
+        settle(&pair);
+        assert_true(pair.taken >= before + 2);
+    }
+    return pair.most_credits;
+}
+
+static void test_M2_credit_messages_find_buffers(void **state) {
+    uint32_t most = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 500; seed++) {
+        uint32_t unread = drive(seed, true);
+        most = unread > most ? unread : most;
+    }
+    assert_int_equal(most, CREDIT_RESERVE); /* and none of them is too many */
+}
+
+static void test_M2_overtaken_credit_messages_find_buffers(void **state) {
+    uint32_t most = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 2000; seed++) {
+        uint32_t unread = drive(seed, false);
+        most = unread > most ? unread : most;
+    }
+    assert_int_equal(most, CREDIT_RESERVE);
+}
+
+/* While a credit message may be overtaken, what overtakes it tells nothing new. */
+static void test_M2_nothing_newer_overtakes_a_credit_message(void **state) {
+    struct credit credit;
+
+    (void)state;
+    credit_init(&credit, 4, 4);
+    credit.taken = 2;
+    assert_true(credit_owed(&credit));
+    assert_int_equal(credit_to_tell(&credit), 2);
+    credit_launched(&credit, 7);
+    credit_told(&credit);
+    assert_int_equal(credit.under_way_seq, 7);
+    assert_int_equal(credit.told, 2);
+    assert_false(credit_owed(&credit));
+    credit.taken = 3;
+    assert_int_equal(credit_to_tell(&credit), 0); /* a notification */
+    credit_told(&credit);
+    assert_int_equal(credit.told, 2);
+    credit.taken = 4;
+    assert_true(credit_owed(&credit)); /* as soon as it may be said */
+    assert_int_equal(credit_to_tell(&credit), 0);
+    credit_landed(&credit);
+    assert_int_equal(credit_to_tell(&credit), 4);
+    credit_told(&credit);
+    assert_int_equal(credit.told, 4);
+    assert_false(credit_owed(&credit));
+}
+
 static void test_S14_handles(void **state) {
     static const uint32_t indices[] = {0, 1, 4095, HANDLE_INDEX_MASK};
 
@@ -176,6 +376,9 @@ int main(void) {
         cmocka_unit_test(test_M3_more_than_was_sent_is_a_lie),
         cmocka_unit_test(test_M3_counts_wrap),
         cmocka_unit_test(test_M3_credits_never_deadlock_on_credits),
+        cmocka_unit_test(test_M2_credit_messages_find_buffers),
+        cmocka_unit_test(test_M2_overtaken_credit_messages_find_buffers),
+        cmocka_unit_test(test_M2_nothing_newer_overtakes_a_credit_message),
         cmocka_unit_test(test_S14_handles),
         cmocka_unit_test(test_S14_wr_ids),
     };

@@ -123,6 +123,43 @@ static void test_H7_a_visitor_that_never_says_who_it_is_comes_in(void **state) {
     lone_close(lone);
 }
 
+/* What answers at an address that the application opened is who it opened, whether IAM is
+ * late or lost: nobody is met under no address, and it is known by the handle it was given. */
+static void test_H1_a_hello_before_iam_is_who_was_opened(void **state) {
+    weir_peer peer;
+    weir_notification got;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    weir_peer_connect(lone->engine, peer);
+    uint64_t conn = lone_dialled(lone, THERE);
+    assert_int_not_equal(conn, 0);
+    assert_non_null(lone_heard(lone, conn, WIRE_WHO));
+    lone_say_hello(lone, conn, 1, 1);
+    lone_say_hello(lone, conn, 1, 1);                      /* repeated */
+    assert_int_equal(lone_count(lone, conn, WIRE_WHO), 0); /* not asked again */
+    assert_non_null(peer_number(lone, 1));
+    assert_int_equal(peer_number(lone, 1)->id, peer.id);
+    assert_true(peer_number(lone, 1)->reached);
+    const struct wire_message *ack = lone_heard(lone, conn, WIRE_HELLO_ACK);
+    assert_non_null(ack);
+    lone_say_ready(lone, conn, 1, 1, ack->epoch);
+    weir_event event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_UP);
+    assert_int_equal(event.peer.id, peer.id);
+    lone_notify(lone, 1, 77);
+    assert_int_equal(weir_notification_take(lone->engine, &got), WEIR_OK);
+    assert_int_equal(got.from.id, peer.id);
+    lone_say_iam(lone, conn, 1, THERE); /* late */
+    lone_pass(lone, 2 * SECOND);
+    assert_int_equal(peer_number(lone, 1)->id, peer.id);
+    assert_int_equal(lone->engine->peers_used, 1);
+    assert_int_equal(lone->engine->visitors[0].conn, 0);
+    assert_int_equal(weir_event_take(lone->engine, &event), WEIR_EAGAIN);
+    lone_close(lone);
+}
+
 /* ---- connections ---- */
 
 static void test_H12_who_on_a_dead_connection_changes_nothing(void **state) {
@@ -413,6 +450,7 @@ int main(void) {
         cmocka_unit_test(test_H10_a_hundred_visitors_keep_their_addresses),
         cmocka_unit_test(test_H10_a_flood_of_who_keeps_nobody_out),
         cmocka_unit_test(test_H7_a_visitor_that_never_says_who_it_is_comes_in),
+        cmocka_unit_test(test_H1_a_hello_before_iam_is_who_was_opened),
         cmocka_unit_test(test_H12_who_on_a_dead_connection_changes_nothing),
         cmocka_unit_test(test_H12_every_connection_of_a_peer_that_is_gone_is_closed),
         cmocka_unit_test(test_H12_connections_of_one_peer_are_bounded),

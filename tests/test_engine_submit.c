@@ -1,8 +1,10 @@
 /* test_engine_submit.c: what a submit refuses, and that nothing was posted then (S15);
  * what a transfer handle is worth; full pools (S5). */
+#define _GNU_SOURCE
 #include "engine_side.h"
 
 #include <string.h>
+#include <sys/resource.h>
 
 static void test_S15_bad_arguments(void **state) {
     weir_transfer_options options;
@@ -336,6 +338,43 @@ static void test_S5_segments_are_a_pool_too(void **state) {
     pair_close(&a, &b);
 }
 
+/* How often this thread slept. */
+static long sleeps(void) {
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_THREAD, &usage), 0);
+    return usage.ru_nvcsw;
+}
+
+/* Who asked to wait, while no room comes, spins shortly, sleeps then, and is back after
+ * backoff_timeout_ns; who did not is back at once. */
+static void test_S5_a_blocked_submitter_sleeps(void **state) {
+    const uint64_t backoff_ns = 400 * MS;
+    weir_engine_options limits = side_options();
+    weir_transfer_options block = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer = {0};
+    struct side a, b;
+
+    (void)state;
+    limits.transfers_max = 8;
+    limits.backoff_timeout_ns = backoff_ns;
+    side_open(&a, &limits);
+    side_open(&b, NULL);
+    side_join(&a, &b); /* nobody makes progress on b: no session comes up */
+    weir_segment one = segment_of(&a, 0, 0, 8);
+    while (weir_write(a.engine, a.peer, &one, 1, NULL, &transfer) == WEIR_OK)
+        continue;
+    block.flags = WEIR_TRANSFER_BLOCK;
+    uint64_t begin = now_ns();
+    long before = sleeps();
+    assert_int_equal(weir_write(a.engine, a.peer, &one, 1, &block, &transfer), WEIR_EAGAIN);
+    assert_true(now_ns() - begin >= backoff_ns);
+    assert_true(sleeps() - before >= 20);
+    begin = now_ns();
+    assert_int_equal(weir_write(a.engine, a.peer, &one, 1, NULL, &transfer), WEIR_EAGAIN);
+    assert_true(now_ns() - begin < backoff_ns);
+    pair_close(&a, &b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S15_bad_arguments),
@@ -347,6 +386,7 @@ int main(void) {
         cmocka_unit_test(test_S12_handles_after_release),
         cmocka_unit_test(test_S5_full_pools_are_EAGAIN),
         cmocka_unit_test(test_S5_segments_are_a_pool_too),
+        cmocka_unit_test(test_S5_a_blocked_submitter_sleeps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -457,6 +457,29 @@ static void test_S3_the_quiet_tail_is_bounded_and_can_be_closed(void **state) {
     }
 }
 
+/* A limit of the application's goes below the quarter, never above it. */
+static void test_S3_the_quiet_tail_has_the_limit_that_was_set(void **state) {
+    struct ledger ledger;
+    uint64_t seq;
+
+    (void)state;
+    for (uint32_t depth = 1; depth <= 64; depth++) {
+        for (uint32_t limit = 0; limit <= 20; limit++) {
+            uint32_t most = 0;
+            begin(&ledger, depth, 1);
+            ledger_limit_quiet(&ledger, limit);
+            ledger_limit_quiet(&ledger, UINT32_MAX);
+            for (uint32_t i = 0; i < depth; i++) {
+                post_like_the_engine(&ledger, 1, &seq);
+                most = ledger.quiet > most ? ledger.quiet : most;
+            }
+            assert_true(most <= limit && most <= depth / LEDGER_QUIET_PART);
+            if (limit * 2 * LEDGER_QUIET_PART <= depth)
+                assert_int_equal(most, limit);
+        }
+    }
+}
+
 static void test_S6_an_orphan_is_closed_before_anything_is_left_quiet(void **state) {
     struct ledger ledger;
     uint64_t seq;
@@ -550,6 +573,7 @@ int main(void) {
         cmocka_unit_test(test_S1_flush_ends_what_is_outstanding),
         cmocka_unit_test(test_S3_a_run_on_an_idle_queue_is_signalled),
         cmocka_unit_test(test_S3_the_quiet_tail_is_bounded_and_can_be_closed),
+        cmocka_unit_test(test_S3_the_quiet_tail_has_the_limit_that_was_set),
         cmocka_unit_test(test_S6_an_orphan_is_closed_before_anything_is_left_quiet),
         cmocka_unit_test(test_S3_what_a_finished_post_passes_is_done),
         cmocka_unit_test(test_S1_random_schedules_agree_with_a_model),

@@ -54,6 +54,51 @@ bench_verified() { bench "$@" && json_holds 'r["verified"] and r["checked_bytes"
 
 info_json() { run info --json >"$dir/out.json" && json_holds \
     '[d["name"] for d in r["devices"] if d["available"]] and r["devices"][0]["engine_bytes"] > 0'; }
+# Each setting with its value and where that comes from; a wrong one, why.
+info_settings() {
+    run info --json >"$dir/out.json" && json_holds 'len(r["settings"]) > 15
+        and all(s["source"] == "default" and s["value"] == s["default"] and not s["refused"]
+        and s["note"] == "" and s["variable"].startswith("WEIR_") and s["what"]
+        and (s["value"] is None or s["least"] <= s["value"] <= s["most"])
+        for s in r["settings"])' || return 1
+    (
+        export WEIR_SQ_DEPTH=512 WEIR_INLINE_BYTES=0 WEIR_SIGNAL_INTERVAL=1 WEIR_POLL_BUDGET=x \
+            WEIR_CONNECT_TIMEOUT_MS=2500 WEIR_QP_COUNT= WEIR_CQ_DEPTH=2047 WEIR_CHAIN_MAX=600
+        run info --json >"$dir/out.json" && run info >"$dir/text" && run info --json |
+            python3 -c 'import json, sys
+got = {s["variable"]: (s["value"], s["source"], s["note"]) for s in json.load(sys.stdin)["settings"]}
+env = "environment"
+want = {"WEIR_SQ_DEPTH": (512, env, ""), "WEIR_INLINE_BYTES": (0, env, ""),
+    "WEIR_SIGNAL_INTERVAL": (1, env, ""), "WEIR_CONNECT_TIMEOUT_MS": (2500, env, ""),
+    "WEIR_CHAIN_MAX": (512, env, ""), "WEIR_RETRANSMIT_MS": (20, "default", ""),
+    "WEIR_POLL_BUDGET": (256, env, "WEIR_POLL_BUDGET=x: not a whole number from 1 to 65536"),
+    "WEIR_QP_COUNT": (1, env, "WEIR_QP_COUNT=: not a whole number from 1 to 16"),
+    "WEIR_CQ_DEPTH": (None, env, "WEIR_CQ_DEPTH=2047: not a whole number from 2048 to 4194304"
+        " (4 * qp_count * the larger of sq_depth and recv_credits + 2)")}
+for name in want:
+    assert got[name] == want[name], (name, got[name])'
+    ) || return 1
+    grep -q '^  WEIR_SQ_DEPTH  *512  environment  2..65536$' "$dir/text" &&
+        grep -q '^  WEIR_CONNECT_TIMEOUT_MS  *2500 ms  environment  1..3600000$' "$dir/text" &&
+        grep -q '^  WEIR_CQ_DEPTH  *auto  environment  2048..4194304$' "$dir/text" &&
+        grep -q '^  WEIR_RETRANSMIT_MS  *20 ms  default  ' "$dir/text" &&
+        grep -q '^    refused: WEIR_POLL_BUDGET=x: not a whole' "$dir/text"
+}
+# Every variable that info names, with values that cannot be: one line, before anything is done.
+wrong_settings() {
+    variables=$(run info | sed -n 's/^  \(WEIR_[A-Z_]*\) .*/\1/p')
+    test "$(echo "$variables" | wc -l)" -gt 15 || return 1
+    for variable in $variables; do
+        for value in "" x -1 1x 99999999999; do
+            export "$variable=$value"
+            fails_as "serve: $variable=$value: not a whole number from " serve || return 1
+        done
+        unset "$variable"
+    done
+    (export WEIR_SQ_DEPTH=x WEIR_QP_COUNT=x && bench write --seconds 0.05 --depth 64 --qps 2) &&
+        (export WEIR_SQ_DEPTH=8 WEIR_SIGNAL_INTERVAL=1 WEIR_INLINE_BYTES=0 WEIR_POLL_BUDGET=1 \
+            WEIR_CHAIN_MAX=1 && bench_verified write --seconds 0.05 --verify)
+}
 help_everywhere() {
     for words in "" bench serve info "bench limits" "bench write" "bench read" "bench sweep" \
         "bench fill" "bench replay" "bench trace" "bench wake"; do
@@ -471,6 +516,8 @@ replay() { # with options, a pool among them
 
 check info run info
 check info_json info_json
+check info_settings info_settings
+check wrong_settings wrong_settings
 check help help_everywhere
 check manual_options manual_options
 check documented_programs documented_programs

@@ -64,11 +64,11 @@ static void test_settings_are_validated(void **state) {
     struct verbs_settings settings;
     char note[VERBS_NOTE_MAX];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(read_with(cases[i].name, "", &settings, note), 0);
+        assert_int_equal(read_with(NULL, "", &settings, note), 0);
         assert_int_equal(read_with(cases[i].name, cases[i].low, &settings, note), 0);
         assert_int_equal(read_with(cases[i].name, cases[i].high, &settings, note), 0);
-        const char *bad[] = {cases[i].below, cases[i].above, "x",  "1x",
-                             " 1",           "0x1",          "+1", "99999999999999999999"};
+        const char *bad[] = {cases[i].below, cases[i].above,        "x", "1x", "", " 1", "0x1",
+                             "+1",           "99999999999999999999"};
         for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
             assert_int_equal(read_with(cases[i].name, bad[k], &settings, note), WEIR_EINVAL);
             assert_non_null(strstr(note, cases[i].name));

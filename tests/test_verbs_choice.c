@@ -8,6 +8,7 @@
 #include "verbs_fake.h"
 
 #include "device.h"
+#include "os.h"
 
 #define LINK_LOCAL UINT64_C(0x80fe) /* fe80::/64, as it lies in a GID */
 
@@ -308,6 +309,54 @@ static void test_note_is_whole(void **state) {
                                    "20ee:eeee:eeee:eeee:eeee:eeee:eeee:eeee, MTU 1024, P_Key 0");
 }
 
+/* ---- what an application asks for ---- */
+
+static struct weir_device *open_wishing(uint32_t inline_bytes, uint32_t cq_depth) {
+    struct weir_env env;
+    struct weir_device *device = NULL;
+    fake_reset();
+    fake.inline_most = 200;
+    assert_int_equal(os_env_init(&env), 0);
+    env.wishes = (struct weir_device_wishes){.inline_bytes = inline_bytes, .cq_depth = cq_depth};
+    assert_int_equal(verbs_device_ops.open(&env, &device), 0);
+    return device;
+}
+
+static void test_inline_bytes_are_those_asked_for(void **state) {
+    static const struct {
+        uint32_t wish, expected;
+    } cases[] = {{0, 128}, {1, 1}, {64, 64}, {200, 200}, {4096, 200}, {WEIR_INLINE_NONE, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct weir_device *device = open_wishing(cases[i].wish, 0);
+        struct weir_device_caps caps;
+        verbs_device_ops.query(device, &caps);
+        assert_int_equal(caps.inline_bytes_max, cases[i].expected);
+        device_close(device);
+    }
+}
+
+/* Never more than the device has (4096 here); and what settings.c lets through as the least is
+ * enough for a QP: sends as deep as asked for, and the receives that go with it. */
+static void test_M6_cq_depth_is_what_was_asked_for(void **state) {
+    static const struct {
+        uint32_t wish, capacity, sq_depth_max, srq_depth;
+    } cases[] = {{0, 4096, 1024, 1024},    {100000, 4096, 1024, 1024},
+                 {2048, 2048, 768, 512},   {4 * 256, 1024, 384, 256},
+                 {4 * 100, 400, 150, 100}, {4 * 16, 64, 32, 0}}; /* too few for a shared queue */
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct weir_device *device = open_wishing(0, cases[i].wish);
+        struct weir_device_caps caps;
+        verbs_device_ops.query(device, &caps);
+        assert_int_equal(caps.cq_capacity, cases[i].capacity);
+        assert_int_equal(caps.sq_depth_max, cases[i].sq_depth_max);
+        assert_int_equal(device->srq_depth, cases[i].srq_depth);
+        assert_int_equal(caps.srq, cases[i].srq_depth > 0);
+        device_close(device);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H9_a_qp_connects_from_what_its_blob_says),
@@ -321,6 +370,8 @@ int main(void) {
         cmocka_unit_test(test_probe_knows_of_the_shared_receive_queue),
         cmocka_unit_test(test_devices_that_cannot_read_are_refused),
         cmocka_unit_test(test_note_is_whole),
+        cmocka_unit_test(test_inline_bytes_are_those_asked_for),
+        cmocka_unit_test(test_M6_cq_depth_is_what_was_asked_for),
     };
     return cmocka_run_group_tests_name("verbs_choice", tests, NULL, NULL);
 }

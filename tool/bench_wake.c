@@ -103,7 +103,7 @@ static int sleeper_run(const struct options *options, int out) {
     engine_options.device = options->device;
     rc = weir_engine_open(&engine_options, &engine);
     if (rc != 0) {
-        diagnose_open(options, rc);
+        diagnose_open(options, &engine_options, rc);
         return EXIT_FAILED;
     }
     if (weir_engine_address(engine, address, sizeof(address)) != 0 ||
@@ -226,7 +226,7 @@ static int wake_run(const struct options *options, struct report *report, int fr
     engine_options.device = options->device;
     rc = weir_engine_open(&engine_options, &engine);
     if (rc != 0)
-        return diagnose_open(options, rc);
+        return diagnose_open(options, &engine_options, rc);
     rc = weir_peer_open(engine, address, &peer);
     if (rc != 0)
         rc = complain("peer: %s", weir_strerror(rc));

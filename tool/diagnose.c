@@ -119,7 +119,6 @@ void diagnose_dial(const char *address, char why_out[DIAGNOSIS_MAX]) {
 
 /* An engine takes some 12, and one for each memory. */
 #define DESCRIPTORS_ENOUGH 16
-#define BACKOFF_VARIABLE   "WEIR_SQ_BACKOFF_TIMEOUT_US"
 
 /* Whether this process can hardly open another file. */
 static bool descriptors_short(char why_out[DIAGNOSIS_MAX]) {
@@ -154,14 +153,22 @@ static void device_note(const char *name, char why_out[DIAGNOSIS_MAX]) {
     }
 }
 
-int diagnose_open(const struct options *options, int error) {
+/* The first setting that weir refuses. False: none. */
+static bool refused_setting(const weir_engine_options *engine, weir_setting_info *setting_out) {
+    for (size_t i = 0; weir_setting_query(engine, i, setting_out) == 0; i++) {
+        if (setting_out->status != 0)
+            return true;
+    }
+    return false;
+}
+
+int diagnose_open(const struct options *options, const weir_engine_options *engine, int error) {
     const char *words = options_command_words(options->command), *name = weir_error_name(error);
-    const char *backoff = getenv(BACKOFF_VARIABLE);
+    weir_setting_info setting = WEIR_SETTING_INFO_INIT;
     char why[DIAGNOSIS_MAX];
 
-    if (error == WEIR_EINVAL && backoff != NULL && backoff[0] != '\0')
-        return complain("%s: " BACKOFF_VARIABLE "=%s: not a whole number from 1 to 3600000000 (%s)",
-                        words, backoff, name);
+    if (error == WEIR_EINVAL && refused_setting(engine, &setting))
+        return complain("%s: %s (%s)", words, setting.note, name);
     if (descriptors_short(why))
         return complain("%s: the engine does not open: %s (%s)", words, why, name);
     device_note(device_name(options), why);

@@ -4,6 +4,7 @@
 #define TOOL_DIAGNOSE_H
 
 #include "options.h"
+#include "weir.h"
 
 #define DIAGNOSIS_MAX 160
 
@@ -11,8 +12,8 @@
 void diagnose_listen(const char *address, char why_out[DIAGNOSIS_MAX]);
 void diagnose_dial(const char *address, char why_out[DIAGNOSIS_MAX]);
 
-/* Complains that this command's engine did not open, and why; -1. */
-int diagnose_open(const struct options *options, int error);
+/* Complains that this command's engine did not open with these options, and why; -1. */
+int diagnose_open(const struct options *options, const weir_engine_options *engine, int error);
 /* What is behind an error of a transfer or of memory, to be put after it: "; ...", or "". */
 const char *diagnose_cause(const struct options *options, int error, char why_out[DIAGNOSIS_MAX]);
 

@@ -1,5 +1,5 @@
-/* info.c: `weir info`: what weir_device_query says, and the limits of weir.h. The defaults are
- * those that weir.h states. */
+/* info.c: `weir info`: what weir_device_query and weir_setting_query say, and the limits of
+ * weir.h. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -9,35 +9,19 @@
 #include "host.h"
 #include "weir.h"
 
-#define DEVICES_MAX 64
+#define DEVICES_MAX  64
+#define SETTINGS_MAX 256
 
 static const struct {
     const char *name;
     uint64_t value;
     const char *what;
-} defaults[] =
-    {
-        {"transfers_max", 4096, "live transfer handles"},
-        {"segments_max", 262144, "segments of unfinished transfers"},
-        {"peers_max", 1024, "peers"},
-        {"memories_max", 4096, "local memories"},
-        {"remotes_max", 65536, "imported memories"},
-        {"qp_count", 1, "QPs of an endpoint"},
-        {"sq_depth", 256, "send-queue slots of a QP"},
-        {"chain_max", 512, "WRs with one doorbell; a quarter of the depth at most"},
-        {"recv_credits", 64, "notifications a peer may have in flight on a QP"},
-        {"notifications_max", 4096, "notifications received and not yet taken"},
-        {"connect_timeout_ms", 10000, "to connect"},
-        {"retransmit_ms", 20, "first control retransmission"},
-        {"teardown_timeout_ms", 4000, "forced teardown of a QP"},
-        {"settle_grace_ms", 100, "for posted WRs of a cancelled transfer"},
-        {"backoff_timeout_us", 10000, "longest wait of WEIR_TRANSFER_BLOCK"},
-},
-  limits[] = {
-      {"address_max", WEIR_ADDRESS_MAX, "bytes of an address"},
-      {"descriptor_max", WEIR_DESCRIPTOR_MAX, "bytes of an exported descriptor"},
-      {"notify_max", WEIR_NOTIFY_MAX, "bytes of a notification's payload"},
-      {"qps_max", WEIR_QPS_MAX, "QPs of an endpoint"},
+} limits[] = {
+    {"address_max", WEIR_ADDRESS_MAX, "bytes of an address"},
+    {"descriptor_max", WEIR_DESCRIPTOR_MAX, "bytes of an exported descriptor"},
+    {"notify_max", WEIR_NOTIFY_MAX, "bytes of a notification's payload"},
+    {"qps_max", WEIR_QPS_MAX, "QPs of an endpoint"},
+    {"sges_max", 1, "SGEs of a WR: pieces are WRs of their own, chained"},
 };
 
 static json_t *device_json(const weir_device_info *d) {
@@ -64,8 +48,47 @@ static void device_print(const weir_device_info *d) {
     printf("  memory of an engine    %s\n", options_size_text(d->engine_bytes, text));
 }
 
+/* "4096", "10000 ms", "auto". */
+static const char *number_text(uint64_t value, const char *unit, char out[32]) {
+    if (value == WEIR_SETTING_AUTO)
+        snprintf(out, 32, "auto");
+    else
+        snprintf(out, 32, "%" PRIu64 "%s%s", value, unit[0] != '\0' ? " " : "", unit);
+    return out;
+}
+
+static const char *source_text(uint32_t source) {
+    return source == WEIR_SETTING_DEFAULT       ? "default"
+           : source == WEIR_SETTING_ENVIRONMENT ? "environment"
+                                                : "option";
+}
+
+static void setting_print(const weir_setting_info *s) {
+    char value[32];
+
+    printf("  %-26s %13s  %-11s  %" PRIu64 "..%" PRIu64 "\n", s->variable,
+           number_text(s->value, s->unit, value), source_text(s->source), s->least, s->most);
+    printf("    %s\n", s->what);
+    if (s->status != 0)
+        printf("    refused: %s\n", s->note);
+}
+
+static json_t *number_json(uint64_t value) {
+    return value == WEIR_SETTING_AUTO ? json_null() : json_integer((json_int_t)value);
+}
+
+/* What the environment has is not always UTF-8; what the note shows of it is. */
+static json_t *setting_json(const weir_setting_info *s) {
+    return json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:I, s:I, s:s, s:b, s:s}", "name", s->name,
+                     "variable", s->variable, "value", number_json(s->value), "unit", s->unit,
+                     "source", source_text(s->source), "default", number_json(s->fallback), "least",
+                     (json_int_t)s->least, "most", (json_int_t)s->most, "what", s->what, "refused",
+                     s->status != 0, "note", s->note);
+}
+
 static void print_text(void) {
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
+    weir_setting_info setting = WEIR_SETTING_INFO_INIT;
 
     printf("weir %s\n", weir_version());
     for (size_t i = 0; i < DEVICES_MAX && weir_device_query(i, &device) == 0; i++)
@@ -73,24 +96,25 @@ static void print_text(void) {
     printf("limits\n");
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
         printf("  %-22s %8" PRIu64 "  %s\n", limits[i].name, limits[i].value, limits[i].what);
-    printf("defaults\n");
-    for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); i++)
-        printf("  %-22s %8" PRIu64 "  %s\n", defaults[i].name, defaults[i].value, defaults[i].what);
+    printf("settings\n");
+    for (size_t i = 0; i < SETTINGS_MAX && weir_setting_query(NULL, i, &setting) == 0; i++)
+        setting_print(&setting);
 }
 
 static int print_json(void) {
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
-    json_t *devices = json_array(), *limit = json_object(), *chosen = json_object(), *root;
+    weir_setting_info setting = WEIR_SETTING_INFO_INIT;
+    json_t *devices = json_array(), *limit = json_object(), *settings = json_array(), *root;
     int rc;
 
     for (size_t i = 0; i < DEVICES_MAX && weir_device_query(i, &device) == 0; i++)
         json_array_append_new(devices, device_json(&device));
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
         json_object_set_new(limit, limits[i].name, json_integer((json_int_t)limits[i].value));
-    for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); i++)
-        json_object_set_new(chosen, defaults[i].name, json_integer((json_int_t)defaults[i].value));
+    for (size_t i = 0; i < SETTINGS_MAX && weir_setting_query(NULL, i, &setting) == 0; i++)
+        json_array_append_new(settings, setting_json(&setting));
     root = json_pack("{s:s, s:o, s:o, s:o}", "weir", weir_version(), "devices", devices, "limits",
-                     limit, "defaults", chosen);
+                     limit, "settings", settings);
     rc = root == NULL ? -1 : json_dumpf(root, stdout, JSON_INDENT(2));
     putchar('\n');
     json_decref(root);

@@ -102,7 +102,7 @@ static const struct {
     const char *summary;
 } commands[CMD_COUNT] = {
     [CMD_SERVE] = {"serve", "serve", "a target for all benches; prints its address when ready"},
-    [CMD_INFO] = {"info", "info", "devices, limits, defaults and memory"},
+    [CMD_INFO] = {"info", "info", "devices, limits, settings and memory"},
     [CMD_LIMITS] = {"limits", "bench limits", "what this machine does at best, without weir"},
     [CMD_WRITE] = {"write", "bench write", "one-sided writes; --latency for a ping-pong"},
     [CMD_READ] = {"read", "bench read", "one-sided reads"},

@@ -49,7 +49,7 @@ int session_start(struct session *session, const struct options *options) {
                         weir_error_name(WEIR_EADDRESS));
     rc = weir_engine_open(&engine, &session->engine);
     if (rc != 0)
-        return diagnose_open(options, rc);
+        return diagnose_open(options, &engine, rc);
     if (options->peer == NULL) {
         int cpu = host_cpu_count() > 1 ? host_cpu(1) : -1;
         int pid = spawn_target(options, cpu, session->address, sizeof(session->address));

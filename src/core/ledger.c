@@ -21,6 +21,7 @@ void ledger_init(struct ledger *ledger, struct ledger_run *ring, uint32_t depth,
         .runs = ring,
         .mask = ledger_ring_size(depth) - 1,
         .depth = depth,
+        .quiet_max = depth / LEDGER_QUIET_PART,
     };
 }
 
@@ -127,7 +128,7 @@ const char *ledger_verify(const struct ledger *ledger) {
         return "ledger: orphans miscounted";
     if (ledger->covered > ledger->tail || ledger->quiet > ledger->used)
         return "ledger: the quiet tail is not at the tail";
-    if (ledger->quiet > ledger->depth / LEDGER_QUIET_PART)
+    if (ledger->quiet > ledger->quiet_max)
         return "ledger: the quiet tail is too long";
     return NULL;
 }

@@ -58,6 +58,7 @@ struct ledger {
     bool open;        /* the newest of them has no signalled run behind it yet */
     uint64_t covered; /* runs before this one are signalled, or have a signalled one behind */
     uint32_t quiet;   /* slots of the quiet tail */
+    uint32_t quiet_max;
 };
 
 /* Entries that the ring of a ledger needs: a power of two >= depth. */
@@ -66,6 +67,12 @@ uint32_t ledger_ring_size(uint32_t depth);
  * sequence that this slot ever used. */
 void ledger_init(struct ledger *ledger, struct ledger_run *ring, uint32_t depth,
                  uint64_t first_seq);
+
+/* The quiet tail is to have at most so many slots, or a quarter of the depth if that is less. */
+static inline void ledger_limit_quiet(struct ledger *ledger, uint32_t most) {
+    if (ledger->quiet_max > most)
+        ledger->quiet_max = most;
+}
 
 static inline uint32_t ledger_free(const struct ledger *ledger) {
     return ledger->depth - ledger->used;
@@ -84,7 +91,8 @@ static inline void ledger_cover(struct ledger *ledger) {
 }
 /* Whether the next run, of count slots, need not be signalled. On ordered QPs only. */
 static inline bool ledger_may_be_quiet(const struct ledger *ledger, uint32_t count) {
-    return (ledger->quiet + count) * LEDGER_QUIET_PART <= ledger->used && !ledger->open;
+    uint32_t quiet = ledger->quiet + count;
+    return quiet * LEDGER_QUIET_PART <= ledger->used && quiet <= ledger->quiet_max && !ledger->open;
 }
 /* The newest run, of count slots, was accepted whole and is not signalled. */
 static inline void ledger_leave_quiet(struct ledger *ledger, uint32_t count) {

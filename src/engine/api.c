@@ -6,9 +6,11 @@
  */
 #include "device.h"
 #include "own.h"
+#include "settings.h"
 #include "state.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* ---- errors ------------------------------------------------------------ */
 
@@ -337,8 +339,8 @@ int weir_device_query(size_t index, weir_device_info *info) {
     full.ordered = caps.ordered;
     full.completes_inline = caps.completes_inline;
     weir_engine_options defaults;
-    if (engine_limits(NULL, &defaults) == WEIR_OK)
-        full.engine_bytes = engine_bytes(&defaults);
+    settings_resolve(NULL, getenv, &defaults, NULL); /* weir_setting_query says what is wrong */
+    full.engine_bytes = engine_bytes(&defaults);
     full.size = info->size;
     memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
     return WEIR_OK;

@@ -346,7 +346,7 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     if (error != 0 && run->owner != LEDGER_NO_OWNER && qp->session != NONE)
         peer_at(engine, qp->peer)->sessions[qp->session].excused = true;
     if (cqe->status == WEIR_CQE_RETRY && qp->session != NONE)
-        peer_at(engine, qp->peer)->sessions[qp->session].unreachable = true;
+        session_unreachable(engine, peer_at(engine, qp->peer), qp->session);
     session_broken(engine, peer_at(engine, qp->peer), qp->session);
 }
 
@@ -366,7 +366,8 @@ static void beacon_complete(weir_engine *engine, const struct weir_cqe *cqe) {
 int complete_poll(weir_engine *engine, int budget) {
     int total = 0;
     while (total < budget) {
-        int count = engine->device_ops->poll(engine->device, engine->cqes, POLL_BATCH);
+        int most = budget - total < POLL_BATCH ? budget - total : POLL_BATCH;
+        int count = engine->device_ops->poll(engine->device, engine->cqes, most);
         if (count < 0)
             session_device_failed(engine);
         if (count <= 0)
@@ -389,7 +390,7 @@ int complete_poll(weir_engine *engine, int budget) {
             }
         }
         total += count;
-        if (count < POLL_BATCH)
+        if (count < most)
             break;
     }
     return total;

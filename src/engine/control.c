@@ -283,32 +283,51 @@ static void on_visitor_iam(weir_engine *engine, uint64_t conn, const struct wire
         engine->stats.control_stale++;
 }
 
-static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
-    if (engine->closing)
-        return;
+/* Who answers on a connection that we dialled is this instance. False: we did not dial it. */
+static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         struct peer *peer = &engine->peers[i];
         if (peer->id == 0 || peer->conn_dialled != conn)
             continue;
-        const struct peer *other = peer_by_instance(engine, message->from);
+        const struct peer *other = peer_by_instance(engine, instance);
         if (!peer->known && other != NULL && other->leaving) {
             control_hangup(engine, peer, &peer->conn_dialled);
             dial_again_later(engine, peer); /* its old sessions have to drain first */
-            return;
+            return true;
         }
         bool asked = peer->dial == DIAL_ASKING;
         if (asked)
             peer->dial = DIAL_NONE;
         /* Our own address: whoever else claims it is to be reached by its connection. */
-        peer->dial_failed = memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0;
+        peer->dial_failed = memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0;
         peer->conn_last = conn;
-        peer_learned(engine, peer, message->from);
+        peer_learned(engine, peer, instance);
         if (asked && peer->known && !peer->leaving)
             peer->reached = true;
         peer_set_timer(engine, peer);
-        return;
+        return true;
     }
-    on_visitor_iam(engine, conn, message);
+    return false;
+}
+
+static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
+    if (!engine->closing && !dialled_is(engine, conn, message->from))
+        on_visitor_iam(engine, conn, message);
+}
+
+/* An instance that we have not met says HELLO. If it answers where we asked WHO, and its IAM
+ * is late or lost, that says as much: the address is known, and who opened it. NULL: not now;
+ * HELLO will be repeated. */
+static struct peer *new_instance(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
+    for (uint32_t i = 0; i < engine->peers_used && !engine->closing; i++) {
+        const struct peer *peer = &engine->peers[i];
+        if (peer->id != 0 && peer->conn_dialled == conn && !peer->known &&
+            peer->dial == DIAL_ASKING) {
+            dialled_is(engine, conn, instance);
+            return peer_by_instance(engine, instance);
+        }
+    }
+    return first_hello(engine, conn, instance);
 }
 
 /* Somebody whom we have given up did not notice, and has a session of ours: that is over,
@@ -350,7 +369,7 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
     if (peer == NULL && (message->type == WIRE_HELLO_ACK || message->type == WIRE_READY))
         disown(engine, conn, message);
     if (peer == NULL && (message->type == WIRE_HELLO || message->type == WIRE_SETTLE))
-        peer = first_hello(engine, conn, message->from);
+        peer = new_instance(engine, conn, message->from);
     if (peer == NULL) {
         engine->stats.control_stale++;
         return;

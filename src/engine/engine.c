@@ -1,59 +1,14 @@
 /* engine.c: an engine's memory, its one step, its end.
  *
- * Owns the limits (defaults, ranges, and the memory that follows from them), the
- * order of work in a step, timers, events, and closing. */
+ * Owns the memory that follows from the limits (settings.c), the order of work in a
+ * step, timers, events, and closing. */
 #include "own.h"
+#include "settings.h"
 #include "state.h"
 
 #include <assert.h>
 
-/* ---- limits ------------------------------------------------------------ */
-
-static int limit32(uint32_t *value, uint32_t fallback, uint32_t min, uint32_t max) {
-    if (*value == 0)
-        *value = fallback;
-    return *value >= min && *value <= max ? WEIR_OK : WEIR_EINVAL;
-}
-
-static int limit64(uint64_t *value, uint64_t fallback) {
-    if (*value == 0)
-        *value = fallback;
-    return *value <= (uint64_t)3600 * 1000000000 ? WEIR_OK : WEIR_EINVAL;
-}
-
-int engine_limits(const weir_engine_options *in, weir_engine_options *out) {
-    *out = (weir_engine_options){.size = sizeof(*out)};
-    if (in != NULL) {
-        if (in->size < offsetof(weir_engine_options, transfers_max) || in->size > 4096)
-            return WEIR_EINVAL;
-        memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
-        out->size = sizeof(*out);
-    }
-    const uint32_t threads = WEIR_ENGINE_THREAD | WEIR_ENGINE_SERIAL;
-    if ((out->flags & ~threads) != 0 || (out->flags & threads) == threads)
-        return WEIR_EINVAL;
-    const uint64_t ms = 1000000;
-    int rc = 0;
-    rc |= limit32(&out->transfers_max, 4096, 1, (1 << HANDLE_INDEX_BITS) - 1);
-    rc |= limit32(&out->segments_max, 262144, 1, 1 << 28);
-    rc |= limit32(&out->peers_max, 1024, 1, 65535);
-    rc |= limit32(&out->memories_max, 4096, 1, 65535);
-    rc |= limit32(&out->remotes_max, 65536, 1, 1 << HANDLE_INDEX_BITS);
-    rc |= limit32(&out->qp_count, 1, 1, WEIR_QPS_MAX);
-    rc |= limit32(&out->sq_depth, 256, 2, 65536);
-    rc |= limit32(&out->chain_max, CHAIN_MAX, 1, 65536);
-    uint32_t credits_max = rc == 0 ? RECEIVES_MAX / out->qp_count : 1;
-    rc |= limit32(&out->recv_credits, credits_max < 64 ? credits_max : 64, 1, credits_max);
-    rc |= limit32(&out->notifications_max, 4096, 1, 1 << 20);
-    rc |= limit64(&out->connect_timeout_ns, 10000 * ms);
-    rc |= limit64(&out->retransmit_ns, 20 * ms);
-    rc |= limit64(&out->teardown_timeout_ns, 4000 * ms);
-    rc |= limit64(&out->settle_grace_ns, 100 * ms);
-    rc |= limit64(&out->backoff_timeout_ns, 10 * ms);
-    if (out->chain_max > CHAIN_MAX)
-        out->chain_max = CHAIN_MAX;
-    return rc == 0 ? WEIR_OK : WEIR_EINVAL;
-}
+/* ---- memory ------------------------------------------------------------ */
 
 static uint32_t power_of_two(uint32_t least) {
     uint32_t size = 1;
@@ -61,8 +16,6 @@ static uint32_t power_of_two(uint32_t least) {
         size <<= 1;
     return size;
 }
-
-/* ---- memory ------------------------------------------------------------ */
 
 /* Hands out pieces of the arena, or, without one, only adds them up. */
 struct carver {
@@ -194,7 +147,7 @@ static int listen_at(weir_engine *e, const char *address) {
 int engine_create(const weir_engine_options *options, const struct weir_ports *ports,
                   weir_engine **engine_out) {
     weir_engine_options limits;
-    int rc = engine_limits(options, &limits);
+    int rc = settings_resolve(options, NULL, &limits, NULL);
     if (rc != WEIR_OK)
         return rc;
     weir_engine *e = ports->env.ops->alloc(ports->env.self, sizeof(*e));
@@ -211,6 +164,9 @@ int engine_create(const weir_engine_options *options, const struct weir_ports *p
         rc = WEIR_ENOTSUP; /* a notification has to fit in a message */
         goto free_engine;
     }
+    uint32_t inlined = limits.inline_bytes == WEIR_INLINE_NONE ? 0 : limits.inline_bytes;
+    if (limits.inline_bytes != 0 && e->caps.inline_bytes_max > inlined)
+        e->caps.inline_bytes_max = inlined;
     e->post_bytes_max =
         e->caps.post_bytes_max < UINT64_MAX ? e->caps.post_bytes_max : UINT64_MAX - 1;
     e->has_fd = ports->wait.ops->fd(ports->wait.self) >= 0;
@@ -369,7 +325,7 @@ static int run_timers(weir_engine *engine) {
  * cost system calls; otherwise every SLOW_EVERY steps. Returns how much was done. */
 int engine_step(weir_engine *engine, bool slow) {
     int done = submit_drain_queue(engine) ? 1 : 0;
-    done += complete_poll(engine, POLL_BUDGET);
+    done += complete_poll(engine, (int)engine->options.poll_budget);
     if (slow || !engine->has_fd || (++engine->tick & (SLOW_EVERY - 1)) == 0) {
         done += session_async(engine);
         done += control_poll(engine, CONTROL_BUDGET);

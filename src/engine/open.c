@@ -1,12 +1,12 @@
 /* open.c: an engine over the real ports: a device of the table, TCP, Linux.
  *
- * Owns the choice of device and environment variables, and the order in which
- * ports are opened and closed. */
+ * Owns the choice of device, and the order in which ports are opened and closed.
+ * Environment variables are settings.c's and the devices' business. */
 #include "device.h"
 #include "os.h"
+#include "settings.h"
 #include "state.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 static const struct weir_device_ops *find_device(const char *name) {
@@ -25,21 +25,6 @@ static void close_ports(struct weir_ports *ports, bool device_too, void *context
         ports->device_ops->close(ports->device);
 }
 
-/* A number of microseconds from the environment; 0: not set. EINVAL: not a number. */
-static int environment_us(const char *name, uint64_t *ns_out) {
-    const char *text = getenv(name);
-    *ns_out = 0;
-    if (text == NULL || text[0] == '\0')
-        return WEIR_OK;
-    char *end;
-    errno = 0;
-    unsigned long long us = strtoull(text, &end, 10);
-    if (errno != 0 || *end != '\0' || text[0] == '-' || us == 0 || us > 3600000000ull)
-        return WEIR_EINVAL;
-    *ns_out = us * 1000;
-    return WEIR_OK;
-}
-
 static int open_ports(const weir_engine_options *options, struct weir_ports *ports) {
     ports->device_ops = find_device(options->device);
     if (ports->device_ops == NULL)
@@ -47,6 +32,8 @@ static int open_ports(const weir_engine_options *options, struct weir_ports *por
     int rc = os_env_init(&ports->env);
     if (rc != WEIR_OK)
         return rc;
+    ports->env.wishes = (struct weir_device_wishes){.inline_bytes = options->inline_bytes,
+                                                    .cq_depth = options->cq_depth};
     rc = ports->device_ops->open(&ports->env, &ports->device);
     if (rc != WEIR_OK)
         return rc;
@@ -75,19 +62,9 @@ int weir_engine_open(const weir_engine_options *options, weir_engine **engine_ou
     if (engine_out == NULL)
         return WEIR_EINVAL;
     weir_engine_options full;
-    int rc = engine_limits(options, &full);
+    int rc = settings_resolve(options, getenv, &full, NULL);
     if (rc != WEIR_OK)
         return rc;
-    if (options == NULL ||
-        options->size < offsetof(weir_engine_options, backoff_timeout_ns) + sizeof(uint64_t) ||
-        options->backoff_timeout_ns == 0) {
-        uint64_t ns;
-        rc = environment_us("WEIR_SQ_BACKOFF_TIMEOUT_US", &ns);
-        if (rc != WEIR_OK)
-            return rc;
-        if (ns != 0)
-            full.backoff_timeout_ns = ns;
-    }
     struct weir_ports ports = {0};
     rc = open_ports(&full, &ports);
     if (rc != WEIR_OK)

@@ -10,6 +10,8 @@
 #include "own.h"
 #include "state.h"
 
+#include <assert.h>
+
 static uint32_t index_of(const weir_engine *engine, const struct peer *peer) {
     return (uint32_t)(peer - engine->peers);
 }
@@ -177,6 +179,7 @@ static void past_keep(weir_engine *engine, const struct peer *peer) {
 
 /* The peer is this instance. */
 static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *instance) {
+    assert(peer_by_instance(engine, instance) == NULL); /* H1: an instance is one peer */
     memcpy(peer->instance, instance, WIRE_INSTANCE_SIZE);
     memcpy(engine->instances[index_of(engine, peer)], instance, WIRE_INSTANCE_SIZE);
     peer->known = true;

@@ -140,15 +140,26 @@ static bool send_room(const weir_engine *engine, const struct qp *qp) {
     return uses_scratch(engine, MESSAGE_BYTES) || qp->sbufs_used < qp->sbuf_count;
 }
 
+/* Whether a credit message may still be overtaken: none on an ordered session. */
+static bool credit_under_way(struct qp *qp) {
+    if (!qp->credit.under_way)
+        return false;
+    const struct ledger_run *run = ledger_peek(&qp->ledger, qp->credit.under_way_seq);
+    if (run == NULL || (run->state & LEDGER_POSTED) == 0)
+        credit_landed(&qp->credit);
+    return qp->credit.under_way;
+}
+
 /* Writes the SEND for a notification part (transfer) or a credit message (NULL). */
 static void make_send(weir_engine *engine, struct peer *peer, struct qp *qp,
                       const struct transfer *transfer, uint8_t parts, struct weir_wr *wr) {
-    struct wire_data data = {.kind = WIRE_CREDIT, .credit = qp->credit.taken};
+    credit_under_way(qp);
+    struct wire_data data = {.kind = WIRE_CREDIT, .credit = credit_to_tell(&qp->credit)};
     if (transfer != NULL) {
         data = (struct wire_data){.kind = WIRE_NOTIFY,
                                   .parts = parts,
                                   .payload_length = (uint16_t)transfer->notify_length,
-                                  .credit = qp->credit.taken,
+                                  .credit = data.credit,
                                   .number = transfer->number,
                                   .tag = transfer->tag,
                                   .base = peer->sent.base};
@@ -176,8 +187,8 @@ static void sent(weir_engine *engine, struct qp *qp, const struct weir_wr *wr, b
                  bool done) {
     if (notify)
         qp->credit.sent++;
-    qp->credit.told = qp->credit.taken;
-    qp->credit_due = false;
+    credit_told(&qp->credit);
+    qp->credit_due = credit_owed(&qp->credit);
     if (wr->laddr != (uint64_t)(uintptr_t)engine->scratch && !done) {
         qp->sbufs_used++;
         qp->sbuf_next = (qp->sbuf_next + 1) % qp->sbuf_count;
@@ -222,6 +233,8 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
             block_qp(engine, qp);
         return rc;
     }
+    if (transfer == NULL && post.done == 0 && !peer->sessions[qp->session].ordered)
+        credit_launched(&qp->credit, seq);
     sent(engine, qp, &wr, transfer != NULL, post.done == 1);
     return WEIR_OK;
 }
@@ -422,8 +435,8 @@ static void post_credits(weir_engine *engine, struct peer *peer) {
     struct session *session = &peer->sessions[peer->live];
     for (uint32_t i = 0; i < session->qp_used; i++) {
         struct qp *qp = &engine->qps[session->qps[i]];
-        if (!qp->credit_due || !usable(qp))
-            continue;
+        if (!qp->credit_due || !usable(qp) || credit_under_way(qp))
+            continue; /* a completion, or the timer that ends the block, runs the peer again */
         int rc = post_message(engine, peer, qp, NULL, 0);
         if (rc != WEIR_OK && rc != WEIR_EAGAIN) {
             session_broken(engine, peer, peer->live);

@@ -72,6 +72,8 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     if (depth > engine->ring_size)
         depth = engine->ring_size;
     ledger_init(&qp->ledger, engine->runs + (size_t)slot * engine->ring_size, depth, qp->seq_next);
+    if (engine->options.signal_interval != 0)
+        ledger_limit_quiet(&qp->ledger, engine->options.signal_interval - 1);
     if (engine->caps.srq)
         engine->receives.wanted += engine->recvs_per_qp;
     rc = recv_post_all(engine, qp);
@@ -213,7 +215,7 @@ static void session_trouble(weir_engine *engine, struct peer *peer, const struct
     if (!session->up || (session->here && !session->unreachable) || peer->waits == 0 ||
         peer->leaving)
         return;
-    if (session->fresh) {
+    if (session->fresh || peer->trouble_ns == 0) {
         peer_trouble_over(peer);
         peer->trouble_ns = now;
         return;
@@ -227,6 +229,15 @@ static void session_trouble(weir_engine *engine, struct peer *peer, const struct
     peer_trouble_over(peer);
     peer->trouble_until_ns = 0;
     transfer_fail_all(engine, peer, WEIR_ECONNECT, true);
+}
+
+/* Its target did not answer. That it broke may be known already, and just not why. */
+void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    struct session *session = &peer->sessions[slot];
+    bool late = session->retired && session->here && !session->unreachable;
+    session->unreachable = true;
+    if (late)
+        session_trouble(engine, peer, session);
 }
 
 /* The endpoint says that this session is over: drain its QPs. */
@@ -297,6 +308,7 @@ static void qp_gone(weir_engine *engine, struct qp *qp) {
         return;
     struct session *session = &peer->sessions[session_slot];
     if (--session->qp_left == 0) {
+        transfer_judge(engine, peer, session);
         session->used = false;
         engine->stats.sessions_retired++;
         peer_drained(engine, peer, session_slot);

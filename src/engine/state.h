@@ -11,8 +11,8 @@
  * output rings), receives.h (who has which shared receive buffer), transfer.c (life of a transfer),
  * submit.c (the way in), post.c (chains to QPs), complete.c (completions and messages), session.c
  * (QPs of a session, drain), peer.c, control.c and effects.c (who is there, how it is reached, what
- * its endpoint asks for), memory.c, engine.c (open, step, close), api.c (the remaining public
- * calls), open.c (real ports).
+ * its endpoint asks for), memory.c, settings.c (options, environment, defaults), engine.c (open,
+ * step, close), api.c (the remaining public calls), open.c (real ports).
  */
 #ifndef WEIR_ENGINE_STATE_H
 #define WEIR_ENGINE_STATE_H
@@ -41,7 +41,6 @@ enum {
     CHAIN_MAX = 512,     /* WRs with one doorbell, whatever the depth */
     ASYNC_BATCH = 16,    /* async events taken at once */
     POLL_BATCH = 32,     /* CQEs taken from the device at once */
-    POLL_BUDGET = 256,   /* CQEs a step */
     SERVICE_BUDGET = 16, /* chains that one peer posts before the next has its turn */
     VISITORS = 64,
     RECEIVES_MAX = WINDOW_SIZE / 2, /* notifications one peer may have in flight */
@@ -378,7 +377,6 @@ void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns);
 void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns);
 
 void engine_fold_stats(weir_engine *engine);
-int engine_limits(const weir_engine_options *in, weir_engine_options *out);
 size_t engine_bytes(const weir_engine_options *options);
 
 /* wait.c */
@@ -402,6 +400,7 @@ void transfer_stop(weir_engine *engine, struct transfer *transfer, int result);
 void transfer_timer(weir_engine *engine, struct transfer *transfer);
 void transfer_park(weir_engine *engine, struct peer *peer, const struct session *session);
 void transfer_unpark(weir_engine *engine, struct peer *peer);
+void transfer_judge(weir_engine *engine, struct peer *peer, const struct session *session);
 void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too);
 void transfer_rebind(weir_engine *engine, struct peer *peer);
 void transfer_drop_ref(weir_engine *engine, struct transfer *transfer);
@@ -451,6 +450,7 @@ void session_slot_free(weir_engine *engine, struct qp *qp);
 int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effect *effect);
 void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot);
 void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
+void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot);
 void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event);
 void session_qp_timer(weir_engine *engine, struct qp *qp);
 int session_async(weir_engine *engine);

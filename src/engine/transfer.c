@@ -321,13 +321,29 @@ static void forget_session(struct transfer *transfer) {
     transfer->epoch = 0;
 }
 
-/* A session broke with this transfer under way. */
-static void blame(struct transfer *transfer, const struct session *session) {
+/* A session broke with this transfer under way. What came through is not what broke it. */
+static void blame(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                  const struct session *session) {
+    if (!transfer->flushed)
+        return;
+    peer->suspects -= transfer_is_suspect(transfer);
     if (session->here && !session->unreachable && !session->excused &&
         transfer->breaks < BREAKS_MAX)
         transfer->breaks++;
     if (session->fresh && transfer->replays < REPLAYS_MAX)
         transfer->replays++;
+    peer->suspects += transfer_is_suspect(transfer);
+    peer_update_fast(engine, peer);
+}
+
+/* A session that broke has drained. That it broke may have been known before its cause, from
+ * an event or from receives that flushed: now all completions are in. */
+void transfer_judge(weir_engine *engine, struct peer *peer, const struct session *session) {
+    for (uint32_t i = peer->lists[LIST_PARKED].head; i != NONE; i = engine->transfers[i].next) {
+        struct transfer *transfer = &engine->transfers[i];
+        if (transfer->epoch == session->epoch)
+            blame(engine, peer, transfer, session);
+    }
 }
 
 /* A session broke. What has runs on it is parked, and may be what broke it; what has none
@@ -342,7 +358,6 @@ void transfer_park(weir_engine *engine, struct peer *peer, const struct session 
                 continue;
             if (transfer->outstanding > 0) {
                 list_remove(engine, transfer);
-                blame(transfer, session);
                 list_push(engine, peer, transfer, LIST_PARKED);
                 settle_timer(engine, transfer);
             } else {
@@ -365,6 +380,11 @@ static bool was_delivered(const struct peer *peer, const struct transfer *transf
 /* One that was in several sessions when they broke may be what breaks them: from then on
  * it, and what else there is for the peer, goes by itself (post.c). */
 static void replay(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    for (uint32_t s = 0; s < EP_SESSIONS; s++) {
+        const struct session *session = &peer->sessions[s];
+        if (session->used && session->epoch == transfer->epoch) /* not judged yet */
+            blame(engine, peer, transfer, session);
+    }
     if (transfer->breaks == BREAKS_MAX || transfer->replays == REPLAYS_MAX) {
         transfer_finish(engine, transfer, WEIR_EDEVICE);
         return;

@@ -34,9 +34,16 @@ struct weir_env_ops {
     void (*free)(void *self, void *memory, size_t bytes);
 };
 
+/* What the application asks of a device, as weir_engine_options has it; 0: its own choice. */
+struct weir_device_wishes {
+    uint32_t inline_bytes; /* WEIR_INLINE_NONE: none. It may give less, not more */
+    uint32_t cq_depth;     /* it may give less, and more */
+};
+
 struct weir_env {
     const struct weir_env_ops *ops;
     void *self;
+    struct weir_device_wishes wishes; /* for the device that is opened with it */
 };
 
 /* ---- device ------------------------------------------------------------ */

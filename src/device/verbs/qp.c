@@ -87,7 +87,9 @@ static struct ibv_qp *make(struct weir_device *device, uint32_t sq_depth, uint32
 }
 
 int qp_try_inline(struct weir_device *device) {
-    for (uint32_t wanted = VERBS_INLINE_WANTED;; wanted = wanted > 32 ? wanted / 2 : 0) {
+    uint32_t wanted = device->env.wishes.inline_bytes;
+    wanted = wanted == 0 ? VERBS_INLINE_WANTED : wanted == WEIR_INLINE_NONE ? 0 : wanted;
+    for (;; wanted = wanted > 32 ? wanted / 2 : 0) {
         struct ibv_qp_cap granted;
         struct ibv_qp *qp = make(device, VERBS_DEPTH_MIN, 1, wanted, &granted);
         if (qp != NULL) {

@@ -64,7 +64,7 @@ int settings_read(char *(*get)(const char *name), struct verbs_settings *setting
         const struct rule *rule = &rules[i];
         const char *text = get(rule->name);
         int value = rule->fallback;
-        if (text != NULL && text[0] != '\0' && read_number(text, rule, &value) != WEIR_OK) {
+        if (text != NULL && read_number(text, rule, &value) != WEIR_OK) {
             snprintf(note_out, VERBS_NOTE_MAX, "%s=%.24s: not a number from %d to %d%s", rule->name,
                      text, rule->min, rule->max, rule->hint);
             return WEIR_EINVAL;

@@ -74,10 +74,17 @@ static int set_nonblocking(int fd) {
     return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 ? WEIR_OK : WEIR_EDEVICE;
 }
 
-/* As large as the device gives, down to a bound. */
+static uint32_t cq_asked(const struct weir_device *device) {
+    uint32_t wish = device->env.wishes.cq_depth;
+    return wish != 0 ? wish : VERBS_CQ_MAX;
+}
+
+/* As large as asked for, or as the device gives, down to a bound. */
 static int open_cq(struct weir_device *device) {
-    uint32_t wanted = smaller((uint32_t)device->choice.attr.max_cqe, VERBS_CQ_MAX);
-    while (wanted >= VERBS_CQ_MIN) {
+    uint32_t asked = cq_asked(device);
+    uint32_t wanted = smaller((uint32_t)device->choice.attr.max_cqe, asked);
+    uint32_t least = smaller(asked, VERBS_CQ_MIN);
+    while (wanted >= least) {
         device->cq = ibv_create_cq(device->choice.context, (int)wanted, device, device->channel, 0);
         if (device->cq != NULL)
             break;
@@ -85,7 +92,7 @@ static int open_cq(struct weir_device *device) {
     }
     if (device->cq == NULL)
         return WEIR_EDEVICE;
-    device->cq_capacity = smaller((uint32_t)device->cq->cqe, 2 * VERBS_CQ_MAX);
+    device->cq_capacity = smaller((uint32_t)device->cq->cqe, 2 * asked);
     device->stash = device->env.ops->alloc(device->env.self,
                                            (size_t)device->cq_capacity * sizeof *device->stash);
     return device->stash != NULL ? WEIR_OK : WEIR_ENOMEM;
@@ -97,7 +104,7 @@ static int open_srq(struct weir_device *device) {
     const struct ibv_device_attr *attr = &device->choice.attr;
     if (!wants_srq(&device->settings, attr))
         return WEIR_OK;
-    uint32_t most = smaller(VERBS_SRQ_MAX, device->cq_capacity / 4);
+    uint32_t most = smaller(cq_asked(device), device->cq_capacity) / 4;
     struct ibv_srq_init_attr init = {.srq_context = device, .attr.max_sge = 1};
     uint32_t wanted = smaller((uint32_t)attr->max_srq_wr, most);
     for (; device->srq == NULL && wanted >= VERBS_SRQ_MIN; wanted /= 2) {

@@ -39,9 +39,8 @@
 #include "ports.h"
 
 #define VERBS_QPS_MAX       8192u   /* open at once; a power of two */
-#define VERBS_CQ_MAX        262144u /* 768 QPs of the default depth... */
+#define VERBS_CQ_MAX        262144u /* unless asked: 768 QPs of default depth and receives */
 #define VERBS_CQ_MIN        1024u
-#define VERBS_SRQ_MAX       65536u /* ...and their receives */
 #define VERBS_SRQ_MIN       64u
 #define VERBS_DEPTH_MAX     65536u
 #define VERBS_DEPTH_MIN     16u

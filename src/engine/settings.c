@@ -1,0 +1,260 @@
+/* settings.c: the one table of settings: option, environment variable, range, default.
+ *
+ * Owns reading the environment, the order of precedence (option, environment, default), the
+ * ranges, and the line that says what is wrong. Left to others: what a setting does, the flags'
+ * meaning, and what the device makes of what it is asked for. */
+#include "settings.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "state.h"
+
+/* A setting of which 0 is a value of its own (least is 0) has this for it in its option, where
+ * 0 is the default. */
+#define OPTION_NONE WEIR_INLINE_NONE
+
+struct setting {
+    const char *name; /* the option */
+    size_t offset;
+    size_t bytes;
+    const char *variable;
+    const char *unit;  /* of the numbers that follow */
+    uint64_t scale;    /* of the option, to the unit */
+    uint64_t fallback; /* WEIR_SETTING_AUTO: the engine or the device chooses; the option stays 0 */
+    uint64_t least;
+    uint64_t most;
+    const char *what;
+    const char *hint; /* what the range follows from, in brackets; "" */
+};
+
+#define OPTION(name)                                                                               \
+#name, offsetof(weir_engine_options, name), sizeof(((weir_engine_options *)0)->name)
+#define MS      "ms", 1000000
+#define US      "us", 1000
+#define COUNT   "", 1
+#define HOUR_MS UINT64_C(3600000)
+
+/* Rows whose range follows from others come behind them: range_of. */
+static const struct setting table[] = {
+    {OPTION(sq_depth), "WEIR_SQ_DEPTH", COUNT, 256, 2, 65536, "send-queue slots asked for a QP",
+     ""},
+    {OPTION(qp_count), "WEIR_QP_COUNT", COUNT, 1, 1, WEIR_QPS_MAX, "QPs of an endpoint", ""},
+    {OPTION(chain_max), "WEIR_CHAIN_MAX", COUNT, CHAIN_MAX, 1, 65536,
+     "WRs with one doorbell: a quarter of the depth, 512 at most", ""},
+    {OPTION(signal_interval), "WEIR_SIGNAL_INTERVAL", COUNT, WEIR_SETTING_AUTO, 1, 65536,
+     "WRs after which a chain's last is signalled", ""},
+    {OPTION(inline_bytes), "WEIR_INLINE_BYTES", "B", 1, WEIR_SETTING_AUTO, 0, 4096,
+     "payload copied into the WR", ""},
+    {OPTION(recv_credits), "WEIR_RECV_CREDITS", COUNT, 64, 1, RECEIVES_MAX,
+     "notifications a peer may have in flight on a QP", " (512 / qp_count)"},
+    {OPTION(cq_depth), "WEIR_CQ_DEPTH", COUNT, WEIR_SETTING_AUTO, 4, 1 << 22,
+     "completion-queue entries asked for all QPs",
+     " (4 * qp_count * the larger of sq_depth and recv_credits + 2)"},
+    {OPTION(poll_budget), "WEIR_POLL_BUDGET", COUNT, 256, 1, 65536,
+     "completions taken in a round of progress", ""},
+    {OPTION(transfers_max), "WEIR_TRANSFERS_MAX", COUNT, 4096, 1, (1 << HANDLE_INDEX_BITS) - 1,
+     "live transfer handles", ""},
+    {OPTION(segments_max), "WEIR_SEGMENTS_MAX", COUNT, 262144, 1, 1 << 28,
+     "segments of unfinished transfers", ""},
+    {OPTION(peers_max), "WEIR_PEERS_MAX", COUNT, 1024, 1, 65535, "peers", ""},
+    {OPTION(memories_max), "WEIR_MEMORIES_MAX", COUNT, 4096, 1, 65535, "local memories", ""},
+    {OPTION(remotes_max), "WEIR_REMOTES_MAX", COUNT, 65536, 1, 1 << HANDLE_INDEX_BITS,
+     "imported memories", ""},
+    {OPTION(notifications_max), "WEIR_NOTIFICATIONS_MAX", COUNT, 4096, 1, 1 << 20,
+     "notifications received and not yet taken", ""},
+    {OPTION(connect_timeout_ns), "WEIR_CONNECT_TIMEOUT_MS", MS, 10000, 1, HOUR_MS,
+     "to connect; silence about a broken session", ""},
+    {OPTION(retransmit_ns), "WEIR_RETRANSMIT_MS", MS, 20, 1, HOUR_MS,
+     "first control retransmission", ""},
+    {OPTION(teardown_timeout_ns), "WEIR_TEARDOWN_TIMEOUT_MS", MS, 4000, 1, HOUR_MS,
+     "forced teardown of a QP", ""},
+    {OPTION(settle_grace_ns), "WEIR_SETTLE_GRACE_MS", MS, 100, 1, HOUR_MS,
+     "for posted WRs of a cancelled transfer", ""},
+    {OPTION(backoff_timeout_ns), "WEIR_SQ_BACKOFF_TIMEOUT_US", US, 10000, 1, HOUR_MS * 1000,
+     "longest wait of WEIR_TRANSFER_BLOCK", ""},
+};
+
+const size_t settings_count = sizeof(table) / sizeof(table[0]);
+_Static_assert(sizeof(table) / sizeof(table[0]) <= SETTINGS_MAX, "a report has room for all");
+
+static uint64_t option_read(const struct setting *setting, const weir_engine_options *options) {
+    const char *at = (const char *)options + setting->offset;
+    uint32_t narrow;
+    uint64_t wide;
+    if (setting->bytes == sizeof(wide)) {
+        memcpy(&wide, at, sizeof(wide));
+        return wide;
+    }
+    memcpy(&narrow, at, sizeof(narrow));
+    return narrow;
+}
+
+static void option_write(const struct setting *setting, weir_engine_options *options,
+                         uint64_t value) {
+    char *at = (char *)options + setting->offset;
+    uint32_t narrow = (uint32_t)value;
+    if (setting->bytes == sizeof(value))
+        memcpy(at, &value, sizeof(value));
+    else
+        memcpy(at, &narrow, sizeof(narrow));
+}
+
+static uint32_t larger(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+
+/* Where the table alone does not say it. A QP's share of the CQ is four times its deeper queue:
+ * a quarter of the entries is for shared receives, and a device may grant twice the send queue
+ * that it was asked for. */
+static void range_of(const struct setting *setting, const weir_engine_options *so_far,
+                     struct setting_report *range) {
+    *range = (struct setting_report){
+        .fallback = setting->fallback, .least = setting->least, .most = setting->most};
+    if (setting->offset == offsetof(weir_engine_options, recv_credits)) {
+        range->most = RECEIVES_MAX / so_far->qp_count;
+        if (range->fallback > range->most)
+            range->fallback = range->most;
+    } else if (setting->offset == offsetof(weir_engine_options, cq_depth)) {
+        range->least = UINT64_C(4) * so_far->qp_count *
+                       larger(so_far->sq_depth, so_far->recv_credits + CREDIT_RESERVE);
+    }
+}
+
+/* Digits, no more and no less, of a number in the range. */
+static bool parse(const char *text, const struct setting_report *range, uint64_t *value_out) {
+    if (text[0] == '\0' || text[strspn(text, "0123456789")] != '\0')
+        return false;
+    errno = 0;
+    unsigned long long value = strtoull(text, NULL, 10);
+    if (errno != 0 || value < range->least || value > range->most)
+        return false;
+    *value_out = value;
+    return true;
+}
+
+/* The start of what was given, on the one line of a note. */
+static const char *shown(const char *text, char out[32]) {
+    snprintf(out, 32, "%.24s%s", text, strlen(text) > 24 ? "..." : "");
+    for (char *c = out; *c != '\0'; c++) {
+        if (!isprint((unsigned char)*c))
+            *c = '?';
+    }
+    return out;
+}
+
+/* What was asked for, by whom; false: it may not be. */
+static bool choose(const struct setting *setting, uint64_t option, const char *text,
+                   struct setting_report *report) {
+    char part[32];
+    if (option == 0 && text == NULL)
+        return true;
+    if (option == 0) {
+        report->source = WEIR_SETTING_ENVIRONMENT;
+        if (parse(text, report, &report->value))
+            return true;
+        snprintf(report->note, sizeof(report->note),
+                 "%s=%s: not a whole number from %llu to %llu%s", setting->variable,
+                 shown(text, part), (unsigned long long)report->least,
+                 (unsigned long long)report->most, setting->hint);
+        return false;
+    }
+    report->source = WEIR_SETTING_OPTION;
+    if (setting->least == 0 && option == OPTION_NONE) {
+        report->value = 0;
+        return true;
+    }
+    report->value = option / setting->scale + (option % setting->scale != 0);
+    if (option <= report->most * setting->scale &&
+        (setting->scale > 1 || option >= report->least)) /* of a unit any part will do */
+        return true;
+    snprintf(report->note, sizeof(report->note),
+             "%s of the options is %llu: not from %llu to %llu%s", setting->name,
+             (unsigned long long)option,
+             (unsigned long long)(setting->scale > 1 ? 1 : report->least),
+             (unsigned long long)(report->most * setting->scale), setting->hint);
+    return false;
+}
+
+/* What is above the most that has an effect is not that. */
+static void cut(const struct setting *setting, struct setting_report *report) {
+    if (setting->offset == offsetof(weir_engine_options, chain_max) && report->value > CHAIN_MAX)
+        report->value = CHAIN_MAX;
+}
+
+/* One row. What is wrong is replaced by the default, for those behind it. */
+static int resolve(const struct setting *setting, char *(*get)(const char *name),
+                   weir_engine_options *options, struct setting_report *report) {
+    range_of(setting, options, report);
+    report->value = report->fallback;
+    uint64_t option = option_read(setting, options);
+    const char *text = option == 0 && get != NULL ? get(setting->variable) : NULL;
+    if (!choose(setting, option, text, report)) {
+        report->status = WEIR_EINVAL;
+        report->value = report->fallback;
+        option = 0;
+    }
+    cut(setting, report);
+    if (option != 0 && setting->scale > 1)
+        return report->status; /* as it is: perhaps not a whole number of units */
+    if (report->value == 0)
+        option_write(setting, options, OPTION_NONE);
+    else if (report->value == WEIR_SETTING_AUTO)
+        option_write(setting, options, 0);
+    else
+        option_write(setting, options, report->value * setting->scale);
+    return report->status;
+}
+
+int settings_resolve(const weir_engine_options *in, char *(*get)(const char *name),
+                     weir_engine_options *out, struct setting_report *reports) {
+    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
+    int rc = WEIR_OK;
+    if (in != NULL) {
+        if (in->size < offsetof(weir_engine_options, transfers_max) || in->size > 4096)
+            return WEIR_EINVAL;
+        memcpy(&options, in, in->size < sizeof(options) ? in->size : sizeof(options));
+        options.size = sizeof(options);
+    }
+    const uint32_t threads = WEIR_ENGINE_THREAD | WEIR_ENGINE_SERIAL;
+    if ((options.flags & ~threads) != 0 || (options.flags & threads) == threads)
+        rc = WEIR_EINVAL;
+    for (size_t i = 0; i < settings_count; i++) {
+        struct setting_report report;
+        if (resolve(&table[i], get, &options, reports != NULL ? &reports[i] : &report) != WEIR_OK)
+            rc = WEIR_EINVAL;
+    }
+    *out = options;
+    return rc;
+}
+
+int weir_setting_query(const weir_engine_options *options, size_t index, weir_setting_info *info) {
+    struct setting_report reports[SETTINGS_MAX] = {0};
+    weir_engine_options resolved;
+    if (info == NULL || info->size < sizeof(size_t) || index >= settings_count)
+        return WEIR_EINVAL;
+    if (options != NULL &&
+        (options->size < offsetof(weir_engine_options, transfers_max) || options->size > 4096))
+        return WEIR_EINVAL;
+    settings_resolve(options, getenv, &resolved, reports); /* what is wrong is in the report */
+    const struct setting *setting = &table[index];
+    const struct setting_report *report = &reports[index];
+    weir_setting_info full = {
+        .size = info->size,
+        .name = setting->name,
+        .variable = setting->variable,
+        .unit = setting->unit,
+        .what = setting->what,
+        .value = report->value,
+        .fallback = report->fallback,
+        .least = report->least,
+        .most = report->most,
+        .source = report->source,
+        .status = report->status,
+    };
+    memcpy(full.note, report->note, sizeof(full.note));
+    memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
+    return WEIR_OK;
+}

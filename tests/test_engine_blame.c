@@ -1,0 +1,312 @@
+/* test_engine_blame.c: who is held to break sessions, and who only was there (S9, S11).
+ *
+ * One engine, whose device fails what the test names by its length, and a peer that comes back
+ * after every session that breaks: see lone_engine.h. Errors that name nobody, and links that
+ * stay down, are in test_engine_dead.c. */
+#include "lone_engine.h"
+
+#include <string.h>
+
+#define THERE "10.0.0.9:9"
+
+enum { SMALL = 8, BIG = 4096 };
+
+struct world {
+    struct lone *lone;
+    weir_peer peer;
+    uint64_t conn;
+    uint64_t epoch; /* theirs, of the last session */
+    weir_memory local;
+    weir_remote remote;
+};
+
+/* The engine has a session of `qps` QPs with instance 1, whose memory it knows. */
+static void world_open(struct world *w, uint32_t qps, uint32_t sq_depth,
+                       uint64_t connect_timeout_ns) {
+    static uint8_t bytes[BIG];
+    weir_engine_options limits = WEIR_ENGINE_OPTIONS_INIT;
+    limits.transfers_max = 64;
+    limits.segments_max = 2048;
+    limits.peers_max = 8;
+    limits.memories_max = limits.remotes_max = 4;
+    limits.qp_count = qps;
+    limits.sq_depth = sq_depth;
+    limits.recv_credits = 8;
+    limits.notifications_max = 64;
+    limits.connect_timeout_ns = connect_timeout_ns;
+    *w = (struct world){.epoch = 1};
+    w->lone = lone_open(&limits);
+    w->lone->executes = true;
+    w->lone->their_qps = qps;
+    assert_int_equal(weir_peer_open(w->lone->engine, THERE, &w->peer), WEIR_OK);
+    weir_peer_connect(w->lone->engine, w->peer);
+    lone_run(w->lone);
+    w->conn = lone_dialled(w->lone, THERE);
+    lone_say_iam(w->lone, w->conn, 1, THERE);
+    lone_answer(w->lone, w->conn, 1, w->epoch);
+    lone_memories(w->lone, w->peer, 1, bytes, sizeof(bytes), &w->local, &w->remote);
+}
+
+static weir_transfer write_bytes(struct world *w, uint32_t length, uint32_t flags) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_segment segment = {.local = w->local, .remote = w->remote, .length = length};
+    weir_transfer transfer;
+    options.flags = flags;
+    assert_int_equal(weir_write(w->lone->engine, w->peer, &segment, 1, &options, &transfer),
+                     WEIR_OK);
+    return transfer;
+}
+
+static int status_of(const struct world *w, weir_transfer transfer) {
+    return weir_transfer_status(w->lone->engine, transfer);
+}
+
+static bool under_way(const struct world *w, weir_transfer transfer) {
+    return status_of(w, transfer) == WEIR_EINPROGRESS;
+}
+
+static weir_stats stats_of(const struct world *w) {
+    weir_stats stats = WEIR_STATS_INIT;
+    assert_int_equal(weir_engine_stats(w->lone->engine, &stats), WEIR_OK);
+    return stats;
+}
+
+/* If a session broke: its QPs drain, and the peer says the same and comes back when it is
+ * asked to. */
+static void again(struct world *w) {
+    weir_event event;
+    lone_pass(w->lone, 20 * MS);
+    const struct wire_message *settle = lone_heard(w->lone, w->conn, WIRE_SETTLE);
+    if (settle != NULL) {
+        struct wire_message settled = {.type = WIRE_SETTLED, .echo = settle->epoch};
+        lone_say(w->lone, w->conn, 1, &settled);
+    }
+    lone_pass(w->lone, 20 * MS);
+    if (lone_count(w->lone, w->conn, WIRE_HELLO) > 0)
+        lone_answer(w->lone, w->conn, 1, ++w->epoch);
+    while (weir_event_take(w->lone->engine, &event) == WEIR_OK)
+        continue;
+    w->lone->said_count = 0;
+}
+
+/* ---- bytes that never arrive ---- */
+
+/* Small writes come through, and a big one never does (a path that swallows long packets):
+ * its target does not answer, which is nobody's fault, and then others do well, so that no
+ * trouble lasts. It ends all the same, and they do not suffer. */
+static void test_S11_replays_of_what_never_arrives_are_bounded(void **state) {
+    struct world w;
+    uint32_t well = 0;
+
+    (void)state;
+    world_open(&w, 1, 16, SECOND);
+    w.lone->bad_bytes = BIG;
+    w.lone->bad_status = WEIR_CQE_RETRY;
+    weir_transfer small = write_bytes(&w, SMALL, 0);
+    weir_transfer big = write_bytes(&w, BIG, 0);
+    while (under_way(&w, big)) {
+        assert_true(stats_of(&w).sessions_failed <= 2 * REPLAYS_MAX);
+        again(&w);
+        if (under_way(&w, small))
+            continue;
+        assert_int_equal(status_of(&w, small), WEIR_OK);
+        weir_transfer_release(w.lone->engine, small);
+        small = write_bytes(&w, SMALL, 0);
+        well++;
+    }
+    assert_int_equal(status_of(&w, big), WEIR_EDEVICE);
+    assert_true(well >= REPLAYS_MAX / 2);
+    lone_close(w.lone);
+}
+
+/* ---- suspects ---- */
+
+/* While a suspect is under way nothing else is, not even what could be posted inside its
+ * submit: that would break with it. */
+static void test_S9_nothing_is_posted_at_once_beside_a_suspect(void **state) {
+    struct world w;
+
+    (void)state;
+    world_open(&w, 1, 16, SECOND);
+    w.lone->bad_bytes = BIG;
+    w.lone->bad_status = WEIR_CQE_FLUSHED;
+    weir_transfer culprit = write_bytes(&w, BIG, 0);
+    for (int turn = 0; turn < 2 * BREAKS_SHARED; turn++)
+        again(&w);
+    w.lone->slow_bytes = BIG;
+    for (int turn = 0; turn < 2; turn++)
+        again(&w);
+    assert_int_equal(w.lone->posted_count, 1);
+    weir_transfer innocent = write_bytes(&w, SMALL, WEIR_TRANSFER_ONCE);
+    assert_int_equal(w.lone->posted_count, 1);
+    w.lone->slow_bytes = 0;
+    while (under_way(&w, culprit)) {
+        assert_true(stats_of(&w).sessions_failed <= BREAKS_MAX);
+        again(&w);
+    }
+    assert_int_equal(status_of(&w, culprit), WEIR_EDEVICE);
+    assert_int_equal(status_of(&w, innocent), WEIR_OK);
+    lone_close(w.lone);
+}
+
+/* ---- breaks of which the cause is known ---- */
+
+/* One that takes long, while others on the QP beside it break session after session and are
+ * named: it is replayed, and never blamed. */
+static void culprits_are_named(bool news_first) {
+    struct world w;
+
+    world_open(&w, 2, 16, SECOND);
+    w.lone->bad_bytes = SMALL;
+    w.lone->bad_status = WEIR_CQE_REMOTE_ACCESS;
+    w.lone->news_first = news_first;
+    w.lone->slow_bytes = BIG;
+    weir_transfer slow = write_bytes(&w, BIG, 0);
+    for (uint32_t i = 0; i < 2 * BREAKS_MAX; i++) {
+        weir_transfer culprit = write_bytes(&w, SMALL, 0);
+        for (int turn = 0; turn < 4; turn++)
+            again(&w);
+        assert_int_equal(status_of(&w, culprit), WEIR_EREMOTE);
+        weir_transfer_release(w.lone->engine, culprit);
+        assert_int_equal(status_of(&w, slow), WEIR_EINPROGRESS);
+    }
+    assert_int_equal(stats_of(&w).sessions_failed, 2 * BREAKS_MAX);
+    w.lone->slow_bytes = 0;
+    again(&w);
+    assert_int_equal(status_of(&w, slow), WEIR_OK);
+    lone_close(w.lone);
+}
+
+static void test_S9_a_break_whose_culprit_is_named_is_no_other_ones(void **state) {
+    (void)state;
+    culprits_are_named(false);
+}
+
+/* An event says that the QP failed, and its completions, which come later, why. */
+static void test_S9_a_culprit_that_is_named_after_the_break(void **state) {
+    (void)state;
+    culprits_are_named(true);
+}
+
+/* Likewise when nobody is to blame: the link is down. */
+static void test_S11_a_link_that_is_known_to_be_down_after_the_break(void **state) {
+    struct world w;
+
+    (void)state;
+    world_open(&w, 1, 16, SECOND);
+    w.lone->bad_bytes = SMALL;
+    w.lone->bad_status = WEIR_CQE_RETRY;
+    w.lone->news_first = true;
+    uint64_t begin_ns = w.lone->now_ns;
+    weir_transfer transfer = write_bytes(&w, SMALL, 0);
+    while (under_way(&w, transfer)) {
+        assert_true(w.lone->now_ns - begin_ns < 2 * SECOND);
+        again(&w);
+    }
+    assert_int_equal(status_of(&w, transfer), WEIR_ECONNECT);
+    assert_true(w.lone->now_ns - begin_ns >= SECOND);
+    assert_in_range(stats_of(&w).sessions_failed, 3, 12); /* ever less often */
+    lone_close(w.lone);
+}
+
+/* Trouble was over when something came through, which is seen while QPs drain: that the link
+ * did not answer, which is seen then, too, is the first that is heard of new trouble. */
+static void test_S11_trouble_that_ends_in_the_drain_begins_anew(void **state) {
+    struct world w;
+
+    (void)state;
+    world_open(&w, 2, 16, SECOND);
+    w.lone->bad_bytes = SMALL;
+    w.lone->bad_status = WEIR_CQE_RETRY;
+    weir_transfer first = write_bytes(&w, SMALL, 0);
+    lone_run(w.lone); /* breaks: trouble begins */
+    w.lone->slow_bytes = BIG;
+    w.lone->slow_lands = w.lone->news_first = true;
+    weir_transfer slow = write_bytes(&w, BIG, 0);
+    assert_int_equal(weir_transfer_cancel(w.lone->engine, first), WEIR_OK);
+    weir_transfer second = write_bytes(&w, SMALL, 0);
+    again(&w);
+    assert_int_equal(status_of(&w, first), WEIR_ECANCELED);
+    assert_int_equal(stats_of(&w).sessions_failed, 2);
+    assert_int_equal(status_of(&w, slow), WEIR_OK);
+    w.lone->bad_bytes = 0;
+    again(&w);
+    assert_int_equal(status_of(&w, second), WEIR_OK);
+    lone_close(w.lone);
+}
+
+/* ---- what the other side ends ---- */
+
+/* It says that a session is over, and the next one, and more of them than a transfer may
+ * break: that is trouble, but of nobody's making. */
+static void test_S11_what_the_other_side_ends_is_held_against_nobody(void **state) {
+    struct world w;
+
+    (void)state;
+    world_open(&w, 1, 16, 10 * SECOND);
+    w.lone->slow_bytes = SMALL;
+    uint64_t begin_ns = w.lone->now_ns;
+    weir_transfer transfer = write_bytes(&w, SMALL, 0);
+    while (under_way(&w, transfer)) {
+        uint64_t epoch = w.epoch;
+        struct wire_message settle = {.type = WIRE_SETTLE, .epoch = epoch};
+        assert_true(w.lone->now_ns - begin_ns < 20 * SECOND);
+        lone_say(w.lone, w.conn, 1, &settle);
+        while (under_way(&w, transfer) && w.epoch == epoch)
+            again(&w);
+    }
+    assert_int_equal(status_of(&w, transfer), WEIR_ECONNECT);
+    assert_true(w.lone->now_ns - begin_ns >= 10 * SECOND);
+    assert_true(w.epoch > BREAKS_MAX);
+    lone_close(w.lone);
+}
+
+/* ---- progress ---- */
+
+/* The other side ends session after session, for longer than a connection may take. A little
+ * of the transfer arrives in each, though that is seen only when its QPs drain: that is
+ * progress, and it goes on to the end. */
+static void test_S9_progress_seen_in_the_drain_counts(void **state) {
+    enum { SEGMENTS = 120 };
+    weir_segment segments[SEGMENTS];
+    weir_transfer transfer;
+    struct world w;
+    uint32_t ended = 0;
+
+    (void)state;
+    world_open(&w, 1, 4, SECOND); /* so few slots that every run is signalled */
+    w.lone->slow_bytes = SMALL;
+    w.lone->slow_lands = true;
+    for (uint32_t i = 0; i < SEGMENTS; i++)
+        segments[i] = (weir_segment){.local = w.local, .remote = w.remote, .length = SMALL};
+    uint64_t begin_ns = w.lone->now_ns;
+    assert_int_equal(weir_write(w.lone->engine, w.peer, segments, SEGMENTS, NULL, &transfer),
+                     WEIR_OK);
+    while (under_way(&w, transfer)) {
+        uint64_t epoch = w.epoch;
+        struct wire_message settle = {.type = WIRE_SETTLE, .epoch = epoch};
+        lone_say(w.lone, w.conn, 1, &settle);
+        assert_true(++ended <= SEGMENTS);
+        for (int turn = 0; turn < 20 && under_way(&w, transfer) && w.epoch == epoch; turn++)
+            again(&w);
+    }
+    assert_int_equal(status_of(&w, transfer), WEIR_OK);
+    assert_int_equal(stats_of(&w).replays, 0);
+    assert_true(w.lone->now_ns - begin_ns > SECOND);
+    lone_close(w.lone);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_S11_replays_of_what_never_arrives_are_bounded),
+        cmocka_unit_test(test_S9_nothing_is_posted_at_once_beside_a_suspect),
+        cmocka_unit_test(test_S9_a_break_whose_culprit_is_named_is_no_other_ones),
+        cmocka_unit_test(test_S9_a_culprit_that_is_named_after_the_break),
+        cmocka_unit_test(test_S11_a_link_that_is_known_to_be_down_after_the_break),
+        cmocka_unit_test(test_S11_trouble_that_ends_in_the_drain_begins_anew),
+        cmocka_unit_test(test_S11_what_the_other_side_ends_is_held_against_nobody),
+        cmocka_unit_test(test_S9_progress_seen_in_the_drain_counts),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
