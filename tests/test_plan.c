@@ -13,7 +13,7 @@
 
 #include "plan.h"
 
-enum { BLOCKS = 64, WRS_MAX = 512 };
+enum { BLOCKS = 256, WRS_MAX = 512 };
 
 static struct plan_block blocks[BLOCKS];
 static struct weir_wr wrs[WRS_MAX];

@@ -43,6 +43,7 @@ struct flight {
     weir_transfer transfer; /* id 0: none under way */
     uint64_t started_ns;    /* 0: not sampled */
     uint64_t round;         /* of its content, when verified */
+    weir_segment *segments; /* of this flight */
     atomic_bool unchecked;  /* write, verified: the target has not answered yet */
 };
 
@@ -70,6 +71,9 @@ struct worker {
 struct stream {
     const struct options *options;
     struct session *session;
+    weir_engine *engine; /* the session's */
+    weir_peer peer;
+    uint64_t segments; /* a transfer */
     submit_fn submit;
     uint64_t size;
     uint64_t stride;
@@ -114,7 +118,7 @@ static void make_content(const struct stream *stream, uint64_t lane, uint64_t ro
 
 static void check_read(struct worker *worker, uint64_t flight) {
     const struct stream *stream = worker->stream;
-    const weir_segment *segments = &worker->segments[flight * stream->options->segments];
+    const weir_segment *segments = worker->flights[flight].segments;
     const unsigned char *base = stream->session->base;
 
     for (uint64_t i = 0; i < stream->options->segments; i++)
@@ -177,7 +181,7 @@ static bool other_failed(struct worker *worker) {
 }
 
 /* Waits until the flight is over: terminal, and verified where that was asked for. */
-static int land(struct worker *worker, struct flight *flight) {
+static __attribute__((noinline)) int land_slowly(struct worker *worker, struct flight *flight) {
     struct stream *stream = worker->stream;
     weir_engine *engine = stream->session->engine;
     int rc;
@@ -212,7 +216,7 @@ static void prepare(struct worker *worker, uint64_t index) {
     struct stream *stream = worker->stream;
     const struct options *o = stream->options;
     struct flight *flight = &worker->flights[index];
-    weir_segment *segments = &worker->segments[index * o->segments];
+    weir_segment *segments = flight->segments;
 
     flight->round++;
     for (uint64_t i = 0; i < o->segments; i++) {
@@ -227,8 +231,22 @@ static void prepare(struct worker *worker, uint64_t index) {
     }
 }
 
-static int launch(struct worker *worker, uint64_t index, bool fixed,
-                  weir_transfer_options *transfer) {
+/* The same, without the detours if it has gone well already. */
+static inline int land(struct worker *worker, struct flight *flight) {
+    if (flight->transfer.id == 0 || flight->started_ns != 0 ||
+        atomic_load_explicit(&flight->unchecked, memory_order_relaxed) ||
+        weir_transfer_status(worker->stream->engine, flight->transfer) != 0)
+        return land_slowly(worker, flight);
+    weir_transfer_release(worker->stream->engine, flight->transfer);
+    flight->transfer.id = 0;
+    if (worker->stream->reads && worker->stream->options->verify)
+        check_read(worker, (uint64_t)(flight - worker->flights));
+    worker->moved++;
+    return 0;
+}
+
+static inline int launch(struct worker *worker, uint64_t index, bool fixed,
+                         weir_transfer_options *transfer) {
     struct stream *stream = worker->stream;
     const struct options *o = stream->options;
     struct flight *flight = &worker->flights[index];
@@ -244,8 +262,7 @@ static int launch(struct worker *worker, uint64_t index, bool fixed,
         transfer->notify_length = sizeof(round);
         atomic_store_explicit(&flight->unchecked, true, memory_order_relaxed);
     }
-    while ((rc = stream->submit(stream->session->engine, stream->session->peer,
-                                &worker->segments[index * o->segments], o->segments,
+    while ((rc = stream->submit(stream->engine, stream->peer, flight->segments, stream->segments,
                                 transfer->flags != 0 ? transfer : NULL, &flight->transfer)) ==
            WEIR_EAGAIN) {
         worker->eagain++;
@@ -348,6 +365,8 @@ static int worker_init(struct stream *stream, unsigned index) {
                            .remote_offset = lane * stream->remote_lane_pages * stream->stride,
                            .length = stream->size};
     }
+    for (uint64_t i = 0; i < o->window; i++)
+        worker->flights[i].segments = &worker->segments[i * o->segments];
     return 0;
 }
 
@@ -396,6 +415,9 @@ static int measure(struct stream *stream, struct result *result) {
     struct proto_marked before, after;
     uint64_t cpu;
 
+    stream->engine = stream->session->engine;
+    stream->peer = stream->session->peer;
+    stream->segments = stream->options->segments;
     for (unsigned i = 0; i < stream->options->threads; i++) {
         if (worker_init(stream, i) != 0)
             return -1;

@@ -1,9 +1,6 @@
 /* ledger.c: see ledger.h. */
 #include "ledger.h"
 
-/* Bit that remembers, in a run's state, that it was an orphan when it completed. */
-enum { LEDGER_WAS_ORPHAN = 0x100 };
-
 uint32_t ledger_ring_size(uint32_t depth) {
     uint32_t size = 1;
     while (size < depth)
@@ -27,16 +24,6 @@ void ledger_init(struct ledger *ledger, struct ledger_run *ring, uint32_t depth,
 
 static struct ledger_run *run_at(const struct ledger *ledger, uint64_t seq) {
     return &ledger->runs[seq & ledger->mask];
-}
-
-uint64_t ledger_take(struct ledger *ledger, uint32_t owner, uint32_t count, uint32_t sends) {
-    assert(count >= 1 && count <= ledger_free(ledger));
-    uint64_t seq = ledger->tail++;
-    *run_at(ledger, seq) = (struct ledger_run){owner, count, sends, LEDGER_POSTED};
-    ledger->used += count;
-    if (ledger->used > ledger->high_water)
-        ledger->high_water = ledger->used;
-    return seq;
 }
 
 void ledger_trim(struct ledger *ledger, uint64_t seq, uint32_t accepted, uint32_t sends) {
@@ -99,18 +86,6 @@ void ledger_flush(struct ledger *ledger) {
     }
     ledger->orphans = 0;
     ledger_cover(ledger);
-}
-
-bool ledger_pop(struct ledger *ledger, struct ledger_run *run_out, bool *healed_out) {
-    if (!ledger_ready(ledger))
-        return false;
-    struct ledger_run *run = run_at(ledger, ledger->head);
-    *run_out = *run;
-    run_out->state &= ~(uint32_t)LEDGER_WAS_ORPHAN;
-    *healed_out = (run->state & LEDGER_WAS_ORPHAN) != 0;
-    ledger->head++;
-    ledger->used -= run->count;
-    return true;
 }
 
 const char *ledger_verify(const struct ledger *ledger) {

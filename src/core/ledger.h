@@ -34,6 +34,8 @@
 #include <stdint.h>
 
 enum ledger_state { LEDGER_POSTED = 1, LEDGER_ORPHANED = 2, LEDGER_DONE = 4, LEDGER_FLUSHED = 8 };
+/* In a run's state, inside the ledger: it was an orphan when it completed. */
+enum { LEDGER_WAS_ORPHAN = 0x100 };
 
 enum { LEDGER_QUIET_PART = 4 }; /* the quiet tail is at most one in so many used slots */
 
@@ -79,7 +81,16 @@ static inline uint32_t ledger_free(const struct ledger *ledger) {
 }
 
 /* Takes count slots (1 <= count <= ledger_free) and returns the run's sequence. */
-uint64_t ledger_take(struct ledger *ledger, uint32_t owner, uint32_t count, uint32_t sends);
+static inline uint64_t ledger_take(struct ledger *ledger, uint32_t owner, uint32_t count,
+                                   uint32_t sends) {
+    assert(count >= 1 && count <= ledger_free(ledger));
+    uint64_t seq = ledger->tail++;
+    ledger->runs[seq & ledger->mask] = (struct ledger_run){owner, count, sends, LEDGER_POSTED};
+    ledger->used += count;
+    if (ledger->used > ledger->high_water)
+        ledger->high_water = ledger->used;
+    return seq;
+}
 /* The device took only the first accepted WRs of the newest run, without its tail:
  * gives the rest back. accepted == 0 removes the run. */
 void ledger_trim(struct ledger *ledger, uint64_t seq, uint32_t accepted, uint32_t sends);
@@ -119,7 +130,15 @@ static inline bool ledger_ready(const struct ledger *ledger) {
 }
 /* Gives back the slots of the oldest run if it is done or flushed, and says which
  * it was. Call until false after complete or flush. healed: it was an orphan. */
-bool ledger_pop(struct ledger *ledger, struct ledger_run *run_out, bool *healed_out);
+static inline bool ledger_pop(struct ledger *ledger, struct ledger_run *run_out, bool *healed_out) {
+    if (!ledger_ready(ledger))
+        return false;
+    *run_out = ledger->runs[ledger->head++ & ledger->mask];
+    *healed_out = (run_out->state & LEDGER_WAS_ORPHAN) != 0;
+    run_out->state &= ~(uint32_t)LEDGER_WAS_ORPHAN;
+    ledger->used -= run_out->count;
+    return true;
+}
 /* NULL, or what does not add up. */
 const char *ledger_verify(const struct ledger *ledger);
 

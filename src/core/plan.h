@@ -11,7 +11,7 @@
 
 #include "ports.h"
 
-enum { PLAN_BLOCK_PIECES = 25 };
+enum { PLAN_BLOCK_PIECES = 5, PLAN_BLOCK_BYTES = 256 };
 #define PLAN_NO_BLOCK UINT32_MAX
 
 struct plan_piece {
@@ -25,10 +25,11 @@ struct plan_piece {
 };
 
 struct plan_block {
-    struct plan_piece pieces[PLAN_BLOCK_PIECES];
-    uint32_t next; /* PLAN_NO_BLOCK: last */
+    _Alignas(PLAN_BLOCK_BYTES) uint32_t next; /* PLAN_NO_BLOCK: last */
     uint32_t count;
+    struct plan_piece pieces[PLAN_BLOCK_PIECES];
 };
+_Static_assert(sizeof(struct plan_block) == PLAN_BLOCK_BYTES, "whole cache lines");
 
 struct plan_cursor {
     uint32_t block; /* PLAN_NO_BLOCK: nothing left */

@@ -27,6 +27,10 @@ size_t timers_bytes(uint32_t count);
 void timers_init(struct timers *timers, void *memory, uint32_t count);
 /* UINT64_MAX clears. */
 void timers_set(struct timers *timers, uint32_t number, uint64_t when_ns);
+static inline void timers_clear(struct timers *timers, uint32_t number) {
+    if (timers->entries[number].place != 0)
+        timers_set(timers, number, UINT64_MAX);
+}
 /* UINT64_MAX: none. */
 uint64_t timers_next(const struct timers *timers);
 /* Takes one that is due. */

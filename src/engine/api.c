@@ -92,7 +92,8 @@ int weir_transfer_status(weir_engine *engine, weir_transfer handle) {
     if (transfer == NULL)
         return WEIR_ESTALE;
     int status = atomic_load_explicit(&transfer->status, memory_order_acquire);
-    return transfer_find(engine, handle.id) != NULL ? status : WEIR_ESTALE;
+    return atomic_load_explicit(&transfer->id, memory_order_acquire) == handle.id ? status
+                                                                                  : WEIR_ESTALE;
 }
 
 int weir_transfer_waiting_for(weir_engine *engine, weir_transfer handle) {

@@ -55,7 +55,7 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
         return;
     peer->leaving = true;
     peer->live = NONE;
-    peer->fast_qp = NULL;
+    peer_not_fast(peer);
     engine->stats.peers_gone++;
     if (peer->was_up || peer->refs > 0)
         peer_tell(engine, WEIR_EVENT_GONE, peer, error);

@@ -38,15 +38,16 @@ static uint32_t qps_wanted(const weir_engine_options *options) {
 /* Takes, or measures, all that the limits call for. */
 static void layout(weir_engine *e, struct carver *c) {
     const weir_engine_options *o = &e->options;
-    uint32_t blocks = o->segments_max / PLAN_BLOCK_PIECES + o->transfers_max / 4 + 2 +
-                      FAST_SEGMENTS / PLAN_BLOCK_PIECES;
+    /* Transfers have one each: what is in the others is full, but for the last of each, which
+     * that one makes up for. */
+    uint32_t blocks = o->segments_max / PLAN_BLOCK_PIECES + SPARE_BLOCKS;
     e->block_count = blocks;
     e->ring_size = power_of_two(o->sq_depth * 2);
     e->recvs_per_qp = o->recv_credits + CREDIT_RESERVE;
     e->transfers = carve(c, o->transfers_max, sizeof(struct transfer));
     e->transfer_pool.links = carve(c, o->transfers_max, sizeof(uint32_t));
     e->submit_next = carve(c, 2 * (size_t)o->transfers_max, sizeof(uint32_t));
-    e->blocks = carve(c, blocks, sizeof(struct plan_block));
+    e->blocks = carve(c, (size_t)o->transfers_max + blocks, sizeof(struct plan_block));
     e->block_pool.links = carve(c, blocks, sizeof(uint32_t));
     e->peers_mask = power_of_two(o->peers_max) - 1;
     e->peers = carve(c, (size_t)e->peers_mask + 1, sizeof(struct peer));
@@ -114,7 +115,7 @@ static void start_tables(weir_engine *e) {
     queue_init(&e->events, e->events.entries, sizeof(weir_event), EVENTS_KEPT);
     e->spare_transfer = NONE;
     e->spare_blocks = PLAN_NO_BLOCK;
-    e->spare_missing = (FAST_SEGMENTS + PLAN_BLOCK_PIECES - 1) / PLAN_BLOCK_PIECES;
+    e->spare_missing = SPARE_BLOCKS;
     submit_refill(e);
     e->run_head = e->run_tail = NONE;
 }

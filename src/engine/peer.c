@@ -110,9 +110,11 @@ static uint32_t open_alias(const weir_engine *engine, const struct peer *known) 
 }
 
 void peer_update_fast(weir_engine *engine, struct peer *peer) {
-    peer->fast_qp = NULL;
-    if (peer->live == NONE || !engine->caps.completes_inline || engine->closing ||
-        peer_pending(peer) > 0 || peer_is_suspicious(peer))
+    peer_not_fast(peer);
+    if (peer->live == NONE || engine->closing || peer_pending(peer) > 0 || peer_is_suspicious(peer))
+        return;
+    peer->clear = !engine->caps.completes_inline;
+    if (peer->clear)
         return;
     struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
     if (qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE)

@@ -15,7 +15,6 @@
 struct pool {
     _Atomic uint64_t head; /* counter << 32 | index + 1 */
     _Atomic uint32_t *links;
-    _Atomic uint32_t available; /* a hint; never above the truth for long */
 };
 
 static inline void pool_give(struct pool *pool, uint32_t index) {
@@ -26,7 +25,6 @@ static inline void pool_give(struct pool *pool, uint32_t index) {
         next = ((head >> 32) + 1) << 32 | (index + 1);
     } while (!atomic_compare_exchange_weak_explicit(&pool->head, &head, next, memory_order_release,
                                                     memory_order_relaxed));
-    atomic_fetch_add_explicit(&pool->available, 1, memory_order_relaxed);
 }
 
 static inline uint32_t pool_take(struct pool *pool) {
@@ -40,14 +38,12 @@ static inline uint32_t pool_take(struct pool *pool) {
         next = ((head >> 32) + 1) << 32 | link;
     } while (!atomic_compare_exchange_weak_explicit(&pool->head, &head, next, memory_order_acquire,
                                                     memory_order_acquire));
-    atomic_fetch_sub_explicit(&pool->available, 1, memory_order_relaxed);
     return (uint32_t)head - 1;
 }
 
 /* All of 0..count-1 free, lowest first. links: count of them. */
 static inline void pool_init(struct pool *pool, _Atomic uint32_t *links, uint32_t count) {
     atomic_init(&pool->head, 0);
-    atomic_init(&pool->available, 0);
     pool->links = links;
     for (uint32_t i = count; i-- > 0;)
         pool_give(pool, i);

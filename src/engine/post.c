@@ -38,12 +38,12 @@ static bool usable(const struct qp *qp) {
     return qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE;
 }
 
-/* Accounts for a post. What is done already holds no slot. True: all accepted. */
-static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *transfer,
-                           uint64_t seq, uint32_t count, bool quiet, const struct weir_post *post) {
+/* account, if less than all of it is under way. */
+static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct qp *qp,
+                                                   struct transfer *transfer, uint64_t seq,
+                                                   uint32_t count, bool quiet,
+                                                   const struct weir_post *post) {
     uint32_t under_way = post->accepted - post->done;
-    engine->stats.posts++;
-    engine->stats.wrs_posted += post->accepted;
     if (post->accepted < count && post->accepted > 0)
         engine->stats.partial_posts++;
     if (post->done > 0) {
@@ -70,6 +70,24 @@ static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *
     else
         ledger_cover(&qp->ledger);
     return true;
+}
+
+/* Accounts for a post. What is done already holds no slot. True: all accepted. */
+static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *transfer,
+                           uint64_t seq, uint32_t count, bool quiet, const struct weir_post *post) {
+    uint32_t under_way = post->accepted - post->done;
+    engine->stats.posts++;
+    engine->stats.wrs_posted += post->accepted;
+    if (__builtin_expect(under_way == count, 1)) {
+        if (transfer != NULL)
+            transfer->outstanding++;
+        if (quiet)
+            ledger_leave_quiet(&qp->ledger, count);
+        else
+            ledger_cover(&qp->ledger);
+        return true;
+    }
+    return account_rest(engine, qp, transfer, seq, count, quiet, post);
 }
 
 /* What has no signalled run behind it is closed by an empty signalled write, whose
@@ -117,11 +135,19 @@ static void post_tails(weir_engine *engine, struct peer *peer) {
     }
 }
 
+static inline bool has_slot(weir_engine *engine, struct qp *qp) {
+    return usable(qp) && post_heal(engine, qp) && ledger_free(&qp->ledger) > 0;
+}
+
 static inline struct qp *choose_qp(weir_engine *engine, struct session *session) {
+    if (session->qp_used == 1) {
+        struct qp *qp = &engine->qps[session->qps[0]];
+        return has_slot(engine, qp) ? qp : NULL;
+    }
     for (uint32_t k = 0; k < session->qp_used; k++) {
-        uint32_t turn = session->qp_used > 1 ? (session->turn + k) % session->qp_used : 0;
+        uint32_t turn = (session->turn + k) % session->qp_used;
         struct qp *qp = &engine->qps[session->qps[turn]];
-        if (usable(qp) && post_heal(engine, qp) && ledger_free(&qp->ledger) > 0) {
+        if (has_slot(engine, qp)) {
             session->turn = turn + 1;
             return qp;
         }
@@ -334,23 +360,18 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     return transfer_all_posted(transfer) ? POST_ALL : POST_MORE;
 }
 
-/* A filled transfer of one WR, with nothing before it: posted without becoming pending.
- * False: nothing was done, and it has to be started. Nobody has to be told: those who sleep
- * have the device armed, or a deadline to learn of. */
-bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
-    if (peer->live == NONE || peer_pending(peer) > 0 || peer_is_suspicious(peer) ||
-        engine->closing || engine->caps.completes_inline || transfer_notifies(transfer))
-        return false;
-    const struct plan_block *block = &engine->blocks[transfer->first_block];
-    const struct plan_piece *piece = &block->pieces[0];
-    if (block->count != 1 || piece->length == 0 || piece->length > engine->caps.message_bytes_max)
-        return false;
+/* A filled transfer of one WR, in the way of which nothing is (peer->clear): posted without
+ * becoming pending. False: nothing was done, and it has to be started. Nobody has to be told:
+ * those who sleep have the device armed, or a deadline to learn of. */
+bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                  uint32_t index) {
+    const struct plan_piece *piece = &engine->blocks[index].pieces[0];
     struct session *session = &peer->sessions[peer->live];
     struct qp *qp = choose_qp(engine, session);
     if (qp == NULL)
         return false;
     bool quiet = engine->caps.ordered && ledger_may_be_quiet(&qp->ledger, 1);
-    uint64_t seq = ledger_take(&qp->ledger, transfer_index(engine, transfer), 1, 0);
+    uint64_t seq = ledger_take(&qp->ledger, index, 1, 0);
     const struct plan_limits limits = {
         .wr_id = route_id(ROUTE_RUN, (uint32_t)(qp - engine->qps), seq),
         .opcode = transfer->opcode,
@@ -366,12 +387,13 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
     transfer->cursor.block = PLAN_NO_BLOCK;
     transfer->epoch = session->epoch;
     transfer->data_mask = (uint16_t)(1u << qp->index);
-    list_push(engine, peer, transfer, LIST_POSTED);
-    if (transfer->deadline_ns != UINT64_MAX) {
+    list_push_posted(engine, peer, transfer, index);
+    if (__builtin_expect(transfer->deadline_ns != UINT64_MAX, 0)) {
         timer_transfer(engine, transfer, transfer->deadline_ns);
         engine->worked = true;
     }
-    transfer_check(engine, transfer);
+    if (__builtin_expect(transfer->outstanding == 0, 0))
+        transfer_check(engine, transfer);
     return true;
 }
 

@@ -248,7 +248,7 @@ void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
     session->retired = true;
     if (peer->live == slot) {
         peer->live = NONE;
-        peer->fast_qp = NULL;
+        peer_not_fast(peer);
     }
     session->fresh = peer->trouble_ns == 0 || session_proven(engine, session);
     transfer_park(engine, peer, session);
@@ -279,7 +279,7 @@ void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot) {
         peer->degraded = true;
         /* No more posts from here on; the endpoint is told when it can listen. */
         peer->live = NONE;
-        peer->fast_qp = NULL;
+        peer_not_fast(peer);
     }
     peer_broken(engine, peer, slot);
 }

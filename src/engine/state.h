@@ -45,7 +45,8 @@ enum {
     VISITORS = 64,
     RECEIVES_MAX = WINDOW_SIZE / 2, /* notifications one peer may have in flight */
     FAST_SEGMENTS = 4096,           /* most segments of a transfer done inside its submit */
-    CONTROL_BUDGET = 64,            /* control events a step */
+    SPARE_BLOCKS = FAST_SEGMENTS / PLAN_BLOCK_PIECES, /* for those, but for the first */
+    CONTROL_BUDGET = 64,                              /* control events a step */
     SERVE_ROUNDS = 8,  /* steps for the submits of others before one of them takes over */
     SLOW_EVERY = 64,   /* steps between looks at control channel and async events */
     BREAKS_SHARED = 4, /* broken sessions after which a transfer goes by itself */
@@ -91,20 +92,19 @@ struct transfer {
     uint64_t owner;   /* region_owner() of the incarnation it is for */
     uint64_t version; /* of the tables, when it was filled */
 
-    uint32_t first_block;
     struct plan_cursor cursor;
     uint64_t bytes;
+    uint64_t deadline_ns; /* UINT64_MAX: none */
     uint32_t outstanding; /* runs */
-    bool flushed;         /* some run of it did not complete */
+    int result;           /* what it will be once quiet; 0: well */
+    uint64_t epoch;       /* ours of the session that it has WRs on */
+    uint64_t number;      /* of its notification; 0: none yet */
     uint16_t data_mask;   /* QPs of the present session that carried data */
     uint16_t parts_need;  /* QPs that the notification's parts go to; 0: not decided */
     uint16_t parts_mask;  /* those that have been posted */
-    uint64_t epoch;       /* ours of the session that it has WRs on */
-    int result;           /* what it will be once quiet; 0: well */
+    bool flushed;         /* some run of it did not complete */
 
-    uint64_t deadline_ns; /* UINT64_MAX: none */
     uint64_t user_data;
-    uint64_t number; /* of its notification; 0: none yet */
     uint64_t tag;
     uint32_t notify_length;
     uint8_t payload[WEIR_NOTIFY_MAX];
@@ -183,11 +183,12 @@ struct past {
 };
 
 struct peer {
-    uint64_t id;                 /* 0 when the slot is free */
-    uint64_t id_next;            /* of the slot's next user */
-    uint64_t owner;              /* region_owner() of the present incarnation */
-    uint64_t closed_owner;       /* the last one that ended because the application closed it */
-    struct qp *fast_qp;          /* may be posted on inside submit: session up, nothing pending */
+    uint64_t id;           /* 0 when the slot is free */
+    uint64_t id_next;      /* of the slot's next user */
+    uint64_t owner;        /* region_owner() of the present incarnation */
+    uint64_t closed_owner; /* the last one that ended because the application closed it */
+    struct qp *fast_qp;    /* may be posted on inside submit: session up, nothing pending */
+    bool clear; /* on a device that completes later: one WR may be posted inside submit, likewise */
     struct region_pair pairs[2]; /* the last ones used, of writes and of reads */
     uint32_t refs;
     uint32_t incarnation;
@@ -326,8 +327,8 @@ struct weir_engine {
 
     struct transfer *transfers;
     _Atomic uint32_t *submit_next; /* any thread */
-    struct plan_block *blocks;
-    uint32_t spare_transfer; /* kept for the fast way in: see submit.c; NONE: lent */
+    struct plan_block *blocks;     /* transfer i begins with block i; the others are block_pool's */
+    uint32_t spare_transfer;       /* kept for the fast way in: see submit.c; NONE: lent */
     uint32_t spare_blocks;
     uint32_t spare_missing; /* blocks that the reserve lacks */
 
@@ -392,6 +393,8 @@ void list_push(weir_engine *engine, struct peer *peer, struct transfer *transfer
 void list_push_front(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                      uint8_t list);
 void list_remove(weir_engine *engine, struct transfer *transfer);
+void list_push_posted(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                      uint32_t index);
 uint32_t transfer_index(const weir_engine *engine, const struct transfer *transfer);
 void transfer_start(weir_engine *engine, struct transfer *transfer);
 void transfer_finish(weir_engine *engine, struct transfer *transfer, int status);
@@ -405,11 +408,16 @@ void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool p
 void transfer_rebind(weir_engine *engine, struct peer *peer);
 void transfer_drop_ref(weir_engine *engine, struct transfer *transfer);
 void transfer_cancel(weir_engine *engine, struct transfer *transfer);
-void transfer_free_blocks(weir_engine *engine, uint32_t first);
+void transfer_drop_pieces(weir_engine *engine, uint32_t index);
 bool transfer_is_suspect(const struct transfer *transfer);
 /* Transfers may be what breaks this peer's sessions: one chain is under way at a time. */
 static inline bool peer_is_suspicious(const struct peer *peer) {
     return peer->suspects > 0 || peer->trouble_breaks >= BREAKS_SHARED;
+}
+/* What is new goes the long way: peer_update_fast. */
+static inline void peer_not_fast(struct peer *peer) {
+    peer->fast_qp = NULL;
+    peer->clear = false;
 }
 /* Something came through. */
 static inline void peer_trouble_over(struct peer *peer) {
@@ -431,7 +439,8 @@ void submit_cancel(weir_engine *engine, struct transfer *transfer);
 
 /* post.c */
 void post_service(weir_engine *engine, struct peer *peer);
-bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer);
+bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                  uint32_t index);
 bool post_heal(weir_engine *engine, struct qp *qp);
 int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct transfer *transfer,
                  uint8_t parts);

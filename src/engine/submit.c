@@ -17,7 +17,6 @@
 
 #include <assert.h>
 
-enum { SPARE_BLOCKS = (FAST_SEGMENTS + PLAN_BLOCK_PIECES - 1) / PLAN_BLOCK_PIECES };
 enum { NOT_FAST = 1 }; /* fast() has done nothing: take way 2 */
 
 struct request {
@@ -54,25 +53,18 @@ static int read_options(const weir_transfer_options *in, weir_transfer_options *
 
 /* ---- records ----------------------------------------------------------- */
 
+static uint32_t pool_block(weir_engine *engine) {
+    uint32_t index = pool_take(&engine->block_pool);
+    return index == POOL_EMPTY ? PLAN_NO_BLOCK : engine->options.transfers_max + index;
+}
+
 static uint32_t take_block(weir_engine *engine, bool use_spare) {
     if (!use_spare)
-        return pool_take(&engine->block_pool);
+        return pool_block(engine);
     uint32_t block = engine->spare_blocks;
     if (block != PLAN_NO_BLOCK)
         engine->spare_blocks = engine->blocks[block].next;
     return block;
-}
-
-/* Undoes fill's work on a record that was not started. */
-static void unfill(weir_engine *engine, uint32_t first) {
-    for (uint32_t b = first; b != PLAN_NO_BLOCK; b = engine->blocks[b].next) {
-        for (uint32_t i = 0; i < engine->blocks[b].count; i++) {
-            const struct plan_piece *piece = &engine->blocks[b].pieces[i];
-            atomic_fetch_sub(&engine->regions.locals[piece->local].users, 1);
-            atomic_fetch_sub(&engine->regions.remotes[piece->remote].users, 1);
-        }
-    }
-    transfer_free_blocks(engine, first);
 }
 
 /* A piece of the pair, at the end of its block. */
@@ -93,14 +85,19 @@ static inline void add_piece(weir_engine *engine, struct plan_block *block,
     atomic_fetch_add(&engine->regions.remotes[remote].users, 1);
 }
 
-/* Resolved, checked copies of the segments. Without the engine the peer's pairs are not
- * ours to use. */
+static inline struct plan_block *block_start(weir_engine *engine, uint32_t index) {
+    engine->blocks[index].next = PLAN_NO_BLOCK;
+    engine->blocks[index].count = 0;
+    return &engine->blocks[index];
+}
+
+/* Resolved, checked copies of the segments, from transfer `index`'s own block on. Without the
+ * engine the peer's pairs are not ours to use. */
 static int fill_pieces(weir_engine *engine, const struct request *request, struct peer *peer,
-                       uint32_t *first_out, uint64_t *bytes_out) {
+                       uint32_t index, uint64_t *bytes_out) {
     struct region_pair own = REGION_PAIR_NONE;
     struct region_pair *pair = request->owned ? &peer->pairs[request->opcode] : &own;
-    uint32_t first = PLAN_NO_BLOCK;
-    uint32_t last = PLAN_NO_BLOCK;
+    struct plan_block *last = block_start(engine, index);
     int rc = WEIR_OK;
     for (size_t i = 0; i < request->count; i++) {
         const weir_segment *segment = &request->segments[i];
@@ -111,29 +108,21 @@ static int fill_pieces(weir_engine *engine, const struct request *request, struc
             rc = WEIR_EBOUNDS;
         if (rc != WEIR_OK)
             break;
-        if (last == PLAN_NO_BLOCK || engine->blocks[last].count == PLAN_BLOCK_PIECES) {
+        if (last->count == PLAN_BLOCK_PIECES) {
             uint32_t block = take_block(engine, request->use_spare);
             if (block == PLAN_NO_BLOCK) {
                 rc = WEIR_EAGAIN;
                 break;
             }
-            engine->blocks[block].next = PLAN_NO_BLOCK;
-            engine->blocks[block].count = 0;
-            if (last == PLAN_NO_BLOCK)
-                first = block;
-            else
-                engine->blocks[last].next = block;
-            last = block;
+            last->next = block;
+            last = block_start(engine, block);
         }
-        add_piece(engine, &engine->blocks[last], pair, segment);
+        add_piece(engine, last, pair, segment);
         *bytes_out += segment->length;
     }
-    if (rc != WEIR_OK) {
-        unfill(engine, first);
-        return rc;
-    }
-    *first_out = first;
-    return WEIR_OK;
+    if (rc != WEIR_OK)
+        transfer_drop_pieces(engine, index);
+    return rc;
 }
 
 static bool reserve_completion(weir_engine *engine) {
@@ -161,19 +150,21 @@ fill_record(weir_engine *engine, struct transfer *transfer, const struct peer *p
     transfer->owner = peer->owner;
     transfer->version = engine->regions.version;
     transfer->outstanding = 0;
-    transfer->flushed = false;
-    transfer->data_mask = transfer->parts_need = transfer->parts_mask = 0;
-    transfer->epoch = 0;
     transfer->result = 0;
+    transfer->epoch = 0;
+    transfer->number = 0;
+    transfer->data_mask = transfer->parts_need = transfer->parts_mask = 0;
+    transfer->flushed = false;
     transfer->deadline_ns = UINT64_MAX;
     if (options->timeout_ns != 0) {
         uint64_t now = engine_now(engine);
         transfer->deadline_ns =
             options->timeout_ns < UINT64_MAX - now ? now + options->timeout_ns : UINT64_MAX;
     }
-    transfer->user_data = options->user_data;
-    transfer->number = 0;
-    transfer->tag = options->notify_tag;
+    if (options->flags != 0) { /* without, nobody reads these */
+        transfer->user_data = options->user_data;
+        transfer->tag = options->notify_tag;
+    }
     transfer->notify_length = options->notify_length;
     if (options->notify_length > 0)
         memcpy(transfer->payload, options->notify_payload, options->notify_length);
@@ -186,31 +177,28 @@ static int fill(weir_engine *engine, const struct request *request, struct trans
         return WEIR_ESTALE;
     peer = peer_resolve(engine, peer);
     bool queued = (request->options.flags & WEIR_TRANSFER_QUEUE) != 0;
-    if (queued && !reserve_completion(engine))
+    uint32_t index =
+        request->use_spare ? engine->spare_transfer : pool_take(&engine->transfer_pool);
+    if (index == POOL_EMPTY)
         return WEIR_EAGAIN;
-    uint32_t first = PLAN_NO_BLOCK;
-    uint64_t bytes = 0;
-    int rc = fill_pieces(engine, request, peer, &first, &bytes);
-    uint32_t index = POOL_EMPTY;
-    if (rc == WEIR_OK && request->use_spare) {
-        index = engine->spare_transfer;
-        engine->spare_transfer = NONE;
-    } else if (rc == WEIR_OK) {
-        index = pool_take(&engine->transfer_pool);
-        if (index == POOL_EMPTY) {
-            unfill(engine, first);
-            rc = WEIR_EAGAIN;
-        }
+    if (queued && !reserve_completion(engine)) {
+        pool_give(&engine->transfer_pool, index);
+        return WEIR_EAGAIN;
     }
+    uint64_t bytes = 0;
+    int rc = fill_pieces(engine, request, peer, index, &bytes);
     if (rc != WEIR_OK) {
         if (queued)
             atomic_fetch_sub(&engine->completions_reserved, 1);
+        if (!request->use_spare)
+            pool_give(&engine->transfer_pool, index);
         return rc;
     }
+    if (request->use_spare)
+        engine->spare_transfer = NONE;
     struct transfer *transfer = &engine->transfers[index];
     fill_record(engine, transfer, peer, request->opcode, &request->options);
-    transfer->first_block = first;
-    transfer->cursor = plan_start(engine->blocks, first);
+    transfer->cursor = plan_start(engine->blocks, index);
     transfer->bytes = bytes;
     transfer->number = request->number;
     *out = transfer;
@@ -224,8 +212,8 @@ void submit_refill(weir_engine *engine) {
     if (engine->spare_transfer == NONE)
         engine->spare_transfer = pool_take(&engine->transfer_pool);
     while (engine->spare_missing > 0) {
-        uint32_t block = pool_take(&engine->block_pool);
-        if (block == POOL_EMPTY)
+        uint32_t block = pool_block(engine);
+        if (block == PLAN_NO_BLOCK)
             return;
         engine->blocks[block].next = engine->spare_blocks;
         engine->spare_blocks = block;
@@ -402,6 +390,12 @@ static void start(weir_engine *engine, struct peer *peer, struct transfer *trans
     submit_refill(engine);
 }
 
+static bool is_one_wr(const weir_engine *engine, const struct transfer *transfer) {
+    const struct plan_block *block = &engine->blocks[transfer_index(engine, transfer)];
+    return block->count == 1 && !transfer_notifies(transfer) && transfer->bytes > 0 &&
+           transfer->bytes <= engine->caps.message_bytes_max;
+}
+
 static int submit_owned(weir_engine *engine, struct request *request, uint64_t *id_out) {
     struct peer *peer = peer_find(engine, request->peer_id);
     if (peer == NULL)
@@ -425,7 +419,8 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
         return rc;
     }
     *id_out = atomic_load_explicit(&transfer->id, memory_order_relaxed);
-    if (request->use_spare || !post_at_once(engine, peer, transfer))
+    if (request->use_spare || !is_one_wr(engine, transfer) || !peer->clear ||
+        !post_at_once(engine, peer, transfer, transfer_index(engine, transfer)))
         start(engine, peer, transfer);
     return WEIR_OK;
 }
@@ -560,30 +555,22 @@ submit_posted(weir_engine *engine, uint64_t peer_id, const weir_segment *segment
     static const weir_transfer_options none = WEIR_TRANSFER_OPTIONS_INIT;
     struct peer *peer = &engine->peers[peer_id & engine->peers_mask];
     const struct region_pair *pair = &peer->pairs[opcode];
-    if (count != 1 || peer->id != peer_id || peer->alias != NONE || peer->live == NONE ||
-        engine->caps.completes_inline || pair->version != engine->regions.version ||
-        !region_pair_names(pair, segment) || !region_pair_holds(pair, segment))
+    if (count != 1 || peer->id != peer_id || !peer->clear ||
+        pair->version != engine->regions.version || !region_pair_names(pair, segment) ||
+        !region_pair_holds(pair, segment) || segment->length - 1 >= engine->caps.message_bytes_max)
         return NOT_FAST;
     uint32_t index = pool_take(&engine->transfer_pool);
     if (index == POOL_EMPTY)
         return NOT_FAST;
-    uint32_t first = pool_take(&engine->block_pool);
-    if (first == POOL_EMPTY) {
-        pool_give(&engine->transfer_pool, index);
-        return NOT_FAST;
-    }
-    struct plan_block *block = &engine->blocks[first];
-    block->next = PLAN_NO_BLOCK;
-    block->count = 0;
-    add_piece(engine, block, pair, segment);
+    add_piece(engine, block_start(engine, index), pair, segment);
     struct transfer *transfer = &engine->transfers[index];
     fill_record(engine, transfer, peer, opcode, &none);
-    transfer->first_block = first;
-    transfer->cursor = plan_start(engine->blocks, first);
     transfer->bytes = segment->length;
     transfer_out->id = atomic_load_explicit(&transfer->id, memory_order_relaxed);
-    if (!post_at_once(engine, peer, transfer))
+    if (!post_at_once(engine, peer, transfer, index)) {
+        transfer->cursor = plan_start(engine->blocks, index);
         start(engine, peer, transfer);
+    }
     own_leave(engine);
     return WEIR_OK;
 }

@@ -27,10 +27,6 @@ uint32_t transfer_index(const weir_engine *engine, const struct transfer *transf
     return (uint32_t)(transfer - engine->transfers);
 }
 
-static struct list *list_of(weir_engine *engine, struct transfer *transfer) {
-    return &engine->peers[transfer->peer].lists[transfer->list];
-}
-
 static void set_waiting(struct transfer *transfer, enum weir_waiting_for waiting) {
     atomic_store_explicit(&transfer->waiting, (uint32_t)waiting, memory_order_relaxed);
 }
@@ -52,7 +48,7 @@ static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *
     peer->credit_waits += kind == LIST_CREDITS;
     peer->suspects += transfer_is_suspect(transfer);
     if (transfer->state == TR_PENDING)
-        peer->fast_qp = NULL;
+        peer_not_fast(peer);
 }
 
 void list_push(weir_engine *engine, struct peer *peer, struct transfer *transfer, uint8_t list) {
@@ -66,6 +62,24 @@ void list_push(weir_engine *engine, struct peer *peer, struct transfer *transfer
     else
         l->head = index;
     l->tail = index;
+}
+
+/* list_push of a new transfer of the peer's, none of which is suspected, to LIST_POSTED. */
+void list_push_posted(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                      uint32_t index) {
+    struct list *l = &peer->lists[LIST_POSTED];
+    transfer->state = TR_POSTED;
+    transfer->list = LIST_POSTED;
+    set_waiting(transfer, WEIR_WAITING_COMPLETIONS);
+    transfer->next = NONE;
+    transfer->prev = l->tail;
+    if (l->tail != NONE)
+        engine->transfers[l->tail].next = index;
+    else
+        l->head = index;
+    l->tail = index;
+    l->count++;
+    peer->waits++;
 }
 
 void list_push_front(weir_engine *engine, struct peer *peer, struct transfer *transfer,
@@ -82,8 +96,8 @@ void list_push_front(weir_engine *engine, struct peer *peer, struct transfer *tr
     l->head = index;
 }
 
-void list_remove(weir_engine *engine, struct transfer *transfer) {
-    struct list *l = list_of(engine, transfer);
+static inline void leave_list(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    struct list *l = &peer->lists[transfer->list];
     if (transfer->prev != NONE)
         engine->transfers[transfer->prev].next = transfer->next;
     else
@@ -92,29 +106,34 @@ void list_remove(weir_engine *engine, struct transfer *transfer) {
         engine->transfers[transfer->next].prev = transfer->prev;
     else
         l->tail = transfer->prev;
-    struct peer *peer = &engine->peers[transfer->peer];
     l->count--;
     peer->waits--;
     peer->credit_waits -= transfer->list >= LIST_CREDITS;
     peer->suspects -= transfer_is_suspect(transfer);
 }
 
-void transfer_free_blocks(weir_engine *engine, uint32_t first) {
-    while (first != PLAN_NO_BLOCK) {
-        uint32_t next = engine->blocks[first].next;
-        pool_give(&engine->block_pool, first);
-        first = next;
-    }
+void list_remove(weir_engine *engine, struct transfer *transfer) {
+    leave_list(engine, peer_at(engine, transfer->peer), transfer);
 }
 
-static void release_users(weir_engine *engine, uint32_t first) {
-    for (uint32_t b = first; b != PLAN_NO_BLOCK; b = engine->blocks[b].next) {
-        for (uint32_t i = 0; i < engine->blocks[b].count; i++) {
-            const struct plan_piece *piece = &engine->blocks[b].pieces[i];
-            atomic_fetch_sub(&engine->regions.locals[piece->local].users, 1);
-            atomic_fetch_sub(&engine->regions.remotes[piece->remote].users, 1);
-        }
-    }
+/* The memories that it names are not in use by it any more; its blocks, but for the one of
+ * its own, go back. */
+static inline void drop_piece(weir_engine *engine, const struct plan_piece *piece) {
+    atomic_fetch_sub(&engine->regions.locals[piece->local].users, 1);
+    atomic_fetch_sub(&engine->regions.remotes[piece->remote].users, 1);
+}
+
+void transfer_drop_pieces(weir_engine *engine, uint32_t index) {
+    uint32_t b = index;
+    do {
+        const struct plan_block *block = &engine->blocks[b];
+        uint32_t next = block->next;
+        for (uint32_t i = 0; i < block->count; i++)
+            drop_piece(engine, &block->pieces[i]);
+        if (b != index)
+            pool_give(&engine->block_pool, b - engine->options.transfers_max);
+        b = next;
+    } while (b != PLAN_NO_BLOCK);
 }
 
 void transfer_drop_ref(weir_engine *engine, struct transfer *transfer) {
@@ -136,12 +155,14 @@ static void report(weir_engine *engine, struct transfer *transfer, uint64_t id, 
 void transfer_finish(weir_engine *engine, struct transfer *transfer, int status) {
     assert(transfer->outstanding == 0 && transfer->state != TR_TERMINAL);
     struct peer *peer = peer_at(engine, transfer->peer);
-    list_remove(engine, transfer);
+    leave_list(engine, peer, transfer);
     transfer->state = TR_TERMINAL;
-    timer_transfer(engine, transfer, UINT64_MAX);
-    release_users(engine, transfer->first_block);
-    transfer_free_blocks(engine, transfer->first_block);
-    transfer->first_block = PLAN_NO_BLOCK;
+    uint32_t index = transfer_index(engine, transfer);
+    timers_clear(&engine->timers, index);
+    if (engine->blocks[index].count == 1)
+        drop_piece(engine, &engine->blocks[index].pieces[0]);
+    else
+        transfer_drop_pieces(engine, index);
     if (transfer->number != 0 && window_check(&peer->sent, transfer->number) == WINDOW_NEW)
         window_mark(&peer->sent, transfer->number);
 
@@ -168,7 +189,8 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
             transfer_drop_ref(engine, transfer);
     }
     engine->worked = true;
-    peer_update_fast(engine, peer);
+    if (peer->fast_qp == NULL && !peer->clear && peer_pending(peer) == 0)
+        peer_update_fast(engine, peer);
     transfer_drop_ref(engine, transfer);
 }
 
@@ -178,14 +200,9 @@ bool transfer_all_posted(const struct transfer *transfer) {
             (transfer->parts_need != 0 && transfer->parts_mask == transfer->parts_need));
 }
 
-/* Ends the transfer if nothing of it is under way and nothing is left to do. One
- * that was told to stop but was done all the same ended well; one whose notification
- * waited for its data goes on. */
-void transfer_check(weir_engine *engine, struct transfer *transfer) {
-    if (transfer->outstanding > 0)
-        return;
-    bool done = transfer_all_posted(transfer) && !transfer->flushed;
-    if (transfer->state == TR_POSTED && !done && transfer->result == 0) {
+static __attribute__((noinline)) void check_rest(weir_engine *engine, struct transfer *transfer,
+                                                 bool done) {
+    if (transfer->state == TR_POSTED && transfer->result == 0) {
         struct peer *peer = peer_at(engine, transfer->peer);
         list_remove(engine, transfer);
         list_push_front(engine, peer, transfer, LIST_PENDING);
@@ -195,6 +212,19 @@ void transfer_check(weir_engine *engine, struct transfer *transfer) {
                (transfer->state == TR_PENDING && transfer->result != 0)) {
         transfer_finish(engine, transfer, done ? WEIR_OK : transfer->result);
     }
+}
+
+/* Ends the transfer if nothing of it is under way and nothing is left to do. One
+ * that was told to stop but was done all the same ended well; one whose notification
+ * waited for its data goes on. */
+void transfer_check(weir_engine *engine, struct transfer *transfer) {
+    if (transfer->outstanding > 0)
+        return;
+    bool done = transfer_all_posted(transfer) && !transfer->flushed;
+    if (__builtin_expect(done && transfer->state == TR_POSTED, 1))
+        transfer_finish(engine, transfer, WEIR_OK);
+    else
+        check_rest(engine, transfer, done);
 }
 
 /* It shall end with result: at once if nothing is posted, else when that is quiet;
@@ -254,7 +284,8 @@ void transfer_timer(weir_engine *engine, struct transfer *transfer) {
 /* Whether all the memories that it names are of the peer's present incarnation. */
 static bool remotes_current(const weir_engine *engine, const struct peer *peer,
                             const struct transfer *transfer) {
-    for (uint32_t b = transfer->first_block; b != PLAN_NO_BLOCK; b = engine->blocks[b].next) {
+    for (uint32_t b = transfer_index(engine, transfer); b != PLAN_NO_BLOCK;
+         b = engine->blocks[b].next) {
         for (uint32_t i = 0; i < engine->blocks[b].count; i++) {
             uint32_t remote = engine->blocks[b].pieces[i].remote;
             if (engine->regions.remotes[remote].owner != peer->owner)
@@ -391,7 +422,7 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
     }
     list_remove(engine, transfer);
     forget_session(transfer);
-    transfer->cursor = plan_start(engine->blocks, transfer->first_block);
+    transfer->cursor = plan_start(engine->blocks, transfer_index(engine, transfer));
     if (peer_is_suspicious(peer))
         list_push(engine, peer, transfer, LIST_PENDING); /* others have their turn first */
     else

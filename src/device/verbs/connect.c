@@ -3,7 +3,8 @@
  * ibv_modify_qp(3) to RTR blocks: for RoCE the kernel resolves the peer's hardware address
  * in it, and for a neighbour that does not answer that takes seconds. So that nobody waits
  * for that but who asked, up to CONNECTORS threads make these calls, one QP at a time each;
- * they are started when they are first needed.
+ * they are started when they are needed, and end when there was nothing to do for a while:
+ * in a process of one thread system calls cost less, the one that posts included.
  *
  *     qp_connect: WAITING ──► RUNNING ──► DONE ──► taken as an event
  *                    └── destroyed ─────────┘
@@ -13,14 +14,18 @@
  * mutex, which is never held across a call of the kernel's; a RUNNING QP is its thread's,
  * and is neither destroyed nor modified by others. What the transitions are made of is
  * fixed before it waits. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "verbs.h"
+
+enum { IDLE_NS = 100 * 1000 * 1000, NS_PER_S = 1000 * 1000 * 1000 };
 
 /* ---- what a transition is made of ---- */
 
@@ -123,17 +128,33 @@ static void list_remove(struct verbs_connects *list, const struct weir_qp *qp) {
 
 /* ---- the threads ---- */
 
+static struct timespec idle_until(void) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += IDLE_NS;
+    if (until.tv_nsec >= NS_PER_S) {
+        until.tv_nsec -= NS_PER_S;
+        until.tv_sec++;
+    }
+    return until;
+}
+
+/* With the mutex held. False: there was nothing to do for IDLE_NS, or the device closes. */
+static bool wait_for_work(struct verbs_connector *connector) {
+    const struct timespec until = idle_until();
+    int rc = 0;
+    connector->idle++;
+    while (connector->waiting.count == 0 && !connector->closing && rc == 0)
+        rc = pthread_cond_timedwait(&connector->work, &connector->mutex, &until);
+    connector->idle--;
+    return connector->waiting.count > 0;
+}
+
 static void *connector_run(void *argument) {
-    struct verbs_connector *connector = argument;
+    struct verbs_hand *hand = argument;
+    struct verbs_connector *connector = hand->connector;
     pthread_mutex_lock(&connector->mutex);
-    for (;;) {
-        while (connector->waiting.count == 0 && !connector->closing) {
-            connector->idle++;
-            pthread_cond_wait(&connector->work, &connector->mutex);
-            connector->idle--;
-        }
-        if (connector->waiting.count == 0)
-            break;
+    while (wait_for_work(connector)) {
         struct weir_qp *qp = connector->waiting.first;
         list_remove(&connector->waiting, qp);
         qp->connect_state = CONNECT_RUNNING;
@@ -147,6 +168,8 @@ static void *connector_run(void *argument) {
         ssize_t put = write(connector->event_fd, &one, sizeof one);
         (void)put; /* one for each QP at most: never full */
     }
+    hand->state = HAND_LEFT;
+    connector->thread_count--;
     pthread_mutex_unlock(&connector->mutex);
     return NULL;
 }
@@ -155,20 +178,32 @@ static void *connector_run(void *argument) {
 static void connector_hire(struct verbs_connector *connector) {
     if (connector->waiting.count <= connector->idle || connector->thread_count == CONNECTORS)
         return;
+    struct verbs_hand *hand = connector->hands;
+    while (hand->state == HAND_WORKS)
+        hand++;
+    if (hand->state == HAND_LEFT) /* it has nothing left to do but return */
+        pthread_join(hand->thread, NULL);
+    hand->state = HAND_NONE;
+    hand->connector = connector;
     /* The application's signals are not for this thread; it inherits the mask. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&connector->threads[connector->thread_count], NULL, connector_run,
-                       connector) == 0)
+    if (pthread_create(&hand->thread, NULL, connector_run, hand) == 0) {
+        hand->state = HAND_WORKS;
         connector->thread_count++;
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 int connector_open(struct weir_device *device) {
     struct verbs_connector *connector = &device->connector;
     pthread_mutex_init(&connector->mutex, NULL);
-    pthread_cond_init(&connector->work, NULL);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&connector->work, &clock);
+    pthread_condattr_destroy(&clock);
     /* EFD_SEMAPHORE: one read takes one QP off, eventfd(2). */
     connector->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     connector->open = connector->event_fd >= 0;
@@ -179,12 +214,17 @@ void connector_close(struct weir_device *device) {
     struct verbs_connector *connector = &device->connector;
     if (!connector->open)
         return;
+    bool join[CONNECTORS];
     pthread_mutex_lock(&connector->mutex);
     connector->closing = true;
     pthread_cond_broadcast(&connector->work);
+    for (uint32_t i = 0; i < CONNECTORS; i++)
+        join[i] = connector->hands[i].state != HAND_NONE;
     pthread_mutex_unlock(&connector->mutex);
-    for (uint32_t i = 0; i < connector->thread_count; i++)
-        pthread_join(connector->threads[i], NULL);
+    for (uint32_t i = 0; i < CONNECTORS; i++) {
+        if (join[i])
+            pthread_join(connector->hands[i].thread, NULL);
+    }
     close(connector->event_fd);
     pthread_cond_destroy(&connector->work);
     pthread_mutex_destroy(&connector->mutex);

@@ -15,11 +15,20 @@ static const enum ibv_wr_opcode opcodes[] = {
     [WEIR_OP_WRITE_IMM] = IBV_WR_RDMA_WRITE_WITH_IMM,
 };
 
+/* Indexed by WEIR_WR_*. */
+static const uint8_t send_flags[] = {
+    [0] = 0,
+    [WEIR_WR_SIGNALED] = IBV_SEND_SIGNALED,
+    [WEIR_WR_INLINE] = IBV_SEND_INLINE,
+    [WEIR_WR_SIGNALED | WEIR_WR_INLINE] = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+};
+
 void post_prepare(struct weir_device *device) {
     for (uint32_t i = 0; i < VERBS_CHAIN; i++) {
         device->wrs[i].next = i + 1 < VERBS_CHAIN ? &device->wrs[i + 1] : NULL;
         device->wrs[i].sg_list = &device->sges[i];
     }
+    device->lone_wr.sg_list = &device->lone_sge;
 }
 
 static inline bool is_possible(const struct weir_device *device, const struct weir_wr *wr) {
@@ -28,37 +37,38 @@ static inline bool is_possible(const struct weir_device *device, const struct we
             (wr->length <= device->inline_bytes && wr->opcode != WEIR_OP_READ));
 }
 
+/* An empty message has no SGE: length 0 in one means 2 GiB to some hardware. */
+static inline void fill_one(const struct weir_qp *qp, const struct weir_wr *from, uint32_t position,
+                            struct ibv_send_wr *wr, struct ibv_sge *sge) {
+    qp->ids[position & qp->id_mask] = from->wr_id;
+    wr->wr_id = qp->id_base | (position & VERBS_POSITION_MASK);
+    wr->num_sge = from->length != 0;
+    wr->opcode = opcodes[from->opcode];
+    wr->send_flags = send_flags[from->flags & (WEIR_WR_SIGNALED | WEIR_WR_INLINE)];
+    if (VERBS_UNLIKELY(from->length == 0))
+        wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+    wr->imm_data = htonl(from->imm);
+    wr->wr.rdma.remote_addr = from->raddr;
+    wr->wr.rdma.rkey = from->rkey;
+    sge->addr = from->laddr;
+    sge->length = (uint32_t)from->length;
+    sge->lkey = from->lkey;
+}
+
 /* Fills the first count entries of the device's chain; stops at a WR that can never be
- * accepted. Returns how many are filled. An empty message has no SGE: length 0 in one means
- * 2 GiB to some hardware. */
-static inline uint32_t fill(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count) {
+ * accepted. Returns how many are filled. */
+static uint32_t fill(const struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count) {
     struct weir_device *device = qp->device;
     for (uint32_t i = 0; i < count; i++) {
-        const struct weir_wr *from = &wrs[i];
-        struct ibv_send_wr *wr = &device->wrs[i];
-        struct ibv_sge *sge = &device->sges[i];
-        uint32_t position = qp->head + i;
-        if (VERBS_UNLIKELY(!is_possible(device, from)))
+        if (VERBS_UNLIKELY(!is_possible(device, &wrs[i])))
             return i;
-        qp->ids[position & qp->id_mask] = from->wr_id;
-        wr->wr_id = qp->id_base | (position & VERBS_POSITION_MASK);
-        wr->num_sge = from->length != 0;
-        wr->opcode = opcodes[from->opcode];
-        wr->send_flags = (from->flags & WEIR_WR_SIGNALED) != 0 ? IBV_SEND_SIGNALED : 0;
-        if ((from->flags & WEIR_WR_INLINE) != 0 && from->length != 0)
-            wr->send_flags |= IBV_SEND_INLINE;
-        wr->imm_data = htonl(from->imm);
-        wr->wr.rdma.remote_addr = from->raddr;
-        wr->wr.rdma.rkey = from->rkey;
-        sge->addr = from->laddr;
-        sge->length = (uint32_t)from->length;
-        sge->lkey = from->lkey;
+        fill_one(qp, &wrs[i], qp->head + i, &device->wrs[i], &device->sges[i]);
     }
     return count;
 }
 
 /* Posts the first count entries of the chain; how many were accepted. */
-static inline uint32_t post(struct weir_qp *qp, uint32_t count, int *error_out) {
+static uint32_t post(struct weir_qp *qp, uint32_t count, int *error_out) {
     struct weir_device *device = qp->device;
     struct ibv_send_wr *bad = NULL;
     struct ibv_send_wr *last = &device->wrs[count - 1];
@@ -89,24 +99,9 @@ static int refusal(int error) {
     }
 }
 
-static int post_one(struct weir_qp *qp, const struct weir_wr *wr, struct weir_post *post_out) {
-    int error = 0;
-    if (qp->head - qp->tail >= qp->sq_depth)
-        return WEIR_EAGAIN;
-    if (fill(qp, wr, 1) == 0)
-        return WEIR_EINVAL;
-    post_out->accepted = post(qp, 1, &error);
-    qp->head += post_out->accepted;
-    return VERBS_LIKELY(error == 0) ? WEIR_OK : refusal(error);
-}
-
-int verbs_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
-                    struct weir_post *post_out) {
-    *post_out = (struct weir_post){0};
-    if (qp->state == QP_INIT || qp->state == QP_CONNECTING || qp->state == QP_FAILED)
-        return WEIR_EINVAL;
-    if (count == 1)
-        return post_one(qp, wrs, post_out);
+/* Out of line: the one that posts one WR has less to save then. */
+static __attribute__((noinline)) int post_chain(struct weir_qp *qp, const struct weir_wr *wrs,
+                                                uint32_t count, struct weir_post *post_out) {
     while (post_out->accepted < count) {
         uint32_t room = qp->sq_depth - (qp->head - qp->tail);
         uint32_t wanted = count - post_out->accepted;
@@ -126,6 +121,29 @@ int verbs_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t coun
         if (VERBS_UNLIKELY(filled < wanted))
             return WEIR_EINVAL;
     }
+    return WEIR_OK;
+}
+
+int verbs_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                    struct weir_post *post_out) {
+    struct weir_device *device = qp->device;
+    *post_out = (struct weir_post){0};
+    if (VERBS_UNLIKELY(qp->state == QP_INIT || qp->state == QP_CONNECTING ||
+                       qp->state == QP_FAILED))
+        return WEIR_EINVAL;
+    if (count != 1)
+        return post_chain(qp, wrs, count, post_out);
+    if (VERBS_UNLIKELY(qp->head - qp->tail >= qp->sq_depth))
+        return WEIR_EAGAIN;
+    if (VERBS_UNLIKELY(!is_possible(device, wrs)))
+        return WEIR_EINVAL;
+    struct ibv_send_wr *bad;
+    fill_one(qp, wrs, qp->head, &device->lone_wr, &device->lone_sge);
+    int error = ibv_post_send(qp->ibv, &device->lone_wr, &bad);
+    if (VERBS_UNLIKELY(error != 0))
+        return refusal(error);
+    qp->head++;
+    post_out->accepted = 1;
     return WEIR_OK;
 }
 

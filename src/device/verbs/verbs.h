@@ -218,12 +218,18 @@ struct verbs_connects {
 
 /* Threads that connect QPs. */
 enum { CONNECTORS = 8 };
+struct verbs_hand {
+    struct verbs_connector *connector;
+    pthread_t thread;
+    enum { HAND_NONE = 0, HAND_WORKS, HAND_LEFT } state; /* LEFT: to be joined */
+};
+
 struct verbs_connector {
     pthread_mutex_t mutex;
     pthread_cond_t work;
     struct verbs_connects waiting, done;
-    pthread_t threads[CONNECTORS];
-    uint32_t thread_count;
+    struct verbs_hand hands[CONNECTORS];
+    uint32_t thread_count; /* that work, or wait for work */
     uint32_t idle;
     int event_fd; /* counts those that are done */
     bool open, closing;
@@ -258,6 +264,8 @@ struct weir_device {
     struct ibv_wc wcs[VERBS_POLL_BATCH];
     struct ibv_send_wr wrs[VERBS_CHAIN]; /* linked; each with the SGE of its index */
     struct ibv_sge sges[VERBS_CHAIN];
+    struct ibv_send_wr lone_wr; /* of posts of one WR; next is NULL */
+    struct ibv_sge lone_sge;
 
     struct verbs_raw *stash; /* [cq_capacity] a ring */
     uint32_t cq_capacity;
