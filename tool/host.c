@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "host.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -185,6 +186,21 @@ void host_catch_signals(void) {
 
 bool host_interrupted(void) {
     return atomic_load_explicit(&interrupted, memory_order_relaxed);
+}
+
+void host_sleep_on(int fd, uint64_t timeout_ns) {
+    struct pollfd source = {.fd = fd, .events = POLLIN};
+    struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / NS_PER_S),
+                               .tv_nsec = (long)(timeout_ns % NS_PER_S)};
+    sigset_t caught, before;
+    /* ppoll(2): between the look at the flag and the sleep no signal gets in. */
+    sigemptyset(&caught);
+    sigaddset(&caught, SIGINT);
+    sigaddset(&caught, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &caught, &before);
+    if (!host_interrupted())
+        ppoll(&source, 1, timeout_ns == UINT64_MAX ? NULL : &timeout, &before);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 int complain(const char *format, ...) {

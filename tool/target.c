@@ -343,6 +343,16 @@ static unsigned visit_sessions(struct target *target, struct mood *mood_out) {
     return work;
 }
 
+/* Shortly, the engine's own way; when that has brought nothing, without an end: nobody shall
+ * be disturbed by a server that has nothing to do. */
+static void rest(struct target *target, uint64_t short_ns) {
+    uint64_t timeout_ns;
+
+    if (weir_engine_wait(target->engine, short_ns) == WEIR_EINPROGRESS && short_ns == SLEEP_NS &&
+        weir_engine_arm(target->engine, &timeout_ns) == 0)
+        host_sleep_on(weir_engine_fd(target->engine), timeout_ns);
+}
+
 /* Events are rare and cost a lock each time they are looked for: every 64th pass will do. */
 #define EVENTS_EVERY 64
 
@@ -371,7 +381,7 @@ static void serve_loop(struct target *target) {
         now = host_now_ns();
         idle_since = idle_since == 0 ? now : idle_since;
         if (alone || now - idle_since > (mood.playing ? SPIN_PING_NS : SPIN_NS)) {
-            weir_engine_wait(target->engine, mood.looking ? SLEEP_WATCH_NS : SLEEP_NS);
+            rest(target, mood.looking ? SLEEP_WATCH_NS : SLEEP_NS);
             take_events(target);
         }
     }
