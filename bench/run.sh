@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh [BUILD]: what `make bench` runs: what this machine can do, the main job (the replay of
-# a request trace), latency, page fill, a short sweep; then a summary. JSON of each in
-# BUILD/bench. TRACE=FILE replays that trace; without it, 2,000 generated requests.
+# a request trace), latency, page fill, a short sweep, the send queue; then a summary. JSON of
+# each in BUILD/bench. TRACE=FILE replays that trace; without it, 2,000 generated requests.
 set -eu
 build=${1:-build}
 weir=${WEIR:-$build/weir}
@@ -31,6 +31,12 @@ say "writes, hot and cold"
 "$weir" bench write --seconds 1 --cold 1G --json "$out/write-cold.json"
 say "sweep"
 "$weir" bench sweep --seconds 0.2 --json "$out/sweep.json"
+
+say "the send queue"
+sh "$(dirname "$0")/sendqueue.sh" "$build"
+
+say "a broken session, until all is done again"
+"$build/bench/recovery" --json "$out/recovery.json"
 
 say "summary (JSON in $out)"
 if command -v python3 >/dev/null; then

@@ -160,8 +160,8 @@ typedef struct weir_engine_options {
     const char *listen;
     uint32_t flags;         /* WEIR_ENGINE_* */
     uint32_t transfers_max; /* live transfer handles; default 4,096, at most 1,048,575 */
-    uint32_t segments_max;  /* segments held for unfinished transfers; default 262,144, at most
-                             * 268,435,456 */
+    uint32_t segments_max;  /* segments held for unfinished transfers, but for the first five of
+                             * each; default 262,144, at most 268,435,456 */
     uint32_t peers_max;     /* default 1,024, at most 65,535; a quarter is kept for peers that the
                              * application opens */
     uint32_t memories_max;  /* local memories; default 4,096, at most 65,535 */
@@ -195,6 +195,9 @@ typedef struct weir_engine_options {
                                    * device's choice */
     uint32_t poll_budget;         /* completions taken in a round of progress; default 256, at
                                    * most 65,536 */
+    uint64_t inflight_bytes_max;  /* payload of reads and writes posted and not yet accounted for,
+                                   * to all peers together; one work request that is longer goes
+                                   * by itself; default 256 MiB, at most 64 GiB */
 } weir_engine_options;
 #define WEIR_ENGINE_OPTIONS_INIT WEIR_SIZED(weir_engine_options)
 
@@ -378,6 +381,32 @@ typedef struct weir_peer_info {
  * there to take while `connected` is still 0. ESTALE. */
 WEIR_API int weir_peer_query(weir_engine *engine, weir_peer peer, weir_peer_info *info);
 
+/* One QP of a peer's session, and how the peer's transfers fared. Counters of the QP begin
+ * with its session. */
+typedef struct weir_qp_info {
+    size_t size;
+    uint32_t sq_depth;       /* slots, granted, without the beacon's; 0: no session is up */
+    uint32_t sq_used;        /* slots taken now */
+    uint32_t sq_high_water;  /* most slots ever taken */
+    uint32_t pending;        /* of the peer: transfers that wait to be posted */
+    uint64_t bytes;          /* of reads and writes posted; not of what was done in its post */
+    uint64_t inflight_bytes; /* of them: not accounted for yet */
+    uint64_t partial_posts;  /* posts of which the device took only a part */
+    uint64_t orphans;        /* work requests left without a signalled tail by those */
+    /* Of the peer since it was opened or met, all QPs and sessions together: */
+    uint64_t sessions;          /* that reached up */
+    uint64_t recoveries;        /* those of them that took the place of one that broke */
+    uint64_t replays;           /* transfers started again on a new session */
+    uint64_t admission_waits;   /* times that a transfer had to wait for slots */
+    uint64_t admission_wait_ns; /* time that something waited for slots */
+    uint64_t inflight_waits;    /* times that transfers had to wait for bytes in flight */
+    uint64_t inflight_wait_ns;  /* time that something waited for them */
+} weir_qp_info;
+#define WEIR_QP_INFO_INIT WEIR_SIZED(weir_qp_info)
+/* Describes the index-th QP of the peer's session. Without a session there is a QP 0 all the
+ * same, with nothing but what is of the peer. EINVAL past the last; ESTALE. */
+WEIR_API int weir_qp_query(weir_engine *engine, weir_peer peer, size_t index, weir_qp_info *info);
+
 /* ---- transfers --------------------------------------------------------- */
 
 /* One piece: length bytes between local memory and the peer's. 64-bit lengths
@@ -397,8 +426,8 @@ typedef struct weir_segment {
  * handle by itself then: it is ESTALE once the transfer has ended, for
  * weir_transfer_wait too. Never completes inside the submit call. */
 #define WEIR_TRANSFER_QUEUE 0x2u
-/* When the queues are full, wait up to backoff_timeout_ns before EAGAIN: progress at first,
- * then sleeps of 50 us at most between looks. */
+/* When the queues are full, wait up to backoff_timeout_ns before EAGAIN: progress for 20 us,
+ * then sleeps of 50 us to 2 ms between looks, which double, and end when anything is done. */
 #define WEIR_TRANSFER_BLOCK 0x4u
 /* Must not be replayed on a new session: if its session breaks with WRs posted,
  * the status is EUNKNOWN. */
@@ -474,7 +503,9 @@ typedef enum weir_waiting_for {
                                    * notifications_max of them wait */
     WEIR_WAITING_COMPLETIONS = 5, /* posted; for the device */
     WEIR_WAITING_DRAIN = 6,       /* its session broke or it was cancelled: for QPs to go quiet */
-    WEIR_WAITING_SETTLE = 7       /* for the target to say what arrived on a broken session */
+    WEIR_WAITING_SETTLE = 7,      /* for the target to say what arrived on a broken session */
+    WEIR_WAITING_INFLIGHT = 8     /* for bytes in flight, to any peer, to come back, or for those
+                                   * who wait for that before it: inflight_bytes_max */
 } weir_waiting_for_t;
 /* What an unfinished transfer waits for now: a weir_waiting_for_t, or ESTALE. */
 WEIR_API int weir_transfer_waiting_for(weir_engine *engine, weir_transfer transfer);
@@ -527,7 +558,7 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
 
 /* ---- statistics -------------------------------------------------------- */
 
-/* X(name, what it counts). All are uint64_t and only grow. */
+/* X(name, what it counts). All are uint64_t; all but inflight_bytes only grow. */
 #define WEIR_STATS(X)                                                                              \
     X(transfers_ok, "transfers that ended well")                                                   \
     X(transfers_failed, "transfers that ended with an error")                                      \
@@ -563,7 +594,10 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
     X(control_malformed, "control messages that did not parse; connection closed")                 \
     X(data_malformed, "notifications or credit messages that did not parse, dropped")              \
     X(peers_gone, "peers that died, left or were restarted")                                       \
-    X(receives_lost, "shared receive buffers that went with a QP, and were replaced")
+    X(receives_lost, "shared receive buffers that went with a QP, and were replaced")              \
+    X(inflight_waits, "times that a peer's transfers had to wait for bytes in flight")             \
+    X(inflight_bytes, "payload bytes of reads and writes in flight now")                           \
+    X(inflight_bytes_high_water, "the most of them at any time")
 
 typedef struct weir_stats {
     size_t size;

@@ -8,7 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SIM_NODES_MAX = 4 };
+enum {
+    SIM_NODES_MAX = 72,    /* of a world */
+    SIM_RUN_NODES_MAX = 4, /* that profiles draw, the workload drives and the oracle judges */
+};
 
 /* How often, and when, a device reports LAST_WQE for a QP in error. Real kernels
  * differ in all of these. */
@@ -153,6 +156,7 @@ struct sim_engine_config {
     uint64_t teardown_timeout_ns;
     uint64_t settle_grace_ns;
     uint64_t backoff_timeout_ns;
+    uint64_t inflight_bytes_max;
 };
 
 struct sim_config {

@@ -13,6 +13,7 @@
 
 #include "plant.h"
 #include "profile.h"
+#include "recovery.h"
 #include "run.h"
 
 enum { JOBS_MAX = 64, EXIT_USAGE = 2 };
@@ -26,6 +27,7 @@ struct options {
     bool trace;
     bool keep_going;
     bool quiet;
+    bool recovery;
 };
 
 struct totals {
@@ -42,8 +44,10 @@ static void usage(FILE *out) {
 
     fputs("usage: weir-sim [--profile NAME] [--plant NAME] (--seed N [--trace] | --seeds A..B)\n"
           "                [--jobs N] [--keep-going] [--quiet]\n"
+          "       weir-sim --recovery [--profile NAME] (--seed N [--trace] | --seeds A..B)\n"
           "Runs weir engines in a simulated world. Exit status: 0 all properties held,\n"
-          "1 one was broken, 2 wrong usage.\nprofiles:\n",
+          "1 one was broken, 2 wrong usage. --recovery: how long a broken session takes to be as\n"
+          "if nothing had been, in virtual time; calm without a profile.\nprofiles:\n",
           out);
     for (unsigned i = 0; profile_name(i, &about) != NULL; i++) {
         fprintf(out, "  %-12s%s\n", profile_name(i, NULL), about);
@@ -71,17 +75,13 @@ static bool parse_seeds(const char *text, struct options *options) {
 }
 
 static bool parse_options(int argc, char **argv, struct options *options) {
-    static const struct option LONG[] = {{"seed", required_argument, NULL, 's'},
-                                         {"seeds", required_argument, NULL, 'S'},
-                                         {"profile", required_argument, NULL, 'p'},
-                                         {"plant", required_argument, NULL, 'P'},
-                                         {"planted", required_argument, NULL, 'P'},
-                                         {"jobs", required_argument, NULL, 'j'},
-                                         {"trace", no_argument, NULL, 't'},
-                                         {"keep-going", no_argument, NULL, 'k'},
-                                         {"quiet", no_argument, NULL, 'q'},
-                                         {"help", no_argument, NULL, 'h'},
-                                         {NULL, 0, NULL, 0}};
+    static const struct option LONG[] = {
+        {"seed", required_argument, NULL, 's'},    {"seeds", required_argument, NULL, 'S'},
+        {"profile", required_argument, NULL, 'p'}, {"plant", required_argument, NULL, 'P'},
+        {"planted", required_argument, NULL, 'P'}, {"jobs", required_argument, NULL, 'j'},
+        {"trace", no_argument, NULL, 't'},         {"keep-going", no_argument, NULL, 'k'},
+        {"quiet", no_argument, NULL, 'q'},         {"recovery", no_argument, NULL, 'r'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     uint64_t jobs;
     char *end;
     int c;
@@ -121,6 +121,9 @@ static bool parse_options(int argc, char **argv, struct options *options) {
             break;
         case 'q':
             options->quiet = true;
+            break;
+        case 'r':
+            options->recovery = true;
             break;
         case 'h':
             usage(stdout);
@@ -239,20 +242,31 @@ static bool run_jobs(const struct options *options, struct totals *totals) {
 }
 
 int main(int argc, char **argv) {
-    struct options options = {.profile = "swarm", .first = 1, .last = 1, .jobs = 1};
+    struct options options = {.first = 1, .last = 1, .jobs = 1};
     struct totals totals = {0};
     struct sim_config config;
     bool good = true;
     double began = seconds();
     double took;
 
-    if (!parse_options(argc, argv, &options) || !profile_fill(options.profile, 0, &config)) {
+    bool usable = parse_options(argc, argv, &options);
+
+    if (options.profile == NULL) {
+        options.profile = options.recovery ? "calm" : "swarm";
+    }
+    if (!usable || !profile_fill(options.profile, 0, &config)) {
         usage(stderr);
         return EXIT_USAGE;
     }
     /* Worlds come and go by the thousand: keep their memory. */
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
+    if (options.recovery) {
+        return sim_recovery_report(options.profile, options.first, options.last,
+                                   options.trace ? stdout : NULL)
+                   ? 0
+                   : 1;
+    }
     if (options.jobs == 1) {
         run_share(&options, 0, &totals);
     } else {

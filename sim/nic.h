@@ -14,6 +14,7 @@ struct sim_nic_census {
     uint32_t mrs;
     uint32_t recvs;     /* buffers posted to QPs, those of a shared queue not counted */
     uint32_t overfills; /* posts beyond the granted depth */
+    uint32_t overloads; /* posts of more bytes than the engine is to have in flight */
     uint32_t rnrs;      /* SENDs that found no buffer */
     uint32_t swallowed; /* shared buffers lost with a QP */
 };

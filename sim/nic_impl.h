@@ -51,7 +51,8 @@ struct nic_entry {
     uint32_t pieces_left; /* unordered: acknowledgements to come */
     bool signaled;
     bool complete;
-    bool freed; /* its slot was given back */
+    bool freed;     /* its slot was given back */
+    uint64_t bytes; /* of a read or write */
 };
 
 struct nic_cqe {
@@ -98,6 +99,8 @@ struct weir_qp {
     uint32_t entry_mask;
     uint32_t sq_depth;
     uint32_t sq_used;
+    uint32_t sq_data;  /* reads and writes with bytes among those that hold slots */
+    uint64_t sq_bytes; /* and how many */
     uint64_t head;
     uint64_t done;
     uint64_t tail;

@@ -235,20 +235,38 @@ int nic_post_recv(struct weir_device *nic, struct weir_qp *qp, uint64_t wr_id, v
 
 /* ---- send queue -------------------------------------------------------- */
 
+static void slot_free(struct weir_qp *qp, uint64_t seq) {
+    struct nic_entry *entry = &qp->entries[seq & qp->entry_mask];
+
+    if (!entry->freed) {
+        entry->freed = true;
+        qp->sq_used--;
+        qp->sq_data -= entry->bytes > 0;
+        qp->sq_bytes -= entry->bytes;
+    }
+}
+
+/* One WR may be longer than what is to be in flight, when it is the only one. */
+static void judge_load(struct weir_device *nic) {
+    uint64_t most = nic->world->config.engine.inflight_bytes_max;
+    uint64_t bytes = 0;
+    uint32_t data = 0;
+
+    for (uint32_t i = 0; most != 0 && i < nic->qp_top; i++) {
+        bytes += nic->qps[i] != NULL ? nic->qps[i]->sq_bytes : 0;
+        data += nic->qps[i] != NULL ? nic->qps[i]->sq_data : 0;
+    }
+    nic->census.overloads += bytes > most && data > 1;
+}
+
 static void sq_free_polled(struct weir_qp *qp, uint64_t seq) {
     if (qp->nic->config->ordered) { /* one completion covers all before it */
         for (; qp->tail <= seq; qp->tail++) {
-            struct nic_entry *entry = &qp->entries[qp->tail & qp->entry_mask];
-
-            qp->sq_used -= !entry->freed;
-            entry->freed = true;
+            slot_free(qp, qp->tail);
         }
         return;
     }
-    if (!qp->entries[seq & qp->entry_mask].freed) {
-        qp->entries[seq & qp->entry_mask].freed = true;
-        qp->sq_used--;
-    }
+    slot_free(qp, seq);
     while (qp->tail < qp->head && qp->entries[qp->tail & qp->entry_mask].freed) {
         qp->tail++;
     }
@@ -260,10 +278,7 @@ static void sq_pass(struct weir_qp *qp) {
     uint64_t seq = qp->head;
 
     while (seq > qp->tail && !qp->entries[(seq - 1) & qp->entry_mask].signaled) {
-        struct nic_entry *entry = &qp->entries[--seq & qp->entry_mask];
-
-        qp->sq_used -= !entry->freed;
-        entry->freed = true;
+        slot_free(qp, --seq);
     }
     while (qp->tail < qp->head && qp->entries[qp->tail & qp->entry_mask].freed) {
         qp->tail++;
@@ -484,9 +499,14 @@ static int sq_append(struct weir_qp *qp, const struct weir_wr *wr) {
         return WEIR_EAGAIN; /* an unordered queue whose oldest entry is still out */
     }
     qp->entries[seq & qp->entry_mask] =
-        (struct nic_entry){.wr_id = wr->wr_id, .signaled = (wr->flags & WEIR_WR_SIGNALED) != 0};
+        (struct nic_entry){.wr_id = wr->wr_id,
+                           .signaled = (wr->flags & WEIR_WR_SIGNALED) != 0,
+                           .bytes = wr->opcode == WEIR_OP_SEND ? 0 : wr->length};
     qp->head++;
     qp->sq_used++;
+    qp->sq_bytes += qp->entries[seq & qp->entry_mask].bytes;
+    qp->sq_data += qp->entries[seq & qp->entry_mask].bytes > 0;
+    judge_load(qp->nic);
     if (qp->state == SIM_QP_ERR) {
         flush_soon(qp);
     } else {

@@ -507,7 +507,7 @@ void oracle_final(struct sim_oracle *oracle) {
 
 struct sim_oracle *oracle_open(struct sim_world *world) {
     struct sim_oracle *oracle = calloc(1, sizeof(*oracle));
-    uint8_t *memory = malloc((size_t)SIM_NODES_MAX * SIM_REGIONS * SIM_REGION_BYTES);
+    uint8_t *memory = malloc((size_t)SIM_RUN_NODES_MAX * SIM_REGIONS * SIM_REGION_BYTES);
 
     if (oracle == NULL || memory == NULL) {
         free(oracle);
@@ -515,7 +515,7 @@ struct sim_oracle *oracle_open(struct sim_world *world) {
         return NULL;
     }
     oracle->world = world;
-    for (uint32_t n = 0; n < SIM_NODES_MAX; n++) {
+    for (uint32_t n = 0; n < SIM_RUN_NODES_MAX; n++) {
         for (uint32_t r = 0; r < SIM_REGIONS; r++) {
             struct sim_region *region = &oracle->regions[n][r];
 

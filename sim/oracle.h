@@ -61,7 +61,7 @@ struct sim_transfer {
 
 struct sim_oracle {
     struct sim_world *world;
-    struct sim_region regions[SIM_NODES_MAX][SIM_REGIONS];
+    struct sim_region regions[SIM_RUN_NODES_MAX][SIM_REGIONS];
     struct sim_transfer *transfers; /* [0] unused */
     uint32_t count;
     uint32_t capacity;

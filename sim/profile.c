@@ -138,6 +138,7 @@ static void habits(uint64_t seed, struct sim_config *config) {
     for (uint32_t i = 0; config->work.cut_kept && i < config->nodes; i++) {
         config->nic[i].rto_ns = PICK(&prng, 100000, 2000000, 10000000);
     }
+    config->engine.inflight_bytes_max = PICK(&prng, 0, 0, 1, 300, 4000, 30000);
     for (uint32_t i = 0; i < config->nodes; i++) {
         config->nic[i].news_first = sim_below(&prng, 4) == 0;
     }
@@ -177,7 +178,7 @@ static void engine_base(struct sim_prng *prng, struct sim_config *config) {
     engine->retransmit_ns = 1000000;
     engine->teardown_timeout_ns = 50000000;
     engine->settle_grace_ns = 2000000;
-    for (uint32_t i = 0; i < SIM_NODES_MAX; i++) {
+    for (uint32_t i = 0; i < SIM_RUN_NODES_MAX; i++) {
         engine->qp_count[i] = PICK(prng, 1, 1, 2, 4);
         engine->sq_depth[i] = PICK(prng, 2, 3, 8, 33, 128);
     }
@@ -443,5 +444,6 @@ void profile_print(const struct sim_config *config, FILE *out) {
     PRINT(out, &config->engine, chain_max);
     PRINT(out, &config->engine, recv_credits);
     PRINT(out, &config->engine, notifications_max);
+    PRINT(out, &config->engine, inflight_bytes_max);
     fputc('\n', out);
 }

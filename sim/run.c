@@ -332,7 +332,7 @@ static void judge_memory(struct sim_run *run, uint32_t node) {
 static void judge_slots(struct sim_run *run, uint32_t node) {
     struct sim_app *app = &run->apps[node];
 
-    for (uint32_t i = 0; i < SIM_NODES_MAX; i++) {
+    for (uint32_t i = 0; i < SIM_RUN_NODES_MAX; i++) {
         weir_peer_info info = WEIR_PEER_INFO_INIT;
 
         if (!app->peers[i].open || weir_peer_query(app->engine, app->peers[i].handle, &info) != 0) {

@@ -336,7 +336,7 @@ static void take_statuses(struct sim_app *app) {
 }
 
 static bool handle_opened(const struct sim_app *app, weir_peer handle) {
-    for (uint32_t i = 0; i < SIM_NODES_MAX; i++) {
+    for (uint32_t i = 0; i < SIM_RUN_NODES_MAX; i++) {
         if (app->peers[i].open && app->peers[i].handle.id == handle.id) {
             return true;
         }
@@ -377,7 +377,7 @@ static void take_rest(struct sim_app *app) {
     while (weir_event_take(app->engine, &event) == 0) {
         sim_trace(app->run->world, "n%u event %d %s", app->node->index, (int)event.type,
                   event.error == 0 ? "" : weir_error_name(event.error));
-        for (uint32_t i = 0; event.type == WEIR_EVENT_GONE && i < SIM_NODES_MAX; i++) {
+        for (uint32_t i = 0; event.type == WEIR_EVENT_GONE && i < SIM_RUN_NODES_MAX; i++) {
             app->peers[i].gone |= app->peers[i].open && app->peers[i].handle.id == event.peer.id;
         }
     }
@@ -426,6 +426,9 @@ static void nic_judge(struct sim_app *app) {
     sim_nic_census(app->node->nic, &census);
     if (census.overfills != 0) {
         sim_violation(app->run->world, "S1 n%u posts beyond the granted depth", app->node->index);
+    }
+    if (census.overloads != 0) {
+        sim_violation(app->run->world, "S4 n%u posts beyond its bytes in flight", app->node->index);
     }
     if (weir_engine_stats(app->engine, &stats) == 0 && stats.receives_lost > census.swallowed) {
         sim_violation(app->run->world, "T5 n%u counts %llu receives as lost of %u",
@@ -495,6 +498,7 @@ static weir_engine_options options_of(const struct sim_app *app) {
     options.teardown_timeout_ns = config->teardown_timeout_ns;
     options.settle_grace_ns = config->settle_grace_ns;
     options.backoff_timeout_ns = config->backoff_timeout_ns;
+    options.inflight_bytes_max = config->inflight_bytes_max;
     return options;
 }
 

@@ -21,7 +21,7 @@ struct sim_app {
     struct sim_run *run;
     struct sim_node *node;
     weir_engine *engine; /* NULL: none now */
-    struct app_peer peers[SIM_NODES_MAX];
+    struct app_peer peers[SIM_RUN_NODES_MAX];
     uint32_t held[APP_HELD_MAX]; /* records whose handle we hold, or that are queued */
     uint32_t held_count;
     uint64_t act_at_ns;
@@ -31,7 +31,7 @@ struct sim_app {
 struct sim_run {
     struct sim_world *world;
     struct sim_oracle *oracle;
-    struct sim_app apps[SIM_NODES_MAX];
+    struct sim_app apps[SIM_RUN_NODES_MAX];
     uint32_t submits_left;
     bool acting; /* false: only finish what was begun */
 };

@@ -123,10 +123,19 @@ static bool was_slow(const struct weir_cqe *cqe) {
     return false;
 }
 
+static void take_time(uint64_t ns) {
+    const struct weir_env *env = &the->ports[0].env;
+    uint64_t begin = env->ops->now(env->self);
+    while (env->ops->now(env->self) - begin < ns)
+        continue;
+}
+
 static int wrap_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
     struct weir_cqe some[POLLED];
     int count = 0;
     the->polls++;
+    if (the->poll_ns > 0)
+        take_time(the->poll_ns);
     for (int got = the->stalled ? 0 : POLLED; got == POLLED;) {
         got = real_ops->poll(device, some, POLLED);
         assert_true(got >= 0);
@@ -299,6 +308,11 @@ struct qw_options qw_options(uint64_t seed) {
 static void open_engine(struct queue_world *world, uint32_t i) {
     weir_engine_options limits = world->options.limits;
     void *base;
+    if (i > 0 && world->options.small_others) {
+        limits.peers_max = 4;
+        limits.sq_depth = 8;
+        limits.transfers_max = limits.segments_max = 16;
+    }
     if (world->sim != NULL)
         limits.listen = world->sim->nodes[i].address;
     assert_int_equal(engine_create(&limits, &world->ports[i], &world->engines[i]), WEIR_OK);

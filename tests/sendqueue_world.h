@@ -1,4 +1,4 @@
-/* sendqueue_world.h: up to three engines in one world, simulated or on shm, of which the first
+/* sendqueue_world.h: up to 66 engines in one world, simulated or on shm, of which the first
  * posts through a send queue that the test has in its hands.
  *
  * The first engine's device is wrapped. On shm, which is done with most work in the post, the
@@ -22,15 +22,16 @@
 #define MS     UINT64_C(1000000)
 #define SECOND (1000 * MS)
 
-enum { QW_ENGINES = 3, QW_QPS = 256, QW_TURNS_MAX = 4000000 };
+enum { QW_ENGINES = 66, QW_QPS = 256, QW_TURNS_MAX = 4000000 };
 
 struct qw_options {
     uint64_t seed; /* 0: shm */
     uint32_t engines;
-    uint64_t bytes;  /* of each engine's memory */
-    bool unordered;  /* sim: nothing of a QP comes in order */
-    bool inline_;    /* done in the post: sim's device is one that does; shm's is as it is */
-    bool own_memory; /* the test's own, registered; otherwise the engine's */
+    uint64_t bytes;    /* of each engine's memory */
+    bool unordered;    /* sim: nothing of a QP comes in order */
+    bool inline_;      /* done in the post: sim's device is one that does; shm's is as it is */
+    bool own_memory;   /* the test's own, registered; otherwise the engine's */
+    bool small_others; /* but the first engine, which alone submits: of one peer, shallow */
     weir_engine_options limits;
 };
 
@@ -56,6 +57,7 @@ struct queue_world {
 
     /* What the first engine's device does. */
     bool stalled;            /* it completes nothing more */
+    uint64_t poll_ns;        /* so much longer a poll takes, on shm */
     uint32_t take_of_next;   /* of the next chain that is longer, it takes so many WRs... */
     int take_error;          /* ...if not 0, and says this of the rest */
     uint32_t takes;          /* how often it did */

@@ -49,7 +49,7 @@ static void test_S1_taken_slots_come_back_once(void **state) {
     (void)state;
     begin(&ledger, 7, 1);
     assert_int_equal(ledger_free(&ledger), 7);
-    uint64_t seq = ledger_take(&ledger, 3, 7, 2);
+    uint64_t seq = ledger_take(&ledger, 3, 7, 2, 0);
     assert_int_equal(ledger_free(&ledger), 0);
     assert_int_equal(ledger.high_water, 7);
     assert_false(ledger_pop(&ledger, &run, &healed));
@@ -77,7 +77,7 @@ static void test_S14_stale_and_repeated_completions_change_nothing(void **state)
     assert_false(ledger_complete(&ledger, 999, true));
     assert_false(ledger_complete(&ledger, 1000, true)); /* not taken yet */
     assert_null(ledger_peek(&ledger, 1000));
-    uint64_t first = ledger_take(&ledger, 1, 1, 0);
+    uint64_t first = ledger_take(&ledger, 1, 1, 0, 0);
     assert_int_equal(first, 1000);
     assert_non_null(ledger_peek(&ledger, first));
     assert_false(ledger_complete(&ledger, first + ledger_ring_size(4), true)); /* same place */
@@ -91,7 +91,7 @@ static void test_S14_stale_and_repeated_completions_change_nothing(void **state)
 
     /* The slot's next life: numbers go on, old ones are unknown. */
     begin(&ledger, 4, first + 1);
-    uint64_t next = ledger_take(&ledger, 1, 4, 0);
+    uint64_t next = ledger_take(&ledger, 1, 4, 0, 0);
     assert_true(next > first);
     assert_false(ledger_complete(&ledger, first, false));
     assert_int_equal(ledger_free(&ledger), 0);
@@ -106,15 +106,15 @@ static void test_S6_partial_post_every_index(void **state) {
     for (uint32_t count = 1; count <= 16; count++) {
         for (uint32_t accepted = 0; accepted < count; accepted++) {
             begin(&ledger, 16, 1);
-            uint64_t seq = ledger_take(&ledger, 5, count, 1);
-            ledger_trim(&ledger, seq, accepted, 0);
+            uint64_t seq = ledger_take(&ledger, 5, count, 1, 0);
+            ledger_trim(&ledger, seq, accepted, 0, 0);
             assert_int_equal(ledger_free(&ledger), 16 - accepted);
             assert_sound(&ledger);
             assert_int_equal(ledger.orphans, accepted > 0);
             assert_int_equal(ledger.open, accepted > 0);
             if (accepted == 0) {
                 assert_null(ledger_peek(&ledger, seq));
-                assert_int_equal(ledger_take(&ledger, 6, 1, 0), seq); /* never was posted */
+                assert_int_equal(ledger_take(&ledger, 6, 1, 0, 0), seq); /* never was posted */
                 continue;
             }
             /* It has no signalled tail: nothing can complete it directly. */
@@ -122,7 +122,7 @@ static void test_S6_partial_post_every_index(void **state) {
             assert_false(ledger_pop(&ledger, &run, &healed));
             if (ledger_free(&ledger) == 0)
                 continue;
-            uint64_t closer = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0);
+            uint64_t closer = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0, 0);
             ledger_cover(&ledger);
             assert_false(ledger.open);
             assert_true(ledger_complete(&ledger, closer, true));
@@ -149,14 +149,14 @@ static void test_S7_one_signalled_run_closes_all_orphans_before_it(void **state)
     (void)state;
     begin(&ledger, 32, 1);
     for (uint32_t i = 0; i < 5; i++) {
-        uint64_t seq = ledger_take(&ledger, i, 4, 0);
-        ledger_trim(&ledger, seq, 3, 0);
+        uint64_t seq = ledger_take(&ledger, i, 4, 0, 0);
+        ledger_trim(&ledger, seq, 3, 0, 0);
     }
     assert_int_equal(ledger.orphans, 5);
-    uint64_t closer = ledger_take(&ledger, 9, 1, 0);
+    uint64_t closer = ledger_take(&ledger, 9, 1, 0, 0);
     ledger_cover(&ledger);
-    uint64_t late = ledger_take(&ledger, 10, 4, 0);
-    ledger_trim(&ledger, late, 2, 0); /* behind it: stays open */
+    uint64_t late = ledger_take(&ledger, 10, 4, 0, 0);
+    ledger_trim(&ledger, late, 2, 0, 0); /* behind it: stays open */
     assert_true(ledger.open);
     assert_true(ledger_complete(&ledger, closer, true));
     for (uint32_t i = 0; i < 5; i++) {
@@ -179,8 +179,8 @@ static void test_S7_unordered_completion_speaks_for_itself_only(void **state) {
 
     (void)state;
     begin(&ledger, 8, 1);
-    uint64_t a = ledger_take(&ledger, 1, 2, 0);
-    uint64_t b = ledger_take(&ledger, 2, 2, 0);
+    uint64_t a = ledger_take(&ledger, 1, 2, 0, 0);
+    uint64_t b = ledger_take(&ledger, 2, 2, 0, 0);
     assert_true(ledger_complete(&ledger, b, false));
     assert_false(ledger_complete(&ledger, b, false));
     assert_false(ledger_pop(&ledger, &run, &healed)); /* a is older and not done */
@@ -200,10 +200,10 @@ static void test_S1_flush_ends_what_is_outstanding(void **state) {
 
     (void)state;
     begin(&ledger, 16, 77);
-    uint64_t done = ledger_take(&ledger, 0, 2, 0);
-    uint64_t orphan = ledger_take(&ledger, 1, 4, 0);
-    ledger_trim(&ledger, orphan, 1, 0);
-    ledger_take(&ledger, 2, 3, 0);
+    uint64_t done = ledger_take(&ledger, 0, 2, 0, 0);
+    uint64_t orphan = ledger_take(&ledger, 1, 4, 0, 0);
+    ledger_trim(&ledger, orphan, 1, 0, 0);
+    ledger_take(&ledger, 2, 3, 0, 0);
     assert_true(ledger_complete(&ledger, done, true));
     ledger_flush(&ledger);
     assert_int_equal(ledger.orphans, 0);
@@ -225,6 +225,7 @@ static void test_S1_flush_ends_what_is_outstanding(void **state) {
 
 struct model_run {
     uint32_t owner, count, sends;
+    uint64_t bytes;
     enum { M_POSTED, M_ORPHAN, M_DONE, M_HEALED, M_FLUSHED, M_POPPED } state;
 };
 struct model {
@@ -253,6 +254,13 @@ static uint32_t model_used(void) {
     return used;
 }
 
+static uint64_t model_bytes(void) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < model.count; i++)
+        bytes += model.runs[i].state != M_POPPED ? model.runs[i].bytes : 0;
+    return bytes;
+}
+
 static bool model_complete(uint64_t seq, bool ordered) {
     if (seq < model.first || seq - model.first >= model.count ||
         model.runs[seq - model.first].state != M_POSTED)
@@ -271,7 +279,7 @@ static bool model_complete(uint64_t seq, bool ordered) {
 static void pass_one(struct ledger *ledger) {
     if (ledger_free(ledger) == 0)
         return;
-    uint64_t seq = ledger_take(ledger, 1, 1 + draw(ledger_free(ledger)), 0);
+    uint64_t seq = ledger_take(ledger, 1, 1 + draw(ledger_free(ledger)), 0, draw(1 << 20));
     bool passed = ledger_pass(ledger, seq);
     uint32_t from = model.covered > model.oldest ? model.covered : model.oldest;
     assert_int_equal(passed, from < model.count);
@@ -282,7 +290,7 @@ static void pass_one(struct ledger *ledger) {
             model.runs[i].state = M_HEALED;
     }
     model.covered = model.count;
-    ledger_trim(ledger, seq, 0, 0);
+    ledger_trim(ledger, seq, 0, 0, 0);
     assert_false(ledger_due(ledger));
     assert_false(ledger->open);
 }
@@ -297,6 +305,7 @@ static void pop_all(struct ledger *ledger) {
         assert_int_equal(run.owner, expected->owner);
         assert_int_equal(run.count, expected->count);
         assert_int_equal(run.sends, expected->sends);
+        assert_int_equal(run.bytes, expected->bytes);
         assert_int_equal(healed, expected->state == M_HEALED);
         assert_true(expected->state == M_DONE || expected->state == M_HEALED ||
                     expected->state == M_FLUSHED);
@@ -314,18 +323,20 @@ static void post_one(struct ledger *ledger) {
     uint32_t count = 1 + draw(ledger_free(ledger));
     uint32_t sends = draw(2);
     uint32_t owner = draw(100);
-    uint64_t seq = ledger_take(ledger, owner, count, sends);
+    uint64_t bytes = (uint64_t)draw(1 << 20) << draw(40);
+    uint64_t seq = ledger_take(ledger, owner, count, sends, bytes);
     assert_int_equal(seq, model.first + model.count);
     if (draw(3) != 0) {
         ledger_cover(ledger);
-        model.runs[model.count++] = (struct model_run){owner, count, sends, M_POSTED};
+        model.runs[model.count++] = (struct model_run){owner, count, sends, bytes, M_POSTED};
         model.covered = model.count;
         return;
     }
     uint32_t accepted = draw(count);
-    ledger_trim(ledger, seq, accepted, 0);
+    bytes = accepted > 0 ? bytes / (1 + draw(4)) : 0;
+    ledger_trim(ledger, seq, accepted, 0, bytes);
     if (accepted > 0)
-        model.runs[model.count++] = (struct model_run){owner, accepted, 0, M_ORPHAN};
+        model.runs[model.count++] = (struct model_run){owner, accepted, 0, bytes, M_ORPHAN};
 }
 
 static void one_schedule(uint64_t seed, uint32_t depth, bool ordered) {
@@ -368,6 +379,7 @@ static void one_schedule(uint64_t seed, uint32_t depth, bool ordered) {
             pop_all(&ledger);
         assert_sound(&ledger);
         assert_int_equal(ledger.used, model_used());
+        assert_int_equal(ledger_inflight(&ledger), model_bytes());
     }
     ledger_flush(&ledger);
     for (uint32_t i = 0; i < model.count; i++) {
@@ -384,7 +396,7 @@ static void one_schedule(uint64_t seed, uint32_t depth, bool ordered) {
 /* Takes a run as the engine does. True: it was left unsignalled. */
 static bool post_like_the_engine(struct ledger *ledger, uint32_t count, uint64_t *seq_out) {
     bool quiet = ledger_may_be_quiet(ledger, count);
-    *seq_out = ledger_take(ledger, 1, count, 0);
+    *seq_out = ledger_take(ledger, 1, count, 0, 0);
     if (quiet)
         ledger_leave_quiet(ledger, count);
     else
@@ -447,7 +459,7 @@ static void test_S3_the_quiet_tail_is_bounded_and_can_be_closed(void **state) {
                 continue;
             assert_true(ledger_free(&ledger) > 0);
             assert_false(ledger_may_be_quiet(&ledger, 1)); /* the next post closes it */
-            seq = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0);
+            seq = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0, 0);
             ledger_cover(&ledger);
             assert_false(ledger_due(&ledger));
             assert_true(ledger_complete(&ledger, seq, true));
@@ -488,8 +500,8 @@ static void test_S6_an_orphan_is_closed_before_anything_is_left_quiet(void **sta
     begin(&ledger, 64, 1);
     for (uint32_t i = 0; i < 40; i++)
         post_like_the_engine(&ledger, 1, &seq);
-    seq = ledger_take(&ledger, 1, 4, 0);
-    ledger_trim(&ledger, seq, 2, 0);
+    seq = ledger_take(&ledger, 1, 4, 0, 0);
+    ledger_trim(&ledger, seq, 2, 0, 0);
     assert_sound(&ledger);
     assert_false(ledger_may_be_quiet(&ledger, 1));
     ledger_flush(&ledger);
@@ -511,11 +523,11 @@ static void test_S3_what_a_finished_post_passes_is_done(void **state) {
             last = seq;
     }
     assert_true(ledger.quiet > 0);
-    seq = ledger_take(&ledger, 1, 4, 0); /* an orphan behind the quiet tail */
-    ledger_trim(&ledger, seq, 2, 0);
-    seq = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0);
+    seq = ledger_take(&ledger, 1, 4, 0, 0); /* an orphan behind the quiet tail */
+    ledger_trim(&ledger, seq, 2, 0, 0);
+    seq = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0, 0);
     assert_true(ledger_pass(&ledger, seq));
-    ledger_trim(&ledger, seq, 0, 0);
+    ledger_trim(&ledger, seq, 0, 0, 0);
     assert_sound(&ledger);
     assert_int_equal(ledger.orphans, 0);
     /* Signalled ones wait for their completions. */
@@ -523,9 +535,9 @@ static void test_S3_what_a_finished_post_passes_is_done(void **state) {
     assert_true(ledger_complete(&ledger, last, true));
     assert_int_equal(pop_count(&ledger), 10);
     assert_int_equal(ledger_free(&ledger), 64);
-    seq = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0);
+    seq = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0, 0);
     assert_false(ledger_pass(&ledger, seq)); /* nothing is left to pass */
-    ledger_trim(&ledger, seq, 0, 0);
+    ledger_trim(&ledger, seq, 0, 0, 0);
     assert_sound(&ledger);
 }
 
@@ -552,7 +564,7 @@ static void test_S2_ten_thousand_laps_of_every_depth(void **state) {
         uint64_t popped = 0;
         for (uint32_t lap = 0; lap < 10000; lap++) {
             uint32_t count = 1 + lap % depth;
-            uint64_t seq = ledger_take(&ledger, lap, count, 0);
+            uint64_t seq = ledger_take(&ledger, lap, count, 0, 0);
             assert_true(ledger_complete(&ledger, seq, true));
             while (ledger_pop(&ledger, &run, &healed))
                 popped++;

@@ -26,19 +26,33 @@ static struct ledger_run *run_at(const struct ledger *ledger, uint64_t seq) {
     return &ledger->runs[seq & ledger->mask];
 }
 
-void ledger_trim(struct ledger *ledger, uint64_t seq, uint32_t accepted, uint32_t sends) {
+uint64_t ledger_inflight(const struct ledger *ledger) {
+    uint64_t bytes = 0;
+    for (uint64_t s = ledger->head; s < ledger->tail; s++)
+        bytes += run_at(ledger, s)->bytes;
+    return bytes;
+}
+
+uint64_t ledger_trim(struct ledger *ledger, uint64_t seq, uint32_t accepted, uint32_t sends,
+                     uint64_t bytes) {
     struct ledger_run *run = run_at(ledger, seq);
-    assert(seq == ledger->tail - 1 && accepted < run->count);
+    assert(seq == ledger->tail - 1 && accepted < run->count && bytes <= run->bytes);
     ledger->used -= run->count - accepted;
-    run->count = accepted;
-    run->sends = sends;
+    uint64_t rest = run->bytes - bytes;
+    ledger->bytes -= rest;
+    run->bytes = bytes;
+    run->count = (uint16_t)accepted;
+    run->sends = (uint8_t)sends;
     if (accepted == 0) {
         ledger->tail--;
-        return;
+        return rest;
     }
     run->state = LEDGER_ORPHANED;
     ledger->orphans++;
+    ledger->partial_posts++;
+    ledger->orphaned_slots += accepted;
     ledger->open = true;
+    return rest;
 }
 
 const struct ledger_run *ledger_peek(const struct ledger *ledger, uint64_t seq) {
@@ -97,6 +111,8 @@ const char *ledger_verify(const struct ledger *ledger) {
     }
     if (used != ledger->used)
         return "ledger: slots taken differ from the runs' counts";
+    if (ledger_inflight(ledger) > ledger->bytes)
+        return "ledger: more bytes in flight than were ever posted";
     if (used > ledger->depth)
         return "ledger: more slots taken than the QP has";
     if (orphans != ledger->orphans)

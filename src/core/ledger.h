@@ -21,9 +21,9 @@
  * what had no signalled run behind it, of which nothing else will be heard.
  *
  * Invariants: used is the sum of the counts of all runs in [head, tail) and never
- * above depth; sequences only grow, over all QPs that ever had this slot, so that
- * a late completion is recognised. O(1) a call, no memory of its own. It leaves to
- * others: what a run was for, and the beacon, whose slot is not part of depth.
+ * above depth; sequences only grow, over all QPs that
+ * ever had this slot, so that a late completion is recognised. O(1) a call, no memory of its own.
+ * It leaves to others: what a run was for, and the beacon, whose slot is not part of depth.
  */
 #ifndef WEIR_LEDGER_H
 #define WEIR_LEDGER_H
@@ -35,18 +35,20 @@
 
 enum ledger_state { LEDGER_POSTED = 1, LEDGER_ORPHANED = 2, LEDGER_DONE = 4, LEDGER_FLUSHED = 8 };
 /* In a run's state, inside the ledger: it was an orphan when it completed. */
-enum { LEDGER_WAS_ORPHAN = 0x100 };
+enum { LEDGER_WAS_ORPHAN = 0x10 };
 
 enum { LEDGER_QUIET_PART = 4 }; /* the quiet tail is at most one in so many used slots */
 
 #define LEDGER_NO_OWNER UINT32_MAX /* a run that closes orphans, or carries credits */
 
 struct ledger_run {
+    uint64_t bytes; /* that its reads and writes move */
     uint32_t owner; /* transfer index or LEDGER_NO_OWNER */
-    uint32_t count; /* slots */
-    uint32_t sends; /* SENDs among them: their buffers are free when the run is */
-    uint32_t state; /* enum ledger_state */
+    uint16_t count; /* slots */
+    uint8_t sends;  /* SENDs among them: their buffers are free when the run is */
+    uint8_t state;  /* enum ledger_state */
 };
+_Static_assert(sizeof(struct ledger_run) == 16, "four runs a cache line");
 
 struct ledger {
     uint64_t head;           /* sequence of the oldest run */
@@ -56,11 +58,14 @@ struct ledger {
     uint32_t depth; /* slots to hand out */
     uint32_t used;
     uint32_t high_water;
+    uint64_t bytes;   /* of all runs ever, but for what was trimmed */
     uint32_t orphans; /* orphaned runs in [head, tail) */
     bool open;        /* the newest of them has no signalled run behind it yet */
     uint64_t covered; /* runs before this one are signalled, or have a signalled one behind */
     uint32_t quiet;   /* slots of the quiet tail */
     uint32_t quiet_max;
+    uint64_t partial_posts;  /* runs ever that lost their tail */
+    uint64_t orphaned_slots; /* what was left of those */
 };
 
 /* Entries that the ring of a ledger needs: a power of two >= depth. */
@@ -76,24 +81,32 @@ static inline void ledger_limit_quiet(struct ledger *ledger, uint32_t most) {
         ledger->quiet_max = most;
 }
 
+/* Bytes of the runs that are outstanding: adds them up. */
+uint64_t ledger_inflight(const struct ledger *ledger);
+
 static inline uint32_t ledger_free(const struct ledger *ledger) {
     return ledger->depth - ledger->used;
 }
 
 /* Takes count slots (1 <= count <= ledger_free) and returns the run's sequence. */
 static inline uint64_t ledger_take(struct ledger *ledger, uint32_t owner, uint32_t count,
-                                   uint32_t sends) {
+                                   uint32_t sends, uint64_t bytes) {
     assert(count >= 1 && count <= ledger_free(ledger));
+    assert(count <= UINT16_MAX && sends <= UINT8_MAX);
     uint64_t seq = ledger->tail++;
-    ledger->runs[seq & ledger->mask] = (struct ledger_run){owner, count, sends, LEDGER_POSTED};
+    ledger->runs[seq & ledger->mask] =
+        (struct ledger_run){bytes, owner, (uint16_t)count, (uint8_t)sends, (uint8_t)LEDGER_POSTED};
     ledger->used += count;
+    ledger->bytes += bytes;
     if (ledger->used > ledger->high_water)
         ledger->high_water = ledger->used;
     return seq;
 }
-/* The device took only the first accepted WRs of the newest run, without its tail:
- * gives the rest back. accepted == 0 removes the run. */
-void ledger_trim(struct ledger *ledger, uint64_t seq, uint32_t accepted, uint32_t sends);
+/* The device took only the first accepted WRs of the newest run, without its tail, which
+ * move so many bytes: gives the rest back. accepted == 0 removes the run. Returns the bytes
+ * of the rest. */
+uint64_t ledger_trim(struct ledger *ledger, uint64_t seq, uint32_t accepted, uint32_t sends,
+                     uint64_t bytes);
 /* The newest run is signalled and was accepted whole: it will close what is before it. */
 static inline void ledger_cover(struct ledger *ledger) {
     ledger->open = false;
@@ -135,7 +148,7 @@ static inline bool ledger_pop(struct ledger *ledger, struct ledger_run *run_out,
         return false;
     *run_out = ledger->runs[ledger->head++ & ledger->mask];
     *healed_out = (run_out->state & LEDGER_WAS_ORPHAN) != 0;
-    run_out->state &= ~(uint32_t)LEDGER_WAS_ORPHAN;
+    run_out->state = (uint8_t)(run_out->state & ~LEDGER_WAS_ORPHAN);
     ledger->used -= run_out->count;
     return true;
 }

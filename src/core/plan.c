@@ -34,9 +34,7 @@ uint32_t plan_fill(const struct plan_block *blocks, struct plan_cursor *cursor,
     uint64_t total = 0;
     while (count < limits->wrs_max && !plan_done(cursor)) {
         const struct plan_piece *piece = &blocks[cursor->block].pieces[cursor->piece];
-        uint64_t length = piece->length - cursor->offset;
-        if (length > limits->message_bytes_max)
-            length = limits->message_bytes_max;
+        uint64_t length = plan_next_bytes(blocks, cursor, limits->message_bytes_max);
         if (count > 0 && length > limits->post_bytes_max - total)
             break;
         wrs_out[count++] = plan_wr(piece, cursor->offset, length, limits);

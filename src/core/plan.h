@@ -66,6 +66,14 @@ static inline struct weir_wr plan_wr(const struct plan_piece *piece, uint64_t of
     };
 }
 
+/* Bytes of the WR that plan_fill would write first; the cursor is not done. */
+static inline uint64_t plan_next_bytes(const struct plan_block *blocks,
+                                       const struct plan_cursor *cursor,
+                                       uint64_t message_bytes_max) {
+    uint64_t left = blocks[cursor->block].pieces[cursor->piece].length - cursor->offset;
+    return left < message_bytes_max ? left : message_bytes_max;
+}
+
 /* A cursor before the first piece that has bytes. */
 struct plan_cursor plan_start(const struct plan_block *blocks, uint32_t first_block);
 

@@ -114,6 +114,7 @@ const char *weir_waiting_name(int waiting_for) {
         [WEIR_WAITING_CONNECTION] = "connection", [WEIR_WAITING_SLOTS] = "slots",
         [WEIR_WAITING_CREDITS] = "credits",       [WEIR_WAITING_COMPLETIONS] = "completions",
         [WEIR_WAITING_DRAIN] = "drain",           [WEIR_WAITING_SETTLE] = "settle",
+        [WEIR_WAITING_INFLIGHT] = "inflight",
     };
     if (waiting_for < 0 || (size_t)waiting_for >= sizeof(names) / sizeof(names[0]))
         return "?";
@@ -295,6 +296,56 @@ int weir_peer_query(weir_engine *engine, weir_peer handle, weir_peer_info *info)
     own_leave(engine);
     if (peer == NULL)
         return WEIR_ESTALE;
+    full.size = info->size;
+    memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
+    return WEIR_OK;
+}
+
+static int qp_query(weir_engine *engine, const struct peer *peer, size_t index, weir_qp_info *out) {
+    uint64_t now = peer->waits_for != WEIR_WAITING_NOTHING ? engine_now(engine) : 0;
+    *out = (weir_qp_info){
+        .size = out->size,
+        .pending = peer_pending(peer),
+        .sessions = peer->sessions_up,
+        .recoveries = peer->recoveries,
+        .replays = peer->replays,
+        .admission_waits = peer->slot_waits,
+        .admission_wait_ns = peer->slot_wait_ns,
+        .inflight_waits = peer->inflight_waits_begun,
+        .inflight_wait_ns = peer->inflight_wait_ns,
+    };
+    if (peer->waits_for == WEIR_WAITING_SLOTS)
+        out->admission_wait_ns += now - peer->waits_since_ns;
+    else if (peer->waits_for == WEIR_WAITING_INFLIGHT)
+        out->inflight_wait_ns += now - peer->waits_since_ns;
+    if (peer->live == NONE)
+        return index == 0 ? WEIR_OK : WEIR_EINVAL;
+    const struct session *session = &peer->sessions[peer->live];
+    if (index >= session->qp_used)
+        return WEIR_EINVAL;
+    const struct ledger *ledger = &engine->qps[session->qps[index]].ledger;
+    out->sq_depth = ledger->depth;
+    out->sq_used = ledger->used;
+    out->sq_high_water = ledger->high_water;
+    out->bytes = ledger->bytes;
+    out->inflight_bytes = ledger_inflight(ledger);
+    out->partial_posts = ledger->partial_posts;
+    out->orphans = ledger->orphaned_slots;
+    return WEIR_OK;
+}
+
+int weir_qp_query(weir_engine *engine, weir_peer handle, size_t index, weir_qp_info *info) {
+    if (engine == NULL || info == NULL || info->size < sizeof(size_t))
+        return WEIR_EINVAL;
+    weir_qp_info full = WEIR_QP_INFO_INIT;
+    own_enter(engine);
+    struct peer *peer = peer_find(engine, handle.id);
+    int rc = WEIR_ESTALE;
+    if (peer != NULL)
+        rc = qp_query(engine, peer_resolve(engine, peer), index, &full);
+    own_leave(engine);
+    if (rc != WEIR_OK)
+        return rc;
     full.size = info->size;
     memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
     return WEIR_OK;

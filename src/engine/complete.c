@@ -265,7 +265,8 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     drain_beacon(engine, qp);
 }
 
-/* Runs that are over with, from the front of the ledger. */
+/* Runs that are over with, from the front of the ledger. Who waits in line for their bytes is
+ * served later: the caller sees to inflight_due. */
 void complete_retire(weir_engine *engine, struct qp *qp) {
     struct peer *peer = peer_at(engine, qp->peer);
     struct ledger_run run;
@@ -275,6 +276,7 @@ void complete_retire(weir_engine *engine, struct qp *qp) {
         if (healed)
             engine->stats.orphans_healed += run.count;
         qp->sbufs_used -= run.sends;
+        engine->inflight_room += (int64_t)run.bytes;
         if (run.owner == LEDGER_NO_OWNER)
             continue;
         struct transfer *transfer = &engine->transfers[run.owner];
@@ -301,8 +303,10 @@ void complete_retire(weir_engine *engine, struct qp *qp) {
 }
 
 void complete_flush(weir_engine *engine, struct qp *qp) {
+    engine_inflight_peak(engine);
     ledger_flush(&qp->ledger);
     complete_retire(engine, qp);
+    engine->inflight_due = engine->inflight_head != NONE;
 }
 
 /* What an error completion says of the transfer whose run it names; 0: the session
@@ -365,6 +369,7 @@ static void beacon_complete(weir_engine *engine, const struct weir_cqe *cqe) {
 
 int complete_poll(weir_engine *engine, int budget) {
     int total = 0;
+    engine_inflight_peak(engine);
     while (total < budget) {
         int most = budget - total < POLL_BATCH ? budget - total : POLL_BATCH;
         int count = engine->device_ops->poll(engine->device, engine->cqes, most);
@@ -393,5 +398,6 @@ int complete_poll(weir_engine *engine, int budget) {
         if (count < most)
             break;
     }
+    engine->inflight_due |= total > 0 && engine->inflight_head != NONE;
     return total;
 }

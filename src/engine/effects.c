@@ -33,8 +33,10 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     engine->stats.sessions_up++;
     if (!peer->was_up)
         peer_tell(engine, WEIR_EVENT_UP, peer, 0);
-    else if (peer->degraded)
+    else if (peer->degraded) {
+        peer->recoveries++;
         peer_tell(engine, WEIR_EVENT_RECOVERED, peer, 0);
+    }
     peer->was_up = true;
     peer->wanted = false;
     peer->degraded = false;

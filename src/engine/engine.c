@@ -118,6 +118,8 @@ static void start_tables(weir_engine *e) {
     e->spare_missing = SPARE_BLOCKS;
     submit_refill(e);
     e->run_head = e->run_tail = NONE;
+    e->inflight_head = e->inflight_tail = e->inflight_turn = NONE;
+    e->inflight_room = (int64_t)o->inflight_bytes_max;
 }
 
 /* The engine's own message buffers, which the device must know. */
@@ -230,6 +232,8 @@ void engine_fold_stats(weir_engine *engine) {
     stats->bytes_written += engine->fast.bytes[WEIR_OP_WRITE];
     stats->bytes_read += engine->fast.bytes[WEIR_OP_READ];
     memset(&engine->fast, 0, sizeof(engine->fast));
+    stats->inflight_bytes = engine_inflight(engine);
+    engine_inflight_peak(engine);
 }
 
 uint64_t engine_now(const weir_engine *engine) {
@@ -339,6 +343,10 @@ int engine_step(weir_engine *engine, bool slow) {
     if (engine->draining > 0)
         session_poll_marks(engine);
     done += run_timers(engine);
+    if (engine->inflight_due) {
+        post_inflight(engine);
+        done++;
+    }
     if (run_peers(engine))
         done++;
     if (!engine->spare_ready)
@@ -349,7 +357,7 @@ int engine_step(weir_engine *engine, bool slow) {
 }
 
 uint64_t engine_next_deadline(const weir_engine *engine) {
-    if (engine->run_head != NONE || atomic_load(&engine->submitted) != 0 ||
+    if (engine->run_head != NONE || engine->inflight_due || atomic_load(&engine->submitted) != 0 ||
         atomic_load(&engine->attention))
         return 0;
     return timers_next(&engine->timers);
@@ -463,7 +471,37 @@ static const char *verify_lists(const weir_engine *engine, const struct peer *pe
     return total == peer->waits ? NULL : "peer: waits differs from its lists";
 }
 
+/* Bytes in flight, and the line of those who wait for them. */
+static const char *verify_inflight(const weir_engine *engine) {
+    uint64_t bytes = 0;
+    uint32_t waiting = 0, in_line = 0, runs = 0;
+    for (uint32_t i = 0; i < engine->qps_used; i++) {
+        const struct ledger *ledger = &engine->qps[i].ledger;
+        bytes += ledger_inflight(ledger);
+        for (uint64_t s = ledger->head; s < ledger->tail; s++)
+            runs += ledger->runs[s & ledger->mask].bytes > 0;
+    }
+    if (bytes != engine_inflight(engine))
+        return "engine: bytes in flight differ from what the ledgers say";
+    if (bytes > engine->options.inflight_bytes_max && runs > 1)
+        return "engine: more bytes in flight than there may be";
+    for (uint32_t i = 0; i < engine->peers_used; i++)
+        waiting += engine->peers[i].inflight_waits;
+    for (uint32_t i = engine->inflight_head; i != NONE; i = engine->peers[i].inflight_next) {
+        if (!engine->peers[i].inflight_waits || ++in_line > engine->peers_used)
+            return "engine: who waits in line for bytes in flight is not what peers say";
+    }
+    if (waiting != in_line)
+        return "engine: the line for bytes in flight is miscounted";
+    if (in_line > 0 && bytes == 0 && !engine->inflight_due)
+        return "engine: peers wait for bytes in flight, and there are none";
+    return NULL;
+}
+
 const char *engine_verify(const weir_engine *engine) {
+    const char *inflight = verify_inflight(engine);
+    if (inflight != NULL)
+        return inflight;
     for (uint32_t i = 0; i < engine->qps_used; i++) {
         const struct qp *qp = &engine->qps[i];
         const char *wrong = qp->qp != NULL ? ledger_verify(&qp->ledger) : NULL;

@@ -63,7 +63,11 @@ struct peer *peer_new(weir_engine *engine, const char *address) {
     uint64_t closed_owner = peer->closed_owner;
     bool runnable = peer->runnable; /* its last user may have left it on the run list */
     uint32_t run_next = peer->run_next;
+    bool inflight_waits = peer->inflight_waits; /* or in that line */
+    uint32_t inflight_next = peer->inflight_next;
     memset(peer, 0, sizeof(*peer));
+    peer->inflight_waits = inflight_waits;
+    peer->inflight_next = inflight_next;
     peer->closed_owner = closed_owner;
     peer->runnable = runnable;
     peer->run_next = run_next;

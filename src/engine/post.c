@@ -6,6 +6,18 @@
  * transfers of a peer take turns chain by chain, so that one with many WRs is
  * overtaken, and overtakes, by one chain of each of the others a round.
  *
+ * Peers take turns, too. One that has more to post than SERVICE_BUDGET chains, or the
+ * device's post_bytes_max, goes on behind all others that can go on (the run list): between
+ * two of its turns each of those posts at most that much, and besides what the application
+ * submits meanwhile for peers that are not waiting for a turn, as far as they have slots.
+ *
+ * All peers together have at most inflight_bytes_max payload bytes in flight, but for a WR
+ * that is longer by itself. Who is stopped by that waits in line (inflight_head); from then
+ * on nobody posts data but the first in line, who posts one chain as soon as his next WR
+ * fits, and goes to the end of the line if there is more. So who waits is passed by at most
+ * one chain of each other peer. He leaves the line when anything else stops him: slots, his
+ * session. Messages are not counted, and do not wait: credits bound them.
+ *
  * A notification that finds no credit leaves that round for the list of the QP whose
  * credit it needs: first come, first served as credits come back. What cannot go costs
  * nothing until then, however many there are.
@@ -24,6 +36,8 @@ enum outcome {
     POST_MORE,    /* a chain was posted, more is left */
     POST_ALL,     /* everything is posted */
     POST_SLOTS,   /* no QP has room */
+    POST_FULL,    /* as many bytes are in flight as may be, or others wait for that */
+    POST_NOTHING, /* nothing is pending, or may be posted now */
     POST_CREDITS, /* the notification has to wait for credits */
     POST_WAITS,   /* the notification has to wait for the data's completion */
     POST_STOPPED, /* the transfer failed or its session broke: it is on another list now */
@@ -38,11 +52,116 @@ static bool usable(const struct qp *qp) {
     return qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE;
 }
 
+/* ---- bytes in flight --------------------------------------------------- */
+
+/* ledger_take, and the engine's sum. */
+static inline uint64_t take(weir_engine *engine, struct qp *qp, uint32_t owner, uint32_t count,
+                            uint32_t sends, uint64_t bytes) {
+    engine->inflight_room -= (int64_t)bytes;
+    return ledger_take(&qp->ledger, owner, count, sends, bytes);
+}
+
+/* ledger_trim, and the engine's sum. */
+static void trim(weir_engine *engine, struct qp *qp, uint64_t seq, uint32_t accepted,
+                 uint64_t bytes) {
+    engine->inflight_room += (int64_t)ledger_trim(&qp->ledger, seq, accepted, 0, bytes);
+    engine->inflight_due = engine->inflight_head != NONE;
+}
+
+/* Bytes that reads and writes among these move. */
+static uint64_t bytes_of(const struct weir_wr *wrs, uint32_t count) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += wrs[i].opcode == WEIR_OP_SEND ? 0 : wrs[i].length;
+    return bytes;
+}
+
+static uint32_t index_of(const weir_engine *engine, const struct peer *peer) {
+    return (uint32_t)(peer - engine->peers);
+}
+
+/* Who posts data now: anybody while nobody waits, else the first in line. */
+static bool inflight_open(const weir_engine *engine, const struct peer *peer) {
+    return engine->inflight_head == NONE || engine->inflight_turn == index_of(engine, peer);
+}
+
+/* What may be posted besides what is in flight; one WR may be whatever its length when
+ * nothing is. */
+static uint64_t inflight_room(const weir_engine *engine) {
+    uint64_t most = engine->options.inflight_bytes_max, bytes = engine_inflight(engine);
+    return bytes < most ? most - bytes : 0;
+}
+
+static void line_push(weir_engine *engine, struct peer *peer) {
+    uint32_t index = index_of(engine, peer);
+    peer->inflight_waits = true;
+    peer->inflight_next = NONE;
+    if (engine->inflight_head == NONE) {
+        engine->inflight_head = index;
+        engine->inflight_room -= LINE_BIAS;
+    } else {
+        peer_at(engine, engine->inflight_tail)->inflight_next = index;
+    }
+    engine->inflight_tail = index;
+}
+
+static void line_push_front(weir_engine *engine, struct peer *peer) {
+    peer->inflight_waits = true;
+    peer->inflight_next = engine->inflight_head;
+    if (engine->inflight_head == NONE) {
+        engine->inflight_tail = index_of(engine, peer);
+        engine->inflight_room -= LINE_BIAS;
+    }
+    engine->inflight_head = index_of(engine, peer);
+}
+
+static struct peer *line_pop(weir_engine *engine) {
+    struct peer *peer = peer_at(engine, engine->inflight_head);
+    engine->inflight_head = peer->inflight_next;
+    peer->inflight_waits = false;
+    if (engine->inflight_head == NONE) {
+        engine->inflight_tail = NONE;
+        engine->inflight_room += LINE_BIAS;
+    }
+    return peer;
+}
+
+/* What the peer's next transfer waited for, it has, or does not want any more. */
+void post_wait_over(weir_engine *engine, struct peer *peer) {
+    if (peer->waits_for == WEIR_WAITING_NOTHING)
+        return;
+    uint64_t waited_ns = engine_now(engine) - peer->waits_since_ns;
+    if (peer->waits_for == WEIR_WAITING_SLOTS)
+        peer->slot_wait_ns += waited_ns;
+    else
+        peer->inflight_wait_ns += waited_ns;
+    peer->waits_for = WEIR_WAITING_NOTHING;
+}
+
+/* The peer's next transfer waits for slots, or for bytes in flight. */
+static void wait_for(weir_engine *engine, struct peer *peer, enum weir_waiting_for what) {
+    struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
+    atomic_store_explicit(&transfer->waiting, what, memory_order_relaxed);
+    if (what == WEIR_WAITING_SLOTS) {
+        engine->stats.admission_waits++;
+        peer->slot_waits++;
+    }
+    if (peer->waits_for == what)
+        return;
+    post_wait_over(engine, peer);
+    peer->waits_for = what;
+    peer->waits_since_ns = engine_now(engine);
+    if (what == WEIR_WAITING_INFLIGHT) {
+        engine->stats.inflight_waits++;
+        peer->inflight_waits_begun++;
+    }
+}
+
 /* account, if less than all of it is under way. */
 static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct qp *qp,
                                                    struct transfer *transfer, uint64_t seq,
-                                                   uint32_t count, bool quiet,
-                                                   const struct weir_post *post) {
+                                                   const struct weir_wr *wrs, uint32_t count,
+                                                   bool quiet, const struct weir_post *post) {
     uint32_t under_way = post->accepted - post->done;
     if (post->accepted < count && post->accepted > 0)
         engine->stats.partial_posts++;
@@ -55,13 +174,13 @@ static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct q
         }
     }
     if (under_way == 0) {
-        ledger_trim(&qp->ledger, seq, 0, 0);
+        trim(engine, qp, seq, 0, 0);
         return post->accepted == count;
     }
     if (transfer != NULL)
         transfer->outstanding++;
     if (post->accepted < count) {
-        ledger_trim(&qp->ledger, seq, under_way, 0);
+        trim(engine, qp, seq, under_way, bytes_of(wrs + post->done, under_way));
         engine->stats.orphans += under_way;
         return false;
     }
@@ -74,7 +193,8 @@ static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct q
 
 /* Accounts for a post. What is done already holds no slot. True: all accepted. */
 static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *transfer,
-                           uint64_t seq, uint32_t count, bool quiet, const struct weir_post *post) {
+                           uint64_t seq, const struct weir_wr *wrs, uint32_t count, bool quiet,
+                           const struct weir_post *post) {
     uint32_t under_way = post->accepted - post->done;
     engine->stats.posts++;
     engine->stats.wrs_posted += post->accepted;
@@ -87,7 +207,7 @@ static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *
             ledger_cover(&qp->ledger);
         return true;
     }
-    return account_rest(engine, qp, transfer, seq, count, quiet, post);
+    return account_rest(engine, qp, transfer, seq, wrs, count, quiet, post);
 }
 
 /* What has no signalled run behind it is closed by an empty signalled write, whose
@@ -95,13 +215,13 @@ static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *
 static bool close_tail(weir_engine *engine, struct qp *qp) {
     if (ledger_free(&qp->ledger) == 0)
         return false;
-    uint64_t seq = ledger_take(&qp->ledger, LEDGER_NO_OWNER, 1, 0);
+    uint64_t seq = take(engine, qp, LEDGER_NO_OWNER, 1, 0, 0);
     struct weir_wr wr = {.wr_id = route_id(ROUTE_RUN, (uint32_t)(qp - engine->qps), seq),
                          .opcode = WEIR_OP_WRITE,
                          .flags = WEIR_WR_SIGNALED};
     struct weir_post post;
     int rc = engine->device_ops->post_send(qp->qp, &wr, 1, &post);
-    if (account(engine, qp, NULL, seq, 1, false, &post))
+    if (account(engine, qp, NULL, seq, &wr, 1, false, &post))
         return true;
     if (rc == WEIR_EDEVICE)
         session_broken(engine, peer_at(engine, qp->peer), qp->session);
@@ -130,8 +250,11 @@ static void post_tails(weir_engine *engine, struct peer *peer) {
             continue;
         if (ledger_due(&qp->ledger) && (qp->blocked || !close_tail(engine, qp)))
             peer->tails_due = 1; /* the timer that ends the block runs the peer again */
-        if (ledger_ready(&qp->ledger))
+        if (ledger_ready(&qp->ledger)) {
+            engine_inflight_peak(engine);
             complete_retire(engine, qp);
+            engine->inflight_due = engine->inflight_head != NONE;
+        }
     }
 }
 
@@ -249,12 +372,12 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
     struct weir_wr wr = {0};
     make_send(engine, peer, qp, transfer, parts, &wr);
     uint32_t owner = transfer != NULL ? transfer_index(engine, transfer) : LEDGER_NO_OWNER;
-    uint64_t seq = ledger_take(&qp->ledger, owner, 1, wants_buffer(engine, &wr) ? 1 : 0);
+    uint64_t seq = take(engine, qp, owner, 1, wants_buffer(engine, &wr) ? 1 : 0, 0);
     wr.wr_id = route_id(ROUTE_RUN, (uint32_t)(qp - engine->qps), seq);
     wr.flags |= WEIR_WR_SIGNALED;
     struct weir_post post;
     int rc = engine->device_ops->post_send(qp->qp, &wr, 1, &post);
-    if (!account(engine, qp, transfer, seq, 1, false, &post)) {
+    if (!account(engine, qp, transfer, seq, &wr, 1, false, &post)) {
         if (rc == WEIR_EAGAIN)
             block_qp(engine, qp);
         return rc;
@@ -303,13 +426,19 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     struct qp *qp = choose_qp(engine, session);
     if (qp == NULL)
         return POST_SLOTS;
+    uint64_t bytes_room = inflight_room(engine);
+    if (!inflight_open(engine, peer) ||
+        (engine_inflight(engine) > 0 &&
+         plan_next_bytes(engine->blocks, &transfer->cursor, engine->caps.message_bytes_max) >
+             bytes_room))
+        return POST_FULL;
     uint32_t slot = (uint32_t)(qp - engine->qps);
     uint32_t room = ledger_free(&qp->ledger);
     uint64_t seq = qp->ledger.tail;
     struct plan_limits limits = {
         .wrs_max = room < engine->options.chain_max ? room : engine->options.chain_max,
         .message_bytes_max = engine->caps.message_bytes_max,
-        .post_bytes_max = engine->post_bytes_max,
+        .post_bytes_max = bytes_room < engine->post_bytes_max ? bytes_room : engine->post_bytes_max,
         .wr_id = route_id(ROUTE_RUN, slot, seq),
         .opcode = transfer->opcode,
         .inline_bytes_max = engine->caps.inline_bytes_max,
@@ -320,7 +449,10 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     if (!engine->caps.ordered)
         limits.wrs_max = 1;
     struct plan_cursor before = transfer->cursor;
-    uint32_t count = plan_fill(engine->blocks, &transfer->cursor, &limits, engine->chain, bytes);
+    uint64_t chain_bytes = 0;
+    uint32_t count =
+        plan_fill(engine->blocks, &transfer->cursor, &limits, engine->chain, &chain_bytes);
+    *bytes += chain_bytes;
     uint32_t data_count = count;
     uint16_t mask = (uint16_t)(1u << qp->index);
     bool notify = transfer_notifies(transfer) && pipelines(session, transfer) &&
@@ -337,10 +469,10 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     bool quiet = engine->caps.ordered && ledger_may_be_quiet(&qp->ledger, count);
     if (!quiet)
         engine->chain[count - 1].flags |= WEIR_WR_SIGNALED;
-    seq = ledger_take(&qp->ledger, transfer_index(engine, transfer), count, buffered ? 1 : 0);
+    seq = take(engine, qp, transfer_index(engine, transfer), count, buffered ? 1 : 0, chain_bytes);
     struct weir_post post;
     int rc = engine->device_ops->post_send(qp->qp, engine->chain, count, &post);
-    bool all = account(engine, qp, transfer, seq, count, quiet, &post);
+    bool all = account(engine, qp, transfer, seq, engine->chain, count, quiet, &post);
     if (post.accepted > 0) {
         transfer->epoch = session->epoch;
         transfer->data_mask |= mask;
@@ -368,10 +500,10 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
     const struct plan_piece *piece = &engine->blocks[index].pieces[0];
     struct session *session = &peer->sessions[peer->live];
     struct qp *qp = choose_qp(engine, session);
-    if (qp == NULL)
+    if (qp == NULL || (int64_t)piece->length > engine->inflight_room)
         return false;
     bool quiet = engine->caps.ordered && ledger_may_be_quiet(&qp->ledger, 1);
-    uint64_t seq = ledger_take(&qp->ledger, index, 1, 0);
+    uint64_t seq = take(engine, qp, index, 1, 0, piece->length);
     const struct plan_limits limits = {
         .wr_id = route_id(ROUTE_RUN, (uint32_t)(qp - engine->qps), seq),
         .opcode = transfer->opcode,
@@ -382,7 +514,7 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
         wr.flags |= WEIR_WR_SIGNALED;
     struct weir_post post;
     engine->device_ops->post_send(qp->qp, &wr, 1, &post);
-    if (!account(engine, qp, transfer, seq, 1, quiet, &post))
+    if (!account(engine, qp, transfer, seq, NULL, 1, quiet, &post))
         return false;
     transfer->cursor.block = PLAN_NO_BLOCK;
     transfer->epoch = session->epoch;
@@ -535,39 +667,104 @@ static int post_waiters(weir_engine *engine, struct peer *peer, int budget) {
     return turns;
 }
 
-/* Posts for one peer: its transfers in turn, until slots, credits or the budget are
- * used up. A peer that could go on is put back on the run list. */
+/* The transfer whose turn it is posts a chain, or of its notification what it can. */
+static enum outcome take_turn(weir_engine *engine, struct peer *peer, uint64_t *bytes) {
+    if (peer->live == NONE || peer->lists[LIST_PENDING].count == 0 || !has_turn(engine, peer))
+        return POST_NOTHING;
+    struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
+    uint32_t stuck = NONE;
+    enum outcome outcome = post_next(engine, peer, transfer, bytes, &stuck);
+    if (outcome == POST_SLOTS || outcome == POST_FULL) {
+        wait_for(engine, peer, outcome == POST_SLOTS ? WEIR_WAITING_SLOTS : WEIR_WAITING_INFLIGHT);
+        return outcome;
+    }
+    engine->worked = true;
+    if (peer->waits_for != WEIR_WAITING_NOTHING)
+        post_wait_over(engine, peer);
+    if (outcome == POST_CREDITS) {
+        engine->stats.credit_waits++;
+        wait_for_credit(engine, peer, transfer, stuck);
+    } else if (outcome == POST_MORE) {
+        rotate(engine, peer, transfer);
+    } else if (outcome == POST_ALL || outcome == POST_WAITS) {
+        all_posted(engine, peer, transfer);
+    }
+    return outcome;
+}
+
+static bool is_stop(enum outcome outcome) {
+    return outcome == POST_NOTHING || outcome == POST_SLOTS || outcome == POST_FULL;
+}
+
+/* Into the line, at its end. Bytes come back by themselves but for those of orphans, which
+ * nothing else of the peer may close now. */
+static void wait_in_line(weir_engine *engine, struct peer *peer) {
+    const struct session *session = &peer->sessions[peer->live];
+    if (!peer->inflight_waits)
+        line_push(engine, peer);
+    for (uint32_t i = 0; peer->live != NONE && i < session->qp_used; i++) {
+        struct qp *qp = &engine->qps[session->qps[i]];
+        if (usable(qp))
+            post_heal(engine, qp);
+    }
+}
+
+/* One chain of the first in line, and what there is for its peer besides before that. */
+static enum outcome post_first(weir_engine *engine, struct peer *peer) {
+    enum outcome outcome = POST_MORE;
+    uint64_t bytes = 0;
+    engine->inflight_turn = index_of(engine, peer);
+    for (int budget = SERVICE_BUDGET; budget > 0 && bytes == 0 && !is_stop(outcome); budget--)
+        outcome = take_turn(engine, peer, &bytes);
+    engine->inflight_turn = NONE;
+    return outcome;
+}
+
+/* Bytes came back: those who wait for that post in their order, a chain each a round. */
+void post_inflight(weir_engine *engine) {
+    int budget = INFLIGHT_BUDGET;
+    engine->inflight_due = false;
+    while (engine->inflight_head != NONE) {
+        if (budget-- == 0) {
+            engine->inflight_due = true;
+            return;
+        }
+        struct peer *peer = line_pop(engine);
+        enum outcome outcome = post_first(engine, peer);
+        if (outcome == POST_FULL) {
+            line_push_front(engine, peer);
+            return;
+        }
+        if (!is_stop(outcome) && peer->live != NONE && peer->lists[LIST_PENDING].count > 0) {
+            if (engine->inflight_head != NONE)
+                wait_for(engine, peer, WEIR_WAITING_INFLIGHT);
+            line_push(engine, peer);
+        }
+        peer_update_fast(engine, peer);
+    }
+}
+
+/* Posts for one peer: its transfers in turn, until slots, credits, bytes in flight or the
+ * budget are used up. A peer that could go on is put back on the run list, and has its next
+ * turn from there: not for a submit meanwhile. */
 void post_service(weir_engine *engine, struct peer *peer) {
-    if (peer->live == NONE)
+    if (peer->live == NONE || (peer->spent && peer->runnable))
         return;
+    peer->spent = false;
     post_credits(engine, peer);
     uint64_t bytes = 0;
     int budget = SERVICE_BUDGET - post_waiters(engine, peer, SERVICE_BUDGET / 2);
-    while (peer->live != NONE && peer->lists[LIST_PENDING].count > 0) {
+    enum outcome outcome = POST_MORE;
+    while (peer->live != NONE && peer->lists[LIST_PENDING].count > 0 && !is_stop(outcome)) {
         if (budget == 0 || bytes >= engine->post_bytes_max) {
             engine_run_later(engine, peer);
+            peer->spent = true;
             break;
         }
-        if (!has_turn(engine, peer))
-            break;
-        struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
-        uint32_t stuck = NONE;
-        enum outcome outcome = post_next(engine, peer, transfer, &bytes, &stuck);
-        if (outcome == POST_SLOTS) {
-            engine->stats.admission_waits++;
-            atomic_store_explicit(&transfer->waiting, WEIR_WAITING_SLOTS, memory_order_relaxed);
-            break;
-        }
-        engine->worked = true;
+        outcome = take_turn(engine, peer, &bytes);
+        if (outcome == POST_FULL)
+            wait_in_line(engine, peer);
         budget--;
-        if (outcome == POST_CREDITS) {
-            engine->stats.credit_waits++;
-            wait_for_credit(engine, peer, transfer, stuck);
-        } else if (outcome == POST_MORE) {
-            rotate(engine, peer, transfer);
-        } else if (outcome == POST_ALL || outcome == POST_WAITS) {
-            all_posted(engine, peer, transfer);
-        }
     }
     if (peer->live != NONE && peer->tails_due > 0)
         post_tails(engine, peer);

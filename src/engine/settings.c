@@ -55,6 +55,8 @@ static const struct setting table[] = {
      " (4 * qp_count * the larger of sq_depth and recv_credits + 2)"},
     {OPTION(poll_budget), "WEIR_POLL_BUDGET", COUNT, 256, 1, 65536,
      "completions taken in a round of progress", ""},
+    {OPTION(inflight_bytes_max), "WEIR_INFLIGHT_BYTES_MAX", "B", 1, 256 << 20, 1, UINT64_C(1) << 36,
+     "payload in flight to all peers", ""},
     {OPTION(transfers_max), "WEIR_TRANSFERS_MAX", COUNT, 4096, 1, (1 << HANDLE_INDEX_BITS) - 1,
      "live transfer handles", ""},
     {OPTION(segments_max), "WEIR_SEGMENTS_MAX", COUNT, 262144, 1, 1 << 28,

@@ -38,10 +38,11 @@
 
 enum {
     MESSAGE_BYTES = WIRE_DATA_SIZE + WEIR_NOTIFY_MAX, /* one SEND */
-    CHAIN_MAX = 512,     /* WRs with one doorbell, whatever the depth */
-    ASYNC_BATCH = 16,    /* async events taken at once */
-    POLL_BATCH = 32,     /* CQEs taken from the device at once */
-    SERVICE_BUDGET = 16, /* chains that one peer posts before the next has its turn */
+    CHAIN_MAX = 512,      /* WRs with one doorbell, whatever the depth */
+    ASYNC_BATCH = 16,     /* async events taken at once */
+    POLL_BATCH = 32,      /* CQEs taken from the device at once */
+    SERVICE_BUDGET = 16,  /* chains that one peer posts before the next has its turn */
+    INFLIGHT_BUDGET = 64, /* chains of those that wait for bytes in flight, a step */
     VISITORS = 64,
     RECEIVES_MAX = WINDOW_SIZE / 2, /* notifications one peer may have in flight */
     FAST_SEGMENTS = 4096,           /* most segments of a transfer done inside its submit */
@@ -197,6 +198,11 @@ struct peer {
     uint32_t next_free;
     uint32_t run_next;
     bool runnable;
+    bool spent;             /* it has had its turn, and has its next one from the run list */
+    bool inflight_waits;    /* in the line of those that wait for bytes in flight: post.c */
+    uint32_t inflight_next; /* there */
+    enum weir_waiting_for waits_for; /* SLOTS or INFLIGHT, NOTHING: neither... */
+    uint64_t waits_since_ns;         /* ...and since when */
     bool closed; /* by the application, while it stayed connected: may be evicted */
     bool known;  /* instance is */
     bool wanted; /* weir_peer_connect asked before the instance was known */
@@ -233,7 +239,8 @@ struct peer {
     struct wire_settled settled; /* ...and this is what it had got */
     uint64_t abandoned_epoch;    /* nobody will say any more what became of sessions up to here */
     int abandoned_error;
-    uint64_t sessions_up;
+    uint64_t sessions_up, recoveries, replays;
+    uint64_t slot_waits, slot_wait_ns, inflight_waits_begun, inflight_wait_ns;
     uint64_t trouble_ns; /* when sessions began to break before anything was done on them; 0 */
     uint32_t trouble_breaks;
     uint64_t trouble_until_ns; /* no new session before */
@@ -301,7 +308,11 @@ struct weir_engine {
     bool serial;             /* WEIR_ENGINE_SERIAL */
     bool spare_ready;        /* the reserve of the fast way in lacks nothing */
     uint64_t post_bytes_max; /* at most UINT64_MAX - 1 */
-    struct {                 /* what was done inside submit calls, not yet in stats */
+    /* inflight_bytes_max, less the payload bytes of reads and writes that were posted and are not
+     * accounted for, which are the bytes of all ledgers' runs. Negative when one WR is longer than
+     * that, and while peers wait in line: LINE_BIAS is off then, and nobody else may post. */
+    int64_t inflight_room;
+    struct { /* what was done inside submit calls, not yet in stats */
         uint64_t transfers, bytes[2], segments; /* apart: no vector code for two counters */
     } fast;
     weir_stats stats;
@@ -336,6 +347,9 @@ struct weir_engine {
     uint32_t peers_used;                      /* slots ever used: what loops over peers visit */
     uint8_t (*instances)[WIRE_INSTANCE_SIZE]; /* of peers, side by side; zeros: not known */
     uint32_t run_head, run_tail;
+    uint32_t inflight_head, inflight_tail; /* the line of peers that wait for bytes in flight */
+    uint32_t inflight_turn;                /* the one of them that posts now; NONE */
+    bool inflight_due;                     /* one of them may be able to */
 
     struct qp *qps;
     uint32_t qps_max, qps_used, draining;
@@ -364,6 +378,19 @@ struct weir_engine {
     struct sleeping *sleeping; /* wait.c; NULL: one thread, and sleeping is the world's business */
 };
 
+#define LINE_BIAS ((int64_t)1 << 62)
+
+/* Bytes in flight, and the most of them at any time: looked at before some come back. */
+static inline uint64_t engine_inflight(const weir_engine *engine) {
+    int64_t room = engine->inflight_room + (engine->inflight_head != NONE ? LINE_BIAS : 0);
+    return (uint64_t)((int64_t)engine->options.inflight_bytes_max - room);
+}
+static inline void engine_inflight_peak(weir_engine *engine) {
+    uint64_t bytes = engine_inflight(engine);
+    if (bytes > engine->stats.inflight_bytes_high_water)
+        engine->stats.inflight_bytes_high_water = bytes;
+}
+
 static inline struct peer *peer_at(weir_engine *engine, uint32_t index) {
     return &engine->peers[index];
 }
@@ -383,7 +410,11 @@ size_t engine_bytes(const weir_engine_options *options);
 /* wait.c */
 void engine_awake(weir_engine *engine);
 void engine_wake(weir_engine *engine);
-int engine_wait_news(weir_engine *engine, uint64_t timeout_ns);
+uint64_t engine_news(weir_engine *engine);
+/* One pause of who waits for room, of which the news when he looked were `before`.
+ * *pause_ns is 0 at first. */
+void engine_back_off(weir_engine *engine, uint64_t before, uint64_t passed_ns, uint64_t most_ns,
+                     uint64_t *pause_ns);
 int engine_sleeping_open(weir_engine *engine);
 void engine_sleeping_close(weir_engine *engine);
 void engine_thread_stop(weir_engine *engine);
@@ -439,6 +470,8 @@ void submit_cancel(weir_engine *engine, struct transfer *transfer);
 
 /* post.c */
 void post_service(weir_engine *engine, struct peer *peer);
+void post_inflight(weir_engine *engine);
+void post_wait_over(weir_engine *engine, struct peer *peer);
 bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   uint32_t index);
 bool post_heal(weir_engine *engine, struct qp *qp);

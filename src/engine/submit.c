@@ -506,17 +506,21 @@ static int submit_once(weir_engine *engine, struct request *request, uint64_t *i
     return rc;
 }
 
-/* WEIR_TRANSFER_BLOCK: progress, then short sleeps, until there is room or the time
- * is up. */
+/* WEIR_TRANSFER_BLOCK: looks again and again, with pauses, until there is room or the time
+ * is up. First the news and then the look: what makes room after it is not slept over. */
 static int submit_blocking(weir_engine *engine, struct request *request, uint64_t *id_out) {
-    uint64_t deadline = engine_now(engine) + engine->options.backoff_timeout_ns;
-    int rc = submit_once(engine, request, id_out);
-    for (uint32_t turn = 0; rc == WEIR_EAGAIN && engine_now(engine) < deadline; turn++) {
-        if (weir_engine_progress(engine) == 0 && turn > 64)
-            engine_wait_news(engine, 50 * 1000);
-        rc = submit_once(engine, request, id_out);
+    uint64_t timeout = engine->options.backoff_timeout_ns;
+    uint64_t start = engine_now(engine), pause = 0;
+    for (;;) {
+        uint64_t before = engine_news(engine);
+        int rc = submit_once(engine, request, id_out);
+        if (rc != WEIR_EAGAIN)
+            return rc;
+        uint64_t passed = engine_now(engine) - start;
+        if (passed >= timeout)
+            return rc;
+        engine_back_off(engine, before, passed, timeout - passed, &pause);
     }
-    return rc;
 }
 
 static int submit_general(weir_engine *engine, uint64_t peer_id, const weir_segment *segments,

@@ -41,6 +41,8 @@ static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *
     transfer->list = list;
     transfer->peer = (uint32_t)(peer - engine->peers);
     set_waiting(transfer, waits[kind]);
+    if (list == LIST_PENDING && peer->inflight_waits)
+        set_waiting(transfer, WEIR_WAITING_INFLIGHT);
     if (list == LIST_PENDING && peer->live == NONE)
         set_waiting(transfer, WEIR_WAITING_CONNECTION);
     peer->lists[list].count++;
@@ -244,7 +246,12 @@ void transfer_stop(weir_engine *engine, struct transfer *transfer, int result) {
         set_waiting(transfer, WEIR_WAITING_DRAIN);
         timer_transfer(engine, transfer, engine_now(engine) + engine->options.settle_grace_ns);
     }
+    struct peer *peer = peer_at(engine, transfer->peer);
     transfer_check(engine, transfer);
+    if (peer->lists[LIST_PENDING].count == 0)
+        post_wait_over(engine, peer);
+    if (peer->inflight_waits)
+        engine->inflight_due = true; /* who is behind it need not wait for what it wanted */
 }
 
 /* A parked transfer's own deadline is looked at when its fate is known; until then
@@ -380,6 +387,9 @@ void transfer_judge(weir_engine *engine, struct peer *peer, const struct session
 /* A session broke. What has runs on it is parked, and may be what broke it; what has none
  * goes on elsewhere, its notification's parts from the start. */
 void transfer_park(weir_engine *engine, struct peer *peer, const struct session *session) {
+    post_wait_over(engine, peer);
+    if (peer->inflight_waits)
+        engine->inflight_due = true;
     for (uint8_t l = 0; l < LISTS; l++) {
         uint32_t next;
         for (uint32_t i = l == LIST_PARKED ? NONE : peer->lists[l].head; i != NONE; i = next) {
@@ -429,6 +439,7 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
         list_push_front(engine, peer, transfer, LIST_PENDING);
     timer_transfer(engine, transfer, transfer->deadline_ns);
     engine->stats.replays++;
+    peer->replays++;
 }
 
 /* What is to become of one parked transfer whose own QPs are gone. */

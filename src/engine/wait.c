@@ -22,6 +22,13 @@
 #include <unistd.h>
 
 enum { SPINS = 200, YIELDS = 4, OWN_SPINS = 100 };
+/* Nobody spins for longer, however slow the device's poll is. */
+#define SPIN_NS       UINT64_C(20000)
+#define SPIN_NS_LEAST UINT64_C(1000)
+/* Of who waits for room: the first sleep and the longest. To fall asleep and to wake costs
+ * 20 us on some virtual machines: 1 %. */
+#define PAUSE_NS      UINT64_C(50000)
+#define PAUSE_NS_MOST UINT64_C(2000000)
 
 struct sleeping {
     pthread_mutex_t lock;
@@ -48,6 +55,12 @@ static void give_way(const struct sleeping *sleeping) {
         sched_yield();
     else
         relax();
+}
+
+/* After so many steps and so long a time without anything done. */
+static bool may_spin(const struct sleeping *sleeping, uint32_t turns, uint64_t idle_ns,
+                     uint64_t spin_ns) {
+    return sleeping != NULL && turns < sleeping->spins && idle_ns < spin_ns;
 }
 
 void own_enter_slow(weir_engine *engine) {
@@ -282,25 +295,32 @@ static void sleep_once(weir_engine *engine, uint64_t most_ns,
     pthread_mutex_unlock(&sleeping->lock);
 }
 
+/* Spins that nothing comes of become short: what is waited for may take its time, with a
+ * timer of the engine's each millisecond. */
 static int wait_until(weir_engine *engine, uint64_t timeout_ns,
                       bool (*finished)(weir_engine *, uint64_t), uint64_t what) {
     uint64_t start = engine_now(engine);
-    uint32_t idle = 0;
+    uint64_t idle_since = start, spin_ns = SPIN_NS;
+    uint32_t turns = 0;
     while (!finished(engine, what)) {
-        int done = try_step(engine, engine->sleeping == NULL);
-        if (done > 0) {
-            idle = 0;
+        bool worked = try_step(engine, engine->sleeping == NULL) > 0;
+        uint64_t now = engine_now(engine);
+        if (worked) {
+            turns = 0;
+            idle_since = now;
+            spin_ns = SPIN_NS;
             continue;
         }
-        uint64_t passed = engine_now(engine) - start;
-        if (passed >= timeout_ns)
+        if (now - start >= timeout_ns)
             return WEIR_EINPROGRESS;
-        if (engine->sleeping != NULL && ++idle < engine->sleeping->spins) {
+        if (may_spin(engine->sleeping, ++turns, now - idle_since, spin_ns)) {
             give_way(engine->sleeping);
             continue;
         }
-        sleep_once(engine, timeout_ns - passed, finished, what);
-        idle = 0;
+        spin_ns = spin_ns / 2 > SPIN_NS_LEAST ? spin_ns / 2 : SPIN_NS_LEAST;
+        sleep_once(engine, timeout_ns - (now - start), finished, what);
+        turns = 0;
+        idle_since = engine_now(engine);
     }
     return WEIR_OK;
 }
@@ -326,7 +346,7 @@ static int wait_for(weir_engine *engine, bool (*finished)(weir_engine *, uint64_
         uint64_t passed = engine_now(engine) - start;
         if (passed >= timeout_ns)
             return WEIR_EINPROGRESS;
-        if (engine->sleeping != NULL && turn < engine->sleeping->spins) {
+        if (may_spin(engine->sleeping, turn, passed, SPIN_NS)) {
             give_way(engine->sleeping);
             continue;
         }
@@ -336,9 +356,29 @@ static int wait_for(weir_engine *engine, bool (*finished)(weir_engine *, uint64_
     }
 }
 
-/* For a caller that takes nothing. */
-int engine_wait_news(weir_engine *engine, uint64_t timeout_ns) {
-    return wait_for(engine, has_news, atomic_load(&engine->news), timeout_ns);
+uint64_t engine_news(weir_engine *engine) {
+    return atomic_load(&engine->news);
+}
+
+/* Somebody began to look for room passed_ns ago, and found none just now, after `before`.
+ * Progress for SPIN_NS in all, then sleeps that double. News end a sleep, and those that
+ * follow begin short again, after one more look: room that comes without news, of handles
+ * that others release, often comes right behind news. */
+void engine_back_off(weir_engine *engine, uint64_t before, uint64_t passed_ns, uint64_t most_ns,
+                     uint64_t *pause_ns) {
+    bool news = has_news(engine, before);
+    if (engine->sleeping != NULL && (news || passed_ns < SPIN_NS || *pause_ns == 0)) {
+        *pause_ns = news ? 0 : PAUSE_NS;
+        if (weir_engine_progress(engine) == 0)
+            sched_yield();
+        return;
+    }
+    uint64_t pause = *pause_ns != 0 ? *pause_ns : PAUSE_NS;
+    sleep_once(engine, pause < most_ns ? pause : most_ns, has_news, before);
+    if (has_news(engine, before))
+        *pause_ns = 0;
+    else
+        *pause_ns = 2 * pause < PAUSE_NS_MOST ? 2 * pause : PAUSE_NS_MOST;
 }
 
 int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns) {

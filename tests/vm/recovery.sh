@@ -1,0 +1,22 @@
+#!/bin/sh
+# recovery.sh: how long it takes from a QP in the error state until all that was in flight is done
+# again, with the QP moved there behind weir's back: bench/recovery.c, between the two devices.
+# The time means little on an emulated machine; that nothing is lost, and that each step comes
+# without waiting for a time-out, means the same everywhere.
+# shellcheck disable=SC2154 # variables of lib.sh
+. "$(dirname "$0")/lib.sh"
+breaks=12 patience=200
+[ -z "$LONG" ] || breaks=100 patience=3000
+
+# broken PROCESSES MS OPTIONS...: the 99th percentile is below MS.
+broken() {
+    processes=$1 most=$2
+    shift 2
+    leaves_nothing env RDMA_A="$RDMA_A" RDMA_B="$RDMA_B" timeout "$patience" \
+        "$BUILD/bench/recovery" --device "$DEVICE" --processes "$processes" --breaks "$breaks" \
+        --most-ms "$most" "$@"
+}
+
+check S9_recovery_of_one_process broken 1 4000
+check S9_recovery_of_two_processes broken 2 4000
+finish
