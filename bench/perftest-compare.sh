@@ -1,10 +1,12 @@
 #!/bin/bash
 # perftest-compare.sh: weir next to perftest's ib_write_bw, ib_read_bw and ib_send_lat over the
 # same RDMA devices, one after the other and round after round, with the same queue depth and
-# MTU; a table of medians, ratios and spread.
+# MTU; a table of medians, ratios and spread. Perftest keeps its send queue full by itself; for
+# weir the library does, so the application has more transfers submitted than the queue has
+# slots, WINDOW of them: what waits is posted several at a time as slots come back.
 #
 #   DEVICE=mlx5_0 PEER_DEVICE=mlx5_1   this machine's devices; without, the VM of tests/vm
-#   ROUNDS=5 SIZES="64 ..." OPS="write read latency" KERNEL=stable BUILD=build
+#   ROUNDS=5 WINDOW=128 SIZES="64 ..." OPS="write read latency" KERNEL=stable BUILD=build
 #
 # In the VM the clock counts instructions of one virtual CPU: figures repeat, but only their
 # ratio means anything. There perftest's latency is that of its sleeping mode (-e), weir's that
@@ -16,6 +18,7 @@ rounds=${ROUNDS:-5}
 sizes=${SIZES:-64 256 1024 4096 16384 65536 262144 1048576}
 ops=${OPS:-write read latency}
 depth=64
+window=${WINDOW:-$((2 * depth))}
 
 boot() {
     local share=$build/vm/perftest where
@@ -24,7 +27,7 @@ boot() {
     rm -rf "$share"
     mkdir -p "$share"
     ICOUNT=1 LIMIT=${LIMIT:-5400} MOUNTS="$PWD $build" bash tests/vm/boot.sh "${where% *}" \
-        "${where##* }" "$share" env "BUILD=$build" "ROUNDS=$rounds" "SIZES='$sizes'" \
+        "${where##* }" "$share" env "BUILD=$build" "WINDOW=$window" "ROUNDS=$rounds" "SIZES='$sizes'" \
         "OPS='$ops'" bash bench/perftest-compare.sh --inside "$share" || exit 1
     table <"$share/figures"
 }
@@ -39,9 +42,9 @@ messages() {
 perftest() {
     local program=$1
     shift
-    "$program" -d "$RDMA_B" -F "$@" >/dev/null 2>&1 &
+    timeout 60 "$program" -d "$RDMA_B" -F "$@" >/dev/null 2>&1 &
     sleep 1
-    timeout 120 "$program" -d "$RDMA_A" -F "$@" 127.0.0.1 2>&1 |
+    timeout 50 "$program" -d "$RDMA_A" -F "$@" 127.0.0.1 2>&1 |
         grep -E '^ *[0-9]+ +[0-9]+ ' | tail -n 1
     wait
 }
@@ -70,7 +73,7 @@ measure() {
             figures=$(perftest "ib_${op}_bw" -s "$size" -n "$(messages "$size")" -t $depth -Q 16)
             echo "$op $size perftest $(echo "$figures" | awk '{ print $4 }')"
             echo "$op $size weir $(weir_bench 'r["bytes_per_s"] / (1 << 20)' "$op" \
-                --size "$size" --window $depth --depth $depth --seconds 0.3)"
+                --size "$size" --window "$window" --depth $depth --seconds 0.3)"
         done
     done
 }

@@ -107,6 +107,16 @@ static inline uint64_t ledger_take(struct ledger *ledger, uint32_t owner, uint32
  * of the rest. */
 uint64_t ledger_trim(struct ledger *ledger, uint64_t seq, uint32_t accepted, uint32_t sends,
                      uint64_t bytes);
+/* The newest runs, of one slot each, were accepted, but not what was to be signalled behind
+ * them: orphans. 1 <= count. */
+static inline void ledger_orphan(struct ledger *ledger, uint32_t count) {
+    for (uint32_t i = 1; i <= count; i++)
+        ledger->runs[(ledger->tail - i) & ledger->mask].state = LEDGER_ORPHANED;
+    ledger->orphans += count;
+    ledger->partial_posts++;
+    ledger->orphaned_slots += count;
+    ledger->open = true;
+}
 /* The newest run is signalled and was accepted whole: it will close what is before it. */
 static inline void ledger_cover(struct ledger *ledger) {
     ledger->open = false;

@@ -12,6 +12,9 @@
 
 /* A receive's sequence is {life:31, buffer:13}. */
 enum { BUFFER_BITS = 13 };
+/* Refusals of one call after which a device is left alone: a connection needs hundreds of
+ * receives, and must not fail because a few were refused for a moment. */
+enum { REFUSALS_MAX = 16 };
 #define LIFE_MASK (((uint64_t)1 << (ROUTE_SEQ_BITS - BUFFER_BITS)) - 1)
 _Static_assert(CREDIT_WINDOW_MAX + CREDIT_RESERVE <= 1 << BUFFER_BITS, "every buffer has a name");
 
@@ -50,13 +53,13 @@ int recv_post_all(weir_engine *engine, struct qp *qp) {
         }
         return WEIR_OK;
     }
-    int rc = WEIR_EAGAIN;
+    int rc = WEIR_EAGAIN; /* for want of buffers */
+    int refused = 0;
     uint32_t buffer;
-    while ((buffer = receives_take(&engine->receives)) != RECEIVES_NONE) {
-        rc = post_recv(engine, qp, buffer);
-        if (rc != WEIR_OK)
-            break;
-        rc = WEIR_EAGAIN; /* for want of buffers */
+    while (refused < REFUSALS_MAX && (buffer = receives_take(&engine->receives)) != RECEIVES_NONE) {
+        int posted = post_recv(engine, qp, buffer);
+        refused += posted != WEIR_OK; /* the buffer is free again, and its turn comes */
+        rc = posted != WEIR_OK ? posted : WEIR_EAGAIN;
     }
     return receives_short(&engine->receives) ? rc : WEIR_OK;
 }
@@ -340,6 +343,7 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
             return;
         }
         qp->blocked = false;
+        qp->refusals = 0;
         complete_retire(engine, qp);
         return;
     }

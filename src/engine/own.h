@@ -35,6 +35,11 @@ static inline void own_enter(weir_engine *engine) {
         own_enter_slow(engine);
 }
 
+/* Once more, a microsecond later. Threads on several processors that do small transfers take
+ * the engine, and the lines of all that belongs to it, from each other with every one: who
+ * found it taken leaves it to its owner for some dozens of them. */
+bool own_try_later(weir_engine *engine);
+
 /* After a hand-over: whether the owner wants to be relieved, by us now. Then the engine
  * has to be entered, and relief_done said. */
 static inline bool relief_take(weir_engine *engine) {

@@ -33,20 +33,16 @@
 #include <assert.h>
 
 enum outcome {
-    POST_MORE,    /* a chain was posted, more is left */
-    POST_ALL,     /* everything is posted */
-    POST_SLOTS,   /* no QP has room */
-    POST_FULL,    /* as many bytes are in flight as may be, or others wait for that */
-    POST_NOTHING, /* nothing is pending, or may be posted now */
-    POST_CREDITS, /* the notification has to wait for credits */
-    POST_WAITS,   /* the notification has to wait for the data's completion */
-    POST_STOPPED, /* the transfer failed or its session broke: it is on another list now */
+    POST_MORE,     /* a chain was posted, more is left */
+    POST_ALL,      /* everything is posted */
+    POST_TOGETHER, /* several transfers were posted, and are on their lists */
+    POST_SLOTS,    /* no QP has room */
+    POST_FULL,     /* as many bytes are in flight as may be, or others wait for that */
+    POST_NOTHING,  /* nothing is pending, or may be posted now */
+    POST_CREDITS,  /* the notification has to wait for credits */
+    POST_WAITS,    /* the notification has to wait for the data's completion */
+    POST_STOPPED,  /* the transfer failed or its session broke: it is on another list now */
 };
-
-static void block_qp(weir_engine *engine, struct qp *qp) {
-    qp->blocked = true;
-    timer_qp(engine, qp, engine_now(engine) + RETRY_NS);
-}
 
 static bool usable(const struct qp *qp) {
     return qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE;
@@ -76,13 +72,9 @@ static uint64_t bytes_of(const struct weir_wr *wrs, uint32_t count) {
     return bytes;
 }
 
-static uint32_t index_of(const weir_engine *engine, const struct peer *peer) {
-    return (uint32_t)(peer - engine->peers);
-}
-
 /* Who posts data now: anybody while nobody waits, else the first in line. */
 static bool inflight_open(const weir_engine *engine, const struct peer *peer) {
-    return engine->inflight_head == NONE || engine->inflight_turn == index_of(engine, peer);
+    return engine->inflight_head == NONE || engine->inflight_turn == peer_index(engine, peer);
 }
 
 /* What may be posted besides what is in flight; one WR may be whatever its length when
@@ -90,71 +82,6 @@ static bool inflight_open(const weir_engine *engine, const struct peer *peer) {
 static uint64_t inflight_room(const weir_engine *engine) {
     uint64_t most = engine->options.inflight_bytes_max, bytes = engine_inflight(engine);
     return bytes < most ? most - bytes : 0;
-}
-
-static void line_push(weir_engine *engine, struct peer *peer) {
-    uint32_t index = index_of(engine, peer);
-    peer->inflight_waits = true;
-    peer->inflight_next = NONE;
-    if (engine->inflight_head == NONE) {
-        engine->inflight_head = index;
-        engine->inflight_room -= LINE_BIAS;
-    } else {
-        peer_at(engine, engine->inflight_tail)->inflight_next = index;
-    }
-    engine->inflight_tail = index;
-}
-
-static void line_push_front(weir_engine *engine, struct peer *peer) {
-    peer->inflight_waits = true;
-    peer->inflight_next = engine->inflight_head;
-    if (engine->inflight_head == NONE) {
-        engine->inflight_tail = index_of(engine, peer);
-        engine->inflight_room -= LINE_BIAS;
-    }
-    engine->inflight_head = index_of(engine, peer);
-}
-
-static struct peer *line_pop(weir_engine *engine) {
-    struct peer *peer = peer_at(engine, engine->inflight_head);
-    engine->inflight_head = peer->inflight_next;
-    peer->inflight_waits = false;
-    if (engine->inflight_head == NONE) {
-        engine->inflight_tail = NONE;
-        engine->inflight_room += LINE_BIAS;
-    }
-    return peer;
-}
-
-/* What the peer's next transfer waited for, it has, or does not want any more. */
-void post_wait_over(weir_engine *engine, struct peer *peer) {
-    if (peer->waits_for == WEIR_WAITING_NOTHING)
-        return;
-    uint64_t waited_ns = engine_now(engine) - peer->waits_since_ns;
-    if (peer->waits_for == WEIR_WAITING_SLOTS)
-        peer->slot_wait_ns += waited_ns;
-    else
-        peer->inflight_wait_ns += waited_ns;
-    peer->waits_for = WEIR_WAITING_NOTHING;
-}
-
-/* The peer's next transfer waits for slots, or for bytes in flight. */
-static void wait_for(weir_engine *engine, struct peer *peer, enum weir_waiting_for what) {
-    struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
-    atomic_store_explicit(&transfer->waiting, what, memory_order_relaxed);
-    if (what == WEIR_WAITING_SLOTS) {
-        engine->stats.admission_waits++;
-        peer->slot_waits++;
-    }
-    if (peer->waits_for == what)
-        return;
-    post_wait_over(engine, peer);
-    peer->waits_for = what;
-    peer->waits_since_ns = engine_now(engine);
-    if (what == WEIR_WAITING_INFLIGHT) {
-        engine->stats.inflight_waits++;
-        peer->inflight_waits_begun++;
-    }
 }
 
 /* account, if less than all of it is under way. */
@@ -226,7 +153,7 @@ static bool close_tail(weir_engine *engine, struct qp *qp) {
     if (rc == WEIR_EDEVICE)
         session_broken(engine, peer_at(engine, qp->peer), qp->session);
     else
-        block_qp(engine, qp);
+        qp_block(engine, qp);
     return false;
 }
 
@@ -379,7 +306,7 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
     int rc = engine->device_ops->post_send(qp->qp, &wr, 1, &post);
     if (!account(engine, qp, transfer, seq, &wr, 1, false, &post)) {
         if (rc == WEIR_EAGAIN)
-            block_qp(engine, qp);
+            qp_block(engine, qp);
         return rc;
     }
     if (transfer == NULL && post.done == 0 && !peer->sessions[qp->session].ordered)
@@ -392,7 +319,7 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
 static enum outcome refused(weir_engine *engine, struct peer *peer, struct qp *qp,
                             struct transfer *transfer, int rc) {
     if (rc == WEIR_EAGAIN) {
-        block_qp(engine, qp);
+        qp_block(engine, qp);
         return POST_MORE;
     }
     if (rc == WEIR_EINVAL) {
@@ -490,6 +417,99 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
         transfer->parts_need = transfer->parts_mask = mask;
     }
     return transfer_all_posted(transfer) ? POST_ALL : POST_MORE;
+}
+
+/* Whether the first two in turn may go with one doorbell. Devices that complete in the post
+ * gain nothing by it; elsewhere the runs before the last need its completion, in order. And
+ * what was in a session that broke goes by itself: it may break the next one. */
+static bool go_together(const weir_engine *engine, const struct peer *peer) {
+    const struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
+    return transfer->next != NONE && transfer_is_one_wr(engine, transfer) &&
+           transfer_is_one_wr(engine, &engine->transfers[transfer->next]) && engine->caps.ordered &&
+           !engine->caps.completes_inline && peer->trouble_ns == 0 && !peer_is_suspicious(peer);
+}
+
+/* The first `count` that are pending were posted, each as a run of its own, unsignalled so
+ * far as the ledger knows. */
+static void posted_together(weir_engine *engine, struct peer *peer, struct qp *qp, uint32_t count) {
+    const struct session *session = &peer->sessions[peer->live];
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index = peer->lists[LIST_PENDING].head;
+        struct transfer *transfer = &engine->transfers[index];
+        take(engine, qp, index, 1, 0, transfer->bytes);
+        transfer->outstanding = 1;
+        transfer->cursor.block = PLAN_NO_BLOCK;
+        transfer->epoch = session->epoch;
+        transfer->data_mask = (uint16_t)(1u << qp->index);
+        list_remove(engine, transfer);
+        list_push(engine, peer, transfer, LIST_POSTED);
+    }
+}
+
+/* Writes the WRs of transfers that consist of one each, from the front of those that are
+ * pending, as far as they may go now; returns how many. Their runs are taken when it is known
+ * which of them the device has: nothing else is posted on the QP before. */
+static uint32_t fill_together(weir_engine *engine, const struct peer *peer, const struct qp *qp,
+                              uint64_t *bytes) {
+    uint32_t quarter = qp->ledger.depth / 4 > 0 ? qp->ledger.depth / 4 : 1;
+    uint32_t most = ledger_free(&qp->ledger) < quarter ? ledger_free(&qp->ledger) : quarter;
+    uint64_t room = inflight_room(engine);
+    uint32_t count = 0;
+    if (most > engine->options.chain_max)
+        most = engine->options.chain_max;
+    if (room > engine->post_bytes_max)
+        room = engine->post_bytes_max;
+    for (uint32_t i = peer->lists[LIST_PENDING].head; i != NONE && count < most;
+         i = engine->transfers[i].next) {
+        const struct transfer *transfer = &engine->transfers[i];
+        if (!transfer_is_one_wr(engine, transfer) || (count > 0 && *bytes + transfer->bytes > room))
+            break;
+        const struct plan_limits limits = {
+            .wr_id = route_id(ROUTE_RUN, (uint32_t)(qp - engine->qps), qp->ledger.tail + count),
+            .opcode = transfer->opcode,
+            .inline_bytes_max = engine->caps.inline_bytes_max,
+        };
+        const struct plan_piece *piece = &engine->blocks[i].pieces[0];
+        engine->chain[count++] = plan_wr(piece, 0, piece->length, &limits);
+        *bytes += piece->length;
+    }
+    return count;
+}
+
+/* Several transfers of one WR each in one chain, in their order: one by one they would cost a
+ * doorbell each. */
+static enum outcome post_together(weir_engine *engine, struct peer *peer, uint64_t *bytes) {
+    struct qp *qp = choose_qp(engine, &peer->sessions[peer->live]);
+    if (qp == NULL)
+        return POST_SLOTS;
+    const struct transfer *first = &engine->transfers[peer->lists[LIST_PENDING].head];
+    if (!inflight_open(engine, peer) ||
+        (engine_inflight(engine) > 0 && first->bytes > inflight_room(engine)))
+        return POST_FULL;
+    uint64_t chain_bytes = 0;
+    uint32_t count = fill_together(engine, peer, qp, &chain_bytes);
+    bool quiet = ledger_may_be_quiet(&qp->ledger, count);
+    if (!quiet)
+        engine->chain[count - 1].flags |= WEIR_WR_SIGNALED;
+    struct weir_post post;
+    int rc = engine->device_ops->post_send(qp->qp, engine->chain, count, &post);
+    engine->stats.posts++;
+    engine->stats.wrs_posted += post.accepted;
+    *bytes += chain_bytes;
+    posted_together(engine, peer, qp, post.accepted);
+    if (post.accepted == count) {
+        if (quiet)
+            ledger_leave_quiet(&qp->ledger, count);
+        else
+            ledger_cover(&qp->ledger);
+        return POST_TOGETHER;
+    }
+    if (post.accepted > 0) {
+        engine->stats.partial_posts++;
+        engine->stats.orphans += post.accepted;
+        ledger_orphan(&qp->ledger, post.accepted);
+    }
+    return refused(engine, peer, qp, &engine->transfers[peer->lists[LIST_PENDING].head], rc);
 }
 
 /* A filled transfer of one WR, in the way of which nothing is (peer->clear): posted without
@@ -673,9 +693,12 @@ static enum outcome take_turn(weir_engine *engine, struct peer *peer, uint64_t *
         return POST_NOTHING;
     struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
     uint32_t stuck = NONE;
-    enum outcome outcome = post_next(engine, peer, transfer, bytes, &stuck);
+    enum outcome outcome = go_together(engine, peer)
+                               ? post_together(engine, peer, bytes)
+                               : post_next(engine, peer, transfer, bytes, &stuck);
     if (outcome == POST_SLOTS || outcome == POST_FULL) {
-        wait_for(engine, peer, outcome == POST_SLOTS ? WEIR_WAITING_SLOTS : WEIR_WAITING_INFLIGHT);
+        peer_waits(engine, peer,
+                   outcome == POST_SLOTS ? WEIR_WAITING_SLOTS : WEIR_WAITING_INFLIGHT);
         return outcome;
     }
     engine->worked = true;
@@ -684,7 +707,7 @@ static enum outcome take_turn(weir_engine *engine, struct peer *peer, uint64_t *
     if (outcome == POST_CREDITS) {
         engine->stats.credit_waits++;
         wait_for_credit(engine, peer, transfer, stuck);
-    } else if (outcome == POST_MORE) {
+    } else if (outcome == POST_MORE && transfer->state == TR_PENDING) {
         rotate(engine, peer, transfer);
     } else if (outcome == POST_ALL || outcome == POST_WAITS) {
         all_posted(engine, peer, transfer);
@@ -701,7 +724,7 @@ static bool is_stop(enum outcome outcome) {
 static void wait_in_line(weir_engine *engine, struct peer *peer) {
     const struct session *session = &peer->sessions[peer->live];
     if (!peer->inflight_waits)
-        line_push(engine, peer);
+        inflight_push(engine, peer);
     for (uint32_t i = 0; peer->live != NONE && i < session->qp_used; i++) {
         struct qp *qp = &engine->qps[session->qps[i]];
         if (usable(qp))
@@ -713,7 +736,7 @@ static void wait_in_line(weir_engine *engine, struct peer *peer) {
 static enum outcome post_first(weir_engine *engine, struct peer *peer) {
     enum outcome outcome = POST_MORE;
     uint64_t bytes = 0;
-    engine->inflight_turn = index_of(engine, peer);
+    engine->inflight_turn = peer_index(engine, peer);
     for (int budget = SERVICE_BUDGET; budget > 0 && bytes == 0 && !is_stop(outcome); budget--)
         outcome = take_turn(engine, peer, &bytes);
     engine->inflight_turn = NONE;
@@ -729,16 +752,16 @@ void post_inflight(weir_engine *engine) {
             engine->inflight_due = true;
             return;
         }
-        struct peer *peer = line_pop(engine);
+        struct peer *peer = inflight_pop(engine);
         enum outcome outcome = post_first(engine, peer);
         if (outcome == POST_FULL) {
-            line_push_front(engine, peer);
+            inflight_push_front(engine, peer);
             return;
         }
         if (!is_stop(outcome) && peer->live != NONE && peer->lists[LIST_PENDING].count > 0) {
             if (engine->inflight_head != NONE)
-                wait_for(engine, peer, WEIR_WAITING_INFLIGHT);
-            line_push(engine, peer);
+                peer_waits(engine, peer, WEIR_WAITING_INFLIGHT);
+            inflight_push(engine, peer);
         }
         peer_update_fast(engine, peer);
     }

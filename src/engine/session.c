@@ -59,6 +59,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     qp->session = session;
     qp->index = index;
     qp->connected = qp->connecting = qp->blocked = qp->credit_due = false;
+    qp->refusals = 0;
     qp->sbufs_used = qp->sbuf_next = 0;
     qp->recvs = 0;
     qp->beacon_back = qp->passed = false;
@@ -240,6 +241,14 @@ void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot) 
         session_trouble(engine, peer, session);
 }
 
+/* A device may have been found, since the QPs were made, never to give the last-WQE event that it
+ * could: every teardown would wait for it in vain. */
+static bool gives_last_wqe(weir_engine *engine) {
+    struct weir_device_caps caps;
+    engine->device_ops->query(engine->device, &caps);
+    return caps.srq && caps.last_wqe;
+}
+
 /* The endpoint says that this session is over: drain its QPs. */
 void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
     struct session *session = &peer->sessions[slot];
@@ -255,9 +264,11 @@ void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
     session_trouble(engine, peer, session);
     uint32_t qps[WEIR_QPS_MAX];
     uint32_t count = session->qp_count;
+    bool event = gives_last_wqe(engine);
     memcpy(qps, session->qps, sizeof(qps));
     for (uint32_t i = 0; i < count; i++) {
         struct qp *qp = &engine->qps[qps[i]];
+        qp->drain.wait_event &= event;
         qp->credit_due = false;
         engine->draining++;
         drain_feed(engine, qp, qp->connected ? DRAIN_EV_START : DRAIN_EV_START_DIRECT);

@@ -9,10 +9,11 @@
  *
  * Modules: own.h (who has the engine), pool.h and queue.h (lock-free index stack,
  * output rings), receives.h (who has which shared receive buffer), transfer.c (life of a transfer),
- * submit.c (the way in), post.c (chains to QPs), complete.c (completions and messages), session.c
- * (QPs of a session, drain), peer.c, control.c and effects.c (who is there, how it is reached, what
- * its endpoint asks for), memory.c, settings.c (options, environment, defaults), engine.c (open,
- * step, close), api.c (the remaining public calls), open.c (real ports).
+ * submit.c (the way in), post.c (chains to QPs), inflight.c (who waits to post), complete.c
+ * (completions and messages), session.c (QPs of a session, drain), peer.c, control.c and effects.c
+ * (who is there, how it is reached, what its endpoint asks for), memory.c, settings.c (options,
+ * environment, defaults), engine.c (open, step, close), api.c (the remaining public calls), open.c
+ * (real ports).
  */
 #ifndef WEIR_ENGINE_STATE_H
 #define WEIR_ENGINE_STATE_H
@@ -54,8 +55,9 @@ enum {
     BREAKS_MAX = 16,   /* sessions that one transfer may break before it fails */
     REPLAYS_MAX = 64,  /* sessions that may break under it after something came through */
     EVENTS_KEPT = 256,
-    LINE_BYTES = 64,      /* of a cache */
-    RETRY_NS = 100 * 1000 /* pause after a device refused WRs that had slots */
+    LINE_BYTES = 64,       /* of a cache */
+    RETRY_NS = 100 * 1000, /* first pause after a device refused WRs that had slots */
+    RETRY_DOUBLINGS = 5    /* 3.2 ms at most */
 };
 
 /* Who has served others for long is relieved by the next who hands over: own.h. */
@@ -127,7 +129,8 @@ struct qp {
     bool taken;
     bool connecting; /* the device says later how it ended */
     bool connected;
-    bool blocked; /* the device refused WRs that had slots: until a completion or the timer */
+    bool blocked;     /* the device refused WRs that had slots: until a completion or the timer */
+    uint8_t refusals; /* in a row, up to RETRY_DOUBLINGS */
     bool credit_due;
     bool passed; /* something was done in its post */
     struct ledger ledger;
@@ -395,6 +398,10 @@ static inline struct peer *peer_at(weir_engine *engine, uint32_t index) {
     return &engine->peers[index];
 }
 
+static inline uint32_t peer_index(const weir_engine *engine, const struct peer *peer) {
+    return (uint32_t)(peer - engine->peers);
+}
+
 /* engine.c */
 uint64_t engine_now(const weir_engine *engine);
 int engine_step(weir_engine *engine, bool slow);
@@ -457,6 +464,7 @@ static inline void peer_trouble_over(struct peer *peer) {
 }
 bool transfer_notifies(const struct transfer *transfer);
 bool transfer_all_posted(const struct transfer *transfer);
+bool transfer_is_one_wr(const weir_engine *engine, const struct transfer *transfer);
 /* Transfers that wait for slots, credits or a connection. */
 static inline uint32_t peer_pending(const struct peer *peer) {
     return peer->lists[LIST_PENDING].count + peer->credit_waits;
@@ -471,7 +479,14 @@ void submit_cancel(weir_engine *engine, struct transfer *transfer);
 /* post.c */
 void post_service(weir_engine *engine, struct peer *peer);
 void post_inflight(weir_engine *engine);
+
+/* inflight.c */
+void inflight_push(weir_engine *engine, struct peer *peer);
+void inflight_push_front(weir_engine *engine, struct peer *peer);
+struct peer *inflight_pop(weir_engine *engine);
+void qp_block(weir_engine *engine, struct qp *qp);
 void post_wait_over(weir_engine *engine, struct peer *peer);
+void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for what);
 bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   uint32_t index);
 bool post_heal(weir_engine *engine, struct qp *qp);

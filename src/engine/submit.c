@@ -390,12 +390,6 @@ static void start(weir_engine *engine, struct peer *peer, struct transfer *trans
     submit_refill(engine);
 }
 
-static bool is_one_wr(const weir_engine *engine, const struct transfer *transfer) {
-    const struct plan_block *block = &engine->blocks[transfer_index(engine, transfer)];
-    return block->count == 1 && !transfer_notifies(transfer) && transfer->bytes > 0 &&
-           transfer->bytes <= engine->caps.message_bytes_max;
-}
-
 static int submit_owned(weir_engine *engine, struct request *request, uint64_t *id_out) {
     struct peer *peer = peer_find(engine, request->peer_id);
     if (peer == NULL)
@@ -419,7 +413,7 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
         return rc;
     }
     *id_out = atomic_load_explicit(&transfer->id, memory_order_relaxed);
-    if (request->use_spare || !is_one_wr(engine, transfer) || !peer->clear ||
+    if (request->use_spare || !transfer_is_one_wr(engine, transfer) || !peer->clear ||
         !post_at_once(engine, peer, transfer, transfer_index(engine, transfer)))
         start(engine, peer, transfer);
     return WEIR_OK;
@@ -498,8 +492,15 @@ static int submit_handover(weir_engine *engine, struct request *request, uint64_
     return WEIR_OK;
 }
 
+/* It would be done in the call, without a record: to wait a moment for the engine is cheaper
+ * than to hand it over. */
+static bool is_plain(const weir_engine *engine, const struct request *request) {
+    return engine->caps.completes_inline && request->count <= FAST_SEGMENTS &&
+           (request->options.flags & (WEIR_TRANSFER_QUEUE | WEIR_TRANSFER_ONCE)) == 0;
+}
+
 static int submit_once(weir_engine *engine, struct request *request, uint64_t *id_out) {
-    if (__builtin_expect(!own_try(engine), 0))
+    if (!own_try(engine) && !(is_plain(engine, request) && own_try_later(engine)))
         return submit_handover(engine, request, id_out);
     int rc = submit_owned(engine, request, id_out);
     own_leave(engine);

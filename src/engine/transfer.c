@@ -196,6 +196,15 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
     transfer_drop_ref(engine, transfer);
 }
 
+/* All of it is one WR of data, and nothing of it was ever posted. */
+bool transfer_is_one_wr(const weir_engine *engine, const struct transfer *transfer) {
+    const struct plan_block *block = &engine->blocks[transfer_index(engine, transfer)];
+    return block->count == 1 && !plan_done(&transfer->cursor) && transfer->cursor.offset == 0 &&
+           transfer->outstanding == 0 && transfer->result == 0 &&
+           transfer->breaks + transfer->replays == 0 && !transfer_notifies(transfer) &&
+           transfer->bytes <= engine->caps.message_bytes_max;
+}
+
 bool transfer_all_posted(const struct transfer *transfer) {
     return plan_done(&transfer->cursor) &&
            (!transfer_notifies(transfer) ||

@@ -21,7 +21,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-enum { SPINS = 200, YIELDS = 4, OWN_SPINS = 100 };
+enum { SPINS = 200, YIELDS = 4, OWN_SPINS = 100, LATER_PAUSES = 64 };
 /* Nobody spins for longer, however slow the device's poll is. */
 #define SPIN_NS       UINT64_C(20000)
 #define SPIN_NS_LEAST UINT64_C(1000)
@@ -74,6 +74,12 @@ void own_enter_slow(weir_engine *engine) {
             nanosleep(&pause, NULL);
         }
     }
+}
+
+bool own_try_later(weir_engine *engine) {
+    for (uint32_t i = 0; i < LATER_PAUSES; i++)
+        relax();
+    return atomic_load_explicit(&engine->owner, memory_order_relaxed) == 0 && own_try(engine);
 }
 
 static void tell_application(weir_engine *engine) {

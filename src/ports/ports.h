@@ -78,7 +78,8 @@ struct weir_device_caps {
      * order in which they were posted. */
     bool srq;
     bool write_imm;   /* WEIR_OP_WRITE_IMM works */
-    bool last_wqe;    /* LAST_WQE events may come; their absence is never an error */
+    bool last_wqe;    /* LAST_WQE events may come; their absence is never an error. It may become
+                       * false while the device is open: query says what is known now */
     bool mr_anywhere; /* mr_register, mr_allocate, mr_register_dmabuf, mr_release: any
                        * thread, several at once, whatever others do meanwhile */
     char note[WEIR_DEVICE_NOTE_MAX]; /* one line: what is used, or why nothing can be; "" */

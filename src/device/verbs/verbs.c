@@ -217,6 +217,8 @@ static void verbs_close(struct weir_device *device) {
 
 static void verbs_query(struct weir_device *device, struct weir_device_caps *caps_out) {
     *caps_out = device->caps;
+    caps_out->last_wqe = device->srq != NULL &&
+                         habit_has_last_wqe(ibv_get_device_name(device->choice.context->device));
 }
 
 const struct weir_device_ops verbs_device_ops = {

@@ -1,0 +1,83 @@
+/* inflight.c: who waits to post, and for how long.
+ *
+ * Owns the line of peers that wait for bytes in flight, the account of what a peer's next
+ * transfer waits for, and the pause of a QP whose device refused WRs that had slots. Invariant:
+ * while somebody is in line, inflight_room is LINE_BIAS less, so that the one comparison that every
+ * post makes anyway keeps everybody else behind. Leaves to others: who joins the line, and what
+ * happens when one's turn comes (post.c).
+ */
+#include "state.h"
+
+void inflight_push(weir_engine *engine, struct peer *peer) {
+    uint32_t index = peer_index(engine, peer);
+    peer->inflight_waits = true;
+    peer->inflight_next = NONE;
+    if (engine->inflight_head == NONE) {
+        engine->inflight_head = index;
+        engine->inflight_room -= LINE_BIAS;
+    } else {
+        peer_at(engine, engine->inflight_tail)->inflight_next = index;
+    }
+    engine->inflight_tail = index;
+}
+
+void inflight_push_front(weir_engine *engine, struct peer *peer) {
+    peer->inflight_waits = true;
+    peer->inflight_next = engine->inflight_head;
+    if (engine->inflight_head == NONE) {
+        engine->inflight_tail = peer_index(engine, peer);
+        engine->inflight_room -= LINE_BIAS;
+    }
+    engine->inflight_head = peer_index(engine, peer);
+}
+
+struct peer *inflight_pop(weir_engine *engine) {
+    struct peer *peer = peer_at(engine, engine->inflight_head);
+    engine->inflight_head = peer->inflight_next;
+    peer->inflight_waits = false;
+    if (engine->inflight_head == NONE) {
+        engine->inflight_tail = NONE;
+        engine->inflight_room += LINE_BIAS;
+    }
+    return peer;
+}
+
+/* What the peer's next transfer waited for, it has, or does not want any more. */
+void post_wait_over(weir_engine *engine, struct peer *peer) {
+    if (peer->waits_for == WEIR_WAITING_NOTHING)
+        return;
+    uint64_t waited_ns = engine_now(engine) - peer->waits_since_ns;
+    if (peer->waits_for == WEIR_WAITING_SLOTS)
+        peer->slot_wait_ns += waited_ns;
+    else
+        peer->inflight_wait_ns += waited_ns;
+    peer->waits_for = WEIR_WAITING_NOTHING;
+}
+
+/* The peer's next transfer waits for slots, or for bytes in flight. */
+void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for what) {
+    struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
+    atomic_store_explicit(&transfer->waiting, what, memory_order_relaxed);
+    if (what == WEIR_WAITING_SLOTS) {
+        engine->stats.admission_waits++;
+        peer->slot_waits++;
+    }
+    if (peer->waits_for == what)
+        return;
+    post_wait_over(engine, peer);
+    peer->waits_for = what;
+    peer->waits_since_ns = engine_now(engine);
+    if (what == WEIR_WAITING_INFLIGHT) {
+        engine->stats.inflight_waits++;
+        peer->inflight_waits_begun++;
+    }
+}
+
+/* The device refused WRs that had slots: until a completion, or for a while that grows with
+ * every refusal in a row. */
+void qp_block(weir_engine *engine, struct qp *qp) {
+    qp->blocked = true;
+    timer_qp(engine, qp, engine_now(engine) + ((uint64_t)RETRY_NS << qp->refusals));
+    if (qp->refusals < RETRY_DOUBLINGS)
+        qp->refusals++;
+}
