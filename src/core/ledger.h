@@ -154,11 +154,14 @@ static inline bool ledger_ready(const struct ledger *ledger) {
 /* Gives back the slots of the oldest run if it is done or flushed, and says which
  * it was. Call until false after complete or flush. healed: it was an orphan. */
 static inline bool ledger_pop(struct ledger *ledger, struct ledger_run *run_out, bool *healed_out) {
-    if (!ledger_ready(ledger))
+    if (ledger->head == ledger->tail)
         return false;
-    *run_out = ledger->runs[ledger->head++ & ledger->mask];
+    *run_out = ledger->runs[ledger->head & ledger->mask];
+    if ((run_out->state & (LEDGER_DONE | LEDGER_FLUSHED)) == 0)
+        return false;
     *healed_out = (run_out->state & LEDGER_WAS_ORPHAN) != 0;
     run_out->state = (uint8_t)(run_out->state & ~LEDGER_WAS_ORPHAN);
+    ledger->head++;
     ledger->used -= run_out->count;
     return true;
 }
