@@ -1,12 +1,12 @@
 #!/bin/bash
 # perftest-compare.sh: weir next to perftest's ib_write_bw, ib_read_bw and ib_send_lat over the
 # same RDMA devices, one after the other and round after round, with the same queue depth and
-# MTU; a table of medians, ratios and spread. Perftest keeps its send queue full by itself; for
-# weir the library does, so the application has more transfers submitted than the queue has
-# slots, WINDOW of them: what waits is posted several at a time as slots come back.
+# MTU; a table of medians, ratios and spread. Of transfers below 4 KiB, weir's application has
+# twice as many submitted as the queue has slots: what waits is posted several at a time as slots
+# come back. Of longer ones, as many as there are slots. WINDOW is for all.
 #
 #   DEVICE=mlx5_0 PEER_DEVICE=mlx5_1   this machine's devices; without, the VM of tests/vm
-#   ROUNDS=5 WINDOW=128 SIZES="64 ..." OPS="write read latency" KERNEL=stable BUILD=build
+#   ROUNDS=5 WINDOW=64 SIZES="64 ..." OPS="write read latency" KERNEL=stable BUILD=build
 #
 # In the VM the clock counts instructions of one virtual CPU: figures repeat, but only their
 # ratio means anything. There perftest's latency is that of its sleeping mode (-e), weir's that
@@ -18,7 +18,7 @@ rounds=${ROUNDS:-5}
 sizes=${SIZES:-64 256 1024 4096 16384 65536 262144 1048576}
 ops=${OPS:-write read latency}
 depth=64
-window=${WINDOW:-$((2 * depth))}
+window=${WINDOW:-}
 
 boot() {
     local share=$build/vm/perftest where
@@ -32,10 +32,15 @@ boot() {
     table <"$share/figures"
 }
 
-# As many messages as last a moment, and a window of them at least: weir has that many in flight.
+# As many messages as last a moment, and a queue of them at least.
 messages() {
     local n=$((16777216 / $1))
     echo $((n > 2000 ? 2000 : n < depth ? depth : n))
+}
+
+# How many transfers of this size weir's application keeps submitted.
+submitted() {
+    echo "${window:-$(($1 < 4096 ? 2 * depth : depth))}"
 }
 
 # perftest PROGRAM OPTIONS...: the last line of figures that the client prints.
@@ -73,7 +78,7 @@ measure() {
             figures=$(perftest "ib_${op}_bw" -s "$size" -n "$(messages "$size")" -t $depth -Q 16)
             echo "$op $size perftest $(echo "$figures" | awk '{ print $4 }')"
             echo "$op $size weir $(weir_bench 'r["bytes_per_s"] / (1 << 20)' "$op" \
-                --size "$size" --window "$window" --depth $depth --seconds 0.3)"
+                --size "$size" --window "$(submitted "$size")" --depth $depth --seconds 0.3)"
         done
     done
 }

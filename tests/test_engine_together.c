@@ -1,0 +1,143 @@
+/* test_engine_together.c: transfers of one WR each that had to wait for slots go several with
+ * one doorbell (S2, S4, S6), on the simulated device and on shm made to queue.
+ *
+ * The queue stands still while it is filled; DEPTH transfers are in it then, and the rest
+ * wait. What goes with them, in which order, and what of it is refused, is looked at from
+ * then on. */
+#include <string.h>
+
+#include "sendqueue_world.h"
+
+enum { DEPTH = 16, QUARTER = DEPTH / 4, WAITING = 24, ALL = DEPTH + WAITING, UNIT = 8 };
+
+static const bool on_sim = true, on_shm = false;
+
+static struct queue_world world;
+static weir_transfer transfers[ALL];
+
+static int submit(uint32_t number, uint64_t length) {
+    uint64_t offset = (uint64_t)number * 64;
+    weir_segment segment = qw_segment(&world, 1, offset, offset, length);
+    return weir_write(world.engines[0], world.peers[1], &segment, 1, NULL, &transfers[number]);
+}
+
+/* DEPTH in the queue, WAITING behind it. False: not here. */
+static bool fill(void **state) {
+    bool sim = *(const bool *)*state;
+    struct qw_options options = qw_options(sim ? 1 : 0);
+    if (!sim && !qw_has_shm())
+        return false;
+    options.limits.sq_depth = DEPTH + 1; /* one is kept for the teardown */
+    options.limits.transfers_max = ALL;
+    qw_open(&world, &options);
+    qw_connect(&world);
+    assert_int_equal(qw_info(&world, 1).sq_depth, DEPTH);
+    memset(world.bytes[0], 0x5a, ALL * 64);
+    world.stalled = true;
+    for (uint32_t i = 0; i < ALL; i++)
+        assert_int_equal(submit(i, UNIT), WEIR_OK);
+    for (int i = 0; i < 5; i++)
+        qw_turn(&world);
+    assert_int_equal(qw_info(&world, 1).sq_used, DEPTH);
+    assert_int_equal(qw_stats(&world).posts, DEPTH);
+    return true;
+}
+
+static void finish(uint32_t number, int status) {
+    assert_int_equal(qw_finish(&world, transfers[number]), status);
+    if (status != WEIR_OK)
+        return;
+    for (uint32_t i = 0; i < UNIT; i++)
+        assert_int_equal(world.bytes[1][number * 64 + i], 0x5a);
+}
+
+static void test_S2_who_waited_shares_a_doorbell(void **state) {
+    if (!fill(state))
+        skip();
+    world.stalled = false;
+    for (uint32_t i = 0; i < ALL; i++)
+        finish(i, WEIR_OK);
+    weir_stats stats = qw_stats(&world);
+    /* A quarter of the depth at most with each; fewer where fewer slots came back at once. */
+    assert_in_range(stats.posts - DEPTH, WAITING / QUARTER, WAITING * 2 / 3);
+    qw_assert_quiet(&world);
+    qw_close(&world);
+}
+
+/* The device takes k of a chain of them and refuses the rest for now: those are posted later,
+ * and none of them twice. */
+static void test_S6_partial_post_of_several_at_every_index(void **state) {
+    for (uint32_t k = 0; k < QUARTER; k++) {
+        if (!fill(state))
+            skip();
+        world.take_of_next = k;
+        world.take_error = WEIR_EAGAIN;
+        world.stalled = false;
+        for (uint32_t i = 0; i < ALL; i++)
+            finish(i, WEIR_OK);
+        weir_stats stats = qw_stats(&world);
+        assert_int_equal(world.takes, 1);
+        assert_int_equal(stats.partial_posts, k > 0);
+        assert_int_equal(stats.orphans, k);
+        assert_int_equal(stats.orphans_healed, k);
+        assert_int_equal(stats.transfers_ok, ALL);
+        assert_int_equal(qw_info(&world, 1).sessions, 1);
+        qw_assert_quiet(&world);
+        qw_close(&world);
+        world.takes = 0;
+    }
+}
+
+/* The device says of WR k that it can never go: its transfer ends, and no other. */
+static void test_S6_one_of_several_that_is_impossible(void **state) {
+    for (uint32_t k = 0; k < QUARTER; k++) {
+        uint32_t bad = 0;
+        if (!fill(state))
+            skip();
+        world.take_of_next = k;
+        world.take_error = WEIR_EINVAL;
+        world.stalled = false;
+        for (uint32_t i = 0; i < ALL; i++) {
+            int status = qw_finish(&world, transfers[i]);
+            assert_true(status == WEIR_OK || status == WEIR_EINVAL);
+            if (status == WEIR_EINVAL) {
+                bad++;
+                assert_int_equal((i - DEPTH) % QUARTER, k); /* in their order, from DEPTH on */
+            }
+        }
+        assert_int_equal(world.takes, 1);
+        assert_int_equal(bad, 1);
+        assert_int_equal(qw_info(&world, 1).sessions, 1);
+        qw_assert_quiet(&world);
+        qw_close(&world);
+        world.takes = 0;
+    }
+}
+
+/* A session that breaks with several in one chain takes nobody along. */
+static void test_S9_together_in_a_session_that_breaks(void **state) {
+    if (!fill(state))
+        skip();
+    world.break_posts = 2;
+    world.stalled = false;
+    for (uint32_t i = 0; i < ALL; i++)
+        finish(i, WEIR_OK);
+    assert_int_equal(qw_info(&world, 1).sessions, 2);
+    assert_true(qw_stats(&world).replays > 0);
+    qw_assert_quiet(&world);
+    qw_close(&world);
+}
+
+#define ON_BOTH(test)                                                                              \
+    cmocka_unit_test_prestate(test, (void *)(uintptr_t)&on_sim),                                   \
+        cmocka_unit_test_prestate(test, (void *)(uintptr_t)&on_shm)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ON_BOTH(test_S2_who_waited_shares_a_doorbell),
+        ON_BOTH(test_S6_partial_post_of_several_at_every_index),
+        ON_BOTH(test_S6_one_of_several_that_is_impossible),
+        ON_BOTH(test_S9_together_in_a_session_that_breaks),
+    };
+    return cmocka_run_group_tests_name("engine_together", tests, NULL, NULL);
+}
