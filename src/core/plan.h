@@ -25,7 +25,7 @@ struct plan_piece {
 };
 
 struct plan_block {
-    _Alignas(PLAN_BLOCK_BYTES) uint32_t next; /* PLAN_NO_BLOCK: last */
+    _Alignas(64) uint32_t next; /* PLAN_NO_BLOCK: last */
     uint32_t count;
     struct plan_piece pieces[PLAN_BLOCK_PIECES];
 };
