@@ -166,7 +166,8 @@ typedef struct weir_engine_options {
                              * application opens */
     uint32_t memories_max;  /* local memories; default 4,096, at most 65,535 */
     uint32_t remotes_max;   /* imported memories; default 65,536, at most 1,048,576 */
-    uint32_t qp_count;      /* QPs an endpoint; default 1, at most WEIR_QPS_MAX */
+    uint32_t qp_count;      /* QPs an endpoint; a session has the smaller number of both
+                             * sides; default 1, at most WEIR_QPS_MAX */
     uint32_t sq_depth;      /* send-queue depth asked of the device; default 256, 2..65,536 */
     uint32_t chain_max;     /* WRs posted with one doorbell, never more than a quarter of the
                              * depth; default and most 512, what is above it is cut */
@@ -426,7 +427,7 @@ typedef struct weir_segment {
  * handle by itself then: it is ESTALE once the transfer has ended, for
  * weir_transfer_wait too. Never completes inside the submit call. */
 #define WEIR_TRANSFER_QUEUE 0x2u
-/* When the queues are full, wait up to backoff_timeout_ns before EAGAIN: progress for 20 us,
+/* When the pools are full, wait up to backoff_timeout_ns before EAGAIN: progress for 20 us,
  * then sleeps of 50 us to 2 ms between looks, which double, and end when anything is done. */
 #define WEIR_TRANSFER_BLOCK 0x4u
 /* Must not be replayed on a new session: if its session breaks with WRs posted,
@@ -439,7 +440,8 @@ typedef struct weir_transfer_options {
     uint32_t notify_length; /* of payload, 0..WEIR_NOTIFY_MAX; these three only with NOTIFY */
     uint64_t notify_tag;    /* the application's own 64 bits */
     const void *notify_payload;
-    uint64_t timeout_ns; /* deadline from now; 0: none. See weir_transfer_cancel */
+    uint64_t timeout_ns; /* deadline from when it is accepted, so behind the wait of
+                          * WEIR_TRANSFER_BLOCK; 0: none. See weir_transfer_cancel */
     uint64_t user_data;  /* comes back in weir_completion */
 } weir_transfer_options;
 #define WEIR_TRANSFER_OPTIONS_INIT WEIR_SIZED(weir_transfer_options)
@@ -495,9 +497,9 @@ WEIR_API int weir_transfer_release(weir_engine *engine, weir_transfer transfer);
 
 typedef enum weir_waiting_for {
     WEIR_WAITING_NOTHING = 0,     /* terminal */
-    WEIR_WAITING_ENGINE = 1,      /* for the engine's owner to take it up */
+    WEIR_WAITING_ENGINE = 1,      /* for somebody who makes progress to take it up or go on */
     WEIR_WAITING_CONNECTION = 2,  /* for a session with the peer */
-    WEIR_WAITING_SLOTS = 3,       /* for send-queue slots */
+    WEIR_WAITING_SLOTS = 3,       /* for send-queue slots, or its turn behind those that do */
     WEIR_WAITING_CREDITS = 4,     /* for the target to take up earlier notifications: its engine
                                    * makes no progress, or its application takes none and
                                    * notifications_max of them wait */
@@ -619,7 +621,8 @@ typedef struct weir_device_info {
     uint32_t sq_depth_max;
     uint32_t ordered;          /* 1: WRs of a QP take effect in order */
     uint32_t completes_inline; /* 1: WRs are complete when the post returns */
-    uint64_t engine_bytes;     /* memory that an engine with default limits takes at open */
+    uint64_t engine_bytes;     /* memory that an engine without options takes at open, with
+                                * the limits that this environment sets */
     int available;             /* 0, or why this device cannot be used here */
     uint32_t reserved;
     char note[WEIR_DEVICE_NOTE_MAX]; /* what is used, or why nothing can be: a line; "" */

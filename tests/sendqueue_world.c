@@ -186,6 +186,11 @@ static int wrap_post(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t cou
     int rc = WEIR_OK, error = WEIR_OK;
     the->posts++;
     *post_out = (struct weir_post){0};
+    if (wrs->opcode == WEIR_OP_WRITE && wrs->length == 0 && the->empty_error != WEIR_OK) {
+        int empty = the->empty_error;
+        the->empty_error = WEIR_OK;
+        return empty;
+    }
     if (data && the->take_error != WEIR_OK && count > the->take_of_next) {
         taken = the->take_of_next;
         error = the->take_error;

@@ -61,6 +61,7 @@ struct queue_world {
     uint32_t take_of_next;   /* of the next chain that is longer, it takes so many WRs... */
     int take_error;          /* ...if not 0, and says this of the rest */
     uint32_t takes;          /* how often it did */
+    int empty_error;         /* it says this of the next empty write, and takes it not; 0: none */
     uint32_t break_posts;    /* so many posts of data from now the QP breaks; 0: none does */
     uint64_t wr_ids_zero;    /* WRs that were posted with wr_id 0 */
     uint64_t last_signaled;  /* the wr_id of the last one that gives a completion */

@@ -128,6 +128,39 @@ static void test_S9_together_in_a_session_that_breaks(void **state) {
     qw_close(&world);
 }
 
+/* A chain is taken in part; a completion lets the QP go on, but the empty write that is to
+ * close what was taken is refused for good: the session breaks under the peer's turn, and
+ * nothing is pending any more. */
+static void test_S7_closing_an_orphan_breaks_the_session(void **state) {
+    bool sim = *(const bool *)*state;
+    struct qw_options options = qw_options(sim ? 1 : 0);
+    weir_segment segments[10];
+    weir_transfer first, chain;
+    if (!sim && !qw_has_shm())
+        skip();
+    options.limits.sq_depth = 128;
+    qw_open(&world, &options);
+    qw_connect(&world);
+    for (uint32_t i = 0; i < 10; i++)
+        segments[i] = qw_segment(&world, 1, i * 64, i * 64, UNIT);
+    world.stalled = true;
+    assert_int_equal(weir_write(world.engines[0], world.peers[1], segments, 1, NULL, &first),
+                     WEIR_OK);
+    world.take_of_next = 3;
+    world.take_error = WEIR_EAGAIN;
+    world.empty_error = WEIR_EDEVICE;
+    assert_int_equal(weir_write(world.engines[0], world.peers[1], segments, 10, NULL, &chain),
+                     WEIR_OK);
+    world.stalled = false;
+    assert_int_equal(qw_finish(&world, first), WEIR_OK);
+    assert_int_equal(qw_finish(&world, chain), WEIR_OK);
+    assert_int_equal(world.empty_error, WEIR_OK);
+    assert_int_equal(qw_info(&world, 1).sessions, 2);
+    qw_assert_quiet(&world);
+    qw_close(&world);
+    world.takes = 0;
+}
+
 #define ON_BOTH(test)                                                                              \
     cmocka_unit_test_prestate(test, (void *)(uintptr_t)&on_sim),                                   \
         cmocka_unit_test_prestate(test, (void *)(uintptr_t)&on_shm)
@@ -138,6 +171,7 @@ int main(void) {
         ON_BOTH(test_S6_partial_post_of_several_at_every_index),
         ON_BOTH(test_S6_one_of_several_that_is_impossible),
         ON_BOTH(test_S9_together_in_a_session_that_breaks),
+        ON_BOTH(test_S7_closing_an_orphan_breaks_the_session),
     };
     return cmocka_run_group_tests_name("engine_together", tests, NULL, NULL);
 }

@@ -8,6 +8,8 @@
  */
 #include "state.h"
 
+#include <assert.h>
+
 void inflight_push(weir_engine *engine, struct peer *peer) {
     uint32_t index = peer_index(engine, peer);
     peer->inflight_waits = true;
@@ -54,8 +56,9 @@ void post_wait_over(weir_engine *engine, struct peer *peer) {
     peer->waits_for = WEIR_WAITING_NOTHING;
 }
 
-/* The peer's next transfer waits for slots, or for bytes in flight. */
+/* The peer's next transfer waits for slots, for bytes in flight, or for its next turn. */
 void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for what) {
+    assert(peer->lists[LIST_PENDING].count > 0);
     struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
     atomic_store_explicit(&transfer->waiting, what, memory_order_relaxed);
     if (what == WEIR_WAITING_SLOTS) {
@@ -65,6 +68,8 @@ void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for wh
     if (peer->waits_for == what)
         return;
     post_wait_over(engine, peer);
+    if (what == WEIR_WAITING_ENGINE)
+        return; /* no time is counted that only depends on who makes progress */
     peer->waits_for = what;
     peer->waits_since_ns = engine_now(engine);
     if (what == WEIR_WAITING_INFLIGHT) {

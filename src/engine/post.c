@@ -324,8 +324,8 @@ static enum outcome refused(weir_engine *engine, struct peer *peer, struct qp *q
     }
     if (rc == WEIR_EINVAL) {
         /* This one can never go: nothing else of the transfer is posted. */
-        post_heal(engine, qp);
         transfer_stop(engine, transfer, WEIR_EINVAL);
+        post_heal(engine, qp);
         return POST_STOPPED;
     }
     session_broken(engine, peer, qp->session);
@@ -419,9 +419,8 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     return transfer_all_posted(transfer) ? POST_ALL : POST_MORE;
 }
 
-/* Whether the first two in turn may go with one doorbell. Devices that complete in the post
- * gain nothing by it; elsewhere the runs before the last need its completion, in order. And
- * what was in a session that broke goes by itself: it may break the next one. */
+/* Whether the first two in turn may share a doorbell: where their runs complete in order, and not
+ * what was in a session that broke, for it may break the next one. */
 static bool go_together(const weir_engine *engine, const struct peer *peer) {
     const struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
     return transfer->next != NONE && transfer_is_one_wr(engine, transfer) &&
@@ -446,9 +445,8 @@ static void posted_together(weir_engine *engine, struct peer *peer, struct qp *q
     }
 }
 
-/* Writes the WRs of transfers that consist of one each, from the front of those that are
- * pending, as far as they may go now; returns how many. Their runs are taken when it is known
- * which of them the device has: nothing else is posted on the QP before. */
+/* Writes the WRs of transfers of one each, from the front of those that are pending, as far as
+ * they may go now; how many. Their runs are taken when it is known which the device has. */
 static uint32_t fill_together(weir_engine *engine, const struct peer *peer, const struct qp *qp,
                               uint64_t *bytes) {
     uint32_t quarter = qp->ledger.depth / 4 > 0 ? qp->ledger.depth / 4 : 1;
@@ -696,6 +694,11 @@ static enum outcome take_turn(weir_engine *engine, struct peer *peer, uint64_t *
     enum outcome outcome = go_together(engine, peer)
                                ? post_together(engine, peer, bytes)
                                : post_next(engine, peer, transfer, bytes, &stuck);
+    if (peer->live == NONE || peer->lists[LIST_PENDING].count == 0) {
+        engine->worked = true; /* the session broke over it, or all of it is over with */
+        post_wait_over(engine, peer);
+        return POST_NOTHING;
+    }
     if (outcome == POST_SLOTS || outcome == POST_FULL) {
         peer_waits(engine, peer,
                    outcome == POST_SLOTS ? WEIR_WAITING_SLOTS : WEIR_WAITING_INFLIGHT);
@@ -782,6 +785,7 @@ void post_service(weir_engine *engine, struct peer *peer) {
         if (budget == 0 || bytes >= engine->post_bytes_max) {
             engine_run_later(engine, peer);
             peer->spent = true;
+            peer_waits(engine, peer, WEIR_WAITING_ENGINE);
             break;
         }
         outcome = take_turn(engine, peer, &bytes);

@@ -311,14 +311,14 @@ static int wait_until(weir_engine *engine, uint64_t timeout_ns,
     while (!finished(engine, what)) {
         bool worked = try_step(engine, engine->sleeping == NULL) > 0;
         uint64_t now = engine_now(engine);
+        if (now - start >= timeout_ns) /* however much others keep the engine busy */
+            return finished(engine, what) ? WEIR_OK : WEIR_EINPROGRESS;
         if (worked) {
             turns = 0;
             idle_since = now;
             spin_ns = SPIN_NS;
             continue;
         }
-        if (now - start >= timeout_ns)
-            return WEIR_EINPROGRESS;
         if (may_spin(engine->sleeping, ++turns, now - idle_since, spin_ns)) {
             give_way(engine->sleeping);
             continue;
