@@ -292,7 +292,7 @@ int sim_node_boot(struct sim_node *node) {
     int error;
 
     node->ports = (struct weir_ports){
-        .env = {&ENV_OPS, node},
+        .env = {.ops = &ENV_OPS, .self = node},
         .control = {&SIM_CONTROL_OPS, node},
         .wait = {&WAIT_OPS, node},
     };

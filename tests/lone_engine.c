@@ -422,7 +422,7 @@ struct lone *lone_open(const weir_engine_options *options) {
     limits.recv_credits = 8;
     limits.notifications_max = 64;
     limits.connect_timeout_ns = SECOND;
-    struct weir_ports ports = {.env = {&env_ops, NULL},
+    struct weir_ports ports = {.env = {.ops = &env_ops},
                                .control = {&channel_ops, NULL},
                                .wait = {&wait_ops, NULL},
                                .device_ops = &device_ops};
