@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define THERE "10.0.0.9:9"
 
@@ -36,38 +35,6 @@ static int device_poll(struct weir_device *device, struct weir_cqe *cqes_out, in
     return count;
 }
 
-static int mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
-                       struct weir_mr *mr_out) {
-    (void)device;
-    (void)access;
-    *mr_out = (struct weir_mr){.lkey = 1, .base = base, .length = length};
-    return WEIR_OK;
-}
-
-static int mr_import(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
-                     uint64_t length, uint32_t access, struct weir_rmr *rmr_out) {
-    (void)device;
-    (void)blob;
-    (void)blob_length;
-    (void)length;
-    (void)access;
-    *rmr_out = (struct weir_rmr){.rkey = 2};
-    return WEIR_OK;
-}
-
-static weir_remote import(struct lone *lone, weir_peer peer, uint64_t length) {
-    struct wire_descriptor descriptor = {
-        .memory_id = 5, .length = length, .access = WEIR_ACCESS_ALL, .blob_length = 4};
-    uint8_t bytes[WEIR_DESCRIPTOR_MAX];
-    uint32_t written = 0;
-    weir_remote remote;
-    lone_instance(1, descriptor.instance);
-    strcpy(descriptor.device, lone->engine->caps.name);
-    assert_int_equal(wire_descriptor_encode(&descriptor, bytes, sizeof(bytes), &written), WEIR_OK);
-    assert_int_equal(weir_memory_import(lone->engine, peer, bytes, written, &remote), WEIR_OK);
-    return remote;
-}
-
 static void finish(weir_engine *engine, weir_transfer transfer) {
     while (weir_transfer_status(engine, transfer) == WEIR_EINPROGRESS)
         weir_engine_progress(engine);
@@ -91,21 +58,19 @@ int main(int argc, char **argv) {
     struct weir_device_ops ops = *engine->device_ops;
     ops.post_send = post_send;
     ops.poll = device_poll;
-    ops.mr_register = mr_register;
-    ops.mr_import = mr_import;
     engine->device_ops = &ops;
 
     weir_peer peer;
     weir_memory memory;
+    weir_remote remote;
     assert_int_equal(weir_peer_open(engine, THERE, &peer), WEIR_OK);
     weir_peer_connect(engine, peer);
     lone_run(lone);
     uint64_t conn = lone_dialled(lone, THERE);
     lone_say_iam(lone, conn, 1, THERE);
     lone_answer(lone, conn, 1, 1);
-    assert_int_equal(weir_memory_register(engine, bytes, sizeof(bytes), 0, &memory), WEIR_OK);
-    weir_segment segment = {
-        .local = memory, .remote = import(lone, peer, sizeof(bytes)), .length = 8};
+    lone_memories(lone, peer, 1, bytes, sizeof(bytes), &memory, &remote);
+    weir_segment segment = {.local = memory, .remote = remote, .length = 8};
     weir_transfer flights[WINDOW_MOST] = {{0}};
     for (long i = 0; i < count; i++) {
         weir_transfer *flight = &flights[i % window];

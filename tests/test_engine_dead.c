@@ -628,43 +628,69 @@ static bool has_event(struct lone *lone, uint32_t type) {
     return found;
 }
 
-/* While its only session is broken nothing is posted for the peer, and new work waits for a
- * connection and says so; it is recovered when other QPs are connected, not before, though
- * the broken one cannot be destroyed. */
-static void test_S8_S10_a_broken_session_takes_no_work_and_stays_degraded(void **state) {
+/* A peer whose only session has just broken over the transfer *lost_out, and whose QPs cannot
+ * be destroyed: they stay in the error state. */
+static struct lone *degraded(weir_peer *peer_out, uint64_t *conn_out, weir_transfer *lost_out) {
+    struct lone *lone = joined(peer_out, conn_out);
+    lone->no_destroy = true;
+    lone->fail_all = WEIR_CQE_FLUSHED;
+    *lost_out = notify(lone, *peer_out, 0, 0);
+    lone_run(lone);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_DEGRADED);
+    lone->fail_all = 0;
+    lone->poison = UINT32_MAX;
+    lone_pass(lone, 20 * MS); /* the beacon's own post is over */
+    return lone;
+}
+
+/* Nothing is posted for the peer meanwhile, and new work waits for a connection and says so. */
+static void test_S8_a_broken_session_takes_no_work(void **state) {
     weir_stats before = WEIR_STATS_INIT, now = WEIR_STATS_INIT;
-    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    weir_transfer lost;
     weir_peer peer;
     uint64_t conn, epoch = 1;
 
     (void)state;
-    struct lone *lone = joined(&peer, &conn);
-    lone->no_destroy = true;
-    lone->fail_all = WEIR_CQE_FLUSHED;
-    weir_transfer lost = notify(lone, peer, 0, 0);
-    lone_run(lone);
-    assert_int_equal(lone_event(lone).type, WEIR_EVENT_DEGRADED);
-    assert_false(has_event(lone, WEIR_EVENT_RECOVERED));
-    lone->fail_all = 0;
-    lone->poison = UINT32_MAX;
-    lone_pass(lone, 20 * MS); /* the beacon's own post is over */
+    struct lone *lone = degraded(&peer, &conn, &lost);
     assert_int_equal(weir_engine_stats(lone->engine, &before), WEIR_OK);
     weir_transfer later = notify(lone, peer, 0, 0);
     lone_pass(lone, 500 * MS);
     assert_int_equal(weir_engine_stats(lone->engine, &now), WEIR_OK);
     assert_int_equal(now.posts, before.posts);
     assert_int_equal(weir_transfer_waiting_for(lone->engine, later), WEIR_WAITING_CONNECTION);
-    assert_int_equal(weir_peer_query(lone->engine, peer, &info), WEIR_OK);
-    assert_int_equal(info.connected, 0);
-    assert_false(has_event(lone, WEIR_EVENT_RECOVERED));
     lone_answer(lone, conn, 1, ++epoch);
     lone_run(lone);
-    assert_true(has_event(lone, WEIR_EVENT_RECOVERED));
     assert_int_equal(status_of(lone, later), WEIR_OK);
     lone->no_destroy = false;
     for (int turn = 0; turn < 20; turn++)
         again(lone, conn, &epoch);
     assert_int_equal(status_of(lone, lost), WEIR_OK); /* replayed */
+    lone_close(lone);
+}
+
+/* It is recovered when other QPs are connected, not before, and whatever time passes. */
+static void test_S10_degraded_for_as_long_as_its_qps_are_in_error(void **state) {
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    weir_transfer lost;
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = degraded(&peer, &conn, &lost);
+    for (int i = 0; i < 10; i++) {
+        lone_pass(lone, 50 * MS);
+        assert_int_equal(weir_peer_query(lone->engine, peer, &info), WEIR_OK);
+        assert_int_equal(info.connected, 0);
+        assert_int_equal(info.sessions, 1);
+        assert_false(has_event(lone, WEIR_EVENT_RECOVERED));
+    }
+    lone_answer(lone, conn, 1, 2);
+    lone_run(lone);
+    assert_true(has_event(lone, WEIR_EVENT_RECOVERED));
+    assert_int_equal(weir_peer_query(lone->engine, peer, &info), WEIR_OK);
+    assert_int_equal(info.connected, 1);
+    assert_int_equal(info.sessions, 2);
+    lone->no_destroy = false;
     lone_close(lone);
 }
 
@@ -689,7 +715,8 @@ int main(void) {
         cmocka_unit_test(test_S11_a_link_that_stays_down),
         cmocka_unit_test(test_S11_a_link_of_which_the_other_side_says_that_it_is_down),
         cmocka_unit_test(test_S11_trouble_is_over_when_nobody_waits),
-        cmocka_unit_test(test_S8_S10_a_broken_session_takes_no_work_and_stays_degraded),
+        cmocka_unit_test(test_S8_a_broken_session_takes_no_work),
+        cmocka_unit_test(test_S10_degraded_for_as_long_as_its_qps_are_in_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

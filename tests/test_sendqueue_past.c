@@ -5,7 +5,7 @@
  *   an early return on a time-out leaks slots               S1, below
  *   two transfers hold unsignalled WRs and wait             S3, below
  *   trouble on a healthy QP never ends                      S7, below
- *   degraded is cleared while the QP is in error            S8_S10 in test_engine_dead.c
+ *   degraded is cleared while the QP is in error            S10 in test_engine_dead.c
  *   one broken QP fails all that touch it                   S8, below; S11 in test_engine_dead.c
  *   small requests starve a full-depth one                  S4, below, and in test_fairness.c
  *   success becomes an error later                          S11, below

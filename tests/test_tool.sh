@@ -474,9 +474,13 @@ bench_killed() {
     child=$(tr -d ' ' <"/proc/$bench/task/$bench/children")
     kill -KILL $bench
     wait $bench
-    sleep 0.2
-    # Gone, or dead and not yet reaped by whoever inherited it.
-    ! grep -q '^State:[[:space:]]*[RSDTt]' "/proc/$child/status" 2>/dev/null
+    # Gone, or dead and not yet reaped by whoever inherited it; a busy machine takes its time.
+    for _ in $(seq 100); do
+        grep -q '^State:[[:space:]]*[RSDTt]' "/proc/$child/status" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    cat "/proc/$child/status"
+    return 1
 }
 
 # ---- traces ----

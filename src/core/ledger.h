@@ -21,9 +21,9 @@
  * what had no signalled run behind it, of which nothing else will be heard.
  *
  * Invariants: used is the sum of the counts of all runs in [head, tail) and never
- * above depth; sequences only grow, over all QPs that
- * ever had this slot, so that a late completion is recognised. O(1) a call, no memory of its own.
- * It leaves to others: what a run was for, and the beacon, whose slot is not part of depth.
+ * above depth; sequences only grow, over all QPs that ever had this slot, so that
+ * a late completion is recognised. O(1) a call, no memory of its own. It leaves to
+ * others: what a run was for, and the beacon, whose slot is not part of depth.
  */
 #ifndef WEIR_LEDGER_H
 #define WEIR_LEDGER_H

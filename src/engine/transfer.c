@@ -53,10 +53,8 @@ static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *
         peer_not_fast(peer);
 }
 
-void list_push(weir_engine *engine, struct peer *peer, struct transfer *transfer, uint8_t list) {
-    uint32_t index = transfer_index(engine, transfer);
-    enter_list(engine, peer, transfer, list);
-    struct list *l = &peer->lists[list];
+static inline void link_last(weir_engine *engine, struct list *l, struct transfer *transfer,
+                             uint32_t index) {
     transfer->next = NONE;
     transfer->prev = l->tail;
     if (l->tail != NONE)
@@ -66,6 +64,11 @@ void list_push(weir_engine *engine, struct peer *peer, struct transfer *transfer
     l->tail = index;
 }
 
+void list_push(weir_engine *engine, struct peer *peer, struct transfer *transfer, uint8_t list) {
+    enter_list(engine, peer, transfer, list);
+    link_last(engine, &peer->lists[list], transfer, transfer_index(engine, transfer));
+}
+
 /* list_push of a new transfer of the peer's, none of which is suspected, to LIST_POSTED. */
 void list_push_posted(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                       uint32_t index) {
@@ -73,13 +76,7 @@ void list_push_posted(weir_engine *engine, struct peer *peer, struct transfer *t
     transfer->state = TR_POSTED;
     transfer->list = LIST_POSTED;
     set_waiting(transfer, WEIR_WAITING_COMPLETIONS);
-    transfer->next = NONE;
-    transfer->prev = l->tail;
-    if (l->tail != NONE)
-        engine->transfers[l->tail].next = index;
-    else
-        l->head = index;
-    l->tail = index;
+    link_last(engine, l, transfer, index);
     l->count++;
     peer->waits++;
 }
