@@ -1,6 +1,6 @@
 #!/bin/bash
 # check-verbs.sh [--no-summary]: runs tests/vm on RDMA devices: in a VM with a kernel of Debian
-# and its software RDMA devices (rxe), or on a device of this machine. docs/testing.md tells how.
+# and software RDMA devices (rxe, siw), or on a device of this machine. docs/testing.md tells how.
 #
 #   KERNELS=stable      Debian 12's kernel (default); "all": that of its backports too
 #   DEVICE=mlx5_0       this machine's device instead of a VM; PEER_DEVICE another for the peer
@@ -13,7 +13,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$(realpath -m "${BUILD:-build}")
-tests=${TESTS:-facts conformance tool cycles wire faults recovery}
+tests=${TESTS:-facts conformance tool cycles wire faults recovery iwarp}
 kernels=${KERNELS:-stable}
 [ "$kernels" != all ] || kernels='stable backports'
 [ -z "${DEVICE:-}" ] || kernels=here
@@ -37,6 +37,8 @@ on_kernel() {
         return
     }
     root=${where% *} version=${where##* }
+    sh tests/vm/siw.sh "$name" "$root" "$version" ||
+        echo "!!!! no iWARP on $name: its driver could not be built"
     rm -rf "$share"
     mkdir -p "$share"
     local words="env LONG=${LONG:-} CYCLES=${CYCLES:-} KILLS=${KILLS:-} BUILD=$build"

@@ -13,11 +13,12 @@ check="$build g++:c++ clang:clang libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang
        clang-format:clang-format libcmocka-dev:cmocka.h valgrind:valgrind mandoc:mandoc
        binutils:nm patch:patch procps:ps util-linux:setarch python3:python3"
 bench="$build python3:python3"
-# Built without the verbs device where this cannot be had.
-optional='libibverbs-dev:infiniband/verbs.h'
+# Built without the verbs device, or without iWARP, where these cannot be had.
+optional='libibverbs-dev:infiniband/verbs.h librdmacm-dev:rdma/rdma_cma.h'
 # For the VM of scripts/check-verbs.sh: what boots it, and what runs in it.
 verbs="$check qemu-system-x86:qemu-system-x86_64 busybox-static:busybox kmod:modprobe cpio:cpio
        xz-utils:xz iproute2:rdma libibverbs-dev:infiniband/verbs.h
+       librdmacm-dev:rdma/rdma_cma.h make:make libelf1:/usr/lib/x86_64-linux-gnu/libelf.so.1
        ibverbs-providers:/etc/libibverbs.d perftest:ib_write_bw"
 
 case ${1:-} in
@@ -34,7 +35,7 @@ esac
 PATH=$PATH:/usr/sbin:/sbin # where Debian has tools that need no root
 present() {
     case $1 in
-    /etc/*) [ -e "$1" ] ;;
+    /etc/*|*/lib*.so.*) [ -e "$1" ] ;;
     *libclang_rt*|/*) [ -e "$1" ] && ls "$1"/*/lib/linux/libclang_rt.fuzzer-* >/dev/null 2>&1 ;;
     *.h) [ -e "/usr/include/$1" ] || [ -e "/usr/include/$(uname -m)-linux-gnu/$1" ] ;;
     *) command -v "$1" >/dev/null ;;

@@ -455,6 +455,7 @@ static void nic_disarm(struct weir_device *nic) {
 
 static void caps_fill(const struct sim_nic_config *config, struct weir_device_caps *caps) {
     *caps = (struct weir_device_caps){
+        .blames = true,
         .name = "sim",
         .message_bytes_max = config->message_bytes_max,
         .post_bytes_max = config->post_bytes_max,

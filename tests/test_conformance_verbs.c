@@ -33,6 +33,8 @@ int main(void) {
         .ops = &verbs_device_ops,
         .choose = choose,
         .advance_ns = 20 * 1000, /* long enough for retries to run out within the rounds */
+        /* Software iWARP of Linux 6.1 looks at no right when it answers a read. */
+        .reads_unchecked = strncmp(names.of[1], "siw", 3) == 0,
         .self = &names,
     };
     return conformance_pair_run(&pair);

@@ -87,10 +87,10 @@ static void test_settings_are_validated(void **state) {
 
 static const struct verbs_address roce = {
     .qpn = 17,
-    .link_layer = IBV_LINK_LAYER_ETHERNET,
+    .fabric = FABRIC_ROCE,
     .gid.raw = {[10] = 0xff, [11] = 0xff, [12] = 10, [13] = 77, [14] = 0, [15] = 1}};
 static const struct verbs_address infiniband = {
-    .qpn = 0xfffffe, .lid = 0xbfff, .link_layer = IBV_LINK_LAYER_INFINIBAND};
+    .qpn = 0xfffffe, .lid = 0xbfff, .fabric = FABRIC_INFINIBAND};
 
 static int read_back(struct verbs_address address) {
     uint8_t blob[WEIR_QP_BLOB_MAX];
@@ -100,7 +100,7 @@ static int read_back(struct verbs_address address) {
     if (rc == 0) {
         assert_int_equal(back.qpn, address.qpn);
         assert_int_equal(back.lid, address.lid);
-        assert_int_equal(back.link_layer, address.link_layer);
+        assert_int_equal(back.fabric, address.fabric);
         assert_memory_equal(back.gid.raw, address.gid.raw, 16);
     }
     return rc;
@@ -127,7 +127,7 @@ static void test_H13_addresses_are_checked(void **state) {
     bad.lid = 0xc000;
     assert_int_equal(read_back(bad), WEIR_EINVAL);
     bad = roce;
-    bad.link_layer = 3;
+    bad.fabric = FABRIC_IWARP;
     assert_int_equal(read_back(bad), WEIR_EINVAL);
 }
 

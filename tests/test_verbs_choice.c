@@ -179,7 +179,7 @@ static void test_H9_link_layer_that_is_not_said(void **state) {
     struct weir_device *device = device_open();
     struct weir_qp_granted granted;
     struct weir_qp *qp = qp_create(device, 1, &granted);
-    assert_int_equal(said(&granted).link_layer, IBV_LINK_LAYER_INFINIBAND);
+    assert_int_equal(said(&granted).fabric, FABRIC_INFINIBAND);
     assert_int_equal(route(device, qp, &granted).dlid, 17);
     assert_int_equal(verbs_qp_destroy(qp), 0);
     device_close(device);

@@ -475,7 +475,7 @@ struct weir_device *device_make(bool shared) {
     fake_context.device = &fake_device;
     device->choice.context = &fake_context;
     device->choice.mtu = 1024;
-    device->choice.port_attr.link_layer = IBV_LINK_LAYER_ETHERNET;
+    device->choice.fabric = FABRIC_ROCE;
     memset(device->choice.gid.raw, 0x20, 16);
     if (shared) {
         device->srq = &fake_srq;

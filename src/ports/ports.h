@@ -71,7 +71,11 @@ struct weir_device_caps {
     uint32_t mtu_max;       /* path MTU, bytes; 0: does not matter */
     uint32_t rd_atomic_max; /* reads in flight on a QP; 0: does not matter */
     bool ordered;           /* WRs of one QP take effect at the target, and complete, in order */
-    bool completes_inline;  /* post_send reports `done` WRs; those give no CQE */
+    /* A WR that the target refuses, or that finds no receive or no target, has a CQE that says
+     * so. Else its QP fails and no more is said: what has no CQE yet is flushed, what is not
+     * signalled and was sent has none, and QP_FATAL comes. */
+    bool blames;
+    bool completes_inline; /* post_send reports `done` WRs; those give no CQE */
     /* Receives go to one shared receive queue (qp == NULL in post_recv). Nobody then waits
      * for messages behind a beacon: poll gives the messages that a QP took before it gives
      * the flush of what was posted to that QP in the error state. Buffers are taken in the
@@ -228,9 +232,10 @@ struct weir_device_ops {
     int (*qp_create)(struct weir_device *device, const struct weir_qp_options *options,
                      struct weir_qp_granted *granted_out, struct weir_qp **qp_out);
     /* INIT to RTR to RTS. May be called once. EINVAL for a bad blob, EDEVICE, EPEER.
-     * EINPROGRESS: it would take long (to resolve a hardware address, say); CONNECTED comes
-     * later, once, unless the QP is destroyed before, which may be EBUSY meanwhile. Nothing
-     * is posted to a QP that is being connected but receives. */
+     * EINPROGRESS: it would take long (to resolve a hardware address, say, or the other side's
+     * device has to take events meanwhile, connected or not yet); CONNECTED comes later, once,
+     * unless the QP is destroyed before, which may be EBUSY meanwhile. Nothing is posted to a QP
+     * that is being connected but receives. */
     int (*qp_connect)(struct weir_qp *qp, const struct weir_qp_path *path);
     /* To the error state, from any state: everything posted flushes. */
     int (*qp_error)(struct weir_qp *qp);

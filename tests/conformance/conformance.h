@@ -18,6 +18,9 @@ struct conformance_world {
     /* Lets some time pass: what is under way gets further. Called a bounded number
      * of times between polls. */
     void (*advance)(struct conformance_world *world);
+    /* The driver under test lets peers read what they have no right to read: its fault, which
+     * the suite sees and does not hold against the device. */
+    bool reads_unchecked;
     void *self; /* the hooks' own */
 };
 

@@ -61,6 +61,7 @@ int conformance_pair_run(const struct conformance_pair *pair) {
         .open = world_open,
         .close = world_close,
         .advance = world_advance,
+        .reads_unchecked = pair->reads_unchecked,
         .self = &own,
     };
     return conformance_run(&world);

@@ -9,8 +9,9 @@ struct conformance_pair {
     const struct weir_device_ops *ops;
     /* Called before device 0 or 1 is opened; NULL: nothing to do. */
     void (*choose)(const struct conformance_pair *pair, int index);
-    uint32_t advance_ns; /* what advance sleeps; 0: time passes by itself */
-    void *self;          /* the hook's own */
+    uint32_t advance_ns;  /* what advance sleeps; 0: time passes by itself */
+    bool reads_unchecked; /* as in conformance_world */
+    void *self;           /* the hook's own */
 };
 
 /* Runs the suite. An exit status: 0, or 77 for meson, skipped, where there is no device. */

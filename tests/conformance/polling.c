@@ -131,9 +131,10 @@ void test_arm_hears_sends(void **state) {
         /* What its own post caused a device may tell at the next arm, not by the descriptor. */
         int rc = 0;
         for (int k = 0; k < ROUNDS_MAX && rc == 0; k++) {
+            struct weir_async event;
             bool is_awake = fd >= 0 && is_readable(fd);
             rc = f.ops->arm(f.a.device);
-            if (is_awake)
+            if (is_awake && f.ops->events(f.a.device, &event, 1) == 0)
                 assert_int_equal(rc, WEIR_EAGAIN);
             f.world->advance(f.world);
         }
@@ -209,7 +210,10 @@ void test_T4_events_of_an_error(void **state) {
     settle(&f);
     if (take_events(&f, &f.a, &last) > 0)
         assert_int_equal(last.type, WEIR_ASYNC_LAST_WQE);
-    assert_int_equal(take_events(&f, &f.b, &last), 0);
+    uint32_t others = take_events(&f, &f.b, &last); /* where it ends a connection: that it did */
+    assert_in_range(others, 0, f.caps.blames ? 0 : 1);
+    if (others > 0)
+        assert_int_equal(last.type, WEIR_ASYNC_QP_FATAL);
     destroy_qp(&f, &f.a);
     settle(&f);
     assert_int_equal(take_events(&f, &f.a, &last), 0);
@@ -223,7 +227,7 @@ void test_T7_events_wake(void **state) {
     for (int round = 0; round < 4; round++) {
         const struct side *sides[2] = {&f.a, &f.b};
         struct weir_wr wr = make_wr(&f.a, WEIR_OP_WRITE, 0, REGION_BYTES, 8);
-        assert_int_equal(run_wr(&f, &f.a, wr), WEIR_CQE_REMOTE_ACCESS);
+        assert_int_equal(run_wr(&f, &f.a, wr), blamed(&f, WEIR_CQE_REMOTE_ACCESS));
         assert_no_cqe(&f, &f.a);
         assert_no_cqe(&f, &f.b);
         for (int i = 0; i < 2 && round < 3; i++) {

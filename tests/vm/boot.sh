@@ -24,7 +24,7 @@ PATH=$PATH:/usr/sbin:/sbin
 
 # What the guest needs before it has a root file system (virtio, 9p), and what unprivileged
 # readers of the host's files could not load later.
-modules='crc32_generic virtio_pci 9pnet_virtio 9p veth rdma_rxe ib_uverbs rdma_ucm sch_netem'
+modules='crc32_generic virtio_pci 9pnet_virtio 9p veth rdma_rxe ib_uverbs rdma_ucm siw sch_netem'
 
 # The modules and what they depend on, uncompressed, numbered in the order of loading.
 pack_modules() {

@@ -56,6 +56,7 @@ static int fabric_id(uint8_t *out) {
 
 static int fill_caps(struct weir_device_caps *caps) {
     struct weir_device_caps filled = {
+        .blames = true,
         .name = "shm",
         .message_bytes_max = SHM_MESSAGE_BYTES_MAX,
         .post_bytes_max = SHM_POST_BYTES_MAX,

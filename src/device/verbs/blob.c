@@ -3,18 +3,22 @@
  * Owns the byte layout (little-endian, versioned by its first four bytes) and the checks
  * of what came from a peer. Left to others: everything that needs a device.
  *
- *   address  magic 4, qpn 4, lid 2, link layer 1, zero 1, gid 16
+ *   address  magic 4, qpn 4, lid 2, fabric 1, zero 1, gid 16
+ *   iWARP's  magic 4, cookie 8, fence 8, fence's key 4, TCP port 2, zero 2, IP address 16
  *   region   magic 4, rkey 4, base 8, length 8, access 4 */
 #include <string.h>
 
 #include "verbs.h"
 
 #define MAGIC_ADDRESS   0x31515657u /* "WVQ1" */
+#define MAGIC_IWARP     0x31495657u /* "WVI1" */
 #define MAGIC_REGION    0x314d5657u /* "WVM1" */
 #define LID_UNICAST_MAX 0xbfff      /* IBA 1.5, 4.1.1 */
 
-enum { ADDRESS_BYTES = 28, REGION_BYTES = 28 };
-_Static_assert(ADDRESS_BYTES <= WEIR_QP_BLOB_MAX && REGION_BYTES <= WEIR_MR_BLOB_MAX, "they fit");
+enum { ADDRESS_BYTES = 28, IWARP_BYTES = 44, REGION_BYTES = 28 };
+_Static_assert(ADDRESS_BYTES <= WEIR_QP_BLOB_MAX && IWARP_BYTES <= WEIR_QP_BLOB_MAX &&
+                   REGION_BYTES <= WEIR_MR_BLOB_MAX,
+               "they fit");
 
 static void put(uint8_t **at, uint64_t value, uint32_t bytes) {
     for (uint32_t i = 0; i < bytes; i++)
@@ -28,11 +32,39 @@ static uint64_t get(const uint8_t **at, uint32_t bytes) {
     return value;
 }
 
+static uint32_t write_iwarp(const struct verbs_address *address, uint8_t *out) {
+    put(&out, MAGIC_IWARP, 4);
+    put(&out, address->cookie, 8);
+    put(&out, address->fence, 8);
+    put(&out, address->fence_key, 4);
+    put(&out, address->tcp_port, 2);
+    put(&out, 0, 2);
+    memcpy(out, address->gid.raw, sizeof address->gid.raw);
+    return IWARP_BYTES;
+}
+
+static int read_iwarp(const uint8_t *bytes, struct verbs_address *address_out) {
+    struct verbs_address address = {.fabric = FABRIC_IWARP};
+    address.cookie = get(&bytes, 8);
+    address.fence = get(&bytes, 8);
+    address.fence_key = (uint32_t)get(&bytes, 4);
+    address.tcp_port = (uint16_t)get(&bytes, 2);
+    uint64_t zero = get(&bytes, 2);
+    memcpy(address.gid.raw, bytes, sizeof address.gid.raw);
+    if (zero != 0 || address.cookie == 0 || address.tcp_port == 0 ||
+        gid_rank(&address.gid) == GID_UNUSABLE)
+        return WEIR_EINVAL;
+    *address_out = address;
+    return WEIR_OK;
+}
+
 uint32_t blob_write_address(const struct verbs_address *address, uint8_t *out) {
+    if (address->fabric == FABRIC_IWARP)
+        return write_iwarp(address, out);
     put(&out, MAGIC_ADDRESS, 4);
     put(&out, address->qpn, 4);
     put(&out, address->lid, 2);
-    put(&out, address->link_layer, 1);
+    put(&out, address->fabric, 1);
     put(&out, 0, 1);
     memcpy(out, address->gid.raw, sizeof address->gid.raw);
     return ADDRESS_BYTES;
@@ -42,19 +74,24 @@ static bool address_is_possible(const struct verbs_address *address) {
     /* 0 and 1 are the management QPs, 0xffffff is multicast (IBA 1.5, 3.5.10). */
     if (address->qpn < 2 || address->qpn >= 0xffffff)
         return false;
-    if (address->link_layer == IBV_LINK_LAYER_ETHERNET)
+    if (address->fabric == FABRIC_ROCE)
         return gid_rank(&address->gid) != GID_UNUSABLE;
-    return address->link_layer == IBV_LINK_LAYER_INFINIBAND && address->lid != 0 &&
+    return address->fabric == FABRIC_INFINIBAND && address->lid != 0 &&
            address->lid <= LID_UNICAST_MAX;
 }
 
 int blob_read_address(const uint8_t *bytes, uint32_t length, struct verbs_address *address_out) {
-    if (length != ADDRESS_BYTES || get(&bytes, 4) != MAGIC_ADDRESS)
+    if (length != ADDRESS_BYTES && length != IWARP_BYTES)
         return WEIR_EINVAL;
-    struct verbs_address address;
+    uint64_t magic = get(&bytes, 4);
+    if (length == IWARP_BYTES)
+        return magic == MAGIC_IWARP ? read_iwarp(bytes, address_out) : WEIR_EINVAL;
+    if (magic != MAGIC_ADDRESS)
+        return WEIR_EINVAL;
+    struct verbs_address address = {0};
     address.qpn = (uint32_t)get(&bytes, 4);
     address.lid = (uint16_t)get(&bytes, 2);
-    address.link_layer = (uint8_t)get(&bytes, 1);
+    address.fabric = (uint8_t)get(&bytes, 1);
     if (get(&bytes, 1) != 0)
         return WEIR_EINVAL;
     memcpy(address.gid.raw, bytes, sizeof address.gid.raw);

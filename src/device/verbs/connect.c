@@ -37,7 +37,7 @@ static struct ibv_ah_attr route_to(const struct weir_qp *qp, const struct verbs_
                                 .port_num = qp->device->choice.port};
     /* RoCE has nothing but the GID; InfiniBand needs it between subnets, and at ports that
      * say so. */
-    if (there->link_layer == IBV_LINK_LAYER_ETHERNET || from->grh_required ||
+    if (there->fabric == FABRIC_ROCE || from->grh_required ||
         there->gid.global.subnet_prefix != from->address.gid.global.subnet_prefix) {
         route.is_global = 1;
         route.grh.dgid = there->gid;
@@ -91,6 +91,8 @@ static int connect_error(int error) {
 
 /* Blocks. */
 static int transit(struct weir_qp *qp) {
+    if (qp->device->fenced)
+        return cm_dial(qp);
     int error = ibv_modify_qp(qp->ibv, &qp->to_rtr,
                               IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                   IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
@@ -150,6 +152,16 @@ static bool wait_for_work(struct verbs_connector *connector) {
     return connector->waiting.count > 0;
 }
 
+/* With the mutex held: this is how it ended. */
+static void finish(struct verbs_connector *connector, struct weir_qp *qp, int rc) {
+    const uint64_t one = 1;
+    qp->connect_result = rc;
+    qp->connect_state = CONNECT_DONE;
+    list_add(&connector->done, qp);
+    ssize_t put = write(connector->event_fd, &one, sizeof one);
+    (void)put; /* one for each QP at most: never full */
+}
+
 static void *connector_run(void *argument) {
     struct verbs_hand *hand = argument;
     struct verbs_connector *connector = hand->connector;
@@ -159,14 +171,13 @@ static void *connector_run(void *argument) {
         list_remove(&connector->waiting, qp);
         qp->connect_state = CONNECT_RUNNING;
         pthread_mutex_unlock(&connector->mutex);
-        int rc = transit(qp);
+        int rc = WEIR_OK;
+        if (qp->hangs_up)
+            cm_drop(qp);
+        else
+            rc = transit(qp);
         pthread_mutex_lock(&connector->mutex);
-        qp->connect_result = rc;
-        qp->connect_state = CONNECT_DONE;
-        list_add(&connector->done, qp);
-        const uint64_t one = 1;
-        ssize_t put = write(connector->event_fd, &one, sizeof one);
-        (void)put; /* one for each QP at most: never full */
+        finish(connector, qp, rc);
     }
     hand->state = HAND_LEFT;
     connector->thread_count--;
@@ -233,30 +244,47 @@ void connector_close(struct weir_device *device) {
 
 /* ---- for the thread that has the engine ---- */
 
-int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
-    struct weir_device *device = qp->device;
-    struct verbs_connector *connector = &device->connector;
-    struct verbs_address there;
-    if (qp->state != QP_INIT || mtu_code(path->mtu) == 0 || path->mtu > qp->source.mtu ||
-        path->rd_atomic == 0 || path->rd_atomic > device->caps.rd_atomic_max ||
-        (path->psn_local | path->psn_remote) >> 24 != 0 ||
-        blob_read_address(path->blob, path->blob_length, &there) != WEIR_OK ||
-        there.link_layer != qp->source.address.link_layer)
-        return WEIR_EINVAL;
-    prepare(qp, path, &there);
+/* False: there is no thread, and none can be had. */
+static bool enqueue(struct weir_qp *qp) {
+    struct verbs_connector *connector = &qp->device->connector;
     pthread_mutex_lock(&connector->mutex);
     qp->connect_state = CONNECT_WAITING;
     list_add(&connector->waiting, qp);
     connector_hire(connector);
     bool somebody = connector->thread_count > 0;
-    if (!somebody) { /* and none can be had */
+    if (!somebody) {
         list_remove(&connector->waiting, qp);
         qp->connect_state = CONNECT_NONE;
     }
     pthread_cond_signal(&connector->work);
     pthread_mutex_unlock(&connector->mutex);
+    return somebody;
+}
+
+int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
+    struct weir_device *device = qp->device;
+    struct verbs_address there;
+    if (qp->state != QP_INIT || mtu_code(path->mtu) == 0 || path->mtu > qp->source.mtu ||
+        path->rd_atomic == 0 || path->rd_atomic > device->caps.rd_atomic_max ||
+        (path->psn_local | path->psn_remote) >> 24 != 0 ||
+        blob_read_address(path->blob, path->blob_length, &there) != WEIR_OK ||
+        there.fabric != qp->source.address.fabric)
+        return WEIR_EINVAL;
+    qp->there = there;
+    prepare(qp, path, &there);
+    int rc = device->fenced ? cm_connect(qp) : WEIR_EAGAIN;
+    if (rc != WEIR_EAGAIN)
+        return rc;
+    bool somebody = enqueue(qp);
     qp->state = somebody ? QP_CONNECTING : QP_INIT;
     return somebody ? WEIR_EINPROGRESS : WEIR_EDEVICE;
+}
+
+static void hung_up(struct weir_qp *qp) {
+    qp->link_id = NULL;
+    qp->link = LINK_DOWN;
+    qp->hangs_up = false;
+    qp->state = QP_FAILED;
 }
 
 int connector_events(struct weir_device *device, struct weir_async *events_out, int max) {
@@ -269,6 +297,12 @@ int connector_events(struct weir_device *device, struct weir_async *events_out, 
         list_remove(&connector->done, qp);
         qp->connect_state = CONNECT_NONE;
         pthread_mutex_unlock(&connector->mutex);
+        if (qp->hangs_up) {
+            hung_up(qp);
+            continue;
+        }
+        if (device->fenced && !cm_dialled(qp))
+            continue;
         qp->state = qp->connect_result == WEIR_OK ? QP_READY : QP_FAILED;
         qp->was_ready = qp->state == QP_READY;
         if (qp->error_wanted)
@@ -279,14 +313,34 @@ int connector_events(struct weir_device *device, struct weir_async *events_out, 
     return count;
 }
 
+void connector_fail(struct weir_qp *qp) {
+    struct verbs_connector *connector = &qp->device->connector;
+    qp->expects = false;
+    pthread_mutex_lock(&connector->mutex);
+    finish(connector, qp, WEIR_EDEVICE);
+    pthread_mutex_unlock(&connector->mutex);
+}
+
+bool connector_hangup(struct weir_qp *qp) {
+    qp->hangs_up = true;
+    qp->expects = false;
+    if (enqueue(qp)) {
+        qp->state = QP_CONNECTING;
+        return true;
+    }
+    qp->hangs_up = false;
+    return false;
+}
+
 /* The QP goes: nobody is told any more. EBUSY: a thread has it. */
 int connector_cancel(struct weir_qp *qp) {
     struct verbs_connector *connector = &qp->device->connector;
-    if (qp->state != QP_CONNECTING)
+    if (qp->state != QP_CONNECTING || qp->expects)
         return WEIR_OK;
     int rc = WEIR_OK;
     pthread_mutex_lock(&connector->mutex);
-    if (qp->connect_state == CONNECT_RUNNING) {
+    if (qp->connect_state == CONNECT_RUNNING ||
+        (qp->hangs_up && qp->connect_state != CONNECT_DONE)) {
         rc = WEIR_EBUSY;
     } else if (qp->connect_state == CONNECT_WAITING) {
         list_remove(&connector->waiting, qp);
@@ -299,7 +353,9 @@ int connector_cancel(struct weir_qp *qp) {
     if (rc == WEIR_OK)
         qp->connect_state = CONNECT_NONE;
     pthread_mutex_unlock(&connector->mutex);
-    if (rc == WEIR_OK)
+    if (rc == WEIR_OK && qp->hangs_up)
+        hung_up(qp);
+    else if (rc == WEIR_OK)
         qp->state = QP_FAILED;
     return rc;
 }

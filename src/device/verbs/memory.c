@@ -95,25 +95,46 @@ static struct ibv_mr *make(struct weir_device *device, void *base, uint64_t leng
     return mr;
 }
 
+/* What an iWARP read fills is written by the other side's packets, to a key that they name and
+ * that has to have that right (RFC 5040, 5.1). So that nobody else may write there, that key is
+ * not the exported one: only who we read from sees it. Memory that may only be read does
+ * without. */
+enum { SINK_FLAGS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE };
+static bool needs_sink(const struct weir_device *device, uint32_t access) {
+    return device->fenced && (access & WEIR_ACCESS_REMOTE_WRITE) == 0;
+}
+static struct ibv_mr *make_sink(struct weir_device *device, void *base, uint64_t length,
+                                uint32_t access) {
+    return needs_sink(device, access) ? ibv_reg_mr(device->pd, base, length, SINK_FLAGS) : NULL;
+}
+
+/* 0, or an errno; what was deregistered is NULL then. */
+static int unmake(struct verbs_mr *mr) {
+    int error = mr->sink != NULL ? ibv_dereg_mr(mr->sink) : 0;
+    if (error != 0)
+        return error;
+    mr->sink = NULL;
+    return ibv_dereg_mr(mr->ibv);
+}
+
 /* Notes a new region down; without room for it, it goes again. */
-static int add(struct weir_device *device, struct ibv_mr *ibv, const struct verbs_mr *wanted,
-               void *base, uint64_t length, struct weir_mr *mr_out) {
+static int add(struct weir_device *device, struct verbs_mr wanted, void *base, uint64_t length,
+               struct weir_mr *mr_out) {
     uint32_t cookie;
-    if (ibv == NULL)
+    if (wanted.ibv == NULL)
         return verbs_error(errno);
     pthread_mutex_lock(&device->mrs.mutex);
     int rc = mr_take(device, &cookie);
     if (rc == WEIR_OK) {
-        struct verbs_mr *entry = mr_at(device, cookie);
-        *entry = *wanted;
-        entry->ibv = ibv;
+        *mr_at(device, cookie) = wanted;
     }
     pthread_mutex_unlock(&device->mrs.mutex);
     if (rc != WEIR_OK) {
-        ibv_dereg_mr(ibv);
+        unmake(&wanted);
         return rc;
     }
-    *mr_out = (struct weir_mr){.lkey = ibv->lkey, .cookie = cookie, .base = base, .length = length};
+    uint32_t lkey = wanted.sink != NULL ? wanted.sink->lkey : wanted.ibv->lkey;
+    *mr_out = (struct weir_mr){.lkey = lkey, .cookie = cookie, .base = base, .length = length};
     return WEIR_OK;
 }
 
@@ -123,8 +144,10 @@ int verbs_mr_register(struct weir_device *device, void *base, uint64_t length, u
     if (base == NULL || length == 0 || start + length < start || !access_is_known(access) ||
         length > device->choice.attr.max_mr_size)
         return WEIR_EINVAL;
-    struct verbs_mr wanted = {.access = access};
-    return add(device, make(device, base, length, access), &wanted, base, length, mr_out);
+    struct verbs_mr wanted = {.ibv = make(device, base, length, access), .access = access};
+    if (wanted.ibv != NULL)
+        wanted.sink = make_sink(device, base, length, access);
+    return add(device, wanted, base, length, mr_out);
 }
 
 /* EBADF: the descriptor is not open. The rest: kernels that do not know of dma-bufs here, and
@@ -147,11 +170,12 @@ int verbs_mr_register_dmabuf(struct weir_device *device, int fd, uint64_t offset
         ((iova ^ offset) & (PAGE_BYTES - 1)) != 0 || length > device->choice.attr.max_mr_size)
         return WEIR_EINVAL;
     struct verbs_mr wanted = {.access = access};
-    struct ibv_mr *ibv =
-        ibv_reg_dmabuf_mr(device->pd, offset, length, iova, fd, (int)access_flags(access));
-    if (ibv == NULL)
+    wanted.ibv = ibv_reg_dmabuf_mr(device->pd, offset, length, iova, fd, (int)access_flags(access));
+    if (wanted.ibv == NULL)
         return dmabuf_error(errno);
-    return add(device, ibv, &wanted, (void *)(uintptr_t)iova, length, mr_out);
+    if (needs_sink(device, access))
+        wanted.sink = ibv_reg_dmabuf_mr(device->pd, offset, length, iova, fd, SINK_FLAGS);
+    return add(device, wanted, (void *)(uintptr_t)iova, length, mr_out);
 }
 
 static uint64_t round_up(uint64_t value, uint64_t unit) {
@@ -186,8 +210,11 @@ int verbs_mr_allocate(struct weir_device *device, uint64_t length, uint32_t acce
     void *base = map_pages(bytes);
     if (base == NULL)
         return WEIR_ENOMEM;
-    struct verbs_mr wanted = {.mapped_bytes = bytes, .access = access};
-    int rc = add(device, make(device, base, length, access), &wanted, base, length, mr_out);
+    struct verbs_mr wanted = {
+        .ibv = make(device, base, length, access), .mapped_bytes = bytes, .access = access};
+    if (wanted.ibv != NULL)
+        wanted.sink = make_sink(device, base, length, access);
+    int rc = add(device, wanted, base, length, mr_out);
     if (rc != WEIR_OK)
         munmap(base, bytes);
     return rc;
@@ -195,7 +222,7 @@ int verbs_mr_allocate(struct weir_device *device, uint64_t length, uint32_t acce
 
 int verbs_mr_release(struct weir_device *device, const struct weir_mr *mr) {
     struct verbs_mr *entry = mr_at(device, mr->cookie);
-    int error = ibv_dereg_mr(entry->ibv);
+    int error = unmake(entry);
     if (error != 0)
         return verbs_error(error) == WEIR_EBUSY ? WEIR_EBUSY : WEIR_EDEVICE;
     if (entry->mapped_bytes != 0)

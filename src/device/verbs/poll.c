@@ -8,6 +8,7 @@
  * took them: to destroy a QP, CQ or SRQ waits for the acknowledgements of what was taken
  * (ibv_get_async_event(3), ibv_get_cq_event(3)). */
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <sys/epoll.h>
 
@@ -81,6 +82,10 @@ static inline bool resolve(const struct weir_device *device, const struct ibv_wc
 static inline bool deliver(struct weir_device *device, const struct verbs_raw *raw,
                            struct weir_cqe *cqe) {
     struct weir_qp *qp = raw->qp;
+    if (VERBS_UNLIKELY(raw->status != WEIR_CQE_OK) && device->fenced && !raw->recv && !raw->own) {
+        fence_failed(qp, (uint32_t)raw->wr_id & VERBS_POSITION_MASK, raw->status);
+        return false;
+    }
     if (!raw->recv) {
         uint32_t position = (uint32_t)raw->wr_id & VERBS_POSITION_MASK;
         uint32_t covered = ((position - qp->tail) & VERBS_POSITION_MASK) + 1;
@@ -128,6 +133,17 @@ void poll_to_stash(struct weir_device *device) {
         continue;
 }
 
+void poll_flush(struct weir_qp *qp, uint32_t position, uint32_t status) {
+    struct weir_device *device = qp->device;
+    poll_to_stash(device);
+    assert(device->stash_count < device->cq_capacity); /* qp.c counts these, too */
+    *stash_at(device, device->stash_count++) =
+        (struct verbs_raw){.qp = qp,
+                           .wr_id = qp->id_base | (position & VERBS_POSITION_MASK),
+                           .status = status,
+                           .own = true};
+}
+
 void poll_forget(struct weir_device *device, const struct weir_qp *qp) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < device->stash_count; i++) {
@@ -158,6 +174,10 @@ static __attribute__((noinline)) int take_stashed(struct weir_device *device,
 
 int verbs_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
     int count = 0;
+    if (VERBS_UNLIKELY(device->fenced)) { /* to deliver may add to the stash */
+        poll_to_stash(device);
+        return take_stashed(device, cqes_out, max);
+    }
     if (VERBS_UNLIKELY(device->stash_count > 0))
         count = take_stashed(device, cqes_out, max);
     while (count < max) {
@@ -230,6 +250,7 @@ static bool nothing_more(int error) {
 
 int verbs_events(struct weir_device *device, struct weir_async *events_out, int max) {
     int count = connector_events(device, events_out, max);
+    count += cm_events(device, events_out + count, max - count);
     for (int reads = 0; count < max && reads < 4 * max; reads++) {
         struct ibv_async_event event;
         if (ibv_get_async_event(device->choice.context, &event) != 0) {

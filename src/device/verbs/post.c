@@ -31,15 +31,21 @@ void post_prepare(struct weir_device *device) {
     device->lone_wr.sg_list = &device->lone_sge;
 }
 
-static inline bool is_possible(const struct weir_device *device, const struct weir_wr *wr) {
+static inline __attribute__((always_inline)) bool is_possible(const struct weir_device *device,
+                                                              const struct weir_wr *wr) {
     return wr->opcode <= WEIR_OP_WRITE_IMM && wr->length <= device->caps.message_bytes_max &&
            ((wr->flags & WEIR_WR_INLINE) == 0 ||
             (wr->length <= device->inline_bytes && wr->opcode != WEIR_OP_READ));
 }
 
+bool post_is_possible(const struct weir_device *device, const struct weir_wr *wr) {
+    return is_possible(device, wr);
+}
+
 /* An empty message has no SGE: length 0 in one means 2 GiB to some hardware. */
-static inline void fill_one(const struct weir_qp *qp, const struct weir_wr *from, uint32_t position,
-                            struct ibv_send_wr *wr, struct ibv_sge *sge) {
+static inline __attribute__((always_inline)) void
+fill_one(const struct weir_qp *qp, const struct weir_wr *from, uint32_t position,
+         struct ibv_send_wr *wr, struct ibv_sge *sge) {
     qp->ids[position & qp->id_mask] = from->wr_id;
     wr->wr_id = qp->id_base | (position & VERBS_POSITION_MASK);
     wr->num_sge = from->length != 0;
@@ -55,6 +61,11 @@ static inline void fill_one(const struct weir_qp *qp, const struct weir_wr *from
     sge->lkey = from->lkey;
 }
 
+void post_fill(const struct weir_qp *qp, const struct weir_wr *from, uint32_t position,
+               struct ibv_send_wr *wr, struct ibv_sge *sge) {
+    fill_one(qp, from, position, wr, sge);
+}
+
 /* Fills the first count entries of the device's chain; stops at a WR that can never be
  * accepted. Returns how many are filled. */
 static uint32_t fill(const struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count) {
@@ -67,8 +78,7 @@ static uint32_t fill(const struct weir_qp *qp, const struct weir_wr *wrs, uint32
     return count;
 }
 
-/* Posts the first count entries of the chain; how many were accepted. */
-static uint32_t post(struct weir_qp *qp, uint32_t count, int *error_out) {
+uint32_t post_filled(struct weir_qp *qp, uint32_t count, int *error_out) {
     struct weir_device *device = qp->device;
     struct ibv_send_wr *bad = NULL;
     struct ibv_send_wr *last = &device->wrs[count - 1];
@@ -82,8 +92,7 @@ static uint32_t post(struct weir_qp *qp, uint32_t count, int *error_out) {
     return bad >= device->wrs && bad <= last ? (uint32_t)(bad - device->wrs) : 0;
 }
 
-/* Why the provider refused a WR (an errno, which old ones negate). */
-static int refusal(int error) {
+int post_refusal(int error) {
     switch (error < 0 ? -error : error) {
     case ENOMEM:
     case ENOSPC:
@@ -113,11 +122,11 @@ static __attribute__((noinline)) int post_chain(struct weir_qp *qp, const struct
             return WEIR_EAGAIN;
         uint32_t filled = fill(qp, wrs + post_out->accepted, wanted);
         int error = 0;
-        uint32_t accepted = filled > 0 ? post(qp, filled, &error) : 0;
+        uint32_t accepted = filled > 0 ? post_filled(qp, filled, &error) : 0;
         qp->head += accepted;
         post_out->accepted += accepted;
         if (VERBS_UNLIKELY(error != 0))
-            return refusal(error);
+            return post_refusal(error);
         if (VERBS_UNLIKELY(filled < wanted))
             return WEIR_EINVAL;
     }
@@ -131,6 +140,8 @@ int verbs_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t coun
     if (VERBS_UNLIKELY(qp->state == QP_INIT || qp->state == QP_CONNECTING ||
                        qp->state == QP_FAILED))
         return WEIR_EINVAL;
+    if (VERBS_UNLIKELY(device->fenced))
+        return fence_post(qp, wrs, count, post_out);
     if (count != 1)
         return post_chain(qp, wrs, count, post_out);
     if (VERBS_UNLIKELY(qp->head - qp->tail >= qp->sq_depth))
@@ -141,7 +152,7 @@ int verbs_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t coun
     fill_one(qp, wrs, qp->head, &device->lone_wr, &device->lone_sge);
     int error = ibv_post_send(qp->ibv, &device->lone_wr, &bad);
     if (VERBS_UNLIKELY(error != 0))
-        return refusal(error);
+        return post_refusal(error);
     qp->head++;
     post_out->accepted = 1;
     return WEIR_OK;
@@ -162,7 +173,7 @@ static int post_shared(struct weir_device *device, struct ibv_recv_wr *wr) {
         return WEIR_EAGAIN;
     int error = ibv_post_srq_recv(device->srq, wr, &bad);
     if (error != 0)
-        return refusal(error);
+        return post_refusal(error);
     device->srq_used++;
     return WEIR_OK;
 }
@@ -182,7 +193,7 @@ int verbs_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_
         return WEIR_EAGAIN;
     int error = ibv_post_recv(qp->ibv, &wr, &bad);
     if (error != 0)
-        return refusal(error);
+        return post_refusal(error);
     qp->rq_used++;
     return WEIR_OK;
 }

@@ -67,6 +67,17 @@ static void table_remove(struct weir_device *device, struct weir_qp *qp) {
 
 /* ---- create ---- */
 
+/* WRs of the provider's for each of ours: see fence.c. */
+static uint32_t wrs_each(const struct weir_device *device) {
+    return device->fenced ? 2 : 1;
+}
+
+/* CQ entries that sends of one QP may take: each WR of the provider's has one when it is
+ * flushed, and iWARP's that the provider forgets have one from us (poll_flush). */
+static uint32_t send_entries(const struct weir_device *device, uint32_t sq_depth) {
+    return device->fenced ? 3 * sq_depth : sq_depth;
+}
+
 static struct ibv_qp *make(struct weir_device *device, uint32_t sq_depth, uint32_t rq_depth,
                            uint32_t inline_bytes, struct ibv_qp_cap *granted_out) {
     struct ibv_qp_init_attr attr = {
@@ -74,7 +85,7 @@ static struct ibv_qp *make(struct weir_device *device, uint32_t sq_depth, uint32
         .recv_cq = device->cq,
         .srq = device->srq,
         .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = sq_depth,
+        .cap = {.max_send_wr = sq_depth * wrs_each(device),
                 .max_recv_wr = device->srq == NULL ? rq_depth : 0,
                 .max_send_sge = 1,
                 .max_recv_sge = device->srq == NULL ? 1 : 0,
@@ -119,8 +130,9 @@ static int to_init(const struct weir_device *device, struct ibv_qp *qp) {
                                .pkey_index = device->choice.pkey_index,
                                .port_num = device->choice.port,
                                .qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
-    int error = ibv_modify_qp(qp, &attr,
-                              IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    /* iWARP knows neither of port nor of P_Key here (rdma_create_qp(3)). */
+    int where = device->fenced ? 0 : IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+    int error = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | where);
     return error == 0 ? WEIR_OK : WEIR_EDEVICE;
 }
 
@@ -136,21 +148,32 @@ static size_t ids_bytes(const struct weir_qp *qp) {
 }
 
 static uint32_t entries(const struct weir_qp *qp) {
-    return qp->sq_depth + qp->rq_depth;
+    return send_entries(qp->device, qp->sq_depth) + qp->rq_depth;
 }
 
 /* The address of now is the QP's for ever: its peer is told. */
 static void write_granted(struct weir_qp *qp, struct weir_qp_granted *granted_out) {
+    const struct weir_env *env = &qp->device->env;
     const struct verbs_choice *choice = &qp->device->choice;
+    const struct verbs_cm *cm = &qp->device->cm;
     qp->source = (struct verbs_source){
         .address = {.qpn = qp->qpn,
                     .lid = choice->port_attr.lid,
-                    .link_layer = choice->port_attr.link_layer,
+                    .fabric = (uint8_t)choice->fabric,
                     .gid = choice->gid},
         .mtu = choice->mtu,
         .gid_index = choice->gid_index,
         .grh_required = (choice->port_attr.flags & IBV_QPF_GRH_REQUIRED) != 0,
     };
+    if (choice->fabric == FABRIC_IWARP) {
+        qp->source.address.tcp_port = cm->port;
+        qp->source.address.fence = (uint64_t)(uintptr_t)&cm->fence[0];
+        qp->source.address.fence_key = cm->fence_mr->rkey;
+        do
+            env->ops->entropy(env->self, &qp->source.address.cookie,
+                              sizeof qp->source.address.cookie);
+        while (qp->source.address.cookie == 0);
+    }
     *granted_out = (struct weir_qp_granted){.sq_depth = qp->sq_depth, .rq_depth = qp->rq_depth};
     granted_out->blob_length = blob_write_address(&qp->source.address, granted_out->blob);
 }
@@ -160,7 +183,8 @@ static int adopt(struct weir_qp *qp, const struct ibv_qp_cap *cap, uint32_t rq_w
     const struct weir_device *device = qp->device;
     if (cap->max_inline_data < device->inline_bytes)
         return WEIR_EDEVICE;
-    qp->sq_depth = cap->max_send_wr < VERBS_DEPTH_MAX ? cap->max_send_wr : VERBS_DEPTH_MAX;
+    uint32_t depth = cap->max_send_wr / wrs_each(device);
+    qp->sq_depth = depth < VERBS_DEPTH_MAX ? depth : VERBS_DEPTH_MAX;
     qp->rq_depth = device->srq != NULL ? 0 : rq_wanted;
     qp->id_mask = power_of_two(qp->sq_depth) - 1;
     return entries(qp) <= device->cq_capacity - device->cq_used ? WEIR_OK : WEIR_EAGAIN;
@@ -175,7 +199,7 @@ int verbs_qp_create(struct weir_device *device, const struct weir_qp_options *op
         rq_wanted > device->caps.rq_depth_max)
         return WEIR_EINVAL;
     if (device->qp_count == VERBS_QPS_MAX || room < rq_wanted ||
-        room - rq_wanted < options->sq_depth)
+        room - rq_wanted < send_entries(device, options->sq_depth))
         return WEIR_EAGAIN;
     if (device->port_changed) {
         if (select_refresh(&device->settings, &device->choice) != WEIR_OK)
@@ -195,6 +219,7 @@ int verbs_qp_create(struct weir_device *device, const struct weir_qp_options *op
     qp->device = device;
     qp->qpn = qp->ibv->qp_num;
     qp->tag = options->tag;
+    qp->culprit = UINT32_MAX;
     qp->recv_bytes_max = options->recv_bytes_max;
     rc = adopt(qp, &cap, rq_wanted);
     if (rc == WEIR_OK)
@@ -241,11 +266,18 @@ int verbs_qp_error(struct weir_qp *qp) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     if (qp->state == QP_CONNECTING) { /* when it is done */
         qp->error_wanted = true;
+        if (qp->expects)
+            connector_fail(qp);
         return WEIR_OK;
     }
+    if (qp->state == QP_ERROR && qp->device->fenced)
+        return WEIR_OK;
     qp->state = QP_ERROR;
     qp->error_ns = now_ns(qp->device);
-    return ibv_modify_qp(qp->ibv, &attr, IBV_QP_STATE) == 0 ? WEIR_OK : WEIR_EDEVICE;
+    int error = ibv_modify_qp(qp->ibv, &attr, IBV_QP_STATE);
+    if (qp->device->fenced)
+        fence_flush(qp);
+    return error == 0 ? WEIR_OK : WEIR_EDEVICE;
 }
 
 /* Some providers leave the completions of a destroyed QP in the CQ, others take them out,
@@ -254,7 +286,7 @@ int verbs_qp_error(struct weir_qp *qp) {
 int verbs_qp_destroy(struct weir_qp *qp) {
     struct weir_device *device = qp->device;
     const struct weir_env *env = &device->env;
-    if (connector_cancel(qp) != WEIR_OK)
+    if (connector_cancel(qp) != WEIR_OK || (device->fenced && cm_hangup(qp) != WEIR_OK))
         return WEIR_EBUSY;
     poll_to_stash(device);
     int error = ibv_destroy_qp(qp->ibv);

@@ -2,8 +2,9 @@
  *
  * Owns the choice: what the settings name, else the first active port with the best
  * address: InfiniBand with a LID, or RoCE v2 with a GID that is an IPv4 address, then a
- * global one, then a link-local one. Of its partition keys, that of the default partition.
- * Says why nothing could be chosen. Changes nothing on the device. */
+ * global one, then a link-local one, or iWARP with an IP address of the same order. Of its
+ * partition keys, that of the default partition. Says why nothing could be chosen. Changes nothing
+ * on the device. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -56,10 +57,25 @@ static int choose_gid(const struct verbs_settings *settings, struct verbs_choice
     return best;
 }
 
+static int choose_ip_address(const struct verbs_settings *settings, struct verbs_choice *choice) {
+    const char *why;
+    if (settings->gid_index != VERBS_UNSET)
+        return refuse(choice->note, "%.32s is iWARP: WEIR_VERBS_GID_INDEX means nothing",
+                      device_name(choice));
+    if (!cm_address(device_name(choice), &choice->gid, &why))
+        return refuse(choice->note, "%.32s: %s", device_name(choice), why);
+    return WEIR_OK;
+}
+
 static int choose_address(const struct verbs_settings *settings, struct verbs_choice *choice,
                           int *rank_out) {
     const char *name = device_name(choice);
-    if (choice->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET) {
+    if (choice->fabric == FABRIC_IWARP) {
+        int rc = choose_ip_address(settings, choice);
+        *rank_out = rc == WEIR_OK ? gid_rank(&choice->gid) : GID_UNUSABLE;
+        return rc;
+    }
+    if (choice->fabric == FABRIC_ROCE) {
         *rank_out = choose_gid(settings, choice);
         if (*rank_out != GID_UNUSABLE)
             return WEIR_OK;
@@ -160,10 +176,14 @@ static int choose_mtu(const struct verbs_settings *settings, struct verbs_choice
 static void describe(struct verbs_choice *choice) {
     char address[INET6_ADDRSTRLEN] = "";
     inet_ntop(AF_INET6, choice->gid.raw, address, sizeof address);
-    bool roce = choice->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET;
-    snprintf(choice->note, VERBS_NOTE_MAX, "%.32s port %u, %s, GID %u %s, MTU %u, P_Key %u",
-             device_name(choice), choice->port, roce ? "RoCE v2" : "InfiniBand", choice->gid_index,
-             address, choice->mtu, choice->pkey_index);
+    bool roce = choice->fabric == FABRIC_ROCE;
+    if (choice->fabric == FABRIC_IWARP)
+        snprintf(choice->note, VERBS_NOTE_MAX, "%.32s port %u, iWARP, %s", device_name(choice),
+                 choice->port, address);
+    else
+        snprintf(choice->note, VERBS_NOTE_MAX, "%.32s port %u, %s, GID %u %s, MTU %u, P_Key %u",
+                 device_name(choice), choice->port, roce ? "RoCE v2" : "InfiniBand",
+                 choice->gid_index, address, choice->mtu, choice->pkey_index);
 }
 
 static int try_port(const struct verbs_settings *settings, struct verbs_choice *choice,
@@ -175,6 +195,10 @@ static int try_port(const struct verbs_settings *settings, struct verbs_choice *
         return refuse(choice->note, "%.32s port %u: cannot be queried", name, port);
     if (choice->port_attr.link_layer == IBV_LINK_LAYER_UNSPECIFIED)
         choice->port_attr.link_layer = IBV_LINK_LAYER_INFINIBAND; /* older than the field */
+    choice->fabric =
+        choice->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET ? FABRIC_ROCE : FABRIC_INFINIBAND;
+    if (choice->context->device->transport_type == IBV_TRANSPORT_IWARP)
+        choice->fabric = FABRIC_IWARP;
     if (choice->port_attr.state != IBV_PORT_ACTIVE)
         return refuse(choice->note, "%.32s port %u: %s", name, port,
                       ibv_port_state_str(choice->port_attr.state));
@@ -196,10 +220,9 @@ static int try_port(const struct verbs_settings *settings, struct verbs_choice *
 /* Opens the device. context is NULL after an error. */
 static int try_open(struct ibv_device *device, struct verbs_choice *choice) {
     const char *name = ibv_get_device_name(device);
-    if (device->transport_type == IBV_TRANSPORT_IWARP)
-        return refuse(choice->note, "%.32s: iWARP, which needs librdmacm: not supported", name);
-    if (device->transport_type != IBV_TRANSPORT_IB || device->node_type != IBV_NODE_CA)
-        return refuse(choice->note, "%.32s: neither InfiniBand nor RoCE", name);
+    if (device->transport_type != IBV_TRANSPORT_IWARP &&
+        (device->transport_type != IBV_TRANSPORT_IB || device->node_type != IBV_NODE_CA))
+        return refuse(choice->note, "%.32s: neither InfiniBand, RoCE nor iWARP", name);
     choice->context = ibv_open_device(device);
     if (choice->context == NULL)
         return refuse(choice->note, "%.32s: cannot be opened: %.60s", name, strerror(errno));
@@ -285,9 +308,10 @@ int select_open(const struct verbs_settings *settings, struct verbs_choice *choi
 int select_refresh(const struct verbs_settings *settings, struct verbs_choice *choice) {
     struct verbs_choice again = *choice;
     int rank;
-    /* Peers were told MTU and link layer, and cannot be told less. */
+    /* Peers were told MTU and fabric, and cannot be told less; iWARP listens where it did. */
     if (try_port(settings, &again, choice->port, &rank) != WEIR_OK || again.mtu < choice->mtu ||
-        again.port_attr.link_layer != choice->port_attr.link_layer)
+        again.fabric != choice->fabric ||
+        (choice->fabric == FABRIC_IWARP && memcmp(&again.gid, &choice->gid, sizeof again.gid) != 0))
         return WEIR_EDEVICE;
     choice->port_attr = again.port_attr;
     choice->gid = again.gid;

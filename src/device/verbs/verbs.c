@@ -30,22 +30,24 @@ static void fill_caps(const struct verbs_settings *settings, const struct verbs_
                       struct weir_device_caps *caps) {
     const struct ibv_device_attr *attr = &choice->attr;
     bool srq = wants_srq(settings, attr);
+    bool fenced = choice->fabric == FABRIC_IWARP;
     bool last_wqe = habit_has_last_wqe(ibv_get_device_name(choice->context->device));
     uint32_t reads = smaller((uint32_t)attr->max_qp_rd_atom, (uint32_t)attr->max_qp_init_rd_atom);
     *caps = (struct weir_device_caps){
         .name = "verbs",
-        .fabric = {choice->port_attr.link_layer}, /* the network decides about the rest */
+        .fabric = {(uint8_t)choice->fabric}, /* the network decides about the rest */
         .message_bytes_max = smaller(choice->port_attr.max_msg_sz, VERBS_MESSAGE_MAX),
         .post_bytes_max = UINT64_MAX,
         .inline_bytes_max = VERBS_INLINE_WANTED,
-        .sq_depth_max = smaller((uint32_t)attr->max_qp_wr, VERBS_DEPTH_MAX),
+        .sq_depth_max = smaller((uint32_t)attr->max_qp_wr / (fenced ? 2 : 1), VERBS_DEPTH_MAX),
         .rq_depth_max = smaller((uint32_t)attr->max_qp_wr, VERBS_DEPTH_MAX),
         .cq_capacity = smaller((uint32_t)attr->max_cqe, VERBS_CQ_MAX),
         .mtu_max = choice->mtu,
         .rd_atomic_max = smaller(reads, VERBS_RD_ATOMIC_MAX),
         .ordered = true,
+        .blames = !fenced, /* what ends an RDMAP stream is told to nobody but the other end */
         .srq = srq,
-        .write_imm = true,
+        .write_imm = !fenced,        /* RFC 7306 brought it, and few have it */
         .last_wqe = srq && last_wqe, /* ibv_get_async_event(3): of QPs on a shared queue */
         .mr_anywhere = true,
     };
@@ -121,12 +123,12 @@ static int open_srq(struct weir_device *device) {
 static int open_descriptors(struct weir_device *device) {
     if (connector_open(device) != WEIR_OK)
         return WEIR_EDEVICE;
-    int fds[3] = {device->channel->fd, device->choice.context->async_fd,
-                  device->connector.event_fd};
+    int fds[4] = {device->channel->fd, device->choice.context->async_fd, device->connector.event_fd,
+                  device->fenced ? device->cm.fd : -1};
     device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (device->epoll_fd < 0)
         return WEIR_EDEVICE;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4 && fds[i] >= 0; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
         if (set_nonblocking(fds[i]) != WEIR_OK ||
             epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
@@ -143,6 +145,8 @@ static int open_objects(struct weir_device *device) {
     int rc = open_cq(device);
     if (rc == WEIR_OK)
         rc = open_srq(device);
+    if (rc == WEIR_OK && device->fenced)
+        rc = cm_open(device);
     if (rc == WEIR_OK)
         rc = open_descriptors(device);
     if (rc == WEIR_OK)
@@ -155,7 +159,7 @@ static int open_objects(struct weir_device *device) {
     caps->cq_capacity = device->cq_capacity;
     caps->srq = device->srq != NULL;
     caps->last_wqe &= caps->srq;
-    caps->sq_depth_max = smaller(caps->sq_depth_max, sends / 2);
+    caps->sq_depth_max = smaller(caps->sq_depth_max, sends / (device->fenced ? 6 : 2));
     caps->rq_depth_max = smaller(caps->rq_depth_max, sends / 2);
     return WEIR_OK;
 }
@@ -164,6 +168,7 @@ static int open_objects(struct weir_device *device) {
 static void close_objects(struct weir_device *device) {
     struct weir_env env = device->env;
     connector_close(device);
+    cm_close(device);
     if (device->epoll_fd >= 0)
         close(device->epoll_fd);
     if (device->srq != NULL)
@@ -197,6 +202,7 @@ static int verbs_open(const struct weir_env *env, struct weir_device **device_ou
     device->env = *env;
     device->settings = settings;
     device->choice = choice;
+    device->fenced = choice.fabric == FABRIC_IWARP;
     device->epoll_fd = -1;
     verbs_memory_open(device);
     fill_caps(&settings, &choice, &device->caps);

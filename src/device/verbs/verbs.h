@@ -2,14 +2,14 @@
  * choice of device, port and address.
  *
  * The backend plays the device port over libibverbs: reliable connections (RC) on
- * InfiniBand and RoCE v2, NICs and the kernel's Soft-RoCE alike. iWARP connects through
- * librdmacm only, and is refused.
+ * InfiniBand, RoCE v2 and iWARP, NICs and the kernel's software devices alike.
  *
  *   verbs.c     open, close, caps, probe      post.c    post_send, post_recv
  *   settings.c  WEIR_VERBS_* variables        poll.c    completions, events, sleeping
  *   select.c    which device, port, GID       memory.c  regions, ours and imported
  *   qp.c        QPs, made and destroyed       blob.c    what peers are told
- *   connect.c   QPs to RTS, off the thread
+ *   connect.c   QPs to RTS, off the thread    habit.c   what a device was seen to do
+ *   cm.c        iWARP's connections           fence.c   iWARP's posts
  *
  * One protection domain, CQ, completion channel and (where the device has them) shared
  * receive queue a device. Invariants:
@@ -37,6 +37,9 @@
 #include <stdint.h>
 
 #include "ports.h"
+
+struct rdma_cm_id; /* rdma_cma.h, which only cm.c needs */
+struct rdma_event_channel;
 
 #define VERBS_QPS_MAX       8192u   /* open at once; a power of two */
 #define VERBS_CQ_MAX        262144u /* unless asked: 768 QPs of default depth and receives */
@@ -91,12 +94,24 @@ int settings_read(char *(*get)(const char *name), struct verbs_settings *setting
 
 /* ---- blob.c ---- */
 
+/* What kind of network a port is on. The numbers are seen by peers. */
+enum verbs_fabric {
+    FABRIC_INFINIBAND = IBV_LINK_LAYER_INFINIBAND,
+    FABRIC_ROCE = IBV_LINK_LAYER_ETHERNET,
+    FABRIC_IWARP = 3
+};
+
 /* Where a QP is reached. */
 struct verbs_address {
-    uint32_t qpn;
-    uint16_t lid;
-    uint8_t link_layer; /* IBV_LINK_LAYER_* */
-    union ibv_gid gid;
+    uint32_t qpn;      /* not of iWARP */
+    uint16_t lid;      /* of InfiniBand */
+    uint8_t fabric;    /* enum verbs_fabric */
+    union ibv_gid gid; /* of iWARP: the IP address, IPv4 mapped */
+    /* of iWARP only */
+    uint16_t tcp_port; /* host byte order */
+    uint64_t cookie;   /* which QP is meant; random, never 0 */
+    uint64_t fence;    /* 8 bytes to read, which say nothing (fence.c) */
+    uint32_t fence_key;
 };
 /* What a QP connects from: as its blob said, whatever became of the port since. */
 struct verbs_source {
@@ -132,20 +147,26 @@ void habit_note_last_wqe(const char *device, bool came);
 bool habit_has_last_wqe(const char *device);
 void habit_forget(void); /* for tests */
 
-/* ---- select.c ---- */
-
 /* One device, port and address, with what they can do. */
 struct verbs_choice {
     struct ibv_context *context; /* open */
     struct ibv_device_attr attr;
     struct ibv_port_attr port_attr;
-    union ibv_gid gid;
+    union ibv_gid gid; /* of iWARP: the IP address */
+    enum verbs_fabric fabric;
     uint8_t port;
     uint8_t gid_index;
     uint16_t pkey_index;
     uint32_t mtu;
     char note[VERBS_NOTE_MAX];
 };
+
+/* ---- cm.c ---- */
+
+/* The best address of an iWARP device. False: why says why there is none. */
+bool cm_address(const char *device_name, union ibv_gid *address_out, const char **why_out);
+
+/* ---- select.c ---- */
 
 /* Opens the device that settings ask for, or the best there is. An error: note says why. */
 int select_open(const struct verbs_settings *settings, struct verbs_choice *choice_out);
@@ -165,6 +186,15 @@ enum verbs_qp_state {
 };
 
 enum verbs_connect { CONNECT_NONE = 0, CONNECT_WAITING, CONNECT_RUNNING, CONNECT_DONE };
+
+/* How far the connection of an iWARP QP is. */
+enum verbs_link {
+    LINK_NONE = 0,
+    LINK_DIALLED,  /* we called; no answer yet */
+    LINK_ACCEPTED, /* the other side dialled, and we took it; not up yet */
+    LINK_UP,
+    LINK_DOWN /* it was up, or could not be; there will be no other */
+};
 
 struct weir_qp {
     /* read by every post and completion */
@@ -194,11 +224,24 @@ struct weir_qp {
     int connect_result;               /* CONNECT_DONE */
     struct verbs_source source;
     struct ibv_qp_attr to_rtr, to_rts;
+
+    /* iWARP */
+    struct verbs_address there; /* once it was told */
+    struct rdma_cm_id *link_id; /* a connector's thread sets it, while that has the QP */
+    enum verbs_link link;
+    bool hangs_up;               /* CONNECTING: a connector's thread ends the call */
+    bool outrivalled;            /* our call was rejected for the other side's */
+    uint64_t caller;             /* LINK_ACCEPTED and after: who dialled, by cookie */
+    struct rdma_cm_id *rival_id; /* the other side dialled too, and goes before */
+    uint32_t culprit;            /* the position of the WR that failed first; UINT32_MAX: none */
+    uint32_t culprit_status;     /* enum weir_cqe_status */
+    bool expects;                /* CONNECTING, and no connector's: the other side's doing */
 };
 
 /* Our own memory. */
 struct verbs_mr {
-    struct ibv_mr *ibv;    /* NULL: free */
+    struct ibv_mr *ibv;    /* with the rights that it is exported with. NULL: free */
+    struct ibv_mr *sink;   /* iWARP: with the right to fill it by reads. NULL: ibv has it */
     uint64_t mapped_bytes; /* of memory that we allocated; 0: the caller's */
     uint32_t access;
     uint32_t next_free; /* as verbs_mrs.free */
@@ -245,6 +288,17 @@ struct verbs_raw {
     uint32_t imm;
     bool recv;
     bool has_imm;
+    bool own; /* it came from poll_flush */
+};
+
+/* What an iWARP device has besides. */
+struct verbs_cm {
+    struct rdma_event_channel *channel; /* of the listener and of all connections */
+    struct rdma_cm_id *listener;
+    int fd;        /* the channel's */
+    uint16_t port; /* that listens; host byte order */
+    struct ibv_mr *fence_mr;
+    uint64_t fence[2]; /* what peers read, and where we read to */
 };
 
 /* The device does not answer any more: it was unplugged. */
@@ -273,6 +327,7 @@ struct weir_device {
     uint32_t qp_count;
     uint32_t qp_hint;
     uint32_t inline_bytes;
+    bool fenced; /* iWARP: posts go by fence.c */
     bool port_changed;
     enum verbs_loss loss;
     int epoll_fd;
@@ -280,6 +335,7 @@ struct weir_device {
     struct ibv_comp_channel *channel;
     struct verbs_mrs mrs;
     struct verbs_connector connector;
+    struct verbs_cm cm;
     struct weir_env env;
     struct weir_device_caps caps;
     struct verbs_settings settings;
@@ -305,10 +361,48 @@ int connector_open(struct weir_device *device);
 void connector_close(struct weir_device *device);
 int connector_events(struct weir_device *device, struct weir_async *events_out, int max);
 int connector_cancel(struct weir_qp *qp);
+/* A QP that expects the other side's doing is given up: it is done. */
+void connector_fail(struct weir_qp *qp);
+/* Its call, which nobody has answered, is ended by a thread; it is EBUSY until then. False:
+ * there is no thread for that. */
+bool connector_hangup(struct weir_qp *qp);
 int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path);
+
+/* cm.c: connections of iWARP, which are made by the kernel's connection manager
+ * (rdma_cm(7)). All of them are for the thread that has the engine, but cm_dial. */
+int cm_open(struct weir_device *device);
+void cm_close(struct weir_device *device);
+/* Of qp_connect: OK: it is up, the other side has dialled; EINPROGRESS: CONNECTED comes;
+ * EAGAIN: dial. */
+int cm_connect(struct weir_qp *qp);
+/* Blocks, in a connector's thread, until the call is on its way. */
+int cm_dial(struct weir_qp *qp);
+/* It is, or could not be. False: CONNECTED comes with the answer. */
+bool cm_dialled(struct weir_qp *qp);
+int cm_events(struct weir_device *device, struct weir_async *events_out, int max);
+/* Before the QP is destroyed. EBUSY: not yet. */
+int cm_hangup(struct weir_qp *qp);
+/* Blocks, in a connector's thread: ends a call that nobody has answered. */
+void cm_drop(struct weir_qp *qp);
+
+/* fence.c: posts of iWARP. As verbs_post_send. */
+int fence_post(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+               struct weir_post *post_out);
+/* The provider says that the WR at a position did not succeed. */
+void fence_failed(struct weir_qp *qp, uint32_t position, uint32_t status);
+/* The QP has come to the error state: everything posted is flushed, by us. */
+void fence_flush(struct weir_qp *qp);
 
 /* post.c */
 void post_prepare(struct weir_device *device);
+/* Whether the device can ever accept it. */
+bool post_is_possible(const struct weir_device *device, const struct weir_wr *wr);
+void post_fill(const struct weir_qp *qp, const struct weir_wr *from, uint32_t position,
+               struct ibv_send_wr *wr, struct ibv_sge *sge);
+/* Posts the first count entries of the device's chain; how many were accepted. */
+uint32_t post_filled(struct weir_qp *qp, uint32_t count, int *error_out);
+/* Why the provider refused a WR (an errno, which old ones negate). */
+int post_refusal(int error);
 int verbs_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                     struct weir_post *post_out);
 uint32_t verbs_post_pieces(struct weir_qp *qp, const struct weir_span *span,
@@ -324,6 +418,9 @@ int verbs_arm(struct weir_device *device);
 void verbs_disarm(struct weir_device *device);
 /* Moves all that is in the CQ to the stash. */
 void poll_to_stash(struct weir_device *device);
+/* The WR at a position of its send queue ends with this status (enum weir_cqe_status), behind
+ * all that is in the CQ. */
+void poll_flush(struct weir_qp *qp, uint32_t position, uint32_t status);
 /* Takes out of the stash what nobody may hear of a QP that is gone. */
 void poll_forget(struct weir_device *device, const struct weir_qp *qp);
 

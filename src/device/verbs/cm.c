@@ -1,0 +1,436 @@
+/* cm.c: connections of iWARP QPs, which only the connection manager makes (rdma_cm(7)): it
+ * dials over TCP, speaks MPA (RFC 5044, RFC 6581) and takes the QP to RTS itself.
+ *
+ * A device listens on a port of its own at the address that it chose. Who connects first
+ * dials; the other side takes the call for the QP that it names, also before it is asked to
+ * connect that QP, so that neither has to wait for the other.
+ *
+ *   NONE ──called──► ACCEPTED ──established──► UP ──► DOWN
+ *    ├───dialled───► DIALLED ───established────▲        any failure ──► DOWN
+ *    └───rejected────────┘ (as a rival: the other side's call comes, or came)
+ *
+ * When both dial, the call of the side with the greater cookie is taken and the other one is
+ * rejected. The caller says which QP it wants, and which of its own calls: cookies that only
+ * the two sides know. Before anything is posted the caller must have turned out to be who
+ * the QP was told to connect to.
+ *
+ * Owns the channel, the listener, the memory that fences read (fence.c), and the ids of all
+ * connections. Invariants: an id belongs to one QP, as its context says, which is set before
+ * any event of it can come, and goes before its QP; a QP has one id, and one of a rival's call.
+ * What blocks (addresses are resolved, software devices wait for TCP, and a call for its
+ * answer) is done by a connector's thread: cm_dial, cm_drop. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <rdma/rdma_cma.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbs.h"
+
+enum { RESOLVE_MS = 2000, BACKLOG = 1024, TRIES = 4 };
+
+/* What a caller says (private data). In its own byte order: a QP is named by bytes. */
+struct call {
+    uint8_t magic[4];
+    uint8_t zero[4];
+    uint64_t called, caller; /* cookies */
+};
+static const uint8_t call_magic[4] = {'W', 'E', 'I', 'R'};
+/* What a rejection says. */
+enum { REJECT_STRANGER = 1, REJECT_RIVAL };
+
+/* ---- addresses ---- */
+
+static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}; /* ::ffff:a.b.c.d */
+
+union socket_address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    struct sockaddr_storage storage;
+};
+
+static union socket_address socket_of(const union ibv_gid *gid, uint16_t port) {
+    union socket_address address = {.storage = {0}};
+    if (memcmp(gid->raw, mapped, sizeof mapped) == 0) {
+        address.v4.sin_family = AF_INET;
+        address.v4.sin_port = htons(port);
+        memcpy(&address.v4.sin_addr, gid->raw + sizeof mapped, 4);
+    } else {
+        address.v6.sin6_family = AF_INET6;
+        address.v6.sin6_port = htons(port);
+        memcpy(&address.v6.sin6_addr, gid->raw, sizeof gid->raw);
+    }
+    return address;
+}
+
+static bool gid_of(const struct sockaddr *address, union ibv_gid *gid_out) {
+    const union socket_address *any = (const union socket_address *)address;
+    memset(gid_out, 0, sizeof *gid_out);
+    if (address->sa_family == AF_INET) {
+        memcpy(gid_out->raw, mapped, sizeof mapped);
+        memcpy(gid_out->raw + sizeof mapped, &any->v4.sin_addr, 4);
+        return true;
+    }
+    if (address->sa_family != AF_INET6)
+        return false;
+    memcpy(gid_out->raw, &any->v6.sin6_addr, sizeof gid_out->raw);
+    return true;
+}
+
+/* Whether the connection manager finds this device at an address. */
+static bool belongs(struct rdma_event_channel *channel, const union ibv_gid *gid,
+                    const char *device_name) {
+    struct rdma_cm_id *id;
+    union socket_address at = socket_of(gid, 0);
+    if (rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) != 0)
+        return false;
+    bool found = rdma_bind_addr(id, &at.any) == 0 && id->verbs != NULL &&
+                 strcmp(ibv_get_device_name(id->verbs->device), device_name) == 0;
+    rdma_destroy_id(id);
+    return found;
+}
+
+/* An address of this link only would need its scope as well, and a loopback address is found
+ * on any device. */
+bool cm_address(const char *device_name, union ibv_gid *address_out, const char **why_out) {
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct ifaddrs *interfaces = NULL;
+    int best = GID_LINK_LOCAL;
+    *why_out = "iWARP needs the kernel's rdma_ucm";
+    if (channel == NULL)
+        return false;
+    *why_out = "iWARP, and its interface has no IP address";
+    if (getifaddrs(&interfaces) != 0)
+        interfaces = NULL;
+    for (const struct ifaddrs *at = interfaces; at != NULL; at = at->ifa_next) {
+        union ibv_gid gid;
+        if (at->ifa_addr == NULL || (at->ifa_flags & IFF_LOOPBACK) != 0 ||
+            !gid_of(at->ifa_addr, &gid) || gid_rank(&gid) <= best ||
+            !belongs(channel, &gid, device_name))
+            continue;
+        best = gid_rank(&gid);
+        *address_out = gid;
+    }
+    freeifaddrs(interfaces);
+    rdma_destroy_event_channel(channel);
+    return best > GID_LINK_LOCAL;
+}
+
+/* ---- open, close ---- */
+
+static int listen_at(struct weir_device *device) {
+    struct verbs_cm *cm = &device->cm;
+    union socket_address at = socket_of(&device->choice.gid, 0);
+    if (rdma_create_id(cm->channel, &cm->listener, NULL, RDMA_PS_TCP) != 0)
+        return WEIR_EDEVICE;
+    if (rdma_bind_addr(cm->listener, &at.any) != 0 || rdma_listen(cm->listener, BACKLOG) != 0)
+        return WEIR_EDEVICE;
+    cm->port = ntohs(rdma_get_src_port(cm->listener));
+    return cm->port != 0 ? WEIR_OK : WEIR_EDEVICE;
+}
+
+int cm_open(struct weir_device *device) {
+    struct verbs_cm *cm = &device->cm;
+    /* Peers read the one word, and we fill the other: nothing that is there matters. */
+    cm->fence_mr =
+        ibv_reg_mr(device->pd, cm->fence, sizeof cm->fence,
+                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+    cm->channel = rdma_create_event_channel();
+    if (cm->fence_mr == NULL || cm->channel == NULL)
+        return WEIR_EDEVICE;
+    cm->fd = cm->channel->fd;
+    int flags = fcntl(cm->fd, F_GETFL);
+    if (flags < 0 || fcntl(cm->fd, F_SETFL, flags | O_NONBLOCK) != 0)
+        return WEIR_EDEVICE;
+    return listen_at(device);
+}
+
+void cm_close(struct weir_device *device) {
+    struct verbs_cm *cm = &device->cm;
+    if (cm->listener != NULL)
+        rdma_destroy_id(cm->listener);
+    if (cm->channel != NULL)
+        rdma_destroy_event_channel(cm->channel);
+    if (cm->fence_mr != NULL)
+        ibv_dereg_mr(cm->fence_mr);
+    *cm = (struct verbs_cm){0};
+}
+
+/* ---- dialling ---- */
+
+static struct rdma_conn_param parameters(const struct weir_qp *qp) {
+    return (struct rdma_conn_param){.responder_resources = qp->to_rtr.max_dest_rd_atomic,
+                                    .initiator_depth = qp->to_rts.max_rd_atomic,
+                                    .retry_count = qp->to_rts.retry_cnt,
+                                    .rnr_retry_count = qp->to_rts.rnr_retry,
+                                    .srq = qp->device->srq != NULL,
+                                    .qp_num = qp->qpn};
+}
+
+/* As for an address that does not answer: the path may come again. */
+static int dial_error(int error) {
+    switch (error) {
+    case ENOMEM:
+        return WEIR_ENOMEM;
+    case ECONNREFUSED:
+    case ECONNRESET:
+    case ETIMEDOUT:
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case EADDRNOTAVAIL:
+        return WEIR_EPEER;
+    default:
+        return WEIR_EDEVICE;
+    }
+}
+
+static int dial(const struct weir_qp *qp, struct rdma_cm_id *id) {
+    const struct weir_device *device = qp->device;
+    union socket_address from = socket_of(&qp->source.address.gid, 0);
+    union socket_address to = socket_of(&qp->there.gid, qp->there.tcp_port);
+    uint8_t class = (uint8_t)device->settings.traffic_class;
+    struct call call = {.called = qp->there.cookie, .caller = qp->source.address.cookie};
+    memcpy(call.magic, call_magic, sizeof call.magic);
+    struct rdma_conn_param wanted = parameters(qp);
+    wanted.private_data = &call;
+    wanted.private_data_len = sizeof call;
+    if (rdma_resolve_addr(id, &from.any, &to.any, RESOLVE_MS) != 0)
+        return dial_error(errno);
+    if (class != 0)
+        rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &class, sizeof class);
+    if (rdma_resolve_route(id, RESOLVE_MS) != 0 || rdma_migrate_id(id, device->cm.channel) != 0 ||
+        rdma_connect(id, &wanted) != 0)
+        return dial_error(errno);
+    return WEIR_OK;
+}
+
+/* An id without a channel is synchronous: its calls block, here and for nobody else. The
+ * answer comes to the device's channel. */
+int cm_dial(struct weir_qp *qp) {
+    struct rdma_cm_id *id;
+    if (rdma_create_id(NULL, &id, qp, RDMA_PS_TCP) != 0)
+        return dial_error(errno);
+    int rc = dial(qp, id);
+    if (rc == WEIR_OK)
+        qp->link_id = id;
+    else
+        rdma_destroy_id(id);
+    return rc;
+}
+
+/* ---- calls of others ---- */
+
+static void reject(struct rdma_cm_id *id, uint8_t why) {
+    rdma_reject(id, &why, sizeof why);
+    rdma_destroy_id(id);
+}
+
+static void link_down(struct weir_qp *qp) {
+    if (qp->link_id != NULL)
+        rdma_destroy_id(qp->link_id);
+    qp->link_id = NULL;
+    qp->link = LINK_DOWN;
+}
+
+/* Takes a call for a QP that has no connection. */
+static void take_call(struct weir_qp *qp, struct rdma_cm_id *id, uint64_t caller) {
+    /* Not asked to connect yet, it has no limits of its own. */
+    uint8_t reads = (uint8_t)qp->device->caps.rd_atomic_max;
+    struct rdma_conn_param granted = {.responder_resources = reads,
+                                      .initiator_depth = reads,
+                                      .rnr_retry_count = 6,
+                                      .srq = qp->device->srq != NULL,
+                                      .qp_num = qp->qpn};
+    id->context = qp;
+    qp->link_id = id;
+    qp->caller = caller;
+    qp->link = LINK_ACCEPTED;
+    if (rdma_accept(id, &granted) != 0)
+        link_down(qp);
+}
+
+static struct weir_qp *qp_by_cookie(const struct weir_device *device, uint64_t cookie) {
+    uint32_t seen = 0;
+    for (uint32_t i = 0; seen < device->qp_count && i < VERBS_QPS_MAX; i++) {
+        struct weir_qp *qp = device->qps[i];
+        seen += qp != NULL;
+        if (qp != NULL && qp->source.address.cookie == cookie)
+            return qp;
+    }
+    return NULL;
+}
+
+static bool read_call(const struct rdma_cm_event *event, struct call *call_out) {
+    if (event->param.conn.private_data_len < sizeof *call_out)
+        return false;
+    memcpy(call_out, event->param.conn.private_data, sizeof *call_out);
+    return memcmp(call_out->magic, call_magic, sizeof call_magic) == 0;
+}
+
+/* The event is acknowledged already. */
+static void called(struct weir_device *device, struct rdma_cm_id *id, const struct call *call) {
+    struct weir_qp *qp = qp_by_cookie(device, call->called);
+    bool dials =
+        qp != NULL && qp->state == QP_CONNECTING && (!qp->expects || qp->link == LINK_DIALLED);
+    if (qp == NULL || call->caller == 0 || qp->rival_id != NULL ||
+        (qp->state == QP_CONNECTING && call->caller != qp->there.cookie)) {
+        reject(id, REJECT_STRANGER);
+    } else if (qp->link == LINK_NONE && (qp->state == QP_INIT || qp->expects)) {
+        take_call(qp, id, call->caller);
+    } else if (!dials || qp->link > LINK_DIALLED) {
+        reject(id, REJECT_STRANGER);
+    } else if (call->caller < qp->source.address.cookie) {
+        reject(id, REJECT_RIVAL);
+    } else { /* until our own call was rejected: lost */
+        id->context = qp;
+        qp->rival_id = id;
+    }
+}
+
+/* ---- connecting ---- */
+
+int cm_connect(struct weir_qp *qp) {
+    if (qp->link == LINK_NONE)
+        return WEIR_EAGAIN;
+    if (qp->caller != qp->there.cookie) {
+        link_down(qp); /* somebody who knew the cookie, and was not meant */
+        return WEIR_EPEER;
+    }
+    if (qp->link == LINK_DOWN)
+        return WEIR_EPEER;
+    qp->expects = qp->link == LINK_ACCEPTED;
+    qp->state = qp->expects ? QP_CONNECTING : QP_READY;
+    qp->was_ready = qp->state == QP_READY;
+    return qp->expects ? WEIR_EINPROGRESS : WEIR_OK;
+}
+
+/* Our call was rejected for the other side's own, which is here or will come. */
+static void lost(struct weir_qp *qp) {
+    struct rdma_cm_id *rival = qp->rival_id;
+    link_down(qp);
+    qp->link = LINK_NONE;
+    qp->rival_id = NULL;
+    if (rival != NULL)
+        take_call(qp, rival, qp->there.cookie);
+}
+
+/* The answer may have been here before we hear that there was a call. */
+bool cm_dialled(struct weir_qp *qp) {
+    if (qp->connect_result != WEIR_OK) {
+        qp->link = LINK_DOWN;
+        return true;
+    }
+    if (qp->link == LINK_NONE)
+        qp->link = LINK_DIALLED;
+    if (qp->link == LINK_DOWN || qp->error_wanted)
+        qp->connect_result = qp->error_wanted ? WEIR_EDEVICE : WEIR_EPEER;
+    if (qp->connect_result != WEIR_OK || qp->link == LINK_UP)
+        return true;
+    qp->expects = true;
+    if (qp->outrivalled)
+        lost(qp);
+    return false;
+}
+
+/* The kernel lets nobody go who called and has no answer yet: it waits for one, or until MPA
+ * gives up, which takes seconds. */
+int cm_hangup(struct weir_qp *qp) {
+    if (qp->rival_id != NULL)
+        reject(qp->rival_id, REJECT_STRANGER);
+    qp->rival_id = NULL;
+    if (qp->link_id == NULL)
+        return WEIR_OK;
+    if (qp->link <= LINK_DIALLED && connector_hangup(qp))
+        return WEIR_EBUSY;
+    link_down(qp);
+    return WEIR_OK;
+}
+
+void cm_drop(struct weir_qp *qp) {
+    rdma_destroy_id(qp->link_id);
+}
+
+/* ---- events ---- */
+
+/* The connection is there, or is not (any more). type 0: nobody needs to hear of it. */
+static struct weir_async link_event(struct weir_qp *qp, bool up) {
+    struct weir_async told = {.type = 0, .qp_tag = qp->tag};
+    bool expected = qp->expects;
+    qp->link = up ? LINK_UP : LINK_DOWN;
+    if (expected) {
+        qp->expects = false;
+        qp->state = up ? QP_READY : QP_FAILED;
+        qp->was_ready = up;
+        told.type = WEIR_ASYNC_CONNECTED;
+        told.error = up ? WEIR_OK : WEIR_EPEER;
+    } else if (!up && qp->state == QP_READY) {
+        told.type = WEIR_ASYNC_QP_FATAL;
+        verbs_qp_error(qp);
+    }
+    return told;
+}
+
+/* A rival's call that was taken in vain ends the attempt. */
+static struct weir_async lost_event(struct weir_qp *qp) {
+    return qp->link == LINK_DOWN ? link_event(qp, false) : (struct weir_async){.type = 0};
+}
+
+static struct weir_async event_of(struct weir_device *device, struct rdma_cm_event *event) {
+    struct weir_async nothing = {.type = 0};
+    enum rdma_cm_event_type type = event->event;
+    struct rdma_cm_id *id = event->id;
+    struct weir_qp *qp = id->context;
+    struct call call;
+    bool is_call = type == RDMA_CM_EVENT_CONNECT_REQUEST && read_call(event, &call);
+    bool is_lost = type == RDMA_CM_EVENT_REJECTED && event->param.conn.private_data_len > 0 &&
+                   *(const uint8_t *)event->param.conn.private_data == REJECT_RIVAL;
+    rdma_ack_cm_event(event); /* to destroy an id waits for this */
+    switch (type) {
+    case RDMA_CM_EVENT_CONNECT_REQUEST:
+        if (is_call)
+            called(device, id, &call);
+        else
+            reject(id, REJECT_STRANGER);
+        return nothing;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        return (struct weir_async){.type = WEIR_ASYNC_DEVICE_FATAL, .qp_tag = UINT32_MAX};
+    case RDMA_CM_EVENT_ESTABLISHED:
+        return qp != NULL ? link_event(qp, true) : nothing;
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+    case RDMA_CM_EVENT_UNREACHABLE:
+    case RDMA_CM_EVENT_REJECTED:
+    case RDMA_CM_EVENT_DISCONNECTED:
+        if (qp != NULL && qp->rival_id == id) {
+            qp->rival_id = NULL;
+            rdma_destroy_id(id);
+            return nothing;
+        }
+        if (is_lost && qp != NULL && qp->state == QP_CONNECTING) {
+            qp->outrivalled = true;
+            if (qp->expects)
+                lost(qp);
+            return lost_event(qp);
+        }
+        return qp != NULL ? link_event(qp, false) : nothing;
+    default:
+        return nothing;
+    }
+}
+
+int cm_events(struct weir_device *device, struct weir_async *events_out, int max) {
+    int count = 0;
+    for (int reads = 0; device->fenced && count < max && reads < TRIES * max; reads++) {
+        struct rdma_cm_event *event;
+        if (rdma_get_cm_event(device->cm.channel, &event) != 0)
+            break; /* EAGAIN; or for good, and then the device's own events say so */
+        struct weir_async told = event_of(device, event);
+        if (told.type != 0)
+            events_out[count++] = told;
+    }
+    return count;
+}

@@ -1,0 +1,17 @@
+#!/bin/sh
+# iwarp.sh: what the other scripts ask of RoCE, of iWARP: the same scripts on the devices siw0 and
+# siw1, where the kernel has them. Names of tests begin with "iwarp_".
+# shellcheck disable=SC2034 # failures is read by finish
+. "$(dirname "$0")/lib.sh"
+if [ "$DEVICE" != verbs ] || [ ! -d /sys/class/infiniband/siw1 ]; then
+    skip iwarp 'there is no software iWARP here'
+    finish
+fi
+for test in conformance tool cycles recovery; do
+    # Of the wire below nothing is known here.
+    RDMA_A=siw0 RDMA_B=siw1 WIRE_A='' CYCLES=${IWARP_CYCLES:-200} sh "$here/$test.sh" 2>&1 |
+        sed -E 's/^(ok|FAILED|skip) /\1 iwarp_/' >"$WORK/all"
+    cat "$WORK/all"
+    ! grep -q '^FAILED' "$WORK/all" || failures=$((failures + 1))
+done
+finish
