@@ -460,7 +460,8 @@ typedef struct weir_transfer_options {
  * weir_remote_info tell the former; for the latter import what its successor exports, the
  * peer handle stays good), EINVAL
  * (also memory of another peer), ETOOBIG (more segments than segments_max, a payload over
- * WEIR_NOTIFY_MAX), EAGAIN (pools full). Only a terminal status is ETIMEDOUT, ECANCELED,
+ * WEIR_NOTIFY_MAX), EAGAIN (a pool is full; weir_stats
+ * counts which). Only a terminal status is ETIMEDOUT, ECANCELED,
  * ECLOSED, ECONNECT, EADDRESS, EREFUSED, EPEER (the peer died or closed meanwhile), EUNKNOWN,
  * EREMOTE, EDEVICE (session after session broke under it), and EINVAL for local memory that the
  * device found fault with. */
@@ -560,7 +561,11 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
 
 /* ---- statistics -------------------------------------------------------- */
 
-/* X(name, what it counts). All are uint64_t; all but inflight_bytes only grow. */
+/* X(name, what it counts). All are uint64_t; all but inflight_bytes only grow.
+ * A submit that returns EAGAIN counts once, also one with WEIR_TRANSFER_BLOCK that looked often.
+ * A work request that is done in its post is not signalled, and gives no completion. On a device
+ * that completes later wrs_posted / posts is how many share a doorbell, and wrs_posted / signaled
+ * how many share a completion. */
 #define WEIR_STATS(X)                                                                              \
     X(transfers_ok, "transfers that ended well")                                                   \
     X(transfers_failed, "transfers that ended with an error")                                      \
@@ -574,7 +579,7 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
     X(orphans_healed, "of those, recovered on a healthy QP")                                       \
     X(admission_waits, "times that a transfer had to wait for slots")                              \
     X(credit_waits, "times that a notification had to wait for credits")                           \
-    X(submit_eagain, "submits refused because a pool was full")                                    \
+    X(submit_eagain, "submits refused because a pool was full: eagain_* say which")                \
     X(submit_queued, "submits handed to the thread that had the engine")                           \
     X(completions_stale, "completions of QPs that are gone, dropped")                              \
     X(notifications_sent, "notifications whose transfer ended well")                               \
@@ -599,7 +604,12 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
     X(receives_lost, "shared receive buffers that went with a QP, and were replaced")              \
     X(inflight_waits, "times that a peer's transfers had to wait for bytes in flight")             \
     X(inflight_bytes, "payload bytes of reads and writes in flight now")                           \
-    X(inflight_bytes_high_water, "the most of them at any time")
+    X(inflight_bytes_high_water, "the most of them at any time")                                   \
+    X(eagain_transfers, "of submit_eagain: transfers_max handles were live")                       \
+    X(eagain_segments, "of submit_eagain: segments_max left no room for its segments")             \
+    X(eagain_completions, "of submit_eagain: completions to come and not yet taken were too many") \
+    X(signaled, "of wrs_posted: signalled, so that the device tells of their end")                 \
+    X(completions, "completions polled: of signalled or failed work, messages, teardowns")
 
 typedef struct weir_stats {
     size_t size;
