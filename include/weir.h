@@ -140,6 +140,7 @@ typedef struct weir_transfer {
 #define WEIR_DEVICE_NAME_MAX  32  /* bytes of a device name with its terminator */
 #define WEIR_DEVICE_NOTE_MAX  128 /* bytes of a device's note with its terminator */
 #define WEIR_SETTING_NOTE_MAX 192 /* bytes of a setting's note with its terminator */
+#define WEIR_VARIABLE_MAX     64  /* bytes of a stray variable's name with its terminator */
 
 /* ---- engine ------------------------------------------------------------ */
 
@@ -271,7 +272,10 @@ typedef struct weir_setting_info {
     uint64_t most;
     uint32_t source;                  /* weir_setting_source_t */
     int status;                       /* 0, or EINVAL: weir_engine_open refuses it... */
-    char note[WEIR_SETTING_NOTE_MAX]; /* ...and this says why, in a line; "" */
+    char note[WEIR_SETTING_NOTE_MAX]; /* ...and this says why, in a line, or why in_force is not
+                                       * value; "" */
+    uint64_t in_force;                /* what has an effect: value, but chain_max is cut to a
+                                       * quarter of the queue, if the device grants sq_depth */
 } weir_setting_info;
 #define WEIR_SETTING_INFO_INIT WEIR_SIZED(weir_setting_info)
 /* Describes the index-th setting, for an engine that were opened now with these options, NULL
@@ -279,6 +283,20 @@ typedef struct weir_setting_info {
  * refuse. Needs no engine. EINVAL past the last. */
 WEIR_API int weir_setting_query(const weir_engine_options *options, size_t index,
                                 weir_setting_info *info);
+
+/* A variable of the environment whose name begins with WEIR_ and that this library does not
+ * read: misspelled, perhaps. Of those of a device (WEIR_VERBS_*), it reads what a device that is
+ * built in reads. */
+typedef struct weir_stray_info {
+    size_t size;
+    const char *nearest;              /* the variable whose name is much like it, or NULL; static */
+    char name[WEIR_VARIABLE_MAX];     /* as far as there is room; what is not printable is '?' */
+    char note[WEIR_SETTING_NOTE_MAX]; /* "WEIR_SQ_DEPHT: no setting of this name; ..." */
+} weir_stray_info;
+#define WEIR_STRAY_INFO_INIT WEIR_SIZED(weir_stray_info)
+/* Describes the index-th such variable. Needs no engine. Like getenv(3), not while another
+ * thread changes the environment. EINVAL past the last. */
+WEIR_API int weir_stray_query(size_t index, weir_stray_info *info);
 
 /* ---- memory ------------------------------------------------------------ */
 
