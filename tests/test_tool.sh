@@ -386,7 +386,7 @@ sweep_verified() {
         json_holds "sum(row['checked_bytes'] for row in r['results']) == ${sum:-0} > 0"
 }
 
-# The programs of README.md and the loop of weir(3) compile without a warning and run.
+# The programs of README.md and those of weir(3) compile without a warning and run.
 documented_programs() ( # changes the directory
     top=$(cd "$(dirname "$0")/.." && pwd) build=$(cd "$(dirname "$weir")" && pwd)
     for library in "$build"/libweir.so.[0-9]; do
@@ -434,6 +434,17 @@ int main(void) {
 }
 C
     } >"$dir/poll.c"
+    awk '/^\.Bd/ { text = ""; next } { text = text $0 "\n" }
+        /^\.Ed/ && text ~ /weir_setting_query\(/ { sub(/\.Ed\n$/, "", text); printf "%s", text }' \
+        "$top/man/weir.3" | sed 's/\\e/\\/g' >"$dir/settings.c"
+    compile settings && grep -q 'int main' "$dir/settings.c" || return 1
+    export LD_LIBRARY_PATH=$build
+    "$dir/settings" >"$dir/settings.out" && grep -qx 'sq_depth 1024 (option) ' "$dir/settings.out" &&
+        grep -q '^chain_max 255 (default) cut to 255: ' "$dir/settings.out" &&
+        test "$(grep -c ' (.*) ' "$dir/settings.out")" -eq "$(run info | grep -c '^  WEIR_')" &&
+        WEIR_SQ_DEPHT=1 "$dir/settings" | grep -q 'did you mean WEIR_SQ_DEPTH' &&
+        ! WEIR_QP_COUNT=x "$dir/settings" >"$dir/settings.out" &&
+        grep -q '^qp_count 1 (environment) WEIR_QP_COUNT=x: not a' "$dir/settings.out" || return 1
     compile poll && (cd "$dir" && LD_LIBRARY_PATH=$build timeout 20 ./poll) || return 1
     cd "$dir" || return 1
     LD_LIBRARY_PATH=$build timeout 20 ./target >"$dir/target.out" &
