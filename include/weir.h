@@ -140,6 +140,7 @@ typedef struct weir_transfer {
 #define WEIR_DEVICE_NAME_MAX  32  /* bytes of a device name with its terminator */
 #define WEIR_DEVICE_NOTE_MAX  128 /* bytes of a device's note with its terminator */
 #define WEIR_SETTING_NOTE_MAX 192 /* bytes of a setting's note with its terminator */
+#define WEIR_VARIABLE_MAX     64  /* bytes of a stray variable's name with its terminator */
 
 /* ---- engine ------------------------------------------------------------ */
 
@@ -271,7 +272,10 @@ typedef struct weir_setting_info {
     uint64_t most;
     uint32_t source;                  /* weir_setting_source_t */
     int status;                       /* 0, or EINVAL: weir_engine_open refuses it... */
-    char note[WEIR_SETTING_NOTE_MAX]; /* ...and this says why, in a line; "" */
+    char note[WEIR_SETTING_NOTE_MAX]; /* ...and this says why, in a line, or why in_force is not
+                                       * value; "" */
+    uint64_t in_force;                /* what has an effect: value, but chain_max is cut to a
+                                       * quarter of the queue, if the device grants sq_depth */
 } weir_setting_info;
 #define WEIR_SETTING_INFO_INIT WEIR_SIZED(weir_setting_info)
 /* Describes the index-th setting, for an engine that were opened now with these options, NULL
@@ -279,6 +283,20 @@ typedef struct weir_setting_info {
  * refuse. Needs no engine. EINVAL past the last. */
 WEIR_API int weir_setting_query(const weir_engine_options *options, size_t index,
                                 weir_setting_info *info);
+
+/* A variable of the environment whose name begins with WEIR_ and that this library does not
+ * read: misspelled, perhaps. Of those of a device (WEIR_VERBS_*), it reads what a device that is
+ * built in reads. */
+typedef struct weir_stray_info {
+    size_t size;
+    const char *nearest;              /* the variable whose name is much like it, or NULL; static */
+    char name[WEIR_VARIABLE_MAX];     /* as far as there is room; what is not printable is '?' */
+    char note[WEIR_SETTING_NOTE_MAX]; /* "WEIR_SQ_DEPHT: no setting of this name; ..." */
+} weir_stray_info;
+#define WEIR_STRAY_INFO_INIT WEIR_SIZED(weir_stray_info)
+/* Describes the index-th such variable. Needs no engine. Like getenv(3), not while another
+ * thread changes the environment. EINVAL past the last. */
+WEIR_API int weir_stray_query(size_t index, weir_stray_info *info);
 
 /* ---- memory ------------------------------------------------------------ */
 
@@ -460,7 +478,8 @@ typedef struct weir_transfer_options {
  * weir_remote_info tell the former; for the latter import what its successor exports, the
  * peer handle stays good), EINVAL
  * (also memory of another peer), ETOOBIG (more segments than segments_max, a payload over
- * WEIR_NOTIFY_MAX), EAGAIN (pools full). Only a terminal status is ETIMEDOUT, ECANCELED,
+ * WEIR_NOTIFY_MAX), EAGAIN (a pool is full; weir_stats
+ * counts which). Only a terminal status is ETIMEDOUT, ECANCELED,
  * ECLOSED, ECONNECT, EADDRESS, EREFUSED, EPEER (the peer died or closed meanwhile), EUNKNOWN,
  * EREMOTE, EDEVICE (session after session broke under it), and EINVAL for local memory that the
  * device found fault with. */
@@ -560,7 +579,11 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
 
 /* ---- statistics -------------------------------------------------------- */
 
-/* X(name, what it counts). All are uint64_t; all but inflight_bytes only grow. */
+/* X(name, what it counts). All are uint64_t; all but inflight_bytes only grow.
+ * A submit that returns EAGAIN counts once, also one with WEIR_TRANSFER_BLOCK that looked often.
+ * A work request that is done in its post is not signalled, and gives no completion. On a device
+ * that completes later wrs_posted / posts is how many share a doorbell, and wrs_posted / signaled
+ * how many share a completion. */
 #define WEIR_STATS(X)                                                                              \
     X(transfers_ok, "transfers that ended well")                                                   \
     X(transfers_failed, "transfers that ended with an error")                                      \
@@ -574,7 +597,7 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
     X(orphans_healed, "of those, recovered on a healthy QP")                                       \
     X(admission_waits, "times that a transfer had to wait for slots")                              \
     X(credit_waits, "times that a notification had to wait for credits")                           \
-    X(submit_eagain, "submits refused because a pool was full")                                    \
+    X(submit_eagain, "submits refused because a pool was full: eagain_* say which")                \
     X(submit_queued, "submits handed to the thread that had the engine")                           \
     X(completions_stale, "completions of QPs that are gone, dropped")                              \
     X(notifications_sent, "notifications whose transfer ended well")                               \
@@ -599,7 +622,12 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
     X(receives_lost, "shared receive buffers that went with a QP, and were replaced")              \
     X(inflight_waits, "times that a peer's transfers had to wait for bytes in flight")             \
     X(inflight_bytes, "payload bytes of reads and writes in flight now")                           \
-    X(inflight_bytes_high_water, "the most of them at any time")
+    X(inflight_bytes_high_water, "the most of them at any time")                                   \
+    X(eagain_transfers, "of submit_eagain: transfers_max handles were live")                       \
+    X(eagain_segments, "of submit_eagain: segments_max left no room for its segments")             \
+    X(eagain_completions, "of submit_eagain: completions to come and not yet taken were too many") \
+    X(signaled, "of wrs_posted: signalled, so that the device tells of their end")                 \
+    X(completions, "completions polled: of signalled or failed work, messages, teardowns")
 
 typedef struct weir_stats {
     size_t size;

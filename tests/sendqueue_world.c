@@ -199,8 +199,10 @@ static int wrap_post(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t cou
     }
     for (uint32_t i = 0; i < taken; i++) {
         the->wr_ids_zero += wrs[i].wr_id == 0;
-        if ((wrs[i].flags & WEIR_WR_SIGNALED) != 0)
-            the->last_signaled = wrs[i].wr_id;
+        if ((wrs[i].flags & WEIR_WR_SIGNALED) == 0)
+            continue;
+        the->last_signaled = wrs[i].wr_id;
+        the->signaled++;
     }
     if (taken > 0)
         rc = is_slow() ? post_slow(mine, wrs, taken, post_out)

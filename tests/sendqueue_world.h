@@ -65,6 +65,7 @@ struct queue_world {
     uint32_t break_posts;    /* so many posts of data from now the QP breaks; 0: none does */
     uint64_t wr_ids_zero;    /* WRs that were posted with wr_id 0 */
     uint64_t last_signaled;  /* the wr_id of the last one that gives a completion */
+    uint64_t signaled;       /* how many do */
     bool frozen[QW_ENGINES]; /* the engine is not run: its process is stopped */
 
     /* What was asked of it. */

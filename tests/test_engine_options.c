@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "device.h"
 #include "settings.h"
 #include "state.h"
 
@@ -391,7 +392,11 @@ static void test_query_says_what_open_would_do(void **state) {
         assert_int_equal(info.most, promises[i].most);
         assert_int_equal(info.source, WEIR_SETTING_DEFAULT);
         assert_int_equal(info.status, 0);
-        assert_string_equal(info.note, "");
+        bool is_cut = strcmp(info.name, "chain_max") == 0;
+        assert_int_equal(info.in_force, is_cut ? 63 : promises[i].fallback);
+        assert_string_equal(
+            info.note,
+            is_cut ? "cut to 63: a quarter of sq_depth 256 without the teardown's slot" : "");
         assert_true(strlen(info.what) > 4);
         const char *unit = promises[i].scale == 1000000 ? "ms"
                            : promises[i].scale == 1000  ? "us"
@@ -423,6 +428,137 @@ static void test_query_says_what_open_would_do(void **state) {
     assert_int_equal(weir_setting_query(&in, 15, &info), WEIR_EINVAL);
 }
 
+/* What chain_max is once it is cut to a quarter of the queue's depth. */
+static void test_S3_chain_max_in_force(void **state) {
+    static const struct {
+        uint32_t depth, asked;
+        uint64_t value, in_force;
+    } rows[] = {
+        {256, 0, 512, 63}, {256, 64, 64, 63},  {256, 63, 63, 63},       {2, 0, 512, 1},
+        {8, 2, 2, 1},      {9, 2, 2, 2},       {65536, 0, 512, 512},    {65536, 600, 512, 512},
+        {512, 1, 1, 1},    {5, 65536, 512, 1}, {2052, 65536, 512, 512}, {2048, 0, 512, 511},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        weir_engine_options in = WEIR_ENGINE_OPTIONS_INIT;
+        weir_setting_info info = WEIR_SETTING_INFO_INIT;
+        in.sq_depth = rows[i].depth;
+        in.chain_max = rows[i].asked;
+        assert_int_equal(weir_setting_query(&in, 2, &info), WEIR_OK);
+        assert_int_equal(info.value, rows[i].value);
+        assert_int_equal(info.in_force, rows[i].in_force);
+        assert_int_equal(strncmp(info.note, "cut to ", 7) == 0, rows[i].in_force < rows[i].value);
+    }
+}
+
+/* ---- variables that are none of ours ---- */
+
+static void assert_stray(const char *entry, const char *note) {
+    char *const environment[] = {(char *)(uintptr_t) "PATH=/bin", (char *)(uintptr_t)entry,
+                                 (char *)(uintptr_t) "WEIR_SQ_DEPTH=8", NULL};
+    weir_stray_info info = WEIR_STRAY_INFO_INIT;
+    int rc = settings_stray(environment, 0, &info);
+    if (note == NULL) {
+        assert_int_equal(rc, WEIR_EINVAL);
+        return;
+    }
+    assert_int_equal(rc, WEIR_OK);
+    assert_string_equal(info.note, note);
+    assert_int_equal(strncmp(info.note, info.name, strlen(info.name)), 0);
+    assert_int_equal(settings_stray(environment, 1, &info), WEIR_EINVAL);
+}
+
+static void test_stray_variables(void **state) {
+    char text[80];
+    (void)state;
+#define NO " no setting of this name"
+    assert_stray("WEIR_SQ_DEPHT=9", "WEIR_SQ_DEPHT:" NO "; did you mean WEIR_SQ_DEPTH?");
+    assert_stray("WEIR_SQDEPTH=", "WEIR_SQDEPTH:" NO "; did you mean WEIR_SQ_DEPTH?");
+    assert_stray("WEIR_sq_depth=x", "WEIR_sq_depth:" NO "; did you mean WEIR_SQ_DEPTH?");
+    assert_stray("WEIR_CONNECT_TIMEOUT=1",
+                 "WEIR_CONNECT_TIMEOUT:" NO "; did you mean WEIR_CONNECT_TIMEOUT_MS?");
+    assert_stray("WEIR_QP_COUNTS=1", "WEIR_QP_COUNTS:" NO "; did you mean WEIR_QP_COUNT?");
+    assert_stray("WEIR_CQ_DEPT=1", "WEIR_CQ_DEPT:" NO "; did you mean WEIR_CQ_DEPTH?");
+    assert_stray("WEIR_=1", "WEIR_:" NO);
+    assert_stray("WEIR_X", "WEIR_X:" NO);
+    assert_stray("WEIR_HOME=/opt/weir", "WEIR_HOME:" NO);
+    assert_stray("WEIR_\x1b[m\xc3=1", "WEIR_?[m?:" NO);
+    /* None of ours, and nobody said so. */
+    assert_stray("WEIRD=1", NULL);
+    assert_stray("WEIR=1", NULL);
+    assert_stray("weir_SQ_DEPTH=1", NULL);
+    assert_stray("XWEIR_SQ_DEPTH=1", NULL);
+    assert_stray("", NULL);
+    assert_stray("=", NULL);
+    for (size_t i = 0; i < PROMISES; i++) {
+        snprintf(text, sizeof(text), "%s=no matter what", promises[i].variable);
+        assert_stray(text, NULL);
+        text[strlen(promises[i].variable) - 1] = '=';
+        char note[200];
+        snprintf(note, sizeof(note), "%.*s:" NO "; did you mean %s?",
+                 (int)strlen(promises[i].variable) - 1, text, promises[i].variable);
+        assert_stray(text, note);
+    }
+    /* Longer than there is room for. */
+    char endless[600] = "WEIR_";
+    weir_stray_info info = WEIR_STRAY_INFO_INIT;
+    char *const environment[] = {endless, NULL};
+    memset(endless + 5, 'A', sizeof(endless) - 6);
+    assert_int_equal(settings_stray(environment, 0, &info), WEIR_OK);
+    assert_int_equal(strlen(info.name), WEIR_VARIABLE_MAX - 1);
+    assert_null(info.nearest);
+    assert_int_equal(settings_stray(NULL, 0, &info), WEIR_EINVAL);
+}
+
+/* What a device reads is known where the device is built in; where not, that is said. */
+static void test_stray_variables_of_a_device(void **state) {
+    bool built = false;
+    (void)state;
+    for (size_t i = 0; i < device_table_count; i++)
+        built |= strcmp(device_table[i]->name, "verbs") == 0;
+    if (!built) {
+        assert_null(device_variable(0));
+        assert_stray("WEIR_VERBS_SRQ=0",
+                     "WEIR_VERBS_SRQ: this library was built without the device verbs");
+        return;
+    }
+    for (size_t i = 0; device_variable(i) != NULL; i++)
+        assert_stray(device_variable(i), NULL);
+    assert_stray("WEIR_VERBS_DEVICE=mlx5_0", NULL);
+    assert_stray("WEIR_VERBS_SRQ=0", NULL);
+    assert_stray("WEIR_VERBS_MIN_RNR_TIMER=12", NULL);
+    assert_stray("WEIR_VERBS_GID_IDX=3",
+                 "WEIR_VERBS_GID_IDX:" NO "; did you mean WEIR_VERBS_GID_INDEX?");
+}
+
+static void test_stray_query(void **state) {
+    weir_stray_info info = WEIR_STRAY_INFO_INIT;
+    (void)state;
+    assert_int_equal(weir_stray_query(0, NULL), WEIR_EINVAL);
+    setenv("WEIR_SQ_DEPHT", "512", 1);
+    setenv("WEIR_NONSENSE", "", 1);
+    size_t found = 0;
+    for (size_t i = 0; weir_stray_query(i, &info) == WEIR_OK; i++) {
+        if (strcmp(info.name, "WEIR_SQ_DEPHT") == 0) {
+            assert_string_equal(info.nearest, "WEIR_SQ_DEPTH");
+            found++;
+        } else if (strcmp(info.name, "WEIR_NONSENSE") == 0) {
+            assert_null(info.nearest);
+            found++;
+        }
+    }
+    assert_int_equal(found, 2);
+    /* An info of an older weir.h is written as far as it goes. */
+    memset(&info, 0x5a, sizeof(info));
+    info.size = offsetof(weir_stray_info, note);
+    assert_int_equal(weir_stray_query(0, &info), WEIR_OK);
+    assert_int_equal(info.note[0], 0x5a);
+    info.size = sizeof(size_t) - 1;
+    assert_int_equal(weir_stray_query(0, &info), WEIR_EINVAL);
+    unsetenv("WEIR_SQ_DEPHT");
+    unsetenv("WEIR_NONSENSE");
+}
+
 /* An info of an older weir.h is written as far as it goes. */
 static void test_query_writes_what_there_is_room_for(void **state) {
     weir_setting_info info;
@@ -452,6 +588,10 @@ int main(void) {
         cmocka_unit_test_setup(test_inline_bytes_of_a_device, clear),
         cmocka_unit_test_setup(test_query_says_what_open_would_do, clear),
         cmocka_unit_test_setup(test_query_writes_what_there_is_room_for, clear),
+        cmocka_unit_test_setup(test_S3_chain_max_in_force, clear),
+        cmocka_unit_test_setup(test_stray_variables, clear),
+        cmocka_unit_test_setup(test_stray_variables_of_a_device, clear),
+        cmocka_unit_test_setup(test_stray_query, clear),
     };
     return cmocka_run_group_tests_name("engine options", tests, clear, NULL);
 }

@@ -39,7 +39,7 @@ sys.exit(0 if eval(sys.argv[2]) else "does not hold: " + sys.argv[2])' "$dir/out
 # What every result must say, and be plausible in.
 result_keys='all(k in r for k in ("ops_per_s", "bytes_per_s", "latency_ns", "cpu_ns_per_op",
     "fraction_of_limit", "verified", "device", "options", "versions", "machine",
-    "device_counters")) and r["ops_per_s"] > 0 and r["bytes_per_s"] > 0
+    "device_counters", "settings", "granted")) and r["ops_per_s"] > 0 and r["bytes_per_s"] > 0
     and 0 < r["latency_ns"]["p50"] <= r["latency_ns"]["p99"] <= r["latency_ns"]["p999"]
     <= r["latency_ns"]["max"] and r["cpu_ns_per_op"]["initiator"] > 0
     and r["wrong_bytes"] == 0'
@@ -58,31 +58,97 @@ info_json() { run info --json >"$dir/out.json" && json_holds \
 info_settings() {
     run info --json >"$dir/out.json" && json_holds 'len(r["settings"]) > 15
         and all(s["source"] == "default" and s["value"] == s["default"] and not s["refused"]
-        and s["note"] == "" and s["variable"].startswith("WEIR_") and s["what"]
+        and (s["note"] == "") == (s["in_force"] == s["value"])
+        and s["variable"].startswith("WEIR_") and s["what"]
         and (s["value"] is None or s["least"] <= s["value"] <= s["most"])
-        for s in r["settings"])' || return 1
+        for s in r["settings"]) and [s["in_force"] for s in r["settings"]
+        if s["name"] == "chain_max"] == [63]' || return 1
+    run info | grep -q "^    cut to 63: a quarter of sq_depth 256 without the teardown's slot$" ||
+        return 1
     (
         export WEIR_SQ_DEPTH=512 WEIR_INLINE_BYTES=0 WEIR_SIGNAL_INTERVAL=1 WEIR_POLL_BUDGET=x \
             WEIR_CONNECT_TIMEOUT_MS=2500 WEIR_QP_COUNT= WEIR_CQ_DEPTH=2047 WEIR_CHAIN_MAX=600
-        run info --json >"$dir/out.json" && run info >"$dir/text" && run info --json |
-            python3 -c 'import json, sys
-got = {s["variable"]: (s["value"], s["source"], s["note"]) for s in json.load(sys.stdin)["settings"]}
+        fails_as 'info: WEIR_QP_COUNT=: not a whole' info --json || exit 1
+        cp "$dir/stdout" "$dir/out.json"
+        fails_as '(WEIR_EINVAL)' info || exit 1
+        cp "$dir/stdout" "$dir/text"
+        python3 -c 'import json, sys
+got = {s["variable"]: (s["value"], s["source"], s["note"])
+    for s in json.load(open(sys.argv[1]))["settings"]}
 env = "environment"
 want = {"WEIR_SQ_DEPTH": (512, env, ""), "WEIR_INLINE_BYTES": (0, env, ""),
     "WEIR_SIGNAL_INTERVAL": (1, env, ""), "WEIR_CONNECT_TIMEOUT_MS": (2500, env, ""),
-    "WEIR_CHAIN_MAX": (512, env, ""), "WEIR_RETRANSMIT_MS": (20, "default", ""),
+    "WEIR_CHAIN_MAX": (512, env, "cut to 127: a quarter of sq_depth 512 without the teardown'"'"'s slot"),
+    "WEIR_RETRANSMIT_MS": (20, "default", ""),
     "WEIR_POLL_BUDGET": (256, env, "WEIR_POLL_BUDGET=x: not a whole number from 1 to 65536"),
     "WEIR_QP_COUNT": (1, env, "WEIR_QP_COUNT=: not a whole number from 1 to 16"),
     "WEIR_CQ_DEPTH": (None, env, "WEIR_CQ_DEPTH=2047: not a whole number from 2048 to 4194304"
         " (4 * qp_count * the larger of sq_depth and recv_credits + 2)")}
 for name in want:
-    assert got[name] == want[name], (name, got[name])'
+    assert got[name] == want[name], (name, got[name])' "$dir/out.json"
     ) || return 1
     grep -q '^  WEIR_SQ_DEPTH  *512  environment  2..65536$' "$dir/text" &&
         grep -q '^  WEIR_CONNECT_TIMEOUT_MS  *2500 ms  environment  1..3600000$' "$dir/text" &&
         grep -q '^  WEIR_CQ_DEPTH  *auto  environment  2048..4194304$' "$dir/text" &&
         grep -q '^  WEIR_RETRANSMIT_MS  *20 ms  default  ' "$dir/text" &&
         grep -q '^    refused: WEIR_POLL_BUDGET=x: not a whole' "$dir/text"
+}
+# A setting that is refused, one of a device too, is no success.
+info_refused() {
+    (export WEIR_CQ_DEPTH=1 && fails_as 'info: WEIR_CQ_DEPTH=1: not a whole number' info) || return 1
+    run info | grep -q '^device verbs' || return 0
+    (export WEIR_VERBS_MTU=1500 && fails_as 'info: device verbs: WEIR_VERBS_MTU=1500' info)
+}
+# A variable that begins with WEIR_ and that nobody reads: every command says so, once, and goes
+# on. A target that a bench starts does not say it again.
+stray_variables() {
+    export WEIR_SQ_DEPHT=512 WEIR_NONSENSE=1
+    said="weir: WEIR_SQ_DEPHT: no setting of this name; did you mean WEIR_SQ_DEPTH?"
+    run info >"$dir/text" 2>"$dir/err" || return 1
+    grep -qx "  ${said#weir: }" "$dir/text" && grep -qxF "$said" "$dir/err" &&
+        run info --json >"$dir/out.json" 2>"$dir/err" && json_holds '{s["variable"]: s["nearest"]
+            for s in r["strays"]} == {"WEIR_SQ_DEPHT": "WEIR_SQ_DEPTH", "WEIR_NONSENSE": None}' ||
+        return 1
+    for command in "bench write --seconds 0.05" "bench wake --seconds 0.1" "bench fill --pages 8" \
+        "bench trace --requests 5"; do
+        run $command >"$dir/stdout" 2>"$dir/err" || return 1
+        test "$(grep -cxF "$said" "$dir/err")" -eq 1 && test "$(wc -l <"$dir/err")" -eq 2 &&
+            ! grep -q WEIR_SQ_DEPHT "$dir/stdout" && continue
+        echo "$command:"
+        cat "$dir/err"
+        return 1
+    done
+    serve || return 1
+    grep -qxF "$said" "$dir/serve.err"
+    good=$?
+    serve_ended TERM 0 && test $good -eq 0 && unset WEIR_SQ_DEPHT WEIR_NONSENSE &&
+        run info 2>&1 | grep -q '^settings$' && ! run info 2>&1 | grep -q 'nobody reads\|no setting'
+}
+# What is in force stands beside every result, and what the session got.
+json_settings() {
+    (
+        export WEIR_CHAIN_MAX=100 WEIR_TRANSFERS_MAX=2000
+        bench write --seconds 0.05 --qps 2 --depth 64
+    ) && json_holds '{s["name"]: (s["value"], s["in_force"], s["source"]) for s in r["settings"]
+        if s["source"] != "default"} == {"sq_depth": (64, 64, "option"),
+        "qp_count": (2, 2, "option"), "chain_max": (100, 15, "environment"),
+        "transfers_max": (2000, 2000, "environment"),
+        "connect_timeout_ns": (3000, 3000, "option")} and len(r["settings"]) > 15
+        and [s["unit"] for s in r["settings"] if s["name"] == "connect_timeout_ns"] == ["ms"]
+        and r["granted"]["qp_count"] == 2 == len(r["granted"]["qps"])
+        and r["granted"]["sq_depth"] == 63 == r["granted"]["qps"][1]["sq_depth"]
+        and r["granted"]["sessions"] == 1 and r["granted"]["recoveries"] == 0
+        and r["device_counters"]["eagain_transfers"] == 0' || return 1
+    # A target of less: what was granted is not what was asked.
+    serve --qps 1 || return 1
+    bench read --seconds 0.05 --qps 4 --peer "$address" &&
+        json_holds 'r["granted"]["qp_count"] == 1 and [s["value"] for s in r["settings"]
+            if s["name"] == "qp_count"] == [4]'
+    good=$?
+    serve_ended TERM 0 && test $good -eq 0 &&
+        run bench wake --seconds 0.1 --json "$dir/out.json" &&
+        json_holds 'r["granted"]["qp_count"] == 1 and r["granted"]["sq_depth"] == 255
+            and len(r["settings"]) > 15 and r["device_counters"]["completions"] >= 0'
 }
 # Every variable that info names, with values that cannot be: one line, before anything is done.
 wrong_settings() {
@@ -320,7 +386,7 @@ sweep_verified() {
         json_holds "sum(row['checked_bytes'] for row in r['results']) == ${sum:-0} > 0"
 }
 
-# The programs of README.md and the loop of weir(3) compile without a warning and run.
+# The programs of README.md and those of weir(3) compile without a warning and run.
 documented_programs() ( # changes the directory
     top=$(cd "$(dirname "$0")/.." && pwd) build=$(cd "$(dirname "$weir")" && pwd)
     for library in "$build"/libweir.so.[0-9]; do
@@ -368,6 +434,17 @@ int main(void) {
 }
 C
     } >"$dir/poll.c"
+    awk '/^\.Bd/ { text = ""; next } { text = text $0 "\n" }
+        /^\.Ed/ && text ~ /weir_setting_query\(/ { sub(/\.Ed\n$/, "", text); printf "%s", text }' \
+        "$top/man/weir.3" | sed 's/\\e/\\/g' >"$dir/settings.c"
+    compile settings && grep -q 'int main' "$dir/settings.c" || return 1
+    export LD_LIBRARY_PATH=$build
+    "$dir/settings" >"$dir/settings.out" && grep -qx 'sq_depth 1024 (option) ' "$dir/settings.out" &&
+        grep -q '^chain_max 255 (default) cut to 255: ' "$dir/settings.out" &&
+        test "$(grep -c ' (.*) ' "$dir/settings.out")" -eq "$(run info | grep -c '^  WEIR_')" &&
+        WEIR_SQ_DEPHT=1 "$dir/settings" | grep -q 'did you mean WEIR_SQ_DEPTH' &&
+        ! WEIR_QP_COUNT=x "$dir/settings" >"$dir/settings.out" &&
+        grep -q '^qp_count 1 (environment) WEIR_QP_COUNT=x: not a' "$dir/settings.out" || return 1
     compile poll && (cd "$dir" && LD_LIBRARY_PATH=$build timeout 20 ./poll) || return 1
     cd "$dir" || return 1
     LD_LIBRARY_PATH=$build timeout 20 ./target >"$dir/target.out" &
@@ -521,6 +598,8 @@ replay() { # with options, a pool among them
 check info run info
 check info_json info_json
 check info_settings info_settings
+check info_refused info_refused
+check stray_variables stray_variables
 check wrong_settings wrong_settings
 check help help_everywhere
 check manual_options manual_options
@@ -537,6 +616,7 @@ check serve_unheard serve_unheard
 check other_user other_user
 check limits limits_json
 check json_types json_types
+check json_settings json_settings
 check B4_write bench write --seconds 0.1
 check B4_write_notify bench write --size 8 --segments 64 --notify --seconds 0.1
 check B4_wake run bench wake --seconds 0.3 --json "$dir/wake.json"

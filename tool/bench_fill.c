@@ -169,7 +169,7 @@ static int fill_session(struct fill *fill, struct report *report) {
                report_share_text(fill->result, share));
         printf("    (the row is with list, notification and verification)\n");
     }
-    return report_counters(report, session->engine);
+    return report_session(report, session);
 }
 
 int bench_fill(const struct options *options) {

@@ -164,7 +164,7 @@ static int latency_run(struct session *session, struct report *report, struct re
     limit_raise(&result->limit, &after);
     if (report_add(report, result) != 0)
         return -1;
-    return report_counters(report, session->engine);
+    return report_session(report, session);
 }
 
 int bench_latency(const struct options *options) {

@@ -438,7 +438,7 @@ static int replay_run(struct replay *replay, struct report *report) {
     if (report_add(report, replay->result) != 0)
         return -1;
     print_split(replay);
-    return report_counters(report, session->engine);
+    return report_session(report, session);
 }
 
 int bench_replay(const struct options *options) {

@@ -546,7 +546,7 @@ int bench_stream(const struct options *options) {
         rc = stream_size(&session, &report, options->size);
     }
     if (rc == 0)
-        rc = report_counters(&report, session.engine);
+        rc = report_session(&report, &session);
     session_end(&session);
     if (rc == 0)
         rc = report_end(&report);

@@ -165,8 +165,9 @@ static int wake(weir_engine *engine, weir_peer peer, uint64_t tag) {
     return rc == 0 ? 0 : complain("wake: %s", weir_strerror(rc));
 }
 
-static int wake_all(weir_engine *engine, weir_peer peer, const struct options *options,
+static int wake_all(weir_engine *engine, weir_peer peer, struct report *report,
                     uint64_t *cpu_ns_out) {
+    const struct options *options = report->options;
     uint64_t half = (uint64_t)(options->seconds * 1e9 / 2), start, cpu;
 
     if (wake(engine, peer, TAG_IDLE) != 0)
@@ -185,6 +186,8 @@ static int wake_all(weir_engine *engine, weir_peer peer, const struct options *o
     } while (host_now_ns() - start < half);
     *cpu_ns_out = host_cpu_ns() - cpu;
     pause_ns(WAKE_PERIOD_NS);
+    if (report_granted(report, engine, peer) != 0) /* the sleeper's end takes the session along */
+        return -1;
     return wake(engine, peer, TAG_END);
 }
 
@@ -231,13 +234,15 @@ static int wake_run(const struct options *options, struct report *report, int fr
     if (rc != 0)
         rc = complain("peer: %s", weir_strerror(rc));
     else
-        rc = wake_all(engine, peer, options, &cpu_ns);
+        rc = wake_all(engine, peer, report, &cpu_ns);
     if (rc == 0 && read_all(from, &slept, sizeof(slept)) != 0)
         rc = complain("the sleeper ended early");
     if (rc == 0)
         rc = wake_report(report, &slept, cpu_ns);
     if (rc == 0)
         rc = report_counters(report, engine);
+    if (rc == 0)
+        rc = report_settings(report, &engine_options);
     weir_engine_close(engine);
     return rc;
 }

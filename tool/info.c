@@ -1,5 +1,5 @@
-/* info.c: `weir info`: what weir_device_query and weir_setting_query say, and the limits of
- * weir.h. */
+/* info.c: `weir info`: what weir_device_query, weir_setting_query and weir_stray_query say, and
+ * the limits of weir.h. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -7,10 +7,10 @@
 
 #include "bench.h"
 #include "host.h"
+#include "settings.h"
 #include "weir.h"
 
-#define DEVICES_MAX  64
-#define SETTINGS_MAX 256
+#define DEVICES_MAX 64
 
 static const struct {
     const char *name;
@@ -48,47 +48,21 @@ static void device_print(const weir_device_info *d) {
     printf("  memory of an engine    %s\n", options_size_text(d->engine_bytes, text));
 }
 
-/* "4096", "10000 ms", "auto". */
-static const char *number_text(uint64_t value, const char *unit, char out[32]) {
-    if (value == WEIR_SETTING_AUTO)
-        snprintf(out, 32, "auto");
-    else
-        snprintf(out, 32, "%" PRIu64 "%s%s", value, unit[0] != '\0' ? " " : "", unit);
-    return out;
-}
-
-static const char *source_text(uint32_t source) {
-    return source == WEIR_SETTING_DEFAULT       ? "default"
-           : source == WEIR_SETTING_ENVIRONMENT ? "environment"
-                                                : "option";
-}
-
 static void setting_print(const weir_setting_info *s) {
     char value[32];
 
     printf("  %-26s %13s  %-11s  %" PRIu64 "..%" PRIu64 "\n", s->variable,
-           number_text(s->value, s->unit, value), source_text(s->source), s->least, s->most);
+           settings_number_text(s->value, s->unit, value), settings_source_text(s->source),
+           s->least, s->most);
     printf("    %s\n", s->what);
-    if (s->status != 0)
-        printf("    refused: %s\n", s->note);
-}
-
-static json_t *number_json(uint64_t value) {
-    return value == WEIR_SETTING_AUTO ? json_null() : json_integer((json_int_t)value);
-}
-
-/* What the environment has is not always UTF-8; what the note shows of it is. */
-static json_t *setting_json(const weir_setting_info *s) {
-    return json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:I, s:I, s:s, s:b, s:s}", "name", s->name,
-                     "variable", s->variable, "value", number_json(s->value), "unit", s->unit,
-                     "source", source_text(s->source), "default", number_json(s->fallback), "least",
-                     (json_int_t)s->least, "most", (json_int_t)s->most, "what", s->what, "refused",
-                     s->status != 0, "note", s->note);
+    if (s->note[0] != '\0')
+        printf("    %s%s\n", s->status != 0 ? "refused: " : "", s->note);
 }
 
 static void print_text(void) {
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
     weir_setting_info setting = WEIR_SETTING_INFO_INIT;
+    weir_stray_info stray = WEIR_STRAY_INFO_INIT;
 
     printf("weir %s\n", weir_version());
     for (size_t i = 0; i < DEVICES_MAX && weir_device_query(i, &device) == 0; i++)
@@ -99,6 +73,8 @@ static void print_text(void) {
     printf("settings\n");
     for (size_t i = 0; i < SETTINGS_MAX && weir_setting_query(NULL, i, &setting) == 0; i++)
         setting_print(&setting);
+    for (size_t i = 0; weir_stray_query(i, &stray) == 0; i++)
+        printf("%s  %s\n", i == 0 ? "variables that nobody reads\n" : "", stray.note);
 }
 
 static int print_json(void) {
@@ -112,18 +88,36 @@ static int print_json(void) {
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
         json_object_set_new(limit, limits[i].name, json_integer((json_int_t)limits[i].value));
     for (size_t i = 0; i < SETTINGS_MAX && weir_setting_query(NULL, i, &setting) == 0; i++)
-        json_array_append_new(settings, setting_json(&setting));
-    root = json_pack("{s:s, s:o, s:o, s:o}", "weir", weir_version(), "devices", devices, "limits",
-                     limit, "settings", settings);
+        json_array_append_new(settings, settings_describe(&setting));
+    root = json_pack("{s:s, s:o, s:o, s:o, s:o}", "weir", weir_version(), "devices", devices,
+                     "limits", limit, "settings", settings, "strays", settings_strays());
     rc = root == NULL ? -1 : json_dumpf(root, stdout, JSON_INDENT(2));
     putchar('\n');
     json_decref(root);
     return rc == 0 ? 0 : complain("info: the JSON cannot be written");
 }
 
+/* What an engine that were opened now would fail with: 0, or -1 after complaining. */
+static int look_for_refused(void) {
+    weir_device_info device = WEIR_DEVICE_INFO_INIT;
+    weir_setting_info setting = WEIR_SETTING_INFO_INIT;
+
+    for (size_t i = 0; i < SETTINGS_MAX && weir_setting_query(NULL, i, &setting) == 0; i++) {
+        if (setting.status != 0)
+            return complain("info: %s (%s)", setting.note, weir_error_name(setting.status));
+    }
+    for (size_t i = 0; i < DEVICES_MAX && weir_device_query(i, &device) == 0; i++) {
+        if (device.available == WEIR_EINVAL)
+            return complain("info: device %s: %s (%s)", device.name, device.note,
+                            weir_error_name(device.available));
+    }
+    return 0;
+}
+
 int info_print(const struct options *options) {
-    if (options->json_flag)
-        return print_json() == 0 ? EXIT_OK : EXIT_FAILED;
-    print_text();
-    return EXIT_OK;
+    if (!options->json_flag)
+        print_text();
+    else if (print_json() != 0)
+        return EXIT_FAILED;
+    return look_for_refused() == 0 ? EXIT_OK : EXIT_FAILED;
 }

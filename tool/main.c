@@ -2,11 +2,14 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "bench.h"
 #include "host.h"
 #include "options.h"
+#include "settings.h"
+#include "spawn.h"
 #include "target.h"
 
 /* `bench write` with --latency is another bench than without. */
@@ -43,6 +46,8 @@ int main(int argc, char **argv) {
     case OPTIONS_DONE:
         break;
     case OPTIONS_RUN:
+        if (strcmp(argv[0], SPAWN_NAME) != 0)
+            settings_warn();
         (void)host_cpu_count(); /* before anything is pinned */
         host_catch_signals();
         status = runs[options.command](&options);

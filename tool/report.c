@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "host.h"
+#include "settings.h"
 
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__
@@ -178,6 +179,48 @@ int report_counters(struct report *report, weir_engine *engine) {
     WEIR_STATS(SET_COUNTER)
 #undef SET_COUNTER
     return report_set(report, "device_counters", counters);
+}
+
+int report_settings(struct report *report, const weir_engine_options *options) {
+    return report_set(report, "settings", settings_in_force(options));
+}
+
+/* One QP. */
+static json_t *qp_json(const weir_qp_info *qp) {
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "sq_depth", (json_int_t)qp->sq_depth,
+                     "sq_high_water", (json_int_t)qp->sq_high_water, "bytes", (json_int_t)qp->bytes,
+                     "partial_posts", (json_int_t)qp->partial_posts, "orphans",
+                     (json_int_t)qp->orphans);
+}
+
+int report_granted(struct report *report, weir_engine *engine, weir_peer peer) {
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    weir_qp_info qp = WEIR_QP_INFO_INIT;
+    json_t *qps = json_array();
+    int rc = weir_peer_query(engine, peer, &info);
+
+    for (size_t i = 0; rc == 0 && weir_qp_query(engine, peer, i, &qp) == 0; i++)
+        json_array_append_new(qps, qp_json(&qp));
+    if (rc != 0) {
+        json_decref(qps);
+        return complain("the peer's queues: %s", weir_strerror(rc));
+    }
+    return report_set(report, "granted",
+                      json_pack("{s:i, s:i, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "qp_count",
+                                (int)info.qp_count, "sq_depth", (int)info.sq_depth, "qps", qps,
+                                "sessions", (json_int_t)qp.sessions, "recoveries",
+                                (json_int_t)qp.recoveries, "replays", (json_int_t)qp.replays,
+                                "admission_waits", (json_int_t)qp.admission_waits,
+                                "admission_wait_ns", (json_int_t)qp.admission_wait_ns,
+                                "inflight_waits", (json_int_t)qp.inflight_waits, "inflight_wait_ns",
+                                (json_int_t)qp.inflight_wait_ns));
+}
+
+int report_session(struct report *report, const struct session *session) {
+    if (report_counters(report, session->engine) != 0 ||
+        report_settings(report, &session->asked) != 0)
+        return -1;
+    return report_granted(report, session->engine, session->peer);
 }
 
 double report_fraction(const struct result *result) {

@@ -11,6 +11,7 @@
 #include "histogram.h"
 #include "limits.h"
 #include "options.h"
+#include "session.h"
 #include "weir.h"
 
 struct result {
@@ -54,8 +55,12 @@ int report_begin(struct report *report, const struct options *options);
 int report_add(struct report *report, const struct result *result);
 /* Adds a member to the JSON; takes value. */
 int report_set(struct report *report, const char *name, json_t *value);
-/* The initiating engine's counters. */
+/* The initiating engine's counters; what is set of an engine with these options; what the
+ * session with the peer got, and how the peer's transfers fared. report_session: all three. */
 int report_counters(struct report *report, weir_engine *engine);
+int report_settings(struct report *report, const weir_engine_options *options);
+int report_granted(struct report *report, weir_engine *engine, weir_peer peer);
+int report_session(struct report *report, const struct session *session);
 /* Prints what remains, writes --json. -1 too when bytes were wrong. */
 int report_end(struct report *report);
 /* Frees; also after report_end, and after a failure. */

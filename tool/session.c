@@ -35,21 +35,21 @@ int session_fail(struct session *session, const char *what, int error) {
 }
 
 int session_start(struct session *session, const struct options *options) {
-    weir_engine_options engine = WEIR_ENGINE_OPTIONS_INIT;
+    weir_engine_options *asked = &session->asked;
     int rc;
 
-    *session = (struct session){.options = options};
-    engine.device = options->device;
-    engine.qp_count = (uint32_t)options->qps;
-    engine.sq_depth = (uint32_t)options->depth;
-    engine.connect_timeout_ns = CONNECT_NS;
-    engine.flags = options->threads > 1 ? 0 : WEIR_ENGINE_SERIAL;
+    *session = (struct session){.options = options, .asked = WEIR_ENGINE_OPTIONS_INIT};
+    asked->device = options->device;
+    asked->qp_count = (uint32_t)options->qps;
+    asked->sq_depth = (uint32_t)options->depth;
+    asked->connect_timeout_ns = CONNECT_NS;
+    asked->flags = options->threads > 1 ? 0 : WEIR_ENGINE_SERIAL;
     if (options->peer != NULL && strlen(options->peer) >= sizeof(session->address))
         return complain("--peer: longer than an address can be (%s)",
                         weir_error_name(WEIR_EADDRESS));
-    rc = weir_engine_open(&engine, &session->engine);
+    rc = weir_engine_open(asked, &session->engine);
     if (rc != 0)
-        return diagnose_open(options, &engine, rc);
+        return diagnose_open(options, asked, rc);
     if (options->peer == NULL) {
         int cpu = host_cpu_count() > 1 ? host_cpu(1) : -1;
         int pid = spawn_target(options, cpu, session->address, sizeof(session->address));

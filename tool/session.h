@@ -14,6 +14,7 @@
 
 struct session {
     const struct options *options;
+    weir_engine_options asked; /* of the engine */
     weir_engine *engine;
     weir_peer peer;
     weir_remote remote; /* the target's memory, while open */

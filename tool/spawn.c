@@ -89,7 +89,7 @@ static int give_up(pid_t pid) {
 
 int spawn_target(const struct options *options, int cpu, char *address_out, size_t address_size) {
     char depth[32], qps[32];
-    char *argv[16] = {"weir", "serve", "--listen", "127.0.0.1:0"};
+    char *argv[16] = {SPAWN_NAME, "serve", "--listen", "127.0.0.1:0"};
     int argc = 4, ends[2];
     pid_t parent = getpid(), pid;
 

@@ -1,5 +1,5 @@
-/* device.c: the table of backends. Owns nothing else; looking one up by name is
- * the engine's. */
+/* device.c: the tables of backends and of their variables. Owns nothing else; looking one up by
+ * name is the engine's. */
 #include "device.h"
 
 const struct weir_device_ops *const device_table[] = {
@@ -10,3 +10,12 @@ const struct weir_device_ops *const device_table[] = {
 };
 
 const size_t device_table_count = sizeof device_table / sizeof device_table[0];
+
+const char *device_variable(size_t index) {
+#ifdef WEIR_HAVE_VERBS
+    return verbs_variable(index);
+#else
+    (void)index;
+    return NULL;
+#endif
+}

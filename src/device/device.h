@@ -20,4 +20,10 @@ extern const struct weir_device_ops verbs_device_ops;
 extern const struct weir_device_ops *const device_table[];
 extern const size_t device_table_count;
 
+/* The index-th environment variable that a backend reads; NULL past the last. */
+const char *device_variable(size_t index);
+
+/* What verbs reads, likewise. */
+const char *verbs_variable(size_t index);
+
 #endif

@@ -222,7 +222,7 @@ void engine_abandon(weir_engine *engine) {
 
 /* ---- small services ---------------------------------------------------- */
 
-/* What the fast way in counted in short goes where it belongs. */
+/* What is counted elsewhere, in short or by other threads, goes where it belongs. */
 void engine_fold_stats(weir_engine *engine) {
     weir_stats *stats = &engine->stats;
     stats->transfers_ok += engine->fast.transfers;
@@ -233,6 +233,12 @@ void engine_fold_stats(weir_engine *engine) {
     stats->bytes_read += engine->fast.bytes[WEIR_OP_READ];
     memset(&engine->fast, 0, sizeof(engine->fast));
     stats->inflight_bytes = engine_inflight(engine);
+    stats->eagain_transfers = atomic_load(&engine->refused[FULL_TRANSFERS]);
+    stats->eagain_segments = atomic_load(&engine->refused[FULL_SEGMENTS]);
+    stats->eagain_completions = atomic_load(&engine->refused[FULL_COMPLETIONS]);
+    stats->submit_eagain =
+        stats->eagain_transfers + stats->eagain_segments + stats->eagain_completions;
+    stats->completions = engine->polled;
     engine_inflight_peak(engine);
 }
 

@@ -114,7 +114,7 @@ static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct q
     if (quiet)
         ledger_leave_quiet(&qp->ledger, count);
     else
-        ledger_cover(&qp->ledger);
+        qp_cover(engine, qp);
     return true;
 }
 
@@ -131,7 +131,7 @@ static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *
         if (quiet)
             ledger_leave_quiet(&qp->ledger, count);
         else
-            ledger_cover(&qp->ledger);
+            qp_cover(engine, qp);
         return true;
     }
     return account_rest(engine, qp, transfer, seq, wrs, count, quiet, post);
@@ -499,7 +499,7 @@ static enum outcome post_together(weir_engine *engine, struct peer *peer, uint64
         if (quiet)
             ledger_leave_quiet(&qp->ledger, count);
         else
-            ledger_cover(&qp->ledger);
+            qp_cover(engine, qp);
         return POST_TOGETHER;
     }
     if (post.accepted > 0) {

@@ -1,7 +1,8 @@
 /* settings.c: the one table of settings: option, environment variable, range, default.
  *
  * Owns reading the environment, the order of precedence (option, environment, default), the
- * ranges, and the line that says what is wrong. Left to others: what a setting does, the flags'
+ * ranges, and the line that says what is wrong, with a variable that is none of ours, too. Left
+ * to others: what a setting does, the flags'
  * meaning, and what the device makes of what it is asked for. */
 #include "settings.h"
 
@@ -9,7 +10,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "device.h"
 #include "state.h"
 
 /* A setting of which 0 is a value of its own (least is 0) has this for it in its option, where
@@ -180,10 +183,24 @@ static bool choose(const struct setting *setting, uint64_t option, const char *t
     return false;
 }
 
-/* What is above the most that has an effect is not that. */
-static void cut(const struct setting *setting, struct setting_report *report) {
-    if (setting->offset == offsetof(weir_engine_options, chain_max) && report->value > CHAIN_MAX)
+/* What is above the most that has an effect is not that. Of the depth that a device grants, one
+ * slot is the beacon's (session.c) and a quarter of the others a chain's (post.c); how much it
+ * grants is not known here, and the option stays. */
+static void cut(const struct setting *setting, const weir_engine_options *so_far,
+                struct setting_report *report) {
+    report->in_force = report->value;
+    if (setting->offset != offsetof(weir_engine_options, chain_max))
+        return;
+    if (report->value > CHAIN_MAX)
         report->value = CHAIN_MAX;
+    uint64_t quarter = (so_far->sq_depth - 1) / 4;
+    report->in_force = quarter < 1 ? 1 : quarter;
+    if (report->value <= report->in_force)
+        report->in_force = report->value;
+    else if (report->status == WEIR_OK)
+        snprintf(report->note, sizeof(report->note),
+                 "cut to %llu: a quarter of sq_depth %lu without the teardown's slot",
+                 (unsigned long long)report->in_force, (unsigned long)so_far->sq_depth);
 }
 
 /* One row. What is wrong is replaced by the default, for those behind it. */
@@ -198,7 +215,7 @@ static int resolve(const struct setting *setting, char *(*get)(const char *name)
         report->value = report->fallback;
         option = 0;
     }
-    cut(setting, report);
+    cut(setting, options, report);
     if (option != 0 && setting->scale > 1)
         return report->status; /* as it is: perhaps not a whole number of units */
     if (report->value == 0)
@@ -255,8 +272,113 @@ int weir_setting_query(const weir_engine_options *options, size_t index, weir_se
         .most = report->most,
         .source = report->source,
         .status = report->status,
+        .in_force = report->in_force,
     };
     memcpy(full.note, report->note, sizeof(full.note));
+    memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
+    return WEIR_OK;
+}
+
+/* ---- variables that are none of ours ------------------------------------ */
+
+static const char prefix[] = "WEIR_";
+static const char of_verbs[] = "WEIR_VERBS_";
+
+/* The variables that are read: the index-th; NULL past the last. */
+static const char *known(size_t index) {
+    return index < settings_count ? table[index].variable : device_variable(index - settings_count);
+}
+
+static uint32_t least_of(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+
+/* How many letters are wrong, missing, too many or swapped with the next one, whatever their
+ * case. Both are shorter than WEIR_VARIABLE_MAX. */
+static uint32_t differences(const char *a, const char *b) {
+    uint32_t rows[3][WEIR_VARIABLE_MAX] = {0};
+    uint32_t width = (uint32_t)strlen(b);
+    for (uint32_t j = 0; j <= width; j++)
+        rows[0][j] = j;
+    for (uint32_t i = 1; a[i - 1] != '\0'; i++) {
+        uint32_t *row = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
+        row[0] = i;
+        for (uint32_t j = 1; j <= width; j++) {
+            int x = toupper((unsigned char)a[i - 1]), y = toupper((unsigned char)b[j - 1]);
+            row[j] = least_of(last[j - 1] + (x != y), least_of(last[j], row[j - 1]) + 1);
+            if (i > 1 && j > 1 && x == toupper((unsigned char)b[j - 2]) &&
+                y == toupper((unsigned char)a[i - 2]))
+                row[j] = least_of(row[j], before[j - 2] + 1);
+        }
+    }
+    return rows[strlen(a) % 3][width];
+}
+
+/* The one that is most like it: two letters may be wrong, or one in four. */
+static const char *nearest(const char *name) {
+    size_t letters = strlen(name) - strlen(prefix);
+    uint32_t least = (letters / 4 > 2 ? (uint32_t)letters / 4 : 2) + 1;
+    const char *found = NULL, *candidate;
+    for (size_t i = 0; (candidate = known(i)) != NULL; i++) {
+        uint32_t wrong = differences(name, candidate);
+        if (wrong < least) {
+            least = wrong;
+            found = candidate;
+        }
+    }
+    return found;
+}
+
+/* "NAME=..." begins as ours do, and nobody reads it. */
+static bool is_stray(const char *entry) {
+    size_t length = strcspn(entry, "=");
+    const char *name;
+    if (length < strlen(prefix) || memcmp(entry, prefix, strlen(prefix)) != 0)
+        return false;
+    for (size_t i = 0; (name = known(i)) != NULL; i++) {
+        if (strlen(name) == length && memcmp(entry, name, length) == 0)
+            return false;
+    }
+    return true;
+}
+
+static void describe_stray(const char *entry, weir_stray_info *info) {
+    int length = (int)strnlen(entry, sizeof(info->name)), end = (int)strcspn(entry, "=");
+    snprintf(info->name, sizeof(info->name), "%.*s", end < length ? end : length, entry);
+    for (char *c = info->name; *c != '\0'; c++) {
+        if (!isprint((unsigned char)*c))
+            *c = '?';
+    }
+    bool absent = device_variable(0) == NULL;
+    if (absent && strncmp(info->name, of_verbs, strlen(of_verbs)) == 0) {
+        snprintf(info->note, sizeof(info->note),
+                 "%s: this library was built without the device verbs", info->name);
+        return;
+    }
+    info->nearest = nearest(info->name);
+    if (info->nearest != NULL)
+        snprintf(info->note, sizeof(info->note), "%s: no setting of this name; did you mean %s?",
+                 info->name, info->nearest);
+    else
+        snprintf(info->note, sizeof(info->note), "%s: no setting of this name", info->name);
+}
+
+int settings_stray(char *const *environment, size_t index, weir_stray_info *info) {
+    for (; environment != NULL && *environment != NULL; environment++) {
+        if (is_stray(*environment) && index-- == 0) {
+            describe_stray(*environment, info);
+            return WEIR_OK;
+        }
+    }
+    return WEIR_EINVAL;
+}
+
+int weir_stray_query(size_t index, weir_stray_info *info) {
+    weir_stray_info full = WEIR_STRAY_INFO_INIT;
+    if (info == NULL || info->size < sizeof(size_t) ||
+        settings_stray(environ, index, &full) != WEIR_OK)
+        return WEIR_EINVAL;
+    full.size = info->size;
     memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
     return WEIR_OK;
 }

@@ -11,7 +11,8 @@ enum { SETTINGS_MAX = 32 };
 
 /* What became of one setting; numbers in the setting's unit. */
 struct setting_report {
-    uint64_t value; /* WEIR_SETTING_AUTO: chosen later */
+    uint64_t value;    /* WEIR_SETTING_AUTO: chosen later */
+    uint64_t in_force; /* what of it has an effect */
     uint64_t fallback;
     uint64_t least;
     uint64_t most;
@@ -27,5 +28,8 @@ struct setting_report {
  * written all the same, unless it is the size. */
 int settings_resolve(const weir_engine_options *in, char *(*get)(const char *name),
                      weir_engine_options *out, struct setting_report *reports);
+
+/* The index-th entry of the environment (environ(7), or NULL) that weir_stray_query describes. */
+int settings_stray(char *const *environment, size_t index, weir_stray_info *info);
 
 #endif

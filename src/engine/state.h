@@ -274,6 +274,9 @@ struct held { /* an accepted notification that waits for room in the queue */
     uint32_t qp, life, buffer, peer;
 };
 
+/* What a submit can find full. */
+enum full { FULL_TRANSFERS, FULL_SEGMENTS, FULL_COMPLETIONS, FULL_KINDS };
+
 struct weir_engine {
     /* Words that other threads write while somebody has the engine have lines of their own;
      * what its owner reads and writes for every transfer lies on none of them.
@@ -288,6 +291,7 @@ struct weir_engine {
     _Atomic uint32_t completions_reserved; /* any thread: QUEUE transfers not yet taken */
     struct pool transfer_pool;             /* any thread */
     struct pool block_pool;                /* any thread */
+    _Atomic uint64_t refused[FULL_KINDS];  /* any thread: submits, by what was full */
 
     /* What those write who sleep, or take what was received: wait.c, complete.c. */
     _Alignas(LINE_BYTES) _Atomic uint64_t news; /* any thread: counts owners that did something */
@@ -392,6 +396,12 @@ static inline void engine_inflight_peak(weir_engine *engine) {
     uint64_t bytes = engine_inflight(engine);
     if (bytes > engine->stats.inflight_bytes_high_water)
         engine->stats.inflight_bytes_high_water = bytes;
+}
+
+/* The newest run is signalled and was accepted whole. */
+static inline void qp_cover(weir_engine *engine, struct qp *qp) {
+    ledger_cover(&qp->ledger);
+    engine->stats.signaled++;
 }
 
 static inline struct peer *peer_at(weir_engine *engine, uint32_t index) {

@@ -29,6 +29,7 @@ struct request {
     uint32_t access; /* that the target must grant */
     bool owned;      /* by who has the engine */
     bool use_spare;
+    uint8_t full; /* enum full, behind EAGAIN */
 };
 
 static int read_options(const weir_transfer_options *in, weir_transfer_options *out) {
@@ -93,7 +94,7 @@ static inline struct plan_block *block_start(weir_engine *engine, uint32_t index
 
 /* Resolved, checked copies of the segments, from transfer `index`'s own block on. Without the
  * engine the peer's pairs are not ours to use. */
-static int fill_pieces(weir_engine *engine, const struct request *request, struct peer *peer,
+static int fill_pieces(weir_engine *engine, struct request *request, struct peer *peer,
                        uint32_t index, uint64_t *bytes_out) {
     struct region_pair own = REGION_PAIR_NONE;
     struct region_pair *pair = request->owned ? &peer->pairs[request->opcode] : &own;
@@ -111,6 +112,7 @@ static int fill_pieces(weir_engine *engine, const struct request *request, struc
         if (last->count == PLAN_BLOCK_PIECES) {
             uint32_t block = take_block(engine, request->use_spare);
             if (block == PLAN_NO_BLOCK) {
+                request->full = FULL_SEGMENTS;
                 rc = WEIR_EAGAIN;
                 break;
             }
@@ -171,7 +173,7 @@ fill_record(weir_engine *engine, struct transfer *transfer, const struct peer *p
 }
 
 /* A filled record that is not yet anywhere. Needs the engine or tables_lock. */
-static int fill(weir_engine *engine, const struct request *request, struct transfer **out) {
+static int fill(weir_engine *engine, struct request *request, struct transfer **out) {
     struct peer *peer = peer_find(engine, request->peer_id);
     if (peer == NULL)
         return WEIR_ESTALE;
@@ -179,9 +181,11 @@ static int fill(weir_engine *engine, const struct request *request, struct trans
     bool queued = (request->options.flags & WEIR_TRANSFER_QUEUE) != 0;
     uint32_t index =
         request->use_spare ? engine->spare_transfer : pool_take(&engine->transfer_pool);
+    request->full = FULL_TRANSFERS;
     if (index == POOL_EMPTY)
         return WEIR_EAGAIN;
     if (queued && !reserve_completion(engine)) {
+        request->full = FULL_COMPLETIONS;
         pool_give(&engine->transfer_pool, index);
         return WEIR_EAGAIN;
     }
@@ -407,11 +411,8 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
     }
     if (rc == NOT_FAST)
         rc = fill(engine, request, &transfer);
-    if (rc != WEIR_OK) {
-        if (rc == WEIR_EAGAIN)
-            engine->stats.submit_eagain++;
+    if (rc != WEIR_OK)
         return rc;
-    }
     *id_out = atomic_load_explicit(&transfer->id, memory_order_relaxed);
     if (request->use_spare || !transfer_is_one_wr(engine, transfer) || !peer->clear ||
         !post_at_once(engine, peer, transfer, transfer_index(engine, transfer)))
@@ -549,6 +550,8 @@ static int submit_general(weir_engine *engine, uint64_t peer_id, const weir_segm
                                                             : submit_once(engine, &request, &id);
     if (rc == WEIR_OK && transfer_out != NULL)
         transfer_out->id = id;
+    if (rc == WEIR_EAGAIN)
+        atomic_fetch_add(&engine->refused[request.full], 1);
     return rc;
 }
 

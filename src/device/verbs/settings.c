@@ -38,6 +38,13 @@ static const struct rule rules[] = {
     {"WEIR_VERBS_SRQ", AT(srq), 1, 0, 1, ""},
 };
 
+static const char device_name[] = "WEIR_VERBS_DEVICE";
+
+const char *verbs_variable(size_t index) {
+    const size_t count = sizeof rules / sizeof rules[0];
+    return index < count ? rules[index].name : index == count ? device_name : NULL;
+}
+
 static int read_number(const char *text, const struct rule *rule, int *value_out) {
     if (!isdigit((unsigned char)text[0]))
         return WEIR_EINVAL;
@@ -53,7 +60,7 @@ static int read_number(const char *text, const struct rule *rule, int *value_out
 int settings_read(char *(*get)(const char *name), struct verbs_settings *settings_out,
                   char note_out[VERBS_NOTE_MAX]) {
     struct verbs_settings settings = {0};
-    const char *device = get("WEIR_VERBS_DEVICE");
+    const char *device = get(device_name);
     if (device != NULL && strlen(device) >= sizeof settings.device) {
         snprintf(note_out, VERBS_NOTE_MAX, "WEIR_VERBS_DEVICE is longer than a device's name");
         return WEIR_EINVAL;
