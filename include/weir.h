@@ -541,8 +541,9 @@ WEIR_API int weir_notification_take(weir_engine *engine, weir_notification *noti
 
 typedef enum weir_event_type {
     WEIR_EVENT_UP = 1,        /* first session with this peer, or first after GONE */
-    WEIR_EVENT_DEGRADED = 2,  /* its session broke; recovery runs by itself */
-    WEIR_EVENT_RECOVERED = 3, /* a new session is up */
+    WEIR_EVENT_DEGRADED = 2,  /* its session broke, whichever side found it; recovery runs by
+                               * itself. The peer's next event is RECOVERED or GONE */
+    WEIR_EVENT_RECOVERED = 3, /* a new session is up in place of the one that broke */
     WEIR_EVENT_GONE = 4,      /* EPEER: it died, was restarted or closed its engine; ECONNECT,
                                * EREFUSED, EADDRESS: not reached; ECLOSED: its place was needed */
     WEIR_EVENT_LOST = 5       /* events were dropped because nobody took them; count in value */
