@@ -176,7 +176,8 @@ typedef struct weir_engine_options {
     uint32_t notifications_max; /* received and not yet taken; default 4,096, at most 1,048,576 */
     /* Times are an hour at most. */
     uint64_t connect_timeout_ns;  /* default 10 s; also how long the peer may be silent about what
-                                   * became of a broken session before EUNKNOWN */
+                                   * became of a broken session before EUNKNOWN, and the device
+                                   * take none of a session's receives before that is broken */
     uint64_t retransmit_ns;       /* first control retransmission, doubles to 16x; default 20 ms */
     uint64_t teardown_timeout_ns; /* forced teardown of a QP; default 4 s */
     uint64_t settle_grace_ns;     /* what a cancelled or late transfer's posted WRs are given to
@@ -502,7 +503,8 @@ typedef enum weir_waiting_for {
     WEIR_WAITING_SLOTS = 3,       /* for send-queue slots, or its turn behind those that do */
     WEIR_WAITING_CREDITS = 4,     /* for the target to take up earlier notifications: its engine
                                    * makes no progress, or its application takes none and
-                                   * notifications_max of them wait */
+                                   * notifications_max of them wait; or for a device, here or
+                                   * there, that refuses receives, to take them */
     WEIR_WAITING_COMPLETIONS = 5, /* posted; for the device */
     WEIR_WAITING_DRAIN = 6,       /* its session broke or it was cancelled: for QPs to go quiet */
     WEIR_WAITING_SETTLE = 7,      /* for the target to say what arrived on a broken session */

@@ -1,14 +1,16 @@
 /* test_engine_trouble.c: what the application is told of sessions that break, whoever found
- * it (S9, S10). The other side is the test itself: see lone_engine.h. */
+ * it (S9), and receives that the device refuses (M2, T5). The other side is the test itself: see
+ * lone_engine.h. */
 #include "lone_engine.h"
 
 #include <string.h>
 
 #define THERE "10.0.0.9:9"
 
-/* Sessions of the others' epoch 1 with instance 1, whom the application opened. */
-static struct lone *joined(weir_peer *peer_out, uint64_t *conn_out) {
-    struct lone *lone = lone_open(NULL);
+enum { CREDITS = 8, RECEIVES = CREDITS + CREDIT_RESERVE }; /* lone_engine's, of a QP */
+
+/* A session of the others' epoch 1 with instance 1, whom the application opened. */
+static void join(struct lone *lone, weir_peer *peer_out, uint64_t *conn_out) {
     assert_int_equal(weir_peer_open(lone->engine, THERE, peer_out), WEIR_OK);
     weir_peer_connect(lone->engine, *peer_out);
     lone_run(lone);
@@ -17,6 +19,11 @@ static struct lone *joined(weir_peer *peer_out, uint64_t *conn_out) {
     lone_say_iam(lone, *conn_out, 1, THERE);
     lone_answer(lone, *conn_out, 1, 1);
     assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+}
+
+static struct lone *joined(weir_peer *peer_out, uint64_t *conn_out) {
+    struct lone *lone = lone_open(NULL);
+    join(lone, peer_out, conn_out);
     return lone;
 }
 
@@ -154,6 +161,180 @@ static void test_S9_a_degraded_peer_that_goes(void **state) {
     lone_close(lone);
 }
 
+/* ---- receives that are refused ---- */
+
+enum kind { SHARED, OWN, KINDS };
+
+/* A session, over a device with a shared receive queue or without. */
+static struct lone *receiving(enum kind kind) {
+    weir_peer peer;
+    uint64_t conn;
+    struct lone *lone = kind == SHARED ? lone_open(NULL) : lone_open_own(NULL);
+    join(lone, &peer, &conn);
+    assert_int_equal(lone->engine->options.recv_credits, CREDITS);
+    lone->poison = UINT32_MAX; /* what the engine sends is done when it is polled */
+    return lone;
+}
+
+static uint32_t receives_posted_to(const struct lone *lone) {
+    uint32_t count = 0;
+    for (uint32_t i = lone->recv_first; i != lone->recv_last; i++)
+        count += lone->recvs[i % LONE_RECVS].buffer != NULL;
+    return count;
+}
+
+/* A notification comes, and the application takes it; false: no receive is there. */
+static bool comes(struct lone *lone, uint32_t qp, uint64_t number) {
+    struct wire_data data = {.kind = WIRE_NOTIFY, .parts = 1, .number = number};
+    weir_notification notification;
+    if (!lone_message(lone, qp, &data))
+        return false;
+    assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
+    return true;
+}
+
+/* Every receive is used up before the device takes others: credits stay here meanwhile. */
+static void test_M2_refused_receives_are_posted_later(void **state) {
+    (void)state;
+    for (enum kind kind = SHARED; kind < KINDS; kind++) {
+        struct lone *lone = receiving(kind);
+        struct wire_data credit = {.kind = WIRE_CREDIT};
+        const struct qp *qp = &lone->engine->qps[0];
+        lone->recv_error = kind == SHARED ? WEIR_EAGAIN : WEIR_EDEVICE;
+        for (uint64_t number = 1; number <= CREDITS; number++)
+            assert_true(comes(lone, 0, number));
+        for (int i = 0; i < CREDIT_RESERVE; i++)
+            assert_true(lone_message(lone, 0, &credit));
+        assert_int_equal(receives_posted_to(lone), 0);
+        lone_pass(lone, 500 * MS);
+        assert_int_equal(qp->credit.taken, 0);
+        lone->recv_error = 0;
+        lone_pass(lone, 110 * MS); /* the longest pause is 100 ms */
+        assert_int_equal(receives_posted_to(lone), RECEIVES);
+        assert_int_equal(qp->credit.taken, CREDITS);
+        assert_int_equal(qp->credit.told, CREDITS);
+        for (uint64_t number = CREDITS + 1; number <= 3 * CREDITS; number++)
+            assert_true(comes(lone, 0, number));
+        assert_int_equal(lone->engine->stats.sessions_failed, 0);
+        assert_int_equal(engine_next_deadline(lone->engine), UINT64_MAX);
+        lone_close(lone);
+    }
+}
+
+/* As many credits go back as receives were posted. */
+static void test_M2_a_credit_for_each_receive(void **state) {
+    (void)state;
+    for (enum kind kind = SHARED; kind < KINDS; kind++) {
+        struct lone *lone = receiving(kind);
+        const struct qp *qp = &lone->engine->qps[0];
+        lone->recv_error = WEIR_EAGAIN;
+        assert_true(comes(lone, 0, 1) && comes(lone, 0, 2));
+        assert_int_equal(qp->credit.taken, 0);
+        lone->recv_error = 0;
+        assert_true(comes(lone, 0, 3)); /* a shared queue gets the others, too */
+        assert_int_equal(qp->credit.taken, kind == SHARED ? 3 : 1);
+        lone_pass(lone, 10 * MS);
+        assert_int_equal(qp->credit.taken, 3);
+        assert_int_equal(receives_posted_to(lone), RECEIVES);
+        lone_close(lone);
+    }
+}
+
+static void test_M2_who_is_refused_does_not_spin(void **state) {
+    (void)state;
+    for (enum kind kind = SHARED; kind < KINDS; kind++) {
+        struct lone *lone = receiving(kind);
+        lone->recv_error = WEIR_EAGAIN;
+        for (uint64_t number = 1; number <= CREDITS; number++)
+            assert_true(comes(lone, 0, number));
+        uint32_t before = lone->recv_asked;
+        lone_pass(lone, 900 * MS);
+        /* After 1, 2, 4 ... 64 ms and then each 100 ms, 16 times at most. */
+        assert_in_range(lone->recv_asked - before, 10, 16 * (7 + 9));
+        lone_close(lone);
+    }
+}
+
+static void test_M2_refused_for_good_ends_the_session(void **state) {
+    (void)state;
+    for (enum kind kind = SHARED; kind < KINDS; kind++) {
+        struct lone *lone = receiving(kind);
+        lone->recv_error = WEIR_EINVAL;
+        assert_true(comes(lone, 0, 1));
+        lone_pass(lone, 2 * MS);
+        assert_int_equal(lone->engine->stats.sessions_failed, 1);
+        assert_string_equal(told(lone), "D");
+        lone_close(lone);
+    }
+}
+
+/* connect_timeout_ns is a second here. */
+static void test_M2_refused_for_too_long_ends_the_session(void **state) {
+    (void)state;
+    for (enum kind kind = SHARED; kind < KINDS; kind++) {
+        struct lone *lone = receiving(kind);
+        uint64_t conn = lone_visit(lone);
+        lone_say_who(lone, conn, 2, "");
+        lone_up(lone, conn, 2, 1);
+        assert_string_equal(told(lone), "U");
+        lone->recv_error = WEIR_EAGAIN;
+        assert_true(comes(lone, 0, 1));
+        lone_pass(lone, 900 * MS);
+        assert_int_equal(lone->engine->stats.sessions_failed, 0);
+        lone_pass(lone, 250 * MS);
+        assert_int_equal(lone->engine->stats.sessions_failed, 1);
+        assert_true(lone->failed[0] && !lone->failed[1]); /* whom nothing was refused */
+        assert_true(comes(lone, 1, 1));
+        lone_close(lone);
+    }
+}
+
+/* What refuses now and then is hardly noticed. */
+static void test_M2_a_device_that_refuses_every_third(void **state) {
+    (void)state;
+    for (enum kind kind = SHARED; kind < KINDS; kind++) {
+        weir_peer peer;
+        uint64_t conn;
+        struct lone *lone = kind == SHARED ? lone_open(NULL) : lone_open_own(NULL);
+        lone->recv_error = WEIR_EDEVICE;
+        lone->recv_error_of = 3;
+        join(lone, &peer, &conn);
+        lone->poison = UINT32_MAX;
+        for (uint64_t number = 1; number <= 20 * CREDITS; number++) {
+            assert_true(comes(lone, 0, number));
+            lone_pass(lone, 2 * MS);
+            assert_in_range(receives_posted_to(lone), CREDITS, RECEIVES);
+        }
+        assert_int_equal(lone->engine->stats.sessions_failed, 0);
+        lone_close(lone);
+    }
+}
+
+/* No session comes up without its receives; who wants one waits for that as for QPs. */
+static void test_M2_refused_at_first(void **state) {
+    (void)state;
+    for (enum kind kind = SHARED; kind < KINDS; kind++) {
+        weir_peer peer;
+        struct lone *lone = kind == SHARED ? lone_open(NULL) : lone_open_own(NULL);
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+        lone->recv_error = WEIR_EDEVICE;
+        weir_transfer transfer = notify(lone, peer);
+        lone_run(lone);
+        uint64_t conn = lone_dialled(lone, THERE);
+        lone_say_iam(lone, conn, 1, THERE);
+        lone_pass(lone, 500 * MS);
+        assert_int_equal(lone_count(lone, conn, WIRE_HELLO), 0);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
+        lone->recv_error = 0;
+        lone->poison = UINT32_MAX;
+        lone_pass(lone, 110 * MS);
+        lone_answer(lone, conn, 1, 1);
+        lone_run(lone);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_OK);
+        lone_close(lone);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S9_a_break_by_the_others_word_is_told),
@@ -161,6 +342,13 @@ int main(void) {
         cmocka_unit_test(test_S9_a_break_that_both_find_is_told_once),
         cmocka_unit_test(test_S9_the_end_of_a_peer_is_no_break),
         cmocka_unit_test(test_S9_a_degraded_peer_that_goes),
+        cmocka_unit_test(test_M2_refused_receives_are_posted_later),
+        cmocka_unit_test(test_M2_a_credit_for_each_receive),
+        cmocka_unit_test(test_M2_who_is_refused_does_not_spin),
+        cmocka_unit_test(test_M2_refused_for_good_ends_the_session),
+        cmocka_unit_test(test_M2_refused_for_too_long_ends_the_session),
+        cmocka_unit_test(test_M2_a_device_that_refuses_every_third),
+        cmocka_unit_test(test_M2_refused_at_first),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,7 +61,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     qp->connected = qp->connecting = qp->blocked = qp->credit_due = false;
     qp->refusals = 0;
     qp->sbufs_used = qp->sbuf_next = 0;
-    qp->recvs = 0;
+    qp->recvs = qp->recvs_missing = qp->credits_kept = qp->window_kept = 0;
     qp->beacon_back = qp->passed = false;
     qp->sbuf_count = engine->recvs_per_qp;
     qp->granted = granted.sq_depth;
@@ -139,6 +139,7 @@ static void qp_connected(weir_engine *engine, const struct session *session, str
         window = qp->sbuf_count - CREDIT_RESERVE;
     qp->connected = true;
     credit_init(&qp->credit, engine->options.recv_credits, window);
+    recv_connected(engine, qp);
 }
 
 /* EINPROGRESS: peer_connected() is called when it is known. After another error some QPs

@@ -10,10 +10,10 @@
  * Modules: own.h (who has the engine), pool.h and queue.h (lock-free index stack,
  * output rings), receives.h (who has which shared receive buffer), transfer.c (life of a transfer),
  * submit.c (the way in), post.c (chains to QPs), inflight.c (who waits to post), complete.c
- * (completions and messages), session.c (QPs of a session, drain), peer.c, control.c and effects.c
- * (who is there, how it is reached, what its endpoint asks for), memory.c, settings.c (options,
- * environment, defaults), engine.c (open, step, close), api.c (the remaining public calls), open.c
- * (real ports).
+ * (completions and messages), recv.c (receives, and those that were refused), session.c (QPs of a
+ * session, drain), peer.c, control.c and effects.c (who is there, how it is reached, what its
+ * endpoint asks for), memory.c, settings.c (options, environment, defaults), engine.c (open, step,
+ * close), api.c (the remaining public calls), open.c (real ports).
  */
 #ifndef WEIR_ENGINE_STATE_H
 #define WEIR_ENGINE_STATE_H
@@ -57,8 +57,10 @@ enum {
     EVENTS_KEPT = 256,
     LINE_BYTES = 64,       /* of a cache */
     RETRY_NS = 100 * 1000, /* first pause after a device refused WRs that had slots */
-    RETRY_DOUBLINGS = 5    /* 3.2 ms at most */
+    RETRY_DOUBLINGS = 5,   /* 3.2 ms at most */
+    RECV_BUFFER_BITS = 13  /* of a receive's sequence: {life, buffer} */
 };
+#define RECV_LIFE_MASK (((uint64_t)1 << (ROUTE_SEQ_BITS - RECV_BUFFER_BITS)) - 1)
 
 /* Who has served others for long is relieved by the next who hands over: own.h. */
 enum relief { RELIEF_NONE, RELIEF_WANTED, RELIEF_COMES };
@@ -143,6 +145,10 @@ struct qp {
     bool beacon_back;     /* its beacon flushed */
     uint32_t held;        /* received messages that wait for room: the slot's memory is in use */
     uint32_t psn;
+    uint32_t recvs_missing;   /* without a shared queue: receives that the device refused */
+    uint32_t credits_kept;    /* of its messages, for want of receives */
+    uint32_t window_kept;     /* meanwhile no notification is sent: its credit.window_remote; 0 */
+    uint64_t recv_refused_ns; /* recvs_missing: since when it has taken none */
 };
 
 struct session {
@@ -363,8 +369,12 @@ struct weir_engine {
     uint8_t *scratch; /* one more of send_bytes, for devices that are done with it at once */
     struct weir_mr recv_mr, send_mr;
     struct receives receives; /* of a shared receive queue */
+    uint16_t *recvs_missing;  /* of others: recvs_per_qp a QP, which buffers the device refused */
+    uint64_t recv_pause_ns;   /* between tries to post what it refused; 0: nothing is missing */
+    uint64_t recv_refused_ns; /* shared: since when it has taken none; 0 */
+    bool recv_held;           /* shared: some are missing, and no notification is sent */
 
-    struct timers timers; /* transfers, then peers, then QPs */
+    struct timers timers; /* transfers, then peers, then QPs, then one for receives */
     struct weir_wr *chain;
     struct weir_cqe cqes[POLL_BATCH];
 
@@ -410,6 +420,7 @@ void engine_run_later(weir_engine *engine, struct peer *peer);
 void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64_t when_ns);
 void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns);
 void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns);
+void timer_receives(weir_engine *engine, uint64_t when_ns);
 
 void engine_fold_stats(weir_engine *engine);
 size_t engine_bytes(const weir_engine_options *options);
@@ -498,7 +509,18 @@ int complete_poll(weir_engine *engine, int budget);
 void complete_flush(weir_engine *engine, struct qp *qp);
 void complete_retire(weir_engine *engine, struct qp *qp);
 void complete_held(weir_engine *engine);
+
+/* recv.c */
 int recv_post_all(weir_engine *engine, struct qp *qp);
+bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer);
+void recv_credit(weir_engine *engine, struct qp *qp, uint32_t life, bool posted);
+void recv_connected(const weir_engine *engine, struct qp *qp);
+void recv_timer(weir_engine *engine);
+static inline uint8_t *recv_buffer(const weir_engine *engine, const struct qp *qp,
+                                   uint32_t buffer) {
+    size_t first = engine->caps.srq ? 0 : (size_t)(qp - engine->qps) * engine->recvs_per_qp;
+    return engine->recv_bytes + (first + buffer) * MESSAGE_BYTES;
+}
 
 /* session.c */
 int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64_t epoch,
