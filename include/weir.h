@@ -500,7 +500,7 @@ typedef enum weir_waiting_for {
     WEIR_WAITING_NOTHING = 0,     /* terminal */
     WEIR_WAITING_ENGINE = 1,      /* for somebody who makes progress to take it up or go on */
     WEIR_WAITING_CONNECTION = 2,  /* for a session with the peer */
-    WEIR_WAITING_SLOTS = 3,       /* for send-queue slots, or its turn behind those that do */
+    WEIR_WAITING_SLOTS = 3,       /* for send-queue slots, or its turn behind others to its peer */
     WEIR_WAITING_CREDITS = 4,     /* for the target to take up earlier notifications: its engine
                                    * makes no progress, or its application takes none and
                                    * notifications_max of them wait; or for a device, here or
@@ -511,7 +511,9 @@ typedef enum weir_waiting_for {
     WEIR_WAITING_INFLIGHT = 8     /* for bytes in flight, to any peer, to come back, or for those
                                    * who wait for that before it: inflight_bytes_max */
 } weir_waiting_for_t;
-/* What an unfinished transfer waits for now: a weir_waiting_for_t, or ESTALE. */
+/* What an unfinished transfer waits for now: a weir_waiting_for_t, or ESTALE. Of those to a
+ * peer that are still to be posted, all wait for what the first of them waits for. May wait
+ * shortly for a thread that has the engine, as other queries do. */
 WEIR_API int weir_transfer_waiting_for(weir_engine *engine, weir_transfer transfer);
 /* Its name in lower case: "slots", "credits", ... Static storage. */
 WEIR_API const char *weir_waiting_name(int waiting_for);

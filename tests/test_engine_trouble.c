@@ -161,6 +161,38 @@ static void test_S9_a_degraded_peer_that_goes(void **state) {
     lone_close(lone);
 }
 
+/* ---- what is waited for meanwhile ---- */
+
+/* What waited for slots when its session broke waits for the next one. */
+static void test_S9_what_was_not_posted_waits_for_a_connection(void **state) {
+    enum { COUNT = 20 };
+    static uint8_t bytes[64];
+    weir_transfer transfers[COUNT];
+    weir_memory local;
+    weir_remote remote;
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    lone_memories(lone, peer, 1, bytes, sizeof(bytes), &local, &remote);
+    lone->executes = true;
+    lone->slow_bytes = sizeof(bytes);
+    for (int i = 0; i < COUNT; i++) {
+        weir_segment one = {.local = local, .remote = remote, .length = sizeof(bytes)};
+        assert_int_equal(weir_write(lone->engine, peer, &one, 1, NULL, &transfers[i]), WEIR_OK);
+        assert_int_equal(weir_transfer_waiting_for(lone->engine, transfers[i]),
+                         i < 15 ? WEIR_WAITING_COMPLETIONS : WEIR_WAITING_SLOTS);
+    }
+    lone->no_destroy = true;
+    settle(lone, conn, 1);
+    for (int i = 15; i < COUNT; i++)
+        assert_int_equal(weir_transfer_waiting_for(lone->engine, transfers[i]),
+                         WEIR_WAITING_CONNECTION);
+    lone->no_destroy = false;
+    lone_close(lone);
+}
+
 /* ---- receives that are refused ---- */
 
 enum kind { SHARED, OWN, KINDS };
@@ -342,6 +374,7 @@ int main(void) {
         cmocka_unit_test(test_S9_a_break_that_both_find_is_told_once),
         cmocka_unit_test(test_S9_the_end_of_a_peer_is_no_break),
         cmocka_unit_test(test_S9_a_degraded_peer_that_goes),
+        cmocka_unit_test(test_S9_what_was_not_posted_waits_for_a_connection),
         cmocka_unit_test(test_M2_refused_receives_are_posted_later),
         cmocka_unit_test(test_M2_a_credit_for_each_receive),
         cmocka_unit_test(test_M2_who_is_refused_does_not_spin),

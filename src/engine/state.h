@@ -83,7 +83,7 @@ struct transfer {
     _Atomic uint64_t id;      /* any thread; changes at release */
     _Atomic int32_t status;   /* any thread; WEIR_EINPROGRESS until terminal */
     _Atomic uint32_t refs;    /* any thread; handle + engine */
-    _Atomic uint32_t waiting; /* any thread: enum weir_waiting_for */
+    _Atomic uint32_t waiting; /* any thread: enum weir_waiting_for; SLOTS: peer_waiting_for */
     _Atomic bool cancel;      /* any thread asks; the owner acts */
 
     uint8_t state; /* enum transfer_state */
@@ -498,6 +498,7 @@ struct peer *inflight_pop(weir_engine *engine);
 void qp_block(weir_engine *engine, struct qp *qp);
 void post_wait_over(weir_engine *engine, struct peer *peer);
 void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for what);
+enum weir_waiting_for peer_waiting_for(const struct peer *peer);
 bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   uint32_t index);
 bool post_heal(weir_engine *engine, struct qp *qp);
