@@ -135,7 +135,22 @@ static int wait_add(void *self, int source_fd) {
 
 static void wait_sleep(void *self, uint64_t timeout_ns) {
     (void)self;
-    the->now_ns += timeout_ns < MS ? timeout_ns : MS;
+    the->sleeps++;
+    if (the->on_sleep != NULL)
+        the->on_sleep(the);
+    if (!the->woken)
+        the->now_ns += timeout_ns < MS ? timeout_ns : MS;
+}
+
+static void wait_wake(void *self) {
+    (void)self;
+    the->wakes++;
+    the->woken = true;
+}
+
+static void wait_clear(void *self) {
+    (void)self;
+    the->woken = false;
 }
 
 static void wait_level(void *self) {
@@ -145,8 +160,8 @@ static void wait_level(void *self) {
 static const struct weir_wait_ops wait_ops = {
     .add = wait_add,
     .sleep = wait_sleep,
-    .wake = wait_level,
-    .clear = wait_level,
+    .wake = wait_wake,
+    .clear = wait_clear,
     .fd = no_fd,
     .raise = wait_level,
     .lower = wait_level,

@@ -112,6 +112,10 @@ struct lone {
     uint32_t recv_error_of; /* ... of every so many; 0 and 1: of all */
     uint32_t recv_asked;    /* how often it was asked */
 
+    uint32_t sleeps, wakes; /* how often the engine slept, and wanted to wake who sleeps */
+    bool woken;             /* a sleep lasts until then, or its time */
+    void (*on_sleep)(struct lone *lone); /* what others do meanwhile */
+
     uint32_t closes; /* on_close was called, and said: */
     bool device_closed;
 };

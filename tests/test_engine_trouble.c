@@ -1,6 +1,6 @@
 /* test_engine_trouble.c: what the application is told of sessions that break, whoever found
- * it (S9), and receives that the device refuses (M2, T5). The other side is the test itself: see
- * lone_engine.h. */
+ * it (S9), what waits meanwhile, room that others make (S5), and receives that the device refuses
+ * (M2). The other side is the test itself: see lone_engine.h. */
 #include "lone_engine.h"
 
 #include <string.h>
@@ -193,6 +193,74 @@ static void test_S9_what_was_not_posted_waits_for_a_connection(void **state) {
     lone_close(lone);
 }
 
+/* ---- room that others make ---- */
+
+static weir_transfer room_of;
+
+static void release_one(struct lone *lone) {
+    assert_int_equal(weir_transfer_release(lone->engine, room_of), WEIR_OK);
+}
+
+static void take_one(struct lone *lone) {
+    weir_completion completion;
+    assert_int_equal(weir_completion_take(lone->engine, &completion), WEIR_OK);
+}
+
+static int submit(struct lone *lone, weir_peer peer, const weir_segment *one, uint32_t flags,
+                  weir_transfer *transfer_out) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    options.flags = flags;
+    return weir_write(lone->engine, peer, one, 1, &options, transfer_out);
+}
+
+/* Submits and finishes, until there is no room; the last of them. */
+static weir_transfer fill(struct lone *lone, weir_peer peer, const weir_segment *one,
+                          uint32_t flags) {
+    weir_transfer transfer = {0}, last;
+    do {
+        last = transfer;
+        lone_run(lone);
+    } while (submit(lone, peer, one, flags, &transfer) == WEIR_OK);
+    return last;
+}
+
+/* A submitter asleep is woken by who makes room, without a step of the engine, and has slept
+ * once then, and no longer. Who makes room for nobody wakes nobody. */
+static void room_wakes(uint32_t flags, void (*make_room)(struct lone *lone)) {
+    static uint8_t bytes[64];
+    weir_segment one = {.length = sizeof(bytes)};
+    weir_transfer transfer;
+    weir_peer peer;
+    uint64_t conn;
+
+    struct lone *lone = joined(&peer, &conn);
+    lone_memories(lone, peer, 1, bytes, sizeof(bytes), &one.local, &one.remote);
+    lone->poison = UINT32_MAX;
+    room_of = fill(lone, peer, &one, flags);
+    make_room(lone);
+    assert_int_equal(lone->wakes, 0);
+    room_of = fill(lone, peer, &one, flags);
+    lone->on_sleep = make_room;
+    uint64_t begin = lone->now_ns;
+    assert_int_equal(submit(lone, peer, &one, flags | WEIR_TRANSFER_BLOCK, &transfer), WEIR_OK);
+    assert_int_equal(lone->sleeps, 1);
+    assert_int_equal(lone->wakes, 1);
+    assert_int_equal(lone->now_ns, begin);
+    lone->on_sleep = NULL;
+    lone_run(lone);
+    lone_close(lone);
+}
+
+static void test_S5_a_released_handle_wakes_who_waits_for_room(void **state) {
+    (void)state;
+    room_wakes(0, release_one);
+}
+
+static void test_S5_a_taken_completion_wakes_who_waits_for_room(void **state) {
+    (void)state;
+    room_wakes(WEIR_TRANSFER_QUEUE, take_one);
+}
+
 /* ---- receives that are refused ---- */
 
 enum kind { SHARED, OWN, KINDS };
@@ -375,6 +443,8 @@ int main(void) {
         cmocka_unit_test(test_S9_the_end_of_a_peer_is_no_break),
         cmocka_unit_test(test_S9_a_degraded_peer_that_goes),
         cmocka_unit_test(test_S9_what_was_not_posted_waits_for_a_connection),
+        cmocka_unit_test(test_S5_a_released_handle_wakes_who_waits_for_room),
+        cmocka_unit_test(test_S5_a_taken_completion_wakes_who_waits_for_room),
         cmocka_unit_test(test_M2_refused_receives_are_posted_later),
         cmocka_unit_test(test_M2_a_credit_for_each_receive),
         cmocka_unit_test(test_M2_who_is_refused_does_not_spin),

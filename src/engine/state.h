@@ -294,10 +294,12 @@ struct weir_engine {
     _Atomic uint32_t completions_reserved; /* any thread: QUEUE transfers not yet taken */
     struct pool transfer_pool;             /* any thread */
     struct pool block_pool;                /* any thread */
+    _Atomic uint32_t blocked;              /* any thread: submitters that wait for room */
 
     /* What those write who sleep, or take what was received: wait.c, complete.c. */
     _Alignas(LINE_BYTES) _Atomic uint64_t news; /* any thread: counts owners that did something */
     uint64_t news_seen;                         /* news, when the application last armed */
+    _Atomic uint64_t room;                      /* any thread: counts room made for `blocked` */
     _Atomic uint32_t followers;                 /* any thread: threads asleep on the condition */
     _Atomic uint32_t armed;                     /* any thread: enum armed */
     _Atomic bool leader_asleep;                 /* any thread: one is asleep on the ports */
@@ -428,8 +430,15 @@ size_t engine_bytes(const weir_engine_options *options);
 /* wait.c */
 void engine_awake(weir_engine *engine);
 void engine_wake(weir_engine *engine);
-uint64_t engine_news(weir_engine *engine);
-/* One pause of who waits for room, of which the news when he looked were `before`.
+/* What grows when anything is done, or room is made while somebody waits for it. */
+uint64_t engine_news_or_room(weir_engine *engine);
+void engine_room_slow(weir_engine *engine);
+/* Without the engine, a handle or a place in a queue came back, which no news tells. */
+static inline void engine_room(weir_engine *engine) {
+    if (__builtin_expect(atomic_load(&engine->blocked) != 0, 0))
+        engine_room_slow(engine);
+}
+/* One pause of who waits for room, of which the news or room when he looked were `before`.
  * *pause_ns is 0 at first. */
 void engine_back_off(weir_engine *engine, uint64_t before, uint64_t passed_ns, uint64_t most_ns,
                      uint64_t *pause_ns);
@@ -455,7 +464,12 @@ void transfer_unpark(weir_engine *engine, struct peer *peer);
 void transfer_judge(weir_engine *engine, struct peer *peer, const struct session *session);
 void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too);
 void transfer_rebind(weir_engine *engine, struct peer *peer);
-void transfer_drop_ref(weir_engine *engine, struct transfer *transfer);
+bool transfer_drop_ref(weir_engine *engine, struct transfer *transfer);
+/* The same without the engine, or for what does not count as work. */
+static inline void transfer_let_go(weir_engine *engine, struct transfer *transfer) {
+    if (transfer_drop_ref(engine, transfer))
+        engine_room(engine);
+}
 void transfer_cancel(weir_engine *engine, struct transfer *transfer);
 void transfer_drop_pieces(weir_engine *engine, uint32_t index);
 bool transfer_is_suspect(const struct transfer *transfer);
