@@ -67,7 +67,7 @@ static struct transfer *transfer_find(weir_engine *engine, uint64_t id) {
     return atomic_load_explicit(&transfer->id, memory_order_acquire) == id ? transfer : NULL;
 }
 
-/* With a reference: the record is not reused until transfer_let_go. */
+/* With a reference: the record is not reused until transfer_drop_ref. */
 static struct transfer *transfer_get(weir_engine *engine, uint64_t id) {
     struct transfer *transfer = transfer_find(engine, id);
     if (transfer == NULL)
@@ -79,7 +79,7 @@ static struct transfer *transfer_get(weir_engine *engine, uint64_t id) {
     } while (!atomic_compare_exchange_weak(&transfer->refs, &refs, refs + 1));
     if (transfer_find(engine, id) != NULL)
         return transfer;
-    transfer_let_go(engine, transfer);
+    transfer_drop_ref(engine, transfer);
     return NULL;
 }
 
@@ -105,7 +105,7 @@ static int pending_waiting_for(weir_engine *engine, uint64_t id) {
     int waiting = (int)atomic_load_explicit(&transfer->waiting, memory_order_relaxed);
     if (waiting == WEIR_WAITING_SLOTS)
         waiting = (int)peer_waiting_for(peer_at(engine, transfer->peer));
-    transfer_let_go(engine, transfer);
+    transfer_drop_ref(engine, transfer);
     own_leave(engine);
     return waiting;
 }
@@ -159,7 +159,7 @@ int weir_transfer_release(weir_engine *engine, weir_transfer handle) {
     if (transfer == NULL ||
         !atomic_compare_exchange_strong(&transfer->id, &id, handle_next(handle.id)))
         return WEIR_ESTALE;
-    transfer_let_go(engine, transfer);
+    transfer_drop_ref(engine, transfer);
     return WEIR_OK;
 }
 

@@ -62,6 +62,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->receives.buffers = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(struct receive));
     e->held_max = e->qps_max * e->recvs_per_qp;
     e->held = carve(c, e->held_max, sizeof(struct held));
+    e->lacks = carve(c, e->qps_max, sizeof(struct lack));
     e->recvs_missing = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(uint16_t));
     e->timer_count = o->transfers_max + o->peers_max + e->qps_max + 1;
     e->timers.entries = carve(c, timers_bytes(e->timer_count), 1);
@@ -516,8 +517,9 @@ const char *engine_verify(const weir_engine *engine) {
             return wrong;
         if (qp->qp != NULL && qp->ledger.depth >= qp->granted)
             return "qp: the beacon has no slot of its own";
-        if (qp->qp != NULL && qp->recvs_missing > 0 && qp->drain.state == DRAIN_IDLE &&
-            (engine->recv_pause_ns == 0 || qp->recvs + qp->recvs_missing > engine->recvs_per_qp))
+        uint32_t missing = lack_of(engine, qp)->recvs;
+        if (qp->qp != NULL && missing > 0 && qp->drain.state == DRAIN_IDLE &&
+            (engine->recv_pause_ns == 0 || qp->recvs + missing > engine->recvs_per_qp))
             return "qp: receives are missing, and nobody posts them";
     }
     const char *receives = receives_verify(&engine->receives, engine->polled);

@@ -75,15 +75,16 @@ void recv_credit(weir_engine *engine, struct qp *qp, uint32_t life, bool posted)
     if (posted)
         credits_back(engine, qp, 1);
     else
-        qp->credits_kept++;
+        lack_of(engine, qp)->credits++;
 }
 
 /* Receives were posted for up to `count` credits that are kept; how many of those are left. */
 static uint32_t give_kept(weir_engine *engine, struct qp *qp, uint32_t count) {
-    if (qp->credits_kept == 0 || qp->qp == NULL || qp->drain.state != DRAIN_IDLE)
+    struct lack *lack = lack_of(engine, qp);
+    if (lack->credits == 0 || qp->qp == NULL || qp->drain.state != DRAIN_IDLE)
         return count;
-    uint32_t given = qp->credits_kept < count ? qp->credits_kept : count;
-    qp->credits_kept -= given;
+    uint32_t given = lack->credits < count ? lack->credits : count;
+    lack->credits -= given;
     credits_back(engine, qp, given);
     return count - given;
 }
@@ -94,26 +95,28 @@ static void give_all_kept(weir_engine *engine, uint32_t count) {
 }
 
 /* No notifications from here on. */
-static void hold(struct qp *qp) {
-    if (qp->window_kept == 0) {
-        qp->window_kept = qp->credit.window_remote;
+static void hold(const weir_engine *engine, struct qp *qp) {
+    struct lack *lack = lack_of(engine, qp);
+    if (lack->window == 0) {
+        lack->window = qp->credit.window_remote;
         qp->credit.window_remote = 0;
     }
 }
 
 static void go_on(weir_engine *engine, struct qp *qp) {
-    if (qp->window_kept == 0)
+    struct lack *lack = lack_of(engine, qp);
+    if (lack->window == 0)
         return;
-    qp->credit.window_remote = qp->window_kept;
-    qp->window_kept = 0;
+    qp->credit.window_remote = lack->window;
+    lack->window = 0;
     engine_run_later(engine, peer_at(engine, qp->peer));
 }
 
 /* qp is connected, and has its window. */
 void recv_connected(const weir_engine *engine, struct qp *qp) {
-    qp->window_kept = 0;
-    if (engine->recv_held || qp->recvs_missing > 0)
-        hold(qp);
+    lack_of(engine, qp)->window = 0;
+    if (engine->recv_held || lack_of(engine, qp)->recvs > 0)
+        hold(engine, qp);
 }
 
 /* ---- a shared queue ---------------------------------------------------- */
@@ -128,7 +131,7 @@ static void hold_shared(weir_engine *engine, bool held) {
         if (qp->qp == NULL || !qp->connected || qp->drain.state != DRAIN_IDLE)
             continue;
         if (held)
-            hold(qp);
+            hold(engine, qp);
         else
             go_on(engine, qp);
     }
@@ -181,7 +184,8 @@ static void give_up_shared(weir_engine *engine) {
     engine->recv_refused_ns = engine_now(engine);
     for (uint32_t i = 0; i < engine->qps_used; i++) {
         struct qp *qp = &engine->qps[i];
-        if (qp->qp != NULL && qp->drain.state == DRAIN_IDLE && (none || qp->credits_kept > 0))
+        if (qp->qp != NULL && qp->drain.state == DRAIN_IDLE &&
+            (none || lack_of(engine, qp)->credits > 0))
             session_broken(engine, peer_at(engine, qp->peer), qp->session);
     }
     hold_shared(engine, false);
@@ -202,7 +206,7 @@ static bool retry_shared(weir_engine *engine) {
 
 /* ---- queues of the QPs' own -------------------------------------------- */
 
-/* The buffers of qp that are missing: the first qp->recvs_missing here. */
+/* The buffers of qp that are missing: the first lack_of(qp)->recvs here. */
 static uint16_t *missing_of(const weir_engine *engine, const struct qp *qp) {
     return engine->recvs_missing + (size_t)(qp - engine->qps) * engine->recvs_per_qp;
 }
@@ -222,6 +226,7 @@ static int post_all_own(weir_engine *engine, struct qp *qp) {
 static bool return_own(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer) {
     if (qp->qp == NULL || qp->life != life || qp->drain.state != DRAIN_IDLE)
         return false;
+    struct lack *lack = lack_of(engine, qp);
     int rc = post(engine, qp, buffer);
     if (rc == WEIR_OK)
         return true;
@@ -229,30 +234,31 @@ static bool return_own(weir_engine *engine, struct qp *qp, uint32_t life, uint32
         session_broken(engine, peer_at(engine, qp->peer), qp->session);
         return false;
     }
-    if (qp->recvs_missing == 0)
-        qp->recv_refused_ns = engine_now(engine);
-    missing_of(engine, qp)[qp->recvs_missing++] = (uint16_t)buffer;
-    hold(qp);
+    if (lack->recvs == 0)
+        lack->refused_ns = engine_now(engine);
+    missing_of(engine, qp)[lack->recvs++] = (uint16_t)buffer;
+    hold(engine, qp);
     try_later(engine);
     return false;
 }
 
 /* What qp lacks; true: something was posted. */
 static bool retry_own(weir_engine *engine, struct qp *qp) {
+    struct lack *lack = lack_of(engine, qp);
     bool any = false;
     int rc = WEIR_OK;
-    while (qp->recvs_missing > 0 && rc == WEIR_OK) {
-        rc = post(engine, qp, missing_of(engine, qp)[qp->recvs_missing - 1]);
+    while (lack->recvs > 0 && rc == WEIR_OK) {
+        rc = post(engine, qp, missing_of(engine, qp)[lack->recvs - 1]);
         if (rc != WEIR_OK)
             break;
         any = true;
-        qp->recvs_missing--;
-        qp->recv_refused_ns = engine_now(engine);
+        lack->recvs--;
+        lack->refused_ns = engine_now(engine);
         give_kept(engine, qp, 1);
     }
-    if (qp->recvs_missing == 0)
+    if (lack->recvs == 0)
         go_on(engine, qp);
-    if (rc == WEIR_EINVAL || (rc != WEIR_OK && engine_now(engine) - qp->recv_refused_ns >=
+    if (rc == WEIR_EINVAL || (rc != WEIR_OK && engine_now(engine) - lack->refused_ns >=
                                                    engine->options.connect_timeout_ns))
         session_broken(engine, peer_at(engine, qp->peer), qp->session);
     return any;
@@ -263,10 +269,10 @@ static bool retry_each(weir_engine *engine, bool *any_out) {
     bool missing = false;
     for (uint32_t i = 0; i < engine->qps_used; i++) {
         struct qp *qp = &engine->qps[i];
-        if (qp->qp == NULL || qp->drain.state != DRAIN_IDLE || qp->recvs_missing == 0)
+        if (qp->qp == NULL || qp->drain.state != DRAIN_IDLE || lack_of(engine, qp)->recvs == 0)
             continue;
         *any_out |= retry_own(engine, qp);
-        missing |= qp->recvs_missing > 0;
+        missing |= lack_of(engine, qp)->recvs > 0;
     }
     return missing;
 }

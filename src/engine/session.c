@@ -61,7 +61,8 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     qp->connected = qp->connecting = qp->blocked = qp->credit_due = false;
     qp->refusals = 0;
     qp->sbufs_used = qp->sbuf_next = 0;
-    qp->recvs = qp->recvs_missing = qp->credits_kept = qp->window_kept = 0;
+    qp->recvs = 0;
+    *lack_of(engine, qp) = (struct lack){0};
     qp->beacon_back = qp->passed = false;
     qp->sbuf_count = engine->recvs_per_qp;
     qp->granted = granted.sq_depth;

@@ -145,10 +145,15 @@ struct qp {
     bool beacon_back;     /* its beacon flushed */
     uint32_t held;        /* received messages that wait for room: the slot's memory is in use */
     uint32_t psn;
-    uint32_t recvs_missing;   /* without a shared queue: receives that the device refused */
-    uint32_t credits_kept;    /* of its messages, for want of receives */
-    uint32_t window_kept;     /* meanwhile no notification is sent: its credit.window_remote; 0 */
-    uint64_t recv_refused_ns; /* recvs_missing: since when it has taken none */
+};
+
+/* What a QP lacks because the device refused receives: recv.c. Beside struct qp, whose size is
+ * a power of two. */
+struct lack {
+    uint32_t recvs;      /* without a shared queue: missing */
+    uint32_t credits;    /* of its messages, kept for want of receives */
+    uint32_t window;     /* meanwhile no notification is sent: its credit.window_remote; 0 */
+    uint64_t refused_ns; /* without a shared queue: since when it has taken none */
 };
 
 struct session {
@@ -371,6 +376,7 @@ struct weir_engine {
     uint8_t *scratch; /* one more of send_bytes, for devices that are done with it at once */
     struct weir_mr recv_mr, send_mr;
     struct receives receives; /* of a shared receive queue */
+    struct lack *lacks;       /* of each QP */
     uint16_t *recvs_missing;  /* of others: recvs_per_qp a QP, which buffers the device refused */
     uint64_t recv_pause_ns;   /* between tries to post what it refused; 0: nothing is missing */
     uint64_t recv_refused_ns; /* shared: since when it has taken none; 0 */
@@ -406,6 +412,10 @@ static inline void engine_inflight_peak(weir_engine *engine) {
         engine->stats.inflight_bytes_high_water = bytes;
 }
 
+static inline struct lack *lack_of(const weir_engine *engine, const struct qp *qp) {
+    return &engine->lacks[qp - engine->qps];
+}
+
 static inline struct peer *peer_at(weir_engine *engine, uint32_t index) {
     return &engine->peers[index];
 }
@@ -433,7 +443,7 @@ void engine_wake(weir_engine *engine);
 /* What grows when anything is done, or room is made while somebody waits for it. */
 uint64_t engine_news_or_room(weir_engine *engine);
 void engine_room_slow(weir_engine *engine);
-/* Without the engine, a handle or a place in a queue came back, which no news tells. */
+/* A record or a place in a queue came back, perhaps without the engine and so without news. */
 static inline void engine_room(weir_engine *engine) {
     if (__builtin_expect(atomic_load(&engine->blocked) != 0, 0))
         engine_room_slow(engine);
@@ -464,12 +474,7 @@ void transfer_unpark(weir_engine *engine, struct peer *peer);
 void transfer_judge(weir_engine *engine, struct peer *peer, const struct session *session);
 void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too);
 void transfer_rebind(weir_engine *engine, struct peer *peer);
-bool transfer_drop_ref(weir_engine *engine, struct transfer *transfer);
-/* The same without the engine, or for what does not count as work. */
-static inline void transfer_let_go(weir_engine *engine, struct transfer *transfer) {
-    if (transfer_drop_ref(engine, transfer))
-        engine_room(engine);
-}
+void transfer_drop_ref(weir_engine *engine, struct transfer *transfer);
 void transfer_cancel(weir_engine *engine, struct transfer *transfer);
 void transfer_drop_pieces(weir_engine *engine, uint32_t index);
 bool transfer_is_suspect(const struct transfer *transfer);

@@ -471,7 +471,7 @@ static void take_up(weir_engine *engine) {
 
 void submit_cancel(weir_engine *engine, struct transfer *transfer) {
     if (atomic_exchange(&transfer->cancel, true)) {
-        transfer_let_go(engine, transfer); /* it was cancelled before */
+        transfer_drop_ref(engine, transfer); /* it was cancelled before */
         return;
     }
     push(engine, engine->options.transfers_max + transfer_index(engine, transfer));

@@ -132,13 +132,13 @@ void transfer_drop_pieces(weir_engine *engine, uint32_t index) {
     } while (b != PLAN_NO_BLOCK);
 }
 
-/* True: that was the last one, and there is room for another transfer. */
-bool transfer_drop_ref(weir_engine *engine, struct transfer *transfer) {
+/* Any thread. The last one makes room for another transfer. */
+void transfer_drop_ref(weir_engine *engine, struct transfer *transfer) {
     if (atomic_fetch_sub_explicit(&transfer->refs, 1, memory_order_acq_rel) != 1)
-        return false;
+        return;
     atomic_store_explicit(&transfer->status, WEIR_ESTALE, memory_order_relaxed);
     pool_give(&engine->transfer_pool, transfer_index(engine, transfer));
-    return true;
+    engine_room(engine);
 }
 
 static void report(weir_engine *engine, struct transfer *transfer, uint64_t id, int status) {

@@ -371,7 +371,7 @@ uint64_t engine_news_or_room(weir_engine *engine) {
 }
 
 /* Those asleep who wait for room are woken; others who sleep look, and sleep on. */
-void engine_room_slow(weir_engine *engine) {
+__attribute__((noinline, cold)) void engine_room_slow(weir_engine *engine) {
     atomic_fetch_add(&engine->room, 1);
     if (atomic_load(&engine->followers) != 0)
         tell_followers(engine->sleeping);
