@@ -177,7 +177,8 @@ typedef struct weir_engine_options {
     uint32_t notifications_max; /* received and not yet taken; default 4,096, at most 1,048,576 */
     /* Times are an hour at most. */
     uint64_t connect_timeout_ns;  /* default 10 s; also how long the peer may be silent about what
-                                   * became of a broken session before EUNKNOWN */
+                                   * became of a broken session before EUNKNOWN, and the device
+                                   * take none of a session's receives before that is broken */
     uint64_t retransmit_ns;       /* first control retransmission, doubles to 16x; default 20 ms */
     uint64_t teardown_timeout_ns; /* forced teardown of a QP; default 4 s */
     uint64_t settle_grace_ns;     /* what a cancelled or late transfer's posted WRs are given to
@@ -446,7 +447,8 @@ typedef struct weir_segment {
  * weir_transfer_wait too. Never completes inside the submit call. */
 #define WEIR_TRANSFER_QUEUE 0x2u
 /* When the pools are full, wait up to backoff_timeout_ns before EAGAIN: progress for 20 us,
- * then sleeps of 50 us to 2 ms between looks, which double, and end when anything is done. */
+ * then sleeps of 50 us to 2 ms between looks, which double, and end when anything is done or
+ * another thread makes room. */
 #define WEIR_TRANSFER_BLOCK 0x4u
 /* Must not be replayed on a new session: if its session breaks with WRs posted,
  * the status is EUNKNOWN. */
@@ -518,17 +520,20 @@ typedef enum weir_waiting_for {
     WEIR_WAITING_NOTHING = 0,     /* terminal */
     WEIR_WAITING_ENGINE = 1,      /* for somebody who makes progress to take it up or go on */
     WEIR_WAITING_CONNECTION = 2,  /* for a session with the peer */
-    WEIR_WAITING_SLOTS = 3,       /* for send-queue slots, or its turn behind those that do */
+    WEIR_WAITING_SLOTS = 3,       /* for send-queue slots, or its turn behind others to its peer */
     WEIR_WAITING_CREDITS = 4,     /* for the target to take up earlier notifications: its engine
                                    * makes no progress, or its application takes none and
-                                   * notifications_max of them wait */
+                                   * notifications_max of them wait; or for a device, here or
+                                   * there, that refuses receives, to take them */
     WEIR_WAITING_COMPLETIONS = 5, /* posted; for the device */
     WEIR_WAITING_DRAIN = 6,       /* its session broke or it was cancelled: for QPs to go quiet */
     WEIR_WAITING_SETTLE = 7,      /* for the target to say what arrived on a broken session */
     WEIR_WAITING_INFLIGHT = 8     /* for bytes in flight, to any peer, to come back, or for those
                                    * who wait for that before it: inflight_bytes_max */
 } weir_waiting_for_t;
-/* What an unfinished transfer waits for now: a weir_waiting_for_t, or ESTALE. */
+/* What an unfinished transfer waits for now: a weir_waiting_for_t, or ESTALE. Of those to a
+ * peer that are still to be posted, all wait for what the first of them waits for. May wait
+ * shortly for a thread that has the engine, as other queries do. */
 WEIR_API int weir_transfer_waiting_for(weir_engine *engine, weir_transfer transfer);
 /* Its name in lower case: "slots", "credits", ... Static storage. */
 WEIR_API const char *weir_waiting_name(int waiting_for);
@@ -560,8 +565,9 @@ WEIR_API int weir_notification_take(weir_engine *engine, weir_notification *noti
 
 typedef enum weir_event_type {
     WEIR_EVENT_UP = 1,        /* first session with this peer, or first after GONE */
-    WEIR_EVENT_DEGRADED = 2,  /* its session broke; recovery runs by itself */
-    WEIR_EVENT_RECOVERED = 3, /* a new session is up */
+    WEIR_EVENT_DEGRADED = 2,  /* its session broke, whichever side found it; recovery runs by
+                               * itself. The peer's next event is RECOVERED or GONE */
+    WEIR_EVENT_RECOVERED = 3, /* a new session is up in place of the one that broke */
     WEIR_EVENT_GONE = 4,      /* EPEER: it died, was restarted or closed its engine; ECONNECT,
                                * EREFUSED, EADDRESS: not reached; ECLOSED: its place was needed */
     WEIR_EVENT_LOST = 5       /* events were dropped because nobody took them; count in value */

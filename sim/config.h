@@ -78,6 +78,8 @@ struct sim_nic_config {
     uint32_t mr_fail;
     uint32_t create_fail;
     uint32_t connect_fail;
+    uint32_t recv_refuse;        /* from a receive on that is posted, none is taken... */
+    uint64_t recv_refuse_ns_max; /* ...for up to this long */
 };
 
 struct sim_net_config {

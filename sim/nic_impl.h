@@ -133,6 +133,7 @@ struct weir_device {
     uint32_t async_capacity;
     uint32_t async_count;
     struct nic_recvs srq;
+    uint64_t recv_refused_until_ns;
     struct sim_nic_census census;
     uint64_t plant_count; /* plant.c's */
     uint8_t plant_blob[WEIR_QP_BLOB_MAX];

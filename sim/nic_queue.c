@@ -203,6 +203,19 @@ bool nic_recv_take(struct weir_qp *qp, struct nic_recv *recv_out) {
     return true;
 }
 
+/* A device that is short of something refuses receives for a while: all of them. */
+static bool recv_refused(struct weir_device *nic) {
+    uint64_t now_ns = nic->world->now_ns;
+
+    if (now_ns >= nic->recv_refused_until_ns && nic_fault(nic, nic->config->recv_refuse)) {
+        nic->recv_refused_until_ns =
+            now_ns + sim_between(&nic->world->prng, 1, nic->config->recv_refuse_ns_max);
+        sim_trace(nic->world, "n%u refuses receives until %llu", nic->node->index,
+                  (unsigned long long)nic->recv_refused_until_ns);
+    }
+    return now_ns < nic->recv_refused_until_ns;
+}
+
 int nic_post_recv(struct weir_device *nic, struct weir_qp *qp, uint64_t wr_id, void *buffer,
                   uint32_t length, uint32_t lkey) {
     struct nic_recvs *recvs = nic->config->srq ? &nic->srq : NULL;
@@ -225,7 +238,7 @@ int nic_post_recv(struct weir_device *nic, struct weir_qp *qp, uint64_t wr_id, v
         nic_cq_push_recv(qp, &recv, WEIR_CQE_FLUSHED, 0, NULL);
         return 0;
     }
-    if (recvs->count == recvs->depth) {
+    if (recvs->count == recvs->depth || recv_refused(nic)) {
         return WEIR_EAGAIN;
     }
     recvs->ring[(recvs->head + recvs->count++) % recvs->depth] =

@@ -142,6 +142,10 @@ static void habits(uint64_t seed, struct sim_config *config) {
     for (uint32_t i = 0; i < config->nodes; i++) {
         config->nic[i].news_first = sim_below(&prng, 4) == 0;
     }
+    for (uint32_t i = 0; i < config->nodes && strcmp(config->profile, "calm") != 0; i++) {
+        config->nic[i].recv_refuse = maybe(&prng, 4, 300);
+        config->nic[i].recv_refuse_ns_max = PICK(&prng, 50000, 2000000, 30000000);
+    }
 }
 
 /* Many small notified writes on several QPs: more than a word of the windows, to a
@@ -393,6 +397,7 @@ static void print_nic(const struct sim_config *config, uint32_t node, FILE *out)
     PRINT(out, nic, mr_fail);
     PRINT(out, nic, create_fail);
     PRINT(out, nic, connect_fail);
+    PRINT(out, nic, recv_refuse);
     fputc('\n', out);
 }
 

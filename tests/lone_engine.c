@@ -135,7 +135,22 @@ static int wait_add(void *self, int source_fd) {
 
 static void wait_sleep(void *self, uint64_t timeout_ns) {
     (void)self;
-    the->now_ns += timeout_ns < MS ? timeout_ns : MS;
+    the->sleeps++;
+    if (the->on_sleep != NULL)
+        the->on_sleep(the);
+    if (!the->woken)
+        the->now_ns += timeout_ns < MS ? timeout_ns : MS;
+}
+
+static void wait_wake(void *self) {
+    (void)self;
+    the->wakes++;
+    the->woken = true;
+}
+
+static void wait_clear(void *self) {
+    (void)self;
+    the->woken = false;
 }
 
 static void wait_level(void *self) {
@@ -145,8 +160,8 @@ static void wait_level(void *self) {
 static const struct weir_wait_ops wait_ops = {
     .add = wait_add,
     .sleep = wait_sleep,
-    .wake = wait_level,
-    .clear = wait_level,
+    .wake = wait_wake,
+    .clear = wait_clear,
     .fd = no_fd,
     .raise = wait_level,
     .lower = wait_level,
@@ -163,7 +178,7 @@ static void device_query(struct weir_device *device, struct weir_device_caps *ca
                                           .rq_depth_max = 1024,
                                           .cq_capacity = 1 << 20,
                                           .ordered = true,
-                                          .srq = true};
+                                          .srq = !the->own_queues};
 }
 
 static int mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
@@ -214,7 +229,8 @@ static int qp_create(struct weir_device *device, const struct weir_qp_options *o
     uint32_t number = the->qp_count++;
     the->made[number] = true;
     the->tags[number] = options->tag;
-    *granted_out = (struct weir_qp_granted){.sq_depth = options->sq_depth, .blob_length = 4};
+    *granted_out = (struct weir_qp_granted){
+        .sq_depth = options->sq_depth, .rq_depth = options->rq_depth, .blob_length = 4};
     *qp_out = (struct weir_qp *)(uintptr_t)(number + 1);
     return WEIR_OK;
 }
@@ -285,11 +301,28 @@ static void execute(void) {
     the->posted_count = kept;
 }
 
+/* The receive that the QP takes next, which is its from here on; NONE: no receive is posted. */
+static uint32_t recv_take(uint32_t qp) {
+    uint32_t at = the->recv_first;
+    while (at != the->recv_last && (the->recvs[at % LONE_RECVS].buffer == NULL ||
+                                    (the->own_queues && the->recvs[at % LONE_RECVS].qp != qp)))
+        at++;
+    if (at == the->recv_last)
+        return NONE;
+    if (at == the->recv_first)
+        the->recv_first++;
+    return at % LONE_RECVS;
+}
+
 static int qp_error(struct weir_qp *qp) {
-    uint32_t number = number_of(qp);
+    uint32_t number = number_of(qp), recv;
     if (the->executes)
         cut_short(number);
     the->failed[number] = true;
+    while (the->own_queues && (recv = recv_take(number)) != NONE) {
+        the->recvs[recv].buffer = NULL;
+        complete(the->recvs[recv].wr_id, WEIR_CQE_FLUSHED);
+    }
     return WEIR_OK;
 }
 
@@ -325,11 +358,15 @@ static int post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t cou
 static int post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
                      uint32_t length, uint32_t lkey) {
     (void)device;
-    (void)qp;
     (void)length;
     (void)lkey;
+    the->recv_asked++;
+    if (the->recv_error != 0 &&
+        (the->recv_error_of == 0 || the->recv_asked % the->recv_error_of == 0))
+        return the->recv_error;
     assert_true(the->recv_last - the->recv_first < LONE_RECVS);
     the->recvs[the->recv_last % LONE_RECVS].wr_id = wr_id;
+    the->recvs[the->recv_last % LONE_RECVS].qp = the->own_queues ? number_of(qp) : 0;
     the->recvs[the->recv_last++ % LONE_RECVS].buffer = buffer;
     return WEIR_OK;
 }
@@ -409,10 +446,11 @@ static void closed(struct weir_ports *ports, bool device_too, void *context) {
     the->device_closed = device_too;
 }
 
-struct lone *lone_open(const weir_engine_options *options) {
+static struct lone *open_as(const weir_engine_options *options, bool own_queues) {
     weir_engine_options limits = WEIR_ENGINE_OPTIONS_INIT;
     the = calloc(1, sizeof(*the));
     assert_non_null(the);
+    the->own_queues = own_queues;
     the->now_ns = SECOND;
     limits.transfers_max = 64;
     limits.segments_max = 64;
@@ -430,6 +468,14 @@ struct lone *lone_open(const weir_engine_options *options) {
                      WEIR_OK);
     the->engine->on_close = closed;
     return the;
+}
+
+struct lone *lone_open(const weir_engine_options *options) {
+    return open_as(options, false);
+}
+
+struct lone *lone_open_own(const weir_engine_options *options) {
+    return open_as(options, true);
 }
 
 void lone_close(struct lone *lone) {
@@ -596,28 +642,28 @@ uint64_t lone_up(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch) {
 }
 
 /* Completes the receive that was posted first, on a QP. */
-static void arrive(struct lone *lone, uint32_t qp, bool has_imm) {
-    *cqe_new() = (struct weir_cqe){.wr_id = lone->recvs[lone->recv_first++ % LONE_RECVS].wr_id,
+static bool arrive(struct lone *lone, uint32_t qp, const struct wire_data *data) {
+    uint32_t recv = recv_take(qp);
+    if (recv == NONE)
+        return false;
+    if (data != NULL)
+        wire_data_encode(data, lone->recvs[recv].buffer);
+    lone->recvs[recv].buffer = NULL;
+    *cqe_new() = (struct weir_cqe){.wr_id = lone->recvs[recv].wr_id,
                                    .recv = true,
                                    .byte_length = WIRE_DATA_SIZE,
-                                   .has_imm = has_imm,
+                                   .has_imm = data == NULL,
                                    .qp_tag = lone->tags[qp]};
     lone_run(lone);
+    return true;
 }
 
 bool lone_message(struct lone *lone, uint32_t qp, const struct wire_data *data) {
-    if (lone->recv_first == lone->recv_last)
-        return false;
-    wire_data_encode(data, lone->recvs[lone->recv_first % LONE_RECVS].buffer);
-    arrive(lone, qp, false);
-    return true;
+    return arrive(lone, qp, data);
 }
 
 bool lone_immediate(struct lone *lone, uint32_t qp) {
-    if (lone->recv_first == lone->recv_last)
-        return false;
-    arrive(lone, qp, true);
-    return true;
+    return arrive(lone, qp, NULL);
 }
 
 void lone_notify(struct lone *lone, uint64_t number, uint64_t tag) {

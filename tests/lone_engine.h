@@ -8,7 +8,8 @@
  * The device posts everything and completes nothing, but what flushes or what the test asks
  * for: all that is posted fails (fail_all), or is done unless one WR poisons all (poison), or
  * each QP executes what it has, in order, when it is polled (executes). Receives go to a
- * shared queue; a QP in the error state flushes at once.
+ * shared queue, or, after lone_open_own, to each QP's own; a QP in the error state flushes at
+ * once. The device may refuse receives (recv_error).
  */
 #ifndef LONE_ENGINE_H
 #define LONE_ENGINE_H
@@ -100,11 +101,20 @@ struct lone {
     bool poisoned;
     struct weir_cqe cqes[LONE_CQES];
     uint32_t cqe_first, cqe_last;
+    bool own_queues; /* for receives */
     struct {
         uint64_t wr_id;
-        uint8_t *buffer;
+        uint8_t *buffer; /* NULL: it is gone */
+        uint32_t qp;
     } recvs[LONE_RECVS];
     uint32_t recv_first, recv_last;
+    int recv_error;         /* what post_recv says, if not 0, ... */
+    uint32_t recv_error_of; /* ... of every so many; 0 and 1: of all */
+    uint32_t recv_asked;    /* how often it was asked */
+
+    uint32_t sleeps, wakes; /* how often the engine slept, and wanted to wake who sleeps */
+    bool woken;             /* a sleep lasts until then, or its time */
+    void (*on_sleep)(struct lone *lone); /* what others do meanwhile */
 
     uint32_t closes; /* on_close was called, and said: */
     bool device_closed;
@@ -112,6 +122,7 @@ struct lone {
 
 /* There is one at a time. options may be NULL: side limits of the test's own. */
 struct lone *lone_open(const weir_engine_options *options);
+struct lone *lone_open_own(const weir_engine_options *options);
 void lone_close(struct lone *lone);
 
 /* Steps the engine until it has nothing more to do now. */

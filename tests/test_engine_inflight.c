@@ -91,6 +91,36 @@ static void test_S4_bytes_in_flight_stay_below_the_limit(void **state) {
     on_both(limit_holds);
 }
 
+/* What the peer's turn waits for, all wait for that have theirs behind it: those too that were
+ * submitted when it was something else. */
+static void all_say(uint64_t most, uint32_t depth, int what) {
+    enum { COUNT = 5 };
+    weir_transfer transfers[COUNT];
+    struct qw_options options = limited(SEED, most);
+    options.limits.sq_depth = depth;
+    qw_open(&world, &options);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        transfers[i] = submit(1, 20, PIECE);
+        assert_int_equal(waits_for(transfers[i]), WEIR_WAITING_CONNECTION);
+    }
+    world.stalled = true;
+    for (int i = 0; i < 10000 && qp_info(1).sq_used == 0; i++)
+        turns(1);
+    turns(3);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(waits_for(transfers[i]), what);
+    world.stalled = false;
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(qw_finish(&world, transfers[i]), WEIR_OK);
+    end();
+}
+
+static void test_S4_who_waits_behind_others_says_for_what(void **state) {
+    (void)state;
+    all_say(2 * PIECE, 128, WEIR_WAITING_INFLIGHT);
+    all_say(1000 * PIECE, 4, WEIR_WAITING_SLOTS);
+}
+
 /* One WR is never split, and never waits for ever: alone it may be of any length. */
 static void long_ones(uint64_t seed) {
     begin(seed, 100);
@@ -398,6 +428,7 @@ static void test_S19_waits_for_bytes_are_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S4_bytes_in_flight_stay_below_the_limit),
+        cmocka_unit_test(test_S4_who_waits_behind_others_says_for_what),
         cmocka_unit_test(test_S4_a_long_wr_goes_by_itself),
         cmocka_unit_test(test_S4_single_wrs_wait_their_turn),
         cmocka_unit_test(test_S4_what_is_done_in_its_post_is_never_in_flight),

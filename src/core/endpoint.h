@@ -210,6 +210,11 @@ uint32_t endpoint_live(const struct endpoint *ep);
 /* Whether no slot is in use: with EP_GONE, the endpoint can be forgotten. */
 bool endpoint_quiet(const struct endpoint *ep);
 
+/* Whether the remote is dead, or we closed: what is retired then did not break. */
+static inline bool endpoint_gone(const struct endpoint *ep) {
+    return ep->state == EP_GONE;
+}
+
 /* NULL, or a sentence about an invariant that does not hold. */
 const char *endpoint_verify(const struct endpoint *ep);
 

@@ -96,6 +96,20 @@ int weir_transfer_status(weir_engine *engine, weir_transfer handle) {
                                                                                   : WEIR_ESTALE;
 }
 
+/* What is pending waits for what its peer waits for, which is not written into each. */
+static int pending_waiting_for(weir_engine *engine, uint64_t id) {
+    struct transfer *transfer = transfer_get(engine, id);
+    if (transfer == NULL)
+        return WEIR_ESTALE;
+    own_enter(engine);
+    int waiting = (int)atomic_load_explicit(&transfer->waiting, memory_order_relaxed);
+    if (waiting == WEIR_WAITING_SLOTS)
+        waiting = (int)peer_waiting_for(peer_at(engine, transfer->peer));
+    transfer_drop_ref(engine, transfer);
+    own_leave(engine);
+    return waiting;
+}
+
 int weir_transfer_waiting_for(weir_engine *engine, weir_transfer handle) {
     if (engine == NULL)
         return WEIR_EINVAL;
@@ -105,6 +119,8 @@ int weir_transfer_waiting_for(weir_engine *engine, weir_transfer handle) {
     if (transfer == NULL)
         return WEIR_ESTALE;
     int waiting = (int)atomic_load_explicit(&transfer->waiting, memory_order_acquire);
+    if (waiting == WEIR_WAITING_SLOTS)
+        return pending_waiting_for(engine, handle.id);
     return transfer_find(engine, handle.id) != NULL ? waiting : WEIR_ESTALE;
 }
 
@@ -158,6 +174,7 @@ int weir_completion_take(weir_engine *engine, weir_completion *completion_out) {
     *completion_out = *completion;
     queue_took(&engine->completions);
     atomic_fetch_sub(&engine->completions_reserved, 1);
+    engine_room(engine);
     return WEIR_OK;
 }
 

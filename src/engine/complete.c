@@ -1,7 +1,7 @@
 /* complete.c: what comes back from the device: completions of runs, and messages.
  *
- * Owns the routing by wr_id, the receive buffers, and the path of a notification
- * to the application. A received notification is *accepted* when it is marked in
+ * Owns the routing by wr_id, and the path of a notification to the application; recv.c
+ * has the receives. A received notification is *accepted* when it is marked in
  * the window of its sender: from then on it will be delivered, whatever becomes of
  * its session. If the application's queue is full it is held in its receive
  * buffer, and the credit with it: a slow application pushes back on its peers.
@@ -9,85 +9,6 @@
 #include "state.h"
 
 #include <assert.h>
-
-/* A receive's sequence is {life:31, buffer:13}. */
-enum { BUFFER_BITS = 13 };
-/* Refusals of one call after which a device is left alone: a connection needs hundreds of
- * receives, and must not fail because a few were refused for a moment. */
-enum { REFUSALS_MAX = 16 };
-#define LIFE_MASK (((uint64_t)1 << (ROUTE_SEQ_BITS - BUFFER_BITS)) - 1)
-_Static_assert(CREDIT_WINDOW_MAX + CREDIT_RESERVE <= 1 << BUFFER_BITS, "every buffer has a name");
-
-static uint64_t recv_seq(const struct qp *qp, uint32_t buffer) {
-    return (qp->life & LIFE_MASK) << BUFFER_BITS | buffer;
-}
-
-static uint8_t *recv_buffer(const weir_engine *engine, const struct qp *qp, uint32_t buffer) {
-    size_t first = engine->caps.srq ? 0 : (size_t)(qp - engine->qps) * engine->recvs_per_qp;
-    return engine->recv_bytes + (first + buffer) * MESSAGE_BYTES;
-}
-
-static int post_recv(weir_engine *engine, struct qp *qp, uint32_t buffer) {
-    uint64_t wr_id = engine->caps.srq
-                         ? route_id(ROUTE_RECV, ROUTE_SLOT_SRQ, buffer)
-                         : route_id(ROUTE_RECV, (uint32_t)(qp - engine->qps), recv_seq(qp, buffer));
-    int rc = engine->device_ops->post_recv(engine->device, engine->caps.srq ? NULL : qp->qp, wr_id,
-                                           recv_buffer(engine, qp, buffer), MESSAGE_BYTES,
-                                           engine->recv_mr.lkey);
-    if (rc == WEIR_OK && !engine->caps.srq)
-        qp->recvs++;
-    else if (rc == WEIR_OK)
-        receives_posted(&engine->receives, buffer);
-    else if (engine->caps.srq)
-        receives_free(&engine->receives, buffer);
-    return rc;
-}
-
-/* All receives of a new QP; with a shared queue, as many more as it brings. */
-int recv_post_all(weir_engine *engine, struct qp *qp) {
-    if (!engine->caps.srq) {
-        for (uint32_t i = 0; i < engine->recvs_per_qp; i++) {
-            int rc = post_recv(engine, qp, i);
-            if (rc != WEIR_OK)
-                return rc;
-        }
-        return WEIR_OK;
-    }
-    int rc = WEIR_EAGAIN; /* for want of buffers */
-    int refused = 0;
-    uint32_t buffer;
-    while (refused < REFUSALS_MAX && (buffer = receives_take(&engine->receives)) != RECEIVES_NONE) {
-        int posted = post_recv(engine, qp, buffer);
-        refused += posted != WEIR_OK; /* the buffer is free again, and its turn comes */
-        rc = posted != WEIR_OK ? posted : WEIR_EAGAIN;
-    }
-    return receives_short(&engine->receives) ? rc : WEIR_OK;
-}
-
-/* The buffer of a message that was dealt with. qp may be a later life of the slot,
- * or be going down: then only a shared queue wants it back. */
-static void recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer) {
-    bool same = qp->qp != NULL && qp->life == life;
-    if (engine->caps.srq) {
-        /* And those that a device refused before. */
-        receives_free(&engine->receives, buffer);
-        recv_post_all(engine, qp);
-        return;
-    }
-    if (same && qp->drain.state == DRAIN_IDLE && post_recv(engine, qp, buffer) != WEIR_OK)
-        session_broken(engine, peer_at(engine, qp->peer), qp->session);
-}
-
-/* A notification of qp was taken up: its credit goes back. */
-static void credit_return(weir_engine *engine, struct qp *qp, uint32_t life) {
-    if (qp->qp == NULL || qp->life != life || qp->drain.state != DRAIN_IDLE)
-        return;
-    qp->credit.taken++;
-    if (credit_owed(&qp->credit)) {
-        qp->credit_due = true;
-        engine_run_later(engine, peer_at(engine, qp->peer));
-    }
-}
 
 /* Puts an accepted notification into the application's queue; false: full. */
 static bool deliver(weir_engine *engine, const struct peer *peer, const uint8_t *bytes) {
@@ -185,8 +106,8 @@ void complete_held(weir_engine *engine) {
         qp->held--;
         peer_at(engine, held.peer)->held--;
         peer_forget(engine, peer_at(engine, held.peer));
-        recv_return(engine, qp, held.life, held.buffer);
-        credit_return(engine, qp, held.life);
+        bool posted = recv_return(engine, qp, held.life, held.buffer);
+        recv_credit(engine, qp, held.life, posted);
         session_slot_free(engine, qp);
     }
     atomic_store(&engine->held_some, false);
@@ -220,8 +141,8 @@ static void message(weir_engine *engine, struct qp *qp, uint32_t buffer,
     if (data.kind == WIRE_CREDIT) {
         recv_return(engine, qp, life, buffer);
     } else if (!accept_notify(engine, peer, qp, buffer, &data)) {
-        recv_return(engine, qp, life, buffer);
-        credit_return(engine, qp, life);
+        bool posted = recv_return(engine, qp, life, buffer);
+        recv_credit(engine, qp, life, posted);
     }
 }
 
@@ -235,8 +156,8 @@ static void drain_beacon(weir_engine *engine, struct qp *qp) {
 
 static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     uint32_t slot = route_slot(cqe->wr_id);
-    uint32_t buffer = (uint32_t)route_seq(cqe->wr_id) & ((1u << BUFFER_BITS) - 1);
-    uint32_t life = (uint32_t)(route_seq(cqe->wr_id) >> BUFFER_BITS);
+    uint32_t buffer = (uint32_t)route_seq(cqe->wr_id) & ((1u << RECV_BUFFER_BITS) - 1);
+    uint32_t life = (uint32_t)(route_seq(cqe->wr_id) >> RECV_BUFFER_BITS);
     if (engine->caps.srq) {
         buffer = (uint32_t)route_seq(cqe->wr_id);
         if (slot != ROUTE_SLOT_SRQ || !receives_back(&engine->receives, buffer)) {
@@ -250,7 +171,7 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     struct qp *qp = slot < engine->qps_max ? &engine->qps[slot] : NULL;
     bool current =
         qp != NULL && qp->qp != NULL &&
-        (engine->caps.srq ? (qp->life & 0xffff) == life : (qp->life & LIFE_MASK) == life);
+        (engine->caps.srq ? (qp->life & 0xffff) == life : (qp->life & RECV_LIFE_MASK) == life);
     if (current && !engine->caps.srq && qp->recvs > 0)
         qp->recvs--;
     if (cqe->status != WEIR_CQE_OK || !current) {

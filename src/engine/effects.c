@@ -27,6 +27,8 @@ static void settled(weir_engine *engine, struct peer *peer, const struct ep_effe
 }
 
 static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    if (peer->live != NONE)
+        session_lost(engine, peer); /* this one takes its place */
     peer->live = slot;
     peer->sessions[slot].up = true;
     peer->sessions_up++;

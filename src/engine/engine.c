@@ -62,7 +62,9 @@ static void layout(weir_engine *e, struct carver *c) {
     e->receives.buffers = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(struct receive));
     e->held_max = e->qps_max * e->recvs_per_qp;
     e->held = carve(c, e->held_max, sizeof(struct held));
-    e->timer_count = o->transfers_max + o->peers_max + e->qps_max;
+    e->lacks = carve(c, e->qps_max, sizeof(struct lack));
+    e->recvs_missing = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(uint16_t));
+    e->timer_count = o->transfers_max + o->peers_max + e->qps_max + 1;
     e->timers.entries = carve(c, timers_bytes(e->timer_count), 1);
     e->chain = carve(c, CHAIN_MAX + 1, sizeof(struct weir_wr));
     e->notifications.mask = power_of_two(o->notifications_max) - 1;
@@ -265,6 +267,10 @@ void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns) {
                when_ns);
 }
 
+void timer_receives(weir_engine *engine, uint64_t when_ns) {
+    timers_set(&engine->timers, engine->timer_count - 1, when_ns);
+}
+
 void engine_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error) {
     weir_event *event = queue_room(&engine->events);
     if (event == NULL) {
@@ -326,8 +332,10 @@ static int run_timers(weir_engine *engine) {
         number -= engine->options.transfers_max;
         if (number < engine->peers_max)
             peer_timer(engine, &engine->peers[number]);
-        else
+        else if (number - engine->peers_max < engine->qps_max)
             session_qp_timer(engine, &engine->qps[number - engine->peers_max]);
+        else
+            recv_timer(engine);
     }
     return count;
 }
@@ -515,6 +523,10 @@ const char *engine_verify(const weir_engine *engine) {
             return wrong;
         if (qp->qp != NULL && qp->ledger.depth >= qp->granted)
             return "qp: the beacon has no slot of its own";
+        uint32_t missing = lack_of(engine, qp)->recvs;
+        if (qp->qp != NULL && missing > 0 && qp->drain.state == DRAIN_IDLE &&
+            (engine->recv_pause_ns == 0 || qp->recvs + missing > engine->recvs_per_qp))
+            return "qp: receives are missing, and nobody posts them";
     }
     const char *receives = receives_verify(&engine->receives, engine->polled);
     if (receives != NULL)

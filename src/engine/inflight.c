@@ -1,7 +1,7 @@
 /* inflight.c: who waits to post, and for how long.
  *
- * Owns the line of peers that wait for bytes in flight, the account of what a peer's next
- * transfer waits for, and the pause of a QP whose device refused WRs that had slots. Invariant:
+ * Owns the line of peers that wait for bytes in flight, the account of what a peer's pending
+ * transfers wait for, and the pause of a QP whose device refused WRs that had slots. Invariant:
  * while somebody is in line, inflight_room is LINE_BIAS less, so that the one comparison that every
  * post makes anyway keeps everybody else behind. Leaves to others: who joins the line, and what
  * happens when one's turn comes (post.c).
@@ -59,8 +59,6 @@ void post_wait_over(weir_engine *engine, struct peer *peer) {
 /* The peer's next transfer waits for slots, for bytes in flight, or for its next turn. */
 void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for what) {
     assert(peer->lists[LIST_PENDING].count > 0);
-    struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
-    atomic_store_explicit(&transfer->waiting, what, memory_order_relaxed);
     if (what == WEIR_WAITING_SLOTS) {
         engine->stats.admission_waits++;
         peer->slot_waits++;
@@ -76,6 +74,17 @@ void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for wh
         engine->stats.inflight_waits++;
         peer->inflight_waits_begun++;
     }
+}
+
+/* What all wait for that are on the peer's list of pending ones. */
+enum weir_waiting_for peer_waiting_for(const struct peer *peer) {
+    if (peer->live == NONE)
+        return WEIR_WAITING_CONNECTION;
+    if (peer->inflight_waits)
+        return WEIR_WAITING_INFLIGHT;
+    if (peer->waits_for != WEIR_WAITING_NOTHING)
+        return peer->waits_for;
+    return peer->runnable ? WEIR_WAITING_ENGINE : WEIR_WAITING_SLOTS;
 }
 
 /* The device refused WRs that had slots: until a completion, or for a while that grows with

@@ -2,8 +2,9 @@
  *
  * Treiber's stack over an array of links. The head carries a counter beside the
  * index, so that a head that was taken and given back meanwhile is not mistaken
- * for the old one (ABA). Written with C11 atomics rather than taken from Concurrency Kit,
- * whose inline assembly ThreadSanitizer cannot see. */
+ * for the old one (ABA). Sequentially consistent, so that who finds it empty after saying
+ * that he waits is seen by who gives: engine_room. Written with C11 atomics rather than taken from
+ * Concurrency Kit, whose inline assembly ThreadSanitizer cannot see. */
 #ifndef WEIR_ENGINE_POOL_H
 #define WEIR_ENGINE_POOL_H
 
@@ -23,12 +24,12 @@ static inline void pool_give(struct pool *pool, uint32_t index) {
     do {
         atomic_store_explicit(&pool->links[index], (uint32_t)head, memory_order_relaxed);
         next = ((head >> 32) + 1) << 32 | (index + 1);
-    } while (!atomic_compare_exchange_weak_explicit(&pool->head, &head, next, memory_order_release,
+    } while (!atomic_compare_exchange_weak_explicit(&pool->head, &head, next, memory_order_seq_cst,
                                                     memory_order_relaxed));
 }
 
 static inline uint32_t pool_take(struct pool *pool) {
-    uint64_t head = atomic_load_explicit(&pool->head, memory_order_acquire);
+    uint64_t head = atomic_load_explicit(&pool->head, memory_order_seq_cst);
     uint64_t next;
     do {
         if ((uint32_t)head == 0)

@@ -62,6 +62,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     qp->refusals = 0;
     qp->sbufs_used = qp->sbuf_next = 0;
     qp->recvs = 0;
+    *lack_of(engine, qp) = (struct lack){0};
     qp->beacon_back = qp->passed = false;
     qp->sbuf_count = engine->recvs_per_qp;
     qp->granted = granted.sq_depth;
@@ -139,6 +140,7 @@ static void qp_connected(weir_engine *engine, const struct session *session, str
         window = qp->sbuf_count - CREDIT_RESERVE;
     qp->connected = true;
     credit_init(&qp->credit, engine->options.recv_credits, window);
+    recv_connected(engine, qp);
 }
 
 /* EINPROGRESS: peer_connected() is called when it is known. After another error some QPs
@@ -249,6 +251,15 @@ static bool gives_last_wqe(weir_engine *engine) {
     return caps.srq && caps.last_wqe;
 }
 
+/* The live session is over, and its peer is not: found here, or by the other side, which said
+ * so or came with the next one. Told once, and RECOVERED or GONE follows. */
+void session_lost(weir_engine *engine, struct peer *peer) {
+    engine->stats.sessions_failed++;
+    if (!peer->degraded && !peer->leaving)
+        peer_tell(engine, WEIR_EVENT_DEGRADED, peer, WEIR_EDEVICE);
+    peer->degraded = true;
+}
+
 /* The endpoint says that this session is over: drain its QPs. */
 void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
     struct session *session = &peer->sessions[slot];
@@ -256,6 +267,8 @@ void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
         return;
     session->retired = true;
     if (peer->live == slot) {
+        if (!endpoint_gone(&peer->endpoint))
+            session_lost(engine, peer);
         peer->live = NONE;
         peer_not_fast(peer);
     }
@@ -284,10 +297,7 @@ void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot) {
         return;
     peer->sessions[slot].here = true;
     if (peer->live == slot) {
-        engine->stats.sessions_failed++;
-        if (!peer->degraded && !peer->leaving)
-            peer_tell(engine, WEIR_EVENT_DEGRADED, peer, WEIR_EDEVICE);
-        peer->degraded = true;
+        session_lost(engine, peer);
         /* No more posts from here on; the endpoint is told when it can listen. */
         peer->live = NONE;
         peer_not_fast(peer);

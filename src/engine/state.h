@@ -10,10 +10,10 @@
  * Modules: own.h (who has the engine), pool.h and queue.h (lock-free index stack,
  * output rings), receives.h (who has which shared receive buffer), transfer.c (life of a transfer),
  * submit.c (the way in), post.c (chains to QPs), inflight.c (who waits to post), complete.c
- * (completions and messages), session.c (QPs of a session, drain), peer.c, control.c and effects.c
- * (who is there, how it is reached, what its endpoint asks for), memory.c, settings.c (options,
- * environment, defaults), engine.c (open, step, close), api.c (the remaining public calls), open.c
- * (real ports).
+ * (completions and messages), recv.c (receives, and those that were refused), session.c (QPs of a
+ * session, drain), peer.c, control.c and effects.c (who is there, how it is reached, what its
+ * endpoint asks for), memory.c, settings.c (options, environment, defaults), engine.c (open, step,
+ * close), api.c (the remaining public calls), open.c (real ports).
  */
 #ifndef WEIR_ENGINE_STATE_H
 #define WEIR_ENGINE_STATE_H
@@ -57,8 +57,10 @@ enum {
     EVENTS_KEPT = 256,
     LINE_BYTES = 64,       /* of a cache */
     RETRY_NS = 100 * 1000, /* first pause after a device refused WRs that had slots */
-    RETRY_DOUBLINGS = 5    /* 3.2 ms at most */
+    RETRY_DOUBLINGS = 5,   /* 3.2 ms at most */
+    RECV_BUFFER_BITS = 13  /* of a receive's sequence: {life, buffer} */
 };
+#define RECV_LIFE_MASK (((uint64_t)1 << (ROUTE_SEQ_BITS - RECV_BUFFER_BITS)) - 1)
 
 /* Who has served others for long is relieved by the next who hands over: own.h. */
 enum relief { RELIEF_NONE, RELIEF_WANTED, RELIEF_COMES };
@@ -81,7 +83,7 @@ struct transfer {
     _Atomic uint64_t id;      /* any thread; changes at release */
     _Atomic int32_t status;   /* any thread; WEIR_EINPROGRESS until terminal */
     _Atomic uint32_t refs;    /* any thread; handle + engine */
-    _Atomic uint32_t waiting; /* any thread: enum weir_waiting_for */
+    _Atomic uint32_t waiting; /* any thread: enum weir_waiting_for; SLOTS: peer_waiting_for */
     _Atomic bool cancel;      /* any thread asks; the owner acts */
 
     uint8_t state; /* enum transfer_state */
@@ -143,6 +145,15 @@ struct qp {
     bool beacon_back;     /* its beacon flushed */
     uint32_t held;        /* received messages that wait for room: the slot's memory is in use */
     uint32_t psn;
+};
+
+/* What a QP lacks because the device refused receives: recv.c. Beside struct qp, whose size is
+ * a power of two. */
+struct lack {
+    uint32_t recvs;      /* without a shared queue: missing */
+    uint32_t credits;    /* of its messages, kept for want of receives */
+    uint32_t window;     /* meanwhile no notification is sent: its credit.window_remote; 0 */
+    uint64_t refused_ns; /* without a shared queue: since when it has taken none */
 };
 
 struct session {
@@ -291,11 +302,13 @@ struct weir_engine {
     _Atomic uint32_t completions_reserved; /* any thread: QUEUE transfers not yet taken */
     struct pool transfer_pool;             /* any thread */
     struct pool block_pool;                /* any thread */
+    _Atomic uint32_t blocked;              /* any thread: submitters that wait for room */
     _Atomic uint64_t refused[FULL_KINDS];  /* any thread: submits, by what was full */
 
     /* What those write who sleep, or take what was received: wait.c, complete.c. */
     _Alignas(LINE_BYTES) _Atomic uint64_t news; /* any thread: counts owners that did something */
     uint64_t news_seen;                         /* news, when the application last armed */
+    _Atomic uint64_t room;                      /* any thread: counts room made for `blocked` */
     _Atomic uint32_t followers;                 /* any thread: threads asleep on the condition */
     _Atomic uint32_t armed;                     /* any thread: enum armed */
     _Atomic bool leader_asleep;                 /* any thread: one is asleep on the ports */
@@ -367,8 +380,13 @@ struct weir_engine {
     uint8_t *scratch; /* one more of send_bytes, for devices that are done with it at once */
     struct weir_mr recv_mr, send_mr;
     struct receives receives; /* of a shared receive queue */
+    struct lack *lacks;       /* of each QP */
+    uint16_t *recvs_missing;  /* of others: recvs_per_qp a QP, which buffers the device refused */
+    uint64_t recv_pause_ns;   /* between tries to post what it refused; 0: nothing is missing */
+    uint64_t recv_refused_ns; /* shared: since when it has taken none; 0 */
+    bool recv_held;           /* shared: some are missing, and no notification is sent */
 
-    struct timers timers; /* transfers, then peers, then QPs */
+    struct timers timers; /* transfers, then peers, then QPs, then one for receives */
     struct weir_wr *chain;
     struct weir_cqe cqes[POLL_BATCH];
 
@@ -404,6 +422,10 @@ static inline void qp_cover(weir_engine *engine, struct qp *qp) {
     engine->stats.signaled++;
 }
 
+static inline struct lack *lack_of(const weir_engine *engine, const struct qp *qp) {
+    return &engine->lacks[qp - engine->qps];
+}
+
 static inline struct peer *peer_at(weir_engine *engine, uint32_t index) {
     return &engine->peers[index];
 }
@@ -420,6 +442,7 @@ void engine_run_later(weir_engine *engine, struct peer *peer);
 void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64_t when_ns);
 void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns);
 void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns);
+void timer_receives(weir_engine *engine, uint64_t when_ns);
 
 void engine_fold_stats(weir_engine *engine);
 size_t engine_bytes(const weir_engine_options *options);
@@ -427,8 +450,15 @@ size_t engine_bytes(const weir_engine_options *options);
 /* wait.c */
 void engine_awake(weir_engine *engine);
 void engine_wake(weir_engine *engine);
-uint64_t engine_news(weir_engine *engine);
-/* One pause of who waits for room, of which the news when he looked were `before`.
+/* What grows when anything is done, or room is made while somebody waits for it. */
+uint64_t engine_news_or_room(weir_engine *engine);
+void engine_room_slow(weir_engine *engine);
+/* A record or a place in a queue came back, perhaps without the engine and so without news. */
+static inline void engine_room(weir_engine *engine) {
+    if (__builtin_expect(atomic_load(&engine->blocked) != 0, 0))
+        engine_room_slow(engine);
+}
+/* One pause of who waits for room, of which the news or room when he looked were `before`.
  * *pause_ns is 0 at first. */
 void engine_back_off(weir_engine *engine, uint64_t before, uint64_t passed_ns, uint64_t most_ns,
                      uint64_t *pause_ns);
@@ -497,6 +527,7 @@ struct peer *inflight_pop(weir_engine *engine);
 void qp_block(weir_engine *engine, struct qp *qp);
 void post_wait_over(weir_engine *engine, struct peer *peer);
 void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for what);
+enum weir_waiting_for peer_waiting_for(const struct peer *peer);
 bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   uint32_t index);
 bool post_heal(weir_engine *engine, struct qp *qp);
@@ -508,7 +539,18 @@ int complete_poll(weir_engine *engine, int budget);
 void complete_flush(weir_engine *engine, struct qp *qp);
 void complete_retire(weir_engine *engine, struct qp *qp);
 void complete_held(weir_engine *engine);
+
+/* recv.c */
 int recv_post_all(weir_engine *engine, struct qp *qp);
+bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer);
+void recv_credit(weir_engine *engine, struct qp *qp, uint32_t life, bool posted);
+void recv_connected(const weir_engine *engine, struct qp *qp);
+void recv_timer(weir_engine *engine);
+static inline uint8_t *recv_buffer(const weir_engine *engine, const struct qp *qp,
+                                   uint32_t buffer) {
+    size_t first = engine->caps.srq ? 0 : (size_t)(qp - engine->qps) * engine->recvs_per_qp;
+    return engine->recv_bytes + (first + buffer) * MESSAGE_BYTES;
+}
 
 /* session.c */
 int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64_t epoch,
@@ -517,6 +559,7 @@ void session_slot_free(weir_engine *engine, struct qp *qp);
 int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effect *effect);
 void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot);
 void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
+void session_lost(weir_engine *engine, struct peer *peer);
 void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot);
 void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event);
 void session_qp_timer(weir_engine *engine, struct qp *qp);

@@ -509,20 +509,27 @@ static int submit_once(weir_engine *engine, struct request *request, uint64_t *i
 }
 
 /* WEIR_TRANSFER_BLOCK: looks again and again, with pauses, until there is room or the time
- * is up. First the news and then the look: what makes room after it is not slept over. */
+ * is up. First it is said that somebody waits, then the news, and then the look: what makes room
+ * after it is not slept over. */
 static int submit_blocking(weir_engine *engine, struct request *request, uint64_t *id_out) {
+    int rc = submit_once(engine, request, id_out);
+    if (rc != WEIR_EAGAIN)
+        return rc;
     uint64_t timeout = engine->options.backoff_timeout_ns;
     uint64_t start = engine_now(engine), pause = 0;
+    atomic_fetch_add(&engine->blocked, 1);
     for (;;) {
-        uint64_t before = engine_news(engine);
-        int rc = submit_once(engine, request, id_out);
+        uint64_t before = engine_news_or_room(engine);
+        rc = submit_once(engine, request, id_out);
         if (rc != WEIR_EAGAIN)
-            return rc;
+            break;
         uint64_t passed = engine_now(engine) - start;
         if (passed >= timeout)
-            return rc;
+            break;
         engine_back_off(engine, before, passed, timeout - passed, &pause);
     }
+    atomic_fetch_sub(&engine->blocked, 1);
+    return rc;
 }
 
 static int submit_general(weir_engine *engine, uint64_t peer_id, const weir_segment *segments,

@@ -34,6 +34,7 @@ static void set_waiting(struct transfer *transfer, enum weir_waiting_for waiting
 static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                        uint8_t list) {
     static const uint8_t states[] = {TR_PENDING, TR_POSTED, TR_PARKED, TR_PENDING};
+    /* SLOTS: or what else its peer waits for, who asks is told by peer_waiting_for. */
     static const enum weir_waiting_for waits[] = {WEIR_WAITING_SLOTS, WEIR_WAITING_COMPLETIONS,
                                                   WEIR_WAITING_DRAIN, WEIR_WAITING_CREDITS};
     uint8_t kind = list < LIST_CREDITS ? list : LIST_CREDITS;
@@ -41,10 +42,6 @@ static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *
     transfer->list = list;
     transfer->peer = (uint32_t)(peer - engine->peers);
     set_waiting(transfer, waits[kind]);
-    if (list == LIST_PENDING && peer->inflight_waits)
-        set_waiting(transfer, WEIR_WAITING_INFLIGHT);
-    if (list == LIST_PENDING && peer->live == NONE)
-        set_waiting(transfer, WEIR_WAITING_CONNECTION);
     peer->lists[list].count++;
     peer->waits++;
     peer->credit_waits += kind == LIST_CREDITS;
@@ -135,11 +132,13 @@ void transfer_drop_pieces(weir_engine *engine, uint32_t index) {
     } while (b != PLAN_NO_BLOCK);
 }
 
+/* Any thread. The last one makes room for another transfer. */
 void transfer_drop_ref(weir_engine *engine, struct transfer *transfer) {
     if (atomic_fetch_sub_explicit(&transfer->refs, 1, memory_order_acq_rel) != 1)
         return;
     atomic_store_explicit(&transfer->status, WEIR_ESTALE, memory_order_relaxed);
     pool_give(&engine->transfer_pool, transfer_index(engine, transfer));
+    engine_room(engine);
 }
 
 static void report(weir_engine *engine, struct transfer *transfer, uint64_t id, int status) {

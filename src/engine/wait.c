@@ -156,6 +156,10 @@ static bool has_news(weir_engine *engine, uint64_t before) {
     return atomic_load(&engine->news) != before;
 }
 
+static bool has_news_or_room(weir_engine *engine, uint64_t before) {
+    return engine_news_or_room(engine) != before;
+}
+
 /* What has to be taken: notifications, and transfers that were asked for as completions.
  * Events need not be. */
 static bool something_waits(weir_engine *engine) {
@@ -362,17 +366,25 @@ static int wait_for(weir_engine *engine, bool (*finished)(weir_engine *, uint64_
     }
 }
 
-uint64_t engine_news(weir_engine *engine) {
-    return atomic_load(&engine->news);
+uint64_t engine_news_or_room(weir_engine *engine) {
+    return atomic_load(&engine->news) + atomic_load(&engine->room);
+}
+
+/* Those asleep who wait for room are woken; others who sleep look, and sleep on. */
+__attribute__((noinline, cold)) void engine_room_slow(weir_engine *engine) {
+    atomic_fetch_add(&engine->room, 1);
+    if (atomic_load(&engine->followers) != 0)
+        tell_followers(engine->sleeping);
+    if (atomic_load(&engine->leader_asleep))
+        engine->ports.wait.ops->wake(engine->ports.wait.self);
 }
 
 /* Somebody began to look for room passed_ns ago, and found none just now, after `before`.
- * Progress for SPIN_NS in all, then sleeps that double. News end a sleep, and those that
- * follow begin short again, after one more look: room that comes without news, of handles
- * that others release, often comes right behind news. */
+ * Progress for SPIN_NS in all, then sleeps that double. News or room end a sleep, and those that
+ * follow begin short again, after one more look. */
 void engine_back_off(weir_engine *engine, uint64_t before, uint64_t passed_ns, uint64_t most_ns,
                      uint64_t *pause_ns) {
-    bool news = has_news(engine, before);
+    bool news = has_news_or_room(engine, before);
     if (engine->sleeping != NULL && (news || passed_ns < SPIN_NS || *pause_ns == 0)) {
         *pause_ns = news ? 0 : PAUSE_NS;
         if (weir_engine_progress(engine) == 0)
@@ -380,8 +392,8 @@ void engine_back_off(weir_engine *engine, uint64_t before, uint64_t passed_ns, u
         return;
     }
     uint64_t pause = *pause_ns != 0 ? *pause_ns : PAUSE_NS;
-    sleep_once(engine, pause < most_ns ? pause : most_ns, has_news, before);
-    if (has_news(engine, before))
+    sleep_once(engine, pause < most_ns ? pause : most_ns, has_news_or_room, before);
+    if (has_news_or_room(engine, before))
         *pause_ns = 0;
     else
         *pause_ns = 2 * pause < PAUSE_NS_MOST ? 2 * pause : PAUSE_NS_MOST;

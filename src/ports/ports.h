@@ -259,7 +259,7 @@ struct weir_device_ops {
     uint32_t (*post_pieces)(struct weir_qp *qp, const struct weir_span *span,
                             const weir_segment *segments, uint32_t count);
     /* One receive buffer, of at least recv_bytes_max bytes, which the device owns until
-     * its CQE. qp NULL with srq. */
+     * its CQE. qp NULL with srq. EINVAL: it can never be accepted; any other error: not now. */
     int (*post_recv)(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
                      uint32_t length, uint32_t lkey);
     /* Up to max completions of any QP; returns how many, or EDEVICE. */

@@ -1,0 +1,318 @@
+/* recv.c: receives on their way to the device, and those that it refused.
+ *
+ * Owns when a buffer is posted: all of a new QP's, and one for each that came back. What the
+ * device refuses is missing, and is tried again on one timer of the engine's, after pauses that
+ * double from RECV_RETRY_NS to RECV_RETRY_NS_MOST while nothing is taken. Without a shared queue
+ * each QP knows which of its buffers are missing; a shared one knows how many it wants
+ * (receives.h).
+ *
+ * Meanwhile nobody sends what no receive waits for. A credit goes back when a receive was posted
+ * in place of the one that its message took; until then it is kept. Nor are notifications sent on
+ * QPs whose queue lacks receives, because they are answered by credit messages, which take
+ * receives and no credits. What was sent before is answered by two at most, and if what is
+ * missing is the receive of such a message, by one more at most: it told of half a window. For
+ * those the reserve of CREDIT_RESERVE is there.
+ *
+ * A session ends over this only if its receives are refused for good (EINVAL), or if the device
+ * took none for connect_timeout_ns. Of a shared queue that concerns the sessions of which credits
+ * are kept, or all if none is left in it; the others go on, and with as many as there are.
+ */
+#include "state.h"
+
+/* A receive's sequence is {life:31, buffer:13}: RECV_BUFFER_BITS. */
+_Static_assert(CREDIT_WINDOW_MAX + CREDIT_RESERVE <= 1 << RECV_BUFFER_BITS,
+               "every buffer has a name");
+
+#define RECV_RETRY_NS      UINT64_C(1000000)
+#define RECV_RETRY_NS_MOST UINT64_C(100000000)
+/* Refusals of one call after which a device is left alone: a connection needs hundreds of
+ * receives, and must not fail because a few were refused for a moment. */
+enum { REFUSALS_MAX = 16 };
+
+static uint64_t recv_seq(const struct qp *qp, uint32_t buffer) {
+    return (qp->life & RECV_LIFE_MASK) << RECV_BUFFER_BITS | buffer;
+}
+
+static int post(weir_engine *engine, struct qp *qp, uint32_t buffer) {
+    uint64_t wr_id = engine->caps.srq
+                         ? route_id(ROUTE_RECV, ROUTE_SLOT_SRQ, buffer)
+                         : route_id(ROUTE_RECV, (uint32_t)(qp - engine->qps), recv_seq(qp, buffer));
+    int rc = engine->device_ops->post_recv(engine->device, engine->caps.srq ? NULL : qp->qp, wr_id,
+                                           recv_buffer(engine, qp, buffer), MESSAGE_BYTES,
+                                           engine->recv_mr.lkey);
+    if (rc == WEIR_OK && !engine->caps.srq)
+        qp->recvs++;
+    else if (rc == WEIR_OK)
+        receives_posted(&engine->receives, buffer);
+    else if (engine->caps.srq)
+        receives_free(&engine->receives, buffer);
+    return rc;
+}
+
+/* Something is missing: the timer runs, if it does not already. */
+static void try_later(weir_engine *engine) {
+    if (engine->recv_pause_ns != 0)
+        return;
+    engine->recv_pause_ns = RECV_RETRY_NS;
+    timer_receives(engine, engine_now(engine) + RECV_RETRY_NS);
+    engine->worked = true; /* a sleeper's time-out may have to be shorter now */
+}
+
+/* ---- credits ----------------------------------------------------------- */
+
+static void credits_back(weir_engine *engine, struct qp *qp, uint32_t count) {
+    qp->credit.taken += count;
+    if (credit_owed(&qp->credit)) {
+        qp->credit_due = true;
+        engine_run_later(engine, peer_at(engine, qp->peer));
+    }
+}
+
+/* A notification of qp was taken up, and a receive posted in its place, or not. */
+void recv_credit(weir_engine *engine, struct qp *qp, uint32_t life, bool posted) {
+    if (qp->qp == NULL || qp->life != life || qp->drain.state != DRAIN_IDLE)
+        return;
+    if (posted)
+        credits_back(engine, qp, 1);
+    else
+        lack_of(engine, qp)->credits++;
+}
+
+/* Receives were posted for up to `count` credits that are kept; how many of those are left. */
+static uint32_t give_kept(weir_engine *engine, struct qp *qp, uint32_t count) {
+    struct lack *lack = lack_of(engine, qp);
+    if (lack->credits == 0 || qp->qp == NULL || qp->drain.state != DRAIN_IDLE)
+        return count;
+    uint32_t given = lack->credits < count ? lack->credits : count;
+    lack->credits -= given;
+    credits_back(engine, qp, given);
+    return count - given;
+}
+
+static void give_all_kept(weir_engine *engine, uint32_t count) {
+    for (uint32_t i = 0; i < engine->qps_used && count > 0; i++)
+        count = give_kept(engine, &engine->qps[i], count);
+}
+
+/* No notifications from here on. */
+static void hold(const weir_engine *engine, struct qp *qp) {
+    struct lack *lack = lack_of(engine, qp);
+    if (lack->window == 0) {
+        lack->window = qp->credit.window_remote;
+        qp->credit.window_remote = 0;
+    }
+}
+
+static void go_on(weir_engine *engine, struct qp *qp) {
+    struct lack *lack = lack_of(engine, qp);
+    if (lack->window == 0)
+        return;
+    qp->credit.window_remote = lack->window;
+    lack->window = 0;
+    engine_run_later(engine, peer_at(engine, qp->peer));
+}
+
+/* qp is connected, and has its window. */
+void recv_connected(const weir_engine *engine, struct qp *qp) {
+    lack_of(engine, qp)->window = 0;
+    if (engine->recv_held || lack_of(engine, qp)->recvs > 0)
+        hold(engine, qp);
+}
+
+/* ---- a shared queue ---------------------------------------------------- */
+
+/* Every session with the queue has notifications held, or goes on. */
+static void hold_shared(weir_engine *engine, bool held) {
+    if (engine->recv_held == held)
+        return;
+    engine->recv_held = held;
+    for (uint32_t i = 0; i < engine->qps_used; i++) {
+        struct qp *qp = &engine->qps[i];
+        if (qp->qp == NULL || !qp->connected || qp->drain.state != DRAIN_IDLE)
+            continue;
+        if (held)
+            hold(engine, qp);
+        else
+            go_on(engine, qp);
+    }
+}
+
+/* Posts what the shared queue lacks, until so many were refused in all. Returns the last
+ * refusal, or EAGAIN for want of buffers, or OK: it has what it wants. */
+static int fill_shared(weir_engine *engine, int refusals_max, uint32_t *posted_out) {
+    int rc = WEIR_EAGAIN;
+    int refused = 0;
+    uint32_t buffer;
+    *posted_out = 0;
+    while (refused < refusals_max && (buffer = receives_take(&engine->receives)) != RECEIVES_NONE) {
+        int posted = post(engine, NULL, buffer);
+        refused += posted != WEIR_OK; /* the buffer is free again, and its turn comes */
+        rc = posted != WEIR_OK ? posted : WEIR_EAGAIN;
+        *posted_out += posted == WEIR_OK;
+    }
+    bool wants = receives_short(&engine->receives);
+    if (__builtin_expect(wants && refused == refusals_max, 0)) {
+        if (engine->recv_pause_ns == 0)
+            hold_shared(engine, true);
+        try_later(engine);
+        if (*posted_out > 0 || engine->recv_refused_ns == 0)
+            engine->recv_refused_ns = engine_now(engine);
+    } else if (__builtin_expect(engine->recv_pause_ns != 0, 0)) {
+        engine->recv_pause_ns = engine->recv_refused_ns = 0;
+        timer_receives(engine, UINT64_MAX);
+        give_all_kept(engine, UINT32_MAX);
+        hold_shared(engine, false);
+    }
+    return wants ? rc : WEIR_OK;
+}
+
+static bool return_shared(weir_engine *engine, uint32_t buffer) {
+    uint32_t posted;
+    receives_free(&engine->receives, buffer);
+    /* And those that a device refused before; it is left alone if it still does. */
+    fill_shared(engine, engine->recv_pause_ns != 0 ? 1 : REFUSALS_MAX, &posted);
+    if (__builtin_expect(!engine->recv_held, 1))
+        return true;
+    if (posted > 1)
+        give_all_kept(engine, posted - 1);
+    return posted > 0;
+}
+
+/* The device takes none: sessions that wait for that end. */
+static void give_up_shared(weir_engine *engine) {
+    bool none = engine->receives.lists[RECEIVE_POSTED].count == 0;
+    engine->recv_refused_ns = engine_now(engine);
+    for (uint32_t i = 0; i < engine->qps_used; i++) {
+        struct qp *qp = &engine->qps[i];
+        if (qp->qp != NULL && qp->drain.state == DRAIN_IDLE &&
+            (none || lack_of(engine, qp)->credits > 0))
+            session_broken(engine, peer_at(engine, qp->peer), qp->session);
+    }
+    hold_shared(engine, false);
+}
+
+/* True: something was posted. */
+static bool retry_shared(weir_engine *engine) {
+    uint32_t posted;
+    int rc = fill_shared(engine, REFUSALS_MAX, &posted);
+    if (engine->recv_pause_ns == 0)
+        return true;
+    give_all_kept(engine, posted);
+    if (rc == WEIR_EINVAL ||
+        engine_now(engine) - engine->recv_refused_ns >= engine->options.connect_timeout_ns)
+        give_up_shared(engine);
+    return posted > 0;
+}
+
+/* ---- queues of the QPs' own -------------------------------------------- */
+
+/* The buffers of qp that are missing: the first lack_of(qp)->recvs here. */
+static uint16_t *missing_of(const weir_engine *engine, const struct qp *qp) {
+    return engine->recvs_missing + (size_t)(qp - engine->qps) * engine->recvs_per_qp;
+}
+
+static int post_all_own(weir_engine *engine, struct qp *qp) {
+    int refused = 0;
+    for (uint32_t i = 0; i < engine->recvs_per_qp && refused < REFUSALS_MAX;) {
+        int rc = post(engine, qp, i);
+        if (rc == WEIR_EINVAL)
+            return rc;
+        refused += rc != WEIR_OK;
+        i += rc == WEIR_OK;
+    }
+    return refused < REFUSALS_MAX ? WEIR_OK : WEIR_EAGAIN;
+}
+
+static bool return_own(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer) {
+    if (qp->qp == NULL || qp->life != life || qp->drain.state != DRAIN_IDLE)
+        return false;
+    struct lack *lack = lack_of(engine, qp);
+    int rc = post(engine, qp, buffer);
+    if (rc == WEIR_OK)
+        return true;
+    if (rc == WEIR_EINVAL) {
+        session_broken(engine, peer_at(engine, qp->peer), qp->session);
+        return false;
+    }
+    if (lack->recvs == 0)
+        lack->refused_ns = engine_now(engine);
+    missing_of(engine, qp)[lack->recvs++] = (uint16_t)buffer;
+    hold(engine, qp);
+    try_later(engine);
+    return false;
+}
+
+/* What qp lacks; true: something was posted. */
+static bool retry_own(weir_engine *engine, struct qp *qp) {
+    struct lack *lack = lack_of(engine, qp);
+    bool any = false;
+    int rc = WEIR_OK;
+    while (lack->recvs > 0 && rc == WEIR_OK) {
+        rc = post(engine, qp, missing_of(engine, qp)[lack->recvs - 1]);
+        if (rc != WEIR_OK)
+            break;
+        any = true;
+        lack->recvs--;
+        lack->refused_ns = engine_now(engine);
+        give_kept(engine, qp, 1);
+    }
+    if (lack->recvs == 0)
+        go_on(engine, qp);
+    if (rc == WEIR_EINVAL || (rc != WEIR_OK && engine_now(engine) - lack->refused_ns >=
+                                                   engine->options.connect_timeout_ns))
+        session_broken(engine, peer_at(engine, qp->peer), qp->session);
+    return any;
+}
+
+/* Whether any QP lacks receives still. */
+static bool retry_each(weir_engine *engine, bool *any_out) {
+    bool missing = false;
+    for (uint32_t i = 0; i < engine->qps_used; i++) {
+        struct qp *qp = &engine->qps[i];
+        if (qp->qp == NULL || qp->drain.state != DRAIN_IDLE || lack_of(engine, qp)->recvs == 0)
+            continue;
+        *any_out |= retry_own(engine, qp);
+        missing |= lack_of(engine, qp)->recvs > 0;
+    }
+    return missing;
+}
+
+/* ---- both -------------------------------------------------------------- */
+
+/* All receives of a new QP; with a shared queue, as many more as it brings. EAGAIN: not now;
+ * what is missing of a shared queue is tried again. */
+int recv_post_all(weir_engine *engine, struct qp *qp) {
+    uint32_t posted;
+    int rc =
+        engine->caps.srq ? fill_shared(engine, REFUSALS_MAX, &posted) : post_all_own(engine, qp);
+    return rc == WEIR_OK ? WEIR_OK : rc == WEIR_EINVAL ? WEIR_EDEVICE : WEIR_EAGAIN;
+}
+
+/* The buffer of a message that was dealt with. qp may be a later life of the slot, or be going
+ * down: then only a shared queue wants it back. False: no receive was posted for it. */
+bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer) {
+    return engine->caps.srq ? return_shared(engine, buffer) : return_own(engine, qp, life, buffer);
+}
+
+/* What the device refused, once more. */
+void recv_timer(weir_engine *engine) {
+    bool any = false;
+    bool missing;
+    if (engine->recv_pause_ns == 0)
+        return;
+    if (engine->caps.srq) {
+        any = retry_shared(engine);
+        missing = engine->recv_pause_ns != 0;
+    } else {
+        missing = retry_each(engine, &any);
+    }
+    if (!missing) {
+        engine->recv_pause_ns = 0;
+        return;
+    }
+    uint64_t twice_ns = 2 * engine->recv_pause_ns;
+    engine->recv_pause_ns = any                             ? RECV_RETRY_NS
+                            : twice_ns < RECV_RETRY_NS_MOST ? twice_ns
+                                                            : RECV_RETRY_NS_MOST;
+    timer_receives(engine, engine_now(engine) + engine->recv_pause_ns);
+}

@@ -1,0 +1,458 @@
+/* test_engine_trouble.c: what the application is told of sessions that break, whoever found
+ * it (S9), what waits meanwhile, room that others make (S5), and receives that the device refuses
+ * (M2). The other side is the test itself: see lone_engine.h. */
+#include "lone_engine.h"
+
+#include <string.h>
+
+#define THERE "10.0.0.9:9"
+
+enum { CREDITS = 8, RECEIVES = CREDITS + CREDIT_RESERVE }; /* lone_engine's, of a QP */
+
+/* A session of the others' epoch 1 with instance 1, whom the application opened. */
+static void join(struct lone *lone, weir_peer *peer_out, uint64_t *conn_out) {
+    assert_int_equal(weir_peer_open(lone->engine, THERE, peer_out), WEIR_OK);
+    weir_peer_connect(lone->engine, *peer_out);
+    lone_run(lone);
+    *conn_out = lone_dialled(lone, THERE);
+    assert_int_not_equal(*conn_out, 0);
+    lone_say_iam(lone, *conn_out, 1, THERE);
+    lone_answer(lone, *conn_out, 1, 1);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+}
+
+static struct lone *joined(weir_peer *peer_out, uint64_t *conn_out) {
+    struct lone *lone = lone_open(NULL);
+    join(lone, peer_out, conn_out);
+    return lone;
+}
+
+static weir_transfer notify(struct lone *lone, weir_peer peer) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &options, &transfer), WEIR_OK);
+    return transfer;
+}
+
+/* ---- a break that is told ---- */
+
+/* The events so far, a letter each: Up, Degraded, Recovered, Gone. */
+static const char *told(struct lone *lone) {
+    static char letters[EVENTS_KEPT + 1];
+    weir_event event;
+    size_t count = 0;
+    while (weir_event_take(lone->engine, &event) == WEIR_OK) {
+        assert_in_range(event.type, WEIR_EVENT_UP, WEIR_EVENT_GONE);
+        if (event.type == WEIR_EVENT_DEGRADED)
+            assert_int_equal(event.error, WEIR_EDEVICE);
+        letters[count++] = "?UDRG"[event.type];
+    }
+    letters[count] = '\0';
+    return letters;
+}
+
+static void settle(struct lone *lone, uint64_t conn, uint64_t epoch) {
+    struct wire_message message = {.type = WIRE_SETTLE, .epoch = epoch};
+    lone_say(lone, conn, 1, &message);
+}
+
+/* The engine's own QP shows it: what is posted fails. */
+static void breaks_here(struct lone *lone, weir_peer peer) {
+    lone->fail_all = WEIR_CQE_FLUSHED;
+    notify(lone, peer);
+    lone_run(lone);
+    lone->fail_all = 0;
+    lone->poison = UINT32_MAX;
+}
+
+static void test_S9_a_break_by_the_others_word_is_told(void **state) {
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    for (uint64_t epoch = 1; epoch <= 3; epoch++) {
+        settle(lone, conn, epoch);
+        assert_string_equal(told(lone), "D");
+        settle(lone, conn, epoch); /* it is repeated */
+        lone_pass(lone, 50 * MS);
+        assert_string_equal(told(lone), "");
+        lone_answer(lone, conn, 1, epoch + 1);
+        lone_pass(lone, 50 * MS);
+        assert_string_equal(told(lone), "R");
+    }
+    weir_qp_info info = WEIR_QP_INFO_INIT;
+    assert_int_equal(weir_qp_query(lone->engine, peer, 0, &info), WEIR_OK);
+    assert_int_equal(info.recoveries, 3);
+    assert_int_equal(lone->engine->stats.sessions_failed, 3);
+    lone_close(lone);
+}
+
+/* The other side says it with its next session: make before break. */
+static void test_S9_a_session_that_another_replaces_is_told(void **state) {
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    lone_up(lone, conn, 1, 2);
+    lone_pass(lone, 50 * MS);
+    assert_string_equal(told(lone), "DR");
+    settle(lone, conn, 1); /* and what it says of the one before is old */
+    assert_string_equal(told(lone), "");
+    lone_close(lone);
+}
+
+static void test_S9_a_break_that_both_find_is_told_once(void **state) {
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    breaks_here(lone, peer);
+    settle(lone, conn, 1);
+    assert_string_equal(told(lone), "D");
+    lone_answer(lone, conn, 1, 2);
+    lone_pass(lone, 50 * MS);
+    assert_string_equal(told(lone), "R");
+    settle(lone, conn, 2);
+    breaks_here(lone, peer); /* there is no session that could break */
+    assert_string_equal(told(lone), "D");
+    lone_answer(lone, conn, 1, 3);
+    lone_pass(lone, 50 * MS);
+    assert_string_equal(told(lone), "R");
+    lone_close(lone);
+}
+
+/* One that leaves, or is put out, has broken nothing. */
+static void test_S9_the_end_of_a_peer_is_no_break(void **state) {
+    struct wire_message bye = {.type = WIRE_BYE};
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    lone_say(lone, conn, 1, &bye);
+    assert_string_equal(told(lone), "G");
+    assert_int_equal(lone->engine->stats.sessions_failed, 0);
+    lone_close(lone);
+}
+
+/* A break that ends in the end of the peer: the next session is a first one again. */
+static void test_S9_a_degraded_peer_that_goes(void **state) {
+    struct wire_message bye = {.type = WIRE_BYE};
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    settle(lone, conn, 1);
+    lone_say(lone, conn, 1, &bye);
+    lone_pass(lone, 50 * MS);
+    assert_string_equal(told(lone), "DG");
+    weir_peer_connect(lone->engine, peer);
+    lone_run(lone);
+    conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 2, THERE);
+    lone_run(lone);
+    const struct wire_message *hello = lone_heard(lone, conn, WIRE_HELLO);
+    assert_non_null(hello);
+    lone_close(lone);
+}
+
+/* ---- what is waited for meanwhile ---- */
+
+/* What waited for slots when its session broke waits for the next one. */
+static void test_S9_what_was_not_posted_waits_for_a_connection(void **state) {
+    enum { COUNT = 20 };
+    static uint8_t bytes[64];
+    weir_transfer transfers[COUNT];
+    weir_memory local;
+    weir_remote remote;
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    lone_memories(lone, peer, 1, bytes, sizeof(bytes), &local, &remote);
+    lone->executes = true;
+    lone->slow_bytes = sizeof(bytes);
+    for (int i = 0; i < COUNT; i++) {
+        weir_segment one = {.local = local, .remote = remote, .length = sizeof(bytes)};
+        assert_int_equal(weir_write(lone->engine, peer, &one, 1, NULL, &transfers[i]), WEIR_OK);
+        assert_int_equal(weir_transfer_waiting_for(lone->engine, transfers[i]),
+                         i < 15 ? WEIR_WAITING_COMPLETIONS : WEIR_WAITING_SLOTS);
+    }
+    lone->no_destroy = true;
+    settle(lone, conn, 1);
+    for (int i = 15; i < COUNT; i++)
+        assert_int_equal(weir_transfer_waiting_for(lone->engine, transfers[i]),
+                         WEIR_WAITING_CONNECTION);
+    lone->no_destroy = false;
+    lone_close(lone);
+}
+
+/* ---- room that others make ---- */
+
+static weir_transfer room_of;
+
+static void release_one(struct lone *lone) {
+    assert_int_equal(weir_transfer_release(lone->engine, room_of), WEIR_OK);
+}
+
+static void take_one(struct lone *lone) {
+    weir_completion completion;
+    assert_int_equal(weir_completion_take(lone->engine, &completion), WEIR_OK);
+}
+
+static int submit(struct lone *lone, weir_peer peer, const weir_segment *one, uint32_t flags,
+                  weir_transfer *transfer_out) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    options.flags = flags;
+    return weir_write(lone->engine, peer, one, 1, &options, transfer_out);
+}
+
+/* Submits and finishes, until there is no room; the last of them. */
+static weir_transfer fill(struct lone *lone, weir_peer peer, const weir_segment *one,
+                          uint32_t flags) {
+    weir_transfer transfer = {0}, last;
+    do {
+        last = transfer;
+        lone_run(lone);
+    } while (submit(lone, peer, one, flags, &transfer) == WEIR_OK);
+    return last;
+}
+
+/* A submitter asleep is woken by who makes room, without a step of the engine, and has slept
+ * once then, and no longer. Who makes room for nobody wakes nobody. */
+static void room_wakes(uint32_t flags, void (*make_room)(struct lone *lone)) {
+    static uint8_t bytes[64];
+    weir_segment one = {.length = sizeof(bytes)};
+    weir_transfer transfer;
+    weir_peer peer;
+    uint64_t conn;
+
+    struct lone *lone = joined(&peer, &conn);
+    lone_memories(lone, peer, 1, bytes, sizeof(bytes), &one.local, &one.remote);
+    lone->poison = UINT32_MAX;
+    room_of = fill(lone, peer, &one, flags);
+    make_room(lone);
+    assert_int_equal(lone->wakes, 0);
+    room_of = fill(lone, peer, &one, flags);
+    lone->on_sleep = make_room;
+    uint64_t begin = lone->now_ns;
+    assert_int_equal(submit(lone, peer, &one, flags | WEIR_TRANSFER_BLOCK, &transfer), WEIR_OK);
+    assert_int_equal(lone->sleeps, 1);
+    assert_int_equal(lone->wakes, 1);
+    assert_int_equal(lone->now_ns, begin);
+    lone->on_sleep = NULL;
+    lone_run(lone);
+    lone_close(lone);
+}
+
+static void test_S5_a_released_handle_wakes_who_waits_for_room(void **state) {
+    (void)state;
+    room_wakes(0, release_one);
+}
+
+static void test_S5_a_taken_completion_wakes_who_waits_for_room(void **state) {
+    (void)state;
+    room_wakes(WEIR_TRANSFER_QUEUE, take_one);
+}
+
+/* ---- receives that are refused ---- */
+
+enum kind { SHARED, OWN, KINDS };
+
+/* A session, over a device with a shared receive queue or without. */
+static struct lone *receiving(enum kind kind) {
+    weir_peer peer;
+    uint64_t conn;
+    struct lone *lone = kind == SHARED ? lone_open(NULL) : lone_open_own(NULL);
+    join(lone, &peer, &conn);
+    assert_int_equal(lone->engine->options.recv_credits, CREDITS);
+    lone->poison = UINT32_MAX; /* what the engine sends is done when it is polled */
+    return lone;
+}
+
+static uint32_t receives_posted_to(const struct lone *lone) {
+    uint32_t count = 0;
+    for (uint32_t i = lone->recv_first; i != lone->recv_last; i++)
+        count += lone->recvs[i % LONE_RECVS].buffer != NULL;
+    return count;
+}
+
+/* A notification comes, and the application takes it; false: no receive is there. */
+static bool comes(struct lone *lone, uint32_t qp, uint64_t number) {
+    struct wire_data data = {.kind = WIRE_NOTIFY, .parts = 1, .number = number};
+    weir_notification notification;
+    if (!lone_message(lone, qp, &data))
+        return false;
+    assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
+    return true;
+}
+
+/* Every receive is used up before the device takes others: credits stay here meanwhile. */
+static void test_M2_refused_receives_are_posted_later(void **state) {
+    (void)state;
+    for (enum kind kind = SHARED; kind < KINDS; kind++) {
+        struct lone *lone = receiving(kind);
+        struct wire_data credit = {.kind = WIRE_CREDIT};
+        const struct qp *qp = &lone->engine->qps[0];
+        lone->recv_error = kind == SHARED ? WEIR_EAGAIN : WEIR_EDEVICE;
+        for (uint64_t number = 1; number <= CREDITS; number++)
+            assert_true(comes(lone, 0, number));
+        for (int i = 0; i < CREDIT_RESERVE; i++)
+            assert_true(lone_message(lone, 0, &credit));
+        assert_int_equal(receives_posted_to(lone), 0);
+        lone_pass(lone, 500 * MS);
+        assert_int_equal(qp->credit.taken, 0);
+        lone->recv_error = 0;
+        lone_pass(lone, 110 * MS); /* the longest pause is 100 ms */
+        assert_int_equal(receives_posted_to(lone), RECEIVES);
+        assert_int_equal(qp->credit.taken, CREDITS);
+        assert_int_equal(qp->credit.told, CREDITS);
+        for (uint64_t number = CREDITS + 1; number <= 3 * CREDITS; number++)
+            assert_true(comes(lone, 0, number));
+        assert_int_equal(lone->engine->stats.sessions_failed, 0);
+        assert_int_equal(engine_next_deadline(lone->engine), UINT64_MAX);
+        lone_close(lone);
+    }
+}
+
+/* As many credits go back as receives were posted. */
+static void test_M2_a_credit_for_each_receive(void **state) {
+    (void)state;
+    for (enum kind kind = SHARED; kind < KINDS; kind++) {
+        struct lone *lone = receiving(kind);
+        const struct qp *qp = &lone->engine->qps[0];
+        lone->recv_error = WEIR_EAGAIN;
+        assert_true(comes(lone, 0, 1) && comes(lone, 0, 2));
+        assert_int_equal(qp->credit.taken, 0);
+        lone->recv_error = 0;
+        assert_true(comes(lone, 0, 3)); /* a shared queue gets the others, too */
+        assert_int_equal(qp->credit.taken, kind == SHARED ? 3 : 1);
+        lone_pass(lone, 10 * MS);
+        assert_int_equal(qp->credit.taken, 3);
+        assert_int_equal(receives_posted_to(lone), RECEIVES);
+        lone_close(lone);
+    }
+}
+
+static void test_M2_who_is_refused_does_not_spin(void **state) {
+    (void)state;
+    for (enum kind kind = SHARED; kind < KINDS; kind++) {
+        struct lone *lone = receiving(kind);
+        lone->recv_error = WEIR_EAGAIN;
+        for (uint64_t number = 1; number <= CREDITS; number++)
+            assert_true(comes(lone, 0, number));
+        uint32_t before = lone->recv_asked;
+        lone_pass(lone, 900 * MS);
+        /* After 1, 2, 4 ... 64 ms and then each 100 ms, 16 times at most. */
+        assert_in_range(lone->recv_asked - before, 10, 16 * (7 + 9));
+        lone_close(lone);
+    }
+}
+
+static void test_M2_refused_for_good_ends_the_session(void **state) {
+    (void)state;
+    for (enum kind kind = SHARED; kind < KINDS; kind++) {
+        struct lone *lone = receiving(kind);
+        lone->recv_error = WEIR_EINVAL;
+        assert_true(comes(lone, 0, 1));
+        lone_pass(lone, 2 * MS);
+        assert_int_equal(lone->engine->stats.sessions_failed, 1);
+        assert_string_equal(told(lone), "D");
+        lone_close(lone);
+    }
+}
+
+/* connect_timeout_ns is a second here. */
+static void test_M2_refused_for_too_long_ends_the_session(void **state) {
+    (void)state;
+    for (enum kind kind = SHARED; kind < KINDS; kind++) {
+        struct lone *lone = receiving(kind);
+        uint64_t conn = lone_visit(lone);
+        lone_say_who(lone, conn, 2, "");
+        lone_up(lone, conn, 2, 1);
+        assert_string_equal(told(lone), "U");
+        lone->recv_error = WEIR_EAGAIN;
+        assert_true(comes(lone, 0, 1));
+        lone_pass(lone, 900 * MS);
+        assert_int_equal(lone->engine->stats.sessions_failed, 0);
+        lone_pass(lone, 250 * MS);
+        assert_int_equal(lone->engine->stats.sessions_failed, 1);
+        assert_true(lone->failed[0] && !lone->failed[1]); /* whom nothing was refused */
+        assert_true(comes(lone, 1, 1));
+        lone_close(lone);
+    }
+}
+
+/* What refuses now and then is hardly noticed. */
+static void test_M2_a_device_that_refuses_every_third(void **state) {
+    (void)state;
+    for (enum kind kind = SHARED; kind < KINDS; kind++) {
+        weir_peer peer;
+        uint64_t conn;
+        struct lone *lone = kind == SHARED ? lone_open(NULL) : lone_open_own(NULL);
+        lone->recv_error = WEIR_EDEVICE;
+        lone->recv_error_of = 3;
+        join(lone, &peer, &conn);
+        lone->poison = UINT32_MAX;
+        for (uint64_t number = 1; number <= 20 * CREDITS; number++) {
+            assert_true(comes(lone, 0, number));
+            lone_pass(lone, 2 * MS);
+            assert_in_range(receives_posted_to(lone), CREDITS, RECEIVES);
+        }
+        assert_int_equal(lone->engine->stats.sessions_failed, 0);
+        lone_close(lone);
+    }
+}
+
+/* No session comes up without its receives; who wants one waits for that as for QPs. */
+static void test_M2_refused_at_first(void **state) {
+    (void)state;
+    for (enum kind kind = SHARED; kind < KINDS; kind++) {
+        weir_peer peer;
+        struct lone *lone = kind == SHARED ? lone_open(NULL) : lone_open_own(NULL);
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+        lone->recv_error = WEIR_EDEVICE;
+        weir_transfer transfer = notify(lone, peer);
+        lone_run(lone);
+        uint64_t conn = lone_dialled(lone, THERE);
+        lone_say_iam(lone, conn, 1, THERE);
+        lone_pass(lone, 500 * MS);
+        assert_int_equal(lone_count(lone, conn, WIRE_HELLO), 0);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
+        lone->recv_error = 0;
+        lone->poison = UINT32_MAX;
+        lone_pass(lone, 110 * MS);
+        lone_answer(lone, conn, 1, 1);
+        lone_run(lone);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_OK);
+        lone_close(lone);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_S9_a_break_by_the_others_word_is_told),
+        cmocka_unit_test(test_S9_a_session_that_another_replaces_is_told),
+        cmocka_unit_test(test_S9_a_break_that_both_find_is_told_once),
+        cmocka_unit_test(test_S9_the_end_of_a_peer_is_no_break),
+        cmocka_unit_test(test_S9_a_degraded_peer_that_goes),
+        cmocka_unit_test(test_S9_what_was_not_posted_waits_for_a_connection),
+        cmocka_unit_test(test_S5_a_released_handle_wakes_who_waits_for_room),
+        cmocka_unit_test(test_S5_a_taken_completion_wakes_who_waits_for_room),
+        cmocka_unit_test(test_M2_refused_receives_are_posted_later),
+        cmocka_unit_test(test_M2_a_credit_for_each_receive),
+        cmocka_unit_test(test_M2_who_is_refused_does_not_spin),
+        cmocka_unit_test(test_M2_refused_for_good_ends_the_session),
+        cmocka_unit_test(test_M2_refused_for_too_long_ends_the_session),
+        cmocka_unit_test(test_M2_a_device_that_refuses_every_third),
+        cmocka_unit_test(test_M2_refused_at_first),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
