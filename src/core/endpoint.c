@@ -248,7 +248,8 @@ static void attempt_refuse(struct step *s, uint64_t epoch_remote, int error) {
 }
 
 /* Binds next to ep->remote. */
-static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state state) {
+static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state state,
+                         bool crossing) {
     struct endpoint *ep = s->ep;
     struct wire_agreed agreed;
     struct ep_effect *e;
@@ -265,6 +266,7 @@ static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state st
     e = effect_slot(s, EP_DO_CONNECT, ep->next);
     e->remote = &ep->remote;
     e->agreed = agreed;
+    e->crossing = crossing;
     state_set(s, state);
 }
 
@@ -364,7 +366,7 @@ static void act_answer(struct step *s) {
 
 static void act_cross(struct step *s) {
     s->ep->remote = s->message->qps;
-    attempt_bind(s, s->message->epoch, EP_ACCEPTING);
+    attempt_bind(s, s->message->epoch, EP_ACCEPTING, true);
 }
 
 /* The remote has given up the epoch that we are bound to, and asks with another. */
@@ -406,7 +408,7 @@ static void act_refuse(struct step *s) {
 
 static void act_join(struct step *s) {
     s->ep->remote = s->message->qps;
-    attempt_bind(s, s->message->epoch, EP_JOINING);
+    attempt_bind(s, s->message->epoch, EP_JOINING, false);
 }
 
 /* The remote bound another attempt of its own to ours than we did: it had given
@@ -539,7 +541,7 @@ static void act_offer(struct step *s) {
 static void act_accept(struct step *s) {
     assert(s->event->slot == s->ep->next);
     s->ep->local = *s->event->local;
-    attempt_bind(s, s->ep->answer_epoch, EP_ACCEPTING);
+    attempt_bind(s, s->ep->answer_epoch, EP_ACCEPTING, false);
 }
 
 /* Nothing was made, so there is nothing to drain. The remote, if it asked, asks

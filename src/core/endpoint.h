@@ -96,6 +96,7 @@ struct ep_effect {
     enum ep_effect_type type;
     uint32_t slot;                      /* CREATE, CONNECT, UP, RETIRE */
     int error;                          /* FAILED, GONE */
+    bool crossing;                      /* CONNECT: the remote may connect by itself */
     bool retransmit;                    /* SEND: sent before, byte for byte */
     const uint8_t *data;                /* SEND */
     uint32_t length;                    /* SEND */

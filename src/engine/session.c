@@ -160,6 +160,7 @@ int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effe
             .psn_remote = remote->psn,
             .blob_length = remote->blob_length,
             .blob = remote->blob,
+            .crossing = effect->crossing,
         };
         int rc = engine->device_ops->qp_connect(qp->qp, &path);
         if (rc == WEIR_EINPROGRESS) {

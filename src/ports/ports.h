@@ -184,6 +184,9 @@ struct weir_qp_path {
     uint32_t psn_remote;
     uint32_t blob_length;
     const uint8_t *blob; /* the other side's; hostile until checked */
+    /* The other side may connect at the same time. Else it does so only when this side has, or
+     * had before. */
+    bool crossing;
 };
 
 /* Local memory as a device knows it. */

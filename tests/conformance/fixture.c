@@ -20,14 +20,42 @@ void make_qp(struct fixture *f, struct side *side) {
     assert_in_range(side->granted.blob_length, 0, WEIR_QP_BLOB_MAX);
 }
 
-int connect_qp(struct fixture *f, struct side *side, const struct weir_qp_granted *other) {
+static int begin(struct fixture *f, struct side *side, const struct weir_qp_granted *other,
+                 bool crossing) {
     struct weir_qp_path path = {.mtu = f->caps.mtu_max,
                                 .rd_atomic = f->caps.rd_atomic_max,
                                 .psn_local = side->tag % 2 == 1 ? 100 : 200,
                                 .psn_remote = side->tag % 2 == 1 ? 200 : 100,
                                 .blob_length = other->blob_length,
-                                .blob = other->blob};
-    int rc = f->ops->qp_connect(side->qp, &path);
+                                .blob = other->blob,
+                                .crossing = crossing};
+    return f->ops->qp_connect(side->qp, &path);
+}
+
+void connect_crossing(struct fixture *f) {
+    struct side *sides[2] = {&f->a, &f->b};
+    int results[2];
+    results[0] = begin(f, &f->a, &f->b.granted, true);
+    results[1] = begin(f, &f->b, &f->a.granted, true);
+    for (int patience = 0; patience < 20000; patience++) {
+        for (int i = 0; i < 2; i++) {
+            struct weir_async event;
+            if (f->ops->events(sides[i]->device, &event, 1) == 1 &&
+                event.type == WEIR_ASYNC_CONNECTED && event.qp_tag == sides[i]->tag)
+                results[i] = event.error;
+        }
+        if (results[0] != WEIR_EINPROGRESS && results[1] != WEIR_EINPROGRESS)
+            break;
+        f->world->advance(f->world);
+        if (patience >= 100)
+            nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
+    assert_int_equal(results[0], 0);
+    assert_int_equal(results[1], 0);
+}
+
+int connect_qp(struct fixture *f, struct side *side, const struct weir_qp_granted *other) {
+    int rc = begin(f, side, other, false);
     if (rc != WEIR_EINPROGRESS)
         return rc;
     struct weir_device *other_device = side->device == f->a.device ? f->b.device : f->a.device;

@@ -52,6 +52,8 @@ void fixture_close(struct fixture *f);
 void make_qp(struct fixture *f, struct side *side);
 /* What qp_connect says, now or with its event. */
 int connect_qp(struct fixture *f, struct side *side, const struct weir_qp_granted *other);
+/* Both at once, each knowing of the other. */
+void connect_crossing(struct fixture *f);
 void make_pair(struct fixture *f);
 /* Until it is gone; no QP: nothing. */
 void destroy_qp(struct fixture *f, struct side *side);

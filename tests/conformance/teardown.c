@@ -186,3 +186,28 @@ void test_T1_error_while_connecting(void **state) {
     }
     fixture_close(&f);
 }
+
+/* H2: both sides connect at once, as in a crossing handshake, and messages go both ways. */
+void test_H2_both_connect_at_once(void **state) {
+    struct fixture f;
+    fixture_open(&f, state, true);
+    for (uint32_t round = 0; round < 12; round++) {
+        struct weir_cqe cqe;
+        destroy_qp(&f, &f.a);
+        destroy_qp(&f, &f.b);
+        make_qp(&f, &f.a);
+        make_qp(&f, &f.b);
+        connect_crossing(&f);
+        assert_int_equal(post_recv(&f, &f.a, 3, 0), 0);
+        assert_int_equal(post_recv(&f, &f.b, 4, 0), 0);
+        assert_int_equal(run_wr(&f, &f.a, make_wr(&f.a, WEIR_OP_SEND, 65536, 0, 8)), WEIR_CQE_OK);
+        assert_int_equal(run_wr(&f, &f.b, make_wr(&f.b, WEIR_OP_READ, 65536, 65536, 8)),
+                         WEIR_CQE_OK);
+        assert_true(wait_cqe(&f, &f.b, &cqe));
+        assert_int_equal(cqe.wr_id, 4);
+        assert_int_equal(run_wr(&f, &f.b, make_wr(&f.b, WEIR_OP_SEND, 65536, 0, 8)), WEIR_CQE_OK);
+        assert_true(wait_cqe(&f, &f.a, &cqe));
+        assert_int_equal(cqe.wr_id, 3);
+    }
+    fixture_close(&f);
+}

@@ -67,6 +67,7 @@
     X(test_T2_destroy_before_connect)                                                              \
     X(test_T2_destroy_while_connecting)                                                            \
     X(test_T1_error_while_connecting)                                                              \
+    X(test_H2_both_connect_at_once)                                                                \
     X(test_H9_capabilities_agree)                                                                  \
     X(test_M6_depths_over_the_limits)                                                              \
     X(test_receives_have_one_place)                                                                \

@@ -6,13 +6,16 @@
  * connect that QP, so that neither has to wait for the other.
  *
  *   NONE ──called──► ACCEPTED ──established──► UP ──► DOWN
- *    ├───dialled───► DIALLED ───established────▲        any failure ──► DOWN
- *    └───rejected────────┘ (as a rival: the other side's call comes, or came)
+ *    └───dialled───► DIALLED ───established────▲        any failure ──► DOWN
  *
- * When both dial, the call of the side with the greater cookie is taken and the other one is
- * rejected. The caller says which QP it wants, and which of its own calls: cookies that only
- * the two sides know. Before anything is posted the caller must have turned out to be who
- * the QP was told to connect to.
+ * Both may be asked to connect at once. A QP that has called is of no more use for another
+ * connection, so of the two the one with the lesser cookie waits a while for the other's call
+ * before it dials itself. If both dial all the same the lesser one's call is rejected, and as
+ * the other one finds nobody, the attempt has failed.
+ *
+ * The caller says which QP it wants, and which of its own calls: cookies that only the two
+ * sides know. Before anything is posted the caller must have turned out to be who the QP was
+ * told to connect to.
  *
  * Owns the channel, the listener, the memory that fences read (fence.c), and the ids of all
  * connections. Invariants: an id belongs to one QP, as its context says, which is set before
@@ -40,9 +43,6 @@ struct call {
     uint64_t called, caller; /* cookies */
 };
 static const uint8_t call_magic[4] = {'W', 'E', 'I', 'R'};
-/* What a rejection says. */
-enum { REJECT_STRANGER = 1, REJECT_RIVAL };
-
 /* ---- addresses ---- */
 
 static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}; /* ::ffff:a.b.c.d */
@@ -213,6 +213,8 @@ static int dial(const struct weir_qp *qp, struct rdma_cm_id *id) {
  * answer comes to the device's channel. */
 int cm_dial(struct weir_qp *qp) {
     struct rdma_cm_id *id;
+    if (qp->crosses && qp->source.address.cookie < qp->there.cookie && connector_await_call(qp))
+        return WEIR_EAGAIN;
     if (rdma_create_id(NULL, &id, qp, RDMA_PS_TCP) != 0)
         return dial_error(errno);
     int rc = dial(qp, id);
@@ -225,8 +227,8 @@ int cm_dial(struct weir_qp *qp) {
 
 /* ---- calls of others ---- */
 
-static void reject(struct rdma_cm_id *id, uint8_t why) {
-    rdma_reject(id, &why, sizeof why);
+static void reject(struct rdma_cm_id *id) {
+    rdma_reject(id, NULL, 0);
     rdma_destroy_id(id);
 }
 
@@ -279,16 +281,17 @@ static void called(struct weir_device *device, struct rdma_cm_id *id, const stru
         qp != NULL && qp->state == QP_CONNECTING && (!qp->expects || qp->link == LINK_DIALLED);
     if (qp == NULL || call->caller == 0 || qp->rival_id != NULL ||
         (qp->state == QP_CONNECTING && call->caller != qp->there.cookie)) {
-        reject(id, REJECT_STRANGER);
+        reject(id);
     } else if (qp->link == LINK_NONE && (qp->state == QP_INIT || qp->expects)) {
         take_call(qp, id, call->caller);
     } else if (!dials || qp->link > LINK_DIALLED) {
-        reject(id, REJECT_STRANGER);
+        reject(id);
     } else if (call->caller < qp->source.address.cookie) {
-        reject(id, REJECT_RIVAL);
-    } else { /* until our own call was rejected: lost */
+        reject(id);
+    } else { /* until the thread that is to dial has let go of the QP: cm_dialled */
         id->context = qp;
         qp->rival_id = id;
+        connector_called(qp);
     }
 }
 
@@ -309,18 +312,20 @@ int cm_connect(struct weir_qp *qp) {
     return qp->expects ? WEIR_EINPROGRESS : WEIR_OK;
 }
 
-/* Our call was rejected for the other side's own, which is here or will come. */
-static void lost(struct weir_qp *qp) {
-    struct rdma_cm_id *rival = qp->rival_id;
-    link_down(qp);
-    qp->link = LINK_NONE;
-    qp->rival_id = NULL;
-    if (rival != NULL)
-        take_call(qp, rival, qp->there.cookie);
-}
-
-/* The answer may have been here before we hear that there was a call. */
+/* The answer may have been here before we hear that there was a call; or instead of a call of
+ * ours there is the other side's. */
 bool cm_dialled(struct weir_qp *qp) {
+    if (qp->connect_result == WEIR_EAGAIN && qp->rival_id != NULL && !qp->error_wanted) {
+        struct rdma_cm_id *rival = qp->rival_id;
+        qp->rival_id = NULL;
+        qp->expects = true;
+        take_call(qp, rival, qp->there.cookie);
+        if (qp->link == LINK_ACCEPTED)
+            return false;
+        qp->expects = false;
+    }
+    if (qp->connect_result == WEIR_EAGAIN)
+        qp->connect_result = WEIR_EPEER;
     if (qp->connect_result != WEIR_OK) {
         qp->link = LINK_DOWN;
         return true;
@@ -329,19 +334,15 @@ bool cm_dialled(struct weir_qp *qp) {
         qp->link = LINK_DIALLED;
     if (qp->link == LINK_DOWN || qp->error_wanted)
         qp->connect_result = qp->error_wanted ? WEIR_EDEVICE : WEIR_EPEER;
-    if (qp->connect_result != WEIR_OK || qp->link == LINK_UP)
-        return true;
-    qp->expects = true;
-    if (qp->outrivalled)
-        lost(qp);
-    return false;
+    qp->expects = qp->connect_result == WEIR_OK && qp->link != LINK_UP;
+    return !qp->expects;
 }
 
 /* The kernel lets nobody go who called and has no answer yet: it waits for one, or until MPA
  * gives up, which takes seconds. */
 int cm_hangup(struct weir_qp *qp) {
     if (qp->rival_id != NULL)
-        reject(qp->rival_id, REJECT_STRANGER);
+        reject(qp->rival_id);
     qp->rival_id = NULL;
     if (qp->link_id == NULL)
         return WEIR_OK;
@@ -375,11 +376,6 @@ static struct weir_async link_event(struct weir_qp *qp, bool up) {
     return told;
 }
 
-/* A rival's call that was taken in vain ends the attempt. */
-static struct weir_async lost_event(struct weir_qp *qp) {
-    return qp->link == LINK_DOWN ? link_event(qp, false) : (struct weir_async){.type = 0};
-}
-
 static struct weir_async event_of(struct weir_device *device, struct rdma_cm_event *event) {
     struct weir_async nothing = {.type = 0};
     enum rdma_cm_event_type type = event->event;
@@ -387,15 +383,13 @@ static struct weir_async event_of(struct weir_device *device, struct rdma_cm_eve
     struct weir_qp *qp = id->context;
     struct call call;
     bool is_call = type == RDMA_CM_EVENT_CONNECT_REQUEST && read_call(event, &call);
-    bool is_lost = type == RDMA_CM_EVENT_REJECTED && event->param.conn.private_data_len > 0 &&
-                   *(const uint8_t *)event->param.conn.private_data == REJECT_RIVAL;
     rdma_ack_cm_event(event); /* to destroy an id waits for this */
     switch (type) {
     case RDMA_CM_EVENT_CONNECT_REQUEST:
         if (is_call)
             called(device, id, &call);
         else
-            reject(id, REJECT_STRANGER);
+            reject(id);
         return nothing;
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
         return (struct weir_async){.type = WEIR_ASYNC_DEVICE_FATAL, .qp_tag = UINT32_MAX};
@@ -409,12 +403,6 @@ static struct weir_async event_of(struct weir_device *device, struct rdma_cm_eve
             qp->rival_id = NULL;
             rdma_destroy_id(id);
             return nothing;
-        }
-        if (is_lost && qp != NULL && qp->state == QP_CONNECTING) {
-            qp->outrivalled = true;
-            if (qp->expects)
-                lost(qp);
-            return lost_event(qp);
         }
         return qp != NULL ? link_event(qp, false) : nothing;
     default:

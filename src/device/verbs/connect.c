@@ -25,7 +25,7 @@
 
 #include "verbs.h"
 
-enum { IDLE_NS = 100 * 1000 * 1000, NS_PER_S = 1000 * 1000 * 1000 };
+enum { IDLE_NS = 100 * 1000 * 1000, CALL_NS = 200 * 1000 * 1000, NS_PER_S = 1000 * 1000 * 1000 };
 
 /* ---- what a transition is made of ---- */
 
@@ -130,10 +130,10 @@ static void list_remove(struct verbs_connects *list, const struct weir_qp *qp) {
 
 /* ---- the threads ---- */
 
-static struct timespec idle_until(void) {
+static struct timespec later(long ns) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += IDLE_NS;
+    until.tv_nsec += ns;
     if (until.tv_nsec >= NS_PER_S) {
         until.tv_nsec -= NS_PER_S;
         until.tv_sec++;
@@ -143,7 +143,7 @@ static struct timespec idle_until(void) {
 
 /* With the mutex held. False: there was nothing to do for IDLE_NS, or the device closes. */
 static bool wait_for_work(struct verbs_connector *connector) {
-    const struct timespec until = idle_until();
+    const struct timespec until = later(IDLE_NS);
     int rc = 0;
     connector->idle++;
     while (connector->waiting.count == 0 && !connector->closing && rc == 0)
@@ -160,6 +160,26 @@ static void finish(struct verbs_connector *connector, struct weir_qp *qp, int rc
     list_add(&connector->done, qp);
     ssize_t put = write(connector->event_fd, &one, sizeof one);
     (void)put; /* one for each QP at most: never full */
+}
+
+bool connector_await_call(struct weir_qp *qp) {
+    struct verbs_connector *connector = &qp->device->connector;
+    const struct timespec until = later(CALL_NS);
+    int rc = 0;
+    pthread_mutex_lock(&connector->mutex);
+    while (!qp->was_called && !connector->closing && rc == 0)
+        rc = pthread_cond_timedwait(&connector->called, &connector->mutex, &until);
+    bool called = qp->was_called;
+    pthread_mutex_unlock(&connector->mutex);
+    return called;
+}
+
+void connector_called(struct weir_qp *qp) {
+    struct verbs_connector *connector = &qp->device->connector;
+    pthread_mutex_lock(&connector->mutex);
+    qp->was_called = true;
+    pthread_cond_broadcast(&connector->called);
+    pthread_mutex_unlock(&connector->mutex);
 }
 
 static void *connector_run(void *argument) {
@@ -214,6 +234,7 @@ int connector_open(struct weir_device *device) {
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&connector->work, &clock);
+    pthread_cond_init(&connector->called, &clock);
     pthread_condattr_destroy(&clock);
     /* EFD_SEMAPHORE: one read takes one QP off, eventfd(2). */
     connector->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
@@ -229,6 +250,7 @@ void connector_close(struct weir_device *device) {
     pthread_mutex_lock(&connector->mutex);
     connector->closing = true;
     pthread_cond_broadcast(&connector->work);
+    pthread_cond_broadcast(&connector->called);
     for (uint32_t i = 0; i < CONNECTORS; i++)
         join[i] = connector->hands[i].state != HAND_NONE;
     pthread_mutex_unlock(&connector->mutex);
@@ -238,6 +260,7 @@ void connector_close(struct weir_device *device) {
     }
     close(connector->event_fd);
     pthread_cond_destroy(&connector->work);
+    pthread_cond_destroy(&connector->called);
     pthread_mutex_destroy(&connector->mutex);
     connector->open = false;
 }
@@ -271,6 +294,7 @@ int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
         there.fabric != qp->source.address.fabric)
         return WEIR_EINVAL;
     qp->there = there;
+    qp->crosses = path->crossing;
     prepare(qp, path, &there);
     int rc = device->fenced ? cm_connect(qp) : WEIR_EAGAIN;
     if (rc != WEIR_EAGAIN)

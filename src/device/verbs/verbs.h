@@ -232,9 +232,10 @@ struct weir_qp {
     struct rdma_cm_id *link_id; /* a connector's thread sets it, while that has the QP */
     enum verbs_link link;
     bool hangs_up;               /* CONNECTING: a connector's thread ends the call */
-    bool outrivalled;            /* our call was rejected for the other side's */
+    bool crosses;                /* the other side may call as well */
+    bool was_called;             /* it did. Under the connector's mutex */
     uint64_t caller;             /* LINK_ACCEPTED and after: who dialled, by cookie */
-    struct rdma_cm_id *rival_id; /* the other side dialled too, and goes before */
+    struct rdma_cm_id *rival_id; /* the other side called, while a thread is to dial */
     uint32_t culprit;            /* the position of the WR that failed first; UINT32_MAX: none */
     uint32_t culprit_status;     /* enum weir_cqe_status */
     bool expects;                /* CONNECTING, and no connector's: the other side's doing */
@@ -272,6 +273,7 @@ struct verbs_hand {
 struct verbs_connector {
     pthread_mutex_t mutex;
     pthread_cond_t work;
+    pthread_cond_t called; /* some QP was */
     struct verbs_connects waiting, done;
     struct verbs_hand hands[CONNECTORS];
     uint32_t thread_count; /* that work, or wait for work */
@@ -365,6 +367,10 @@ int connector_events(struct weir_device *device, struct weir_async *events_out, 
 int connector_cancel(struct weir_qp *qp);
 /* A QP that expects the other side's doing is given up: it is done. */
 void connector_fail(struct weir_qp *qp);
+/* Blocks, in a thread: whether the other side calls within a while. */
+bool connector_await_call(struct weir_qp *qp);
+/* It did. */
+void connector_called(struct weir_qp *qp);
 /* Its call, which nobody has answered, is ended by a thread; it is EBUSY until then. False:
  * there is no thread for that. */
 bool connector_hangup(struct weir_qp *qp);
@@ -377,7 +383,8 @@ void cm_close(struct weir_device *device);
 /* Of qp_connect: OK: it is up, the other side has dialled; EINPROGRESS: CONNECTED comes;
  * EAGAIN: dial. */
 int cm_connect(struct weir_qp *qp);
-/* Blocks, in a connector's thread, until the call is on its way. */
+/* Blocks, in a connector's thread, until the call is on its way. EAGAIN: the other side has
+ * called instead. */
 int cm_dial(struct weir_qp *qp);
 /* It is, or could not be. False: CONNECTED comes with the answer. */
 bool cm_dialled(struct weir_qp *qp);
