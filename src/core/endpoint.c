@@ -248,11 +248,9 @@ static void attempt_refuse(struct step *s, uint64_t epoch_remote, int error) {
 }
 
 /* Binds next to ep->remote. */
-static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state state,
-                         bool crossing) {
+static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state state, bool cross) {
     struct endpoint *ep = s->ep;
     struct wire_agreed agreed;
-    struct ep_effect *e;
 
     assert(ep->slots[ep->next].epoch_remote == 0 && epoch_remote > ep->remote_seen);
     ep->slots[ep->next].epoch_remote = epoch_remote;
@@ -263,10 +261,10 @@ static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state st
         return;
     }
     hello_build(s);
-    e = effect_slot(s, EP_DO_CONNECT, ep->next);
+    struct ep_effect *e = effect_slot(s, EP_DO_CONNECT, ep->next);
     e->remote = &ep->remote;
     e->agreed = agreed;
-    e->crossing = crossing;
+    e->crossing = cross;
     state_set(s, state);
 }
 

@@ -10,8 +10,7 @@
  *
  * Both may be asked to connect at once. A QP that has called is of no more use for another
  * connection, so of the two the one with the lesser cookie waits a while for the other's call
- * before it dials itself. If both dial all the same the lesser one's call is rejected, and as
- * the other one finds nobody, the attempt has failed.
+ * before it dials itself. If both dial all the same both are rejected, and the attempt has failed.
  *
  * The caller says which QP it wants, and which of its own calls: cookies that only the two
  * sides know. Before anything is posted the caller must have turned out to be who the QP was
@@ -19,7 +18,7 @@
  *
  * Owns the channel, the listener, the memory that fences read (fence.c), and the ids of all
  * connections. Invariants: an id belongs to one QP, as its context says, which is set before
- * any event of it can come, and goes before its QP; a QP has one id, and one of a rival's call.
+ * any event of it can come, and goes before its QP; a QP has one id.
  * What blocks (addresses are resolved, software devices wait for TCP, and a call for its
  * answer) is done by a connector's thread: cm_dial, cm_drop. */
 #define _GNU_SOURCE
@@ -31,10 +30,14 @@
 #include <rdma/rdma_cma.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include "verbs.h"
 
 enum { RESOLVE_MS = 2000, BACKLOG = 1024, TRIES = 4 };
+#define NS_PER_S UINT64_C(1000000000)
+#define CALL_NS  UINT64_C(200000000) /* that the one waits for the other's call */
 
 /* What a caller says (private data). In its own byte order: a QP is named by bytes. */
 struct call {
@@ -95,6 +98,15 @@ static bool belongs(struct rdma_event_channel *channel, const union ibv_gid *gid
     return found;
 }
 
+bool cm_has_address(const char *device_name, const union ibv_gid *address) {
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    if (channel == NULL)
+        return false;
+    bool found = belongs(channel, address, device_name);
+    rdma_destroy_event_channel(channel);
+    return found;
+}
+
 /* An address of this link only would need its scope as well, and a loopback address is found
  * on any device. */
 bool cm_address(const char *device_name, union ibv_gid *address_out, const char **why_out) {
@@ -141,7 +153,8 @@ int cm_open(struct weir_device *device) {
         ibv_reg_mr(device->pd, cm->fence, sizeof cm->fence,
                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
     cm->channel = rdma_create_event_channel();
-    if (cm->fence_mr == NULL || cm->channel == NULL)
+    cm->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (cm->fence_mr == NULL || cm->channel == NULL || cm->timer_fd < 0)
         return WEIR_EDEVICE;
     cm->fd = cm->channel->fd;
     int flags = fcntl(cm->fd, F_GETFL);
@@ -156,6 +169,8 @@ void cm_close(struct weir_device *device) {
         rdma_destroy_id(cm->listener);
     if (cm->channel != NULL)
         rdma_destroy_event_channel(cm->channel);
+    if (cm->timer_fd > 0)
+        close(cm->timer_fd);
     if (cm->fence_mr != NULL)
         ibv_dereg_mr(cm->fence_mr);
     *cm = (struct verbs_cm){0};
@@ -213,8 +228,6 @@ static int dial(const struct weir_qp *qp, struct rdma_cm_id *id) {
  * answer comes to the device's channel. */
 int cm_dial(struct weir_qp *qp) {
     struct rdma_cm_id *id;
-    if (qp->crosses && qp->source.address.cookie < qp->there.cookie && connector_await_call(qp))
-        return WEIR_EAGAIN;
     if (rdma_create_id(NULL, &id, qp, RDMA_PS_TCP) != 0)
         return dial_error(errno);
     int rc = dial(qp, id);
@@ -223,6 +236,42 @@ int cm_dial(struct weir_qp *qp) {
     else
         rdma_destroy_id(id);
     return rc;
+}
+
+/* ---- those that wait for a call ---- */
+
+static uint64_t now_ns(const struct weir_device *device) {
+    return device->env.ops->now(device->env.self);
+}
+
+/* For the first that waits; none: no more alarm, nor one that was not heard yet. */
+static void set_alarm(const struct verbs_cm *cm, uint64_t now) {
+    uint64_t due = cm->wait_first != NULL ? cm->wait_first->dial_ns : 0;
+    uint64_t left = due > now ? due - now : due != 0; /* 0 is never */
+    struct itimerspec alarm = {
+        .it_value = {.tv_sec = (time_t)(left / NS_PER_S), .tv_nsec = (long)(left % NS_PER_S)}};
+    timerfd_settime(cm->timer_fd, 0, &alarm, NULL);
+}
+
+static void stop_waiting(struct weir_qp *qp) {
+    struct verbs_cm *cm = &qp->device->cm;
+    if (!qp->waits)
+        return;
+    struct weir_qp **at = &cm->wait_first, *before = NULL;
+    while (*at != qp) {
+        before = *at;
+        at = &before->connect_next;
+    }
+    *at = qp->connect_next;
+    if (cm->wait_last == qp)
+        cm->wait_last = before;
+    if (cm->wait_first == NULL)
+        set_alarm(cm, 0);
+    qp->waits = false;
+}
+
+void cm_give_up(struct weir_qp *qp) {
+    stop_waiting(qp);
 }
 
 /* ---- calls of others ---- */
@@ -248,6 +297,7 @@ static void take_call(struct weir_qp *qp, struct rdma_cm_id *id, uint64_t caller
                                       .rnr_retry_count = 6,
                                       .srq = qp->device->srq != NULL,
                                       .qp_num = qp->qpn};
+    stop_waiting(qp);
     id->context = qp;
     qp->link_id = id;
     qp->caller = caller;
@@ -277,34 +327,40 @@ static bool read_call(const struct rdma_cm_event *event, struct call *call_out) 
 /* The event is acknowledged already. */
 static void called(struct weir_device *device, struct rdma_cm_id *id, const struct call *call) {
     struct weir_qp *qp = qp_by_cookie(device, call->called);
-    bool dials =
-        qp != NULL && qp->state == QP_CONNECTING && (!qp->expects || qp->link == LINK_DIALLED);
-    if (qp == NULL || call->caller == 0 || qp->rival_id != NULL ||
-        (qp->state == QP_CONNECTING && call->caller != qp->there.cookie)) {
-        reject(id);
-    } else if (qp->link == LINK_NONE && (qp->state == QP_INIT || qp->expects)) {
+    bool wanted = qp != NULL && call->caller != 0 && qp->link == LINK_NONE &&
+                  (qp->state == QP_INIT || (qp->expects && call->caller == qp->there.cookie));
+    if (wanted)
         take_call(qp, id, call->caller);
-    } else if (!dials || qp->link > LINK_DIALLED) {
+    else
         reject(id);
-    } else if (call->caller < qp->source.address.cookie) {
-        reject(id);
-    } else { /* until the thread that is to dial has let go of the QP: cm_dialled */
-        id->context = qp;
-        qp->rival_id = id;
-        connector_called(qp);
-    }
 }
 
 /* ---- connecting ---- */
 
+/* Expects the other side's call, and dials when it did not come: dial_late. */
+static void await_call(struct weir_qp *qp) {
+    struct verbs_cm *cm = &qp->device->cm;
+    qp->state = QP_CONNECTING;
+    qp->expects = qp->waits = true;
+    qp->dial_ns = now_ns(qp->device) + CALL_NS;
+    qp->connect_next = NULL;
+    if (cm->wait_last != NULL)
+        cm->wait_last->connect_next = qp;
+    else
+        cm->wait_first = qp;
+    cm->wait_last = qp;
+    set_alarm(cm, qp->dial_ns - CALL_NS);
+}
+
 int cm_connect(struct weir_qp *qp) {
+    if (qp->link == LINK_NONE && qp->crosses && qp->source.address.cookie < qp->there.cookie) {
+        await_call(qp);
+        return WEIR_EINPROGRESS;
+    }
     if (qp->link == LINK_NONE)
         return WEIR_EAGAIN;
-    if (qp->caller != qp->there.cookie) {
-        link_down(qp); /* somebody who knew the cookie, and was not meant */
-        return WEIR_EPEER;
-    }
-    if (qp->link == LINK_DOWN)
+    /* Or it was somebody who knew the cookie, and was not meant. */
+    if (qp->link == LINK_DOWN || qp->caller != qp->there.cookie)
         return WEIR_EPEER;
     qp->expects = qp->link == LINK_ACCEPTED;
     qp->state = qp->expects ? QP_CONNECTING : QP_READY;
@@ -312,22 +368,28 @@ int cm_connect(struct weir_qp *qp) {
     return qp->expects ? WEIR_EINPROGRESS : WEIR_OK;
 }
 
-/* The answer may have been here before we hear that there was a call; or instead of a call of
- * ours there is the other side's. */
-bool cm_dialled(struct weir_qp *qp) {
-    if (qp->connect_result == WEIR_EAGAIN && qp->rival_id != NULL && !qp->error_wanted) {
-        struct rdma_cm_id *rival = qp->rival_id;
-        qp->rival_id = NULL;
-        qp->expects = true;
-        take_call(qp, rival, qp->there.cookie);
-        if (qp->link == LINK_ACCEPTED)
-            return false;
+/* Those whose wait is over. They are in the order of their ends. */
+static void dial_late(struct weir_device *device) {
+    struct verbs_cm *cm = &device->cm;
+    uint64_t now = now_ns(device), taken;
+    if (read(cm->timer_fd, &taken, sizeof taken) < 0)
+        taken = 0; /* EAGAIN: it is not time, or another turn was first */
+    while (cm->wait_first != NULL && cm->wait_first->dial_ns <= now) {
+        struct weir_qp *qp = cm->wait_first;
+        stop_waiting(qp);
         qp->expects = false;
+        if (!connector_dial(qp))
+            connector_fail(qp);
     }
-    if (qp->connect_result == WEIR_EAGAIN)
-        qp->connect_result = WEIR_EPEER;
+    if (cm->wait_first != NULL)
+        set_alarm(cm, now);
+}
+
+/* The answer may have been here before we hear that there was a call. */
+bool cm_dialled(struct weir_qp *qp) {
     if (qp->connect_result != WEIR_OK) {
-        qp->link = LINK_DOWN;
+        if (qp->link_id == NULL)
+            qp->link = LINK_DOWN;
         return true;
     }
     if (qp->link == LINK_NONE)
@@ -338,16 +400,16 @@ bool cm_dialled(struct weir_qp *qp) {
     return !qp->expects;
 }
 
-/* The kernel lets nobody go who called and has no answer yet: it waits for one, or until MPA
- * gives up, which takes seconds. */
+/* The kernel lets nobody go whose connection is half made: it waits until the other side has
+ * answered, or MPA gives up, which takes seconds. So a thread waits for that. */
 int cm_hangup(struct weir_qp *qp) {
-    if (qp->rival_id != NULL)
-        reject(qp->rival_id);
-    qp->rival_id = NULL;
+    stop_waiting(qp);
     if (qp->link_id == NULL)
         return WEIR_OK;
-    if (qp->link <= LINK_DIALLED && connector_hangup(qp))
+    if (qp->link < LINK_UP) {
+        connector_hangup(qp);
         return WEIR_EBUSY;
+    }
     link_down(qp);
     return WEIR_OK;
 }
@@ -399,11 +461,6 @@ static struct weir_async event_of(struct weir_device *device, struct rdma_cm_eve
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_REJECTED:
     case RDMA_CM_EVENT_DISCONNECTED:
-        if (qp != NULL && qp->rival_id == id) {
-            qp->rival_id = NULL;
-            rdma_destroy_id(id);
-            return nothing;
-        }
         return qp != NULL ? link_event(qp, false) : nothing;
     default:
         return nothing;
@@ -412,6 +469,8 @@ static struct weir_async event_of(struct weir_device *device, struct rdma_cm_eve
 
 int cm_events(struct weir_device *device, struct weir_async *events_out, int max) {
     int count = 0;
+    if (device->cm.wait_first != NULL)
+        dial_late(device);
     for (int reads = 0; device->fenced && count < max && reads < TRIES * max; reads++) {
         struct rdma_cm_event *event;
         if (rdma_get_cm_event(device->cm.channel, &event) != 0)

@@ -25,7 +25,7 @@
 
 #include "verbs.h"
 
-enum { IDLE_NS = 100 * 1000 * 1000, CALL_NS = 200 * 1000 * 1000, NS_PER_S = 1000 * 1000 * 1000 };
+enum { IDLE_NS = 100 * 1000 * 1000, NS_PER_S = 1000 * 1000 * 1000 };
 
 /* ---- what a transition is made of ---- */
 
@@ -162,26 +162,6 @@ static void finish(struct verbs_connector *connector, struct weir_qp *qp, int rc
     (void)put; /* one for each QP at most: never full */
 }
 
-bool connector_await_call(struct weir_qp *qp) {
-    struct verbs_connector *connector = &qp->device->connector;
-    const struct timespec until = later(CALL_NS);
-    int rc = 0;
-    pthread_mutex_lock(&connector->mutex);
-    while (!qp->was_called && !connector->closing && rc == 0)
-        rc = pthread_cond_timedwait(&connector->called, &connector->mutex, &until);
-    bool called = qp->was_called;
-    pthread_mutex_unlock(&connector->mutex);
-    return called;
-}
-
-void connector_called(struct weir_qp *qp) {
-    struct verbs_connector *connector = &qp->device->connector;
-    pthread_mutex_lock(&connector->mutex);
-    qp->was_called = true;
-    pthread_cond_broadcast(&connector->called);
-    pthread_mutex_unlock(&connector->mutex);
-}
-
 static void *connector_run(void *argument) {
     struct verbs_hand *hand = argument;
     struct verbs_connector *connector = hand->connector;
@@ -234,7 +214,6 @@ int connector_open(struct weir_device *device) {
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&connector->work, &clock);
-    pthread_cond_init(&connector->called, &clock);
     pthread_condattr_destroy(&clock);
     /* EFD_SEMAPHORE: one read takes one QP off, eventfd(2). */
     connector->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
@@ -250,7 +229,6 @@ void connector_close(struct weir_device *device) {
     pthread_mutex_lock(&connector->mutex);
     connector->closing = true;
     pthread_cond_broadcast(&connector->work);
-    pthread_cond_broadcast(&connector->called);
     for (uint32_t i = 0; i < CONNECTORS; i++)
         join[i] = connector->hands[i].state != HAND_NONE;
     pthread_mutex_unlock(&connector->mutex);
@@ -260,15 +238,13 @@ void connector_close(struct weir_device *device) {
     }
     close(connector->event_fd);
     pthread_cond_destroy(&connector->work);
-    pthread_cond_destroy(&connector->called);
     pthread_mutex_destroy(&connector->mutex);
     connector->open = false;
 }
 
 /* ---- for the thread that has the engine ---- */
 
-/* False: there is no thread, and none can be had. */
-static bool enqueue(struct weir_qp *qp) {
+bool connector_dial(struct weir_qp *qp) {
     struct verbs_connector *connector = &qp->device->connector;
     pthread_mutex_lock(&connector->mutex);
     qp->connect_state = CONNECT_WAITING;
@@ -299,7 +275,7 @@ int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
     int rc = device->fenced ? cm_connect(qp) : WEIR_EAGAIN;
     if (rc != WEIR_EAGAIN)
         return rc;
-    bool somebody = enqueue(qp);
+    bool somebody = connector_dial(qp);
     qp->state = somebody ? QP_CONNECTING : QP_INIT;
     return somebody ? WEIR_EINPROGRESS : WEIR_EDEVICE;
 }
@@ -339,21 +315,22 @@ int connector_events(struct weir_device *device, struct weir_async *events_out, 
 
 void connector_fail(struct weir_qp *qp) {
     struct verbs_connector *connector = &qp->device->connector;
+    cm_give_up(qp);
     qp->expects = false;
     pthread_mutex_lock(&connector->mutex);
     finish(connector, qp, WEIR_EDEVICE);
     pthread_mutex_unlock(&connector->mutex);
 }
 
-bool connector_hangup(struct weir_qp *qp) {
-    qp->hangs_up = true;
+void connector_hangup(struct weir_qp *qp) {
+    uint32_t before = qp->state;
     qp->expects = false;
-    if (enqueue(qp)) {
-        qp->state = QP_CONNECTING;
-        return true;
-    }
+    qp->hangs_up = true;
+    qp->state = QP_CONNECTING;
+    if (connector_dial(qp))
+        return;
     qp->hangs_up = false;
-    return false;
+    qp->state = before;
 }
 
 /* The QP goes: nobody is told any more. EBUSY: a thread has it. */

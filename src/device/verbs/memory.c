@@ -103,9 +103,17 @@ enum { SINK_FLAGS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE };
 static bool needs_sink(const struct weir_device *device, uint32_t access) {
     return device->fenced && (access & WEIR_ACCESS_REMOTE_WRITE) == 0;
 }
-static struct ibv_mr *make_sink(struct weir_device *device, void *base, uint64_t length,
-                                uint32_t access) {
-    return needs_sink(device, access) ? ibv_reg_mr(device->pd, base, length, SINK_FLAGS) : NULL;
+static void make_sink(struct weir_device *device, void *base, uint64_t length,
+                      struct verbs_mr *mr) {
+    if (mr->ibv == NULL || !needs_sink(device, mr->access))
+        return;
+    mr->sink = ibv_reg_mr(device->pd, base, length, SINK_FLAGS);
+    if (mr->sink != NULL || errno == EFAULT || errno == EACCES)
+        return;
+    int error = errno;
+    ibv_dereg_mr(mr->ibv);
+    mr->ibv = NULL;
+    errno = error;
 }
 
 /* 0, or an errno; what was deregistered is NULL then. */
@@ -145,8 +153,7 @@ int verbs_mr_register(struct weir_device *device, void *base, uint64_t length, u
         length > device->choice.attr.max_mr_size)
         return WEIR_EINVAL;
     struct verbs_mr wanted = {.ibv = make(device, base, length, access), .access = access};
-    if (wanted.ibv != NULL)
-        wanted.sink = make_sink(device, base, length, access);
+    make_sink(device, base, length, &wanted);
     return add(device, wanted, base, length, mr_out);
 }
 
@@ -173,8 +180,14 @@ int verbs_mr_register_dmabuf(struct weir_device *device, int fd, uint64_t offset
     wanted.ibv = ibv_reg_dmabuf_mr(device->pd, offset, length, iova, fd, (int)access_flags(access));
     if (wanted.ibv == NULL)
         return dmabuf_error(errno);
-    if (needs_sink(device, access))
+    if (needs_sink(device, access)) {
         wanted.sink = ibv_reg_dmabuf_mr(device->pd, offset, length, iova, fd, SINK_FLAGS);
+        int error = errno;
+        if (wanted.sink == NULL) {
+            ibv_dereg_mr(wanted.ibv);
+            return dmabuf_error(error);
+        }
+    }
     return add(device, wanted, (void *)(uintptr_t)iova, length, mr_out);
 }
 
@@ -212,8 +225,7 @@ int verbs_mr_allocate(struct weir_device *device, uint64_t length, uint32_t acce
         return WEIR_ENOMEM;
     struct verbs_mr wanted = {
         .ibv = make(device, base, length, access), .mapped_bytes = bytes, .access = access};
-    if (wanted.ibv != NULL)
-        wanted.sink = make_sink(device, base, length, access);
+    make_sink(device, base, length, &wanted);
     int rc = add(device, wanted, base, length, mr_out);
     if (rc != WEIR_OK)
         munmap(base, bytes);

@@ -175,8 +175,11 @@ static __attribute__((noinline)) int take_stashed(struct weir_device *device,
 int verbs_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
     int count = 0;
     if (VERBS_UNLIKELY(device->fenced)) { /* to deliver may add to the stash */
-        poll_to_stash(device);
-        return take_stashed(device, cqes_out, max);
+        int got = VERBS_POLL_BATCH;
+        while (got == VERBS_POLL_BATCH)
+            got = stash_batch(device);
+        count = take_stashed(device, cqes_out, max);
+        return got < 0 && count == 0 ? WEIR_EDEVICE : count;
     }
     if (VERBS_UNLIKELY(device->stash_count > 0))
         count = take_stashed(device, cqes_out, max);

@@ -308,11 +308,16 @@ int select_open(const struct verbs_settings *settings, struct verbs_choice *choi
 int select_refresh(const struct verbs_settings *settings, struct verbs_choice *choice) {
     struct verbs_choice again = *choice;
     int rank;
-    /* Peers were told MTU and fabric, and cannot be told less; iWARP listens where it did. */
+    /* Peers were told MTU and fabric, and cannot be told less; iWARP listens where it did, also
+     * where there is a better address now. */
     if (try_port(settings, &again, choice->port, &rank) != WEIR_OK || again.mtu < choice->mtu ||
-        again.fabric != choice->fabric ||
-        (choice->fabric == FABRIC_IWARP && memcmp(&again.gid, &choice->gid, sizeof again.gid) != 0))
+        again.fabric != choice->fabric)
         return WEIR_EDEVICE;
+    if (choice->fabric == FABRIC_IWARP) {
+        again.gid = choice->gid;
+        if (!cm_has_address(device_name(choice), &again.gid))
+            return WEIR_EDEVICE;
+    }
     choice->port_attr = again.port_attr;
     choice->gid = again.gid;
     choice->gid_index = again.gid_index;

@@ -123,12 +123,13 @@ static int open_srq(struct weir_device *device) {
 static int open_descriptors(struct weir_device *device) {
     if (connector_open(device) != WEIR_OK)
         return WEIR_EDEVICE;
-    int fds[4] = {device->channel->fd, device->choice.context->async_fd, device->connector.event_fd,
-                  device->fenced ? device->cm.fd : -1};
+    int fds[5] = {device->channel->fd, device->choice.context->async_fd, device->connector.event_fd,
+                  device->cm.fd, device->cm.timer_fd};
+    int count = device->fenced ? 5 : 3;
     device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (device->epoll_fd < 0)
         return WEIR_EDEVICE;
-    for (int i = 0; i < 4 && fds[i] >= 0; i++) {
+    for (int i = 0; i < count; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
         if (set_nonblocking(fds[i]) != WEIR_OK ||
             epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)

@@ -167,6 +167,7 @@ struct verbs_choice {
 
 /* The best address of an iWARP device. False: why says why there is none. */
 bool cm_address(const char *device_name, union ibv_gid *address_out, const char **why_out);
+bool cm_has_address(const char *device_name, const union ibv_gid *address);
 
 /* ---- select.c ---- */
 
@@ -231,14 +232,14 @@ struct weir_qp {
     struct verbs_address there; /* once it was told */
     struct rdma_cm_id *link_id; /* a connector's thread sets it, while that has the QP */
     enum verbs_link link;
-    bool hangs_up;               /* CONNECTING: a connector's thread ends the call */
-    bool crosses;                /* the other side may call as well */
-    bool was_called;             /* it did. Under the connector's mutex */
-    uint64_t caller;             /* LINK_ACCEPTED and after: who dialled, by cookie */
-    struct rdma_cm_id *rival_id; /* the other side called, while a thread is to dial */
-    uint32_t culprit;            /* the position of the WR that failed first; UINT32_MAX: none */
-    uint32_t culprit_status;     /* enum weir_cqe_status */
-    bool expects;                /* CONNECTING, and no connector's: the other side's doing */
+    bool hangs_up;           /* CONNECTING: a connector's thread ends the call */
+    bool crosses;            /* the other side may call as well */
+    bool waits;              /* in the list of those that wait for a call */
+    uint64_t dial_ns;        /* until then */
+    uint64_t caller;         /* LINK_ACCEPTED and after: who dialled, by cookie */
+    uint32_t culprit;        /* the position of the WR that failed first; UINT32_MAX: none */
+    uint32_t culprit_status; /* enum weir_cqe_status */
+    bool expects;            /* CONNECTING, and no connector's: the other side's doing */
 };
 
 /* Our own memory. */
@@ -273,7 +274,6 @@ struct verbs_hand {
 struct verbs_connector {
     pthread_mutex_t mutex;
     pthread_cond_t work;
-    pthread_cond_t called; /* some QP was */
     struct verbs_connects waiting, done;
     struct verbs_hand hands[CONNECTORS];
     uint32_t thread_count; /* that work, or wait for work */
@@ -299,8 +299,10 @@ struct verbs_raw {
 struct verbs_cm {
     struct rdma_event_channel *channel; /* of the listener and of all connections */
     struct rdma_cm_id *listener;
-    int fd;        /* the channel's */
-    uint16_t port; /* that listens; host byte order */
+    struct weir_qp *wait_first, *wait_last; /* for a call, by connect_next */
+    int timer_fd;                           /* for the first of them */
+    int fd;                                 /* the channel's */
+    uint16_t port;                          /* that listens; host byte order */
     struct ibv_mr *fence_mr;
     uint64_t fence[2]; /* what peers read, and where we read to */
 };
@@ -367,13 +369,11 @@ int connector_events(struct weir_device *device, struct weir_async *events_out, 
 int connector_cancel(struct weir_qp *qp);
 /* A QP that expects the other side's doing is given up: it is done. */
 void connector_fail(struct weir_qp *qp);
-/* Blocks, in a thread: whether the other side calls within a while. */
-bool connector_await_call(struct weir_qp *qp);
-/* It did. */
-void connector_called(struct weir_qp *qp);
-/* Its call, which nobody has answered, is ended by a thread; it is EBUSY until then. False:
- * there is no thread for that. */
-bool connector_hangup(struct weir_qp *qp);
+/* A thread dials. False: there is none, and none can be had. */
+bool connector_dial(struct weir_qp *qp);
+/* Its connection, which is half made, is ended by a thread; it is EBUSY until then. Without a
+ * thread nothing happens: it is to be tried again. */
+void connector_hangup(struct weir_qp *qp);
 int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path);
 
 /* cm.c: connections of iWARP, which are made by the kernel's connection manager
@@ -383,11 +383,12 @@ void cm_close(struct weir_device *device);
 /* Of qp_connect: OK: it is up, the other side has dialled; EINPROGRESS: CONNECTED comes;
  * EAGAIN: dial. */
 int cm_connect(struct weir_qp *qp);
-/* Blocks, in a connector's thread, until the call is on its way. EAGAIN: the other side has
- * called instead. */
+/* Blocks, in a connector's thread, until the call is on its way. */
 int cm_dial(struct weir_qp *qp);
 /* It is, or could not be. False: CONNECTED comes with the answer. */
 bool cm_dialled(struct weir_qp *qp);
+/* It does not wait for a call any more. */
+void cm_give_up(struct weir_qp *qp);
 int cm_events(struct weir_device *device, struct weir_async *events_out, int max);
 /* Before the QP is destroyed. EBUSY: not yet. */
 int cm_hangup(struct weir_qp *qp);
