@@ -327,7 +327,8 @@ bool cm_dialled(struct weir_qp *qp) {
     if (qp->connect_result == WEIR_EAGAIN)
         qp->connect_result = WEIR_EPEER;
     if (qp->connect_result != WEIR_OK) {
-        qp->link = LINK_DOWN;
+        if (qp->link != LINK_DIALLED) /* qp_error gave it up: there still is no answer */
+            qp->link = LINK_DOWN;
         return true;
     }
     if (qp->link == LINK_NONE)
