@@ -421,7 +421,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *base, size_t length, ui
     (void)length;
     (void)iova;
     if ((access & fake.forbidden_access) != 0) {
-        errno = EFAULT;
+        errno = fake.forbidden_error != 0 ? fake.forbidden_error : EFAULT;
         return NULL;
     }
     struct fake_mr *mr = calloc(1, sizeof *mr);

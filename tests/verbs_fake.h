@@ -87,7 +87,8 @@ struct fake {
     /* memory */
     uint32_t mrs; /* atomic */
     int dmabuf_error;
-    unsigned forbidden_access; /* EFAULT */
+    unsigned forbidden_access; /* a region with any of these gives */
+    int forbidden_error;       /* this errno; 0: EFAULT */
     uint32_t dereg_refused;    /* this key, with */
     int dereg_error;
 };

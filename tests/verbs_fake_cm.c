@@ -411,6 +411,7 @@ struct weir_device *iwarp_open(void) {
     fake_iwarp();
     fake_cm_reset();
     fake.numbers_grow = true;
+    fake.inline_most = 64;
     struct weir_device *device =
         device_open_with((struct weir_device_wishes){.cq_depth = IWARP_CQ});
     assert_true(device->fenced);

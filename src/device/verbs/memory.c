@@ -117,12 +117,21 @@ static int unmake(struct verbs_mr *mr) {
     return ibv_dereg_mr(mr->ibv);
 }
 
+/* With errno of what was registered last. That memory may not be written is no lack. */
+static bool lacks_sink(const struct weir_device *device, const struct verbs_mr *mr) {
+    return mr->sink == NULL && needs_sink(device, mr->access) && errno == ENOMEM;
+}
+
 /* Notes a new region down; without room for it, it goes again. */
 static int add(struct weir_device *device, struct verbs_mr wanted, void *base, uint64_t length,
                struct weir_mr *mr_out) {
     uint32_t cookie;
     if (wanted.ibv == NULL)
         return verbs_error(errno);
+    if (lacks_sink(device, &wanted)) {
+        unmake(&wanted);
+        return WEIR_ENOMEM;
+    }
     pthread_mutex_lock(&device->mrs.mutex);
     int rc = mr_take(device, &cookie);
     if (rc == WEIR_OK) {
