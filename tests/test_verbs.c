@@ -131,6 +131,75 @@ static void test_H13_addresses_are_checked(void **state) {
     assert_int_equal(read_back(bad), WEIR_EINVAL);
 }
 
+static const struct verbs_address iwarp = {
+    .fabric = FABRIC_IWARP,
+    .gid.raw = {[10] = 0xff, [11] = 0xff, [12] = 10, [13] = 77, [14] = 0, [15] = 1},
+    .tcp_port = 0x8001,
+    .cookie = UINT64_C(0xfedcba9876543210),
+    .fence = UINT64_C(0x7fff123456789008),
+    .fence_key = UINT32_MAX};
+
+/* On memory of just that length. */
+static int read_exactly(const uint8_t *blob, uint32_t length, struct verbs_address *address_out) {
+    uint8_t *exact = malloc(length > 0 ? length : 1);
+    assert_non_null(exact);
+    memcpy(exact, blob, length);
+    int rc = blob_read_address(exact, length, address_out);
+    free(exact);
+    return rc;
+}
+
+static void test_H13_iwarp_addresses_are_checked(void **state) {
+    (void)state;
+    uint8_t blob[WEIR_QP_BLOB_MAX] = {0};
+    struct verbs_address back;
+    uint32_t length = blob_write_address(&iwarp, blob);
+    for (uint32_t cut = 0; cut <= WEIR_QP_BLOB_MAX; cut++)
+        assert_int_equal(read_exactly(blob, cut, &back), cut == length ? 0 : WEIR_EINVAL);
+    assert_int_equal(read_exactly(blob, length, &back), 0);
+    assert_int_equal(back.fabric, FABRIC_IWARP);
+    assert_memory_equal(back.gid.raw, iwarp.gid.raw, 16);
+    assert_int_equal(back.tcp_port, iwarp.tcp_port);
+    assert_int_equal(back.cookie, iwarp.cookie);
+    assert_int_equal(back.fence, iwarp.fence);
+    assert_int_equal(back.fence_key, iwarp.fence_key);
+    struct verbs_address bad = iwarp;
+    bad.cookie = 0;
+    assert_int_equal(read_back(bad), WEIR_EINVAL);
+    bad = iwarp;
+    bad.tcp_port = 0;
+    assert_int_equal(read_back(bad), WEIR_EINVAL);
+    bad = iwarp;
+    bad.gid.raw[12] = 224;
+    assert_int_equal(read_back(bad), WEIR_EINVAL);
+    memset(bad.gid.raw, 0, 16);
+    assert_int_equal(read_back(bad), WEIR_EINVAL);
+}
+
+/* Any byte wrong: it is refused, or it says something else that is possible, all of it. */
+static void test_H13_iwarp_addresses_with_a_wrong_byte(void **state) {
+    (void)state;
+    uint8_t good[WEIR_QP_BLOB_MAX], blob[WEIR_QP_BLOB_MAX], again[WEIR_QP_BLOB_MAX];
+    uint32_t length = blob_write_address(&iwarp, good), taken = 0;
+    for (uint32_t at = 0; at < length; at++) {
+        for (unsigned change = 1; change < 256; change++) {
+            struct verbs_address back;
+            memcpy(blob, good, length);
+            blob[at] ^= (uint8_t)change;
+            if (read_exactly(blob, length, &back) != 0)
+                continue;
+            assert_true(at >= 4); /* the magic */
+            assert_int_equal(back.fabric, FABRIC_IWARP);
+            assert_true(back.cookie != 0 && back.tcp_port != 0);
+            assert_int_not_equal(gid_rank(&back.gid), GID_UNUSABLE);
+            assert_int_equal(blob_write_address(&back, again), length);
+            assert_memory_equal(again, blob, length);
+            taken++;
+        }
+    }
+    assert_true(taken > 0);
+}
+
 static void test_H13_regions_are_checked(void **state) {
     (void)state;
     struct verbs_region region = {.base = 4096, .length = 100, .rkey = 5, .access = 3}, back;
@@ -215,6 +284,8 @@ int main(void) {
         cmocka_unit_test(test_M4_defaults_are_finite),
         cmocka_unit_test(test_settings_are_validated),
         cmocka_unit_test(test_H13_addresses_are_checked),
+        cmocka_unit_test(test_H13_iwarp_addresses_are_checked),
+        cmocka_unit_test(test_H13_iwarp_addresses_with_a_wrong_byte),
         cmocka_unit_test(test_H13_regions_are_checked),
         cmocka_unit_test(test_gids_are_ranked),
         cmocka_unit_test(test_mtu_codes),

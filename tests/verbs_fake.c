@@ -57,8 +57,8 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
     (void)pd;
     struct fake_qp *qp = calloc(1, sizeof *qp);
     assert_non_null(qp);
-    assert_int_equal(attr->cap.max_send_wr, ASKED);
-    attr->cap.max_send_wr = GRANTED;
+    assert_int_equal(attr->cap.max_send_wr, fake.sends_asked);
+    attr->cap.max_send_wr = fake.sends_granted;
     if (attr->cap.max_inline_data > fake.inline_most)
         attr->cap.max_inline_data = fake.inline_most;
     qp->ibv.context = &fake_context;
@@ -95,6 +95,8 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask) {
         qp->init = *attr;
         return fake.init_error;
     }
+    if (attr->qp_state == IBV_QPS_ERR)
+        qp->failed = true;
     if (attr->qp_state != IBV_QPS_RTR)
         return 0;
     pthread_mutex_lock(&slow.mutex); /* this is a thread of the connector's */
@@ -107,6 +109,14 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask) {
     int error = slow.error;
     pthread_mutex_unlock(&slow.mutex);
     return error;
+}
+
+int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
+                 struct ibv_qp_init_attr *init) {
+    (void)mask;
+    (void)init;
+    attr->qp_state = ((struct fake_qp *)ibv)->failed ? IBV_QPS_ERR : IBV_QPS_RTS;
+    return 0;
 }
 
 struct fake_qp *fake_qp_of(const struct weir_qp *qp) {
@@ -122,6 +132,10 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
             *bad = wr;
             return fake.refusal;
         }
+        struct fake_wr *sent = &fake.sent[fake.posted_count % CQES];
+        *sent = (struct fake_wr){.wr = *wr};
+        if (wr->num_sge > 0)
+            sent->sge = wr->sg_list[0];
         fake.posted[fake.posted_count++ % CQES] = wr->wr_id;
     }
     return 0;
@@ -340,6 +354,10 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
     return &fake_context;
 }
 
+struct ibv_context *fake_context_of(void) {
+    return &fake_context;
+}
+
 int ibv_close_device(struct ibv_context *context) {
     assert_true(is_even(&fake.async));
     fake.closed = true;
@@ -385,11 +403,13 @@ int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 
 
 /* ---- memory ---- */
 
-static struct ibv_mr *mr_new(uint32_t *keys) {
-    struct ibv_mr *mr = calloc(1, sizeof *mr);
-    mr->lkey = mr->rkey = __atomic_add_fetch(keys, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&fake.mrs, 1, __ATOMIC_RELAXED);
-    return mr;
+struct fake_mr {
+    struct ibv_mr ibv; /* the first */
+    unsigned access;
+};
+
+unsigned fake_access_of(const struct ibv_mr *mr) {
+    return ((const struct fake_mr *)mr)->access;
 }
 
 #undef ibv_reg_mr
@@ -400,8 +420,15 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *base, size_t length, ui
     (void)base;
     (void)length;
     (void)iova;
-    (void)access;
-    return mr_new(&keys);
+    if ((access & fake.forbidden_access) != 0) {
+        errno = fake.forbidden_error != 0 ? fake.forbidden_error : EFAULT;
+        return NULL;
+    }
+    struct fake_mr *mr = calloc(1, sizeof *mr);
+    mr->ibv.lkey = mr->ibv.rkey = __atomic_add_fetch(&keys, 1, __ATOMIC_RELAXED);
+    mr->access = access;
+    __atomic_add_fetch(&fake.mrs, 1, __ATOMIC_RELAXED);
+    return &mr->ibv;
 }
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *base, size_t length, int access) {
@@ -420,6 +447,8 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 }
 
 int ibv_dereg_mr(struct ibv_mr *mr) {
+    if (fake.dereg_error != 0 && mr->lkey == fake.dereg_refused)
+        return fake.dereg_error;
     __atomic_sub_fetch(&fake.mrs, 1, __ATOMIC_RELAXED);
     free(mr);
     return 0;
@@ -430,6 +459,8 @@ int ibv_dereg_mr(struct ibv_mr *mr) {
 void fake_reset(void) {
     memset(&fake, 0, sizeof fake);
     fake.next_number = 7;
+    fake.sends_asked = ASKED;
+    fake.sends_granted = GRANTED;
     fake_context.ops.post_send = fake_post_send;
     fake_context.ops.post_recv = fake_post_recv;
     fake_context.ops.post_srq_recv = fake_post_srq_recv;
@@ -455,6 +486,14 @@ void fake_reset(void) {
         .gid.raw = {[10] = 0xff, [11] = 0xff, [12] = 10, [13] = 77, [15] = 1},
         .gid_type = IBV_GID_TYPE_ROCE_V2};
     fake.pkeys[0] = 0xffff;
+}
+
+/* One WR more than twice the depth, which makes no slot. */
+void fake_iwarp(void) {
+    fake_device.transport_type = IBV_TRANSPORT_IWARP;
+    fake_device.node_type = IBV_NODE_RNIC;
+    fake.sends_asked = 2 * ASKED;
+    fake.sends_granted = 2 * GRANTED + 1;
 }
 
 struct weir_device *device_make(bool shared) {
@@ -496,12 +535,17 @@ void device_drop(struct weir_device *device) {
     env.ops->free(env.self, device, sizeof *device);
 }
 
-struct weir_device *device_open(void) {
+struct weir_device *device_open_with(struct weir_device_wishes wishes) {
     struct weir_env env;
     struct weir_device *device = NULL;
     assert_int_equal(os_env_init(&env), 0);
+    env.wishes = wishes;
     assert_int_equal(verbs_device_ops.open(&env, &device), 0);
     return device;
+}
+
+struct weir_device *device_open(void) {
+    return device_open_with((struct weir_device_wishes){0});
 }
 
 void device_close(struct weir_device *device) {

@@ -37,6 +37,13 @@ struct fake_qp {
     struct ibv_qp ibv; /* the first */
     struct fake_count events;
     struct ibv_qp_attr init, rtr; /* as they were asked for */
+    bool failed;                  /* in the error state */
+};
+
+/* A send as it came: next and sg_list mean nothing any more. */
+struct fake_wr {
+    struct ibv_send_wr wr;
+    struct ibv_sge sge; /* where num_sge is 1 */
 };
 
 struct fake {
@@ -44,7 +51,10 @@ struct fake {
     struct ibv_wc cqes[CQES];
     int cqe_count;
     uint64_t posted[CQES]; /* wr_ids, as they came */
+    struct fake_wr sent[CQES];
     uint32_t posted_count;
+    uint32_t sends_asked; /* of each QP */
+    uint32_t sends_granted;
     uint32_t accepts; /* WRs of one post before the refusal */
     int refusal;      /* errno; 0: none */
     uint32_t next_number;
@@ -77,6 +87,10 @@ struct fake {
     /* memory */
     uint32_t mrs; /* atomic */
     int dmabuf_error;
+    unsigned forbidden_access; /* a region with any of these gives */
+    int forbidden_error;       /* this errno; 0: EFAULT */
+    uint32_t dereg_refused;    /* this key, with */
+    int dereg_error;
 };
 extern struct fake fake;
 
@@ -93,15 +107,22 @@ void fake_event(enum ibv_event_type type, const struct weir_qp *qp);
 struct fake_qp *fake_qp_of(const struct weir_qp *qp);
 /* Whether all that was taken was acknowledged. */
 bool fake_all_acknowledged(void);
+/* What a region was registered with: IBV_ACCESS_*. */
+unsigned fake_access_of(const struct ibv_mr *mr);
+/* The one device, open. */
+struct ibv_context *fake_context_of(void);
 
 /* Everything as new: an active RoCE port with an IPv4 address and the default P_Key. */
 void fake_reset(void);
+/* After that: an iWARP device (verbs_fake_cm.h). */
+void fake_iwarp(void);
 
 /* A device of a few queue entries, by hand. */
 struct weir_device *device_make(bool shared);
 void device_drop(struct weir_device *device);
 /* One by verbs_device_ops.open, whose settings come from the environment. */
 struct weir_device *device_open(void);
+struct weir_device *device_open_with(struct weir_device_wishes wishes);
 void device_close(struct weir_device *device);
 
 /* How the connect ended that is under way. */
