@@ -288,8 +288,8 @@ static void link_down(struct weir_qp *qp) {
     qp->link = LINK_DOWN;
 }
 
-/* Takes a call for a QP that has no connection. */
-static void take_call(struct weir_qp *qp, struct rdma_cm_id *id, uint64_t caller) {
+/* Takes a call for a QP that has no connection. False: it was gone. */
+static bool take_call(struct weir_qp *qp, struct rdma_cm_id *id, uint64_t caller) {
     /* Not asked to connect yet, it has no limits of its own. */
     uint8_t reads = (uint8_t)qp->device->caps.rd_atomic_max;
     struct rdma_conn_param granted = {.responder_resources = reads,
@@ -302,8 +302,10 @@ static void take_call(struct weir_qp *qp, struct rdma_cm_id *id, uint64_t caller
     qp->link_id = id;
     qp->caller = caller;
     qp->link = LINK_ACCEPTED;
-    if (rdma_accept(id, &granted) != 0)
-        link_down(qp);
+    if (rdma_accept(id, &granted) == 0)
+        return true;
+    link_down(qp);
+    return false;
 }
 
 static struct weir_qp *qp_by_cookie(const struct weir_device *device, uint64_t cookie) {
@@ -329,10 +331,10 @@ static void called(struct weir_device *device, struct rdma_cm_id *id, const stru
     struct weir_qp *qp = qp_by_cookie(device, call->called);
     bool wanted = qp != NULL && call->caller != 0 && qp->link == LINK_NONE &&
                   (qp->state == QP_INIT || (qp->expects && call->caller == qp->there.cookie));
-    if (wanted)
-        take_call(qp, id, call->caller);
-    else
+    if (!wanted)
         reject(id);
+    else if (!take_call(qp, id, call->caller) && qp->expects)
+        connector_fail(qp, WEIR_EPEER);
 }
 
 /* ---- connecting ---- */
@@ -379,7 +381,7 @@ static void dial_late(struct weir_device *device) {
         stop_waiting(qp);
         qp->expects = false;
         if (!connector_dial(qp))
-            connector_fail(qp);
+            connector_fail(qp, WEIR_EDEVICE);
     }
     if (cm->wait_first != NULL)
         set_alarm(cm, now);

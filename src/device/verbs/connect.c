@@ -313,12 +313,12 @@ int connector_events(struct weir_device *device, struct weir_async *events_out, 
     return count;
 }
 
-void connector_fail(struct weir_qp *qp) {
+void connector_fail(struct weir_qp *qp, int error) {
     struct verbs_connector *connector = &qp->device->connector;
     cm_give_up(qp);
     qp->expects = false;
     pthread_mutex_lock(&connector->mutex);
-    finish(connector, qp, WEIR_EDEVICE);
+    finish(connector, qp, error);
     pthread_mutex_unlock(&connector->mutex);
 }
 

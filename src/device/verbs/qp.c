@@ -267,7 +267,7 @@ int verbs_qp_error(struct weir_qp *qp) {
     if (qp->state == QP_CONNECTING) { /* when it is done */
         qp->error_wanted = true;
         if (qp->expects)
-            connector_fail(qp);
+            connector_fail(qp, WEIR_EDEVICE);
         return WEIR_OK;
     }
     if (qp->state == QP_ERROR && qp->device->fenced)

@@ -367,8 +367,8 @@ int connector_open(struct weir_device *device);
 void connector_close(struct weir_device *device);
 int connector_events(struct weir_device *device, struct weir_async *events_out, int max);
 int connector_cancel(struct weir_qp *qp);
-/* A QP that expects the other side's doing is given up: it is done. */
-void connector_fail(struct weir_qp *qp);
+/* A QP that expects the other side's doing is given up: it is done, with this error. */
+void connector_fail(struct weir_qp *qp, int error);
 /* A thread dials. False: there is none, and none can be had. */
 bool connector_dial(struct weir_qp *qp);
 /* Its connection, which is half made, is ended by a thread; it is EBUSY until then. Without a
