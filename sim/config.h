@@ -45,11 +45,13 @@ struct sim_nic_config {
     bool qp_rings;         /* each QP has a completion ring of its own, polled in turn */
     bool recv_rings;       /* and one more for its receives: they may come after the flush of
                             * sends that were posted later, a beacon among them */
-    bool mute_errors;      /* an error that one WR is to blame for comes as a mere flush */
-    bool news_first;       /* that a QP failed is told by an event, or by its receives, before the
-                            * completion is there that says why */
-    uint32_t last_wqe;     /* enum sim_last_wqe */
-    uint32_t grant;        /* enum sim_grant */
+    bool no_blame;     /* a QP that fails takes the QP of the other side along, and nobody is told
+                        * which WR it was that the target refused or that found nobody */
+    bool mute_errors;  /* an error that one WR is to blame for comes as a mere flush */
+    bool news_first;   /* that a QP failed is told by an event, or by its receives, before the
+                        * completion is there that says why */
+    uint32_t last_wqe; /* enum sim_last_wqe */
+    uint32_t grant;    /* enum sim_grant */
     uint32_t sq_depth_max;
     uint32_t rq_depth_max;
     uint32_t mtu_max;

@@ -20,7 +20,7 @@ static bool nic_fault(const struct weir_device *nic, uint32_t rate) {
     return sim_fault(nic->world, rate);
 }
 
-void nic_async_push(struct weir_device *nic, uint32_t type, uint32_t tag) {
+static void async_push(struct weir_device *nic, uint32_t type, uint32_t tag, int error) {
     if (nic->async_count == NIC_ASYNCS_MAX) {
         return;
     }
@@ -34,8 +34,13 @@ void nic_async_push(struct weir_device *nic, uint32_t type, uint32_t tag) {
         nic->asyncs = asyncs;
         nic->async_capacity = capacity;
     }
-    nic->asyncs[nic->async_count++] = (struct weir_async){.type = type, .qp_tag = tag};
+    nic->asyncs[nic->async_count++] =
+        (struct weir_async){.type = type, .qp_tag = tag, .error = error};
     sim_node_wake(nic->node);
+}
+
+void nic_async_push(struct weir_device *nic, uint32_t type, uint32_t tag) {
+    async_push(nic, type, tag, WEIR_OK);
 }
 
 /* ---- memory ------------------------------------------------------------ */
@@ -342,6 +347,15 @@ static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *
     return 0;
 }
 
+/* Connections are made over the network that the data takes. */
+static bool is_cut_off(const struct weir_qp *qp) {
+    const struct sim_world *world = qp->nic->world;
+    uint32_t here = qp->nic->node->index;
+
+    return qp->nic->config->no_blame &&
+           (world->data_cut[here][qp->remote_node] || world->data_cut[qp->remote_node][here]);
+}
+
 static void connected_event(struct sim_world *world, const struct sim_event *event) {
     struct weir_qp *qp = nic_find(world, event->node, event->b, event->a);
 
@@ -349,6 +363,10 @@ static void connected_event(struct sim_world *world, const struct sim_event *eve
         return;
     }
     qp->connecting = false;
+    if (is_cut_off(qp)) {
+        async_push(qp->nic, WEIR_ASYNC_CONNECTED, qp->tag, WEIR_EPEER);
+        return;
+    }
     if (qp->state == SIM_QP_INIT) {
         qp->state = SIM_QP_RTS;
     }
@@ -377,6 +395,9 @@ static int nic_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
               qp->remote_node, qp->remote_qpn);
     if (nic->config->connect_ns_max != 0) {
         takes_ns = sim_below(&nic->world->prng, nic->config->connect_ns_max);
+    }
+    if (is_cut_off(qp)) {
+        takes_ns += nic->config->rto_ns * (nic->config->retry_count + 1);
     }
     if (takes_ns != 0) {
         struct sim_event done = {.fire = connected_event,
@@ -409,6 +430,7 @@ static int nic_qp_destroy(struct weir_qp *qp) {
         qp->destroy_fails--;
         return (qp->destroy_fails & 1) != 0 ? WEIR_EBUSY : WEIR_EDEVICE;
     }
+    nic_hang_up(qp);
     nic_rings_fini(qp);
     /* The kernel takes a QP's unread events away with it (ibv_destroy_qp(3)). */
     for (uint32_t i = 0; i < nic->async_count; i++) {
@@ -455,7 +477,7 @@ static void nic_disarm(struct weir_device *nic) {
 
 static void caps_fill(const struct sim_nic_config *config, struct weir_device_caps *caps) {
     *caps = (struct weir_device_caps){
-        .blames = true,
+        .blames = !config->no_blame,
         .name = "sim",
         .message_bytes_max = config->message_bytes_max,
         .post_bytes_max = config->post_bytes_max,
@@ -557,6 +579,13 @@ void sim_nic_crash(struct weir_device *nic) {
     struct sim_world *world = nic->world;
     uint32_t dead = nic->node->index;
 
+    if (nic->config->no_blame && sim_below(&world->prng, 2) == 0) { /* its host lives on */
+        for (uint32_t i = 0; i < nic->qp_top; i++) {
+            if (nic->qps[i] != NULL) {
+                nic_hang_up(nic->qps[i]);
+            }
+        }
+    }
     nic->node->nic = NULL;
     nic_free(nic);
     peer_dead_news(world, dead);

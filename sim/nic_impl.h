@@ -51,6 +51,7 @@ struct nic_entry {
     uint32_t pieces_left; /* unordered: acknowledgements to come */
     bool signaled;
     bool complete;
+    bool sent;      /* not posted in the error state */
     bool freed;     /* its slot was given back */
     uint64_t bytes; /* of a read or write */
 };
@@ -176,13 +177,16 @@ void nic_cq_push_recv(struct weir_qp *qp, const struct nic_recv *recv, uint32_t 
 void nic_sq_acknowledge(struct weir_qp *qp, uint64_t seq);
 /* The send `seq` failed: its CQE, then the QP is in error. */
 void nic_sq_fail(struct weir_qp *qp, uint64_t seq, uint32_t status);
-/* To the error state by itself, with news of it if the device gives any. */
+/* To the error state by itself, or because the other side is over; with news of it if the
+ * device gives any. */
 void nic_qp_fail(struct weir_qp *qp);
 void nic_async_push(struct weir_device *nic, uint32_t type, uint32_t tag);
 
 /* nic_wire.c */
 /* Puts an accepted WR on the wire. */
 void nic_launch(struct weir_qp *qp, uint64_t seq, const struct weir_wr *wr);
+/* The QP will not answer any more: with no_blame the other side hears of it. */
+void nic_hang_up(const struct weir_qp *qp);
 /* Executes the WR here and now if nothing stands in the way. */
 bool nic_execute_inline(struct weir_qp *qp, const struct weir_wr *wr);
 

@@ -342,8 +342,11 @@ static void flush_now(struct weir_qp *qp) {
     }
     for (uint64_t seq = qp->done; seq < qp->head; seq++) {
         bool failed = qp->fail_status != WEIR_CQE_OK && seq == qp->fail_seq;
+        struct nic_entry *entry = &qp->entries[seq & qp->entry_mask];
 
-        if (!qp->entries[seq & qp->entry_mask].complete) {
+        if (qp->nic->config->no_blame && entry->sent && !entry->signaled && !failed) {
+            entry->complete = true; /* and nothing will be heard of it */
+        } else if (!entry->complete) {
             sq_complete(qp, seq, failed ? qp->fail_status : WEIR_CQE_FLUSHED);
         }
     }
@@ -404,6 +407,7 @@ void nic_qp_to_error(struct weir_qp *qp) {
         return;
     }
     sim_trace(nic->world, "n%u qp %u in error", nic->node->index, qp->qpn);
+    nic_hang_up(qp);
     qp->state = SIM_QP_ERR;
     flush_soon(qp);
     if (!nic->config->srq) {
@@ -434,15 +438,24 @@ void nic_qp_fail(struct weir_qp *qp) {
         return;
     }
     nic_qp_to_error(qp);
-    if (qp->nic->config->fatal_events) {
+    if (qp->nic->config->fatal_events || qp->nic->config->no_blame) {
         nic_async_push(qp->nic, WEIR_ASYNC_QP_FATAL, qp->tag);
     }
+}
+
+/* Not by the sender's own NIC, which may say what it knows. */
+static bool is_found_there(uint32_t status) {
+    return status != WEIR_CQE_LOCAL_PROT && status != WEIR_CQE_DEVICE;
 }
 
 void nic_sq_fail(struct weir_qp *qp, uint64_t seq, uint32_t status) {
     if (qp->nic->config->mute_errors &&
         (status == WEIR_CQE_LOCAL_PROT || status == WEIR_CQE_REMOTE_ACCESS)) {
         status = WEIR_CQE_FLUSHED;
+    }
+    if (qp->nic->config->no_blame && is_found_there(status)) {
+        nic_qp_fail(qp);
+        return;
     }
     if (seq < qp->head && qp->nic->config->ordered) {
         while (qp->done < seq) { /* a NAK acknowledges what came before it */
@@ -523,6 +536,7 @@ static int sq_append(struct weir_qp *qp, const struct weir_wr *wr) {
     if (qp->state == SIM_QP_ERR) {
         flush_soon(qp);
     } else {
+        qp->entries[seq & qp->entry_mask].sent = true;
         nic_launch(qp, seq, wr);
     }
     return 0;

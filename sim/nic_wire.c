@@ -10,13 +10,16 @@
  * A packet that was lost, or found nobody, is sent again after the retransmission
  * time-out, retry_count times, then the sender's QP fails (IBA 9.7.5: go-back-N;
  * later packets find a gap and wait in the same way).
- * Unordered QPs: every packet is on its own. */
+ * Unordered QPs: every packet is on its own.
+ * With no_blame two QPs are the ends of a connection, as on iWARP: when one of them leaves RTS,
+ * whatever for, it sends a last packet, at which the other one fails. That is all that a
+ * sender hears of what its target refuses. Such a packet that nobody takes is given up. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "nic_impl.h"
 
-enum nic_packet_kind { NIC_WRITE, NIC_READ, NIC_SEND, NIC_POISON, NIC_ACK, NIC_RESPONSE };
+enum nic_packet_kind { NIC_WRITE, NIC_READ, NIC_SEND, NIC_POISON, NIC_ACK, NIC_RESPONSE, NIC_END };
 
 #define NIC_PSN_CLOSED (UINT64_MAX / 2) /* no packet has it */
 
@@ -312,6 +315,10 @@ static void answer_arrive(struct sim_world *world, const struct sim_event *event
 static void refuse(struct weir_qp *target, const struct nic_packet *packet, uint32_t status) {
     sim_trace(target->nic->world, "n%u qp %u refuses: status %u", target->nic->node->index,
               target->qpn, status);
+    if (target->nic->config->no_blame) {
+        nic_qp_fail(target);
+        return;
+    }
     answer_status(target, packet, status);
     if (target->nic->config->nak_kills_target) {
         nic_qp_fail(target);
@@ -424,6 +431,10 @@ static bool packet_execute(struct weir_qp *target, const struct nic_packet *pack
     case NIC_READ:
         return execute_read(target, packet);
     default: /* the sender's NIC stopped here: what it launched after it never left */
+        if (target->nic->config->no_blame && packet->status == WEIR_CQE_REMOTE_ACCESS) {
+            refuse(target, packet, packet->status); /* a key that the sender cannot know is none */
+            return false;
+        }
         answer_status(target, packet, packet->status);
         if (target->nic->config->ordered) {
             target->rx_psn = NIC_PSN_CLOSED;
@@ -509,6 +520,48 @@ static void packet_arrive(struct sim_world *world, const struct sim_event *event
     target->rx_psn++;
     (void)packet_execute(target, packet);
     free(packet);
+}
+
+/* ---- hanging up -------------------------------------------------------- */
+
+static void end_arrive(struct sim_world *world, const struct sim_event *event) {
+    struct nic_packet *packet = event->object;
+    const struct sim_nic_config *config = &world->config.nic[packet->from.node];
+    struct weir_qp *target = nic_find(world, packet->to.node, packet->to.qpn, packet->to.uid);
+    bool is_lost = world->data_cut[packet->from.node][packet->to.node] ||
+                   sim_fault(world, config->packet_loss);
+
+    if (target != NULL && (is_lost || target->state == SIM_QP_INIT) &&
+        ++packet->attempts <= config->retry_count) {
+        packet_schedule(world, packet, world->now_ns + config->rto_ns, end_arrive);
+        return;
+    }
+    if (target != NULL && !is_lost && target->state == SIM_QP_RTS &&
+        target->remote_uid == packet->from.uid) {
+        sim_trace(world, "n%u qp %u: the other side is over", packet->to.node, packet->to.qpn);
+        nic_qp_fail(target);
+    }
+    free(packet);
+}
+
+void nic_hang_up(const struct weir_qp *qp) {
+    struct weir_device *nic = qp->nic;
+    struct nic_packet *packet;
+    uint64_t at;
+
+    if (!nic->config->no_blame || qp->state != SIM_QP_RTS) {
+        return;
+    }
+    at = nic->world->now_ns + wire_latency(nic);
+    if (sim_below(&nic->world->prng, 2) == 0) { /* in its order; else what is on the way is lost */
+        at = at <= qp->tx_at_ns ? qp->tx_at_ns + 1 : at;
+        at = at <= qp->ret_at_ns ? qp->ret_at_ns + 1 : at;
+    }
+    packet = packet_make(0);
+    packet->kind = NIC_END;
+    packet->from = (struct nic_end){nic->node->index, qp->qpn, qp->uid};
+    packet->to = (struct nic_end){qp->remote_node, qp->remote_qpn, qp->remote_uid};
+    packet_schedule(nic->world, packet, at, end_arrive);
 }
 
 /* ---- completing in the post -------------------------------------------- */

@@ -272,7 +272,7 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
         return net || device || cut || oracle->lives_ended || config->work.pause != 0 ||
                transfer->memory_released; /* the target said that it broke, not why */
     case WEIR_EREMOTE:
-        return transfer->memory_released || config->work.memory_release != 0;
+        return !nic->no_blame && (transfer->memory_released || config->work.memory_release != 0);
     case WEIR_EDEVICE:
         /* Loss beyond the retries breaks session after session; replays are bounded. What
          * the target refuses breaks them, too, and who did it may never be said. */

@@ -113,7 +113,7 @@ static void work_faults(struct sim_prng *prng, struct sim_workload_config *work)
  * so that the rest of a seed stays what it was before there were as many. */
 static void habits(uint64_t seed, struct sim_config *config) {
     struct sim_prng prng;
-    bool rings;
+    bool rings, no_blame;
 
     sim_prng_seed(&prng, seed ^ UINT64_C(0xab17));
     rings = sim_below(&prng, 2) == 0;
@@ -145,6 +145,10 @@ static void habits(uint64_t seed, struct sim_config *config) {
     for (uint32_t i = 0; i < config->nodes && strcmp(config->profile, "calm") != 0; i++) {
         config->nic[i].recv_refuse = maybe(&prng, 4, 300);
         config->nic[i].recv_refuse_ns_max = PICK(&prng, 50000, 2000000, 30000000);
+    }
+    no_blame = sim_below(&prng, 5) == 0; /* of the network, so of all or none */
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->nic[i].no_blame = no_blame;
     }
 }
 
@@ -347,6 +351,9 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         config_out->work.crossing = sim_below(&prng, 2) == 0 ? SIM_ALWAYS : 0;
         habits(seed, config_out);
         PROFILES[i].fill(&prng, config_out);
+        for (uint32_t n = 0; n < config_out->nodes; n++) { /* connections keep an order */
+            config_out->nic[n].no_blame &= config_out->nic[n].ordered;
+        }
         return true;
     }
     return false;
@@ -386,6 +393,7 @@ static void print_nic(const struct sim_config *config, uint32_t node, FILE *out)
     PRINT(out, nic, destroy_fails_max);
     PRINT(out, nic, qps_max);
     PRINT(out, nic, connect_ns_max);
+    PRINT(out, nic, no_blame);
     PRINT(out, nic, mute_errors);
     PRINT(out, nic, news_first);
     PRINT(out, nic, post_eagain);

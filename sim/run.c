@@ -260,7 +260,7 @@ static bool failed_unseen(const struct sim_run *run, uint32_t node,
                           const struct sim_qp_info *info) {
     const struct sim_nic_config *nic = &run->world->config.nic[node];
 
-    return info->state == SIM_QP_ERR && nic->srq && !nic->fatal_events &&
+    return info->state == SIM_QP_ERR && nic->srq && !nic->fatal_events && !nic->no_blame &&
            nic->last_wqe == SIM_LAST_WQE_NEVER;
 }
 
@@ -351,7 +351,7 @@ static uint32_t quiet_rounds(const struct sim_run *run) {
         return RUN_MUTE_ROUNDS;
     }
     for (uint32_t i = 0; i < run->world->config.nodes; i++) {
-        if (run->world->config.nic[i].mute_errors) {
+        if (run->world->config.nic[i].mute_errors || run->world->config.nic[i].no_blame) {
             return RUN_MUTE_ROUNDS;
         }
     }

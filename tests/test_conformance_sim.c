@@ -20,24 +20,30 @@ struct kind {
     bool recv_rings;
     uint64_t flush_ns_max;
     bool is_odd; /* as config_odd says */
+    bool no_blame;
 };
 
 static const struct kind KINDS[] = {
-    {"sim ordered", true, false, false, SIM_LAST_WQE_NEVER, 1, false, false, 5000, false},
-    {"sim ordered srq", true, false, true, SIM_LAST_WQE_MANY, 3, false, false, 5000, false},
-    {"sim inline", true, true, false, SIM_LAST_WQE_NEVER, 1, false, false, 0, false},
-    {"sim inline srq", true, true, true, SIM_LAST_WQE_LATE, 2, false, false, 5000, false},
-    {"sim unordered", false, false, false, SIM_LAST_WQE_NEVER, 3, false, false, 5000, false},
-    {"sim unordered srq", false, false, true, SIM_LAST_WQE_EARLY, 2, false, false, 5000, false},
-    {"sim rings", true, false, false, SIM_LAST_WQE_NEVER, 1, true, false, 5000, false},
-    {"sim rings srq", true, false, true, SIM_LAST_WQE_LATE, 1, true, false, 0, false},
-    {"sim receive rings", true, false, false, SIM_LAST_WQE_NEVER, 2, true, true, 0, false},
-    {"sim inline receive rings", true, true, false, SIM_LAST_WQE_NEVER, 2, true, true, 0, false},
-    {"sim unordered receive rings", false, false, false, SIM_LAST_WQE_NEVER, 3, true, true, 5000,
+    {"sim ordered", true, false, false, SIM_LAST_WQE_NEVER, 1, false, false, 5000, false, false},
+    {"sim ordered srq", true, false, true, SIM_LAST_WQE_MANY, 3, false, false, 5000, false, false},
+    {"sim inline", true, true, false, SIM_LAST_WQE_NEVER, 1, false, false, 0, false, false},
+    {"sim inline srq", true, true, true, SIM_LAST_WQE_LATE, 2, false, false, 5000, false, false},
+    {"sim unordered", false, false, false, SIM_LAST_WQE_NEVER, 3, false, false, 5000, false, false},
+    {"sim unordered srq", false, false, true, SIM_LAST_WQE_EARLY, 2, false, false, 5000, false,
      false},
-    {"sim odd", true, false, false, SIM_LAST_WQE_NEVER, 3, true, false, 5000, true},
-    {"sim odd srq", true, false, true, SIM_LAST_WQE_MANY, 2, false, false, 0, true},
-    {"sim odd inline", true, true, false, SIM_LAST_WQE_NEVER, 1, false, false, 5000, true},
+    {"sim rings", true, false, false, SIM_LAST_WQE_NEVER, 1, true, false, 5000, false, false},
+    {"sim rings srq", true, false, true, SIM_LAST_WQE_LATE, 1, true, false, 0, false, false},
+    {"sim receive rings", true, false, false, SIM_LAST_WQE_NEVER, 2, true, true, 0, false, false},
+    {"sim inline receive rings", true, true, false, SIM_LAST_WQE_NEVER, 2, true, true, 0, false,
+     false},
+    {"sim unordered receive rings", false, false, false, SIM_LAST_WQE_NEVER, 3, true, true, 5000,
+     false, false},
+    {"sim odd", true, false, false, SIM_LAST_WQE_NEVER, 3, true, false, 5000, true, false},
+    {"sim odd srq", true, false, true, SIM_LAST_WQE_MANY, 2, false, false, 0, true, false},
+    {"sim no blame", true, false, false, SIM_LAST_WQE_NEVER, 2, false, false, 5000, false, true},
+    {"sim no blame srq", true, false, true, SIM_LAST_WQE_LATE, 1, true, false, 0, false, true},
+    {"sim odd no blame", true, false, false, SIM_LAST_WQE_NEVER, 3, true, true, 5000, true, true},
+    {"sim odd inline", true, true, false, SIM_LAST_WQE_NEVER, 1, false, false, 5000, true, false},
 };
 
 enum { KIND_COUNT = sizeof(KINDS) / sizeof(KINDS[0]) };
@@ -78,6 +84,7 @@ static void kind_config(const struct kind *kind, struct sim_config *config) {
             .write_imm = true,
             .nak_kills_target = true,
             .fatal_events = true,
+            .no_blame = kind->no_blame,
             .import_maps = true,
             .sq_depth_max = 1024,
             .rq_depth_max = 1024,

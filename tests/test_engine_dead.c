@@ -221,6 +221,27 @@ static void test_H10_a_slow_connect_that_fails_is_tried_again(void **state) {
     lone_close(lone);
 }
 
+/* The peer is there and answers, and the device does not reach it for as long as connecting may
+ * take: not that it died is what is known. */
+static void test_H10_a_connect_that_never_works(void **state) {
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = opened(&peer, &conn);
+    lone->connect_ns = 10 * MS;
+    lone->connect_error = WEIR_EPEER;
+    lone_say_iam(lone, conn, 1, THERE);
+    uint64_t begin_ns = lone->now_ns;
+    for (uint64_t epoch = 1; lone->now_ns - begin_ns < SECOND - 100 * MS; epoch++) {
+        lone_answer(lone, conn, 1, epoch);
+        lone_pass(lone, 50 * MS);
+    }
+    lone_pass(lone, 150 * MS);
+    assert_true(is_gone(lone, peer, WEIR_ECONNECT));
+    lone_close(lone);
+}
+
 /* Longer than the deadline: the wish fails in time, and the QP goes when it can. */
 static void test_H10_a_connect_without_end(void **state) {
     weir_peer peer;
@@ -703,6 +724,7 @@ int main(void) {
         cmocka_unit_test(test_H10_a_connect_that_takes_time),
         cmocka_unit_test(test_H8_a_slow_connect_is_acknowledged_late),
         cmocka_unit_test(test_H10_a_slow_connect_that_fails_is_tried_again),
+        cmocka_unit_test(test_H10_a_connect_that_never_works),
         cmocka_unit_test(test_H10_a_connect_without_end),
         cmocka_unit_test(test_H12_a_peer_that_dies_while_we_connect),
         cmocka_unit_test(test_T10_closing_while_a_connect_is_under_way),

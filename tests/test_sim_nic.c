@@ -352,6 +352,71 @@ static void test_S13_cut_delays_and_then_fails(void **state) {
     pair_close(&pair);
 }
 
+static void expect_fatal(const struct side *side) {
+    struct weir_async events[2];
+
+    assert_int_equal(SIM_NIC_OPS.events(side->nic, events, 2), 1);
+    assert_int_equal(events[0].type, WEIR_ASYNC_QP_FATAL);
+    assert_int_equal(events[0].qp_tag, 7);
+}
+
+/* S11: a NIC that does not blame. Of a chain that the target stops at its second WR only what is
+ * signalled comes back, and that flushed; both ends hear that it is over, once. */
+static void test_S11_no_blame_of_a_refused_write(void **state) {
+    struct sim_config config;
+    struct weir_cqe cqes[DEPTH];
+    struct weir_post post;
+    struct weir_wr wrs[4];
+    struct pair pair;
+
+    (void)state;
+    plain_config(&config);
+    config.nic[0].no_blame = config.nic[1].no_blame = true;
+    pair_open(&pair, &config);
+    for (uint32_t i = 0; i < 4; i++) {
+        wrs[i] = write_wr(&pair.a, i, 0, 1, i % 2 == 0 ? WEIR_WR_SIGNALED : 0);
+    }
+    wrs[1].raddr += BYTES;
+    assert_int_equal(SIM_NIC_OPS.post_send(pair.a.qp, wrs, 4, &post), 0);
+    run_for(&pair, 1000000);
+    assert_int_equal(pair.landings, 1);
+    assert_int_equal(poll_all(&pair.a, cqes, DEPTH), 2);
+    assert_int_equal(cqes[0].wr_id, 0); /* it did land; its answer may come too late */
+    assert_true(cqes[0].status == WEIR_CQE_OK || cqes[0].status == WEIR_CQE_FLUSHED);
+    assert_int_equal(cqes[1].wr_id, 2);
+    assert_int_equal(cqes[1].status, WEIR_CQE_FLUSHED);
+    expect_fatal(&pair.a);
+    expect_fatal(&pair.b);
+    pair_close(&pair);
+}
+
+/* S11: who is cut off when the other end goes hears nothing of it, until it wants something
+ * there; and then not what it was that nobody answered. */
+static void test_S11_no_blame_across_a_cut(void **state) {
+    struct sim_config config;
+    struct weir_async event;
+    struct weir_cqe cqe;
+    struct pair pair;
+    int error;
+
+    (void)state;
+    plain_config(&config);
+    config.nic[0].no_blame = config.nic[1].no_blame = true;
+    pair_open(&pair, &config);
+    pair.world->data_cut[1][0] = pair.world->data_cut[0][1] = true;
+    assert_int_equal(SIM_NIC_OPS.qp_error(pair.b.qp), 0);
+    run_for(&pair, 1000000);
+    assert_int_equal(SIM_NIC_OPS.events(pair.a.nic, &event, 1), 0);
+    pair.world->data_cut[1][0] = pair.world->data_cut[0][1] = false;
+    assert_int_equal(post_writes(&pair.a, 1, WEIR_WR_SIGNALED, &error), 1);
+    run_for(&pair, 1000000);
+    assert_int_equal(poll_all(&pair.a, &cqe, 1), 1);
+    assert_int_equal(cqe.status, WEIR_CQE_FLUSHED);
+    expect_fatal(&pair.a);
+    assert_int_equal(SIM_NIC_OPS.events(pair.b.nic, &event, 1), 0); /* it was told to */
+    pair_close(&pair);
+}
+
 static void test_T4_last_wqe_habits(void **state) {
     static const int EVENTS[SIM_LAST_WQE_COUNT] = {0, 1, 1, 3};
     struct weir_async events[8];
@@ -576,6 +641,8 @@ int main(void) {
         cmocka_unit_test(test_T8_stale_packet_for_a_reused_number_is_dropped),
         cmocka_unit_test(test_H5_restart_gets_the_same_qp_numbers),
         cmocka_unit_test(test_S13_cut_delays_and_then_fails),
+        cmocka_unit_test(test_S11_no_blame_of_a_refused_write),
+        cmocka_unit_test(test_S11_no_blame_across_a_cut),
         cmocka_unit_test(test_T4_last_wqe_habits),
         cmocka_unit_test(test_M2_send_without_a_buffer_is_rnr),
         cmocka_unit_test(test_E3_released_memory_refuses),

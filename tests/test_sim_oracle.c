@@ -118,6 +118,35 @@ static void test_all_well(void **state) {
     assert_int_equal(scene->oracle->notifications, 2);
 }
 
+/* Of memory that was taken back a NIC says that it was refused, or no more than that the QP
+ * failed: then nobody can know more. */
+static void test_S11_causes_of_a_taken_back_memory(void **state) {
+    static const struct {
+        int status;
+        bool taken, no_blame, is_well;
+    } CASES[] = {
+        {WEIR_EREMOTE, true, false, true},   {WEIR_EDEVICE, true, false, true},
+        {WEIR_EREMOTE, false, false, false}, {WEIR_EDEVICE, false, false, false},
+        {WEIR_EREMOTE, true, true, false},   {WEIR_EDEVICE, true, true, true},
+        {WEIR_EREMOTE, false, true, false},  {WEIR_EDEVICE, false, true, false},
+    };
+    struct scene *scene = *state;
+
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        scene->world->violation[0] = '\0';
+        scene->world->config.nic[FROM].no_blame = CASES[i].no_blame;
+        scene->world->config.nic[TO].no_blame = CASES[i].no_blame;
+        draft(scene, false);
+        scene->transfer->memory_released = CASES[i].taken;
+        oracle_status(scene->oracle, scene->transfer, CASES[i].status);
+        if (CASES[i].is_well) {
+            well(scene);
+        } else {
+            wrong(scene, "S11");
+        }
+    }
+}
+
 static void test_S11_status_changes(void **state) {
     struct scene *scene = *state;
 
@@ -344,6 +373,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_all_well),
+        TEST(test_S11_causes_of_a_taken_back_memory),
         TEST(test_S11_status_changes),
         TEST(test_S11_status_without_cause),
         TEST(test_S11_success_without_bytes),

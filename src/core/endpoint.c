@@ -14,7 +14,6 @@
  *    Our epochs never come back, not even with another endpoint for the same
  *    remote. So the remote may end whatever it has with them, live or not, whenever
  *    it hears of it.
- *
  * The invariants that follow are checked in endpoint_verify.c.
  */
 #include "endpoint.h"
@@ -575,13 +574,12 @@ static void act_served(struct step *s) {
 static void act_noconn(struct step *s) {
     struct endpoint *ep = s->ep;
     const int error = s->event->error;
-
     assert(s->event->slot == ep->next);
     if (error == WEIR_EINVAL || error == WEIR_ENOTSUP) {
         attempt_refuse(s, ep->slots[ep->next].epoch_remote, error);
         return;
     }
-    ep->want_error = error;
+    ep->want_error = error == WEIR_EPEER ? WEIR_ECONNECT : error; /* not reached, it may live */
     act_again(s);
 }
 
