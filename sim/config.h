@@ -153,6 +153,9 @@ struct sim_engine_config {
     uint32_t qp_count[SIM_NODES_MAX];
     uint32_t sq_depth[SIM_NODES_MAX];
     uint32_t chain_max;
+    uint32_t signal_interval;
+    uint32_t inline_bytes;
+    uint32_t poll_budget;
     uint32_t recv_credits;
     uint32_t notifications_max;
     uint64_t connect_timeout_ns;

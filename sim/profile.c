@@ -152,6 +152,19 @@ static void habits(uint64_t seed, struct sim_config *config) {
     }
 }
 
+/* What is set of engines, from a stream of its own, too. */
+static void tuned(uint64_t seed, struct sim_config *config) {
+    struct sim_prng prng;
+
+    sim_prng_seed(&prng, seed ^ UINT64_C(0x7d2e));
+    if (sim_below(&prng, 2) == 0) {
+        return;
+    }
+    config->engine.signal_interval = PICK(&prng, 0, 1, 2, 5, 65536);
+    config->engine.inline_bytes = PICK(&prng, 0, UINT32_MAX, 1, 64, 4096);
+    config->engine.poll_budget = PICK(&prng, 0, 1, 2, 40);
+}
+
 /* Many small notified writes on several QPs: more than a word of the windows, to a
  * target that is late to look. */
 static void busy_notify(struct sim_prng *prng, struct sim_config *config) {
@@ -350,6 +363,7 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         engine_base(&prng, config_out);
         config_out->work.crossing = sim_below(&prng, 2) == 0 ? SIM_ALWAYS : 0;
         habits(seed, config_out);
+        tuned(seed, config_out);
         PROFILES[i].fill(&prng, config_out);
         for (uint32_t n = 0; n < config_out->nodes; n++) { /* connections keep an order */
             config_out->nic[n].no_blame &= config_out->nic[n].ordered;
@@ -455,6 +469,9 @@ void profile_print(const struct sim_config *config, FILE *out) {
     fputs("\n  engine:", out);
     PRINT(out, &config->engine, transfers_max);
     PRINT(out, &config->engine, chain_max);
+    PRINT(out, &config->engine, signal_interval);
+    PRINT(out, &config->engine, inline_bytes);
+    PRINT(out, &config->engine, poll_budget);
     PRINT(out, &config->engine, recv_credits);
     PRINT(out, &config->engine, notifications_max);
     PRINT(out, &config->engine, inflight_bytes_max);

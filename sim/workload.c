@@ -491,6 +491,9 @@ static weir_engine_options options_of(const struct sim_app *app) {
     options.qp_count = config->qp_count[node];
     options.sq_depth = config->sq_depth[node];
     options.chain_max = config->chain_max;
+    options.signal_interval = config->signal_interval;
+    options.inline_bytes = config->inline_bytes;
+    options.poll_budget = config->poll_budget;
     options.recv_credits = config->recv_credits;
     options.notifications_max = config->notifications_max;
     options.connect_timeout_ns = config->connect_timeout_ns;
