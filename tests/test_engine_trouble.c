@@ -161,6 +161,54 @@ static void test_S9_a_degraded_peer_that_goes(void **state) {
     lone_close(lone);
 }
 
+/* GONE is told once, also to who had asked for a session meanwhile; whoever asks again is told
+ * again. */
+static void test_S9_gone_is_told_once(void **state) {
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    settle(lone, conn, 1);
+    assert_string_equal(told(lone), "D");
+    weir_peer_connect(lone->engine, peer);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    lone_pass(lone, 5 * SECOND);
+    assert_string_equal(told(lone), "G");
+    weir_peer_connect(lone->engine, peer);
+    lone_pass(lone, 5 * SECOND);
+    assert_string_equal(told(lone), "G");
+    conn = lone_visit(lone);
+    lone_say_who(lone, conn, 1, THERE);
+    lone_up(lone, conn, 1, 2);
+    lone_pass(lone, 50 * MS);
+    assert_string_equal(told(lone), "U");
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    lone_pass(lone, 5 * SECOND);
+    assert_string_equal(told(lone), "G"); /* and it goes again */
+    lone_close(lone);
+}
+
+/* No session comes up in time, and the peer is there all the same: that is GONE as well, and the
+ * next session a first one. */
+static void test_S9_up_follows_gone(void **state) {
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    settle(lone, conn, 1);
+    weir_peer_connect(lone->engine, peer);
+    lone_pass(lone, 5 * SECOND);
+    assert_string_equal(told(lone), "DG");
+    lone_up(lone, conn, 1, 2);
+    lone_pass(lone, 50 * MS);
+    assert_string_equal(told(lone), "U");
+    settle(lone, conn, 2);
+    assert_string_equal(told(lone), "D");
+    lone_close(lone);
+}
+
 /* ---- what is waited for meanwhile ---- */
 
 /* What waited for slots when its session broke waits for the next one. */
@@ -442,6 +490,8 @@ int main(void) {
         cmocka_unit_test(test_S9_a_break_that_both_find_is_told_once),
         cmocka_unit_test(test_S9_the_end_of_a_peer_is_no_break),
         cmocka_unit_test(test_S9_a_degraded_peer_that_goes),
+        cmocka_unit_test(test_S9_gone_is_told_once),
+        cmocka_unit_test(test_S9_up_follows_gone),
         cmocka_unit_test(test_S9_what_was_not_posted_waits_for_a_connection),
         cmocka_unit_test(test_S5_a_released_handle_wakes_who_waits_for_room),
         cmocka_unit_test(test_S5_a_taken_completion_wakes_who_waits_for_room),

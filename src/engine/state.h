@@ -217,10 +217,11 @@ struct peer {
     uint32_t inflight_next; /* there */
     enum weir_waiting_for waits_for; /* SLOTS or INFLIGHT, NOTHING: neither... */
     uint64_t waits_since_ns;         /* ...and since when */
-    bool closed; /* by the application, while it stayed connected: may be evicted */
-    bool known;  /* instance is */
-    bool wanted; /* weir_peer_connect asked before the instance was known */
-    bool was_up; /* UP was told of this incarnation */
+    bool closed;    /* by the application, while it stayed connected: may be evicted */
+    bool known;     /* instance is */
+    bool wanted;    /* weir_peer_connect asked before the instance was known */
+    bool was_up;    /* UP was told of this incarnation, and no GONE since */
+    bool gone_told; /* GONE was, and no session has come up since */
     bool degraded;
     bool leaving;             /* GONE: until its sessions are drained */
     bool pumping;             /* endpoint events are being worked off */
