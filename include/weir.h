@@ -569,7 +569,8 @@ typedef enum weir_event_type {
                                * itself. The peer's next event is RECOVERED or GONE */
     WEIR_EVENT_RECOVERED = 3, /* a new session is up in place of the one that broke */
     WEIR_EVENT_GONE = 4,      /* EPEER: it died, was restarted or closed its engine; ECONNECT,
-                               * EREFUSED, EADDRESS: not reached; ECLOSED: its place was needed */
+                               * EREFUSED, EADDRESS: not reached; ECLOSED: its place was needed.
+                               * Told once; whoever connects after it, in vain, is told again */
     WEIR_EVENT_LOST = 5       /* events were dropped because nobody took them; count in value */
 } weir_event_type_t;
 

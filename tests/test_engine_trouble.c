@@ -161,6 +161,54 @@ static void test_S9_a_degraded_peer_that_goes(void **state) {
     lone_close(lone);
 }
 
+/* GONE is told once, also to who had asked for a session meanwhile; whoever asks again is told
+ * again. */
+static void test_S9_gone_is_told_once(void **state) {
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    settle(lone, conn, 1);
+    assert_string_equal(told(lone), "D");
+    weir_peer_connect(lone->engine, peer);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    lone_pass(lone, 5 * SECOND);
+    assert_string_equal(told(lone), "G");
+    weir_peer_connect(lone->engine, peer);
+    lone_pass(lone, 5 * SECOND);
+    assert_string_equal(told(lone), "G");
+    conn = lone_visit(lone);
+    lone_say_who(lone, conn, 1, THERE);
+    lone_up(lone, conn, 1, 2);
+    lone_pass(lone, 50 * MS);
+    assert_string_equal(told(lone), "U");
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    lone_pass(lone, 5 * SECOND);
+    assert_string_equal(told(lone), "G"); /* and it goes again */
+    lone_close(lone);
+}
+
+/* No session comes up in time, and the peer is there all the same: that is GONE as well, and the
+ * next session a first one. */
+static void test_S9_up_follows_gone(void **state) {
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    settle(lone, conn, 1);
+    weir_peer_connect(lone->engine, peer);
+    lone_pass(lone, 5 * SECOND);
+    assert_string_equal(told(lone), "DG");
+    lone_up(lone, conn, 1, 2);
+    lone_pass(lone, 50 * MS);
+    assert_string_equal(told(lone), "U");
+    settle(lone, conn, 2);
+    assert_string_equal(told(lone), "D");
+    lone_close(lone);
+}
+
 /* ---- what is waited for meanwhile ---- */
 
 /* What waited for slots when its session broke waits for the next one. */
@@ -435,6 +483,142 @@ static void test_M2_refused_at_first(void **state) {
     }
 }
 
+/* What the peers may still send, and a receive for each; what is in between is nobody's. */
+static uint32_t may_send(const struct lone *lone) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < lone->engine->qps_used; i++) {
+        const struct qp *qp = &lone->engine->qps[i];
+        if (qp->qp != NULL && qp->connected && qp->drain.state == DRAIN_IDLE)
+            count += qp->credit.window_local - (qp->credit.arrived - qp->credit.taken);
+    }
+    assert_in_range(count, 0, receives_posted_to(lone));
+    assert_null(engine_verify(lone->engine));
+    return count;
+}
+
+/* As many notifications on a QP as its peer has credits for, `most` of them. */
+static uint32_t comes_all(struct lone *lone, uint32_t qp, uint32_t most) {
+    const struct credit *credit = &lone->engine->qps[qp].credit;
+    uint32_t count = 0;
+    while (count < most && credit->arrived - credit->told < credit->window_local) {
+        assert_true(comes(lone, qp, credit->arrived + 1));
+        may_send(lone);
+        count++;
+    }
+    return count;
+}
+
+static struct lone *receiving_from(uint32_t peers) {
+    struct lone *lone = receiving(SHARED);
+    for (uint32_t n = 2; n <= peers; n++) {
+        uint64_t conn = lone_visit(lone);
+        lone_say_who(lone, conn, n, "");
+        lone_up(lone, conn, n, 1);
+    }
+    assert_int_equal(may_send(lone), peers * CREDITS);
+    return lone;
+}
+
+/* The session that is given up cannot be destroyed: what its QP brought to the shared queue is
+ * there for the other, but no more than that, however long the device has refused. */
+static void test_M2_credits_after_a_session_was_given_up(void **state) {
+    (void)state;
+    struct lone *lone = receiving_from(2);
+    lone->no_destroy = true;
+    lone->recv_error = WEIR_EAGAIN;
+    assert_true(comes(lone, 0, 1));
+    lone_pass(lone, 1150 * MS);
+    assert_true(lone->failed[0] && !lone->failed[1]);
+    assert_false(lone->engine->recv_held); /* the other sends */
+    /* All but the one of nine credits that is told with the next message only. */
+    assert_int_equal(comes_all(lone, 1, UINT32_MAX), CREDITS + RECEIVES - 1 - 1);
+    assert_true(lone->engine->recv_held);
+    assert_int_equal(may_send(lone), 1);
+    assert_int_equal(receives_posted_to(lone), CREDIT_RESERVE + 1);
+    lone->no_destroy = false;
+    lone->recv_error = 0;
+    lone_pass(lone, 110 * MS);
+    assert_true(receives_posted_to(lone) >= RECEIVES);
+    assert_false(lone->engine->recv_held || lone->failed[1]);
+    assert_int_equal(lone->engine->lacks[1].credits, 0);
+    lone_close(lone);
+}
+
+/* Receives of credit messages alone are missing: nobody's credits are kept for those, but they
+ * are known to be somebody's. */
+static void test_M2_receives_of_credit_messages_are_missing(void **state) {
+    (void)state;
+    struct wire_data credit = {.kind = WIRE_CREDIT};
+    struct lone *lone = receiving_from(3);
+    lone->recv_error = WEIR_EAGAIN;
+    assert_true(lone_message(lone, 1, &credit) && lone_message(lone, 1, &credit));
+    lone_pass(lone, 900 * MS);
+    assert_true(lone->engine->recv_held);
+    lone_pass(lone, 250 * MS);
+    assert_true(!lone->failed[0] && lone->failed[1] && !lone->failed[2]);
+    assert_false(lone->engine->recv_held);
+    for (uint32_t round = 0; round < 3 * CREDITS; round++)
+        comes_all(lone, round % 2 * 2, 1);
+    assert_true(lone->engine->recv_held);
+    assert_int_equal(may_send(lone), 0);
+    lone_pass(lone, 900 * MS); /* and they are given their time as well */
+    assert_true(!lone->failed[0] && !lone->failed[2]);
+    lone_pass(lone, 250 * MS);
+    assert_true(lone->failed[0] && lone->failed[2]);
+    lone_close(lone);
+}
+
+static uint32_t below(uint64_t *seed, uint32_t limit) {
+    *seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return (uint32_t)(*seed >> 33) % limit;
+}
+
+/* Peers that send what they may, and credit messages within the reserve, over a device that
+ * refuses for a while, short or long, and keeps QPs that are to go. Returns how many sessions
+ * ended. */
+static uint32_t refusing_at_random(uint64_t seed) {
+    enum { PEERS = 4, STEPS = 400 };
+    struct wire_data credit = {.kind = WIRE_CREDIT};
+    uint32_t reserve[PEERS] = {0};
+    uint32_t ended = 0;
+    struct lone *lone = receiving_from(PEERS);
+    for (int step = 0; step < STEPS; step++) {
+        uint32_t qp = below(&seed, PEERS);
+        if (!lone->engine->recv_held)
+            memset(reserve, 0, sizeof(reserve));
+        if (below(&seed, 20) == 0)
+            lone->recv_error = below(&seed, 3) > 0 ? WEIR_EAGAIN : 0;
+        if (below(&seed, 20) == 0)
+            lone->recv_error_of = below(&seed, 4);
+        if (below(&seed, 20) == 0)
+            lone->no_destroy = below(&seed, 2) > 0;
+        if (below(&seed, 4) == 0)
+            lone_pass(lone, (uint64_t)below(&seed, 200) * MS);
+        if (!lone->failed[qp] && below(&seed, 5) > 0)
+            comes_all(lone, qp, below(&seed, CREDITS));
+        else if (!lone->failed[qp] && reserve[qp]++ < CREDIT_RESERVE)
+            assert_true(lone_message(lone, qp, &credit));
+        may_send(lone);
+    }
+    for (int i = 0; i < PEERS; i++)
+        ended += lone->failed[i];
+    lone->no_destroy = false;
+    lone->recv_error = 0;
+    lone_pass(lone, 110 * MS);
+    assert_false(lone->engine->recv_held);
+    may_send(lone);
+    lone_close(lone);
+    return ended;
+}
+
+static void test_M2_no_credit_without_a_receive(void **state) {
+    uint32_t ended = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++)
+        ended += refusing_at_random(seed);
+    assert_in_range(ended, 20, 220); /* of 240 */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S9_a_break_by_the_others_word_is_told),
@@ -442,6 +626,8 @@ int main(void) {
         cmocka_unit_test(test_S9_a_break_that_both_find_is_told_once),
         cmocka_unit_test(test_S9_the_end_of_a_peer_is_no_break),
         cmocka_unit_test(test_S9_a_degraded_peer_that_goes),
+        cmocka_unit_test(test_S9_gone_is_told_once),
+        cmocka_unit_test(test_S9_up_follows_gone),
         cmocka_unit_test(test_S9_what_was_not_posted_waits_for_a_connection),
         cmocka_unit_test(test_S5_a_released_handle_wakes_who_waits_for_room),
         cmocka_unit_test(test_S5_a_taken_completion_wakes_who_waits_for_room),
@@ -452,6 +638,9 @@ int main(void) {
         cmocka_unit_test(test_M2_refused_for_too_long_ends_the_session),
         cmocka_unit_test(test_M2_a_device_that_refuses_every_third),
         cmocka_unit_test(test_M2_refused_at_first),
+        cmocka_unit_test(test_M2_credits_after_a_session_was_given_up),
+        cmocka_unit_test(test_M2_receives_of_credit_messages_are_missing),
+        cmocka_unit_test(test_M2_no_credit_without_a_receive),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

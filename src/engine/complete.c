@@ -178,7 +178,7 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
         if (cqe->status == WEIR_CQE_OK)
             engine->stats.completions_stale++;
         if (engine->caps.srq)
-            recv_return(engine, &engine->qps[0], 0, buffer);
+            recv_return(engine, NULL, 0, buffer);
         else if (current && qp->drain.state == DRAIN_IDLE) /* the QP failed by itself */
             session_broken(engine, peer_at(engine, qp->peer), qp->session);
         if (current)

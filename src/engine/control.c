@@ -414,7 +414,8 @@ static void on_closed(weir_engine *engine, uint64_t conn, int error) {
             continue;
         /* Who had a session may be dead: ask at its address, if it has one. What a visitor
          * without QPs here says is its address is not dialled. */
-        if (peer->dialable && (peer->was_up || peer->refs > 0 || !endpoint_quiet(&peer->endpoint)))
+        if (peer->dialable &&
+            (peer->was_up || peer->gone_told || peer->refs > 0 || !endpoint_quiet(&peer->endpoint)))
             control_dial(engine, peer);
         else
             peer_dead(engine, peer, WEIR_EPEER);

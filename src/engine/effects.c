@@ -40,6 +40,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
         peer_tell(engine, WEIR_EVENT_RECOVERED, peer, 0);
     }
     peer->was_up = true;
+    peer->gone_told = false;
     peer->wanted = false;
     peer->degraded = false;
     peer_update_fast(engine, peer);
@@ -61,8 +62,9 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     peer->live = NONE;
     peer_not_fast(peer);
     engine->stats.peers_gone++;
-    if (peer->was_up || peer->refs > 0)
+    if (peer->was_up || peer->wanted || (peer->refs > 0 && !peer->gone_told))
         peer_tell(engine, WEIR_EVENT_GONE, peer, error);
+    peer->wanted = false;
     peer_disown(engine, peer);
     transfer_fail_all(engine, peer, error, true);
     peer_abandon(engine, peer, UINT64_MAX, error);
@@ -83,12 +85,15 @@ static void failed(weir_engine *engine, struct peer *peer, int error) {
 }
 
 /* No session came about: transfers that wait for one fail, and who asked for it with
- * weir_peer_connect is told. */
+ * weir_peer_connect is told. That is GONE, so the next session will be a first one; and if it was
+ * because the instance is gone, which is said next, it is not told again. */
 void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     transfer_fail_all(engine, peer, error, false);
-    if (peer->wanted)
-        peer_tell(engine, WEIR_EVENT_GONE, peer, error);
-    peer->wanted = false;
+    if (!peer->wanted)
+        return;
+    peer_tell(engine, WEIR_EVENT_GONE, peer, error);
+    peer->wanted = peer->was_up = peer->degraded = false;
+    peer->gone_told = true;
 }
 
 /* Performs one effect; true if it has an answer, which is *answer_out then. */

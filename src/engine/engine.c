@@ -512,6 +512,27 @@ static const char *verify_inflight(const weir_engine *engine) {
     return NULL;
 }
 
+/* What peers may send has a receive that waits for it. */
+static const char *verify_receives(const weir_engine *engine) {
+    const char *wrong = receives_verify(&engine->receives, engine->polled);
+    if (wrong != NULL || !engine->caps.srq)
+        return wrong;
+    uint32_t credits = 0;
+    for (uint32_t i = 0; i < engine->qps_used; i++) {
+        const struct qp *qp = &engine->qps[i];
+        if (qp->qp == NULL || qp->drain.state != DRAIN_IDLE)
+            continue;
+        const struct lack *lack = lack_of(engine, qp);
+        if (lack->credits > lack->recvs || (lack->recvs > 0 && !engine->recv_held))
+            return "qp: receives are missing of a queue that has what it needs";
+        if (qp->connected)
+            credits += qp->credit.window_local - (qp->credit.arrived - qp->credit.taken);
+    }
+    if (credits > engine->receives.lists[RECEIVE_POSTED].count)
+        return "engine: peers have credits that no receive is there for";
+    return NULL;
+}
+
 const char *engine_verify(const weir_engine *engine) {
     const char *inflight = verify_inflight(engine);
     if (inflight != NULL)
@@ -528,7 +549,7 @@ const char *engine_verify(const weir_engine *engine) {
             (engine->recv_pause_ns == 0 || qp->recvs + missing > engine->recvs_per_qp))
             return "qp: receives are missing, and nobody posts them";
     }
-    const char *receives = receives_verify(&engine->receives, engine->polled);
+    const char *receives = verify_receives(engine);
     if (receives != NULL)
         return receives;
     for (uint32_t i = 0; i < engine->peers_used; i++) {

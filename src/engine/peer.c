@@ -322,6 +322,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     peer->conn_last = 0;
     peer->dial = DIAL_NONE;
     peer->known = peer->leaving = peer->was_up = peer->degraded = peer->reached = false;
+    peer->gone_told = false;
     peer->probe_due = peer->want_due = false;
     past_keep(engine, peer);
     if (peer->number_next > engine->number_floor)

@@ -13,9 +13,20 @@
  * missing is the receive of such a message, by one more at most: it told of half a window. For
  * those the reserve of CREDIT_RESERVE is there.
  *
+ * A shared queue is short while fewer are posted than the QPs that live brought; those that go
+ * down take no more messages, so what came of theirs is there for the others. Only while it is
+ * short are credits kept and notifications held (recv_held), and it is that again whenever a
+ * receive is missing, however long the device has refused by then. So:
+ *  - what the peers may send, by the credits that they have, never exceeds the receives that are
+ *    posted (engine_verify);
+ *  - while it is not short, no QP that lives lacks a receive or keeps a credit;
+ *  - while it is, each message of which no receive was posted in its place is counted at its QP,
+ *    credit messages too: it is known whose are missing.
+ *
  * A session ends over this only if its receives are refused for good (EINVAL), or if the device
- * took none for connect_timeout_ns. Of a shared queue that concerns the sessions of which credits
- * are kept, or all if none is left in it; the others go on, and with as many as there are.
+ * took none for connect_timeout_ns. Of a shared queue that concerns the sessions whose receives
+ * are missing, or all if none is left in it, or if those that are missing are nobody's; the
+ * others go on as soon as it is not short without those.
  */
 #include "state.h"
 
@@ -78,20 +89,13 @@ void recv_credit(weir_engine *engine, struct qp *qp, uint32_t life, bool posted)
         lack_of(engine, qp)->credits++;
 }
 
-/* Receives were posted for up to `count` credits that are kept; how many of those are left. */
-static uint32_t give_kept(weir_engine *engine, struct qp *qp, uint32_t count) {
+/* Receives were posted for up to `count` messages of qp. */
+static void give_kept(weir_engine *engine, struct qp *qp, uint32_t count) {
     struct lack *lack = lack_of(engine, qp);
-    if (lack->credits == 0 || qp->qp == NULL || qp->drain.state != DRAIN_IDLE)
-        return count;
     uint32_t given = lack->credits < count ? lack->credits : count;
     lack->credits -= given;
-    credits_back(engine, qp, given);
-    return count - given;
-}
-
-static void give_all_kept(weir_engine *engine, uint32_t count) {
-    for (uint32_t i = 0; i < engine->qps_used && count > 0; i++)
-        count = give_kept(engine, &engine->qps[i], count);
+    if (given > 0)
+        credits_back(engine, qp, given);
 }
 
 /* No notifications from here on. */
@@ -121,6 +125,29 @@ void recv_connected(const weir_engine *engine, struct qp *qp) {
 
 /* ---- a shared queue ---------------------------------------------------- */
 
+static bool lives(const struct qp *qp) {
+    return qp->qp != NULL && qp->drain.state == DRAIN_IDLE;
+}
+
+/* Receives for messages of qp are missing. */
+static bool misses(const weir_engine *engine, const struct qp *qp) {
+    return lives(qp) && lack_of(engine, qp)->recvs > 0;
+}
+
+/* Up to `count` of the receives that are missing were posted. */
+static void give_shared(weir_engine *engine, uint32_t count) {
+    for (uint32_t i = 0; i < engine->qps_used && count > 0; i++) {
+        struct qp *qp = &engine->qps[i];
+        struct lack *lack = lack_of(engine, qp);
+        if (!misses(engine, qp))
+            continue;
+        uint32_t given = lack->recvs < count ? lack->recvs : count;
+        lack->recvs -= given;
+        count -= given;
+        give_kept(engine, qp, given);
+    }
+}
+
 /* Every session with the queue has notifications held, or goes on. */
 static void hold_shared(weir_engine *engine, bool held) {
     if (engine->recv_held == held)
@@ -128,7 +155,7 @@ static void hold_shared(weir_engine *engine, bool held) {
     engine->recv_held = held;
     for (uint32_t i = 0; i < engine->qps_used; i++) {
         struct qp *qp = &engine->qps[i];
-        if (qp->qp == NULL || !qp->connected || qp->drain.state != DRAIN_IDLE)
+        if (!lives(qp) || !qp->connected)
             continue;
         if (held)
             hold(engine, qp);
@@ -137,9 +164,32 @@ static void hold_shared(weir_engine *engine, bool held) {
     }
 }
 
+/* The queue has what it needs: nobody lacks anything. */
+static void release_shared(weir_engine *engine) {
+    engine->recv_refused_ns = 0;
+    if (!engine->recv_held)
+        return;
+    give_shared(engine, UINT32_MAX);
+    hold_shared(engine, false);
+}
+
+/* Receives are missing. Do those lack any that live? `made`: QPs that are being made, and that go
+ * again if they do not get theirs. */
+static void reckon_shared(weir_engine *engine, uint32_t made) {
+    uint32_t posted = engine->receives.lists[RECEIVE_POSTED].count;
+    uint32_t others = (engine->draining + made) * engine->recvs_per_qp;
+    if (posted + others >= engine->receives.wanted) {
+        release_shared(engine);
+        return;
+    }
+    if (engine->recv_refused_ns == 0)
+        engine->recv_refused_ns = engine_now(engine);
+    hold_shared(engine, true);
+}
+
 /* Posts what the shared queue lacks, until so many were refused in all. Returns the last
  * refusal, or EAGAIN for want of buffers, or OK: it has what it wants. */
-static int fill_shared(weir_engine *engine, int refusals_max, uint32_t *posted_out) {
+static int fill_shared(weir_engine *engine, int refusals_max, uint32_t made, uint32_t *posted_out) {
     int rc = WEIR_EAGAIN;
     int refused = 0;
     uint32_t buffer;
@@ -152,54 +202,55 @@ static int fill_shared(weir_engine *engine, int refusals_max, uint32_t *posted_o
     }
     bool wants = receives_short(&engine->receives);
     if (__builtin_expect(wants && refused == refusals_max, 0)) {
-        if (engine->recv_pause_ns == 0)
-            hold_shared(engine, true);
         try_later(engine);
-        if (*posted_out > 0 || engine->recv_refused_ns == 0)
-            engine->recv_refused_ns = engine_now(engine);
+        if (*posted_out > 0)
+            engine->recv_refused_ns = 0;
+        reckon_shared(engine, made);
     } else if (__builtin_expect(engine->recv_pause_ns != 0, 0)) {
-        engine->recv_pause_ns = engine->recv_refused_ns = 0;
+        engine->recv_pause_ns = 0;
         timer_receives(engine, UINT64_MAX);
-        give_all_kept(engine, UINT32_MAX);
-        hold_shared(engine, false);
+        release_shared(engine);
     }
     return wants ? rc : WEIR_OK;
 }
 
+/* False: a receive is missing in place of this one. */
 static bool return_shared(weir_engine *engine, uint32_t buffer) {
     uint32_t posted;
     receives_free(&engine->receives, buffer);
     /* And those that a device refused before; it is left alone if it still does. */
-    fill_shared(engine, engine->recv_pause_ns != 0 ? 1 : REFUSALS_MAX, &posted);
+    fill_shared(engine, engine->recv_pause_ns != 0 ? 1 : REFUSALS_MAX, 0, &posted);
     if (__builtin_expect(!engine->recv_held, 1))
         return true;
     if (posted > 1)
-        give_all_kept(engine, posted - 1);
+        give_shared(engine, posted - 1);
     return posted > 0;
 }
 
 /* The device takes none: sessions that wait for that end. */
 static void give_up_shared(weir_engine *engine) {
-    bool none = engine->receives.lists[RECEIVE_POSTED].count == 0;
-    engine->recv_refused_ns = engine_now(engine);
+    bool all = true;
+    for (uint32_t i = 0; i < engine->qps_used; i++)
+        all &= !misses(engine, &engine->qps[i]);
+    all |= engine->receives.lists[RECEIVE_POSTED].count == 0;
+    engine->recv_refused_ns = 0;
     for (uint32_t i = 0; i < engine->qps_used; i++) {
         struct qp *qp = &engine->qps[i];
-        if (qp->qp != NULL && qp->drain.state == DRAIN_IDLE &&
-            (none || lack_of(engine, qp)->credits > 0))
+        if (lives(qp) && (all || misses(engine, qp)))
             session_broken(engine, peer_at(engine, qp->peer), qp->session);
     }
-    hold_shared(engine, false);
+    reckon_shared(engine, 0);
 }
 
 /* True: something was posted. */
 static bool retry_shared(weir_engine *engine) {
     uint32_t posted;
-    int rc = fill_shared(engine, REFUSALS_MAX, &posted);
+    int rc = fill_shared(engine, REFUSALS_MAX, 0, &posted);
     if (engine->recv_pause_ns == 0)
         return true;
-    give_all_kept(engine, posted);
-    if (rc == WEIR_EINVAL ||
-        engine_now(engine) - engine->recv_refused_ns >= engine->options.connect_timeout_ns)
+    give_shared(engine, posted);
+    if (engine->recv_held && (rc == WEIR_EINVAL || engine_now(engine) - engine->recv_refused_ns >=
+                                                       engine->options.connect_timeout_ns))
         give_up_shared(engine);
     return posted > 0;
 }
@@ -279,19 +330,27 @@ static bool retry_each(weir_engine *engine, bool *any_out) {
 
 /* ---- both -------------------------------------------------------------- */
 
-/* All receives of a new QP; with a shared queue, as many more as it brings. EAGAIN: not now;
- * what is missing of a shared queue is tried again. */
+/* All receives of a new QP; with a shared queue, as many more as it brings, or fewer when it is
+ * gone. EAGAIN: not now; what is missing of a shared queue is tried again. */
 int recv_post_all(weir_engine *engine, struct qp *qp) {
     uint32_t posted;
-    int rc =
-        engine->caps.srq ? fill_shared(engine, REFUSALS_MAX, &posted) : post_all_own(engine, qp);
+    uint32_t made = qp->qp != NULL;
+    int rc = engine->caps.srq ? fill_shared(engine, REFUSALS_MAX, made, &posted)
+                              : post_all_own(engine, qp);
     return rc == WEIR_OK ? WEIR_OK : rc == WEIR_EINVAL ? WEIR_EDEVICE : WEIR_EAGAIN;
 }
 
 /* The buffer of a message that was dealt with. qp may be a later life of the slot, or be going
- * down: then only a shared queue wants it back. False: no receive was posted for it. */
+ * down, or NULL if nobody knows whose it was: then only a shared queue wants it back. False: no
+ * receive was posted for it. */
 bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer) {
-    return engine->caps.srq ? return_shared(engine, buffer) : return_own(engine, qp, life, buffer);
+    if (!engine->caps.srq)
+        return return_own(engine, qp, life, buffer);
+    if (__builtin_expect(return_shared(engine, buffer), 1))
+        return true;
+    if (qp != NULL && qp->life == life && lives(qp))
+        lack_of(engine, qp)->recvs++;
+    return false;
 }
 
 /* What the device refused, once more. */

@@ -150,7 +150,7 @@ struct qp {
 /* What a QP lacks because the device refused receives: recv.c. Beside struct qp, whose size is
  * a power of two. */
 struct lack {
-    uint32_t recvs;      /* without a shared queue: missing */
+    uint32_t recvs;      /* missing; of a shared queue: in place of those that its messages took */
     uint32_t credits;    /* of its messages, kept for want of receives */
     uint32_t window;     /* meanwhile no notification is sent: its credit.window_remote; 0 */
     uint64_t refused_ns; /* without a shared queue: since when it has taken none */
@@ -217,10 +217,11 @@ struct peer {
     uint32_t inflight_next; /* there */
     enum weir_waiting_for waits_for; /* SLOTS or INFLIGHT, NOTHING: neither... */
     uint64_t waits_since_ns;         /* ...and since when */
-    bool closed; /* by the application, while it stayed connected: may be evicted */
-    bool known;  /* instance is */
-    bool wanted; /* weir_peer_connect asked before the instance was known */
-    bool was_up; /* UP was told of this incarnation */
+    bool closed;    /* by the application, while it stayed connected: may be evicted */
+    bool known;     /* instance is */
+    bool wanted;    /* weir_peer_connect asked before the instance was known */
+    bool was_up;    /* UP was told of this incarnation, and no GONE since */
+    bool gone_told; /* GONE was, and no session has come up since */
     bool degraded;
     bool leaving;             /* GONE: until its sessions are drained */
     bool pumping;             /* endpoint events are being worked off */
@@ -383,8 +384,8 @@ struct weir_engine {
     struct lack *lacks;       /* of each QP */
     uint16_t *recvs_missing;  /* of others: recvs_per_qp a QP, which buffers the device refused */
     uint64_t recv_pause_ns;   /* between tries to post what it refused; 0: nothing is missing */
-    uint64_t recv_refused_ns; /* shared: since when it has taken none; 0 */
-    bool recv_held;           /* shared: some are missing, and no notification is sent */
+    uint64_t recv_refused_ns; /* shared, and short: since when it has taken none; 0 */
+    bool recv_held;           /* shared: it is short, and no notification is sent */
 
     struct timers timers; /* transfers, then peers, then QPs, then one for receives */
     struct weir_wr *chain;
