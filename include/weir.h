@@ -27,7 +27,8 @@
  *    A zeroed one names nothing. One used after its release is WEIR_ESTALE,
  *    never undefined behaviour; ids do not repeat in practice.
  *  - Options structs carry their own size: set it with the _INIT macro; zero in
- *    any other field means the default. A struct from an older weir.h works.
+ *    any other field means its environment variable, where it has one that is set,
+ *    or the default. A struct from an older weir.h works.
  */
 #ifndef WEIR_H
 #define WEIR_H
@@ -162,7 +163,7 @@ typedef struct weir_engine_options {
     uint32_t flags;         /* WEIR_ENGINE_* */
     uint32_t transfers_max; /* live transfer handles; default 4,096, at most 1,048,575 */
     uint32_t segments_max;  /* segments held for unfinished transfers, but for the first five of
-                             * each; default 262,144, at most 268,435,456 */
+                             * each, in blocks of five; default 262,144, at most 268,435,456 */
     uint32_t peers_max;     /* default 1,024, at most 65,535; a quarter is kept for peers that the
                              * application opens */
     uint32_t memories_max;  /* local memories; default 4,096, at most 65,535 */
@@ -570,7 +571,7 @@ typedef enum weir_event_type {
     WEIR_EVENT_RECOVERED = 3, /* a new session is up in place of the one that broke */
     WEIR_EVENT_GONE = 4,      /* EPEER: it died, was restarted or closed its engine; ECONNECT,
                                * EREFUSED, EADDRESS: not reached; ECLOSED: its place was needed.
-                               * Told once; whoever connects after it, in vain, is told again */
+                               * Told once; of a weir_peer_connect after it, in vain, again */
     WEIR_EVENT_LOST = 5       /* events were dropped because nobody took them; count in value */
 } weir_event_type_t;
 
