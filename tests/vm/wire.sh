@@ -22,12 +22,24 @@ bad() {
     return $good
 }
 
+# Until a bench is in full swing, however long an emulated machine takes to begin.
+sent() { cat "/sys/class/net/$WIRE_A/statistics/tx_bytes"; }
+in_the_middle() {
+    [ "$DEVICE" != shm ] || { sleep 5; return; }
+    from=$(sent)
+    for _ in $(seq 300); do
+        [ $(($(sent) - from)) -lt 8000000 ] || break
+        sleep 0.1
+    done
+    sleep 1
+}
+
 # cut SECONDS: the cable out for so long in the middle of a bench, which must end well: the
 # session breaks or does not, transfers are replayed.
 cut() {
     serve || return 1
     (
-        sleep 5 # an emulated machine takes that long to begin
+        in_the_middle
         ip_ link set "$WIRE_A" down
         sleep "$1"
         ip_ link set "$WIRE_A" up
@@ -44,7 +56,7 @@ cut() {
 cut_for_good() {
     serve || return 1
     (
-        sleep 5
+        in_the_middle
         ip_ link set "$WIRE_A" down
     ) &
     cutter=$!
