@@ -51,17 +51,6 @@ cut() {
     serve_end && return $good
 }
 
-# Now and then nothing moves any more after a short cut, with both QPs in RTS and no error told
-# of: docs/testing.md. So there are three tries, and what failed is shown.
-cut_short() {
-    for try in 1 2 3; do
-        cut 1 && return
-        echo "# try $try: nothing moved after the cable was back"
-        [ -z "$serving" ] || { kill -KILL "$serving"; serving=; }
-    done
-    return 1
-}
-
 # The cable out for good, while the control connection lives: the bench ends with an error in
 # time, and does not hang.
 cut_for_good() {
@@ -87,6 +76,6 @@ cut_for_good() {
 check wire_loss leaves_nothing bad loss 1%
 check wire_delay leaves_nothing bad delay 5ms
 check wire_reorder leaves_nothing bad delay 2ms reorder 25%
-check wire_link_down_short leaves_nothing cut_short
+check wire_link_down_short leaves_nothing cut 1
 check wire_link_down_long leaves_nothing cut_for_good
 finish
