@@ -471,7 +471,9 @@ static bool run_round(enum who who, uint32_t number, struct round *round) {
     uint64_t end_ns = tap_now();
     bool calm = waited_ns() - waited_before_ns < CALM_NS;
     for (uint64_t begun_ns = tap_now(); !broke(who);) {
-        if (tap_now() - begun_ns > SECOND && atomic_load(&board->initiator.made) > 0)
+        /* The one that was to break had gone, or was new already: a break that was found late. */
+        if (tap_now() - begun_ns > SECOND &&
+            (atomic_load(&board->initiator.made) > 0 || atomic_load(&board->target.made) > 0))
             break;
         turn(begun_ns, "was done before it broke");
     }

@@ -11,7 +11,9 @@
  *    this transfer failed, this endpoint is gone.
  *  - Threads: any thread may call any function on an engine at any time, except
  *    that nothing else may be running on the engine when weir_engine_close is
- *    called, nor start after it.
+ *    called, nor start after it. Threads of the library hold all signals back, and
+ *    no call changes what a signal does or raises one: SIGPIPE neither, whatever
+ *    a device or a peer does.
  *  - Blocking: a function does not block. Those that do are named `_wait`, or
  *    take a time-out, or were asked to with WEIR_TRANSFER_BLOCK. But a function may
  *    run the engine's step, and on a device without DMA (shm) that copies bytes: there

@@ -4,10 +4,12 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Both engines progress by themselves: nobody here steps them. */
 static void threaded_pair(struct side *a, struct side *b) {
@@ -54,6 +56,24 @@ static void test_M7_engines_with_threads(void **state) {
         assert_int_equal(got.tag, i);
         assert_memory_equal(to->bytes + 4096, from->bytes, 2048);
     }
+    pair_close(&a, &b);
+}
+
+/* A signal to the process goes to a thread that lets it in: not to one of the library's. */
+static void test_M7_signals_are_the_applications(void **state) {
+    struct timespec soon = {.tv_nsec = 200 * MS};
+    sigset_t usr1, before;
+    struct side a, b;
+
+    (void)state;
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    threaded_pair(&a, &b);
+    connect_now(&a, NULL);
+    pthread_sigmask(SIG_BLOCK, &usr1, &before);
+    assert_int_equal(kill(getpid(), SIGUSR1), 0); /* its default action ends the process */
+    assert_int_equal(sigtimedwait(&usr1, NULL, &soon), SIGUSR1);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pair_close(&a, &b);
 }
 
@@ -374,6 +394,7 @@ static void test_M7_nobody_sleeps_over_what_waits_to_be_taken(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_M7_engines_with_threads),
+        cmocka_unit_test(test_M7_signals_are_the_applications),
         cmocka_unit_test(test_M7_a_poll_loop),
         cmocka_unit_test(test_M7_several_threads_asleep),
         cmocka_unit_test(test_M7_a_wait_ends_in_time),

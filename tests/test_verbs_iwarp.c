@@ -1,6 +1,8 @@
 /* test_verbs_iwarp.c: connections of the verbs backend's iWARP QPs, over the connection manager of
  * verbs_fake_cm.h: who calls whom, whose call is taken, and how QPs go in the middle of it. */
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -99,6 +101,20 @@ static void test_H8_dial_ends_once(void **state) {
         iwarp_expect_none(device);
         assert_int_equal(qp->state, is_down(type) ? QP_FAILED : QP_READY);
         assert_int_equal(verbs_qp_destroy(qp), 0);
+    }
+    iwarp_close(device);
+}
+
+/* An answer in the first two seconds is in time. */
+static void test_H8_address_resolved_late(void **state) {
+    (void)state;
+    struct weir_device *device = iwarp_open();
+    for (uint32_t late = 1; late <= 20; late += 18) {
+        struct weir_qp *qp = iwarp_create(device, 1);
+        fake_cm.late_answers = late;
+        iwarp_dial(qp);
+        assert_int_equal(fake_cm.late_answers, 0);
+        iwarp_destroy(qp);
     }
     iwarp_close(device);
 }
@@ -524,6 +540,67 @@ static void test_T2_error_while_connecting(void **state) {
 
 /* ---- the device ---- */
 
+/* ---- a provider whose calls raise SIGPIPE ---- */
+
+static bool pipe_is_pending(void) {
+    sigset_t pending;
+    sigpending(&pending);
+    return sigismember(&pending, SIGPIPE) == 1;
+}
+
+/* All that this thread asks of the provider. */
+static void meet_everything(struct weir_device *device) {
+    struct weir_wr wr = {.opcode = WEIR_OP_WRITE, .flags = WEIR_WR_SIGNALED};
+    struct weir_post result;
+    uint32_t rejects = fake_cm.rejects;
+    struct weir_qp *qp = iwarp_make(device, 1);
+    assert_int_equal(verbs_post_send(qp, &wr, 1, &result), 0);
+    call_as(qp, PEER_COOKIE); /* which has a connection */
+    iwarp_expect_none(device);
+    assert_int_equal(fake_cm.rejects, rejects + 1);
+    assert_int_equal(verbs_qp_error(qp), 0);
+    iwarp_destroy(qp);
+    qp = make_called(device, PEER_COOKIE);
+    fake.refusal = ENOTCONN; /* an error within a post */
+    fake_cm_event(fake_cm_id_of(qp), RDMA_CM_EVENT_ESTABLISHED);
+    iwarp_expect_none(device);
+    assert_int_equal(iwarp_connect(qp, PEER_COOKIE, false), 0);
+    assert_int_equal(verbs_post_send(qp, &wr, 1, &result), 0);
+    assert_int_equal(qp->state, QP_ERROR);
+    fake.refusal = 0;
+    iwarp_destroy(qp);
+}
+
+/* With the signal's default action, which ends the process: also with the signal held back
+ * by the application, of which nothing is left behind, and with one of its own pending. */
+static void test_E6_sigpipe_is_not_the_applications(void **state) {
+    (void)state;
+    sigset_t pipe, before, after;
+    struct sigaction action;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigaction(SIGPIPE, NULL, &action);
+    assert_true(action.sa_handler == SIG_DFL);
+    struct weir_device *device = iwarp_open_siw();
+    assert_true(device->raises_sigpipe);
+    fake.pipes = true;
+    for (int held = 0; held < 3; held++) {
+        if (held > 0)
+            pthread_sigmask(SIG_BLOCK, &pipe, NULL);
+        if (held > 1)
+            raise(SIGPIPE);
+        pthread_sigmask(SIG_SETMASK, NULL, &before);
+        meet_everything(device);
+        pthread_sigmask(SIG_SETMASK, NULL, &after);
+        assert_int_equal(sigismember(&after, SIGPIPE), sigismember(&before, SIGPIPE));
+        assert_int_equal(pipe_is_pending(), held > 1);
+    }
+    int taken;
+    assert_int_equal(sigwait(&pipe, &taken), 0);
+    pthread_sigmask(SIG_UNBLOCK, &pipe, NULL);
+    iwarp_close(device);
+}
+
 static void test_E6_no_device_without_the_manager(void **state) {
     (void)state;
     fake_reset();
@@ -564,6 +641,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H9_dial_says_what_was_agreed),
         cmocka_unit_test(test_H8_dial_ends_once),
+        cmocka_unit_test(test_H8_address_resolved_late),
         cmocka_unit_test(test_H8_dial_does_not_get_away),
         cmocka_unit_test(test_H8_call_before_connect),
         cmocka_unit_test(test_H8_call_that_comes_to_nothing),
@@ -578,6 +656,7 @@ int main(void) {
         cmocka_unit_test(test_T4_destroy_fails_at_first),
         cmocka_unit_test(test_T7_answer_to_a_call_that_ends),
         cmocka_unit_test(test_T2_error_while_connecting),
+        cmocka_unit_test(test_E6_sigpipe_is_not_the_applications),
         cmocka_unit_test(test_E6_no_device_without_the_manager),
         cmocka_unit_test(test_E5_device_that_cannot_listen),
     };

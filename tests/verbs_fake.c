@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -70,12 +71,18 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
     return &qp->ibv;
 }
 
+void fake_pipe(void) {
+    if (fake.pipes)
+        raise(SIGPIPE);
+}
+
 /* ibv_get_async_event(3): waits until what was taken is acknowledged; what was not taken goes
  * with the QP. */
 int ibv_destroy_qp(struct ibv_qp *ibv) {
     struct fake_qp *qp = (struct fake_qp *)ibv;
     if (fake.destroy_error != 0)
         return fake.destroy_error;
+    fake_pipe();
     assert_int_equal(qp->events.taken, qp->events.acknowledged);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < fake.event_count; i++) {
@@ -95,8 +102,10 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask) {
         qp->init = *attr;
         return fake.init_error;
     }
-    if (attr->qp_state == IBV_QPS_ERR)
+    if (attr->qp_state == IBV_QPS_ERR) {
+        fake_pipe();
         qp->failed = true;
+    }
     if (attr->qp_state != IBV_QPS_RTR)
         return 0;
     pthread_mutex_lock(&slow.mutex); /* this is a thread of the connector's */
@@ -127,6 +136,7 @@ struct fake_qp *fake_qp_of(const struct weir_qp *qp) {
 
 static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
     (void)qp;
+    fake_pipe();
     for (uint32_t i = 0; wr != NULL; wr = wr->next, i++) {
         if (fake.refusal != 0 && i == fake.accepts) {
             *bad = wr;

@@ -77,6 +77,7 @@ struct fake {
     struct fake_count of_srq;     /* likewise */
     struct fake_count of_channel; /* completion events */
     bool closed;
+    bool pipes; /* calls write to a socket that the other side has closed: SIGPIPE */
     /* what there is to choose from */
     bool absent;
     struct ibv_device_attr attr;
@@ -104,6 +105,7 @@ void fake_connects_fail(int error); /* 0: they do not */
 void fake_complete(uint64_t wr_id, uint32_t number, enum ibv_wc_status status);
 /* An asynchronous event of a QP, or (NULL) of its kind's own object. */
 void fake_event(enum ibv_event_type type, const struct weir_qp *qp);
+void fake_pipe(void); /* what such a call does */
 struct fake_qp *fake_qp_of(const struct weir_qp *qp);
 /* Whether all that was taken was acknowledged. */
 bool fake_all_acknowledged(void);

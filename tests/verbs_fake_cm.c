@@ -278,6 +278,11 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct socka
     assert_int_equal(from->sa_family, AF_INET);
     const struct sockaddr_in *there = (const struct sockaddr_in *)(const void *)to;
     id_of(id)->to_port = ntohs(there->sin_port);
+    assert_true(timeout_ms <= 100);
+    if (fake_cm.late_answers > 0) {
+        fake_cm.late_answers--;
+        return answer(ETIMEDOUT);
+    }
     return answer(fake_cm.resolve_error);
 }
 
@@ -336,6 +341,7 @@ int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *granted) {
     struct fake_id *id = id_of(base);
     pthread_mutex_lock(&cm.mutex);
     assert_true(id->is_call && !id->answered);
+    fake_pipe();
     id->answered = true; /* also by an error: the stream is closed */
     if (fake_cm.accept_error == 0) {
         note(id, granted);
@@ -351,6 +357,7 @@ int rdma_reject(struct rdma_cm_id *base, const void *said, uint8_t length) {
     assert_int_equal(length, 0);
     pthread_mutex_lock(&cm.mutex);
     assert_true(id->is_call && !id->answered);
+    fake_pipe();
     id->answered = true;
     count_up(&fake_cm.rejects);
     pthread_mutex_unlock(&cm.mutex);
@@ -406,9 +413,10 @@ int rdma_ack_cm_event(struct rdma_cm_event *event) {
 
 /* ---- devices ---- */
 
-struct weir_device *iwarp_open(void) {
+static struct weir_device *open_as(uint32_t vendor_id) {
     fake_reset();
     fake_iwarp();
+    fake.attr.vendor_id = vendor_id;
     fake_cm_reset();
     fake.numbers_grow = true;
     fake.inline_most = 64;
@@ -418,6 +426,14 @@ struct weir_device *iwarp_open(void) {
     assert_int_equal(device->cq_capacity, IWARP_CQ);
     assert_int_equal(fake_cm.ids, 1); /* it listens */
     return device;
+}
+
+struct weir_device *iwarp_open(void) {
+    return open_as(0);
+}
+
+struct weir_device *iwarp_open_siw(void) {
+    return open_as(0x626d74);
 }
 
 void iwarp_close(struct weir_device *device) {

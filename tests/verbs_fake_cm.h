@@ -37,7 +37,8 @@ struct fake_cm {
     /* errno; 0: none */
     int bind_error, listen_error, resolve_error, route_error, migrate_error, connect_error;
     int accept_error, channel_error;
-    uint16_t port; /* that listens */
+    uint16_t port;         /* that listens */
+    uint32_t late_answers; /* an address is not resolved in time, so often */
 };
 extern struct fake_cm fake_cm;
 
@@ -71,6 +72,7 @@ enum { PEER_PORT = 777, PEER_FENCE_KEY = 4711 };
 #define PEER_FENCE  UINT64_C(0x7000123456789008)
 
 struct weir_device *iwarp_open(void);
+struct weir_device *iwarp_open_siw(void); /* Linux' software device, by its vendor's number */
 /* All ids but the listener's are gone. */
 void iwarp_close(struct weir_device *device);
 struct weir_qp *iwarp_create(struct weir_device *device, uint32_t tag);

@@ -16,6 +16,7 @@
  */
 #include "own.h"
 #include "state.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -435,7 +436,7 @@ int engine_sleeping_open(weir_engine *engine) {
     engine->sleeping = sleeping;
     if ((engine->options.flags & WEIR_ENGINE_THREAD) == 0)
         return WEIR_OK;
-    if (pthread_create(&sleeping->thread, NULL, thread_main, engine) != 0)
+    if (thread_create(&sleeping->thread, NULL, thread_main, engine) != 0)
         return WEIR_ENOMEM;
     sleeping->thread_runs = true;
     return WEIR_OK;

@@ -13,10 +13,10 @@
  */
 #define _GNU_SOURCE
 #include "resolve.h"
+#include "thread.h"
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,14 +127,8 @@ static int resolver_spawn(struct resolve_job *job) {
         return WEIR_EAGAIN;
     }
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    /* The application's signals are not for this thread; it inherits the mask. */
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread;
-    const int rc = pthread_create(&thread, &attributes, resolver_thread, job);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int rc = thread_create(&thread, &attributes, resolver_thread, job);
     pthread_attr_destroy(&attributes);
     return rc == 0 ? WEIR_OK : WEIR_EAGAIN;
 }

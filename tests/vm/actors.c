@@ -15,6 +15,9 @@
 #include <unistd.h>
 
 enum { COMMAND_ASK = 'a', COMMAND_END = 'e', COMMAND_BEGIN = 'b' };
+/* What a writer answers to BEGIN at first, if all is well. A report begins otherwise. */
+enum { WRITES_COME = 0 };
+_Static_assert(sizeof(weir_stats) % 256 != WRITES_COME, "its first byte, size, tells them apart");
 
 uint64_t now_ns(void) {
     struct timespec now;
@@ -192,7 +195,7 @@ static void write_on(struct writing *w, struct actor_report *report, int answers
             if (status != WEIR_OK)
                 note_failure(report, status);
             else if (w->ended_well++ == IN_FLIGHT) /* the first ones were only empty slots */
-                pipe_write(answers, "", 1);
+                pipe_write(answers, &(char){WRITES_COME}, 1);
             if (report->failed > 0)
                 continue;
             status = write_one(w, i);
@@ -282,6 +285,8 @@ void writer_begin(struct actor *writer, const struct actor_address *target) {
     pipe_write(writer->commands, &(char){COMMAND_BEGIN}, 1);
     pipe_write(writer->commands, target, sizeof(*target));
     pipe_read(writer->answers, &first, 1);
+    if (first != WRITES_COME)
+        fail("transfers failed before one had ended well", 0);
 }
 
 struct actor_report writer_result(struct actor *writer) {

@@ -7,6 +7,14 @@ if [ "$DEVICE" != verbs ] || [ ! -d /sys/class/infiniband/siw1 ]; then
     skip iwarp 'there is no software iWARP here'
     finish
 fi
+# The kernel must ask for the other side's hardware address first.
+neighbour_unknown() {
+    ip neigh flush all
+    RDMA_A=siw0 RDMA_B=siw1 WEIR_DEVICE=verbs timeout 60 "$BUILD/tests/vm/cycles" cycles 1 verbs
+}
+for _ in 1 2 3; do
+    check iwarp_H8_neighbour_unknown leaves_nothing neighbour_unknown
+done
 for test in conformance tool cycles recovery; do
     # Of the wire below nothing is known here.
     RDMA_A=siw0 RDMA_B=siw1 WIRE_A='' CYCLES=${IWARP_CYCLES:-200} sh "$here/$test.sh" \

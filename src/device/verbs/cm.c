@@ -35,7 +35,7 @@
 
 #include "verbs.h"
 
-enum { RESOLVE_MS = 2000, BACKLOG = 1024, TRIES = 4 };
+enum { RESOLVE_MS = 100, RESOLVES = 20, BACKLOG = 1024, TRIES = 4 };
 #define NS_PER_S UINT64_C(1000000000)
 #define CALL_NS  UINT64_C(200000000) /* that the one waits for the other's call */
 
@@ -204,17 +204,27 @@ static int dial_error(int error) {
     }
 }
 
-static int dial(const struct weir_qp *qp, struct rdma_cm_id *id) {
-    const struct weir_device *device = qp->device;
+/* In many short tries: Linux overlooks a neighbour that answers before it has begun to wait for
+ * the answer, as on a fast link, and sees it when the time is over. */
+static int resolve(const struct weir_qp *qp, struct rdma_cm_id *id) {
     union socket_address from = socket_of(&qp->source.address.gid, 0);
     union socket_address to = socket_of(&qp->there.gid, qp->there.tcp_port);
+    int rc, left = RESOLVES;
+    do
+        rc = rdma_resolve_addr(id, &from.any, &to.any, RESOLVE_MS);
+    while (rc != 0 && errno == ETIMEDOUT && --left > 0);
+    return rc;
+}
+
+static int dial(const struct weir_qp *qp, struct rdma_cm_id *id) {
+    const struct weir_device *device = qp->device;
     uint8_t class = (uint8_t)device->settings.traffic_class;
     struct call call = {.called = qp->there.cookie, .caller = qp->source.address.cookie};
     memcpy(call.magic, call_magic, sizeof call.magic);
     struct rdma_conn_param wanted = parameters(qp);
     wanted.private_data = &call;
     wanted.private_data_len = sizeof call;
-    if (rdma_resolve_addr(id, &from.any, &to.any, RESOLVE_MS) != 0)
+    if (resolve(qp, id) != 0)
         return dial_error(errno);
     if (class != 0)
         rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &class, sizeof class);
@@ -276,14 +286,18 @@ void cm_give_up(struct weir_qp *qp) {
 
 /* ---- calls of others ---- */
 
-static void reject(struct rdma_cm_id *id) {
+static void reject(const struct weir_device *device, struct rdma_cm_id *id) {
+    struct verbs_sigpipe hold = sigpipe_hold(device);
     rdma_reject(id, NULL, 0);
     rdma_destroy_id(id);
+    sigpipe_release(&hold);
 }
 
 static void link_down(struct weir_qp *qp) {
+    struct verbs_sigpipe hold = sigpipe_hold(qp->device);
     if (qp->link_id != NULL)
         rdma_destroy_id(qp->link_id);
+    sigpipe_release(&hold);
     qp->link_id = NULL;
     qp->link = LINK_DOWN;
 }
@@ -302,10 +316,12 @@ static bool take_call(struct weir_qp *qp, struct rdma_cm_id *id, uint64_t caller
     qp->link_id = id;
     qp->caller = caller;
     qp->link = LINK_ACCEPTED;
-    if (rdma_accept(id, &granted) == 0)
-        return true;
-    link_down(qp);
-    return false;
+    struct verbs_sigpipe hold = sigpipe_hold(qp->device);
+    bool accepted = rdma_accept(id, &granted) == 0;
+    sigpipe_release(&hold);
+    if (!accepted)
+        link_down(qp);
+    return accepted;
 }
 
 static struct weir_qp *qp_by_cookie(const struct weir_device *device, uint64_t cookie) {
@@ -332,7 +348,7 @@ static void called(struct weir_device *device, struct rdma_cm_id *id, const stru
     bool wanted = qp != NULL && call->caller != 0 && qp->link == LINK_NONE &&
                   (qp->state == QP_INIT || (qp->expects && call->caller == qp->there.cookie));
     if (!wanted)
-        reject(id);
+        reject(device, id);
     else if (!take_call(qp, id, call->caller) && qp->expects)
         connector_fail(qp, WEIR_EPEER);
 }
@@ -453,7 +469,7 @@ static struct weir_async event_of(struct weir_device *device, struct rdma_cm_eve
         if (is_call)
             called(device, id, &call);
         else
-            reject(id);
+            reject(device, id);
         return nothing;
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
         return (struct weir_async){.type = WEIR_ASYNC_DEVICE_FATAL, .qp_tag = UINT32_MAX};

@@ -16,13 +16,13 @@
  * fixed before it waits. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "thread.h"
 #include "verbs.h"
 
 enum { IDLE_NS = 100 * 1000 * 1000, NS_PER_S = 1000 * 1000 * 1000 };
@@ -196,15 +196,10 @@ static void connector_hire(struct verbs_connector *connector) {
         pthread_join(hand->thread, NULL);
     hand->state = HAND_NONE;
     hand->connector = connector;
-    /* The application's signals are not for this thread; it inherits the mask. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&hand->thread, NULL, connector_run, hand) == 0) {
+    if (thread_create(&hand->thread, NULL, connector_run, hand) == 0) {
         hand->state = HAND_WORKS;
         connector->thread_count++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 int connector_open(struct weir_device *device) {

@@ -119,8 +119,8 @@ static bool failed_by_itself(struct weir_qp *qp, int error) {
     return ibv_query_qp(qp->ibv, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_ERR;
 }
 
-int fence_post(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
-               struct weir_post *post_out) {
+static int post(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                struct weir_post *post_out) {
     if (qp->state == QP_ERROR)
         return flush(qp, count, wrs, post_out);
     while (post_out->accepted < count) {
@@ -153,4 +153,12 @@ int fence_post(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
             return WEIR_EINVAL;
     }
     return WEIR_OK;
+}
+
+int fence_post(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+               struct weir_post *post_out) {
+    struct verbs_sigpipe hold = sigpipe_hold(qp->device);
+    int rc = post(qp, wrs, count, post_out);
+    sigpipe_release(&hold);
+    return rc;
 }

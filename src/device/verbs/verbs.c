@@ -204,6 +204,7 @@ static int verbs_open(const struct weir_env *env, struct weir_device **device_ou
     device->settings = settings;
     device->choice = choice;
     device->fenced = choice.fabric == FABRIC_IWARP;
+    device->raises_sigpipe = sigpipe_is_raised(&choice.attr);
     device->epoll_fd = -1;
     verbs_memory_open(device);
     fill_caps(&settings, &choice, &device->caps);

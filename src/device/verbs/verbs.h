@@ -10,6 +10,7 @@
  *   qp.c        QPs, made and destroyed       blob.c    what peers are told
  *   connect.c   QPs to RTS, off the thread    habit.c   what a device was seen to do
  *   cm.c        iWARP's connections           fence.c   iWARP's posts
+ *   sigpipe.c   signals that providers raise
  *
  * One protection domain, CQ, completion channel and (where the device has them) shared
  * receive queue a device. Invariants:
@@ -33,6 +34,7 @@
 
 #include <infiniband/verbs.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -177,6 +179,18 @@ int select_open(const struct verbs_settings *settings, struct verbs_choice *choi
  * threads read of the choice, its context and attr, is not written. */
 int select_refresh(const struct verbs_settings *settings, struct verbs_choice *choice);
 enum ibv_mtu mtu_code(uint32_t bytes); /* 0: no such path MTU */
+
+/* ---- sigpipe.c ---- */
+
+/* Whether calls of such a device raise SIGPIPE. */
+bool sigpipe_is_raised(const struct ibv_device_attr *attr);
+/* From hold to release this thread gets none; of other devices they do nothing. They may nest. */
+struct verbs_sigpipe {
+    sigset_t mask;
+    bool held;
+};
+struct verbs_sigpipe sigpipe_hold(const struct weir_device *device);
+void sigpipe_release(const struct verbs_sigpipe *hold);
 
 /* ---- the device ---- */
 
@@ -334,6 +348,7 @@ struct weir_device {
     uint32_t qp_hint;
     uint32_t inline_bytes;
     bool fenced; /* iWARP: posts go by fence.c */
+    bool raises_sigpipe;
     bool port_changed;
     enum verbs_loss loss;
     int epoll_fd;

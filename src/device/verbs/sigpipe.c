@@ -1,0 +1,45 @@
+/* sigpipe.c: calls of a provider that may raise SIGPIPE, which ends the process.
+ *
+ * Linux' software iWARP (siw) writes to a TCP socket within the calls of whoever posts, puts a
+ * QP into the error state, accepts, rejects or destroys; of a stream that the other side has
+ * closed the kernel tells that thread by SIGPIPE (send(2); siw does not say MSG_NOSIGNAL). So
+ * the signal is held back meanwhile, and one that came is taken off the thread. One of the
+ * application's that was pending before stays. Threads of the library hold all signals back
+ * anyway (thread.h). */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include "verbs.h"
+
+/* siw's SIW_VENDOR_ID; it names no vendor's part. */
+enum { SIW_VENDOR_ID = 0x626d74 };
+
+bool sigpipe_is_raised(const struct ibv_device_attr *attr) {
+    return attr->vendor_id == SIW_VENDOR_ID;
+}
+
+struct verbs_sigpipe sigpipe_hold(const struct weir_device *device) {
+    struct verbs_sigpipe hold = {.held = false};
+    sigset_t pipe;
+    if (VERBS_LIKELY(!device->raises_sigpipe) || sigpending(&pipe) != 0 ||
+        sigismember(&pipe, SIGPIPE) != 0)
+        return hold; /* pending: it is held back, and one more makes no difference */
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    hold.held = pthread_sigmask(SIG_BLOCK, &pipe, &hold.mask) == 0;
+    return hold;
+}
+
+void sigpipe_release(const struct verbs_sigpipe *hold) {
+    static const struct timespec now = {0};
+    sigset_t pipe;
+    if (VERBS_LIKELY(!hold->held))
+        return;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
+        continue; /* EAGAIN: none came */
+    pthread_sigmask(SIG_SETMASK, &hold->mask, NULL);
+}
