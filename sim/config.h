@@ -75,6 +75,7 @@ struct sim_nic_config {
     uint32_t post_edevice;
     uint32_t post_einval;
     uint32_t qp_fail; /* a post is followed by a failure of the QP */
+    uint32_t still;   /* a QP sends nothing any more, completes nothing of that, and says nothing */
     uint32_t packet_loss;
     uint32_t srq_swallow;
     uint32_t mr_fail;
@@ -162,6 +163,7 @@ struct sim_engine_config {
     uint64_t retransmit_ns;
     uint64_t teardown_timeout_ns;
     uint64_t settle_grace_ns;
+    uint64_t stall_timeout_ns;
     uint64_t backoff_timeout_ns;
     uint64_t inflight_bytes_max;
 };

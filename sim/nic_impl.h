@@ -84,6 +84,7 @@ struct weir_qp {
     uint32_t recv_bytes_max;
     uint32_t destroy_fails;
     bool flushing;     /* a flush event is on its way */
+    bool still;        /* it sends nothing any more */
     bool connecting;   /* it is in INIT until that is told */
     uint64_t fail_seq; /* with news_first: the send that failed it, and how, for its flush */
     uint32_t fail_status;

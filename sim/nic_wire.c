@@ -171,6 +171,13 @@ void nic_launch(struct weir_qp *qp, uint64_t seq, const struct weir_wr *posted) 
     uint64_t piece;
 
     entry->pieces_left = 1;
+    if (!qp->still && sim_fault(nic->world, nic->config->still)) {
+        sim_trace(nic->world, "n%u qp %u: stands still", nic->node->index, qp->qpn);
+        qp->still = true;
+    }
+    if (qp->still) {
+        return;
+    }
     if (status != WEIR_CQE_OK) {
         launch_piece(qp, seq, wr, NIC_POISON, 0, wr->length)->status = status;
         return;

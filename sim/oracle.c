@@ -245,7 +245,7 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
                   nic->mr_fail != 0 || there->create_fail != 0 || there->connect_fail != 0 ||
                   there->post_edevice != 0 || nic->qp_fail != 0 || there->qp_fail != 0 ||
                   nic->qps_max != 0 || there->qps_max != 0 || nic->recv_refuse != 0 ||
-                  there->recv_refuse != 0;
+                  there->recv_refuse != 0 || nic->still != 0 || there->still != 0;
     bool breaks = net || device || cut || oracle->lives_ended || nic->packet_loss != 0 ||
                   there->packet_loss != 0 || config->work.memory_release != 0 ||
                   config->work.cancel != 0 || config->work.deadline != 0 || nic->post_einval != 0 ||

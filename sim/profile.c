@@ -165,6 +165,16 @@ static void tuned(uint64_t seed, struct sim_config *config) {
     config->engine.poll_budget = PICK(&prng, 0, 1, 2, 40);
 }
 
+/* Devices that lose a timer of theirs, and do not notice. From a stream of its own, too. */
+static void stills(uint64_t seed, struct sim_config *config) {
+    struct sim_prng prng;
+
+    sim_prng_seed(&prng, seed ^ UINT64_C(0x57a1));
+    for (uint32_t i = 0; i < config->nodes && strcmp(config->profile, "calm") != 0; i++) {
+        config->nic[i].still = maybe(&prng, 6, 300);
+    }
+}
+
 /* Many small notified writes on several QPs: more than a word of the windows, to a
  * target that is late to look. */
 static void busy_notify(struct sim_prng *prng, struct sim_config *config) {
@@ -199,6 +209,7 @@ static void engine_base(struct sim_prng *prng, struct sim_config *config) {
     engine->retransmit_ns = 1000000;
     engine->teardown_timeout_ns = 50000000;
     engine->settle_grace_ns = 2000000;
+    engine->stall_timeout_ns = 100000000;
     for (uint32_t i = 0; i < SIM_RUN_NODES_MAX; i++) {
         engine->qp_count[i] = PICK(prng, 1, 1, 2, 4);
         engine->sq_depth[i] = PICK(prng, 2, 3, 8, 33, 128);
@@ -364,6 +375,7 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         config_out->work.crossing = sim_below(&prng, 2) == 0 ? SIM_ALWAYS : 0;
         habits(seed, config_out);
         tuned(seed, config_out);
+        stills(seed, config_out);
         PROFILES[i].fill(&prng, config_out);
         for (uint32_t n = 0; n < config_out->nodes; n++) { /* connections keep an order */
             config_out->nic[n].no_blame &= config_out->nic[n].ordered;
@@ -414,6 +426,7 @@ static void print_nic(const struct sim_config *config, uint32_t node, FILE *out)
     PRINT(out, nic, post_edevice);
     PRINT(out, nic, post_einval);
     PRINT(out, nic, qp_fail);
+    PRINT(out, nic, still);
     PRINT(out, nic, packet_loss);
     PRINT(out, nic, srq_swallow);
     PRINT(out, nic, mr_fail);

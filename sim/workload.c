@@ -500,6 +500,7 @@ static weir_engine_options options_of(const struct sim_app *app) {
     options.retransmit_ns = config->retransmit_ns;
     options.teardown_timeout_ns = config->teardown_timeout_ns;
     options.settle_grace_ns = config->settle_grace_ns;
+    options.stall_timeout_ns = config->stall_timeout_ns;
     options.backoff_timeout_ns = config->backoff_timeout_ns;
     options.inflight_bytes_max = config->inflight_bytes_max;
     return options;

@@ -47,6 +47,7 @@ static const struct promise promises[] = {
     {ROW(retransmit_ns), "WEIR_RETRANSMIT_MS", 1000000, 1, HOUR, 20},
     {ROW(teardown_timeout_ns), "WEIR_TEARDOWN_TIMEOUT_MS", 1000000, 1, HOUR, 4000},
     {ROW(settle_grace_ns), "WEIR_SETTLE_GRACE_MS", 1000000, 1, HOUR, 100},
+    {ROW(stall_timeout_ns), "WEIR_STALL_TIMEOUT_MS", 1000000, 1, HOUR, 10000},
     {ROW(backoff_timeout_ns), "WEIR_SQ_BACKOFF_TIMEOUT_US", 1000, 1, HOUR * 1000, 10000},
 };
 enum { PROMISES = sizeof(promises) / sizeof(promises[0]) };

@@ -63,6 +63,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->held_max = e->qps_max * e->recvs_per_qp;
     e->held = carve(c, e->held_max, sizeof(struct held));
     e->lacks = carve(c, e->qps_max, sizeof(struct lack));
+    e->stalls = carve(c, e->qps_max, sizeof(struct stall));
     e->recvs_missing = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(uint16_t));
     e->timer_count = o->transfers_max + o->peers_max + e->qps_max + 1;
     e->timers.entries = carve(c, timers_bytes(e->timer_count), 1);
@@ -344,10 +345,13 @@ static int run_timers(weir_engine *engine) {
  * cost system calls; otherwise every SLOW_EVERY steps. Returns how much was done. */
 int engine_step(weir_engine *engine, bool slow) {
     int done = submit_drain_queue(engine) ? 1 : 0;
-    done += complete_poll(engine, (int)engine->options.poll_budget);
+    int polled = complete_poll(engine, (int)engine->options.poll_budget);
+    done += polled;
     if (slow || !engine->has_fd || (++engine->tick & (SLOW_EVERY - 1)) == 0) {
         done += session_async(engine);
         done += control_poll(engine, CONTROL_BUDGET);
+        if (polled < (int)engine->options.poll_budget)
+            stall_look(engine);
     }
     if (atomic_load_explicit(&engine->attention, memory_order_relaxed)) {
         atomic_store(&engine->attention, false);
@@ -374,7 +378,8 @@ uint64_t engine_next_deadline(const weir_engine *engine) {
     if (engine->run_head != NONE || engine->inflight_due || atomic_load(&engine->submitted) != 0 ||
         atomic_load(&engine->attention))
         return 0;
-    return timers_next(&engine->timers);
+    uint64_t timer = timers_next(&engine->timers), stall = stall_deadline(engine);
+    return timer < stall ? timer : stall;
 }
 
 int weir_engine_progress(weir_engine *engine) {

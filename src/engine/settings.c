@@ -78,6 +78,8 @@ static const struct setting table[] = {
      "forced teardown of a QP", ""},
     {OPTION(settle_grace_ns), "WEIR_SETTLE_GRACE_MS", MS, 100, 1, HOUR_MS,
      "for posted WRs of a cancelled transfer", ""},
+    {OPTION(stall_timeout_ns), "WEIR_STALL_TIMEOUT_MS", MS, 10000, 1, HOUR_MS,
+     "for posted WRs without a completion", ""},
     {OPTION(backoff_timeout_ns), "WEIR_SQ_BACKOFF_TIMEOUT_US", US, 10000, 1, HOUR_MS * 1000,
      "longest wait of WEIR_TRANSFER_BLOCK", ""},
 };

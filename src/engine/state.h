@@ -11,9 +11,9 @@
  * output rings), receives.h (who has which shared receive buffer), transfer.c (life of a transfer),
  * submit.c (the way in), post.c (chains to QPs), inflight.c (who waits to post), complete.c
  * (completions and messages), recv.c (receives, and those that were refused), session.c (QPs of a
- * session, drain), peer.c, control.c and effects.c (who is there, how it is reached, what its
- * endpoint asks for), memory.c, settings.c (options, environment, defaults), engine.c (open, step,
- * close), api.c (the remaining public calls), open.c (real ports).
+ * session, drain), stall.c (QPs that stand still), peer.c, control.c and effects.c (who is there,
+ * how it is reached, what its endpoint asks for), memory.c, settings.c (options, environment,
+ * defaults), engine.c (open, step, close), api.c (the remaining public calls), open.c (real ports).
  */
 #ifndef WEIR_ENGINE_STATE_H
 #define WEIR_ENGINE_STATE_H
@@ -156,11 +156,17 @@ struct lack {
     uint64_t refused_ns; /* without a shared queue: since when it has taken none */
 };
 
+/* What was seen of a QP when it was last looked at: stall.c. */
+struct stall {
+    uint64_t head;     /* its ledger's; UINT64_MAX: nothing was outstanding */
+    uint64_t still_ns; /* for which that has not moved */
+};
+
 struct session {
     bool used;
     bool retired;
     bool up;             /* transfers may have used it */
-    bool unreachable;    /* the target did not answer: nobody here broke it */
+    bool unreachable;    /* the target did not answer, or the device stood still: nobody broke it */
     bool here;           /* it broke here first, and not by the other side's word */
     bool excused;        /* who broke it is known, or it was broken on purpose */
     bool fresh;          /* once retired: something came through since the last one broke */
@@ -387,6 +393,10 @@ struct weir_engine {
     uint64_t recv_refused_ns; /* shared, and short: since when it has taken none; 0 */
     bool recv_held;           /* shared: it is short, and no notification is sent */
 
+    struct stall *stalls;   /* of each QP */
+    uint64_t stall_next_ns; /* when to look; 0: nothing was outstanding */
+    uint64_t stall_posts;   /* stats.posts, when nothing was */
+
     struct timers timers; /* transfers, then peers, then QPs, then one for receives */
     struct weir_wr *chain;
     struct weir_cqe cqes[POLL_BATCH];
@@ -567,6 +577,10 @@ void session_qp_timer(weir_engine *engine, struct qp *qp);
 int session_async(weir_engine *engine);
 void session_poll_marks(weir_engine *engine);
 void session_device_failed(weir_engine *engine);
+
+/* stall.c */
+uint64_t stall_deadline(const weir_engine *engine);
+void stall_look(weir_engine *engine);
 
 /* peer.c */
 struct peer *peer_find(weir_engine *engine, uint64_t id);

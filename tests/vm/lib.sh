@@ -100,7 +100,8 @@ bench_holds() {
     python3 -c 'import json, sys
 r = json.load(open(sys.argv[1]))
 rate, p99 = r["ops_per_s"], r["latency_ns"]["p99"] / 1e6
-print(f"# {rate:.0f} transfers/s, p99 {p99:.1f} ms")
+still = r["device_counters"]["stalls"]
+print(f"# {rate:.0f} transfers/s, p99 {p99:.1f} ms" + f"; {still} QPs stood still" * (still > 0))
 sys.exit(0 if eval(sys.argv[2]) else "does not hold: " + sys.argv[2])' "$WORK/out.json" "$expression"
 }
 

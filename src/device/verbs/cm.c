@@ -287,17 +287,17 @@ void cm_give_up(struct weir_qp *qp) {
 /* ---- calls of others ---- */
 
 static void reject(const struct weir_device *device, struct rdma_cm_id *id) {
-    struct verbs_sigpipe hold = sigpipe_hold(device);
+    enum verbs_sigpipe hold = sigpipe_hold(device);
     rdma_reject(id, NULL, 0);
     rdma_destroy_id(id);
-    sigpipe_release(&hold);
+    sigpipe_release(hold);
 }
 
 static void link_down(struct weir_qp *qp) {
-    struct verbs_sigpipe hold = sigpipe_hold(qp->device);
+    enum verbs_sigpipe hold = sigpipe_hold(qp->device);
     if (qp->link_id != NULL)
         rdma_destroy_id(qp->link_id);
-    sigpipe_release(&hold);
+    sigpipe_release(hold);
     qp->link_id = NULL;
     qp->link = LINK_DOWN;
 }
@@ -316,9 +316,9 @@ static bool take_call(struct weir_qp *qp, struct rdma_cm_id *id, uint64_t caller
     qp->link_id = id;
     qp->caller = caller;
     qp->link = LINK_ACCEPTED;
-    struct verbs_sigpipe hold = sigpipe_hold(qp->device);
+    enum verbs_sigpipe hold = sigpipe_hold(qp->device);
     bool accepted = rdma_accept(id, &granted) == 0;
-    sigpipe_release(&hold);
+    sigpipe_release(hold);
     if (!accepted)
         link_down(qp);
     return accepted;

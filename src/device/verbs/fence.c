@@ -157,8 +157,8 @@ static int post(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
 
 int fence_post(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                struct weir_post *post_out) {
-    struct verbs_sigpipe hold = sigpipe_hold(qp->device);
+    enum verbs_sigpipe hold = sigpipe_hold(qp->device);
     int rc = post(qp, wrs, count, post_out);
-    sigpipe_release(&hold);
+    sigpipe_release(hold);
     return rc;
 }

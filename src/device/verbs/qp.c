@@ -274,9 +274,9 @@ int verbs_qp_error(struct weir_qp *qp) {
         return WEIR_OK;
     qp->state = QP_ERROR;
     qp->error_ns = now_ns(qp->device);
-    struct verbs_sigpipe hold = sigpipe_hold(qp->device);
+    enum verbs_sigpipe hold = sigpipe_hold(qp->device);
     int error = ibv_modify_qp(qp->ibv, &attr, IBV_QP_STATE);
-    sigpipe_release(&hold);
+    sigpipe_release(hold);
     if (qp->device->fenced)
         fence_flush(qp);
     return error == 0 ? WEIR_OK : WEIR_EDEVICE;
@@ -291,9 +291,9 @@ int verbs_qp_destroy(struct weir_qp *qp) {
     if (connector_cancel(qp) != WEIR_OK || (device->fenced && cm_hangup(qp) != WEIR_OK))
         return WEIR_EBUSY;
     poll_to_stash(device);
-    struct verbs_sigpipe hold = sigpipe_hold(device);
+    enum verbs_sigpipe hold = sigpipe_hold(device);
     int error = ibv_destroy_qp(qp->ibv);
-    sigpipe_release(&hold);
+    sigpipe_release(hold);
     if (error != 0)
         return error == EBUSY ? WEIR_EBUSY : WEIR_EDEVICE;
     poll_to_stash(device);

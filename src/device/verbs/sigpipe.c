@@ -20,26 +20,27 @@ bool sigpipe_is_raised(const struct ibv_device_attr *attr) {
     return attr->vendor_id == SIW_VENDOR_ID;
 }
 
-struct verbs_sigpipe sigpipe_hold(const struct weir_device *device) {
-    struct verbs_sigpipe hold = {.held = false};
-    sigset_t pipe;
+enum verbs_sigpipe sigpipe_hold(const struct weir_device *device) {
+    sigset_t pipe, before;
     if (VERBS_LIKELY(!device->raises_sigpipe) || sigpending(&pipe) != 0 ||
         sigismember(&pipe, SIGPIPE) != 0)
-        return hold; /* pending: it is held back, and one more makes no difference */
+        return SIGPIPE_LEFT; /* pending: it is held back, and one more makes no difference */
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
-    hold.held = pthread_sigmask(SIG_BLOCK, &pipe, &hold.mask) == 0;
-    return hold;
+    if (pthread_sigmask(SIG_BLOCK, &pipe, &before) != 0)
+        return SIGPIPE_LEFT;
+    return sigismember(&before, SIGPIPE) == 1 ? SIGPIPE_WAS_HELD : SIGPIPE_HELD;
 }
 
-void sigpipe_release(const struct verbs_sigpipe *hold) {
+void sigpipe_release(enum verbs_sigpipe hold) {
     static const struct timespec now = {0};
     sigset_t pipe;
-    if (VERBS_LIKELY(!hold->held))
+    if (VERBS_LIKELY(hold == SIGPIPE_LEFT))
         return;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
         continue; /* EAGAIN: none came */
-    pthread_sigmask(SIG_SETMASK, &hold->mask, NULL);
+    if (hold == SIGPIPE_HELD)
+        pthread_sigmask(SIG_UNBLOCK, &pipe, NULL);
 }

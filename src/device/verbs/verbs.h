@@ -34,7 +34,6 @@
 
 #include <infiniband/verbs.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -185,12 +184,9 @@ enum ibv_mtu mtu_code(uint32_t bytes); /* 0: no such path MTU */
 /* Whether calls of such a device raise SIGPIPE. */
 bool sigpipe_is_raised(const struct ibv_device_attr *attr);
 /* From hold to release this thread gets none; of other devices they do nothing. They may nest. */
-struct verbs_sigpipe {
-    sigset_t mask;
-    bool held;
-};
-struct verbs_sigpipe sigpipe_hold(const struct weir_device *device);
-void sigpipe_release(const struct verbs_sigpipe *hold);
+enum verbs_sigpipe { SIGPIPE_LEFT = 0, SIGPIPE_HELD, SIGPIPE_WAS_HELD };
+enum verbs_sigpipe sigpipe_hold(const struct weir_device *device);
+void sigpipe_release(enum verbs_sigpipe hold);
 
 /* ---- the device ---- */
 

@@ -1,0 +1,90 @@
+/* stall.c: QPs that stand still: they have work, do none of it, and do not fail.
+ *
+ * A reliable connection answers for every work request: it completes, or fails when its retries
+ * are over (IBA 1.5, 9.7.6.1.3). A device that has lost count of that leaves the QP in RTS for
+ * ever, with everything on it, and no peer can tell. So a QP that has runs outstanding, the oldest
+ * of which is the same for stall_timeout_ns and a microsecond for each byte outstanding, is given
+ * up as one whose target does not answer: its session breaks, and what was on it goes elsewhere.
+ *
+ * Owns when to look, and what was seen at the last look. Looking costs nothing while nothing is
+ * outstanding, and a post nothing ever. A look that comes late, since nobody made progress, or the
+ * machine stood still, counts for no more than one in time. It leaves to others: QPs that connect
+ * (the endpoint's time-outs) or drain (drain.h). */
+#include "state.h"
+
+enum {
+    LOOKS = 4,         /* in stall_timeout_ns */
+    NS_PER_BYTE = 1000 /* 1 MB/s */
+};
+
+static uint64_t period(const weir_engine *engine) {
+    return engine->options.stall_timeout_ns / LOOKS + 1;
+}
+
+/* Nothing was posted since nothing was outstanding. */
+static bool at_rest(const weir_engine *engine) {
+    return engine->stats.posts == engine->stall_posts;
+}
+
+uint64_t stall_deadline(const weir_engine *engine) {
+    if (at_rest(engine))
+        return UINT64_MAX;
+    return engine->stall_next_ns != 0 ? engine->stall_next_ns : engine_now(engine) + period(engine);
+}
+
+static bool is_watched(const struct qp *qp) {
+    return qp->qp != NULL && qp->connected && qp->session != NONE &&
+           qp->drain.state == DRAIN_IDLE && qp->ledger.used > 0;
+}
+
+/* Whether it has stood still for too long. */
+static bool look_at(const weir_engine *engine, const struct qp *qp, struct stall *stall,
+                    uint64_t passed_ns) {
+    uint64_t base_ns = engine->options.stall_timeout_ns;
+    if (stall->head != qp->ledger.head) {
+        *stall = (struct stall){.head = qp->ledger.head};
+        return false;
+    }
+    stall->still_ns += passed_ns;
+    return stall->still_ns >= base_ns &&
+           stall->still_ns - base_ns >= ledger_inflight(&qp->ledger) * NS_PER_BYTE;
+}
+
+static void give_up(weir_engine *engine, const struct qp *qp) {
+    struct peer *peer = peer_at(engine, qp->peer);
+    uint32_t slot = qp->session;
+    if (peer->sessions[slot].retired)
+        return;
+    engine->stats.stalls++;
+    session_unreachable(engine, peer, slot);
+    session_broken(engine, peer, slot);
+}
+
+static void look(weir_engine *engine, uint64_t passed_ns) {
+    uint64_t posts = engine->stats.posts;
+    bool rest = true;
+    for (uint32_t i = 0; i < engine->qps_used; i++) {
+        struct stall *stall = &engine->stalls[i];
+        if (!is_watched(&engine->qps[i])) {
+            stall->head = UINT64_MAX;
+            continue;
+        }
+        rest = false;
+        if (look_at(engine, &engine->qps[i], stall, passed_ns))
+            give_up(engine, &engine->qps[i]);
+    }
+    if (rest)
+        engine->stall_posts = posts;
+}
+
+/* To be called when the completion queue has been polled empty. */
+void stall_look(weir_engine *engine) {
+    if (at_rest(engine))
+        return;
+    uint64_t now = engine_now(engine), passed_ns = period(engine);
+    if (engine->stall_next_ns != 0 && now < engine->stall_next_ns)
+        return;
+    if (engine->stall_next_ns != 0)
+        look(engine, passed_ns);
+    engine->stall_next_ns = at_rest(engine) ? 0 : now + passed_ns;
+}
