@@ -1,9 +1,10 @@
 /* test_engine_control.c: who is there, word by word: what an engine makes of WHO, IAM and
  * HELLO, of connections that break and of peers that it has given up (H1, H2, H10, H12,
- * S9, T10). The other side is the test itself: see lone_engine.h. */
+ * S9, T10, M1). The other side is the test itself: see lone_engine.h. */
 #include "lone_engine.h"
 #include "own.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -444,6 +445,76 @@ static void test_S13_cancel_waits_for_nobody(void **state) {
     lone_close(lone);
 }
 
+/* ---- looking somebody up ---- */
+
+/* Every call that takes a peer's handle, with one that names nobody any more, or yet. */
+static void look_up(struct lone *lone, weir_peer peer) {
+    weir_engine *engine = lone->engine;
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    weir_qp_info qp = WEIR_QP_INFO_INIT;
+    uint8_t descriptor[WEIR_DESCRIPTOR_MAX] = {0};
+    weir_transfer transfer;
+    weir_remote remote;
+
+    notify.flags = WEIR_TRANSFER_NOTIFY;
+    assert_int_equal(weir_peer_query(engine, peer, &info), WEIR_ESTALE);
+    assert_int_equal(weir_qp_query(engine, peer, 0, &qp), WEIR_ESTALE);
+    assert_int_equal(weir_peer_connect(engine, peer), WEIR_ESTALE);
+    assert_int_equal(weir_peer_close(engine, peer), WEIR_ESTALE);
+    assert_int_equal(weir_write(engine, peer, NULL, 0, &notify, &transfer), WEIR_ESTALE);
+    assert_int_equal(weir_read(engine, peer, NULL, 0, &notify, &transfer), WEIR_ESTALE);
+    assert_true(weir_memory_import(engine, peer, descriptor, sizeof(descriptor), &remote) < 0);
+}
+
+/* It makes nothing: not a byte of the engine changes, nor is memory allocated. */
+static void test_M1_looking_up_makes_nothing(void **state) {
+    weir_peer left;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    met(lone, 1, "10.0.0.1:9");
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &left), WEIR_OK);
+    assert_int_equal(weir_peer_close(lone->engine, left), WEIR_OK);
+    lone_run(lone);
+    const uint64_t ids[] = {
+        0,          1,       left.id,      left.id + (1u << 20),
+        UINT64_MAX, 0xfffff, 7u << 20 | 3, peer_number(lone, 1)->id + (1u << 20)};
+    weir_engine *engine = lone->engine;
+    size_t bytes = engine->arena_bytes;
+    uint8_t *before = malloc(sizeof(*engine) + bytes);
+    assert_non_null(before);
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+        memcpy(before, engine, sizeof(*engine));
+        memcpy(before + sizeof(*engine), engine->arena, bytes);
+        size_t allocated = mallinfo2().uordblks;
+        look_up(lone, (weir_peer){ids[i]});
+        assert_int_equal(mallinfo2().uordblks, allocated);
+        assert_memory_equal(before, engine, sizeof(*engine));
+        assert_memory_equal(before + sizeof(*engine), engine->arena, bytes);
+    }
+    assert_int_equal(lone->dials, 0);
+    free(before);
+    lone_close(lone);
+}
+
+/* One that is there and not connected is NOT_READY, and one call for it is one dial. */
+static void test_M1_one_that_connects_is_not_ready(void **state) {
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    uint32_t peers = lone->engine->peers_used;
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_NOT_READY);
+        lone_run(lone);
+    }
+    assert_int_equal(lone->dials, 1);
+    assert_int_equal(lone->engine->peers_used, peers);
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H1_a_hello_does_not_wait_for_a_dial_for_ever),
@@ -464,6 +535,8 @@ int main(void) {
         cmocka_unit_test(test_T10_ports_are_closed_though_a_device_keeps_a_qp),
         cmocka_unit_test(test_H1_hung_up_visitors_leave_room),
         cmocka_unit_test(test_S13_cancel_waits_for_nobody),
+        cmocka_unit_test(test_M1_looking_up_makes_nothing),
+        cmocka_unit_test(test_M1_one_that_connects_is_not_ready),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
