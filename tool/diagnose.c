@@ -109,7 +109,9 @@ void diagnose_dial(const char *address, char why_out[DIAGNOSIS_MAX]) {
     if (error != 0)
         snprintf(why_out, DIAGNOSIS_MAX, "%s", strerror(error));
     else
-        snprintf(why_out, DIAGNOSIS_MAX, "something listens there, but does not answer as weir");
+        snprintf(why_out, DIAGNOSIS_MAX,
+                 "something listens there, but is no weir, or its device and ours do not reach "
+                 "each other");
     if (fd >= 0)
         close(fd);
     freeaddrinfo(found);
