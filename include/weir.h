@@ -204,9 +204,9 @@ typedef struct weir_engine_options {
     uint64_t inflight_bytes_max;  /* payload of reads and writes posted and not yet accounted for,
                                    * to all peers together; one work request that is longer goes
                                    * by itself; default 256 MiB, at most 64 GiB */
-    uint64_t stall_timeout_ns;    /* a QP on which something is posted and nothing completes for
-                                   * so long, and 1 us for each byte of it, is given up as one
-                                   * whose target does not answer; default 10 s */
+    uint64_t stall_timeout_ns;    /* a QP whose oldest posted work is not accounted for in this
+                                   * time, and 1 us for each byte in flight on any QP, is given up
+                                   * as one whose target does not answer; default 10 s */
 } weir_engine_options;
 #define WEIR_ENGINE_OPTIONS_INIT WEIR_SIZED(weir_engine_options)
 
@@ -641,7 +641,7 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
     X(eagain_completions, "of submit_eagain: completions to come and not yet taken were too many") \
     X(signaled, "of wrs_posted: signalled, so that the device tells of their end")                 \
     X(completions, "completions polled: of signalled or failed work, messages, teardowns")         \
-    X(stalls, "QPs given up because they had work, and nothing completed or failed")
+    X(stalls, "QPs given up because their oldest work neither completed nor failed")
 
 typedef struct weir_stats {
     size_t size;

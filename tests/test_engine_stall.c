@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define THERE "10.0.0.9:9"
+#define ALSO  "10.0.0.8:9"
 /* The default of stall_timeout_ns. */
 #define STALL (10 * SECOND)
 
@@ -131,6 +132,114 @@ static void test_M8_a_slow_qp_is_left_alone(void **state) {
     lone_close(lone);
 }
 
+static uint32_t wakes_before;
+static weir_transfer written_meanwhile;
+static struct world *asleep;
+
+static void write_meanwhile(struct lone *lone) {
+    lone->on_sleep = NULL;
+    wakes_before = lone->wakes;
+    written_meanwhile = write_of(asleep, 64);
+}
+
+/* Somebody sleeps, for ever for all that he knows, and another thread posts: no interrupt will
+ * come of a QP that stands still, so he has to be told. */
+static void test_M8_who_sleeps_is_told_of_the_first_post(void **state) {
+    (void)state;
+    struct world world;
+    uint64_t timeout_ns;
+    open_world(&world);
+    struct lone *lone = world.lone;
+    weir_engine *engine = lone->engine;
+    asleep = &world;
+    lone->on_sleep = write_meanwhile;
+    assert_int_equal(weir_engine_wait(engine, 10 * MS), WEIR_OK); /* news: the post */
+    assert_null(lone->on_sleep);
+    assert_true(lone->wakes > wakes_before);
+    lone_pass(lone, 2 * STALL);
+    assert_int_equal(stalls(&world), 1);
+    lone->executes = true;
+    come_back(&world);
+    lone_pass(lone, STALL); /* at rest */
+    while (weir_engine_arm(engine, &timeout_ns) != WEIR_OK)
+        weir_engine_progress(engine);
+    assert_int_equal(timeout_ns, UINT64_MAX);
+    lone->executes = false;
+    write_of(&world, 64);
+    assert_int_equal(atomic_load(&engine->armed), ARMED_TOLD);
+    write_of(&world, 64);
+    weir_engine_progress(engine);
+    lone_run(lone);
+    while (weir_engine_arm(engine, &timeout_ns) != WEIR_OK)
+        lone_run(lone);
+    assert_in_range(timeout_ns, 1, STALL / 2);
+    weir_engine_progress(engine);
+    lone_close(lone);
+}
+
+/* The first look at a QP counts for nothing, also in its slot's first life. */
+static void test_M8_the_whole_time_is_given(void **state) {
+    (void)state;
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    for (uint64_t late = 1; late < STALL / 2; late += STALL / 40) {
+        struct world world;
+        weir_transfer transfer;
+        weir_peer second;
+        open_world(&world);
+        struct lone *lone = world.lone;
+        assert_int_equal(weir_peer_open(lone->engine, ALSO, &second), WEIR_OK);
+        weir_peer_connect(lone->engine, second);
+        lone_run(lone);
+        uint64_t conn = lone_dialled(lone, ALSO);
+        lone_say_iam(lone, conn, 2, ALSO);
+        lone_answer(lone, conn, 2, 1);
+        notify.flags = WEIR_TRANSFER_NOTIFY; /* no bytes, which would give more time */
+        assert_int_equal(weir_write(lone->engine, world.peer, NULL, 0, &notify, &transfer),
+                         WEIR_OK); /* from here on there are looks */
+        lone_pass(lone, late);
+        assert_int_equal(weir_write(lone->engine, second, NULL, 0, &notify, &transfer), WEIR_OK);
+        lone_run(lone);
+        uint64_t posted_ns = lone->now_ns;
+        uint8_t instance[WIRE_INSTANCE_SIZE];
+        lone_instance(2, instance);
+        const struct peer *peer = peer_by_instance(lone->engine, instance);
+        assert_true(peer->live != NONE);
+        while (peer->live != NONE && lone->now_ns - posted_ns < 2 * STALL)
+            lone_pass(lone, 10 * MS);
+        assert_in_range(lone->now_ns - posted_ns, STALL, STALL + STALL / 2);
+        lone_close(lone);
+    }
+}
+
+/* While polls are full a completion may be behind others: but not behind more than there are. */
+static void test_M8_full_polls_put_it_off_and_no_more(void **state) {
+    (void)state;
+    struct world world;
+    open_world(&world);
+    struct lone *lone = world.lone;
+    weir_engine *engine = lone->engine;
+    engine->caps.cq_capacity = 1000;
+    write_of(&world, 64);
+    lone_run(lone);
+    for (int full = 1; full >= 0; full--) {
+        uint64_t end = lone->now_ns + (full ? 2 * STALL : STALL / 2);
+        while (lone->now_ns < end && stalls(&world) == 0) {
+            lone->now_ns += MS;
+            stall_look(engine, false);
+            engine->polled += full ? 0 : 1;
+        }
+        assert_int_equal(stalls(&world), 0);
+    }
+    uint64_t end = lone->now_ns + 2 * STALL;
+    while (lone->now_ns < end && stalls(&world) == 0) {
+        lone->now_ns += MS;
+        engine->polled++;
+        stall_look(engine, false);
+    }
+    assert_int_equal(stalls(&world), 1);
+    lone_close(lone);
+}
+
 /* Nobody made progress, or the machine slept: the device had no time either, for all we know. */
 static void test_M8_time_that_nobody_saw_pass_does_not_count(void **state) {
     (void)state;
@@ -189,6 +298,9 @@ int main(void) {
         cmocka_unit_test(test_M8_a_qp_that_stands_still_is_given_up),
         cmocka_unit_test(test_M8_large_writes_are_given_time),
         cmocka_unit_test(test_M8_a_slow_qp_is_left_alone),
+        cmocka_unit_test(test_M8_who_sleeps_is_told_of_the_first_post),
+        cmocka_unit_test(test_M8_the_whole_time_is_given),
+        cmocka_unit_test(test_M8_full_polls_put_it_off_and_no_more),
         cmocka_unit_test(test_M8_time_that_nobody_saw_pass_does_not_count),
         cmocka_unit_test(test_M8_a_device_that_stands_still_for_good),
         cmocka_unit_test(test_M8_only_live_qps_are_looked_at),

@@ -119,6 +119,7 @@ struct rdma_event_channel *rdma_create_event_channel(void) {
 
 void rdma_destroy_event_channel(struct rdma_event_channel *channel) {
     assert_int_equal(fake_cm_count(&fake_cm.ids), 0);
+    fake_pipe();
     fake_cm.channels--;
     close(channel->fd);
     free(channel);
@@ -221,6 +222,8 @@ struct fake_id *fake_cm_id_of(const struct weir_qp *qp) {
 int rdma_destroy_id(struct rdma_cm_id *base) {
     struct fake_id *id = id_of(base);
     bool may_wait = !pthread_equal(cm.owner, pthread_self());
+    if (base == cm.listener)
+        fake_pipe(); /* a call that nobody took is rejected */
     pthread_mutex_lock(&cm.mutex);
     if (id->calls) {
         assert_true(may_wait); /* for the answer */

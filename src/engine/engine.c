@@ -350,8 +350,7 @@ int engine_step(weir_engine *engine, bool slow) {
     if (slow || !engine->has_fd || (++engine->tick & (SLOW_EVERY - 1)) == 0) {
         done += session_async(engine);
         done += control_poll(engine, CONTROL_BUDGET);
-        if (polled < (int)engine->options.poll_budget)
-            stall_look(engine);
+        stall_look(engine, polled < (int)engine->options.poll_budget);
     }
     if (atomic_load_explicit(&engine->attention, memory_order_relaxed)) {
         atomic_store(&engine->attention, false);

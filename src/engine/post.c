@@ -511,8 +511,8 @@ static enum outcome post_together(weir_engine *engine, struct peer *peer, uint64
 }
 
 /* A filled transfer of one WR, in the way of which nothing is (peer->clear): posted without
- * becoming pending. False: nothing was done, and it has to be started. Nobody has to be told:
- * those who sleep have the device armed, or a deadline to learn of. */
+ * becoming pending. False: nothing was done, and it has to be started. Those who sleep have the
+ * device armed; they are told of a deadline, and of the first post after a rest (stall.c). */
 bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   uint32_t index) {
     const struct plan_piece *piece = &engine->blocks[index].pieces[0];
@@ -542,6 +542,7 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
         timer_transfer(engine, transfer, transfer->deadline_ns);
         engine->worked = true;
     }
+    stall_posted(engine);
     if (__builtin_expect(transfer->outstanding == 0, 0))
         transfer_check(engine, transfer);
     return true;

@@ -63,6 +63,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     qp->sbufs_used = qp->sbuf_next = 0;
     qp->recvs = 0;
     *lack_of(engine, qp) = (struct lack){0};
+    engine->stalls[slot].head = UINT64_MAX;
     qp->beacon_back = qp->passed = false;
     qp->sbuf_count = engine->recvs_per_qp;
     qp->granted = granted.sq_depth;

@@ -3,17 +3,18 @@
  * A reliable connection answers for every work request: it completes, or fails when its retries
  * are over (IBA 1.5, 9.7.6.1.3). A device that has lost count of that leaves the QP in RTS for
  * ever, with everything on it, and no peer can tell. So a QP that has runs outstanding, the oldest
- * of which is the same for stall_timeout_ns and a microsecond for each byte outstanding, is given
- * up as one whose target does not answer: its session breaks, and what was on it goes elsewhere.
+ * of which is the same for stall_timeout_ns and a microsecond for each byte in flight anywhere, is
+ * given up as one whose target does not answer: its session breaks, and what was on it goes
+ * elsewhere.
  *
  * Owns when to look, and what was seen at the last look. Looking costs nothing while nothing is
- * outstanding, and a post nothing ever. A look that comes late, since nobody made progress, or the
- * machine stood still, counts for no more than one in time. It leaves to others: QPs that connect
- * (the endpoint's time-outs) or drain (drain.h). */
+ * outstanding; the first post after that tells those who sleep. A look that comes late, since
+ * nobody made progress, or the machine stood still, counts for no more than one in time. It leaves
+ * to others: QPs that connect (the endpoint's time-outs) or drain (drain.h). */
 #include "state.h"
 
 enum {
-    LOOKS = 4,         /* in stall_timeout_ns */
+    LOOKS = 8,         /* in stall_timeout_ns */
     NS_PER_BYTE = 1000 /* 1 MB/s */
 };
 
@@ -40,14 +41,13 @@ static bool is_watched(const struct qp *qp) {
 /* Whether it has stood still for too long. */
 static bool look_at(const weir_engine *engine, const struct qp *qp, struct stall *stall,
                     uint64_t passed_ns) {
-    uint64_t base_ns = engine->options.stall_timeout_ns;
     if (stall->head != qp->ledger.head) {
         *stall = (struct stall){.head = qp->ledger.head};
         return false;
     }
     stall->still_ns += passed_ns;
-    return stall->still_ns >= base_ns &&
-           stall->still_ns - base_ns >= ledger_inflight(&qp->ledger) * NS_PER_BYTE;
+    return stall->still_ns >=
+           engine->options.stall_timeout_ns + engine_inflight(engine) * NS_PER_BYTE;
 }
 
 static void give_up(weir_engine *engine, const struct qp *qp) {
@@ -77,14 +77,18 @@ static void look(weir_engine *engine, uint64_t passed_ns) {
         engine->stall_posts = posts;
 }
 
-/* To be called when the completion queue has been polled empty. */
-void stall_look(weir_engine *engine) {
+/* emptied: the completion queue was, just now. What a QP completed before the last look may wait
+ * in it until it was emptied, or as much as fits in was taken from it. */
+void stall_look(weir_engine *engine, bool emptied) {
     if (at_rest(engine))
         return;
     uint64_t now = engine_now(engine), passed_ns = period(engine);
     if (engine->stall_next_ns != 0 && now < engine->stall_next_ns)
         return;
+    if (!emptied && engine->polled - engine->stall_polled < engine->caps.cq_capacity)
+        return;
     if (engine->stall_next_ns != 0)
         look(engine, passed_ns);
     engine->stall_next_ns = at_rest(engine) ? 0 : now + passed_ns;
+    engine->stall_polled = engine->polled;
 }

@@ -396,6 +396,7 @@ struct weir_engine {
     struct stall *stalls;   /* of each QP */
     uint64_t stall_next_ns; /* when to look; 0: nothing was outstanding */
     uint64_t stall_posts;   /* stats.posts, when nothing was */
+    uint64_t stall_polled;  /* polled, at the last look */
 
     struct timers timers; /* transfers, then peers, then QPs, then one for receives */
     struct weir_wr *chain;
@@ -580,7 +581,12 @@ void session_device_failed(weir_engine *engine);
 
 /* stall.c */
 uint64_t stall_deadline(const weir_engine *engine);
-void stall_look(weir_engine *engine);
+void stall_look(weir_engine *engine, bool emptied);
+/* Those who sleep may have no deadline for a look at what was posted just now. */
+static inline void stall_posted(weir_engine *engine) {
+    if (__builtin_expect(engine->stall_next_ns == 0, 0))
+        engine->worked = true;
+}
 
 /* peer.c */
 struct peer *peer_find(weir_engine *engine, uint64_t id);

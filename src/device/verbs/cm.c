@@ -35,7 +35,7 @@
 
 #include "verbs.h"
 
-enum { RESOLVE_MS = 100, RESOLVES = 20, BACKLOG = 1024, TRIES = 4 };
+enum { RESOLVE_MS = 100, RESOLVES = 20, ROUTE_MS = 2000, BACKLOG = 1024, TRIES = 4 };
 #define NS_PER_S UINT64_C(1000000000)
 #define CALL_NS  UINT64_C(200000000) /* that the one waits for the other's call */
 
@@ -165,10 +165,12 @@ int cm_open(struct weir_device *device) {
 
 void cm_close(struct weir_device *device) {
     struct verbs_cm *cm = &device->cm;
+    enum verbs_sigpipe hold = sigpipe_hold(device); /* calls that nobody took are rejected */
     if (cm->listener != NULL)
         rdma_destroy_id(cm->listener);
     if (cm->channel != NULL)
         rdma_destroy_event_channel(cm->channel);
+    sigpipe_release(hold);
     if (cm->timer_fd > 0)
         close(cm->timer_fd);
     if (cm->fence_mr != NULL)
@@ -228,7 +230,7 @@ static int dial(const struct weir_qp *qp, struct rdma_cm_id *id) {
         return dial_error(errno);
     if (class != 0)
         rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &class, sizeof class);
-    if (rdma_resolve_route(id, RESOLVE_MS) != 0 || rdma_migrate_id(id, device->cm.channel) != 0 ||
+    if (rdma_resolve_route(id, ROUTE_MS) != 0 || rdma_migrate_id(id, device->cm.channel) != 0 ||
         rdma_connect(id, &wanted) != 0)
         return dial_error(errno);
     return WEIR_OK;

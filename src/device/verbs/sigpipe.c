@@ -4,8 +4,9 @@
  * QP into the error state, accepts, rejects or destroys; of a stream that the other side has
  * closed the kernel tells that thread by SIGPIPE (send(2); siw does not say MSG_NOSIGNAL). So
  * the signal is held back meanwhile, and one that came is taken off the thread. One of the
- * application's that was pending before stays. Threads of the library hold all signals back
- * anyway (thread.h). */
+ * application's that was pending before stays (and where that was the whole process's, one of ours
+ * stays behind it); one that somebody sends the process just then may be taken for ours. Threads of
+ * the library hold all signals back anyway (thread.h). */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,7 +25,7 @@ enum verbs_sigpipe sigpipe_hold(const struct weir_device *device) {
     sigset_t pipe, before;
     if (VERBS_LIKELY(!device->raises_sigpipe) || sigpending(&pipe) != 0 ||
         sigismember(&pipe, SIGPIPE) != 0)
-        return SIGPIPE_LEFT; /* pending: it is held back, and one more makes no difference */
+        return SIGPIPE_LEFT; /* pending: it is held back */
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     if (pthread_sigmask(SIG_BLOCK, &pipe, &before) != 0)
