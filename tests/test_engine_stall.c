@@ -177,6 +177,61 @@ static void test_M8_who_sleeps_is_told_of_the_first_post(void **state) {
     lone_close(lone);
 }
 
+static weir_peer another(struct lone *lone) {
+    weir_peer peer;
+    assert_int_equal(weir_peer_open(lone->engine, ALSO, &peer), WEIR_OK);
+    weir_peer_connect(lone->engine, peer);
+    lone_run(lone);
+    uint64_t conn = lone_dialled(lone, ALSO);
+    lone_say_iam(lone, conn, 2, ALSO);
+    lone_answer(lone, conn, 2, 1);
+    return peer;
+}
+
+/* Others' bytes give time, too: they may be in its way. So they do when they have gone. */
+static void test_M8_bytes_of_others_give_time(void **state) {
+    (void)state;
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    struct world world;
+    open_world(&world);
+    struct lone *lone = world.lone;
+    weir_peer second = another(lone);
+    write_of(&world, sizeof(bytes));
+    notify.flags = WEIR_TRANSFER_NOTIFY;
+    assert_int_equal(weir_write(lone->engine, second, NULL, 0, &notify, &transfer), WEIR_OK);
+    lone_run(lone);
+    uint64_t posted = engine_inflight(lone->engine);
+    assert_true(posted > 5000000);
+    lone_pass(lone, STALL / 2);
+    assert_int_equal(weir_peer_close(lone->engine, world.peer), WEIR_OK); /* with its bytes */
+    lone_pass(lone, STALL / 2 + posted * 1000 - SECOND);
+    assert_int_equal(engine_inflight(lone->engine), 0);
+    assert_int_equal(stalls(&world), 0);
+    lone_pass(lone, STALL);
+    assert_int_equal(stalls(&world), 1);
+    lone_close(lone);
+}
+
+/* Who calls seldom finds it late, but finds it: each look in 64 calls counts. */
+static void test_M8_a_slow_poller_finds_it(void **state) {
+    (void)state;
+    struct world world;
+    open_world(&world);
+    struct lone *lone = world.lone;
+    write_of(&world, 64);
+    lone_run(lone);
+    uint64_t posted_ns = lone->now_ns;
+    lone->engine->has_fd = true;
+    while (stalls(&world) == 0) {
+        lone->now_ns += 50 * MS;
+        weir_engine_progress(lone->engine);
+        assert_true(lone->now_ns - posted_ns < 3 * STALL);
+    }
+    lone->engine->has_fd = false;
+    lone_close(lone);
+}
+
 /* The first look at a QP counts for nothing, also in its slot's first life. */
 static void test_M8_the_whole_time_is_given(void **state) {
     (void)state;
@@ -187,12 +242,7 @@ static void test_M8_the_whole_time_is_given(void **state) {
         weir_peer second;
         open_world(&world);
         struct lone *lone = world.lone;
-        assert_int_equal(weir_peer_open(lone->engine, ALSO, &second), WEIR_OK);
-        weir_peer_connect(lone->engine, second);
-        lone_run(lone);
-        uint64_t conn = lone_dialled(lone, ALSO);
-        lone_say_iam(lone, conn, 2, ALSO);
-        lone_answer(lone, conn, 2, 1);
+        second = another(lone);
         notify.flags = WEIR_TRANSFER_NOTIFY; /* no bytes, which would give more time */
         assert_int_equal(weir_write(lone->engine, world.peer, NULL, 0, &notify, &transfer),
                          WEIR_OK); /* from here on there are looks */
@@ -299,6 +349,8 @@ int main(void) {
         cmocka_unit_test(test_M8_large_writes_are_given_time),
         cmocka_unit_test(test_M8_a_slow_qp_is_left_alone),
         cmocka_unit_test(test_M8_who_sleeps_is_told_of_the_first_post),
+        cmocka_unit_test(test_M8_bytes_of_others_give_time),
+        cmocka_unit_test(test_M8_a_slow_poller_finds_it),
         cmocka_unit_test(test_M8_the_whole_time_is_given),
         cmocka_unit_test(test_M8_full_polls_put_it_off_and_no_more),
         cmocka_unit_test(test_M8_time_that_nobody_saw_pass_does_not_count),

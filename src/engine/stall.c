@@ -9,7 +9,7 @@
  *
  * Owns when to look, and what was seen at the last look. Looking costs nothing while nothing is
  * outstanding; the first post after that tells those who sleep. A look that comes late, since
- * nobody made progress, or the machine stood still, counts for no more than one in time. It leaves
+ * nobody made progress, or the machine stood still, counts for no more than two in time. It leaves
  * to others: QPs that connect (the endpoint's time-outs) or drain (drain.h). */
 #include "state.h"
 
@@ -46,8 +46,9 @@ static bool look_at(const weir_engine *engine, const struct qp *qp, struct stall
         return false;
     }
     stall->still_ns += passed_ns;
-    return stall->still_ns >=
-           engine->options.stall_timeout_ns + engine_inflight(engine) * NS_PER_BYTE;
+    if (stall->bytes < engine_inflight(engine))
+        stall->bytes = engine_inflight(engine);
+    return stall->still_ns >= engine->options.stall_timeout_ns + stall->bytes * NS_PER_BYTE;
 }
 
 static void give_up(weir_engine *engine, const struct qp *qp) {
@@ -77,18 +78,34 @@ static void look(weir_engine *engine, uint64_t passed_ns) {
         engine->stall_posts = posts;
 }
 
+static void looked(weir_engine *engine, uint64_t now) {
+    engine->stall_last_ns = now;
+    engine->stall_next_ns = now + period(engine);
+    engine->stall_polled = engine->polled;
+}
+
+/* Something was posted after a rest: from here on there are looks, and deadlines for them. */
+__attribute__((noinline, cold)) void stall_begin(weir_engine *engine) {
+    looked(engine, engine_now(engine));
+    engine->worked = true;
+}
+
 /* emptied: the completion queue was, just now. What a QP completed before the last look may wait
  * in it until it was emptied, or as much as fits in was taken from it. */
 void stall_look(weir_engine *engine, bool emptied) {
     if (at_rest(engine))
         return;
-    uint64_t now = engine_now(engine), passed_ns = period(engine);
-    if (engine->stall_next_ns != 0 && now < engine->stall_next_ns)
+    uint64_t now = engine_now(engine), most_ns = 2 * period(engine);
+    if (engine->stall_next_ns == 0) {
+        looked(engine, now);
         return;
-    if (!emptied && engine->polled - engine->stall_polled < engine->caps.cq_capacity)
+    }
+    if (now < engine->stall_next_ns ||
+        (!emptied && engine->polled - engine->stall_polled < engine->caps.cq_capacity))
         return;
-    if (engine->stall_next_ns != 0)
-        look(engine, passed_ns);
-    engine->stall_next_ns = at_rest(engine) ? 0 : now + passed_ns;
-    engine->stall_polled = engine->polled;
+    uint64_t passed_ns = now - engine->stall_last_ns;
+    look(engine, passed_ns < most_ns ? passed_ns : most_ns);
+    looked(engine, now);
+    if (at_rest(engine))
+        engine->stall_next_ns = 0;
 }

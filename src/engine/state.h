@@ -160,6 +160,7 @@ struct lack {
 struct stall {
     uint64_t head;     /* its ledger's; UINT64_MAX: nothing was outstanding */
     uint64_t still_ns; /* for which that has not moved */
+    uint64_t bytes;    /* the most that were in flight anywhere at a look meanwhile */
 };
 
 struct session {
@@ -396,7 +397,8 @@ struct weir_engine {
     struct stall *stalls;   /* of each QP */
     uint64_t stall_next_ns; /* when to look; 0: nothing was outstanding */
     uint64_t stall_posts;   /* stats.posts, when nothing was */
-    uint64_t stall_polled;  /* polled, at the last look */
+    uint64_t stall_last_ns; /* the last look */
+    uint64_t stall_polled;  /* polled, then */
 
     struct timers timers; /* transfers, then peers, then QPs, then one for receives */
     struct weir_wr *chain;
@@ -582,10 +584,11 @@ void session_device_failed(weir_engine *engine);
 /* stall.c */
 uint64_t stall_deadline(const weir_engine *engine);
 void stall_look(weir_engine *engine, bool emptied);
+void stall_begin(weir_engine *engine);
 /* Those who sleep may have no deadline for a look at what was posted just now. */
 static inline void stall_posted(weir_engine *engine) {
     if (__builtin_expect(engine->stall_next_ns == 0, 0))
-        engine->worked = true;
+        stall_begin(engine);
 }
 
 /* peer.c */
