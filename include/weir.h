@@ -453,7 +453,7 @@ typedef struct weir_segment {
  * weir_transfer_wait too. Never completes inside the submit call. */
 #define WEIR_TRANSFER_QUEUE 0x2u
 /* When the pools are full, wait up to backoff_timeout_ns before EAGAIN: progress for 20 us,
- * then sleeps of 50 us to 4 ms between looks, each up to 4 times the last, which end when anything
+ * then sleeps of 40 us to 4 ms between looks, each up to 3 times the last, which end when anything
  * is done or another thread makes room. */
 #define WEIR_TRANSFER_BLOCK 0x4u
 /* Must not be replayed on a new session: if its session breaks with WRs posted,

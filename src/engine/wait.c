@@ -28,7 +28,7 @@ enum { SPINS = 200, YIELDS = 4, OWN_SPINS = 100, LATER_PAUSES = 64 };
 #define SPIN_NS_LEAST UINT64_C(1000)
 /* Of who waits for room: the first sleep and the longest. To fall asleep and to wake costs
  * 20 us on some virtual machines: 1 %. */
-#define PAUSE_NS      UINT64_C(50000)
+#define PAUSE_NS      UINT64_C(40000)
 #define PAUSE_NS_MOST UINT64_C(4000000)
 
 struct sleeping {
@@ -381,8 +381,8 @@ __attribute__((noinline, cold)) void engine_room_slow(weir_engine *engine) {
 }
 
 /* Somebody began to look for room passed_ns ago, and found none just now, after `before`.
- * Progress for SPIN_NS in all, then sleeps, each four times as long as the one before. News or room
- * end a sleep, and those that follow begin short again, after one more look. */
+ * Progress for SPIN_NS in all, then sleeps, each three times as long as the one before. News or
+ * room end a sleep, and those that follow begin short again, after one more look. */
 void engine_back_off(weir_engine *engine, uint64_t before, uint64_t passed_ns, uint64_t most_ns,
                      uint64_t *pause_ns) {
     bool news = has_news_or_room(engine, before);
@@ -397,7 +397,7 @@ void engine_back_off(weir_engine *engine, uint64_t before, uint64_t passed_ns, u
     if (has_news_or_room(engine, before))
         *pause_ns = 0;
     else
-        *pause_ns = 4 * pause < PAUSE_NS_MOST ? 4 * pause : PAUSE_NS_MOST;
+        *pause_ns = 3 * pause < PAUSE_NS_MOST ? 3 * pause : PAUSE_NS_MOST;
 }
 
 int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns) {
