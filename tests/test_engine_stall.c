@@ -19,7 +19,7 @@ struct world {
 };
 static uint8_t bytes[16 << 20];
 
-static void open_world(struct world *world) {
+static struct lone *open_world(struct world *world) {
     struct lone *lone = lone_open(NULL);
     *world = (struct world){.lone = lone, .epoch = 1};
     assert_int_equal(weir_peer_open(lone->engine, THERE, &world->peer), WEIR_OK);
@@ -30,6 +30,7 @@ static void open_world(struct world *world) {
     lone_answer(lone, world->conn, 1, 1);
     assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
     lone_memories(lone, world->peer, 1, bytes, sizeof(bytes), &world->local, &world->remote);
+    return lone;
 }
 
 static weir_transfer write_of(struct world *world, uint64_t length) {
@@ -61,8 +62,7 @@ static void come_back(struct world *world) {
 static void test_M8_a_qp_that_stands_still_is_given_up(void **state) {
     (void)state;
     struct world world;
-    open_world(&world);
-    struct lone *lone = world.lone;
+    struct lone *lone = open_world(&world);
     assert_int_equal(engine_next_deadline(lone->engine), UINT64_MAX);
     weir_transfer transfer = write_of(&world, 64);
     lone_run(lone);
@@ -92,8 +92,7 @@ static void test_M8_a_qp_that_stands_still_is_given_up(void **state) {
 static void test_M8_large_writes_are_given_time(void **state) {
     (void)state;
     struct world world;
-    open_world(&world);
-    struct lone *lone = world.lone;
+    struct lone *lone = open_world(&world);
     for (int i = 0; i < 2; i++)
         write_of(&world, sizeof(bytes));
     lone_run(lone);
@@ -110,8 +109,7 @@ static void test_M8_large_writes_are_given_time(void **state) {
 static void test_M8_a_slow_qp_is_left_alone(void **state) {
     (void)state;
     struct world world;
-    open_world(&world);
-    struct lone *lone = world.lone;
+    struct lone *lone = open_world(&world);
     lone->executes = true;
     for (int i = 0; i < 10; i++) {
         lone->slow_bytes = 64;
@@ -148,8 +146,7 @@ static void test_M8_who_sleeps_is_told_of_the_first_post(void **state) {
     (void)state;
     struct world world;
     uint64_t timeout_ns;
-    open_world(&world);
-    struct lone *lone = world.lone;
+    struct lone *lone = open_world(&world);
     weir_engine *engine = lone->engine;
     asleep = &world;
     lone->on_sleep = write_meanwhile;
@@ -194,8 +191,7 @@ static void test_M8_bytes_of_others_give_time(void **state) {
     weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
     weir_transfer transfer;
     struct world world;
-    open_world(&world);
-    struct lone *lone = world.lone;
+    struct lone *lone = open_world(&world);
     weir_peer second = another(lone);
     write_of(&world, sizeof(bytes));
     notify.flags = WEIR_TRANSFER_NOTIFY;
@@ -217,8 +213,7 @@ static void test_M8_bytes_of_others_give_time(void **state) {
 static void test_M8_a_slow_poller_finds_it(void **state) {
     (void)state;
     struct world world;
-    open_world(&world);
-    struct lone *lone = world.lone;
+    struct lone *lone = open_world(&world);
     write_of(&world, 64);
     lone_run(lone);
     uint64_t posted_ns = lone->now_ns;
@@ -240,8 +235,7 @@ static void test_M8_the_whole_time_is_given(void **state) {
         struct world world;
         weir_transfer transfer;
         weir_peer second;
-        open_world(&world);
-        struct lone *lone = world.lone;
+        struct lone *lone = open_world(&world);
         second = another(lone);
         notify.flags = WEIR_TRANSFER_NOTIFY; /* no bytes, which would give more time */
         assert_int_equal(weir_write(lone->engine, world.peer, NULL, 0, &notify, &transfer),
@@ -265,8 +259,7 @@ static void test_M8_the_whole_time_is_given(void **state) {
 static void test_M8_full_polls_put_it_off_and_no_more(void **state) {
     (void)state;
     struct world world;
-    open_world(&world);
-    struct lone *lone = world.lone;
+    struct lone *lone = open_world(&world);
     weir_engine *engine = lone->engine;
     engine->caps.cq_capacity = 1000;
     write_of(&world, 64);
@@ -294,8 +287,7 @@ static void test_M8_full_polls_put_it_off_and_no_more(void **state) {
 static void test_M8_time_that_nobody_saw_pass_does_not_count(void **state) {
     (void)state;
     struct world world;
-    open_world(&world);
-    struct lone *lone = world.lone;
+    struct lone *lone = open_world(&world);
     write_of(&world, 64);
     lone_pass(lone, STALL / 2);
     lone->now_ns += 3600 * SECOND;
@@ -311,8 +303,7 @@ static void test_M8_time_that_nobody_saw_pass_does_not_count(void **state) {
 static void test_M8_a_device_that_stands_still_for_good(void **state) {
     (void)state;
     struct world world;
-    open_world(&world);
-    struct lone *lone = world.lone;
+    struct lone *lone = open_world(&world);
     weir_transfer transfer = write_of(&world, 64);
     uint64_t seen = 0;
     while (weir_transfer_status(lone->engine, transfer) == WEIR_EINPROGRESS) {
@@ -331,8 +322,7 @@ static void test_M8_a_device_that_stands_still_for_good(void **state) {
 static void test_M8_only_live_qps_are_looked_at(void **state) {
     (void)state;
     struct world world;
-    open_world(&world);
-    struct lone *lone = world.lone;
+    struct lone *lone = open_world(&world);
     write_of(&world, 64);
     lone_run(lone);
     lone->no_destroy = true;

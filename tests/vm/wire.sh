@@ -57,11 +57,11 @@ flapping() {
     serve || return 1
     (
         in_the_middle
-        for ms in 3 6 2 5 8 4 7; do
+        for tenths in 3 6 2 5 8 4 7; do
             ip_ link set "$WIRE_A" down
-            sleep 0.$ms
+            sleep 0.$tenths
             ip_ link set "$WIRE_A" up
-            sleep 1.$ms
+            sleep 1.$tenths
         done
     ) &
     cutter=$!
