@@ -28,6 +28,8 @@ static const struct {
     MEMBER(transfer_pool, SUBMITS),
     MEMBER(block_pool, SUBMITS),
     MEMBER(blocked, SUBMITS),
+    MEMBER(crowded_ns, SUBMITS),
+    MEMBER(vain_waits, SUBMITS),
     MEMBER(news, SLEEPS),
     MEMBER(room, SLEEPS),
     MEMBER(followers, SLEEPS),

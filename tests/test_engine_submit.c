@@ -1,5 +1,5 @@
 /* test_engine_submit.c: what a submit refuses, and that nothing was posted then (S15);
- * what a transfer handle is worth; full pools (S5). */
+ * what a transfer handle is worth; full pools, and what submits do for those that wait (S5). */
 #define _GNU_SOURCE
 #include "engine_side.h"
 
@@ -338,6 +338,49 @@ static void test_S5_segments_are_a_pool_too(void **state) {
     pair_close(&a, &b);
 }
 
+/* An application that has WINDOW writes under way, to two peers in turn, and only makes progress
+ * by waiting for the oldest: what waited for connections is worked off by the submits that come
+ * after, and then every write is done in its call. */
+static void test_S5_submits_work_off_what_waits(void **state) {
+    enum { WINDOW = 4000, LATER = 10 * WINDOW };
+    static weir_transfer under_way[WINDOW];
+    weir_engine_options limits = side_options();
+    struct side a[2], b[2]; /* a[1]: the same engine as a[0], and its other peer */
+
+    (void)state;
+    limits.transfers_max = WINDOW + 1; /* one is kept in reserve */
+    side_open(&a[0], &limits);
+    a[1] = a[0];
+    for (int i = 0; i < 2; i++) {
+        side_open(&b[i], NULL);
+        side_join(&a[i], &b[i]);
+    }
+    for (int i = 0; i < WINDOW; i++) {
+        weir_segment one = segment_of(&a[i % 2], 0, 0, 8);
+        assert_int_equal(weir_write(a->engine, a[i % 2].peer, &one, 1, NULL, &under_way[i]),
+                         WEIR_OK);
+    }
+    STEP_UNTIL(&b[1], &b[0],
+               weir_engine_progress(a->engine) >= 0 && is_connected(&a[0]) && is_connected(&a[1]));
+    assert_true(info_of(&a[0]).pending > 0 && info_of(&a[1]).pending > 0);
+    for (int i = 0; i < LATER; i++) {
+        weir_transfer *oldest = &under_way[i % WINDOW];
+        weir_segment one = segment_of(&a[i % 2], 0, 0, 8);
+        if (oldest->id != 0) {
+            assert_int_equal(weir_transfer_wait(a->engine, *oldest, PATIENCE_NS), WEIR_OK);
+            assert_int_equal(weir_transfer_release(a->engine, *oldest), WEIR_OK);
+        }
+        assert_int_equal(weir_write(a->engine, a[i % 2].peer, &one, 1, NULL, oldest), WEIR_OK);
+        if (i >= LATER - WINDOW)
+            assert_true(oldest->id == 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(info_of(&a[i]).pending, 0);
+        side_close(&b[i]);
+    }
+    side_close(&a[0]);
+}
+
 /* How often this thread slept. */
 static long sleeps(void) {
     struct rusage usage;
@@ -386,6 +429,7 @@ int main(void) {
         cmocka_unit_test(test_S12_handles_after_release),
         cmocka_unit_test(test_S5_full_pools_are_EAGAIN),
         cmocka_unit_test(test_S5_segments_are_a_pool_too),
+        cmocka_unit_test(test_S5_submits_work_off_what_waits),
         cmocka_unit_test(test_S5_a_blocked_submitter_sleeps),
     };
 

@@ -298,22 +298,25 @@ void engine_run_later(weir_engine *engine, struct peer *peer) {
 
 /* ---- the step ---------------------------------------------------------- */
 
+void engine_run_first(weir_engine *engine) {
+    struct peer *peer = &engine->peers[engine->run_head];
+    engine->run_head = peer->run_next;
+    if (engine->run_head == NONE)
+        engine->run_tail = NONE;
+    peer->runnable = false;
+    post_service(engine, peer);
+}
+
 /* Each peer that was runnable when this began gets one turn. */
 static bool run_peers(weir_engine *engine) {
     if (engine->run_head == NONE)
         return false;
-    uint32_t last = engine->run_tail;
-    for (;;) {
-        uint32_t index = engine->run_head;
-        struct peer *peer = &engine->peers[index];
-        engine->run_head = peer->run_next;
-        if (engine->run_head == NONE)
-            engine->run_tail = NONE;
-        peer->runnable = false;
-        post_service(engine, peer);
-        if (index == last || engine->run_head == NONE)
-            return true;
-    }
+    uint32_t last = engine->run_tail, index;
+    do {
+        index = engine->run_head;
+        engine_run_first(engine);
+    } while (index != last && engine->run_head != NONE);
+    return true;
 }
 
 static int run_timers(weir_engine *engine) {

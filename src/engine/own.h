@@ -35,9 +35,10 @@ static inline void own_enter(weir_engine *engine) {
         own_enter_slow(engine);
 }
 
-/* Once more, a microsecond later. Threads on several processors that do small transfers take
- * the engine, and the lines of all that belongs to it, from each other with every one: who
- * found it taken leaves it to its owner for some dozens of them. */
+/* Once more, half a microsecond later; some microseconds when threads crowd. On several
+ * processors small transfers take the engine, and the lines of all that belongs to it, from each
+ * other with every one: who found it taken leaves it to its owner for some hundreds of them. An
+ * owner that gets no processor, or is long at work, is not waited for by one after the other. */
 bool own_try_later(weir_engine *engine);
 
 /* After a hand-over: whether the owner wants to be relieved, by us now. Then the engine

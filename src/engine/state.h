@@ -312,6 +312,8 @@ struct weir_engine {
     struct pool block_pool;                /* any thread */
     _Atomic uint32_t blocked;              /* any thread: submitters that wait for room */
     _Atomic uint64_t refused[FULL_KINDS];  /* any thread: submits, by what was full */
+    _Atomic uint64_t crowded_ns;           /* any thread: when one last found the engine taken, */
+    _Atomic uint32_t vain_waits;           /* and how many that waited for it since one got it */
 
     /* What those write who sleep, or take what was received: wait.c, complete.c. */
     _Alignas(LINE_BYTES) _Atomic uint64_t news; /* any thread: counts owners that did something */
@@ -453,6 +455,8 @@ uint64_t engine_now(const weir_engine *engine);
 int engine_step(weir_engine *engine, bool slow);
 void engine_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error);
 void engine_run_later(weir_engine *engine, struct peer *peer);
+/* The turn of the first on the run list, which is not empty. */
+void engine_run_first(weir_engine *engine);
 void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64_t when_ns);
 void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns);
 void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns);

@@ -386,11 +386,16 @@ static bool may_be_fast(const weir_engine *engine, const struct request *request
 
 /* ---- ways 2 and 3 ------------------------------------------------------ */
 
-/* A filled record on its way. */
+/* A filled record on its way. If its peer waits for a turn, the first of those that do has his:
+ * who submits and hardly ever makes progress works off what waits so, and in its order. */
 static void start(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
     transfer_start(engine, transfer);
-    if (peer->live != NONE && !engine->closing)
-        post_service(engine, peer);
+    if (peer->live != NONE && !engine->closing) {
+        if (peer->spent && peer->runnable)
+            engine_run_first(engine);
+        else
+            post_service(engine, peer);
+    }
     submit_refill(engine);
 }
 
@@ -642,9 +647,7 @@ static __attribute__((noinline)) int submit_rest(weir_engine *engine, struct pee
     int rc = fast_rest(engine, &request, 0, &rest);
     if (rc == WEIR_OK) {
         transfer_out->id = atomic_load_explicit(&rest->id, memory_order_relaxed);
-        transfer_start(engine, rest);
-        post_service(engine, peer);
-        submit_refill(engine);
+        start(engine, peer, rest);
     }
     own_leave(engine);
     return rc;

@@ -22,7 +22,11 @@
 #include <pthread.h>
 #include <unistd.h>
 
-enum { SPINS = 200, YIELDS = 4, OWN_SPINS = 100, LATER_PAUSES = 64 };
+enum { SPINS = 200, YIELDS = 4, OWN_SPINS = 100 };
+/* Of who finds the engine taken: pauses before its second look. Threads crowd that meet within
+ * CROWD_NS. After VAIN_MOST that waited for nothing, one in VAIN_TURN still waits. */
+enum { LATER_PAUSES = 16, CROWD_PAUSES = 256, VAIN_MOST = 8, VAIN_TURN = 16 };
+#define CROWD_NS UINT64_C(50000)
 /* Nobody spins for longer, however slow the device's poll is. */
 #define SPIN_NS       UINT64_C(20000)
 #define SPIN_NS_LEAST UINT64_C(1000)
@@ -78,9 +82,18 @@ void own_enter_slow(weir_engine *engine) {
 }
 
 bool own_try_later(weir_engine *engine) {
-    for (uint32_t i = 0; i < LATER_PAUSES; i++)
-        relax();
-    return atomic_load_explicit(&engine->owner, memory_order_relaxed) == 0 && own_try(engine);
+    uint32_t vain = atomic_load_explicit(&engine->vain_waits, memory_order_relaxed);
+    bool got = false;
+    if (vain < VAIN_MOST || vain % VAIN_TURN == 0) {
+        uint64_t now = engine_now(engine);
+        uint64_t last = atomic_load_explicit(&engine->crowded_ns, memory_order_relaxed);
+        atomic_store_explicit(&engine->crowded_ns, now, memory_order_relaxed);
+        for (int i = now - last < CROWD_NS ? CROWD_PAUSES : LATER_PAUSES; i > 0; i--)
+            relax();
+        got = atomic_load_explicit(&engine->owner, memory_order_relaxed) == 0 && own_try(engine);
+    }
+    atomic_store_explicit(&engine->vain_waits, got ? 0 : vain + 1, memory_order_relaxed);
+    return got;
 }
 
 static void tell_application(weir_engine *engine) {
