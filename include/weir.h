@@ -263,7 +263,8 @@ typedef enum weir_setting_source {
     WEIR_SETTING_OPTION = 2
 } weir_setting_source_t;
 
-#define WEIR_SETTING_AUTO UINT64_MAX /* a number that the engine or the device chooses */
+#define WEIR_SETTING_AUTO     UINT64_MAX /* a number that the engine or the device chooses */
+#define WEIR_SETTING_TEXT_MAX 64         /* bytes of a setting that is text, with its terminator */
 
 /* A number of weir_engine_options. value to most are in the unit; a time in the options that
  * is not a whole number of it is rounded up. */
@@ -283,6 +284,8 @@ typedef struct weir_setting_info {
                                        * value; "" */
     uint64_t in_force;                /* what has an effect: value, but chain_max is cut to a
                                        * quarter of the queue, if the device grants sq_depth */
+    char text[WEIR_SETTING_TEXT_MAX]; /* of a device's variable that is no number, and has no
+                                       * range; "" */
 } weir_setting_info;
 #define WEIR_SETTING_INFO_INIT WEIR_SIZED(weir_setting_info)
 /* Describes the index-th setting, for an engine that were opened now with these options, NULL
@@ -290,6 +293,11 @@ typedef struct weir_setting_info {
  * refuse. Needs no engine. EINVAL past the last. */
 WEIR_API int weir_setting_query(const weir_engine_options *options, size_t index,
                                 weir_setting_info *info);
+
+/* Describes the index-th variable of a device that is built in (WEIR_VERBS_*), likewise; name is
+ * the device's, and there is no option. What is refused keeps that device, and no other, from
+ * being opened. Whether there is such a port, GID or MTU, weir_device_query says. */
+WEIR_API int weir_device_setting_query(size_t index, weir_setting_info *info);
 
 /* A variable of the environment whose name begins with WEIR_ and that this library does not
  * read: misspelled, perhaps. Of those of a device (WEIR_VERBS_*), it reads what a device that is

@@ -560,6 +560,37 @@ static void test_stray_query(void **state) {
     unsetenv("WEIR_NONSENSE");
 }
 
+/* Those of devices: what the build has, as the environment has it. */
+static void test_query_of_devices(void **state) {
+    weir_setting_info info = WEIR_SETTING_INFO_INIT;
+    (void)state;
+    size_t count = 0;
+    setenv("WEIR_VERBS_TIMEOUT", "20", 1);
+    setenv("WEIR_VERBS_SRQ", "2", 1);
+    setenv("WEIR_VERBS_DEVICE", "mlx5_0", 1);
+    for (; weir_device_setting_query(count, &info) == WEIR_OK; count++) {
+        bool timeout = strcmp(info.variable, "WEIR_VERBS_TIMEOUT") == 0;
+        bool srq = strcmp(info.variable, "WEIR_VERBS_SRQ") == 0;
+        bool device = strcmp(info.variable, "WEIR_VERBS_DEVICE") == 0;
+        assert_string_equal(info.name, "verbs");
+        assert_int_equal(info.size, sizeof(info));
+        assert_int_equal(info.in_force, info.value);
+        assert_int_equal(info.source, timeout || srq || device ? WEIR_SETTING_ENVIRONMENT
+                                                               : WEIR_SETTING_DEFAULT);
+        assert_int_equal(info.status, srq ? WEIR_EINVAL : WEIR_OK);
+        assert_string_equal(info.note, srq ? "WEIR_VERBS_SRQ=2: not a number from 0 to 1" : "");
+        assert_string_equal(info.text, device ? "mlx5_0" : "");
+        assert_int_equal(info.value, timeout ? 20 : info.fallback);
+    }
+    assert_int_equal(count > 0, device_variable(0) != NULL);
+    assert_true(count == 0 || count == 12);
+    assert_int_equal(weir_device_setting_query(SIZE_MAX, &info), WEIR_EINVAL);
+    assert_int_equal(weir_device_setting_query(0, NULL), WEIR_EINVAL);
+    unsetenv("WEIR_VERBS_TIMEOUT");
+    unsetenv("WEIR_VERBS_SRQ");
+    unsetenv("WEIR_VERBS_DEVICE");
+}
+
 /* An info of an older weir.h is written as far as it goes. */
 static void test_query_writes_what_there_is_room_for(void **state) {
     weir_setting_info info;
@@ -589,6 +620,7 @@ int main(void) {
         cmocka_unit_test_setup(test_inline_bytes_of_a_device, clear),
         cmocka_unit_test_setup(test_query_says_what_open_would_do, clear),
         cmocka_unit_test_setup(test_query_writes_what_there_is_room_for, clear),
+        cmocka_unit_test_setup(test_query_of_devices, clear),
         cmocka_unit_test_setup(test_S3_chain_max_in_force, clear),
         cmocka_unit_test_setup(test_stray_variables, clear),
         cmocka_unit_test_setup(test_stray_variables_of_a_device, clear),

@@ -97,7 +97,19 @@ for name in want:
 info_refused() {
     (export WEIR_CQ_DEPTH=1 && fails_as 'info: WEIR_CQ_DEPTH=1: not a whole number' info) || return 1
     run info | grep -q '^device verbs' || return 0
-    (export WEIR_VERBS_MTU=1500 && fails_as 'info: device verbs: WEIR_VERBS_MTU=1500' info)
+    (
+        export WEIR_VERBS_MTU=1500 WEIR_VERBS_DEVICE=nic0 WEIR_VERBS_TIMEOUT=20
+        fails_as 'info: device verbs: WEIR_VERBS_MTU=1500' info || exit 1
+        grep -qx '      refused: WEIR_VERBS_MTU=1500: not 256, 512, 1024, 2048 or 4096' \
+            "$dir/stdout" &&
+            grep -qx '    WEIR_VERBS_DEVICE  *nic0  environment  a name' "$dir/stdout" &&
+            fails_as 'info: device verbs: WEIR_VERBS_MTU=1500' info --json || exit 1
+        cp "$dir/stdout" "$dir/out.json"
+        json_holds '{s["variable"]: (s["value"], s["refused"]) for s in r["device_settings"]
+            if s["source"] != "default"} == {"WEIR_VERBS_MTU": (None, True),
+            "WEIR_VERBS_DEVICE": ("nic0", False), "WEIR_VERBS_TIMEOUT": (20, False)}
+            and all(s["name"] == "verbs" for s in r["device_settings"])'
+    )
 }
 # A variable that begins with WEIR_ and that nobody reads: every command says so, once, and goes
 # on. A target that a bench starts does not say it again.

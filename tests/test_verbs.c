@@ -44,6 +44,45 @@ static void test_M4_defaults_are_finite(void **state) {
     assert_in_range(settings.min_rnr_timer, 1, 31);
 }
 
+/* What is said of each variable: as settings_read has it. */
+static void test_settings_are_described(void **state) {
+    struct weir_device_setting setting;
+    (void)state;
+    fake_name = NULL;
+    uint32_t count = 0;
+    for (; verbs_setting(count, fake_getenv, &setting); count++) {
+        assert_string_equal(setting.device, "verbs");
+        assert_int_equal(strncmp(setting.variable, "WEIR_VERBS_", 11), 0);
+        assert_true(strlen(setting.what) > 4);
+        assert_int_equal(setting.value, setting.fallback);
+        assert_true(setting.fallback == UINT64_MAX ||
+                    (setting.fallback >= setting.least && setting.fallback <= setting.most));
+        assert_false(setting.is_set);
+        assert_int_equal(setting.status, WEIR_OK);
+        assert_string_equal(setting.note, "");
+        assert_string_equal(setting.text, "");
+    }
+    assert_int_equal(count, 12);
+    assert_false(verbs_setting(SIZE_MAX, fake_getenv, &setting));
+    fake_name = "WEIR_VERBS_MTU";
+    strcpy(fake_value, "1024");
+    assert_true(verbs_setting(3, fake_getenv, &setting));
+    assert_string_equal(setting.variable, fake_name);
+    assert_true(setting.is_set && setting.value == 1024 && setting.fallback == UINT64_MAX);
+    assert_true(setting.least == 256 && setting.most == 4096);
+    strcpy(fake_value, "1500");
+    assert_true(verbs_setting(3, fake_getenv, &setting));
+    assert_int_equal(setting.status, WEIR_EINVAL);
+    assert_int_equal(setting.value, UINT64_MAX);
+    assert_string_equal(setting.note, "WEIR_VERBS_MTU=1500: not 256, 512, 1024, 2048 or 4096");
+    fake_name = "WEIR_VERBS_DEVICE";
+    strcpy(fake_value, "rxe\n\xff_0");
+    assert_true(verbs_setting(11, fake_getenv, &setting));
+    assert_string_equal(setting.variable, fake_name);
+    assert_string_equal(setting.text, "rxe??_0");
+    assert_int_equal(setting.most, 0);
+}
+
 static void test_settings_are_validated(void **state) {
     (void)state;
     static const struct {
@@ -282,6 +321,7 @@ static void test_probe_says_why(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_M4_defaults_are_finite),
+        cmocka_unit_test(test_settings_are_described),
         cmocka_unit_test(test_settings_are_validated),
         cmocka_unit_test(test_H13_addresses_are_checked),
         cmocka_unit_test(test_H13_iwarp_addresses_are_checked),

@@ -1,5 +1,5 @@
-/* info.c: `weir info`: what weir_device_query, weir_setting_query and weir_stray_query say, and
- * the limits of weir.h. */
+/* info.c: `weir info`: what weir_device_query, weir_setting_query, weir_device_setting_query and
+ * weir_stray_query say, and the limits of weir.h. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -59,6 +59,23 @@ static void setting_print(const weir_setting_info *s) {
         printf("    %s%s\n", s->status != 0 ? "refused: " : "", s->note);
 }
 
+static void device_settings_print(void) {
+    weir_setting_info s = WEIR_SETTING_INFO_INIT;
+    char value[32], range[64];
+
+    for (size_t i = 0; i < SETTINGS_MAX && weir_device_setting_query(i, &s) == 0; i++) {
+        if (i == 0)
+            printf("settings of the device %s\n", s.name);
+        snprintf(range, sizeof(range), "%" PRIu64 "..%" PRIu64, s.least, s.most);
+        printf("    %-24s %13s  %-11s  %s\n", s.variable,
+               s.text[0] != '\0' ? s.text : settings_number_text(s.value, s.unit, value),
+               settings_source_text(s.source), s.most > 0 ? range : "a name");
+        printf("      %s\n", s.what);
+        if (s.note[0] != '\0')
+            printf("      refused: %s\n", s.note);
+    }
+}
+
 static void print_text(void) {
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
     weir_setting_info setting = WEIR_SETTING_INFO_INIT;
@@ -73,6 +90,7 @@ static void print_text(void) {
     printf("settings\n");
     for (size_t i = 0; i < SETTINGS_MAX && weir_setting_query(NULL, i, &setting) == 0; i++)
         setting_print(&setting);
+    device_settings_print();
     for (size_t i = 0; weir_stray_query(i, &stray) == 0; i++)
         printf("%s  %s\n", i == 0 ? "variables that nobody reads\n" : "", stray.note);
 }
@@ -80,7 +98,8 @@ static void print_text(void) {
 static int print_json(void) {
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
     weir_setting_info setting = WEIR_SETTING_INFO_INIT;
-    json_t *devices = json_array(), *limit = json_object(), *settings = json_array(), *root;
+    json_t *devices = json_array(), *limit = json_object(), *settings = json_array();
+    json_t *of_devices = json_array(), *root;
     int rc;
 
     for (size_t i = 0; i < DEVICES_MAX && weir_device_query(i, &device) == 0; i++)
@@ -89,8 +108,11 @@ static int print_json(void) {
         json_object_set_new(limit, limits[i].name, json_integer((json_int_t)limits[i].value));
     for (size_t i = 0; i < SETTINGS_MAX && weir_setting_query(NULL, i, &setting) == 0; i++)
         json_array_append_new(settings, settings_describe(&setting));
-    root = json_pack("{s:s, s:o, s:o, s:o, s:o}", "weir", weir_version(), "devices", devices,
-                     "limits", limit, "settings", settings, "strays", settings_strays());
+    for (size_t i = 0; i < SETTINGS_MAX && weir_device_setting_query(i, &setting) == 0; i++)
+        json_array_append_new(of_devices, settings_describe(&setting));
+    root = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "weir", weir_version(), "devices", devices,
+                     "limits", limit, "settings", settings, "device_settings", of_devices, "strays",
+                     settings_strays());
     rc = root == NULL ? -1 : json_dumpf(root, stdout, JSON_INDENT(2));
     putchar('\n');
     json_decref(root);

@@ -26,12 +26,15 @@ static json_t *number_json(uint64_t value) {
 
 /* What the environment has is not always UTF-8; what the note shows of it is. */
 json_t *settings_describe(const weir_setting_info *s) {
+    json_t *value = s->text[0] != '\0' ? json_string(s->text) : number_json(s->value);
+
     return json_pack("{s:s, s:s, s:o, s:o, s:s, s:s, s:o, s:I, s:I, s:s, s:b, s:s}", "name",
-                     s->name, "variable", s->variable, "value", number_json(s->value), "in_force",
-                     number_json(s->in_force), "unit", s->unit, "source",
-                     settings_source_text(s->source), "default", number_json(s->fallback), "least",
-                     (json_int_t)s->least, "most", (json_int_t)s->most, "what", s->what, "refused",
-                     s->status != 0, "note", s->note);
+                     s->name, "variable", s->variable, "value", value, "in_force",
+                     s->text[0] != '\0' ? json_string(s->text) : number_json(s->in_force), "unit",
+                     s->unit, "source", settings_source_text(s->source), "default",
+                     number_json(s->fallback), "least", (json_int_t)s->least, "most",
+                     (json_int_t)s->most, "what", s->what, "refused", s->status != 0, "note",
+                     s->note);
 }
 
 json_t *settings_in_force(const weir_engine_options *options) {

@@ -11,11 +11,21 @@ const struct weir_device_ops *const device_table[] = {
 
 const size_t device_table_count = sizeof device_table / sizeof device_table[0];
 
-const char *device_variable(size_t index) {
+bool device_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
 #ifdef WEIR_HAVE_VERBS
-    return verbs_variable(index);
+    return verbs_setting(index, get, out);
 #else
-    (void)index;
-    return NULL;
+    (void)index, (void)get, (void)out;
+    return false;
 #endif
+}
+
+static char *nothing(const char *name) {
+    (void)name;
+    return NULL;
+}
+
+const char *device_variable(size_t index) {
+    struct weir_device_setting setting;
+    return device_setting(index, nothing, &setting) ? setting.variable : NULL;
 }

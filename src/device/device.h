@@ -20,10 +20,14 @@ extern const struct weir_device_ops verbs_device_ops;
 extern const struct weir_device_ops *const device_table[];
 extern const size_t device_table_count;
 
-/* The index-th environment variable that a backend reads; NULL past the last. */
-const char *device_variable(size_t index);
+/* The index-th environment variable that a backend reads; false past the last. get is
+ * getenv(3). */
+bool device_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 
 /* What verbs reads, likewise. */
-const char *verbs_variable(size_t index);
+bool verbs_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
+
+/* The name of the index-th; NULL past the last. */
+const char *device_variable(size_t index);
 
 #endif

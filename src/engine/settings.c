@@ -281,6 +281,31 @@ int weir_setting_query(const weir_engine_options *options, size_t index, weir_se
     return WEIR_OK;
 }
 
+int weir_device_setting_query(size_t index, weir_setting_info *info) {
+    struct weir_device_setting setting;
+    if (info == NULL || info->size < sizeof(size_t) || !device_setting(index, getenv, &setting))
+        return WEIR_EINVAL;
+    weir_setting_info full = {
+        .size = info->size,
+        .name = setting.device,
+        .variable = setting.variable,
+        .unit = "",
+        .what = setting.what,
+        .value = setting.value,
+        .fallback = setting.fallback,
+        .least = setting.least,
+        .most = setting.most,
+        .source = setting.is_set ? WEIR_SETTING_ENVIRONMENT : WEIR_SETTING_DEFAULT,
+        .status = setting.status,
+        .in_force = setting.value,
+    };
+    _Static_assert(sizeof(full.note) >= sizeof(setting.note), "a note fits");
+    memcpy(full.note, setting.note, sizeof(setting.note));
+    memcpy(full.text, setting.text, sizeof(full.text));
+    memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
+    return WEIR_OK;
+}
+
 /* ---- variables that are none of ours ------------------------------------ */
 
 static const char prefix[] = "WEIR_";

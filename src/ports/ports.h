@@ -56,6 +56,19 @@ struct weir_env {
 struct weir_device; /* each backend defines its own */
 struct weir_qp;
 
+/* An environment variable that a device reads, and what it says now. */
+struct weir_device_setting {
+    const char *device; /* its name; these three are static storage */
+    const char *variable;
+    const char *what;
+    uint64_t value; /* as it would be in force; UINT64_MAX: the device chooses */
+    uint64_t fallback, least, most;
+    bool is_set;
+    char text[WEIR_SETTING_TEXT_MAX]; /* of one that is no number, which has no range; "" */
+    int status;                       /* 0, or EINVAL: nothing is opened with it; */
+    char note[WEIR_DEVICE_NOTE_MAX];  /* and this says why, in a line; "" */
+};
+
 struct weir_device_caps {
     char name[WEIR_DEVICE_NAME_MAX]; /* the kind: "shm", "sim", ...: both ends need the same */
     /* Engines reach each other through this device only if their fabric ids are

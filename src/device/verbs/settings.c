@@ -17,6 +17,7 @@ struct rule {
     int fallback;
     int min;
     int max;
+    const char *what;
     const char *hint; /* why not more or less; "" */
 };
 
@@ -25,25 +26,27 @@ struct rule {
  * 7 retries for ever, min_rnr_timer 0 is 655 ms: none of them is let through. 14 is 67 ms,
  * 12 is 0.64 ms. A retry_cnt of 7 is finite, but not to Soft-RoCE, so it is not the default. */
 static const struct rule rules[] = {
-    {"WEIR_VERBS_PORT", AT(port), VERBS_UNSET, 1, 255, ""},
-    {"WEIR_VERBS_GID_INDEX", AT(gid_index), VERBS_UNSET, 0, 255, ""},
-    {"WEIR_VERBS_PKEY_INDEX", AT(pkey_index), VERBS_UNSET, 0, 65535, ""},
-    {"WEIR_VERBS_MTU", AT(mtu), VERBS_UNSET, 256, 4096, ""},
-    {"WEIR_VERBS_TRAFFIC_CLASS", AT(traffic_class), 0, 0, 255, ""},
-    {"WEIR_VERBS_SERVICE_LEVEL", AT(service_level), 0, 0, 15, ""},
-    {"WEIR_VERBS_TIMEOUT", AT(timeout), 14, 1, 31, " (4.096 us * 2^n; 0 would wait for ever)"},
-    {"WEIR_VERBS_RETRY_CNT", AT(retry_cnt), 6, 0, 7, ""},
-    {"WEIR_VERBS_RNR_RETRY", AT(rnr_retry), 6, 0, 6, " (7 would retry for ever)"},
-    {"WEIR_VERBS_MIN_RNR_TIMER", AT(min_rnr_timer), 12, 1, 31, " (0 would be 655 ms)"},
-    {"WEIR_VERBS_SRQ", AT(srq), 1, 0, 1, ""},
+    {"WEIR_VERBS_PORT", AT(port), VERBS_UNSET, 1, 255, "port of the device", ""},
+    {"WEIR_VERBS_GID_INDEX", AT(gid_index), VERBS_UNSET, 0, 255, "entry of the port's GID table",
+     ""},
+    {"WEIR_VERBS_PKEY_INDEX", AT(pkey_index), VERBS_UNSET, 0, 65535,
+     "entry of the port's P_Key table", ""},
+    {"WEIR_VERBS_MTU", AT(mtu), VERBS_UNSET, 256, 4096, "bytes of the path MTU, at most", ""},
+    {"WEIR_VERBS_TRAFFIC_CLASS", AT(traffic_class), 0, 0, 255, "GRH traffic class: DSCP and ECN",
+     ""},
+    {"WEIR_VERBS_SERVICE_LEVEL", AT(service_level), 0, 0, 15, "service level of the packets", ""},
+    {"WEIR_VERBS_TIMEOUT", AT(timeout), 14, 1, 31, "4.096 us * 2^n to wait for an ACK",
+     " (4.096 us * 2^n; 0 would wait for ever)"},
+    {"WEIR_VERBS_RETRY_CNT", AT(retry_cnt), 6, 0, 7, "retries without an ACK", ""},
+    {"WEIR_VERBS_RNR_RETRY", AT(rnr_retry), 6, 0, 6, "retries where no receive was ready",
+     " (7 would retry for ever)"},
+    {"WEIR_VERBS_MIN_RNR_TIMER", AT(min_rnr_timer), 12, 1, 31,
+     "code of the time before such a retry", " (0 would be 655 ms)"},
+    {"WEIR_VERBS_SRQ", AT(srq), 1, 0, 1, "a shared receive queue, where there are some", ""},
 };
+enum { RULES = sizeof rules / sizeof rules[0] };
 
 static const char device_name[] = "WEIR_VERBS_DEVICE";
-
-const char *verbs_variable(size_t index) {
-    const size_t count = sizeof rules / sizeof rules[0];
-    return index < count ? rules[index].name : index == count ? device_name : NULL;
-}
 
 static int read_number(const char *text, const struct rule *rule, int *value_out) {
     if (!isdigit((unsigned char)text[0]))
@@ -57,34 +60,82 @@ static int read_number(const char *text, const struct rule *rule, int *value_out
     return WEIR_OK;
 }
 
-int settings_read(char *(*get)(const char *name), struct verbs_settings *settings_out,
-                  char note_out[VERBS_NOTE_MAX]) {
-    struct verbs_settings settings = {0};
-    const char *device = get(device_name);
-    if (device != NULL && strlen(device) >= sizeof settings.device) {
+/* text: what the environment has, or NULL. EINVAL: *value_out is the default. */
+static int read_rule(const struct rule *rule, const char *text, int *value_out,
+                     char note_out[VERBS_NOTE_MAX]) {
+    *value_out = rule->fallback;
+    if (text == NULL)
+        return WEIR_OK;
+    int value;
+    if (read_number(text, rule, &value) != WEIR_OK) {
+        snprintf(note_out, VERBS_NOTE_MAX, "%s=%.24s: not a number from %d to %d%s", rule->name,
+                 text, rule->min, rule->max, rule->hint);
+        return WEIR_EINVAL;
+    }
+    if (rule->offset == AT(mtu) && mtu_code((uint32_t)value) == 0) {
+        snprintf(note_out, VERBS_NOTE_MAX, "WEIR_VERBS_MTU=%d: not 256, 512, 1024, 2048 or 4096",
+                 value);
+        return WEIR_EINVAL;
+    }
+    *value_out = value;
+    return WEIR_OK;
+}
+
+static int read_device(const char *text, char *device_out, size_t size,
+                       char note_out[VERBS_NOTE_MAX]) {
+    if (text != NULL && strlen(text) >= size) {
         snprintf(note_out, VERBS_NOTE_MAX, "WEIR_VERBS_DEVICE is longer than a device's name");
         return WEIR_EINVAL;
     }
-    if (device != NULL)
-        strcpy(settings.device, device);
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        const struct rule *rule = &rules[i];
-        const char *text = get(rule->name);
-        int value = rule->fallback;
-        if (text != NULL && read_number(text, rule, &value) != WEIR_OK) {
-            snprintf(note_out, VERBS_NOTE_MAX, "%s=%.24s: not a number from %d to %d%s", rule->name,
-                     text, rule->min, rule->max, rule->hint);
-            return WEIR_EINVAL;
-        }
-        memcpy((char *)&settings + rule->offset, &value, sizeof value);
-    }
-    if (settings.mtu != VERBS_UNSET && mtu_code((uint32_t)settings.mtu) == 0) {
-        snprintf(note_out, VERBS_NOTE_MAX, "WEIR_VERBS_MTU=%d: not 256, 512, 1024, 2048 or 4096",
-                 settings.mtu);
-        return WEIR_EINVAL;
-    }
-    *settings_out = settings;
+    strcpy(device_out, text != NULL ? text : "");
     return WEIR_OK;
+}
+
+int settings_read(char *(*get)(const char *name), struct verbs_settings *settings_out,
+                  char note_out[VERBS_NOTE_MAX]) {
+    struct verbs_settings settings = {0};
+    int rc = read_device(get(device_name), settings.device, sizeof settings.device, note_out);
+    for (size_t i = 0; i < RULES && rc == WEIR_OK; i++) {
+        int value;
+        rc = read_rule(&rules[i], get(rules[i].name), &value, note_out);
+        memcpy((char *)&settings + rules[i].offset, &value, sizeof value);
+    }
+    if (rc == WEIR_OK)
+        *settings_out = settings;
+    return rc;
+}
+
+static uint64_t number_of(int value) {
+    return value == VERBS_UNSET ? UINT64_MAX : (uint64_t)value;
+}
+
+bool verbs_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
+    if (index > RULES)
+        return false;
+    *out = (struct weir_device_setting){
+        .device = "verbs", .value = UINT64_MAX, .fallback = UINT64_MAX};
+    if (index == RULES) {
+        const char *text = get(device_name);
+        out->variable = device_name;
+        out->what = "name of the device";
+        out->is_set = text != NULL;
+        out->status = read_device(text, out->text, sizeof out->text, out->note);
+        for (char *c = out->text; *c != '\0'; c++)
+            *c = isprint((unsigned char)*c) ? *c : '?';
+        return true;
+    }
+    const struct rule *rule = &rules[index];
+    const char *text = get(rule->name);
+    int value;
+    out->status = read_rule(rule, text, &value, out->note);
+    out->variable = rule->name;
+    out->what = rule->what;
+    out->value = number_of(value);
+    out->fallback = number_of(rule->fallback);
+    out->least = (uint64_t)rule->min;
+    out->most = (uint64_t)rule->max;
+    out->is_set = text != NULL;
+    return true;
 }
 
 enum ibv_mtu mtu_code(uint32_t bytes) {

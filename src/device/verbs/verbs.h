@@ -89,8 +89,8 @@ struct verbs_settings {
     int srq;
 };
 
-/* The index-th variable that settings_read looks at; NULL past the last. */
-const char *verbs_variable(size_t index);
+/* The index-th variable that settings_read looks at; false past the last. */
+bool verbs_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 /* get is getenv(3). EINVAL: note_out says which variable and why. */
 int settings_read(char *(*get)(const char *name), struct verbs_settings *settings_out,
                   char note_out[VERBS_NOTE_MAX]);
