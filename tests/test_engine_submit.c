@@ -381,6 +381,74 @@ static void test_S5_submits_work_off_what_waits(void **state) {
     side_close(&a[0]);
 }
 
+static void queue_one(struct side *side, weir_transfer_options *options) {
+    weir_segment one = segment_of(side, 0, 0, 8);
+    weir_transfer transfer;
+    weir_completion completion;
+    assert_int_equal(weir_write(side->engine, side->peer, &one, 1, options, &transfer), WEIR_OK);
+    while (weir_completion_take(side->engine, &completion) == WEIR_OK)
+        assert_int_equal(completion.status, WEIR_OK);
+}
+
+/* One peer has a backlog, and is written to as often as each of many others that have none:
+ * they take none of the turns that work it off. Nobody makes progress. */
+static void test_S5_peers_without_a_backlog_take_no_turns(void **state) {
+    enum { OTHERS = 20, BACKLOG = 2000, ROUNDS = 1000 };
+    static struct side a[1 + OTHERS], b[1 + OTHERS]; /* a: one engine, and its peers */
+    weir_engine_options limits = side_options();
+    weir_transfer_options queue = WEIR_TRANSFER_OPTIONS_INIT;
+
+    (void)state;
+    limits.transfers_max = 2 * BACKLOG;
+    limits.peers_max = 64;
+    limits.memories_max = limits.remotes_max = 64;
+    queue.flags = WEIR_TRANSFER_QUEUE; /* in a record, with a turn */
+    side_open(&a[0], &limits);
+    for (int i = OTHERS; i >= 0; i--) {
+        a[i] = a[0];
+        side_open(&b[i], NULL);
+        side_join(&a[i], &b[i]);
+        if (i > 0)
+            connect_now(&a[i], &b[i]);
+    }
+    for (int i = 0; i < BACKLOG; i++)
+        queue_one(&a[0], &queue);
+    STEP_UNTIL(&a[0], &b[0], is_connected(&a[0]));
+    assert_true(info_of(&a[0]).pending > BACKLOG / 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i <= OTHERS; i++)
+            queue_one(&a[i], &queue);
+    }
+    assert_int_equal(info_of(&a[0]).pending, 0);
+    side_close(&a[0]);
+    for (int i = 0; i <= OTHERS; i++)
+        side_close(&b[i]);
+}
+
+/* What waits to be copied for long is not copied in a submit of eight bytes. */
+static void test_S5_submits_copy_no_more_than_they_say(void **state) {
+    enum { LONG = 8, LONG_BYTES = 1 << 20 };
+    weir_engine_options limits = side_options();
+    weir_transfer transfers[LONG + 1];
+    struct side a, b;
+
+    (void)state;
+    side_open_bytes(&a, &limits, LONG_BYTES);
+    side_open_bytes(&b, &limits, LONG_BYTES);
+    side_join(&a, &b);
+    weir_segment all = segment_of(&a, 0, 0, LONG_BYTES), one = segment_of(&a, 0, 0, 8);
+    for (int i = 0; i < LONG; i++)
+        assert_int_equal(weir_write(a.engine, a.peer, &all, 1, NULL, &transfers[i]), WEIR_OK);
+    STEP_UNTIL(&a, &b, is_connected(&a));
+    uint32_t pending = info_of(&a).pending;
+    assert_true(pending > 0);
+    assert_int_equal(weir_write(a.engine, a.peer, &one, 1, NULL, &transfers[LONG]), WEIR_OK);
+    assert_int_equal(info_of(&a).pending, pending + 1);
+    for (int i = 0; i <= LONG; i++)
+        assert_int_equal(finish(&a, &b, transfers[i]), WEIR_OK);
+    pair_close(&a, &b);
+}
+
 /* How often this thread slept. */
 static long sleeps(void) {
     struct rusage usage;
@@ -430,6 +498,8 @@ int main(void) {
         cmocka_unit_test(test_S5_full_pools_are_EAGAIN),
         cmocka_unit_test(test_S5_segments_are_a_pool_too),
         cmocka_unit_test(test_S5_submits_work_off_what_waits),
+        cmocka_unit_test(test_S5_peers_without_a_backlog_take_no_turns),
+        cmocka_unit_test(test_S5_submits_copy_no_more_than_they_say),
         cmocka_unit_test(test_S5_a_blocked_submitter_sleeps),
     };
 

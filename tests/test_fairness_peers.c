@@ -196,7 +196,7 @@ static void test_S18_64_huge_one_small_peer(void **state) {
 
 /* A peer that has had its turn has no other one out of order for being submitted to: such a
  * submit brings the next turn to whoever is first in line. */
-static void test_S18_submits_take_no_turns(void **state) {
+static void test_S18_submits_give_turns_in_order(void **state) {
     weir_transfer transfers[2 + 20];
     (void)state;
     for (uint64_t seed = qw_has_shm() ? 0 : 1; seed <= SEEDS; seed++) {
@@ -224,7 +224,7 @@ int main(void) {
         cmocka_unit_test(test_S4_64_huge_one_small_peer_limited),
         cmocka_unit_test(test_S18_one_huge_64_small_peers),
         cmocka_unit_test(test_S18_64_huge_one_small_peer),
-        cmocka_unit_test(test_S18_submits_take_no_turns),
+        cmocka_unit_test(test_S18_submits_give_turns_in_order),
     };
     return cmocka_run_group_tests_name("fairness_peers", tests, NULL, NULL);
 }

@@ -298,13 +298,13 @@ void engine_run_later(weir_engine *engine, struct peer *peer) {
 
 /* ---- the step ---------------------------------------------------------- */
 
-void engine_run_first(weir_engine *engine) {
+void engine_run_first(weir_engine *engine, uint64_t bytes_most) {
     struct peer *peer = &engine->peers[engine->run_head];
     engine->run_head = peer->run_next;
     if (engine->run_head == NONE)
         engine->run_tail = NONE;
     peer->runnable = false;
-    post_service(engine, peer);
+    post_service(engine, peer, bytes_most);
 }
 
 /* Each peer that was runnable when this began gets one turn. */
@@ -314,7 +314,7 @@ static bool run_peers(weir_engine *engine) {
     uint32_t last = engine->run_tail, index;
     do {
         index = engine->run_head;
-        engine_run_first(engine);
+        engine_run_first(engine, engine->post_bytes_max);
     } while (index != last && engine->run_head != NONE);
     return true;
 }
@@ -387,7 +387,7 @@ uint64_t engine_next_deadline(const weir_engine *engine) {
 int weir_engine_progress(weir_engine *engine) {
     if (engine == NULL)
         return WEIR_EINVAL;
-    if (!own_try(engine))
+    if (!own_try_as(engine, OWNER_STEPS))
         return 0;
     uint32_t armed = atomic_load_explicit(&engine->armed, memory_order_relaxed);
     if (armed == ARMED_YES || armed == ARMED_TOLD)

@@ -18,14 +18,23 @@
 
 #include "state.h"
 
-static inline bool own_try(weir_engine *engine) {
+enum owner {
+    OWNER_NONE,
+    OWNER_CALLS, /* for one thing, mostly a submit: not for long, and perhaps again at once */
+    OWNER_STEPS  /* to make progress */
+};
+
+static inline bool own_try_as(weir_engine *engine, enum owner who) {
     if (engine->serial) { /* WEIR_ENGINE_SERIAL: nobody else can be here */
-        atomic_store_explicit(&engine->owner, 1, memory_order_relaxed);
+        atomic_store_explicit(&engine->owner, who, memory_order_relaxed);
         return true;
     }
-    uint32_t expected = 0;
-    return atomic_compare_exchange_strong_explicit(&engine->owner, &expected, 1,
+    uint32_t expected = OWNER_NONE;
+    return atomic_compare_exchange_strong_explicit(&engine->owner, &expected, who,
                                                    memory_order_acquire, memory_order_relaxed);
+}
+static inline bool own_try(weir_engine *engine) {
+    return own_try_as(engine, OWNER_CALLS);
 }
 
 /* Spins shortly, then sleeps in small steps: the owner may be copying megabytes. */
@@ -35,10 +44,11 @@ static inline void own_enter(weir_engine *engine) {
         own_enter_slow(engine);
 }
 
-/* Once more, half a microsecond later; some microseconds when threads crowd. On several
- * processors small transfers take the engine, and the lines of all that belongs to it, from each
- * other with every one: who found it taken leaves it to its owner for some hundreds of them. An
- * owner that gets no processor, or is long at work, is not waited for by one after the other. */
+/* Once more, half a microsecond later; some microseconds when threads that submit crowd. On
+ * several processors small transfers take the engine, and the lines of all that belongs to it,
+ * from each other with every one: who found it taken leaves it to its owner for a hundred of
+ * them. An owner that gets no processor, or is long at work, is not waited for by one after the
+ * other. */
 bool own_try_later(weir_engine *engine);
 
 /* After a hand-over: whether the owner wants to be relieved, by us now. Then the engine
@@ -57,9 +67,9 @@ static inline void relief_done(weir_engine *engine) {
  * that goes to sleep and the news that it waits for. */
 static inline void own_let_go(weir_engine *engine) {
     if (engine->serial)
-        atomic_store_explicit(&engine->owner, 0, memory_order_relaxed);
+        atomic_store_explicit(&engine->owner, OWNER_NONE, memory_order_relaxed);
     else
-        atomic_exchange_explicit(&engine->owner, 0, memory_order_seq_cst);
+        atomic_exchange_explicit(&engine->owner, OWNER_NONE, memory_order_seq_cst);
 }
 
 /* Somebody queued work while we had the engine, or there is news to tell. */

@@ -43,6 +43,7 @@ enum {
     ASYNC_BATCH = 16,     /* async events taken at once */
     POLL_BATCH = 32,      /* CQEs taken from the device at once */
     SERVICE_BUDGET = 16,  /* chains that one peer posts before the next has its turn */
+    SUBMIT_BYTES = 65536, /* of others that a submit posts: longer transfers wait for a step */
     INFLIGHT_BUDGET = 64, /* chains of those that wait for bytes in flight, a step */
     VISITORS = 64,
     RECEIVES_MAX = WINDOW_SIZE / 2, /* notifications one peer may have in flight */
@@ -300,7 +301,7 @@ struct weir_engine {
     /* Words that other threads write while somebody has the engine have lines of their own;
      * what its owner reads and writes for every transfer lies on none of them.
      * Who has it: own.h. Every submit and every release touches both. */
-    _Alignas(LINE_BYTES) _Atomic uint32_t owner; /* any thread */
+    _Alignas(LINE_BYTES) _Atomic uint32_t owner; /* any thread: enum owner */
     _Atomic uint32_t submitted; /* any thread: head of the submit queue, index + 1 */
     _Atomic uint32_t relief;    /* any thread: enum relief */
 
@@ -455,8 +456,8 @@ uint64_t engine_now(const weir_engine *engine);
 int engine_step(weir_engine *engine, bool slow);
 void engine_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error);
 void engine_run_later(weir_engine *engine, struct peer *peer);
-/* The turn of the first on the run list, which is not empty. */
-void engine_run_first(weir_engine *engine);
+/* The turn of the first on the run list, which is not empty: post_service. */
+void engine_run_first(weir_engine *engine, uint64_t bytes_most);
 void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64_t when_ns);
 void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns);
 void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns);
@@ -492,7 +493,7 @@ void list_remove(weir_engine *engine, struct transfer *transfer);
 void list_push_posted(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                       uint32_t index);
 uint32_t transfer_index(const weir_engine *engine, const struct transfer *transfer);
-void transfer_start(weir_engine *engine, struct transfer *transfer);
+struct peer *transfer_start(weir_engine *engine, struct transfer *transfer);
 void transfer_finish(weir_engine *engine, struct transfer *transfer, int status);
 void transfer_check(weir_engine *engine, struct transfer *transfer);
 void transfer_stop(weir_engine *engine, struct transfer *transfer, int result);
@@ -535,7 +536,7 @@ void submit_refill(weir_engine *engine);
 void submit_cancel(weir_engine *engine, struct transfer *transfer);
 
 /* post.c */
-void post_service(weir_engine *engine, struct peer *peer);
+void post_service(weir_engine *engine, struct peer *peer, uint64_t bytes_most);
 void post_inflight(weir_engine *engine);
 
 /* inflight.c */

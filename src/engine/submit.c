@@ -386,15 +386,23 @@ static bool may_be_fast(const weir_engine *engine, const struct request *request
 
 /* ---- ways 2 and 3 ------------------------------------------------------ */
 
-/* A filled record on its way. If its peer waits for a turn, the first of those that do has his:
- * who submits and hardly ever makes progress works off what waits so, and in its order. */
+/* The turn of the first that waits for one, unless he would post much. Who submits and hardly
+ * ever makes progress works off what waits so, in its order, and pays for no long copy. */
+static void give_turn(weir_engine *engine) {
+    const struct peer *first = &engine->peers[engine->run_head];
+    uint32_t next = first->lists[LIST_PENDING].head;
+    if (next == NONE || engine->transfers[next].bytes <= SUBMIT_BYTES)
+        engine_run_first(engine, SUBMIT_BYTES);
+}
+
+/* A filled record on its way. */
 static void start(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
     transfer_start(engine, transfer);
     if (peer->live != NONE && !engine->closing) {
         if (peer->spent && peer->runnable)
-            engine_run_first(engine);
+            give_turn(engine);
         else
-            post_service(engine, peer);
+            post_service(engine, peer, engine->post_bytes_max);
     }
     submit_refill(engine);
 }
@@ -451,7 +459,9 @@ bool submit_drain_queue(weir_engine *engine) {
         oldest = atomic_load_explicit(&engine->submit_next[entry], memory_order_relaxed);
         if (entry < records) {
             engine->stats.submit_queued++;
-            transfer_start(engine, &engine->transfers[entry]);
+            struct peer *peer = transfer_start(engine, &engine->transfers[entry]);
+            if (peer != NULL)
+                engine_run_later(engine, peer);
         } else {
             transfer_cancel(engine, &engine->transfers[entry - records]);
             transfer_drop_ref(engine, &engine->transfers[entry - records]);

@@ -307,8 +307,9 @@ static bool remotes_current(const weir_engine *engine, const struct peer *peer,
     return true;
 }
 
-/* A transfer that the submitter filled: resolves the peer, takes its place. */
-void transfer_start(weir_engine *engine, struct transfer *transfer) {
+/* A transfer that the submitter filled: resolves the peer, takes its place. The peer, if it can
+ * post for it now. */
+struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
     /* Handed over, it may have waited while the peer was closed or replaced, turned out
      * to be another one, or became known. */
     struct peer *named = peer_at(engine, transfer->peer);
@@ -324,24 +325,24 @@ void transfer_start(weir_engine *engine, struct transfer *transfer) {
         timer_transfer(engine, transfer, transfer->deadline_ns);
     if (engine->closing) {
         transfer_stop(engine, transfer, WEIR_ECLOSED);
-        return;
+        return NULL;
     }
     if (!same) {
         transfer_stop(engine, transfer, ended);
-        return;
+        return NULL;
     }
     if (!fresh && !remotes_current(engine, peer, transfer)) {
         transfer_stop(engine, transfer, WEIR_ESTALE);
-        return;
+        return NULL;
     }
     if (atomic_load_explicit(&transfer->cancel, memory_order_relaxed)) {
         transfer_stop(engine, transfer, WEIR_ECANCELED);
-        return;
+        return NULL;
     }
-    if (peer->live == NONE)
-        peer_want(engine, peer);
-    else
-        engine_run_later(engine, peer);
+    if (peer->live != NONE)
+        return peer;
+    peer_want(engine, peer);
+    return NULL;
 }
 
 /* The application asked for an early end. One that is still on the submit queue

@@ -23,10 +23,10 @@
 #include <unistd.h>
 
 enum { SPINS = 200, YIELDS = 4, OWN_SPINS = 100 };
-/* Of who finds the engine taken: pauses before its second look. Threads crowd that meet within
- * CROWD_NS. After VAIN_MOST that waited for nothing, one in VAIN_TURN still waits. */
+/* Of who finds the engine taken: pauses before its second look. Submitters crowd that meet
+ * within CROWD_NS. After VAIN_MOST that waited for nothing, most do not wait any more. */
 enum { LATER_PAUSES = 16, CROWD_PAUSES = 256, VAIN_MOST = 8, VAIN_TURN = 16 };
-#define CROWD_NS UINT64_C(50000)
+#define CROWD_NS 50000
 /* Nobody spins for longer, however slow the device's poll is. */
 #define SPIN_NS       UINT64_C(20000)
 #define SPIN_NS_LEAST UINT64_C(1000)
@@ -50,6 +50,10 @@ struct sleeping {
 static void relax(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#else
+    __asm__ volatile("" ::: "memory");
 #endif
 }
 
@@ -81,16 +85,24 @@ void own_enter_slow(weir_engine *engine) {
     }
 }
 
+/* Two submitters crowd that met shortly ago, and may again. */
+static bool is_crowd(weir_engine *engine) {
+    if (atomic_load_explicit(&engine->owner, memory_order_relaxed) == OWNER_STEPS)
+        return false;
+    uint64_t now = engine_now(engine);
+    uint64_t last = atomic_load_explicit(&engine->crowded_ns, memory_order_relaxed);
+    atomic_store_explicit(&engine->crowded_ns, now, memory_order_relaxed);
+    return (int64_t)(now - last) < CROWD_NS; /* another's clock may be a little ahead */
+}
+
 bool own_try_later(weir_engine *engine) {
     uint32_t vain = atomic_load_explicit(&engine->vain_waits, memory_order_relaxed);
     bool got = false;
     if (vain < VAIN_MOST || vain % VAIN_TURN == 0) {
-        uint64_t now = engine_now(engine);
-        uint64_t last = atomic_load_explicit(&engine->crowded_ns, memory_order_relaxed);
-        atomic_store_explicit(&engine->crowded_ns, now, memory_order_relaxed);
-        for (int i = now - last < CROWD_NS ? CROWD_PAUSES : LATER_PAUSES; i > 0; i--)
+        for (int i = is_crowd(engine) ? CROWD_PAUSES : LATER_PAUSES; i > 0; i--)
             relax();
-        got = atomic_load_explicit(&engine->owner, memory_order_relaxed) == 0 && own_try(engine);
+        got = atomic_load_explicit(&engine->owner, memory_order_relaxed) == OWNER_NONE &&
+              own_try(engine);
     }
     atomic_store_explicit(&engine->vain_waits, got ? 0 : vain + 1, memory_order_relaxed);
     return got;
@@ -238,7 +250,7 @@ int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out) {
 
 /* A step with the slow parts. -1: another thread has the engine. */
 static int try_step(weir_engine *engine, bool slow) {
-    if (!own_try(engine))
+    if (!own_try_as(engine, OWNER_STEPS))
         return -1;
     int done = engine_step(engine, slow);
     own_leave(engine);
