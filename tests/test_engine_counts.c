@@ -174,6 +174,50 @@ static void test_what_is_done_in_the_post_gives_no_completion(void **state) {
     finish(0);
 }
 
+/* A notification without data is one doorbell, of one work request, also in the post. */
+static void test_a_notification_alone_is_one_post(void **state) {
+    if (!open_world(state, 64, 0))
+        skip();
+    weir_stats before = qw_stats(&world);
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    for (uint32_t i = 0; i < 10; i++) {
+        weir_transfer transfer;
+        assert_int_equal(weir_write(world.engines[0], world.peers[1], NULL, 0, &options, &transfer),
+                         WEIR_OK);
+        if (transfer.id != 0)
+            assert_int_equal(qw_finish(&world, transfer), WEIR_OK);
+    }
+    weir_stats stats = qw_stats(&world);
+    assert_int_equal(stats.transfers_ok - before.transfers_ok, 10);
+    assert_int_equal(stats.notifications_sent - before.notifications_sent, 10);
+    assert_int_equal(stats.wrs_posted - before.wrs_posted, 10);
+    assert_int_equal(stats.posts - before.posts, 10);
+    finish(0);
+}
+
+/* The same where it is done in the post. */
+static void test_a_notification_alone_in_the_post(void **state) {
+    (void)state;
+    struct qw_options options = qw_options(1);
+    options.inline_ = true;
+    qw_open(&world, &options);
+    qw_connect(&world);
+    weir_stats before = qw_stats(&world);
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    notify.flags = WEIR_TRANSFER_NOTIFY;
+    assert_int_equal(weir_write(world.engines[0], world.peers[1], NULL, 0, &notify, &transfer),
+                     WEIR_OK);
+    assert_int_equal(transfer.id, 0);
+    weir_stats stats = qw_stats(&world);
+    assert_int_equal(stats.transfers_inline - before.transfers_inline, 1);
+    assert_int_equal(stats.transfers_ok - before.transfers_ok, 1);
+    assert_int_equal(stats.wrs_posted - before.wrs_posted, 1);
+    assert_int_equal(stats.posts - before.posts, 1);
+    finish(0);
+}
+
 /* A weir_stats of an older weir.h ends before these. */
 static void test_stats_of_an_older_header(void **state) {
     if (!open_world(state, 4, 0))
@@ -200,6 +244,8 @@ int main(void) {
         ON_BOTH(test_one_on_an_idle_queue_is_signaled),
         ON_BOTH(test_S6_signaled_of_chains_taken_in_part),
         cmocka_unit_test(test_what_is_done_in_the_post_gives_no_completion),
+        ON_BOTH(test_a_notification_alone_is_one_post),
+        cmocka_unit_test(test_a_notification_alone_in_the_post),
         ON_BOTH(test_stats_of_an_older_header),
     };
     return cmocka_run_group_tests_name("engine counts", tests, NULL, NULL);

@@ -196,7 +196,8 @@ manual_options() {
         run $words --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort >"$dir/taken"
         test -s "$dir/taken" || return 1
         awk -v words="$words" '/^\.Sh/ { synopsis = $2 == "SYNOPSIS" }
-            /^\.(Sh|Nm)/ { on = synopsis && $0 == ".Nm Cm " words }
+            /^\.(Sh|Nm)/ { on = 0 }
+            /^\.Cm/ { on = synopsis && $0 == ".Cm " words }
             on && /Fl Fl/ { sub(/.*Fl Fl /, ""); print $1 }' "$page" | sort >"$dir/named"
         diff "$dir/taken" "$dir/named" || return 1
         while read -r option; do

@@ -375,7 +375,12 @@ static int fast(weir_engine *engine, struct peer *peer, struct request *request,
             return WEIR_OK;
         }
     }
-    fast_count(engine, request->opcode, bytes, request->count);
+    if (request->count > 0) {
+        fast_count(engine, request->opcode, bytes, request->count);
+    } else { /* the notification's post has been counted */
+        engine->stats.transfers_ok++;
+        engine->stats.transfers_inline++;
+    }
     return WEIR_OK;
 }
 

@@ -67,15 +67,16 @@ static int read_rule(const struct rule *rule, const char *text, int *value_out,
     if (text == NULL)
         return WEIR_OK;
     int value;
-    if (read_number(text, rule, &value) != WEIR_OK) {
-        snprintf(note_out, VERBS_NOTE_MAX, "%s=%.24s: not a number from %d to %d%s", rule->name,
-                 text, rule->min, rule->max, rule->hint);
+    int rc = read_number(text, rule, &value);
+    if (rule->offset == AT(mtu) && (rc != WEIR_OK || mtu_code((uint32_t)value) == 0)) {
+        snprintf(note_out, VERBS_NOTE_MAX, "%s=%.24s: not 256, 512, 1024, 2048 or 4096", rule->name,
+                 text);
         return WEIR_EINVAL;
     }
-    if (rule->offset == AT(mtu) && mtu_code((uint32_t)value) == 0) {
-        snprintf(note_out, VERBS_NOTE_MAX, "WEIR_VERBS_MTU=%d: not 256, 512, 1024, 2048 or 4096",
-                 value);
-        return WEIR_EINVAL;
+    if (rc != WEIR_OK) {
+        snprintf(note_out, VERBS_NOTE_MAX, "%s=%.24s: not a number from %d to %d%s", rule->name,
+                 text, rule->min, rule->max, rule->hint);
+        return rc;
     }
     *value_out = value;
     return WEIR_OK;
