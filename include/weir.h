@@ -295,8 +295,8 @@ WEIR_API int weir_setting_query(const weir_engine_options *options, size_t index
                                 weir_setting_info *info);
 
 /* Describes the index-th variable of a device that is built in (WEIR_VERBS_*), likewise; name is
- * the device's, and there is no option. What is refused keeps that device, and no other, from
- * being opened. Whether there is such a port, GID or MTU, weir_device_query says. */
+ * the device's, and there is no field of the options. What is refused keeps that device, and no
+ * other, from being opened. Whether there is such a port, GID or MTU, weir_device_query says. */
 WEIR_API int weir_device_setting_query(size_t index, weir_setting_info *info);
 
 /* A variable of the environment whose name begins with WEIR_ and that this library does not

@@ -449,6 +449,34 @@ static void test_S5_submits_copy_no_more_than_they_say(void **state) {
     pair_close(&a, &b);
 }
 
+/* The same where long and short ones wait in turn. */
+static void test_S5_submits_copy_as_far_as_a_long_one(void **state) {
+    enum { WAITING = 40, LONG_BYTES = 1 << 20, MORE = 4 };
+    weir_transfer transfers[WAITING + MORE];
+    struct side a, b;
+
+    (void)state;
+    side_open_bytes(&a, NULL, LONG_BYTES);
+    side_open_bytes(&b, NULL, LONG_BYTES);
+    side_join(&a, &b);
+    weir_segment all = segment_of(&a, 0, 0, LONG_BYTES), one = segment_of(&a, 0, 0, 8);
+    for (int i = 0; i < WAITING; i++)
+        assert_int_equal(
+            weir_write(a.engine, a.peer, i % 2 == 0 ? &one : &all, 1, NULL, &transfers[i]),
+            WEIR_OK);
+    STEP_UNTIL(&a, &b, is_connected(&a));
+    assert_true(info_of(&a).pending > 2 * MORE);
+    for (int i = 0; i < MORE; i++) {
+        uint64_t before = stats_of(&a).bytes_written;
+        assert_int_equal(weir_write(a.engine, a.peer, &one, 1, NULL, &transfers[WAITING + i]),
+                         WEIR_OK);
+        assert_true(stats_of(&a).bytes_written - before < 1 << 17);
+    }
+    for (int i = 0; i < WAITING + MORE; i++)
+        assert_int_equal(finish(&a, &b, transfers[i]), WEIR_OK);
+    pair_close(&a, &b);
+}
+
 /* How often this thread slept. */
 static long sleeps(void) {
     struct rusage usage;
@@ -500,6 +528,7 @@ int main(void) {
         cmocka_unit_test(test_S5_submits_work_off_what_waits),
         cmocka_unit_test(test_S5_peers_without_a_backlog_take_no_turns),
         cmocka_unit_test(test_S5_submits_copy_no_more_than_they_say),
+        cmocka_unit_test(test_S5_submits_copy_as_far_as_a_long_one),
         cmocka_unit_test(test_S5_a_blocked_submitter_sleeps),
     };
 

@@ -109,6 +109,17 @@ info_refused() {
             if s["source"] != "default"} == {"WEIR_VERBS_MTU": (None, True),
             "WEIR_VERBS_DEVICE": ("nic0", False), "WEIR_VERBS_TIMEOUT": (20, False)}
             and all(s["name"] == "verbs" for s in r["device_settings"])'
+    ) && (
+        export WEIR_VERBS_TIMEOUT="$(printf 'x\377\nWEIR_FAKE')"
+        fails_as 'info: device verbs: WEIR_VERBS_TIMEOUT=x??WEIR_FAKE: not' info --json || exit 1
+        cp "$dir/stdout" "$dir/out.json"
+        json_holds '[s["note"][:30] for s in r["device_settings"] if s["refused"]]
+            == ["WEIR_VERBS_TIMEOUT=x??WEIR_FAK"] and "verbs" in [d["name"] for d in r["devices"]]'
+    ) && (
+        export WEIR_VERBS_DEVICE="$(printf 'a\377')"
+        run info --json >"$dir/out.json"
+        json_holds '[d["note"] for d in r["devices"] if d["name"] == "verbs"]
+            == ["no RDMA device a?"]'
     )
 }
 # A variable that begins with WEIR_ and that nobody reads: every command says so, once, and goes

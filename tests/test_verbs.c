@@ -75,6 +75,10 @@ static void test_settings_are_described(void **state) {
     assert_int_equal(setting.status, WEIR_EINVAL);
     assert_int_equal(setting.value, UINT64_MAX);
     assert_string_equal(setting.note, "WEIR_VERBS_MTU=1500: not 256, 512, 1024, 2048 or 4096");
+    strcpy(fake_value, "\xff\nWEIR_FAKE");
+    assert_true(verbs_setting(3, fake_getenv, &setting));
+    assert_string_equal(setting.note,
+                        "WEIR_VERBS_MTU=??WEIR_FAKE: not 256, 512, 1024, 2048 or 4096");
     fake_name = "WEIR_VERBS_DEVICE";
     strcpy(fake_value, "rxe\n\xff_0");
     assert_true(verbs_setting(11, fake_getenv, &setting));

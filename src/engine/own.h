@@ -21,7 +21,7 @@
 enum owner {
     OWNER_NONE,
     OWNER_CALLS, /* for one thing, mostly a submit: not for long, and perhaps again at once */
-    OWNER_STEPS  /* to make progress */
+    OWNER_STEPS  /* to make progress, asked to or while waiting */
 };
 
 static inline bool own_try_as(weir_engine *engine, enum owner who) {

@@ -772,8 +772,8 @@ void post_inflight(weir_engine *engine) {
 }
 
 /* Posts for one peer: its transfers in turn, until slots, credits, bytes in flight or the
- * budget are used up, which has a chain that reaches bytes_most. A peer that could go on is put
- * back on the run list, and has its next turn from there, whoever gives it. */
+ * budget are used up, which has a chain that reaches bytes_most, or post_is_long. A peer that
+ * could go on is put back on the run list, and has its next turn from there. */
 void post_service(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
     if (peer->live == NONE || (peer->spent && peer->runnable))
         return;
@@ -783,7 +783,7 @@ void post_service(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
     int budget = SERVICE_BUDGET - post_waiters(engine, peer, SERVICE_BUDGET / 2);
     enum outcome outcome = POST_MORE;
     while (peer->live != NONE && peer->lists[LIST_PENDING].count > 0 && !is_stop(outcome)) {
-        if (budget == 0 || bytes >= bytes_most) {
+        if (budget == 0 || bytes >= bytes_most || post_is_long(engine, peer, bytes_most)) {
             engine_run_later(engine, peer);
             peer->spent = true;
             peer_waits(engine, peer, WEIR_WAITING_ENGINE);

@@ -43,7 +43,7 @@ enum {
     ASYNC_BATCH = 16,     /* async events taken at once */
     POLL_BATCH = 32,      /* CQEs taken from the device at once */
     SERVICE_BUDGET = 16,  /* chains that one peer posts before the next has its turn */
-    SUBMIT_BYTES = 65536, /* of others that a submit posts: longer transfers wait for a step */
+    SUBMIT_BYTES = 65536, /* of others that a submit copies: longer transfers wait for a step */
     INFLIGHT_BUDGET = 64, /* chains of those that wait for bytes in flight, a step */
     VISITORS = 64,
     RECEIVES_MAX = WINDOW_SIZE / 2, /* notifications one peer may have in flight */
@@ -537,6 +537,13 @@ void submit_cancel(weir_engine *engine, struct transfer *transfer);
 
 /* post.c */
 void post_service(weir_engine *engine, struct peer *peer, uint64_t bytes_most);
+/* The peer's next transfer is too long for a turn that is shorter than usual. */
+static inline bool post_is_long(const weir_engine *engine, const struct peer *peer,
+                                uint64_t bytes_most) {
+    uint32_t next = peer->lists[LIST_PENDING].head;
+    return bytes_most < engine->post_bytes_max && next != NONE &&
+           engine->transfers[next].bytes > bytes_most;
+}
 void post_inflight(weir_engine *engine);
 
 /* inflight.c */

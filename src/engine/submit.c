@@ -391,13 +391,16 @@ static bool may_be_fast(const weir_engine *engine, const struct request *request
 
 /* ---- ways 2 and 3 ------------------------------------------------------ */
 
-/* The turn of the first that waits for one, unless he would post much. Who submits and hardly
- * ever makes progress works off what waits so, in its order, and pays for no long copy. */
+/* The turn of the first that waits for one; a short one where posting copies, and none if a long
+ * transfer is next. Who submits and hardly ever makes progress works off what waits so, in its
+ * order, and pays for no long copy. */
 static void give_turn(weir_engine *engine) {
     const struct peer *first = &engine->peers[engine->run_head];
-    uint32_t next = first->lists[LIST_PENDING].head;
-    if (next == NONE || engine->transfers[next].bytes <= SUBMIT_BYTES)
-        engine_run_first(engine, SUBMIT_BYTES);
+    uint64_t most = engine->post_bytes_max;
+    if (engine->caps.completes_inline && most > SUBMIT_BYTES)
+        most = SUBMIT_BYTES;
+    if (first->live == NONE || !post_is_long(engine, first, most))
+        engine_run_first(engine, most);
 }
 
 /* A filled record on its way. */

@@ -19,6 +19,7 @@ __attribute__((format(printf, 2, 3))) static int refuse(char *note, const char *
     va_start(arguments, format);
     vsnprintf(note, VERBS_NOTE_MAX, format, arguments);
     va_end(arguments);
+    note_clean(note);
     return WEIR_ENODEVICE;
 }
 

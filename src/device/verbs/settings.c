@@ -48,6 +48,13 @@ enum { RULES = sizeof rules / sizeof rules[0] };
 
 static const char device_name[] = "WEIR_VERBS_DEVICE";
 
+void note_clean(char *text) {
+    for (; *text != '\0'; text++) { /* ASCII, whatever the locale is */
+        if (*text < ' ' || *text > '~')
+            *text = '?';
+    }
+}
+
 static int read_number(const char *text, const struct rule *rule, int *value_out) {
     if (!isdigit((unsigned char)text[0]))
         return WEIR_EINVAL;
@@ -68,15 +75,16 @@ static int read_rule(const struct rule *rule, const char *text, int *value_out,
         return WEIR_OK;
     int value;
     int rc = read_number(text, rule, &value);
-    if (rule->offset == AT(mtu) && (rc != WEIR_OK || mtu_code((uint32_t)value) == 0)) {
+    bool no_mtu = rule->offset == AT(mtu) && (rc != WEIR_OK || mtu_code((uint32_t)value) == 0);
+    if (no_mtu)
         snprintf(note_out, VERBS_NOTE_MAX, "%s=%.24s: not 256, 512, 1024, 2048 or 4096", rule->name,
                  text);
-        return WEIR_EINVAL;
-    }
-    if (rc != WEIR_OK) {
+    else if (rc != WEIR_OK)
         snprintf(note_out, VERBS_NOTE_MAX, "%s=%.24s: not a number from %d to %d%s", rule->name,
                  text, rule->min, rule->max, rule->hint);
-        return rc;
+    if (no_mtu || rc != WEIR_OK) {
+        note_clean(note_out);
+        return WEIR_EINVAL;
     }
     *value_out = value;
     return WEIR_OK;
@@ -121,8 +129,7 @@ bool verbs_setting(size_t index, char *(*get)(const char *name), struct weir_dev
         out->what = "name of the device";
         out->is_set = text != NULL;
         out->status = read_device(text, out->text, sizeof out->text, out->note);
-        for (char *c = out->text; *c != '\0'; c++)
-            *c = isprint((unsigned char)*c) ? *c : '?';
+        note_clean(out->text);
         return true;
     }
     const struct rule *rule = &rules[index];

@@ -89,6 +89,8 @@ struct verbs_settings {
     int srq;
 };
 
+/* A line of printable ASCII: what is not becomes '?'. */
+void note_clean(char *text);
 /* The index-th variable that settings_read looks at; false past the last. */
 bool verbs_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 /* get is getenv(3). EINVAL: note_out says which variable and why. */
