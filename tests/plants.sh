@@ -19,6 +19,10 @@ cat >"$work/devices.c" <<'C'
 #include "device.h"
 const struct weir_device_ops *const device_table[] = {NULL};
 const size_t device_table_count = 0;
+bool device_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
+    (void)index, (void)get, (void)out;
+    return false;
+}
 const char *device_variable(size_t index) {
     (void)index;
     return NULL;
