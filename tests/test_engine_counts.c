@@ -158,13 +158,18 @@ static void test_S6_signaled_of_chains_taken_in_part(void **state) {
     }
 }
 
-/* Done in the post: nothing is signalled, nothing is polled. */
-static void test_what_is_done_in_the_post_gives_no_completion(void **state) {
-    (void)state;
+/* The simulated device does all in the post. */
+static void open_inline(void) {
     struct qw_options options = qw_options(1);
     options.inline_ = true;
     qw_open(&world, &options);
     qw_connect(&world);
+}
+
+/* Done in the post: nothing is signalled, nothing is polled. */
+static void test_what_is_done_in_the_post_gives_no_completion(void **state) {
+    (void)state;
+    open_inline();
     assert_int_equal(submit(0, 9, 0), WEIR_OK);
     assert_int_equal(qw_finish(&world, transfers[0]), WEIR_OK);
     weir_stats stats = qw_stats(&world);
@@ -174,48 +179,34 @@ static void test_what_is_done_in_the_post_gives_no_completion(void **state) {
     finish(0);
 }
 
-/* A notification without data is one doorbell, of one work request, also in the post. */
-static void test_a_notification_alone_is_one_post(void **state) {
-    if (!open_world(state, 64, 0))
-        skip();
+/* A notification without data is one doorbell, of one work request. */
+static void notify(uint32_t count, bool in_the_post) {
     weir_stats before = qw_stats(&world);
-    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
-    options.flags = WEIR_TRANSFER_NOTIFY;
-    for (uint32_t i = 0; i < 10; i++) {
-        weir_transfer transfer;
-        assert_int_equal(weir_write(world.engines[0], world.peers[1], NULL, 0, &options, &transfer),
-                         WEIR_OK);
-        if (transfer.id != 0)
-            assert_int_equal(qw_finish(&world, transfer), WEIR_OK);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(submit(0, 0, WEIR_TRANSFER_NOTIFY), WEIR_OK);
+        assert_true(!in_the_post || transfers[0].id == 0);
+        if (transfers[0].id != 0)
+            assert_int_equal(qw_finish(&world, transfers[0]), WEIR_OK);
     }
     weir_stats stats = qw_stats(&world);
-    assert_int_equal(stats.transfers_ok - before.transfers_ok, 10);
-    assert_int_equal(stats.notifications_sent - before.notifications_sent, 10);
-    assert_int_equal(stats.wrs_posted - before.wrs_posted, 10);
-    assert_int_equal(stats.posts - before.posts, 10);
+    assert_int_equal(stats.transfers_ok - before.transfers_ok, count);
+    assert_int_equal(stats.notifications_sent - before.notifications_sent, count);
+    assert_int_equal(stats.wrs_posted - before.wrs_posted, count);
+    assert_int_equal(stats.posts - before.posts, count);
+    assert_int_equal(stats.transfers_inline - before.transfers_inline, in_the_post ? count : 0);
     finish(0);
 }
 
-/* The same where it is done in the post. */
+static void test_a_notification_alone_is_one_post(void **state) {
+    if (!open_world(state, 64, 0))
+        skip();
+    notify(10, false);
+}
+
 static void test_a_notification_alone_in_the_post(void **state) {
     (void)state;
-    struct qw_options options = qw_options(1);
-    options.inline_ = true;
-    qw_open(&world, &options);
-    qw_connect(&world);
-    weir_stats before = qw_stats(&world);
-    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
-    weir_transfer transfer;
-    notify.flags = WEIR_TRANSFER_NOTIFY;
-    assert_int_equal(weir_write(world.engines[0], world.peers[1], NULL, 0, &notify, &transfer),
-                     WEIR_OK);
-    assert_int_equal(transfer.id, 0);
-    weir_stats stats = qw_stats(&world);
-    assert_int_equal(stats.transfers_inline - before.transfers_inline, 1);
-    assert_int_equal(stats.transfers_ok - before.transfers_ok, 1);
-    assert_int_equal(stats.wrs_posted - before.wrs_posted, 1);
-    assert_int_equal(stats.posts - before.posts, 1);
-    finish(0);
+    open_inline();
+    notify(10, true);
 }
 
 /* A weir_stats of an older weir.h ends before these. */

@@ -1,5 +1,5 @@
 #!/bin/sh
-# cycles.sh: many times connect, transfer, close (T3), processes that are killed in the middle
+# cycles.sh: many times connect, transfer, close (T3, with the numbers of churn: B5), processes that are killed in the middle
 # (H12), memory that is taken back under writes (T8): the kernel, descriptors and memory say that
 # nothing stays behind.
 . "$(dirname "$0")/lib.sh"
@@ -16,7 +16,7 @@ revoked() {
     case $RDMA_A in siw*) status=-34 ;; *) status=-21 ;; esac
     timeout 120 "$BUILD/tests/vm/revoked" "$DEVICE" $status
 }
-check T3_cycles leaves_nothing run 3600 cycles "$cycles"
+check T3_B5_cycles leaves_nothing run 3600 cycles "$cycles"
 check H12_initiator_killed leaves_nothing run 1200 kill-initiator "$kills"
 check H12_target_killed leaves_nothing run 1200 kill-target "$kills"
 check T8_memory_taken_back leaves_nothing revoked

@@ -2,7 +2,8 @@
 # recovery.sh: how long it takes from a QP in the error state until all that was in flight is done
 # again, with the QP moved there behind weir's back: bench/recovery.c, between the two devices.
 # The time means little on an emulated machine; that nothing is lost, and that each step comes
-# without waiting for a time-out, means the same everywhere.
+# without waiting for a time-out, means the same everywhere. Its tables are the numbers of fault
+# runs (B5).
 # shellcheck disable=SC2154 # variables of lib.sh
 . "$(dirname "$0")/lib.sh"
 breaks=12 patience=200
@@ -17,6 +18,6 @@ broken() {
         --most-ms "$most" "$@"
 }
 
-check S9_recovery_of_one_process broken 1 4000
-check S9_recovery_of_two_processes broken 2 4000
+check S9_B5_recovery_of_one_process broken 1 4000
+check S9_B5_recovery_of_two_processes broken 2 4000
 finish
