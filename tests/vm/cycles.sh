@@ -1,7 +1,7 @@
 #!/bin/sh
-# cycles.sh: many times connect, transfer, close (T3, with the numbers of churn: B5), processes that are killed in the middle
-# (H12), memory that is taken back under writes (T8): the kernel, descriptors and memory say that
-# nothing stays behind.
+# cycles.sh: many times connect, transfer, close (T3, with the numbers of churn: B5), processes
+# that are killed in the middle (H12), memory that is taken back under writes (T8): the kernel,
+# descriptors and memory say that nothing stays behind.
 . "$(dirname "$0")/lib.sh"
 cycles=${CYCLES:-1000}
 kills=${KILLS:-5}
