@@ -433,7 +433,7 @@ static void test_S3_a_run_on_an_idle_queue_is_signalled(void **state) {
 
 static void test_S3_the_quiet_tail_is_bounded_and_can_be_closed(void **state) {
     struct ledger ledger;
-    uint64_t seq, last;
+    uint64_t seq, last = 0;
 
     (void)state;
     for (uint32_t depth = 1; depth <= 64; depth++) {
