@@ -515,6 +515,39 @@ static void test_M1_one_that_connects_is_not_ready(void **state) {
     lone_close(lone);
 }
 
+/* What is found by its instance, address and connection is compared with all that there is. */
+static void test_W8_a_peer_in_the_wrong_place_is_seen(void **state) {
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    uint64_t conn = lone_visit(lone);
+    lone_say_who(lone, conn, 5, "10.0.0.5:1");
+    lone_run(lone);
+    lone_up(lone, conn, 5, 100);
+    weir_engine *engine = lone->engine;
+    struct peer *peer = &engine->peers[0];
+    assert_null(engine_verify(engine));
+    peer->conn_accepted++;
+    assert_non_null(engine_verify(engine));
+    peer->conn_accepted--;
+    peer->address[0]++;
+    assert_non_null(engine_verify(engine));
+    peer->address[0]--;
+    peer->instance[0]++;
+    assert_non_null(engine_verify(engine));
+    peer->instance[0]--;
+    peer->closed = true;
+    assert_non_null(engine_verify(engine));
+    peer->closed = false;
+    engine->found.met++;
+    assert_non_null(engine_verify(engine));
+    engine->found.met--;
+    bits_drop(&engine->qps_made, 0);
+    assert_non_null(engine_verify(engine));
+    bits_add(&engine->qps_made, 0);
+    assert_null(engine_verify(engine));
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H1_a_hello_does_not_wait_for_a_dial_for_ever),
@@ -534,6 +567,7 @@ int main(void) {
         cmocka_unit_test(test_E6_work_handed_over_ends_with_the_handle),
         cmocka_unit_test(test_T10_ports_are_closed_though_a_device_keeps_a_qp),
         cmocka_unit_test(test_H1_hung_up_visitors_leave_room),
+        cmocka_unit_test(test_W8_a_peer_in_the_wrong_place_is_seen),
         cmocka_unit_test(test_S13_cancel_waits_for_nobody),
         cmocka_unit_test(test_M1_looking_up_makes_nothing),
         cmocka_unit_test(test_M1_one_that_connects_is_not_ready),

@@ -223,16 +223,14 @@ static int peer_open(weir_engine *engine, const char *address, weir_peer *peer_o
         peer_evict(engine);
         return WEIR_EAGAIN;
     }
-    peer->closed = false;
+    found_closed(engine, peer, false);
     peer->refs++;
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        const struct peer *met = &engine->peers[i];
-        if (met != peer && met->id != 0 && met->known && !peer->known && peer->alias == NONE &&
-            strcmp(met->address, address) == 0) {
-            control_dial(engine, peer); /* is it really there? */
-            break;
-        }
-    }
+    found_address(engine, peer);
+    const struct peer *met = found_at(engine, address, false, NULL);
+    while (met != NULL && !met->known)
+        met = found_at(engine, address, false, met);
+    if (met != NULL && !peer->known && peer->alias == NONE)
+        control_dial(engine, peer); /* is it really there? */
     peer_out->id = peer->id;
     return WEIR_OK;
 }
@@ -257,7 +255,9 @@ int weir_peer_close(weir_engine *engine, weir_peer handle) {
     int rc = WEIR_ESTALE;
     if (peer != NULL && peer->refs > 0) {
         rc = WEIR_OK;
-        if (--peer->refs == 0)
+        peer->refs--;
+        found_address(engine, peer);
+        if (peer->refs == 0)
             peer_closed(engine, peer);
     }
     own_leave(engine);

@@ -46,35 +46,27 @@ static bool send_identity(weir_engine *engine, uint64_t conn, enum wire_type typ
 
 /* ---- visitors ---------------------------------------------------------- */
 
-static struct visitor *visitor_of(weir_engine *engine, uint64_t conn) {
-    for (uint32_t i = 0; i < VISITORS; i++) {
-        if (engine->visitors[i].conn == conn)
-            return &engine->visitors[i];
-    }
-    return NULL;
-}
-
 /* The entry of a connection, a new one if need be: a free one, or else the oldest of those
  * that only asked. Who said HELLO is not displaced, so it comes in even while others ask
  * and ask. NULL: no room. */
 static struct visitor *visitor_add(weir_engine *engine, uint64_t conn) {
-    struct visitor *visitor = visitor_of(engine, conn);
+    struct visitor *visitor = found_visitor(engine, conn);
     if (visitor == NULL)
-        visitor = visitor_of(engine, 0);
+        visitor = found_visitor(engine, 0);
     for (uint32_t i = 0; i < VISITORS && visitor == NULL; i++) {
         struct visitor *candidate = &engine->visitors[engine->visitor_next++ % VISITORS];
         if (!candidate->asked)
             visitor = candidate;
     }
     if (visitor != NULL && visitor->conn != conn)
-        *visitor = (struct visitor){.conn = conn};
+        found_visitor_set(engine, visitor, conn);
     return visitor;
 }
 
 static void visitor_drop(weir_engine *engine, uint64_t conn) {
-    struct visitor *visitor = visitor_of(engine, conn);
+    struct visitor *visitor = found_visitor(engine, conn);
     if (visitor != NULL)
-        visitor->conn = 0;
+        found_visitor_set(engine, visitor, 0);
 }
 
 /* ---- connections given up ------------------------------------------------ */
@@ -83,15 +75,10 @@ static void visitor_drop(weir_engine *engine, uint64_t conn) {
  * that was replaced may have dialled what its successor speaks on). */
 void control_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn) {
     uint64_t number = *conn;
-    *conn = 0;
-    if (number == 0)
+    uint32_t at = NONE;
+    found_conn_set(engine, peer, conn, 0);
+    if (number == 0 || found_by_conn(engine, number, &at) != NULL)
         return;
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        const struct peer *other = &engine->peers[i];
-        if (other->id != 0 && (other->conn_dialled == number || other->conn_accepted == number ||
-                               other->conn_before == number))
-            return;
-    }
     if (peer->conn_last == number)
         peer->conn_last = 0;
     visitor_drop(engine, number);
@@ -113,7 +100,7 @@ static void dial_fail(weir_engine *engine, struct peer *peer, int error) {
 }
 
 static void dial_again_later(weir_engine *engine, struct peer *peer) {
-    peer->conn_dialled = 0;
+    found_conn_set(engine, peer, &peer->conn_dialled, 0);
     peer->dial = DIAL_PAUSE;
     peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
     if (peer->dial_pause_ns < DIAL_PAUSE_MAX_NS)
@@ -137,8 +124,9 @@ static void dial_refused(weir_engine *engine, struct peer *peer) {
 static void dial_call(weir_engine *engine, struct peer *peer) {
     peer->dial = DIAL_CALLING;
     peer->dial_next_ns = UINT64_MAX;
-    int rc = engine->ports.control.ops->dial(engine->ports.control.self, peer->address,
-                                             &peer->conn_dialled);
+    uint64_t conn = 0;
+    int rc = engine->ports.control.ops->dial(engine->ports.control.self, peer->address, &conn);
+    found_conn_set(engine, peer, &peer->conn_dialled, rc == WEIR_OK ? conn : 0);
     if (rc == WEIR_EADDRESS) {
         dial_fail(engine, peer, rc);
         return;
@@ -148,7 +136,6 @@ static void dial_call(weir_engine *engine, struct peer *peer) {
         return;
     }
     if (rc != WEIR_OK) {
-        peer->conn_dialled = 0;
         peer->dial = DIAL_PAUSE;
         peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
     }
@@ -195,15 +182,16 @@ static void heard(weir_engine *engine, struct peer *peer, uint64_t conn) {
         return;
     if (conn != peer->conn_before)
         control_hangup(engine, peer, &peer->conn_before);
-    peer->conn_before = peer->conn_accepted;
-    peer->conn_accepted = conn;
+    found_conn_set(engine, peer, &peer->conn_before, peer->conn_accepted);
+    found_conn_set(engine, peer, &peer->conn_accepted, conn);
 }
 
-static void learn_address(struct peer *peer, const char *address) {
+static void learn_address(weir_engine *engine, struct peer *peer, const char *address) {
     if (peer->dialable || !address_dialable(address))
         return;
     memcpy(peer->address, address, sizeof(peer->address));
     peer->dialable = true;
+    found_address(engine, peer);
 }
 
 /* Answered whoever asks: no peer is made before a HELLO. What a visitor says of itself
@@ -221,7 +209,7 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
         }
         return;
     }
-    learn_address(peer, message->address);
+    learn_address(engine, peer, message->address);
     heard(engine, peer, conn);
     peer_reachable(engine, peer);
 }
@@ -242,13 +230,14 @@ static bool hello_waits(weir_engine *engine, const char *address) {
 /* The first HELLO of an instance. NULL: not now; it will be repeated. */
 static struct peer *first_hello(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
     /* One connection, one instance. */
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        const struct peer *other = &engine->peers[i];
-        if (other->id != 0 && other->known && !other->leaving &&
+    const struct peer *other;
+    uint32_t at = NONE;
+    while ((other = found_by_conn(engine, conn, &at)) != NULL) {
+        if (other->known && !other->leaving &&
             (other->conn_accepted == conn || other->conn_before == conn))
             return NULL;
     }
-    struct visitor *visitor = visitor_of(engine, conn);
+    struct visitor *visitor = found_visitor(engine, conn);
     if (visitor == NULL || memcmp(visitor->instance, instance, WIRE_INSTANCE_SIZE) != 0) {
         /* There was no room for what it said of itself, or it was met before: once more. */
         if (!send_identity(engine, conn, WIRE_WHO, NULL, false))
@@ -256,7 +245,8 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn, const uint8_
         visitor = visitor_add(engine, conn);
         if (visitor == NULL)
             return peer_meet(engine, instance, ""); /* its IAM will say where it is */
-        *visitor = (struct visitor){.conn = conn, .asked = true};
+        found_visitor_set(engine, visitor, conn);
+        visitor->asked = true;
         memcpy(visitor->instance, instance, WIRE_INSTANCE_SIZE);
         return NULL;
     }
@@ -264,13 +254,13 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn, const uint8_
         return NULL;
     struct peer *peer = peer_meet(engine, instance, visitor->address);
     if (peer != NULL)
-        visitor->conn = 0;
+        visitor_drop(engine, conn);
     return peer;
 }
 
 /* IAM from one that we did not dial: it was asked because it said HELLO. */
 static void on_visitor_iam(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
-    struct visitor *visitor = visitor_of(engine, conn);
+    struct visitor *visitor = found_visitor(engine, conn);
     if (visitor != NULL && visitor->asked &&
         memcmp(visitor->instance, message->from, WIRE_INSTANCE_SIZE) == 0) {
         memcpy(visitor->address, message->address, sizeof(visitor->address));
@@ -278,36 +268,42 @@ static void on_visitor_iam(weir_engine *engine, uint64_t conn, const struct wire
     }
     struct peer *peer = peer_by_instance(engine, message->from);
     if (peer != NULL && !peer->leaving && peer->conn_accepted == conn)
-        learn_address(peer, message->address); /* it was let in before it answered */
+        learn_address(engine, peer, message->address); /* it was let in before it answered */
     else
         engine->stats.control_stale++;
 }
 
+/* The peer that we dialled on this connection; NULL: none. */
+static struct peer *dialled_on(weir_engine *engine, uint64_t conn) {
+    struct peer *peer;
+    uint32_t at = NONE;
+    while ((peer = found_by_conn(engine, conn, &at)) != NULL && peer->conn_dialled != conn) {
+    }
+    return peer;
+}
+
 /* Who answers on a connection that we dialled is this instance. False: we did not dial it. */
 static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        struct peer *peer = &engine->peers[i];
-        if (peer->id == 0 || peer->conn_dialled != conn)
-            continue;
-        const struct peer *other = peer_by_instance(engine, instance);
-        if (!peer->known && other != NULL && other->leaving) {
-            control_hangup(engine, peer, &peer->conn_dialled);
-            dial_again_later(engine, peer); /* its old sessions have to drain first */
-            return true;
-        }
-        bool asked = peer->dial == DIAL_ASKING;
-        if (asked)
-            peer->dial = DIAL_NONE;
-        /* Our own address: whoever else claims it is to be reached by its connection. */
-        peer->dial_failed = memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0;
-        peer->conn_last = conn;
-        peer_learned(engine, peer, instance);
-        if (asked && peer->known && !peer->leaving)
-            peer->reached = true;
-        peer_set_timer(engine, peer);
+    struct peer *peer = dialled_on(engine, conn);
+    if (peer == NULL)
+        return false;
+    const struct peer *other = peer_by_instance(engine, instance);
+    if (!peer->known && other != NULL && other->leaving) {
+        control_hangup(engine, peer, &peer->conn_dialled);
+        dial_again_later(engine, peer); /* its old sessions have to drain first */
         return true;
     }
-    return false;
+    bool asked = peer->dial == DIAL_ASKING;
+    if (asked)
+        peer->dial = DIAL_NONE;
+    /* Our own address: whoever else claims it is to be reached by its connection. */
+    peer->dial_failed = memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0;
+    peer->conn_last = conn;
+    peer_learned(engine, peer, instance);
+    if (asked && peer->known && !peer->leaving)
+        peer->reached = true;
+    peer_set_timer(engine, peer);
+    return true;
 }
 
 static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
@@ -319,13 +315,10 @@ static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message
  * is late or lost, that says as much: the address is known, and who opened it. NULL: not now;
  * HELLO will be repeated. */
 static struct peer *new_instance(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
-    for (uint32_t i = 0; i < engine->peers_used && !engine->closing; i++) {
-        const struct peer *peer = &engine->peers[i];
-        if (peer->id != 0 && peer->conn_dialled == conn && !peer->known &&
-            peer->dial == DIAL_ASKING) {
-            dialled_is(engine, conn, instance);
-            return peer_by_instance(engine, instance);
-        }
+    const struct peer *peer = engine->closing ? NULL : dialled_on(engine, conn);
+    if (peer != NULL && !peer->known && peer->dial == DIAL_ASKING) {
+        dialled_is(engine, conn, instance);
+        return peer_by_instance(engine, instance);
     }
     return first_hello(engine, conn, instance);
 }
@@ -378,58 +371,55 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
     peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_MESSAGE, .message = message});
 }
 
-static void on_closed(weir_engine *engine, uint64_t conn, int error) {
-    visitor_drop(engine, conn);
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        struct peer *peer = &engine->peers[i];
-        if (peer->id == 0 || (peer->conn_dialled != conn && peer->conn_accepted != conn &&
-                              peer->conn_before != conn))
-            continue;
-        if (peer->conn_accepted == conn) {
-            peer->conn_accepted = peer->conn_before;
-            peer->conn_before = 0;
-        }
-        if (peer->conn_before == conn)
-            peer->conn_before = 0;
-        if (peer->conn_dialled == conn) {
-            peer->conn_dialled = 0;
-            if (peer->dial != DIAL_NONE) {
-                if (error == WEIR_EADDRESS)
-                    dial_fail(engine, peer, error);
-                else if (peer->dial == DIAL_CALLING && error == WEIR_EPEER)
-                    dial_refused(engine, peer);
-                else
-                    dial_again_later(engine, peer);
-            }
-        }
-        if (peer->conn_last == conn)
-            peer->conn_last = peer->conn_dialled != 0 && peer->dial == DIAL_NONE
-                                  ? peer->conn_dialled
-                                  : peer->conn_accepted;
-        if (peer->known && !peer->leaving && peer->conn_last != 0) {
-            peer->probe_due = true; /* what was said on this one may be lost */
-            peer_pump(engine, peer, NULL);
-        }
-        if (!peer->known || peer->leaving || peer->conn_last != 0 || peer->dial != DIAL_NONE)
-            continue;
-        /* Who had a session may be dead: ask at its address, if it has one. What a visitor
-         * without QPs here says is its address is not dialled. */
-        if (peer->dialable &&
-            (peer->was_up || peer->gone_told || peer->refs > 0 || !endpoint_quiet(&peer->endpoint)))
-            control_dial(engine, peer);
-        else
-            peer_dead(engine, peer, WEIR_EPEER);
+/* The peer loses this connection. */
+static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int error) {
+    if (peer->conn_accepted == conn) {
+        found_conn_set(engine, peer, &peer->conn_accepted, peer->conn_before);
+        found_conn_set(engine, peer, &peer->conn_before, 0);
     }
+    if (peer->conn_before == conn)
+        found_conn_set(engine, peer, &peer->conn_before, 0);
+    if (peer->conn_dialled == conn) {
+        found_conn_set(engine, peer, &peer->conn_dialled, 0);
+        if (peer->dial != DIAL_NONE) {
+            if (error == WEIR_EADDRESS)
+                dial_fail(engine, peer, error);
+            else if (peer->dial == DIAL_CALLING && error == WEIR_EPEER)
+                dial_refused(engine, peer);
+            else
+                dial_again_later(engine, peer);
+        }
+    }
+    if (peer->conn_last == conn)
+        peer->conn_last = peer->conn_dialled != 0 && peer->dial == DIAL_NONE ? peer->conn_dialled
+                                                                             : peer->conn_accepted;
+    if (peer->known && !peer->leaving && peer->conn_last != 0) {
+        peer->probe_due = true; /* what was said on this one may be lost */
+        peer_pump(engine, peer, NULL);
+    }
+    if (!peer->known || peer->leaving || peer->conn_last != 0 || peer->dial != DIAL_NONE)
+        return;
+    /* Who had a session may be dead: ask at its address, if it has one. What a visitor
+     * without QPs here says is its address is not dialled. */
+    if (peer->dialable &&
+        (peer->was_up || peer->gone_told || peer->refs > 0 || !endpoint_quiet(&peer->endpoint)))
+        control_dial(engine, peer);
+    else
+        peer_dead(engine, peer, WEIR_EPEER);
+}
+
+static void on_closed(weir_engine *engine, uint64_t conn, int error) {
+    struct peer *peer;
+    uint32_t at = NONE;
+    visitor_drop(engine, conn);
+    for (; (peer = found_by_conn(engine, conn, &at)) != NULL; at = NONE)
+        conn_lost(engine, peer, conn, error);
 }
 
 static void on_connected(weir_engine *engine, uint64_t conn) {
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        struct peer *peer = &engine->peers[i];
-        if (peer->id != 0 && peer->conn_dialled == conn && peer->dial == DIAL_CALLING) {
-            dial_ask(engine, peer, false);
-            return;
-        }
-    }
+    struct peer *peer = dialled_on(engine, conn);
+    if (peer != NULL && peer->dial == DIAL_CALLING)
+        dial_ask(engine, peer, false);
 }
 
 /* Control events, up to budget; returns how many. */

@@ -47,10 +47,9 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     engine_run_later(engine, peer);
     /* An address has one engine. If another peer is said to have this one, it is gone, or
      * is the same, or one of the two lies: ask there. */
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        struct peer *other = &engine->peers[i];
-        if (other != peer && other->id != 0 && other->refs > 0 && other->alias == NONE &&
-            !other->leaving && peer->dialable && strcmp(other->address, peer->address) == 0)
+    struct peer *other = peer->dialable ? found_at(engine, peer->address, true, NULL) : NULL;
+    for (; other != NULL; other = found_at(engine, peer->address, true, other)) {
+        if (other != peer && other->alias == NONE && !other->leaving)
             control_dial(engine, other);
     }
 }

@@ -51,7 +51,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->block_pool.links = carve(c, blocks, sizeof(uint32_t));
     e->peers_mask = power_of_two(o->peers_max) - 1;
     e->peers = carve(c, (size_t)e->peers_mask + 1, sizeof(struct peer));
-    e->instances = carve(c, o->peers_max, WIRE_INSTANCE_SIZE);
+    e->found_memory = carve(c, 1, found_bytes(o));
     e->pasts = carve(c, o->peers_max, sizeof(struct past));
     e->regions.locals = carve(c, o->memories_max, sizeof(struct region_local));
     e->regions.remotes = carve(c, o->remotes_max, sizeof(struct region_remote));
@@ -64,6 +64,8 @@ static void layout(weir_engine *e, struct carver *c) {
     e->held = carve(c, e->held_max, sizeof(struct held));
     e->lacks = carve(c, e->qps_max, sizeof(struct lack));
     e->stalls = carve(c, e->qps_max, sizeof(struct stall));
+    e->qps_made.words = carve(c, 1, bits_bytes(e->qps_max));
+    e->beacons.heads = carve(c, 1, groups_bytes(1, e->qps_max));
     e->recvs_missing = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(uint16_t));
     e->timer_count = o->transfers_max + o->peers_max + e->qps_max + 1;
     e->timers.entries = carve(c, timers_bytes(e->timer_count), 1);
@@ -104,6 +106,9 @@ static void start_tables(weir_engine *e) {
         e->qps[i].next_free = i + 1 < e->qps_max ? i + 1 : NONE;
         e->qps[i].session = NONE;
     }
+    bits_init(&e->qps_made, e->qps_made.words, e->qps_max);
+    groups_init(&e->beacons, e->beacons.heads, 1, e->qps_max);
+    found_start(e, e->found_memory);
     e->regions.version = 1;
     e->regions.local_count = o->memories_max;
     e->regions.remote_count = o->remotes_max;
@@ -192,6 +197,7 @@ int engine_create(const weir_engine_options *options, const struct weir_ports *p
     layout(e, &carver);
     start_tables(e);
     ports->env.ops->entropy(ports->env.self, e->instance, sizeof(e->instance));
+    ports->env.ops->entropy(ports->env.self, &e->found.seed, sizeof(e->found.seed));
     rc = register_buffers(e);
     if (rc != WEIR_OK)
         goto free_arena;
@@ -401,11 +407,7 @@ int weir_engine_progress(weir_engine *engine) {
 /* ---- the end ----------------------------------------------------------- */
 
 static bool quiet(const weir_engine *engine) {
-    for (uint32_t i = 0; i < engine->qps_used; i++) {
-        if (engine->qps[i].qp != NULL)
-            return false;
-    }
-    return true;
+    return engine->qps_made.count == 0;
 }
 
 static void fail_unheard(weir_engine *engine) {
@@ -547,6 +549,10 @@ const char *engine_verify(const weir_engine *engine) {
     for (uint32_t i = 0; i < engine->qps_used; i++) {
         const struct qp *qp = &engine->qps[i];
         const char *wrong = qp->qp != NULL ? ledger_verify(&qp->ledger) : NULL;
+        bool waits = qp->qp != NULL && qp->drain.state == DRAIN_BEACON;
+        if (bits_has(&engine->qps_made, i) != (qp->qp != NULL) ||
+            (groups_of(&engine->beacons, i) == 0) != waits)
+            return "qp: it is not among those that there are, or that wait for a beacon";
         if (wrong != NULL)
             return wrong;
         if (qp->qp != NULL && qp->ledger.depth >= qp->granted)
@@ -557,8 +563,9 @@ const char *engine_verify(const weir_engine *engine) {
             return "qp: receives are missing, and nobody posts them";
     }
     const char *receives = verify_receives(engine);
-    if (receives != NULL)
-        return receives;
+    const char *found = receives != NULL ? receives : found_verify(engine);
+    if (found != NULL)
+        return found;
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         const struct peer *peer = &engine->peers[i];
         if (peer->id == 0)

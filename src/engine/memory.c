@@ -225,7 +225,7 @@ static int import(weir_engine *engine, weir_peer handle, const struct wire_descr
     tables_lock(engine);
     if (remote->id == 0)
         remote->id = handle_first(index);
-    remote->owner = peer->owner;
+    found_remote(engine, remote, peer->owner);
     remote->raddr = rmr.raddr;
     remote->rkey = rmr.rkey;
     remote->length = descriptor->length;
@@ -260,6 +260,7 @@ static int forget(weir_engine *engine, weir_remote handle) {
     bool busy = atomic_load(&remote->users) > 0;
     if (!busy) {
         remote->live = false;
+        found_remote(engine, remote, 0);
         engine->regions.version++;
         remote->id = handle_next(remote->id);
     }

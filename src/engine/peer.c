@@ -43,11 +43,11 @@ bool address_dialable(const char *address) {
 void peer_tell(weir_engine *engine, weir_event_type_t type, const struct peer *peer, int error) {
     uint64_t handle = peer_handle(engine, peer);
     engine_event(engine, type, handle, error);
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        const struct peer *alias = &engine->peers[i];
-        if (alias->id != 0 && alias->refs > 0 && alias->alias == index_of(engine, peer) &&
-            alias->id != handle)
-            engine_event(engine, type, alias->id, error);
+    const struct groups *aliases = &engine->found.aliases;
+    uint32_t i = groups_first(aliases, index_of(engine, peer));
+    for (; i != NONE; i = groups_next(aliases, i)) {
+        if (engine->peers[i].id != handle)
+            engine_event(engine, type, engine->peers[i].id, error);
     }
 }
 
@@ -79,38 +79,20 @@ struct peer *peer_new(weir_engine *engine, const char *address) {
     for (int l = 0; l < LISTS; l++)
         peer->lists[l] = (struct list){NONE, NONE, 0};
     memcpy(peer->address, address, strnlen(address, WEIR_ADDRESS_MAX - 1));
-    memset(engine->instances[index], 0, WIRE_INSTANCE_SIZE);
+    found_address(engine, peer);
     if (index >= engine->peers_used)
         engine->peers_used = index + 1;
     return peer;
 }
 
-struct peer *peer_by_instance(weir_engine *engine, const uint8_t *instance) {
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        if (memcmp(engine->instances[i], instance, WIRE_INSTANCE_SIZE) == 0 &&
-            engine->peers[i].known)
-            return &engine->peers[i];
-    }
-    return NULL;
-}
-
+/* The one that the application opened under this address. */
 struct peer *peer_by_address(weir_engine *engine, const char *address) {
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        struct peer *peer = &engine->peers[i];
-        if (peer->id != 0 && peer->refs > 0 && strcmp(peer->address, address) == 0)
-            return peer;
-    }
-    return NULL;
+    return found_at(engine, address, true, NULL);
 }
 
 /* Another handle of the application's that stands for this peer; NONE. */
 static uint32_t open_alias(const weir_engine *engine, const struct peer *known) {
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        const struct peer *alias = &engine->peers[i];
-        if (alias->id != 0 && alias->refs > 0 && alias->alias == index_of(engine, known))
-            return i;
-    }
-    return NONE;
+    return groups_first(&engine->found.aliases, index_of(engine, known));
 }
 
 void peer_update_fast(weir_engine *engine, struct peer *peer) {
@@ -129,14 +111,14 @@ void peer_update_fast(weir_engine *engine, struct peer *peer) {
  * and gives the others to `heir`. */
 void peer_remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *instance,
                        uint64_t heir) {
+    uint32_t i = groups_first(&engine->found.remotes, (uint32_t)owner);
     engine->regions.version++;
-    for (uint32_t i = 0; i < engine->regions.remote_count; i++) {
+    while (i != NONE) {
         struct region_remote *remote = &engine->regions.remotes[i];
-        if (remote->live && remote->owner == owner)
-            remote->owner =
-                instance != NULL && memcmp(remote->instance, instance, WIRE_INSTANCE_SIZE) == 0
-                    ? heir
-                    : 0;
+        bool stays =
+            instance != NULL && memcmp(remote->instance, instance, WIRE_INSTANCE_SIZE) == 0;
+        i = groups_next(&engine->found.remotes, i);
+        found_remote(engine, remote, stays ? heir : 0);
     }
 }
 
@@ -162,24 +144,15 @@ static void window_of(void *self, struct wire_settled *out) {
     memcpy(out->bits, peer->received.bits, sizeof(out->bits));
 }
 
-/* What is remembered of an instance that was given up; NULL. */
-static struct past *past_of(const weir_engine *engine, const uint8_t *instance) {
-    for (uint32_t i = 0; i < engine->options.peers_max; i++) {
-        if (memcmp(engine->pasts[i].instance, instance, WIRE_INSTANCE_SIZE) == 0)
-            return &engine->pasts[i];
-    }
-    return NULL;
-}
-
 /* Who has had nothing delivered here can have nothing delivered twice. */
 static void past_keep(weir_engine *engine, const struct peer *peer) {
     static const struct window nothing;
     if (memcmp(&peer->received, &nothing, sizeof(nothing)) == 0)
         return;
-    struct past *past = past_of(engine, peer->instance);
+    struct past *past = found_past(engine, peer->instance);
     if (past == NULL)
         past = &engine->pasts[engine->past_next++ % engine->options.peers_max];
-    memcpy(past->instance, peer->instance, WIRE_INSTANCE_SIZE);
+    found_past_set(engine, past, peer->instance);
     past->received = peer->received;
 }
 
@@ -187,8 +160,8 @@ static void past_keep(weir_engine *engine, const struct peer *peer) {
 static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *instance) {
     assert(peer_by_instance(engine, instance) == NULL); /* H1: an instance is one peer */
     memcpy(peer->instance, instance, WIRE_INSTANCE_SIZE);
-    memcpy(engine->instances[index_of(engine, peer)], instance, WIRE_INSTANCE_SIZE);
     peer->known = true;
+    found_instance(engine, peer);
     struct ep_options options = {
         .epoch_counter = &engine->epoch_counter,
         .connect_timeout_ns = engine->options.connect_timeout_ns,
@@ -202,7 +175,7 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
     /* It may be one that we gave up while it never noticed: what it sent before is not
      * delivered twice, and our numbers go on above all that it has seen. */
     peer->received = (struct window){0};
-    const struct past *past = past_of(engine, instance);
+    const struct past *past = found_past(engine, instance);
     if (past != NULL)
         peer->received = past->received;
     peer->sent = (struct window){.base = engine->number_floor};
@@ -217,23 +190,25 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
 static void make_alias(weir_engine *engine, struct peer *opened, struct peer *known) {
     tables_lock(engine);
     peer_remotes_pass(engine, opened->owner, known->instance, known->owner);
-    opened->alias = index_of(engine, known);
+    found_alias_set(engine, opened, index_of(engine, known));
     tables_unlock(engine);
-    known->closed = false;
+    found_closed(engine, known, false);
     if (known->refs == 0 && known->known_as == NONE)
         known->known_as = index_of(engine, opened);
     if (known->conn_dialled == 0) {
         known->dial = DIAL_NONE; /* it may be waiting to dial again */
-        known->conn_dialled = opened->conn_dialled;
+        found_conn_set(engine, known, &known->conn_dialled, opened->conn_dialled);
         if (known->conn_last == 0)
             known->conn_last = known->conn_dialled;
     } else {
         control_hangup(engine, opened, &opened->conn_dialled);
     }
-    opened->conn_dialled = opened->conn_last = 0;
+    found_conn_set(engine, opened, &opened->conn_dialled, 0);
+    opened->conn_last = 0;
     if (!known->dialable) {
         memcpy(known->address, opened->address, sizeof(known->address));
         known->dialable = true;
+        found_address(engine, known);
     }
     known->reached = known->reached || strcmp(known->address, opened->address) == 0;
     while (opened->lists[LIST_PENDING].head != NONE) {
@@ -290,11 +265,8 @@ void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instanc
 struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char *address) {
     if (engine->closing)
         return NULL;
-    uint32_t met = 0;
-    for (uint32_t i = 0; i < engine->peers_used; i++)
-        met += engine->peers[i].id != 0 && engine->peers[i].refs == 0;
     struct peer *peer = NULL;
-    if (met < engine->peers_max - engine->peers_max / 4) {
+    if (engine->found.met < engine->peers_max - engine->peers_max / 4) {
         tables_lock(engine);
         peer = peer_new(engine, address);
         tables_unlock(engine);
@@ -315,7 +287,6 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     if (!peer->known || !peer->leaving || peer->pumping || !endpoint_quiet(&peer->endpoint) ||
         peer->lists[LIST_POSTED].count > 0 || peer->lists[LIST_PARKED].count > 0 || engine->closing)
         return;
-    uint32_t index = index_of(engine, peer);
     control_hangup(engine, peer, &peer->conn_dialled);
     control_hangup(engine, peer, &peer->conn_accepted);
     control_hangup(engine, peer, &peer->conn_before);
@@ -327,18 +298,17 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     past_keep(engine, peer);
     if (peer->number_next > engine->number_floor)
         engine->number_floor = (peer->number_next + 63) & ~(uint64_t)63;
-    memset(engine->instances[index], 0, WIRE_INSTANCE_SIZE);
+    found_instance(engine, peer);
     memset(peer->instance, 0, WIRE_INSTANCE_SIZE);
     peer->abandoned_epoch = 0;
     peer->settled_epoch = 0;
     memset(peer->parts, 0, sizeof(peer->parts));
     timer_peer(engine, peer, UINT64_MAX);
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        if (engine->peers[i].alias == index) {
-            tables_lock(engine);
-            engine->peers[i].alias = NONE;
-            tables_unlock(engine);
-        }
+    uint32_t alias;
+    while ((alias = open_alias(engine, peer)) != NONE) {
+        tables_lock(engine);
+        found_alias_set(engine, &engine->peers[alias], NONE);
+        tables_unlock(engine);
     }
     peer->known_as = NONE;
     if (peer->refs > 0) {
@@ -361,6 +331,8 @@ void peer_forget(weir_engine *engine, struct peer *peer) {
     owner_change(engine, peer);
     peer->id_next = handle_next(peer->id);
     peer->id = 0;
+    found_address(engine, peer);
+    found_closed(engine, peer, false);
     peer->next_free = NONE; /* last, so that a slot rests between its users */
     if (engine->peer_free == NONE)
         engine->peer_free = index_of(engine, peer);
@@ -373,10 +345,10 @@ void peer_forget(weir_engine *engine, struct peer *peer) {
 /* Somebody needs a slot and there is none: a peer that the application has closed, and
  * that nothing is under way with, has to leave. Its slot is free when it has drained. */
 void peer_evict(weir_engine *engine) {
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
+    const struct groups *leavers = &engine->found.leavers;
+    for (uint32_t i = groups_first(leavers, 0); i != NONE; i = groups_next(leavers, i)) {
         struct peer *peer = &engine->peers[i];
-        if (peer->id == 0 || !peer->closed || !peer->known || peer->leaving || peer->waits > 0 ||
-            peer->held > 0 || peer->refs > 0 || open_alias(engine, peer) != NONE)
+        if (!peer->known || peer->leaving || peer->waits > 0 || peer->held > 0)
             continue;
         peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});
         peer_gone(engine, peer, WEIR_ECLOSED);
@@ -392,7 +364,7 @@ static void closed(weir_engine *engine, struct peer *peer) {
     peer->closed_owner = peer->owner;
     owner_change(engine, peer);
     tables_unlock(engine);
-    peer->closed = true;
+    found_closed(engine, peer, true);
 }
 
 /* The application gave its last reference back. */
@@ -400,7 +372,7 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     struct peer *known = peer_resolve(engine, peer);
     tables_lock(engine);
     peer->id = handle_next(peer->id);
-    peer->alias = NONE;
+    found_alias_set(engine, peer, NONE);
     tables_unlock(engine);
     /* Other handles may name the same engine: they keep what it has. */
     uint32_t heir = open_alias(engine, known);

@@ -136,7 +136,7 @@ static bool misses(const weir_engine *engine, const struct qp *qp) {
 
 /* Up to `count` of the receives that are missing were posted. */
 static void give_shared(weir_engine *engine, uint32_t count) {
-    for (uint32_t i = 0; i < engine->qps_used && count > 0; i++) {
+    for (uint32_t i = qp_first(engine); i != BITS_NONE && count > 0; i = qp_after(engine, i)) {
         struct qp *qp = &engine->qps[i];
         struct lack *lack = lack_of(engine, qp);
         if (!misses(engine, qp))
@@ -153,7 +153,7 @@ static void hold_shared(weir_engine *engine, bool held) {
     if (engine->recv_held == held)
         return;
     engine->recv_held = held;
-    for (uint32_t i = 0; i < engine->qps_used; i++) {
+    for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i)) {
         struct qp *qp = &engine->qps[i];
         if (!lives(qp) || !qp->connected)
             continue;
@@ -230,11 +230,11 @@ static bool return_shared(weir_engine *engine, uint32_t buffer) {
 /* The device takes none: sessions that wait for that end. */
 static void give_up_shared(weir_engine *engine) {
     bool all = true;
-    for (uint32_t i = 0; i < engine->qps_used; i++)
+    for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i))
         all &= !misses(engine, &engine->qps[i]);
     all |= engine->receives.lists[RECEIVE_POSTED].count == 0;
     engine->recv_refused_ns = 0;
-    for (uint32_t i = 0; i < engine->qps_used; i++) {
+    for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i)) {
         struct qp *qp = &engine->qps[i];
         if (lives(qp) && (all || misses(engine, qp)))
             session_broken(engine, peer_at(engine, qp->peer), qp->session);
@@ -318,7 +318,7 @@ static bool retry_own(weir_engine *engine, struct qp *qp) {
 /* Whether any QP lacks receives still. */
 static bool retry_each(weir_engine *engine, bool *any_out) {
     bool missing = false;
-    for (uint32_t i = 0; i < engine->qps_used; i++) {
+    for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i)) {
         struct qp *qp = &engine->qps[i];
         if (qp->qp == NULL || qp->drain.state != DRAIN_IDLE || lack_of(engine, qp)->recvs == 0)
             continue;

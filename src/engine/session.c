@@ -55,6 +55,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
         return rc;
     }
     qp->qp = made;
+    bits_add(&engine->qps_made, slot);
     qp->peer = (uint32_t)(peer - engine->peers);
     qp->session = session;
     qp->index = index;
@@ -314,6 +315,7 @@ static void qp_gone(weir_engine *engine, struct qp *qp) {
     if (qp->drain.forced)
         engine->stats.teardown_forced++;
     qp->qp = NULL;
+    bits_drop(&engine->qps_made, slot_of(engine, qp));
     timer_qp(engine, qp, UINT64_MAX);
     if (engine->caps.srq) {
         engine->receives.wanted -= engine->recvs_per_qp;
@@ -353,6 +355,10 @@ void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event) {
     for (;;) {
         enum drain_action action = drain_step(&qp->drain, event, engine_now(engine));
         timer_qp(engine, qp, drain_deadline(&qp->drain));
+        if (qp->drain.state == DRAIN_BEACON)
+            groups_join(&engine->beacons, slot_of(engine, qp), 0);
+        else
+            groups_leave(&engine->beacons, slot_of(engine, qp));
         switch (action) {
         case DRAIN_DO_NOTHING:
             return;
@@ -392,13 +398,15 @@ void session_qp_timer(weir_engine *engine, struct qp *qp) {
     engine_run_later(engine, peer_at(engine, qp->peer));
 }
 
-/* Beacons behind which a whole CQ has been polled need not be waited for. */
+/* Beacons behind which a whole CQ has been polled need not be waited for. The first posted is the
+ * first that this is true of. */
 void session_poll_marks(weir_engine *engine) {
-    for (uint32_t i = 0; engine->draining > 0 && i < engine->qps_used; i++) {
-        struct qp *qp = &engine->qps[i];
-        if (qp->qp != NULL && qp->drain.state == DRAIN_BEACON &&
-            engine->polled - qp->polled_mark >= engine->caps.cq_capacity)
-            drain_feed(engine, qp, DRAIN_EV_POLLED);
+    uint32_t first;
+    while ((first = groups_first(&engine->beacons, 0)) != NONE) {
+        struct qp *qp = &engine->qps[first];
+        if (engine->polled - qp->polled_mark < engine->caps.cq_capacity)
+            return;
+        drain_feed(engine, qp, DRAIN_EV_POLLED);
     }
 }
 
@@ -415,11 +423,8 @@ void session_device_failed(weir_engine *engine) {
     if (engine->device_failed)
         return;
     engine->device_failed = true;
-    for (uint32_t i = 0; i < engine->qps_used; i++) {
-        struct qp *qp = &engine->qps[i];
-        if (qp->qp != NULL)
-            session_broken(engine, peer_at(engine, qp->peer), qp->session);
-    }
+    for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i))
+        session_broken(engine, peer_at(engine, engine->qps[i].peer), engine->qps[i].session);
 }
 
 static void async_event(weir_engine *engine, const struct weir_async *event) {

@@ -64,7 +64,7 @@ static void give_up(weir_engine *engine, const struct qp *qp) {
 static void look(weir_engine *engine, uint64_t passed_ns) {
     uint64_t posts = engine->stats.posts;
     bool rest = true;
-    for (uint32_t i = 0; i < engine->qps_used; i++) {
+    for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i)) {
         struct stall *stall = &engine->stalls[i];
         if (!is_watched(&engine->qps[i])) {
             stall->head = UINT64_MAX;

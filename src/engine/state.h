@@ -12,18 +12,21 @@
  * submit.c (the way in), post.c (chains to QPs), inflight.c (who waits to post), complete.c
  * (completions and messages), recv.c (receives, and those that were refused), session.c (QPs of a
  * session, drain), stall.c (QPs that stand still), peer.c, control.c and effects.c (who is there,
- * how it is reached, what its endpoint asks for), memory.c, settings.c (options, environment,
- * defaults), engine.c (open, step, close), api.c (the remaining public calls), open.c (real ports).
+ * how it is reached, what its endpoint asks for), found.c (what is found under what), memory.c,
+ * settings.c (options, environment, defaults), engine.c (open, step, close), api.c (the remaining
+ * public calls), open.c (real ports).
  */
 #ifndef WEIR_ENGINE_STATE_H
 #define WEIR_ENGINE_STATE_H
 
 #include <stdatomic.h>
 
+#include "bits.h"
 #include "credit.h"
 #include "drain.h"
 #include "endpoint.h"
 #include "engine.h"
+#include "groups.h"
 #include "handle.h"
 #include "ledger.h"
 #include "plan.h"
@@ -215,7 +218,7 @@ struct peer {
     struct region_pair pairs[2]; /* the last ones used, of writes and of reads */
     uint32_t refs;
     uint32_t incarnation;
-    uint32_t alias;    /* the peer that turned out to be the same engine; NONE */
+    uint32_t alias;    /* the peer that turned out to be the same engine; NONE: found_alias_set */
     uint32_t known_as; /* the peer that the application opened for it: its handle is told */
     uint32_t next_free;
     uint32_t run_next;
@@ -249,9 +252,10 @@ struct peer {
     struct list lists[LISTS];
     struct session sessions[EP_SESSIONS];
 
-    uint64_t conn_dialled, conn_accepted; /* 0: none */
-    uint64_t conn_before;                 /* accepted before that one, and not closed yet */
-    uint64_t conn_last;                   /* the one that spoke last */
+    /* Changed by found_conn_set alone. 0: none. */
+    uint64_t conn_dialled, conn_accepted;
+    uint64_t conn_before; /* accepted before that one, and not closed yet */
+    uint64_t conn_last;   /* the one that spoke last */
     enum dial_state dial;
     uint64_t dial_deadline_ns, dial_next_ns, dial_pause_ns;
 
@@ -289,6 +293,22 @@ enum armed {
     ARMED_TOLD, /* the descriptor was raised, and nobody has made progress yet */
     ARMED_AWAKE /* progress was made; the descriptor is raised still */
 };
+
+/* What is found under what, without a look at what is not there: found.c. */
+struct found {
+    uint64_t seed;           /* of hashes of what others choose */
+    struct groups instances; /* hash: peers that are known, by their instance */
+    struct groups addresses; /* hash: peers by their address; first those that were met, then as
+                              * many groups again of those that the application opened */
+    uint32_t met;            /* of those, how many were met */
+    struct groups conns;     /* hash: peers' control connections, FOUND_CONNS members a peer */
+    struct groups aliases;   /* of each peer */
+    struct groups leavers;   /* one group: peers that the application closed, the first first */
+    struct groups remotes;   /* of each peer: imported memory of its present incarnation */
+    struct groups pasts;     /* hash: by their instance */
+    struct groups visitors;  /* hash: by their connection; and a group of those that are free */
+};
+enum { FOUND_CONNS = 3 };
 
 struct held { /* an accepted notification that waits for room in the queue */
     uint32_t qp, life, buffer, peer;
@@ -361,6 +381,7 @@ struct weir_engine {
     bool worked;        /* since somebody was last told */
     struct visitor visitors[VISITORS];
     uint32_t visitor_next;
+    struct found found;
     struct past *pasts; /* of the last peers_max instances that were given up */
     uint32_t past_next;
     uint64_t epoch_counter;
@@ -375,8 +396,7 @@ struct weir_engine {
     uint32_t spare_missing; /* blocks that the reserve lacks */
 
     uint32_t peer_free, peer_free_last, local_free, remote_free, qp_free;
-    uint32_t peers_used;                      /* slots ever used: what loops over peers visit */
-    uint8_t (*instances)[WIRE_INSTANCE_SIZE]; /* of peers, side by side; zeros: not known */
+    uint32_t peers_used; /* slots ever used: what loops over peers visit */
     uint32_t run_head, run_tail;
     uint32_t inflight_head, inflight_tail; /* the line of peers that wait for bytes in flight */
     uint32_t inflight_turn;                /* the one of them that posts now; NONE */
@@ -384,6 +404,8 @@ struct weir_engine {
 
     struct qp *qps;
     uint32_t qps_max, qps_used, draining;
+    struct bits qps_made;  /* slots whose QP the device has: what loops over QPs visit */
+    struct groups beacons; /* one group: QPs that wait for their beacon, the first posted first */
     uint32_t recvs_per_qp;
     uint32_t ring_size;
     struct ledger_run *runs;
@@ -411,7 +433,7 @@ struct weir_engine {
     struct held *held;
     uint32_t held_head, held_count, held_max;
 
-    void *arena;
+    void *arena, *found_memory;
     size_t arena_bytes;
     uint32_t block_count, timer_count;
     /* open.c: closes the real ports, the device only if nothing of it is in use. */
@@ -441,6 +463,14 @@ static inline void qp_cover(weir_engine *engine, struct qp *qp) {
 
 static inline struct lack *lack_of(const weir_engine *engine, const struct qp *qp) {
     return &engine->lacks[qp - engine->qps];
+}
+
+/* Slots of QPs that the device has, in order; BITS_NONE: no more. QPs may come and go meanwhile. */
+static inline uint32_t qp_after(const weir_engine *engine, uint32_t slot) {
+    return bits_next(&engine->qps_made, slot + 1);
+}
+static inline uint32_t qp_first(const weir_engine *engine) {
+    return bits_next(&engine->qps_made, 0);
 }
 
 static inline struct peer *peer_at(weir_engine *engine, uint32_t index) {
@@ -623,6 +653,25 @@ void peer_forget(weir_engine *engine, struct peer *peer);
 void peer_closed(weir_engine *engine, struct peer *peer);
 void peer_evict(weir_engine *engine);
 void peer_close_all(weir_engine *engine);
+
+/* found.c */
+size_t found_bytes(const weir_engine_options *options);
+/* memory: found_bytes, zeroed. */
+void found_start(weir_engine *engine, void *memory);
+void found_instance(weir_engine *engine, const struct peer *peer);
+void found_address(weir_engine *engine, const struct peer *peer);
+struct peer *found_at(weir_engine *engine, const char *address, bool opened,
+                      const struct peer *after);
+void found_alias_set(weir_engine *engine, struct peer *peer, uint32_t known);
+void found_closed(weir_engine *engine, struct peer *peer, bool closed);
+void found_conn_set(weir_engine *engine, struct peer *peer, uint64_t *conn, uint64_t number);
+struct peer *found_by_conn(weir_engine *engine, uint64_t number, uint32_t *at);
+void found_remote(weir_engine *engine, struct region_remote *remote, uint64_t owner);
+struct past *found_past(const weir_engine *engine, const uint8_t *instance);
+void found_past_set(weir_engine *engine, struct past *past, const uint8_t *instance);
+struct visitor *found_visitor(weir_engine *engine, uint64_t conn);
+void found_visitor_set(weir_engine *engine, struct visitor *visitor, uint64_t conn);
+const char *found_verify(const weir_engine *engine);
 
 /* control.c */
 bool control_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint32_t length,
