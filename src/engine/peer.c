@@ -42,12 +42,16 @@ bool address_dialable(const char *address) {
  * are told as well. */
 void peer_tell(weir_engine *engine, weir_event_type_t type, const struct peer *peer, int error) {
     uint64_t handle = peer_handle(engine, peer);
-    engine_event(engine, type, handle, error);
+    uint64_t reason = 0;
+    if (type == WEIR_EVENT_GONE && (error == WEIR_EREFUSED || error == WEIR_ECONNECT) &&
+        peer->known)
+        reason = (uint64_t)endpoint_reason(&peer->endpoint);
+    engine_event(engine, type, handle, error, reason);
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         const struct peer *alias = &engine->peers[i];
         if (alias->id != 0 && alias->refs > 0 && alias->alias == index_of(engine, peer) &&
             alias->id != handle)
-            engine_event(engine, type, alias->id, error);
+            engine_event(engine, type, alias->id, error, reason);
     }
 }
 
@@ -244,7 +248,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     }
     transfer_rebind(engine, known);
     if (known->live != NONE)
-        engine_event(engine, WEIR_EVENT_UP, opened->id, 0);
+        engine_event(engine, WEIR_EVENT_UP, opened->id, 0, 0);
     else
         known->wanted = known->wanted || opened->wanted;
     opened->wanted = false;
