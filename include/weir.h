@@ -92,11 +92,12 @@ WEIR_API const char *weir_version(void);
     X(WEIR_EREMOTE, -21, WEIR_CLASS_TRANSFER, "the target's device refused the operation")         \
     X(WEIR_ECONNECT, -30, WEIR_CLASS_ENDPOINT, "no connection to the peer within the time-out")    \
     X(WEIR_EPEER, -31, WEIR_CLASS_ENDPOINT, "the peer is gone or was restarted")                   \
-    X(WEIR_EREFUSED, -32, WEIR_CLASS_ENDPOINT, "the peer refused: no common device or version")    \
+    X(WEIR_EREFUSED, -32, WEIR_CLASS_ENDPOINT, "the peer refused the connection")                  \
     X(WEIR_ECLOSED, -33, WEIR_CLASS_ENDPOINT, "the engine or the peer handle was closed")          \
     X(WEIR_EDEVICE, -34, WEIR_CLASS_ENDPOINT, "the device failed")                                 \
     X(WEIR_EADDRESS, -35, WEIR_CLASS_ENDPOINT, "the address cannot be parsed, resolved or bound")  \
-    X(WEIR_ENODEVICE, -36, WEIR_CLASS_ENDPOINT, "no such device here")
+    X(WEIR_ENODEVICE, -36, WEIR_CLASS_ENDPOINT, "no such device here")                             \
+    X(WEIR_EFULL, -37, WEIR_CLASS_ENDPOINT, "no room for another peer: QPs, or peers_max")
 
 typedef enum weir_error_class {
     WEIR_CLASS_OK = 0,
@@ -408,6 +409,11 @@ typedef struct weir_peer_info {
     uint32_t sq_high_water;         /* most slots ever taken on one QP of this session */
     uint32_t pending;               /* transfers that wait for slots, credits or a connection */
     uint64_t sessions;              /* sessions that reached up, ever */
+    int refusal;                    /* why the peer refused the session that was wanted last, or
+                                     * does now, while it is asked again: a WEIR_E* code of its
+                                     * own; EREFUSED: no common device or version; ECONNECT: its
+                                     * device does not reach ours. 0: it did not */
+    uint32_t reserved;
 } weir_peer_info;
 #define WEIR_PEER_INFO_INIT WEIR_SIZED(weir_peer_info)
 /* What the engine knows. Control messages, which say that a session is up or gone, are
@@ -496,7 +502,9 @@ typedef struct weir_transfer_options {
  * (also memory of another peer), ETOOBIG (more segments than segments_max, a payload over
  * WEIR_NOTIFY_MAX), EAGAIN (a pool is full; weir_stats
  * counts which). Only a terminal status is ETIMEDOUT, ECANCELED,
- * ECLOSED, ECONNECT, EADDRESS, EREFUSED, EPEER (the peer died or closed meanwhile), EUNKNOWN,
+ * ECLOSED, ECONNECT, EADDRESS, EREFUSED (weir_peer_query says why), EFULL and ENOMEM (no
+ * session within connect_timeout_ns, for want of room here), EPEER (the peer died or closed
+ * meanwhile), EUNKNOWN,
  * EREMOTE, EDEVICE (session after session broke under it), and EINVAL for local memory that the
  * device found fault with. */
 WEIR_API int weir_write(weir_engine *engine, weir_peer peer, const weir_segment *segments,
@@ -584,6 +592,8 @@ typedef enum weir_event_type {
     WEIR_EVENT_RECOVERED = 3, /* a new session is up in place of the one that broke */
     WEIR_EVENT_GONE = 4,      /* EPEER: it died, was restarted or closed its engine; ECONNECT,
                                * EREFUSED, EADDRESS: not reached; ECLOSED: its place was needed.
+                               * The reason that the peer gave for EREFUSED, or for ECONNECT, is
+                               * in value, cast it to int: as `refusal` in weir_peer_info; or 0.
                                * Told once; of a weir_peer_connect after it, in vain, again */
     WEIR_EVENT_LOST = 5       /* events were dropped because nobody took them; count in value */
 } weir_event_type_t;

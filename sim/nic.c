@@ -308,7 +308,7 @@ static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *
         return WEIR_ENOMEM;
     }
     if (nic->config->qps_max != 0 && nic->census.qps >= nic->config->qps_max) {
-        return WEIR_EAGAIN;
+        return WEIR_EFULL;
     }
     while (slot < NIC_QPS_MAX && nic->qps[slot] != NULL) {
         slot++;

@@ -278,8 +278,12 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
          * the target refuses breaks them, too, and who did it may never be said. */
         return device || net || nic->packet_loss != 0 || there->packet_loss != 0 ||
                transfer->memory_released;
-    case WEIR_ENOMEM:
-        return nic->create_fail != 0 || there->create_fail != 0 || nic->mr_fail != 0;
+    case WEIR_ENOMEM: /* what the other side lacks is EREFUSED here */
+        return nic->create_fail != 0 || nic->mr_fail != 0;
+    case WEIR_EFULL:
+        return nic->qps_max != 0;
+    case WEIR_EREFUSED:
+        return there->create_fail != 0 || there->qps_max != 0 || there->connect_fail != 0;
     case WEIR_EINVAL:
         return nic->post_einval != 0;
     default:

@@ -306,7 +306,10 @@ static void perform_send(struct pair *p, uint32_t node, const struct ep_effect *
     else if (m.type == WIRE_HELLO_ACK || m.type == WIRE_READY)
         note(p, "(%" PRIu64 ",%" PRIu64 ") ", m.epoch, m.echo);
     else if (m.type == WIRE_REFUSE)
-        note(p, "(%" PRIu64 ",%s) ", m.echo, m.reason == WEIR_ESTALE ? "stale" : "final");
+        note(p, "(%" PRIu64 ",%s) ", m.echo & ~WIRE_ECHO_LATER,
+             (m.echo & WIRE_ECHO_LATER) != 0 ? "later"
+             : m.reason == WEIR_ESTALE       ? "stale"
+                                             : "final");
     else if (m.type == WIRE_SETTLED)
         note(p, "(%" PRIu64 ") ", m.echo);
     else

@@ -224,7 +224,7 @@ static int qp_create(struct weir_device *device, const struct weir_qp_options *o
                      struct weir_qp_granted *granted_out, struct weir_qp **qp_out) {
     (void)device;
     if (the->no_qps)
-        return WEIR_EAGAIN;
+        return the->qps_error != 0 ? the->qps_error : WEIR_EAGAIN;
     assert_true(the->qp_count < LONE_QPS);
     uint32_t number = the->qp_count++;
     the->made[number] = true;

@@ -84,7 +84,8 @@ struct lone {
     bool slow_lands;     /* and has come through all the same when its QP is put to an end */
     bool news_first;     /* that a QP failed is told by an event, before it completes anything */
     uint32_t their_qps;  /* that the others have in a session; 0: one */
-    bool no_qps;         /* the device makes no more QPs */
+    bool no_qps;         /* the device makes no more QPs, */
+    int qps_error;       /* and says so like this; 0: EAGAIN */
     uint64_t connect_ns; /* connects take so long; 0: they are done at once */
     int connect_error;   /* and end like this */
     uint64_t connecting_until[LONE_QPS];

@@ -340,6 +340,9 @@ static void test_stale_attempt_is_told_and_tries_again(void **state) {
     pair_trace(p);
     pair_inject(p, &hello);
     EXPECT(p, "B>REFUSE(1,stale)");
+    pair_deliver(p, B); /* why the first one came to nothing */
+    EXPECT(p, "");
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EDEVICE);
     pair_deliver(p, B);
     EXPECT(p, "A.retire(1,0)");
     pair_tick_at(p, A, PAIR_RETRANSMIT_NS);
@@ -347,6 +350,7 @@ static void test_stale_attempt_is_told_and_tries_again(void **state) {
     pair_flush(p);
     assert_true(pair_matched(p));
     assert_int_equal(p->nodes[A].fails, 0);
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), 0); /* it refuses no more */
 }
 
 /* ---- refusing ---------------------------------------------------------- */
@@ -395,6 +399,106 @@ static void test_bad_blob_is_refused(void **state) {
     pair_flush(p);
     EXPECT(p, "A.create(1) A>HELLO(1) B.create(1) B.connect(1,1) B>REFUSE(1,final) B.retire(1,1) "
               "A.retire(1,0) A.failed(-32)");
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EINVAL);
+}
+
+/* What will not get better is said at once, and again without another try. */
+static void test_W9_a_side_that_cannot_make_QPs_says_so_at_once(void **state) {
+    struct pair *p = start();
+
+    (void)state;
+    p->nodes[B].create_error = WEIR_EDEVICE;
+    pair_event(p, A, EP_EV_WANT);
+    struct pair_message hello = pair_take(p, A);
+    pair_inject(p, &hello);
+    EXPECT(p, "A.create(1) A>HELLO(1) B.create(1) B>REFUSE(1,final)");
+    pair_lose(p, B);
+    pair_inject(p, &hello);
+    EXPECT(p, "B>REFUSE(1,final)");
+    pair_deliver(p, B);
+    EXPECT(p, "A.retire(1,0) A.failed(-32)");
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EDEVICE);
+    assert_int_equal(endpoint_deadline(&p->nodes[A].ep), UINT64_MAX);
+    /* The next wish asks again. */
+    pair_drain(p, A);
+    pair_event(p, A, EP_EV_WANT);
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), 0);
+    pair_flush(p);
+    assert_true(pair_matched(p));
+}
+
+/* A reason that would be taken for that of a stale attempt. */
+static void test_W9_no_refusal_for_good_reads_as_a_stale_one(void **state) {
+    struct pair *p = start();
+
+    (void)state;
+    p->nodes[B].connect_error = WEIR_ESTALE;
+    pair_event(p, A, EP_EV_WANT);
+    pair_flush(p);
+    EXPECT(p, "A.create(1) A>HELLO(1) B.create(1) B.connect(1,1) B>REFUSE(1,final) B.retire(1,1) "
+              "A.retire(1,0) A.failed(-32)");
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EREFUSED);
+}
+
+/* What may pass is waited for, and the deadline ends the wait with the last reason. */
+static void test_W9_the_deadline_has_the_last_reason(void **state) {
+    struct pair *p = start();
+
+    (void)state;
+    p->nodes[B].create_error = WEIR_ENOMEM;
+    pair_event(p, A, EP_EV_WANT);
+    pair_flush(p);
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_ENOMEM);
+    p->nodes[B].create_error = WEIR_EFULL;
+    pair_tick_at(p, A, PAIR_RETRANSMIT_NS);
+    pair_flush(p);
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EFULL);
+    pair_trace(p);
+    p->nodes[B].create_error = WEIR_EAGAIN; /* which says nothing */
+    pair_tick_at(p, A, 3 * PAIR_RETRANSMIT_NS);
+    pair_flush(p);
+    EXPECT(p, "A>HELLO(1) B.create(3)");
+    pair_tick_at(p, A, PAIR_TIMEOUT_NS);
+    EXPECT(p, "A.retire(1,0) A.failed(-32)");
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EFULL);
+}
+
+/* Nobody refuses anything where the devices do not reach each other. */
+static void test_W9_a_device_that_does_not_reach_ours_is_no_refusal(void **state) {
+    struct pair *p = start();
+
+    (void)state;
+    p->nodes[B].connect_error = WEIR_EPEER;
+    pair_event(p, A, EP_EV_WANT);
+    pair_deliver(p, A);
+    EXPECT(p, "A.create(1) A>HELLO(1) B.create(1) B.connect(1,1) B>REFUSE(1,later) B.retire(1,1)");
+    pair_deliver(p, B);
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_ECONNECT);
+    pair_tick_at(p, A, PAIR_TIMEOUT_NS);
+    EXPECT(p, "A.retire(1,0) A.failed(-30)");
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_ECONNECT);
+}
+
+/* A reason to wait changes nothing but what the deadline says, whenever it comes. */
+static void test_W9_a_reason_to_wait_that_is_late_does_no_harm(void **state) {
+    struct pair *p = start();
+
+    (void)state;
+    p->nodes[B].create_error = WEIR_EFULL;
+    pair_event(p, A, EP_EV_WANT);
+    pair_deliver(p, A);
+    struct pair_message later = pair_take(p, B);
+    pair_run(p, PAIR_RETRANSMIT_NS + PAIR_MS);
+    assert_true(pair_matched(p));
+    pair_trace(p);
+    pair_inject(p, &later);
+    EXPECT(p, "");
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), 0);
+    pair_break(p, A);
+    pair_inject(p, &later); /* it names an attempt before this one */
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), 0);
+    pair_flush(p);
+    assert_true(pair_matched(p));
 }
 
 static void test_connect_that_fails_here_is_tried_again(void **state) {
@@ -405,7 +509,7 @@ static void test_connect_that_fails_here_is_tried_again(void **state) {
     pair_event(p, A, EP_EV_WANT);
     pair_flush(p);
     EXPECT(p, "A.create(1) A>HELLO(1) B.create(1) B.connect(1,1) B>HELLO_ACK(1,1) A.connect(1,1) "
-              "A.retire(1,1)");
+              "A>REFUSE(1,later) A.retire(1,1)");
     pair_tick_at(p, A, PAIR_RETRANSMIT_NS);
     pair_flush(p);
     assert_true(pair_matched(p));
@@ -426,9 +530,18 @@ static void test_out_of_qps_is_tried_again_until_the_deadline(void **state) {
     pair_tick_at(p, A, PAIR_TIMEOUT_NS);
     EXPECT(p, "A.failed(-30)");
 
+    /* It knows what it lacks. */
+    p->nodes[A].create_error = WEIR_EFULL;
+    pair_event(p, A, EP_EV_WANT);
+    p->nodes[A].create_error = WEIR_EAGAIN;
+    pair_tick_at(p, A, PAIR_TIMEOUT_NS + PAIR_RETRANSMIT_NS);
+    pair_tick_at(p, A, 2 * PAIR_TIMEOUT_NS);
+    EXPECT(p, "A.create(3) A.create(4) A.failed(-37)");
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), 0);
+
     p->nodes[A].create_error = WEIR_EDEVICE;
     pair_event(p, A, EP_EV_WANT);
-    EXPECT(p, "A.create(3) A.failed(-34)");
+    EXPECT(p, "A.create(5) A.failed(-34)");
     assert_true(endpoint_quiet(&p->nodes[A].ep));
 }
 
@@ -440,7 +553,7 @@ static void test_out_of_qps_there_only_delays(void **state) {
     p->nodes[B].create_error = WEIR_ENOMEM;
     pair_event(p, A, EP_EV_WANT);
     pair_flush(p);
-    EXPECT(p, "A.create(1) A>HELLO(1) B.create(1)");
+    EXPECT(p, "A.create(1) A>HELLO(1) B.create(1) B>REFUSE(1,later)");
     pair_run(p, PAIR_RETRANSMIT_NS + PAIR_MS);
     assert_true(pair_matched(p));
     assert_int_equal(p->nodes[A].epoch_counter, 1);
@@ -464,6 +577,11 @@ int main(void) {
         cmocka_unit_test(test_H9_path_is_what_both_have),
         cmocka_unit_test(test_H9_other_fabric_is_refused_again_and_again),
         cmocka_unit_test(test_bad_blob_is_refused),
+        cmocka_unit_test(test_W9_a_side_that_cannot_make_QPs_says_so_at_once),
+        cmocka_unit_test(test_W9_no_refusal_for_good_reads_as_a_stale_one),
+        cmocka_unit_test(test_W9_the_deadline_has_the_last_reason),
+        cmocka_unit_test(test_W9_a_device_that_does_not_reach_ours_is_no_refusal),
+        cmocka_unit_test(test_W9_a_reason_to_wait_that_is_late_does_no_harm),
         cmocka_unit_test(test_connect_that_fails_here_is_tried_again),
         cmocka_unit_test(test_out_of_qps_is_tried_again_until_the_deadline),
         cmocka_unit_test(test_out_of_qps_there_only_delays),

@@ -188,6 +188,9 @@ static const char *in_refuse_stale(void) {
 static const char *in_refuse_final(void) {
     return say(WIRE_REFUSE, 0, next_epoch(), WEIR_EREFUSED);
 }
+static const char *in_refuse_later(void) {
+    return say(WIRE_REFUSE, 0, next_epoch() | WIRE_ECHO_LATER, WEIR_EFULL);
+}
 static const char *in_refuse_old(void) {
     return say(WIRE_REFUSE, 0, 1, WEIR_EREFUSED);
 }
@@ -207,7 +210,7 @@ static const char *in_qps_ready(void) {
     return tell(EP_EV_QPS_READY, ep.next, 0);
 }
 static const char *in_qps_failed(void) {
-    return tell(EP_EV_QPS_FAILED, ep.next, WEIR_ENOMEM);
+    return tell(EP_EV_QPS_FAILED, ep.next, WEIR_EDEVICE);
 }
 static const char *in_connected(void) {
     return tell(EP_EV_CONNECTED, ep.next, 0);
@@ -268,15 +271,16 @@ static const struct row ROWS[] = {
     {"READY_OLD",    in_ready_old,    {"s",   "s",   "s",   "s",   "s",   "s",   "s",   "s"}},
     {"REFUSE_STALE", in_refuse_stale, {X,     "",    "",    "R",   "",    "",    "RRs", X  }},
     {"REFUSE_FINAL", in_refuse_final, {X,     "",    "",    "RF",  "",    "",    "RRsF",X  }},
+    {"REFUSE_LATER", in_refuse_later, {X,     "",    "",    "",    "",    "",    "",    X  }},
     {"REFUSE_OLD",   in_refuse_old,   {"",    "",    "",    "",    "",    "",    "",    "" }},
     {"SETTLE",       in_settle,       {"RsC", "",    "",    "",    "",    "",    "RRsC","" }},
     {"SETTLED",      in_settled,      {"T",   "T",   "T",   "T",   "T",   "T",   "T",   "" }},
     {"BYE",          in_bye,          {"RG",  "RG",  "RRG", "RG",  "RG",  "RRG", "RRG", "" }},
     {"ALIEN",        in_alien,        {"",    "",    "",    "",    "",    "",    "",    "" }},
     {"QPS_READY",    in_qps_ready,    {X,     "h",   "N",   X,     X,     X,     X,     "" }},
-    {"QPS_FAILED",   in_qps_failed,   {X,     "F",   "",    X,     X,     X,     X,     "" }},
+    {"QPS_FAILED",   in_qps_failed,   {X,     "F",   "x",   X,     X,     X,     X,     "" }},
     {"CONNECTED",    in_connected,    {X,     X,     X,     X,     "rU",  "a",   X,     "" }},
-    {"CONN_FAILED",  in_conn_failed,  {X,     X,     X,     X,     "R",   "R",   X,     "" }},
+    {"CONN_FAILED",  in_conn_failed,  {X,     X,     X,     X,     "xR",  "xR",  X,     "" }},
     {"BROKEN_LIVE",  in_broken_live,  {"RsC", X,     "Rs",  X,     X,     "Rs",  "Rs",  X  }},
     {"BROKEN_NEXT",  in_broken_next,  {X,     X,     X,     "R",   "R",   "R",   "RRs", X  }},
     {"BROKEN_OLD",   in_broken_old,   {"",    "",    "",    "",    "",    "",    "",    "" }},

@@ -97,7 +97,25 @@ static int dialled(int fd) {
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
-void diagnose_dial(const char *address, char why_out[DIAGNOSIS_MAX]) {
+/* The reason that the peer gave; 0: none. */
+static int refusal(weir_engine *engine, weir_peer peer) {
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+
+    return weir_peer_query(engine, peer, &info) == 0 ? info.refusal : 0;
+}
+
+void diagnose_refusal(weir_engine *engine, weir_peer peer, char why_out[DIAGNOSIS_MAX]) {
+    int reason = refusal(engine, peer);
+
+    if (reason == 0 || reason == WEIR_EREFUSED)
+        snprintf(why_out, DIAGNOSIS_MAX, "no common device or version, or it is on another host");
+    else
+        snprintf(why_out, DIAGNOSIS_MAX, "it says: %s (%s)", weir_strerror(reason),
+                 weir_error_name(reason));
+}
+
+void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,
+                   char why_out[DIAGNOSIS_MAX]) {
     struct addrinfo *found = resolve(address, 0, why_out);
     int error = 0, fd;
 
@@ -108,6 +126,8 @@ void diagnose_dial(const char *address, char why_out[DIAGNOSIS_MAX]) {
         error = errno == EINPROGRESS ? dialled(fd) : errno;
     if (error != 0)
         snprintf(why_out, DIAGNOSIS_MAX, "%s", strerror(error));
+    else if (refusal(engine, peer) == WEIR_ECONNECT)
+        snprintf(why_out, DIAGNOSIS_MAX, "it is there, but its device does not reach ours");
     else
         snprintf(why_out, DIAGNOSIS_MAX,
                  "something listens there, but is no weir, or its device and ours do not reach "

@@ -10,7 +10,10 @@
 
 /* Each writes a few words: "Address already in use", "not HOST:PORT". */
 void diagnose_listen(const char *address, char why_out[DIAGNOSIS_MAX]);
-void diagnose_dial(const char *address, char why_out[DIAGNOSIS_MAX]);
+void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,
+                   char why_out[DIAGNOSIS_MAX]);
+/* Why the peer refused: "its device failed". */
+void diagnose_refusal(weir_engine *engine, weir_peer peer, char why_out[DIAGNOSIS_MAX]);
 
 /* Complains that this command's engine did not open with these options, and why; -1. */
 int diagnose_open(const struct options *options, const weir_engine_options *engine, int error);

@@ -26,8 +26,12 @@ int session_fail(struct session *session, const char *what, int error) {
     }
     if (host_interrupted())
         return complain("%s: interrupted", what);
+    if (error == WEIR_EREFUSED) {
+        diagnose_refusal(session->engine, session->peer, why);
+        return complain("%s: the target refused: %s (%s)", what, why, weir_error_name(error));
+    }
     if (session->options->peer != NULL && (error == WEIR_ECONNECT || error == WEIR_EADDRESS)) {
-        diagnose_dial(session->address, why);
+        diagnose_dial(session->address, session->engine, session->peer, why);
         return complain("--peer %s: %s (%s)", session->address, why, weir_error_name(error));
     }
     return complain("%s: %s (%s)%s", what, weir_strerror(error), weir_error_name(error),

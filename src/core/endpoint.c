@@ -14,7 +14,8 @@
  *    Our epochs never come back, not even with another endpoint for the same
  *    remote. So the remote may end whatever it has with them, live or not, whenever
  *    it hears of it.
- * The invariants that follow are checked in endpoint_verify.c.
+ * The invariants that follow are checked in endpoint_verify.c; what the engine asks between
+ * steps is in endpoint_ask.c. The file is long because all actions share the small parts of a step.
  */
 #include "endpoint.h"
 #include "endpoint_input.h"
@@ -114,6 +115,13 @@ static void send_refuse(struct step *s, uint64_t echo, int reason) {
     send_small(s, &m);
 }
 
+/* The remote's attempt may still be answered; this is in the way now. EAGAIN says nothing that
+ * the remote could tell anybody. */
+static void send_later(struct step *s, uint64_t echo, int error) {
+    if (error != WEIR_EAGAIN)
+        send_refuse(s, echo | WIRE_ECHO_LATER, error);
+}
+
 static struct ep_effect *send_settle(struct step *s) {
     struct wire_message m = {.type = WIRE_SETTLE, .epoch = s->ep->settle_asked};
 
@@ -148,19 +156,26 @@ static void hello_build(struct step *s) {
 
 /* ---- wanting, and failing to get --------------------------------------- */
 
+/* What is in the way, if it stays so until the deadline. */
+static void want_note(struct step *s, int error, int reason) {
+    s->ep->want_error = error;
+    s->ep->want_reason = reason;
+}
+
 static void want_raise(struct step *s) {
     struct endpoint *ep = s->ep;
 
     if (ep->want)
         return;
     ep->want = true;
-    ep->want_error = WEIR_ECONNECT;
+    want_note(s, WEIR_ECONNECT, 0);
     ep->want_deadline_ns = after(s->now_ns, ep->options.connect_timeout_ns);
 }
 
-static void want_fail(struct step *s, int error) {
+static void want_fail(struct step *s, int error, int reason) {
     if (!s->ep->want)
         return;
+    want_note(s, error, reason);
     s->ep->want = false;
     effect(s, EP_DO_FAILED)->error = error;
 }
@@ -237,13 +252,18 @@ static bool attempt_start(struct step *s, enum ep_state state, uint64_t deadline
     return true;
 }
 
-/* Refuses the remote's attempt for good, and repeats that when it asks again. */
-static void attempt_refuse(struct step *s, uint64_t epoch_remote, int error) {
+/* Refuses the remote's attempt for good, and repeats that when it asks again. ESTALE would be
+ * taken for something else. */
+static void refuse_for_good(struct step *s, uint64_t epoch_remote, int error) {
     s->ep->refused_epoch = epoch_remote;
-    s->ep->refused_reason = WEIR_EREFUSED;
-    send_refuse(s, epoch_remote, WEIR_EREFUSED);
+    s->ep->refused_reason = error == WEIR_ESTALE ? WEIR_EREFUSED : error;
+    send_refuse(s, epoch_remote, s->ep->refused_reason);
+}
+
+static void attempt_refuse(struct step *s, uint64_t epoch_remote, int error) {
+    refuse_for_good(s, epoch_remote, error);
     attempt_end(s);
-    want_fail(s, error);
+    want_fail(s, error, error == WEIR_EREFUSED ? error : 0);
 }
 
 /* Binds next to ep->remote. */
@@ -276,6 +296,7 @@ static void attempt_up(struct step *s) {
     ep->slots[ep->live].state = EP_SLOT_LIVE;
     ep->hello_live = ep->hello;
     ep->want = false;
+    ep->want_reason = 0;
     backoff_off(&ep->attempt);
     backoff_off(&ep->probe);
     state_set(s, EP_NONE);
@@ -469,7 +490,16 @@ static void act_again(struct step *s) {
 
 static void act_denied(struct step *s) {
     attempt_end(s);
-    want_fail(s, WEIR_EREFUSED);
+    want_fail(s, WEIR_EREFUSED, s->message->reason);
+}
+
+/* HELLO is repeated, and what the remote lacks may be there then. That its device does not reach
+ * ours is a refusal of nobody's. */
+static void act_note(struct step *s) {
+    const int reason = s->message->reason;
+
+    if (s->ep->want)
+        want_note(s, reason == WEIR_ECONNECT ? reason : WEIR_EREFUSED, reason);
 }
 
 static void act_settle(struct step *s) {
@@ -541,19 +571,30 @@ static void act_accept(struct step *s) {
     attempt_bind(s, s->ep->answer_epoch, EP_ACCEPTING, false);
 }
 
-/* Nothing was made, so there is nothing to drain. The remote, if it asked, asks
- * again: its epoch has not been used. */
+/* Nothing was made, so there is nothing to drain. The remote, if it asked, is told why. What may
+ * pass leaves its epoch unused: it asks again. */
 static void act_noqps(struct step *s) {
     struct endpoint *ep = s->ep;
+    const int error = s->event->error;
+    const bool answering = ep->state == EP_ANSWERING;
 
     assert(s->event->slot == ep->next);
     ep->slots[ep->next].state = EP_SLOT_FREE;
     ep->next = EP_SLOT_NONE;
     state_set(s, EP_NONE);
-    if (s->event->error == WEIR_EAGAIN)
+    if (endpoint_may_pass(error)) {
+        if (answering)
+            send_later(s, ep->answer_epoch, error);
+        if (error != WEIR_EAGAIN)
+            want_note(s, error, 0);
         attempt_pause(s);
-    else
-        want_fail(s, s->event->error);
+        return;
+    }
+    if (answering) {
+        ep->remote_seen = ep->answer_epoch;
+        refuse_for_good(s, ep->answer_epoch, error);
+    }
+    want_fail(s, error, 0);
 }
 
 static void act_joined(struct step *s) {
@@ -573,13 +614,18 @@ static void act_served(struct step *s) {
 
 static void act_noconn(struct step *s) {
     struct endpoint *ep = s->ep;
-    const int error = s->event->error;
+    const uint64_t epoch_remote = ep->slots[ep->next].epoch_remote;
+    int error = s->event->error;
+
     assert(s->event->slot == ep->next);
-    if (error == WEIR_EINVAL || error == WEIR_ENOTSUP) {
-        attempt_refuse(s, ep->slots[ep->next].epoch_remote, error);
+    if (error == WEIR_EPEER)
+        error = WEIR_ECONNECT; /* not reached, it may live */
+    if (!endpoint_may_pass(error) && error != WEIR_EDEVICE) {
+        attempt_refuse(s, epoch_remote, error);
         return;
     }
-    ep->want_error = error == WEIR_EPEER ? WEIR_ECONNECT : error; /* not reached, it may live */
+    want_note(s, error, 0);
+    send_later(s, epoch_remote, error);
     act_again(s);
 }
 
@@ -621,7 +667,7 @@ static void act_tick(struct step *s) {
         }
     }
     if (ep->want && s->now_ns >= ep->want_deadline_ns)
-        want_fail(s, ep->want_error);
+        want_fail(s, ep->want_error, ep->want_reason);
 }
 
 /* ---- the table --------------------------------------------------------- */
@@ -650,6 +696,7 @@ static void act_tick(struct step *s) {
     X(UP, act_up)         /* confirmed: up */                                                      \
     X(AGAIN, act_again)   /* end this attempt, try another after a pause */                        \
     X(DENIED, act_denied) /* end this attempt and say why */                                       \
+    X(NOTE, act_note)     /* remember why, for the deadline */                                     \
     X(SETTLE, act_settle) /* end what the remote gave up; answer once drained */                   \
     X(TELL, act_settled)  /* pass on what the remote says */                                       \
     X(DEAD, act_dead)     /* the remote is gone */                                                 \
@@ -701,6 +748,7 @@ static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 [IN_READY_OLD]    = {A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER},
 [IN_REFUSE_STALE] = {A_BUG,    A_DROP,   A_DROP,   A_AGAIN,  A_DROP,   A_DROP,   A_AGAIN,  A_BUG},
 [IN_REFUSE_FINAL] = {A_BUG,    A_DROP,   A_DROP,   A_DENIED, A_DROP,   A_DROP,   A_DENIED, A_BUG},
+[IN_REFUSE_LATER] = {A_BUG,    A_DROP,   A_DROP,   A_NOTE,   A_DROP,   A_DROP,   A_DROP,   A_BUG},
 [IN_REFUSE_OLD]   = {A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP},
 [IN_SETTLE]       = {A_SETTLE, A_DROP,   A_DROP,   A_SETTLE, A_DROP,   A_DROP,   A_SETTLE, A_DROP},
 [IN_SETTLED]      = {A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_DROP},
@@ -756,33 +804,6 @@ uint32_t endpoint_step(struct endpoint *ep, const struct ep_event *event, uint64
     ACTIONS[TABLE[input][ep->state]](&s);
     proceed(&s);
     return s.effect_count;
-}
-
-static uint64_t earlier(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
-uint64_t endpoint_deadline(const struct endpoint *ep) {
-    uint64_t deadline_ns =
-        earlier(ep->probe.next_ns, earlier(ep->settle.next_ns, ep->attempt.next_ns));
-
-    if (ep->want)
-        deadline_ns = earlier(deadline_ns, ep->want_deadline_ns);
-    if (ep->next != EP_SLOT_NONE)
-        deadline_ns = earlier(deadline_ns, ep->attempt_deadline_ns);
-    return deadline_ns;
-}
-
-uint32_t endpoint_live(const struct endpoint *ep) {
-    return ep->live;
-}
-
-bool endpoint_quiet(const struct endpoint *ep) {
-    for (uint32_t i = 0; i < EP_SESSIONS; i++) {
-        if (ep->slots[i].state != EP_SLOT_FREE)
-            return false;
-    }
-    return true;
 }
 
 /* ---- names ------------------------------------------------------------- */

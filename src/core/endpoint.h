@@ -50,10 +50,10 @@ enum ep_event_type {
                        * when there is one, or an attempt */
     EP_EV_MESSAGE,    /* any decoded message from this instance to ours */
     EP_EV_QPS_READY,  /* answer to EP_DO_CREATE: local set made (local is filled) */
-    EP_EV_QPS_FAILED, /* ...or nothing at all: error. The slot is free again, without RETIRE.
-                       * EAGAIN: asked again later, within the deadline */
+    EP_EV_QPS_FAILED, /* ...or nothing at all: error. The slot is free again, without RETIRE. What
+                       * may pass is asked again later, within the deadline: endpoint_may_pass */
     EP_EV_CONNECTED,  /* answer to EP_DO_CONNECT: the slot's QPs are in RTS */
-    EP_EV_CONNECT_FAILED, /* ...or not: error. EINVAL and ENOTSUP are final, others tried again */
+    EP_EV_CONNECT_FAILED, /* ...or not: error; likewise, and EDEVICE is tried again, too */
     EP_EV_BROKEN,         /* the slot's QPs failed (async event, error completion, or on purpose),
                            * also while they are being connected */
     EP_EV_DRAINED,        /* the slot's QPs are gone, and all they delivered is in the window */
@@ -163,8 +163,9 @@ struct endpoint {
     uint64_t remote_seen;  /* highest remote epoch that we bound or that was given up */
     uint64_t answer_epoch; /* ANSWERING: the remote epoch of the HELLO */
 
-    bool want;      /* somebody here waits for a session */
-    int want_error; /* what they get when want_deadline_ns passes */
+    bool want;       /* somebody here waits for a session */
+    int want_error;  /* what they get when want_deadline_ns passes: the last that was in the way */
+    int want_reason; /* and what the remote said of it; 0: nothing */
     uint64_t want_deadline_ns;
     uint64_t attempt_deadline_ns;
     struct ep_backoff attempt; /* OFFERED, CONFIRM: resend; NONE: try again */
@@ -201,6 +202,14 @@ void endpoint_init(struct endpoint *ep, const struct ep_options *options);
  * DRAINED of a slot that was not retired. */
 uint32_t endpoint_step(struct endpoint *ep, const struct ep_event *event, uint64_t now_ns,
                        struct ep_effect *effects_out);
+
+/* Whether what failed with this error may work a little later: something was lacking, or somebody
+ * did not answer. Other errors end an attempt, and the remote is told of them at once. */
+bool endpoint_may_pass(int error);
+
+/* The error that the remote gave as its reason when it refused the last session that somebody here
+ * wanted, or does now, if it may pass; 0: it has not. */
+int endpoint_reason(const struct endpoint *ep);
 
 /* When EP_EV_TIMER is due; UINT64_MAX: never. */
 uint64_t endpoint_deadline(const struct endpoint *ep);

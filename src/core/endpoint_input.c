@@ -44,6 +44,8 @@ static enum ep_input classify_ready(const struct endpoint *ep, const struct wire
 }
 
 static enum ep_input classify_refuse(const struct endpoint *ep, const struct wire_message *m) {
+    if (slot_is(ep, ep->next, m->echo & ~WIRE_ECHO_LATER) && (m->echo & WIRE_ECHO_LATER) != 0)
+        return IN_REFUSE_LATER;
     if (!slot_is(ep, ep->next, m->echo))
         return IN_REFUSE_OLD;
     return m->reason == WEIR_ESTALE ? IN_REFUSE_STALE : IN_REFUSE_FINAL;

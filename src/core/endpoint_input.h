@@ -25,6 +25,7 @@
     X(READY_OLD)                                                                                   \
     X(REFUSE_STALE)                                                                                \
     X(REFUSE_FINAL)                                                                                \
+    X(REFUSE_LATER)                                                                                \
     X(REFUSE_OLD)                                                                                  \
     X(SETTLE)                                                                                      \
     X(SETTLED)                                                                                     \

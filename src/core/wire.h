@@ -19,7 +19,7 @@
  *     HELLO        epoch 8, QP set
  *     HELLO_ACK    epoch 8, echo 8, QP set
  *     READY        epoch 8, echo 8
- *     REFUSE       echo 8, reason 4
+ *     REFUSE       echo 8 (perhaps with WIRE_ECHO_LATER), reason 4
  *     SETTLE       epoch 8
  *     SETTLED      echo 8, base 8, bitmap WIRE_WINDOW_SIZE / 8
  *     BYE          nothing
@@ -59,6 +59,11 @@ enum {
     WIRE_SETTLED_SIZE = WIRE_HEADER_SIZE + 16 + WIRE_WINDOW_SIZE / 8,
     WIRE_CREDITS_MAX = 65535
 };
+
+/* In REFUSE's echo, where no epoch reaches: the attempt is not refused for good; the sender lacks
+ * something now, says what, and will look again when HELLO is repeated. To an engine that does not
+ * know of this, it names an attempt that there is not, and means nothing. */
+#define WIRE_ECHO_LATER (UINT64_C(1) << 63)
 
 _Static_assert(WIRE_HELLO_SIZE_MAX <= WEIR_CONTROL_MESSAGE_MAX, "a HELLO_ACK fits");
 _Static_assert(WIRE_SETTLED_SIZE <= WEIR_CONTROL_MESSAGE_MAX, "a SETTLED fits");

@@ -288,6 +288,7 @@ static void query(weir_engine *engine, struct peer *peer, weir_peer_info *out) {
     memcpy(out->address, peer->address, sizeof(out->address));
     memcpy(out->instance, peer->instance, sizeof(out->instance));
     out->pending = peer_pending(peer);
+    out->refusal = peer->known ? endpoint_reason(&peer->endpoint) : 0;
     if (peer->live == NONE)
         return;
     const struct session *session = &peer->sessions[peer->live];

@@ -44,6 +44,18 @@ static bool send_identity(weir_engine *engine, uint64_t conn, enum wire_type typ
            control_send(engine, conn, bytes, length, again);
 }
 
+/* To the sender of `message`, without an endpoint. */
+static void reply(weir_engine *engine, uint64_t conn, const struct wire_message *message,
+                  struct wire_message *out) {
+    uint8_t bytes[WIRE_HEADER_SIZE + 16];
+    uint32_t length;
+
+    memcpy(out->from, engine->instance, WIRE_INSTANCE_SIZE);
+    memcpy(out->to, message->from, WIRE_INSTANCE_SIZE);
+    if (wire_encode(out, bytes, sizeof(bytes), &length) == WEIR_OK)
+        control_send(engine, conn, bytes, length, false);
+}
+
 /* ---- visitors ---------------------------------------------------------- */
 
 /* The entry of a connection, a new one if need be: a free one, or else the oldest of those
@@ -227,8 +239,23 @@ static bool hello_waits(weir_engine *engine, const char *address) {
            engine_now(engine) < opened->dial_deadline_ns - timeout / 4 * 3;
 }
 
+/* The peer of a HELLO, or of a SETTLE. Without room for another one, its sender is told so; it
+ * will ask again. */
+static struct peer *meet(weir_engine *engine, uint64_t conn, const struct wire_message *message,
+                         const char *address) {
+    struct peer *peer = peer_meet(engine, message->from, address);
+    if (peer == NULL && !engine->closing && message->type == WIRE_HELLO)
+        reply(engine, conn, message,
+              &(struct wire_message){.type = WIRE_REFUSE,
+                                     .echo = message->epoch | WIRE_ECHO_LATER,
+                                     .reason = WEIR_EFULL});
+    return peer;
+}
+
 /* The first HELLO of an instance. NULL: not now; it will be repeated. */
-static struct peer *first_hello(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
+static struct peer *first_hello(weir_engine *engine, uint64_t conn,
+                                const struct wire_message *message) {
+    const uint8_t *instance = message->from;
     /* One connection, one instance. */
     const struct peer *other;
     uint32_t at = NONE;
@@ -244,7 +271,7 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn, const uint8_
             return NULL;
         visitor = visitor_add(engine, conn);
         if (visitor == NULL)
-            return peer_meet(engine, instance, ""); /* its IAM will say where it is */
+            return meet(engine, conn, message, ""); /* its IAM will say where it is */
         found_visitor_set(engine, visitor, conn);
         visitor->asked = true;
         memcpy(visitor->instance, instance, WIRE_INSTANCE_SIZE);
@@ -252,7 +279,7 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn, const uint8_
     }
     if (hello_waits(engine, visitor->address))
         return NULL;
-    struct peer *peer = peer_meet(engine, instance, visitor->address);
+    struct peer *peer = meet(engine, conn, message, visitor->address);
     if (peer != NULL)
         visitor_drop(engine, conn);
     return peer;
@@ -314,27 +341,22 @@ static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message
 /* An instance that we have not met says HELLO. If it answers where we asked WHO, and its IAM
  * is late or lost, that says as much: the address is known, and who opened it. NULL: not now;
  * HELLO will be repeated. */
-static struct peer *new_instance(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
+static struct peer *new_instance(weir_engine *engine, uint64_t conn,
+                                 const struct wire_message *message) {
     const struct peer *peer = engine->closing ? NULL : dialled_on(engine, conn);
     if (peer != NULL && !peer->known && peer->dial == DIAL_ASKING) {
-        dialled_is(engine, conn, instance);
-        return peer_by_instance(engine, instance);
+        dialled_is(engine, conn, message->from);
+        return peer_by_instance(engine, message->from);
     }
-    return first_hello(engine, conn, instance);
+    return first_hello(engine, conn, message);
 }
 
 /* Somebody whom we have given up did not notice, and has a session of ours: that is over,
  * with all before it. SETTLE says so for ever, and takes no endpoint to say. */
 static void disown(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
-    struct wire_message reply = {.type = WIRE_SETTLE, .epoch = message->echo};
-    uint8_t bytes[WIRE_HEADER_SIZE + sizeof(reply.epoch)];
-    uint32_t length;
-
-    memcpy(reply.from, engine->instance, WIRE_INSTANCE_SIZE);
-    memcpy(reply.to, message->from, WIRE_INSTANCE_SIZE);
-    if (message->echo <= engine->epoch_counter &&
-        wire_encode(&reply, bytes, sizeof(bytes), &length) == WEIR_OK)
-        control_send(engine, conn, bytes, length, false);
+    if (message->echo <= engine->epoch_counter)
+        reply(engine, conn, message,
+              &(struct wire_message){.type = WIRE_SETTLE, .epoch = message->echo});
 }
 
 static void on_message(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
@@ -362,7 +384,7 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
     if (peer == NULL && (message->type == WIRE_HELLO_ACK || message->type == WIRE_READY))
         disown(engine, conn, message);
     if (peer == NULL && (message->type == WIRE_HELLO || message->type == WIRE_SETTLE))
-        peer = new_instance(engine, conn, message->from);
+        peer = new_instance(engine, conn, message);
     if (peer == NULL) {
         engine->stats.control_stale++;
         return;

@@ -107,8 +107,6 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
         return false;
     case EP_DO_CREATE:
         rc = session_create(engine, peer, effect->slot, effect->epoch, local);
-        if (rc == WEIR_ENOMEM)
-            rc = WEIR_EAGAIN; /* QPs that drain now may make room: tried again until the deadline */
         *answer_out = (struct ep_event){.type = rc == WEIR_OK ? EP_EV_QPS_READY : EP_EV_QPS_FAILED,
                                         .slot = effect->slot,
                                         .error = rc,

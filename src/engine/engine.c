@@ -278,13 +278,14 @@ void timer_receives(weir_engine *engine, uint64_t when_ns) {
     timers_set(&engine->timers, engine->timer_count - 1, when_ns);
 }
 
-void engine_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error) {
+void engine_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error,
+                  uint64_t value) {
     weir_event *event = queue_room(&engine->events);
     if (event == NULL) {
         atomic_fetch_add(&engine->events_lost, 1);
         return;
     }
-    *event = (weir_event){.type = type, .error = error, .peer = {handle}, .value = 0};
+    *event = (weir_event){.type = type, .error = error, .peer = {handle}, .value = value};
     queue_put(&engine->events);
     engine->worked = true;
 }

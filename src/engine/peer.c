@@ -42,12 +42,16 @@ bool address_dialable(const char *address) {
  * are told as well. */
 void peer_tell(weir_engine *engine, weir_event_type_t type, const struct peer *peer, int error) {
     uint64_t handle = peer_handle(engine, peer);
-    engine_event(engine, type, handle, error);
+    uint64_t reason = 0;
+    if (type == WEIR_EVENT_GONE && (error == WEIR_EREFUSED || error == WEIR_ECONNECT) &&
+        peer->known)
+        reason = (uint64_t)endpoint_reason(&peer->endpoint);
+    engine_event(engine, type, handle, error, reason);
     const struct groups *aliases = &engine->found.aliases;
     uint32_t i = groups_first(aliases, index_of(engine, peer));
     for (; i != NONE; i = groups_next(aliases, i)) {
         if (engine->peers[i].id != handle)
-            engine_event(engine, type, engine->peers[i].id, error);
+            engine_event(engine, type, engine->peers[i].id, error, reason);
     }
 }
 
@@ -219,7 +223,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     }
     transfer_rebind(engine, known);
     if (known->live != NONE)
-        engine_event(engine, WEIR_EVENT_UP, opened->id, 0);
+        engine_event(engine, WEIR_EVENT_UP, opened->id, 0, 0);
     else
         known->wanted = known->wanted || opened->wanted;
     opened->wanted = false;

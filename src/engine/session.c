@@ -38,7 +38,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
                    struct wire_qp *wire, struct qp **qp_out) {
     struct qp *qp = qp_take(engine);
     if (qp == NULL)
-        return WEIR_EAGAIN;
+        return WEIR_EFULL;
     uint32_t slot = slot_of(engine, qp);
     struct weir_qp_options options = {
         .tag = slot | (qp->life & 0xffff) << 16,

@@ -484,7 +484,8 @@ static inline uint32_t peer_index(const weir_engine *engine, const struct peer *
 /* engine.c */
 uint64_t engine_now(const weir_engine *engine);
 int engine_step(weir_engine *engine, bool slow);
-void engine_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error);
+void engine_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error,
+                  uint64_t value);
 void engine_run_later(weir_engine *engine, struct peer *peer);
 /* The turn of the first on the run list, which is not empty: post_service. */
 void engine_run_first(weir_engine *engine, uint64_t bytes_most);

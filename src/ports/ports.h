@@ -244,10 +244,14 @@ struct weir_device_ops {
                      uint64_t length, uint32_t access, struct weir_rmr *rmr_out);
     void (*mr_forget)(struct weir_device *device, const struct weir_rmr *rmr);
 
-    /* RC QP in INIT: receives may be posted, nothing is sent. */
+    /* RC QP in INIT: receives may be posted, nothing is sent. EFULL: there is no room for another
+     * now, ENOMEM, EAGAIN: likewise, it is asked again. Any other error is told to the peer that
+     * waits for it, and ends its attempt. */
     int (*qp_create)(struct weir_device *device, const struct weir_qp_options *options,
                      struct weir_qp_granted *granted_out, struct weir_qp **qp_out);
-    /* INIT to RTR to RTS. May be called once. EINVAL for a bad blob, EDEVICE, EPEER.
+    /* INIT to RTR to RTS. May be called once. EINVAL for a bad blob, EDEVICE, EPEER. What may pass
+     * (endpoint_may_pass) and EDEVICE are tried again with other QPs, until the time is over; any
+     * other error is told to the peer and ends its attempt, so it should say why.
      * EINPROGRESS: it would take long (to resolve a hardware address, say, or the other side's
      * device has to take events meanwhile, connected or not yet); CONNECTED comes later, once,
      * unless the QP is destroyed before, which may be EBUSY meanwhile. Nothing is posted to a QP
