@@ -22,6 +22,12 @@ static void threaded_pair(struct side *a, struct side *b) {
     side_join(b, a);
 }
 
+static void nap(long ms) {
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000 * 1000};
+
+    nanosleep(&pause, NULL);
+}
+
 static bool came(struct side *side, weir_notification *got) {
     uint64_t end = now_ns() + PATIENCE_NS;
 
@@ -391,6 +397,50 @@ static void test_M7_nobody_sleeps_over_what_waits_to_be_taken(void **state) {
     pair_close(&a, &b);
 }
 
+/* Nobody but the engine's thread, which is asleep without a bound, looks at the timers that a
+ * dial sets: broadcast cannot be dialled, so all there is are pauses and a deadline. */
+static void test_W9_a_dial_ends_while_the_thread_sleeps(void **state) {
+    weir_engine_options options = side_options();
+    weir_event event = {0};
+    uint64_t end = now_ns() + PATIENCE_NS;
+    weir_peer peer;
+    struct side a;
+
+    (void)state;
+    options.flags = WEIR_ENGINE_THREAD;
+    options.connect_timeout_ns = SECOND;
+    side_open(&a, &options);
+    assert_int_equal(weir_peer_open(a.engine, "255.255.255.255:9", &peer), WEIR_OK);
+    nap(200); /* it falls asleep */
+    assert_int_equal(weir_peer_connect(a.engine, peer), WEIR_NOT_READY);
+    while (weir_event_take(a.engine, &event) != WEIR_OK && now_ns() < end)
+        nap(10);
+    assert_int_equal(event.type, WEIR_EVENT_GONE);
+    assert_int_equal(event.error, WEIR_ECONNECT);
+    side_close(&a);
+}
+
+/* Likewise an application that has armed the descriptor in one thread, and connects in another. */
+static void test_W9_a_dial_ends_while_the_application_is_armed(void **state) {
+    weir_engine_options options = side_options();
+    weir_event event = {0};
+    struct pollfd fd = {.events = POLLIN};
+    weir_peer peer;
+    struct side a;
+
+    (void)state;
+    options.connect_timeout_ns = SECOND;
+    side_open(&a, &options);
+    arm_now(&a, NULL);
+    assert_int_equal(weir_peer_open(a.engine, "255.255.255.255:9", &peer), WEIR_OK);
+    assert_int_equal(weir_peer_connect(a.engine, peer), WEIR_NOT_READY);
+    fd.fd = weir_engine_fd(a.engine);
+    assert_int_equal(poll(&fd, 1, 30000), 1); /* there are timers that it does not know of */
+    event = next_event(&a, NULL, WEIR_EVENT_GONE);
+    assert_int_equal(event.error, WEIR_ECONNECT);
+    side_close(&a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_M7_engines_with_threads),
@@ -403,6 +453,8 @@ int main(void) {
         cmocka_unit_test(test_M7_progress_of_another_thread_wakes_the_sleeper),
         cmocka_unit_test(test_M7_a_waiter_that_leaves_wakes_the_armed),
         cmocka_unit_test(test_M7_nobody_sleeps_over_what_waits_to_be_taken),
+        cmocka_unit_test(test_W9_a_dial_ends_while_the_thread_sleeps),
+        cmocka_unit_test(test_W9_a_dial_ends_while_the_application_is_armed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

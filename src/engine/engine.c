@@ -259,23 +259,29 @@ const uint8_t *engine_instance(const weir_engine *engine) {
     return engine->instance;
 }
 
+/* A deadline before all that those who sleep know of is news to them. */
+static void timer_set(weir_engine *engine, uint32_t number, uint64_t when_ns) {
+    timers_set(&engine->timers, number, when_ns);
+    if (when_ns < engine->slept_ns)
+        engine->worked = true;
+}
+
 void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64_t when_ns) {
-    timers_set(&engine->timers, transfer_index(engine, transfer), when_ns);
+    timer_set(engine, transfer_index(engine, transfer), when_ns);
 }
 
 void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns) {
-    timers_set(&engine->timers, engine->options.transfers_max + (uint32_t)(peer - engine->peers),
-               when_ns);
+    timer_set(engine, engine->options.transfers_max + (uint32_t)(peer - engine->peers), when_ns);
 }
 
 void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns) {
-    timers_set(&engine->timers,
-               engine->options.transfers_max + engine->peers_max + (uint32_t)(qp - engine->qps),
-               when_ns);
+    timer_set(engine,
+              engine->options.transfers_max + engine->peers_max + (uint32_t)(qp - engine->qps),
+              when_ns);
 }
 
 void timer_receives(weir_engine *engine, uint64_t when_ns) {
-    timers_set(&engine->timers, engine->timer_count - 1, when_ns);
+    timer_set(engine, engine->timer_count - 1, when_ns);
 }
 
 void engine_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error,

@@ -426,6 +426,7 @@ struct weir_engine {
     uint64_t stall_polled;  /* polled, then */
 
     struct timers timers; /* transfers, then peers, then QPs, then one for receives */
+    uint64_t slept_ns;    /* the latest deadline that anybody was given to sleep; 0: all awake */
     struct weir_wr *chain;
     struct weir_cqe cqes[POLL_BATCH];
 

@@ -173,7 +173,16 @@ static int arm(weir_engine *engine, uint64_t *timeout_ns_out) {
     if (next <= now || engine->device_ops->arm(engine->device) != WEIR_OK)
         return WEIR_EAGAIN;
     *timeout_ns_out = next == UINT64_MAX ? UINT64_MAX : next - now;
+    if (next > engine->slept_ns) /* another may sleep longer than we are going to */
+        engine->slept_ns = next;
     return WEIR_OK;
+}
+
+/* Under the engine: one of those who slept is awake. */
+static void woken(weir_engine *engine) {
+    uint32_t armed = atomic_load(&engine->armed);
+    if (!atomic_load(&engine->leader_asleep) && armed != ARMED_YES && armed != ARMED_TOLD)
+        engine->slept_ns = 0;
 }
 
 /* ---- what is waited for -------------------------------------------------- */
@@ -206,6 +215,7 @@ void engine_awake(weir_engine *engine) {
     if (!atomic_load(&engine->leader_asleep))
         engine->device_ops->disarm(engine->device);
     engine->slow_now = true;
+    woken(engine);
 }
 
 int weir_engine_fd(const weir_engine *engine) {
@@ -288,6 +298,7 @@ static void sleep_on_ports(weir_engine *engine, uint64_t most_ns,
     engine->device_ops->disarm(engine->device);
     engine->ports.wait.ops->clear(engine->ports.wait.self);
     leave_ports(engine);
+    woken(engine);
     engine_step(engine, true);
     own_leave(engine);
 }
