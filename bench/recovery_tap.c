@@ -383,6 +383,10 @@ static void control_hangup_(void *self, uint64_t conn) {
     control_of(self)->ops->hangup(control_of(self)->self, conn);
 }
 
+static void control_keep(void *self, uint64_t conn) {
+    control_of(self)->ops->keep(control_of(self)->self, conn);
+}
+
 static int control_poll_(void *self, struct weir_control_event *event_out) {
     struct wire_message message;
     int count = control_of(self)->ops->poll(control_of(self)->self, event_out);
@@ -403,6 +407,7 @@ static const struct weir_control_ops control_ops = {
     .dial = control_dial_,
     .send = control_send_,
     .hangup = control_hangup_,
+    .keep = control_keep,
     .poll = control_poll_,
     .fd = control_fd,
 };

@@ -426,6 +426,12 @@ static void control_hangup(void *self, uint64_t conn) {
     half_close(net, ((conn - 1) ^ 1) + 1, WEIR_EPEER);
 }
 
+/* There is room for any number of connections. */
+static void control_keep(void *self, uint64_t conn) {
+    (void)self;
+    (void)conn;
+}
+
 static int control_poll(void *self, struct weir_control_event *event_out) {
     struct sim_node *node = self;
     struct sim_net *net = node->world->net;
@@ -465,6 +471,7 @@ const struct weir_control_ops SIM_CONTROL_OPS = {
     .dial = control_dial,
     .send = control_send,
     .hangup = control_hangup,
+    .keep = control_keep,
     .poll = control_poll,
     .fd = control_fd,
 };

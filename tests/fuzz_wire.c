@@ -74,6 +74,7 @@ static void local_set(struct wire_qp_set *set) {
     memcpy(set->device, "shm", 4);
     set->recv_credits = 64;
     set->recv_bytes_max = WIRE_DATA_SIZE + WEIR_NOTIFY_MAX;
+    set->pass = 7;
     set->qp_count = 2;
 }
 

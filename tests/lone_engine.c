@@ -94,6 +94,11 @@ static void channel_hangup(void *self, uint64_t conn) {
     the->conns[conn].hung = true;
 }
 
+static void channel_keep(void *self, uint64_t conn) {
+    (void)self;
+    the->conns[conn].kept = true;
+}
+
 static int channel_poll(void *self, struct weir_control_event *event_out) {
     (void)self;
     while (the->event_first != the->event_last) {
@@ -121,6 +126,7 @@ static const struct weir_control_ops channel_ops = {
     .dial = channel_dial,
     .send = channel_send,
     .hangup = channel_hangup,
+    .keep = channel_keep,
     .poll = channel_poll,
     .fd = no_fd,
 };
@@ -583,6 +589,7 @@ static struct wire_qp_set other_qps(void) {
     return (struct wire_qp_set){.device = "lone",
                                 .recv_credits = 8,
                                 .recv_bytes_max = 4096,
+                                .pass = 77,
                                 .ordered = true,
                                 .qp_count = the->their_qps != 0 ? the->their_qps : 1};
 }

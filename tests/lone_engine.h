@@ -39,6 +39,7 @@ enum {
 struct lone_conn {
     bool open;
     bool hung; /* the engine hung up */
+    bool kept; /* it is a peer's */
     char address[WEIR_ADDRESS_MAX];
 };
 

@@ -33,6 +33,7 @@ static uint32_t message(enum wire_type type, uint64_t epoch, uint64_t echo, uint
     m.epoch = epoch;
     m.echo = echo;
     m.reason = WEIR_ESTALE;
+    m.pass = 0x70617373;
     memset(m.from, 'r', sizeof(m.from));
     if (type != WIRE_WHO)
         memset(m.to, 'l', sizeof(m.to));
@@ -45,6 +46,7 @@ static uint32_t message(enum wire_type type, uint64_t epoch, uint64_t echo, uint
         strcpy(m.qps.device, "shm");
         m.qps.recv_credits = 64;
         m.qps.recv_bytes_max = WIRE_DATA_SIZE + WEIR_NOTIFY_MAX;
+        m.qps.pass = 0x70617373;
         m.qps.qp_count = 2;
         m.qps.qps[0].psn = 0x123456;
         m.qps.qps[1].blob_length = 4;

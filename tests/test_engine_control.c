@@ -291,8 +291,11 @@ static void test_S9_who_has_a_forgotten_session_is_told(void **state) {
     for (int i = 0; i < 2; i++) {
         struct wire_message message = {.type = types[i], .epoch = 1, .echo = epoch};
         if (message.type == WIRE_HELLO_ACK)
-            message.qps = (struct wire_qp_set){
-                .device = "lone", .recv_credits = 8, .recv_bytes_max = 4096, .qp_count = 1};
+            message.qps = (struct wire_qp_set){.device = "lone",
+                                               .recv_credits = 8,
+                                               .recv_bytes_max = 4096,
+                                               .pass = 77,
+                                               .qp_count = 1};
         conn = lone_visit(lone);
         lone_say(lone, conn, 1, &message);
         const struct wire_message *settle = lone_heard(lone, conn, WIRE_SETTLE);

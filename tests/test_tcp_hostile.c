@@ -23,7 +23,7 @@ static int setup(void **state) {
 
 static int setup_small(void **state) {
     (void)state;
-    return sides_open("127.0.0.1:0", 4);
+    return sides_open("127.0.0.1:0", 8);
 }
 
 static void test_H13_oversized_frames(void **state) {
@@ -166,13 +166,14 @@ static void test_H10_dawdlers_are_closed(void **state) {
     }
 }
 
-/* Four connections are all there may be. Those that never spoke make room, oldest
- * first, but not before they had a second; those that spoke stay, and then the next
- * one waits in the backlog until somebody leaves. */
+/* Of eight connections visitors have four. The one that said nothing for longest makes room,
+ * whether it never spoke or has spoken before, but not before it had a second. */
 static void test_H10_accept_flood(void **state) {
     (void)state;
     uint64_t silent[4];
     int fds[6];
+    uint8_t bytes[16];
+    const size_t length = frame(bytes, "here", 4);
     for (int i = 0; i < 4; i++) {
         fds[i] = raw_join(&silent[i]);
     }
@@ -180,30 +181,102 @@ static void test_H10_accept_flood(void **state) {
     raw_connect(fds[4]);
     expect_quiet(&server);
     skew_ns += 2 * S;
-    expect_closed(&server, silent[0], WEIR_ECONNECT);
-    const uint64_t fifth = expect(&server, WEIR_CONTROL_ACCEPTED).conn;
-    assert_true(fifth != silent[0]);
-
-    uint8_t bytes[16];
-    const size_t length = frame(bytes, "here", 4);
-    for (int i = 1; i < 5; i++) {
-        raw_send(fds[i], bytes, length);
-        expect_message(&server, i < 4 ? silent[i] : fifth, "here", 4);
-    }
+    raw_send(fds[0], bytes, length); /* the oldest, and the last that spoke */
+    expect_message(&server, silent[0], "here", 4);
+    expect_closed(&server, silent[1], WEIR_ECONNECT);
+    (void)expect(&server, WEIR_CONTROL_ACCEPTED);
     fds[5] = raw_socket();
     raw_connect(fds[5]);
-    skew_ns += 20 * S;
-    expect_quiet(&server);
-    uint64_t none;
-    assert_int_equal(server.ops->dial(server.self, address, &none), WEIR_EAGAIN);
-    close(fds[2]);
-    expect_closed(&server, silent[2], WEIR_EPEER);
+    expect_closed(&server, silent[2], WEIR_ECONNECT);
     (void)expect(&server, WEIR_CONTROL_ACCEPTED);
     for (int i = 0; i < 6; i++) {
-        if (i != 2) {
-            close(fds[i]);
+        close(fds[i]);
+    }
+}
+
+/* Each says a word and stays. There is room for those that come after them all the same, for
+ * our own dials, and for the connections of peers, which nobody drives out. */
+static void test_W6_visitors_that_stay_keep_nobody_out(void **state) {
+    (void)state;
+    enum { VISITS = 40 };
+    uint64_t kept, conn;
+    uint8_t bytes[16];
+    const size_t length = frame(bytes, "here", 4);
+    const int peer_fd = raw_join(&kept);
+    raw_send(peer_fd, bytes, length);
+    expect_message(&server, kept, "here", 4);
+    server.ops->keep(server.self, kept);
+    server.ops->keep(server.self, kept); /* twice is once */
+    int fds[VISITS];
+    for (int i = 0; i < VISITS; i++) {
+        fds[i] = raw_socket();
+        raw_connect(fds[i]);
+        raw_send(fds[i], bytes, length);
+    }
+    uint32_t accepted = 0, spoken = 0, closed = 0;
+    struct weir_control_event event;
+    while (take(&server, &event, 2 * QUIET_MS)) {
+        accepted += event.type == WEIR_CONTROL_ACCEPTED;
+        spoken += event.type == WEIR_CONTROL_MESSAGE;
+        closed += event.type == WEIR_CONTROL_CLOSED;
+        skew_ns += S / 4; /* a second is over with every fourth */
+        assert_true(event.conn != kept);
+        assert_true(accepted - closed <= 4);
+    }
+    assert_int_equal(accepted, VISITS);
+    assert_in_range(spoken, 4, VISITS);
+    assert_int_equal(closed, VISITS - 4);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(server.ops->dial(server.self, address, &conn), WEIR_OK);
+        server.ops->hangup(server.self, conn);
+    }
+    skew_ns += 2 * S;
+    const int late_fd = raw_socket(); /* somebody new gets in */
+    uint64_t late = 0;
+    raw_connect(late_fd);
+    raw_send(late_fd, bytes, length);
+    while (take(&server, &event, PATIENCE_MS)) {
+        assert_true(event.conn != kept);
+        if (event.type == WEIR_CONTROL_ACCEPTED) {
+            late = event.conn; /* some are of the dials above */
+        } else if (event.type == WEIR_CONTROL_MESSAGE && event.conn == late) {
+            break;
         }
     }
+    assert_int_equal(event.type, WEIR_CONTROL_MESSAGE);
+    close(late_fd);
+    raw_send(peer_fd, bytes, length);
+    while (take(&server, &event, PATIENCE_MS) && event.conn != kept) {
+        continue; /* those that leave */
+    }
+    assert_int_equal(event.type, WEIR_CONTROL_MESSAGE);
+    close(peer_fd);
+    for (int i = 0; i < VISITS; i++) {
+        close(fds[i]);
+    }
+}
+
+/* A dial of one numeric address ends by itself when nobody answers it, so that it can be dialled
+ * anew: the kernel's own retries come farther and farther apart. */
+static void test_W2_an_unanswered_dial_ends_soon(void **state) {
+    (void)state;
+    const int hole = raw_socket();
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof at;
+    assert_int_equal(bind(hole, (const struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(hole, 0), 0);
+    assert_int_equal(getsockname(hole, (struct sockaddr *)&at, &length), 0);
+    const int filler = raw_socket();
+    assert_int_equal(connect(filler, (const struct sockaddr *)&at, sizeof at), 0);
+    char to[WEIR_ADDRESS_MAX];
+    snprintf(to, sizeof to, "127.0.0.1:%u", (unsigned)ntohs(at.sin_port));
+    uint64_t conn;
+    skew_step_ns = S; /* of which two are enough, or the test of the timer takes that long */
+    assert_int_equal(client.ops->dial(client.self, to, &conn), WEIR_OK);
+    expect_closed(&client, conn, WEIR_ECONNECT);
+    close(filler);
+    close(hole);
 }
 
 /* A listener that answers no SYN: its backlog is full. */
@@ -267,6 +340,9 @@ int main(void) {
         TEST(test_H10_slow_clients_delay_nobody),
         TEST(test_H10_dawdlers_are_closed),
         cmocka_unit_test_setup_teardown(test_H10_accept_flood, setup_small, sides_close),
+        cmocka_unit_test_setup_teardown(test_W6_visitors_that_stay_keep_nobody_out, setup_small,
+                                        sides_close),
+        TEST(test_W2_an_unanswered_dial_ends_soon),
         TEST(test_H10_black_hole_never_blocks),
         TEST(test_send_to_the_departed),
     };

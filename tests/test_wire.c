@@ -22,6 +22,7 @@ static struct wire_message largest(enum wire_type type) {
     m.epoch = UINT64_MAX;
     m.echo = UINT64_MAX - 1;
     m.reason = WIRE_REASON_MIN;
+    m.pass = UINT64_MAX - 2;
     if (type == WIRE_WHO || type == WIRE_IAM) {
         memset(m.address, 'a', sizeof(m.address) - 1);
     } else if (type == WIRE_SETTLED) {
@@ -32,6 +33,7 @@ static struct wire_message largest(enum wire_type type) {
         memset(m.qps.fabric, 0xfa, sizeof(m.qps.fabric));
         m.qps.mtu = m.qps.rd_atomic = m.qps.recv_bytes_max = UINT32_MAX;
         m.qps.recv_credits = WIRE_CREDITS_MAX;
+        m.qps.pass = UINT64_MAX;
         m.qps.ordered = true;
         m.qps.qp_count = WEIR_QPS_MAX;
         for (uint32_t i = 0; i < WEIR_QPS_MAX; i++) {
@@ -95,6 +97,7 @@ static void test_fields_arrive_where_they_belong(void **state) {
     m.qps.rd_atomic = 16;
     m.qps.recv_credits = 64;
     m.qps.recv_bytes_max = 288;
+    m.qps.pass = 0x1122334455667788;
     m.qps.ordered = false;
     m.qps.qp_count = 2;
     m.qps.qps[1].psn = 0x030201;
@@ -107,6 +110,7 @@ static void test_fields_arrive_where_they_belong(void **state) {
     assert_int_equal(back.qps.rd_atomic, 16);
     assert_int_equal(back.qps.recv_credits, 64);
     assert_int_equal(back.qps.recv_bytes_max, 288);
+    assert_int_equal(back.qps.pass, 0x1122334455667788);
     assert_false(back.qps.ordered);
     assert_int_equal(back.qps.qp_count, 2);
     assert_int_equal(back.qps.qps[0].psn, m.qps.qps[0].psn);
@@ -114,7 +118,7 @@ static void test_fields_arrive_where_they_belong(void **state) {
     assert_int_equal(back.qps.qps[1].psn, 0x030201);
     assert_int_equal(back.qps.qps[1].blob_length, 0);
     /* Little-endian, at the documented places. */
-    assert_memory_equal(bytes, "WEIR\x01\x00\x04\x00", 8);
+    assert_memory_equal(bytes, "WEIR\x02\x00\x04\x00", 8);
     assert_memory_equal(bytes + WIRE_HEADER_SIZE, "\x08\x07\x06\x05\x04\x03\x02\x01\x09", 9);
 }
 
@@ -194,6 +198,7 @@ static void test_H13_values_out_of_range_are_refused(void **state) {
     REFUSED(WIRE_HELLO, m.qps.qp_count = WEIR_QPS_MAX + 1);
     REFUSED(WIRE_HELLO, m.qps.recv_credits = 0);
     REFUSED(WIRE_HELLO, m.qps.recv_credits = WIRE_CREDITS_MAX + 1);
+    REFUSED(WIRE_HELLO, m.qps.pass = 0);
     REFUSED(WIRE_HELLO, m.qps.device[0] = '\0');
     REFUSED(WIRE_HELLO, memset(m.qps.device, 'd', sizeof(m.qps.device)));
     REFUSED(WIRE_HELLO, m.qps.qps[15].psn = 0x1000000);
@@ -232,6 +237,7 @@ static struct wire_qp_set plain_set(void) {
     set.rd_atomic = 16;
     set.recv_credits = 64;
     set.recv_bytes_max = WIRE_DATA_SIZE + WEIR_NOTIFY_MAX;
+    set.pass = 7;
     set.ordered = true;
     set.qp_count = 4;
     return set;

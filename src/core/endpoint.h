@@ -44,6 +44,10 @@ enum {
 };
 
 #define EP_SLOT_NONE UINT32_MAX
+/* An engine draws its epochs from one counter, one for each attempt with anybody: this many are
+ * 10,000 a second for three years. A remote epoch that is farther above all seen before is refused,
+ * so that one message cannot use up all that there are. */
+#define EP_EPOCH_LEAP (UINT64_C(1) << 40)
 
 enum ep_event_type {
     EP_EV_WANT,       /* somebody wants a session (a transfer waits, or weir_peer_connect). Harmless

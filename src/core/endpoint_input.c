@@ -51,9 +51,16 @@ static enum ep_input classify_refuse(const struct endpoint *ep, const struct wir
     return m->reason == WEIR_ESTALE ? IN_REFUSE_STALE : IN_REFUSE_FINAL;
 }
 
+/* No engine lives long enough for it: see EP_EPOCH_LEAP. */
+static bool implausible(const struct endpoint *ep, const struct wire_message *m) {
+    bool named = m->type == WIRE_HELLO || m->type == WIRE_HELLO_ACK || m->type == WIRE_READY ||
+                 m->type == WIRE_SETTLE;
+    return named && m->epoch > ep->remote_seen && m->epoch - ep->remote_seen > EP_EPOCH_LEAP;
+}
+
 static enum ep_input classify_message(const struct endpoint *ep, const struct wire_message *m) {
     if (memcmp(m->from, ep->options.instance_remote, WIRE_INSTANCE_SIZE) != 0 ||
-        memcmp(m->to, ep->options.instance_local, WIRE_INSTANCE_SIZE) != 0)
+        memcmp(m->to, ep->options.instance_local, WIRE_INSTANCE_SIZE) != 0 || implausible(ep, m))
         return IN_ALIEN;
     switch (m->type) {
     case WIRE_HELLO:

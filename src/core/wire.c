@@ -113,7 +113,7 @@ static bool name_valid(const char *name) {
 
 static bool qp_set_valid(const struct wire_qp_set *set) {
     if (!name_valid(set->device) || set->qp_count < 1 || set->qp_count > WEIR_QPS_MAX ||
-        set->recv_credits < 1 || set->recv_credits > WIRE_CREDITS_MAX)
+        set->recv_credits < 1 || set->recv_credits > WIRE_CREDITS_MAX || set->pass == 0)
         return false;
     for (uint32_t i = 0; i < set->qp_count; i++) {
         if (set->qps[i].psn > PSN_MAX || set->qps[i].blob_length > WEIR_QP_BLOB_MAX)
@@ -186,6 +186,7 @@ static void put_qp_set(struct writer *w, const struct wire_qp_set *set) {
     put_uint(w, set->rd_atomic, 4);
     put_uint(w, set->recv_credits, 4);
     put_uint(w, set->recv_bytes_max, 4);
+    put_uint(w, set->pass, 8);
     put_uint(w, set->ordered ? QP_SET_FLAG_ORDERED : 0, 1);
     put_uint(w, set->qp_count, 1);
     put_uint(w, 0, 2);
@@ -206,6 +207,7 @@ static void get_qp_set(struct reader *r, struct wire_qp_set *set) {
     set->rd_atomic = (uint32_t)get_uint(r, 4);
     set->recv_credits = (uint32_t)get_uint(r, 4);
     set->recv_bytes_max = (uint32_t)get_uint(r, 4);
+    set->pass = get_uint(r, 8);
     flags = get_uint(r, 1);
     set->ordered = flags == QP_SET_FLAG_ORDERED;
     set->qp_count = (uint32_t)get_uint(r, 1);
@@ -283,6 +285,8 @@ int wire_encode(const struct wire_message *message, uint8_t *out, size_t size,
         put_uint(&w, message->echo, 8);
     if (message->type == WIRE_WHO || message->type == WIRE_IAM)
         put_address(&w, message->address);
+    if (message->type == WIRE_IAM)
+        put_uint(&w, message->pass, 8);
     else if (message->type == WIRE_HELLO || message->type == WIRE_HELLO_ACK)
         put_qp_set(&w, &message->qps);
     else if (message->type == WIRE_REFUSE)
@@ -317,6 +321,8 @@ int wire_decode(const uint8_t *in, size_t length, struct wire_message *message_o
         m->echo = get_uint(&r, 8);
     if (m->type == WIRE_WHO || m->type == WIRE_IAM)
         get_address(&r, m->address);
+    if (m->type == WIRE_IAM)
+        m->pass = get_uint(&r, 8);
     else if (m->type == WIRE_HELLO || m->type == WIRE_HELLO_ACK)
         get_qp_set(&r, &m->qps);
     else if (m->type == WIRE_REFUSE)

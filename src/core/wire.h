@@ -15,7 +15,8 @@
  *     28  to       16   the receiver's instance; zeros in WHO
  *     44  body
  *
- *     WHO, IAM     address: length 2 (with its terminator), then the bytes
+ *     WHO          address: length 2 (with its terminator), then the bytes
+ *     IAM          address likewise, pass 8 (0: none)
  *     HELLO        epoch 8, QP set
  *     HELLO_ACK    epoch 8, echo 8, QP set
  *     READY        epoch 8, echo 8
@@ -27,8 +28,8 @@
  * `epoch` is always the sender's own number, `echo` always one of the receiver's.
  *
  *     QP set       device name 32 (padded with zeros), fabric 16, mtu 4,
- *                  rd_atomic 4, recv_credits 4, recv_bytes_max 4, flags 1
- *                  (bit 0: ordered), QP count 1, zero 2, then for each QP:
+ *                  rd_atomic 4, recv_credits 4, recv_bytes_max 4, pass 8 (not 0),
+ *                  flags 1 (bit 0: ordered), QP count 1, zero 2, then for each QP:
  *                  PSN 3, blob length 1, blob
  *
  * A memory descriptor is
@@ -50,10 +51,10 @@
 #include "ports.h"
 
 enum {
-    WIRE_VERSION = 1,
+    WIRE_VERSION = 2,
     WIRE_INSTANCE_SIZE = 16,
     WIRE_HEADER_SIZE = 44,
-    WIRE_QP_SET_SIZE_MAX = 68 + WEIR_QPS_MAX * (4 + WEIR_QP_BLOB_MAX),
+    WIRE_QP_SET_SIZE_MAX = 76 + WEIR_QPS_MAX * (4 + WEIR_QP_BLOB_MAX),
     WIRE_HELLO_SIZE_MAX = WIRE_HEADER_SIZE + 16 + WIRE_QP_SET_SIZE_MAX, /* and of HELLO_ACK */
     WIRE_WINDOW_SIZE = 1024, /* numbers in a window of notifications */
     WIRE_SETTLED_SIZE = WIRE_HEADER_SIZE + 16 + WIRE_WINDOW_SIZE / 8,
@@ -67,7 +68,7 @@ enum {
 
 _Static_assert(WIRE_HELLO_SIZE_MAX <= WEIR_CONTROL_MESSAGE_MAX, "a HELLO_ACK fits");
 _Static_assert(WIRE_SETTLED_SIZE <= WEIR_CONTROL_MESSAGE_MAX, "a SETTLED fits");
-_Static_assert(WIRE_HEADER_SIZE + 2 + WEIR_ADDRESS_MAX <= WEIR_CONTROL_MESSAGE_MAX, "a WHO fits");
+_Static_assert(WIRE_HEADER_SIZE + 10 + WEIR_ADDRESS_MAX <= WEIR_CONTROL_MESSAGE_MAX, "an IAM fits");
 
 enum wire_type {
     WIRE_WHO = 1,
@@ -97,6 +98,7 @@ struct wire_qp_set {
     uint32_t recv_credits;   /* notifications that the other side may have in flight on a QP:
                               * 1..WIRE_CREDITS_MAX */
     uint32_t recv_bytes_max; /* the longest SEND that it may send, header included */
+    uint64_t pass;           /* what the other side shows on a new connection of its; not 0 */
     bool ordered;
     uint32_t qp_count;                /* 1..WEIR_QPS_MAX */
     struct wire_qp qps[WEIR_QPS_MAX]; /* zeros behind qp_count after decoding */
@@ -117,6 +119,7 @@ struct wire_message {
     uint64_t epoch; /* HELLO, HELLO_ACK, READY, SETTLE: not 0 */
     uint64_t echo;  /* HELLO_ACK, READY, REFUSE, SETTLED: not 0 */
     int32_t reason; /* REFUSE: WEIR_E*, WIRE_REASON_MIN..-1 */
+    uint64_t pass;  /* IAM: what the receiver gave the sender in a QP set; 0: nothing is shown */
     union {
         char address[WEIR_ADDRESS_MAX]; /* WHO, IAM: printable, terminated, may be "" */
         struct wire_qp_set qps;         /* HELLO, HELLO_ACK */

@@ -166,6 +166,8 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
     memcpy(peer->instance, instance, WIRE_INSTANCE_SIZE);
     peer->known = true;
     found_instance(engine, peer);
+    engine->ports.env.ops->entropy(engine->ports.env.self, &peer->pass, sizeof(peer->pass));
+    peer->pass |= 1;
     struct ep_options options = {
         .epoch_counter = &engine->epoch_counter,
         .connect_timeout_ns = engine->options.connect_timeout_ns,

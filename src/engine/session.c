@@ -111,6 +111,7 @@ int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64
         .rd_atomic = engine->caps.rd_atomic_max,
         .recv_credits = engine->options.recv_credits,
         .recv_bytes_max = MESSAGE_BYTES,
+        .pass = peer->pass,
         .ordered = engine->caps.ordered,
         .qp_count = engine->options.qp_count,
     };

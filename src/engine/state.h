@@ -273,6 +273,7 @@ struct peer {
     uint64_t trouble_until_ns; /* no new session before */
 
     uint8_t instance[WIRE_INSTANCE_SIZE];
+    uint64_t pass; /* it shows this on a new connection of its */
     char address[WEIR_ADDRESS_MAX];
     struct endpoint endpoint;
     struct parts parts[WINDOW_SIZE];

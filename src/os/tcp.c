@@ -18,8 +18,11 @@
  *    life of the index. The number is what epoll carries, so an event that was
  *    fetched before its connection ended finds nobody.
  *  - A connection is in at most one queue: waiting for the resolver, for an address
- *    to answer, or for the rest of a first or half-received message. Within a queue
- *    all have the same time limit, so the head is always the next to expire.
+ *    to answer, for the rest of a first or half-received message, or, a visitor, for what
+ *    it says next. Within a queue all have the same time limit, so the head is always the
+ *    next to expire.
+ *  - Visitors, whom the engine does not know as a peer, have half of the connections at
+ *    most: peers, and dials of our own, have the other half to themselves.
  *  - Every step of poll is bounded: TCP_BATCH events, each one accept, one connect
  *    attempt per address left, one frame or one flush.
  */
@@ -37,11 +40,13 @@
 #include "resolve.h"
 #include "socket.h"
 
-#define TCP_MS         UINT64_C(1000000)
-#define TCP_FRAME_NS   (10000 * TCP_MS) /* a first or half-received message is complete by then */
-#define TCP_YIELD_NS   (1000 * TCP_MS)  /* without one message for so long: makes room if full */
-#define TCP_ADDRESS_NS (3000 * TCP_MS)  /* until the next address of a name is tried */
-#define TCP_ACCEPT_NS  (100 * TCP_MS)   /* until accept is tried again after it failed */
+#define TCP_MS       UINT64_C(1000000)
+#define TCP_FRAME_NS (10000 * TCP_MS) /* a first or half-received message is complete by then */
+#define TCP_YIELD_NS (1000 * TCP_MS)  /* a visitor silent for so long makes room for another */
+/* Until the next address of a name is tried, or the dial ends. The kernel sends a SYN again after
+ * 1 s, 2 s, 4 s...: who dials anew does not sleep through the end of an outage. */
+#define TCP_ADDRESS_NS (1500 * TCP_MS)
+#define TCP_ACCEPT_NS  (100 * TCP_MS) /* until accept is tried again after it failed */
 
 enum {
     TCP_HEADER = 4,
@@ -59,7 +64,14 @@ enum { TCP_TOKEN_LISTEN = 1, TCP_TOKEN_TIMER = 2, TCP_TOKEN_RESOLVER = 3 };
 
 enum tcp_state { TCP_FREE = 0, TCP_RESOLVING, TCP_CONNECTING, TCP_OPEN };
 
-enum tcp_queue_name { TCP_Q_NONE = 0, TCP_Q_NAME, TCP_Q_ADDRESS, TCP_Q_FRAME, TCP_Q_COUNT };
+enum tcp_queue_name {
+    TCP_Q_NONE = 0,
+    TCP_Q_NAME,    /* dials that wait for the resolver */
+    TCP_Q_ADDRESS, /* dials that wait for an address to answer */
+    TCP_Q_FRAME,   /* a first or half-received message is waited for */
+    TCP_Q_VISITOR, /* visitors that have spoken, by when they did last */
+    TCP_Q_COUNT
+};
 
 struct tcp_queue {
     uint32_t head;
@@ -75,7 +87,7 @@ struct tcp_conn {
     uint64_t since_ns; /* when it joined the queue */
     int fd;            /* -1: none */
     bool accepted;
-    bool proven;  /* has sent one whole message */
+    bool kept;    /* a peer's: not a visitor's */
     bool broken;  /* a send failed; the socket's end is still to be read */
     bool writing; /* EPOLLOUT is asked for */
     bool silent;  /* of a dial: an address of its name did something else than refuse */
@@ -93,8 +105,9 @@ struct tcp_conn {
 struct tcp {
     struct weir_env env;
     uint32_t conns_max;
-    uint32_t fresh; /* [fresh, conns_max) were never used: their pages are untouched */
-    uint32_t free;  /* list of those used before */
+    uint32_t visitors; /* accepted and not kept: half of conns_max at most */
+    uint32_t fresh;    /* [fresh, conns_max) were never used: their pages are untouched */
+    uint32_t free;     /* list of those used before */
     int epoll_fd;
     int timer_fd;
     int listen_fd;
@@ -110,10 +123,9 @@ struct tcp {
 };
 
 static const uint64_t tcp_limits_ns[TCP_Q_COUNT] = {
-    [TCP_Q_NONE] = UINT64_MAX,
-    [TCP_Q_NAME] = UINT64_MAX, /* bounded by the resolver's own configuration, resolv.conf(5) */
-    [TCP_Q_ADDRESS] = TCP_ADDRESS_NS,
-    [TCP_Q_FRAME] = TCP_FRAME_NS,
+    [TCP_Q_NONE] = UINT64_MAX,        [TCP_Q_NAME] = UINT64_MAX, /* bounded by the resolver's own
+                                                                    configuration, resolv.conf(5) */
+    [TCP_Q_ADDRESS] = TCP_ADDRESS_NS, [TCP_Q_FRAME] = TCP_FRAME_NS, [TCP_Q_VISITOR] = UINT64_MAX,
 };
 
 static uint64_t tcp_now(const struct tcp *tcp) {
@@ -253,7 +265,7 @@ static struct tcp_conn *tcp_take(struct tcp *tcp, enum tcp_state state) {
     conn->state = state;
     conn->queue = TCP_Q_NONE;
     conn->fd = -1;
-    conn->accepted = conn->proven = conn->broken = conn->writing = conn->silent = false;
+    conn->accepted = conn->kept = conn->broken = conn->writing = conn->silent = false;
     conn->in_length = conn->out_head = conn->out_tail = 0;
     conn->address_next = 0;
     conn->addresses.count = 0;
@@ -262,6 +274,7 @@ static struct tcp_conn *tcp_take(struct tcp *tcp, enum tcp_state state) {
 
 static void tcp_give(struct tcp *tcp, struct tcp_conn *conn) {
     tcp_dequeue(tcp, conn);
+    tcp->visitors -= conn->accepted && !conn->kept;
     if (conn->fd >= 0) {
         tcp_close_fd(tcp, conn->fd);
         conn->fd = -1;
@@ -332,10 +345,8 @@ static int tcp_connect(struct tcp *tcp, struct tcp_conn *conn) {
         return WEIR_EAGAIN; /* whoever gives the connection back closes the socket */
     }
     conn->state = TCP_CONNECTING;
-    if (conn->address_next < conn->addresses.count) {
-        tcp_enqueue(tcp, conn, TCP_Q_ADDRESS);
-        tcp_arm(tcp);
-    }
+    tcp_enqueue(tcp, conn, TCP_Q_ADDRESS);
+    tcp_arm(tcp);
     return WEIR_OK;
 }
 
@@ -415,8 +426,10 @@ static int tcp_message(struct tcp *tcp, struct tcp_conn *conn,
     event_out->length = conn->in_length - TCP_HEADER;
     event_out->message = conn->in + TCP_HEADER; /* not written again before the next poll */
     conn->in_length = 0;
-    conn->proven = true;
     tcp_dequeue(tcp, conn);
+    if (conn->accepted && !conn->kept) {
+        tcp_enqueue(tcp, conn, TCP_Q_VISITOR);
+    }
     return 1;
 }
 
@@ -447,7 +460,8 @@ static int tcp_read(struct tcp *tcp, struct tcp_conn *conn, struct weir_control_
     if (conn->in_length == need) {
         return tcp_message(tcp, conn, event_out);
     }
-    if (conn->in_length > 0 && conn->queue == TCP_Q_NONE) {
+    if (conn->in_length > 0 && conn->queue != TCP_Q_FRAME) {
+        tcp_dequeue(tcp, conn);
         tcp_enqueue(tcp, conn, TCP_Q_FRAME);
         tcp_arm(tcp);
     }
@@ -456,29 +470,40 @@ static int tcp_read(struct tcp *tcp, struct tcp_conn *conn, struct weir_control_
 
 /* ---- accepting ---------------------------------------------------------- */
 
-/* Full: the connection that has been silent longest since it was accepted makes room,
- * but not before it had time to speak; otherwise a storm of honest peers would throw
- * each other out. Bounded by conns_max, and only while full. */
+/* No room for another visitor. */
+static bool tcp_crowded(const struct tcp *tcp) {
+    return tcp_full(tcp) || tcp->visitors >= (tcp->conns_max + 1) / 2;
+}
+
+/* The visitor that has said nothing for longest; NULL. Half of a message is nothing. */
+static struct tcp_conn *tcp_most_silent(const struct tcp *tcp) {
+    struct tcp_conn *spoke = tcp_head(tcp, TCP_Q_VISITOR);
+    uint32_t index = tcp->queues[TCP_Q_FRAME].head;
+    while (index != TCP_NIL && (!tcp->conns[index].accepted || tcp->conns[index].kept)) {
+        index = tcp->conns[index].next;
+    }
+    struct tcp_conn *mute = index == TCP_NIL ? NULL : &tcp->conns[index];
+    if (spoke == NULL || mute == NULL) {
+        return spoke == NULL ? mute : spoke;
+    }
+    return spoke->since_ns < mute->since_ns ? spoke : mute;
+}
+
+/* The visitor that was silent for longest makes room, but not before it had time to speak;
+ * otherwise a storm of honest peers would throw each other out. Bounded by conns_max, and only
+ * while crowded. */
 static int tcp_make_room(struct tcp *tcp, struct weir_control_event *event_out) {
     const uint64_t now = tcp_now(tcp);
-    uint32_t index = tcp->queues[TCP_Q_FRAME].head;
-    while (index != TCP_NIL) {
-        struct tcp_conn *conn = &tcp->conns[index];
-        if (conn->accepted && !conn->proven) {
-            if (now - conn->since_ns >= TCP_YIELD_NS) {
-                return tcp_closed(tcp, conn, WEIR_ECONNECT, event_out);
-            }
-            tcp_listen_pause(tcp, now + TCP_ACCEPT_NS);
-            return 0;
-        }
-        index = conn->next;
+    struct tcp_conn *conn = tcp_most_silent(tcp);
+    if (conn != NULL && now - conn->since_ns >= TCP_YIELD_NS) {
+        return tcp_closed(tcp, conn, WEIR_ECONNECT, event_out);
     }
-    tcp_listen_pause(tcp, UINT64_MAX);
+    tcp_listen_pause(tcp, conn == NULL ? UINT64_MAX : now + TCP_ACCEPT_NS);
     return 0;
 }
 
 static int tcp_accept(struct tcp *tcp, struct weir_control_event *event_out) {
-    if (tcp_full(tcp)) {
+    if (tcp_crowded(tcp)) {
         return tcp_make_room(tcp, event_out);
     }
     const int fd = accept4(tcp->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -500,6 +525,7 @@ static int tcp_accept(struct tcp *tcp, struct weir_control_event *event_out) {
     }
     conn->fd = fd;
     conn->accepted = true;
+    tcp->visitors++;
     socket_tune(fd);
     tcp_enqueue(tcp, conn, TCP_Q_FRAME);
     tcp_arm(tcp);
@@ -700,6 +726,22 @@ static void tcp_hangup(void *self, uint64_t id) {
     tcp_give(tcp, conn);
 }
 
+static void tcp_keep(void *self, uint64_t id) {
+    struct tcp *tcp = self;
+    struct tcp_conn *conn = tcp_find(tcp, id);
+    if (conn == NULL || conn->kept) {
+        return;
+    }
+    conn->kept = true;
+    if (conn->queue == TCP_Q_VISITOR) {
+        tcp_dequeue(tcp, conn);
+    }
+    if (conn->accepted) {
+        tcp->visitors--;
+        tcp_listen_resume(tcp);
+    }
+}
+
 static int tcp_fd(void *self) {
     const struct tcp *tcp = self;
     return tcp->epoll_fd;
@@ -711,6 +753,7 @@ static const struct weir_control_ops tcp_ops = {
     .dial = tcp_dial,
     .send = tcp_send,
     .hangup = tcp_hangup,
+    .keep = tcp_keep,
     .poll = tcp_poll,
     .fd = tcp_fd,
 };

@@ -334,6 +334,10 @@ struct weir_control_ops {
     int (*send)(void *self, uint64_t conn, const uint8_t *message, uint32_t length);
     /* Closes at once after what is buffered was tried; no CLOSED event follows. */
     void (*hangup)(void *self, uint64_t conn);
+    /* The connection is a peer's. Until then one that was accepted is a visitor's: visitors have
+     * a share of the connections at most, and the one that was silent for longest is closed when
+     * another comes. */
+    void (*keep)(void *self, uint64_t conn);
     /* One event; 1 or 0. */
     int (*poll)(void *self, struct weir_control_event *event_out);
     /* Readable when poll may have something; -1: none. */
