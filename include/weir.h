@@ -382,20 +382,25 @@ WEIR_API int weir_remote_info(weir_engine *engine, weir_remote remote, uint64_t 
 
 /* Names another engine by its address. Does not connect: the first transfer,
  * from either side, does. The same address gives the same peer, with one more
- * reference. A numeric host is parsed at once; a name is resolved when it is
- * dialled. Errors: EINVAL (null or empty), EADDRESS, EAGAIN (peers_max). */
+ * reference; so does the address that a peer which connected by itself says is its
+ * own, as text. That is asked for there: until it answers, refuses, or a quarter of
+ * connect_timeout_ns is over, transfers to it wait (WEIR_WAITING_CONNECTION), and if
+ * another engine answers, the peer is GONE and the handle names that one. Opened under
+ * another name than it says, a peer may get a second handle: WEIR_EVENT_SAME. A numeric
+ * host is parsed at once; a name is resolved when it is dialled. Errors: EINVAL (null or
+ * empty), EADDRESS, EAGAIN (peers_max). */
 WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
 
 /* Gives one reference back. The last one ends the peer's unfinished transfers
- * with ECLOSED and its remote memories; a peer that connected by itself has no
- * reference and stays until it leaves. One whose last reference is gone stays
- * connected, for its own transfers to us, until it leaves or its place is needed.
- * ESTALE. */
+ * with ECLOSED and its remote memories, and the handle; the peer stays connected, for
+ * its own transfers to us, until it leaves or its place is needed. A peer that connected by
+ * itself has no reference: opened and closed, it goes on with its handle, its memories and
+ * its transfers, until it is GONE. ESTALE. */
 WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);
 
 /* Starts connecting without a transfer. An address where nobody answers is dialled again
  * after 20 ms, which doubles to 0.64 s, until connect_timeout_ns is over. 0: connected;
- * NOT_READY: under way, the UP event tells; ECONNECT: it has no address; ESTALE. */
+ * NOT_READY: under way, UP, SAME or GONE tells; ECONNECT: it has no address; ESTALE. */
 WEIR_API int weir_peer_connect(weir_engine *engine, weir_peer peer);
 
 typedef struct weir_peer_info {
@@ -414,6 +419,7 @@ typedef struct weir_peer_info {
                                      * own; EREFUSED: no common device or version; ECONNECT: its
                                      * device does not reach ours. 0: it did not */
     uint32_t reserved;
+    weir_peer peer; /* the handle that events and notifications of this peer carry */
 } weir_peer_info;
 #define WEIR_PEER_INFO_INIT WEIR_SIZED(weir_peer_info)
 /* What the engine knows. Control messages, which say that a session is up or gone, are
@@ -595,7 +601,11 @@ typedef enum weir_event_type {
                                * The reason that the peer gave for EREFUSED, or for ECONNECT, is
                                * in value, cast it to int: as `refusal` in weir_peer_info; or 0.
                                * Told once; of a weir_peer_connect after it, in vain, again */
-    WEIR_EVENT_LOST = 5       /* events were dropped because nobody took them; count in value */
+    WEIR_EVENT_LOST = 5,      /* events were dropped because nobody took them; count in value */
+    WEIR_EVENT_SAME = 6       /* this handle, which was opened, turned out to name a peer that has
+                               * another one, in value: events and notifications carry that one.
+                               * Both name the peer wherever a handle is taken, until it is GONE;
+                               * then this one names its address again */
 } weir_event_type_t;
 
 typedef struct weir_event {

@@ -563,8 +563,15 @@ void lone_cut_silently(struct lone *lone, uint64_t conn) {
 /* ---- what is said ---- */
 
 void lone_say(struct lone *lone, uint64_t conn, uint32_t n, struct wire_message *message) {
+    uint8_t instance[WIRE_INSTANCE_SIZE];
+    lone_instance(n, instance);
+    lone_say_as(lone, conn, instance, message);
+}
+
+void lone_say_as(struct lone *lone, uint64_t conn, const uint8_t *instance,
+                 struct wire_message *message) {
     struct lone_event *event = event_new(conn, WEIR_CONTROL_MESSAGE);
-    lone_instance(n, message->from);
+    memcpy(message->from, instance, WIRE_INSTANCE_SIZE);
     if (message->type != WIRE_WHO)
         memcpy(message->to, engine_instance(lone->engine), WIRE_INSTANCE_SIZE);
     assert_int_equal(wire_encode(message, event->bytes, sizeof(event->bytes), &event->length),
@@ -585,17 +592,29 @@ void lone_say_iam(struct lone *lone, uint64_t conn, uint32_t n, const char *addr
     lone_say(lone, conn, n, &iam);
 }
 
-static struct wire_qp_set other_qps(void) {
+void lone_return(struct lone *lone, uint64_t conn, uint32_t n, const char *address) {
+    struct wire_message iam = {.type = WIRE_IAM};
+    uint8_t instance[WIRE_INSTANCE_SIZE];
+    lone_instance(n, instance);
+    const struct peer *peer = peer_by_instance(lone->engine, instance);
+    assert_non_null(peer);
+    lone_say_who(lone, conn, n, address);
+    iam.pass = peer->pass;
+    snprintf(iam.address, sizeof(iam.address), "%s", address);
+    lone_say(lone, conn, n, &iam);
+}
+
+struct wire_qp_set lone_qps(void) {
     return (struct wire_qp_set){.device = "lone",
                                 .recv_credits = 8,
                                 .recv_bytes_max = 4096,
-                                .pass = 77,
+                                .pass = LONE_PASS,
                                 .ordered = true,
                                 .qp_count = the->their_qps != 0 ? the->their_qps : 1};
 }
 
 void lone_say_hello(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch) {
-    struct wire_message hello = {.type = WIRE_HELLO, .epoch = epoch, .qps = other_qps()};
+    struct wire_message hello = {.type = WIRE_HELLO, .epoch = epoch, .qps = lone_qps()};
     lone_say(lone, conn, n, &hello);
 }
 
@@ -604,7 +623,7 @@ uint64_t lone_answer(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoc
     assert_non_null(hello);
     uint64_t ours = hello->epoch;
     struct wire_message ack = {
-        .type = WIRE_HELLO_ACK, .epoch = epoch, .echo = ours, .qps = other_qps()};
+        .type = WIRE_HELLO_ACK, .epoch = epoch, .echo = ours, .qps = lone_qps()};
     lone_say(lone, conn, n, &ack);
     return ours;
 }

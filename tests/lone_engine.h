@@ -24,8 +24,10 @@
 #include "state.h"
 #include "wire.h"
 
-#define MS     UINT64_C(1000000)
-#define SECOND (1000 * MS)
+#define MS        UINT64_C(1000000)
+#define SECOND    (1000 * MS)
+
+#define LONE_PASS UINT64_C(0x9a55) /* what the others give the engine */
 
 enum {
     LONE_CONNS = 512,
@@ -149,8 +151,14 @@ void lone_cut_silently(struct lone *lone, uint64_t conn);
 
 /* Instance n says something on the connection. */
 void lone_say(struct lone *lone, uint64_t conn, uint32_t n, struct wire_message *message);
+void lone_say_as(struct lone *lone, uint64_t conn, const uint8_t *instance,
+                 struct wire_message *message);
+/* What an instance says of itself in HELLO. */
+struct wire_qp_set lone_qps(void);
 void lone_say_who(struct lone *lone, uint64_t conn, uint32_t n, const char *address);
 void lone_say_iam(struct lone *lone, uint64_t conn, uint32_t n, const char *address);
+/* Instance n, which is known, dials anew: WHO, and IAM with the pass that it was given. */
+void lone_return(struct lone *lone, uint64_t conn, uint32_t n, const char *address);
 void lone_say_hello(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch);
 void lone_say_ready(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch, uint64_t echo);
 /* The last message of this type that the engine said there, which is forgotten then with

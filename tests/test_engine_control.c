@@ -51,8 +51,9 @@ static void test_H1_a_hello_does_not_wait_for_a_dial_for_ever(void **state) {
     assert_int_not_equal(dialled, 0);
     lone_say_iam(lone, dialled, 1, THERE);
     weir_event event = lone_event(lone);
-    assert_int_equal(event.type, WEIR_EVENT_UP);
+    assert_int_equal(event.type, WEIR_EVENT_SAME);
     assert_int_equal(event.peer.id, peer.id);
+    assert_int_equal(event.value, peer_number(lone, 1)->id);
     lone_close(lone);
 }
 
@@ -180,7 +181,7 @@ static void test_H12_every_connection_of_a_peer_that_is_gone_is_closed(void **st
     struct lone *lone = lone_open(NULL);
     uint64_t first = met(lone, 1, THERE);
     uint64_t second = lone_visit(lone);
-    lone_say_who(lone, second, 1, THERE);
+    lone_return(lone, second, 1, THERE);
     assert_false(lone->conns[first].hung); /* it may still be in use */
     lone_say(lone, second, 1, &(struct wire_message){.type = WIRE_BYE});
     lone_pass(lone, 10 * MS);
@@ -199,7 +200,7 @@ static void test_H12_connections_of_one_peer_are_bounded(void **state) {
     conns[0] = met(lone, 1, THERE);
     for (int i = 1; i < 6; i++) {
         conns[i] = lone_visit(lone);
-        lone_say_who(lone, conns[i], 1, THERE);
+        lone_return(lone, conns[i], 1, THERE);
     }
     for (int i = 0; i < 6; i++)
         assert_int_equal(lone->conns[conns[i]].hung, i < 4);
@@ -257,7 +258,7 @@ static void test_S9_a_probe_on_the_connection_that_is_left(void **state) {
     struct lone *lone = lone_open(NULL);
     uint64_t first = met(lone, 1, THERE);
     uint64_t second = lone_visit(lone);
-    lone_say_who(lone, second, 1, THERE);
+    lone_return(lone, second, 1, THERE);
     assert_non_null(lone_heard(lone, second, WIRE_HELLO_ACK));
     lone_say_ready(lone, second, 1, 1, peer_number(lone, 1)->sessions[0].epoch);
     lone_cut(lone, second, WEIR_EPEER);

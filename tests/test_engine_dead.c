@@ -137,7 +137,7 @@ static void test_H12_a_visitor_whose_address_refuses(void **state) {
             lone_pass(lone, 5 * MS);
             if (back && lone->now_ns == broke_ns + 100 * MS) {
                 conn = lone_visit(lone);
-                lone_say_who(lone, conn, 1, THERE);
+                lone_return(lone, conn, 1, THERE);
             }
             gone = is_gone(lone, event.peer, WEIR_EPEER);
         }

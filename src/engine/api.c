@@ -210,31 +210,6 @@ int weir_event_take(weir_engine *engine, weir_event *event_out) {
 
 /* ---- peers ------------------------------------------------------------- */
 
-static int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
-    /* One that connected by itself and says that this is its address is not taken at its
-     * word: what answers there, when it is dialled, is the peer. */
-    struct peer *peer = peer_by_address(engine, address);
-    if (peer == NULL) {
-        tables_lock(engine);
-        peer = peer_new(engine, address);
-        tables_unlock(engine);
-    }
-    if (peer == NULL) {
-        peer_evict(engine);
-        return WEIR_EAGAIN;
-    }
-    found_closed(engine, peer, false);
-    peer->refs++;
-    found_address(engine, peer);
-    const struct peer *met = found_at(engine, address, false, NULL);
-    while (met != NULL && !met->known)
-        met = found_at(engine, address, false, met);
-    if (met != NULL && !peer->known && peer->alias == NONE)
-        control_dial(engine, peer); /* is it really there? */
-    peer_out->id = peer->id;
-    return WEIR_OK;
-}
-
 int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
     if (engine == NULL || address == NULL || peer_out == NULL || address[0] == '\0')
         return WEIR_EINVAL;
@@ -288,6 +263,7 @@ static void query(weir_engine *engine, struct peer *peer, weir_peer_info *out) {
     memcpy(out->address, peer->address, sizeof(out->address));
     memcpy(out->instance, peer->instance, sizeof(out->instance));
     out->pending = peer_pending(peer);
+    out->peer.id = peer_handle(engine, peer);
     out->refusal = peer->known ? endpoint_reason(&peer->endpoint) : 0;
     if (peer->live == NONE)
         return;

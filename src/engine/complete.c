@@ -11,7 +11,7 @@
 #include <assert.h>
 
 /* Puts an accepted notification into the application's queue; false: full. */
-static bool deliver(weir_engine *engine, const struct peer *peer, const uint8_t *bytes) {
+static bool deliver(weir_engine *engine, struct peer *peer, const uint8_t *bytes) {
     weir_notification *out = queue_room(&engine->notifications);
     if (out == NULL)
         return false;
@@ -22,6 +22,7 @@ static bool deliver(weir_engine *engine, const struct peer *peer, const uint8_t 
     assert(rc == WEIR_OK); /* it was decoded when it was accepted */
     (void)rc;
     out->from.id = peer_handle(engine, peer);
+    peer->told = true;
     out->tag = data.tag;
     out->length = data.payload_length;
     out->reserved = 0;

@@ -1,14 +1,17 @@
-/* control.c: the way from an address to an instance.
+/* control.c: what is said on control connections, and whose they are.
  *
- * Owns the control connections: dialling (with pauses, under one deadline), WHO and
- * IAM, and the routing of everything else to the peer's endpoint. A peer has at most
- * three connections, one that we dialled and the last two that it did (one may be dead);
- * what was heard from last is answered. Nothing here waits: answers come as control
- * events, silence as timers.
+ * Owns WHO and IAM, visitors, and the routing of everything else to the peer's endpoint. A
+ * peer has at most three connections, one that was dialled here and the last two that it made
+ * (one may be dead); what was heard from last is answered. Nothing here waits: answers come as
+ * control events, silence as timers (dial.c).
+ *
+ * Anybody may connect and speak in a peer's name. From its first session on a peer is *guarded*:
+ * what is said in its name counts only on its own connections. Those are the ones on which it was
+ * met, the ones that were dialled here and on which it answered, and the ones on which it showed
+ * its pass: 64 random bits that it was given in HELLO or HELLO_ACK, and that nobody else was told.
+ * On any other connection its messages are dropped and answered by WHO; IAM shows the pass.
  */
 #include "state.h"
-
-enum { DIAL_PAUSE_NS = 20 * 1000 * 1000, DIAL_PAUSE_MAX_NS = 500 * 1000 * 1000 };
 
 /* ---- control messages out ---------------------------------------------- */
 
@@ -30,9 +33,10 @@ bool control_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint3
     return true;
 }
 
-static bool send_identity(weir_engine *engine, uint64_t conn, enum wire_type type,
-                          const uint8_t *to, bool again) {
-    struct wire_message message = {.type = type};
+/* WHO or IAM. pass: of IAM; 0: none is shown. False: there is no such connection any more. */
+bool control_identify(weir_engine *engine, uint64_t conn, enum wire_type type, const uint8_t *to,
+                      uint64_t pass, bool again) {
+    struct wire_message message = {.type = type, .pass = pass};
     memcpy(message.from, engine->instance, WIRE_INSTANCE_SIZE);
     if (to != NULL)
         memcpy(message.to, to, WIRE_INSTANCE_SIZE);
@@ -97,119 +101,56 @@ void control_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn) {
     engine->ports.control.ops->hangup(engine->ports.control.self, number);
 }
 
-/* ---- dialling ---------------------------------------------------------- */
-
-static void dial_fail(weir_engine *engine, struct peer *peer, int error) {
-    peer->dial = DIAL_NONE;
-    control_hangup(engine, peer, &peer->conn_dialled);
-    peer->conn_last = peer->conn_accepted;
-    peer->dial_failed = true;
-    if (!peer->known)
-        peer_unreachable(engine, peer, error);
-    else if (peer->conn_accepted == 0) /* else it has called us meanwhile, and is there */
-        peer_dead(engine, peer, error);
-    peer_set_timer(engine, peer);
-}
-
-static void dial_again_later(weir_engine *engine, struct peer *peer) {
-    found_conn_set(engine, peer, &peer->conn_dialled, 0);
-    peer->dial = DIAL_PAUSE;
-    peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
-    if (peer->dial_pause_ns < DIAL_PAUSE_MAX_NS)
-        peer->dial_pause_ns *= 2;
-    peer_set_timer(engine, peer);
-}
-
-/* Nobody listens at its address. An engine listens for as long as it lives, so one that has
- * answered there, and of which no connection is left, is gone. Who only says that it is
- * there (behind an address translation, say) is given a quarter of the connect time-out to
- * call again. Whoever is not known yet may start later. */
-static void dial_refused(weir_engine *engine, struct peer *peer) {
-    uint64_t patient_ns = peer->dial_deadline_ns - engine->options.connect_timeout_ns / 4 * 3;
-    if (peer->known && !peer->leaving && peer->conn_accepted == 0 &&
-        (peer->reached || engine_now(engine) >= patient_ns))
-        dial_fail(engine, peer, WEIR_EPEER);
-    else
-        dial_again_later(engine, peer);
-}
-
-static void dial_call(weir_engine *engine, struct peer *peer) {
-    peer->dial = DIAL_CALLING;
-    peer->dial_next_ns = UINT64_MAX;
-    uint64_t conn = 0;
-    int rc = engine->ports.control.ops->dial(engine->ports.control.self, peer->address, &conn);
-    found_conn_set(engine, peer, &peer->conn_dialled, rc == WEIR_OK ? conn : 0);
-    if (rc == WEIR_EADDRESS) {
-        dial_fail(engine, peer, rc);
-        return;
-    }
-    if (rc == WEIR_EPEER) {
-        dial_refused(engine, peer);
-        return;
-    }
-    if (rc != WEIR_OK) {
-        peer->dial = DIAL_PAUSE;
-        peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
-    }
-    peer_set_timer(engine, peer);
-}
-
-void control_dial(weir_engine *engine, struct peer *peer) {
-    if (peer->dial != DIAL_NONE || engine->closing)
-        return;
-    peer->dial_deadline_ns = engine_now(engine) + engine->options.connect_timeout_ns;
-    peer->dial_pause_ns = DIAL_PAUSE_NS;
-    control_hangup(engine, peer, &peer->conn_dialled);
-    dial_call(engine, peer);
-}
-
-static void dial_ask(weir_engine *engine, struct peer *peer, bool again) {
-    send_identity(engine, peer->conn_dialled, WIRE_WHO, NULL, again);
-    if (!again)
-        peer->dial_pause_ns = engine->options.retransmit_ns;
-    else if (peer->dial_pause_ns < DIAL_PAUSE_MAX_NS)
-        peer->dial_pause_ns *= 2;
-    peer->dial = DIAL_ASKING;
-    peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
-    peer_set_timer(engine, peer);
-}
-
-void control_dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
-    if (peer->dial == DIAL_NONE)
-        return;
-    if (now >= peer->dial_deadline_ns)
-        dial_fail(engine, peer, WEIR_ECONNECT);
-    else if (now >= peer->dial_next_ns && peer->dial == DIAL_PAUSE)
-        dial_call(engine, peer);
-    else if (now >= peer->dial_next_ns && peer->dial == DIAL_ASKING)
-        dial_ask(engine, peer, true);
-}
-
 /* ---- control messages in ----------------------------------------------- */
 
-/* The peer spoke on this connection. */
+static bool has_conn(const struct peer *peer, uint64_t conn) {
+    return conn == peer->conn_dialled || conn == peer->conn_accepted || conn == peer->conn_before;
+}
+
+/* The peer spoke on this connection, which is its own from here on. */
 static void heard(weir_engine *engine, struct peer *peer, uint64_t conn) {
     peer->conn_last = conn;
+    if (peer->dial == DIAL_AWAITING) {
+        peer->dial = DIAL_NONE;
+        peer_set_timer(engine, peer);
+    }
     if (conn == peer->conn_dialled || conn == peer->conn_accepted)
         return;
     if (conn != peer->conn_before)
         control_hangup(engine, peer, &peer->conn_before);
     found_conn_set(engine, peer, &peer->conn_before, peer->conn_accepted);
     found_conn_set(engine, peer, &peer->conn_accepted, conn);
+    engine->ports.control.ops->keep(engine->ports.control.self, conn);
 }
 
 static void learn_address(weir_engine *engine, struct peer *peer, const char *address) {
-    if (peer->dialable || !address_dialable(address))
+    if (peer->dialable || !address_dialable(address) || strcmp(peer->address, address) == 0)
         return;
     memcpy(peer->address, address, sizeof(peer->address));
     peer->dialable = true;
     found_address(engine, peer);
 }
 
+/* Anybody could have said this in the peer's name. */
+static bool is_strange(const struct peer *peer, uint64_t conn) {
+    return peer->guarded && !has_conn(peer, conn);
+}
+
+/* What shows the peer on this connection that it is us. Only on one that was dialled here, and
+ * that it has answered: it is not told to one that only says that it is the peer. */
+static uint64_t pass_for(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
+    const struct peer *peer = peer_by_instance(engine, instance);
+    return peer != NULL && !peer->leaving && peer->conn_dialled == conn &&
+                   (peer->dial == DIAL_NONE || peer->dial == DIAL_AWAITING)
+               ? peer->pass_theirs
+               : 0;
+}
+
 /* Answered whoever asks: no peer is made before a HELLO. What a visitor says of itself
  * is kept for that, as far as there is room. */
 static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
-    if (!send_identity(engine, conn, WIRE_IAM, message->from, false) || engine->closing ||
+    uint64_t pass = pass_for(engine, conn, message->from);
+    if (!control_identify(engine, conn, WIRE_IAM, message->from, pass, false) || engine->closing ||
         memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0)
         return;
     struct peer *peer = peer_by_instance(engine, message->from);
@@ -221,6 +162,8 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
         }
         return;
     }
+    if (is_strange(peer, conn))
+        return;
     learn_address(engine, peer, message->address);
     heard(engine, peer, conn);
     peer_reachable(engine, peer);
@@ -233,7 +176,7 @@ static bool hello_waits(weir_engine *engine, const char *address) {
     struct peer *opened = peer_by_address(engine, address);
     if (opened == NULL || opened->known || opened->alias != NONE || opened->dial_failed)
         return false;
-    control_dial(engine, opened);
+    dial_start(engine, opened);
     uint64_t timeout = engine->options.connect_timeout_ns;
     return opened->dial != DIAL_NONE &&
            engine_now(engine) < opened->dial_deadline_ns - timeout / 4 * 3;
@@ -267,7 +210,7 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn,
     struct visitor *visitor = found_visitor(engine, conn);
     if (visitor == NULL || memcmp(visitor->instance, instance, WIRE_INSTANCE_SIZE) != 0) {
         /* There was no room for what it said of itself, or it was met before: once more. */
-        if (!send_identity(engine, conn, WIRE_WHO, NULL, false))
+        if (!control_identify(engine, conn, WIRE_WHO, NULL, 0, false))
             return NULL;
         visitor = visitor_add(engine, conn);
         if (visitor == NULL)
@@ -285,7 +228,7 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn,
     return peer;
 }
 
-/* IAM from one that we did not dial: it was asked because it said HELLO. */
+/* IAM from one that was not dialled here: it shows its pass, or was asked because it said HELLO. */
 static void on_visitor_iam(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
     struct visitor *visitor = found_visitor(engine, conn);
     if (visitor != NULL && visitor->asked &&
@@ -294,10 +237,16 @@ static void on_visitor_iam(weir_engine *engine, uint64_t conn, const struct wire
         return;
     }
     struct peer *peer = peer_by_instance(engine, message->from);
-    if (peer != NULL && !peer->leaving && peer->conn_accepted == conn)
-        learn_address(engine, peer, message->address); /* it was let in before it answered */
-    else
+    bool shown = peer != NULL && message->pass == peer->pass;
+    if (peer == NULL || peer->leaving || (!shown && peer->conn_accepted != conn)) {
         engine->stats.control_stale++;
+        return;
+    }
+    learn_address(engine, peer, message->address); /* it was let in before it answered */
+    if (shown && !has_conn(peer, conn)) {
+        heard(engine, peer, conn);
+        peer_reachable(engine, peer);
+    }
 }
 
 /* The peer that we dialled on this connection; NULL: none. */
@@ -316,8 +265,7 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
         return false;
     const struct peer *other = peer_by_instance(engine, instance);
     if (!peer->known && other != NULL && other->leaving) {
-        control_hangup(engine, peer, &peer->conn_dialled);
-        dial_again_later(engine, peer); /* its old sessions have to drain first */
+        dial_again(engine, peer); /* its old sessions have to drain first */
         return true;
     }
     bool asked = peer->dial == DIAL_ASKING;
@@ -326,9 +274,15 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
     /* Our own address: whoever else claims it is to be reached by its connection. */
     peer->dial_failed = memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0;
     peer->conn_last = conn;
+    if (asked && other != NULL && !other->leaving && other->pass_theirs != 0 &&
+        !control_identify(engine, conn, WIRE_IAM, instance, other->pass_theirs, false))
+        return true; /* it broke meanwhile */
     peer_learned(engine, peer, instance);
-    if (asked && peer->known && !peer->leaving)
+    if (asked && peer->known && !peer->leaving &&
+        memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) == 0)
         peer->reached = true;
+    if (peer->proving && peer->reached)
+        peer_proven(engine, peer);
     peer_set_timer(engine, peer);
     return true;
 }
@@ -373,7 +327,7 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
     if (memcmp(message->to, engine->instance, WIRE_INSTANCE_SIZE) != 0) {
         engine->stats.control_stale++;
         if (message->type != WIRE_IAM)
-            send_identity(engine, conn, WIRE_IAM, message->from, false);
+            control_identify(engine, conn, WIRE_IAM, message->from, 0, false);
         return;
     }
     if (message->type == WIRE_IAM) {
@@ -385,11 +339,15 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
         disown(engine, conn, message);
     if (peer == NULL && (message->type == WIRE_HELLO || message->type == WIRE_SETTLE))
         peer = new_instance(engine, conn, message);
-    if (peer == NULL) {
+    if (peer == NULL || is_strange(peer, conn)) {
         engine->stats.control_stale++;
+        if (peer != NULL && !peer->leaving) /* it may be the peer after all */
+            control_identify(engine, conn, WIRE_WHO, NULL, 0, false);
         return;
     }
     heard(engine, peer, conn);
+    if (message->type == WIRE_HELLO || message->type == WIRE_HELLO_ACK)
+        peer->pass_theirs = message->qps.pass;
     peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_MESSAGE, .message = message});
 }
 
@@ -401,17 +359,8 @@ static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int
     }
     if (peer->conn_before == conn)
         found_conn_set(engine, peer, &peer->conn_before, 0);
-    if (peer->conn_dialled == conn) {
-        found_conn_set(engine, peer, &peer->conn_dialled, 0);
-        if (peer->dial != DIAL_NONE) {
-            if (error == WEIR_EADDRESS)
-                dial_fail(engine, peer, error);
-            else if (peer->dial == DIAL_CALLING && error == WEIR_EPEER)
-                dial_refused(engine, peer);
-            else
-                dial_again_later(engine, peer);
-        }
-    }
+    if (peer->conn_dialled == conn)
+        dial_broken(engine, peer, error);
     if (peer->conn_last == conn)
         peer->conn_last = peer->conn_dialled != 0 && peer->dial == DIAL_NONE ? peer->conn_dialled
                                                                              : peer->conn_accepted;
@@ -421,11 +370,10 @@ static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int
     }
     if (!peer->known || peer->leaving || peer->conn_last != 0 || peer->dial != DIAL_NONE)
         return;
-    /* Who had a session may be dead: ask at its address, if it has one. What a visitor
-     * without QPs here says is its address is not dialled. */
-    if (peer->dialable &&
-        (peer->was_up || peer->gone_told || peer->refs > 0 || !endpoint_quiet(&peer->endpoint)))
-        control_dial(engine, peer);
+    /* A visitor that had no QPs here, and of which the application knows nothing, is not
+     * waited for. */
+    if (peer->was_up || peer->gone_told || peer->refs > 0 || !endpoint_quiet(&peer->endpoint))
+        dial_lost(engine, peer);
     else
         peer_dead(engine, peer, WEIR_EPEER);
 }
@@ -440,8 +388,8 @@ static void on_closed(weir_engine *engine, uint64_t conn, int error) {
 
 static void on_connected(weir_engine *engine, uint64_t conn) {
     struct peer *peer = dialled_on(engine, conn);
-    if (peer != NULL && peer->dial == DIAL_CALLING)
-        dial_ask(engine, peer, false);
+    if (peer != NULL)
+        dial_connected(engine, peer);
 }
 
 /* Control events, up to budget; returns how many. */

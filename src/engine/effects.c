@@ -11,9 +11,7 @@
 
 /* The peer's one timer: the dial's or the endpoint's next deadline. */
 void peer_set_timer(weir_engine *engine, struct peer *peer) {
-    uint64_t when = peer->dial != DIAL_NONE ? peer->dial_next_ns : UINT64_MAX;
-    if (peer->dial != DIAL_NONE && peer->dial_deadline_ns < when)
-        when = peer->dial_deadline_ns;
+    uint64_t when = dial_deadline(peer);
     if (peer->known && endpoint_deadline(&peer->endpoint) < when)
         when = endpoint_deadline(&peer->endpoint);
     timer_peer(engine, peer, when);
@@ -39,7 +37,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
         peer->recoveries++;
         peer_tell(engine, WEIR_EVENT_RECOVERED, peer, 0);
     }
-    peer->was_up = true;
+    peer->was_up = peer->guarded = true;
     peer->gone_told = false;
     peer->wanted = false;
     peer->degraded = false;
@@ -50,7 +48,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     struct peer *other = peer->dialable ? found_at(engine, peer->address, true, NULL) : NULL;
     for (; other != NULL; other = found_at(engine, peer->address, true, other)) {
         if (other != peer && other->alias == NONE && !other->leaving)
-            control_dial(engine, other);
+            dial_start(engine, other);
     }
 }
 
@@ -102,7 +100,7 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
     switch (effect->type) {
     case EP_DO_SEND:
         if (peer->conn_last == 0 && peer->dialable)
-            control_dial(engine, peer);
+            dial_start(engine, peer);
         control_send(engine, peer->conn_last, effect->data, effect->length, effect->retransmit);
         return false;
     case EP_DO_CREATE:
@@ -247,7 +245,7 @@ void peer_want(weir_engine *engine, struct peer *peer) {
         peer->want_due = true;
         peer_pump(engine, peer, NULL);
     } else if (peer->dialable) {
-        control_dial(engine, peer);
+        dial_start(engine, peer);
     } else {
         peer_unreachable(engine, peer, WEIR_EPEER);
     }
@@ -255,7 +253,7 @@ void peer_want(weir_engine *engine, struct peer *peer) {
 
 void peer_timer(weir_engine *engine, struct peer *peer) {
     uint64_t now = engine_now(engine);
-    control_dial_timer(engine, peer, now);
+    dial_timer(engine, peer, now);
     if (peer->known && now >= endpoint_deadline(&peer->endpoint))
         peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_TIMER});
     else

@@ -78,7 +78,7 @@ void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for wh
 
 /* What all wait for that are on the peer's list of pending ones. */
 enum weir_waiting_for peer_waiting_for(const struct peer *peer) {
-    if (peer->live == NONE)
+    if (peer->live == NONE || peer->proving)
         return WEIR_WAITING_CONNECTION;
     if (peer->inflight_waits)
         return WEIR_WAITING_INFLIGHT;

@@ -3,9 +3,14 @@
  * A peer that the application opened keeps its slot and its address when the engine
  * behind it is replaced: its `owner` changes, so that memory and transfers of the dead
  * incarnation are stale. One that connected by itself lives as long as its instance.
- * When an opened address turns out to be an instance that has a slot already, the
- * opened one becomes an alias of it. Control connections are control.c's, sessions
- * effects.c's.
+ *
+ * One instance has one handle, from the first that the application hears of it to GONE. Opening
+ * the address that one says is its own gives that one; who answers there is asked, and until that
+ * is known nothing is posted. When an address that was opened under another name turns out to be
+ * an instance that has a slot already, the opened one becomes an *alias* of it: a second name,
+ * which is good wherever a handle is taken, and which the application is told of (SAME). If the
+ * application has not heard of the instance yet, it is known by the handle that was opened.
+ * Connections are control.c's, dialling dial.c's, sessions effects.c's.
  */
 #include "own.h"
 #include "state.h"
@@ -38,21 +43,13 @@ bool address_dialable(const char *address) {
            strncmp(address, "[::]:", 5) != 0;
 }
 
-/* Tells the application, by all the handles that it has for the peer: those of its aliases
- * are told as well. */
-void peer_tell(weir_engine *engine, weir_event_type_t type, const struct peer *peer, int error) {
-    uint64_t handle = peer_handle(engine, peer);
+void peer_tell(weir_engine *engine, weir_event_type_t type, struct peer *peer, int error) {
     uint64_t reason = 0;
     if (type == WEIR_EVENT_GONE && (error == WEIR_EREFUSED || error == WEIR_ECONNECT) &&
         peer->known)
         reason = (uint64_t)endpoint_reason(&peer->endpoint);
-    engine_event(engine, type, handle, error, reason);
-    const struct groups *aliases = &engine->found.aliases;
-    uint32_t i = groups_first(aliases, index_of(engine, peer));
-    for (; i != NONE; i = groups_next(aliases, i)) {
-        if (engine->peers[i].id != handle)
-            engine_event(engine, type, engine->peers[i].id, error, reason);
-    }
+    peer->told = true;
+    engine_event(engine, type, peer_handle(engine, peer), error, reason);
 }
 
 /* Under tables_lock. */
@@ -101,7 +98,8 @@ static uint32_t open_alias(const weir_engine *engine, const struct peer *known) 
 
 void peer_update_fast(weir_engine *engine, struct peer *peer) {
     peer_not_fast(peer);
-    if (peer->live == NONE || engine->closing || peer_pending(peer) > 0 || peer_is_suspicious(peer))
+    if (peer->live == NONE || engine->closing || peer_pending(peer) > 0 ||
+        peer_is_suspicious(peer) || peer->proving)
         return;
     peer->clear = !engine->caps.completes_inline;
     if (peer->clear)
@@ -158,6 +156,8 @@ static void past_keep(weir_engine *engine, const struct peer *peer) {
         past = &engine->pasts[engine->past_next++ % engine->options.peers_max];
     found_past_set(engine, past, peer->instance);
     past->received = peer->received;
+    past->pass = peer->pass;
+    past->pass_theirs = peer->pass_theirs;
 }
 
 /* The peer is this instance. */
@@ -166,8 +166,6 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
     memcpy(peer->instance, instance, WIRE_INSTANCE_SIZE);
     peer->known = true;
     found_instance(engine, peer);
-    engine->ports.env.ops->entropy(engine->ports.env.self, &peer->pass, sizeof(peer->pass));
-    peer->pass |= 1;
     struct ep_options options = {
         .epoch_counter = &engine->epoch_counter,
         .connect_timeout_ns = engine->options.connect_timeout_ns,
@@ -182,8 +180,13 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
      * delivered twice, and our numbers go on above all that it has seen. */
     peer->received = (struct window){0};
     const struct past *past = found_past(engine, instance);
-    if (past != NULL)
+    engine->ports.env.ops->entropy(engine->ports.env.self, &peer->pass, sizeof(peer->pass));
+    peer->pass |= 1;
+    if (past != NULL) {
         peer->received = past->received;
+        peer->pass = past->pass;
+        peer->pass_theirs = past->pass_theirs;
+    }
     peer->sent = (struct window){.base = engine->number_floor};
     peer->number_next = peer->sent.base + 1;
     tables_lock(engine);
@@ -199,7 +202,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     found_alias_set(engine, opened, index_of(engine, known));
     tables_unlock(engine);
     found_closed(engine, known, false);
-    if (known->refs == 0 && known->known_as == NONE)
+    if (known->refs == 0 && known->known_as == NONE && !known->told)
         known->known_as = index_of(engine, opened);
     if (known->conn_dialled == 0) {
         known->dial = DIAL_NONE; /* it may be waiting to dial again */
@@ -224,10 +227,9 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
         list_push(engine, known, transfer, LIST_PENDING);
     }
     transfer_rebind(engine, known);
-    if (known->live != NONE)
-        engine_event(engine, WEIR_EVENT_UP, opened->id, 0, 0);
-    else
-        known->wanted = known->wanted || opened->wanted;
+    if (peer_handle(engine, known) != opened->id)
+        engine_event(engine, WEIR_EVENT_SAME, opened->id, 0, peer_handle(engine, known));
+    known->wanted = known->live == NONE && (known->wanted || opened->wanted);
     opened->wanted = false;
     if (known->lists[LIST_PENDING].count > 0)
         engine_run_later(engine, known);
@@ -246,7 +248,10 @@ void peer_reachable(weir_engine *engine, struct peer *peer) {
 
 void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instance) {
     if (peer->known && memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) != 0) {
-        peer_dead(engine, peer, WEIR_EPEER);
+        if (peer->reached || peer->refs > 0) /* what was opened is what answers there */
+            peer_dead(engine, peer, WEIR_EPEER);
+        else
+            dial_elsewhere(engine, peer);
         return;
     }
     if (peer->known) {
@@ -281,8 +286,69 @@ struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char 
         peer_evict(engine);
         return NULL;
     }
+    peer->met = true;
     bind_peer(engine, peer, instance);
     return peer;
+}
+
+/* ---- opening ----------------------------------------------------------- */
+
+/* The one that connected by itself and says that this is its address; NULL: none, or several,
+ * one of which at most can be right. */
+static struct peer *met_at(weir_engine *engine, const char *address) {
+    struct peer *found = NULL, *peer = found_at(engine, address, false, NULL);
+    for (; peer != NULL; peer = found_at(engine, address, false, peer)) {
+        if (!peer->known || peer->leaving || !peer->dialable || !peer->met)
+            continue;
+        if (found != NULL)
+            return NULL;
+        found = peer;
+    }
+    return found;
+}
+
+/* The address is a peer's only by its own word: nothing more is posted to it until it is known
+ * who answers there, or that nobody does. */
+static void prove(weir_engine *engine, struct peer *peer) {
+    peer->proving = true;
+    peer_not_fast(peer);
+    peer->dial_failed = false;
+    dial_start(engine, peer);
+}
+
+void peer_proven(weir_engine *engine, struct peer *peer) {
+    peer->proving = false;
+    peer_update_fast(engine, peer);
+    engine_run_later(engine, peer);
+}
+
+int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
+    struct peer *peer = peer_by_address(engine, address);
+    bool is_met = false;
+    if (peer == NULL) {
+        peer = met_at(engine, address);
+        is_met = peer != NULL;
+    }
+    if (peer == NULL) {
+        tables_lock(engine);
+        peer = peer_new(engine, address);
+        tables_unlock(engine);
+    }
+    if (peer == NULL) {
+        peer_evict(engine);
+        return WEIR_EAGAIN;
+    }
+    found_closed(engine, peer, false);
+    peer->refs++;
+    found_address(engine, peer);
+    if (is_met && !peer->reached)
+        prove(engine, peer);
+    else if (!peer->known && peer->alias == NONE && found_at(engine, address, false, NULL) != NULL)
+        dial_start(engine, peer); /* several say that they are there */
+    if (is_met && peer_handle(engine, peer) != peer->id)
+        engine_event(engine, WEIR_EVENT_SAME, peer->id, 0, peer_handle(engine, peer));
+    peer_out->id = peer->id;
+    return WEIR_OK;
 }
 
 /* ---- the end of a peer -------------------------------------------------- */
@@ -299,7 +365,8 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     peer->conn_last = 0;
     peer->dial = DIAL_NONE;
     peer->known = peer->leaving = peer->was_up = peer->degraded = peer->reached = false;
-    peer->gone_told = false;
+    peer->gone_told = peer->guarded = peer->proving = peer->met = peer->told = false;
+    peer->pass_theirs = 0;
     peer->probe_due = peer->want_due = false;
     past_keep(engine, peer);
     if (peer->number_next > engine->number_floor)
@@ -373,9 +440,12 @@ static void closed(weir_engine *engine, struct peer *peer) {
     found_closed(engine, peer, true);
 }
 
-/* The application gave its last reference back. */
+/* The application gave its last reference back. One that connected by itself, and that the
+ * application has heard of, goes on as if it had never been opened. */
 void peer_closed(weir_engine *engine, struct peer *peer) {
     struct peer *known = peer_resolve(engine, peer);
+    if (known == peer && peer->met && !peer->leaving)
+        return;
     tables_lock(engine);
     peer->id = handle_next(peer->id);
     found_alias_set(engine, peer, NONE);
@@ -384,7 +454,7 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     uint32_t heir = open_alias(engine, known);
     if (known == peer || known->known_as == index_of(engine, peer))
         known->known_as = heir;
-    if (known->refs == 0 && heir == NONE)
+    if (known->refs == 0 && heir == NONE && !(known->met && known->told))
         closed(engine, known);
     if (known != peer)
         closed(engine, peer);

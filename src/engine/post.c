@@ -139,7 +139,7 @@ static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *
 
 /* What has no signalled run behind it is closed by an empty signalled write, whose
  * completion accounts for everything before it. True: it is. */
-static bool close_tail(weir_engine *engine, struct qp *qp) {
+bool post_empty(weir_engine *engine, struct qp *qp) {
     if (ledger_free(&qp->ledger) == 0)
         return false;
     uint64_t seq = take(engine, qp, LEDGER_NO_OWNER, 1, 0, 0);
@@ -159,7 +159,7 @@ static bool close_tail(weir_engine *engine, struct qp *qp) {
 
 /* True: no orphan is open. */
 bool post_heal(weir_engine *engine, struct qp *qp) {
-    return !qp->ledger.open || close_tail(engine, qp);
+    return !qp->ledger.open || post_empty(engine, qp);
 }
 
 /* Quiet tails of which the last signalled run was over with a step ago, and behind which
@@ -175,7 +175,7 @@ static void post_tails(weir_engine *engine, struct peer *peer) {
         struct qp *qp = &engine->qps[session->qps[i]];
         if (!qp->connected || qp->drain.state != DRAIN_IDLE)
             continue;
-        if (ledger_due(&qp->ledger) && (qp->blocked || !close_tail(engine, qp)))
+        if (ledger_due(&qp->ledger) && (qp->blocked || !post_empty(engine, qp)))
             peer->tails_due = 1; /* the timer that ends the block runs the peer again */
         if (ledger_ready(&qp->ledger)) {
             engine_inflight_peak(engine);
@@ -622,7 +622,7 @@ static void post_credits(weir_engine *engine, struct peer *peer) {
  * whose it was is certain when the next one breaks. */
 static bool has_turn(const weir_engine *engine, const struct peer *peer) {
     const struct session *session = &peer->sessions[peer->live];
-    uint32_t used = 0;
+    uint32_t used = peer->proving;
     for (uint32_t i = 0; peer_is_suspicious(peer) && i < session->qp_used; i++)
         used += engine->qps[session->qps[i]].ledger.used;
     return used == 0;

@@ -11,10 +11,10 @@
  * output rings), receives.h (who has which shared receive buffer), transfer.c (life of a transfer),
  * submit.c (the way in), post.c (chains to QPs), inflight.c (who waits to post), complete.c
  * (completions and messages), recv.c (receives, and those that were refused), session.c (QPs of a
- * session, drain), stall.c (QPs that stand still), peer.c, control.c and effects.c (who is there,
- * how it is reached, what its endpoint asks for), found.c (what is found under what), memory.c,
- * settings.c (options, environment, defaults), engine.c (open, step, close), api.c (the remaining
- * public calls), open.c (real ports).
+ * session, drain), stall.c (QPs that stand still), peer.c, dial.c, control.c and effects.c (who is
+ * there, how it is reached, what is said, what its endpoint asks for), found.c (what is found under
+ * what), memory.c, settings.c (options, environment, defaults), engine.c (open, step, close), api.c
+ * (the remaining public calls), open.c (real ports).
  */
 #ifndef WEIR_ENGINE_STATE_H
 #define WEIR_ENGINE_STATE_H
@@ -199,13 +199,15 @@ enum dial_state {
     DIAL_NONE,    /* nothing under way */
     DIAL_CALLING, /* dialled */
     DIAL_ASKING,  /* WHO sent */
-    DIAL_PAUSE    /* refused or broken: again after a pause */
+    DIAL_PAUSE,   /* refused or broken: again after a pause */
+    DIAL_AWAITING /* no address leads to it: it has to call */
 };
 
 /* What is remembered of an instance that was given up. */
 struct past {
     uint8_t instance[WIRE_INSTANCE_SIZE];
     struct window received;
+    uint64_t pass, pass_theirs; /* as in struct peer */
 };
 
 struct peer {
@@ -242,6 +244,12 @@ struct peer {
     int dead_due;
     bool dial_failed;      /* the last time nobody answered there */
     bool reached;          /* it did answer there: who is at its address is known */
+    bool guarded;          /* a session has been up: what is said in its name counts on its own
+                            * connections only */
+    bool proving;          /* the application opened the address that it says is its: nothing is
+                            * posted until it is known who answers there */
+    bool met;              /* it connected by itself: its handle is good for as long as it is */
+    bool told;             /* the application knows it by its own handle */
     bool dialable;         /* address is one that can be dialled */
     uint32_t live;         /* session, or NONE */
     uint32_t waits;        /* transfers on all lists */
@@ -258,6 +266,8 @@ struct peer {
     uint64_t conn_last;   /* the one that spoke last */
     enum dial_state dial;
     uint64_t dial_deadline_ns, dial_next_ns, dial_pause_ns;
+    uint64_t dial_since_ns, dial_look_ns; /* when it began; when to look for signs of life */
+    uint64_t signs;                       /* of life, when that was done last: dial.c */
 
     struct window sent; /* our numbers to it that are finished */
     uint64_t number_next;
@@ -273,7 +283,8 @@ struct peer {
     uint64_t trouble_until_ns; /* no new session before */
 
     uint8_t instance[WIRE_INSTANCE_SIZE];
-    uint64_t pass; /* it shows this on a new connection of its */
+    uint64_t pass;        /* it shows this on a new connection of its */
+    uint64_t pass_theirs; /* this is what we show it; 0: it has not said yet */
     char address[WEIR_ADDRESS_MAX];
     struct endpoint endpoint;
     struct parts parts[WINDOW_SIZE];
@@ -590,6 +601,7 @@ enum weir_waiting_for peer_waiting_for(const struct peer *peer);
 bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   uint32_t index);
 bool post_heal(weir_engine *engine, struct qp *qp);
+bool post_empty(weir_engine *engine, struct qp *qp);
 int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct transfer *transfer,
                  uint8_t parts);
 
@@ -644,13 +656,15 @@ struct peer *peer_new(weir_engine *engine, const char *address);
 struct peer *peer_by_address(weir_engine *engine, const char *address);
 struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char *address);
 uint64_t peer_handle(weir_engine *engine, const struct peer *peer);
-void peer_tell(weir_engine *engine, weir_event_type_t type, const struct peer *peer, int error);
+void peer_tell(weir_engine *engine, weir_event_type_t type, struct peer *peer, int error);
 bool address_dialable(const char *address);
 void peer_update_fast(weir_engine *engine, struct peer *peer);
 void peer_disown(weir_engine *engine, struct peer *peer);
 void peer_remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *instance, uint64_t heir);
 void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instance);
 void peer_reachable(weir_engine *engine, struct peer *peer);
+void peer_proven(weir_engine *engine, struct peer *peer);
+int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
 void peer_reap(weir_engine *engine, struct peer *peer);
 void peer_forget(weir_engine *engine, struct peer *peer);
 void peer_closed(weir_engine *engine, struct peer *peer);
@@ -679,10 +693,20 @@ const char *found_verify(const weir_engine *engine);
 /* control.c */
 bool control_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint32_t length,
                   bool again);
+bool control_identify(weir_engine *engine, uint64_t conn, enum wire_type type, const uint8_t *to,
+                      uint64_t pass, bool again);
 void control_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn);
-void control_dial(weir_engine *engine, struct peer *peer);
-void control_dial_timer(weir_engine *engine, struct peer *peer, uint64_t now);
 int control_poll(weir_engine *engine, int budget);
+
+/* dial.c */
+void dial_start(weir_engine *engine, struct peer *peer);
+void dial_again(weir_engine *engine, struct peer *peer);
+void dial_connected(weir_engine *engine, struct peer *peer);
+void dial_broken(weir_engine *engine, struct peer *peer, int error);
+void dial_lost(weir_engine *engine, struct peer *peer);
+void dial_elsewhere(weir_engine *engine, struct peer *peer);
+uint64_t dial_deadline(const struct peer *peer);
+void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now);
 
 /* effects.c */
 void peer_pump(weir_engine *engine, struct peer *peer, const struct ep_event *first);

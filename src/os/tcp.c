@@ -3,7 +3,8 @@
  * Owns the listener, the connections with their two bounded buffers, and one epoll
  * set that also holds a timer and the resolver. A frame is a 32-bit little-endian
  * length and that many bytes. Leaves to others: what messages mean, deadlines of
- * attempts, retransmission, keepalive of engines.
+ * attempts, retransmission, keepalive of engines. The file is long because all of its parts
+ * write the state of connections and their queues.
  *
  *              dial name        dial numeric            accept
  *                 |                  |                     |

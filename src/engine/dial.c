@@ -1,0 +1,237 @@
+/* dial.c: how a peer is reached, and when one that is not reached is given up.
+ *
+ * Owns dialling, with pauses and under one deadline, and the patience with a peer of which no
+ * control connection is left. The end of a connection is not the end of a peer: a peer is gone
+ * when its address refuses and it had answered there, when another instance answers where it had,
+ * or when it was silent for as long as the deadline says. What its device answers on a live
+ * session is a sign of life, whatever its application does meanwhile, and moves the deadline.
+ *
+ *           dial_start         connected            IAM
+ *     NONE ------------> CALLING -----> ASKING ------------> NONE
+ *       |                  |  ^            |
+ *       |   refused, silent|  |a pause     |broken
+ *       |                  v  |            |
+ *       |                 PAUSE <----------'
+ *       '-- lost, and no address leads to it --> AWAITING -- it calls --> NONE
+ *
+ * It leaves to others what is said on a connection (control.c), and what becomes of a peer that
+ * is given up (effects.c, peer.c).
+ */
+#include "state.h"
+
+enum { DIAL_PAUSE_NS = 20 * 1000 * 1000, DIAL_PAUSE_MAX_NS = 500 * 1000 * 1000 };
+
+/* A quarter of the connect time-out: for one that can be reached only if it calls. */
+static uint64_t patience_ns(const weir_engine *engine) {
+    return engine->options.connect_timeout_ns / 4;
+}
+
+/* ---- signs of life ------------------------------------------------------- */
+
+/* What its QPs have completed and received so far. */
+static uint64_t signs_of(weir_engine *engine, const struct peer *peer) {
+    const struct session *session = &peer->sessions[peer->live];
+    uint64_t signs = 0;
+    for (uint32_t i = 0; i < session->qp_used; i++) {
+        const struct qp *qp = &engine->qps[session->qps[i]];
+        signs += qp->ledger.head + qp->credit.arrived;
+    }
+    return signs;
+}
+
+/* An empty write on the live session. A full queue has enough to be answered. True: this one was
+ * answered at once. */
+static bool probe(weir_engine *engine, const struct peer *peer) {
+    struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
+    uint64_t tail = qp->ledger.tail;
+    return qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE &&
+           post_empty(engine, qp) && qp->ledger.tail == tail;
+}
+
+/* Whether the peer's device has answered anything since this was asked last. Asks for one more
+ * answer: an empty write, of which the other side's application need not know. */
+static bool shows_life(weir_engine *engine, struct peer *peer) {
+    if (peer->live == NONE)
+        return false;
+    uint64_t signs = signs_of(engine, peer);
+    bool life = signs != peer->signs;
+    peer->signs = signs;
+    return probe(engine, peer) || life;
+}
+
+static uint64_t patient_until(const weir_engine *engine, const struct peer *peer, uint64_t now) {
+    bool judged = peer->dial == DIAL_AWAITING && peer->live != NONE; /* by its device */
+    return now + (judged ? patience_ns(engine) : engine->options.connect_timeout_ns);
+}
+
+static void look(weir_engine *engine, struct peer *peer, uint64_t now) {
+    peer->dial_look_ns = now + patience_ns(engine) / 2;
+    if (peer->proving && now >= peer->dial_since_ns + patience_ns(engine))
+        peer_proven(engine, peer); /* nobody answers there: its word is all there is */
+    if (peer->known && !peer->leaving && shows_life(engine, peer))
+        peer->dial_deadline_ns = patient_until(engine, peer, now);
+}
+
+/* The first look only asks: what was answered before says nothing. */
+static void begin(weir_engine *engine, struct peer *peer) {
+    uint64_t now = engine_now(engine);
+    peer->dial_since_ns = now;
+    peer->dial_look_ns = now + patience_ns(engine) / 2;
+    peer->dial_deadline_ns = patient_until(engine, peer, now);
+    if (peer->known && !peer->leaving)
+        shows_life(engine, peer);
+}
+
+/* ---- dialling ------------------------------------------------------------ */
+
+static void fail(weir_engine *engine, struct peer *peer, int error) {
+    peer->dial = DIAL_NONE;
+    control_hangup(engine, peer, &peer->conn_dialled);
+    peer->conn_last = peer->conn_accepted;
+    peer->dial_failed = true;
+    if (peer->proving)
+        peer_proven(engine, peer);
+    if (!peer->known)
+        peer_unreachable(engine, peer, error);
+    else if (peer->conn_accepted == 0) /* else it has called us meanwhile, and is there */
+        peer_dead(engine, peer, error);
+    peer_set_timer(engine, peer);
+}
+
+static void again_later(weir_engine *engine, struct peer *peer) {
+    found_conn_set(engine, peer, &peer->conn_dialled, 0);
+    peer->dial = DIAL_PAUSE;
+    peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
+    if (peer->dial_pause_ns < DIAL_PAUSE_MAX_NS)
+        peer->dial_pause_ns *= 2;
+    peer_set_timer(engine, peer);
+}
+
+/* Nobody listens at its address. An engine listens for as long as it lives, so one that has
+ * answered there, and of which no connection is left, is gone. One that only says that it is
+ * there (behind an address translation, say) may call again for a quarter of the connect
+ * time-out. One that is not known yet may start later. */
+static void refused(weir_engine *engine, struct peer *peer) {
+    uint64_t patient_ns = peer->dial_deadline_ns - engine->options.connect_timeout_ns / 4 * 3;
+    if (peer->proving)
+        peer_proven(engine, peer);
+    if (peer->known && !peer->leaving && peer->conn_accepted == 0 &&
+        (peer->reached || engine_now(engine) >= patient_ns))
+        fail(engine, peer, WEIR_EPEER);
+    else
+        again_later(engine, peer);
+}
+
+static void call(weir_engine *engine, struct peer *peer) {
+    peer->dial = DIAL_CALLING;
+    peer->dial_next_ns = UINT64_MAX;
+    uint64_t conn = 0;
+    int rc = engine->ports.control.ops->dial(engine->ports.control.self, peer->address, &conn);
+    found_conn_set(engine, peer, &peer->conn_dialled, rc == WEIR_OK ? conn : 0);
+    if (rc == WEIR_EADDRESS) {
+        fail(engine, peer, rc);
+        return;
+    }
+    if (rc == WEIR_EPEER) {
+        refused(engine, peer);
+        return;
+    }
+    if (rc != WEIR_OK) {
+        peer->dial = DIAL_PAUSE;
+        peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
+    }
+    peer_set_timer(engine, peer);
+}
+
+void dial_start(weir_engine *engine, struct peer *peer) {
+    if (peer->dial != DIAL_NONE || engine->closing)
+        return;
+    peer->dial_pause_ns = DIAL_PAUSE_NS;
+    control_hangup(engine, peer, &peer->conn_dialled);
+    peer->dial = DIAL_CALLING;
+    begin(engine, peer);
+    if (peer->dial == DIAL_CALLING && peer->conn_dialled == 0)
+        call(engine, peer); /* else the sign of life that was asked for has ended the peer */
+}
+
+/* No connection of the peer's is left, and none is being dialled. */
+void dial_lost(weir_engine *engine, struct peer *peer) {
+    if (peer->dialable) {
+        dial_start(engine, peer);
+    } else if (peer->dial == DIAL_NONE && !engine->closing) {
+        peer->dial = DIAL_AWAITING;
+        peer->dial_next_ns = UINT64_MAX;
+        begin(engine, peer);
+        peer_set_timer(engine, peer);
+    }
+}
+
+/* The connection that was dialled is lost. */
+void dial_broken(weir_engine *engine, struct peer *peer, int error) {
+    found_conn_set(engine, peer, &peer->conn_dialled, 0);
+    if (peer->dial == DIAL_NONE || peer->dial == DIAL_AWAITING)
+        return;
+    if (error == WEIR_EADDRESS)
+        fail(engine, peer, error);
+    else if (peer->dial == DIAL_CALLING && error == WEIR_EPEER)
+        refused(engine, peer);
+    else
+        again_later(engine, peer);
+}
+
+/* Who answers now cannot be told yet from one that is still draining. */
+void dial_again(weir_engine *engine, struct peer *peer) {
+    control_hangup(engine, peer, &peer->conn_dialled);
+    again_later(engine, peer);
+}
+
+/* Another instance answers at the address of a peer that never answered there: what it said of
+ * itself means nothing here. The peer has the connections that it made, and may make more. */
+void dial_elsewhere(weir_engine *engine, struct peer *peer) {
+    peer->dial = DIAL_NONE;
+    peer->dialable = false;
+    control_hangup(engine, peer, &peer->conn_dialled);
+    peer->conn_last = peer->conn_accepted;
+    if (peer->conn_last == 0)
+        dial_lost(engine, peer);
+    peer_set_timer(engine, peer);
+}
+
+static void ask(weir_engine *engine, struct peer *peer, bool again) {
+    control_identify(engine, peer->conn_dialled, WIRE_WHO, NULL, 0, again);
+    if (!again)
+        peer->dial_pause_ns = engine->options.retransmit_ns;
+    else if (peer->dial_pause_ns < DIAL_PAUSE_MAX_NS)
+        peer->dial_pause_ns *= 2;
+    peer->dial = DIAL_ASKING;
+    peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
+    peer_set_timer(engine, peer);
+}
+
+void dial_connected(weir_engine *engine, struct peer *peer) {
+    if (peer->dial == DIAL_CALLING)
+        ask(engine, peer, false);
+}
+
+/* When there is something to do here; UINT64_MAX: never. */
+uint64_t dial_deadline(const struct peer *peer) {
+    uint64_t when = peer->dial_next_ns;
+    if (peer->dial == DIAL_NONE)
+        return UINT64_MAX;
+    if (peer->dial_look_ns < when)
+        when = peer->dial_look_ns;
+    return peer->dial_deadline_ns < when ? peer->dial_deadline_ns : when;
+}
+
+void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
+    if (peer->dial != DIAL_NONE && now >= peer->dial_look_ns)
+        look(engine, peer, now); /* may end it */
+    if (peer->dial == DIAL_NONE)
+        return;
+    if (now >= peer->dial_deadline_ns)
+        fail(engine, peer, WEIR_ECONNECT);
+    else if (now >= peer->dial_next_ns && peer->dial == DIAL_PAUSE)
+        call(engine, peer);
+    else if (now >= peer->dial_next_ns && peer->dial == DIAL_ASKING)
+        ask(engine, peer, true);
+}

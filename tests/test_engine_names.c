@@ -1,0 +1,463 @@
+/* test_engine_names.c: one instance, one handle; connections that break, addresses that lead
+ * elsewhere, and strangers who speak in a peer's name (H1, W3, W6). The other side is the test
+ * itself: see lone_engine.h. The connect time-out is a second. */
+#include "lone_engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define THERE "10.0.0.9:9"
+#define OTHER "other.name:9"
+
+static struct peer *peer_number(struct lone *lone, uint32_t n) {
+    uint8_t instance[WIRE_INSTANCE_SIZE];
+    lone_instance(n, instance);
+    return peer_by_instance(lone->engine, instance);
+}
+
+/* Instance n, of this address, asks and connects; its handle. */
+static weir_peer met(struct lone *lone, uint32_t n, const char *address, uint64_t *conn_out) {
+    uint64_t conn = lone_visit(lone);
+    lone_say_who(lone, conn, n, address);
+    lone_up(lone, conn, n, 1);
+    weir_event event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_UP);
+    if (conn_out != NULL)
+        *conn_out = conn;
+    return event.peer;
+}
+
+static bool told(struct lone *lone, weir_event_type_t type, weir_event *event_out) {
+    while (weir_event_take(lone->engine, event_out) == WEIR_OK) {
+        if (event_out->type == type)
+            return true;
+    }
+    return false;
+}
+
+/* ---- connections that break (W3) ------------------------------------------ */
+
+/* Neither an address nor a sign of life: it may call for a quarter of the connect time-out. */
+static void test_W3_one_without_an_address_may_call_again(void **state) {
+    weir_event event;
+    uint64_t conn;
+
+    (void)state;
+    for (int back = 0; back < 2; back++) {
+        struct lone *lone = lone_open(NULL);
+        weir_peer peer = met(lone, 1, back ? "" : "0.0.0.0:7", &conn);
+        lone_cut(lone, conn, WEIR_ECONNECT);
+        lone_pass(lone, 200 * MS);
+        assert_false(told(lone, WEIR_EVENT_GONE, &event));
+        if (back) {
+            conn = lone_visit(lone);
+            lone_return(lone, conn, 1, "");
+        }
+        lone_pass(lone, 2 * SECOND);
+        assert_int_equal(told(lone, WEIR_EVENT_GONE, &event), !back);
+        if (back) {
+            assert_int_equal(peer_number(lone, 1)->id, peer.id);
+            assert_int_equal(peer_number(lone, 1)->conn_last, conn);
+            assert_int_equal(peer_number(lone, 1)->sessions_up, 1);
+        } else {
+            assert_int_equal(event.peer.id, peer.id);
+        }
+        lone_close(lone);
+    }
+}
+
+/* Its device answers: it lives, however long no connection of its comes about. When that ends,
+ * the patience begins. */
+static void test_W3_what_its_device_answers_is_a_sign_of_life(void **state) {
+    static const char *const addresses[] = {"", THERE};
+    weir_event event;
+    uint64_t conn;
+
+    (void)state;
+    for (int a = 0; a < 2; a++) {
+        struct lone *lone = lone_open(NULL);
+        lone->executes = true;
+        met(lone, 1, addresses[a], &conn);
+        lone_cut(lone, conn, WEIR_ECONNECT);
+        lone_pass(lone, 20 * SECOND); /* dials, if any, are never answered */
+        assert_false(told(lone, WEIR_EVENT_GONE, &event));
+        lone->executes = false;
+        lone_pass(lone, a == 0 ? 100 * MS : 800 * MS);
+        assert_false(told(lone, WEIR_EVENT_GONE, &event));
+        lone_pass(lone, 600 * MS);
+        assert_true(told(lone, WEIR_EVENT_GONE, &event));
+        lone_close(lone);
+    }
+}
+
+/* At the address that it told another one answers, or this engine itself: the address means
+ * nothing here, and the peer lives. */
+static void test_W3_an_address_that_leads_elsewhere(void **state) {
+    weir_event event;
+    uint64_t conn;
+
+    (void)state;
+    for (int own = 0; own < 2; own++) {
+        struct lone *lone = lone_open(NULL);
+        lone->executes = true;
+        weir_peer peer = met(lone, 1, THERE, &conn);
+        lone_cut(lone, conn, WEIR_ECONNECT);
+        uint64_t dialled = lone_dialled(lone, THERE);
+        assert_int_not_equal(dialled, 0);
+        if (own) {
+            struct wire_message iam = {.type = WIRE_IAM};
+            lone_say_as(lone, dialled, engine_instance(lone->engine), &iam);
+        } else {
+            lone_say_iam(lone, dialled, 2, THERE);
+        }
+        lone_pass(lone, 3 * SECOND);
+        assert_false(told(lone, WEIR_EVENT_GONE, &event));
+        assert_true(lone->conns[dialled].hung);
+        assert_int_equal(lone_dialled(lone, THERE), 0); /* nor is it dialled again */
+        conn = lone_visit(lone);
+        lone_return(lone, conn, 1, THERE);
+        lone_pass(lone, 3 * SECOND);
+        assert_int_equal(peer_number(lone, 1)->id, peer.id);
+        assert_int_equal(peer_number(lone, 1)->sessions_up, 1);
+        lone_close(lone);
+    }
+}
+
+/* One that had answered there is gone when another does. */
+static void test_W3_another_in_its_place_is_its_end(void **state) {
+    weir_event event;
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->executes = true;
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    weir_peer_connect(lone->engine, peer);
+    uint64_t conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    lone_answer(lone, conn, 1, 1);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 2, THERE);
+    assert_true(told(lone, WEIR_EVENT_GONE, &event));
+    assert_int_equal(event.peer.id, peer.id);
+    assert_int_equal(event.error, WEIR_EPEER);
+    lone_close(lone);
+}
+
+/* What it was given in the session is shown as soon as it answers where it was dialled. */
+static void test_W6_the_pass_is_shown_where_the_peer_answers(void **state) {
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    met(lone, 1, THERE, &conn);
+    uint64_t stranger = lone_visit(lone);
+    lone_say_who(lone, stranger, 1, THERE); /* anybody may say so */
+    assert_int_equal(lone_heard(lone, stranger, WIRE_IAM)->pass, 0);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    uint64_t dialled = lone_dialled(lone, THERE);
+    assert_null(lone_heard(lone, dialled, WIRE_IAM));
+    lone_say_who(lone, dialled, 1, THERE); /* it has not said who it is yet */
+    assert_int_equal(lone_heard(lone, dialled, WIRE_IAM)->pass, 0);
+    lone_say_iam(lone, dialled, 1, THERE);
+    const struct wire_message *iam = lone_heard(lone, dialled, WIRE_IAM);
+    assert_non_null(iam);
+    assert_int_equal(iam->pass, LONE_PASS);
+    lone_say_who(lone, dialled, 1, THERE); /* it asks again */
+    assert_int_equal(lone_heard(lone, dialled, WIRE_IAM)->pass, LONE_PASS);
+    lone_close(lone);
+}
+
+/* ---- strangers (W6) -------------------------------------------------------- */
+
+/* All that can be said in a peer's name, with numbers that may well be right. */
+static void slander(struct lone *lone, uint64_t conn, uint64_t echo) {
+    static const uint64_t epochs[] = {1, 2, 7, UINT64_C(1) << 39, UINT64_MAX};
+
+    lone_say_who(lone, conn, 1, OTHER);
+    for (size_t i = 0; i < sizeof(epochs) / sizeof(epochs[0]); i++) {
+        for (enum wire_type type = WIRE_IAM; type < WIRE_TYPE_END; type++) {
+            struct wire_message message = {.type = type, .epoch = epochs[i], .echo = echo};
+            if (type == WIRE_HELLO || type == WIRE_HELLO_ACK)
+                message.qps = lone_qps();
+            if (type == WIRE_REFUSE)
+                message.reason = WEIR_ESTALE;
+            if (type == WIRE_IAM)
+                message.pass = epochs[i];
+            lone_say(lone, conn, 1, &message);
+        }
+    }
+}
+
+static void test_W6_what_a_stranger_says_changes_nothing(void **state) {
+    weir_event event;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->executes = true;
+    weir_peer peer = met(lone, 1, THERE, &conn);
+    uint64_t stranger = lone_visit(lone);
+    struct peer before = *peer_number(lone, 1);
+    uint32_t qps = lone->qp_count;
+    slander(lone, stranger, before.sessions[0].epoch);
+    lone_pass(lone, SECOND);
+    struct peer *after = peer_number(lone, 1);
+    assert_int_equal(after->id, peer.id);
+    assert_int_equal(after->conn_last, conn);
+    assert_int_equal(after->conn_accepted, conn);
+    assert_int_equal(after->conn_before, 0);
+    assert_int_equal(after->pass_theirs, LONE_PASS);
+    assert_string_equal(after->address, THERE);
+    assert_memory_equal(&after->endpoint, &before.endpoint, sizeof(before.endpoint));
+    assert_int_equal(lone->qp_count, qps);
+    assert_false(lone->conns[stranger].kept);
+    assert_false(told(lone, WEIR_EVENT_GONE, &event));
+    /* Nothing but the questions and answers that anybody gets. */
+    for (enum wire_type type = WIRE_WHO; type < WIRE_TYPE_END; type++) {
+        if (type != WIRE_WHO && type != WIRE_IAM)
+            assert_int_equal(lone_count(lone, stranger, type), 0);
+    }
+    /* The pair goes on. */
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_SETTLE, .epoch = 1});
+    lone_pass(lone, 100 * MS);
+    assert_non_null(lone_heard(lone, conn, WIRE_SETTLED));
+    lone_say_hello(lone, conn, 1, 2);
+    assert_true(told(lone, WEIR_EVENT_DEGRADED, &event) || lone_heard(lone, conn, WIRE_HELLO_ACK));
+    lone_close(lone);
+}
+
+/* The peer itself, with an epoch that nobody lives long enough for: one message does not use up
+ * all that there are. */
+static void test_W6_implausible_epochs_are_refused(void **state) {
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    met(lone, 1, THERE, &conn);
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_SETTLE, .epoch = UINT64_MAX});
+    lone_pass(lone, 100 * MS);
+    assert_int_not_equal(peer_number(lone, 1)->live, NONE);
+    assert_int_equal(lone_count(lone, conn, WIRE_SETTLED), 0);
+    lone_say_hello(lone, conn, 1, UINT64_MAX - 1);
+    assert_int_equal(lone_count(lone, conn, WIRE_HELLO_ACK), 0);
+    lone_say_hello(lone, conn, 1, 2);
+    assert_int_equal(lone_heard(lone, conn, WIRE_HELLO_ACK)->echo, 2);
+    lone_close(lone);
+}
+
+/* A new connection is the peer's when it shows the pass, and not before. */
+static void test_W6_a_new_connection_shows_its_pass(void **state) {
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    met(lone, 1, "", &conn);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    uint64_t again = lone_visit(lone);
+    struct wire_message iam = {.type = WIRE_IAM, .pass = peer_number(lone, 1)->pass ^ 2};
+    lone_say_who(lone, again, 1, "");
+    lone_say(lone, again, 1, &iam);
+    assert_int_equal(peer_number(lone, 1)->conn_last, 0);
+    lone_say_hello(lone, again, 1, 2);
+    assert_int_equal(lone_count(lone, again, WIRE_WHO), 1); /* prove it */
+    assert_int_equal(lone_count(lone, again, WIRE_HELLO_ACK), 0);
+    iam.pass ^= 2;
+    lone_say(lone, again, 1, &iam);
+    assert_int_equal(peer_number(lone, 1)->conn_last, again);
+    assert_true(lone->conns[again].kept);
+    assert_non_null(lone_heard(lone, again, WIRE_HELLO_ACK)); /* the probe of the session */
+    lone_close(lone);
+}
+
+/* ---- one instance, one handle (H1) ----------------------------------------- */
+
+static void write_one(struct lone *lone, weir_peer peer, weir_memory local, weir_remote remote,
+                      weir_transfer *transfer_out) {
+    weir_segment segment = {.local = local, .remote = remote, .length = 8};
+    assert_int_equal(weir_write(lone->engine, peer, &segment, 1, NULL, transfer_out), WEIR_OK);
+}
+
+/* The address that a peer says is its own gives its handle. Until the address has answered
+ * nothing is posted. */
+static void test_H1_the_address_of_a_peer_that_came_gives_its_handle(void **state) {
+    uint8_t bytes[64];
+    weir_memory local;
+    weir_remote remote;
+    weir_transfer transfer;
+    weir_event event;
+    weir_peer opened;
+    uint64_t conn;
+
+    (void)state;
+    enum { ANSWERS, REFUSES, SILENT, CASES };
+    for (int how = 0; how < CASES; how++) {
+        struct lone *lone = lone_open(NULL);
+        lone->executes = true;
+        weir_peer peer = met(lone, 1, THERE, &conn);
+        lone_memories(lone, peer, 1, bytes, sizeof(bytes), &local, &remote);
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+        assert_int_equal(opened.id, peer.id);
+        write_one(lone, opened, local, remote, &transfer);
+        lone_run(lone);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
+        assert_int_equal(weir_transfer_waiting_for(lone->engine, transfer),
+                         WEIR_WAITING_CONNECTION);
+        if (how == ANSWERS)
+            lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
+        else if (how == REFUSES)
+            lone_cut(lone, lone->conn_count, WEIR_EPEER); /* the dial, which is the last */
+        lone_pass(lone, how == SILENT ? 400 * MS : 10 * MS);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_OK);
+        assert_int_equal(peer_number(lone, 1)->reached, how == ANSWERS);
+        weir_transfer_release(lone->engine, transfer);
+        /* Closed, it is what it was before it was opened. */
+        assert_int_equal(weir_peer_close(lone->engine, opened), WEIR_OK);
+        assert_int_equal(weir_peer_close(lone->engine, opened), WEIR_ESTALE);
+        write_one(lone, peer, local, remote, &transfer);
+        lone_run(lone);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_OK);
+        assert_false(told(lone, WEIR_EVENT_GONE, &event));
+        lone_close(lone);
+    }
+}
+
+/* Another engine answers there: that is who was opened, and nothing went to the other one. */
+static void test_H1_a_false_address_takes_nothing(void **state) {
+    uint8_t bytes[64];
+    weir_memory local;
+    weir_remote remote;
+    weir_transfer transfer;
+    weir_event event;
+    weir_peer opened;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->executes = true;
+    weir_peer peer = met(lone, 1, THERE, &conn);
+    lone_memories(lone, peer, 1, bytes, sizeof(bytes), &local, &remote);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+    write_one(lone, opened, local, remote, &transfer);
+    uint64_t dialled = lone_dialled(lone, THERE);
+    lone_say_iam(lone, dialled, 2, THERE);
+    assert_true(told(lone, WEIR_EVENT_GONE, &event));
+    assert_int_equal(event.peer.id, opened.id);
+    lone_pass(lone, 500 * MS);
+    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EPEER);
+    weir_peer_connect(lone->engine, opened);
+    lone_run(lone);
+    dialled = lone_dialled(lone, THERE);
+    assert_int_not_equal(dialled, 0);
+    lone_say_iam(lone, dialled, 2, THERE);
+    lone_answer(lone, dialled, 2, 1);
+    assert_true(told(lone, WEIR_EVENT_UP, &event));
+    assert_int_equal(event.peer.id, opened.id);
+    assert_int_equal(peer_number(lone, 2)->id, opened.id);
+    lone_close(lone);
+}
+
+/* Opened under another name: the handle is good, and a second name. What the application has
+ * heard first stays what it hears. Memory is the peer's, whichever handle it was imported by. */
+static void test_H1_a_second_name_changes_nothing(void **state) {
+    uint8_t bytes[64];
+    weir_memory local[2];
+    weir_remote remote[2];
+    weir_transfer transfer;
+    weir_event event;
+    weir_notification got;
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    weir_peer second;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->executes = true;
+    weir_peer peer = met(lone, 1, THERE, &conn);
+    assert_int_equal(weir_peer_open(lone->engine, OTHER, &second), WEIR_OK);
+    assert_int_not_equal(second.id, peer.id);
+    weir_peer_connect(lone->engine, second);
+    uint64_t dialled = lone_dialled(lone, OTHER);
+    lone_say_iam(lone, dialled, 1, THERE);
+    event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_SAME);
+    assert_int_equal(event.peer.id, second.id);
+    assert_int_equal(event.value, peer.id);
+    lone_memories(lone, peer, 1, bytes, sizeof(bytes), &local[0], &remote[0]);
+    lone_memories(lone, second, 1, bytes, sizeof(bytes), &local[1], &remote[1]);
+    for (int i = 0; i < 4; i++) {
+        write_one(lone, i < 2 ? peer : second, local[i % 2], remote[i % 2], &transfer);
+        lone_run(lone);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_OK);
+        weir_transfer_release(lone->engine, transfer);
+    }
+    lone_notify(lone, 1, 5);
+    assert_int_equal(weir_notification_take(lone->engine, &got), WEIR_OK);
+    assert_int_equal(got.from.id, peer.id);
+    assert_int_equal(weir_peer_query(lone->engine, second, &info), WEIR_OK);
+    assert_int_equal(info.peer.id, peer.id);
+    /* One of the names is given back: the other keeps all. */
+    assert_int_equal(weir_peer_close(lone->engine, second), WEIR_OK);
+    for (int i = 0; i < 2; i++) {
+        write_one(lone, peer, local[i], remote[i], &transfer);
+        lone_run(lone);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_OK);
+        weir_transfer_release(lone->engine, transfer);
+    }
+    lone_notify(lone, 2, 6);
+    assert_int_equal(weir_notification_take(lone->engine, &got), WEIR_OK);
+    assert_int_equal(got.from.id, peer.id);
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_GONE);
+    assert_int_equal(event.peer.id, peer.id);
+    assert_int_equal(weir_event_take(lone->engine, &event), WEIR_EAGAIN);
+    lone_close(lone);
+}
+
+/* Both at once: the application has opened it under a name, and it calls before the dial is
+ * through. Nothing was told of it yet, so the handle that was opened is the one. */
+static void test_H1_who_was_not_heard_of_has_the_opened_handle(void **state) {
+    weir_event event;
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, OTHER, &peer), WEIR_OK);
+    weir_peer_connect(lone->engine, peer);
+    uint64_t conn = lone_visit(lone);
+    lone_say_who(lone, conn, 1, THERE);
+    lone_say_hello(lone, conn, 1, 1);
+    const struct wire_message *ack = lone_heard(lone, conn, WIRE_HELLO_ACK);
+    assert_non_null(ack);
+    uint64_t ours = ack->epoch;
+    uint64_t dialled = lone_dialled(lone, OTHER);
+    lone_say_iam(lone, dialled, 1, THERE);
+    lone_say_ready(lone, conn, 1, 1, ours);
+    event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_UP);
+    assert_int_equal(event.peer.id, peer.id);
+    assert_int_equal(weir_event_take(lone->engine, &event), WEIR_EAGAIN);
+    lone_close(lone);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_W3_one_without_an_address_may_call_again),
+        cmocka_unit_test(test_W3_what_its_device_answers_is_a_sign_of_life),
+        cmocka_unit_test(test_W3_an_address_that_leads_elsewhere),
+        cmocka_unit_test(test_W3_another_in_its_place_is_its_end),
+        cmocka_unit_test(test_W6_the_pass_is_shown_where_the_peer_answers),
+        cmocka_unit_test(test_W6_what_a_stranger_says_changes_nothing),
+        cmocka_unit_test(test_W6_implausible_epochs_are_refused),
+        cmocka_unit_test(test_W6_a_new_connection_shows_its_pass),
+        cmocka_unit_test(test_H1_the_address_of_a_peer_that_came_gives_its_handle),
+        cmocka_unit_test(test_H1_a_false_address_takes_nothing),
+        cmocka_unit_test(test_H1_a_second_name_changes_nothing),
+        cmocka_unit_test(test_H1_who_was_not_heard_of_has_the_opened_handle),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
