@@ -387,6 +387,10 @@ static void control_keep(void *self, uint64_t conn) {
     control_of(self)->ops->keep(control_of(self)->self, conn);
 }
 
+static void control_from(void *self, uint64_t conn, char *host_out, size_t size) {
+    control_of(self)->ops->from(control_of(self)->self, conn, host_out, size);
+}
+
 static int control_poll_(void *self, struct weir_control_event *event_out) {
     struct wire_message message;
     int count = control_of(self)->ops->poll(control_of(self)->self, event_out);
@@ -408,6 +412,7 @@ static const struct weir_control_ops control_ops = {
     .send = control_send_,
     .hangup = control_hangup_,
     .keep = control_keep,
+    .from = control_from,
     .poll = control_poll_,
     .fd = control_fd,
 };

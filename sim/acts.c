@@ -1,6 +1,6 @@
 /* acts.c: what applications do at random beside submitting: they cancel, release, wait,
  * give memory and peers back under traffic, stop; and what each of these calls may answer. */
-#include "workload.h"
+#include "doors.h"
 
 /* A submit that must be refused, and must post nothing: the bytes of an innocent
  * draft show it. */

@@ -114,6 +114,15 @@ enum sim_plant {
     SIM_PLANT_COUNT
 };
 
+/* What a node tells others of where it listens. */
+enum sim_told {
+    SIM_TOLD_TRUE,
+    SIM_TOLD_WILDCARD, /* nothing that can be dialled */
+    SIM_TOLD_ANOTHERS, /* the next node's address */
+    SIM_TOLD_NOBODYS,
+    SIM_TOLD_COUNT
+};
+
 /* What happens to whom, beside the devices' and the network's own faults. */
 struct sim_workload_config {
     uint32_t transfers;      /* submits over the run, all nodes together */
@@ -145,6 +154,11 @@ struct sim_workload_config {
     uint32_t allocate;   /* memory comes from the engine */
     uint32_t hasty;      /* acts come before the engine has caught up */
     uint32_t crossing;   /* the first submits of all nodes fall together */
+    bool doors;          /* only what doors.c does strikes: every peer lives */
+    uint32_t reset;      /* the control connections between two nodes end */
+    uint32_t long_cut;   /* control is cut for longer than connecting may take */
+    uint32_t stranger;   /* somebody says a word in another's name */
+    uint32_t told[SIM_RUN_NODES_MAX]; /* enum sim_told */
 };
 
 /* Limits given to every engine. 0: the library's default. */

@@ -184,8 +184,8 @@ void sim_net_break(struct sim_net *net, uint32_t a, uint32_t b) {
 
         if ((conn->half[0].node == a && conn->half[1].node == b) ||
             (conn->half[0].node == b && conn->half[1].node == a)) {
-            half_close(net, net_number(i, 0), WEIR_EPEER);
-            half_close(net, net_number(i, 1), WEIR_EPEER);
+            half_close(net, net_number(i, 0), WEIR_ECONNECT);
+            half_close(net, net_number(i, 1), WEIR_ECONNECT);
         }
     }
 }
@@ -316,11 +316,13 @@ static int control_dial(void *self, const char *address, uint64_t *conn_out) {
 static int control_listen(void *self, const char *address, char *actual_out, size_t actual_size) {
     struct sim_node *node = self;
 
+    const char *told = node->told[0] != '\0' ? node->told : node->address;
+
     (void)address;
-    if (strlen(node->address) >= actual_size) {
+    if (strlen(told) >= actual_size) {
         return WEIR_EADDRESS;
     }
-    memcpy(actual_out, node->address, strlen(node->address) + 1);
+    memcpy(actual_out, told, strlen(told) + 1);
     node->listening = true;
     return 0;
 }
@@ -400,8 +402,8 @@ static int control_send(void *self, uint64_t conn, const uint8_t *message, uint3
                   message_name(message, length), (unsigned long long)conn);
     }
     if (sim_fault(world, world->config.net.break_on_send)) {
-        half_close(net, conn, WEIR_EPEER);
-        half_close(net, other_number, WEIR_EPEER);
+        half_close(net, conn, WEIR_ECONNECT);
+        half_close(net, other_number, WEIR_ECONNECT);
     }
     if (sim_fault(world, world->config.net.loss)) {
         return 0;
@@ -430,6 +432,19 @@ static void control_hangup(void *self, uint64_t conn) {
 static void control_keep(void *self, uint64_t conn) {
     (void)self;
     (void)conn;
+}
+
+static void control_from(void *self, uint64_t conn, char *host_out, size_t size) {
+    struct sim_node *node = self;
+    struct net_half *other;
+
+    host_out[0] = '\0';
+    if (net_half(node->world->net, conn, &other) != NULL && other->node < SIM_NODES_MAX) {
+        snprintf(host_out, size, "%s", node->world->nodes[other->node].address);
+        if (strchr(host_out, ':') != NULL) {
+            *strchr(host_out, ':') = '\0';
+        }
+    }
 }
 
 static int control_poll(void *self, struct weir_control_event *event_out) {
@@ -472,6 +487,7 @@ const struct weir_control_ops SIM_CONTROL_OPS = {
     .send = control_send,
     .hangup = control_hangup,
     .keep = control_keep,
+    .from = control_from,
     .poll = control_poll,
     .fd = control_fd,
 };

@@ -238,7 +238,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     const struct sim_nic_config *nic = &config->nic[transfer->from];
     const struct sim_nic_config *there = &config->nic[transfer->to];
     bool net = config->net.loss != 0 || config->net.break_on_send != 0 || config->net.refuse != 0 ||
-               config->work.cut_control != 0 || config->work.cut_data != 0 || config->net.full != 0;
+               config->work.cut_control != 0 || config->work.cut_data != 0 ||
+               config->net.full != 0 || config->work.reset != 0 || config->work.long_cut != 0;
     bool cut = oracle->world->data_cut[transfer->from][transfer->to] ||
                oracle->world->data_cut[transfer->to][transfer->from]; /* for good */
     bool device = nic->post_edevice != 0 || nic->create_fail != 0 || nic->connect_fail != 0 ||

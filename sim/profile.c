@@ -319,6 +319,33 @@ static void fill_unordered(struct sim_prng *prng, struct sim_config *config) {
     }
 }
 
+/* Of the ways between nodes, which say nothing of the nodes. */
+static void fill_doors(struct sim_prng *prng, struct sim_config *config) {
+    struct sim_workload_config *work = &config->work;
+
+    work->doors = true;
+    work->cut_kept = false;
+    work->think_ns_max = PICK(prng, 20000, 500000, 20000000);
+    work->transfers = (uint32_t)sim_between(prng, 20, 100);
+    work->notify = SIM_ALWAYS / 2;
+    work->bad_segment = work->hasty = 0;
+    work->reset = maybe(prng, 2, 4000);
+    work->long_cut = maybe(prng, 2, 600);
+    work->stranger = maybe(prng, 2, SIM_ALWAYS);
+    if (sim_below(prng, 3) == 0) {
+        net_faults(prng, &config->net);
+        config->net.refuse = 0;
+    }
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        struct sim_nic_config *nic = &config->nic[i];
+
+        work->told[i] = PICK(prng, SIM_TOLD_TRUE, SIM_TOLD_TRUE, SIM_TOLD_WILDCARD,
+                             SIM_TOLD_ANOTHERS, SIM_TOLD_NOBODYS);
+        nic->still = nic->recv_refuse = nic->qps_max = 0;
+        nic->create_fail = nic->connect_fail = 0;
+    }
+}
+
 static const struct {
     const char *name;
     const char *about;
@@ -332,6 +359,7 @@ static const struct {
     {"notify", "every transfer notifies, few credits, failing QPs", fill_notify},
     {"skew", "many notifications on QPs that are polled in turn", fill_skew},
     {"unordered", "a device without order within a QP", fill_unordered},
+    {"doors", "resets, long cuts, addresses that lead elsewhere, strangers", fill_doors},
 };
 
 enum { PROFILE_COUNT = sizeof(PROFILES) / sizeof(PROFILES[0]) };
@@ -479,6 +507,14 @@ void profile_print(const struct sim_config *config, FILE *out) {
     PRINT(out, work, allocate);
     PRINT(out, work, hasty);
     PRINT(out, work, crossing);
+    PRINT(out, work, reset);
+    PRINT(out, work, long_cut);
+    PRINT(out, work, stranger);
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        if (work->told[i] != SIM_TOLD_TRUE) {
+            fprintf(out, " n%u:told=%u", i, work->told[i]);
+        }
+    }
     fputs("\n  engine:", out);
     PRINT(out, &config->engine, transfers_max);
     PRINT(out, &config->engine, chain_max);

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "doors.h"
 #include "engine.h"
 #include "net.h"
 #include "nic.h"
@@ -169,6 +170,7 @@ static void phase_boot(struct sim_run *run) {
         app->act_at_ns =
             world->now_ns + 1000 + (work->crossing != 0 ? 0 : sim_below(&world->prng, 5000000));
     }
+    doors_start(run);
     for (uint32_t i = 0; i < world->config.nodes && !run_over(run); i++) {
         if (!app_start(&run->apps[i])) {
             struct sim_event restart = {

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "doors.h"
 #include "engine.h"
 #include "nic.h"
 
@@ -91,6 +92,7 @@ void app_peer_drop(struct sim_app *app, uint32_t to) {
         transfer->peer_closed |= !transfer->terminal && transfer->to == to;
     }
     error = weir_peer_close(app->engine, peer->handle);
+    doors_closed(app, peer->handle);
     sim_trace(app->run->world, "n%u closes peer n%u: %s", app->node->index, to,
               weir_error_name(error));
     if (error != 0 && error != WEIR_ESTALE) {
@@ -358,7 +360,10 @@ static void sender_judge(struct sim_app *app, const weir_notification *notificat
     }
     transfer = app_record(app, (uint32_t)notification->tag);
     from = &world->nodes[transfer->from];
-    if (strcmp(info.address, from->address) != 0 &&
+    if (from->life == transfer->from_life) {
+        doors_heard(app, from->index, notification->from);
+    }
+    if (strcmp(info.address, from->address) != 0 && strcmp(info.address, from->told) != 0 &&
         (info.address[0] != '\0' || handle_opened(app, notification->from))) {
         sim_violation(world, "S9 n%u takes a notification of n%u as one of \"%s\"",
                       app->node->index, from->index, info.address);
@@ -377,6 +382,7 @@ static void take_rest(struct sim_app *app) {
     while (weir_event_take(app->engine, &event) == 0) {
         sim_trace(app->run->world, "n%u event %d %s", app->node->index, (int)event.type,
                   event.error == 0 ? "" : weir_error_name(event.error));
+        doors_event(app, &event);
         for (uint32_t i = 0; event.type == WEIR_EVENT_GONE && i < SIM_RUN_NODES_MAX; i++) {
             app->peers[i].gone |= app->peers[i].open && app->peers[i].handle.id == event.peer.id;
         }
@@ -516,6 +522,7 @@ bool app_start(struct sim_app *app) {
         return false;
     }
     memset(app->peers, 0, sizeof(app->peers));
+    memset(app->known, 0, sizeof(app->known));
     app->held_count = 0;
     app->take_at_ns = 0;
     node->app = app;

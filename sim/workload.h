@@ -16,12 +16,20 @@ struct app_peer {
     weir_remote remote[SIM_REGIONS];
 };
 
+/* By which handle the application knows a node's present life. */
+struct app_known {
+    weir_peer handle; /* 0: it has not heard of it */
+    uint32_t life;
+    bool up;
+};
+
 /* The application of one life of one node. */
 struct sim_app {
     struct sim_run *run;
     struct sim_node *node;
     weir_engine *engine; /* NULL: none now */
     struct app_peer peers[SIM_RUN_NODES_MAX];
+    struct app_known known[SIM_RUN_NODES_MAX];
     uint32_t held[APP_HELD_MAX]; /* records whose handle we hold, or that are queued */
     uint32_t held_count;
     uint64_t act_at_ns;
@@ -33,7 +41,8 @@ struct sim_run {
     struct sim_oracle *oracle;
     struct sim_app apps[SIM_RUN_NODES_MAX];
     uint32_t submits_left;
-    bool acting; /* false: only finish what was begun */
+    uint64_t stranger_conn[SIM_RUN_NODES_MAX]; /* to each node; 0: none */
+    bool acting;                               /* false: only finish what was begun */
 };
 
 static inline struct sim_prng *app_prng(const struct sim_app *app) {

@@ -46,6 +46,7 @@ struct sim_node {
     bool woken;     /* something came while it was stepping */
     bool may_sleep; /* it is in a call that is allowed to */
     char address[SIM_ADDRESS_MAX];
+    char told[SIM_ADDRESS_MAX];          /* what it tells others of that; "": the same */
     uint64_t step_at_ns;                 /* when the pending step is due; UINT64_MAX: none */
     uint64_t step_ticket;                /* only the newest scheduled step counts */
     uint64_t paused_until_ns;            /* the process is stopped (SIGSTOP) */

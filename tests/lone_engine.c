@@ -99,6 +99,11 @@ static void channel_keep(void *self, uint64_t conn) {
     the->conns[conn].kept = true;
 }
 
+static void channel_from(void *self, uint64_t conn, char *host_out, size_t size) {
+    (void)self;
+    snprintf(host_out, size, "%s", the->conns[conn].from);
+}
+
 static int channel_poll(void *self, struct weir_control_event *event_out) {
     (void)self;
     while (the->event_first != the->event_last) {
@@ -127,6 +132,7 @@ static const struct weir_control_ops channel_ops = {
     .send = channel_send,
     .hangup = channel_hangup,
     .keep = channel_keep,
+    .from = channel_from,
     .poll = channel_poll,
     .fd = no_fd,
 };

@@ -40,8 +40,9 @@ enum {
 
 struct lone_conn {
     bool open;
-    bool hung; /* the engine hung up */
-    bool kept; /* it is a peer's */
+    bool hung;                   /* the engine hung up */
+    bool kept;                   /* it is a peer's */
+    char from[WEIR_ADDRESS_MAX]; /* the other side's host */
     char address[WEIR_ADDRESS_MAX];
 };
 

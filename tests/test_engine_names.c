@@ -18,6 +18,7 @@ static struct peer *peer_number(struct lone *lone, uint32_t n) {
 /* Instance n, of this address, asks and connects; its handle. */
 static weir_peer met(struct lone *lone, uint32_t n, const char *address, uint64_t *conn_out) {
     uint64_t conn = lone_visit(lone);
+    snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
     lone_say_who(lone, conn, n, address);
     lone_up(lone, conn, n, 1);
     weir_event event = lone_event(lone);
@@ -324,6 +325,26 @@ static void test_H1_the_address_of_a_peer_that_came_gives_its_handle(void **stat
     }
 }
 
+/* It comes from another host than the one of the address that it says is its own (behind an
+ * address translation, say): who opens that address gets a handle for what answers there. */
+static void test_H1_an_address_of_another_host_is_another_handle(void **state) {
+    weir_event event;
+    weir_peer opened;
+
+    (void)state;
+    for (int same = 0; same < 2; same++) {
+        struct lone *lone = lone_open(NULL);
+        weir_peer peer = met(lone, 1, "10.0.0.90:9", NULL);
+        assert_int_equal(weir_peer_open(lone->engine, "10.0.0.90:9", &opened), WEIR_OK);
+        assert_int_not_equal(opened.id, peer.id);
+        lone_say_iam(lone, lone_dialled(lone, "10.0.0.90:9"), same ? 1 : 2, "10.0.0.90:9");
+        lone_pass(lone, 3 * SECOND);
+        assert_int_equal(peer_number(lone, 1)->id, peer.id);
+        assert_int_equal(told(lone, WEIR_EVENT_SAME, &event), same);
+        lone_close(lone);
+    }
+}
+
 /* Another engine answers there: that is who was opened, and nothing went to the other one. */
 static void test_H1_a_false_address_takes_nothing(void **state) {
     uint8_t bytes[64];
@@ -454,6 +475,7 @@ int main(void) {
         cmocka_unit_test(test_W6_implausible_epochs_are_refused),
         cmocka_unit_test(test_W6_a_new_connection_shows_its_pass),
         cmocka_unit_test(test_H1_the_address_of_a_peer_that_came_gives_its_handle),
+        cmocka_unit_test(test_H1_an_address_of_another_host_is_another_handle),
         cmocka_unit_test(test_H1_a_false_address_takes_nothing),
         cmocka_unit_test(test_H1_a_second_name_changes_nothing),
         cmocka_unit_test(test_H1_who_was_not_heard_of_has_the_opened_handle),

@@ -146,6 +146,14 @@ static uint64_t pass_for(weir_engine *engine, uint64_t conn, const uint8_t *inst
                : 0;
 }
 
+/* Whether the address is of the host at the other end. */
+static bool vouches(const weir_engine *engine, uint64_t conn, const char *address) {
+    char host[WEIR_ADDRESS_MAX];
+    engine->ports.control.ops->from(engine->ports.control.self, conn, host, sizeof(host));
+    size_t length = strlen(host);
+    return length > 0 && strncmp(address, host, length) == 0 && address[length] == ':';
+}
+
 /* Answered whoever asks: no peer is made before a HELLO. What a visitor says of itself
  * is kept for that, as far as there is room. */
 static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
@@ -159,6 +167,7 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
         if (visitor != NULL) {
             memcpy(visitor->instance, message->from, WIRE_INSTANCE_SIZE);
             memcpy(visitor->address, message->address, sizeof(visitor->address));
+            visitor->vouched = vouches(engine, conn, message->address);
         }
         return;
     }
@@ -223,8 +232,10 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn,
     if (hello_waits(engine, visitor->address))
         return NULL;
     struct peer *peer = meet(engine, conn, message, visitor->address);
-    if (peer != NULL)
+    if (peer != NULL) {
+        peer->vouched = visitor->vouched;
         visitor_drop(engine, conn);
+    }
     return peer;
 }
 
@@ -234,6 +245,7 @@ static void on_visitor_iam(weir_engine *engine, uint64_t conn, const struct wire
     if (visitor != NULL && visitor->asked &&
         memcmp(visitor->instance, message->from, WIRE_INSTANCE_SIZE) == 0) {
         memcpy(visitor->address, message->address, sizeof(visitor->address));
+        visitor->vouched = vouches(engine, conn, message->address);
         return;
     }
     struct peer *peer = peer_by_instance(engine, message->from);

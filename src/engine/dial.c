@@ -198,7 +198,6 @@ void dial_elsewhere(weir_engine *engine, struct peer *peer) {
 }
 
 static void ask(weir_engine *engine, struct peer *peer, bool again) {
-    control_identify(engine, peer->conn_dialled, WIRE_WHO, NULL, 0, again);
     if (!again)
         peer->dial_pause_ns = engine->options.retransmit_ns;
     else if (peer->dial_pause_ns < DIAL_PAUSE_MAX_NS)
@@ -206,6 +205,8 @@ static void ask(weir_engine *engine, struct peer *peer, bool again) {
     peer->dial = DIAL_ASKING;
     peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
     peer_set_timer(engine, peer);
+    /* Last: that the connection is over may be found out here. */
+    control_identify(engine, peer->conn_dialled, WIRE_WHO, NULL, 0, again);
 }
 
 void dial_connected(weir_engine *engine, struct peer *peer) {

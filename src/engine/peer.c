@@ -293,12 +293,14 @@ struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char 
 
 /* ---- opening ----------------------------------------------------------- */
 
-/* The one that connected by itself and says that this is its address; NULL: none, or several,
- * one of which at most can be right. */
+/* The one that connected by itself and says that this is its address, which is of the host that
+ * it came from, or where it has answered; NULL: none, or several, one of which at most can be
+ * right. */
 static struct peer *met_at(weir_engine *engine, const char *address) {
     struct peer *found = NULL, *peer = found_at(engine, address, false, NULL);
     for (; peer != NULL; peer = found_at(engine, address, false, peer)) {
-        if (!peer->known || peer->leaving || !peer->dialable || !peer->met)
+        if (!peer->known || peer->leaving || !peer->dialable || !peer->met ||
+            !(peer->vouched || peer->reached))
             continue;
         if (found != NULL)
             return NULL;
@@ -365,7 +367,8 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     peer->conn_last = 0;
     peer->dial = DIAL_NONE;
     peer->known = peer->leaving = peer->was_up = peer->degraded = peer->reached = false;
-    peer->gone_told = peer->guarded = peer->proving = peer->met = peer->told = false;
+    peer->gone_told = peer->guarded = peer->proving = peer->met = peer->told = peer->vouched =
+        false;
     peer->pass_theirs = 0;
     peer->probe_due = peer->want_due = false;
     past_keep(engine, peer);

@@ -250,6 +250,7 @@ struct peer {
                             * posted until it is known who answers there */
     bool met;              /* it connected by itself: its handle is good for as long as it is */
     bool told;             /* the application knows it by its own handle */
+    bool vouched;          /* its address is of the host that its connection came from */
     bool dialable;         /* address is one that can be dialled */
     uint32_t live;         /* session, or NONE */
     uint32_t waits;        /* transfers on all lists */
@@ -294,6 +295,7 @@ struct peer {
 struct visitor {
     uint64_t conn; /* 0: free */
     bool asked;    /* it said HELLO first, and was asked WHO */
+    bool vouched;  /* its address is of the host that it comes from */
     uint8_t instance[WIRE_INSTANCE_SIZE];
     char address[WEIR_ADDRESS_MAX];
 };

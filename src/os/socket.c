@@ -84,6 +84,24 @@ int socket_connect_result(int fd) {
     return WEIR_OK;
 }
 
+int socket_from(int fd, char *text_out, size_t size) {
+    struct address remote = {.length = sizeof remote.storage};
+    if (getpeername(fd, (struct sockaddr *)&remote.storage, &remote.length) != 0) {
+        text_out[0] = '\0';
+        return WEIR_ECONNECT;
+    }
+    struct sockaddr_in6 six;
+    memcpy(&six, &remote.storage, sizeof six);
+    if (remote.storage.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) {
+        /* ipv6(7): as a socket of both families sees IPv4. */
+        struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = six.sin6_port};
+        memcpy(&four.sin_addr, &six.sin6_addr.s6_addr[12], sizeof four.sin_addr);
+        memcpy(&remote.storage, &four, sizeof four);
+        remote.length = sizeof four;
+    }
+    return address_print(&remote, text_out, size);
+}
+
 void socket_tune(int fd) {
     const struct {
         int level, name, value;

@@ -19,4 +19,7 @@ int socket_connect_result(int fd);
 /* No delay, and a silent host is noticed. */
 void socket_tune(int fd);
 
+/* The other side's numeric address, "host:port"; an IPv4 one as such. ECONNECT: it has none. */
+int socket_from(int fd, char *text_out, size_t size);
+
 #endif

@@ -743,6 +743,16 @@ static void tcp_keep(void *self, uint64_t id) {
     }
 }
 
+static void tcp_from(void *self, uint64_t id, char *host_out, size_t size) {
+    struct tcp *tcp = self;
+    const struct tcp_conn *conn = tcp_find(tcp, id);
+    host_out[0] = '\0';
+    if (conn == NULL || conn->fd < 0 || socket_from(conn->fd, host_out, size) != WEIR_OK) {
+        return;
+    }
+    *strrchr(host_out, ':') = '\0'; /* address_print ends with the port */
+}
+
 static int tcp_fd(void *self) {
     const struct tcp *tcp = self;
     return tcp->epoll_fd;
@@ -755,6 +765,7 @@ static const struct weir_control_ops tcp_ops = {
     .send = tcp_send,
     .hangup = tcp_hangup,
     .keep = tcp_keep,
+    .from = tcp_from,
     .poll = tcp_poll,
     .fd = tcp_fd,
 };

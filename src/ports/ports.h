@@ -338,6 +338,9 @@ struct weir_control_ops {
      * a share of the connections at most, and the one that was silent for longest is closed when
      * another comes. */
     void (*keep)(void *self, uint64_t conn);
+    /* Where the other side of a connection is, as a numeric host in the form that listen gives it,
+     * without the port; "" if that is not known. */
+    void (*from)(void *self, uint64_t conn, char *host_out, size_t size);
     /* One event; 1 or 0. */
     int (*poll)(void *self, struct weir_control_event *event_out);
     /* Readable when poll may have something; -1: none. */

@@ -1,0 +1,16 @@
+/* doors.h: what strikes the ways between nodes, and whom applications know. See doors.c. */
+#ifndef WEIR_SIM_DOORS_H
+#define WEIR_SIM_DOORS_H
+
+#include "workload.h"
+
+/* Before any engine is opened. */
+void doors_start(struct sim_run *run);
+
+/* A notification of this node came under this handle. */
+void doors_heard(struct sim_app *app, uint32_t from, weir_peer handle);
+void doors_event(struct sim_app *app, const weir_event *event);
+/* The application closed it. */
+void doors_closed(struct sim_app *app, weir_peer handle);
+
+#endif
