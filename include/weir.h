@@ -383,12 +383,12 @@ WEIR_API int weir_remote_info(weir_engine *engine, weir_remote remote, uint64_t 
 /* Names another engine by its address. Does not connect: the first transfer,
  * from either side, does. The same address gives the same peer, with one more
  * reference; so does the address that a peer which connected by itself says is its
- * own, as text, if its connection came from that host. It is asked for there: until it answers, refuses, or a quarter of
- * connect_timeout_ns is over, transfers to it wait (WEIR_WAITING_CONNECTION), and if
- * another engine answers, the peer is GONE and the handle names that one. Opened under
- * another name than it says, a peer may get a second handle: WEIR_EVENT_SAME. A numeric
- * host is parsed at once; a name is resolved when it is dialled. Errors: EINVAL (null or
- * empty), EADDRESS, EAGAIN (peers_max). */
+ * own, as text, if its connection came from that host. It is asked for there: until it answers,
+ * refuses, or a quarter of connect_timeout_ns is over, transfers to it wait
+ * (WEIR_WAITING_CONNECTION), and if another engine answers, the peer is GONE and the handle names
+ * that one. Opened under another name than it says, a peer may get a second handle:
+ * WEIR_EVENT_SAME. A numeric host is parsed at once; a name is resolved when it is dialled. Errors:
+ * EINVAL (null or empty), EADDRESS, EAGAIN (peers_max). */
 WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
 
 /* Gives one reference back. The last one ends the peer's unfinished transfers
