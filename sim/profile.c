@@ -175,8 +175,8 @@ static void stills(uint64_t seed, struct sim_config *config) {
     }
 }
 
-/* Connects that take long, longer than a teardown may, and engines that are closed meanwhile.
- * From a stream of its own, too. */
+/* Connects that take long, longer than a teardown may (and on both sides together less than an
+ * attempt), and engines that are closed meanwhile. From a stream of its own, too. */
 static void slow_connects(uint64_t seed, struct sim_config *config) {
     struct sim_prng prng;
 
@@ -185,8 +185,10 @@ static void slow_connects(uint64_t seed, struct sim_config *config) {
         return;
     }
     for (uint32_t i = 0; i < config->nodes; i++) {
-        config->nic[i].connect_ns_max = PICK(&prng, 20000, 5000000, 60000000, 150000000);
+        config->nic[i].connect_ns_max = PICK(&prng, 20000, 5000000, 55000000, 70000000);
     }
+    /* Each transfer that a target refuses may break 64 sessions, one after the other. */
+    config->work.bad_segment = config->work.memory_release = 0;
     config->work.leave_connecting = PICK(&prng, 300, 3000, 30000);
 }
 

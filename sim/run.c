@@ -21,9 +21,10 @@ enum {
     RUN_RESTART_NS_MAX = 20000000,
     RUN_CUT_NS_MAX = 30000000,
     RUN_SLICE_NS = 1000000,
-    RUN_ACT_NS_MAX = 300000000, /* phase 1 ends then even if submits are left */
-    RUN_QUIET_NS = 400000000,   /* teardowns and settles of phase 3 */
-    RUN_MUTE_ROUNDS = 5,        /* of that, where transfers may break session after session */
+    RUN_ACT_NS_MAX = 300000000,     /* phase 1 ends then even if submits are left */
+    RUN_QUIET_NS = 400000000,       /* teardowns and settles of phase 3 */
+    RUN_MUTE_ROUNDS = 5,            /* of that, where transfers may break session after session, */
+    RUN_SLOW_CONNECT_NS = 10000000, /* or a few of them while each takes so long to come up */
 };
 
 /* A connect attempt with all its backoff, twice, and the teardowns between. */
@@ -369,7 +370,9 @@ static uint32_t quiet_rounds(const struct sim_run *run) {
         return RUN_MUTE_ROUNDS;
     }
     for (uint32_t i = 0; i < run->world->config.nodes; i++) {
-        if (run->world->config.nic[i].mute_errors || run->world->config.nic[i].no_blame) {
+        const struct sim_nic_config *nic = &run->world->config.nic[i];
+
+        if (nic->mute_errors || nic->no_blame || nic->connect_ns_max >= RUN_SLOW_CONNECT_NS) {
             return RUN_MUTE_ROUNDS;
         }
     }
