@@ -223,8 +223,10 @@ WEIR_API int weir_engine_open(const weir_engine_options *options, weir_engine **
 
 /* Ends every transfer with a status (ECLOSED if nothing else came first), tells
  * the peers, tears down, frees. Blocks, under one second on a healthy device and
- * at most teardown_timeout_ns. Memory from weir_memory_allocate is unmapped.
- * NULL is allowed. */
+ * at most teardown_timeout_ns. Memory from weir_memory_allocate is unmapped. QPs that
+ * the device does not let go of in that time, as one that is being connected to a host
+ * that does not answer, are freed later by a thread of the library; nobody reaches the
+ * application's memory by them. NULL is allowed. */
 WEIR_API void weir_engine_close(weir_engine *engine);
 
 /* Does what there is to do now, without sleeping. Returns how many things it did

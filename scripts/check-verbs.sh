@@ -88,10 +88,12 @@ mkdir -p "$build/meson-logs"
 # A build directory from before libibverbs came does not know of it.
 [ -e "$build/tests/vm/facts" ] || meson setup --reconfigure "$build" >/dev/null || exit 1
 ninja -C "$build" --quiet || exit 1
+for kernel in $kernels; do # one that is not reached has no log, which is a failure
+    rm -f "$build/meson-logs/testlog-verbs-$kernel.json"
+done
 for kernel in $kernels; do
     log=$build/meson-logs/testlog-verbs-$kernel.json
     logs+=("$log")
-    rm -f "$log"
     echo "==== verbs on $kernel"
     case $kernel in
     here) on_machine ;;

@@ -144,7 +144,8 @@ struct sim_workload_config {
     uint32_t peer_close;
     uint32_t pause;
     uint32_t crash;
-    uint32_t leave; /* weir_engine_close in the middle, then a new life */
+    uint32_t leave;            /* weir_engine_close in the middle, then a new life */
+    uint32_t leave_connecting; /* the same, of one whose NIC connects a QP just then */
     uint32_t cut_control;
     uint32_t cut_data;
     bool cut_kept;       /* when the world heals, data between two nodes is cut for good */

@@ -599,6 +599,15 @@ void sim_nic_census(const struct weir_device *nic, struct sim_nic_census *census
     }
 }
 
+bool sim_nic_connects(const struct weir_device *nic) {
+    for (uint32_t i = 0; i < nic->qp_top; i++) {
+        if (nic->qps[i] != NULL && nic->qps[i]->connecting) {
+            return true;
+        }
+    }
+    return false;
+}
+
 uint32_t sim_nic_qp_next(const struct weir_device *nic, uint32_t index,
                          struct sim_qp_info *info_out) {
     for (uint32_t i = index; i < nic->qp_top; i++) {

@@ -31,6 +31,8 @@ struct sim_qp_info {
 };
 
 void sim_nic_census(const struct weir_device *nic, struct sim_nic_census *census_out);
+/* Whether a connect is under way. */
+bool sim_nic_connects(const struct weir_device *nic);
 /* The first QP with number index or above: its number plus one, or 0 at the end. */
 uint32_t sim_nic_qp_next(const struct weir_device *nic, uint32_t index,
                          struct sim_qp_info *info_out);

@@ -175,6 +175,23 @@ static void stills(uint64_t seed, struct sim_config *config) {
     }
 }
 
+/* Connects that take long, longer than a teardown may (and on both sides together less than an
+ * attempt), and engines that are closed meanwhile. From a stream of its own, too. */
+static void slow_connects(uint64_t seed, struct sim_config *config) {
+    struct sim_prng prng;
+
+    sim_prng_seed(&prng, seed ^ UINT64_C(0xc105e));
+    if (sim_below(&prng, 8) != 0 || strcmp(config->profile, "calm") == 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->nic[i].connect_ns_max = PICK(&prng, 20000, 5000000, 55000000, 70000000);
+    }
+    /* Each transfer that a target refuses may break 64 sessions, one after the other. */
+    config->work.bad_segment = config->work.memory_release = 0;
+    config->work.leave_connecting = PICK(&prng, 300, 3000, 30000);
+}
+
 /* Many small notified writes on several QPs: more than a word of the windows, to a
  * target that is late to look. */
 static void busy_notify(struct sim_prng *prng, struct sim_config *config) {
@@ -405,6 +422,7 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         tuned(seed, config_out);
         stills(seed, config_out);
         PROFILES[i].fill(&prng, config_out);
+        slow_connects(seed, config_out);
         for (uint32_t n = 0; n < config_out->nodes; n++) { /* connections keep an order */
             config_out->nic[n].no_blame &= config_out->nic[n].ordered;
         }
@@ -499,6 +517,7 @@ void profile_print(const struct sim_config *config, FILE *out) {
     PRINT(out, work, slow_taker);
     PRINT(out, work, crash);
     PRINT(out, work, leave);
+    PRINT(out, work, leave_connecting);
     PRINT(out, work, cut_control);
     PRINT(out, work, cut_data);
     PRINT(out, work, cut_kept);

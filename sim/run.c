@@ -22,9 +22,10 @@ enum {
     RUN_RESTART_NS_MAX = 20000000,
     RUN_CUT_NS_MAX = 30000000,
     RUN_SLICE_NS = 1000000,
-    RUN_ACT_NS_MAX = 300000000, /* phase 1 ends then even if submits are left */
-    RUN_QUIET_NS = 400000000,   /* teardowns and settles of phase 3 */
-    RUN_MUTE_ROUNDS = 5,        /* of that, where transfers may break session after session */
+    RUN_ACT_NS_MAX = 300000000,     /* phase 1 ends then even if submits are left */
+    RUN_QUIET_NS = 400000000,       /* teardowns and settles of phase 3 */
+    RUN_MUTE_ROUNDS = 5,            /* of that, where transfers may break session after session, */
+    RUN_SLOW_CONNECT_NS = 10000000, /* or a few of them while each takes so long to come up */
 };
 
 /* A connect attempt with all its backoff, twice, and the teardowns between. */
@@ -88,9 +89,12 @@ static void reap_event(struct sim_world *world, const struct sim_event *event) {
     sim_net_reap(world->net);
 }
 
-static void strike_end(struct sim_run *run, bool crash) {
+static uint32_t any_node(struct sim_world *world) {
+    return (uint32_t)sim_below(&world->prng, world->config.nodes);
+}
+
+static void strike_end(struct sim_run *run, uint32_t victim, bool crash) {
     struct sim_world *world = run->world;
-    uint32_t victim = (uint32_t)sim_below(&world->prng, world->config.nodes);
     struct sim_node *node = &world->nodes[victim];
     struct sim_event restart = {.fire = restart_event, .node = victim};
     struct sim_event reap = {.fire = reap_event};
@@ -107,6 +111,17 @@ static void strike_end(struct sim_run *run, bool crash) {
     sim_schedule(world, &restart);
     reap.at_ns = world->now_ns + RUN_RESTART_NS_MAX;
     sim_schedule(world, &reap);
+}
+
+static void strike_connecting(struct sim_run *run) {
+    struct sim_world *world = run->world;
+
+    for (uint32_t i = 0; i < world->config.nodes; i++) {
+        if (world->nodes[i].alive && sim_nic_connects(world->nodes[i].nic) &&
+            sim_fault(world, world->config.work.leave_connecting)) {
+            strike_end(run, i, false);
+        }
+    }
 }
 
 static void strike_cut(struct sim_run *run, bool data) {
@@ -139,10 +154,13 @@ static void strike_event(struct sim_world *world, const struct sim_event *event)
         return;
     }
     if (sim_fault(world, work->crash)) {
-        strike_end(run, true);
+        strike_end(run, any_node(world), true);
     }
     if (sim_fault(world, work->leave)) {
-        strike_end(run, false);
+        strike_end(run, any_node(world), false);
+    }
+    if (work->leave_connecting != 0) {
+        strike_connecting(run);
     }
     if (sim_fault(world, work->cut_control)) {
         strike_cut(run, false);
@@ -179,7 +197,8 @@ static void phase_boot(struct sim_run *run) {
             sim_schedule(world, &restart);
         }
     }
-    if ((work->crash | work->leave | work->cut_control | work->cut_data) != 0) {
+    if ((work->crash | work->leave | work->leave_connecting | work->cut_control | work->cut_data) !=
+        0) {
         sim_schedule(world, &strike);
     }
 }
@@ -353,7 +372,9 @@ static uint32_t quiet_rounds(const struct sim_run *run) {
         return RUN_MUTE_ROUNDS;
     }
     for (uint32_t i = 0; i < run->world->config.nodes; i++) {
-        if (run->world->config.nic[i].mute_errors || run->world->config.nic[i].no_blame) {
+        const struct sim_nic_config *nic = &run->world->config.nic[i];
+
+        if (nic->mute_errors || nic->no_blame || nic->connect_ns_max >= RUN_SLOW_CONNECT_NS) {
             return RUN_MUTE_ROUNDS;
         }
     }

@@ -10,13 +10,18 @@
 
 #include "doors.h"
 #include "engine.h"
+#include "net.h"
 #include "nic.h"
 
 enum {
     APP_PROGRESS_MAX = 20000, /* progress calls that find work, in one step: more is a livelock */
     APP_STEP_GAP_NS = 50,     /* an engine whose deadline is now is stepped again after this */
     APP_SEGMENTS_MAX = 512,
+    LEFT_PAUSE_NS = 1000000,
 };
+
+/* A connect that nobody answers ends by then, whatever a profile draws. */
+#define LEFT_BOUND_NS UINT64_C(2000000000)
 
 uint32_t app_unfinished(const struct sim_app *app) {
     uint32_t count = 0;
@@ -555,32 +560,59 @@ void app_crash(struct sim_app *app, bool silent) {
     sim_node_crash(app->node, silent);
 }
 
+/* What the device would not let go of while the engine closed goes later, while the process does
+ * other things: nobody can reach it by its address any more. */
+static void finish_left(struct sim_node *node, weir_engine *left) {
+    uint64_t began = node->world->now_ns;
+    struct sim_nic_census census;
+
+    sim_nic_census(node->nic, &census);
+    if (census.mrs > 2) { /* the engine's own */
+        sim_violation(node->world, "T3 n%u keeps %u memories of the application after close",
+                      node->index, census.mrs - 2);
+    }
+    sim_net_drop(node, false);
+    node->listening = false;
+    while (!engine_left_step(left)) {
+        if (node->world->now_ns - began > LEFT_BOUND_NS) {
+            sim_violation(node->world, "T3 n%u never frees what it has left", node->index);
+            engine_abandon(left);
+            return;
+        }
+        node->ports.wait.ops->sleep(node->ports.wait.self, LEFT_PAUSE_NS);
+    }
+    sim_trace(node->world, "n%u has freed what it had left", node->index);
+}
+
 void app_leave(struct sim_app *app) {
     struct sim_node *node = app->node;
     struct sim_world *world = node->world;
     uint64_t began = world->now_ns;
-    weir_engine *engine = app->engine;
+    weir_engine *left;
     struct sim_nic_census census;
 
     sim_trace(world, "n%u closes its engine", node->index);
     node->stepping = true;
     app->run->oracle->lives_ended = true;
     node->may_sleep = true;
-    weir_engine_close(engine);
-    node->may_sleep = false;
+    left = engine_end(app->engine);
     app->engine = NULL;
-    node->stepping = false;
     sim_trace(world, "n%u closed its engine", node->index);
-    sim_nic_census(node->nic, &census);
-    if (census.qps + census.mrs + census.recvs != 0) {
-        sim_violation(world, "T3 n%u leaves %u QPs, %u memories, %u buffers after close",
-                      node->index, census.qps, census.mrs, census.recvs);
-    }
     if (world->now_ns - began > world->config.engine.teardown_timeout_ns + 1000000000) {
         sim_violation(world, "T10 n%u: close took %llu ns", node->index,
                       (unsigned long long)(world->now_ns - began));
     }
     oracle_life_ended(app->run->oracle, node->index);
     app->held_count = 0;
+    if (left != NULL) {
+        finish_left(node, left);
+    }
+    node->may_sleep = false;
+    node->stepping = false;
+    sim_nic_census(node->nic, &census);
+    if (census.qps + census.mrs + census.recvs != 0) {
+        sim_violation(world, "T3 n%u leaves %u QPs, %u memories, %u buffers after close",
+                      node->index, census.qps, census.mrs, census.recvs);
+    }
     sim_node_shutdown(node);
 }

@@ -199,6 +199,7 @@ static int mr_register(struct weir_device *device, void *base, uint64_t length, 
     (void)access;
     if (the->on_register != NULL)
         the->on_register(the);
+    the->memories++;
     *mr_out = (struct weir_mr){.lkey = 1, .base = base, .length = length};
     return WEIR_OK;
 }
@@ -208,6 +209,7 @@ static int mr_release(struct weir_device *device, const struct weir_mr *mr) {
     (void)mr;
     if (the->on_register != NULL)
         the->on_register(the);
+    the->memories--;
     return WEIR_OK;
 }
 
@@ -421,6 +423,11 @@ static int device_events(struct weir_device *device, struct weir_async *events_o
     return count;
 }
 
+static void device_close(struct weir_device *device) {
+    (void)device;
+    atomic_store(&the->device_gone, true);
+}
+
 static int device_arm(struct weir_device *device) {
     (void)device;
     return WEIR_OK;
@@ -433,6 +440,7 @@ static void device_disarm(struct weir_device *device) {
 static const struct weir_device_ops device_ops = {
     .name = "lone",
     .query = device_query,
+    .close = device_close,
     .mr_register = mr_register,
     .mr_release = mr_release,
     .mr_import = mr_import,
@@ -451,11 +459,12 @@ static const struct weir_device_ops device_ops = {
 
 /* ---- the engine ---- */
 
-static void closed(struct weir_ports *ports, bool device_too, void *context) {
+static void closed(struct weir_ports *ports, weir_engine *left, void *context) {
     (void)ports;
     (void)context;
     the->closes++;
-    the->device_closed = device_too;
+    the->left = left;
+    the->device_closed = left == NULL;
 }
 
 static struct lone *open_as(const weir_engine_options *options, bool own_queues) {

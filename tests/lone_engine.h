@@ -75,6 +75,7 @@ struct lone {
 
     bool no_destroy; /* the device refuses to destroy QPs */
     int poll_error;  /* what its poll says, if not 0 */
+    int memories;    /* registered now, the engine's own two among them */
     uint32_t qp_count;
     void (*on_register)(struct lone *lone); /* while memory is registered or released */
     uint32_t fail_all;   /* enum weir_cqe_status: how what is posted ends, if not 0 */
@@ -123,6 +124,8 @@ struct lone {
 
     uint32_t closes; /* on_close was called, and said: */
     bool device_closed;
+    weir_engine *left;        /* or this is */
+    _Atomic bool device_gone; /* closed by the thread of left.c */
 };
 
 /* There is one at a time. options may be NULL: side limits of the test's own. */

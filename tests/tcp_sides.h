@@ -13,7 +13,7 @@
 
 #include "os.h"
 
-enum { PATIENCE_MS = 10000, QUIET_MS = 60 };
+enum { PATIENCE_MS = 300000, QUIET_MS = 60 };
 #define S UINT64_C(1000000000)
 
 extern struct weir_env real;      /* the machine's */

@@ -382,18 +382,74 @@ static void test_E6_work_handed_over_ends_with_the_handle(void **state) {
 
 /* ---- a device that keeps a QP ---- */
 
+/* What is the application's is released all the same; the engine's own buffers stay, which the
+ * device may write to, until the QP is gone. */
 static void test_T10_ports_are_closed_though_a_device_keeps_a_qp(void **state) {
     (void)state;
     struct lone *lone = lone_open(NULL);
+    weir_memory memory;
+    char bytes[64];
     met(lone, 1, THERE);
+    assert_int_equal(weir_memory_register(lone->engine, bytes, sizeof(bytes), 0, &memory), WEIR_OK);
     lone->no_destroy = true;
-    struct peer *peers = lone->engine->peers; /* they stay: the device may still write */
+    struct peer *peers = lone->engine->peers;
     weir_engine_close(lone->engine);
     assert_int_equal(lone->closes, 1);
     assert_false(lone->device_closed);
     assert_true(lone->made[0]);
+    assert_int_equal(lone->memories, 2);
+    assert_false(engine_left_step(lone->left));
     assert_int_not_equal(peers[0].id, 0);
-    engine_abandon(lone->engine); /* it is known here that it does not */
+    lone->no_destroy = false;
+    assert_true(engine_left_step(lone->left));
+    assert_false(lone->made[0]);
+    assert_int_equal(lone->memories, 0);
+    free(lone);
+}
+
+/* An engine with a QP whose connect takes so long. */
+static struct lone *connecting(uint64_t ns) {
+    struct lone *lone = lone_open(NULL);
+    uint64_t conn = lone_visit(lone);
+    lone->connect_ns = ns;
+    lone_say_who(lone, conn, 1, THERE);
+    lone_say_hello(lone, conn, 1, 1);
+    assert_true(lone->made[0] && lone->connecting_until[0] == lone->now_ns + ns);
+    return lone;
+}
+
+/* A connect that nobody answers lasts for longer than closing may take. */
+static void test_T3_a_connect_that_outlasts_closing_leaves_nothing(void **state) {
+    (void)state;
+    struct lone *lone = connecting(12 * SECOND);
+    uint64_t from_ns = lone->now_ns, timeout_ns = lone->engine->options.teardown_timeout_ns;
+    assert_true(timeout_ns < 12 * SECOND);
+    weir_engine_close(lone->engine);
+    assert_in_range(lone->now_ns - from_ns, timeout_ns, timeout_ns + 10 * MS);
+    assert_false(lone->device_closed);
+    while (lone->now_ns - from_ns < 12 * SECOND) {
+        assert_false(engine_left_step(lone->left));
+        lone->now_ns += SECOND;
+    }
+    assert_true(engine_left_step(lone->left));
+    assert_false(lone->made[0]);
+    assert_int_equal(lone->memories, 0);
+    free(lone);
+}
+
+/* With real ports a thread of the library's asks, and closes the device. */
+static void test_T3_a_thread_frees_what_closing_left(void **state) {
+    const struct timespec moment = {.tv_nsec = 1000000};
+    (void)state;
+    struct lone *lone = connecting(12 * SECOND);
+    weir_engine_close(lone->engine);
+    assert_non_null(lone->left);
+    lone->now_ns += lone->connect_ns;
+    left_to_thread(lone->left);
+    while (!atomic_load(&lone->device_gone))
+        nanosleep(&moment, NULL);
+    assert_false(lone->made[0]);
+    assert_int_equal(lone->memories, 0);
     free(lone);
 }
 
@@ -570,6 +626,8 @@ int main(void) {
         cmocka_unit_test(test_S9_delivered_once_whoever_came_between),
         cmocka_unit_test(test_E6_work_handed_over_ends_with_the_handle),
         cmocka_unit_test(test_T10_ports_are_closed_though_a_device_keeps_a_qp),
+        cmocka_unit_test(test_T3_a_connect_that_outlasts_closing_leaves_nothing),
+        cmocka_unit_test(test_T3_a_thread_frees_what_closing_left),
         cmocka_unit_test(test_H1_hung_up_visitors_leave_room),
         cmocka_unit_test(test_W8_a_peer_in_the_wrong_place_is_seen),
         cmocka_unit_test(test_S13_cancel_waits_for_nobody),

@@ -35,10 +35,10 @@ static void test_S13_deadline_without_a_connection(void **state) {
     options.timeout_ns = 500 * MS;
     uint64_t begin = now_ns();
     weir_transfer transfer = start(&a, &options);
-    assert_int_equal(weir_transfer_wait(a.engine, transfer, 5 * MS), WEIR_EINPROGRESS);
+    int early = weir_transfer_wait(a.engine, transfer, 5 * MS);
+    assert_true(early == WEIR_EINPROGRESS || now_ns() - begin >= 500 * MS);
     assert_int_equal(weir_transfer_wait(a.engine, transfer, PATIENCE_NS), WEIR_ETIMEDOUT);
-    uint64_t took = now_ns() - begin;
-    assert_true(took >= 500 * MS && took < 10 * SECOND);
+    assert_true(now_ns() - begin >= 500 * MS);
     assert_int_equal(weir_transfer_status(a.engine, transfer), WEIR_ETIMEDOUT);
     for (int i = 0; i < 50; i++) { /* it never changes, nor writes any more */
         step(&a, &b);
@@ -347,7 +347,7 @@ static void test_S5_block_gets_room(void **state) {
 
     (void)state;
     limits.transfers_max = 4;
-    limits.backoff_timeout_ns = 20 * SECOND;
+    limits.backoff_timeout_ns = PATIENCE_NS;
     apart(&a, &b, &limits);
     assert_int_equal(pthread_create(&thread, NULL, drive, &driver), 0);
     weir_segment one = segment_of(&a, 0, 0, 64);
@@ -405,12 +405,15 @@ static void test_T10_close_with_work_under_way(void **state) {
     (void)state;
     for (int round = 0; round < 30; round++) {
         weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+        weir_engine_options limits = side_options();
         struct side a, b;
 
+        /* Closing waits for no time-out: this one would take an hour. */
+        limits.teardown_timeout_ns = 3600 * SECOND;
         if (round % 2 == 0)
-            apart(&a, &b, NULL);
+            apart(&a, &b, &limits);
         else
-            pair_open(&a, &b, NULL);
+            pair_open(&a, &b, &limits);
         for (int i = 0; i < 50; i++) {
             weir_transfer transfer;
             weir_segment one = segment_of(&a, 0, 0, 64);
@@ -419,9 +422,7 @@ static void test_T10_close_with_work_under_way(void **state) {
         }
         for (int i = 0; i < round % 5; i++)
             step(&a, &b);
-        uint64_t begin = now_ns();
         pair_close(&a, &b);
-        assert_true(now_ns() - begin < 10 * SECOND); /* documented: one second, idle machine */
     }
 }
 

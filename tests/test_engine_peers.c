@@ -244,11 +244,15 @@ static void test_H12_a_killed_peer_is_noticed(void **state) {
     (void)state;
     for (int round = 0; round < 5; round++) {
         struct card card;
+        weir_engine_options options = side_options();
         weir_transfer transfers[8];
         struct side a;
         pid_t pid = child_start(&card);
 
-        side_open_bytes(&a, NULL, 32 << 20);
+        /* It is noticed by no time-out: these would take an hour. */
+        options.connect_timeout_ns = options.stall_timeout_ns = 3600 * SECOND;
+        options.teardown_timeout_ns = 3600 * SECOND;
+        side_open_bytes(&a, &options, 32 << 20);
         assert_int_equal(weir_peer_open(a.engine, card.address, &a.peer), WEIR_OK);
         assert_int_equal(
             weir_memory_import(a.engine, a.peer, card.descriptor, card.length, &a.remote), WEIR_OK);
@@ -261,7 +265,6 @@ static void test_H12_a_killed_peer_is_noticed(void **state) {
         for (int i = 0; i < round; i++)
             step(&a, NULL);
         child_kill(pid);
-        uint64_t begin = now_ns();
         int failed = 0;
         for (int i = 0; i < 8; i++) {
             int rc = finish(&a, NULL, transfers[i]);
@@ -269,12 +272,9 @@ static void test_H12_a_killed_peer_is_noticed(void **state) {
             failed += rc == WEIR_EPEER;
         }
         next_event(&a, NULL, WEIR_EVENT_GONE);
-        assert_true(now_ns() - begin < 15 * SECOND);
         assert_int_equal(weir_write(a.engine, a.peer, &one, 1, NULL, &transfers[0]), WEIR_ESTALE);
         assert_true(failed <= 8);
-        begin = now_ns();
         side_close(&a);
-        assert_true(now_ns() - begin < 10 * SECOND);
     }
 }
 
@@ -288,11 +288,9 @@ static void test_H12_an_idle_engine_notices_too(void **state) {
     assert_int_equal(weir_peer_open(a.engine, card.address, &a.peer), WEIR_OK);
     connect_now(&a, NULL);
     child_kill(pid);
-    uint64_t end = now_ns() + 20 * SECOND;
     weir_event event = {0};
     while (event.type != WEIR_EVENT_GONE) { /* asleep, not spinning */
-        assert_true(now_ns() < end);
-        weir_engine_wait(a.engine, 5 * SECOND);
+        assert_int_equal(weir_engine_wait(a.engine, PATIENCE_NS), WEIR_OK);
         weir_event_take(a.engine, &event);
     }
     side_close(&a);
@@ -305,6 +303,7 @@ struct opener {
     int rc;
 };
 static pthread_barrier_t barrier;
+static _Atomic int still_open; /* openers that are not done */
 
 static void *opener_main(void *argument) {
     struct opener *opener = argument;
@@ -317,9 +316,8 @@ static void *opener_main(void *argument) {
     if (opener->rc == WEIR_OK)
         opener->rc = weir_transfer_wait(side->engine, transfer, PATIENCE_NS);
     weir_transfer_release(side->engine, transfer);
-    /* The other one may still need us. */
-    uint64_t end = now_ns() + 5 * MS;
-    while (now_ns() < end)
+    still_open--;
+    while (still_open > 0) /* the other one may need us */
         weir_engine_wait(side->engine, MS);
     return NULL;
 }
@@ -338,6 +336,7 @@ static void test_H2_simultaneous_open_gives_one_session(void **state) {
         memset(a.bytes, 1, 64);
         memset(b.bytes, 2, 64);
         pthread_barrier_init(&barrier, NULL, 2);
+        still_open = 2;
         for (int i = 0; i < 2; i++)
             assert_int_equal(pthread_create(&threads[i], NULL, opener_main, &openers[i]), 0);
         for (int i = 0; i < 2; i++)

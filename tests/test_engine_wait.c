@@ -130,7 +130,6 @@ static void test_M7_a_poll_loop(void **state) {
     side_join(&a, &b);
     assert_int_equal(pthread_create(&thread, NULL, loop_main, &loop), 0);
     notify.flags = WEIR_TRANSFER_NOTIFY;
-    uint64_t begin = now_ns();
     for (uint64_t i = 0; i < 200; i++) {
         assert_int_equal(write_now(&a, NULL, NULL, 0, &notify), WEIR_OK);
         if (i % 50 == 0) { /* let it fall asleep */
@@ -140,7 +139,6 @@ static void test_M7_a_poll_loop(void **state) {
         }
     }
     STEP_UNTIL(&a, NULL, stats_of(&b).notifications_received == 200);
-    assert_true(now_ns() - begin < PATIENCE_NS);
     atomic_store(&loop.stop, true);
     assert_int_equal(write_now(&a, NULL, NULL, 0, &notify), WEIR_OK); /* wakes it */
     pthread_join(thread, NULL);
@@ -165,13 +163,10 @@ static void *sleeper_main(void *argument) {
 }
 
 static void *late_main(void *argument) {
-    struct side *side = argument;
-    struct timespec pause = {.tv_nsec = 30 * 1000 * 1000};
+    struct loop *loop = argument;
 
-    nanosleep(&pause, NULL);
-    uint64_t end = now_ns() + SECOND;
-    while (now_ns() < end)
-        weir_engine_wait(side->engine, 10 * MS);
+    while (!atomic_load(&loop->stop))
+        weir_engine_wait(loop->side->engine, 10 * MS);
     return NULL;
 }
 
@@ -179,8 +174,9 @@ static void test_M7_several_threads_asleep(void **state) {
     enum { SLEEPERS = 6 };
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     struct sleeper sleepers[SLEEPERS];
-    pthread_t threads[SLEEPERS + 1];
+    pthread_t threads[SLEEPERS], late;
     struct side a, b;
+    struct loop loop = {.side = &b};
 
     (void)state;
     side_open(&a, NULL);
@@ -197,9 +193,13 @@ static void test_M7_several_threads_asleep(void **state) {
     struct timespec pause = {.tv_nsec = 5 * 1000 * 1000};
     nanosleep(&pause, NULL);
     assert_int_equal(weir_transfer_cancel(a.engine, sleepers[4].transfer), WEIR_OK);
-    assert_int_equal(pthread_create(&threads[SLEEPERS], NULL, late_main, &b), 0);
-    for (int i = 0; i <= SLEEPERS; i++)
+    for (int i = SLEEPERS - 1; i >= 0; i--) {
         pthread_join(threads[i], NULL);
+        if (i == 4) /* cancelled; 5 was late. The others need the other side. */
+            assert_int_equal(pthread_create(&late, NULL, late_main, &loop), 0);
+    }
+    atomic_store(&loop.stop, true);
+    pthread_join(late, NULL);
     for (int i = 0; i < SLEEPERS; i++)
         assert_int_equal(sleepers[i].status,
                          i == 4 ? WEIR_ECANCELED : (i == 5 ? WEIR_ETIMEDOUT : WEIR_OK));
@@ -219,7 +219,6 @@ static void test_M7_a_wait_ends_in_time(void **state) {
         rc = weir_engine_wait(a.engine, 30 * MS);
     assert_int_equal(rc, WEIR_EINPROGRESS);
     assert_true(now_ns() - begin >= 30 * MS);
-    assert_true(now_ns() - begin < 20 * SECOND);
     pair_close(&a, &b);
 }
 
@@ -359,7 +358,7 @@ static void test_M7_a_waiter_that_leaves_wakes_the_armed(void **state) {
         if (i % 2 == 1)
             assert_int_equal(write_now(&a, NULL, NULL, 0, &notify), WEIR_OK);
         struct pollfd fd = {.fd = weir_engine_fd(b.engine), .events = POLLIN};
-        assert_int_equal(poll(&fd, 1, 10000), 1);
+        assert_int_equal(poll(&fd, 1, (int)(PATIENCE_NS / MS)), 1);
         while (weir_notification_take(b.engine, &got) != WEIR_OK)
             weir_engine_progress(b.engine);
     }

@@ -27,7 +27,16 @@ check() {
     fi
 }
 
-run() { timeout 60 "$weir" "$@"; }
+# Ends what hangs; nothing takes as long on any machine.
+run() { timeout 600 "$weir" "$@"; }
+
+# until_so COMMAND...: as soon as it succeeds, while the process $alive lives.
+until_so() {
+    until "$@"; do
+        kill -0 "$alive" 2>/dev/null || return 1
+        sleep 0.05
+    done
+}
 
 # json_holds PYTHON-EXPRESSION over r, the parsed $dir/out.json.
 json_holds() {
@@ -361,7 +370,7 @@ wrong_engine() {
 # A server whose address nobody can read does not serve.
 serve_unheard() {
     fails_to() { # like fails, with stdout already somewhere else
-        timeout 10 "$weir" serve 2>"$dir/err"
+        timeout 600 "$weir" serve 2>"$dir/err"
         test $? -eq 1 && test "$(wc -l <"$dir/err")" -eq 1 && grep -q 'cannot be written' "$dir/err"
     }
     fails_to >/dev/full && fails_to >&-
@@ -377,7 +386,8 @@ other_user() {
     serve_ended TERM 0 && test $other -eq 1 && grep -q 'of one user' "$dir/log2"
 }
 # More benches than CPUs: each gets on, and takes little more CPU an operation than one that is
-# alone. It was 200 times as much when all of them polled through their time slices.
+# alone, on a machine that others keep busy, too. It was 200 times as much when all of them polled
+# through their time slices.
 serve_crowded() {
     serve || return 1
     run bench write --peer "$address" --size 4K --verify --seconds 0.4 --json "$dir/alone" \
@@ -397,7 +407,7 @@ print(json.load(open(sys.argv[1]))["cpu_ns_per_op"]["initiator"])' "$dir/alone")
     serve_ended TERM 0 && test $good -eq 0 || return 1
     for i in 1 2 3 4; do
         cp "$dir/crowd$i" "$dir/out.json"
-        json_holds "r['verified'] and r['cpu_ns_per_op']['initiator'] < 5 * $alone" || return 1
+        json_holds "r['verified'] and r['cpu_ns_per_op']['initiator'] < 20 * $alone" || return 1
     done
 }
 # The limit's share stands where what it compares stands.
@@ -429,7 +439,7 @@ documented_programs() ( # changes the directory
     for program in target source; do
         awk -v name="$program.c" 'index($0, "`" name "`") { wanted = 1 }
             wanted && /^```$/ { exit } on { print } wanted && /^```c$/ { on = 1 }' \
-            "$top/README.md" | sed 's/:7100/:7193/' >"$dir/$program.c"
+            "$top/README.md" | sed 's/:7100/:7193/; s/5000000000/600&/' >"$dir/$program.c"
         compile "$program" || return 1
     done
     {
@@ -473,15 +483,11 @@ C
         WEIR_SQ_DEPHT=1 "$dir/settings" | grep -q 'did you mean WEIR_SQ_DEPTH' &&
         ! WEIR_QP_COUNT=x "$dir/settings" >"$dir/settings.out" &&
         grep -q '^qp_count 1 (environment) WEIR_QP_COUNT=x: not a' "$dir/settings.out" || return 1
-    compile poll && (cd "$dir" && LD_LIBRARY_PATH=$build timeout 20 ./poll) || return 1
+    compile poll && (cd "$dir" && LD_LIBRARY_PATH=$build timeout 600 ./poll) || return 1
     cd "$dir" || return 1
-    LD_LIBRARY_PATH=$build timeout 20 ./target >"$dir/target.out" &
-    target=$!
-    for _ in $(seq 100); do
-        test -s descriptor && break
-        sleep 0.05
-    done
-    LD_LIBRARY_PATH=$build timeout 20 ./source
+    LD_LIBRARY_PATH=$build timeout 600 ./target >"$dir/target.out" &
+    target=$! alive=$!
+    until_so test -s descriptor && LD_LIBRARY_PATH=$build timeout 600 ./source
     wait "$target" && grep -qx 'tag 42: one copy, no system call' target.out
 )
 
@@ -490,11 +496,8 @@ C
 serve() {
     rm -f "$dir/address" # of the server before: not to be taken for this one's
     "$weir" serve "$@" >"$dir/address" 2>"$dir/serve.err" &
-    serving=$!
-    for _ in $(seq 100); do
-        test -s "$dir/address" && break
-        sleep 0.05
-    done
+    serving=$! alive=$!
+    until_so test -s "$dir/address"
     address=$(cat "$dir/address")
     test -n "$address"
 }
@@ -544,12 +547,18 @@ wrong_addresses() {
 narrow() {
     run bench "$@" >"$dir/table" && ! grep '^.\{81\}' "$dir/table"
 }
+# Whether a target has given a bench its memory.
+is_connected() { grep -q weir-memory "/proc/$1/maps" 2>/dev/null; }
+own_target_connected() {
+    own=$(own_target "$1" 2>/dev/null) && test -n "$own" && is_connected "$own"
+}
 # A bench whose target is killed: one line, status 1, soon.
 killed() {
     serve || return 1
-    timeout 30 "$weir" "$@" --peer "$address" >"$dir/stdout" 2>"$dir/err" &
-    bench=$!
-    sleep 0.9 # what it compares with is measured first
+    timeout 600 "$weir" "$@" --peer "$address" >"$dir/stdout" 2>"$dir/err" &
+    bench=$! alive=$!
+    until_so is_connected "$serving" || return 1
+    sleep 0.5 # what it compares with is measured first; earlier is another test, and as good
     serve_ended KILL 137
     wait $bench
     status=$?
@@ -560,9 +569,10 @@ killed() {
 }
 # The same with the target that the bench started itself, which must not outlive it either way.
 killed_own() {
-    timeout 30 "$weir" bench write --seconds 20 >"$dir/stdout" 2>"$dir/err" &
-    bench=$!
-    sleep 0.5
+    timeout 600 "$weir" bench write --seconds 20 >"$dir/stdout" 2>"$dir/err" &
+    bench=$! alive=$!
+    until_so own_target_connected "$bench" || return 1
+    sleep 0.3
     kill -KILL "$(own_target "$bench")" || return 1
     wait $bench
     test $? -eq 1 && test "$(wc -l <"$dir/err")" -eq 1
@@ -574,8 +584,8 @@ own_target() { # timeout -> weir -> weir serve
 }
 bench_killed() {
     "$weir" bench write --seconds 20 >/dev/null 2>&1 &
-    bench=$!
-    sleep 0.5
+    bench=$! alive=$!
+    until_so grep -q . "/proc/$bench/task/$bench/children" || return 1
     child=$(tr -d ' ' <"/proc/$bench/task/$bench/children")
     kill -KILL $bench
     wait $bench

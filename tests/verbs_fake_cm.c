@@ -518,7 +518,7 @@ struct weir_qp *iwarp_make(struct weir_device *device, uint32_t tag) {
 void iwarp_destroy(struct weir_qp *qp) {
     const struct timespec pause = {.tv_nsec = 1000000};
     int rc = verbs_qp_destroy(qp);
-    for (int tries = 0; rc == WEIR_EBUSY && tries < 10000; tries++) {
+    for (int tries = 0; rc == WEIR_EBUSY && tries < 300000; tries++) {
         nanosleep(&pause, NULL);
         rc = verbs_qp_destroy(qp);
     }

@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "diagnose.h"
@@ -46,7 +47,8 @@ int session_start(struct session *session, const struct options *options) {
     asked->device = options->device;
     asked->qp_count = (uint32_t)options->qps;
     asked->sq_depth = (uint32_t)options->depth;
-    asked->connect_timeout_ns = CONNECT_NS;
+    if (getenv("WEIR_CONNECT_TIMEOUT_MS") == NULL)
+        asked->connect_timeout_ns = CONNECT_NS;
     asked->flags = options->threads > 1 ? 0 : WEIR_ENGINE_SERIAL;
     if (options->peer != NULL && strlen(options->peer) >= sizeof(session->address))
         return complain("--peer: longer than an address can be (%s)",

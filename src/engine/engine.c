@@ -219,14 +219,10 @@ free_engine:
     return rc;
 }
 
-static void free_all(weir_engine *e) {
+void engine_abandon(weir_engine *e) {
     struct weir_env env = e->ports.env;
     env.ops->free(env.self, e->arena, e->arena_bytes);
     env.ops->free(env.self, e, sizeof(*e));
-}
-
-void engine_abandon(weir_engine *engine) {
-    free_all(engine);
 }
 
 /* ---- small services ---------------------------------------------------- */
@@ -413,16 +409,13 @@ int weir_engine_progress(weir_engine *engine) {
 
 /* ---- the end ----------------------------------------------------------- */
 
-static bool quiet(const weir_engine *engine) {
-    return engine->qps_made.count == 0;
-}
-
 static void fail_unheard(weir_engine *engine) {
     submit_drain_queue(engine);
     for (uint32_t i = 0; i < engine->peers_used; i++)
         transfer_unpark(engine, &engine->peers[i]);
 }
 
+/* What the application registered, imported or had allocated. */
 static void release_memory(weir_engine *engine) {
     for (uint32_t i = 0; i < engine->regions.remote_count; i++) {
         struct region_remote *remote = &engine->regions.remotes[i];
@@ -436,20 +429,16 @@ static void release_memory(weir_engine *engine) {
             engine->device_ops->mr_release(engine->device, &local->mr);
         local->live = false;
     }
-    engine->device_ops->mr_release(engine->device, &engine->send_mr);
-    engine->device_ops->mr_release(engine->device, &engine->recv_mr);
 }
 
-void weir_engine_close(weir_engine *engine) {
-    if (engine == NULL)
-        return;
+weir_engine *engine_end(weir_engine *engine) {
     engine_thread_stop(engine);
     own_enter(engine);
     submit_drain_queue(engine);
     engine->closing = true;
     uint64_t deadline = engine_now(engine) + engine->options.teardown_timeout_ns;
     peer_close_all(engine);
-    while (!quiet(engine) && engine_now(engine) < deadline) {
+    while (!left_nothing(engine) && engine_now(engine) < deadline) {
         if (engine_step(engine, true) > 0)
             continue;
         uint64_t now = engine_now(engine);
@@ -461,19 +450,20 @@ void weir_engine_close(weir_engine *engine) {
         engine->device_ops->disarm(engine->device);
     }
     fail_unheard(engine);
-    /* A device that would not destroy a QP may still write to its buffers: better to leave
-     * device and memory than to have the memory reused. */
-    bool clean = quiet(engine);
-    if (clean)
-        release_memory(engine);
+    release_memory(engine);
     engine_sleeping_close(engine);
+    return engine_left_step(engine) ? NULL : engine;
+}
+
+void weir_engine_close(weir_engine *engine) {
+    if (engine == NULL)
+        return;
     struct weir_ports ports = engine->ports;
-    void (*on_close)(struct weir_ports *, bool, void *) = engine->on_close;
+    void (*on_close)(struct weir_ports *, weir_engine *, void *) = engine->on_close;
     void *context = engine->on_close_context;
-    if (clean)
-        free_all(engine);
+    weir_engine *left = engine_end(engine);
     if (on_close != NULL)
-        on_close(&ports, clean, context);
+        on_close(&ports, left, context);
 }
 
 /* ---- invariants -------------------------------------------------------- */

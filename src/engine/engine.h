@@ -13,6 +13,16 @@
 int engine_create(const weir_engine_options *options, const struct weir_ports *ports,
                   weir_engine **engine_out);
 
+/* weir_engine_close without closing ports. Returns NULL: all is freed, and the device may be
+ * closed. Or the engine: its device would not let go of some QPs for as long as a teardown may
+ * take; transfers have their ends, no port but device and env is used any more, and of the
+ * device's memory only the engine's own buffers are left. Then engine_left_step has to follow. */
+weir_engine *engine_end(weir_engine *engine);
+
+/* Asks once more for what an engine has left. True: it is gone, the engine is freed, and the
+ * device may be closed. One thread at a time. */
+bool engine_left_step(weir_engine *engine);
+
 /* The earliest time at which weir_engine_progress has something to do even if
  * nothing arrives; UINT64_MAX: never. For a virtual clock. */
 uint64_t engine_next_deadline(const weir_engine *engine);

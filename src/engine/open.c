@@ -17,12 +17,14 @@ static const struct weir_device_ops *find_device(const char *name) {
     return NULL;
 }
 
-static void close_ports(struct weir_ports *ports, bool device_too, void *context) {
+static void close_ports(struct weir_ports *ports, weir_engine *left, void *context) {
     (void)context;
     wait_close(&ports->wait);
     tcp_close(&ports->control);
-    if (device_too)
+    if (left == NULL)
         ports->device_ops->close(ports->device);
+    else
+        left_to_thread(left);
 }
 
 static int open_ports(const weir_engine_options *options, struct weir_ports *ports) {
@@ -72,7 +74,7 @@ int weir_engine_open(const weir_engine_options *options, weir_engine **engine_ou
     weir_engine *engine;
     rc = engine_create(&full, &ports, &engine);
     if (rc != WEIR_OK) {
-        close_ports(&ports, true, NULL);
+        close_ports(&ports, NULL, NULL);
         return rc;
     }
     engine->on_close = close_ports;

@@ -451,8 +451,9 @@ struct weir_engine {
     void *arena, *found_memory;
     size_t arena_bytes;
     uint32_t block_count, timer_count;
-    /* open.c: closes the real ports, the device only if nothing of it is in use. */
-    void (*on_close)(struct weir_ports *ports, bool device_too, void *context);
+    /* open.c: closes the real ports, the device when nothing of it is in use. left: what
+     * engine_end returned. */
+    void (*on_close)(struct weir_ports *ports, weir_engine *left, void *context);
     void *on_close_context;
     struct sleeping *sleeping; /* wait.c; NULL: one thread, and sleeping is the world's business */
 };
@@ -511,6 +512,11 @@ void timer_receives(weir_engine *engine, uint64_t when_ns);
 
 void engine_fold_stats(weir_engine *engine);
 size_t engine_bytes(const weir_engine_options *options);
+
+/* left.c */
+bool left_nothing(const weir_engine *engine);
+/* An engine that was left, and its device, on a thread of its own from here on. */
+void left_to_thread(weir_engine *engine);
 
 /* wait.c */
 void engine_awake(weir_engine *engine);

@@ -6,6 +6,10 @@
 #include <string.h>
 #include <time.h>
 
+/* Turns of the world that a connect may take: with a millisecond between two, a device of the real
+ * world has minutes, and only one that hangs needs them. */
+enum { SPINS = 100, PATIENCE = 300000 };
+
 static uint8_t registered[2][REGION_BYTES];
 
 /* ---- making and unmaking ---- */
@@ -37,7 +41,7 @@ void connect_crossing(struct fixture *f) {
     int results[2];
     results[0] = begin(f, &f->a, &f->b.granted, true);
     results[1] = begin(f, &f->b, &f->a.granted, true);
-    for (int patience = 0; patience < 20000; patience++) {
+    for (int patience = 0; patience < PATIENCE; patience++) {
         for (int i = 0; i < 2; i++) {
             struct weir_async event;
             if (f->ops->events(sides[i]->device, &event, 1) == 1 &&
@@ -47,7 +51,7 @@ void connect_crossing(struct fixture *f) {
         if (results[0] != WEIR_EINPROGRESS && results[1] != WEIR_EINPROGRESS)
             break;
         f->world->advance(f->world);
-        if (patience >= 100)
+        if (patience >= SPINS)
             nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }
     assert_int_equal(results[0], 0);
@@ -59,7 +63,7 @@ int connect_qp(struct fixture *f, struct side *side, const struct weir_qp_grante
     if (rc != WEIR_EINPROGRESS)
         return rc;
     struct weir_device *other_device = side->device == f->a.device ? f->b.device : f->a.device;
-    for (int patience = 0; patience < 20000; patience++) {
+    for (int patience = 0; patience < PATIENCE; patience++) {
         struct weir_async event;
         while (f->ops->events(other_device, &event, 1) == 1) /* it may have to take the call */
             continue;
@@ -68,7 +72,7 @@ int connect_qp(struct fixture *f, struct side *side, const struct weir_qp_grante
                 return event.error;
         }
         f->world->advance(f->world);
-        if (patience >= 100) /* some resolve an address first */
+        if (patience >= SPINS) /* some resolve an address first */
             nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }
     fail_msg("a connect never ended");

@@ -12,10 +12,10 @@
 
 #define MS          UINT64_C(1000000)
 #define SECOND      (1000 * MS)
-#define PATIENCE_NS (30 * SECOND)
+#define PATIENCE_NS (300 * SECOND)
 
 /* How long a broken peer is tried again before it counts as gone. */
-#define CONNECT_TIMEOUT_NS (2 * SECOND)
+#define CONNECT_TIMEOUT_NS (6 * SECOND)
 
 enum { ACTOR_BYTES = 1 << 18, WRITE_BYTES = 1 << 14, IN_FLIGHT = 4 };
 

@@ -9,7 +9,7 @@
 # below /tmp; SHARE is writable, also at its own path. /tmp, /run and /dev/shm are the guest's
 # own. Root is not needed, nor is /dev/kvm.
 #
-#   LIMIT=1200    seconds until the guest is given up
+#   LIMIT=5400    seconds until the guest is given up
 #   ICOUNT=1      one virtual CPU and a clock that counts its instructions: times mean nothing
 #                 outside, but repeat
 #   MOUNTS="..."  more directories of the host, no blanks in their names
@@ -93,7 +93,7 @@ done
 share9+=(-virtfs "local,path=$share,mount_tag=share,security_model=none")
 
 : >"$work/console"
-timeout "${LIMIT:-1200}" qemu-system-x86_64 "${speed[@]}" -cpu max -m "${MEMORY:-3G}" \
+timeout "${LIMIT:-5400}" qemu-system-x86_64 "${speed[@]}" -cpu max -m "${MEMORY:-3G}" \
     -no-reboot -nodefaults -display none -monitor none -serial stdio \
     -kernel "$root/boot/vmlinuz-$version" -initrd "$work/initrd.img" \
     -append 'console=ttyS0 quiet panic=-1 mitigations=off' \

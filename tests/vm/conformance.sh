@@ -12,5 +12,5 @@ status=$?
 echo "# status $status"
 [ $status -eq 0 ] || failures=$((failures + 1))
 check conformance_finds_device test $status -ne 77
-check conformance_leaves_nothing witness_again "$before" 10
+check conformance_leaves_nothing witness_again "$before" 60
 finish

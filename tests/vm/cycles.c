@@ -21,7 +21,7 @@ enum { WITNESS_BYTES = 1024, ROUNDS_MAX = 10000 };
 #define GROWTH_BYTES_MAX (1u << 20)
 /* A dead peer's resources are back within the time that it is tried again, and 4 s; and some
  * for an emulated machine. */
-#define BACK_NS (CONNECT_TIMEOUT_NS + 6 * SECOND)
+#define BACK_NS (CONNECT_TIMEOUT_NS + 60 * SECOND)
 
 static const char *device, *rdma_a, *rdma_b;
 

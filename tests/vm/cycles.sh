@@ -14,7 +14,7 @@ run() {
 # A stream of iWARP does not say who broke it: EDEVICE, found out by trying. Elsewhere EREMOTE.
 revoked() {
     case $RDMA_A in siw*) status=-34 ;; *) status=-21 ;; esac
-    timeout 120 "$BUILD/tests/vm/revoked" "$DEVICE" $status
+    timeout "$patience" "$BUILD/tests/vm/revoked" "$DEVICE" $status
 }
 check T3_B5_cycles leaves_nothing run 3600 cycles "$cycles"
 check H12_initiator_killed leaves_nothing run 1200 kill-initiator "$kills"

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 [ "$DEVICE" = verbs ] || { skip facts 'raw verbs need an RDMA device'; finish; }
 
-timeout 60 "$BUILD/tests/vm/facts" "$RDMA_A" "$RDMA_B" >"$WORK/facts"
+timeout "$patience" "$BUILD/tests/vm/facts" "$RDMA_A" "$RDMA_B" >"$WORK/facts"
 status=$?
 sed 's/^/# /' "$WORK/facts"
 check facts_asked test $status -eq 0

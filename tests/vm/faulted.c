@@ -264,13 +264,13 @@ static void run(struct side *side, unsigned count, bool quiet) {
         }
         /* Asleep until something is done: a wake-up that is missed costs time, and the test. */
         if (live > 0)
-            weir_engine_wait(side->engine, mode == MODE_CALM ? 10 * SECOND : 5 * MS);
+            weir_engine_wait(side->engine, mode == MODE_CALM ? PATIENCE_NS : 5 * MS);
     } while (live > 0);
 }
 
 /* Nothing is in the queues any more: all slots came back. */
 static void must_be_quiet(struct side *side) {
-    uint64_t until = now_ns() + 5 * SECOND;
+    uint64_t until = now_ns() + PATIENCE_NS;
     weir_peer_info info = WEIR_PEER_INFO_INIT;
 
     do {
@@ -297,7 +297,7 @@ static int arrived_wrongly(const struct side *side, const struct target_says *sa
 
 /* The target polls in its own time. */
 static void must_have_arrived(const struct side *side, struct actor *target) {
-    uint64_t until = now_ns() + 5 * SECOND;
+    uint64_t until = now_ns() + PATIENCE_NS;
     static struct target_says says;
     int wrong;
 

@@ -40,7 +40,7 @@ under() {
 # transfers MODE COUNT DEPTH
 transfers() {
     (RDMA_A=$RDMA_A RDMA_B=$RDMA_B with_faults "$given" \
-        timeout 60 "$BUILD/tests/vm/faulted" "$1" "$2" "$3" "$DEVICE")
+        timeout "$patience" "$BUILD/tests/vm/faulted" "$1" "$2" "$3" "$DEVICE")
 }
 
 # verified BENCH OPTIONS...: no transfer is lost, no session breaks, and what was left without a
@@ -55,7 +55,7 @@ verified() {
     chmod +x "$WORK/weir"
     weir=$WORK/weir
     serve --qps 3 --depth 16 &&
-        bench_holds "$(echo "$holds" | tr -d '\n')" 60 "$@" --qps 3 --depth 16 --segments 300 \
+        bench_holds "$(echo "$holds" | tr -d '\n')" "$@" --qps 3 --depth 16 --segments 300 \
             --size 64 --window 4 --verify --notify --seconds 0.5 &&
         serve_end
     good=$?
@@ -66,7 +66,7 @@ verified() {
 # What cannot be understood is not passed over.
 refused() {
     for wrong in partial=2 other=0.1; do
-        (with_faults "$wrong" timeout 20 "$weir" info) >"$WORK/info" 2>&1 &&
+        (with_faults "$wrong" timeout "$patience" "$weir" info) >"$WORK/info" 2>&1 &&
             { echo "FAULTS=$wrong is taken"; return 1; }
         grep -q 'cannot make sense' "$WORK/info" || { cat "$WORK/info"; return 1; }
     done

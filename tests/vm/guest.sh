@@ -11,7 +11,7 @@ status=0
 for test in "$@"; do
     begin=$(cut -d. -f1 /proc/uptime)
     echo "guest begins $test"
-    timeout -k 10 "${TEST_LIMIT:-400}" sh "$here/$test.sh" >"$share/$test.out" 2>&1
+    timeout -k 10 "${TEST_LIMIT:-1800}" sh "$here/$test.sh" >"$share/$test.out" 2>&1
     rc=$?
     echo $rc >"$share/$test.rc"
     [ $rc -eq 0 ] || status=1

@@ -13,7 +13,7 @@ sys.exit(0 if d and d["available"] else f"{sys.argv[2]}: {d}")' "$WORK/info.json
 }
 round() {
     serve || return 1
-    bench_holds "$right" 60 "$@"
+    bench_holds "$right" "$@"
     good=$?
     serve_end && return $good
 }
@@ -23,7 +23,7 @@ replay() {
 }
 # Two processes that the tool starts by itself.
 own_target() {
-    on a timeout 60 "$weir" bench write --device "$DEVICE" --size 4K --seconds 0.5 --verify
+    on a timeout "$patience" "$weir" bench write --device "$DEVICE" --size 4K --seconds 0.5 --verify
 }
 
 check info_shows_device info

@@ -1,0 +1,73 @@
+/* left.c: what a closed engine could not take down.
+ *
+ * A device may keep a QP for longer than closing an engine may take: a connect that nobody
+ * answers cannot be called off on some, and lasts for as long as the kernel tries. Such an
+ * engine is left: nobody uses it any more, memory of the application is released, and all
+ * that remains is QPs, the engine's own buffers, which they may write to, and the device.
+ * Here they are asked for again and again, without drains (what was posted has been judged),
+ * and freed when the last QP is gone. Owns the thread that does so for engines over real
+ * ports. */
+#include "state.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "thread.h"
+
+enum { LEFT_PAUSE_NS = 1000 * 1000, LEFT_PAUSE_NS_MAX = 250 * 1000 * 1000 };
+
+bool left_nothing(const weir_engine *engine) {
+    return engine->qps_made.count == 0;
+}
+
+/* Devices learn of the ends of connects when they are asked for events, and of completions
+ * when they are polled. There is nobody left to hear of them. */
+static void hear_out(weir_engine *engine) {
+    struct weir_async events[ASYNC_BATCH];
+    while (engine->device_ops->events(engine->device, events, ASYNC_BATCH) == ASYNC_BATCH) {
+    }
+    while (engine->device_ops->poll(engine->device, engine->cqes, POLL_BATCH) == POLL_BATCH) {
+    }
+}
+
+bool engine_left_step(weir_engine *engine) {
+    if (!left_nothing(engine))
+        hear_out(engine);
+    for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i)) {
+        struct qp *qp = &engine->qps[i];
+        if (engine->device_ops->qp_destroy(qp->qp) != WEIR_OK)
+            continue;
+        qp->qp = NULL;
+        bits_drop(&engine->qps_made, i);
+    }
+    if (!left_nothing(engine))
+        return false;
+    engine->device_ops->mr_release(engine->device, &engine->send_mr);
+    engine->device_ops->mr_release(engine->device, &engine->recv_mr);
+    engine_abandon(engine);
+    return true;
+}
+
+static void *left_run(void *argument) {
+    weir_engine *engine = argument;
+    struct weir_ports ports = engine->ports;
+    struct timespec pause = {.tv_nsec = LEFT_PAUSE_NS};
+    while (!engine_left_step(engine)) {
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < LEFT_PAUSE_NS_MAX)
+            pause.tv_nsec *= 2;
+    }
+    ports.device_ops->close(ports.device);
+    return NULL;
+}
+
+/* Without a thread it stays unfreed: its buffers must not be reused. */
+void left_to_thread(weir_engine *engine) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    if (pthread_attr_init(&attributes) != 0)
+        return;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    (void)thread_create(&thread, &attributes, left_run, engine);
+    pthread_attr_destroy(&attributes);
+}
