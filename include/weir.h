@@ -144,6 +144,7 @@ typedef struct weir_transfer {
 #define WEIR_DEVICE_NAME_MAX  32  /* bytes of a device name with its terminator */
 #define WEIR_DEVICE_NOTE_MAX  128 /* bytes of a device's note with its terminator */
 #define WEIR_SETTING_NOTE_MAX 192 /* bytes of a setting's note with its terminator */
+#define WEIR_OPEN_NOTE_MAX    384 /* bytes of why an engine did not open, with its terminator */
 #define WEIR_VARIABLE_MAX     64  /* bytes of a stray variable's name with its terminator */
 
 /* ---- engine ------------------------------------------------------------ */
@@ -216,10 +217,20 @@ typedef struct weir_engine_options {
 /* Opens a device, takes all the memory that the limits call for, listens.
  * options may be NULL. A number that is 0 in them is taken from its environment variable,
  * if that is set, and is the default if not: weir_setting_query lists them all. Blocks for
- * name resolution of `listen`. Errors: EINVAL (a number out of range, in the options or in the
- * environment: weir_setting_query says which and why; a flag; a device's own variable:
- * weir_device_query says), ENODEVICE, EADDRESS, ENOMEM, EDEVICE. */
+ * name resolution of `listen`. Errors, of which weir_open_explain tells the reason: EINVAL (a
+ * number out of range, in the options or in the environment; a flag; a device's own variable),
+ * ENODEVICE, EADDRESS, ENOMEM, EDEVICE. */
 WEIR_API int weir_engine_open(const weir_engine_options *options, weir_engine **engine_out);
+
+/* Says, in an English sentence without a full stop, why weir_engine_open with these options (NULL
+ * for none) returned `error`: which setting is refused and what it may be, what keeps the device
+ * from being used, why nobody can listen at the address, which limit of the process is too small.
+ * Nothing was kept of the failed call: the reason is looked for again in the options, in the
+ * environment and in the system, so ask before any of them changes. Blocks for name resolution of
+ * `listen`. Needs no engine. A sentence that is longer than note_size is cut; WEIR_OPEN_NOTE_MAX
+ * bytes hold any. EINVAL: note_out is null, note_size 0, or `error` not negative. */
+WEIR_API int weir_open_explain(const weir_engine_options *options, int error, char *note_out,
+                               size_t note_size);
 
 /* Ends every transfer with a status (ECLOSED if nothing else came first), tells
  * the peers, tears down, frees. Blocks, under one second on a healthy device and
@@ -698,6 +709,8 @@ typedef struct weir_device_info {
     int available;             /* 0, or why this device cannot be used here */
     uint32_t reserved;
     char note[WEIR_DEVICE_NOTE_MAX]; /* what is used, or why nothing can be: a line; "" */
+    uint64_t address_bytes;          /* address space that such an engine takes, engine_bytes among
+                                      * it: RLIMIT_AS has to allow it; hardly any of it is backed */
 } weir_device_info;
 #define WEIR_DEVICE_INFO_INIT WEIR_SIZED(weir_device_info)
 /* Describes the index-th device this library was built with. EINVAL past the

@@ -102,6 +102,8 @@ static void test_W9_engine_calls_that_fail_write_nothing(void **state) {
     options.listen = a.address;
     FAILS(WEIR_EADDRESS, weir_engine_open(&options, &o.engine));
 
+    FAILS(WEIR_EINVAL, weir_open_explain(NULL, WEIR_OK, o.address, sizeof(o.address)));
+    FAILS(WEIR_EINVAL, weir_open_explain(NULL, WEIR_EDEVICE, o.address, 0));
     FAILS(WEIR_EINVAL, weir_engine_address(NULL, o.address, sizeof(o.address)));
     for (size_t size = 0; size <= strlen(a.address); size++)
         FAILS(WEIR_ETOOBIG, weir_engine_address(a.engine, o.address, size));

@@ -25,12 +25,13 @@ static const struct {
 };
 
 static json_t *device_json(const weir_device_info *d) {
-    return json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:I}", "name", d->name,
+    return json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:I, s:I}", "name", d->name,
                      "available", d->available == 0, "status", weir_strerror(d->available), "note",
                      d->note, "message_bytes_max", (json_int_t)d->message_bytes_max,
                      "inline_bytes_max", (json_int_t)d->inline_bytes_max, "sq_depth_max",
                      (json_int_t)d->sq_depth_max, "ordered", d->ordered != 0, "completes_inline",
-                     d->completes_inline != 0, "engine_bytes", (json_int_t)d->engine_bytes);
+                     d->completes_inline != 0, "engine_bytes", (json_int_t)d->engine_bytes,
+                     "address_bytes", (json_int_t)d->address_bytes);
 }
 
 static void device_print(const weir_device_info *d) {
@@ -46,6 +47,8 @@ static void device_print(const weir_device_info *d) {
     printf("  ordered                %s\n", d->ordered ? "yes" : "no");
     printf("  completes in the post  %s\n", d->completes_inline ? "yes" : "no");
     printf("  memory of an engine    %s\n", options_size_text(d->engine_bytes, text));
+    printf("  address space of one   %s, backed as it is used\n",
+           options_size_text(d->address_bytes, text));
 }
 
 static void setting_print(const weir_setting_info *s) {

@@ -387,6 +387,7 @@ int weir_device_query(size_t index, weir_device_info *info) {
     weir_engine_options defaults;
     settings_resolve(NULL, getenv, &defaults, NULL); /* weir_setting_query says what is wrong */
     full.engine_bytes = engine_bytes(&defaults);
+    full.address_bytes = open_address_bytes(&defaults, &caps);
     full.size = info->size;
     memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
     return WEIR_OK;

@@ -518,6 +518,11 @@ bool left_nothing(const weir_engine *engine);
 /* An engine that was left, and its device, on a thread of its own from here on. */
 void left_to_thread(weir_engine *engine);
 
+/* open.c: address space that an engine of these limits takes on this device, of which little is
+ * backed. */
+uint64_t open_address_bytes(const weir_engine_options *options,
+                            const struct weir_device_caps *caps);
+
 /* wait.c */
 void engine_awake(weir_engine *engine);
 void engine_wake(weir_engine *engine);

@@ -35,6 +35,8 @@ enum { TCP_CONNS_DEFAULT = 1024, TCP_CONNS_MAX = 65535 };
  *           closed it. ETOOBIG: it announced a longer message than is allowed.
  */
 int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control *control_out);
+/* The memory that it takes with so many. */
+size_t tcp_bytes(uint32_t conns_max);
 /* Closes every connection. A zeroed port is allowed. */
 void tcp_close(struct weir_control *control);
 

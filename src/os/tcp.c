@@ -780,9 +780,13 @@ static void tcp_free(struct tcp *tcp) {
     }
     resolver_close(tcp->resolver);
     if (tcp->conns != NULL) {
-        env.ops->free(env.self, tcp->conns, tcp->conns_max * sizeof *tcp->conns);
+        env.ops->free(env.self, tcp->conns, tcp_bytes(tcp->conns_max));
     }
     env.ops->free(env.self, tcp, sizeof *tcp);
+}
+
+size_t tcp_bytes(uint32_t conns_max) {
+    return conns_max * sizeof(struct tcp_conn);
 }
 
 int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control *control_out) {
@@ -803,7 +807,7 @@ int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control
     }
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     tcp->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    tcp->conns = env->ops->alloc(env->self, tcp->conns_max * sizeof *tcp->conns);
+    tcp->conns = env->ops->alloc(env->self, tcp_bytes(tcp->conns_max));
     if (tcp->epoll_fd < 0 || tcp->timer_fd < 0 || tcp->conns == NULL ||
         resolver_open(&tcp->resolver) != WEIR_OK ||
         tcp_watch(tcp, EPOLL_CTL_ADD, tcp->timer_fd, EPOLLIN, TCP_TOKEN_TIMER) != WEIR_OK ||

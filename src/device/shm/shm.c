@@ -66,6 +66,7 @@ static int fill_caps(struct weir_device_caps *caps) {
         .cq_capacity = SHM_CQ_CAPACITY,
         .ordered = true,
         .completes_inline = true,
+        .map_bytes = sizeof(struct seg_map),
     };
     int rc = fabric_id(filled.fabric);
     if (rc == 0)
