@@ -11,15 +11,15 @@
  *    this transfer failed, this endpoint is gone.
  *  - Threads: any thread may call any function on an engine at any time, except
  *    that nothing else may be running on the engine when weir_engine_close is
- *    called, nor start after it. Threads of the library hold all signals back, and
- *    no call changes what a signal does or raises one: SIGPIPE neither, whatever
- *    a device or a peer does.
- *  - Blocking: a function does not block. Those that do are named `_wait`, or
- *    take a time-out, or were asked to with WEIR_TRANSFER_BLOCK. But a function may
- *    run the engine's step, and on a device without DMA (shm) that copies bytes: there
- *    weir_write and weir_read copy in the thread that calls them, with
- *    WEIR_ENGINE_THREAD too, and take as long as the copy does; meanwhile no deadline
- *    is looked at and no cancel heard. Who minds cuts big transfers into pieces.
+ *    called, nor start after it. Threads of the library block all signals. No call
+ *    changes the disposition of a signal or raises one; SIGPIPE is not raised either,
+ *    whatever a device or a peer does.
+ *  - Blocking: a function does not block, unless its name ends in `_wait`, it takes a
+ *    time-out, or WEIR_TRANSFER_BLOCK asks it to. But a function may run the engine's
+ *    step, and on a device without DMA (shm) that copies bytes: there weir_write and
+ *    weir_read copy in the thread that calls them, with WEIR_ENGINE_THREAD too, and take
+ *    as long as the copy does; meanwhile no deadline is looked at and no cancel heard. An
+ *    application that cannot wait so long cuts its transfers into pieces of a megabyte.
  *  - Ownership: pointers passed in are read during the call and never kept,
  *    except the base of registered memory, which must stay mapped until
  *    weir_memory_release has returned 0. `*_out` parameters are written only
@@ -52,7 +52,7 @@ extern "C" {
 #define WEIR_VERSION_MINOR 1
 #define WEIR_VERSION_PATCH 0
 
-/* What the _INIT macros are made of: all zero but for the size. */
+/* For the _INIT macros: a value that is all zero but for its size. */
 #ifdef __cplusplus
 extern "C++" {
 template <typename T> inline T weir_sized() {
@@ -181,13 +181,14 @@ typedef struct weir_engine_options {
                              * qp_count; default 64, or that if it is less */
     uint32_t notifications_max; /* received and not yet taken; default 4,096, at most 1,048,576 */
     /* Times are an hour at most. */
-    uint64_t connect_timeout_ns;  /* default 10 s; also how long the peer may be silent about what
-                                   * became of a broken session before EUNKNOWN, and the device
-                                   * take none of a session's receives before that is broken */
+    uint64_t connect_timeout_ns;  /* to connect; for the peer to say what arrived on a broken
+                                   * session, before EUNKNOWN; and for a device that refuses a
+                                   * session's receives to take some, before that session is
+                                   * broken; default 10 s */
     uint64_t retransmit_ns;       /* first control retransmission, doubles to 16x; default 20 ms */
     uint64_t teardown_timeout_ns; /* forced teardown of a QP; default 4 s */
-    uint64_t settle_grace_ns;     /* what a cancelled or late transfer's posted WRs are given to
-                                   * complete before their QPs are taken down; default 100 ms */
+    uint64_t settle_grace_ns;     /* for posted WRs of a cancelled or late transfer to complete,
+                                   * before their QPs are taken down; default 100 ms */
     uint64_t backoff_timeout_ns;  /* WEIR_TRANSFER_BLOCK waits at most this; default 10 ms */
     uint32_t signal_interval;     /* a chain's last WR is signalled when so many, it among them,
                                    * were posted to its QP since the last signalled one; 1: every
@@ -255,12 +256,13 @@ WEIR_API int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns);
  * has something to do, once armed. The engine owns it. */
 WEIR_API int weir_engine_fd(const weir_engine *engine);
 
-/* Before sleeping on the descriptor: 0 when armed, and *timeout_ns_out then holds
- * after how long progress must be called even if nothing arrives (UINT64_MAX:
- * never); WEIR_EAGAIN when there is work already, or was since the last call, or
- * notifications or completions wait to be taken: make progress and take what there is
- * to take instead. After waking, call weir_engine_progress, which disarms; progress of
- * another thread wakes, too. One thread at a time; WEIR_ENGINE_THREAD goes with it. */
+/* Before sleeping on the descriptor. 0: the descriptor is armed, and *timeout_ns_out holds
+ * after how long progress must be called even if nothing arrives (UINT64_MAX: never).
+ * WEIR_EAGAIN: do not sleep, but make progress and take everything that can be taken. Either
+ * the engine has work now, or notifications or completions wait to be taken, or something was
+ * done since the last call of this function: by another thread, say, or inside a submit. After
+ * waking, call weir_engine_progress, which disarms; progress of another thread wakes, too. One
+ * thread at a time; WEIR_ENGINE_THREAD goes with it. */
 WEIR_API int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out);
 
 /* Copies the address that peers can open, with its terminator. Errors: ETOOBIG
@@ -296,21 +298,23 @@ typedef struct weir_setting_info {
     int status;                       /* 0, or EINVAL: weir_engine_open refuses it... */
     char note[WEIR_SETTING_NOTE_MAX]; /* ...and this says why, in a line, or why in_force is not
                                        * value; "" */
-    uint64_t in_force;                /* what has an effect: value, but chain_max is cut to a
-                                       * quarter of the queue, if the device grants sq_depth */
+    uint64_t in_force;                /* the part of value that has an effect: all of it, but for
+                                       * chain_max, which is cut to a quarter of the queue, if the
+                                       * device grants sq_depth */
     char text[WEIR_SETTING_TEXT_MAX]; /* of a device's variable that is no number, and has no
                                        * range; "" */
 } weir_setting_info;
 #define WEIR_SETTING_INFO_INIT WEIR_SIZED(weir_setting_info)
-/* Describes the index-th setting, for an engine that were opened now with these options, NULL
- * for none: what weir_engine_open would make of options and environment, and what it would
- * refuse. Needs no engine. EINVAL past the last. */
+/* Describes the index-th setting of an engine that were opened now with these options, NULL for
+ * none: its value, and whether weir_engine_open would refuse it, and why. Needs no engine. EINVAL
+ * past the last. */
 WEIR_API int weir_setting_query(const weir_engine_options *options, size_t index,
                                 weir_setting_info *info);
 
 /* Describes the index-th variable of a device that is built in (WEIR_VERBS_*), likewise; name is
- * the device's, and there is no field of the options. What is refused keeps that device, and no
- * other, from being opened. Whether there is such a port, GID or MTU, weir_device_query says. */
+ * the device's, and there is no field of the options. A variable that is refused keeps that
+ * device, and no other, from being opened. Whether there is such a port, GID or MTU,
+ * weir_device_query says. */
 WEIR_API int weir_device_setting_query(size_t index, weir_setting_info *info);
 
 /* A variable of the environment whose name begins with WEIR_ and that this library does not
@@ -319,7 +323,7 @@ WEIR_API int weir_device_setting_query(size_t index, weir_setting_info *info);
 typedef struct weir_stray_info {
     size_t size;
     const char *nearest;              /* the variable whose name is much like it, or NULL; static */
-    char name[WEIR_VARIABLE_MAX];     /* as far as there is room; what is not printable is '?' */
+    char name[WEIR_VARIABLE_MAX];     /* as far as there is room; '?' for unprintable bytes */
     char note[WEIR_SETTING_NOTE_MAX]; /* "WEIR_SQ_DEPHT: no setting of this name; ..." */
 } weir_stray_info;
 #define WEIR_STRAY_INFO_INIT WEIR_SIZED(weir_stray_info)
@@ -333,8 +337,8 @@ WEIR_API int weir_stray_query(size_t index, weir_stray_info *info);
 #define WEIR_ACCESS_REMOTE_WRITE 0x2u
 #define WEIR_ACCESS_ALL          0x3u
 
-/* Registers length bytes at base, the caller's own memory. access: what peers
- * may do to it; 0 keeps it local (a source of writes, a destination of reads).
+/* Registers length bytes at base, the caller's own memory. access: the rights that peers
+ * have to it; 0 keeps it local (a source of writes, a destination of reads).
  * On shm, whether it is mapped is not checked: using it ends a transfer and breaks its
  * session, or is a SIGSEGV in the caller. On verbs it is pinned, which takes time with
  * its size, and must be mapped.
@@ -435,9 +439,9 @@ typedef struct weir_peer_info {
     weir_peer peer; /* the handle that events and notifications of this peer carry */
 } weir_peer_info;
 #define WEIR_PEER_INFO_INIT WEIR_SIZED(weir_peer_info)
-/* What the engine knows. Control messages, which say that a session is up or gone, are
- * looked at in each 64th step and before each sleep: a notification of a session may be
- * there to take while `connected` is still 0. ESTALE. */
+/* Describes the peer as the engine knows it. Control messages, which say that a session is up
+ * or gone, are looked at in each 64th step and before each sleep: a notification of a session
+ * may be there to take while `connected` is still 0. ESTALE. */
 WEIR_API int weir_peer_query(weir_engine *engine, weir_peer peer, weir_peer_info *info);
 
 /* One QP of a peer's session, and how the peer's transfers fared. Counters of the QP begin
@@ -454,7 +458,7 @@ typedef struct weir_qp_info {
     uint64_t orphans;        /* work requests left without a signalled tail by those */
     /* Of the peer since it was opened or met, all QPs and sessions together: */
     uint64_t sessions;          /* that reached up */
-    uint64_t recoveries;        /* those of them that took the place of one that broke */
+    uint64_t recoveries;        /* of these: took the place of one that broke */
     uint64_t replays;           /* transfers started again on a new session */
     uint64_t admission_waits;   /* times that a transfer had to wait for slots */
     uint64_t admission_wait_ns; /* time that something waited for slots */
@@ -569,12 +573,12 @@ typedef enum weir_waiting_for {
     WEIR_WAITING_COMPLETIONS = 5, /* posted; for the device */
     WEIR_WAITING_DRAIN = 6,       /* its session broke or it was cancelled: for QPs to go quiet */
     WEIR_WAITING_SETTLE = 7,      /* for the target to say what arrived on a broken session */
-    WEIR_WAITING_INFLIGHT = 8     /* for bytes in flight, to any peer, to come back, or for those
-                                   * who wait for that before it: inflight_bytes_max */
+    WEIR_WAITING_INFLIGHT = 8     /* for bytes in flight, to any peer, to come back, or for peers
+                                   * that wait for that before it: inflight_bytes_max */
 } weir_waiting_for_t;
-/* What an unfinished transfer waits for now: a weir_waiting_for_t, or ESTALE. Of those to a
- * peer that are still to be posted, all wait for what the first of them waits for. May wait
- * shortly for a thread that has the engine, as other queries do. */
+/* The reason why an unfinished transfer waits now: a weir_waiting_for_t, or ESTALE. Transfers to
+ * one peer that are still to be posted all wait for the same as the first of them. The call may
+ * wait shortly for a thread that has the engine, as other queries do. */
 WEIR_API int weir_transfer_waiting_for(weir_engine *engine, weir_transfer transfer);
 /* Its name in lower case: "slots", "credits", ... Static storage. */
 WEIR_API const char *weir_waiting_name(int waiting_for);
@@ -598,7 +602,7 @@ typedef struct weir_notification {
     uint32_t reserved;
     uint8_t payload[WEIR_NOTIFY_MAX];
 } weir_notification;
-/* Takes one received notification. Those of one peer come in the order in which
+/* Takes one received notification. Notifications of one peer come in the order in which
  * they became complete. EAGAIN: none. Makes no progress. */
 WEIR_API int weir_notification_take(weir_engine *engine, weir_notification *notification_out);
 
@@ -609,11 +613,14 @@ typedef enum weir_event_type {
     WEIR_EVENT_DEGRADED = 2,  /* its session broke, whichever side found it; recovery runs by
                                * itself. The peer's next event is RECOVERED or GONE */
     WEIR_EVENT_RECOVERED = 3, /* a new session is up in place of the one that broke */
-    WEIR_EVENT_GONE = 4,      /* EPEER: it died, was restarted or closed its engine; ECONNECT,
-                               * EREFUSED, EADDRESS: not reached; ECLOSED: its place was needed.
+    WEIR_EVENT_GONE = 4,      /* there is no session, and none will come by itself. EPEER: the peer
+                               * died, was restarted or closed its engine; ECONNECT, EREFUSED,
+                               * EADDRESS: it was not reached; ECLOSED: the engine gave up an idle
+                               * peer that the application has not open, to make room for another.
                                * The reason that the peer gave for EREFUSED, or for ECONNECT, is
                                * in value, cast it to int: as `refusal` in weir_peer_info; or 0.
-                               * Told once; of a weir_peer_connect after it, in vain, again */
+                               * Told once, and once more for each weir_peer_connect afterwards
+                               * that does not reach the peer */
     WEIR_EVENT_LOST = 5,      /* events were dropped because nobody took them; count in value */
     WEIR_EVENT_SAME = 6       /* this handle, which was opened, turned out to name a peer that has
                                * another one, in value: events and notifications carry that one.
@@ -627,8 +634,8 @@ typedef struct weir_event {
     weir_peer peer;
     uint64_t value;
 } weir_event;
-/* Takes the oldest event. 256 are kept; those that find no room are dropped, and LOST,
- * which comes before the others, says how many. EAGAIN: none. */
+/* Takes the oldest event. 256 are kept; further ones are dropped, and LOST, which comes before
+ * the others, says how many. EAGAIN: none. */
 WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
 
 /* ---- statistics -------------------------------------------------------- */
@@ -708,7 +715,7 @@ typedef struct weir_device_info {
                                 * the limits that this environment sets */
     int available;             /* 0, or why this device cannot be used here */
     uint32_t reserved;
-    char note[WEIR_DEVICE_NOTE_MAX]; /* what is used, or why nothing can be: a line; "" */
+    char note[WEIR_DEVICE_NOTE_MAX]; /* the device that is used, or why none can be: a line; "" */
     uint64_t address_bytes;          /* address space that such an engine takes, engine_bytes among
                                       * it: RLIMIT_AS has to allow it; hardly any of it is backed */
 } weir_device_info;
