@@ -611,8 +611,16 @@ WEIR_API int weir_notification_take(weir_engine *engine, weir_notification *noti
 typedef enum weir_event_type {
     WEIR_EVENT_UP = 1,        /* first session with this peer, or first after GONE */
     WEIR_EVENT_DEGRADED = 2,  /* its session broke, whichever side found it; recovery runs by
-                               * itself. The peer's next event is RECOVERED or GONE */
-    WEIR_EVENT_RECOVERED = 3, /* a new session is up in place of the one that broke */
+                               * itself, and replays whatever else was on it. The peer's next event
+                               * is RECOVERED or GONE. `error` is the cause. EREMOTE, EINVAL,
+                               * ETOOBIG: a device refused one transfer, the target's for memory
+                               * that was released, say; ECANCELED, ETIMEDOUT: posted work of a
+                               * cancelled or late transfer had to be stopped; of these `value` is
+                               * the transfer's id, or 0 if its handle was released. ECONNECT: the
+                               * target did not answer. EUNKNOWN: the peer ended it, which does not
+                               * say why. EDEVICE: it failed here, and no cause is known yet */
+    WEIR_EVENT_RECOVERED = 3, /* a new session is up in place of the one that broke; `error` and
+                               * `value` as with DEGRADED, but all that was learned since */
     WEIR_EVENT_GONE = 4,      /* there is no session, and none will come by itself. EPEER: the peer
                                * died, was restarted or closed its engine; ECONNECT, EREFUSED,
                                * EADDRESS: it was not reached; ECLOSED: the engine gave up an idle
@@ -630,9 +638,9 @@ typedef enum weir_event_type {
 
 typedef struct weir_event {
     weir_event_type_t type;
-    int error;
+    int error; /* 0 with UP and LOST */
     weir_peer peer;
-    uint64_t value;
+    uint64_t value; /* as the type says; else 0 */
 } weir_event;
 /* Takes the oldest event. 256 are kept; further ones are dropped, and LOST, which comes before
  * the others, says how many. EAGAIN: none. */
