@@ -565,6 +565,18 @@ waits_asleep() {
     echo "$ran of $(($(getconf CLK_TCK) * 2)) ticks"
     test $ran -lt $(($(getconf CLK_TCK) / 2))
 }
+# A server that listens at all addresses names one that a peer reaches it by.
+serve_anywhere() {
+    for all in 0.0.0.0:0 '[::]:0'; do
+        serve --listen "$all" || return 1
+        case $address in 0.0.0.0:* | '[::]:'*) return 1 ;; esac
+        run bench write --peer "$address" --seconds 0.1 --verify
+        good=$?
+        serve_ended TERM 0 && test $good -eq 0 || return 1
+    done
+    run info --json >"$dir/out.json" && json_holds '"127.0.0.1" in r["addresses"]' &&
+        run info | grep -qx '  127\.0\.0\.1'
+}
 # A reader that has seen enough is no failure to complain of: the end is that of any filter.
 reader_gone() {
     python3 -c 'import os, signal, subprocess, sys
@@ -722,6 +734,7 @@ check serve_limit serve_limit
 check serve_crowded serve_crowded
 check limit_below limit_below
 check wrong_addresses wrong_addresses
+check W10_serve_anywhere serve_anywhere
 check reader_gone reader_gone
 check M7_latency_waits_asleep waits_asleep write --latency
 check M7_memory_waits_asleep waits_asleep write --latency=memory

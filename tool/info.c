@@ -1,6 +1,11 @@
 /* info.c: `weir info`: what weir_device_query, weir_setting_query, weir_device_setting_query and
  * weir_stray_query say, and the limits of weir.h. */
+#define _GNU_SOURCE
+#include <ifaddrs.h>
 #include <inttypes.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 
 #include <jansson.h>
@@ -79,6 +84,51 @@ static void device_settings_print(void) {
     }
 }
 
+/* Of no use without the name of an interface of the peer's. */
+static bool is_link_local(const struct sockaddr *address) {
+    return address->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+}
+
+/* Where peers reach an engine on this host: what it may listen at, in numbers. Loopback comes
+ * last, which is for peers on the host alone. */
+static json_t *addresses(void) {
+    json_t *all = json_array();
+    struct ifaddrs *found = NULL;
+    char host[NI_MAXHOST], text[NI_MAXHOST + 2];
+
+    if (getifaddrs(&found) != 0)
+        return all;
+    for (int loopback = 0; loopback < 2; loopback++) {
+        for (const struct ifaddrs *at = found; at != NULL; at = at->ifa_next) {
+            int family = at->ifa_addr != NULL ? at->ifa_addr->sa_family : AF_UNSPEC;
+            socklen_t length =
+                family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+
+            if ((family != AF_INET && family != AF_INET6) || (at->ifa_flags & IFF_UP) == 0 ||
+                ((at->ifa_flags & IFF_LOOPBACK) != 0) != (loopback == 1) ||
+                is_link_local(at->ifa_addr) ||
+                getnameinfo(at->ifa_addr, length, host, sizeof(host), NULL, 0, NI_NUMERICHOST) != 0)
+                continue;
+            snprintf(text, sizeof(text), family == AF_INET6 ? "[%s]" : "%s", host);
+            json_array_append_new(all, json_string(text));
+        }
+    }
+    freeifaddrs(found);
+    return all;
+}
+
+static void addresses_print(void) {
+    json_t *all = addresses(), *one;
+    size_t i;
+
+    printf("addresses of this host\n");
+    json_array_foreach(all, i, one) {
+        printf("  %s\n", json_string_value(one));
+    }
+    json_decref(all);
+}
+
 static void print_text(void) {
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
     weir_setting_info setting = WEIR_SETTING_INFO_INIT;
@@ -90,6 +140,7 @@ static void print_text(void) {
     printf("limits\n");
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
         printf("  %-22s %8" PRIu64 "  %s\n", limits[i].name, limits[i].value, limits[i].what);
+    addresses_print();
     printf("settings\n");
     for (size_t i = 0; i < SETTINGS_MAX && weir_setting_query(NULL, i, &setting) == 0; i++)
         setting_print(&setting);
@@ -112,9 +163,9 @@ static int print_json(void) {
         json_array_append_new(settings, settings_describe(&setting));
     for (size_t i = 0; i < SETTINGS_MAX && weir_device_setting_query(i, &setting) == 0; i++)
         json_array_append_new(of_devices, settings_describe(&setting));
-    root = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "weir", weir_version(), "devices", devices,
-                     "limits", limit, "settings", settings, "device_settings", of_devices, "strays",
-                     settings_strays());
+    root = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "weir", weir_version(), "devices",
+                     devices, "limits", limit, "addresses", addresses(), "settings", settings,
+                     "device_settings", of_devices, "strays", settings_strays());
     if (root == NULL)
         return complain("info: out of memory");
     json_dumpf(root, stdout, JSON_INDENT(2)); /* main says whether it could be written */

@@ -364,10 +364,10 @@ int weir_engine_address(const weir_engine *engine, char *address_out, size_t add
         return WEIR_EINVAL;
     if (!engine->listening)
         return WEIR_ENOTSUP;
-    size_t length = strlen(engine->address) + 1;
+    size_t length = strlen(engine->reach) + 1;
     if (address_out == NULL || address_size < length)
         return WEIR_ETOOBIG;
-    memcpy(address_out, engine->address, length);
+    memcpy(address_out, engine->reach, length);
     return WEIR_OK;
 }
 

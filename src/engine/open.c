@@ -86,6 +86,8 @@ int weir_engine_open(const weir_engine_options *options, weir_engine **engine_ou
         return rc;
     }
     engine->on_close = close_ports;
+    if (engine->listening)
+        os_reach(engine->address, engine->reach, sizeof(engine->reach));
     rc = engine_sleeping_open(engine);
     if (rc != WEIR_OK) {
         weir_engine_close(engine);

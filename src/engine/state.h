@@ -391,6 +391,7 @@ struct weir_engine {
     weir_engine_options options; /* as in force */
     uint8_t instance[WIRE_INSTANCE_SIZE];
     char address[WEIR_ADDRESS_MAX];
+    char reach[WEIR_ADDRESS_MAX]; /* the same, or, where that is a wildcard, an address of it */
     bool listening;
     bool closing;
     bool has_fd; /* sleeping is real: control and async news are looked at less often */
