@@ -102,7 +102,9 @@ WEIR_API const char *weir_version(void);
 typedef enum weir_error_class {
     WEIR_CLASS_OK = 0,
     WEIR_CLASS_RETRY = 1,    /* nothing happened; the same call may work later */
-    WEIR_CLASS_TRANSFER = 2, /* this call or transfer failed; others are unaffected */
+    WEIR_CLASS_TRANSFER = 2, /* this call or transfer failed, for what it was given; the engine and
+                              * the peer go on. With ESTALE so does every other that is given the
+                              * same handle: all imports of a peer, when it died */
     WEIR_CLASS_ENDPOINT = 3  /* this peer, or the engine, cannot be used any more */
 } weir_error_class_t;
 
@@ -265,8 +267,12 @@ WEIR_API int weir_engine_fd(const weir_engine *engine);
  * thread at a time; WEIR_ENGINE_THREAD goes with it. */
 WEIR_API int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out);
 
-/* Copies the address that peers can open, with its terminator. Errors: ETOOBIG
- * (address_size too small), ENOTSUP (no listener). */
+/* Copies an address that peers can open, with its terminator: where the engine listens. If that is
+ * all addresses of this host (0.0.0.0 or [::]), one of them is named, as they were when the engine
+ * was opened: the one that packets to the rest of the network leave with, or else that of an
+ * interface that is up, or else the loopback's. A host in several networks has other addresses
+ * that lead to the engine as well; an application whose peers need one of these tells them by its
+ * own means. Errors: ETOOBIG (address_size too small), ENOTSUP (no listener). */
 WEIR_API int weir_engine_address(const weir_engine *engine, char *address_out, size_t address_size);
 
 /* ---- settings ---------------------------------------------------------- */
@@ -339,9 +345,11 @@ WEIR_API int weir_stray_query(size_t index, weir_stray_info *info);
 
 /* Registers length bytes at base, the caller's own memory. access: the rights that peers
  * have to it; 0 keeps it local (a source of writes, a destination of reads).
- * On shm, whether it is mapped is not checked: using it ends a transfer and breaks its
- * session, or is a SIGSEGV in the caller. On verbs it is pinned, which takes time with
- * its size, and must be mapped.
+ * On shm any range is registered, mapped or not; using what is not mapped, or not with the
+ * protection that the transfer needs, ends the transfer (EREMOTE, EINVAL) and breaks its
+ * session, or is a SIGSEGV in the caller. On verbs the memory is pinned, which takes time
+ * with its size, and must be mapped; for private memory and shared memory that is readable
+ * and writable that is enough, and of other mappings kernels differ: see weir(3).
  * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits; verbs:
  * not mapped),
  * EAGAIN (memories_max), ENOMEM, EDEVICE. */
@@ -349,7 +357,9 @@ WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t leng
                                   weir_memory *memory_out);
 
 /* Allocates and registers zeroed, page-aligned memory that is fastest to share
- * (on shm: mapped by the peer). The engine owns it until weir_memory_release.
+ * (on shm: mapped by the peer). All of its pages are backed before the call returns, used
+ * or not, which takes time with its size; memory that is to be backed as it is used is the
+ * application's own, registered. The engine owns it until weir_memory_release.
  * Errors: as weir_memory_register. */
 WEIR_API int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t access,
                                   weir_memory *memory_out, void **base_out);
@@ -483,7 +493,12 @@ typedef struct weir_segment {
     uint64_t length;
 } weir_segment;
 
-/* Send a notification to the target once all of the data is visible there. */
+/* Send a notification to the target once all of the data is visible there. Notifications have no
+ * order among each other, also those that one thread sends to one peer: a long transfer's comes
+ * behind that of a short one submitted later, several QPs carry them, a submit that had to be
+ * handed to the thread that has the engine can be passed by the next, and what was under way on a
+ * session that broke is sent again. For an order, count in notify_tag, and sort at the target; or
+ * submit the next when the target has answered the last. */
 #define WEIR_TRANSFER_NOTIFY 0x1u
 /* Report the end of the transfer through weir_completion_take, and release the
  * handle by itself then: it is ESTALE once the transfer has ended, for
