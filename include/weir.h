@@ -653,7 +653,7 @@ typedef enum weir_event_type {
 
 typedef struct weir_event {
     weir_event_type_t type;
-    int error; /* 0 with UP and LOST */
+    int error; /* 0 with UP, LOST and SAME */
     weir_peer peer;
     uint64_t value; /* as the type says; else 0 */
 } weir_event;
