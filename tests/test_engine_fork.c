@@ -142,10 +142,11 @@ static void test_W4_numbers_are_free_again_behind_a_close(void **state) {
 
 /* ---- calls in a child ---- */
 
-static void child_asks_about_memory(struct side *side) {
+static void child_asks_about_memory(struct side *side, const uint8_t *exported, size_t size) {
     weir_engine *engine = side->engine;
     uint8_t descriptor[WEIR_DESCRIPTOR_MAX] = {0};
     size_t length = sizeof(descriptor);
+    weir_remote remote = {0};
     static uint8_t bytes[4096];
     weir_memory memory = {0};
     void *base = NULL;
@@ -155,6 +156,7 @@ static void child_asks_about_memory(struct side *side) {
     CHILD_MUST(weir_memory_register_dmabuf(engine, 0, 0, 4096, 0, 0, &memory) == WEIR_ECLOSED);
     CHILD_MUST(memory.id == 0 && base == NULL);
     CHILD_MUST(weir_memory_export(engine, side->memory, descriptor, &length) == WEIR_ECLOSED);
+    CHILD_MUST(weir_memory_import(engine, side->peer, exported, size, &remote) == WEIR_ECLOSED);
     CHILD_MUST(weir_memory_info(engine, side->memory, &base, NULL) == WEIR_ECLOSED);
     CHILD_MUST(weir_memory_release(engine, side->memory) == WEIR_ECLOSED);
     CHILD_MUST(weir_remote_info(engine, side->remote, NULL, NULL) == WEIR_ECLOSED);
@@ -250,14 +252,17 @@ static void test_W4_calls_in_a_child_say_that_the_engine_is_not_there(void **sta
     (void)state;
     for (int way = 0; way < WAYS; way++) {
         weir_engine_options options = flags_options(ways[way]);
+        uint8_t exported[WEIR_DESCRIPTOR_MAX];
+        size_t size = sizeof(exported);
         struct side a, b;
         pair_open(&a, &b, &options);
+        assert_int_equal(weir_memory_export(b.engine, b.memory, exported, &size), WEIR_OK);
         for (uint64_t round = 0; round < CALLS; round++) {
             exchange(&a, &b, round);
             weir_transfer under_way = round == 0 ? begin_one(&a) : (weir_transfer){1};
             pid_t child = fork();
             if (child == 0) {
-                child_asks_about_memory(&a);
+                child_asks_about_memory(&a, exported, size);
                 child_asks_about_peers(&a);
                 child_transfers(&a, under_way);
                 CHILD_MUST(weir_transfer_status(a.engine, (weir_transfer){0}) == WEIR_OK);

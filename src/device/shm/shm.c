@@ -29,14 +29,13 @@ static uint64_t fnv1a(uint64_t hash, const void *bytes, size_t length) {
 
 /* Length of the text in a small file under /proc; 0: not readable. */
 static size_t read_small(const char *path, char *out, size_t size) {
-    ssize_t length = 0;
-    fork_hold(); /* the descriptor lives for a moment only */
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        length = read(fd, out, size);
-        close(fd);
-    }
+    fork_hold();
+    int fd = fork_own(open(path, O_RDONLY | O_CLOEXEC));
     fork_release();
+    if (fd < 0)
+        return 0;
+    ssize_t length = read(fd, out, size);
+    fork_close(fd);
     return length > 0 ? (size_t)length : 0;
 }
 
