@@ -25,6 +25,9 @@
  *    weir_memory_release has returned 0. `*_out` parameters are written only
  *    on success. A null pointer that may not be null is EINVAL.
  *  - Units: lengths and offsets in bytes, times in nanoseconds (`_ns`).
+ *  - fork(2): a child has no engine of its parent's. Of one that it finds every call returns
+ *    WEIR_ECLOSED and does nothing, but weir_engine_close, which frees the child's memory of
+ *    it and tells nobody; the parent goes on as if there were no child. See weir(3).
  *  - Handles (weir_memory, weir_remote, weir_peer, weir_transfer) are values.
  *    A zeroed one names nothing. One used after its release is WEIR_ESTALE,
  *    never undefined behaviour; ids do not repeat in practice.
@@ -93,7 +96,8 @@ WEIR_API const char *weir_version(void);
     X(WEIR_ECONNECT, -30, WEIR_CLASS_ENDPOINT, "no connection to the peer within the time-out")    \
     X(WEIR_EPEER, -31, WEIR_CLASS_ENDPOINT, "the peer is gone or was restarted")                   \
     X(WEIR_EREFUSED, -32, WEIR_CLASS_ENDPOINT, "the peer refused the connection")                  \
-    X(WEIR_ECLOSED, -33, WEIR_CLASS_ENDPOINT, "the engine or the peer handle was closed")          \
+    X(WEIR_ECLOSED, -33, WEIR_CLASS_ENDPOINT,                                                      \
+      "the engine or the peer handle was closed, or the engine is a parent process's")             \
     X(WEIR_EDEVICE, -34, WEIR_CLASS_ENDPOINT, "the device failed")                                 \
     X(WEIR_EADDRESS, -35, WEIR_CLASS_ENDPOINT, "the address cannot be parsed, resolved or bound")  \
     X(WEIR_ENODEVICE, -36, WEIR_CLASS_ENDPOINT, "no such device here")                             \
@@ -240,7 +244,8 @@ WEIR_API int weir_open_explain(const weir_engine_options *options, int error, ch
  * at most teardown_timeout_ns. Memory from weir_memory_allocate is unmapped. QPs that
  * the device does not let go of in that time, as one that is being connected to a host
  * that does not answer, are freed later by a thread of the library; nobody reaches the
- * application's memory by them. NULL is allowed. */
+ * application's memory by them. NULL is allowed. In a child of fork(2) it frees memory,
+ * and does nothing else. */
 WEIR_API void weir_engine_close(weir_engine *engine);
 
 /* Does what there is to do now, without sleeping. Returns how many things it did
@@ -359,7 +364,8 @@ WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t leng
 /* Allocates and registers zeroed, page-aligned memory that is fastest to share
  * (on shm: mapped by the peer). All of its pages are backed before the call returns, used
  * or not, which takes time with its size; memory that is to be backed as it is used is the
- * application's own, registered. The engine owns it until weir_memory_release.
+ * application's own, registered. The engine owns it until weir_memory_release. A child
+ * of fork(2) does not have it: touching it there is a SIGSEGV.
  * Errors: as weir_memory_register. */
 WEIR_API int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t access,
                                   weir_memory *memory_out, void **base_out);

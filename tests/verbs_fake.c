@@ -359,7 +359,8 @@ const char *ibv_get_device_name(struct ibv_device *device) {
 struct ibv_context *ibv_open_device(struct ibv_device *device) {
     fake_context.device = device;
     fake_context.async_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    assert_true(fake_context.async_fd >= 0);
+    fake_context.cmd_fd = eventfd(0, EFD_CLOEXEC);
+    assert_true(fake_context.async_fd >= 0 && fake_context.cmd_fd >= 0);
     fake.closed = false;
     return &fake_context;
 }
@@ -371,7 +372,7 @@ struct ibv_context *fake_context_of(void) {
 int ibv_close_device(struct ibv_context *context) {
     assert_true(is_even(&fake.async));
     fake.closed = true;
-    return close(context->async_fd);
+    return close(context->async_fd) | close(context->cmd_fd);
 }
 
 int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr) {

@@ -176,6 +176,11 @@ static struct fake_id *id_new(struct rdma_event_channel *channel, void *context)
     struct fake_id *id = calloc(1, sizeof *id);
     assert_non_null(id);
     id->cm.channel = channel;
+    if (channel == NULL) { /* its calls block */
+        id->own.fd = eventfd(0, EFD_CLOEXEC);
+        assert_true(id->own.fd >= 0);
+        id->cm.channel = &id->own;
+    }
     id->cm.context = context;
     id->cm.ps = RDMA_PS_TCP;
     count_up(&fake_cm.ids);
@@ -245,6 +250,8 @@ int rdma_destroy_id(struct rdma_cm_id *base) {
         show();
     }
     forget(id);
+    if (base->channel == &id->own)
+        close(id->own.fd);
     if (cm.listener == base)
         cm.listener = NULL;
     fake_cm.ids--;
@@ -276,7 +283,7 @@ __be16 rdma_get_src_port(struct rdma_cm_id *id) {
 
 int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to,
                       int timeout_ms) {
-    assert_null(id->channel); /* synchronous */
+    assert_ptr_equal(id->channel, &id_of(id)->own); /* synchronous */
     assert_true(timeout_ms > 0);
     assert_int_equal(from->sa_family, AF_INET);
     const struct sockaddr_in *there = (const struct sockaddr_in *)(const void *)to;
@@ -298,14 +305,17 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, siz
 }
 
 int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms) {
-    assert_null(id->channel);
+    assert_ptr_equal(id->channel, &id_of(id)->own);
     assert_true(timeout_ms >= 1000);
     return answer(fake_cm.route_error);
 }
 
 int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel) {
-    if (fake_cm.migrate_error == 0)
+    if (fake_cm.migrate_error == 0) {
+        assert_ptr_equal(id->channel, &id_of(id)->own);
+        close(id->channel->fd);
         id->channel = channel;
+    }
     return answer(fake_cm.migrate_error);
 }
 

@@ -16,7 +16,8 @@
 enum { FAKE_CM_EVENTS = 64, FAKE_CALL_MAX = 56 };
 
 struct fake_id {
-    struct rdma_cm_id cm; /* the first */
+    struct rdma_cm_id cm;          /* the first */
+    struct rdma_event_channel own; /* of an id whose calls block */
     struct fake_count events;
     bool calls;    /* rdma_connect, and no answer */
     bool is_call;  /* of somebody else */

@@ -88,6 +88,8 @@ int weir_transfer_status(weir_engine *engine, weir_transfer handle) {
         return WEIR_EINVAL;
     if (handle.id == 0)
         return WEIR_OK;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     struct transfer *transfer = transfer_find(engine, handle.id);
     if (transfer == NULL)
         return WEIR_ESTALE;
@@ -115,6 +117,8 @@ int weir_transfer_waiting_for(weir_engine *engine, weir_transfer handle) {
         return WEIR_EINVAL;
     if (handle.id == 0)
         return WEIR_WAITING_NOTHING;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     struct transfer *transfer = transfer_find(engine, handle.id);
     if (transfer == NULL)
         return WEIR_ESTALE;
@@ -142,6 +146,8 @@ int weir_transfer_cancel(weir_engine *engine, weir_transfer handle) {
         return WEIR_EINVAL;
     if (handle.id == 0)
         return WEIR_OK;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     struct transfer *transfer = transfer_get(engine, handle.id);
     if (transfer == NULL)
         return WEIR_ESTALE;
@@ -154,6 +160,8 @@ int weir_transfer_release(weir_engine *engine, weir_transfer handle) {
         return WEIR_EINVAL;
     if (handle.id == 0)
         return WEIR_OK;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     struct transfer *transfer = transfer_find(engine, handle.id);
     uint64_t id = handle.id;
     if (transfer == NULL ||
@@ -168,6 +176,8 @@ int weir_transfer_release(weir_engine *engine, weir_transfer handle) {
 int weir_completion_take(weir_engine *engine, weir_completion *completion_out) {
     if (engine == NULL || completion_out == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     const weir_completion *completion = queue_take(&engine->completions);
     if (completion == NULL)
         return WEIR_EAGAIN;
@@ -181,6 +191,8 @@ int weir_completion_take(weir_engine *engine, weir_completion *completion_out) {
 int weir_notification_take(weir_engine *engine, weir_notification *notification_out) {
     if (engine == NULL || notification_out == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     const weir_notification *notification = queue_take(&engine->notifications);
     if (notification != NULL) {
         memcpy(notification_out, notification,
@@ -195,6 +207,8 @@ int weir_notification_take(weir_engine *engine, weir_notification *notification_
 int weir_event_take(weir_engine *engine, weir_event *event_out) {
     if (engine == NULL || event_out == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     uint64_t lost = atomic_exchange(&engine->events_lost, 0);
     if (lost > 0) {
         *event_out = (weir_event){.type = WEIR_EVENT_LOST, .value = lost};
@@ -213,6 +227,8 @@ int weir_event_take(weir_engine *engine, weir_event *event_out) {
 int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
     if (engine == NULL || address == NULL || peer_out == NULL || address[0] == '\0')
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     if (strlen(address) >= WEIR_ADDRESS_MAX ||
         engine->ports.control.ops->check(engine->ports.control.self, address) != WEIR_OK)
         return WEIR_EADDRESS;
@@ -225,6 +241,8 @@ int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out
 int weir_peer_close(weir_engine *engine, weir_peer handle) {
     if (engine == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     own_enter(engine);
     struct peer *peer = peer_find(engine, handle.id);
     int rc = WEIR_ESTALE;
@@ -242,6 +260,8 @@ int weir_peer_close(weir_engine *engine, weir_peer handle) {
 int weir_peer_connect(weir_engine *engine, weir_peer handle) {
     if (engine == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     own_enter(engine);
     struct peer *peer = peer_find(engine, handle.id);
     int rc = WEIR_ESTALE;
@@ -282,6 +302,8 @@ static void query(weir_engine *engine, struct peer *peer, weir_peer_info *out) {
 int weir_peer_query(weir_engine *engine, weir_peer handle, weir_peer_info *info) {
     if (engine == NULL || info == NULL || info->size < sizeof(size_t))
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     weir_peer_info full = WEIR_PEER_INFO_INIT;
     own_enter(engine);
     struct peer *peer = peer_find(engine, handle.id);
@@ -331,6 +353,8 @@ static int qp_query(weir_engine *engine, const struct peer *peer, size_t index, 
 int weir_qp_query(weir_engine *engine, weir_peer handle, size_t index, weir_qp_info *info) {
     if (engine == NULL || info == NULL || info->size < sizeof(size_t))
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     weir_qp_info full = WEIR_QP_INFO_INIT;
     own_enter(engine);
     struct peer *peer = peer_find(engine, handle.id);
@@ -350,6 +374,8 @@ int weir_qp_query(weir_engine *engine, weir_peer handle, size_t index, weir_qp_i
 int weir_engine_stats(weir_engine *engine, weir_stats *stats) {
     if (engine == NULL || stats == NULL || stats->size < sizeof(size_t))
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     size_t size = stats->size < sizeof(*stats) ? stats->size : sizeof(*stats);
     own_enter(engine);
     engine_fold_stats(engine);
@@ -362,6 +388,8 @@ int weir_engine_stats(weir_engine *engine, weir_stats *stats) {
 int weir_engine_address(const weir_engine *engine, char *address_out, size_t address_size) {
     if (engine == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     if (!engine->listening)
         return WEIR_ENOTSUP;
     size_t length = strlen(engine->reach) + 1;

@@ -398,7 +398,7 @@ int weir_engine_progress(weir_engine *engine) {
     if (engine == NULL)
         return WEIR_EINVAL;
     if (!own_try_as(engine, OWNER_STEPS))
-        return 0;
+        return engine->forked ? WEIR_ECLOSED : 0;
     uint32_t armed = atomic_load_explicit(&engine->armed, memory_order_relaxed);
     if (armed == ARMED_YES || armed == ARMED_TOLD)
         engine_awake(engine);
@@ -459,6 +459,12 @@ weir_engine *engine_end(weir_engine *engine) {
 void weir_engine_close(weir_engine *engine) {
     if (engine == NULL)
         return;
+    if (engine->forked) {
+        engine->on_abandon(&engine->ports);
+        return;
+    }
+    if (engine->watched)
+        fork_unwatch(&engine->fork_watch);
     struct weir_ports ports = engine->ports;
     void (*on_close)(struct weir_ports *, weir_engine *, void *) = engine->on_close;
     void *context = engine->on_close_context;

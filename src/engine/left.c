@@ -7,6 +7,7 @@
  * Here they are asked for again and again, without drains (what was posted has been judged),
  * and freed when the last QP is gone. Owns the thread that does so for engines over real
  * ports. */
+#include "os.h"
 #include "state.h"
 
 #include <pthread.h>
@@ -58,6 +59,7 @@ static void *left_run(void *argument) {
             pause.tv_nsec *= 2;
     }
     ports.device_ops->close(ports.device);
+    os_env_close(&ports.env);
     return NULL;
 }
 

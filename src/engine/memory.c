@@ -90,6 +90,8 @@ int weir_memory_register(weir_engine *engine, void *base, uint64_t length, uint3
     if (engine == NULL || base == NULL || length == 0 || (access & ~WEIR_ACCESS_ALL) != 0 ||
         memory_out == NULL || (uint64_t)(uintptr_t)base > UINT64_MAX - length)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     own_enter(engine);
     int rc = add_local(engine, &(struct source){.base = base}, length, access, memory_out, NULL);
     own_leave(engine);
@@ -101,6 +103,8 @@ int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t access,
     if (engine == NULL || length == 0 || (access & ~WEIR_ACCESS_ALL) != 0 || memory_out == NULL ||
         base_out == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     own_enter(engine);
     int rc = add_local(engine, &(struct source){0}, length, access, memory_out, base_out);
     own_leave(engine);
@@ -112,6 +116,8 @@ int weir_memory_register_dmabuf(weir_engine *engine, int fd, uint64_t offset, ui
     if (engine == NULL || fd < 0 || length == 0 || (access & ~WEIR_ACCESS_ALL) != 0 ||
         memory_out == NULL || offset > UINT64_MAX - length || iova > UINT64_MAX - length)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     struct source source = {.dmabuf = true, .fd = fd, .offset = offset, .iova = iova};
     own_enter(engine);
     int rc = add_local(engine, &source, length, access, memory_out, NULL);
@@ -147,6 +153,8 @@ static int release(weir_engine *engine, weir_memory memory) {
 int weir_memory_release(weir_engine *engine, weir_memory memory) {
     if (engine == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     own_enter(engine);
     int rc = release(engine, memory);
     own_leave(engine);
@@ -157,6 +165,8 @@ int weir_memory_info(weir_engine *engine, weir_memory memory, void **base_out,
                      uint64_t *length_out) {
     if (engine == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     tables_lock(engine);
     const struct region_local *local = region_local(&engine->regions, memory.id);
     if (local != NULL && base_out != NULL)
@@ -193,6 +203,8 @@ int weir_memory_export(weir_engine *engine, weir_memory memory, void *descriptor
                        size_t *length) {
     if (engine == NULL || descriptor_out == NULL || length == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     own_enter(engine);
     int rc = export(engine, memory, descriptor_out, length);
     own_leave(engine);
@@ -246,6 +258,8 @@ int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descript
     if (engine == NULL || descriptor == NULL || remote_out == NULL ||
         wire_descriptor_decode(descriptor, length, &decoded) != WEIR_OK)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     own_enter(engine);
     int rc = import(engine, peer, &decoded, remote_out);
     own_leave(engine);
@@ -276,6 +290,8 @@ static int forget(weir_engine *engine, weir_remote handle) {
 int weir_remote_release(weir_engine *engine, weir_remote remote) {
     if (engine == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     own_enter(engine);
     int rc = forget(engine, remote);
     own_leave(engine);
@@ -286,6 +302,8 @@ int weir_remote_info(weir_engine *engine, weir_remote handle, uint64_t *length_o
                      uint32_t *access_out) {
     if (engine == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     tables_lock(engine);
     const struct region_remote *remote = region_remote(&engine->regions, handle.id);
     if (remote != NULL && length_out != NULL)

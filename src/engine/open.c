@@ -1,9 +1,11 @@
 /* open.c: an engine over the real ports: a device of the table, TCP, Linux.
  *
- * Owns the choice of device, and the order in which ports are opened and closed.
+ * Owns the choice of device, the order in which ports are opened and closed, and what becomes of
+ * an engine in a child of fork(2).
  * Environment variables are settings.c's and the devices' business. */
 #include "device.h"
 #include "os.h"
+#include "own.h"
 #include "settings.h"
 #include "state.h"
 
@@ -21,10 +23,19 @@ static void close_ports(struct weir_ports *ports, weir_engine *left, void *conte
     (void)context;
     wait_close(&ports->wait);
     tcp_close(&ports->control);
-    if (left == NULL)
-        ports->device_ops->close(ports->device);
-    else
+    if (left != NULL) {
         left_to_thread(left);
+        return;
+    }
+    ports->device_ops->close(ports->device);
+    os_env_close(&ports->env);
+}
+
+/* What other libraries took for the device stays: they can only give it back to the kernel. */
+static void abandon_ports(struct weir_ports *ports) {
+    struct weir_env env = ports->env;
+    tcp_abandon(&ports->control);
+    os_env_abandon(&env);
 }
 
 /* Two connections a peer when both dial, and some that are not known yet. */
@@ -41,14 +52,14 @@ static int open_ports(const weir_engine_options *options, struct weir_ports *por
     ports->device_ops = find_device(options->device);
     if (ports->device_ops == NULL)
         return WEIR_ENODEVICE;
-    int rc = os_env_init(&ports->env);
+    int rc = os_env_open(&ports->env);
     if (rc != WEIR_OK)
         return rc;
     ports->env.wishes = (struct weir_device_wishes){.inline_bytes = options->inline_bytes,
                                                     .cq_depth = options->cq_depth};
     rc = ports->device_ops->open(&ports->env, &ports->device);
     if (rc != WEIR_OK)
-        return rc;
+        goto close_env;
     rc = tcp_open(&ports->env, conns_of(options), &ports->control);
     if (rc != WEIR_OK)
         goto close_device;
@@ -65,7 +76,20 @@ close_control:
     tcp_close(&ports->control);
 close_device:
     ports->device_ops->close(ports->device);
+close_env:
+    os_env_close(&ports->env);
     return rc;
+}
+
+/* A child asks the engine, and frees it with what there is of it. */
+_Static_assert(sizeof(weir_engine) < OS_ENV_MAP_MIN, "a child of fork(2) has it");
+
+static void in_child(struct fork_watch *watch) {
+    weir_engine *engine =
+        (weir_engine *)(void *)((uint8_t *)watch - offsetof(weir_engine, fork_watch));
+    engine->forked = true;
+    engine->serial = false;
+    atomic_store(&engine->owner, OWNER_PARENT);
 }
 
 int weir_engine_open(const weir_engine_options *options, weir_engine **engine_out) {
@@ -86,9 +110,12 @@ int weir_engine_open(const weir_engine_options *options, weir_engine **engine_ou
         return rc;
     }
     engine->on_close = close_ports;
+    engine->on_abandon = abandon_ports;
+    engine->fork_watch.in_child = in_child;
+    engine->watched = fork_watch(&engine->fork_watch);
     if (engine->listening)
         os_reach(engine->address, engine->reach, sizeof(engine->reach));
-    rc = engine_sleeping_open(engine);
+    rc = engine->watched ? engine_sleeping_open(engine) : WEIR_ENOMEM;
     if (rc != WEIR_OK) {
         weir_engine_close(engine);
         return rc;

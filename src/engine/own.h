@@ -11,7 +11,10 @@
  *
  * The tables of memory and peers are read by submitters that do not have the
  * engine. They change only under both the engine and tables_lock, so either is
- * enough to read them. */
+ * enough to read them.
+ *
+ * In a child of fork(2) the word says OWNER_PARENT, so that whatever tries to take the engine
+ * fails, and `serial` is off; each call that is not refused so looks at `forked` first. */
 #ifndef WEIR_ENGINE_OWN_H
 #define WEIR_ENGINE_OWN_H
 
@@ -22,7 +25,8 @@
 enum owner {
     OWNER_NONE,
     OWNER_CALLS, /* for one thing, mostly a submit: not for long, and perhaps again at once */
-    OWNER_STEPS  /* to make progress, asked to or while waiting */
+    OWNER_STEPS, /* to make progress, asked to or while waiting */
+    OWNER_PARENT /* this is a child of fork(2): the parent has it, and nobody here ever will */
 };
 
 static inline bool own_try_as(weir_engine *engine, enum owner who) {

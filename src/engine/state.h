@@ -26,6 +26,7 @@
 #include "drain.h"
 #include "endpoint.h"
 #include "engine.h"
+#include "fork.h"
 #include "groups.h"
 #include "handle.h"
 #include "ledger.h"
@@ -377,6 +378,7 @@ struct weir_engine {
     uint32_t peers_mask;     /* the table's size is a power of two, if not all of it is used */
     uint64_t fast_bytes_end; /* the fast way in is for less than this: 0 without a reserve */
     bool serial;             /* WEIR_ENGINE_SERIAL */
+    bool forked;             /* this is a child of the process that has it: nothing is here */
     bool spare_ready;        /* the reserve of the fast way in lacks nothing */
     uint64_t post_bytes_max; /* at most UINT64_MAX - 1 */
     /* inflight_bytes_max, less the payload bytes of reads and writes that were posted and are not
@@ -462,6 +464,10 @@ struct weir_engine {
      * engine_end returned. */
     void (*on_close)(struct weir_ports *ports, weir_engine *left, void *context);
     void *on_close_context;
+    /* open.c: in a child of fork(2), frees what is there, the engine with it. */
+    void (*on_abandon)(struct weir_ports *ports);
+    struct fork_watch fork_watch;
+    bool watched;              /* fork_watch is */
     struct sleeping *sleeping; /* wait.c; NULL: one thread, and sleeping is the world's business */
 };
 

@@ -576,6 +576,8 @@ static int submit_general(weir_engine *engine, uint64_t peer_id, const weir_segm
     if (engine == NULL || (count == 0 && !notify) || (count > 0 && segments == NULL) ||
         (transfer_out == NULL && !queued))
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     if (count > engine->options.segments_max)
         return WEIR_ETOOBIG;
     uint64_t id = 0;

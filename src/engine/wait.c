@@ -221,6 +221,8 @@ void engine_awake(weir_engine *engine) {
 int weir_engine_fd(const weir_engine *engine) {
     if (engine == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     return engine->ports.wait.ops->fd(engine->ports.wait.self);
 }
 
@@ -248,6 +250,8 @@ static int arm_application(weir_engine *engine, uint64_t *timeout_ns_out) {
 int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out) {
     if (engine == NULL || timeout_ns_out == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     own_enter(engine);
     uint64_t news = atomic_load(&engine->news);
     int rc = news == engine->news_seen ? arm_application(engine, timeout_ns_out) : WEIR_EAGAIN;
@@ -379,7 +383,8 @@ static bool transfer_finished(weir_engine *engine, uint64_t id) {
 int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uint64_t timeout_ns) {
     if (engine == NULL)
         return WEIR_EINVAL;
-    wait_until(engine, timeout_ns, transfer_finished, transfer.id);
+    if (!engine->forked)
+        wait_until(engine, timeout_ns, transfer_finished, transfer.id);
     return weir_transfer_status(engine, transfer);
 }
 
@@ -439,6 +444,8 @@ void engine_back_off(weir_engine *engine, uint64_t before, uint64_t passed_ns, u
 int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns) {
     if (engine == NULL)
         return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
     return wait_for(engine, has_news_or_something, atomic_load(&engine->news), timeout_ns);
 }
 
@@ -467,7 +474,9 @@ int engine_sleeping_open(weir_engine *engine) {
     pthread_mutex_init(&sleeping->lock, NULL);
     pthread_cond_init(&sleeping->news, &attributes);
     pthread_condattr_destroy(&attributes);
+    fork_hold(); /* it reads a file */
     sleeping->one_cpu = sysconf(_SC_NPROCESSORS_ONLN) == 1;
+    fork_release();
     sleeping->spins = sleeping->one_cpu ? YIELDS : SPINS;
     engine->sleeping = sleeping;
     if ((engine->options.flags & WEIR_ENGINE_THREAD) == 0)

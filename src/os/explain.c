@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "address.h"
+#include "fork.h"
 #include "socket.h"
 
 /* An engine takes some 12, and one for each memory. */
@@ -56,7 +57,7 @@ void os_explain_listen(const char *address, char *why_out, size_t size) {
     for (uint32_t i = 0; rc == WEIR_OK && i < list.count; i++) {
         int fd = socket_listen(&list.entries[i]);
         if (fd >= 0) {
-            close(fd);
+            fork_close(fd);
             snprintf(why_out, size, "could not be bound, and can be now");
             return;
         }
@@ -67,11 +68,13 @@ void os_explain_listen(const char *address, char *why_out, size_t size) {
 bool os_explain_descriptors(char *why_out, size_t size) {
     int fds[DESCRIPTORS_ENOUGH], count = 0;
     struct rlimit limit = {0};
+    fork_hold();
     while (count < DESCRIPTORS_ENOUGH &&
-           (fds[count] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+           (fds[count] = fork_own(open("/dev/null", O_RDONLY | O_CLOEXEC))) >= 0)
         count++;
+    fork_release();
     for (int i = 0; i < count; i++)
-        close(fds[i]);
+        fork_close(fds[i]);
     if (count == DESCRIPTORS_ENOUGH)
         return false;
     getrlimit(RLIMIT_NOFILE, &limit);

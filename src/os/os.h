@@ -1,8 +1,8 @@
 /* os.h: constructors of the ports that Linux plays.
  *
  * Owns nothing itself. env.c, wait.c and tcp.c each implement one port of ports.h;
- * address.c and resolve.c serve tcp.c. Contracts of the operations are in ports.h;
- * here is only what opening and closing need. Errors are WEIR_E* codes.
+ * address.c and resolve.c serve tcp.c; fork.c and thread.c serve all, devices too. Contracts of the
+ * operations are in ports.h; here is only what opening and closing need. Errors are WEIR_E* codes.
  */
 #ifndef WEIR_OS_H
 #define WEIR_OS_H
@@ -12,6 +12,17 @@
 /* Clock, entropy and set-up memory of this process. Keeps no state: nothing to
  * close, any number of copies. EDEVICE: the kernel gives no entropy. */
 int os_env_init(struct weir_env *env_out);
+
+/* Of set-up memory, what has so many bytes and more is a mapping of its own. It is not in a
+ * child of fork(2); what is smaller is. */
+enum { OS_ENV_MAP_MIN = 1 << 17 };
+
+/* The same with a list of the set-up memory that was not given back. ENOMEM too. All of it is
+ * to be given back before it is closed. */
+int os_env_open(struct weir_env *env_out);
+void os_env_close(struct weir_env *env);
+/* In a child of fork(2): frees all that the parent's has there. */
+void os_env_abandon(struct weir_env *env);
 
 /* A way to sleep on descriptors and to be woken. ENOMEM: out of descriptors or
  * kernel memory. */
@@ -39,6 +50,8 @@ int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control
 size_t tcp_bytes(uint32_t conns_max);
 /* Closes every connection. A zeroed port is allowed. */
 void tcp_close(struct weir_control *control);
+/* In a child of fork(2), before os_env_abandon: frees what is not set-up memory. */
+void tcp_abandon(struct weir_control *control);
 
 /* Where others reach what listens at `listening`: *address_out is written only if that is all
  * addresses of this host, of which it then names one. */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "address.h"
+#include "fork.h"
 
 /* Where nobody is: documentation networks (RFC 5737, RFC 3849), so the default route goes there. */
 #define NOWHERE_4 "192.0.2.1"
@@ -42,14 +43,16 @@ static bool by_route(int family, struct address *out) {
     struct address there;
     if (address_numeric(family == AF_INET ? NOWHERE_4 : NOWHERE_6, 9, &there) != WEIR_OK)
         return false;
-    int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    fork_hold();
+    int fd = fork_own(socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    fork_release();
     out->length = sizeof(out->storage);
     bool found = fd >= 0 &&
                  connect(fd, (const struct sockaddr *)&there.storage, there.length) == 0 &&
                  getsockname(fd, (struct sockaddr *)&out->storage, &out->length) == 0 &&
                  is_of_network((const struct sockaddr *)&out->storage);
     if (fd >= 0)
-        close(fd);
+        fork_close(fd);
     return found;
 }
 

@@ -13,6 +13,7 @@
  */
 #define _GNU_SOURCE
 #include "resolve.h"
+#include "fork.h"
 #include "thread.h"
 
 #include <assert.h>
@@ -49,7 +50,9 @@ int resolver_open(struct resolver **resolver_out) {
         return WEIR_ENOMEM;
     }
     /* EFD_SEMAPHORE: one read takes one finished job off, eventfd(2). */
-    resolver->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
+    fork_hold();
+    resolver->event_fd = fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE));
+    fork_release();
     if (resolver->event_fd < 0) {
         goto free_resolver;
     }
@@ -64,7 +67,7 @@ int resolver_open(struct resolver **resolver_out) {
     return WEIR_OK;
 
 close_event:
-    close(resolver->event_fd);
+    fork_close(resolver->event_fd);
 free_resolver:
     free(resolver);
     return WEIR_ENOMEM;
@@ -77,7 +80,7 @@ static void resolver_put(struct resolver *resolver) {
     pthread_mutex_unlock(&resolver->mutex);
     if (last) {
         pthread_mutex_destroy(&resolver->mutex);
-        close(resolver->event_fd);
+        fork_close(resolver->event_fd);
         free(resolver);
     }
 }
@@ -89,6 +92,10 @@ void resolver_close(struct resolver *resolver) {
     pthread_mutex_lock(&resolver->mutex);
     resolver->closed = true;
     resolver_put(resolver);
+}
+
+void resolver_abandon(struct resolver *resolver) {
+    free(resolver);
 }
 
 int resolver_fd(const struct resolver *resolver) {

@@ -17,6 +17,8 @@ int resolver_open(struct resolver **resolver_out);
 /* Does not wait for lookups under way: what they find is thrown away. NULL is
  * allowed. */
 void resolver_close(struct resolver *resolver);
+/* In a child of fork(2), which has neither threads nor descriptors of it: the memory alone. */
+void resolver_abandon(struct resolver *resolver);
 /* Readable when resolver_take has something. */
 int resolver_fd(const struct resolver *resolver);
 /* 0: under way, resolver_take will tell. EAGAIN: RESOLVE_JOBS are, or no thread is

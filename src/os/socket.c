@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "socket.h"
+#include "fork.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -21,7 +22,18 @@ enum {
 };
 
 static int socket_make(const struct address *address) {
-    return socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    fork_hold();
+    const int fd =
+        fork_own(socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    fork_release();
+    return fd;
+}
+
+int socket_accept(int listen_fd) {
+    fork_hold();
+    const int fd = fork_own(accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    fork_release();
+    return fd;
 }
 
 int socket_listen(const struct address *address) {
@@ -39,7 +51,7 @@ int socket_listen(const struct address *address) {
     }
     if (bind(fd, (const struct sockaddr *)&address->storage, address->length) != 0 ||
         listen(fd, SOCKET_BACKLOG) != 0) {
-        close(fd);
+        fork_close(fd);
         return -1;
     }
     return fd;
@@ -56,7 +68,7 @@ int socket_connect(const struct address *address, int *fd_out) {
     if (connect(fd, (const struct sockaddr *)&address->storage, address->length) != 0 &&
         errno != EINPROGRESS && errno != EINTR) {
         const bool refused = errno == ECONNREFUSED;
-        close(fd);
+        fork_close(fd);
         return refused ? WEIR_EPEER : WEIR_ECONNECT;
     }
     *fd_out = fd;

@@ -1,4 +1,5 @@
-/* socket.h: what tcp.c asks of one socket at a time. Keeps no state. */
+/* socket.h: what tcp.c asks of one socket at a time. Keeps no state. Descriptors are owned
+ * (fork.h): they end with fork_close. */
 #ifndef WEIR_OS_SOCKET_H
 #define WEIR_OS_SOCKET_H
 
@@ -12,6 +13,9 @@ int socket_listen(const struct address *address);
 /* A non-blocking, close-on-exec socket on its way to an address. EAGAIN: out of
  * descriptors or memory; EPEER: refused at once; ECONNECT: anything else. */
 int socket_connect(const struct address *address, int *fd_out);
+
+/* A non-blocking, close-on-exec connection; -1, with errno set, as accept(2). */
+int socket_accept(int listen_fd);
 
 /* How an attempt ended: 0, EPEER: refused, nobody listens there; or ECONNECT. */
 int socket_connect_result(int fd);

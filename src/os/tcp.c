@@ -37,6 +37,7 @@
 #include <unistd.h>
 
 #include "address.h"
+#include "fork.h"
 #include "os.h"
 #include "resolve.h"
 #include "socket.h"
@@ -224,10 +225,10 @@ static int tcp_watch(const struct tcp *tcp, int operation, int fd, uint32_t even
 }
 
 /* Taken out of the set by hand, because close alone does not do that while a child
- * of a fork holds the same socket (epoll(7), Q6). */
+ * of a fork holds the same socket (epoll(7), Q6), as one does for a moment. */
 static void tcp_close_fd(const struct tcp *tcp, int fd) {
     (void)epoll_ctl(tcp->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-    close(fd);
+    fork_close(fd);
 }
 
 static void tcp_listen_pause(struct tcp *tcp, uint64_t resume_ns) {
@@ -507,7 +508,7 @@ static int tcp_accept(struct tcp *tcp, struct weir_control_event *event_out) {
     if (tcp_crowded(tcp)) {
         return tcp_make_room(tcp, event_out);
     }
-    const int fd = accept4(tcp->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    const int fd = socket_accept(tcp->listen_fd);
     if (fd < 0) {
         /* accept(2): these leave the connection in the backlog and the listener
          * readable; trying at once again would be a busy loop. Other errors are of
@@ -519,7 +520,7 @@ static int tcp_accept(struct tcp *tcp, struct weir_control_event *event_out) {
     }
     struct tcp_conn *conn = tcp_take(tcp, TCP_OPEN);
     if (tcp_watch(tcp, EPOLL_CTL_ADD, fd, EPOLLIN, conn->id) != WEIR_OK) {
-        close(fd);
+        fork_close(fd);
         tcp_give(tcp, conn);
         tcp_listen_pause(tcp, tcp_now(tcp) + TCP_ACCEPT_NS);
         return 0;
@@ -631,7 +632,7 @@ static int tcp_listen(void *self, const char *text, char *actual_out, size_t act
         rc = WEIR_ENOMEM;
     }
     if (rc != WEIR_OK) {
-        close(fd);
+        fork_close(fd);
         return rc;
     }
     tcp->listen_fd = fd;
@@ -773,10 +774,10 @@ static const struct weir_control_ops tcp_ops = {
 static void tcp_free(struct tcp *tcp) {
     const struct weir_env env = tcp->env;
     if (tcp->epoll_fd >= 0) {
-        close(tcp->epoll_fd);
+        fork_close(tcp->epoll_fd);
     }
     if (tcp->timer_fd >= 0) {
-        close(tcp->timer_fd);
+        fork_close(tcp->timer_fd);
     }
     resolver_close(tcp->resolver);
     if (tcp->conns != NULL) {
@@ -805,8 +806,10 @@ int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control
     for (uint32_t i = 0; i < TCP_Q_COUNT; i++) {
         tcp->queues[i] = (struct tcp_queue){.head = TCP_NIL, .tail = TCP_NIL};
     }
-    tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    tcp->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    fork_hold();
+    tcp->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
+    tcp->timer_fd = fork_own(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    fork_release();
     tcp->conns = env->ops->alloc(env->self, tcp_bytes(tcp->conns_max));
     if (tcp->epoll_fd < 0 || tcp->timer_fd < 0 || tcp->conns == NULL ||
         resolver_open(&tcp->resolver) != WEIR_OK ||
@@ -835,5 +838,11 @@ void tcp_close(struct weir_control *control) {
         tcp_close_fd(tcp, tcp->listen_fd);
     }
     tcp_free(tcp);
+    *control = (struct weir_control){0};
+}
+
+void tcp_abandon(struct weir_control *control) {
+    struct tcp *tcp = control->self;
+    resolver_abandon(tcp->resolver);
     *control = (struct weir_control){0};
 }

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fork.h"
 #include "os.h"
 
 struct set {
@@ -57,16 +58,19 @@ static void set_lower(const struct set *set) {
 
 static void set_close(struct set *set) {
     if (set->event_fd >= 0) {
-        close(set->event_fd);
+        fork_close(set->event_fd);
     }
     if (set->epoll_fd >= 0) {
-        close(set->epoll_fd);
+        fork_close(set->epoll_fd);
     }
     *set = (struct set){-1, -1};
 }
 
 static int set_open(struct set *set) {
-    *set = (struct set){epoll_create1(EPOLL_CLOEXEC), eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    fork_hold();
+    set->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
+    set->event_fd = fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    fork_release();
     if (set->epoll_fd < 0 || set->event_fd < 0 || set_add(set, set->event_fd) != WEIR_OK) {
         set_close(set);
         return WEIR_ENOMEM;

@@ -82,6 +82,12 @@ case_ 'a file out of the build' comments.sh 'unbuilt.c is in no meson.build' \
     'append src/core/unbuilt.c "/* unbuilt.c: x */"'
 case_ 'a file out of format' format.sh 'src/os/env.c: run make format' \
     'append src/os/env.c "int   x ( void ) ;"'
+case_ 'a descriptor that children keep' forked.sh 'tcp.c opens a descriptor' \
+    'append src/os/tcp.c "int tcp_x(void); int tcp_x(void) { return epoll_create1(0); }"'
+case_ 'a descriptor that is closed only' forked.sh 'link.c closes a descriptor' \
+    'append src/device/shm/link.c "void link_x(void); void link_x(void) { close(3); }"'
+case_ 'a call that no child tried' forked.sh 'does not try weir_xyzzy(' \
+    'sed -i "s/^WEIR_API int weir_event_take/WEIR_API int weir_xyzzy(weir_engine *engine);\n&/" include/weir.h'
 case_ 'a manual that is no mdoc' manuals.sh 'man/weir.1' \
     'append man/weir.1 ".Xyzzy"'
 case_ 'a function without a manual' manuals.sh 'does not document weir_xyzzy' \

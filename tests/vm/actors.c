@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { COMMAND_ASK = 'a', COMMAND_END = 'e', COMMAND_BEGIN = 'b' };
+enum {
+    COMMAND_ASK = 'a',
+    COMMAND_END = 'e',
+    COMMAND_BEGIN = 'b',
+    COMMAND_BEGIN_AND_FORK = 'B',
+    COMMAND_FORK = 'f',
+    COMMAND_EXEC = 'x'
+};
 /* What a writer answers to BEGIN at first, if all is well. A report begins otherwise. */
 enum { WRITES_COME = 0 };
 _Static_assert(sizeof(weir_stats) % 256 != WRITES_COME, "its first byte, size, tells them apart");
@@ -68,13 +76,15 @@ void pipe_write(int fd, const void *bytes, size_t size) {
         fail("an actor cannot be told", 0);
 }
 
-weir_engine *engine_open(const char *device, const char *rdma_device) {
+static weir_engine *engine_open_at(const char *device, const char *rdma_device,
+                                   const char *listen) {
     weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
     weir_engine *engine;
 
     if (rdma_device != NULL)
         setenv("WEIR_VERBS_DEVICE", rdma_device, 1);
     options.device = device;
+    options.listen = listen;
     options.transfers_max = 64;
     options.segments_max = 1024;
     options.peers_max = 16;
@@ -85,6 +95,10 @@ weir_engine *engine_open(const char *device, const char *rdma_device) {
     options.connect_timeout_ns = CONNECT_TIMEOUT_NS;
     must(weir_engine_open(&options, &engine), "engine");
     return engine;
+}
+
+weir_engine *engine_open(const char *device, const char *rdma_device) {
+    return engine_open_at(device, rdma_device, NULL);
 }
 
 /* ---- inside the actors ---- */
@@ -122,6 +136,74 @@ static void answer(weir_engine *engine, int fd, struct actor_report *report) {
     pipe_write(fd, report, sizeof(*report));
 }
 
+/* ---- children of actors ---- */
+
+/* Counts one, and keeps the first. */
+static void found(struct actor_orphan *orphan, uint64_t *count, const char *what) {
+    if (orphan->first[0] == '\0')
+        snprintf(orphan->first, sizeof(orphan->first), "%.90s", what);
+    ++*count;
+}
+
+/* All that an engine has, and nothing else of this process: its pipes and standard files. */
+static void look_at_descriptors(struct actor_orphan *orphan) {
+    static const char *const kinds[] = {"/dev/infiniband/uverbs",
+                                        "anon_inode:[infinibandevent]",
+                                        "socket:",
+                                        "anon_inode:",
+                                        "/dev/infiniband",
+                                        "/memfd:"};
+    enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+    char path[64], file[PATH_MAX_SHOWN];
+
+    for (int fd = 0; fd < 1024; fd++) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        ssize_t length = readlink(path, file, sizeof(file) - 1);
+        file[length > 0 ? length : 0] = '\0';
+        size_t kind = 0;
+        while (kind < KINDS && strncmp(file, kinds[kind], strlen(kinds[kind])) != 0)
+            kind++;
+        if (kind < KINDS)
+            found(orphan, kind < 2 ? &orphan->devices : &orphan->descriptors, file);
+    }
+}
+
+static void look_at_mappings(struct actor_orphan *orphan) {
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "r");
+
+    while (maps != NULL && fgets(line, sizeof(line), maps) != NULL) {
+        if (strstr(line, "/dev/infiniband") != NULL || strstr(line, "/memfd:") != NULL)
+            found(orphan, &orphan->mappings, strchr(line, '/'));
+    }
+    if (maps != NULL)
+        fclose(maps);
+}
+
+static void actor_fork(weir_engine *engine, int commands, int answers) {
+    struct actor_orphan orphan = {0};
+    char none;
+
+    fflush(stdout);
+    if (fork() != 0)
+        return;
+    orphan.pid = getpid();
+    look_at_descriptors(&orphan);
+    look_at_mappings(&orphan);
+    orphan.status = weir_engine_progress(engine);
+    pipe_write(answers, &orphan, sizeof(orphan));
+    while (read(commands, &none, 1) > 0) /* the actor is killed before it is told anything more */
+        continue;
+    _exit(EXIT_SUCCESS);
+}
+
+static void actor_exec(void) {
+    execlp("sleep", "sleep", "1000", (char *)NULL);
+    fail("execlp", 0);
+}
+
+/* ---- targets and writers ---- */
+
 static void target_run(weir_engine *engine, int commands, int answers) {
     struct actor_report report = {0};
     struct actor_address self = {.descriptor_length = WEIR_DESCRIPTOR_MAX};
@@ -139,6 +221,10 @@ static void target_run(weir_engine *engine, int commands, int answers) {
         attend(engine, &report);
         if (command == COMMAND_ASK)
             answer(engine, answers, &report);
+        if (command == COMMAND_FORK)
+            actor_fork(engine, commands, answers);
+        if (command == COMMAND_EXEC)
+            actor_exec();
     }
 }
 
@@ -150,6 +236,8 @@ struct writing {
     weir_memory memory;
     weir_transfer in_flight[IN_FLIGHT];
     uint64_t ended_well;
+    int commands, answers;
+    bool forks; /* when the first write has ended well */
 };
 
 static int write_one(struct writing *w, size_t slot) {
@@ -174,8 +262,14 @@ static void note_failure(struct actor_report *report, int status) {
     report->terminal_ns = now_ns();
 }
 
+static void first_ended(struct writing *w) {
+    pipe_write(w->answers, &(char){WRITES_COME}, 1);
+    if (w->forks)
+        actor_fork(w->engine, w->commands, w->answers);
+}
+
 /* Writes until transfers fail; all of them are terminal when it returns. */
-static void write_on(struct writing *w, struct actor_report *report, int answers) {
+static void write_on(struct writing *w, struct actor_report *report) {
     uint64_t until = now_ns() + PATIENCE_NS;
     unsigned live = 0;
 
@@ -195,7 +289,7 @@ static void write_on(struct writing *w, struct actor_report *report, int answers
             if (status != WEIR_OK)
                 note_failure(report, status);
             else if (w->ended_well++ == IN_FLIGHT) /* the first ones were only empty slots */
-                pipe_write(answers, &(char){WRITES_COME}, 1);
+                first_ended(w);
             if (report->failed > 0)
                 continue;
             status = write_one(w, i);
@@ -210,7 +304,7 @@ static void write_on(struct writing *w, struct actor_report *report, int answers
 }
 
 static void writer_run(weir_engine *engine, int commands, int answers) {
-    struct writing w = {.engine = engine};
+    struct writing w = {.engine = engine, .commands = commands, .answers = answers};
     struct actor_report report = {0};
     struct actor_address target;
     void *base;
@@ -222,15 +316,16 @@ static void writer_run(weir_engine *engine, int commands, int answers) {
         attend(engine, &report);
         if (command == COMMAND_ASK)
             answer(engine, answers, &report);
-        if (command != COMMAND_BEGIN)
+        if (command != COMMAND_BEGIN && command != COMMAND_BEGIN_AND_FORK)
             continue;
+        w.forks = command == COMMAND_BEGIN_AND_FORK;
         pipe_read(commands, &target, sizeof(target));
         must(weir_peer_open(engine, target.address, &w.peer), "peer");
         must(weir_memory_import(engine, w.peer, target.descriptor, (size_t)target.descriptor_length,
                                 &w.remote),
              "import");
         w.ended_well = 0;
-        write_on(&w, &report, answers);
+        write_on(&w, &report);
         weir_remote_release(engine, w.remote);
         must(weir_peer_close(engine, w.peer), "closing a dead peer");
         answer(engine, answers, &report);
@@ -240,7 +335,7 @@ static void writer_run(weir_engine *engine, int commands, int answers) {
 /* ---- their parent's side ---- */
 
 static struct actor actor_start(void (*run)(weir_engine *, int, int), const char *device,
-                                const char *rdma_device) {
+                                const char *rdma_device, const char *listen) {
     int commands[2], answers[2];
     struct actor actor;
 
@@ -254,7 +349,7 @@ static struct actor actor_start(void (*run)(weir_engine *, int, int), const char
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(commands[1]);
         close(answers[0]);
-        weir_engine *engine = engine_open(device, rdma_device);
+        weir_engine *engine = engine_open_at(device, rdma_device, listen);
         run(engine, commands[0], answers[1]);
         weir_engine_close(engine);
         fflush(stdout);
@@ -267,26 +362,57 @@ static struct actor actor_start(void (*run)(weir_engine *, int, int), const char
     return actor;
 }
 
-struct actor target_start(const char *device, const char *rdma_device,
-                          struct actor_address *address_out) {
-    struct actor actor = actor_start(target_run, device, rdma_device);
+struct actor target_start_at(const char *device, const char *rdma_device, const char *listen,
+                             struct actor_address *address_out) {
+    struct actor actor = actor_start(target_run, device, rdma_device, listen);
 
     pipe_read(actor.answers, address_out, sizeof(*address_out));
     return actor;
 }
 
 struct actor writer_start(const char *device, const char *rdma_device) {
-    return actor_start(writer_run, device, rdma_device);
+    return actor_start(writer_run, device, rdma_device, NULL);
 }
 
-void writer_begin(struct actor *writer, const struct actor_address *target) {
+struct actor target_start(const char *device, const char *rdma_device,
+                          struct actor_address *address_out) {
+    return target_start_at(device, rdma_device, NULL, address_out);
+}
+
+static void begin(struct actor *writer, const struct actor_address *target, char command) {
     char first;
 
-    pipe_write(writer->commands, &(char){COMMAND_BEGIN}, 1);
+    pipe_write(writer->commands, &command, 1);
     pipe_write(writer->commands, target, sizeof(*target));
     pipe_read(writer->answers, &first, 1);
     if (first != WRITES_COME)
         fail("transfers failed before one had ended well", 0);
+}
+
+void writer_begin(struct actor *writer, const struct actor_address *target) {
+    begin(writer, target, COMMAND_BEGIN);
+}
+
+static struct actor_orphan orphan_of(const struct actor *actor) {
+    struct actor_orphan orphan;
+
+    pipe_read(actor->answers, &orphan, sizeof(orphan));
+    return orphan;
+}
+
+struct actor_orphan writer_begin_and_fork(struct actor *writer,
+                                          const struct actor_address *target) {
+    begin(writer, target, COMMAND_BEGIN_AND_FORK);
+    return orphan_of(writer);
+}
+
+struct actor_orphan target_leave_child(struct actor *target) {
+    pipe_write(target->commands, &(char){COMMAND_FORK}, 1);
+    return orphan_of(target);
+}
+
+void target_exec(struct actor *target) {
+    pipe_write(target->commands, &(char){COMMAND_EXEC}, 1);
 }
 
 struct actor_report writer_result(struct actor *writer) {
@@ -301,12 +427,21 @@ struct actor_report actor_ask(struct actor *actor) {
     return writer_result(actor);
 }
 
+void actor_close(const struct actor *actor) {
+    close(actor->commands);
+    close(actor->answers);
+}
+
+void actor_kill_alone(const struct actor *actor) {
+    kill(actor->pid, SIGKILL);
+    waitpid(actor->pid, NULL, 0);
+}
+
 static int actor_reap(struct actor *actor) {
     int status = 0;
 
     waitpid(actor->pid, &status, 0);
-    close(actor->commands);
-    close(actor->answers);
+    actor_close(actor);
     return status;
 }
 

@@ -17,7 +17,7 @@
 /* How long a broken peer is tried again before it counts as gone. */
 #define CONNECT_TIMEOUT_NS (6 * SECOND)
 
-enum { ACTOR_BYTES = 1 << 18, WRITE_BYTES = 1 << 14, IN_FLIGHT = 4 };
+enum { ACTOR_BYTES = 1 << 18, WRITE_BYTES = 1 << 14, IN_FLIGHT = 4, PATH_MAX_SHOWN = 96 };
 
 /* What a target tells about itself once. */
 struct actor_address {
@@ -36,6 +36,17 @@ struct actor_report {
     uint64_t terminal_ns;  /* writer: when the last transfer of a dead target was terminal */
     uint64_t failed;       /* writer: transfers that failed */
     int64_t first_failure; /* writer: the first status of these */
+};
+
+/* What a child that an actor forked found of the actor's engine in itself. It lives until the pipes
+ * to the actor are closed. */
+struct actor_orphan {
+    int64_t pid;
+    uint64_t descriptors;       /* of sockets, connections, things to sleep on */
+    uint64_t devices;           /* descriptors of RDMA devices, and of their events */
+    uint64_t mappings;          /* of devices, and of what the engine shares */
+    int64_t status;             /* of a call on the engine */
+    char first[PATH_MAX_SHOWN]; /* of those descriptors and mappings */
 };
 
 /* A child, as its parent sees it. */
@@ -59,15 +70,27 @@ weir_engine *engine_open(const char *device, const char *rdma_device);
 /* A process that serves until actor_end. */
 struct actor target_start(const char *device, const char *rdma_device,
                           struct actor_address *address_out);
+/* The same at this address, not at any. */
+struct actor target_start_at(const char *device, const char *rdma_device, const char *listen,
+                             struct actor_address *address_out);
 /* A process that writes to one target after the other, without end, until that is gone. */
 struct actor writer_start(const char *device, const char *rdma_device);
 /* Makes a writer begin; returns when its first write has ended well. */
 void writer_begin(struct actor *writer, const struct actor_address *target);
+/* The same; it forks when its first write has ended well. */
+struct actor_orphan writer_begin_and_fork(struct actor *writer, const struct actor_address *target);
+/* A target forks. */
+struct actor_orphan target_leave_child(struct actor *target);
+/* A target becomes another program, which does nothing. */
+void target_exec(struct actor *target);
 /* Asks an actor, which must not be a writer that is writing. */
 struct actor_report actor_ask(struct actor *actor);
 /* A writer's report after its target died; waits for it. */
 struct actor_report writer_result(struct actor *writer);
 void actor_kill(struct actor *actor);
+/* The pipes stay, and a child that it forked with them. */
+void actor_kill_alone(const struct actor *actor);
+void actor_close(const struct actor *actor);
 /* Lets it close its engine; its exit status must be 0. */
 void actor_end(struct actor *actor);
 

@@ -2,13 +2,15 @@
  * transfers. What stays behind is measured from outside: objects in the kernel's count,
  * descriptors, resident memory.
  *
- *     cycles cycles|kill-initiator|kill-target COUNT DEVICE
+ *     cycles cycles|kill-initiator|kill-target|fork-initiator|fork-target|exec-target COUNT DEVICE
  *
  * RDMA_A and RDMA_B name the RDMA devices of the two sides. Lines with "# " in front tell what
  * was seen; the exit status is 1, and one line says why, if something is not as promised. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +26,26 @@ enum { WITNESS_BYTES = 1024, ROUNDS_MAX = 10000 };
 #define BACK_NS (CONNECT_TIMEOUT_NS + 60 * SECOND)
 
 static const char *device, *rdma_a, *rdma_b;
+static bool has_librdmacm; /* whose own objects are not counted: children have them */
 
 /* What is held now. */
 struct sample {
     char kernel[WITNESS_BYTES]; /* the kernel's RDMA objects; empty without them */
     uint64_t descriptors, resident;
 };
+
+/* Without the counts of contexts and protection domains. */
+static void mask(char *counts) {
+    static const char *const names[] = {" pd ", " ctx "};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        for (char *at = strstr(counts, names[i]); at != NULL; at = strstr(at, names[i])) {
+            at += strlen(names[i]);
+            while (*at >= '0' && *at <= '9')
+                *at++ = '?';
+        }
+    }
+}
 
 static void witness(char *out) {
     size_t got = 0;
@@ -43,6 +59,8 @@ static void witness(char *out) {
     got = fread(out, 1, WITNESS_BYTES - 1, rdma);
     out[got] = '\0';
     pclose(rdma);
+    if (has_librdmacm)
+        mask(out);
 }
 
 static uint64_t descriptors_of(pid_t pid) {
@@ -289,24 +307,148 @@ static void run_kill_target(unsigned rounds) {
     actor_end(&writer);
 }
 
+/* ---- processes that leave a child behind, or become another program (W4) ---- */
+
+static void check_orphan(const struct actor_orphan *orphan) {
+    if (orphan->status != WEIR_ECLOSED)
+        fail("a call in a child of fork", (int)orphan->status);
+    if (orphan->descriptors > 0 || orphan->mappings > 0 ||
+        (orphan->devices > 0 && !has_librdmacm)) {
+        printf("a child has descriptors (%" PRIu64 ", of devices %" PRIu64
+               ") and mappings (%" PRIu64 "), the first is %s\n",
+               orphan->descriptors, orphan->devices, orphan->mappings, orphan->first);
+        exit(EXIT_FAILURE);
+    }
+}
+
+static void must_live(const struct actor_orphan *orphan) {
+    if (kill((pid_t)orphan->pid, 0) != 0)
+        fail("the child is gone, too", 0);
+}
+
+/* The target is dead, or another program: the writer hears of it, and the kernel has nothing left
+ * of it, while `after` lives. A new target listens where it did. */
+static uint64_t end_of_target(struct actor *writer, const struct actor_address *address,
+                              const char *before, uint64_t killed) {
+    struct actor_address again;
+    struct actor_report report = writer_result(writer);
+
+    kernel_back(before, now_ns());
+    struct actor next = target_start_at(device, rdma_b, address->address, &again);
+    if (strcmp(again.address, address->address) != 0)
+        fail("the new target is elsewhere", 0);
+    actor_end(&next);
+    return report.terminal_ns - killed;
+}
+
+/* librdmacm has devices open for itself, with a protection domain of each that it uses, and leaves
+ * them to children. */
+static void look_past_librdmacm(void) {
+    has_librdmacm = rdma_a != NULL && strncmp(rdma_a, "siw", 3) == 0;
+}
+
+static void run_fork_target(unsigned rounds) {
+    static uint64_t terminal[ROUNDS_MAX];
+    struct actor writer = writer_start(device, rdma_a);
+    char before[WITNESS_BYTES];
+
+    look_past_librdmacm();
+    actor_ask(&writer);
+    witness(before);
+    for (unsigned i = 0; i < rounds; i++) {
+        struct actor_address address;
+        struct actor target = target_start(device, rdma_b, &address);
+        writer_begin(&writer, &address);
+        struct actor_orphan orphan = target_leave_child(&target);
+        check_orphan(&orphan);
+        let_it_run(i);
+        uint64_t killed = now_ns();
+        actor_kill_alone(&target);
+        terminal[i] = end_of_target(&writer, &address, before, killed);
+        must_live(&orphan);
+        actor_close(&target);
+    }
+    print_times("all transfers terminal after the kill", terminal, rounds);
+    actor_end(&writer);
+}
+
+static void run_exec_target(unsigned rounds) {
+    static uint64_t terminal[ROUNDS_MAX];
+    struct actor writer = writer_start(device, rdma_a);
+    char before[WITNESS_BYTES];
+
+    actor_ask(&writer);
+    witness(before);
+    for (unsigned i = 0; i < rounds; i++) {
+        struct actor_address address;
+        struct actor target = target_start(device, rdma_b, &address);
+        writer_begin(&writer, &address);
+        let_it_run(i);
+        uint64_t begun = now_ns();
+        target_exec(&target);
+        terminal[i] = end_of_target(&writer, &address, before, begun);
+        actor_kill(&target);
+    }
+    print_times("all transfers terminal after the exec", terminal, rounds);
+    actor_end(&writer);
+}
+
+static void run_fork_initiator(unsigned rounds) {
+    static uint64_t noticed[ROUNDS_MAX];
+    struct actor_address address;
+    struct actor target = target_start(device, rdma_b, &address);
+    struct actor_report report = {0};
+    char before[WITNESS_BYTES];
+
+    look_past_librdmacm();
+    witness(before);
+    for (unsigned i = 0; i < rounds; i++) {
+        struct actor writer = writer_start(device, rdma_a);
+        struct actor_orphan orphan = writer_begin_and_fork(&writer, &address);
+        check_orphan(&orphan);
+        let_it_run(i);
+        uint64_t killed = now_ns();
+        actor_kill_alone(&writer);
+        do {
+            report = actor_ask(&target);
+            if (now_ns() > killed + BACK_NS)
+                fail("the target does not notice that its initiator is dead", 0);
+        } while (report.gone_count < i + 1 || report.stats.sessions_retired < i + 1);
+        noticed[i] = report.gone_ns - killed;
+        kernel_back(before, now_ns());
+        must_live(&orphan);
+        actor_close(&writer);
+    }
+    print_times("GONE after the kill", noticed, rounds);
+    actor_end(&target);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(unsigned count);
+} ways[] = {
+    {"cycles", run_cycles},           {"kill-initiator", run_kill_initiator},
+    {"kill-target", run_kill_target}, {"fork-initiator", run_fork_initiator},
+    {"fork-target", run_fork_target}, {"exec-target", run_exec_target},
+};
+enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
+
 int main(int argc, char **argv) {
     unsigned long count = argc == 4 ? strtoul(argv[2], NULL, 10) : 0;
 
     if (count == 0 || count > ROUNDS_MAX) {
-        fprintf(stderr, "usage: cycles cycles|kill-initiator|kill-target COUNT DEVICE\n");
+        fprintf(stderr, "usage: cycles WAY COUNT DEVICE\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     device = argv[3];
     rdma_a = getenv("RDMA_A");
     rdma_b = getenv("RDMA_B");
-    if (strcmp(argv[1], "cycles") == 0)
-        run_cycles((unsigned)count);
-    else if (strcmp(argv[1], "kill-initiator") == 0)
-        run_kill_initiator((unsigned)count);
-    else if (strcmp(argv[1], "kill-target") == 0)
-        run_kill_target((unsigned)count);
-    else
-        return 2;
-    return 0;
+    for (size_t i = 0; i < WAYS; i++) {
+        if (strcmp(argv[1], ways[i].name) == 0) {
+            ways[i].run((unsigned)count);
+            return 0;
+        }
+    }
+    return 2;
 }

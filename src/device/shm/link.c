@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "fork.h"
 #include "shm.h"
 
 void blob_write(const struct weir_device *device, uint32_t what, uint32_t index, uint64_t key,
@@ -73,8 +74,10 @@ static bool is_eventfd(int fd) {
 int link_fetch(const struct shm_link *link, int number) {
     /* Of our own process without the two system calls: they are newer (Linux 5.3 and
      * 5.6) than the rest, and valgrind does not know the second. */
-    int fd = link->self ? fcntl(number, F_DUPFD_CLOEXEC, 0)
-                        : (int)syscall(SYS_pidfd_getfd, link->pidfd, number, 0);
+    fork_hold();
+    int fd = fork_own(link->self ? fcntl(number, F_DUPFD_CLOEXEC, 0)
+                                 : (int)syscall(SYS_pidfd_getfd, link->pidfd, number, 0));
+    fork_release();
     return fd >= 0 ? fd : error_of(errno);
 }
 
@@ -85,13 +88,15 @@ static int open_process(struct weir_device *device, int32_t pid, struct shm_link
     link->pidfd = -1;
     if (link->self)
         return 0;
-    link->pidfd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+    fork_hold();
+    link->pidfd = fork_own((int)syscall(SYS_pidfd_open, (pid_t)pid, 0));
+    fork_release();
     return link->pidfd >= 0 ? 0 : error_of(errno);
 }
 
 static void close_process(const struct shm_link *link) {
     if (link->pidfd >= 0)
-        close(link->pidfd);
+        fork_close(link->pidfd);
 }
 
 static int open_bell(struct shm_link *link) {
@@ -99,7 +104,7 @@ static int open_bell(struct shm_link *link) {
     if (fd < 0)
         return fd;
     if (!is_eventfd(fd)) {
-        close(fd);
+        fork_close(fd);
         return WEIR_EINVAL;
     }
     link->bell_fd = fd;
@@ -125,7 +130,7 @@ static int link_open(struct weir_device *device, const struct shm_blob *blob,
         goto close_process;
     }
     rc = seg_attach(map_fd, blob->pid, blob->nonce, &link->map);
-    close(map_fd);
+    fork_close(map_fd);
     if (rc != 0)
         goto close_process;
     rc = open_bell(link);
@@ -134,7 +139,7 @@ static int link_open(struct weir_device *device, const struct shm_blob *blob,
     rc = watch(device, link);
     if (rc == 0)
         return 0;
-    close(link->bell_fd);
+    fork_close(link->bell_fd);
 unmap:
     seg_unmap(link->map);
 close_process:
@@ -176,11 +181,11 @@ void link_put(struct weir_device *device, struct shm_link *link) {
     while (*at != link)
         at = &(*at)->next;
     *at = link->next;
-    /* A pidfd may be shared with a forked child, so closing it does not remove it. */
+    /* A child of fork(2) shares it for a moment, so closing it may not remove it. */
     if (link->pidfd >= 0)
         epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, link->pidfd, NULL);
     close_process(link);
-    close(link->bell_fd);
+    fork_close(link->bell_fd);
     seg_unmap(link->map);
     device->env.ops->free(device->env.self, link, sizeof *link);
 }

@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "fork.h"
 #include "shm.h"
 
 #define PAGE_BYTES UINT64_C(4096)
@@ -55,17 +56,15 @@ static uint64_t random_key(struct weir_device *device) {
 /* Maps a memfd; large ones on a huge-page boundary and with huge pages where the
  * kernel gives them to shared memory (shmem_enabled=advise). NULL: no room. */
 static void *map_shared(int fd, uint64_t bytes, int protection) {
-    if (bytes < HUGE_BYTES) {
-        void *map = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
-        return map == MAP_FAILED ? NULL : map;
-    }
+    if (bytes < HUGE_BYTES)
+        return seg_mmap(NULL, bytes, protection, 0, fd);
     uint64_t span = bytes + HUGE_BYTES;
     uint8_t *hole = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (hole == MAP_FAILED)
         return NULL;
     uint64_t skip = -(uint64_t)(uintptr_t)hole & (HUGE_BYTES - 1);
-    void *map = mmap(hole + skip, bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0);
-    if (map == MAP_FAILED) {
+    void *map = seg_mmap(hole + skip, bytes, protection, MAP_FIXED, fd);
+    if (map == NULL) {
         munmap(hole, span);
         return NULL;
     }
@@ -199,7 +198,7 @@ int shm_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access
 unmap:
     munmap(map, bytes);
 close_fd:
-    close(fd);
+    fork_close(fd);
     return rc;
 }
 
@@ -237,7 +236,7 @@ int shm_mr_release(struct weir_device *device, const struct weir_mr *mr_named) {
         fallocate(mr->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                   (off_t)mapped_bytes(mr->length));
         munmap((void *)(uintptr_t)mr->base, mapped_bytes(mr->length));
-        close(mr->fd);
+        fork_close(mr->fd);
     }
     qp_forget_pairs(device);
     mr->lkey = 0;
@@ -293,7 +292,7 @@ static int map_import(const struct shm_link *link, const struct seg_mr *entry,
             populate_known(map, bytes, protection);
         import->base = (uint64_t)(uintptr_t)map;
     }
-    close(fd);
+    fork_close(fd);
     return rc;
 }
 

@@ -1,6 +1,7 @@
 /* segment.c: making, checking and mapping segments; see segment.h. */
 #define _GNU_SOURCE
 #include "segment.h"
+#include "fork.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,11 +11,13 @@
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 int seg_memfd(const char *name, uint64_t bytes) {
-    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    fork_hold();
+    int fd = fork_own(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    fork_release();
     if (fd < 0)
         return -1;
     if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
-        close(fd);
+        fork_close(fd);
         return -1;
     }
     return fd;
@@ -38,25 +41,34 @@ int seg_back(int fd, const struct seg_map *map, const void *from, uint64_t bytes
     return fallocate(fd, 0, offset, (off_t)bytes) == 0 ? 0 : WEIR_ENOMEM;
 }
 
-static struct seg_map *seg_mmap(int fd) {
-    void *map = mmap(NULL, sizeof(struct seg_map), PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_NORESERVE, fd, 0);
+void *seg_mmap(void *at, uint64_t bytes, int protection, int flags, int fd) {
+    fork_hold();
+    void *map = mmap(at, bytes, protection, MAP_SHARED | flags, fd, 0);
+    if (map != MAP_FAILED && !fork_keep_out(map, bytes)) {
+        munmap(map, bytes);
+        map = MAP_FAILED;
+    }
+    fork_release();
     return map == MAP_FAILED ? NULL : map;
+}
+
+static struct seg_map *map_segment(int fd) {
+    return seg_mmap(NULL, sizeof(struct seg_map), PROT_READ | PROT_WRITE, MAP_NORESERVE, fd);
 }
 
 int seg_create(uint64_t nonce, int bell_fd, struct seg_map **map_out, int *fd_out) {
     int fd = seg_memfd("weir-shm", sizeof(struct seg_map));
     if (fd < 0)
         return WEIR_EDEVICE;
-    struct seg_map *map = seg_mmap(fd);
+    struct seg_map *map = map_segment(fd);
     if (map == NULL) {
-        close(fd);
+        fork_close(fd);
         return WEIR_ENOMEM;
     }
     int rc = seg_back(fd, map, map, offsetof(struct seg_map, qps));
     if (rc != 0) {
         seg_unmap(map);
-        close(fd);
+        fork_close(fd);
         return rc;
     }
     map->head.nonce = nonce;
@@ -72,7 +84,7 @@ int seg_attach(int fd, int32_t pid, uint64_t nonce, struct seg_map **map_out) {
     uint64_t inode;
     if (seg_check(fd, &inode) != sizeof(struct seg_map))
         return WEIR_EINVAL;
-    struct seg_map *map = seg_mmap(fd);
+    struct seg_map *map = map_segment(fd);
     if (map == NULL)
         return WEIR_ENOMEM;
     const struct seg_head *head = &map->head;

@@ -124,8 +124,12 @@ _Static_assert(offsetof(struct seg_map, rings) % 4096 == 0, "rings start on a pa
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2,
                "locks do not work between processes");
 
-/* A memfd of bytes that can neither shrink nor grow any more. -1: none. */
+/* A memfd of bytes that can neither shrink nor grow any more, owned as fork.h says. -1: none. */
 int seg_memfd(const char *name, uint64_t bytes);
+
+/* A shared mapping of all of a file, as mmap(2), which no child of fork(2) has: what peers write
+ * is for this process. NULL: none. */
+void *seg_mmap(void *at, uint64_t bytes, int protection, int flags, int fd);
 
 /* What a stranger's descriptor must be before it is mapped: a memfd that cannot
  * shrink under the mapping. The size in bytes, 0 if it is anything else. */

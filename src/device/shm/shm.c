@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fork.h"
 #include "shm.h"
 
 /* ---- who we are ---- */
@@ -28,11 +29,13 @@ static uint64_t fnv1a(uint64_t hash, const void *bytes, size_t length) {
 
 /* Length of the text in a small file under /proc; 0: not readable. */
 static size_t read_small(const char *path, char *out, size_t size) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    fork_hold();
+    int fd = fork_own(open(path, O_RDONLY | O_CLOEXEC));
+    fork_release();
     if (fd < 0)
         return 0;
     ssize_t length = read(fd, out, size);
-    close(fd);
+    fork_close(fd);
     return length > 0 ? (size_t)length : 0;
 }
 
@@ -88,7 +91,7 @@ static int shm_probe(struct weir_device_caps *caps_out) {
     int fd = seg_memfd("weir-probe", 4096);
     if (fd < 0)
         return WEIR_ENODEVICE;
-    close(fd);
+    fork_close(fd);
     /* Without pidfd_getfd(2) (old kernels, some sandboxes, valgrind) only devices of
      * this process can be reached; connecting to another says EDEVICE. */
     return fill_caps(caps_out);
@@ -97,8 +100,10 @@ static int shm_probe(struct weir_device_caps *caps_out) {
 /* ---- open, close ---- */
 
 static int open_descriptors(struct weir_device *device) {
-    device->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    fork_hold();
+    device->bell_fd = fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    device->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
+    fork_release();
     if (device->bell_fd < 0 || device->epoll_fd < 0)
         return WEIR_EDEVICE;
     /* Edge-triggered: every ring wakes once, and nobody has to read the counter. */
@@ -112,12 +117,12 @@ static void close_descriptors(struct weir_device *device) {
     if (device->map != NULL) {
         device->map->head.magic = 0; /* a blob that is still about finds nothing */
         seg_unmap(device->map);
-        close(device->map_fd);
+        fork_close(device->map_fd);
     }
     if (device->epoll_fd >= 0)
-        close(device->epoll_fd);
+        fork_close(device->epoll_fd);
     if (device->bell_fd >= 0)
-        close(device->bell_fd);
+        fork_close(device->bell_fd);
 }
 
 static int shm_open_device(const struct weir_env *env, struct weir_device **device_out) {

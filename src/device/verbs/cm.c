@@ -33,6 +33,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "fork.h"
 #include "verbs.h"
 
 enum { RESOLVE_MS = 100, RESOLVES = 20, ROUTE_MS = 2000, BACKLOG = 1024, TRIES = 4 };
@@ -85,6 +86,64 @@ static bool gid_of(const struct sockaddr *address, union ibv_gid *gid_out) {
     return true;
 }
 
+/* ---- channels, whose descriptors no child may inherit (fork.h): their connections are theirs
+ * as long as one is open ---- */
+
+static struct rdma_event_channel *channel_open(void) {
+    fork_hold();
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    if (channel != NULL && !fork_note(channel->fd)) {
+        rdma_destroy_event_channel(channel);
+        channel = NULL;
+    }
+    fork_release();
+    return channel;
+}
+
+static void channel_close(struct rdma_event_channel *channel) {
+    fork_hold();
+    fork_disown(channel->fd);
+    rdma_destroy_event_channel(channel);
+    fork_release();
+}
+
+/* An id with a channel of its own: its calls block. NULL: errno says why. */
+static struct rdma_cm_id *dialler_open(struct weir_qp *qp) {
+    struct rdma_cm_id *id = NULL;
+    fork_hold();
+    if (rdma_create_id(NULL, &id, qp, RDMA_PS_TCP) != 0)
+        id = NULL;
+    if (id != NULL && !fork_note(id->channel->fd)) {
+        rdma_destroy_id(id);
+        id = NULL;
+        errno = ENOMEM;
+    }
+    fork_release();
+    return id;
+}
+
+/* Its connection is to be heard of on this channel; its own goes. 0, or -1 and errno. */
+static int dialler_move(struct rdma_cm_id *id, struct rdma_event_channel *channel) {
+    fork_hold();
+    fork_disown(id->channel->fd);
+    int rc = rdma_migrate_id(id, channel);
+    if (rc != 0)
+        fork_note(id->channel->fd); /* there is room: it was noted before */
+    fork_release();
+    return rc;
+}
+
+static void dialler_close(struct rdma_cm_id *id, const struct rdma_event_channel *moved_to) {
+    if (id->channel == moved_to) {
+        rdma_destroy_id(id);
+        return;
+    }
+    fork_hold();
+    fork_disown(id->channel->fd);
+    rdma_destroy_id(id);
+    fork_release();
+}
+
 /* Whether the connection manager finds this device at an address. */
 static bool belongs(struct rdma_event_channel *channel, const union ibv_gid *gid,
                     const char *device_name) {
@@ -99,26 +158,28 @@ static bool belongs(struct rdma_event_channel *channel, const union ibv_gid *gid
 }
 
 bool cm_has_address(const char *device_name, const union ibv_gid *address) {
-    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct rdma_event_channel *channel = channel_open();
     if (channel == NULL)
         return false;
     bool found = belongs(channel, address, device_name);
-    rdma_destroy_event_channel(channel);
+    channel_close(channel);
     return found;
 }
 
 /* An address of this link only would need its scope as well, and a loopback address is found
  * on any device. */
 bool cm_address(const char *device_name, union ibv_gid *address_out, const char **why_out) {
-    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct rdma_event_channel *channel = channel_open();
     struct ifaddrs *interfaces = NULL;
     int best = GID_LINK_LOCAL;
     *why_out = "iWARP needs the kernel's rdma_ucm";
     if (channel == NULL)
         return false;
     *why_out = "iWARP, and its interface has no IP address";
+    fork_hold(); /* it opens a socket */
     if (getifaddrs(&interfaces) != 0)
         interfaces = NULL;
+    fork_release();
     for (const struct ifaddrs *at = interfaces; at != NULL; at = at->ifa_next) {
         union ibv_gid gid;
         if (at->ifa_addr == NULL || (at->ifa_flags & IFF_LOOPBACK) != 0 ||
@@ -129,7 +190,7 @@ bool cm_address(const char *device_name, union ibv_gid *address_out, const char 
         *address_out = gid;
     }
     freeifaddrs(interfaces);
-    rdma_destroy_event_channel(channel);
+    channel_close(channel);
     return best > GID_LINK_LOCAL;
 }
 
@@ -152,8 +213,10 @@ int cm_open(struct weir_device *device) {
     cm->fence_mr =
         ibv_reg_mr(device->pd, cm->fence, sizeof cm->fence,
                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-    cm->channel = rdma_create_event_channel();
-    cm->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    cm->channel = channel_open();
+    fork_hold();
+    cm->timer_fd = fork_own(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    fork_release();
     if (cm->fence_mr == NULL || cm->channel == NULL || cm->timer_fd < 0)
         return WEIR_EDEVICE;
     cm->fd = cm->channel->fd;
@@ -169,10 +232,10 @@ void cm_close(struct weir_device *device) {
     if (cm->listener != NULL)
         rdma_destroy_id(cm->listener);
     if (cm->channel != NULL)
-        rdma_destroy_event_channel(cm->channel);
+        channel_close(cm->channel);
     sigpipe_release(hold);
     if (cm->timer_fd > 0)
-        close(cm->timer_fd);
+        fork_close(cm->timer_fd);
     if (cm->fence_mr != NULL)
         ibv_dereg_mr(cm->fence_mr);
     *cm = (struct verbs_cm){0};
@@ -230,7 +293,7 @@ static int dial(const struct weir_qp *qp, struct rdma_cm_id *id) {
         return dial_error(errno);
     if (class != 0)
         rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &class, sizeof class);
-    if (rdma_resolve_route(id, ROUTE_MS) != 0 || rdma_migrate_id(id, device->cm.channel) != 0 ||
+    if (rdma_resolve_route(id, ROUTE_MS) != 0 || dialler_move(id, device->cm.channel) != 0 ||
         rdma_connect(id, &wanted) != 0)
         return dial_error(errno);
     return WEIR_OK;
@@ -239,14 +302,14 @@ static int dial(const struct weir_qp *qp, struct rdma_cm_id *id) {
 /* An id without a channel is synchronous: its calls block, here and for nobody else. The
  * answer comes to the device's channel. */
 int cm_dial(struct weir_qp *qp) {
-    struct rdma_cm_id *id;
-    if (rdma_create_id(NULL, &id, qp, RDMA_PS_TCP) != 0)
+    struct rdma_cm_id *id = dialler_open(qp);
+    if (id == NULL)
         return dial_error(errno);
     int rc = dial(qp, id);
     if (rc == WEIR_OK)
         qp->link_id = id;
     else
-        rdma_destroy_id(id);
+        dialler_close(id, qp->device->cm.channel);
     return rc;
 }
 

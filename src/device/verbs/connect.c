@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fork.h"
 #include "thread.h"
 #include "verbs.h"
 
@@ -211,7 +212,9 @@ int connector_open(struct weir_device *device) {
     pthread_cond_init(&connector->work, &clock);
     pthread_condattr_destroy(&clock);
     /* EFD_SEMAPHORE: one read takes one QP off, eventfd(2). */
-    connector->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
+    fork_hold();
+    connector->event_fd = fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE));
+    fork_release();
     connector->open = connector->event_fd >= 0;
     return connector->open ? WEIR_OK : WEIR_EDEVICE;
 }
@@ -231,7 +234,7 @@ void connector_close(struct weir_device *device) {
         if (join[i])
             pthread_join(connector->hands[i].thread, NULL);
     }
-    close(connector->event_fd);
+    fork_close(connector->event_fd);
     pthread_cond_destroy(&connector->work);
     pthread_mutex_destroy(&connector->mutex);
     connector->open = false;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "fork.h"
 #include "verbs.h"
 
 #define PAGE_BYTES UINT64_C(4096)
@@ -195,13 +196,26 @@ static uint64_t round_up(uint64_t value, uint64_t unit) {
     return (value + unit - 1) / unit * unit;
 }
 
+/* Memory that no child of fork(2) has: it is pinned for the device, so the kernel would copy it
+ * at the fork. NULL: no room. */
+static uint8_t *map_span(uint64_t span) {
+    int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    fork_hold();
+    void *map = mmap(NULL, span, protection, flags, -1, 0);
+    if (map != MAP_FAILED && !fork_keep_out(map, span)) {
+        munmap(map, span);
+        map = MAP_FAILED;
+    }
+    fork_release();
+    return map == MAP_FAILED ? NULL : map;
+}
+
 /* Zeroed memory; large pieces on a huge-page boundary, and in huge pages where the kernel
  * gives them. NULL: no room. */
 static void *map_pages(uint64_t bytes) {
-    int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
     uint64_t span = bytes < HUGE_BYTES ? bytes : bytes + HUGE_BYTES;
-    uint8_t *map = mmap(NULL, span, protection, flags, -1, 0);
-    if (map == MAP_FAILED)
+    uint8_t *map = map_span(span);
+    if (map == NULL)
         return NULL;
     if (bytes < HUGE_BYTES)
         return map;

@@ -224,7 +224,7 @@ static int try_open(struct ibv_device *device, struct verbs_choice *choice) {
     if (device->transport_type != IBV_TRANSPORT_IWARP &&
         (device->transport_type != IBV_TRANSPORT_IB || device->node_type != IBV_NODE_CA))
         return refuse(choice->note, "%.32s: neither InfiniBand, RoCE nor iWARP", name);
-    choice->context = ibv_open_device(device);
+    choice->context = inherit_open_device(device);
     if (choice->context == NULL)
         return refuse(choice->note, "%.32s: cannot be opened: %.60s", name, strerror(errno));
     if (ibv_query_device(choice->context, &choice->attr) != 0)
@@ -233,7 +233,7 @@ static int try_open(struct ibv_device *device, struct verbs_choice *choice) {
         refuse(choice->note, "%.32s: does no RDMA reads", name);
     else
         return WEIR_OK;
-    ibv_close_device(choice->context);
+    inherit_close_device(choice->context);
     choice->context = NULL;
     return WEIR_ENODEVICE;
 }
@@ -266,14 +266,14 @@ static int try_device(const struct verbs_settings *settings, struct ibv_device *
     *choice = best;
     if (rc == WEIR_OK)
         return WEIR_OK;
-    ibv_close_device(choice->context);
+    inherit_close_device(choice->context);
     choice->context = NULL;
     return rc;
 }
 
 int select_open(const struct verbs_settings *settings, struct verbs_choice *choice_out) {
     int count = 0;
-    struct ibv_device **list = ibv_get_device_list(&count);
+    struct ibv_device **list = inherit_list_devices(&count);
     struct verbs_choice choice;
     int best = GID_UNUSABLE;
     *choice_out = (struct verbs_choice){0};
@@ -289,12 +289,12 @@ int select_open(const struct verbs_settings *settings, struct verbs_choice *choi
         int tried = try_device(settings, list[i], &choice, &rank);
         if (tried == WEIR_OK && rank > best) {
             if (choice_out->context != NULL)
-                ibv_close_device(choice_out->context);
+                inherit_close_device(choice_out->context);
             *choice_out = choice;
             best = rank;
             rc = WEIR_OK;
         } else if (tried == WEIR_OK) {
-            ibv_close_device(choice.context);
+            inherit_close_device(choice.context);
         } else if (rc != WEIR_OK && !reason) {
             *choice_out = choice; /* the first one's reason */
             reason = true;

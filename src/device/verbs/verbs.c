@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "fork.h"
 #include "verbs.h"
 
 static uint32_t smaller(uint64_t a, uint64_t b) {
@@ -62,7 +63,7 @@ static int verbs_probe(struct weir_device_caps *caps_out) {
         rc = select_open(&settings, &choice);
     if (rc == WEIR_OK) {
         fill_caps(&settings, &choice, caps_out);
-        ibv_close_device(choice.context);
+        inherit_close_device(choice.context);
         return WEIR_OK;
     }
     snprintf(caps_out->note, sizeof caps_out->note, "%s", choice.note);
@@ -126,7 +127,9 @@ static int open_descriptors(struct weir_device *device) {
     int fds[5] = {device->channel->fd, device->choice.context->async_fd, device->connector.event_fd,
                   device->cm.fd, device->cm.timer_fd};
     int count = device->fenced ? 5 : 3;
-    device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    fork_hold();
+    device->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
+    fork_release();
     if (device->epoll_fd < 0)
         return WEIR_EDEVICE;
     for (int i = 0; i < count; i++) {
@@ -140,7 +143,7 @@ static int open_descriptors(struct weir_device *device) {
 
 static int open_objects(struct weir_device *device) {
     device->pd = ibv_alloc_pd(device->choice.context);
-    device->channel = ibv_create_comp_channel(device->choice.context);
+    device->channel = inherit_open_channel(device->choice.context);
     if (device->pd == NULL || device->channel == NULL)
         return WEIR_EDEVICE;
     int rc = open_cq(device);
@@ -171,7 +174,7 @@ static void close_objects(struct weir_device *device) {
     connector_close(device);
     cm_close(device);
     if (device->epoll_fd >= 0)
-        close(device->epoll_fd);
+        fork_close(device->epoll_fd);
     if (device->srq != NULL)
         ibv_destroy_srq(device->srq);
     if (device->cq != NULL)
@@ -179,10 +182,10 @@ static void close_objects(struct weir_device *device) {
     if (device->stash != NULL)
         env.ops->free(env.self, device->stash, (size_t)device->cq_capacity * sizeof *device->stash);
     if (device->channel != NULL)
-        ibv_destroy_comp_channel(device->channel);
+        inherit_close_channel(device->channel);
     if (device->pd != NULL)
         ibv_dealloc_pd(device->pd);
-    ibv_close_device(device->choice.context);
+    inherit_close_device(device->choice.context);
     verbs_memory_close(device);
     env.ops->free(env.self, device, sizeof *device);
 }
@@ -197,7 +200,7 @@ static int verbs_open(const struct weir_env *env, struct weir_device **device_ou
         return rc;
     struct weir_device *device = env->ops->alloc(env->self, sizeof *device);
     if (device == NULL) {
-        ibv_close_device(choice.context);
+        inherit_close_device(choice.context);
         return WEIR_ENOMEM;
     }
     device->env = *env;

@@ -10,7 +10,7 @@
  *   qp.c        QPs, made and destroyed       blob.c    what peers are told
  *   connect.c   QPs to RTS, off the thread    habit.c   what a device was seen to do
  *   cm.c        iWARP's connections           fence.c   iWARP's posts
- *   sigpipe.c   signals that providers raise
+ *   sigpipe.c   signals that providers raise   inherit.c what children must not have
  *
  * One protection domain, CQ, completion channel and (where the device has them) shared
  * receive queue a device. Invariants:
@@ -26,9 +26,13 @@
  *  - Allocation only at open, at registration and QP creation.
  *
  * fork(2): since Linux 5.12 a child gets copies of pages that are pinned for a device, and
- * the parent's registrations stay as they are. On older kernels the application calls
- * ibv_fork_init(3) before anything else. A child uses neither the engine nor, for traffic,
- * memory registered with it; all descriptors close at exec. */
+ * the parent's registrations stay as they are; ibv_is_fork_initialized(3) then says that
+ * ibv_fork_init(3) is not needed. On older kernels the application calls that before anything
+ * else, for its own memory and for the queues that some providers keep in memory of the process:
+ * what the library registers is not copied to children. A child has no descriptor of the device
+ * and no mapping of it (inherit.c), so that nothing of it lives on when the parent dies; those
+ * that librdmacm opens for itself, to devices of iWARP, are in children: no QP is theirs. All
+ * descriptors close at exec. */
 #ifndef VERBS_VERBS_H
 #define VERBS_VERBS_H
 
@@ -171,6 +175,14 @@ struct verbs_choice {
 /* The best address of an iWARP device. False: why says why there is none. */
 bool cm_address(const char *device_name, union ibv_gid *address_out, const char **why_out);
 bool cm_has_address(const char *device_name, const union ibv_gid *address);
+
+/* ---- inherit.c: as the functions of libibverbs that they are named for ---- */
+
+struct ibv_device **inherit_list_devices(int *count_out);
+struct ibv_context *inherit_open_device(struct ibv_device *device);
+void inherit_close_device(struct ibv_context *context);
+struct ibv_comp_channel *inherit_open_channel(struct ibv_context *context);
+void inherit_close_channel(struct ibv_comp_channel *channel);
 
 /* ---- select.c ---- */
 

@@ -1,0 +1,52 @@
+/* fork.h: what a child of fork(2) must not have of this process.
+ *
+ * Every descriptor of the library is noted here as long as it is open, and a child closes all of
+ * them before its fork(2) returns: sockets, so that addresses are free and peers hear of the end
+ * when the parent dies, and the descriptors of devices, so that nothing of the parent's goes on
+ * in their kernel drivers. Mapped memory that is the library's is not copied to children at all.
+ *
+ * A fork waits for those who hold it, a second at most, so that a child sees every descriptor
+ * noted that is open. All of it may be called by any thread. Programs that execve(2) need none of
+ * this: descriptors are opened with the flag that closes them there. */
+#ifndef PORTS_FORK_H
+#define PORTS_FORK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Between the two no fork of this process begins. They do not nest, and nothing between them
+ * waits for another thread. */
+void fork_hold(void);
+void fork_release(void);
+
+/* The two following are for who holds. */
+
+/* A new descriptor, or -1. Returns it; -1, with errno set, if it cannot be noted: then it is
+ * closed. */
+int fork_own(int fd);
+/* One that another library opened, and closes after fork_disown. False: it cannot be noted, and
+ * is as it was. */
+bool fork_note(int fd);
+/* The same of a device; what is mapped of it, in this process, is not in children either: the
+ * kernel keeps a device's file open for each mapping of it. */
+bool fork_note_device(int fd);
+/* Before somebody else closes it. */
+void fork_disown(int fd);
+
+/* Closes a descriptor that is owned; holds meanwhile. errno stays as it is. */
+void fork_close(int fd);
+
+/* Whole pages that were mapped since fork_hold are not in any child. False: they would be. */
+bool fork_keep_out(void *base, size_t bytes);
+
+/* Is told of a fork, in the child, where every other thread is gone and whoever owned locks
+ * owns them for ever: it may do what a signal handler may. Only once: a child forgets it. */
+struct fork_watch {
+    void (*in_child)(struct fork_watch *watch);
+    struct fork_watch *next;
+};
+/* False: no memory. They hold. Not in a child, for what its parent watched. */
+bool fork_watch(struct fork_watch *watch);
+void fork_unwatch(struct fork_watch *watch);
+
+#endif
