@@ -190,9 +190,11 @@ typedef struct weir_engine_options {
     uint64_t connect_timeout_ns;  /* to connect; for the peer to say what arrived on a broken
                                    * session, before EUNKNOWN; and for a device that refuses a
                                    * session's receives to take some, before that session is
-                                   * broken; default 10 s */
+                                   * broken; default 10 s. A tenth of it at most counts between
+                                   * two looks at what came */
     uint64_t retransmit_ns;       /* first control retransmission, doubles to 16x; default 20 ms */
-    uint64_t teardown_timeout_ns; /* forced teardown of a QP; default 4 s */
+    uint64_t teardown_timeout_ns; /* forced teardown of a QP that has nothing left to take;
+                                   * default 4 s */
     uint64_t settle_grace_ns;     /* for posted WRs of a cancelled or late transfer to complete,
                                    * before their QPs are taken down; default 100 ms */
     uint64_t backoff_timeout_ns;  /* WEIR_TRANSFER_BLOCK waits at most this; default 10 ms */
@@ -250,7 +252,10 @@ WEIR_API void weir_engine_close(weir_engine *engine);
 
 /* Does what there is to do now, without sleeping. Returns how many things it did
  * (0: idle; the number has no other meaning) or a negative error. If another
- * thread has the engine, returns 0: that thread does the work. */
+ * thread has the engine, returns 0: that thread does the work. Any time may pass between two
+ * calls: what was acknowledged to peers is delivered, and what came meanwhile is looked at before
+ * any deadline passes. With one a second on both sides whatever connects, recovers or ends does
+ * so within connect_timeout_ns, of which no time between two calls counts more than a tenth. */
 WEIR_API int weir_engine_progress(weir_engine *engine);
 
 /* Progress, at least one round of it, until something was done, or notifications or
@@ -456,8 +461,9 @@ typedef struct weir_peer_info {
 } weir_peer_info;
 #define WEIR_PEER_INFO_INIT WEIR_SIZED(weir_peer_info)
 /* Describes the peer as the engine knows it. Control messages, which say that a session is up
- * or gone, are looked at in each 64th step and before each sleep: a notification of a session
- * may be there to take while `connected` is still 0. ESTALE. */
+ * or gone, are looked at in each 64th step, in one that comes 10 ms or more after the last of
+ * those, and before each sleep: a notification of a session may be there to take while `connected`
+ * is still 0. ESTALE. */
 WEIR_API int weir_peer_query(weir_engine *engine, weir_peer peer, weir_peer_info *info);
 
 /* One QP of a peer's session, and how the peer's transfers fared. Counters of the QP begin

@@ -280,7 +280,7 @@ void app_act(struct sim_app *app) {
     if (sim_chance(prng, work->peer_close)) {
         act_peer_close(app);
     }
-    if (sim_chance(prng, work->pause)) {
+    if (app->node->index >= work->steady && sim_chance(prng, work->pause)) {
         act_pause(app);
     }
     if (sim_chance(prng, work->slow_taker)) {

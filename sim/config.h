@@ -130,6 +130,7 @@ struct sim_workload_config {
     uint32_t bytes_max;      /* of one segment */
     uint32_t concurrent_max; /* unfinished transfers of a node */
     uint64_t think_ns_max;   /* between two acts of a node */
+    uint64_t rest_ns_max;    /* the same, now and then; 0: never */
     uint64_t pause_ns_max;   /* a node that is stopped for a while */
     /* chances of an act or a property of a transfer */
     uint32_t notify;
@@ -160,6 +161,12 @@ struct sim_workload_config {
     uint32_t long_cut;   /* control is cut for longer than connecting may take */
     uint32_t stranger;   /* somebody says a word in another's name */
     uint32_t told[SIM_RUN_NODES_MAX]; /* enum sim_told */
+
+    uint32_t steady; /* of the nodes, the first so many never stop */
+    uint32_t scale;  /* the run's own times are so many times as long; 0: once */
+    /* Applications that are slow: 0 for one that does all at once. */
+    uint64_t pace_ns[SIM_RUN_NODES_MAX];    /* looks so often, and only then: nothing wakes it */
+    uint64_t handler_ns[SIM_RUN_NODES_MAX]; /* works up to this long on each notification */
 };
 
 /* Limits given to every engine. 0: the library's default. */

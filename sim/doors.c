@@ -89,7 +89,8 @@ static void strike_long_cut(struct sim_world *world) {
 static bool has_been_up(const struct sim_app *app, uint32_t with) {
     weir_peer_info info = WEIR_PEER_INFO_INIT;
 
-    return app->engine != NULL && app->peers[with].open &&
+    /* Of one that closes, nobody may ask any more. */
+    return app->engine != NULL && !app->node->stepping && app->peers[with].open &&
            weir_peer_query(app->engine, app->peers[with].handle, &info) == 0 && info.sessions > 0;
 }
 

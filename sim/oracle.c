@@ -231,6 +231,15 @@ static bool data_there(struct sim_oracle *oracle, const struct sim_transfer *tra
     return transfer->read ? transfer->fetched >= transfer->bytes : side_complete(oracle, transfer);
 }
 
+/* Nobody waits for ever for a node that does not look, now or for once. That its own does not is
+ * no excuse. */
+static bool is_absent(const struct sim_world *world, uint32_t node) {
+    const struct sim_node *target = &world->nodes[node];
+
+    return target->absent ||
+           world->now_ns - target->looked_ns > world->config.engine.connect_timeout_ns / 4;
+}
+
 /* May a transfer end like this, in this run? */
 static bool status_allowed(const struct sim_oracle *oracle, const struct sim_transfer *transfer,
                            int status) {
@@ -247,6 +256,7 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
                   there->post_edevice != 0 || nic->qp_fail != 0 || there->qp_fail != 0 ||
                   nic->qps_max != 0 || there->qps_max != 0 || nic->recv_refuse != 0 ||
                   there->recv_refuse != 0 || nic->still != 0 || there->still != 0;
+    bool absent = is_absent(oracle->world, transfer->to);
     bool breaks = net || device || cut || oracle->lives_ended || nic->packet_loss != 0 ||
                   there->packet_loss != 0 || config->work.memory_release != 0 ||
                   config->work.cancel != 0 || config->work.deadline != 0 || nic->post_einval != 0 ||
@@ -266,11 +276,11 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     case WEIR_EUNKNOWN:
         /* Cut off for the connect time-out, the target could not say what had arrived. */
         return (transfer->once && breaks) || oracle->lives_ended || config->work.peer_close != 0 ||
-               config->work.cut_control != 0;
+               config->work.cut_control != 0 || absent;
     case WEIR_ESTALE: /* it waited for a peer that turned out to be another life */
         return oracle->lives_ended;
     case WEIR_ECONNECT:
-        return net || device || cut || oracle->lives_ended || config->work.pause != 0 ||
+        return net || device || cut || oracle->lives_ended || absent ||
                transfer->memory_released; /* the target said that it broke, not why */
     case WEIR_EREMOTE:
         return !nic->no_blame && (transfer->memory_released || config->work.memory_release != 0);

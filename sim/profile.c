@@ -233,6 +233,37 @@ static void engine_base(struct sim_prng *prng, struct sim_config *config) {
     }
 }
 
+/* Applications that work between two looks at their engine, or look at a pace of their own. Times
+ * are those of the library's defaults, or near them. */
+static void slow_applications(struct sim_prng *prng, struct sim_config *config) {
+    struct sim_workload_config *work = &config->work;
+    struct sim_engine_config *engine = &config->engine;
+    bool paced = sim_below(prng, 2) == 0;
+
+    work->scale = 50;
+    engine->connect_timeout_ns = UINT64_C(10000000000);
+    engine->stall_timeout_ns = UINT64_C(10000000000);
+    engine->retransmit_ns = PICK(prng, 10000000, 50000000);
+    engine->settle_grace_ns = 100000000;
+    engine->teardown_timeout_ns = PICK(prng, 100000000, 400000000, 4000000000);
+    work->think_ns_max = PICK(prng, 20000, 1000000, 300000000);
+    work->rest_ns_max = 300000000;
+    work->pause = maybe(prng, 2, 12000);
+    work->pause_ns_max = UINT64_C(15000000000);
+    work->steady = 1;
+    /* With more to do, or less room, one round a second takes minutes. */
+    work->segments_max = 4;
+    work->bytes_max = PICK(prng, 16, 200);
+    engine->poll_budget = paced ? PICK(prng, 0, 64) : PICK(prng, 0, 1, 4);
+    engine->inflight_bytes_max = engine->inflight_bytes_max != 0 ? 30000 : 0;
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->nic[i].sq_depth_max = 128;
+        engine->sq_depth[i] = PICK(prng, 8, 33, 128);
+        work->pace_ns[i] = paced ? PICK(prng, 0, 10000000, 100000000, 1000000000) : 0;
+        work->handler_ns[i] = PICK(prng, 0, 5000000, 150000000, 1000000000);
+    }
+}
+
 /* ---- profiles ---------------------------------------------------------- */
 
 static void fill_calm(struct sim_prng *prng, struct sim_config *config) {
@@ -258,6 +289,9 @@ static void fill_swarm(struct sim_prng *prng, struct sim_config *config) {
     }
     if (sim_below(prng, 24) == 0) {
         busy_notify(prng, config);
+    }
+    if (sim_below(prng, 24) == 0) {
+        slow_applications(prng, config);
     }
 }
 
@@ -363,6 +397,31 @@ static void fill_doors(struct sim_prng *prng, struct sim_config *config) {
     }
 }
 
+static void fill_slow(struct sim_prng *prng, struct sim_config *config) {
+    struct sim_workload_config *work = &config->work;
+
+    slow_applications(prng, config);
+    work->transfers = (uint32_t)sim_between(prng, 20, 120);
+    work->concurrent_max = 64;
+    work->notify = PICK(prng, 30000, 65536);
+    work->reads = PICK(prng, 0, 0, 16000);
+    if (sim_below(prng, 2) == 0) { /* as fast as they can, to those who are slow to look */
+        work->think_ns_max = 1000;
+    }
+    config->engine.transfers_max = 64;
+    config->engine.recv_credits = PICK(prng, 8, 64);
+    config->engine.notifications_max = PICK(prng, 4, 64, 64);
+    work->crash = maybe(prng, 3, 20000);
+    work->leave = maybe(prng, 3, 20000);
+    work->peer_close = maybe(prng, 4, 2000);
+    work->cancel = maybe(prng, 6, 2000);
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->nic[i].qp_fail = maybe(prng, 4, 500);
+        config->nic[i].qp_rings = config->nic[i].qp_rings || sim_below(prng, 3) == 0;
+        config->nic[i].ring_turn_max = PICK(prng, 1, 4, 16);
+    }
+}
+
 static const struct {
     const char *name;
     const char *about;
@@ -377,6 +436,7 @@ static const struct {
     {"skew", "many notifications on QPs that are polled in turn", fill_skew},
     {"unordered", "a device without order within a QP", fill_unordered},
     {"doors", "resets, long cuts, addresses that lead elsewhere, strangers", fill_doors},
+    {"slow", "applications that work for long, or look ten times a second", fill_slow},
 };
 
 enum { PROFILE_COUNT = sizeof(PROFILES) / sizeof(PROFILES[0]) };
@@ -532,6 +592,13 @@ void profile_print(const struct sim_config *config, FILE *out) {
     for (uint32_t i = 0; i < config->nodes; i++) {
         if (work->told[i] != SIM_TOLD_TRUE) {
             fprintf(out, " n%u:told=%u", i, work->told[i]);
+        }
+    }
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        if ((work->pace_ns[i] | work->handler_ns[i]) != 0) {
+            fprintf(out, " n%u:pace=%llums,handler=%llums", i,
+                    (unsigned long long)work->pace_ns[i] / 1000000,
+                    (unsigned long long)work->handler_ns[i] / 1000000);
         }
     }
     fputs("\n  engine:", out);

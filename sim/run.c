@@ -31,6 +31,13 @@ enum {
 /* A connect attempt with all its backoff, twice, and the teardowns between. */
 #define HEAL_BOUND_NS UINT64_C(3000000000)
 
+/* Worlds of slow applications take their time. */
+static uint64_t scaled(const struct sim_world *world, uint64_t ns) {
+    uint32_t scale = world->config.work.scale;
+
+    return scale == 0 ? ns : scale * ns;
+}
+
 static bool run_over(const struct sim_run *run) {
     return run->world->violation[0] != '\0';
 }
@@ -64,7 +71,7 @@ static void restart_event(struct sim_world *world, const struct sim_event *event
     if (!world->nodes[event->node].alive && !app_start(app)) {
         struct sim_event again = *event;
 
-        again.at_ns = world->now_ns + RUN_STRIKE_NS;
+        again.at_ns = world->now_ns + scaled(world, RUN_STRIKE_NS);
         sim_schedule(world, &again);
     }
 }
@@ -107,9 +114,9 @@ static void strike_end(struct sim_run *run, uint32_t victim, bool crash) {
     } else {
         app_leave(&run->apps[victim]);
     }
-    restart.at_ns = world->now_ns + sim_below(&world->prng, RUN_RESTART_NS_MAX);
+    restart.at_ns = world->now_ns + sim_below(&world->prng, scaled(world, RUN_RESTART_NS_MAX));
     sim_schedule(world, &restart);
-    reap.at_ns = world->now_ns + RUN_RESTART_NS_MAX;
+    reap.at_ns = world->now_ns + scaled(world, RUN_RESTART_NS_MAX);
     sim_schedule(world, &reap);
 }
 
@@ -141,7 +148,7 @@ static void strike_cut(struct sim_run *run, bool data) {
         world->control_cut[a][b] = true;
         world->control_cut[b][a] |= !oneway;
     }
-    heal.at_ns = world->now_ns + sim_below(&world->prng, RUN_CUT_NS_MAX);
+    heal.at_ns = world->now_ns + sim_below(&world->prng, scaled(world, RUN_CUT_NS_MAX));
     sim_schedule(world, &heal);
 }
 
@@ -168,7 +175,7 @@ static void strike_event(struct sim_world *world, const struct sim_event *event)
     if (sim_fault(world, work->cut_data)) {
         strike_cut(run, true);
     }
-    again.at_ns = world->now_ns + sim_below(&world->prng, RUN_STRIKE_NS);
+    again.at_ns = world->now_ns + sim_below(&world->prng, scaled(world, RUN_STRIKE_NS));
     sim_schedule(world, &again);
 }
 
@@ -191,8 +198,9 @@ static void phase_boot(struct sim_run *run) {
     doors_start(run);
     for (uint32_t i = 0; i < world->config.nodes && !run_over(run); i++) {
         if (!app_start(&run->apps[i])) {
-            struct sim_event restart = {
-                .fire = restart_event, .node = i, .at_ns = world->now_ns + RUN_STRIKE_NS};
+            struct sim_event restart = {.fire = restart_event,
+                                        .node = i,
+                                        .at_ns = world->now_ns + scaled(world, RUN_STRIKE_NS)};
 
             sim_schedule(world, &restart);
         }
@@ -204,14 +212,14 @@ static void phase_boot(struct sim_run *run) {
 }
 
 static void phase_act(struct sim_run *run) {
-    uint64_t until = run->world->now_ns + RUN_ACT_NS_MAX;
+    uint64_t until = run->world->now_ns + scaled(run->world, RUN_ACT_NS_MAX);
 
     run->acting = true;
     run->submits_left = run->world->config.work.transfers;
     while (!run_over(run) && run->submits_left != 0 && run->world->now_ns < until) {
-        run_slice(run, RUN_SLICE_NS);
+        run_slice(run, scaled(run->world, RUN_SLICE_NS));
     }
-    run_slice(run, sim_below(&run->world->prng, RUN_SLICE_NS * 8));
+    run_slice(run, sim_below(&run->world->prng, scaled(run->world, RUN_SLICE_NS * 8)));
     run->acting = false;
 }
 
@@ -264,11 +272,11 @@ static void say_stuck(struct sim_run *run) {
 }
 
 static void phase_finish(struct sim_run *run) {
-    uint64_t until = run->world->now_ns + HEAL_BOUND_NS;
+    uint64_t until = run->world->now_ns + scaled(run->world, HEAL_BOUND_NS);
 
     heal(run);
     while (!run_over(run) && run_unfinished(run) != 0) {
-        run_slice(run, RUN_SLICE_NS);
+        run_slice(run, scaled(run->world, RUN_SLICE_NS));
         if (run->world->now_ns >= until) {
             say_stuck(run);
         }
@@ -381,12 +389,28 @@ static uint32_t quiet_rounds(const struct sim_run *run) {
     return 1;
 }
 
+/* Whatever is left in the applications' hands takes them this long at most. */
+static void handle_all(struct sim_run *run) {
+    const struct sim_workload_config *work = &run->world->config.work;
+    uint64_t longest_ns = 0;
+
+    for (uint32_t i = 0; i < run->world->config.nodes; i++) {
+        uint64_t each_ns = work->handler_ns[i] + work->pace_ns[i];
+
+        longest_ns = each_ns > longest_ns ? each_ns : longest_ns;
+    }
+    if (longest_ns != 0) {
+        run_slice(run, work->transfers * longest_ns);
+    }
+}
+
 static void phase_quiet(struct sim_run *run) {
     for (uint32_t i = 0; i < run->world->config.nodes; i++) {
         app_release_finished(&run->apps[i]);
     }
+    handle_all(run);
     for (uint32_t i = 0; i < quiet_rounds(run); i++) {
-        run_slice(run, RUN_QUIET_NS);
+        run_slice(run, scaled(run->world, RUN_QUIET_NS));
     }
     for (uint32_t i = 0; i < run->world->config.nodes && !run_over(run); i++) {
         if (run->apps[i].engine == NULL) {

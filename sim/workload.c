@@ -375,14 +375,19 @@ static void sender_judge(struct sim_app *app, const weir_notification *notificat
     }
 }
 
+static uint64_t handler_ns(const struct sim_app *app) {
+    return app->run->world->config.work.handler_ns[app->node->index];
+}
+
 static void take_rest(struct sim_app *app) {
     weir_notification notification;
     weir_event event;
 
-    while (app->run->world->now_ns >= app->take_at_ns &&
+    while (!app->handling && app->run->world->now_ns >= app->take_at_ns &&
            weir_notification_take(app->engine, &notification) == 0) {
         oracle_notification(app->run->oracle, app->node->index, &notification);
         sender_judge(app, &notification);
+        app->handling = handler_ns(app) != 0;
     }
     while (weir_event_take(app->engine, &event) == 0) {
         sim_trace(app->run->world, "n%u event %d %s", app->node->index, (int)event.type,
@@ -407,8 +412,8 @@ void app_release_finished(struct sim_app *app) {
 
 /* ---- stepping ---------------------------------------------------------- */
 
-/* Until the engine is idle, or calls_max calls. */
-static void app_progress(struct sim_app *app, uint32_t calls_max) {
+/* Until the engine is idle, or calls_max calls. False: it is idle. */
+static bool app_progress(struct sim_app *app, uint32_t calls_max) {
     const char *wrong;
     int did = 1;
 
@@ -428,6 +433,15 @@ static void app_progress(struct sim_app *app, uint32_t calls_max) {
     if (wrong != NULL) {
         sim_violation(app->run->world, "E1 n%u: %s", app->node->index, wrong);
     }
+    return did > 0;
+}
+
+/* As many calls as are made before what came of them is looked at. */
+static uint32_t calls_at_once(const struct sim_app *app, bool hasty) {
+    if (app->node->pace_ns != 0 || handler_ns(app) != 0) {
+        return 1;
+    }
+    return hasty ? (uint32_t)sim_below(app_prng(app), 3) : UINT32_MAX;
 }
 
 static void nic_judge(struct sim_app *app) {
@@ -450,28 +464,79 @@ static void nic_judge(struct sim_app *app) {
     }
 }
 
+/* The application is at work on a notification that it took. Then it takes the next, and makes
+ * no progress before none is left. */
+static void app_works(struct sim_app *app) {
+    uint64_t until = app->run->world->now_ns + sim_between(app_prng(app), 1, handler_ns(app));
+
+    app->node->paused_until_ns = until;
+    sim_node_wake_at(app->node, until);
+}
+
+static bool app_handles_next(struct sim_app *app) {
+    if (app->handling) {
+        app->handling = false;
+        take_rest(app);
+    }
+    if (app->handling) {
+        app_works(app);
+    }
+    return app->handling;
+}
+
+static void app_looks(struct sim_node *node) {
+    uint64_t now = node->world->now_ns;
+
+    node->absent |= now - node->looked_ns > node->world->config.engine.connect_timeout_ns / 4;
+    node->looked_ns = now;
+}
+
+/* Who looks seldom does more at a time. */
+static void app_act_some(struct sim_app *app) {
+    const struct sim_world *world = app->run->world;
+
+    for (uint32_t i = app->node->pace_ns != 0 ? (uint32_t)sim_below(app_prng(app), 8) : 1; i > 0;
+         i--) {
+        app_act(app);
+    }
+    app->act_at_ns = world->now_ns + 1 + sim_below(app_prng(app), world->config.work.think_ns_max);
+    if (world->config.work.rest_ns_max != 0 && sim_below(app_prng(app), 32) == 0) {
+        app->act_at_ns += sim_below(app_prng(app), world->config.work.rest_ns_max);
+    }
+}
+
 static void app_step(struct sim_node *node) {
     struct sim_app *app = node->app;
     struct sim_world *world = node->world;
     uint64_t next;
-    bool hasty;
+    bool hasty, busy;
 
     if (app->engine == NULL) {
         return;
     }
+    if (app_handles_next(app)) {
+        return;
+    }
+    app_looks(node);
     hasty = app->run->acting && sim_chance(&world->prng, world->config.work.hasty);
-    app_progress(app, hasty ? (uint32_t)sim_below(&world->prng, 3) : UINT32_MAX);
+    busy = app_progress(app, calls_at_once(app, hasty));
     take_completions(app);
     take_statuses(app);
     take_rest(app);
     if (app->run->acting && world->now_ns >= app->act_at_ns) {
-        app_act(app);
-        app->act_at_ns =
-            world->now_ns + 1 + sim_below(&world->prng, world->config.work.think_ns_max);
-        app_progress(app, hasty ? 1 : UINT32_MAX);
+        app_act_some(app);
+        busy |= node->pace_ns == 0 && app_progress(app, hasty ? 1 : UINT32_MAX);
     }
     nic_judge(app);
-    next = hasty ? 0 : engine_next_deadline(app->engine);
+    if (app->handling) {
+        app_works(app);
+        return;
+    }
+    if (node->pace_ns != 0) {
+        sim_node_wake_at(node, world->now_ns + node->pace_ns);
+        return;
+    }
+    next = hasty || busy ? 0 : engine_next_deadline(app->engine);
     if (next < world->now_ns + APP_STEP_GAP_NS) {
         next = world->now_ns + APP_STEP_GAP_NS;
     }
@@ -523,6 +588,7 @@ bool app_start(struct sim_app *app) {
     struct sim_nic_census census;
     int error;
 
+    node->pace_ns = node->world->config.work.pace_ns[node->index];
     if (sim_node_boot(node) != 0) {
         return false;
     }
@@ -530,6 +596,8 @@ bool app_start(struct sim_app *app) {
     memset(app->known, 0, sizeof(app->known));
     app->held_count = 0;
     app->take_at_ns = 0;
+    app->handling = false;
+    node->looked_ns = node->world->now_ns;
     node->app = app;
     node->step = app_step;
     error = engine_create(&options, &node->ports, &app->engine);

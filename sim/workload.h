@@ -34,6 +34,7 @@ struct sim_app {
     uint32_t held_count;
     uint64_t act_at_ns;
     uint64_t take_at_ns; /* no notification is taken before */
+    bool handling;       /* notifications are taken, one after the other, and no progress made */
 };
 
 struct sim_run {

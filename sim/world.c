@@ -10,6 +10,7 @@
 
 enum {
     CLOCK_STEP_NS = 1, /* what reading a clock takes */
+    COARSE_NS = 4000000,
     CACHE_LINE = 64,
     WORLD_BEGINS_NS = 1000000 /* not 0, so that 0 is no valid time by accident */
 };
@@ -138,6 +139,9 @@ void sim_node_wake(struct sim_node *node) {
     struct sim_world *world = node->world;
     uint64_t late = world->config.step_ns_max;
 
+    if (node->pace_ns != 0 && !node->stepping) {
+        return;
+    }
     sim_node_wake_at(node, world->now_ns + (late == 0 ? 0 : sim_below(&world->prng, late)));
 }
 
@@ -157,6 +161,12 @@ static uint64_t env_now(void *self) {
     struct sim_node *node = self;
 
     return node->world->now_ns += CLOCK_STEP_NS;
+}
+
+static uint64_t env_coarse(void *self) {
+    const struct sim_node *node = self;
+
+    return node->world->now_ns / COARSE_NS * COARSE_NS;
 }
 
 static void env_entropy(void *self, void *out, size_t length) {
@@ -219,6 +229,7 @@ static void env_free(void *self, void *memory, size_t bytes) {
 
 static const struct weir_env_ops ENV_OPS = {
     .now = env_now,
+    .coarse = env_coarse,
     .entropy = env_entropy,
     .alloc = env_alloc,
     .free = env_free,
@@ -226,9 +237,12 @@ static const struct weir_env_ops ENV_OPS = {
 
 /* ---- wait port --------------------------------------------------------- */
 
+/* Who looks at a pace of its own, and never sleeps, is an application of the real world to its
+ * engine: one whose calls follow each other by the nanosecond, for all that the engine knows. */
 static int wait_fd(void *self) {
-    (void)self;
-    return -1;
+    const struct sim_node *node = self;
+
+    return node->pace_ns != 0 ? 0 : -1;
 }
 
 static int wait_add(void *self, int source_fd) {

@@ -46,10 +46,13 @@ struct sim_node {
     bool woken;     /* something came while it was stepping */
     bool may_sleep; /* it is in a call that is allowed to */
     char address[SIM_ADDRESS_MAX];
-    char told[SIM_ADDRESS_MAX];          /* what it tells others of that; "": the same */
-    uint64_t step_at_ns;                 /* when the pending step is due; UINT64_MAX: none */
-    uint64_t step_ticket;                /* only the newest scheduled step counts */
-    uint64_t paused_until_ns;            /* the process is stopped (SIGSTOP) */
+    char told[SIM_ADDRESS_MAX]; /* what it tells others of that; "": the same */
+    uint64_t step_at_ns;        /* when the pending step is due; UINT64_MAX: none */
+    uint64_t step_ticket;       /* only the newest scheduled step counts */
+    uint64_t paused_until_ns;   /* the process is stopped (SIGSTOP), or at work */
+    uint64_t pace_ns;           /* not 0: what arrives wakes nobody who is not asleep */
+    uint64_t looked_ns;         /* when its engine last made progress */
+    bool absent; /* for once it made none for so long that its peers may have given it up */
     void (*step)(struct sim_node *node); /* the workload's: runs engine and application */
     struct weir_device *nic;             /* of this life; NULL before open and after a crash */
     struct sim_block *blocks;

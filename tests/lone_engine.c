@@ -36,8 +36,11 @@ static void env_free(void *self, void *memory, size_t bytes) {
     free(memory);
 }
 
-static const struct weir_env_ops env_ops = {
-    .now = env_now, .entropy = env_entropy, .alloc = env_alloc, .free = env_free};
+static const struct weir_env_ops env_ops = {.now = env_now,
+                                            .coarse = env_now,
+                                            .entropy = env_entropy,
+                                            .alloc = env_alloc,
+                                            .free = env_free};
 
 /* ---- control channel ---- */
 

@@ -48,8 +48,11 @@ static void env_free(void *self, void *memory, size_t bytes) {
     real.ops->free(real.self, memory, bytes);
 }
 
-static const struct weir_env_ops env_ops = {
-    .now = env_now, .entropy = env_entropy, .alloc = env_alloc, .free = env_free};
+static const struct weir_env_ops env_ops = {.now = env_now,
+                                            .coarse = env_now,
+                                            .entropy = env_entropy,
+                                            .alloc = env_alloc,
+                                            .free = env_free};
 const struct weir_env env = {.ops = &env_ops};
 
 /* ---- two sides ----------------------------------------------------------- */

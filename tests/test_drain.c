@@ -281,8 +281,41 @@ static void test_T9_every_random_device_is_gone_in_time_and_once(void **state) {
     }
 }
 
+/* A device that still gives something is waited for as long again, in each wait; nothing is due in
+ * a state that waits for nothing. */
+static void test_W1_what_is_still_given_begins_a_wait_again(void **state) {
+    static const struct drain_options options = {.wait_event = true, .timeout_ns = TIMEOUT_NS};
+
+    (void)state;
+    now = 1000;
+    drain_init(&drain, &options);
+    drain_prolong(&drain, now);
+    assert_true(drain_deadline(&drain) == NEVER);
+    assert_int_equal(drain_step(&drain, DRAIN_EV_START, now), DRAIN_DO_ERROR_WAIT);
+    uint64_t wait_ns = drain_deadline(&drain) - now;
+    now = drain_deadline(&drain);
+    drain_prolong(&drain, now);
+    assert_true(drain_deadline(&drain) == now + wait_ns);
+    assert_int_equal(drain_step(&drain, DRAIN_EV_LAST_WQE, now), DRAIN_DO_BEACON);
+    drain_step(&drain, DRAIN_EV_BEACON_REFUSED, now);
+    wait_ns = drain_deadline(&drain) - now;
+    now = drain_deadline(&drain);
+    drain_prolong(&drain, now);
+    assert_true(drain_deadline(&drain) == now + wait_ns);
+    now = drain_deadline(&drain);
+    assert_int_equal(drain_step(&drain, DRAIN_EV_TIMER, now), DRAIN_DO_BEACON);
+    drain_step(&drain, DRAIN_EV_BEACON_POSTED, now);
+    wait_ns = drain_deadline(&drain) - now;
+    now = drain_deadline(&drain);
+    drain_prolong(&drain, now);
+    assert_true(drain_deadline(&drain) == now + wait_ns);
+    assert_int_equal(drain_step(&drain, DRAIN_EV_TIMER, drain_deadline(&drain)), DRAIN_DO_DESTROY);
+    assert_true(drain.forced);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_W1_what_is_still_given_begins_a_wait_again),
         cmocka_unit_test(test_T1_every_cell_is_written),
         cmocka_unit_test(test_T1_error_event_beacon_destroy),
         cmocka_unit_test(test_T1_no_event_to_wait_for),

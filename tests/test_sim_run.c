@@ -91,6 +91,11 @@ static void test_E1_unordered(void **state) {
     run_profile("unordered");
 }
 
+static void test_W1_slow_applications(void **state) {
+    (void)state;
+    run_profile("slow");
+}
+
 static void run_twice(const char *profile, uint64_t seed, uint32_t plant) {
     struct sim_result results[2];
     char *traces[2] = {NULL, NULL};
@@ -195,6 +200,7 @@ int main(void) {
         cmocka_unit_test(test_S9_notify),
         cmocka_unit_test(test_S9_skew),
         cmocka_unit_test(test_E1_unordered),
+        cmocka_unit_test(test_W1_slow_applications),
         cmocka_unit_test(test_E2_same_seed_same_trace),
         cmocka_unit_test(test_E2_same_plant_same_trace),
         cmocka_unit_test(test_E2_trace_changes_nothing),

@@ -140,6 +140,13 @@ enum drain_action drain_step(struct drain *drain, enum drain_event event, uint64
     return (enum drain_action)cell->action;
 }
 
+void drain_prolong(struct drain *drain, uint64_t now_ns) {
+    if (drain->deadline_ns != UINT64_MAX)
+        drain->deadline_ns = wait_until(
+            drain, drain->state == DRAIN_POST ? DRAIN_EV_BEACON_REFUSED : DRAIN_EV_DESTROY_REFUSED,
+            now_ns);
+}
+
 void drain_forgive(struct drain *drain) {
     drain->refusals = 0;
 }

@@ -78,6 +78,8 @@ enum {
 void drain_init(struct drain *drain, const struct drain_options *options);
 /* One event; returns the action. */
 enum drain_action drain_step(struct drain *drain, enum drain_event event, uint64_t now_ns);
+/* The device is at work on it still: the present wait begins again. */
+void drain_prolong(struct drain *drain, uint64_t now_ns);
 /* What the device refused for is over: the pauses are short again. */
 void drain_forgive(struct drain *drain);
 /* When DRAIN_EV_TIMER is due; UINT64_MAX: never. */

@@ -175,6 +175,8 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
         (engine->caps.srq ? (qp->life & 0xffff) == life : (qp->life & RECV_LIFE_MASK) == life);
     if (current && !engine->caps.srq && qp->recvs > 0)
         qp->recvs--;
+    if (current)
+        qp->gave = true;
     if (cqe->status != WEIR_CQE_OK || !current) {
         if (cqe->status == WEIR_CQE_OK)
             engine->stats.completions_stale++;
@@ -259,6 +261,7 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
         engine->stats.completions_stale++;
         return;
     }
+    qp->gave = true;
     if (cqe->status == WEIR_CQE_OK) {
         if (!ledger_complete(&qp->ledger, seq, engine->caps.ordered)) {
             engine->stats.completions_stale++;
@@ -296,37 +299,52 @@ static void beacon_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     drain_beacon(engine, qp);
 }
 
-int complete_poll(weir_engine *engine, int budget) {
-    int total = 0;
+static void take(weir_engine *engine, const struct weir_cqe *cqe) {
+    switch (route_kind(cqe->wr_id)) {
+    case ROUTE_RUN:
+        run_complete(engine, cqe);
+        break;
+    case ROUTE_BEACON:
+        beacon_complete(engine, cqe);
+        break;
+    case ROUTE_RECV:
+        recv_complete(engine, cqe);
+        break;
+    default:
+        engine->stats.completions_stale++;
+    }
+}
+
+/* Batches, until one has fewer than `enough` or the budget is used. Returns the total, and how
+ * many the last had. */
+static int poll_until(weir_engine *engine, int budget, int enough, int *last_out) {
+    int total = 0, most, count;
     engine_inflight_peak(engine);
-    while (total < budget) {
-        int most = budget - total < POLL_BATCH ? budget - total : POLL_BATCH;
-        int count = engine->device_ops->poll(engine->device, engine->cqes, most);
+    do {
+        most = budget - total < POLL_BATCH ? budget - total : POLL_BATCH;
+        count = most > 0 ? engine->device_ops->poll(engine->device, engine->cqes, most) : 0;
         if (count < 0)
             session_device_failed(engine);
         if (count <= 0)
             break;
         engine->polled += (uint64_t)count;
-        for (int i = 0; i < count; i++) {
-            const struct weir_cqe *cqe = &engine->cqes[i];
-            switch (route_kind(cqe->wr_id)) {
-            case ROUTE_RUN:
-                run_complete(engine, cqe);
-                break;
-            case ROUTE_BEACON:
-                beacon_complete(engine, cqe);
-                break;
-            case ROUTE_RECV:
-                recv_complete(engine, cqe);
-                break;
-            default:
-                engine->stats.completions_stale++;
-            }
-        }
+        for (int i = 0; i < count; i++)
+            take(engine, &engine->cqes[i]);
         total += count;
-        if (count < most)
-            break;
-    }
+    } while (total < budget && count >= (most < enough ? most : enough));
+    *last_out = count;
     engine->inflight_due |= total > 0 && engine->inflight_head != NONE;
+    return total;
+}
+
+int complete_poll(weir_engine *engine, int budget) {
+    int last;
+    return poll_until(engine, budget, POLL_BATCH, &last);
+}
+
+int complete_rest(weir_engine *engine, int budget, bool *emptied_out) {
+    int last = 0;
+    int total = poll_until(engine, budget, 1, &last);
+    *emptied_out = budget > 0 && last <= 0;
     return total;
 }

@@ -197,6 +197,7 @@ int engine_create(const weir_engine_options *options, const struct weir_ports *p
     carver = (struct carver){.base = e->arena};
     layout(e, &carver);
     start_tables(e);
+    look_begin(e);
     ports->env.ops->entropy(ports->env.self, e->instance, sizeof(e->instance));
     ports->env.ops->entropy(ports->env.self, &e->found.seed, sizeof(e->found.seed));
     rc = register_buffers(e);
@@ -246,10 +247,6 @@ void engine_fold_stats(weir_engine *engine) {
         stats->eagain_transfers + stats->eagain_segments + stats->eagain_completions;
     stats->completions = engine->polled;
     engine_inflight_peak(engine);
-}
-
-uint64_t engine_now(const weir_engine *engine) {
-    return engine->ports.env.ops->now(engine->ports.env.self);
 }
 
 const uint8_t *engine_instance(const weir_engine *engine) {
@@ -329,12 +326,15 @@ static bool run_peers(weir_engine *engine) {
     return true;
 }
 
-static int run_timers(weir_engine *engine) {
-    if (timers_next(&engine->timers) == UINT64_MAX)
-        return 0;
-    uint64_t now = engine_now(engine);
+/* looked: at everything, in this step. */
+static int run_timers(weir_engine *engine, bool looked) {
+    uint64_t next = timers_next(&engine->timers);
     uint32_t number;
     int count = 0;
+    if (next == UINT64_MAX || next > engine_now(engine) ||
+        !look_before_deadlines(engine, looked, &count))
+        return count;
+    uint64_t now = engine_now(engine);
     /* One pass over what was due: a timer set again for now waits for the next step. */
     uint32_t most = engine->timers.used;
     while (most-- > 0 && timers_take(&engine->timers, now, &number)) {
@@ -355,16 +355,15 @@ static int run_timers(weir_engine *engine) {
 }
 
 /* One round of everything. slow: look at control channel and async events too, which
- * cost system calls; otherwise every SLOW_EVERY steps. Returns how much was done. */
+ * cost system calls; otherwise only when that is due. Returns how much was done. */
 int engine_step(weir_engine *engine, bool slow) {
     int done = submit_drain_queue(engine) ? 1 : 0;
-    int polled = complete_poll(engine, (int)engine->options.poll_budget);
+    int budget = (int)engine->options.poll_budget;
+    int polled = complete_poll(engine, budget);
+    bool looks = look_is_due(engine) || slow;
     done += polled;
-    if (slow || !engine->has_fd || (++engine->tick & (SLOW_EVERY - 1)) == 0) {
-        done += session_async(engine);
-        done += control_poll(engine, CONTROL_BUDGET);
-        stall_look(engine, polled < (int)engine->options.poll_budget);
-    }
+    if (looks)
+        done += look_at_all(engine, budget - polled);
     if (atomic_load_explicit(&engine->attention, memory_order_relaxed)) {
         atomic_store(&engine->attention, false);
         complete_held(engine);
@@ -372,7 +371,7 @@ int engine_step(weir_engine *engine, bool slow) {
     }
     if (engine->draining > 0)
         session_poll_marks(engine);
-    done += run_timers(engine);
+    done += run_timers(engine, looks);
     if (engine->inflight_due) {
         post_inflight(engine);
         done++;
@@ -384,14 +383,6 @@ int engine_step(weir_engine *engine, bool slow) {
     if (done > 0)
         engine->worked = true;
     return done;
-}
-
-uint64_t engine_next_deadline(const weir_engine *engine) {
-    if (engine->run_head != NONE || engine->inflight_due || atomic_load(&engine->submitted) != 0 ||
-        atomic_load(&engine->attention))
-        return 0;
-    uint64_t timer = timers_next(&engine->timers), stall = stall_deadline(engine);
-    return timer < stall ? timer : stall;
 }
 
 int weir_engine_progress(weir_engine *engine) {
@@ -437,13 +428,12 @@ weir_engine *engine_end(weir_engine *engine) {
     own_enter(engine);
     submit_drain_queue(engine);
     engine->closing = true;
-    uint64_t deadline = engine_now(engine) + engine->options.teardown_timeout_ns;
+    uint64_t deadline = engine_clock(engine) + engine->options.teardown_timeout_ns;
     peer_close_all(engine);
-    while (!left_nothing(engine) && engine_now(engine) < deadline) {
+    while (!left_nothing(engine) && engine_clock(engine) < deadline) {
         if (engine_step(engine, true) > 0)
             continue;
-        uint64_t now = engine_now(engine);
-        uint64_t next = timers_next(&engine->timers);
+        uint64_t next = engine_next_deadline(engine), now = engine_clock(engine);
         uint64_t pause = next > now ? next - now : 0;
         const uint64_t most = 1000 * 1000; /* devices need not wake us for completions */
         engine->ports.wait.ops->sleep(engine->ports.wait.self, pause < most ? pause : most);

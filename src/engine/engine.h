@@ -23,9 +23,10 @@ weir_engine *engine_end(weir_engine *engine);
  * device may be closed. One thread at a time. */
 bool engine_left_step(weir_engine *engine);
 
-/* The earliest time at which weir_engine_progress has something to do even if
- * nothing arrives; UINT64_MAX: never. For a virtual clock. */
-uint64_t engine_next_deadline(const weir_engine *engine);
+/* The earliest time, by the clock of its environment, at which weir_engine_progress has something
+ * to do even if nothing arrives; UINT64_MAX: never. Whoever asks comes back then, or when
+ * something arrives: meanwhile the engine is not absent (look.c). For a virtual clock. */
+uint64_t engine_next_deadline(weir_engine *engine);
 
 /* Drops an engine as SIGKILL would: nothing is told to anybody, no port is
  * called, set-up memory goes back to the environment. */

@@ -539,7 +539,7 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
     transfer->data_mask = (uint16_t)(1u << qp->index);
     list_push_posted(engine, peer, transfer, index);
     if (__builtin_expect(transfer->deadline_ns != UINT64_MAX, 0)) {
-        timer_transfer(engine, transfer, transfer->deadline_ns);
+        timer_own(engine, transfer);
         engine->worked = true;
     }
     stall_posted(engine);

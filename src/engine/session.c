@@ -65,7 +65,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     qp->recvs = 0;
     *lack_of(engine, qp) = (struct lack){0};
     engine->stalls[slot].head = UINT64_MAX;
-    qp->beacon_back = qp->passed = false;
+    qp->beacon_back = qp->passed = qp->gave = false;
     qp->sbuf_count = engine->recvs_per_qp;
     qp->granted = granted.sq_depth;
     drain_init(&qp->drain,
@@ -309,7 +309,7 @@ void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
     for (uint32_t i = 0; i < count; i++) {
         struct qp *qp = &engine->qps[qps[i]];
         qp->drain.wait_event &= event;
-        qp->credit_due = false;
+        qp->credit_due = qp->gave = false;
         engine->draining++;
         drain_feed(engine, qp, qp->connected ? DRAIN_EV_START : DRAIN_EV_START_DIRECT);
     }
@@ -413,6 +413,13 @@ void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event) {
 void session_qp_timer(weir_engine *engine, struct qp *qp) {
     if (qp->qp == NULL)
         return;
+    if (qp->drain.state != DRAIN_IDLE && qp->gave) {
+        /* It has more, perhaps, which its peer counts as delivered. */
+        qp->gave = false;
+        drain_prolong(&qp->drain, engine_now(engine));
+        timer_qp(engine, qp, drain_deadline(&qp->drain));
+        return;
+    }
     if (qp->drain.state != DRAIN_IDLE) {
         drain_feed(engine, qp, DRAIN_EV_TIMER);
         return;

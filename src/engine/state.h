@@ -11,10 +11,11 @@
  * output rings), receives.h (who has which shared receive buffer), transfer.c (life of a transfer),
  * submit.c (the way in), post.c (chains to QPs), inflight.c (who waits to post), complete.c
  * (completions and messages), recv.c (receives, and those that were refused), session.c (QPs of a
- * session, drain), stall.c (QPs that stand still), peer.c, dial.c, control.c and effects.c (who is
- * there, how it is reached, what is said, what its endpoint asks for), found.c (what is found under
- * what), memory.c, settings.c (options, environment, defaults), engine.c (open, step, close), api.c
- * (the remaining public calls), open.c (real ports).
+ * session, drain), stall.c (QPs that stand still), look.c (when all is looked at, and what time
+ * counts), peer.c, dial.c, control.c and effects.c (who is there, how it is reached, what is said,
+ * what its endpoint asks for), found.c (what is found under what), memory.c, settings.c (options,
+ * environment, defaults), engine.c (open, step, close), api.c (the remaining public calls), open.c
+ * (real ports).
  */
 #ifndef WEIR_ENGINE_STATE_H
 #define WEIR_ENGINE_STATE_H
@@ -55,7 +56,7 @@ enum {
     SPARE_BLOCKS = FAST_SEGMENTS / PLAN_BLOCK_PIECES, /* for those, but for the first */
     CONTROL_BUDGET = 64,                              /* control events a step */
     SERVE_ROUNDS = 8,  /* steps for the submits of others before one of them takes over */
-    SLOW_EVERY = 64,   /* steps between looks at control channel and async events */
+    SLOW_EVERY = 64,   /* steps between looks at everything: look.c */
     BREAKS_SHARED = 4, /* broken sessions after which a transfer goes by itself */
     BREAKS_MAX = 16,   /* sessions that one transfer may break before it fails */
     REPLAYS_MAX = 64,  /* sessions that may break under it after something came through */
@@ -148,6 +149,7 @@ struct qp {
     uint64_t polled_mark; /* engine.polled when the beacon was posted */
     uint32_t recvs;       /* posted to it, without a shared queue, and not back */
     bool beacon_back;     /* its beacon flushed */
+    bool gave;            /* it completed something since it goes down, or its timer fired */
     uint32_t held;        /* received messages that wait for room: the slot's memory is in use */
     uint32_t psn;
 };
@@ -397,11 +399,18 @@ struct weir_engine {
     bool listening;
     bool closing;
     bool has_fd; /* sleeping is real: control and async news are looked at less often */
-    uint32_t tick;
     bool slow_now;
     bool device_failed; /* no session comes up any more */
     bool in_async;      /* async events are being worked off */
     bool worked;        /* since somebody was last told */
+
+    bool look_ended;           /* the last look found the end of what had come */
+    uint32_t look_turn;        /* steps since then */
+    uint64_t look_tick;        /* the coarse clock, then */
+    uint64_t looks_behind;     /* that did not find the end, since a deadline is due */
+    uint64_t present_until_ns; /* without a look: from then on the engine's time stands still */
+    uint64_t lost_ns;          /* for how long it has, ever */
+
     struct visitor visitors[VISITORS];
     uint32_t visitor_next;
     struct found found;
@@ -510,8 +519,21 @@ static inline uint32_t peer_index(const weir_engine *engine, const struct peer *
     return (uint32_t)(peer - engine->peers);
 }
 
-/* engine.c */
+/* look.c */
+/* Of the environment. Any thread. */
+uint64_t engine_clock(const weir_engine *engine);
+/* The engine's own time, which its time-outs go by: it stands still while nobody looks. */
 uint64_t engine_now(const weir_engine *engine);
+void look_begin(weir_engine *engine);
+bool look_is_due(weir_engine *engine);
+/* At everything, with so many completions at most. Returns how much was done. */
+int look_at_all(weir_engine *engine, int budget);
+/* A deadline is due: whether it may pass. looked: in this step. */
+bool look_before_deadlines(weir_engine *engine, bool looked, int *done);
+/* The transfer's timer is its own deadline, which is the application's. */
+void timer_own(weir_engine *engine, const struct transfer *transfer);
+
+/* engine.c */
 int engine_step(weir_engine *engine, bool slow);
 void engine_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error,
                   uint64_t value);
@@ -633,6 +655,8 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
 
 /* complete.c */
 int complete_poll(weir_engine *engine, int budget);
+/* Until a poll gives none, which *emptied_out says, or the budget is used. */
+int complete_rest(weir_engine *engine, int budget, bool *emptied_out);
 void complete_flush(weir_engine *engine, struct qp *qp);
 void complete_retire(weir_engine *engine, struct qp *qp);
 void complete_held(weir_engine *engine);

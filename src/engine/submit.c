@@ -159,7 +159,7 @@ fill_record(weir_engine *engine, struct transfer *transfer, const struct peer *p
     transfer->flushed = false;
     transfer->deadline_ns = UINT64_MAX;
     if (options->timeout_ns != 0) {
-        uint64_t now = engine_now(engine);
+        uint64_t now = engine_clock(engine);
         transfer->deadline_ns =
             options->timeout_ns < UINT64_MAX - now ? now + options->timeout_ns : UINT64_MAX;
     }
@@ -542,14 +542,14 @@ static int submit_blocking(weir_engine *engine, struct request *request, uint64_
     if (rc != WEIR_EAGAIN)
         return rc;
     uint64_t timeout = engine->options.backoff_timeout_ns;
-    uint64_t start = engine_now(engine), pause = 0;
+    uint64_t start = engine_clock(engine), pause = 0;
     atomic_fetch_add(&engine->blocked, 1);
     for (;;) {
         uint64_t before = engine_news_or_room(engine);
         rc = submit_once(engine, request, id_out);
         if (rc != WEIR_EAGAIN)
             break;
-        uint64_t passed = engine_now(engine) - start;
+        uint64_t passed = engine_clock(engine) - start;
         if (passed >= timeout)
             break;
         engine_back_off(engine, before, passed, timeout - passed, &pause);

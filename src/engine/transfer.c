@@ -323,7 +323,7 @@ struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
     list_push(engine, peer, transfer, LIST_PENDING);
     engine->worked = true; /* a sleeper's time-out may have to be shorter now */
     if (transfer->deadline_ns != UINT64_MAX)
-        timer_transfer(engine, transfer, transfer->deadline_ns);
+        timer_own(engine, transfer);
     if (engine->closing) {
         transfer_stop(engine, transfer, WEIR_ECLOSED);
         return NULL;
@@ -444,7 +444,7 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
         list_push(engine, peer, transfer, LIST_PENDING); /* others have their turn first */
     else
         list_push_front(engine, peer, transfer, LIST_PENDING);
-    timer_transfer(engine, transfer, transfer->deadline_ns);
+    timer_own(engine, transfer);
     engine->stats.replays++;
     peer->replays++;
 }
@@ -458,7 +458,7 @@ static void unpark(weir_engine *engine, struct peer *peer, struct transfer *tran
         if (more)
             forget_session(transfer);
         list_push(engine, peer, transfer, more ? LIST_PENDING : LIST_POSTED);
-        timer_transfer(engine, transfer, transfer->deadline_ns);
+        timer_own(engine, transfer);
         transfer_check(engine, transfer);
         return;
     }

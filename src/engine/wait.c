@@ -89,7 +89,7 @@ void own_enter_slow(weir_engine *engine) {
 static bool is_crowd(weir_engine *engine) {
     if (atomic_load_explicit(&engine->owner, memory_order_relaxed) == OWNER_STEPS)
         return false;
-    uint64_t now = engine_now(engine);
+    uint64_t now = engine_clock(engine);
     uint64_t last = atomic_load_explicit(&engine->crowded_ns, memory_order_relaxed);
     atomic_store_explicit(&engine->crowded_ns, now, memory_order_relaxed);
     return (int64_t)(now - last) < CROWD_NS; /* another's clock may be a little ahead */
@@ -169,7 +169,7 @@ void own_leave_slow(weir_engine *engine, bool news) {
 /* Under the engine: ready to sleep, or EAGAIN. */
 static int arm(weir_engine *engine, uint64_t *timeout_ns_out) {
     uint64_t next = engine_next_deadline(engine);
-    uint64_t now = next == UINT64_MAX ? 0 : engine_now(engine);
+    uint64_t now = next == UINT64_MAX ? 0 : engine_clock(engine);
     if (next <= now || engine->device_ops->arm(engine->device) != WEIR_OK)
         return WEIR_EAGAIN;
     *timeout_ns_out = next == UINT64_MAX ? UINT64_MAX : next - now;
@@ -350,12 +350,12 @@ static void sleep_once(weir_engine *engine, uint64_t most_ns,
  * timer of the engine's each millisecond. */
 static int wait_until(weir_engine *engine, uint64_t timeout_ns,
                       bool (*finished)(weir_engine *, uint64_t), uint64_t what) {
-    uint64_t start = engine_now(engine);
+    uint64_t start = engine_clock(engine);
     uint64_t idle_since = start, spin_ns = SPIN_NS;
     uint32_t turns = 0;
     while (!finished(engine, what)) {
         bool worked = try_step(engine, engine->sleeping == NULL) > 0;
-        uint64_t now = engine_now(engine);
+        uint64_t now = engine_clock(engine);
         if (now - start >= timeout_ns) /* however much others keep the engine busy */
             return finished(engine, what) ? WEIR_OK : WEIR_EINPROGRESS;
         if (worked) {
@@ -371,7 +371,7 @@ static int wait_until(weir_engine *engine, uint64_t timeout_ns,
         spin_ns = spin_ns / 2 > SPIN_NS_LEAST ? spin_ns / 2 : SPIN_NS_LEAST;
         sleep_once(engine, timeout_ns - (now - start), finished, what);
         turns = 0;
-        idle_since = engine_now(engine);
+        idle_since = engine_clock(engine);
     }
     return WEIR_OK;
 }
@@ -391,11 +391,11 @@ int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uint64_t tim
 /* Until `finished`, or the caller's own step did something. */
 static int wait_for(weir_engine *engine, bool (*finished)(weir_engine *, uint64_t), uint64_t before,
                     uint64_t timeout_ns) {
-    uint64_t start = engine_now(engine);
+    uint64_t start = engine_clock(engine);
     for (uint32_t turn = 0;; turn++) {
         if (try_step(engine, engine->sleeping == NULL || turn == 0) > 0 || finished(engine, before))
             return WEIR_OK;
-        uint64_t passed = engine_now(engine) - start;
+        uint64_t passed = engine_clock(engine) - start;
         if (passed >= timeout_ns)
             return WEIR_EINPROGRESS;
         if (may_spin(engine->sleeping, turn, passed, SPIN_NS)) {

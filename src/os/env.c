@@ -44,6 +44,15 @@ static uint64_t env_now(void *self) {
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
+/* clock_gettime(2): the time of the last tick of the kernel, 1 to 10 ms ago. It reads no counter
+ * of the processor, and takes a fifth of the time of the other. */
+static uint64_t env_coarse(void *self) {
+    (void)self;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
 static void env_entropy(void *self, void *out, size_t length) {
     (void)self;
     uint8_t *at = out;
@@ -135,6 +144,7 @@ static void env_free(void *self, void *memory, size_t bytes) {
 
 static const struct weir_env_ops env_ops = {
     .now = env_now,
+    .coarse = env_coarse,
     .entropy = env_entropy,
     .alloc = env_alloc,
     .free = env_free,

@@ -26,6 +26,8 @@
 struct weir_env_ops {
     /* Nanoseconds of a monotonic clock. Any thread. */
     uint64_t (*now)(void *self);
+    /* The same, up to 10 ms ago, and cheaper. Any thread. */
+    uint64_t (*coarse)(void *self);
     /* Fills with unpredictable bytes (getrandom(2)). */
     void (*entropy)(void *self, void *out, size_t length);
     /* Zeroed, cache-line aligned set-up memory; NULL when there is none. Only at

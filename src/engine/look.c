@@ -1,0 +1,128 @@
+/* look.c: when control channel and asynchronous events are looked at, what time counts, and when
+ * deadlines may pass.
+ *
+ * To look at everything costs system calls. So most steps look at completions only. A step looks at
+ * all if it is asked to, is the SLOW_EVERY-th since the last that did, or comes a tick of the
+ * coarse clock later: who makes progress ten times a second looks at all of it each time.
+ *
+ * A deadline is about what did not come. What came while nobody looked is looked at first: a step
+ * in which one is due looks at all, and no deadline passes before a look has found the end of it,
+ * or, when there is always more, before as much was looked at as can have been there when the
+ * deadline was seen to have passed.
+ *
+ * Nor can others be blamed for time in which nobody was here to answer them, or to ask again. The
+ * engine's time (engine_now) stands still while it is absent: ABSENCE_SHARE of connect_timeout_ns
+ * after the last look, or after the time at which whoever sleeps was told to look. So the engine's
+ * time-outs take as many looks, at least, however seldom they come. Deadlines of transfers are
+ * the application's own affair, and go by its clock: the engine's is put behind it by lost_ns. */
+#include "state.h"
+
+enum { ABSENCE_SHARE = 10, MESSAGES_WAITING = 16 };
+
+uint64_t engine_clock(const weir_engine *engine) {
+    return engine->ports.env.ops->now(engine->ports.env.self);
+}
+
+uint64_t engine_now(const weir_engine *engine) {
+    uint64_t now = engine_clock(engine);
+    return (now < engine->present_until_ns ? now : engine->present_until_ns) - engine->lost_ns;
+}
+
+/* ---- absence ----------------------------------------------------------- */
+
+static uint64_t patience(const weir_engine *engine) {
+    return engine->options.connect_timeout_ns / ABSENCE_SHARE;
+}
+
+static void present_until(weir_engine *engine, uint64_t when_ns) {
+    uint64_t patient_ns = patience(engine);
+    engine->present_until_ns =
+        when_ns < UINT64_MAX - patient_ns ? when_ns + patient_ns : UINT64_MAX;
+}
+
+void look_begin(weir_engine *engine) {
+    present_until(engine, engine_clock(engine));
+}
+
+/* While anything is waited for, a sleep is no longer than an absence may be: whoever is woken early
+ * and then does something else for long is absent, too. */
+uint64_t engine_next_deadline(weir_engine *engine) {
+    uint64_t now = engine_clock(engine), next = 0;
+    if (engine->run_head == NONE && !engine->inflight_due && atomic_load(&engine->submitted) == 0 &&
+        !atomic_load(&engine->attention)) {
+        uint64_t timer = timers_next(&engine->timers), stall = stall_deadline(engine);
+        next = timer < stall ? timer : stall;
+        if (next != UINT64_MAX)
+            next += engine->lost_ns;
+        if (next != UINT64_MAX && next > now + patience(engine))
+            next = now + patience(engine);
+    }
+    present_until(engine, next > now ? next : now);
+    return next;
+}
+
+void timer_own(weir_engine *engine, const struct transfer *transfer) {
+    uint64_t when_ns = transfer->deadline_ns;
+    if (when_ns != UINT64_MAX)
+        when_ns = when_ns > engine->lost_ns ? when_ns - engine->lost_ns : 0;
+    timer_transfer(engine, transfer, when_ns);
+}
+
+/* A parked transfer has another timer, and one that is to end has none of its own. */
+static void deadlines_again(weir_engine *engine) {
+    for (uint32_t i = 0; i < engine->options.transfers_max; i++) {
+        const struct transfer *transfer = &engine->transfers[i];
+        if (transfer->deadline_ns != UINT64_MAX &&
+            (transfer->state == TR_PENDING || transfer->state == TR_POSTED))
+            timer_own(engine, transfer);
+    }
+}
+
+static void come_back(weir_engine *engine) {
+    uint64_t now = engine_clock(engine);
+    if (now > engine->present_until_ns) {
+        engine->lost_ns += now - engine->present_until_ns;
+        deadlines_again(engine);
+    }
+    present_until(engine, now);
+}
+
+/* ---- looking ----------------------------------------------------------- */
+
+bool look_is_due(weir_engine *engine) {
+    uint64_t tick = engine->ports.env.ops->coarse(engine->ports.env.self);
+    if (engine->has_fd && tick == engine->look_tick && ++engine->look_turn < SLOW_EVERY)
+        return false;
+    engine->look_tick = tick;
+    engine->look_turn = 0;
+    return true;
+}
+
+int look_at_all(weir_engine *engine, int budget) {
+    come_back(engine);
+    bool emptied = false;
+    int polled = complete_rest(engine, budget, &emptied);
+    int events = session_async(engine);
+    int control = control_poll(engine, CONTROL_BUDGET);
+    stall_look(engine, emptied);
+    engine->look_ended = emptied && events < ASYNC_BATCH && control < CONTROL_BUDGET;
+    return polled + events + control;
+}
+
+/* As many looks as it takes, at their budgets, to see all that may wait at one time. */
+static uint64_t looks_most(const weir_engine *engine) {
+    uint64_t entries = (uint64_t)engine->qps_used * (engine->ring_size + engine->recvs_per_qp);
+    uint64_t messages = ((uint64_t)engine->peers_used + VISITORS) * MESSAGES_WAITING;
+    return 2 + entries / engine->options.poll_budget + messages / CONTROL_BUDGET;
+}
+
+bool look_before_deadlines(weir_engine *engine, bool looked, int *done) {
+    if (!looked)
+        *done += look_at_all(engine, (int)engine->options.poll_budget);
+    if (!engine->look_ended && ++engine->looks_behind < looks_most(engine)) {
+        *done += 1; /* there is more to do now */
+        return false;
+    }
+    engine->looks_behind = 0;
+    return true;
+}
