@@ -437,6 +437,10 @@ static void test_T3_a_connect_that_outlasts_closing_leaves_nothing(void **state)
     free(lone);
 }
 
+static void close_device(struct weir_ports *ports) {
+    ports->device_ops->close(ports->device);
+}
+
 /* With real ports a thread of the library's asks, and closes the device. */
 static void test_T3_a_thread_frees_what_closing_left(void **state) {
     const struct timespec moment = {.tv_nsec = 1000000};
@@ -445,7 +449,7 @@ static void test_T3_a_thread_frees_what_closing_left(void **state) {
     weir_engine_close(lone->engine);
     assert_non_null(lone->left);
     lone->now_ns += lone->connect_ns;
-    left_to_thread(lone->left);
+    left_to_thread(lone->left, close_device);
     while (!atomic_load(&lone->device_gone))
         nanosleep(&moment, NULL);
     assert_false(lone->made[0]);

@@ -7,7 +7,6 @@
  * Here they are asked for again and again, without drains (what was posted has been judged),
  * and freed when the last QP is gone. Owns the thread that does so for engines over real
  * ports. */
-#include "os.h"
 #include "state.h"
 
 #include <pthread.h>
@@ -52,21 +51,22 @@ bool engine_left_step(weir_engine *engine) {
 static void *left_run(void *argument) {
     weir_engine *engine = argument;
     struct weir_ports ports = engine->ports;
+    void (*on_left)(struct weir_ports *) = engine->on_left;
     struct timespec pause = {.tv_nsec = LEFT_PAUSE_NS};
     while (!engine_left_step(engine)) {
         nanosleep(&pause, NULL);
         if (pause.tv_nsec < LEFT_PAUSE_NS_MAX)
             pause.tv_nsec *= 2;
     }
-    ports.device_ops->close(ports.device);
-    os_env_close(&ports.env);
+    on_left(&ports);
     return NULL;
 }
 
 /* Without a thread it stays unfreed: its buffers must not be reused. */
-void left_to_thread(weir_engine *engine) {
+void left_to_thread(weir_engine *engine, void (*on_left)(struct weir_ports *ports)) {
     pthread_attr_t attributes;
     pthread_t thread;
+    engine->on_left = on_left;
     if (pthread_attr_init(&attributes) != 0)
         return;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);

@@ -19,16 +19,19 @@ static const struct weir_device_ops *find_device(const char *name) {
     return NULL;
 }
 
+static void close_device(struct weir_ports *ports) {
+    ports->device_ops->close(ports->device);
+    os_env_close(&ports->env);
+}
+
 static void close_ports(struct weir_ports *ports, weir_engine *left, void *context) {
     (void)context;
     wait_close(&ports->wait);
     tcp_close(&ports->control);
-    if (left != NULL) {
-        left_to_thread(left);
-        return;
-    }
-    ports->device_ops->close(ports->device);
-    os_env_close(&ports->env);
+    if (left != NULL)
+        left_to_thread(left, close_device);
+    else
+        close_device(ports);
 }
 
 /* What other libraries took for the device stays: they can only give it back to the kernel. */

@@ -473,6 +473,7 @@ struct weir_engine {
      * engine_end returned. */
     void (*on_close)(struct weir_ports *ports, weir_engine *left, void *context);
     void *on_close_context;
+    void (*on_left)(struct weir_ports *ports); /* left.c: closes device and environment */
     /* open.c: in a child of fork(2), frees what is there, the engine with it. */
     void (*on_abandon)(struct weir_ports *ports);
     struct fork_watch fork_watch;
@@ -550,8 +551,9 @@ size_t engine_bytes(const weir_engine_options *options);
 
 /* left.c */
 bool left_nothing(const weir_engine *engine);
-/* An engine that was left, and its device, on a thread of its own from here on. */
-void left_to_thread(weir_engine *engine);
+/* An engine that was left, on a thread of its own from here on, which in the end has its device
+ * and its environment closed by on_left. */
+void left_to_thread(weir_engine *engine, void (*on_left)(struct weir_ports *ports));
 
 /* open.c: address space that an engine of these limits takes on this device, of which little is
  * backed. */
