@@ -101,7 +101,9 @@ WEIR_API const char *weir_version(void);
     X(WEIR_EDEVICE, -34, WEIR_CLASS_ENDPOINT, "the device failed")                                 \
     X(WEIR_EADDRESS, -35, WEIR_CLASS_ENDPOINT, "the address cannot be parsed, resolved or bound")  \
     X(WEIR_ENODEVICE, -36, WEIR_CLASS_ENDPOINT, "no such device here")                             \
-    X(WEIR_EFULL, -37, WEIR_CLASS_ENDPOINT, "no room for another peer: QPs, or peers_max")
+    X(WEIR_EFULL, -37, WEIR_CLASS_ENDPOINT, "no room for another peer: QPs, or peers_max")         \
+    X(WEIR_EDENIED, -38, WEIR_CLASS_ENDPOINT,                                                      \
+      "the system does not let the two processes share memory")
 
 typedef enum weir_error_class {
     WEIR_CLASS_OK = 0,
@@ -404,8 +406,10 @@ WEIR_API int weir_memory_export(weir_engine *engine, weir_memory memory, void *d
 /* Makes a peer's memory usable in transfers to that peer. Errors: EINVAL (not a
  * descriptor, or damaged), ESTALE (from another incarnation of the peer, or already
  * released by it, or the peer handle is stale), EPEER (the process that exported it is
- * dead), EAGAIN (remotes_max), ENOTSUP (exported by a device that this engine does not
- * have), EDEVICE (the memory cannot be reached from this process). */
+ * dead, or closed its engine), EAGAIN (remotes_max; or that process has not answered for
+ * 1 s, which it does by itself unless it is stopped), ENOTSUP (exported by a device that
+ * this engine does not have or does not meet), EDENIED (another user's process, or registered
+ * memory that may not be reached from this one), ENOMEM, EDEVICE. */
 WEIR_API int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor,
                                 size_t length, weir_remote *remote_out);
 

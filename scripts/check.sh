@@ -68,7 +68,7 @@ export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 stage asan build-asan "$sanitize -Db_sanitize=address,undefined -Dbuildtype=debugoptimized" \
     --no-suite structure --no-suite plants --timeout-multiplier 4
 # Threads: what has threads.
-export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0
 stage tsan build-tsan "$sanitize -Db_sanitize=thread" --suite threads --setup tsan \
     --timeout-multiplier 6
 # Uninitialised memory and leaks, on the release build.

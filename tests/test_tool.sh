@@ -105,6 +105,9 @@ for name in want:
 # A setting that is refused, one of a device too, is no success.
 info_refused() {
     (export WEIR_CQ_DEPTH=1 && fails_as 'info: WEIR_CQ_DEPTH=1: not a whole number' info) || return 1
+    (export WEIR_SHM_GROUP=nosuchgroup &&
+        fails_as 'info: device shm: WEIR_SHM_GROUP=nosuchgroup: no group' info) ||
+        return 1
     run info | grep -q '^device verbs' || return 0
     (
         export WEIR_VERBS_MTU=1500 WEIR_VERBS_DEVICE=nic0 WEIR_VERBS_TIMEOUT=20
@@ -117,7 +120,8 @@ info_refused() {
         json_holds '{s["variable"]: (s["value"], s["refused"]) for s in r["device_settings"]
             if s["source"] != "default"} == {"WEIR_VERBS_MTU": (None, True),
             "WEIR_VERBS_DEVICE": ("nic0", False), "WEIR_VERBS_TIMEOUT": (20, False)}
-            and all(s["name"] == "verbs" for s in r["device_settings"])'
+            and all(s["name"] == s["variable"].split("_")[1].lower()
+                for s in r["device_settings"])'
     ) && (
         export WEIR_VERBS_TIMEOUT="$(printf 'x\377\nWEIR_FAKE')"
         fails_as 'info: device verbs: WEIR_VERBS_TIMEOUT=x??WEIR_FAKE: not' info --json || exit 1
@@ -383,7 +387,8 @@ other_user() {
     setpriv --reuid 65534 --regid 65534 --clear-groups \
         "$weir" bench write --seconds 0.1 --peer "$address" >"$dir/log2" 2>&1
     other=$?
-    serve_ended TERM 0 && test $other -eq 1 && grep -q 'of one user' "$dir/log2"
+    serve_ended TERM 0 && test $other -eq 1 && grep -q 'of one user' "$dir/log2" &&
+        grep -q WEIR_EDENIED "$dir/log2"
 }
 # More benches than CPUs: each gets on, and takes little more CPU an operation than one that is
 # alone, on a machine that others keep busy, too. It was 200 times as much when all of them polled

@@ -85,11 +85,19 @@ static int refusal(weir_engine *engine, weir_peer peer) {
     return weir_peer_query(engine, peer, &info) == 0 ? info.refusal : 0;
 }
 
+/* What two processes need for the device shm; `weir info` says what each of them is. */
+static const char denied_hint[] = "on shm both must be of one user, or of WEIR_SHM_GROUP";
+
 void diagnose_refusal(weir_engine *engine, weir_peer peer, char why_out[DIAGNOSIS_MAX]) {
     int reason = refusal(engine, peer);
 
     if (reason == 0 || reason == WEIR_EREFUSED)
-        snprintf(why_out, DIAGNOSIS_MAX, "no common device or version, or it is on another host");
+        snprintf(why_out, DIAGNOSIS_MAX,
+                 "no common device or version, or its device is where ours is not (weir info says "
+                 "where)");
+    else if (reason == WEIR_EDENIED)
+        snprintf(why_out, DIAGNOSIS_MAX, "it says: %s: %s (%s)", weir_strerror(reason), denied_hint,
+                 weir_error_name(reason));
     else
         snprintf(why_out, DIAGNOSIS_MAX, "it says: %s (%s)", weir_strerror(reason),
                  weir_error_name(reason));
@@ -141,10 +149,6 @@ static bool descriptors_short(char why_out[DIAGNOSIS_MAX]) {
     return true;
 }
 
-static const char *device_name(const struct options *options) {
-    return options->device != NULL ? options->device : "shm";
-}
-
 int diagnose_open(const struct options *options, const weir_engine_options *engine, int error) {
     char note[WEIR_OPEN_NOTE_MAX] = "";
 
@@ -153,20 +157,17 @@ int diagnose_open(const struct options *options, const weir_engine_options *engi
                     weir_error_name(error));
 }
 
-const char *diagnose_cause(const struct options *options, int error, char why_out[DIAGNOSIS_MAX]) {
+const char *diagnose_cause(int error, char why_out[DIAGNOSIS_MAX]) {
     char why[DIAGNOSIS_MAX - 2];
 
     why_out[0] = '\0';
+    if (error == WEIR_EDENIED)
+        snprintf(why_out, DIAGNOSIS_MAX, "; %s", denied_hint);
     if (error != WEIR_EDEVICE && error != WEIR_ENOMEM)
         return why_out;
     if (descriptors_short(why_out)) {
         snprintf(why, sizeof(why), "%s", why_out);
         snprintf(why_out, DIAGNOSIS_MAX, "; %s", why);
-    } else if (error == WEIR_EDEVICE && options->peer != NULL &&
-               strcmp(device_name(options), "shm") == 0) {
-        snprintf(why_out, DIAGNOSIS_MAX,
-                 "; on shm both processes must be of one user, or may "
-                 "ptrace each other");
     }
     return why_out;
 }

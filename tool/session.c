@@ -36,7 +36,7 @@ int session_fail(struct session *session, const char *what, int error) {
         return complain("--peer %s: %s (%s)", session->address, why, weir_error_name(error));
     }
     return complain("%s: %s (%s)%s", what, weir_strerror(error), weir_error_name(error),
-                    diagnose_cause(session->options, error, why));
+                    diagnose_cause(error, why));
 }
 
 int session_start(struct session *session, const struct options *options) {
@@ -234,7 +234,7 @@ static int allocate_local(struct session *session, uint64_t bytes) {
     }
     return rc == 0 ? 0
                    : complain("memory of %" PRIu64 " bytes: %s (%s)%s", bytes, weir_strerror(rc),
-                              weir_error_name(rc), diagnose_cause(session->options, rc, why));
+                              weir_error_name(rc), diagnose_cause(rc, why));
 }
 
 static int send_export(struct session *session) {

@@ -369,6 +369,13 @@ static bool is_stray(const char *entry) {
     return true;
 }
 
+static bool has_verbs(void) {
+    const char *name = "";
+    for (size_t i = 0; name != NULL && strncmp(name, of_verbs, strlen(of_verbs)) != 0; i++)
+        name = device_variable(i);
+    return name != NULL;
+}
+
 static void describe_stray(const char *entry, weir_stray_info *info) {
     int length = (int)strnlen(entry, sizeof(info->name)), end = (int)strcspn(entry, "=");
     snprintf(info->name, sizeof(info->name), "%.*s", end < length ? end : length, entry);
@@ -376,8 +383,7 @@ static void describe_stray(const char *entry, weir_stray_info *info) {
         if (!isprint((unsigned char)*c))
             *c = '?';
     }
-    bool absent = device_variable(0) == NULL;
-    if (absent && strncmp(info->name, of_verbs, strlen(of_verbs)) == 0) {
+    if (!has_verbs() && strncmp(info->name, of_verbs, strlen(of_verbs)) == 0) {
         snprintf(info->note, sizeof(info->note),
                  "%s: this library was built without the device verbs", info->name);
         return;

@@ -1,13 +1,15 @@
 /* link.c: the other devices that this one shares memory with, and their deaths.
  *
- * Owns the link table: for each foreign segment its mapping, its process's pidfd
- * and its bell, fetched with pidfd_getfd(2) from the process that the blob names.
- * A pid may have been reused since the blob was written; the segment's random
- * nonce tells.
+ * Owns the link table: for each foreign segment its mapping, its bell, and what tells of
+ * its end. They come from the device itself, which is asked for them (hand.h); a device of
+ * this very process has nothing to be asked. The answer takes as long as the other process
+ * needs, so a link may be *opening*: it has no mapping yet, QPs wait for it, and its answer
+ * comes through the epoll descriptor.
  *
  * Invariants: a link is in its bucket as long as it has references; `dead` is set
- * once, and only when the kernel says that the process has exited. Left to
- * others: what death means to a QP (post.c answers its posts, poll.c tells). */
+ * once, and only when the process has exited, runs another program, or has closed the
+ * device. Left to others: what death means to a QP (post.c answers its posts, poll.c
+ * tells). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -47,18 +49,9 @@ int blob_read(const uint8_t *bytes, uint32_t length, uint32_t what, uint32_t lim
     return 0;
 }
 
+/* Of our own table of descriptors. */
 static int error_of(int error) {
-    switch (error) {
-    case ESRCH:
-        return WEIR_EPEER;
-    case EBADF:  /* no such descriptor there */
-    case EINVAL: /* not a process (a thread's id) */
-        return WEIR_EINVAL;
-    case ENOMEM:
-        return WEIR_ENOMEM;
-    default: /* EPERM: ptrace(2) access mode checks; EMFILE; ENOSYS */
-        return WEIR_EDEVICE;
-    }
+    return error == EMFILE || error == ENOMEM ? WEIR_ENOMEM : WEIR_EINVAL;
 }
 
 /* Whether a descriptor is an eventfd: writing to anything else could block or do
@@ -71,107 +64,179 @@ static bool is_eventfd(int fd) {
     return length == (ssize_t)sizeof want - 1 && memcmp(target, want, sizeof want - 1) == 0;
 }
 
-int link_fetch(const struct shm_link *link, int number) {
-    /* Of our own process without the two system calls: they are newer (Linux 5.3 and
-     * 5.6) than the rest, and valgrind does not know the second. */
-    fork_hold();
-    int fd = fork_own(link->self ? fcntl(number, F_DUPFD_CLOEXEC, 0)
-                                 : (int)syscall(SYS_pidfd_getfd, link->pidfd, number, 0));
-    fork_release();
-    return fd >= 0 ? fd : error_of(errno);
-}
+/* ---- opening ---- */
 
-/* Sets pid, self and pidfd. */
-static int open_process(struct weir_device *device, int32_t pid, struct shm_link *link) {
-    link->pid = pid;
-    link->self = pid == device->map->head.pid;
-    link->pidfd = -1;
-    if (link->self)
-        return 0;
-    fork_hold();
-    link->pidfd = fork_own((int)syscall(SYS_pidfd_open, (pid_t)pid, 0));
-    fork_release();
-    return link->pidfd >= 0 ? 0 : error_of(errno);
-}
-
-static void close_process(const struct shm_link *link) {
-    if (link->pidfd >= 0)
-        fork_close(link->pidfd);
-}
-
-static int open_bell(struct shm_link *link) {
-    int fd = link_fetch(link, link->map->head.bell_fd);
-    if (fd < 0)
-        return fd;
-    if (!is_eventfd(fd)) {
-        fork_close(fd);
+/* Takes over the bell, and the mapping of the segment. */
+static int open_segment(struct shm_link *link, int map_fd, int bell_fd, int32_t owner_pid) {
+    if (!is_eventfd(bell_fd))
         return WEIR_EINVAL;
+    int rc = seg_attach(map_fd, owner_pid, link->nonce, &link->map);
+    if (rc == 0) {
+        link->bell_fd = bell_fd;
+        link->base = link->map->head.base;
     }
-    link->bell_fd = fd;
-    return 0;
-}
-
-static int watch(struct weir_device *device, struct shm_link *link) {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
-    if (link->self || epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, link->pidfd, &event) == 0)
-        return 0;
-    return WEIR_EDEVICE;
-}
-
-/* Fills in everything that can fail; closes what it opened if something does. */
-static int link_open(struct weir_device *device, const struct shm_blob *blob,
-                     struct shm_link *link) {
-    int rc = open_process(device, blob->pid, link);
-    if (rc != 0)
-        return rc;
-    int map_fd = link_fetch(link, blob->map_fd);
-    if (map_fd < 0) {
-        rc = map_fd;
-        goto close_process;
-    }
-    rc = seg_attach(map_fd, blob->pid, blob->nonce, &link->map);
-    fork_close(map_fd);
-    if (rc != 0)
-        goto close_process;
-    rc = open_bell(link);
-    if (rc != 0)
-        goto unmap;
-    rc = watch(device, link);
-    if (rc == 0)
-        return 0;
-    fork_close(link->bell_fd);
-unmap:
-    seg_unmap(link->map);
-close_process:
-    close_process(link);
     return rc;
 }
 
-int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm_link **link_out) {
-    struct shm_link **bucket = &device->links[blob->nonce % SHM_LINK_BUCKETS];
-    for (struct shm_link *link = *bucket; link != NULL; link = link->next) {
-        if (link->nonce == blob->nonce && link->pid == blob->pid) {
-            if (link->dead)
-                return WEIR_EPEER;
-            link->references++;
-            *link_out = link;
-            return 0;
-        }
+/* A device of this process: its descriptors have the numbers that the blob and the segment
+ * say. EINVAL: it is none. */
+static int open_self(const struct shm_blob *blob, struct shm_link *link) {
+    fork_hold();
+    int map_fd = fork_own(fcntl(blob->map_fd, F_DUPFD_CLOEXEC, 0));
+    fork_release();
+    if (map_fd < 0)
+        return error_of(errno);
+    struct seg_map *map;
+    int rc = seg_attach(map_fd, blob->pid, blob->nonce, &map), bell_fd = -1;
+    if (rc == 0) {
+        fork_hold();
+        bell_fd = fork_own(fcntl(map->head.bell_fd, F_DUPFD_CLOEXEC, 0));
+        fork_release();
+        seg_unmap(map);
+        rc = bell_fd < 0 ? error_of(errno) : open_segment(link, map_fd, bell_fd, blob->pid);
     }
-    struct shm_link *link = device->env.ops->alloc(device->env.self, sizeof *link);
-    if (link == NULL)
-        return WEIR_ENOMEM;
-    int rc = link_open(device, blob, link);
+    fork_close(map_fd);
+    if (rc == 0) {
+        link->self = true;
+        link->pid = getpid();
+    } else if (bell_fd >= 0) {
+        fork_close(bell_fd);
+    }
+    return rc;
+}
+
+static int watch(struct weir_device *device, struct shm_link *link, int fd) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
+    if (epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
+        return 0;
+    return errno == ENOMEM || errno == ENOSPC ? WEIR_ENOMEM : WEIR_EINVAL;
+}
+
+/* A child of fork(2) shares it for a moment, so closing it may not remove it. */
+static void unwatch(struct weir_device *device, int *fd) {
+    if (*fd < 0)
+        return;
+    epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, *fd, NULL);
+    fork_close(*fd);
+    *fd = -1;
+}
+
+/* What was handed to us: segment, bell, life, and perhaps a pidfd. Each is the link's, or
+ * closed. */
+static int open_handed(struct weir_device *device, struct shm_link *link, const int *fds,
+                       int count) {
+    int rc = count < 3 ? WEIR_EINVAL : open_segment(link, fds[0], fds[1], link->owner_pid);
+    if (rc == 0)
+        rc = watch(device, link, fds[2]);
+    if (rc == 0)
+        link->life_fd = fds[2];
+    if (rc == 0 && count > 3) {
+        rc = watch(device, link, fds[3]);
+        if (rc == 0)
+            link->pidfd = fds[3];
+    }
+    for (int i = 0; i < count; i++) {
+        if (fds[i] != link->bell_fd && fds[i] != link->life_fd && fds[i] != link->pidfd)
+            fork_close(fds[i]);
+    }
+    return rc;
+}
+
+/* The link is open (0) or will not be: its QPs hear of it. They hold references, and give
+ * them back if it is for nothing. */
+static void opened(struct weir_device *device, struct shm_link *link, int error) {
+    unwatch(device, &link->ask_fd);
+    device->opening--;
+    link->references++;
+    link->dead = error != 0;
+    link->open_error = error;
+    while (link->waiting != NULL)
+        qp_link_done(link->waiting, error);
+    link_put(device, link);
+}
+
+/* False: the answer is not there yet. */
+static bool take_answer(struct weir_device *device, struct shm_link *link, bool patiently) {
+    int fds[HAND_FDS_MAX];
+    int rc = patiently ? hand_wait(link->ask_fd, fds) : hand_take(link->ask_fd, fds);
+    if (rc == WEIR_EINPROGRESS || (patiently && rc == WEIR_EAGAIN))
+        return false;
+    opened(device, link, rc < 0 ? rc : open_handed(device, link, fds, rc));
+    return true;
+}
+
+/* Opens it or begins to: 0, EINPROGRESS, or an error and nothing is taken. */
+static int link_open(struct weir_device *device, const struct shm_blob *blob,
+                     struct shm_link *link) {
+    int here = WEIR_EPEER;
+    if (blob->pid == device->map->head.pid) {
+        /* In another pid namespace there may be somebody else with our pid. */
+        here = open_self(blob, link);
+        if (here != WEIR_EINVAL)
+            return here;
+    }
+    struct hand_question question = {.magic = HAND_MAGIC, .nonce = blob->nonce, .what = HAND_LINK};
+    int socket = hand_ask(device, &question, &link->pid);
+    if (socket < 0)
+        return socket == WEIR_EPEER ? here : socket;
+    int rc = watch(device, link, socket);
     if (rc != 0) {
-        device->env.ops->free(device->env.self, link, sizeof *link);
+        fork_close(socket);
         return rc;
     }
-    link->nonce = blob->nonce;
-    link->references = 1;
-    link->next = *bucket;
-    *bucket = link;
+    link->ask_fd = socket;
+    device->opening++;
+    return WEIR_EINPROGRESS;
+}
+
+static struct shm_link *link_find(const struct weir_device *device, const struct shm_blob *blob) {
+    struct shm_link *link = device->links[blob->nonce % SHM_LINK_BUCKETS];
+    while (link != NULL && (link->nonce != blob->nonce || link->owner_pid != blob->pid))
+        link = link->next;
+    return link;
+}
+
+int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm_link **link_out) {
+    struct shm_link *link = link_find(device, blob);
+    int rc = 0;
+    if (link != NULL) {
+        if (link->dead)
+            return WEIR_EPEER;
+        rc = link->ask_fd >= 0 ? WEIR_EINPROGRESS : 0;
+    } else {
+        link = device->env.ops->alloc(device->env.self, sizeof *link);
+        if (link == NULL)
+            return WEIR_ENOMEM;
+        *link = (struct shm_link){.nonce = blob->nonce, .owner_pid = blob->pid};
+        link->ask_fd = link->pidfd = link->life_fd = link->bell_fd = -1;
+        rc = link_open(device, blob, link);
+        if (rc != 0 && rc != WEIR_EINPROGRESS) {
+            device->env.ops->free(device->env.self, link, sizeof *link);
+            return rc;
+        }
+        struct shm_link **bucket = &device->links[blob->nonce % SHM_LINK_BUCKETS];
+        link->next = *bucket;
+        *bucket = link;
+    }
+    link->references++;
     *link_out = link;
-    return 0;
+    return rc;
+}
+
+int link_get_open(struct weir_device *device, const struct shm_blob *blob,
+                  struct shm_link **link_out) {
+    struct shm_link *link;
+    int rc = link_get(device, blob, &link);
+    if (rc == WEIR_EINPROGRESS) {
+        rc = WEIR_EAGAIN;
+        if (take_answer(device, link, true))
+            rc = link->dead ? link->open_error : 0;
+        if (rc != 0)
+            link_put(device, link);
+    }
+    if (rc == 0)
+        *link_out = link;
+    return rc;
 }
 
 void link_put(struct weir_device *device, struct shm_link *link) {
@@ -181,14 +246,51 @@ void link_put(struct weir_device *device, struct shm_link *link) {
     while (*at != link)
         at = &(*at)->next;
     *at = link->next;
-    /* A child of fork(2) shares it for a moment, so closing it may not remove it. */
-    if (link->pidfd >= 0)
-        epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, link->pidfd, NULL);
-    close_process(link);
-    fork_close(link->bell_fd);
-    seg_unmap(link->map);
+    device->opening -= link->ask_fd >= 0;
+    unwatch(device, &link->ask_fd);
+    unwatch(device, &link->pidfd);
+    unwatch(device, &link->life_fd);
+    if (link->bell_fd >= 0)
+        fork_close(link->bell_fd);
+    if (link->map != NULL)
+        seg_unmap(link->map);
     device->env.ops->free(device->env.self, link, sizeof *link);
 }
+
+int link_fetch(const struct weir_device *device, const struct shm_link *link,
+               const struct shm_blob *blob, int number, int *fd_out) {
+    if (link->self) {
+        int fd = -1;
+        if (number >= 0) {
+            fork_hold();
+            fd = fork_own(fcntl(number, F_DUPFD_CLOEXEC, 0));
+            fork_release();
+        }
+        if (fd < 0 && number >= 0)
+            return error_of(errno);
+        *fd_out = fd;
+        return 0;
+    }
+    struct hand_question question = {.magic = HAND_MAGIC,
+                                     .nonce = blob->nonce,
+                                     .key = blob->key,
+                                     .what = HAND_MEMORY,
+                                     .index = blob->index};
+    int32_t pid;
+    int socket = hand_ask(device, &question, &pid);
+    if (socket < 0)
+        return socket;
+    int fds[HAND_FDS_MAX];
+    int rc = hand_wait(socket, fds);
+    fork_close(socket);
+    for (int i = 1; i < rc; i++)
+        fork_close(fds[i]);
+    if (rc >= 0)
+        *fd_out = rc > 0 ? fds[0] : -1;
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- death ---- */
 
 void link_mark_dead(struct shm_link *link) {
     if (link->dead)
@@ -204,20 +306,11 @@ void link_mark_dead(struct shm_link *link) {
 }
 
 bool link_is_alive(struct shm_link *link) {
-    if (link->self || link->dead)
-        return !link->dead;
-    struct pollfd poll_fd = {.fd = link->pidfd, .events = POLLIN};
-    if (poll(&poll_fd, 1, 0) == 1)
+    struct pollfd polled[2] = {{.fd = link->life_fd, .events = POLLIN},
+                               {.fd = link->pidfd, .events = POLLIN}};
+    if (!link->dead && !link->self && poll(polled, 2, 0) > 0)
         link_mark_dead(link);
     return !link->dead;
-}
-
-bool link_was_alive(const struct weir_device *device, struct shm_link *link) {
-    uint64_t now = device->env.ops->now(device->env.self);
-    if (!link->dead && link->alive_ns != 0 && now - link->alive_ns < SHM_ALIVE_NS)
-        return true;
-    link->alive_ns = now;
-    return link_is_alive(link);
 }
 
 void link_ring(const struct shm_link *link) {
@@ -236,7 +329,13 @@ void link_health(struct weir_device *device) {
             struct shm_link *link = events[i].data.ptr;
             if (link == NULL)
                 continue; /* the bell: edge-triggered, so this took it */
-            epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, link->pidfd, NULL);
+            if (link->ask_fd >= 0) {
+                take_answer(device, link, false);
+                continue;
+            }
+            epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, link->life_fd, NULL);
+            if (link->pidfd >= 0)
+                epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, link->pidfd, NULL);
             link_mark_dead(link);
         }
         if (count < SHM_EPOLL_BATCH)

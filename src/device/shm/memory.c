@@ -138,7 +138,11 @@ static void mr_take(struct weir_device *device, uint32_t index, const struct shm
     entry->fd = mr->fd;
     entry->access = access;
     entry->kind = mr->kind;
-    atomic_store(&entry->key, random_key(device));
+    hand_lock(device);
+    mr->key = random_key(device);
+    hand_offer(device, index);
+    hand_unlock(device);
+    atomic_store(&entry->key, mr->key);
     mr_out->lkey = mr->lkey;
     mr_out->cookie = index;
     mr_out->base = (void *)(uintptr_t)mr->base;
@@ -227,6 +231,9 @@ int shm_mr_release(struct weir_device *device, const struct weir_mr *mr_named) {
         return WEIR_EINVAL;
     uint32_t index = mr_named->lkey & (SHM_MRS_MAX - 1);
     atomic_store(&device->map->mrs[index].key, 0);
+    hand_lock(device); /* the descriptor may be closed, and its number another file's */
+    mr->key = 0;
+    hand_unlock(device);
     if (mr->kind == SHM_KIND_PROCESS) {
         int rc = wait_for_peers(device);
         if (rc != 0)
@@ -275,11 +282,15 @@ static int import_reserve(struct weir_device *device, uint32_t *index_out) {
 
 /* Maps a peer's memfd for no more than the rights it gave. EINVAL if the descriptor
  * is not the memfd that the entry tells of, or could shrink under the mapping. */
-static int map_import(const struct shm_link *link, const struct seg_mr *entry,
+static int map_import(const struct weir_device *device, const struct shm_link *link,
+                      const struct shm_blob *blob, const struct seg_mr *entry,
                       struct shm_import *import) {
-    int fd = link_fetch(link, entry->fd);
+    int fd;
+    int fetched = link_fetch(device, link, blob, entry->fd, &fd);
+    if (fetched != 0)
+        return fetched;
     if (fd < 0)
-        return fd;
+        return WEIR_EINVAL;
     uint64_t inode, bytes = mapped_bytes(import->length);
     int rc = WEIR_EINVAL;
     if (seg_check(fd, &inode) >= bytes && inode == entry->inode) {
@@ -296,9 +307,25 @@ static int map_import(const struct shm_link *link, const struct seg_mr *entry,
     return rc;
 }
 
+/* Whether the memory can be reached with process_vm. Where that is a matter of who asks, its
+ * owner is asked to let us in. */
+static int reach_import(const struct weir_device *device, const struct shm_link *link,
+                        const struct shm_blob *blob) {
+    int rc = vm_try(link), fd = -1;
+    if (rc != WEIR_EDENIED || link->self)
+        return rc;
+    rc = link_fetch(device, link, blob, -1, &fd);
+    if (fd >= 0)
+        fork_close(fd);
+    if (rc != 0)
+        return rc;
+    return fd >= 0 ? WEIR_EINVAL : vm_try(link);
+}
+
 /* Checks the entry that a blob names, once, against what the caller knows. */
-static int import_open(const struct shm_link *link, const struct shm_blob *blob, uint64_t length,
-                       uint32_t access, struct shm_import *import) {
+static int import_open(const struct weir_device *device, const struct shm_link *link,
+                       const struct shm_blob *blob, uint64_t length, uint32_t access,
+                       struct shm_import *import) {
     const struct seg_mr *shared = &link->map->mrs[blob->index];
     if (atomic_load(&shared->key) != blob->key)
         return WEIR_ESTALE;
@@ -314,8 +341,8 @@ static int import_open(const struct shm_link *link, const struct shm_blob *blob,
     import->kind = entry.kind;
     import->base = entry.base;
     if (entry.kind == SHM_KIND_MAPPED)
-        return map_import(link, &entry, import);
-    return entry.kind == SHM_KIND_PROCESS ? 0 : WEIR_EINVAL;
+        return map_import(device, link, blob, &entry, import);
+    return entry.kind == SHM_KIND_PROCESS ? reach_import(device, link, blob) : WEIR_EINVAL;
 }
 
 int shm_mr_import(struct weir_device *device, const uint8_t *bytes, uint32_t blob_length,
@@ -329,10 +356,10 @@ int shm_mr_import(struct weir_device *device, const uint8_t *bytes, uint32_t blo
     if (rc != 0)
         return rc;
     struct shm_import opened = {.link = NULL};
-    rc = link_get(device, &blob, &opened.link);
+    rc = link_get_open(device, &blob, &opened.link);
     if (rc != 0)
         return rc;
-    rc = import_open(opened.link, &blob, length, access, &opened);
+    rc = import_open(device, opened.link, &blob, length, access, &opened);
     if (rc != 0) {
         link_put(device, opened.link);
         return rc;

@@ -275,10 +275,15 @@ int shm_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
 
 int shm_events(struct weir_device *device, struct weir_async *events_out, int max) {
     int count = 0;
+    if (device->opening != 0)
+        link_health(device); /* QPs wait for answers */
     while (count < max && device->async_first != NULL) {
         struct weir_qp *qp = device->async_first;
         uint32_t type = (uint32_t)__builtin_ctz(qp->async);
-        events_out[count++] = (struct weir_async){.type = type, .qp_tag = qp->tag};
+        events_out[count++] =
+            (struct weir_async){.type = type,
+                                .qp_tag = qp->tag,
+                                .error = type == WEIR_ASYNC_CONNECTED ? qp->connect_error : 0};
         qp->async &= qp->async - 1;
         if (qp->async == 0) {
             qp->is_async = false;

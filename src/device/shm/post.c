@@ -16,16 +16,24 @@
  *    destroy; process_vm: its memory is the application's after release) happens
  *    between busy_enter and post_finish.
  *
+ *  - A system call on another process's memory names a pid, which may be another program's
+ *    by now (execve(2), or the number was used again). So the first thing that each such call
+ *    moves is a word of the segment, at its address in the owner's process (segment.c): the
+ *    kernel looks the process up once a call and moves in order, so where that word cannot
+ *    be moved, nothing is. Of a read it has to be the segment's nonce; a write's is looked
+ *    for in our own mapping of the segment.
+ *
  * Left to others: giving the CQEs (poll.c), tables (memory.c). */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "shm.h"
 
-#define VM_BATCH_WRS  256                 /* <= IOV_MAX; on the stack */
+#define VM_BATCH_WRS  256                 /* < IOV_MAX; on the stack */
 #define VM_CALL_BYTES (UINT64_C(4) << 20) /* of one system call: bounds mr_release's wait */
 
 /* What one call of post_send has going. */
@@ -150,28 +158,99 @@ static uint32_t send_message(struct weir_qp *qp, const struct weir_wr *wr, struc
 
 /* ---- process_vm ---- */
 
-/* EFAULT does not say whose memory is not mapped, process_vm_readv(2): a byte is read where
- * the transfer reads from. If that works, it is the other side's, to which it writes. */
+/* Pieces of memory here and there. The first is the proof of whose memory it is: see the top
+ * of this file. */
+struct vm_list {
+    struct iovec local[VM_BATCH_WRS + 1];
+    struct iovec remote[VM_BATCH_WRS + 1];
+    unsigned long count; /* besides the proof */
+};
+
+static void vm_add(struct vm_list *list, uint64_t laddr, uint64_t raddr, uint64_t length) {
+    list->count++;
+    list->local[list->count] = (struct iovec){(void *)(uintptr_t)laddr, length};
+    list->remote[list->count] = (struct iovec){(void *)(uintptr_t)raddr, length};
+}
+
+static struct iovec vm_word(const struct shm_link *link, uint64_t offset) {
+    return (struct iovec){(void *)(uintptr_t)(link->base + offset), sizeof(uint64_t)};
+}
+
+/* Bytes moved, without the proof; -1 with errno. ESRCH: the process is not the peer. */
+static ssize_t vm_read(const struct shm_link *link, struct vm_list *list) {
+    uint64_t nonce = 0;
+    list->local[0] = (struct iovec){&nonce, sizeof nonce};
+    list->remote[0] = vm_word(link, offsetof(struct seg_map, head.nonce));
+    ssize_t moved =
+        process_vm_readv(link->pid, list->local, list->count + 1, list->remote, list->count + 1, 0);
+    if (moved < 0 && errno != EFAULT)
+        return -1;
+    if (moved >= (ssize_t)sizeof nonce && nonce == link->nonce)
+        return moved - (ssize_t)sizeof nonce;
+    errno = ESRCH;
+    return -1;
+}
+
+static ssize_t vm_write(struct weir_qp *qp, struct vm_list *list) {
+    uint64_t proof = ++qp->proof;
+    uint64_t offset = (uint64_t)((uint8_t *)&qp->remote->proof - (uint8_t *)qp->link->map);
+    list->local[0] = (struct iovec){&proof, sizeof proof};
+    list->remote[0] = vm_word(qp->link, offset);
+    ssize_t moved = process_vm_writev(qp->link->pid, list->local, list->count + 1, list->remote,
+                                      list->count + 1, 0);
+    if (moved < 0 && errno != EFAULT)
+        return -1;
+    if (moved >= (ssize_t)sizeof proof && atomic_load(&qp->remote->proof) == proof)
+        return moved - (ssize_t)sizeof proof;
+    errno = ESRCH;
+    return -1;
+}
+
+static ssize_t vm_call(struct weir_qp *qp, uint32_t opcode, struct vm_list *list) {
+    ssize_t moved = opcode == WEIR_OP_READ ? vm_read(qp->link, list) : vm_write(qp, list);
+    if (moved < 0 && errno == ESRCH) {
+        link_mark_dead(qp->link);
+        errno = ESRCH;
+    }
+    return moved;
+}
+
+int vm_try(const struct shm_link *link) {
+    struct vm_list list = {.count = 0};
+    if (link->pid == 0)
+        return WEIR_EDENIED;
+    if (vm_read(link, &list) == 0)
+        return 0;
+    return errno == ESRCH ? WEIR_EPEER : WEIR_EDENIED;
+}
+
+/* The next byte cannot be moved, and the kernel does not say whose memory is not mapped,
+ * process_vm_readv(2): a byte is read where the transfer reads from. If that works, it is the
+ * other side's, to which it writes. */
 static uint32_t vm_fault(const struct weir_qp *qp, uint32_t opcode, uint64_t laddr,
                          uint64_t raddr) {
     bool reads_there = opcode == WEIR_OP_READ;
     uint8_t byte;
-    struct iovec to = {&byte, 1};
-    struct iovec from = {(void *)(uintptr_t)(reads_there ? raddr : laddr), 1};
-    bool good = process_vm_readv(reads_there ? qp->link->pid : getpid(), &to, 1, &from, 1, 0) == 1;
-    if (!good && errno == ESRCH)
-        return WEIR_CQE_RETRY; /* it died meanwhile */
+    struct vm_list list = {.count = 0};
+    bool good;
+    if (reads_there) {
+        vm_add(&list, (uint64_t)(uintptr_t)&byte, raddr, 1);
+        ssize_t moved = vm_read(qp->link, &list);
+        if (moved < 0 && errno == ESRCH)
+            return WEIR_CQE_RETRY; /* it died meanwhile */
+        good = moved == 1;
+    } else {
+        struct iovec to = {&byte, 1}, from = {(void *)(uintptr_t)laddr, 1};
+        good = process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
+    }
     return good == reads_there ? WEIR_CQE_LOCAL_PROT : WEIR_CQE_REMOTE_ACCESS;
 }
 
-/* Why nothing was moved from or to these two addresses. */
-static uint32_t vm_status(const struct weir_qp *qp, uint32_t opcode, uint64_t laddr, uint64_t raddr,
-                          int error) {
+/* Why a call moved nothing at all. */
+static uint32_t vm_status(int error) {
     switch (error) {
     case ESRCH:
         return WEIR_CQE_RETRY;
-    case EFAULT: /* registered, but not mapped */
-        return vm_fault(qp, opcode, laddr, raddr);
     case EPERM:
         return WEIR_CQE_REMOTE_ACCESS;
     default:
@@ -179,28 +258,22 @@ static uint32_t vm_status(const struct weir_qp *qp, uint32_t opcode, uint64_t la
     }
 }
 
-static ssize_t vm_call(const struct weir_qp *qp, uint32_t opcode, const struct iovec *local,
-                       const struct iovec *remote, unsigned long count) {
-    if (opcode == WEIR_OP_READ)
-        return process_vm_readv(qp->link->pid, local, count, remote, count, 0);
-    return process_vm_writev(qp->link->pid, local, count, remote, count, 0);
-}
-
 /* One WR, call by call; its key is looked at before each. */
-static uint32_t vm_large(const struct weir_qp *qp, const struct weir_wr *wr,
+static uint32_t vm_large(struct weir_qp *qp, const struct weir_wr *wr,
                          const struct shm_import *import) {
     for (uint64_t at = 0; at < wr->length;) {
         uint64_t left = wr->length - at;
         size_t bytes = left < VM_CALL_BYTES ? left : VM_CALL_BYTES;
-        struct iovec local = {(void *)(uintptr_t)(wr->laddr + at), bytes};
-        struct iovec remote = {(void *)(uintptr_t)(wr->raddr + at), bytes};
+        struct vm_list list;
+        list.count = 0;
+        vm_add(&list, wr->laddr + at, wr->raddr + at, bytes);
         if (!import_is_live(import))
             return WEIR_CQE_REMOTE_ACCESS;
-        ssize_t moved = vm_call(qp, wr->opcode, &local, &remote, 1);
+        ssize_t moved = vm_call(qp, wr->opcode, &list);
         if (moved < 0)
-            return vm_status(qp, wr->opcode, wr->laddr + at, wr->raddr + at, errno);
+            return vm_status(errno);
         if (moved == 0)
-            return WEIR_CQE_DEVICE;
+            return vm_fault(qp, wr->opcode, wr->laddr + at, wr->raddr + at);
         at += (uint64_t)moved;
     }
     return WEIR_CQE_OK;
@@ -212,14 +285,12 @@ static uint32_t vm_large(const struct weir_qp *qp, const struct weir_wr *wr,
 static uint32_t vm_batch(struct weir_qp *qp, const struct weir_wr **wr_io,
                          const struct weir_wr *end, struct post *post) {
     const struct weir_wr *first = *wr_io;
-    /* The system call names a pid. Having seen the process alive lately keeps one that
-     * reused the number out. */
-    if (!busy_enter(qp, post) || !link_was_alive(qp->device, qp->link))
+    if (!busy_enter(qp, post) || qp->link->dead)
         return WEIR_CQE_RETRY;
-    struct iovec local[VM_BATCH_WRS], remote[VM_BATCH_WRS];
+    struct vm_list list;
     uint64_t bytes = 0;
-    unsigned long count = 0;
-    for (const struct weir_wr *wr = first; wr != end && count < VM_BATCH_WRS; wr++) {
+    list.count = 0;
+    for (const struct weir_wr *wr = first; wr != end && list.count < VM_BATCH_WRS; wr++) {
         /* Looked up again behind busy_enter: a release before it is seen here. */
         const struct shm_import *import =
             wr->opcode == first->opcode && wr->length != 0 && check_local(qp, wr)
@@ -228,23 +299,22 @@ static uint32_t vm_batch(struct weir_qp *qp, const struct weir_wr **wr_io,
         if (import == NULL || import->kind != SHM_KIND_PROCESS)
             break;
         if (wr->length > VM_CALL_BYTES - bytes) {
-            if (count != 0)
+            if (list.count != 0)
                 break;
             uint32_t status = vm_large(qp, wr, import);
             *wr_io += status == WEIR_CQE_OK;
             return status;
         }
         bytes += wr->length;
-        local[count] = (struct iovec){(void *)(uintptr_t)wr->laddr, wr->length};
-        remote[count++] = (struct iovec){(void *)(uintptr_t)wr->raddr, wr->length};
+        vm_add(&list, wr->laddr, wr->raddr, wr->length);
     }
-    if (count == 0)
+    if (list.count == 0)
         return WEIR_CQE_REMOTE_ACCESS;
-    ssize_t moved = vm_call(qp, first->opcode, local, remote, count);
+    ssize_t moved = vm_call(qp, first->opcode, &list);
     if (moved < 0)
-        return vm_status(qp, first->opcode, first->laddr, first->raddr, errno);
+        return vm_status(errno);
     uint64_t left = (uint64_t)moved;
-    for (unsigned long i = 0; i < count && left >= first[i].length; i++) {
+    for (unsigned long i = 0; i < list.count && left >= first[i].length; i++) {
         left -= first[i].length;
         ++*wr_io;
     }
@@ -255,10 +325,11 @@ static uint32_t vm_batch(struct weir_qp *qp, const struct weir_wr **wr_io,
 
 uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
                    const struct shm_import *import, const weir_segment *segments, uint32_t count) {
-    struct iovec local[VM_BATCH_WRS], remote[VM_BATCH_WRS];
+    struct vm_list list;
     struct post post = {.is_busy = false, .is_sent = false};
     uint64_t bytes = 0;
     uint32_t done = 0;
+    list.count = 0;
     if (count > VM_BATCH_WRS)
         return 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -266,14 +337,12 @@ uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
         if (length > VM_CALL_BYTES - bytes)
             return 0;
         bytes += length;
-        local[i] =
-            (struct iovec){(void *)(uintptr_t)(span->laddr + segments[i].local_offset), length};
-        remote[i] =
-            (struct iovec){(void *)(uintptr_t)(span->raddr + segments[i].remote_offset), length};
+        vm_add(&list, span->laddr + segments[i].local_offset,
+               span->raddr + segments[i].remote_offset, length);
     }
     /* The key is looked at behind busy_enter: a release before it is seen here. */
-    if (busy_enter(qp, &post) && import_is_live(import) && link_was_alive(qp->device, qp->link)) {
-        ssize_t moved = vm_call(qp, span->opcode, local, remote, count);
+    if (busy_enter(qp, &post) && import_is_live(import) && !qp->link->dead) {
+        ssize_t moved = vm_call(qp, span->opcode, &list);
         for (uint64_t left = moved < 0 ? 0 : (uint64_t)moved;
              moved >= 0 && done < count && left >= segments[done].length; done++)
             left -= segments[done].length;

@@ -7,9 +7,11 @@
  *
  * States, as in IBA 10.3.1 without the ones that nothing can tell apart here:
  *
- *            connect          error, failed WR, bad ring
- *     INIT ──────────► READY ─────────────────────────────► ERROR
- *       └──────────────────── error ──────────────────────────┘
+ *            connect               the link is open      error, failed WR, bad ring
+ *     INIT ──────────► CONNECTING ──────────────► READY ──────────────────────────► ERROR
+ *       ├─────────────────────────────────────────► │
+ *       │    connect, and the link is open already
+ *       └─────────────────────────────── error ───────────────────────────────────────┘
  *
  * Invariants: the state word in the segment is written before anything that
  * relies on it; a ring is reused only when no peer can be inside an operation on
@@ -263,6 +265,30 @@ static int ring_attach(struct weir_qp *qp, const struct shm_link *link,
     return 0;
 }
 
+/* Takes over the reference to the link, which is open, or gives it back. */
+static int attach(struct weir_qp *qp, struct shm_link *link, uint32_t index, uint64_t key) {
+    struct seg_qp *remote = &link->map->qps[index];
+    struct seg_qp entry;
+    memcpy(&entry, (const void *)remote, sizeof entry);
+    int rc = atomic_load(&remote->key) == key ? ring_attach(qp, link, &entry) : WEIR_EPEER;
+    if (rc != 0) {
+        link_put(qp->device, link);
+        return rc;
+    }
+    qp->link = link;
+    qp->link_next = link->qps;
+    link->qps = qp;
+    qp->remote = remote;
+    qp->remote_index = index;
+    qp->remote_ready = ready_word(key, qp->key);
+    qp->proof = atomic_load(&remote->proof);
+    qp->tx_secret = ring_secret(key, qp->key);
+    qp->rx_secret = ring_secret(qp->key, key);
+    qp->state = QP_READY;
+    atomic_store(&qp->shared->state, ready_word(qp->key, key));
+    return 0;
+}
+
 int shm_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
     if (qp->state != QP_INIT)
         return WEIR_EINVAL;
@@ -272,27 +298,39 @@ int shm_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
         return rc;
     struct shm_link *link;
     rc = link_get(qp->device, &blob, &link);
-    if (rc != 0)
-        return rc;
-    struct seg_qp *remote = &link->map->qps[blob.index];
-    struct seg_qp entry;
-    memcpy(&entry, (const void *)remote, sizeof entry);
-    rc = atomic_load(&remote->key) == blob.key ? ring_attach(qp, link, &entry) : WEIR_EPEER;
-    if (rc != 0) {
-        link_put(qp->device, link);
-        return rc;
+    if (rc == 0)
+        return attach(qp, link, blob.index, blob.key);
+    if (rc == WEIR_EINPROGRESS) {
+        qp->state = QP_CONNECTING;
+        qp->link_waited = link;
+        qp->blob_index = blob.index;
+        qp->blob_key = blob.key;
+        qp->link_next = link->waiting;
+        link->waiting = qp;
     }
-    qp->link = link;
-    qp->link_next = link->qps;
-    link->qps = qp;
-    qp->remote = remote;
-    qp->remote_index = blob.index;
-    qp->remote_ready = ready_word(blob.key, qp->key);
-    qp->tx_secret = ring_secret(blob.key, qp->key);
-    qp->rx_secret = ring_secret(qp->key, blob.key);
-    qp->state = QP_READY;
-    atomic_store(&qp->shared->state, ready_word(qp->key, blob.key));
-    return 0;
+    return rc;
+}
+
+/* Takes the QP from the link that it waits for; the reference is the caller's. */
+static struct shm_link *stop_waiting(struct weir_qp *qp) {
+    struct shm_link *link = qp->link_waited;
+    struct weir_qp **at = &link->waiting;
+    while (*at != qp)
+        at = &(*at)->link_next;
+    *at = qp->link_next;
+    qp->link_waited = NULL;
+    qp->state = QP_INIT;
+    return link;
+}
+
+void qp_link_done(struct weir_qp *qp, int error) {
+    struct shm_link *link = stop_waiting(qp);
+    if (error == 0)
+        error = attach(qp, link, qp->blob_index, qp->blob_key);
+    else
+        link_put(qp->device, link);
+    qp->connect_error = error;
+    qp_raise(qp, WEIR_ASYNC_CONNECTED);
 }
 
 /* ---- error, destroy ---- */
@@ -313,6 +351,8 @@ void qp_forget_pairs(struct weir_device *device) {
 }
 
 int shm_qp_error(struct weir_qp *qp) {
+    if (qp->state == QP_CONNECTING)
+        qp_link_done(qp, WEIR_ECANCELED);
     qp_fail(qp);
     return 0;
 }
@@ -334,6 +374,8 @@ static void unlink_qp(struct weir_qp **list, struct weir_qp *qp, bool by_link) {
 int shm_qp_destroy(struct weir_qp *qp) {
     struct weir_device *device = qp->device;
     assert(device->qps[qp->index] == qp);
+    if (qp->state == QP_CONNECTING)
+        link_put(device, stop_waiting(qp));
     if (qp->state != QP_INIT)
         qp_fail(qp);
     if (qp_remote_is_busy(qp))

@@ -9,6 +9,10 @@
 #include <unistd.h>
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+/* Between what AddressSanitizer shadows and where programs are loaded: 2^33 and more pages. */
+#define APART_FROM  UINT64_C(0x200000000000)
+#define APART_BYTES UINT64_C(0x300000000000)
+#define APART_TRIES 4
 
 int seg_memfd(const char *name, uint64_t bytes) {
     fork_hold();
@@ -52,15 +56,32 @@ void *seg_mmap(void *at, uint64_t bytes, int protection, int flags, int fd) {
     return map == MAP_FAILED ? NULL : map;
 }
 
-static struct seg_map *map_segment(int fd) {
-    return seg_mmap(NULL, sizeof(struct seg_map), PROT_READ | PROT_WRITE, MAP_NORESERVE, fd);
+/* At `want` if that is free. */
+static struct seg_map *map_segment(int fd, uint64_t want) {
+    return seg_mmap((void *)(uintptr_t)want, sizeof(struct seg_map), PROT_READ | PROT_WRITE,
+                    MAP_NORESERVE, fd);
 }
 
-int seg_create(uint64_t nonce, int bell_fd, struct seg_map **map_out, int *fd_out) {
+/* See seg_create in segment.h. */
+static struct seg_map *map_apart(int fd, uint64_t random) {
+    struct seg_map *map = NULL;
+    for (int tries = 0; tries < APART_TRIES; tries++) {
+        uint64_t want = APART_FROM + random % APART_BYTES / 4096 * 4096;
+        map = map_segment(fd, sizeof(void *) == 8 ? want : 0);
+        if (map == NULL || (uintptr_t)map == want || tries == APART_TRIES - 1)
+            break;
+        seg_unmap(map);
+        random = random * UINT64_C(0x5851f42d4c957f2d) + 1;
+    }
+    return map;
+}
+
+int seg_create(uint64_t nonce, uint64_t random, int bell_fd, struct seg_map **map_out,
+               int *fd_out) {
     int fd = seg_memfd("weir-shm", sizeof(struct seg_map));
     if (fd < 0)
         return WEIR_EDEVICE;
-    struct seg_map *map = map_segment(fd);
+    struct seg_map *map = map_apart(fd, random);
     if (map == NULL) {
         fork_close(fd);
         return WEIR_ENOMEM;
@@ -74,6 +95,7 @@ int seg_create(uint64_t nonce, int bell_fd, struct seg_map **map_out, int *fd_ou
     map->head.nonce = nonce;
     map->head.pid = getpid();
     map->head.bell_fd = bell_fd;
+    map->head.base = (uint64_t)(uintptr_t)map;
     map->head.magic = SHM_MAGIC;
     *map_out = map;
     *fd_out = fd;
@@ -84,7 +106,7 @@ int seg_attach(int fd, int32_t pid, uint64_t nonce, struct seg_map **map_out) {
     uint64_t inode;
     if (seg_check(fd, &inode) != sizeof(struct seg_map))
         return WEIR_EINVAL;
-    struct seg_map *map = map_segment(fd);
+    struct seg_map *map = map_segment(fd, 0);
     if (map == NULL)
         return WEIR_ENOMEM;
     const struct seg_head *head = &map->head;

@@ -2,8 +2,8 @@
  * it, and the words in it that two processes read and write.
  *
  * One sealed memfd per device. The owner writes everything except the words
- * marked "peer". A peer maps it after it has fetched the descriptor with
- * pidfd_getfd(2); nothing has a name, so nothing is left behind by SIGKILL.
+ * marked "peer". A peer maps it when it was handed the descriptor (hand.h); nothing
+ * has a name, so nothing is left behind by SIGKILL.
  *
  *     head page | pending words | QP entries | MR entries | receive rings
  *
@@ -34,7 +34,7 @@
 #define SHM_MRS_MAX     65536u
 #define SHM_CHUNK_BYTES 4096u
 #define SHM_CHUNKS_MAX  262144u
-#define SHM_MAGIC       UINT64_C(0x32306d68737277) /* "wrshm02" */
+#define SHM_MAGIC       UINT64_C(0x33306d68737277) /* "wrshm03" */
 
 struct seg_head {
     /* Written at open, never again. */
@@ -42,7 +42,8 @@ struct seg_head {
     uint64_t nonce;
     int32_t pid;
     int32_t bell_fd; /* eventfd, by its number in the owner's process */
-    uint8_t pad_head[SHM_LINE_BYTES - 24];
+    uint64_t base;   /* where the segment lies in the owner's process: see seg_create */
+    uint8_t pad_head[SHM_LINE_BYTES - 32];
 
     /* Peer: bit i of top[j] says that leaf word j * 64 + i may have bits. The owner
      * polls this one line. */
@@ -77,7 +78,10 @@ struct seg_qp {
     uint8_t pad_posted[SHM_LINE_BYTES - 4];
 
     _Atomic uint64_t busy; /* peer: odd while it is inside an operation that must be waited for */
-    uint8_t pad_busy[SHM_LINE_BYTES - 8];
+    /* Peer: what it wrote here through the owner's address space, with its last write to
+     * registered memory (post.c). */
+    _Atomic uint64_t proof;
+    uint8_t pad_busy[SHM_LINE_BYTES - 16];
 };
 
 enum shm_kind {
@@ -135,8 +139,14 @@ void *seg_mmap(void *at, uint64_t bytes, int protection, int flags, int fd);
  * shrink under the mapping. The size in bytes, 0 if it is anything else. */
 uint64_t seg_check(int fd, uint64_t *inode_out);
 
-/* Our own segment: made, mapped, head written. ENOMEM or EDEVICE. */
-int seg_create(uint64_t nonce, int bell_fd, struct seg_map **map_out, int *fd_out);
+/* Our own segment: made, mapped, head written. ENOMEM or EDEVICE.
+ *
+ * It lies at a random address in a part of the address space that no loader, heap or
+ * sanitizer of Linux uses, and tells its peers where. So a process in which that address
+ * is the segment is the owner: whoever has the same pid after execve(2), or when the pid
+ * was used again, has nothing there. random is what the address is drawn from. Where the
+ * system does not allow such an address (valgrind, small address spaces), it lies anywhere. */
+int seg_create(uint64_t nonce, uint64_t random, int bell_fd, struct seg_map **map_out, int *fd_out);
 /* Backs bytes of our own segment with memory. ENOMEM. */
 int seg_back(int fd, const struct seg_map *map, const void *from, uint64_t bytes);
 /* Maps another's; EINVAL if it is not a segment with this nonce of this process. */

@@ -10,10 +10,12 @@
  *   link.c    other devices, their death  poll.c  completions, events, sleeping
  *   memory.c  regions, ours and imported  copy.c  the copy loops
  *   qp.c      QPs and receive rings       segment.c  the shared memory itself
+ *   place.c   where devices meet          hand.c  descriptors for others, and theirs
+ *   probe.c   what works here             tracer.c  who may reach into this process
  *
  * Invariants:
- *  - Everything here is private to the thread that has the engine. Other processes
- *    see only the segment.
+ *  - Everything here is private to the thread that has the engine, but for what hand.c
+ *    says. Other processes see only the segment.
  *  - Nothing that decides about safety is kept in the segment alone: bounds, keys
  *    and buffers of our own memory are in private tables.
  *  - Allocation only at open, at registration, import and QP creation. */
@@ -24,6 +26,7 @@
 #include <stdint.h>
 
 #include "copy.h"
+#include "hand.h"
 #include "ports.h"
 #include "segment.h"
 
@@ -44,7 +47,6 @@
 #define SHM_WATCHED_MAX       4u   /* rings that a poll looks at itself: a line each */
 #define SHM_WATCH_IDLE_POLLS  256u /* without a message: another QP may take the place */
 #define SHM_HEALTH_PERIOD_NS  UINT64_C(1000000)
-#define SHM_ALIVE_NS          UINT64_C(1000000) /* far less than all pids take to come round */
 #define SHM_EPOLL_BATCH       16
 #define SHM_EPOLL_ROUNDS      64
 
@@ -55,21 +57,27 @@
 struct shm_link {
     struct shm_link *next; /* in its bucket */
     struct seg_map *map;
+    uint64_t base; /* where its segment lies in its process */
     uint64_t nonce;
-    uint64_t alive_ns;   /* when link_was_alive asked the kernel last; 0: never */
     uint32_t references; /* QPs and imports */
-    int32_t pid;
-    int pidfd;
+    int32_t owner_pid;   /* as it is to itself */
+    int32_t pid;         /* as it is to us; 0: it has none here */
+    int open_error;      /* why it was not opened: then it is dead */
+    int ask_fd;          /* while it is being opened: where the answer comes; else -1 */
+    int pidfd;           /* -1: not known */
+    int life_fd;         /* see hand.h */
     int bell_fd;
     bool dead;
-    bool self;           /* a device of this very process */
-    struct weir_qp *qps; /* connected over it */
+    bool self;               /* a device of this very process */
+    struct weir_qp *qps;     /* connected over it */
+    struct weir_qp *waiting; /* to be, when it is open */
 };
 
 /* Our own memory. */
 struct shm_mr {
     uint64_t base;
     uint64_t length;
+    uint64_t key;  /* as in its entry, which peers can write: with hand_lock; 0: released */
     uint32_t lkey; /* 0: free */
     uint32_t generation;
     uint32_t kind;
@@ -103,7 +111,7 @@ struct shm_failed {
     uint32_t status;
 };
 
-enum shm_qp_state { QP_INIT = 1, QP_READY, QP_ERROR };
+enum shm_qp_state { QP_INIT = 1, QP_CONNECTING, QP_READY, QP_ERROR };
 
 /* What the last write over mapped memory was found to be allowed: as long as the
  * next has the same keys, and the region its key, only the bounds are left to check.
@@ -134,6 +142,7 @@ struct weir_qp {
     uint32_t tx_bytes_max;
     uint32_t tx_posted; /* the remote's receives, as last seen */
     uint64_t busy;      /* our count in remote->busy */
+    uint64_t proof;     /* what was last written to remote->proof */
 
     /* receiving */
     struct seg_qp *shared; /* our own entry */
@@ -159,11 +168,15 @@ struct weir_qp {
     uint32_t chunk_first;
     uint32_t chunk_count;
     uint64_t key;
-    uint32_t async;        /* bit per enum weir_async_type, not told yet */
-    uint32_t message_poll; /* the device's poll that last found a message: while watched */
-    bool is_watched;       /* on the device's list of them */
-    bool is_flushing;      /* every message was taken; receives flush */
-    bool is_ready;         /* on the device's ready list */
+    uint32_t async;      /* bit per enum weir_async_type, not told yet */
+    int connect_error;   /* of CONNECTED */
+    uint32_t blob_index; /* while connecting: what the other side said of its QP, */
+    uint64_t blob_key;
+    struct shm_link *link_waited; /* and the link that is being opened */
+    uint32_t message_poll;        /* the device's poll that last found a message: while watched */
+    bool is_watched;              /* on the device's list of them */
+    bool is_flushing;             /* every message was taken; receives flush */
+    bool is_ready;                /* on the device's ready list */
     bool is_async;
     struct weir_qp *ready_next;
     struct weir_qp *async_next;
@@ -189,10 +202,14 @@ struct weir_device {
     uint32_t import_count;
     uint32_t import_free;
     uint32_t cq_used; /* depths of all QPs */
+    uint32_t opening; /* links that wait for an answer */
     int map_fd;
     int bell_fd;
     int epoll_fd;
     uint64_t nonce;
+    struct shm_place place;
+    struct shm_hand hand;
+    bool is_traced; /* see tracer.h: with hand_lock */
     struct weir_env env;
     struct weir_device_caps caps;
     struct weir_qp *all;
@@ -212,7 +229,8 @@ extern const struct weir_device_ops shm_device_ops;
 #define BLOB_QP 0x31515057u /* "WPQ1" */
 #define BLOB_MR 0x314d5057u
 
-/* What a peer needs to find a QP or a region. Same host: native byte order. */
+/* What a peer needs to find a QP or a region. Same host: native byte order. pid and map_fd
+ * are what they are to the owner. */
 struct shm_blob {
     uint32_t what;
     int32_t pid;
@@ -231,19 +249,24 @@ int blob_read(const uint8_t *bytes, uint32_t length, uint32_t what, uint32_t lim
 
 /* ---- link.c ---- */
 
-/* The link to the segment that a blob names, with one more reference. EINVAL (no
- * such segment there), EPEER (no such process), EDEVICE (not allowed), ENOMEM. */
+/* The link to the segment that a blob names, with one more reference: open, or EINPROGRESS
+ * and being opened (*link_out is written then, too). EINVAL (no such segment there), EPEER (no
+ * such device), EDENIED (another user's), EAGAIN, ENOMEM, EDEVICE. */
 int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm_link **link_out);
+/* As link_get, but waits for a bounded time until it is open; EAGAIN after that. */
+int link_get_open(struct weir_device *device, const struct shm_blob *blob,
+                  struct shm_link **link_out);
 void link_put(struct weir_device *device, struct shm_link *link);
 /* Asks the kernel. Notices the death as link_mark_dead does. */
 bool link_is_alive(struct shm_link *link);
-/* Asks at most every SHM_ALIVE_NS: enough to know that the pid is not another's yet. */
-bool link_was_alive(const struct weir_device *device, struct shm_link *link);
 void link_mark_dead(struct shm_link *link);
 void link_ring(const struct shm_link *link);
-/* A duplicate of the other process's descriptor; or EINVAL, EPEER, EDEVICE, ENOMEM. */
-int link_fetch(const struct shm_link *link, int number);
-/* Takes what the epoll descriptor has: bells and deaths. */
+/* The memfd of the region that a blob names, whose number in its owner's process is `number`;
+ * -1 for one that is reached with process_vm, when the owner has let us in. Waits for a
+ * bounded time. ESTALE, EPEER, EDENIED, EAGAIN, EINVAL, ENOMEM, EDEVICE. */
+int link_fetch(const struct weir_device *device, const struct shm_link *link,
+               const struct shm_blob *blob, int number, int *fd_out);
+/* Takes what the epoll descriptor has: bells, answers and deaths. */
 void link_health(struct weir_device *device);
 
 /* ---- memory.c ---- */
@@ -310,6 +333,8 @@ int shm_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path);
 int shm_qp_error(struct weir_qp *qp);
 int shm_qp_destroy(struct weir_qp *qp);
 
+/* The link that the QP waited for is open (0), or will not be. */
+void qp_link_done(struct weir_qp *qp, int error);
 /* To the error state by itself or on request; what is posted will flush. */
 void qp_fail(struct weir_qp *qp);
 /* No QP remembers any pair of regions any more: one is given back. */
@@ -324,6 +349,9 @@ int shm_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
 int shm_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
                   uint32_t length, uint32_t lkey);
 
+/* 0, or EDENIED: this process may not use process_vm on the link's. EPEER: it is gone. */
+int vm_try(const struct shm_link *link);
+
 /* As shm_post_pieces for memory that process_vm reaches; `import` is what the span names,
  * of this link, with the right. Lists that take more than one call are not its business. */
 uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
@@ -333,6 +361,12 @@ uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
 
 uint32_t shm_post_pieces(struct weir_qp *qp, const struct weir_span *span,
                          const weir_segment *segments, uint32_t count);
+
+/* ---- probe.c ---- */
+
+int shm_probe(struct weir_device_caps *caps_out);
+/* What the device can do at a place. ENODEVICE, EINVAL. */
+int caps_fill(const struct shm_place *place, struct weir_device_caps *caps_out);
 
 /* ---- poll.c ---- */
 

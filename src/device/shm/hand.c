@@ -1,0 +1,401 @@
+/* hand.c: questions and answers between devices; see hand.h.
+ *
+ * Owns the thread that answers, and its visitors. It reads of the device what never changes
+ * while it runs (the segment, its descriptor, the bell's), and the table of regions under
+ * the mutex: between the look at a region's key and the hand-out of its descriptor the
+ * number is not closed, and no other file gets it. */
+#define _GNU_SOURCE
+#include "hand.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fork.h"
+#include "shm.h"
+#include "thread.h"
+#include "tracer.h"
+
+#define STACK_BYTES   ((size_t)256 << 10)
+#define PAUSE_NS      10000000 /* before another try when there are no descriptors */
+#define WAIT_LEAST_MS 1
+
+/* Room for the descriptors of one message. */
+union control {
+    char bytes[CMSG_SPACE(HAND_FDS_MAX * sizeof(int))];
+    struct cmsghdr align;
+};
+
+/* ---- handing out ---- */
+
+static bool send_answer(int socket, int status, const int *fds, uint32_t count) {
+    struct hand_answer text = {.magic = HAND_MAGIC, .status = status, .count = count};
+    struct iovec vector = {&text, sizeof text};
+    union control control;
+    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
+    memset(&control, 0, sizeof control);
+    if (count != 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(count * sizeof *fds);
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(count * sizeof *fds);
+        memcpy(CMSG_DATA(header), fds, count * sizeof *fds);
+    }
+    return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
+/* Who cannot be sent to is gone. ETOOMANYREFS: too many descriptors of this user are under
+ * way. */
+static void answer(int socket, int status, const int *fds, uint32_t count) {
+    if (!send_answer(socket, status, fds, count) && count != 0)
+        send_answer(socket, WEIR_EAGAIN, NULL, 0);
+}
+
+static void answer_link(struct weir_device *device, int socket) {
+    /* Older kernels and some sandboxes have none: then `life` has to do. */
+    fork_hold();
+    int pidfd = fork_own((int)syscall(SYS_pidfd_open, getpid(), 0));
+    fork_release();
+    int fds[HAND_FDS_MAX] = {device->map_fd, device->bell_fd, device->hand.life_fds[0], pidfd};
+    answer(socket, 0, fds, pidfd >= 0 ? 4 : 3);
+    if (pidfd >= 0)
+        fork_close(pidfd);
+}
+
+static void answer_memory(struct weir_device *device, int socket, int32_t pid,
+                          const struct hand_question *question) {
+    hand_lock(device);
+    const struct shm_mr *mr =
+        question->index < device->hand.offered ? mr_at(device, question->index) : NULL;
+    if (mr == NULL || mr->key != question->key || mr->key == 0)
+        answer(socket, WEIR_ESTALE, NULL, 0);
+    else if (mr->fd >= 0)
+        answer(socket, 0, &mr->fd, 1);
+    else
+        answer(socket, tracer_allow(&device->is_traced, pid), NULL, 0);
+    hand_unlock(device);
+}
+
+static void answer_question(struct weir_device *device, int socket, int32_t pid,
+                            const struct hand_question *question) {
+    if (question->magic != HAND_MAGIC || question->nonce != device->nonce)
+        answer(socket, WEIR_EINVAL, NULL, 0);
+    else if (question->what == HAND_LINK)
+        answer_link(device, socket);
+    else if (question->what == HAND_MEMORY)
+        answer_memory(device, socket, pid, question);
+    else
+        answer(socket, WEIR_EINVAL, NULL, 0);
+}
+
+/* ---- visitors ---- */
+
+struct visitor {
+    uint64_t since_ms;
+    int socket; /* -1: nobody */
+    int32_t pid;
+};
+
+struct visitors {
+    struct visitor of[HAND_VISITORS];
+};
+
+static uint64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void visitor_end(struct visitor *visitor) {
+    fork_close(visitor->socket);
+    visitor->socket = -1;
+}
+
+/* False: its question is not there yet. */
+static bool visitor_serve(struct weir_device *device, struct visitor *visitor) {
+    struct hand_question question;
+    ssize_t length = recv(visitor->socket, &question, sizeof question, MSG_DONTWAIT);
+    if (length < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (length == (ssize_t)sizeof question)
+        answer_question(device, visitor->socket, visitor->pid, &question);
+    visitor_end(visitor);
+    return true;
+}
+
+/* A free place, or that of the one who has said nothing for longest. */
+static struct visitor *visitor_place(struct visitors *visitors) {
+    struct visitor *oldest = &visitors->of[0];
+    for (int i = 0; i < HAND_VISITORS; i++) {
+        if (visitors->of[i].socket < 0)
+            return &visitors->of[i];
+        if (visitors->of[i].since_ms < oldest->since_ms)
+            oldest = &visitors->of[i];
+    }
+    visitor_end(oldest);
+    return oldest;
+}
+
+/* A stranger is told so. What he asked is taken first if it is there: an answer that stands
+ * behind something unread is lost at the close. */
+static void turn_away(int socket) {
+    struct hand_question question;
+    ssize_t length = recv(socket, &question, sizeof question, MSG_DONTWAIT);
+    (void)length;
+    answer(socket, WEIR_EDENIED, NULL, 0);
+    fork_close(socket);
+}
+
+static void let_in(struct weir_device *device, struct visitors *visitors) {
+    int32_t pid = 0;
+    fork_hold();
+    int socket =
+        fork_own(accept4(device->hand.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    fork_release();
+    if (socket < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+            nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        return;
+    }
+    if (!place_admits(&device->place, socket, &pid)) {
+        turn_away(socket);
+        return;
+    }
+    struct visitor *visitor = visitor_place(visitors);
+    *visitor = (struct visitor){.since_ms = now_ms(), .socket = socket, .pid = pid};
+    visitor_serve(device, visitor);
+}
+
+/* The time until somebody's patience is over; -1: nobody is there. Those for whom it is go. */
+static int see_off(struct visitors *visitors) {
+    uint64_t now = now_ms();
+    int left = -1;
+    for (int i = 0; i < HAND_VISITORS; i++) {
+        struct visitor *visitor = &visitors->of[i];
+        if (visitor->socket < 0)
+            continue;
+        uint64_t age = now - visitor->since_ms;
+        if (age >= HAND_PATIENCE_MS) {
+            visitor_end(visitor);
+            continue;
+        }
+        int more = (int)(HAND_PATIENCE_MS - age) + WAIT_LEAST_MS;
+        if (left < 0 || more < left)
+            left = more;
+    }
+    return left;
+}
+
+/* Until the listening socket is shut down: accept(2) fails then, poll(2) says POLLHUP. */
+static void *hand_run(void *argument) {
+    struct weir_device *device = argument;
+    struct visitors visitors;
+    sem_post(&device->hand.started);
+    for (int i = 0; i < HAND_VISITORS; i++)
+        visitors.of[i].socket = -1;
+    for (bool open = true; open;) {
+        struct pollfd polled[HAND_VISITORS + 1] = {
+            {.fd = device->hand.listen_fd, .events = POLLIN}};
+        int timeout = see_off(&visitors);
+        for (int i = 0; i < HAND_VISITORS; i++)
+            polled[i + 1] = (struct pollfd){.fd = visitors.of[i].socket, .events = POLLIN};
+        if (poll(polled, HAND_VISITORS + 1, timeout) < 0)
+            continue;
+        for (int i = 0; i < HAND_VISITORS; i++) {
+            if (visitors.of[i].socket >= 0 && polled[i + 1].revents != 0)
+                visitor_serve(device, &visitors.of[i]);
+        }
+        open = (polled[0].revents & (POLLHUP | POLLERR | POLLNVAL)) == 0;
+        if (open && polled[0].revents != 0)
+            let_in(device, &visitors);
+    }
+    for (int i = 0; i < HAND_VISITORS; i++) {
+        if (visitors.of[i].socket >= 0)
+            visitor_end(&visitors.of[i]);
+    }
+    return NULL;
+}
+
+/* ---- open, close ---- */
+
+/* Returns when the thread runs: what a thread holds while it begins would stay held in a child
+ * that is forked just then, for those who keep such things (sanitizers). */
+static int start_thread(struct weir_device *device) {
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0)
+        return WEIR_ENOMEM;
+    sem_init(&device->hand.started, 0, 0);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    int error = thread_create(&device->hand.thread, &attributes, hand_run, device);
+    pthread_attr_destroy(&attributes);
+    while (error == 0 && sem_wait(&device->hand.started) != 0) {
+    }
+    sem_destroy(&device->hand.started);
+    return error == 0 ? 0 : WEIR_ENOMEM;
+}
+
+/* Both ends of the pipe; what could not be had is -1. */
+static int open_life(int fds_out[2]) {
+    int fds[2] = {-1, -1};
+    fork_hold();
+    fds_out[0] = pipe2(fds, O_CLOEXEC | O_NONBLOCK) == 0 ? fork_own(fds[0]) : -1;
+    fds_out[1] = fds[1] >= 0 ? fork_own(fds[1]) : -1;
+    fork_release();
+    return fds_out[0] >= 0 && fds_out[1] >= 0 ? 0 : WEIR_ENOMEM;
+}
+
+int hand_open(struct weir_device *device) {
+    struct shm_hand *hand = &device->hand;
+    hand->life_fds[0] = hand->life_fds[1] = -1;
+    hand->listen_fd = place_listen(&device->place, device->nonce);
+    if (hand->listen_fd < 0)
+        return hand->listen_fd;
+    pthread_mutex_init(&hand->mutex, NULL);
+    int rc = open_life(hand->life_fds);
+    if (rc == 0)
+        rc = start_thread(device);
+    if (rc == 0) {
+        hand->is_open = true;
+        return 0;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (hand->life_fds[i] >= 0)
+            fork_close(hand->life_fds[i]);
+    }
+    pthread_mutex_destroy(&hand->mutex);
+    place_leave(&device->place, device->nonce);
+    fork_close(hand->listen_fd);
+    return rc;
+}
+
+void hand_close(struct weir_device *device) {
+    struct shm_hand *hand = &device->hand;
+    if (!hand->is_open)
+        return;
+    place_leave(&device->place, device->nonce);
+    shutdown(hand->listen_fd, SHUT_RDWR);
+    pthread_join(hand->thread, NULL);
+    fork_close(hand->listen_fd);
+    fork_close(hand->life_fds[1]); /* peers see it */
+    fork_close(hand->life_fds[0]);
+    pthread_mutex_destroy(&hand->mutex);
+    hand->is_open = false;
+}
+
+void hand_lock(struct weir_device *device) {
+    pthread_mutex_lock(&device->hand.mutex);
+}
+
+void hand_unlock(struct weir_device *device) {
+    pthread_mutex_unlock(&device->hand.mutex);
+}
+
+void hand_offer(struct weir_device *device, uint32_t index) {
+    if (index >= device->hand.offered)
+        device->hand.offered = index + 1;
+}
+
+/* ---- asking ---- */
+
+int hand_ask(const struct weir_device *device, const struct hand_question *question,
+             int32_t *pid_out) {
+    int socket = place_call(&device->place, question->nonce, pid_out);
+    if (socket < 0)
+        return socket;
+    /* EPIPE: turned away before it was asked; the answer says so. A question fits in. */
+    if (send(socket, question, sizeof *question, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
+        errno != EPIPE && errno != ECONNRESET) {
+        fork_close(socket);
+        return WEIR_ENOMEM;
+    }
+    return socket;
+}
+
+/* The descriptors that came with a message; the kernel made them ours already. */
+static uint32_t received(struct msghdr *message, int fds_out[HAND_FDS_MAX]) {
+    uint32_t count = 0;
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
+         header = CMSG_NXTHDR(message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+            continue;
+        count = (uint32_t)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(fds_out, CMSG_DATA(header), count * sizeof(int));
+        break; /* the buffer holds one, with HAND_FDS_MAX at most */
+    }
+    return count;
+}
+
+/* The descriptors are the library's from now on. False: not all of them; the others are closed. */
+static bool own_received(struct msghdr *message, int fds_out[HAND_FDS_MAX], uint32_t *count_out) {
+    int fds[HAND_FDS_MAX];
+    uint32_t count = received(message, fds), owned = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        int fd = fork_own(fds[i]);
+        if (fd >= 0)
+            fds_out[owned++] = fd;
+    }
+    *count_out = owned;
+    return owned == count;
+}
+
+int hand_take(int socket, int fds_out[HAND_FDS_MAX]) {
+    struct hand_answer text;
+    struct iovec vector = {&text, sizeof text};
+    union control control;
+    struct msghdr message;
+    ssize_t length = -1;
+    int fds[HAND_FDS_MAX], rc = 0;
+    uint32_t count = 0;
+    bool lost = false;
+    /* ECONNRESET comes once, before what was answered. */
+    for (int tries = 0; tries < 2 && length < 0; tries++) {
+        message = (struct msghdr){.msg_iov = &vector,
+                                  .msg_iovlen = 1,
+                                  .msg_control = control.bytes,
+                                  .msg_controllen = sizeof control.bytes};
+        fork_hold();
+        length = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        lost = length > 0 && !own_received(&message, fds, &count);
+        fork_release();
+        if (length < 0 && (errno == EAGAIN || errno == EINTR))
+            return WEIR_EINPROGRESS;
+    }
+    if (length <= 0)
+        return WEIR_EAGAIN;
+    if (lost)
+        rc = WEIR_ENOMEM;
+    else if (length != (ssize_t)sizeof text || text.magic != HAND_MAGIC || text.status > 0)
+        rc = WEIR_EINVAL;
+    else if (text.status != 0)
+        rc = text.status;
+    else if (text.count != count) /* MSG_CTRUNC: no room for them in this process */
+        rc = (message.msg_flags & MSG_CTRUNC) != 0 ? WEIR_ENOMEM : WEIR_EINVAL;
+    for (uint32_t i = 0; i < count; i++) {
+        if (rc == 0)
+            fds_out[i] = fds[i];
+        else
+            fork_close(fds[i]);
+    }
+    return rc == 0 ? (int)count : rc;
+}
+
+int hand_wait(int socket, int fds_out[HAND_FDS_MAX]) {
+    uint64_t end = now_ms() + HAND_WAIT_MS;
+    for (;;) {
+        int rc = hand_take(socket, fds_out);
+        uint64_t now = now_ms();
+        if (rc != WEIR_EINPROGRESS)
+            return rc;
+        if (now >= end)
+            return WEIR_EAGAIN;
+        struct pollfd polled = {.fd = socket, .events = POLLIN};
+        poll(&polled, 1, (int)(end - now) + WAIT_LEAST_MS);
+    }
+}

@@ -1,0 +1,25 @@
+/* tracer.h: who may reach into this process, where Yama asks.
+ *
+ * With Yama's ptrace_scope 1 only a parent may use process_vm_writev(2) on a process, unless
+ * that names another with prctl(PR_SET_PTRACER) (Documentation/admin-guide/LSM/Yama.rst). That
+ * is a thing of the process, not of a device: there is one name, which the last call sets. So
+ * this is the one thing here that devices share: a process that asked for registered memory is
+ * named; when a second one does while the first lives, all are; and nobody any more when the
+ * last device that named one is closed. */
+#ifndef SHM_TRACER_H
+#define SHM_TRACER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Yama's ptrace_scope; 0 without Yama. */
+int tracer_scope(void);
+
+/* Lets the process with this pid (0: it has none here) reach into this one. *is_user_io says
+ * whether the device counts already. 0, or EDENIED: the system allows it to nobody who is not
+ * privileged. */
+int tracer_allow(bool *is_user_io, int32_t pid);
+/* The device is closed. */
+void tracer_forget(bool *is_user_io);
+
+#endif

@@ -1,0 +1,249 @@
+/* test_shm_exec.c: peers of the shm device that become another program, are closed or are
+ * stopped (W4, W5). */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "held.h"
+#include "os.h"
+#include "shm_child.h"
+
+#define PATTERN 0x5a
+
+static char own_path[4096]; /* of this program */
+
+/* ---- W4: another program in a peer's place ---- */
+
+/* `e`: becomes this program anew (another_program below), with the same number; `f`: the
+ * same, and a child that was forked before lives on. `w`: what is said there is for it. */
+static bool obey_exec(struct side *side, char letter, int from, int to) {
+    char down[16], up[16], base[32];
+    (void)side;
+    if (letter == 'f' && fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            pause();
+    }
+    fcntl(from, F_SETFD, 0);
+    fcntl(to, F_SETFD, 0);
+    snprintf(down, sizeof down, "%d", from);
+    snprintf(up, sizeof up, "%d", to);
+    snprintf(base, sizeof base, "%llu",
+             letter == 'i' ? (unsigned long long)side->ticket.base : 0ULL);
+    execl(own_path, own_path, "--another-program", down, up, base, (char *)NULL);
+    _exit(5);
+}
+
+/* What takes a peer's place: it has memory of its own where the peer had registered some
+ * (and, if told, where the peer had its segment), and says how much of it was changed. */
+static int another_program(char **arguments) {
+    int from = atoi(arguments[0]), to = atoi(arguments[1]);
+    uint64_t base = strtoull(arguments[2], NULL, 10);
+    uint8_t *memory = fixed_memory();
+    char letter = memory != NULL ? 'y' : 'n';
+    if (memory != NULL)
+        memset(memory, PATTERN, REGION_BYTES);
+    if (base != 0 && mmap((void *)(uintptr_t)base, sizeof(struct seg_map), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1,
+                          0) == MAP_FAILED)
+        letter = 'n';
+    put(to, &letter, 1);
+    while (get(from, &letter, 1)) {
+        uint32_t changed = 0;
+        for (uint64_t i = 0; i < REGION_BYTES; i++)
+            changed += memory[i] != PATTERN;
+        put(to, &changed, sizeof changed);
+    }
+    return 0;
+}
+
+static void pair_open(struct side *side, struct child *child, obey_fn *obey) {
+    static uint8_t memory[REGION_BYTES];
+    struct ticket ticket;
+    *child = child_start(NULL, obey, &ticket);
+    assert_int_equal(ticket.rc, 0);
+    assert_int_equal(side_open(side, memory), 0);
+    struct outcome outcome = child_connect(child, side);
+    assert_int_equal(side_connect(side, &ticket), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(outcome.rc[1 + i], 0);
+        assert_int_equal(side_import(side, &ticket, i), 0);
+    }
+    assert_int_equal(outcome.rc[0], 0);
+}
+
+/* The child becomes another program; how a transfer on the memory ends then, and how many bytes
+ * of that program's memory are others than before. */
+static uint32_t run_after_exec(char letter, uint8_t opcode, int which, uint32_t *changed_out) {
+    struct side side;
+    struct child child;
+    char ready = 0;
+    pair_open(&side, &child, obey_exec);
+    assert_int_equal(run_wr(&side, WEIR_OP_WRITE, which), WEIR_CQE_OK);
+    put(child.to, &letter, 1);
+    assert_true(get(child.from, &ready, 1));
+    assert_int_equal(ready, 'y');
+    uint32_t status = run_wr(&side, opcode, which);
+    put(child.to, "w", 1);
+    assert_true(get(child.from, changed_out, sizeof *changed_out));
+    child_end(&child);
+    side_close(&side);
+    return status;
+}
+
+/* Whether segments lie where no program has anything: not under all sanitizers. */
+static bool is_apart(void) {
+    static uint8_t memory[REGION_BYTES];
+    struct side side;
+    assert_int_equal(side_open(&side, memory), 0);
+    bool apart = side.ticket.base >> 44 >= 2 && side.ticket.base >> 44 < 5;
+    side_close(&side);
+    if (!apart)
+        print_message("skipped: a segment cannot lie apart here\n");
+    return apart;
+}
+
+static void test_W4_registered_memory_of_a_replaced_program_is_not_touched(void **state) {
+    (void)state;
+    uint32_t changed = UINT32_MAX;
+    if (!is_apart())
+        return;
+    assert_int_equal(run_after_exec('e', WEIR_OP_WRITE, 1, &changed), WEIR_CQE_RETRY);
+    assert_int_equal(changed, 0);
+    assert_int_equal(run_after_exec('e', WEIR_OP_READ, 1, &changed), WEIR_CQE_RETRY);
+    /* A child that was forked before the exec holds all descriptors of the peer that was. */
+    assert_int_equal(run_after_exec('f', WEIR_OP_WRITE, 1, &changed), WEIR_CQE_RETRY);
+    assert_int_equal(changed, 0);
+}
+
+/* A program that has memory where the peer had its segment could be taken for it. */
+static void test_W4_a_program_that_imitates_the_peer_is_no_success(void **state) {
+    (void)state;
+    uint32_t changed;
+    if (!is_apart())
+        return;
+    assert_int_equal(run_after_exec('i', WEIR_OP_WRITE, 1, &changed), WEIR_CQE_RETRY);
+    assert_int_equal(run_after_exec('i', WEIR_OP_READ, 1, &changed), WEIR_CQE_RETRY);
+}
+
+/* Also who sleeps, and has transferred nothing since, hears of it. */
+static void test_W4_exec_is_a_death(void **state) {
+    (void)state;
+    struct side side;
+    struct child child;
+    pair_open(&side, &child, obey_exec);
+    put(child.to, "e", 1);
+    assert_int_equal(side_event(&side).type, WEIR_ASYNC_PEER_DEAD);
+    assert_int_equal(run_wr(&side, WEIR_OP_WRITE, 0), WEIR_CQE_RETRY);
+    child_end(&child);
+    side_close(&side);
+}
+
+static bool obey_close(struct side *side, char letter, int from, int to) {
+    (void)letter, (void)from;
+    side_close(side);
+    put(to, "d", 1);
+    pause();
+    return false;
+}
+
+/* A device that is closed is gone, though its process lives. */
+static void test_W4_closing_is_a_death(void **state) {
+    (void)state;
+    struct side side;
+    struct child child;
+    pair_open(&side, &child, obey_close);
+    put(child.to, "x", 1);
+    assert_int_equal(side_event(&side).type, WEIR_ASYNC_PEER_DEAD);
+    child_end(&child);
+    side_close(&side);
+}
+
+/* ---- W5: peers that are stopped ---- */
+
+/* A peer that is stopped keeps nobody: to connect goes on behind, to import gives up in time. */
+static void test_W5_a_stopped_peer_keeps_nobody(void **state) {
+    (void)state;
+    static uint8_t memory[REGION_BYTES];
+    struct side side;
+    struct ticket ticket;
+    struct child child = child_start(NULL, NULL, &ticket);
+    assert_int_equal(side_open(&side, memory), 0);
+    assert_int_equal(kill(child.pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
+    struct weir_qp_path path = {.blob_length = ticket.granted.blob_length,
+                                .blob = ticket.granted.blob};
+    assert_int_equal(shm_device_ops.qp_connect(side.qp, &path), WEIR_EINPROGRESS);
+    struct weir_rmr remote;
+    assert_int_equal(shm_device_ops.mr_import(side.device, ticket.blobs[0], ticket.blob_lengths[0],
+                                              REGION_BYTES, WEIR_ACCESS_ALL, &remote),
+                     WEIR_EAGAIN);
+    assert_int_equal(kill(child.pid, SIGCONT), 0);
+    struct weir_async event = side_event(&side);
+    assert_int_equal(event.type, WEIR_ASYNC_CONNECTED);
+    assert_int_equal(event.error, 0);
+    struct outcome there = child_connect(&child, &side);
+    assert_outcome(&there, 0, 0, 0);
+    assert_int_equal(side_import(&side, &ticket, 0), 0);
+    assert_int_equal(run_wr(&side, WEIR_OP_WRITE, 0), WEIR_CQE_OK);
+    child_end(&child);
+    side_close(&side);
+}
+
+/* A QP that is given up while its link is being opened: in any order, nothing is left. */
+static void test_W5_who_waits_for_a_link_may_give_up(void **state) {
+    (void)state;
+    static uint8_t memory[REGION_BYTES];
+    struct side side;
+    struct ticket ticket;
+    int before = held_fds();
+    struct child child = child_start(NULL, NULL, &ticket);
+    assert_int_equal(kill(child.pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
+    for (int way = 0; way < 2; way++) {
+        assert_int_equal(side_open(&side, memory), 0);
+        struct weir_qp_path path = {.blob_length = ticket.granted.blob_length,
+                                    .blob = ticket.granted.blob};
+        assert_int_equal(shm_device_ops.qp_connect(side.qp, &path), WEIR_EINPROGRESS);
+        if (way == 1) {
+            assert_int_equal(shm_device_ops.qp_error(side.qp), 0);
+            struct weir_async event = side_event(&side);
+            assert_int_equal(event.type, WEIR_ASYNC_CONNECTED);
+            assert_int_equal(event.error, WEIR_ECANCELED);
+        }
+        side_close(&side);
+    }
+    child_end(&child);
+    assert_int_equal(held_fds(), before);
+}
+
+int main(int argc, char **argv) {
+    struct weir_device_caps caps;
+    if (argc > 4 && strcmp(argv[1], "--another-program") == 0)
+        return another_program(argv + 2);
+    if (shm_device_ops.probe(&caps) != 0)
+        return 77; /* meson: skipped */
+    ssize_t length = readlink("/proc/self/exe", own_path, sizeof own_path - 1);
+    if (os_env_init(&child_env) != 0 || length <= 0)
+        return EXIT_FAILURE;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_W4_registered_memory_of_a_replaced_program_is_not_touched),
+        cmocka_unit_test(test_W4_a_program_that_imitates_the_peer_is_no_success),
+        cmocka_unit_test(test_W4_exec_is_a_death),
+        cmocka_unit_test(test_W4_closing_is_a_death),
+        cmocka_unit_test(test_W5_a_stopped_peer_keeps_nobody),
+        cmocka_unit_test(test_W5_who_waits_for_a_link_may_give_up),
+    };
+    return cmocka_run_group_tests_name("shm peers that change", tests, NULL, NULL);
+}
