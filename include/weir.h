@@ -205,7 +205,8 @@ typedef struct weir_engine_options {
     uint32_t inline_bytes;        /* payload copied into the WR, asked of the device, which may
                                    * take less; at most 4,096, WEIR_INLINE_NONE: none; default:
                                    * the device's choice */
-    uint32_t cq_depth;            /* entries asked of the device for the CQ of all QPs; a device
+    uint32_t cq_depth;            /* entries asked of the device for each CQ; there are as many
+                                   * as the QPs need. A device
                                    * that has no CQ ignores it. At most 4,194,304, at least
                                    * 4 * qp_count * the larger of sq_depth and recv_credits + 2,
                                    * which is what the QPs of one endpoint need; default: the
@@ -657,10 +658,15 @@ typedef enum weir_event_type {
                                * Told once, and once more for each weir_peer_connect afterwards
                                * that does not reach the peer */
     WEIR_EVENT_LOST = 5,      /* events were dropped because nobody took them; count in value */
-    WEIR_EVENT_SAME = 6       /* this handle, which was opened, turned out to name a peer that has
+    WEIR_EVENT_SAME = 6,      /* this handle, which was opened, turned out to name a peer that has
                                * another one, in value: events and notifications carry that one.
                                * Both name the peer wherever a handle is taken, until it is GONE;
                                * then this one names its address again */
+    WEIR_EVENT_REFUSED = 7    /* a peer asked for a session and there can be none, or none now:
+                               * error says why (EFULL, ENOMEM, EDEVICE), and the peer is told.
+                               * Once for each peer, until a session with it comes up; of those
+                               * for whom there is no slot, peer is zeroed, and once until one
+                               * of them has found a slot */
 } weir_event_type_t;
 
 typedef struct weir_event {
@@ -724,7 +730,9 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
     X(eagain_completions, "of submit_eagain: completions to come and not yet taken were too many") \
     X(signaled, "of wrs_posted: signalled, so that the device tells of their end")                 \
     X(completions, "completions polled: of signalled or failed work, messages, teardowns")         \
-    X(stalls, "QPs given up because their oldest work neither completed nor failed")
+    X(stalls, "QPs given up because their oldest work neither completed nor failed")               \
+    X(sessions_refused, "requests of peers for a session that were answered with why there is "    \
+                        "none")
 
 typedef struct weir_stats {
     size_t size;
@@ -749,7 +757,9 @@ typedef struct weir_device_info {
     uint64_t engine_bytes;     /* memory that an engine without options takes at open, with
                                 * the limits that this environment sets */
     int available;             /* 0, or why this device cannot be used here */
-    uint32_t reserved;
+    uint32_t qps_max;          /* QPs that the device has for one engine, qp_count of them for each
+                                * peer; others that use it take theirs from the same. 0: as many
+                                * as there are peers */
     char note[WEIR_DEVICE_NOTE_MAX]; /* the device that is used, or why none can be: a line; "" */
     uint64_t address_bytes;          /* address space that such an engine takes, engine_bytes among
                                       * it: RLIMIT_AS has to allow it; hardly any of it is backed */

@@ -412,6 +412,7 @@ int weir_device_query(size_t index, weir_device_info *info) {
     memcpy(full.note, caps.note, sizeof(full.note));
     full.ordered = caps.ordered;
     full.completes_inline = caps.completes_inline;
+    full.qps_max = caps.qps_max;
     weir_engine_options defaults;
     settings_resolve(NULL, getenv, &defaults, NULL); /* weir_setting_query says what is wrong */
     full.engine_bytes = engine_bytes(&defaults);

@@ -235,11 +235,12 @@ struct peer {
     uint32_t inflight_next; /* there */
     enum weir_waiting_for waits_for; /* SLOTS or INFLIGHT, NOTHING: neither... */
     uint64_t waits_since_ns;         /* ...and since when */
-    bool closed;    /* by the application, while it stayed connected: may be evicted */
-    bool known;     /* instance is */
-    bool wanted;    /* weir_peer_connect asked before the instance was known */
-    bool was_up;    /* UP was told of this incarnation, and no GONE since */
-    bool gone_told; /* GONE was, and no session has come up since */
+    bool closed;       /* by the application, while it stayed connected: may be evicted */
+    bool known;        /* instance is */
+    bool wanted;       /* weir_peer_connect asked before the instance was known */
+    bool was_up;       /* UP was told of this incarnation, and no GONE since */
+    bool gone_told;    /* GONE was, and no session has come up since */
+    bool refusal_told; /* REFUSED was, likewise */
     bool degraded;
     struct cause { /* of the break that degraded it, as events tell it */
         int error;
@@ -401,6 +402,7 @@ struct weir_engine {
     bool has_fd; /* sleeping is real: control and async news are looked at less often */
     bool slow_now;
     bool device_failed; /* no session comes up any more */
+    bool no_slot_told;  /* REFUSED was told of a visitor, and none has found a slot since */
     bool in_async;      /* async events are being worked off */
     bool worked;        /* since somebody was last told */
 

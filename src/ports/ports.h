@@ -40,6 +40,8 @@ struct weir_env_ops {
 struct weir_device_wishes {
     uint32_t inline_bytes; /* WEIR_INLINE_NONE: none. It may give less, not more */
     uint32_t cq_depth;     /* it may give less, and more */
+    uint32_t qps;          /* that there may be at once, not counting those on their way out... */
+    uint32_t qp_receives;  /* ...and receives that each of them is to have posted; 0: not known */
 };
 
 struct weir_env {
@@ -82,7 +84,9 @@ struct weir_device_caps {
     uint32_t inline_bytes_max;  /* payload copied at the post; the buffer is free at return */
     uint32_t sq_depth_max;
     uint32_t rq_depth_max;
-    uint32_t cq_capacity;   /* entries a poll can return before the queue was empty once */
+    uint32_t qps_max;       /* at once; 0: as many as memory allows */
+    uint32_t cq_capacity;   /* entries that polls can return before each queue was empty once;
+                             * it may change with the number of QPs: query says what is so now */
     uint32_t mtu_max;       /* path MTU, bytes; 0: does not matter */
     uint32_t rd_atomic_max; /* reads in flight on a QP; 0: does not matter */
     bool ordered;           /* WRs of one QP take effect at the target, and complete, in order */
