@@ -252,7 +252,8 @@ WEIR_API int weir_open_explain(const weir_engine_options *options, int error, ch
 WEIR_API void weir_engine_close(weir_engine *engine);
 
 /* Does what there is to do now, without sleeping. Returns how many things it did
- * (0: idle; the number has no other meaning) or a negative error. If another
+ * (0: idle; the number has no other meaning) or a negative error: EDEVICE when it is idle,
+ * and the device failed and was given back. If another
  * thread has the engine, returns 0: that thread does the work. Any time may pass between two
  * calls: what was acknowledged to peers is delivered, and what came meanwhile is looked at before
  * any deadline passes. With one a second on both sides whatever connects, recovers or ends does
@@ -262,7 +263,8 @@ WEIR_API int weir_engine_progress(weir_engine *engine);
 /* Progress, at least one round of it, until something was done, or notifications or
  * completions wait to be taken, or timeout_ns has passed (UINT64_MAX: no limit); asleep
  * when there is nothing to do. Events that wait do not count: they need not be taken.
- * Blocks. 0, or WEIR_EINPROGRESS when the time passed. */
+ * Blocks. 0, WEIR_EINPROGRESS when the time passed, or EDEVICE, at once, when there is nothing
+ * more to do, as the device failed and was given back. */
 WEIR_API int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns);
 
 /* A descriptor for the caller's own poll or epoll loop: readable when the engine
@@ -662,11 +664,17 @@ typedef enum weir_event_type {
                                * another one, in value: events and notifications carry that one.
                                * Both name the peer wherever a handle is taken, until it is GONE;
                                * then this one names its address again */
-    WEIR_EVENT_REFUSED = 7    /* a peer asked for a session and there can be none, or none now:
+    WEIR_EVENT_REFUSED = 7,   /* a peer asked for a session and there can be none, or none now:
                                * error says why (EFULL, ENOMEM, EDEVICE), and the peer is told.
                                * Once for each peer, until a session with it comes up; of those
                                * for whom there is no slot, peer is zeroed, and once until one
                                * of them has found a slot */
+    WEIR_EVENT_DEVICE_FAILED = 8 /* this engine's device, for good: it was removed, say; error is
+                                  * EDEVICE, peer is zeroed. All sessions end, and there will be no
+                                  * other: peers hear why, transfers end with a status, EDEVICE if
+                                  * nothing else came first. The device is given back to the
+                                  * system; memory stays until it is released, and can be
+                                  * registered no more (EDEVICE). Close the engine */
 } weir_event_type_t;
 
 typedef struct weir_event {

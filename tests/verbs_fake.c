@@ -389,10 +389,14 @@ const char *ibv_get_device_name(struct ibv_device *device) {
 struct ibv_context *ibv_open_device(struct ibv_device *device) {
     fake_context.device = device;
     fake_context.async_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    fake_context.cmd_fd = eventfd(0, EFD_CLOEXEC);
+    fake_context.cmd_fd = fake.file_fd >= 0 ? dup(fake.file_fd) : eventfd(0, EFD_CLOEXEC);
     assert_true(fake_context.async_fd >= 0 && fake_context.cmd_fd >= 0);
     fake.closed = false;
     return &fake_context;
+}
+
+struct ibv_device *fake_device_of(void) {
+    return &fake_device;
 }
 
 struct ibv_context *fake_context_of(void) {
@@ -501,6 +505,8 @@ void fake_reset(void) {
     memset(&fake, 0, sizeof fake);
     memset(fake_cqs, 0, sizeof fake_cqs);
     fake.next_number = 7;
+    fake.file_fd = -1;
+    fake_device.dev_path[0] = '\0';
     fake.sends_asked = ASKED;
     fake.sends_granted = GRANTED;
     fake_context.ops.post_send = fake_post_send;
@@ -546,6 +552,7 @@ struct weir_device *device_make(bool shared) {
     struct weir_device *device = env.ops->alloc(env.self, sizeof *device);
     assert_non_null(device);
     device->env = env;
+    device->watch_fd = -1;
     device->env.wishes.cq_depth = CAPACITY;
     device->choice.attr.max_cqe = CAPACITY;
     device->choice.context = &fake_context;

@@ -85,7 +85,8 @@ struct fake {
     struct fake_count of_srq;     /* likewise */
     struct fake_count of_channel; /* completion events */
     bool closed;
-    bool pipes; /* calls write to a socket that the other side has closed: SIGPIPE */
+    int file_fd; /* of the device's file; -1 */
+    bool pipes;  /* calls write to a socket that the other side has closed: SIGPIPE */
     /* what there is to choose from */
     bool absent;
     struct ibv_device_attr attr;
@@ -119,6 +120,7 @@ struct fake_qp *fake_qp_of(const struct weir_qp *qp);
 bool fake_all_acknowledged(void);
 /* What a region was registered with: IBV_ACCESS_*. */
 unsigned fake_access_of(const struct ibv_mr *mr);
+struct ibv_device *fake_device_of(void);
 /* The one device, open. */
 struct ibv_context *fake_context_of(void);
 

@@ -82,11 +82,12 @@ static void failed(weir_engine *engine, struct peer *peer, int error) {
 }
 
 /* No session came about: transfers that wait for one fail, and who asked for it with
- * weir_peer_connect is told. That is GONE, so the next session will be a first one; and if it was
- * because the instance is gone, which is said next, it is not told again. */
+ * weir_peer_connect, or was told that the last one broke, is told. That is GONE, so the next
+ * session will be a first one; and if it was because the instance is gone, which is said next, it
+ * is not told again. */
 void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     transfer_fail_all(engine, peer, error, false);
-    if (!peer->wanted)
+    if (!peer->wanted && !peer->degraded)
         return;
     peer_tell(engine, WEIR_EVENT_GONE, peer, error, 0);
     peer->wanted = peer->was_up = peer->degraded = false;

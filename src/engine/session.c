@@ -457,6 +457,7 @@ void session_device_failed(weir_engine *engine) {
     if (engine->device_failed)
         return;
     engine->device_failed = true;
+    engine_event(engine, WEIR_EVENT_DEVICE_FAILED, 0, WEIR_EDEVICE, 0);
     for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i))
         session_broken(engine, peer_at(engine, engine->qps[i].peer), engine->qps[i].session);
 }

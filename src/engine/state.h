@@ -401,10 +401,11 @@ struct weir_engine {
     bool closing;
     bool has_fd; /* sleeping is real: control and async news are looked at less often */
     bool slow_now;
-    bool device_failed; /* no session comes up any more */
-    bool no_slot_told;  /* REFUSED was told of a visitor, and none has found a slot since */
-    bool in_async;      /* async events are being worked off */
-    bool worked;        /* since somebody was last told */
+    bool device_failed;       /* no session comes up any more */
+    _Atomic bool device_gone; /* any thread: and its last QP is gone, and what is left of it */
+    bool no_slot_told;        /* REFUSED was told of a visitor, and none has found a slot since */
+    bool in_async;            /* async events are being worked off */
+    bool worked;              /* since somebody was last told */
 
     bool look_ended;           /* the last look found the end of what had come */
     uint32_t look_turn;        /* steps since then */

@@ -231,6 +231,11 @@ struct weir_device_ops {
     int (*open)(const struct weir_env *env, struct weir_device **device_out);
     /* All QPs are destroyed and all memory released before. */
     void (*close)(struct weir_device *device);
+    /* The device failed, and all QPs are destroyed: gives it back to the system, which may wait
+     * for that. Memory is no device's any more, but stays where it is until mr_release. From then
+     * on what needs a device is EDEVICE, and there are neither completions nor events. EAGAIN: not
+     * now. NULL: there is nothing to give back. */
+    int (*let_go)(struct weir_device *device);
     void (*query)(struct weir_device *device, struct weir_device_caps *caps_out);
 
     /* access: WEIR_ACCESS_*. After mr_release returned 0 nothing remote touches

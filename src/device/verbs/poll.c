@@ -280,7 +280,19 @@ static bool nothing_more(int error) {
     return error == EAGAIN || error == EINTR;
 }
 
+/* What fails for good is told once. */
+static bool loss_is_new(enum verbs_loss *loss) {
+    bool is_new = *loss == LOSS_UNTOLD;
+    if (is_new)
+        *loss = LOSS_TOLD;
+    return is_new;
+}
+
 int verbs_events(struct weir_device *device, struct weir_async *events_out, int max) {
+    if (device->gone)
+        return 0;
+    if (device->removal == LOSS_NONE && watch_sees_removal(device))
+        device->removal = LOSS_UNTOLD;
     int count = connector_events(device, events_out, max);
     count += cm_events(device, events_out + count, max - count);
     for (int reads = 0; count < max && reads < 4 * max; reads++) {
@@ -295,11 +307,9 @@ int verbs_events(struct weir_device *device, struct weir_async *events_out, int 
         if (told.type != 0)
             events_out[count++] = told;
     }
-    if (device->loss == LOSS_UNTOLD && count < max) {
+    if (count < max && (loss_is_new(&device->loss) || loss_is_new(&device->removal)))
         events_out[count++] =
             (struct weir_async){.type = WEIR_ASYNC_DEVICE_FATAL, .qp_tag = UINT32_MAX};
-        device->loss = LOSS_TOLD;
-    }
     return count;
 }
 
@@ -321,6 +331,8 @@ static bool has_completion(struct weir_device *device) {
 /* Looked at before, so that arming fires for what is new only; and after, for what came
  * in between (ibv_get_cq_event(3)). */
 int verbs_arm(struct weir_device *device) {
+    if (device->gone)
+        return WEIR_OK; /* there is nothing more to come */
     if (has_completion(device))
         return WEIR_EAGAIN;
     if (device->loss == LOSS_NONE && !cqs_arm(device))
@@ -331,6 +343,8 @@ int verbs_arm(struct weir_device *device) {
 }
 
 void verbs_disarm(struct weir_device *device) {
+    if (device->gone)
+        return;
     cqs_disarm(device);
     if (!nothing_more(errno))
         lose_device(device);

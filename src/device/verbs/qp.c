@@ -222,6 +222,8 @@ int verbs_qp_create(struct weir_device *device, const struct weir_qp_options *op
                     struct weir_qp_granted *granted_out, struct weir_qp **qp_out) {
     const struct weir_env *env = &device->env;
     uint32_t rq_wanted = device->srq != NULL ? 0 : options->rq_depth;
+    if (device->gone)
+        return WEIR_EDEVICE;
     if (options->sq_depth == 0 || options->sq_depth > device->caps.sq_depth_max ||
         rq_wanted > device->caps.rq_depth_max)
         return WEIR_EINVAL;
@@ -314,7 +316,8 @@ int verbs_qp_destroy(struct weir_qp *qp) {
     enum verbs_sigpipe hold = sigpipe_hold(device);
     int error = ibv_destroy_qp(qp->ibv);
     sigpipe_release(hold);
-    if (error != 0)
+    /* The kernel has destroyed the QPs of a device that it took away. */
+    if (error != 0 && (error != EIO || device->loss == LOSS_NONE))
         return error == EBUSY ? WEIR_EBUSY : WEIR_EDEVICE;
     poll_to_stash(device, qp->cq);
     poll_forget(device, qp);

@@ -113,9 +113,14 @@ static void open_srq(struct weir_device *device) {
 static int open_descriptors(struct weir_device *device) {
     if (connector_open(device) != WEIR_OK)
         return WEIR_EDEVICE;
-    int fds[5] = {device->channel->fd, device->choice.context->async_fd, device->connector.event_fd,
-                  device->cm.fd, device->cm.timer_fd};
-    int count = device->fenced ? 5 : 3;
+    device->watch_fd = watch_open(device->choice.context);
+    int fds[6] = {device->channel->fd,
+                  device->choice.context->async_fd,
+                  device->connector.event_fd,
+                  device->watch_fd,
+                  device->cm.fd,
+                  device->cm.timer_fd};
+    int count = device->fenced ? 6 : 4;
     fork_hold();
     device->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
     fork_release();
@@ -123,6 +128,8 @@ static int open_descriptors(struct weir_device *device) {
         return WEIR_EDEVICE;
     for (int i = 0; i < count; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
+        if (fds[i] == device->watch_fd && fds[i] < 0)
+            continue; /* its news is sought from time to time */
         if (set_nonblocking(fds[i]) != WEIR_OK ||
             epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
             return WEIR_EDEVICE;
@@ -156,23 +163,41 @@ static int open_objects(struct weir_device *device) {
     return WEIR_OK;
 }
 
-/* The reverse of open, from wherever it stopped. */
-static void close_objects(struct weir_device *device) {
-    struct weir_env env = device->env;
+/* What the provider has given, from wherever open stopped. */
+static void give_back(struct weir_device *device) {
     connector_close(device);
     cm_close(device);
-    if (device->epoll_fd >= 0)
-        fork_close(device->epoll_fd);
+    if (device->watch_fd >= 0)
+        fork_close(device->watch_fd);
     if (device->srq != NULL)
         ibv_destroy_srq(device->srq);
     cqs_close(device);
-    if (device->stash != NULL)
-        env.ops->free(env.self, device->stash, (size_t)device->stash_size * sizeof *device->stash);
     if (device->channel != NULL)
         inherit_close_channel(device->channel);
     if (device->pd != NULL)
         ibv_dealloc_pd(device->pd);
     inherit_close_device(device->choice.context);
+    device->gone = true;
+}
+
+/* All QPs are gone. Only then may whoever removes the device go on. */
+static int verbs_let_go(struct weir_device *device) {
+    assert(device->qp_count == 0);
+    if (device->gone || verbs_memory_let_go(device) != WEIR_OK)
+        return device->gone ? WEIR_OK : WEIR_EAGAIN;
+    give_back(device);
+    return WEIR_OK;
+}
+
+/* The reverse of open, from wherever it stopped. */
+static void close_objects(struct weir_device *device) {
+    struct weir_env env = device->env;
+    if (!device->gone)
+        give_back(device);
+    if (device->epoll_fd >= 0)
+        fork_close(device->epoll_fd);
+    if (device->stash != NULL)
+        env.ops->free(env.self, device->stash, (size_t)device->stash_size * sizeof *device->stash);
     verbs_memory_close(device);
     env.ops->free(env.self, device, sizeof *device);
 }
@@ -195,7 +220,7 @@ static int verbs_open(const struct weir_env *env, struct weir_device **device_ou
     device->choice = choice;
     device->fenced = choice.fabric == FABRIC_IWARP;
     device->raises_sigpipe = sigpipe_is_raised(&choice.attr);
-    device->epoll_fd = -1;
+    device->epoll_fd = device->watch_fd = -1;
     verbs_memory_open(device);
     fill_caps(&settings, &choice, &device->caps);
     post_prepare(device);
@@ -215,6 +240,8 @@ static void verbs_close(struct weir_device *device) {
 
 static void verbs_query(struct weir_device *device, struct weir_device_caps *caps_out) {
     *caps_out = device->caps;
+    if (device->gone)
+        return;
     caps_out->cq_capacity = cqs_capacity(device);
     caps_out->last_wqe = device->srq != NULL &&
                          habit_has_last_wqe(ibv_get_device_name(device->choice.context->device));
@@ -225,6 +252,7 @@ const struct weir_device_ops verbs_device_ops = {
     .probe = verbs_probe,
     .open = verbs_open,
     .close = verbs_close,
+    .let_go = verbs_let_go,
     .query = verbs_query,
     .mr_register = verbs_mr_register,
     .mr_allocate = verbs_mr_allocate,

@@ -12,6 +12,7 @@
  *   cm.c        iWARP's connections           fence.c   iWARP's posts
  *   sigpipe.c   signals that providers raise   inherit.c what children must not have
  *   cq.c        CQs, and who has room in them
+ *   watch.c     devices that are removed
  *
  * One protection domain, completion channel and (where the device has them, and they are large
  * enough) shared receive queue a device, and as many CQs as the QPs need. Invariants:
@@ -280,6 +281,8 @@ struct verbs_mr {
 
 struct verbs_mrs {
     pthread_mutex_t mutex;
+    uint32_t users; /* threads that make or release a region now */
+    bool gone;      /* there are no regions any more */
     struct verbs_mr *chunks[VERBS_MRS_MAX / VERBS_MR_CHUNK];
     uint32_t chunk_count;
     uint32_t free; /* the number of the first free one, plus one; 0: none */
@@ -375,6 +378,10 @@ struct weir_device {
     bool raises_sigpipe;
     bool port_changed;
     enum verbs_loss loss;
+    enum verbs_loss removal; /* the device answers, but is to go */
+    bool gone;               /* let go: nothing of the provider's is left */
+    int watch_fd;
+    uint64_t watch_next_ns;
     int epoll_fd;
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
@@ -494,7 +501,15 @@ void poll_flush(struct weir_qp *qp, uint32_t position, uint32_t status);
 /* Takes out of the stash what nobody may hear of a QP that is gone. */
 void poll_forget(struct weir_device *device, const struct weir_qp *qp);
 
+/* watch.c */
+/* A descriptor that is readable when there may be news; -1: none. */
+int watch_open(const struct ibv_context *context);
+bool watch_sees_removal(struct weir_device *device);
+
 /* memory.c */
+/* Gives all regions back to the provider; allocated memory stays mapped until it is released.
+ * EAGAIN: a thread registers, or releases, one now. */
+int verbs_memory_let_go(struct weir_device *device);
 void verbs_memory_open(struct weir_device *device);
 void verbs_memory_close(struct weir_device *device);
 int verbs_mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
