@@ -93,6 +93,8 @@ WEIR_API const char *weir_version(void);
     X(WEIR_EUNKNOWN, -20, WEIR_CLASS_TRANSFER,                                                     \
       "outcome not known: the peer left before it could say")                                      \
     X(WEIR_EREMOTE, -21, WEIR_CLASS_TRANSFER, "the target's device refused the operation")         \
+    X(WEIR_EMEMLOCK, -23, WEIR_CLASS_TRANSFER,                                                     \
+      "RLIMIT_MEMLOCK (ulimit -l) does not allow to register so much memory")                      \
     X(WEIR_ECONNECT, -30, WEIR_CLASS_ENDPOINT, "no connection to the peer within the time-out")    \
     X(WEIR_EPEER, -31, WEIR_CLASS_ENDPOINT, "the peer is gone or was restarted")                   \
     X(WEIR_EREFUSED, -32, WEIR_CLASS_ENDPOINT, "the peer refused the connection")                  \
@@ -229,7 +231,8 @@ typedef struct weir_engine_options {
  * if that is set, and is the default if not: weir_setting_query lists them all. Blocks for
  * name resolution of `listen`. Errors, of which weir_open_explain tells the reason: EINVAL (a
  * number out of range, in the options or in the environment; a flag; a device's own variable),
- * ENODEVICE, EADDRESS, ENOMEM, EDEVICE. */
+ * ENODEVICE, EADDRESS, ENOMEM, EMEMLOCK (the engine's own messages, which grow with peers_max,
+ * qp_count and recv_credits, may not be registered), EDEVICE. */
 WEIR_API int weir_engine_open(const weir_engine_options *options, weir_engine **engine_out);
 
 /* Says, in an English sentence without a full stop, why weir_engine_open with these options (NULL
@@ -365,7 +368,8 @@ WEIR_API int weir_stray_query(size_t index, weir_stray_info *info);
  * and writable that is enough, and of other mappings kernels differ: see weir(3).
  * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits; verbs:
  * not mapped),
- * EAGAIN (memories_max), ENOMEM, EDEVICE. */
+ * EAGAIN (memories_max), ENOMEM, EMEMLOCK (verbs, without CAP_IPC_LOCK: all that a process has
+ * registered is at most its RLIMIT_MEMLOCK), EDEVICE. */
 WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t length, uint32_t access,
                                   weir_memory *memory_out);
 
@@ -764,7 +768,8 @@ typedef struct weir_device_info {
     uint32_t completes_inline; /* 1: WRs are complete when the post returns */
     uint64_t engine_bytes;     /* memory that an engine without options takes at open, with
                                 * the limits that this environment sets */
-    int available;             /* 0, or why this device cannot be used here */
+    int available;             /* 0, or why this device cannot be used here; EMEMLOCK: by an engine
+                                * without options */
     uint32_t qps_max;          /* QPs that the device has for one engine, qp_count of them for each
                                 * peer; others that use it take theirs from the same. 0: as many
                                 * as there are peers */

@@ -86,6 +86,11 @@ size_t engine_bytes(const weir_engine_options *options) {
     return sizeof(weir_engine) + carver.used;
 }
 
+uint64_t engine_pinned_bytes(const weir_engine_options *options) {
+    uint64_t buffers = (uint64_t)qps_wanted(options) * (options->recv_credits + CREDIT_RESERVE);
+    return (2 * buffers + 1) * MESSAGE_BYTES;
+}
+
 /* Chains the free slots of every table. */
 static void start_tables(weir_engine *e) {
     const weir_engine_options *o = &e->options;

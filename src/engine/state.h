@@ -550,6 +550,8 @@ void timer_receives(weir_engine *engine, uint64_t when_ns);
 
 void engine_fold_stats(weir_engine *engine);
 size_t engine_bytes(const weir_engine_options *options);
+/* Of those, what is registered with the device. */
+uint64_t engine_pinned_bytes(const weir_engine_options *options);
 
 /* left.c */
 bool left_nothing(const weir_engine *engine);

@@ -106,6 +106,9 @@ struct weir_device_caps {
     bool mr_anywhere;   /* mr_register, mr_allocate, mr_register_dmabuf, mr_release: any
                          * thread, several at once, whatever others do meanwhile */
     uint64_t map_bytes; /* address space that the device maps when it is opened, hardly backed */
+    bool pins;          /* registered memory is pinned, */
+    uint64_t pin_bytes_left; /* and this is how much this process may have besides what it has;
+                              * UINT64_MAX: any */
     char note[WEIR_DEVICE_NOTE_MAX]; /* one line: what is used, or why nothing can be; "" */
 };
 

@@ -164,8 +164,10 @@ int verbs_memory_let_go(struct weir_device *device) {
 static int add(struct weir_device *device, struct verbs_mr wanted, void *base, uint64_t length,
                struct weir_mr *mr_out) {
     uint32_t cookie;
-    if (wanted.ibv == NULL)
-        return verbs_error(errno);
+    if (wanted.ibv == NULL) {
+        bool locked = errno == ENOMEM && length > memlock_left();
+        return locked ? WEIR_EMEMLOCK : verbs_error(errno);
+    }
     pthread_mutex_lock(&device->mrs.mutex);
     int rc = mr_take(device, &cookie);
     if (rc == WEIR_OK) {

@@ -16,6 +16,9 @@
 #include "fork.h"
 #include "verbs.h"
 
+/* A device that pins its queues, too, pins about as much in open; it does not say how much. */
+#define OPEN_PINS (UINT64_C(1) << 20)
+
 static uint32_t smaller(uint64_t a, uint64_t b) {
     return (uint32_t)(a < b ? a : b);
 }
@@ -52,6 +55,8 @@ static void fill_caps(const struct verbs_settings *settings, const struct verbs_
         .write_imm = !fenced,        /* RFC 7306 brought it, and few have it */
         .last_wqe = srq && last_wqe, /* ibv_get_async_event(3): of QPs on a shared queue */
         .mr_anywhere = true,
+        .pins = true,
+        .pin_bytes_left = memlock_left(),
     };
     snprintf(caps->note, sizeof caps->note, "%s", choice->note);
 }
@@ -224,10 +229,12 @@ static int verbs_open(const struct weir_env *env, struct weir_device **device_ou
     verbs_memory_open(device);
     fill_caps(&settings, &choice, &device->caps);
     post_prepare(device);
+    errno = 0;
     rc = open_objects(device);
     if (rc != WEIR_OK) {
+        bool locked = errno == ENOMEM && memlock_left() < OPEN_PINS;
         close_objects(device);
-        return rc;
+        return locked ? WEIR_EMEMLOCK : rc;
     }
     *device_out = device;
     return WEIR_OK;
