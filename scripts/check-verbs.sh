@@ -41,7 +41,8 @@ on_kernel() {
         echo "!!!! no iWARP on $name: its driver could not be built"
     rm -rf "$share"
     mkdir -p "$share"
-    local words="env LONG=${LONG:-} CYCLES=${CYCLES:-} KILLS=${KILLS:-} PEERS=${PEERS:-} BUILD=$build"
+    local words="env LONG=${LONG:-} CYCLES=${CYCLES:-} KILLS=${KILLS:-} PEERS=${PEERS:-}"
+    words+=" BUILD=$build"
     words+=" TEST_LIMIT=${LONG:+36000} sh tests/vm/guest.sh $share $tests"
     # shellcheck disable=SC2086 # words of a command
     LIMIT=${LONG:+86400} MOUNTS="$PWD $build" bash tests/vm/boot.sh "$root" "$version" "$share" \
