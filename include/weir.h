@@ -93,6 +93,8 @@ WEIR_API const char *weir_version(void);
     X(WEIR_EUNKNOWN, -20, WEIR_CLASS_TRANSFER,                                                     \
       "outcome not known: the peer left before it could say")                                      \
     X(WEIR_EREMOTE, -21, WEIR_CLASS_TRANSFER, "the target's device refused the operation")         \
+    X(WEIR_EMEMLOCK, -23, WEIR_CLASS_TRANSFER,                                                     \
+      "RLIMIT_MEMLOCK (ulimit -l) does not allow to register so much memory")                      \
     X(WEIR_ECONNECT, -30, WEIR_CLASS_ENDPOINT, "no connection to the peer within the time-out")    \
     X(WEIR_EPEER, -31, WEIR_CLASS_ENDPOINT, "the peer is gone or was restarted")                   \
     X(WEIR_EREFUSED, -32, WEIR_CLASS_ENDPOINT, "the peer refused the connection")                  \
@@ -207,7 +209,8 @@ typedef struct weir_engine_options {
     uint32_t inline_bytes;        /* payload copied into the WR, asked of the device, which may
                                    * take less; at most 4,096, WEIR_INLINE_NONE: none; default:
                                    * the device's choice */
-    uint32_t cq_depth;            /* entries asked of the device for the CQ of all QPs; a device
+    uint32_t cq_depth;            /* entries asked of the device for each CQ; there are as many
+                                   * as the QPs need. A device
                                    * that has no CQ ignores it. At most 4,194,304, at least
                                    * 4 * qp_count * the larger of sq_depth and recv_credits + 2,
                                    * which is what the QPs of one endpoint need; default: the
@@ -230,7 +233,8 @@ typedef struct weir_engine_options {
  * if that is set, and is the default if not: weir_setting_query lists them all. Blocks for
  * name resolution of `listen`. Errors, of which weir_open_explain tells the reason: EINVAL (a
  * number out of range, in the options or in the environment; a flag; a device's own variable),
- * ENODEVICE, EADDRESS, ENOMEM, EDEVICE. */
+ * ENODEVICE, EADDRESS, ENOMEM, EMEMLOCK (the engine's own messages, which grow with peers_max,
+ * qp_count and recv_credits, may not be registered), EDEVICE. */
 WEIR_API int weir_engine_open(const weir_engine_options *options, weir_engine **engine_out);
 
 /* Says, in an English sentence without a full stop, why weir_engine_open with these options (NULL
@@ -253,7 +257,8 @@ WEIR_API int weir_open_explain(const weir_engine_options *options, int error, ch
 WEIR_API void weir_engine_close(weir_engine *engine);
 
 /* Does what there is to do now, without sleeping. Returns how many things it did
- * (0: idle; the number has no other meaning) or a negative error. If another
+ * (0: idle; the number has no other meaning) or a negative error: EDEVICE when it is idle,
+ * and the device failed and was given back. If another
  * thread has the engine, returns 0: that thread does the work. Any time may pass between two
  * calls: what was acknowledged to peers is delivered, and what came meanwhile is looked at before
  * any deadline passes. With one a second on both sides whatever connects, recovers or ends does
@@ -263,7 +268,8 @@ WEIR_API int weir_engine_progress(weir_engine *engine);
 /* Progress, at least one round of it, until something was done, or notifications or
  * completions wait to be taken, or timeout_ns has passed (UINT64_MAX: no limit); asleep
  * when there is nothing to do. Events that wait do not count: they need not be taken.
- * Blocks. 0, or WEIR_EINPROGRESS when the time passed. */
+ * Blocks. 0, WEIR_EINPROGRESS when the time passed, or EDEVICE, at once, when there is nothing
+ * more to do, as the device failed and was given back. */
 WEIR_API int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns);
 
 /* A descriptor for the caller's own poll or epoll loop: readable when the engine
@@ -364,7 +370,8 @@ WEIR_API int weir_stray_query(size_t index, weir_stray_info *info);
  * and writable that is enough, and of other mappings kernels differ: see weir(3).
  * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits; verbs:
  * not mapped),
- * EAGAIN (memories_max), ENOMEM, EDEVICE. */
+ * EAGAIN (memories_max), ENOMEM, EMEMLOCK (verbs, without CAP_IPC_LOCK: all that a process has
+ * registered is at most its RLIMIT_MEMLOCK), EDEVICE. */
 WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t length, uint32_t access,
                                   weir_memory *memory_out);
 
@@ -661,10 +668,21 @@ typedef enum weir_event_type {
                                * Told once, and once more for each weir_peer_connect afterwards
                                * that does not reach the peer */
     WEIR_EVENT_LOST = 5,      /* events were dropped because nobody took them; count in value */
-    WEIR_EVENT_SAME = 6       /* this handle, which was opened, turned out to name a peer that has
+    WEIR_EVENT_SAME = 6,      /* this handle, which was opened, turned out to name a peer that has
                                * another one, in value: events and notifications carry that one.
                                * Both name the peer wherever a handle is taken, until it is GONE;
                                * then this one names its address again */
+    WEIR_EVENT_REFUSED = 7,   /* a peer asked for a session and there can be none, or none now:
+                               * error says why (EFULL, ENOMEM, EDEVICE), and the peer is told.
+                               * Once for each peer, until a session with it comes up; of those
+                               * for whom there is no slot, peer is zeroed, and once until one
+                               * of them has found a slot */
+    WEIR_EVENT_DEVICE_FAILED = 8 /* this engine's device, for good: it was removed, say; error is
+                                  * EDEVICE, peer is zeroed. All sessions end, and there will be no
+                                  * other: peers hear why, transfers end with a status, EDEVICE if
+                                  * nothing else came first. The device is given back to the
+                                  * system; memory stays until it is released, and can be
+                                  * registered no more (EDEVICE). Close the engine */
 } weir_event_type_t;
 
 typedef struct weir_event {
@@ -728,7 +746,9 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
     X(eagain_completions, "of submit_eagain: completions to come and not yet taken were too many") \
     X(signaled, "of wrs_posted: signalled, so that the device tells of their end")                 \
     X(completions, "completions polled: of signalled or failed work, messages, teardowns")         \
-    X(stalls, "QPs given up because their oldest work neither completed nor failed")
+    X(stalls, "QPs given up because their oldest work neither completed nor failed")               \
+    X(sessions_refused, "requests of peers for a session that were answered with why there is "    \
+                        "none")
 
 typedef struct weir_stats {
     size_t size;
@@ -752,8 +772,11 @@ typedef struct weir_device_info {
     uint32_t completes_inline; /* 1: WRs are complete when the post returns */
     uint64_t engine_bytes;     /* memory that an engine without options takes at open, with
                                 * the limits that this environment sets */
-    int available;             /* 0, or why this device cannot be used here */
-    uint32_t reserved;
+    int available;             /* 0, or why this device cannot be used here; EMEMLOCK: by an engine
+                                * without options */
+    uint32_t qps_max;          /* QPs that the device has for one engine, qp_count of them for each
+                                * peer; others that use it take theirs from the same. 0: as many
+                                * as there are peers */
     char note[WEIR_DEVICE_NOTE_MAX]; /* the device that is used, or why none can be: a line; "" */
     uint64_t address_bytes;          /* address space that such an engine takes, engine_bytes among
                                       * it: RLIMIT_AS has to allow it; hardly any of it is backed */

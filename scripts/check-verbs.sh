@@ -13,7 +13,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$(realpath -m "${BUILD:-build}")
-tests=${TESTS:-facts conformance tool cycles wire faults recovery iwarp}
+tests=${TESTS:-facts conformance tool cycles wire faults recovery iwarp crowd removed}
 kernels=${KERNELS:-stable}
 [ "$kernels" != all ] || kernels='stable backports'
 [ -z "${DEVICE:-}" ] || kernels=here
@@ -41,7 +41,8 @@ on_kernel() {
         echo "!!!! no iWARP on $name: its driver could not be built"
     rm -rf "$share"
     mkdir -p "$share"
-    local words="env LONG=${LONG:-} CYCLES=${CYCLES:-} KILLS=${KILLS:-} BUILD=$build"
+    local words="env LONG=${LONG:-} CYCLES=${CYCLES:-} KILLS=${KILLS:-} PEERS=${PEERS:-}"
+    words+=" BUILD=$build"
     words+=" TEST_LIMIT=${LONG:+36000} sh tests/vm/guest.sh $share $tests"
     # shellcheck disable=SC2086 # words of a command
     LIMIT=${LONG:+86400} MOUNTS="$PWD $build" bash tests/vm/boot.sh "$root" "$version" "$share" \

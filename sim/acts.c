@@ -1,6 +1,7 @@
 /* acts.c: what applications do at random beside submitting: they cancel, release, wait,
  * give memory and peers back under traffic, stop; and what each of these calls may answer. */
 #include "doors.h"
+#include "nic.h"
 
 /* A submit that must be refused, and must post nothing: the bytes of an innocent
  * draft show it. */
@@ -130,7 +131,7 @@ static void act_wait(struct sim_app *app) {
         }
     } else if (number != 0) {
         oracle_status(app->run->oracle, app_record(app, number), error);
-    } else if (error != 0) {
+    } else if (error != 0 && !(error == WEIR_EDEVICE && sim_nic_let_go(app->node->nic))) {
         sim_violation(world, "E6 n%u: engine_wait: %s", app->node->index, weir_error_name(error));
     }
 }

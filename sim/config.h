@@ -81,7 +81,9 @@ struct sim_nic_config {
     uint32_t mr_fail;
     uint32_t create_fail;
     uint32_t connect_fail;
-    uint32_t recv_refuse;        /* from a receive on that is posted, none is taken... */
+    uint32_t device_fail; /* after a post the device fails for good: an event says so, and its QPs
+                           * go on to work, or fail with it */
+    uint32_t recv_refuse; /* from a receive on that is posted, none is taken... */
     uint64_t recv_refuse_ns_max; /* ...for up to this long */
 };
 

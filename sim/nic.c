@@ -304,6 +304,13 @@ static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *
     uint32_t entries = 2;
     struct weir_qp *qp;
 
+    if (nic->let_go) {
+        sim_violation(nic->world, "W7 n%u makes a QP of a device that it let go of",
+                      nic->node->index);
+    }
+    if (nic->failed) {
+        return WEIR_EDEVICE;
+    }
     if (nic_fault(nic, nic->config->create_fail)) {
         return WEIR_ENOMEM;
     }
@@ -458,6 +465,20 @@ static int nic_events(struct weir_device *nic, struct weir_async *events_out, in
     nic->async_count -= count;
     memmove(nic->asyncs, nic->asyncs + count, nic->async_count * sizeof(*nic->asyncs));
     return (int)count;
+}
+
+/* Once, of a device that has failed, when its last QP is gone. */
+static int nic_let_go(struct weir_device *nic) {
+    if (!nic->failed || nic->let_go || nic->census.qps != 0) {
+        sim_violation(nic->world, "W7 n%u lets go of its device with %u QPs", nic->node->index,
+                      nic->census.qps);
+    }
+    nic->let_go = true;
+    return WEIR_OK;
+}
+
+bool sim_nic_let_go(const struct weir_device *nic) {
+    return nic->let_go;
 }
 
 static int nic_fd(struct weir_device *nic) {
@@ -631,6 +652,7 @@ const struct weir_device_ops SIM_NIC_OPS = {
     .probe = nic_probe,
     .open = nic_open,
     .close = nic_close,
+    .let_go = nic_let_go,
     .query = nic_query,
     .mr_register = nic_mr_register,
     .mr_allocate = nic_mr_allocate,

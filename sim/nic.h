@@ -30,6 +30,8 @@ struct sim_qp_info {
     uint32_t sq_used;
 };
 
+/* It failed for good, and was let go of. */
+bool sim_nic_let_go(const struct weir_device *nic);
 void sim_nic_census(const struct weir_device *nic, struct sim_nic_census *census_out);
 /* Whether a connect is under way. */
 bool sim_nic_connects(const struct weir_device *nic);

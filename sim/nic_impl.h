@@ -136,6 +136,8 @@ struct weir_device {
     uint32_t async_count;
     struct nic_recvs srq;
     uint64_t recv_refused_until_ns;
+    bool failed; /* for good: device_fail */
+    bool let_go;
     struct sim_nic_census census;
     uint64_t plant_count; /* plant.c's */
     uint8_t plant_blob[WEIR_QP_BLOB_MAX];

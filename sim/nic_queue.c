@@ -497,6 +497,20 @@ static void inject_soon(struct weir_qp *qp) {
     sim_schedule(nic->world, &event);
 }
 
+/* It is being removed, and works on until it is let go of; or its QPs fail with it. */
+static void nic_fail(struct weir_device *nic) {
+    bool at_once = sim_below(&nic->world->prng, 2) == 0;
+
+    nic->failed = true;
+    sim_trace(nic->world, "n%u's device fails", nic->node->index);
+    nic_async_push(nic, WEIR_ASYNC_DEVICE_FATAL, UINT32_MAX);
+    for (uint32_t i = 0; at_once && i < nic->qp_top; i++) {
+        if (nic->qps[i] != NULL) {
+            inject_soon(nic->qps[i]);
+        }
+    }
+}
+
 /* 0, or why the WR can never be posted. */
 static int wr_check(const struct weir_qp *qp, const struct weir_wr *wr) {
     const struct sim_nic_config *config = qp->nic->config;
@@ -621,6 +635,9 @@ int nic_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
     }
     if (nic_fault(nic, nic->config->qp_fail)) {
         inject_soon(qp);
+    }
+    if (!nic->failed && nic_fault(nic, nic->config->device_fail)) {
+        nic_fail(nic);
     }
     return error;
 }

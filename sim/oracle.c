@@ -255,7 +255,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
                   nic->mr_fail != 0 || there->create_fail != 0 || there->connect_fail != 0 ||
                   there->post_edevice != 0 || nic->qp_fail != 0 || there->qp_fail != 0 ||
                   nic->qps_max != 0 || there->qps_max != 0 || nic->recv_refuse != 0 ||
-                  there->recv_refuse != 0 || nic->still != 0 || there->still != 0;
+                  there->recv_refuse != 0 || nic->still != 0 || there->still != 0 ||
+                  nic->device_fail != 0 || there->device_fail != 0;
     bool absent = is_absent(oracle->world, transfer->to);
     bool breaks = net || device || cut || oracle->lives_ended || nic->packet_loss != 0 ||
                   there->packet_loss != 0 || config->work.memory_release != 0 ||
@@ -294,7 +295,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     case WEIR_EFULL:
         return nic->qps_max != 0;
     case WEIR_EREFUSED:
-        return there->create_fail != 0 || there->qps_max != 0 || there->connect_fail != 0;
+        return there->create_fail != 0 || there->qps_max != 0 || there->connect_fail != 0 ||
+               there->device_fail != 0;
     case WEIR_EINVAL:
         return nic->post_einval != 0;
     default:

@@ -109,6 +109,16 @@ static void work_faults(struct sim_prng *prng, struct sim_workload_config *work)
     work->cut_data = maybe(prng, 5, 20000);
 }
 
+/* Of some worlds one device, at some time: a stream of its own, likewise. */
+static void device_failures(uint64_t seed, struct sim_config *config) {
+    struct sim_prng prng;
+
+    sim_prng_seed(&prng, seed ^ UINT64_C(0xdead));
+    if (sim_below(&prng, 8) == 0 && strcmp(config->profile, "calm") != 0) {
+        config->nic[sim_below(&prng, config->nodes)].device_fail = PICK(&prng, 1000, 8000, 30000);
+    }
+}
+
 /* Ways of devices and applications that are no faults. They have a stream of their own,
  * so that the rest of a seed stays what it was before there were as many. */
 static void habits(uint64_t seed, struct sim_config *config) {
@@ -129,6 +139,7 @@ static void habits(uint64_t seed, struct sim_config *config) {
             nic->qps_max = (uint32_t)sim_between(&prng, 4, 12);
         }
     }
+    device_failures(seed, config);
     config->work.block = maybe(&prng, 3, 40000);
     config->work.wait = maybe(&prng, 4, 10000);
     config->work.allocate = maybe(&prng, 2, SIM_ALWAYS);
@@ -537,6 +548,7 @@ static void print_nic(const struct sim_config *config, uint32_t node, FILE *out)
     PRINT(out, nic, srq_swallow);
     PRINT(out, nic, mr_fail);
     PRINT(out, nic, create_fail);
+    PRINT(out, nic, device_fail);
     PRINT(out, nic, connect_fail);
     PRINT(out, nic, recv_refuse);
     fputc('\n', out);

@@ -410,6 +410,10 @@ static int device_poll(struct weir_device *device, struct weir_cqe *cqes_out, in
 static int device_events(struct weir_device *device, struct weir_async *events_out, int max) {
     (void)device;
     int count = 0;
+    if (the->fails)
+        events_out[count++] =
+            (struct weir_async){.type = WEIR_ASYNC_DEVICE_FATAL, .qp_tag = UINT32_MAX};
+    the->fails = false;
     for (uint32_t i = 0; i < the->qp_count && count < max; i++) {
         if (the->news[i] == NEWS_DUE) {
             the->news[i] = NEWS_TOLD;
@@ -431,6 +435,14 @@ static void device_close(struct weir_device *device) {
     atomic_store(&the->device_gone, true);
 }
 
+static int device_let_go(struct weir_device *device) {
+    (void)device;
+    for (uint32_t i = 0; i < the->qp_count; i++)
+        assert_false(the->made[i]);
+    the->let_go++;
+    return the->let_go_error;
+}
+
 static int device_arm(struct weir_device *device) {
     (void)device;
     return WEIR_OK;
@@ -442,6 +454,7 @@ static void device_disarm(struct weir_device *device) {
 
 static const struct weir_device_ops device_ops = {
     .name = "lone",
+    .let_go = device_let_go,
     .query = device_query,
     .close = device_close,
     .mr_register = mr_register,

@@ -76,6 +76,9 @@ struct lone {
     bool no_destroy; /* the device refuses to destroy QPs */
     int poll_error;  /* what its poll says, if not 0 */
     int memories;    /* registered now, the engine's own two among them */
+    bool fails;      /* an event says that it failed, once */
+    int let_go_error;
+    uint32_t let_go; /* how often it was asked to */
     uint32_t qp_count;
     void (*on_register)(struct lone *lone); /* while memory is registered or released */
     uint32_t fail_all;   /* enum weir_cqe_status: how what is posted ends, if not 0 */

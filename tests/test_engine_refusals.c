@@ -127,6 +127,20 @@ static void test_W7_a_lack_of_our_own_is_the_status_when_the_time_is_over(void *
 
 /* ---- we refuse ---- */
 
+/* The application here is told as well. of_peer: it has a handle for whom. */
+static void assert_refused_told(struct lone *lone, int error, bool of_peer) {
+    weir_event event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_REFUSED);
+    assert_int_equal(event.error, error);
+    assert_int_equal(event.peer.id != 0, of_peer);
+}
+
+static void assert_counted(struct lone *lone, uint64_t refused) {
+    weir_stats stats = WEIR_STATS_INIT;
+    assert_int_equal(weir_engine_stats(lone->engine, &stats), WEIR_OK);
+    assert_int_equal(stats.sessions_refused, refused);
+}
+
 /* What the engine says to the HELLO of a visitor when its device makes no QPs. */
 static const struct wire_message *refused(struct lone *lone, uint64_t conn, int error) {
     lone->no_qps = true;
@@ -149,8 +163,12 @@ static void test_W9_a_visitor_hears_what_is_lacking_and_comes_in_later(void **st
         assert_non_null(later);
         assert_int_equal(later->reason, LACKS[i]);
         assert_true(later->echo == (1 | WIRE_ECHO_LATER));
-        lone_up(lone, conn, 2, 1); /* the very HELLO that found no room */
+        assert_refused_told(lone, LACKS[i], true);
+        for (int k = 0; k < 3; k++)
+            assert_non_null(refused(lone, conn, LACKS[i])); /* as often as it asks */
+        lone_up(lone, conn, 2, 1);                          /* the very HELLO that found no room */
         assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+        assert_counted(lone, 4);
         lone_close(lone);
     }
 }
@@ -167,6 +185,8 @@ static void test_W9_a_visitor_hears_at_once_what_will_not_get_better(void **stat
         assert_non_null(told);
         assert_int_equal(told->reason, FAULTS[i]);
         assert_int_equal(told->echo, 1);
+        assert_refused_told(lone, FAULTS[i], true);
+        assert_counted(lone, 1);
         lone_close(lone);
     }
 }
@@ -192,6 +212,28 @@ static void test_W9_a_visitor_for_whom_there_is_no_slot_hears_so(void **state) {
     assert_non_null(later);
     assert_int_equal(later->reason, WEIR_EFULL);
     assert_true(later->echo == (1 | WIRE_ECHO_LATER));
+    assert_refused_told(lone, WEIR_EFULL, false);
+    lone_say_hello(lone, conn, n, 1);
+    assert_non_null(lone_heard(lone, conn, WIRE_REFUSE));
+    weir_event event;
+    assert_int_equal(weir_event_take(lone->engine, &event), WEIR_EAGAIN); /* told once */
+    assert_counted(lone, 2);
+    lone_close(lone);
+}
+
+/* A device that cannot connect to the visitor's, for good. */
+static void test_W9_a_visitor_whose_QPs_cannot_be_connected_is_told_of(void **state) {
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    uint64_t conn = lone_visit(lone);
+    lone->connect_error = WEIR_EACCESS;
+    lone_say_who(lone, conn, 2, "10.0.0.10:9");
+    lone_say_hello(lone, conn, 2, 1);
+    const struct wire_message *told = lone_heard(lone, conn, WIRE_REFUSE);
+    assert_non_null(told);
+    assert_int_equal(told->reason, WEIR_EACCESS);
+    assert_int_equal(told->echo, 1);
+    assert_refused_told(lone, WEIR_EACCESS, true);
     lone_close(lone);
 }
 
@@ -204,6 +246,7 @@ int main(void) {
         cmocka_unit_test(test_W9_a_visitor_hears_what_is_lacking_and_comes_in_later),
         cmocka_unit_test(test_W9_a_visitor_hears_at_once_what_will_not_get_better),
         cmocka_unit_test(test_W9_a_visitor_for_whom_there_is_no_slot_hears_so),
+        cmocka_unit_test(test_W9_a_visitor_whose_QPs_cannot_be_connected_is_told_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,10 @@
  * provider of verbs_fake.h, which fails when something is destroyed of which an event was
  * taken and not acknowledged. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "verbs_fake.h"
@@ -337,6 +339,110 @@ static void test_T10_device_that_is_gone_is_told_once(void **state) {
     }
 }
 
+/* ---- a device that is removed while it still works ---- */
+
+/* Its file goes; that its owner or mode changes is nothing. */
+static void test_W9_removal_is_seen_by_the_devices_file(void **state) {
+    (void)state;
+    char path[] = "/tmp/weir-test-XXXXXX";
+    struct weir_async events[BATCH];
+    fake_reset();
+    fake.file_fd = mkstemp(path);
+    assert_true(fake.file_fd >= 0);
+    struct weir_device *device = device_open();
+    assert_int_equal(take(device, events, BATCH), 0);
+    assert_int_equal(fchmod(fake.file_fd, 0600), 0);
+    assert_int_equal(take(device, events, BATCH), 0);
+    assert_false(keeps_awake(device));
+    assert_int_equal(unlink(path), 0);
+    assert_true(keeps_awake(device)); /* whoever sleeps is woken */
+    assert_int_equal(take(device, events, BATCH), 1);
+    assert_int_equal(events[0].type, WEIR_ASYNC_DEVICE_FATAL);
+    assert_int_equal(take(device, events, BATCH), 0);
+    assert_false(keeps_awake(device));
+    assert_int_equal(verbs_arm(device), 0); /* it works, and QPs may drain */
+    close(fake.file_fd);
+    device_close(device);
+}
+
+/* Or its entry in sysfs, where the file is another's. */
+static void test_W9_removal_is_seen_in_sysfs(void **state) {
+    (void)state;
+    struct weir_async events[BATCH];
+    for (int gone = 0; gone < 2; gone++) {
+        fake_reset();
+        strcpy(fake_device_of()->dev_path, gone ? "/sys/class/infiniband_verbs/none" : "/sys");
+        struct weir_device *device = device_open();
+        assert_int_equal(take(device, events, BATCH), gone);
+        assert_int_equal(take(device, events, BATCH), 0);
+        device_close(device);
+    }
+}
+
+/* Then nothing of it is left, but memory that the application uses; what needs a device fails. */
+static void test_W7_a_device_is_let_go_of_and_memory_stays(void **state) {
+    (void)state;
+    struct weir_device *device = start();
+    struct weir_qp *qp = make(device, 1);
+    struct weir_mr own, allocated, more;
+    static uint8_t bytes[64];
+    uint8_t blob[WEIR_MR_BLOB_MAX];
+    uint32_t length;
+    assert_int_equal(verbs_mr_register(device, bytes, sizeof bytes, WEIR_ACCESS_ALL, &own), 0);
+    assert_int_equal(verbs_mr_allocate(device, 8192, WEIR_ACCESS_ALL, &allocated), 0);
+    assert_int_equal(fake.mrs, 2);
+    fake.destroy_error = EIO; /* as of a device that the kernel took away, */
+    assert_int_equal(verbs_qp_destroy(qp), WEIR_EDEVICE);
+    fake.destroy_error = 0;
+    assert_int_equal(verbs_qp_destroy(qp), 0);
+    device->mrs.users = 1; /* a thread registers now */
+    assert_int_equal(verbs_device_ops.let_go(device), WEIR_EAGAIN);
+    assert_false(fake.closed);
+    device->mrs.users = 0;
+    assert_int_equal(verbs_device_ops.let_go(device), 0);
+    assert_int_equal(verbs_device_ops.let_go(device), 0);
+    assert_true(fake.closed);
+    assert_int_equal(fake.mrs, 0);
+    assert_int_equal(fake.cqs, 0);
+    memset(allocated.base, 1, 8192); /* it is there still */
+    struct weir_qp_options options = {.tag = 1, .sq_depth = ASKED};
+    struct weir_qp_granted granted;
+    struct weir_async events[BATCH];
+    struct weir_cqe cqe;
+    struct weir_device_caps caps;
+    assert_int_equal(verbs_qp_create(device, &options, &granted, &qp), WEIR_EDEVICE);
+    assert_int_equal(verbs_mr_register(device, bytes, sizeof bytes, 0, &more), WEIR_EDEVICE);
+    assert_int_equal(verbs_mr_allocate(device, 4096, 0, &more), WEIR_EDEVICE);
+    assert_int_equal(verbs_mr_register_dmabuf(device, 1, 0, 64, 0, 0, &more), WEIR_EDEVICE);
+    assert_int_equal(verbs_mr_export(device, &own, blob, &length), WEIR_EDEVICE);
+    assert_int_equal(verbs_poll(device, &cqe, 1), 0);
+    assert_int_equal(verbs_events(device, events, BATCH), 0);
+    assert_int_equal(verbs_arm(device), 0);
+    verbs_disarm(device);
+    verbs_device_ops.query(device, &caps);
+    assert_int_equal(verbs_mr_release(device, &own), 0);
+    assert_int_equal(verbs_mr_release(device, &allocated), 0);
+    verbs_device_ops.close(device);
+}
+
+/* The kernel has destroyed its QPs, and the provider cannot. */
+static void test_W7_a_qp_of_a_device_that_was_taken_away_is_gone(void **state) {
+    (void)state;
+    struct weir_device *device = start();
+    struct weir_qp *qp = make(device, 1);
+    struct fake_qp *left = fake_qp_of(qp);
+    struct weir_async events[BATCH];
+    fake.event_error = EIO;
+    assert_int_equal(take(device, events, BATCH), 1);
+    fake.destroy_error = EIO;
+    assert_int_equal(verbs_qp_destroy(qp), 0);
+    assert_int_equal(device->qp_count, 0);
+    fake.destroy_error = 0;
+    assert_int_equal(ibv_destroy_qp(&left->ibv), 0); /* what the provider has leaked */
+    assert_int_equal(verbs_device_ops.let_go(device), 0);
+    verbs_device_ops.close(device);
+}
+
 /* ---- a device that never gives last-WQE events ---- */
 
 static uint64_t clock_ns;
@@ -394,6 +500,10 @@ int main(void) {
         cmocka_unit_test(test_T7_completion_events_are_acknowledged_when_taken),
         cmocka_unit_test(test_T7_completion_events_at_the_end),
         cmocka_unit_test(test_T10_device_that_is_gone_is_told_once),
+        cmocka_unit_test(test_W9_removal_is_seen_by_the_devices_file),
+        cmocka_unit_test(test_W9_removal_is_seen_in_sysfs),
+        cmocka_unit_test(test_W7_a_device_is_let_go_of_and_memory_stays),
+        cmocka_unit_test(test_W7_a_qp_of_a_device_that_was_taken_away_is_gone),
         cmocka_unit_test(test_T4_last_wqe_events_that_never_come_are_not_expected),
     };
     return cmocka_run_group_tests_name("verbs_events", tests, NULL, NULL);

@@ -1,15 +1,22 @@
 /* test_verbs_memory.c: the memory regions of the verbs backend over the provider of
  * verbs_fake.h: the table of them, what a dma-buf that cannot be registered gives, and
  * registering while others do other things. */
+#define _GNU_SOURCE
 #include <errno.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "verbs_fake.h"
 
 #include "device.h"
+#include "os.h"
 
 static uint8_t bytes[64];
 
@@ -187,8 +194,77 @@ static void test_H10_registering_while_the_port_changes(void **state) {
     device_close(device);
 }
 
+/* ---- RLIMIT_MEMLOCK ---- */
+
+static void test_W10_how_much_may_be_pinned(void **state) {
+    static const struct {
+        uint64_t limit;
+        const char *status, *uid_map;
+        uint64_t left;
+    } cases[] = {
+        {UINT64_MAX, "", "", UINT64_MAX},
+        {65536, "Name:\tx\nVmPin:\t       0 kB\nCapEff:\t0000000000000000\n", "", 65536},
+        {65536, "Name:\tx\nVmPin:\t      16 kB\nCapEff:\t0000000000000000\n", "", 49152},
+        {65536, "Name:\tx\nVmPin:\t     640 kB\nCapEff:\t0000000000000000\n", "", 0},
+        {65536, "\nCapEff:\t0000000000004000\n", "         0          0 4294967295\n", UINT64_MAX},
+        {65536, "\nCapEff:\t000001ffffffbfff\n", "         0          0 4294967295\n", 65536},
+        /* root of a namespace of its own */
+        {65536, "\nCapEff:\t000001ffffffffff\n", "         0       1000          1\n", 65536},
+        {65536, "", "", 65536}, /* no /proc here */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_true(memlock_left_of(cases[i].limit, cases[i].status, cases[i].uid_map) ==
+                    cases[i].left);
+}
+
+static void drop_lock(void) {
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    struct rlimit limit = {.rlim_cur = 65536, .rlim_max = 65536};
+    assert_int_equal(syscall(SYS_capget, &header, data), 0);
+    data[0].effective &= ~(1u << CAP_IPC_LOCK);
+    assert_int_equal(syscall(SYS_capset, &header, data), 0);
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+}
+
+/* In a process of its own, which has 64 KiB and no right to more. */
+static void test_W7_W10_what_the_limit_does_not_allow_is_named(void **state) {
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        struct weir_device_caps caps = {0};
+        struct weir_mr mr;
+        static uint8_t many[1 << 20];
+        drop_lock();
+        fake_reset();
+        assert_int_equal(verbs_device_ops.probe(&caps), 0);
+        assert_true(caps.pins && caps.pin_bytes_left <= 65536);
+        struct weir_device *device = device_open();
+        fake.forbidden_access = IBV_ACCESS_LOCAL_WRITE;
+        fake.forbidden_error = ENOMEM;
+        assert_int_equal(verbs_mr_register(device, many, sizeof many, 0, &mr), WEIR_EMEMLOCK);
+        assert_int_equal(verbs_mr_allocate(device, 1 << 20, 0, &mr), WEIR_EMEMLOCK);
+        assert_int_equal(verbs_mr_register(device, many, 4096, 0, &mr), WEIR_ENOMEM);
+        fake.forbidden_access = 0;
+        device_close(device);
+        struct weir_env env;
+        assert_int_equal(os_env_init(&env), 0);
+        fake.cqs_most = 1;
+        fake.cqs = 1; /* the provider gives none */
+        assert_int_equal(verbs_device_ops.open(&env, &device), WEIR_EMEMLOCK);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_W10_how_much_may_be_pinned),
+        cmocka_unit_test(test_W7_W10_what_the_limit_does_not_allow_is_named),
         cmocka_unit_test(test_M6_regions_are_bounded),
         cmocka_unit_test(test_T3_released_regions_are_used_again),
         cmocka_unit_test(test_dmabuf_errors),

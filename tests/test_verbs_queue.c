@@ -192,7 +192,7 @@ static void test_cq_never_overflows(void **state) {
             for (uint32_t i = 0; i < most; i++, fake.next_number++)
                 assert_int_equal(verbs_qp_create(device, &options, &granted, &qps[i]), 0);
             struct weir_qp *more;
-            assert_int_equal(verbs_qp_create(device, &options, &granted, &more), WEIR_EAGAIN);
+            assert_int_equal(verbs_qp_create(device, &options, &granted, &more), WEIR_EFULL);
             assert_int_equal(fake.qps, most);
             for (uint32_t i = 0; i < most; i++)
                 assert_int_equal(verbs_qp_destroy(qps[i]), 0);
@@ -290,7 +290,7 @@ static void test_H10_connects_that_block_hold_up_nobody(void **state) {
     struct weir_qp *qps[MORE];
     struct weir_wr wr = {.wr_id = 1, .flags = WEIR_WR_SIGNALED};
     struct weir_post result;
-    device->cq_capacity = MORE * GRANTED + SRQ_DEPTH;
+    device->cqs[0]->capacity = MORE * GRANTED + SRQ_DEPTH;
     fake_hold_connects(true);
     for (uint32_t i = 0; i < MORE; i++) {
         fake.next_number = 100 + i;
@@ -323,7 +323,6 @@ static void test_H10_connects_that_block_hold_up_nobody(void **state) {
             assert_int_equal(verbs_qp_destroy(qps[i]), 0);
         }
     }
-    device->cq_capacity = CAPACITY;
     device_drop(device);
 }
 

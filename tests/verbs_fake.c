@@ -20,7 +20,12 @@ struct fake fake;
 static struct ibv_device fake_device;
 static struct ibv_context fake_context;
 static struct ibv_comp_channel fake_channel;
-static struct ibv_cq fake_cq;
+static struct fake_cq {
+    struct ibv_cq ibv; /* the first */
+    bool used;
+    uint32_t qps;
+} fake_cqs[FAKE_CQS];
+#define FIRST_CQ fake_cqs[0].ibv
 static struct ibv_srq fake_srq;
 static struct ibv_pd fake_pd;
 
@@ -64,6 +69,9 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
         attr->cap.max_inline_data = fake.inline_most;
     qp->ibv.context = &fake_context;
     qp->ibv.qp_context = attr->qp_context;
+    assert_ptr_equal(attr->send_cq, attr->recv_cq);
+    qp->cq = attr->send_cq;
+    ((struct fake_cq *)qp->cq)->qps++;
     qp->ibv.qp_num = fake.next_number;
     fake.next_number += fake.numbers_grow;
     fake.qps++;
@@ -91,6 +99,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv) {
     }
     fake.event_count = kept;
     fake.qps--;
+    ((struct fake_cq *)qp->cq)->qps--;
     free(qp);
     return 0;
 }
@@ -167,23 +176,30 @@ static int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_
 }
 
 static int fake_poll(struct ibv_cq *cq, int max, struct ibv_wc *wcs) {
-    (void)cq;
-    int count = max < fake.cqe_count ? max : fake.cqe_count;
-    memcpy(wcs, fake.cqes, (size_t)count * sizeof *wcs);
-    fake.cqe_count -= count;
-    memmove(fake.cqes, fake.cqes + count, (size_t)fake.cqe_count * sizeof *wcs);
+    int count = 0, kept = 0;
+    for (int i = 0; i < fake.cqe_count; i++) {
+        if (fake.cqe_of[i] == cq && count < max) {
+            wcs[count++] = fake.cqes[i];
+        } else {
+            fake.cqe_of[kept] = fake.cqe_of[i];
+            fake.cqes[kept++] = fake.cqes[i];
+        }
+    }
+    fake.cqe_count = kept;
     return count;
 }
 
 static int fake_notify(struct ibv_cq *cq, int solicited) {
     (void)cq;
     (void)solicited;
+    fake.arms++;
     fake.armed = fake.arm_error == 0;
     return fake.arm_error;
 }
 
 void fake_complete(uint64_t wr_id, uint32_t number, enum ibv_wc_status status) {
     assert_true(fake.cqe_count < CQES);
+    fake.cqe_of[fake.cqe_count] = fake.completes_in != NULL ? fake.completes_in : &FIRST_CQ;
     struct ibv_wc *wc = &fake.cqes[fake.cqe_count++];
     memset(wc, 0xee, sizeof *wc); /* what is not valid is noise */
     wc->wr_id = wr_id;
@@ -225,7 +241,7 @@ void fake_event(enum ibv_event_type type, const struct weir_qp *qp) {
     if (is_of_qp(type))
         event->element.qp = qp->ibv;
     else if (type == IBV_EVENT_CQ_ERR)
-        event->element.cq = &fake_cq;
+        event->element.cq = &FIRST_CQ;
     else if (is_of_srq(type))
         event->element.srq = &fake_srq;
     else if (type != IBV_EVENT_DEVICE_FATAL)
@@ -265,13 +281,13 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void 
     }
     fake.cq_event_count--;
     fake.of_channel.taken++;
-    *cq = &fake_cq;
-    *context = NULL;
+    *cq = &FIRST_CQ;
+    *context = FIRST_CQ.cq_context;
     return 0;
 }
 
 void ibv_ack_cq_events(struct ibv_cq *cq, unsigned count) {
-    assert_ptr_equal(cq, &fake_cq);
+    assert_ptr_equal(cq, &FIRST_CQ);
     assert_true(count > 0 && count <= fake.of_channel.taken - fake.of_channel.acknowledged);
     fake.of_channel.acknowledged += count;
 }
@@ -314,15 +330,29 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
                              struct ibv_comp_channel *channel, int vector) {
     (void)channel;
     (void)vector;
-    fake_cq = (struct ibv_cq){.context = context, .cq_context = cq_context, .cqe = cqe};
-    return &fake_cq;
+    uint32_t at = 0;
+    while (at < FAKE_CQS && fake_cqs[at].used)
+        at++;
+    if (at == FAKE_CQS || (fake.cqs_most != 0 && fake.cqs >= fake.cqs_most)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    fake.cqs++;
+    fake_cqs[at].used = true;
+    cqe = fake.cqe_most != 0 && fake.cqe_most < cqe ? fake.cqe_most : cqe;
+    fake_cqs[at].ibv = (struct ibv_cq){.context = context, .cq_context = cq_context, .cqe = cqe};
+    return &fake_cqs[at].ibv;
 }
 
 int ibv_destroy_cq(struct ibv_cq *cq) {
-    assert_ptr_equal(cq, &fake_cq);
-    assert_int_equal(fake.qps, 0);
+    struct fake_cq *at = (struct fake_cq *)cq;
+    assert_true(at->used);
+    assert_int_equal(at->qps, 0);
     assert_true(is_even(&fake.of_cq) && is_even(&fake.of_channel));
-    fake.cq_event_count = 0; /* they go with it */
+    if (cq == &FIRST_CQ)
+        fake.cq_event_count = 0; /* they go with it */
+    at->used = false;
+    fake.cqs--;
     return 0;
 }
 
@@ -359,10 +389,14 @@ const char *ibv_get_device_name(struct ibv_device *device) {
 struct ibv_context *ibv_open_device(struct ibv_device *device) {
     fake_context.device = device;
     fake_context.async_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    fake_context.cmd_fd = eventfd(0, EFD_CLOEXEC);
+    fake_context.cmd_fd = fake.file_fd >= 0 ? dup(fake.file_fd) : eventfd(0, EFD_CLOEXEC);
     assert_true(fake_context.async_fd >= 0 && fake_context.cmd_fd >= 0);
     fake.closed = false;
     return &fake_context;
+}
+
+struct ibv_device *fake_device_of(void) {
+    return &fake_device;
 }
 
 struct ibv_context *fake_context_of(void) {
@@ -469,7 +503,10 @@ int ibv_dereg_mr(struct ibv_mr *mr) {
 
 void fake_reset(void) {
     memset(&fake, 0, sizeof fake);
+    memset(fake_cqs, 0, sizeof fake_cqs);
     fake.next_number = 7;
+    fake.file_fd = -1;
+    fake_device.dev_path[0] = '\0';
     fake.sends_asked = ASKED;
     fake.sends_granted = GRANTED;
     fake_context.ops.post_send = fake_post_send;
@@ -511,13 +548,16 @@ struct weir_device *device_make(bool shared) {
     struct weir_env env;
     assert_int_equal(os_env_init(&env), 0);
     fake_reset();
-    fake_cq.context = fake_srq.context = &fake_context;
+    fake_srq.context = &fake_context;
     struct weir_device *device = env.ops->alloc(env.self, sizeof *device);
     assert_non_null(device);
     device->env = env;
-    device->cq = &fake_cq;
-    device->cq_capacity = CAPACITY;
-    device->stash = env.ops->alloc(env.self, CAPACITY * sizeof *device->stash);
+    device->watch_fd = -1;
+    device->env.wishes.cq_depth = CAPACITY;
+    device->choice.attr.max_cqe = CAPACITY;
+    device->choice.context = &fake_context;
+    fake.cqs_most = 1;
+    assert_int_equal(cqs_open(device), 0);
     device->caps = (struct weir_device_caps){.sq_depth_max = 1024,
                                              .rq_depth_max = 1024,
                                              .message_bytes_max = 1 << 20,
@@ -529,7 +569,8 @@ struct weir_device *device_make(bool shared) {
     memset(device->choice.gid.raw, 0x20, 16);
     if (shared) {
         device->srq = &fake_srq;
-        device->srq_depth = device->cq_used = SRQ_DEPTH;
+        device->srq_depth = SRQ_DEPTH;
+        cqs_reserve(device);
     }
     post_prepare(device);
     assert_int_equal(connector_open(device), 0);
@@ -541,8 +582,9 @@ void device_drop(struct weir_device *device) {
     connector_close(device);
     assert_int_equal(device->qp_count, 0);
     assert_int_equal(fake.qps, 0);
-    assert_int_equal(device->cq_used, device->srq != NULL ? SRQ_DEPTH : 0);
-    env.ops->free(env.self, device->stash, CAPACITY * sizeof *device->stash);
+    assert_int_equal(device->cqs[0]->used, device->srq != NULL ? SRQ_DEPTH : 0);
+    cqs_close(device);
+    env.ops->free(env.self, device->stash, device->stash_size * sizeof *device->stash);
     env.ops->free(env.self, device, sizeof *device);
 }
 

@@ -23,6 +23,7 @@ enum {
     GRANTED = 31,
     CAPACITY = 100,
     CQES = 256,
+    FAKE_CQS = 64,
     SRQ_DEPTH = 8,
     FAKE_EVENTS = 256,
     FAKE_ENTRIES = 8
@@ -35,6 +36,7 @@ struct fake_count {
 
 struct fake_qp {
     struct ibv_qp ibv; /* the first */
+    struct ibv_cq *cq;
     struct fake_count events;
     struct ibv_qp_attr init, rtr; /* as they were asked for */
     bool failed;                  /* in the error state */
@@ -49,8 +51,14 @@ struct fake_wr {
 struct fake {
     /* queues */
     struct ibv_wc cqes[CQES];
+    struct ibv_cq *cqe_of[CQES]; /* which is in which CQ */
     int cqe_count;
-    uint64_t posted[CQES]; /* wr_ids, as they came */
+    struct ibv_cq *completes_in; /* NULL: the first */
+    uint32_t cqs;                /* that there are */
+    uint32_t cqs_most;           /* 0: FAKE_CQS */
+    int cqe_most;                /* entries that it grants; 0: as asked */
+    uint32_t arms;               /* how often a CQ was armed */
+    uint64_t posted[CQES];       /* wr_ids, as they came */
     struct fake_wr sent[CQES];
     uint32_t posted_count;
     uint32_t sends_asked; /* of each QP */
@@ -77,7 +85,8 @@ struct fake {
     struct fake_count of_srq;     /* likewise */
     struct fake_count of_channel; /* completion events */
     bool closed;
-    bool pipes; /* calls write to a socket that the other side has closed: SIGPIPE */
+    int file_fd; /* of the device's file; -1 */
+    bool pipes;  /* calls write to a socket that the other side has closed: SIGPIPE */
     /* what there is to choose from */
     bool absent;
     struct ibv_device_attr attr;
@@ -111,6 +120,7 @@ struct fake_qp *fake_qp_of(const struct weir_qp *qp);
 bool fake_all_acknowledged(void);
 /* What a region was registered with: IBV_ACCESS_*. */
 unsigned fake_access_of(const struct ibv_mr *mr);
+struct ibv_device *fake_device_of(void);
 /* The one device, open. */
 struct ibv_context *fake_context_of(void);
 

@@ -436,7 +436,7 @@ static struct weir_device *open_as(uint32_t vendor_id) {
     struct weir_device *device =
         device_open_with((struct weir_device_wishes){.cq_depth = IWARP_CQ});
     assert_true(device->fenced);
-    assert_int_equal(device->cq_capacity, IWARP_CQ);
+    assert_int_equal(device->cqs[0]->capacity, IWARP_CQ);
     assert_int_equal(fake_cm.ids, 1); /* it listens */
     return device;
 }
@@ -451,7 +451,7 @@ struct weir_device *iwarp_open_siw(void) {
 
 void iwarp_close(struct weir_device *device) {
     assert_int_equal(fake_cm_count(&fake_cm.ids), 1);
-    assert_int_equal(device->cq_used, device->srq_depth);
+    assert_int_equal(device->cqs[0]->used, device->srq_depth);
     device_close(device);
     assert_int_equal(fake_cm.ids, 0);
     assert_int_equal(fake_cm.channels, 0);

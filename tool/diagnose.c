@@ -163,6 +163,13 @@ const char *diagnose_cause(int error, char why_out[DIAGNOSIS_MAX]) {
     why_out[0] = '\0';
     if (error == WEIR_EDENIED)
         snprintf(why_out, DIAGNOSIS_MAX, "; %s", denied_hint);
+    if (error == WEIR_EMEMLOCK) {
+        struct rlimit limit = {0};
+        getrlimit(RLIMIT_MEMLOCK, &limit);
+        snprintf(why_out, DIAGNOSIS_MAX, "; it is %llu KiB, for all that this process registers",
+                 (unsigned long long)limit.rlim_cur / 1024);
+        return why_out;
+    }
     if (error != WEIR_EDEVICE && error != WEIR_ENOMEM)
         return why_out;
     if (descriptors_short(why_out)) {

@@ -37,7 +37,8 @@ static json_t *device_json(const weir_device_info *d) {
                      "inline_bytes_max", (json_int_t)d->inline_bytes_max, "sq_depth_max",
                      (json_int_t)d->sq_depth_max, "ordered", d->ordered != 0, "completes_inline",
                      d->completes_inline != 0, "engine_bytes", (json_int_t)d->engine_bytes,
-                     "address_bytes", (json_int_t)d->address_bytes);
+                     "address_bytes", (json_int_t)d->address_bytes, "qps_max",
+                     (json_int_t)d->qps_max);
 }
 
 static void device_print(const weir_device_info *d) {
@@ -50,6 +51,8 @@ static void device_print(const weir_device_info *d) {
     printf("  longest message        %s\n", options_size_text(d->message_bytes_max, text));
     printf("  inline payload         %" PRIu32 " B\n", d->inline_bytes_max);
     printf("  send-queue depth       at most %" PRIu32 "\n", d->sq_depth_max);
+    if (d->qps_max != 0)
+        printf("  QPs of an engine       at most %" PRIu32 "\n", d->qps_max);
     printf("  ordered                %s\n", d->ordered ? "yes" : "no");
     printf("  completes in the post  %s\n", d->completes_inline ? "yes" : "no");
     printf("  memory of an engine    %s\n", options_size_text(d->engine_bytes, text));

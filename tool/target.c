@@ -303,6 +303,8 @@ static unsigned take_events(struct target *target) {
     while (taken < BATCH && weir_event_take(target->engine, &event) == 0) {
         struct served *served = find(target, event.peer);
         taken++;
+        if (event.type == WEIR_EVENT_DEVICE_FAILED)
+            target->device_failed = true;
         if (event.type == WEIR_EVENT_GONE && served != NULL) {
             served->answer_close = false;
             begin_close(target, served);
@@ -361,13 +363,13 @@ static void serve_loop(struct target *target) {
     uint64_t idle_since = 0;
     bool alone = sysconf(_SC_NPROCESSORS_ONLN) < 2; /* then spinning delays who we wait for */
 
-    for (uint64_t pass = 0; !host_interrupted(); pass++) {
+    for (uint64_t pass = 0; !host_interrupted() && !target->device_failed; pass++) {
         struct mood mood;
         unsigned work = visit_sessions(target, &mood);
         uint64_t now;
 
         if (weir_engine_progress(target->engine) < 0)
-            return;
+            target->device_failed = true;
         work += take_messages(target) + take_completions(target);
         if (pass % EVENTS_EVERY == 0)
             work += take_events(target);
@@ -420,6 +422,8 @@ int target_serve(const struct options *options) {
     rc = print_address(target.engine);
     if (rc == 0)
         serve_loop(&target);
+    if (target.device_failed)
+        rc = complain("serve: %s (%s)", weir_strerror(WEIR_EDEVICE), weir_error_name(WEIR_EDEVICE));
     weir_engine_close(target.engine);
     for (uint32_t i = 0; i < SERVED_MAX; i++) {
         if (target.served[i].map_bytes != 0)

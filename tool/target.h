@@ -59,6 +59,7 @@ struct target {
     weir_engine *engine;
     struct served served[SERVED_MAX];
     uint32_t open_count; /* sessions that are not FREE */
+    bool device_failed;
 };
 
 /* Runs until SIGINT or SIGTERM. Returns an exit status. */

@@ -221,6 +221,9 @@ uint64_t endpoint_deadline(const struct endpoint *ep);
 /* The live slot, or EP_SLOT_NONE. */
 uint32_t endpoint_live(const struct endpoint *ep);
 
+/* Whether QPs are made, or being connected, because the remote asked. */
+bool endpoint_answering(const struct endpoint *ep);
+
 /* Whether no slot is in use: with EP_GONE, the endpoint can be forgotten. */
 bool endpoint_quiet(const struct endpoint *ep);
 

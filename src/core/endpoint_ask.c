@@ -41,6 +41,10 @@ uint32_t endpoint_live(const struct endpoint *ep) {
     return ep->live;
 }
 
+bool endpoint_answering(const struct endpoint *ep) {
+    return ep->state == EP_ANSWERING || ep->state == EP_ACCEPTING;
+}
+
 bool endpoint_quiet(const struct endpoint *ep) {
     for (uint32_t i = 0; i < EP_SESSIONS; i++) {
         if (ep->slots[i].state != EP_SLOT_FREE)

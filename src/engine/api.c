@@ -399,6 +399,20 @@ int weir_engine_address(const weir_engine *engine, char *address_out, size_t add
     return WEIR_OK;
 }
 
+/* What an engine would meet at open, said before. */
+static void look_for_memlock(const struct weir_device_caps *caps,
+                             const weir_engine_options *options, weir_device_info *info) {
+    uint64_t needed = engine_pinned_bytes(options);
+    if (info->available != WEIR_OK || !caps->pins || needed <= caps->pin_bytes_left)
+        return;
+    info->available = WEIR_EMEMLOCK;
+    snprintf(info->note, sizeof(info->note),
+             "RLIMIT_MEMLOCK (ulimit -l) leaves %llu KiB, an engine needs %llu; fewer "
+             "WEIR_PEERS_MAX need less",
+             (unsigned long long)(caps->pin_bytes_left / 1024),
+             (unsigned long long)((needed + 1023) / 1024));
+}
+
 int weir_device_query(size_t index, weir_device_info *info) {
     if (info == NULL || info->size < sizeof(size_t) || index >= device_table_count)
         return WEIR_EINVAL;
@@ -412,10 +426,12 @@ int weir_device_query(size_t index, weir_device_info *info) {
     memcpy(full.note, caps.note, sizeof(full.note));
     full.ordered = caps.ordered;
     full.completes_inline = caps.completes_inline;
+    full.qps_max = caps.qps_max;
     weir_engine_options defaults;
     settings_resolve(NULL, getenv, &defaults, NULL); /* weir_setting_query says what is wrong */
     full.engine_bytes = engine_bytes(&defaults);
     full.address_bytes = open_address_bytes(&defaults, &caps);
+    look_for_memlock(&caps, &defaults, &full);
     full.size = info->size;
     memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
     return WEIR_OK;

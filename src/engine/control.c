@@ -196,12 +196,18 @@ static bool hello_waits(weir_engine *engine, const char *address) {
 static struct peer *meet(weir_engine *engine, uint64_t conn, const struct wire_message *message,
                          const char *address) {
     struct peer *peer = peer_meet(engine, message->from, address);
-    if (peer == NULL && !engine->closing && message->type == WIRE_HELLO)
-        reply(engine, conn, message,
-              &(struct wire_message){.type = WIRE_REFUSE,
-                                     .echo = message->epoch | WIRE_ECHO_LATER,
-                                     .reason = WEIR_EFULL});
-    return peer;
+    if (peer != NULL)
+        engine->no_slot_told = false;
+    if (peer != NULL || engine->closing || message->type != WIRE_HELLO)
+        return peer;
+    reply(engine, conn, message,
+          &(struct wire_message){
+              .type = WIRE_REFUSE, .echo = message->epoch | WIRE_ECHO_LATER, .reason = WEIR_EFULL});
+    engine->stats.sessions_refused++;
+    if (!engine->no_slot_told)
+        engine_event(engine, WEIR_EVENT_REFUSED, 0, WEIR_EFULL, 0);
+    engine->no_slot_told = true;
+    return NULL;
 }
 
 /* The first HELLO of an instance. NULL: not now; it will be repeated. */

@@ -38,7 +38,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
         peer_tell(engine, WEIR_EVENT_RECOVERED, peer, peer->cause.error, peer->cause.culprit);
     }
     peer->was_up = peer->guarded = true;
-    peer->gone_told = false;
+    peer->gone_told = peer->refusal_told = false;
     peer->wanted = false;
     peer->degraded = false;
     peer_update_fast(engine, peer);
@@ -82,11 +82,12 @@ static void failed(weir_engine *engine, struct peer *peer, int error) {
 }
 
 /* No session came about: transfers that wait for one fail, and who asked for it with
- * weir_peer_connect is told. That is GONE, so the next session will be a first one; and if it was
- * because the instance is gone, which is said next, it is not told again. */
+ * weir_peer_connect, or was told that the last one broke, is told. That is GONE, so the next
+ * session will be a first one; and if it was because the instance is gone, which is said next, it
+ * is not told again. */
 void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     transfer_fail_all(engine, peer, error, false);
-    if (!peer->wanted)
+    if (!peer->wanted && !peer->degraded)
         return;
     peer_tell(engine, WEIR_EVENT_GONE, peer, error, 0);
     peer->wanted = peer->was_up = peer->degraded = false;
@@ -138,6 +139,21 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
     return false;
 }
 
+/* A session that the peer asks for cannot be made, or not now: the endpoint tells the peer, and
+ * this the application. EAGAIN is no reason: it is made a little later; nor is a connect that is
+ * tried again. */
+static void note_refusal(weir_engine *engine, struct peer *peer, const struct ep_event *event) {
+    bool made = event->type == EP_EV_CONNECT_FAILED &&
+                (endpoint_may_pass(event->error) || event->error == WEIR_EDEVICE);
+    if ((event->type != EP_EV_QPS_FAILED && event->type != EP_EV_CONNECT_FAILED) || made ||
+        event->error == WEIR_EAGAIN || !endpoint_answering(&peer->endpoint))
+        return;
+    engine->stats.sessions_refused++;
+    if (!peer->refusal_told)
+        peer_tell(engine, WEIR_EVENT_REFUSED, peer, event->error, 0);
+    peer->refusal_told = true;
+}
+
 static void step(weir_engine *engine, struct peer *peer, struct ep_event event) {
     struct wire_qp_set local;
     struct ep_effect effects[EP_EFFECTS_MAX];
@@ -145,6 +161,7 @@ static void step(weir_engine *engine, struct peer *peer, struct ep_event event) 
     while (more) {
         more = false;
         uint64_t stale = peer->endpoint.stale;
+        note_refusal(engine, peer, &event);
         uint32_t count = endpoint_step(&peer->endpoint, &event, engine_now(engine), effects);
         engine->stats.control_stale += peer->endpoint.stale - stale;
         for (uint32_t i = 0; i < count; i++)

@@ -86,6 +86,11 @@ size_t engine_bytes(const weir_engine_options *options) {
     return sizeof(weir_engine) + carver.used;
 }
 
+uint64_t engine_pinned_bytes(const weir_engine_options *options) {
+    uint64_t buffers = (uint64_t)qps_wanted(options) * (options->recv_credits + CREDIT_RESERVE);
+    return (2 * buffers + 1) * MESSAGE_BYTES;
+}
+
 /* Chains the free slots of every table. */
 static void start_tables(weir_engine *e) {
     const weir_engine_options *o = &e->options;
@@ -354,6 +359,19 @@ static int run_timers(weir_engine *engine, bool looked) {
     return count;
 }
 
+static bool quiet(const weir_engine *engine) {
+    return engine->qps_made.count == 0;
+}
+
+/* A device that failed goes when its last QP has: somebody may wait to remove it. */
+static void let_go(weir_engine *engine) {
+    const struct weir_device_ops *ops = engine->device_ops;
+    if (!quiet(engine) || (ops->let_go != NULL && ops->let_go(engine->device) != WEIR_OK))
+        return;
+    atomic_store(&engine->device_gone, true);
+    engine->worked = true;
+}
+
 /* One round of everything. slow: look at control channel and async events too, which
  * cost system calls; otherwise only when that is due. Returns how much was done. */
 int engine_step(weir_engine *engine, bool slow) {
@@ -362,8 +380,11 @@ int engine_step(weir_engine *engine, bool slow) {
     int polled = complete_poll(engine, budget);
     bool looks = look_is_due(engine) || slow;
     done += polled;
-    if (looks)
+    if (looks) {
         done += look_at_all(engine, budget - polled);
+        if (engine->device_failed && !atomic_load(&engine->device_gone))
+            let_go(engine);
+    }
     if (atomic_load_explicit(&engine->attention, memory_order_relaxed)) {
         atomic_store(&engine->attention, false);
         complete_held(engine);
@@ -395,6 +416,8 @@ int weir_engine_progress(weir_engine *engine) {
         engine_awake(engine);
     int done = engine_step(engine, engine->slow_now);
     engine->slow_now = false;
+    if (done == 0 && atomic_load_explicit(&engine->device_gone, memory_order_relaxed))
+        done = WEIR_EDEVICE;
     own_leave(engine);
     return done;
 }

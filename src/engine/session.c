@@ -32,6 +32,16 @@ void session_slot_free(weir_engine *engine, struct qp *qp) {
     engine->qp_free = slot_of(engine, qp);
 }
 
+/* What changes of a device while it is open: the completion queues that its QPs need. And it may
+ * have been found never to give the last-WQE event that it could: every teardown would wait for it
+ * in vain. Whether it gives one. */
+static bool refresh_caps(weir_engine *engine) {
+    struct weir_device_caps caps;
+    engine->device_ops->query(engine->device, &caps);
+    engine->caps.cq_capacity = caps.cq_capacity;
+    return caps.srq && caps.last_wqe;
+}
+
 /* One QP with its receives posted. On an error the slot is free again, or its QP is
  * on its way out. */
 static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uint32_t index,
@@ -134,6 +144,7 @@ int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64
         session->qps[i] = slot_of(engine, qp);
         session->qp_count = session->qp_left = i + 1;
     }
+    refresh_caps(engine);
     return WEIR_OK;
 }
 
@@ -248,14 +259,6 @@ void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot) 
         session_trouble(engine, peer, session);
 }
 
-/* A device may have been found, since the QPs were made, never to give the last-WQE event that it
- * could: every teardown would wait for it in vain. */
-static bool gives_last_wqe(weir_engine *engine) {
-    struct weir_device_caps caps;
-    engine->device_ops->query(engine->device, &caps);
-    return caps.srq && caps.last_wqe;
-}
-
 /* What is known of why a session broke: the first cause is the cause, and others are its
  * consequences. DEGRADED may have been told before, RECOVERED tells it then. */
 void session_cause(struct peer *peer, uint32_t slot, int error, const struct transfer *culprit) {
@@ -304,7 +307,7 @@ void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
     session_trouble(engine, peer, session);
     uint32_t qps[WEIR_QPS_MAX];
     uint32_t count = session->qp_count;
-    bool event = gives_last_wqe(engine);
+    bool event = refresh_caps(engine);
     memcpy(qps, session->qps, sizeof(qps));
     for (uint32_t i = 0; i < count; i++) {
         struct qp *qp = &engine->qps[qps[i]];
@@ -454,6 +457,7 @@ void session_device_failed(weir_engine *engine) {
     if (engine->device_failed)
         return;
     engine->device_failed = true;
+    engine_event(engine, WEIR_EVENT_DEVICE_FAILED, 0, WEIR_EDEVICE, 0);
     for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i))
         session_broken(engine, peer_at(engine, engine->qps[i].peer), engine->qps[i].session);
 }

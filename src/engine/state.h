@@ -235,11 +235,12 @@ struct peer {
     uint32_t inflight_next; /* there */
     enum weir_waiting_for waits_for; /* SLOTS or INFLIGHT, NOTHING: neither... */
     uint64_t waits_since_ns;         /* ...and since when */
-    bool closed;    /* by the application, while it stayed connected: may be evicted */
-    bool known;     /* instance is */
-    bool wanted;    /* weir_peer_connect asked before the instance was known */
-    bool was_up;    /* UP was told of this incarnation, and no GONE since */
-    bool gone_told; /* GONE was, and no session has come up since */
+    bool closed;       /* by the application, while it stayed connected: may be evicted */
+    bool known;        /* instance is */
+    bool wanted;       /* weir_peer_connect asked before the instance was known */
+    bool was_up;       /* UP was told of this incarnation, and no GONE since */
+    bool gone_told;    /* GONE was, and no session has come up since */
+    bool refusal_told; /* REFUSED was, likewise */
     bool degraded;
     struct cause { /* of the break that degraded it, as events tell it */
         int error;
@@ -400,9 +401,11 @@ struct weir_engine {
     bool closing;
     bool has_fd; /* sleeping is real: control and async news are looked at less often */
     bool slow_now;
-    bool device_failed; /* no session comes up any more */
-    bool in_async;      /* async events are being worked off */
-    bool worked;        /* since somebody was last told */
+    bool device_failed;       /* no session comes up any more */
+    _Atomic bool device_gone; /* any thread: and its last QP is gone, and what is left of it */
+    bool no_slot_told;        /* REFUSED was told of a visitor, and none has found a slot since */
+    bool in_async;            /* async events are being worked off */
+    bool worked;              /* since somebody was last told */
 
     bool look_ended;           /* the last look found the end of what had come */
     uint32_t look_turn;        /* steps since then */
@@ -548,6 +551,8 @@ void timer_receives(weir_engine *engine, uint64_t when_ns);
 
 void engine_fold_stats(weir_engine *engine);
 size_t engine_bytes(const weir_engine_options *options);
+/* Of those, what is registered with the device. */
+uint64_t engine_pinned_bytes(const weir_engine_options *options);
 
 /* left.c */
 bool left_nothing(const weir_engine *engine);

@@ -202,7 +202,7 @@ static bool something_waits(weir_engine *engine) {
 }
 
 static bool has_news_or_something(weir_engine *engine, uint64_t before) {
-    return has_news(engine, before) || something_waits(engine);
+    return has_news(engine, before) || something_waits(engine) || atomic_load(&engine->device_gone);
 }
 
 /* ---- the application's own loop ----------------------------------------- */
@@ -446,7 +446,11 @@ int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns) {
         return WEIR_EINVAL;
     if (engine->forked)
         return WEIR_ECLOSED;
-    return wait_for(engine, has_news_or_something, atomic_load(&engine->news), timeout_ns);
+    uint64_t before = atomic_load(&engine->news);
+    int rc = wait_for(engine, has_news_or_something, before, timeout_ns);
+    if (atomic_load(&engine->device_gone) && !has_news(engine, before) && !something_waits(engine))
+        return WEIR_EDEVICE;
+    return rc;
 }
 
 /* ---- the engine's own thread ------------------------------------------- */

@@ -40,6 +40,8 @@ struct weir_env_ops {
 struct weir_device_wishes {
     uint32_t inline_bytes; /* WEIR_INLINE_NONE: none. It may give less, not more */
     uint32_t cq_depth;     /* it may give less, and more */
+    uint32_t qps;          /* that there may be at once, not counting those on their way out... */
+    uint32_t qp_receives;  /* ...and receives that each of them is to have posted; 0: not known */
 };
 
 struct weir_env {
@@ -82,7 +84,9 @@ struct weir_device_caps {
     uint32_t inline_bytes_max;  /* payload copied at the post; the buffer is free at return */
     uint32_t sq_depth_max;
     uint32_t rq_depth_max;
-    uint32_t cq_capacity;   /* entries a poll can return before the queue was empty once */
+    uint32_t qps_max;       /* at once; 0: as many as memory allows */
+    uint32_t cq_capacity;   /* entries that polls can return before each queue was empty once;
+                             * it may change with the number of QPs: query says what is so now */
     uint32_t mtu_max;       /* path MTU, bytes; 0: does not matter */
     uint32_t rd_atomic_max; /* reads in flight on a QP; 0: does not matter */
     bool ordered;           /* WRs of one QP take effect at the target, and complete, in order */
@@ -102,6 +106,9 @@ struct weir_device_caps {
     bool mr_anywhere;   /* mr_register, mr_allocate, mr_register_dmabuf, mr_release: any
                          * thread, several at once, whatever others do meanwhile */
     uint64_t map_bytes; /* address space that the device maps when it is opened, hardly backed */
+    bool pins;          /* registered memory is pinned, */
+    uint64_t pin_bytes_left; /* and this is how much this process may have besides what it has;
+                              * UINT64_MAX: any */
     char note[WEIR_DEVICE_NOTE_MAX]; /* one line: what is used, or why nothing can be; "" */
 };
 
@@ -227,6 +234,11 @@ struct weir_device_ops {
     int (*open)(const struct weir_env *env, struct weir_device **device_out);
     /* All QPs are destroyed and all memory released before. */
     void (*close)(struct weir_device *device);
+    /* The device failed, and all QPs are destroyed: gives it back to the system, which may wait
+     * for that. Memory is no device's any more, but stays where it is until mr_release. From then
+     * on what needs a device is EDEVICE, and there are neither completions nor events. EAGAIN: not
+     * now. NULL: there is nothing to give back. */
+    int (*let_go)(struct weir_device *device);
     void (*query)(struct weir_device *device, struct weir_device_caps *caps_out);
 
     /* access: WEIR_ACCESS_*. After mr_release returned 0 nothing remote touches

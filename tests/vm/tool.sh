@@ -25,8 +25,22 @@ replay() {
 own_target() {
     on a timeout "$patience" "$weir" bench write --device "$DEVICE" --size 4K --seconds 0.5 --verify
 }
+# Without CAP_IPC_LOCK, and with 64 KiB that may be locked.
+limited() {
+    # shellcheck disable=SC2016 # for that shell
+    on a setpriv --bounding-set -ipc_lock sh -c 'ulimit -l 64; exec timeout 20 "$@"' sh "$@"
+}
+memlock() {
+    limited "$weir" info >"$WORK/limited"
+    grep 'RLIMIT_MEMLOCK (ulimit -l) leaves 64 KiB, an engine needs' "$WORK/limited" ||
+        { cat "$WORK/limited"; return 1; }
+    limited "$weir" serve --device "$DEVICE" >"$WORK/limited" 2>&1 && return 1
+    sed 's/^/# /' "$WORK/limited"
+    grep -q 'RLIMIT_MEMLOCK.*WEIR_EMEMLOCK' "$WORK/limited"
+}
 
 check info_shows_device info
+[ "$DEVICE" = verbs ] && check W10_what_may_be_locked_is_named memlock
 check B4_write_verified leaves_nothing round write --verify --size 64K --seconds $seconds
 check B4_write_small leaves_nothing round write --verify --size 64 --seconds $seconds
 check B4_write_odd_size leaves_nothing round write --verify --size 10001 --seconds $seconds

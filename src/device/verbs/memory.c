@@ -69,6 +69,21 @@ void verbs_memory_close(struct weir_device *device) {
     pthread_mutex_destroy(&mrs->mutex);
 }
 
+/* Until use_end, the regions stay the provider's. False: there is no provider any more. */
+static bool use_begin(struct weir_device *device) {
+    pthread_mutex_lock(&device->mrs.mutex);
+    bool gone = device->mrs.gone;
+    device->mrs.users += !gone;
+    pthread_mutex_unlock(&device->mrs.mutex);
+    return !gone;
+}
+
+static void use_end(struct weir_device *device) {
+    pthread_mutex_lock(&device->mrs.mutex);
+    device->mrs.users--;
+    pthread_mutex_unlock(&device->mrs.mutex);
+}
+
 /* ---- our own ---- */
 
 /* ibv_reg_mr(3): remote write needs local write. */
@@ -123,15 +138,36 @@ static int unmake(struct verbs_mr *mr) {
     if (error != 0)
         return error;
     mr->sink = NULL;
-    return ibv_dereg_mr(mr->ibv);
+    error = mr->ibv != NULL ? ibv_dereg_mr(mr->ibv) : 0;
+    if (error == 0)
+        mr->ibv = NULL;
+    return error;
+}
+
+/* A provider that has lost its device may refuse: its kernel has taken the regions back. */
+int verbs_memory_let_go(struct weir_device *device) {
+    struct verbs_mrs *mrs = &device->mrs;
+    pthread_mutex_lock(&mrs->mutex);
+    mrs->gone = mrs->users == 0;
+    pthread_mutex_unlock(&mrs->mutex);
+    if (!mrs->gone)
+        return WEIR_EAGAIN;
+    for (uint32_t i = 0; i < mrs->chunk_count * VERBS_MR_CHUNK; i++) {
+        struct verbs_mr *mr = mr_at(device, i);
+        if (unmake(mr) != 0)
+            mr->ibv = mr->sink = NULL;
+    }
+    return WEIR_OK;
 }
 
 /* Notes a new region down; without room for it, it goes again. */
 static int add(struct weir_device *device, struct verbs_mr wanted, void *base, uint64_t length,
                struct weir_mr *mr_out) {
     uint32_t cookie;
-    if (wanted.ibv == NULL)
-        return verbs_error(errno);
+    if (wanted.ibv == NULL) {
+        bool locked = errno == ENOMEM && length > memlock_left();
+        return locked ? WEIR_EMEMLOCK : verbs_error(errno);
+    }
     pthread_mutex_lock(&device->mrs.mutex);
     int rc = mr_take(device, &cookie);
     if (rc == WEIR_OK) {
@@ -153,9 +189,13 @@ int verbs_mr_register(struct weir_device *device, void *base, uint64_t length, u
     if (base == NULL || length == 0 || start + length < start || !access_is_known(access) ||
         length > device->choice.attr.max_mr_size)
         return WEIR_EINVAL;
+    if (!use_begin(device))
+        return WEIR_EDEVICE;
     struct verbs_mr wanted = {.ibv = make(device, base, length, access), .access = access};
     make_sink(device, base, length, &wanted);
-    return add(device, wanted, base, length, mr_out);
+    int rc = add(device, wanted, base, length, mr_out);
+    use_end(device);
+    return rc;
 }
 
 /* EBADF: the descriptor is not open. The rest: kernels that do not know of dma-bufs here, and
@@ -172,11 +212,8 @@ static int dmabuf_error(int error) {
     }
 }
 
-int verbs_mr_register_dmabuf(struct weir_device *device, int fd, uint64_t offset, uint64_t length,
-                             uint64_t iova, uint32_t access, struct weir_mr *mr_out) {
-    if (fd < 0 || length == 0 || iova + length < iova || !access_is_known(access) ||
-        ((iova ^ offset) & (PAGE_BYTES - 1)) != 0 || length > device->choice.attr.max_mr_size)
-        return WEIR_EINVAL;
+static int register_dmabuf(struct weir_device *device, int fd, uint64_t offset, uint64_t length,
+                           uint64_t iova, uint32_t access, struct weir_mr *mr_out) {
     struct verbs_mr wanted = {.access = access};
     wanted.ibv = ibv_reg_dmabuf_mr(device->pd, offset, length, iova, fd, (int)access_flags(access));
     if (wanted.ibv == NULL)
@@ -190,6 +227,18 @@ int verbs_mr_register_dmabuf(struct weir_device *device, int fd, uint64_t offset
         }
     }
     return add(device, wanted, (void *)(uintptr_t)iova, length, mr_out);
+}
+
+int verbs_mr_register_dmabuf(struct weir_device *device, int fd, uint64_t offset, uint64_t length,
+                             uint64_t iova, uint32_t access, struct weir_mr *mr_out) {
+    if (fd < 0 || length == 0 || iova + length < iova || !access_is_known(access) ||
+        ((iova ^ offset) & (PAGE_BYTES - 1)) != 0 || length > device->choice.attr.max_mr_size)
+        return WEIR_EINVAL;
+    if (!use_begin(device))
+        return WEIR_EDEVICE;
+    int rc = register_dmabuf(device, fd, offset, length, iova, access, mr_out);
+    use_end(device);
+    return rc;
 }
 
 static uint64_t round_up(uint64_t value, uint64_t unit) {
@@ -237,10 +286,14 @@ int verbs_mr_allocate(struct weir_device *device, uint64_t length, uint32_t acce
     void *base = map_pages(bytes);
     if (base == NULL)
         return WEIR_ENOMEM;
-    struct verbs_mr wanted = {
-        .ibv = make(device, base, length, access), .mapped_bytes = bytes, .access = access};
-    make_sink(device, base, length, &wanted);
-    int rc = add(device, wanted, base, length, mr_out);
+    int rc = WEIR_EDEVICE;
+    if (use_begin(device)) {
+        struct verbs_mr wanted = {
+            .ibv = make(device, base, length, access), .mapped_bytes = bytes, .access = access};
+        make_sink(device, base, length, &wanted);
+        rc = add(device, wanted, base, length, mr_out);
+        use_end(device);
+    }
     if (rc != WEIR_OK)
         munmap(base, bytes);
     return rc;
@@ -248,7 +301,10 @@ int verbs_mr_allocate(struct weir_device *device, uint64_t length, uint32_t acce
 
 int verbs_mr_release(struct weir_device *device, const struct weir_mr *mr) {
     struct verbs_mr *entry = mr_at(device, mr->cookie);
-    int error = unmake(entry);
+    bool used = use_begin(device);
+    int error = used ? unmake(entry) : 0;
+    if (used)
+        use_end(device);
     if (error != 0)
         return verbs_error(error) == WEIR_EBUSY ? WEIR_EBUSY : WEIR_EDEVICE;
     if (entry->mapped_bytes != 0)
@@ -262,6 +318,8 @@ int verbs_mr_release(struct weir_device *device, const struct weir_mr *mr) {
 int verbs_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
                     uint32_t *blob_length_out) {
     const struct verbs_mr *entry = mr_at(device, mr->cookie);
+    if (entry->ibv == NULL)
+        return WEIR_EDEVICE; /* it was let go of */
     struct verbs_region region = {.base = (uint64_t)(uintptr_t)mr->base,
                                   .length = mr->length,
                                   .rkey = entry->ibv->rkey,

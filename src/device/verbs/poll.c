@@ -113,14 +113,31 @@ static inline bool deliver(struct weir_device *device, const struct verbs_raw *r
 
 static struct verbs_raw *stash_at(const struct weir_device *device, uint32_t number) {
     uint32_t at = device->stash_head + number;
-    return &device->stash[at < device->cq_capacity ? at : at - device->cq_capacity];
+    return &device->stash[at < device->stash_size ? at : at - device->stash_size];
 }
 
-/* One batch of the CQ. How many were in it. */
-static int stash_batch(struct weir_device *device) {
-    uint32_t room = device->cq_capacity - device->stash_count;
+int stash_grow(struct weir_device *device, uint32_t entries) {
+    const struct weir_env *env = &device->env;
+    if (entries <= device->stash_size)
+        return WEIR_OK;
+    struct verbs_raw *stash = env->ops->alloc(env->self, (size_t)entries * sizeof *stash);
+    if (stash == NULL)
+        return WEIR_ENOMEM;
+    for (uint32_t i = 0; i < device->stash_count; i++)
+        stash[i] = *stash_at(device, i);
+    if (device->stash != NULL)
+        env->ops->free(env->self, device->stash, (size_t)device->stash_size * sizeof *stash);
+    device->stash = stash;
+    device->stash_size = entries;
+    device->stash_head = 0;
+    return WEIR_OK;
+}
+
+/* One batch of a CQ. How many were in it. */
+static int stash_batch(struct weir_device *device, const struct verbs_cq *cq) {
+    uint32_t room = device->stash_size - device->stash_count;
     int wanted = room < VERBS_POLL_BATCH ? (int)room : VERBS_POLL_BATCH;
-    int got = wanted > 0 ? ibv_poll_cq(device->cq, wanted, device->wcs) : 0;
+    int got = wanted > 0 ? ibv_poll_cq(cq->ibv, wanted, device->wcs) : 0;
     for (int i = 0; i < got; i++) {
         if (resolve(device, &device->wcs[i], stash_at(device, device->stash_count)))
             device->stash_count++;
@@ -128,15 +145,15 @@ static int stash_batch(struct weir_device *device) {
     return got;
 }
 
-void poll_to_stash(struct weir_device *device) {
-    while (stash_batch(device) == VERBS_POLL_BATCH)
+void poll_to_stash(struct weir_device *device, const struct verbs_cq *cq) {
+    while (stash_batch(device, cq) == VERBS_POLL_BATCH)
         continue;
 }
 
 void poll_flush(struct weir_qp *qp, uint32_t position, uint32_t status) {
     struct weir_device *device = qp->device;
-    poll_to_stash(device);
-    assert(device->stash_count < device->cq_capacity); /* qp.c counts these, too */
+    poll_to_stash(device, qp->cq);
+    assert(device->stash_count < device->stash_size); /* qp.c counts these, too */
     *stash_at(device, device->stash_count++) =
         (struct verbs_raw){.qp = qp,
                            .wr_id = qp->id_base | (position & VERBS_POSITION_MASK),
@@ -164,7 +181,7 @@ static __attribute__((noinline)) int take_stashed(struct weir_device *device,
         if (deliver(device, stash_at(device, 0), &cqes_out[count]))
             count++;
         device->stash_head =
-            device->stash_head + 1 < device->cq_capacity ? device->stash_head + 1 : 0;
+            device->stash_head + 1 < device->stash_size ? device->stash_head + 1 : 0;
         device->stash_count--;
     }
     return count;
@@ -172,29 +189,41 @@ static __attribute__((noinline)) int take_stashed(struct weir_device *device,
 
 /* ---- completions ---- */
 
-int verbs_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
-    int count = 0;
-    if (VERBS_UNLIKELY(device->fenced)) { /* to deliver may add to the stash */
+/* To deliver may add to the stash. */
+static __attribute__((noinline)) int poll_fenced(struct weir_device *device,
+                                                 struct weir_cqe *cqes_out, int max) {
+    bool failed = false;
+    for (uint32_t i = 0; i < device->cq_count; i++) {
         int got = VERBS_POLL_BATCH;
         while (got == VERBS_POLL_BATCH)
-            got = stash_batch(device);
-        count = take_stashed(device, cqes_out, max);
-        return got < 0 && count == 0 ? WEIR_EDEVICE : count;
+            got = stash_batch(device, device->cqs[i]);
+        failed |= got < 0;
     }
+    int count = take_stashed(device, cqes_out, max);
+    return failed && count == 0 ? WEIR_EDEVICE : count;
+}
+
+/* A batch of each CQ in turn, until all were empty or it is enough; who was not asked is first the
+ * next time. */
+int verbs_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
+    int count = 0;
+    if (VERBS_UNLIKELY(device->fenced))
+        return poll_fenced(device, cqes_out, max);
     if (VERBS_UNLIKELY(device->stash_count > 0))
         count = take_stashed(device, cqes_out, max);
-    while (count < max) {
+    for (uint32_t empty = 0; count < max && empty < device->cq_count;) {
+        const struct verbs_cq *cq = device->cqs[device->cq_turn];
         int wanted = max - count < VERBS_POLL_BATCH ? max - count : VERBS_POLL_BATCH;
-        int got = ibv_poll_cq(device->cq, wanted, device->wcs);
+        int got = ibv_poll_cq(cq->ibv, wanted, device->wcs);
         if (VERBS_UNLIKELY(got < 0))
             return count > 0 ? count : WEIR_EDEVICE;
+        device->cq_turn = device->cq_turn + 1 < device->cq_count ? device->cq_turn + 1 : 0;
+        empty = got < wanted ? empty + 1 : 0;
         for (int i = 0; i < got; i++) {
             struct verbs_raw raw;
             if (resolve(device, &device->wcs[i], &raw) && deliver(device, &raw, &cqes_out[count]))
                 count++;
         }
-        if (got < wanted)
-            break;
     }
     return count;
 }
@@ -251,7 +280,19 @@ static bool nothing_more(int error) {
     return error == EAGAIN || error == EINTR;
 }
 
+/* What fails for good is told once. */
+static bool loss_is_new(enum verbs_loss *loss) {
+    bool is_new = *loss == LOSS_UNTOLD;
+    if (is_new)
+        *loss = LOSS_TOLD;
+    return is_new;
+}
+
 int verbs_events(struct weir_device *device, struct weir_async *events_out, int max) {
+    if (device->gone)
+        return 0;
+    if (device->removal == LOSS_NONE && watch_sees_removal(device))
+        device->removal = LOSS_UNTOLD;
     int count = connector_events(device, events_out, max);
     count += cm_events(device, events_out + count, max - count);
     for (int reads = 0; count < max && reads < 4 * max; reads++) {
@@ -266,11 +307,9 @@ int verbs_events(struct weir_device *device, struct weir_async *events_out, int 
         if (told.type != 0)
             events_out[count++] = told;
     }
-    if (device->loss == LOSS_UNTOLD && count < max) {
+    if (count < max && (loss_is_new(&device->loss) || loss_is_new(&device->removal)))
         events_out[count++] =
             (struct weir_async){.type = WEIR_ASYNC_DEVICE_FATAL, .qp_tag = UINT32_MAX};
-        device->loss = LOSS_TOLD;
-    }
     return count;
 }
 
@@ -280,19 +319,23 @@ int verbs_fd(struct weir_device *device) {
     return device->epoll_fd;
 }
 
-/* Whether the CQ or the stash has anything for anybody. */
+/* Whether a CQ or the stash has anything for anybody. */
 static bool has_completion(struct weir_device *device) {
-    while (device->stash_count == 0 && stash_batch(device) == VERBS_POLL_BATCH)
-        continue;
+    for (uint32_t i = 0; device->stash_count == 0 && i < device->cq_count; i++) {
+        while (device->stash_count == 0 && stash_batch(device, device->cqs[i]) == VERBS_POLL_BATCH)
+            continue;
+    }
     return device->stash_count > 0;
 }
 
 /* Looked at before, so that arming fires for what is new only; and after, for what came
  * in between (ibv_get_cq_event(3)). */
 int verbs_arm(struct weir_device *device) {
+    if (device->gone)
+        return WEIR_OK; /* there is nothing more to come */
     if (has_completion(device))
         return WEIR_EAGAIN;
-    if (device->loss == LOSS_NONE && ibv_req_notify_cq(device->cq, 0) != 0)
+    if (device->loss == LOSS_NONE && !cqs_arm(device))
         lose_device(device);
     if (device->loss == LOSS_UNTOLD)
         return WEIR_EAGAIN; /* there is an event to take, before anybody sleeps */
@@ -300,13 +343,9 @@ int verbs_arm(struct weir_device *device) {
 }
 
 void verbs_disarm(struct weir_device *device) {
-    struct ibv_cq *cq;
-    void *context;
-    unsigned taken = 0;
-    while (ibv_get_cq_event(device->channel, &cq, &context) == 0)
-        taken++;
+    if (device->gone)
+        return;
+    cqs_disarm(device);
     if (!nothing_more(errno))
         lose_device(device);
-    if (taken > 0)
-        ibv_ack_cq_events(device->cq, taken);
 }

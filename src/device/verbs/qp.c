@@ -1,8 +1,7 @@
 /* qp.c: queue pairs: made with what the provider grants, taken down.
  *
- * Owns the table of QPs, their numbers, and the account of CQ entries: a QP whose queues
- * could overflow the CQ is not made. Left to others: how they are connected, what is posted
- * to them. */
+ * Owns the table of QPs, and their numbers. Left to others: how they are connected, what is
+ * posted to them, which CQ has room for them (cq.c). */
 #include <errno.h>
 #include <string.h>
 
@@ -78,11 +77,12 @@ static uint32_t send_entries(const struct weir_device *device, uint32_t sq_depth
     return device->fenced ? 3 * sq_depth : sq_depth;
 }
 
-static struct ibv_qp *make(struct weir_device *device, uint32_t sq_depth, uint32_t rq_depth,
-                           uint32_t inline_bytes, struct ibv_qp_cap *granted_out) {
+static struct ibv_qp *make(struct weir_device *device, const struct verbs_cq *cq, uint32_t sq_depth,
+                           uint32_t rq_depth, uint32_t inline_bytes,
+                           struct ibv_qp_cap *granted_out) {
     struct ibv_qp_init_attr attr = {
-        .send_cq = device->cq,
-        .recv_cq = device->cq,
+        .send_cq = cq->ibv,
+        .recv_cq = cq->ibv,
         .srq = device->srq,
         .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = sq_depth * wrs_each(device),
@@ -102,7 +102,7 @@ int qp_try_inline(struct weir_device *device) {
     wanted = wanted == 0 ? VERBS_INLINE_WANTED : wanted == WEIR_INLINE_NONE ? 0 : wanted;
     for (;; wanted = wanted > 32 ? wanted / 2 : 0) {
         struct ibv_qp_cap granted;
-        struct ibv_qp *qp = make(device, VERBS_DEPTH_MIN, 1, wanted, &granted);
+        struct ibv_qp *qp = make(device, device->cqs[0], VERBS_DEPTH_MIN, 1, wanted, &granted);
         if (qp != NULL) {
             device->inline_bytes =
                 granted.max_inline_data < wanted ? granted.max_inline_data : wanted;
@@ -115,10 +115,11 @@ int qp_try_inline(struct weir_device *device) {
 
 /* As deep as wanted, or as the provider can: what max_qp_wr promises need not go together
  * with inline data. errno is set on failure. */
-static struct ibv_qp *make_deep(struct weir_device *device, uint32_t sq_depth, uint32_t rq_depth,
+static struct ibv_qp *make_deep(struct weir_device *device, const struct verbs_cq *cq,
+                                uint32_t sq_depth, uint32_t rq_depth,
                                 struct ibv_qp_cap *granted_out) {
     for (;;) {
-        struct ibv_qp *qp = make(device, sq_depth, rq_depth, device->inline_bytes, granted_out);
+        struct ibv_qp *qp = make(device, cq, sq_depth, rq_depth, device->inline_bytes, granted_out);
         if (qp != NULL || sq_depth <= VERBS_DEPTH_MIN || (errno != ENOMEM && errno != EINVAL))
             return qp;
         sq_depth /= 2;
@@ -147,6 +148,7 @@ static size_t ids_bytes(const struct weir_qp *qp) {
     return ((size_t)qp->id_mask + 1) * sizeof *qp->ids;
 }
 
+/* Of its CQ, that it may fill. */
 static uint32_t entries(const struct weir_qp *qp) {
     return send_entries(qp->device, qp->sq_depth) + qp->rq_depth;
 }
@@ -178,7 +180,7 @@ static void write_granted(struct weir_qp *qp, struct weir_qp_granted *granted_ou
     granted_out->blob_length = blob_write_address(&qp->source.address, granted_out->blob);
 }
 
-/* Takes what the provider granted as the QP's size. EAGAIN: the CQ has no room for it. */
+/* Takes what the provider granted as the QP's size. */
 static int adopt(struct weir_qp *qp, const struct ibv_qp_cap *cap, uint32_t rq_wanted) {
     const struct weir_device *device = qp->device;
     if (cap->max_inline_data < device->inline_bytes)
@@ -187,20 +189,46 @@ static int adopt(struct weir_qp *qp, const struct ibv_qp_cap *cap, uint32_t rq_w
     qp->sq_depth = depth < VERBS_DEPTH_MAX ? depth : VERBS_DEPTH_MAX;
     qp->rq_depth = device->srq != NULL ? 0 : rq_wanted;
     qp->id_mask = power_of_two(qp->sq_depth) - 1;
-    return entries(qp) <= device->cq_capacity - device->cq_used ? WEIR_OK : WEIR_EAGAIN;
+    return WEIR_OK;
+}
+
+/* A QP of the provider's on a CQ that has room for it. It may be granted more than was asked for,
+ * and then need another CQ; that is the same each time. EFULL: no CQ has room. */
+static int make_on_cq(struct weir_qp *qp, const struct weir_qp_options *options) {
+    struct weir_device *device = qp->device;
+    uint32_t rq_wanted = device->srq != NULL ? 0 : options->rq_depth;
+    uint32_t needed = send_entries(device, options->sq_depth) + rq_wanted;
+    int rc = WEIR_EFULL;
+    for (int tries = 0; tries < 3; tries++) {
+        struct ibv_qp_cap cap;
+        qp->cq = cq_take(device, needed);
+        if (qp->cq == NULL)
+            return WEIR_EFULL;
+        qp->ibv = make_deep(device, qp->cq, options->sq_depth, rq_wanted, &cap);
+        if (qp->ibv == NULL)
+            return verbs_error(errno);
+        rc = adopt(qp, &cap, rq_wanted);
+        needed = entries(qp);
+        if (rc == WEIR_OK && needed <= qp->cq->capacity - qp->cq->used)
+            return WEIR_OK;
+        ibv_destroy_qp(qp->ibv);
+        if (rc != WEIR_OK)
+            return rc;
+    }
+    return WEIR_EFULL;
 }
 
 int verbs_qp_create(struct weir_device *device, const struct weir_qp_options *options,
                     struct weir_qp_granted *granted_out, struct weir_qp **qp_out) {
     const struct weir_env *env = &device->env;
     uint32_t rq_wanted = device->srq != NULL ? 0 : options->rq_depth;
-    uint32_t room = device->cq_capacity - device->cq_used;
+    if (device->gone)
+        return WEIR_EDEVICE;
     if (options->sq_depth == 0 || options->sq_depth > device->caps.sq_depth_max ||
         rq_wanted > device->caps.rq_depth_max)
         return WEIR_EINVAL;
-    if (device->qp_count == VERBS_QPS_MAX || room < rq_wanted ||
-        room - rq_wanted < send_entries(device, options->sq_depth))
-        return WEIR_EAGAIN;
+    if (device->qp_count == VERBS_QPS_MAX)
+        return WEIR_EFULL;
     if (device->port_changed) {
         if (select_refresh(&device->settings, &device->choice) != WEIR_OK)
             return WEIR_EAGAIN; /* a link that is down comes up again */
@@ -209,21 +237,15 @@ int verbs_qp_create(struct weir_device *device, const struct weir_qp_options *op
     struct weir_qp *qp = env->ops->alloc(env->self, sizeof *qp);
     if (qp == NULL)
         return WEIR_ENOMEM;
-    struct ibv_qp_cap cap;
-    int rc = WEIR_OK;
-    qp->ibv = make_deep(device, options->sq_depth, rq_wanted, &cap);
-    if (qp->ibv == NULL) {
-        rc = verbs_error(errno);
-        goto free_qp;
-    }
     qp->device = device;
+    int rc = make_on_cq(qp, options);
+    if (rc != WEIR_OK)
+        goto free_qp;
     qp->qpn = qp->ibv->qp_num;
     qp->tag = options->tag;
     qp->culprit = UINT32_MAX;
     qp->recv_bytes_max = options->recv_bytes_max;
-    rc = adopt(qp, &cap, rq_wanted);
-    if (rc == WEIR_OK)
-        rc = to_init(device, qp->ibv);
+    rc = to_init(device, qp->ibv);
     if (rc != WEIR_OK)
         goto destroy_qp;
     qp->ids = env->ops->alloc(env->self, ids_bytes(qp));
@@ -232,7 +254,7 @@ int verbs_qp_create(struct weir_device *device, const struct weir_qp_options *op
         goto destroy_qp;
     }
     qp->ibv->qp_context = qp; /* of asynchronous events */
-    device->cq_used += entries(qp);
+    cq_use(qp->cq, entries(qp));
     table_add(device, qp);
     write_granted(qp, granted_out);
     *qp_out = qp;
@@ -290,17 +312,18 @@ int verbs_qp_destroy(struct weir_qp *qp) {
     const struct weir_env *env = &device->env;
     if (connector_cancel(qp) != WEIR_OK || (device->fenced && cm_hangup(qp) != WEIR_OK))
         return WEIR_EBUSY;
-    poll_to_stash(device);
+    poll_to_stash(device, qp->cq);
     enum verbs_sigpipe hold = sigpipe_hold(device);
     int error = ibv_destroy_qp(qp->ibv);
     sigpipe_release(hold);
-    if (error != 0)
+    /* The kernel has destroyed the QPs of a device that it took away. */
+    if (error != 0 && (error != EIO || device->loss == LOSS_NONE))
         return error == EBUSY ? WEIR_EBUSY : WEIR_EDEVICE;
-    poll_to_stash(device);
+    poll_to_stash(device, qp->cq);
     poll_forget(device, qp);
     note_habit(qp);
     table_remove(device, qp);
-    device->cq_used -= entries(qp);
+    cq_leave(device, qp->cq, entries(qp));
     env->ops->free(env->self, qp->ids, ids_bytes(qp));
     env->ops->free(env->self, qp, sizeof *qp);
     return WEIR_OK;

@@ -42,7 +42,8 @@ static const struct rule rules[] = {
      " (7 would retry for ever)"},
     {"WEIR_VERBS_MIN_RNR_TIMER", AT(min_rnr_timer), 12, 1, 31,
      "code of the time before such a retry", " (0 would be 655 ms)"},
-    {"WEIR_VERBS_SRQ", AT(srq), 1, 0, 1, "a shared receive queue, where there are some", ""},
+    {"WEIR_VERBS_SRQ", AT(srq), VERBS_UNSET, 0, 1, "a shared receive queue, also one too short",
+     ""},
 };
 enum { RULES = sizeof rules / sizeof rules[0] };
 

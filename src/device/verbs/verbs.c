@@ -16,6 +16,9 @@
 #include "fork.h"
 #include "verbs.h"
 
+/* A device that pins its queues, too, pins about as much in open; it does not say how much. */
+#define OPEN_PINS (UINT64_C(1) << 20)
+
 static uint32_t smaller(uint64_t a, uint64_t b) {
     return (uint32_t)(a < b ? a : b);
 }
@@ -42,6 +45,7 @@ static void fill_caps(const struct verbs_settings *settings, const struct verbs_
         .inline_bytes_max = VERBS_INLINE_WANTED,
         .sq_depth_max = smaller((uint32_t)attr->max_qp_wr / (fenced ? 2 : 1), VERBS_DEPTH_MAX),
         .rq_depth_max = smaller((uint32_t)attr->max_qp_wr, VERBS_DEPTH_MAX),
+        .qps_max = smaller((uint32_t)attr->max_qp, VERBS_QPS_MAX),
         .cq_capacity = smaller((uint32_t)attr->max_cqe, VERBS_CQ_MAX),
         .mtu_max = choice->mtu,
         .rd_atomic_max = smaller(reads, VERBS_RD_ATOMIC_MAX),
@@ -51,6 +55,8 @@ static void fill_caps(const struct verbs_settings *settings, const struct verbs_
         .write_imm = !fenced,        /* RFC 7306 brought it, and few have it */
         .last_wqe = srq && last_wqe, /* ibv_get_async_event(3): of QPs on a shared queue */
         .mr_anywhere = true,
+        .pins = true,
+        .pin_bytes_left = memlock_left(),
     };
     snprintf(caps->note, sizeof caps->note, "%s", choice->note);
 }
@@ -77,56 +83,49 @@ static int set_nonblocking(int fd) {
     return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 ? WEIR_OK : WEIR_EDEVICE;
 }
 
-static uint32_t cq_asked(const struct weir_device *device) {
-    uint32_t wish = device->env.wishes.cq_depth;
-    return wish != 0 ? wish : VERBS_CQ_MAX;
+/* How long the shared receive queue should be, and may be: a quarter of a CQ, and up to half of
+ * one where all QPs that may come need that. 0: it would be too short for them all, and those that
+ * come last would wait for the others to go. */
+static uint32_t srq_wanted(const struct weir_device *device, uint32_t half) {
+    const struct weir_device_wishes *wishes = &device->env.wishes;
+    uint64_t needed = (uint64_t)wishes->qps * wishes->qp_receives;
+    uint32_t wanted = smaller((uint32_t)device->choice.attr.max_srq_wr, half / 2);
+    if (device->settings.srq == VERBS_UNSET && needed > wanted)
+        return smaller((uint32_t)device->choice.attr.max_srq_wr, half) < needed ? 0
+                                                                                : (uint32_t)needed;
+    return wanted;
 }
 
-/* As large as asked for, or as the device gives, down to a bound. */
-static int open_cq(struct weir_device *device) {
-    uint32_t asked = cq_asked(device);
-    uint32_t wanted = smaller((uint32_t)device->choice.attr.max_cqe, asked);
-    uint32_t least = smaller(asked, VERBS_CQ_MIN);
-    while (wanted >= least) {
-        device->cq = ibv_create_cq(device->choice.context, (int)wanted, device, device->channel, 0);
-        if (device->cq != NULL)
-            break;
-        wanted /= 2;
-    }
-    if (device->cq == NULL)
-        return WEIR_EDEVICE;
-    device->cq_capacity = smaller((uint32_t)device->cq->cqe, 2 * asked);
-    device->stash = device->env.ops->alloc(device->env.self,
-                                           (size_t)device->cq_capacity * sizeof *device->stash);
-    return device->stash != NULL ? WEIR_OK : WEIR_ENOMEM;
-}
-
-/* A quarter of the CQ is for shared receives, or less where the device gives less. Without
- * a shared queue each QP has its own. */
-static int open_srq(struct weir_device *device) {
-    const struct ibv_device_attr *attr = &device->choice.attr;
-    if (!wants_srq(&device->settings, attr))
-        return WEIR_OK;
-    uint32_t most = smaller(cq_asked(device), device->cq_capacity) / 4;
+/* Without a shared queue each QP has its own. */
+static void open_srq(struct weir_device *device) {
+    uint32_t half = smaller(cq_asked(device), device->cqs[0]->capacity) / 2;
+    if (!wants_srq(&device->settings, &device->choice.attr))
+        return;
     struct ibv_srq_init_attr init = {.srq_context = device, .attr.max_sge = 1};
-    uint32_t wanted = smaller((uint32_t)attr->max_srq_wr, most);
+    uint32_t first = srq_wanted(device, half), wanted = first;
     for (; device->srq == NULL && wanted >= VERBS_SRQ_MIN; wanted /= 2) {
         init.attr.max_wr = wanted;
         device->srq = ibv_create_srq(device->pd, &init);
+        if (device->settings.srq == VERBS_UNSET && first > half / 2)
+            break; /* less would not do */
     }
     if (device->srq == NULL)
-        return WEIR_OK;
-    device->srq_depth = smaller(init.attr.max_wr, most);
-    device->cq_used = device->srq_depth;
-    return WEIR_OK;
+        return;
+    device->srq_depth = smaller(init.attr.max_wr, first > half / 2 ? half : half / 2);
+    cqs_reserve(device);
 }
 
 static int open_descriptors(struct weir_device *device) {
     if (connector_open(device) != WEIR_OK)
         return WEIR_EDEVICE;
-    int fds[5] = {device->channel->fd, device->choice.context->async_fd, device->connector.event_fd,
-                  device->cm.fd, device->cm.timer_fd};
-    int count = device->fenced ? 5 : 3;
+    device->watch_fd = watch_open(device->choice.context);
+    int fds[6] = {device->channel->fd,
+                  device->choice.context->async_fd,
+                  device->connector.event_fd,
+                  device->watch_fd,
+                  device->cm.fd,
+                  device->cm.timer_fd};
+    int count = device->fenced ? 6 : 4;
     fork_hold();
     device->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
     fork_release();
@@ -134,6 +133,8 @@ static int open_descriptors(struct weir_device *device) {
         return WEIR_EDEVICE;
     for (int i = 0; i < count; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
+        if (fds[i] == device->watch_fd && fds[i] < 0)
+            continue; /* its news is sought from time to time */
         if (set_nonblocking(fds[i]) != WEIR_OK ||
             epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
             return WEIR_EDEVICE;
@@ -146,9 +147,9 @@ static int open_objects(struct weir_device *device) {
     device->channel = inherit_open_channel(device->choice.context);
     if (device->pd == NULL || device->channel == NULL)
         return WEIR_EDEVICE;
-    int rc = open_cq(device);
+    int rc = cqs_open(device);
     if (rc == WEIR_OK)
-        rc = open_srq(device);
+        open_srq(device);
     if (rc == WEIR_OK && device->fenced)
         rc = cm_open(device);
     if (rc == WEIR_OK)
@@ -158,9 +159,8 @@ static int open_objects(struct weir_device *device) {
     if (rc != WEIR_OK)
         return rc;
     struct weir_device_caps *caps = &device->caps;
-    uint32_t sends = device->cq_capacity - device->cq_used;
+    uint32_t sends = device->cqs[0]->capacity - device->srq_depth;
     caps->inline_bytes_max = device->inline_bytes;
-    caps->cq_capacity = device->cq_capacity;
     caps->srq = device->srq != NULL;
     caps->last_wqe &= caps->srq;
     caps->sq_depth_max = smaller(caps->sq_depth_max, sends / (device->fenced ? 6 : 2));
@@ -168,24 +168,41 @@ static int open_objects(struct weir_device *device) {
     return WEIR_OK;
 }
 
-/* The reverse of open, from wherever it stopped. */
-static void close_objects(struct weir_device *device) {
-    struct weir_env env = device->env;
+/* What the provider has given, from wherever open stopped. */
+static void give_back(struct weir_device *device) {
     connector_close(device);
     cm_close(device);
-    if (device->epoll_fd >= 0)
-        fork_close(device->epoll_fd);
+    if (device->watch_fd >= 0)
+        fork_close(device->watch_fd);
     if (device->srq != NULL)
         ibv_destroy_srq(device->srq);
-    if (device->cq != NULL)
-        ibv_destroy_cq(device->cq);
-    if (device->stash != NULL)
-        env.ops->free(env.self, device->stash, (size_t)device->cq_capacity * sizeof *device->stash);
+    cqs_close(device);
     if (device->channel != NULL)
         inherit_close_channel(device->channel);
     if (device->pd != NULL)
         ibv_dealloc_pd(device->pd);
     inherit_close_device(device->choice.context);
+    device->gone = true;
+}
+
+/* All QPs are gone. Only then may whoever removes the device go on. */
+static int verbs_let_go(struct weir_device *device) {
+    assert(device->qp_count == 0);
+    if (device->gone || verbs_memory_let_go(device) != WEIR_OK)
+        return device->gone ? WEIR_OK : WEIR_EAGAIN;
+    give_back(device);
+    return WEIR_OK;
+}
+
+/* The reverse of open, from wherever it stopped. */
+static void close_objects(struct weir_device *device) {
+    struct weir_env env = device->env;
+    if (!device->gone)
+        give_back(device);
+    if (device->epoll_fd >= 0)
+        fork_close(device->epoll_fd);
+    if (device->stash != NULL)
+        env.ops->free(env.self, device->stash, (size_t)device->stash_size * sizeof *device->stash);
     verbs_memory_close(device);
     env.ops->free(env.self, device, sizeof *device);
 }
@@ -208,14 +225,16 @@ static int verbs_open(const struct weir_env *env, struct weir_device **device_ou
     device->choice = choice;
     device->fenced = choice.fabric == FABRIC_IWARP;
     device->raises_sigpipe = sigpipe_is_raised(&choice.attr);
-    device->epoll_fd = -1;
+    device->epoll_fd = device->watch_fd = -1;
     verbs_memory_open(device);
     fill_caps(&settings, &choice, &device->caps);
     post_prepare(device);
+    errno = 0;
     rc = open_objects(device);
     if (rc != WEIR_OK) {
+        bool locked = errno == ENOMEM && memlock_left() < OPEN_PINS;
         close_objects(device);
-        return rc;
+        return locked ? WEIR_EMEMLOCK : rc;
     }
     *device_out = device;
     return WEIR_OK;
@@ -228,6 +247,9 @@ static void verbs_close(struct weir_device *device) {
 
 static void verbs_query(struct weir_device *device, struct weir_device_caps *caps_out) {
     *caps_out = device->caps;
+    if (device->gone)
+        return;
+    caps_out->cq_capacity = cqs_capacity(device);
     caps_out->last_wqe = device->srq != NULL &&
                          habit_has_last_wqe(ibv_get_device_name(device->choice.context->device));
 }
@@ -237,6 +259,7 @@ const struct weir_device_ops verbs_device_ops = {
     .probe = verbs_probe,
     .open = verbs_open,
     .close = verbs_close,
+    .let_go = verbs_let_go,
     .query = verbs_query,
     .mr_register = verbs_mr_register,
     .mr_allocate = verbs_mr_allocate,

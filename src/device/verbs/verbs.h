@@ -11,17 +11,20 @@
  *   connect.c   QPs to RTS, off the thread    habit.c   what a device was seen to do
  *   cm.c        iWARP's connections           fence.c   iWARP's posts
  *   sigpipe.c   signals that providers raise   inherit.c what children must not have
+ *   cq.c        CQs, and who has room in them
+ *   watch.c     devices that are removed
+ *   memlock.c   how much may be pinned
  *
- * One protection domain, CQ, completion channel and (where the device has them) shared
- * receive queue a device. Invariants:
+ * One protection domain, completion channel and (where the device has them, and they are large
+ * enough) shared receive queue a device, and as many CQs as the QPs need. Invariants:
  *  - Everything here is private to the thread that has the engine, without locks, but the
  *    connector (connect.c) and the table of memory regions (memory.c).
- *  - The CQ never overflows, whatever is posted before a poll: the granted depths of all
+ *  - No CQ ever overflows, whatever is posted before a poll: the granted depths of its
  *    QPs and the receives together are at most its capacity. A queue takes no more than
  *    it reported as granted, even where the provider would.
  *  - A send's wr_id on the wire of the provider is {1, generation, QP, position}: a
  *    completion finds its QP and its slot by itself. A receive's is the caller's own.
- *  - A QP is destroyed with the CQ polled empty behind it: what was left is kept in the
+ *  - A QP is destroyed with its CQ polled empty behind it: what was left is kept in the
  *    stash, so no completion outlives its QP and a reused QP number names one QP only.
  *  - Allocation only at open, at registration and QP creation.
  *
@@ -46,8 +49,9 @@
 struct rdma_cm_id; /* rdma_cma.h, which only cm.c needs */
 struct rdma_event_channel;
 
-#define VERBS_QPS_MAX       8192u   /* open at once; a power of two */
-#define VERBS_CQ_MAX        262144u /* unless asked: 768 QPs of default depth and receives */
+#define VERBS_QPS_MAX       65536u  /* open at once; a power of two. An engine has no more */
+#define VERBS_CQ_MAX        262144u /* entries of one, unless asked */
+#define VERBS_CQS_MAX       1024u
 #define VERBS_CQ_MIN        1024u
 #define VERBS_SRQ_MIN       64u
 #define VERBS_DEPTH_MAX     65536u
@@ -227,9 +231,10 @@ struct weir_qp {
     /* read by every post and completion */
     uint64_t *ids; /* [id_mask + 1] the callers' wr_ids, by position */
     struct ibv_qp *ibv;
-    uint64_t id_base; /* of its wr_ids: all but the position */
-    uint32_t head;    /* sends posted */
-    uint32_t tail;    /* sends whose slot is free again */
+    struct verbs_cq *cq; /* of its sends and of what it receives */
+    uint64_t id_base;    /* of its wr_ids: all but the position */
+    uint32_t head;       /* sends posted */
+    uint32_t tail;       /* sends whose slot is free again */
     uint32_t sq_depth;
     uint32_t id_mask;
     uint32_t state; /* enum verbs_qp_state */
@@ -277,6 +282,8 @@ struct verbs_mr {
 
 struct verbs_mrs {
     pthread_mutex_t mutex;
+    uint32_t users; /* threads that make or release a region now */
+    bool gone;      /* there are no regions any more */
     struct verbs_mr *chunks[VERBS_MRS_MAX / VERBS_MR_CHUNK];
     uint32_t chunk_count;
     uint32_t free; /* the number of the first free one, plus one; 0: none */
@@ -334,9 +341,20 @@ struct verbs_cm {
 /* The device does not answer any more: it was unplugged. */
 enum verbs_loss { LOSS_NONE = 0, LOSS_UNTOLD, LOSS_TOLD };
 
+/* A completion queue. */
+struct verbs_cq {
+    struct ibv_cq *ibv;
+    uint32_t capacity;
+    uint32_t used; /* granted depths of its QPs, and the shared receives */
+    uint32_t qp_count;
+    bool armed; /* and no event was taken since */
+};
+
 struct weir_device {
     /* read by every poll */
-    struct ibv_cq *cq;
+    struct verbs_cq *cqs[VERBS_CQS_MAX];
+    uint32_t cq_count;
+    uint32_t cq_turn; /* of them, to be polled first */
     uint32_t stash_count;
     uint32_t stash_head;
     struct ibv_srq *srq; /* NULL: none */
@@ -351,9 +369,9 @@ struct weir_device {
     struct ibv_send_wr lone_wr; /* of posts of one WR; next is NULL */
     struct ibv_sge lone_sge;
 
-    struct verbs_raw *stash; /* [cq_capacity] a ring */
-    uint32_t cq_capacity;
-    uint32_t cq_used; /* granted depths of all QPs, and the shared receives */
+    struct verbs_raw *stash; /* [stash_size] a ring */
+    uint32_t stash_size;     /* at least cq_entries */
+    uint32_t cq_entries;     /* of all CQs */
     uint32_t qp_count;
     uint32_t qp_hint;
     uint32_t inline_bytes;
@@ -361,6 +379,10 @@ struct weir_device {
     bool raises_sigpipe;
     bool port_changed;
     enum verbs_loss loss;
+    enum verbs_loss removal; /* the device answers, but is to go */
+    bool gone;               /* let go: nothing of the provider's is left */
+    int watch_fd;
+    uint64_t watch_next_ns;
     int epoll_fd;
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
@@ -377,6 +399,25 @@ extern const struct weir_device_ops verbs_device_ops;
 
 /* errno of libibverbs, given or negated, as a WEIR_E* code. */
 int verbs_error(int error);
+
+/* cq.c */
+uint32_t cq_asked(const struct weir_device *device);
+/* The first one. EDEVICE. */
+int cqs_open(struct weir_device *device);
+void cqs_close(struct weir_device *device);
+/* Once the shared receive queue is there: the first CQ has room for all that comes to it. */
+void cqs_reserve(struct weir_device *device);
+/* One with so much room; a new one, if need be. NULL: there is none. */
+struct verbs_cq *cq_take(struct weir_device *device, uint32_t entries);
+void cq_use(struct verbs_cq *cq, uint32_t entries);
+/* A QP of it is gone; the CQ may go, too. */
+void cq_leave(struct weir_device *device, struct verbs_cq *cq, uint32_t entries);
+/* Entries that polls can return before any one of them was empty once. */
+uint32_t cqs_capacity(const struct weir_device *device);
+/* False: the device does not answer. */
+bool cqs_arm(struct weir_device *device);
+/* Takes the events; errno says why there are no more. */
+void cqs_disarm(struct weir_device *device);
 
 /* qp.c */
 struct weir_qp *qp_by_number(const struct weir_device *device, uint32_t qpn);
@@ -451,15 +492,31 @@ int verbs_events(struct weir_device *device, struct weir_async *events_out, int 
 int verbs_fd(struct weir_device *device);
 int verbs_arm(struct weir_device *device);
 void verbs_disarm(struct weir_device *device);
-/* Moves all that is in the CQ to the stash. */
-void poll_to_stash(struct weir_device *device);
+/* Moves all that is in a CQ to the stash. */
+void poll_to_stash(struct weir_device *device, const struct verbs_cq *cq);
+/* Room for so many; ENOMEM. */
+int stash_grow(struct weir_device *device, uint32_t entries);
 /* The WR at a position of its send queue ends with this status (enum weir_cqe_status), behind
  * all that is in the CQ. */
 void poll_flush(struct weir_qp *qp, uint32_t position, uint32_t status);
 /* Takes out of the stash what nobody may hear of a QP that is gone. */
 void poll_forget(struct weir_device *device, const struct weir_qp *qp);
 
+/* watch.c */
+/* A descriptor that is readable when there may be news; -1: none. */
+int watch_open(const struct ibv_context *context);
+bool watch_sees_removal(struct weir_device *device);
+
+/* memlock.c */
+/* Bytes that may be pinned still; UINT64_MAX: any. */
+uint64_t memlock_left(void);
+/* The same of a limit, and the text of /proc/PID/status and uid_map. */
+uint64_t memlock_left_of(uint64_t limit, const char *status, const char *uid_map);
+
 /* memory.c */
+/* Gives all regions back to the provider; allocated memory stays mapped until it is released.
+ * EAGAIN: a thread registers, or releases, one now. */
+int verbs_memory_let_go(struct weir_device *device);
 void verbs_memory_open(struct weir_device *device);
 void verbs_memory_close(struct weir_device *device);
 int verbs_mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
