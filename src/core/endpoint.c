@@ -42,19 +42,15 @@ static uint64_t after(uint64_t now_ns, uint64_t delay_ns) {
     return delay_ns > UINT64_MAX - 1 - now_ns ? UINT64_MAX - 1 : now_ns + delay_ns;
 }
 
-static void backoff_off(struct ep_backoff *backoff) {
-    backoff->next_ns = UINT64_MAX;
+/* Said now, until it is answered. */
+static void pause_start(struct step *s, struct rtt_pause *pause) {
+    const struct ep_options *o = &s->ep->options;
+
+    rtt_say(o->rtt, pause, s->now_ns, o->retransmit_ns, o->connect_timeout_ns);
 }
 
-static void backoff_start(struct step *s, struct ep_backoff *backoff) {
-    backoff->interval_ns = s->ep->options.retransmit_ns;
-    backoff->next_ns = after(s->now_ns, backoff->interval_ns);
-}
-
-static void backoff_again(struct step *s, struct ep_backoff *backoff) {
-    if (backoff->interval_ns / EP_BACKOFF_MAX < s->ep->options.retransmit_ns)
-        backoff->interval_ns *= 2;
-    backoff->next_ns = after(s->now_ns, backoff->interval_ns);
+static void answered(struct step *s, struct rtt_pause *pause) {
+    rtt_answered(s->ep->options.rtt, pause, s->now_ns);
 }
 
 static void state_set(struct step *s, enum ep_state state) {
@@ -191,7 +187,7 @@ static void slot_retire(struct step *s, uint32_t slot) {
         ep->next = EP_SLOT_NONE;
     if (slot == ep->live) {
         ep->live = EP_SLOT_NONE;
-        backoff_off(&ep->probe);
+        rtt_silence(&ep->probe);
     }
 }
 
@@ -218,19 +214,20 @@ static void session_end(struct step *s, uint32_t slot) {
         return;
     ep->settle_asked = epoch;
     send_settle(s);
-    backoff_start(s, &ep->settle);
+    pause_start(s, &ep->settle);
 }
 
 static void attempt_end(struct step *s) {
     session_end(s, s->ep->next);
-    backoff_off(&s->ep->attempt);
+    rtt_silence(&s->ep->attempt);
     state_set(s, EP_NONE);
 }
 
 /* Keeps proceed() from trying again at once, so that a remote which refuses
  * everything cannot make us create QPs faster than we retransmit. */
 static void attempt_pause(struct step *s) {
-    backoff_start(s, &s->ep->attempt);
+    rtt_silence(&s->ep->attempt);
+    s->ep->attempt.next_ns = after(s->now_ns, s->ep->options.retransmit_ns);
 }
 
 /* Takes a slot and an epoch, if there is a slot. CREATE has to be last. */
@@ -246,7 +243,7 @@ static bool attempt_start(struct step *s, enum ep_state state, uint64_t deadline
         (struct ep_slot){.state = EP_SLOT_NEXT, .epoch = ++*ep->options.epoch_counter};
     ep->next = slot;
     ep->attempt_deadline_ns = deadline_ns;
-    backoff_off(&ep->attempt);
+    rtt_silence(&ep->attempt);
     effect_slot(s, EP_DO_CREATE, slot);
     state_set(s, state);
     return true;
@@ -274,7 +271,7 @@ static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state st
     assert(ep->slots[ep->next].epoch_remote == 0 && epoch_remote > ep->remote_seen);
     ep->slots[ep->next].epoch_remote = epoch_remote;
     ep->remote_seen = epoch_remote;
-    backoff_off(&ep->attempt);
+    rtt_silence(&ep->attempt);
     if (wire_qp_set_negotiate(&ep->local, &ep->remote, &agreed) != WEIR_OK) {
         attempt_refuse(s, epoch_remote, WEIR_EREFUSED);
         return;
@@ -297,8 +294,8 @@ static void attempt_up(struct step *s) {
     ep->hello_live = ep->hello;
     ep->want = false;
     ep->want_reason = 0;
-    backoff_off(&ep->attempt);
-    backoff_off(&ep->probe);
+    rtt_silence(&ep->attempt);
+    rtt_silence(&ep->probe);
     state_set(s, EP_NONE);
     effect_slot(s, EP_DO_UP, ep->live);
     if (old != EP_SLOT_NONE)
@@ -336,8 +333,8 @@ static void all_end(struct step *s, int error) {
         slot_retire(s, ep->live);
     ep->want = false;
     ep->settle_owed = ep->settle_part = 0;
-    backoff_off(&ep->attempt);
-    backoff_off(&ep->settle);
+    rtt_silence(&ep->attempt);
+    rtt_silence(&ep->settle);
     ep->gone_error = error;
     state_set(s, EP_GONE);
 }
@@ -394,6 +391,7 @@ static void act_renew(struct step *s) {
 }
 
 static void act_reack(struct step *s) {
+    s->ep->attempt.said_ns = UINT64_MAX; /* said twice: no measure */
     send_hello(s, &s->ep->hello);
 }
 
@@ -425,6 +423,7 @@ static void act_refuse(struct step *s) {
 }
 
 static void act_join(struct step *s) {
+    answered(s, &s->ep->attempt);
     s->ep->remote = s->message->qps;
     attempt_bind(s, s->message->epoch, EP_JOINING, false);
 }
@@ -437,6 +436,7 @@ static void act_differ(struct step *s) {
 }
 
 static void act_acked(struct step *s) {
+    answered(s, &s->ep->attempt);
     send_ready(s, s->ep->next);
     attempt_up(s);
 }
@@ -453,13 +453,16 @@ static void act_probe(struct step *s) {
 
     if (ep->live == EP_SLOT_NONE)
         return;
+    const bool asked = ep->probe.next_ns != UINT64_MAX;
     send_hello(s, &ep->hello_live);
-    backoff_start(s, &ep->probe);
+    pause_start(s, &ep->probe);
+    if (asked)
+        ep->probe.said_ns = UINT64_MAX; /* said twice: no measure */
     ep->probe_end_ns = after(s->now_ns, ep->options.connect_timeout_ns);
 }
 
 static void act_alive(struct step *s) {
-    backoff_off(&s->ep->probe);
+    answered(s, &s->ep->probe);
 }
 
 /* The remote has a session of ours live that we have ended, maybe with an endpoint
@@ -480,6 +483,7 @@ static void act_void(struct step *s) {
 }
 
 static void act_up(struct step *s) {
+    answered(s, &s->ep->attempt);
     attempt_up(s);
 }
 
@@ -533,7 +537,7 @@ static void act_settled(struct step *s) {
     }
     ep->settle_done = epoch;
     if (epoch == ep->settle_asked)
-        backoff_off(&ep->settle);
+        rtt_silence(&ep->settle);
     ep->settled = s->message->settled;
     e = effect(s, EP_DO_SETTLED);
     e->epoch = epoch;
@@ -561,7 +565,7 @@ static void act_offer(struct step *s) {
     ep->local = *s->event->local;
     hello_build(s);
     send_hello(s, &ep->hello);
-    backoff_start(s, &ep->attempt);
+    pause_start(s, &ep->attempt);
     state_set(s, EP_OFFERED);
 }
 
@@ -608,7 +612,7 @@ static void act_served(struct step *s) {
     assert(s->event->slot == s->ep->next);
     s->ep->slots[s->ep->next].connected = true;
     send_hello(s, &s->ep->hello);
-    backoff_start(s, &s->ep->attempt);
+    pause_start(s, &s->ep->attempt);
     state_set(s, EP_CONFIRM);
 }
 
@@ -647,23 +651,23 @@ static void act_tick(struct step *s) {
 
     if (s->now_ns >= ep->settle.next_ns) {
         send_settle(s)->retransmit = true;
-        backoff_again(s, &ep->settle);
+        rtt_say_again(NULL, &ep->settle, s->now_ns); /* it waits for a drain */
     }
     if (ep->state == EP_NONE) {
         if (s->now_ns >= ep->attempt.next_ns)
-            backoff_off(&ep->attempt); /* the pause is over: proceed() */
+            rtt_silence(&ep->attempt); /* the pause is over: proceed() */
     } else if (s->now_ns >= ep->attempt_deadline_ns) {
         attempt_end(s);
     } else if (s->now_ns >= ep->attempt.next_ns) {
         send_hello(s, &ep->hello);
-        backoff_again(s, &ep->attempt);
+        rtt_say_again(ep->options.rtt, &ep->attempt, s->now_ns);
     }
     if (s->now_ns >= ep->probe.next_ns) {
         if (s->now_ns >= ep->probe_end_ns) {
-            backoff_off(&ep->probe);
+            rtt_silence(&ep->probe);
         } else {
             send_hello(s, &ep->hello_live);
-            backoff_again(s, &ep->probe);
+            rtt_say_again(ep->options.rtt, &ep->probe, s->now_ns);
         }
     }
     if (ep->want && s->now_ns >= ep->want_deadline_ns)
@@ -777,9 +781,9 @@ void endpoint_init(struct endpoint *ep, const struct ep_options *options) {
     ep->state = EP_NONE;
     ep->live = EP_SLOT_NONE;
     ep->next = EP_SLOT_NONE;
-    backoff_off(&ep->attempt);
-    backoff_off(&ep->settle);
-    backoff_off(&ep->probe);
+    rtt_silence(&ep->attempt);
+    rtt_silence(&ep->settle);
+    rtt_silence(&ep->probe);
 }
 
 /* An attempt of our own, if somebody waits and nothing is in the way: neither a

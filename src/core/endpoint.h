@@ -34,12 +34,12 @@
 #define WEIR_ENDPOINT_H
 
 #include "ports.h"
+#include "rtt.h"
 #include "wire.h"
 
 enum {
     EP_SESSIONS = 8,     /* slots: live + next + draining */
     EP_EFFECTS_MAX = 16, /* most effects of one step; asserted */
-    EP_BACKOFF_MAX = 16, /* retransmission interval, in units of the first */
     EP_SCRATCH_COUNT = 4 /* most small messages of one step; asserted */
 };
 
@@ -116,7 +116,8 @@ struct ep_options {
     uint8_t instance_remote[WIRE_INSTANCE_SIZE];
     uint64_t *epoch_counter; /* the engine's last epoch, 0 at first; outlives the endpoint */
     uint64_t connect_timeout_ns;
-    uint64_t retransmit_ns; /* first; doubles to EP_BACKOFF_MAX times that */
+    uint64_t retransmit_ns; /* the shortest pause before something is said again: rtt.h */
+    struct rtt *rtt;        /* how long this remote's answers take; outlives the endpoint */
     /* Fills the answer to SETTLE with the engine's receive window for this remote. */
     void (*window)(void *self, struct wire_settled *out);
     void *self;
@@ -145,12 +146,6 @@ struct ep_slot {
     uint64_t epoch_remote; /* 0: not bound */
 };
 
-/* Something sent again and again until it is answered. */
-struct ep_backoff {
-    uint64_t next_ns; /* UINT64_MAX: off */
-    uint64_t interval_ns;
-};
-
 struct ep_hello {
     bool sent;
     uint32_t length;
@@ -172,16 +167,16 @@ struct endpoint {
     int want_reason; /* and what the remote said of it; 0: nothing */
     uint64_t want_deadline_ns;
     uint64_t attempt_deadline_ns;
-    struct ep_backoff attempt; /* OFFERED, CONFIRM: resend; NONE: try again */
+    struct rtt_pause attempt; /* OFFERED, CONFIRM: resend; NONE: try again */
 
     uint64_t settle_asked; /* highest epoch of ours that SETTLE was sent for */
     uint64_t settle_done;  /* highest that SETTLED came for; behind while we wait */
     uint64_t settle_owed;  /* highest remote epoch to say SETTLED for after draining; 0: none */
     uint64_t settle_part;  /* how far it was said already, while more is owed; 0: nothing */
-    struct ep_backoff settle;
+    struct rtt_pause settle;
 
     uint64_t probe_end_ns;
-    struct ep_backoff probe; /* HELLO_ACK of the live session, until READY */
+    struct rtt_pause probe; /* HELLO_ACK of the live session, until READY */
 
     uint64_t refused_epoch; /* the last remote epoch refused for good, and why */
     int refused_reason;

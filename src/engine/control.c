@@ -281,8 +281,10 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
         return true;
     }
     bool asked = peer->dial == DIAL_ASKING;
-    if (asked)
+    if (asked) {
+        rtt_answered(&peer->rtt, &peer->who, engine_now(engine));
         peer->dial = DIAL_NONE;
+    }
     /* Our own address: whoever else claims it is to be reached by its connection. */
     peer->dial_failed = memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0;
     peer->conn_last = conn;

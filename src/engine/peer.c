@@ -170,6 +170,7 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
         .epoch_counter = &engine->epoch_counter,
         .connect_timeout_ns = engine->options.connect_timeout_ns,
         .retransmit_ns = engine->options.retransmit_ns,
+        .rtt = &peer->rtt,
         .window = window_of,
         .self = peer,
     };
