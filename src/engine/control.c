@@ -70,7 +70,8 @@ static struct visitor *visitor_add(weir_engine *engine, uint64_t conn) {
     if (visitor == NULL)
         visitor = found_visitor(engine, 0);
     for (uint32_t i = 0; i < VISITORS && visitor == NULL; i++) {
-        struct visitor *candidate = &engine->visitors[engine->visitor_next++ % VISITORS];
+        struct visitor *candidate =
+            &engine->visitors[engine->visitor_next++ % engine->visitors_max];
         if (!candidate->asked)
             visitor = candidate;
     }
