@@ -100,7 +100,7 @@ static void test_W8_the_first_measures_are_not_trusted_far(void **state) {
         assert_int_equal(ask(&rtt, MS / 10), 0);
         rtt_say(&rtt, &pause, 0, LEAST, TIME);
         assert_true(pause.interval_ns < before);
-        assert_true(pause.interval_ns >= LEAST << (RTT_DOUBT - i));
+        assert_true(pause.interval_ns >= LEAST * RTT_UNKNOWN >> i);
         before = pause.interval_ns;
     }
 }

@@ -39,7 +39,7 @@ void rtt_say(const struct rtt *rtt, struct rtt_pause *pause, uint64_t now_ns, ui
     if (rtt->measures == 0) {
         first_ns = smaller(times(least_ns, RTT_UNKNOWN), time_ns / 8);
     } else {
-        uint64_t doubt_ns = times(least_ns, UINT64_C(1) << (RTT_DOUBT - rtt->measures));
+        uint64_t doubt_ns = larger(times(least_ns, RTT_UNKNOWN) >> rtt->measures, least_ns);
         first_ns = rtt->smooth_ns + larger(doubt_ns, times(rtt->variation_ns, 4));
     }
     first_ns = larger(first_ns, rtt->backed_ns);

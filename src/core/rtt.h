@@ -17,7 +17,7 @@
 
 enum {
     RTT_UNKNOWN = 50, /* least pauses before the first repetition, without a measure: 1 s */
-    RTT_DOUBT = 4,    /* measures until the least pause is the least one */
+    RTT_DOUBT = 6,    /* measures until pauses may be the least one: RTT_UNKNOWN, halved by each */
     RTT_DOUBLINGS = 4 /* of a pause: 16 times the first */
 };
 
