@@ -37,7 +37,7 @@ void rtt_say(const struct rtt *rtt, struct rtt_pause *pause, uint64_t now_ns, ui
              uint64_t time_ns) {
     uint64_t first_ns;
     if (rtt->measures == 0) {
-        first_ns = smaller(times(least_ns, RTT_UNKNOWN), time_ns / 8);
+        first_ns = smaller(times(least_ns, RTT_UNKNOWN), time_ns / 5);
     } else {
         uint64_t doubt_ns = larger(times(least_ns, RTT_UNKNOWN) >> rtt->measures, least_ns);
         first_ns = rtt->smooth_ns + larger(doubt_ns, times(rtt->variation_ns, 4));

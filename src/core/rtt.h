@@ -4,7 +4,7 @@
  * answer; what was said twice gives none, since nobody can say which of the two was answered
  * (Karn). Until there is a measure, the first pause is long, as a crowd that all calls one engine
  * at once would else be most of what that engine hears: RTT_UNKNOWN times the least pause, but
- * no more than an eighth of the time that there is. The first measures are not trusted far: they
+ * no more than a fifth of the time that there is. The first measures are not trusted far: they
  * may be of a moment when nobody else was there. A pause that was too short is remembered, and
  * is the first one from then on, until a measure comes.
  *
@@ -16,9 +16,9 @@
 #include <stdint.h>
 
 enum {
-    RTT_UNKNOWN = 50, /* least pauses before the first repetition, without a measure: 1 s */
-    RTT_DOUBT = 6,    /* measures until pauses may be the least one: RTT_UNKNOWN, halved by each */
-    RTT_DOUBLINGS = 4 /* of a pause: 16 times the first */
+    RTT_UNKNOWN = 100, /* least pauses before the first repetition, without a measure: 2 s */
+    RTT_DOUBT = 7,     /* measures until pauses may be the least one: RTT_UNKNOWN, halved by each */
+    RTT_DOUBLINGS = 4  /* of a pause: 16 times the first */
 };
 
 struct rtt { /* zeroed: nothing is known */
