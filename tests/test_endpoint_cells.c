@@ -22,6 +22,8 @@ enum { MS = 1000000, OLD_REMOTE = 3, LIVE_REMOTE = 5, NEXT_REMOTE = 7, NEW_REMOT
 
 static struct endpoint ep;
 static struct rtt rtt;
+static struct ep_papers papers;
+static struct ep_pile pile;
 static uint64_t epochs;
 static struct wire_qp_set set;
 static uint64_t now_ns;
@@ -103,12 +105,14 @@ static void fresh(void) {
                                  .connect_timeout_ns = 1000 * MS,
                                  .retransmit_ns = 10 * MS,
                                  .rtt = &rtt,
+                                 .pile = &pile,
                                  .window = window};
 
     memset(options.instance_local, 'l', WIRE_INSTANCE_SIZE);
     memset(options.instance_remote, 'r', WIRE_INSTANCE_SIZE);
     epochs = 0;
     now_ns = 0;
+    pile = (struct ep_pile){.papers = &papers, .count = 1};
     rtt = (struct rtt){.measures = RTT_DOUBT};
     endpoint_init(&ep, &options);
 }

@@ -23,7 +23,7 @@
 #include <assert.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct endpoint) <= 16 * 1024, "an engine keeps one for every peer");
+_Static_assert(sizeof(struct endpoint) <= 3 * 1024, "an engine keeps one for every peer");
 
 /* One call of endpoint_step. */
 struct step {
@@ -51,6 +51,25 @@ static void pause_start(struct step *s, struct rtt_pause *pause) {
 
 static void answered(struct step *s, struct rtt_pause *pause) {
     rtt_answered(s->ep->options.rtt, pause, s->now_ns);
+}
+
+static void papers_take(struct endpoint *ep) {
+    struct ep_pile *pile = ep->options.pile;
+
+    assert(ep->papers == NULL);
+    if (pile->free != NULL) {
+        ep->papers = pile->free;
+        pile->free = ep->papers->next;
+    } else {
+        assert(pile->fresh < pile->count);
+        ep->papers = &pile->papers[pile->fresh++];
+    }
+}
+
+static void papers_give(struct endpoint *ep) {
+    ep->papers->next = ep->options.pile->free;
+    ep->options.pile->free = ep->papers;
+    ep->papers = NULL;
 }
 
 static void state_set(struct step *s, enum ep_state state) {
@@ -140,12 +159,13 @@ static void hello_build(struct step *s) {
     struct wire_message m = {.type = next->epoch_remote == 0 ? WIRE_HELLO : WIRE_HELLO_ACK,
                              .epoch = next->epoch,
                              .echo = next->epoch_remote,
-                             .qps = ep->local};
+                             .qps = ep->papers->local};
     int error;
 
     address_message(ep, &m);
-    ep->hello.sent = false;
-    error = wire_encode(&m, ep->hello.bytes, sizeof(ep->hello.bytes), &ep->hello.length);
+    ep->papers->hello.sent = false;
+    error = wire_encode(&m, ep->papers->hello.bytes, sizeof(ep->papers->hello.bytes),
+                        &ep->papers->hello.length);
     assert(error == WEIR_OK);
     (void)error;
 }
@@ -183,8 +203,10 @@ static void slot_retire(struct step *s, uint32_t slot) {
 
     ep->slots[slot].state = EP_SLOT_RETIRED;
     effect_slot(s, EP_DO_RETIRE, slot);
-    if (slot == ep->next)
+    if (slot == ep->next) {
         ep->next = EP_SLOT_NONE;
+        papers_give(ep);
+    }
     if (slot == ep->live) {
         ep->live = EP_SLOT_NONE;
         rtt_silence(&ep->probe);
@@ -242,6 +264,7 @@ static bool attempt_start(struct step *s, enum ep_state state, uint64_t deadline
     ep->slots[slot] =
         (struct ep_slot){.state = EP_SLOT_NEXT, .epoch = ++*ep->options.epoch_counter};
     ep->next = slot;
+    papers_take(ep);
     ep->attempt_deadline_ns = deadline_ns;
     rtt_silence(&ep->attempt);
     effect_slot(s, EP_DO_CREATE, slot);
@@ -263,7 +286,7 @@ static void attempt_refuse(struct step *s, uint64_t epoch_remote, int error) {
     want_fail(s, error, error == WEIR_EREFUSED ? error : 0);
 }
 
-/* Binds next to ep->remote. */
+/* Binds next to ep->papers->remote. */
 static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state state, bool cross) {
     struct endpoint *ep = s->ep;
     struct wire_agreed agreed;
@@ -272,13 +295,13 @@ static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state st
     ep->slots[ep->next].epoch_remote = epoch_remote;
     ep->remote_seen = epoch_remote;
     rtt_silence(&ep->attempt);
-    if (wire_qp_set_negotiate(&ep->local, &ep->remote, &agreed) != WEIR_OK) {
+    if (wire_qp_set_negotiate(&ep->papers->local, &ep->papers->remote, &agreed) != WEIR_OK) {
         attempt_refuse(s, epoch_remote, WEIR_EREFUSED);
         return;
     }
     hello_build(s);
     struct ep_effect *e = effect_slot(s, EP_DO_CONNECT, ep->next);
-    e->remote = &ep->remote;
+    e->remote = &ep->papers->remote;
     e->agreed = agreed;
     e->crossing = cross;
     state_set(s, state);
@@ -291,7 +314,8 @@ static void attempt_up(struct step *s) {
     ep->live = ep->next;
     ep->next = EP_SLOT_NONE;
     ep->slots[ep->live].state = EP_SLOT_LIVE;
-    ep->hello_live = ep->hello;
+    ep->hello_live = ep->papers->hello;
+    papers_give(ep);
     ep->want = false;
     ep->want_reason = 0;
     rtt_silence(&ep->attempt);
@@ -376,11 +400,11 @@ static void act_answer(struct step *s) {
         return;
     }
     ep->answer_epoch = s->message->epoch;
-    ep->remote = s->message->qps;
+    ep->papers->remote = s->message->qps;
 }
 
 static void act_cross(struct step *s) {
-    s->ep->remote = s->message->qps;
+    s->ep->papers->remote = s->message->qps;
     attempt_bind(s, s->message->epoch, EP_ACCEPTING, true);
 }
 
@@ -392,7 +416,7 @@ static void act_renew(struct step *s) {
 
 static void act_reack(struct step *s) {
     s->ep->attempt.said_ns = UINT64_MAX; /* said twice: no measure */
-    send_hello(s, &s->ep->hello);
+    send_hello(s, &s->ep->papers->hello);
 }
 
 static void act_relive(struct step *s) {
@@ -424,7 +448,7 @@ static void act_refuse(struct step *s) {
 
 static void act_join(struct step *s) {
     answered(s, &s->ep->attempt);
-    s->ep->remote = s->message->qps;
+    s->ep->papers->remote = s->message->qps;
     attempt_bind(s, s->message->epoch, EP_JOINING, false);
 }
 
@@ -562,16 +586,16 @@ static void act_offer(struct step *s) {
     struct endpoint *ep = s->ep;
 
     assert(s->event->slot == ep->next);
-    ep->local = *s->event->local;
+    ep->papers->local = *s->event->local;
     hello_build(s);
-    send_hello(s, &ep->hello);
+    send_hello(s, &ep->papers->hello);
     pause_start(s, &ep->attempt);
     state_set(s, EP_OFFERED);
 }
 
 static void act_accept(struct step *s) {
     assert(s->event->slot == s->ep->next);
-    s->ep->local = *s->event->local;
+    s->ep->papers->local = *s->event->local;
     attempt_bind(s, s->ep->answer_epoch, EP_ACCEPTING, false);
 }
 
@@ -585,6 +609,7 @@ static void act_noqps(struct step *s) {
     assert(s->event->slot == ep->next);
     ep->slots[ep->next].state = EP_SLOT_FREE;
     ep->next = EP_SLOT_NONE;
+    papers_give(ep);
     state_set(s, EP_NONE);
     if (endpoint_may_pass(error)) {
         if (answering)
@@ -611,7 +636,7 @@ static void act_joined(struct step *s) {
 static void act_served(struct step *s) {
     assert(s->event->slot == s->ep->next);
     s->ep->slots[s->ep->next].connected = true;
-    send_hello(s, &s->ep->hello);
+    send_hello(s, &s->ep->papers->hello);
     pause_start(s, &s->ep->attempt);
     state_set(s, EP_CONFIRM);
 }
@@ -659,7 +684,7 @@ static void act_tick(struct step *s) {
     } else if (s->now_ns >= ep->attempt_deadline_ns) {
         attempt_end(s);
     } else if (s->now_ns >= ep->attempt.next_ns) {
-        send_hello(s, &ep->hello);
+        send_hello(s, &ep->papers->hello);
         rtt_say_again(ep->options.rtt, &ep->attempt, s->now_ns);
     }
     if (s->now_ns >= ep->probe.next_ns) {

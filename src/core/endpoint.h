@@ -111,12 +111,33 @@ struct ep_effect {
     struct wire_agreed agreed;          /* CONNECT */
 };
 
+/* What an attempt needs, and an endpoint without one does not. Taken when it starts, given back
+ * when it ends; the last one given back is taken first, so as many are ever written as attempts
+ * were under way at once. */
+struct ep_hello {
+    bool sent;
+    uint32_t length;
+    uint8_t bytes[WIRE_HELLO_SIZE_MAX];
+};
+struct ep_papers {
+    struct ep_papers *next;    /* of those that are free */
+    struct wire_qp_set local;  /* until bound */
+    struct wire_qp_set remote; /* once bound or being answered */
+    struct ep_hello hello;     /* HELLO until bound, then HELLO_ACK */
+};
+struct ep_pile {
+    struct ep_papers *papers; /* count of them: one for each endpoint. From fresh on: never used */
+    struct ep_papers *free;
+    uint32_t fresh, count;
+};
+
 struct ep_options {
     uint8_t instance_local[WIRE_INSTANCE_SIZE];
     uint8_t instance_remote[WIRE_INSTANCE_SIZE];
     uint64_t *epoch_counter; /* the engine's last epoch, 0 at first; outlives the endpoint */
     uint64_t connect_timeout_ns;
     uint64_t retransmit_ns; /* the shortest pause before something is said again: rtt.h */
+    struct ep_pile *pile;   /* of all endpoints of an engine */
     struct rtt *rtt;        /* how long this remote's answers take; outlives the endpoint */
     /* Fills the answer to SETTLE with the engine's receive window for this remote. */
     void (*window)(void *self, struct wire_settled *out);
@@ -144,12 +165,6 @@ struct ep_slot {
     bool connected;        /* its QPs were in RTS: the remote may have used them */
     uint64_t epoch;        /* ours */
     uint64_t epoch_remote; /* 0: not bound */
-};
-
-struct ep_hello {
-    bool sent;
-    uint32_t length;
-    uint8_t bytes[WIRE_HELLO_SIZE_MAX];
 };
 
 struct endpoint {
@@ -183,9 +198,7 @@ struct endpoint {
 
     uint64_t stale; /* messages ignored: counts */
 
-    struct wire_qp_set local;   /* of next, until bound */
-    struct wire_qp_set remote;  /* of next, once bound or being answered */
-    struct ep_hello hello;      /* of next: HELLO until bound, then HELLO_ACK */
+    struct ep_papers *papers;   /* of next */
     struct ep_hello hello_live; /* of live: HELLO_ACK */
     uint8_t scratch[EP_SCRATCH_COUNT][WIRE_SETTLED_SIZE];
     struct wire_settled settled; /* behind EP_DO_SETTLED */

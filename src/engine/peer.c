@@ -172,6 +172,7 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
         .connect_timeout_ns = engine->options.connect_timeout_ns,
         .retransmit_ns = engine->options.retransmit_ns,
         .rtt = &peer->rtt,
+        .pile = &engine->pile,
         .window = window_of,
         .self = peer,
     };

@@ -301,6 +301,8 @@ struct peer {
     bool parts_used;     /* since they were zeroed */
 };
 
+_Static_assert(sizeof(struct peer) <= 6 * 1024, "8 KiB an idle peer, its QP and connection too");
+
 /* Who asked WHO, or was asked, and what it said of itself: until its HELLO is answered. */
 struct visitor {
     uint64_t conn; /* 0: free */
@@ -378,6 +380,7 @@ struct weir_engine {
     struct regions regions;
     struct peer *peers;
     struct parts *parts; /* of each peer */
+    struct ep_pile pile; /* of their attempts */
     uint32_t peers_max;
     uint32_t peers_mask;     /* the table's size is a power of two, if not all of it is used */
     uint64_t fast_bytes_end; /* the fast way in is for less than this: 0 without a reserve */
