@@ -205,6 +205,7 @@ static void slot_retire(struct step *s, uint32_t slot) {
     effect_slot(s, EP_DO_RETIRE, slot);
     if (slot == ep->next) {
         ep->next = EP_SLOT_NONE;
+        ep->probe_due = false;
         papers_give(ep);
     }
     if (slot == ep->live) {
@@ -307,6 +308,19 @@ static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state st
     state_set(s, state);
 }
 
+/* Asks the remote whether it has the live session. */
+static void probe_start(struct step *s) {
+    struct endpoint *ep = s->ep;
+    const bool asked = ep->probe.next_ns != UINT64_MAX;
+
+    ep->probe_due = false;
+    send_hello(s, &ep->hello_live);
+    pause_start(s, &ep->probe);
+    if (asked)
+        ep->probe.said_ns = UINT64_MAX; /* said twice: no measure */
+    ep->probe_end_ns = after(s->now_ns, ep->options.connect_timeout_ns);
+}
+
 static void attempt_up(struct step *s) {
     struct endpoint *ep = s->ep;
     const uint32_t old = ep->live;
@@ -324,6 +338,8 @@ static void attempt_up(struct step *s) {
     effect_slot(s, EP_DO_UP, ep->live);
     if (old != EP_SLOT_NONE)
         session_end(s, old);
+    if (ep->probe_due)
+        probe_start(s);
 }
 
 /* Says how far all that is owed has drained, so that a session which takes long, or
@@ -476,13 +492,9 @@ static void act_probe(struct step *s) {
     struct endpoint *ep = s->ep;
 
     if (ep->live == EP_SLOT_NONE)
-        return;
-    const bool asked = ep->probe.next_ns != UINT64_MAX;
-    send_hello(s, &ep->hello_live);
-    pause_start(s, &ep->probe);
-    if (asked)
-        ep->probe.said_ns = UINT64_MAX; /* said twice: no measure */
-    ep->probe_end_ns = after(s->now_ns, ep->options.connect_timeout_ns);
+        ep->probe_due = ep->next != EP_SLOT_NONE;
+    else
+        probe_start(s);
 }
 
 static void act_alive(struct step *s) {

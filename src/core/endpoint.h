@@ -191,6 +191,7 @@ struct endpoint {
     struct rtt_pause settle;
 
     uint64_t probe_end_ns;
+    bool probe_due;         /* asked for while there was no live session: when next is up */
     struct rtt_pause probe; /* HELLO_ACK of the live session, until READY */
 
     uint64_t refused_epoch; /* the last remote epoch refused for good, and why */
