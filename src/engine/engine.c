@@ -334,6 +334,19 @@ static bool run_peers(weir_engine *engine) {
     return true;
 }
 
+/* Whether answers may wait to be read, so that it is too early to say that there are none. What
+ * waited when this began has been read when each connection has had a turn: whoever talks without
+ * end does not keep others from their time-outs. */
+static bool is_unread(weir_engine *engine, int heard) {
+    const struct found *found = &engine->found;
+    uint32_t turns = 2 * (found->conns.used + engine->visitors_max) + CONTROL_BUDGET;
+    engine->unread_heard += (uint32_t)heard;
+    if (heard == CONTROL_BUDGET && engine->unread_heard <= turns)
+        return true;
+    engine->unread_heard = 0;
+    return false;
+}
+
 static int run_timers(weir_engine *engine) {
     if (timers_next(&engine->timers) == UINT64_MAX)
         return 0;
@@ -349,7 +362,9 @@ static int run_timers(weir_engine *engine) {
             continue;
         }
         number -= engine->options.transfers_max;
-        if (number < engine->peers_max)
+        if (number < engine->peers_max && engine->unread)
+            timer_peer(engine, &engine->peers[number], now + UNREAD_PAUSE_NS);
+        else if (number < engine->peers_max)
             peer_timer(engine, &engine->peers[number]);
         else if (number - engine->peers_max < engine->qps_max)
             session_qp_timer(engine, &engine->qps[number - engine->peers_max]);
@@ -367,7 +382,9 @@ int engine_step(weir_engine *engine, bool slow) {
     done += polled;
     if (slow || !engine->has_fd || (++engine->tick & (SLOW_EVERY - 1)) == 0) {
         done += session_async(engine);
-        done += control_poll(engine, CONTROL_BUDGET);
+        int heard = control_poll(engine, CONTROL_BUDGET);
+        engine->unread = is_unread(engine, heard);
+        done += heard;
         stall_look(engine, polled < (int)engine->options.poll_budget);
     }
     if (atomic_load_explicit(&engine->attention, memory_order_relaxed)) {

@@ -54,6 +54,7 @@ enum {
     FAST_SEGMENTS = 4096,           /* most segments of a transfer done inside its submit */
     SPARE_BLOCKS = FAST_SEGMENTS / PLAN_BLOCK_PIECES, /* for those, but for the first */
     CONTROL_BUDGET = 64,                              /* control events a step */
+    UNREAD_PAUSE_NS = 1000 * 1000, /* of peers' timers, while more wait than that */
     SERVE_ROUNDS = 8,  /* steps for the submits of others before one of them takes over */
     SLOW_EVERY = 64,   /* steps between looks at control channel and async events */
     BREAKS_SHARED = 4, /* broken sessions after which a transfer goes by itself */
@@ -406,9 +407,11 @@ struct weir_engine {
     bool has_fd; /* sleeping is real: control and async news are looked at less often */
     uint32_t tick;
     bool slow_now;
-    bool device_failed; /* no session comes up any more */
-    bool in_async;      /* async events are being worked off */
-    bool worked;        /* since somebody was last told */
+    bool unread;           /* control events wait: peers' timers do, too */
+    uint32_t unread_heard; /* events since none did */
+    bool device_failed;    /* no session comes up any more */
+    bool in_async;         /* async events are being worked off */
+    bool worked;           /* since somebody was last told */
     struct visitor *visitors;
     uint32_t visitors_max, visitor_next;
     struct found found;
