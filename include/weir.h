@@ -191,7 +191,7 @@ typedef struct weir_engine_options {
                                    * session, before EUNKNOWN; and for a device that refuses a
                                    * session's receives to take some, before that session is
                                    * broken; default 10 s */
-    uint64_t retransmit_ns;       /* first control retransmission, doubles to 16x; default 20 ms */
+    uint64_t retransmit_ns;       /* least pause before a control message is said again, 20 ms */
     uint64_t teardown_timeout_ns; /* forced teardown of a QP; default 4 s */
     uint64_t settle_grace_ns;     /* for posted WRs of a cancelled or late transfer to complete,
                                    * before their QPs are taken down; default 100 ms */

@@ -24,6 +24,8 @@
  *    next to expire.
  *  - Visitors, whom the engine does not know as a peer, have half of the connections at
  *    most: peers, and dials of our own, have the other half to themselves.
+ *  - One connection is accepted for each batch of events of those that are there: work that was
+ *    begun goes before new work.
  *  - Every step of poll is bounded: TCP_BATCH events, each one accept, one connect
  *    attempt per address left, one frame or one flush.
  */
