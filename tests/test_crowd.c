@@ -155,6 +155,17 @@ static void channel_hangup(void *self, uint64_t conn) {
     fail_msg("nobody hangs up");
 }
 
+static void channel_keep(void *self, uint64_t conn) {
+    (void)self;
+    (void)conn;
+}
+
+static void channel_from(void *self, uint64_t conn, char *host_out, size_t size) {
+    (void)self;
+    (void)conn;
+    snprintf(host_out, size, "10.0.0.1");
+}
+
 static int target_poll(struct weir_control_event *event_out) {
     free(world.read);
     world.read = NULL;
@@ -219,6 +230,8 @@ static const struct weir_control_ops channel_ops = {
     .dial = channel_dial,
     .send = channel_send,
     .hangup = channel_hangup,
+    .keep = channel_keep,
+    .from = channel_from,
     .poll = channel_poll,
     .fd = no_fd,
 };

@@ -536,7 +536,17 @@ static void act_denied(struct step *s) {
 /* HELLO is repeated, and what the remote lacks may be there then. That its device does not reach
  * ours is a refusal of nobody's. */
 static void act_note(struct step *s) {
+    struct endpoint *ep = s->ep;
     const int reason = s->message->reason;
+    const bool first = ep->attempt.said_ns != UINT64_MAX;
+
+    /* It was heard: from here on it is a try, and not a question whether it was. */
+    if (ep->state == EP_OFFERED && first) {
+        answered(s, &ep->attempt);
+        ep->attempt.interval_ns = ep->options.retransmit_ns;
+        ep->attempt.most_ns = ep->options.retransmit_ns << RTT_DOUBLINGS;
+        ep->attempt.next_ns = after(s->now_ns, ep->attempt.interval_ns);
+    }
 
     if (s->ep->want)
         want_note(s, reason == WEIR_ECONNECT ? reason : WEIR_EREFUSED, reason);
