@@ -277,8 +277,8 @@ struct peer {
     uint64_t dial_deadline_ns, dial_next_ns, dial_pause_ns;
     uint64_t dial_since_ns, dial_look_ns; /* when it began; when to look for signs of life */
     uint64_t signs;                       /* of life, when that was done last: dial.c */
-    struct rtt rtt;       /* how long its answers take, whoever it is */
-    struct rtt_pause who; /* DIAL_ASKING: until WHO is answered */
+    struct rtt rtt;                       /* how long its answers take, whoever it is */
+    struct rtt_pause who;                 /* DIAL_ASKING: until WHO is answered */
 
     struct window sent; /* our numbers to it that are finished */
     uint64_t number_next;

@@ -784,6 +784,10 @@ static const struct weir_control_ops tcp_ops = {
     .fd = tcp_fd,
 };
 
+static size_t tcp_conns_bytes(uint32_t conns_max) {
+    return conns_max * sizeof(struct tcp_conn);
+}
+
 static void tcp_free(struct tcp *tcp) {
     const struct weir_env env = tcp->env;
     if (tcp->epoll_fd >= 0) {
@@ -794,7 +798,7 @@ static void tcp_free(struct tcp *tcp) {
     }
     resolver_close(tcp->resolver);
     if (tcp->conns != NULL) {
-        env.ops->free(env.self, tcp->conns, tcp_bytes(tcp->conns_max));
+        env.ops->free(env.self, tcp->conns, tcp_conns_bytes(tcp->conns_max));
     }
     if (tcp->rooms.rooms != NULL) {
         env.ops->free(env.self, tcp->rooms.rooms, tcp_rooms_bytes(tcp->conns_max));
@@ -803,7 +807,7 @@ static void tcp_free(struct tcp *tcp) {
 }
 
 size_t tcp_bytes(uint32_t conns_max) {
-    return conns_max * sizeof(struct tcp_conn);
+    return tcp_conns_bytes(conns_max) + tcp_rooms_bytes(conns_max);
 }
 
 int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control *control_out) {
@@ -826,7 +830,7 @@ int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control
     tcp->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
     tcp->timer_fd = fork_own(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     fork_release();
-    tcp->conns = env->ops->alloc(env->self, tcp_bytes(tcp->conns_max));
+    tcp->conns = env->ops->alloc(env->self, tcp_conns_bytes(tcp->conns_max));
     tcp->rooms.rooms = env->ops->alloc(env->self, tcp_rooms_bytes(tcp->conns_max));
     tcp->rooms.count = tcp->conns_max;
     if (tcp->epoll_fd < 0 || tcp->timer_fd < 0 || tcp->conns == NULL || tcp->rooms.rooms == NULL ||
