@@ -58,9 +58,13 @@ static void endpoint_start(struct pair *p, uint32_t node) {
     struct ep_options options = {.epoch_counter = &n->epoch_counter,
                                  .connect_timeout_ns = PAIR_TIMEOUT_NS,
                                  .retransmit_ns = PAIR_RETRANSMIT_NS,
+                                 .rtt = &n->rtt,
+                                 .pile = &n->pile,
                                  .window = window,
                                  .self = n};
 
+    n->pile = (struct ep_pile){.papers = &n->papers, .count = 1};
+    n->rtt = (struct rtt){.measures = RTT_DOUBT}; /* answers are known to be quick */
     memcpy(options.instance_local, n->instance, WIRE_INSTANCE_SIZE);
     memcpy(options.instance_remote, p->nodes[!node].instance, WIRE_INSTANCE_SIZE);
     endpoint_init(&n->ep, &options);

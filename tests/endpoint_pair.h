@@ -51,6 +51,9 @@ struct pair_epoch {
 
 struct pair_node {
     struct endpoint ep;
+    struct rtt rtt;
+    struct ep_pile pile;
+    struct ep_papers papers;
     uint8_t instance[WIRE_INSTANCE_SIZE];
     uint64_t epoch_counter;
     struct wire_qp_set set;         /* what QPS_READY says */

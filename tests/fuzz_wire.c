@@ -119,10 +119,17 @@ static void drain(struct endpoint *ep, uint64_t now_ns) {
  * for a session, 2 the timer, 4 retired slots drain, 8 a slot breaks. */
 static void fuzz_conversation(const uint8_t *data, size_t size) {
     static struct endpoint ep;
+    static struct ep_papers papers;
+    struct ep_pile pile = {.papers = &papers, .count = 1};
+    struct rtt rtt = {0};
     static struct wire_message message;
     uint64_t epochs = 0, now_ns = 0;
-    struct ep_options options = {
-        .epoch_counter = &epochs, .connect_timeout_ns = 100, .retransmit_ns = 2, .window = window};
+    struct ep_options options = {.epoch_counter = &epochs,
+                                 .connect_timeout_ns = 100,
+                                 .retransmit_ns = 2,
+                                 .rtt = &rtt,
+                                 .pile = &pile,
+                                 .window = window};
 
     memset(options.instance_local, 'l', WIRE_INSTANCE_SIZE);
     memset(options.instance_remote, 'r', WIRE_INSTANCE_SIZE);

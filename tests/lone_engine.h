@@ -31,8 +31,8 @@
 
 enum {
     LONE_CONNS = 512,
-    LONE_SAID = 2048,
-    LONE_EVENTS = 1024,
+    LONE_SAID = 4096,
+    LONE_EVENTS = 4096,
     LONE_QPS = 512,
     LONE_CQES = 4096,
     LONE_RECVS = 65536

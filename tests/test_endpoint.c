@@ -288,7 +288,7 @@ static void test_H7_hello_is_repeated_with_backoff_until_one_deadline(void **sta
             break;
         assert_int_equal(due_ns - at_ns, gap_ns);
         at_ns = due_ns;
-        if (gap_ns < EP_BACKOFF_MAX * PAIR_RETRANSMIT_NS)
+        if (gap_ns < (PAIR_RETRANSMIT_NS << RTT_DOUBLINGS))
             gap_ns *= 2;
         pair_trace(p);
         pair_tick_at(p, A, at_ns - 1);

@@ -21,6 +21,9 @@
 enum { MS = 1000000, OLD_REMOTE = 3, LIVE_REMOTE = 5, NEXT_REMOTE = 7, NEW_REMOTE = 9 };
 
 static struct endpoint ep;
+static struct rtt rtt;
+static struct ep_papers papers;
+static struct ep_pile pile;
 static uint64_t epochs;
 static struct wire_qp_set set;
 static uint64_t now_ns;
@@ -101,12 +104,16 @@ static void fresh(void) {
     struct ep_options options = {.epoch_counter = &epochs,
                                  .connect_timeout_ns = 1000 * MS,
                                  .retransmit_ns = 10 * MS,
+                                 .rtt = &rtt,
+                                 .pile = &pile,
                                  .window = window};
 
     memset(options.instance_local, 'l', WIRE_INSTANCE_SIZE);
     memset(options.instance_remote, 'r', WIRE_INSTANCE_SIZE);
     epochs = 0;
     now_ns = 0;
+    pile = (struct ep_pile){.papers = &papers, .count = 1};
+    rtt = (struct rtt){.measures = RTT_DOUBT};
     endpoint_init(&ep, &options);
 }
 

@@ -91,7 +91,11 @@ static void again(struct world *w) {
         else if (event.type == WEIR_EVENT_RECOVERED)
             w->recovered = event;
     }
-    w->lone->said_count = 0;
+    /* What it was not asked is forgotten, and what it was is answered the next time. */
+    lone_heard(w->lone, w->conn, WIRE_READY);
+    lone_heard(w->lone, w->conn, WIRE_SETTLED);
+    lone_heard(w->lone, w->conn, WIRE_REFUSE);
+    lone_heard(w->lone, w->conn, WIRE_HELLO_ACK);
 }
 
 /* ---- bytes that never arrive ---- */

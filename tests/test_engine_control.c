@@ -579,6 +579,52 @@ static void test_M1_one_that_connects_is_not_ready(void **state) {
     lone_close(lone);
 }
 
+/* The answer waits to be read, behind what a crowd says, while the time for it runs out: the
+ * application did nothing for so long. */
+static void test_W8_an_answer_that_waits_to_be_read_is_no_silence(void **state) {
+    static const uint64_t silences_ns[] = {300 * MS, 3 * SECOND}; /* connecting may take one */
+    (void)state;
+    for (size_t i = 0; i < sizeof(silences_ns) / sizeof(silences_ns[0]); i++) {
+        struct lone *lone = lone_open(NULL);
+        uint64_t conn = lone_visit(lone);
+        lone_say_who(lone, conn, 1, "10.0.0.2:1");
+        lone_say_hello(lone, conn, 1, 1);
+        assert_int_equal(lone_count(lone, conn, WIRE_HELLO_ACK), 1);
+        uint64_t epoch = lone_heard(lone, conn, WIRE_HELLO_ACK)->epoch;
+        uint64_t other = lone_visit(lone);
+        lone->batch = true;
+        for (uint32_t n = 0; n < 2 * CONTROL_BUDGET; n++)
+            lone_say_who(lone, other, 2 + n, "10.0.0.3:1");
+        lone_say_ready(lone, conn, 1, 1, epoch);
+        lone->now_ns += silences_ns[i];
+        lone_run(lone);
+        assert_int_equal(lone_count(lone, conn, WIRE_HELLO_ACK), 0); /* not said again */
+        assert_int_equal(lone->engine->stats.sessions_up, 1);
+        assert_int_equal(lone->engine->stats.sessions_retired, 0);
+        lone_close(lone);
+    }
+}
+
+/* Those who talk without end do not keep others from their time-outs. */
+static void test_W8_a_flood_does_not_stop_the_time_outs_of_others(void **state) {
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    uint64_t conn = lone_visit(lone), flood = lone_visit(lone);
+    lone_say_who(lone, conn, 1, "10.0.0.2:1");
+    lone_say_hello(lone, conn, 1, 1);
+    assert_non_null(lone_heard(lone, conn, WIRE_HELLO_ACK));
+    lone->batch = true;
+    for (uint32_t n = 0; n < 60 * CONTROL_BUDGET; n++)
+        lone_say_who(lone, flood, 2, "10.0.0.3:1");
+    for (uint32_t n = 0; n < 59 && lone_count(lone, conn, WIRE_HELLO_ACK) == 0; n++) {
+        lone->now_ns += n < 10 ? 30 * MS : 0;
+        engine_step(lone->engine, true);
+    }
+    assert_true(lone->event_first != lone->event_last);          /* it goes on */
+    assert_int_equal(lone_count(lone, conn, WIRE_HELLO_ACK), 1); /* said again */
+    lone_close(lone);
+}
+
 /* What is found by its instance, address and connection is compared with all that there is. */
 static void test_W8_a_peer_in_the_wrong_place_is_seen(void **state) {
     (void)state;
@@ -634,6 +680,8 @@ int main(void) {
         cmocka_unit_test(test_T3_a_thread_frees_what_closing_left),
         cmocka_unit_test(test_H1_hung_up_visitors_leave_room),
         cmocka_unit_test(test_W8_a_peer_in_the_wrong_place_is_seen),
+        cmocka_unit_test(test_W8_an_answer_that_waits_to_be_read_is_no_silence),
+        cmocka_unit_test(test_W8_a_flood_does_not_stop_the_time_outs_of_others),
         cmocka_unit_test(test_S13_cancel_waits_for_nobody),
         cmocka_unit_test(test_M1_looking_up_makes_nothing),
         cmocka_unit_test(test_M1_one_that_connects_is_not_ready),

@@ -23,7 +23,7 @@
 #include <assert.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct endpoint) <= 16 * 1024, "an engine keeps one for every peer");
+_Static_assert(sizeof(struct endpoint) <= 3 * 1024, "an engine keeps one for every peer");
 
 /* One call of endpoint_step. */
 struct step {
@@ -42,19 +42,34 @@ static uint64_t after(uint64_t now_ns, uint64_t delay_ns) {
     return delay_ns > UINT64_MAX - 1 - now_ns ? UINT64_MAX - 1 : now_ns + delay_ns;
 }
 
-static void backoff_off(struct ep_backoff *backoff) {
-    backoff->next_ns = UINT64_MAX;
+/* Said now, until it is answered. */
+static void pause_start(struct step *s, struct rtt_pause *pause) {
+    const struct ep_options *o = &s->ep->options;
+
+    rtt_say(o->rtt, pause, s->now_ns, o->retransmit_ns, o->connect_timeout_ns);
 }
 
-static void backoff_start(struct step *s, struct ep_backoff *backoff) {
-    backoff->interval_ns = s->ep->options.retransmit_ns;
-    backoff->next_ns = after(s->now_ns, backoff->interval_ns);
+static void answered(struct step *s, struct rtt_pause *pause) {
+    rtt_answered(s->ep->options.rtt, pause, s->now_ns);
 }
 
-static void backoff_again(struct step *s, struct ep_backoff *backoff) {
-    if (backoff->interval_ns / EP_BACKOFF_MAX < s->ep->options.retransmit_ns)
-        backoff->interval_ns *= 2;
-    backoff->next_ns = after(s->now_ns, backoff->interval_ns);
+static void papers_take(struct endpoint *ep) {
+    struct ep_pile *pile = ep->options.pile;
+
+    assert(ep->papers == NULL);
+    if (pile->free != NULL) {
+        ep->papers = pile->free;
+        pile->free = ep->papers->next;
+    } else {
+        assert(pile->fresh < pile->count);
+        ep->papers = &pile->papers[pile->fresh++];
+    }
+}
+
+static void papers_give(struct endpoint *ep) {
+    ep->papers->next = ep->options.pile->free;
+    ep->options.pile->free = ep->papers;
+    ep->papers = NULL;
 }
 
 static void state_set(struct step *s, enum ep_state state) {
@@ -144,12 +159,13 @@ static void hello_build(struct step *s) {
     struct wire_message m = {.type = next->epoch_remote == 0 ? WIRE_HELLO : WIRE_HELLO_ACK,
                              .epoch = next->epoch,
                              .echo = next->epoch_remote,
-                             .qps = ep->local};
+                             .qps = ep->papers->local};
     int error;
 
     address_message(ep, &m);
-    ep->hello.sent = false;
-    error = wire_encode(&m, ep->hello.bytes, sizeof(ep->hello.bytes), &ep->hello.length);
+    ep->papers->hello.sent = false;
+    error = wire_encode(&m, ep->papers->hello.bytes, sizeof(ep->papers->hello.bytes),
+                        &ep->papers->hello.length);
     assert(error == WEIR_OK);
     (void)error;
 }
@@ -187,11 +203,14 @@ static void slot_retire(struct step *s, uint32_t slot) {
 
     ep->slots[slot].state = EP_SLOT_RETIRED;
     effect_slot(s, EP_DO_RETIRE, slot);
-    if (slot == ep->next)
+    if (slot == ep->next) {
         ep->next = EP_SLOT_NONE;
+        ep->probe_due = false;
+        papers_give(ep);
+    }
     if (slot == ep->live) {
         ep->live = EP_SLOT_NONE;
-        backoff_off(&ep->probe);
+        rtt_silence(&ep->probe);
     }
 }
 
@@ -218,19 +237,20 @@ static void session_end(struct step *s, uint32_t slot) {
         return;
     ep->settle_asked = epoch;
     send_settle(s);
-    backoff_start(s, &ep->settle);
+    pause_start(s, &ep->settle);
 }
 
 static void attempt_end(struct step *s) {
     session_end(s, s->ep->next);
-    backoff_off(&s->ep->attempt);
+    rtt_silence(&s->ep->attempt);
     state_set(s, EP_NONE);
 }
 
 /* Keeps proceed() from trying again at once, so that a remote which refuses
  * everything cannot make us create QPs faster than we retransmit. */
 static void attempt_pause(struct step *s) {
-    backoff_start(s, &s->ep->attempt);
+    rtt_silence(&s->ep->attempt);
+    s->ep->attempt.next_ns = after(s->now_ns, s->ep->options.retransmit_ns);
 }
 
 /* Takes a slot and an epoch, if there is a slot. CREATE has to be last. */
@@ -245,8 +265,9 @@ static bool attempt_start(struct step *s, enum ep_state state, uint64_t deadline
     ep->slots[slot] =
         (struct ep_slot){.state = EP_SLOT_NEXT, .epoch = ++*ep->options.epoch_counter};
     ep->next = slot;
+    papers_take(ep);
     ep->attempt_deadline_ns = deadline_ns;
-    backoff_off(&ep->attempt);
+    rtt_silence(&ep->attempt);
     effect_slot(s, EP_DO_CREATE, slot);
     state_set(s, state);
     return true;
@@ -266,7 +287,7 @@ static void attempt_refuse(struct step *s, uint64_t epoch_remote, int error) {
     want_fail(s, error, error == WEIR_EREFUSED ? error : 0);
 }
 
-/* Binds next to ep->remote. */
+/* Binds next to ep->papers->remote. */
 static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state state, bool cross) {
     struct endpoint *ep = s->ep;
     struct wire_agreed agreed;
@@ -274,17 +295,30 @@ static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state st
     assert(ep->slots[ep->next].epoch_remote == 0 && epoch_remote > ep->remote_seen);
     ep->slots[ep->next].epoch_remote = epoch_remote;
     ep->remote_seen = epoch_remote;
-    backoff_off(&ep->attempt);
-    if (wire_qp_set_negotiate(&ep->local, &ep->remote, &agreed) != WEIR_OK) {
+    rtt_silence(&ep->attempt);
+    if (wire_qp_set_negotiate(&ep->papers->local, &ep->papers->remote, &agreed) != WEIR_OK) {
         attempt_refuse(s, epoch_remote, WEIR_EREFUSED);
         return;
     }
     hello_build(s);
     struct ep_effect *e = effect_slot(s, EP_DO_CONNECT, ep->next);
-    e->remote = &ep->remote;
+    e->remote = &ep->papers->remote;
     e->agreed = agreed;
     e->crossing = cross;
     state_set(s, state);
+}
+
+/* Asks the remote whether it has the live session. */
+static void probe_start(struct step *s) {
+    struct endpoint *ep = s->ep;
+    const bool asked = ep->probe.next_ns != UINT64_MAX;
+
+    ep->probe_due = false;
+    send_hello(s, &ep->hello_live);
+    pause_start(s, &ep->probe);
+    if (asked)
+        ep->probe.said_ns = UINT64_MAX; /* said twice: no measure */
+    ep->probe_end_ns = after(s->now_ns, ep->options.connect_timeout_ns);
 }
 
 static void attempt_up(struct step *s) {
@@ -294,15 +328,18 @@ static void attempt_up(struct step *s) {
     ep->live = ep->next;
     ep->next = EP_SLOT_NONE;
     ep->slots[ep->live].state = EP_SLOT_LIVE;
-    ep->hello_live = ep->hello;
+    ep->hello_live = ep->papers->hello;
+    papers_give(ep);
     ep->want = false;
     ep->want_reason = 0;
-    backoff_off(&ep->attempt);
-    backoff_off(&ep->probe);
+    rtt_silence(&ep->attempt);
+    rtt_silence(&ep->probe);
     state_set(s, EP_NONE);
     effect_slot(s, EP_DO_UP, ep->live);
     if (old != EP_SLOT_NONE)
         session_end(s, old);
+    if (ep->probe_due)
+        probe_start(s);
 }
 
 /* Says how far all that is owed has drained, so that a session which takes long, or
@@ -336,8 +373,8 @@ static void all_end(struct step *s, int error) {
         slot_retire(s, ep->live);
     ep->want = false;
     ep->settle_owed = ep->settle_part = 0;
-    backoff_off(&ep->attempt);
-    backoff_off(&ep->settle);
+    rtt_silence(&ep->attempt);
+    rtt_silence(&ep->settle);
     ep->gone_error = error;
     state_set(s, EP_GONE);
 }
@@ -379,11 +416,11 @@ static void act_answer(struct step *s) {
         return;
     }
     ep->answer_epoch = s->message->epoch;
-    ep->remote = s->message->qps;
+    ep->papers->remote = s->message->qps;
 }
 
 static void act_cross(struct step *s) {
-    s->ep->remote = s->message->qps;
+    s->ep->papers->remote = s->message->qps;
     attempt_bind(s, s->message->epoch, EP_ACCEPTING, true);
 }
 
@@ -394,7 +431,8 @@ static void act_renew(struct step *s) {
 }
 
 static void act_reack(struct step *s) {
-    send_hello(s, &s->ep->hello);
+    s->ep->attempt.said_ns = UINT64_MAX; /* said twice: no measure */
+    send_hello(s, &s->ep->papers->hello);
 }
 
 static void act_relive(struct step *s) {
@@ -425,7 +463,8 @@ static void act_refuse(struct step *s) {
 }
 
 static void act_join(struct step *s) {
-    s->ep->remote = s->message->qps;
+    answered(s, &s->ep->attempt);
+    s->ep->papers->remote = s->message->qps;
     attempt_bind(s, s->message->epoch, EP_JOINING, false);
 }
 
@@ -437,6 +476,7 @@ static void act_differ(struct step *s) {
 }
 
 static void act_acked(struct step *s) {
+    answered(s, &s->ep->attempt);
     send_ready(s, s->ep->next);
     attempt_up(s);
 }
@@ -452,14 +492,13 @@ static void act_probe(struct step *s) {
     struct endpoint *ep = s->ep;
 
     if (ep->live == EP_SLOT_NONE)
-        return;
-    send_hello(s, &ep->hello_live);
-    backoff_start(s, &ep->probe);
-    ep->probe_end_ns = after(s->now_ns, ep->options.connect_timeout_ns);
+        ep->probe_due = ep->next != EP_SLOT_NONE;
+    else
+        probe_start(s);
 }
 
 static void act_alive(struct step *s) {
-    backoff_off(&s->ep->probe);
+    answered(s, &s->ep->probe);
 }
 
 /* The remote has a session of ours live that we have ended, maybe with an endpoint
@@ -480,6 +519,7 @@ static void act_void(struct step *s) {
 }
 
 static void act_up(struct step *s) {
+    answered(s, &s->ep->attempt);
     attempt_up(s);
 }
 
@@ -496,7 +536,17 @@ static void act_denied(struct step *s) {
 /* HELLO is repeated, and what the remote lacks may be there then. That its device does not reach
  * ours is a refusal of nobody's. */
 static void act_note(struct step *s) {
+    struct endpoint *ep = s->ep;
     const int reason = s->message->reason;
+    const bool first = ep->attempt.said_ns != UINT64_MAX;
+
+    /* It was heard: from here on it is a try, and not a question whether it was. */
+    if (ep->state == EP_OFFERED && first) {
+        answered(s, &ep->attempt);
+        ep->attempt.interval_ns = ep->options.retransmit_ns;
+        ep->attempt.most_ns = ep->options.retransmit_ns << RTT_DOUBLINGS;
+        ep->attempt.next_ns = after(s->now_ns, ep->attempt.interval_ns);
+    }
 
     if (s->ep->want)
         want_note(s, reason == WEIR_ECONNECT ? reason : WEIR_EREFUSED, reason);
@@ -533,7 +583,7 @@ static void act_settled(struct step *s) {
     }
     ep->settle_done = epoch;
     if (epoch == ep->settle_asked)
-        backoff_off(&ep->settle);
+        rtt_silence(&ep->settle);
     ep->settled = s->message->settled;
     e = effect(s, EP_DO_SETTLED);
     e->epoch = epoch;
@@ -558,16 +608,16 @@ static void act_offer(struct step *s) {
     struct endpoint *ep = s->ep;
 
     assert(s->event->slot == ep->next);
-    ep->local = *s->event->local;
+    ep->papers->local = *s->event->local;
     hello_build(s);
-    send_hello(s, &ep->hello);
-    backoff_start(s, &ep->attempt);
+    send_hello(s, &ep->papers->hello);
+    pause_start(s, &ep->attempt);
     state_set(s, EP_OFFERED);
 }
 
 static void act_accept(struct step *s) {
     assert(s->event->slot == s->ep->next);
-    s->ep->local = *s->event->local;
+    s->ep->papers->local = *s->event->local;
     attempt_bind(s, s->ep->answer_epoch, EP_ACCEPTING, false);
 }
 
@@ -581,6 +631,7 @@ static void act_noqps(struct step *s) {
     assert(s->event->slot == ep->next);
     ep->slots[ep->next].state = EP_SLOT_FREE;
     ep->next = EP_SLOT_NONE;
+    papers_give(ep);
     state_set(s, EP_NONE);
     if (endpoint_may_pass(error)) {
         if (answering)
@@ -607,8 +658,8 @@ static void act_joined(struct step *s) {
 static void act_served(struct step *s) {
     assert(s->event->slot == s->ep->next);
     s->ep->slots[s->ep->next].connected = true;
-    send_hello(s, &s->ep->hello);
-    backoff_start(s, &s->ep->attempt);
+    send_hello(s, &s->ep->papers->hello);
+    pause_start(s, &s->ep->attempt);
     state_set(s, EP_CONFIRM);
 }
 
@@ -647,23 +698,23 @@ static void act_tick(struct step *s) {
 
     if (s->now_ns >= ep->settle.next_ns) {
         send_settle(s)->retransmit = true;
-        backoff_again(s, &ep->settle);
+        rtt_say_again(NULL, &ep->settle, s->now_ns); /* it waits for a drain */
     }
     if (ep->state == EP_NONE) {
         if (s->now_ns >= ep->attempt.next_ns)
-            backoff_off(&ep->attempt); /* the pause is over: proceed() */
+            rtt_silence(&ep->attempt); /* the pause is over: proceed() */
     } else if (s->now_ns >= ep->attempt_deadline_ns) {
         attempt_end(s);
     } else if (s->now_ns >= ep->attempt.next_ns) {
-        send_hello(s, &ep->hello);
-        backoff_again(s, &ep->attempt);
+        send_hello(s, &ep->papers->hello);
+        rtt_say_again(ep->options.rtt, &ep->attempt, s->now_ns);
     }
     if (s->now_ns >= ep->probe.next_ns) {
         if (s->now_ns >= ep->probe_end_ns) {
-            backoff_off(&ep->probe);
+            rtt_silence(&ep->probe);
         } else {
             send_hello(s, &ep->hello_live);
-            backoff_again(s, &ep->probe);
+            rtt_say_again(ep->options.rtt, &ep->probe, s->now_ns);
         }
     }
     if (ep->want && s->now_ns >= ep->want_deadline_ns)
@@ -777,9 +828,9 @@ void endpoint_init(struct endpoint *ep, const struct ep_options *options) {
     ep->state = EP_NONE;
     ep->live = EP_SLOT_NONE;
     ep->next = EP_SLOT_NONE;
-    backoff_off(&ep->attempt);
-    backoff_off(&ep->settle);
-    backoff_off(&ep->probe);
+    rtt_silence(&ep->attempt);
+    rtt_silence(&ep->settle);
+    rtt_silence(&ep->probe);
 }
 
 /* An attempt of our own, if somebody waits and nothing is in the way: neither a

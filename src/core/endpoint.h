@@ -34,12 +34,12 @@
 #define WEIR_ENDPOINT_H
 
 #include "ports.h"
+#include "rtt.h"
 #include "wire.h"
 
 enum {
     EP_SESSIONS = 8,     /* slots: live + next + draining */
     EP_EFFECTS_MAX = 16, /* most effects of one step; asserted */
-    EP_BACKOFF_MAX = 16, /* retransmission interval, in units of the first */
     EP_SCRATCH_COUNT = 4 /* most small messages of one step; asserted */
 };
 
@@ -111,12 +111,34 @@ struct ep_effect {
     struct wire_agreed agreed;          /* CONNECT */
 };
 
+/* What an attempt needs, and an endpoint without one does not. Taken when it starts, given back
+ * when it ends; the last one given back is taken first, so as many are ever written as attempts
+ * were under way at once. */
+struct ep_hello {
+    bool sent;
+    uint32_t length;
+    uint8_t bytes[WIRE_HELLO_SIZE_MAX];
+};
+struct ep_papers {
+    struct ep_papers *next;    /* of those that are free */
+    struct wire_qp_set local;  /* until bound */
+    struct wire_qp_set remote; /* once bound or being answered */
+    struct ep_hello hello;     /* HELLO until bound, then HELLO_ACK */
+};
+struct ep_pile {
+    struct ep_papers *papers; /* count of them: one for each endpoint. From fresh on: never used */
+    struct ep_papers *free;
+    uint32_t fresh, count;
+};
+
 struct ep_options {
     uint8_t instance_local[WIRE_INSTANCE_SIZE];
     uint8_t instance_remote[WIRE_INSTANCE_SIZE];
     uint64_t *epoch_counter; /* the engine's last epoch, 0 at first; outlives the endpoint */
     uint64_t connect_timeout_ns;
-    uint64_t retransmit_ns; /* first; doubles to EP_BACKOFF_MAX times that */
+    uint64_t retransmit_ns; /* the shortest pause before something is said again: rtt.h */
+    struct ep_pile *pile;   /* of all endpoints of an engine */
+    struct rtt *rtt;        /* how long this remote's answers take; outlives the endpoint */
     /* Fills the answer to SETTLE with the engine's receive window for this remote. */
     void (*window)(void *self, struct wire_settled *out);
     void *self;
@@ -145,18 +167,6 @@ struct ep_slot {
     uint64_t epoch_remote; /* 0: not bound */
 };
 
-/* Something sent again and again until it is answered. */
-struct ep_backoff {
-    uint64_t next_ns; /* UINT64_MAX: off */
-    uint64_t interval_ns;
-};
-
-struct ep_hello {
-    bool sent;
-    uint32_t length;
-    uint8_t bytes[WIRE_HELLO_SIZE_MAX];
-};
-
 struct endpoint {
     struct ep_options options;
     enum ep_state state;
@@ -172,25 +182,24 @@ struct endpoint {
     int want_reason; /* and what the remote said of it; 0: nothing */
     uint64_t want_deadline_ns;
     uint64_t attempt_deadline_ns;
-    struct ep_backoff attempt; /* OFFERED, CONFIRM: resend; NONE: try again */
+    struct rtt_pause attempt; /* OFFERED, CONFIRM: resend; NONE: try again */
 
     uint64_t settle_asked; /* highest epoch of ours that SETTLE was sent for */
     uint64_t settle_done;  /* highest that SETTLED came for; behind while we wait */
     uint64_t settle_owed;  /* highest remote epoch to say SETTLED for after draining; 0: none */
     uint64_t settle_part;  /* how far it was said already, while more is owed; 0: nothing */
-    struct ep_backoff settle;
+    struct rtt_pause settle;
 
     uint64_t probe_end_ns;
-    struct ep_backoff probe; /* HELLO_ACK of the live session, until READY */
+    bool probe_due;         /* asked for while there was no live session: when next is up */
+    struct rtt_pause probe; /* HELLO_ACK of the live session, until READY */
 
     uint64_t refused_epoch; /* the last remote epoch refused for good, and why */
     int refused_reason;
 
     uint64_t stale; /* messages ignored: counts */
 
-    struct wire_qp_set local;   /* of next, until bound */
-    struct wire_qp_set remote;  /* of next, once bound or being answered */
-    struct ep_hello hello;      /* of next: HELLO until bound, then HELLO_ACK */
+    struct ep_papers *papers;   /* of next */
     struct ep_hello hello_live; /* of live: HELLO_ACK */
     uint8_t scratch[EP_SCRATCH_COUNT][WIRE_SETTLED_SIZE];
     struct wire_settled settled; /* behind EP_DO_SETTLED */

@@ -92,6 +92,8 @@ const char *endpoint_verify(const struct endpoint *ep) {
         problem = verify_epochs(ep);
     if (problem == NULL)
         problem = verify_attempt(ep);
+    if (problem == NULL && (ep->papers != NULL) != (ep->next != EP_SLOT_NONE))
+        problem = "an attempt without papers, or papers without one";
     if (problem == NULL && ep->settle_done > ep->settle_asked)
         problem = "SETTLED for more than was asked";
     if (problem == NULL && ep->state == EP_GONE &&

@@ -38,6 +38,7 @@ static bool parts_complete(struct peer *peer, const struct qp *qp, const struct 
     if (data->parts == 1)
         return true;
     struct parts *parts = &peer->parts[data->number % WINDOW_SIZE];
+    peer->parts_used = true;
     uint64_t epoch = peer->sessions[qp->session].epoch;
     if (parts->number != data->number || parts->epoch != epoch)
         *parts = (struct parts){.number = data->number, .epoch = epoch};

@@ -70,7 +70,8 @@ static struct visitor *visitor_add(weir_engine *engine, uint64_t conn) {
     if (visitor == NULL)
         visitor = found_visitor(engine, 0);
     for (uint32_t i = 0; i < VISITORS && visitor == NULL; i++) {
-        struct visitor *candidate = &engine->visitors[engine->visitor_next++ % VISITORS];
+        struct visitor *candidate =
+            &engine->visitors[engine->visitor_next++ % engine->visitors_max];
         if (!candidate->asked)
             visitor = candidate;
     }
@@ -287,8 +288,10 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
         return true;
     }
     bool asked = peer->dial == DIAL_ASKING;
-    if (asked)
+    if (asked) {
+        rtt_answered(&peer->rtt, &peer->who, engine_now(engine));
         peer->dial = DIAL_NONE;
+    }
     /* Our own address: whoever else claims it is to be reached by its connection. */
     peer->dial_failed = memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0;
     peer->conn_last = conn;

@@ -198,12 +198,14 @@ void dial_elsewhere(weir_engine *engine, struct peer *peer) {
 }
 
 static void ask(weir_engine *engine, struct peer *peer, bool again) {
-    if (!again)
-        peer->dial_pause_ns = engine->options.retransmit_ns;
-    else if (peer->dial_pause_ns < DIAL_PAUSE_MAX_NS)
-        peer->dial_pause_ns *= 2;
+    uint64_t now = engine_now(engine);
+    if (again)
+        rtt_say_again(&peer->rtt, &peer->who, now);
+    else
+        rtt_say(&peer->rtt, &peer->who, now, engine->options.retransmit_ns,
+                engine->options.connect_timeout_ns);
     peer->dial = DIAL_ASKING;
-    peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
+    peer->dial_next_ns = peer->who.next_ns;
     peer_set_timer(engine, peer);
     /* Last: that the connection is over may be found out here. */
     control_identify(engine, peer->conn_dialled, WIRE_WHO, NULL, 0, again);

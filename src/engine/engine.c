@@ -52,6 +52,11 @@ static void layout(weir_engine *e, struct carver *c) {
     e->peers_mask = power_of_two(o->peers_max) - 1;
     e->peers = carve(c, (size_t)e->peers_mask + 1, sizeof(struct peer));
     e->found_memory = carve(c, 1, found_bytes(o));
+    e->parts = carve(c, (size_t)o->peers_max * WINDOW_SIZE, sizeof(struct parts));
+    e->pile.papers = carve(c, o->peers_max, sizeof(struct ep_papers));
+    e->pile.count = o->peers_max;
+    e->visitors_max = o->peers_max < VISITORS ? VISITORS : e->peers_mask + 1;
+    e->visitors = carve(c, e->visitors_max, sizeof(struct visitor));
     e->pasts = carve(c, o->peers_max, sizeof(struct past));
     e->regions.locals = carve(c, o->memories_max, sizeof(struct region_local));
     e->regions.remotes = carve(c, o->remotes_max, sizeof(struct region_remote));

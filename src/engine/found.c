@@ -27,6 +27,7 @@ static void tables_of(weir_engine *engine, struct table tables[TABLES]) {
     const weir_engine_options *o = &engine->options;
     struct found *f = &engine->found;
     uint32_t hashed = power_of_two(o->peers_max);
+    uint32_t visitors = hashed < VISITORS ? VISITORS : hashed;
     const struct table all[TABLES] = {
         {&f->instances, hashed, o->peers_max},
         {&f->addresses, 2 * hashed, o->peers_max},
@@ -35,7 +36,7 @@ static void tables_of(weir_engine *engine, struct table tables[TABLES]) {
         {&f->leavers, 1, o->peers_max},
         {&f->remotes, o->peers_max, o->remotes_max},
         {&f->pasts, hashed, o->peers_max},
-        {&f->visitors, VISITORS + 1, VISITORS},
+        {&f->visitors, visitors + 1, visitors},
     };
     memcpy(tables, all, sizeof(all));
 }
@@ -58,8 +59,8 @@ void found_start(weir_engine *engine, void *memory) {
         groups_init(tables[i].groups, at, tables[i].group_count, tables[i].member_count);
         at += groups_bytes(tables[i].group_count, tables[i].member_count);
     }
-    for (uint32_t i = 0; i < VISITORS; i++)
-        groups_join(&engine->found.visitors, i, VISITORS);
+    for (uint32_t i = 0; i < engine->visitors_max; i++)
+        groups_join(&engine->found.visitors, i, engine->visitors_max);
 }
 
 /* ---- hashes ------------------------------------------------------------ */
@@ -83,7 +84,8 @@ static uint32_t conn_bucket(const weir_engine *engine, uint64_t number) {
 }
 
 static uint32_t visitor_bucket(const weir_engine *engine, uint64_t conn) {
-    return conn == 0 ? VISITORS : bucket(engine, &conn, sizeof(conn), VISITORS);
+    uint32_t free = engine->visitors_max;
+    return conn == 0 ? free : bucket(engine, &conn, sizeof(conn), free);
 }
 
 /* ---- peers ------------------------------------------------------------- */
@@ -281,7 +283,7 @@ static const char *verify_tables(const weir_engine *engine) {
         if (past != NONE && past != instance_bucket(engine, &f->pasts, engine->pasts[i].instance))
             return "found: a past is not under its instance";
     }
-    for (uint32_t i = 0; i < VISITORS; i++) {
+    for (uint32_t i = 0; i < engine->visitors_max; i++) {
         if (groups_of(&f->visitors, i) != visitor_bucket(engine, engine->visitors[i].conn))
             return "found: a visitor is not under its connection";
     }

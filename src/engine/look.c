@@ -112,7 +112,7 @@ int look_at_all(weir_engine *engine, int budget) {
 /* As many looks as it takes, at their budgets, to see all that may wait at one time. */
 static uint64_t looks_most(const weir_engine *engine) {
     uint64_t entries = (uint64_t)engine->qps_used * (engine->ring_size + engine->recvs_per_qp);
-    uint64_t messages = ((uint64_t)engine->peers_used + VISITORS) * MESSAGES_WAITING;
+    uint64_t messages = ((uint64_t)engine->peers_used + engine->visitors_max) * MESSAGES_WAITING;
     return 2 + entries / engine->options.poll_budget + messages / CONTROL_BUDGET;
 }
 

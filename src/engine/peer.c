@@ -76,6 +76,7 @@ struct peer *peer_new(weir_engine *engine, const char *address) {
     peer->incarnation = incarnation;
     peer->owner = region_owner(index, incarnation);
     peer->alias = peer->known_as = peer->live = NONE;
+    peer->parts = engine->parts + (size_t)index * WINDOW_SIZE;
     peer->dialable = address_dialable(address);
     for (int l = 0; l < LISTS; l++)
         peer->lists[l] = (struct list){NONE, NONE, 0};
@@ -170,6 +171,8 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
         .epoch_counter = &engine->epoch_counter,
         .connect_timeout_ns = engine->options.connect_timeout_ns,
         .retransmit_ns = engine->options.retransmit_ns,
+        .rtt = &peer->rtt,
+        .pile = &engine->pile,
         .window = window_of,
         .self = peer,
     };
@@ -378,7 +381,9 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     memset(peer->instance, 0, WIRE_INSTANCE_SIZE);
     peer->abandoned_epoch = 0;
     peer->settled_epoch = 0;
-    memset(peer->parts, 0, sizeof(peer->parts));
+    if (peer->parts_used)
+        memset(peer->parts, 0, WINDOW_SIZE * sizeof(*peer->parts));
+    peer->parts_used = false;
     timer_peer(engine, peer, UINT64_MAX);
     uint32_t alias;
     while ((alias = open_alias(engine, peer)) != NONE) {

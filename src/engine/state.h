@@ -50,7 +50,7 @@ enum {
     SERVICE_BUDGET = 16,  /* chains that one peer posts before the next has its turn */
     SUBMIT_BYTES = 65536, /* of others that a submit copies: longer transfers wait for a step */
     INFLIGHT_BUDGET = 64, /* chains of those that wait for bytes in flight, a step */
-    VISITORS = 64,
+    VISITORS = 64,        /* at least: as many as peers, rounded up to a power of two */
     RECEIVES_MAX = WINDOW_SIZE / 2, /* notifications one peer may have in flight */
     FAST_SEGMENTS = 4096,           /* most segments of a transfer done inside its submit */
     SPARE_BLOCKS = FAST_SEGMENTS / PLAN_BLOCK_PIECES, /* for those, but for the first */
@@ -279,6 +279,8 @@ struct peer {
     uint64_t dial_deadline_ns, dial_next_ns, dial_pause_ns;
     uint64_t dial_since_ns, dial_look_ns; /* when it began; when to look for signs of life */
     uint64_t signs;                       /* of life, when that was done last: dial.c */
+    struct rtt rtt;                       /* how long its answers take, whoever it is */
+    struct rtt_pause who;                 /* DIAL_ASKING: until WHO is answered */
 
     struct window sent; /* our numbers to it that are finished */
     uint64_t number_next;
@@ -298,8 +300,11 @@ struct peer {
     uint64_t pass_theirs; /* this is what we show it; 0: it has not said yet */
     char address[WEIR_ADDRESS_MAX];
     struct endpoint endpoint;
-    struct parts parts[WINDOW_SIZE];
+    struct parts *parts; /* WINDOW_SIZE; backed when notifications come in several */
+    bool parts_used;     /* since they were zeroed */
 };
+
+_Static_assert(sizeof(struct peer) <= 6 * 1024, "8 KiB an idle peer, its QP and connection too");
 
 /* Who asked WHO, or was asked, and what it said of itself: until its HELLO is answered. */
 struct visitor {
@@ -377,6 +382,8 @@ struct weir_engine {
     struct weir_device_caps caps;
     struct regions regions;
     struct peer *peers;
+    struct parts *parts; /* of each peer */
+    struct ep_pile pile; /* of their attempts */
     uint32_t peers_max;
     uint32_t peers_mask;     /* the table's size is a power of two, if not all of it is used */
     uint64_t fast_bytes_end; /* the fast way in is for less than this: 0 without a reserve */
@@ -414,8 +421,8 @@ struct weir_engine {
     uint64_t present_until_ns; /* without a look: from then on the engine's time stands still */
     uint64_t lost_ns;          /* for how long it has, ever */
 
-    struct visitor visitors[VISITORS];
-    uint32_t visitor_next;
+    struct visitor *visitors;
+    uint32_t visitors_max, visitor_next;
     struct found found;
     struct past *pasts; /* of the last peers_max instances that were given up */
     uint32_t past_next;

@@ -1,8 +1,8 @@
 /* tcp.c: the control channel over TCP.
  *
- * Owns the listener, the connections with their two bounded buffers, and one epoll
- * set that also holds a timer and the resolver. A frame is a 32-bit little-endian
- * length and that many bytes. Leaves to others: what messages mean, deadlines of
+ * Owns the listener, the connections, with two bounded buffers while something is in them
+ * (tcp_room.h), and one epoll set that also holds a timer and the resolver. A frame is a 32-bit
+ * little-endian length and that many bytes. Leaves to others: what messages mean, deadlines of
  * attempts, retransmission, keepalive of engines. The file is long because all of its parts
  * write the state of connections and their queues.
  *
@@ -24,6 +24,8 @@
  *    next to expire.
  *  - Visitors, whom the engine does not know as a peer, have half of the connections at
  *    most: peers, and dials of our own, have the other half to themselves.
+ *  - One connection is accepted for each batch of events of those that are there: work that was
+ *    begun goes before new work.
  *  - Every step of poll is bounded: TCP_BATCH events, each one accept, one connect
  *    attempt per address left, one frame or one flush.
  */
@@ -41,6 +43,7 @@
 #include "os.h"
 #include "resolve.h"
 #include "socket.h"
+#include "tcp_room.h"
 
 #define TCP_MS       UINT64_C(1000000)
 #define TCP_FRAME_NS (10000 * TCP_MS) /* a first or half-received message is complete by then */
@@ -50,14 +53,7 @@
 #define TCP_ADDRESS_NS (1500 * TCP_MS)
 #define TCP_ACCEPT_NS  (100 * TCP_MS) /* until accept is tried again after it failed */
 
-enum {
-    TCP_HEADER = 4,
-    TCP_IN_BYTES = TCP_HEADER + WEIR_CONTROL_MESSAGE_MAX,
-    TCP_OUT_BYTES = 4 * TCP_IN_BYTES,
-    TCP_BATCH = 64,
-    TCP_INDEX_BITS = 16,
-    TCP_INDEX_MASK = (1 << TCP_INDEX_BITS) - 1
-};
+enum { TCP_BATCH = 64, TCP_INDEX_BITS = 16, TCP_INDEX_MASK = (1 << TCP_INDEX_BITS) - 1 };
 
 /* What epoll carries for what is no connection: generation 0, which no life has. */
 enum { TCP_TOKEN_LISTEN = 1, TCP_TOKEN_TIMER = 2, TCP_TOKEN_RESOLVER = 3 };
@@ -97,11 +93,7 @@ struct tcp_conn {
     uint32_t out_head;
     uint32_t out_tail;
     uint32_t address_next; /* of addresses: the first one not tried */
-    uint16_t port;
-    char host[ADDRESS_HOST_MAX];
-    struct address_list addresses;
-    uint8_t in[TCP_IN_BYTES];
-    uint8_t out[TCP_OUT_BYTES];
+    struct tcp_room *room; /* NULL: nothing is half received, unsent or being dialled */
 };
 
 struct tcp {
@@ -122,6 +114,7 @@ struct tcp {
     uint32_t batch_next;
     uint32_t batch_count;
     struct tcp_conn *conns;
+    struct tcp_rooms rooms;
 };
 
 static const uint64_t tcp_limits_ns[TCP_Q_COUNT] = {
@@ -251,6 +244,15 @@ static bool tcp_full(const struct tcp *tcp) {
     return tcp->free == TCP_NIL && tcp->fresh == tcp->conns_max;
 }
 
+/* Gives its room back if nothing is left in it. What was received last stays there until poll is
+ * called again: only a read writes over it. */
+static void tcp_room_settle(struct tcp *tcp, struct tcp_conn *conn) {
+    const bool empty = conn->state == TCP_OPEN && conn->in_length == 0 && conn->out_tail == 0;
+    if (conn->state == TCP_FREE || empty) {
+        tcp_room_give(&tcp->rooms, &conn->room);
+    }
+}
+
 static struct tcp_conn *tcp_take(struct tcp *tcp, enum tcp_state state) {
     assert(!tcp_full(tcp));
     uint32_t index = tcp->free;
@@ -270,7 +272,7 @@ static struct tcp_conn *tcp_take(struct tcp *tcp, enum tcp_state state) {
     conn->accepted = conn->kept = conn->broken = conn->writing = conn->silent = false;
     conn->in_length = conn->out_head = conn->out_tail = 0;
     conn->address_next = 0;
-    conn->addresses.count = 0;
+    conn->room = NULL;
     return conn;
 }
 
@@ -282,6 +284,7 @@ static void tcp_give(struct tcp *tcp, struct tcp_conn *conn) {
         conn->fd = -1;
     }
     conn->state = TCP_FREE;
+    tcp_room_settle(tcp, conn);
     conn->next = tcp->free;
     tcp->free = tcp_index(conn);
     /* A slot and a descriptor are free: whatever accept lacked is there again. */
@@ -303,9 +306,9 @@ static int tcp_closed(struct tcp *tcp, struct tcp_conn *conn, int error,
 }
 
 /* Sends what the socket takes now, and asks for EPOLLOUT while something is left. */
-static void tcp_flush(const struct tcp *tcp, struct tcp_conn *conn) {
+static void tcp_flush(struct tcp *tcp, struct tcp_conn *conn) {
     while (conn->out_head < conn->out_tail && !conn->broken) {
-        const ssize_t sent = send(conn->fd, conn->out + conn->out_head,
+        const ssize_t sent = send(conn->fd, conn->room->out + conn->out_head,
                                   conn->out_tail - conn->out_head, MSG_NOSIGNAL);
         if (sent >= 0) {
             conn->out_head += (uint32_t)sent;
@@ -327,6 +330,7 @@ static void tcp_flush(const struct tcp *tcp, struct tcp_conn *conn) {
         (void)tcp_watch(tcp, EPOLL_CTL_MOD, conn->fd, events, conn->id);
         conn->writing = writing;
     }
+    tcp_room_settle(tcp, conn);
 }
 
 /* ---- dialling ----------------------------------------------------------- */
@@ -336,8 +340,8 @@ static void tcp_flush(const struct tcp *tcp, struct tcp_conn *conn) {
 static int tcp_connect(struct tcp *tcp, struct tcp_conn *conn) {
     int rc = WEIR_EPEER;
     while ((rc == WEIR_EPEER || rc == WEIR_ECONNECT) &&
-           conn->address_next < conn->addresses.count) {
-        rc = socket_connect(&conn->addresses.entries[conn->address_next++], &conn->fd);
+           conn->address_next < conn->room->addresses.count) {
+        rc = socket_connect(&conn->room->addresses.entries[conn->address_next++], &conn->fd);
         conn->silent = conn->silent || rc == WEIR_ECONNECT;
     }
     if (rc != WEIR_OK) {
@@ -388,8 +392,8 @@ static int tcp_connected(struct tcp *tcp, struct tcp_conn *conn,
 static void tcp_resolve_next(struct tcp *tcp) {
     for (uint32_t i = 0; i < RESOLVE_JOBS; i++) {
         struct tcp_conn *conn = tcp_head(tcp, TCP_Q_NAME);
-        if (conn == NULL ||
-            resolver_start(tcp->resolver, conn->host, conn->port, conn->id) != WEIR_OK) {
+        if (conn == NULL || resolver_start(tcp->resolver, conn->room->host, conn->room->port,
+                                           conn->id) != WEIR_OK) {
             return;
         }
         tcp_dequeue(tcp, conn);
@@ -411,7 +415,7 @@ static int tcp_resolved(struct tcp *tcp, struct weir_control_event *event_out) {
     if (status != WEIR_OK) {
         return tcp_closed(tcp, conn, status, event_out);
     }
-    conn->addresses = list;
+    conn->room->addresses = list;
     const int rc = tcp_connect(tcp, conn);
     return rc == WEIR_OK ? 0 : tcp_closed(tcp, conn, tcp_dial_error(rc), event_out);
 }
@@ -426,8 +430,9 @@ static int tcp_message(struct tcp *tcp, struct tcp_conn *conn,
                        struct weir_control_event *event_out) {
     (void)tcp_event(event_out, conn, WEIR_CONTROL_MESSAGE);
     event_out->length = conn->in_length - TCP_HEADER;
-    event_out->message = conn->in + TCP_HEADER; /* not written again before the next poll */
+    event_out->message = conn->room->in + TCP_HEADER; /* not written again before the next poll */
     conn->in_length = 0;
+    tcp_room_settle(tcp, conn);
     tcp_dequeue(tcp, conn);
     if (conn->accepted && !conn->kept) {
         tcp_enqueue(tcp, conn, TCP_Q_VISITOR);
@@ -438,11 +443,13 @@ static int tcp_message(struct tcp *tcp, struct tcp_conn *conn,
 /* At most one frame: its header, then exactly its body. */
 static int tcp_read(struct tcp *tcp, struct tcp_conn *conn, struct weir_control_event *event_out) {
     uint32_t need = TCP_HEADER;
+    tcp_room_take(&tcp->rooms, &conn->room);
     if (conn->in_length >= TCP_HEADER) {
-        need += tcp_frame_length(conn->in);
+        need += tcp_frame_length(conn->room->in);
     }
     while (conn->in_length < need) {
-        const ssize_t got = recv(conn->fd, conn->in + conn->in_length, need - conn->in_length, 0);
+        const ssize_t got =
+            recv(conn->fd, conn->room->in + conn->in_length, need - conn->in_length, 0);
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
             break;
         }
@@ -452,7 +459,7 @@ static int tcp_read(struct tcp *tcp, struct tcp_conn *conn, struct weir_control_
         }
         conn->in_length += (uint32_t)got;
         if (need == TCP_HEADER && conn->in_length == TCP_HEADER) {
-            const uint32_t length = tcp_frame_length(conn->in);
+            const uint32_t length = tcp_frame_length(conn->room->in);
             if (length > WEIR_CONTROL_MESSAGE_MAX) {
                 return tcp_closed(tcp, conn, WEIR_ETOOBIG, event_out);
             }
@@ -467,6 +474,7 @@ static int tcp_read(struct tcp *tcp, struct tcp_conn *conn, struct weir_control_
         tcp_enqueue(tcp, conn, TCP_Q_FRAME);
         tcp_arm(tcp);
     }
+    tcp_room_settle(tcp, conn);
     return 0;
 }
 
@@ -660,10 +668,13 @@ static int tcp_dial(void *self, const char *text, uint64_t *conn_out) {
         return WEIR_EAGAIN;
     }
     struct tcp_conn *conn = tcp_take(tcp, TCP_RESOLVING);
-    int rc = address_split(text, conn->host, &conn->port);
+    tcp_room_take(&tcp->rooms, &conn->room);
+    conn->room->addresses.count = 0;
+    int rc = address_split(text, conn->room->host, &conn->room->port);
     assert(rc == WEIR_OK);
-    if (address_numeric(conn->host, conn->port, &conn->addresses.entries[0]) == WEIR_OK) {
-        conn->addresses.count = 1;
+    if (address_numeric(conn->room->host, conn->room->port, &conn->room->addresses.entries[0]) ==
+        WEIR_OK) {
+        conn->room->addresses.count = 1;
         rc = tcp_connect(tcp, conn);
         if (rc != WEIR_OK) {
             tcp_give(tcp, conn);
@@ -690,15 +701,16 @@ static int tcp_send(void *self, uint64_t id, const uint8_t *message, uint32_t le
         return WEIR_OK; /* lost, as messages may be; CLOSED is on its way */
     }
     const uint32_t frame = TCP_HEADER + length;
+    tcp_room_take(&tcp->rooms, &conn->room);
     if (TCP_OUT_BYTES - conn->out_tail < frame && conn->out_head > 0) {
-        memmove(conn->out, conn->out + conn->out_head, conn->out_tail - conn->out_head);
+        memmove(conn->room->out, conn->room->out + conn->out_head, conn->out_tail - conn->out_head);
         conn->out_tail -= conn->out_head;
         conn->out_head = 0;
     }
     if (TCP_OUT_BYTES - conn->out_tail < frame) {
         return WEIR_EAGAIN;
     }
-    uint8_t *at = conn->out + conn->out_tail;
+    uint8_t *at = conn->room->out + conn->out_tail;
     for (uint32_t i = 0; i < TCP_HEADER; i++) {
         at[i] = (uint8_t)(length >> (8 * i));
     }
@@ -723,7 +735,8 @@ static void tcp_hangup(void *self, uint64_t id) {
         /* Closing with bytes unread resets the connection (RFC 1122 4.2.2.13), which
          * would throw away what was just sent. What more than this is unread is a flood.
          * The in buffer is not touched: it may hold the message of the last poll. */
-        (void)recv(conn->fd, conn->out, sizeof conn->out, 0);
+        tcp_room_take(&tcp->rooms, &conn->room);
+        (void)recv(conn->fd, conn->room->out, sizeof conn->room->out, 0);
     }
     tcp_give(tcp, conn);
 }
@@ -771,6 +784,10 @@ static const struct weir_control_ops tcp_ops = {
     .fd = tcp_fd,
 };
 
+static size_t tcp_conns_bytes(uint32_t conns_max) {
+    return conns_max * sizeof(struct tcp_conn);
+}
+
 static void tcp_free(struct tcp *tcp) {
     const struct weir_env env = tcp->env;
     if (tcp->epoll_fd >= 0) {
@@ -781,13 +798,16 @@ static void tcp_free(struct tcp *tcp) {
     }
     resolver_close(tcp->resolver);
     if (tcp->conns != NULL) {
-        env.ops->free(env.self, tcp->conns, tcp_bytes(tcp->conns_max));
+        env.ops->free(env.self, tcp->conns, tcp_conns_bytes(tcp->conns_max));
+    }
+    if (tcp->rooms.rooms != NULL) {
+        env.ops->free(env.self, tcp->rooms.rooms, tcp_rooms_bytes(tcp->conns_max));
     }
     env.ops->free(env.self, tcp, sizeof *tcp);
 }
 
 size_t tcp_bytes(uint32_t conns_max) {
-    return conns_max * sizeof(struct tcp_conn);
+    return tcp_conns_bytes(conns_max) + tcp_rooms_bytes(conns_max);
 }
 
 int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control *control_out) {
@@ -810,8 +830,10 @@ int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control
     tcp->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
     tcp->timer_fd = fork_own(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     fork_release();
-    tcp->conns = env->ops->alloc(env->self, tcp_bytes(tcp->conns_max));
-    if (tcp->epoll_fd < 0 || tcp->timer_fd < 0 || tcp->conns == NULL ||
+    tcp->conns = env->ops->alloc(env->self, tcp_conns_bytes(tcp->conns_max));
+    tcp->rooms.rooms = env->ops->alloc(env->self, tcp_rooms_bytes(tcp->conns_max));
+    tcp->rooms.count = tcp->conns_max;
+    if (tcp->epoll_fd < 0 || tcp->timer_fd < 0 || tcp->conns == NULL || tcp->rooms.rooms == NULL ||
         resolver_open(&tcp->resolver) != WEIR_OK ||
         tcp_watch(tcp, EPOLL_CTL_ADD, tcp->timer_fd, EPOLLIN, TCP_TOKEN_TIMER) != WEIR_OK ||
         tcp_watch(tcp, EPOLL_CTL_ADD, resolver_fd(tcp->resolver), EPOLLIN, TCP_TOKEN_RESOLVER) !=
