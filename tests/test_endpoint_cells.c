@@ -234,6 +234,12 @@ static const char *in_broken_next(void) {
 static const char *in_broken_old(void) {
     return tell(EP_EV_BROKEN, 0, 0);
 }
+static const char *in_heard_next(void) {
+    return tell(EP_EV_HEARD, ep.next, 0);
+}
+static const char *in_heard_old(void) {
+    return tell(EP_EV_HEARD, 0, 0);
+}
 static const char *in_drained(void) {
     return tell(EP_EV_DRAINED, 0, 0);
 }
@@ -291,6 +297,8 @@ static const struct row ROWS[] = {
     {"BROKEN_LIVE",  in_broken_live,  {"RsC", X,     "Rs",  X,     X,     "Rs",  "Rs",  X  }},
     {"BROKEN_NEXT",  in_broken_next,  {X,     X,     X,     "R",   "R",   "R",   "RRs", X  }},
     {"BROKEN_OLD",   in_broken_old,   {"",    "",    "",    "",    "",    "",    "",    "" }},
+    {"HEARD_NEXT",   in_heard_next,   {"",    "",    "",    "",    "",    "",    "URs", "" }},
+    {"HEARD_OLD",    in_heard_old,    {"",    "",    "",    "",    "",    "",    "",    "" }},
     {"DRAINED",      in_drained,      {"",    "",    "",    "",    "",    "",    "",    "" }},
     {"TIMER",        in_timer,        {"s",   "",    "",    "sh",  "s",   "s",   "sa",  "" }},
     {"PROBE",        in_probe,        {"a",   "",    "a",   "",    "",    "a",   "a",   "" }},

@@ -173,10 +173,10 @@ static void test_H13_hostile_messages_in_every_state(void **state) {
             if (m.type == WIRE_HELLO || m.type == WIRE_HELLO_ACK)
                 m.qps = p->nodes[1].set;
             if (pair_random(p, 3) == 0) {
-                static const enum ep_event_type OWN[] = {EP_EV_WANT, EP_EV_TIMER, EP_EV_BROKEN,
-                                                         EP_EV_PROBE, EP_EV_DRAINED};
+                static const enum ep_event_type OWN[] = {EP_EV_WANT,  EP_EV_TIMER,   EP_EV_BROKEN,
+                                                         EP_EV_PROBE, EP_EV_DRAINED, EP_EV_HEARD};
 
-                event.type = OWN[pair_random(p, 5)];
+                event.type = OWN[pair_random(p, 6)];
                 event.slot = (uint32_t)pair_random(p, EP_SESSIONS);
                 p->now_ns += PAIR_RETRANSMIT_NS;
                 if (event.type == EP_EV_DRAINED &&

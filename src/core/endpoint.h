@@ -60,8 +60,10 @@ enum ep_event_type {
     EP_EV_CONNECT_FAILED, /* ...or not: error; likewise, and EDEVICE is tried again, too */
     EP_EV_BROKEN,         /* the slot's QPs failed (async event, error completion, or on purpose),
                            * also while they are being connected */
-    EP_EV_DRAINED,        /* the slot's QPs are gone, and all they delivered is in the window */
-    EP_EV_TIMER,          /* now >= endpoint_deadline(); harmless earlier */
+    EP_EV_HEARD,     /* a message came in on the slot's QPs, which are in RTS: the remote has the
+                      * session, and may use it, even if what it said of that was lost */
+    EP_EV_DRAINED,   /* the slot's QPs are gone, and all they delivered is in the window */
+    EP_EV_TIMER,     /* now >= endpoint_deadline(); harmless earlier */
     EP_EV_PROBE,     /* a control connection was lost or is new, and the same instance is there:
                       * ask whether it still has the live session. Harmless at any time */
     EP_EV_PEER_DEAD, /* certainly gone or replaced: error says */
@@ -71,7 +73,7 @@ enum ep_event_type {
 
 struct ep_event {
     enum ep_event_type type;
-    uint32_t slot;                      /* QPS_*, CONNECT*, BROKEN, DRAINED */
+    uint32_t slot;                      /* QPS_*, CONNECT*, BROKEN, HEARD, DRAINED */
     int error;                          /* *_FAILED, PEER_DEAD */
     const struct wire_message *message; /* MESSAGE */
     const struct wire_qp_set *local;    /* QPS_READY: what HELLO says of us; PSNs are random */

@@ -103,6 +103,8 @@ enum ep_input endpoint_classify(const struct endpoint *ep, const struct ep_event
         if (event->slot == ep->live)
             return IN_BROKEN_LIVE;
         return event->slot == ep->next ? IN_BROKEN_NEXT : IN_BROKEN_OLD;
+    case EP_EV_HEARD:
+        return event->slot == ep->next ? IN_HEARD_NEXT : IN_HEARD_OLD;
     case EP_EV_DRAINED:
         return IN_DRAINED;
     case EP_EV_TIMER:

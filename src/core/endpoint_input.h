@@ -38,6 +38,8 @@
     X(BROKEN_LIVE)                                                                                 \
     X(BROKEN_NEXT)                                                                                 \
     X(BROKEN_OLD)                                                                                  \
+    X(HEARD_NEXT)                                                                                  \
+    X(HEARD_OLD)                                                                                   \
     X(DRAINED)                                                                                     \
     X(TIMER)                                                                                       \
     X(PROBE)                                                                                       \

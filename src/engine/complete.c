@@ -138,6 +138,9 @@ static void message(weir_engine *engine, struct qp *qp, uint32_t buffer,
             session_broken(engine, peer, qp->session);
         return;
     }
+    const struct session *session = &peer->sessions[qp->session];
+    if (!session->up && !session->retired && qp->connected)
+        peer_heard(engine, peer, qp->session);
     if (peer_pending(peer) > 0)
         engine_run_later(engine, peer);
     if (data.kind == WIRE_CREDIT) {

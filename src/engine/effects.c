@@ -201,6 +201,10 @@ static bool take_due(struct peer *peer, struct ep_event *event) {
         *event = (struct ep_event){.type = EP_EV_BROKEN, .slot = slot};
     } else if (connect_due(peer, event)) {
         return true;
+    } else if (peer->heard_due != 0) {
+        uint32_t slot = (uint32_t)__builtin_ctz(peer->heard_due);
+        peer->heard_due &= (uint8_t)(peer->heard_due - 1);
+        *event = (struct ep_event){.type = EP_EV_HEARD, .slot = slot};
     } else if (peer->probe_due) {
         peer->probe_due = false;
         *event = (struct ep_event){.type = EP_EV_PROBE};
@@ -238,7 +242,14 @@ void peer_broken(weir_engine *engine, struct peer *peer, uint32_t slot) {
 void peer_drained(weir_engine *engine, struct peer *peer, uint32_t slot) {
     /* A session that broke and drained before the endpoint heard of the first. */
     peer->broken_due &= (uint8_t) ~(1u << slot);
+    peer->heard_due &= (uint8_t) ~(1u << slot);
     peer->drained_due |= (uint8_t)(1u << slot);
+    peer_pump(engine, peer, NULL);
+}
+
+/* A message came in on a session that is not up here yet: it is on the other side. */
+void peer_heard(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    peer->heard_due |= (uint8_t)(1u << slot);
     peer_pump(engine, peer, NULL);
 }
 

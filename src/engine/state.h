@@ -250,7 +250,7 @@ struct peer {
     bool pumping;             /* endpoint events are being worked off */
     uint8_t tails_due;        /* turns until quiet tails are closed: post_tails */
     bool probe_due, want_due; /* events for the endpoint that came up meanwhile */
-    uint8_t broken_due, drained_due, connect_due; /* sessions, one bit each */
+    uint8_t broken_due, drained_due, connect_due, heard_due; /* sessions, one bit each */
     int dead_due;
     bool dial_failed;      /* the last time nobody answered there */
     bool reached;          /* it did answer there: who is at its address is known */
@@ -782,6 +782,7 @@ void peer_want(weir_engine *engine, struct peer *peer);
 void peer_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
 void peer_drained(weir_engine *engine, struct peer *peer, uint32_t slot);
 void peer_connected(weir_engine *engine, struct peer *peer, uint32_t slot);
+void peer_heard(weir_engine *engine, struct peer *peer, uint32_t slot);
 void peer_gone(weir_engine *engine, struct peer *peer, int error);
 void peer_dead(weir_engine *engine, struct peer *peer, int error);
 void peer_unreachable(weir_engine *engine, struct peer *peer, int error);
