@@ -404,8 +404,9 @@ static void fill_doors(struct sim_prng *prng, struct sim_config *config) {
         work->told[i] = PICK(prng, SIM_TOLD_TRUE, SIM_TOLD_TRUE, SIM_TOLD_WILDCARD,
                              SIM_TOLD_ANOTHERS, SIM_TOLD_NOBODYS);
         nic->still = nic->recv_refuse = nic->qps_max = 0;
-        nic->create_fail = nic->connect_fail = 0;
+        nic->create_fail = nic->connect_fail = nic->device_fail = 0;
     }
+    work->leave_connecting = 0;
 }
 
 static void fill_slow(struct sim_prng *prng, struct sim_config *config) {

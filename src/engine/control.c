@@ -288,6 +288,9 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
         return true;
     }
     bool asked = peer->dial == DIAL_ASKING;
+    if (asked && other != NULL && !other->leaving && other->pass_theirs != 0 &&
+        !control_identify(engine, conn, WIRE_IAM, instance, other->pass_theirs, false))
+        return true; /* it broke meanwhile: it will be dialled again */
     if (asked) {
         rtt_answered(&peer->rtt, &peer->who, engine_now(engine));
         peer->dial = DIAL_NONE;
@@ -295,9 +298,6 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
     /* Our own address: whoever else claims it is to be reached by its connection. */
     peer->dial_failed = memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0;
     peer->conn_last = conn;
-    if (asked && other != NULL && !other->leaving && other->pass_theirs != 0 &&
-        !control_identify(engine, conn, WIRE_IAM, instance, other->pass_theirs, false))
-        return true; /* it broke meanwhile */
     peer_learned(engine, peer, instance);
     if (asked && peer->known && !peer->leaving &&
         memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) == 0)
