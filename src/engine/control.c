@@ -111,10 +111,8 @@ static bool has_conn(const struct peer *peer, uint64_t conn) {
 /* The peer spoke on this connection, which is its own from here on. */
 static void heard(weir_engine *engine, struct peer *peer, uint64_t conn) {
     peer->conn_last = conn;
-    if (peer->dial == DIAL_AWAITING) {
-        peer->dial = DIAL_NONE;
-        peer_set_timer(engine, peer);
-    }
+    if (peer->dial != DIAL_NONE)
+        dial_heard(engine, peer);
     if (conn == peer->conn_dialled || conn == peer->conn_accepted)
         return;
     if (conn != peer->conn_before)

@@ -211,6 +211,15 @@ static void ask(weir_engine *engine, struct peer *peer, bool again) {
     control_identify(engine, peer->conn_dialled, WIRE_WHO, NULL, 0, again);
 }
 
+/* The peer spoke: what it was waited for, or a sign of life. */
+void dial_heard(weir_engine *engine, struct peer *peer) {
+    if (peer->dial == DIAL_AWAITING)
+        peer->dial = DIAL_NONE;
+    else if (peer->known && !peer->leaving)
+        peer->dial_deadline_ns = patient_until(engine, peer, engine_now(engine));
+    peer_set_timer(engine, peer);
+}
+
 void dial_connected(weir_engine *engine, struct peer *peer) {
     if (peer->dial == DIAL_CALLING)
         ask(engine, peer, false);

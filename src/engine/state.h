@@ -768,6 +768,7 @@ int control_poll(weir_engine *engine, int budget);
 void dial_start(weir_engine *engine, struct peer *peer);
 void dial_again(weir_engine *engine, struct peer *peer);
 void dial_connected(weir_engine *engine, struct peer *peer);
+void dial_heard(weir_engine *engine, struct peer *peer);
 void dial_broken(weir_engine *engine, struct peer *peer, int error);
 void dial_lost(weir_engine *engine, struct peer *peer);
 void dial_elsewhere(weir_engine *engine, struct peer *peer);
