@@ -194,8 +194,8 @@ typedef struct weir_engine_options {
     uint64_t connect_timeout_ns;  /* to connect; for the peer to say what arrived on a broken
                                    * session, before EUNKNOWN; and for a device that refuses a
                                    * session's receives to take some, before that session is
-                                    * broken; default 10 s. A tenth of it at most counts between
-                                    * two looks at what came */
+                                   * broken; default 10 s. A tenth of it at most counts between
+                                   * two looks at what came */
     uint64_t retransmit_ns;       /* least pause before a control message is said again, 20 ms */
     uint64_t teardown_timeout_ns; /* forced teardown of a QP that has nothing left to take;
                                    * default 4 s */
