@@ -548,7 +548,7 @@ static void act_note(struct step *s) {
         ep->attempt.next_ns = after(s->now_ns, ep->attempt.interval_ns);
     }
 
-    if (s->ep->want)
+    if (ep->want && reason != WEIR_EAGAIN)
         want_note(s, reason == WEIR_ECONNECT ? reason : WEIR_EREFUSED, reason);
 }
 

@@ -190,6 +190,16 @@ static bool hello_waits(weir_engine *engine, const char *address) {
            engine_now(engine) < opened->dial_deadline_ns - timeout / 4 * 3;
 }
 
+/* A HELLO is not answered now, and heard all the same: it is tried again. EAGAIN: it is nobody's
+ * lack. */
+static void later(weir_engine *engine, uint64_t conn, const struct wire_message *message,
+                  int reason) {
+    if (message->type == WIRE_HELLO && !engine->closing)
+        reply(engine, conn, message,
+              &(struct wire_message){
+                  .type = WIRE_REFUSE, .echo = message->epoch | WIRE_ECHO_LATER, .reason = reason});
+}
+
 /* The peer of a HELLO, or of a SETTLE. Without room for another one, its sender is told so; it
  * will ask again. */
 static struct peer *meet(weir_engine *engine, uint64_t conn, const struct wire_message *message,
@@ -199,9 +209,7 @@ static struct peer *meet(weir_engine *engine, uint64_t conn, const struct wire_m
         engine->no_slot_told = false;
     if (peer != NULL || engine->closing || message->type != WIRE_HELLO)
         return peer;
-    reply(engine, conn, message,
-          &(struct wire_message){
-              .type = WIRE_REFUSE, .echo = message->epoch | WIRE_ECHO_LATER, .reason = WEIR_EFULL});
+    later(engine, conn, message, WEIR_EFULL);
     engine->stats.sessions_refused++;
     if (!engine->no_slot_told)
         engine_event(engine, WEIR_EVENT_REFUSED, 0, WEIR_EFULL, 0);
@@ -232,10 +240,13 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn,
         found_visitor_set(engine, visitor, conn);
         visitor->asked = true;
         memcpy(visitor->instance, instance, WIRE_INSTANCE_SIZE);
+        later(engine, conn, message, WEIR_EAGAIN);
         return NULL;
     }
-    if (hello_waits(engine, visitor->address))
+    if (hello_waits(engine, visitor->address)) {
+        later(engine, conn, message, WEIR_EAGAIN);
         return NULL;
+    }
     struct peer *peer = meet(engine, conn, message, visitor->address);
     if (peer != NULL) {
         peer->vouched = visitor->vouched;
@@ -360,8 +371,9 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
         peer = new_instance(engine, conn, message);
     if (peer == NULL || is_strange(peer, conn)) {
         engine->stats.control_stale++;
-        if (peer != NULL && !peer->leaving) /* it may be the peer after all */
-            control_identify(engine, conn, WIRE_WHO, NULL, 0, false);
+        if (peer != NULL && !peer->leaving && /* it may be the peer after all */
+            control_identify(engine, conn, WIRE_WHO, NULL, 0, false))
+            later(engine, conn, message, WEIR_EAGAIN);
         return;
     }
     heard(engine, peer, conn);
