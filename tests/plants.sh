@@ -41,7 +41,7 @@ build() { # tree binary
 
 find_bug() { # binary: prints the profile and the first seed that shows it
     for seeds in ${PLANT_SEEDS:-1..200 201..3000}; do
-        for profile in calm notify skew teardown depth handshake slow swarm; do
+        for profile in calm notify skew teardown depth handshake slow swarm doors; do
             if ! "$1" --profile $profile --seeds "$seeds" --quiet >"$work/out" 2>&1; then
                 echo "$profile $(grep -m 1 '^seed\|ssert' "$work/out" || tail -n 1 "$work/out")"
                 return
