@@ -36,13 +36,13 @@ static void tell_address(struct sim_world *world, uint32_t node) {
         snprintf(told, SIM_ADDRESS_MAX, "0.0.0.0:7000");
         break;
     case SIM_TOLD_ANOTHERS:
-        snprintf(told, SIM_ADDRESS_MAX, "%s", world->nodes[other].address);
+        memcpy(told, world->nodes[other].address, SIM_ADDRESS_MAX);
         break;
     case SIM_TOLD_NOBODYS:
         snprintf(told, SIM_ADDRESS_MAX, "10.0.9.%u:7000", node + 1);
         break;
     default:
-        snprintf(told, SIM_ADDRESS_MAX, "%s", world->nodes[node].address);
+        memcpy(told, world->nodes[node].address, SIM_ADDRESS_MAX);
         break;
     }
 }
