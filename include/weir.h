@@ -334,7 +334,9 @@ WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t leng
                                   weir_memory *memory_out);
 
 /* Allocates and registers zeroed, page-aligned memory that is fastest to share
- * (on shm: mapped by the peer). The engine owns it until weir_memory_release.
+ * (on shm: mapped by the peer). All of it is backed before this returns, which takes time
+ * with its size; meanwhile the engine is everybody else's, as while it is released, imported,
+ * or registered on verbs. The engine owns it until weir_memory_release.
  * Errors: as weir_memory_register. */
 WEIR_API int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t access,
                                   weir_memory *memory_out, void **base_out);
@@ -350,8 +352,13 @@ WEIR_API int weir_memory_register_dmabuf(weir_engine *engine, int fd, uint64_t o
                                          weir_memory *memory_out);
 
 /* No peer touches the memory once this has returned 0; allocated memory is
- * unmapped. EBUSY while a transfer of this engine that is not terminal uses it:
- * cancel or wait first. ESTALE. */
+ * unmapped. Errors: EBUSY while a transfer of this engine that is not terminal uses it:
+ * nothing has happened, cancel or wait first. EINPROGRESS: the release has begun, and a
+ * peer that does not get on (stopped, say) is still inside an access; on shm the call waited
+ * 100 ms for it, and kept nobody else. EDEVICE: likewise, and the device could not do it. In
+ * both cases peers are refused from now on, the memory stays mapped, and the handle is good
+ * for weir_memory_release alone, which may be called again until it is 0; to all else it is
+ * ESTALE. ESTALE also while another thread is in this call. */
 WEIR_API int weir_memory_release(weir_engine *engine, weir_memory memory);
 
 /* Base and length of a memory; either out pointer may be NULL. ESTALE. */

@@ -97,8 +97,9 @@ struct weir_device_caps {
     bool write_imm;   /* WEIR_OP_WRITE_IMM works */
     bool last_wqe;    /* LAST_WQE events may come; their absence is never an error. It may become
                        * false while the device is open: query says what is known now */
-    bool mr_anywhere; /* mr_register, mr_allocate, mr_register_dmabuf, mr_release: any
-                       * thread, several at once, whatever others do meanwhile */
+    bool mr_anywhere; /* mr_register, mr_allocate, mr_register_dmabuf, mr_release: any thread,
+                       * several at once, whatever others do meanwhile; and entropy, alloc and
+                       * free of the environment, for these calls */
     char note[WEIR_DEVICE_NOTE_MAX]; /* one line: what is used, or why nothing can be; "" */
 };
 
@@ -227,7 +228,10 @@ struct weir_device_ops {
     void (*query)(struct weir_device *device, struct weir_device_caps *caps_out);
 
     /* access: WEIR_ACCESS_*. After mr_release returned 0 nothing remote touches
-     * the memory; allocated memory is unmapped. */
+     * the memory; allocated memory is unmapped. After an error it may be half released (no
+     * peer's access may begin any more, say): the only call with it is mr_release again. EBUSY:
+     * a peer is still inside an access. Only mr_release may wait for a peer, for 100 ms at most,
+     * and only with mr_anywhere. */
     int (*mr_register)(struct weir_device *device, void *base, uint64_t length, uint32_t access,
                        struct weir_mr *mr_out);
     int (*mr_allocate)(struct weir_device *device, uint64_t length, uint32_t access,
@@ -243,6 +247,12 @@ struct weir_device_ops {
     int (*mr_import)(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
                      uint64_t length, uint32_t access, struct weir_rmr *rmr_out);
     void (*mr_forget)(struct weir_device *device, const struct weir_rmr *rmr);
+    /* What takes the longer the larger the memory is, apart from the two before; NULL: nothing.
+     * Any thread, several at once, whatever others do meanwhile, but not with the same import.
+     * import_populate: after mr_import, only a matter of speed. import_unmap: before mr_forget,
+     * the next and only call with this import. */
+    void (*import_populate)(struct weir_device *device, const struct weir_rmr *rmr);
+    void (*import_unmap)(struct weir_device *device, const struct weir_rmr *rmr);
 
     /* RC QP in INIT: receives may be posted, nothing is sent. EFULL: there is no room for another
      * now, ENOMEM, EAGAIN: likewise, it is asked again. Any other error is told to the peer that

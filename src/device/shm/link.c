@@ -199,12 +199,14 @@ void link_mark_dead(struct shm_link *link) {
 }
 
 bool link_is_alive(struct shm_link *link) {
-    if (link->self || link->dead)
-        return !link->dead;
-    struct pollfd poll_fd = {.fd = link->pidfd, .events = POLLIN};
-    if (poll(&poll_fd, 1, 0) == 1)
+    if (!link->dead && link_has_ended(link))
         link_mark_dead(link);
     return !link->dead;
+}
+
+bool link_has_ended(const struct shm_link *link) {
+    struct pollfd poll_fd = {.fd = link->pidfd, .events = POLLIN};
+    return !link->self && poll(&poll_fd, 1, 0) == 1;
 }
 
 bool link_was_alive(const struct weir_device *device, struct shm_link *link) {

@@ -81,8 +81,9 @@ struct seg_qp {
 };
 
 enum shm_kind {
-    SHM_KIND_MAPPED = 1, /* a memfd that the peer maps */
-    SHM_KIND_PROCESS = 2 /* anything else: process_vm_readv(2) and process_vm_writev(2) */
+    SHM_KIND_UNMAPPED = 0, /* of an import: it is about to be forgotten */
+    SHM_KIND_MAPPED = 1,   /* a memfd that the peer maps */
+    SHM_KIND_PROCESS = 2   /* anything else: process_vm_readv(2) and process_vm_writev(2) */
 };
 
 struct seg_mr {

@@ -66,6 +66,7 @@ static int fill_caps(struct weir_device_caps *caps) {
         .cq_capacity = SHM_CQ_CAPACITY,
         .ordered = true,
         .completes_inline = true,
+        .mr_anywhere = true,
     };
     int rc = fabric_id(filled.fabric);
     if (rc == 0)
@@ -127,11 +128,13 @@ static int shm_open_device(const struct weir_env *env, struct weir_device **devi
     device->bell_fd = device->epoll_fd = device->map_fd = -1;
     env->ops->entropy(env->self, &device->nonce, sizeof device->nonce);
     device->qp_index_end = SHM_QPS_FIRST;
+    pthread_mutex_init(&device->mutex, NULL);
     int rc = fill_caps(&device->caps);
     if (rc == 0)
         rc = open_descriptors(device);
     if (rc != 0) {
         close_descriptors(device);
+        pthread_mutex_destroy(&device->mutex);
         env->ops->free(env->self, device, sizeof *device);
         return rc;
     }
@@ -150,6 +153,7 @@ static void shm_close_device(struct weir_device *device) {
     struct weir_env env = device->env;
     memory_close(device);
     close_descriptors(device);
+    pthread_mutex_destroy(&device->mutex);
     env.ops->free(env.self, device, sizeof *device);
 }
 
@@ -169,6 +173,8 @@ const struct weir_device_ops shm_device_ops = {
     .mr_export = shm_mr_export,
     .mr_import = shm_mr_import,
     .mr_forget = shm_mr_forget,
+    .import_populate = shm_import_populate,
+    .import_unmap = shm_import_unmap,
     .qp_create = shm_qp_create,
     .qp_connect = shm_qp_connect,
     .qp_error = shm_qp_error,
