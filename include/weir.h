@@ -90,6 +90,7 @@ WEIR_API const char *weir_version(void);
     X(WEIR_EUNKNOWN, -20, WEIR_CLASS_TRANSFER,                                                     \
       "outcome not known: the peer left before it could say")                                      \
     X(WEIR_EREMOTE, -21, WEIR_CLASS_TRANSFER, "the target's device refused the operation")         \
+    X(WEIR_EMFILE, -22, WEIR_CLASS_TRANSFER, "out of file descriptors")                            \
     X(WEIR_ECONNECT, -30, WEIR_CLASS_ENDPOINT, "no connection to the peer within the time-out")    \
     X(WEIR_EPEER, -31, WEIR_CLASS_ENDPOINT, "the peer is gone or was restarted")                   \
     X(WEIR_EREFUSED, -32, WEIR_CLASS_ENDPOINT, "the peer refused the connection")                  \
@@ -218,7 +219,7 @@ typedef struct weir_engine_options {
  * if that is set, and is the default if not: weir_setting_query lists them all. Blocks for
  * name resolution of `listen`. Errors: EINVAL (a number out of range, in the options or in the
  * environment: weir_setting_query says which and why; a flag; a device's own variable:
- * weir_device_query says), ENODEVICE, EADDRESS, ENOMEM, EDEVICE. */
+ * weir_device_query says), ENODEVICE, EADDRESS, EMFILE, ENOMEM, EDEVICE. */
 WEIR_API int weir_engine_open(const weir_engine_options *options, weir_engine **engine_out);
 
 /* Ends every transfer with a status (ECLOSED if nothing else came first), tells
@@ -328,16 +329,16 @@ WEIR_API int weir_stray_query(size_t index, weir_stray_info *info);
  * session, or is a SIGSEGV in the caller. On verbs it is pinned, which takes time with
  * its size, and must be mapped.
  * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits; verbs:
- * not mapped),
- * EAGAIN (memories_max), ENOMEM, EDEVICE. */
+ * not mapped), EAGAIN (memories_max), ENOMEM, EDEVICE. */
 WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t length, uint32_t access,
                                   weir_memory *memory_out);
 
 /* Allocates and registers zeroed, page-aligned memory that is fastest to share
  * (on shm: mapped by the peer). All of it is backed before this returns, which takes time
  * with its size; meanwhile the engine is everybody else's, as while it is released, imported,
- * or registered on verbs. The engine owns it until weir_memory_release.
- * Errors: as weir_memory_register. */
+ * or registered on verbs. The engine owns it until weir_memory_release. On shm it holds a file
+ * descriptor, but with access 0 none.
+ * Errors: as weir_memory_register; EMFILE. */
 WEIR_API int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t access,
                                   weir_memory *memory_out, void **base_out);
 
@@ -375,7 +376,7 @@ WEIR_API int weir_memory_export(weir_engine *engine, weir_memory memory, void *d
 /* Makes a peer's memory usable in transfers to that peer. Errors: EINVAL (not a
  * descriptor, or damaged), ESTALE (from another incarnation of the peer, or already
  * released by it, or the peer handle is stale), EPEER (the process that exported it is
- * dead), EAGAIN (remotes_max), ENOTSUP (exported by a device that this engine does not
+ * dead), EAGAIN (remotes_max), EMFILE, ENOTSUP (exported by a device that this engine does not
  * have), EDEVICE (the memory cannot be reached from this process). */
 WEIR_API int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor,
                                 size_t length, weir_remote *remote_out);
@@ -606,15 +607,20 @@ typedef enum weir_event_type {
                                * itself. The peer's next event is RECOVERED or GONE */
     WEIR_EVENT_RECOVERED = 3, /* a new session is up in place of the one that broke */
     WEIR_EVENT_GONE = 4,      /* EPEER: it died, was restarted or closed its engine; ECONNECT,
-                               * EREFUSED, EADDRESS: not reached; ECLOSED: its place was needed.
-                               * The reason that the peer gave for EREFUSED, or for ECONNECT, is
-                               * in value, cast it to int: as `refusal` in weir_peer_info; or 0.
+                               * EREFUSED, EADDRESS, EMFILE: not reached; ECLOSED: its place was
+                               * needed. The reason that the peer gave for EREFUSED, or for
+                               * ECONNECT, is in value, cast it to int: as `refusal` in
+                               * weir_peer_info; or 0.
                                * Told once; of a weir_peer_connect after it, in vain, again */
     WEIR_EVENT_LOST = 5,      /* events were dropped because nobody took them; count in value */
-    WEIR_EVENT_SAME = 6       /* this handle, which was opened, turned out to name a peer that has
+    WEIR_EVENT_SAME = 6,      /* this handle, which was opened, turned out to name a peer that has
                                * another one, in value: events and notifications carry that one.
                                * Both name the peer wherever a handle is taken, until it is GONE;
                                * then this one names its address again */
+    WEIR_EVENT_UNSERVED = 7   /* no session could be made with a peer so far, for want of something
+                               * here: EMFILE, EFULL, ENOMEM. It is tried again while the peer
+                               * asks; told once until one is up. Without a peer: somebody connects
+                               * who is not known yet, and waits to be let in */
 } weir_event_type_t;
 
 typedef struct weir_event {

@@ -139,7 +139,7 @@ void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,
 
 /* ---- the engine --------------------------------------------------------- */
 
-/* An engine takes some 12, and one for each memory. */
+/* An engine takes 11, and one for each memory. */
 #define DESCRIPTORS_ENOUGH 16
 
 /* Whether this process can hardly open another file. */
@@ -202,7 +202,7 @@ const char *diagnose_cause(const struct options *options, int error, char why_ou
     char why[DIAGNOSIS_MAX - 2];
 
     why_out[0] = '\0';
-    if (error != WEIR_EDEVICE && error != WEIR_ENOMEM)
+    if (error != WEIR_EDEVICE && error != WEIR_ENOMEM && error != WEIR_EMFILE)
         return why_out;
     if (descriptors_short(why_out)) {
         snprintf(why, sizeof(why), "%s", why_out);

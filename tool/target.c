@@ -309,6 +309,8 @@ static unsigned take_events(struct target *target) {
     while (taken < BATCH && weir_event_take(target->engine, &event) == 0) {
         struct served *served = find(target, event.peer);
         taken++;
+        if (event.type == WEIR_EVENT_UNSERVED)
+            complain("a peer cannot be served for now: %s", weir_strerror(event.error));
         if (event.type == WEIR_EVENT_GONE && served != NULL) {
             served->answer_close = false;
             begin_close(target, served);

@@ -39,6 +39,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     }
     peer->was_up = peer->guarded = true;
     peer->gone_told = false;
+    peer->unserved_told = false;
     peer->wanted = false;
     peer->degraded = false;
     peer_update_fast(engine, peer);
@@ -93,6 +94,16 @@ void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     peer->gone_told = true;
 }
 
+/* No session could be made with this peer, or not yet, for want of something here: nobody else
+ * may know of it. Once, until one is up. */
+static void unserved(weir_engine *engine, struct peer *peer, int error) {
+    if (peer->unserved_told ||
+        (error != WEIR_EMFILE && error != WEIR_EFULL && error != WEIR_ENOMEM))
+        return;
+    peer->unserved_told = true;
+    peer_tell(engine, WEIR_EVENT_UNSERVED, peer, error);
+}
+
 /* Performs one effect; true if it has an answer, which is *answer_out then. */
 static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effect *effect,
                     struct wire_qp_set *local, struct ep_event *answer_out) {
@@ -105,6 +116,7 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
         return false;
     case EP_DO_CREATE:
         rc = session_create(engine, peer, effect->slot, effect->epoch, local);
+        unserved(engine, peer, rc);
         *answer_out = (struct ep_event){.type = rc == WEIR_OK ? EP_EV_QPS_READY : EP_EV_QPS_FAILED,
                                         .slot = effect->slot,
                                         .error = rc,
@@ -114,6 +126,7 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
         rc = session_connect(engine, peer, effect);
         if (rc == WEIR_EINPROGRESS)
             return false;
+        unserved(engine, peer, rc);
         *answer_out =
             (struct ep_event){.type = rc == WEIR_OK ? EP_EV_CONNECTED : EP_EV_CONNECT_FAILED,
                               .slot = effect->slot,

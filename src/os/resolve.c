@@ -13,6 +13,7 @@
  */
 #define _GNU_SOURCE
 #include "resolve.h"
+#include "os.h"
 #include "thread.h"
 
 #include <assert.h>
@@ -50,7 +51,9 @@ int resolver_open(struct resolver **resolver_out) {
     }
     /* EFD_SEMAPHORE: one read takes one finished job off, eventfd(2). */
     resolver->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
+    int rc = WEIR_ENOMEM;
     if (resolver->event_fd < 0) {
+        rc = os_fd_error(errno);
         goto free_resolver;
     }
     if (pthread_mutex_init(&resolver->mutex, NULL) != 0) {
@@ -67,7 +70,7 @@ close_event:
     close(resolver->event_fd);
 free_resolver:
     free(resolver);
-    return WEIR_ENOMEM;
+    return rc;
 }
 
 /* Called with the mutex held; releases it. */

@@ -219,7 +219,7 @@ struct weir_rmr {
 
 struct weir_device_ops {
     const char *name;
-    /* 0; ENODEVICE: cannot be used here; EINVAL: its environment variables are wrong.
+    /* 0; ENODEVICE: cannot be used here; EINVAL: its environment variables are wrong; EMFILE.
      * caps_out->note says why. No side effect. Any thread. */
     int (*probe)(struct weir_device_caps *caps_out);
     int (*open)(const struct weir_env *env, struct weir_device **device_out);
@@ -318,7 +318,9 @@ enum weir_control_type {
     WEIR_CONTROL_ACCEPTED = 1, /* somebody dialled us */
     WEIR_CONTROL_CONNECTED,    /* our dial went through */
     WEIR_CONTROL_CLOSED,       /* broken, refused, hung up by the other side; number is dead */
-    WEIR_CONTROL_MESSAGE       /* valid until the next poll */
+    WEIR_CONTROL_MESSAGE,      /* valid until the next poll */
+    WEIR_CONTROL_STARVED       /* somebody dials us, and cannot be let in; he waits for room. Once
+                                * until somebody was let in. No connection */
 };
 struct weir_control_event {
     uint64_t conn;
@@ -327,7 +329,9 @@ struct weir_control_event {
     const uint8_t *message;
     /* Of CLOSED. Of a dial that did not go through: EADDRESS: does not resolve; EPEER: refused,
      * nobody listens at any address of the name; ECONNECT: anything else, silence above all.
-     * Of a connection: EPEER: hung up; ECONNECT: broken, or silent for too long; ETOOBIG. */
+     * EMFILE.
+     * Of a connection: EPEER: hung up; ECONNECT: broken, or silent for too long; ETOOBIG.
+     * Of STARVED: EMFILE, ENOMEM. */
     int error;
 };
 
@@ -337,7 +341,7 @@ struct weir_control_ops {
     /* Binds and listens; writes the address with its real port. */
     int (*listen)(void *self, const char *address, char *actual_out, size_t actual_size);
     /* Starts connecting; CONNECTED or CLOSED follows, unless it says EPEER: refused at
-     * once. Sends before CONNECTED are kept, as far as the connection's bounded buffer
+     * once, or EMFILE. Sends before CONNECTED are kept, as far as the connection's bounded buffer
      * goes. */
     int (*dial)(void *self, const char *address, uint64_t *conn_out);
     /* EAGAIN: buffer full, message dropped; ECONNECT: no such connection. */

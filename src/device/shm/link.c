@@ -53,10 +53,8 @@ static int error_of(int error) {
     case EBADF:  /* no such descriptor there */
     case EINVAL: /* not a process (a thread's id) */
         return WEIR_EINVAL;
-    case ENOMEM:
-        return WEIR_ENOMEM;
-    default: /* EPERM: ptrace(2) access mode checks; EMFILE; ENOSYS */
-        return WEIR_EDEVICE;
+    default: /* also EPERM: ptrace(2) access mode checks; ENOSYS */
+        return seg_error(error);
     }
 }
 
@@ -110,7 +108,7 @@ static int watch(struct weir_device *device, struct shm_link *link) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
     if (link->self || epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, link->pidfd, &event) == 0)
         return 0;
-    return WEIR_EDEVICE;
+    return seg_error(errno);
 }
 
 /* Fills in everything that can fail; closes what it opened if something does. */

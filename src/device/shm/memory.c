@@ -196,7 +196,7 @@ static int memfd_for(uint64_t bytes, uint32_t access, int *fd_out, uint64_t *ino
         return 0;
     int fd = seg_memfd("weir-memory", bytes);
     if (fd < 0)
-        return WEIR_EDEVICE;
+        return fd;
     if (seg_check(fd, inode_out) != bytes) {
         close(fd);
         return WEIR_EDEVICE;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "segment.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -9,13 +10,27 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
+int seg_error(int error) {
+    switch (error) {
+    case EMFILE:
+    case ENFILE:
+        return WEIR_EMFILE;
+    case ENOMEM:
+    case ENOSPC:
+        return WEIR_ENOMEM;
+    default:
+        return WEIR_EDEVICE;
+    }
+}
+
 int seg_memfd(const char *name, uint64_t bytes) {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
-        return -1;
+        return seg_error(errno);
     if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
+        int rc = seg_error(errno);
         close(fd);
-        return -1;
+        return rc;
     }
     return fd;
 }
@@ -47,7 +62,7 @@ static struct seg_map *seg_mmap(int fd) {
 int seg_create(uint64_t nonce, int bell_fd, struct seg_map **map_out, int *fd_out) {
     int fd = seg_memfd("weir-shm", sizeof(struct seg_map));
     if (fd < 0)
-        return WEIR_EDEVICE;
+        return fd;
     struct seg_map *map = seg_mmap(fd);
     if (map == NULL) {
         close(fd);

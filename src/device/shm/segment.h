@@ -125,14 +125,17 @@ _Static_assert(offsetof(struct seg_map, rings) % 4096 == 0, "rings start on a pa
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2,
                "locks do not work between processes");
 
-/* A memfd of bytes that can neither shrink nor grow any more. -1: none. */
+/* What an errno means of a call that makes a descriptor: EMFILE, ENOMEM, EDEVICE. */
+int seg_error(int error);
+
+/* A memfd of bytes that can neither shrink nor grow any more; or an error as above. */
 int seg_memfd(const char *name, uint64_t bytes);
 
 /* What a stranger's descriptor must be before it is mapped: a memfd that cannot
  * shrink under the mapping. The size in bytes, 0 if it is anything else. */
 uint64_t seg_check(int fd, uint64_t *inode_out);
 
-/* Our own segment: made, mapped, head written. ENOMEM or EDEVICE. */
+/* Our own segment: made, mapped, head written. EMFILE, ENOMEM or EDEVICE. */
 int seg_create(uint64_t nonce, int bell_fd, struct seg_map **map_out, int *fd_out);
 /* Backs bytes of our own segment with memory. ENOMEM. */
 int seg_back(int fd, const struct seg_map *map, const void *from, uint64_t bytes);

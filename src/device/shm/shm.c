@@ -26,8 +26,9 @@ static uint64_t fnv1a(uint64_t hash, const void *bytes, size_t length) {
     return hash;
 }
 
-/* Length of the text in a small file under /proc; 0: not readable. */
+/* Length of the text in a small file under /proc; 0: not readable, and errno says why. */
 static size_t read_small(const char *path, char *out, size_t size) {
+    errno = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return 0;
@@ -42,6 +43,8 @@ static int fabric_id(uint8_t *out) {
     char boot[64];
     size_t length = read_small("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     struct stat st;
+    if (length == 0 && seg_error(errno) == WEIR_EMFILE)
+        return WEIR_EMFILE;
     if (length == 0 || stat("/proc/self/ns/pid", &st) != 0)
         return WEIR_ENODEVICE;
     uint64_t halves[2] = {UINT64_C(0xcbf29ce484222325), UINT64_C(0x6c62272e07bb0142)};
@@ -87,7 +90,7 @@ static int shm_probe(struct weir_device_caps *caps_out) {
         return WEIR_ENODEVICE;
     int fd = seg_memfd("weir-probe", 4096);
     if (fd < 0)
-        return WEIR_ENODEVICE;
+        return fd == WEIR_EMFILE ? fd : WEIR_ENODEVICE;
     close(fd);
     /* Without pidfd_getfd(2) (old kernels, some sandboxes, valgrind) only devices of
      * this process can be reached; connecting to another says EDEVICE. */
@@ -98,13 +101,15 @@ static int shm_probe(struct weir_device_caps *caps_out) {
 
 static int open_descriptors(struct weir_device *device) {
     device->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (device->bell_fd < 0)
+        return seg_error(errno);
     device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (device->bell_fd < 0 || device->epoll_fd < 0)
-        return WEIR_EDEVICE;
+    if (device->epoll_fd < 0)
+        return seg_error(errno);
     /* Edge-triggered: every ring wakes once, and nobody has to read the counter. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
     if (epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, device->bell_fd, &event) != 0)
-        return WEIR_EDEVICE;
+        return seg_error(errno);
     return seg_create(device->nonce, device->bell_fd, &device->map, &device->map_fd);
 }
 

@@ -245,7 +245,7 @@ int blob_read(const uint8_t *bytes, uint32_t length, uint32_t what, uint32_t lim
 /* ---- link.c ---- */
 
 /* The link to the segment that a blob names, with one more reference. EINVAL (no
- * such segment there), EPEER (no such process), EDEVICE (not allowed), ENOMEM. */
+ * such segment there), EPEER (no such process), EDEVICE (not allowed), EMFILE, ENOMEM. */
 int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm_link **link_out);
 void link_put(struct weir_device *device, struct shm_link *link);
 /* Asks the kernel. Notices the death as link_mark_dead does. */
@@ -256,7 +256,8 @@ void link_mark_dead(struct shm_link *link);
 void link_ring(const struct shm_link *link);
 /* Asks the kernel, and notices nothing. Any thread, as long as the link has references. */
 bool link_has_ended(const struct shm_link *link);
-/* A duplicate of the other process's descriptor; or EINVAL, EPEER, EDEVICE, ENOMEM. */
+/* A duplicate of the other process's descriptor; or EINVAL, EPEER, EDEVICE, EMFILE,
+ * ENOMEM. */
 int link_fetch(const struct shm_link *link, int number);
 /* Takes what the epoll descriptor has: bells and deaths. */
 void link_health(struct weir_device *device);
