@@ -84,7 +84,22 @@ static int yama_scope(void) {
     return length == 0 ? 0 : (int)strtol(text, NULL, 10);
 }
 
+/* Whether its variables make sense; if not, the note says why. */
+static int check_settings(struct weir_device_caps *caps_out) {
+    struct weir_device_setting setting;
+    for (size_t i = 0; shm_setting(i, getenv, &setting); i++) {
+        if (setting.status != 0) {
+            snprintf(caps_out->note, sizeof caps_out->note, "%s", setting.note);
+            return setting.status;
+        }
+    }
+    return 0;
+}
+
 static int shm_probe(struct weir_device_caps *caps_out) {
+    int rc = check_settings(caps_out);
+    if (rc != 0)
+        return rc;
     /* 2: only with CAP_SYS_PTRACE, which we cannot ask of peers; 3: nobody. */
     if (yama_scope() >= 2 && geteuid() != 0)
         return WEIR_ENODEVICE;
@@ -136,6 +151,8 @@ static int shm_open_device(const struct weir_env *env, struct weir_device **devi
     pthread_mutex_init(&device->mutex, NULL);
     int rc = fill_caps(&device->caps);
     if (rc == 0)
+        rc = copy_choose(env, getenv, &device->copier.choice);
+    if (rc == 0)
         rc = open_descriptors(device);
     if (rc != 0) {
         close_descriptors(device);
@@ -143,7 +160,6 @@ static int shm_open_device(const struct weir_env *env, struct weir_device **devi
         env->ops->free(env->self, device, sizeof *device);
         return rc;
     }
-    copy_init(&device->copier);
     /* With Yama's scope 1 only a parent may reach into a process, unless it says
      * otherwise (prctl(2)). That is what opening this device means. Without Yama
      * this is an error of no consequence. */

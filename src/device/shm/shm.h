@@ -9,7 +9,8 @@
  *   shm.c     open, close, caps           post.c  post_send, post_recv
  *   link.c    other devices, their death  poll.c  completions, events, sleeping
  *   memory.c  regions, ours and imported  copy.c  the copy loops
- *   qp.c      QPs and receive rings       segment.c  the shared memory itself
+ *   qp.c      QPs and receive rings       choose.c  which loop, by measurement
+ *   segment.c the shared memory itself
  *
  * Invariants:
  *  - Everything here is private to the thread that has the engine, but for what the
@@ -241,6 +242,19 @@ void blob_write(const struct weir_device *device, uint32_t what, uint32_t index,
 /* EINVAL unless it has the length, the kind and an index below limit. */
 int blob_read(const uint8_t *bytes, uint32_t length, uint32_t what, uint32_t limit,
               struct shm_blob *blob_out);
+
+/* ---- choose.c ---- */
+
+/* The fastest of the loops for each length, by a measurement of some milliseconds. Any
+ * thread. */
+void copy_measure(const struct copy_loops *loops, const struct weir_env *env,
+                  struct copy_choice *choice_out);
+/* What this process uses: measured when the first device is opened, but for what the
+ * environment says (get is getenv(3)). EINVAL: nonsense. Any thread. */
+int copy_choose(const struct weir_env *env, char *(*get)(const char *name),
+                struct copy_choice *choice_out);
+/* The index-th environment variable that the backend reads; false past the last. */
+bool shm_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 
 /* ---- link.c ---- */
 
