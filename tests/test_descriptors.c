@@ -156,23 +156,27 @@ static void test_W7_no_descriptor_to_call_with(void **state) {
 
 struct caller {
     pid_t pid;
-    int to;
+    int to, from;
 };
 
-/* A process that connects to the address, and ends when it is told to. */
+/* A process that connects to the address, says when it knows that there is no descriptor for it,
+ * and ends when it is told to. */
 static struct caller call(const char *address) {
-    int down[2];
+    int down[2], up[2];
     char byte;
     struct side side;
 
     assert_int_equal(pipe2(down, O_CLOEXEC), 0);
-    struct caller caller = {.pid = fork(), .to = down[1]};
+    assert_int_equal(pipe2(up, O_CLOEXEC | O_NONBLOCK), 0);
+    struct caller caller = {.pid = fork(), .to = down[1], .from = up[0]};
     assert_true(caller.pid >= 0);
     if (caller.pid != 0) {
         close(down[0]);
+        close(up[1]);
         return caller;
     }
     close(down[1]);
+    close(up[0]);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     weir_engine_options options = side_options();
     options.connect_timeout_ns = PATIENCE_NS;
@@ -181,7 +185,13 @@ static struct caller call(const char *address) {
     if (weir_peer_open(side.engine, address, &side.peer) != WEIR_OK ||
         weir_peer_connect(side.engine, side.peer) != WEIR_NOT_READY)
         _exit(2);
-    next_event(&side, NULL, WEIR_EVENT_UP);
+    bool told = false;
+    for (weir_event event = {0}; event.type != WEIR_EVENT_UP;) {
+        if (!told && info_of(&side).refusal == WEIR_EMFILE)
+            told = write(up[1], "", 1) == 1;
+        if (weir_event_take(side.engine, &event) != WEIR_OK)
+            step(&side, NULL);
+    }
     if (read(down[0], &byte, 1) != 0) /* until the parent closes its end */
         _exit(3);
     side_close(&side);
@@ -192,13 +202,14 @@ static void hang_up(struct side *server, struct caller caller) {
     int status;
 
     close(caller.to);
+    close(caller.from);
     STEP_UNTIL(server, NULL, waitpid(caller.pid, &status, WNOHANG) == caller.pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Whatever is lacking, from the connection on, the server is told once; who waits comes in when
- * there is room. */
+/* Whatever is lacking, from the connection on, the server is told once, and who waits, too, as
+ * soon as there is a connection to tell him on; he comes in when there is room. */
 static void test_W7_a_server_is_told_who_it_cannot_serve(void **state) {
     unsigned spare = 0;
     bool served = false;
@@ -219,6 +230,10 @@ static void test_W7_a_server_is_told_who_it_cannot_serve(void **state) {
             assert_int_equal(event.type, WEIR_EVENT_UNSERVED);
             assert_int_equal(event.error, WEIR_EMFILE);
             assert_int_equal(event.peer.id != 0, spare > 0);
+            char byte;
+            if (spare > 0)
+                STEP_UNTIL(&server, NULL, read(caller.from, &byte, 1) == 1);
+            assert_int_equal(weir_event_take(server.engine, &event), WEIR_EAGAIN);
             leave_all();
             assert_int_equal(next_event(&server, NULL, WEIR_EVENT_UP).error, 0);
         }

@@ -117,7 +117,7 @@ info_refused() {
         json_holds '{s["variable"]: (s["value"], s["refused"]) for s in r["device_settings"]
             if s["source"] != "default"} == {"WEIR_VERBS_MTU": (None, True),
             "WEIR_VERBS_DEVICE": ("nic0", False), "WEIR_VERBS_TIMEOUT": (20, False)}
-            and all(s["name"] == "verbs" for s in r["device_settings"])'
+            and {s["name"] for s in r["device_settings"]} == {"shm", "verbs"}'
     ) && (
         export WEIR_VERBS_TIMEOUT="$(printf 'x\377\nWEIR_FAKE')"
         fails_as 'info: device verbs: WEIR_VERBS_TIMEOUT=x??WEIR_FAKE: not' info --json || exit 1

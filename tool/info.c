@@ -2,6 +2,7 @@
  * weir_stray_query say, and the limits of weir.h. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <jansson.h>
 
@@ -62,10 +63,12 @@ static void setting_print(const weir_setting_info *s) {
 static void device_settings_print(void) {
     weir_setting_info s = WEIR_SETTING_INFO_INIT;
     char value[32], range[64];
+    const char *device = "";
 
     for (size_t i = 0; i < SETTINGS_MAX && weir_device_setting_query(i, &s) == 0; i++) {
-        if (i == 0)
+        if (strcmp(device, s.name) != 0)
             printf("settings of the device %s\n", s.name);
+        device = s.name;
         snprintf(range, sizeof(range), "%" PRIu64 "..%" PRIu64, s.least, s.most);
         printf("    %-24s %13s  %-11s  %s\n", s.variable,
                s.text[0] != '\0' ? s.text : settings_number_text(s.value, s.unit, value),
