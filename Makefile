@@ -1,6 +1,6 @@
 # The commands of weir, in front of meson and ninja. Needs GNU make.
 #
-#   make build         build/weir, build/weir-sim, build/libweir.so
+#   make build         build/weir, build/weir-sim, build/libweir.so and .a
 #   make check         installs what is missing, builds, runs every test
 #   make check-verbs   the verbs device in a VM, or DEVICE=mlx5_0 on this machine; in check too
 #   make bench         builds, measures this machine

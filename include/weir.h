@@ -11,15 +11,15 @@
  *    this transfer failed, this endpoint is gone.
  *  - Threads: any thread may call any function on an engine at any time, except
  *    that nothing else may be running on the engine when weir_engine_close is
- *    called, nor start after it. Threads of the library hold all signals back, and
- *    no call changes what a signal does or raises one: SIGPIPE neither, whatever
- *    a device or a peer does.
- *  - Blocking: a function does not block. Those that do are named `_wait`, or
- *    take a time-out, or were asked to with WEIR_TRANSFER_BLOCK. But a function may
- *    run the engine's step, and on a device without DMA (shm) that copies bytes: there
- *    weir_write and weir_read copy in the thread that calls them, with
- *    WEIR_ENGINE_THREAD too, and take as long as the copy does; meanwhile no deadline
- *    is looked at and no cancel heard. Who minds cuts big transfers into pieces.
+ *    called, nor start after it. Threads of the library block all signals. No call
+ *    changes the disposition of a signal or raises one; SIGPIPE is not raised either,
+ *    whatever a device or a peer does.
+ *  - Blocking: a function does not block, unless its name ends in `_wait`, it takes a
+ *    time-out, or WEIR_TRANSFER_BLOCK asks it to. But a function may run the engine's
+ *    step, and on a device without DMA (shm) that copies bytes: there weir_write and
+ *    weir_read copy in the thread that calls them, with WEIR_ENGINE_THREAD too, and take
+ *    as long as the copy does; meanwhile no deadline is looked at and no cancel heard. An
+ *    application that cannot wait so long cuts its transfers into pieces of a megabyte.
  *  - Ownership: pointers passed in are read during the call and never kept,
  *    except the base of registered memory, which must stay mapped until
  *    weir_memory_release has returned 0. `*_out` parameters are written only
@@ -52,7 +52,7 @@ extern "C" {
 #define WEIR_VERSION_MINOR 1
 #define WEIR_VERSION_PATCH 0
 
-/* What the _INIT macros are made of: all zero but for the size. */
+/* For the _INIT macros: a value that is all zero but for its size. */
 #ifdef __cplusplus
 extern "C++" {
 template <typename T> inline T weir_sized() {
@@ -103,7 +103,9 @@ WEIR_API const char *weir_version(void);
 typedef enum weir_error_class {
     WEIR_CLASS_OK = 0,
     WEIR_CLASS_RETRY = 1,    /* nothing happened; the same call may work later */
-    WEIR_CLASS_TRANSFER = 2, /* this call or transfer failed; others are unaffected */
+    WEIR_CLASS_TRANSFER = 2, /* this call or transfer failed, for what it was given; the engine and
+                              * the peer go on. With ESTALE so does every other that is given the
+                              * same handle: all imports of a peer, when it died */
     WEIR_CLASS_ENDPOINT = 3  /* this peer, or the engine, cannot be used any more */
 } weir_error_class_t;
 
@@ -145,6 +147,7 @@ typedef struct weir_transfer {
 #define WEIR_DEVICE_NAME_MAX  32  /* bytes of a device name with its terminator */
 #define WEIR_DEVICE_NOTE_MAX  128 /* bytes of a device's note with its terminator */
 #define WEIR_SETTING_NOTE_MAX 192 /* bytes of a setting's note with its terminator */
+#define WEIR_OPEN_NOTE_MAX    384 /* bytes of why an engine did not open, with its terminator */
 #define WEIR_VARIABLE_MAX     64  /* bytes of a stray variable's name with its terminator */
 
 /* ---- engine ------------------------------------------------------------ */
@@ -181,13 +184,14 @@ typedef struct weir_engine_options {
                              * qp_count; default 64, or that if it is less */
     uint32_t notifications_max; /* received and not yet taken; default 4,096, at most 1,048,576 */
     /* Times are an hour at most. */
-    uint64_t connect_timeout_ns;  /* default 10 s; also how long the peer may be silent about what
-                                   * became of a broken session before EUNKNOWN, and the device
-                                   * take none of a session's receives before that is broken */
+    uint64_t connect_timeout_ns;  /* to connect; for the peer to say what arrived on a broken
+                                   * session, before EUNKNOWN; and for a device that refuses a
+                                   * session's receives to take some, before that session is
+                                   * broken; default 10 s */
     uint64_t retransmit_ns;       /* first control retransmission, doubles to 16x; default 20 ms */
     uint64_t teardown_timeout_ns; /* forced teardown of a QP; default 4 s */
-    uint64_t settle_grace_ns;     /* what a cancelled or late transfer's posted WRs are given to
-                                   * complete before their QPs are taken down; default 100 ms */
+    uint64_t settle_grace_ns;     /* for posted WRs of a cancelled or late transfer to complete,
+                                   * before their QPs are taken down; default 100 ms */
     uint64_t backoff_timeout_ns;  /* WEIR_TRANSFER_BLOCK waits at most this; default 10 ms */
     uint32_t signal_interval;     /* a chain's last WR is signalled when so many, it among them,
                                    * were posted to its QP since the last signalled one; 1: every
@@ -217,10 +221,20 @@ typedef struct weir_engine_options {
 /* Opens a device, takes all the memory that the limits call for, listens.
  * options may be NULL. A number that is 0 in them is taken from its environment variable,
  * if that is set, and is the default if not: weir_setting_query lists them all. Blocks for
- * name resolution of `listen`. Errors: EINVAL (a number out of range, in the options or in the
- * environment: weir_setting_query says which and why; a flag; a device's own variable:
- * weir_device_query says), ENODEVICE, EADDRESS, EMFILE, ENOMEM, EDEVICE. */
+ * name resolution of `listen`. Errors, of which weir_open_explain tells the reason: EINVAL (a
+ * number out of range, in the options or in the environment; a flag; a device's own variable),
+ * ENODEVICE, EADDRESS, EMFILE, ENOMEM, EDEVICE. */
 WEIR_API int weir_engine_open(const weir_engine_options *options, weir_engine **engine_out);
+
+/* Says, in an English sentence without a full stop, why weir_engine_open with these options (NULL
+ * for none) returned `error`: which setting is refused and what it may be, what keeps the device
+ * from being used, why nobody can listen at the address, which limit of the process is too small.
+ * Nothing was kept of the failed call: the reason is looked for again in the options, in the
+ * environment and in the system, so ask before any of them changes. Blocks for name resolution of
+ * `listen`. Needs no engine. A sentence that is longer than note_size is cut; WEIR_OPEN_NOTE_MAX
+ * bytes hold any. EINVAL: note_out is null, note_size 0, or `error` not negative. */
+WEIR_API int weir_open_explain(const weir_engine_options *options, int error, char *note_out,
+                               size_t note_size);
 
 /* Ends every transfer with a status (ECLOSED if nothing else came first), tells
  * the peers, tears down, frees. Blocks, under one second on a healthy device and
@@ -245,16 +259,21 @@ WEIR_API int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns);
  * has something to do, once armed. The engine owns it. */
 WEIR_API int weir_engine_fd(const weir_engine *engine);
 
-/* Before sleeping on the descriptor: 0 when armed, and *timeout_ns_out then holds
- * after how long progress must be called even if nothing arrives (UINT64_MAX:
- * never); WEIR_EAGAIN when there is work already, or was since the last call, or
- * notifications or completions wait to be taken: make progress and take what there is
- * to take instead. After waking, call weir_engine_progress, which disarms; progress of
- * another thread wakes, too. One thread at a time; WEIR_ENGINE_THREAD goes with it. */
+/* Before sleeping on the descriptor. 0: the descriptor is armed, and *timeout_ns_out holds
+ * after how long progress must be called even if nothing arrives (UINT64_MAX: never).
+ * WEIR_EAGAIN: do not sleep, but make progress and take everything that can be taken. Either
+ * the engine has work now, or notifications or completions wait to be taken, or something was
+ * done since the last call of this function: by another thread, say, or inside a submit. After
+ * waking, call weir_engine_progress, which disarms; progress of another thread wakes, too. One
+ * thread at a time; WEIR_ENGINE_THREAD goes with it. */
 WEIR_API int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out);
 
-/* Copies the address that peers can open, with its terminator. Errors: ETOOBIG
- * (address_size too small), ENOTSUP (no listener). */
+/* Copies an address that peers can open, with its terminator: where the engine listens. If that is
+ * all addresses of this host (0.0.0.0 or [::]), one of them is named, as they were when the engine
+ * was opened: the one that packets to the rest of the network leave with, or else that of an
+ * interface that is up, or else the loopback's. A host in several networks has other addresses
+ * that lead to the engine as well; an application whose peers need one of these tells them by its
+ * own means. Errors: ETOOBIG (address_size too small), ENOTSUP (no listener). */
 WEIR_API int weir_engine_address(const weir_engine *engine, char *address_out, size_t address_size);
 
 /* ---- settings ---------------------------------------------------------- */
@@ -286,21 +305,23 @@ typedef struct weir_setting_info {
     int status;                       /* 0, or EINVAL: weir_engine_open refuses it... */
     char note[WEIR_SETTING_NOTE_MAX]; /* ...and this says why, in a line, or why in_force is not
                                        * value; "" */
-    uint64_t in_force;                /* what has an effect: value, but chain_max is cut to a
-                                       * quarter of the queue, if the device grants sq_depth */
+    uint64_t in_force;                /* the part of value that has an effect: all of it, but for
+                                       * chain_max, which is cut to a quarter of the queue, if the
+                                       * device grants sq_depth */
     char text[WEIR_SETTING_TEXT_MAX]; /* of a device's variable that is no number, and has no
                                        * range; "" */
 } weir_setting_info;
 #define WEIR_SETTING_INFO_INIT WEIR_SIZED(weir_setting_info)
-/* Describes the index-th setting, for an engine that were opened now with these options, NULL
- * for none: what weir_engine_open would make of options and environment, and what it would
- * refuse. Needs no engine. EINVAL past the last. */
+/* Describes the index-th setting of an engine that were opened now with these options, NULL for
+ * none: its value, and whether weir_engine_open would refuse it, and why. Needs no engine. EINVAL
+ * past the last. */
 WEIR_API int weir_setting_query(const weir_engine_options *options, size_t index,
                                 weir_setting_info *info);
 
 /* Describes the index-th variable of a device that is built in (WEIR_VERBS_*), likewise; name is
- * the device's, and there is no field of the options. What is refused keeps that device, and no
- * other, from being opened. Whether there is such a port, GID or MTU, weir_device_query says. */
+ * the device's, and there is no field of the options. A variable that is refused keeps that
+ * device, and no other, from being opened. Whether there is such a port, GID or MTU,
+ * weir_device_query says. */
 WEIR_API int weir_device_setting_query(size_t index, weir_setting_info *info);
 
 /* A variable of the environment whose name begins with WEIR_ and that this library does not
@@ -309,7 +330,7 @@ WEIR_API int weir_device_setting_query(size_t index, weir_setting_info *info);
 typedef struct weir_stray_info {
     size_t size;
     const char *nearest;              /* the variable whose name is much like it, or NULL; static */
-    char name[WEIR_VARIABLE_MAX];     /* as far as there is room; what is not printable is '?' */
+    char name[WEIR_VARIABLE_MAX];     /* as far as there is room; '?' for unprintable bytes */
     char note[WEIR_SETTING_NOTE_MAX]; /* "WEIR_SQ_DEPHT: no setting of this name; ..." */
 } weir_stray_info;
 #define WEIR_STRAY_INFO_INIT WEIR_SIZED(weir_stray_info)
@@ -323,21 +344,24 @@ WEIR_API int weir_stray_query(size_t index, weir_stray_info *info);
 #define WEIR_ACCESS_REMOTE_WRITE 0x2u
 #define WEIR_ACCESS_ALL          0x3u
 
-/* Registers length bytes at base, the caller's own memory. access: what peers
- * may do to it; 0 keeps it local (a source of writes, a destination of reads).
- * On shm, whether it is mapped is not checked: using it ends a transfer and breaks its
- * session, or is a SIGSEGV in the caller. On verbs it is pinned, which takes time with
- * its size, and must be mapped.
+/* Registers length bytes at base, the caller's own memory. access: the rights that peers
+ * have to it; 0 keeps it local (a source of writes, a destination of reads).
+ * On shm any range is registered, mapped or not; using what is not mapped, or not with the
+ * protection that the transfer needs, ends the transfer (EREMOTE, EINVAL) and breaks its
+ * session, or is a SIGSEGV in the caller. On verbs the memory is pinned, which takes time
+ * with its size, and must be mapped; for private memory and shared memory that is readable
+ * and writable that is enough, and of other mappings kernels differ: see weir(3).
  * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits; verbs:
  * not mapped), EAGAIN (memories_max), ENOMEM, EDEVICE. */
 WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t length, uint32_t access,
                                   weir_memory *memory_out);
 
 /* Allocates and registers zeroed, page-aligned memory that is fastest to share
- * (on shm: mapped by the peer). All of it is backed before this returns, which takes time
- * with its size; meanwhile the engine is everybody else's, as while it is released, imported,
- * or registered on verbs. The engine owns it until weir_memory_release. On shm it holds a file
- * descriptor, but with access 0 none.
+ * (on shm: mapped by the peer). All of its pages are backed before the call returns, used
+ * or not, which takes time with its size; memory that is to be backed as it is used is the
+ * application's own, registered. Meanwhile the engine is everybody else's, as while memory is
+ * released, imported, or registered on verbs. The engine owns it until weir_memory_release. On
+ * shm it holds a file descriptor, but with access 0 none.
  * Errors: as weir_memory_register; EMFILE. */
 WEIR_API int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t access,
                                   weir_memory *memory_out, void **base_out);
@@ -432,9 +456,9 @@ typedef struct weir_peer_info {
     weir_peer peer; /* the handle that events and notifications of this peer carry */
 } weir_peer_info;
 #define WEIR_PEER_INFO_INIT WEIR_SIZED(weir_peer_info)
-/* What the engine knows. Control messages, which say that a session is up or gone, are
- * looked at in each 64th step and before each sleep: a notification of a session may be
- * there to take while `connected` is still 0. ESTALE. */
+/* Describes the peer as the engine knows it. Control messages, which say that a session is up
+ * or gone, are looked at in each 64th step and before each sleep: a notification of a session
+ * may be there to take while `connected` is still 0. ESTALE. */
 WEIR_API int weir_peer_query(weir_engine *engine, weir_peer peer, weir_peer_info *info);
 
 /* One QP of a peer's session, and how the peer's transfers fared. Counters of the QP begin
@@ -451,7 +475,7 @@ typedef struct weir_qp_info {
     uint64_t orphans;        /* work requests left without a signalled tail by those */
     /* Of the peer since it was opened or met, all QPs and sessions together: */
     uint64_t sessions;          /* that reached up */
-    uint64_t recoveries;        /* those of them that took the place of one that broke */
+    uint64_t recoveries;        /* of these: took the place of one that broke */
     uint64_t replays;           /* transfers started again on a new session */
     uint64_t admission_waits;   /* times that a transfer had to wait for slots */
     uint64_t admission_wait_ns; /* time that something waited for slots */
@@ -476,7 +500,12 @@ typedef struct weir_segment {
     uint64_t length;
 } weir_segment;
 
-/* Send a notification to the target once all of the data is visible there. */
+/* Send a notification to the target once all of the data is visible there. Notifications have no
+ * order among each other, also those that one thread sends to one peer: a long transfer's comes
+ * behind that of a short one submitted later, several QPs carry them, a submit that had to be
+ * handed to the thread that has the engine can be passed by the next, and what was under way on a
+ * session that broke is sent again. For an order, count in notify_tag, and sort at the target; or
+ * submit the next when the target has answered the last. */
 #define WEIR_TRANSFER_NOTIFY 0x1u
 /* Report the end of the transfer through weir_completion_take, and release the
  * handle by itself then: it is ESTALE once the transfer has ended, for
@@ -566,12 +595,12 @@ typedef enum weir_waiting_for {
     WEIR_WAITING_COMPLETIONS = 5, /* posted; for the device */
     WEIR_WAITING_DRAIN = 6,       /* its session broke or it was cancelled: for QPs to go quiet */
     WEIR_WAITING_SETTLE = 7,      /* for the target to say what arrived on a broken session */
-    WEIR_WAITING_INFLIGHT = 8     /* for bytes in flight, to any peer, to come back, or for those
-                                   * who wait for that before it: inflight_bytes_max */
+    WEIR_WAITING_INFLIGHT = 8     /* for bytes in flight, to any peer, to come back, or for peers
+                                   * that wait for that before it: inflight_bytes_max */
 } weir_waiting_for_t;
-/* What an unfinished transfer waits for now: a weir_waiting_for_t, or ESTALE. Of those to a
- * peer that are still to be posted, all wait for what the first of them waits for. May wait
- * shortly for a thread that has the engine, as other queries do. */
+/* The reason why an unfinished transfer waits now: a weir_waiting_for_t, or ESTALE. Transfers to
+ * one peer that are still to be posted all wait for the same as the first of them. The call may
+ * wait shortly for a thread that has the engine, as other queries do. */
 WEIR_API int weir_transfer_waiting_for(weir_engine *engine, weir_transfer transfer);
 /* Its name in lower case: "slots", "credits", ... Static storage. */
 WEIR_API const char *weir_waiting_name(int waiting_for);
@@ -595,7 +624,7 @@ typedef struct weir_notification {
     uint32_t reserved;
     uint8_t payload[WEIR_NOTIFY_MAX];
 } weir_notification;
-/* Takes one received notification. Those of one peer come in the order in which
+/* Takes one received notification. Notifications of one peer come in the order in which
  * they became complete. EAGAIN: none. Makes no progress. */
 WEIR_API int weir_notification_take(weir_engine *engine, weir_notification *notification_out);
 
@@ -604,14 +633,24 @@ WEIR_API int weir_notification_take(weir_engine *engine, weir_notification *noti
 typedef enum weir_event_type {
     WEIR_EVENT_UP = 1,        /* first session with this peer, or first after GONE */
     WEIR_EVENT_DEGRADED = 2,  /* its session broke, whichever side found it; recovery runs by
-                               * itself. The peer's next event is RECOVERED or GONE */
-    WEIR_EVENT_RECOVERED = 3, /* a new session is up in place of the one that broke */
-    WEIR_EVENT_GONE = 4,      /* EPEER: it died, was restarted or closed its engine; ECONNECT,
-                               * EREFUSED, EADDRESS, EMFILE: not reached; ECLOSED: its place was
-                               * needed. The reason that the peer gave for EREFUSED, or for
-                               * ECONNECT, is in value, cast it to int: as `refusal` in
-                               * weir_peer_info; or 0.
-                               * Told once; of a weir_peer_connect after it, in vain, again */
+                               * itself, and replays whatever else was on it. The peer's next event
+                               * is RECOVERED or GONE. `error` is the cause. EREMOTE, EINVAL,
+                               * ETOOBIG: a device refused one transfer, the target's for memory
+                               * that was released, say; ECANCELED, ETIMEDOUT: posted work of a
+                               * cancelled or late transfer had to be stopped; of these `value` is
+                               * the transfer's id, or 0 if its handle was released. ECONNECT: the
+                               * target did not answer. EUNKNOWN: the peer ended it, which does not
+                               * say why. EDEVICE: it failed here, and no cause is known yet */
+    WEIR_EVENT_RECOVERED = 3, /* a new session is up in place of the one that broke; `error` and
+                               * `value` as with DEGRADED, but all that was learned since */
+    WEIR_EVENT_GONE = 4,      /* there is no session, and none will come by itself. EPEER: the peer
+                               * died, was restarted or closed its engine; ECONNECT, EREFUSED,
+                               * EADDRESS, EMFILE: it was not reached; ECLOSED: the engine gave up an
+                               * idle      peer that the application has not open, to make room for another.
+                               * The reason that the peer gave for EREFUSED, or for ECONNECT, is
+                               * in value, cast it to int: as `refusal` in weir_peer_info; or 0.
+                               * Told once, and once more for each weir_peer_connect afterwards
+                               * that does not reach the peer */
     WEIR_EVENT_LOST = 5,      /* events were dropped because nobody took them; count in value */
     WEIR_EVENT_SAME = 6,      /* this handle, which was opened, turned out to name a peer that has
                                * another one, in value: events and notifications carry that one.
@@ -625,12 +664,12 @@ typedef enum weir_event_type {
 
 typedef struct weir_event {
     weir_event_type_t type;
-    int error;
+    int error; /* 0 with UP, LOST and SAME */
     weir_peer peer;
-    uint64_t value;
+    uint64_t value; /* as the type says; else 0 */
 } weir_event;
-/* Takes the oldest event. 256 are kept; those that find no room are dropped, and LOST,
- * which comes before the others, says how many. EAGAIN: none. */
+/* Takes the oldest event. 256 are kept; further ones are dropped, and LOST, which comes before
+ * the others, says how many. EAGAIN: none. */
 WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
 
 /* ---- statistics -------------------------------------------------------- */
@@ -710,7 +749,9 @@ typedef struct weir_device_info {
                                 * the limits that this environment sets */
     int available;             /* 0, or why this device cannot be used here */
     uint32_t reserved;
-    char note[WEIR_DEVICE_NOTE_MAX]; /* what is used, or why nothing can be: a line; "" */
+    char note[WEIR_DEVICE_NOTE_MAX]; /* the device that is used, or why none can be: a line; "" */
+    uint64_t address_bytes;          /* address space that such an engine takes, engine_bytes among
+                                      * it: RLIMIT_AS has to allow it; hardly any of it is backed */
 } weir_device_info;
 #define WEIR_DEVICE_INFO_INIT WEIR_SIZED(weir_device_info)
 /* Describes the index-th device this library was built with. EINVAL past the

@@ -1,7 +1,7 @@
 #!/bin/sh
 # install.sh BUILD: what `make install` leaves is enough for a program: its own copy is
-# found with pkg-config, compiled and linked against, and runs; the tool finds the
-# library; the manual pages are there.
+# found with pkg-config, compiled and linked against, also statically, and runs; the tool finds
+# the library; the manual pages are there.
 set -eu
 build=$(realpath "${1:?usage: $0 BUILD}")
 command -v pkg-config >/dev/null || exit 77
@@ -35,5 +35,39 @@ for page in man1/weir.1 man3/weir.3; do
         echo "install: $page is missing"
         exit 1
     }
+done
+
+# The static library, by itself. Its globals are those of the shared one, so that a program may
+# have functions named like ours inside; what it is made of any compiler can link.
+archive=$library/libweir.a
+[ -f "$archive" ] || {
+    echo "install: $archive is missing"
+    exit 1
+}
+nm -D --defined-only "$library/libweir.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+    sort >"$WORK/shared"
+nm -g --defined-only "$archive" | awk 'NF == 3 { print $3 }' | sort >"$WORK/static"
+diff "$WORK/shared" "$WORK/static" || {
+    echo 'install: libweir.a defines other symbols than libweir.so'
+    exit 1
+}
+readelf -SW "$archive" | grep -q '\.gnu\.lto_' && {
+    echo 'install: libweir.a has bytecode of one compiler'
+    exit 1
+}
+mkdir "$WORK/static-only"
+cp "$archive" "$WORK/static-only"
+{
+    cat "$WORK/user.c"
+    echo 'int engine_step(void); int engine_step(void) { return 1; }'
+    echo 'int wire_encode(void); int wire_encode(void) { return 1; }'
+} >"$WORK/user2.c"
+flags="-I$prefix/include -L$WORK/static-only $(pkg-config --static --libs-only-l --libs-only-other weir)"
+for compiler in ${CC:-cc} clang; do
+    command -v "$compiler" >/dev/null || continue
+    # shellcheck disable=SC2086 # flags are words
+    $compiler -Wall -Werror "$WORK/user2.c" $flags -o "$WORK/user2"
+    "$WORK/user2"
+    ldd "$WORK/user2" | grep libweir && exit 1
 done
 echo 'install: fine'

@@ -467,6 +467,30 @@ static void test_E6_peer_handles(void **state) {
     side_close(&side);
 }
 
+/* Where an engine listens at all addresses of the host, it names one that a peer can open; and one
+ * that listens at a single one names that. */
+static void test_W10_an_engine_that_listens_everywhere_can_be_opened_by_its_address(void **state) {
+    static const char *const wildcards[] = {"0.0.0.0:0", "[::]:0"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        weir_engine_options options = side_options();
+        struct side a, b;
+        options.listen = wildcards[i];
+        side_open(&b, &options);
+        side_open(&a, NULL);
+        assert_non_null(strrchr(b.address, ':'));
+        assert_string_not_equal(strrchr(b.address, ':'), ":0");
+        assert_true(strncmp(b.address, "0.0.0.0:", 8) != 0 && strncmp(b.address, "[::]:", 5) != 0);
+        side_join(&a, &b);
+        connect_now(&a, &b);
+        pair_close(&a, &b);
+    }
+    struct side one;
+    side_open(&one, NULL);
+    assert_int_equal(strncmp(one.address, "127.0.0.1:", 10), 0);
+    side_close(&one);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_E6_every_error_has_a_name_a_text_and_a_class),
@@ -484,6 +508,7 @@ int main(void) {
         cmocka_unit_test(test_E6_remotes_max_info_release),
         cmocka_unit_test(test_E6_peer_open_errors),
         cmocka_unit_test(test_E6_peer_handles),
+        cmocka_unit_test(test_W10_an_engine_that_listens_everywhere_can_be_opened_by_its_address),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

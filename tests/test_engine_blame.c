@@ -18,6 +18,7 @@ struct world {
     uint64_t epoch; /* theirs, of the last session */
     weir_memory local;
     weir_remote remote;
+    weir_event degraded, recovered; /* the last ones that `again` took */
 };
 
 /* The engine has a session of `qps` QPs with instance 1, whose memory it knows. */
@@ -84,8 +85,12 @@ static void again(struct world *w) {
     lone_pass(w->lone, 20 * MS);
     if (lone_count(w->lone, w->conn, WIRE_HELLO) > 0)
         lone_answer(w->lone, w->conn, 1, ++w->epoch);
-    while (weir_event_take(w->lone->engine, &event) == WEIR_OK)
-        continue;
+    while (weir_event_take(w->lone->engine, &event) == WEIR_OK) {
+        if (event.type == WEIR_EVENT_DEGRADED)
+            w->degraded = event;
+        else if (event.type == WEIR_EVENT_RECOVERED)
+            w->recovered = event;
+    }
     w->lone->said_count = 0;
 }
 
@@ -296,6 +301,85 @@ static void test_S9_progress_seen_in_the_drain_counts(void **state) {
     lone_close(w.lone);
 }
 
+/* ---- events ---- */
+
+/* Both events of a break say this: the cause, and the transfer. */
+static void told(const struct world *w, int degraded, uint64_t by, int recovered,
+                 uint64_t then_by) {
+    assert_int_equal(w->degraded.type, WEIR_EVENT_DEGRADED);
+    assert_int_equal(w->degraded.error, degraded);
+    assert_int_equal(w->degraded.value, by);
+    assert_int_equal(w->recovered.type, WEIR_EVENT_RECOVERED);
+    assert_int_equal(w->recovered.error, recovered);
+    assert_int_equal(w->recovered.value, then_by);
+}
+
+/* A write that is refused breaks the session for all; the events name it. */
+static void test_W9_events_name_the_transfer_that_broke_the_session(void **state) {
+    struct world w;
+    (void)state;
+    world_open(&w, 1, 16, SECOND);
+    w.lone->bad_bytes = BIG;
+    w.lone->bad_status = WEIR_CQE_REMOTE_ACCESS;
+    weir_transfer innocent = write_bytes(&w, SMALL, 0);
+    weir_transfer culprit = write_bytes(&w, BIG, 0);
+    again(&w);
+    again(&w);
+    told(&w, WEIR_EREMOTE, culprit.id, WEIR_EREMOTE, culprit.id);
+    assert_int_equal(status_of(&w, innocent), WEIR_OK);
+    assert_int_equal(status_of(&w, culprit), WEIR_EREMOTE);
+    w.lone->bad_status = WEIR_CQE_LOCAL_PROT;
+    culprit = write_bytes(&w, BIG, 0);
+    assert_int_equal(weir_transfer_release(w.lone->engine, culprit), WEIR_OK);
+    again(&w);
+    again(&w);
+    told(&w, WEIR_EINVAL, 0, WEIR_EINVAL, 0); /* its handle names nothing any more */
+    lone_close(w.lone);
+}
+
+static void test_W9_a_cause_that_is_learned_late_comes_with_recovered(void **state) {
+    struct world w;
+    (void)state;
+    world_open(&w, 1, 16, SECOND);
+    w.lone->bad_bytes = BIG;
+    w.lone->bad_status = WEIR_CQE_REMOTE_ACCESS;
+    w.lone->news_first = true;
+    weir_transfer culprit = write_bytes(&w, BIG, 0);
+    again(&w);
+    again(&w);
+    told(&w, WEIR_EDEVICE, 0, WEIR_EREMOTE, culprit.id);
+    lone_close(w.lone);
+}
+
+static void test_W9_events_say_what_nobody_is_to_blame_for(void **state) {
+    struct world w;
+    (void)state;
+    world_open(&w, 1, 16, 10 * SECOND);
+    w.lone->slow_bytes = SMALL;
+    weir_transfer slow = write_bytes(&w, SMALL, 0);
+    struct wire_message settle = {.type = WIRE_SETTLE, .epoch = w.epoch};
+    lone_say(w.lone, w.conn, 1, &settle);
+    again(&w);
+    again(&w);
+    told(&w, WEIR_EUNKNOWN, 0, WEIR_EUNKNOWN, 0); /* the other side knows */
+    assert_int_equal(weir_transfer_cancel(w.lone->engine, slow), WEIR_OK);
+    for (int turn = 0; turn < 10; turn++)
+        again(&w);
+    assert_int_equal(status_of(&w, slow), WEIR_ECANCELED);
+    told(&w, WEIR_ECANCELED, slow.id, WEIR_ECANCELED, slow.id);
+    w.lone->slow_bytes = 0;
+    w.lone->bad_bytes = BIG;
+    w.lone->bad_status = WEIR_CQE_RETRY;
+    weir_transfer unanswered = write_bytes(&w, BIG, 0);
+    again(&w);
+    w.lone->bad_bytes = 0;
+    for (int turn = 0; turn < 20 && under_way(&w, unanswered); turn++)
+        again(&w);
+    assert_int_equal(status_of(&w, unanswered), WEIR_OK);
+    told(&w, WEIR_ECONNECT, 0, WEIR_ECONNECT, 0);
+    lone_close(w.lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S11_replays_of_what_never_arrives_are_bounded),
@@ -306,6 +390,9 @@ int main(void) {
         cmocka_unit_test(test_S11_trouble_that_ends_in_the_drain_begins_anew),
         cmocka_unit_test(test_S11_what_the_other_side_ends_is_held_against_nobody),
         cmocka_unit_test(test_S9_progress_seen_in_the_drain_counts),
+        cmocka_unit_test(test_W9_events_name_the_transfer_that_broke_the_session),
+        cmocka_unit_test(test_W9_a_cause_that_is_learned_late_comes_with_recovered),
+        cmocka_unit_test(test_W9_events_say_what_nobody_is_to_blame_for),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

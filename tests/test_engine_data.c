@@ -292,6 +292,11 @@ static void test_S2_registered_memory(void **state) {
     memset(theirs, 0, sizeof(theirs));
     int rc = write_now(&a, &b, &one, 1, NULL);
     assert_int_equal(rc, WEIR_EREMOTE);
+    /* Both are told that their session broke, and the writer why (W9). */
+    assert_int_equal(next_event(&a, &b, WEIR_EVENT_DEGRADED).error, WEIR_EREMOTE);
+    assert_int_equal(next_event(&a, &b, WEIR_EVENT_RECOVERED).error, WEIR_EREMOTE);
+    int theirs_say = next_event(&b, &a, WEIR_EVENT_DEGRADED).error;
+    assert_true(theirs_say == WEIR_EUNKNOWN || theirs_say == WEIR_EDEVICE);
     for (size_t i = 0; i < sizeof(theirs); i++)
         assert_int_equal(theirs[i], 0);
     /* That was one transfer's fault: the others go on, by themselves (S9). */

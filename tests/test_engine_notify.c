@@ -252,6 +252,45 @@ static void test_S9_more_than_a_window_of_numbers(void **state) {
     push_back(&limits, 5000, 3);
 }
 
+/* Notifications have no order of their own: those of short transfers pass that of a long one. An
+ * application that needs an order counts in its tags; each comes once. */
+static void test_S4_an_order_of_notifications_is_that_of_their_tags(void **state) {
+    enum { SEGMENTS = 256, PIECE = 1 << 16, SHORT = 8 };
+    static weir_segment segments[SEGMENTS];
+    struct side a, b;
+    weir_transfer transfers[SHORT + 1];
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_notification got;
+    uint64_t tags[SHORT + 1];
+    uint32_t count = 0, seen = 0;
+    (void)state;
+    side_open_bytes(&a, NULL, (uint64_t)SEGMENTS * PIECE);
+    side_open_bytes(&b, NULL, (uint64_t)SEGMENTS * PIECE);
+    side_join(&a, &b);
+    connect_now(&a, &b);
+    for (uint64_t i = 0; i < SEGMENTS; i++)
+        segments[i] = segment_of(&a, i * PIECE, i * PIECE, PIECE);
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    for (uint64_t tag = 0; tag <= SHORT; tag++) {
+        options.notify_tag = tag;
+        assert_int_equal(weir_write(a.engine, a.peer, segments, tag == 0 ? SEGMENTS : 1, &options,
+                                    &transfers[tag]),
+                         WEIR_OK);
+    }
+    for (uint32_t i = 0; i <= SHORT; i++)
+        assert_int_equal(finish(&a, &b, transfers[i]), WEIR_OK);
+    STEP_UNTIL(&a, &b, stats_of(&b).notifications_received == SHORT + 1);
+    while (weir_notification_take(b.engine, &got) == WEIR_OK) {
+        assert_true(count <= SHORT && got.tag <= SHORT);
+        tags[count++] = got.tag;
+        seen |= 1u << got.tag;
+    }
+    assert_int_equal(count, SHORT + 1);
+    assert_int_equal(seen, (1u << (SHORT + 1)) - 1);
+    assert_int_not_equal(tags[0], 0); /* it was submitted first */
+    pair_close(&a, &b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_M2_every_payload_size),
@@ -262,6 +301,7 @@ int main(void) {
         cmocka_unit_test(test_M5_nobody_takes_any),
         cmocka_unit_test(test_M3_both_directions_never_deadlock),
         cmocka_unit_test(test_S9_more_than_a_window_of_numbers),
+        cmocka_unit_test(test_S4_an_order_of_notifications_is_that_of_their_tags),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,7 +45,7 @@ static const char *told(struct lone *lone) {
     while (weir_event_take(lone->engine, &event) == WEIR_OK) {
         assert_in_range(event.type, WEIR_EVENT_UP, WEIR_EVENT_GONE);
         if (event.type == WEIR_EVENT_DEGRADED)
-            assert_int_equal(event.error, WEIR_EDEVICE);
+            assert_true(event.error == WEIR_EDEVICE || event.error == WEIR_EUNKNOWN);
         letters[count++] = "?UDRG"[event.type];
     }
     letters[count] = '\0';

@@ -1,5 +1,6 @@
 /* test_relief.c: a call that finds itself serving the submits of others is relieved of
- * it after some steps, however many more keep coming (own.h). */
+ * it after some steps, however many more keep coming (own.h); by submits, for a cancel waits
+ * for nobody. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +20,8 @@ enum {
     KEPT_CALLS = 20,
     TRIES_MAX = 20 * 1000 * 1000,
     STEPS_MAX = 200,
-    SPINS_MAX = 1 << 20
+    SPINS_MAX = 1 << 20,
+    PATIENCE_MS = 20000
 };
 
 struct one {
@@ -156,9 +158,90 @@ static void test_S5_a_call_is_not_kept_by_others(void **state) {
     one_close(&b);
 }
 
+/* ---- a cancel while the device has the engine's owner ------------------- */
+
+/* What the owner, in its device's poll, asks of the other thread, which does it once. */
+enum { ASK_NOTHING, ASK_SUBMIT, ASK_CANCEL, ASK_END };
+static _Atomic int asked;
+static _Atomic bool canceled; /* the call has returned */
+static bool canceled_meanwhile;
+
+static void pause_ms(void) {
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* Submits come until the owner wants to be relieved; then it is held here until a cancel has
+ * returned, or for as long as nobody waits for in earnest. */
+static int holding_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
+    if (is_server && atomic_load(&served->relief) != RELIEF_WANTED) {
+        atomic_store(&asked, ASK_SUBMIT);
+        for (int ms = 0; ms < PATIENCE_MS && atomic_load(&served->submitted) == 0; ms++)
+            pause_ms();
+    } else if (is_server && atomic_load(&asked) != ASK_CANCEL) {
+        atomic_store(&asked, ASK_CANCEL);
+        for (int ms = 0; ms < PATIENCE_MS && !atomic_load(&canceled); ms++)
+            pause_ms();
+        canceled_meanwhile = atomic_load(&canceled);
+        is_server = false;
+    }
+    return real_ops->poll(device, cqes_out, max);
+}
+
+static void *does_as_asked(void *argument) {
+    struct one *one = argument;
+    weir_transfer last = {0};
+    for (;;) {
+        int what = atomic_load(&asked);
+        if (what == ASK_SUBMIT) {
+            weir_transfer_release(one->engine, last);
+            atomic_store(&asked, ASK_NOTHING);
+            if (weir_write(one->engine, peer, &segment, 1, NULL, &last) != WEIR_OK)
+                return "a write failed";
+        } else if (what == ASK_CANCEL) {
+            if (last.id == 0 || weir_transfer_cancel(one->engine, last) != WEIR_OK)
+                return "a cancel failed";
+            atomic_store(&canceled, true);
+            return NULL;
+        } else if (what == ASK_END) {
+            return "there was nothing to cancel";
+        }
+        pause_ms();
+    }
+}
+
+static void test_W5_a_cancel_does_not_wait_for_who_has_the_engine(void **state) {
+    struct one a, b;
+    pthread_t thread;
+    void *error;
+    struct weir_device_caps caps;
+    (void)state;
+    if (device_table[0]->probe(&caps) != WEIR_OK)
+        skip();
+    one_open(&a, true);
+    one_open(&b, false);
+    join(&a, &b);
+    served = a.engine;
+    slow_ops.poll = holding_poll;
+    assert_int_equal(pthread_create(&thread, NULL, does_as_asked, &a), 0);
+    is_server = true;
+    weir_engine_progress(a.engine);
+    if (is_server)
+        atomic_store(&asked, ASK_END);
+    is_server = false;
+    pthread_join(thread, &error);
+    assert_null(error);
+    assert_true(canceled_meanwhile);
+    /* What it left is taken up all the same. */
+    weir_engine_progress(a.engine);
+    assert_int_equal(atomic_load(&a.engine->submitted), 0);
+    one_close(&a);
+    one_close(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S5_a_call_is_not_kept_by_others),
+        cmocka_unit_test(test_W5_a_cancel_does_not_wait_for_who_has_the_engine),
     };
     return cmocka_run_group_tests_name("relief", tests, NULL, NULL);
 }

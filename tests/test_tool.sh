@@ -543,6 +543,52 @@ wrong_addresses() {
         fails_as '::1:7000: not HOST:PORT' serve --listen ::1:7000 &&
         fails_as 'port 65536 is not in' serve --listen 127.0.0.1:65536
 }
+# Clock ticks that a process has run, of CLK_TCK in a second.
+ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
+# A bench that waits for a target which is stopped sleeps: 2 s of it are no second of CPU.
+waits_asleep() {
+    serve || return 1
+    "$weir" bench "$@" --seconds 60 --peer "$address" >"$dir/stdout" 2>&1 &
+    waiter=$!
+    sleep 0.5
+    kill -STOP "$serving"
+    sleep 1
+    before=$(ticks $waiter)
+    sleep 2
+    ran=$(($(ticks $waiter) - before))
+    kill -CONT "$serving"
+    kill "$waiter"
+    wait "$waiter"
+    test $? -eq 1 && grep -q 'interrupted' "$dir/stdout"
+    interrupted=$?
+    serve_ended TERM 0 && test $interrupted -eq 0 || return 1
+    echo "$ran of $(($(getconf CLK_TCK) * 2)) ticks"
+    test $ran -lt $(($(getconf CLK_TCK) / 2))
+}
+# A server that listens at all addresses names one that a peer reaches it by.
+serve_anywhere() {
+    for all in 0.0.0.0:0 '[::]:0'; do
+        serve --listen "$all" || return 1
+        case $address in 0.0.0.0:* | '[::]:'*) return 1 ;; esac
+        run bench write --peer "$address" --seconds 0.1 --verify
+        good=$?
+        serve_ended TERM 0 && test $good -eq 0 || return 1
+    done
+    run info --json >"$dir/out.json" && json_holds '"127.0.0.1" in r["addresses"]' &&
+        run info | grep -qx '  127\.0\.0\.1'
+}
+# A reader that has seen enough is no failure to complain of: the end is that of any filter.
+reader_gone() {
+    python3 -c 'import os, signal, subprocess, sys
+for args in (["info"], ["info", "--json"], ["bench", "trace", "--requests", "100"],
+        ["bench", "write", "--seconds", "0.1"], ["--help"]):
+    gone, out = os.pipe()
+    os.close(gone)
+    ended = subprocess.run([sys.argv[1]] + args, stdout=out, stderr=subprocess.PIPE)
+    os.close(out)
+    if ended.returncode != -signal.SIGPIPE or ended.stderr:
+        sys.exit(f"{args}: {ended.returncode}, {ended.stderr}")' "$weir"
+}
 # No line of a table is longer than a terminal's.
 narrow() {
     run bench "$@" >"$dir/table" && ! grep '^.\{81\}' "$dir/table"
@@ -688,6 +734,11 @@ check serve_limit serve_limit
 check serve_crowded serve_crowded
 check limit_below limit_below
 check wrong_addresses wrong_addresses
+check W10_serve_anywhere serve_anywhere
+check reader_gone reader_gone
+check M7_latency_waits_asleep waits_asleep write --latency
+check M7_memory_waits_asleep waits_asleep write --latency=memory
+check M7_notify_waits_asleep waits_asleep write --notify
 check table_narrow narrow write --size 4K --verify --seconds 0.1
 check H12_target_killed_write killed bench write --seconds 20
 check H12_target_killed_latency killed bench write --latency --seconds 20

@@ -160,7 +160,7 @@ static int pause_worker(struct worker *worker) {
         weir_engine_wait(stream->session->engine, NS_PER_MS);
     host_idle(&worker->idler);
     if ((worker->index == 0 && session_look(stream->session) != 0) ||
-        session_patience(&worker->patience, worker->moved) != 0)
+        session_patience(stream->session, &worker->patience, worker->moved) != 0)
         atomic_store(&stream->stop, true);
     return atomic_load_explicit(&stream->stop, memory_order_relaxed) ? -1 : 0;
 }

@@ -44,8 +44,8 @@ static bool split(const char *address, char host_out[HOST_MAX], const char **por
 }
 
 /* The system's first answer for an address; NULL, and why, when there is none. */
-static struct addrinfo *resolve(const char *address, int flags, char why_out[DIAGNOSIS_MAX]) {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
+static struct addrinfo *resolve(const char *address, char why_out[DIAGNOSIS_MAX]) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *found = NULL;
     char host[HOST_MAX];
     const char *port;
@@ -65,25 +65,6 @@ static struct addrinfo *resolve(const char *address, int flags, char why_out[DIA
         return NULL;
     }
     return found;
-}
-
-void diagnose_listen(const char *address, char why_out[DIAGNOSIS_MAX]) {
-    struct addrinfo *found = resolve(address, AI_PASSIVE, why_out);
-    int one = 1, fd;
-
-    if (found == NULL)
-        return;
-    fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    /* As weir does: a port that only old connections linger on is free. */
-    if (fd >= 0)
-        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1) != 0)
-        snprintf(why_out, DIAGNOSIS_MAX, "%s", strerror(errno));
-    else
-        snprintf(why_out, DIAGNOSIS_MAX, "cannot be bound");
-    if (fd >= 0)
-        close(fd);
-    freeaddrinfo(found);
 }
 
 /* The outcome of a connection under way: an errno. */
@@ -116,7 +97,7 @@ void diagnose_refusal(weir_engine *engine, weir_peer peer, char why_out[DIAGNOSI
 
 void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,
                    char why_out[DIAGNOSIS_MAX]) {
-    struct addrinfo *found = resolve(address, 0, why_out);
+    struct addrinfo *found = resolve(address, why_out);
     int error = 0, fd;
 
     if (found == NULL)
@@ -164,38 +145,12 @@ static const char *device_name(const struct options *options) {
     return options->device != NULL ? options->device : "shm";
 }
 
-/* The device's own note; "" if it has none, or if it can be used. */
-static void device_note(const char *name, char why_out[DIAGNOSIS_MAX]) {
-    weir_device_info device = WEIR_DEVICE_INFO_INIT;
-
-    why_out[0] = '\0';
-    for (size_t i = 0; weir_device_query(i, &device) == 0; i++) {
-        if (strcmp(device.name, name) == 0 && device.available != 0)
-            snprintf(why_out, DIAGNOSIS_MAX, "%s", device.note);
-    }
-}
-
-/* The first setting that weir refuses. False: none. */
-static bool refused_setting(const weir_engine_options *engine, weir_setting_info *setting_out) {
-    for (size_t i = 0; weir_setting_query(engine, i, setting_out) == 0; i++) {
-        if (setting_out->status != 0)
-            return true;
-    }
-    return false;
-}
-
 int diagnose_open(const struct options *options, const weir_engine_options *engine, int error) {
-    const char *words = options_command_words(options->command), *name = weir_error_name(error);
-    weir_setting_info setting = WEIR_SETTING_INFO_INIT;
-    char why[DIAGNOSIS_MAX];
+    char note[WEIR_OPEN_NOTE_MAX] = "";
 
-    if (error == WEIR_EINVAL && refused_setting(engine, &setting))
-        return complain("%s: %s (%s)", words, setting.note, name);
-    if (descriptors_short(why))
-        return complain("%s: the engine does not open: %s (%s)", words, why, name);
-    device_note(device_name(options), why);
-    return complain("%s: device %s: %s%s%s (%s)", words, device_name(options), weir_strerror(error),
-                    why[0] != '\0' ? ": " : "", why, name);
+    weir_open_explain(engine, error, note, sizeof(note));
+    return complain("%s: %s (%s)", options_command_words(options->command), note,
+                    weir_error_name(error));
 }
 
 const char *diagnose_cause(const struct options *options, int error, char why_out[DIAGNOSIS_MAX]) {

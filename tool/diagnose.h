@@ -1,5 +1,6 @@
-/* diagnose.h: why something did not work, for a person. weir says WEIR_EADDRESS or WEIR_EDEVICE;
- * what the system has to say of the same thing is asked here, afterwards. */
+/* diagnose.h: why something did not work, for a person. weir says WEIR_ECONNECT or WEIR_EDEVICE;
+ * what the system has to say of the same thing is asked here, afterwards. Why an engine did not
+ * open the library says itself. */
 #ifndef TOOL_DIAGNOSE_H
 #define TOOL_DIAGNOSE_H
 
@@ -8,8 +9,7 @@
 
 #define DIAGNOSIS_MAX 160
 
-/* Each writes a few words: "Address already in use", "not HOST:PORT". */
-void diagnose_listen(const char *address, char why_out[DIAGNOSIS_MAX]);
+/* Writes a few words: "Connection refused", "not HOST:PORT". */
 void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,
                    char why_out[DIAGNOSIS_MAX]);
 /* Why the peer refused: "its device failed". */

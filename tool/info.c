@@ -1,6 +1,11 @@
 /* info.c: `weir info`: what weir_device_query, weir_setting_query, weir_device_setting_query and
  * weir_stray_query say, and the limits of weir.h. */
+#define _GNU_SOURCE
+#include <ifaddrs.h>
 #include <inttypes.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,12 +31,13 @@ static const struct {
 };
 
 static json_t *device_json(const weir_device_info *d) {
-    return json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:I}", "name", d->name,
+    return json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:I, s:I}", "name", d->name,
                      "available", d->available == 0, "status", weir_strerror(d->available), "note",
                      d->note, "message_bytes_max", (json_int_t)d->message_bytes_max,
                      "inline_bytes_max", (json_int_t)d->inline_bytes_max, "sq_depth_max",
                      (json_int_t)d->sq_depth_max, "ordered", d->ordered != 0, "completes_inline",
-                     d->completes_inline != 0, "engine_bytes", (json_int_t)d->engine_bytes);
+                     d->completes_inline != 0, "engine_bytes", (json_int_t)d->engine_bytes,
+                     "address_bytes", (json_int_t)d->address_bytes);
 }
 
 static void device_print(const weir_device_info *d) {
@@ -47,6 +53,8 @@ static void device_print(const weir_device_info *d) {
     printf("  ordered                %s\n", d->ordered ? "yes" : "no");
     printf("  completes in the post  %s\n", d->completes_inline ? "yes" : "no");
     printf("  memory of an engine    %s\n", options_size_text(d->engine_bytes, text));
+    printf("  address space of one   %s, backed as it is used\n",
+           options_size_text(d->address_bytes, text));
 }
 
 static void setting_print(const weir_setting_info *s) {
@@ -79,6 +87,51 @@ static void device_settings_print(void) {
     }
 }
 
+/* Of no use without the name of an interface of the peer's. */
+static bool is_link_local(const struct sockaddr *address) {
+    return address->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+}
+
+/* Where peers reach an engine on this host: what it may listen at, in numbers. Loopback comes
+ * last, which is for peers on the host alone. */
+static json_t *addresses(void) {
+    json_t *all = json_array();
+    struct ifaddrs *found = NULL;
+    char host[NI_MAXHOST], text[NI_MAXHOST + 2];
+
+    if (getifaddrs(&found) != 0)
+        return all;
+    for (int loopback = 0; loopback < 2; loopback++) {
+        for (const struct ifaddrs *at = found; at != NULL; at = at->ifa_next) {
+            int family = at->ifa_addr != NULL ? at->ifa_addr->sa_family : AF_UNSPEC;
+            socklen_t length =
+                family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+
+            if ((family != AF_INET && family != AF_INET6) || (at->ifa_flags & IFF_UP) == 0 ||
+                ((at->ifa_flags & IFF_LOOPBACK) != 0) != (loopback == 1) ||
+                is_link_local(at->ifa_addr) ||
+                getnameinfo(at->ifa_addr, length, host, sizeof(host), NULL, 0, NI_NUMERICHOST) != 0)
+                continue;
+            snprintf(text, sizeof(text), family == AF_INET6 ? "[%s]" : "%s", host);
+            json_array_append_new(all, json_string(text));
+        }
+    }
+    freeifaddrs(found);
+    return all;
+}
+
+static void addresses_print(void) {
+    json_t *all = addresses(), *one;
+    size_t i;
+
+    printf("addresses of this host\n");
+    json_array_foreach(all, i, one) {
+        printf("  %s\n", json_string_value(one));
+    }
+    json_decref(all);
+}
+
 static void print_text(void) {
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
     weir_setting_info setting = WEIR_SETTING_INFO_INIT;
@@ -90,6 +143,7 @@ static void print_text(void) {
     printf("limits\n");
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
         printf("  %-22s %8" PRIu64 "  %s\n", limits[i].name, limits[i].value, limits[i].what);
+    addresses_print();
     printf("settings\n");
     for (size_t i = 0; i < SETTINGS_MAX && weir_setting_query(NULL, i, &setting) == 0; i++)
         setting_print(&setting);
@@ -103,7 +157,6 @@ static int print_json(void) {
     weir_setting_info setting = WEIR_SETTING_INFO_INIT;
     json_t *devices = json_array(), *limit = json_object(), *settings = json_array();
     json_t *of_devices = json_array(), *root;
-    int rc;
 
     for (size_t i = 0; i < DEVICES_MAX && weir_device_query(i, &device) == 0; i++)
         json_array_append_new(devices, device_json(&device));
@@ -113,13 +166,15 @@ static int print_json(void) {
         json_array_append_new(settings, settings_describe(&setting));
     for (size_t i = 0; i < SETTINGS_MAX && weir_device_setting_query(i, &setting) == 0; i++)
         json_array_append_new(of_devices, settings_describe(&setting));
-    root = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "weir", weir_version(), "devices", devices,
-                     "limits", limit, "settings", settings, "device_settings", of_devices, "strays",
-                     settings_strays());
-    rc = root == NULL ? -1 : json_dumpf(root, stdout, JSON_INDENT(2));
+    root = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "weir", weir_version(), "devices",
+                     devices, "limits", limit, "addresses", addresses(), "settings", settings,
+                     "device_settings", of_devices, "strays", settings_strays());
+    if (root == NULL)
+        return complain("info: out of memory");
+    json_dumpf(root, stdout, JSON_INDENT(2)); /* main says whether it could be written */
     putchar('\n');
     json_decref(root);
-    return rc == 0 ? 0 : complain("info: the JSON cannot be written");
+    return 0;
 }
 
 /* What an engine that were opened now would fail with: 0, or -1 after complaining. */

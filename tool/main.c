@@ -1,6 +1,8 @@
 /* main.c: the weir command: options to commands, nothing else. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,6 +37,26 @@ static void fill_standard(void) {
         close(fd);
 }
 
+/* Whoever read standard output has gone. */
+static bool unread(void) {
+    struct pollfd out = {.fd = STDOUT_FILENO};
+
+    return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+}
+
+/* What was printed is out, or why it is not. A reader that has seen enough ends us as it ends any
+ * filter; SIGPIPE was only ignored for as long as others could have raised it. */
+static int finish(int status) {
+    if (fflush(stdout) == 0 && ferror(stdout) == 0)
+        return status;
+    if (unread()) {
+        signal(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
+    complain("standard output cannot be written");
+    return EXIT_FAILED;
+}
+
 int main(int argc, char **argv) {
     struct options options;
     int status = EXIT_OK;
@@ -53,9 +75,5 @@ int main(int argc, char **argv) {
         status = runs[options.command](&options);
         break;
     }
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        complain("standard output cannot be written");
-        return EXIT_FAILED;
-    }
-    return status;
+    return finish(status);
 }

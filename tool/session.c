@@ -113,18 +113,25 @@ int session_look(struct session *session) {
 
 /* A look at the clock costs as much as a pass. */
 #define PATIENCE_EVERY 1024
+/* A target that answers later than this is stopped, or has no processor: neither comes sooner for
+ * being waited for on one. */
+#define TIRED_NS (50 * NS_PER_MS)
 
-int session_patience(struct patience *patience, uint64_t moved) {
+int session_patience(const struct session *session, struct patience *patience, uint64_t moved) {
     uint64_t now;
 
-    if (++patience->waits % PATIENCE_EVERY != 0)
+    if (++patience->waits % PATIENCE_EVERY != 0 && !patience->tired)
         return 0;
     now = host_now_ns();
     if (patience->since_ns == 0 || patience->moved != moved) {
         patience->moved = moved;
         patience->since_ns = now;
+        patience->tired = false;
         return 0;
     }
+    patience->tired = now - patience->since_ns >= TIRED_NS;
+    if (patience->tired)
+        weir_engine_wait(session->engine, NS_PER_MS);
     if (now - patience->since_ns < SESSION_STUCK_S * NS_PER_S)
         return 0;
     return complain(

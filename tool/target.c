@@ -395,17 +395,6 @@ static void serve_loop(struct target *target) {
     }
 }
 
-static int complain_open(const struct options *options, const weir_engine_options *engine,
-                         int error) {
-    const char *address = options->listen;
-    char why[DIAGNOSIS_MAX];
-
-    if (error != WEIR_EADDRESS || address == NULL)
-        return diagnose_open(options, engine, error);
-    diagnose_listen(address, why);
-    return complain("serve --listen %s: %s (%s)", address, why, weir_error_name(error));
-}
-
 /* Nobody could connect to a server whose address did not get out. */
 static int print_address(const weir_engine *engine) {
     char address[WEIR_ADDRESS_MAX];
@@ -433,7 +422,7 @@ int target_serve(const struct options *options) {
     engine.flags = WEIR_ENGINE_SERIAL;
     rc = weir_engine_open(&engine, &target.engine);
     if (rc != 0) {
-        complain_open(options, &engine, rc);
+        diagnose_open(options, &engine, rc);
         return EXIT_FAILED;
     }
     rc = print_address(target.engine);

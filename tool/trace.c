@@ -152,7 +152,7 @@ int trace_write(const struct trace *trace, FILE *out) {
             fprintf(out, "%s%" PRIu64, i > 0 ? ", " : "", trace->ids[request->first_id + i]);
         fputs("]}\n", out);
     }
-    return fflush(out) == 0 && !ferror(out)
-               ? 0
-               : complain("the trace cannot be written: %s", strerror(errno));
+    if (out == stdout || (fflush(out) == 0 && !ferror(out)))
+        return 0; /* of standard output main says it */
+    return complain("the trace cannot be written: %s", strerror(errno));
 }

@@ -10,6 +10,7 @@
  */
 #include "wire.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "wire_data.h"
@@ -385,6 +386,8 @@ int wire_descriptor_encode(const struct wire_descriptor *descriptor, uint8_t *ou
     if (!descriptor_valid(d))
         return WEIR_EINVAL;
     name_length = strlen(d->device);
+    if (size < DESCRIPTOR_HEAD_SIZE + name_length + d->blob_length + CHECKSUM_SIZE)
+        return WEIR_ETOOBIG; /* of a buffer that is too small no byte is written */
     put_bytes(&w, DESCRIPTOR_MAGIC, sizeof(DESCRIPTOR_MAGIC));
     put_uint(&w, WIRE_VERSION, 1);
     put_uint(&w, d->access, 1);
@@ -396,10 +399,8 @@ int wire_descriptor_encode(const struct wire_descriptor *descriptor, uint8_t *ou
     put_bytes(&w, d->fabric, sizeof(d->fabric));
     put_bytes(&w, d->device, name_length);
     put_bytes(&w, d->blob, d->blob_length);
-    if (!w.full)
-        put_uint(&w, XXH3_64bits(out, w.used), CHECKSUM_SIZE);
-    if (w.full)
-        return WEIR_ETOOBIG;
+    put_uint(&w, XXH3_64bits(out, w.used), CHECKSUM_SIZE);
+    assert(!w.full);
     *length_out = (uint32_t)w.used;
     return WEIR_OK;
 }

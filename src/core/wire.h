@@ -170,7 +170,7 @@ struct wire_descriptor {
 enum { WIRE_DESCRIPTOR_SIZE_MAX = 56 + (WEIR_DEVICE_NAME_MAX - 1) + WEIR_MR_BLOB_MAX + 8 };
 _Static_assert(WIRE_DESCRIPTOR_SIZE_MAX <= WEIR_DESCRIPTOR_MAX, "a descriptor fits");
 
-/* As wire_encode and wire_decode. */
+/* As wire_encode and wire_decode, but ETOOBIG leaves the buffer as it is. */
 int wire_descriptor_encode(const struct wire_descriptor *descriptor, uint8_t *out, size_t size,
                            uint32_t *length_out);
 int wire_descriptor_decode(const uint8_t *in, size_t length,

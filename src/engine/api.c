@@ -364,10 +364,10 @@ int weir_engine_address(const weir_engine *engine, char *address_out, size_t add
         return WEIR_EINVAL;
     if (!engine->listening)
         return WEIR_ENOTSUP;
-    size_t length = strlen(engine->address) + 1;
+    size_t length = strlen(engine->reach) + 1;
     if (address_out == NULL || address_size < length)
         return WEIR_ETOOBIG;
-    memcpy(address_out, engine->address, length);
+    memcpy(address_out, engine->reach, length);
     return WEIR_OK;
 }
 
@@ -387,6 +387,7 @@ int weir_device_query(size_t index, weir_device_info *info) {
     weir_engine_options defaults;
     settings_resolve(NULL, getenv, &defaults, NULL); /* weir_setting_query says what is wrong */
     full.engine_bytes = engine_bytes(&defaults);
+    full.address_bytes = open_address_bytes(&defaults, &caps);
     full.size = info->size;
     memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
     return WEIR_OK;

@@ -78,7 +78,7 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     if (!peer->was_up && !peer->leaving) {
         /* It may send as soon as we can receive, and be gone before its READY is here. */
         peer->was_up = true;
-        peer_tell(engine, WEIR_EVENT_UP, peer, 0);
+        peer_tell(engine, WEIR_EVENT_UP, peer, 0, 0);
     }
     if (engine->held_count == 0 && deliver(engine, peer, recv_buffer(engine, qp, buffer)))
         return false;
@@ -273,8 +273,11 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     int error = culprit_error(cqe->status);
     if (error != 0 && run->owner != LEDGER_NO_OWNER && engine->transfers[run->owner].result == 0)
         engine->transfers[run->owner].result = error;
-    if (error != 0 && run->owner != LEDGER_NO_OWNER && qp->session != NONE)
+    if (error != 0 && run->owner != LEDGER_NO_OWNER && qp->session != NONE) {
         peer_at(engine, qp->peer)->sessions[qp->session].excused = true;
+        session_cause(peer_at(engine, qp->peer), qp->session, error,
+                      &engine->transfers[run->owner]);
+    }
     if (cqe->status == WEIR_CQE_RETRY && qp->session != NONE)
         session_unreachable(engine, peer_at(engine, qp->peer), qp->session);
     session_broken(engine, peer_at(engine, qp->peer), qp->session);

@@ -32,10 +32,10 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     peer->sessions_up++;
     engine->stats.sessions_up++;
     if (!peer->was_up)
-        peer_tell(engine, WEIR_EVENT_UP, peer, 0);
+        peer_tell(engine, WEIR_EVENT_UP, peer, 0, 0);
     else if (peer->degraded) {
         peer->recoveries++;
-        peer_tell(engine, WEIR_EVENT_RECOVERED, peer, 0);
+        peer_tell(engine, WEIR_EVENT_RECOVERED, peer, peer->cause.error, peer->cause.culprit);
     }
     peer->was_up = peer->guarded = true;
     peer->gone_told = false;
@@ -61,7 +61,7 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     peer_not_fast(peer);
     engine->stats.peers_gone++;
     if (peer->was_up || peer->wanted || (peer->refs > 0 && !peer->gone_told))
-        peer_tell(engine, WEIR_EVENT_GONE, peer, error);
+        peer_tell(engine, WEIR_EVENT_GONE, peer, error, 0);
     peer->wanted = false;
     peer_disown(engine, peer);
     transfer_fail_all(engine, peer, error, true);
@@ -89,7 +89,7 @@ void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     transfer_fail_all(engine, peer, error, false);
     if (!peer->wanted)
         return;
-    peer_tell(engine, WEIR_EVENT_GONE, peer, error);
+    peer_tell(engine, WEIR_EVENT_GONE, peer, error, 0);
     peer->wanted = peer->was_up = peer->degraded = false;
     peer->gone_told = true;
 }
@@ -101,7 +101,7 @@ static void unserved(weir_engine *engine, struct peer *peer, int error) {
         (error != WEIR_EMFILE && error != WEIR_EFULL && error != WEIR_ENOMEM))
         return;
     peer->unserved_told = true;
-    peer_tell(engine, WEIR_EVENT_UNSERVED, peer, error);
+    peer_tell(engine, WEIR_EVENT_UNSERVED, peer, error, 0);
 }
 
 /* Performs one effect; true if it has an answer, which is *answer_out then. */

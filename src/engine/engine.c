@@ -152,6 +152,7 @@ static int listen_at(weir_engine *e, const char *address) {
     int rc = e->ports.control.ops->listen(e->ports.control.self, address, e->address,
                                           sizeof(e->address));
     e->listening = rc == WEIR_OK;
+    memcpy(e->reach, e->address, sizeof(e->reach));
     return rc;
 }
 

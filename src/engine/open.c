@@ -27,6 +27,16 @@ static void close_ports(struct weir_ports *ports, weir_engine *left, void *conte
         left_to_thread(left);
 }
 
+/* Two connections a peer when both dial, and some that are not known yet. */
+static uint32_t conns_of(const weir_engine_options *options) {
+    return options->peers_max < 30000 ? options->peers_max * 2 + 64 : TCP_CONNS_MAX;
+}
+
+uint64_t open_address_bytes(const weir_engine_options *options,
+                            const struct weir_device_caps *caps) {
+    return engine_bytes(options) + tcp_bytes(conns_of(options)) + caps->map_bytes;
+}
+
 static int open_ports(const weir_engine_options *options, struct weir_ports *ports) {
     ports->device_ops = find_device(options->device);
     if (ports->device_ops == NULL)
@@ -39,9 +49,7 @@ static int open_ports(const weir_engine_options *options, struct weir_ports *por
     rc = ports->device_ops->open(&ports->env, &ports->device);
     if (rc != WEIR_OK)
         return rc;
-    /* Two connections a peer when both dial, and some that are not known yet. */
-    uint32_t conns = options->peers_max < 30000 ? options->peers_max * 2 + 64 : TCP_CONNS_MAX;
-    rc = tcp_open(&ports->env, conns, &ports->control);
+    rc = tcp_open(&ports->env, conns_of(options), &ports->control);
     if (rc != WEIR_OK)
         goto close_device;
     rc = wait_open(&ports->env, &ports->wait);
@@ -78,6 +86,8 @@ int weir_engine_open(const weir_engine_options *options, weir_engine **engine_ou
         return rc;
     }
     engine->on_close = close_ports;
+    if (engine->listening)
+        os_reach(engine->address, engine->reach, sizeof(engine->reach));
     rc = engine_sleeping_open(engine);
     if (rc != WEIR_OK) {
         weir_engine_close(engine);

@@ -5,7 +5,8 @@
  * and once more after: own_leave never leaves work behind that nobody will see.
  * An owner that has served others for SERVE_ROUNDS steps asks to be relieved: the next
  * submitter that hands over waits for the engine instead, and serves in its turn. So
- * no call is kept for longer than that by submits of others.
+ * no call is kept for longer than that by submits of others. A cancel hands over, too, and
+ * never waits.
  * Calls that need the engine itself (registration, queries) wait for it: own_enter.
  *
  * The tables of memory and peers are read by submitters that do not have the

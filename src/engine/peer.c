@@ -43,13 +43,13 @@ bool address_dialable(const char *address) {
            strncmp(address, "[::]:", 5) != 0;
 }
 
-void peer_tell(weir_engine *engine, weir_event_type_t type, struct peer *peer, int error) {
-    uint64_t reason = 0;
+void peer_tell(weir_engine *engine, weir_event_type_t type, struct peer *peer, int error,
+               uint64_t value) {
     if (type == WEIR_EVENT_GONE && (error == WEIR_EREFUSED || error == WEIR_ECONNECT) &&
         peer->known)
-        reason = (uint64_t)endpoint_reason(&peer->endpoint);
+        value = (uint64_t)endpoint_reason(&peer->endpoint);
     peer->told = true;
-    engine_event(engine, type, peer_handle(engine, peer), error, reason);
+    engine_event(engine, type, peer_handle(engine, peer), error, value);
 }
 
 /* Under tables_lock. */

@@ -243,6 +243,7 @@ void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot) 
     struct session *session = &peer->sessions[slot];
     bool late = session->retired && session->here && !session->unreachable;
     session->unreachable = true;
+    session_cause(peer, slot, WEIR_ECONNECT, NULL);
     if (late)
         session_trouble(engine, peer, session);
 }
@@ -255,12 +256,34 @@ static bool gives_last_wqe(weir_engine *engine) {
     return caps.srq && caps.last_wqe;
 }
 
+/* What is known of why a session broke: the first cause is the cause, and others are its
+ * consequences. DEGRADED may have been told before, RECOVERED tells it then. */
+void session_cause(struct peer *peer, uint32_t slot, int error, const struct transfer *culprit) {
+    struct session *session = &peer->sessions[slot];
+    if (session->cause != WEIR_OK)
+        return;
+    session->cause = error;
+    /* A handle that was given back names nothing, and then another transfer. */
+    if (culprit != NULL && atomic_load(&culprit->refs) > 1)
+        session->culprit = atomic_load_explicit(&culprit->id, memory_order_relaxed);
+    if (peer->degraded && session->here && peer->cause.epoch == session->epoch) {
+        peer->cause.error = session->cause;
+        peer->cause.culprit = session->culprit;
+    }
+}
+
 /* The live session is over, and its peer is not: found here, or by the other side, which said
  * so or came with the next one. Told once, and RECOVERED or GONE follows. */
 void session_lost(weir_engine *engine, struct peer *peer) {
+    const struct session *session = &peer->sessions[peer->live];
     engine->stats.sessions_failed++;
-    if (!peer->degraded && !peer->leaving)
-        peer_tell(engine, WEIR_EVENT_DEGRADED, peer, WEIR_EDEVICE);
+    if (!peer->degraded && !peer->leaving) {
+        int unnamed = session->here ? WEIR_EDEVICE : WEIR_EUNKNOWN;
+        peer->cause = (struct cause){.error = session->cause != 0 ? session->cause : unnamed,
+                                     .culprit = session->culprit,
+                                     .epoch = session->epoch};
+        peer_tell(engine, WEIR_EVENT_DEGRADED, peer, peer->cause.error, peer->cause.culprit);
+    }
     peer->degraded = true;
 }
 

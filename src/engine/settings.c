@@ -234,7 +234,7 @@ int settings_resolve(const weir_engine_options *in, char *(*get)(const char *nam
     weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
     int rc = WEIR_OK;
     if (in != NULL) {
-        if (in->size < offsetof(weir_engine_options, transfers_max) || in->size > 4096)
+        if (in->size < offsetof(weir_engine_options, transfers_max) || in->size > OPTIONS_SIZE_MAX)
             return WEIR_EINVAL;
         memcpy(&options, in, in->size < sizeof(options) ? in->size : sizeof(options));
         options.size = sizeof(options);
@@ -256,8 +256,8 @@ int weir_setting_query(const weir_engine_options *options, size_t index, weir_se
     weir_engine_options resolved;
     if (info == NULL || info->size < sizeof(size_t) || index >= settings_count)
         return WEIR_EINVAL;
-    if (options != NULL &&
-        (options->size < offsetof(weir_engine_options, transfers_max) || options->size > 4096))
+    if (options != NULL && (options->size < offsetof(weir_engine_options, transfers_max) ||
+                            options->size > OPTIONS_SIZE_MAX))
         return WEIR_EINVAL;
     settings_resolve(options, getenv, &resolved, reports); /* what is wrong is in the report */
     const struct setting *setting = &table[index];

@@ -8,6 +8,7 @@
 /* Rows of the table, and of a report. */
 extern const size_t settings_count;
 enum { SETTINGS_MAX = 32 };
+enum { OPTIONS_SIZE_MAX = 4096 }; /* of weir_engine_options, as any caller has it */
 
 /* What became of one setting; numbers in the setting's unit. */
 struct setting_report {

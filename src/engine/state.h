@@ -175,6 +175,8 @@ struct session {
     bool here;           /* it broke here first, and not by the other side's word */
     bool excused;        /* who broke it is known, or it was broken on purpose */
     bool fresh;          /* once retired: something came through since the last one broke */
+    int cause;           /* why it broke here, as far as it is known: a WEIR_E*; 0 */
+    uint64_t culprit;    /* the transfer that broke it; 0 */
     uint32_t qp_count;   /* made */
     uint32_t qp_left;    /* not yet gone */
     uint32_t qp_used;    /* agreed: the first ones carry traffic */
@@ -236,6 +238,10 @@ struct peer {
     bool was_up;    /* UP was told of this incarnation, and no GONE since */
     bool gone_told; /* GONE was, and no session has come up since */
     bool degraded;
+    struct cause { /* of the break that degraded it, as events tell it */
+        int error;
+        uint64_t culprit, epoch; /* the transfer, or 0; of the session */
+    } cause;
     bool leaving;             /* GONE: until its sessions are drained */
     bool pumping;             /* endpoint events are being worked off */
     uint8_t tails_due;        /* turns until quiet tails are closed: post_tails */
@@ -387,6 +393,7 @@ struct weir_engine {
     weir_engine_options options; /* as in force */
     uint8_t instance[WIRE_INSTANCE_SIZE];
     char address[WEIR_ADDRESS_MAX];
+    char reach[WEIR_ADDRESS_MAX]; /* the same, or, where that is a wildcard, an address of it */
     bool listening;
     bool closing;
     bool has_fd; /* sleeping is real: control and async news are looked at less often */
@@ -520,6 +527,11 @@ bool left_nothing(const weir_engine *engine);
 /* An engine that was left, and its device, on a thread of its own from here on. */
 void left_to_thread(weir_engine *engine);
 
+/* open.c: address space that an engine of these limits takes on this device, of which little is
+ * backed. */
+uint64_t open_address_bytes(const weir_engine_options *options,
+                            const struct weir_device_caps *caps);
+
 /* wait.c */
 void engine_awake(weir_engine *engine);
 void engine_wake(weir_engine *engine);
@@ -640,6 +652,7 @@ void session_slot_free(weir_engine *engine, struct qp *qp);
 int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effect *effect);
 void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot);
 void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
+void session_cause(struct peer *peer, uint32_t slot, int error, const struct transfer *culprit);
 void session_lost(weir_engine *engine, struct peer *peer);
 void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot);
 void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event);
@@ -666,7 +679,8 @@ struct peer *peer_new(weir_engine *engine, const char *address);
 struct peer *peer_by_address(weir_engine *engine, const char *address);
 struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char *address);
 uint64_t peer_handle(weir_engine *engine, const struct peer *peer);
-void peer_tell(weir_engine *engine, weir_event_type_t type, struct peer *peer, int error);
+void peer_tell(weir_engine *engine, weir_event_type_t type, struct peer *peer, int error,
+               uint64_t value);
 bool address_dialable(const char *address);
 void peer_update_fast(weir_engine *engine, struct peer *peer);
 void peer_disown(weir_engine *engine, struct peer *peer);

@@ -478,18 +478,20 @@ bool submit_drain_queue(weir_engine *engine) {
     return true;
 }
 
-/* After a push: the owner may have let go meanwhile, or wants to be relieved. Then what
- * is on the queue is ours to take up. */
+/* With the engine: what is on the queue is ours to take up. */
+static void serve(weir_engine *engine) {
+    engine_step(engine, false);
+    own_leave(engine);
+}
+
+/* After a push of a transfer: the owner may have let go meanwhile, or wants to be relieved. */
 static void take_up(weir_engine *engine) {
-    bool mine = own_try(engine);
-    if (!mine && relief_take(engine)) {
+    if (own_try(engine)) {
+        serve(engine);
+    } else if (relief_take(engine)) {
         own_enter(engine);
         relief_done(engine);
-        mine = true;
-    }
-    if (mine) {
-        engine_step(engine, false);
-        own_leave(engine);
+        serve(engine);
     }
 }
 
@@ -499,7 +501,8 @@ void submit_cancel(weir_engine *engine, struct transfer *transfer) {
         return;
     }
     push(engine, engine->options.transfers_max + transfer_index(engine, transfer));
-    take_up(engine);
+    if (own_try(engine)) /* nor does a cancel relieve an owner, for whom it would have to wait */
+        serve(engine);
 }
 
 static int submit_handover(weir_engine *engine, struct request *request, uint64_t *id_out) {

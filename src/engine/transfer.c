@@ -277,6 +277,7 @@ void transfer_timer(weir_engine *engine, struct transfer *transfer) {
                 if (!peer->sessions[s].used || peer->sessions[s].epoch != transfer->epoch)
                     continue;
                 peer->sessions[s].excused = true;
+                session_cause(peer, s, transfer->result, transfer);
                 session_broken(engine, peer, s);
             }
         }

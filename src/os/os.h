@@ -42,8 +42,14 @@ enum { TCP_CONNS_DEFAULT = 1024, TCP_CONNS_MAX = 65535 };
  *           EMFILE: of a dial that got a name's address.
  */
 int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control *control_out);
+/* The memory that it takes with so many. */
+size_t tcp_bytes(uint32_t conns_max);
 /* Closes every connection. A zeroed port is allowed. */
 void tcp_close(struct weir_control *control);
+
+/* Where others reach what listens at `listening`: *address_out is written only if that is all
+ * addresses of this host, of which it then names one. */
+void os_reach(const char *listening, char *address_out, size_t size);
 
 /* 0 if tcp's dial would take this text, EADDRESS otherwise. Resolves nothing. */
 int tcp_address_check(const char *address);

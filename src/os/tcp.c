@@ -791,9 +791,13 @@ static void tcp_free(struct tcp *tcp) {
     }
     resolver_close(tcp->resolver);
     if (tcp->conns != NULL) {
-        env.ops->free(env.self, tcp->conns, tcp->conns_max * sizeof *tcp->conns);
+        env.ops->free(env.self, tcp->conns, tcp_bytes(tcp->conns_max));
     }
     env.ops->free(env.self, tcp, sizeof *tcp);
+}
+
+size_t tcp_bytes(uint32_t conns_max) {
+    return conns_max * sizeof(struct tcp_conn);
 }
 
 int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control *control_out) {
@@ -818,7 +822,7 @@ int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control
     if (rc == WEIR_OK) {
         rc = resolver_open(&tcp->resolver);
     }
-    tcp->conns = env->ops->alloc(env->self, tcp->conns_max * sizeof *tcp->conns);
+    tcp->conns = env->ops->alloc(env->self, tcp_bytes(tcp->conns_max));
     if (rc == WEIR_OK &&
         (tcp->conns == NULL ||
          tcp_watch(tcp, EPOLL_CTL_ADD, tcp->timer_fd, EPOLLIN, TCP_TOKEN_TIMER) != WEIR_OK ||

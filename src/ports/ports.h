@@ -94,12 +94,12 @@ struct weir_device_caps {
      * the flush of what was posted to that QP in the error state. Buffers are taken in the
      * order in which they were posted. */
     bool srq;
-    bool write_imm;   /* WEIR_OP_WRITE_IMM works */
-    bool last_wqe;    /* LAST_WQE events may come; their absence is never an error. It may become
-                       * false while the device is open: query says what is known now */
-    bool mr_anywhere; /* mr_register, mr_allocate, mr_register_dmabuf, mr_release: any thread,
-                       * several at once, whatever others do meanwhile; and entropy, alloc and
-                       * free of the environment, for these calls */
+    bool write_imm;     /* WEIR_OP_WRITE_IMM works */
+    bool last_wqe;      /* LAST_WQE events may come; their absence is never an error. It may become
+                         * false while the device is open: query says what is known now */
+    bool mr_anywhere;   /* mr_register, mr_allocate, mr_register_dmabuf, mr_release: any
+                         * thread, several at once, whatever others do meanwhile */
+    uint64_t map_bytes; /* address space that the device maps when it is opened, hardly backed */
     char note[WEIR_DEVICE_NOTE_MAX]; /* one line: what is used, or why nothing can be; "" */
 };
 

@@ -70,6 +70,7 @@ static int fill_caps(struct weir_device_caps *caps) {
         .ordered = true,
         .completes_inline = true,
         .mr_anywhere = true,
+        .map_bytes = sizeof(struct seg_map),
     };
     int rc = fabric_id(filled.fabric);
     if (rc == 0)

@@ -1,0 +1,47 @@
+#!/bin/sh
+# run.sh NAME PROGRAM: the example does what its first comment says, its server being killed and
+# started again where that is what it is about.
+set -eu
+name=$1
+program=$2
+work=$(mktemp -d)
+server=
+trap 'test -n "$server" && kill "$server" 2>/dev/null; rm -rf "$work"' EXIT
+# A port that nobody listens at; the next life of the server takes it again.
+port=$((20000 + $$ % 10000))
+while grep -qi ":$(printf %04X $port) 00000000:0000 0A" /proc/net/tcp; do
+    port=$((port + 1))
+done
+address=127.0.0.1:$port
+
+start() {
+    "$program" "$1" "$address" >>"$work/served" &
+    server=$!
+}
+
+case $name in
+pages)
+    start serve
+    "$program" get "$address" | tee "$work/got"
+    grep -qx '128 pages came, 128 are right' "$work/got"
+    ;;
+comeback)
+    start store
+    "$program" write "$address" 10000 >"$work/wrote" &
+    writer=$!
+    for life in 1 2 3; do
+        seen=$(wc -l <"$work/served")
+        while [ "$(wc -l <"$work/served")" -lt $((seen + 20)) ] && kill -0 "$writer" 2>/dev/null; do
+            sleep 0.01
+        done
+        kill -9 "$server"
+        wait "$server" 2>/dev/null || true
+        start store
+    done
+    wait "$writer"
+    grep -qx '10000 records are kept' "$work/wrote"
+    # Each was kept once, or again where the store died before its answer was there.
+    sort -u "$work/served" | wc -l | grep -qx 10000
+    echo "$(wc -l <"$work/served") times kept in 4 lives"
+    ;;
+esac

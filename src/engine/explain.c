@@ -1,0 +1,128 @@
+/* explain.c: why an engine did not open, in a sentence for a person.
+ *
+ * Nothing was kept of it: the reason is worked out again from the options, the environment and
+ * what the device and the system say now. settings.c has the sentences about numbers, the devices
+ * those about themselves, the system's own are os's. */
+#include "explain.h"
+#include "device.h"
+#include "settings.h"
+#include "state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct note {
+    char text[WEIR_OPEN_NOTE_MAX];
+};
+
+static const char *device_name(const weir_engine_options *options) {
+    return options->device != NULL ? options->device : device_table[0]->name;
+}
+
+/* Each says whether it has found something to say. */
+
+static bool explain_flags(const weir_engine_options *options, struct note *note) {
+    const uint32_t both = WEIR_ENGINE_THREAD | WEIR_ENGINE_SERIAL;
+    if ((options->flags & ~both) != 0)
+        snprintf(note->text, sizeof(note->text), "flags of the options are 0x%lx: 0x%lx is unknown",
+                 (unsigned long)options->flags, (unsigned long)(options->flags & ~both));
+    else if ((options->flags & both) == both)
+        snprintf(note->text, sizeof(note->text),
+                 "flags of the options: WEIR_ENGINE_SERIAL does not go with WEIR_ENGINE_THREAD");
+    else
+        return false;
+    return true;
+}
+
+static bool explain_setting(const weir_engine_options *options, struct note *note) {
+    weir_setting_info setting = WEIR_SETTING_INFO_INIT;
+    for (size_t i = 0; weir_setting_query(options, i, &setting) == WEIR_OK; i++) {
+        if (setting.status == WEIR_OK)
+            continue;
+        snprintf(note->text, sizeof(note->text), "%s", setting.note);
+        return true;
+    }
+    return false;
+}
+
+/* A device that is not there, or that says itself why it cannot be used. */
+static bool explain_device(const weir_engine_options *options, struct note *note) {
+    const char *name = device_name(options);
+    char names[2 * WEIR_DEVICE_NAME_MAX] = "";
+    weir_device_info device = WEIR_DEVICE_INFO_INIT;
+    for (size_t i = 0; weir_device_query(i, &device) == WEIR_OK; i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof(names) - used, "%s%s", used > 0 ? ", " : "", device.name);
+        if (strcmp(device.name, name) != 0)
+            continue;
+        if (device.available != WEIR_OK)
+            snprintf(note->text, sizeof(note->text), "device %s: %s%s%s", name,
+                     weir_strerror(device.available), device.note[0] != '\0' ? ": " : "",
+                     device.note);
+        return device.available != WEIR_OK;
+    }
+    snprintf(note->text, sizeof(note->text), "device %.32s: not built in; there is %s", name,
+             names);
+    return true;
+}
+
+static bool explain_listen(const weir_engine_options *options, struct note *note) {
+    char why[128];
+    const char *address = options->listen != NULL ? options->listen : "127.0.0.1:0";
+    os_explain_listen(address, why, sizeof(why));
+    snprintf(note->text, sizeof(note->text), "listen %.160s: %s", address, why);
+    return true;
+}
+
+/* The system has no more of something that a process is allowed so much of. */
+static bool explain_limits(const weir_engine_options *options, struct note *note) {
+    char why[160];
+    weir_engine_options full;
+    struct weir_device_caps caps = {0};
+    settings_resolve(options, getenv, &full, NULL);
+    for (size_t i = 0; i < device_table_count; i++) {
+        if (strcmp(device_table[i]->name, device_name(options)) == 0)
+            device_table[i]->probe(&caps);
+    }
+    if (!os_explain_address_space(open_address_bytes(&full, &caps), why, sizeof(why)) &&
+        !os_explain_descriptors(why, sizeof(why)))
+        return false;
+    snprintf(note->text, sizeof(note->text), "the engine does not open: %s", why);
+    return true;
+}
+
+static bool explain(const weir_engine_options *options, int error, struct note *note) {
+    switch (error) {
+    case WEIR_EINVAL:
+        return explain_flags(options, note) || explain_setting(options, note) ||
+               explain_device(options, note);
+    case WEIR_EADDRESS:
+        return explain_listen(options, note);
+    case WEIR_ENODEVICE:
+        return explain_device(options, note);
+    default:
+        return explain_limits(options, note) || explain_device(options, note);
+    }
+}
+
+int weir_open_explain(const weir_engine_options *options, int error, char *note_out,
+                      size_t note_size) {
+    static const weir_engine_options none = WEIR_ENGINE_OPTIONS_INIT;
+    weir_engine_options full = WEIR_ENGINE_OPTIONS_INIT;
+    const weir_engine_options *in = options != NULL ? options : &none;
+    struct note note;
+    if (error >= 0 || note_out == NULL || note_size == 0)
+        return WEIR_EINVAL;
+    if (in->size < offsetof(weir_engine_options, transfers_max) || in->size > OPTIONS_SIZE_MAX) {
+        snprintf(note.text, sizeof(note.text),
+                 "size of the options is %zu: set it with WEIR_ENGINE_OPTIONS_INIT", in->size);
+    } else {
+        memcpy(&full, in, in->size < sizeof(full) ? in->size : sizeof(full));
+        full.size = sizeof(full);
+        if (!explain(&full, error, &note))
+            snprintf(note.text, sizeof(note.text), "device %s: %s", device_name(&full),
+                     weir_strerror(error));
+    }
+    snprintf(note_out, note_size, "%s", note.text);
+    return WEIR_OK;
+}
