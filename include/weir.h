@@ -645,10 +645,11 @@ typedef enum weir_event_type {
                                * `value` as with DEGRADED, but all that was learned since */
     WEIR_EVENT_GONE = 4,      /* there is no session, and none will come by itself. EPEER: the peer
                                * died, was restarted or closed its engine; ECONNECT, EREFUSED,
-                               * EADDRESS, EMFILE: it was not reached; ECLOSED: the engine gave up an
-                               * idle      peer that the application has not open, to make room for another.
-                               * The reason that the peer gave for EREFUSED, or for ECONNECT, is
-                               * in value, cast it to int: as `refusal` in weir_peer_info; or 0.
+                               * EADDRESS, EMFILE: it was not reached; ECLOSED: the engine gave up
+                               * an idle peer that the application has not open, to make room for
+                               * another. The reason that the peer gave for EREFUSED, or for
+                               * ECONNECT, is in value, cast it to int: as `refusal` in
+                               * weir_peer_info; or 0.
                                * Told once, and once more for each weir_peer_connect afterwards
                                * that does not reach the peer */
     WEIR_EVENT_LOST = 5,      /* events were dropped because nobody took them; count in value */
@@ -656,10 +657,10 @@ typedef enum weir_event_type {
                                * another one, in value: events and notifications carry that one.
                                * Both name the peer wherever a handle is taken, until it is GONE;
                                * then this one names its address again */
-    WEIR_EVENT_UNSERVED = 7   /* no session could be made with a peer so far, for want of something
-                               * here: EMFILE, EFULL, ENOMEM. It is tried again while the peer
-                               * asks; told once until one is up. Without a peer: somebody connects
-                               * who is not known yet, and waits to be let in */
+    WEIR_EVENT_UNSERVED = 7   /* no session could be made with a peer so far, for want of
+                               * something here: EMFILE, EFULL, ENOMEM. It is tried again while the
+                               * peer asks; told once until one is up. Without a peer: somebody
+                               * connects who is not known yet, and waits to be let in */
 } weir_event_type_t;
 
 typedef struct weir_event {
