@@ -77,6 +77,7 @@ struct lone {
     int poll_error;  /* what its poll says, if not 0 */
     int memories;    /* registered now, the engine's own two among them */
     uint32_t qp_count;
+    int release_error;                      /* what the device says of the next releases */
     void (*on_register)(struct lone *lone); /* while memory is registered or released */
     uint32_t fail_all;   /* enum weir_cqe_status: how what is posted ends, if not 0 */
     uint32_t poison;     /* what is posted is done when it is polled, but all of it flushes if

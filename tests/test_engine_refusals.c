@@ -149,6 +149,9 @@ static void test_W9_a_visitor_hears_what_is_lacking_and_comes_in_later(void **st
         assert_non_null(later);
         assert_int_equal(later->reason, LACKS[i]);
         assert_true(later->echo == (1 | WIRE_ECHO_LATER));
+        weir_event event = lone_event(lone);
+        assert_int_equal(event.type, WEIR_EVENT_UNSERVED);
+        assert_int_equal(event.error, LACKS[i]);
         lone_up(lone, conn, 2, 1); /* the very HELLO that found no room */
         assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
         lone_close(lone);

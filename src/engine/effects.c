@@ -39,6 +39,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     }
     peer->was_up = peer->guarded = true;
     peer->gone_told = false;
+    peer->unserved_told = false;
     peer->wanted = false;
     peer->degraded = false;
     peer_update_fast(engine, peer);
@@ -93,6 +94,16 @@ void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     peer->gone_told = true;
 }
 
+/* No session could be made with this peer, or not yet, for want of something here: nobody else
+ * may know of it. Once, until one is up. */
+static void unserved(weir_engine *engine, struct peer *peer, int error) {
+    if (peer->unserved_told ||
+        (error != WEIR_EMFILE && error != WEIR_EFULL && error != WEIR_ENOMEM))
+        return;
+    peer->unserved_told = true;
+    peer_tell(engine, WEIR_EVENT_UNSERVED, peer, error, 0);
+}
+
 /* Performs one effect; true if it has an answer, which is *answer_out then. */
 static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effect *effect,
                     struct wire_qp_set *local, struct ep_event *answer_out) {
@@ -144,6 +155,8 @@ static void step(weir_engine *engine, struct peer *peer, struct ep_event event) 
     bool more = true;
     while (more) {
         more = false;
+        if (event.type == EP_EV_QPS_FAILED || event.type == EP_EV_CONNECT_FAILED)
+            unserved(engine, peer, event.error);
         uint64_t stale = peer->endpoint.stale;
         uint32_t count = endpoint_step(&peer->endpoint, &event, engine_now(engine), effects);
         engine->stats.control_stale += peer->endpoint.stale - stale;

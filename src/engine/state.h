@@ -252,6 +252,8 @@ struct peer {
     uint8_t broken_due, drained_due, connect_due; /* sessions, one bit each */
     int dead_due;
     bool dial_failed;      /* the last time nobody answered there */
+    bool unserved_told;    /* UNSERVED was, and no session has come up since */
+    int dial_error;        /* why the dial that is under way will have failed at its deadline */
     bool reached;          /* it did answer there: who is at its address is known */
     bool guarded;          /* a session has been up: what is said in its name counts on its own
                             * connections only */
