@@ -93,6 +93,7 @@ WEIR_API const char *weir_version(void);
     X(WEIR_EUNKNOWN, -20, WEIR_CLASS_TRANSFER,                                                     \
       "outcome not known: the peer left before it could say")                                      \
     X(WEIR_EREMOTE, -21, WEIR_CLASS_TRANSFER, "the target's device refused the operation")         \
+    X(WEIR_EMFILE, -22, WEIR_CLASS_TRANSFER, "out of file descriptors")                            \
     X(WEIR_EMEMLOCK, -23, WEIR_CLASS_TRANSFER,                                                     \
       "RLIMIT_MEMLOCK (ulimit -l) does not allow to register so much memory")                      \
     X(WEIR_ECONNECT, -30, WEIR_CLASS_ENDPOINT, "no connection to the peer within the time-out")    \
@@ -233,8 +234,8 @@ typedef struct weir_engine_options {
  * if that is set, and is the default if not: weir_setting_query lists them all. Blocks for
  * name resolution of `listen`. Errors, of which weir_open_explain tells the reason: EINVAL (a
  * number out of range, in the options or in the environment; a flag; a device's own variable),
- * ENODEVICE, EADDRESS, ENOMEM, EMEMLOCK (the engine's own messages, which grow with peers_max,
- * qp_count and recv_credits, may not be registered), EDEVICE. */
+ * ENODEVICE, EADDRESS, EMFILE, ENOMEM, EMEMLOCK (the engine's own messages, which grow with
+ * peers_max, qp_count and recv_credits, may not be registered), EDEVICE. */
 WEIR_API int weir_engine_open(const weir_engine_options *options, weir_engine **engine_out);
 
 /* Says, in an English sentence without a full stop, why weir_engine_open with these options (NULL
@@ -378,9 +379,11 @@ WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t leng
 /* Allocates and registers zeroed, page-aligned memory that is fastest to share
  * (on shm: mapped by the peer). All of its pages are backed before the call returns, used
  * or not, which takes time with its size; memory that is to be backed as it is used is the
- * application's own, registered. The engine owns it until weir_memory_release. A child
- * of fork(2) does not have it: touching it there is a SIGSEGV.
- * Errors: as weir_memory_register. */
+ * application's own, registered. Meanwhile the engine is everybody else's, as while memory is
+ * released, imported, or registered on verbs. The engine owns it until weir_memory_release. A
+ * child of fork(2) does not have it: touching it there is a SIGSEGV. On shm it holds a file
+ * descriptor, but with access 0 none.
+ * Errors: as weir_memory_register; EMFILE. */
 WEIR_API int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t access,
                                   weir_memory *memory_out, void **base_out);
 
@@ -395,8 +398,13 @@ WEIR_API int weir_memory_register_dmabuf(weir_engine *engine, int fd, uint64_t o
                                          weir_memory *memory_out);
 
 /* No peer touches the memory once this has returned 0; allocated memory is
- * unmapped. EBUSY while a transfer of this engine that is not terminal uses it:
- * cancel or wait first. ESTALE. */
+ * unmapped. Errors: EBUSY while a transfer of this engine that is not terminal uses it:
+ * nothing has happened, cancel or wait first. EINPROGRESS: the release has begun, and a
+ * peer that does not get on (stopped, say) is still inside an access; on shm the call waited
+ * 100 ms for it, and kept nobody else. EDEVICE: likewise, and the device could not do it. In
+ * both cases peers are refused from now on, the memory stays mapped, and the handle is good
+ * for weir_memory_release alone, which may be called again until it is 0; to all else it is
+ * ESTALE. ESTALE also while another thread is in this call. */
 WEIR_API int weir_memory_release(weir_engine *engine, weir_memory memory);
 
 /* Base and length of a memory; either out pointer may be NULL. ESTALE. */
@@ -414,9 +422,10 @@ WEIR_API int weir_memory_export(weir_engine *engine, weir_memory memory, void *d
  * descriptor, or damaged), ESTALE (from another incarnation of the peer, or already
  * released by it, or the peer handle is stale), EPEER (the process that exported it is
  * dead, or closed its engine), EAGAIN (remotes_max; or that process has not answered for
- * 1 s, which it does by itself unless it is stopped), ENOTSUP (exported by a device that
- * this engine does not have or does not meet), EDENIED (another user's process, or registered
- * memory that may not be reached from this one), ENOMEM, EDEVICE. */
+ * 1 s, in which this call kept the engine: it answers by itself unless it is stopped, or has no
+ * file descriptor left), EMFILE, ENOTSUP (exported by a device that this engine does not have or
+ * does not meet), EDENIED (another user's process, or registered memory that may not be reached
+ * from this one), ENOMEM, EDEVICE. */
 WEIR_API int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor,
                                 size_t length, weir_remote *remote_out);
 
@@ -661,10 +670,11 @@ typedef enum weir_event_type {
                                * `value` as with DEGRADED, but all that was learned since */
     WEIR_EVENT_GONE = 4,      /* there is no session, and none will come by itself. EPEER: the peer
                                * died, was restarted or closed its engine; ECONNECT, EREFUSED,
-                               * EADDRESS: it was not reached; ECLOSED: the engine gave up an idle
-                               * peer that the application has not open, to make room for another.
-                               * The reason that the peer gave for EREFUSED, or for ECONNECT, is
-                               * in value, cast it to int: as `refusal` in weir_peer_info; or 0.
+                               * EADDRESS, EMFILE: it was not reached; ECLOSED: the engine gave up
+                               * an idle peer that the application has not open, to make room for
+                               * another. The reason that the peer gave for EREFUSED, or for
+                               * ECONNECT, is in value, cast it to int: as `refusal` in
+                               * weir_peer_info; or 0.
                                * Told once, and once more for each weir_peer_connect afterwards
                                * that does not reach the peer */
     WEIR_EVENT_LOST = 5,      /* events were dropped because nobody took them; count in value */
@@ -673,16 +683,14 @@ typedef enum weir_event_type {
                                * Both name the peer wherever a handle is taken, until it is GONE;
                                * then this one names its address again */
     WEIR_EVENT_REFUSED = 7,   /* a peer asked for a session and there can be none, or none now:
-                               * error says why (EFULL, ENOMEM, EDEVICE), and the peer is told.
-                               * Once for each peer, until a session with it comes up; of those
-                               * for whom there is no slot, peer is zeroed, and once until one
-                               * of them has found a slot */
+                               * error says why (EFULL, ENOMEM, EMFILE, EDEVICE), also to the
+                               * peer. Once each, until a session with it is up; peer is zeroed
+                               * for one without a slot or a descriptor to let it in */
     WEIR_EVENT_DEVICE_FAILED = 8 /* this engine's device, for good: it was removed, say; error is
-                                  * EDEVICE, peer is zeroed. All sessions end, and there will be no
-                                  * other: peers hear why, transfers end with a status, EDEVICE if
-                                  * nothing else came first. The device is given back to the
-                                  * system; memory stays until it is released, and can be
-                                  * registered no more (EDEVICE). Close the engine */
+                                  * EDEVICE, peer is zeroed. All sessions end, for good: peers hear
+                                  * why, transfers end with a status, EDEVICE if nothing else came
+                                  * first. The device is given back to the system; memory stays
+                                  * until it is released. Close the engine */
 } weir_event_type_t;
 
 typedef struct weir_event {

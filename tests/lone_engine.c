@@ -212,8 +212,9 @@ static int mr_release(struct weir_device *device, const struct weir_mr *mr) {
     (void)mr;
     if (the->on_register != NULL)
         the->on_register(the);
-    the->memories--;
-    return WEIR_OK;
+    if (the->release_error == 0)
+        the->memories--;
+    return the->release_error;
 }
 
 static int mr_import(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,

@@ -80,6 +80,7 @@ struct lone {
     int let_go_error;
     uint32_t let_go; /* how often it was asked to */
     uint32_t qp_count;
+    int release_error;                      /* what the device says of the next releases */
     void (*on_register)(struct lone *lone); /* while memory is registered or released */
     uint32_t fail_all;   /* enum weir_cqe_status: how what is posted ends, if not 0 */
     uint32_t poison;     /* what is posted is done when it is polled, but all of it flushes if

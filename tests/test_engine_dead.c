@@ -352,6 +352,33 @@ static void test_H10_registration_holds_up_nobody(void **state) {
     lone_close(lone);
 }
 
+/* What the device could not release is in no way used again, and released when asked again. */
+static void test_W5_a_release_that_has_begun_goes_on_when_asked(void **state) {
+    static const int errors[][2] = {{WEIR_EBUSY, WEIR_EINPROGRESS}, {WEIR_EDEVICE, WEIR_EDEVICE}};
+    static uint8_t bytes[64];
+    uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
+    weir_memory memory;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    for (int i = 0; i < 4; i++) {
+        size_t length = sizeof(descriptor);
+        assert_int_equal(
+            weir_memory_register(lone->engine, bytes, sizeof(bytes), WEIR_ACCESS_ALL, &memory),
+            WEIR_OK);
+        lone->release_error = errors[i / 2][0];
+        for (int again = 0; again <= i % 2; again++)
+            assert_int_equal(weir_memory_release(lone->engine, memory), errors[i / 2][1]);
+        assert_int_equal(weir_memory_info(lone->engine, memory, NULL, NULL), WEIR_ESTALE);
+        assert_int_equal(weir_memory_export(lone->engine, memory, descriptor, &length),
+                         WEIR_ESTALE);
+        lone->release_error = 0;
+        assert_int_equal(weir_memory_release(lone->engine, memory), WEIR_OK);
+        assert_int_equal(weir_memory_release(lone->engine, memory), WEIR_ESTALE);
+    }
+    lone_close(lone);
+}
+
 /* ---- receives that a QP takes with it ---- */
 
 static uint32_t posted_receives(const struct lone *lone) {
@@ -729,6 +756,7 @@ int main(void) {
         cmocka_unit_test(test_H12_a_peer_that_dies_while_we_connect),
         cmocka_unit_test(test_T10_closing_while_a_connect_is_under_way),
         cmocka_unit_test(test_H10_registration_holds_up_nobody),
+        cmocka_unit_test(test_W5_a_release_that_has_begun_goes_on_when_asked),
         cmocka_unit_test(test_T5_a_swallowed_receive_is_counted_and_replaced),
         cmocka_unit_test(test_T5_nothing_swallowed_nothing_counted),
         cmocka_unit_test(test_H11_a_device_out_of_qps),

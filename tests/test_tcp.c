@@ -257,11 +257,16 @@ static void test_accept_without_descriptors(void **state) {
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
     uint64_t conn;
     const int dial = client.ops->dial(client.self, address, &conn);
+    struct weir_control_event starved;
+    const int told = take(&server, &starved, PATIENCE_MS);
     expect_quiet(&server);
     expect_quiet(&server);
     expect_quiet(&server);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    assert_int_equal(dial, WEIR_EAGAIN);
+    assert_int_equal(dial, WEIR_EMFILE);
+    assert_int_equal(told, 1);
+    assert_int_equal(starved.type, WEIR_CONTROL_STARVED);
+    assert_int_equal(starved.error, WEIR_EMFILE);
     (void)expect(&server, WEIR_CONTROL_ACCEPTED);
     assert_int_equal(client.ops->dial(client.self, address, &conn), WEIR_OK);
     (void)expect(&server, WEIR_CONTROL_ACCEPTED);

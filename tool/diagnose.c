@@ -128,7 +128,7 @@ void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,
 
 /* ---- the engine --------------------------------------------------------- */
 
-/* An engine takes some 12, and one for each memory. */
+/* An engine takes 11, and one for each memory. */
 #define DESCRIPTORS_ENOUGH 16
 
 /* Whether this process can hardly open another file. */
@@ -170,7 +170,7 @@ const char *diagnose_cause(int error, char why_out[DIAGNOSIS_MAX]) {
                  (unsigned long long)limit.rlim_cur / 1024);
         return why_out;
     }
-    if (error != WEIR_EDEVICE && error != WEIR_ENOMEM)
+    if (error != WEIR_EDEVICE && error != WEIR_ENOMEM && error != WEIR_EMFILE)
         return why_out;
     if (descriptors_short(why_out)) {
         snprintf(why, sizeof(why), "%s", why_out);

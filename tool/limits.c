@@ -1,6 +1,7 @@
 /* limits.c: see limits.h. Every loop looks at the clock once in a batch of some 100 us at most,
- * and ends at the first batch past its time. A rate is that of the best slice of SLICE_NS: what
- * else runs on the machine takes from a slice, and nothing adds to one. */
+ * and ends at the first batch past its time. A rate is that of the median slice of SLICE_NS: what
+ * else runs on the machine takes from some slices, and a few are lucky, which no run as long as a
+ * result's is. */
 #define _GNU_SOURCE
 #include "limits.h"
 
@@ -32,13 +33,14 @@
 #define VECTOR_FROM   256u
 /* So many slices at least, or the one of a copy that takes longer than LIMIT_NS is all. */
 #define SLICES_LEAST 3
+#define SLICES_MOST  64 /* later ones are not looked at */
 #define SLICE_NS     (10 * NS_PER_MS)
 
-/* The best rate of all slices so far; a bench's loop feeds it after each batch. */
+/* The rates of the slices so far; a bench's loop feeds it after each batch. */
 struct slices {
     uint64_t start_ns;
     uint64_t bytes;
-    double best;
+    double rates[SLICES_MOST];
     unsigned count;
 };
 
@@ -46,13 +48,23 @@ static void slices_add(struct slices *slices, uint64_t now, uint64_t bytes) {
     uint64_t took = now - slices->start_ns;
 
     slices->bytes += bytes;
-    if (took < SLICE_NS)
+    if (took < SLICE_NS || slices->count == SLICES_MOST)
         return;
-    if ((double)slices->bytes * 1e9 / (double)took > slices->best)
-        slices->best = (double)slices->bytes * 1e9 / (double)took;
+    slices->rates[slices->count++] = (double)slices->bytes * 1e9 / (double)took;
     slices->start_ns = now;
     slices->bytes = 0;
-    slices->count++;
+}
+
+static int rate_compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* Of an even number the lower one of the two in the middle; 0: there was none. */
+static double slices_median(struct slices *slices) {
+    qsort(slices->rates, slices->count, sizeof(slices->rates[0]), rate_compare);
+    return slices->count == 0 ? 0 : slices->rates[(slices->count - 1) / 2];
 }
 
 int limits_has_stream(void) {
@@ -138,7 +150,7 @@ struct copier {
 static void *copy_loop(void *argument) {
     struct copier *copier = argument;
     uint64_t batch = batch_of(copier->size), state = (uint64_t)copier->cpu + 1;
-    struct slices slices = {.best = 0};
+    struct slices slices = {.count = 0};
     uint64_t start, now, turn = 0;
 
     host_pin(copier->cpu);
@@ -162,7 +174,7 @@ static void *copy_loop(void *argument) {
         now = host_now_ns();
         slices_add(&slices, now, batch * copier->size);
     }
-    copier->bytes_per_s = slices.best;
+    copier->bytes_per_s = slices_median(&slices);
     return NULL;
 }
 
@@ -249,7 +261,7 @@ static double vm_write_loop(pid_t pid, struct iovec *local, struct iovec *remote
     uint64_t start = host_now_ns(), now = start, bytes = pieces * local->iov_len;
     struct slices slices = {.start_ns = start};
 
-    while (now - start < duration_ns || slices.best <= 0) {
+    while (now - start < duration_ns || slices.count == 0) {
         /* A batch of 16 hides the clock, and lasts 15 ms or so for the largest sizes. */
         for (unsigned i = 0; i < 16; i++) {
             if (process_vm_writev(pid, local, pieces, remote, pieces, 0) != (ssize_t)bytes)
@@ -258,7 +270,7 @@ static double vm_write_loop(pid_t pid, struct iovec *local, struct iovec *remote
         now = host_now_ns();
         slices_add(&slices, now, 16 * bytes);
     }
-    return slices.best;
+    return slices_median(&slices);
 }
 
 double limits_vm_write(uint64_t size, unsigned pieces, uint64_t duration_ns) {

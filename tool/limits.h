@@ -30,7 +30,7 @@ enum copy_order { COPY_IN_TURN = 0, COPY_RANDOM };
 
 /* Bytes per second of copying `size` bytes at a time, by `threads` threads at once, for
  * duration_ns, between places, aligned to 64, of two buffers of span bytes, shared out among
- * the threads; of one place each when span is less. 0: no memory. */
+ * the threads; of one place each when span is less. The median of slices of 10 ms. 0: no memory. */
 double limits_copy(enum copy_kind kind, enum copy_order order, uint64_t size, uint64_t span,
                    unsigned threads, uint64_t duration_ns);
 

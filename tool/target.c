@@ -115,6 +115,16 @@ static int allocate(struct target *target, struct served *served) {
     return rc;
 }
 
+/* EBUSY: a transfer uses it, or a peer that was stopped is still inside an access. */
+static int release_memory(struct target *target, weir_memory *memory) {
+    int rc = memory->id == 0 ? 0 : weir_memory_release(target->engine, *memory);
+
+    if (rc == WEIR_EBUSY || rc == WEIR_EINPROGRESS)
+        return WEIR_EBUSY;
+    memory->id = 0;
+    return 0;
+}
+
 /* Tries to give everything back; EBUSY asks for another try later. Safe at any stage. */
 static int release(struct target *target, struct served *served) {
     int rc = 0;
@@ -124,13 +134,9 @@ static int release(struct target *target, struct served *served) {
     if (rc == WEIR_EBUSY)
         return rc;
     served->remote.id = 0;
-    if (served->scratch.id != 0 &&
-        weir_memory_release(target->engine, served->scratch) == WEIR_EBUSY)
+    if (release_memory(target, &served->scratch) != 0 ||
+        release_memory(target, &served->memory) != 0)
         return WEIR_EBUSY;
-    served->scratch.id = 0;
-    if (served->memory.id != 0 && weir_memory_release(target->engine, served->memory) == WEIR_EBUSY)
-        return WEIR_EBUSY;
-    served->memory.id = 0;
     if (served->map_bytes != 0)
         host_unmap(served->base, served->map_bytes);
     served->map_bytes = 0;
@@ -305,6 +311,8 @@ static unsigned take_events(struct target *target) {
         taken++;
         if (event.type == WEIR_EVENT_DEVICE_FAILED)
             target->device_failed = true;
+        if (event.type == WEIR_EVENT_REFUSED)
+            complain("a peer cannot be served for now: %s", weir_strerror(event.error));
         if (event.type == WEIR_EVENT_GONE && served != NULL) {
             served->answer_close = false;
             begin_close(target, served);

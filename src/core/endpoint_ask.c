@@ -8,6 +8,7 @@ bool endpoint_may_pass(int error) {
     case WEIR_EAGAIN:
     case WEIR_ENOMEM:
     case WEIR_EFULL:
+    case WEIR_EMFILE:
     case WEIR_EBUSY:
     case WEIR_ETIMEDOUT:
     case WEIR_ECONNECT:

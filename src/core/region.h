@@ -22,6 +22,7 @@ struct region_local {
     uint32_t access;
     uint32_t next_free;
     bool live;
+    bool leaving; /* its release has begun, and failed so far: nothing else may be done with it */
     bool allocated;
     struct weir_mr mr;
 };

@@ -13,9 +13,10 @@ const size_t device_table_count = sizeof device_table / sizeof device_table[0];
 
 bool device_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
     size_t others = 0;
-    while (shm_setting(others, get, out))
+    while (shm_setting(others, get, out)) {
         if (others++ == index)
             return true;
+    }
 #ifdef WEIR_HAVE_VERBS
     return verbs_setting(index - others, get, out);
 #else

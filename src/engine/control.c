@@ -438,6 +438,9 @@ int control_poll(weir_engine *engine, int budget) {
         case WEIR_CONTROL_CLOSED:
             on_closed(engine, event.conn, event.error);
             break;
+        case WEIR_CONTROL_STARVED:
+            engine_event(engine, WEIR_EVENT_REFUSED, 0, event.error, 0);
+            break;
         case WEIR_CONTROL_MESSAGE:
             if (wire_decode(event.message, event.length, &message) == WEIR_OK) {
                 on_message(engine, event.conn, &message);

@@ -76,6 +76,7 @@ static void look(weir_engine *engine, struct peer *peer, uint64_t now) {
 static void begin(weir_engine *engine, struct peer *peer) {
     uint64_t now = engine_now(engine);
     peer->dial_since_ns = now;
+    peer->dial_error = WEIR_ECONNECT;
     peer->dial_look_ns = now + patience_ns(engine) / 2;
     peer->dial_deadline_ns = patient_until(engine, peer, now);
     if (peer->known && !peer->leaving)
@@ -128,6 +129,7 @@ static void call(weir_engine *engine, struct peer *peer) {
     uint64_t conn = 0;
     int rc = engine->ports.control.ops->dial(engine->ports.control.self, peer->address, &conn);
     found_conn_set(engine, peer, &peer->conn_dialled, rc == WEIR_OK ? conn : 0);
+    peer->dial_error = rc == WEIR_EMFILE ? rc : WEIR_ECONNECT;
     if (rc == WEIR_EADDRESS) {
         fail(engine, peer, rc);
         return;
@@ -171,6 +173,8 @@ void dial_broken(weir_engine *engine, struct peer *peer, int error) {
     found_conn_set(engine, peer, &peer->conn_dialled, 0);
     if (peer->dial == DIAL_NONE || peer->dial == DIAL_AWAITING)
         return;
+    if (error == WEIR_EMFILE)
+        peer->dial_error = error;
     if (error == WEIR_EADDRESS)
         fail(engine, peer, error);
     else if (peer->dial == DIAL_CALLING && error == WEIR_EPEER)
@@ -241,7 +245,7 @@ void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
     if (peer->dial == DIAL_NONE)
         return;
     if (now >= peer->dial_deadline_ns)
-        fail(engine, peer, WEIR_ECONNECT);
+        fail(engine, peer, peer->dial_error);
     else if (now >= peer->dial_next_ns && peer->dial == DIAL_PAUSE)
         call(engine, peer);
     else if (now >= peer->dial_next_ns && peer->dial == DIAL_ASKING)

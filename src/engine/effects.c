@@ -143,7 +143,9 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
  * this the application. EAGAIN is no reason: it is made a little later; nor is a connect that is
  * tried again. */
 static void note_refusal(weir_engine *engine, struct peer *peer, const struct ep_event *event) {
-    bool made = event->type == EP_EV_CONNECT_FAILED &&
+    bool lacks =
+        event->error == WEIR_EMFILE || event->error == WEIR_EFULL || event->error == WEIR_ENOMEM;
+    bool made = event->type == EP_EV_CONNECT_FAILED && !lacks &&
                 (endpoint_may_pass(event->error) || event->error == WEIR_EDEVICE);
     if ((event->type != EP_EV_QPS_FAILED && event->type != EP_EV_CONNECT_FAILED) || made ||
         event->error == WEIR_EAGAIN || !endpoint_answering(&peer->endpoint))

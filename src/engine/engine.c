@@ -445,9 +445,9 @@ static void release_memory(weir_engine *engine) {
     }
     for (uint32_t i = 0; i < engine->regions.local_count; i++) {
         struct region_local *local = &engine->regions.locals[i];
-        if (local->live)
+        if (local->live || local->leaving)
             engine->device_ops->mr_release(engine->device, &local->mr);
-        local->live = false;
+        local->live = local->leaving = false;
     }
 }
 

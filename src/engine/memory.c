@@ -125,29 +125,51 @@ int weir_memory_register_dmabuf(weir_engine *engine, int fd, uint64_t offset, ui
     return rc;
 }
 
-static int release(weir_engine *engine, weir_memory memory) {
-    struct region_local *local = region_local(&engine->regions, memory.id);
+/* Of a memory whose release has begun, and is nobody's work at the moment; or NULL. */
+static struct region_local *local_leaving(weir_engine *engine, uint64_t id) {
+    uint32_t index = handle_index(id);
+    if (index >= engine->regions.local_count)
+        return NULL;
+    struct region_local *local = &engine->regions.locals[index];
+    return local->id == id && local->leaving ? local : NULL;
+}
+
+/* No transfer uses it from now on, and it is the caller's; EBUSY: transfers do. */
+static int release_begin(weir_engine *engine, uint64_t id, struct region_local **local_out) {
+    struct region_local *local = region_local(&engine->regions, id);
+    if (local == NULL)
+        local = local_leaving(engine, id);
     if (local == NULL)
         return WEIR_ESTALE;
     /* Not live first: a submit on another thread either counts among users or fails. */
     tables_lock(engine);
     bool busy = atomic_load(&local->users) > 0;
     local->live = busy;
+    local->leaving = false;
     engine->regions.version++;
     tables_unlock(engine);
-    if (busy)
-        return WEIR_EBUSY;
+    *local_out = local;
+    return busy ? WEIR_EBUSY : WEIR_OK;
+}
+
+/* What the device has begun it cannot take back: peers may have been refused since. So the
+ * memory is not used again after an error, and its release is tried once more when asked. */
+static int release(weir_engine *engine, weir_memory memory) {
+    struct region_local *local;
+    int rc = release_begin(engine, memory.id, &local);
+    if (rc != WEIR_OK)
+        return rc;
     let_others(engine);
-    int rc = engine->device_ops->mr_release(engine->device, &local->mr);
+    rc = engine->device_ops->mr_release(engine->device, &local->mr);
     back_again(engine);
+    local->leaving = rc != WEIR_OK;
+    if (rc != WEIR_OK)
+        return rc == WEIR_EBUSY ? WEIR_EINPROGRESS : rc;
     tables_lock(engine);
-    local->live = rc != WEIR_OK;
-    if (rc == WEIR_OK)
-        local->id = handle_next(local->id);
+    local->id = handle_next(local->id);
     tables_unlock(engine);
-    if (rc == WEIR_OK)
-        local_done(engine, local);
-    return rc;
+    local_done(engine, local);
+    return WEIR_OK;
 }
 
 int weir_memory_release(weir_engine *engine, weir_memory memory) {
@@ -212,7 +234,7 @@ int weir_memory_export(weir_engine *engine, weir_memory memory, void *descriptor
 }
 
 static int import(weir_engine *engine, weir_peer handle, const struct wire_descriptor *descriptor,
-                  weir_remote *remote_out) {
+                  weir_remote *remote_out, struct weir_rmr *rmr_out) {
     struct peer *peer = peer_find(engine, handle.id);
     if (peer == NULL)
         return WEIR_ESTALE;
@@ -249,6 +271,7 @@ static int import(weir_engine *engine, weir_peer handle, const struct wire_descr
     engine->regions.version++;
     tables_unlock(engine);
     remote_out->id = remote->id;
+    *rmr_out = rmr;
     return WEIR_OK;
 }
 
@@ -260,10 +283,18 @@ int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descript
         return WEIR_EINVAL;
     if (engine->forked)
         return WEIR_ECLOSED;
+    weir_remote remote = {0};
+    struct weir_rmr rmr = {0};
     own_enter(engine);
-    int rc = import(engine, peer, &decoded, remote_out);
+    int rc = import(engine, peer, &decoded, &remote, &rmr);
     own_leave(engine);
-    return rc;
+    if (rc != WEIR_OK)
+        return rc;
+    /* Nobody else knows the handle yet. */
+    if (engine->device_ops->import_populate != NULL)
+        engine->device_ops->import_populate(engine->device, &rmr);
+    *remote_out = remote;
+    return WEIR_OK;
 }
 
 static int forget(weir_engine *engine, weir_remote handle) {
@@ -281,6 +312,12 @@ static int forget(weir_engine *engine, weir_remote handle) {
     tables_unlock(engine);
     if (busy)
         return WEIR_EBUSY;
+    /* A slot that is neither live nor free is nobody else's. */
+    if (engine->device_ops->import_unmap != NULL) {
+        own_leave(engine);
+        engine->device_ops->import_unmap(engine->device, &remote->rmr);
+        own_enter(engine);
+    }
     engine->device_ops->mr_forget(engine->device, &remote->rmr);
     remote->next_free = engine->remote_free;
     engine->remote_free = handle_index(handle.id);

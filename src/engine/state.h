@@ -253,6 +253,7 @@ struct peer {
     uint8_t broken_due, drained_due, connect_due, heard_due; /* sessions, one bit each */
     int dead_due;
     bool dial_failed;      /* the last time nobody answered there */
+    int dial_error;        /* why the dial that is under way will have failed at its deadline */
     bool reached;          /* it did answer there: who is at its address is known */
     bool guarded;          /* a session has been up: what is said in its name counts on its own
                             * connections only */

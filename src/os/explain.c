@@ -18,7 +18,7 @@
 #include "fork.h"
 #include "socket.h"
 
-/* An engine takes some 12, and one for each memory. */
+/* An engine takes some 14, and one for each memory. */
 enum { DESCRIPTORS_ENOUGH = 16 };
 #define MEGABYTE 1000000
 

@@ -7,7 +7,14 @@
 #ifndef WEIR_OS_H
 #define WEIR_OS_H
 
+#include <errno.h>
+
 #include "ports.h"
+
+/* What an errno of a call that makes a descriptor means. */
+static inline int os_fd_error(int error) {
+    return error == EMFILE || error == ENFILE ? WEIR_EMFILE : WEIR_ENOMEM;
+}
 
 /* Clock, entropy and set-up memory of this process. Keeps no state: nothing to
  * close, any number of copies. EDEVICE: the kernel gives no entropy. */
@@ -24,8 +31,7 @@ void os_env_close(struct weir_env *env);
 /* In a child of fork(2): frees all that the parent's has there. */
 void os_env_abandon(struct weir_env *env);
 
-/* A way to sleep on descriptors and to be woken. ENOMEM: out of descriptors or
- * kernel memory. */
+/* A way to sleep on descriptors and to be woken. EMFILE; ENOMEM, also of the kernel. */
 int wait_open(const struct weir_env *env, struct weir_wait *wait_out);
 /* Nobody may be asleep in it. A zeroed port is allowed. */
 void wait_close(struct weir_wait *wait);
@@ -36,14 +42,15 @@ enum { TCP_CONNS_DEFAULT = 1024, TCP_CONNS_MAX = 65535 };
  * many bytes. conns_max: connections open at once, dialled and accepted together;
  * 0 means TCP_CONNS_DEFAULT. All memory is taken here, and resident only as
  * connections come to use it. env must outlive it. Errors: EINVAL (conns_max over
- * TCP_CONNS_MAX), ENOMEM.
+ * TCP_CONNS_MAX), EMFILE, ENOMEM.
  *
  * Errors of events and calls:
- *   dial    EADDRESS (cannot be parsed), EAGAIN (no free connection or descriptor),
+ *   dial    EADDRESS (cannot be parsed), EAGAIN (no free connection), EMFILE,
  *           ECONNECT (a numeric address that the kernel refuses at once)
  *   CLOSED  EADDRESS: the name does not resolve. ECONNECT: the dial failed, or the
  *           connection broke, dawdled or had to make room. EPEER: the other side
  *           closed it. ETOOBIG: it announced a longer message than is allowed.
+ *           EMFILE: of a dial that got a name's address.
  */
 int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control *control_out);
 /* The memory that it takes with so many. */

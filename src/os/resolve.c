@@ -14,6 +14,7 @@
 #define _GNU_SOURCE
 #include "resolve.h"
 #include "fork.h"
+#include "os.h"
 #include "thread.h"
 
 #include <assert.h>
@@ -53,7 +54,9 @@ int resolver_open(struct resolver **resolver_out) {
     fork_hold();
     resolver->event_fd = fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE));
     fork_release();
+    int rc = WEIR_ENOMEM;
     if (resolver->event_fd < 0) {
+        rc = os_fd_error(errno);
         goto free_resolver;
     }
     if (pthread_mutex_init(&resolver->mutex, NULL) != 0) {
@@ -70,7 +73,7 @@ close_event:
     fork_close(resolver->event_fd);
 free_resolver:
     free(resolver);
-    return WEIR_ENOMEM;
+    return rc;
 }
 
 /* Called with the mutex held; releases it. */

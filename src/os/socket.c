@@ -60,7 +60,10 @@ int socket_listen(const struct address *address) {
 int socket_connect(const struct address *address, int *fd_out) {
     const int fd = socket_make(address);
     if (fd < 0) {
-        return errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM
+        if (errno == EMFILE || errno == ENFILE) {
+            return WEIR_EMFILE;
+        }
+        return errno == ENOBUFS || errno == ENOMEM
                    ? WEIR_EAGAIN
                    : WEIR_ECONNECT; /* EAFNOSUPPORT: a machine without IPv6, say */
     }

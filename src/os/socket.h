@@ -7,11 +7,11 @@
 
 #include "address.h"
 
-/* A non-blocking, close-on-exec listener; -1 if the kernel refuses. */
+/* A non-blocking, close-on-exec listener; -1 if the kernel refuses, and errno says why. */
 int socket_listen(const struct address *address);
 
-/* A non-blocking, close-on-exec socket on its way to an address. EAGAIN: out of
- * descriptors or memory; EPEER: refused at once; ECONNECT: anything else. */
+/* A non-blocking, close-on-exec socket on its way to an address. EMFILE; EAGAIN: out of
+ * memory; EPEER: refused at once; ECONNECT: anything else. */
 int socket_connect(const struct address *address, int *fd_out);
 
 /* A non-blocking, close-on-exec connection; -1, with errno set, as accept(2). */

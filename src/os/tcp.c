@@ -106,6 +106,7 @@ struct tcp {
     int timer_fd;
     int listen_fd;
     bool listen_paused;
+    bool starved;              /* the last accept found no descriptor, or no memory */
     uint64_t listen_resume_ns; /* UINT64_MAX: when a connection ends */
     uint64_t timer_ns;         /* what the timer is set to; UINT64_MAX: not set */
     struct resolver *resolver;
@@ -335,8 +336,8 @@ static void tcp_flush(struct tcp *tcp, struct tcp_conn *conn) {
 
 /* ---- dialling ----------------------------------------------------------- */
 
-/* Starts on the next address that lets itself be started on. EAGAIN: out of
- * descriptors; no address is left: EPEER if all refused, or else ECONNECT. */
+/* Starts on the next address that lets itself be started on. EMFILE; EAGAIN: out of kernel
+ * memory; no address is left: EPEER if all refused, or else ECONNECT. */
 static int tcp_connect(struct tcp *tcp, struct tcp_conn *conn) {
     int rc = WEIR_EPEER;
     while ((rc == WEIR_EPEER || rc == WEIR_ECONNECT) &&
@@ -356,9 +357,9 @@ static int tcp_connect(struct tcp *tcp, struct tcp_conn *conn) {
     return WEIR_OK;
 }
 
-/* Why a dial ends; EAGAIN, that it ran out of something, is our own affair. */
+/* Why a dial ends. */
 static int tcp_dial_error(int rc) {
-    return rc == WEIR_EPEER ? WEIR_EPEER : WEIR_ECONNECT;
+    return rc == WEIR_EPEER || rc == WEIR_EMFILE ? rc : WEIR_ECONNECT;
 }
 
 static int tcp_connect_again(struct tcp *tcp, struct tcp_conn *conn, int why,
@@ -512,6 +513,15 @@ static int tcp_make_room(struct tcp *tcp, struct weir_control_event *event_out) 
     return 0;
 }
 
+/* Whoever dials stays in the backlog for a while. */
+static int tcp_starve(struct tcp *tcp, int error, struct weir_control_event *event_out) {
+    const bool known = tcp->starved;
+    tcp->starved = true;
+    tcp_listen_pause(tcp, tcp_now(tcp) + TCP_ACCEPT_NS);
+    *event_out = (struct weir_control_event){.type = WEIR_CONTROL_STARVED, .error = error};
+    return known ? 0 : 1;
+}
+
 static int tcp_accept(struct tcp *tcp, struct weir_control_event *event_out) {
     if (tcp_crowded(tcp)) {
         return tcp_make_room(tcp, event_out);
@@ -522,10 +532,11 @@ static int tcp_accept(struct tcp *tcp, struct weir_control_event *event_out) {
          * readable; trying at once again would be a busy loop. Other errors are of
          * connections that are gone already. */
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            tcp_listen_pause(tcp, tcp_now(tcp) + TCP_ACCEPT_NS);
+            return tcp_starve(tcp, os_fd_error(errno), event_out);
         }
         return 0;
     }
+    tcp->starved = false;
     struct tcp_conn *conn = tcp_take(tcp, TCP_OPEN);
     if (tcp_watch(tcp, EPOLL_CTL_ADD, fd, EPOLLIN, conn->id) != WEIR_OK) {
         fork_close(fd);
@@ -629,7 +640,7 @@ static int tcp_listen(void *self, const char *text, char *actual_out, size_t act
         fd = socket_listen(&list.entries[i]);
     }
     if (fd < 0) {
-        return WEIR_EADDRESS;
+        return errno == EMFILE || errno == ENFILE ? WEIR_EMFILE : WEIR_EADDRESS;
     }
     struct address actual = {.length = sizeof actual.storage};
     int rc = WEIR_EADDRESS;
@@ -826,20 +837,30 @@ int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control
     for (uint32_t i = 0; i < TCP_Q_COUNT; i++) {
         tcp->queues[i] = (struct tcp_queue){.head = TCP_NIL, .tail = TCP_NIL};
     }
+    int rc = WEIR_OK;
     fork_hold();
     tcp->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
     tcp->timer_fd = fork_own(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    if (tcp->epoll_fd < 0 || tcp->timer_fd < 0) {
+        rc = os_fd_error(errno);
+    }
     fork_release();
+    if (rc == WEIR_OK) {
+        rc = resolver_open(&tcp->resolver);
+    }
     tcp->conns = env->ops->alloc(env->self, tcp_conns_bytes(tcp->conns_max));
     tcp->rooms.rooms = env->ops->alloc(env->self, tcp_rooms_bytes(tcp->conns_max));
     tcp->rooms.count = tcp->conns_max;
-    if (tcp->epoll_fd < 0 || tcp->timer_fd < 0 || tcp->conns == NULL || tcp->rooms.rooms == NULL ||
-        resolver_open(&tcp->resolver) != WEIR_OK ||
-        tcp_watch(tcp, EPOLL_CTL_ADD, tcp->timer_fd, EPOLLIN, TCP_TOKEN_TIMER) != WEIR_OK ||
-        tcp_watch(tcp, EPOLL_CTL_ADD, resolver_fd(tcp->resolver), EPOLLIN, TCP_TOKEN_RESOLVER) !=
-            WEIR_OK) {
+    if (rc == WEIR_OK &&
+        (tcp->conns == NULL || tcp->rooms.rooms == NULL ||
+         tcp_watch(tcp, EPOLL_CTL_ADD, tcp->timer_fd, EPOLLIN, TCP_TOKEN_TIMER) != WEIR_OK ||
+         tcp_watch(tcp, EPOLL_CTL_ADD, resolver_fd(tcp->resolver), EPOLLIN, TCP_TOKEN_RESOLVER) !=
+             WEIR_OK)) {
+        rc = WEIR_ENOMEM;
+    }
+    if (rc != WEIR_OK) {
         tcp_free(tcp);
-        return WEIR_ENOMEM;
+        return rc;
     }
     *control_out = (struct weir_control){.ops = &tcp_ops, .self = tcp};
     return WEIR_OK;

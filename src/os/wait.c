@@ -67,15 +67,21 @@ static void set_close(struct set *set) {
 }
 
 static int set_open(struct set *set) {
+    int rc = WEIR_OK;
     fork_hold();
     set->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
     set->event_fd = fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    fork_release();
-    if (set->epoll_fd < 0 || set->event_fd < 0 || set_add(set, set->event_fd) != WEIR_OK) {
-        set_close(set);
-        return WEIR_ENOMEM;
+    if (set->epoll_fd < 0 || set->event_fd < 0) {
+        rc = os_fd_error(errno);
     }
-    return WEIR_OK;
+    fork_release();
+    if (rc == WEIR_OK && set_add(set, set->event_fd) != WEIR_OK) {
+        rc = WEIR_ENOMEM;
+    }
+    if (rc != WEIR_OK) {
+        set_close(set);
+    }
+    return rc;
 }
 
 /* ---- the port ---------------------------------------------------------- */
@@ -147,10 +153,12 @@ int wait_open(const struct weir_env *env, struct weir_wait *wait_out) {
         return WEIR_ENOMEM;
     }
     wait->env = *env;
-    if (set_open(&wait->sleepers) != WEIR_OK) {
+    int rc = set_open(&wait->sleepers);
+    if (rc != WEIR_OK) {
         goto free_wait;
     }
-    if (set_open(&wait->application) != WEIR_OK) {
+    rc = set_open(&wait->application);
+    if (rc != WEIR_OK) {
         goto close_sleepers;
     }
     *wait_out = (struct weir_wait){.ops = &wait_ops, .self = wait};
@@ -160,7 +168,7 @@ close_sleepers:
     set_close(&wait->sleepers);
 free_wait:
     env->ops->free(env->self, wait, sizeof *wait);
-    return WEIR_ENOMEM;
+    return rc;
 }
 
 void wait_close(struct weir_wait *port) {

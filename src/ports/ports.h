@@ -228,7 +228,7 @@ struct weir_rmr {
 
 struct weir_device_ops {
     const char *name;
-    /* 0; ENODEVICE: cannot be used here; EINVAL: its environment variables are wrong.
+    /* 0; ENODEVICE: cannot be used here; EINVAL: its environment variables are wrong; EMFILE.
      * caps_out->note says why. No side effect. Any thread. */
     int (*probe)(struct weir_device_caps *caps_out);
     int (*open)(const struct weir_env *env, struct weir_device **device_out);
@@ -242,7 +242,10 @@ struct weir_device_ops {
     void (*query)(struct weir_device *device, struct weir_device_caps *caps_out);
 
     /* access: WEIR_ACCESS_*. After mr_release returned 0 nothing remote touches
-     * the memory; allocated memory is unmapped. */
+     * the memory; allocated memory is unmapped. After an error it may be half released (no
+     * peer's access may begin any more, say): the only call with it is mr_release again. EBUSY:
+     * a peer is still inside an access. Of these calls mr_release alone may wait for a peer, for
+     * 100 ms at most, and only with mr_anywhere. */
     int (*mr_register)(struct weir_device *device, void *base, uint64_t length, uint32_t access,
                        struct weir_mr *mr_out);
     int (*mr_allocate)(struct weir_device *device, uint64_t length, uint32_t access,
@@ -254,10 +257,17 @@ struct weir_device_ops {
     /* What a peer's mr_import needs, at most WEIR_MR_BLOB_MAX bytes. */
     int (*mr_export)(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
                      uint32_t *blob_length_out);
-    /* length and access come from the checked descriptor; the blob is hostile. */
+    /* length and access come from the checked descriptor; the blob is hostile. May wait for the
+     * peer, a second at most: EAGAIN then. */
     int (*mr_import)(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
                      uint64_t length, uint32_t access, struct weir_rmr *rmr_out);
     void (*mr_forget)(struct weir_device *device, const struct weir_rmr *rmr);
+    /* What takes the longer the larger the memory is, apart from the two before; NULL: nothing.
+     * Any thread, several at once, whatever others do meanwhile, but not with the same import.
+     * import_populate: after mr_import, only a matter of speed. import_unmap: before mr_forget,
+     * the next and only call with this import. */
+    void (*import_populate)(struct weir_device *device, const struct weir_rmr *rmr);
+    void (*import_unmap)(struct weir_device *device, const struct weir_rmr *rmr);
 
     /* RC QP in INIT: receives may be posted, nothing is sent. EFULL: there is no room for another
      * now, ENOMEM, EAGAIN: likewise, it is asked again. Any other error is told to the peer that
@@ -323,7 +333,9 @@ enum weir_control_type {
     WEIR_CONTROL_ACCEPTED = 1, /* somebody dialled us */
     WEIR_CONTROL_CONNECTED,    /* our dial went through */
     WEIR_CONTROL_CLOSED,       /* broken, refused, hung up by the other side; number is dead */
-    WEIR_CONTROL_MESSAGE       /* valid until the next poll */
+    WEIR_CONTROL_MESSAGE,      /* valid until the next poll */
+    WEIR_CONTROL_STARVED       /* somebody dials us, and cannot be let in; he waits for room. Once
+                                * until somebody was let in. No connection */
 };
 struct weir_control_event {
     uint64_t conn;
@@ -332,7 +344,9 @@ struct weir_control_event {
     const uint8_t *message;
     /* Of CLOSED. Of a dial that did not go through: EADDRESS: does not resolve; EPEER: refused,
      * nobody listens at any address of the name; ECONNECT: anything else, silence above all.
-     * Of a connection: EPEER: hung up; ECONNECT: broken, or silent for too long; ETOOBIG. */
+     * EMFILE.
+     * Of a connection: EPEER: hung up; ECONNECT: broken, or silent for too long; ETOOBIG.
+     * Of STARVED: EMFILE, ENOMEM. */
     int error;
 };
 
@@ -342,7 +356,7 @@ struct weir_control_ops {
     /* Binds and listens; writes the address with its real port. */
     int (*listen)(void *self, const char *address, char *actual_out, size_t actual_size);
     /* Starts connecting; CONNECTED or CLOSED follows, unless it says EPEER: refused at
-     * once. Sends before CONNECTED are kept, as far as the connection's bounded buffer
+     * once, or EMFILE. Sends before CONNECTED are kept, as far as the connection's bounded buffer
      * goes. */
     int (*dial)(void *self, const char *address, uint64_t *conn_out);
     /* EAGAIN: buffer full, message dropped; ECONNECT: no such connection. */

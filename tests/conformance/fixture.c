@@ -87,7 +87,15 @@ struct weir_rmr import_mr(struct fixture *f, struct side *owner, struct side *us
     assert_int_equal(f->ops->mr_export(owner->device, mr, blob, &length), 0);
     assert_in_range(length, 0, WEIR_MR_BLOB_MAX);
     assert_int_equal(f->ops->mr_import(user->device, blob, length, mr->length, access, &remote), 0);
+    if (f->ops->import_populate != NULL)
+        f->ops->import_populate(user->device, &remote);
     return remote;
+}
+
+void forget_mr(struct fixture *f, struct side *user, const struct weir_rmr *remote) {
+    if (f->ops->import_unmap != NULL)
+        f->ops->import_unmap(user->device, remote);
+    f->ops->mr_forget(user->device, remote);
 }
 
 void make_pair(struct fixture *f) {
@@ -165,8 +173,8 @@ void fixture_open(struct fixture *f, void **state, bool is_allocated) {
 void fixture_close(struct fixture *f) {
     destroy_qp(f, &f->a);
     destroy_qp(f, &f->b);
-    f->ops->mr_forget(f->a.device, &f->a.remote);
-    f->ops->mr_forget(f->b.device, &f->b.remote);
+    forget_mr(f, &f->a, &f->a.remote);
+    forget_mr(f, &f->b, &f->b.remote);
     assert_int_equal(f->ops->mr_release(f->a.device, &f->a.mr), 0);
     assert_int_equal(f->ops->mr_release(f->b.device, &f->b.mr), 0);
     f->world->close(f->world);

@@ -62,6 +62,7 @@ void remake_pair(struct fixture *f);
 void make_sibling(struct fixture *f, struct side *a_out, struct side *b_out);
 struct weir_rmr import_mr(struct fixture *f, struct side *owner, struct side *user,
                           const struct weir_mr *mr, uint32_t access);
+void forget_mr(struct fixture *f, struct side *user, const struct weir_rmr *remote);
 /* length bytes of `memory`, or allocated ones. */
 struct weir_mr make_mr(struct fixture *f, struct side *side, void *memory, uint64_t length,
                        uint32_t access, bool is_allocated);

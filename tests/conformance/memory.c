@@ -70,7 +70,7 @@ static void rights(void **state, bool is_allocated) {
             else
                 expect_denied(&f, wr);
         }
-        f.ops->mr_forget(f.a.device, &remote);
+        forget_mr(&f, &f.a, &remote);
         assert_int_equal(f.ops->mr_release(f.b.device, &mr), 0);
     }
     fixture_close(&f);
@@ -103,7 +103,7 @@ static void release(void **state, bool is_allocated) {
         wr.rkey = first.rkey;
         wr.raddr = first.raddr;
         assert_int_equal(run_wr(&f, &f.a, wr), WEIR_CQE_OK);
-        f.ops->mr_forget(f.a.device, &first);
+        forget_mr(&f, &f.a, &first);
         if (f.caps.completes_inline)
             expect_failure(&f, wr, WEIR_CQE_REMOTE_ACCESS);
         wr.rkey = second.rkey;
@@ -120,7 +120,7 @@ static void release(void **state, bool is_allocated) {
         expect_failure(&f, wr, WEIR_CQE_REMOTE_ACCESS);
         wr.length = 65536;
         expect_failure(&f, wr, WEIR_CQE_REMOTE_ACCESS);
-        f.ops->mr_forget(f.a.device, &second);
+        forget_mr(&f, &f.a, &second);
     }
     fixture_close(&f);
 }
@@ -164,7 +164,7 @@ static void local_only(void **state, bool is_allocated) {
         wr.raddr = remote.raddr;
         expect_denied(&f, wr);
     }
-    f.ops->mr_forget(f.a.device, &remote);
+    forget_mr(&f, &f.a, &remote);
     assert_int_equal(f.ops->mr_release(f.a.device, &here), 0);
     assert_int_equal(f.ops->mr_release(f.b.device, &there), 0);
     fixture_close(&f);
@@ -207,8 +207,8 @@ void test_regions_overlap(void **state) {
     write.rkey = to_write.rkey;
     write.raddr = to_write.raddr;
     expect_failure(&f, write, WEIR_CQE_REMOTE_ACCESS);
-    f.ops->mr_forget(f.a.device, &to_read);
-    f.ops->mr_forget(f.a.device, &to_write);
+    forget_mr(&f, &f.a, &to_read);
+    forget_mr(&f, &f.a, &to_write);
     assert_int_equal(f.ops->mr_release(f.b.device, &reads), 0);
     fixture_close(&f);
 }
@@ -254,8 +254,8 @@ static void stale_keys(void **state, bool is_allocated) {
         assert_int_equal(*(uint8_t *)there.base, 0x55);
         assert_int_equal(run_wr(&f, &f.a, now), WEIR_CQE_OK);
         assert_int_equal(*(uint8_t *)there.base, 0x44);
-        f.ops->mr_forget(f.a.device, &remote);
-        f.ops->mr_forget(f.a.device, &again);
+        forget_mr(&f, &f.a, &remote);
+        forget_mr(&f, &f.a, &again);
         assert_int_equal(f.ops->mr_release(f.a.device, &here), 0);
         assert_int_equal(f.ops->mr_release(f.b.device, &there), 0);
     }

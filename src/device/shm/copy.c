@@ -1,12 +1,12 @@
-/* copy.c: the streaming loops and the guess when to use them; see copy.h.
+/* copy.c: the loops and the guess when to use them; see copy.h.
  *
- * Measured on an AMD EPYC (family 26, 1 MiB L2, 32 MiB L3), 64 KiB blocks: into a
- * cold 1 GiB, non-temporal stores reach 40 GB/s and memcpy 29 to 35 (source
- * cached), 22 and 20 (source cold: reading alone
- * is 31, and no loop of some 80 tried did better); into a set of 64 MiB written in turn memcpy
- * still wins, 54 to 40; from 128 MiB on it does not. Below 16 KiB the two are
- * equal on cold memory. On one hot buffer of 4 to 16 KiB the vector loop reaches
- * 270 GB/s and memcpy 145 to 170; at 32 KiB, 100 and 172. */
+ * On an AMD EPYC (family 26, 1 MiB L2, 32 MiB L3), 64 KiB blocks: into a cold 1 GiB,
+ * non-temporal stores reach 40 GB/s and memcpy 29 to 35 (source cached), 22 and 20
+ * (source cold: reading alone is 31, and no loop of some 80 tried did better); into a set
+ * of 64 MiB written in turn memcpy still wins, 54 to 40; from 128 MiB on it does not.
+ * Below 16 KiB the two are equal on cold memory. On one hot buffer of 4 to 16 KiB the
+ * vector loop reaches 270 GB/s and memcpy 145 to 170; at 32 KiB, 100 and 172. Other CPUs
+ * differ: on an Intel Xeon with 260 MiB of L3 memcpy is the fastest into cold memory. */
 #include "copy.h"
 
 #if defined(__x86_64__)
@@ -89,24 +89,47 @@ __attribute__((target("avx2"))) static void stream_avx2(void *to_start, const vo
     memcpy(to + at, from + at, length - at);
 }
 
-void copy_init(struct copier *copier) {
+static void flush_one(const uint8_t *memory, size_t length) {
+    for (size_t line = 0; line < length; line += 64)
+        _mm_clflush(memory + line);
+}
+
+static void flush(void *to, const void *from, size_t length) {
+    flush_one(to, length);
+    flush_one(from, length);
+    _mm_mfence();
+}
+
+static void add_loops(struct copy_loops *loops) {
     __builtin_cpu_init();
+    size_t count = 0;
+    loops->flush = flush;
     if (__builtin_cpu_supports("avx512f")) {
-        copier->stream = stream_avx512;
-        copier->vector = vector_avx512;
-    } else if (__builtin_cpu_supports("avx2")) {
-        copier->stream = stream_avx2;
+        loops->streams[count++] = stream_avx512;
+        loops->vector = vector_avx512;
     }
+    if (__builtin_cpu_supports("avx2"))
+        loops->streams[count++] = stream_avx2;
 }
 
 #else
 
-/* Both stay NULL: memcpy does it all. */
-void copy_init(struct copier *copier) {
-    (void)copier;
+/* memcpy does it all. */
+static void add_loops(struct copy_loops *loops) {
+    (void)loops;
 }
 
 #endif
+
+static void plain(void *to, const void *from, size_t length) {
+    memmove(to, from, length);
+}
+
+struct copy_loops copy_loops(void) {
+    struct copy_loops loops = {.plain = plain};
+    add_loops(&loops);
+    return loops;
+}
 
 /* Notes every block of [to, to + length) as written now; nonzero if the first was
  * written lately. */
@@ -128,12 +151,13 @@ static int note_blocks(struct copier *copier, uint64_t to, uint64_t length) {
 void copy_large(struct copier *copier, void *to, const void *from, size_t length) {
     uint64_t to_address = (uint64_t)(uintptr_t)to, from_address = (uint64_t)(uintptr_t)from;
     int apart = to_address - from_address >= length && from_address - to_address >= length;
+    const struct copy_choice *choice = &copier->choice;
     int hot = note_blocks(copier, to_address, length);
-    if (!hot && copier->stream != NULL && length >= COPY_STREAM_BYTES_MIN && apart)
-        copier->stream(to, from, length);
-    else if (hot && copier->vector != NULL && length <= COPY_VECTOR_BYTES_MAX && apart &&
+    if (!hot && length >= choice->stream_bytes_min && apart)
+        choice->stream(to, from, length);
+    else if (hot && length <= choice->vector_bytes_max && apart &&
              ((to_address | from_address) % 64 | length % 256) == 0)
-        copier->vector(to, from, length);
+        choice->vector(to, from, length);
     else
         memmove(to, from, length);
 }

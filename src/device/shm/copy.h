@@ -3,8 +3,9 @@
  * Four ways: one move for 8 bytes; memcpy(3) in general; a plain vector loop for
  * some pages that are in a cache, where glibc's rep movsb is slower; non-temporal
  * stores when the destination is large and probably not in a cache, because those
- * do not fetch lines that are overwritten whole. What is probable is guessed from
- * a small table of recently written blocks and a running count of copied bytes: a
+ * do not fetch lines that are overwritten whole. Where the last two are faster, if
+ * they are, differs between CPUs: it is measured (choose.c). What is probable is guessed
+ * from a small table of recently written blocks and a running count of copied bytes: a
  * block written within the last COPY_HOT_BYTES is taken to be cached.
  *
  * Invariants: a wrong guess costs time and nothing else. When a function here
@@ -18,19 +19,33 @@
 #include <stdint.h>
 #include <string.h>
 
-#define COPY_BLOCK_BYTES      16384u
-#define COPY_BLOCKS           4096u  /* direct-mapped: COPY_HOT_BYTES of a contiguous buffer */
-#define COPY_GUESS_BYTES_MIN  4096u  /* below it memcpy is the right choice always */
-#define COPY_STREAM_BYTES_MIN 16384u /* below it memcpy is as fast on cold memory */
-#define COPY_VECTOR_BYTES_MAX 16384u /* above it memcpy is faster on cached memory */
-#define COPY_HOT_BYTES        (UINT64_C(64) << 20)
-#define COPY_TICK_BYTES       4096u /* unit of the clock in the table */
+#define COPY_BLOCK_BYTES     16384u
+#define COPY_BLOCKS          4096u /* direct-mapped: COPY_HOT_BYTES of a contiguous buffer */
+#define COPY_GUESS_BYTES_MIN 4096u /* below it memcpy is the right choice always */
+#define COPY_HOT_BYTES       (UINT64_C(64) << 20)
+#define COPY_TICK_BYTES      4096u /* unit of the clock in the table */
+#define COPY_STREAMS         2
+
+typedef void copy_loop(void *to, const void *from, size_t length);
+
+/* What this CPU can do. */
+struct copy_loops {
+    copy_loop *plain;                 /* memcpy */
+    copy_loop *streams[COPY_STREAMS]; /* NULL: no more. Regions apart, length >= 64 */
+    copy_loop *vector;                /* NULL: none. Both aligned to 64, a multiple of 256 */
+    copy_loop *flush;                 /* both regions leave all caches */
+};
+
+/* What of it is used, and for which lengths. */
+struct copy_choice {
+    copy_loop *stream;
+    copy_loop *vector;
+    size_t stream_bytes_min; /* into cold memory; SIZE_MAX: never */
+    size_t vector_bytes_max; /* into cached memory; 0: never */
+};
 
 struct copier {
-    /* NULL: this CPU has none. Regions apart, length >= 64. */
-    void (*stream)(void *to, const void *from, size_t length);
-    /* NULL: memcpy is as good. Both aligned to 64, length a multiple of 256. */
-    void (*vector)(void *to, const void *from, size_t length);
+    struct copy_choice choice;
     uint64_t clock_bytes; /* copied so far by copy_large */
     struct {
         uint32_t block; /* number + 1, low 32 bits */
@@ -38,8 +53,7 @@ struct copier {
     } seen[COPY_BLOCKS];
 };
 
-/* The table must be zeroed. */
-void copy_init(struct copier *copier);
+struct copy_loops copy_loops(void);
 
 /* length of at least COPY_GUESS_BYTES_MIN. */
 void copy_large(struct copier *copier, void *to, const void *from, size_t length);

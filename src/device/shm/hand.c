@@ -248,7 +248,7 @@ static int open_life(int fds_out[2]) {
     fds_out[0] = pipe2(fds, O_CLOEXEC | O_NONBLOCK) == 0 ? fork_own(fds[0]) : -1;
     fds_out[1] = fds[1] >= 0 ? fork_own(fds[1]) : -1;
     fork_release();
-    return fds_out[0] >= 0 && fds_out[1] >= 0 ? 0 : WEIR_ENOMEM;
+    return fds_out[0] >= 0 && fds_out[1] >= 0 ? 0 : seg_error(errno);
 }
 
 int hand_open(struct weir_device *device) {
@@ -376,7 +376,7 @@ int hand_take(int socket, int fds_out[HAND_FDS_MAX]) {
     else if (text.status != 0)
         rc = text.status;
     else if (text.count != count) /* MSG_CTRUNC: no room for them in this process */
-        rc = (message.msg_flags & MSG_CTRUNC) != 0 ? WEIR_ENOMEM : WEIR_EINVAL;
+        rc = (message.msg_flags & MSG_CTRUNC) != 0 ? WEIR_EMFILE : WEIR_EINVAL;
     for (uint32_t i = 0; i < count; i++) {
         if (rc == 0)
             fds_out[i] = fds[i];

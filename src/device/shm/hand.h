@@ -63,7 +63,7 @@ struct shm_hand {
 
 struct weir_device;
 
-/* ENOMEM, EDEVICE. What was opened is closed by hand_close, which may be called without. */
+/* EMFILE, ENOMEM, EDEVICE. What was opened is closed by hand_close, which may be called without. */
 int hand_open(struct weir_device *device);
 void hand_close(struct weir_device *device);
 
@@ -78,7 +78,8 @@ void hand_offer(struct weir_device *device, uint32_t index);
 int hand_ask(const struct weir_device *device, const struct hand_question *question,
              int32_t *pid_out);
 /* The answer, with its descriptors: how many, the caller's from now on, or its error.
- * EINPROGRESS: not yet. EAGAIN: there will be none. EPEER, EDENIED, ESTALE, EINVAL. */
+ * EINPROGRESS: not yet. EAGAIN: there will be none. EPEER, EDENIED, ESTALE, EINVAL; EMFILE: no
+ * room for them. */
 int hand_take(int socket, int fds_out[HAND_FDS_MAX]);
 /* As hand_take, but waits up to HAND_WAIT_MS; EAGAIN after that. */
 int hand_wait(int socket, int fds_out[HAND_FDS_MAX]);

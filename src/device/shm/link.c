@@ -51,7 +51,8 @@ int blob_read(const uint8_t *bytes, uint32_t length, uint32_t what, uint32_t lim
 
 /* Of our own table of descriptors. */
 static int error_of(int error) {
-    return error == EMFILE || error == ENOMEM ? WEIR_ENOMEM : WEIR_EINVAL;
+    int rc = seg_error(error);
+    return rc == WEIR_EDEVICE ? WEIR_EINVAL : rc; /* EBADF: no such descriptor */
 }
 
 /* Whether a descriptor is an eventfd: writing to anything else could block or do
@@ -306,11 +307,15 @@ void link_mark_dead(struct shm_link *link) {
 }
 
 bool link_is_alive(struct shm_link *link) {
-    struct pollfd polled[2] = {{.fd = link->life_fd, .events = POLLIN},
-                               {.fd = link->pidfd, .events = POLLIN}};
-    if (!link->dead && !link->self && poll(polled, 2, 0) > 0)
+    if (!link->dead && link_has_ended(link))
         link_mark_dead(link);
     return !link->dead;
+}
+
+bool link_has_ended(const struct shm_link *link) {
+    struct pollfd polled[2] = {{.fd = link->life_fd, .events = POLLIN},
+                               {.fd = link->pidfd, .events = POLLIN}};
+    return !link->self && poll(polled, 2, 0) > 0;
 }
 
 void link_ring(const struct shm_link *link) {

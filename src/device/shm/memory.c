@@ -4,16 +4,23 @@
  * entries of our segment. A region is alive for peers as long as its entry holds
  * its key; they compare it on every run of WRs.
  *
- * Allocated memory is a memfd that peers map. After its release a peer's copy that
- * is under way can only touch pages of the memfd, which no longer are our memory.
- * Registered memory is written by the peer with process_vm_writev(2); its release
- * waits until no peer is inside such a call (seg_qp.busy, as in Dekker's mutual
- * exclusion: it raises busy and then looks at the key, we clear the key and then
- * look at busy).
+ * Allocated memory is a memfd that peers map; without rights for peers, memory like
+ * any other, which takes no descriptor. After its release a peer's copy that is under
+ * way can only touch pages of the memfd, which no longer are our memory. Registered
+ * memory is written by the peer with process_vm_writev(2); its release waits until no
+ * peer is inside such a call (seg_qp.busy, as in Dekker's mutual exclusion: it raises
+ * busy and then looks at the key, we clear the key and then look at busy).
+ *
+ * Threads: our own regions are made and released on any, several at once. The mutex
+ * guards what entries are free; one that is taken is its owner's. What grows with a
+ * region's size (mapping, backing, unmapping) is done with nothing held. The table of
+ * imports belongs to the thread that has the engine, but the pages of an import to the
+ * one that asked for it (shm_import_populate, shm_import_unmap).
  *
  * Invariants: an lkey or rkey is {generation, index}, never 0, and names one
  * region at a time. Left to others: using the regions (post.c). */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <string.h>
@@ -31,7 +38,7 @@ static uint64_t round_up(uint64_t value, uint64_t unit) {
     return (value + unit - 1) / unit * unit;
 }
 
-/* What a region of length takes as a memfd; both sides compute it. */
+/* What a region of length takes when mapped; of a memfd, both sides compute it. */
 static uint64_t mapped_bytes(uint64_t length) {
     return round_up(length, length >= HUGE_BYTES ? HUGE_BYTES : PAGE_BYTES);
 }
@@ -53,9 +60,10 @@ static uint64_t random_key(struct weir_device *device) {
 
 /* ---- mapping ---- */
 
-/* Maps a memfd; large ones on a huge-page boundary and with huge pages where the
- * kernel gives them to shared memory (shmem_enabled=advise). NULL: no room. */
-static void *map_shared(int fd, uint64_t bytes, int protection) {
+/* Maps a memfd, or (-1) private memory; large ones on a huge-page boundary and with huge
+ * pages where the kernel gives them (to shared memory: shmem_enabled=advise). NULL: no
+ * room. */
+static void *map_pages(int fd, uint64_t bytes, int protection) {
     if (bytes < HUGE_BYTES)
         return seg_mmap(NULL, bytes, protection, 0, fd);
     uint64_t span = bytes + HUGE_BYTES;
@@ -75,35 +83,29 @@ static void *map_shared(int fd, uint64_t bytes, int protection) {
     return map;
 }
 
-/* Backs a new mapping with zeroed memory now: running out is then an error here
- * and not a SIGBUS later. madvise(2): MADV_POPULATE_WRITE since Linux 5.14. */
+/* Backs a new mapping with zeroed memory now: running out is then an error here and not a
+ * signal later. madvise(2): MADV_POPULATE_WRITE since Linux 5.14; before that, private memory is
+ * backed by touching it. */
 static int populate_new(int fd, void *map, uint64_t bytes) {
 #ifdef MADV_POPULATE_WRITE
     if (madvise(map, bytes, MADV_POPULATE_WRITE) == 0)
         return 0;
-#else
-    (void)map;
+    if (fd < 0 && errno != EINVAL)
+        return WEIR_ENOMEM;
 #endif
-    return fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : WEIR_ENOMEM;
-}
-
-/* Fills the page tables for memory that its owner has backed already, so that the
- * first transfers do not fault. Only a matter of speed: failure is ignored. */
-static void populate_known(void *map, uint64_t bytes, int protection) {
-#ifdef MADV_POPULATE_WRITE
-    madvise(map, bytes, (protection & PROT_WRITE) != 0 ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
-#else
-    (void)map;
-    (void)bytes;
-    (void)protection;
-#endif
+    if (fd >= 0)
+        return fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : WEIR_ENOMEM;
+    for (uint64_t at = 0; at < bytes; at += PAGE_BYTES)
+        ((volatile uint8_t *)map)[at] = 0;
+    return 0;
 }
 
 /* ---- our own ---- */
 
-/* Makes sure that there is a free entry, backed on both sides; its index. */
+/* With the mutex held: makes sure that there is a free entry; its index. */
 static int mr_reserve(struct weir_device *device, uint32_t *index_out) {
-    uint32_t index = device->mr_free != 0 ? device->mr_free - 1 : device->mr_count;
+    uint32_t count = atomic_load_explicit(&device->mr_count, memory_order_relaxed);
+    uint32_t index = device->mr_free != 0 ? device->mr_free - 1 : count;
     if (index >= SHM_MRS_MAX)
         return WEIR_EAGAIN;
     struct shm_mr **chunk = &device->mrs[index / SHM_TABLE_CHUNK];
@@ -118,31 +120,53 @@ static int mr_reserve(struct weir_device *device, uint32_t *index_out) {
     return rc;
 }
 
-/* Takes the reserved entry and publishes it to peers. Cannot fail. */
-static void mr_take(struct weir_device *device, uint32_t index, const struct shm_mr *wanted,
-                    uint32_t access, uint64_t inode, struct weir_mr *mr_out) {
+/* Takes an entry that is backed on both sides: from now on the caller's. */
+static int mr_take(struct weir_device *device, uint32_t *index_out) {
+    pthread_mutex_lock(&device->mutex);
+    uint32_t index;
+    int rc = mr_reserve(device, &index);
+    if (rc == 0) {
+        if (device->mr_free != 0)
+            device->mr_free = mr_at(device, index)->next_free;
+        else
+            atomic_store_explicit(&device->mr_count, index + 1, memory_order_release);
+        *index_out = index;
+    }
+    pthread_mutex_unlock(&device->mutex);
+    return rc;
+}
+
+static void mr_put(struct weir_device *device, uint32_t index) {
+    pthread_mutex_lock(&device->mutex);
+    mr_at(device, index)->next_free = device->mr_free;
+    device->mr_free = index + 1;
+    pthread_mutex_unlock(&device->mutex);
+}
+
+/* Fills the entry that was taken and publishes it to peers. Cannot fail. */
+static void mr_publish(struct weir_device *device, uint32_t index, const struct shm_mr *wanted,
+                       uint64_t inode, struct weir_mr *mr_out) {
     struct shm_mr *mr = mr_at(device, index);
-    if (device->mr_free != 0)
-        device->mr_free = mr->next_free;
-    else
-        device->mr_count++;
     mr->base = wanted->base;
     mr->length = wanted->length;
-    mr->kind = wanted->kind;
+    mr->mapped_bytes = wanted->mapped_bytes;
+    mr->access = wanted->access;
     mr->fd = wanted->fd;
+    mr->is_exported = false;
     mr->lkey = next_key(&mr->generation, index, SHM_MR_INDEX_BITS);
     struct seg_mr *entry = &device->map->mrs[index];
     entry->base = mr->base;
     entry->length = mr->length;
     entry->inode = inode;
     entry->fd = mr->fd;
-    entry->access = access;
-    entry->kind = mr->kind;
+    entry->access = mr->access;
+    entry->kind = mr->fd >= 0 ? SHM_KIND_MAPPED : SHM_KIND_PROCESS;
+    uint64_t key = random_key(device);
     hand_lock(device);
-    mr->key = random_key(device);
+    mr->key = key;
     hand_offer(device, index);
     hand_unlock(device);
-    atomic_store(&entry->key, mr->key);
+    atomic_store(&entry->key, key);
     mr_out->lkey = mr->lkey;
     mr_out->cookie = index;
     mr_out->base = (void *)(uintptr_t)mr->base;
@@ -159,11 +183,49 @@ int shm_mr_register(struct weir_device *device, void *base, uint64_t length, uin
     if (base == NULL || length == 0 || start + length < start || !access_is_known(access))
         return WEIR_EINVAL;
     uint32_t index;
-    int rc = mr_reserve(device, &index);
+    int rc = mr_take(device, &index);
     if (rc != 0)
         return rc;
-    struct shm_mr mr = {.base = start, .length = length, .kind = SHM_KIND_PROCESS, .fd = -1};
-    mr_take(device, index, &mr, access, 0, mr_out);
+    struct shm_mr mr = {.base = start, .length = length, .access = access, .fd = -1};
+    mr_publish(device, index, &mr, 0, mr_out);
+    return 0;
+}
+
+/* A memfd of the bytes; without rights for peers, who would fetch it, none (-1). */
+static int memfd_for(uint64_t bytes, uint32_t access, int *fd_out, uint64_t *inode_out) {
+    *fd_out = -1;
+    *inode_out = 0;
+    if (access == 0)
+        return 0;
+    int fd = seg_memfd("weir-memory", bytes);
+    if (fd < 0)
+        return fd;
+    if (seg_check(fd, inode_out) != bytes) {
+        fork_close(fd);
+        return WEIR_EDEVICE;
+    }
+    *fd_out = fd;
+    return 0;
+}
+
+/* Makes and backs the memory of a region; fills in what is known of it. */
+static int mr_map(uint64_t length, struct shm_mr *mr, uint64_t *inode_out) {
+    uint64_t bytes = mapped_bytes(length);
+    int rc = memfd_for(bytes, mr->access, &mr->fd, inode_out);
+    if (rc != 0)
+        return rc;
+    void *map = map_pages(mr->fd, bytes, PROT_READ | PROT_WRITE);
+    rc = map == NULL ? WEIR_ENOMEM : populate_new(mr->fd, map, bytes);
+    if (rc != 0) {
+        if (map != NULL)
+            munmap(map, bytes);
+        if (mr->fd >= 0)
+            fork_close(mr->fd);
+        return rc;
+    }
+    mr->base = (uint64_t)(uintptr_t)map;
+    mr->length = length;
+    mr->mapped_bytes = bytes;
     return 0;
 }
 
@@ -174,35 +236,16 @@ int shm_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access
     if (length > LENGTH_MAX)
         return WEIR_ENOMEM;
     uint32_t index;
-    int rc = mr_reserve(device, &index);
+    int rc = mr_take(device, &index);
     if (rc != 0)
         return rc;
-    uint64_t bytes = mapped_bytes(length);
-    int fd = seg_memfd("weir-memory", bytes);
-    if (fd < 0)
-        return WEIR_EDEVICE;
+    struct shm_mr mr = {.access = access};
     uint64_t inode;
-    void *map = NULL;
-    if (seg_check(fd, &inode) != bytes) {
-        rc = WEIR_EDEVICE;
-        goto close_fd;
-    }
-    map = map_shared(fd, bytes, PROT_READ | PROT_WRITE);
-    if (map == NULL) {
-        rc = WEIR_ENOMEM;
-        goto close_fd;
-    }
-    rc = populate_new(fd, map, bytes);
-    if (rc != 0)
-        goto unmap;
-    struct shm_mr mr = {
-        .base = (uint64_t)(uintptr_t)map, .length = length, .kind = SHM_KIND_MAPPED, .fd = fd};
-    mr_take(device, index, &mr, access, inode, mr_out);
-    return 0;
-unmap:
-    munmap(map, bytes);
-close_fd:
-    fork_close(fd);
+    rc = mr_map(length, &mr, &inode);
+    if (rc == 0)
+        mr_publish(device, index, &mr, inode, mr_out);
+    else
+        mr_put(device, index);
     return rc;
 }
 
@@ -210,10 +253,10 @@ close_fd:
  * it once. Each operation is bounded by what one post carries; a stopped process is
  * not, so this gives up in time. */
 static int wait_for_peers(struct weir_device *device) {
-    uint64_t start = 0;
-    for (struct weir_qp *qp = device->all; qp != NULL; qp = qp->all_next) {
-        uint64_t busy = atomic_load(&qp->shared->busy);
-        while (atomic_load(&qp->shared->busy) == busy && qp_remote_is_busy(qp)) {
+    uint64_t start = 0, busy, same;
+    for (uint32_t index = 0; qp_find_busy(device, &index, &busy); index++) {
+        for (uint32_t at = index; qp_find_busy(device, &at, &same) && at == index && same == busy;
+             at = index) {
             uint64_t now = device->env.ops->now(device->env.self);
             if (start == 0)
                 start = now;
@@ -234,32 +277,34 @@ int shm_mr_release(struct weir_device *device, const struct weir_mr *mr_named) {
     hand_lock(device); /* the descriptor may be closed, and its number another file's */
     mr->key = 0;
     hand_unlock(device);
-    if (mr->kind == SHM_KIND_PROCESS) {
+    if (mr->mapped_bytes == 0 && mr->is_exported) {
         int rc = wait_for_peers(device);
         if (rc != 0)
             return rc;
-    } else {
+    }
+    mr->lkey = 0;
+    qp_forget_pairs(device);
+    if (mr->fd >= 0) {
         /* Peers may keep the memfd mapped; its pages go back now all the same. */
-        fallocate(mr->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-                  (off_t)mapped_bytes(mr->length));
-        munmap((void *)(uintptr_t)mr->base, mapped_bytes(mr->length));
+        fallocate(mr->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)mr->mapped_bytes);
         fork_close(mr->fd);
     }
-    qp_forget_pairs(device);
-    mr->lkey = 0;
-    mr->next_free = device->mr_free;
-    device->mr_free = index + 1;
+    if (mr->mapped_bytes != 0)
+        munmap((void *)(uintptr_t)mr->base, mr->mapped_bytes);
+    mr_put(device, index);
     return 0;
 }
 
 int shm_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
                   uint32_t *blob_length_out) {
-    if (mr_find(device, mr->lkey) == NULL)
+    struct shm_mr *own = mr_find(device, mr->lkey);
+    if (own == NULL)
         return WEIR_EINVAL;
     uint32_t index = mr->lkey & (SHM_MRS_MAX - 1);
     uint64_t key = atomic_load(&device->map->mrs[index].key);
     if (key == 0)
         return WEIR_EINVAL; /* its release has begun */
+    own->is_exported = true;
     blob_write(device, BLOB_MR, index, key, blob_out);
     *blob_length_out = sizeof(struct shm_blob);
     return 0;
@@ -280,6 +325,10 @@ static int import_reserve(struct weir_device *device, uint32_t *index_out) {
     return 0;
 }
 
+static int protection_of(uint32_t access) {
+    return (access & WEIR_ACCESS_REMOTE_WRITE) != 0 ? PROT_READ | PROT_WRITE : PROT_READ;
+}
+
 /* Maps a peer's memfd for no more than the rights it gave. EINVAL if the descriptor
  * is not the memfd that the entry tells of, or could shrink under the mapping. */
 static int map_import(const struct weir_device *device, const struct shm_link *link,
@@ -294,13 +343,8 @@ static int map_import(const struct weir_device *device, const struct shm_link *l
     uint64_t inode, bytes = mapped_bytes(import->length);
     int rc = WEIR_EINVAL;
     if (seg_check(fd, &inode) >= bytes && inode == entry->inode) {
-        int protection = PROT_READ;
-        if ((import->access & WEIR_ACCESS_REMOTE_WRITE) != 0)
-            protection |= PROT_WRITE;
-        void *map = map_shared(fd, bytes, protection);
+        void *map = map_pages(fd, bytes, protection_of(import->access));
         rc = map == NULL ? WEIR_ENOMEM : 0;
-        if (map != NULL)
-            populate_known(map, bytes, protection);
         import->base = (uint64_t)(uintptr_t)map;
     }
     fork_close(fd);
@@ -378,9 +422,33 @@ int shm_mr_import(struct weir_device *device, const uint8_t *bytes, uint32_t blo
     return 0;
 }
 
-static void import_close(struct weir_device *device, struct shm_import *import) {
+/* Fills the page tables for memory that its owner has backed already, so that the
+ * first transfers do not fault. Only a matter of speed: failure is ignored. */
+void shm_import_populate(struct weir_device *device, const struct weir_rmr *rmr) {
+#ifdef MADV_POPULATE_WRITE
+    const struct shm_import *import = import_at(device, rmr->cookie);
+    if (import->kind == SHM_KIND_MAPPED)
+        madvise((void *)(uintptr_t)import->base, mapped_bytes(import->length),
+                (import->access & WEIR_ACCESS_REMOTE_WRITE) != 0 ? MADV_POPULATE_WRITE
+                                                                 : MADV_POPULATE_READ);
+#else
+    (void)device;
+    (void)rmr;
+#endif
+}
+
+static void import_unmap(struct shm_import *import) {
     if (import->kind == SHM_KIND_MAPPED)
         munmap((void *)(uintptr_t)import->base, mapped_bytes(import->length));
+    import->kind = SHM_KIND_UNMAPPED;
+}
+
+void shm_import_unmap(struct weir_device *device, const struct weir_rmr *rmr) {
+    import_unmap(import_at(device, rmr->cookie));
+}
+
+static void import_close(struct weir_device *device, struct shm_import *import) {
+    import_unmap(import);
     import->rkey = 0;
     link_put(device, import->link);
 }

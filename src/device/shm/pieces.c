@@ -88,13 +88,7 @@ static __attribute__((noinline)) uint32_t write_new(struct weir_qp *qp,
         return vm_pieces(qp, span, import, segments, count);
     const struct shm_mr *mr = mr_find(qp->device, span->lkey);
     if (mr->length >= 8 && import->length >= 8)
-        qp->pair = (struct shm_pair){.keys = (uint64_t)span->rkey << 32 | span->lkey,
-                                     .live = import->live,
-                                     .live_key = import->key,
-                                     .local = mr->base,
-                                     .local_limit = mr->length - 8,
-                                     .remote = import->base,
-                                     .remote_limit = import->length - 8};
+        pair_set(&qp->pair, (uint64_t)span->rkey << 32 | span->lkey, mr, import);
     return write_any(qp, span, segments, count);
 }
 
@@ -106,11 +100,9 @@ uint32_t shm_post_pieces(struct weir_qp *qp, const struct weir_span *span,
         return read_pieces(qp, span, segments, count);
     uint64_t keys;
     memcpy(&keys, &span->lkey, sizeof(keys));
-    if (SHM_UNLIKELY(keys != qp->pair.keys))
+    if (SHM_UNLIKELY(keys != qp->pair.bounds.keys || !pair_is_live(&qp->pair)))
         return write_new(qp, span, segments, count);
-    if (SHM_UNLIKELY(atomic_load_explicit(qp->pair.live, memory_order_acquire) !=
-                         qp->pair.live_key ||
-                     !remote_is_ready(qp)))
+    if (SHM_UNLIKELY(!remote_is_ready(qp)))
         return 0;
     if (count == 1 && segments->length == 8) {
         copy_8(span->raddr + segments->remote_offset, span->laddr + segments->local_offset);

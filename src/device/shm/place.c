@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "place.h"
 #include "fork.h"
+#include "segment.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -105,7 +106,7 @@ int place_read(char *(*get)(const char *name), struct shm_place *place_out,
     return cleaned(rc, note_out);
 }
 
-bool shm_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
+bool place_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
     struct shm_place place = {.directory = ""};
     if (index > 1)
         return false;
@@ -147,6 +148,8 @@ int place_fabric(const struct shm_place *place, uint8_t id_out[WEIR_FABRIC_ID_SI
     ssize_t length = fd < 0 ? -1 : read(fd, here.boot, sizeof here.boot);
     if (fd >= 0)
         fork_close(fd);
+    if (fd < 0 && seg_error(errno) == WEIR_EMFILE)
+        return WEIR_EMFILE;
     if (length <= 0)
         return WEIR_ENODEVICE;
     if (stat(here.kind != 0 ? place->directory : "/proc/self/ns/net", &st) != 0)
@@ -192,13 +195,10 @@ static int error_of(int error) {
     case EACCES:
     case EPERM:
         return WEIR_EDENIED;
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM:
     case ENOBUFS:
         return WEIR_ENOMEM;
     default:
-        return WEIR_EDEVICE;
+        return seg_error(error);
     }
 }
 
@@ -265,7 +265,7 @@ int place_listen(const struct shm_place *place, uint64_t nonce) {
         return fd;
     place_leave(place, nonce);
     fork_close(fd);
-    return rc == WEIR_ENOMEM ? rc : WEIR_EDEVICE;
+    return rc == WEIR_ENOMEM || rc == WEIR_EMFILE ? rc : WEIR_EDEVICE;
 }
 
 void place_leave(const struct shm_place *place, uint64_t nonce) {

@@ -30,27 +30,27 @@ int place_read(char *(*get)(const char *name), struct shm_place *place_out,
                char note_out[WEIR_DEVICE_NOTE_MAX]);
 
 /* Equal where devices meet, and nowhere else: of the boot of the kernel, and the network
- * namespace or the directory. ENODEVICE: they cannot be told; EINVAL: no such directory. */
+ * namespace or the directory. ENODEVICE: they cannot be told; EINVAL: no such directory; EMFILE. */
 int place_fabric(const struct shm_place *place, uint8_t id_out[WEIR_FABRIC_ID_SIZE]);
 
 /* In words: which engines are met there. */
 void place_describe(const struct shm_place *place, char *out, size_t size);
 
 /* A listening socket of this name. Removes what engines that were killed left in the
- * directory. EDEVICE, ENOMEM (descriptors). */
+ * directory. EMFILE, ENOMEM, EDEVICE. */
 int place_listen(const struct shm_place *place, uint64_t nonce);
 /* Takes the name away again. */
 void place_leave(const struct shm_place *place, uint64_t nonce);
 
 /* A socket that is connected to the device with this nonce, and that device's process as it
  * is known here (0: it has no number here). EPEER: nobody listens there; EDENIED: another
- * user's; EAGAIN: many call there; ENOMEM (descriptors); EDEVICE. Does not block. */
+ * user's; EAGAIN: many call there; EMFILE; ENOMEM; EDEVICE. Does not block. */
 int place_call(const struct shm_place *place, uint64_t nonce, int32_t *pid_out);
 
 /* Whether the other end of a connected socket may have to do with us, and who it is. */
 bool place_admits(const struct shm_place *place, int socket, int32_t *pid_out);
 
 /* The index-th variable, as device_setting has it. */
-bool shm_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
+bool place_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 
 #endif

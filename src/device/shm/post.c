@@ -399,38 +399,28 @@ static inline uint64_t keys_of(const struct weir_wr *wr) {
     return keys;
 }
 
-static inline bool pair_is_live(const struct shm_pair *pair) {
-    return atomic_load_explicit(pair->live, memory_order_acquire) == pair->live_key;
-}
-
 /* Whether the WR is a write over mapped memory that its keys allow; its bounds are not
  * looked at. The QP remembers the pair of regions. False: post_one finds out. */
 static inline bool pair_open(struct weir_qp *qp, const struct weir_wr *wr) {
     struct shm_pair *pair = &qp->pair;
     if (wr->opcode != WEIR_OP_WRITE)
         return false;
-    if (keys_of(wr) == pair->keys)
-        return pair_is_live(pair);
+    if (keys_of(wr) == pair->bounds.keys && pair_is_live(pair))
+        return true;
     const struct shm_mr *mr = mr_find(qp->device, wr->lkey);
     const struct shm_import *import = import_find(qp->device, wr->rkey);
     if (mr == NULL || import == NULL || import->kind != SHM_KIND_MAPPED ||
         import->link != qp->link || (import->access & WEIR_ACCESS_REMOTE_WRITE) == 0 ||
         mr->length < 8 || import->length < 8 || !import_is_live(import))
         return false;
-    pair->keys = keys_of(wr);
-    pair->live = import->live;
-    pair->live_key = import->key;
-    pair->local = mr->base;
-    pair->local_limit = mr->length - 8;
-    pair->remote = import->base;
-    pair->remote_limit = import->length - 8;
+    pair_set(pair, keys_of(wr), mr, import);
     return true;
 }
 
 /* Copies the WR if it is a write of 8 bytes over the pair, which is live. The empty
  * asm keeps the compiler from computing the address again from the offset that it has
  * in a register already: two instructions of twenty. */
-static inline bool word_copy(const struct shm_pair *pair, const struct weir_wr *wr) {
+static inline bool word_copy(const struct shm_bounds *pair, const struct weir_wr *wr) {
     uint64_t local = wr->laddr - pair->local, remote = wr->raddr - pair->remote;
     __asm__("" : "+r"(local), "+r"(remote));
     if (SHM_UNLIKELY(keys_of(wr) != pair->keys || wr->length != 8 || wr->opcode != WEIR_OP_WRITE ||
@@ -443,7 +433,7 @@ static inline bool word_copy(const struct shm_pair *pair, const struct weir_wr *
 /* As many WRs as word_copy takes; returns the first that it does not. */
 static inline const struct weir_wr *run_words(const struct shm_pair *pair, const struct weir_wr *wr,
                                               const struct weir_wr *end) {
-    const struct shm_pair known = *pair;
+    const struct shm_bounds known = pair->bounds;
     while (word_copy(&known, wr) && ++wr != end) {
     }
     return wr;
@@ -452,12 +442,12 @@ static inline const struct weir_wr *run_words(const struct shm_pair *pair, const
 /* The same for any other length that post_send takes. */
 static inline const struct weir_wr *run_any(struct weir_qp *qp, const struct weir_wr *wr,
                                             const struct weir_wr *end) {
-    const struct shm_pair known = qp->pair;
+    const struct shm_bounds known = qp->pair.bounds;
     do {
         if (keys_of(wr) != known.keys || wr->opcode != WEIR_OP_WRITE || !is_acceptable(wr) ||
             !range_inside(wr->laddr - known.local, wr->length, known.local_limit + 8) ||
             !range_inside(wr->raddr - known.remote, wr->length, known.remote_limit + 8) ||
-            !pair_is_live(&known))
+            !pair_is_live(&qp->pair))
             break;
         copy_any(&qp->device->copier, wr->raddr, wr->laddr, wr->length);
     } while (++wr != end);
@@ -512,8 +502,8 @@ int shm_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
     if (SHM_UNLIKELY(qp->state != QP_READY || !remote_is_ready(qp)))
         return post_broken(qp, wrs, count, post_out);
     /* The shortest road: one word between the regions of the last write. */
-    if (count == 1 && keys_of(wrs) == qp->pair.keys && pair_is_live(&qp->pair) &&
-        word_copy(&qp->pair, wrs)) {
+    if (count == 1 && keys_of(wrs) == qp->pair.bounds.keys && pair_is_live(&qp->pair) &&
+        word_copy(&qp->pair.bounds, wrs)) {
         post_out->accepted = 1;
         post_out->done = 1;
         return 0;

@@ -33,6 +33,7 @@ int caps_fill(const struct shm_place *place, struct weir_device_caps *caps_out) 
         .cq_capacity = SHM_CQ_CAPACITY,
         .ordered = true,
         .completes_inline = true,
+        .mr_anywhere = true,
         .map_bytes = sizeof(struct seg_map),
     };
     int rc = place_fabric(place, filled.fabric);
@@ -140,17 +141,47 @@ static void try_process_vm(char *out, size_t size) {
         snprintf(out, size, "kernel.yama.ptrace_scope is %d", tracer_scope());
 }
 
+/* ---- the variables ---- */
+
+bool shm_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
+    size_t of_place = 0;
+    while (place_setting(of_place, get, out)) {
+        if (of_place++ == index)
+            return true;
+    }
+    if (index != of_place)
+        return false;
+    copy_setting(get, out);
+    return true;
+}
+
+/* EINVAL: one of them makes no sense, and the text says why. */
+static int check_settings(char *text, size_t size) {
+    struct weir_device_setting setting;
+    for (size_t i = 0; shm_setting(i, getenv, &setting); i++) {
+        if (setting.status != 0) {
+            snprintf(text, size, "%s", setting.note);
+            return setting.status;
+        }
+    }
+    return 0;
+}
+
 /* ---- the whole ---- */
 
 int shm_probe(struct weir_device_caps *caps_out) {
     struct shm_place place;
     char text[WEIR_DEVICE_NOTE_MAX] = "", vm[64];
     struct weir_device_caps caps = {.name = "shm"};
-    int rc = place_read(getenv, &place, text);
+    int rc = check_settings(text, sizeof text);
+    if (rc == 0)
+        rc = place_read(getenv, &place, text);
     if (rc == 0) {
         rc = caps_fill(&place, &caps);
         if (rc != 0)
-            snprintf(text, sizeof text, "/proc does not tell the host and the network namespace");
+            snprintf(text, sizeof text, "%s",
+                     rc == WEIR_EMFILE ? "out of file descriptors"
+                                       : "/proc does not tell the host and the network namespace");
     }
     if (rc == 0) {
         const char *wrong = try_descriptors();
@@ -158,7 +189,7 @@ int shm_probe(struct weir_device_caps *caps_out) {
             wrong = try_meeting(&place);
         if (wrong != NULL) {
             snprintf(text, sizeof text, "%.60s: %.60s", wrong, strerror(errno));
-            rc = WEIR_ENODEVICE;
+            rc = seg_error(errno) == WEIR_EMFILE ? WEIR_EMFILE : WEIR_ENODEVICE;
         }
     }
     if (rc == 0) {

@@ -158,12 +158,11 @@ static void qp_free(struct weir_device *device, struct weir_qp *qp) {
     env->ops->free(env->self, qp, sizeof *qp);
 }
 
-/* A pair that is not live whatever keys a WR has. */
+/* A pair that is not live whatever keys a WR has. Its other members stay: the thread that has
+ * the engine may be writing them, for regions of its own. */
 static void pair_clear(struct shm_pair *pair) {
-    static const _Atomic uint64_t nothing = 0;
-    memset(pair, 0, sizeof *pair);
-    pair->live = &nothing;
-    pair->live_key = 1;
+    static const _Atomic uint64_t nothing = 0; /* no region's key */
+    atomic_store_explicit(&pair->live, &nothing, memory_order_relaxed);
 }
 
 static int qp_alloc(struct weir_device *device, const struct weir_qp_options *options,
@@ -181,6 +180,7 @@ static int qp_alloc(struct weir_device *device, const struct weir_qp_options *op
     qp->shared = &device->map->qps[index];
     qp->state = QP_INIT;
     qp->remote_ready = SHM_STATE_NEVER;
+    qp->pair.live_key = 1;
     pair_clear(&qp->pair);
     int rc = seg_back(device->map_fd, device->map, qp->shared, sizeof *qp->shared);
     if (rc == 0)
@@ -221,18 +221,22 @@ int shm_qp_create(struct weir_device *device, const struct weir_qp_options *opti
     int rc = check_options(device, options);
     if (rc != 0)
         return rc;
+    pthread_mutex_lock(&device->mutex);
     uint32_t index = find_index(device);
+    pthread_mutex_unlock(&device->mutex);
     if (index == SHM_QPS_MAX)
         return WEIR_EAGAIN;
     struct weir_qp *qp = NULL;
     rc = qp_alloc(device, options, index, &qp);
     if (rc != 0)
         return rc;
-    device->qps[index] = qp;
     device->cq_used += qp->sq_depth + qp->rq_depth;
+    entry_publish(qp);
+    pthread_mutex_lock(&device->mutex);
+    device->qps[index] = qp;
     qp->all_next = device->all;
     device->all = qp;
-    entry_publish(qp);
+    pthread_mutex_unlock(&device->mutex);
     granted_out->sq_depth = qp->sq_depth;
     granted_out->rq_depth = qp->rq_depth;
     granted_out->blob_length = sizeof(struct shm_blob);
@@ -275,7 +279,9 @@ static int attach(struct weir_qp *qp, struct shm_link *link, uint32_t index, uin
         link_put(qp->device, link);
         return rc;
     }
+    pthread_mutex_lock(&qp->device->mutex);
     qp->link = link;
+    pthread_mutex_unlock(&qp->device->mutex);
     qp->link_next = link->qps;
     link->qps = qp;
     qp->remote = remote;
@@ -346,8 +352,10 @@ void qp_fail(struct weir_qp *qp) {
 }
 
 void qp_forget_pairs(struct weir_device *device) {
+    pthread_mutex_lock(&device->mutex);
     for (struct weir_qp *qp = device->all; qp != NULL; qp = qp->all_next)
         pair_clear(&qp->pair);
+    pthread_mutex_unlock(&device->mutex);
 }
 
 int shm_qp_error(struct weir_qp *qp) {
@@ -363,6 +371,25 @@ bool qp_remote_is_busy(const struct weir_qp *qp) {
     /* Without a link the state word never said ready, so a peer that raised busy goes
      * no further. */
     return qp->link != NULL && link_is_alive(qp->link);
+}
+
+bool qp_find_busy(struct weir_device *device, uint32_t *index_io, uint64_t *busy_out) {
+    bool found = false;
+    uint32_t index = *index_io;
+    pthread_mutex_lock(&device->mutex);
+    for (; index < device->qp_index_end && !found; index++) {
+        const struct weir_qp *qp = device->qps[index];
+        if (qp == NULL || qp->link == NULL)
+            continue; /* see qp_remote_is_busy */
+        uint64_t busy = atomic_load(&qp->shared->busy);
+        if ((busy & 1) == 0 || link_has_ended(qp->link))
+            continue;
+        *busy_out = busy;
+        *index_io = index;
+        found = true;
+    }
+    pthread_mutex_unlock(&device->mutex);
+    return found;
 }
 
 static void unlink_qp(struct weir_qp **list, struct weir_qp *qp, bool by_link) {
@@ -383,12 +410,14 @@ int shm_qp_destroy(struct weir_qp *qp) {
     atomic_store(&qp->shared->key, 0);
     atomic_store(&qp->shared->state, SHM_STATE_GONE);
     qp_forget_ready(qp);
+    pthread_mutex_lock(&device->mutex);
+    unlink_qp(&device->all, qp, false);
+    device->qps[qp->index] = NULL;
+    pthread_mutex_unlock(&device->mutex);
     if (qp->link != NULL) {
         unlink_qp(&qp->link->qps, qp, true);
         link_put(device, qp->link);
     }
-    unlink_qp(&device->all, qp, false);
-    device->qps[qp->index] = NULL;
     device->cq_used -= qp->sq_depth + qp->rq_depth;
     qp_free(device, qp);
     return 0;

@@ -3,6 +3,7 @@
 #include "segment.h"
 #include "fork.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,15 +15,29 @@
 #define APART_BYTES UINT64_C(0x300000000000)
 #define APART_TRIES 4
 
+int seg_error(int error) {
+    switch (error) {
+    case EMFILE:
+    case ENFILE:
+        return WEIR_EMFILE;
+    case ENOMEM:
+    case ENOSPC:
+        return WEIR_ENOMEM;
+    default:
+        return WEIR_EDEVICE;
+    }
+}
+
 int seg_memfd(const char *name, uint64_t bytes) {
     fork_hold();
     int fd = fork_own(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     fork_release();
     if (fd < 0)
-        return -1;
+        return seg_error(errno);
     if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
+        int rc = seg_error(errno);
         fork_close(fd);
-        return -1;
+        return rc;
     }
     return fd;
 }
@@ -47,7 +62,8 @@ int seg_back(int fd, const struct seg_map *map, const void *from, uint64_t bytes
 
 void *seg_mmap(void *at, uint64_t bytes, int protection, int flags, int fd) {
     fork_hold();
-    void *map = mmap(at, bytes, protection, MAP_SHARED | flags, fd, 0);
+    flags |= fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    void *map = mmap(at, bytes, protection, flags, fd, 0);
     if (map != MAP_FAILED && !fork_keep_out(map, bytes)) {
         munmap(map, bytes);
         map = MAP_FAILED;
@@ -80,7 +96,7 @@ int seg_create(uint64_t nonce, uint64_t random, int bell_fd, struct seg_map **ma
                int *fd_out) {
     int fd = seg_memfd("weir-shm", sizeof(struct seg_map));
     if (fd < 0)
-        return WEIR_EDEVICE;
+        return fd;
     struct seg_map *map = map_apart(fd, random);
     if (map == NULL) {
         fork_close(fd);

@@ -85,8 +85,9 @@ struct seg_qp {
 };
 
 enum shm_kind {
-    SHM_KIND_MAPPED = 1, /* a memfd that the peer maps */
-    SHM_KIND_PROCESS = 2 /* anything else: process_vm_readv(2) and process_vm_writev(2) */
+    SHM_KIND_UNMAPPED = 0, /* of an import: it is about to be forgotten */
+    SHM_KIND_MAPPED = 1,   /* a memfd that the peer maps */
+    SHM_KIND_PROCESS = 2   /* anything else: process_vm_readv(2) and process_vm_writev(2) */
 };
 
 struct seg_mr {
@@ -128,18 +129,22 @@ _Static_assert(offsetof(struct seg_map, rings) % 4096 == 0, "rings start on a pa
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2,
                "locks do not work between processes");
 
-/* A memfd of bytes that can neither shrink nor grow any more, owned as fork.h says. -1: none. */
+/* What an errno means of a call that makes a descriptor: EMFILE, ENOMEM, EDEVICE. */
+int seg_error(int error);
+
+/* A memfd of bytes that can neither shrink nor grow any more, owned as fork.h says; or an error as
+ * above, and errno says why. */
 int seg_memfd(const char *name, uint64_t bytes);
 
-/* A shared mapping of all of a file, as mmap(2), which no child of fork(2) has: what peers write
- * is for this process. NULL: none. */
+/* A shared mapping of all of a file, or (-1) private memory, as mmap(2), which no child of
+ * fork(2) has: what peers write is for this process. NULL: none. */
 void *seg_mmap(void *at, uint64_t bytes, int protection, int flags, int fd);
 
 /* What a stranger's descriptor must be before it is mapped: a memfd that cannot
  * shrink under the mapping. The size in bytes, 0 if it is anything else. */
 uint64_t seg_check(int fd, uint64_t *inode_out);
 
-/* Our own segment: made, mapped, head written. ENOMEM or EDEVICE.
+/* Our own segment: made, mapped, head written. EMFILE, ENOMEM or EDEVICE.
  *
  * It lies at a random address in a part of the address space that no loader, heap or
  * sanitizer of Linux uses, and tells its peers where. So a process in which that address

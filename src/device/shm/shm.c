@@ -4,6 +4,7 @@
  * what it can do (probe.c), and everything that happens on an open device. */
 #define _GNU_SOURCE
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -18,14 +19,15 @@
 static int open_descriptors(struct weir_device *device) {
     fork_hold();
     device->bell_fd = fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    device->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
+    if (device->bell_fd >= 0)
+        device->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
     fork_release();
     if (device->bell_fd < 0 || device->epoll_fd < 0)
-        return WEIR_EDEVICE;
+        return seg_error(errno);
     /* Edge-triggered: every ring wakes once, and nobody has to read the counter. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
     if (epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, device->bell_fd, &event) != 0)
-        return WEIR_EDEVICE;
+        return seg_error(errno);
     uint64_t random;
     device->env.ops->entropy(device->env.self, &random, sizeof random);
     int rc = seg_create(device->nonce, random, device->bell_fd, &device->map, &device->map_fd);
@@ -53,17 +55,20 @@ static int shm_open_device(const struct weir_env *env, struct weir_device **devi
     device->bell_fd = device->epoll_fd = device->map_fd = -1;
     env->ops->entropy(env->self, &device->nonce, sizeof device->nonce);
     device->qp_index_end = SHM_QPS_FIRST;
+    pthread_mutex_init(&device->mutex, NULL);
     int rc = place_read(getenv, &device->place, device->caps.note);
     if (rc == 0)
         rc = caps_fill(&device->place, &device->caps);
     if (rc == 0)
+        rc = copy_choose(env, getenv, &device->copier.choice);
+    if (rc == 0)
         rc = open_descriptors(device);
     if (rc != 0) {
         close_descriptors(device);
+        pthread_mutex_destroy(&device->mutex);
         env->ops->free(env->self, device, sizeof *device);
         return rc;
     }
-    copy_init(&device->copier);
     *device_out = device;
     return 0;
 }
@@ -74,6 +79,7 @@ static void shm_close_device(struct weir_device *device) {
     close_descriptors(device);
     tracer_forget(&device->is_traced);
     memory_close(device);
+    pthread_mutex_destroy(&device->mutex);
     env.ops->free(env.self, device, sizeof *device);
 }
 
@@ -93,6 +99,8 @@ const struct weir_device_ops shm_device_ops = {
     .mr_export = shm_mr_export,
     .mr_import = shm_mr_import,
     .mr_forget = shm_mr_forget,
+    .import_populate = shm_import_populate,
+    .import_unmap = shm_import_unmap,
     .qp_create = shm_qp_create,
     .qp_connect = shm_qp_connect,
     .qp_error = shm_qp_error,

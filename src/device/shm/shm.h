@@ -9,19 +9,22 @@
  *   shm.c     open, close, caps           post.c  post_send, post_recv
  *   link.c    other devices, their death  poll.c  completions, events, sleeping
  *   memory.c  regions, ours and imported  copy.c  the copy loops
- *   qp.c      QPs and receive rings       segment.c  the shared memory itself
- *   place.c   where devices meet          hand.c  descriptors for others, and theirs
- *   probe.c   what works here             tracer.c  who may reach into this process
+ *   qp.c      QPs and receive rings       choose.c  which loop, by measurement
+ *   place.c   where devices meet          segment.c the shared memory itself
+ *   probe.c   what works here, variables  hand.c    descriptors for others, and theirs
+ *   tracer.c  who may reach into this process
  *
  * Invariants:
  *  - Everything here is private to the thread that has the engine, but for what hand.c
- *    says. Other processes see only the segment.
+ *    says and what the device's mutex guards: own regions come and go on any thread, and
+ *    the release of one looks at the QPs. Other processes see only the segment.
  *  - Nothing that decides about safety is kept in the segment alone: bounds, keys
  *    and buffers of our own memory are in private tables.
  *  - Allocation only at open, at registration, import and QP creation. */
 #ifndef SHM_SHM_H
 #define SHM_SHM_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -73,16 +76,19 @@ struct shm_link {
     struct weir_qp *waiting; /* to be, when it is open */
 };
 
-/* Our own memory. */
+/* Our own memory. An entry that is taken is its owner's: whoever posts with its key has it
+ * from there. */
 struct shm_mr {
     uint64_t base;
     uint64_t length;
-    uint64_t key;  /* as in its entry, which peers can write: with hand_lock; 0: released */
-    uint32_t lkey; /* 0: free */
+    uint64_t mapped_bytes; /* 0: the application's */
+    uint64_t key;          /* as in its entry, which peers can write: with hand_lock; 0: released */
+    uint32_t lkey;         /* 0: free */
     uint32_t generation;
-    uint32_t kind;
-    int fd; /* of the memfd; -1 */
-    uint32_t next_free;
+    uint32_t access;
+    int fd;             /* of the memfd; -1 */
+    bool is_exported;   /* peers may know of it */
+    uint32_t next_free; /* guarded by the mutex */
 };
 
 /* A peer's memory. One line: the path of a transfer reads all of it. */
@@ -113,17 +119,22 @@ struct shm_failed {
 
 enum shm_qp_state { QP_INIT = 1, QP_CONNECTING, QP_READY, QP_ERROR };
 
-/* What the last write over mapped memory was found to be allowed: as long as the
- * next has the same keys, and the region its key, only the bounds are left to check.
- * Both regions have 8 bytes or more. A pair that names nothing is never live. */
-struct shm_pair {
+/* Two regions, of 8 bytes or more, and what may be written from one to the other. */
+struct shm_bounds {
     uint64_t keys; /* lkey and rkey, as they lie in a WR */
-    const _Atomic uint64_t *live;
-    uint64_t live_key;
     uint64_t local;
     uint64_t local_limit; /* offsets above it have less than 8 bytes behind them */
     uint64_t remote;
     uint64_t remote_limit;
+};
+
+/* What the last write over mapped memory was found to be allowed: as long as the
+ * next has the same keys, and the region its key, only the bounds are left to check.
+ * A pair that names nothing is never live; any thread may make it so. */
+struct shm_pair {
+    struct shm_bounds bounds;
+    const _Atomic uint64_t *_Atomic live;
+    uint64_t live_key;
 };
 
 struct weir_qp {
@@ -194,11 +205,14 @@ struct weir_device {
     uint32_t watched_count;
     struct weir_qp *watched[SHM_WATCHED_MAX];
     uint64_t health_last_ns;
+    _Atomic uint32_t mr_count; /* entries ever handed out; guarded where it grows */
     struct shm_mr *mrs[SHM_MRS_MAX / SHM_TABLE_CHUNK];
     struct shm_import *imports[SHM_IMPORTS_MAX / SHM_TABLE_CHUNK];
 
-    uint32_t mr_count; /* entries ever handed out */
-    uint32_t mr_free;  /* first free + 1 */
+    /* Guards the free entries of mrs, and who is in `all` and `qps` and linked to whom
+     * against the threads that release memory. Held for no longer than a look at all. */
+    pthread_mutex_t mutex;
+    uint32_t mr_free; /* first free + 1 */
     uint32_t import_count;
     uint32_t import_free;
     uint32_t cq_used; /* depths of all QPs */
@@ -247,11 +261,24 @@ void blob_write(const struct weir_device *device, uint32_t what, uint32_t index,
 int blob_read(const uint8_t *bytes, uint32_t length, uint32_t what, uint32_t limit,
               struct shm_blob *blob_out);
 
+/* ---- choose.c ---- */
+
+/* The fastest of the loops for each length, by a measurement of some milliseconds. Any
+ * thread. */
+void copy_measure(const struct copy_loops *loops, const struct weir_env *env,
+                  struct copy_choice *choice_out);
+/* What this process uses: measured when the first device is opened, but for what the
+ * environment says (get is getenv(3)). EINVAL: nonsense. Any thread. */
+int copy_choose(const struct weir_env *env, char *(*get)(const char *name),
+                struct copy_choice *choice_out);
+/* The variable, as device_setting has it. */
+void copy_setting(char *(*get)(const char *name), struct weir_device_setting *out);
+
 /* ---- link.c ---- */
 
 /* The link to the segment that a blob names, with one more reference: open, or EINPROGRESS
  * and being opened (*link_out is written then, too). EINVAL (no such segment there), EPEER (no
- * such device), EDENIED (another user's), EAGAIN, ENOMEM, EDEVICE. */
+ * such device), EDENIED (another user's), EAGAIN, EMFILE, ENOMEM, EDEVICE. */
 int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm_link **link_out);
 /* As link_get, but waits for a bounded time until it is open; EAGAIN after that. */
 int link_get_open(struct weir_device *device, const struct shm_blob *blob,
@@ -261,9 +288,11 @@ void link_put(struct weir_device *device, struct shm_link *link);
 bool link_is_alive(struct shm_link *link);
 void link_mark_dead(struct shm_link *link);
 void link_ring(const struct shm_link *link);
+/* Asks the kernel, and notices nothing. Any thread, as long as the link has references. */
+bool link_has_ended(const struct shm_link *link);
 /* The memfd of the region that a blob names, whose number in its owner's process is `number`;
  * -1 for one that is reached with process_vm, when the owner has let us in. Waits for a
- * bounded time. ESTALE, EPEER, EDENIED, EAGAIN, EINVAL, ENOMEM, EDEVICE. */
+ * bounded time. ESTALE, EPEER, EDENIED, EAGAIN, EINVAL, EMFILE, ENOMEM, EDEVICE. */
 int link_fetch(const struct weir_device *device, const struct shm_link *link,
                const struct shm_blob *blob, int number, int *fd_out);
 /* Takes what the epoll descriptor has: bells, answers and deaths. */
@@ -276,6 +305,8 @@ int shm_mr_register(struct weir_device *device, void *base, uint64_t length, uin
 int shm_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access,
                     struct weir_mr *mr_out);
 int shm_mr_release(struct weir_device *device, const struct weir_mr *mr);
+void shm_import_populate(struct weir_device *device, const struct weir_rmr *rmr);
+void shm_import_unmap(struct weir_device *device, const struct weir_rmr *rmr);
 int shm_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
                   uint32_t *blob_length_out);
 int shm_mr_import(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
@@ -290,7 +321,7 @@ static inline struct shm_mr *mr_at(const struct weir_device *device, uint32_t in
 /* NULL: no such key. */
 static inline struct shm_mr *mr_find(const struct weir_device *device, uint32_t lkey) {
     uint32_t index = lkey & ((1u << SHM_MR_INDEX_BITS) - 1);
-    if (SHM_UNLIKELY(index >= device->mr_count))
+    if (SHM_UNLIKELY(index >= atomic_load_explicit(&device->mr_count, memory_order_acquire)))
         return NULL;
     struct shm_mr *mr = mr_at(device, index);
     return SHM_LIKELY(mr->lkey == lkey && lkey != 0) ? mr : NULL;
@@ -337,10 +368,30 @@ int shm_qp_destroy(struct weir_qp *qp);
 void qp_link_done(struct weir_qp *qp, int error);
 /* To the error state by itself or on request; what is posted will flush. */
 void qp_fail(struct weir_qp *qp);
-/* No QP remembers any pair of regions any more: one is given back. */
+/* No QP remembers any pair of regions any more: one is given back. Any thread. */
 void qp_forget_pairs(struct weir_device *device);
 /* Whether the peer is inside an operation on this QP, on a live peer. */
 bool qp_remote_is_busy(const struct weir_qp *qp);
+/* The first QP from number *index_io on whose live peer is inside an operation, and which
+ * one: its number, and its busy word. False: none. Any thread. */
+bool qp_find_busy(struct weir_device *device, uint32_t *index_io, uint64_t *busy_out);
+
+static inline bool pair_is_live(const struct shm_pair *pair) {
+    const _Atomic uint64_t *live = atomic_load_explicit(&pair->live, memory_order_relaxed);
+    return atomic_load_explicit(live, memory_order_acquire) == pair->live_key;
+}
+
+/* Remembers a write between two regions that is allowed; both have 8 bytes or more. */
+static inline void pair_set(struct shm_pair *pair, uint64_t keys, const struct shm_mr *mr,
+                            const struct shm_import *import) {
+    pair->bounds = (struct shm_bounds){.keys = keys,
+                                       .local = mr->base,
+                                       .local_limit = mr->length - 8,
+                                       .remote = import->base,
+                                       .remote_limit = import->length - 8};
+    pair->live_key = import->key;
+    atomic_store_explicit(&pair->live, import->live, memory_order_relaxed);
+}
 
 /* ---- post.c ---- */
 
@@ -364,6 +415,8 @@ uint32_t shm_post_pieces(struct weir_qp *qp, const struct weir_span *span,
 
 /* ---- probe.c ---- */
 
+/* The index-th environment variable that the backend reads; false past the last. */
+bool shm_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 int shm_probe(struct weir_device_caps *caps_out);
 /* What the device can do at a place. ENODEVICE, EINVAL. */
 int caps_fill(const struct shm_place *place, struct weir_device_caps *caps_out);

@@ -1,0 +1,274 @@
+/* test_descriptors.c: file descriptors run out, at every point at which one is needed (W7): the
+ * one who asked is told so, and whoever serves; all else goes on; and it works again when there
+ * is room. How many are needed is what weir(3) says. On shm. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine_side.h"
+#include "held.h"
+
+/* What weir(3) says that they take. */
+enum { OF_ENGINE = 14, OF_PEER = 4, OF_MEMORY = 1 };
+enum { MEMORIES = 16, BYTES = 4096 };
+
+static struct rlimit usual;
+
+/* From now on `spare` more can be opened. They are given out from the lowest free number on. */
+static void leave_descriptors(unsigned spare) {
+    struct rlimit tight = usual;
+    int fds[1024], count = 0;
+
+    assert_true(spare < 1024);
+    for (unsigned i = 0; i < spare; i++)
+        fds[count++] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_true(next >= 0);
+    close(next);
+    while (count > 0)
+        close(fds[--count]);
+    tight.rlim_cur = (rlim_t)next;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &tight), 0);
+}
+
+static void leave_all(void) {
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+}
+
+static int after_each(void **state) {
+    (void)state;
+    return setrlimit(RLIMIT_NOFILE, &usual);
+}
+
+/* ---- memory ---- */
+
+static void test_W7_memory_runs_out_of_descriptors(void **state) {
+    struct side a, b;
+    weir_memory memories[MEMORIES], local, own;
+    static uint8_t bytes[BYTES];
+    void *base;
+    int count = 0, rc;
+
+    (void)state;
+    pair_open(&a, &b, NULL);
+    leave_descriptors(3);
+    do
+        rc = weir_memory_allocate(a.engine, BYTES, WEIR_ACCESS_ALL, &memories[count], &base);
+    while (rc == WEIR_OK && ++count < MEMORIES);
+    assert_int_equal(rc, WEIR_EMFILE);
+    assert_int_equal(count, 3);
+    assert_int_equal(weir_error_class(rc), WEIR_CLASS_TRANSFER);
+    /* Nothing else is affected. */
+    assert_int_equal(weir_memory_allocate(a.engine, BYTES, 0, &local, &base), WEIR_OK);
+    assert_int_equal(weir_memory_register(a.engine, bytes, BYTES, WEIR_ACCESS_ALL, &own), WEIR_OK);
+    memset(base, 9, BYTES);
+    weir_segment segment = {.local = local, .remote = a.remote, .length = BYTES};
+    assert_int_equal(write_now(&a, &b, &segment, 1, NULL), WEIR_OK);
+    assert_memory_equal(b.bytes, base, BYTES);
+    /* It works again when there is room. */
+    assert_int_equal(weir_memory_release(a.engine, memories[1]), WEIR_OK);
+    assert_int_equal(weir_memory_allocate(a.engine, BYTES, WEIR_ACCESS_ALL, &memories[1], &base),
+                     WEIR_OK);
+    leave_all();
+    pair_close(&a, &b);
+}
+
+/* An import needs one for a moment, and holds none. */
+static void test_W7_imports_hold_no_descriptors(void **state) {
+    uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
+    size_t length = sizeof(descriptor);
+    weir_memory memory;
+    weir_remote remote;
+    struct side a, b;
+    void *base;
+
+    (void)state;
+    pair_open(&a, &b, NULL);
+    int before = held_fds();
+    assert_int_equal(weir_memory_allocate(b.engine, BYTES, WEIR_ACCESS_ALL, &memory, &base),
+                     WEIR_OK);
+    assert_int_equal(held_fds(), before + OF_MEMORY);
+    assert_int_equal(weir_memory_export(b.engine, memory, descriptor, &length), WEIR_OK);
+    leave_descriptors(0);
+    assert_int_equal(weir_memory_import(a.engine, a.peer, descriptor, length, &remote),
+                     WEIR_EMFILE);
+    leave_all();
+    assert_int_equal(weir_memory_import(a.engine, a.peer, descriptor, length, &remote), WEIR_OK);
+    assert_int_equal(held_fds(), before + OF_MEMORY);
+    pair_close(&a, &b);
+}
+
+/* ---- engines ---- */
+
+static void test_W7_engines_run_out_of_descriptors(void **state) {
+    weir_engine_options options = side_options();
+    int before = held_fds(), rc = WEIR_EMFILE;
+    weir_engine *engine = NULL;
+    unsigned spare = 0;
+
+    (void)state;
+    for (; rc != WEIR_OK; spare++) {
+        assert_in_range(spare, 0, 50);
+        leave_descriptors(spare);
+        rc = weir_engine_open(&options, &engine);
+        leave_all();
+        if (rc != WEIR_OK)
+            assert_int_equal(rc, WEIR_EMFILE);
+        if (rc != WEIR_OK)
+            assert_int_equal(held_fds(), before);
+    }
+    assert_int_equal(held_fds(), before + OF_ENGINE);
+    weir_engine_close(engine);
+    assert_int_equal(held_fds(), before);
+}
+
+static weir_engine_options short_options(void) {
+    weir_engine_options options = side_options();
+
+    options.connect_timeout_ns = 300 * MS;
+    return options;
+}
+
+/* Who has none to call with is told so, and not that nobody answered. */
+static void test_W7_no_descriptor_to_call_with(void **state) {
+    weir_engine_options options = short_options();
+    struct side a, b;
+
+    (void)state;
+    side_open(&a, &options);
+    side_open(&b, &options);
+    side_join(&a, &b);
+    leave_descriptors(0);
+    assert_int_equal(weir_peer_connect(a.engine, a.peer), WEIR_NOT_READY);
+    assert_int_equal(next_event(&a, &b, WEIR_EVENT_GONE).error, WEIR_EMFILE);
+    leave_all();
+    connect_now(&a, &b);
+    pair_close(&a, &b);
+}
+
+/* ---- a server ---- */
+
+struct caller {
+    pid_t pid;
+    int to, from;
+};
+
+/* A process that connects to the address that it is told, says when it knows that there is no
+ * descriptor for it, and ends when it is told to. It begins before there are threads here: such
+ * a child may have some of its own, for sanitizers too. */
+static struct caller caller_begin(void) {
+    char address[WEIR_ADDRESS_MAX];
+    int down[2], up[2];
+    char byte;
+    struct side side;
+
+    assert_int_equal(pipe2(down, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(up, O_CLOEXEC | O_NONBLOCK), 0);
+    struct caller caller = {.pid = fork(), .to = down[1], .from = up[0]};
+    assert_true(caller.pid >= 0);
+    if (caller.pid != 0) {
+        close(down[0]);
+        close(up[1]);
+        return caller;
+    }
+    close(down[1]);
+    close(up[0]);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (read(down[0], address, sizeof(address)) != (ssize_t)sizeof(address))
+        _exit(4);
+    weir_engine_options options = side_options();
+    options.connect_timeout_ns = PATIENCE_NS;
+    leave_all();
+    side_open(&side, &options);
+    if (weir_peer_open(side.engine, address, &side.peer) != WEIR_OK ||
+        weir_peer_connect(side.engine, side.peer) != WEIR_NOT_READY)
+        _exit(2);
+    bool told = false;
+    for (weir_event event = {0}; event.type != WEIR_EVENT_UP;) {
+        if (!told && info_of(&side).refusal == WEIR_EMFILE)
+            told = write(up[1], "", 1) == 1;
+        if (weir_event_take(side.engine, &event) != WEIR_OK)
+            step(&side, NULL);
+    }
+    if (read(down[0], &byte, 1) != 0) /* until the parent closes its end */
+        _exit(3);
+    side_close(&side);
+    _exit(0);
+}
+
+static void call(struct caller caller, const char *address) {
+    char text[WEIR_ADDRESS_MAX] = "";
+
+    snprintf(text, sizeof(text), "%s", address);
+    assert_int_equal(write(caller.to, text, sizeof(text)), sizeof(text));
+}
+
+static void hang_up(struct side *server, struct caller caller) {
+    int status;
+
+    close(caller.to);
+    close(caller.from);
+    STEP_UNTIL(server, NULL, waitpid(caller.pid, &status, WNOHANG) == caller.pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* Whatever is lacking, from the connection on, the server is told once, and who waits, too, as
+ * soon as there is a connection to tell him on; he comes in when there is room. */
+static void test_W7_a_server_is_told_who_it_cannot_serve(void **state) {
+    unsigned spare = 0;
+    bool served = false;
+
+    (void)state;
+    for (; !served; spare++) {
+        struct side server;
+        weir_event event = {0};
+
+        assert_in_range(spare, 0, 20);
+        struct caller caller = caller_begin();
+        side_open(&server, NULL);
+        call(caller, server.address);
+        int before = held_fds();
+        leave_descriptors(spare);
+        STEP_UNTIL(&server, NULL, weir_event_take(server.engine, &event) == WEIR_OK);
+        served = event.type == WEIR_EVENT_UP;
+        if (!served) {
+            assert_int_equal(event.type, WEIR_EVENT_REFUSED);
+            assert_int_equal(event.error, WEIR_EMFILE);
+            assert_int_equal(event.peer.id != 0, spare > 0);
+            char byte;
+            if (spare > 0)
+                STEP_UNTIL(&server, NULL, read(caller.from, &byte, 1) == 1);
+            assert_int_equal(weir_event_take(server.engine, &event), WEIR_EAGAIN);
+            leave_all();
+            assert_int_equal(next_event(&server, NULL, WEIR_EVENT_UP).error, 0);
+        }
+        leave_all();
+        assert_int_equal(held_fds(), before + OF_PEER);
+        hang_up(&server, caller);
+        side_close(&server);
+    }
+    assert_true(spare > OF_PEER);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_teardown(name, after_each)
+    const struct CMUnitTest tests[] = {
+        TEST(test_W7_memory_runs_out_of_descriptors),
+        TEST(test_W7_imports_hold_no_descriptors),
+        TEST(test_W7_engines_run_out_of_descriptors),
+        TEST(test_W7_no_descriptor_to_call_with),
+        TEST(test_W7_a_server_is_told_who_it_cannot_serve),
+    };
+
+    if (getrlimit(RLIMIT_NOFILE, &usual) != 0)
+        return EXIT_FAILURE;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
