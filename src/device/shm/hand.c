@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -58,13 +59,26 @@ static void answer(int socket, int status, const int *fds, uint32_t count) {
         send_answer(socket, WEIR_EAGAIN, NULL, 0);
 }
 
+/* The end of the life pipe that a peer watches, opened anew for each: a file that many watch, with
+ * epoll sets in epoll sets, is refused to the 101st (epoll_ctl(2), EINVAL: the kernel bounds the
+ * ways by which one event may wake). -1: without /proc they share it. The holder holds forks. */
+static int life_end(const struct weir_device *device) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", device->hand.life_fds[0]);
+    return fork_own(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+}
+
 static void answer_link(struct weir_device *device, int socket) {
     /* Older kernels and some sandboxes have none: then `life` has to do. */
     fork_hold();
     int pidfd = fork_own((int)syscall(SYS_pidfd_open, getpid(), 0));
+    int life_fd = life_end(device);
     fork_release();
-    int fds[HAND_FDS_MAX] = {device->map_fd, device->bell_fd, device->hand.life_fds[0], pidfd};
+    int fds[HAND_FDS_MAX] = {device->map_fd, device->bell_fd,
+                             life_fd >= 0 ? life_fd : device->hand.life_fds[0], pidfd};
     answer(socket, 0, fds, pidfd >= 0 ? 4 : 3);
+    if (life_fd >= 0)
+        fork_close(life_fd);
     if (pidfd >= 0)
         fork_close(pidfd);
 }
