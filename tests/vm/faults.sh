@@ -44,13 +44,13 @@ transfers() {
 }
 
 # verified BENCH OPTIONS...: no transfer is lost, no session breaks, and what was left without a
-# signalled tail is found.
+# signalled tail is found. Receives are shared, so that `srq` has something to refuse.
 verified() {
     holds='r["verified"] and r["checked_bytes"] > 0 and r["wrong_bytes"] == 0
         and (c := r["device_counters"]) and c["transfers_failed"] == 0
         and c["sessions_failed"] == 0 and c["sessions_up"] == 1
         and c["partial_posts"] > 0 and c["orphans"] == c["orphans_healed"] > 0'
-    printf '#!/bin/sh\nFAULTS="%s" FAULTS_REPORT=%s LD_PRELOAD=%s exec %s "$@"\n' \
+    printf '#!/bin/sh\nWEIR_VERBS_SRQ=1 FAULTS="%s" FAULTS_REPORT=%s LD_PRELOAD=%s exec %s "$@"\n' \
         "$given" "$WORK/report" "$faulty" "$BUILD/weir" >"$WORK/weir"
     chmod +x "$WORK/weir"
     weir=$WORK/weir
