@@ -150,8 +150,9 @@ static void test_S9_last_words_that_wait_for_room(void **state) {
 /* ---- a process that leaves ---- */
 
 /* Connects, one step of ours for one of the other's, says its words, leaves and ends.
- * The file descriptors carry a byte for each step that the other is to make. */
-static _Noreturn void leaver_main(const char *address, int ask, int answer, bool dies) {
+ * The file descriptors carry the other's address, and a byte for each step that it is to make. */
+static _Noreturn void leaver_main(int ask, int answer, bool dies) {
+    char address[WEIR_ADDRESS_MAX];
     weir_engine_options options = side_options();
     weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
     weir_peer_info info = WEIR_PEER_INFO_INIT;
@@ -161,7 +162,8 @@ static _Noreturn void leaver_main(const char *address, int ask, int answer, bool
     char byte = 's';
 
     notify.flags = WEIR_TRANSFER_NOTIFY;
-    if (weir_engine_open(&options, &engine) != WEIR_OK ||
+    if (read(answer, address, sizeof(address)) != sizeof(address) ||
+        weir_engine_open(&options, &engine) != WEIR_OK ||
         weir_peer_open(engine, address, &peer) != WEIR_OK)
         _exit(1);
     for (weir_peer_connect(engine, peer); info.connected == 0;) {
@@ -193,14 +195,16 @@ static void test_H12_last_words_of_a_process(void **state) {
         int ask[2], answer[2], status;
         char byte;
 
-        side_open(&side, NULL);
         assert_true(pipe(ask) == 0 && pipe(answer) == 0);
-        pid_t pid = fork();
+        pid_t pid = fork(); /* before there is a thread, for ThreadSanitizer's sake */
         assert_true(pid >= 0);
         if (pid == 0)
-            leaver_main(side.address, ask[1], answer[0], round % 2 == 1);
+            leaver_main(ask[1], answer[0], round % 2 == 1);
         close(ask[1]);
         close(answer[0]);
+        side_open(&side, NULL);
+        assert_int_equal(write(answer[1], side.address, sizeof(side.address)),
+                         sizeof(side.address));
         while (read(ask[0], &byte, 1) == 1) {
             weir_engine_wait(side.engine, 0);
             assert_int_equal(write(answer[1], &byte, 1), 1);
