@@ -115,10 +115,10 @@ static void meet(struct writer *w) {
         weir_remote_release(w->engine, w->remote);
     w->remote.id = 0;
     while (w->remote.id == 0) {
-        w->gone = 0;
-        say(w->engine, w->store, HELLO, NULL, 0);
-        while (w->remote.id == 0 && !w->gone)
+        w->gone = say(w->engine, w->store, HELLO, NULL, 0) != WEIR_OK;
+        do
             look(w);
+        while (w->remote.id == 0 && !w->gone);
     }
 }
 

@@ -6,7 +6,10 @@ name=$1
 program=$2
 work=$(mktemp -d)
 server=
-trap 'test -n "$server" && kill "$server" 2>/dev/null; rm -rf "$work"' EXIT
+writer=
+# shellcheck disable=SC2086 # those that there are
+trap 'kill $server $writer 2>/dev/null || true; rm -rf "$work"' EXIT
+: >"$work/served"
 # A port that nobody listens at; the next life of the server takes it again.
 port=$((20000 + $$ % 10000))
 while grep -qi ":$(printf %04X $port) 00000000:0000 0A" /proc/net/tcp; do
@@ -39,6 +42,7 @@ comeback)
         start store
     done
     wait "$writer"
+    writer=
     grep -qx '10000 records are kept' "$work/wrote"
     # Each was kept once, or again where the store died before its answer was there.
     sort -u "$work/served" | wc -l | grep -qx 10000
