@@ -91,6 +91,27 @@ static void test_W3_what_its_device_answers_is_a_sign_of_life(void **state) {
     }
 }
 
+/* It called while its address was dialled in vain, and is there: signs of life prolong no dial. */
+static void test_W3_what_nobody_needs_is_not_dialled_for_ever(void **state) {
+    weir_event event;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->executes = true;
+    met(lone, 1, THERE, &conn);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    lone_pass(lone, 200 * MS);
+    assert_int_not_equal(peer_number(lone, 1)->dial, DIAL_NONE);
+    conn = lone_visit(lone);
+    lone_return(lone, conn, 1, THERE);
+    lone_pass(lone, 20 * SECOND);
+    assert_int_equal(peer_number(lone, 1)->dial, DIAL_NONE);
+    assert_int_equal(peer_number(lone, 1)->conn_last, conn);
+    assert_false(told(lone, WEIR_EVENT_GONE, &event));
+    lone_close(lone);
+}
+
 /* At the address that it told another one answers, or this engine itself: the address means
  * nothing here, and the peer lives. */
 static void test_W3_an_address_that_leads_elsewhere(void **state) {
@@ -469,6 +490,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W3_one_without_an_address_may_call_again),
         cmocka_unit_test(test_W3_what_its_device_answers_is_a_sign_of_life),
+        cmocka_unit_test(test_W3_what_nobody_needs_is_not_dialled_for_ever),
         cmocka_unit_test(test_W3_an_address_that_leads_elsewhere),
         cmocka_unit_test(test_W3_another_in_its_place_is_its_end),
         cmocka_unit_test(test_W6_the_pass_is_shown_where_the_peer_answers),

@@ -64,14 +64,6 @@ static uint64_t patient_until(const weir_engine *engine, const struct peer *peer
     return now + (judged ? patience_ns(engine) : engine->options.connect_timeout_ns);
 }
 
-static void look(weir_engine *engine, struct peer *peer, uint64_t now) {
-    peer->dial_look_ns = now + patience_ns(engine) / 2;
-    if (peer->proving && now >= peer->dial_since_ns + patience_ns(engine))
-        peer_proven(engine, peer); /* nobody answers there: its word is all there is */
-    if (peer->known && !peer->leaving && shows_life(engine, peer))
-        peer->dial_deadline_ns = patient_until(engine, peer, now);
-}
-
 /* The first look only asks: what was answered before says nothing. */
 static void begin(weir_engine *engine, struct peer *peer) {
     uint64_t now = engine_now(engine);
@@ -97,6 +89,21 @@ static void fail(weir_engine *engine, struct peer *peer, int error) {
     else if (peer->conn_accepted == 0) /* else it has called us meanwhile, and is there */
         peer_dead(engine, peer, error);
     peer_set_timer(engine, peer);
+}
+
+/* Signs of life put the deadline off, for as long as they come. A peer that has called meanwhile
+ * needs none: what is dialled beside its connection ends in time. */
+static void look(weir_engine *engine, struct peer *peer, uint64_t now) {
+    peer->dial_look_ns = now + patience_ns(engine) / 2;
+    if (peer->known && peer->conn_accepted != 0 &&
+        now - peer->dial_since_ns >= engine->options.connect_timeout_ns) {
+        fail(engine, peer, peer->dial_error);
+        return;
+    }
+    if (peer->proving && now >= peer->dial_since_ns + patience_ns(engine))
+        peer_proven(engine, peer); /* nobody answers there: its word is all there is */
+    if (peer->known && !peer->leaving && shows_life(engine, peer))
+        peer->dial_deadline_ns = patient_until(engine, peer, now);
 }
 
 static void again_later(weir_engine *engine, struct peer *peer) {
