@@ -112,6 +112,29 @@ static void test_W3_what_nobody_needs_is_not_dialled_for_ever(void **state) {
     lone_close(lone);
 }
 
+/* It called, and that connection was lost shortly before the dial beside it would have ended: the
+ * patience begins with the loss. */
+static void test_W3_the_patience_begins_with_the_last_connection(void **state) {
+    weir_event event;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    met(lone, 1, THERE, &conn);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    lone_pass(lone, 200 * MS);
+    conn = lone_visit(lone);
+    lone_return(lone, conn, 1, THERE);
+    lone_pass(lone, 700 * MS);
+    assert_int_not_equal(peer_number(lone, 1)->dial, DIAL_NONE);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    lone_pass(lone, 700 * MS);
+    assert_false(told(lone, WEIR_EVENT_GONE, &event));
+    lone_pass(lone, 400 * MS);
+    assert_true(told(lone, WEIR_EVENT_GONE, &event));
+    lone_close(lone);
+}
+
 /* At the address that it told another one answers, or this engine itself: the address means
  * nothing here, and the peer lives. */
 static void test_W3_an_address_that_leads_elsewhere(void **state) {
@@ -491,6 +514,7 @@ int main(void) {
         cmocka_unit_test(test_W3_one_without_an_address_may_call_again),
         cmocka_unit_test(test_W3_what_its_device_answers_is_a_sign_of_life),
         cmocka_unit_test(test_W3_what_nobody_needs_is_not_dialled_for_ever),
+        cmocka_unit_test(test_W3_the_patience_begins_with_the_last_connection),
         cmocka_unit_test(test_W3_an_address_that_leads_elsewhere),
         cmocka_unit_test(test_W3_another_in_its_place_is_its_end),
         cmocka_unit_test(test_W6_the_pass_is_shown_where_the_peer_answers),

@@ -384,7 +384,8 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
 
 /* The peer loses this connection. */
 static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int error) {
-    if (peer->conn_accepted == conn) {
+    bool called = peer->conn_accepted == conn;
+    if (called) {
         found_conn_set(engine, peer, &peer->conn_accepted, peer->conn_before);
         found_conn_set(engine, peer, &peer->conn_before, 0);
     }
@@ -399,7 +400,8 @@ static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int
         peer->probe_due = true; /* what was said on this one may be lost */
         peer_pump(engine, peer, NULL);
     }
-    if (!peer->known || peer->leaving || peer->conn_last != 0 || peer->dial != DIAL_NONE)
+    if (!peer->known || peer->leaving || peer->conn_last != 0 ||
+        (peer->dial != DIAL_NONE && !called))
         return;
     /* A visitor that had no QPs here, and of which the application knows nothing, is not
      * waited for. */

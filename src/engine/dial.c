@@ -163,13 +163,16 @@ void dial_start(weir_engine *engine, struct peer *peer) {
         call(engine, peer); /* else the sign of life that was asked for has ended the peer */
 }
 
-/* No connection of the peer's is left, and none is being dialled. */
+/* No connection of the peer's is left. What is being dialled already was begun when there was
+ * one: the patience begins now. */
 void dial_lost(weir_engine *engine, struct peer *peer) {
-    if (peer->dialable) {
+    if (peer->dial == DIAL_NONE && peer->dialable) {
         dial_start(engine, peer);
-    } else if (peer->dial == DIAL_NONE && !engine->closing) {
-        peer->dial = DIAL_AWAITING;
-        peer->dial_next_ns = UINT64_MAX;
+    } else if (!engine->closing) {
+        if (peer->dial == DIAL_NONE) {
+            peer->dial = DIAL_AWAITING;
+            peer->dial_next_ns = UINT64_MAX;
+        }
         begin(engine, peer);
         peer_set_timer(engine, peer);
     }
