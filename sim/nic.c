@@ -308,6 +308,9 @@ static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *
         sim_violation(nic->world, "W7 n%u makes a QP of a device that it let go of",
                       nic->node->index);
     }
+    if (nic->node->closing) {
+        sim_violation(nic->world, "T10 n%u makes a QP while it closes", nic->node->index);
+    }
     if (nic->failed) {
         return WEIR_EDEVICE;
     }

@@ -662,7 +662,7 @@ void app_leave(struct sim_app *app) {
     sim_trace(world, "n%u closes its engine", node->index);
     node->stepping = true;
     app->run->oracle->lives_ended = true;
-    node->may_sleep = true;
+    node->may_sleep = node->closing = true;
     left = engine_end(app->engine);
     app->engine = NULL;
     sim_trace(world, "n%u closed its engine", node->index);
@@ -675,7 +675,7 @@ void app_leave(struct sim_app *app) {
     if (left != NULL) {
         finish_left(node, left);
     }
-    node->may_sleep = false;
+    node->may_sleep = node->closing = false;
     node->stepping = false;
     sim_nic_census(node->nic, &census);
     if (census.qps + census.mrs + census.recvs != 0) {

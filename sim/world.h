@@ -45,6 +45,7 @@ struct sim_node {
     bool listening;
     bool woken;     /* something came while it was stepping */
     bool may_sleep; /* it is in a call that is allowed to */
+    bool closing;   /* its engine is being closed */
     char address[SIM_ADDRESS_MAX];
     char told[SIM_ADDRESS_MAX]; /* what it tells others of that; "": the same */
     uint64_t step_at_ns;        /* when the pending step is due; UINT64_MAX: none */
