@@ -29,11 +29,13 @@ static char own_path[4096]; /* of this program */
  * same, and a child that was forked before lives on. `w`: what is said there is for it. */
 static bool obey_exec(struct side *side, char letter, int from, int to) {
     char down[16], up[16], base[32];
+    pid_t parent = getpid();
     (void)side;
     if (letter == 'f' && fork() == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (;;)
+        while (getppid() == parent) /* which may have ended already */
             pause();
+        _exit(0);
     }
     fcntl(from, F_SETFD, 0);
     fcntl(to, F_SETFD, 0);
