@@ -106,7 +106,8 @@ WEIR_API const char *weir_version(void);
     X(WEIR_ENODEVICE, -36, WEIR_CLASS_ENDPOINT, "no such device here")                             \
     X(WEIR_EFULL, -37, WEIR_CLASS_ENDPOINT, "no room for another peer: QPs, or peers_max")         \
     X(WEIR_EDENIED, -38, WEIR_CLASS_ENDPOINT,                                                      \
-      "the system does not let the two processes share memory")
+      "the system does not let the two processes share memory")                                    \
+    X(WEIR_EUNREACH, -39, WEIR_CLASS_ENDPOINT, "no route to the peer's address")
 
 typedef enum weir_error_class {
     WEIR_CLASS_OK = 0,
@@ -670,10 +671,10 @@ typedef enum weir_event_type {
                                * `value` as with DEGRADED, but all that was learned since */
     WEIR_EVENT_GONE = 4,      /* there is no session, and none will come by itself. EPEER: the peer
                                * died, was restarted or closed its engine; ECONNECT, EREFUSED,
-                               * EADDRESS, EMFILE: it was not reached; ECLOSED: the engine gave up
-                               * an idle peer that the application has not open, to make room for
-                               * another. The reason that the peer gave for EREFUSED, or for
-                               * ECONNECT, is in value, cast it to int: as `refusal` in
+                               * EADDRESS, EUNREACH, EMFILE: it was not reached; ECLOSED: the
+                               * engine gave up an idle peer that the application has not open, to
+                               * make room for another. The reason that the peer gave for EREFUSED, or
+                               * for ECONNECT, is in value, cast it to int: as `refusal` in
                                * weir_peer_info; or 0.
                                * Told once, and once more for each weir_peer_connect afterwards
                                * that does not reach the peer */

@@ -16,6 +16,7 @@ enum {
     NET_INBOX_MAX = 1024, /* events a node has not polled; more are dropped as lost */
     NET_DIAL_TRIES = 64,
     NET_RETRY_NS = 2000000, /* a dial or a FIN tried again across a cut */
+    NET_NO_ROUTE = 4,       /* one of so many dials across a cut is told that there is no route */
 };
 
 struct net_half {
@@ -251,7 +252,7 @@ static void dial_event(struct sim_world *world, const struct sim_event *event) {
         return;
     }
     if (event->b >= NET_DIAL_TRIES || sim_fault(world, world->config.net.refuse)) {
-        half_close(net, event->a, WEIR_ECONNECT);
+        half_close(net, event->a, dials->node == accepts->node ? WEIR_EUNREACH : WEIR_ECONNECT);
         return;
     }
     if (!target->alive || !target->listening) {
@@ -281,7 +282,17 @@ static int control_dial(void *self, const char *address, uint64_t *conn_out) {
     struct sim_net *net = world->net;
     struct sim_event event = {.fire = dial_event, .node = node->index};
     struct net_conn *conn;
+    uint32_t to = UINT32_MAX;
 
+    for (uint32_t i = 0; i < world->config.nodes; i++) {
+        if (strcmp(address, world->nodes[i].address) == 0) {
+            to = i;
+        }
+    }
+    if (to != UINT32_MAX && world->control_cut[node->index][to] &&
+        sim_below(&world->prng, NET_NO_ROUTE) == 0) {
+        return WEIR_EUNREACH;
+    }
     if (net->count == net->capacity) {
         size_t capacity = net->capacity == 0 ? 64 : net->capacity * 2;
         struct net_conn *conns = realloc(net->conns, capacity * sizeof(*conns));
@@ -297,12 +308,8 @@ static int control_dial(void *self, const char *address, uint64_t *conn_out) {
         .half = {{.node = node->index, .life = node->life, .open = true}, {.node = UINT32_MAX}}};
     event.a = net_number(net->count++, 0);
     *conn_out = event.a;
-    for (uint32_t i = 0; i < world->config.nodes; i++) {
-        if (strcmp(address, world->nodes[i].address) == 0) {
-            conn->half[1].node = i;
-        }
-    }
-    if (conn->half[1].node == UINT32_MAX) {
+    conn->half[1].node = to;
+    if (to == UINT32_MAX) {
         conn->half[1].node = node->index; /* nobody there: as a router says */
         event.b = NET_DIAL_TRIES;
     }

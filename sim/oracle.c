@@ -281,6 +281,7 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     case WEIR_ESTALE: /* it waited for a peer that turned out to be another life */
         return oracle->lives_ended;
     case WEIR_ECONNECT:
+    case WEIR_EUNREACH:
         return net || device || cut || oracle->lives_ended || absent ||
                transfer->memory_released; /* the target said that it broke, not why */
     case WEIR_EREMOTE:

@@ -95,6 +95,32 @@ static void test_H12_a_peer_that_cannot_be_reached_is_asked_again(void **state) 
     lone_close(lone);
 }
 
+/* W10: what the system said of the last dial is what the end says. */
+static void test_W10_no_route_to_a_peer_is_said(void **state) {
+    static const int WHYS[] = {WEIR_ECONNECT, WEIR_EUNREACH, WEIR_EMFILE};
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    notify.flags = WEIR_TRANSFER_NOTIFY;
+    for (int w = 0; w < 3; w++) {
+        struct lone *lone = joined(&peer, &conn);
+        assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &notify, &transfer), WEIR_OK);
+        lone_run(lone);
+        lone_cut(lone, conn, WEIR_ECONNECT);
+        for (uint64_t end = lone->now_ns + 1100 * MS; lone->now_ns < end;) {
+            dial_ends(lone, WHYS[w]);
+            lone_pass(lone, 10 * MS);
+        }
+        assert_true(is_gone(lone, peer, WHYS[w]));
+        lone_pass(lone, 300 * MS); /* its QPs drain */
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WHYS[w]);
+        lone_close(lone);
+    }
+}
+
 /* It answered neither here nor anywhere: a server may start later. */
 static void test_H12_who_was_never_there_may_come_yet(void **state) {
     weir_peer peer;
@@ -746,6 +772,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H12_a_peer_that_refuses_is_gone_at_once),
         cmocka_unit_test(test_H12_a_peer_that_cannot_be_reached_is_asked_again),
+        cmocka_unit_test(test_W10_no_route_to_a_peer_is_said),
         cmocka_unit_test(test_H12_who_was_never_there_may_come_yet),
         cmocka_unit_test(test_H12_a_visitor_whose_address_refuses),
         cmocka_unit_test(test_H10_a_connect_that_takes_time),

@@ -139,6 +139,17 @@ static void test_dial_to_nobody_is_closed(void **state) {
     expect_closed(&client, conn, WEIR_EPEER); /* refused */
 }
 
+/* W10: no route is said as such. Nothing may connect to the broadcast address (ip(7)). */
+static void test_W10_no_route_is_told_from_silence(void **state) {
+    (void)state;
+    uint64_t conn;
+    const int rc = client.ops->dial(client.self, "255.255.255.255:9", &conn);
+    if (rc == WEIR_OK)
+        expect_closed(&client, conn, WEIR_EUNREACH);
+    else
+        assert_int_equal(rc, WEIR_EUNREACH);
+}
+
 /* Names go through the resolver's threads. The name below needs no server to be
  * refused: a label has at most 63 bytes (RFC 1035 2.3.4). */
 static void test_names_are_resolved_off_the_thread(void **state) {
@@ -405,6 +416,7 @@ int main(void) {
         {"test_exchange_v6", test_exchange, setup_v6, sides_close, NULL},
         TEST(test_wildcard_takes_both_families),
         TEST(test_dial_to_nobody_is_closed),
+        TEST(test_W10_no_route_is_told_from_silence),
         TEST(test_names_are_resolved_off_the_thread),
         TEST(test_localhost_by_name),
         TEST(test_close_with_lookups_under_way),

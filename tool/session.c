@@ -31,7 +31,8 @@ int session_fail(struct session *session, const char *what, int error) {
         diagnose_refusal(session->engine, session->peer, why);
         return complain("%s: the target refused: %s (%s)", what, why, weir_error_name(error));
     }
-    if (session->options->peer != NULL && (error == WEIR_ECONNECT || error == WEIR_EADDRESS)) {
+    if (session->options->peer != NULL &&
+        (error == WEIR_ECONNECT || error == WEIR_EUNREACH || error == WEIR_EADDRESS)) {
         diagnose_dial(session->address, session->engine, session->peer, why);
         return complain("--peer %s: %s (%s)", session->address, why, weir_error_name(error));
     }

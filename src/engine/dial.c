@@ -130,13 +130,18 @@ static void refused(weir_engine *engine, struct peer *peer) {
         again_later(engine, peer);
 }
 
+/* Nothing was sent to the peer, which the system can say why. */
+bool dial_unmade(int error) {
+    return error == WEIR_EMFILE || error == WEIR_EUNREACH;
+}
+
 static void call(weir_engine *engine, struct peer *peer) {
     peer->dial = DIAL_CALLING;
     peer->dial_next_ns = UINT64_MAX;
     uint64_t conn = 0;
     int rc = engine->ports.control.ops->dial(engine->ports.control.self, peer->address, &conn);
     found_conn_set(engine, peer, &peer->conn_dialled, rc == WEIR_OK ? conn : 0);
-    peer->dial_error = rc == WEIR_EMFILE ? rc : WEIR_ECONNECT;
+    peer->dial_error = dial_unmade(rc) ? rc : WEIR_ECONNECT;
     if (rc == WEIR_EADDRESS) {
         fail(engine, peer, rc);
         return;
@@ -183,7 +188,7 @@ void dial_broken(weir_engine *engine, struct peer *peer, int error) {
     found_conn_set(engine, peer, &peer->conn_dialled, 0);
     if (peer->dial == DIAL_NONE || peer->dial == DIAL_AWAITING)
         return;
-    if (error == WEIR_EMFILE)
+    if (dial_unmade(error))
         peer->dial_error = error;
     if (error == WEIR_EADDRESS)
         fail(engine, peer, error);

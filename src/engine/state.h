@@ -771,6 +771,7 @@ void dial_again(weir_engine *engine, struct peer *peer);
 void dial_connected(weir_engine *engine, struct peer *peer);
 void dial_heard(weir_engine *engine, struct peer *peer);
 void dial_broken(weir_engine *engine, struct peer *peer, int error);
+bool dial_unmade(int error);
 void dial_lost(weir_engine *engine, struct peer *peer);
 void dial_elsewhere(weir_engine *engine, struct peer *peer);
 uint64_t dial_deadline(const struct peer *peer);

@@ -501,7 +501,8 @@ void transfer_unpark(weir_engine *engine, struct peer *peer) {
 
 /* It was posted, must not be again, and whether it arrived may yet be told. */
 static bool ends_unknown(const struct transfer *transfer, int error) {
-    return error == WEIR_ECONNECT && (transfer->flags & WEIR_TRANSFER_ONCE) != 0;
+    bool unreached = error == WEIR_ECONNECT || dial_unmade(error);
+    return unreached && (transfer->flags & WEIR_TRANSFER_ONCE) != 0;
 }
 
 /* Everything that has nothing under way fails now, the rest when it is quiet. */

@@ -57,22 +57,36 @@ int socket_listen(const struct address *address) {
     return fd;
 }
 
+/* Why a connection did not come about, from connect(2). */
+static int connect_error(int error) {
+    switch (error) {
+    case ECONNREFUSED:
+        return WEIR_EPEER;
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case ENETDOWN:
+    case EHOSTDOWN:
+    case EAFNOSUPPORT: /* a machine without IPv6, say */
+        return WEIR_EUNREACH;
+    default:
+        return WEIR_ECONNECT;
+    }
+}
+
 int socket_connect(const struct address *address, int *fd_out) {
     const int fd = socket_make(address);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE) {
             return WEIR_EMFILE;
         }
-        return errno == ENOBUFS || errno == ENOMEM
-                   ? WEIR_EAGAIN
-                   : WEIR_ECONNECT; /* EAFNOSUPPORT: a machine without IPv6, say */
+        return errno == ENOBUFS || errno == ENOMEM ? WEIR_EAGAIN : connect_error(errno);
     }
     /* connect(2): EINTR leaves the attempt under way, as EINPROGRESS does. */
     if (connect(fd, (const struct sockaddr *)&address->storage, address->length) != 0 &&
         errno != EINPROGRESS && errno != EINTR) {
-        const bool refused = errno == ECONNREFUSED;
+        const int rc = connect_error(errno);
         fork_close(fd);
-        return refused ? WEIR_EPEER : WEIR_ECONNECT;
+        return rc;
     }
     *fd_out = fd;
     return WEIR_OK;
@@ -94,7 +108,7 @@ int socket_connect_result(int fd) {
     socklen_t length = sizeof error;
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0 || error != 0 ||
         socket_met_itself(fd)) {
-        return error == ECONNREFUSED ? WEIR_EPEER : WEIR_ECONNECT;
+        return connect_error(error);
     }
     return WEIR_OK;
 }

@@ -88,7 +88,7 @@ struct tcp_conn {
     bool kept;    /* a peer's: not a visitor's */
     bool broken;  /* a send failed; the socket's end is still to be read */
     bool writing; /* EPOLLOUT is asked for */
-    bool silent;  /* of a dial: an address of its name did something else than refuse */
+    int why;      /* of a dial: what says least of death that an address of its name did so far */
     uint32_t in_length;
     uint32_t out_head;
     uint32_t out_tail;
@@ -270,7 +270,8 @@ static struct tcp_conn *tcp_take(struct tcp *tcp, enum tcp_state state) {
     conn->state = state;
     conn->queue = TCP_Q_NONE;
     conn->fd = -1;
-    conn->accepted = conn->kept = conn->broken = conn->writing = conn->silent = false;
+    conn->accepted = conn->kept = conn->broken = conn->writing = false;
+    conn->why = WEIR_EPEER;
     conn->in_length = conn->out_head = conn->out_tail = 0;
     conn->address_next = 0;
     conn->room = NULL;
@@ -336,18 +337,25 @@ static void tcp_flush(struct tcp *tcp, struct tcp_conn *conn) {
 
 /* ---- dialling ----------------------------------------------------------- */
 
+/* One address of a dial was tried in vain. False: for want of something here, so others would
+ * be, too. */
+static bool tcp_try_next(struct tcp_conn *conn, int rc) {
+    if (rc == WEIR_ECONNECT || (rc == WEIR_EUNREACH && conn->why == WEIR_EPEER))
+        conn->why = rc;
+    return rc == WEIR_EPEER || rc == WEIR_EUNREACH || rc == WEIR_ECONNECT;
+}
+
 /* Starts on the next address that lets itself be started on. EMFILE; EAGAIN: out of kernel
- * memory; no address is left: EPEER if all refused, or else ECONNECT. */
+ * memory; no address is left: EPEER if all refused, ECONNECT if one was silent, or EUNREACH. */
 static int tcp_connect(struct tcp *tcp, struct tcp_conn *conn) {
     int rc = WEIR_EPEER;
-    while ((rc == WEIR_EPEER || rc == WEIR_ECONNECT) &&
-           conn->address_next < conn->room->addresses.count) {
+    do {
+        if (conn->address_next == conn->room->addresses.count)
+            return conn->why;
         rc = socket_connect(&conn->room->addresses.entries[conn->address_next++], &conn->fd);
-        conn->silent = conn->silent || rc == WEIR_ECONNECT;
-    }
-    if (rc != WEIR_OK) {
-        return rc == WEIR_EPEER && conn->silent ? WEIR_ECONNECT : rc;
-    }
+        if (rc != WEIR_OK && !tcp_try_next(conn, rc))
+            return rc;
+    } while (rc != WEIR_OK);
     if (tcp_watch(tcp, EPOLL_CTL_ADD, conn->fd, EPOLLOUT, conn->id) != WEIR_OK) {
         return WEIR_EAGAIN; /* whoever gives the connection back closes the socket */
     }
@@ -359,7 +367,7 @@ static int tcp_connect(struct tcp *tcp, struct tcp_conn *conn) {
 
 /* Why a dial ends. */
 static int tcp_dial_error(int rc) {
-    return rc == WEIR_EPEER || rc == WEIR_EMFILE ? rc : WEIR_ECONNECT;
+    return rc == WEIR_EPEER || rc == WEIR_EMFILE || rc == WEIR_EUNREACH ? rc : WEIR_ECONNECT;
 }
 
 static int tcp_connect_again(struct tcp *tcp, struct tcp_conn *conn, int why,
@@ -367,7 +375,7 @@ static int tcp_connect_again(struct tcp *tcp, struct tcp_conn *conn, int why,
     tcp_dequeue(tcp, conn);
     tcp_close_fd(tcp, conn->fd);
     conn->fd = -1;
-    conn->silent = conn->silent || why != WEIR_EPEER;
+    (void)tcp_try_next(conn, why);
     const int rc = tcp_connect(tcp, conn);
     return rc == WEIR_OK ? 0 : tcp_closed(tcp, conn, tcp_dial_error(rc), event_out);
 }

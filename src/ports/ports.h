@@ -355,8 +355,8 @@ struct weir_control_ops {
     int (*check)(void *self, const char *address);
     /* Binds and listens; writes the address with its real port. */
     int (*listen)(void *self, const char *address, char *actual_out, size_t actual_size);
-    /* Starts connecting; CONNECTED or CLOSED follows, unless it says EPEER: refused at
-     * once, or EMFILE. Sends before CONNECTED are kept, as far as the connection's bounded buffer
+    /* Starts connecting; CONNECTED or CLOSED follows, unless it says at once EPEER: refused,
+     * EUNREACH: no route, or EMFILE. CLOSED says likewise. Sends before CONNECTED are kept, as far as the connection's bounded buffer
      * goes. */
     int (*dial)(void *self, const char *address, uint64_t *conn_out);
     /* EAGAIN: buffer full, message dropped; ECONNECT: no such connection. */

@@ -93,10 +93,12 @@ done
 share9+=(-virtfs "local,path=$share,mount_tag=share,security_model=none")
 
 : >"$work/console"
+# The watchdog has its longest threshold: in the kernel a software device works on packets for as
+# long as there are any, and an emulated processor may take half a minute.
 timeout "${LIMIT:-5400}" qemu-system-x86_64 "${speed[@]}" -cpu max -m "${MEMORY:-3G}" \
     -no-reboot -nodefaults -display none -monitor none -serial stdio \
     -kernel "$root/boot/vmlinuz-$version" -initrd "$work/initrd.img" \
-    -append 'console=ttyS0 quiet panic=-1 mitigations=off' \
+    -append 'console=ttyS0 quiet panic=-1 mitigations=off watchdog_thresh=60' \
     "${share9[@]}" </dev/null >"$work/console" 2>&1 &
 qemu=$!
 # Shown while it grows, so that a hang shows how far it came.
