@@ -673,9 +673,8 @@ typedef enum weir_event_type {
                                * died, was restarted or closed its engine; ECONNECT, EREFUSED,
                                * EADDRESS, EUNREACH, EMFILE: it was not reached; ECLOSED: the
                                * engine gave up an idle peer that the application has not open, to
-                               * make room for another. The reason that the peer gave for EREFUSED, or
-                               * for ECONNECT, is in value, cast it to int: as `refusal` in
-                               * weir_peer_info; or 0.
+                               * make room for another. The peer's reason for EREFUSED or ECONNECT,
+                               * or 0, is in value, cast it to int: as `refusal` in weir_peer_info.
                                * Told once, and once more for each weir_peer_connect afterwards
                                * that does not reach the peer */
     WEIR_EVENT_LOST = 5,      /* events were dropped because nobody took them; count in value */

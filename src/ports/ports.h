@@ -356,8 +356,8 @@ struct weir_control_ops {
     /* Binds and listens; writes the address with its real port. */
     int (*listen)(void *self, const char *address, char *actual_out, size_t actual_size);
     /* Starts connecting; CONNECTED or CLOSED follows, unless it says at once EPEER: refused,
-     * EUNREACH: no route, or EMFILE. CLOSED says likewise. Sends before CONNECTED are kept, as far as the connection's bounded buffer
-     * goes. */
+     * EUNREACH: no route, or EMFILE. CLOSED says likewise. Sends before CONNECTED are kept, as
+     * far as the connection's bounded buffer goes. */
     int (*dial)(void *self, const char *address, uint64_t *conn_out);
     /* EAGAIN: buffer full, message dropped; ECONNECT: no such connection. */
     int (*send)(void *self, uint64_t conn, const uint8_t *message, uint32_t length);
