@@ -5,10 +5,12 @@
  *
  * Prints "fact NAME VALUE" lines; facts.sh compares them with what docs and code rely on.
  * A question whose set-up fails ends the program. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "verbs_pair.h"
 
@@ -346,6 +348,27 @@ static void ask_inline(void) {
     number("inline_granted_of_200", cap.max_inline_data);
 }
 
+/* How a page with this protection is registered by one that may not write it. */
+static const char *registered(int protection, int kind) {
+    void *page = mmap(NULL, 4096, protection, kind | MAP_ANONYMOUS, -1, 0);
+    struct ibv_mr *mr;
+
+    if (page == MAP_FAILED)
+        return "no-mapping";
+    mr = ibv_reg_mr(side_a.pd, page, 4096, IBV_ACCESS_REMOTE_READ);
+    int error = mr == NULL ? errno : ibv_dereg_mr(mr);
+    munmap(page, 4096);
+    return error == EFAULT ? "EFAULT" : errno_name(error);
+}
+
+static void ask_mappings(void) {
+    text("register_private", registered(PROT_READ | PROT_WRITE, MAP_PRIVATE));
+    text("register_shared", registered(PROT_READ | PROT_WRITE, MAP_SHARED));
+    text("register_private_read_only", registered(PROT_READ, MAP_PRIVATE));
+    text("register_shared_read_only", registered(PROT_READ, MAP_SHARED));
+    text("register_no_protection", registered(PROT_NONE, MAP_PRIVATE));
+}
+
 int main(int argc, char **argv) {
     if (argc < 2 || argc > 3) {
         fprintf(stderr, "usage: facts DEVICE [OTHER-DEVICE]\n");
@@ -367,6 +390,7 @@ int main(int argc, char **argv) {
     ask_numbers();
     ask_post_in_init();
     ask_inline();
+    ask_mappings();
     side_close(&side_a);
     side_close(&side_b);
     return 0;
