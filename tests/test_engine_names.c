@@ -8,6 +8,7 @@
 
 #define THERE "10.0.0.9:9"
 #define OTHER "other.name:9"
+#define LIAR  "10.0.0.66:6"
 
 static struct peer *peer_number(struct lone *lone, uint32_t n) {
     uint8_t instance[WIRE_INSTANCE_SIZE];
@@ -213,6 +214,36 @@ static void test_W6_the_pass_is_shown_where_the_peer_answers(void **state) {
     lone_say_who(lone, dialled, 1, THERE); /* it asks again */
     assert_int_equal(lone_heard(lone, dialled, WIRE_IAM)->pass, LONE_PASS);
     lone_close(lone);
+}
+
+/* A peer that is dialled, and says there that it is another one, is not shown that one's pass: with
+ * it, it could speak in our name there. */
+static void test_W6_a_liar_who_is_dialled_learns_no_pass(void **state) {
+    uint64_t conn, liar;
+
+    (void)state;
+    for (int reached = 0; reached < 2; reached++) {
+        struct lone *lone = lone_open(NULL);
+        lone->executes = true;
+        met(lone, 1, THERE, &conn);
+        met(lone, 2, LIAR, &liar);
+        lone_cut(lone, liar, WEIR_ECONNECT);
+        uint64_t dialled = lone_dialled(lone, LIAR);
+        assert_int_not_equal(dialled, 0);
+        if (reached) { /* the first time it says who it is */
+            lone_say_iam(lone, dialled, 2, LIAR);
+            lone_cut(lone, dialled, WEIR_ECONNECT);
+            dialled = lone_dialled(lone, LIAR);
+            assert_int_not_equal(dialled, 0);
+        }
+        lone_say_iam(lone, dialled, 1, LIAR);
+        lone_say_who(lone, dialled, 1, LIAR);
+        const struct wire_message *iam;
+        while ((iam = lone_heard(lone, dialled, WIRE_IAM)) != NULL)
+            assert_int_equal(iam->pass, 0);
+        assert_int_equal(peer_number(lone, 1)->conn_last, conn);
+        lone_close(lone);
+    }
 }
 
 /* ---- strangers (W6) -------------------------------------------------------- */
@@ -518,6 +549,7 @@ int main(void) {
         cmocka_unit_test(test_W3_an_address_that_leads_elsewhere),
         cmocka_unit_test(test_W3_another_in_its_place_is_its_end),
         cmocka_unit_test(test_W6_the_pass_is_shown_where_the_peer_answers),
+        cmocka_unit_test(test_W6_a_liar_who_is_dialled_learns_no_pass),
         cmocka_unit_test(test_W6_what_a_stranger_says_changes_nothing),
         cmocka_unit_test(test_W6_implausible_epochs_are_refused),
         cmocka_unit_test(test_W6_a_new_connection_shows_its_pass),

@@ -297,7 +297,9 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
         return true;
     }
     bool asked = peer->dial == DIAL_ASKING;
-    if (asked && other != NULL && !other->leaving && other->pass_theirs != 0 &&
+    /* One that is known, and was dialled, gets nobody else's: it would be its word alone. */
+    bool shows = asked && other != NULL && !other->leaving && (!peer->known || peer == other);
+    if (shows && other->pass_theirs != 0 &&
         !control_identify(engine, conn, WIRE_IAM, instance, other->pass_theirs, false))
         return true; /* it broke meanwhile: it will be dialled again */
     if (asked) {
