@@ -256,6 +256,40 @@ static void test_W6_visitors_that_stay_keep_nobody_out(void **state) {
     }
 }
 
+/* Some say a word again and again, so that none is ever silent for long. A visit has an end all the
+ * same when others wait. */
+static void test_W6_visitors_that_talk_on_keep_nobody_out(void **state) {
+    (void)state;
+    enum { TALKERS = 4, ROUNDS = 60 };
+    uint64_t talking[TALKERS];
+    int fds[TALKERS];
+    uint8_t bytes[16];
+    const size_t length = frame(bytes, "here", 4);
+    for (int i = 0; i < TALKERS; i++) {
+        fds[i] = raw_join(&talking[i]);
+    }
+    const int fd = raw_socket(); /* somebody new waits */
+    raw_connect(fd);
+    bool came = false;
+    int rounds = 0;
+    for (; rounds < ROUNDS && !came; rounds++) {
+        struct weir_control_event event;
+        for (int i = 0; i < TALKERS; i++) {
+            (void)send(fds[i], bytes, length, MSG_NOSIGNAL);
+        }
+        while (take(&server, &event, 5)) {
+            came = came || event.type == WEIR_CONTROL_ACCEPTED;
+        }
+        skew_ns += S / 2;
+    }
+    assert_true(came);
+    assert_true(rounds > 4); /* but nobody is hurried */
+    close(fd);
+    for (int i = 0; i < TALKERS; i++) {
+        close(fds[i]);
+    }
+}
+
 /* A dial of one numeric address ends by itself when nobody answers it, so that it can be dialled
  * anew: the kernel's own retries come farther and farther apart. */
 static void test_W2_an_unanswered_dial_ends_soon(void **state) {
@@ -341,6 +375,8 @@ int main(void) {
         TEST(test_H10_dawdlers_are_closed),
         cmocka_unit_test_setup_teardown(test_H10_accept_flood, setup_small, sides_close),
         cmocka_unit_test_setup_teardown(test_W6_visitors_that_stay_keep_nobody_out, setup_small,
+                                        sides_close),
+        cmocka_unit_test_setup_teardown(test_W6_visitors_that_talk_on_keep_nobody_out, setup_small,
                                         sides_close),
         TEST(test_W2_an_unanswered_dial_ends_soon),
         TEST(test_H10_black_hole_never_blocks),

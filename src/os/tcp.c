@@ -48,6 +48,7 @@
 #define TCP_MS       UINT64_C(1000000)
 #define TCP_FRAME_NS (10000 * TCP_MS) /* a first or half-received message is complete by then */
 #define TCP_YIELD_NS (1000 * TCP_MS)  /* a visitor silent for so long makes room for another */
+#define TCP_VISIT_NS (10000 * TCP_MS) /* one who talks on for so long makes room, too */
 /* Until the next address of a name is tried, or the dial ends. The kernel sends a SYN again after
  * 1 s, 2 s, 4 s...: who dials anew does not sleep through the end of an outage. */
 #define TCP_ADDRESS_NS (1500 * TCP_MS)
@@ -83,6 +84,7 @@ struct tcp_conn {
     uint32_t previous; /* in the queue */
     uint32_t next;     /* in the queue, or of the free list */
     uint64_t since_ns; /* when it joined the queue */
+    uint64_t came_ns;  /* accepted: when */
     int fd;            /* -1: none */
     bool accepted;
     bool kept;    /* a peer's: not a visitor's */
@@ -435,8 +437,22 @@ static uint32_t tcp_frame_length(const uint8_t *in) {
     return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
 }
 
+/* No room for another visitor. */
+static bool tcp_crowded(const struct tcp *tcp) {
+    return tcp_full(tcp) || tcp->visitors >= (tcp->conns_max + 1) / 2;
+}
+
+/* A visitor who was here for long, while others wait. */
+static bool tcp_overstays(const struct tcp *tcp, const struct tcp_conn *conn) {
+    return conn->accepted && !conn->kept && tcp->listen_paused && tcp_crowded(tcp) &&
+           tcp_now(tcp) - conn->came_ns >= TCP_VISIT_NS;
+}
+
 static int tcp_message(struct tcp *tcp, struct tcp_conn *conn,
                        struct weir_control_event *event_out) {
+    if (tcp_overstays(tcp, conn)) {
+        return tcp_closed(tcp, conn, WEIR_ECONNECT, event_out);
+    }
     (void)tcp_event(event_out, conn, WEIR_CONTROL_MESSAGE);
     event_out->length = conn->in_length - TCP_HEADER;
     event_out->message = conn->room->in + TCP_HEADER; /* not written again before the next poll */
@@ -488,11 +504,6 @@ static int tcp_read(struct tcp *tcp, struct tcp_conn *conn, struct weir_control_
 }
 
 /* ---- accepting ---------------------------------------------------------- */
-
-/* No room for another visitor. */
-static bool tcp_crowded(const struct tcp *tcp) {
-    return tcp_full(tcp) || tcp->visitors >= (tcp->conns_max + 1) / 2;
-}
 
 /* The visitor that has said nothing for longest; NULL. Half of a message is nothing. */
 static struct tcp_conn *tcp_most_silent(const struct tcp *tcp) {
@@ -557,6 +568,7 @@ static int tcp_accept(struct tcp *tcp, struct weir_control_event *event_out) {
     tcp->visitors++;
     socket_tune(fd);
     tcp_enqueue(tcp, conn, TCP_Q_FRAME);
+    conn->came_ns = conn->since_ns;
     tcp_arm(tcp);
     return tcp_event(event_out, conn, WEIR_CONTROL_ACCEPTED);
 }
