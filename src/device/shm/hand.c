@@ -359,6 +359,20 @@ static bool own_received(struct msghdr *message, int fds_out[HAND_FDS_MAX], uint
     return owned == count;
 }
 
+/* Errors that a device answers with. Another's word is not taken for an error of our own. */
+static bool is_answer(int32_t status) {
+    switch (status) {
+    case 0:
+    case WEIR_EAGAIN:
+    case WEIR_EDENIED:
+    case WEIR_EINVAL:
+    case WEIR_ESTALE:
+        return true;
+    default:
+        return false;
+    }
+}
+
 int hand_take(int socket, int fds_out[HAND_FDS_MAX]) {
     struct hand_answer text;
     struct iovec vector = {&text, sizeof text};
@@ -385,7 +399,7 @@ int hand_take(int socket, int fds_out[HAND_FDS_MAX]) {
         return WEIR_EAGAIN;
     if (lost)
         rc = WEIR_ENOMEM;
-    else if (length != (ssize_t)sizeof text || text.magic != HAND_MAGIC || text.status > 0)
+    else if (length != (ssize_t)sizeof text || text.magic != HAND_MAGIC || !is_answer(text.status))
         rc = WEIR_EINVAL;
     else if (text.status != 0)
         rc = text.status;

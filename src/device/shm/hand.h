@@ -44,7 +44,7 @@ struct hand_question {
 
 struct hand_answer {
     uint64_t magic;
-    int32_t status; /* WEIR_E*, or 0 */
+    int32_t status; /* 0, EAGAIN, EDENIED, EINVAL or ESTALE */
     uint32_t count; /* of descriptors */
 };
 _Static_assert(sizeof(struct hand_question) == 32 && sizeof(struct hand_answer) == 16,

@@ -1,0 +1,84 @@
+/* test_shm_liar.c: a device of this user's that speaks well and lies: answers that are none
+ * (E6). */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fork.h"
+#include "os.h"
+#include "shm_child.h"
+
+#define LIAR_NONCE UINT64_C(0x11a511a511a511a5)
+#define LIAR_PID   1
+
+static uint8_t memory[REGION_BYTES];
+
+static struct weir_qp_path liar_path(struct shm_blob *blob) {
+    *blob = (struct shm_blob){.what = BLOB_QP, .pid = LIAR_PID, .nonce = LIAR_NONCE, .key = 1};
+    return (struct weir_qp_path){.blob = (const uint8_t *)blob, .blob_length = sizeof *blob};
+}
+
+/* The side asks, is answered so, and hears how its connect ended. */
+static int answered(struct side *side, const struct hand_answer *text, const int *fds,
+                    uint32_t count) {
+    struct shm_blob blob;
+    struct weir_qp_path path = liar_path(&blob);
+    int listening = place_listen(&side->device->place, LIAR_NONCE);
+    assert_true(listening >= 0);
+    assert_int_equal(shm_device_ops.qp_connect(side->qp, &path), WEIR_EINPROGRESS);
+    int socket = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(socket >= 0);
+    struct hand_question question;
+    assert_int_equal(recv(socket, &question, sizeof question, 0), sizeof question);
+    union {
+        char bytes[CMSG_SPACE(HAND_FDS_MAX * sizeof(int))];
+        struct cmsghdr align;
+    } control = {{0}};
+    struct iovec vector = {(void *)(uintptr_t)text, sizeof *text};
+    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
+    if (count > 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(count * sizeof *fds);
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(count * sizeof *fds);
+        memcpy(CMSG_DATA(header), fds, count * sizeof *fds);
+    }
+    assert_int_equal(sendmsg(socket, &message, 0), sizeof *text);
+    close(socket);
+    fork_close(listening);
+    return side_event(side).error;
+}
+
+static void test_E6_an_answer_is_one_of_those_that_there_are(void **state) {
+    static const int32_t lies[] = {INT32_MIN,        -100000,      -4096, -4095,    -1000,
+                                   WEIR_EINPROGRESS, WEIR_ECLOSED, 1,     INT32_MAX};
+    (void)state;
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        struct side side;
+        struct hand_answer text = {.magic = HAND_MAGIC, .status = lies[i]};
+        assert_int_equal(side_open(&side, memory), 0);
+        int error = answered(&side, &text, NULL, 0);
+        /* EAGAIN: after EINPROGRESS, which is nothing yet, comes the end. */
+        assert_true(error == WEIR_EINVAL || error == WEIR_EAGAIN);
+        side_close(&side);
+    }
+}
+
+int main(void) {
+    struct weir_device_caps caps;
+    if (shm_device_ops.probe(&caps) != 0)
+        return 77; /* meson: skipped */
+    if (os_env_init(&child_env) != 0)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_E6_an_answer_is_one_of_those_that_there_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
