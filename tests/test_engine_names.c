@@ -216,6 +216,32 @@ static void test_W6_the_pass_is_shown_where_the_peer_answers(void **state) {
     lone_close(lone);
 }
 
+/* A peer that was given up, and noticed nothing, is shown its pass when it answers again: it
+ * listens to nobody else in our name. */
+static void test_W6_the_pass_outlives_a_peer_that_was_given_up(void **state) {
+    weir_event event;
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    weir_peer_connect(lone->engine, peer);
+    uint64_t conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    lone_answer(lone, conn, 1, 1);
+    lone_notify(lone, 1, 77); /* so it is remembered */
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    lone_pass(lone, 3 * SECOND);
+    assert_true(told(lone, WEIR_EVENT_GONE, &event));
+    assert_null(peer_number(lone, 1));
+    weir_peer_connect(lone->engine, peer);
+    conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    lone_say_who(lone, conn, 1, THERE); /* who says so? */
+    assert_int_equal(lone_heard(lone, conn, WIRE_IAM)->pass, LONE_PASS);
+    lone_close(lone);
+}
+
 /* A peer that is dialled, and says there that it is another one, is not shown that one's pass: with
  * it, it could speak in our name there. */
 static void test_W6_a_liar_who_is_dialled_learns_no_pass(void **state) {
@@ -549,6 +575,7 @@ int main(void) {
         cmocka_unit_test(test_W3_an_address_that_leads_elsewhere),
         cmocka_unit_test(test_W3_another_in_its_place_is_its_end),
         cmocka_unit_test(test_W6_the_pass_is_shown_where_the_peer_answers),
+        cmocka_unit_test(test_W6_the_pass_outlives_a_peer_that_was_given_up),
         cmocka_unit_test(test_W6_a_liar_who_is_dialled_learns_no_pass),
         cmocka_unit_test(test_W6_what_a_stranger_says_changes_nothing),
         cmocka_unit_test(test_W6_implausible_epochs_are_refused),

@@ -372,9 +372,9 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     peer->known = peer->leaving = peer->was_up = peer->degraded = peer->reached = false;
     peer->gone_told = peer->guarded = peer->proving = peer->met = peer->told = peer->vouched =
         false;
+    past_keep(engine, peer);
     peer->pass_theirs = 0;
     peer->probe_due = peer->want_due = false;
-    past_keep(engine, peer);
     if (peer->number_next > engine->number_floor)
         engine->number_floor = (peer->number_next + 63) & ~(uint64_t)63;
     found_instance(engine, peer);
