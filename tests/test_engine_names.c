@@ -566,6 +566,45 @@ static void test_H1_who_was_not_heard_of_has_the_opened_handle(void **state) {
     lone_close(lone);
 }
 
+/* What it sent, and was held for want of room, carries the same handle as all before, also when it
+ * is taken after its end. */
+static void test_H1_what_was_held_carries_the_handle_that_was_told(void **state) {
+    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
+    weir_notification notification;
+    weir_event event;
+    weir_peer peer;
+
+    (void)state;
+    options.peers_max = 8;
+    options.notifications_max = 1;
+    options.recv_credits = 8;
+    options.sq_depth = 16;
+    options.connect_timeout_ns = SECOND;
+    struct lone *lone = lone_open(&options);
+    assert_int_equal(weir_peer_open(lone->engine, OTHER, &peer), WEIR_OK);
+    weir_peer_connect(lone->engine, peer);
+    uint64_t conn = lone_visit(lone);
+    lone_say_who(lone, conn, 1, THERE);
+    lone_say_hello(lone, conn, 1, 1);
+    uint64_t ours = lone_heard(lone, conn, WIRE_HELLO_ACK)->epoch;
+    lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
+    lone_say_ready(lone, conn, 1, 1, ours);
+    assert_int_equal(lone_event(lone).peer.id, peer.id);
+    for (uint64_t number = 1; number <= 4; number++)
+        lone_notify(lone, number, number);
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    lone_pass(lone, 10 * SECOND);
+    assert_true(told(lone, WEIR_EVENT_GONE, &event));
+    assert_int_equal(event.peer.id, peer.id);
+    for (uint64_t number = 1; number <= 4; number++) {
+        assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
+        assert_int_equal(notification.tag, number);
+        assert_int_equal(notification.from.id, peer.id);
+        lone_run(lone);
+    }
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W3_one_without_an_address_may_call_again),
@@ -585,6 +624,7 @@ int main(void) {
         cmocka_unit_test(test_H1_a_false_address_takes_nothing),
         cmocka_unit_test(test_H1_a_second_name_changes_nothing),
         cmocka_unit_test(test_H1_who_was_not_heard_of_has_the_opened_handle),
+        cmocka_unit_test(test_H1_what_was_held_carries_the_handle_that_was_told),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

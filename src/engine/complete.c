@@ -10,8 +10,9 @@
 
 #include <assert.h>
 
-/* Puts an accepted notification into the application's queue; false: full. */
-static bool deliver(weir_engine *engine, struct peer *peer, const uint8_t *bytes) {
+/* Puts an accepted notification into the application's queue; false: full. from: of whom, when the
+ * peer has ended; else 0. */
+static bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_t *bytes) {
     weir_notification *out = queue_room(&engine->notifications);
     if (out == NULL)
         return false;
@@ -21,8 +22,8 @@ static bool deliver(weir_engine *engine, struct peer *peer, const uint8_t *bytes
     int rc = wire_data_decode(bytes, WIRE_DATA_SIZE + length, &data);
     assert(rc == WEIR_OK); /* it was decoded when it was accepted */
     (void)rc;
-    out->from.id = peer_handle(engine, peer);
-    peer->told = true;
+    out->from.id = from != 0 ? from : peer_handle(engine, peer);
+    peer->told |= from == 0;
     out->tag = data.tag;
     out->length = data.payload_length;
     out->reserved = 0;
@@ -81,10 +82,13 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
         peer->was_up = true;
         peer_tell(engine, WEIR_EVENT_UP, peer, 0, 0);
     }
-    if (engine->held_count == 0 && deliver(engine, peer, recv_buffer(engine, qp, buffer)))
+    if (engine->held_count == 0 && deliver(engine, peer, 0, recv_buffer(engine, qp, buffer)))
         return false;
-    engine->held[(engine->held_head + engine->held_count) % engine->held_max] = (struct held){
-        (uint32_t)(qp - engine->qps), qp->life, buffer, (uint32_t)(peer - engine->peers)};
+    engine->held[(engine->held_head + engine->held_count) % engine->held_max] =
+        (struct held){.qp = (uint32_t)(qp - engine->qps),
+                      .life = qp->life,
+                      .buffer = buffer,
+                      .peer = (uint32_t)(peer - engine->peers)};
     engine->held_count++;
     qp->held++;
     peer->held++;
@@ -96,12 +100,24 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     return true;
 }
 
+/* The peer has ended, and what it is known as may be another's: what is held of it keeps the handle
+ * that it had. */
+void complete_ended(weir_engine *engine, const struct peer *peer) {
+    uint32_t index = (uint32_t)(peer - engine->peers);
+    for (uint32_t i = 0; peer->held > 0 && i < engine->held_count; i++) {
+        struct held *held = &engine->held[(engine->held_head + i) % engine->held_max];
+        if (held->peer == index && held->from == 0)
+            held->from = peer_handle(engine, peer);
+    }
+}
+
 /* Room may have come up in the application's queue. */
 void complete_held(weir_engine *engine) {
     while (engine->held_count > 0) {
         struct held held = engine->held[engine->held_head];
         struct qp *qp = &engine->qps[held.qp];
-        if (!deliver(engine, peer_at(engine, held.peer), recv_buffer(engine, qp, held.buffer)))
+        if (!deliver(engine, peer_at(engine, held.peer), held.from,
+                     recv_buffer(engine, qp, held.buffer)))
             return;
         engine->held_head = (engine->held_head + 1) % engine->held_max;
         engine->held_count--;

@@ -385,6 +385,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
         memset(peer->parts, 0, WINDOW_SIZE * sizeof(*peer->parts));
     peer->parts_used = false;
     timer_peer(engine, peer, UINT64_MAX);
+    complete_ended(engine, peer);
     uint32_t alias;
     while ((alias = open_alias(engine, peer)) != NONE) {
         tables_lock(engine);

@@ -342,6 +342,7 @@ enum { FOUND_CONNS = 3 };
 
 struct held { /* an accepted notification that waits for room in the queue */
     uint32_t qp, life, buffer, peer;
+    uint64_t from; /* once the peer has ended: the handle that was told for it; else 0 */
 };
 
 /* What a submit can find full. */
@@ -675,6 +676,7 @@ int complete_rest(weir_engine *engine, int budget, bool *emptied_out);
 void complete_flush(weir_engine *engine, struct qp *qp);
 void complete_retire(weir_engine *engine, struct qp *qp);
 void complete_held(weir_engine *engine);
+void complete_ended(weir_engine *engine, const struct peer *peer);
 
 /* recv.c */
 int recv_post_all(weir_engine *engine, struct qp *qp);
