@@ -272,6 +272,37 @@ static void test_W6_a_liar_who_is_dialled_learns_no_pass(void **state) {
     }
 }
 
+/* One that the application opened says that it is a peer with which all is well. The handle is that
+ * peer's second name, and who spoke there is nobody: it learns no pass, and what it says in the
+ * peer's name counts for nothing. */
+static void test_W6_a_liar_who_is_opened_speaks_for_nobody(void **state) {
+    weir_event event;
+    weir_peer opened;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->executes = true;
+    weir_peer peer = met(lone, 1, THERE, &conn);
+    assert_int_equal(weir_peer_open(lone->engine, LIAR, &opened), WEIR_OK);
+    weir_peer_connect(lone->engine, opened);
+    uint64_t dialled = lone_dialled(lone, LIAR);
+    lone_say_iam(lone, dialled, 1, THERE);
+    assert_true(told(lone, WEIR_EVENT_SAME, &event));
+    assert_int_equal(event.value, peer.id);
+    const struct wire_message *iam;
+    while ((iam = lone_heard(lone, dialled, WIRE_IAM)) != NULL)
+        assert_int_equal(iam->pass, 0);
+    lone_say(lone, dialled, 1, &(struct wire_message){.type = WIRE_SETTLE, .epoch = 9});
+    lone_say(lone, dialled, 1, &(struct wire_message){.type = WIRE_BYE});
+    lone_pass(lone, 3 * SECOND);
+    assert_false(told(lone, WEIR_EVENT_GONE, &event));
+    assert_int_equal(peer_number(lone, 1)->sessions_up, 1);
+    assert_int_not_equal(peer_number(lone, 1)->live, NONE);
+    assert_int_equal(peer_number(lone, 1)->conn_last, conn);
+    lone_close(lone);
+}
+
 /* ---- strangers (W6) -------------------------------------------------------- */
 
 /* All that can be said in a peer's name, with numbers that may well be right. */
@@ -616,6 +647,7 @@ int main(void) {
         cmocka_unit_test(test_W6_the_pass_is_shown_where_the_peer_answers),
         cmocka_unit_test(test_W6_the_pass_outlives_a_peer_that_was_given_up),
         cmocka_unit_test(test_W6_a_liar_who_is_dialled_learns_no_pass),
+        cmocka_unit_test(test_W6_a_liar_who_is_opened_speaks_for_nobody),
         cmocka_unit_test(test_W6_what_a_stranger_says_changes_nothing),
         cmocka_unit_test(test_W6_implausible_epochs_are_refused),
         cmocka_unit_test(test_W6_a_new_connection_shows_its_pass),

@@ -7,8 +7,9 @@
  *
  * Anybody may connect and speak in a peer's name. From its first session on a peer is *guarded*:
  * what is said in its name counts only on its own connections. Those are the ones on which it was
- * met, the ones that were dialled here and on which it answered, and the ones on which it showed
- * its pass: 64 random bits that it was given in HELLO or HELLO_ACK, and that nobody else was told.
+ * met, the ones that were dialled here and on which it answered (peer_speaks_for), and the ones on
+ * which it showed its pass: 64 random bits that it was given in HELLO or HELLO_ACK, and that nobody
+ * else was told.
  * On any other connection its messages are dropped and answered by WHO; IAM shows the pass.
  */
 #include "state.h"
@@ -297,8 +298,7 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
         return true;
     }
     bool asked = peer->dial == DIAL_ASKING;
-    /* One that is known, and was dialled, gets nobody else's: it would be its word alone. */
-    bool shows = asked && other != NULL && !other->leaving && (!peer->known || peer == other);
+    bool shows = asked && other != NULL && !other->leaving && peer_speaks_for(peer, other);
     if (shows && other->pass_theirs != 0 &&
         !control_identify(engine, conn, WIRE_IAM, instance, other->pass_theirs, false))
         return true; /* it broke meanwhile: it will be dialled again */

@@ -198,6 +198,36 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
     transfer_rebind(engine, peer);
 }
 
+/* Whether what answered where `dialled` was dialled may speak for `other`, which it says that it
+ * is. Its word is enough for one that has had no session, or that there is no other way to. */
+bool peer_speaks_for(const struct peer *dialled, const struct peer *other) {
+    if (dialled == other || dialled->known)
+        return dialled == other;
+    return !other->guarded || strcmp(dialled->address, other->address) == 0 ||
+           (other->conn_last == 0 && !other->reached);
+}
+
+/* Its connection is the other's from here on, and its address one of the other's; or nobody's. */
+static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *known) {
+    bool speaks = peer_speaks_for(opened, known);
+    if (known->conn_dialled != 0 || !speaks) {
+        control_hangup(engine, opened, &opened->conn_dialled);
+    } else {
+        known->dial = DIAL_NONE; /* it may be waiting to dial again */
+        found_conn_set(engine, known, &known->conn_dialled, opened->conn_dialled);
+        if (known->conn_last == 0)
+            known->conn_last = known->conn_dialled;
+    }
+    found_conn_set(engine, opened, &opened->conn_dialled, 0);
+    opened->conn_last = 0;
+    if (speaks && !known->dialable) {
+        memcpy(known->address, opened->address, sizeof(known->address));
+        known->dialable = true;
+        found_address(engine, known);
+    }
+    known->reached |= strcmp(known->address, opened->address) == 0;
+}
+
 /* `opened` was dialled and turned out to be `known`, which has a slot already. */
 static void make_alias(weir_engine *engine, struct peer *opened, struct peer *known) {
     tables_lock(engine);
@@ -207,22 +237,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     found_closed(engine, known, false);
     if (known->refs == 0 && known->known_as == NONE && !known->told)
         known->known_as = index_of(engine, opened);
-    if (known->conn_dialled == 0) {
-        known->dial = DIAL_NONE; /* it may be waiting to dial again */
-        found_conn_set(engine, known, &known->conn_dialled, opened->conn_dialled);
-        if (known->conn_last == 0)
-            known->conn_last = known->conn_dialled;
-    } else {
-        control_hangup(engine, opened, &opened->conn_dialled);
-    }
-    found_conn_set(engine, opened, &opened->conn_dialled, 0);
-    opened->conn_last = 0;
-    if (!known->dialable) {
-        memcpy(known->address, opened->address, sizeof(known->address));
-        known->dialable = true;
-        found_address(engine, known);
-    }
-    known->reached = known->reached || strcmp(known->address, opened->address) == 0;
+    pass_conn(engine, opened, known);
     while (opened->lists[LIST_PENDING].head != NONE) {
         struct transfer *transfer = &engine->transfers[opened->lists[LIST_PENDING].head];
         list_remove(engine, transfer);

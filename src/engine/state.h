@@ -731,6 +731,7 @@ void peer_update_fast(weir_engine *engine, struct peer *peer);
 void peer_disown(weir_engine *engine, struct peer *peer);
 void peer_remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *instance, uint64_t heir);
 void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instance);
+bool peer_speaks_for(const struct peer *dialled, const struct peer *other);
 void peer_reachable(weir_engine *engine, struct peer *peer);
 void peer_proven(weir_engine *engine, struct peer *peer);
 int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
