@@ -318,6 +318,30 @@ static void test_W6_a_new_connection_shows_its_pass(void **state) {
     lone_close(lone);
 }
 
+/* A visitor tells an address of its own, hangs up, is dialled there, and answers in the name of
+ * another: of the pass of that one it hears nothing. */
+static void test_W6_no_pass_is_shown_where_a_stranger_answers(void **state) {
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    weir_peer peer = met(lone, 1, THERE, NULL);
+    const struct peer before = *peer_number(lone, 1);
+    uint64_t visitor = lone_visit(lone);
+    lone_say_who(lone, visitor, 2, OTHER);
+    lone_say_hello(lone, visitor, 2, 1);
+    lone_cut(lone, visitor, WEIR_ECONNECT);
+    uint64_t dialled = lone_dialled(lone, OTHER);
+    assert_int_not_equal(dialled, 0);
+    lone_say_iam(lone, dialled, 1, OTHER);
+    assert_null(lone_heard(lone, dialled, WIRE_IAM));
+    lone_say_who(lone, dialled, 1, OTHER);
+    const struct wire_message *iam = lone_heard(lone, dialled, WIRE_IAM);
+    assert_int_equal(iam != NULL ? iam->pass : 0, 0);
+    assert_int_equal(peer_number(lone, 1)->id, peer.id);
+    assert_int_equal(peer_number(lone, 1)->live, before.live);
+    assert_int_equal(peer_number(lone, 1)->conn_last, before.conn_last);
+    lone_close(lone);
+}
+
 /* ---- one instance, one handle (H1) ----------------------------------------- */
 
 static void write_one(struct lone *lone, weir_peer peer, weir_memory local, weir_remote remote,
@@ -521,6 +545,7 @@ int main(void) {
         cmocka_unit_test(test_W6_what_a_stranger_says_changes_nothing),
         cmocka_unit_test(test_W6_implausible_epochs_are_refused),
         cmocka_unit_test(test_W6_a_new_connection_shows_its_pass),
+        cmocka_unit_test(test_W6_no_pass_is_shown_where_a_stranger_answers),
         cmocka_unit_test(test_H1_the_address_of_a_peer_that_came_gives_its_handle),
         cmocka_unit_test(test_H1_an_address_of_another_host_is_another_handle),
         cmocka_unit_test(test_H1_a_false_address_takes_nothing),

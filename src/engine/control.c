@@ -286,6 +286,13 @@ static struct peer *dialled_on(weir_engine *engine, uint64_t conn) {
     return peer;
 }
 
+/* Whether the pass of `other`, which answers where `dialled` was dialled, is shown there. Whoever
+ * comes may claim any address, its own too, and answer there in anybody's name: so it is where
+ * `other` itself is dialled, or at an address that the application opened. */
+static bool may_be_shown(const struct peer *dialled, const struct peer *other) {
+    return dialled == other || dialled->refs > 0;
+}
+
 /* Who answers on a connection that we dialled is this instance. False: we did not dial it. */
 static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
     struct peer *peer = dialled_on(engine, conn);
@@ -298,6 +305,7 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
     }
     bool asked = peer->dial == DIAL_ASKING;
     if (asked && other != NULL && !other->leaving && other->pass_theirs != 0 &&
+        may_be_shown(peer, other) &&
         !control_identify(engine, conn, WIRE_IAM, instance, other->pass_theirs, false))
         return true; /* it broke meanwhile: it will be dialled again */
     if (asked) {
