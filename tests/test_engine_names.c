@@ -449,6 +449,38 @@ static void test_H1_a_false_address_takes_nothing(void **state) {
     lone_close(lone);
 }
 
+/* Where a peer has answered it is known who is there, also when it is closed and opened again:
+ * others who say that it is their address are not given for it. */
+static void test_W6_a_claim_takes_nobodys_address(void **state) {
+    weir_event event;
+    weir_peer peer, again;
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->executes = true;
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    weir_peer_connect(lone->engine, peer);
+    uint64_t conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    lone_answer(lone, conn, 1, 1);
+    assert_int_equal(lone_event(lone).peer.id, peer.id);
+    weir_peer claims = met(lone, 2, THERE, NULL);
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &again), WEIR_OK);
+        assert_int_not_equal(again.id, claims.id);
+        assert_int_equal(weir_peer_query(lone->engine, again, &info), WEIR_OK);
+        assert_memory_equal(info.instance, peer_number(lone, 1)->instance, WIRE_INSTANCE_SIZE);
+        assert_int_equal(info.connected, 1);
+        assert_int_equal(peer_number(lone, 1)->id, again.id);
+        lone_pass(lone, 2 * SECOND);
+        assert_false(told(lone, WEIR_EVENT_GONE, &event));
+        peer = again;
+    }
+    lone_close(lone);
+}
+
 /* Opened under another name: the handle is good, and a second name. What the application has
  * heard first stays what it hears. Memory is the peer's, whichever handle it was imported by. */
 static void test_H1_a_second_name_changes_nothing(void **state) {
@@ -546,6 +578,7 @@ int main(void) {
         cmocka_unit_test(test_W6_implausible_epochs_are_refused),
         cmocka_unit_test(test_W6_a_new_connection_shows_its_pass),
         cmocka_unit_test(test_W6_no_pass_is_shown_where_a_stranger_answers),
+        cmocka_unit_test(test_W6_a_claim_takes_nobodys_address),
         cmocka_unit_test(test_H1_the_address_of_a_peer_that_came_gives_its_handle),
         cmocka_unit_test(test_H1_an_address_of_another_host_is_another_handle),
         cmocka_unit_test(test_H1_a_false_address_takes_nothing),

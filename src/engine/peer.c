@@ -296,20 +296,23 @@ struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char 
 
 /* ---- opening ----------------------------------------------------------- */
 
-/* The one that connected by itself and says that this is its address, which is of the host that
- * it came from, or where it has answered; NULL: none, or several, one of which at most can be
- * right. */
+/* The one that has answered at this address, also if the application had it open before; or else
+ * the one that connected by itself and says that this is its address, which is of the host that
+ * it came from; NULL: none, or several that only say so, one of which at most can be right. */
 static struct peer *met_at(weir_engine *engine, const char *address) {
     struct peer *found = NULL, *peer = found_at(engine, address, false, NULL);
+    uint32_t count = 0;
     for (; peer != NULL; peer = found_at(engine, address, false, peer)) {
-        if (!peer->known || peer->leaving || !peer->dialable || !peer->met ||
-            !(peer->vouched || peer->reached))
+        if (!peer->known || peer->leaving || !peer->dialable)
             continue;
-        if (found != NULL)
-            return NULL;
-        found = peer;
+        if (peer->reached)
+            return peer;
+        if (peer->met && peer->vouched) {
+            found = peer;
+            count++;
+        }
     }
-    return found;
+    return count == 1 ? found : NULL;
 }
 
 /* The address is a peer's only by its own word: nothing more is posted to it until it is known
