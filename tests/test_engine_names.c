@@ -481,6 +481,42 @@ static void test_W6_a_claim_takes_nobodys_address(void **state) {
     lone_close(lone);
 }
 
+/* One that connects and says that it is where a peer is has the peer asked there, and takes nothing
+ * of its: not the connection either, on which the peer may go on, though nobody else can be
+ * reached, and its device does not answer. */
+static void test_W6_a_claim_takes_nobodys_connection(void **state) {
+    enum { SILENT, ANSWERS, ANOTHER, CASES };
+    weir_event event;
+    weir_peer peer;
+
+    (void)state;
+    for (int how = 0; how < CASES; how++) {
+        struct lone *lone = lone_open(NULL);
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+        weir_peer_connect(lone->engine, peer);
+        uint64_t conn = lone_dialled(lone, THERE);
+        lone_say_iam(lone, conn, 1, THERE);
+        lone_answer(lone, conn, 1, 1);
+        assert_int_equal(lone_event(lone).peer.id, peer.id);
+        met(lone, 2, THERE, NULL);
+        assert_int_equal(lone->dials, 2);
+        assert_false(lone->conns[conn].hung);
+        assert_int_equal(peer_number(lone, 1)->conn_last, conn);
+        if (how != SILENT)
+            lone_say_iam(lone, lone_dialled(lone, THERE), how == ANSWERS ? 1 : 3, THERE);
+        lone_pass(lone, 3 * SECOND);
+        assert_int_equal(told(lone, WEIR_EVENT_GONE, &event), how == ANOTHER);
+        if (how == ANOTHER) {
+            assert_int_equal(event.peer.id, peer.id);
+        } else {
+            lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_SETTLE, .epoch = 1});
+            lone_pass(lone, 100 * MS);
+            assert_non_null(lone_heard(lone, conn, WIRE_SETTLED));
+        }
+        lone_close(lone);
+    }
+}
+
 /* Opened under another name: the handle is good, and a second name. What the application has
  * heard first stays what it hears. Memory is the peer's, whichever handle it was imported by. */
 static void test_H1_a_second_name_changes_nothing(void **state) {
@@ -579,6 +615,7 @@ int main(void) {
         cmocka_unit_test(test_W6_a_new_connection_shows_its_pass),
         cmocka_unit_test(test_W6_no_pass_is_shown_where_a_stranger_answers),
         cmocka_unit_test(test_W6_a_claim_takes_nobodys_address),
+        cmocka_unit_test(test_W6_a_claim_takes_nobodys_connection),
         cmocka_unit_test(test_H1_the_address_of_a_peer_that_came_gives_its_handle),
         cmocka_unit_test(test_H1_an_address_of_another_host_is_another_handle),
         cmocka_unit_test(test_H1_a_false_address_takes_nothing),
