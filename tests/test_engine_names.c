@@ -406,6 +406,30 @@ static void test_W6_a_new_connection_shows_its_pass(void **state) {
     lone_close(lone);
 }
 
+/* A visitor tells an address of its own, hangs up, is dialled there, and answers in the name of
+ * another: of the pass of that one it hears nothing. */
+static void test_W6_no_pass_is_shown_where_a_stranger_answers(void **state) {
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    weir_peer peer = met(lone, 1, THERE, NULL);
+    const struct peer before = *peer_number(lone, 1);
+    uint64_t visitor = lone_visit(lone);
+    lone_say_who(lone, visitor, 2, OTHER);
+    lone_say_hello(lone, visitor, 2, 1);
+    lone_cut(lone, visitor, WEIR_ECONNECT);
+    uint64_t dialled = lone_dialled(lone, OTHER);
+    assert_int_not_equal(dialled, 0);
+    lone_say_iam(lone, dialled, 1, OTHER);
+    assert_null(lone_heard(lone, dialled, WIRE_IAM));
+    lone_say_who(lone, dialled, 1, OTHER);
+    const struct wire_message *iam = lone_heard(lone, dialled, WIRE_IAM);
+    assert_int_equal(iam != NULL ? iam->pass : 0, 0);
+    assert_int_equal(peer_number(lone, 1)->id, peer.id);
+    assert_int_equal(peer_number(lone, 1)->live, before.live);
+    assert_int_equal(peer_number(lone, 1)->conn_last, before.conn_last);
+    lone_close(lone);
+}
+
 /* ---- one instance, one handle (H1) ----------------------------------------- */
 
 static void write_one(struct lone *lone, weir_peer peer, weir_memory local, weir_remote remote,
@@ -511,6 +535,74 @@ static void test_H1_a_false_address_takes_nothing(void **state) {
     assert_int_equal(event.peer.id, opened.id);
     assert_int_equal(peer_number(lone, 2)->id, opened.id);
     lone_close(lone);
+}
+
+/* Where a peer has answered it is known who is there, also when it is closed and opened again:
+ * others who say that it is their address are not given for it. */
+static void test_W6_a_claim_takes_nobodys_address(void **state) {
+    weir_event event;
+    weir_peer peer, again;
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->executes = true;
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    weir_peer_connect(lone->engine, peer);
+    uint64_t conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    lone_answer(lone, conn, 1, 1);
+    assert_int_equal(lone_event(lone).peer.id, peer.id);
+    weir_peer claims = met(lone, 2, THERE, NULL);
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &again), WEIR_OK);
+        assert_int_not_equal(again.id, claims.id);
+        assert_int_equal(weir_peer_query(lone->engine, again, &info), WEIR_OK);
+        assert_memory_equal(info.instance, peer_number(lone, 1)->instance, WIRE_INSTANCE_SIZE);
+        assert_int_equal(info.connected, 1);
+        assert_int_equal(peer_number(lone, 1)->id, again.id);
+        lone_pass(lone, 2 * SECOND);
+        assert_false(told(lone, WEIR_EVENT_GONE, &event));
+        peer = again;
+    }
+    lone_close(lone);
+}
+
+/* One that connects and says that it is where a peer is has the peer asked there, and takes nothing
+ * of its: not the connection either, on which the peer may go on, though nobody else can be
+ * reached, and its device does not answer. */
+static void test_W6_a_claim_takes_nobodys_connection(void **state) {
+    enum { SILENT, ANSWERS, ANOTHER, CASES };
+    weir_event event;
+    weir_peer peer;
+
+    (void)state;
+    for (int how = 0; how < CASES; how++) {
+        struct lone *lone = lone_open(NULL);
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+        weir_peer_connect(lone->engine, peer);
+        uint64_t conn = lone_dialled(lone, THERE);
+        lone_say_iam(lone, conn, 1, THERE);
+        lone_answer(lone, conn, 1, 1);
+        assert_int_equal(lone_event(lone).peer.id, peer.id);
+        met(lone, 2, THERE, NULL);
+        assert_int_equal(lone->dials, 2);
+        assert_false(lone->conns[conn].hung);
+        assert_int_equal(peer_number(lone, 1)->conn_last, conn);
+        if (how != SILENT)
+            lone_say_iam(lone, lone_dialled(lone, THERE), how == ANSWERS ? 1 : 3, THERE);
+        lone_pass(lone, 3 * SECOND);
+        assert_int_equal(told(lone, WEIR_EVENT_GONE, &event), how == ANOTHER);
+        if (how == ANOTHER) {
+            assert_int_equal(event.peer.id, peer.id);
+        } else {
+            lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_SETTLE, .epoch = 1});
+            lone_pass(lone, 100 * MS);
+            assert_non_null(lone_heard(lone, conn, WIRE_SETTLED));
+        }
+        lone_close(lone);
+    }
 }
 
 /* Opened under another name: the handle is good, and a second name. What the application has
@@ -651,6 +743,9 @@ int main(void) {
         cmocka_unit_test(test_W6_what_a_stranger_says_changes_nothing),
         cmocka_unit_test(test_W6_implausible_epochs_are_refused),
         cmocka_unit_test(test_W6_a_new_connection_shows_its_pass),
+        cmocka_unit_test(test_W6_no_pass_is_shown_where_a_stranger_answers),
+        cmocka_unit_test(test_W6_a_claim_takes_nobodys_address),
+        cmocka_unit_test(test_W6_a_claim_takes_nobodys_connection),
         cmocka_unit_test(test_H1_the_address_of_a_peer_that_came_gives_its_handle),
         cmocka_unit_test(test_H1_an_address_of_another_host_is_another_handle),
         cmocka_unit_test(test_H1_a_false_address_takes_nothing),

@@ -172,7 +172,7 @@ static void test_net_dial_to_nobody_is_refused(void **state) {
     assert_int_equal(SIM_CONTROL_OPS.dial(&world->nodes[0], "10.9.9.9:1", &conn), 0);
     run_for(world, 100000);
     expect(&world->nodes[0], WEIR_CONTROL_CLOSED, &event);
-    assert_int_equal(event.error, WEIR_ECONNECT);
+    assert_int_equal(event.error, WEIR_EUNREACH);
     sim_node_crash(&world->nodes[1], false);
     assert_int_equal(SIM_CONTROL_OPS.dial(&world->nodes[0], world->nodes[1].address, &conn), 0);
     run_for(world, 100000);

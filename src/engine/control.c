@@ -123,6 +123,21 @@ static void heard(weir_engine *engine, struct peer *peer, uint64_t conn) {
     engine->ports.control.ops->keep(engine->ports.control.self, conn);
 }
 
+/* Who is at the peer's address is asked there. What was dialled before is kept meanwhile, as if the
+ * peer had made that connection: it may be somebody else who says that this is its address. */
+void control_ask_there(weir_engine *engine, struct peer *peer) {
+    uint64_t conn = peer->conn_dialled;
+    if (peer->dial != DIAL_NONE || engine->closing)
+        return;
+    if (conn != 0) {
+        uint64_t last = peer->conn_last;
+        found_conn_set(engine, peer, &peer->conn_dialled, 0);
+        heard(engine, peer, conn);
+        peer->conn_last = last;
+    }
+    dial_start(engine, peer);
+}
+
 static void learn_address(weir_engine *engine, struct peer *peer, const char *address) {
     if (peer->dialable || !address_dialable(address) || strcmp(peer->address, address) == 0)
         return;

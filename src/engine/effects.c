@@ -48,7 +48,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     struct peer *other = peer->dialable ? found_at(engine, peer->address, true, NULL) : NULL;
     for (; other != NULL; other = found_at(engine, peer->address, true, other)) {
         if (other != peer && other->alias == NONE && !other->leaving)
-            dial_start(engine, other);
+            control_ask_there(engine, other);
     }
 }
 

@@ -198,13 +198,14 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
     transfer_rebind(engine, peer);
 }
 
-/* Whether what answered where `dialled` was dialled may speak for `other`, which it says that it
- * is. Its word is enough for one that has had no session, or that there is no other way to. */
+/* Whether the answer where `dialled` was dialled may speak for `other`, which it says that it is.
+ * Its word is enough for one that has had no session, and where the application opened the address
+ * for one that there is no other way to. */
 bool peer_speaks_for(const struct peer *dialled, const struct peer *other) {
     if (dialled == other || dialled->known)
         return dialled == other;
     return !other->guarded || strcmp(dialled->address, other->address) == 0 ||
-           (other->conn_last == 0 && !other->reached);
+           (dialled->refs > 0 && other->conn_last == 0 && !other->reached);
 }
 
 /* Its connection is the other's from here on, and its address one of the other's; or nobody's. */
@@ -311,20 +312,23 @@ struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char 
 
 /* ---- opening ----------------------------------------------------------- */
 
-/* The one that connected by itself and says that this is its address, which is of the host that
- * it came from, or where it has answered; NULL: none, or several, one of which at most can be
- * right. */
+/* The one that has answered at this address, also if the application had it open before; or else
+ * the one that connected by itself and says that this is its address, which is of the host that
+ * it came from; NULL: none, or several that only say so, one of which at most can be right. */
 static struct peer *met_at(weir_engine *engine, const char *address) {
     struct peer *found = NULL, *peer = found_at(engine, address, false, NULL);
+    uint32_t count = 0;
     for (; peer != NULL; peer = found_at(engine, address, false, peer)) {
-        if (!peer->known || peer->leaving || !peer->dialable || !peer->met ||
-            !(peer->vouched || peer->reached))
+        if (!peer->known || peer->leaving || !peer->dialable)
             continue;
-        if (found != NULL)
-            return NULL;
-        found = peer;
+        if (peer->reached)
+            return peer;
+        if (peer->met && peer->vouched) {
+            found = peer;
+            count++;
+        }
     }
-    return found;
+    return count == 1 ? found : NULL;
 }
 
 /* The address is a peer's only by its own word: nothing more is posted to it until it is known

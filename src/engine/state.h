@@ -766,6 +766,7 @@ bool control_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint3
 bool control_identify(weir_engine *engine, uint64_t conn, enum wire_type type, const uint8_t *to,
                       uint64_t pass, bool again);
 void control_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn);
+void control_ask_there(weir_engine *engine, struct peer *peer);
 int control_poll(weir_engine *engine, int budget);
 
 /* dial.c */
