@@ -62,7 +62,12 @@ bench_verified() { bench "$@" && json_holds 'r["verified"] and r["checked_bytes"
 # ---- information and options ----
 
 info_json() { run info --json >"$dir/out.json" && json_holds \
-    '[d["name"] for d in r["devices"] if d["available"]] and r["devices"][0]["engine_bytes"] > 0'; }
+    '[d["name"] for d in r["devices"] if d["available"]] and r["devices"][0]["engine_bytes"] > 0
+    and all("qps_max" in d for d in r["devices"])'; }
+# A line fits a terminal, and a device that is not here has no figures.
+info_lines() {
+    run info >"$dir/text" && ! grep '^.\{81\}' "$dir/text" && ! grep ' 0 B$\|at most 0$' "$dir/text"
+}
 # Each setting with its value and where that comes from; a wrong one, why.
 info_settings() {
     run info --json >"$dir/out.json" && json_holds 'len(r["settings"]) > 15
@@ -114,7 +119,7 @@ info_refused() {
         fails_as 'info: device verbs: WEIR_VERBS_MTU=1500' info || exit 1
         grep -qx '      refused: WEIR_VERBS_MTU=1500: not 256, 512, 1024, 2048 or 4096' \
             "$dir/stdout" &&
-            grep -qx '    WEIR_VERBS_DEVICE  *nic0  environment  a name' "$dir/stdout" &&
+            grep -qx '    WEIR_VERBS_DEVICE  *nic0  environment  text' "$dir/stdout" &&
             fails_as 'info: device verbs: WEIR_VERBS_MTU=1500' info --json || exit 1
         cp "$dir/stdout" "$dir/out.json"
         json_holds '{s["variable"]: (s["value"], s["refused"]) for s in r["device_settings"]
@@ -209,6 +214,8 @@ help_everywhere() {
         test -s "$dir/help" && test ! -s "$dir/err" || return 1
         ! grep '^.\{81\}' "$dir/help" || return 1 # columns of a terminal
     done
+    # The explanations of commands begin in one column.
+    ! run --help | grep '^  weir ' | grep -v '^  weir .\{14\} [^ ]'
 }
 # weir(1): the synopsis of each command has its options, all and no others, and each is
 # explained.
@@ -261,7 +268,7 @@ wrong_commands() {
 wrong_numbers() {
     size='not a size from 1 B to 4 GiB' count='not a whole number from 1 to 1024'
     for value in 0 -1 5G 17179869184G 99999999999999999999 3x 1KK K 0x10 ' 8' +8 1.5; do
-        refused_as "--size $value: $size" bench write --size "$value" || return 1
+        refused_as "bench write --size $value: $size" bench write --size "$value" || return 1
     done
     for value in 0 -1 1025 18446744073709551617 8K x; do
         refused_as "--window $value: $count" bench write --window "$value" || return 1
@@ -674,7 +681,8 @@ P
 }
 trace_described() {
     run bench trace --requests 20 --output "$dir/short" &&
-        run bench trace --describe "$dir/short" | grep -q '^requests 20 in'
+        run bench trace --describe "$dir/short" >"$dir/text" &&
+        grep -q '^requests 20 in' "$dir/text" && ! grep '^.\{81\}' "$dir/text"
 }
 replay() { # with options, a pool among them
     test -s "$dir/t" || run bench trace --requests 500 >"$dir/t" || return 1
@@ -685,6 +693,7 @@ replay() { # with options, a pool among them
 
 check info run info
 check info_json info_json
+check info_lines info_lines
 check info_settings info_settings
 check info_refused info_refused
 check stray_variables stray_variables

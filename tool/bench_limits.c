@@ -49,8 +49,9 @@ static json_t *sizes_measure(FILE *out) {
                             rate_json(rates[0]), "nontemporal_bytes_per_s", rate_json(rates[1]),
                             "process_vm_writev_bytes_per_s", rate_json(rates[2])));
     }
-    fprintf(out, "  non-temporal: lines of 64 bytes past the caches, a fence after each copy,\n"
-                 "  which small copies do nothing but wait for\n"
+    fprintf(out, "  hot: in turn through buffers that stay in the caches\n"
+                 "  non-temporal: lines of 64 bytes past the caches, and a fence after each\n"
+                 "    copy; a small copy takes as long as its fence\n"
                  "  process_vm_writev: one call for each copy\n");
     return rows;
 }

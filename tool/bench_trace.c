@@ -60,7 +60,7 @@ static void print_spread(FILE *out, const char *what, uint64_t *values, uint64_t
     qsort(values, count, sizeof(*values), compare);
     for (uint64_t i = 0; i < count; i++)
         sum += (double)values[i];
-    fprintf(out, "%-28s %10.1f %8" PRIu64 " %8" PRIu64 " %8" PRIu64 " %8" PRIu64 " %8" PRIu64 "\n",
+    fprintf(out, "%-26s %10.1f %7" PRIu64 " %7" PRIu64 " %7" PRIu64 " %7" PRIu64 " %7" PRIu64 "\n",
             what, sum / (double)count, values[0], values[count / 2], values[count * 9 / 10],
             values[count * 99 / 100], values[count - 1]);
 }
@@ -98,7 +98,7 @@ static void print_lengths(FILE *out, const struct trace *trace, uint64_t *values
     uint64_t n = trace->request_count, batches = 0;
     const struct trace_request *requests = trace->requests;
 
-    fprintf(out, "%-28s %10s %8s %8s %8s %8s %8s\n", "", "mean", "min", "p50", "p90", "p99", "max");
+    fprintf(out, "%-26s %10s %7s %7s %7s %7s %7s\n", "", "mean", "min", "p50", "p90", "p99", "max");
     for (uint64_t i = 0; i < n; i++)
         values[i] = requests[i].input_length;
     print_spread(out, "input tokens", values, n);

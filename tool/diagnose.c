@@ -87,6 +87,8 @@ static int refusal(weir_engine *engine, weir_peer peer) {
 
 /* What two processes need for the device shm; `weir info` says what each of them is. */
 static const char denied_hint[] = "on shm both must be of one user, or of WEIR_SHM_GROUP";
+/* What an import needs beyond that. */
+static const char traced_hint[] = "registered memory takes the right to ptrace(2) its process";
 
 void diagnose_refusal(weir_engine *engine, weir_peer peer, char why_out[DIAGNOSIS_MAX]) {
     int reason = refusal(engine, peer);
@@ -162,7 +164,7 @@ const char *diagnose_cause(int error, char why_out[DIAGNOSIS_MAX]) {
 
     why_out[0] = '\0';
     if (error == WEIR_EDENIED)
-        snprintf(why_out, DIAGNOSIS_MAX, "; %s", denied_hint);
+        snprintf(why_out, DIAGNOSIS_MAX, "; %s", traced_hint);
     if (error == WEIR_EMEMLOCK) {
         struct rlimit limit = {0};
         getrlimit(RLIMIT_MEMLOCK, &limit);

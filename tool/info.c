@@ -27,13 +27,13 @@ static const struct {
     {"descriptor_max", WEIR_DESCRIPTOR_MAX, "bytes of an exported descriptor"},
     {"notify_max", WEIR_NOTIFY_MAX, "bytes of a notification's payload"},
     {"qps_max", WEIR_QPS_MAX, "QPs of an endpoint"},
-    {"sges_max", 1, "SGEs of a WR: pieces are WRs of their own, chained"},
+    {"sges_max", 1, "SGEs of a WR; more pieces are more WRs"},
 };
 
 static json_t *device_json(const weir_device_info *d) {
-    return json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:I, s:I}", "name", d->name,
-                     "available", d->available == 0, "status", weir_strerror(d->available), "note",
-                     d->note, "message_bytes_max", (json_int_t)d->message_bytes_max,
+    return json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:I, s:I, s:I}", "name",
+                     d->name, "available", d->available == 0, "status", weir_strerror(d->available),
+                     "note", d->note, "message_bytes_max", (json_int_t)d->message_bytes_max,
                      "inline_bytes_max", (json_int_t)d->inline_bytes_max, "sq_depth_max",
                      (json_int_t)d->sq_depth_max, "ordered", d->ordered != 0, "completes_inline",
                      d->completes_inline != 0, "engine_bytes", (json_int_t)d->engine_bytes,
@@ -48,13 +48,15 @@ static void device_print(const weir_device_info *d) {
            d->available == 0 ? "available" : weir_strerror(d->available));
     if (d->note[0] != '\0')
         printf("  %s\n", d->note);
-    printf("  longest message        %s\n", options_size_text(d->message_bytes_max, text));
-    printf("  inline payload         %" PRIu32 " B\n", d->inline_bytes_max);
-    printf("  send-queue depth       at most %" PRIu32 "\n", d->sq_depth_max);
-    if (d->qps_max != 0)
-        printf("  QPs of an engine       at most %" PRIu32 "\n", d->qps_max);
-    printf("  ordered                %s\n", d->ordered ? "yes" : "no");
-    printf("  completes in the post  %s\n", d->completes_inline ? "yes" : "no");
+    if (d->message_bytes_max != 0) { /* of a device that is not there all of this is 0 */
+        printf("  longest message        %s\n", options_size_text(d->message_bytes_max, text));
+        printf("  inline payload         %" PRIu32 " B\n", d->inline_bytes_max);
+        printf("  send-queue depth       at most %" PRIu32 "\n", d->sq_depth_max);
+        if (d->qps_max != 0)
+            printf("  QPs of an engine       at most %" PRIu32 "\n", d->qps_max);
+        printf("  ordered                %s\n", d->ordered ? "yes" : "no");
+        printf("  completes in the post  %s\n", d->completes_inline ? "yes" : "no");
+    }
     printf("  memory of an engine    %s\n", options_size_text(d->engine_bytes, text));
     printf("  address space of one   %s, backed as it is used\n",
            options_size_text(d->address_bytes, text));
@@ -83,7 +85,7 @@ static void device_settings_print(void) {
         snprintf(range, sizeof(range), "%" PRIu64 "..%" PRIu64, s.least, s.most);
         printf("    %-24s %13s  %-11s  %s\n", s.variable,
                s.text[0] != '\0' ? s.text : settings_number_text(s.value, s.unit, value),
-               settings_source_text(s.source), s.most > 0 ? range : "a name");
+               settings_source_text(s.source), s.most > 0 ? range : "text");
         printf("      %s\n", s.what);
         if (s.note[0] != '\0')
             printf("      refused: %s\n", s.note);

@@ -390,7 +390,7 @@ struct limit limits_of_copy(enum copy_order order, uint64_t size, uint64_t span,
     if (memory == MEMORY_OWN) {
         pieces = pieces < LIMITS_PIECES ? pieces : LIMITS_PIECES;
         limit.bytes_per_s = limits_vm_write(size, (unsigned)pieces, LIMIT_NS);
-        snprintf(limit.name, sizeof(limit.name), "process_vm_writev, %s, %" PRIu64 " with a call",
+        snprintf(limit.name, sizeof(limit.name), "process_vm_writev of %s, %" PRIu64 " a call",
                  text, pieces);
         return limit;
     }

@@ -50,15 +50,18 @@ static const struct entry entries[] = {
     {"segments", "N", "segments of a transfer [1]", KIND_COUNT, ON_STREAM, AT(segments), 1, 65536},
     {"window", "N", "transfers in flight, each thread [16]", KIND_COUNT, ON_STREAM | ON(CMD_REPLAY),
      AT(window), 1, 1024},
-    {"seconds", "T", "how long to measure; sweep: each size [2; 0.5]", KIND_REAL,
-     ON_STREAM | ON(CMD_WAKE), AT(seconds), 10, 3600},
+    {"seconds", "T", "how long to measure [2]", KIND_REAL,
+     ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_WAKE), AT(seconds), 10, 3600},
+    {"seconds", "T", "how long to measure each size [0.5]", KIND_REAL, ON(CMD_SWEEP), AT(seconds),
+     10, 3600},
     {"threads", "N", "threads that submit, on one engine [1]", KIND_COUNT, ON_STREAM, AT(threads),
      1, 64},
     {"memory", "shared|own", "allocated by weir, or registered memory [shared]", KIND_MEMORY,
      ON_PEER, AT(memory), 0, 0},
-    {"cold", "SIZE", "spread at random over so much memory [hot; 1G]", KIND_SIZE,
-     ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SWEEP) | ON(CMD_LIMITS), AT(cold), 1 * MIB,
-     MEMORY_BYTES_MAX},
+    {"cold", "SIZE", "spread at random over so much memory [in caches]", KIND_SIZE, ON_STREAM,
+     AT(cold), 1 * MIB, MEMORY_BYTES_MAX},
+    {"cold", "SIZE", "memory of the copies to random places [1G]", KIND_SIZE, ON(CMD_LIMITS),
+     AT(cold), 1 * MIB, MEMORY_BYTES_MAX},
     {"notify", NULL, "a notification with every transfer", KIND_FLAG, ON_STREAM, AT(notify), 0, 1},
     {"verify", NULL, "check every byte of every transfer", KIND_FLAG, ON_STREAM, AT(verify), 0, 1},
     {"latency", "[=notify|memory]", "8-byte ping-pong, by notification or memory", KIND_LATENCY,
@@ -69,14 +72,16 @@ static const struct entry entries[] = {
     {"repeat", "R", "repetitions [100]", KIND_COUNT, ON(CMD_FILL), AT(repeat), 1, 1000000000},
     {"trace", "FILE", "request trace to replay (required)", KIND_TEXT, ON(CMD_REPLAY), AT(trace), 0,
      0},
-    {"kv-bytes-per-token", "SIZE", "a block is 512 tokens [1K]", KIND_SIZE, ON(CMD_REPLAY),
-     AT(kv_bytes_per_token), 1, 1 * MIB},
+    {"kv-bytes-per-token", "SIZE", "bytes of a token; a block is 512 of them [1K]", KIND_SIZE,
+     ON(CMD_REPLAY), AT(kv_bytes_per_token), 1, 1 * MIB},
     {"speedup", "X", "arrivals X times as fast; 0: all at once [0]", KIND_REAL, ON(CMD_REPLAY),
      AT(speedup), 0, 1000000000},
-    {"pool", "SIZE", "pages of each side, or the largest request [512M]", KIND_SIZE, ON(CMD_REPLAY),
+    {"pool", "SIZE", "page pool of each side, or more if needed [512M]", KIND_SIZE, ON(CMD_REPLAY),
      AT(pool), 4096, MEMORY_BYTES_MAX},
-    {"requests", "N", "requests, from the first on [all; 2000]", KIND_COUNT,
-     ON(CMD_REPLAY) | ON(CMD_TRACE), AT(requests), 1, 1000000},
+    {"requests", "N", "only the first N requests [all]", KIND_COUNT, ON(CMD_REPLAY), AT(requests),
+     1, 1000000},
+    {"requests", "N", "how many to generate [2000]", KIND_COUNT, ON(CMD_TRACE), AT(requests), 1,
+     1000000},
     {"seed", "S", "same seed, same trace, byte for byte [1]", KIND_COUNT, ON(CMD_TRACE), AT(seed),
      0, UINT64_MAX},
     {"output", "FILE", "where to write the trace [standard output]", KIND_TEXT, ON(CMD_TRACE),
@@ -139,7 +144,7 @@ static void help_commands(enum command first, enum command last) {
 static void help_all(void) {
     printf("weir %s: bytes between the memory of processes, one-sided\n\n", weir_version());
     help_commands(CMD_SERVE, CMD_TRACE);
-    printf("\n  weir --version     the version\n"
+    printf("\n  weir --version      the version\n"
            "  weir COMMAND --help the options of a command\n\n"
            "Sizes take K, M and G, powers of 1024. Exit status: 0 done, 1 failed, 2 usage.\n");
 }
@@ -224,38 +229,39 @@ static const char *const memory_names[] = {"shared", "own", NULL};
 static const char *const latency_names[] = {"none", "notify", "memory", NULL};
 
 /* Says what the value would have to be. */
-static int complain_value(const struct entry *entry, const char *text) {
+static int complain_value(const struct entry *entry, const char *words, const char *text) {
     char least[32], most[32];
 
     switch (entry->kind) {
     case KIND_SIZE:
-        return complain("--%s %s: not a size from %s to %s, such as 8, 64K or 1M", entry->name,
-                        text, options_size_text(entry->min, least),
+        return complain("%s --%s %s: not a size from %s to %s, such as 8, 64K or 1M", words,
+                        entry->name, text, options_size_text(entry->min, least),
                         options_size_text(entry->max, most));
     case KIND_COUNT:
-        return complain("--%s %s: not a whole number from %" PRIu64 " to %" PRIu64, entry->name,
-                        text, entry->min, entry->max);
+        return complain("%s --%s %s: not a whole number from %" PRIu64 " to %" PRIu64, words,
+                        entry->name, text, entry->min, entry->max);
     case KIND_REAL:
-        return complain("--%s %s: not a number from %g to %" PRIu64, entry->name, text,
+        return complain("%s --%s %s: not a number from %g to %" PRIu64, words, entry->name, text,
                         (double)entry->min / 1000, entry->max);
     case KIND_LATENCY:
-        return complain("--%s=%s: neither notify nor memory", entry->name, text);
+        return complain("%s --%s=%s: neither notify nor memory", words, entry->name, text);
     case KIND_MEMORY:
-        return complain("--%s %s: neither shared nor own", entry->name, text);
+        return complain("%s --%s %s: neither shared nor own", words, entry->name, text);
     case KIND_FLAG:
     case KIND_TEXT:
         break;
     }
-    return complain("--%s: wrong value", entry->name);
+    return complain("%s --%s: wrong value", words, entry->name);
 }
 
 /* text: NULL if the option came without a value. */
 static int entry_take(const struct entry *entry, const char *text, struct options *options) {
+    const char *words = commands[options->command].words;
     uint64_t value = 1;
     bool good = true;
 
     if (text != NULL && text[0] == '\0')
-        return complain("--%s: the value is empty", entry->name);
+        return complain("%s --%s: the value is empty", words, entry->name);
     options->given |= UINT64_C(1) << (entry - entries);
     switch (entry->kind) {
     case KIND_FLAG:
@@ -266,7 +272,7 @@ static int entry_take(const struct entry *entry, const char *text, struct option
     case KIND_REAL:
         good = parse_real(text, (double)entry->min / 1000, (double)entry->max,
                           field_of(entry, options));
-        return good ? 0 : complain_value(entry, text);
+        return good ? 0 : complain_value(entry, words, text);
     case KIND_MEMORY:
         good = parse_word(text, memory_names, &value);
         break;
@@ -280,7 +286,7 @@ static int entry_take(const struct entry *entry, const char *text, struct option
         break;
     }
     if (!good)
-        return complain_value(entry, text);
+        return complain_value(entry, words, text);
     *(uint64_t *)field_of(entry, options) = value;
     return 0;
 }
@@ -304,7 +310,7 @@ static void set_defaults(enum command command, struct options *options) {
 }
 
 /* A device is named that this library was built with. */
-static int check_device(const char *name) {
+static int check_device(enum command command, const char *name) {
     char names[256] = "";
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
 
@@ -314,7 +320,8 @@ static int check_device(const char *name) {
             return 0;
         snprintf(names + used, sizeof(names) - used, "%s%s", i > 0 ? ", " : "", device.name);
     }
-    return complain("--device %s: not built in; this weir has: %s", name, names);
+    return complain("%s --device %s: not built in; this weir has: %s", commands[command].words,
+                    name, names);
 }
 
 _Static_assert(ENTRY_COUNT <= 64, "struct options has a bit for each");
@@ -368,7 +375,7 @@ static int check_together(const struct options *o) {
                         o->pages, o->page_size, MEMORY_BYTES_MAX / 4 / GIB);
     if (o->command == CMD_REPLAY && o->trace == NULL)
         return complain("bench replay: --trace FILE is required");
-    return o->device != NULL ? check_device(o->device) : 0;
+    return o->device != NULL ? check_device(o->command, o->device) : 0;
 }
 
 /* ---- parsing ----------------------------------------------------------- */

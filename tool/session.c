@@ -206,14 +206,22 @@ int session_send(struct session *session, uint64_t tag, const void *payload, uin
     return rc == 0 ? 0 : session_fail(session, "message to the target", rc);
 }
 
+/* Limits that it met are the target's, of which diagnose_cause knows nothing. */
+static int target_refused(const char *what, int error) {
+    char why[DIAGNOSIS_MAX] = "";
+
+    return complain("the target refused %s: %s (%s)%s", what, weir_strerror(error),
+                    weir_error_name(error),
+                    error == WEIR_EDENIED ? diagnose_cause(error, why) : "");
+}
+
 /* Waits for an answer whose argument is a negated error code. */
 static int await_status(struct session *session, enum proto_type type, const char *what,
                         weir_notification *out) {
     if (session_await(session, type, out) != 0)
         return -1;
     if (proto_argument(out->tag) != 0)
-        return complain("the target refused %s: %s", what,
-                        weir_strerror(-(int)(proto_argument(out->tag) & 0xffff)));
+        return target_refused(what, -(int)(proto_argument(out->tag) & 0xffff));
     return 0;
 }
 
@@ -272,7 +280,7 @@ int session_open(struct session *session, const struct proto_open *open, uint64_
     rc = weir_memory_import(session->engine, session->peer, answer.payload, answer.length,
                             &session->remote);
     if (rc != 0)
-        return complain("the target's memory: %s", weir_strerror(rc));
+        return session_fail(session, "the target's memory", rc);
     return export == SESSION_EXPORT ? send_export(session) : 0;
 }
 

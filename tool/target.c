@@ -312,7 +312,9 @@ static unsigned take_events(struct target *target) {
         if (event.type == WEIR_EVENT_DEVICE_FAILED)
             target->device_failed = true;
         if (event.type == WEIR_EVENT_REFUSED)
-            complain("a peer cannot be served for now: %s", weir_strerror(event.error));
+            complain("a peer is not served%s: %s (%s)",
+                     event.error == WEIR_EDENIED ? "" : " for now", weir_strerror(event.error),
+                     weir_error_name(event.error));
         if (event.type == WEIR_EVENT_GONE && served != NULL) {
             served->answer_close = false;
             begin_close(target, served);
