@@ -12,7 +12,8 @@
  *   2. The peer handle stays good: it names the address. Whatever answers there next is the peer.
  *   3. Imported memory of the dead incarnation is ESTALE for ever: release each import, once.
  *   4. Say hello again. A notification connects; an address where nobody answers is dialled until
- *      connect_timeout_ns is over (ECONNECT), so say it again for as long as you want to wait.
+ *      connect_timeout_ns is over (ECONNECT), so say it again for as long as you want to wait. A
+ *      peer that refuses says so at once (EREFUSED), and would say it again: give up, and say why.
  *   5. The answer brings a descriptor of the new incarnation's memory: import that.
  *   6. Send again what has no answer of the application. A status of OK says that the bytes were in
  *      the memory of a process that may be dead now: if the peer has to have kept them, it must
@@ -30,6 +31,12 @@ enum { HELLO, WELCOME, WRITTEN, KEPT }; /* tags of notifications; the payload is
 static int fail(const char *what, int error) {
     fprintf(stderr, "comeback: %s: %s\n", what, weir_strerror(error));
     return 1;
+}
+
+/* Whether a transfer that ended so is worth another try: the peer died, or is not there yet. */
+static int passes(int status) {
+    return status == WEIR_EPEER || status == WEIR_ECONNECT || status == WEIR_ESTALE ||
+           status == WEIR_EUNKNOWN;
 }
 
 /* A notification alone. Its end is not waited for: completions are taken and dropped. */
@@ -83,6 +90,7 @@ struct writer {
     weir_remote remote; /* theirs; id 0: there is none */
     uint32_t kept;      /* records that the store has answered for */
     int gone;           /* it was, since its last welcome */
+    int refused;        /* a status that another try would not mend; 0: none */
 };
 
 /* Waits, and takes what came, until there is something to act on. */
@@ -93,9 +101,13 @@ static void look(struct writer *w) {
     weir_engine_wait(w->engine, 1000000000);
     while (weir_event_take(w->engine, &event) == WEIR_OK) /* 1 */
         w->gone |= event.type == WEIR_EVENT_GONE && event.peer.id == w->store.id;
-    while (weir_completion_take(w->engine, &done) == WEIR_OK)
-        w->gone |=
-            done.status == WEIR_EPEER || done.status == WEIR_ECONNECT || done.status == WEIR_ESTALE;
+    while (weir_completion_take(w->engine, &done) == WEIR_OK) {
+        w->gone |= done.status != WEIR_OK;
+        if (done.status == WEIR_ECONNECT)
+            fprintf(stderr, "comeback: nobody answers there yet\n");
+        else if (done.status != WEIR_OK && !passes(done.status))
+            w->refused = done.status;
+    }
     while (weir_notification_take(w->engine, &got) == WEIR_OK) {
         if (got.tag == KEPT && got.length == sizeof(w->kept)) {
             memcpy(&w->kept, got.payload, sizeof(w->kept));
@@ -109,6 +121,17 @@ static void look(struct writer *w) {
     }
 }
 
+/* Ends the program, and says why. The peer's description has the reason that it gave. */
+static void give_up(const struct writer *w) {
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    fail("the store", w->refused);
+    if (weir_peer_query(w->engine, w->store, &info) == WEIR_OK && info.refusal == WEIR_EREFUSED)
+        fprintf(stderr, "comeback: no device or version in common, or the devices do not meet\n");
+    else if (info.refusal != WEIR_OK)
+        fprintf(stderr, "comeback: its reason: %s\n", weir_strerror(info.refusal));
+    exit(1);
+}
+
 /* Until the store has said welcome: 3, 4, 5. */
 static void meet(struct writer *w) {
     if (w->remote.id != 0)
@@ -119,6 +142,8 @@ static void meet(struct writer *w) {
         do
             look(w);
         while (w->remote.id == 0 && !w->gone);
+        if (w->refused != WEIR_OK)
+            give_up(w);
     }
 }
 

@@ -14,8 +14,8 @@
  *   4. A list is written there, with a notification behind it that says how long it is: when it
  *      comes, the list is there.
  *   5. The server writes all pages of the list as one transfer of many segments, with a
- * notification behind them: when it comes, all of them are there. Nobody has copied a byte, but the
- * device.
+ *      notification behind them: when it comes, all of them are there. Nobody has copied a byte,
+ *      but the device.
  *
  * A list comes from another process: each entry is checked before it is used. */
 #include <stdio.h>
@@ -141,6 +141,7 @@ static int get(weir_engine *engine, const char *address) {
     weir_remote inbox;
     weir_peer server;
     weir_notification got;
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
     unsigned char *pages;
     struct entry *entries;
     must("memory", weir_memory_allocate(engine, (uint64_t)PAGES * PAGE, WEIR_ACCESS_REMOTE_WRITE,
@@ -149,8 +150,14 @@ static int get(weir_engine *engine, const char *address) {
                                       (void **)&entries));
     must("export", weir_memory_export(engine, mine, descriptor, &length));
     must(address, weir_peer_open(engine, address, &server));
-    must("hello", send(engine, server, NULL, 0, tag(HELLO, 0), descriptor, length)); /* 2 */
-    await(engine, &got);                                                             /* 3 */
+    int rc = send(engine, server, NULL, 0, tag(HELLO, 0), descriptor, length); /* 2 */
+    if (rc == WEIR_EREFUSED && weir_peer_query(engine, server, &info) == WEIR_OK)
+        fprintf(stderr, "pages: its reason: %s\n",
+                info.refusal == WEIR_EREFUSED
+                    ? "no device or version in common, or the devices do not meet"
+                    : weir_strerror(info.refusal));
+    must("hello", rc);
+    await(engine, &got); /* 3 */
     must("inbox", weir_memory_import(engine, server, got.payload, got.length, &inbox));
     for (uint32_t i = 0; i < LIST_MAX; i++) /* every other page, backwards */
         entries[i] = (struct entry){.there = 2 * i, .here = PAGES - 1 - i};
