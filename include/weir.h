@@ -262,7 +262,7 @@ WEIR_API void weir_engine_close(weir_engine *engine);
  * (0: idle; the number has no other meaning) or a negative error: EDEVICE when it is idle,
  * and the device failed and was given back. If another
  * thread has the engine, returns 0: that thread does the work. Any time may pass between two
- * calls: what was acknowledged to peers is delivered, and what came meanwhile is looked at before
+ * calls: all that was acknowledged to peers is delivered, and all that came is looked at before
  * any deadline passes. With one a second on both sides whatever connects, recovers or ends does
  * so within connect_timeout_ns, of which no time between two calls counts more than a tenth. */
 WEIR_API int weir_engine_progress(weir_engine *engine);
@@ -419,14 +419,13 @@ WEIR_API int weir_memory_info(weir_engine *engine, weir_memory memory, void **ba
 WEIR_API int weir_memory_export(weir_engine *engine, weir_memory memory, void *descriptor_out,
                                 size_t *length);
 
-/* Makes a peer's memory usable in transfers to that peer. Errors: EINVAL (not a
- * descriptor, or damaged), ESTALE (from another incarnation of the peer, or already
- * released by it, or the peer handle is stale), EPEER (the process that exported it is
- * dead, or closed its engine), EAGAIN (remotes_max; or that process has not answered for
- * 1 s, in which this call kept the engine: it answers by itself unless it is stopped, or has no
- * file descriptor left), EMFILE, ENOTSUP (exported by a device that this engine does not have or
- * does not meet), EDENIED (another user's process, or registered memory that may not be reached
- * from this one), ENOMEM, EDEVICE. */
+/* Makes a peer's memory usable in transfers to that peer. On shm this maps it, which takes time
+ * with its size. Errors: EINVAL (not a descriptor, or damaged), ESTALE (from another incarnation of
+ * the peer, or released by it, or the peer handle is stale), EPEER (the process that exported it is
+ * dead, or closed its engine), EAGAIN (remotes_max; or that process has not answered for 1 s, in
+ * which this call kept the engine: it answers by itself unless it is stopped, or has no descriptor
+ * left), EMFILE, ENOTSUP (exported by a device that this engine does not have or does not meet),
+ * EDENIED (another user's process, or registered memory out of reach), ENOMEM, EDEVICE. */
 WEIR_API int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor,
                                 size_t length, weir_remote *remote_out);
 
@@ -475,8 +474,8 @@ typedef struct weir_peer_info {
     uint64_t sessions;              /* sessions that reached up, ever */
     int refusal;                    /* why the peer refused the session that was wanted last, or
                                      * does now, while it is asked again: a WEIR_E* code of its
-                                     * own; EREFUSED: no common device or version; ECONNECT: its
-                                     * device does not reach ours. 0: it did not */
+                                     * own; EREFUSED: no common device or version, or the devices do
+                                     * not meet; ECONNECT: its does not reach ours. 0: it did not */
     uint32_t reserved;
     weir_peer peer; /* the handle that events and notifications of this peer carry */
 } weir_peer_info;
@@ -564,8 +563,8 @@ typedef struct weir_transfer_options {
  * unread (read) until the status is terminal.
  *
  * 0 with transfer_out->id == 0: done, successfully, before the call returned;
- * there is no handle to release. 0 with another id: under way. transfer_out may
- * be NULL with WEIR_TRANSFER_QUEUE. An error: nothing was or will be posted.
+ * there is no handle to release. 0 with another id: under way, or done already. transfer_out
+ * may be NULL with WEIR_TRANSFER_QUEUE. An error: nothing was or will be posted.
  * Errors: EBOUNDS, EACCESS, ESTALE (the handle of the peer or of a segment's memory, or
  * memory of an incarnation of the peer that is gone: weir_peer_query, weir_memory_info and
  * weir_remote_info tell the former; for the latter import what its successor exports, the
@@ -573,7 +572,7 @@ typedef struct weir_transfer_options {
  * (also memory of another peer), ETOOBIG (more segments than segments_max, a payload over
  * WEIR_NOTIFY_MAX), EAGAIN (a pool is full; weir_stats
  * counts which). Only a terminal status is ETIMEDOUT, ECANCELED,
- * ECLOSED, ECONNECT, EADDRESS, EREFUSED (weir_peer_query says why), EFULL and ENOMEM (no
+ * ECLOSED, ECONNECT, EUNREACH, EADDRESS, EREFUSED (weir_peer_query says why), EFULL and ENOMEM (no
  * session within connect_timeout_ns, for want of room here), EPEER (the peer died or closed
  * meanwhile), EUNKNOWN,
  * EREMOTE, EDEVICE (session after session broke under it), and EINVAL for local memory that the
@@ -628,7 +627,7 @@ typedef enum weir_waiting_for {
  * one peer that are still to be posted all wait for the same as the first of them. The call may
  * wait shortly for a thread that has the engine, as other queries do. */
 WEIR_API int weir_transfer_waiting_for(weir_engine *engine, weir_transfer transfer);
-/* Its name in lower case: "slots", "credits", ... Static storage. */
+/* Its name in lower case: "slots", "credits", ...; "?" of any other int. Static storage. */
 WEIR_API const char *weir_waiting_name(int waiting_for);
 
 typedef struct weir_completion {
@@ -650,8 +649,9 @@ typedef struct weir_notification {
     uint32_t reserved;
     uint8_t payload[WEIR_NOTIFY_MAX];
 } weir_notification;
-/* Takes one received notification. Notifications of one peer come in the order in which
- * they became complete. EAGAIN: none. Makes no progress. */
+/* Takes one received notification. Notifications of one peer come in the order in which they became
+ * complete; they and events have no order: a peer's last may come behind its GONE. EAGAIN: none.
+ * Makes no progress. */
 WEIR_API int weir_notification_take(weir_engine *engine, weir_notification *notification_out);
 
 /* ---- events ------------------------------------------------------------ */
@@ -683,8 +683,8 @@ typedef enum weir_event_type {
                                * Both name the peer wherever a handle is taken, until it is GONE;
                                * then this one names its address again */
     WEIR_EVENT_REFUSED = 7,   /* a peer asked for a session and there can be none, or none now:
-                               * error says why (EFULL, ENOMEM, EMFILE, EDEVICE), also to the
-                               * peer. Once each, until a session with it is up; peer is zeroed
+                               * error says why (EFULL, ENOMEM, EMFILE, EDENIED, EDEVICE), also to
+                               * the peer. Once each, until a session with it is up; peer is zeroed
                                * for one without a slot or a descriptor to let it in */
     WEIR_EVENT_DEVICE_FAILED = 8 /* this engine's device, for good: it was removed, say; error is
                                   * EDEVICE, peer is zeroed. All sessions end, for good: peers hear
