@@ -115,7 +115,7 @@ bool place_setting(size_t index, char *(*get)(const char *name), struct weir_dev
         .device = "shm",
         .variable = variable,
         .what = index == 0 ? "directory where engines meet, instead of the network namespace"
-                           : "group whose users may have to do with each other",
+                           : "group whose users may share memory",
         .value = UINT64_MAX,
         .fallback = UINT64_MAX,
         .is_set = text != NULL,

@@ -102,7 +102,8 @@ static const char *try_meeting(const struct shm_place *place) {
     const char *wrong = NULL;
     int caller = -1, called = -1, listener = place_listen(place, nonce);
     if (listener < 0)
-        return "listening on a socket (unix(7))";
+        return place->directory[0] == '\0' ? "listening on a socket (unix(7))"
+                                           : "a socket in WEIR_SHM_DIRECTORY (unix(7))";
     caller = place_call(place, nonce, &pid);
     if (caller < 0)
         wrong =
