@@ -344,6 +344,40 @@ static void test_no_wakeup_is_lost_on_any_ring(void **state) {
     ends_close(&a, &b);
 }
 
+/* Asleep: nothing more is to do. */
+static void fall_asleep(struct end *end) {
+    for (int polls = 0; polls < 8; polls++)
+        take(end);
+    assert_int_equal(shm_device_ops.arm(end->device), 0);
+}
+
+static void assert_woken(struct end *end) {
+    struct pollfd polled = {.fd = shm_device_ops.fd(end->device), .events = POLLIN};
+    assert_int_equal(poll(&polled, 1, 0), 1);
+    shm_device_ops.disarm(end->device);
+}
+
+/* W4: a sender is stopped, or dies, between its look whether the owner sleeps and the bell. Others
+ * ring all the same. Once somebody has, nobody else has to; and one that goes on late takes the
+ * bell from no later sleep. */
+static void test_W4_a_stopped_sender_keeps_nobody_asleep(void **state) {
+    (void)state;
+    struct end a, b;
+    ends_open(&a, &b);
+    fall_asleep(&b);
+    uint32_t stopped = seg_notify(b.device->map, b.qps[1]->index);
+    assert_int_not_equal(stopped, 0);
+    assert_true(send_one(&a, 0));
+    assert_int_equal(seg_notify(b.device->map, b.qps[1]->index), 0);
+    assert_woken(&b);
+    fall_asleep(&b);
+    seg_rung(b.device->map, stopped);
+    assert_true(send_one(&a, 0));
+    assert_woken(&b);
+    take(&b);
+    ends_close(&a, &b);
+}
+
 int main(void) {
     struct weir_device_caps caps;
     if (shm_device_ops.probe(&caps) != 0)
@@ -357,6 +391,7 @@ int main(void) {
         cmocka_unit_test(test_arm_and_watched_rings),
         cmocka_unit_test(test_T6_destroyed_ring_is_not_watched),
         cmocka_unit_test(test_no_wakeup_is_lost_on_any_ring),
+        cmocka_unit_test(test_W4_a_stopped_sender_keeps_nobody_asleep),
     };
     return cmocka_run_group_tests_name("shm watched rings", tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include <arpa/inet.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,6 +25,24 @@ static int setup(void **state) {
 static int setup_small(void **state) {
     (void)state;
     return sides_open("127.0.0.1:0", 8);
+}
+
+/* Descriptors that the process of the server may have. */
+enum { FEW = 40 };
+
+static int setup_few(void **state) {
+    (void)state;
+    struct rlimit limit, few;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return -1;
+    }
+    few = limit;
+    few.rlim_cur = FEW;
+    if (setrlimit(RLIMIT_NOFILE, &few) != 0) {
+        return -1;
+    }
+    const int failed = sides_open("127.0.0.1:0", 0);
+    return setrlimit(RLIMIT_NOFILE, &limit) != 0 ? -1 : failed; /* this test plays others, too */
 }
 
 static void test_H13_oversized_frames(void **state) {
@@ -190,6 +209,26 @@ static void test_H10_accept_flood(void **state) {
     expect_closed(&server, silent[2], WEIR_ECONNECT);
     (void)expect(&server, WEIR_CONTROL_ACCEPTED);
     for (int i = 0; i < 6; i++) {
+        close(fds[i]);
+    }
+}
+
+/* Visitors take a quarter of the descriptors at most, however many connections there may be: the
+ * application, and peers, have the others. One that was silent makes room. */
+static void test_W6_visitors_leave_descriptors_to_others(void **state) {
+    (void)state;
+    uint64_t silent[FEW / 4];
+    int fds[FEW / 4 + 1];
+    for (int i = 0; i < FEW / 4; i++) {
+        fds[i] = raw_join(&silent[i]);
+    }
+    fds[FEW / 4] = raw_socket();
+    raw_connect(fds[FEW / 4]);
+    expect_quiet(&server);
+    skew_ns += 2 * S;
+    expect_closed(&server, silent[0], WEIR_ECONNECT);
+    (void)expect(&server, WEIR_CONTROL_ACCEPTED);
+    for (int i = 0; i <= FEW / 4; i++) {
         close(fds[i]);
     }
 }
@@ -377,6 +416,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_W6_visitors_that_stay_keep_nobody_out, setup_small,
                                         sides_close),
         cmocka_unit_test_setup_teardown(test_W6_visitors_that_talk_on_keep_nobody_out, setup_small,
+                                        sides_close),
+        cmocka_unit_test_setup_teardown(test_W6_visitors_leave_descriptors_to_others, setup_few,
                                         sides_close),
         TEST(test_W2_an_unanswered_dial_ends_soon),
         TEST(test_H10_black_hole_never_blocks),

@@ -388,6 +388,8 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     control_hangup(engine, peer, &peer->conn_before);
     peer->conn_last = 0;
     peer->dial = DIAL_NONE;
+    if (peer->reached)
+        peer->dial_failed = false; /* that was its end, and says nothing of the address */
     peer->known = peer->leaving = peer->was_up = peer->degraded = peer->reached = false;
     peer->gone_told = peer->guarded = peer->proving = peer->met = peer->told = peer->vouched =
         false;

@@ -23,7 +23,8 @@
  *    it says next. Within a queue all have the same time limit, so the head is always the
  *    next to expire.
  *  - Visitors, whom the engine does not know as a peer, have half of the connections at
- *    most: peers, and dials of our own, have the other half to themselves.
+ *    most: peers, and dials of our own, have the other half to themselves. Nor have they more than
+ *    a quarter of the descriptors that the process may have.
  *  - One connection is accepted for each batch of events of those that are there: work that was
  *    begun goes before new work.
  *  - Every step of poll is bounded: TCP_BATCH events, each one accept, one connect
@@ -34,6 +35,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -101,7 +103,8 @@ struct tcp_conn {
 struct tcp {
     struct weir_env env;
     uint32_t conns_max;
-    uint32_t visitors; /* accepted and not kept: half of conns_max at most */
+    uint32_t visitors_max;
+    uint32_t visitors; /* accepted and not kept */
     uint32_t fresh;    /* [fresh, conns_max) were never used: their pages are untouched */
     uint32_t free;     /* list of those used before */
     int epoll_fd;
@@ -439,7 +442,7 @@ static uint32_t tcp_frame_length(const uint8_t *in) {
 
 /* No room for another visitor. */
 static bool tcp_crowded(const struct tcp *tcp) {
-    return tcp_full(tcp) || tcp->visitors >= (tcp->conns_max + 1) / 2;
+    return tcp_full(tcp) || tcp->visitors >= tcp->visitors_max;
 }
 
 /* A visitor who was here for long, while others wait. */
@@ -815,6 +818,17 @@ static const struct weir_control_ops tcp_ops = {
     .fd = tcp_fd,
 };
 
+/* What strangers may take: half of the connections, and a quarter of the descriptors that the
+ * process may have, so that they keep neither peers nor the application from having some. */
+static uint32_t tcp_visitors_max(uint32_t conns_max) {
+    const uint32_t half = (conns_max + 1) / 2;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur / 4 >= half) {
+        return half;
+    }
+    return limit.rlim_cur < 8 ? 1 : (uint32_t)(limit.rlim_cur / 4);
+}
+
 static size_t tcp_conns_bytes(uint32_t conns_max) {
     return conns_max * sizeof(struct tcp_conn);
 }
@@ -851,6 +865,7 @@ int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control
     }
     tcp->env = *env;
     tcp->conns_max = conns_max == 0 ? TCP_CONNS_DEFAULT : conns_max;
+    tcp->visitors_max = tcp_visitors_max(tcp->conns_max);
     tcp->free = TCP_NIL;
     tcp->timer_ns = UINT64_MAX;
     tcp->listen_fd = -1;

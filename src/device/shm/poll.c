@@ -303,7 +303,8 @@ int shm_arm(struct weir_device *device) {
     while (device->watched_count != 0)
         qp_unwatch(device->watched[0]);
     /* Sequentially consistent, as the sender's mark and then look at sleeping. */
-    atomic_exchange(&device->map->head.sleeping, 1);
+    device->sleep_number += 2; /* odd: never 0 */
+    atomic_exchange(&device->map->head.sleeping, device->sleep_number | 1);
     if (is_marked(device) || device->ready_first != NULL || device->async_first != NULL) {
         atomic_store(&device->map->head.sleeping, 0);
         return WEIR_EAGAIN;

@@ -101,9 +101,13 @@ static void post_finish(struct weir_qp *qp, const struct post *post) {
         atomic_store_explicit(&qp->remote->busy, qp->busy, memory_order_release);
     }
     /* Sequentially consistent behind send_message's exchange: see qp_unwatch. */
-    if (post->is_sent && atomic_load(&qp->remote->watched) == 0 &&
-        seg_notify(qp->link->map, qp->remote_index))
+    if (!post->is_sent || atomic_load(&qp->remote->watched) != 0)
+        return;
+    uint32_t sleep = seg_notify(qp->link->map, qp->remote_index);
+    if (sleep != 0) {
         link_ring(qp->link);
+        seg_rung(qp->link->map, sleep);
+    }
 }
 
 /* ---- checks ---- */

@@ -138,7 +138,7 @@ void seg_unmap(struct seg_map *map) {
     munmap(map, sizeof *map);
 }
 
-bool seg_notify(struct seg_map *map, uint32_t index) {
+uint32_t seg_notify(struct seg_map *map, uint32_t index) {
     uint32_t word = index / 64, top = word / 64;
     /* Leaf before top: the owner clears top before leaf. Bits are set again even if a
      * bit of somebody else is there already: that one may have died before it set
@@ -148,5 +148,9 @@ bool seg_notify(struct seg_map *map, uint32_t index) {
     uint64_t bit = UINT64_C(1) << (word % 64);
     if ((atomic_load(&map->head.top[top]) & bit) == 0)
         atomic_fetch_or(&map->head.top[top], bit);
-    return atomic_load(&map->head.sleeping) != 0 && atomic_exchange(&map->head.sleeping, 0) != 0;
+    return atomic_load(&map->head.sleeping);
+}
+
+void seg_rung(struct seg_map *map, uint32_t sleep) {
+    atomic_compare_exchange_strong(&map->head.sleeping, &sleep, 0);
 }

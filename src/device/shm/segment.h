@@ -48,7 +48,8 @@ struct seg_head {
     /* Peer: bit i of top[j] says that leaf word j * 64 + i may have bits. The owner
      * polls this one line. */
     _Atomic uint64_t top[SHM_TOP_WORDS];
-    /* Owner sets it before it sleeps; whoever clears it rings the bell. */
+    /* The owner's number of its sleep, while it sleeps; else 0. Peer: rings the bell first, and
+     * clears it then, so that nobody relies on one who was stopped before he rang. */
     _Atomic uint32_t sleeping;
     uint32_t pad_sleeping;
 };
@@ -158,8 +159,10 @@ int seg_back(int fd, const struct seg_map *map, const void *from, uint64_t bytes
 int seg_attach(int fd, int32_t pid, uint64_t nonce, struct seg_map **map_out);
 void seg_unmap(struct seg_map *map);
 
-/* Tells the owner of a segment that its QP `index` has something new: true if the
- * owner sleeps and the caller has to ring. */
-bool seg_notify(struct seg_map *map, uint32_t index);
+/* Tells the owner of a segment that its QP `index` has something new. Not 0: the owner is in the
+ * sleep of this number, and the caller has to ring, and to say so then. */
+uint32_t seg_notify(struct seg_map *map, uint32_t index);
+/* The bell was rung for this sleep: others need not. */
+void seg_rung(struct seg_map *map, uint32_t sleep);
 
 #endif

@@ -203,6 +203,7 @@ struct weir_device {
     uint32_t ready_count;
     uint32_t polls; /* ever, modulo 2^32 */
     uint32_t watched_count;
+    uint32_t sleep_number; /* of the last sleep; see seg_head */
     struct weir_qp *watched[SHM_WATCHED_MAX];
     uint64_t health_last_ns;
     _Atomic uint32_t mr_count; /* entries ever handed out; guarded where it grows */
