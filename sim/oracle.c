@@ -258,7 +258,9 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
                   there->recv_refuse != 0 || nic->still != 0 || there->still != 0 ||
                   nic->device_fail != 0 || there->device_fail != 0;
     bool absent = is_absent(oracle->world, transfer->to);
-    bool breaks = net || device || cut || oracle->lives_ended || nic->packet_loss != 0 ||
+    /* The other side gives up a session that its peer was too long away to confirm. */
+    bool away = absent || oracle->world->nodes[transfer->from].absent;
+    bool breaks = net || device || cut || away || oracle->lives_ended || nic->packet_loss != 0 ||
                   there->packet_loss != 0 || config->work.memory_release != 0 ||
                   config->work.cancel != 0 || config->work.deadline != 0 || nic->post_einval != 0 ||
                   config->work.peer_close != 0 || there->post_einval != 0;

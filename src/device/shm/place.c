@@ -263,8 +263,10 @@ int place_listen(const struct shm_place *place, uint64_t nonce) {
         rc = error_of(errno);
     if (rc == 0)
         return fd;
+    int error = errno;
     place_leave(place, nonce);
     fork_close(fd);
+    errno = error; /* the probe tells */
     return rc == WEIR_ENOMEM || rc == WEIR_EMFILE ? rc : WEIR_EDEVICE;
 }
 
