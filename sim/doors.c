@@ -1,10 +1,7 @@
 /* doors.c: the ways to a node, and who stands in them: connections that are reset, control that is
  * cut for longer than any time-out while data flows, addresses that lead elsewhere, and strangers.
  *
- * Owns these strikes. A stranger is a node without an engine, behind those of the run. It connects
- * to an engine and says well-formed messages in the name of another one, whose instance anybody
- * learns by asking WHO, with numbers that may well be right: but only between two that have had a
- * session, since before that nothing tells one from the other.
+ * Owns these strikes, but for what a stranger does (stranger.c).
  *
  * In a world of doors (config.work.doors) nothing else strikes: every peer lives, and its data
  * flows, so none may be told to be gone. */
@@ -14,17 +11,12 @@
 
 #include "engine.h"
 #include "net.h"
-#include "wire.h"
+#include "stranger.h"
 
 enum {
     DOORS_STRIKE_NS = 500000, /* between two chances of each strike */
     DOORS_CUTS_MAX = 4,       /* of connect time-outs: the longest cut */
-    DOORS_EPOCHS = 24,        /* that a stranger may guess */
 };
-
-static struct sim_node *stranger(struct sim_world *world) {
-    return &world->nodes[world->config.nodes];
-}
 
 /* What the node tells others of where it listens. */
 static void tell_address(struct sim_world *world, uint32_t node) {
@@ -47,7 +39,7 @@ static void tell_address(struct sim_world *world, uint32_t node) {
     }
 }
 
-static void two(struct sim_world *world, uint32_t *a, uint32_t *b) {
+void doors_two(struct sim_world *world, uint32_t *a, uint32_t *b) {
     uint32_t others = world->config.nodes - 1;
 
     *a = (uint32_t)sim_below(&world->prng, world->config.nodes);
@@ -57,7 +49,7 @@ static void two(struct sim_world *world, uint32_t *a, uint32_t *b) {
 static void strike_reset(struct sim_world *world) {
     uint32_t a, b;
 
-    two(world, &a, &b);
+    doors_two(world, &a, &b);
     sim_trace(world, "control connections between n%u and n%u are reset", a, b);
     sim_net_break(world->net, a, b);
 }
@@ -75,89 +67,13 @@ static void strike_long_cut(struct sim_world *world) {
     struct sim_event mend = {.fire = mend_event};
     uint32_t b;
 
-    two(world, &mend.node, &b);
+    doors_two(world, &mend.node, &b);
     mend.a = b;
     mend.at_ns = world->now_ns + sim_below(&world->prng, longest_ns);
     sim_trace(world, "control between n%u and n%u is cut for long", mend.node, b);
     world->control_cut[mend.node][b] = world->control_cut[b][mend.node] = true;
     sim_net_break(world->net, mend.node, b);
     sim_schedule(world, &mend);
-}
-
-/* ---- strangers --------------------------------------------------------- */
-
-static bool has_been_up(const struct sim_app *app, uint32_t with) {
-    weir_peer_info info = WEIR_PEER_INFO_INIT;
-
-    /* Of one that closes, nobody may ask any more. */
-    return app->engine != NULL && !app->node->stepping && app->peers[with].open &&
-           weir_peer_query(app->engine, app->peers[with].handle, &info) == 0 && info.sessions > 0;
-}
-
-static void slander(struct sim_world *world, struct wire_message *message) {
-    struct sim_prng *prng = &world->prng;
-
-    message->type = (enum wire_type)sim_between(prng, WIRE_WHO, WIRE_TYPE_END - 1);
-    message->epoch = sim_below(prng, 8) == 0 ? UINT64_MAX - sim_below(prng, 4)
-                                             : sim_between(prng, 1, DOORS_EPOCHS);
-    message->echo = sim_between(prng, 1, DOORS_EPOCHS);
-    message->reason = sim_below(prng, 2) == 0 ? WEIR_ESTALE : WEIR_EREFUSED;
-    switch (message->type) {
-    case WIRE_WHO:
-        memset(message->to, 0, sizeof(message->to));
-        break;
-    case WIRE_IAM:
-        message->pass = sim_below(prng, 2) == 0 ? 0 : sim_next(prng);
-        break;
-    case WIRE_HELLO:
-    case WIRE_HELLO_ACK:
-        memset(&message->qps, 0, sizeof(message->qps));
-        memcpy(message->qps.device, "sim", 4);
-        message->qps.recv_credits = 4;
-        message->qps.recv_bytes_max = 4096;
-        message->qps.pass = sim_next(prng) | 1;
-        message->qps.ordered = true;
-        message->qps.qp_count = 1;
-        break;
-    case WIRE_SETTLED:
-        memset(&message->settled, 0xff, sizeof(message->settled));
-        break;
-    default:
-        break;
-    }
-    if (message->type == WIRE_WHO || message->type == WIRE_IAM) {
-        uint32_t node = (uint32_t)sim_below(prng, world->config.nodes + 1);
-
-        memset(message->address, 0, sizeof(message->address));
-        memcpy(message->address, world->nodes[node].address, SIM_ADDRESS_MAX);
-    }
-}
-
-static void strike_stranger(struct sim_run *run) {
-    struct sim_world *world = run->world;
-    struct sim_node *node = stranger(world);
-    struct wire_message message;
-    uint8_t bytes[WEIR_CONTROL_MESSAGE_MAX];
-    uint32_t to, as, length;
-
-    two(world, &to, &as);
-    if (!has_been_up(&run->apps[to], as) || !has_been_up(&run->apps[as], to)) {
-        return;
-    }
-    memset(&message, 0, sizeof(message));
-    memcpy(message.from, engine_instance(run->apps[as].engine), WIRE_INSTANCE_SIZE);
-    memcpy(message.to, engine_instance(run->apps[to].engine), WIRE_INSTANCE_SIZE);
-    slander(world, &message);
-    if (wire_encode(&message, bytes, sizeof(bytes), &length) != 0) {
-        return;
-    }
-    if (run->stranger_conn[to] == 0 || sim_below(&world->prng, 16) == 0) {
-        (void)SIM_CONTROL_OPS.dial(node, world->nodes[to].address, &run->stranger_conn[to]);
-    }
-    sim_trace(world, "a stranger says %s to n%u as n%u", wire_type_name(message.type), to, as);
-    if (SIM_CONTROL_OPS.send(node, run->stranger_conn[to], bytes, length) == WEIR_ECONNECT) {
-        run->stranger_conn[to] = 0;
-    }
 }
 
 /* ---- the strikes ------------------------------------------------------- */
@@ -177,7 +93,7 @@ static void strike_event(struct sim_world *world, const struct sim_event *event)
         strike_long_cut(world);
     }
     if (sim_fault(world, work->stranger)) {
-        strike_stranger(run);
+        stranger_strike(run);
     }
     again.at_ns = world->now_ns + sim_below(&world->prng, DOORS_STRIKE_NS);
     sim_schedule(world, &again);
@@ -194,12 +110,9 @@ void doors_start(struct sim_run *run) {
     if ((work->reset | work->long_cut | work->stranger) == 0) {
         return;
     }
-    stranger(world)->world = world;
-    stranger(world)->index = world->config.nodes;
-    stranger(world)->step_at_ns = UINT64_MAX;
-    stranger(world)->life = 1;
-    stranger(world)->alive = true;
-    snprintf(stranger(world)->address, SIM_ADDRESS_MAX, "10.0.0.66:7000");
+    if (work->stranger != 0) {
+        stranger_start(run);
+    }
     sim_schedule(world, &strike);
 }
 

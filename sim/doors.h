@@ -6,6 +6,8 @@
 
 /* Before any engine is opened. */
 void doors_start(struct sim_run *run);
+/* Two nodes, not the same. */
+void doors_two(struct sim_world *world, uint32_t *a, uint32_t *b);
 
 /* A notification of this node came under this handle. */
 void doors_heard(struct sim_app *app, uint32_t from, weir_peer handle);

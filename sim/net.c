@@ -284,7 +284,8 @@ static int control_dial(void *self, const char *address, uint64_t *conn_out) {
     struct net_conn *conn;
     uint32_t to = UINT32_MAX;
 
-    for (uint32_t i = 0; i < world->config.nodes; i++) {
+    /* The one behind the last may be a stranger; without one it has no address. */
+    for (uint32_t i = 0; i <= world->config.nodes && i < SIM_NODES_MAX; i++) {
         if (strcmp(address, world->nodes[i].address) == 0) {
             to = i;
         }

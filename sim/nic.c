@@ -290,6 +290,16 @@ static void qp_blob(const struct weir_qp *qp, struct weir_qp_granted *granted) {
     granted->blob_length = NIC_QP_BLOB_SIZE;
 }
 
+uint32_t sim_nic_stray_blob(struct sim_prng *prng, uint32_t node, uint8_t *out) {
+    memset(out, 0, NIC_QP_BLOB_SIZE);
+    out[0] = NIC_BLOB_MAGIC;
+    out[1] = (uint8_t)node;
+    for (uint32_t i = 4; i < 16; i++) {
+        out[i] = (uint8_t)sim_next(prng);
+    }
+    return NIC_QP_BLOB_SIZE;
+}
+
 static void qp_free(struct weir_qp *qp) {
     nic_ring_free(&qp->rings[0]);
     nic_ring_free(&qp->rings[1]);

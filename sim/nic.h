@@ -33,6 +33,8 @@ struct sim_qp_info {
 /* It failed for good, and was let go of. */
 bool sim_nic_let_go(const struct weir_device *nic);
 void sim_nic_census(const struct weir_device *nic, struct sim_nic_census *census_out);
+/* Writes what a QP of this node's would tell others, which there is not; how many bytes. */
+uint32_t sim_nic_stray_blob(struct sim_prng *prng, uint32_t node, uint8_t *out);
 /* Whether a connect is under way. */
 bool sim_nic_connects(const struct weir_device *nic);
 /* The first QP with number index or above: its number plus one, or 0 at the end. */

@@ -37,13 +37,28 @@ struct sim_app {
     bool handling;       /* notifications are taken, one after the other, and no progress made */
 };
 
+enum { SIM_OVERHEARD = 16 };
+
+/* What the stranger has and knows. */
+struct sim_stranger {
+    uint8_t instance[16];
+    uint64_t epoch;
+    uint64_t conns[SIM_RUN_NODES_MAX];  /* to each node, in another's name; 0: none */
+    uint64_t visits[SIM_RUN_NODES_MAX]; /* in its own */
+    struct sim_overheard {
+        uint8_t of[16], by[16]; /* a pass that the one gave, and the other showed */
+        uint64_t pass;
+    } overheard[SIM_OVERHEARD];
+    uint32_t heard;
+};
+
 struct sim_run {
     struct sim_world *world;
     struct sim_oracle *oracle;
     struct sim_app apps[SIM_RUN_NODES_MAX];
     uint32_t submits_left;
-    uint64_t stranger_conn[SIM_RUN_NODES_MAX]; /* to each node; 0: none */
-    bool acting;                               /* false: only finish what was begun */
+    struct sim_stranger stranger;
+    bool acting; /* false: only finish what was begun */
 };
 
 static inline struct sim_prng *app_prng(const struct sim_app *app) {

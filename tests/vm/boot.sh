@@ -25,6 +25,7 @@ PATH=$PATH:/usr/sbin:/sbin
 # What the guest needs before it has a root file system (virtio, 9p), and what unprivileged
 # readers of the host's files could not load later.
 modules='crc32_generic virtio_pci 9pnet_virtio 9p veth rdma_rxe ib_uverbs rdma_ucm siw sch_netem'
+modules="$modules sch_prio cls_u32"
 
 # The modules and what they depend on, uncompressed, numbered in the order of loading.
 pack_modules() {

@@ -1,6 +1,6 @@
 # devices.sh: makes two RDMA devices, rxe0 and rxe1 (RoCE v2), with a wire between them, and two
 # more, siw0 and siw1 (iWARP), where the kernel has that driver; source it in the VM, as root.
-# Exports RDMA_A, RDMA_B and WIRE_A for lib.sh.
+# Exports RDMA_A, RDMA_B, WIRE_A and WIRE_CONTROL for lib.sh.
 # shellcheck shell=sh
 #
 # All lie in one network namespace, which is all that rxe of these kernels knows. Its packets
@@ -28,4 +28,4 @@ for i in 0 1; do
     rdma link add rxe$i type rxe netdev v$i || exit 1
     ! [ -d /sys/module/siw ] || rdma link add siw$i type siw netdev v$((i + 2)) || exit 1
 done
-export RDMA_A=rxe0 RDMA_B=rxe1 WIRE_A=v0
+export RDMA_A=rxe0 RDMA_B=rxe1 WIRE_A=v0 WIRE_CONTROL=lo

@@ -9,6 +9,7 @@
 #   DEVICE     weir's device: verbs (default) or shm
 #   RDMA_A/B   the RDMA devices of the two processes of a test; the same one twice is allowed
 #   WIRE_A     the network interface below RDMA_A, if tests may do bad things to it
+#   WIRE_CONTROL  the one that control connections cross, likewise
 #   LONG=1     as many rounds as the promises name, not as many as CI has time for
 # shellcheck disable=SC2034,SC2317 # variables for those who source this; functions through check
 set -u
@@ -17,6 +18,7 @@ BUILD=${BUILD:-build}
 RDMA_A=${RDMA_A:-}
 RDMA_B=${RDMA_B:-$RDMA_A}
 WIRE_A=${WIRE_A:-}
+WIRE_CONTROL=${WIRE_CONTROL:-}
 LONG=${LONG:-}
 here=$(dirname "$0")
 weir=$BUILD/weir
