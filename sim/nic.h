@@ -32,6 +32,8 @@ struct sim_qp_info {
 
 /* It failed for good, and was let go of. */
 bool sim_nic_let_go(const struct weir_device *nic);
+/* How long the completion that waits for longest has waited to be polled. */
+uint64_t sim_nic_unpolled_ns(const struct weir_device *nic);
 void sim_nic_census(const struct weir_device *nic, struct sim_nic_census *census_out);
 /* Writes what a QP of this node's would tell others, which there is not; how many bytes. */
 uint32_t sim_nic_stray_blob(struct sim_prng *prng, uint32_t node, uint8_t *out);

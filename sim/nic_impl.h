@@ -61,6 +61,7 @@ struct nic_cqe {
     uint32_t qpn;
     uint64_t uid;
     uint64_t seq;
+    uint64_t at_ns; /* since when it waits to be polled */
     bool send;
 };
 

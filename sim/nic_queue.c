@@ -132,6 +132,7 @@ void nic_rings_fini(struct weir_qp *qp) {
 static void cq_push(struct weir_qp *qp, const struct nic_cqe *cqe) {
     struct weir_device *nic = qp->nic;
     struct nic_ring *ring = &nic->cq;
+    struct nic_cqe waits = *cqe;
 
     if (nic->world->trace != NULL) {
         sim_trace(nic->world, "n%u qp %u completes %s %llu, status %u", nic->node->index, cqe->qpn,
@@ -140,7 +141,8 @@ static void cq_push(struct weir_qp *qp, const struct nic_cqe *cqe) {
     if (nic->config->qp_rings) {
         ring = &qp->rings[nic->config->recv_rings && !cqe->send ? 1 : 0];
     }
-    ring_put(nic, ring, cqe);
+    waits.at_ns = nic->world->now_ns;
+    ring_put(nic, ring, &waits);
     sim_node_wake(nic->node);
 }
 
@@ -692,6 +694,17 @@ static int ring_take(struct weir_device *nic, struct nic_ring *ring, struct weir
         ring->count--;
     }
     return count;
+}
+
+uint64_t sim_nic_unpolled_ns(const struct weir_device *nic) {
+    uint64_t longest_ns = 0;
+
+    for (const struct nic_ring *ring = nic->ring_first; ring != NULL; ring = ring->next) {
+        uint64_t since_ns = nic->world->now_ns - ring->cqes[ring->head].at_ns;
+
+        longest_ns = since_ns > longest_ns ? since_ns : longest_ns;
+    }
+    return longest_ns;
 }
 
 /* One turn for each ring that holds something now; one that has more goes behind the

@@ -31,6 +31,9 @@ enum {
 /* A connect attempt with all its backoff, twice, and the teardowns between. */
 #define HEAL_BOUND_NS UINT64_C(3000000000)
 
+/* 16 sessions that come up and break. */
+#define BREAKS_BOUND_NS UINT64_C(200000000)
+
 /* Worlds of slow applications take their time. */
 static uint64_t scaled(const struct sim_world *world, uint64_t ns) {
     uint32_t scale = world->config.work.scale;
@@ -271,8 +274,20 @@ static void say_stuck(struct sim_run *run) {
     }
 }
 
+/* Each transfer to memory that is gone breaks its session up to 16 times where no error names it,
+ * one after the other. */
+static uint64_t heal_bound(const struct sim_world *world) {
+    const struct sim_config *config = &world->config;
+    uint64_t bound_ns = HEAL_BOUND_NS;
+
+    if (config->work.memory_release != 0) {
+        bound_ns += config->engine.transfers_max * BREAKS_BOUND_NS;
+    }
+    return scaled(world, bound_ns);
+}
+
 static void phase_finish(struct sim_run *run) {
-    uint64_t until = run->world->now_ns + scaled(run->world, HEAL_BOUND_NS);
+    uint64_t until = run->world->now_ns + heal_bound(run->world);
 
     heal(run);
     while (!run_over(run) && run_unfinished(run) != 0) {

@@ -484,10 +484,14 @@ static bool app_handles_next(struct sim_app *app) {
     return app->handling;
 }
 
+/* One that polls one completion a step, and works for a second after each, is as good as away to
+ * a peer whose answer is behind many. */
 static void app_looks(struct sim_node *node) {
     uint64_t now = node->world->now_ns;
+    uint64_t patience_ns = node->world->config.engine.connect_timeout_ns / 4;
 
-    node->absent |= now - node->looked_ns > node->world->config.engine.connect_timeout_ns / 4;
+    node->absent |= now - node->looked_ns > patience_ns ||
+                    (node->nic != NULL && sim_nic_unpolled_ns(node->nic) > patience_ns);
     node->looked_ns = now;
 }
 

@@ -53,7 +53,8 @@ struct sim_node {
     uint64_t paused_until_ns;   /* the process is stopped (SIGSTOP), or at work */
     uint64_t pace_ns;           /* not 0: what arrives wakes nobody who is not asleep */
     uint64_t looked_ns;         /* when its engine last made progress */
-    bool absent; /* for once it made none for so long that its peers may have given it up */
+    bool absent; /* for once it looked at nothing, or not far, for so long that its peers may have
+                  * given it up */
     void (*step)(struct sim_node *node); /* the workload's: runs engine and application */
     struct weir_device *nic;             /* of this life; NULL before open and after a crash */
     struct sim_block *blocks;
