@@ -31,7 +31,12 @@ static int open_descriptors(struct weir_device *device) {
     uint64_t random;
     device->env.ops->entropy(device->env.self, &random, sizeof random);
     int rc = seg_create(device->nonce, random, device->bell_fd, &device->map, &device->map_fd);
-    return rc == 0 ? hand_open(device) : rc;
+    if (rc != 0)
+        return rc;
+    device->entries_backed =
+        (SEG_OPEN_BYTES - offsetof(struct seg_map, qps)) / sizeof(struct seg_qp);
+    device->backs_rings = seg_populate(device->map, SEG_OPEN_BYTES) == WEIR_ENOTSUP;
+    return hand_open(device);
 }
 
 static void close_descriptors(struct weir_device *device) {

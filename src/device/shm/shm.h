@@ -40,7 +40,7 @@
 #define SHM_RING_BYTES_MAX    (UINT64_C(64) << 20) /* one QP's receive ring */
 #define SHM_QPS_FIRST         64u                  /* indexes in use before more are needed */
 #define SHM_CQ_CAPACITY       (1u << 24)           /* all QPs' depths together */
-#define SHM_LINK_BUCKETS      256u
+#define SHM_LINK_BUCKETS      4096u
 #define SHM_TABLE_CHUNK       1024u /* entries allocated at a time */
 #define SHM_IMPORT_INDEX_BITS 21u
 #define SHM_IMPORTS_MAX       (1u << SHM_IMPORT_INDEX_BITS)
@@ -147,6 +147,8 @@ struct weir_qp {
     struct weir_device *device;
     struct shm_link *link;
     uint8_t *tx_ring;
+    bool tx_backed; /* we have backed it */
+    bool rx_backed; /* the peer has backed ours, as last seen */
     uint64_t tx_secret;
     uint32_t tx_mask;
     uint32_t tx_slot_bytes;
@@ -231,6 +233,8 @@ struct weir_device {
     struct shm_link *links[SHM_LINK_BUCKETS];
     struct copier copier;
     struct weir_qp *qps[SHM_QPS_MAX];
+    uint32_t entries_backed; /* of the QP entries of the segment, the first so many */
+    bool backs_rings;        /* senders cannot: see segment.h */
     uint32_t qp_next_index;
     uint32_t qp_index_end;                /* indexes go round below it */
     uint32_t chunk_hint;                  /* no free chunk is below it */
