@@ -59,26 +59,34 @@ static void answer(int socket, int status, const int *fds, uint32_t count) {
         send_answer(socket, WEIR_EAGAIN, NULL, 0);
 }
 
-/* The end of the life pipe that a peer watches, opened anew for each: a file that many watch, with
- * epoll sets in epoll sets, is refused to the 101st (epoll_ctl(2), EINVAL: the kernel bounds the
- * ways by which one event may wake). -1: without /proc they share it. The holder holds forks. */
-static int life_end(const struct weir_device *device) {
+/* The end of the life pipe that peers watch, opened anew for each HAND_WATCHERS of them: a file
+ * that many watch, with epoll sets in epoll sets, is refused to the 11th to the 101st, as deep as
+ * the sets are (epoll_ctl(2), EINVAL: the kernel bounds the ways by which one event may wake).
+ * Without /proc all share it. */
+static void life_renew(struct shm_hand *hand) {
     char path[32];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", device->hand.life_fds[0]);
-    return fork_own(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    snprintf(path, sizeof path, "/proc/self/fd/%d", hand->life_fds[0]);
+    fork_hold();
+    int fd = fork_own(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    fork_release();
+    if (fd >= 0) {
+        fork_close(hand->life_fds[0]);
+        hand->life_fds[0] = fd;
+    }
+    hand->watchers = 0;
 }
 
 static void answer_link(struct weir_device *device, int socket) {
+    struct shm_hand *hand = &device->hand;
+    if (hand->watchers == HAND_WATCHERS)
+        life_renew(hand);
+    hand->watchers++;
     /* Older kernels and some sandboxes have none: then `life` has to do. */
     fork_hold();
     int pidfd = fork_own((int)syscall(SYS_pidfd_open, getpid(), 0));
-    int life_fd = life_end(device);
     fork_release();
-    int fds[HAND_FDS_MAX] = {device->map_fd, device->bell_fd,
-                             life_fd >= 0 ? life_fd : device->hand.life_fds[0], pidfd};
+    int fds[HAND_FDS_MAX] = {device->map_fd, device->bell_fd, hand->life_fds[0], pidfd};
     answer(socket, 0, fds, pidfd >= 0 ? 4 : 3);
-    if (life_fd >= 0)
-        fork_close(life_fd);
     if (pidfd >= 0)
         fork_close(pidfd);
 }

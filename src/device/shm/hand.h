@@ -29,6 +29,7 @@
 #define HAND_VISITORS    8
 #define HAND_PATIENCE_MS 1000
 #define HAND_FDS_MAX     4
+#define HAND_WATCHERS    4    /* of one file: each may have two epoll sets over it */
 #define HAND_WAIT_MS     1000 /* that an import waits for its answer: see hand_wait */
 
 #define HAND_MAGIC       UINT64_C(0x31306b7361727377) /* "wsrask01" */
@@ -56,8 +57,9 @@ struct shm_hand {
     sem_t started;
     pthread_mutex_t mutex; /* what a region's entry says of its key and descriptor */
     int listen_fd;
-    int life_fds[2];
-    uint32_t offered; /* entries ever offered: with the mutex */
+    int life_fds[2];   /* the first is the thread's, */
+    uint32_t watchers; /* and was given to so many */
+    uint32_t offered;  /* entries ever offered: with the mutex */
     bool is_open;
 };
 

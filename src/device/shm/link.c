@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -56,8 +57,14 @@ static int error_of(int error) {
 }
 
 /* Whether a descriptor is an eventfd: writing to anything else could block or do
- * harm. proc(5): such links read "anon_inode:[eventfd]". */
-static bool is_eventfd(int fd) {
+ * harm. The kernel has one inode for all files that have none of their own; of those that
+ * can be had without privileges only eventfds do anything when 8 bytes are written to them.
+ * Where that inode is not shared, proc(5) says what it is: "anon_inode:[eventfd]". */
+static bool is_eventfd(const struct weir_device *device, int fd) {
+    struct stat own, other;
+    if (fstat(device->bell_fd, &own) == 0 && fstat(fd, &other) == 0 && own.st_dev == other.st_dev &&
+        own.st_ino == other.st_ino)
+        return true;
     char path[40], target[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     ssize_t length = readlink(path, target, sizeof target);
@@ -68,8 +75,9 @@ static bool is_eventfd(int fd) {
 /* ---- opening ---- */
 
 /* Takes over the bell, and the mapping of the segment. */
-static int open_segment(struct shm_link *link, int map_fd, int bell_fd, int32_t owner_pid) {
-    if (!is_eventfd(bell_fd))
+static int open_segment(const struct weir_device *device, struct shm_link *link, int map_fd,
+                        int bell_fd, int32_t owner_pid) {
+    if (!is_eventfd(device, bell_fd))
         return WEIR_EINVAL;
     int rc = seg_attach(map_fd, owner_pid, link->nonce, &link->map);
     if (rc == 0) {
@@ -81,7 +89,8 @@ static int open_segment(struct shm_link *link, int map_fd, int bell_fd, int32_t 
 
 /* A device of this process: its descriptors have the numbers that the blob and the segment
  * say. EINVAL: it is none. */
-static int open_self(const struct shm_blob *blob, struct shm_link *link) {
+static int open_self(const struct weir_device *device, const struct shm_blob *blob,
+                     struct shm_link *link) {
     fork_hold();
     int map_fd = fork_own(fcntl(blob->map_fd, F_DUPFD_CLOEXEC, 0));
     fork_release();
@@ -94,7 +103,7 @@ static int open_self(const struct shm_blob *blob, struct shm_link *link) {
         bell_fd = fork_own(fcntl(map->head.bell_fd, F_DUPFD_CLOEXEC, 0));
         fork_release();
         seg_unmap(map);
-        rc = bell_fd < 0 ? error_of(errno) : open_segment(link, map_fd, bell_fd, blob->pid);
+        rc = bell_fd < 0 ? error_of(errno) : open_segment(device, link, map_fd, bell_fd, blob->pid);
     }
     fork_close(map_fd);
     if (rc == 0) {
@@ -106,11 +115,17 @@ static int open_self(const struct shm_blob *blob, struct shm_link *link) {
     return rc;
 }
 
-static int watch(struct weir_device *device, struct shm_link *link, int fd) {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
+static int watch(struct weir_device *device, struct shm_link *link, int fd, uint32_t once) {
+    struct epoll_event event = {.events = EPOLLIN | once, .data.ptr = link};
     if (epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
         return 0;
     return errno == ENOMEM || errno == ENOSPC ? WEIR_ENOMEM : WEIR_EINVAL;
+}
+
+/* Its event was for nothing. */
+static void ask_again(struct weir_device *device, struct shm_link *link) {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = link};
+    epoll_ctl(device->epoll_fd, EPOLL_CTL_MOD, link->ask_fd, &event);
 }
 
 /* A child of fork(2) shares it for a moment, so closing it may not remove it. */
@@ -126,13 +141,13 @@ static void unwatch(struct weir_device *device, int *fd) {
  * closed. */
 static int open_handed(struct weir_device *device, struct shm_link *link, const int *fds,
                        int count) {
-    int rc = count < 3 ? WEIR_EINVAL : open_segment(link, fds[0], fds[1], link->owner_pid);
+    int rc = count < 3 ? WEIR_EINVAL : open_segment(device, link, fds[0], fds[1], link->owner_pid);
     if (rc == 0)
-        rc = watch(device, link, fds[2]);
+        rc = watch(device, link, fds[2], 0);
     if (rc == 0)
         link->life_fd = fds[2];
     if (rc == 0 && count > 3) {
-        rc = watch(device, link, fds[3]);
+        rc = watch(device, link, fds[3], 0);
         if (rc == 0)
             link->pidfd = fds[3];
     }
@@ -146,7 +161,6 @@ static int open_handed(struct weir_device *device, struct shm_link *link, const 
 /* The link is open (0) or will not be: its QPs hear of it. They hold references, and give
  * them back if it is for nothing. */
 static void opened(struct weir_device *device, struct shm_link *link, int error) {
-    unwatch(device, &link->ask_fd);
     device->opening--;
     link->references++;
     link->dead = error != 0;
@@ -162,6 +176,11 @@ static bool take_answer(struct weir_device *device, struct shm_link *link, bool 
     int rc = patiently ? hand_wait(link->ask_fd, fds) : hand_take(link->ask_fd, fds);
     if (rc == WEIR_EINPROGRESS || (patiently && rc == WEIR_EAGAIN))
         return false;
+    if (patiently)
+        unwatch(device, &link->ask_fd);
+    else
+        fork_close(link->ask_fd); /* its event came, which was the only one (EPOLLONESHOT) */
+    link->ask_fd = -1;
     opened(device, link, rc < 0 ? rc : open_handed(device, link, fds, rc));
     return true;
 }
@@ -172,7 +191,7 @@ static int link_open(struct weir_device *device, const struct shm_blob *blob,
     int here = WEIR_EPEER;
     if (blob->pid == device->map->head.pid) {
         /* In another pid namespace there may be somebody else with our pid. */
-        here = open_self(blob, link);
+        here = open_self(device, blob, link);
         if (here != WEIR_EINVAL)
             return here;
     }
@@ -180,7 +199,7 @@ static int link_open(struct weir_device *device, const struct shm_blob *blob,
     int socket = hand_ask(device, &question, &link->pid);
     if (socket < 0)
         return socket == WEIR_EPEER ? here : socket;
-    int rc = watch(device, link, socket);
+    int rc = watch(device, link, socket, EPOLLONESHOT);
     if (rc != 0) {
         fork_close(socket);
         return rc;
@@ -335,7 +354,8 @@ void link_health(struct weir_device *device) {
             if (link == NULL)
                 continue; /* the bell: edge-triggered, so this took it */
             if (link->ask_fd >= 0) {
-                take_answer(device, link, false);
+                if (!take_answer(device, link, false))
+                    ask_again(device, link);
                 continue;
             }
             epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, link->life_fd, NULL);
