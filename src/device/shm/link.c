@@ -24,6 +24,8 @@
 #include "fork.h"
 #include "shm.h"
 
+#define LINK_GROWTH 8u
+
 void blob_write(const struct weir_device *device, uint32_t what, uint32_t index, uint64_t key,
                 uint8_t *out) {
     struct shm_blob blob = {
@@ -137,6 +139,18 @@ static void unwatch(struct weir_device *device, int *fd) {
     *fd = -1;
 }
 
+/* Gives back what open_handed took. */
+static void link_empty(struct weir_device *device, struct shm_link *link) {
+    unwatch(device, &link->pidfd);
+    unwatch(device, &link->life_fd);
+    if (link->bell_fd >= 0)
+        fork_close(link->bell_fd);
+    link->bell_fd = -1;
+    if (link->map != NULL)
+        seg_unmap(link->map);
+    link->map = NULL;
+}
+
 /* What was handed to us: segment, bell, life, and perhaps a pidfd. Each is the link's, or
  * closed. */
 static int open_handed(struct weir_device *device, struct shm_link *link, const int *fds,
@@ -185,9 +199,21 @@ static bool take_answer(struct weir_device *device, struct shm_link *link, bool 
     return true;
 }
 
-/* Opens it or begins to: 0, EINPROGRESS, or an error and nothing is taken. */
+/* With what the other device brought, when it asked us. False: it has brought nothing of use. */
+static bool open_brought(struct weir_device *device, const struct shm_blob *blob,
+                         struct shm_link *link) {
+    int fds[HAND_FDS_MAX];
+    int count = blob->what == BLOB_QP ? hand_take_brought(device, blob, fds, &link->pid) : 0;
+    if (count == 0 || open_handed(device, link, fds, count) == 0)
+        return count != 0;
+    link_empty(device, link);
+    return false;
+}
+
+/* Opens it or begins to: 0, EINPROGRESS, or an error and nothing is taken. from: as for
+ * link_get. */
 static int link_open(struct weir_device *device, const struct shm_blob *blob,
-                     struct shm_link *link) {
+                     const struct weir_qp *from, struct shm_link *link) {
     int here = WEIR_EPEER;
     if (blob->pid == device->map->head.pid) {
         /* In another pid namespace there may be somebody else with our pid. */
@@ -195,8 +221,9 @@ static int link_open(struct weir_device *device, const struct shm_blob *blob,
         if (here != WEIR_EINVAL)
             return here;
     }
-    struct hand_question question = {.magic = HAND_MAGIC, .nonce = blob->nonce, .what = HAND_LINK};
-    int socket = hand_ask(device, &question, &link->pid);
+    if (open_brought(device, blob, link))
+        return 0;
+    int socket = hand_ask_link(device, blob->nonce, from, &link->pid);
     if (socket < 0)
         return socket == WEIR_EPEER ? here : socket;
     int rc = watch(device, link, socket, EPOLLONESHOT);
@@ -209,14 +236,55 @@ static int link_open(struct weir_device *device, const struct shm_blob *blob,
     return WEIR_EINPROGRESS;
 }
 
+static struct shm_link **bucket_of(const struct weir_device *device, uint64_t nonce) {
+    return &device->links[nonce & (device->link_buckets - 1)];
+}
+
+static void table_free(struct weir_device *device, struct shm_link **table, uint32_t buckets) {
+    if (table != device->links_first)
+        device->env.ops->free(device->env.self, table, buckets * sizeof *table);
+}
+
+/* Room for one link more in short chains. Without memory they become long. */
+static void table_grow(struct weir_device *device) {
+    struct shm_link **old = device->links;
+    uint32_t buckets = device->link_buckets;
+    if (device->link_count++ < buckets)
+        return;
+    struct shm_link **table =
+        device->env.ops->alloc(device->env.self, buckets * LINK_GROWTH * sizeof *table);
+    if (table == NULL)
+        return;
+    device->links = table;
+    device->link_buckets = buckets * LINK_GROWTH;
+    for (uint32_t i = 0; i < buckets; i++) {
+        for (struct shm_link *link = old[i], *next; link != NULL; link = next) {
+            next = link->next;
+            link->next = *bucket_of(device, link->nonce);
+            *bucket_of(device, link->nonce) = link;
+        }
+    }
+    table_free(device, old, buckets);
+}
+
+void links_open(struct weir_device *device) {
+    device->links = device->links_first;
+    device->link_buckets = SHM_LINK_BUCKETS;
+}
+
+void links_close(struct weir_device *device) {
+    table_free(device, device->links, device->link_buckets);
+}
+
 static struct shm_link *link_find(const struct weir_device *device, const struct shm_blob *blob) {
-    struct shm_link *link = device->links[blob->nonce % SHM_LINK_BUCKETS];
+    struct shm_link *link = *bucket_of(device, blob->nonce);
     while (link != NULL && (link->nonce != blob->nonce || link->owner_pid != blob->pid))
         link = link->next;
     return link;
 }
 
-int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm_link **link_out) {
+int link_get(struct weir_device *device, const struct shm_blob *blob, const struct weir_qp *from,
+             struct shm_link **link_out) {
     struct shm_link *link = link_find(device, blob);
     int rc = 0;
     if (link != NULL) {
@@ -229,12 +297,13 @@ int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm
             return WEIR_ENOMEM;
         *link = (struct shm_link){.nonce = blob->nonce, .owner_pid = blob->pid};
         link->ask_fd = link->pidfd = link->life_fd = link->bell_fd = -1;
-        rc = link_open(device, blob, link);
+        rc = link_open(device, blob, from, link);
         if (rc != 0 && rc != WEIR_EINPROGRESS) {
             device->env.ops->free(device->env.self, link, sizeof *link);
             return rc;
         }
-        struct shm_link **bucket = &device->links[blob->nonce % SHM_LINK_BUCKETS];
+        table_grow(device);
+        struct shm_link **bucket = bucket_of(device, blob->nonce);
         link->next = *bucket;
         *bucket = link;
     }
@@ -246,7 +315,7 @@ int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm
 int link_get_open(struct weir_device *device, const struct shm_blob *blob,
                   struct shm_link **link_out) {
     struct shm_link *link;
-    int rc = link_get(device, blob, &link);
+    int rc = link_get(device, blob, NULL, &link);
     if (rc == WEIR_EINPROGRESS) {
         rc = WEIR_EAGAIN;
         if (take_answer(device, link, true))
@@ -262,18 +331,14 @@ int link_get_open(struct weir_device *device, const struct shm_blob *blob,
 void link_put(struct weir_device *device, struct shm_link *link) {
     if (--link->references != 0)
         return;
-    struct shm_link **at = &device->links[link->nonce % SHM_LINK_BUCKETS];
+    struct shm_link **at = bucket_of(device, link->nonce);
+    device->link_count--;
     while (*at != link)
         at = &(*at)->next;
     *at = link->next;
     device->opening -= link->ask_fd >= 0;
     unwatch(device, &link->ask_fd);
-    unwatch(device, &link->pidfd);
-    unwatch(device, &link->life_fd);
-    if (link->bell_fd >= 0)
-        fork_close(link->bell_fd);
-    if (link->map != NULL)
-        seg_unmap(link->map);
+    link_empty(device, link);
     device->env.ops->free(device->env.self, link, sizeof *link);
 }
 

@@ -319,7 +319,7 @@ int shm_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
     if (rc != 0)
         return rc;
     struct shm_link *link;
-    rc = link_get(qp->device, &blob, &link);
+    rc = link_get(qp->device, &blob, qp, &link);
     if (rc == 0)
         return attach(qp, link, blob.index, blob.key);
     if (rc == WEIR_EINPROGRESS) {

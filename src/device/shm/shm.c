@@ -60,6 +60,7 @@ static int shm_open_device(const struct weir_env *env, struct weir_device **devi
     device->bell_fd = device->epoll_fd = device->map_fd = -1;
     env->ops->entropy(env->self, &device->nonce, sizeof device->nonce);
     device->qp_index_end = SHM_QPS_FIRST;
+    links_open(device);
     pthread_mutex_init(&device->mutex, NULL);
     int rc = place_read(getenv, &device->place, device->caps.note);
     if (rc == 0)
@@ -84,6 +85,7 @@ static void shm_close_device(struct weir_device *device) {
     close_descriptors(device);
     tracer_forget(&device->is_traced);
     memory_close(device);
+    links_close(device);
     pthread_mutex_destroy(&device->mutex);
     env.ops->free(env.self, device, sizeof *device);
 }

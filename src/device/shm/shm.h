@@ -40,8 +40,8 @@
 #define SHM_RING_BYTES_MAX    (UINT64_C(64) << 20) /* one QP's receive ring */
 #define SHM_QPS_FIRST         64u                  /* indexes in use before more are needed */
 #define SHM_CQ_CAPACITY       (1u << 24)           /* all QPs' depths together */
-#define SHM_LINK_BUCKETS      4096u
-#define SHM_TABLE_CHUNK       1024u /* entries allocated at a time */
+#define SHM_LINK_BUCKETS      64u                  /* at first */
+#define SHM_TABLE_CHUNK       1024u                /* entries allocated at a time */
 #define SHM_IMPORT_INDEX_BITS 21u
 #define SHM_IMPORTS_MAX       (1u << SHM_IMPORT_INDEX_BITS)
 #define SHM_MR_INDEX_BITS     16u
@@ -230,7 +230,10 @@ struct weir_device {
     struct weir_env env;
     struct weir_device_caps caps;
     struct weir_qp *all;
-    struct shm_link *links[SHM_LINK_BUCKETS];
+    struct shm_link **links; /* by nonce: link_buckets of them, a power of two */
+    uint32_t link_buckets;
+    uint32_t link_count;
+    struct shm_link *links_first[SHM_LINK_BUCKETS];
     struct copier copier;
     struct weir_qp *qps[SHM_QPS_MAX];
     uint32_t entries_backed; /* of the QP entries of the segment, the first so many */
@@ -281,10 +284,16 @@ void copy_setting(char *(*get)(const char *name), struct weir_device_setting *ou
 
 /* ---- link.c ---- */
 
+/* The table of links, which is empty. */
+void links_open(struct weir_device *device);
+void links_close(struct weir_device *device);
+
 /* The link to the segment that a blob names, with one more reference: open, or EINPROGRESS
- * and being opened (*link_out is written then, too). EINVAL (no such segment there), EPEER (no
- * such device), EDENIED (another user's), EAGAIN, EMFILE, ENOMEM, EDEVICE. */
-int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm_link **link_out);
+ * and being opened (*link_out is written then, too). from: the QP that is to be connected over it,
+ * or NULL; what the other device needs for a link to us goes along. EINVAL (no such segment there),
+ * EPEER (no such device), EDENIED (another user's), EAGAIN, EMFILE, ENOMEM, EDEVICE. */
+int link_get(struct weir_device *device, const struct shm_blob *blob, const struct weir_qp *from,
+             struct shm_link **link_out);
 /* As link_get, but waits for a bounded time until it is open; EAGAIN after that. */
 int link_get_open(struct weir_device *device, const struct shm_blob *blob,
                   struct shm_link **link_out);
