@@ -38,9 +38,9 @@ static uint64_t now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* What is left of the patience since then, or `left` if that is less; -1: without end. */
-static int sooner(int left, uint64_t since_ms, uint64_t now) {
-    int more = (int)(HAND_PATIENCE_MS - (now - since_ms)) + WAIT_LEAST_MS;
+/* What is left of so long since then, or `left` if that is less; -1: without end. */
+static int sooner(int left, uint64_t since_ms, uint64_t long_ms, uint64_t now) {
+    int more = (int)(long_ms - (now - since_ms)) + WAIT_LEAST_MS;
     return left < 0 || more < left ? more : left;
 }
 
@@ -200,10 +200,15 @@ static void brought_drop(struct hand_brought *brought) {
     brought->count = 0;
 }
 
-/* In the place of what is there for longest, if need be: that device will be asked. */
-static void brought_keep(struct weir_device *device, const struct hand_question *question,
+/* In the place of what is there for longest, if need be: that device will be asked. False: it is
+ * of no use. */
+static bool brought_keep(struct weir_device *device, const struct hand_question *question,
                          int32_t pid, const int *fds, uint32_t count) {
     hand_lock(device);
+    if (link_is_known(device, question->from_nonce, question->from_pid)) {
+        hand_unlock(device);
+        return false;
+    }
     struct hand_brought *place = &device->hand.brought[0];
     for (int i = 0; i < HAND_BROUGHT && place->count != 0; i++) {
         struct hand_brought *other = &device->hand.brought[i];
@@ -215,6 +220,7 @@ static void brought_keep(struct weir_device *device, const struct hand_question 
         .question = *question, .since_ms = now_ms(), .pid = pid, .count = (int)count};
     memcpy(place->fds, fds, count * sizeof *fds);
     hand_unlock(device);
+    return true;
 }
 
 /* The time until one has been there for long enough; -1: none is. */
@@ -224,10 +230,10 @@ static int brought_expire(struct weir_device *device) {
     hand_lock(device);
     for (int i = 0; i < HAND_BROUGHT; i++) {
         struct hand_brought *brought = &device->hand.brought[i];
-        if (brought->count != 0 && now - brought->since_ms >= HAND_PATIENCE_MS)
+        if (brought->count != 0 && now - brought->since_ms >= HAND_BROUGHT_MS)
             brought_drop(brought);
         if (brought->count != 0)
-            left = sooner(left, brought->since_ms, now);
+            left = sooner(left, brought->since_ms, HAND_BROUGHT_MS, now);
     }
     hand_unlock(device);
     return left;
@@ -295,10 +301,11 @@ static bool visitor_serve(struct weir_device *device, struct visitor *visitor) {
     if (length < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     bool is_question = length == (ssize_t)sizeof question;
-    if (is_question && lack == 0 && count != 0 && question.magic == HAND_MAGIC &&
-        question.nonce == device->nonce && question.what == HAND_LINK && question.from_key != 0)
-        brought_keep(device, &question, visitor->pid, fds, count);
-    else
+    bool is_kept = is_question && lack == 0 && count != 0 && question.magic == HAND_MAGIC &&
+                   question.nonce == device->nonce && question.what == HAND_LINK &&
+                   question.from_key != 0 &&
+                   brought_keep(device, &question, visitor->pid, fds, count);
+    if (!is_kept)
         close_all(fds, count);
     if (is_question)
         answer_question(device, visitor->socket, visitor->pid, &question);
@@ -362,7 +369,7 @@ static int see_off(struct visitors *visitors) {
             visitor_end(visitor);
             continue;
         }
-        left = sooner(left, visitor->since_ms, now);
+        left = sooner(left, visitor->since_ms, HAND_PATIENCE_MS, now);
     }
     return left;
 }
@@ -433,7 +440,6 @@ int hand_open(struct weir_device *device) {
     hand->listen_fd = place_listen(&device->place, device->nonce);
     if (hand->listen_fd < 0)
         return hand->listen_fd;
-    pthread_mutex_init(&hand->mutex, NULL);
     int rc = open_life(hand->life_fds);
     if (rc == 0)
         rc = start_thread(device);
@@ -445,7 +451,6 @@ int hand_open(struct weir_device *device) {
         if (hand->life_fds[i] >= 0)
             fork_close(hand->life_fds[i]);
     }
-    pthread_mutex_destroy(&hand->mutex);
     place_leave(&device->place, device->nonce);
     fork_close(hand->listen_fd);
     return rc;
@@ -463,7 +468,6 @@ void hand_close(struct weir_device *device) {
     fork_close(hand->life_fds[0]);
     for (int i = 0; i < HAND_BROUGHT; i++)
         brought_drop(&hand->brought[i]);
-    pthread_mutex_destroy(&hand->mutex);
     hand->is_open = false;
 }
 

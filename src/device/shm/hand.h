@@ -11,9 +11,10 @@
  *     HAND_MEMORY  the memfd of a region; of one that is reached with process_vm, nothing:
  *                  but then the process that asked is let in (tracer.h)
  *
- * What a question brought is kept for HAND_PATIENCE_MS, of HAND_BROUGHT devices at most; it is
- * used for nobody but the QP with the key that the question said, which its device told only to
- * the one that it is to be connected to. Where it is not there, the device is asked.
+ * What a question brought is kept for HAND_BROUGHT_MS, of HAND_BROUGHT devices at most to which
+ * there is no link yet; it is used for nobody but the QP with the key that the question said, which
+ * its device told only to the one that it is to be connected to. Where it is not there, the device
+ * is asked.
  *
  * A stranger (place_admits) is told so and is let go at once. Of others at most HAND_VISITORS
  * are listened to, and each for no longer than HAND_PATIENCE_MS.
@@ -36,8 +37,9 @@
 #define HAND_PATIENCE_MS 1000
 #define HAND_FDS_MAX     4
 #define HAND_WATCHERS    8 /* of one file: see hand.c */
-#define HAND_BROUGHT     4
-#define HAND_WAIT_MS     1000 /* that an import waits for its answer: see hand_wait */
+#define HAND_BROUGHT     8
+#define HAND_BROUGHT_MS  10000 /* a crowd takes its time */
+#define HAND_WAIT_MS     1000  /* that an import waits for its answer: see hand_wait */
 
 #define HAND_MAGIC       UINT64_C(0x32306b7361727377) /* "wsrask02" */
 enum { HAND_LINK = 1, HAND_MEMORY = 2 };
@@ -76,7 +78,8 @@ struct hand_brought {
 struct shm_hand {
     pthread_t thread;
     sem_t started;
-    pthread_mutex_t mutex; /* what a region's entry says of its key and descriptor; and */
+    /* What a region's entry says of its key and descriptor; who is in the table of links; and */
+    pthread_mutex_t mutex;
     struct hand_brought brought[HAND_BROUGHT];
     uint32_t watchers; /* of life_fds[0] */
     int life_fds[2];

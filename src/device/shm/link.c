@@ -276,16 +276,21 @@ void links_close(struct weir_device *device) {
     table_free(device, device->links, device->link_buckets);
 }
 
-static struct shm_link *link_find(const struct weir_device *device, const struct shm_blob *blob) {
-    struct shm_link *link = *bucket_of(device, blob->nonce);
-    while (link != NULL && (link->nonce != blob->nonce || link->owner_pid != blob->pid))
+static struct shm_link *link_find(const struct weir_device *device, uint64_t nonce,
+                                  int32_t owner_pid) {
+    struct shm_link *link = *bucket_of(device, nonce);
+    while (link != NULL && (link->nonce != nonce || link->owner_pid != owner_pid))
         link = link->next;
     return link;
 }
 
+bool link_is_known(const struct weir_device *device, uint64_t nonce, int32_t owner_pid) {
+    return link_find(device, nonce, owner_pid) != NULL;
+}
+
 int link_get(struct weir_device *device, const struct shm_blob *blob, const struct weir_qp *from,
              struct shm_link **link_out) {
-    struct shm_link *link = link_find(device, blob);
+    struct shm_link *link = link_find(device, blob->nonce, blob->pid);
     int rc = 0;
     if (link != NULL) {
         if (link->dead)
@@ -302,10 +307,12 @@ int link_get(struct weir_device *device, const struct shm_blob *blob, const stru
             device->env.ops->free(device->env.self, link, sizeof *link);
             return rc;
         }
+        hand_lock(device);
         table_grow(device);
         struct shm_link **bucket = bucket_of(device, blob->nonce);
         link->next = *bucket;
         *bucket = link;
+        hand_unlock(device);
     }
     link->references++;
     *link_out = link;
@@ -331,11 +338,13 @@ int link_get_open(struct weir_device *device, const struct shm_blob *blob,
 void link_put(struct weir_device *device, struct shm_link *link) {
     if (--link->references != 0)
         return;
+    hand_lock(device);
     struct shm_link **at = bucket_of(device, link->nonce);
     device->link_count--;
     while (*at != link)
         at = &(*at)->next;
     *at = link->next;
+    hand_unlock(device);
     device->opening -= link->ask_fd >= 0;
     unwatch(device, &link->ask_fd);
     link_empty(device, link);

@@ -62,6 +62,7 @@ static int shm_open_device(const struct weir_env *env, struct weir_device **devi
     device->qp_index_end = SHM_QPS_FIRST;
     links_open(device);
     pthread_mutex_init(&device->mutex, NULL);
+    pthread_mutex_init(&device->hand.mutex, NULL);
     int rc = place_read(getenv, &device->place, device->caps.note);
     if (rc == 0)
         rc = caps_fill(&device->place, &device->caps);
@@ -71,6 +72,7 @@ static int shm_open_device(const struct weir_env *env, struct weir_device **devi
         rc = open_descriptors(device);
     if (rc != 0) {
         close_descriptors(device);
+        pthread_mutex_destroy(&device->hand.mutex);
         pthread_mutex_destroy(&device->mutex);
         env->ops->free(env->self, device, sizeof *device);
         return rc;
@@ -86,6 +88,7 @@ static void shm_close_device(struct weir_device *device) {
     tracer_forget(&device->is_traced);
     memory_close(device);
     links_close(device);
+    pthread_mutex_destroy(&device->hand.mutex);
     pthread_mutex_destroy(&device->mutex);
     env.ops->free(env.self, device, sizeof *device);
 }
