@@ -54,10 +54,15 @@ void qp_raise(struct weir_qp *qp, enum weir_async_type type) {
 
 /* ---- watching ---- */
 
-/* Before that, nothing of ours was written there; to look would take memory for it. */
+/* Before that, nothing of ours was written there; to look would take memory for it. Where the first
+ * message comes from goes the first one soon, too (credits): the way back is made ready now, and
+ * not in the midst of traffic. */
 static bool ring_is_backed(struct weir_qp *qp) {
-    if (!qp->rx_backed)
+    if (SHM_UNLIKELY(!qp->rx_backed)) {
         qp->rx_backed = atomic_load(&qp->shared->ring_backed) != 0;
+        if (qp->rx_backed && qp->state == QP_READY)
+            qp_ring_back(qp); /* if there is no memory, the message will say so */
+    }
     return qp->rx_backed;
 }
 

@@ -140,9 +140,9 @@ static bool check_local(const struct weir_qp *qp, const struct weir_wr *wr) {
 
 /* ---- messages ---- */
 
-/* Before the first message, and never again. Where the kernel cannot do it, the ring's owner
- * has. */
-static __attribute__((noinline, cold)) bool ring_back(struct weir_qp *qp) {
+__attribute__((noinline, cold)) bool qp_ring_back(struct weir_qp *qp) {
+    if (qp->tx_backed || qp->tx_ring == NULL)
+        return true;
     uint64_t bytes = ((uint64_t)qp->tx_mask + 1) * qp->tx_slot_bytes;
     if (seg_populate(qp->tx_ring, bytes) == WEIR_ENOMEM)
         return false;
@@ -162,7 +162,7 @@ static uint32_t send_message(struct weir_qp *qp, const struct weir_wr *wr, struc
         return WEIR_CQE_RNR;
     if (wr->length > qp->tx_bytes_max)
         return WEIR_CQE_LENGTH;
-    if (SHM_UNLIKELY(!qp->tx_backed) && !ring_back(qp))
+    if (SHM_UNLIKELY(!qp->tx_backed) && !qp_ring_back(qp))
         return WEIR_CQE_RNR; /* there is no memory for messages */
     struct seg_slot *slot = ring_slot(qp->tx_ring, qp->tx_slot_bytes, qp->tx_mask, qp->tx_next);
     slot->length = (uint32_t)wr->length;

@@ -416,6 +416,10 @@ int shm_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
 int shm_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
                   uint32_t length, uint32_t lkey);
 
+/* Backs the ring of a connected QP's peer: before the first message, and never again. Where the
+ * kernel cannot do it, the ring's owner has. False: no memory. */
+bool qp_ring_back(struct weir_qp *qp);
+
 /* 0, or EDENIED: this process may not use process_vm on the link's. EPEER: it is gone. */
 int vm_try(const struct shm_link *link);
 
