@@ -1,17 +1,25 @@
 /* crowd.c: what it costs to connect: many engines that connect at once to one.
  *
- *   crowd [--device NAME] [--peers N[,N...]] [--most-resent SHARE] [--json FILE]
+ *   crowd [--device NAME] [--peers N[,N...]] [--dial] [--most-resent SHARE] [--json FILE]
  *
  * A target in a process of its own, and N engines in others, as many in each as there are
- * descriptors for, all of which connect at once. For each N it shows how long it took until all
- * were up, handshakes a second, CPU time of a handshake on either side, what was said again
- * (control messages sent again, of both sides, for each handshake), what failed, and the memory
- * that the target took a peer: its own pages and those that it shares (on shm, the device's rings).
- * CPU time is what to compare where others use the machine. Status 1: somebody was not connected
+ * descriptors for, all of which connect at once; with --dial the target connects to all of them.
+ * For each N it shows how long it took until all were up, handshakes a second, CPU time of a
+ * handshake on either side, what was said again (control messages sent again, of both sides, for
+ * each handshake), what failed, and the memory that the target took a peer, in KiB: engine (pages
+ * of what was mapped when it was opened), heap (which is the device's: after opening nobody else
+ * allocates) and segment (what the device shares: memfds).
+ * CPU time is what to compare where others use the machine. All the engines of the crowd are made
+ * before it is counted, but one of them has one peer: its CPU time is that of a first handshake,
+ * with the page faults of its tables, and cold caches, since a thousand take turns. What the
+ * handshake of an engine with many peers costs is the target's, as the side that is called and,
+ * with --dial, as the one that calls. Status 1: somebody was not connected
  * within a minute, a connect failed, or more was said again than --most-resent (0.1) for each
  * handshake. */
+#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -23,6 +31,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,29 +41,38 @@
 #define SECOND      UINT64_C(1000000000)
 #define PATIENCE_NS (60 * SECOND)
 
-enum { SIZES_MAX = 16, PEERS_MAX = 20000, BATCH = 256, CROWDS_MAX = 64, FDS_EACH = 14 };
+enum { SIZES_MAX = 16, PEERS_MAX = 20000, BATCH = 256, CROWDS_MAX = 64, FDS_EACH = 24 };
+
+/* Of a process; or what it took. */
+struct memory {
+    uint64_t engine, heap, segment;
+};
 
 /* What one process has to say. */
 struct side {
     _Atomic bool ready;
     _Atomic uint32_t up, failed; /* events */
-    uint64_t cpu_ns, sent, resent, stale, own_bytes, shared_bytes;
+    uint64_t cpu_ns, sent, resent, stale;
+    struct memory memory;
 };
 
 /* What all processes see. The last side is the target's. */
 struct board {
     _Atomic bool go, done, leave;
     char address[WEIR_ADDRESS_MAX];
+    char addresses[PEERS_MAX][WEIR_ADDRESS_MAX]; /* the crowd's */
     struct side sides[CROWDS_MAX + 1];
 };
 static struct board *board;
 
 struct result {
     uint32_t peers, up, failed;
-    uint64_t wall_ns, cpu_ns, target_cpu_ns, sent, resent, stale, own_bytes, shared_bytes;
+    uint64_t wall_ns, cpu_ns, target_cpu_ns, sent, resent, stale;
+    struct memory memory;
 };
 
 static const char *device;
+static bool target_dials;
 static uint32_t crowd_most = 1000; /* engines of a process */
 
 static _Noreturn void fail(const char *what, int error) {
@@ -82,6 +100,37 @@ static uint64_t memory_of(const char *name) {
     if (file != NULL)
         fclose(file);
     return kib * 1024;
+}
+
+/* Of all memfds that are open. */
+static uint64_t memfd_bytes(void) {
+    DIR *fds = opendir("/proc/self/fd");
+    uint64_t bytes = 0;
+    for (struct dirent *entry; fds != NULL && (entry = readdir(fds)) != NULL;) {
+        char path[300], target[64] = "";
+        struct stat st;
+        snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
+        if (readlink(path, target, sizeof(target) - 1) > 0 && strncmp(target, "/memfd:", 7) == 0 &&
+            stat(path, &st) == 0)
+            bytes += (uint64_t)st.st_blocks * 512;
+    }
+    if (fds != NULL)
+        closedir(fds);
+    return bytes;
+}
+
+/* What is mapped privately and not of the heap is of the engine and its control channel. */
+static struct memory memory_now(void) {
+    struct mallinfo2 heap = mallinfo2();
+    return (struct memory){.engine = memory_of("RssAnon") - (heap.uordblks + heap.fordblks),
+                           .heap = heap.uordblks,
+                           .segment = memfd_bytes()};
+}
+
+static struct memory memory_since(struct memory before) {
+    struct memory now = memory_now();
+    return (struct memory){now.engine - before.engine, now.heap - before.heap,
+                           now.segment - before.segment};
 }
 
 /* One of the crowd knows one peer; the target has the limits that it has by default. */
@@ -123,21 +172,34 @@ static void wait_for(const _Atomic bool *flag) {
 
 /* ---- the target --------------------------------------------------------- */
 
+static void connect_to(weir_engine *engine, const char *address) {
+    weir_peer peer;
+    int rc = weir_peer_open(engine, address, &peer);
+    if (rc == WEIR_OK)
+        rc = weir_peer_connect(engine, peer);
+    if (rc != WEIR_OK && rc != WEIR_NOT_READY)
+        fail("a connect does not begin", rc);
+}
+
 static _Noreturn void target(struct side *side, uint32_t peers) {
     /* A quarter is kept for those that the application opens. */
     weir_engine *engine = engine_of(peers + peers / 3 + 8, false);
     weir_engine_address(engine, board->address, sizeof(board->address));
-    uint64_t own = memory_of("RssAnon"), shared = memory_of("RssShmem");
+    struct memory before = memory_now();
     side->ready = true;
     wait_for(&board->go);
     uint64_t cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    for (uint32_t i = 0; i < peers && target_dials; i++) {
+        connect_to(engine, board->addresses[i]);
+        weir_engine_progress(engine);
+        take_events(engine, side);
+    }
     while (!board->done) {
         weir_engine_wait(engine, SECOND / 100);
         take_events(engine, side);
     }
     side->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    side->own_bytes = memory_of("RssAnon") - own;
-    side->shared_bytes = memory_of("RssShmem") - shared;
+    side->memory = memory_since(before);
     add_stats(engine, side);
     side->ready = false;
     wait_for(&board->leave);
@@ -169,12 +231,8 @@ static uint64_t first_due(uint32_t peers) {
 
 static void connect_all(uint32_t peers, struct side *side) {
     for (uint32_t i = 0; i < peers; i++) {
-        weir_peer peer;
-        int rc = weir_peer_open(engines[i], board->address, &peer);
-        if (rc == WEIR_OK)
-            rc = weir_peer_connect(engines[i], peer);
-        if (rc != WEIR_OK && rc != WEIR_NOT_READY)
-            fail("a connect does not begin", rc);
+        if (!target_dials)
+            connect_to(engines[i], board->address);
         serve(i, side);
     }
 }
@@ -196,12 +254,13 @@ static void serve_all(uint32_t peers, int epoll_fd, struct side *side) {
     }
 }
 
-static _Noreturn void crowd(struct side *side, uint32_t peers) {
+static _Noreturn void crowd(struct side *side, uint32_t first, uint32_t peers) {
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     for (uint32_t i = 0; i < peers; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
         engines[i] = engine_of(2, true);
         epoll_ctl(epoll_fd, EPOLL_CTL_ADD, weir_engine_fd(engines[i]), &event);
+        weir_engine_address(engines[i], board->addresses[first + i], WEIR_ADDRESS_MAX);
     }
     side->ready = true;
     wait_for(&board->go);
@@ -246,8 +305,8 @@ static void add_side(struct result *result, const struct side *side, bool is_tar
     result->sent += side->sent;
     result->resent += side->resent;
     result->stale += side->stale;
-    result->own_bytes += side->own_bytes;
-    result->shared_bytes += side->shared_bytes;
+    if (is_target)
+        result->memory = side->memory;
 }
 
 static void one_size(uint32_t peers, struct result *result) {
@@ -266,7 +325,7 @@ static void one_size(uint32_t peers, struct result *result) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (i == CROWDS_MAX)
                 target(far, peers);
-            crowd(&board->sides[i], most);
+            crowd(&board->sides[i], peers - left, most);
         }
         crowds += i < CROWDS_MAX;
         left -= i < CROWDS_MAX ? most : 0;
@@ -296,11 +355,11 @@ static void one_size(uint32_t peers, struct result *result) {
 
 static void show(const struct result *r) {
     double n = r->peers;
-    printf("%6u %6u %6u %9.3f %9.0f %10.3f %10.3f %9.2f %9.3f %9.2f %9.1f %9.1f\n", r->peers, r->up,
-           r->failed, (double)r->wall_ns / 1e9, r->up / ((double)r->wall_ns / 1e9),
+    printf("%6u %6u %6u %9.3f %9.0f %10.3f %10.3f %9.2f %9.3f %9.2f %9.2f %9.2f %9.2f\n", r->peers,
+           r->up, r->failed, (double)r->wall_ns / 1e9, r->up / ((double)r->wall_ns / 1e9),
            (double)r->target_cpu_ns / n / 1e6, (double)r->cpu_ns / n / 1e6, (double)r->sent / n,
-           (double)r->resent / n, (double)r->stale / n, (double)r->own_bytes / n / 1024,
-           (double)r->shared_bytes / n / 1024);
+           (double)r->resent / n, (double)r->stale / n, (double)r->memory.engine / n / 1024,
+           (double)r->memory.heap / n / 1024, (double)r->memory.segment / n / 1024);
     fflush(stdout);
 }
 
@@ -308,13 +367,13 @@ static void write_json(FILE *file, const struct result *r, bool first) {
     fprintf(file,
             "%s{\"peers\": %u, \"up\": %u, \"failed\": %u, \"wall_ns\": %llu, "
             "\"target_cpu_ns\": %llu, \"crowd_cpu_ns\": %llu, \"control_sent\": %llu, "
-            "\"control_retransmits\": %llu, \"control_stale\": %llu, \"own_bytes\": %llu, "
-            "\"shared_bytes\": %llu}",
+            "\"control_retransmits\": %llu, \"control_stale\": %llu, \"engine_bytes\": %llu, "
+            "\"heap_bytes\": %llu, \"segment_bytes\": %llu}",
             first ? "" : ",\n ", r->peers, r->up, r->failed, (unsigned long long)r->wall_ns,
             (unsigned long long)r->target_cpu_ns, (unsigned long long)r->cpu_ns,
             (unsigned long long)r->sent, (unsigned long long)r->resent,
-            (unsigned long long)r->stale, (unsigned long long)r->own_bytes,
-            (unsigned long long)r->shared_bytes);
+            (unsigned long long)r->stale, (unsigned long long)r->memory.engine,
+            (unsigned long long)r->memory.heap, (unsigned long long)r->memory.segment);
 }
 
 static uint32_t read_sizes(char *text, uint32_t *sizes) {
@@ -330,7 +389,7 @@ static uint32_t read_sizes(char *text, uint32_t *sizes) {
     return count;
 }
 
-/* An engine takes a dozen descriptors. */
+/* An engine and its peer take 19, and some more for a moment. */
 static void descriptors(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -342,11 +401,10 @@ static void descriptors(void) {
 }
 
 int main(int argc, char **argv) {
-    static const struct option options[] = {{"device", required_argument, NULL, 'd'},
-                                            {"peers", required_argument, NULL, 'p'},
-                                            {"most-resent", required_argument, NULL, 'm'},
-                                            {"json", required_argument, NULL, 'j'},
-                                            {0}};
+    static const struct option options[] = {
+        {"device", required_argument, NULL, 'd'},      {"peers", required_argument, NULL, 'p'},
+        {"most-resent", required_argument, NULL, 'm'}, {"dial", no_argument, NULL, 'D'},
+        {"json", required_argument, NULL, 'j'},        {0}};
     uint32_t sizes[SIZES_MAX] = {250, 1000, 4000}, count = 3;
     double most_resent = 0.1;
     const char *json = NULL;
@@ -356,6 +414,8 @@ int main(int argc, char **argv) {
             device = optarg;
         else if (option == 'p')
             count = read_sizes(optarg, sizes);
+        else if (option == 'D')
+            target_dials = true;
         else if (option == 'm')
             most_resent = strtod(optarg, NULL);
         else if (option == 'j')
@@ -368,8 +428,9 @@ int main(int argc, char **argv) {
     FILE *file = json != NULL ? fopen(json, "w") : NULL;
     if (board == MAP_FAILED || (json != NULL && file == NULL))
         fail("no memory, or no such file", 0);
-    printf("%6s %6s %6s %9s %9s %10s %10s %9s %9s %9s %9s %9s\n", "peers", "up", "failed", "s",
-           "up/s", "target ms", "crowd ms", "messages", "resent", "stale", "KiB", "shared");
+    printf("%6s %6s %6s %9s %9s %10s %10s %9s %9s %9s %9s %9s %9s\n", "peers", "up", "failed", "s",
+           "up/s", "target ms", "crowd ms", "messages", "resent", "stale", "engine", "heap",
+           "segment");
     bool well = true;
     for (uint32_t i = 0; i < count; i++) {
         struct result result;

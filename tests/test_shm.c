@@ -506,6 +506,7 @@ static void test_E6_nonsense_in_the_ring(void **state) {
         struct seg_slot *slot = (struct seg_slot *)(void *)a.qp->tx_ring;
         slot->length = lie == 0 ? RECV_BYTES + 1 : 8;
         atomic_store(&slot->seq, a.qp->tx_secret);
+        atomic_store(&b.qp->shared->ring_backed, 1);
         seg_notify(b.device->map, b.qp->index);
         struct weir_cqe cqe;
         int flushed = 0;
@@ -563,6 +564,8 @@ static void test_T8_stale_message_is_not_taken(void **state) {
     assert_int_equal(side_connect(&b, &a.ticket), 0);
     assert_int_equal(post_recv(&b, 2), 0);
     assert_int_equal(((struct seg_slot *)(void *)ring)->seq, old_secret);
+    assert_int_equal(atomic_load(&b.qp->shared->ring_backed), 0);
+    atomic_store(&b.qp->shared->ring_backed, 1);
     seg_notify(b.device->map, b.qp->index);
     struct weir_cqe cqe;
     for (int i = 0; i < 10; i++)

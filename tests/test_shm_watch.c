@@ -1,6 +1,6 @@
 /* test_shm_watch.c: the rings that a shm device looks at itself (poll.c, "watching"):
  * more QPs than places, QPs that lose theirs, and messages that come while the device
- * falls asleep. */
+ * falls asleep. And when rings take memory. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>
@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -378,6 +380,74 @@ static void test_W4_a_stopped_sender_keeps_nobody_asleep(void **state) {
     ends_close(&a, &b);
 }
 
+/* ---- memory ---- */
+
+/* What the segment has. */
+static uint64_t segment_bytes(const struct end *end) {
+    struct stat st;
+    assert_int_equal(fstat(end->device->map_fd, &st), 0);
+    return (uint64_t)st.st_blocks * 512;
+}
+
+/* As if each of its QPs had something new. */
+static void mark_all(const struct end *end) {
+    atomic_store(&end->device->map->leaf[0], UINT64_MAX);
+    atomic_store(&end->device->map->head.top[0], 1);
+}
+
+/* Before Linux 5.14 owners back their rings. */
+static bool senders_back(const struct end *end) {
+    if (end->device->backs_rings)
+        skip();
+    return !end->device->backs_rings;
+}
+
+/* A connected QP has a ring, which takes memory when the first message is sent, and whoever looks
+ * for messages before takes none for it. */
+static void test_W8_a_ring_on_which_nothing_is_sent_takes_no_memory(void **state) {
+    (void)state;
+    struct end a, b;
+    ends_open(&a, &b);
+    if (senders_back(&b)) {
+        uint64_t of_a = segment_bytes(&a), of_b = segment_bytes(&b);
+        mark_all(&b);
+        idle_polls(&b, 4);
+        assert_int_equal(segment_bytes(&b), of_b);
+        assert_heard(&a, &b, 3);
+        assert_int_equal(segment_bytes(&b), of_b + SHM_CHUNK_BYTES);
+        assert_heard(&a, &b, 3);
+        assert_int_equal(segment_bytes(&b), of_b + SHM_CHUNK_BYTES);
+        assert_int_equal(segment_bytes(&a), of_a + SHM_CHUNK_BYTES); /* ready for the way back */
+        for (uint32_t i = 0; i < QPS; i++)
+            assert_int_equal(shm_device_ops.qp_error(a.qps[i]), 0);
+        struct weir_cqe cqes[QPS];
+        for (int left = QPS * RECV_DEPTH; left > 0;) {
+            int count = shm_device_ops.poll(a.device, cqes, QPS);
+            for (int k = 0; k < count; k++)
+                assert_int_equal(cqes[k].status, WEIR_CQE_FLUSHED);
+            left -= count;
+        }
+        assert_int_equal(segment_bytes(&a), of_a + SHM_CHUNK_BYTES);
+    }
+    ends_close(&a, &b);
+}
+
+/* No memory for a ring is an error of the message, and no signal. */
+static void test_E5_no_memory_for_a_ring(void **state) {
+    (void)state;
+    struct end a, b;
+    struct weir_cqe cqe;
+    ends_open(&a, &b);
+    if (senders_back(&b)) {
+        assert_int_equal(munmap(a.qps[0]->tx_ring, SHM_CHUNK_BYTES), 0);
+        assert_false(send_one(&a, 0));
+        assert_int_equal(shm_device_ops.poll(a.device, &cqe, 1), 1);
+        assert_int_equal(cqe.status, WEIR_CQE_RNR);
+        assert_heard(&a, &b, 1);
+    }
+    ends_close(&a, &b);
+}
+
 int main(void) {
     struct weir_device_caps caps;
     if (shm_device_ops.probe(&caps) != 0)
@@ -392,6 +462,8 @@ int main(void) {
         cmocka_unit_test(test_T6_destroyed_ring_is_not_watched),
         cmocka_unit_test(test_no_wakeup_is_lost_on_any_ring),
         cmocka_unit_test(test_W4_a_stopped_sender_keeps_nobody_asleep),
+        cmocka_unit_test(test_W8_a_ring_on_which_nothing_is_sent_takes_no_memory),
+        cmocka_unit_test(test_E5_no_memory_for_a_ring),
     };
     return cmocka_run_group_tests_name("shm watched rings", tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -514,7 +515,8 @@ static int knock(const struct side *side) {
     return fd;
 }
 
-/* Visitors who say nothing take HAND_VISITORS descriptors at most, and delay nobody. */
+/* Visitors who say nothing take HAND_VISITORS descriptors at most, and delay nobody. What callers
+ * bring that is not used, since they are not called back, is bounded and does not stay. */
 static void test_W6_silent_visitors_keep_nobody_out(void **state) {
     (void)state;
     enum { BORES = 64, CALLERS = 8 };
@@ -533,12 +535,15 @@ static void test_W6_silent_visitors_keep_nobody_out(void **state) {
         struct outcome there = child_connect(&children[i], &side);
         assert_outcome(&there, 0, 0, 0);
     }
-    assert_in_range(held_fds(), before + BORES, before + BORES + HAND_VISITORS);
+    assert_in_range(held_fds(), before + BORES,
+                    before + BORES + HAND_VISITORS + HAND_BROUGHT * HAND_FDS_MAX);
     for (int i = 0; i < BORES; i++) {
         char byte; /* it was let go, sooner or later */
         assert_true(recv(bores[i], &byte, 1, 0) <= 0);
         close(bores[i]);
     }
+    for (int tries = 0; held_fds() != before && tries < 60000; tries++)
+        usleep(1000);
     assert_int_equal(held_fds(), before);
     for (int i = 0; i < CALLERS; i++)
         child_end(&children[i]);
@@ -590,6 +595,100 @@ static void test_W6_nonsense_at_the_door(void **state) {
     side_close(&side);
 }
 
+/* Whoever was asked by the other side has what it needs and does not ask back. */
+static void test_W8_one_question_connects_both(void **state) {
+    (void)state;
+    static uint8_t memory[REGION_BYTES];
+    struct side side;
+    struct ticket ticket;
+    struct child child = child_start(NULL, NULL, &ticket);
+    assert_int_equal(side_open(&side, memory), 0);
+    int before = held_fds();
+    struct outcome there = child_connect(&child, &side);
+    assert_outcome(&there, 0, 0, 0);
+    struct weir_qp_path path = {.blob_length = ticket.granted.blob_length,
+                                .blob = ticket.granted.blob};
+    assert_int_equal(shm_device_ops.qp_connect(side.qp, &path), 0);
+    assert_int_equal(held_fds(), before + 3); /* bell, life, pidfd */
+    for (int which = 0; which < 2; which++) {
+        assert_int_equal(side_import(&side, &ticket, which), 0);
+        assert_int_equal(run_wr(&side, WEIR_OP_WRITE, which), WEIR_CQE_OK);
+    }
+    child_end(&child);
+    assert_int_equal(side_event(&side).type, WEIR_ASYNC_PEER_DEAD);
+    side_close(&side);
+}
+
+/* A question in the name of a QP, with descriptors that are nothing of the kind, or those of a
+ * segment that says it is the QP's. */
+static void bring(const struct side *to, const struct shm_blob *blob, uint64_t key,
+                  bool is_segment) {
+    struct hand_question question = {.magic = HAND_MAGIC,
+                                     .nonce = to->device->nonce,
+                                     .what = HAND_LINK,
+                                     .from_nonce = blob->nonce,
+                                     .from_key = key,
+                                     .from_pid = blob->pid,
+                                     .from_index = blob->index};
+    int ends[2], bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), map_fd = bell;
+    struct seg_map *map;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    if (is_segment) {
+        assert_int_equal(seg_create(blob->nonce, 0, bell, &map, &map_fd), 0);
+        map->head.pid = blob->pid;
+    }
+    int fds[HAND_FDS_MAX - 1] = {map_fd, bell, ends[0]};
+    char control[CMSG_SPACE(sizeof fds)] = {0};
+    struct iovec vector = {&question, sizeof question};
+    struct msghdr message = {.msg_iov = &vector,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof control};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof fds);
+    memcpy(CMSG_DATA(header), fds, sizeof fds);
+    int socket = knock(to);
+    assert_int_equal(sendmsg(socket, &message, 0), sizeof question);
+    int fds_got[HAND_FDS_MAX];
+    int count = hand_wait(socket, fds_got);
+    assert_true(count >= 3);
+    for (int i = 0; i < count; i++)
+        close(fds_got[i]);
+    close(socket);
+    if (is_segment) {
+        seg_unmap(map);
+        close(map_fd);
+    }
+    close(bell);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* What a stranger brings in a peer's name is not used; nor, if it knows the key, what is no
+ * segment. The peer is asked, and is met. */
+static void test_W6_what_strangers_bring_is_not_used(void **state) {
+    (void)state;
+    static uint8_t memory[REGION_BYTES];
+    for (int lie = 0; lie < 3; lie++) {
+        struct side side;
+        struct ticket ticket;
+        struct shm_blob blob;
+        struct child child = child_start(NULL, NULL, &ticket);
+        assert_int_equal(side_open(&side, memory), 0);
+        assert_int_equal(
+            blob_read(ticket.granted.blob, ticket.granted.blob_length, BLOB_QP, SHM_QPS_MAX, &blob),
+            0);
+        bring(&side, &blob, lie == 0 ? blob.key : blob.key + (uint64_t)lie, lie != 0);
+        assert_int_equal(side_connect(&side, &ticket), 0);
+        assert_int_equal(side.qp->link->base, ticket.base);
+        assert_int_equal(atomic_load(&side.qp->remote->key), blob.key);
+        child_end(&child);
+        side_close(&side);
+    }
+}
+
 int main(void) {
     struct weir_device_caps caps;
     if (shm_device_ops.probe(&caps) != 0)
@@ -608,6 +707,8 @@ int main(void) {
         cmocka_unit_test(test_W10_who_may_trace_is_who_has_to),
         cmocka_unit_test(test_W6_silent_visitors_keep_nobody_out),
         cmocka_unit_test(test_W6_nonsense_at_the_door),
+        cmocka_unit_test(test_W8_one_question_connects_both),
+        cmocka_unit_test(test_W6_what_strangers_bring_is_not_used),
     };
     return cmocka_run_group_tests_name("shm device in the world", tests, NULL, NULL);
 }

@@ -11,10 +11,13 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "os.h"
@@ -383,6 +386,35 @@ static void test_descriptors_close_on_exec(void **state) {
     assert_int_equal(inherited, 0); /* those without the flag are not the channel's */
 }
 
+static int option_of(int fd, int level, int name) {
+    int value = -1;
+    socklen_t length = sizeof value;
+    assert_int_equal(getsockopt(fd, level, name, &value, &length), 0);
+    return value;
+}
+
+/* Both ends of a connection; the accepted one has it from the listener. */
+static void test_every_connection_is_tuned(void **state) {
+    uint64_t at_client, at_server;
+    int count = 0;
+    (void)state;
+    join(&at_client, &at_server);
+    for (int fd = 0; fd < 64; fd++) {
+        int value;
+        socklen_t length = sizeof value;
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &length) != 0 || value != 0)
+            continue;
+        count++;
+        assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+        assert_int_equal(option_of(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+        assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_KEEPIDLE), 5);
+        assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_KEEPINTVL), 2);
+        assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_KEEPCNT), 3);
+        assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 11000);
+    }
+    assert_int_equal(count, 2);
+}
+
 static void test_E5_every_allocation_of_open_fails(void **state) {
     (void)state;
     const int before = fd_count();
@@ -425,6 +457,7 @@ int main(void) {
         TEST(test_hangup_delivers_what_was_sent),
         TEST(test_thousands_of_connects),
         TEST(test_H10_a_thousand_at_once),
+        TEST(test_every_connection_is_tuned),
         TEST(test_descriptors_close_on_exec),
         TEST(test_E5_every_allocation_of_open_fails),
     };

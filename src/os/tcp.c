@@ -569,7 +569,6 @@ static int tcp_accept(struct tcp *tcp, struct weir_control_event *event_out) {
     conn->fd = fd;
     conn->accepted = true;
     tcp->visitors++;
-    socket_tune(fd);
     tcp_enqueue(tcp, conn, TCP_Q_FRAME);
     conn->came_ns = conn->since_ns;
     tcp_arm(tcp);

@@ -32,11 +32,78 @@ union control {
     struct cmsghdr align;
 };
 
+static uint64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* What is left of so long since then, or `left` if that is less; -1: without end. */
+static int sooner(int left, uint64_t since_ms, uint64_t long_ms, uint64_t now) {
+    int more = (int)(long_ms - (now - since_ms)) + WAIT_LEAST_MS;
+    return left < 0 || more < left ? more : left;
+}
+
+/* ---- receiving ---- */
+
+static void close_all(const int *fds, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        fork_close(fds[i]);
+}
+
+/* The descriptors that came with a message; the kernel made them ours already. */
+static uint32_t received(struct msghdr *message, int fds_out[HAND_FDS_MAX]) {
+    uint32_t count = 0;
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
+         header = CMSG_NXTHDR(message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+            continue;
+        count = (uint32_t)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(fds_out, CMSG_DATA(header), count * sizeof(int));
+        break; /* the buffer holds one, with HAND_FDS_MAX at most */
+    }
+    return count;
+}
+
+/* The descriptors are the library's from now on. False: not all of them; the others are closed. */
+static bool own_received(struct msghdr *message, int fds_out[HAND_FDS_MAX], uint32_t *count_out) {
+    int fds[HAND_FDS_MAX];
+    uint32_t count = received(message, fds), owned = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        int fd = fork_own(fds[i]);
+        if (fd >= 0)
+            fds_out[owned++] = fd;
+    }
+    *count_out = owned;
+    return owned == count;
+}
+
+/* As recvmsg(2), with up to HAND_FDS_MAX descriptors. *lack_out: 0, or why there are fewer than
+ * were sent: EMFILE, ENOMEM. */
+static ssize_t receive(int socket, void *text, size_t size, int fds_out[HAND_FDS_MAX],
+                       uint32_t *count_out, int *lack_out) {
+    struct iovec vector = {text, size};
+    union control control;
+    struct msghdr message = {.msg_iov = &vector,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    *count_out = 0;
+    *lack_out = 0;
+    fork_hold();
+    ssize_t length = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (length > 0 && !own_received(&message, fds_out, count_out))
+        *lack_out = WEIR_ENOMEM;
+    else if (length > 0 && (message.msg_flags & MSG_CTRUNC) != 0)
+        *lack_out = WEIR_EMFILE;
+    fork_release();
+    return length;
+}
+
 /* ---- handing out ---- */
 
-static bool send_answer(int socket, int status, const int *fds, uint32_t count) {
-    struct hand_answer text = {.magic = HAND_MAGIC, .status = status, .count = count};
-    struct iovec vector = {&text, sizeof text};
+static bool send_with(int socket, void *text, size_t length, const int *fds, uint32_t count) {
+    struct iovec vector = {text, length};
     union control control;
     struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
     memset(&control, 0, sizeof control);
@@ -52,6 +119,11 @@ static bool send_answer(int socket, int status, const int *fds, uint32_t count) 
     return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
+static bool send_answer(int socket, int status, const int *fds, uint32_t count) {
+    struct hand_answer text = {.magic = HAND_MAGIC, .status = status, .count = count};
+    return send_with(socket, &text, sizeof text, fds, count);
+}
+
 /* Who cannot be sent to is gone. ETOOMANYREFS: too many descriptors of this user are under
  * way. */
 static void answer(int socket, int status, const int *fds, uint32_t count) {
@@ -59,28 +131,52 @@ static void answer(int socket, int status, const int *fds, uint32_t count) {
         send_answer(socket, WEIR_EAGAIN, NULL, 0);
 }
 
-/* The end of the life pipe that a peer watches, opened anew for each: a file that many watch, with
- * epoll sets in epoll sets, is refused to the 101st (epoll_ctl(2), EINVAL: the kernel bounds the
- * ways by which one event may wake). -1: without /proc they share it. The holder holds forks. */
-static int life_end(const struct weir_device *device) {
+/* The end of the life pipe that peers watch, opened anew for each HAND_WATCHERS of them: a file
+ * that many watch, with epoll sets in epoll sets, is refused to the 11th to the 101st, as deep as
+ * the sets are (epoll_ctl(2), EINVAL: the kernel bounds the ways by which one event may wake).
+ * Without /proc all share it. */
+static void life_renew(struct shm_hand *hand) {
     char path[32];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", device->hand.life_fds[0]);
-    return fork_own(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    snprintf(path, sizeof path, "/proc/self/fd/%d", hand->life_fds[0]);
+    fork_hold();
+    int fd = fork_own(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    fork_release();
+    if (fd >= 0) {
+        fork_close(hand->life_fds[0]);
+        hand->life_fds[0] = fd;
+    }
+    hand->watchers = 0;
 }
 
-static void answer_link(struct weir_device *device, int socket) {
+/* What makes a link to us, with an answer, or with a question. */
+static bool send_link(struct weir_device *device, int socket, void *text, size_t length,
+                      uint32_t *count_in_text) {
+    struct shm_hand *hand = &device->hand;
+    hand_lock(device);
+    if (hand->watchers == HAND_WATCHERS)
+        life_renew(hand);
+    hand->watchers++;
     /* Older kernels and some sandboxes have none: then `life` has to do. */
     fork_hold();
     int pidfd = fork_own((int)syscall(SYS_pidfd_open, getpid(), 0));
-    int life_fd = life_end(device);
     fork_release();
-    int fds[HAND_FDS_MAX] = {device->map_fd, device->bell_fd,
-                             life_fd >= 0 ? life_fd : device->hand.life_fds[0], pidfd};
-    answer(socket, 0, fds, pidfd >= 0 ? 4 : 3);
-    if (life_fd >= 0)
-        fork_close(life_fd);
+    int fds[HAND_FDS_MAX] = {device->map_fd, device->bell_fd, hand->life_fds[0], pidfd};
+    uint32_t count = pidfd >= 0 ? 4 : 3;
+    if (count_in_text != NULL)
+        *count_in_text = count;
+    bool sent = send_with(socket, text, length, fds, count);
+    int error = errno;
+    hand_unlock(device);
     if (pidfd >= 0)
         fork_close(pidfd);
+    errno = error;
+    return sent;
+}
+
+static void answer_link(struct weir_device *device, int socket) {
+    struct hand_answer text = {.magic = HAND_MAGIC};
+    if (!send_link(device, socket, &text, sizeof text, &text.count))
+        send_answer(socket, WEIR_EAGAIN, NULL, 0);
 }
 
 static void answer_memory(struct weir_device *device, int socket, int32_t pid,
@@ -96,6 +192,74 @@ static void answer_memory(struct weir_device *device, int socket, int32_t pid,
         answer(socket, tracer_allow(&device->is_traced, pid), NULL, 0);
     hand_unlock(device);
 }
+
+/* ---- what questions bring ---- */
+
+static void brought_drop(struct hand_brought *brought) {
+    close_all(brought->fds, (uint32_t)brought->count);
+    brought->count = 0;
+}
+
+/* In the place of what is there for longest, if need be: that device will be asked. False: it is
+ * of no use. */
+static bool brought_keep(struct weir_device *device, const struct hand_question *question,
+                         int32_t pid, const int *fds, uint32_t count) {
+    hand_lock(device);
+    if (link_is_known(device, question->from_nonce, question->from_pid)) {
+        hand_unlock(device);
+        return false;
+    }
+    struct hand_brought *place = &device->hand.brought[0];
+    for (int i = 0; i < HAND_BROUGHT && place->count != 0; i++) {
+        struct hand_brought *other = &device->hand.brought[i];
+        if (other->count == 0 || other->since_ms < place->since_ms)
+            place = other;
+    }
+    brought_drop(place);
+    *place = (struct hand_brought){
+        .question = *question, .since_ms = now_ms(), .pid = pid, .count = (int)count};
+    memcpy(place->fds, fds, count * sizeof *fds);
+    hand_unlock(device);
+    return true;
+}
+
+/* The time until one has been there for long enough; -1: none is. */
+static int brought_expire(struct weir_device *device) {
+    uint64_t now = now_ms();
+    int left = -1;
+    hand_lock(device);
+    for (int i = 0; i < HAND_BROUGHT; i++) {
+        struct hand_brought *brought = &device->hand.brought[i];
+        if (brought->count != 0 && now - brought->since_ms >= HAND_BROUGHT_MS)
+            brought_drop(brought);
+        if (brought->count != 0)
+            left = sooner(left, brought->since_ms, HAND_BROUGHT_MS, now);
+    }
+    hand_unlock(device);
+    return left;
+}
+
+int hand_take_brought(struct weir_device *device, const struct shm_blob *blob,
+                      int fds_out[HAND_FDS_MAX], int32_t *pid_out) {
+    int count = 0;
+    hand_lock(device);
+    for (int i = 0; i < HAND_BROUGHT && count == 0; i++) {
+        struct hand_brought *brought = &device->hand.brought[i];
+        const struct hand_question *question = &brought->question;
+        if (brought->count == 0 || question->from_nonce != blob->nonce ||
+            question->from_key != blob->key || question->from_pid != blob->pid ||
+            question->from_index != blob->index)
+            continue;
+        count = brought->count;
+        memcpy(fds_out, brought->fds, sizeof brought->fds);
+        *pid_out = brought->pid;
+        brought->count = 0;
+    }
+    hand_unlock(device);
+    return count;
+}
+
+/* ---- questions ---- */
 
 static void answer_question(struct weir_device *device, int socket, int32_t pid,
                             const struct hand_question *question) {
@@ -121,24 +285,29 @@ struct visitors {
     struct visitor of[HAND_VISITORS];
 };
 
-static uint64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static void visitor_end(struct visitor *visitor) {
     fork_close(visitor->socket);
     visitor->socket = -1;
 }
 
-/* False: its question is not there yet. */
+/* Keeps what came with it before it is answered: who has the answer may go on at once. False: its
+ * question is not there yet. */
 static bool visitor_serve(struct weir_device *device, struct visitor *visitor) {
     struct hand_question question;
-    ssize_t length = recv(visitor->socket, &question, sizeof question, MSG_DONTWAIT);
+    int fds[HAND_FDS_MAX];
+    uint32_t count;
+    int lack;
+    ssize_t length = receive(visitor->socket, &question, sizeof question, fds, &count, &lack);
     if (length < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
-    if (length == (ssize_t)sizeof question)
+    bool is_question = length == (ssize_t)sizeof question;
+    bool is_kept = is_question && lack == 0 && count != 0 && question.magic == HAND_MAGIC &&
+                   question.nonce == device->nonce && question.what == HAND_LINK &&
+                   question.from_key != 0 &&
+                   brought_keep(device, &question, visitor->pid, fds, count);
+    if (!is_kept)
+        close_all(fds, count);
+    if (is_question)
         answer_question(device, visitor->socket, visitor->pid, &question);
     visitor_end(visitor);
     return true;
@@ -200,9 +369,7 @@ static int see_off(struct visitors *visitors) {
             visitor_end(visitor);
             continue;
         }
-        int more = (int)(HAND_PATIENCE_MS - age) + WAIT_LEAST_MS;
-        if (left < 0 || more < left)
-            left = more;
+        left = sooner(left, visitor->since_ms, HAND_PATIENCE_MS, now);
     }
     return left;
 }
@@ -217,7 +384,9 @@ static void *hand_run(void *argument) {
     for (bool open = true; open;) {
         struct pollfd polled[HAND_VISITORS + 1] = {
             {.fd = device->hand.listen_fd, .events = POLLIN}};
-        int timeout = see_off(&visitors);
+        int timeout = see_off(&visitors), kept = brought_expire(device);
+        if (kept >= 0 && (timeout < 0 || kept < timeout))
+            timeout = kept;
         for (int i = 0; i < HAND_VISITORS; i++)
             polled[i + 1] = (struct pollfd){.fd = visitors.of[i].socket, .events = POLLIN};
         if (poll(polled, HAND_VISITORS + 1, timeout) < 0)
@@ -271,7 +440,6 @@ int hand_open(struct weir_device *device) {
     hand->listen_fd = place_listen(&device->place, device->nonce);
     if (hand->listen_fd < 0)
         return hand->listen_fd;
-    pthread_mutex_init(&hand->mutex, NULL);
     int rc = open_life(hand->life_fds);
     if (rc == 0)
         rc = start_thread(device);
@@ -283,7 +451,6 @@ int hand_open(struct weir_device *device) {
         if (hand->life_fds[i] >= 0)
             fork_close(hand->life_fds[i]);
     }
-    pthread_mutex_destroy(&hand->mutex);
     place_leave(&device->place, device->nonce);
     fork_close(hand->listen_fd);
     return rc;
@@ -299,7 +466,8 @@ void hand_close(struct weir_device *device) {
     fork_close(hand->listen_fd);
     fork_close(hand->life_fds[1]); /* peers see it */
     fork_close(hand->life_fds[0]);
-    pthread_mutex_destroy(&hand->mutex);
+    for (int i = 0; i < HAND_BROUGHT; i++)
+        brought_drop(&hand->brought[i]);
     hand->is_open = false;
 }
 
@@ -318,45 +486,38 @@ void hand_offer(struct weir_device *device, uint32_t index) {
 
 /* ---- asking ---- */
 
+/* The socket, or its end. EPIPE, ECONNRESET: turned away before it was asked; the answer says so. A
+ * question fits in. */
+static int asked(int socket, bool is_sent) {
+    if (is_sent || errno == EPIPE || errno == ECONNRESET)
+        return socket;
+    fork_close(socket);
+    return WEIR_ENOMEM;
+}
+
 int hand_ask(const struct weir_device *device, const struct hand_question *question,
              int32_t *pid_out) {
+    struct hand_question text = *question;
     int socket = place_call(&device->place, question->nonce, pid_out);
+    return socket < 0 ? socket : asked(socket, send_with(socket, &text, sizeof text, NULL, 0));
+}
+
+int hand_ask_link(struct weir_device *device, uint64_t nonce, const struct weir_qp *from,
+                  int32_t *pid_out) {
+    struct hand_question text = {.magic = HAND_MAGIC, .nonce = nonce, .what = HAND_LINK};
+    int socket = place_call(&device->place, nonce, pid_out);
     if (socket < 0)
         return socket;
-    /* EPIPE: turned away before it was asked; the answer says so. A question fits in. */
-    if (send(socket, question, sizeof *question, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
-        errno != EPIPE && errno != ECONNRESET) {
-        fork_close(socket);
-        return WEIR_ENOMEM;
+    if (from != NULL) {
+        text.from_nonce = device->nonce;
+        text.from_key = from->key;
+        text.from_pid = device->map->head.pid;
+        text.from_index = from->index;
+        if (send_link(device, socket, &text, sizeof text, NULL))
+            return socket;
+        text.from_key = 0; /* too many descriptors of this user are under way, say */
     }
-    return socket;
-}
-
-/* The descriptors that came with a message; the kernel made them ours already. */
-static uint32_t received(struct msghdr *message, int fds_out[HAND_FDS_MAX]) {
-    uint32_t count = 0;
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
-         header = CMSG_NXTHDR(message, header)) {
-        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
-            continue;
-        count = (uint32_t)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        memcpy(fds_out, CMSG_DATA(header), count * sizeof(int));
-        break; /* the buffer holds one, with HAND_FDS_MAX at most */
-    }
-    return count;
-}
-
-/* The descriptors are the library's from now on. False: not all of them; the others are closed. */
-static bool own_received(struct msghdr *message, int fds_out[HAND_FDS_MAX], uint32_t *count_out) {
-    int fds[HAND_FDS_MAX];
-    uint32_t count = received(message, fds), owned = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        int fd = fork_own(fds[i]);
-        if (fd >= 0)
-            fds_out[owned++] = fd;
-    }
-    *count_out = owned;
-    return owned == count;
+    return asked(socket, send_with(socket, &text, sizeof text, NULL, 0));
 }
 
 /* Errors that a device answers with. Another's word is not taken for an error of our own. */
@@ -375,43 +536,31 @@ static bool is_answer(int32_t status) {
 
 int hand_take(int socket, int fds_out[HAND_FDS_MAX]) {
     struct hand_answer text;
-    struct iovec vector = {&text, sizeof text};
-    union control control;
-    struct msghdr message;
     ssize_t length = -1;
-    int fds[HAND_FDS_MAX], rc = 0;
+    int fds[HAND_FDS_MAX], rc = 0, lack;
     uint32_t count = 0;
-    bool lost = false;
     /* ECONNRESET comes once, before what was answered. */
     for (int tries = 0; tries < 2 && length < 0; tries++) {
-        message = (struct msghdr){.msg_iov = &vector,
-                                  .msg_iovlen = 1,
-                                  .msg_control = control.bytes,
-                                  .msg_controllen = sizeof control.bytes};
-        fork_hold();
-        length = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-        lost = length > 0 && !own_received(&message, fds, &count);
-        fork_release();
+        length = receive(socket, &text, sizeof text, fds, &count, &lack);
         if (length < 0 && (errno == EAGAIN || errno == EINTR))
             return WEIR_EINPROGRESS;
     }
     if (length <= 0)
         return WEIR_EAGAIN;
-    if (lost)
+    if (lack == WEIR_ENOMEM)
         rc = WEIR_ENOMEM;
     else if (length != (ssize_t)sizeof text || text.magic != HAND_MAGIC || !is_answer(text.status))
         rc = WEIR_EINVAL;
     else if (text.status != 0)
         rc = text.status;
-    else if (text.count != count) /* MSG_CTRUNC: no room for them in this process */
-        rc = (message.msg_flags & MSG_CTRUNC) != 0 ? WEIR_EMFILE : WEIR_EINVAL;
-    for (uint32_t i = 0; i < count; i++) {
-        if (rc == 0)
-            fds_out[i] = fds[i];
-        else
-            fork_close(fds[i]);
+    else if (text.count != count)
+        rc = lack != 0 ? lack : WEIR_EINVAL;
+    if (rc != 0) {
+        close_all(fds, count);
+        return rc;
     }
-    return rc == 0 ? (int)count : rc;
+    memcpy(fds_out, fds, count * sizeof *fds);
+    return (int)count;
 }
 
 int hand_wait(int socket, int fds_out[HAND_FDS_MAX]) {

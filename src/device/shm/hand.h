@@ -5,9 +5,16 @@
  * works where pids mean nothing. Questions are answered by a thread of the device's own, so
  * that it does not matter what the application does meanwhile.
  *
- *     HAND_LINK    segment, bell, life, and a pidfd of the process where the kernel gives one
+ *     HAND_LINK    segment, bell, life, and a pidfd of the process where the kernel gives one.
+ *                  The question brings those of the device that asks, so that it is not asked
+ *                  back
  *     HAND_MEMORY  the memfd of a region; of one that is reached with process_vm, nothing:
  *                  but then the process that asked is let in (tracer.h)
+ *
+ * What a question brought is kept for HAND_BROUGHT_MS, of HAND_BROUGHT devices at most to which
+ * there is no link yet; it is used for nobody but the QP with the key that the question said, which
+ * its device told only to the one that it is to be connected to. Where it is not there, the device
+ * is asked.
  *
  * A stranger (place_admits) is told so and is let go at once. Of others at most HAND_VISITORS
  * are listened to, and each for no longer than HAND_PATIENCE_MS.
@@ -29,9 +36,12 @@
 #define HAND_VISITORS    8
 #define HAND_PATIENCE_MS 1000
 #define HAND_FDS_MAX     4
-#define HAND_WAIT_MS     1000 /* that an import waits for its answer: see hand_wait */
+#define HAND_WATCHERS    8 /* of one file: see hand.c */
+#define HAND_BROUGHT     8
+#define HAND_BROUGHT_MS  10000 /* a crowd takes its time */
+#define HAND_WAIT_MS     1000  /* that an import waits for its answer: see hand_wait */
 
-#define HAND_MAGIC       UINT64_C(0x31306b7361727377) /* "wsrask01" */
+#define HAND_MAGIC       UINT64_C(0x32306b7361727377) /* "wsrask02" */
 enum { HAND_LINK = 1, HAND_MEMORY = 2 };
 
 struct hand_question {
@@ -40,6 +50,11 @@ struct hand_question {
     uint64_t key; /* HAND_MEMORY: of the region */
     uint32_t what;
     uint32_t index;
+    /* HAND_LINK: of the QP that asks, as its blob says. from_key 0: nothing is brought. */
+    uint64_t from_nonce;
+    uint64_t from_key;
+    int32_t from_pid;
+    uint32_t from_index;
 };
 
 struct hand_answer {
@@ -47,21 +62,35 @@ struct hand_answer {
     int32_t status; /* 0, EAGAIN, EDENIED, EINVAL or ESTALE */
     uint32_t count; /* of descriptors */
 };
-_Static_assert(sizeof(struct hand_question) == 32 && sizeof(struct hand_answer) == 16,
+_Static_assert(sizeof(struct hand_question) == 56 && sizeof(struct hand_answer) == 16,
                "no padding");
+
+/* What a question brought. */
+struct hand_brought {
+    struct hand_question question;
+    uint64_t since_ms;
+    int32_t pid; /* as it is to us */
+    int count;   /* 0: nothing */
+    int fds[HAND_FDS_MAX];
+};
 
 /* The side that hands out. */
 struct shm_hand {
     pthread_t thread;
     sem_t started;
-    pthread_mutex_t mutex; /* what a region's entry says of its key and descriptor */
-    int listen_fd;
+    /* What a region's entry says of its key and descriptor; who is in the table of links; and */
+    pthread_mutex_t mutex;
+    struct hand_brought brought[HAND_BROUGHT];
+    uint32_t watchers; /* of life_fds[0] */
     int life_fds[2];
+    int listen_fd;
     uint32_t offered; /* entries ever offered: with the mutex */
     bool is_open;
 };
 
 struct weir_device;
+struct weir_qp;
+struct shm_blob;
 
 /* EMFILE, ENOMEM, EDEVICE. What was opened is closed by hand_close, which may be called without. */
 int hand_open(struct weir_device *device);
@@ -77,6 +106,13 @@ void hand_offer(struct weir_device *device, uint32_t index);
  * that device's process; or an error of place_call. */
 int hand_ask(const struct weir_device *device, const struct hand_question *question,
              int32_t *pid_out);
+/* HAND_LINK; from: the QP that is to be connected, or NULL. */
+int hand_ask_link(struct weir_device *device, uint64_t nonce, const struct weir_qp *from,
+                  int32_t *pid_out);
+/* What the device of this QP has brought: how many descriptors, the caller's from now
+ * on, or 0. */
+int hand_take_brought(struct weir_device *device, const struct shm_blob *blob,
+                      int fds_out[HAND_FDS_MAX], int32_t *pid_out);
 /* The answer, with its descriptors: how many, the caller's from now on, or its error.
  * EINPROGRESS: not yet. EAGAIN: there will be none. EPEER, EDENIED, ESTALE, EINVAL; EMFILE: no
  * room for them. */

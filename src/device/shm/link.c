@@ -17,11 +17,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "fork.h"
 #include "shm.h"
+
+#define LINK_GROWTH 8u
 
 void blob_write(const struct weir_device *device, uint32_t what, uint32_t index, uint64_t key,
                 uint8_t *out) {
@@ -56,8 +59,14 @@ static int error_of(int error) {
 }
 
 /* Whether a descriptor is an eventfd: writing to anything else could block or do
- * harm. proc(5): such links read "anon_inode:[eventfd]". */
-static bool is_eventfd(int fd) {
+ * harm. The kernel has one inode for all files that have none of their own; of those that
+ * can be had without privileges only eventfds do anything when 8 bytes are written to them.
+ * Where that inode is not shared, proc(5) says what it is: "anon_inode:[eventfd]". */
+static bool is_eventfd(const struct weir_device *device, int fd) {
+    struct stat own, other;
+    if (fstat(device->bell_fd, &own) == 0 && fstat(fd, &other) == 0 && own.st_dev == other.st_dev &&
+        own.st_ino == other.st_ino)
+        return true;
     char path[40], target[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     ssize_t length = readlink(path, target, sizeof target);
@@ -68,8 +77,9 @@ static bool is_eventfd(int fd) {
 /* ---- opening ---- */
 
 /* Takes over the bell, and the mapping of the segment. */
-static int open_segment(struct shm_link *link, int map_fd, int bell_fd, int32_t owner_pid) {
-    if (!is_eventfd(bell_fd))
+static int open_segment(const struct weir_device *device, struct shm_link *link, int map_fd,
+                        int bell_fd, int32_t owner_pid) {
+    if (!is_eventfd(device, bell_fd))
         return WEIR_EINVAL;
     int rc = seg_attach(map_fd, owner_pid, link->nonce, &link->map);
     if (rc == 0) {
@@ -81,7 +91,8 @@ static int open_segment(struct shm_link *link, int map_fd, int bell_fd, int32_t 
 
 /* A device of this process: its descriptors have the numbers that the blob and the segment
  * say. EINVAL: it is none. */
-static int open_self(const struct shm_blob *blob, struct shm_link *link) {
+static int open_self(const struct weir_device *device, const struct shm_blob *blob,
+                     struct shm_link *link) {
     fork_hold();
     int map_fd = fork_own(fcntl(blob->map_fd, F_DUPFD_CLOEXEC, 0));
     fork_release();
@@ -94,7 +105,7 @@ static int open_self(const struct shm_blob *blob, struct shm_link *link) {
         bell_fd = fork_own(fcntl(map->head.bell_fd, F_DUPFD_CLOEXEC, 0));
         fork_release();
         seg_unmap(map);
-        rc = bell_fd < 0 ? error_of(errno) : open_segment(link, map_fd, bell_fd, blob->pid);
+        rc = bell_fd < 0 ? error_of(errno) : open_segment(device, link, map_fd, bell_fd, blob->pid);
     }
     fork_close(map_fd);
     if (rc == 0) {
@@ -106,11 +117,17 @@ static int open_self(const struct shm_blob *blob, struct shm_link *link) {
     return rc;
 }
 
-static int watch(struct weir_device *device, struct shm_link *link, int fd) {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
+static int watch(struct weir_device *device, struct shm_link *link, int fd, uint32_t once) {
+    struct epoll_event event = {.events = EPOLLIN | once, .data.ptr = link};
     if (epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
         return 0;
     return errno == ENOMEM || errno == ENOSPC ? WEIR_ENOMEM : WEIR_EINVAL;
+}
+
+/* Its event was for nothing. */
+static void ask_again(struct weir_device *device, struct shm_link *link) {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = link};
+    epoll_ctl(device->epoll_fd, EPOLL_CTL_MOD, link->ask_fd, &event);
 }
 
 /* A child of fork(2) shares it for a moment, so closing it may not remove it. */
@@ -122,17 +139,29 @@ static void unwatch(struct weir_device *device, int *fd) {
     *fd = -1;
 }
 
+/* Gives back what open_handed took. */
+static void link_empty(struct weir_device *device, struct shm_link *link) {
+    unwatch(device, &link->pidfd);
+    unwatch(device, &link->life_fd);
+    if (link->bell_fd >= 0)
+        fork_close(link->bell_fd);
+    link->bell_fd = -1;
+    if (link->map != NULL)
+        seg_unmap(link->map);
+    link->map = NULL;
+}
+
 /* What was handed to us: segment, bell, life, and perhaps a pidfd. Each is the link's, or
  * closed. */
 static int open_handed(struct weir_device *device, struct shm_link *link, const int *fds,
                        int count) {
-    int rc = count < 3 ? WEIR_EINVAL : open_segment(link, fds[0], fds[1], link->owner_pid);
+    int rc = count < 3 ? WEIR_EINVAL : open_segment(device, link, fds[0], fds[1], link->owner_pid);
     if (rc == 0)
-        rc = watch(device, link, fds[2]);
+        rc = watch(device, link, fds[2], 0);
     if (rc == 0)
         link->life_fd = fds[2];
     if (rc == 0 && count > 3) {
-        rc = watch(device, link, fds[3]);
+        rc = watch(device, link, fds[3], 0);
         if (rc == 0)
             link->pidfd = fds[3];
     }
@@ -146,7 +175,6 @@ static int open_handed(struct weir_device *device, struct shm_link *link, const 
 /* The link is open (0) or will not be: its QPs hear of it. They hold references, and give
  * them back if it is for nothing. */
 static void opened(struct weir_device *device, struct shm_link *link, int error) {
-    unwatch(device, &link->ask_fd);
     device->opening--;
     link->references++;
     link->dead = error != 0;
@@ -162,25 +190,43 @@ static bool take_answer(struct weir_device *device, struct shm_link *link, bool 
     int rc = patiently ? hand_wait(link->ask_fd, fds) : hand_take(link->ask_fd, fds);
     if (rc == WEIR_EINPROGRESS || (patiently && rc == WEIR_EAGAIN))
         return false;
+    if (patiently)
+        unwatch(device, &link->ask_fd);
+    else
+        fork_close(link->ask_fd); /* its event came, which was the only one (EPOLLONESHOT) */
+    link->ask_fd = -1;
     opened(device, link, rc < 0 ? rc : open_handed(device, link, fds, rc));
     return true;
 }
 
-/* Opens it or begins to: 0, EINPROGRESS, or an error and nothing is taken. */
+/* With what the other device brought, when it asked us. False: it has brought nothing of use. */
+static bool open_brought(struct weir_device *device, const struct shm_blob *blob,
+                         struct shm_link *link) {
+    int fds[HAND_FDS_MAX];
+    int count = blob->what == BLOB_QP ? hand_take_brought(device, blob, fds, &link->pid) : 0;
+    if (count == 0 || open_handed(device, link, fds, count) == 0)
+        return count != 0;
+    link_empty(device, link);
+    return false;
+}
+
+/* Opens it or begins to: 0, EINPROGRESS, or an error and nothing is taken. from: as for
+ * link_get. */
 static int link_open(struct weir_device *device, const struct shm_blob *blob,
-                     struct shm_link *link) {
+                     const struct weir_qp *from, struct shm_link *link) {
     int here = WEIR_EPEER;
     if (blob->pid == device->map->head.pid) {
         /* In another pid namespace there may be somebody else with our pid. */
-        here = open_self(blob, link);
+        here = open_self(device, blob, link);
         if (here != WEIR_EINVAL)
             return here;
     }
-    struct hand_question question = {.magic = HAND_MAGIC, .nonce = blob->nonce, .what = HAND_LINK};
-    int socket = hand_ask(device, &question, &link->pid);
+    if (open_brought(device, blob, link))
+        return 0;
+    int socket = hand_ask_link(device, blob->nonce, from, &link->pid);
     if (socket < 0)
         return socket == WEIR_EPEER ? here : socket;
-    int rc = watch(device, link, socket);
+    int rc = watch(device, link, socket, EPOLLONESHOT);
     if (rc != 0) {
         fork_close(socket);
         return rc;
@@ -190,15 +236,61 @@ static int link_open(struct weir_device *device, const struct shm_blob *blob,
     return WEIR_EINPROGRESS;
 }
 
-static struct shm_link *link_find(const struct weir_device *device, const struct shm_blob *blob) {
-    struct shm_link *link = device->links[blob->nonce % SHM_LINK_BUCKETS];
-    while (link != NULL && (link->nonce != blob->nonce || link->owner_pid != blob->pid))
+static struct shm_link **bucket_of(const struct weir_device *device, uint64_t nonce) {
+    return &device->links[nonce & (device->link_buckets - 1)];
+}
+
+static void table_free(struct weir_device *device, struct shm_link **table, uint32_t buckets) {
+    if (table != device->links_first)
+        device->env.ops->free(device->env.self, table, buckets * sizeof *table);
+}
+
+/* Room for one link more in short chains. Without memory they become long. */
+static void table_grow(struct weir_device *device) {
+    struct shm_link **old = device->links;
+    uint32_t buckets = device->link_buckets;
+    if (device->link_count++ < buckets)
+        return;
+    struct shm_link **table =
+        device->env.ops->alloc(device->env.self, buckets * LINK_GROWTH * sizeof *table);
+    if (table == NULL)
+        return;
+    device->links = table;
+    device->link_buckets = buckets * LINK_GROWTH;
+    for (uint32_t i = 0; i < buckets; i++) {
+        for (struct shm_link *link = old[i], *next; link != NULL; link = next) {
+            next = link->next;
+            link->next = *bucket_of(device, link->nonce);
+            *bucket_of(device, link->nonce) = link;
+        }
+    }
+    table_free(device, old, buckets);
+}
+
+void links_open(struct weir_device *device) {
+    device->links = device->links_first;
+    device->link_buckets = SHM_LINK_BUCKETS;
+}
+
+void links_close(struct weir_device *device) {
+    table_free(device, device->links, device->link_buckets);
+}
+
+static struct shm_link *link_find(const struct weir_device *device, uint64_t nonce,
+                                  int32_t owner_pid) {
+    struct shm_link *link = *bucket_of(device, nonce);
+    while (link != NULL && (link->nonce != nonce || link->owner_pid != owner_pid))
         link = link->next;
     return link;
 }
 
-int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm_link **link_out) {
-    struct shm_link *link = link_find(device, blob);
+bool link_is_known(const struct weir_device *device, uint64_t nonce, int32_t owner_pid) {
+    return link_find(device, nonce, owner_pid) != NULL;
+}
+
+int link_get(struct weir_device *device, const struct shm_blob *blob, const struct weir_qp *from,
+             struct shm_link **link_out) {
+    struct shm_link *link = link_find(device, blob->nonce, blob->pid);
     int rc = 0;
     if (link != NULL) {
         if (link->dead)
@@ -210,14 +302,17 @@ int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm
             return WEIR_ENOMEM;
         *link = (struct shm_link){.nonce = blob->nonce, .owner_pid = blob->pid};
         link->ask_fd = link->pidfd = link->life_fd = link->bell_fd = -1;
-        rc = link_open(device, blob, link);
+        rc = link_open(device, blob, from, link);
         if (rc != 0 && rc != WEIR_EINPROGRESS) {
             device->env.ops->free(device->env.self, link, sizeof *link);
             return rc;
         }
-        struct shm_link **bucket = &device->links[blob->nonce % SHM_LINK_BUCKETS];
+        hand_lock(device);
+        table_grow(device);
+        struct shm_link **bucket = bucket_of(device, blob->nonce);
         link->next = *bucket;
         *bucket = link;
+        hand_unlock(device);
     }
     link->references++;
     *link_out = link;
@@ -227,7 +322,7 @@ int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm
 int link_get_open(struct weir_device *device, const struct shm_blob *blob,
                   struct shm_link **link_out) {
     struct shm_link *link;
-    int rc = link_get(device, blob, &link);
+    int rc = link_get(device, blob, NULL, &link);
     if (rc == WEIR_EINPROGRESS) {
         rc = WEIR_EAGAIN;
         if (take_answer(device, link, true))
@@ -243,18 +338,16 @@ int link_get_open(struct weir_device *device, const struct shm_blob *blob,
 void link_put(struct weir_device *device, struct shm_link *link) {
     if (--link->references != 0)
         return;
-    struct shm_link **at = &device->links[link->nonce % SHM_LINK_BUCKETS];
+    hand_lock(device);
+    struct shm_link **at = bucket_of(device, link->nonce);
+    device->link_count--;
     while (*at != link)
         at = &(*at)->next;
     *at = link->next;
+    hand_unlock(device);
     device->opening -= link->ask_fd >= 0;
     unwatch(device, &link->ask_fd);
-    unwatch(device, &link->pidfd);
-    unwatch(device, &link->life_fd);
-    if (link->bell_fd >= 0)
-        fork_close(link->bell_fd);
-    if (link->map != NULL)
-        seg_unmap(link->map);
+    link_empty(device, link);
     device->env.ops->free(device->env.self, link, sizeof *link);
 }
 
@@ -335,7 +428,8 @@ void link_health(struct weir_device *device) {
             if (link == NULL)
                 continue; /* the bell: edge-triggered, so this took it */
             if (link->ask_fd >= 0) {
-                take_answer(device, link, false);
+                if (!take_answer(device, link, false))
+                    ask_again(device, link);
                 continue;
             }
             epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, link->life_fd, NULL);

@@ -54,7 +54,20 @@ void qp_raise(struct weir_qp *qp, enum weir_async_type type) {
 
 /* ---- watching ---- */
 
-/* The next message is there. Sequentially consistent, for qp_unwatch. */
+/* Before that, nothing of ours was written there; to look would take memory for it. Where the first
+ * message comes from goes the first one soon, too (credits): the way back is made ready now, and
+ * not in the midst of traffic. */
+static bool ring_is_backed(struct weir_qp *qp) {
+    if (SHM_UNLIKELY(!qp->rx_backed)) {
+        qp->rx_backed = atomic_load(&qp->shared->ring_backed) != 0;
+        if (qp->rx_backed && qp->state == QP_READY)
+            qp_ring_back(qp); /* if there is no memory, the message will say so */
+    }
+    return qp->rx_backed;
+}
+
+/* The next message is there, in a ring that is backed. Sequentially consistent, for
+ * qp_unwatch. */
 static inline bool has_message(const struct weir_qp *qp) {
     const struct seg_slot *slot =
         ring_slot(qp->rx_ring, qp->rx_slot_bytes, qp->rx_mask, qp->rx_next);
@@ -81,7 +94,7 @@ void qp_unwatch(struct weir_qp *qp) {
  * got nothing for long. */
 static void watch(struct weir_qp *qp) {
     struct weir_device *device = qp->device;
-    if (qp->is_watched || qp->state != QP_READY || qp->rq_depth == 0)
+    if (qp->is_watched || qp->state != QP_READY || qp->rq_depth == 0 || !ring_is_backed(qp))
         return;
     if (device->watched_count == SHM_WATCHED_MAX) {
         uint32_t idlest = 0;
@@ -151,7 +164,7 @@ static int take_failed(struct weir_qp *qp, struct weir_cqe *cqe) {
 
 /* The oldest message, into the oldest receive. */
 static int take_message(struct weir_qp *qp, struct weir_cqe *cqe) {
-    if (qp->rq_depth == 0 || qp->link == NULL)
+    if (qp->rq_depth == 0 || qp->link == NULL || !ring_is_backed(qp))
         return 0;
     struct seg_slot *slot = ring_slot(qp->rx_ring, qp->rx_slot_bytes, qp->rx_mask, qp->rx_next);
     if (!has_message(qp))

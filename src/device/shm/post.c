@@ -140,6 +140,17 @@ static bool check_local(const struct weir_qp *qp, const struct weir_wr *wr) {
 
 /* ---- messages ---- */
 
+__attribute__((noinline, cold)) bool qp_ring_back(struct weir_qp *qp) {
+    if (qp->tx_backed || qp->tx_ring == NULL)
+        return true;
+    uint64_t bytes = ((uint64_t)qp->tx_mask + 1) * qp->tx_slot_bytes;
+    if (seg_populate(qp->tx_ring, bytes) == WEIR_ENOMEM)
+        return false;
+    atomic_store_explicit(&qp->remote->ring_backed, 1, memory_order_release);
+    qp->tx_backed = true;
+    return true;
+}
+
 static uint32_t send_message(struct weir_qp *qp, const struct weir_wr *wr, struct post *post) {
     if (!check_local(qp, wr))
         return WEIR_CQE_LOCAL_PROT;
@@ -151,6 +162,8 @@ static uint32_t send_message(struct weir_qp *qp, const struct weir_wr *wr, struc
         return WEIR_CQE_RNR;
     if (wr->length > qp->tx_bytes_max)
         return WEIR_CQE_LENGTH;
+    if (SHM_UNLIKELY(!qp->tx_backed) && !qp_ring_back(qp))
+        return WEIR_CQE_RNR; /* there is no memory for messages */
     struct seg_slot *slot = ring_slot(qp->tx_ring, qp->tx_slot_bytes, qp->tx_mask, qp->tx_next);
     slot->length = (uint32_t)wr->length;
     memcpy(slot->payload, (const void *)(uintptr_t)wr->laddr, wr->length);

@@ -117,7 +117,21 @@ static int check_options(const struct weir_device *device, const struct weir_qp_
                                                                                      : 0;
 }
 
-/* Takes room for the ring in the segment and backs it. */
+/* Entries are taken in order, and then again: a page of them is backed at a time. */
+static int entry_back(struct weir_device *device, uint32_t index) {
+    if (index < device->entries_backed)
+        return 0;
+    const struct seg_qp *first = &device->map->qps[device->entries_backed];
+    uint64_t bytes = (index + 1 - device->entries_backed) * sizeof *first;
+    uint64_t end =
+        ((uintptr_t)first + bytes + SHM_CHUNK_BYTES - 1) / SHM_CHUNK_BYTES * SHM_CHUNK_BYTES;
+    int rc = seg_back(device->map_fd, device->map, first, end - (uintptr_t)first);
+    if (rc == 0)
+        device->entries_backed += (uint32_t)((end - (uintptr_t)first) / sizeof *first);
+    return rc;
+}
+
+/* Takes room for the ring in the segment, and backs it if its sender cannot. */
 static int ring_open(struct weir_device *device, struct weir_qp *qp) {
     if (qp->rq_depth == 0)
         return 0;
@@ -130,11 +144,12 @@ static int ring_open(struct weir_device *device, struct weir_qp *qp) {
         return WEIR_EAGAIN;
     }
     qp->rx_ring = device->map->rings + (uint64_t)qp->chunk_first * SHM_CHUNK_BYTES;
-    int rc = seg_back(device->map_fd, device->map, qp->rx_ring, bytes);
+    int rc = device->backs_rings ? seg_back(device->map_fd, device->map, qp->rx_ring, bytes) : 0;
     if (rc != 0) {
         qp->chunk_count = 0;
         return rc;
     }
+    qp->rx_backed = device->backs_rings;
     chunks_mark(device, qp->chunk_first, qp->chunk_count, true);
     return 0;
 }
@@ -182,7 +197,7 @@ static int qp_alloc(struct weir_device *device, const struct weir_qp_options *op
     qp->remote_ready = SHM_STATE_NEVER;
     qp->pair.live_key = 1;
     pair_clear(&qp->pair);
-    int rc = seg_back(device->map_fd, device->map, qp->shared, sizeof *qp->shared);
+    int rc = entry_back(device, index);
     if (rc == 0)
         rc = ring_open(device, qp);
     if (rc == 0) {
@@ -212,6 +227,7 @@ static void entry_publish(struct weir_qp *qp) {
     atomic_store(&entry->posted, 0);
     atomic_store(&entry->busy, 0);
     atomic_store(&entry->watched, 0);
+    atomic_store(&entry->ring_backed, 0);
     atomic_store(&entry->state, SHM_STATE_INIT);
     atomic_store(&entry->key, qp->key);
 }
@@ -303,7 +319,7 @@ int shm_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
     if (rc != 0)
         return rc;
     struct shm_link *link;
-    rc = link_get(qp->device, &blob, &link);
+    rc = link_get(qp->device, &blob, qp, &link);
     if (rc == 0)
         return attach(qp, link, blob.index, blob.key);
     if (rc == WEIR_EINPROGRESS) {

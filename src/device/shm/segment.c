@@ -14,6 +14,7 @@
 #define APART_FROM  UINT64_C(0x200000000000)
 #define APART_BYTES UINT64_C(0x300000000000)
 #define APART_TRIES 4
+#define PAGE_BYTES  4096
 
 int seg_error(int error) {
     switch (error) {
@@ -60,6 +61,21 @@ int seg_back(int fd, const struct seg_map *map, const void *from, uint64_t bytes
     return fallocate(fd, 0, offset, (off_t)bytes) == 0 ? 0 : WEIR_ENOMEM;
 }
 
+/* madvise(2): EINVAL before Linux 5.14. */
+int seg_populate(void *from, uint64_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+    uint64_t skip = (uintptr_t)from % PAGE_BYTES;
+    uint64_t whole = (skip + bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    if (madvise((uint8_t *)from - skip, whole, MADV_POPULATE_WRITE) == 0)
+        return 0;
+    return errno == EINVAL ? WEIR_ENOTSUP : WEIR_ENOMEM;
+#else
+    (void)from;
+    (void)bytes;
+    return WEIR_ENOTSUP;
+#endif
+}
+
 void *seg_mmap(void *at, uint64_t bytes, int protection, int flags, int fd) {
     fork_hold();
     flags |= fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
@@ -102,7 +118,7 @@ int seg_create(uint64_t nonce, uint64_t random, int bell_fd, struct seg_map **ma
         fork_close(fd);
         return WEIR_ENOMEM;
     }
-    int rc = seg_back(fd, map, map, offsetof(struct seg_map, qps));
+    int rc = seg_back(fd, map, map, SEG_OPEN_BYTES);
     if (rc != 0) {
         seg_unmap(map);
         fork_close(fd);

@@ -7,9 +7,11 @@
  *
  *     head page | pending words | QP entries | MR entries | receive rings
  *
- * The file is sparse: pages are backed (fallocate) when an entry or a ring in
- * them is first used, so that memory runs out in a set-up call and not as a
- * SIGBUS on the path of a transfer.
+ * The file is sparse: pages are backed when an entry or a ring in them is first used,
+ * so that running out of memory is an error and not a SIGBUS. Entries are backed by their
+ * owner (fallocate), when it takes them. A ring is backed by its sender (madvise), before
+ * its first message: one on which nothing is ever sent, of an idle peer, has no memory.
+ * Where the kernel cannot do that (before 5.14), its owner backs it.
  *
  * Invariants:
  *  - Sizes and offsets are compile-time constants, equal on both sides; the head's
@@ -34,7 +36,7 @@
 #define SHM_MRS_MAX     65536u
 #define SHM_CHUNK_BYTES 4096u
 #define SHM_CHUNKS_MAX  262144u
-#define SHM_MAGIC       UINT64_C(0x33306d68737277) /* "wrshm03" */
+#define SHM_MAGIC       UINT64_C(0x34306d68737277) /* "wrshm04" */
 
 struct seg_head {
     /* Written at open, never again. */
@@ -82,7 +84,9 @@ struct seg_qp {
     /* Peer: what it wrote here through the owner's address space, with its last write to
      * registered memory (post.c). */
     _Atomic uint64_t proof;
-    uint8_t pad_busy[SHM_LINE_BYTES - 16];
+    /* Peer: 1 when the ring is backed. The owner looks at no ring before. */
+    _Atomic uint32_t ring_backed;
+    uint8_t pad_busy[SHM_LINE_BYTES - 20];
 };
 
 enum shm_kind {
@@ -122,6 +126,9 @@ struct seg_map {
     uint8_t rings[(uint64_t)SHM_CHUNKS_MAX * SHM_CHUNK_BYTES];
 };
 
+/* What is backed at open: up to the first page of QP entries. */
+#define SEG_OPEN_BYTES (offsetof(struct seg_map, qps) + 4096)
+
 _Static_assert(sizeof(struct seg_head) == 2 * SHM_LINE_BYTES, "top and sleeping share a line");
 _Static_assert(sizeof(struct seg_qp) == 3 * SHM_LINE_BYTES, "one line per writer");
 _Static_assert(sizeof(struct seg_mr) == SHM_LINE_BYTES, "one line");
@@ -155,6 +162,8 @@ uint64_t seg_check(int fd, uint64_t *inode_out);
 int seg_create(uint64_t nonce, uint64_t random, int bell_fd, struct seg_map **map_out, int *fd_out);
 /* Backs bytes of our own segment with memory. ENOMEM. */
 int seg_back(int fd, const struct seg_map *map, const void *from, uint64_t bytes);
+/* Backs bytes of any segment through its mapping. ENOMEM; ENOTSUP: its owner has to. */
+int seg_populate(void *from, uint64_t bytes);
 /* Maps another's; EINVAL if it is not a segment with this nonce of this process. */
 int seg_attach(int fd, int32_t pid, uint64_t nonce, struct seg_map **map_out);
 void seg_unmap(struct seg_map *map);

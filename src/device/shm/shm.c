@@ -31,7 +31,12 @@ static int open_descriptors(struct weir_device *device) {
     uint64_t random;
     device->env.ops->entropy(device->env.self, &random, sizeof random);
     int rc = seg_create(device->nonce, random, device->bell_fd, &device->map, &device->map_fd);
-    return rc == 0 ? hand_open(device) : rc;
+    if (rc != 0)
+        return rc;
+    device->entries_backed =
+        (SEG_OPEN_BYTES - offsetof(struct seg_map, qps)) / sizeof(struct seg_qp);
+    device->backs_rings = seg_populate(device->map, SEG_OPEN_BYTES) == WEIR_ENOTSUP;
+    return hand_open(device);
 }
 
 static void close_descriptors(struct weir_device *device) {
@@ -55,7 +60,9 @@ static int shm_open_device(const struct weir_env *env, struct weir_device **devi
     device->bell_fd = device->epoll_fd = device->map_fd = -1;
     env->ops->entropy(env->self, &device->nonce, sizeof device->nonce);
     device->qp_index_end = SHM_QPS_FIRST;
+    links_open(device);
     pthread_mutex_init(&device->mutex, NULL);
+    pthread_mutex_init(&device->hand.mutex, NULL);
     int rc = place_read(getenv, &device->place, device->caps.note);
     if (rc == 0)
         rc = caps_fill(&device->place, &device->caps);
@@ -65,6 +72,7 @@ static int shm_open_device(const struct weir_env *env, struct weir_device **devi
         rc = open_descriptors(device);
     if (rc != 0) {
         close_descriptors(device);
+        pthread_mutex_destroy(&device->hand.mutex);
         pthread_mutex_destroy(&device->mutex);
         env->ops->free(env->self, device, sizeof *device);
         return rc;
@@ -79,6 +87,8 @@ static void shm_close_device(struct weir_device *device) {
     close_descriptors(device);
     tracer_forget(&device->is_traced);
     memory_close(device);
+    links_close(device);
+    pthread_mutex_destroy(&device->hand.mutex);
     pthread_mutex_destroy(&device->mutex);
     env.ops->free(env.self, device, sizeof *device);
 }

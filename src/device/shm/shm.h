@@ -40,8 +40,8 @@
 #define SHM_RING_BYTES_MAX    (UINT64_C(64) << 20) /* one QP's receive ring */
 #define SHM_QPS_FIRST         64u                  /* indexes in use before more are needed */
 #define SHM_CQ_CAPACITY       (1u << 24)           /* all QPs' depths together */
-#define SHM_LINK_BUCKETS      256u
-#define SHM_TABLE_CHUNK       1024u /* entries allocated at a time */
+#define SHM_LINK_BUCKETS      64u                  /* at first */
+#define SHM_TABLE_CHUNK       1024u                /* entries allocated at a time */
 #define SHM_IMPORT_INDEX_BITS 21u
 #define SHM_IMPORTS_MAX       (1u << SHM_IMPORT_INDEX_BITS)
 #define SHM_MR_INDEX_BITS     16u
@@ -147,6 +147,8 @@ struct weir_qp {
     struct weir_device *device;
     struct shm_link *link;
     uint8_t *tx_ring;
+    bool tx_backed; /* we have backed it */
+    bool rx_backed; /* the peer has backed ours, as last seen */
     uint64_t tx_secret;
     uint32_t tx_mask;
     uint32_t tx_slot_bytes;
@@ -228,9 +230,14 @@ struct weir_device {
     struct weir_env env;
     struct weir_device_caps caps;
     struct weir_qp *all;
-    struct shm_link *links[SHM_LINK_BUCKETS];
+    struct shm_link **links; /* by nonce: link_buckets of them, a power of two */
+    uint32_t link_buckets;
+    uint32_t link_count;
+    struct shm_link *links_first[SHM_LINK_BUCKETS];
     struct copier copier;
     struct weir_qp *qps[SHM_QPS_MAX];
+    uint32_t entries_backed; /* of the QP entries of the segment, the first so many */
+    bool backs_rings;        /* senders cannot: see segment.h */
     uint32_t qp_next_index;
     uint32_t qp_index_end;                /* indexes go round below it */
     uint32_t chunk_hint;                  /* no free chunk is below it */
@@ -277,14 +284,22 @@ void copy_setting(char *(*get)(const char *name), struct weir_device_setting *ou
 
 /* ---- link.c ---- */
 
+/* The table of links, which is empty. */
+void links_open(struct weir_device *device);
+void links_close(struct weir_device *device);
+
 /* The link to the segment that a blob names, with one more reference: open, or EINPROGRESS
- * and being opened (*link_out is written then, too). EINVAL (no such segment there), EPEER (no
- * such device), EDENIED (another user's), EAGAIN, EMFILE, ENOMEM, EDEVICE. */
-int link_get(struct weir_device *device, const struct shm_blob *blob, struct shm_link **link_out);
+ * and being opened (*link_out is written then, too). from: the QP that is to be connected over it,
+ * or NULL; what the other device needs for a link to us goes along. EINVAL (no such segment there),
+ * EPEER (no such device), EDENIED (another user's), EAGAIN, EMFILE, ENOMEM, EDEVICE. */
+int link_get(struct weir_device *device, const struct shm_blob *blob, const struct weir_qp *from,
+             struct shm_link **link_out);
 /* As link_get, but waits for a bounded time until it is open; EAGAIN after that. */
 int link_get_open(struct weir_device *device, const struct shm_blob *blob,
                   struct shm_link **link_out);
 void link_put(struct weir_device *device, struct shm_link *link);
+/* Whether there is one, open or being opened. Any thread, with hand_lock. */
+bool link_is_known(const struct weir_device *device, uint64_t nonce, int32_t owner_pid);
 /* Asks the kernel. Notices the death as link_mark_dead does. */
 bool link_is_alive(struct shm_link *link);
 void link_mark_dead(struct shm_link *link);
@@ -400,6 +415,10 @@ int shm_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                   struct weir_post *post_out);
 int shm_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
                   uint32_t length, uint32_t lkey);
+
+/* Backs the ring of a connected QP's peer: before the first message, and never again. Where the
+ * kernel cannot do it, the ring's owner has. False: no memory. */
+bool qp_ring_back(struct weir_qp *qp);
 
 /* 0, or EDENIED: this process may not use process_vm on the link's. EPEER: it is gone. */
 int vm_try(const struct shm_link *link);
