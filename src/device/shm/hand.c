@@ -403,8 +403,9 @@ int hand_take(int socket, int fds_out[HAND_FDS_MAX]) {
         rc = WEIR_EINVAL;
     else if (text.status != 0)
         rc = text.status;
-    else if (text.count != count) /* MSG_CTRUNC: no room for them in this process */
-        rc = (message.msg_flags & MSG_CTRUNC) != 0 ? WEIR_EMFILE : WEIR_EINVAL;
+    else if (text.count != count) /* MSG_CTRUNC: no room for them in this process, or too many */
+        rc = (message.msg_flags & MSG_CTRUNC) != 0 && text.count <= HAND_FDS_MAX ? WEIR_EMFILE
+                                                                                 : WEIR_EINVAL;
     for (uint32_t i = 0; i < count; i++) {
         if (rc == 0)
             fds_out[i] = fds[i];
