@@ -1,5 +1,5 @@
 /* test_shm_liar.c: a device of this user's that speaks well and lies: answers that are none
- * (E6). */
+ * (E6, W6). */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +15,8 @@
 
 #define LIAR_NONCE UINT64_C(0x11a511a511a511a5)
 #define LIAR_PID   1
+
+enum { MANY_FDS = HAND_FDS_MAX + 4 };
 
 static uint8_t memory[REGION_BYTES];
 
@@ -36,7 +38,7 @@ static int answered(struct side *side, const struct hand_answer *text, const int
     struct hand_question question;
     assert_int_equal(recv(socket, &question, sizeof question, 0), sizeof question);
     union {
-        char bytes[CMSG_SPACE(HAND_FDS_MAX * sizeof(int))];
+        char bytes[CMSG_SPACE(MANY_FDS * sizeof(int))];
         struct cmsghdr align;
     } control = {{0}};
     struct iovec vector = {(void *)(uintptr_t)text, sizeof *text};
@@ -71,6 +73,29 @@ static void test_E6_an_answer_is_one_of_those_that_there_are(void **state) {
     }
 }
 
+/* More descriptors than any answer has are no lack of descriptors here, of which an application
+ * would be told; and none of them stays. */
+static void test_W6_more_descriptors_than_there_may_be(void **state) {
+    (void)state;
+    for (uint32_t count = 1; count <= MANY_FDS; count++) {
+        struct side side;
+        struct hand_answer text = {.magic = HAND_MAGIC, .count = count};
+        int fds[MANY_FDS];
+        for (uint32_t i = 0; i < count; i++)
+            assert_true((fds[i] = dup(0)) >= 0);
+        assert_int_equal(side_open(&side, memory), 0);
+        int before = dup(0);
+        close(before);
+        assert_int_equal(answered(&side, &text, fds, count), WEIR_EINVAL);
+        int after = dup(0);
+        close(after);
+        assert_int_equal(after, before);
+        for (uint32_t i = 0; i < count; i++)
+            close(fds[i]);
+        side_close(&side);
+    }
+}
+
 int main(void) {
     struct weir_device_caps caps;
     if (shm_device_ops.probe(&caps) != 0)
@@ -79,6 +104,7 @@ int main(void) {
         return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_E6_an_answer_is_one_of_those_that_there_are),
+        cmocka_unit_test(test_W6_more_descriptors_than_there_may_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -264,7 +264,7 @@ static void say_something(struct conn *conn) {
     struct wire_message message;
     if (conn->is_silent || conn->is_decent)
         return;
-    if (chance(8))
+    if (lore.known[conn->target] && chance(8))
         say_hello(conn->target, conn->as, &message);
     else
         say_any(conn->target, &message);

@@ -553,8 +553,8 @@ int hand_take(int socket, int fds_out[HAND_FDS_MAX]) {
         rc = WEIR_EINVAL;
     else if (text.status != 0)
         rc = text.status;
-    else if (text.count != count)
-        rc = lack != 0 ? lack : WEIR_EINVAL;
+    else if (text.count != count) /* MSG_CTRUNC: no room for them in this process, or too many */
+        rc = lack != 0 && text.count <= HAND_FDS_MAX ? lack : WEIR_EINVAL;
     if (rc != 0) {
         close_all(fds, count);
         return rc;
