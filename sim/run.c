@@ -17,7 +17,7 @@
 #include "workload.h"
 
 enum {
-    RUN_EVENTS_MAX = 4000000, /* more is a livelock in virtual time */
+    RUN_EVENTS_MAX = 8000000, /* more is a livelock in virtual time */
     RUN_STRIKE_NS = 1000000,  /* between two chances of a strike */
     RUN_RESTART_NS_MAX = 20000000,
     RUN_CUT_NS_MAX = 30000000,
