@@ -556,10 +556,11 @@ wrong_addresses() {
 }
 # Clock ticks that a process has run, of CLK_TCK in a second.
 ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
-# A bench that waits for a target which is stopped sleeps: 2 s of it are no second of CPU.
+# A bench that waits for a target which is stopped sleeps: 2 s of it are no second of CPU. On a busy
+# machine it may not be connected yet, and waits for that.
 waits_asleep() {
     serve || return 1
-    "$weir" bench "$@" --seconds 60 --peer "$address" >"$dir/stdout" 2>&1 &
+    WEIR_CONNECT_TIMEOUT_MS=300000 "$weir" bench "$@" --seconds 60 --peer "$address" >"$dir/stdout" 2>&1 &
     waiter=$!
     sleep 0.5
     kill -STOP "$serving"
