@@ -740,3 +740,11 @@ weir_event lone_event(struct lone *lone) {
     assert_int_equal(weir_event_take(lone->engine, &event), WEIR_OK);
     return event;
 }
+
+weir_transfer lone_submit_notification(struct lone *lone, weir_peer peer) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &options, &transfer), WEIR_OK);
+    return transfer;
+}

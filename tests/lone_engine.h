@@ -192,5 +192,7 @@ bool lone_immediate(struct lone *lone, uint32_t qp);
 void lone_swallow(struct lone *lone);
 /* The next event of the engine's, which has to be there. */
 weir_event lone_event(struct lone *lone);
+/* Submits a notification with no data. */
+weir_transfer lone_submit_notification(struct lone *lone, weir_peer peer);
 
 #endif

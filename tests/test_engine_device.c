@@ -20,14 +20,6 @@ static struct lone *joined(weir_peer *peer_out, uint64_t *conn_out) {
     return lone;
 }
 
-static weir_transfer notify(struct lone *lone, weir_peer peer) {
-    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
-    weir_transfer transfer;
-    options.flags = WEIR_TRANSFER_NOTIFY;
-    assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &options, &transfer), WEIR_OK);
-    return transfer;
-}
-
 /* The other side's sessions are over, too. */
 static void settle(struct lone *lone, uint64_t conn) {
     const struct wire_message *asked = lone_heard(lone, conn, WIRE_SETTLE);
@@ -48,7 +40,7 @@ static void test_W9_the_application_is_told_and_what_is_under_way_ends(void **st
     (void)state;
     struct lone *lone = joined(&peer, &conn);
     lone->poison = UINT32_MAX; /* nothing of it is done before its QP goes */
-    weir_transfer transfer = notify(lone, peer);
+    weir_transfer transfer = lone_submit_notification(lone, peer);
     lone->fails = true;
     lone_pass(lone, 10 * MS);
     weir_event event = lone_event(lone);
@@ -61,7 +53,7 @@ static void test_W9_the_application_is_told_and_what_is_under_way_ends(void **st
     lone_pass(lone, 10 * MS);
     assert_int_not_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
     /* What comes after has a status at once. */
-    transfer = notify(lone, peer);
+    transfer = lone_submit_notification(lone, peer);
     lone_pass(lone, 10 * MS);
     assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EDEVICE);
     assert_int_equal(weir_event_take(lone->engine, &event), WEIR_EAGAIN); /* each told once */

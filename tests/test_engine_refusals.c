@@ -18,14 +18,6 @@ static struct lone *met(weir_peer *peer_out, uint64_t *conn_out) {
     return lone;
 }
 
-static weir_transfer notify(struct lone *lone, weir_peer peer) {
-    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
-    weir_transfer transfer;
-    options.flags = WEIR_TRANSFER_NOTIFY;
-    assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &options, &transfer), WEIR_OK);
-    return transfer;
-}
-
 static int refusal(struct lone *lone, weir_peer peer) {
     weir_peer_info info = WEIR_PEER_INFO_INIT;
     assert_int_equal(weir_peer_query(lone->engine, peer, &info), WEIR_OK);
@@ -56,7 +48,7 @@ static void test_W9_a_refusal_for_good_ends_the_wish_and_its_reason_is_told(void
 
     (void)state;
     struct lone *lone = met(&peer, &conn);
-    weir_transfer transfer = notify(lone, peer);
+    weir_transfer transfer = lone_submit_notification(lone, peer);
     refuse(lone, conn, 0, WEIR_EDEVICE);
     assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EREFUSED);
     assert_gone_refused(lone, WEIR_EDEVICE);
@@ -76,7 +68,7 @@ static void test_W9_a_reason_to_wait_is_told_when_the_time_is_over(void **state)
 
     (void)state;
     struct lone *lone = met(&peer, &conn);
-    weir_transfer transfer = notify(lone, peer);
+    weir_transfer transfer = lone_submit_notification(lone, peer);
     refuse(lone, conn, WIRE_ECHO_LATER, WEIR_EFULL);
     assert_int_equal(refusal(lone, peer), WEIR_EFULL); /* it can be asked for meanwhile */
     assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
@@ -114,7 +106,7 @@ static void test_W7_a_lack_of_our_own_is_the_status_when_the_time_is_over(void *
         assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
         lone->no_qps = true;
         lone->qps_error = lack;
-        weir_transfer transfer = notify(lone, peer);
+        weir_transfer transfer = lone_submit_notification(lone, peer);
         lone_run(lone);
         conn = lone_dialled(lone, THERE);
         lone_say_iam(lone, conn, 1, THERE);

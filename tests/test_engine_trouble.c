@@ -27,14 +27,6 @@ static struct lone *joined(weir_peer *peer_out, uint64_t *conn_out) {
     return lone;
 }
 
-static weir_transfer notify(struct lone *lone, weir_peer peer) {
-    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
-    weir_transfer transfer;
-    options.flags = WEIR_TRANSFER_NOTIFY;
-    assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &options, &transfer), WEIR_OK);
-    return transfer;
-}
-
 /* ---- a break that is told ---- */
 
 /* The events so far, a letter each: Up, Degraded, Recovered, Gone. */
@@ -60,7 +52,7 @@ static void settle(struct lone *lone, uint64_t conn, uint64_t epoch) {
 /* The engine's own QP shows it: what is posted fails. */
 static void breaks_here(struct lone *lone, weir_peer peer) {
     lone->fail_all = WEIR_CQE_FLUSHED;
-    notify(lone, peer);
+    lone_submit_notification(lone, peer);
     lone_run(lone);
     lone->fail_all = 0;
     lone->poison = UINT32_MAX;
@@ -466,7 +458,7 @@ static void test_M2_refused_at_first(void **state) {
         struct lone *lone = kind == SHARED ? lone_open(NULL) : lone_open_own(NULL);
         assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
         lone->recv_error = WEIR_EDEVICE;
-        weir_transfer transfer = notify(lone, peer);
+        weir_transfer transfer = lone_submit_notification(lone, peer);
         lone_run(lone);
         uint64_t conn = lone_dialled(lone, THERE);
         lone_say_iam(lone, conn, 1, THERE);
