@@ -147,12 +147,13 @@ static bool end(int which) {
     return status == 0;
 }
 
-/* Descriptors of a side that has more of them than at first, by what they are. */
+/* Descriptors of a side that keeps too many, by what they are. */
 static void show_descriptors(int which) {
     char path[300], target[128];
     struct dirent *entry;
     snprintf(path, sizeof(path), "/proc/%d/fd", (int)pids[which]);
-    DIR *directory = at_end[which].fds > at_begin[which].fds ? opendir(path) : NULL;
+    bool too_many = at_end[which].fds > at_begin[which].fds + ROOM_FDS;
+    DIR *directory = too_many ? opendir(path) : NULL;
     while (directory != NULL && (entry = readdir(directory)) != NULL) {
         snprintf(path, sizeof(path), "/proc/%d/fd/%s", (int)pids[which], entry->d_name);
         ssize_t length = readlink(path, target, sizeof(target) - 1);
