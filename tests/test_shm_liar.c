@@ -1,7 +1,10 @@
 /* test_shm_liar.c: a device of this user's that speaks well and lies: answers that are none
  * (E6, W6). */
 #define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -25,23 +28,12 @@ static struct weir_qp_path liar_path(struct shm_blob *blob) {
     return (struct weir_qp_path){.blob = (const uint8_t *)blob, .blob_length = sizeof *blob};
 }
 
-/* The side asks, is answered so, and hears how its connect ended. */
-static int answered(struct side *side, const struct hand_answer *text, const int *fds,
-                    uint32_t count) {
-    struct shm_blob blob;
-    struct weir_qp_path path = liar_path(&blob);
-    int listening = place_listen(&side->device->place, LIAR_NONCE);
-    assert_true(listening >= 0);
-    assert_int_equal(shm_device_ops.qp_connect(side->qp, &path), WEIR_EINPROGRESS);
-    int socket = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
-    assert_true(socket >= 0);
-    struct hand_question question;
-    assert_int_equal(recv(socket, &question, sizeof question, 0), sizeof question);
+static void send_so(int socket, const void *text, size_t length, const int *fds, uint32_t count) {
     union {
         char bytes[CMSG_SPACE(MANY_FDS * sizeof(int))];
         struct cmsghdr align;
     } control = {{0}};
-    struct iovec vector = {(void *)(uintptr_t)text, sizeof *text};
+    struct iovec vector = {(void *)(uintptr_t)text, length};
     struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
     if (count > 0) {
         message.msg_control = control.bytes;
@@ -52,7 +44,22 @@ static int answered(struct side *side, const struct hand_answer *text, const int
         header->cmsg_len = CMSG_LEN(count * sizeof *fds);
         memcpy(CMSG_DATA(header), fds, count * sizeof *fds);
     }
-    assert_int_equal(sendmsg(socket, &message, 0), sizeof *text);
+    assert_int_equal(sendmsg(socket, &message, 0), length);
+}
+
+/* The side asks, is answered so, and hears how its connect ended. */
+static int answered(struct side *side, const struct hand_answer *text, size_t length,
+                    const int *fds, uint32_t count) {
+    struct shm_blob blob;
+    struct weir_qp_path path = liar_path(&blob);
+    int listening = place_listen(&side->device->place, LIAR_NONCE);
+    assert_true(listening >= 0);
+    assert_int_equal(shm_device_ops.qp_connect(side->qp, &path), WEIR_EINPROGRESS);
+    int socket = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(socket >= 0);
+    struct hand_question question;
+    assert_int_equal(recv(socket, &question, sizeof question, 0), sizeof question);
+    send_so(socket, text, length, fds, count);
     close(socket);
     fork_close(listening);
     return side_event(side).error;
@@ -66,34 +73,67 @@ static void test_E6_an_answer_is_one_of_those_that_there_are(void **state) {
         struct side side;
         struct hand_answer text = {.magic = HAND_MAGIC, .status = lies[i]};
         assert_int_equal(side_open(&side, memory), 0);
-        int error = answered(&side, &text, NULL, 0);
+        int error = answered(&side, &text, sizeof text, NULL, 0);
         /* EAGAIN: after EINPROGRESS, which is nothing yet, comes the end. */
         assert_true(error == WEIR_EINVAL || error == WEIR_EAGAIN);
         side_close(&side);
     }
 }
 
-/* More descriptors than any answer has are no lack of descriptors here, of which an application
- * would be told; and none of them stays. */
-static void test_W6_more_descriptors_than_there_may_be(void **state) {
+/* What comes with descriptors that are too many or too few, or with nothing that could be an
+ * answer, is nothing: no lack of descriptors here, of which an application would be told; and none
+ * of them stays. */
+static void test_W6_descriptors_that_nobody_asked_for(void **state) {
+    static const size_t lengths[] = {0, 1, sizeof(struct hand_answer)};
     (void)state;
-    for (uint32_t count = 1; count <= MANY_FDS; count++) {
+    for (uint32_t i = 0; i < 3 * MANY_FDS; i++) {
         struct side side;
+        uint32_t count = 1 + i / 3;
         struct hand_answer text = {.magic = HAND_MAGIC, .count = count};
-        int fds[MANY_FDS];
-        for (uint32_t i = 0; i < count; i++)
-            assert_true((fds[i] = dup(0)) >= 0);
+        int pipes[MANY_FDS][2], ends[MANY_FDS];
+        for (uint32_t k = 0; k < count; k++) {
+            assert_int_equal(pipe2(pipes[k], O_CLOEXEC | O_NONBLOCK), 0);
+            ends[k] = pipes[k][0];
+        }
         assert_int_equal(side_open(&side, memory), 0);
-        int before = dup(0);
-        close(before);
-        assert_int_equal(answered(&side, &text, fds, count), WEIR_EINVAL);
-        int after = dup(0);
-        close(after);
-        assert_int_equal(after, before);
-        for (uint32_t i = 0; i < count; i++)
-            close(fds[i]);
+        assert_int_equal(answered(&side, &text, lengths[i % 3], ends, count),
+                         lengths[i % 3] == 0 ? WEIR_EAGAIN : WEIR_EINVAL);
+        for (uint32_t k = 0; k < count; k++) {
+            close(ends[k]);
+            assert_int_equal(write(pipes[k][1], "", 1), -1); /* nobody can read it any more */
+            close(pipes[k][1]);
+        }
         side_close(&side);
     }
+}
+
+/* The same of questions. */
+static void test_W6_descriptors_that_come_with_no_question(void **state) {
+    const struct hand_question question = {.magic = HAND_MAGIC, .what = HAND_LINK};
+    static const size_t lengths[] = {0, 1, sizeof question};
+    struct side side;
+    (void)state;
+    assert_int_equal(side_open(&side, memory), 0);
+    for (uint32_t i = 0; i < 3 * MANY_FDS; i++) {
+        uint32_t count = 1 + i / 3;
+        int ends[2], fds[MANY_FDS];
+        int32_t pid;
+        char byte;
+        assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+        for (uint32_t k = 0; k < count; k++)
+            fds[k] = ends[0];
+        int socket = place_call(&side.device->place, side.device->nonce, &pid);
+        assert_true(socket >= 0);
+        send_so(socket, &question, lengths[i % 3], fds, count);
+        struct pollfd polled = {.fd = socket, .events = POLLIN};
+        while (poll(&polled, 1, 10000) == 1 && recv(socket, &byte, 1, 0) > 0) {
+        }
+        fork_close(socket); /* it was taken, and what came with it was let go of before */
+        close(ends[0]);
+        assert_int_equal(write(ends[1], "", 1), -1);
+        close(ends[1]);
+    }
+    side_close(&side);
 }
 
 int main(void) {
@@ -102,9 +142,11 @@ int main(void) {
         return 77; /* meson: skipped */
     if (os_env_init(&child_env) != 0)
         return 1;
+    signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_E6_an_answer_is_one_of_those_that_there_are),
-        cmocka_unit_test(test_W6_more_descriptors_than_there_may_be),
+        cmocka_unit_test(test_W6_descriptors_that_nobody_asked_for),
+        cmocka_unit_test(test_W6_descriptors_that_come_with_no_question),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,7 +160,11 @@ static struct hand_question some_question(int target) {
                                      .nonce = lore.nonces[target],
                                      .key = draw(&lore.prng),
                                      .what = chance(2) ? HAND_LINK : HAND_MEMORY,
-                                     .index = pick(6)};
+                                     .index = pick(6),
+                                     .from_nonce = lore.nonces[pick(3)],
+                                     .from_key = chance(2) ? 0 : lore.nonces[2] | 1,
+                                     .from_pid = lore.pids[pick(3)],
+                                     .from_index = pick(OWN_QPS)};
     if (chance(2)) {
         did(DEED_TRUE);
         return question;

@@ -147,6 +147,23 @@ static bool end(int which) {
     return status == 0;
 }
 
+/* Descriptors of a side that keeps too many, by what they are. */
+static void show_descriptors(int which) {
+    char path[300], target[128];
+    struct dirent *entry;
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pids[which]);
+    bool too_many = at_end[which].fds > at_begin[which].fds + ROOM_FDS;
+    DIR *directory = too_many ? opendir(path) : NULL;
+    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+        snprintf(path, sizeof(path), "/proc/%d/fd/%s", (int)pids[which], entry->d_name);
+        ssize_t length = readlink(path, target, sizeof(target) - 1);
+        if (length > 0)
+            printf("side %d keeps %s: %.*s\n", which, entry->d_name, (int)length, target);
+    }
+    if (directory != NULL)
+        closedir(directory);
+}
+
 /* What the stranger left is gone when nobody has waited for it any longer. */
 static void settle(void) {
     uint64_t until = now_ns() + 60 * SECOND;
@@ -156,6 +173,8 @@ static void settle(void) {
         usleep(100000);
         look_at_both(at_end);
     }
+    for (int i = 0; i < 2; i++)
+        show_descriptors(i);
 }
 
 static bool play(uint64_t seconds) {

@@ -194,7 +194,7 @@ static void on_message(struct conn *conn, const uint8_t *bytes, uint32_t length)
             conn->target = i;
     }
     if (message.type == WIRE_IAM && message.pass != 0 && lore.known[1 - conn->target] &&
-        memcmp(conn->as, lore.instances[1 - conn->target], WIRE_INSTANCE_SIZE) == 0)
+        memcmp(message.to, lore.instances[1 - conn->target], WIRE_INSTANCE_SIZE) == 0)
         board->deeds.passes_overheard++;
     lore_hear(conn->target, &message);
     if (conn->is_decent)

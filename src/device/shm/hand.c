@@ -92,9 +92,10 @@ static ssize_t receive(int socket, void *text, size_t size, int fds_out[HAND_FDS
     *lack_out = 0;
     fork_hold();
     ssize_t length = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (length > 0 && !own_received(&message, fds_out, count_out))
+    /* Descriptors may come with nothing, too. */
+    if (length >= 0 && !own_received(&message, fds_out, count_out))
         *lack_out = WEIR_ENOMEM;
-    else if (length > 0 && (message.msg_flags & MSG_CTRUNC) != 0)
+    else if (length >= 0 && (message.msg_flags & MSG_CTRUNC) != 0)
         *lack_out = WEIR_EMFILE;
     fork_release();
     return length;
@@ -546,8 +547,8 @@ int hand_take(int socket, int fds_out[HAND_FDS_MAX]) {
             return WEIR_EINPROGRESS;
     }
     if (length <= 0)
-        return WEIR_EAGAIN;
-    if (lack == WEIR_ENOMEM)
+        rc = WEIR_EAGAIN;
+    else if (lack == WEIR_ENOMEM)
         rc = WEIR_ENOMEM;
     else if (length != (ssize_t)sizeof text || text.magic != HAND_MAGIC || !is_answer(text.status))
         rc = WEIR_EINVAL;
