@@ -570,13 +570,11 @@ typedef struct weir_transfer_options {
  * weir_remote_info tell the former; for the latter import what its successor exports, the
  * peer handle stays good), EINVAL
  * (also memory of another peer), ETOOBIG (more segments than segments_max, a payload over
- * WEIR_NOTIFY_MAX), EAGAIN (a pool is full; weir_stats
- * counts which). Only a terminal status is ETIMEDOUT, ECANCELED,
- * ECLOSED, ECONNECT, EUNREACH, EADDRESS, EREFUSED (weir_peer_query says why), EFULL and ENOMEM (no
- * session within connect_timeout_ns, for want of room here), EPEER (the peer died or closed
- * meanwhile), EUNKNOWN,
- * EREMOTE, EDEVICE (session after session broke under it), and EINVAL for local memory that the
- * device found fault with. */
+ * WEIR_NOTIFY_MAX), EAGAIN (a pool is full; weir_stats counts which). Only a terminal status is
+ * ETIMEDOUT, ECANCELED, ECLOSED, ECONNECT, EUNREACH, EADDRESS, EREFUSED (weir_peer_query says why),
+ * EFULL and ENOMEM (no session within connect_timeout_ns, for want of room here), EPEER (the peer
+ * died or closed meanwhile), EUNKNOWN, EREMOTE, EDEVICE (session after session broke under it), and
+ * EINVAL for local memory that the device found fault with. */
 WEIR_API int weir_write(weir_engine *engine, weir_peer peer, const weir_segment *segments,
                         size_t segment_count, const weir_transfer_options *options,
                         weir_transfer *transfer_out);
@@ -684,8 +682,9 @@ typedef enum weir_event_type {
                                * then this one names its address again */
     WEIR_EVENT_REFUSED = 7,   /* a peer asked for a session and there can be none, or none now:
                                * error says why (EFULL, ENOMEM, EMFILE, EDENIED, EDEVICE), also to
-                               * the peer. Once each, until a session with it is up; peer is zeroed
-                               * for one without a slot or a descriptor to let it in */
+                               * the peer if there is a descriptor to let it in. Once each, until a
+                               * session with it is up; peer is zeroed for one without a slot or a
+                               * descriptor */
     WEIR_EVENT_DEVICE_FAILED = 8 /* this engine's device, for good: it was removed, say; error is
                                   * EDEVICE, peer is zeroed. All sessions end, for good: peers hear
                                   * why, transfers end with a status, EDEVICE if nothing else came
