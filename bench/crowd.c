@@ -11,11 +11,10 @@
  * allocates) and segment (what the device shares: memfds).
  * CPU time is what to compare where others use the machine. All the engines of the crowd are made
  * before it is counted, but one of them has one peer: its CPU time is that of a first handshake,
- * with the page faults of its tables, and cold caches, since a thousand take turns. What the
- * handshake of an engine with many peers costs is the target's, as the side that is called and,
- * with --dial, as the one that calls. Status 1: somebody was not connected
- * within a minute, a connect failed, or more was said again than --most-resent (0.1) for each
- * handshake. */
+ * with the page faults of its tables, and cold caches, since a thousand take turns. The cost of a
+ * handshake of an engine with many peers is the target's, as the side that is called and, with
+ * --dial, as the one that calls. Status 1: somebody was not connected within a minute, a connect
+ * failed, or more was said again than --most-resent (0.1) for each handshake. */
 #include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
@@ -48,7 +47,7 @@ struct memory {
     uint64_t engine, heap, segment;
 };
 
-/* What one process has to say. */
+/* The report of one process. */
 struct side {
     _Atomic bool ready;
     _Atomic uint32_t up, failed; /* events */
@@ -56,7 +55,7 @@ struct side {
     struct memory memory;
 };
 
-/* What all processes see. The last side is the target's. */
+/* The memory that all processes see. The last side is the target's. */
 struct board {
     _Atomic bool go, done, leave;
     char address[WEIR_ADDRESS_MAX];
@@ -119,7 +118,7 @@ static uint64_t memfd_bytes(void) {
     return bytes;
 }
 
-/* What is mapped privately and not of the heap is of the engine and its control channel. */
+/* Private memory that is not of the heap is of the engine and its control channel. */
 static struct memory memory_now(void) {
     struct mallinfo2 heap = mallinfo2();
     return (struct memory){.engine = memory_of("RssAnon") - (heap.uordblks + heap.fordblks),

@@ -116,7 +116,7 @@ enum sim_plant {
     SIM_PLANT_COUNT
 };
 
-/* What a node tells others of where it listens. */
+/* The address at which a node tells others that it listens. */
 enum sim_told {
     SIM_TOLD_TRUE,
     SIM_TOLD_WILDCARD, /* nothing that can be dialled */

@@ -18,7 +18,7 @@ enum {
     DOORS_CUTS_MAX = 4,       /* of connect time-outs: the longest cut */
 };
 
-/* What the node tells others of where it listens. */
+/* The address at which the node tells others that it listens. */
 static void tell_address(struct sim_world *world, uint32_t node) {
     char *told = world->nodes[node].told;
     uint32_t other = (node + 1) % world->config.nodes;
@@ -118,8 +118,8 @@ void doors_start(struct sim_run *run) {
 
 /* ---- one instance, one handle ------------------------------------------- */
 
-/* What the application hears of the node's present life comes under one handle until it is GONE,
- * or until it closed that handle itself. */
+/* All that the application hears of the node's present life comes under one handle until it is
+ * GONE, or until it closed that handle itself. */
 void doors_heard(struct sim_app *app, uint32_t from, weir_peer handle) {
     struct app_known *known = &app->known[from];
     uint32_t life = app->run->world->nodes[from].life;

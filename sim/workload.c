@@ -495,7 +495,7 @@ static void app_looks(struct sim_node *node) {
     node->looked_ns = now;
 }
 
-/* Who looks seldom does more at a time. */
+/* An application that looks seldom does more at a time. */
 static void app_act_some(struct sim_app *app) {
     const struct sim_world *world = app->run->world;
 
@@ -632,8 +632,8 @@ void app_crash(struct sim_app *app, bool silent) {
     sim_node_crash(app->node, silent);
 }
 
-/* What the device would not let go of while the engine closed goes later, while the process does
- * other things: nobody can reach it by its address any more. */
+/* Objects that the device would not let go of while the engine closed go later, while the process
+ * does other things: nobody can reach it by its address any more. */
 static void finish_left(struct sim_node *node, weir_engine *left) {
     uint64_t began = node->world->now_ns;
     struct sim_nic_census census;

@@ -39,7 +39,7 @@ struct sim_app {
 
 enum { SIM_OVERHEARD = 16 };
 
-/* What the stranger has and knows. */
+/* The stranger's connections, and its knowledge. */
 struct sim_stranger {
     uint8_t instance[16];
     uint64_t epoch;

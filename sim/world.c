@@ -237,8 +237,8 @@ static const struct weir_env_ops ENV_OPS = {
 
 /* ---- wait port --------------------------------------------------------- */
 
-/* Who looks at a pace of its own, and never sleeps, is an application of the real world to its
- * engine: one whose calls follow each other by the nanosecond, for all that the engine knows. */
+/* An application that looks at a pace of its own, and never sleeps, is one of the real world to its
+ * engine: its calls follow each other by the nanosecond, for all that the engine knows. */
 static int wait_fd(void *self) {
     const struct sim_node *node = self;
 

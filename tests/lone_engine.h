@@ -161,7 +161,7 @@ void lone_cut_silently(struct lone *lone, uint64_t conn);
 void lone_say(struct lone *lone, uint64_t conn, uint32_t n, struct wire_message *message);
 void lone_say_as(struct lone *lone, uint64_t conn, const uint8_t *instance,
                  struct wire_message *message);
-/* What an instance says of itself in HELLO. */
+/* The QP set that an instance says in HELLO. */
 struct wire_qp_set lone_qps(void);
 void lone_say_who(struct lone *lone, uint64_t conn, uint32_t n, const char *address);
 void lone_say_iam(struct lone *lone, uint64_t conn, uint32_t n, const char *address);

@@ -60,14 +60,15 @@ bool get(int fd, void *bytes, size_t length);
 /* Memory at FIXED_PLACE; NULL: there is some already. */
 void *fixed_memory(void);
 
-/* What the process becomes; false: it cannot be had here (WEIR_ENOTSUP in its ticket). */
+/* Makes the process what the test needs; false: it cannot be had here (WEIR_ENOTSUP in its
+ * ticket). */
 typedef bool become_fn(void);
-/* What it does with a letter that it is sent; false: the end. NULL: nothing. */
+/* Obeys a letter that the process is sent; false: the end. NULL: nothing. */
 typedef bool obey_fn(struct side *side, char letter, int from, int to);
 
 struct child child_start(become_fn *become, obey_fn *obey, struct ticket *ticket_out);
 
-/* What connecting and both imports came to. */
+/* The results of connecting and of both imports. */
 struct outcome {
     int rc[3];
 };

@@ -435,7 +435,7 @@ static weir_stats stats_of(uint32_t number) {
     return stats;
 }
 
-/* What was said again, by all. */
+/* The messages sent again, by all. */
 static uint64_t said_again(void) {
     uint64_t again = stats_of(TARGET).control_retransmits;
     for (uint32_t i = 0; i < world.crowd; i++)

@@ -15,7 +15,7 @@
 #include "engine_side.h"
 #include "held.h"
 
-/* What weir(3) says that they take. */
+/* The descriptors that each takes, as weir(3) says. */
 enum { OF_ENGINE = 14, OF_PEER = 4, OF_MEMORY = 1 };
 enum { MEMORIES = 16, BYTES = 4096 };
 
@@ -136,7 +136,7 @@ static weir_engine_options short_options(void) {
     return options;
 }
 
-/* Who has none to call with is told so, and not that nobody answered. */
+/* An application that has none to call with is told so, and not that nobody answered. */
 static void test_W7_no_descriptor_to_call_with(void **state) {
     weir_engine_options options = short_options();
     struct side a, b;

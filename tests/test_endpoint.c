@@ -402,7 +402,7 @@ static void test_bad_blob_is_refused(void **state) {
     assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EINVAL);
 }
 
-/* What will not get better is said at once, and again without another try. */
+/* An error that will not pass is said at once, and again without another try. */
 static void test_W9_a_side_that_cannot_make_QPs_says_so_at_once(void **state) {
     struct pair *p = start();
 
@@ -440,7 +440,7 @@ static void test_W9_no_refusal_for_good_reads_as_a_stale_one(void **state) {
     assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EREFUSED);
 }
 
-/* What may pass is waited for, and the deadline ends the wait with the last reason. */
+/* An error that may pass is waited out, and the deadline ends the wait with the last reason. */
 static void test_W9_the_deadline_has_the_last_reason(void **state) {
     struct pair *p = start();
 

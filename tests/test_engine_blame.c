@@ -91,7 +91,7 @@ static void again(struct world *w) {
         else if (event.type == WEIR_EVENT_RECOVERED)
             w->recovered = event;
     }
-    /* What it was not asked is forgotten, and what it was is answered the next time. */
+    /* Messages that ask the peer nothing are forgotten; questions are answered the next time. */
     lone_heard(w->lone, w->conn, WIRE_READY);
     lone_heard(w->lone, w->conn, WIRE_SETTLED);
     lone_heard(w->lone, w->conn, WIRE_REFUSE);

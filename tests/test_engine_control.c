@@ -382,7 +382,7 @@ static void test_E6_work_handed_over_ends_with_the_handle(void **state) {
 
 /* ---- a device that keeps a QP ---- */
 
-/* What is the application's is released all the same; the engine's own buffers stay, which the
+/* The application's memory is released all the same; the engine's own buffers stay, which the
  * device may write to, until the QP is gone. */
 static void test_T10_ports_are_closed_though_a_device_keeps_a_qp(void **state) {
     (void)state;
@@ -605,7 +605,7 @@ static void test_W8_an_answer_that_waits_to_be_read_is_no_silence(void **state) 
     }
 }
 
-/* Those who talk without end do not keep others from their time-outs. */
+/* Visitors that talk without end do not keep others from their time-outs. */
 static void test_W8_a_flood_does_not_stop_the_time_outs_of_others(void **state) {
     (void)state;
     struct lone *lone = lone_open(NULL);
@@ -625,7 +625,7 @@ static void test_W8_a_flood_does_not_stop_the_time_outs_of_others(void **state) 
     lone_close(lone);
 }
 
-/* What is found by its instance, address and connection is compared with all that there is. */
+/* The tables of instances, addresses and connections are compared with all that there is. */
 static void test_W8_a_peer_in_the_wrong_place_is_seen(void **state) {
     (void)state;
     struct lone *lone = lone_open(NULL);

@@ -378,7 +378,7 @@ static void test_H10_registration_holds_up_nobody(void **state) {
     lone_close(lone);
 }
 
-/* What the device could not release is in no way used again, and released when asked again. */
+/* Memory that the device could not release is not used again, and released when asked again. */
 static void test_W5_a_release_that_has_begun_goes_on_when_asked(void **state) {
     static const int errors[][2] = {{WEIR_EBUSY, WEIR_EINPROGRESS}, {WEIR_EDEVICE, WEIR_EDEVICE}};
     static uint8_t bytes[64];

@@ -52,7 +52,7 @@ static void test_W9_the_application_is_told_and_what_is_under_way_ends(void **st
     settle(lone, conn);
     lone_pass(lone, 10 * MS);
     assert_int_not_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
-    /* What comes after has a status at once. */
+    /* A later transfer has its status at once. */
     transfer = lone_submit_notification(lone, peer);
     lone_pass(lone, 10 * MS);
     assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EDEVICE);
@@ -123,7 +123,7 @@ static void test_W7_the_device_is_let_go_of(void **state) {
     uint32_t before = lone->let_go;
     lone_pass(lone, 100 * MS);
     assert_int_equal(lone->let_go, before + 1);
-    /* Who only waits hears of it, too, and does not wait. */
+    /* An application that only waits hears of it, too, and does not wait. */
     uint32_t sleeps = lone->sleeps;
     assert_int_equal(weir_engine_progress(lone->engine), WEIR_EDEVICE);
     assert_int_equal(weir_engine_wait(lone->engine, UINT64_MAX), WEIR_EDEVICE);

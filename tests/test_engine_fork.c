@@ -108,8 +108,8 @@ static void test_W4_a_child_has_no_descriptor_and_no_memory_of_engines(void **st
     assert_int_equal(held_shared_maps(), 0);
 }
 
-/* What the application opens where an engine's descriptor was is the application's: also in a
- * child's child. */
+/* A file that the application opens where an engine's descriptor was is the application's: also in
+ * a child's child. */
 static void test_W4_numbers_are_free_again_behind_a_close(void **state) {
     static bool before[FDS_MAX];
     int fds[64];
@@ -339,7 +339,7 @@ static void test_W4_a_child_may_open_an_engine_of_its_own(void **state) {
 
 /* ---- a parent that dies while its child lives ---- */
 
-/* What a target tells of itself. */
+/* The facts that a target tells of itself. */
 struct told {
     char address[WEIR_ADDRESS_MAX];
     uint8_t descriptor[WEIR_DESCRIPTOR_MAX];

@@ -192,7 +192,7 @@ static void test_W3_another_in_its_place_is_its_end(void **state) {
     lone_close(lone);
 }
 
-/* What it was given in the session is shown as soon as it answers where it was dialled. */
+/* The pass that a peer gave in the session is shown as soon as it answers where it was dialled. */
 static void test_W6_the_pass_is_shown_where_the_peer_answers(void **state) {
     uint64_t conn;
 
@@ -605,8 +605,9 @@ static void test_W6_a_claim_takes_nobodys_connection(void **state) {
     }
 }
 
-/* Opened under another name: the handle is good, and a second name. What the application has
- * heard first stays what it hears. Memory is the peer's, whichever handle it was imported by. */
+/* Opened under another name: the handle is good, and a second name. The handle that the application
+ * has heard first stays the one that it hears. Memory is the peer's, whichever handle it was
+ * imported by. */
 static void test_H1_a_second_name_changes_nothing(void **state) {
     uint8_t bytes[64];
     weir_memory local[2];
@@ -689,8 +690,8 @@ static void test_H1_who_was_not_heard_of_has_the_opened_handle(void **state) {
     lone_close(lone);
 }
 
-/* What it sent, and was held for want of room, carries the same handle as all before, also when it
- * is taken after its end. */
+/* Notifications of a peer that were held for want of room carry the same handle as all before, also
+ * when they are taken after its end. */
 static void test_H1_what_was_held_carries_the_handle_that_was_told(void **state) {
     weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
     weir_notification notification;

@@ -191,7 +191,7 @@ static void test_W9_exports_that_fail_write_nothing(void **state) {
     side_close(&a);
 }
 
-/* What a process exported that is dead now. */
+/* An export of a process that is dead now. */
 static size_t export_of_the_dead(uint8_t *descriptor) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);

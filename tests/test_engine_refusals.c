@@ -94,7 +94,7 @@ static void test_W9_a_reason_to_wait_that_is_over_leaves_nothing(void **state) {
     lone_close(lone);
 }
 
-/* What we lack ourselves is ours to tell. */
+/* A lack of our own is ours to tell. */
 static void test_W7_a_lack_of_our_own_is_the_status_when_the_time_is_over(void **state) {
     weir_peer peer;
     uint64_t conn;
@@ -133,7 +133,7 @@ static void assert_counted(struct lone *lone, uint64_t refused) {
     assert_int_equal(stats.sessions_refused, refused);
 }
 
-/* What the engine says to the HELLO of a visitor when its device makes no QPs. */
+/* The engine's answer to the HELLO of a visitor when its device makes no QPs. */
 static const struct wire_message *refused(struct lone *lone, uint64_t conn, int error) {
     lone->no_qps = true;
     lone->qps_error = error;

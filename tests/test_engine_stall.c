@@ -209,7 +209,7 @@ static void test_M8_bytes_of_others_give_time(void **state) {
     lone_close(lone);
 }
 
-/* Who calls seldom finds it, too: each call is a look. */
+/* An application that calls seldom finds it, too: each call is a look. */
 static void test_M8_a_slow_poller_finds_it(void **state) {
     (void)state;
     struct world world;

@@ -15,7 +15,7 @@
 #define SOMEBODY   64999 /* a user and a group that nothing belongs to */
 #define GROUP_TEXT "64999"
 
-/* What the engine of the other user says of itself. */
+/* The ticket of the other user's engine. */
 struct ticket {
     char address[WEIR_ADDRESS_MAX];
     uint8_t descriptors[2][WEIR_DESCRIPTOR_MAX]; /* of allocated and of registered memory */

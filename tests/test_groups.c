@@ -114,7 +114,7 @@ static void test_W8_broken_links_are_seen(void **state) {
     free(memory);
 }
 
-/* Who does not know the seed cannot choose keys that all come to lie in one bucket. */
+/* A stranger that does not know the seed cannot choose keys that all come to lie in one bucket. */
 static void test_W8_a_hash_depends_on_its_seed(void **state) {
     uint32_t same = 0;
 

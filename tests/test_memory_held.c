@@ -24,7 +24,7 @@
 
 enum { BIG = 8 << 20, SMALL = 4096 };
 
-/* What the armed thread does in its next such call. */
+/* The function that the armed thread runs in its next such call. */
 static _Thread_local void (*in_call)(void);
 static unsigned calls; /* in which something was done */
 
@@ -199,7 +199,7 @@ static void stop_here(void) {
     raise(SIGSTOP);
 }
 
-/* What the child needs to know. */
+/* The facts that the child needs. */
 struct card {
     char address[WEIR_ADDRESS_MAX];
     uint8_t descriptor[WEIR_DESCRIPTOR_MAX];

@@ -160,7 +160,7 @@ static void test_S5_a_call_is_not_kept_by_others(void **state) {
 
 /* ---- a cancel while the device has the engine's owner ------------------- */
 
-/* What the owner, in its device's poll, asks of the other thread, which does it once. */
+/* The request of the owner, in its device's poll, to the other thread, which does it once. */
 enum { ASK_NOTHING, ASK_SUBMIT, ASK_CANCEL, ASK_END };
 static _Atomic int asked;
 static _Atomic bool canceled; /* the call has returned */
@@ -231,7 +231,7 @@ static void test_W5_a_cancel_does_not_wait_for_who_has_the_engine(void **state) 
     pthread_join(thread, &error);
     assert_null(error);
     assert_true(canceled_meanwhile);
-    /* What it left is taken up all the same. */
+    /* The work that it left is taken up all the same. */
     weir_engine_progress(a.engine);
     assert_int_equal(atomic_load(&a.engine->submitted), 0);
     one_close(&a);

@@ -125,7 +125,7 @@ static void test_W8_what_was_said_twice_gives_no_measure(void **state) {
     assert_true(pause.interval_ns < first);
 }
 
-/* What waits for work over there, and not for an answer, says nothing about answers. */
+/* A wait for work over there, and not for an answer, says nothing about answers. */
 static void test_W8_a_drain_that_takes_long_is_no_slow_answer(void **state) {
     struct rtt rtt = {0};
     struct rtt_pause pause;

@@ -95,7 +95,7 @@ static void test_the_fastest_loop_is_chosen(void **state) {
     }
 }
 
-/* What costs more at first is worth it from some size on, or up to one. */
+/* A loop that costs more at first is worth it from some size on, or up to one. */
 static void test_the_threshold_is_where_it_gets_faster(void **state) {
     (void)state;
     cost_ns[WIDE] = cost_ns[NARROW] = 20 * 32;

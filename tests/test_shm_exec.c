@@ -47,8 +47,8 @@ static bool obey_exec(struct side *side, char letter, int from, int to) {
     _exit(5);
 }
 
-/* What takes a peer's place: it has memory of its own where the peer had registered some
- * (and, if told, where the peer had its segment), and says how much of it was changed. */
+/* The program that takes a peer's place: it has memory of its own where the peer had registered
+ * some (and, if told, where the peer had its segment), and says how much of it was changed. */
 static int another_program(char **arguments) {
     int from = atoi(arguments[0]), to = atoi(arguments[1]);
     uint64_t base = strtoull(arguments[2], NULL, 10);

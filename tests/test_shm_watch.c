@@ -382,7 +382,7 @@ static void test_W4_a_stopped_sender_keeps_nobody_asleep(void **state) {
 
 /* ---- memory ---- */
 
-/* What the segment has. */
+/* The bytes that the segment has. */
 static uint64_t segment_bytes(const struct end *end) {
     struct stat st;
     assert_int_equal(fstat(end->device->map_fd, &st), 0);

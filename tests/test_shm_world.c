@@ -215,8 +215,8 @@ static int sockets_in(const char *path) {
     return count;
 }
 
-/* What an engine that was killed leaves in the directory, the next one removes: not at once, as
- * it might only just be there, and never that of a live one. */
+/* The next engine removes the socket that a killed one leaves in the directory: not at once, as it
+ * might only just be there, and never that of a live one. */
 static void test_W4_a_killed_engine_leaves_no_socket(void **state) {
     (void)state;
     static uint8_t memory[REGION_BYTES];
@@ -307,7 +307,7 @@ static bool become_without_sockets(void) {
     return forbid(calls, 1);
 }
 
-/* What shm_probe says to a process that became something: its note, and its code. */
+/* The answer of shm_probe to a process that became something: its note, and its code. */
 static int probe_as(become_fn *become, char note_out[WEIR_DEVICE_NOTE_MAX]) {
     struct {
         int rc;
@@ -374,7 +374,7 @@ static void test_W10_the_probe_says_before_what_will_not_work(void **state) {
 
 /* ---- W10: Yama ---- */
 
-/* What PR_SET_PTRACER was called with, by a thread of the device. */
+/* The arguments with which a thread of the device called PR_SET_PTRACER. */
 static _Atomic long traced[8];
 static _Atomic int traced_count;
 
@@ -515,8 +515,8 @@ static int knock(const struct side *side) {
     return fd;
 }
 
-/* Visitors who say nothing take HAND_VISITORS descriptors at most, and delay nobody. What callers
- * bring that is not used, since they are not called back, is bounded and does not stay. */
+/* Visitors who say nothing take HAND_VISITORS descriptors at most, and delay nobody. Descriptors
+ * that callers bring, unused since they are not called back, are bounded and do not stay. */
 static void test_W6_silent_visitors_keep_nobody_out(void **state) {
     (void)state;
     enum { BORES = 64, CALLERS = 8 };
@@ -550,7 +550,7 @@ static void test_W6_silent_visitors_keep_nobody_out(void **state) {
     side_close(&side);
 }
 
-/* What is no question, or one about nothing, gets no descriptor. */
+/* Nonsense, or a question about nothing, gets no descriptor. */
 static void test_W6_nonsense_at_the_door(void **state) {
     (void)state;
     static uint8_t memory[REGION_BYTES];
@@ -669,8 +669,8 @@ static void bring(const struct side *to, const struct shm_blob *blob, uint64_t k
     close(ends[1]);
 }
 
-/* What a stranger brings in a peer's name is not used; nor, if it knows the key, what is no
- * segment. The peer is asked, and is met. */
+/* Descriptors that a stranger brings in a peer's name are not used; nor, if it knows the key, ones
+ * of no segment. The peer is asked, and is met. */
 static void test_W6_what_strangers_bring_is_not_used(void **state) {
     (void)state;
     static uint8_t memory[REGION_BYTES];

@@ -22,7 +22,7 @@ struct other {
     int from, to; /* our ends */
 };
 
-/* What the other process does; ends by _exit. */
+/* The work of the other process; ends by _exit. */
 typedef void other_fn(int from, int to);
 
 static void other_start(struct other *other, other_fn *run) {

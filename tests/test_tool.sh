@@ -397,8 +397,9 @@ other_user() {
     serve_ended TERM 0 && test $other -eq 1 && grep -q 'of one user' "$dir/log2" &&
         grep -q WEIR_EDENIED "$dir/log2"
 }
-# More benches than CPUs: each gets on, and does not poll through its time slices. Those took 200
-# times as much CPU an operation as one that is alone; a busy machine alone makes it a few times.
+# More benches than CPUs: each gets on, and does not poll through its time slices. Benches that did
+# took 200 times as much CPU an operation as one that is alone; a busy machine alone makes it a few
+# times.
 serve_crowded() {
     serve || return 1
     run bench write --peer "$address" --size 4K --verify --seconds 0.4 --json "$dir/alone" \

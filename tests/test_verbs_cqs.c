@@ -67,7 +67,8 @@ static void test_W7_more_qps_than_one_cq_holds(void **state) {
     assert_int_equal(fake.cqs, 0);
 }
 
-/* Who finds no room is told so, the others go on, and it works again when there is room. */
+/* A caller that finds no room is told so, the other QPs go on, and it works again when there is
+ * room. */
 static void test_W7_no_cq_to_be_had(void **state) {
     struct weir_qp *qps[2 * EACH], *more;
 
@@ -158,7 +159,7 @@ static void test_S18_cqs_are_polled_in_turn(void **state) {
     device_close(device);
 }
 
-/* What waits to be taken stays so, in order, while CQs come and go. */
+/* Completions that wait to be taken stay so, in order, while CQs come and go. */
 static void test_W7_completions_that_wait_survive_another_cq(void **state) {
     struct weir_qp *qps[2], *more[4 * EACH];
     struct weir_cqe cqes[64];

@@ -85,9 +85,9 @@ static int refusal(weir_engine *engine, weir_peer peer) {
     return weir_peer_query(engine, peer, &info) == 0 ? info.refusal : 0;
 }
 
-/* What two processes need for the device shm; `weir info` says what each of them is. */
+/* The users of two processes on the device shm; `weir info` says which each of them has. */
 static const char denied_hint[] = "on shm both must be of one user, or of WEIR_SHM_GROUP";
-/* What an import needs beyond that. */
+/* The right that an import needs beyond that. */
 static const char traced_hint[] = "registered memory takes the right to ptrace(2) its process";
 
 void diagnose_refusal(weir_engine *engine, weir_peer peer, char why_out[DIAGNOSIS_MAX]) {

@@ -44,8 +44,8 @@ static bool unread(void) {
     return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
 }
 
-/* What was printed is out, or why it is not. A reader that has seen enough ends us as it ends any
- * filter; SIGPIPE was only ignored for as long as others could have raised it. */
+/* The output is out, or it is said that it is not. A reader that has seen enough ends us as it ends
+ * any filter; SIGPIPE was only ignored for as long as others could have raised it. */
 static int finish(int status) {
     if (fflush(stdout) == 0 && ferror(stdout) == 0)
         return status;

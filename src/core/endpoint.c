@@ -172,7 +172,7 @@ static void hello_build(struct step *s) {
 
 /* ---- wanting, and failing to get --------------------------------------- */
 
-/* What is in the way, if it stays so until the deadline. */
+/* The obstacle, if it stays until the deadline. */
 static void want_note(struct step *s, int error, int reason) {
     s->ep->want_error = error;
     s->ep->want_reason = reason;
@@ -621,8 +621,8 @@ static void act_accept(struct step *s) {
     attempt_bind(s, s->ep->answer_epoch, EP_ACCEPTING, false);
 }
 
-/* Nothing was made, so there is nothing to drain. The remote, if it asked, is told why. What may
- * pass leaves its epoch unused: it asks again. */
+/* Nothing was made, so there is nothing to drain. The remote, if it asked, is told why. An error
+ * that may pass leaves the remote's epoch unused: it asks again. */
 static void act_noqps(struct step *s) {
     struct endpoint *ep = s->ep;
     const int error = s->event->error;

@@ -113,7 +113,7 @@ struct ep_effect {
     struct wire_agreed agreed;          /* CONNECT */
 };
 
-/* What an attempt needs, and an endpoint without one does not. Taken when it starts, given back
+/* The papers of an attempt; an endpoint without one needs none. Taken when it starts, given back
  * when it ends; the last one given back is taken first, so as many are ever written as attempts
  * were under way at once. */
 struct ep_hello {

@@ -24,7 +24,7 @@ extern const size_t device_table_count;
  * getenv(3). */
 bool device_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 
-/* What shm and verbs read, likewise. */
+/* The variables that shm and verbs read, likewise. */
 bool shm_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 bool verbs_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 

@@ -399,7 +399,7 @@ int weir_engine_address(const weir_engine *engine, char *address_out, size_t add
     return WEIR_OK;
 }
 
-/* What an engine would meet at open, said before. */
+/* The limit that an engine would meet at open, said before. */
 static void look_for_memlock(const struct weir_device_caps *caps,
                              const weir_engine_options *options, weir_device_info *info) {
     uint64_t needed = engine_pinned_bytes(options);

@@ -6,12 +6,11 @@
  * control events, silence as timers (dial.c).
  *
  * Anybody may connect and speak in a peer's name. From its first session on a peer is *guarded*:
- * what is said in its name counts only on its own connections. Those are the ones on which it was
- * met, the ones that were dialled here and on which it answered (peer_speaks_for), and the ones on
- * which it showed its pass: 64 random bits that it was given in HELLO or HELLO_ACK, and that nobody
- * else was told.
- * On any other connection its messages are dropped and answered by WHO; IAM shows the pass.
- */
+ * what is said in its name counts only on its own connections. Its own connections are the ones on
+ * which it was met, the ones that were dialled here and on which it answered (peer_speaks_for), and
+ * the ones on which it showed its pass: 64 random bits that it was given in HELLO or HELLO_ACK, and
+ * that nobody else was told. On any other connection its messages are dropped and answered by WHO;
+ * IAM shows the pass. */
 #include "state.h"
 
 /* ---- control messages out ---------------------------------------------- */
@@ -123,8 +122,8 @@ static void heard(weir_engine *engine, struct peer *peer, uint64_t conn) {
     engine->ports.control.ops->keep(engine->ports.control.self, conn);
 }
 
-/* Who is at the peer's address is asked there. What was dialled before is kept meanwhile, as if the
- * peer had made that connection: it may be somebody else who says that this is its address. */
+/* Asks at the peer's address who is there. The connection dialled before is kept meanwhile, as if
+ * the peer had made it: it may be somebody else who says that this is its address. */
 void control_ask_there(weir_engine *engine, struct peer *peer) {
     uint64_t conn = peer->conn_dialled;
     if (peer->dial != DIAL_NONE || engine->closing)
@@ -151,8 +150,8 @@ static bool is_strange(const struct peer *peer, uint64_t conn) {
     return peer->guarded && !has_conn(peer, conn);
 }
 
-/* What shows the peer on this connection that it is us. Only on one that was dialled here, and
- * that it has answered: it is not told to one that only says that it is the peer. */
+/* The pass that shows the peer on this connection that it is us. Only on one that was dialled here,
+ * and that it has answered: it is not told to one that only says that it is the peer. */
 static uint64_t pass_for(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
     const struct peer *peer = peer_by_instance(engine, instance);
     return peer != NULL && !peer->leaving && peer->conn_dialled == conn &&

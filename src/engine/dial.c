@@ -3,8 +3,8 @@
  * Owns dialling, with pauses and under one deadline, and the patience with a peer of which no
  * control connection is left. The end of a connection is not the end of a peer: a peer is gone
  * when its address refuses and it had answered there, when another instance answers where it had,
- * or when it was silent for as long as the deadline says. What its device answers on a live
- * session is a sign of life, whatever its application does meanwhile, and moves the deadline.
+ * or when it was silent for as long as the deadline says. An answer of its device on a live session
+ * is a sign of life, whatever its application does meanwhile, and moves the deadline.
  *
  *           dial_start         connected            IAM
  *     NONE ------------> CALLING -----> ASKING ------------> NONE
@@ -28,7 +28,7 @@ static uint64_t patience_ns(const weir_engine *engine) {
 
 /* ---- signs of life ------------------------------------------------------- */
 
-/* What its QPs have completed and received so far. */
+/* The work that its QPs have completed and received so far. */
 static uint64_t signs_of(weir_engine *engine, const struct peer *peer) {
     const struct session *session = &peer->sessions[peer->live];
     uint64_t signs = 0;
@@ -168,8 +168,8 @@ void dial_start(weir_engine *engine, struct peer *peer) {
         call(engine, peer); /* else the sign of life that was asked for has ended the peer */
 }
 
-/* No connection of the peer's is left. What is being dialled already was begun when there was
- * one: the patience begins now. */
+/* No connection of the peer's is left. A dial that is under way was begun when there was one: the
+ * patience begins now. */
 void dial_lost(weir_engine *engine, struct peer *peer) {
     if (peer->dial == DIAL_NONE && peer->dialable) {
         dial_start(engine, peer);
@@ -198,7 +198,7 @@ void dial_broken(weir_engine *engine, struct peer *peer, int error) {
         again_later(engine, peer);
 }
 
-/* Who answers now cannot be told yet from one that is still draining. */
+/* An instance that answers now cannot be told yet from one that is still draining. */
 void dial_again(weir_engine *engine, struct peer *peer) {
     control_hangup(engine, peer, &peer->conn_dialled);
     again_later(engine, peer);

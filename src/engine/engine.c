@@ -435,7 +435,7 @@ static void fail_unheard(weir_engine *engine) {
         transfer_unpark(engine, &engine->peers[i]);
 }
 
-/* What the application registered, imported or had allocated. */
+/* The memory that the application registered, imported or had allocated. */
 static void release_memory(weir_engine *engine) {
     for (uint32_t i = 0; i < engine->regions.remote_count; i++) {
         struct region_remote *remote = &engine->regions.remotes[i];

@@ -203,7 +203,7 @@ void found_remote(weir_engine *engine, struct region_remote *remote, uint64_t ow
         groups_join(&engine->found.remotes, index, (uint32_t)owner);
 }
 
-/* What is remembered of an instance that was given up; NULL. */
+/* The past of an instance that was given up; NULL. */
 struct past *found_past(const weir_engine *engine, const uint8_t *instance) {
     const struct groups *groups = &engine->found.pasts;
     uint32_t i = groups_first(groups, instance_bucket(engine, groups, instance));

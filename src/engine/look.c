@@ -3,9 +3,10 @@
  *
  * To look at everything costs system calls. So most steps look at completions only. A step looks at
  * all if it is asked to, is the SLOW_EVERY-th since the last that did, or comes a tick of the
- * coarse clock later: who makes progress ten times a second looks at all of it each time.
+ * coarse clock later: an application that makes progress ten times a second looks at all of it each
+ * time.
  *
- * A deadline is about what did not come. What came while nobody looked is looked at first: a step
+ * A deadline is about what did not come. Arrivals while nobody looked are looked at first: a step
  * in which one is due looks at all, and no deadline passes before a look has found the end of it,
  * or, when there is always more, before as much was looked at as can have been there when the
  * deadline was seen to have passed.

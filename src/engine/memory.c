@@ -152,8 +152,8 @@ static int release_begin(weir_engine *engine, uint64_t id, struct region_local *
     return busy ? WEIR_EBUSY : WEIR_OK;
 }
 
-/* What the device has begun it cannot take back: peers may have been refused since. So the
- * memory is not used again after an error, and its release is tried once more when asked. */
+/* The device cannot take back a release that it has begun: peers may have been refused since. So
+ * the memory is not used again after an error, and its release is tried once more when asked. */
 static int release(weir_engine *engine, weir_memory memory) {
     struct region_local *local;
     int rc = release_begin(engine, memory.id, &local);

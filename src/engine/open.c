@@ -34,7 +34,8 @@ static void close_ports(struct weir_ports *ports, weir_engine *left, void *conte
         close_device(ports);
 }
 
-/* What other libraries took for the device stays: they can only give it back to the kernel. */
+/* The resources that other libraries took for the device stay: they can only give them back to the
+ * kernel. */
 static void abandon_ports(struct weir_ports *ports) {
     struct weir_env env = ports->env;
     tcp_abandon(&ports->control);

@@ -32,9 +32,9 @@ void session_slot_free(weir_engine *engine, struct qp *qp) {
     engine->qp_free = slot_of(engine, qp);
 }
 
-/* What changes of a device while it is open: the completion queues that its QPs need. And it may
- * have been found never to give the last-WQE event that it could: every teardown would wait for it
- * in vain. Whether it gives one. */
+/* The completion queues of a device change while it is open: its QPs need them. And it may have
+ * been found never to give the last-WQE event that it could: every teardown would wait for it in
+ * vain. Whether it gives one. */
 static bool refresh_caps(weir_engine *engine) {
     struct weir_device_caps caps;
     engine->device_ops->query(engine->device, &caps);
@@ -259,8 +259,8 @@ void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot) 
         session_trouble(engine, peer, session);
 }
 
-/* What is known of why a session broke: the first cause is the cause, and others are its
- * consequences. DEGRADED may have been told before, RECOVERED tells it then. */
+/* Notes why a session broke: the first cause is the cause, and others are its consequences.
+ * DEGRADED may have been told before, RECOVERED tells it then. */
 void session_cause(struct peer *peer, uint32_t slot, int error, const struct transfer *culprit) {
     struct session *session = &peer->sessions[slot];
     if (session->cause != WEIR_OK)

@@ -324,7 +324,7 @@ enum armed {
     ARMED_AWAKE /* progress was made; the descriptor is raised still */
 };
 
-/* What is found under what, without a look at what is not there: found.c. */
+/* The tables that find things without a look at what is not there: found.c. */
 struct found {
     uint64_t seed;           /* of hashes of what others choose */
     struct groups instances; /* hash: peers that are known, by their instance */

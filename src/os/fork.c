@@ -8,7 +8,7 @@
  * The handlers are there from when the library is loaded, so that no fork that has begun without
  * them meets an engine; dlclose(3) takes them away (pthread_atfork(3) in glibc knows whose they
  * are). In a child only what signal-safety(7) allows is called, and system calls that take no
- * locks. What pthread_atfork does not see, a bare clone(2) or _Fork(3), is not seen here.
+ * locks. A bare clone(2) or _Fork(3), which pthread_atfork does not see, is not seen here.
  *
  * A device is mapped by its driver's library, which tells nobody where; /proc/self/maps does. All
  * mappings of such a device are taken away, also those of other users in this process: the file

@@ -11,7 +11,7 @@
 
 #include "ports.h"
 
-/* What an errno of a call that makes a descriptor means. */
+/* The error for an errno of a call that makes a descriptor. */
 static inline int os_fd_error(int error) {
     return error == EMFILE || error == ENFILE ? WEIR_EMFILE : WEIR_ENOMEM;
 }

@@ -250,7 +250,7 @@ static bool tcp_full(const struct tcp *tcp) {
     return tcp->free == TCP_NIL && tcp->fresh == tcp->conns_max;
 }
 
-/* Gives its room back if nothing is left in it. What was received last stays there until poll is
+/* Gives its room back if nothing is left in it. The message received last stays there until poll is
  * called again: only a read writes over it. */
 static void tcp_room_settle(struct tcp *tcp, struct tcp_conn *conn) {
     const bool empty = conn->state == TCP_OPEN && conn->in_length == 0 && conn->out_tail == 0;
@@ -817,8 +817,8 @@ static const struct weir_control_ops tcp_ops = {
     .fd = tcp_fd,
 };
 
-/* What strangers may take: half of the connections, and a quarter of the descriptors that the
- * process may have, so that they keep neither peers nor the application from having some. */
+/* The most that strangers may take: half of the connections, and a quarter of the descriptors that
+ * the process may have, so that they keep neither peers nor the application from having some. */
 static uint32_t tcp_visitors_max(uint32_t conns_max) {
     const uint32_t half = (conns_max + 1) / 2;
     struct rlimit limit;

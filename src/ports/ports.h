@@ -262,10 +262,10 @@ struct weir_device_ops {
     int (*mr_import)(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
                      uint64_t length, uint32_t access, struct weir_rmr *rmr_out);
     void (*mr_forget)(struct weir_device *device, const struct weir_rmr *rmr);
-    /* What takes the longer the larger the memory is, apart from the two before; NULL: nothing.
-     * Any thread, several at once, whatever others do meanwhile, but not with the same import.
-     * import_populate: after mr_import, only a matter of speed. import_unmap: before mr_forget,
-     * the next and only call with this import. */
+    /* The work that takes the longer the larger the memory is, apart from the two before; NULL:
+     * nothing. Any thread, several at once, whatever others do meanwhile, but not with the same
+     * import. import_populate: after mr_import, only a matter of speed. import_unmap: before
+     * mr_forget, the next and only call with this import. */
     void (*import_populate)(struct weir_device *device, const struct weir_rmr *rmr);
     void (*import_unmap)(struct weir_device *device, const struct weir_rmr *rmr);
 
@@ -274,9 +274,9 @@ struct weir_device_ops {
      * waits for it, and ends its attempt. */
     int (*qp_create)(struct weir_device *device, const struct weir_qp_options *options,
                      struct weir_qp_granted *granted_out, struct weir_qp **qp_out);
-    /* INIT to RTR to RTS. May be called once. EINVAL for a bad blob, EDEVICE, EPEER. What may pass
-     * (endpoint_may_pass) and EDEVICE are tried again with other QPs, until the time is over; any
-     * other error is told to the peer and ends its attempt, so it should say why.
+    /* INIT to RTR to RTS. May be called once. EINVAL for a bad blob, EDEVICE, EPEER. Errors that
+     * may pass (endpoint_may_pass) and EDEVICE are tried again with other QPs, until the time is
+     * over; any other error is told to the peer and ends its attempt, so it should say why.
      * EINPROGRESS: it would take long (to resolve a hardware address, say, or the other side's
      * device has to take events meanwhile, connected or not yet); CONNECTED comes later, once,
      * unless the QP is destroyed before, which may be EBUSY meanwhile. Nothing is posted to a QP

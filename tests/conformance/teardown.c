@@ -80,7 +80,7 @@ void test_S13_destroy_ends_access(void **state) {
 }
 
 /* S13, T1: so does one in the error state when all that was posted to it has been polled, a
- * beacon last, of its own reads. What its peer writes may still be landing: only the destroy ends
+ * beacon last, of its own reads. Writes of its peer may still be landing: only the destroy ends
  * that. */
 void test_S13_drained_is_quiet(void **state) {
     struct fixture f;

@@ -1,8 +1,8 @@
 /* board.h: what the processes of the stranger's run share: memory that all of them see, made before
  * they are forked, and the drawing of random numbers.
  *
- * Who writes what: the supervisor (main.c) the phase, each side (pair.c) its own report and what
- * the other side needs to reach it, the stranger (stranger.c) its counts. Everybody reads all. */
+ * The supervisor (main.c) writes the phase, each side (pair.c) its own report and what the other
+ * side needs to reach it, the stranger (stranger.c) its counts. Everybody reads all. */
 #ifndef STRANGER_BOARD_H
 #define STRANGER_BOARD_H
 
@@ -31,7 +31,7 @@ enum phase {
     PHASE_LEAVE
 };
 
-/* What one side of the pair saw. */
+/* The report of one side of the pair. */
 struct report {
     uint64_t transfers_ok, transfers_failed, broken_on_purpose, reads_verified, bytes_verified;
     uint64_t wrong_bytes; /* transfers with content that was never written */
@@ -55,7 +55,7 @@ struct side_board {
     struct report report;
 };
 
-/* What the stranger did. */
+/* The stranger's deeds. */
 struct deeds {
     uint64_t said[WIRE_TYPE_END], heard[WIRE_TYPE_END];
     uint64_t conns[CONN_DEEDS], hands[HAND_DEEDS];

@@ -95,7 +95,7 @@ static int some_fd(void) {
     }
 }
 
-/* What an engine would hand over, and nothing behind it. */
+/* A descriptor as an engine would hand it over, and nothing behind it. */
 static int right_fd(uint32_t at) {
     switch (at) {
     case 0:

@@ -29,11 +29,11 @@ extern struct lore lore;
 
 /* Learns what the descriptors of memory tell, that go from one to the other by any means. */
 void lore_begin(void);
-/* What was heard on a connection with one of the pair. */
+/* Notes a message heard on a connection with one of the pair. */
 void lore_hear(int target, const struct wire_message *message);
 /* A message to one of the pair: of any type, from and to anybody. */
 void say_any(int target, struct wire_message *out);
-/* What a peer would answer, or nearly; false: nothing. as: whom the connection speaks for. */
+/* The answer that a peer would give, or nearly; false: none. as: whom the connection speaks for. */
 bool say_answer(int target, const uint8_t *as, const struct wire_message *heard,
                 struct wire_message *out);
 /* HELLO with a QP set of the stranger's own, as one who is there for the first time. */

@@ -39,7 +39,7 @@ enum {
 
 struct board *board;
 
-/* What a process holds. */
+/* The memory and the descriptors that a process holds. */
 struct held {
     uint64_t rss_kib, fds;
 };
@@ -164,7 +164,7 @@ static void show_descriptors(int which) {
         closedir(directory);
 }
 
-/* What the stranger left is gone when nobody has waited for it any longer. */
+/* Everything that the stranger left is gone when nobody has waited for it any longer. */
 static void settle(void) {
     uint64_t until = now_ns() + 60 * SECOND;
     look_at_both(at_end);

@@ -75,7 +75,7 @@ static void conn_end(struct conn *conn, bool reset) {
     conn->fd = -1;
 }
 
-/* False: it ended there. What does not fit into the socket is dropped. */
+/* False: it ended there. Bytes that do not fit into the socket are dropped. */
 static bool put(struct conn *conn, const uint8_t *bytes, size_t length) {
     ssize_t sent = send(conn->fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent == (ssize_t)length)

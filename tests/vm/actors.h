@@ -38,8 +38,8 @@ struct actor_report {
     int64_t first_failure; /* writer: the first status of these */
 };
 
-/* What a child that an actor forked found of the actor's engine in itself. It lives until the pipes
- * to the actor are closed. */
+/* The remains of an actor's engine in a child that the actor forked, as the child found them. The
+ * child lives until the pipes to the actor are closed. */
 struct actor_orphan {
     int64_t pid;
     uint64_t descriptors;       /* of sockets, connections, things to sleep on */

@@ -28,7 +28,7 @@
 
 enum { BYTES = 1 << 14, FDS = 256, ESTABLISHED = 1, TARGET = 0, WRITER = 1, SIDES = 2 };
 
-/* What both processes and their parent see. */
+/* The memory that both processes and their parent see. */
 struct board {
     _Atomic bool ready[SIDES], stop[SIDES], hurry;
     char addresses[SIDES][WEIR_ADDRESS_MAX];

@@ -86,7 +86,7 @@ static uint32_t take(weir_engine *target, uint32_t count) {
     return count;
 }
 
-/* Those of one batch connect, and have been heard; how many have in all. */
+/* The visitors of one batch connect, and have been heard; how many have in all. */
 static uint32_t connect_batch(weir_engine *target, uint32_t first, uint32_t count, uint32_t heard) {
     uint64_t until = now_ns() + 120 * SECOND;
     weir_transfer transfers[TOGETHER];

@@ -1,6 +1,6 @@
 /* removed.c: one engine writes to another, whose RDMA device is removed meanwhile (removed.sh does
- * that). What each application is told goes to standard output, a line each; then the process lives
- * on, with its memory, until standard input ends. */
+ * that). Everything that an application is told goes to standard output, a line each; then the
+ * process lives on, with its memory, until standard input ends. */
 #define _GNU_SOURCE
 #include "actors.h"
 

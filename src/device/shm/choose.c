@@ -2,8 +2,8 @@
  *
  * Owns the variable, and the one choice of the process, which is made when its first device
  * is opened and never changes. Memory is made cold by flushing its lines (CLFLUSH), so that a
- * few hundred kilobytes do for caches of any size. What a copy leaves in a cache is still to
- * be written back, and memcpy is not charged for that; nor is it praised for what the next
+ * few hundred kilobytes do for caches of any size. The lines that a copy leaves in a cache are
+ * still to be written back, and memcpy is not charged for that; nor is it praised for what the next
  * reader finds there. So another loop has to be faster by a margin.
  *
  * Left to others: the loops, and when a destination is cold (copy.c). */
@@ -140,8 +140,8 @@ enum { CHOICE_NONE, CHOICE_COMING, CHOICE_MADE };
 static _Atomic uint32_t choice_state;
 static struct copy_choice chosen;
 
-/* Nobody waits for another thread, which may be gone: a process may have been forked. Who comes
- * while the first one measures does so himself. */
+/* Nobody waits for another thread, which may be gone: a process may have been forked. One that
+ * comes while the first one measures does so itself. */
 static void choice_of_process(const struct weir_env *env, struct copy_choice *choice_out) {
     uint32_t none = CHOICE_NONE;
     if (atomic_load_explicit(&choice_state, memory_order_acquire) == CHOICE_MADE) {

@@ -4,9 +4,9 @@
  * some pages that are in a cache, where glibc's rep movsb is slower; non-temporal
  * stores when the destination is large and probably not in a cache, because those
  * do not fetch lines that are overwritten whole. Where the last two are faster, if
- * they are, differs between CPUs: it is measured (choose.c). What is probable is guessed
- * from a small table of recently written blocks and a running count of copied bytes: a
- * block written within the last COPY_HOT_BYTES is taken to be cached.
+ * they are, differs between CPUs: it is measured (choose.c). The state of the destination's cache
+ * lines is guessed from a small table of recently written blocks and a running count of copied
+ * bytes: a block written within the last COPY_HOT_BYTES is taken to be cached.
  *
  * Invariants: a wrong guess costs time and nothing else. When a function here
  * returns, its stores are ordered before any later store (non-temporal ones are
@@ -28,7 +28,7 @@
 
 typedef void copy_loop(void *to, const void *from, size_t length);
 
-/* What this CPU can do. */
+/* The loops that this CPU can run. */
 struct copy_loops {
     copy_loop *plain;                 /* memcpy */
     copy_loop *streams[COPY_STREAMS]; /* NULL: no more. Regions apart, length >= 64 */
@@ -36,7 +36,7 @@ struct copy_loops {
     copy_loop *flush;                 /* both regions leave all caches */
 };
 
-/* What of it is used, and for which lengths. */
+/* The loops that are used, and for which lengths. */
 struct copy_choice {
     copy_loop *stream;
     copy_loop *vector;

@@ -38,7 +38,7 @@ static uint64_t now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* What is left of so long since then, or `left` if that is less; -1: without end. */
+/* The rest of so long since then, or `left` if that is less; -1: without end. */
 static int sooner(int left, uint64_t since_ms, uint64_t long_ms, uint64_t now) {
     int more = (int)(long_ms - (now - since_ms)) + WAIT_LEAST_MS;
     return left < 0 || more < left ? more : left;
@@ -125,8 +125,8 @@ static bool send_answer(int socket, int status, const int *fds, uint32_t count) 
     return send_with(socket, &text, sizeof text, fds, count);
 }
 
-/* Who cannot be sent to is gone. ETOOMANYREFS: too many descriptors of this user are under
- * way. */
+/* A visitor that cannot be sent to is gone. ETOOMANYREFS: too many descriptors of this user are
+ * under way. */
 static void answer(int socket, int status, const int *fds, uint32_t count) {
     if (!send_answer(socket, status, fds, count) && count != 0)
         send_answer(socket, WEIR_EAGAIN, NULL, 0);
@@ -149,7 +149,7 @@ static void life_renew(struct shm_hand *hand) {
     hand->watchers = 0;
 }
 
-/* What makes a link to us, with an answer, or with a question. */
+/* Sends the descriptors that make a link to us, with an answer, or with a question. */
 static bool send_link(struct weir_device *device, int socket, void *text, size_t length,
                       uint32_t *count_in_text) {
     struct shm_hand *hand = &device->hand;
@@ -327,8 +327,8 @@ static struct visitor *visitor_place(struct visitors *visitors) {
     return oldest;
 }
 
-/* A stranger is told so. What he asked is taken first if it is there: an answer that stands
- * behind something unread is lost at the close. */
+/* A stranger is told so. His question is taken first if it is there: an answer that stands behind
+ * something unread is lost at the close. */
 static void turn_away(int socket) {
     struct hand_question question;
     ssize_t length = recv(socket, &question, sizeof question, MSG_DONTWAIT);
@@ -357,7 +357,8 @@ static void let_in(struct weir_device *device, struct visitors *visitors) {
     visitor_serve(device, visitor);
 }
 
-/* The time until somebody's patience is over; -1: nobody is there. Those for whom it is go. */
+/* The time until somebody's patience is over; -1: nobody is there. Visitors for whom it is over
+ * go. */
 static int see_off(struct visitors *visitors) {
     uint64_t now = now_ms();
     int left = -1;

@@ -11,10 +11,10 @@
  *     HAND_MEMORY  the memfd of a region; of one that is reached with process_vm, nothing:
  *                  but then the process that asked is let in (tracer.h)
  *
- * What a question brought is kept for HAND_BROUGHT_MS, of HAND_BROUGHT devices at most to which
- * there is no link yet; it is used for nobody but the QP with the key that the question said, which
- * its device told only to the one that it is to be connected to. Where it is not there, the device
- * is asked.
+ * The descriptors that a question brought are kept for HAND_BROUGHT_MS, of HAND_BROUGHT devices at
+ * most to which there is no link yet; they are used for nobody but the QP with the key that the
+ * question said, which its device told only to the one that it is to be connected to. Where they
+ * are not there, the device is asked.
  *
  * A stranger (place_admits) is told so and is let go at once. Of others at most HAND_VISITORS
  * are listened to, and each for no longer than HAND_PATIENCE_MS.
@@ -65,7 +65,7 @@ struct hand_answer {
 _Static_assert(sizeof(struct hand_question) == 56 && sizeof(struct hand_answer) == 16,
                "no padding");
 
-/* What a question brought. */
+/* The descriptors that a question brought. */
 struct hand_brought {
     struct hand_question question;
     uint64_t since_ms;
@@ -78,7 +78,7 @@ struct hand_brought {
 struct shm_hand {
     pthread_t thread;
     sem_t started;
-    /* What a region's entry says of its key and descriptor; who is in the table of links; and */
+    /* Guards the key and descriptor in a region's entry; who is in the table of links; and: */
     pthread_mutex_t mutex;
     struct hand_brought brought[HAND_BROUGHT];
     uint32_t watchers; /* of life_fds[0] */
@@ -92,7 +92,7 @@ struct weir_device;
 struct weir_qp;
 struct shm_blob;
 
-/* EMFILE, ENOMEM, EDEVICE. What was opened is closed by hand_close, which may be called without. */
+/* EMFILE, ENOMEM, EDEVICE. hand_close closes what was opened, and may be called without. */
 int hand_open(struct weir_device *device);
 void hand_close(struct weir_device *device);
 
@@ -109,8 +109,7 @@ int hand_ask(const struct weir_device *device, const struct hand_question *quest
 /* HAND_LINK; from: the QP that is to be connected, or NULL. */
 int hand_ask_link(struct weir_device *device, uint64_t nonce, const struct weir_qp *from,
                   int32_t *pid_out);
-/* What the device of this QP has brought: how many descriptors, the caller's from now
- * on, or 0. */
+/* The descriptors that this QP's device has brought: how many, the caller's from now on, or 0. */
 int hand_take_brought(struct weir_device *device, const struct shm_blob *blob,
                       int fds_out[HAND_FDS_MAX], int32_t *pid_out);
 /* The answer, with its descriptors: how many, the caller's from now on, or its error.

@@ -151,7 +151,7 @@ static void link_empty(struct weir_device *device, struct shm_link *link) {
     link->map = NULL;
 }
 
-/* What was handed to us: segment, bell, life, and perhaps a pidfd. Each is the link's, or
+/* The descriptors handed to us: segment, bell, life, and perhaps a pidfd. Each is the link's, or
  * closed. */
 static int open_handed(struct weir_device *device, struct shm_link *link, const int *fds,
                        int count) {

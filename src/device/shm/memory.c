@@ -12,10 +12,10 @@
  * busy and then looks at the key, we clear the key and then look at busy).
  *
  * Threads: our own regions are made and released on any, several at once. The mutex
- * guards what entries are free; one that is taken is its owner's. What grows with a
- * region's size (mapping, backing, unmapping) is done with nothing held. The table of
- * imports belongs to the thread that has the engine, but the pages of an import to the
- * one that asked for it (shm_import_populate, shm_import_unmap).
+ * guards what entries are free; one that is taken is its owner's. Work that grows with a region's
+ * size (mapping, backing, unmapping) is done with nothing held. The table of imports belongs to the
+ * thread that has the engine, but the pages of an import to the one that asked for it
+ * (shm_import_populate, shm_import_unmap).
  *
  * Invariants: an lkey or rkey is {generation, index}, never 0, and names one
  * region at a time. Left to others: using the regions (post.c). */
@@ -38,7 +38,7 @@ static uint64_t round_up(uint64_t value, uint64_t unit) {
     return (value + unit - 1) / unit * unit;
 }
 
-/* What a region of length takes when mapped; of a memfd, both sides compute it. */
+/* The bytes that a region of length takes when mapped; of a memfd, both sides compute them. */
 static uint64_t mapped_bytes(uint64_t length) {
     return round_up(length, length >= HUGE_BYTES ? HUGE_BYTES : PAGE_BYTES);
 }

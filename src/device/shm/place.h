@@ -5,9 +5,9 @@
  * directory. So devices meet that share a network namespace, or that were given the same
  * directory: also of two containers with namespaces of their own.
  *
- * Who is on the other end of a socket the kernel says (SO_PEERCRED in unix(7)). Devices of
- * one user have to do with each other, and those whose users are in the group that
- * WEIR_SHM_GROUP names. Each side checks the other, so both have to agree.
+ * The kernel says who is on the other end of a socket (SO_PEERCRED in unix(7)). Devices of one user
+ * have to do with each other, and those whose users are in the group that WEIR_SHM_GROUP names.
+ * Each side checks the other, so both have to agree.
  *
  * Left to others: what is said over a socket (serve.c, ask.c). */
 #ifndef SHM_PLACE_H
@@ -25,7 +25,7 @@ struct shm_place {
     gid_t group;
 };
 
-/* What the environment says; get is getenv(3). EINVAL: note_out says why. */
+/* The environment's settings; get is getenv(3). EINVAL: note_out says why. */
 int place_read(char *(*get)(const char *name), struct shm_place *place_out,
                char note_out[WEIR_DEVICE_NOTE_MAX]);
 

@@ -1,9 +1,9 @@
 /* probe.c: whether the shm device works here, by trying what it needs, and what it says of
  * itself.
  *
- * What is tried: memory that can be sealed, a bell, a descriptor that goes over a socket at
- * the place where engines meet; and, for registered memory, process_vm on this very process.
- * A sandbox that forbids one of them to this process is taken to forbid it to peers. */
+ * It tries memory that can be sealed, a bell, a descriptor that goes over a socket at the place
+ * where engines meet; and, for registered memory, process_vm on this very process. A sandbox that
+ * forbids one of them to this process is taken to forbid it to peers. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -126,7 +126,7 @@ struct seg_map {
     uint8_t rings[(uint64_t)SHM_CHUNKS_MAX * SHM_CHUNK_BYTES];
 };
 
-/* What is backed at open: up to the first page of QP entries. */
+/* The bytes backed at open: up to the first page of QP entries. */
 #define SEG_OPEN_BYTES (offsetof(struct seg_map, qps) + 4096)
 
 _Static_assert(sizeof(struct seg_head) == 2 * SHM_LINE_BYTES, "top and sleeping share a line");
@@ -137,7 +137,7 @@ _Static_assert(offsetof(struct seg_map, rings) % 4096 == 0, "rings start on a pa
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2,
                "locks do not work between processes");
 
-/* What an errno means of a call that makes a descriptor: EMFILE, ENOMEM, EDEVICE. */
+/* The error for an errno of a call that makes a descriptor: EMFILE, ENOMEM, EDEVICE. */
 int seg_error(int error);
 
 /* A memfd of bytes that can neither shrink nor grow any more, owned as fork.h says; or an error as

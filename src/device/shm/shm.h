@@ -128,9 +128,9 @@ struct shm_bounds {
     uint64_t remote_limit;
 };
 
-/* What the last write over mapped memory was found to be allowed: as long as the
- * next has the same keys, and the region its key, only the bounds are left to check.
- * A pair that names nothing is never live; any thread may make it so. */
+/* The permission found for the last write over mapped memory: as long as the next has the same
+ * keys, and the region its key, only the bounds are left to check. A pair that names nothing is
+ * never live; any thread may make it so. */
 struct shm_pair {
     struct shm_bounds bounds;
     const _Atomic uint64_t *_Atomic live;
@@ -251,8 +251,8 @@ extern const struct weir_device_ops shm_device_ops;
 #define BLOB_QP 0x31515057u /* "WPQ1" */
 #define BLOB_MR 0x314d5057u
 
-/* What a peer needs to find a QP or a region. Same host: native byte order. pid and map_fd
- * are what they are to the owner. */
+/* The data by which a peer finds a QP or a region. Same host: native byte order. pid and map_fd are
+ * what they are to the owner. */
 struct shm_blob {
     uint32_t what;
     int32_t pid;
@@ -275,7 +275,7 @@ int blob_read(const uint8_t *bytes, uint32_t length, uint32_t what, uint32_t lim
  * thread. */
 void copy_measure(const struct copy_loops *loops, const struct weir_env *env,
                   struct copy_choice *choice_out);
-/* What this process uses: measured when the first device is opened, but for what the
+/* The loops that this process uses: measured when the first device is opened, but for what the
  * environment says (get is getenv(3)). EINVAL: nonsense. Any thread. */
 int copy_choose(const struct weir_env *env, char *(*get)(const char *name),
                 struct copy_choice *choice_out);
@@ -438,7 +438,7 @@ uint32_t shm_post_pieces(struct weir_qp *qp, const struct weir_span *span,
 /* The index-th environment variable that the backend reads; false past the last. */
 bool shm_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 int shm_probe(struct weir_device_caps *caps_out);
-/* What the device can do at a place. ENODEVICE, EINVAL. */
+/* The device's capabilities at a place. ENODEVICE, EINVAL. */
 int caps_fill(const struct shm_place *place, struct weir_device_caps *caps_out);
 
 /* ---- poll.c ---- */

@@ -2,8 +2,8 @@
  *
  * Owns the account of their entries: a QP gets a CQ that its queues cannot overflow, with all
  * that went to it before, or none. A device that grants few entries (Soft-RoCE: 32,768) so has
- * several CQs, and no fewer QPs. What comes to a shared receive queue may all come to any one of
- * them, so each keeps room for that. All wake the one completion channel.
+ * several CQs, and no fewer QPs. The completions of a shared receive queue may all come to any one
+ * of them, so each keeps room for those. All wake the one completion channel.
  *
  * The first CQ lasts as long as the device. Of those without QPs one more is kept, so that a QP
  * that comes and goes does not take a CQ along each time.

@@ -280,7 +280,7 @@ static bool nothing_more(int error) {
     return error == EAGAIN || error == EINTR;
 }
 
-/* What fails for good is told once. */
+/* A loss for good is told once. */
 static bool loss_is_new(enum verbs_loss *loss) {
     bool is_new = *loss == LOSS_UNTOLD;
     if (is_new)

@@ -168,7 +168,7 @@ static int open_objects(struct weir_device *device) {
     return WEIR_OK;
 }
 
-/* What the provider has given, from wherever open stopped. */
+/* Gives back what the provider has given, from wherever open stopped. */
 static void give_back(struct weir_device *device) {
     connector_close(device);
     cm_close(device);

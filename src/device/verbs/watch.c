@@ -2,9 +2,9 @@
  *
  * Most drivers take the device from its users at once, and their calls fail from then on
  * (poll.c). Others (Soft-RoCE) go on to work, and whoever removes the device waits until the last
- * user has closed it, without telling any. What can be seen is that the device's file goes, before
- * all else. Where that file is no entry of devtmpfs (it was made, or mounted, for a container),
- * sysfs is looked at from time to time, while the engine makes progress. */
+ * user has closed it, without telling any. It can be seen that the device's file goes, before all
+ * else. Where that file is no entry of devtmpfs (it was made, or mounted, for a container), sysfs
+ * is looked at from time to time, while the engine makes progress. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
