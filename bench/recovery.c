@@ -46,7 +46,7 @@ static struct {
     double most_ms;
 } asked = {.device = "shm", .processes = 1, .breaks = 200, .seed = 1};
 
-/* What the target is asked to do, and what both can see of each other. */
+/* The request to the target, and what both can see of each other. */
 enum { ASK_NOTHING, ASK_CHECK, ASK_END };
 struct board {
     struct tap_shared initiator, target;
@@ -300,8 +300,8 @@ static bool in_flight(uint32_t wrs) {
     return atomic_load(&board->initiator.queued) >= wrs;
 }
 
-/* What was asked for was done. Of two breaks one may come too late: the engine has heard of the
- * other, and given the session up. */
+/* Whether the break asked for was done. Of two breaks one may come too late: the engine has heard
+ * of the other, and given the session up. */
 static bool broke_at(struct tap_shared *shared) {
     return !atomic_load(&shared->break_wanted) && atomic_load(&shared->break_after) == 0;
 }

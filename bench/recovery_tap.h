@@ -23,7 +23,8 @@ enum tap_stamp {
     TAP_STAMPS
 };
 
-/* What another thread, or the process that leads, asks and reads: it may lie in shared memory. */
+/* The words that another thread, or the process that leads, asks by and reads: they may lie in
+ * shared memory. */
 struct tap_shared {
     _Atomic uint64_t stamps[TAP_STAMPS]; /* 0: not yet */
     _Atomic bool noting;                 /* stamps are taken */

@@ -7,10 +7,9 @@
  *
  * Both engines of a measurement are in this process, over shm. The first one's device can be a
  * queue: WRs then wait, in order, until they are polled for, and give completions, as those of a
- * NIC do. It can also stand still, or refuse. What is compared is measured in turns, and the
+ * NIC do. It can also stand still, or refuse. Rates to be compared are measured in turns, and the
  * ratio is the median of those of the rounds. One thread and many do not share a machine with
- * others alike; rounds in which others took processors are measured again.
- */
+ * others alike; rounds in which others took processors are measured again. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>

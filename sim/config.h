@@ -23,7 +23,7 @@ enum sim_last_wqe {
     SIM_LAST_WQE_COUNT
 };
 
-/* What a device makes of the send-queue depth it is asked for. */
+/* The send-queue depth that a device grants, against the one it is asked for. */
 enum sim_grant {
     SIM_GRANT_EXACT,
     SIM_GRANT_POWER_OF_TWO,
@@ -125,7 +125,7 @@ enum sim_told {
     SIM_TOLD_COUNT
 };
 
-/* What happens to whom, beside the devices' and the network's own faults. */
+/* The events of the run, beside the devices' and the network's own faults. */
 struct sim_workload_config {
     uint32_t transfers;      /* submits over the run, all nodes together */
     uint32_t segments_max;   /* of one transfer */

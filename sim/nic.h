@@ -8,7 +8,7 @@
  * with the environment that world.c makes. */
 extern const struct weir_device_ops SIM_NIC_OPS;
 
-/* What a NIC holds now and what was done to it. */
+/* The things that a NIC holds now, and those done to it. */
 struct sim_nic_census {
     uint32_t qps;
     uint32_t mrs;

@@ -3,8 +3,8 @@
  * Owns packets from launch to landing. A write becomes one or several packets with
  * the bytes as they were at the post; they land one by one, whether or not the
  * sender's QP or process still lives, as real packets do. Only the target's QP
- * leaving RTS or its region's release stops them. What the sender's NIC does,
- * retransmitting, needs the sender's QP in RTS.
+ * leaving RTS or its region's release stops them. Retransmission by the sender's NIC needs the
+ * sender's QP in RTS.
  *
  * Ordered QPs: packets carry a PSN and are taken in PSN order only; so are answers.
  * A packet that was lost, or found nobody, is sent again after the retransmission
@@ -147,8 +147,8 @@ static bool local_ok(struct weir_qp *qp, const struct weir_wr *wr) {
            nic_mr_covers_local(qp->nic, wr->lkey, wr->laddr, wr->length);
 }
 
-/* *wr_out: as *wr, with the target's own key and address. What the sender's NIC finds
- * wrong with it, or WEIR_CQE_OK. */
+/* *wr_out: as *wr, with the target's own key and address. The fault that the sender's NIC finds
+ * with it, or WEIR_CQE_OK. */
 static uint32_t wr_resolve(struct weir_qp *qp, const struct weir_wr *wr, struct weir_wr *wr_out) {
     *wr_out = *wr;
     if (!local_ok(qp, wr)) {
@@ -475,8 +475,8 @@ static void packet_lost(struct sim_world *world, struct nic_packet *packet) {
     packet_schedule(world, packet, world->now_ns + config->rto_ns, packet_arrive);
 }
 
-/* The QP that answers a packet, or NULL. What can be told apart from a stale packet
- * and must never happen is a violation. */
+/* The QP that answers a packet, or NULL. A packet that can be told apart from a stale one and must
+ * never come is a violation. */
 static struct weir_qp *packet_target(struct sim_world *world, const struct nic_packet *packet) {
     struct weir_qp *target = nic_find(world, packet->to.node, packet->to.qpn, packet->to.uid);
 

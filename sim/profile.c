@@ -163,7 +163,7 @@ static void habits(uint64_t seed, struct sim_config *config) {
     }
 }
 
-/* What is set of engines, from a stream of its own, too. */
+/* The settings of engines, from a stream of its own, too. */
 static void tuned(uint64_t seed, struct sim_config *config) {
     struct sim_prng prng;
 

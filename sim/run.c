@@ -333,7 +333,7 @@ static void judge_pairs(struct sim_run *run, uint32_t node) {
     }
 }
 
-/* What the NIC itself says: nothing holds a slot, and no session has left QPs behind. */
+/* The NIC's own word: nothing holds a slot, and no session has left QPs behind. */
 static void judge_qps(struct sim_run *run, uint32_t node) {
     struct sim_world *world = run->world;
     uint32_t most = world->config.engine.qp_count[node] * (world->config.nodes - 1);

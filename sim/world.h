@@ -24,7 +24,7 @@ enum { SIM_ADDRESS_MAX = 32, SIM_VIOLATION_MAX = 512 };
 struct sim_node;
 struct sim_net;
 
-/* What watches the NIC from outside. Any entry may be NULL. */
+/* A watch on the NIC from outside. Any entry may be NULL. */
 struct sim_watch {
     /* Bytes are about to land at `at` in the node's memory. */
     void (*landing)(void *self, struct sim_node *node, const void *at, const void *bytes,

@@ -129,7 +129,7 @@ static int fill_run(struct fill *fill) {
     return 0;
 }
 
-/* What the machine copies at best into random places. */
+/* The rate at which the machine copies at best into random places. */
 static struct limit fill_limit(const struct fill *fill) {
     const struct options *o = fill->session->options;
 

@@ -24,7 +24,7 @@ static void row_print(FILE *out, const char *label, const double *rates, size_t 
     fflush(out);
 }
 
-/* What was not measured is 0, and null in JSON. */
+/* A rate that was not measured is 0, and null in JSON. */
 static json_t *rate_json(double rate) {
     return rate > 0 ? json_real(rate) : json_null();
 }

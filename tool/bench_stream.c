@@ -68,7 +68,7 @@ struct worker {
     uint64_t end_ns;
 };
 
-/* What a run has in common; constant while the workers run, but for the atomics. */
+/* The data that a run's workers share; constant while the workers run, but for the atomics. */
 struct stream {
     const struct options *options;
     struct session *session;
@@ -453,7 +453,7 @@ static void plan_lanes(struct stream *stream, const struct options *o, uint64_t 
     stream->duration_ns = (uint64_t)(o->seconds * 1e9);
 }
 
-/* What the machine copies at best the way this run does. */
+/* The rate at which the machine copies at best the way this run does. */
 static struct limit stream_limit(const struct stream *stream) {
     const struct options *o = stream->options;
 

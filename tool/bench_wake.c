@@ -29,7 +29,7 @@
 /* Tags that are no time. IDLE begins the idle half, BUSY ends it, END ends the run. */
 enum { TAG_IDLE = 1, TAG_BUSY, TAG_END, TAG_TIMES };
 
-/* What the sleeper tells at the end. */
+/* The sleeper's report at the end. */
 struct slept {
     struct histogram latency;
     uint64_t idle_ns; /* how long, and the CPU time in it */

@@ -17,7 +17,7 @@ void diagnose_refusal(weir_engine *engine, weir_peer peer, char why_out[DIAGNOSI
 
 /* Complains that this command's engine did not open with these options, and why; -1. */
 int diagnose_open(const struct options *options, const weir_engine_options *engine, int error);
-/* What is behind an error of a transfer or of memory, to be put after it: "; ...", or "". */
+/* The cause of an error of a transfer or of memory, to be put after it: "; ...", or "". */
 const char *diagnose_cause(int error, char why_out[DIAGNOSIS_MAX]);
 
 #endif

@@ -126,7 +126,7 @@ static uint64_t number_in(const char *path, const char *key, uint64_t unit) {
     return value;
 }
 
-/* What a control group, of either version, leaves of its limit. */
+/* The memory that a control group, of either version, leaves of its limit. */
 static uint64_t left_of(const char *limit_path, const char *used_path) {
     uint64_t limit = number_in(limit_path, "", 1), used = number_in(used_path, "", 1);
 

@@ -14,7 +14,7 @@
 enum exit_status { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 uint64_t host_now_ns(void);
-/* What a look at that clock costs. */
+/* The cost of a look at that clock. */
 uint64_t host_clock_ns(void);
 /* CPU time that this process, all of its threads, has used. */
 uint64_t host_cpu_ns(void);

@@ -182,7 +182,7 @@ static int print_json(void) {
     return 0;
 }
 
-/* What an engine that were opened now would fail with: 0, or -1 after complaining. */
+/* Whether an engine that were opened now would be refused: 0, or -1 after complaining. */
 static int look_for_refused(void) {
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
     weir_setting_info setting = WEIR_SETTING_INFO_INIT;

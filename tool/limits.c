@@ -311,7 +311,7 @@ struct line {
 
 #define LINE_END UINT64_MAX
 
-/* What the word is once it is no longer `old`. */
+/* The word's value once it is no longer `old`. */
 static uint64_t line_look(const struct line *line, unsigned word, uint64_t old) {
     uint64_t seen;
 

@@ -27,7 +27,7 @@ static int (*const runs[CMD_COUNT])(const struct options *options) = {
 };
 
 /* A descriptor 0 to 2 that is closed would be the next one that is opened: a socket that gets
- * what is meant for standard output. What is opened here instead cannot be written to. */
+ * what is meant for standard output. The descriptors opened here instead cannot be written to. */
 static void fill_standard(void) {
     int fd;
 

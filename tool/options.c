@@ -338,7 +338,7 @@ static const char *given_of(const struct options *o, const char *const *names) {
     return NULL;
 }
 
-/* What one option makes meaningless. */
+/* Refuses options that another makes meaningless. */
 static int check_excluded(const struct options *o) {
     static const char *const not_latency[] = {"size",   "segments", "window", "threads",
                                               "notify", "verify",   "cold",   NULL};

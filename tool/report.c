@@ -316,7 +316,7 @@ static void print_row(FILE *out, const struct result *r, double rate, double fra
                     : "-");
     fprintf(out, " %6s", cell_time((double)r->cpu_initiator_ns / ops, text));
     fprintf(out, " %6s", cell_time((double)r->cpu_target_ns / ops, text));
-    /* What a line below the table compares is no share of this row's. */
+    /* A rate compared in a line below the table is no share of this row's. */
     if (fraction > 0 && r->limit_bytes_per_s <= 0)
         fprintf(out, " %4.*f%%\n", fraction < 0.9995 ? 1 : 0, 100 * fraction);
     else
@@ -376,7 +376,7 @@ static void print_notes(const struct report *report, const json_t *result, bool 
                 limit);
 }
 
-/* All of the JSON, or none of it. What is there already is replaced only now. */
+/* All of the JSON, or none of it. A file that is there already is replaced only now. */
 static int write_json(struct report *report) {
     const char *path = report->options->json;
     char *text = json_dumps(report->root, JSON_INDENT(2));

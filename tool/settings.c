@@ -24,7 +24,7 @@ static json_t *number_json(uint64_t value) {
     return value == WEIR_SETTING_AUTO ? json_null() : json_integer((json_int_t)value);
 }
 
-/* What the environment has is not always UTF-8; what the note shows of it is. */
+/* The environment's text is not always UTF-8; what the note shows of it is. */
 json_t *settings_describe(const weir_setting_info *s) {
     json_t *value = s->text[0] != '\0' ? json_string(s->text) : number_json(s->value);
 

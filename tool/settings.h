@@ -18,7 +18,7 @@ const char *settings_source_text(uint32_t source);
 
 /* All that there is to know of one, as `weir info --json` has it. */
 json_t *settings_describe(const weir_setting_info *setting);
-/* Those that an engine of these options has: name, value, in_force, unit, source. */
+/* The settings that an engine of these options has: name, value, in_force, unit, source. */
 json_t *settings_in_force(const weir_engine_options *options);
 
 /* Says on stderr, a line each, which variables of the environment begin with WEIR_ and are

@@ -2,7 +2,7 @@
 #ifndef TOOL_SPAWN_H
 #define TOOL_SPAWN_H
 
-/* What a target that we start is called (argv[0]): we have warned already. */
+/* The name of a target that we start (argv[0]): we have warned already. */
 #define SPAWN_NAME "weir (target)"
 
 #include <stddef.h>

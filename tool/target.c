@@ -323,7 +323,7 @@ static unsigned take_events(struct target *target) {
     return taken;
 }
 
-/* What the open sessions ask of the loop. */
+/* The demands of the open sessions on the loop. */
 struct mood {
     bool playing; /* one plays ping-pong: its next message comes soon */
     bool looking; /* one waits for what nobody tells us of: a word in memory, a release */

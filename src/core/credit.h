@@ -52,7 +52,7 @@ static inline bool credit_owed(const struct credit *credit) {
     uint32_t half = (credit->window_local + 1) / 2;
     return credit->taken - credit->told >= half;
 }
-/* What a message that is posted now says was taken up. */
+/* The number taken up that a message posted now tells. */
 static inline uint32_t credit_to_tell(const struct credit *credit) {
     return credit->under_way ? credit->told_before : credit->taken;
 }
@@ -76,8 +76,8 @@ static inline void credit_landed(struct credit *credit) {
 static inline bool credit_arrived(struct credit *credit) {
     return ++credit->arrived - credit->told <= credit->window_local;
 }
-/* What the other side told; false when it claims more than was sent. Less than it
- * said before is old news: on unordered devices messages overtake each other. */
+/* Hears what the other side told; false when it claims more than was sent. Less than it said before
+ * is old news: on unordered devices messages overtake each other. */
 static inline bool credit_hear(struct credit *credit, uint32_t acked) {
     if ((int32_t)(acked - credit->sent) > 0)
         return false;

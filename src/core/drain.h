@@ -4,13 +4,11 @@
  *      IDLE ──────► (QP to ERR) ──► WAIT_EVENT ──► BEACON ────────► DESTROY ──► GONE
  *        └─ never connected ────────────────────────────────────────►
  *
- * What devices do differs: the last-WQE event comes never, once or often, early or
- * late, and a beacon may never flush; each wait therefore ends on a bound as well.
- * (IBA 1.5, 11.5.2: affiliated asynchronous event "last WQE reached", for QPs on a
- * shared receive queue only; ibv_get_async_event(3).) The machine holds the order
- * and the bounds; the engine performs the actions. Not its business: what the
- * flushed WRs were for.
- */
+ * Devices differ: the last-WQE event comes never, once or often, early or late, and a beacon may
+ * never flush; each wait therefore ends on a bound as well. (IBA 1.5, 11.5.2: affiliated
+ * asynchronous event "last WQE reached", for QPs on a shared receive queue only;
+ * ibv_get_async_event(3).) The machine holds the order and the bounds; the engine performs the
+ * actions. Not its business: what the flushed WRs were for. */
 #ifndef WEIR_DRAIN_H
 #define WEIR_DRAIN_H
 
@@ -80,7 +78,7 @@ void drain_init(struct drain *drain, const struct drain_options *options);
 enum drain_action drain_step(struct drain *drain, enum drain_event event, uint64_t now_ns);
 /* The device is at work on it still: the present wait begins again. */
 void drain_prolong(struct drain *drain, uint64_t now_ns);
-/* What the device refused for is over: the pauses are short again. */
+/* The device's cause to refuse is over: the pauses are short again. */
 void drain_forgive(struct drain *drain);
 /* When DRAIN_EV_TIMER is due; UINT64_MAX: never. */
 uint64_t drain_deadline(const struct drain *drain);

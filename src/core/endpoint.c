@@ -776,12 +776,11 @@ static void (*const ACTIONS[A_COUNT])(struct step *s) = {[A_UNSET] = act_bug,
 #undef EP_ACTION_X
 };
 
-/* States where CREATE is being answered (MAKING, ANSWERING) last for an instant. Those where
- * CONNECT is (JOINING, ACCEPTING) may last longer: they end with the attempt's deadline, or
- * when a QP breaks. All four drop messages that would change the attempt; the remote repeats
- * those that still matter. An
- * attempt of our own (MAKING, OFFERED, JOINING) is wanted already, and has no live
- * session beside it. */
+/* States where CREATE is being answered (MAKING, ANSWERING) last for an instant. States where
+ * CONNECT is being answered (JOINING, ACCEPTING) may last longer: they end with the attempt's
+ * deadline, or when a QP breaks. All four drop messages that would change the attempt; the remote
+ * repeats those that still matter. An attempt of our own (MAKING, OFFERED, JOINING) is wanted
+ * already, and has no live session beside it. */
 /* clang-format off */
 static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 /*                   NONE      MAKING    ANSWERING OFFERED   JOINING   ACCEPTING CONFIRM   GONE */

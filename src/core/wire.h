@@ -89,7 +89,7 @@ struct wire_qp {
     uint8_t blob[WEIR_QP_BLOB_MAX]; /* zeros behind blob_length after decoding */
 };
 
-/* What one side says of itself for one session. */
+/* One side's description of itself for one session. */
 struct wire_qp_set {
     char device[WEIR_DEVICE_NAME_MAX]; /* printable, terminated, not empty */
     uint8_t fabric[WEIR_FABRIC_ID_SIZE];
@@ -142,7 +142,7 @@ int wire_decode(const uint8_t *in, size_t length, struct wire_message *message_o
 /* The type's name in capitals, for traces; "?" for any other value. */
 const char *wire_type_name(enum wire_type type);
 
-/* What two sides can do together. */
+/* The terms that two sides agree on. */
 struct wire_agreed {
     uint32_t qp_count; /* the smaller; the other side's further QPs stay unused */
     uint32_t mtu;      /* the smaller; one that does not matter gives way */

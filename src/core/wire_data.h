@@ -7,10 +7,8 @@
  *     16  tag 8
  *     24  base 8: all of the sender's numbers <= base are finished (window.h)
  *
- * and the checks that need no context. What a number or a credit means is the
- * receiver's business (window.h, credit.h). Inline, because a notification pays
- * for it twice.
- */
+ * and the checks that need no context. The meaning of a number or a credit is the receiver's
+ * business (window.h, credit.h). Inline, because a notification pays for it twice. */
 #ifndef WEIR_WIRE_DATA_H
 #define WEIR_WIRE_DATA_H
 

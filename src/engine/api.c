@@ -98,7 +98,7 @@ int weir_transfer_status(weir_engine *engine, weir_transfer handle) {
                                                                                   : WEIR_ESTALE;
 }
 
-/* What is pending waits for what its peer waits for, which is not written into each. */
+/* A pending transfer waits for what its peer waits for, which is not written into each. */
 static int pending_waiting_for(weir_engine *engine, uint64_t id) {
     struct transfer *transfer = transfer_get(engine, id);
     if (transfer == NULL)

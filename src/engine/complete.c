@@ -48,10 +48,10 @@ static bool parts_complete(struct peer *peer, const struct qp *qp, const struct 
 }
 
 /* Numbers that will never come leave holes, which would stop the window one day: it
- * follows the sender's base then, but only as far as this number needs. What the sender
- * has finished may not have been polled here yet, on another QP; but devices poll QPs in
- * turn, and no more than RECEIVES_MAX messages are ever unpolled, so nothing that is a
- * whole window behind can still come. */
+ * follows the sender's base then, but only as far as this number needs. A number that the sender
+ * has finished may not have been polled here yet, on another QP; but devices poll QPs in turn, and
+ * no more than RECEIVES_MAX messages are ever unpolled, so nothing that is a whole window behind
+ * can still come. */
 static void make_room(struct window *window, const struct wire_data *data) {
     if (data->number - window->base <= WINDOW_SIZE || data->number <= window->base)
         return;
@@ -212,8 +212,8 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     drain_beacon(engine, qp);
 }
 
-/* Runs that are over with, from the front of the ledger. Who waits in line for their bytes is
- * served later: the caller sees to inflight_due. */
+/* Runs that are over with, from the front of the ledger. A peer that waits in line for their bytes
+ * is served later: the caller sees to inflight_due. */
 void complete_retire(weir_engine *engine, struct qp *qp) {
     struct peer *peer = peer_at(engine, qp->peer);
     struct ledger_run run;
@@ -256,8 +256,8 @@ void complete_flush(weir_engine *engine, struct qp *qp) {
     engine->inflight_due = engine->inflight_head != NONE;
 }
 
-/* What an error completion says of the transfer whose run it names; 0: the session
- * broke, and the transfer is as innocent as the others. */
+/* The error of the transfer whose run an error completion names; 0: the session broke, and the
+ * transfer is as innocent as the others. */
 static int culprit_error(uint32_t status) {
     switch (status) {
     case WEIR_CQE_LOCAL_PROT:

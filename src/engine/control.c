@@ -63,7 +63,7 @@ static void reply(weir_engine *engine, uint64_t conn, const struct wire_message 
 /* ---- visitors ---------------------------------------------------------- */
 
 /* The entry of a connection, a new one if need be: a free one, or else the oldest of those
- * that only asked. Who said HELLO is not displaced, so it comes in even while others ask
+ * that only asked. A visitor that said HELLO is not displaced, so it comes in even while others ask
  * and ask. NULL: no room. */
 static struct visitor *visitor_add(weir_engine *engine, uint64_t conn) {
     struct visitor *visitor = found_visitor(engine, conn);
@@ -168,8 +168,8 @@ static bool vouches(const weir_engine *engine, uint64_t conn, const char *addres
     return length > 0 && strncmp(address, host, length) == 0 && address[length] == ':';
 }
 
-/* Answered whoever asks: no peer is made before a HELLO. What a visitor says of itself
- * is kept for that, as far as there is room. */
+/* Answered whoever asks: no peer is made before a HELLO. A visitor's word of itself is kept for
+ * that, as far as there is room. */
 static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
     uint64_t pass = pass_for(engine, conn, message->from);
     if (!control_identify(engine, conn, WIRE_IAM, message->from, pass, false) || engine->closing ||
@@ -301,7 +301,7 @@ static struct peer *dialled_on(weir_engine *engine, uint64_t conn) {
     return peer;
 }
 
-/* Who answers on a connection that we dialled is this instance. False: we did not dial it. */
+/* This instance answers on a connection that we dialled. False: we did not dial it. */
 static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
     struct peer *peer = dialled_on(engine, conn);
     if (peer == NULL)

@@ -239,7 +239,7 @@ void engine_abandon(weir_engine *e) {
 
 /* ---- small services ---------------------------------------------------- */
 
-/* What is counted elsewhere, in short or by other threads, goes where it belongs. */
+/* Counts kept elsewhere, in short or by other threads, go where they belong. */
 void engine_fold_stats(weir_engine *engine) {
     weir_stats *stats = &engine->stats;
     stats->transfers_ok += engine->fast.transfers;
@@ -543,7 +543,7 @@ static const char *verify_inflight(const weir_engine *engine) {
     return NULL;
 }
 
-/* What peers may send has a receive that waits for it. */
+/* Every message that peers may send has a receive that waits for it. */
 static const char *verify_receives(const weir_engine *engine) {
     const char *wrong = receives_verify(&engine->receives, engine->polled);
     if (wrong != NULL || !engine->caps.srq)

@@ -44,7 +44,7 @@ struct peer *inflight_pop(weir_engine *engine) {
     return peer;
 }
 
-/* What the peer's next transfer waited for, it has, or does not want any more. */
+/* The peer's next transfer has what it waited for, or does not want it any more. */
 void post_wait_over(weir_engine *engine, struct peer *peer) {
     if (peer->waits_for == WEIR_WAITING_NOTHING)
         return;
@@ -76,7 +76,7 @@ void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for wh
     }
 }
 
-/* What all wait for that are on the peer's list of pending ones. */
+/* The thing that all transfers on the peer's list of pending ones wait for. */
 enum weir_waiting_for peer_waiting_for(const struct peer *peer) {
     if (peer->live == NONE || peer->proving)
         return WEIR_WAITING_CONNECTION;

@@ -21,7 +21,7 @@ static void local_done(weir_engine *engine, struct region_local *local) {
     engine->local_free = (uint32_t)(local - engine->regions.locals);
 }
 
-/* What is to be registered: the caller's memory, a dma-buf, or (neither) new memory. */
+/* The memory to be registered: the caller's, a dma-buf, or (neither) new memory. */
 struct source {
     void *base;
     bool dmabuf;

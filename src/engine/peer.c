@@ -147,7 +147,7 @@ static void window_of(void *self, struct wire_settled *out) {
     memcpy(out->bits, peer->received.bits, sizeof(out->bits));
 }
 
-/* Who has had nothing delivered here can have nothing delivered twice. */
+/* A peer that has had nothing delivered here can have nothing delivered twice. */
 static void past_keep(weir_engine *engine, const struct peer *peer) {
     static const struct window nothing;
     if (memcmp(&peer->received, &nothing, sizeof(nothing)) == 0)

@@ -12,14 +12,14 @@
  * submits meanwhile for peers that are not waiting for a turn, as far as they have slots.
  *
  * All peers together have at most inflight_bytes_max payload bytes in flight, but for a WR
- * that is longer by itself. Who is stopped by that waits in line (inflight_head); from then
- * on nobody posts data but the first in line, who posts one chain as soon as his next WR
- * fits, and goes to the end of the line if there is more. So who waits is passed by at most
- * one chain of each other peer. He leaves the line when anything else stops him: slots, his
- * session. Messages are not counted, and do not wait: credits bound them.
+ * that is longer by itself. A peer that this stops waits in line (inflight_head); from then on
+ * nobody posts data but the first in line, which posts one chain as soon as its next WR fits, and
+ * goes to the end of the line if there is more. So a peer that waits is passed by at most one chain
+ * of each other peer. It leaves the line when anything else stops it: slots, its session. Messages
+ * are not counted, and do not wait: credits bound them.
  *
  * A notification that finds no credit leaves that round for the list of the QP whose
- * credit it needs: first come, first served as credits come back. What cannot go costs
+ * credit it needs: first come, first served as credits come back. Notifications that cannot go cost
  * nothing until then, however many there are.
  *
  * Order within a notified transfer: on ordered devices the notification's parts
@@ -72,12 +72,12 @@ static uint64_t bytes_of(const struct weir_wr *wrs, uint32_t count) {
     return bytes;
 }
 
-/* Who posts data now: anybody while nobody waits, else the first in line. */
+/* The peers that post data now: all while nobody waits, else the first in line. */
 static bool inflight_open(const weir_engine *engine, const struct peer *peer) {
     return engine->inflight_head == NONE || engine->inflight_turn == peer_index(engine, peer);
 }
 
-/* What may be posted besides what is in flight; one WR may be whatever its length when
+/* The bytes that may be posted besides what is in flight; one WR may be whatever its length when
  * nothing is. */
 static uint64_t inflight_room(const weir_engine *engine) {
     uint64_t most = engine->options.inflight_bytes_max, bytes = engine_inflight(engine);
@@ -118,7 +118,7 @@ static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct q
     return true;
 }
 
-/* Accounts for a post. What is done already holds no slot. True: all accepted. */
+/* Accounts for a post. A WR that is done already holds no slot. True: all accepted. */
 static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *transfer,
                            uint64_t seq, const struct weir_wr *wrs, uint32_t count, bool quiet,
                            const struct weir_post *post) {
@@ -137,8 +137,8 @@ static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *
     return account_rest(engine, qp, transfer, seq, wrs, count, quiet, post);
 }
 
-/* What has no signalled run behind it is closed by an empty signalled write, whose
- * completion accounts for everything before it. True: it is. */
+/* A run with no signalled run behind it is closed by an empty signalled write, whose completion
+ * accounts for everything before it. True: it is. */
 bool post_empty(weir_engine *engine, struct qp *qp) {
     if (ledger_free(&qp->ledger) == 0)
         return false;
@@ -511,7 +511,7 @@ static enum outcome post_together(weir_engine *engine, struct peer *peer, uint64
 }
 
 /* A filled transfer of one WR, in the way of which nothing is (peer->clear): posted without
- * becoming pending. False: nothing was done, and it has to be started. Those who sleep have the
+ * becoming pending. False: nothing was done, and it has to be started. Threads that sleep have the
  * device armed; they are told of a deadline, and of the first post after a rest (stall.c). */
 bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   uint32_t index) {

@@ -1,7 +1,7 @@
 /* recv.c: receives on their way to the device, and those that it refused.
  *
- * Owns when a buffer is posted: all of a new QP's, and one for each that came back. What the
- * device refuses is missing, and is tried again on one timer of the engine's, after pauses that
+ * Owns when a buffer is posted: all of a new QP's, and one for each that came back. A receive that
+ * the device refuses is missing, and is tried again on one timer of the engine's, after pauses that
  * double from RECV_RETRY_NS to RECV_RETRY_NS_MOST while nothing is taken. Without a shared queue
  * each QP knows which of its buffers are missing; a shared one knows how many it wants
  * (receives.h).
@@ -9,7 +9,7 @@
  * Meanwhile nobody sends what no receive waits for. A credit goes back when a receive was posted
  * in place of the one that its message took; until then it is kept. Nor are notifications sent on
  * QPs whose queue lacks receives, because they are answered by credit messages, which take
- * receives and no credits. What was sent before is answered by two at most, and if what is
+ * receives and no credits. Notifications sent before are answered by two at most, and if what is
  * missing is the receive of such a message, by one more at most: it told of half a window. For
  * those the reserve of CREDIT_RESERVE is there.
  *
@@ -293,7 +293,7 @@ static bool return_own(weir_engine *engine, struct qp *qp, uint32_t life, uint32
     return false;
 }
 
-/* What qp lacks; true: something was posted. */
+/* Posts what qp lacks; true: something was posted. */
 static bool retry_own(weir_engine *engine, struct qp *qp) {
     struct lack *lack = lack_of(engine, qp);
     bool any = false;
@@ -353,7 +353,7 @@ bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buf
     return false;
 }
 
-/* What the device refused, once more. */
+/* Receives that the device refused, once more. */
 void recv_timer(weir_engine *engine) {
     bool any = false;
     bool missing;

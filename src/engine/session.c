@@ -319,8 +319,8 @@ void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
 }
 
 void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    /* What the device knows may be more than that: that the peer is dead. It must be
-     * heard before the QPs that it is told of are gone. */
+    /* The device may know more than that: that the peer is dead. It must be heard before the QPs
+     * that it is told of are gone. */
     if (!engine->in_async)
         session_async(engine);
     if (slot == NONE || !peer->sessions[slot].used || peer->sessions[slot].retired)

@@ -152,7 +152,7 @@ static const char *shown(const char *text, char out[32]) {
     return out;
 }
 
-/* What was asked for, by whom; false: it may not be. */
+/* The value asked for, and its source; false: it may not be. */
 static bool choose(const struct setting *setting, uint64_t option, const char *text,
                    struct setting_report *report) {
     char part[32];
@@ -185,7 +185,7 @@ static bool choose(const struct setting *setting, uint64_t option, const char *t
     return false;
 }
 
-/* What is above the most that has an effect is not that. Of the depth that a device grants, one
+/* A value above the most that has an effect is cut to that. Of the depth that a device grants, one
  * slot is the beacon's (session.c) and a quarter of the others a chain's (post.c); how much it
  * grants is not known here, and the option stays. */
 static void cut(const struct setting *setting, const weir_engine_options *so_far,
@@ -205,7 +205,7 @@ static void cut(const struct setting *setting, const weir_engine_options *so_far
                  (unsigned long long)report->in_force, (unsigned long)so_far->sq_depth);
 }
 
-/* One row. What is wrong is replaced by the default, for those behind it. */
+/* One row. A wrong value is replaced by the default, for the rows behind it. */
 static int resolve(const struct setting *setting, char *(*get)(const char *name),
                    weir_engine_options *options, struct setting_report *report) {
     range_of(setting, options, report);

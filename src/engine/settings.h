@@ -10,7 +10,7 @@ extern const size_t settings_count;
 enum { SETTINGS_MAX = 32 };
 enum { OPTIONS_SIZE_MAX = 4096 }; /* of weir_engine_options, as any caller has it */
 
-/* What became of one setting; numbers in the setting's unit. */
+/* The outcome of one setting; numbers in the setting's unit. */
 struct setting_report {
     uint64_t value;    /* WEIR_SETTING_AUTO: chosen later */
     uint64_t in_force; /* what of it has an effect */

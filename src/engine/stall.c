@@ -90,8 +90,8 @@ __attribute__((noinline, cold)) void stall_begin(weir_engine *engine) {
     engine->worked = true;
 }
 
-/* emptied: the completion queue was, just now. What a QP completed before the last look may wait
- * in it until it was emptied, or as much as fits in was taken from it. */
+/* emptied: the completion queue was, just now. A completion from before the last look may wait in
+ * it until it was emptied, or as much as fits in was taken from it. */
 void stall_look(weir_engine *engine, bool emptied) {
     if (at_rest(engine))
         return;

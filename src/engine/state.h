@@ -68,7 +68,7 @@ enum {
 };
 #define RECV_LIFE_MASK (((uint64_t)1 << (ROUTE_SEQ_BITS - RECV_BUFFER_BITS)) - 1)
 
-/* Who has served others for long is relieved by the next who hands over: own.h. */
+/* A thread that has served others for long is relieved by the next that hands over: own.h. */
 enum relief { RELIEF_NONE, RELIEF_WANTED, RELIEF_COMES };
 
 /* Where a transfer is. A TR_TERMINAL one lives on only for its handle. */
@@ -82,7 +82,7 @@ enum transfer_state {
 };
 
 /* LIST_CREDITS + i: the data is posted; the notification waits for a credit of QP i of the
- * live session. Those that have a number come first. */
+ * live session. Transfers that have a number come first. */
 enum { LIST_PENDING, LIST_POSTED, LIST_PARKED, LIST_CREDITS, LISTS = LIST_CREDITS + WEIR_QPS_MAX };
 
 struct transfer {
@@ -154,8 +154,8 @@ struct qp {
     uint32_t psn;
 };
 
-/* What a QP lacks because the device refused receives: recv.c. Beside struct qp, whose size is
- * a power of two. */
+/* The receives that a QP lacks because the device refused them: recv.c. Beside struct qp, whose
+ * size is a power of two. */
 struct lack {
     uint32_t recvs;      /* missing; of a shared queue: in place of those that its messages took */
     uint32_t credits;    /* of its messages, kept for want of receives */
@@ -163,7 +163,7 @@ struct lack {
     uint64_t refused_ns; /* without a shared queue: since when it has taken none */
 };
 
-/* What was seen of a QP when it was last looked at: stall.c. */
+/* A QP as it was seen at the last look: stall.c. */
 struct stall {
     uint64_t head;     /* its ledger's; UINT64_MAX: nothing was outstanding */
     uint64_t still_ns; /* for which that has not moved */
@@ -208,7 +208,7 @@ enum dial_state {
     DIAL_AWAITING /* no address leads to it: it has to call */
 };
 
-/* What is remembered of an instance that was given up. */
+/* The record of an instance that was given up. */
 struct past {
     uint8_t instance[WIRE_INSTANCE_SIZE];
     struct window received;
@@ -307,7 +307,8 @@ struct peer {
 
 _Static_assert(sizeof(struct peer) <= 6 * 1024, "8 KiB an idle peer, its QP and connection too");
 
-/* Who asked WHO, or was asked, and what it said of itself: until its HELLO is answered. */
+/* An instance that asked WHO, or was asked, and what it said of itself: until its HELLO is
+ * answered. */
 struct visitor {
     uint64_t conn; /* 0: free */
     bool asked;    /* it said HELLO first, and was asked WHO */
@@ -345,18 +346,18 @@ struct held { /* an accepted notification that waits for room in the queue */
     uint64_t from; /* once the peer has ended: the handle that was told for it; else 0 */
 };
 
-/* What a submit can find full. */
+/* The things that a submit can find full. */
 enum full { FULL_TRANSFERS, FULL_SEGMENTS, FULL_COMPLETIONS, FULL_KINDS };
 
 struct weir_engine {
     /* Words that other threads write while somebody has the engine have lines of their own;
      * what its owner reads and writes for every transfer lies on none of them.
-     * Who has it: own.h. Every submit and every release touches both. */
+     * Its owner: own.h. Every submit and every release touches both. */
     _Alignas(LINE_BYTES) _Atomic uint32_t owner; /* any thread: enum owner */
     _Atomic uint32_t submitted; /* any thread: head of the submit queue, index + 1 */
     _Atomic uint32_t relief;    /* any thread: enum relief */
 
-    /* What submitters without the engine write. */
+    /* Words that submitters without the engine write. */
     _Alignas(LINE_BYTES) _Atomic uint32_t tables_lock; /* any thread: regions and peers, to read
                                                         * without the engine */
     _Atomic uint32_t completions_reserved; /* any thread: QUEUE transfers not yet taken */
@@ -367,7 +368,7 @@ struct weir_engine {
     _Atomic uint64_t crowded_ns;           /* any thread: when one last found the engine taken, */
     _Atomic uint32_t vain_waits;           /* and how many that waited for it since one got it */
 
-    /* What those write who sleep, or take what was received: wait.c, complete.c. */
+    /* Words of threads that sleep, or take what was received: wait.c, complete.c. */
     _Alignas(LINE_BYTES) _Atomic uint64_t news; /* any thread: counts owners that did something */
     uint64_t news_seen;                         /* news, when the application last armed */
     _Atomic uint64_t room;                      /* any thread: counts room made for `blocked` */
@@ -577,7 +578,7 @@ uint64_t open_address_bytes(const weir_engine_options *options,
 /* wait.c */
 void engine_awake(weir_engine *engine);
 void engine_wake(weir_engine *engine);
-/* What grows when anything is done, or room is made while somebody waits for it. */
+/* A count that grows when anything is done, or room is made while somebody waits for it. */
 uint64_t engine_news_or_room(weir_engine *engine);
 void engine_room_slow(weir_engine *engine);
 /* A record or a place in a queue came back, perhaps without the engine and so without news. */
@@ -619,7 +620,7 @@ bool transfer_is_suspect(const struct transfer *transfer);
 static inline bool peer_is_suspicious(const struct peer *peer) {
     return peer->suspects > 0 || peer->trouble_breaks >= BREAKS_SHARED;
 }
-/* What is new goes the long way: peer_update_fast. */
+/* New transfers go the long way: peer_update_fast. */
 static inline void peer_not_fast(struct peer *peer) {
     peer->fast_qp = NULL;
     peer->clear = false;
@@ -710,7 +711,7 @@ void session_device_failed(weir_engine *engine);
 uint64_t stall_deadline(const weir_engine *engine);
 void stall_look(weir_engine *engine, bool emptied);
 void stall_begin(weir_engine *engine);
-/* Those who sleep may have no deadline for a look at what was posted just now. */
+/* Threads that sleep may have no deadline for a look at what was posted just now. */
 static inline void stall_posted(weir_engine *engine) {
     if (__builtin_expect(engine->stall_next_ns == 0, 0))
         stall_begin(engine);

@@ -136,7 +136,7 @@ static bool reserve_completion(weir_engine *engine) {
     return true;
 }
 
-/* What a record says before anything was done. */
+/* A record as it is before anything was done. */
 static inline __attribute__((always_inline)) void
 fill_record(weir_engine *engine, struct transfer *transfer, const struct peer *peer, uint8_t opcode,
             const weir_transfer_options *options) {
@@ -392,8 +392,8 @@ static bool may_be_fast(const weir_engine *engine, const struct request *request
 /* ---- ways 2 and 3 ------------------------------------------------------ */
 
 /* The turn of the first that waits for one; a short one where posting copies, and none if a long
- * transfer is next. Who submits and hardly ever makes progress works off what waits so, in its
- * order, and pays for no long copy. */
+ * transfer is next. An application that submits and hardly ever makes progress works off what waits
+ * so, in its order, and pays for no long copy. */
 static void give_turn(weir_engine *engine) {
     const struct peer *first = &engine->peers[engine->run_head];
     uint64_t most = engine->post_bytes_max;

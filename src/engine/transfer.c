@@ -366,7 +366,8 @@ static void forget_session(struct transfer *transfer) {
     transfer->epoch = 0;
 }
 
-/* A session broke with this transfer under way. What came through is not what broke it. */
+/* A session broke with this transfer under way. A transfer that came through is not what broke
+ * it. */
 static void blame(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   const struct session *session) {
     if (!transfer->flushed)
@@ -391,7 +392,7 @@ void transfer_judge(weir_engine *engine, struct peer *peer, const struct session
     }
 }
 
-/* A session broke. What has runs on it is parked, and may be what broke it; what has none
+/* A session broke. A transfer with runs on it is parked, and may be what broke it; one with none
  * goes on elsewhere, its notification's parts from the start. */
 void transfer_park(weir_engine *engine, struct peer *peer, const struct session *session) {
     post_wait_over(engine, peer);
@@ -449,7 +450,7 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
     peer->replays++;
 }
 
-/* What is to become of one parked transfer whose own QPs are gone. */
+/* Settles one parked transfer whose own QPs are gone. */
 static void unpark(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
     if (!transfer->flushed) {
         /* Everything that was posted did complete. */

@@ -114,7 +114,7 @@ static void tell_application(weir_engine *engine) {
         engine->ports.wait.ops->raise(engine->ports.wait.self);
 }
 
-/* Those who sleep on the ports have to look at the engine. */
+/* Threads that sleep on the ports have to look at the engine. */
 void engine_wake(weir_engine *engine) {
     if (atomic_load(&engine->leader_asleep))
         engine->ports.wait.ops->wake(engine->ports.wait.self);
@@ -136,7 +136,7 @@ static void tell(weir_engine *engine) {
     engine_wake(engine);
 }
 
-/* The engine once more, if there is work that nobody else takes up. Who comes to relieve
+/* The engine once more, if there is work that nobody else takes up. A thread that comes to relieve
  * us has pushed, and waits for the engine; when we go without, nobody has to come. */
 static bool serve_again(weir_engine *engine, uint32_t rounds) {
     if (atomic_load(&engine->submitted) != 0 && atomic_load(&engine->relief) != RELIEF_COMES &&
@@ -195,8 +195,8 @@ static bool has_news_or_room(weir_engine *engine, uint64_t before) {
     return engine_news_or_room(engine) != before;
 }
 
-/* What has to be taken: notifications, and transfers that were asked for as completions.
- * Events need not be. */
+/* Whether something has to be taken: notifications, and transfers that were asked for as
+ * completions. Events need not be. */
 static bool something_waits(weir_engine *engine) {
     return !queue_is_empty(&engine->notifications) || !queue_is_empty(&engine->completions);
 }
@@ -226,8 +226,8 @@ int weir_engine_fd(const weir_engine *engine) {
     return engine->ports.wait.ops->fd(engine->ports.wait.self);
 }
 
-/* First armed, then a look: work that others finish after the look tells us. What they
- * finished before, the application may not have taken yet, and nobody told it. */
+/* First armed, then a look: work that others finish after the look tells us. The application may
+ * not have taken yet what they finished before, and nobody told it. */
 static int arm_application(weir_engine *engine, uint64_t *timeout_ns_out) {
     if (atomic_exchange(&engine->armed, ARMED_YES) != ARMED_NO)
         engine->ports.wait.ops->lower(engine->ports.wait.self);
@@ -412,7 +412,7 @@ uint64_t engine_news_or_room(weir_engine *engine) {
     return atomic_load(&engine->news) + atomic_load(&engine->room);
 }
 
-/* Those asleep who wait for room are woken; others who sleep look, and sleep on. */
+/* Sleepers that wait for room are woken; other sleepers look, and sleep on. */
 __attribute__((noinline, cold)) void engine_room_slow(weir_engine *engine) {
     atomic_fetch_add(&engine->room, 1);
     if (atomic_load(&engine->followers) != 0)

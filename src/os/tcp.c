@@ -58,7 +58,7 @@
 
 enum { TCP_BATCH = 64, TCP_INDEX_BITS = 16, TCP_INDEX_MASK = (1 << TCP_INDEX_BITS) - 1 };
 
-/* What epoll carries for what is no connection: generation 0, which no life has. */
+/* The tokens of descriptors that are no connections: generation 0, which no life has. */
 enum { TCP_TOKEN_LISTEN = 1, TCP_TOKEN_TIMER = 2, TCP_TOKEN_RESOLVER = 3 };
 
 #define TCP_NIL UINT32_MAX
@@ -322,7 +322,7 @@ static void tcp_flush(struct tcp *tcp, struct tcp_conn *conn) {
         } else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
             break;
         } else if (errno != EINTR) {
-            /* What arrived before is still to be delivered; then reading finds the end,
+            /* Messages that arrived before are still to be delivered; then reading finds the end,
              * also after an error that TCP itself would survive. */
             conn->broken = true;
             (void)shutdown(conn->fd, SHUT_RDWR);
@@ -766,8 +766,8 @@ static void tcp_hangup(void *self, uint64_t id) {
     if (conn->state == TCP_OPEN) {
         tcp_flush(tcp, conn);
         /* Closing with bytes unread resets the connection (RFC 1122 4.2.2.13), which
-         * would throw away what was just sent. What more than this is unread is a flood.
-         * The in buffer is not touched: it may hold the message of the last poll. */
+         * would throw away what was just sent. More unread bytes than this are a flood. The in
+         * buffer is not touched: it may hold the message of the last poll. */
         tcp_room_take(&tcp->rooms, &conn->room);
         (void)recv(conn->fd, conn->room->out, sizeof conn->room->out, 0);
     }

@@ -36,7 +36,7 @@ struct weir_env_ops {
     void (*free)(void *self, void *memory, size_t bytes);
 };
 
-/* What the application asks of a device, as weir_engine_options has it; 0: its own choice. */
+/* The application's wishes for a device, as weir_engine_options has it; 0: its own choice. */
 struct weir_device_wishes {
     uint32_t inline_bytes; /* WEIR_INLINE_NONE: none. It may give less, not more */
     uint32_t cq_depth;     /* it may give less, and more */
@@ -254,7 +254,7 @@ struct weir_device_ops {
     int (*mr_register_dmabuf)(struct weir_device *device, int fd, uint64_t offset, uint64_t length,
                               uint64_t iova, uint32_t access, struct weir_mr *mr_out);
     int (*mr_release)(struct weir_device *device, const struct weir_mr *mr);
-    /* What a peer's mr_import needs, at most WEIR_MR_BLOB_MAX bytes. */
+    /* The blob that a peer's mr_import needs, at most WEIR_MR_BLOB_MAX bytes. */
     int (*mr_export)(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
                      uint32_t *blob_length_out);
     /* length and access come from the checked descriptor; the blob is hostile. May wait for the

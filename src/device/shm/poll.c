@@ -12,8 +12,8 @@
  *
  * Invariants: a QP with completions to give is marked in the segment, watched, or on
  * the ready list. Pending bits are cleared before the rings behind them are read.
- * What is found in a ring was written by another process: it is read once and
- * checked, and nonsense puts the QP in the error state. */
+ * A message found in a ring was written by another process: it is read once and checked, and
+ * nonsense puts the QP in the error state. */
 #define _GNU_SOURCE
 #include <string.h>
 

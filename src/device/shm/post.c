@@ -36,7 +36,7 @@
 #define VM_BATCH_WRS  256                 /* < IOV_MAX; on the stack */
 #define VM_CALL_BYTES (UINT64_C(4) << 20) /* of one system call: bounds mr_release's wait */
 
-/* What one call of post_send has going. */
+/* The work that one call of post_send has going. */
 struct post {
     bool is_busy; /* remote->busy is odd */
     bool is_sent; /* messages were written, the receiver was not told yet */

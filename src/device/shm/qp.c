@@ -35,7 +35,7 @@ static uint64_t ready_word(uint64_t owner, uint64_t other) {
     return (mix(owner + mix(other)) & ~SHM_STATE_MASK) | SHM_STATE_READY;
 }
 
-/* What the messages of a ring are numbered from. */
+/* The number from which the messages of a ring are numbered. */
 static uint64_t ring_secret(uint64_t receiver, uint64_t sender) {
     return mix(mix(receiver) ^ sender);
 }

@@ -148,8 +148,8 @@ int seg_memfd(const char *name, uint64_t bytes);
  * fork(2) has: what peers write is for this process. NULL: none. */
 void *seg_mmap(void *at, uint64_t bytes, int protection, int flags, int fd);
 
-/* What a stranger's descriptor must be before it is mapped: a memfd that cannot
- * shrink under the mapping. The size in bytes, 0 if it is anything else. */
+/* A stranger's descriptor must be a memfd that cannot shrink under the mapping, before it is
+ * mapped. The size in bytes, 0 if it is anything else. */
 uint64_t seg_check(int fd, uint64_t *inode_out);
 
 /* Our own segment: made, mapped, head written. EMFILE, ENOMEM or EDEVICE.

@@ -1,9 +1,9 @@
 /* cm.c: connections of iWARP QPs, which only the connection manager makes (rdma_cm(7)): it
  * dials over TCP, speaks MPA (RFC 5044, RFC 6581) and takes the QP to RTS itself.
  *
- * A device listens on a port of its own at the address that it chose. Who connects first
- * dials; the other side takes the call for the QP that it names, also before it is asked to
- * connect that QP, so that neither has to wait for the other.
+ * A device listens on a port of its own at the address that it chose. The side that connects first
+ * dials; the other side takes the call for the QP that it names, also before it is asked to connect
+ * that QP, so that neither has to wait for the other.
  *
  *   NONE ──called──► ACCEPTED ──established──► UP ──► DOWN
  *    └───dialled───► DIALLED ───established────▲        any failure ──► DOWN
@@ -19,7 +19,7 @@
  * Owns the channel, the listener, the memory that fences read (fence.c), and the ids of all
  * connections. Invariants: an id belongs to one QP, as its context says, which is set before
  * any event of it can come, and goes before its QP; a QP has one id.
- * What blocks (addresses are resolved, software devices wait for TCP, and a call for its
+ * Work that blocks (addresses are resolved, software devices wait for TCP, and a call for its
  * answer) is done by a connector's thread: cm_dial, cm_drop. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -40,7 +40,7 @@ enum { RESOLVE_MS = 100, RESOLVES = 20, ROUTE_MS = 2000, BACKLOG = 1024, TRIES =
 #define NS_PER_S UINT64_C(1000000000)
 #define CALL_NS  UINT64_C(200000000) /* that the one waits for the other's call */
 
-/* What a caller says (private data). In its own byte order: a QP is named by bytes. */
+/* A caller's message (private data). In its own byte order: a QP is named by bytes. */
 struct call {
     uint8_t magic[4];
     uint8_t zero[4];
@@ -451,7 +451,7 @@ int cm_connect(struct weir_qp *qp) {
     return qp->expects ? WEIR_EINPROGRESS : WEIR_OK;
 }
 
-/* Those whose wait is over. They are in the order of their ends. */
+/* Dials for the QPs whose wait is over. The waits are in the order of their ends. */
 static void dial_late(struct weir_device *device) {
     struct verbs_cm *cm = &device->cm;
     uint64_t now = now_ns(device), taken;

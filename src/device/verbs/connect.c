@@ -12,8 +12,8 @@
  * Owns the queue of those that wait, the list of those that are done, and the eventfd that
  * says so. Invariants: a QP's connect_state and connect_next are read and written under the
  * mutex, which is never held across a call of the kernel's; a RUNNING QP is its thread's,
- * and is neither destroyed nor modified by others. What the transitions are made of is
- * fixed before it waits. */
+ * and is neither destroyed nor modified by others. The transitions' attributes are fixed before it
+ * waits. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>
@@ -71,8 +71,8 @@ static void prepare(struct weir_qp *qp, const struct weir_qp_path *path,
     };
 }
 
-/* What was said of the other side was checked before: EINVAL is about our own address, which
- * a link that is down for a moment may lack, and is worth another try as any EDEVICE. */
+/* The data about the other side was checked before: EINVAL is about our own address, which a link
+ * that is down for a moment may lack, and is worth another try as any EDEVICE. */
 static int connect_error(int error) {
     switch (error) {
     case 0:

@@ -12,8 +12,8 @@
  * the error state, or take them and never look at them again. So when the first error is seen
  * (a completion, the end of the connection, a post that is refused) the QP goes to the error
  * state, what succeeded until then is taken from the CQ, and everything else is flushed here,
- * in its order, as is what is posted later. What the provider says of it is not passed on, but
- * for the status of the WR that it told of first.
+ * in its order, as is what is posted later. The provider's account of it is not passed on, but for
+ * the status of the WR that it told of first.
  *
  * Owns how a chain of the caller's becomes one of the provider's. Left to others: slots and
  * positions (post.c). */

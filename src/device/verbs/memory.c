@@ -111,9 +111,9 @@ static struct ibv_mr *make(struct weir_device *device, void *base, uint64_t leng
     return mr;
 }
 
-/* What an iWARP read fills is written by the other side's packets, to a key that they name and
- * that has to have that right (RFC 5040, 5.1). So that nobody else may write there, that key is
- * not the exported one: only who we read from sees it. Memory that may only be read does
+/* The memory that an iWARP read fills is written by the other side's packets, to a key that they
+ * name and that has to have that right (RFC 5040, 5.1). So that nobody else may write there, that
+ * key is not the exported one: only who we read from sees it. Memory that may only be read does
  * without. */
 enum { SINK_FLAGS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE };
 static bool needs_sink(const struct weir_device *device, uint32_t access) {

@@ -1,7 +1,7 @@
 /* poll.c: completions, asynchronous events and sleeping.
  *
  * Owns the stash: completions that were taken from the CQ but not yet by the caller, in
- * order. They get there when a QP is destroyed, and when arming finds some. What is in the
+ * order. They get there when a QP is destroyed, and when arming finds some. A completion in the
  * stash still holds its slot, so it fits. Left to others: which slots there are.
  *
  * Events, those of the completion channel too, are copied and acknowledged in the call that
@@ -239,7 +239,7 @@ static struct weir_async of_qp(uint32_t type, const struct ibv_async_event *even
     return (struct weir_async){.type = type, .qp_tag = qp->tag};
 }
 
-/* What an event says to the engine; type 0: nothing. */
+/* The event as the engine is told it; type 0: it is not. */
 static struct weir_async event_of(struct weir_device *device, const struct ibv_async_event *event) {
     switch (event->event_type) {
     case IBV_EVENT_QP_LAST_WQE_REACHED:

@@ -276,7 +276,7 @@ static uint64_t now_ns(const struct weir_device *device) {
     return device->env.ops->now(device->env.self);
 }
 
-/* What its end says of the device. One that never got as far gives no such event. */
+/* Notes what a QP's end says of the device. One that never got as far gives no such event. */
 static void note_habit(const struct weir_qp *qp) {
     const struct weir_device *device = qp->device;
     bool waited = qp->error_ns != 0 && now_ns(device) - qp->error_ns >= SILENCE_NS;

@@ -80,7 +80,7 @@ _Static_assert(VERBS_QPS_MAX <= 1u << VERBS_INDEX_BITS, "every QP has a number")
 
 /* ---- settings.c ---- */
 
-/* What the environment says; VERBS_UNSET where it says nothing. */
+/* The environment's settings; VERBS_UNSET where it says nothing. */
 #define VERBS_UNSET (-1)
 struct verbs_settings {
     char device[64]; /* "": any */
@@ -107,7 +107,7 @@ int settings_read(char *(*get)(const char *name), struct verbs_settings *setting
 
 /* ---- blob.c ---- */
 
-/* What kind of network a port is on. The numbers are seen by peers. */
+/* The kind of network that a port is on. The numbers are seen by peers. */
 enum verbs_fabric {
     FABRIC_INFINIBAND = IBV_LINK_LAYER_INFINIBAND,
     FABRIC_ROCE = IBV_LINK_LAYER_ETHERNET,
@@ -126,7 +126,7 @@ struct verbs_address {
     uint64_t fence;    /* 8 bytes to read, which say nothing (fence.c) */
     uint32_t fence_key;
 };
-/* What a QP connects from: as its blob said, whatever became of the port since. */
+/* The place that a QP connects from: as its blob said, whatever became of the port since. */
 struct verbs_source {
     struct verbs_address address;
     uint32_t mtu;
@@ -192,8 +192,8 @@ void inherit_close_channel(struct ibv_comp_channel *channel);
 
 /* Opens the device that settings ask for, or the best there is. An error: note says why. */
 int select_open(const struct verbs_settings *settings, struct verbs_choice *choice_out);
-/* Port and address once more: they may have changed. EDEVICE: not usable now. What other
- * threads read of the choice, its context and attr, is not written. */
+/* Port and address once more: they may have changed. EDEVICE: not usable now. The members of the
+ * choice that other threads read, context and attr, are not written. */
 int select_refresh(const struct verbs_settings *settings, struct verbs_choice *choice);
 enum ibv_mtu mtu_code(uint32_t bytes); /* 0: no such path MTU */
 
@@ -326,7 +326,7 @@ struct verbs_raw {
     bool own; /* it came from poll_flush */
 };
 
-/* What an iWARP device has besides. */
+/* The state that an iWARP device has besides. */
 struct verbs_cm {
     struct rdma_event_channel *channel; /* of the listener and of all connections */
     struct rdma_cm_id *listener;
