@@ -41,7 +41,7 @@ struct pair_message {
     uint8_t bytes[WEIR_CONTROL_MESSAGE_MAX];
 };
 
-/* What the judge knows of one attempt of one node. */
+/* The judge's knowledge of one attempt of one node. */
 struct pair_epoch {
     uint64_t bound; /* remote epoch in CONNECT */
     bool connected;

@@ -22,7 +22,7 @@
 
 enum { SIDE_BYTES = 1 << 16 };
 
-/* One engine. What it knows of the other is there after side_join. */
+/* One engine. Its knowledge of the other is there after side_join. */
 struct side {
     weir_engine *engine;
     char address[WEIR_ADDRESS_MAX];

@@ -272,7 +272,7 @@ static void complete(uint64_t wr_id, uint32_t status) {
     *cqe_new() = (struct weir_cqe){.wr_id = wr_id, .status = status};
 }
 
-/* What is posted on this QP ends with it. If it failed, the first of that is to blame. */
+/* The WRs posted on this QP end with it. If it failed, the first of them is to blame. */
 static void cut_short(uint32_t qp) {
     uint32_t kept = 0;
     uint32_t status = the->news[qp] != NEWS_NONE ? the->bad_status : WEIR_CQE_FLUSHED;

@@ -1,6 +1,6 @@
 /* lone_engine.h: one engine whose whole world is played by the test: its clock, its
- * control channel, its device. What others say is put in word by word, and what the
- * engine says is looked at. Nothing runs by itself: no time passes but by lone_pass.
+ * control channel, its device. Others' messages are put in word by word, and the engine's are
+ * looked at. Nothing runs by itself: no time passes but by lone_pass.
  *
  * A connection is a number that the test gives out (lone_visit) or the engine dials
  * (lone_dialled). One that is cut silently refuses sends and tells nobody.

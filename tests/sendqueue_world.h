@@ -55,7 +55,7 @@ struct queue_world {
     weir_peer peers[QW_ENGINES]; /* as the first engine knows them */
     weir_remote remotes[QW_ENGINES];
 
-    /* What the first engine's device does. */
+    /* The behaviour of the first engine's device. */
     bool stalled;            /* it completes nothing more */
     uint64_t poll_ns;        /* so much longer a poll takes, on shm */
     uint32_t take_of_next;   /* of the next chain that is longer, it takes so many WRs... */
@@ -68,7 +68,7 @@ struct queue_world {
     uint64_t signaled;       /* how many do */
     bool frozen[QW_ENGINES]; /* the engine is not run: its process is stopped */
 
-    /* What was asked of it. */
+    /* The calls that it got. */
     uint64_t posts, polls, sleeps;
 
     struct qw_qp qps[QW_QPS];

@@ -53,8 +53,8 @@ struct sim_hooks {
     struct sim_world *world;
 };
 
-/* What else a device may do: grant more than was asked for, refuse to
- * destroy at first, answer late, bound a post; and what it may leave out. */
+/* The odd ways of a device: it may grant more than was asked for, refuse to destroy at first,
+ * answer late, bound a post; and what it may leave out. */
 static void config_odd(struct sim_nic_config *nic) {
     nic->grant = SIM_GRANT_MORE;
     nic->destroy_fails_max = 3;

@@ -140,7 +140,7 @@ struct flying {
     uint32_t tells;
 };
 
-/* A QP whose ends are driven in any order. What flies to side i arrives in any order too,
+/* A QP whose ends are driven in any order. Messages that fly to side i arrive in any order too,
  * unless ordered; what has arrived is read in the order of its arrival. */
 struct pair {
     bool ordered;

@@ -1,7 +1,6 @@
 /* test_endpoint_random.c: a campaign against the handshake: random schedules of loss, repetition,
  * delay and reordering, of crossing opens, breaks, failures and restarts; then the faults stop and
- * the two sides must agree. What must hold all the time is checked by endpoint_pair.c after every
- * step.
+ * the two sides must agree. endpoint_pair.c checks after every step what must hold all the time.
  *
  * WEIR_TEST_SEED=n runs that one seed, WEIR_TEST_SEEDS=n another number of them. */
 #include <setjmp.h>
@@ -20,7 +19,7 @@ enum { SEEDS = 20000 };
 static struct pair pair;
 static uint64_t running = NOTHING; /* seed */
 
-/* What the whole campaign saw: one that never meets the hard cases proves nothing. */
+/* The counts of the whole campaign: one that never meets the hard cases proves nothing. */
 static struct { uint64_t ups, fails, gones, stale; } seen;
 
 static void mischief(struct pair *p) {

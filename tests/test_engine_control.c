@@ -125,8 +125,9 @@ static void test_H7_a_visitor_that_never_says_who_it_is_comes_in(void **state) {
     lone_close(lone);
 }
 
-/* What answers at an address that the application opened is who it opened, whether IAM is
- * late or lost: nobody is met under no address, and it is known by the handle it was given. */
+/* The instance that answers at an address that the application opened is the one opened, whether
+ * IAM is late or lost: nobody is met under no address, and it is known by the handle it was
+ * given. */
 static void test_H1_a_hello_before_iam_is_who_was_opened(void **state) {
     weir_peer peer;
     weir_notification got;

@@ -95,7 +95,7 @@ static void test_S5_refused_for_segments_max(void **state) {
     finish(count);
 }
 
-/* Those that have ended, but were not taken. */
+/* Transfers that have ended, but were not taken. */
 static void test_S5_refused_for_completions(void **state) {
     if (!open_world(state, 4, 0))
         skip();

@@ -9,7 +9,7 @@
 
 #define THERE "10.0.0.9:9"
 
-/* What every test begins with: the engine, and a peer that the application opened. */
+/* The beginning of every test: the engine, and a peer that the application opened. */
 static struct lone *opened(weir_peer *peer_out, uint64_t *conn_out) {
     struct lone *lone = lone_open(NULL);
     assert_int_equal(weir_peer_open(lone->engine, THERE, peer_out), WEIR_OK);
@@ -579,7 +579,7 @@ static void test_S11_a_culprit_that_is_never_named(void **state) {
     lone_close(lone);
 }
 
-/* Those that were under way together with it come through: the culprit goes by itself. */
+/* Transfers that were under way together with it come through: the culprit goes by itself. */
 static void test_S11_a_culprit_takes_nobody_along(void **state) {
     enum { INNOCENT = 6 };
     const uint32_t payload = 32;

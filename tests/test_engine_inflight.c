@@ -91,8 +91,8 @@ static void test_S4_bytes_in_flight_stay_below_the_limit(void **state) {
     on_both(limit_holds);
 }
 
-/* What the peer's turn waits for, all wait for that have theirs behind it: those too that were
- * submitted when it was something else. */
+/* All transfers behind the peer's turn wait for what it waits for, also those that were submitted
+ * when that was something else. */
 static void all_say(uint64_t most, uint32_t depth, int what) {
     enum { COUNT = 5 };
     weir_transfer transfers[COUNT];
@@ -141,7 +141,7 @@ static void test_S4_a_long_wr_goes_by_itself(void **state) {
     on_both(long_ones);
 }
 
-/* Those of one WR, which are posted in their submits. */
+/* Transfers of one WR, which are posted in their submits. */
 static void at_once(uint64_t seed) {
     weir_transfer transfers[8];
     begin(seed, PIECE);
@@ -276,7 +276,7 @@ static void test_S9_bytes_of_a_broken_session_come_back(void **state) {
 
 /* ---- the line ---- */
 
-/* Who is first in line and does not want it any more is not waited for. */
+/* A peer that is first in line and does not want it any more is not waited for. */
 static void first_gives_up(uint64_t seed, bool closes) {
     begin(seed, 2 * PIECE);
     world.stalled = true;

@@ -9,8 +9,8 @@
 
 #include "state.h"
 
-/* Who writes a member: threads that want the engine, submitters that found it taken,
- * threads that sleep or take what was received, and its owner. */
+/* The writers of a member: threads that want the engine, submitters that found it taken, threads
+ * that sleep or take what was received, and its owner. */
 enum writer { WANTS, SUBMITS, SLEEPS, OWNS };
 
 #define MEMBER(name, who)                                                                          \
@@ -37,7 +37,7 @@ static const struct {
     MEMBER(attention, SLEEPS),
     MEMBER(held_some, SLEEPS),
     MEMBER(events_lost, SLEEPS),
-    /* What a transfer that ends in its call reads and counts. */
+    /* The members that a transfer that ends in its call reads and counts. */
     MEMBER(device_ops, OWNS),
     MEMBER(regions, OWNS),
     MEMBER(peers, OWNS),

@@ -18,7 +18,7 @@
 #define AUTO WEIR_SETTING_AUTO
 #define HOUR UINT64_C(3600000)
 
-/* What is promised, once more; the rest is as it is by default. */
+/* The promises, once more; the rest is as it is by default. */
 struct promise {
     const char *name;
     size_t offset, bytes;
@@ -110,7 +110,7 @@ static void field_set(const struct promise *promise, weir_engine_options *option
         memcpy(at, &narrow, 4);
 }
 
-/* What an option is in force of which the value is this. */
+/* The value of an option in force, where it is set to this. */
 static uint64_t in_force(const struct promise *promise, uint64_t value) {
     if (value == AUTO)
         return 0;
@@ -429,7 +429,7 @@ static void test_query_says_what_open_would_do(void **state) {
     assert_int_equal(weir_setting_query(&in, 15, &info), WEIR_EINVAL);
 }
 
-/* What chain_max is once it is cut to a quarter of the queue's depth. */
+/* The value of chain_max once it is cut to a quarter of the queue's depth. */
 static void test_S3_chain_max_in_force(void **state) {
     static const struct {
         uint32_t depth, asked;
@@ -511,7 +511,7 @@ static void test_stray_variables(void **state) {
     assert_int_equal(settings_stray(NULL, 0, &info), WEIR_EINVAL);
 }
 
-/* What a device reads is known where the device is built in; where not, that is said. */
+/* The variables of a device are known where the device is built in; where not, that is said. */
 static void test_stray_variables_of_a_device(void **state) {
     bool built = false;
     (void)state;
@@ -560,7 +560,7 @@ static void test_stray_query(void **state) {
     unsetenv("WEIR_NONSENSE");
 }
 
-/* Those of devices: what the build has, as the environment has it. */
+/* The settings of devices: what the build has, as the environment has it. */
 static void test_query_of_devices(void **state) {
     weir_setting_info info = WEIR_SETTING_INFO_INIT;
     (void)state;

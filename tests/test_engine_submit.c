@@ -328,7 +328,7 @@ static void test_S5_segments_are_a_pool_too(void **state) {
     }
     assert_int_equal(rc, WEIR_EAGAIN);
     assert_true(count >= 1);
-    /* What could not be filled gave its blocks and users back. */
+    /* Transfers that could not be filled gave their blocks and users back. */
     for (int i = 0; i < 100; i++)
         assert_int_equal(weir_write(a.engine, a.peer, many, 900, NULL, &transfers[count]),
                          WEIR_EAGAIN);
@@ -425,7 +425,7 @@ static void test_S5_peers_without_a_backlog_take_no_turns(void **state) {
         side_close(&b[i]);
 }
 
-/* What waits to be copied for long is not copied in a submit of eight bytes. */
+/* A long copy that waits is not made in a submit of eight bytes. */
 static void test_S5_submits_copy_no_more_than_they_say(void **state) {
     enum { LONG = 8, LONG_BYTES = 1 << 20 };
     weir_engine_options limits = side_options();
@@ -484,8 +484,8 @@ static long sleeps(void) {
     return usage.ru_nvcsw;
 }
 
-/* Who asked to wait, while no room comes, spins shortly, sleeps then, and is back after
- * backoff_timeout_ns; who did not is back at once. */
+/* A submitter that asked to wait, while no room comes, spins shortly, sleeps then, and is back
+ * after backoff_timeout_ns; one that did not is back at once. */
 static void test_S5_a_blocked_submitter_sleeps(void **state) {
     const uint64_t backoff_ns = 400 * MS;
     weir_engine_options limits = side_options();

@@ -2,8 +2,8 @@
  * one doorbell (S2, S4, S6), on the simulated device and on shm made to queue.
  *
  * The queue stands still while it is filled; DEPTH transfers are in it then, and the rest
- * wait. What goes with them, in which order, and what of it is refused, is looked at from
- * then on. */
+ * wait. From then on the transfers that go with them, their order, and those refused are looked
+ * at. */
 #include <string.h>
 
 #include "sendqueue_world.h"

@@ -203,7 +203,7 @@ static void test_S9_up_follows_gone(void **state) {
 
 /* ---- what is waited for meanwhile ---- */
 
-/* What waited for slots when its session broke waits for the next one. */
+/* A transfer that waited for slots when its session broke waits for the next one. */
 static void test_S9_what_was_not_posted_waits_for_a_connection(void **state) {
     enum { COUNT = 20 };
     static uint8_t bytes[64];
@@ -264,8 +264,8 @@ static weir_transfer fill(struct lone *lone, weir_peer peer, const weir_segment 
     return last;
 }
 
-/* A submitter asleep is woken by who makes room, without a step of the engine, and has slept
- * once then, and no longer. Who makes room for nobody wakes nobody. */
+/* A submitter asleep is woken by the thread that makes room, without a step of the engine, and has
+ * slept once then, and no longer. A thread that makes room for nobody wakes nobody. */
 static void room_wakes(uint32_t flags, void (*make_room)(struct lone *lone)) {
     static uint8_t bytes[64];
     weir_segment one = {.length = sizeof(bytes)};
@@ -429,7 +429,7 @@ static void test_M2_refused_for_too_long_ends_the_session(void **state) {
     }
 }
 
-/* What refuses now and then is hardly noticed. */
+/* A device that refuses now and then is hardly noticed. */
 static void test_M2_a_device_that_refuses_every_third(void **state) {
     (void)state;
     for (enum kind kind = SHARED; kind < KINDS; kind++) {
@@ -475,7 +475,8 @@ static void test_M2_refused_at_first(void **state) {
     }
 }
 
-/* What the peers may still send, and a receive for each; what is in between is nobody's. */
+/* The messages that the peers may still send, and a receive for each; messages in between are
+ * nobody's. */
 static uint32_t may_send(const struct lone *lone) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < lone->engine->qps_used; i++) {

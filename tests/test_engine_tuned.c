@@ -172,7 +172,7 @@ static void submit(uint32_t number, weir_transfer *transfer_out) {
 }
 
 /* Single segments and batches, with a notification now and then, one after the other and many
- * at once. What was seen of it. */
+ * at once. The counts of it. */
 static struct seen work(uint64_t seed, const weir_engine_options *tuned) {
     static weir_transfer transfers[WRITES];
     two_open(seed, tuned);

@@ -365,7 +365,7 @@ static void test_M7_a_waiter_that_leaves_wakes_the_armed(void **state) {
     pair_close(&a, &b);
 }
 
-/* What progress, or an earlier wait, took in is not slept over; events may stay. */
+/* Arrivals that progress, or an earlier wait, took in are not slept over; events may stay. */
 static void test_M7_nobody_sleeps_over_what_waits_to_be_taken(void **state) {
     weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
     weir_notification got;

@@ -56,7 +56,7 @@ static int noting_post(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t c
     return rc;
 }
 
-/* What overtook whom, at worst. */
+/* The chains that overtook a peer's, at worst. */
 struct worst {
     uint32_t chains; /* of one other peer */
     uint32_t all;    /* of all others together */

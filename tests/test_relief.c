@@ -144,7 +144,7 @@ static void test_S5_a_call_is_not_kept_by_others(void **state) {
         sum += *(uint64_t *)count;
         free(count);
     }
-    /* Those that had begun when it asked, one that comes, and steps of its own. */
+    /* The submits that had begun when it asked, one that comes, and steps of its own. */
     assert_in_range(most, 2, SERVE_ROUNDS + 4);
     assert_true(sum > 0);
     /* Nothing is left behind. */

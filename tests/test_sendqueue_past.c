@@ -573,7 +573,7 @@ static void submit_into_a_full_queue(uint64_t seed, uint64_t run) {
     world.stalled = false;
     while (count > 0)
         assert_int_equal(qw_finish(&world, transfers[--count]), WEIR_OK);
-    /* Those that were refused have kept nothing. */
+    /* Submits that were refused have kept nothing. */
     assert_int_equal(submit(1, 0, full.limits.segments_max, NULL, &transfers[0]), WEIR_OK);
     assert_int_equal(qw_finish(&world, transfers[0]), WEIR_OK);
     qw_assert_quiet(&world);

@@ -60,7 +60,7 @@ static void assert_asleep(const char *what, struct cost begin, long sleeps_least
     assert_in_range(sleeps, sleeps_least, SLEEPS_MOST);
 }
 
-/* A device that completes nothing, and a peer that is not run. What is submitted fills all
+/* A device that completes nothing, and a peer that is not run. The submitted transfers fill all
  * places: the first is posted, and if it is wide no other finds a slot. */
 static void open_full(uint32_t flags, uint64_t poll_ns, weir_transfer transfers[PLACES]) {
     struct qw_options options = qw_options(0);

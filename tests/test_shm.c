@@ -29,7 +29,7 @@
 
 static struct weir_env env;
 
-/* What one side tells the other. */
+/* The ticket that one side gives the other. */
 struct ticket {
     struct weir_qp_granted granted;
     uint8_t blob[WEIR_MR_BLOB_MAX];

@@ -134,7 +134,7 @@ static void idle_polls(struct end *end, uint32_t polls) {
         assert_int_equal(take(end), 0);
 }
 
-/* What the device believes and what its senders see agree. */
+/* The device's belief and its senders' view agree. */
 static bool is_watched(const struct end *end, uint32_t i) {
     const struct weir_qp *qp = end->qps[i];
     uint32_t listed = 0;

@@ -1,6 +1,6 @@
 /* test_sim_nic.c: the simulated NIC by itself: states, slots, flushes, packets that
- * outlive their sender, stale QP numbers. What it promises to the core is tested by
- * the conformance suite; here is what it promises to the oracle. */
+ * outlive their sender, stale QP numbers. Its promises to the core are tested by the conformance
+ * suite; here are those to the oracle. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -608,7 +608,7 @@ static void test_S18_rings_take_turns(void **state) {
     pair_close(&pair);
 }
 
-/* What is left of a QP that was destroyed comes still, unless the device cleans up. */
+/* The rest of a QP that was destroyed comes still, unless the device cleans up. */
 static void test_T8_rings_of_a_destroyed_qp(void **state) {
     (void)state;
     for (int clean = 0; clean < 2; clean++) {

@@ -129,7 +129,7 @@ static void test_E2_same_seed_same_trace(void **state) {
     }
 }
 
-/* What a failure shows can be looked at again. */
+/* The trace of a failure can be looked at again. */
 static void test_E2_same_plant_same_trace(void **state) {
     (void)state;
     for (uint32_t plant = 1; plant < SIM_PLANT_COUNT; plant++) {

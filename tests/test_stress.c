@@ -27,7 +27,7 @@ enum {
 };
 enum { NOTES_MAX = SUBMITTERS_MAX * TURNS_MAX };
 
-/* What one run is like. Link i is between the first engine and engine i + 1. */
+/* The shape of one run. Link i is between the first engine and engine i + 1. */
 struct shape {
     int links, submitters;
     uint32_t qps, flags, turns;
@@ -308,7 +308,7 @@ static void open_all(void) {
     }
 }
 
-/* What everybody did adds up. */
+/* The counts of all add up. */
 static void account(const struct submitter *submitters) {
     for (int i = 0; i < engines(); i++) {
         uint64_t ok = 0;

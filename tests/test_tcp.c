@@ -213,7 +213,7 @@ static void test_close_with_lookups_under_way(void **state) {
     assert_int_equal(fd_count(), before);
 }
 
-/* What a deaf peer could not take at first comes whole and in order when it reads. */
+/* Messages that a deaf peer could not take at first come whole and in order when it reads. */
 static void test_full_buffer_keeps_frames_whole(void **state) {
     (void)state;
     uint64_t at_client, at_server;

@@ -45,7 +45,7 @@ r = json.load(open(sys.argv[1]))
 sys.exit(0 if eval(sys.argv[2]) else "does not hold: " + sys.argv[2])' "$dir/out.json" "$(echo "$1" | tr '\n' ' ')"
 }
 
-# What every result must say, and be plausible in.
+# The members that every result must have, and be plausible in.
 result_keys='all(k in r for k in ("ops_per_s", "bytes_per_s", "latency_ns", "cpu_ns_per_op",
     "fraction_of_limit", "verified", "device", "options", "versions", "machine",
     "device_counters", "settings", "granted")) and r["ops_per_s"] > 0 and r["bytes_per_s"] > 0
@@ -165,7 +165,7 @@ stray_variables() {
     serve_ended TERM 0 && test $good -eq 0 && unset WEIR_SQ_DEPHT WEIR_NONSENSE &&
         run info 2>&1 | grep -q '^settings$' && ! run info 2>&1 | grep -q 'nobody reads\|no setting'
 }
-# What is in force stands beside every result, and what the session got.
+# The settings in force stand beside every result, and what the session got.
 json_settings() {
     (
         export WEIR_CHAIN_MAX=100 WEIR_TRANSFERS_MAX=2000
@@ -364,7 +364,7 @@ wrong_memory() {
         fails_as 'of memory' bench fill --pages 65536 --page-size 256K &&
         fails_as 'of memory' bench replay --trace "$dir/few" --pool 64G
 }
-# What is behind an engine that does not open.
+# The cause of an engine that does not open.
 wrong_engine() {
     sh -c 'ulimit -n 12; exec "$@"' sh "$weir" bench write --seconds 0.1 2>"$dir/err"
     test $? -eq 1 && test "$(wc -l <"$dir/err")" -eq 1 && grep -q 'ulimit -n' "$dir/err" &&

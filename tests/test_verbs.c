@@ -44,7 +44,7 @@ static void test_M4_defaults_are_finite(void **state) {
     assert_in_range(settings.min_rnr_timer, 1, 31);
 }
 
-/* What is said of each variable: as settings_read has it. */
+/* The description of each variable: as settings_read has it. */
 static void test_settings_are_described(void **state) {
     struct weir_device_setting setting;
     (void)state;

@@ -137,7 +137,7 @@ static void test_H9_ports_that_require_a_grh(void **state) {
     }
 }
 
-/* What was told of the port cannot be taken back: until it is so again, QPs are not made. */
+/* The word given of the port cannot be taken back: until it is so again, QPs are not made. */
 static void test_H9_a_port_that_is_less_than_was_said(void **state) {
     (void)state;
     fake_reset();
@@ -259,7 +259,7 @@ static void test_settings_pkey_index(void **state) {
 
 /* ---- what it says of itself ---- */
 
-/* What the probe says of a shared receive queue is what opening gives. */
+/* The probe's word on a shared receive queue is what opening gives. */
 static void test_probe_knows_of_the_shared_receive_queue(void **state) {
     (void)state;
     for (int setting = 0; setting < 2; setting++) {

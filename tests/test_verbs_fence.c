@@ -193,8 +193,8 @@ static void test_S15_write_imm_is_refused(void **state) {
 
 /* ---- posts that are refused ---- */
 
-/* Also between a WR and its fence, whose WR would never be heard of: then the QP fails. What was
- * accepted completes or is flushed. */
+/* Also between a WR and its fence, whose WR would never be heard of: then the QP fails. Every WR
+ * that was accepted completes or is flushed. */
 static void partial_post(int error, int expected, uint32_t links, bool signaled) {
     struct weir_device *device = iwarp_open();
     struct weir_qp *qp = iwarp_make(device, 1);
@@ -272,7 +272,7 @@ static void test_S6_refused_because_it_failed(void **state) {
     }
 }
 
-/* What was posted before the post that is refused goes first. */
+/* The WRs posted before the post that is refused go first. */
 static void test_S6_refused_with_others_before_it(void **state) {
     (void)state;
     struct weir_device *device = iwarp_open();
@@ -503,7 +503,7 @@ static int get_region(struct weir_device *device, int how, uint32_t access, stru
     return verbs_mr_register_dmabuf(device, 3, 0, 4096, 0x10000, access, mr);
 }
 
-/* What the peer was told of is not what it may answer reads into. */
+/* The key that the peer was told is not the one that it may answer reads into. */
 static void test_S13_reads_come_in_by_another_key(void **state) {
     (void)state;
     struct weir_device *device = iwarp_open();

@@ -257,7 +257,7 @@ static void test_H13_call_with_padding(void **state) {
     iwarp_close(device);
 }
 
-/* Who knows the cookie, and is not whom we were told of. */
+/* A caller that knows the cookie, and is not whom we were told of. */
 static void test_H4_caller_who_was_not_meant(void **state) {
     (void)state;
     struct weir_device *device = iwarp_open();

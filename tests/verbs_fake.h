@@ -118,7 +118,7 @@ void fake_pipe(void); /* what such a call does */
 struct fake_qp *fake_qp_of(const struct weir_qp *qp);
 /* Whether all that was taken was acknowledged. */
 bool fake_all_acknowledged(void);
-/* What a region was registered with: IBV_ACCESS_*. */
+/* The rights that a region was registered with: IBV_ACCESS_*. */
 unsigned fake_access_of(const struct ibv_mr *mr);
 struct ibv_device *fake_device_of(void);
 /* The one device, open. */

@@ -1,11 +1,11 @@
 /* verbs_fake_cm.h: a connection manager that is played, beside verbs_fake.h: librdmacm's
  * functions, defined in the test program, and one interface with the address 10.77.0.1.
  *
- * What the other side does, the test says: it calls, and answers calls. Counts ids and what is
- * taken and acknowledged. Fails the test where the real one would never return, or not soon: when
- * an id goes of which an event was taken and not acknowledged, and when the thread that has the
- * device destroys the id of a call that nobody has answered. An id of a caller exists from when
- * its event is taken; what was not taken goes with its id. */
+ * The test says what the other side does: it calls, and answers calls. Counts ids and what is taken
+ * and acknowledged. Fails the test where the real one would never return, or not soon: when an id
+ * goes of which an event was taken and not acknowledged, and when the thread that has the device
+ * destroys the id of a call that nobody has answered. An id of a caller exists from when its event
+ * is taken; what was not taken goes with its id. */
 #ifndef TESTS_VERBS_FAKE_CM_H
 #define TESTS_VERBS_FAKE_CM_H
 
@@ -67,7 +67,7 @@ uint32_t fake_cm_waiting(void);
 
 /* Three QPs of three entries a slot, and a quarter for shared receives, fill its CQ. */
 enum { IWARP_QPS = 3, IWARP_CQ = IWARP_QPS * 3 * GRANTED * 4 / 3 };
-/* What the QPs are connected to. */
+/* The peer that the QPs are connected to. */
 enum { PEER_PORT = 777, PEER_FENCE_KEY = 4711 };
 #define PEER_COOKIE UINT64_C(0x1234567890abcdef)
 #define PEER_FENCE  UINT64_C(0x7000123456789008)

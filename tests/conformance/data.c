@@ -200,8 +200,8 @@ void test_ordered_effects(void **state) {
     fixture_close(&f);
 }
 
-/* What a post says is done has landed when it returns, signalled or not, and is heard of no
- * more; without completes_inline nothing ever is. */
+/* A WR that a post says is done has landed when it returns, signalled or not, and is heard of no
+ * more; without completes_inline no WR ever is. */
 static void done(void **state, bool is_allocated) {
     struct fixture f;
     fixture_open(&f, state, is_allocated);

@@ -50,7 +50,7 @@ struct fixture {
 void fixture_open(struct fixture *f, void **state, bool is_allocated);
 void fixture_close(struct fixture *f);
 void make_qp(struct fixture *f, struct side *side);
-/* What qp_connect says, now or with its event. */
+/* The result of qp_connect, now or with its event. */
 int connect_qp(struct fixture *f, struct side *side, const struct weir_qp_granted *other);
 /* Both at once, each knowing of the other. */
 void connect_crossing(struct fixture *f);

@@ -270,7 +270,7 @@ void test_T8_stale_keys_registered(void **state) {
     stale_keys(state, false);
 }
 
-/* What was in memory that was released is nobody's to see (weir_memory_allocate). */
+/* The content of released memory is nobody's to see (weir_memory_allocate). */
 void test_allocated_memory_is_zeroed(void **state) {
     struct fixture f;
     fixture_open(&f, state, true);

@@ -128,7 +128,8 @@ void test_arm_hears_sends(void **state) {
             f.ops->disarm(f.a.device);
             continue;
         }
-        /* What its own post caused a device may tell at the next arm, not by the descriptor. */
+        /* A device may tell of an event that its own post caused at the next arm, not by the
+         * descriptor. */
         int rc = 0;
         for (int k = 0; k < ROUNDS_MAX && rc == 0; k++) {
             struct weir_async event;

@@ -34,7 +34,7 @@ done
 [ "$count" -gt 0 ] || say "no core object was checked"
 
 nm -u "$WORK"/*.o | awk '$1 == "U" || $1 == "w" { print $2 }' | sort -u >"$WORK/undefined"
-# What another core object defines is the core's own.
+# Symbols that another core object defines are the core's own.
 nm --defined-only "$WORK"/*.o | awk 'NF == 3 { print $3 }' | sort -u >"$WORK/defined"
 comm -23 "$WORK/undefined" "$WORK/defined" >"$WORK/foreign"
 while read -r symbol; do

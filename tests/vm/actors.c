@@ -23,7 +23,7 @@ enum {
     COMMAND_FORK = 'f',
     COMMAND_EXEC = 'x'
 };
-/* What a writer answers to BEGIN at first, if all is well. A report begins otherwise. */
+/* A writer's first answer to BEGIN, if all is well. A report begins otherwise. */
 enum { WRITES_COME = 0 };
 _Static_assert(sizeof(weir_stats) % 256 != WRITES_COME, "its first byte, size, tells them apart");
 

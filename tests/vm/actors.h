@@ -19,14 +19,14 @@
 
 enum { ACTOR_BYTES = 1 << 18, WRITE_BYTES = 1 << 14, IN_FLIGHT = 4, PATH_MAX_SHOWN = 96 };
 
-/* What a target tells about itself once. */
+/* The address that a target tells once. */
 struct actor_address {
     char address[WEIR_ADDRESS_MAX];
     uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
     uint64_t descriptor_length;
 };
 
-/* What any actor answers when asked, by value: it is sent through a pipe. */
+/* The answer of any actor when asked, by value: it is sent through a pipe. */
 struct actor_report {
     weir_stats stats;
     uint64_t gone_count;   /* GONE events */

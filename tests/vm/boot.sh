@@ -22,8 +22,8 @@ qemu=
 trap 'test -z "$qemu" || kill "$qemu" 2>/dev/null; rm -rf "$work"' EXIT
 PATH=$PATH:/usr/sbin:/sbin
 
-# What the guest needs before it has a root file system (virtio, 9p), and what unprivileged
-# readers of the host's files could not load later.
+# The modules that the guest needs before it has a root file system (virtio, 9p), and those that
+# unprivileged readers of the host's files could not load later.
 modules='crc32_generic virtio_pci 9pnet_virtio 9p veth rdma_rxe ib_uverbs rdma_ucm siw sch_netem'
 modules="$modules sch_prio cls_u32"
 

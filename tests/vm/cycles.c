@@ -1,6 +1,6 @@
 /* cycles.c: connect, transfer, close, many times, and peers that are killed in the middle of
- * transfers. What stays behind is measured from outside: objects in the kernel's count,
- * descriptors, resident memory.
+ * transfers. The remains are measured from outside: objects in the kernel's count, descriptors,
+ * resident memory.
  *
  *     cycles cycles|kill-initiator|kill-target|fork-initiator|fork-target|exec-target COUNT DEVICE
  *
@@ -28,7 +28,7 @@ enum { WITNESS_BYTES = 1024, ROUNDS_MAX = 10000 };
 static const char *device, *rdma_a, *rdma_b;
 static bool has_librdmacm; /* whose own objects are not counted: children have them */
 
-/* What is held now. */
+/* The resources held now. */
 struct sample {
     char kernel[WITNESS_BYTES]; /* the kernel's RDMA objects; empty without them */
     uint64_t descriptors, resident;

@@ -181,7 +181,7 @@ static void begin(struct side *side, struct slot *slot, bool reads, enum kind ki
          "submit");
 }
 
-/* What may become of a transfer under these faults. */
+/* Whether a transfer may end so under these faults. */
 static bool may_end(const struct slot *slot, int status) {
     switch (status) {
     case WEIR_OK:
@@ -243,7 +243,7 @@ static enum kind kind_of(unsigned tag) {
     return mode == MODE_CALM ? KIND_PLAIN : mode == MODE_EINVAL ? KIND_CANCEL_LATE : kinds[tag % 3];
 }
 
-/* What was written well is read back. */
+/* Bytes that were written well are read back. */
 static void run(struct side *side, unsigned count, bool quiet) {
     unsigned until = side->begun + count, live;
 
@@ -322,7 +322,8 @@ static void *symbol(const char *name) {
     return address;
 }
 
-/* What the statistics must say of it. `failed` did not end well before the faults stopped. */
+/* The statistics must agree with the faults. `failed` did not end well before the faults
+ * stopped. */
 static void must_add_up(struct side *side, unsigned failed) {
     faults_count_fn injected = (faults_count_fn)symbol("faults_count");
     weir_stats stats = WEIR_STATS_INIT;

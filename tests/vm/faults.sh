@@ -29,7 +29,7 @@ under() {
     : >"$WORK/report"
     "$@"
     good=$?
-    # What did not happen is left out.
+    # Faults that did not happen are left out.
     sed 's/ [a-z]*=0//g; s/^/# /' "$WORK/report"
     [ $good -eq 0 ] || return 1
     for each in $demanded; do
@@ -63,7 +63,7 @@ verified() {
     return $good
 }
 
-# What cannot be understood is not passed over.
+# A plan that cannot be understood is not passed over.
 refused() {
     for wrong in partial=2 other=0.1; do
         (with_faults "$wrong" timeout "$patience" "$weir" info) >"$WORK/info" 2>&1 &&

@@ -9,10 +9,10 @@
  *     lost_ms=N    how long lost doorbells are kept at most, 3 by default
  *     late_ms=N    how long completions are kept at most, 3 by default
  *
- * Without FAULTS nothing is injected. What cannot be parsed ends the process, loudly: a test
- * whose faults do not happen proves nothing. The report is a line of "name=count" for each
- * fault, and "splits": at how many places chains were split. It is appended to the file that
- * FAULTS_REPORT names, or goes to standard error.
+ * Without FAULTS nothing is injected. A plan that cannot be parsed ends the process, loudly: a test
+ * whose faults do not happen proves nothing. The report is a line of "name=count" for each fault,
+ * and "splits": at how many places chains were split. It is appended to the file that FAULTS_REPORT
+ * names, or goes to standard error.
  *
  * Callers see to it that one thread at a time is in here. */
 #ifndef FAULTS_PLAN_H

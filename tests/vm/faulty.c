@@ -221,7 +221,7 @@ static const struct held_post *held_of(const struct ibv_qp *qp) {
     return held;
 }
 
-/* What is held of the QP goes to the provider: its doorbell is rung. */
+/* The QP's held posts go to the provider: its doorbell is rung. */
 static void give_posts(struct ibv_qp *qp) {
     struct held_post **at = &posts;
 
@@ -379,7 +379,7 @@ static bool hold_completion(struct ibv_cq *cq, const struct ibv_wc *wc) {
     return true;
 }
 
-/* Those that are due; how many. */
+/* Gives the completions that are due; how many. */
 static int give_completions(const struct ibv_cq *cq, int max, struct ibv_wc *wcs_out) {
     struct held_completion **at = &completions;
     uint64_t now = completions != NULL ? now_ns() : 0;
@@ -576,7 +576,7 @@ EXPORTED int ibv_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **cq_o
     return rc;
 }
 
-/* Those that we made up the kernel knows nothing of. */
+/* The kernel knows nothing of the events that we made up. */
 EXPORTED void ibv_ack_cq_events(struct ibv_cq *ibv, unsigned int count) {
     typedef void (*ack_fn)(struct ibv_cq *, unsigned int);
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # kernel.sh stable|backports CACHE: gets Debian 12's own kernel, or that of its backports,
 # into CACHE, unpacked and never installed. Prints "ROOT VERSION": the directory it was
-# unpacked into and the name of its modules below it. What is in CACHE already is not
+# unpacked into and the name of its modules below it. A kernel that is in CACHE already is not
 # fetched again. Root is not needed.
 set -eu
 which=${1:?usage: kernel.sh stable|backports CACHE}

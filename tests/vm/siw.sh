@@ -1,7 +1,8 @@
 #!/bin/sh
 # siw.sh stable|backports ROOT VERSION: builds software iWARP (siw), which Debian's kernels leave
 # out, from Debian's source of the kernel that kernel.sh unpacked in ROOT, and puts it among its
-# modules. What is there already is not built again. Root is not needed, make and gcc 12 are.
+# modules. A module that is there already is not built again. Root is not needed, make and gcc 12
+# are.
 set -eu
 which=${1:?usage: siw.sh stable|backports ROOT VERSION}
 root=$(realpath "${2:?usage: siw.sh stable|backports ROOT VERSION}")
@@ -26,7 +27,7 @@ field() { apt-cache show "$1" | sed -n "s/^$2: //p" | head -n 1; }
 headers=linux-headers-$version
 release=$(field "$headers" Version)
 series=$(echo "$version" | cut -d. -f1-2)
-# What they cannot be used without; not every kernel has all of these.
+# The packages that they cannot be used without; not every kernel has all of these.
 parts=$(field "$headers" Depends | grep -oE 'linux-(headers|kbuild|compiler)-[^ ,]+')
 source=linux-source-$series
 # The source of this very kernel.
