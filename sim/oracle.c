@@ -289,8 +289,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     case WEIR_EREMOTE:
         return !nic->no_blame && (transfer->memory_released || config->work.memory_release != 0);
     case WEIR_EDEVICE:
-        /* Loss beyond the retries breaks session after session; replays are bounded. What
-         * the target refuses breaks them, too, and who did it may never be said. */
+        /* Loss beyond the retries breaks session after session; replays are bounded. Refusals of
+         * the target break them, too, and who did it may never be said. */
         return device || net || nic->packet_loss != 0 || there->packet_loss != 0 ||
                transfer->memory_released;
     case WEIR_ENOMEM: /* what the other side lacks is EREFUSED here */

@@ -452,8 +452,8 @@ static void assert_all_up(void) {
 
 /* ---- tests ---------------------------------------------------------------- */
 
-/* Four control events each are all that the target needs: who takes longer has done something
- * twice. */
+/* Four control events each are all that the target needs: a target that takes longer has done
+ * something twice. */
 static void test_W8_a_crowd_is_up_at_once_and_says_nothing_twice(void **state) {
     static const uint32_t crowds[] = {1, 64, 250, 1000, 4000, CROWD_MAX};
     (void)state;
@@ -469,8 +469,8 @@ static void test_W8_a_crowd_is_up_at_once_and_says_nothing_twice(void **state) {
     }
 }
 
-/* A target that takes ten times as long, so that most wait for seconds: what they say again is
- * little, and nothing expires and begins anew. */
+/* A target that takes ten times as long, so that most wait for seconds: their repeats are little,
+ * and nothing expires and begins anew. */
 static void test_W8_a_slow_target_is_not_talked_to_death(void **state) {
     (void)state;
     meet(2000, 10 * COST_NS);

@@ -95,7 +95,7 @@ static void test_H12_a_peer_that_cannot_be_reached_is_asked_again(void **state) 
     lone_close(lone);
 }
 
-/* W10: what the system said of the last dial is what the end says. */
+/* W10: the end tells the system's word on the last dial. */
 static void test_W10_no_route_to_a_peer_is_said(void **state) {
     static const int WHYS[] = {WEIR_ECONNECT, WEIR_EUNREACH, WEIR_EMFILE};
     weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;

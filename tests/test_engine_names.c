@@ -483,7 +483,8 @@ static void test_H1_the_address_of_a_peer_that_came_gives_its_handle(void **stat
 }
 
 /* It comes from another host than the one of the address that it says is its own (behind an
- * address translation, say): who opens that address gets a handle for what answers there. */
+ * address translation, say): an application that opens that address gets a handle for the instance
+ * that answers there. */
 static void test_H1_an_address_of_another_host_is_another_handle(void **state) {
     weir_event event;
     weir_peer opened;
@@ -729,8 +730,8 @@ static void test_H1_what_was_held_carries_the_handle_that_was_told(void **state)
     lone_close(lone);
 }
 
-/* It was opened, and killed; what was started in its place calls before it is dialled: it is asked
- * for at its address first, and has the handle that was opened. */
+/* It was opened, and killed; the process started in its place calls before it is dialled: it is
+ * asked for at its address first, and has the handle that was opened. */
 static void test_H1_who_comes_back_has_the_opened_handle(void **state) {
     weir_event event;
     weir_peer peer;

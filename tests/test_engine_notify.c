@@ -252,8 +252,8 @@ static void test_S9_more_than_a_window_of_numbers(void **state) {
     push_back(&limits, 5000, 3);
 }
 
-/* Notifications have no order of their own: those of short transfers pass that of a long one. An
- * application that needs an order counts in its tags; each comes once. */
+/* Notifications have no order of their own: notifications of short transfers pass that of a long
+ * one. An application that needs an order counts in its tags; each comes once. */
 static void test_S4_an_order_of_notifications_is_that_of_their_tags(void **state) {
     enum { SEGMENTS = 256, PIECE = 1 << 16, SHORT = 8 };
     static weir_segment segments[SEGMENTS];

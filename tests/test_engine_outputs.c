@@ -12,7 +12,7 @@
 
 enum { NAMES_MAX = 64, FILL = 0xa5 };
 
-/* Everything that any of them may write, side by side: what is written beyond its own is seen. */
+/* Everything that any of them may write, side by side: a write beyond its own is seen. */
 struct outputs {
     weir_engine *engine;
     weir_memory memory;

@@ -26,7 +26,7 @@ static char own_path[4096]; /* of this program */
 /* ---- W4: another program in a peer's place ---- */
 
 /* `e`: becomes this program anew (another_program below), with the same number; `f`: the
- * same, and a child that was forked before lives on. `w`: what is said there is for it. */
+ * same, and a child that was forked before lives on. `w`: the letters there are for it. */
 static bool obey_exec(struct side *side, char letter, int from, int to) {
     char down[16], up[16], base[32];
     pid_t parent = getpid();

@@ -295,7 +295,7 @@ static void test_W10_stricter_profile_forbids_registered_memory(void **state) {
     assert_outcome(&there, 0, 0, WEIR_EDENIED);
 }
 
-/* ---- W10: what the probe says ---- */
+/* ---- W10: the probe's answer ---- */
 
 static bool become_without_memfd(void) {
     static const int calls[] = {SYS_memfd_create};

@@ -390,8 +390,8 @@ static void test_S11_no_blame_of_a_refused_write(void **state) {
     pair_close(&pair);
 }
 
-/* S11: who is cut off when the other end goes hears nothing of it, until it wants something
- * there; and then not what it was that nobody answered. */
+/* S11: a sender that is cut off when the other end goes hears nothing of it, until it wants
+ * something there; and then not what it was that nobody answered. */
 static void test_S11_no_blame_across_a_cut(void **state) {
     struct sim_config config;
     struct weir_async event;

@@ -379,7 +379,8 @@ static void test_W9_removal_is_seen_in_sysfs(void **state) {
     }
 }
 
-/* Then nothing of it is left, but memory that the application uses; what needs a device fails. */
+/* Then nothing of it is left, but memory that the application uses; a call that needs a device
+ * fails. */
 static void test_W7_a_device_is_let_go_of_and_memory_stays(void **state) {
     (void)state;
     struct weir_device *device = start();

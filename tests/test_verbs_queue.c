@@ -139,7 +139,7 @@ static void test_T8_number_used_again(void **state) {
     device_drop(device);
 }
 
-/* T6: what is in the CQ of others, when a QP goes, comes in its order. */
+/* T6: others' completions in the CQ, when a QP goes, come in their order. */
 static void test_T6_siblings_lose_nothing(void **state) {
     (void)state;
     struct weir_device *device = device_make(true);

@@ -1,6 +1,6 @@
-/* bench_latency.c: `bench write --latency`: 8 bytes there and 8 bytes back, one at a time. What
- * is reported is half of each round trip, as one-way latency is everywhere. A round trip is from
- * one submit to the next: the clock is read while the bytes are under way, and costs nothing.
+/* bench_latency.c: `bench write --latency`: 8 bytes there and 8 bytes back, one at a time. Half of
+ * each round trip is reported, as one-way latency is everywhere. A round trip is from one submit to
+ * the next: the clock is read while the bytes are under way, and costs nothing.
  *
  * notify: the write carries a notification; either side acts on that. memory: no notification,
  * either side polls the word itself, as ucx_perftest's put latency does. */

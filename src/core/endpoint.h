@@ -54,8 +54,9 @@ enum ep_event_type {
                        * when there is one, or an attempt */
     EP_EV_MESSAGE,    /* any decoded message from this instance to ours */
     EP_EV_QPS_READY,  /* answer to EP_DO_CREATE: local set made (local is filled) */
-    EP_EV_QPS_FAILED, /* ...or nothing at all: error. The slot is free again, without RETIRE. What
-                       * may pass is asked again later, within the deadline: endpoint_may_pass */
+    EP_EV_QPS_FAILED, /* ...or nothing at all: error. The slot is free again, without RETIRE. After
+                       * an error that may pass it is asked again later, within the deadline:
+                       * endpoint_may_pass */
     EP_EV_CONNECTED,  /* answer to EP_DO_CONNECT: the slot's QPs are in RTS */
     EP_EV_CONNECT_FAILED, /* ...or not: error; likewise, and EDEVICE is tried again, too */
     EP_EV_BROKEN,         /* the slot's QPs failed (async event, error completion, or on purpose),

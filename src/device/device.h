@@ -1,8 +1,8 @@
 /* device.h: the device backends this library was built with.
  *
  * Owns the one table of backends. A backend is a constant operations table in
- * which no entry is null; what a backend cannot do returns WEIR_ENOTSUP. What
- * each operation means is ports.h's business. */
+ * which no entry is null; an operation that a backend cannot do returns WEIR_ENOTSUP. The meaning
+ * of each operation is ports.h's business. */
 #ifndef WEIR_DEVICE_H
 #define WEIR_DEVICE_H
 

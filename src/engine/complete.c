@@ -100,8 +100,8 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     return true;
 }
 
-/* The peer has ended, and what it is known as may be another's: what is held of it keeps the handle
- * that it had. */
+/* The peer has ended, and the handle that it is known by may be another's: its held notifications
+ * keep the handle that it had. */
 void complete_ended(weir_engine *engine, const struct peer *peer) {
     uint32_t index = (uint32_t)(peer - engine->peers);
     for (uint32_t i = 0; peer->held > 0 && i < engine->held_count; i++) {

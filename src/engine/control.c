@@ -2,11 +2,11 @@
  *
  * Owns WHO and IAM, visitors, and the routing of everything else to the peer's endpoint. A
  * peer has at most three connections, one that was dialled here and the last two that it made
- * (one may be dead); what was heard from last is answered. Nothing here waits: answers come as
+ * (one may be dead); the one heard from last is answered. Nothing here waits: answers come as
  * control events, silence as timers (dial.c).
  *
  * Anybody may connect and speak in a peer's name. From its first session on a peer is *guarded*:
- * what is said in its name counts only on its own connections. Its own connections are the ones on
+ * a message in its name counts only on its own connections. Its own connections are the ones on
  * which it was met, the ones that were dialled here and on which it answered (peer_speaks_for), and
  * the ones on which it showed its pass: 64 random bits that it was given in HELLO or HELLO_ACK, and
  * that nobody else was told. On any other connection its messages are dropped and answered by WHO;

@@ -64,7 +64,7 @@ static uint64_t patient_until(const weir_engine *engine, const struct peer *peer
     return now + (judged ? patience_ns(engine) : engine->options.connect_timeout_ns);
 }
 
-/* The first look only asks: what was answered before says nothing. */
+/* The first look only asks: an answer from before says nothing. */
 static void begin(weir_engine *engine, struct peer *peer) {
     uint64_t now = engine_now(engine);
     peer->dial_since_ns = now;
@@ -92,7 +92,7 @@ static void fail(weir_engine *engine, struct peer *peer, int error) {
 }
 
 /* Signs of life put the deadline off, for as long as they come. A peer that has called meanwhile
- * needs none: what is dialled beside its connection ends in time. */
+ * needs none: a dial beside its connection ends in time. */
 static void look(weir_engine *engine, struct peer *peer, uint64_t now) {
     peer->dial_look_ns = now + patience_ns(engine) / 2;
     if (peer->known && peer->conn_accepted != 0 &&
@@ -204,8 +204,8 @@ void dial_again(weir_engine *engine, struct peer *peer) {
     again_later(engine, peer);
 }
 
-/* Another instance answers at the address of a peer that never answered there: what it said of
- * itself means nothing here. The peer has the connections that it made, and may make more. */
+/* Another instance answers at the address of a peer that never answered there: its word of itself
+ * means nothing here. The peer has the connections that it made, and may make more. */
 void dial_elsewhere(weir_engine *engine, struct peer *peer) {
     peer->dial = DIAL_NONE;
     peer->dialable = false;
@@ -230,7 +230,7 @@ static void ask(weir_engine *engine, struct peer *peer, bool again) {
     control_identify(engine, peer->conn_dialled, WIRE_WHO, NULL, 0, again);
 }
 
-/* The peer spoke: what it was waited for, or a sign of life. */
+/* The peer spoke: the awaited answer, or a sign of life. */
 void dial_heard(weir_engine *engine, struct peer *peer) {
     if (peer->dial == DIAL_AWAITING)
         peer->dial = DIAL_NONE;

@@ -38,8 +38,8 @@ static uint32_t qps_wanted(const weir_engine_options *options) {
 /* Takes, or measures, all that the limits call for. */
 static void layout(weir_engine *e, struct carver *c) {
     const weir_engine_options *o = &e->options;
-    /* Transfers have one each: what is in the others is full, but for the last of each, which
-     * that one makes up for. */
+    /* Transfers have one each: the others are full, but for the last of each, which that one makes
+     * up for. */
     uint32_t blocks = o->segments_max / PLAN_BLOCK_PIECES + SPARE_BLOCKS;
     e->block_count = blocks;
     e->ring_size = power_of_two(o->sq_depth * 2);

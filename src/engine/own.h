@@ -1,13 +1,12 @@
 /* own.h: who has the engine.
  *
- * One word. A submit takes the engine if it is free (own_try); what finds it taken
- * leaves its work on the submit queue, which the owner empties before it lets go
- * and once more after: own_leave never leaves work behind that nobody will see.
- * An owner that has served others for SERVE_ROUNDS steps asks to be relieved: the next
- * submitter that hands over waits for the engine instead, and serves in its turn. So
- * no call is kept for longer than that by submits of others. A cancel hands over, too, and
- * never waits.
- * Calls that need the engine itself (registration, queries) wait for it: own_enter.
+ * One word. A submit takes the engine if it is free (own_try); a submit that finds it taken leaves
+ * its work on the submit queue, which the owner empties before it lets go and once more after:
+ * own_leave never leaves work behind that nobody will see. An owner that has served others for
+ * SERVE_ROUNDS steps asks to be relieved: the next submitter that hands over waits for the engine
+ * instead, and serves in its turn. So no call is kept for longer than that by submits of others. A
+ * cancel hands over, too, and never waits. Calls that need the engine itself (registration,
+ * queries) wait for it: own_enter.
  *
  * The tables of memory and peers are read by submitters that do not have the
  * engine. They change only under both the engine and tables_lock, so either is
@@ -51,8 +50,8 @@ static inline void own_enter(weir_engine *engine) {
 
 /* Once more, half a microsecond later; some microseconds when threads that submit crowd. On
  * several processors small transfers take the engine, and the lines of all that belongs to it,
- * from each other with every one: who found it taken leaves it to its owner for a hundred of
- * them. An owner that gets no processor, or is long at work, is not waited for by one after the
+ * from each other with every one: a thread that found it taken leaves it to its owner for a hundred
+ * of them. An owner that gets no processor, or is long at work, is not waited for by one after the
  * other. */
 bool own_try_later(weir_engine *engine);
 

@@ -5,13 +5,12 @@
  * incarnation are stale. One that connected by itself lives as long as its instance.
  *
  * One instance has one handle, from the first that the application hears of it to GONE. Opening
- * the address that one says is its own gives that one; who answers there is asked, and until that
- * is known nothing is posted. When an address that was opened under another name turns out to be
- * an instance that has a slot already, the opened one becomes an *alias* of it: a second name,
- * which is good wherever a handle is taken, and which the application is told of (SAME). If the
- * application has not heard of the instance yet, it is known by the handle that was opened.
- * Connections are control.c's, dialling dial.c's, sessions effects.c's.
- */
+ * the address that one says is its own gives that one; the instance that answers there is asked
+ * for, and until it is known nothing is posted. When an address that was opened under another name
+ * turns out to be an instance that has a slot already, the opened one becomes an *alias* of it: a
+ * second name, which is good wherever a handle is taken, and which the application is told of
+ * (SAME). If the application has not heard of the instance yet, it is known by the handle that was
+ * opened. Connections are control.c's, dialling dial.c's, sessions effects.c's. */
 #include "own.h"
 #include "state.h"
 
@@ -125,8 +124,8 @@ void peer_remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *insta
     }
 }
 
-/* Under tables_lock: what was for this user of the slot, or for this incarnation of it,
- * is for a dead one from here on: memories, and transfers still on the submit queue. */
+/* Under tables_lock: everything for this user of the slot, or for this incarnation of it, is for a
+ * dead one from here on: memories, and transfers still on the submit queue. */
 static void owner_change(weir_engine *engine, struct peer *peer) {
     peer_remotes_pass(engine, peer->owner, NULL, 0);
     peer->incarnation++;
@@ -179,7 +178,7 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
     memcpy(options.instance_local, engine->instance, WIRE_INSTANCE_SIZE);
     memcpy(options.instance_remote, instance, WIRE_INSTANCE_SIZE);
     endpoint_init(&peer->endpoint, &options);
-    /* It may be one that we gave up while it never noticed: what it sent before is not
+    /* It may be one that we gave up while it never noticed: its messages from before are not
      * delivered twice, and our numbers go on above all that it has seen. */
     peer->received = (struct window){0};
     const struct past *past = found_past(engine, instance);

@@ -747,7 +747,7 @@ static enum outcome post_first(weir_engine *engine, struct peer *peer) {
     return outcome;
 }
 
-/* Bytes came back: those who wait for that post in their order, a chain each a round. */
+/* Bytes came back: the peers that wait for them post in their order, a chain each a round. */
 void post_inflight(weir_engine *engine) {
     int budget = INFLIGHT_BUDGET;
     engine->inflight_due = false;

@@ -331,7 +331,7 @@ static bool retry_each(weir_engine *engine, bool *any_out) {
 /* ---- both -------------------------------------------------------------- */
 
 /* All receives of a new QP; with a shared queue, as many more as it brings, or fewer when it is
- * gone. EAGAIN: not now; what is missing of a shared queue is tried again. */
+ * gone. EAGAIN: not now; a shared queue's missing receives are tried again. */
 int recv_post_all(weir_engine *engine, struct qp *qp) {
     uint32_t posted;
     uint32_t made = qp->qp != NULL;

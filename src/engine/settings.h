@@ -22,11 +22,11 @@ struct setting_report {
     char note[WEIR_SETTING_NOTE_MAX];
 };
 
-/* Completes the options: what is 0 is taken from the environment, where get finds its variable
- * (getenv(3); NULL: there is none), or is the default, which stays 0 where the engine or the
- * device chooses. Again on what it wrote, it changes nothing. reports: room for settings_count,
- * all of which are written, or NULL. EINVAL: a size, a flag or a number is wrong; *out is
- * written all the same, unless it is the size. */
+/* Completes the options: an option of 0 is taken from the environment, where get finds its variable
+ * (getenv(3); NULL: there is none), or is the default, which stays 0 where the engine or the device
+ * chooses. Again on what it wrote, it changes nothing. reports: room for settings_count, all of
+ * which are written, or NULL. EINVAL: a size, a flag or a number is wrong; *out is written all the
+ * same, unless it is the size. */
 int settings_resolve(const weir_engine_options *in, char *(*get)(const char *name),
                      weir_engine_options *out, struct setting_report *reports);
 

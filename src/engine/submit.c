@@ -478,7 +478,7 @@ bool submit_drain_queue(weir_engine *engine) {
     return true;
 }
 
-/* With the engine: what is on the queue is ours to take up. */
+/* With the engine: the work on the queue is ours to take up. */
 static void serve(weir_engine *engine) {
     engine_step(engine, false);
     own_leave(engine);
@@ -535,8 +535,8 @@ static int submit_once(weir_engine *engine, struct request *request, uint64_t *i
 }
 
 /* WEIR_TRANSFER_BLOCK: looks again and again, with pauses, until there is room or the time
- * is up. First it is said that somebody waits, then the news, and then the look: what makes room
- * after it is not slept over. */
+ * is up. First it is said that somebody waits, then the news, and then the look: room made after it
+ * is not slept over. */
 static int submit_blocking(weir_engine *engine, struct request *request, uint64_t *id_out) {
     int rc = submit_once(engine, request, id_out);
     if (rc != WEIR_EAGAIN)

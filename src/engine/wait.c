@@ -346,8 +346,8 @@ static void sleep_once(weir_engine *engine, uint64_t most_ns,
     pthread_mutex_unlock(&sleeping->lock);
 }
 
-/* Spins that nothing comes of become short: what is waited for may take its time, with a
- * timer of the engine's each millisecond. */
+/* Spins that nothing comes of become short: the awaited news may take its time, with a timer of the
+ * engine's each millisecond. */
 static int wait_until(weir_engine *engine, uint64_t timeout_ns,
                       bool (*finished)(weir_engine *, uint64_t), uint64_t what) {
     uint64_t start = engine_clock(engine);

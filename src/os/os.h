@@ -20,8 +20,8 @@ static inline int os_fd_error(int error) {
  * close, any number of copies. EDEVICE: the kernel gives no entropy. */
 int os_env_init(struct weir_env *env_out);
 
-/* Of set-up memory, what has so many bytes and more is a mapping of its own. It is not in a
- * child of fork(2); what is smaller is. */
+/* Set-up memory of so many bytes and more is a mapping of its own. It is not in a child of fork(2);
+ * smaller memory is. */
 enum { OS_ENV_MAP_MIN = 1 << 17 };
 
 /* The same with a list of the set-up memory that was not given back. ENOMEM too. All of it is

@@ -14,8 +14,7 @@ struct resolver;
 
 /* ENOMEM. Starts no thread yet. */
 int resolver_open(struct resolver **resolver_out);
-/* Does not wait for lookups under way: what they find is thrown away. NULL is
- * allowed. */
+/* Does not wait for lookups under way: their finds are thrown away. NULL is allowed. */
 void resolver_close(struct resolver *resolver);
 /* In a child of fork(2), which has neither threads nor descriptors of it: the memory alone. */
 void resolver_abandon(struct resolver *resolver);

@@ -52,7 +52,7 @@
 #define TCP_YIELD_NS (1000 * TCP_MS)  /* a visitor silent for so long makes room for another */
 #define TCP_VISIT_NS (10000 * TCP_MS) /* one who talks on for so long makes room, too */
 /* Until the next address of a name is tried, or the dial ends. The kernel sends a SYN again after
- * 1 s, 2 s, 4 s...: who dials anew does not sleep through the end of an outage. */
+ * 1 s, 2 s, 4 s...: a new dial does not sleep through the end of an outage. */
 #define TCP_ADDRESS_NS (1500 * TCP_MS)
 #define TCP_ACCEPT_NS  (100 * TCP_MS) /* until accept is tried again after it failed */
 

@@ -27,8 +27,8 @@ int fork_own(int fd);
 /* One that another library opened, and closes after fork_disown. False: it cannot be noted, and
  * is as it was. */
 bool fork_note(int fd);
-/* The same of a device; what is mapped of it, in this process, is not in children either: the
- * kernel keeps a device's file open for each mapping of it. */
+/* The same of a device; its mappings, in this process, are not in children either: the kernel keeps
+ * a device's file open for each mapping of it. */
 bool fork_note_device(int fd);
 /* Before somebody else closes it. */
 void fork_disown(int fd);

@@ -91,8 +91,8 @@ struct weir_device_caps {
     uint32_t rd_atomic_max; /* reads in flight on a QP; 0: does not matter */
     bool ordered;           /* WRs of one QP take effect at the target, and complete, in order */
     /* A WR that the target refuses, or that finds no receive or no target, has a CQE that says
-     * so. Else its QP fails and no more is said: what has no CQE yet is flushed, what is not
-     * signalled and was sent has none, and QP_FATAL comes. */
+     * so. Else its QP fails and no more is said: a WR that has no CQE yet is flushed, one that is
+     * not signalled and was sent has none, and QP_FATAL comes. */
     bool blames;
     bool completes_inline; /* post_send reports `done` WRs; those give no CQE */
     /* Receives go to one shared receive queue (qp == NULL in post_recv). Nobody then waits
@@ -136,8 +136,8 @@ struct weir_wr {
 /* Outcome of a post. WRs [0, accepted) belong to the device now; the rest were
  * not touched. Of the accepted ones, [0, done) are complete and successful
  * already, whatever their flags, and give no CQE (completes_inline only). Then, if the
- * device is ordered, so is all that was posted before them: what of it is signalled gives
- * its CQE, and what has nothing signalled behind it holds no slot any more. */
+ * device is ordered, so is all that was posted before them: each signalled WR of it gives its CQE,
+ * and a WR with nothing signalled behind it holds no slot any more. */
 struct weir_post {
     uint32_t accepted;
     uint32_t done;

@@ -187,8 +187,8 @@ void test_S6_unsignalled_errors_are_told(void **state) {
     fixture_close(&f);
 }
 
-/* T1: what is posted in the error state flushes with a CQE each: signalled or not, in line,
- * empty, of every kind. */
+/* T1: WRs posted in the error state flush with a CQE each: signalled or not, in line, empty, of
+ * every kind. */
 void test_T1_unsignalled_flush(void **state) {
     struct fixture f;
     fixture_open(&f, state, true);

@@ -198,8 +198,8 @@ static uint32_t take_events(struct fixture *f, const struct side *side, struct w
     }
 }
 
-/* T4: what comes of a QP that was put in the error state is of that QP, says at most that it
- * takes no more buffers, and no other QP hears any of it. */
+/* T4: an event of a QP that was put in the error state is of that QP, says at most that it takes no
+ * more buffers, and no other QP hears any of it. */
 void test_T4_events_of_an_error(void **state) {
     struct fixture f;
     fixture_open(&f, state, true);

@@ -1,7 +1,6 @@
 #!/bin/sh
-# run.sh PROGRAM CORPUS SECONDS [OPTION]...: runs a libFuzzer program from a corpus. What
-# it finds stays beside the program: new inputs in PROGRAM.corpus, crashes as
-# PROGRAM.crash-*.
+# run.sh PROGRAM CORPUS SECONDS [OPTION]...: runs a libFuzzer program from a corpus. Its finds stay
+# beside the program: new inputs in PROGRAM.corpus, crashes as PROGRAM.crash-*.
 set -eu
 program=$1 corpus=$2 seconds=$3
 shift 3

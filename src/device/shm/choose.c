@@ -56,8 +56,8 @@ static uint64_t sample(const struct bench *bench, copy_loop *loop, size_t size) 
     return env->ops->now(env->self) - start;
 }
 
-/* The median time of each of the loops, which take turns: what else the machine does meets
- * all of them. */
+/* The median time of each of the loops, which take turns: other work of the machine meets all of
+ * them. */
 static void measure(const struct bench *bench, copy_loop *const *loops, uint32_t count, size_t size,
                     uint64_t *times_out) {
     uint64_t samples[COPY_STREAMS + 1][SAMPLES];

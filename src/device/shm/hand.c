@@ -291,8 +291,8 @@ static void visitor_end(struct visitor *visitor) {
     visitor->socket = -1;
 }
 
-/* Keeps what came with it before it is answered: who has the answer may go on at once. False: its
- * question is not there yet. */
+/* Keeps what came with it before it is answered: a visitor that has the answer may go on at once.
+ * False: its question is not there yet. */
 static bool visitor_serve(struct weir_device *device, struct visitor *visitor) {
     struct hand_question question;
     int fds[HAND_FDS_MAX];
@@ -410,8 +410,8 @@ static void *hand_run(void *argument) {
 
 /* ---- open, close ---- */
 
-/* Returns when the thread runs: what a thread holds while it begins would stay held in a child
- * that is forked just then, for those who keep such things (sanitizers). */
+/* Returns when the thread runs: the things that a thread holds while it begins would stay held in a
+ * child that is forked just then, for those who keep such things (sanitizers). */
 static int start_thread(struct weir_device *device) {
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) != 0)
@@ -426,7 +426,7 @@ static int start_thread(struct weir_device *device) {
     return error == 0 ? 0 : WEIR_ENOMEM;
 }
 
-/* Both ends of the pipe; what could not be had is -1. */
+/* Both ends of the pipe; an end that could not be had is -1. */
 static int open_life(int fds_out[2]) {
     int fds[2] = {-1, -1};
     fork_hold();

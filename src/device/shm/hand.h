@@ -96,7 +96,8 @@ struct shm_blob;
 int hand_open(struct weir_device *device);
 void hand_close(struct weir_device *device);
 
-/* Around each change of a region's key or descriptor: what is handed out is a region's own. */
+/* Around each change of a region's key or descriptor: the key and descriptor handed out are of one
+ * region. */
 void hand_lock(struct weir_device *device);
 void hand_unlock(struct weir_device *device);
 /* With the lock: regions up to this one may be asked for. */

@@ -265,7 +265,7 @@ static __attribute__((noinline)) void check_health(struct weir_device *device) {
 static __attribute__((noinline)) int poll_ready(struct weir_device *device,
                                                 struct weir_cqe *cqes_out, int max) {
     int count = 0;
-    /* One turn each: those that come back to the list wait for the next poll. */
+    /* One turn each: QPs that come back to the list wait for the next poll. */
     for (uint32_t turns = device->ready_count; turns > 0 && count < max; turns--) {
         int turn = max - count < TURN_CQES ? max - count : TURN_CQES;
         count += serve(take_ready(device), cqes_out + count, turn);

@@ -10,8 +10,7 @@
  *  - No WR touches memory before its lkey, rkey, rights and bounds were checked, and
  *    the region's key was seen in the target's segment in this post.
  *  - The first failure puts the QP in the error state, gives its CQE, and flushes the
- *    rest. There is room for the CQEs of sq_depth WRs; what has none is refused with
- *    EAGAIN.
+ *    rest. There is room for the CQEs of sq_depth WRs; a WR that has none is refused with EAGAIN.
  *  - What must be waited for by the target (messages: its ring is reused after
  *    destroy; process_vm: its memory is the application's after release) happens
  *    between busy_enter and post_finish.

@@ -56,8 +56,8 @@ static void chunks_mark(struct weir_device *device, uint32_t first, uint32_t cou
     }
 }
 
-/* First fit: what connections come and go takes no more memory than were there at once.
- * False: no room. */
+/* First fit: connections that come and go take no more memory than those there at once. False: no
+ * room. */
 static bool chunks_find(struct weir_device *device, uint32_t count, uint32_t *first_out) {
     while (device->chunk_hint < SHM_CHUNKS_MAX && chunk_is_taken(device, device->chunk_hint))
         device->chunk_hint++;

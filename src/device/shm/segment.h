@@ -107,8 +107,8 @@ struct seg_mr {
 };
 
 /* A message in a receive ring. seq is written last and is the secret of the
- * connection plus the message's number: what an older connection left in the
- * ring is never taken for a message. */
+ * connection plus the message's number: remains of an older connection in the ring are never taken
+ * for a message. */
 struct seg_slot {
     _Atomic uint64_t seq;
     uint32_t length;
@@ -145,7 +145,7 @@ int seg_error(int error);
 int seg_memfd(const char *name, uint64_t bytes);
 
 /* A shared mapping of all of a file, or (-1) private memory, as mmap(2), which no child of
- * fork(2) has: what peers write is for this process. NULL: none. */
+ * fork(2) has: the bytes that peers write are for this process. NULL: none. */
 void *seg_mmap(void *at, uint64_t bytes, int protection, int flags, int fd);
 
 /* A stranger's descriptor must be a memfd that cannot shrink under the mapping, before it is

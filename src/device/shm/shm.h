@@ -290,8 +290,9 @@ void links_close(struct weir_device *device);
 
 /* The link to the segment that a blob names, with one more reference: open, or EINPROGRESS
  * and being opened (*link_out is written then, too). from: the QP that is to be connected over it,
- * or NULL; what the other device needs for a link to us goes along. EINVAL (no such segment there),
- * EPEER (no such device), EDENIED (another user's), EAGAIN, EMFILE, ENOMEM, EDEVICE. */
+ * or NULL; the descriptors that the other device needs for a link to us go along. EINVAL (no such
+ * segment there), EPEER (no such device), EDENIED (another user's), EAGAIN, EMFILE, ENOMEM,
+ * EDEVICE. */
 int link_get(struct weir_device *device, const struct shm_blob *blob, const struct weir_qp *from,
              struct shm_link **link_out);
 /* As link_get, but waits for a bounded time until it is open; EAGAIN after that. */
@@ -382,7 +383,7 @@ int shm_qp_destroy(struct weir_qp *qp);
 
 /* The link that the QP waited for is open (0), or will not be. */
 void qp_link_done(struct weir_qp *qp, int error);
-/* To the error state by itself or on request; what is posted will flush. */
+/* To the error state by itself or on request; the WRs posted will flush. */
 void qp_fail(struct weir_qp *qp);
 /* No QP remembers any pair of regions any more: one is given back. Any thread. */
 void qp_forget_pairs(struct weir_device *device);

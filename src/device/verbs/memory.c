@@ -132,7 +132,7 @@ static void make_sink(struct weir_device *device, void *base, uint64_t length,
     errno = error;
 }
 
-/* 0, or an errno; what was deregistered is NULL then. */
+/* 0, or an errno; a deregistered region is NULL then. */
 static int unmake(struct verbs_mr *mr) {
     int error = mr->sink != NULL ? ibv_dereg_mr(mr->sink) : 0;
     if (error != 0)

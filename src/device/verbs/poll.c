@@ -203,8 +203,8 @@ static __attribute__((noinline)) int poll_fenced(struct weir_device *device,
     return failed && count == 0 ? WEIR_EDEVICE : count;
 }
 
-/* A batch of each CQ in turn, until all were empty or it is enough; who was not asked is first the
- * next time. */
+/* A batch of each CQ in turn, until all were empty or it is enough; a CQ that was not asked is
+ * first the next time. */
 int verbs_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
     int count = 0;
     if (VERBS_UNLIKELY(device->fenced))

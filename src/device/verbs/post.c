@@ -88,7 +88,7 @@ uint32_t post_filled(struct weir_qp *qp, uint32_t count, int *error_out) {
     last->next = next;
     if (VERBS_LIKELY(*error_out == 0))
         return count;
-    /* ibv_post_send(3): those before bad_wr are posted. */
+    /* ibv_post_send(3): the WRs before bad_wr are posted. */
     return bad >= device->wrs && bad <= last ? (uint32_t)(bad - device->wrs) : 0;
 }
 

@@ -24,8 +24,8 @@
  *    it reported as granted, even where the provider would.
  *  - A send's wr_id on the wire of the provider is {1, generation, QP, position}: a
  *    completion finds its QP and its slot by itself. A receive's is the caller's own.
- *  - A QP is destroyed with its CQ polled empty behind it: what was left is kept in the
- *    stash, so no completion outlives its QP and a reused QP number names one QP only.
+ *  - A QP is destroyed with its CQ polled empty behind it: the rest is kept in the stash, so no
+ *    completion outlives its QP and a reused QP number names one QP only.
  *  - Allocation only at open, at registration and QP creation.
  *
  * fork(2): since Linux 5.12 a child gets copies of pages that are pinned for a device, and
@@ -97,7 +97,7 @@ struct verbs_settings {
     int srq;
 };
 
-/* A line of printable ASCII: what is not becomes '?'. */
+/* A line of printable ASCII: any other byte becomes '?'. */
 void note_clean(char *text);
 /* The index-th variable that settings_read looks at; false past the last. */
 bool verbs_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
