@@ -1,4 +1,4 @@
-/* credit.h: who may send how many messages on one QP, both directions.
+/* credit.h: how many messages each side may send on one QP, both directions.
  *
  * The receiver posts `window` buffers for messages and CREDIT_RESERVE for credit
  * messages. The sender counts what it sent; the receiver tells, modulo 2^32, how

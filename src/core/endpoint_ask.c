@@ -1,6 +1,6 @@
-/* endpoint_ask.c: what the engine asks an endpoint between two steps: when its timer is due, what
- * is live, why the remote refused; and which errors are worth another try. Changes nothing.
- */
+/* endpoint_ask.c: the questions that the engine asks an endpoint between two steps: when its timer
+ * is due, what is live, why the remote refused; and which errors are worth another try. Changes
+ * nothing. */
 #include "endpoint.h"
 
 bool endpoint_may_pass(int error) {

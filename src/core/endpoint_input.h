@@ -1,4 +1,4 @@
-/* endpoint_input.h: what an event means to an endpoint; internal to the machine.
+/* endpoint_input.h: the meaning of an event to an endpoint; internal to the machine.
  *
  * An input is an event, sorted by what it names. Which inputs a state can have
  * at all, and what they do there, is in the table of endpoint.c.

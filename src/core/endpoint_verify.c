@@ -1,4 +1,4 @@
-/* endpoint_verify.c: what must hold of an endpoint between two steps.
+/* endpoint_verify.c: the invariants of an endpoint between two steps.
  *
  * Kept out of endpoint.c so that the machine is not its own judge: nothing here
  * calls it, and only the fields are read. Tests, the simulation and verify builds

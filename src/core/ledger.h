@@ -1,4 +1,4 @@
-/* ledger.h: who holds which send-queue slots of one QP.
+/* ledger.h: the holders of the send-queue slots of one QP.
  *
  * A *run* is a group of WRs posted with one doorbell for one transfer. The completion of
  * its last WR accounts for all of it and, on an ordered QP, for every run before it; so

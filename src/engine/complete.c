@@ -1,4 +1,4 @@
-/* complete.c: what comes back from the device: completions of runs, and messages.
+/* complete.c: news from the device: completions of runs, and messages.
  *
  * Owns the routing by wr_id, and the path of a notification to the application; recv.c
  * has the receives. A received notification is *accepted* when it is marked in

@@ -1,4 +1,4 @@
-/* control.c: what is said on control connections, and whose they are.
+/* control.c: the messages on control connections, and whose they are.
  *
  * Owns WHO and IAM, visitors, and the routing of everything else to the peer's endpoint. A
  * peer has at most three connections, one that was dialled here and the last two that it made

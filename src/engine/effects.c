@@ -1,4 +1,4 @@
-/* effects.c: what the endpoint machine of a peer asks for, performed.
+/* effects.c: the effects that the endpoint machine of a peer asks for, performed.
  *
  * Events for an endpoint that come up while its effects are being performed are noted
  * in the peer (want_due, broken_due, ...) and worked off in peer_pump(), so a machine is

@@ -1,4 +1,4 @@
-/* engine.h: what sim/ and open.c need of the engine beside weir.h.
+/* engine.h: the interface that sim/ and open.c need of the engine beside weir.h.
  *
  * An engine is made over ports. The shipped library fills them with real ones in
  * open.c; a simulation plays them and steps many engines in one thread. */

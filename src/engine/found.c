@@ -1,5 +1,5 @@
-/* found.c: what is found under what: peers by instance, address and connection, aliases by their
- * peer, imported memory by its peer, what is remembered of an instance, visitors by connection.
+/* found.c: the look-ups: peers by instance, address and connection, aliases by their peer, imported
+ * memory by its peer, what is remembered of an instance, visitors by connection.
  *
  * Owns the lists and hash tables for that (core/groups.h), so that no look-up's cost grows with
  * the number of peers or the size of a table. Each member is filed anew by the function here that

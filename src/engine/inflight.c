@@ -1,4 +1,4 @@
-/* inflight.c: who waits to post, and for how long.
+/* inflight.c: the peers that wait to post, and for how long.
  *
  * Owns the line of peers that wait for bytes in flight, the account of what a peer's pending
  * transfers wait for, and the pause of a QP whose device refused WRs that had slots. Invariant:

@@ -1,4 +1,4 @@
-/* left.c: what a closed engine could not take down.
+/* left.c: the QPs that a closed engine could not take down.
  *
  * A device may keep a QP for longer than closing an engine may take: a connect that nobody
  * answers cannot be called off on some, and lasts for as long as the kernel tries. Such an

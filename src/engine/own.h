@@ -1,4 +1,4 @@
-/* own.h: who has the engine.
+/* own.h: the owner of the engine.
  *
  * One word. A submit takes the engine if it is free (own_try); a submit that finds it taken leaves
  * its work on the submit queue, which the owner empties before it lets go and once more after:

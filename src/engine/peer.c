@@ -1,4 +1,4 @@
-/* peer.c: who is there: the slots of peers, and what instance each is.
+/* peer.c: the slots of peers, and what instance each is.
  *
  * A peer that the application opened keeps its slot and its address when the engine
  * behind it is replaced: its `owner` changes, so that memory and transfers of the dead

@@ -1,4 +1,4 @@
-/* queue.h: what the engine hands to the application, in order.
+/* queue.h: the things that the engine hands to the application, in order.
  *
  * A bounded ring of fixed-size entries. Only the thread that has the engine puts;
  * any thread takes, one at a time. Looking at an empty one is two loads. */

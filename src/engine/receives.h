@@ -1,4 +1,4 @@
-/* receives.h: who owns each buffer of the shared receive queue.
+/* receives.h: the owner of each buffer of the shared receive queue.
  *
  *      free ──posted──► the device's ──came back──► held, until its message is dealt with
  *        ▲                 │                          │

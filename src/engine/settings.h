@@ -1,4 +1,4 @@
-/* settings.h: what can be set of an engine: the numbers of weir_engine_options, each with its
+/* settings.h: the settings of an engine: the numbers of weir_engine_options, each with its
  * environment variable, range and default. */
 #ifndef WEIR_ENGINE_SETTINGS_H
 #define WEIR_ENGINE_SETTINGS_H

@@ -1,4 +1,4 @@
-/* wait.c: who has the engine when it is contended, and sleeping until there is news.
+/* wait.c: the engine's owner when it is contended, and sleeping until there is news.
  *
  * Of several threads that wait, one (the leader) sleeps on the descriptors of the
  * ports; the others sleep on a condition. Whoever has done work while somebody

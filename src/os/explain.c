@@ -1,5 +1,5 @@
-/* explain.c: what the system has to say of something that did not work: tried once more, and
- * given back at once.
+/* explain.c: the system's word on something that did not work: tried once more, and given back at
+ * once.
  *
  * Owns the sentences. Leaves to others: when they are asked for. Nothing here is kept.
  */

@@ -1,5 +1,5 @@
-/* explain.h: what the system has to say of something that did not work, as a few words. It is
- * asked afterwards, so it may have changed meanwhile. */
+/* explain.h: the system's word on something that did not work, as a few words. It is asked
+ * afterwards, so it may have changed meanwhile. */
 #ifndef WEIR_OS_EXPLAIN_H
 #define WEIR_OS_EXPLAIN_H
 

@@ -1,5 +1,5 @@
-/* socket.h: what tcp.c asks of one socket at a time. Keeps no state. Descriptors are owned
- * (fork.h): they end with fork_close. */
+/* socket.h: the calls that tcp.c makes on one socket at a time. Keeps no state. Descriptors are
+ * owned (fork.h): they end with fork_close. */
 #ifndef WEIR_OS_SOCKET_H
 #define WEIR_OS_SOCKET_H
 

@@ -1,5 +1,5 @@
-/* tcp_room.h: what a connection of tcp.c needs only for a while: what is half received, unsent, or
- * being dialled.
+/* tcp_room.h: the room that a connection of tcp.c needs only for a while: for what is half
+ * received, unsent, or being dialled.
  *
  * Owns a stack of rooms, over memory given at open, one for each connection that there may be. The
  * last one that was given back is taken first, so as many are backed with pages as were in use at

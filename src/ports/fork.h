@@ -1,4 +1,4 @@
-/* fork.h: what a child of fork(2) must not have of this process.
+/* fork.h: the things of this process that a child of fork(2) must not have.
  *
  * Every descriptor of the library is noted here as long as it is open, and a child closes all of
  * them before its fork(2) returns: sockets, so that addresses are free and peers hear of the end

@@ -1,4 +1,4 @@
-/* ports.h: what the world looks like from inside weir.
+/* ports.h: the world as it looks from inside weir.
  *
  * Four ports: a device (one RDMA device of one backend, verbs-shaped), a control
  * channel (small messages to addresses), the environment (clock, entropy, set-up

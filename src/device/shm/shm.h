@@ -1,5 +1,5 @@
-/* shm.h: what the files of the shm backend share: its device, QPs, links and
- * memory tables.
+/* shm.h: the parts that the files of the shm backend share: its device, QPs, links and memory
+ * tables.
  *
  * The backend plays reliable connections (RC) between processes of one host. The
  * initiator's side does all the work inside post_send: it checks the target's

@@ -1,4 +1,4 @@
-/* tracer.h: who may reach into this process, where Yama asks.
+/* tracer.h: the processes that may reach into this one, where Yama asks.
  *
  * With Yama's ptrace_scope 1 only a parent may use process_vm_writev(2) on a process, unless
  * that names another with prctl(PR_SET_PTRACER) (Documentation/admin-guide/LSM/Yama.rst). That

@@ -1,4 +1,4 @@
-/* blob.c: what a verbs device tells the other side of a QP, and of a region.
+/* blob.c: the blobs by which a verbs device tells the other side of a QP, and of a region.
  *
  * Owns the byte layout (little-endian, versioned by its first four bytes) and the checks
  * of what came from a peer. Left to others: everything that needs a device.

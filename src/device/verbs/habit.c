@@ -1,4 +1,4 @@
-/* habit.c: what this process has seen devices do, beyond what they say of themselves.
+/* habit.c: the habits that this process has seen in devices, beyond what they say of themselves.
  *
  * Owns one habit: whether a QP on a shared receive queue that goes to the error state gives
  * a last-WQE event (IBA 1.5, 11.5.2). Some drivers never do, and whoever takes a QP down

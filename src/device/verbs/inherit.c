@@ -1,4 +1,5 @@
-/* inherit.c: what libibverbs opens for a device, and no child of fork(2) may inherit (fork.h).
+/* inherit.c: the descriptors that libibverbs opens for a device, and no child of fork(2) may
+ * inherit (fork.h).
  *
  * As long as a descriptor of the device's file is open anywhere, or a queue that its driver maps
  * is mapped, its QPs live and answer, whoever made them: a peer would write to memory of a process

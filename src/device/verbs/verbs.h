@@ -1,4 +1,4 @@
-/* verbs.h: what the files of the verbs backend share: its device, QPs, settings and the
+/* verbs.h: the parts that the files of the verbs backend share: its device, QPs, settings and the
  * choice of device, port and address.
  *
  * The backend plays the device port over libibverbs: reliable connections (RC) on
