@@ -1,4 +1,4 @@
-/* crowd.c: what it costs to connect: many engines that connect at once to one.
+/* crowd.c: the cost of connecting: many engines that connect at once to one.
  *
  *   crowd [--device NAME] [--peers N[,N...]] [--dial] [--most-resent SHARE] [--json FILE]
  *

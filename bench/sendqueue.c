@@ -1,5 +1,5 @@
-/* sendqueue.c: what the send queue costs: many threads that submit against one, threads that
- * wait, batches far deeper than the queue. Run by sendqueue.sh.
+/* sendqueue.c: the cost of the send queue: many threads that submit against one, threads that wait,
+ * batches far deeper than the queue. Run by sendqueue.sh.
  *
  *   sendqueue [ROUNDS [MILLISECONDS [threads|waits|batches]]]
  *

@@ -1,5 +1,5 @@
-/* acts.c: what applications do at random beside submitting: they cancel, release, wait,
- * give memory and peers back under traffic, stop; and what each of these calls may answer. */
+/* acts.c: the random acts of applications beside submitting: they cancel, release, wait, give
+ * memory and peers back under traffic, stop; and what each of these calls may answer. */
 #include "doors.h"
 #include "nic.h"
 

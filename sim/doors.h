@@ -1,4 +1,4 @@
-/* doors.h: what strikes the ways between nodes, and whom applications know. See doors.c. */
+/* doors.h: the strikes on the ways between nodes, and whom applications know. See doors.c. */
 #ifndef WEIR_SIM_DOORS_H
 #define WEIR_SIM_DOORS_H
 

@@ -1,4 +1,4 @@
-/* oracle.h: what is right, judged from outside the code under test.
+/* oracle.h: right and wrong, judged from outside the code under test.
  *
  * Owns the memory that applications register, and a record of every transfer that
  * they ever submit. Each segment has ranges of its own on both sides and content

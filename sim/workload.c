@@ -1,5 +1,5 @@
-/* workload.c: what applications do, and what they may expect: memory, peers, submits
- * and what comes of them. Other acts are in acts.c.
+/* workload.c: the work of applications, and what they may expect: memory, peers, submits and what
+ * comes of them. Other acts are in acts.c.
  *
  * Owns handles. Every call's result is judged here (by what this application did
  * before) or handed to the oracle. A step of a node runs its engine until it is

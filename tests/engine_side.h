@@ -1,5 +1,5 @@
-/* engine_side.h: what the tests of the whole engine share: an engine with memory,
- * pairs of them that know each other, and progress on several until something holds.
+/* engine_side.h: the parts that the tests of the whole engine share: an engine with memory, pairs
+ * of them that know each other, and progress on several until something holds.
  *
  * Everything goes through weir.h, over the shm device. Nothing here waits longer
  * than PATIENCE_NS: a test that would hang fails instead. */

@@ -1,4 +1,5 @@
-/* test_engine_blame.c: who is held to break sessions, and who only was there (S9, S11).
+/* test_engine_blame.c: the transfers that are held to break sessions, and those that only were
+ * there (S9, S11).
  *
  * One engine, whose device fails what the test names by its length, and a peer that comes back
  * after every session that breaks: see lone_engine.h. Errors that name nobody, and links that

@@ -1,4 +1,4 @@
-/* test_engine_counts.c: what weir_stats says of a submit that was refused (which bound it met,
+/* test_engine_counts.c: the counts in weir_stats of a submit that was refused (which bound it met,
  * S5), and of work requests that give completions. */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* test_engine_fork.c: what a child of fork(2) has of an engine, and what becomes of the engine:
- * no descriptor, no memory, calls that say so; and the parent goes on, or dies for good (W4).
+/* test_engine_fork.c: an engine in a child of fork(2), and what becomes of the engine: no
+ * descriptor, no memory, calls that say so; and the parent goes on, or dies for good (W4).
  *
  * A child tells by its exit status what it found: 0, or the line of what was not so. It makes no
  * claim through cmocka, which would go on with the parent's tests in it. */

@@ -1,6 +1,6 @@
-/* test_engine_options.c: what can be set of an engine: every number of weir_engine_options and
- * its environment variable at its bounds and beyond, who goes before whom, and what is said of
- * one that is refused. */
+/* test_engine_options.c: the settings of an engine: every number of weir_engine_options and its
+ * environment variable at its bounds and beyond, who goes before whom, and what is said of one that
+ * is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

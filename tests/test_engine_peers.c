@@ -1,5 +1,6 @@
-/* test_engine_peers.c: who is there: addresses, engines that cannot be called, restarts,
- * deaths, crossing opens, two names of one engine, events (E6, H1, H2, H5, H6, H12, T3). */
+/* test_engine_peers.c: the peers that are there: addresses, engines that cannot be called,
+ * restarts, deaths, crossing opens, two names of one engine, events (E6, H1, H2, H5, H6, H12,
+ * T3). */
 #include "engine_side.h"
 #include "held.h"
 

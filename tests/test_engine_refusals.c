@@ -1,5 +1,5 @@
-/* test_engine_refusals.c: who refuses a session says why, and who is refused can read it (W9). The
- * other side is the test itself: see lone_engine.h. */
+/* test_engine_refusals.c: a side that refuses a session says why, and the refused side can read it
+ * (W9). The other side is the test itself: see lone_engine.h. */
 #include "lone_engine.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* test_engine_steady.c: what a transfer costs besides its instructions, once two engines
- * in two processes know each other: no allocation, and no system call but the one that
- * moves the bytes where memory is not shared (S17). */
+/* test_engine_steady.c: the cost of a transfer besides its instructions, once two engines in two
+ * processes know each other: no allocation, and no system call but the one that moves the bytes
+ * where memory is not shared (S17). */
 #define _GNU_SOURCE
 #include "engine_side.h"
 #include "watch.h"

@@ -1,5 +1,5 @@
-/* test_engine_submit.c: what a submit refuses, and that nothing was posted then (S15);
- * what a transfer handle is worth; full pools, and what submits do for those that wait (S5). */
+/* test_engine_submit.c: the refusals of a submit, and that nothing was posted then (S15); the worth
+ * of a transfer handle; full pools, and what submits do for those that wait (S5). */
 #define _GNU_SOURCE
 #include "engine_side.h"
 

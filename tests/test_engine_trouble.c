@@ -1,4 +1,4 @@
-/* test_engine_trouble.c: what the application is told of sessions that break, whoever found
+/* test_engine_trouble.c: the news that the application gets of sessions that break, whoever found
  * it (S9), what waits meanwhile, room that others make (S5), and receives that the device refuses
  * (M2). The other side is the test itself: see lone_engine.h. */
 #include "lone_engine.h"

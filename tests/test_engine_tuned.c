@@ -1,5 +1,5 @@
-/* test_engine_tuned.c: what settings do to the work that is posted: how often it is signalled,
- * what is copied into WRs, how much is polled at once.
+/* test_engine_tuned.c: the effect of settings on the work that is posted: how often it is
+ * signalled, what is copied into WRs, how much is polled at once.
  *
  * Two engines on simulated NICs, of which the first one's calls are looked at. */
 #include <setjmp.h>

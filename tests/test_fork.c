@@ -1,5 +1,5 @@
-/* test_fork.c: what a child of fork(2) is kept from having (fork.h): descriptors, mappings of
- * devices, pages; who holds, and who watches (W4). A child tells by its exit status. */
+/* test_fork.c: the things that a child of fork(2) is kept from having (fork.h): descriptors,
+ * mappings of devices, pages; who holds, and who watches (W4). A child tells by its exit status. */
 #define _DEFAULT_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* test_ledger.c: who holds which send-queue slots (S1, S2, S6, S7, S14).
+/* test_ledger.c: the holders of send-queue slots (S1, S2, S6, S7, S14).
  *
  * The edges by hand, then random schedules on ordered and unordered QPs against a
  * model that keeps every run in a plain array and recounts everything each time. */

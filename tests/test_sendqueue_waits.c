@@ -1,5 +1,5 @@
-/* test_sendqueue_waits.c: what a thread costs that waits for a full queue, or for a transfer
- * that does not end: it sleeps nearly all of the time (S5, M7).
+/* test_sendqueue_waits.c: the cost of a thread that waits for a full queue, or for a transfer that
+ * does not end: it sleeps nearly all of the time (S5, M7).
  *
  * The bounds are a share of the processor and numbers of sleeps: a thread that spins has all of
  * it, and sleeps never. The promise is a fifth of the share asked for here; a busy machine, where

@@ -1,6 +1,6 @@
-/* test_shm.c: what is particular to the shm device: other processes and their
- * deaths, what is left behind, and shared memory whose other writer is not what it
- * should be. The rules common to all devices are in conformance/. */
+/* test_shm.c: the particulars of the shm device: other processes and their deaths, what is left
+ * behind, and shared memory whose other writer is not what it should be. The rules common to all
+ * devices are in conformance/. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

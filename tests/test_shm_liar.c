@@ -80,9 +80,9 @@ static void test_E6_an_answer_is_one_of_those_that_there_are(void **state) {
     }
 }
 
-/* An answer with too many descriptors or too few, or descriptors with nothing that could be an
- * answer, are nothing: no lack of descriptors here, of which an application would be told; and none
- * of them stays. */
+/* Descriptors that are too many or too few for their answer, or come with nothing that could be
+ * one, are nothing: no lack of descriptors here, of which an application would be told; and none of
+ * them stays. */
 static void test_W6_descriptors_that_nobody_asked_for(void **state) {
     static const size_t lengths[] = {0, 1, sizeof(struct hand_answer)};
     (void)state;

@@ -1,5 +1,5 @@
-/* host.h: what the tool asks of the machine: clocks, CPUs, memory, signals, and the one way
- * in which it says what went wrong. */
+/* host.h: the tool's questions to the machine: clocks, CPUs, memory, signals, and the one way in
+ * which it says what went wrong. */
 #ifndef TOOL_HOST_H
 #define TOOL_HOST_H
 

@@ -1,5 +1,5 @@
-/* limits.h: what this machine does at best without weir, measured with the plainest loop that
- * can do it. Benches state their results as fractions of these. */
+/* limits.h: the best that this machine does without weir, measured with the plainest loop that can
+ * do it. Benches state their results as fractions of these. */
 #ifndef TOOL_LIMITS_H
 #define TOOL_LIMITS_H
 

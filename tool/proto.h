@@ -1,4 +1,4 @@
-/* proto.h: what a bench and its target (`weir serve`) say to each other, over weir itself.
+/* proto.h: the messages between a bench and its target (`weir serve`), over weir itself.
  *
  * Every message is a notification. Its tag is the type (8 bits) and an argument (56 bits); its
  * payload one of the structs below, in the byte order of both machines (which the magic number

@@ -1,5 +1,5 @@
-/* settings.h: what the tool says of the engine's settings: as JSON, in words, and of variables
- * that look like one and are none. */
+/* settings.h: the tool's account of the engine's settings: as JSON, in words, and of variables that
+ * look like one and are none. */
 #ifndef TOOL_SETTINGS_H
 #define TOOL_SETTINGS_H
 

@@ -1,6 +1,6 @@
-/* target_work.c: what a target does for each kind of session; see proto.h for the messages and
- * target.h for the state. Memory that the client can write (served->base) is read once and
- * checked; nothing of it decides where the target writes outside of the client's own session. */
+/* target_work.c: a target's work for each kind of session; see proto.h for the messages and
+ * target.h for the state. Memory that the client can write (served->base) is read once and checked;
+ * nothing of it decides where the target writes outside of the client's own session. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* blobs.c: what peers say of their QPs and regions, damaged. */
+/* blobs.c: the blobs of peers' QPs and regions, damaged. */
 #include "fixture.h"
 
 /* H13: every byte of both blobs damaged in several ways, and every length: an error

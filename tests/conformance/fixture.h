@@ -1,5 +1,5 @@
-/* fixture.h: what the files of the conformance suite share: two devices of a world, with a
- * region and a QP each, and what tests do with them.
+/* fixture.h: the parts that the files of the conformance suite share: two devices of a world, with
+ * a region and a QP each, and what tests do with them.
  *
  * Helpers assert what holds for every call: whoever calls them tests it, too. A device may
  * complete a WR in the post (`done`) or later with a CQE, so tests look at outcomes through

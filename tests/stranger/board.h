@@ -1,5 +1,5 @@
-/* board.h: what the processes of the stranger's run share: memory that all of them see, made before
- * they are forked, and the drawing of random numbers.
+/* board.h: the parts that the processes of the stranger's run share: memory that all of them see,
+ * made before they are forked, and the drawing of random numbers.
  *
  * The supervisor (main.c) writes the phase, each side (pair.c) its own report and what the other
  * side needs to reach it, the stranger (stranger.c) its counts. Everybody reads all. */

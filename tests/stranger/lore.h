@@ -1,4 +1,4 @@
-/* lore.h: what the stranger knows, and what it makes of that: messages (says.c), and deeds where
+/* lore.h: the stranger's knowledge, and what it makes of that: messages (says.c), and deeds where
  * descriptors are handed over (hands.c). */
 #ifndef STRANGER_LORE_H
 #define STRANGER_LORE_H

@@ -1,4 +1,4 @@
-/* main.c: what a stranger can do to a busy pair.
+/* main.c: the harm that a stranger can do to a busy pair.
  *
  *   stranger SECONDS [--seed N] [--alone]
  *

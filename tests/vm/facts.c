@@ -1,5 +1,5 @@
-/* facts.c: what the verbs driver of this kernel does where specification, manual pages and
- * drivers differ, one question after the other, straight on libibverbs.
+/* facts.c: the answers of this kernel's verbs driver where specification, manual pages and drivers
+ * differ, one question after the other, straight on libibverbs.
  *
  *     facts DEVICE [OTHER-DEVICE]
  *
