@@ -2,8 +2,8 @@
 # perftest-compare.sh: weir next to perftest's ib_write_bw, ib_read_bw and ib_send_lat over the
 # same RDMA devices, one after the other and round after round, with the same queue depth and
 # MTU; a table of medians, ratios and spread. Of transfers below 4 KiB, weir's application has
-# twice as many submitted as the queue has slots: what waits is posted several at a time as slots
-# come back. Of longer ones, as many as there are slots. WINDOW is for all.
+# twice as many submitted as the queue has slots: the waiting ones are posted several at a time as
+# slots come back. Of longer ones, as many as there are slots. WINDOW is for all.
 #
 #   DEVICE=mlx5_0 PEER_DEVICE=mlx5_1   this machine's devices; without, the VM of tests/vm
 #   ROUNDS=5 WINDOW=64 SIZES="64 ..." OPS="write read latency" KERNEL=stable BUILD=build

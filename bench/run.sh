@@ -1,7 +1,7 @@
 #!/bin/sh
-# run.sh [BUILD]: what `make bench` runs: what this machine can do, the main job (the replay of
-# a request trace), latency, page fill, a short sweep, the send queue; then a summary. JSON of
-# each in BUILD/bench. TRACE=FILE replays that trace; without it, 2,000 generated requests.
+# run.sh [BUILD]: the benches of `make bench`: what this machine can do, the main job (the replay of
+# a request trace), latency, page fill, a short sweep, the send queue; then a summary. JSON of each
+# in BUILD/bench. TRACE=FILE replays that trace; without it, 2,000 generated requests.
 set -eu
 build=${1:-build}
 weir=${WEIR:-$build/weir}

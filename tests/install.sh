@@ -1,7 +1,7 @@
 #!/bin/sh
-# install.sh BUILD: what `make install` leaves is enough for a program: its own copy is
-# found with pkg-config, compiled and linked against, also statically, and runs; the tool finds
-# the library; the manual pages are there.
+# install.sh BUILD: the files that `make install` leaves are enough for a program: its own copy is
+# found with pkg-config, compiled and linked against, also statically, and runs; the tool finds the
+# library; the manual pages are there.
 set -eu
 build=$(realpath "${1:?usage: $0 BUILD}")
 command -v pkg-config >/dev/null || exit 77

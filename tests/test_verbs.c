@@ -1,5 +1,5 @@
-/* test_verbs.c: those parts of the verbs backend that need no device: settings, blobs,
- * the ranking of addresses, and what it says without a device. */
+/* test_verbs.c: the parts of the verbs backend that need no device: settings, blobs, the ranking of
+ * addresses, and what it says without a device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 #!/bin/sh
-# forked.sh: what children of fork(2) are kept from is complete: the library opens descriptors as
-# fork.h's own, and closes them so; each call on an engine is tried in a child by the test of that.
+# forked.sh: the list of things that children of fork(2) are kept from is complete: the library
+# opens descriptors as fork.h's own, and closes them so; each call on an engine is tried in a child
+# by the test of that.
 . "$(dirname "$0")/lib.sh"
 
 opens='open|openat|socket|accept4?|epoll_create1?|eventfd|timerfd_create|signalfd|inotify_init1?'

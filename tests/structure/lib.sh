@@ -1,5 +1,5 @@
-# lib.sh: what the structural tests share; sourced, with the root of a source tree as
-# $1 of the sourcing script, so that selftest.sh can point them at a broken copy.
+# lib.sh: the parts that the structural tests share; sourced, with the root of a source tree as $1
+# of the sourcing script, so that selftest.sh can point them at a broken copy.
 #
 # A check prints what is wrong with say and ends with finish: 0 fine, 1 broken, and 77
 # (skipped, to meson) from need when a program is missing.

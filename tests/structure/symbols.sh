@@ -1,6 +1,6 @@
 #!/bin/sh
-# symbols.sh ROOT LIBRARY: what the shared library exports is what weir.h declares is
-# what weir.map lists; and (M9) it can write to no stream and no log.
+# symbols.sh ROOT LIBRARY: the shared library's exports are what weir.h declares and what weir.map
+# lists; and (M9) it can write to no stream and no log.
 library=$(realpath "${2:?usage: $0 ROOT LIBRARY}")
 . "$(dirname "$0")/lib.sh"
 need nm

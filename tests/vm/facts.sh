@@ -1,5 +1,5 @@
 #!/bin/sh
-# facts.sh: what this kernel's driver does (facts.c), compared with what facts.txt records: the
+# facts.sh: the answers of this kernel's driver (facts.c), compared with what facts.txt records: the
 # rules that weir relies on everywhere, and the habits of the drivers that were looked at.
 # shellcheck disable=SC2016,SC2154 # text for another shell; variables of lib.sh
 . "$(dirname "$0")/lib.sh"

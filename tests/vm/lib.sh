@@ -1,6 +1,6 @@
-# lib.sh: what the scripts here share; source it. Each of them runs in the VM, or on a machine
-# that has an RDMA device of its own, or anywhere on shm, and prints one line a test: "ok NAME",
-# "FAILED NAME", "skip NAME: why"; what it saw goes on lines with "# " in front. It ends with
+# lib.sh: the parts that the scripts here share; source it. Each of them runs in the VM, or on a
+# machine that has an RDMA device of its own, or anywhere on shm, and prints one line a test: "ok
+# NAME", "FAILED NAME", "skip NAME: why"; what it saw goes on lines with "# " in front. It ends with
 # `finish`: status 0, or 1 when a test failed.
 # shellcheck shell=sh
 #
@@ -85,7 +85,7 @@ serve_end() {
     [ $ended -eq 0 ] || { cat "$WORK/serve.err"; return 1; }
 }
 
-# The machine may be slow: what hangs takes longer than this.
+# The machine may be slow: a test that hangs takes longer than this.
 patience=600
 
 # bench COMMAND OPTIONS...: against the target.

@@ -68,7 +68,7 @@ static int read_number(const char *text, const struct rule *rule, int *value_out
     return WEIR_OK;
 }
 
-/* text: what the environment has, or NULL. EINVAL: *value_out is the default. */
+/* text: the environment's, or NULL. EINVAL: *value_out is the default. */
 static int read_rule(const struct rule *rule, const char *text, int *value_out,
                      char note_out[VERBS_NOTE_MAX]) {
     *value_out = rule->fallback;
