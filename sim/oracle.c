@@ -258,6 +258,7 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
                   there->recv_refuse != 0 || nic->still != 0 || there->still != 0 ||
                   nic->device_fail != 0 || there->device_fail != 0;
     bool absent = is_absent(oracle->world, transfer->to);
+    bool deaf = config->net.loss > UINT16_MAX / 8; /* of three questions each may be lost */
     /* The other side gives up a session that its peer was too long away to confirm. */
     bool away = absent || oracle->world->nodes[transfer->from].absent;
     bool breaks = net || device || cut || away || oracle->lives_ended || nic->packet_loss != 0 ||
@@ -279,7 +280,7 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     case WEIR_EUNKNOWN:
         /* Cut off for the connect time-out, the target could not say what had arrived. */
         return (transfer->once && breaks) || oracle->lives_ended || config->work.peer_close != 0 ||
-               config->work.cut_control != 0 || absent;
+               config->work.cut_control != 0 || absent || deaf;
     case WEIR_ESTALE: /* it waited for a peer that turned out to be another life */
         return oracle->lives_ended;
     case WEIR_ECONNECT:

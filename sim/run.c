@@ -373,16 +373,32 @@ static void judge_memory(struct sim_run *run, uint32_t node) {
     }
 }
 
+/* The transfers and slots that an engine holds for one of its peers. */
+static bool holds(const struct sim_app *app, uint32_t peer, weir_peer_info *info) {
+    *info = (weir_peer_info)WEIR_PEER_INFO_INIT;
+    return app->engine != NULL && app->peers[peer].open &&
+           weir_peer_query(app->engine, app->peers[peer].handle, info) == 0 &&
+           (info->sq_used != 0 || info->pending != 0);
+}
+
+static bool holds_pending(const struct sim_run *run) {
+    weir_peer_info info;
+
+    for (uint32_t n = 0; n < run->world->config.nodes; n++) {
+        for (uint32_t i = 0; i < SIM_RUN_NODES_MAX; i++) {
+            if (holds(&run->apps[n], i, &info) && info.pending != 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static void judge_slots(struct sim_run *run, uint32_t node) {
-    struct sim_app *app = &run->apps[node];
+    weir_peer_info info;
 
     for (uint32_t i = 0; i < SIM_RUN_NODES_MAX; i++) {
-        weir_peer_info info = WEIR_PEER_INFO_INIT;
-
-        if (!app->peers[i].open || weir_peer_query(app->engine, app->peers[i].handle, &info) != 0) {
-            continue;
-        }
-        if (info.sq_used != 0 || info.pending != 0) {
+        if (holds(&run->apps[node], i, &info)) {
             sim_violation(run->world, "S1 n%u to n%u: %u slots and %u transfers held when quiet",
                           node, i, info.sq_used, info.pending);
         }
@@ -420,11 +436,18 @@ static void handle_all(struct sim_run *run) {
 }
 
 static void phase_quiet(struct sim_run *run) {
+    uint64_t until;
+
     for (uint32_t i = 0; i < run->world->config.nodes; i++) {
         app_release_finished(&run->apps[i]);
     }
     handle_all(run);
+    until = run->world->now_ns + heal_bound(run->world);
     for (uint32_t i = 0; i < quiet_rounds(run); i++) {
+        run_slice(run, scaled(run->world, RUN_QUIET_NS));
+    }
+    /* Transfers that nobody observes break session after session, too. */
+    while (!run_over(run) && run->world->now_ns < until && holds_pending(run)) {
         run_slice(run, scaled(run->world, RUN_QUIET_NS));
     }
     for (uint32_t i = 0; i < run->world->config.nodes && !run_over(run); i++) {
