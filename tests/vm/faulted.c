@@ -54,6 +54,10 @@ static weir_engine *open_engine(const char *rdma_device, uint32_t flags) {
     options.qp_count = QPS;
     options.sq_depth = depth;
     options.connect_timeout_ns = 5 * SECOND;
+    if (mode != MODE_NEVER) { /* no session breaks because an emulated machine is slow */
+        options.stall_timeout_ns = 300 * SECOND;
+        setenv("WEIR_VERBS_TIMEOUT", "18", 0);
+    }
     must(weir_engine_open(&options, &engine), "engine");
     return engine;
 }
