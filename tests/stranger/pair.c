@@ -481,17 +481,19 @@ static void make_memories(void) {
     export(2, me.hole);
 }
 
-static void tell(void) {
+/* Idle in a phase that lets nothing begin: between two pieces of work is not idle. */
+static void tell(enum phase phase) {
     me.report->stats.size = sizeof(me.report->stats);
     weir_engine_stats(me.engine, &me.report->stats);
     me.mine->sent = me.report->sent;
     me.mine->arrived = me.report->arrived;
-    me.mine->idle = is_quiet() && !me.reopening;
+    me.mine->idle = phase != PHASE_RUN && is_quiet() && !me.reopening;
 }
 
 static void step(void) {
     uint64_t now = now_ns();
-    bool may_begin = board->phase == PHASE_RUN && !me.reopening;
+    enum phase phase = board->phase;
+    bool may_begin = phase == PHASE_RUN && !me.reopening;
     weir_engine_wait(me.engine, WAIT_NS);
     take_all();
     answers_step();
@@ -499,7 +501,7 @@ static void step(void) {
         slot_step(i, may_begin, now);
     reopen_step(now);
     break_step(now);
-    tell();
+    tell(phase);
 }
 
 /* Until the other side has its memories, a session is up, and ours are imported. */
