@@ -45,7 +45,7 @@ const char *pair_trace(struct pair *p) {
     return copy;
 }
 
-static void window(void *self, struct wire_settled *out) {
+static void settled_of(void *self, struct wire_settled *out) {
     const struct pair_node *node = self;
 
     memset(out, 0, sizeof(*out));
@@ -60,7 +60,7 @@ static void endpoint_start(struct pair *p, uint32_t node) {
                                  .retransmit_ns = PAIR_RETRANSMIT_NS,
                                  .rtt = &n->rtt,
                                  .pile = &n->pile,
-                                 .window = window,
+                                 .settled = settled_of,
                                  .self = n};
 
     n->pile = (struct ep_pile){.papers = &n->papers, .count = 1};

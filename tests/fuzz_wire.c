@@ -64,7 +64,7 @@ static void fuzz_data(const uint8_t *data, size_t size) {
 
 /* ---- a conversation ---------------------------------------------------- */
 
-static void window(void *self, struct wire_settled *out) {
+static void settled_of(void *self, struct wire_settled *out) {
     (void)self;
     memset(out, 0, sizeof(*out));
 }
@@ -129,7 +129,7 @@ static void fuzz_conversation(const uint8_t *data, size_t size) {
                                  .retransmit_ns = 2,
                                  .rtt = &rtt,
                                  .pile = &pile,
-                                 .window = window};
+                                 .settled = settled_of};
 
     memset(options.instance_local, 'l', WIRE_INSTANCE_SIZE);
     memset(options.instance_remote, 'r', WIRE_INSTANCE_SIZE);

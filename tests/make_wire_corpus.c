@@ -42,6 +42,8 @@ static uint32_t message(enum wire_type type, uint64_t epoch, uint64_t echo, uint
     } else if (type == WIRE_SETTLED) {
         m.settled.base = 5;
         m.settled.bits[0] = 6;
+        m.settled.broke = echo;
+        m.settled.reason = WEIR_EREMOTE;
     } else if (type == WIRE_HELLO || type == WIRE_HELLO_ACK) {
         strcpy(m.qps.device, "shm");
         m.qps.recv_credits = 64;

@@ -28,7 +28,7 @@ static uint64_t epochs;
 static struct wire_qp_set set;
 static uint64_t now_ns;
 
-static void window(void *self, struct wire_settled *out) {
+static void settled_of(void *self, struct wire_settled *out) {
     (void)self;
     memset(out, 0, sizeof(*out));
 }
@@ -106,7 +106,7 @@ static void fresh(void) {
                                  .retransmit_ns = 10 * MS,
                                  .rtt = &rtt,
                                  .pile = &pile,
-                                 .window = window};
+                                 .settled = settled_of};
 
     memset(options.instance_local, 'l', WIRE_INSTANCE_SIZE);
     memset(options.instance_remote, 'r', WIRE_INSTANCE_SIZE);

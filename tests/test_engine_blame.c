@@ -19,6 +19,7 @@ struct world {
     uint64_t epoch; /* theirs, of the last session */
     weir_memory local;
     weir_remote remote;
+    int their_reason;               /* with which they broke the session; 0: they did not */
     weir_event degraded, recovered; /* the last ones that `again` took */
 };
 
@@ -81,6 +82,8 @@ static void again(struct world *w) {
     const struct wire_message *settle = lone_heard(w->lone, w->conn, WIRE_SETTLE);
     if (settle != NULL) {
         struct wire_message settled = {.type = WIRE_SETTLED, .echo = settle->epoch};
+        settled.settled.broke = w->their_reason != 0 ? settle->epoch : 0;
+        settled.settled.reason = w->their_reason;
         lone_say(w->lone, w->conn, 1, &settled);
     }
     lone_pass(w->lone, 20 * MS);
@@ -271,6 +274,99 @@ static void test_S11_what_the_other_side_ends_is_held_against_nobody(void **stat
     lone_close(w.lone);
 }
 
+/* Session after session is over before anything is done on it, and the other side says of each
+ * that a transfer of its own was refused: it was answered, so the link is well, and ours did
+ * nothing. They wait for longer than a connection may take, and for more sessions than a transfer
+ * may break, and then do what they have to. Their end is seen here first, as an error that names
+ * nobody, or told. */
+static void they_break_it_themselves(bool seen_here) {
+    struct world w;
+
+    world_open(&w, 1, 16, SECOND);
+    w.their_reason = WEIR_EREMOTE;
+    w.lone->slow_bytes = seen_here ? 0 : SMALL;
+    w.lone->bad_bytes = SMALL;
+    w.lone->bad_status = WEIR_CQE_FLUSHED;
+    uint64_t begin_ns = w.lone->now_ns;
+    weir_transfer transfer = write_bytes(&w, SMALL, 0);
+    for (uint32_t i = 0; i <= REPLAYS_MAX || w.lone->now_ns - begin_ns < 3 * SECOND; i++) {
+        uint64_t epoch = w.epoch;
+        struct wire_message settle = {.type = WIRE_SETTLE, .epoch = epoch};
+        if (!seen_here)
+            lone_say(w.lone, w.conn, 1, &settle);
+        for (int turn = 0; turn < 20 && w.epoch == epoch; turn++)
+            again(&w);
+        assert_int_equal(w.epoch, epoch + 1); /* at once, not ever less often */
+        assert_int_equal(status_of(&w, transfer), WEIR_EINPROGRESS);
+    }
+    w.lone->slow_bytes = w.lone->bad_bytes = 0;
+    w.their_reason = 0;
+    while (under_way(&w, transfer))
+        again(&w);
+    assert_int_equal(status_of(&w, transfer), WEIR_OK);
+    lone_close(w.lone);
+}
+
+static void test_S11_what_the_other_side_broke_itself_is_no_trouble(void **state) {
+    (void)state;
+    they_break_it_themselves(false);
+}
+
+static void test_S11_what_the_other_side_broke_itself_is_nobodys_break(void **state) {
+    (void)state;
+    they_break_it_themselves(true);
+}
+
+/* Both sides break sessions, in turn, each by a transfer that is refused. That ours was answered
+ * says that the link is well, as long as it takes. */
+static void test_S11_a_refusal_ends_the_trouble(void **state) {
+    struct world w;
+
+    (void)state;
+    world_open(&w, 2, 16, SECOND);
+    w.lone->slow_bytes = BIG;
+    w.lone->bad_bytes = SMALL;
+    w.lone->bad_status = WEIR_CQE_REMOTE_ACCESS;
+    uint64_t begin_ns = w.lone->now_ns;
+    weir_transfer slow = write_bytes(&w, BIG, 0);
+    while (w.lone->now_ns - begin_ns < 5 * SECOND) {
+        struct wire_message settle = {.type = WIRE_SETTLE, .epoch = w.epoch};
+        lone_say(w.lone, w.conn, 1, &settle);
+        for (int turn = 0; turn < 4; turn++)
+            again(&w);
+        weir_transfer culprit = write_bytes(&w, SMALL, 0);
+        for (int turn = 0; turn < 100 && under_way(&w, culprit); turn++)
+            again(&w);
+        assert_int_equal(status_of(&w, culprit), WEIR_EREMOTE);
+        weir_transfer_release(w.lone->engine, culprit);
+        assert_int_equal(status_of(&w, slow), WEIR_EINPROGRESS);
+    }
+    w.lone->slow_bytes = 0;
+    while (under_way(&w, slow))
+        again(&w);
+    assert_int_equal(status_of(&w, slow), WEIR_OK);
+    lone_close(w.lone);
+}
+
+/* A write that is refused: the remote is told which of its sessions that broke, when it asks. */
+static void test_W9_who_broke_a_session_says_so(void **state) {
+    struct world w;
+
+    (void)state;
+    world_open(&w, 1, 16, SECOND);
+    w.lone->bad_bytes = SMALL;
+    w.lone->bad_status = WEIR_CQE_REMOTE_ACCESS;
+    struct wire_message settle = {.type = WIRE_SETTLE, .epoch = w.epoch};
+    write_bytes(&w, SMALL, 0);
+    lone_pass(w.lone, 20 * MS);
+    lone_say(w.lone, w.conn, 1, &settle);
+    const struct wire_message *settled = lone_heard(w.lone, w.conn, WIRE_SETTLED);
+    assert_non_null(settled);
+    assert_int_equal(settled->settled.broke, settle.epoch);
+    assert_int_equal(settled->settled.reason, WEIR_EREMOTE);
+    lone_close(w.lone);
+}
+
 /* ---- progress ---- */
 
 /* The other side ends session after session, for longer than a connection may take. A little
@@ -394,6 +490,10 @@ int main(void) {
         cmocka_unit_test(test_S11_a_link_that_is_known_to_be_down_after_the_break),
         cmocka_unit_test(test_S11_trouble_that_ends_in_the_drain_begins_anew),
         cmocka_unit_test(test_S11_what_the_other_side_ends_is_held_against_nobody),
+        cmocka_unit_test(test_S11_what_the_other_side_broke_itself_is_no_trouble),
+        cmocka_unit_test(test_S11_what_the_other_side_broke_itself_is_nobodys_break),
+        cmocka_unit_test(test_S11_a_refusal_ends_the_trouble),
+        cmocka_unit_test(test_W9_who_broke_a_session_says_so),
         cmocka_unit_test(test_S9_progress_seen_in_the_drain_counts),
         cmocka_unit_test(test_W9_events_name_the_transfer_that_broke_the_session),
         cmocka_unit_test(test_W9_a_cause_that_is_learned_late_comes_with_recovered),

@@ -28,6 +28,8 @@ static struct wire_message largest(enum wire_type type) {
     } else if (type == WIRE_SETTLED) {
         m.settled.base = UINT64_MAX;
         memset(m.settled.bits, 0xa5, sizeof(m.settled.bits));
+        m.settled.broke = UINT64_MAX - 3;
+        m.settled.reason = WIRE_REASON_MIN;
     } else if (type == WIRE_HELLO || type == WIRE_HELLO_ACK) {
         memset(m.qps.device, 'd', sizeof(m.qps.device) - 1);
         memset(m.qps.fabric, 0xfa, sizeof(m.qps.fabric));
@@ -194,6 +196,10 @@ static void test_H13_values_out_of_range_are_refused(void **state) {
     REFUSED(WIRE_REFUSE, m.reason = 0);
     REFUSED(WIRE_REFUSE, m.reason = 1);
     REFUSED(WIRE_REFUSE, m.reason = WIRE_REASON_MIN - 1);
+    REFUSED(WIRE_SETTLED, m.settled.reason = 0);
+    REFUSED(WIRE_SETTLED, m.settled.broke = 0);
+    REFUSED(WIRE_SETTLED, m.settled.reason = 1);
+    REFUSED(WIRE_SETTLED, m.settled.reason = WIRE_REASON_MIN - 1);
     REFUSED(WIRE_HELLO, m.qps.qp_count = 0);
     REFUSED(WIRE_HELLO, m.qps.qp_count = WEIR_QPS_MAX + 1);
     REFUSED(WIRE_HELLO, m.qps.recv_credits = 0);

@@ -142,8 +142,9 @@ struct ep_options {
     uint64_t retransmit_ns; /* the shortest pause before something is said again: rtt.h */
     struct ep_pile *pile;   /* of all endpoints of an engine */
     struct rtt *rtt;        /* how long this remote's answers take; outlives the endpoint */
-    /* Fills the answer to SETTLE with the engine's receive window for this remote. */
-    void (*window)(void *self, struct wire_settled *out);
+    /* Fills the answer to SETTLE: the engine's receive window for this remote, and the last of the
+     * remote's epochs that a transfer of the engine's broke. */
+    void (*settled)(void *self, struct wire_settled *out);
     void *self;
 };
 

@@ -160,9 +160,11 @@ static bool message_valid(const struct wire_message *m) {
         return qp_set_valid(&m->qps);
     case WIRE_REFUSE:
         return m->reason >= WIRE_REASON_MIN && m->reason < 0;
+    case WIRE_SETTLED:
+        return m->settled.reason >= WIRE_REASON_MIN && m->settled.reason <= 0 &&
+               (m->settled.reason == 0) == (m->settled.broke == 0);
     case WIRE_READY:
     case WIRE_SETTLE:
-    case WIRE_SETTLED:
     case WIRE_BYE:
         return true;
     case WIRE_TYPE_END:
@@ -258,12 +260,16 @@ static void put_settled(struct writer *w, const struct wire_settled *settled) {
     put_uint(w, settled->base, 8);
     for (size_t i = 0; i < WIRE_WINDOW_SIZE / 64; i++)
         put_uint(w, settled->bits[i], 8);
+    put_uint(w, settled->broke, 8);
+    put_uint(w, (uint32_t)settled->reason, 4);
 }
 
 static void get_settled(struct reader *r, struct wire_settled *settled) {
     settled->base = get_uint(r, 8);
     for (size_t i = 0; i < WIRE_WINDOW_SIZE / 64; i++)
         settled->bits[i] = get_uint(r, 8);
+    settled->broke = get_uint(r, 8);
+    settled->reason = (int32_t)(uint32_t)get_uint(r, 4);
 }
 
 /* ---- messages ---------------------------------------------------------- */

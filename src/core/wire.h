@@ -22,7 +22,7 @@
  *     READY        epoch 8, echo 8
  *     REFUSE       echo 8 (perhaps with WIRE_ECHO_LATER), reason 4
  *     SETTLE       epoch 8
- *     SETTLED      echo 8, base 8, bitmap WIRE_WINDOW_SIZE / 8
+ *     SETTLED      echo 8, base 8, bitmap WIRE_WINDOW_SIZE / 8, broke 8, reason 4
  *     BYE          nothing
  *
  * `epoch` is always the sender's own number, `echo` always one of the receiver's.
@@ -57,7 +57,7 @@ enum {
     WIRE_QP_SET_SIZE_MAX = 76 + WEIR_QPS_MAX * (4 + WEIR_QP_BLOB_MAX),
     WIRE_HELLO_SIZE_MAX = WIRE_HEADER_SIZE + 16 + WIRE_QP_SET_SIZE_MAX, /* and of HELLO_ACK */
     WIRE_WINDOW_SIZE = 1024, /* numbers in a window of notifications */
-    WIRE_SETTLED_SIZE = WIRE_HEADER_SIZE + 16 + WIRE_WINDOW_SIZE / 8,
+    WIRE_SETTLED_SIZE = WIRE_HEADER_SIZE + 28 + WIRE_WINDOW_SIZE / 8,
     WIRE_CREDITS_MAX = 65535
 };
 
@@ -105,10 +105,13 @@ struct wire_qp_set {
 };
 
 /* Which notifications were delivered: all numbers <= base, and base + 1 + i when
- * bit i % 64 of bits[i / 64] is set. */
+ * bit i % 64 of bits[i / 64] is set. And which of the receiver's sessions the sender broke itself
+ * and knows why: the last of them, and the error of its transfer that did. */
 struct wire_settled {
     uint64_t base;
     uint64_t bits[WIRE_WINDOW_SIZE / 64];
+    uint64_t broke; /* the receiver's epoch; 0: none */
+    int32_t reason; /* WEIR_E*, WIRE_REASON_MIN..-1; 0: broke is 0 */
 };
 
 /* A decoded control message. */

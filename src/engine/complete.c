@@ -296,11 +296,9 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     int error = culprit_error(cqe->status);
     if (error != 0 && run->owner != LEDGER_NO_OWNER && engine->transfers[run->owner].result == 0)
         engine->transfers[run->owner].result = error;
-    if (error != 0 && run->owner != LEDGER_NO_OWNER && qp->session != NONE) {
-        peer_at(engine, qp->peer)->sessions[qp->session].excused = true;
-        session_cause(peer_at(engine, qp->peer), qp->session, error,
-                      &engine->transfers[run->owner]);
-    }
+    if (error != 0 && run->owner != LEDGER_NO_OWNER && qp->session != NONE)
+        session_own_break(peer_at(engine, qp->peer), qp->session, error,
+                          &engine->transfers[run->owner]);
     if (cqe->status == WEIR_CQE_RETRY && qp->session != NONE)
         session_unreachable(engine, peer_at(engine, qp->peer), qp->session);
     session_broken(engine, peer_at(engine, qp->peer), qp->session);

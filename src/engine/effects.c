@@ -21,6 +21,7 @@ static void settled(weir_engine *engine, struct peer *peer, const struct ep_effe
     if (effect->epoch > peer->settled_epoch)
         peer->settled_epoch = effect->epoch;
     peer->settled = *effect->settled;
+    session_excuse(engine, peer, effect->settled);
     transfer_unpark(engine, peer);
 }
 

@@ -140,10 +140,12 @@ void peer_disown(weir_engine *engine, struct peer *peer) {
 
 /* ---- instances --------------------------------------------------------- */
 
-static void window_of(void *self, struct wire_settled *out) {
+static void settled_of(void *self, struct wire_settled *out) {
     const struct peer *peer = self;
     out->base = peer->received.base;
     memcpy(out->bits, peer->received.bits, sizeof(out->bits));
+    out->broke = peer->broke_epoch;
+    out->reason = peer->broke_reason;
 }
 
 /* A peer that has had nothing delivered here can have nothing delivered twice. */
@@ -172,7 +174,7 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
         .retransmit_ns = engine->options.retransmit_ns,
         .rtt = &peer->rtt,
         .pile = &engine->pile,
-        .window = window_of,
+        .settled = settled_of,
         .self = peer,
     };
     memcpy(options.instance_local, engine->instance, WIRE_INSTANCE_SIZE);
@@ -401,6 +403,8 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     memset(peer->instance, 0, WIRE_INSTANCE_SIZE);
     peer->abandoned_epoch = 0;
     peer->settled_epoch = 0;
+    peer->excused_epoch = peer->broke_epoch = 0;
+    peer->broke_reason = 0;
     if (peer->parts_used)
         memset(peer->parts, 0, WINDOW_SIZE * sizeof(*peer->parts));
     peer->parts_used = false;

@@ -164,6 +164,7 @@ int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effe
     session->qp_used = effect->agreed.qp_count;
     session->ordered = effect->agreed.ordered;
     session->window = effect->remote->recv_credits;
+    session->epoch_remote = effect->epoch_remote;
     for (uint32_t i = 0; i < session->qp_used; i++) {
         struct qp *qp = &engine->qps[session->qps[i]];
         const struct wire_qp *remote = &effect->remote->qps[i];
@@ -222,6 +223,12 @@ static bool session_proven(const weir_engine *engine, const struct session *sess
     return proven;
 }
 
+/* The link carries: a session may be made at once. */
+static void trouble_none(struct peer *peer) {
+    peer_trouble_over(peer);
+    peer->trouble_until_ns = 0;
+}
+
 /* A session broke while transfers wait: the target did not answer, or the other side broke it,
  * who may have seen just that. On a link that is down,
  * but not for what the control connections go over, one after the other comes up, carries nothing
@@ -244,24 +251,14 @@ static void session_trouble(weir_engine *engine, struct peer *peer, const struct
     peer->trouble_until_ns = now + (pause_ns < most_ns ? pause_ns : most_ns);
     if (now - peer->trouble_ns < engine->options.connect_timeout_ns)
         return;
-    peer_trouble_over(peer);
-    peer->trouble_until_ns = 0;
+    trouble_none(peer);
     transfer_fail_all(engine, peer, WEIR_ECONNECT, true);
-}
-
-/* Its target did not answer. That it broke may be known already, and just not why. */
-void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    struct session *session = &peer->sessions[slot];
-    bool late = session->retired && session->here && !session->unreachable;
-    session->unreachable = true;
-    session_cause(peer, slot, WEIR_ECONNECT, NULL);
-    if (late)
-        session_trouble(engine, peer, session);
 }
 
 /* Notes why a session broke: the first cause is the cause, and others are its consequences.
  * DEGRADED may have been told before, RECOVERED tells it then. */
-void session_cause(struct peer *peer, uint32_t slot, int error, const struct transfer *culprit) {
+static void session_cause(struct peer *peer, uint32_t slot, int error,
+                          const struct transfer *culprit) {
     struct session *session = &peer->sessions[slot];
     if (session->cause != WEIR_OK)
         return;
@@ -273,6 +270,46 @@ void session_cause(struct peer *peer, uint32_t slot, int error, const struct tra
         peer->cause.error = session->cause;
         peer->cause.culprit = session->culprit;
     }
+}
+
+/* A transfer of ours breaks this session, or it is broken on purpose for that one's sake: no other
+ * transfer did it, and the remote is told so when it asks for the session's end (SETTLED). */
+void session_own_break(struct peer *peer, uint32_t slot, int error,
+                       const struct transfer *culprit) {
+    struct session *session = &peer->sessions[slot];
+    session->excused = true;
+    if (session->epoch_remote > peer->broke_epoch) {
+        peer->broke_epoch = session->epoch_remote;
+        peer->broke_reason = error;
+    }
+    if (error == WEIR_EREMOTE)
+        trouble_none(peer); /* a refusal is an answer */
+    session_cause(peer, slot, error, culprit);
+}
+
+/* The remote says which of our sessions a transfer of its own broke: none of ours did, and if that
+ * one was refused, it was answered, so there is no trouble with the link. */
+void session_excuse(weir_engine *engine, struct peer *peer, const struct wire_settled *settled) {
+    if (settled->broke <= peer->excused_epoch || settled->broke > engine->epoch_counter)
+        return;
+    peer->excused_epoch = settled->broke;
+    for (uint32_t s = 0; s < EP_SESSIONS; s++) {
+        if (peer->sessions[s].used && peer->sessions[s].epoch == settled->broke)
+            peer->sessions[s].excused = true;
+    }
+    transfer_excuse(engine, peer, settled->broke);
+    if (settled->reason == WEIR_EREMOTE)
+        trouble_none(peer);
+}
+
+/* Its target did not answer. That it broke may be known already, and just not why. */
+void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    struct session *session = &peer->sessions[slot];
+    bool late = session->retired && session->here && !session->unreachable;
+    session->unreachable = true;
+    session_cause(peer, slot, WEIR_ECONNECT, NULL);
+    if (late)
+        session_trouble(engine, peer, session);
 }
 
 /* The live session is over, and its peer is not: found here, or by the other side, which said

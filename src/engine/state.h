@@ -95,10 +95,11 @@ struct transfer {
     uint8_t state; /* enum transfer_state */
     uint8_t list;
     uint8_t opcode;
-    uint8_t breaks;      /* sessions that it may have broken, up to BREAKS_MAX */
-    uint8_t replays;     /* `fresh` ones that broke under it, up to REPLAYS_MAX */
-    uint32_t flags;      /* WEIR_TRANSFER_* */
-    uint32_t next, prev; /* on its list */
+    uint8_t breaks;                 /* sessions that it may have broken, up to BREAKS_MAX */
+    uint8_t replays;                /* `fresh` ones that broke under it, up to REPLAYS_MAX */
+    bool broke_last, replayed_last; /* the last that broke was counted: in breaks, in replays */
+    uint32_t flags;                 /* WEIR_TRANSFER_* */
+    uint32_t next, prev;            /* on its list */
     uint32_t peer;
     uint64_t owner;   /* region_owner() of the incarnation it is for */
     uint64_t version; /* of the tables, when it was filled */
@@ -189,7 +190,7 @@ struct session {
     uint32_t window; /* credits that the other side gives on each QP */
     bool ordered;    /* on both sides */
     uint32_t turn;
-    uint64_t epoch;
+    uint64_t epoch, epoch_remote; /* ours; theirs, once it is being connected */
     uint32_t qps[WEIR_QPS_MAX];
 };
 
@@ -288,13 +289,15 @@ struct peer {
     struct window received;      /* its numbers that were delivered */
     uint64_t settled_epoch;      /* our sessions up to here have drained over there... */
     struct wire_settled settled; /* ...and this is what it had got */
+    uint64_t excused_epoch;      /* the last of our sessions that it said to have broken itself */
+    uint64_t broke_epoch;        /* the last of its sessions that a transfer of ours broke */
     uint64_t abandoned_epoch;    /* nobody will say any more what became of sessions up to here */
-    int abandoned_error;
+    int broke_reason, abandoned_error;
     uint64_t sessions_up, recoveries, replays;
     uint64_t slot_waits, slot_wait_ns, inflight_waits_begun, inflight_wait_ns;
-    uint64_t trouble_ns; /* when sessions began to break before anything was done on them; 0 */
-    uint32_t trouble_breaks;
+    uint64_t trouble_ns;       /* when sessions began to break with nothing done on them; 0 */
     uint64_t trouble_until_ns; /* no new session before */
+    uint32_t trouble_breaks;
 
     uint8_t instance[WIRE_INSTANCE_SIZE];
     uint64_t pass;        /* it shows this on a new connection of its */
@@ -558,20 +561,17 @@ void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64
 void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns);
 void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns);
 void timer_receives(weir_engine *engine, uint64_t when_ns);
-
 void engine_fold_stats(weir_engine *engine);
 size_t engine_bytes(const weir_engine_options *options);
-/* Of those, what is registered with the device. */
-uint64_t engine_pinned_bytes(const weir_engine_options *options);
+uint64_t engine_pinned_bytes(const weir_engine_options *options); /* of those: registered */
 
 /* left.c */
 bool left_nothing(const weir_engine *engine);
-/* An engine that was left, on a thread of its own from here on, which in the end has its device
- * and its environment closed by on_left. */
+/* Goes on with an engine that was left, on a thread of its own; on_left closes its ports at last.
+ */
 void left_to_thread(weir_engine *engine, void (*on_left)(struct weir_ports *ports));
 
-/* open.c: address space that an engine of these limits takes on this device, of which little is
- * backed. */
+/* open.c: address space that an engine of these limits takes on this device, little of it backed */
 uint64_t open_address_bytes(const weir_engine_options *options,
                             const struct weir_device_caps *caps);
 
@@ -586,8 +586,7 @@ static inline void engine_room(weir_engine *engine) {
     if (__builtin_expect(atomic_load(&engine->blocked) != 0, 0))
         engine_room_slow(engine);
 }
-/* One pause of who waits for room, of which the news or room when he looked were `before`.
- * *pause_ns is 0 at first. */
+/* A pause of a wait for room; `before`: the news or room that it saw. *pause_ns is 0 at first. */
 void engine_back_off(weir_engine *engine, uint64_t before, uint64_t passed_ns, uint64_t most_ns,
                      uint64_t *pause_ns);
 int engine_sleeping_open(weir_engine *engine);
@@ -610,6 +609,7 @@ void transfer_timer(weir_engine *engine, struct transfer *transfer);
 void transfer_park(weir_engine *engine, struct peer *peer, const struct session *session);
 void transfer_unpark(weir_engine *engine, struct peer *peer);
 void transfer_judge(weir_engine *engine, struct peer *peer, const struct session *session);
+void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch);
 void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too);
 void transfer_rebind(weir_engine *engine, struct peer *peer);
 void transfer_drop_ref(weir_engine *engine, struct transfer *transfer);
@@ -698,7 +698,8 @@ void session_slot_free(weir_engine *engine, struct qp *qp);
 int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effect *effect);
 void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot);
 void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
-void session_cause(struct peer *peer, uint32_t slot, int error, const struct transfer *culprit);
+void session_own_break(struct peer *peer, uint32_t slot, int error, const struct transfer *culprit);
+void session_excuse(weir_engine *engine, struct peer *peer, const struct wire_settled *settled);
 void session_lost(weir_engine *engine, struct peer *peer);
 void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot);
 void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event);

@@ -276,8 +276,7 @@ void transfer_timer(weir_engine *engine, struct transfer *transfer) {
             for (uint32_t s = 0; s < EP_SESSIONS; s++) {
                 if (!peer->sessions[s].used || peer->sessions[s].epoch != transfer->epoch)
                     continue;
-                peer->sessions[s].excused = true;
-                session_cause(peer, s, transfer->result, transfer);
+                session_own_break(peer, s, transfer->result, transfer);
                 session_broken(engine, peer, s);
             }
         }
@@ -366,20 +365,35 @@ static void forget_session(struct transfer *transfer) {
     transfer->epoch = 0;
 }
 
+static void count_last(weir_engine *engine, struct peer *peer, struct transfer *transfer, int by) {
+    peer->suspects -= transfer_is_suspect(transfer);
+    transfer->breaks = (uint8_t)(transfer->breaks + by * transfer->broke_last);
+    transfer->replays = (uint8_t)(transfer->replays + by * transfer->replayed_last);
+    peer->suspects += transfer_is_suspect(transfer);
+    peer_update_fast(engine, peer);
+}
+
 /* A session broke with this transfer under way. A transfer that came through is not what broke
  * it. */
 static void blame(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   const struct session *session) {
-    if (!transfer->flushed)
+    transfer->broke_last = transfer->replayed_last = false;
+    if (!transfer->flushed || session->excused)
         return;
-    peer->suspects -= transfer_is_suspect(transfer);
-    if (session->here && !session->unreachable && !session->excused &&
-        transfer->breaks < BREAKS_MAX)
-        transfer->breaks++;
-    if (session->fresh && transfer->replays < REPLAYS_MAX)
-        transfer->replays++;
-    peer->suspects += transfer_is_suspect(transfer);
-    peer_update_fast(engine, peer);
+    transfer->broke_last = session->here && !session->unreachable && transfer->breaks < BREAKS_MAX;
+    transfer->replayed_last = session->fresh && transfer->replays < REPLAYS_MAX;
+    count_last(engine, peer, transfer, 1);
+}
+
+/* What was under way in this session did not break it, as is known now. */
+void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch) {
+    for (uint32_t i = peer->lists[LIST_PARKED].head; i != NONE; i = engine->transfers[i].next) {
+        struct transfer *transfer = &engine->transfers[i];
+        if (transfer->epoch != epoch)
+            continue;
+        count_last(engine, peer, transfer, -1);
+        transfer->broke_last = transfer->replayed_last = false;
+    }
 }
 
 /* A session that broke has drained. That it broke may have been known before its cause, from
@@ -408,6 +422,7 @@ void transfer_park(weir_engine *engine, struct peer *peer, const struct session 
             if (transfer->outstanding > 0) {
                 list_remove(engine, transfer);
                 list_push(engine, peer, transfer, LIST_PARKED);
+                transfer->broke_last = transfer->replayed_last = false;
                 settle_timer(engine, transfer);
             } else {
                 forget_session(transfer);

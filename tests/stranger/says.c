@@ -220,6 +220,8 @@ static void some_window(struct wire_settled *out) {
         out->base = pick(100000);
     else if (chance(2))
         out->base = 0;
+    out->broke = chance(2) ? 1 + pick(1000) : 0;
+    out->reason = out->broke == 0 ? 0 : chance(2) ? WEIR_EREMOTE : WEIR_ETIMEDOUT;
 }
 
 /* ---- messages ----------------------------------------------------------- */
