@@ -192,7 +192,8 @@ static void slow_connects(uint64_t seed, struct sim_config *config) {
     struct sim_prng prng;
 
     sim_prng_seed(&prng, seed ^ UINT64_C(0xc105e));
-    if (sim_below(&prng, 8) != 0 || strcmp(config->profile, "calm") == 0) {
+    if (sim_below(&prng, 8) != 0 || strcmp(config->profile, "calm") == 0 ||
+        strcmp(config->profile, "refused") == 0) {
         return;
     }
     for (uint32_t i = 0; i < config->nodes; i++) {
@@ -434,6 +435,34 @@ static void fill_slow(struct sim_prng *prng, struct sim_config *config) {
     }
 }
 
+/* Writes and reads that targets refuse, from all sides, for longer than connecting may take.
+ * Nothing else is wrong, so that only those end badly. */
+static void fill_refused(struct sim_prng *prng, struct sim_config *config) {
+    struct sim_workload_config *work = &config->work;
+
+    work->transfers = (uint32_t)sim_between(prng, 100, 400);
+    work->concurrent_max = PICK(prng, 8, 32);
+    work->segments_max = PICK(prng, 2, 16);
+    work->think_ns_max = PICK(prng, 1000, 20000, 300000);
+    work->memory_release = PICK(prng, 3000, 12000);
+    work->stale = PICK(prng, 60000, SIM_ALWAYS);
+    config->engine.connect_timeout_ns = PICK(prng, 60000000, 200000000);
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        struct sim_nic_config *nic = &config->nic[i];
+
+        nic->still = nic->recv_refuse = nic->qps_max = 0;
+        nic->create_fail = nic->connect_fail = nic->device_fail = 0;
+        nic->connect_ns_max = 0;
+        /* Where nobody says which one was refused, innocent ones may fail with it: swarm. */
+        nic->no_blame = nic->mute_errors = false;
+        /* A refusal is here before the word, over another network, that the session is over. */
+        nic->latency_max_ns = nic->latency_min_ns + 3000;
+        nic->late_ns_max = 0;
+    }
+    config->net.latency_min_ns = 50000;
+    config->net.latency_max_ns = PICK(prng, 60000, 150000, 2000000);
+}
+
 static const struct {
     const char *name;
     const char *about;
@@ -449,6 +478,7 @@ static const struct {
     {"unordered", "a device without order within a QP", fill_unordered},
     {"doors", "resets, long cuts, addresses that lead elsewhere, strangers", fill_doors},
     {"slow", "applications that work for long, or look ten times a second", fill_slow},
+    {"refused", "all sides write to memory that is released, and go on", fill_refused},
 };
 
 enum { PROFILE_COUNT = sizeof(PROFILES) / sizeof(PROFILES[0]) };
@@ -585,6 +615,7 @@ void profile_print(const struct sim_config *config, FILE *out) {
     PRINT(out, work, early_release);
     PRINT(out, work, bad_segment);
     PRINT(out, work, memory_release);
+    PRINT(out, work, stale);
     PRINT(out, work, peer_close);
     PRINT(out, work, pause);
     PRINT(out, work, slow_taker);

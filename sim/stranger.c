@@ -163,6 +163,8 @@ static void slander(struct sim_run *run, struct wire_message *message) {
         break;
     case WIRE_SETTLED:
         memset(&message->settled, 0xff, sizeof(message->settled));
+        message->settled.broke = sim_between(prng, 1, message->echo);
+        message->settled.reason = sim_below(prng, 2) == 0 ? WEIR_EREMOTE : WEIR_ETIMEDOUT;
         break;
     default:
         break;

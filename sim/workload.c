@@ -126,16 +126,23 @@ bool app_peer_ready(struct sim_app *app, uint32_t to) {
     return true;
 }
 
-/* Makes sure that the peer's region is imported. An old descriptor is kept at
- * times: the target must refuse it. */
+static bool is_stale(const struct sim_app *app, uint32_t to, uint32_t index) {
+    const struct sim_region *region = &app->run->oracle->regions[to][index];
+
+    return !region->registered || app->peers[to].version[index] != region->version;
+}
+
+/* Makes sure that the peer's region is imported. What was imported before is kept at times,
+ * though it is there no more: the target must refuse it. */
 bool app_remote_ready(struct sim_app *app, uint32_t to, uint32_t index) {
     struct app_peer *peer = &app->peers[to];
     const struct sim_region *region = &app->run->oracle->regions[to][index];
     uint32_t life = app->run->world->nodes[to].life;
     int error;
 
-    if (peer->imported[index] && peer->version[index] == region->version &&
-        peer->life[index] == life) {
+    if (peer->imported[index] && peer->life[index] == life &&
+        (peer->version[index] == region->version ||
+         sim_chance(app_prng(app), app->run->world->config.work.stale))) {
         return true;
     }
     if (!region->registered) {
@@ -166,14 +173,14 @@ bool app_remote_ready(struct sim_app *app, uint32_t to, uint32_t index) {
 
 /* ---- submitting -------------------------------------------------------- */
 
-static bool segments_fill(struct sim_app *app, const struct sim_transfer *transfer,
-                          weir_segment *out) {
+static bool segments_fill(struct sim_app *app, struct sim_transfer *transfer, weir_segment *out) {
     for (uint32_t i = 0; i < transfer->segment_count; i++) {
         const struct sim_segment *s = &transfer->segments[i];
 
         if (!app_remote_ready(app, transfer->to, s->remote_region)) {
             return false;
         }
+        transfer->memory_released |= is_stale(app, transfer->to, s->remote_region);
         out[i] = (weir_segment){
             .local = app->run->oracle->regions[transfer->from][s->local_region].memory,
             .remote = app->peers[transfer->to].remote[s->remote_region],

@@ -45,9 +45,10 @@ const char *pair_trace(struct pair *p) {
     return copy;
 }
 
-static void settled_of(void *self, struct wire_settled *out) {
+static void settled_of(void *self, uint64_t epoch, struct wire_settled *out) {
     const struct pair_node *node = self;
 
+    (void)epoch;
     memset(out, 0, sizeof(*out));
     out->base = node->delivered;
 }

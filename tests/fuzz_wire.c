@@ -64,8 +64,9 @@ static void fuzz_data(const uint8_t *data, size_t size) {
 
 /* ---- a conversation ---------------------------------------------------- */
 
-static void settled_of(void *self, struct wire_settled *out) {
+static void settled_of(void *self, uint64_t epoch, struct wire_settled *out) {
     (void)self;
+    (void)epoch;
     memset(out, 0, sizeof(*out));
 }
 

@@ -28,8 +28,9 @@ static uint64_t epochs;
 static struct wire_qp_set set;
 static uint64_t now_ns;
 
-static void settled_of(void *self, struct wire_settled *out) {
+static void settled_of(void *self, uint64_t epoch, struct wire_settled *out) {
     (void)self;
+    (void)epoch;
     memset(out, 0, sizeof(*out));
 }
 

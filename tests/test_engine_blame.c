@@ -274,11 +274,21 @@ static void test_S11_what_the_other_side_ends_is_held_against_nobody(void **stat
     lone_close(w.lone);
 }
 
+/* The other side's session is over, is seen to be here first, as an error that names nobody, or is
+ * told, and another one is up after at most so many rounds. */
+static void they_break_it(struct world *w, bool seen_here, int turns) {
+    uint64_t epoch = w->epoch;
+    struct wire_message settle = {.type = WIRE_SETTLE, .epoch = epoch};
+    if (!seen_here)
+        lone_say(w->lone, w->conn, 1, &settle);
+    for (int turn = 0; turn < turns && w->epoch == epoch; turn++)
+        again(w);
+}
+
 /* Session after session is over before anything is done on it, and the other side says of each
  * that a transfer of its own was refused: it was answered, so the link is well, and ours did
  * nothing. They wait for longer than a connection may take, and for more sessions than a transfer
- * may break, and then do what they have to. Their end is seen here first, as an error that names
- * nobody, or told. */
+ * may break, and then do what they have to. */
 static void they_break_it_themselves(bool seen_here) {
     struct world w;
 
@@ -291,11 +301,7 @@ static void they_break_it_themselves(bool seen_here) {
     weir_transfer transfer = write_bytes(&w, SMALL, 0);
     for (uint32_t i = 0; i <= REPLAYS_MAX || w.lone->now_ns - begin_ns < 3 * SECOND; i++) {
         uint64_t epoch = w.epoch;
-        struct wire_message settle = {.type = WIRE_SETTLE, .epoch = epoch};
-        if (!seen_here)
-            lone_say(w.lone, w.conn, 1, &settle);
-        for (int turn = 0; turn < 20 && w.epoch == epoch; turn++)
-            again(&w);
+        they_break_it(&w, seen_here, 3);
         assert_int_equal(w.epoch, epoch + 1); /* at once, not ever less often */
         assert_int_equal(status_of(&w, transfer), WEIR_EINPROGRESS);
     }
@@ -315,6 +321,81 @@ static void test_S11_what_the_other_side_broke_itself_is_no_trouble(void **state
 static void test_S11_what_the_other_side_broke_itself_is_nobodys_break(void **state) {
     (void)state;
     they_break_it_themselves(true);
+}
+
+/* The other side breaks them for the sake of its own deadlines: nobody's break either, but no
+ * answer, so the link may well be down. */
+static void test_S11_what_the_other_side_broke_on_purpose_says_nothing_of_the_link(void **state) {
+    struct world w;
+
+    (void)state;
+    world_open(&w, 1, 16, SECOND);
+    w.their_reason = WEIR_ETIMEDOUT;
+    w.lone->slow_bytes = SMALL;
+    uint64_t begin_ns = w.lone->now_ns;
+    weir_transfer transfer = write_bytes(&w, SMALL, 0);
+    while (under_way(&w, transfer)) {
+        assert_true(w.lone->now_ns - begin_ns < 3 * SECOND);
+        they_break_it(&w, false, 20);
+    }
+    assert_int_equal(status_of(&w, transfer), WEIR_ECONNECT);
+    assert_true(w.lone->now_ns - begin_ns >= SECOND);
+    lone_close(w.lone);
+}
+
+/* The other side has drained, and says why, while QPs here are still there. */
+static void test_S11_an_excuse_before_the_drain_counts(void **state) {
+    struct world w;
+
+    (void)state;
+    world_open(&w, 2, 16, SECOND);
+    w.their_reason = WEIR_EREMOTE;
+    w.lone->bad_status = WEIR_CQE_FLUSHED;
+    w.lone->slow_bytes = BIG;
+    weir_transfer slow = write_bytes(&w, BIG, 0);
+    for (uint32_t i = 0; i < 2 * BREAKS_MAX; i++) {
+        w.lone->bad_bytes = SMALL;
+        w.lone->no_destroy = true;
+        weir_transfer other = write_bytes(&w, SMALL, 0);
+        again(&w);
+        w.lone->bad_bytes = 0;
+        w.lone->no_destroy = false;
+        for (int turn = 0; turn < 20 && under_way(&w, other); turn++)
+            again(&w);
+        assert_int_equal(status_of(&w, other), WEIR_OK);
+        assert_int_equal(status_of(&w, slow), WEIR_EINPROGRESS);
+        weir_transfer_release(w.lone->engine, other);
+    }
+    assert_true(stats_of(&w).sessions_failed >= 2 * BREAKS_MAX);
+    w.lone->slow_bytes = 0;
+    while (under_way(&w, slow))
+        again(&w);
+    assert_int_equal(status_of(&w, slow), WEIR_OK);
+    lone_close(w.lone);
+}
+
+/* Nothing is answered, and transfers beside it are given up before the device gives up: sessions
+ * are broken for their sake, on a link that is down. The one that nobody gives up ends all the
+ * same. */
+static void test_S11_what_ours_give_up_puts_off_no_end(void **state) {
+    struct world w;
+    uint32_t rounds = 0;
+
+    (void)state;
+    world_open(&w, 1, 16, SECOND);
+    w.lone->slow_bytes = BIG;
+    weir_transfer stuck = write_bytes(&w, BIG, 0);
+    while (under_way(&w, stuck)) {
+        assert_true(++rounds <= 2 * REPLAYS_MAX);
+        again(&w);
+        weir_transfer late = write_bytes(&w, BIG, 0);
+        weir_transfer_cancel(w.lone->engine, late);
+        for (int turn = 0; turn < 100 && under_way(&w, late); turn++)
+            again(&w);
+        weir_transfer_release(w.lone->engine, late);
+    }
+    assert_int_equal(status_of(&w, stuck), WEIR_EDEVICE);
+    lone_close(w.lone);
 }
 
 /* Both sides break sessions, in turn, each by a transfer that is refused. That ours was answered
@@ -348,22 +429,48 @@ static void test_S11_a_refusal_ends_the_trouble(void **state) {
     lone_close(w.lone);
 }
 
-/* A write that is refused: the remote is told which of its sessions that broke, when it asks. */
-static void test_W9_who_broke_a_session_says_so(void **state) {
+/* What the remote is told of why its session `epoch` ended, when it asks. */
+static struct wire_settled settled_of(struct world *w, uint64_t epoch) {
+    struct wire_message settle = {.type = WIRE_SETTLE, .epoch = epoch};
+    lone_pass(w->lone, 20 * MS);
+    lone_heard(w->lone, w->conn, WIRE_SETTLED); /* older ones */
+    lone_say(w->lone, w->conn, 1, &settle);
+    const struct wire_message *settled = lone_heard(w->lone, w->conn, WIRE_SETTLED);
+    assert_non_null(settled);
+    assert_int_equal(settled->echo, epoch);
+    return settled->settled;
+}
+
+/* A write that is refused: the remote is told which of its sessions that broke, when it asks, also
+ * when the next one broke before it did. Of sessions that ended otherwise it is told nothing. */
+static void test_W9_the_side_that_broke_a_session_says_so(void **state) {
     struct world w;
 
     (void)state;
     world_open(&w, 1, 16, SECOND);
+    assert_int_equal(settled_of(&w, w.epoch).broke, 0); /* it ends it itself */
+    again(&w);
     w.lone->bad_bytes = SMALL;
+    w.lone->bad_status = WEIR_CQE_RETRY;
+    weir_transfer unanswered = write_bytes(&w, SMALL, 0);
+    assert_int_equal(settled_of(&w, w.epoch).broke, 0);
+    weir_transfer_cancel(w.lone->engine, unanswered);
+    for (int turn = 0; turn < 20 && under_way(&w, unanswered); turn++)
+        again(&w);
     w.lone->bad_status = WEIR_CQE_REMOTE_ACCESS;
-    struct wire_message settle = {.type = WIRE_SETTLE, .epoch = w.epoch};
-    write_bytes(&w, SMALL, 0);
-    lone_pass(w.lone, 20 * MS);
-    lone_say(w.lone, w.conn, 1, &settle);
-    const struct wire_message *settled = lone_heard(w.lone, w.conn, WIRE_SETTLED);
-    assert_non_null(settled);
-    assert_int_equal(settled->settled.broke, settle.epoch);
-    assert_int_equal(settled->settled.reason, WEIR_EREMOTE);
+    uint64_t epochs[2];
+    for (int i = 0; i < 2; i++) {
+        again(&w);
+        epochs[i] = w.epoch;
+        write_bytes(&w, SMALL, 0);
+        lone_pass(w.lone, 20 * MS);
+    }
+    assert_int_equal(epochs[1], epochs[0] + 1);
+    for (int i = 0; i < 2; i++) {
+        struct wire_settled settled = settled_of(&w, epochs[i]);
+        assert_int_equal(settled.broke, epochs[i]);
+        assert_int_equal(settled.reason, WEIR_EREMOTE);
+    }
     lone_close(w.lone);
 }
 
@@ -493,7 +600,10 @@ int main(void) {
         cmocka_unit_test(test_S11_what_the_other_side_broke_itself_is_no_trouble),
         cmocka_unit_test(test_S11_what_the_other_side_broke_itself_is_nobodys_break),
         cmocka_unit_test(test_S11_a_refusal_ends_the_trouble),
-        cmocka_unit_test(test_W9_who_broke_a_session_says_so),
+        cmocka_unit_test(test_W9_the_side_that_broke_a_session_says_so),
+        cmocka_unit_test(test_S11_what_the_other_side_broke_on_purpose_says_nothing_of_the_link),
+        cmocka_unit_test(test_S11_an_excuse_before_the_drain_counts),
+        cmocka_unit_test(test_S11_what_ours_give_up_puts_off_no_end),
         cmocka_unit_test(test_S9_progress_seen_in_the_drain_counts),
         cmocka_unit_test(test_W9_events_name_the_transfer_that_broke_the_session),
         cmocka_unit_test(test_W9_a_cause_that_is_learned_late_comes_with_recovered),

@@ -360,7 +360,7 @@ static void answer_settle(struct step *s, uint64_t part_min) {
         ep->settle_part = m.echo;
     else
         return;
-    ep->options.settled(ep->options.self, &m.settled);
+    ep->options.settled(ep->options.self, m.echo, &m.settled);
     send_small(s, &m);
 }
 

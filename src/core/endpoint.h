@@ -143,8 +143,8 @@ struct ep_options {
     struct ep_pile *pile;   /* of all endpoints of an engine */
     struct rtt *rtt;        /* how long this remote's answers take; outlives the endpoint */
     /* Fills the answer to SETTLE: the engine's receive window for this remote, and the last of the
-     * remote's epochs that a transfer of the engine's broke. */
-    void (*settled)(void *self, struct wire_settled *out);
+     * remote's epochs, up to this one, that a transfer of the engine's broke. */
+    void (*settled)(void *self, uint64_t epoch, struct wire_settled *out);
     void *self;
 };
 

@@ -105,8 +105,8 @@ struct wire_qp_set {
 };
 
 /* Which notifications were delivered: all numbers <= base, and base + 1 + i when
- * bit i % 64 of bits[i / 64] is set. And which of the receiver's sessions the sender broke itself
- * and knows why: the last of them, and the error of its transfer that did. */
+ * bit i % 64 of bits[i / 64] is set. And which session of the receiver's, the last one up to
+ * the echo, the sender broke for a transfer of its own, and that one's error. */
 struct wire_settled {
     uint64_t base;
     uint64_t bits[WIRE_WINDOW_SIZE / 64];

@@ -297,7 +297,7 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     if (error != 0 && run->owner != LEDGER_NO_OWNER && engine->transfers[run->owner].result == 0)
         engine->transfers[run->owner].result = error;
     if (error != 0 && run->owner != LEDGER_NO_OWNER && qp->session != NONE)
-        session_own_break(peer_at(engine, qp->peer), qp->session, error,
+        session_own_break(engine, peer_at(engine, qp->peer), qp->session, error,
                           &engine->transfers[run->owner]);
     if (cqe->status == WEIR_CQE_RETRY && qp->session != NONE)
         session_unreachable(engine, peer_at(engine, qp->peer), qp->session);

@@ -21,7 +21,8 @@ static void settled(weir_engine *engine, struct peer *peer, const struct ep_effe
     if (effect->epoch > peer->settled_epoch)
         peer->settled_epoch = effect->epoch;
     peer->settled = *effect->settled;
-    session_excuse(engine, peer, effect->settled);
+    if (effect->settled->broke <= effect->epoch)
+        session_excuse(engine, peer, effect->settled->broke, effect->settled->reason);
     transfer_unpark(engine, peer);
 }
 

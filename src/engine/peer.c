@@ -140,12 +140,20 @@ void peer_disown(weir_engine *engine, struct peer *peer) {
 
 /* ---- instances --------------------------------------------------------- */
 
-static void settled_of(void *self, struct wire_settled *out) {
+/* With the last of its sessions up to `epoch` that a transfer of ours broke. */
+static void settled_of(void *self, uint64_t epoch, struct wire_settled *out) {
     const struct peer *peer = self;
     out->base = peer->received.base;
     memcpy(out->bits, peer->received.bits, sizeof(out->bits));
-    out->broke = peer->broke_epoch;
-    out->reason = peer->broke_reason;
+    out->broke = 0;
+    out->reason = 0;
+    for (uint32_t i = 0; i < EP_SESSIONS; i++) {
+        const struct broke *broke = &peer->broke[i];
+        if (broke->epoch_remote <= epoch && broke->epoch_remote > out->broke) {
+            out->broke = broke->epoch_remote;
+            out->reason = broke->reason;
+        }
+    }
 }
 
 /* A peer that has had nothing delivered here can have nothing delivered twice. */
@@ -191,6 +199,8 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
         peer->pass = past->pass;
         peer->pass_theirs = past->pass_theirs;
     }
+    memset(peer->broke, 0, sizeof(peer->broke));
+    peer->excused_epoch = engine->epoch_counter; /* what it still has to say of an earlier life */
     peer->sent = (struct window){.base = engine->number_floor};
     peer->number_next = peer->sent.base + 1;
     tables_lock(engine);
@@ -403,8 +413,6 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     memset(peer->instance, 0, WIRE_INSTANCE_SIZE);
     peer->abandoned_epoch = 0;
     peer->settled_epoch = 0;
-    peer->excused_epoch = peer->broke_epoch = 0;
-    peer->broke_reason = 0;
     if (peer->parts_used)
         memset(peer->parts, 0, WINDOW_SIZE * sizeof(*peer->parts));
     peer->parts_used = false;

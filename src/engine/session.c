@@ -223,10 +223,12 @@ static bool session_proven(const weir_engine *engine, const struct session *sess
     return proven;
 }
 
-/* The link carries: a session may be made at once. */
-static void trouble_none(struct peer *peer) {
+/* The link carries: the next session need not wait long. */
+static void trouble_none(const weir_engine *engine, struct peer *peer) {
+    uint64_t soon_ns = engine_now(engine) + engine->options.retransmit_ns;
     peer_trouble_over(peer);
-    peer->trouble_until_ns = 0;
+    if (peer->trouble_until_ns > soon_ns)
+        peer->trouble_until_ns = soon_ns;
 }
 
 /* A session broke while transfers wait: the target did not answer, or the other side broke it,
@@ -251,7 +253,8 @@ static void session_trouble(weir_engine *engine, struct peer *peer, const struct
     peer->trouble_until_ns = now + (pause_ns < most_ns ? pause_ns : most_ns);
     if (now - peer->trouble_ns < engine->options.connect_timeout_ns)
         return;
-    trouble_none(peer);
+    peer_trouble_over(peer);
+    peer->trouble_until_ns = 0;
     transfer_fail_all(engine, peer, WEIR_ECONNECT, true);
 }
 
@@ -273,33 +276,38 @@ static void session_cause(struct peer *peer, uint32_t slot, int error,
 }
 
 /* A transfer of ours breaks this session, or it is broken on purpose for that one's sake: no other
- * transfer did it, and the remote is told so when it asks for the session's end (SETTLED). */
-void session_own_break(struct peer *peer, uint32_t slot, int error,
+ * transfer did it, and the remote is told so when it asks for the session's end (SETTLED). A
+ * refusal is an answer: there is no trouble with the link. */
+void session_own_break(weir_engine *engine, struct peer *peer, uint32_t slot, int error,
                        const struct transfer *culprit) {
     struct session *session = &peer->sessions[slot];
+    if (!session->excused)
+        peer->broke[peer->broke_next++ % EP_SESSIONS] =
+            (struct broke){.epoch_remote = session->epoch_remote, .reason = error};
     session->excused = true;
-    if (session->epoch_remote > peer->broke_epoch) {
-        peer->broke_epoch = session->epoch_remote;
-        peer->broke_reason = error;
-    }
+    session->refused |= error == WEIR_EREMOTE;
     if (error == WEIR_EREMOTE)
-        trouble_none(peer); /* a refusal is an answer */
+        trouble_none(engine, peer);
     session_cause(peer, slot, error, culprit);
 }
 
-/* The remote says which of our sessions a transfer of its own broke: none of ours did, and if that
- * one was refused, it was answered, so there is no trouble with the link. */
-void session_excuse(weir_engine *engine, struct peer *peer, const struct wire_settled *settled) {
-    if (settled->broke <= peer->excused_epoch || settled->broke > engine->epoch_counter)
+/* The remote says that a transfer of its own broke our session `epoch`, and why: none of ours did
+ * it. 0: it says nothing, or it said that before. */
+void session_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, int reason) {
+    bool refused = reason == WEIR_EREMOTE;
+    if (epoch <= peer->excused_epoch)
         return;
-    peer->excused_epoch = settled->broke;
+    peer->excused_epoch = epoch;
     for (uint32_t s = 0; s < EP_SESSIONS; s++) {
-        if (peer->sessions[s].used && peer->sessions[s].epoch == settled->broke)
-            peer->sessions[s].excused = true;
+        struct session *session = &peer->sessions[s];
+        if (session->used && session->epoch == epoch) {
+            session->excused = true;
+            session->refused |= refused;
+        }
     }
-    transfer_excuse(engine, peer, settled->broke);
-    if (settled->reason == WEIR_EREMOTE)
-        trouble_none(peer);
+    transfer_excuse(engine, peer, epoch, refused);
+    if (refused)
+        trouble_none(engine, peer);
 }
 
 /* Its target did not answer. That it broke may be known already, and just not why. */

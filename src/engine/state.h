@@ -4,6 +4,8 @@
  * except the members marked "any thread". All memory is taken at open, from the
  * limits; nothing is allocated later. Things refer to each other by index.
  *
+ * It is long because the interface of each module is here, too.
+ *
  *   peer ── endpoint machine ── up to EP_SESSIONS sessions ── QPs (ledger, credit, drain)
  *     └── transfers, each on one of the peer's lists: pending, posted, parked
  *
@@ -55,11 +57,12 @@ enum {
     FAST_SEGMENTS = 4096,           /* most segments of a transfer done inside its submit */
     SPARE_BLOCKS = FAST_SEGMENTS / PLAN_BLOCK_PIECES, /* for those, but for the first */
     CONTROL_BUDGET = 64,                              /* control events a step */
-    SERVE_ROUNDS = 8,  /* steps for the submits of others before one of them takes over */
-    SLOW_EVERY = 64,   /* steps between looks at everything: look.c */
-    BREAKS_SHARED = 4, /* broken sessions after which a transfer goes by itself */
-    BREAKS_MAX = 16,   /* sessions that one transfer may break before it fails */
-    REPLAYS_MAX = 64,  /* sessions that may break under it after something came through */
+    SERVE_ROUNDS = 8,   /* steps for the submits of others before one of them takes over */
+    SLOW_EVERY = 64,    /* steps between looks at everything: look.c */
+    BREAKS_SHARED = 4,  /* broken sessions after which a transfer goes by itself */
+    BREAKS_MAX = 16,    /* sessions that one transfer may break before it fails */
+    REPLAYS_MAX = 64,   /* sessions that may break under it after something came through */
+    REPLAY_WEIGHT = 64, /* of those, so many as were broken by refusals count as one other */
     EVENTS_KEPT = 256,
     LINE_BYTES = 64,       /* of a cache */
     RETRY_NS = 100 * 1000, /* first pause after a device refused WRs that had slots */
@@ -95,11 +98,11 @@ struct transfer {
     uint8_t state; /* enum transfer_state */
     uint8_t list;
     uint8_t opcode;
-    uint8_t breaks;                 /* sessions that it may have broken, up to BREAKS_MAX */
-    uint8_t replays;                /* `fresh` ones that broke under it, up to REPLAYS_MAX */
-    bool broke_last, replayed_last; /* the last that broke was counted: in breaks, in replays */
-    uint32_t flags;                 /* WEIR_TRANSFER_* */
-    uint32_t next, prev;            /* on its list */
+    uint8_t breaks;                    /* sessions that it may have broken, up to BREAKS_MAX */
+    uint16_t replays;                  /* `fresh` ones that broke under it, by weight */
+    uint8_t broke_last, replayed_last; /* as the last one counts in breaks, in replays */
+    uint32_t flags;                    /* WEIR_TRANSFER_* */
+    uint32_t next, prev;               /* on its list */
     uint32_t peer;
     uint64_t owner;   /* region_owner() of the incarnation it is for */
     uint64_t version; /* of the tables, when it was filled */
@@ -171,6 +174,12 @@ struct stall {
     uint64_t bytes;    /* the most that were in flight anywhere at a look meanwhile */
 };
 
+/* A session that a transfer of ours broke. */
+struct broke {
+    uint64_t epoch_remote;
+    int32_t reason;
+};
+
 struct session {
     bool used;
     bool retired;
@@ -178,6 +187,7 @@ struct session {
     bool unreachable;    /* the target did not answer, or the device stood still: nobody broke it */
     bool here;           /* it broke here first, and not by the other side's word */
     bool excused;        /* who broke it is known, or it was broken on purpose */
+    bool refused;        /* and it was a refusal, of ours or theirs */
     bool fresh;          /* once retired: something came through since the last one broke */
     int cause;           /* why it broke here, as far as it is known: a WEIR_E*; 0 */
     uint64_t culprit;    /* the transfer that broke it; 0 */
@@ -290,9 +300,10 @@ struct peer {
     uint64_t settled_epoch;      /* our sessions up to here have drained over there... */
     struct wire_settled settled; /* ...and this is what it had got */
     uint64_t excused_epoch;      /* the last of our sessions that it said to have broken itself */
-    uint64_t broke_epoch;        /* the last of its sessions that a transfer of ours broke */
     uint64_t abandoned_epoch;    /* nobody will say any more what became of sessions up to here */
-    int broke_reason, abandoned_error;
+    int abandoned_error;
+    struct broke broke[EP_SESSIONS]; /* the last ones of its sessions */
+    uint32_t broke_next;
     uint64_t sessions_up, recoveries, replays;
     uint64_t slot_waits, slot_wait_ns, inflight_waits_begun, inflight_wait_ns;
     uint64_t trouble_ns;       /* when sessions began to break with nothing done on them; 0 */
@@ -609,7 +620,7 @@ void transfer_timer(weir_engine *engine, struct transfer *transfer);
 void transfer_park(weir_engine *engine, struct peer *peer, const struct session *session);
 void transfer_unpark(weir_engine *engine, struct peer *peer);
 void transfer_judge(weir_engine *engine, struct peer *peer, const struct session *session);
-void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch);
+void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, bool refused);
 void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too);
 void transfer_rebind(weir_engine *engine, struct peer *peer);
 void transfer_drop_ref(weir_engine *engine, struct transfer *transfer);
@@ -698,8 +709,9 @@ void session_slot_free(weir_engine *engine, struct qp *qp);
 int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effect *effect);
 void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot);
 void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
-void session_own_break(struct peer *peer, uint32_t slot, int error, const struct transfer *culprit);
-void session_excuse(weir_engine *engine, struct peer *peer, const struct wire_settled *settled);
+void session_own_break(weir_engine *engine, struct peer *peer, uint32_t slot, int error,
+                       const struct transfer *culprit);
+void session_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, int reason);
 void session_lost(weir_engine *engine, struct peer *peer);
 void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot);
 void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event);

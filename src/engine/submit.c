@@ -146,7 +146,8 @@ fill_record(weir_engine *engine, struct transfer *transfer, const struct peer *p
     atomic_store_explicit(&transfer->cancel, false, memory_order_relaxed);
     transfer->state = TR_SUBMITTED;
     transfer->opcode = opcode;
-    transfer->breaks = transfer->replays = 0;
+    transfer->breaks = 0;
+    transfer->replays = 0;
     transfer->flags = options->flags;
     transfer->peer = (uint32_t)(peer - engine->peers);
     transfer->owner = peer->owner;

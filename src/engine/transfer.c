@@ -276,7 +276,7 @@ void transfer_timer(weir_engine *engine, struct transfer *transfer) {
             for (uint32_t s = 0; s < EP_SESSIONS; s++) {
                 if (!peer->sessions[s].used || peer->sessions[s].epoch != transfer->epoch)
                     continue;
-                session_own_break(peer, s, transfer->result, transfer);
+                session_own_break(engine, peer, s, transfer->result, transfer);
                 session_broken(engine, peer, s);
             }
         }
@@ -365,10 +365,11 @@ static void forget_session(struct transfer *transfer) {
     transfer->epoch = 0;
 }
 
+/* What the last session that broke under it counts is put there, or taken back. */
 static void count_last(weir_engine *engine, struct peer *peer, struct transfer *transfer, int by) {
     peer->suspects -= transfer_is_suspect(transfer);
     transfer->breaks = (uint8_t)(transfer->breaks + by * transfer->broke_last);
-    transfer->replays = (uint8_t)(transfer->replays + by * transfer->replayed_last);
+    transfer->replays = (uint16_t)(transfer->replays + by * transfer->replayed_last);
     peer->suspects += transfer_is_suspect(transfer);
     peer_update_fast(engine, peer);
 }
@@ -377,22 +378,27 @@ static void count_last(weir_engine *engine, struct peer *peer, struct transfer *
  * it. */
 static void blame(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   const struct session *session) {
-    transfer->broke_last = transfer->replayed_last = false;
-    if (!transfer->flushed || session->excused)
+    bool blamed = session->here && !session->unreachable && !session->excused;
+    transfer->broke_last = transfer->replayed_last = 0;
+    if (!transfer->flushed)
         return;
-    transfer->broke_last = session->here && !session->unreachable && transfer->breaks < BREAKS_MAX;
-    transfer->replayed_last = session->fresh && transfer->replays < REPLAYS_MAX;
+    transfer->broke_last = blamed && transfer->breaks < BREAKS_MAX;
+    if (session->fresh)
+        transfer->replayed_last = session->refused ? 1 : REPLAY_WEIGHT;
     count_last(engine, peer, transfer, 1);
 }
 
-/* What was under way in this session did not break it, as is known now. */
-void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch) {
+/* Something else broke this session, as is known now: a refusal, or not. */
+void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, bool refused) {
     for (uint32_t i = peer->lists[LIST_PARKED].head; i != NONE; i = engine->transfers[i].next) {
         struct transfer *transfer = &engine->transfers[i];
         if (transfer->epoch != epoch)
             continue;
         count_last(engine, peer, transfer, -1);
-        transfer->broke_last = transfer->replayed_last = false;
+        transfer->broke_last = 0;
+        if (refused && transfer->replayed_last != 0)
+            transfer->replayed_last = 1;
+        count_last(engine, peer, transfer, 1);
     }
 }
 
@@ -422,7 +428,7 @@ void transfer_park(weir_engine *engine, struct peer *peer, const struct session 
             if (transfer->outstanding > 0) {
                 list_remove(engine, transfer);
                 list_push(engine, peer, transfer, LIST_PARKED);
-                transfer->broke_last = transfer->replayed_last = false;
+                transfer->broke_last = transfer->replayed_last = 0;
                 settle_timer(engine, transfer);
             } else {
                 forget_session(transfer);
@@ -449,7 +455,7 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
         if (session->used && session->epoch == transfer->epoch) /* not judged yet */
             blame(engine, peer, transfer, session);
     }
-    if (transfer->breaks == BREAKS_MAX || transfer->replays == REPLAYS_MAX) {
+    if (transfer->breaks == BREAKS_MAX || transfer->replays >= REPLAYS_MAX * REPLAY_WEIGHT) {
         transfer_finish(engine, transfer, WEIR_EDEVICE);
         return;
     }
