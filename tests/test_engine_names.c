@@ -730,45 +730,6 @@ static void test_H1_what_was_held_carries_the_handle_that_was_told(void **state)
     lone_close(lone);
 }
 
-/* It was opened, and killed; the process started in its place calls before it is dialled: it is
- * asked for at its address first, and has the handle that was opened. */
-static void test_H1_who_comes_back_has_the_opened_handle(void **state) {
-    weir_event event;
-    weir_peer peer;
-
-    (void)state;
-    for (uint32_t n = 2; n < 4; n++) {
-        struct lone *lone = lone_open(NULL);
-        assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
-        weir_peer_connect(lone->engine, peer);
-        uint64_t dialled = lone_dialled(lone, THERE);
-        lone_say_iam(lone, dialled, 1, THERE);
-        lone_answer(lone, dialled, 1, 1);
-        if (n == 2) {
-            lone_cut(lone, dialled, WEIR_ECONNECT);
-            lone_cut(lone, lone->conn_count, WEIR_EPEER); /* the dial, which is the last */
-        } else {
-            lone_say(lone, dialled, 1, &(struct wire_message){.type = WIRE_BYE});
-        }
-        assert_true(told(lone, WEIR_EVENT_GONE, &event));
-        lone_run(lone);
-        uint64_t conn = lone_visit(lone);
-        snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
-        lone_say_who(lone, conn, n, THERE);
-        lone_say_hello(lone, conn, n, 1);
-        assert_null(lone_heard(lone, conn, WIRE_HELLO_ACK));
-        dialled = lone_dialled(lone, THERE);
-        assert_int_not_equal(dialled, 0);
-        lone_say_iam(lone, dialled, n, THERE);
-        lone_up(lone, conn, n, 1);
-        event = lone_event(lone);
-        assert_int_equal(event.type, WEIR_EVENT_UP);
-        assert_int_equal(event.peer.id, peer.id);
-        assert_int_equal(weir_event_take(lone->engine, &event), WEIR_EAGAIN);
-        lone_close(lone);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W3_one_without_an_address_may_call_again),
@@ -793,7 +754,6 @@ int main(void) {
         cmocka_unit_test(test_H1_a_second_name_changes_nothing),
         cmocka_unit_test(test_H1_who_was_not_heard_of_has_the_opened_handle),
         cmocka_unit_test(test_H1_what_was_held_carries_the_handle_that_was_told),
-        cmocka_unit_test(test_H1_who_comes_back_has_the_opened_handle),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

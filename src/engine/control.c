@@ -193,14 +193,20 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
 }
 
 /* Whether the HELLO of a visitor at this address has to wait. A peer that the application
- * opened there is very likely the same: ask who answers there. But not for long: if it
- * cannot be dialled from here, the connection that it made is all there is. */
+ * opened there is very likely the same: ask who answers there, once the instance that was there
+ * before has drained. But not for long: if it cannot be dialled from here, the connection that it
+ * made is all there is, and a drain may take as long as a device likes. */
 static bool hello_waits(weir_engine *engine, const char *address) {
     struct peer *opened = peer_by_address(engine, address);
-    if (opened == NULL || opened->known || opened->alias != NONE || opened->dial_failed)
+    uint64_t timeout = engine->options.connect_timeout_ns;
+    if (opened == NULL || opened->alias != NONE)
+        return false;
+    if (opened->known)
+        return opened->leaving && opened->refs > 0 &&
+               engine_now(engine) < opened->left_ns + timeout / 4;
+    if (opened->dial_failed)
         return false;
     dial_start(engine, opened);
-    uint64_t timeout = engine->options.connect_timeout_ns;
     return opened->dial != DIAL_NONE &&
            engine_now(engine) < opened->dial_deadline_ns - timeout / 4 * 3;
 }

@@ -58,6 +58,7 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     if (peer->leaving)
         return;
     peer->leaving = true;
+    peer->left_ns = engine_now(engine);
     peer->live = NONE;
     peer_not_fast(peer);
     engine->stats.peers_gone++;

@@ -289,6 +289,7 @@ struct peer {
     uint64_t conn_last;   /* the one that spoke last */
     enum dial_state dial;
     uint64_t dial_deadline_ns, dial_next_ns, dial_pause_ns;
+    uint64_t left_ns;                     /* leaving: since when */
     uint64_t dial_since_ns, dial_look_ns; /* when it began; when to look for signs of life */
     uint64_t signs;                       /* of life, when that was done last: dial.c */
     struct rtt rtt;                       /* how long its answers take, whoever it is */
