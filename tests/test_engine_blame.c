@@ -323,6 +323,39 @@ static void test_S11_what_the_other_side_broke_itself_is_nobodys_break(void **st
     they_break_it_themselves(true);
 }
 
+/* Session after session breaks before it is heard here that it is up: the other side is the first
+ * to know, and is refused at once. A transfer that waits for a session has one in the end. */
+static void test_S11_refusals_before_a_session_is_up_fail_nobody(void **state) {
+    struct world w;
+
+    (void)state;
+    world_open(&w, 1, 16, SECOND);
+    uint64_t begin_ns = w.lone->now_ns;
+    w.lone->slow_bytes = SMALL;
+    weir_transfer transfer = write_bytes(&w, SMALL, 0);
+    while (w.lone->now_ns - begin_ns < 3 * SECOND) {
+        struct wire_message settle = {.type = WIRE_SETTLE, .epoch = w.epoch};
+        struct wire_message settled = {.type = WIRE_SETTLED};
+        lone_say(w.lone, w.conn, 1, &settle);
+        lone_pass(w.lone, 20 * MS);
+        const struct wire_message *asked = lone_heard(w.lone, w.conn, WIRE_SETTLE);
+        assert_non_null(asked);
+        settled.echo = settled.settled.broke = asked->epoch;
+        settled.settled.reason = WEIR_EREMOTE;
+        lone_say(w.lone, w.conn, 1, &settled);
+        lone_pass(w.lone, 20 * MS);
+        lone_say_hello(w.lone, w.conn, 1, ++w.epoch); /* and no READY */
+        lone_pass(w.lone, 20 * MS);
+        assert_non_null(lone_heard(w.lone, w.conn, WIRE_HELLO_ACK));
+        assert_int_equal(status_of(&w, transfer), WEIR_EINPROGRESS);
+    }
+    w.lone->slow_bytes = 0;
+    while (under_way(&w, transfer))
+        again(&w);
+    assert_int_equal(status_of(&w, transfer), WEIR_OK);
+    lone_close(w.lone);
+}
+
 /* The other side breaks them for the sake of its own deadlines: nobody's break either, but no
  * answer, so the link may well be down. */
 static void test_S11_what_the_other_side_broke_on_purpose_says_nothing_of_the_link(void **state) {
@@ -603,6 +636,7 @@ int main(void) {
         cmocka_unit_test(test_W9_the_side_that_broke_a_session_says_so),
         cmocka_unit_test(test_S11_what_the_other_side_broke_on_purpose_says_nothing_of_the_link),
         cmocka_unit_test(test_S11_an_excuse_before_the_drain_counts),
+        cmocka_unit_test(test_S11_refusals_before_a_session_is_up_fail_nobody),
         cmocka_unit_test(test_S11_what_ours_give_up_puts_off_no_end),
         cmocka_unit_test(test_S9_progress_seen_in_the_drain_counts),
         cmocka_unit_test(test_W9_events_name_the_transfer_that_broke_the_session),

@@ -581,6 +581,10 @@ static void act_settled(struct step *s) {
         ep->stale++;
         return;
     }
+    /* A session of these was broken by a refusal over there, perhaps before we heard that it is up:
+     * the remote is there, and whatever waits for a session has not waited in vain. */
+    if (s->message->settled.reason == WEIR_EREMOTE && s->message->settled.broke > ep->settle_done)
+        ep->want_deadline_ns = after(s->now_ns, ep->options.connect_timeout_ns);
     ep->settle_done = epoch;
     if (epoch == ep->settle_asked)
         rtt_silence(&ep->settle);
