@@ -258,7 +258,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
                   there->recv_refuse != 0 || nic->still != 0 || there->still != 0 ||
                   nic->device_fail != 0 || there->device_fail != 0;
     bool absent = is_absent(oracle->world, transfer->to);
-    bool deaf = config->net.loss > UINT16_MAX / 8; /* of three questions each may be lost */
+    /* Of the three or four questions that there is time for, each or its answer may be lost. */
+    bool deaf = config->net.loss > UINT16_MAX / 32 || config->net.full != 0;
     /* The other side gives up a session that its peer was too long away to confirm. */
     bool away = absent || oracle->world->nodes[transfer->from].absent;
     bool breaks = net || device || cut || away || oracle->lives_ended || nic->packet_loss != 0 ||
