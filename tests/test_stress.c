@@ -234,7 +234,7 @@ struct churner {
 static int release_memory(weir_engine *engine, weir_memory memory) {
     int rc;
 
-    while ((rc = weir_memory_release(engine, memory)) == WEIR_EINPROGRESS && !atomic_load(&stop))
+    while ((rc = weir_memory_release(engine, memory)) == WEIR_EINPROGRESS)
         sched_yield();
     return rc;
 }
@@ -244,7 +244,7 @@ static void *churner_main(void *argument) {
     static uint8_t bytes[CHURNERS][512];
     uint8_t *mine = bytes[me->number];
 
-    while (!atomic_load(&stop) && me->wrong == NULL) {
+    do { /* once at least, however late it has its turn */
         uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
         size_t length = sizeof(descriptor);
         weir_memory memory;
@@ -276,7 +276,7 @@ static void *churner_main(void *argument) {
         weir_stats stats = WEIR_STATS_INIT;
         CHECK(me, weir_peer_query(me->side->engine, me->side->peer, &info) == WEIR_OK);
         CHECK(me, weir_engine_stats(me->side->engine, &stats) == WEIR_OK);
-    }
+    } while (!atomic_load(&stop) && me->wrong == NULL);
     return NULL;
 }
 
