@@ -240,6 +240,18 @@ static bool is_absent(const struct sim_world *world, uint32_t node) {
            world->now_ns - target->looked_ns > world->config.engine.connect_timeout_ns / 4;
 }
 
+/* Whether a transfer the other way was refused, or may have been. */
+static bool refused_back(const struct sim_oracle *oracle, const struct sim_transfer *transfer) {
+    for (uint32_t i = 1; i <= oracle->count; i++) {
+        const struct sim_transfer *other = &oracle->transfers[i];
+
+        if (other->from == transfer->to && other->to == transfer->from && other->memory_released) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* May a transfer end like this, in this run? */
 static bool status_allowed(const struct sim_oracle *oracle, const struct sim_transfer *transfer,
                            int status) {
@@ -294,7 +306,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
         /* Loss beyond the retries breaks session after session; replays are bounded. Refusals of
          * the target break them, too, and who did it may never be said. */
         return device || net || nic->packet_loss != 0 || there->packet_loss != 0 ||
-               transfer->memory_released;
+               transfer->memory_released ||
+               ((nic->no_blame || there->mute_errors) && refused_back(oracle, transfer));
     case WEIR_ENOMEM: /* what the other side lacks is EREFUSED here */
         return nic->create_fail != 0 || nic->mr_fail != 0;
     case WEIR_EFULL:
