@@ -298,7 +298,7 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
         return oracle->lives_ended;
     case WEIR_ECONNECT:
     case WEIR_EUNREACH:
-        return net || device || cut || oracle->lives_ended || away ||
+        return net || device || cut || oracle->lives_ended || absent ||
                transfer->memory_released; /* the target said that it broke, not why */
     case WEIR_EREMOTE:
         return !nic->no_blame && (transfer->memory_released || config->work.memory_release != 0);
