@@ -144,7 +144,7 @@ struct sim_workload_config {
     uint32_t early_release;
     uint32_t bad_segment;
     uint32_t memory_release;
-    uint32_t stale; /* what was imported is used on, though its target has released it */
+    uint32_t stale; /* imports are used on, though the target has released their memory */
     uint32_t peer_close;
     uint32_t pause;
     uint32_t crash;

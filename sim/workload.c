@@ -132,8 +132,8 @@ static bool is_stale(const struct sim_app *app, uint32_t to, uint32_t index) {
     return !region->registered || app->peers[to].version[index] != region->version;
 }
 
-/* Makes sure that the peer's region is imported. What was imported before is kept at times,
- * though it is there no more: the target must refuse it. */
+/* Makes sure that the peer's region is imported. An import of a region that is there no more is
+ * kept at times (work.stale): the target must refuse it. */
 bool app_remote_ready(struct sim_app *app, uint32_t to, uint32_t index) {
     struct app_peer *peer = &app->peers[to];
     const struct sim_region *region = &app->run->oracle->regions[to][index];

@@ -462,7 +462,7 @@ static void test_S11_a_refusal_ends_the_trouble(void **state) {
     lone_close(w.lone);
 }
 
-/* What the remote is told of why its session `epoch` ended, when it asks. */
+/* The answer to the remote's SETTLE for its session `epoch`: why that ended, if we know. */
 static struct wire_settled settled_of(struct world *w, uint64_t epoch) {
     struct wire_message settle = {.type = WIRE_SETTLE, .epoch = epoch};
     lone_pass(w->lone, 20 * MS);

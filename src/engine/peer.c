@@ -140,7 +140,8 @@ void peer_disown(weir_engine *engine, struct peer *peer) {
 
 /* ---- instances --------------------------------------------------------- */
 
-/* With the last of its sessions up to `epoch` that a transfer of ours broke. */
+/* The answer to SETTLE: its notifications that were delivered, and the last of its sessions up to
+ * `epoch` that a transfer of ours broke. */
 static void settled_of(void *self, uint64_t epoch, struct wire_settled *out) {
     const struct peer *peer = self;
     out->base = peer->received.base;

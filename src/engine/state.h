@@ -4,7 +4,7 @@
  * except the members marked "any thread". All memory is taken at open, from the
  * limits; nothing is allocated later. Things refer to each other by index.
  *
- * It is long because the interface of each module is here, too.
+ * The file is long because the interface of each module is here, too.
  *
  *   peer ── endpoint machine ── up to EP_SESSIONS sessions ── QPs (ledger, credit, drain)
  *     └── transfers, each on one of the peer's lists: pending, posted, parked
@@ -579,8 +579,7 @@ uint64_t engine_pinned_bytes(const weir_engine_options *options); /* of those: r
 
 /* left.c */
 bool left_nothing(const weir_engine *engine);
-/* Goes on with an engine that was left, on a thread of its own; on_left closes its ports at last.
- */
+/* Goes on with an engine that was left, on its own thread; on_left closes its ports at last. */
 void left_to_thread(weir_engine *engine, void (*on_left)(struct weir_ports *ports));
 
 /* open.c: address space that an engine of these limits takes on this device, little of it backed */

@@ -365,7 +365,8 @@ static void forget_session(struct transfer *transfer) {
     transfer->epoch = 0;
 }
 
-/* What the last session that broke under it counts is put there, or taken back. */
+/* Adds (by is 1) or takes back (-1) the counts of the last session that broke under this transfer.
+ */
 static void count_last(weir_engine *engine, struct peer *peer, struct transfer *transfer, int by) {
     peer->suspects -= transfer_is_suspect(transfer);
     transfer->breaks = (uint8_t)(transfer->breaks + by * transfer->broke_last);
