@@ -157,6 +157,8 @@ struct sim_transfer *oracle_draft(struct sim_oracle *oracle, uint32_t from, uint
     transfer->from_life = oracle->world->nodes[from].life;
     transfer->to_life = oracle->world->nodes[to].life;
     transfer->read = read;
+    transfer->began_ns = oracle->world->now_ns;
+    transfer->away_before_ns = oracle->world->nodes[from].away_ns;
     transfer->segments = calloc(want == 0 ? 1 : want, sizeof(*transfer->segments));
     if (transfer->segments == NULL) {
         return transfer;
@@ -231,13 +233,34 @@ static bool data_there(struct sim_oracle *oracle, const struct sim_transfer *tra
     return transfer->read ? transfer->fetched >= transfer->bytes : side_complete(oracle, transfer);
 }
 
-/* Nobody waits for ever for a node that does not look, now or for once. That its own does not is
- * no excuse. */
+/* Nobody waits for ever for a node that does not look, now or for once. */
 static bool is_absent(const struct sim_world *world, uint32_t node) {
     const struct sim_node *target = &world->nodes[node];
 
     return target->absent ||
            world->now_ns - target->looked_ns > world->config.engine.connect_timeout_ns / 4;
+}
+
+/* A node that does not look is no excuse for itself: time away is not counted. But its peer may
+ * have given up what both had begun, and the rest of the time-out may be too short to begin again.
+ * The time-out is the peer's, and begins with the first transfer that waits. */
+static bool came_back_late(const struct sim_oracle *oracle, const struct sim_transfer *transfer) {
+    const struct sim_world *world = oracle->world;
+    const struct sim_node *node = &world->nodes[transfer->from];
+    uint64_t timeout_ns = world->config.engine.connect_timeout_ns;
+
+    for (uint32_t i = 1; i <= oracle->count; i++) {
+        const struct sim_transfer *first = &oracle->transfers[i];
+        uint64_t away_ns = node->away_ns - first->away_before_ns;
+
+        if (first->from == transfer->from && first->to == transfer->to &&
+            first->from_life == node->life &&
+            (!first->terminal || first->ended_ns == world->now_ns) && away_ns > timeout_ns / 4 &&
+            world->now_ns - first->began_ns - away_ns >= timeout_ns) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Whether a transfer the other way was refused, or may have been. */
@@ -299,6 +322,7 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     case WEIR_ECONNECT:
     case WEIR_EUNREACH:
         return net || device || cut || oracle->lives_ended || absent ||
+               came_back_late(oracle, transfer) ||
                transfer->memory_released; /* the target said that it broke, not why */
     case WEIR_EREMOTE:
         return !nic->no_blame && (transfer->memory_released || config->work.memory_release != 0);
@@ -334,6 +358,7 @@ void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int
     }
     transfer->terminal = true;
     transfer->status = status;
+    transfer->ended_ns = world->now_ns;
     sim_trace(world, "transfer %u ends: %s", transfer->number,
               status == 0 ? "ok" : weir_error_name(status));
     if (!status_allowed(oracle, transfer, status)) {

@@ -55,6 +55,8 @@ struct sim_transfer {
     uint64_t bytes;
     uint64_t fetched; /* of a read, at the target */
     uint64_t deadline_ns;
+    uint64_t began_ns, ended_ns;
+    uint64_t away_before_ns; /* how long its node had been away, when it began */
     struct sim_segment *segments;
     weir_transfer handle;
 };

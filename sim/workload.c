@@ -495,10 +495,12 @@ static bool app_handles_next(struct sim_app *app) {
  * a peer whose answer is behind many. */
 static void app_looks(struct sim_node *node) {
     uint64_t now = node->world->now_ns;
-    uint64_t patience_ns = node->world->config.engine.connect_timeout_ns / 4;
+    uint64_t timeout_ns = node->world->config.engine.connect_timeout_ns;
+    uint64_t gap_ns = now - node->looked_ns, patience_ns = timeout_ns / 4;
 
-    node->absent |= now - node->looked_ns > patience_ns ||
-                    (node->nic != NULL && sim_nic_unpolled_ns(node->nic) > patience_ns);
+    node->away_ns += gap_ns > timeout_ns / 10 ? gap_ns - timeout_ns / 10 : 0;
+    node->absent |=
+        gap_ns > patience_ns || (node->nic != NULL && sim_nic_unpolled_ns(node->nic) > patience_ns);
     node->looked_ns = now;
 }
 
@@ -609,6 +611,7 @@ bool app_start(struct sim_app *app) {
     app->take_at_ns = 0;
     app->handling = false;
     node->looked_ns = node->world->now_ns;
+    node->away_ns = 0;
     node->app = app;
     node->step = app_step;
     error = engine_create(&options, &node->ports, &app->engine);
