@@ -285,7 +285,8 @@ static void test_S17_notified_transfers(void **state) {
 
 /* Polling, with nothing there and with notifications that come in: only the looks at the
  * control channel, one in 64 polls and one a tick of the kernel's, which is a millisecond or
- * longer, and at the health of processes, one a millisecond. */
+ * longer, and at the health of processes, one a millisecond. The control channel's timer was set
+ * when the peer called, and goes off once, seconds later: on a busy machine during this. */
 static void test_S17_polls(void **state) {
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     weir_notification notification;
@@ -306,7 +307,8 @@ static void test_S17_polls(void **state) {
         }
         const struct watch_counts *counts = watch_end();
         uint64_t looks = polls / 64 + 2 * ((now_ns() - start) / MS) + 3;
-        assert_only(counts, CALL_LOOK, -1);
+        assert_only(counts, CALL_LOOK, SYS_read);
+        assert_in_range(counts->calls_of[SYS_read], 0, 1);
         assert_in_range(counts->calls, 0, looks);
         assert_true(way == 0 || answers == TURNS / 10);
     }
