@@ -62,6 +62,8 @@ struct lone_event {
 struct lone {
     weir_engine *engine;
     uint64_t now_ns;
+    uint64_t room_bytes;  /* that the machine has left; lone_open: not known */
+    uint32_t allocations; /* that the device was asked for */
     uint8_t entropy;
     bool batch; /* what is said is heard at the next lone_run or lone_pass, together */
 

@@ -1,6 +1,7 @@
 /* test_engine_device.c: an engine whose device fails for good tells its application, refuses its
- * peers with the reason, ends what is under way, and lets go of the device (W7, W9). The other side
- * is the test itself: see lone_engine.h. */
+ * peers with the reason, ends what is under way, and lets go of the device (W7, W9); and memory
+ * that the machine has not is not asked for (W10). The other side is the test itself: see
+ * lone_engine.h. */
 #include "lone_engine.h"
 
 #include <string.h>
@@ -131,12 +132,37 @@ static void test_W7_the_device_is_let_go_of(void **state) {
     lone_close(lone);
 }
 
+/* A kernel without memory ends processes, and refuses nothing: the device is not asked for more
+ * than there is. */
+static void test_W10_memory_that_the_machine_has_not_is_refused(void **state) {
+    weir_memory memory;
+    void *base;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->room_bytes = UINT64_C(1) << 30;
+    assert_int_equal(
+        weir_memory_allocate(lone->engine, lone->room_bytes + 1, WEIR_ACCESS_ALL, &memory, &base),
+        WEIR_ENOMEM);
+    assert_int_equal(lone->allocations, 0);
+    assert_int_equal(
+        weir_memory_allocate(lone->engine, lone->room_bytes, WEIR_ACCESS_ALL, &memory, &base),
+        WEIR_EAGAIN); /* the device's own answer */
+    lone->room_bytes = UINT64_MAX;
+    assert_int_equal(
+        weir_memory_allocate(lone->engine, UINT64_MAX, WEIR_ACCESS_ALL, &memory, &base),
+        WEIR_EAGAIN);
+    assert_int_equal(lone->allocations, 2);
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W9_the_application_is_told_and_what_is_under_way_ends),
         cmocka_unit_test(test_W9_peers_are_refused_with_the_reason),
         cmocka_unit_test(test_W9_a_peer_whose_device_failed_is_gone_with_the_reason),
         cmocka_unit_test(test_W7_the_device_is_let_go_of),
+        cmocka_unit_test(test_W10_memory_that_the_machine_has_not_is_refused),
     };
     return cmocka_run_group_tests_name("engine_device", tests, NULL, NULL);
 }

@@ -1,9 +1,10 @@
-/* test_env.c: the environment port of Linux: clock, entropy, set-up memory. */
+/* test_env.c: the environment port of Linux: clock, entropy, set-up memory, room. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 
 #include <cmocka.h>
 
@@ -87,12 +88,23 @@ static void test_memory_that_cannot_be_had(void **state) {
     }
 }
 
+/* Some, and no more than the machine has in all. */
+static void test_room_is_that_of_this_machine(void **state) {
+    struct sysinfo info;
+    (void)state;
+    assert_int_equal(sysinfo(&info), 0);
+    const uint64_t room = env.ops->room(env.self);
+    assert_in_range(room, UINT64_C(1) << 20,
+                    ((uint64_t)info.totalram + info.totalswap) * info.mem_unit);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_clock_never_runs_backwards),
         cmocka_unit_test(test_entropy_reaches_every_byte),
         cmocka_unit_test(test_memory_is_zeroed_and_aligned),
         cmocka_unit_test(test_memory_that_cannot_be_had),
+        cmocka_unit_test(test_room_is_that_of_this_machine),
     };
     return cmocka_run_group_tests_name("env", tests, setup, NULL);
 }

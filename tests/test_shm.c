@@ -721,8 +721,11 @@ static void failing_free(void *self, void *memory, size_t bytes) {
 /* E5: every set-up allocation fails in turn; nothing is lost, the error is ENOMEM. */
 static void test_E5_every_allocation_fails(void **state) {
     (void)state;
-    static const struct weir_env_ops failing_ops = {failing_now, failing_now, failing_entropy,
-                                                    failing_alloc, failing_free};
+    static const struct weir_env_ops failing_ops = {.now = failing_now,
+                                                    .coarse = failing_now,
+                                                    .entropy = failing_entropy,
+                                                    .alloc = failing_alloc,
+                                                    .free = failing_free};
     int fds = held_fds(), maps = held_shared_maps(), rc = WEIR_ENOMEM, k = 0;
     for (; rc != 0; k++) {
         struct failing f = {.real = env, .left = k};

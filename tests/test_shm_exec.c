@@ -2,6 +2,7 @@
  * stopped (W4, W5). */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -203,6 +205,43 @@ static void test_W5_a_stopped_peer_keeps_nobody(void **state) {
     side_close(&side);
 }
 
+static void *kill_soon(void *argument) {
+    const struct child *child = argument;
+    struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
+    nanosleep(&pause, NULL);
+    kill(child->pid, SIGKILL);
+    return NULL;
+}
+
+/* It dies while it is asked for its memory: before there is a link to it, and with one. */
+static void test_W4_a_peer_that_dies_before_it_answers_is_dead(void **state) {
+    (void)state;
+    static uint8_t memory[REGION_BYTES];
+    for (int linked = 0; linked < 2; linked++) {
+        struct side side;
+        struct ticket ticket;
+        struct weir_rmr remote;
+        pthread_t thread;
+        struct child child = child_start(NULL, NULL, &ticket);
+        assert_int_equal(side_open(&side, memory), 0);
+        if (linked) {
+            assert_int_equal(side_connect(&side, &ticket), 0);
+            struct outcome there = child_connect(&child, &side);
+            assert_outcome(&there, 0, 0, 0);
+        }
+        assert_int_equal(kill(child.pid, SIGSTOP), 0);
+        assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
+        assert_int_equal(pthread_create(&thread, NULL, kill_soon, &child), 0);
+        assert_int_equal(shm_device_ops.mr_import(side.device, ticket.blobs[0],
+                                                  ticket.blob_lengths[0], REGION_BYTES,
+                                                  WEIR_ACCESS_ALL, &remote),
+                         WEIR_EPEER);
+        pthread_join(thread, NULL);
+        child_end(&child);
+        side_close(&side);
+    }
+}
+
 /* A QP that is given up while its link is being opened: in any order, nothing is left. */
 static void test_W5_who_waits_for_a_link_may_give_up(void **state) {
     (void)state;
@@ -246,6 +285,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_W4_closing_is_a_death),
         cmocka_unit_test(test_W5_a_stopped_peer_keeps_nobody),
         cmocka_unit_test(test_W5_who_waits_for_a_link_may_give_up),
+        cmocka_unit_test(test_W4_a_peer_that_dies_before_it_answers_is_dead),
     };
     return cmocka_run_group_tests_name("shm peers that change", tests, NULL, NULL);
 }

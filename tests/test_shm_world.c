@@ -340,8 +340,18 @@ static bool become_of_no_group(void) {
     return setenv("WEIR_SHM_GROUP", "no such group", 1) == 0;
 }
 
-static bool become_member(void) {
+static bool become_no_member(void) {
     return setenv("WEIR_SHM_GROUP", "64999", 1) == 0;
+}
+
+static bool become_member(void) {
+    static const gid_t groups[] = {64998, 64999};
+    return setgroups(2, groups) == 0 && become_no_member();
+}
+
+/* Of a directory that only root may write to. */
+static bool become_nobody_there(void) {
+    return setenv("WEIR_SHM_DIRECTORY", "/root", 1) == 0 && setresuid(65534, 65534, 65534) == 0;
 }
 
 static void test_W10_the_probe_says_before_what_will_not_work(void **state) {
@@ -354,8 +364,10 @@ static void test_W10_the_probe_says_before_what_will_not_work(void **state) {
         {become_docker, 0, "in this network namespace"},
         {become_strict, 0, "no registered memory: process_vm_readv: Operation not permitted"},
         {become_member, 0, "or of group 64999"},
+        {become_no_member, 0, "is not in group 64999 itself"},
         {become_without_memfd, WEIR_ENODEVICE, "memfd_create: Operation not permitted"},
         {become_without_sockets, WEIR_ENODEVICE, "listening on a socket (unix(7)): Operation not"},
+        {become_nobody_there, WEIR_ENODEVICE, "user 65534 can make no socket there: Permission"},
         {become_in_no_directory, WEIR_EINVAL, "WEIR_SHM_DIRECTORY=/nonexistent: No such file"},
         {become_of_no_group, WEIR_EINVAL, "WEIR_SHM_GROUP=no such group: no group of that name"},
     };
@@ -363,7 +375,7 @@ static void test_W10_the_probe_says_before_what_will_not_work(void **state) {
         char note[WEIR_DEVICE_NOTE_MAX] = "";
         int rc = probe_as(cases[i].become, note);
         if (rc == WEIR_ENOTSUP) {
-            print_message("skipped: seccomp cannot be had here\n");
+            print_message("skipped: that cannot be had here\n");
             continue;
         }
         assert_int_equal(rc, cases[i].rc);

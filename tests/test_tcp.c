@@ -50,6 +50,13 @@ static void test_address_syntax(void **state) {
         assert_int_equal(tcp_address_check(bad[i]), WEIR_EADDRESS);
         assert_int_equal(client.ops->dial(client.self, bad[i], &conn), WEIR_EADDRESS);
     }
+    /* An address on which one listens is nobody's. */
+    static const char *const any[] = {"0.0.0.0:7", "[::]:7", "0:7"};
+    for (size_t i = 0; i < sizeof any / sizeof any[0]; i++) {
+        assert_int_equal(client.ops->check(client.self, any[i]), WEIR_EADDRESS);
+    }
+    assert_int_equal(client.ops->check(client.self, "127.0.0.1:7"), WEIR_OK);
+    assert_int_equal(client.ops->check(client.self, "host:7"), WEIR_OK);
     char long_name[400];
     memset(long_name, 'a', sizeof long_name);
     memcpy(long_name + sizeof long_name - 3, ":1", 3);

@@ -29,6 +29,15 @@ struct source {
     uint64_t offset, iova;
 };
 
+/* A kernel that has no more memory refuses none of it: it ends some process. Small memory is not
+ * worth the question. */
+enum { ROOM_ASKED = 1 << 24 };
+
+static bool has_room(const weir_engine *engine, uint64_t length) {
+    const struct weir_env *env = &engine->ports.env;
+    return length < ROOM_ASKED || env->ops->room == NULL || length <= env->ops->room(env->self);
+}
+
 static int register_at(weir_engine *engine, const struct source *source, uint64_t length,
                        uint32_t access, struct weir_mr *mr_out) {
     const struct weir_device_ops *ops = engine->device_ops;
@@ -39,6 +48,8 @@ static int register_at(weir_engine *engine, const struct source *source, uint64_
                                        source->iova, access, mr_out);
     if (source->base != NULL)
         return ops->mr_register(engine->device, source->base, length, access, mr_out);
+    if (!has_room(engine, length))
+        return WEIR_ENOMEM;
     return ops->mr_allocate(engine->device, length, access, mr_out);
 }
 

@@ -99,6 +99,14 @@ int address_numeric(const char *host, uint16_t port, struct address *address_out
     return rc;
 }
 
+bool address_is_any(const struct address *address) {
+    if (address->storage.ss_family == AF_INET)
+        return ((const struct sockaddr_in *)&address->storage)->sin_addr.s_addr ==
+               htonl(INADDR_ANY);
+    return address->storage.ss_family == AF_INET6 &&
+           IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)&address->storage)->sin6_addr);
+}
+
 int address_resolve(const char *host, uint16_t port, struct address_list *list_out) {
     return address_lookup(host, port, 0, list_out);
 }

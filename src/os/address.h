@@ -5,6 +5,7 @@
 #ifndef WEIR_OS_ADDRESS_H
 #define WEIR_OS_ADDRESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -32,6 +33,9 @@ int address_split(const char *text, char host_out[ADDRESS_HOST_MAX], uint16_t *p
 
 /* The socket address of a numeric host; EADDRESS for a name. Does not block. */
 int address_numeric(const char *host, uint16_t port, struct address *address_out);
+
+/* A wildcard, on which one listens: it names nobody. */
+bool address_is_any(const struct address *address);
 
 /* Every address of a host name, in the order of RFC 6724. Blocks for as long as the
  * resolver takes. EADDRESS. */

@@ -142,12 +142,18 @@ static void env_free(void *self, void *memory, size_t bytes) {
     free(block);
 }
 
+static uint64_t env_room(void *self) {
+    (void)self;
+    return os_room();
+}
+
 static const struct weir_env_ops env_ops = {
     .now = env_now,
     .coarse = env_coarse,
     .entropy = env_entropy,
     .alloc = env_alloc,
     .free = env_free,
+    .room = env_room,
 };
 
 int os_env_init(struct weir_env *env_out) {

@@ -31,6 +31,10 @@ void os_env_close(struct weir_env *env);
 /* In a child of fork(2): frees all that the parent's has there. */
 void os_env_abandon(struct weir_env *env);
 
+/* Bytes of memory that the machine, and the control group of this process, have left; UINT64_MAX:
+ * not known. Reads files. */
+uint64_t os_room(void);
+
 /* A way to sleep on descriptors and to be woken. EMFILE; ENOMEM, also of the kernel. */
 int wait_open(const struct weir_env *env, struct weir_wait *wait_out);
 /* Nobody may be asleep in it. A zeroed port is allowed. */

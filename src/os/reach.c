@@ -20,14 +20,6 @@
 #define NOWHERE_4 "192.0.2.1"
 #define NOWHERE_6 "2001:db8::1"
 
-static bool is_any(const struct address *address) {
-    if (address->storage.ss_family == AF_INET)
-        return ((const struct sockaddr_in *)&address->storage)->sin_addr.s_addr ==
-               htonl(INADDR_ANY);
-    return address->storage.ss_family == AF_INET6 &&
-           IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)&address->storage)->sin6_addr);
-}
-
 /* One that means the same on another host. */
 static bool is_of_network(const struct sockaddr *address) {
     if (address->sa_family == AF_INET) {
@@ -87,7 +79,7 @@ void os_reach(const char *listening, char *address_out, size_t size) {
     uint16_t port;
     struct address address;
     if (address_split(listening, host, &port) != WEIR_OK ||
-        address_numeric(host, port, &address) != WEIR_OK || !is_any(&address))
+        address_numeric(host, port, &address) != WEIR_OK || !address_is_any(&address))
         return;
     choose(address.storage.ss_family, &address);
     if (address.storage.ss_family == AF_INET)

@@ -689,7 +689,13 @@ int tcp_address_check(const char *address) {
 
 static int tcp_check(void *self, const char *text) {
     (void)self;
-    return tcp_address_check(text);
+    char host[ADDRESS_HOST_MAX];
+    uint16_t port;
+    struct address address;
+    const int rc = tcp_address_check(text);
+    const bool any = rc == WEIR_OK && address_split(text, host, &port) == WEIR_OK &&
+                     address_numeric(host, port, &address) == WEIR_OK && address_is_any(&address);
+    return any ? WEIR_EADDRESS : rc;
 }
 
 static int tcp_dial(void *self, const char *text, uint64_t *conn_out) {

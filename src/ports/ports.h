@@ -34,6 +34,9 @@ struct weir_env_ops {
      * open and at registration, never in the steady state. */
     void *(*alloc)(void *self, size_t bytes);
     void (*free)(void *self, void *memory, size_t bytes);
+    /* Bytes of memory that this process may still take before the system ends one for want of it;
+     * UINT64_MAX: not known. May take long. NULL: never known. */
+    uint64_t (*room)(void *self);
 };
 
 /* The application's wishes for a device, as weir_engine_options has it; 0: its own choice. */

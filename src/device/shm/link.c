@@ -319,6 +319,17 @@ int link_get(struct weir_device *device, const struct shm_blob *blob, const stru
     return rc;
 }
 
+/* A process that gave no answer, or ended before it gave one: then nobody answers the next call. */
+static int not_answered(const struct weir_device *device, uint64_t nonce, int rc) {
+    int32_t pid;
+    if (rc != WEIR_EAGAIN)
+        return rc;
+    int socket = place_call(&device->place, nonce, &pid);
+    if (socket >= 0)
+        fork_close(socket);
+    return socket == WEIR_EPEER ? WEIR_EPEER : rc;
+}
+
 int link_get_open(struct weir_device *device, const struct shm_blob *blob,
                   struct shm_link **link_out) {
     struct shm_link *link;
@@ -329,6 +340,7 @@ int link_get_open(struct weir_device *device, const struct shm_blob *blob,
             rc = link->dead ? link->open_error : 0;
         if (rc != 0)
             link_put(device, link);
+        rc = not_answered(device, blob->nonce, rc);
     }
     if (rc == 0)
         *link_out = link;
@@ -381,7 +393,7 @@ int link_fetch(const struct weir_device *device, const struct shm_link *link,
         fork_close(fds[i]);
     if (rc >= 0)
         *fd_out = rc > 0 ? fds[0] : -1;
-    return rc < 0 ? rc : 0;
+    return rc < 0 ? not_answered(device, blob->nonce, rc) : 0;
 }
 
 /* ---- death ---- */

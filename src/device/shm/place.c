@@ -163,14 +163,26 @@ int place_fabric(const struct shm_place *place, uint8_t id_out[WEIR_FABRIC_ID_SI
     return 0;
 }
 
+/* Whether this process is in the group, and so its peers may take it for a member. */
+static bool is_member(gid_t group) {
+    gid_t groups[GROUPS_MAX];
+    int count = getgroups(GROUPS_MAX, groups);
+    bool member = getegid() == group;
+    for (int i = 0; i < count; i++)
+        member |= groups[i] == group;
+    return member;
+}
+
 void place_describe(const struct shm_place *place, char *out, size_t size) {
-    char group[32] = "", where[40] = "this network namespace";
-    if (place->has_group)
+    char group[32] = "", where[40] = "this network namespace", lacks[40] = "";
+    if (place->has_group && is_member(place->group))
         snprintf(group, sizeof group, " or of group %u", (unsigned)place->group);
+    else if (place->has_group)
+        snprintf(lacks, sizeof lacks, "; is not in group %u itself", (unsigned)place->group);
     if (place->directory[0] != '\0')
         snprintf(where, sizeof where, "%.32s", place->directory);
-    snprintf(out, size, "reaches engines of user %u%s in %s", (unsigned)geteuid(), group, where);
-    cleaned(WEIR_EINVAL, out);
+    snprintf(out, size, "reaches engines of user %u%s in %s%s", (unsigned)geteuid(), group, where,
+             lacks);
 }
 
 static socklen_t address_of(const struct shm_place *place, uint64_t nonce,
@@ -267,7 +279,7 @@ int place_listen(const struct shm_place *place, uint64_t nonce) {
     place_leave(place, nonce);
     fork_close(fd);
     errno = error; /* the probe tells */
-    return rc == WEIR_ENOMEM || rc == WEIR_EMFILE ? rc : WEIR_EDEVICE;
+    return rc == WEIR_ENOMEM || rc == WEIR_EMFILE ? rc : WEIR_ENODEVICE;
 }
 
 void place_leave(const struct shm_place *place, uint64_t nonce) {

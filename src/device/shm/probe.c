@@ -94,6 +94,8 @@ static const char *try_handing(int caller, int called) {
     return NULL;
 }
 
+static const char no_socket_there[] = "a socket in WEIR_SHM_DIRECTORY (unix(7))";
+
 static const char *try_meeting(const struct shm_place *place) {
     uint64_t nonce;
     int32_t pid;
@@ -102,8 +104,7 @@ static const char *try_meeting(const struct shm_place *place) {
     const char *wrong = NULL;
     int caller = -1, called = -1, listener = place_listen(place, nonce);
     if (listener < 0)
-        return place->directory[0] == '\0' ? "listening on a socket (unix(7))"
-                                           : "a socket in WEIR_SHM_DIRECTORY (unix(7))";
+        return place->directory[0] == '\0' ? "listening on a socket (unix(7))" : no_socket_there;
     caller = place_call(place, nonce, &pid);
     if (caller < 0)
         wrong =
@@ -170,6 +171,17 @@ static int check_settings(char *text, size_t size) {
 
 /* ---- the whole ---- */
 
+/* With errno. */
+static void tell_wrong(const struct shm_place *place, const char *wrong, char *text, size_t size) {
+    int error = errno;
+    if (wrong == no_socket_there)
+        snprintf(text, size, "WEIR_SHM_DIRECTORY=%.32s: user %u can make no socket there: %.24s",
+                 place->directory, (unsigned)geteuid(), strerror(error));
+    else
+        snprintf(text, size, "%.60s: %.60s", wrong, strerror(error));
+    errno = error;
+}
+
 int shm_probe(struct weir_device_caps *caps_out) {
     struct shm_place place;
     char text[WEIR_DEVICE_NOTE_MAX] = "", vm[64];
@@ -189,7 +201,7 @@ int shm_probe(struct weir_device_caps *caps_out) {
         if (wrong == NULL)
             wrong = try_meeting(&place);
         if (wrong != NULL) {
-            snprintf(text, sizeof text, "%.60s: %.60s", wrong, strerror(errno));
+            tell_wrong(&place, wrong, text, sizeof text);
             rc = seg_error(errno) == WEIR_EMFILE ? WEIR_EMFILE : WEIR_ENODEVICE;
         }
     }
