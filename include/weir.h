@@ -103,8 +103,7 @@ WEIR_API const char *weir_version(void);
       "the engine or the peer handle was closed, or the engine is a parent process's")             \
     X(WEIR_EDEVICE, -34, WEIR_CLASS_ENDPOINT, "the device failed")                                 \
     X(WEIR_EADDRESS, -35, WEIR_CLASS_ENDPOINT,                                                     \
-      "the address cannot be parsed, resolved or bound, or names nobody (a wildcard) or "          \
-      "ourselves")                                                                                 \
+      "the address cannot be parsed, resolved or bound, or is a wildcard or our own")              \
     X(WEIR_ENODEVICE, -36, WEIR_CLASS_ENDPOINT, "no such device here")                             \
     X(WEIR_EFULL, -37, WEIR_CLASS_ENDPOINT, "no room for another peer: QPs, or peers_max")         \
     X(WEIR_EDENIED, -38, WEIR_CLASS_ENDPOINT,                                                      \
@@ -372,10 +371,8 @@ WEIR_API int weir_stray_query(size_t index, weir_stray_info *info);
  * session, or is a SIGSEGV in the caller. On verbs the memory is pinned, which takes time
  * with its size, and must be mapped; for private memory and shared memory that is readable
  * and writable that is enough, and of other mappings kernels differ: see weir(3).
- * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits; verbs:
- * not mapped),
- * EAGAIN (memories_max), ENOMEM (of new memory: also more than the machine, or the control group,
- * has left), EMEMLOCK (verbs, without CAP_IPC_LOCK: all that a process has
+ * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits; verbs: not mapped),
+ * EAGAIN (memories_max), ENOMEM, EMEMLOCK (verbs, without CAP_IPC_LOCK: all that a process has
  * registered is at most its RLIMIT_MEMLOCK), EDEVICE. */
 WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t length, uint32_t access,
                                   weir_memory *memory_out);
@@ -387,7 +384,7 @@ WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t leng
  * released, imported, or registered on verbs. The engine owns it until weir_memory_release. A
  * child of fork(2) does not have it: touching it there is a SIGSEGV. On shm it holds a file
  * descriptor, but with access 0 none.
- * Errors: as weir_memory_register; EMFILE. */
+ * Errors: as weir_memory_register, ENOMEM for more than the machine has left; EMFILE. */
 WEIR_API int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t access,
                                   weir_memory *memory_out, void **base_out);
 
@@ -449,8 +446,7 @@ WEIR_API int weir_remote_info(weir_engine *engine, weir_remote remote, uint64_t 
  * (WEIR_WAITING_CONNECTION), and if another engine answers, the peer is GONE and the handle names
  * that one. Opened under another name than it says, a peer may get a second handle:
  * WEIR_EVENT_SAME. A numeric host is parsed at once; a name is resolved when it is dialled. Errors:
- * EINVAL (null or empty), EADDRESS (also of a wildcard, on which one listens), EAGAIN (peers_max).
- */
+ * EINVAL (null or empty), EADDRESS (a wildcard, too), EAGAIN (peers_max). */
 WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
 
 /* Gives one reference back. The last one ends the peer's unfinished transfers
