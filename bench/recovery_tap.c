@@ -8,6 +8,7 @@
 
 #include "device.h"
 #include "os.h"
+#include "sleep.h"
 #include "state.h"
 #ifdef WEIR_HAVE_VERBS
 #include "verbs.h"

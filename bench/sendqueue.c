@@ -22,6 +22,7 @@
 #include "device.h"
 #include "engine.h"
 #include "os.h"
+#include "sleep.h"
 #include "state.h"
 
 #define MS     UINT64_C(1000000)

@@ -1,4 +1,5 @@
 /* lone_engine.c: see lone_engine.h. */
+#include "found.h"
 #include "lone_engine.h"
 
 #include <stdio.h>

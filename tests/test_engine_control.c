@@ -2,7 +2,10 @@
  * and HELLO, of connections that break and of peers that it has given up (H1, H2, H10, H12, S9,
  * T10, M1). The other side is the test itself: see lone_engine.h. */
 #include "lone_engine.h"
+#include "found.h"
+#include "left.h"
 #include "own.h"
+#include "step.h"
 
 #include <malloc.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* test_engine_names.c: one instance, one handle; connections that break, addresses that lead
  * elsewhere, and strangers who speak in a peer's name (H1, W3, W6). The other side is the test
  * itself: see lone_engine.h. The connect time-out is a second. */
+#include "found.h"
 #include "lone_engine.h"
 
 #include <stdio.h>

@@ -1,7 +1,10 @@
 /* test_engine_stall.c: QPs that stand still: work is posted, nothing of it completes or fails, and
  * the engine finds out (M8) and goes on elsewhere (S9). The device is the test's: see
  * lone_engine.h, which completes nothing unless it is asked to. */
+#include "found.h"
+#include "inflight.h"
 #include "lone_engine.h"
+#include "stall.h"
 
 #include <string.h>
 
@@ -96,7 +99,7 @@ static void test_M8_large_writes_are_given_time(void **state) {
     for (int i = 0; i < 2; i++)
         write_of(&world, sizeof(bytes));
     lone_run(lone);
-    uint64_t posted = engine_inflight(lone->engine); /* what has a slot */
+    uint64_t posted = inflight_bytes(lone->engine); /* what has a slot */
     assert_true(posted > 1000000);
     lone_pass(lone, STALL + posted * 1000 - 10 * MS);
     assert_int_equal(stalls(&world), 0);
@@ -197,12 +200,12 @@ static void test_M8_bytes_of_others_give_time(void **state) {
     notify.flags = WEIR_TRANSFER_NOTIFY;
     assert_int_equal(weir_write(lone->engine, second, NULL, 0, &notify, &transfer), WEIR_OK);
     lone_run(lone);
-    uint64_t posted = engine_inflight(lone->engine);
+    uint64_t posted = inflight_bytes(lone->engine);
     assert_true(posted > 5000000);
     lone_pass(lone, STALL / 2);
     assert_int_equal(weir_peer_close(lone->engine, world.peer), WEIR_OK); /* with its bytes */
     lone_pass(lone, STALL / 2 + posted * 1000 - SECOND);
-    assert_int_equal(engine_inflight(lone->engine), 0);
+    assert_int_equal(inflight_bytes(lone->engine), 0);
     assert_int_equal(stalls(&world), 0);
     lone_pass(lone, STALL);
     assert_int_equal(stalls(&world), 1);

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "device.h"
+#include "sleep.h"
 #include "state.h"
 
 #define LONG_NS (300 * MS)

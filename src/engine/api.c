@@ -4,10 +4,20 @@
  * A transfer handle is looked at without the engine: its record's id is read before
  * and after what it names, so that a release meanwhile is noticed.
  */
+#include "agenda.h"
 #include "device.h"
+#include "effects.h"
+#include "found.h"
+#include "inflight.h"
+#include "layout.h"
+#include "news.h"
+#include "open.h"
 #include "own.h"
+#include "peer.h"
+#include "records.h"
 #include "settings.h"
-#include "state.h"
+#include "submit.h"
+#include "tables.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,55 +69,16 @@ weir_error_class_t weir_error_class(int error) {
 
 /* ---- transfer handles -------------------------------------------------- */
 
-static struct transfer *transfer_find(weir_engine *engine, uint64_t id) {
-    uint32_t index = handle_index(id);
-    if (index >= engine->options.transfers_max)
-        return NULL;
-    struct transfer *transfer = &engine->transfers[index];
-    return atomic_load_explicit(&transfer->id, memory_order_acquire) == id ? transfer : NULL;
-}
-
-/* With a reference: the record is not reused until transfer_drop_ref. */
-static struct transfer *transfer_get(weir_engine *engine, uint64_t id) {
-    struct transfer *transfer = transfer_find(engine, id);
-    if (transfer == NULL)
-        return NULL;
-    uint32_t refs = atomic_load(&transfer->refs);
-    do {
-        if (refs == 0)
-            return NULL;
-    } while (!atomic_compare_exchange_weak(&transfer->refs, &refs, refs + 1));
-    if (transfer_find(engine, id) != NULL)
-        return transfer;
-    transfer_drop_ref(engine, transfer);
-    return NULL;
-}
-
-int weir_transfer_status(weir_engine *engine, weir_transfer handle) {
-    if (engine == NULL)
-        return WEIR_EINVAL;
-    if (handle.id == 0)
-        return WEIR_OK;
-    if (engine->forked)
-        return WEIR_ECLOSED;
-    struct transfer *transfer = transfer_find(engine, handle.id);
-    if (transfer == NULL)
-        return WEIR_ESTALE;
-    int status = atomic_load_explicit(&transfer->status, memory_order_acquire);
-    return atomic_load_explicit(&transfer->id, memory_order_acquire) == handle.id ? status
-                                                                                  : WEIR_ESTALE;
-}
-
 /* A pending transfer waits for what its peer waits for, which is not written into each. */
 static int pending_waiting_for(weir_engine *engine, uint64_t id) {
-    struct transfer *transfer = transfer_get(engine, id);
+    struct transfer *transfer = record_get(engine, id);
     if (transfer == NULL)
         return WEIR_ESTALE;
     own_enter(engine);
     int waiting = (int)atomic_load_explicit(&transfer->waiting, memory_order_relaxed);
     if (waiting == WEIR_WAITING_SLOTS)
         waiting = (int)peer_waiting_for(peer_at(engine, transfer->peer));
-    transfer_drop_ref(engine, transfer);
+    record_drop_ref(engine, transfer);
     own_leave(engine);
     return waiting;
 }
@@ -119,13 +90,13 @@ int weir_transfer_waiting_for(weir_engine *engine, weir_transfer handle) {
         return WEIR_WAITING_NOTHING;
     if (engine->forked)
         return WEIR_ECLOSED;
-    struct transfer *transfer = transfer_find(engine, handle.id);
+    struct transfer *transfer = record_find(engine, handle.id);
     if (transfer == NULL)
         return WEIR_ESTALE;
     int waiting = (int)atomic_load_explicit(&transfer->waiting, memory_order_acquire);
     if (waiting == WEIR_WAITING_SLOTS)
         return pending_waiting_for(engine, handle.id);
-    return transfer_find(engine, handle.id) != NULL ? waiting : WEIR_ESTALE;
+    return record_find(engine, handle.id) != NULL ? waiting : WEIR_ESTALE;
 }
 
 const char *weir_waiting_name(int waiting_for) {
@@ -148,7 +119,7 @@ int weir_transfer_cancel(weir_engine *engine, weir_transfer handle) {
         return WEIR_OK;
     if (engine->forked)
         return WEIR_ECLOSED;
-    struct transfer *transfer = transfer_get(engine, handle.id);
+    struct transfer *transfer = record_get(engine, handle.id);
     if (transfer == NULL)
         return WEIR_ESTALE;
     submit_cancel(engine, transfer);
@@ -162,12 +133,12 @@ int weir_transfer_release(weir_engine *engine, weir_transfer handle) {
         return WEIR_OK;
     if (engine->forked)
         return WEIR_ECLOSED;
-    struct transfer *transfer = transfer_find(engine, handle.id);
+    struct transfer *transfer = record_find(engine, handle.id);
     uint64_t id = handle.id;
     if (transfer == NULL ||
         !atomic_compare_exchange_strong(&transfer->id, &id, handle_next(handle.id)))
         return WEIR_ESTALE;
-    transfer_drop_ref(engine, transfer);
+    record_drop_ref(engine, transfer);
     return WEIR_OK;
 }
 
@@ -184,7 +155,7 @@ int weir_completion_take(weir_engine *engine, weir_completion *completion_out) {
     *completion_out = *completion;
     queue_took(&engine->completions);
     atomic_fetch_sub(&engine->completions_reserved, 1);
-    engine_room(engine);
+    news_room(engine);
     return WEIR_OK;
 }
 
@@ -200,7 +171,7 @@ int weir_notification_take(weir_engine *engine, weir_notification *notification_
         queue_took(&engine->notifications);
     }
     if (atomic_load(&engine->held_some) && !atomic_exchange(&engine->attention, true))
-        engine_wake(engine);
+        news_wake(engine);
     return notification != NULL ? WEIR_OK : WEIR_EAGAIN;
 }
 
@@ -371,6 +342,26 @@ int weir_qp_query(weir_engine *engine, weir_peer handle, size_t index, weir_qp_i
 
 /* ---- statistics and devices -------------------------------------------- */
 
+/* Counts kept elsewhere, in short or by other threads, go where they belong. */
+static void fold_stats(weir_engine *engine) {
+    weir_stats *stats = &engine->stats;
+    stats->transfers_ok += engine->fast.transfers;
+    stats->transfers_inline += engine->fast.transfers;
+    stats->posts += engine->fast.transfers;
+    stats->wrs_posted += engine->fast.segments;
+    stats->bytes_written += engine->fast.bytes[WEIR_OP_WRITE];
+    stats->bytes_read += engine->fast.bytes[WEIR_OP_READ];
+    memset(&engine->fast, 0, sizeof(engine->fast));
+    stats->inflight_bytes = inflight_bytes(engine);
+    stats->eagain_transfers = atomic_load(&engine->refused[FULL_TRANSFERS]);
+    stats->eagain_segments = atomic_load(&engine->refused[FULL_SEGMENTS]);
+    stats->eagain_completions = atomic_load(&engine->refused[FULL_COMPLETIONS]);
+    stats->submit_eagain =
+        stats->eagain_transfers + stats->eagain_segments + stats->eagain_completions;
+    stats->completions = engine->polled;
+    inflight_peak(engine);
+}
+
 int weir_engine_stats(weir_engine *engine, weir_stats *stats) {
     if (engine == NULL || stats == NULL || stats->size < sizeof(size_t))
         return WEIR_EINVAL;
@@ -378,7 +369,7 @@ int weir_engine_stats(weir_engine *engine, weir_stats *stats) {
         return WEIR_ECLOSED;
     size_t size = stats->size < sizeof(*stats) ? stats->size : sizeof(*stats);
     own_enter(engine);
-    engine_fold_stats(engine);
+    fold_stats(engine);
     engine->stats.size = stats->size;
     memcpy(stats, &engine->stats, size);
     own_leave(engine);

@@ -6,7 +6,16 @@
  * its session. If the application's queue is full it is held in its receive
  * buffer, and the credit with it: a slow application pushes back on its peers.
  */
-#include "state.h"
+#include "complete.h"
+
+#include "agenda.h"
+#include "effects.h"
+#include "inflight.h"
+#include "peer.h"
+#include "recv.h"
+#include "runs.h"
+#include "session.h"
+#include "tables.h"
 
 #include <assert.h>
 
@@ -85,10 +94,10 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     if (engine->held_count == 0 && deliver(engine, peer, 0, recv_buffer(engine, qp, buffer)))
         return false;
     engine->held[(engine->held_head + engine->held_count) % engine->held_max] =
-        (struct held){.qp = (uint32_t)(qp - engine->qps),
+        (struct held){.qp = qp_index(engine, qp),
                       .life = qp->life,
                       .buffer = buffer,
-                      .peer = (uint32_t)(peer - engine->peers)};
+                      .peer = peer_index(engine, peer)};
     engine->held_count++;
     qp->held++;
     peer->held++;
@@ -103,7 +112,7 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
 /* The peer has ended, and the handle that it is known by may be another's: its held notifications
  * keep the handle that it had. */
 void complete_ended(weir_engine *engine, const struct peer *peer) {
-    uint32_t index = (uint32_t)(peer - engine->peers);
+    uint32_t index = peer_index(engine, peer);
     for (uint32_t i = 0; peer->held > 0 && i < engine->held_count; i++) {
         struct held *held = &engine->held[(engine->held_head + i) % engine->held_max];
         if (held->peer == index && held->from == 0)
@@ -158,7 +167,7 @@ static void message(weir_engine *engine, struct qp *qp, uint32_t buffer,
     if (!session->up && !session->retired && qp->connected)
         peer_heard(engine, peer, qp->session);
     if (peer_pending(peer) > 0)
-        engine_run_later(engine, peer);
+        run_later(engine, peer);
     if (data.kind == WIRE_CREDIT) {
         recv_return(engine, qp, life, buffer);
     } else if (!accept_notify(engine, peer, qp, buffer, &data)) {
@@ -212,50 +221,6 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     drain_beacon(engine, qp);
 }
 
-/* Runs that are over with, from the front of the ledger. A peer that waits in line for their bytes
- * is served later: the caller sees to inflight_due. */
-void complete_retire(weir_engine *engine, struct qp *qp) {
-    struct peer *peer = peer_at(engine, qp->peer);
-    struct ledger_run run;
-    bool healed;
-    bool unpark = false;
-    while (ledger_pop(&qp->ledger, &run, &healed)) {
-        if (healed)
-            engine->stats.orphans_healed += run.count;
-        qp->sbufs_used -= run.sends;
-        engine->inflight_room += (int64_t)run.bytes;
-        if (run.owner == LEDGER_NO_OWNER)
-            continue;
-        struct transfer *transfer = &engine->transfers[run.owner];
-        assert(transfer->outstanding > 0);
-        transfer->outstanding--;
-        if (run.state == LEDGER_FLUSHED)
-            transfer->flushed = true;
-        else if (transfer->state == TR_PARKED)
-            peer_trouble_over(
-                peer); /* it came through, and was not seen before the session broke */
-        if (transfer->outstanding == 0 && transfer->state == TR_PARKED)
-            unpark = true;
-        else
-            transfer_check(engine, transfer);
-    }
-    if (unpark)
-        transfer_unpark(engine, peer);
-    if (ledger_due(&qp->ledger)) {
-        peer->tails_due = 2; /* the application may post behind it first: post_tails */
-        engine_run_later(engine, peer);
-    }
-    if (peer_pending(peer) > 0 || qp->credit_due)
-        engine_run_later(engine, peer);
-}
-
-void complete_flush(weir_engine *engine, struct qp *qp) {
-    engine_inflight_peak(engine);
-    ledger_flush(&qp->ledger);
-    complete_retire(engine, qp);
-    engine->inflight_due = engine->inflight_head != NONE;
-}
-
 /* The error of the transfer whose run an error completion names; 0: the session broke, and the
  * transfer is as innocent as the others. */
 static int culprit_error(uint32_t status) {
@@ -289,7 +254,7 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
         }
         qp->blocked = false;
         qp->refusals = 0;
-        complete_retire(engine, qp);
+        runs_retire(engine, qp);
         return;
     }
     /* Accounted for when the QP is gone; now only say who did it. */
@@ -337,7 +302,7 @@ static void take(weir_engine *engine, const struct weir_cqe *cqe) {
  * many the last had. */
 static int poll_until(weir_engine *engine, int budget, int enough, int *last_out) {
     int total = 0, most, count;
-    engine_inflight_peak(engine);
+    inflight_peak(engine);
     do {
         most = budget - total < POLL_BATCH ? budget - total : POLL_BATCH;
         count = most > 0 ? engine->device_ops->poll(engine->device, engine->cqes, most) : 0;

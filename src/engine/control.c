@@ -11,131 +11,16 @@
  * the ones on which it showed its pass: 64 random bits that it was given in HELLO or HELLO_ACK, and
  * that nobody else was told. On any other connection its messages are dropped and answered by WHO;
  * IAM shows the pass. */
-#include "state.h"
+#include "control.h"
 
-/* ---- control messages out ---------------------------------------------- */
-
-static void on_closed(weir_engine *engine, uint64_t conn, int error);
-
-/* False: there is no such connection any more. */
-bool control_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint32_t length,
-                  bool again) {
-    if (conn == 0)
-        return false;
-    int rc = engine->ports.control.ops->send(engine->ports.control.self, conn, data, length);
-    if (rc == WEIR_OK) {
-        engine->stats.control_sent++;
-        engine->stats.control_retransmits += again;
-    } else if (rc == WEIR_ECONNECT) {
-        on_closed(engine, conn, rc); /* its CLOSED event was not polled yet, or was lost */
-        return false;
-    }
-    return true;
-}
-
-/* WHO or IAM. pass: of IAM; 0: none is shown. False: there is no such connection any more. */
-bool control_identify(weir_engine *engine, uint64_t conn, enum wire_type type, const uint8_t *to,
-                      uint64_t pass, bool again) {
-    struct wire_message message = {.type = type, .pass = pass};
-    memcpy(message.from, engine->instance, WIRE_INSTANCE_SIZE);
-    if (to != NULL)
-        memcpy(message.to, to, WIRE_INSTANCE_SIZE);
-    if (engine->listening && address_dialable(engine->address))
-        memcpy(message.address, engine->address, sizeof(message.address));
-    uint8_t bytes[WEIR_CONTROL_MESSAGE_MAX];
-    uint32_t length;
-    return wire_encode(&message, bytes, sizeof(bytes), &length) == WEIR_OK &&
-           control_send(engine, conn, bytes, length, again);
-}
-
-/* To the sender of `message`, without an endpoint. */
-static void reply(weir_engine *engine, uint64_t conn, const struct wire_message *message,
-                  struct wire_message *out) {
-    uint8_t bytes[WIRE_HEADER_SIZE + 16];
-    uint32_t length;
-
-    memcpy(out->from, engine->instance, WIRE_INSTANCE_SIZE);
-    memcpy(out->to, message->from, WIRE_INSTANCE_SIZE);
-    if (wire_encode(out, bytes, sizeof(bytes), &length) == WEIR_OK)
-        control_send(engine, conn, bytes, length, false);
-}
-
-/* ---- visitors ---------------------------------------------------------- */
-
-/* The entry of a connection, a new one if need be: a free one, or else the oldest of those
- * that only asked. A visitor that said HELLO is not displaced, so it comes in even while others ask
- * and ask. NULL: no room. */
-static struct visitor *visitor_add(weir_engine *engine, uint64_t conn) {
-    struct visitor *visitor = found_visitor(engine, conn);
-    if (visitor == NULL)
-        visitor = found_visitor(engine, 0);
-    for (uint32_t i = 0; i < VISITORS && visitor == NULL; i++) {
-        struct visitor *candidate =
-            &engine->visitors[engine->visitor_next++ % engine->visitors_max];
-        if (!candidate->asked)
-            visitor = candidate;
-    }
-    if (visitor != NULL && visitor->conn != conn)
-        found_visitor_set(engine, visitor, conn);
-    return visitor;
-}
-
-static void visitor_drop(weir_engine *engine, uint64_t conn) {
-    struct visitor *visitor = found_visitor(engine, conn);
-    if (visitor != NULL)
-        found_visitor_set(engine, visitor, 0);
-}
-
-/* ---- connections given up ------------------------------------------------ */
-
-/* Gives up the use of a connection; closes it unless another peer lives on it (one
- * that was replaced may have dialled what its successor speaks on). */
-void control_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn) {
-    uint64_t number = *conn;
-    uint32_t at = NONE;
-    found_conn_set(engine, peer, conn, 0);
-    if (number == 0 || found_by_conn(engine, number, &at) != NULL)
-        return;
-    if (peer->conn_last == number)
-        peer->conn_last = 0;
-    visitor_drop(engine, number);
-    engine->ports.control.ops->hangup(engine->ports.control.self, number);
-}
-
-/* ---- control messages in ----------------------------------------------- */
-
-static bool has_conn(const struct peer *peer, uint64_t conn) {
-    return conn == peer->conn_dialled || conn == peer->conn_accepted || conn == peer->conn_before;
-}
-
-/* The peer spoke on this connection, which is its own from here on. */
-static void heard(weir_engine *engine, struct peer *peer, uint64_t conn) {
-    peer->conn_last = conn;
-    if (peer->dial != DIAL_NONE)
-        dial_heard(engine, peer);
-    if (conn == peer->conn_dialled || conn == peer->conn_accepted)
-        return;
-    if (conn != peer->conn_before)
-        control_hangup(engine, peer, &peer->conn_before);
-    found_conn_set(engine, peer, &peer->conn_before, peer->conn_accepted);
-    found_conn_set(engine, peer, &peer->conn_accepted, conn);
-    engine->ports.control.ops->keep(engine->ports.control.self, conn);
-}
-
-/* Asks at the peer's address who is there. The connection dialled before is kept meanwhile, as if
- * the peer had made it: it may be somebody else who says that this is its address. */
-void control_ask_there(weir_engine *engine, struct peer *peer) {
-    uint64_t conn = peer->conn_dialled;
-    if (peer->dial != DIAL_NONE || engine->closing)
-        return;
-    if (conn != 0) {
-        uint64_t last = peer->conn_last;
-        found_conn_set(engine, peer, &peer->conn_dialled, 0);
-        heard(engine, peer, conn);
-        peer->conn_last = last;
-    }
-    dial_start(engine, peer);
-}
+#include "agenda.h"
+#include "conns.h"
+#include "dial.h"
+#include "effects.h"
+#include "found.h"
+#include "news.h"
+#include "peer.h"
+#include "tables.h"
 
 static void learn_address(weir_engine *engine, struct peer *peer, const char *address) {
     if (peer->dialable || !address_dialable(address) || strcmp(peer->address, address) == 0)
@@ -147,7 +32,7 @@ static void learn_address(weir_engine *engine, struct peer *peer, const char *ad
 
 /* Anybody could have said this in the peer's name. */
 static bool is_strange(const struct peer *peer, uint64_t conn) {
-    return peer->guarded && !has_conn(peer, conn);
+    return peer->guarded && !conn_is_of(peer, conn);
 }
 
 /* The pass that shows the peer on this connection that it is us. Only on one that was dialled here,
@@ -172,7 +57,7 @@ static bool vouches(const weir_engine *engine, uint64_t conn, const char *addres
  * that, as far as there is room. */
 static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
     uint64_t pass = pass_for(engine, conn, message->from);
-    if (!control_identify(engine, conn, WIRE_IAM, message->from, pass, false) || engine->closing ||
+    if (!conn_identify(engine, conn, WIRE_IAM, message->from, pass, false) || engine->closing ||
         memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0)
         return;
     struct peer *peer = peer_by_instance(engine, message->from);
@@ -188,7 +73,7 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
     if (is_strange(peer, conn))
         return;
     learn_address(engine, peer, message->address);
-    heard(engine, peer, conn);
+    dial_spoke(engine, peer, conn);
     peer_reachable(engine, peer);
 }
 
@@ -216,9 +101,10 @@ static bool hello_waits(weir_engine *engine, const char *address) {
 static void later(weir_engine *engine, uint64_t conn, const struct wire_message *message,
                   int reason) {
     if (message->type == WIRE_HELLO && !engine->closing)
-        reply(engine, conn, message,
-              &(struct wire_message){
-                  .type = WIRE_REFUSE, .echo = message->epoch | WIRE_ECHO_LATER, .reason = reason});
+        conn_reply(engine, conn, message,
+                   &(struct wire_message){.type = WIRE_REFUSE,
+                                          .echo = message->epoch | WIRE_ECHO_LATER,
+                                          .reason = reason});
 }
 
 /* The peer of a HELLO, or of a SETTLE. Without room for another one, its sender is told so; it
@@ -233,7 +119,7 @@ static struct peer *meet(weir_engine *engine, uint64_t conn, const struct wire_m
     later(engine, conn, message, WEIR_EFULL);
     engine->stats.sessions_refused++;
     if (!engine->no_slot_told)
-        engine_event(engine, WEIR_EVENT_REFUSED, 0, WEIR_EFULL, 0);
+        news_event(engine, WEIR_EVENT_REFUSED, 0, WEIR_EFULL, 0);
     engine->no_slot_told = true;
     return NULL;
 }
@@ -253,7 +139,7 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn,
     struct visitor *visitor = found_visitor(engine, conn);
     if (visitor == NULL || memcmp(visitor->instance, instance, WIRE_INSTANCE_SIZE) != 0) {
         /* There was no room for what it said of itself, or it was met before: once more. */
-        if (!control_identify(engine, conn, WIRE_WHO, NULL, 0, false))
+        if (!conn_identify(engine, conn, WIRE_WHO, NULL, 0, false))
             return NULL;
         visitor = visitor_add(engine, conn);
         if (visitor == NULL)
@@ -292,8 +178,8 @@ static void on_visitor_iam(weir_engine *engine, uint64_t conn, const struct wire
         return;
     }
     learn_address(engine, peer, message->address); /* it was let in before it answered */
-    if (shown && !has_conn(peer, conn)) {
-        heard(engine, peer, conn);
+    if (shown && !conn_is_of(peer, conn)) {
+        dial_spoke(engine, peer, conn);
         peer_reachable(engine, peer);
     }
 }
@@ -320,7 +206,7 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
     bool asked = peer->dial == DIAL_ASKING;
     bool shows = asked && other != NULL && !other->leaving && peer_speaks_for(peer, other);
     if (shows && other->pass_theirs != 0 &&
-        !control_identify(engine, conn, WIRE_IAM, instance, other->pass_theirs, false))
+        !conn_identify(engine, conn, WIRE_IAM, instance, other->pass_theirs, false))
         return true; /* it broke meanwhile: it will be dialled again */
     if (asked) {
         rtt_answered(&peer->rtt, &peer->who, engine_now(engine));
@@ -361,8 +247,8 @@ static struct peer *new_instance(weir_engine *engine, uint64_t conn,
  * with all before it. SETTLE says so for ever, and takes no endpoint to say. */
 static void disown(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
     if (message->echo <= engine->epoch_counter)
-        reply(engine, conn, message,
-              &(struct wire_message){.type = WIRE_SETTLE, .epoch = message->echo});
+        conn_reply(engine, conn, message,
+                   &(struct wire_message){.type = WIRE_SETTLE, .epoch = message->echo});
 }
 
 static void on_message(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
@@ -379,7 +265,7 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
     if (memcmp(message->to, engine->instance, WIRE_INSTANCE_SIZE) != 0) {
         engine->stats.control_stale++;
         if (message->type != WIRE_IAM)
-            control_identify(engine, conn, WIRE_IAM, message->from, 0, false);
+            conn_identify(engine, conn, WIRE_IAM, message->from, 0, false);
         return;
     }
     if (message->type == WIRE_IAM) {
@@ -394,11 +280,11 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
     if (peer == NULL || is_strange(peer, conn)) {
         engine->stats.control_stale++;
         if (peer != NULL && !peer->leaving && /* it may be the peer after all */
-            control_identify(engine, conn, WIRE_WHO, NULL, 0, false))
+            conn_identify(engine, conn, WIRE_WHO, NULL, 0, false))
             later(engine, conn, message, WEIR_EAGAIN);
         return;
     }
-    heard(engine, peer, conn);
+    dial_spoke(engine, peer, conn);
     if (message->type == WIRE_HELLO || message->type == WIRE_HELLO_ACK)
         peer->pass_theirs = message->qps.pass;
     peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_MESSAGE, .message = message});
@@ -433,7 +319,7 @@ static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int
         peer_dead(engine, peer, WEIR_EPEER);
 }
 
-static void on_closed(weir_engine *engine, uint64_t conn, int error) {
+void on_closed(weir_engine *engine, uint64_t conn, int error) {
     struct peer *peer;
     uint32_t at = NONE;
     visitor_drop(engine, conn);
@@ -463,7 +349,7 @@ int control_poll(weir_engine *engine, int budget) {
             on_closed(engine, event.conn, event.error);
             break;
         case WEIR_CONTROL_STARVED:
-            engine_event(engine, WEIR_EVENT_REFUSED, 0, event.error, 0);
+            news_event(engine, WEIR_EVENT_REFUSED, 0, event.error, 0);
             break;
         case WEIR_CONTROL_MESSAGE:
             if (wire_decode(event.message, event.length, &message) == WEIR_OK) {

@@ -17,13 +17,39 @@
  * It leaves to others what is said on a connection (control.c), and what becomes of a peer that
  * is given up (effects.c, peer.c).
  */
-#include "state.h"
+#include "dial.h"
+
+#include "agenda.h"
+#include "conns.h"
+#include "effects.h"
+#include "found.h"
+#include "peer.h"
+#include "post.h"
+#include "tables.h"
 
 enum { DIAL_PAUSE_NS = 20 * 1000 * 1000, DIAL_PAUSE_MAX_NS = 500 * 1000 * 1000 };
 
 /* A quarter of the connect time-out: for one that can be reached only if it calls. */
 static uint64_t patience_ns(const weir_engine *engine) {
     return engine->options.connect_timeout_ns / 4;
+}
+
+/* When there is something to do here; UINT64_MAX: never. */
+static uint64_t dial_deadline(const struct peer *peer) {
+    uint64_t when = peer->dial_next_ns;
+    if (peer->dial == DIAL_NONE)
+        return UINT64_MAX;
+    if (peer->dial_look_ns < when)
+        when = peer->dial_look_ns;
+    return peer->dial_deadline_ns < when ? peer->dial_deadline_ns : when;
+}
+
+/* The peer's one timer: the dial's or the endpoint's next deadline. */
+void peer_set_timer(weir_engine *engine, struct peer *peer) {
+    uint64_t when = dial_deadline(peer);
+    if (peer->known && endpoint_deadline(&peer->endpoint) < when)
+        when = endpoint_deadline(&peer->endpoint);
+    timer_peer(engine, peer, when);
 }
 
 /* ---- signs of life ------------------------------------------------------- */
@@ -79,7 +105,7 @@ static void begin(weir_engine *engine, struct peer *peer) {
 
 static void fail(weir_engine *engine, struct peer *peer, int error) {
     peer->dial = DIAL_NONE;
-    control_hangup(engine, peer, &peer->conn_dialled);
+    conn_hangup(engine, peer, &peer->conn_dialled);
     peer->conn_last = peer->conn_accepted;
     peer->dial_failed = true;
     if (peer->proving)
@@ -161,7 +187,7 @@ void dial_start(weir_engine *engine, struct peer *peer) {
     if (peer->dial != DIAL_NONE || engine->closing)
         return;
     peer->dial_pause_ns = DIAL_PAUSE_NS;
-    control_hangup(engine, peer, &peer->conn_dialled);
+    conn_hangup(engine, peer, &peer->conn_dialled);
     peer->dial = DIAL_CALLING;
     begin(engine, peer);
     if (peer->dial == DIAL_CALLING && peer->conn_dialled == 0)
@@ -200,7 +226,7 @@ void dial_broken(weir_engine *engine, struct peer *peer, int error) {
 
 /* An instance that answers now cannot be told yet from one that is still draining. */
 void dial_again(weir_engine *engine, struct peer *peer) {
-    control_hangup(engine, peer, &peer->conn_dialled);
+    conn_hangup(engine, peer, &peer->conn_dialled);
     again_later(engine, peer);
 }
 
@@ -209,7 +235,7 @@ void dial_again(weir_engine *engine, struct peer *peer) {
 void dial_elsewhere(weir_engine *engine, struct peer *peer) {
     peer->dial = DIAL_NONE;
     peer->dialable = false;
-    control_hangup(engine, peer, &peer->conn_dialled);
+    conn_hangup(engine, peer, &peer->conn_dialled);
     peer->conn_last = peer->conn_accepted;
     if (peer->conn_last == 0)
         dial_lost(engine, peer);
@@ -227,31 +253,12 @@ static void ask(weir_engine *engine, struct peer *peer, bool again) {
     peer->dial_next_ns = peer->who.next_ns;
     peer_set_timer(engine, peer);
     /* Last: that the connection is over may be found out here. */
-    control_identify(engine, peer->conn_dialled, WIRE_WHO, NULL, 0, again);
-}
-
-/* The peer spoke: the awaited answer, or a sign of life. */
-void dial_heard(weir_engine *engine, struct peer *peer) {
-    if (peer->dial == DIAL_AWAITING)
-        peer->dial = DIAL_NONE;
-    else if (peer->known && !peer->leaving)
-        peer->dial_deadline_ns = patient_until(engine, peer, engine_now(engine));
-    peer_set_timer(engine, peer);
+    conn_identify(engine, peer->conn_dialled, WIRE_WHO, NULL, 0, again);
 }
 
 void dial_connected(weir_engine *engine, struct peer *peer) {
     if (peer->dial == DIAL_CALLING)
         ask(engine, peer, false);
-}
-
-/* When there is something to do here; UINT64_MAX: never. */
-uint64_t dial_deadline(const struct peer *peer) {
-    uint64_t when = peer->dial_next_ns;
-    if (peer->dial == DIAL_NONE)
-        return UINT64_MAX;
-    if (peer->dial_look_ns < when)
-        when = peer->dial_look_ns;
-    return peer->dial_deadline_ns < when ? peer->dial_deadline_ns : when;
 }
 
 void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
@@ -265,4 +272,44 @@ void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
         call(engine, peer);
     else if (now >= peer->dial_next_ns && peer->dial == DIAL_ASKING)
         ask(engine, peer, true);
+}
+
+/* ---- its connections ----------------------------------------------------- */
+
+/* The peer spoke: the awaited answer, or a sign of life. */
+static void dial_heard(weir_engine *engine, struct peer *peer) {
+    if (peer->dial == DIAL_AWAITING)
+        peer->dial = DIAL_NONE;
+    else if (peer->known && !peer->leaving)
+        peer->dial_deadline_ns = patient_until(engine, peer, engine_now(engine));
+    peer_set_timer(engine, peer);
+}
+
+/* The peer spoke on this connection, which is its own from here on. */
+void dial_spoke(weir_engine *engine, struct peer *peer, uint64_t conn) {
+    peer->conn_last = conn;
+    if (peer->dial != DIAL_NONE)
+        dial_heard(engine, peer);
+    if (conn == peer->conn_dialled || conn == peer->conn_accepted)
+        return;
+    if (conn != peer->conn_before)
+        conn_hangup(engine, peer, &peer->conn_before);
+    found_conn_set(engine, peer, &peer->conn_before, peer->conn_accepted);
+    found_conn_set(engine, peer, &peer->conn_accepted, conn);
+    engine->ports.control.ops->keep(engine->ports.control.self, conn);
+}
+
+/* Asks at the peer's address who is there. The connection dialled before is kept meanwhile, as if
+ * the peer had made it: it may be somebody else who says that this is its address. */
+void dial_ask_there(weir_engine *engine, struct peer *peer) {
+    uint64_t conn = peer->conn_dialled;
+    if (peer->dial != DIAL_NONE || engine->closing)
+        return;
+    if (conn != 0) {
+        uint64_t last = peer->conn_last;
+        found_conn_set(engine, peer, &peer->conn_dialled, 0);
+        dial_spoke(engine, peer, conn);
+        peer->conn_last = last;
+    }
+    dial_start(engine, peer);
 }

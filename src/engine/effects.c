@@ -4,18 +4,18 @@
  * in the peer (want_due, broken_due, ...) and worked off in peer_pump(), so a machine is
  * never entered twice. Here a session comes up, breaks, and a peer is given up.
  */
-#include "own.h"
-#include "state.h"
+#include "effects.h"
+
+#include "agenda.h"
+#include "conns.h"
+#include "dial.h"
+#include "found.h"
+#include "peer.h"
+#include "session.h"
+#include "tables.h"
+#include "transfer.h"
 
 #include <assert.h>
-
-/* The peer's one timer: the dial's or the endpoint's next deadline. */
-void peer_set_timer(weir_engine *engine, struct peer *peer) {
-    uint64_t when = dial_deadline(peer);
-    if (peer->known && endpoint_deadline(&peer->endpoint) < when)
-        when = endpoint_deadline(&peer->endpoint);
-    timer_peer(engine, peer, when);
-}
 
 static void settled(weir_engine *engine, struct peer *peer, const struct ep_effect *effect) {
     if (effect->epoch > peer->settled_epoch)
@@ -44,57 +44,19 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     peer->wanted = false;
     peer->degraded = false;
     peer_update_fast(engine, peer);
-    engine_run_later(engine, peer);
+    run_later(engine, peer);
     /* An address has one engine. If another peer is said to have this one, it is gone, or
      * is the same, or one of the two lies: ask there. */
     struct peer *other = peer->dialable ? found_at(engine, peer->address, true, NULL) : NULL;
     for (; other != NULL; other = found_at(engine, peer->address, true, other)) {
         if (other != peer && other->alias == NONE && !other->leaving)
-            control_ask_there(engine, other);
+            dial_ask_there(engine, other);
     }
-}
-
-void peer_gone(weir_engine *engine, struct peer *peer, int error) {
-    if (peer->leaving)
-        return;
-    peer->leaving = true;
-    peer->left_ns = engine_now(engine);
-    peer->live = NONE;
-    peer_not_fast(peer);
-    engine->stats.peers_gone++;
-    if (peer->was_up || peer->wanted || (peer->refs > 0 && !peer->gone_told))
-        peer_tell(engine, WEIR_EVENT_GONE, peer, error, 0);
-    peer->wanted = false;
-    peer_disown(engine, peer);
-    transfer_fail_all(engine, peer, error, true);
-    peer_abandon(engine, peer, UINT64_MAX, error);
-}
-
-/* Nobody will say any more what became of our sessions up to `epoch`. */
-void peer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error) {
-    if (epoch > peer->abandoned_epoch) {
-        peer->abandoned_epoch = epoch;
-        peer->abandoned_error = error;
-    }
-    transfer_unpark(engine, peer);
 }
 
 static void failed(weir_engine *engine, struct peer *peer, int error) {
     if (peer->live == NONE)
         peer_unreachable(engine, peer, error);
-}
-
-/* No session came about: transfers that wait for one fail, and who asked for it with
- * weir_peer_connect, or was told that the last one broke, is told. That is GONE, so the next
- * session will be a first one; and if it was because the instance is gone, which is said next, it
- * is not told again. */
-void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
-    transfer_fail_all(engine, peer, error, false);
-    if (!peer->wanted && !peer->degraded)
-        return;
-    peer_tell(engine, WEIR_EVENT_GONE, peer, error, 0);
-    peer->wanted = peer->was_up = peer->degraded = false;
-    peer->gone_told = true;
 }
 
 /* Performs one effect; true if it has an answer, which is *answer_out then. */
@@ -105,7 +67,7 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
     case EP_DO_SEND:
         if (peer->conn_last == 0 && peer->dialable)
             dial_start(engine, peer);
-        control_send(engine, peer->conn_last, effect->data, effect->length, effect->retransmit);
+        conn_send(engine, peer->conn_last, effect->data, effect->length, effect->retransmit);
         return false;
     case EP_DO_CREATE:
         rc = session_create(engine, peer, effect->slot, effect->epoch, local);

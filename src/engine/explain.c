@@ -5,8 +5,8 @@
  * those about themselves, the system's own are os's. */
 #include "explain.h"
 #include "device.h"
+#include "open.h"
 #include "settings.h"
-#include "state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * sets, or is told of, what it is found under; found_verify compares all of them with the tables
  * themselves. It leaves to others what is looked up and why.
  */
-#include "state.h"
+#include "found.h"
 
 static uint32_t power_of_two(uint32_t least) {
     uint32_t size = 1;

@@ -6,7 +6,9 @@
  * post makes anyway keeps everybody else behind. Leaves to others: who joins the line, and what
  * happens when one's turn comes (post.c).
  */
-#include "state.h"
+#include "inflight.h"
+
+#include "agenda.h"
 
 #include <assert.h>
 
@@ -45,7 +47,7 @@ struct peer *inflight_pop(weir_engine *engine) {
 }
 
 /* The peer's next transfer has what it waited for, or does not want it any more. */
-void post_wait_over(weir_engine *engine, struct peer *peer) {
+void peer_wait_over(weir_engine *engine, struct peer *peer) {
     if (peer->waits_for == WEIR_WAITING_NOTHING)
         return;
     uint64_t waited_ns = engine_now(engine) - peer->waits_since_ns;
@@ -65,7 +67,7 @@ void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for wh
     }
     if (peer->waits_for == what)
         return;
-    post_wait_over(engine, peer);
+    peer_wait_over(engine, peer);
     if (what == WEIR_WAITING_ENGINE)
         return; /* no time is counted that only depends on who makes progress */
     peer->waits_for = what;

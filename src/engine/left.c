@@ -7,12 +7,12 @@
  * Here they are asked for again and again, without drains (what was posted has been judged),
  * and freed when the last QP is gone. Owns the thread that does so for engines over real
  * ports. */
-#include "state.h"
+#include "left.h"
+
+#include "thread.h"
 
 #include <pthread.h>
 #include <time.h>
-
-#include "thread.h"
 
 enum { LEFT_PAUSE_NS = 1000 * 1000, LEFT_PAUSE_NS_MAX = 250 * 1000 * 1000 };
 

@@ -16,18 +16,15 @@
  * after the last look, or after the time at which whoever sleeps was told to look. So the engine's
  * time-outs take as many looks, at least, however seldom they come. Deadlines of transfers are
  * the application's own affair, and go by its clock: the engine's is put behind it by lost_ns. */
-#include "state.h"
+#include "look.h"
+
+#include "agenda.h"
+#include "complete.h"
+#include "control.h"
+#include "session.h"
+#include "stall.h"
 
 enum { ABSENCE_SHARE = 10, MESSAGES_WAITING = 16 };
-
-uint64_t engine_clock(const weir_engine *engine) {
-    return engine->ports.env.ops->now(engine->ports.env.self);
-}
-
-uint64_t engine_now(const weir_engine *engine) {
-    uint64_t now = engine_clock(engine);
-    return (now < engine->present_until_ns ? now : engine->present_until_ns) - engine->lost_ns;
-}
 
 /* ---- absence ----------------------------------------------------------- */
 
@@ -60,13 +57,6 @@ uint64_t engine_next_deadline(weir_engine *engine) {
     }
     present_until(engine, next > now ? next : now);
     return next;
-}
-
-void timer_own(weir_engine *engine, const struct transfer *transfer) {
-    uint64_t when_ns = transfer->deadline_ns;
-    if (when_ns != UINT64_MAX)
-        when_ns = when_ns > engine->lost_ns ? when_ns - engine->lost_ns : 0;
-    timer_transfer(engine, transfer, when_ns);
 }
 
 /* A parked transfer has another timer, and one that is to end has none of its own. */

@@ -2,8 +2,9 @@
  *
  * Owns the slots of the region tables (core/region.h has the rules of their use).
  * The tables change under both the engine and tables_lock (own.h). */
+#include "found.h"
 #include "own.h"
-#include "state.h"
+#include "tables.h"
 
 static struct region_local *local_new(weir_engine *engine) {
     uint32_t index = engine->local_free;

@@ -3,11 +3,15 @@
  * Owns the choice of device, the order in which ports are opened and closed, and what becomes of
  * an engine in a child of fork(2).
  * Environment variables are settings.c's and the devices' business. */
+#include "open.h"
+
 #include "device.h"
+#include "layout.h"
+#include "left.h"
 #include "os.h"
 #include "own.h"
 #include "settings.h"
-#include "state.h"
+#include "sleep.h"
 
 #include <stdlib.h>
 

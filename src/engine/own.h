@@ -28,6 +28,17 @@ enum owner {
     OWNER_PARENT /* this is a child of fork(2): the parent has it, and nobody here ever will */
 };
 
+/* A pause of a few cycles in a loop that waits for another thread. */
+static inline void relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
 static inline bool own_try_as(weir_engine *engine, enum owner who) {
     if (engine->serial) { /* WEIR_ENGINE_SERIAL: nobody else can be here */
         atomic_store_explicit(&engine->owner, who, memory_order_relaxed);
@@ -92,14 +103,6 @@ static inline void own_leave_quietly(weir_engine *engine) {
     own_let_go(engine);
     if (__builtin_expect(atomic_load_explicit(&engine->submitted, memory_order_seq_cst) != 0, 0))
         own_leave_slow(engine, false);
-}
-
-static inline void tables_lock(weir_engine *engine) {
-    while (atomic_exchange_explicit(&engine->tables_lock, 1, memory_order_acquire) != 0)
-        sched_yield();
-}
-static inline void tables_unlock(weir_engine *engine) {
-    atomic_store_explicit(&engine->tables_lock, 0, memory_order_release);
 }
 
 #endif

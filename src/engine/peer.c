@@ -11,132 +11,19 @@
  * second name, which is good wherever a handle is taken, and which the application is told of
  * (SAME). If the application has not heard of the instance yet, it is known by the handle that was
  * opened. Connections are control.c's, dialling dial.c's, sessions effects.c's. */
-#include "own.h"
-#include "state.h"
+#include "peer.h"
+
+#include "agenda.h"
+#include "complete.h"
+#include "conns.h"
+#include "dial.h"
+#include "effects.h"
+#include "found.h"
+#include "news.h"
+#include "tables.h"
+#include "transfer.h"
 
 #include <assert.h>
-
-static uint32_t index_of(const weir_engine *engine, const struct peer *peer) {
-    return (uint32_t)(peer - engine->peers);
-}
-
-/* ---- slots ------------------------------------------------------------- */
-
-struct peer *peer_find(weir_engine *engine, uint64_t id) {
-    uint32_t index = handle_index(id);
-    if (id == 0 || index >= engine->peers_max || engine->peers[index].id != id)
-        return NULL;
-    return &engine->peers[index];
-}
-
-struct peer *peer_resolve(weir_engine *engine, struct peer *peer) {
-    return peer->alias == NONE ? peer : &engine->peers[peer->alias];
-}
-
-uint64_t peer_handle(weir_engine *engine, const struct peer *peer) {
-    return peer->known_as == NONE ? peer->id : engine->peers[peer->known_as].id;
-}
-
-bool address_dialable(const char *address) {
-    return address[0] != '\0' && strncmp(address, "0.0.0.0:", 8) != 0 &&
-           strncmp(address, "[::]:", 5) != 0;
-}
-
-void peer_tell(weir_engine *engine, weir_event_type_t type, struct peer *peer, int error,
-               uint64_t value) {
-    if (type == WEIR_EVENT_GONE && (error == WEIR_EREFUSED || error == WEIR_ECONNECT) &&
-        peer->known)
-        value = (uint64_t)endpoint_reason(&peer->endpoint);
-    peer->told = true;
-    engine_event(engine, type, peer_handle(engine, peer), error, value);
-}
-
-/* Under tables_lock. */
-struct peer *peer_new(weir_engine *engine, const char *address) {
-    uint32_t index = engine->peer_free;
-    if (index == NONE)
-        return NULL;
-    struct peer *peer = &engine->peers[index];
-    engine->peer_free = peer->next_free;
-    uint64_t id = peer->id_next != 0 ? peer->id_next : handle_first(index);
-    uint32_t incarnation = peer->incarnation;
-    uint64_t closed_owner = peer->closed_owner;
-    bool runnable = peer->runnable; /* its last user may have left it on the run list */
-    uint32_t run_next = peer->run_next;
-    bool inflight_waits = peer->inflight_waits; /* or in that line */
-    uint32_t inflight_next = peer->inflight_next;
-    memset(peer, 0, sizeof(*peer));
-    peer->inflight_waits = inflight_waits;
-    peer->inflight_next = inflight_next;
-    peer->closed_owner = closed_owner;
-    peer->runnable = runnable;
-    peer->run_next = run_next;
-    peer->id = id;
-    peer->incarnation = incarnation;
-    peer->owner = region_owner(index, incarnation);
-    peer->alias = peer->known_as = peer->live = NONE;
-    peer->parts = engine->parts + (size_t)index * WINDOW_SIZE;
-    peer->dialable = address_dialable(address);
-    for (int l = 0; l < LISTS; l++)
-        peer->lists[l] = (struct list){NONE, NONE, 0};
-    memcpy(peer->address, address, strnlen(address, WEIR_ADDRESS_MAX - 1));
-    found_address(engine, peer);
-    if (index >= engine->peers_used)
-        engine->peers_used = index + 1;
-    return peer;
-}
-
-/* The one that the application opened under this address. */
-struct peer *peer_by_address(weir_engine *engine, const char *address) {
-    return found_at(engine, address, true, NULL);
-}
-
-/* Another handle of the application's that stands for this peer; NONE. */
-static uint32_t open_alias(const weir_engine *engine, const struct peer *known) {
-    return groups_first(&engine->found.aliases, index_of(engine, known));
-}
-
-void peer_update_fast(weir_engine *engine, struct peer *peer) {
-    peer_not_fast(peer);
-    if (peer->live == NONE || engine->closing || peer_pending(peer) > 0 ||
-        peer_is_suspicious(peer) || peer->proving)
-        return;
-    peer->clear = !engine->caps.completes_inline;
-    if (peer->clear)
-        return;
-    struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
-    if (qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE)
-        peer->fast_qp = qp;
-}
-
-/* Marks the remote memories of `owner` that are not of `instance` (NULL: all) dead,
- * and gives the others to `heir`. */
-void peer_remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *instance,
-                       uint64_t heir) {
-    uint32_t i = groups_first(&engine->found.remotes, (uint32_t)owner);
-    engine->regions.version++;
-    while (i != NONE) {
-        struct region_remote *remote = &engine->regions.remotes[i];
-        bool stays =
-            instance != NULL && memcmp(remote->instance, instance, WIRE_INSTANCE_SIZE) == 0;
-        i = groups_next(&engine->found.remotes, i);
-        found_remote(engine, remote, stays ? heir : 0);
-    }
-}
-
-/* Under tables_lock: everything for this user of the slot, or for this incarnation of it, is for a
- * dead one from here on: memories, and transfers still on the submit queue. */
-static void owner_change(weir_engine *engine, struct peer *peer) {
-    peer_remotes_pass(engine, peer->owner, NULL, 0);
-    peer->incarnation++;
-    peer->owner = region_owner(index_of(engine, peer), peer->incarnation);
-}
-
-void peer_disown(weir_engine *engine, struct peer *peer) {
-    tables_lock(engine);
-    owner_change(engine, peer);
-    tables_unlock(engine);
-}
 
 /* ---- instances --------------------------------------------------------- */
 
@@ -224,7 +111,7 @@ bool peer_speaks_for(const struct peer *dialled, const struct peer *other) {
 static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *known) {
     bool speaks = peer_speaks_for(opened, known);
     if (known->conn_dialled != 0 || !speaks) {
-        control_hangup(engine, opened, &opened->conn_dialled);
+        conn_hangup(engine, opened, &opened->conn_dialled);
     } else {
         known->dial = DIAL_NONE; /* it may be waiting to dial again */
         found_conn_set(engine, known, &known->conn_dialled, opened->conn_dialled);
@@ -245,11 +132,11 @@ static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *kno
 static void make_alias(weir_engine *engine, struct peer *opened, struct peer *known) {
     tables_lock(engine);
     peer_remotes_pass(engine, opened->owner, known->instance, known->owner);
-    found_alias_set(engine, opened, index_of(engine, known));
+    found_alias_set(engine, opened, peer_index(engine, known));
     tables_unlock(engine);
     found_closed(engine, known, false);
     if (known->refs == 0 && known->known_as == NONE && !known->told)
-        known->known_as = index_of(engine, opened);
+        known->known_as = peer_index(engine, opened);
     pass_conn(engine, opened, known);
     while (opened->lists[LIST_PENDING].head != NONE) {
         struct transfer *transfer = &engine->transfers[opened->lists[LIST_PENDING].head];
@@ -259,11 +146,11 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     }
     transfer_rebind(engine, known);
     if (peer_handle(engine, known) != opened->id)
-        engine_event(engine, WEIR_EVENT_SAME, opened->id, 0, peer_handle(engine, known));
+        news_event(engine, WEIR_EVENT_SAME, opened->id, 0, peer_handle(engine, known));
     known->wanted = known->live == NONE && (known->wanted || opened->wanted);
     opened->wanted = false;
     if (known->lists[LIST_PENDING].count > 0)
-        engine_run_later(engine, known);
+        run_later(engine, known);
     peer_reachable(engine, known);
 }
 
@@ -352,12 +239,6 @@ static void prove(weir_engine *engine, struct peer *peer) {
     dial_start(engine, peer);
 }
 
-void peer_proven(weir_engine *engine, struct peer *peer) {
-    peer->proving = false;
-    peer_update_fast(engine, peer);
-    engine_run_later(engine, peer);
-}
-
 int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
     struct peer *peer = peer_by_address(engine, address);
     bool is_met = false;
@@ -382,12 +263,50 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
     else if (!peer->known && peer->alias == NONE && found_at(engine, address, false, NULL) != NULL)
         dial_start(engine, peer); /* several say that they are there */
     if (is_met && peer_handle(engine, peer) != peer->id)
-        engine_event(engine, WEIR_EVENT_SAME, peer->id, 0, peer_handle(engine, peer));
+        news_event(engine, WEIR_EVENT_SAME, peer->id, 0, peer_handle(engine, peer));
     peer_out->id = peer->id;
     return WEIR_OK;
 }
 
 /* ---- the end of a peer -------------------------------------------------- */
+
+/* Nobody will say any more what became of our sessions up to `epoch`. */
+void peer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error) {
+    if (epoch > peer->abandoned_epoch) {
+        peer->abandoned_epoch = epoch;
+        peer->abandoned_error = error;
+    }
+    transfer_unpark(engine, peer);
+}
+
+void peer_gone(weir_engine *engine, struct peer *peer, int error) {
+    if (peer->leaving)
+        return;
+    peer->leaving = true;
+    peer->left_ns = engine_now(engine);
+    peer->live = NONE;
+    peer_not_fast(peer);
+    engine->stats.peers_gone++;
+    if (peer->was_up || peer->wanted || (peer->refs > 0 && !peer->gone_told))
+        peer_tell(engine, WEIR_EVENT_GONE, peer, error, 0);
+    peer->wanted = false;
+    peer_disown(engine, peer);
+    transfer_fail_all(engine, peer, error, true);
+    peer_abandon(engine, peer, UINT64_MAX, error);
+}
+
+/* No session came about: transfers that wait for one fail, and who asked for it with
+ * weir_peer_connect, or was told that the last one broke, is told. That is GONE, so the next
+ * session will be a first one; and if it was because the instance is gone, which is said next, it
+ * is not told again. */
+void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
+    transfer_fail_all(engine, peer, error, false);
+    if (!peer->wanted && !peer->degraded)
+        return;
+    peer_tell(engine, WEIR_EVENT_GONE, peer, error, 0);
+    peer->wanted = peer->was_up = peer->degraded = false;
+    peer->gone_told = true;
+}
 
 /* A peer whose instance is gone and whose sessions are drained is forgotten, or
  * starts over as an address. */
@@ -395,9 +314,9 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     if (!peer->known || !peer->leaving || peer->pumping || !endpoint_quiet(&peer->endpoint) ||
         peer->lists[LIST_POSTED].count > 0 || peer->lists[LIST_PARKED].count > 0 || engine->closing)
         return;
-    control_hangup(engine, peer, &peer->conn_dialled);
-    control_hangup(engine, peer, &peer->conn_accepted);
-    control_hangup(engine, peer, &peer->conn_before);
+    conn_hangup(engine, peer, &peer->conn_dialled);
+    conn_hangup(engine, peer, &peer->conn_accepted);
+    conn_hangup(engine, peer, &peer->conn_before);
     peer->conn_last = 0;
     peer->dial = DIAL_NONE;
     if (peer->reached)
@@ -420,7 +339,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     timer_peer(engine, peer, UINT64_MAX);
     complete_ended(engine, peer);
     uint32_t alias;
-    while ((alias = open_alias(engine, peer)) != NONE) {
+    while ((alias = peer_open_alias(engine, peer)) != NONE) {
         tables_lock(engine);
         found_alias_set(engine, &engine->peers[alias], NONE);
         tables_unlock(engine);
@@ -439,21 +358,21 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
 void peer_forget(weir_engine *engine, struct peer *peer) {
     if (peer->held > 0 || peer->waits > 0 || peer->known || peer->refs > 0 || peer->id == 0)
         return;
-    control_hangup(engine, peer, &peer->conn_dialled);
+    conn_hangup(engine, peer, &peer->conn_dialled);
     peer->dial = DIAL_NONE;
     timer_peer(engine, peer, UINT64_MAX);
     tables_lock(engine);
-    owner_change(engine, peer);
+    peer_owner_change(engine, peer);
     peer->id_next = handle_next(peer->id);
     peer->id = 0;
     found_address(engine, peer);
     found_closed(engine, peer, false);
     peer->next_free = NONE; /* last, so that a slot rests between its users */
     if (engine->peer_free == NONE)
-        engine->peer_free = index_of(engine, peer);
+        engine->peer_free = peer_index(engine, peer);
     else
-        engine->peers[engine->peer_free_last].next_free = index_of(engine, peer);
-    engine->peer_free_last = index_of(engine, peer);
+        engine->peers[engine->peer_free_last].next_free = peer_index(engine, peer);
+    engine->peer_free_last = peer_index(engine, peer);
     tables_unlock(engine);
 }
 
@@ -477,7 +396,7 @@ static void closed(weir_engine *engine, struct peer *peer) {
     transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
     tables_lock(engine);
     peer->closed_owner = peer->owner;
-    owner_change(engine, peer);
+    peer_owner_change(engine, peer);
     tables_unlock(engine);
     found_closed(engine, peer, true);
 }
@@ -493,8 +412,8 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     found_alias_set(engine, peer, NONE);
     tables_unlock(engine);
     /* Other handles may name the same engine: they keep what it has. */
-    uint32_t heir = open_alias(engine, known);
-    if (known == peer || known->known_as == index_of(engine, peer))
+    uint32_t heir = peer_open_alias(engine, known);
+    if (known == peer || known->known_as == peer_index(engine, peer))
         known->known_as = heir;
     if (known->refs == 0 && heir == NONE && !(known->met && known->told))
         closed(engine, known);
@@ -513,7 +432,7 @@ void peer_close_all(weir_engine *engine) {
         peer->dialable = false;
         if (peer->dial != DIAL_NONE) {
             peer->dial = DIAL_NONE;
-            control_hangup(engine, peer, &peer->conn_dialled);
+            conn_hangup(engine, peer, &peer->conn_dialled);
             peer->conn_last = peer->conn_accepted;
         }
         if (peer->known)

@@ -28,7 +28,16 @@
  * sent the bytes: the answer may be lost with the QP, and the target, once told, may
  * have reused the memory.)
  */
-#include "state.h"
+#include "post.h"
+
+#include "agenda.h"
+#include "inflight.h"
+#include "records.h"
+#include "runs.h"
+#include "session.h"
+#include "stall.h"
+#include "tables.h"
+#include "transfer.h"
 
 #include <assert.h>
 
@@ -43,6 +52,12 @@ enum outcome {
     POST_WAITS,    /* the notification has to wait for the data's completion */
     POST_STOPPED,  /* the transfer failed or its session broke: it is on another list now */
 };
+
+/* The newest run is signalled and was accepted whole. */
+static inline void qp_cover(weir_engine *engine, struct qp *qp) {
+    ledger_cover(&qp->ledger);
+    engine->stats.signaled++;
+}
 
 static bool usable(const struct qp *qp) {
     return qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE;
@@ -80,7 +95,7 @@ static bool inflight_open(const weir_engine *engine, const struct peer *peer) {
 /* The bytes that may be posted besides what is in flight; one WR may be whatever its length when
  * nothing is. */
 static uint64_t inflight_room(const weir_engine *engine) {
-    uint64_t most = engine->options.inflight_bytes_max, bytes = engine_inflight(engine);
+    uint64_t most = engine->options.inflight_bytes_max, bytes = inflight_bytes(engine);
     return bytes < most ? most - bytes : 0;
 }
 
@@ -97,7 +112,7 @@ static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct q
         if (engine->caps.ordered && ledger_pass(&qp->ledger, seq)) {
             struct peer *peer = peer_at(engine, qp->peer);
             peer->tails_due = 1; /* post_tails retires them, with no transfer in hand */
-            engine_run_later(engine, peer);
+            run_later(engine, peer);
         }
     }
     if (under_way == 0) {
@@ -143,7 +158,7 @@ bool post_empty(weir_engine *engine, struct qp *qp) {
     if (ledger_free(&qp->ledger) == 0)
         return false;
     uint64_t seq = take(engine, qp, LEDGER_NO_OWNER, 1, 0, 0);
-    struct weir_wr wr = {.wr_id = route_id(ROUTE_RUN, (uint32_t)(qp - engine->qps), seq),
+    struct weir_wr wr = {.wr_id = route_id(ROUTE_RUN, qp_index(engine, qp), seq),
                          .opcode = WEIR_OP_WRITE,
                          .flags = WEIR_WR_SIGNALED};
     struct weir_post post;
@@ -167,7 +182,7 @@ bool post_heal(weir_engine *engine, struct qp *qp) {
  * were passed by what was complete in its post. */
 static void post_tails(weir_engine *engine, struct peer *peer) {
     if (--peer->tails_due > 0) {
-        engine_run_later(engine, peer);
+        run_later(engine, peer);
         return;
     }
     const struct session *session = &peer->sessions[peer->live];
@@ -178,8 +193,8 @@ static void post_tails(weir_engine *engine, struct peer *peer) {
         if (ledger_due(&qp->ledger) && (qp->blocked || !post_empty(engine, qp)))
             peer->tails_due = 1; /* the timer that ends the block runs the peer again */
         if (ledger_ready(&qp->ledger)) {
-            engine_inflight_peak(engine);
-            complete_retire(engine, qp);
+            inflight_peak(engine);
+            runs_retire(engine, qp);
             engine->inflight_due = engine->inflight_head != NONE;
         }
     }
@@ -243,7 +258,7 @@ static void make_send(weir_engine *engine, struct peer *peer, struct qp *qp,
     uint32_t length = WIRE_DATA_SIZE + data.payload_length;
     uint8_t *bytes = engine->scratch;
     if (!uses_scratch(engine, length)) {
-        uint32_t slot = (uint32_t)(qp - engine->qps);
+        uint32_t slot = qp_index(engine, qp);
         bytes = engine->send_bytes +
                 ((size_t)slot * engine->recvs_per_qp + qp->sbuf_next) * MESSAGE_BYTES;
     }
@@ -300,7 +315,7 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
     make_send(engine, peer, qp, transfer, parts, &wr);
     uint32_t owner = transfer != NULL ? transfer_index(engine, transfer) : LEDGER_NO_OWNER;
     uint64_t seq = take(engine, qp, owner, 1, wants_buffer(engine, &wr) ? 1 : 0, 0);
-    wr.wr_id = route_id(ROUTE_RUN, (uint32_t)(qp - engine->qps), seq);
+    wr.wr_id = route_id(ROUTE_RUN, qp_index(engine, qp), seq);
     wr.flags |= WEIR_WR_SIGNALED;
     struct weir_post post;
     int rc = engine->device_ops->post_send(qp->qp, &wr, 1, &post);
@@ -355,11 +370,11 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
         return POST_SLOTS;
     uint64_t bytes_room = inflight_room(engine);
     if (!inflight_open(engine, peer) ||
-        (engine_inflight(engine) > 0 &&
+        (inflight_bytes(engine) > 0 &&
          plan_next_bytes(engine->blocks, &transfer->cursor, engine->caps.message_bytes_max) >
              bytes_room))
         return POST_FULL;
-    uint32_t slot = (uint32_t)(qp - engine->qps);
+    uint32_t slot = qp_index(engine, qp);
     uint32_t room = ledger_free(&qp->ledger);
     uint64_t seq = qp->ledger.tail;
     struct plan_limits limits = {
@@ -463,7 +478,7 @@ static uint32_t fill_together(weir_engine *engine, const struct peer *peer, cons
         if (!transfer_is_one_wr(engine, transfer) || (count > 0 && *bytes + transfer->bytes > room))
             break;
         const struct plan_limits limits = {
-            .wr_id = route_id(ROUTE_RUN, (uint32_t)(qp - engine->qps), qp->ledger.tail + count),
+            .wr_id = route_id(ROUTE_RUN, qp_index(engine, qp), qp->ledger.tail + count),
             .opcode = transfer->opcode,
             .inline_bytes_max = engine->caps.inline_bytes_max,
         };
@@ -482,7 +497,7 @@ static enum outcome post_together(weir_engine *engine, struct peer *peer, uint64
         return POST_SLOTS;
     const struct transfer *first = &engine->transfers[peer->lists[LIST_PENDING].head];
     if (!inflight_open(engine, peer) ||
-        (engine_inflight(engine) > 0 && first->bytes > inflight_room(engine)))
+        (inflight_bytes(engine) > 0 && first->bytes > inflight_room(engine)))
         return POST_FULL;
     uint64_t chain_bytes = 0;
     uint32_t count = fill_together(engine, peer, qp, &chain_bytes);
@@ -523,7 +538,7 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
     bool quiet = engine->caps.ordered && ledger_may_be_quiet(&qp->ledger, 1);
     uint64_t seq = take(engine, qp, index, 1, 0, piece->length);
     const struct plan_limits limits = {
-        .wr_id = route_id(ROUTE_RUN, (uint32_t)(qp - engine->qps), seq),
+        .wr_id = route_id(ROUTE_RUN, qp_index(engine, qp), seq),
         .opcode = transfer->opcode,
         .inline_bytes_max = engine->caps.inline_bytes_max,
     };
@@ -664,7 +679,7 @@ static int post_waiters(weir_engine *engine, struct peer *peer, int budget) {
         while (peer->live != NONE && stuck != i && peer->lists[LIST_CREDITS + i].count > 0 &&
                has_turn(engine, peer)) {
             if (turns == budget) {
-                engine_run_later(engine, peer);
+                run_later(engine, peer);
                 return turns;
             }
             struct transfer *transfer = &engine->transfers[peer->lists[LIST_CREDITS + i].head];
@@ -697,7 +712,7 @@ static enum outcome take_turn(weir_engine *engine, struct peer *peer, uint64_t *
                                : post_next(engine, peer, transfer, bytes, &stuck);
     if (peer->live == NONE || peer->lists[LIST_PENDING].count == 0) {
         engine->worked = true; /* the session broke over it, or all of it is over with */
-        post_wait_over(engine, peer);
+        peer_wait_over(engine, peer);
         return POST_NOTHING;
     }
     if (outcome == POST_SLOTS || outcome == POST_FULL) {
@@ -707,7 +722,7 @@ static enum outcome take_turn(weir_engine *engine, struct peer *peer, uint64_t *
     }
     engine->worked = true;
     if (peer->waits_for != WEIR_WAITING_NOTHING)
-        post_wait_over(engine, peer);
+        peer_wait_over(engine, peer);
     if (outcome == POST_CREDITS) {
         engine->stats.credit_waits++;
         wait_for_credit(engine, peer, transfer, stuck);
@@ -784,7 +799,7 @@ void post_service(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
     enum outcome outcome = POST_MORE;
     while (peer->live != NONE && peer->lists[LIST_PENDING].count > 0 && !is_stop(outcome)) {
         if (budget == 0 || bytes >= bytes_most || post_is_long(engine, peer, bytes_most)) {
-            engine_run_later(engine, peer);
+            run_later(engine, peer);
             peer->spent = true;
             peer_waits(engine, peer, WEIR_WAITING_ENGINE);
             break;
@@ -797,4 +812,8 @@ void post_service(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
     if (peer->live != NONE && peer->tails_due > 0)
         post_tails(engine, peer);
     peer_update_fast(engine, peer);
+}
+
+void post_run_first(weir_engine *engine, uint64_t bytes_most) {
+    post_service(engine, run_next(engine), bytes_most);
 }

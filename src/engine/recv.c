@@ -28,7 +28,10 @@
  * are missing, or all if none is left in it, or if those that are missing are nobody's; the
  * others go on as soon as it is not short without those.
  */
-#include "state.h"
+#include "recv.h"
+
+#include "agenda.h"
+#include "session.h"
 
 /* A receive's sequence is {life:31, buffer:13}: RECV_BUFFER_BITS. */
 _Static_assert(CREDIT_WINDOW_MAX + CREDIT_RESERVE <= 1 << RECV_BUFFER_BITS,
@@ -47,7 +50,7 @@ static uint64_t recv_seq(const struct qp *qp, uint32_t buffer) {
 static int post(weir_engine *engine, struct qp *qp, uint32_t buffer) {
     uint64_t wr_id = engine->caps.srq
                          ? route_id(ROUTE_RECV, ROUTE_SLOT_SRQ, buffer)
-                         : route_id(ROUTE_RECV, (uint32_t)(qp - engine->qps), recv_seq(qp, buffer));
+                         : route_id(ROUTE_RECV, qp_index(engine, qp), recv_seq(qp, buffer));
     int rc = engine->device_ops->post_recv(engine->device, engine->caps.srq ? NULL : qp->qp, wr_id,
                                            recv_buffer(engine, qp, buffer), MESSAGE_BYTES,
                                            engine->recv_mr.lkey);
@@ -75,7 +78,7 @@ static void credits_back(weir_engine *engine, struct qp *qp, uint32_t count) {
     qp->credit.taken += count;
     if (credit_owed(&qp->credit)) {
         qp->credit_due = true;
-        engine_run_later(engine, peer_at(engine, qp->peer));
+        run_later(engine, peer_at(engine, qp->peer));
     }
 }
 
@@ -113,7 +116,7 @@ static void go_on(weir_engine *engine, struct qp *qp) {
         return;
     qp->credit.window_remote = lack->window;
     lack->window = 0;
-    engine_run_later(engine, peer_at(engine, qp->peer));
+    run_later(engine, peer_at(engine, qp->peer));
 }
 
 /* qp is connected, and has its window. */

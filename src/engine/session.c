@@ -4,13 +4,18 @@
  * this performs). A slot is free again when its QP is gone and no received message
  * is held in its buffers. Sessions are numbered as the endpoint's slots are.
  */
-#include "state.h"
+#include "session.h"
+
+#include "agenda.h"
+#include "effects.h"
+#include "news.h"
+#include "post.h"
+#include "recv.h"
+#include "runs.h"
+#include "tables.h"
+#include "transfer.h"
 
 #include <assert.h>
-
-static uint32_t slot_of(const weir_engine *engine, const struct qp *qp) {
-    return (uint32_t)(qp - engine->qps);
-}
 
 static struct qp *qp_take(weir_engine *engine) {
     uint32_t slot = engine->qp_free;
@@ -29,7 +34,7 @@ void session_slot_free(weir_engine *engine, struct qp *qp) {
         return;
     qp->taken = false;
     qp->next_free = engine->qp_free;
-    engine->qp_free = slot_of(engine, qp);
+    engine->qp_free = qp_index(engine, qp);
 }
 
 /* The completion queues of a device change while it is open: its QPs need them. And it may have
@@ -49,7 +54,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     struct qp *qp = qp_take(engine);
     if (qp == NULL)
         return WEIR_EFULL;
-    uint32_t slot = slot_of(engine, qp);
+    uint32_t slot = qp_index(engine, qp);
     struct weir_qp_options options = {
         .tag = slot | (qp->life & 0xffff) << 16,
         .sq_depth = engine->options.sq_depth,
@@ -66,7 +71,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     }
     qp->qp = made;
     bits_add(&engine->qps_made, slot);
-    qp->peer = (uint32_t)(peer - engine->peers);
+    qp->peer = peer_index(engine, peer);
     qp->session = session;
     qp->index = index;
     qp->connected = qp->connecting = qp->blocked = qp->credit_due = false;
@@ -141,7 +146,7 @@ int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64
             session->used = false;
             return rc;
         }
-        session->qps[i] = slot_of(engine, qp);
+        session->qps[i] = qp_index(engine, qp);
         session->qp_count = session->qp_left = i + 1;
     }
     refresh_caps(engine);
@@ -387,7 +392,7 @@ static void qp_gone(weir_engine *engine, struct qp *qp) {
     if (qp->drain.forced)
         engine->stats.teardown_forced++;
     qp->qp = NULL;
-    bits_drop(&engine->qps_made, slot_of(engine, qp));
+    bits_drop(&engine->qps_made, qp_index(engine, qp));
     timer_qp(engine, qp, UINT64_MAX);
     if (engine->caps.srq) {
         engine->receives.wanted -= engine->recvs_per_qp;
@@ -396,7 +401,7 @@ static void qp_gone(weir_engine *engine, struct qp *qp) {
         recv_post_all(engine, qp);
     }
     qp->connected = false;
-    complete_flush(engine, qp);
+    runs_flush(engine, qp);
     qp->seq_next = qp->ledger.tail;
     uint32_t session_slot = qp->session;
     qp->session = NONE;
@@ -413,7 +418,7 @@ static void qp_gone(weir_engine *engine, struct qp *qp) {
 }
 
 static enum drain_event post_beacon(weir_engine *engine, struct qp *qp) {
-    struct weir_wr wr = {.wr_id = route_id(ROUTE_BEACON, slot_of(engine, qp), qp->life),
+    struct weir_wr wr = {.wr_id = route_id(ROUTE_BEACON, qp_index(engine, qp), qp->life),
                          .opcode = WEIR_OP_WRITE,
                          .flags = WEIR_WR_SIGNALED};
     struct weir_post post;
@@ -428,9 +433,9 @@ void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event) {
         enum drain_action action = drain_step(&qp->drain, event, engine_now(engine));
         timer_qp(engine, qp, drain_deadline(&qp->drain));
         if (qp->drain.state == DRAIN_BEACON)
-            groups_join(&engine->beacons, slot_of(engine, qp), 0);
+            groups_join(&engine->beacons, qp_index(engine, qp), 0);
         else
-            groups_leave(&engine->beacons, slot_of(engine, qp));
+            groups_leave(&engine->beacons, qp_index(engine, qp));
         switch (action) {
         case DRAIN_DO_NOTHING:
             return;
@@ -474,7 +479,7 @@ void session_qp_timer(weir_engine *engine, struct qp *qp) {
     }
     qp->blocked = false;
     post_heal(engine, qp);
-    engine_run_later(engine, peer_at(engine, qp->peer));
+    run_later(engine, peer_at(engine, qp->peer));
 }
 
 /* Beacons behind which a whole CQ has been polled need not be waited for. The first posted is the
@@ -502,7 +507,7 @@ void session_device_failed(weir_engine *engine) {
     if (engine->device_failed)
         return;
     engine->device_failed = true;
-    engine_event(engine, WEIR_EVENT_DEVICE_FAILED, 0, WEIR_EDEVICE, 0);
+    news_event(engine, WEIR_EVENT_DEVICE_FAILED, 0, WEIR_EDEVICE, 0);
     for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i))
         session_broken(engine, peer_at(engine, engine->qps[i].peer), engine->qps[i].session);
 }

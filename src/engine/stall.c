@@ -11,7 +11,11 @@
  * outstanding; the first post after that tells those who sleep. A look that comes late, since
  * nobody made progress, or the machine stood still, counts for no more than two in time. It leaves
  * to others: QPs that connect (the endpoint's time-outs) or drain (drain.h). */
-#include "state.h"
+#include "stall.h"
+
+#include "agenda.h"
+#include "inflight.h"
+#include "session.h"
 
 enum {
     LOOKS = 8,         /* in stall_timeout_ns */
@@ -46,8 +50,8 @@ static bool look_at(const weir_engine *engine, const struct qp *qp, struct stall
         return false;
     }
     stall->still_ns += passed_ns;
-    if (stall->bytes < engine_inflight(engine))
-        stall->bytes = engine_inflight(engine);
+    if (stall->bytes < inflight_bytes(engine))
+        stall->bytes = inflight_bytes(engine);
     return stall->still_ns >= engine->options.stall_timeout_ns + stall->bytes * NS_PER_BYTE;
 }
 

@@ -4,20 +4,11 @@
  * except the members marked "any thread". All memory is taken at open, from the
  * limits; nothing is allocated later. Things refer to each other by index.
  *
- * The file is long because the interface of each module is here, too.
- *
  *   peer ── endpoint machine ── up to EP_SESSIONS sessions ── QPs (ledger, credit, drain)
  *     └── transfers, each on one of the peer's lists: pending, posted, parked
  *
- * Modules: own.h (who has the engine), pool.h and queue.h (lock-free index stack,
- * output rings), receives.h (who has which shared receive buffer), transfer.c (life of a transfer),
- * submit.c (the way in), post.c (chains to QPs), inflight.c (who waits to post), complete.c
- * (completions and messages), recv.c (receives, and those that were refused), session.c (QPs of a
- * session, drain), stall.c (QPs that stand still), look.c (when all is looked at, and what time
- * counts), peer.c, dial.c, control.c and effects.c (who is there, how it is reached, what is said,
- * what its endpoint asks for), found.c (what is found under what), memory.c, settings.c (options,
- * environment, defaults), engine.c (open, step, close), api.c (the remaining public calls), open.c
- * (real ports).
+ * Structures only. Each module has a header of its own for what it does; docs/design.md has the
+ * floors that they stand on.
  */
 #ifndef WEIR_ENGINE_STATE_H
 #define WEIR_ENGINE_STATE_H
@@ -509,27 +500,26 @@ struct weir_engine {
     struct sleeping *sleeping; /* wait.c; NULL: one thread, and sleeping is the world's business */
 };
 
-#define LINE_BIAS ((int64_t)1 << 62)
+/* ---- indices ----------------------------------------------------------- */
 
-/* Bytes in flight, and the most of them at any time: looked at before some come back. */
-static inline uint64_t engine_inflight(const weir_engine *engine) {
-    int64_t room = engine->inflight_room + (engine->inflight_head != NONE ? LINE_BIAS : 0);
-    return (uint64_t)((int64_t)engine->options.inflight_bytes_max - room);
-}
-static inline void engine_inflight_peak(weir_engine *engine) {
-    uint64_t bytes = engine_inflight(engine);
-    if (bytes > engine->stats.inflight_bytes_high_water)
-        engine->stats.inflight_bytes_high_water = bytes;
+static inline uint32_t transfer_index(const weir_engine *engine, const struct transfer *transfer) {
+    return (uint32_t)(transfer - engine->transfers);
 }
 
-/* The newest run is signalled and was accepted whole. */
-static inline void qp_cover(weir_engine *engine, struct qp *qp) {
-    ledger_cover(&qp->ledger);
-    engine->stats.signaled++;
+static inline uint32_t peer_index(const weir_engine *engine, const struct peer *peer) {
+    return (uint32_t)(peer - engine->peers);
+}
+
+static inline struct peer *peer_at(weir_engine *engine, uint32_t index) {
+    return &engine->peers[index];
+}
+
+static inline uint32_t qp_index(const weir_engine *engine, const struct qp *qp) {
+    return (uint32_t)(qp - engine->qps);
 }
 
 static inline struct lack *lack_of(const weir_engine *engine, const struct qp *qp) {
-    return &engine->lacks[qp - engine->qps];
+    return &engine->lacks[qp_index(engine, qp)];
 }
 
 /* Slots of QPs that the device has, in order; BITS_NONE: no more. QPs may come and go meanwhile. */
@@ -539,274 +529,5 @@ static inline uint32_t qp_after(const weir_engine *engine, uint32_t slot) {
 static inline uint32_t qp_first(const weir_engine *engine) {
     return bits_next(&engine->qps_made, 0);
 }
-
-static inline struct peer *peer_at(weir_engine *engine, uint32_t index) {
-    return &engine->peers[index];
-}
-
-static inline uint32_t peer_index(const weir_engine *engine, const struct peer *peer) {
-    return (uint32_t)(peer - engine->peers);
-}
-
-/* look.c */
-/* Of the environment. Any thread. */
-uint64_t engine_clock(const weir_engine *engine);
-/* The engine's own time, which its time-outs go by: it stands still while nobody looks. */
-uint64_t engine_now(const weir_engine *engine);
-void look_begin(weir_engine *engine);
-bool look_is_due(weir_engine *engine);
-/* At everything, with so many completions at most. Returns how much was done. */
-int look_at_all(weir_engine *engine, int budget);
-/* A deadline is due: whether it may pass. looked: in this step. */
-bool look_before_deadlines(weir_engine *engine, bool looked, int *done);
-/* The transfer's timer is its own deadline, which is the application's. */
-void timer_own(weir_engine *engine, const struct transfer *transfer);
-
-/* engine.c */
-int engine_step(weir_engine *engine, bool slow);
-void engine_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error,
-                  uint64_t value);
-void engine_run_later(weir_engine *engine, struct peer *peer);
-/* The turn of the first on the run list, which is not empty: post_service. */
-void engine_run_first(weir_engine *engine, uint64_t bytes_most);
-void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64_t when_ns);
-void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns);
-void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns);
-void timer_receives(weir_engine *engine, uint64_t when_ns);
-void engine_fold_stats(weir_engine *engine);
-size_t engine_bytes(const weir_engine_options *options);
-uint64_t engine_pinned_bytes(const weir_engine_options *options); /* of those: registered */
-
-/* left.c */
-bool left_nothing(const weir_engine *engine);
-/* Goes on with an engine that was left, on its own thread; on_left closes its ports at last. */
-void left_to_thread(weir_engine *engine, void (*on_left)(struct weir_ports *ports));
-
-/* open.c: address space that an engine of these limits takes on this device, little of it backed */
-uint64_t open_address_bytes(const weir_engine_options *options,
-                            const struct weir_device_caps *caps);
-
-/* wait.c */
-void engine_awake(weir_engine *engine);
-void engine_wake(weir_engine *engine);
-/* A count that grows when anything is done, or room is made while somebody waits for it. */
-uint64_t engine_news_or_room(weir_engine *engine);
-void engine_room_slow(weir_engine *engine);
-/* A record or a place in a queue came back, perhaps without the engine and so without news. */
-static inline void engine_room(weir_engine *engine) {
-    if (__builtin_expect(atomic_load(&engine->blocked) != 0, 0))
-        engine_room_slow(engine);
-}
-/* A pause of a wait for room; `before`: the news or room that it saw. *pause_ns is 0 at first. */
-void engine_back_off(weir_engine *engine, uint64_t before, uint64_t passed_ns, uint64_t most_ns,
-                     uint64_t *pause_ns);
-int engine_sleeping_open(weir_engine *engine);
-void engine_sleeping_close(weir_engine *engine);
-void engine_thread_stop(weir_engine *engine);
-
-/* transfer.c: the life of a transfer once the engine's owner has it */
-void list_push(weir_engine *engine, struct peer *peer, struct transfer *transfer, uint8_t list);
-void list_push_front(weir_engine *engine, struct peer *peer, struct transfer *transfer,
-                     uint8_t list);
-void list_remove(weir_engine *engine, struct transfer *transfer);
-void list_push_posted(weir_engine *engine, struct peer *peer, struct transfer *transfer,
-                      uint32_t index);
-uint32_t transfer_index(const weir_engine *engine, const struct transfer *transfer);
-struct peer *transfer_start(weir_engine *engine, struct transfer *transfer);
-void transfer_finish(weir_engine *engine, struct transfer *transfer, int status);
-void transfer_check(weir_engine *engine, struct transfer *transfer);
-void transfer_stop(weir_engine *engine, struct transfer *transfer, int result);
-void transfer_timer(weir_engine *engine, struct transfer *transfer);
-void transfer_park(weir_engine *engine, struct peer *peer, const struct session *session);
-void transfer_unpark(weir_engine *engine, struct peer *peer);
-void transfer_judge(weir_engine *engine, struct peer *peer, const struct session *session);
-void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, bool refused);
-void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too);
-void transfer_rebind(weir_engine *engine, struct peer *peer);
-void transfer_drop_ref(weir_engine *engine, struct transfer *transfer);
-void transfer_cancel(weir_engine *engine, struct transfer *transfer);
-void transfer_drop_pieces(weir_engine *engine, uint32_t index);
-bool transfer_is_suspect(const struct transfer *transfer);
-/* Transfers may be what breaks this peer's sessions: one chain is under way at a time. */
-static inline bool peer_is_suspicious(const struct peer *peer) {
-    return peer->suspects > 0 || peer->trouble_breaks >= BREAKS_SHARED;
-}
-/* New transfers go the long way: peer_update_fast. */
-static inline void peer_not_fast(struct peer *peer) {
-    peer->fast_qp = NULL;
-    peer->clear = false;
-}
-/* Something came through. */
-static inline void peer_trouble_over(struct peer *peer) {
-    peer->trouble_ns = 0;
-    peer->trouble_breaks = 0;
-}
-bool transfer_notifies(const struct transfer *transfer);
-bool transfer_all_posted(const struct transfer *transfer);
-bool transfer_is_one_wr(const weir_engine *engine, const struct transfer *transfer);
-/* Transfers that wait for slots, credits or a connection. */
-static inline uint32_t peer_pending(const struct peer *peer) {
-    return peer->lists[LIST_PENDING].count + peer->credit_waits;
-}
-
-/* submit.c */
-bool submit_drain_queue(weir_engine *engine);
-void submit_refill(weir_engine *engine);
-/* Takes over the caller's reference. Any thread. */
-void submit_cancel(weir_engine *engine, struct transfer *transfer);
-
-/* post.c */
-void post_service(weir_engine *engine, struct peer *peer, uint64_t bytes_most);
-/* The peer's next transfer is too long for a turn that is shorter than usual. */
-static inline bool post_is_long(const weir_engine *engine, const struct peer *peer,
-                                uint64_t bytes_most) {
-    uint32_t next = peer->lists[LIST_PENDING].head;
-    return bytes_most < engine->post_bytes_max && next != NONE &&
-           engine->transfers[next].bytes > bytes_most;
-}
-void post_inflight(weir_engine *engine);
-
-/* inflight.c */
-void inflight_push(weir_engine *engine, struct peer *peer);
-void inflight_push_front(weir_engine *engine, struct peer *peer);
-struct peer *inflight_pop(weir_engine *engine);
-void qp_block(weir_engine *engine, struct qp *qp);
-void post_wait_over(weir_engine *engine, struct peer *peer);
-void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for what);
-enum weir_waiting_for peer_waiting_for(const struct peer *peer);
-bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer,
-                  uint32_t index);
-bool post_heal(weir_engine *engine, struct qp *qp);
-bool post_empty(weir_engine *engine, struct qp *qp);
-int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct transfer *transfer,
-                 uint8_t parts);
-
-/* complete.c */
-int complete_poll(weir_engine *engine, int budget);
-/* Until a poll gives none, which *emptied_out says, or the budget is used. */
-int complete_rest(weir_engine *engine, int budget, bool *emptied_out);
-void complete_flush(weir_engine *engine, struct qp *qp);
-void complete_retire(weir_engine *engine, struct qp *qp);
-void complete_held(weir_engine *engine);
-void complete_ended(weir_engine *engine, const struct peer *peer);
-
-/* recv.c */
-int recv_post_all(weir_engine *engine, struct qp *qp);
-bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer);
-void recv_credit(weir_engine *engine, struct qp *qp, uint32_t life, bool posted);
-void recv_connected(const weir_engine *engine, struct qp *qp);
-void recv_timer(weir_engine *engine);
-static inline uint8_t *recv_buffer(const weir_engine *engine, const struct qp *qp,
-                                   uint32_t buffer) {
-    size_t first = engine->caps.srq ? 0 : (size_t)(qp - engine->qps) * engine->recvs_per_qp;
-    return engine->recv_bytes + (first + buffer) * MESSAGE_BYTES;
-}
-
-/* session.c */
-int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64_t epoch,
-                   struct wire_qp_set *local_out);
-void session_slot_free(weir_engine *engine, struct qp *qp);
-int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effect *effect);
-void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot);
-void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
-void session_own_break(weir_engine *engine, struct peer *peer, uint32_t slot, int error,
-                       const struct transfer *culprit);
-void session_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, int reason);
-void session_lost(weir_engine *engine, struct peer *peer);
-void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot);
-void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event);
-void session_qp_timer(weir_engine *engine, struct qp *qp);
-int session_async(weir_engine *engine);
-void session_poll_marks(weir_engine *engine);
-void session_device_failed(weir_engine *engine);
-
-/* stall.c */
-uint64_t stall_deadline(const weir_engine *engine);
-void stall_look(weir_engine *engine, bool emptied);
-void stall_begin(weir_engine *engine);
-/* Threads that sleep may have no deadline for a look at what was posted just now. */
-static inline void stall_posted(weir_engine *engine) {
-    if (__builtin_expect(engine->stall_next_ns == 0, 0))
-        stall_begin(engine);
-}
-
-/* peer.c */
-struct peer *peer_find(weir_engine *engine, uint64_t id);
-struct peer *peer_resolve(weir_engine *engine, struct peer *peer);
-struct peer *peer_by_instance(weir_engine *engine, const uint8_t *instance);
-struct peer *peer_new(weir_engine *engine, const char *address);
-struct peer *peer_by_address(weir_engine *engine, const char *address);
-struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char *address);
-uint64_t peer_handle(weir_engine *engine, const struct peer *peer);
-void peer_tell(weir_engine *engine, weir_event_type_t type, struct peer *peer, int error,
-               uint64_t value);
-bool address_dialable(const char *address);
-void peer_update_fast(weir_engine *engine, struct peer *peer);
-void peer_disown(weir_engine *engine, struct peer *peer);
-void peer_remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *instance, uint64_t heir);
-void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instance);
-bool peer_speaks_for(const struct peer *dialled, const struct peer *other);
-void peer_reachable(weir_engine *engine, struct peer *peer);
-void peer_proven(weir_engine *engine, struct peer *peer);
-int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
-void peer_reap(weir_engine *engine, struct peer *peer);
-void peer_forget(weir_engine *engine, struct peer *peer);
-void peer_closed(weir_engine *engine, struct peer *peer);
-void peer_evict(weir_engine *engine);
-void peer_close_all(weir_engine *engine);
-
-/* found.c */
-size_t found_bytes(const weir_engine_options *options);
-/* memory: found_bytes, zeroed. */
-void found_start(weir_engine *engine, void *memory);
-void found_instance(weir_engine *engine, const struct peer *peer);
-void found_address(weir_engine *engine, const struct peer *peer);
-struct peer *found_at(weir_engine *engine, const char *address, bool opened,
-                      const struct peer *after);
-void found_alias_set(weir_engine *engine, struct peer *peer, uint32_t known);
-void found_closed(weir_engine *engine, struct peer *peer, bool closed);
-void found_conn_set(weir_engine *engine, struct peer *peer, uint64_t *conn, uint64_t number);
-struct peer *found_by_conn(weir_engine *engine, uint64_t number, uint32_t *at);
-void found_remote(weir_engine *engine, struct region_remote *remote, uint64_t owner);
-struct past *found_past(const weir_engine *engine, const uint8_t *instance);
-void found_past_set(weir_engine *engine, struct past *past, const uint8_t *instance);
-struct visitor *found_visitor(weir_engine *engine, uint64_t conn);
-void found_visitor_set(weir_engine *engine, struct visitor *visitor, uint64_t conn);
-const char *found_verify(const weir_engine *engine);
-
-/* control.c */
-bool control_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint32_t length,
-                  bool again);
-bool control_identify(weir_engine *engine, uint64_t conn, enum wire_type type, const uint8_t *to,
-                      uint64_t pass, bool again);
-void control_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn);
-void control_ask_there(weir_engine *engine, struct peer *peer);
-int control_poll(weir_engine *engine, int budget);
-
-/* dial.c */
-void dial_start(weir_engine *engine, struct peer *peer);
-void dial_again(weir_engine *engine, struct peer *peer);
-void dial_connected(weir_engine *engine, struct peer *peer);
-void dial_heard(weir_engine *engine, struct peer *peer);
-void dial_broken(weir_engine *engine, struct peer *peer, int error);
-bool dial_unmade(int error);
-void dial_lost(weir_engine *engine, struct peer *peer);
-void dial_elsewhere(weir_engine *engine, struct peer *peer);
-uint64_t dial_deadline(const struct peer *peer);
-void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now);
-
-/* effects.c */
-void peer_pump(weir_engine *engine, struct peer *peer, const struct ep_event *first);
-void peer_set_timer(weir_engine *engine, struct peer *peer);
-void peer_timer(weir_engine *engine, struct peer *peer);
-void peer_want(weir_engine *engine, struct peer *peer);
-void peer_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
-void peer_drained(weir_engine *engine, struct peer *peer, uint32_t slot);
-void peer_connected(weir_engine *engine, struct peer *peer, uint32_t slot);
-void peer_heard(weir_engine *engine, struct peer *peer, uint32_t slot);
-void peer_gone(weir_engine *engine, struct peer *peer, int error);
-void peer_dead(weir_engine *engine, struct peer *peer, int error);
-void peer_unreachable(weir_engine *engine, struct peer *peer, int error);
-void peer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error);
 
 #endif

@@ -12,25 +12,21 @@
  * transfer and blocks for FAST_SEGMENTS pieces in reserve, so that what it has begun
  * it can always hand to way 2.
  */
+#include "submit.h"
+
+#include "agenda.h"
+#include "news.h"
 #include "own.h"
-#include "state.h"
+#include "post.h"
+#include "records.h"
+#include "sleep.h"
+#include "step.h"
+#include "tables.h"
+#include "transfer.h"
 
 #include <assert.h>
 
 enum { NOT_FAST = 1 }; /* fast() has done nothing: take way 2 */
-
-struct request {
-    const weir_segment *segments;
-    size_t count;
-    uint64_t peer_id;
-    weir_transfer_options options;
-    uint64_t number; /* of a notification that has one already; 0 */
-    uint8_t opcode;
-    uint32_t access; /* that the target must grant */
-    bool owned;      /* by who has the engine */
-    bool use_spare;
-    uint8_t full; /* enum full, behind EAGAIN */
-};
 
 static int read_options(const weir_transfer_options *in, weir_transfer_options *out) {
     *out = (weir_transfer_options){.size = sizeof(*out)};
@@ -52,181 +48,7 @@ static int read_options(const weir_transfer_options *in, weir_transfer_options *
     return out->notify_length > 0 && out->notify_payload == NULL ? WEIR_EINVAL : WEIR_OK;
 }
 
-/* ---- records ----------------------------------------------------------- */
-
-static uint32_t pool_block(weir_engine *engine) {
-    uint32_t index = pool_take(&engine->block_pool);
-    return index == POOL_EMPTY ? PLAN_NO_BLOCK : engine->options.transfers_max + index;
-}
-
-static uint32_t take_block(weir_engine *engine, bool use_spare) {
-    if (!use_spare)
-        return pool_block(engine);
-    uint32_t block = engine->spare_blocks;
-    if (block != PLAN_NO_BLOCK)
-        engine->spare_blocks = engine->blocks[block].next;
-    return block;
-}
-
-/* A piece of the pair, at the end of its block. */
-static inline void add_piece(weir_engine *engine, struct plan_block *block,
-                             const struct region_pair *pair, const weir_segment *segment) {
-    uint32_t local = handle_index(segment->local.id);
-    uint32_t remote = handle_index(segment->remote.id);
-    block->pieces[block->count++] = (struct plan_piece){
-        .laddr = pair->span.laddr + segment->local_offset,
-        .raddr = pair->span.raddr + segment->remote_offset,
-        .length = segment->length,
-        .lkey = pair->span.lkey,
-        .rkey = pair->span.rkey,
-        .local = local,
-        .remote = remote,
-    };
-    atomic_fetch_add(&engine->regions.locals[local].users, 1);
-    atomic_fetch_add(&engine->regions.remotes[remote].users, 1);
-}
-
-static inline struct plan_block *block_start(weir_engine *engine, uint32_t index) {
-    engine->blocks[index].next = PLAN_NO_BLOCK;
-    engine->blocks[index].count = 0;
-    return &engine->blocks[index];
-}
-
-/* Resolved, checked copies of the segments, from transfer `index`'s own block on. Without the
- * engine the peer's pairs are not ours to use. */
-static int fill_pieces(weir_engine *engine, struct request *request, struct peer *peer,
-                       uint32_t index, uint64_t *bytes_out) {
-    struct region_pair own = REGION_PAIR_NONE;
-    struct region_pair *pair = request->owned ? &peer->pairs[request->opcode] : &own;
-    struct plan_block *last = block_start(engine, index);
-    int rc = WEIR_OK;
-    for (size_t i = 0; i < request->count; i++) {
-        const weir_segment *segment = &request->segments[i];
-        if (pair->version != engine->regions.version || !region_pair_names(pair, segment))
-            rc = region_pair(&engine->regions, peer->owner, request->access, segment->local.id,
-                             segment->remote.id, pair);
-        if (rc == WEIR_OK && !region_pair_holds(pair, segment))
-            rc = WEIR_EBOUNDS;
-        if (rc != WEIR_OK)
-            break;
-        if (last->count == PLAN_BLOCK_PIECES) {
-            uint32_t block = take_block(engine, request->use_spare);
-            if (block == PLAN_NO_BLOCK) {
-                request->full = FULL_SEGMENTS;
-                rc = WEIR_EAGAIN;
-                break;
-            }
-            last->next = block;
-            last = block_start(engine, block);
-        }
-        add_piece(engine, last, pair, segment);
-        *bytes_out += segment->length;
-    }
-    if (rc != WEIR_OK)
-        transfer_drop_pieces(engine, index);
-    return rc;
-}
-
-static bool reserve_completion(weir_engine *engine) {
-    uint32_t reserved = atomic_load(&engine->completions_reserved);
-    do {
-        if (reserved > engine->completions.mask)
-            return false;
-    } while (!atomic_compare_exchange_weak(&engine->completions_reserved, &reserved, reserved + 1));
-    return true;
-}
-
-/* A record as it is before anything was done. */
-static inline __attribute__((always_inline)) void
-fill_record(weir_engine *engine, struct transfer *transfer, const struct peer *peer, uint8_t opcode,
-            const weir_transfer_options *options) {
-    atomic_store_explicit(&transfer->status, WEIR_EINPROGRESS, memory_order_relaxed);
-    atomic_store_explicit(&transfer->refs, 2, memory_order_relaxed);
-    atomic_store_explicit(&transfer->waiting, WEIR_WAITING_ENGINE, memory_order_relaxed);
-    atomic_store_explicit(&transfer->cancel, false, memory_order_relaxed);
-    transfer->state = TR_SUBMITTED;
-    transfer->opcode = opcode;
-    transfer->breaks = 0;
-    transfer->replays = 0;
-    transfer->flags = options->flags;
-    transfer->peer = (uint32_t)(peer - engine->peers);
-    transfer->owner = peer->owner;
-    transfer->version = engine->regions.version;
-    transfer->outstanding = 0;
-    transfer->result = 0;
-    transfer->epoch = 0;
-    transfer->number = 0;
-    transfer->data_mask = transfer->parts_need = transfer->parts_mask = 0;
-    transfer->flushed = false;
-    transfer->deadline_ns = UINT64_MAX;
-    if (options->timeout_ns != 0) {
-        uint64_t now = engine_clock(engine);
-        transfer->deadline_ns =
-            options->timeout_ns < UINT64_MAX - now ? now + options->timeout_ns : UINT64_MAX;
-    }
-    if (options->flags != 0) { /* without, nobody reads these */
-        transfer->user_data = options->user_data;
-        transfer->tag = options->notify_tag;
-    }
-    transfer->notify_length = options->notify_length;
-    if (options->notify_length > 0)
-        memcpy(transfer->payload, options->notify_payload, options->notify_length);
-}
-
-/* A filled record that is not yet anywhere. Needs the engine or tables_lock. */
-static int fill(weir_engine *engine, struct request *request, struct transfer **out) {
-    struct peer *peer = peer_find(engine, request->peer_id);
-    if (peer == NULL)
-        return WEIR_ESTALE;
-    peer = peer_resolve(engine, peer);
-    bool queued = (request->options.flags & WEIR_TRANSFER_QUEUE) != 0;
-    uint32_t index =
-        request->use_spare ? engine->spare_transfer : pool_take(&engine->transfer_pool);
-    request->full = FULL_TRANSFERS;
-    if (index == POOL_EMPTY)
-        return WEIR_EAGAIN;
-    if (queued && !reserve_completion(engine)) {
-        request->full = FULL_COMPLETIONS;
-        pool_give(&engine->transfer_pool, index);
-        return WEIR_EAGAIN;
-    }
-    uint64_t bytes = 0;
-    int rc = fill_pieces(engine, request, peer, index, &bytes);
-    if (rc != WEIR_OK) {
-        if (queued)
-            atomic_fetch_sub(&engine->completions_reserved, 1);
-        if (!request->use_spare)
-            pool_give(&engine->transfer_pool, index);
-        return rc;
-    }
-    if (request->use_spare)
-        engine->spare_transfer = NONE;
-    struct transfer *transfer = &engine->transfers[index];
-    fill_record(engine, transfer, peer, request->opcode, &request->options);
-    transfer->cursor = plan_start(engine->blocks, index);
-    transfer->bytes = bytes;
-    transfer->number = request->number;
-    *out = transfer;
-    return WEIR_OK;
-}
-
 /* ---- way 1 ------------------------------------------------------------- */
-
-/* Gives the reserve back to itself. */
-void submit_refill(weir_engine *engine) {
-    if (engine->spare_transfer == NONE)
-        engine->spare_transfer = pool_take(&engine->transfer_pool);
-    while (engine->spare_missing > 0) {
-        uint32_t block = pool_block(engine);
-        if (block == PLAN_NO_BLOCK)
-            return;
-        engine->blocks[block].next = engine->spare_blocks;
-        engine->spare_blocks = block;
-        engine->spare_missing--;
-    }
-    engine->spare_ready = engine->spare_transfer != NONE;
-    engine->fast_bytes_end = engine->spare_ready ? engine->post_bytes_max + 1 : 0;
-}
 
 /* The SEND behind data that is in place already. OK: done. EINPROGRESS: the device
  * has it and will say what became of it. Anything else: not posted. */
@@ -259,7 +81,7 @@ static __attribute__((noinline)) int fast_rest(weir_engine *engine, struct reque
     engine->spare_missing = SPARE_BLOCKS;
     engine->spare_ready = false;
     engine->fast_bytes_end = 0;
-    int rc = fill(engine, request, out);
+    int rc = record_fill(engine, request, out);
     for (uint32_t b = engine->spare_blocks; b != PLAN_NO_BLOCK; b = engine->blocks[b].next)
         engine->spare_missing--;
     return rc;
@@ -401,7 +223,7 @@ static void give_turn(weir_engine *engine) {
     if (engine->caps.completes_inline && most > SUBMIT_BYTES)
         most = SUBMIT_BYTES;
     if (first->live == NONE || !post_is_long(engine, first, most))
-        engine_run_first(engine, most);
+        post_run_first(engine, most);
 }
 
 /* A filled record on its way. */
@@ -413,7 +235,7 @@ static void start(weir_engine *engine, struct peer *peer, struct transfer *trans
         else
             post_service(engine, peer, engine->post_bytes_max);
     }
-    submit_refill(engine);
+    records_refill(engine);
 }
 
 static int submit_owned(weir_engine *engine, struct request *request, uint64_t *id_out) {
@@ -432,7 +254,7 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
         }
     }
     if (rc == NOT_FAST)
-        rc = fill(engine, request, &transfer);
+        rc = record_fill(engine, request, &transfer);
     if (rc != WEIR_OK)
         return rc;
     *id_out = atomic_load_explicit(&transfer->id, memory_order_relaxed);
@@ -448,35 +270,6 @@ static void push(weir_engine *engine, uint32_t entry) {
     do {
         atomic_store_explicit(&engine->submit_next[entry], head, memory_order_relaxed);
     } while (!atomic_compare_exchange_weak(&engine->submitted, &head, entry + 1));
-}
-
-/* Starts and cancels what other threads left, in the order in which they came. */
-bool submit_drain_queue(weir_engine *engine) {
-    if (atomic_load_explicit(&engine->submitted, memory_order_relaxed) == 0)
-        return false;
-    uint32_t newest = atomic_exchange(&engine->submitted, 0);
-    uint32_t oldest = 0;
-    while (newest != 0) {
-        uint32_t next =
-            atomic_load_explicit(&engine->submit_next[newest - 1], memory_order_relaxed);
-        atomic_store_explicit(&engine->submit_next[newest - 1], oldest, memory_order_relaxed);
-        oldest = newest;
-        newest = next;
-    }
-    while (oldest != 0) {
-        uint32_t entry = oldest - 1, records = engine->options.transfers_max;
-        oldest = atomic_load_explicit(&engine->submit_next[entry], memory_order_relaxed);
-        if (entry < records) {
-            engine->stats.submit_queued++;
-            struct peer *peer = transfer_start(engine, &engine->transfers[entry]);
-            if (peer != NULL)
-                engine_run_later(engine, peer);
-        } else {
-            transfer_cancel(engine, &engine->transfers[entry - records]);
-            transfer_drop_ref(engine, &engine->transfers[entry - records]);
-        }
-    }
-    return true;
 }
 
 /* With the engine: the work on the queue is ours to take up. */
@@ -498,7 +291,7 @@ static void take_up(weir_engine *engine) {
 
 void submit_cancel(weir_engine *engine, struct transfer *transfer) {
     if (atomic_exchange(&transfer->cancel, true)) {
-        transfer_drop_ref(engine, transfer); /* it was cancelled before */
+        record_drop_ref(engine, transfer); /* it was cancelled before */
         return;
     }
     push(engine, engine->options.transfers_max + transfer_index(engine, transfer));
@@ -510,7 +303,7 @@ static int submit_handover(weir_engine *engine, struct request *request, uint64_
     struct transfer *transfer;
     request->owned = false;
     tables_lock(engine);
-    int rc = fill(engine, request, &transfer);
+    int rc = record_fill(engine, request, &transfer);
     tables_unlock(engine);
     if (rc != WEIR_OK)
         return rc;
@@ -546,7 +339,7 @@ static int submit_blocking(weir_engine *engine, struct request *request, uint64_
     uint64_t start = engine_clock(engine), pause = 0;
     atomic_fetch_add(&engine->blocked, 1);
     for (;;) {
-        uint64_t before = engine_news_or_room(engine);
+        uint64_t before = news_or_room(engine);
         rc = submit_once(engine, request, id_out);
         if (rc != WEIR_EAGAIN)
             break;
@@ -606,9 +399,9 @@ submit_posted(weir_engine *engine, uint64_t peer_id, const weir_segment *segment
     uint32_t index = pool_take(&engine->transfer_pool);
     if (index == POOL_EMPTY)
         return NOT_FAST;
-    add_piece(engine, block_start(engine, index), pair, segment);
+    record_add_piece(engine, record_block_start(engine, index), pair, segment);
     struct transfer *transfer = &engine->transfers[index];
-    fill_record(engine, transfer, peer, opcode, &none);
+    record_init(engine, transfer, peer, opcode, &none);
     transfer->bytes = segment->length;
     transfer_out->id = atomic_load_explicit(&transfer->id, memory_order_relaxed);
     if (!post_at_once(engine, peer, transfer, index)) {

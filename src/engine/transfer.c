@@ -11,25 +11,18 @@
  * is terminal only when no run of it is outstanding and, if one was flushed, when
  * the other side has said that its QPs are quiet too, or can never say so.
  */
-#include "state.h"
+#include "transfer.h"
+
+#include "agenda.h"
+#include "dial.h"
+#include "effects.h"
+#include "inflight.h"
+#include "peer.h"
+#include "records.h"
+#include "session.h"
+#include "tables.h"
 
 #include <assert.h>
-
-bool transfer_is_suspect(const struct transfer *transfer) {
-    return transfer->breaks >= BREAKS_SHARED;
-}
-
-bool transfer_notifies(const struct transfer *transfer) {
-    return (transfer->flags & WEIR_TRANSFER_NOTIFY) != 0;
-}
-
-uint32_t transfer_index(const weir_engine *engine, const struct transfer *transfer) {
-    return (uint32_t)(transfer - engine->transfers);
-}
-
-static void set_waiting(struct transfer *transfer, enum weir_waiting_for waiting) {
-    atomic_store_explicit(&transfer->waiting, (uint32_t)waiting, memory_order_relaxed);
-}
 
 static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                        uint8_t list) {
@@ -40,7 +33,7 @@ static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *
     uint8_t kind = list < LIST_CREDITS ? list : LIST_CREDITS;
     transfer->state = states[kind];
     transfer->list = list;
-    transfer->peer = (uint32_t)(peer - engine->peers);
+    transfer->peer = peer_index(engine, peer);
     set_waiting(transfer, waits[kind]);
     peer->lists[list].count++;
     peer->waits++;
@@ -112,35 +105,6 @@ void list_remove(weir_engine *engine, struct transfer *transfer) {
     leave_list(engine, peer_at(engine, transfer->peer), transfer);
 }
 
-/* The memories that it names are not in use by it any more; its blocks, but for the one of
- * its own, go back. */
-static inline void drop_piece(weir_engine *engine, const struct plan_piece *piece) {
-    atomic_fetch_sub(&engine->regions.locals[piece->local].users, 1);
-    atomic_fetch_sub(&engine->regions.remotes[piece->remote].users, 1);
-}
-
-void transfer_drop_pieces(weir_engine *engine, uint32_t index) {
-    uint32_t b = index;
-    do {
-        const struct plan_block *block = &engine->blocks[b];
-        uint32_t next = block->next;
-        for (uint32_t i = 0; i < block->count; i++)
-            drop_piece(engine, &block->pieces[i]);
-        if (b != index)
-            pool_give(&engine->block_pool, b - engine->options.transfers_max);
-        b = next;
-    } while (b != PLAN_NO_BLOCK);
-}
-
-/* Any thread. The last one makes room for another transfer. */
-void transfer_drop_ref(weir_engine *engine, struct transfer *transfer) {
-    if (atomic_fetch_sub_explicit(&transfer->refs, 1, memory_order_acq_rel) != 1)
-        return;
-    atomic_store_explicit(&transfer->status, WEIR_ESTALE, memory_order_relaxed);
-    pool_give(&engine->transfer_pool, transfer_index(engine, transfer));
-    engine_room(engine);
-}
-
 static void report(weir_engine *engine, struct transfer *transfer, uint64_t id, int status) {
     /* Room is certain: the submit reserved it (completions_reserved). */
     weir_completion *completion = queue_room(&engine->completions);
@@ -158,9 +122,9 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
     uint32_t index = transfer_index(engine, transfer);
     timers_clear(&engine->timers, index);
     if (engine->blocks[index].count == 1)
-        drop_piece(engine, &engine->blocks[index].pieces[0]);
+        record_drop_piece(engine, &engine->blocks[index].pieces[0]);
     else
-        transfer_drop_pieces(engine, index);
+        record_drop_pieces(engine, index);
     if (transfer->number != 0 && window_check(&peer->sent, transfer->number) == WINDOW_NEW)
         window_mark(&peer->sent, transfer->number);
 
@@ -184,27 +148,12 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
         report(engine, transfer, id, status);
         /* The handle goes by itself; a release by hand meanwhile has its own ref. */
         if (atomic_compare_exchange_strong(&transfer->id, &id, handle_next(id)))
-            transfer_drop_ref(engine, transfer);
+            record_drop_ref(engine, transfer);
     }
     engine->worked = true;
     if (peer->fast_qp == NULL && !peer->clear && peer_pending(peer) == 0)
         peer_update_fast(engine, peer);
-    transfer_drop_ref(engine, transfer);
-}
-
-/* All of it is one WR of data, and nothing of it was ever posted. */
-bool transfer_is_one_wr(const weir_engine *engine, const struct transfer *transfer) {
-    const struct plan_block *block = &engine->blocks[transfer_index(engine, transfer)];
-    return block->count == 1 && !plan_done(&transfer->cursor) && transfer->cursor.offset == 0 &&
-           transfer->outstanding == 0 && transfer->result == 0 &&
-           transfer->breaks + transfer->replays == 0 && !transfer_notifies(transfer) &&
-           transfer->bytes <= engine->caps.message_bytes_max;
-}
-
-bool transfer_all_posted(const struct transfer *transfer) {
-    return plan_done(&transfer->cursor) &&
-           (!transfer_notifies(transfer) ||
-            (transfer->parts_need != 0 && transfer->parts_mask == transfer->parts_need));
+    record_drop_ref(engine, transfer);
 }
 
 static __attribute__((noinline)) void check_rest(weir_engine *engine, struct transfer *transfer,
@@ -214,7 +163,7 @@ static __attribute__((noinline)) void check_rest(weir_engine *engine, struct tra
         list_remove(engine, transfer);
         list_push_front(engine, peer, transfer, LIST_PENDING);
         if (peer->live != NONE)
-            engine_run_later(engine, peer);
+            run_later(engine, peer);
     } else if (transfer->state == TR_POSTED ||
                (transfer->state == TR_PENDING && transfer->result != 0)) {
         transfer_finish(engine, transfer, done ? WEIR_OK : transfer->result);
@@ -254,7 +203,7 @@ void transfer_stop(weir_engine *engine, struct transfer *transfer, int result) {
     struct peer *peer = peer_at(engine, transfer->peer);
     transfer_check(engine, transfer);
     if (peer->lists[LIST_PENDING].count == 0)
-        post_wait_over(engine, peer);
+        peer_wait_over(engine, peer);
     if (peer->inflight_waits)
         engine->inflight_due = true; /* who is behind it need not wait for what it wanted */
 }
@@ -416,7 +365,7 @@ void transfer_judge(weir_engine *engine, struct peer *peer, const struct session
 /* A session broke. A transfer with runs on it is parked, and may be what broke it; one with none
  * goes on elsewhere, its notification's parts from the start. */
 void transfer_park(weir_engine *engine, struct peer *peer, const struct session *session) {
-    post_wait_over(engine, peer);
+    peer_wait_over(engine, peer);
     if (peer->inflight_waits)
         engine->inflight_due = true;
     for (uint8_t l = 0; l < LISTS; l++) {
@@ -516,7 +465,7 @@ void transfer_unpark(weir_engine *engine, struct peer *peer) {
     }
     if (peer_pending(peer) > 0) {
         if (peer->live != NONE)
-            engine_run_later(engine, peer);
+            run_later(engine, peer);
         else
             peer_want(engine, peer);
     }

@@ -1,4 +1,4 @@
-/* wait.c: the engine's owner when it is contended, and sleeping until there is news.
+/* sleep.c: sleeping until there is news, and the application's own loop.
  *
  * Of several threads that wait, one (the leader) sleeps on the descriptors of the
  * ports; the others sleep on a condition. Whoever has done work while somebody
@@ -14,19 +14,19 @@
  * was raised for it (ports.h), so neither keeps the other awake. The descriptor is
  * lowered when it is armed the next time.
  */
+#include "sleep.h"
+
+#include "agenda.h"
+#include "news.h"
 #include "own.h"
-#include "state.h"
+#include "step.h"
 #include "thread.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <unistd.h>
 
-enum { SPINS = 200, YIELDS = 4, OWN_SPINS = 100 };
-/* Of who finds the engine taken: pauses before its second look. Submitters crowd that meet
- * within CROWD_NS. After VAIN_MOST that waited for nothing, most do not wait any more. */
-enum { LATER_PAUSES = 16, CROWD_PAUSES = 256, VAIN_MOST = 8, VAIN_TURN = 16 };
-#define CROWD_NS 50000
+enum { SPINS = 200, YIELDS = 4 };
 /* Nobody spins for longer, however slow the device's poll is. */
 #define SPIN_NS       UINT64_C(20000)
 #define SPIN_NS_LEAST UINT64_C(1000)
@@ -34,28 +34,6 @@ enum { LATER_PAUSES = 16, CROWD_PAUSES = 256, VAIN_MOST = 8, VAIN_TURN = 16 };
  * 20 us on some virtual machines: 1 %. */
 #define PAUSE_NS      UINT64_C(40000)
 #define PAUSE_NS_MOST UINT64_C(4000000)
-
-struct sleeping {
-    pthread_mutex_t lock;
-    pthread_cond_t news;
-    bool leader;      /* a thread sleeps on the ports */
-    uint64_t changes; /* counts news */
-    pthread_t thread; /* WEIR_ENGINE_THREAD */
-    bool thread_runs;
-    uint32_t spins; /* steps that find nothing before a sleep */
-    bool one_cpu;   /* whoever has news for us cannot run while we spin */
-    _Atomic bool stop;
-};
-
-static void relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");
-#else
-    __asm__ volatile("" ::: "memory");
-#endif
-}
 
 /* Between two steps that find nothing. On one CPU the kernel's threads and the peer get it
  * so, often for less than a sleep and a wake cost. */
@@ -70,100 +48,6 @@ static void give_way(const struct sleeping *sleeping) {
 static bool may_spin(const struct sleeping *sleeping, uint32_t turns, uint64_t idle_ns,
                      uint64_t spin_ns) {
     return sleeping != NULL && turns < sleeping->spins && idle_ns < spin_ns;
-}
-
-void own_enter_slow(weir_engine *engine) {
-    for (uint32_t turn = 0; !own_try(engine); turn++) {
-        if (turn < OWN_SPINS) {
-            relax();
-        } else if (turn < 2 * OWN_SPINS) {
-            sched_yield();
-        } else {
-            struct timespec pause = {.tv_nsec = 20 * 1000};
-            nanosleep(&pause, NULL);
-        }
-    }
-}
-
-/* Two submitters crowd that met shortly ago, and may again. */
-static bool is_crowd(weir_engine *engine) {
-    if (atomic_load_explicit(&engine->owner, memory_order_relaxed) == OWNER_STEPS)
-        return false;
-    uint64_t now = engine_clock(engine);
-    uint64_t last = atomic_load_explicit(&engine->crowded_ns, memory_order_relaxed);
-    atomic_store_explicit(&engine->crowded_ns, now, memory_order_relaxed);
-    return (int64_t)(now - last) < CROWD_NS; /* another's clock may be a little ahead */
-}
-
-bool own_try_later(weir_engine *engine) {
-    uint32_t vain = atomic_load_explicit(&engine->vain_waits, memory_order_relaxed);
-    bool got = false;
-    if (vain < VAIN_MOST || vain % VAIN_TURN == 0) {
-        for (int i = is_crowd(engine) ? CROWD_PAUSES : LATER_PAUSES; i > 0; i--)
-            relax();
-        got = atomic_load_explicit(&engine->owner, memory_order_relaxed) == OWNER_NONE &&
-              own_try(engine);
-    }
-    atomic_store_explicit(&engine->vain_waits, got ? 0 : vain + 1, memory_order_relaxed);
-    return got;
-}
-
-static void tell_application(weir_engine *engine) {
-    uint32_t armed = ARMED_YES;
-    if (atomic_compare_exchange_strong(&engine->armed, &armed, ARMED_TOLD))
-        engine->ports.wait.ops->raise(engine->ports.wait.self);
-}
-
-/* Threads that sleep on the ports have to look at the engine. */
-void engine_wake(weir_engine *engine) {
-    if (atomic_load(&engine->leader_asleep))
-        engine->ports.wait.ops->wake(engine->ports.wait.self);
-    tell_application(engine);
-}
-
-static void tell_followers(struct sleeping *sleeping) {
-    pthread_mutex_lock(&sleeping->lock);
-    sleeping->changes++;
-    pthread_cond_broadcast(&sleeping->news);
-    pthread_mutex_unlock(&sleeping->lock);
-}
-
-/* Whoever goes to sleep says so first and looks for news then; here the news was counted
- * first: one of the two sees the other. */
-static void tell(weir_engine *engine) {
-    if (atomic_load(&engine->followers) != 0)
-        tell_followers(engine->sleeping);
-    engine_wake(engine);
-}
-
-/* The engine once more, if there is work that nobody else takes up. A thread that comes to relieve
- * us has pushed, and waits for the engine; when we go without, nobody has to come. */
-static bool serve_again(weir_engine *engine, uint32_t rounds) {
-    if (atomic_load(&engine->submitted) != 0 && atomic_load(&engine->relief) != RELIEF_COMES &&
-        own_try(engine))
-        return true;
-    uint32_t wanted = RELIEF_WANTED;
-    if (rounds > SERVE_ROUNDS)
-        atomic_compare_exchange_strong(&engine->relief, &wanted, RELIEF_NONE);
-    return false;
-}
-
-void own_leave_slow(weir_engine *engine, bool news) {
-    for (uint32_t rounds = 1;; rounds++) {
-        if (news) {
-            atomic_fetch_add(&engine->news, 1);
-            tell(engine);
-        }
-        if (!serve_again(engine, rounds))
-            return;
-        uint32_t none = RELIEF_NONE;
-        if (rounds == SERVE_ROUNDS)
-            atomic_compare_exchange_strong(&engine->relief, &none, RELIEF_WANTED);
-        engine_step(engine, false);
-        news = engine->worked;
-        engine->worked = false;
-        own_let_go(engine);
-    }
 }
 
 /* Under the engine: ready to sleep, or EAGAIN. */
@@ -192,7 +76,7 @@ static bool has_news(weir_engine *engine, uint64_t before) {
 }
 
 static bool has_news_or_room(weir_engine *engine, uint64_t before) {
-    return engine_news_or_room(engine) != before;
+    return news_or_room(engine) != before;
 }
 
 /* Whether something has to be taken: notifications, and transfers that were asked for as
@@ -216,6 +100,22 @@ void engine_awake(weir_engine *engine) {
         engine->device_ops->disarm(engine->device);
     engine->slow_now = true;
     woken(engine);
+}
+
+int weir_engine_progress(weir_engine *engine) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
+    if (!own_try_as(engine, OWNER_STEPS))
+        return engine->forked ? WEIR_ECLOSED : 0;
+    uint32_t armed = atomic_load_explicit(&engine->armed, memory_order_relaxed);
+    if (armed == ARMED_YES || armed == ARMED_TOLD)
+        engine_awake(engine);
+    int done = engine_step(engine, engine->slow_now);
+    engine->slow_now = false;
+    if (done == 0 && atomic_load_explicit(&engine->device_gone, memory_order_relaxed))
+        done = WEIR_EDEVICE;
+    own_leave(engine);
+    return done;
 }
 
 int weir_engine_fd(const weir_engine *engine) {
@@ -276,7 +176,7 @@ static int try_step(weir_engine *engine, bool slow) {
 static void leave_ports(weir_engine *engine) {
     const struct sleeping *sleeping = engine->sleeping;
     if (sleeping == NULL || !sleeping->thread_runs)
-        tell_application(engine);
+        news_tell_application(engine);
 }
 
 /* Sleeps as the leader, on the ports. `finished` is asked once more after everybody who
@@ -408,19 +308,6 @@ static int wait_for(weir_engine *engine, bool (*finished)(weir_engine *, uint64_
     }
 }
 
-uint64_t engine_news_or_room(weir_engine *engine) {
-    return atomic_load(&engine->news) + atomic_load(&engine->room);
-}
-
-/* Sleepers that wait for room are woken; other sleepers look, and sleep on. */
-__attribute__((noinline, cold)) void engine_room_slow(weir_engine *engine) {
-    atomic_fetch_add(&engine->room, 1);
-    if (atomic_load(&engine->followers) != 0)
-        tell_followers(engine->sleeping);
-    if (atomic_load(&engine->leader_asleep))
-        engine->ports.wait.ops->wake(engine->ports.wait.self);
-}
-
 /* Somebody began to look for room passed_ns ago, and found none just now, after `before`.
  * Progress for SPIN_NS in all, then sleeps, each three times as long as the one before. News or
  * room end a sleep, and those that follow begin short again, after one more look. */
@@ -497,7 +384,7 @@ void engine_thread_stop(weir_engine *engine) {
         return;
     atomic_store(&sleeping->stop, true);
     atomic_fetch_add(&engine->news, 1);
-    tell(engine);
+    news_tell(engine);
     pthread_join(sleeping->thread, NULL);
     sleeping->thread_runs = false;
 }

@@ -1,0 +1,75 @@
+/* agenda.c: what time it is, and what is to be done when.
+ *
+ * Owns the engine's clock, its timers (one for each transfer, peer and QP, and one for receives)
+ * and the run list, on which the peers are that have something to post. It leaves to others what is
+ * done when a turn or a deadline comes (step.c), and when time stands still (look.c).
+ */
+#include "agenda.h"
+
+/* ---- the clock --------------------------------------------------------- */
+
+uint64_t engine_clock(const weir_engine *engine) {
+    return engine->ports.env.ops->now(engine->ports.env.self);
+}
+
+uint64_t engine_now(const weir_engine *engine) {
+    uint64_t now = engine_clock(engine);
+    return (now < engine->present_until_ns ? now : engine->present_until_ns) - engine->lost_ns;
+}
+
+/* ---- timers ------------------------------------------------------------ */
+
+/* A deadline before all that those who sleep know of is news to them. */
+static void timer_set(weir_engine *engine, uint32_t number, uint64_t when_ns) {
+    timers_set(&engine->timers, number, when_ns);
+    if (when_ns < engine->slept_ns)
+        engine->worked = true;
+}
+
+void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64_t when_ns) {
+    timer_set(engine, transfer_index(engine, transfer), when_ns);
+}
+
+void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns) {
+    timer_set(engine, engine->options.transfers_max + peer_index(engine, peer), when_ns);
+}
+
+void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns) {
+    timer_set(engine, engine->options.transfers_max + engine->peers_max + qp_index(engine, qp),
+              when_ns);
+}
+
+void timer_receives(weir_engine *engine, uint64_t when_ns) {
+    timer_set(engine, engine->timer_count - 1, when_ns);
+}
+
+void timer_own(weir_engine *engine, const struct transfer *transfer) {
+    uint64_t when_ns = transfer->deadline_ns;
+    if (when_ns != UINT64_MAX)
+        when_ns = when_ns > engine->lost_ns ? when_ns - engine->lost_ns : 0;
+    timer_transfer(engine, transfer, when_ns);
+}
+
+/* ---- the run list ------------------------------------------------------ */
+
+void run_later(weir_engine *engine, struct peer *peer) {
+    if (peer->runnable)
+        return;
+    uint32_t index = peer_index(engine, peer);
+    peer->runnable = true;
+    peer->run_next = NONE;
+    if (engine->run_tail == NONE)
+        engine->run_head = index;
+    else
+        engine->peers[engine->run_tail].run_next = index;
+    engine->run_tail = index;
+}
+
+struct peer *run_next(weir_engine *engine) {
+    struct peer *peer = &engine->peers[engine->run_head];
+    engine->run_head = peer->run_next;
+    if (engine->run_head == NONE)
+        engine->run_tail = NONE;
+    peer->runnable = false;
+    return peer;
+}

@@ -1,0 +1,25 @@
+/* agenda.h: what time it is, and what is to be done when. */
+#ifndef WEIR_ENGINE_AGENDA_H
+#define WEIR_ENGINE_AGENDA_H
+
+#include "state.h"
+
+/* Of the environment. Any thread. */
+uint64_t engine_clock(const weir_engine *engine);
+/* The engine's own time, which its time-outs go by: it stands still while nobody looks (look.h). */
+uint64_t engine_now(const weir_engine *engine);
+
+/* When the timer of each is due, by engine_now; UINT64_MAX: never. step.c calls its owner then. */
+void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64_t when_ns);
+void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns);
+void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns);
+void timer_receives(weir_engine *engine, uint64_t when_ns);
+/* The transfer's timer is its own deadline, which is the application's. */
+void timer_own(weir_engine *engine, const struct transfer *transfer);
+
+/* The peer may be able to post: it has a turn behind those on the run list. */
+void run_later(weir_engine *engine, struct peer *peer);
+/* The first on the run list, which is not empty, off it. */
+struct peer *run_next(weir_engine *engine);
+
+#endif

@@ -1,0 +1,10 @@
+/* control.h: the messages that come on control connections. */
+#ifndef WEIR_ENGINE_CONTROL_H
+#define WEIR_ENGINE_CONTROL_H
+
+#include "state.h"
+
+int control_poll(weir_engine *engine, int budget);
+void on_closed(weir_engine *engine, uint64_t conn, int error);
+
+#endif

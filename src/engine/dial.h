@@ -1,0 +1,22 @@
+/* dial.h: how a peer is reached, and when one that is not reached is given up. */
+#ifndef WEIR_ENGINE_DIAL_H
+#define WEIR_ENGINE_DIAL_H
+
+#include "state.h"
+
+void dial_start(weir_engine *engine, struct peer *peer);
+void dial_again(weir_engine *engine, struct peer *peer);
+void dial_connected(weir_engine *engine, struct peer *peer);
+void dial_broken(weir_engine *engine, struct peer *peer, int error);
+bool dial_unmade(int error);
+void dial_lost(weir_engine *engine, struct peer *peer);
+void dial_elsewhere(weir_engine *engine, struct peer *peer);
+/* The peer spoke on this connection, which is its own from here on. */
+void dial_spoke(weir_engine *engine, struct peer *peer, uint64_t conn);
+/* Asks at the peer's address who is there. */
+void dial_ask_there(weir_engine *engine, struct peer *peer);
+void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now);
+/* The peer's one timer: the dial's or the endpoint's next deadline. */
+void peer_set_timer(weir_engine *engine, struct peer *peer);
+
+#endif

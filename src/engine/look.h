@@ -1,0 +1,14 @@
+/* look.h: when all is looked at, what time counts, and when deadlines may pass. */
+#ifndef WEIR_ENGINE_LOOK_H
+#define WEIR_ENGINE_LOOK_H
+
+#include "state.h"
+
+void look_begin(weir_engine *engine);
+bool look_is_due(weir_engine *engine);
+/* At everything, with so many completions at most. Returns how much was done. */
+int look_at_all(weir_engine *engine, int budget);
+/* A deadline is due: whether it may pass. looked: in this step. */
+bool look_before_deadlines(weir_engine *engine, bool looked, int *done);
+
+#endif

@@ -1,0 +1,39 @@
+/* news.h: the application and its sleeping threads are told that there is something for them. */
+#ifndef WEIR_ENGINE_NEWS_H
+#define WEIR_ENGINE_NEWS_H
+
+#include "state.h"
+#include <pthread.h>
+
+struct sleeping {
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    bool leader;      /* a thread sleeps on the ports */
+    uint64_t changes; /* counts news */
+    pthread_t thread; /* WEIR_ENGINE_THREAD */
+    bool thread_runs;
+    uint32_t spins; /* steps that find nothing before a sleep */
+    bool one_cpu;   /* whoever has news for us cannot run while we spin */
+    _Atomic bool stop;
+};
+
+void news_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error,
+                uint64_t value);
+
+/* Threads that sleep on the ports, and the application, have to look at the engine. */
+void news_wake(weir_engine *engine);
+/* The same for the application alone, if it is armed. */
+void news_tell_application(weir_engine *engine);
+/* The same for those, and for threads that sleep on the condition. News was counted before. */
+void news_tell(weir_engine *engine);
+
+/* A count that grows when anything is done, or room is made while somebody waits for it. */
+uint64_t news_or_room(weir_engine *engine);
+void news_room_slow(weir_engine *engine);
+/* A record or a place in a queue came back, perhaps without the engine and so without news. */
+static inline void news_room(weir_engine *engine) {
+    if (__builtin_expect(atomic_load(&engine->blocked) != 0, 0))
+        news_room_slow(engine);
+}
+
+#endif

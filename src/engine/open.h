@@ -1,0 +1,11 @@
+/* open.h: an engine over the real ports. */
+#ifndef WEIR_ENGINE_OPEN_H
+#define WEIR_ENGINE_OPEN_H
+
+#include "state.h"
+
+/* Address space that an engine of these limits takes on this device, little of it backed. */
+uint64_t open_address_bytes(const weir_engine_options *options,
+                            const struct weir_device_caps *caps);
+
+#endif

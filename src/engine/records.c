@@ -1,0 +1,217 @@
+/* records.c: the records of transfers: taken, filled, found by their handles, given back.
+ *
+ * Owns the pools of records and of blocks of pieces, what a record and its pieces say before
+ * anything was done, and the reserve of the fast way in: one record, and blocks for FAST_SEGMENTS
+ * pieces. A record has a reference of its handle and one of the engine; the last that is dropped
+ * makes room. Where a transfer is from then on is transfer.c's.
+ */
+#include "records.h"
+
+#include "news.h"
+#include "tables.h"
+
+/* ---- what a record says ------------------------------------------------ */
+
+bool transfer_is_suspect(const struct transfer *transfer) {
+    return transfer->breaks >= BREAKS_SHARED;
+}
+
+bool transfer_notifies(const struct transfer *transfer) {
+    return (transfer->flags & WEIR_TRANSFER_NOTIFY) != 0;
+}
+
+/* All of it is one WR of data, and nothing of it was ever posted. */
+bool transfer_is_one_wr(const weir_engine *engine, const struct transfer *transfer) {
+    const struct plan_block *block = &engine->blocks[transfer_index(engine, transfer)];
+    return block->count == 1 && !plan_done(&transfer->cursor) && transfer->cursor.offset == 0 &&
+           transfer->outstanding == 0 && transfer->result == 0 &&
+           transfer->breaks + transfer->replays == 0 && !transfer_notifies(transfer) &&
+           transfer->bytes <= engine->caps.message_bytes_max;
+}
+
+bool transfer_all_posted(const struct transfer *transfer) {
+    return plan_done(&transfer->cursor) &&
+           (!transfer_notifies(transfer) ||
+            (transfer->parts_need != 0 && transfer->parts_mask == transfer->parts_need));
+}
+
+/* ---- handles ----------------------------------------------------------- */
+
+struct transfer *record_find(weir_engine *engine, uint64_t id) {
+    uint32_t index = handle_index(id);
+    if (index >= engine->options.transfers_max)
+        return NULL;
+    struct transfer *transfer = &engine->transfers[index];
+    return atomic_load_explicit(&transfer->id, memory_order_acquire) == id ? transfer : NULL;
+}
+
+/* With a reference: the record is not reused until transfer_drop_ref. */
+struct transfer *record_get(weir_engine *engine, uint64_t id) {
+    struct transfer *transfer = record_find(engine, id);
+    if (transfer == NULL)
+        return NULL;
+    uint32_t refs = atomic_load(&transfer->refs);
+    do {
+        if (refs == 0)
+            return NULL;
+    } while (!atomic_compare_exchange_weak(&transfer->refs, &refs, refs + 1));
+    if (record_find(engine, id) != NULL)
+        return transfer;
+    record_drop_ref(engine, transfer);
+    return NULL;
+}
+
+int weir_transfer_status(weir_engine *engine, weir_transfer handle) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
+    if (handle.id == 0)
+        return WEIR_OK;
+    if (engine->forked)
+        return WEIR_ECLOSED;
+    struct transfer *transfer = record_find(engine, handle.id);
+    if (transfer == NULL)
+        return WEIR_ESTALE;
+    int status = atomic_load_explicit(&transfer->status, memory_order_acquire);
+    return atomic_load_explicit(&transfer->id, memory_order_acquire) == handle.id ? status
+                                                                                  : WEIR_ESTALE;
+}
+
+/* Any thread. The last one makes room for another transfer. */
+void record_drop_ref(weir_engine *engine, struct transfer *transfer) {
+    if (atomic_fetch_sub_explicit(&transfer->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    atomic_store_explicit(&transfer->status, WEIR_ESTALE, memory_order_relaxed);
+    pool_give(&engine->transfer_pool, transfer_index(engine, transfer));
+    news_room(engine);
+}
+
+/* ---- pieces ------------------------------------------------------------ */
+
+static uint32_t pool_block(weir_engine *engine) {
+    uint32_t index = pool_take(&engine->block_pool);
+    return index == POOL_EMPTY ? PLAN_NO_BLOCK : engine->options.transfers_max + index;
+}
+
+static uint32_t take_block(weir_engine *engine, bool use_spare) {
+    if (!use_spare)
+        return pool_block(engine);
+    uint32_t block = engine->spare_blocks;
+    if (block != PLAN_NO_BLOCK)
+        engine->spare_blocks = engine->blocks[block].next;
+    return block;
+}
+
+/* Resolved, checked copies of the segments, from transfer `index`'s own block on. Without the
+ * engine the peer's pairs are not ours to use. */
+static int fill_pieces(weir_engine *engine, struct request *request, struct peer *peer,
+                       uint32_t index, uint64_t *bytes_out) {
+    struct region_pair own = REGION_PAIR_NONE;
+    struct region_pair *pair = request->owned ? &peer->pairs[request->opcode] : &own;
+    struct plan_block *last = record_block_start(engine, index);
+    int rc = WEIR_OK;
+    for (size_t i = 0; i < request->count; i++) {
+        const weir_segment *segment = &request->segments[i];
+        if (pair->version != engine->regions.version || !region_pair_names(pair, segment))
+            rc = region_pair(&engine->regions, peer->owner, request->access, segment->local.id,
+                             segment->remote.id, pair);
+        if (rc == WEIR_OK && !region_pair_holds(pair, segment))
+            rc = WEIR_EBOUNDS;
+        if (rc != WEIR_OK)
+            break;
+        if (last->count == PLAN_BLOCK_PIECES) {
+            uint32_t block = take_block(engine, request->use_spare);
+            if (block == PLAN_NO_BLOCK) {
+                request->full = FULL_SEGMENTS;
+                rc = WEIR_EAGAIN;
+                break;
+            }
+            last->next = block;
+            last = record_block_start(engine, block);
+        }
+        record_add_piece(engine, last, pair, segment);
+        *bytes_out += segment->length;
+    }
+    if (rc != WEIR_OK)
+        record_drop_pieces(engine, index);
+    return rc;
+}
+
+/* The pieces of a record, from its own block on; the blocks, but for its own, go back. */
+void record_drop_pieces(weir_engine *engine, uint32_t index) {
+    uint32_t b = index;
+    do {
+        const struct plan_block *block = &engine->blocks[b];
+        uint32_t next = block->next;
+        for (uint32_t i = 0; i < block->count; i++)
+            record_drop_piece(engine, &block->pieces[i]);
+        if (b != index)
+            pool_give(&engine->block_pool, b - engine->options.transfers_max);
+        b = next;
+    } while (b != PLAN_NO_BLOCK);
+}
+
+/* ---- filling ----------------------------------------------------------- */
+
+static bool reserve_completion(weir_engine *engine) {
+    uint32_t reserved = atomic_load(&engine->completions_reserved);
+    do {
+        if (reserved > engine->completions.mask)
+            return false;
+    } while (!atomic_compare_exchange_weak(&engine->completions_reserved, &reserved, reserved + 1));
+    return true;
+}
+
+/* A filled record that is not yet anywhere. Needs the engine or tables_lock. */
+int record_fill(weir_engine *engine, struct request *request, struct transfer **out) {
+    struct peer *peer = peer_find(engine, request->peer_id);
+    if (peer == NULL)
+        return WEIR_ESTALE;
+    peer = peer_resolve(engine, peer);
+    bool queued = (request->options.flags & WEIR_TRANSFER_QUEUE) != 0;
+    uint32_t index =
+        request->use_spare ? engine->spare_transfer : pool_take(&engine->transfer_pool);
+    request->full = FULL_TRANSFERS;
+    if (index == POOL_EMPTY)
+        return WEIR_EAGAIN;
+    if (queued && !reserve_completion(engine)) {
+        request->full = FULL_COMPLETIONS;
+        pool_give(&engine->transfer_pool, index);
+        return WEIR_EAGAIN;
+    }
+    uint64_t bytes = 0;
+    int rc = fill_pieces(engine, request, peer, index, &bytes);
+    if (rc != WEIR_OK) {
+        if (queued)
+            atomic_fetch_sub(&engine->completions_reserved, 1);
+        if (!request->use_spare)
+            pool_give(&engine->transfer_pool, index);
+        return rc;
+    }
+    if (request->use_spare)
+        engine->spare_transfer = NONE;
+    struct transfer *transfer = &engine->transfers[index];
+    record_init(engine, transfer, peer, request->opcode, &request->options);
+    transfer->cursor = plan_start(engine->blocks, index);
+    transfer->bytes = bytes;
+    transfer->number = request->number;
+    *out = transfer;
+    return WEIR_OK;
+}
+
+/* ---- the reserve ------------------------------------------------------- */
+
+/* Gives the reserve back to itself. */
+void records_refill(weir_engine *engine) {
+    if (engine->spare_transfer == NONE)
+        engine->spare_transfer = pool_take(&engine->transfer_pool);
+    while (engine->spare_missing > 0) {
+        uint32_t block = pool_block(engine);
+        if (block == PLAN_NO_BLOCK)
+            return;
+        engine->blocks[block].next = engine->spare_blocks;
+        engine->spare_blocks = block;
+        engine->spare_missing--;
+    }
+    engine->spare_ready = engine->spare_transfer != NONE;
+    engine->fast_bytes_end = engine->spare_ready ? engine->post_bytes_max + 1 : 0;
+}

@@ -1,0 +1,18 @@
+/* recv.h: receives: posted, given back, missing. */
+#ifndef WEIR_ENGINE_RECV_H
+#define WEIR_ENGINE_RECV_H
+
+#include "state.h"
+
+int recv_post_all(weir_engine *engine, struct qp *qp);
+bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer);
+void recv_credit(weir_engine *engine, struct qp *qp, uint32_t life, bool posted);
+void recv_connected(const weir_engine *engine, struct qp *qp);
+void recv_timer(weir_engine *engine);
+static inline uint8_t *recv_buffer(const weir_engine *engine, const struct qp *qp,
+                                   uint32_t buffer) {
+    size_t first = engine->caps.srq ? 0 : (size_t)qp_index(engine, qp) * engine->recvs_per_qp;
+    return engine->recv_bytes + (first + buffer) * MESSAGE_BYTES;
+}
+
+#endif

@@ -1,0 +1,57 @@
+/* runs.c: what becomes of transfers when runs of theirs are over with.
+ *
+ * Owns the way from the front of a QP's ledger to the transfers that posted the runs. Completions
+ * come from complete.c; the runs of a QP that is gone are flushed by session.c.
+ */
+#include "runs.h"
+
+#include "agenda.h"
+#include "inflight.h"
+#include "tables.h"
+#include "transfer.h"
+
+#include <assert.h>
+
+/* Runs that are over with, from the front of the ledger. A peer that waits in line for their bytes
+ * is served later: the caller sees to inflight_due. */
+void runs_retire(weir_engine *engine, struct qp *qp) {
+    struct peer *peer = peer_at(engine, qp->peer);
+    struct ledger_run run;
+    bool healed;
+    bool unpark = false;
+    while (ledger_pop(&qp->ledger, &run, &healed)) {
+        if (healed)
+            engine->stats.orphans_healed += run.count;
+        qp->sbufs_used -= run.sends;
+        engine->inflight_room += (int64_t)run.bytes;
+        if (run.owner == LEDGER_NO_OWNER)
+            continue;
+        struct transfer *transfer = &engine->transfers[run.owner];
+        assert(transfer->outstanding > 0);
+        transfer->outstanding--;
+        if (run.state == LEDGER_FLUSHED)
+            transfer->flushed = true;
+        else if (transfer->state == TR_PARKED)
+            peer_trouble_over(
+                peer); /* it came through, and was not seen before the session broke */
+        if (transfer->outstanding == 0 && transfer->state == TR_PARKED)
+            unpark = true;
+        else
+            transfer_check(engine, transfer);
+    }
+    if (unpark)
+        transfer_unpark(engine, peer);
+    if (ledger_due(&qp->ledger)) {
+        peer->tails_due = 2; /* the application may post behind it first: post_tails */
+        run_later(engine, peer);
+    }
+    if (peer_pending(peer) > 0 || qp->credit_due)
+        run_later(engine, peer);
+}
+
+void runs_flush(weir_engine *engine, struct qp *qp) {
+    inflight_peak(engine);
+    ledger_flush(&qp->ledger);
+    runs_retire(engine, qp);
+    engine->inflight_due = engine->inflight_head != NONE;
+}

@@ -1,0 +1,141 @@
+/* tables.c: the slots of peers, and the handles that name them.
+ *
+ * Owns which slots are taken, whose memory is imported from whom (a peer's `owner`), and which peer
+ * may be posted to inside a submit. What is found under an instance, an address or a connection is
+ * found.c's; when a peer comes and goes is peer.c's.
+ */
+#include "tables.h"
+
+#include "agenda.h"
+#include "found.h"
+#include "news.h"
+
+/* ---- handles ----------------------------------------------------------- */
+
+struct peer *peer_find(weir_engine *engine, uint64_t id) {
+    uint32_t index = handle_index(id);
+    if (id == 0 || index >= engine->peers_max || engine->peers[index].id != id)
+        return NULL;
+    return &engine->peers[index];
+}
+
+struct peer *peer_resolve(weir_engine *engine, struct peer *peer) {
+    return peer->alias == NONE ? peer : &engine->peers[peer->alias];
+}
+
+uint64_t peer_handle(weir_engine *engine, const struct peer *peer) {
+    return peer->known_as == NONE ? peer->id : engine->peers[peer->known_as].id;
+}
+
+bool address_dialable(const char *address) {
+    return address[0] != '\0' && strncmp(address, "0.0.0.0:", 8) != 0 &&
+           strncmp(address, "[::]:", 5) != 0;
+}
+
+void peer_tell(weir_engine *engine, weir_event_type_t type, struct peer *peer, int error,
+               uint64_t value) {
+    if (type == WEIR_EVENT_GONE && (error == WEIR_EREFUSED || error == WEIR_ECONNECT) &&
+        peer->known)
+        value = (uint64_t)endpoint_reason(&peer->endpoint);
+    peer->told = true;
+    news_event(engine, type, peer_handle(engine, peer), error, value);
+}
+
+/* ---- slots ------------------------------------------------------------- */
+
+/* Under tables_lock. */
+struct peer *peer_new(weir_engine *engine, const char *address) {
+    uint32_t index = engine->peer_free;
+    if (index == NONE)
+        return NULL;
+    struct peer *peer = &engine->peers[index];
+    engine->peer_free = peer->next_free;
+    uint64_t id = peer->id_next != 0 ? peer->id_next : handle_first(index);
+    uint32_t incarnation = peer->incarnation;
+    uint64_t closed_owner = peer->closed_owner;
+    bool runnable = peer->runnable; /* its last user may have left it on the run list */
+    uint32_t run_next = peer->run_next;
+    bool inflight_waits = peer->inflight_waits; /* or in that line */
+    uint32_t inflight_next = peer->inflight_next;
+    memset(peer, 0, sizeof(*peer));
+    peer->inflight_waits = inflight_waits;
+    peer->inflight_next = inflight_next;
+    peer->closed_owner = closed_owner;
+    peer->runnable = runnable;
+    peer->run_next = run_next;
+    peer->id = id;
+    peer->incarnation = incarnation;
+    peer->owner = region_owner(index, incarnation);
+    peer->alias = peer->known_as = peer->live = NONE;
+    peer->parts = engine->parts + (size_t)index * WINDOW_SIZE;
+    peer->dialable = address_dialable(address);
+    for (int l = 0; l < LISTS; l++)
+        peer->lists[l] = (struct list){NONE, NONE, 0};
+    memcpy(peer->address, address, strnlen(address, WEIR_ADDRESS_MAX - 1));
+    found_address(engine, peer);
+    if (index >= engine->peers_used)
+        engine->peers_used = index + 1;
+    return peer;
+}
+
+/* The one that the application opened under this address. */
+struct peer *peer_by_address(weir_engine *engine, const char *address) {
+    return found_at(engine, address, true, NULL);
+}
+
+/* Another handle of the application's that stands for this peer; NONE. */
+uint32_t peer_open_alias(const weir_engine *engine, const struct peer *known) {
+    return groups_first(&engine->found.aliases, peer_index(engine, known));
+}
+
+/* ---- what a submit may do ---------------------------------------------- */
+
+void peer_update_fast(weir_engine *engine, struct peer *peer) {
+    peer_not_fast(peer);
+    if (peer->live == NONE || engine->closing || peer_pending(peer) > 0 ||
+        peer_is_suspicious(peer) || peer->proving)
+        return;
+    peer->clear = !engine->caps.completes_inline;
+    if (peer->clear)
+        return;
+    struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
+    if (qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE)
+        peer->fast_qp = qp;
+}
+
+void peer_proven(weir_engine *engine, struct peer *peer) {
+    peer->proving = false;
+    peer_update_fast(engine, peer);
+    run_later(engine, peer);
+}
+
+/* ---- imported memory --------------------------------------------------- */
+
+/* Marks the remote memories of `owner` that are not of `instance` (NULL: all) dead,
+ * and gives the others to `heir`. */
+void peer_remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *instance,
+                       uint64_t heir) {
+    uint32_t i = groups_first(&engine->found.remotes, (uint32_t)owner);
+    engine->regions.version++;
+    while (i != NONE) {
+        struct region_remote *remote = &engine->regions.remotes[i];
+        bool stays =
+            instance != NULL && memcmp(remote->instance, instance, WIRE_INSTANCE_SIZE) == 0;
+        i = groups_next(&engine->found.remotes, i);
+        found_remote(engine, remote, stays ? heir : 0);
+    }
+}
+
+/* Under tables_lock: everything for this user of the slot, or for this incarnation of it, is for a
+ * dead one from here on: memories, and transfers still on the submit queue. */
+void peer_owner_change(weir_engine *engine, struct peer *peer) {
+    peer_remotes_pass(engine, peer->owner, NULL, 0);
+    peer->incarnation++;
+    peer->owner = region_owner(peer_index(engine, peer), peer->incarnation);
+}
+
+void peer_disown(weir_engine *engine, struct peer *peer) {
+    tables_lock(engine);
+    peer_owner_change(engine, peer);
+    tables_unlock(engine);
+}

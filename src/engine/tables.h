@@ -1,0 +1,61 @@
+/* tables.h: the slots of peers, and the handles that name them. */
+#ifndef WEIR_ENGINE_TABLES_H
+#define WEIR_ENGINE_TABLES_H
+
+#include "state.h"
+#include <sched.h>
+
+/* Submitters read the tables of memory and peers without the engine. The tables change only under
+ * both the engine and this lock, so either is enough to read them. */
+static inline void tables_lock(weir_engine *engine) {
+    while (atomic_exchange_explicit(&engine->tables_lock, 1, memory_order_acquire) != 0)
+        sched_yield();
+}
+static inline void tables_unlock(weir_engine *engine) {
+    atomic_store_explicit(&engine->tables_lock, 0, memory_order_release);
+}
+
+/* The peer that a handle names; NULL: none. Needs the engine or tables_lock, as peer_resolve. */
+struct peer *peer_find(weir_engine *engine, uint64_t id);
+/* The peer itself, or the one that it turned out to be. */
+struct peer *peer_resolve(weir_engine *engine, struct peer *peer);
+/* The handle that the application knows the peer by. */
+uint64_t peer_handle(weir_engine *engine, const struct peer *peer);
+/* An event about the peer, under that handle. */
+void peer_tell(weir_engine *engine, weir_event_type_t type, struct peer *peer, int error,
+               uint64_t value);
+bool address_dialable(const char *address);
+
+struct peer *peer_new(weir_engine *engine, const char *address);
+struct peer *peer_by_address(weir_engine *engine, const char *address);
+uint32_t peer_open_alias(const weir_engine *engine, const struct peer *known);
+
+/* Something that peer_update_fast goes by has changed. */
+void peer_update_fast(weir_engine *engine, struct peer *peer);
+/* New transfers go the long way: peer_update_fast. */
+static inline void peer_not_fast(struct peer *peer) {
+    peer->fast_qp = NULL;
+    peer->clear = false;
+}
+/* It is known who answers at the address of the peer, or that nobody does. */
+void peer_proven(weir_engine *engine, struct peer *peer);
+
+void peer_remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *instance, uint64_t heir);
+void peer_owner_change(weir_engine *engine, struct peer *peer);
+void peer_disown(weir_engine *engine, struct peer *peer);
+
+/* Transfers that wait for slots, credits or a connection. */
+static inline uint32_t peer_pending(const struct peer *peer) {
+    return peer->lists[LIST_PENDING].count + peer->credit_waits;
+}
+/* Transfers may be what breaks this peer's sessions: one chain is under way at a time. */
+static inline bool peer_is_suspicious(const struct peer *peer) {
+    return peer->suspects > 0 || peer->trouble_breaks >= BREAKS_SHARED;
+}
+/* Something came through. */
+static inline void peer_trouble_over(struct peer *peer) {
+    peer->trouble_ns = 0;
+    peer->trouble_breaks = 0;
+}
+
+#endif

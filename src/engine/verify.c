@@ -1,0 +1,116 @@
+/* verify.c: every invariant that an engine knows of itself, compared with its tables.
+ *
+ * Reads only. Simulations and tests call it after each step; the shipped library never does.
+ */
+#include "engine.h"
+#include "found.h"
+#include "inflight.h"
+#include "records.h"
+
+static const char *verify_lists(const weir_engine *engine, const struct peer *peer) {
+    uint32_t total = 0, suspects = 0;
+    for (uint8_t l = 0; l < LISTS; l++) {
+        uint32_t count = 0;
+        for (uint32_t i = peer->lists[l].head; i != NONE; i = engine->transfers[i].next) {
+            if (engine->transfers[i].list != l || ++count > engine->options.transfers_max)
+                return "peer: a list is not what its members say";
+            suspects += transfer_is_suspect(&engine->transfers[i]);
+        }
+        if (count != peer->lists[l].count)
+            return "peer: a list's count is wrong";
+        total += count;
+    }
+    uint32_t credit_waits = 0;
+    for (uint8_t l = LIST_CREDITS; l < LISTS; l++)
+        credit_waits += peer->lists[l].count;
+    if (credit_waits != peer->credit_waits)
+        return "peer: credit_waits differs from its lists";
+    if (suspects != peer->suspects)
+        return "peer: suspects differ from its lists";
+    return total == peer->waits ? NULL : "peer: waits differs from its lists";
+}
+
+/* Bytes in flight, and the line of those who wait for them. */
+static const char *verify_inflight(const weir_engine *engine) {
+    uint64_t bytes = 0;
+    uint32_t waiting = 0, in_line = 0, runs = 0;
+    for (uint32_t i = 0; i < engine->qps_used; i++) {
+        const struct ledger *ledger = &engine->qps[i].ledger;
+        bytes += ledger_inflight(ledger);
+        for (uint64_t s = ledger->head; s < ledger->tail; s++)
+            runs += ledger->runs[s & ledger->mask].bytes > 0;
+    }
+    if (bytes != inflight_bytes(engine))
+        return "engine: bytes in flight differ from what the ledgers say";
+    if (bytes > engine->options.inflight_bytes_max && runs > 1)
+        return "engine: more bytes in flight than there may be";
+    for (uint32_t i = 0; i < engine->peers_used; i++)
+        waiting += engine->peers[i].inflight_waits;
+    for (uint32_t i = engine->inflight_head; i != NONE; i = engine->peers[i].inflight_next) {
+        if (!engine->peers[i].inflight_waits || ++in_line > engine->peers_used)
+            return "engine: who waits in line for bytes in flight is not what peers say";
+    }
+    if (waiting != in_line)
+        return "engine: the line for bytes in flight is miscounted";
+    if (in_line > 0 && bytes == 0 && !engine->inflight_due)
+        return "engine: peers wait for bytes in flight, and there are none";
+    return NULL;
+}
+
+/* Every message that peers may send has a receive that waits for it. */
+static const char *verify_receives(const weir_engine *engine) {
+    const char *wrong = receives_verify(&engine->receives, engine->polled);
+    if (wrong != NULL || !engine->caps.srq)
+        return wrong;
+    uint32_t credits = 0;
+    for (uint32_t i = 0; i < engine->qps_used; i++) {
+        const struct qp *qp = &engine->qps[i];
+        if (qp->qp == NULL || qp->drain.state != DRAIN_IDLE)
+            continue;
+        const struct lack *lack = lack_of(engine, qp);
+        if (lack->credits > lack->recvs || (lack->recvs > 0 && !engine->recv_held))
+            return "qp: receives are missing of a queue that has what it needs";
+        if (qp->connected)
+            credits += qp->credit.window_local - (qp->credit.arrived - qp->credit.taken);
+    }
+    if (credits > engine->receives.lists[RECEIVE_POSTED].count)
+        return "engine: peers have credits that no receive is there for";
+    return NULL;
+}
+
+const char *engine_verify(const weir_engine *engine) {
+    const char *inflight = verify_inflight(engine);
+    if (inflight != NULL)
+        return inflight;
+    for (uint32_t i = 0; i < engine->qps_used; i++) {
+        const struct qp *qp = &engine->qps[i];
+        const char *wrong = qp->qp != NULL ? ledger_verify(&qp->ledger) : NULL;
+        bool waits = qp->qp != NULL && qp->drain.state == DRAIN_BEACON;
+        if (bits_has(&engine->qps_made, i) != (qp->qp != NULL) ||
+            (groups_of(&engine->beacons, i) == 0) != waits)
+            return "qp: it is not among those that there are, or that wait for a beacon";
+        if (wrong != NULL)
+            return wrong;
+        if (qp->qp != NULL && qp->ledger.depth >= qp->granted)
+            return "qp: the beacon has no slot of its own";
+        uint32_t missing = lack_of(engine, qp)->recvs;
+        if (qp->qp != NULL && missing > 0 && qp->drain.state == DRAIN_IDLE &&
+            (engine->recv_pause_ns == 0 || qp->recvs + missing > engine->recvs_per_qp))
+            return "qp: receives are missing, and nobody posts them";
+    }
+    const char *receives = verify_receives(engine);
+    const char *found = receives != NULL ? receives : found_verify(engine);
+    if (found != NULL)
+        return found;
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        const struct peer *peer = &engine->peers[i];
+        if (peer->id == 0)
+            continue;
+        const char *wrong = verify_lists(engine, peer);
+        if (wrong == NULL && peer->known)
+            wrong = endpoint_verify(&peer->endpoint);
+        if (wrong != NULL)
+            return wrong;
+    }
+    return NULL;
+}
