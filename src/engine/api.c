@@ -11,6 +11,7 @@
 #include "inflight.h"
 #include "layout.h"
 #include "news.h"
+#include "notes.h"
 #include "open.h"
 #include "own.h"
 #include "peer.h"
@@ -205,6 +206,7 @@ int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out
         return WEIR_EADDRESS;
     own_enter(engine);
     int rc = engine->closing ? WEIR_ECLOSED : peer_open(engine, address, peer_out);
+    effects_perform(engine);
     own_leave(engine);
     return rc;
 }
@@ -224,6 +226,7 @@ int weir_peer_close(weir_engine *engine, weir_peer handle) {
         if (peer->refs == 0)
             peer_closed(engine, peer);
     }
+    effects_perform(engine);
     own_leave(engine);
     return rc;
 }
@@ -241,7 +244,8 @@ int weir_peer_connect(weir_engine *engine, weir_peer handle) {
         rc = WEIR_OK;
         if (peer->live == NONE) {
             peer->wanted = true;
-            peer_want(engine, peer);
+            note_want(engine, peer);
+            effects_perform(engine);
             rc = peer->dial != DIAL_NONE || peer->known ? WEIR_NOT_READY : WEIR_ECONNECT;
         }
     }

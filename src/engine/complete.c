@@ -9,8 +9,10 @@
 #include "complete.h"
 
 #include "agenda.h"
-#include "effects.h"
+#include "cause.h"
+#include "deliver.h"
 #include "inflight.h"
+#include "notes.h"
 #include "peer.h"
 #include "recv.h"
 #include "runs.h"
@@ -18,30 +20,6 @@
 #include "tables.h"
 
 #include <assert.h>
-
-/* Puts an accepted notification into the application's queue; false: full. from: of whom, when the
- * peer has ended; else 0. */
-static bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_t *bytes) {
-    weir_notification *out = queue_room(&engine->notifications);
-    if (out == NULL)
-        return false;
-    struct wire_data data;
-    uint32_t length = 0;
-    memcpy(&length, bytes + 2, sizeof(uint16_t));
-    int rc = wire_data_decode(bytes, WIRE_DATA_SIZE + length, &data);
-    assert(rc == WEIR_OK); /* it was decoded when it was accepted */
-    (void)rc;
-    out->from.id = from != 0 ? from : peer_handle(engine, peer);
-    peer->told |= from == 0;
-    out->tag = data.tag;
-    out->length = data.payload_length;
-    out->reserved = 0;
-    memcpy(out->payload, bytes + WIRE_DATA_SIZE, data.payload_length);
-    queue_put(&engine->notifications);
-    engine->stats.notifications_received++;
-    engine->worked = true;
-    return true;
-}
 
 /* Whether this part is the last one missing. */
 static bool parts_complete(struct peer *peer, const struct qp *qp, const struct wire_data *data) {
@@ -93,31 +71,8 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     }
     if (engine->held_count == 0 && deliver(engine, peer, 0, recv_buffer(engine, qp, buffer)))
         return false;
-    engine->held[(engine->held_head + engine->held_count) % engine->held_max] =
-        (struct held){.qp = qp_index(engine, qp),
-                      .life = qp->life,
-                      .buffer = buffer,
-                      .peer = peer_index(engine, peer)};
-    engine->held_count++;
-    qp->held++;
-    peer->held++;
-    /* A taker that makes room from here on sees held_some; one that made it before is
-     * seen by us. */
-    atomic_store(&engine->held_some, true);
-    if (queue_room(&engine->notifications) != NULL)
-        atomic_store(&engine->attention, true);
+    deliver_later(engine, peer, qp, buffer);
     return true;
-}
-
-/* The peer has ended, and the handle that it is known by may be another's: its held notifications
- * keep the handle that it had. */
-void complete_ended(weir_engine *engine, const struct peer *peer) {
-    uint32_t index = peer_index(engine, peer);
-    for (uint32_t i = 0; peer->held > 0 && i < engine->held_count; i++) {
-        struct held *held = &engine->held[(engine->held_head + i) % engine->held_max];
-        if (held->peer == index && held->from == 0)
-            held->from = peer_handle(engine, peer);
-    }
 }
 
 /* Room may have come up in the application's queue. */
@@ -160,12 +115,12 @@ static void message(weir_engine *engine, struct qp *qp, uint32_t buffer,
         engine->stats.data_malformed++;
         recv_return(engine, qp, life, buffer);
         if (qp->qp != NULL && qp->life == life && qp->drain.state == DRAIN_IDLE)
-            session_broken(engine, peer, qp->session);
+            note_broken(engine, peer, qp->session);
         return;
     }
     const struct session *session = &peer->sessions[qp->session];
     if (!session->up && !session->retired && qp->connected)
-        peer_heard(engine, peer, qp->session);
+        note_heard(engine, peer, qp->session);
     if (peer_pending(peer) > 0)
         run_later(engine, peer);
     if (data.kind == WIRE_CREDIT) {
@@ -212,7 +167,7 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
         if (engine->caps.srq)
             recv_return(engine, NULL, 0, buffer);
         else if (current && qp->drain.state == DRAIN_IDLE) /* the QP failed by itself */
-            session_broken(engine, peer_at(engine, qp->peer), qp->session);
+            note_broken(engine, peer_at(engine, qp->peer), qp->session);
         if (current)
             drain_beacon(engine, qp);
         return;
@@ -262,11 +217,11 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     if (error != 0 && run->owner != LEDGER_NO_OWNER && engine->transfers[run->owner].result == 0)
         engine->transfers[run->owner].result = error;
     if (error != 0 && run->owner != LEDGER_NO_OWNER && qp->session != NONE)
-        session_own_break(engine, peer_at(engine, qp->peer), qp->session, error,
-                          &engine->transfers[run->owner]);
+        cause_own(engine, peer_at(engine, qp->peer), qp->session, error,
+                  &engine->transfers[run->owner]);
     if (cqe->status == WEIR_CQE_RETRY && qp->session != NONE)
-        session_unreachable(engine, peer_at(engine, qp->peer), qp->session);
-    session_broken(engine, peer_at(engine, qp->peer), qp->session);
+        cause_unanswered(engine, peer_at(engine, qp->peer), qp->session);
+    note_broken(engine, peer_at(engine, qp->peer), qp->session);
 }
 
 static void beacon_complete(weir_engine *engine, const struct weir_cqe *cqe) {

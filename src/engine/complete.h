@@ -8,6 +8,5 @@ int complete_poll(weir_engine *engine, int budget);
 /* Until a poll gives none, which *emptied_out says, or the budget is used. */
 int complete_rest(weir_engine *engine, int budget, bool *emptied_out);
 void complete_held(weir_engine *engine);
-void complete_ended(weir_engine *engine, const struct peer *peer);
 
 #endif

@@ -6,8 +6,8 @@
  */
 #include "conns.h"
 
-#include "control.h"
 #include "found.h"
+#include "notes.h"
 #include "tables.h"
 
 /* ---- messages out ------------------------------------------------------ */
@@ -22,7 +22,8 @@ bool conn_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint32_t
         engine->stats.control_sent++;
         engine->stats.control_retransmits += again;
     } else if (rc == WEIR_ECONNECT) {
-        on_closed(engine, conn, rc); /* its CLOSED event was not polled yet, or was lost */
+        visitor_drop(engine, conn);
+        note_conn_lost(engine, conn); /* its CLOSED event was not polled yet, or was lost */
         return false;
     }
     return true;

@@ -287,44 +287,7 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
     dial_spoke(engine, peer, conn);
     if (message->type == WIRE_HELLO || message->type == WIRE_HELLO_ACK)
         peer->pass_theirs = message->qps.pass;
-    peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_MESSAGE, .message = message});
-}
-
-/* The peer loses this connection. */
-static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int error) {
-    bool called = peer->conn_accepted == conn;
-    if (called) {
-        found_conn_set(engine, peer, &peer->conn_accepted, peer->conn_before);
-        found_conn_set(engine, peer, &peer->conn_before, 0);
-    }
-    if (peer->conn_before == conn)
-        found_conn_set(engine, peer, &peer->conn_before, 0);
-    if (peer->conn_dialled == conn)
-        dial_broken(engine, peer, error);
-    if (peer->conn_last == conn)
-        peer->conn_last = peer->conn_dialled != 0 && peer->dial == DIAL_NONE ? peer->conn_dialled
-                                                                             : peer->conn_accepted;
-    if (peer->known && !peer->leaving && peer->conn_last != 0) {
-        peer->probe_due = true; /* what was said on this one may be lost */
-        peer_pump(engine, peer, NULL);
-    }
-    if (!peer->known || peer->leaving || peer->conn_last != 0 ||
-        (peer->dial != DIAL_NONE && !called))
-        return;
-    /* A visitor that had no QPs here, and of which the application knows nothing, is not
-     * waited for. */
-    if (peer->was_up || peer->gone_told || peer->refs > 0 || !endpoint_quiet(&peer->endpoint))
-        dial_lost(engine, peer);
-    else
-        peer_dead(engine, peer, WEIR_EPEER);
-}
-
-void on_closed(weir_engine *engine, uint64_t conn, int error) {
-    struct peer *peer;
-    uint32_t at = NONE;
-    visitor_drop(engine, conn);
-    for (; (peer = found_by_conn(engine, conn, &at)) != NULL; at = NONE)
-        conn_lost(engine, peer, conn, error);
+    effects_event(engine, peer, &(struct ep_event){.type = EP_EV_MESSAGE, .message = message});
 }
 
 static void on_connected(weir_engine *engine, uint64_t conn) {
@@ -346,7 +309,7 @@ int control_poll(weir_engine *engine, int budget) {
             on_connected(engine, event.conn);
             break;
         case WEIR_CONTROL_CLOSED:
-            on_closed(engine, event.conn, event.error);
+            dial_closed(engine, event.conn, event.error);
             break;
         case WEIR_CONTROL_STARVED:
             news_event(engine, WEIR_EVENT_REFUSED, 0, event.error, 0);
@@ -357,12 +320,13 @@ int control_poll(weir_engine *engine, int budget) {
             } else {
                 engine->stats.control_malformed++;
                 control->ops->hangup(control->self, event.conn);
-                on_closed(engine, event.conn, WEIR_EPEER);
+                dial_closed(engine, event.conn, WEIR_EPEER);
             }
             break;
         default:
             break;
         }
+        effects_perform(engine);
     }
     return count;
 }

@@ -5,6 +5,5 @@
 #include "state.h"
 
 int control_poll(weir_engine *engine, int budget);
-void on_closed(weir_engine *engine, uint64_t conn, int error);
 
 #endif

@@ -21,10 +21,8 @@
 
 #include "agenda.h"
 #include "conns.h"
-#include "effects.h"
 #include "found.h"
-#include "peer.h"
-#include "post.h"
+#include "notes.h"
 #include "tables.h"
 
 enum { DIAL_PAUSE_NS = 20 * 1000 * 1000, DIAL_PAUSE_MAX_NS = 500 * 1000 * 1000 };
@@ -65,15 +63,6 @@ static uint64_t signs_of(weir_engine *engine, const struct peer *peer) {
     return signs;
 }
 
-/* An empty write on the live session. A full queue has enough to be answered. True: this one was
- * answered at once. */
-static bool probe(weir_engine *engine, const struct peer *peer) {
-    struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
-    uint64_t tail = qp->ledger.tail;
-    return qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE &&
-           post_empty(engine, qp) && qp->ledger.tail == tail;
-}
-
 /* Whether the peer's device has answered anything since this was asked last. Asks for one more
  * answer: an empty write, of which the other side's application need not know. */
 static bool shows_life(weir_engine *engine, struct peer *peer) {
@@ -82,12 +71,18 @@ static bool shows_life(weir_engine *engine, struct peer *peer) {
     uint64_t signs = signs_of(engine, peer);
     bool life = signs != peer->signs;
     peer->signs = signs;
-    return probe(engine, peer) || life;
+    note_life(engine, peer);
+    return life;
 }
 
 static uint64_t patient_until(const weir_engine *engine, const struct peer *peer, uint64_t now) {
     bool judged = peer->dial == DIAL_AWAITING && peer->live != NONE; /* by its device */
     return now + (judged ? patience_ns(engine) : engine->options.connect_timeout_ns);
+}
+
+void dial_alive(weir_engine *engine, struct peer *peer) {
+    if (peer->dial != DIAL_NONE && peer->known && !peer->leaving)
+        peer->dial_deadline_ns = patient_until(engine, peer, engine_now(engine));
 }
 
 /* The first look only asks: an answer from before says nothing. */
@@ -111,9 +106,9 @@ static void fail(weir_engine *engine, struct peer *peer, int error) {
     if (peer->proving)
         peer_proven(engine, peer);
     if (!peer->known)
-        peer_unreachable(engine, peer, error);
+        note_unreachable(engine, peer, error);
     else if (peer->conn_accepted == 0) /* else it has called us meanwhile, and is there */
-        peer_dead(engine, peer, error);
+        note_dead(engine, peer, error);
     peer_set_timer(engine, peer);
 }
 
@@ -190,13 +185,12 @@ void dial_start(weir_engine *engine, struct peer *peer) {
     conn_hangup(engine, peer, &peer->conn_dialled);
     peer->dial = DIAL_CALLING;
     begin(engine, peer);
-    if (peer->dial == DIAL_CALLING && peer->conn_dialled == 0)
-        call(engine, peer); /* else the sign of life that was asked for has ended the peer */
+    call(engine, peer);
 }
 
 /* No connection of the peer's is left. A dial that is under way was begun when there was one: the
  * patience begins now. */
-void dial_lost(weir_engine *engine, struct peer *peer) {
+static void dial_lost(weir_engine *engine, struct peer *peer) {
     if (peer->dial == DIAL_NONE && peer->dialable) {
         dial_start(engine, peer);
     } else if (!engine->closing) {
@@ -210,7 +204,7 @@ void dial_lost(weir_engine *engine, struct peer *peer) {
 }
 
 /* The connection that was dialled is lost. */
-void dial_broken(weir_engine *engine, struct peer *peer, int error) {
+static void dial_broken(weir_engine *engine, struct peer *peer, int error) {
     found_conn_set(engine, peer, &peer->conn_dialled, 0);
     if (peer->dial == DIAL_NONE || peer->dial == DIAL_AWAITING)
         return;
@@ -262,10 +256,12 @@ void dial_connected(weir_engine *engine, struct peer *peer) {
 }
 
 void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
-    if (peer->dial != DIAL_NONE && now >= peer->dial_look_ns)
-        look(engine, peer, now); /* may end it */
     if (peer->dial == DIAL_NONE)
         return;
+    if (now >= peer->dial_look_ns) {
+        look(engine, peer, now); /* what it finds may put the rest off */
+        return;
+    }
     if (now >= peer->dial_deadline_ns)
         fail(engine, peer, peer->dial_error);
     else if (now >= peer->dial_next_ns && peer->dial == DIAL_PAUSE)
@@ -312,4 +308,40 @@ void dial_ask_there(weir_engine *engine, struct peer *peer) {
         peer->conn_last = last;
     }
     dial_start(engine, peer);
+}
+
+/* The peer loses this connection. */
+static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int error) {
+    bool called = peer->conn_accepted == conn;
+    if (called) {
+        found_conn_set(engine, peer, &peer->conn_accepted, peer->conn_before);
+        found_conn_set(engine, peer, &peer->conn_before, 0);
+    }
+    if (peer->conn_before == conn)
+        found_conn_set(engine, peer, &peer->conn_before, 0);
+    if (peer->conn_dialled == conn)
+        dial_broken(engine, peer, error);
+    if (peer->conn_last == conn)
+        peer->conn_last = peer->conn_dialled != 0 && peer->dial == DIAL_NONE ? peer->conn_dialled
+                                                                             : peer->conn_accepted;
+    if (peer->known && !peer->leaving && peer->conn_last != 0) {
+        note_probe(engine, peer); /* what was said on this one may be lost */
+    }
+    if (!peer->known || peer->leaving || peer->conn_last != 0 ||
+        (peer->dial != DIAL_NONE && !called))
+        return;
+    /* A visitor that had no QPs here, and of which the application knows nothing, is not
+     * waited for. */
+    if (peer->was_up || peer->gone_told || peer->refs > 0 || !endpoint_quiet(&peer->endpoint))
+        dial_lost(engine, peer);
+    else
+        note_dead(engine, peer, WEIR_EPEER);
+}
+
+void dial_closed(weir_engine *engine, uint64_t conn, int error) {
+    struct peer *peer;
+    uint32_t at = NONE;
+    visitor_drop(engine, conn);
+    for (; (peer = found_by_conn(engine, conn, &at)) != NULL; at = NONE)
+        conn_lost(engine, peer, conn, error);
 }

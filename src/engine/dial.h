@@ -7,14 +7,16 @@
 void dial_start(weir_engine *engine, struct peer *peer);
 void dial_again(weir_engine *engine, struct peer *peer);
 void dial_connected(weir_engine *engine, struct peer *peer);
-void dial_broken(weir_engine *engine, struct peer *peer, int error);
 bool dial_unmade(int error);
-void dial_lost(weir_engine *engine, struct peer *peer);
 void dial_elsewhere(weir_engine *engine, struct peer *peer);
 /* The peer spoke on this connection, which is its own from here on. */
 void dial_spoke(weir_engine *engine, struct peer *peer, uint64_t conn);
 /* Asks at the peer's address who is there. */
 void dial_ask_there(weir_engine *engine, struct peer *peer);
+/* The connection is over: so all that have it lose it. */
+void dial_closed(weir_engine *engine, uint64_t conn, int error);
+/* The peer's device has answered just now. */
+void dial_alive(weir_engine *engine, struct peer *peer);
 void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now);
 /* The peer's one timer: the dial's or the endpoint's next deadline. */
 void peer_set_timer(weir_engine *engine, struct peer *peer);

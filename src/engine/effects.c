@@ -1,8 +1,9 @@
-/* effects.c: the effects that the endpoint machine of a peer asks for, performed.
+/* effects.c: the effects that the endpoint machine of a peer asks for, performed; and the notes of
+ * what was found out about a peer (notes.h), performed.
  *
- * Events for an endpoint that come up while its effects are being performed are noted
- * in the peer (want_due, broken_due, ...) and worked off in peer_pump(), so a machine is
- * never entered twice. Here a session comes up, breaks, and a peer is given up.
+ * Everything that follows of a break, an end or a wish happens here, one after the other, with
+ * nothing else under way: an endpoint is never entered twice. Here a session comes up, breaks, and
+ * a peer is given up.
  */
 #include "effects.h"
 
@@ -10,7 +11,9 @@
 #include "conns.h"
 #include "dial.h"
 #include "found.h"
+#include "notes.h"
 #include "peer.h"
+#include "post.h"
 #include "session.h"
 #include "tables.h"
 #include "transfer.h"
@@ -28,7 +31,7 @@ static void settled(weir_engine *engine, struct peer *peer, const struct ep_effe
 
 static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     if (peer->live != NONE)
-        session_lost(engine, peer); /* this one takes its place */
+        session_lost(engine, peer, peer->live); /* this one takes its place */
     peer->live = slot;
     peer->sessions[slot].up = true;
     peer->sessions_up++;
@@ -136,121 +139,179 @@ static void step(weir_engine *engine, struct peer *peer, struct ep_event event) 
     }
 }
 
-/* An attempt that has ended meanwhile has no answer any more. */
-static bool connect_due(struct peer *peer, struct ep_event *event) {
-    while (peer->connect_due != 0) {
-        uint32_t slot = (uint32_t)__builtin_ctz(peer->connect_due);
-        struct session *session = &peer->sessions[slot];
-        peer->connect_due &= (uint8_t)(peer->connect_due - 1);
-        if (!session->used || session->retired || !session->connect_owed)
-            continue;
-        session->connect_owed = false;
-        *event = (struct ep_event){.type = session->connect_error == WEIR_OK ? EP_EV_CONNECTED
-                                                                             : EP_EV_CONNECT_FAILED,
-                                   .slot = slot,
-                                   .error = session->connect_error};
+/* ---- notes ------------------------------------------------------------- */
+
+static void conns_lost(weir_engine *engine, struct peer *peer) {
+    uint64_t conns[FOUND_CONNS];
+    memcpy(conns, peer->notes.conns_lost, sizeof(conns));
+    memset(peer->notes.conns_lost, 0, sizeof(peer->notes.conns_lost));
+    peer->notes.conn_lost = false;
+    for (uint32_t i = 0; i < FOUND_CONNS; i++) {
+        if (conns[i] != 0)
+            dial_closed(engine, conns[i], WEIR_ECONNECT);
+    }
+}
+
+/* False: the attempt has ended meanwhile, and has no answer any more. */
+static bool connected(struct peer *peer, uint32_t slot, struct ep_event *event) {
+    struct session *session = &peer->sessions[slot];
+    if (!session->used || session->retired || !session->connect_owed)
+        return false;
+    session->connect_owed = false;
+    *event = (struct ep_event){.type = session->connect_error == WEIR_OK ? EP_EV_CONNECTED
+                                                                         : EP_EV_CONNECT_FAILED,
+                               .slot = slot,
+                               .error = session->connect_error};
+    return true;
+}
+
+/* The first note that the peer's endpoint has to hear of, if it is one of its sessions or the end
+ * of the peer. */
+static bool take_session(struct peer *peer, struct ep_event *event) {
+    struct notes *notes = &peer->notes;
+    if (notes->drained != 0) {
+        *event = (struct ep_event){.type = EP_EV_DRAINED, .slot = notes_session(&notes->drained)};
+        return true;
+    }
+    if (notes->dead != 0) {
+        *event = (struct ep_event){.type = EP_EV_PEER_DEAD, .error = notes->dead};
+        notes->dead = 0;
+        return true;
+    }
+    if (notes->broken != 0) {
+        *event = (struct ep_event){.type = EP_EV_BROKEN, .slot = notes_session(&notes->broken)};
         return true;
     }
     return false;
 }
 
-static bool take_due(struct peer *peer, struct ep_event *event) {
-    if (peer->drained_due != 0) {
-        uint32_t slot = (uint32_t)__builtin_ctz(peer->drained_due);
-        peer->drained_due &= (uint8_t)(peer->drained_due - 1);
-        *event = (struct ep_event){.type = EP_EV_DRAINED, .slot = slot};
-    } else if (peer->dead_due != 0) {
-        *event = (struct ep_event){.type = EP_EV_PEER_DEAD, .error = peer->dead_due};
-        peer->dead_due = 0;
-    } else if (peer->broken_due != 0) {
-        uint32_t slot = (uint32_t)__builtin_ctz(peer->broken_due);
-        peer->broken_due &= (uint8_t)(peer->broken_due - 1);
-        *event = (struct ep_event){.type = EP_EV_BROKEN, .slot = slot};
-    } else if (connect_due(peer, event)) {
+/* Likewise, of the others, which come when all sessions that broke have. */
+static bool take_other(struct peer *peer, struct ep_event *event) {
+    struct notes *notes = &peer->notes;
+    while (notes->connected != 0) {
+        if (connected(peer, notes_session(&notes->connected), event))
+            return true;
+    }
+    if (notes->heard != 0) {
+        *event = (struct ep_event){.type = EP_EV_HEARD, .slot = notes_session(&notes->heard)};
         return true;
-    } else if (peer->heard_due != 0) {
-        uint32_t slot = (uint32_t)__builtin_ctz(peer->heard_due);
-        peer->heard_due &= (uint8_t)(peer->heard_due - 1);
-        *event = (struct ep_event){.type = EP_EV_HEARD, .slot = slot};
-    } else if (peer->probe_due) {
-        peer->probe_due = false;
+    }
+    if (notes->probe) {
         *event = (struct ep_event){.type = EP_EV_PROBE};
-    } else if (peer->want_due) {
-        peer->want_due = false;
-        *event = (struct ep_event){.type = EP_EV_WANT};
+        notes->probe = false;
+        return true;
+    }
+    return false;
+}
+
+/* Somebody needs the slot of a peer that the application has closed. */
+static void evict(weir_engine *engine, struct peer *peer) {
+    step(engine, peer, (struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});
+    peer_gone(engine, peer, WEIR_ECLOSED);
+}
+
+/* Somebody here needs a session with this peer. */
+static void want(weir_engine *engine, struct peer *peer) {
+    if (peer->leaving || peer->live != NONE || peer->alias != NONE)
+        return; /* peer_reap asks again */
+    if (peer->known)
+        step(engine, peer, (struct ep_event){.type = EP_EV_WANT});
+    else if (peer->dialable)
+        dial_start(engine, peer);
+    else
+        peer_unreachable(engine, peer, WEIR_EPEER);
+}
+
+/* Performs the first of the peer's notes; false: there is none. */
+static bool perform_note(weir_engine *engine, struct peer *peer) {
+    struct notes *notes = &peer->notes;
+    struct ep_event event;
+    if (notes->conn_lost) {
+        conns_lost(engine, peer);
+    } else if (notes->life) {
+        notes->life = false;
+        if (post_life(engine, peer))
+            dial_alive(engine, peer);
+    } else if (peer->known && take_session(peer, &event)) {
+        step(engine, peer, event);
+    } else if (notes->unanswered != 0) {
+        session_unanswered(engine, peer, notes_session(&notes->unanswered));
+    } else if (peer->known && take_other(peer, &event)) {
+        step(engine, peer, event);
+    } else if (notes->evict) {
+        notes->evict = false;
+        evict(engine, peer);
+    } else if (notes->unreachable != 0) {
+        int error = notes->unreachable;
+        notes->unreachable = 0;
+        peer_unreachable(engine, peer, error);
+    } else if (notes->unpark) {
+        notes->unpark = false;
+        transfer_unpark(engine, peer);
+    } else if (notes->want) {
+        notes->want = false;
+        want(engine, peer);
     } else {
         return false;
     }
     return true;
 }
 
-/* One event (or none: NULL), then all that came up meanwhile. */
-void peer_pump(weir_engine *engine, struct peer *peer, const struct ep_event *first) {
-    if (peer->pumping)
+static void finish(weir_engine *engine, struct peer *peer) {
+    if (peer->id == 0)
         return;
-    assert(peer->known);
-    peer->pumping = true;
-    if (first != NULL)
-        step(engine, peer, *first);
-    struct ep_event event;
-    while (take_due(peer, &event))
-        step(engine, peer, event);
-    peer->pumping = false;
-    engine->worked = true;
     peer_set_timer(engine, peer);
     peer_reap(engine, peer);
 }
 
-void peer_broken(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    peer->broken_due |= (uint8_t)(1u << slot);
-    peer_pump(engine, peer, NULL);
-}
-
-void peer_drained(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    /* A session that broke and drained before the endpoint heard of the first. */
-    peer->broken_due &= (uint8_t) ~(1u << slot);
-    peer->heard_due &= (uint8_t) ~(1u << slot);
-    peer->drained_due |= (uint8_t)(1u << slot);
-    peer_pump(engine, peer, NULL);
-}
-
-/* A message came in on a session that is not up here yet: it is on the other side. */
-void peer_heard(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    peer->heard_due |= (uint8_t)(1u << slot);
-    peer_pump(engine, peer, NULL);
-}
-
-void peer_connected(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    peer->connect_due |= (uint8_t)(1u << slot);
-    peer_pump(engine, peer, NULL);
-}
-
-void peer_dead(weir_engine *engine, struct peer *peer, int error) {
-    if (!peer->known || peer->leaving)
-        return;
-    peer->dead_due = error;
-    peer_pump(engine, peer, NULL);
-}
-
-/* Somebody here needs a session with this peer. */
-void peer_want(weir_engine *engine, struct peer *peer) {
-    if (peer->leaving || peer->live != NONE)
-        return; /* peer_reap asks again */
-    if (peer->known) {
-        peer->want_due = true;
-        peer_pump(engine, peer, NULL);
-    } else if (peer->dialable) {
-        dial_start(engine, peer);
-    } else {
-        peer_unreachable(engine, peer, WEIR_EPEER);
+void effects_perform_all(weir_engine *engine) {
+    while (notes_waiting(engine)) {
+        /* The device may know more than that a session broke: that its peer is dead. It must be
+         * heard before the QPs that it is told of are gone. */
+        if (engine->noted_break) {
+            engine->noted_break = false;
+            session_async(engine);
+        }
+        struct peer *peer = notes_next(engine);
+        while (peer->id != 0 && perform_note(engine, peer))
+            continue;
+        finish(engine, peer);
     }
 }
 
-void peer_timer(weir_engine *engine, struct peer *peer) {
+void effects_event(weir_engine *engine, struct peer *peer, const struct ep_event *event) {
+    assert(peer->known);
+    step(engine, peer, *event);
+    engine->worked = true;
+    finish(engine, peer);
+}
+
+void effects_timer(weir_engine *engine, struct peer *peer) {
     uint64_t now = engine_now(engine);
     dial_timer(engine, peer, now);
+    effects_perform(engine);
     if (peer->known && now >= endpoint_deadline(&peer->endpoint))
-        peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_TIMER});
+        effects_event(engine, peer, &(struct ep_event){.type = EP_EV_TIMER});
     else
         peer_set_timer(engine, peer);
+}
+
+void effects_leave(weir_engine *engine) {
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        struct peer *peer = &engine->peers[i];
+        if (peer->id == 0)
+            continue;
+        transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
+        peer->dialable = false;
+        if (peer->dial != DIAL_NONE) {
+            peer->dial = DIAL_NONE;
+            conn_hangup(engine, peer, &peer->conn_dialled);
+            peer->conn_last = peer->conn_accepted;
+        }
+        if (peer->known)
+            effects_event(engine, peer,
+                          &(struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});
+        transfer_abandon(engine, peer, UINT64_MAX, WEIR_ECLOSED);
+    }
+    effects_perform(engine);
 }

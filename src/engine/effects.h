@@ -1,16 +1,21 @@
-/* effects.h: the effects that a peer's endpoint machine asks for, performed. */
+/* effects.h: what a peer's endpoint asks for, and what was noted of peers, performed. */
 #ifndef WEIR_ENGINE_EFFECTS_H
 #define WEIR_ENGINE_EFFECTS_H
 
 #include "state.h"
 
-void peer_pump(weir_engine *engine, struct peer *peer, const struct ep_event *first);
-void peer_timer(weir_engine *engine, struct peer *peer);
-void peer_want(weir_engine *engine, struct peer *peer);
-void peer_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
-void peer_drained(weir_engine *engine, struct peer *peer, uint32_t slot);
-void peer_connected(weir_engine *engine, struct peer *peer, uint32_t slot);
-void peer_heard(weir_engine *engine, struct peer *peer, uint32_t slot);
-void peer_dead(weir_engine *engine, struct peer *peer, int error);
+/* Performs what was noted of all peers, and what is noted meanwhile. */
+void effects_perform_all(weir_engine *engine);
+static inline void effects_perform(weir_engine *engine) {
+    if (__builtin_expect(engine->noted_head != NONE, 0))
+        effects_perform_all(engine);
+}
+/* The endpoint of the peer, whose instance is known, hears of this. Notes are left. */
+void effects_event(weir_engine *engine, struct peer *peer, const struct ep_event *event);
+/* The peer's timer is due. */
+void effects_timer(weir_engine *engine, struct peer *peer);
+
+/* The engine leaves: BYE to all, every session retired. */
+void effects_leave(weir_engine *engine);
 
 #endif

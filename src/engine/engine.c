@@ -4,11 +4,11 @@
  * step, timers, events, and closing. */
 #include "engine.h"
 #include "agenda.h"
+#include "effects.h"
 #include "layout.h"
 #include "left.h"
 #include "look.h"
 #include "own.h"
-#include "peer.h"
 #include "settings.h"
 #include "sleep.h"
 #include "step.h"
@@ -133,7 +133,7 @@ weir_engine *engine_end(weir_engine *engine) {
     step_take_submitted(engine);
     engine->closing = true;
     uint64_t deadline = engine_clock(engine) + engine->options.teardown_timeout_ns;
-    peer_close_all(engine);
+    effects_leave(engine);
     while (!left_nothing(engine) && engine_clock(engine) < deadline) {
         if (engine_step(engine, true) > 0)
             continue;

@@ -134,6 +134,7 @@ static void start_tables(weir_engine *e) {
     e->spare_missing = SPARE_BLOCKS;
     records_refill(e);
     e->run_head = e->run_tail = NONE;
+    e->noted_head = e->noted_tail = NONE;
     e->inflight_head = e->inflight_tail = e->inflight_turn = NONE;
     e->inflight_room = (int64_t)o->inflight_bytes_max;
 }

@@ -21,6 +21,8 @@
 #include "agenda.h"
 #include "complete.h"
 #include "control.h"
+#include "effects.h"
+#include "notes.h"
 #include "session.h"
 #include "stall.h"
 
@@ -46,8 +48,8 @@ void look_begin(weir_engine *engine) {
  * and then does something else for long is absent, too. */
 uint64_t engine_next_deadline(weir_engine *engine) {
     uint64_t now = engine_clock(engine), next = 0;
-    if (engine->run_head == NONE && !engine->inflight_due && atomic_load(&engine->submitted) == 0 &&
-        !atomic_load(&engine->attention)) {
+    if (engine->run_head == NONE && !notes_waiting(engine) && !engine->inflight_due &&
+        atomic_load(&engine->submitted) == 0 && !atomic_load(&engine->attention)) {
         uint64_t timer = timers_next(&engine->timers), stall = stall_deadline(engine);
         next = timer < stall ? timer : stall;
         if (next != UINT64_MAX)
@@ -93,9 +95,12 @@ int look_at_all(weir_engine *engine, int budget) {
     come_back(engine);
     bool emptied = false;
     int polled = complete_rest(engine, budget, &emptied);
+    effects_perform(engine);
     int events = session_async(engine);
+    effects_perform(engine);
     int control = control_poll(engine, CONTROL_BUDGET);
     stall_look(engine, emptied);
+    effects_perform(engine);
     engine->look_ended = emptied && events < ASYNC_BATCH && control < CONTROL_BUDGET;
     return polled + events + control;
 }

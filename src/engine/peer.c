@@ -14,12 +14,12 @@
 #include "peer.h"
 
 #include "agenda.h"
-#include "complete.h"
 #include "conns.h"
+#include "deliver.h"
 #include "dial.h"
-#include "effects.h"
 #include "found.h"
 #include "news.h"
+#include "notes.h"
 #include "tables.h"
 #include "transfer.h"
 
@@ -158,16 +158,16 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
  * last was lost with the old: ask after the session. Connect, if anybody waits. */
 void peer_reachable(weir_engine *engine, struct peer *peer) {
     if (peer->known && !peer->leaving)
-        peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_PROBE});
+        note_probe(engine, peer);
     if (peer->lists[LIST_PENDING].count > 0 || peer->wanted)
-        peer_want(engine, peer);
+        note_want(engine, peer);
     peer_set_timer(engine, peer);
 }
 
 void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instance) {
     if (peer->known && memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) != 0) {
         if (peer->reached || peer->refs > 0) /* what was opened is what answers there */
-            peer_dead(engine, peer, WEIR_EPEER);
+            note_dead(engine, peer, WEIR_EPEER);
         else
             dial_elsewhere(engine, peer);
         return;
@@ -177,7 +177,7 @@ void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instanc
         return;
     }
     if (memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0) {
-        peer_unreachable(engine, peer, WEIR_EADDRESS); /* our own address */
+        note_unreachable(engine, peer, WEIR_EADDRESS); /* our own address */
         return;
     }
     struct peer *other = peer_by_instance(engine, instance);
@@ -270,15 +270,6 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
 
 /* ---- the end of a peer -------------------------------------------------- */
 
-/* Nobody will say any more what became of our sessions up to `epoch`. */
-void peer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error) {
-    if (epoch > peer->abandoned_epoch) {
-        peer->abandoned_epoch = epoch;
-        peer->abandoned_error = error;
-    }
-    transfer_unpark(engine, peer);
-}
-
 void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     if (peer->leaving)
         return;
@@ -292,7 +283,7 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     peer->wanted = false;
     peer_disown(engine, peer);
     transfer_fail_all(engine, peer, error, true);
-    peer_abandon(engine, peer, UINT64_MAX, error);
+    transfer_abandon(engine, peer, UINT64_MAX, error);
 }
 
 /* No session came about: transfers that wait for one fail, and who asked for it with
@@ -311,7 +302,7 @@ void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
 /* A peer whose instance is gone and whose sessions are drained is forgotten, or
  * starts over as an address. */
 void peer_reap(weir_engine *engine, struct peer *peer) {
-    if (!peer->known || !peer->leaving || peer->pumping || !endpoint_quiet(&peer->endpoint) ||
+    if (!peer->known || !peer->leaving || !endpoint_quiet(&peer->endpoint) ||
         peer->lists[LIST_POSTED].count > 0 || peer->lists[LIST_PARKED].count > 0 || engine->closing)
         return;
     conn_hangup(engine, peer, &peer->conn_dialled);
@@ -326,7 +317,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
         false;
     past_keep(engine, peer);
     peer->pass_theirs = 0;
-    peer->probe_due = peer->want_due = false;
+    peer->notes.probe = peer->notes.want = false;
     if (peer->number_next > engine->number_floor)
         engine->number_floor = (peer->number_next + 63) & ~(uint64_t)63;
     found_instance(engine, peer);
@@ -337,7 +328,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
         memset(peer->parts, 0, WINDOW_SIZE * sizeof(*peer->parts));
     peer->parts_used = false;
     timer_peer(engine, peer, UINT64_MAX);
-    complete_ended(engine, peer);
+    deliver_ended(engine, peer);
     uint32_t alias;
     while ((alias = peer_open_alias(engine, peer)) != NONE) {
         tables_lock(engine);
@@ -347,7 +338,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     peer->known_as = NONE;
     if (peer->refs > 0) {
         if (peer->lists[LIST_PENDING].count > 0 || peer->wanted)
-            peer_want(engine, peer);
+            note_want(engine, peer);
         return;
     }
     transfer_fail_all(engine, peer, WEIR_EPEER, true);
@@ -384,9 +375,7 @@ void peer_evict(weir_engine *engine) {
         struct peer *peer = &engine->peers[i];
         if (!peer->known || peer->leaving || peer->waits > 0 || peer->held > 0)
             continue;
-        peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});
-        peer_gone(engine, peer, WEIR_ECLOSED);
-        peer_reap(engine, peer);
+        note_evict(engine, peer);
         return;
     }
 }
@@ -420,23 +409,4 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     if (known != peer)
         closed(engine, peer);
     peer_forget(engine, peer);
-}
-
-/* The engine leaves: BYE to all, every session retired. */
-void peer_close_all(weir_engine *engine) {
-    for (uint32_t i = 0; i < engine->peers_used; i++) {
-        struct peer *peer = &engine->peers[i];
-        if (peer->id == 0)
-            continue;
-        transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
-        peer->dialable = false;
-        if (peer->dial != DIAL_NONE) {
-            peer->dial = DIAL_NONE;
-            conn_hangup(engine, peer, &peer->conn_dialled);
-            peer->conn_last = peer->conn_accepted;
-        }
-        if (peer->known)
-            peer_pump(engine, peer, &(struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});
-        peer_abandon(engine, peer, UINT64_MAX, WEIR_ECLOSED);
-    }
 }

@@ -11,11 +11,9 @@ void peer_reachable(weir_engine *engine, struct peer *peer);
 int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
 void peer_gone(weir_engine *engine, struct peer *peer, int error);
 void peer_unreachable(weir_engine *engine, struct peer *peer, int error);
-void peer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error);
 void peer_reap(weir_engine *engine, struct peer *peer);
 void peer_forget(weir_engine *engine, struct peer *peer);
 void peer_closed(weir_engine *engine, struct peer *peer);
 void peer_evict(weir_engine *engine);
-void peer_close_all(weir_engine *engine);
 
 #endif

@@ -32,9 +32,9 @@
 
 #include "agenda.h"
 #include "inflight.h"
+#include "notes.h"
 #include "records.h"
 #include "runs.h"
-#include "session.h"
 #include "stall.h"
 #include "tables.h"
 #include "transfer.h"
@@ -166,7 +166,7 @@ bool post_empty(weir_engine *engine, struct qp *qp) {
     if (account(engine, qp, NULL, seq, &wr, 1, false, &post))
         return true;
     if (rc == WEIR_EDEVICE)
-        session_broken(engine, peer_at(engine, qp->peer), qp->session);
+        note_broken(engine, peer_at(engine, qp->peer), qp->session);
     else
         qp_block(engine, qp);
     return false;
@@ -175,6 +175,16 @@ bool post_empty(weir_engine *engine, struct qp *qp) {
 /* True: no orphan is open. */
 bool post_heal(weir_engine *engine, struct qp *qp) {
     return !qp->ledger.open || post_empty(engine, qp);
+}
+
+/* An empty write on the live session. A full queue has enough to be answered. True: this one was
+ * answered at once. */
+bool post_life(weir_engine *engine, const struct peer *peer) {
+    if (peer->live == NONE)
+        return false;
+    struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
+    uint64_t tail = qp->ledger.tail;
+    return usable(qp) && post_empty(engine, qp) && qp->ledger.tail == tail;
 }
 
 /* Quiet tails of which the last signalled run was over with a step ago, and behind which
@@ -343,7 +353,7 @@ static enum outcome refused(weir_engine *engine, struct peer *peer, struct qp *q
         post_heal(engine, qp);
         return POST_STOPPED;
     }
-    session_broken(engine, peer, qp->session);
+    note_broken(engine, peer, qp->session);
     return POST_STOPPED;
 }
 
@@ -627,7 +637,7 @@ static void post_credits(weir_engine *engine, struct peer *peer) {
             continue; /* a completion, or the timer that ends the block, runs the peer again */
         int rc = post_message(engine, peer, qp, NULL, 0);
         if (rc != WEIR_OK && rc != WEIR_EAGAIN) {
-            session_broken(engine, peer, peer->live);
+            note_broken(engine, peer, peer->live);
             return;
         }
     }

@@ -31,7 +31,7 @@
 #include "recv.h"
 
 #include "agenda.h"
-#include "session.h"
+#include "notes.h"
 
 /* A receive's sequence is {life:31, buffer:13}: RECV_BUFFER_BITS. */
 _Static_assert(CREDIT_WINDOW_MAX + CREDIT_RESERVE <= 1 << RECV_BUFFER_BITS,
@@ -240,9 +240,14 @@ static void give_up_shared(weir_engine *engine) {
     for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i)) {
         struct qp *qp = &engine->qps[i];
         if (lives(qp) && (all || misses(engine, qp)))
-            session_broken(engine, peer_at(engine, qp->peer), qp->session);
+            note_broken(engine, peer_at(engine, qp->peer), qp->session);
     }
-    reckon_shared(engine, 0);
+}
+
+/* QPs go down: those that go on may lack nothing any more. */
+void recv_fewer(weir_engine *engine) {
+    if (engine->recv_held)
+        reckon_shared(engine, 0);
 }
 
 /* True: something was posted. */
@@ -285,7 +290,7 @@ static bool return_own(weir_engine *engine, struct qp *qp, uint32_t life, uint32
     if (rc == WEIR_OK)
         return true;
     if (rc == WEIR_EINVAL) {
-        session_broken(engine, peer_at(engine, qp->peer), qp->session);
+        note_broken(engine, peer_at(engine, qp->peer), qp->session);
         return false;
     }
     if (lack->recvs == 0)
@@ -314,7 +319,7 @@ static bool retry_own(weir_engine *engine, struct qp *qp) {
         go_on(engine, qp);
     if (rc == WEIR_EINVAL || (rc != WEIR_OK && engine_now(engine) - lack->refused_ns >=
                                                    engine->options.connect_timeout_ns))
-        session_broken(engine, peer_at(engine, qp->peer), qp->session);
+        note_broken(engine, peer_at(engine, qp->peer), qp->session);
     return any;
 }
 

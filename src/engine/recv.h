@@ -8,6 +8,8 @@ int recv_post_all(weir_engine *engine, struct qp *qp);
 bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer);
 void recv_credit(weir_engine *engine, struct qp *qp, uint32_t life, bool posted);
 void recv_connected(const weir_engine *engine, struct qp *qp);
+/* QPs go down: those that go on may lack nothing any more. */
+void recv_fewer(weir_engine *engine);
 void recv_timer(weir_engine *engine);
 static inline uint8_t *recv_buffer(const weir_engine *engine, const struct qp *qp,
                                    uint32_t buffer) {

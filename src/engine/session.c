@@ -7,8 +7,9 @@
 #include "session.h"
 
 #include "agenda.h"
-#include "effects.h"
+#include "cause.h"
 #include "news.h"
+#include "notes.h"
 #include "post.h"
 #include "recv.h"
 #include "runs.h"
@@ -162,7 +163,7 @@ static void qp_connected(weir_engine *engine, const struct session *session, str
     recv_connected(engine, qp);
 }
 
-/* EINPROGRESS: peer_connected() is called when it is known. After another error some QPs
+/* EINPROGRESS: note_connected() says when it is known. After another error some QPs
  * may still be connecting: they are on their way out like the others. */
 int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effect *effect) {
     struct session *session = &peer->sessions[effect->slot];
@@ -215,7 +216,7 @@ static void connect_done(weir_engine *engine, struct qp *qp, int error) {
     else if (session->connect_error == WEIR_OK)
         session->connect_error = error;
     if (session->connect_owed && (session->connecting == 0 || error != WEIR_OK))
-        peer_connected(engine, peer, qp->session);
+        note_connected(engine, peer, qp->session);
 }
 
 /* Whether something that we posted on this session is done. */
@@ -226,14 +227,6 @@ static bool session_proven(const weir_engine *engine, const struct session *sess
         proven |= qp->passed || qp->ledger.head != qp->seq_next;
     }
     return proven;
-}
-
-/* The link carries: the next session need not wait long. */
-static void trouble_none(const weir_engine *engine, struct peer *peer) {
-    uint64_t soon_ns = engine_now(engine) + engine->options.retransmit_ns;
-    peer_trouble_over(peer);
-    if (peer->trouble_until_ns > soon_ns)
-        peer->trouble_until_ns = soon_ns;
 }
 
 /* A session broke while transfers wait: the target did not answer, or the other side broke it,
@@ -263,39 +256,6 @@ static void session_trouble(weir_engine *engine, struct peer *peer, const struct
     transfer_fail_all(engine, peer, WEIR_ECONNECT, true);
 }
 
-/* Notes why a session broke: the first cause is the cause, and others are its consequences.
- * DEGRADED may have been told before, RECOVERED tells it then. */
-static void session_cause(struct peer *peer, uint32_t slot, int error,
-                          const struct transfer *culprit) {
-    struct session *session = &peer->sessions[slot];
-    if (session->cause != WEIR_OK)
-        return;
-    session->cause = error;
-    /* A handle that was given back names nothing, and then another transfer. */
-    if (culprit != NULL && atomic_load(&culprit->refs) > 1)
-        session->culprit = atomic_load_explicit(&culprit->id, memory_order_relaxed);
-    if (peer->degraded && session->here && peer->cause.epoch == session->epoch) {
-        peer->cause.error = session->cause;
-        peer->cause.culprit = session->culprit;
-    }
-}
-
-/* A transfer of ours breaks this session, or it is broken on purpose for that one's sake: no other
- * transfer did it, and the remote is told so when it asks for the session's end (SETTLED). A
- * refusal is an answer: there is no trouble with the link. */
-void session_own_break(weir_engine *engine, struct peer *peer, uint32_t slot, int error,
-                       const struct transfer *culprit) {
-    struct session *session = &peer->sessions[slot];
-    if (!session->excused)
-        peer->broke[peer->broke_next++ % EP_SESSIONS] =
-            (struct broke){.epoch_remote = session->epoch_remote, .reason = error};
-    session->excused = true;
-    session->refused |= error == WEIR_EREMOTE;
-    if (error == WEIR_EREMOTE)
-        trouble_none(engine, peer);
-    session_cause(peer, slot, error, culprit);
-}
-
 /* The remote says that a transfer of its own broke our session `epoch`, and why: none of ours did
  * it. 0: it says nothing, or it said that before. */
 void session_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, int reason) {
@@ -312,23 +272,18 @@ void session_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, int 
     }
     transfer_excuse(engine, peer, epoch, refused);
     if (refused)
-        trouble_none(engine, peer);
+        cause_no_trouble(engine, peer);
 }
 
-/* Its target did not answer. That it broke may be known already, and just not why. */
-void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    struct session *session = &peer->sessions[slot];
-    bool late = session->retired && session->here && !session->unreachable;
-    session->unreachable = true;
-    session_cause(peer, slot, WEIR_ECONNECT, NULL);
-    if (late)
-        session_trouble(engine, peer, session);
+void session_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    if (peer->sessions[slot].used)
+        session_trouble(engine, peer, &peer->sessions[slot]);
 }
 
 /* The live session is over, and its peer is not: found here, or by the other side, which said
  * so or came with the next one. Told once, and RECOVERED or GONE follows. */
-void session_lost(weir_engine *engine, struct peer *peer) {
-    const struct session *session = &peer->sessions[peer->live];
+void session_lost(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    const struct session *session = &peer->sessions[slot];
     engine->stats.sessions_failed++;
     if (!peer->degraded && !peer->leaving) {
         int unnamed = session->here ? WEIR_EDEVICE : WEIR_EUNKNOWN;
@@ -346,43 +301,24 @@ void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
     if (!session->used || session->retired)
         return;
     session->retired = true;
+    if ((peer->live == slot || session->lost) && !endpoint_gone(&peer->endpoint))
+        session_lost(engine, peer, slot);
     if (peer->live == slot) {
-        if (!endpoint_gone(&peer->endpoint))
-            session_lost(engine, peer);
         peer->live = NONE;
         peer_not_fast(peer);
     }
     session->fresh = peer->trouble_ns == 0 || session_proven(engine, session);
     transfer_park(engine, peer, session);
     session_trouble(engine, peer, session);
-    uint32_t qps[WEIR_QPS_MAX];
-    uint32_t count = session->qp_count;
     bool event = refresh_caps(engine);
-    memcpy(qps, session->qps, sizeof(qps));
-    for (uint32_t i = 0; i < count; i++) {
-        struct qp *qp = &engine->qps[qps[i]];
+    for (uint32_t i = 0; i < session->qp_count; i++) {
+        struct qp *qp = &engine->qps[session->qps[i]];
         qp->drain.wait_event &= event;
         qp->credit_due = qp->gave = false;
         engine->draining++;
         drain_feed(engine, qp, qp->connected ? DRAIN_EV_START : DRAIN_EV_START_DIRECT);
     }
-}
-
-void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    /* The device may know more than that: that the peer is dead. It must be heard before the QPs
-     * that it is told of are gone. */
-    if (!engine->in_async)
-        session_async(engine);
-    if (slot == NONE || !peer->sessions[slot].used || peer->sessions[slot].retired)
-        return;
-    peer->sessions[slot].here = true;
-    if (peer->live == slot) {
-        session_lost(engine, peer);
-        /* No more posts from here on; the endpoint is told when it can listen. */
-        peer->live = NONE;
-        peer_not_fast(peer);
-    }
-    peer_broken(engine, peer, slot);
+    recv_fewer(engine);
 }
 
 /* The QP is gone: everything that it had is accounted for. */
@@ -413,7 +349,7 @@ static void qp_gone(weir_engine *engine, struct qp *qp) {
         transfer_judge(engine, peer, session);
         session->used = false;
         engine->stats.sessions_retired++;
-        peer_drained(engine, peer, session_slot);
+        note_drained(engine, peer, session_slot);
     }
 }
 
@@ -509,7 +445,7 @@ void session_device_failed(weir_engine *engine) {
     engine->device_failed = true;
     news_event(engine, WEIR_EVENT_DEVICE_FAILED, 0, WEIR_EDEVICE, 0);
     for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i))
-        session_broken(engine, peer_at(engine, engine->qps[i].peer), engine->qps[i].session);
+        note_broken(engine, peer_at(engine, engine->qps[i].peer), engine->qps[i].session);
 }
 
 static void async_event(weir_engine *engine, const struct weir_async *event) {
@@ -529,13 +465,13 @@ static void async_event(weir_engine *engine, const struct weir_async *event) {
         /* It comes only of a QP in the error state; if we did not put it there, it
          * failed by itself (IBA 1.5, 11.5.2.5). */
         if (qp->qp != NULL && qp->drain.state == DRAIN_IDLE)
-            session_broken(engine, peer, qp->session);
+            note_broken(engine, peer, qp->session);
         break;
     case WEIR_ASYNC_QP_FATAL:
-        session_broken(engine, peer, qp->session);
+        note_broken(engine, peer, qp->session);
         break;
     case WEIR_ASYNC_PEER_DEAD:
-        peer_dead(engine, peer, WEIR_EPEER);
+        note_dead(engine, peer, WEIR_EPEER);
         break;
     case WEIR_ASYNC_CONNECTED:
         connect_done(engine, qp, event->error);
@@ -547,10 +483,8 @@ static void async_event(weir_engine *engine, const struct weir_async *event) {
 
 int session_async(weir_engine *engine) {
     struct weir_async events[ASYNC_BATCH];
-    engine->in_async = true;
     int count = engine->device_ops->events(engine->device, events, ASYNC_BATCH);
     for (int i = 0; i < count; i++)
         async_event(engine, &events[i]);
-    engine->in_async = false;
     return count > 0 ? count : 0;
 }

@@ -9,12 +9,11 @@ int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64
 void session_slot_free(weir_engine *engine, struct qp *qp);
 int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effect *effect);
 void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot);
-void session_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
-void session_own_break(weir_engine *engine, struct peer *peer, uint32_t slot, int error,
-                       const struct transfer *culprit);
 void session_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, int reason);
-void session_lost(weir_engine *engine, struct peer *peer);
-void session_unreachable(weir_engine *engine, struct peer *peer, uint32_t slot);
+/* The live session is over. Told once, and RECOVERED or GONE follows. */
+void session_lost(weir_engine *engine, struct peer *peer, uint32_t slot);
+/* It had broken, and it turned out since that nobody answered. */
+void session_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot);
 void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event);
 void session_qp_timer(weir_engine *engine, struct qp *qp);
 int session_async(weir_engine *engine);

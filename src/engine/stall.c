@@ -14,8 +14,9 @@
 #include "stall.h"
 
 #include "agenda.h"
+#include "cause.h"
 #include "inflight.h"
-#include "session.h"
+#include "notes.h"
 
 enum {
     LOOKS = 8,         /* in stall_timeout_ns */
@@ -61,8 +62,8 @@ static void give_up(weir_engine *engine, const struct qp *qp) {
     if (peer->sessions[slot].retired)
         return;
     engine->stats.stalls++;
-    session_unreachable(engine, peer, slot);
-    session_broken(engine, peer, slot);
+    cause_unanswered(engine, peer, slot);
+    note_broken(engine, peer, slot);
 }
 
 static void look(weir_engine *engine, uint64_t passed_ns) {

@@ -175,6 +175,7 @@ struct session {
     bool used;
     bool retired;
     bool up;             /* transfers may have used it */
+    bool lost;           /* it was live when it broke, and that is not told yet */
     bool unreachable;    /* the target did not answer, or the device stood still: nobody broke it */
     bool here;           /* it broke here first, and not by the other side's word */
     bool excused;        /* who broke it is known, or it was broken on purpose */
@@ -217,6 +218,16 @@ struct past {
     uint64_t pass, pass_theirs; /* as in struct peer */
 };
 
+enum { FOUND_CONNS = 3 }; /* control connections of a peer */
+
+/* What is to be done about a peer: notes.h. */
+struct notes {
+    uint64_t conns_lost[FOUND_CONNS];                      /* 0: none */
+    uint8_t drained, broken, unanswered, connected, heard; /* sessions, one bit each */
+    bool conn_lost, life, evict, probe, unpark, want;
+    int dead, unreachable; /* why; 0: not noted */
+};
+
 struct peer {
     uint64_t id;           /* 0 when the slot is free */
     uint64_t id_next;      /* of the slot's next user */
@@ -248,12 +259,11 @@ struct peer {
         int error;
         uint64_t culprit, epoch; /* the transfer, or 0; of the session */
     } cause;
-    bool leaving;             /* GONE: until its sessions are drained */
-    bool pumping;             /* endpoint events are being worked off */
-    uint8_t tails_due;        /* turns until quiet tails are closed: post_tails */
-    bool probe_due, want_due; /* events for the endpoint that came up meanwhile */
-    uint8_t broken_due, drained_due, connect_due, heard_due; /* sessions, one bit each */
-    int dead_due;
+    bool leaving;        /* GONE: until its sessions are drained */
+    uint8_t tails_due;   /* turns until quiet tails are closed: post_tails */
+    bool noted;          /* it is on the list of those of which something is noted */
+    uint32_t noted_next; /* there */
+    struct notes notes;
     bool dial_failed;      /* the last time nobody answered there */
     int dial_error;        /* why the dial that is under way will have failed at its deadline */
     bool reached;          /* it did answer there: who is at its address is known */
@@ -283,6 +293,7 @@ struct peer {
     uint64_t left_ns;                     /* leaving: since when */
     uint64_t dial_since_ns, dial_look_ns; /* when it began; when to look for signs of life */
     uint64_t signs;                       /* of life, when that was done last: dial.c */
+    uint64_t signs_at_once;               /* answers that came within the question */
     struct rtt rtt;                       /* how long its answers take, whoever it is */
     struct rtt_pause who;                 /* DIAL_ASKING: until WHO is answered */
 
@@ -345,7 +356,6 @@ struct found {
     struct groups pasts;     /* hash: by their instance */
     struct groups visitors;  /* hash: by their connection; and a group of those that are free */
 };
-enum { FOUND_CONNS = 3 };
 
 struct held { /* an accepted notification that waits for room in the queue */
     uint32_t qp, life, buffer, peer;
@@ -420,7 +430,6 @@ struct weir_engine {
     bool device_failed;       /* no session comes up any more */
     _Atomic bool device_gone; /* any thread: and its last QP is gone, and what is left of it */
     bool no_slot_told;        /* REFUSED was told of a visitor, and none has found a slot since */
-    bool in_async;            /* async events are being worked off */
     bool worked;              /* since somebody was last told */
 
     bool look_ended;           /* the last look found the end of what had come */
@@ -449,6 +458,8 @@ struct weir_engine {
     uint32_t peer_free, peer_free_last, local_free, remote_free, qp_free;
     uint32_t peers_used; /* slots ever used: what loops over peers visit */
     uint32_t run_head, run_tail;
+    uint32_t noted_head, noted_tail;       /* peers of which something is noted: notes.h */
+    bool noted_break;                      /* one of them is a break */
     uint32_t inflight_head, inflight_tail; /* the line of peers that wait for bytes in flight */
     uint32_t inflight_turn;                /* the one of them that posts now; NONE */
     bool inflight_due;                     /* one of them may be able to */

@@ -75,7 +75,7 @@ static int run_timers(weir_engine *engine, bool looked) {
         }
         number -= engine->options.transfers_max;
         if (number < engine->peers_max)
-            peer_timer(engine, &engine->peers[number]);
+            effects_timer(engine, &engine->peers[number]);
         else if (number - engine->peers_max < engine->qps_max)
             session_qp_timer(engine, &engine->qps[number - engine->peers_max]);
         else
@@ -103,6 +103,7 @@ int engine_step(weir_engine *engine, bool slow) {
     int done = step_take_submitted(engine) ? 1 : 0;
     int budget = (int)engine->options.poll_budget;
     int polled = complete_poll(engine, budget);
+    effects_perform(engine);
     bool looks = look_is_due(engine) || slow;
     done += polled;
     if (looks) {
@@ -118,12 +119,14 @@ int engine_step(weir_engine *engine, bool slow) {
     if (engine->draining > 0)
         session_poll_marks(engine);
     done += run_timers(engine, looks);
+    effects_perform(engine);
     if (engine->inflight_due) {
         post_inflight(engine);
         done++;
     }
     if (run_peers(engine))
         done++;
+    effects_perform(engine);
     if (!engine->spare_ready)
         records_refill(engine);
     if (done > 0)

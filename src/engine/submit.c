@@ -15,6 +15,7 @@
 #include "submit.h"
 
 #include "agenda.h"
+#include "effects.h"
 #include "news.h"
 #include "own.h"
 #include "post.h"
@@ -235,6 +236,7 @@ static void start(weir_engine *engine, struct peer *peer, struct transfer *trans
         else
             post_service(engine, peer, engine->post_bytes_max);
     }
+    effects_perform(engine);
     records_refill(engine);
 }
 

@@ -14,12 +14,11 @@
 #include "transfer.h"
 
 #include "agenda.h"
+#include "cause.h"
 #include "dial.h"
-#include "effects.h"
 #include "inflight.h"
-#include "peer.h"
+#include "notes.h"
 #include "records.h"
-#include "session.h"
 #include "tables.h"
 
 #include <assert.h>
@@ -225,15 +224,15 @@ void transfer_timer(weir_engine *engine, struct transfer *transfer) {
             for (uint32_t s = 0; s < EP_SESSIONS; s++) {
                 if (!peer->sessions[s].used || peer->sessions[s].epoch != transfer->epoch)
                     continue;
-                session_own_break(engine, peer, s, transfer->result, transfer);
-                session_broken(engine, peer, s);
+                cause_own(engine, peer, s, transfer->result, transfer);
+                note_broken(engine, peer, s);
             }
         }
         break;
     case TR_PARKED:
         /* The other side has been silent for too long about the session that broke. */
         if (transfer->outstanding == 0)
-            peer_abandon(engine, peer, transfer->epoch, WEIR_EUNKNOWN);
+            transfer_abandon(engine, peer, transfer->epoch, WEIR_EUNKNOWN);
         else
             settle_timer(engine, transfer);
         break;
@@ -290,7 +289,7 @@ struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
     }
     if (peer->live != NONE)
         return peer;
-    peer_want(engine, peer);
+    note_want(engine, peer);
     return NULL;
 }
 
@@ -467,8 +466,17 @@ void transfer_unpark(weir_engine *engine, struct peer *peer) {
         if (peer->live != NONE)
             run_later(engine, peer);
         else
-            peer_want(engine, peer);
+            note_want(engine, peer);
     }
+}
+
+/* Nobody will say any more what became of our sessions up to `epoch`. */
+void transfer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error) {
+    if (epoch > peer->abandoned_epoch) {
+        peer->abandoned_epoch = epoch;
+        peer->abandoned_error = error;
+    }
+    note_unpark(engine, peer);
 }
 
 /* It was posted, must not be again, and whether it arrived may yet be told. */

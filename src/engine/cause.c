@@ -1,0 +1,61 @@
+/* cause.c: why a session broke.
+ *
+ * Owns the first cause that is known of each session, the account of those that transfers of ours
+ * broke, which the other side is told (SETTLED), and the end of trouble. What a break means for
+ * each transfer is transfer.c's, and for the next session session.c's.
+ */
+#include "cause.h"
+
+#include "agenda.h"
+#include "notes.h"
+#include "tables.h"
+
+/* The link carries: the next session need not wait long. */
+void cause_no_trouble(const weir_engine *engine, struct peer *peer) {
+    uint64_t soon_ns = engine_now(engine) + engine->options.retransmit_ns;
+    peer_trouble_over(peer);
+    if (peer->trouble_until_ns > soon_ns)
+        peer->trouble_until_ns = soon_ns;
+}
+
+/* Notes why a session broke: the first cause is the cause, and others are its consequences.
+ * DEGRADED may have been told before, RECOVERED tells it then. */
+static void session_cause(struct peer *peer, uint32_t slot, int error,
+                          const struct transfer *culprit) {
+    struct session *session = &peer->sessions[slot];
+    if (session->cause != WEIR_OK)
+        return;
+    session->cause = error;
+    /* A handle that was given back names nothing, and then another transfer. */
+    if (culprit != NULL && atomic_load(&culprit->refs) > 1)
+        session->culprit = atomic_load_explicit(&culprit->id, memory_order_relaxed);
+    if (peer->degraded && session->here && peer->cause.epoch == session->epoch) {
+        peer->cause.error = session->cause;
+        peer->cause.culprit = session->culprit;
+    }
+}
+
+/* A transfer of ours breaks this session, or it is broken on purpose for that one's sake: no other
+ * transfer did it, and the remote is told so when it asks for the session's end (SETTLED). A
+ * refusal is an answer: there is no trouble with the link. */
+void cause_own(weir_engine *engine, struct peer *peer, uint32_t slot, int error,
+               const struct transfer *culprit) {
+    struct session *session = &peer->sessions[slot];
+    if (!session->excused)
+        peer->broke[peer->broke_next++ % EP_SESSIONS] =
+            (struct broke){.epoch_remote = session->epoch_remote, .reason = error};
+    session->excused = true;
+    session->refused |= error == WEIR_EREMOTE;
+    if (error == WEIR_EREMOTE)
+        cause_no_trouble(engine, peer);
+    session_cause(peer, slot, error, culprit);
+}
+
+void cause_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    struct session *session = &peer->sessions[slot];
+    bool late = session->retired && session->here && !session->unreachable;
+    session->unreachable = true;
+    session_cause(peer, slot, WEIR_ECONNECT, NULL);
+    if (late)
+        note_unanswered(engine, peer, slot);
+}

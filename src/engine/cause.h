@@ -1,0 +1,14 @@
+/* cause.h: why a session broke. */
+#ifndef WEIR_ENGINE_CAUSE_H
+#define WEIR_ENGINE_CAUSE_H
+
+#include "state.h"
+
+void cause_own(weir_engine *engine, struct peer *peer, uint32_t slot, int error,
+               const struct transfer *culprit);
+/* The session's target did not answer. That it broke may be known already, and just not why. */
+void cause_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot);
+/* The link carries: the next session need not wait long. */
+void cause_no_trouble(const weir_engine *engine, struct peer *peer);
+
+#endif

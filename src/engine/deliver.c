@@ -1,0 +1,60 @@
+/* deliver.c: accepted notifications on their way to the application.
+ *
+ * Owns the ring of those that are *held*: for them there was no room in the application's queue,
+ * and they wait in their receive buffers. complete.c accepts notifications, and gives the buffers
+ * back.
+ */
+#include "deliver.h"
+
+#include "tables.h"
+
+/* Puts an accepted notification into the application's queue; false: full. from: of whom, when the
+ * peer has ended; else 0. */
+bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_t *bytes) {
+    weir_notification *out = queue_room(&engine->notifications);
+    if (out == NULL)
+        return false;
+    struct wire_data data;
+    uint32_t length = 0;
+    memcpy(&length, bytes + 2, sizeof(uint16_t));
+    int rc = wire_data_decode(bytes, WIRE_DATA_SIZE + length, &data);
+    assert(rc == WEIR_OK); /* it was decoded when it was accepted */
+    (void)rc;
+    out->from.id = from != 0 ? from : peer_handle(engine, peer);
+    peer->told |= from == 0;
+    out->tag = data.tag;
+    out->length = data.payload_length;
+    out->reserved = 0;
+    memcpy(out->payload, bytes + WIRE_DATA_SIZE, data.payload_length);
+    queue_put(&engine->notifications);
+    engine->stats.notifications_received++;
+    engine->worked = true;
+    return true;
+}
+
+void deliver_later(weir_engine *engine, struct peer *peer, struct qp *qp, uint32_t buffer) {
+    engine->held[(engine->held_head + engine->held_count) % engine->held_max] =
+        (struct held){.qp = qp_index(engine, qp),
+                      .life = qp->life,
+                      .buffer = buffer,
+                      .peer = peer_index(engine, peer)};
+    engine->held_count++;
+    qp->held++;
+    peer->held++;
+    /* A taker that makes room from here on sees held_some; one that made it before is
+     * seen by us. */
+    atomic_store(&engine->held_some, true);
+    if (queue_room(&engine->notifications) != NULL)
+        atomic_store(&engine->attention, true);
+}
+
+/* The peer has ended, and the handle that it is known by may be another's: its held notifications
+ * keep the handle that it had. */
+void deliver_ended(weir_engine *engine, const struct peer *peer) {
+    uint32_t index = peer_index(engine, peer);
+    for (uint32_t i = 0; peer->held > 0 && i < engine->held_count; i++) {
+        struct held *held = &engine->held[(engine->held_head + i) % engine->held_max];
+        if (held->peer == index && held->from == 0)
+            held->from = peer_handle(engine, peer);
+    }
+}

@@ -1,0 +1,14 @@
+/* deliver.h: accepted notifications on their way to the application. */
+#ifndef WEIR_ENGINE_DELIVER_H
+#define WEIR_ENGINE_DELIVER_H
+
+#include "state.h"
+
+/* Puts the notification of these bytes into the application's queue; false: full. from: the handle
+ * of a peer that has ended; else 0. */
+bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_t *bytes);
+/* There is no room, or others wait already: it is held in its buffer, and the slot of its QP. */
+void deliver_later(weir_engine *engine, struct peer *peer, struct qp *qp, uint32_t buffer);
+void deliver_ended(weir_engine *engine, const struct peer *peer);
+
+#endif

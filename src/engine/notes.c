@@ -1,0 +1,112 @@
+/* notes.c: see notes.h. Owns the list of peers of which something is noted. */
+#include "notes.h"
+
+#include "found.h"
+#include "tables.h"
+
+static void enlist(weir_engine *engine, struct peer *peer) {
+    uint32_t index = peer_index(engine, peer);
+    engine->worked = true; /* those who sleep must not */
+    if (peer->noted)
+        return;
+    peer->noted = true;
+    peer->noted_next = NONE;
+    if (engine->noted_tail == NONE)
+        engine->noted_head = index;
+    else
+        peer_at(engine, engine->noted_tail)->noted_next = index;
+    engine->noted_tail = index;
+}
+
+struct peer *notes_next(weir_engine *engine) {
+    struct peer *peer = peer_at(engine, engine->noted_head);
+    engine->noted_head = peer->noted_next;
+    if (engine->noted_head == NONE)
+        engine->noted_tail = NONE;
+    peer->noted = false;
+    return peer;
+}
+
+void note_broken(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    if (slot == NONE || !peer->sessions[slot].used || peer->sessions[slot].retired)
+        return;
+    peer->sessions[slot].here = true;
+    if (peer->live == slot) {
+        peer->sessions[slot].lost = true;
+        peer->live = NONE;
+        peer_not_fast(peer);
+    }
+    peer->notes.broken |= (uint8_t)(1u << slot);
+    engine->noted_break = true;
+    enlist(engine, peer);
+}
+
+void note_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    peer->notes.unanswered |= (uint8_t)(1u << slot);
+    enlist(engine, peer);
+}
+
+void note_drained(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    peer->notes.broken &= (uint8_t) ~(1u << slot);
+    peer->notes.unanswered &= (uint8_t) ~(1u << slot);
+    peer->notes.heard &= (uint8_t) ~(1u << slot);
+    peer->notes.drained |= (uint8_t)(1u << slot);
+    enlist(engine, peer);
+}
+
+void note_connected(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    peer->notes.connected |= (uint8_t)(1u << slot);
+    enlist(engine, peer);
+}
+
+void note_heard(weir_engine *engine, struct peer *peer, uint32_t slot) {
+    peer->notes.heard |= (uint8_t)(1u << slot);
+    enlist(engine, peer);
+}
+
+void note_dead(weir_engine *engine, struct peer *peer, int error) {
+    if (!peer->known || peer->leaving)
+        return;
+    peer->notes.dead = error;
+    enlist(engine, peer);
+}
+
+void note_unreachable(weir_engine *engine, struct peer *peer, int error) {
+    peer->notes.unreachable = error;
+    enlist(engine, peer);
+}
+
+void note_evict(weir_engine *engine, struct peer *peer) {
+    peer->notes.evict = true;
+    enlist(engine, peer);
+}
+
+void note_life(weir_engine *engine, struct peer *peer) {
+    peer->notes.life = true;
+    enlist(engine, peer);
+}
+
+void note_probe(weir_engine *engine, struct peer *peer) {
+    peer->notes.probe = true;
+    enlist(engine, peer);
+}
+
+void note_unpark(weir_engine *engine, struct peer *peer) {
+    peer->notes.unpark = true;
+    enlist(engine, peer);
+}
+
+void note_want(weir_engine *engine, struct peer *peer) {
+    peer->notes.want = true;
+    enlist(engine, peer);
+}
+
+void note_conn_lost(weir_engine *engine, uint64_t conn) {
+    struct peer *peer;
+    uint32_t at = NONE;
+    while ((peer = found_by_conn(engine, conn, &at)) != NULL) {
+        peer->notes.conns_lost[at % FOUND_CONNS] = conn;
+        peer->notes.conn_lost = true;
+        enlist(engine, peer);
+    }
+}

@@ -1,0 +1,61 @@
+/* notes.h: what was found out about a peer, and is done later, at one place.
+ *
+ * A break, an end, a wish is found out deep inside: by a completion, a refused post, a deadline.
+ * What follows of it goes through the peer's endpoint, its sessions and its transfers. So it is
+ * only noted where it is found, and effects_perform does what follows, when nothing else is under
+ * way. The notes of a peer, in the order in which they are performed:
+ *
+ *   conn_lost    control connections that turned out to be over
+ *   life         the peer's device is asked for a sign of life
+ *   drained      sessions whose QPs are gone
+ *   dead         the instance is gone
+ *   broken       sessions that broke here
+ *   unanswered   sessions that had broken, and of which it turns out that nobody answered
+ *   connected    sessions whose connect has an end
+ *   heard        sessions that are up on the other side
+ *   evict        the slot is needed by another
+ *   probe        what was said last may be lost: ask after the session
+ *   unreachable  no session came about
+ *   unpark       something is known of old sessions
+ *   want         transfers wait for a session
+ *
+ * A note is made by the thread that has the engine. Whoever may make some performs them before the
+ * engine is left, or leaves them to the next step: nobody sleeps over one. */
+#ifndef WEIR_ENGINE_NOTES_H
+#define WEIR_ENGINE_NOTES_H
+
+#include "state.h"
+
+/* The session breaks, by something that was seen here: from now on nothing is posted on it. NONE:
+ * its QP is nobody's. */
+void note_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
+void note_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot);
+/* A session that broke and drained before that was performed need not break any more. */
+void note_drained(weir_engine *engine, struct peer *peer, uint32_t slot);
+void note_connected(weir_engine *engine, struct peer *peer, uint32_t slot);
+/* A message came in on a session that is not up here yet: it is on the other side. */
+void note_heard(weir_engine *engine, struct peer *peer, uint32_t slot);
+void note_dead(weir_engine *engine, struct peer *peer, int error);
+void note_unreachable(weir_engine *engine, struct peer *peer, int error);
+void note_evict(weir_engine *engine, struct peer *peer);
+void note_life(weir_engine *engine, struct peer *peer);
+void note_probe(weir_engine *engine, struct peer *peer);
+void note_unpark(weir_engine *engine, struct peer *peer);
+void note_want(weir_engine *engine, struct peer *peer);
+/* Of every peer that has this connection. */
+void note_conn_lost(weir_engine *engine, uint64_t conn);
+
+static inline bool notes_waiting(const weir_engine *engine) {
+    return engine->noted_head != NONE;
+}
+/* The peer that was first noted, off the list; its notes stay until they are performed. There is
+ * one. */
+struct peer *notes_next(weir_engine *engine);
+/* The first of the sessions in *sessions, which is not 0, out of it. */
+static inline uint32_t notes_session(uint8_t *sessions) {
+    uint32_t slot = (uint32_t)__builtin_ctz(*sessions);
+    *sessions &= (uint8_t)(*sessions - 1);
+    return slot;
+}
+
+#endif
