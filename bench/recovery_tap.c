@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "device.h"
+#include "engine.h"
 #include "os.h"
 #include "sleep.h"
 #include "state.h"

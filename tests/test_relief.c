@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "device.h"
+#include "engine.h"
 #include "os.h"
 #include "state.h"
 

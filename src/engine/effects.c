@@ -232,10 +232,10 @@ static bool perform_note(weir_engine *engine, struct peer *peer) {
         notes->life = false;
         if (post_life(engine, peer))
             dial_alive(engine, peer);
-    } else if (peer->known && take_session(peer, &event)) {
-        step(engine, peer, event);
     } else if (notes->unanswered != 0) {
         session_unanswered(engine, peer, notes_session(&notes->unanswered));
+    } else if (peer->known && take_session(peer, &event)) {
+        step(engine, peer, event);
     } else if (peer->known && take_other(peer, &event)) {
         step(engine, peer, event);
     } else if (notes->evict) {

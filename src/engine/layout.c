@@ -5,6 +5,7 @@
  */
 #include "layout.h"
 
+#include "engine.h"
 #include "found.h"
 #include "records.h"
 

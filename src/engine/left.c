@@ -9,6 +9,7 @@
  * ports. */
 #include "left.h"
 
+#include "engine.h"
 #include "thread.h"
 
 #include <pthread.h>

@@ -22,6 +22,7 @@
 #include "complete.h"
 #include "control.h"
 #include "effects.h"
+#include "engine.h"
 #include "notes.h"
 #include "session.h"
 #include "stall.h"

@@ -48,7 +48,6 @@ void note_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot) {
 
 void note_drained(weir_engine *engine, struct peer *peer, uint32_t slot) {
     peer->notes.broken &= (uint8_t) ~(1u << slot);
-    peer->notes.unanswered &= (uint8_t) ~(1u << slot);
     peer->notes.heard &= (uint8_t) ~(1u << slot);
     peer->notes.drained |= (uint8_t)(1u << slot);
     enlist(engine, peer);

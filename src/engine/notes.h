@@ -7,10 +7,10 @@
  *
  *   conn_lost    control connections that turned out to be over
  *   life         the peer's device is asked for a sign of life
+ *   unanswered   sessions that had broken, and of which it turned out since that nobody answered
  *   drained      sessions whose QPs are gone
  *   dead         the instance is gone
  *   broken       sessions that broke here
- *   unanswered   sessions that had broken, and of which it turns out that nobody answered
  *   connected    sessions whose connect has an end
  *   heard        sessions that are up on the other side
  *   evict        the slot is needed by another

@@ -6,6 +6,7 @@
 #include "open.h"
 
 #include "device.h"
+#include "engine.h"
 #include "layout.h"
 #include "left.h"
 #include "os.h"

@@ -276,8 +276,7 @@ void session_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, int 
 }
 
 void session_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    if (peer->sessions[slot].used)
-        session_trouble(engine, peer, &peer->sessions[slot]);
+    session_trouble(engine, peer, &peer->sessions[slot]);
 }
 
 /* The live session is over, and its peer is not: found here, or by the other side, which said

@@ -17,6 +17,7 @@
 #include "sleep.h"
 
 #include "agenda.h"
+#include "engine.h"
 #include "news.h"
 #include "own.h"
 #include "step.h"

@@ -64,6 +64,16 @@ case_ 'the build grants too much' layers.sh 'src/core/meson.build grants src/os'
     'append src/core/meson.build "x = [inc_os]"'
 case_ 'the build grants implicitly' layers.sh 'src/os/meson.build lets the compiler' \
     'sed -i /implicit_include/d src/os/meson.build'
+case_ 'a call that goes up' floors.sh 'agenda calls engine_step, which' \
+    'append src/engine/agenda.c "int engine_step(weir_engine *e, bool slow); int agenda_x(weir_engine *e); int agenda_x(weir_engine *e) { return engine_step(e, false); }"'
+case_ 'a call beside' floors.sh 'complete calls effects_perform_all, which' \
+    'append src/engine/complete.c "void effects_perform_all(weir_engine *e); void complete_x(weir_engine *e); void complete_x(weir_engine *e) { effects_perform_all(e); }"'
+case_ 'an include that goes up' floors.sh 'agenda includes step.h, which' \
+    'append src/engine/agenda.c "#include \"step.h\""'
+case_ 'a module without a floor' floors.sh 'src/engine/unbuilt stands on no floor' \
+    'append src/engine/unbuilt.c "/* unbuilt.c: x */"'
+case_ 'a floor without a module' floors.sh 'nobody has a floor, and no file' \
+    'sed -i "s/^    agenda found/    nobody agenda found/" docs/design.md'
 case_ 'a header that needs another' headers.sh 'timer.h does not compile alone' \
     'sed -i "s/^#endif/int timer_x(struct tcp_unheard_of x[sizeof(struct y)]);\n#endif/" src/core/timer.h'
 case_ 'a public header that is no C++' headers.sh 'weir.h as C++17' \
