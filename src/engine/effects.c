@@ -206,6 +206,8 @@ static bool take_other(struct peer *peer, struct ep_event *event) {
 
 /* Somebody needs the slot of a peer that the application has closed. */
 static void evict(weir_engine *engine, struct peer *peer) {
+    if (!peer->closed || !peer->known || peer->leaving || peer->waits > 0 || peer->held > 0)
+        return;
     step(engine, peer, (struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});
     peer_gone(engine, peer, WEIR_ECLOSED);
 }
@@ -264,17 +266,21 @@ static void finish(weir_engine *engine, struct peer *peer) {
     peer_reap(engine, peer);
 }
 
+/* The device may know more than that a session broke: that its peer is dead. It must be heard
+ * before the QPs that it is told of are gone. */
+static void hear_device(weir_engine *engine) {
+    if (!engine->noted_break)
+        return;
+    engine->noted_break = false;
+    session_async(engine);
+}
+
 void effects_perform_all(weir_engine *engine) {
     while (notes_waiting(engine)) {
-        /* The device may know more than that a session broke: that its peer is dead. It must be
-         * heard before the QPs that it is told of are gone. */
-        if (engine->noted_break) {
-            engine->noted_break = false;
-            session_async(engine);
-        }
         struct peer *peer = notes_next(engine);
-        while (peer->id != 0 && perform_note(engine, peer))
-            continue;
+        do {
+            hear_device(engine);
+        } while (peer->id != 0 && perform_note(engine, peer));
         finish(engine, peer);
     }
 }

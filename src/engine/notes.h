@@ -13,8 +13,8 @@
  *   broken       sessions that broke here
  *   connected    sessions whose connect has an end
  *   heard        sessions that are up on the other side
- *   evict        the slot is needed by another
  *   probe        what was said last may be lost: ask after the session
+ *   evict        the slot is needed by another
  *   unreachable  no session came about
  *   unpark       something is known of old sessions
  *   want         transfers wait for a session

@@ -57,9 +57,13 @@ struct peer *peer_new(weir_engine *engine, const char *address) {
     uint32_t run_next = peer->run_next;
     bool inflight_waits = peer->inflight_waits; /* or in that line */
     uint32_t inflight_next = peer->inflight_next;
+    bool noted = peer->noted; /* or in that of those with notes, all of which were of that user */
+    uint32_t noted_next = peer->noted_next;
     memset(peer, 0, sizeof(*peer));
     peer->inflight_waits = inflight_waits;
     peer->inflight_next = inflight_next;
+    peer->noted = noted;
+    peer->noted_next = noted_next;
     peer->closed_owner = closed_owner;
     peer->runnable = runnable;
     peer->run_next = run_next;
