@@ -1,6 +1,6 @@
 /* lone_engine.c: see lone_engine.h. */
-#include "found.h"
 #include "lone_engine.h"
+#include "found.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,32 +1,14 @@
 /* post.c: from pending transfers to chains of WRs on QPs.
  *
- * Owns the rules of admission: slots are taken only by the chain that posts now,
- * never held while waiting for more; a chain is at most chain_max WRs (a quarter
- * of the depth) and its tail is signalled, so a full queue drains by itself; the
- * transfers of a peer take turns chain by chain, so that one with many WRs is
- * overtaken, and overtakes, by one chain of each of the others a round.
+ * Owns the rules of admission: slots are taken only by the chain that posts now, never held while
+ * waiting for more; a chain is at most chain_max WRs (a quarter of the depth), and what is
+ * unsignalled at the tail is closed in time (ledger.h), so a full queue drains by itself. Whose
+ * turn it is is turns.c's.
  *
- * Peers take turns, too. One that has more to post than SERVICE_BUDGET chains, or the
- * device's post_bytes_max, goes on behind all others that can go on (the run list): between
- * two of its turns each of those posts at most that much, and besides what the application
- * submits meanwhile for peers that are not waiting for a turn, as far as they have slots.
- *
- * All peers together have at most inflight_bytes_max payload bytes in flight, but for a WR
- * that is longer by itself. A peer that this stops waits in line (inflight_head); from then on
- * nobody posts data but the first in line, which posts one chain as soon as its next WR fits, and
- * goes to the end of the line if there is more. So a peer that waits is passed by at most one chain
- * of each other peer. It leaves the line when anything else stops it: slots, its session. Messages
- * are not counted, and do not wait: credits bound them.
- *
- * A notification that finds no credit leaves that round for the list of the QP whose
- * credit it needs: first come, first served as credits come back. Notifications that cannot go cost
- * nothing until then, however many there are.
- *
- * Order within a notified transfer: on ordered devices the notification's parts
- * follow written data on each QP that carried some; elsewhere, and behind reads, it
- * waits until all of the data has completed. (A read is not done when the target has
- * sent the bytes: the answer may be lost with the QP, and the target, once told, may
- * have reused the memory.)
+ * Order within a notified transfer: on ordered devices the notification's parts follow written data
+ * on each QP that carried some; elsewhere, and behind reads, it waits until all of the data has
+ * completed. (A read is not done when the target has sent the bytes: the answer may be lost with
+ * the QP, and the target, once told, may have reused the memory.)
  */
 #include "post.h"
 
@@ -34,24 +16,10 @@
 #include "inflight.h"
 #include "notes.h"
 #include "records.h"
-#include "runs.h"
 #include "stall.h"
-#include "tables.h"
 #include "transfer.h"
 
 #include <assert.h>
-
-enum outcome {
-    POST_MORE,     /* a chain was posted, more is left */
-    POST_ALL,      /* everything is posted */
-    POST_TOGETHER, /* several transfers were posted, and are on their lists */
-    POST_SLOTS,    /* no QP has room */
-    POST_FULL,     /* as many bytes are in flight as may be, or others wait for that */
-    POST_NOTHING,  /* nothing is pending, or may be posted now */
-    POST_CREDITS,  /* the notification has to wait for credits */
-    POST_WAITS,    /* the notification has to wait for the data's completion */
-    POST_STOPPED,  /* the transfer failed or its session broke: it is on another list now */
-};
 
 /* The newest run is signalled and was accepted whole. */
 static inline void qp_cover(weir_engine *engine, struct qp *qp) {
@@ -59,7 +27,7 @@ static inline void qp_cover(weir_engine *engine, struct qp *qp) {
     engine->stats.signaled++;
 }
 
-static bool usable(const struct qp *qp) {
+bool qp_is_usable(const struct qp *qp) {
     return qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE;
 }
 
@@ -184,34 +152,11 @@ bool post_life(weir_engine *engine, const struct peer *peer) {
         return false;
     struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
     uint64_t tail = qp->ledger.tail;
-    return usable(qp) && post_empty(engine, qp) && qp->ledger.tail == tail;
-}
-
-/* Quiet tails of which the last signalled run was over with a step ago, and behind which
- * nothing has been posted since: nothing else will say what becomes of them. And runs that
- * were passed by what was complete in its post. */
-static void post_tails(weir_engine *engine, struct peer *peer) {
-    if (--peer->tails_due > 0) {
-        run_later(engine, peer);
-        return;
-    }
-    const struct session *session = &peer->sessions[peer->live];
-    for (uint32_t i = 0; peer->live != NONE && i < session->qp_used; i++) {
-        struct qp *qp = &engine->qps[session->qps[i]];
-        if (!qp->connected || qp->drain.state != DRAIN_IDLE)
-            continue;
-        if (ledger_due(&qp->ledger) && (qp->blocked || !post_empty(engine, qp)))
-            peer->tails_due = 1; /* the timer that ends the block runs the peer again */
-        if (ledger_ready(&qp->ledger)) {
-            inflight_peak(engine);
-            runs_retire(engine, qp);
-            engine->inflight_due = engine->inflight_head != NONE;
-        }
-    }
+    return qp_is_usable(qp) && post_empty(engine, qp) && qp->ledger.tail == tail;
 }
 
 static inline bool has_slot(weir_engine *engine, struct qp *qp) {
-    return usable(qp) && post_heal(engine, qp) && ledger_free(&qp->ledger) > 0;
+    return qp_is_usable(qp) && post_heal(engine, qp) && ledger_free(&qp->ledger) > 0;
 }
 
 static inline struct qp *choose_qp(weir_engine *engine, struct session *session) {
@@ -242,7 +187,7 @@ static bool send_room(const weir_engine *engine, const struct qp *qp) {
 }
 
 /* Whether a credit message may still be overtaken: none on an ordered session. */
-static bool credit_under_way(struct qp *qp) {
+bool post_credit_under_way(struct qp *qp) {
     if (!qp->credit.under_way)
         return false;
     const struct ledger_run *run = ledger_peek(&qp->ledger, qp->credit.under_way_seq);
@@ -254,7 +199,7 @@ static bool credit_under_way(struct qp *qp) {
 /* Writes the SEND for a notification part (transfer) or a credit message (NULL). */
 static void make_send(weir_engine *engine, struct peer *peer, struct qp *qp,
                       const struct transfer *transfer, uint8_t parts, struct weir_wr *wr) {
-    credit_under_way(qp);
+    post_credit_under_way(qp);
     struct wire_data data = {.kind = WIRE_CREDIT, .credit = credit_to_tell(&qp->credit)};
     if (transfer != NULL) {
         data = (struct wire_data){.kind = WIRE_NOTIFY,
@@ -316,7 +261,7 @@ static bool take_number(struct peer *peer, struct transfer *transfer) {
  * unfinished: others may well go first. */
 int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct transfer *transfer,
                  uint8_t parts) {
-    if (!usable(qp) || !post_heal(engine, qp) || ledger_free(&qp->ledger) == 0 ||
+    if (!qp_is_usable(qp) || !post_heal(engine, qp) || ledger_free(&qp->ledger) == 0 ||
         !send_room(engine, qp))
         return WEIR_EAGAIN;
     if (transfer != NULL && (!credit_available(&qp->credit) || !take_number(peer, transfer)))
@@ -444,15 +389,6 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     return transfer_all_posted(transfer) ? POST_ALL : POST_MORE;
 }
 
-/* Whether the first two in turn may share a doorbell: where their runs complete in order, and not
- * what was in a session that broke, for it may break the next one. */
-static bool go_together(const weir_engine *engine, const struct peer *peer) {
-    const struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
-    return transfer->next != NONE && transfer_is_one_wr(engine, transfer) &&
-           transfer_is_one_wr(engine, &engine->transfers[transfer->next]) && engine->caps.ordered &&
-           !engine->caps.completes_inline && peer->trouble_ns == 0 && !peer_is_suspicious(peer);
-}
-
 /* The first `count` that are pending were posted, each as a run of its own, unsignalled so
  * far as the ledger knows. */
 static void posted_together(weir_engine *engine, struct peer *peer, struct qp *qp, uint32_t count) {
@@ -501,7 +437,7 @@ static uint32_t fill_together(weir_engine *engine, const struct peer *peer, cons
 
 /* Several transfers of one WR each in one chain, in their order: one by one they would cost a
  * doorbell each. */
-static enum outcome post_together(weir_engine *engine, struct peer *peer, uint64_t *bytes) {
+enum outcome post_together(weir_engine *engine, struct peer *peer, uint64_t *bytes) {
     struct qp *qp = choose_qp(engine, &peer->sessions[peer->live]);
     if (qp == NULL)
         return POST_SLOTS;
@@ -586,8 +522,8 @@ static uint16_t free_part(weir_engine *engine, struct peer *peer, struct session
 
 /* The notification's parts, one on each QP that carried data. POST_CREDITS: *stuck_out is
  * the index of the QP that has none. */
-static enum outcome post_parts(weir_engine *engine, struct peer *peer, struct transfer *transfer,
-                               uint32_t *stuck_out) {
+enum outcome post_parts(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                        uint32_t *stuck_out) {
     struct session *session = &peer->sessions[peer->live];
     if (transfer->parts_need == 0) {
         if (pipelines(session, transfer) && transfer->data_mask != 0) {
@@ -620,210 +556,11 @@ static enum outcome post_parts(weir_engine *engine, struct peer *peer, struct tr
     return POST_ALL;
 }
 
-static enum outcome post_next(weir_engine *engine, struct peer *peer, struct transfer *transfer,
-                              uint64_t *bytes, uint32_t *stuck_out) {
+enum outcome post_next(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                       uint64_t *bytes, uint32_t *stuck_out) {
     if (!plan_done(&transfer->cursor))
         return post_data(engine, peer, transfer, bytes);
     if (!transfer_all_posted(transfer))
         return post_parts(engine, peer, transfer, stuck_out);
     return POST_ALL;
-}
-
-static void post_credits(weir_engine *engine, struct peer *peer) {
-    struct session *session = &peer->sessions[peer->live];
-    for (uint32_t i = 0; i < session->qp_used; i++) {
-        struct qp *qp = &engine->qps[session->qps[i]];
-        if (!qp->credit_due || !usable(qp) || credit_under_way(qp))
-            continue; /* a completion, or the timer that ends the block, runs the peer again */
-        int rc = post_message(engine, peer, qp, NULL, 0);
-        if (rc != WEIR_OK && rc != WEIR_EAGAIN) {
-            note_broken(engine, peer, peer->live);
-            return;
-        }
-    }
-}
-
-/* While a transfer is suspected of breaking sessions, one chain is under way at a time:
- * whose it was is certain when the next one breaks. */
-static bool has_turn(const weir_engine *engine, const struct peer *peer) {
-    const struct session *session = &peer->sessions[peer->live];
-    uint32_t used = peer->proving;
-    for (uint32_t i = 0; peer_is_suspicious(peer) && i < session->qp_used; i++)
-        used += engine->qps[session->qps[i]].ledger.used;
-    return used == 0;
-}
-
-static void rotate(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
-    if (peer->lists[LIST_PENDING].count > 1 && !peer_is_suspicious(peer)) {
-        list_remove(engine, transfer);
-        list_push(engine, peer, transfer, LIST_PENDING);
-    }
-}
-
-/* Its place among those that wait for credits of QP `index`. One that has a number goes
- * first: it may be what the others wait for, when too many numbers are unfinished. */
-static void wait_for_credit(weir_engine *engine, struct peer *peer, struct transfer *transfer,
-                            uint32_t index) {
-    uint8_t list = (uint8_t)(LIST_CREDITS + index);
-    list_remove(engine, transfer);
-    if (transfer->number != 0)
-        list_push_front(engine, peer, transfer, list);
-    else
-        list_push(engine, peer, transfer, list);
-}
-
-static void all_posted(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
-    list_remove(engine, transfer);
-    list_push(engine, peer, transfer, LIST_POSTED);
-    transfer_check(engine, transfer);
-}
-
-/* Notifications whose credits have come back, oldest first. The head of a list that
- * cannot go says so for all of it. Returns how many turns it took, of `budget`. */
-static int post_waiters(weir_engine *engine, struct peer *peer, int budget) {
-    int turns = 0;
-    if (peer->credit_waits == 0)
-        return 0;
-    for (uint32_t i = 0; peer->live != NONE && i < peer->sessions[peer->live].qp_used; i++) {
-        uint32_t stuck = NONE;
-        while (peer->live != NONE && stuck != i && peer->lists[LIST_CREDITS + i].count > 0 &&
-               has_turn(engine, peer)) {
-            if (turns == budget) {
-                run_later(engine, peer);
-                return turns;
-            }
-            struct transfer *transfer = &engine->transfers[peer->lists[LIST_CREDITS + i].head];
-            enum outcome outcome = post_parts(engine, peer, transfer, &stuck);
-            if (outcome == POST_SLOTS)
-                break;
-            if (outcome == POST_CREDITS && stuck == i)
-                break;
-            engine->worked = true;
-            turns++;
-            if (outcome == POST_CREDITS)
-                wait_for_credit(engine, peer, transfer, stuck);
-            else if (outcome == POST_ALL)
-                all_posted(engine, peer, transfer);
-            else if (outcome == POST_MORE)
-                break; /* the device refused it for now */
-        }
-    }
-    return turns;
-}
-
-/* The transfer whose turn it is posts a chain, or of its notification what it can. */
-static enum outcome take_turn(weir_engine *engine, struct peer *peer, uint64_t *bytes) {
-    if (peer->live == NONE || peer->lists[LIST_PENDING].count == 0 || !has_turn(engine, peer))
-        return POST_NOTHING;
-    struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
-    uint32_t stuck = NONE;
-    enum outcome outcome = go_together(engine, peer)
-                               ? post_together(engine, peer, bytes)
-                               : post_next(engine, peer, transfer, bytes, &stuck);
-    if (peer->live == NONE || peer->lists[LIST_PENDING].count == 0) {
-        engine->worked = true; /* the session broke over it, or all of it is over with */
-        peer_wait_over(engine, peer);
-        return POST_NOTHING;
-    }
-    if (outcome == POST_SLOTS || outcome == POST_FULL) {
-        peer_waits(engine, peer,
-                   outcome == POST_SLOTS ? WEIR_WAITING_SLOTS : WEIR_WAITING_INFLIGHT);
-        return outcome;
-    }
-    engine->worked = true;
-    if (peer->waits_for != WEIR_WAITING_NOTHING)
-        peer_wait_over(engine, peer);
-    if (outcome == POST_CREDITS) {
-        engine->stats.credit_waits++;
-        wait_for_credit(engine, peer, transfer, stuck);
-    } else if (outcome == POST_MORE && transfer->state == TR_PENDING) {
-        rotate(engine, peer, transfer);
-    } else if (outcome == POST_ALL || outcome == POST_WAITS) {
-        all_posted(engine, peer, transfer);
-    }
-    return outcome;
-}
-
-static bool is_stop(enum outcome outcome) {
-    return outcome == POST_NOTHING || outcome == POST_SLOTS || outcome == POST_FULL;
-}
-
-/* Into the line, at its end. Bytes come back by themselves but for those of orphans, which
- * nothing else of the peer may close now. */
-static void wait_in_line(weir_engine *engine, struct peer *peer) {
-    const struct session *session = &peer->sessions[peer->live];
-    if (!peer->inflight_waits)
-        inflight_push(engine, peer);
-    for (uint32_t i = 0; peer->live != NONE && i < session->qp_used; i++) {
-        struct qp *qp = &engine->qps[session->qps[i]];
-        if (usable(qp))
-            post_heal(engine, qp);
-    }
-}
-
-/* One chain of the first in line, and what there is for its peer besides before that. */
-static enum outcome post_first(weir_engine *engine, struct peer *peer) {
-    enum outcome outcome = POST_MORE;
-    uint64_t bytes = 0;
-    engine->inflight_turn = peer_index(engine, peer);
-    for (int budget = SERVICE_BUDGET; budget > 0 && bytes == 0 && !is_stop(outcome); budget--)
-        outcome = take_turn(engine, peer, &bytes);
-    engine->inflight_turn = NONE;
-    return outcome;
-}
-
-/* Bytes came back: the peers that wait for them post in their order, a chain each a round. */
-void post_inflight(weir_engine *engine) {
-    int budget = INFLIGHT_BUDGET;
-    engine->inflight_due = false;
-    while (engine->inflight_head != NONE) {
-        if (budget-- == 0) {
-            engine->inflight_due = true;
-            return;
-        }
-        struct peer *peer = inflight_pop(engine);
-        enum outcome outcome = post_first(engine, peer);
-        if (outcome == POST_FULL) {
-            inflight_push_front(engine, peer);
-            return;
-        }
-        if (!is_stop(outcome) && peer->live != NONE && peer->lists[LIST_PENDING].count > 0) {
-            if (engine->inflight_head != NONE)
-                peer_waits(engine, peer, WEIR_WAITING_INFLIGHT);
-            inflight_push(engine, peer);
-        }
-        peer_update_fast(engine, peer);
-    }
-}
-
-/* Posts for one peer: its transfers in turn, until slots, credits, bytes in flight or the
- * budget are used up, which has a chain that reaches bytes_most, or post_is_long. A peer that
- * could go on is put back on the run list, and has its next turn from there. */
-void post_service(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
-    if (peer->live == NONE || (peer->spent && peer->runnable))
-        return;
-    peer->spent = false;
-    post_credits(engine, peer);
-    uint64_t bytes = 0;
-    int budget = SERVICE_BUDGET - post_waiters(engine, peer, SERVICE_BUDGET / 2);
-    enum outcome outcome = POST_MORE;
-    while (peer->live != NONE && peer->lists[LIST_PENDING].count > 0 && !is_stop(outcome)) {
-        if (budget == 0 || bytes >= bytes_most || post_is_long(engine, peer, bytes_most)) {
-            run_later(engine, peer);
-            peer->spent = true;
-            peer_waits(engine, peer, WEIR_WAITING_ENGINE);
-            break;
-        }
-        outcome = take_turn(engine, peer, &bytes);
-        if (outcome == POST_FULL)
-            wait_in_line(engine, peer);
-        budget--;
-    }
-    if (peer->live != NONE && peer->tails_due > 0)
-        post_tails(engine, peer);
-    peer_update_fast(engine, peer);
-}
-
-void post_run_first(weir_engine *engine, uint64_t bytes_most) {
-    post_service(engine, run_next(engine), bytes_most);
 }

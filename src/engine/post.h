@@ -4,17 +4,27 @@
 
 #include "state.h"
 
-void post_service(weir_engine *engine, struct peer *peer, uint64_t bytes_most);
-/* The turn of the first on the run list, which is not empty. */
-void post_run_first(weir_engine *engine, uint64_t bytes_most);
-/* The peer's next transfer is too long for a turn that is shorter than usual. */
-static inline bool post_is_long(const weir_engine *engine, const struct peer *peer,
-                                uint64_t bytes_most) {
-    uint32_t next = peer->lists[LIST_PENDING].head;
-    return bytes_most < engine->post_bytes_max && next != NONE &&
-           engine->transfers[next].bytes > bytes_most;
-}
-void post_inflight(weir_engine *engine);
+enum outcome {
+    POST_MORE,     /* a chain was posted, more is left */
+    POST_ALL,      /* everything is posted */
+    POST_TOGETHER, /* several transfers were posted, and are on their lists */
+    POST_SLOTS,    /* no QP has room */
+    POST_FULL,     /* as many bytes are in flight as may be, or others wait for that */
+    POST_NOTHING,  /* nothing is pending, or may be posted now */
+    POST_CREDITS,  /* the notification has to wait for credits */
+    POST_WAITS,    /* the notification has to wait for the data's completion */
+    POST_STOPPED,  /* the transfer failed or its session broke: it is on another list now */
+};
+
+/* WRs may be posted on it now. */
+bool qp_is_usable(const struct qp *qp);
+/* Whether a credit message may still be overtaken: none on an ordered session. */
+bool post_credit_under_way(struct qp *qp);
+enum outcome post_parts(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                        uint32_t *stuck_out);
+enum outcome post_next(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                       uint64_t *bytes, uint32_t *stuck_out);
+enum outcome post_together(weir_engine *engine, struct peer *peer, uint64_t *bytes);
 bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   uint32_t index);
 bool post_heal(weir_engine *engine, struct qp *qp);

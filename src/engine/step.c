@@ -9,11 +9,11 @@
 #include "complete.h"
 #include "effects.h"
 #include "look.h"
-#include "post.h"
 #include "records.h"
 #include "recv.h"
 #include "session.h"
 #include "transfer.h"
+#include "turns.h"
 
 /* Starts and cancels what other threads left, in the order in which they came. */
 bool step_take_submitted(weir_engine *engine) {
@@ -51,7 +51,7 @@ static bool run_peers(weir_engine *engine) {
     uint32_t last = engine->run_tail, index;
     do {
         index = engine->run_head;
-        post_run_first(engine, engine->post_bytes_max);
+        turns_next(engine, engine->post_bytes_max);
     } while (index != last && engine->run_head != NONE);
     return true;
 }
@@ -121,7 +121,7 @@ int engine_step(weir_engine *engine, bool slow) {
     done += run_timers(engine, looks);
     effects_perform(engine);
     if (engine->inflight_due) {
-        post_inflight(engine);
+        turns_inflight(engine);
         done++;
     }
     if (run_peers(engine))

@@ -24,6 +24,7 @@
 #include "step.h"
 #include "tables.h"
 #include "transfer.h"
+#include "turns.h"
 
 #include <assert.h>
 
@@ -223,8 +224,8 @@ static void give_turn(weir_engine *engine) {
     uint64_t most = engine->post_bytes_max;
     if (engine->caps.completes_inline && most > SUBMIT_BYTES)
         most = SUBMIT_BYTES;
-    if (first->live == NONE || !post_is_long(engine, first, most))
-        post_run_first(engine, most);
+    if (first->live == NONE || !turns_next_is_long(engine, first, most))
+        turns_next(engine, most);
 }
 
 /* A filled record on its way. */
@@ -234,7 +235,7 @@ static void start(weir_engine *engine, struct peer *peer, struct transfer *trans
         if (peer->spent && peer->runnable)
             give_turn(engine);
         else
-            post_service(engine, peer, engine->post_bytes_max);
+            turns_serve(engine, peer, engine->post_bytes_max);
     }
     effects_perform(engine);
     records_refill(engine);

@@ -1,0 +1,262 @@
+/* turns.c: whose turn it is to post.
+ *
+ * The transfers of a peer take turns chain by chain, so that one with many WRs is overtaken, and
+ * overtakes, by one chain of each of the others a round.
+ *
+ * Peers take turns, too. One that has more to post than SERVICE_BUDGET chains, or the device's
+ * post_bytes_max, goes on behind all others that can go on (the run list): between two of its turns
+ * each of those posts at most that much, and besides what the application submits meanwhile for
+ * peers that are not waiting for a turn, as far as they have slots.
+ *
+ * All peers together have at most inflight_bytes_max payload bytes in flight, but for a WR that is
+ * longer by itself. A peer that this stops waits in line (inflight_head); from then on nobody posts
+ * data but the first in line, which posts one chain as soon as its next WR fits, and goes to the
+ * end of the line if there is more. So a peer that waits is passed by at most one chain of each
+ * other peer. It leaves the line when anything else stops it: slots, its session. Messages are not
+ * counted, and do not wait: credits bound them.
+ *
+ * A notification that finds no credit leaves that round for the list of the QP whose credit it
+ * needs: first come, first served as credits come back. Notifications that cannot go cost nothing
+ * until then, however many there are.
+ */
+#include "turns.h"
+
+#include "agenda.h"
+#include "inflight.h"
+#include "notes.h"
+#include "post.h"
+#include "records.h"
+#include "runs.h"
+#include "tables.h"
+#include "transfer.h"
+
+/* Quiet tails of which the last signalled run was over with a step ago, and behind which
+ * nothing has been posted since: nothing else will say what becomes of them. And runs that
+ * were passed by what was complete in its post. */
+static void post_tails(weir_engine *engine, struct peer *peer) {
+    if (--peer->tails_due > 0) {
+        run_later(engine, peer);
+        return;
+    }
+    const struct session *session = &peer->sessions[peer->live];
+    for (uint32_t i = 0; peer->live != NONE && i < session->qp_used; i++) {
+        struct qp *qp = &engine->qps[session->qps[i]];
+        if (!qp->connected || qp->drain.state != DRAIN_IDLE)
+            continue;
+        if (ledger_due(&qp->ledger) && (qp->blocked || !post_empty(engine, qp)))
+            peer->tails_due = 1; /* the timer that ends the block runs the peer again */
+        if (ledger_ready(&qp->ledger)) {
+            inflight_peak(engine);
+            runs_retire(engine, qp);
+            engine->inflight_due = engine->inflight_head != NONE;
+        }
+    }
+}
+
+static void post_credits(weir_engine *engine, struct peer *peer) {
+    struct session *session = &peer->sessions[peer->live];
+    for (uint32_t i = 0; i < session->qp_used; i++) {
+        struct qp *qp = &engine->qps[session->qps[i]];
+        if (!qp->credit_due || !qp_is_usable(qp) || post_credit_under_way(qp))
+            continue; /* a completion, or the timer that ends the block, runs the peer again */
+        int rc = post_message(engine, peer, qp, NULL, 0);
+        if (rc != WEIR_OK && rc != WEIR_EAGAIN) {
+            note_broken(engine, peer, peer->live);
+            return;
+        }
+    }
+}
+
+/* While a transfer is suspected of breaking sessions, one chain is under way at a time:
+ * whose it was is certain when the next one breaks. */
+static bool has_turn(const weir_engine *engine, const struct peer *peer) {
+    const struct session *session = &peer->sessions[peer->live];
+    uint32_t used = peer->proving;
+    for (uint32_t i = 0; peer_is_suspicious(peer) && i < session->qp_used; i++)
+        used += engine->qps[session->qps[i]].ledger.used;
+    return used == 0;
+}
+
+static void rotate(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    if (peer->lists[LIST_PENDING].count > 1 && !peer_is_suspicious(peer)) {
+        list_remove(engine, transfer);
+        list_push(engine, peer, transfer, LIST_PENDING);
+    }
+}
+
+/* Its place among those that wait for credits of QP `index`. One that has a number goes
+ * first: it may be what the others wait for, when too many numbers are unfinished. */
+static void wait_for_credit(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                            uint32_t index) {
+    uint8_t list = (uint8_t)(LIST_CREDITS + index);
+    list_remove(engine, transfer);
+    if (transfer->number != 0)
+        list_push_front(engine, peer, transfer, list);
+    else
+        list_push(engine, peer, transfer, list);
+}
+
+static void all_posted(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    list_remove(engine, transfer);
+    list_push(engine, peer, transfer, LIST_POSTED);
+    transfer_check(engine, transfer);
+}
+
+/* Notifications whose credits have come back, oldest first. The head of a list that
+ * cannot go says so for all of it. Returns how many turns it took, of `budget`. */
+static int post_waiters(weir_engine *engine, struct peer *peer, int budget) {
+    int turns = 0;
+    if (peer->credit_waits == 0)
+        return 0;
+    for (uint32_t i = 0; peer->live != NONE && i < peer->sessions[peer->live].qp_used; i++) {
+        uint32_t stuck = NONE;
+        while (peer->live != NONE && stuck != i && peer->lists[LIST_CREDITS + i].count > 0 &&
+               has_turn(engine, peer)) {
+            if (turns == budget) {
+                run_later(engine, peer);
+                return turns;
+            }
+            struct transfer *transfer = &engine->transfers[peer->lists[LIST_CREDITS + i].head];
+            enum outcome outcome = post_parts(engine, peer, transfer, &stuck);
+            if (outcome == POST_SLOTS)
+                break;
+            if (outcome == POST_CREDITS && stuck == i)
+                break;
+            engine->worked = true;
+            turns++;
+            if (outcome == POST_CREDITS)
+                wait_for_credit(engine, peer, transfer, stuck);
+            else if (outcome == POST_ALL)
+                all_posted(engine, peer, transfer);
+            else if (outcome == POST_MORE)
+                break; /* the device refused it for now */
+        }
+    }
+    return turns;
+}
+
+/* Whether the first two in turn may share a doorbell: where their runs complete in order, and not
+ * what was in a session that broke, for it may break the next one. */
+static bool go_together(const weir_engine *engine, const struct peer *peer) {
+    const struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
+    return transfer->next != NONE && transfer_is_one_wr(engine, transfer) &&
+           transfer_is_one_wr(engine, &engine->transfers[transfer->next]) && engine->caps.ordered &&
+           !engine->caps.completes_inline && peer->trouble_ns == 0 && !peer_is_suspicious(peer);
+}
+
+/* The transfer whose turn it is posts a chain, or of its notification what it can. */
+static enum outcome take_turn(weir_engine *engine, struct peer *peer, uint64_t *bytes) {
+    if (peer->live == NONE || peer->lists[LIST_PENDING].count == 0 || !has_turn(engine, peer))
+        return POST_NOTHING;
+    struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
+    uint32_t stuck = NONE;
+    enum outcome outcome = go_together(engine, peer)
+                               ? post_together(engine, peer, bytes)
+                               : post_next(engine, peer, transfer, bytes, &stuck);
+    if (peer->live == NONE || peer->lists[LIST_PENDING].count == 0) {
+        engine->worked = true; /* the session broke over it, or all of it is over with */
+        peer_wait_over(engine, peer);
+        return POST_NOTHING;
+    }
+    if (outcome == POST_SLOTS || outcome == POST_FULL) {
+        peer_waits(engine, peer,
+                   outcome == POST_SLOTS ? WEIR_WAITING_SLOTS : WEIR_WAITING_INFLIGHT);
+        return outcome;
+    }
+    engine->worked = true;
+    if (peer->waits_for != WEIR_WAITING_NOTHING)
+        peer_wait_over(engine, peer);
+    if (outcome == POST_CREDITS) {
+        engine->stats.credit_waits++;
+        wait_for_credit(engine, peer, transfer, stuck);
+    } else if (outcome == POST_MORE && transfer->state == TR_PENDING) {
+        rotate(engine, peer, transfer);
+    } else if (outcome == POST_ALL || outcome == POST_WAITS) {
+        all_posted(engine, peer, transfer);
+    }
+    return outcome;
+}
+
+static bool is_stop(enum outcome outcome) {
+    return outcome == POST_NOTHING || outcome == POST_SLOTS || outcome == POST_FULL;
+}
+
+/* Into the line, at its end. Bytes come back by themselves but for those of orphans, which
+ * nothing else of the peer may close now. */
+static void wait_in_line(weir_engine *engine, struct peer *peer) {
+    const struct session *session = &peer->sessions[peer->live];
+    if (!peer->inflight_waits)
+        inflight_push(engine, peer);
+    for (uint32_t i = 0; peer->live != NONE && i < session->qp_used; i++) {
+        struct qp *qp = &engine->qps[session->qps[i]];
+        if (qp_is_usable(qp))
+            post_heal(engine, qp);
+    }
+}
+
+/* One chain of the first in line, and what there is for its peer besides before that. */
+static enum outcome post_first(weir_engine *engine, struct peer *peer) {
+    enum outcome outcome = POST_MORE;
+    uint64_t bytes = 0;
+    engine->inflight_turn = peer_index(engine, peer);
+    for (int budget = SERVICE_BUDGET; budget > 0 && bytes == 0 && !is_stop(outcome); budget--)
+        outcome = take_turn(engine, peer, &bytes);
+    engine->inflight_turn = NONE;
+    return outcome;
+}
+
+/* Bytes came back: the peers that wait for them post in their order, a chain each a round. */
+void turns_inflight(weir_engine *engine) {
+    int budget = INFLIGHT_BUDGET;
+    engine->inflight_due = false;
+    while (engine->inflight_head != NONE) {
+        if (budget-- == 0) {
+            engine->inflight_due = true;
+            return;
+        }
+        struct peer *peer = inflight_pop(engine);
+        enum outcome outcome = post_first(engine, peer);
+        if (outcome == POST_FULL) {
+            inflight_push_front(engine, peer);
+            return;
+        }
+        if (!is_stop(outcome) && peer->live != NONE && peer->lists[LIST_PENDING].count > 0) {
+            if (engine->inflight_head != NONE)
+                peer_waits(engine, peer, WEIR_WAITING_INFLIGHT);
+            inflight_push(engine, peer);
+        }
+        peer_update_fast(engine, peer);
+    }
+}
+
+/* Posts for one peer: its transfers in turn, until slots, credits, bytes in flight or the
+ * budget are used up, which has a chain that reaches bytes_most, or turns_next_is_long. A peer that
+ * could go on is put back on the run list, and has its next turn from there. */
+void turns_serve(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
+    if (peer->live == NONE || (peer->spent && peer->runnable))
+        return;
+    peer->spent = false;
+    post_credits(engine, peer);
+    uint64_t bytes = 0;
+    int budget = SERVICE_BUDGET - post_waiters(engine, peer, SERVICE_BUDGET / 2);
+    enum outcome outcome = POST_MORE;
+    while (peer->live != NONE && peer->lists[LIST_PENDING].count > 0 && !is_stop(outcome)) {
+        if (budget == 0 || bytes >= bytes_most || turns_next_is_long(engine, peer, bytes_most)) {
+            run_later(engine, peer);
+            peer->spent = true;
+            peer_waits(engine, peer, WEIR_WAITING_ENGINE);
+            break;
+        }
+        outcome = take_turn(engine, peer, &bytes);
+        if (outcome == POST_FULL)
+            wait_in_line(engine, peer);
+        budget--;
+    }
+    if (peer->live != NONE && peer->tails_due > 0)
+        post_tails(engine, peer);
+    peer_update_fast(engine, peer);
+}
+
+void turns_next(weir_engine *engine, uint64_t bytes_most) {
+    turns_serve(engine, run_next(engine), bytes_most);
+}
