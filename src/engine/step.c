@@ -116,17 +116,22 @@ int engine_step(weir_engine *engine, bool slow) {
         complete_held(engine);
         done++;
     }
-    if (engine->draining > 0)
+    if (engine->draining > 0) {
         session_poll_marks(engine);
-    done += run_timers(engine, looks);
-    effects_perform(engine);
+        effects_perform(engine);
+    }
+    int timers = run_timers(engine, looks);
+    if (timers > 0)
+        effects_perform(engine);
+    done += timers;
     if (engine->inflight_due) {
         turns_inflight(engine);
         done++;
     }
-    if (run_peers(engine))
+    if (run_peers(engine)) {
+        effects_perform(engine);
         done++;
-    effects_perform(engine);
+    }
     if (!engine->spare_ready)
         records_refill(engine);
     if (done > 0)
