@@ -201,6 +201,61 @@ static void test_S9_a_culprit_that_is_named_after_the_break(void **state) {
     culprits_are_named(true);
 }
 
+/* Of transfers that take several steps, while others are refused in session after session. */
+enum { STEPS_SEGMENTS = 100, STEPS_LENGTH = 16, STEPS_WIDTH = 16 };
+
+static weir_transfer submit_steps(struct world *w, bool reads, uint32_t count, uint32_t flags) {
+    static weir_segment segments[STEPS_SEGMENTS];
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    options.flags = flags;
+    for (uint32_t i = 0; i < count; i++)
+        segments[i] =
+            (weir_segment){.local = w->local, .remote = w->remote, .length = STEPS_LENGTH};
+    assert_int_equal((reads ? weir_read : weir_write)(w->lone->engine, w->peer, segments, count,
+                                                      &options, &transfer),
+                     WEIR_OK);
+    return transfer;
+}
+
+static void takes_steps_beside_refusals(uint32_t width, bool reads, uint32_t count,
+                                        uint32_t flags) {
+    struct world w;
+    weir_transfer refused[STEPS_WIDTH];
+
+    world_open(&w, 1, 16, SECOND);
+    w.lone->bad_bytes = SMALL;
+    w.lone->bad_status = WEIR_CQE_REMOTE_ACCESS;
+    for (uint32_t i = 0; i < width; i++)
+        refused[i] = write_bytes(&w, SMALL, 0);
+    weir_transfer good = submit_steps(&w, reads, count, flags);
+    while (under_way(&w, good)) {
+        assert_true(stats_of(&w).sessions_failed <= 2 * STEPS_SEGMENTS);
+        again(&w);
+        for (uint32_t i = 0; i < width; i++) {
+            if (under_way(&w, refused[i]))
+                continue;
+            assert_int_equal(status_of(&w, refused[i]), WEIR_EREMOTE);
+            weir_transfer_release(w.lone->engine, refused[i]);
+            refused[i] = write_bytes(&w, SMALL, 0);
+        }
+    }
+    assert_int_equal(status_of(&w, good), WEIR_OK);
+    lone_close(w.lone);
+}
+
+/* The steps that are done are not begun again: each session takes it further. */
+static void test_S11_what_takes_steps_ends_beside_refusals(void **state) {
+    (void)state;
+    for (uint32_t width = 1; width <= STEPS_WIDTH; width *= 4) {
+        takes_steps_beside_refusals(width, false, STEPS_SEGMENTS, 0);
+        takes_steps_beside_refusals(width, true, STEPS_SEGMENTS, 0);
+        takes_steps_beside_refusals(width, false, STEPS_SEGMENTS, WEIR_TRANSFER_NOTIFY);
+        takes_steps_beside_refusals(width, true, 1, WEIR_TRANSFER_NOTIFY);
+        takes_steps_beside_refusals(width, true, STEPS_SEGMENTS, WEIR_TRANSFER_NOTIFY);
+    }
+}
+
 /* Likewise when nobody is to blame: the link is down. */
 static void test_S11_a_link_that_is_known_to_be_down_after_the_break(void **state) {
     struct world w;
@@ -627,6 +682,7 @@ int main(void) {
         cmocka_unit_test(test_S9_nothing_is_posted_at_once_beside_a_suspect),
         cmocka_unit_test(test_S9_a_break_whose_culprit_is_named_is_no_other_ones),
         cmocka_unit_test(test_S9_a_culprit_that_is_named_after_the_break),
+        cmocka_unit_test(test_S11_what_takes_steps_ends_beside_refusals),
         cmocka_unit_test(test_S11_a_link_that_is_known_to_be_down_after_the_break),
         cmocka_unit_test(test_S11_trouble_that_ends_in_the_drain_begins_anew),
         cmocka_unit_test(test_S11_what_the_other_side_ends_is_held_against_nobody),

@@ -316,10 +316,32 @@ static bool others_wait(const struct peer *peer, const struct transfer *transfer
     return peer->lists[LIST_CREDITS + index].count > 0 && transfer->list != LIST_CREDITS + index;
 }
 
+/* The sessions carry it: what broke under it so far is no reason any more to end it, or to keep
+ * others away. */
+static void step_done(struct peer *peer, struct transfer *transfer) {
+    peer->suspects -= transfer_is_suspect(transfer);
+    transfer->replays = 0;
+    transfer->lost = 0;
+    peer->suspects += transfer_is_suspect(transfer);
+}
+
+/* The next step of a transfer that was replayed; false: the one before is not done. */
+static bool take_step(struct peer *peer, struct transfer *transfer) {
+    if (transfer->outstanding > 0)
+        return false;
+    if (transfer->marked && memcmp(&transfer->mark, &transfer->cursor, sizeof(transfer->mark)) != 0)
+        step_done(peer, transfer);
+    transfer->mark = transfer->cursor;
+    transfer->marked = true;
+    return true;
+}
+
 /* One chain of data, with the notification behind it when all of it fits on one QP. */
 static enum outcome post_data(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                               uint64_t *bytes) {
     struct session *session = &peer->sessions[peer->live];
+    if (__builtin_expect(transfer_was_replayed(transfer), 0) && !take_step(peer, transfer))
+        return POST_WAITS;
     struct qp *qp = choose_qp(engine, session);
     if (qp == NULL)
         return POST_SLOTS;
@@ -526,7 +548,11 @@ enum outcome post_parts(weir_engine *engine, struct peer *peer, struct transfer 
                         uint32_t *stuck_out) {
     struct session *session = &peer->sessions[peer->live];
     if (transfer->parts_need == 0) {
-        if (pipelines(session, transfer) && transfer->data_mask != 0) {
+        if (transfer_was_replayed(transfer)) {
+            if (!take_step(peer, transfer))
+                return POST_WAITS;
+            transfer->parts_need = free_part(engine, peer, session);
+        } else if (pipelines(session, transfer) && transfer->data_mask != 0) {
             transfer->parts_need = transfer->data_mask;
         } else {
             if (transfer->outstanding > 0)

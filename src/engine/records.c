@@ -13,7 +13,7 @@
 /* ---- what a record says ------------------------------------------------ */
 
 bool transfer_is_suspect(const struct transfer *transfer) {
-    return transfer->breaks >= BREAKS_SHARED;
+    return transfer->breaks >= BREAKS_SHARED || transfer->lost >= LOST_SHARED;
 }
 
 bool transfer_notifies(const struct transfer *transfer) {
@@ -25,7 +25,7 @@ bool transfer_is_one_wr(const weir_engine *engine, const struct transfer *transf
     const struct plan_block *block = &engine->blocks[transfer_index(engine, transfer)];
     return block->count == 1 && !plan_done(&transfer->cursor) && transfer->cursor.offset == 0 &&
            transfer->outstanding == 0 && transfer->result == 0 &&
-           transfer->breaks + transfer->replays == 0 && !transfer_notifies(transfer) &&
+           !transfer_was_replayed(transfer) && !transfer_notifies(transfer) &&
            transfer->bytes <= engine->caps.message_bytes_max;
 }
 

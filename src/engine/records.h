@@ -19,6 +19,11 @@ struct request {
 
 bool transfer_is_suspect(const struct transfer *transfer);
 bool transfer_notifies(const struct transfer *transfer);
+/* It was in a session that broke. From then on it takes one step at a time: a step that is done
+ * need not be done again when the next session breaks, and so each takes it further. */
+static inline bool transfer_was_replayed(const struct transfer *transfer) {
+    return transfer->marked || transfer->breaks + transfer->replays > 0;
+}
 bool transfer_is_one_wr(const weir_engine *engine, const struct transfer *transfer);
 bool transfer_all_posted(const struct transfer *transfer);
 
@@ -74,6 +79,8 @@ record_init(weir_engine *engine, struct transfer *transfer, const struct peer *p
     transfer->state = TR_SUBMITTED;
     transfer->opcode = opcode;
     transfer->breaks = 0;
+    transfer->lost = 0;
+    transfer->age = 0;
     transfer->replays = 0;
     transfer->flags = options->flags;
     transfer->peer = peer_index(engine, peer);
@@ -84,7 +91,7 @@ record_init(weir_engine *engine, struct transfer *transfer, const struct peer *p
     transfer->epoch = 0;
     transfer->number = 0;
     transfer->data_mask = transfer->parts_need = transfer->parts_mask = 0;
-    transfer->flushed = false;
+    transfer->flushed = transfer->marked = false;
     transfer->deadline_ns = UINT64_MAX;
     if (options->timeout_ns != 0) {
         uint64_t now = engine_clock(engine);

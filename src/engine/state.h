@@ -51,6 +51,7 @@ enum {
     SERVE_ROUNDS = 8,   /* steps for the submits of others before one of them takes over */
     SLOW_EVERY = 64,    /* steps between looks at everything: look.c */
     BREAKS_SHARED = 4,  /* broken sessions after which a transfer goes by itself */
+    LOST_SHARED = 64,   /* refusals that took the same step of it with them: likewise */
     BREAKS_MAX = 16,    /* sessions that one transfer may break before it fails */
     REPLAYS_MAX = 64,   /* sessions that may break under it after something came through */
     REPLAY_WEIGHT = 64, /* of those, so many as were broken by refusals count as one other */
@@ -92,6 +93,8 @@ struct transfer {
     uint8_t breaks;                    /* sessions that it may have broken, up to BREAKS_MAX */
     uint16_t replays;                  /* `fresh` ones that broke under it, by weight */
     uint8_t broke_last, replayed_last; /* as the last one counts in breaks, in replays */
+    uint8_t lost;                      /* refusals that took its last step with them */
+    uint32_t age;                      /* among those that saw a session break; 0: it has not */
     uint32_t flags;                    /* WEIR_TRANSFER_* */
     uint32_t next, prev;               /* on its list */
     uint32_t peer;
@@ -99,6 +102,7 @@ struct transfer {
     uint64_t version; /* of the tables, when it was filled */
 
     struct plan_cursor cursor;
+    struct plan_cursor mark; /* once it was replayed: all before this is done, for good */
     uint64_t bytes;
     uint64_t deadline_ns; /* UINT64_MAX: none */
     uint32_t outstanding; /* runs */
@@ -109,6 +113,7 @@ struct transfer {
     uint16_t parts_need;  /* QPs that the notification's parts go to; 0: not decided */
     uint16_t parts_mask;  /* those that have been posted */
     bool flushed;         /* some run of it did not complete */
+    bool marked;          /* mark counts; it takes one step at a time */
 
     uint64_t user_data;
     uint64_t tag;
@@ -309,9 +314,11 @@ struct peer {
     uint32_t broke_next;
     uint64_t sessions_up, recoveries, replays;
     uint64_t slot_waits, slot_wait_ns, inflight_waits_begun, inflight_wait_ns;
+    uint32_t ages;             /* given so far */
     uint64_t trouble_ns;       /* when sessions began to break with nothing done on them; 0 */
     uint64_t trouble_until_ns; /* no new session before */
     uint32_t trouble_breaks;
+    bool refused_last; /* a refusal broke the last session: it is known whose, and who is not */
 
     uint8_t instance[WIRE_INSTANCE_SIZE];
     uint64_t pass;        /* it shows this on a new connection of its */

@@ -84,6 +84,21 @@ void list_push_front(weir_engine *engine, struct peer *peer, struct transfer *tr
     l->head = index;
 }
 
+/* list_push, behind another of the peer's pending ones. */
+static void list_push_behind(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                             uint32_t before) {
+    uint32_t index = transfer_index(engine, transfer);
+    enter_list(engine, peer, transfer, LIST_PENDING);
+    struct list *l = &peer->lists[LIST_PENDING];
+    transfer->prev = before;
+    transfer->next = engine->transfers[before].next;
+    engine->transfers[before].next = index;
+    if (transfer->next != NONE)
+        engine->transfers[transfer->next].prev = index;
+    else
+        l->tail = index;
+}
+
 static inline void leave_list(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
     struct list *l = &peer->lists[transfer->list];
     if (transfer->prev != NONE)
@@ -323,6 +338,14 @@ static void count_last(weir_engine *engine, struct peer *peer, struct transfer *
     peer_update_fast(engine, peer);
 }
 
+/* A refusal took its step with it. */
+static void count_lost(struct peer *peer, struct transfer *transfer) {
+    peer->suspects -= transfer_is_suspect(transfer);
+    if (transfer->lost < UINT8_MAX)
+        transfer->lost++;
+    peer->suspects += transfer_is_suspect(transfer);
+}
+
 /* A session broke with this transfer under way. A transfer that came through is not what broke
  * it. */
 static void blame(weir_engine *engine, struct peer *peer, struct transfer *transfer,
@@ -331,6 +354,8 @@ static void blame(weir_engine *engine, struct peer *peer, struct transfer *trans
     transfer->broke_last = transfer->replayed_last = 0;
     if (!transfer->flushed)
         return;
+    if (session->refused)
+        count_lost(peer, transfer);
     transfer->broke_last = blamed && transfer->breaks < BREAKS_MAX;
     if (session->fresh)
         transfer->replayed_last = session->refused ? 1 : REPLAY_WEIGHT;
@@ -339,12 +364,15 @@ static void blame(weir_engine *engine, struct peer *peer, struct transfer *trans
 
 /* Something else broke this session, as is known now: a refusal, or not. */
 void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, bool refused) {
+    peer->refused_last |= refused;
     for (uint32_t i = peer->lists[LIST_PARKED].head; i != NONE; i = engine->transfers[i].next) {
         struct transfer *transfer = &engine->transfers[i];
         if (transfer->epoch != epoch)
             continue;
         count_last(engine, peer, transfer, -1);
         transfer->broke_last = 0;
+        if (refused)
+            count_lost(peer, transfer);
         if (refused && transfer->replayed_last != 0)
             transfer->replayed_last = 1;
         count_last(engine, peer, transfer, 1);
@@ -354,6 +382,7 @@ void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, boo
 /* A session that broke has drained. That it broke may have been known before its cause, from
  * an event or from receives that flushed: now all completions are in. */
 void transfer_judge(weir_engine *engine, struct peer *peer, const struct session *session) {
+    peer->refused_last = session->refused;
     for (uint32_t i = peer->lists[LIST_PARKED].head; i != NONE; i = engine->transfers[i].next) {
         struct transfer *transfer = &engine->transfers[i];
         if (transfer->epoch == session->epoch)
@@ -367,13 +396,17 @@ void transfer_park(weir_engine *engine, struct peer *peer, const struct session 
     peer_wait_over(engine, peer);
     if (peer->inflight_waits)
         engine->inflight_due = true;
-    for (uint8_t l = 0; l < LISTS; l++) {
+    for (uint8_t k = 0; k < LISTS; k++) {
+        /* What is posted was before what is pending. */
+        uint8_t l = k == 0 ? LIST_POSTED : k == 1 ? LIST_PENDING : k;
         uint32_t next;
         for (uint32_t i = l == LIST_PARKED ? NONE : peer->lists[l].head; i != NONE; i = next) {
             struct transfer *transfer = &engine->transfers[i];
             next = transfer->next;
             if (transfer->epoch != session->epoch && transfer->epoch != 0)
                 continue;
+            if (transfer->age == 0)
+                transfer->age = ++peer->ages;
             if (transfer->outstanding > 0) {
                 list_remove(engine, transfer);
                 list_push(engine, peer, transfer, LIST_PARKED);
@@ -396,6 +429,20 @@ static bool was_delivered(const struct peer *peer, const struct transfer *transf
     return transfer->number != 0 && window_check(&window, transfer->number) == WINDOW_SEEN;
 }
 
+/* Where it is known who broke the session, the others keep their order, also over several: so each
+ * comes to be the first, whose step is done before anybody else can break the session. */
+static void push_by_age(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    uint32_t before = NONE, i = peer->lists[LIST_PENDING].head;
+    while (i != NONE && engine->transfers[i].age != 0 && engine->transfers[i].age < transfer->age) {
+        before = i;
+        i = engine->transfers[i].next;
+    }
+    if (before == NONE)
+        list_push_front(engine, peer, transfer, LIST_PENDING);
+    else
+        list_push_behind(engine, peer, transfer, before);
+}
+
 /* One that was in several sessions when they broke may be what breaks them: from then on
  * it, and what else there is for the peer, goes by itself (post.c). */
 static void replay(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
@@ -410,10 +457,14 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
     }
     list_remove(engine, transfer);
     forget_session(transfer);
-    transfer->cursor = plan_start(engine->blocks, transfer_index(engine, transfer));
+    transfer->cursor = transfer->marked
+                           ? transfer->mark
+                           : plan_start(engine->blocks, transfer_index(engine, transfer));
     if (peer_is_suspicious(peer))
         list_push(engine, peer, transfer, LIST_PENDING); /* others have their turn first */
-    else
+    else if (peer->refused_last)
+        push_by_age(engine, peer, transfer);
+    else /* the first of them may be what broke it: it comes last */
         list_push_front(engine, peer, transfer, LIST_PENDING);
     timer_own(engine, transfer);
     engine->stats.replays++;
