@@ -662,9 +662,9 @@ typedef enum weir_event_type {
                                * ETOOBIG: a device refused one transfer, the target's for memory
                                * that was released, say; ECANCELED, ETIMEDOUT: posted work of a
                                * cancelled or late transfer had to be stopped; of these `value` is
-                               * the transfer's id, or 0 if its handle was released. ECONNECT: the
-                               * target did not answer. EUNKNOWN: the peer ended it, which does not
-                               * say why. EDEVICE: it failed here, and no cause is known yet */
+                               * the transfer's id, or 0 if its handle was released, or the peer's
+                               * was it. ECONNECT: the target did not answer. EUNKNOWN: the peer
+                               * ended it. EDEVICE: it failed here, and no cause is known yet */
     WEIR_EVENT_RECOVERED = 3, /* a new session is up in place of the one that broke; `error` and
                                * `value` as with DEGRADED, but all that was learned since */
     WEIR_EVENT_GONE = 4,      /* there is no session, and none will come by itself. EPEER: the peer

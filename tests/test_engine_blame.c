@@ -676,6 +676,29 @@ static void test_W9_events_say_what_nobody_is_to_blame_for(void **state) {
     lone_close(w.lone);
 }
 
+/* The other side broke the session for a transfer of its own, and says so when it settles. */
+static void test_W9_the_peers_reason_comes_with_recovered(void **state) {
+    static const struct {
+        int said, told;
+    } cases[] = {{WEIR_EREMOTE, WEIR_EREMOTE},
+                 {WEIR_ETIMEDOUT, WEIR_ETIMEDOUT},
+                 {0, WEIR_EUNKNOWN},
+                 {WEIR_ECLOSED, WEIR_EUNKNOWN}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct world w;
+        world_open(&w, 1, 16, 10 * SECOND);
+        w.their_reason = cases[i].said;
+        w.lone->slow_bytes = SMALL;
+        write_bytes(&w, SMALL, 0);
+        lone_say(w.lone, w.conn, 1, &(struct wire_message){.type = WIRE_SETTLE, .epoch = w.epoch});
+        again(&w);
+        again(&w);
+        told(&w, WEIR_EUNKNOWN, 0, cases[i].told, 0);
+        lone_close(w.lone);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S11_replays_of_what_never_arrives_are_bounded),
@@ -698,6 +721,7 @@ int main(void) {
         cmocka_unit_test(test_W9_events_name_the_transfer_that_broke_the_session),
         cmocka_unit_test(test_W9_a_cause_that_is_learned_late_comes_with_recovered),
         cmocka_unit_test(test_W9_events_say_what_nobody_is_to_blame_for),
+        cmocka_unit_test(test_W9_the_peers_reason_comes_with_recovered),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

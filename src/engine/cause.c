@@ -51,6 +51,15 @@ void cause_own(weir_engine *engine, struct peer *peer, uint32_t slot, int error,
     session_cause(peer, slot, error, culprit);
 }
 
+/* The remote says why it broke the session that degraded the peer: RECOVERED tells it, unless the
+ * session broke by a transfer of ours, too. Its word is taken for what a transfer may end with. */
+void cause_told(struct peer *peer, uint64_t epoch, int reason) {
+    bool sensible = reason == WEIR_EREMOTE || reason == WEIR_EINVAL || reason == WEIR_ETOOBIG ||
+                    reason == WEIR_ETIMEDOUT || reason == WEIR_ECANCELED;
+    if (sensible && peer->degraded && peer->cause.epoch == epoch && peer->cause.culprit == 0)
+        peer->cause.error = reason;
+}
+
 void cause_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot) {
     struct session *session = &peer->sessions[slot];
     bool late = session->retired && session->here && !session->unreachable;

@@ -271,6 +271,7 @@ void session_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, int 
         }
     }
     transfer_excuse(engine, peer, epoch, refused);
+    cause_told(peer, epoch, reason);
     if (refused)
         cause_no_trouble(engine, peer);
 }
