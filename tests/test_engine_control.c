@@ -662,87 +662,6 @@ static void test_W8_a_peer_in_the_wrong_place_is_seen(void **state) {
     lone_close(lone);
 }
 
-/* ---- a process started in another one's place ---- */
-
-static weir_event gone_event(struct lone *lone) {
-    weir_event event;
-    do
-        event = lone_event(lone);
-    while (event.type != WEIR_EVENT_GONE);
-    return event;
-}
-
-/* Instance 1 at THERE was opened, and has ended: killed, or with a word. Its QPs may drain yet. */
-static struct lone *ended(bool killed, bool drains, weir_peer *peer_out) {
-    struct lone *lone = lone_open(NULL);
-    assert_int_equal(weir_peer_open(lone->engine, THERE, peer_out), WEIR_OK);
-    weir_peer_connect(lone->engine, *peer_out);
-    uint64_t dialled = lone_dialled(lone, THERE);
-    lone_say_iam(lone, dialled, 1, THERE);
-    lone_answer(lone, dialled, 1, 1);
-    lone->no_destroy = drains;
-    if (killed) {
-        lone_cut(lone, dialled, WEIR_ECONNECT);
-        lone_cut(lone, lone->conn_count, WEIR_EPEER); /* the dial, which is the last */
-    } else {
-        lone_say(lone, dialled, 1, &(struct wire_message){.type = WIRE_BYE});
-    }
-    assert_int_equal(gone_event(lone).peer.id, peer_out->id);
-    lone_run(lone);
-    return lone;
-}
-
-/* Instance n calls from there, before it is dialled. */
-static uint64_t calls(struct lone *lone, uint32_t n) {
-    uint64_t conn = lone_visit(lone);
-    snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
-    lone_say_who(lone, conn, n, THERE);
-    lone_say_hello(lone, conn, n, 1);
-    return conn;
-}
-
-/* It is asked for at its address first, and has the handle that was opened, also while the QPs of
- * the one before it drain. */
-static void test_H1_who_comes_back_has_the_opened_handle(void **state) {
-    weir_event event;
-    weir_peer peer;
-
-    (void)state;
-    for (uint32_t n = 2; n < 6; n++) {
-        struct lone *lone = ended(n % 2 == 0, n >= 4, &peer);
-        uint64_t conn = calls(lone, n);
-        assert_null(lone_heard(lone, conn, WIRE_HELLO_ACK));
-        lone->no_destroy = false;
-        lone_pass(lone, 100 * MS);
-        lone_say_hello(lone, conn, n, 1);
-        assert_null(lone_heard(lone, conn, WIRE_HELLO_ACK));
-        uint64_t dialled = lone_dialled(lone, THERE);
-        assert_int_not_equal(dialled, 0);
-        lone_say_iam(lone, dialled, n, THERE);
-        lone_up(lone, conn, n, 1);
-        event = lone_event(lone);
-        assert_int_equal(event.type, WEIR_EVENT_UP);
-        assert_int_equal(event.peer.id, peer.id);
-        assert_int_equal(weir_event_take(lone->engine, &event), WEIR_EAGAIN);
-        lone_close(lone);
-    }
-}
-
-/* A device that keeps the QPs of the one before it keeps nobody out. */
-static void test_H1_who_comes_back_does_not_wait_for_a_drain_for_ever(void **state) {
-    weir_peer peer;
-
-    (void)state;
-    struct lone *lone = ended(true, true, &peer);
-    uint64_t conn = calls(lone, 2);
-    assert_null(lone_heard(lone, conn, WIRE_HELLO_ACK));
-    lone_pass(lone, 10 * SECOND / 4);
-    lone_up(lone, conn, 2, 1);
-    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
-    lone->no_destroy = false;
-    lone_close(lone);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H1_a_hello_does_not_wait_for_a_dial_for_ever),
@@ -768,8 +687,6 @@ int main(void) {
         cmocka_unit_test(test_W8_an_answer_that_waits_to_be_read_is_no_silence),
         cmocka_unit_test(test_W8_a_flood_does_not_stop_the_time_outs_of_others),
         cmocka_unit_test(test_S13_cancel_waits_for_nobody),
-        cmocka_unit_test(test_H1_who_comes_back_has_the_opened_handle),
-        cmocka_unit_test(test_H1_who_comes_back_does_not_wait_for_a_drain_for_ever),
         cmocka_unit_test(test_M1_looking_up_makes_nothing),
         cmocka_unit_test(test_M1_one_that_connects_is_not_ready),
     };

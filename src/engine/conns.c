@@ -101,3 +101,19 @@ void conn_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn) {
     visitor_drop(engine, number);
     engine->ports.control.ops->hangup(engine->ports.control.self, number);
 }
+
+/* Whether the address is of the host at the other end. */
+bool conn_vouches(const weir_engine *engine, uint64_t conn, const char *address) {
+    char host[WEIR_ADDRESS_MAX];
+    engine->ports.control.ops->from(engine->ports.control.self, conn, host, sizeof(host));
+    size_t length = strlen(host);
+    return length > 0 && strncmp(address, host, length) == 0 && address[length] == ':';
+}
+
+/* The port is what is behind the last colon. */
+bool conn_leads_to(const weir_engine *engine, uint64_t conn, const char *dialled,
+                   const char *address) {
+    const char *port = strrchr(dialled, ':'), *other = strrchr(address, ':');
+    return port != NULL && other != NULL && strcmp(port, other) == 0 &&
+           conn_vouches(engine, conn, address);
+}

@@ -15,6 +15,11 @@ void conn_reply(weir_engine *engine, uint64_t conn, const struct wire_message *m
 struct visitor *visitor_add(weir_engine *engine, uint64_t conn);
 void visitor_drop(weir_engine *engine, uint64_t conn);
 
+/* Whether the address is of the host at the other end. */
+bool conn_vouches(const weir_engine *engine, uint64_t conn, const char *address);
+/* Whether the connection, which was dialled by this name, leads to that address. */
+bool conn_leads_to(const weir_engine *engine, uint64_t conn, const char *dialled,
+                   const char *address);
 bool conn_is_of(const struct peer *peer, uint64_t conn);
 void conn_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn);
 

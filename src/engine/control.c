@@ -45,14 +45,6 @@ static uint64_t pass_for(weir_engine *engine, uint64_t conn, const uint8_t *inst
                : 0;
 }
 
-/* Whether the address is of the host at the other end. */
-static bool vouches(const weir_engine *engine, uint64_t conn, const char *address) {
-    char host[WEIR_ADDRESS_MAX];
-    engine->ports.control.ops->from(engine->ports.control.self, conn, host, sizeof(host));
-    size_t length = strlen(host);
-    return length > 0 && strncmp(address, host, length) == 0 && address[length] == ':';
-}
-
 /* Answered whoever asks: no peer is made before a HELLO. A visitor's word of itself is kept for
  * that, as far as there is room. */
 static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
@@ -66,7 +58,7 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
         if (visitor != NULL) {
             memcpy(visitor->instance, message->from, WIRE_INSTANCE_SIZE);
             memcpy(visitor->address, message->address, sizeof(visitor->address));
-            visitor->vouched = vouches(engine, conn, message->address);
+            visitor->vouched = conn_vouches(engine, conn, message->address);
         }
         return;
     }
@@ -77,18 +69,34 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
     peer_reachable(engine, peer);
 }
 
+/* Another instance says that it is at the address of this peer, which has no session: one of the
+ * two is wrong, or the peer is gone. It is asked for there. Returns when that began. */
+static uint64_t doubted_since(weir_engine *engine, struct peer *peer) {
+    uint64_t now = engine_now(engine);
+    if (peer->doubt_ns == 0 || now - peer->doubt_ns >= engine->options.connect_timeout_ns) {
+        peer->doubt_ns = now;
+        if (peer->dialable)
+            dial_ask_there(engine, peer);
+    }
+    return peer->doubt_ns;
+}
+
 /* Whether the HELLO of a visitor at this address has to wait. A peer that the application
  * opened there is very likely the same: ask who answers there, once the instance that was there
- * before has drained. But not for long: if it cannot be dialled from here, the connection that it
- * made is all there is, and a drain may take as long as a device likes. */
+ * before is known to be gone, and has drained. But not for long: if it cannot be dialled from here,
+ * the connection that it made is all there is, and a drain may take as long as a device likes. */
 static bool hello_waits(weir_engine *engine, const char *address) {
     struct peer *opened = peer_by_address(engine, address);
     uint64_t timeout = engine->options.connect_timeout_ns;
-    if (opened == NULL || opened->alias != NONE)
+    if (opened == NULL)
         return false;
-    if (opened->known)
-        return opened->leaving && opened->refs > 0 &&
-               engine_now(engine) < opened->left_ns + timeout / 4;
+    struct peer *peer = peer_resolve(engine, opened);
+    if (peer->known && (opened->refs == 0 || (!peer->leaving && peer->live != NONE)))
+        return false;
+    if (peer->known) {
+        uint64_t since = peer->leaving ? peer->left_ns : doubted_since(engine, peer);
+        return engine_now(engine) < since + timeout / 4;
+    }
     if (opened->dial_failed)
         return false;
     dial_start(engine, opened);
@@ -168,7 +176,7 @@ static void on_visitor_iam(weir_engine *engine, uint64_t conn, const struct wire
     if (visitor != NULL && visitor->asked &&
         memcmp(visitor->instance, message->from, WIRE_INSTANCE_SIZE) == 0) {
         memcpy(visitor->address, message->address, sizeof(visitor->address));
-        visitor->vouched = vouches(engine, conn, message->address);
+        visitor->vouched = conn_vouches(engine, conn, message->address);
         return;
     }
     struct peer *peer = peer_by_instance(engine, message->from);

@@ -224,6 +224,16 @@ void dial_again(weir_engine *engine, struct peer *peer) {
     again_later(engine, peer);
 }
 
+/* Its address is of the host that it called from, so its word of it was right, most likely. */
+static void patience_is_short(weir_engine *engine, struct peer *peer) {
+    uint64_t until_ns = engine_now(engine) + patience_ns(engine);
+    if (!peer->vouched || peer->dial != DIAL_AWAITING)
+        return;
+    peer->dial_error = WEIR_EPEER;
+    if (until_ns < peer->dial_deadline_ns)
+        peer->dial_deadline_ns = until_ns;
+}
+
 /* Another instance answers at the address of a peer that never answered there: its word of itself
  * means nothing here. The peer has the connections that it made, and may make more. */
 void dial_elsewhere(weir_engine *engine, struct peer *peer) {
@@ -231,8 +241,10 @@ void dial_elsewhere(weir_engine *engine, struct peer *peer) {
     peer->dialable = false;
     conn_hangup(engine, peer, &peer->conn_dialled);
     peer->conn_last = peer->conn_accepted;
-    if (peer->conn_last == 0)
+    if (peer->conn_last == 0) {
         dial_lost(engine, peer);
+        patience_is_short(engine, peer);
+    }
     peer_set_timer(engine, peer);
 }
 

@@ -110,6 +110,7 @@ bool peer_speaks_for(const struct peer *dialled, const struct peer *other) {
 /* Its connection is the other's from here on, and its address one of the other's; or nobody's. */
 static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *known) {
     bool speaks = peer_speaks_for(opened, known);
+    bool there = conn_leads_to(engine, opened->conn_dialled, opened->address, known->address);
     if (known->conn_dialled != 0 || !speaks) {
         conn_hangup(engine, opened, &opened->conn_dialled);
     } else {
@@ -125,7 +126,7 @@ static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *kno
         known->dialable = true;
         found_address(engine, known);
     }
-    known->reached |= strcmp(known->address, opened->address) == 0;
+    known->reached |= there || strcmp(known->address, opened->address) == 0;
 }
 
 /* `opened` was dialled and turned out to be `known`, which has a slot already. */
@@ -324,6 +325,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     memset(peer->instance, 0, WIRE_INSTANCE_SIZE);
     peer->abandoned_epoch = 0;
     peer->settled_epoch = 0;
+    peer->doubt_ns = 0;
     if (peer->parts_used)
         memset(peer->parts, 0, WINDOW_SIZE * sizeof(*peer->parts));
     peer->parts_used = false;
