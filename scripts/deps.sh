@@ -11,7 +11,7 @@ build='gcc:gcc libc6-dev:stdio.h meson:meson ninja-build:ninja pkg-config:pkg-co
        libxxhash-dev:xxhash.h libjansson-dev:jansson.h'
 check="$build g++:c++ clang:clang libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang
        clang-format:clang-format libcmocka-dev:cmocka.h valgrind:valgrind mandoc:mandoc
-       binutils:nm patch:patch procps:ps util-linux:setarch python3:python3"
+       binutils:nm spin:spin patch:patch procps:ps util-linux:setarch python3:python3"
 bench="$build python3:python3"
 # Built without the verbs device, or without iWARP, where these cannot be had.
 optional='libibverbs-dev:infiniband/verbs.h librdmacm-dev:rdma/rdma_cma.h'

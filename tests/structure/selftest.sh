@@ -112,6 +112,30 @@ case_ 'a macro that is no C++' headers.sh 'the _INIT macros of weir.h as c++17' 
     'sed -i "s/^#define WEIR_SIZED(type) weir_sized.*/#define WEIR_SIZED(type) { .size = sizeof(type) }/" include/weir.h'
 case_ 'an error without a manual' manuals.sh 'does not name WEIR_EXYZZY' \
     'sed -i "s/^    X(WEIR_EAGAIN.*/&\n    X(WEIR_EXYZZY, -99, WEIR_CLASS_RETRY, \"x\") \\\\/" include/weir.h'
+case_ 'a test without a promise' promises.sh 'does not promise S77' \
+    'append tests/test_timer.c "static void test_S77_xyzzy(void **state) {}"'
+case_ 'a script with a test without a promise' promises.sh 'does not promise W78' \
+    'append tests/vm/wire.sh "check W7_W78_xyzzy true"'
+case_ 'an oracle without a promise' promises.sh 'does not promise T79, which is the name of a test in sim/nic.c' \
+    'append sim/nic.c "void x(void) { sim_violation(world, \"T79 xyzzy\"); }"'
+case_ 'a promise without a test' promises.sh 'promises S80, which no test' \
+    'append docs/promises.md "| S80 | A promise of something that is not there. | | - |"'
+case_ 'a promise whose tests are gone' promises.sh 'promises H14, which no test' \
+    'sed -i "s/_H14_/_/" tests/test_endpoint_ends.c tests/test_endpoint_random.c'
+case_ 'a promise without a sentence' promises.sh 'does not promise H6' \
+    'sed -i "s/^| H6 | [^|]*|/| H6 | |/" docs/promises.md'
+case_ 'a promise made twice' promises.sh 'S3 has two lines' \
+    'sed -i "/^| S3 /p" docs/promises.md'
+case_ 'a test file that is not there' promises.sh 'names tests/test_xyzzy.c for H6, which is not there' \
+    'sed -i "s/^| H6 .*test_region.c./&, \`test_xyzzy.c\`/" docs/promises.md'
+case_ 'a test file without the test' promises.sh 'names tests/test_timer.c for H6, of which' \
+    'sed -i "s/^| H6 .*test_region.c./&, \`test_timer.c\`/" docs/promises.md'
+case_ 'a test that the page does not name' promises.sh 'does not name tests/test_timer.c, which has a test of H6' \
+    'append tests/test_timer.c "static void test_S13_H6_xyzzy(void **state) {}"'
+case_ 'a device that a promise is not tested on' promises.sh 'whether H6 is tested on "rxe"' \
+    'sed -i "/^| H6 /s/ |$/, rxe |/" docs/promises.md'
+case_ 'a test that runs nobody knows where' promises.sh 'does not say on what tests/test_region.c runs' \
+    'sed -i "/^| - | .test_credit/s/ .test_region.c.,//" docs/promises.md'
 
 # symbols.sh needs a library: small ones are made to the copy's map.
 stub_library() { # OUT EXTRA-SOURCE
