@@ -51,6 +51,14 @@ static inline void wire_data_encode(const struct wire_data *data, uint8_t *out) 
     memcpy(out, words, sizeof(words));
 }
 
+/* The length of the message that begins here, as it says itself. */
+static inline uint32_t wire_data_length(const uint8_t *in) {
+    uint64_t word;
+
+    memcpy(&word, in, sizeof(word));
+    return WIRE_DATA_SIZE + (uint16_t)(wire_data_le64(word) >> 16);
+}
+
 /* Reads a received message of `length` bytes, payload included; the payload is
  * at in + WIRE_DATA_SIZE. 0 or EINVAL; *data_out is written only on success. */
 static inline int wire_data_decode(const uint8_t *in, uint32_t length, struct wire_data *data_out) {

@@ -150,13 +150,12 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
             return;
         }
         engine->stats.receives_lost = engine->receives.lost;
-        slot = cqe->status == WEIR_CQE_OK ? cqe->qp_tag & 0xffff : NONE;
-        life = cqe->qp_tag >> 16;
+        slot = cqe->status == WEIR_CQE_OK ? qp_tag_slot(cqe->qp_tag) : NONE;
     }
     struct qp *qp = slot < engine->qps_max ? &engine->qps[slot] : NULL;
     bool current =
         qp != NULL && qp->qp != NULL &&
-        (engine->caps.srq ? (qp->life & 0xffff) == life : (qp->life & RECV_LIFE_MASK) == life);
+        (engine->caps.srq ? qp_has_tag(qp, cqe->qp_tag) : (qp->life & RECV_LIFE_MASK) == life);
     if (current && !engine->caps.srq && qp->recvs > 0)
         qp->recvs--;
     if (current)

@@ -15,9 +15,7 @@ bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_
     if (out == NULL)
         return false;
     struct wire_data data;
-    uint32_t length = 0;
-    memcpy(&length, bytes + 2, sizeof(uint16_t));
-    int rc = wire_data_decode(bytes, WIRE_DATA_SIZE + length, &data);
+    int rc = wire_data_decode(bytes, wire_data_length(bytes), &data);
     assert(rc == WEIR_OK); /* it was decoded when it was accepted */
     (void)rc;
     out->from.id = from != 0 ? from : peer_handle(engine, peer);

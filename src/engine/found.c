@@ -8,13 +8,6 @@
  */
 #include "found.h"
 
-static uint32_t power_of_two(uint32_t least) {
-    uint32_t size = 1;
-    while (size < least)
-        size <<= 1;
-    return size;
-}
-
 /* One of the tables. */
 struct table {
     struct groups *groups;
@@ -26,7 +19,7 @@ enum { TABLES = 8 };
 static void tables_of(weir_engine *engine, struct table tables[TABLES]) {
     const weir_engine_options *o = &engine->options;
     struct found *f = &engine->found;
-    uint32_t hashed = power_of_two(o->peers_max);
+    uint32_t hashed = bits_power_of_two(o->peers_max);
     uint32_t visitors = hashed < VISITORS ? VISITORS : hashed;
     const struct table all[TABLES] = {
         {&f->instances, hashed, o->peers_max},

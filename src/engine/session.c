@@ -57,7 +57,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
         return WEIR_EFULL;
     uint32_t slot = qp_index(engine, qp);
     struct weir_qp_options options = {
-        .tag = slot | (qp->life & 0xffff) << 16,
+        .tag = qp_tag(slot, qp->life),
         .sq_depth = engine->options.sq_depth,
         .rq_depth = engine->caps.srq ? 0 : engine->recvs_per_qp,
         .recv_bytes_max = MESSAGE_BYTES,
@@ -431,9 +431,9 @@ void session_poll_marks(weir_engine *engine) {
 }
 
 static struct qp *by_tag(weir_engine *engine, uint32_t tag) {
-    uint32_t slot = tag & 0xffff;
+    uint32_t slot = qp_tag_slot(tag);
     if (slot >= engine->qps_max || engine->qps[slot].qp == NULL ||
-        (engine->qps[slot].life & 0xffff) != tag >> 16)
+        !qp_has_tag(&engine->qps[slot], tag))
         return NULL;
     return &engine->qps[slot];
 }

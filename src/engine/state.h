@@ -319,7 +319,7 @@ struct peer {
     uint64_t trouble_ns;       /* when sessions began to break with nothing done on them; 0 */
     uint64_t trouble_until_ns; /* no new session before */
     uint32_t trouble_breaks;
-    bool refused_last; /* a refusal broke the last session: it is known whose, and who is not */
+    bool refused_last; /* a refusal broke the last session that drained: its transfer is known */
 
     uint8_t instance[WIRE_INSTANCE_SIZE];
     uint64_t pass;        /* it shows this on a new connection of its */
@@ -539,6 +539,18 @@ static inline uint32_t qp_index(const weir_engine *engine, const struct qp *qp) 
 
 static inline struct lack *lack_of(const weir_engine *engine, const struct qp *qp) {
     return &engine->lacks[qp_index(engine, qp)];
+}
+
+/* The device says with this which QP, and which use of its slot, an event or a message of a shared
+ * queue is of: {life:16, slot:16}. */
+static inline uint32_t qp_tag(uint32_t slot, uint32_t life) {
+    return slot | (life & 0xffff) << 16;
+}
+static inline uint32_t qp_tag_slot(uint32_t tag) {
+    return tag & 0xffff;
+}
+static inline bool qp_has_tag(const struct qp *qp, uint32_t tag) {
+    return (qp->life & 0xffff) == tag >> 16;
 }
 
 /* Slots of QPs that the device has, in order; BITS_NONE: no more. QPs may come and go meanwhile. */
