@@ -110,7 +110,7 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
 /* A session that the peer asks for cannot be made, or not now: the endpoint tells the peer, and
  * this the application. EAGAIN is no reason: it is made a little later; nor is a connect that is
  * tried again. */
-static void note_refusal(weir_engine *engine, struct peer *peer, const struct ep_event *event) {
+static void tell_refusal(weir_engine *engine, struct peer *peer, const struct ep_event *event) {
     bool lacks =
         event->error == WEIR_EMFILE || event->error == WEIR_EFULL || event->error == WEIR_ENOMEM;
     bool made = event->type == EP_EV_CONNECT_FAILED && !lacks &&
@@ -131,7 +131,7 @@ static void step(weir_engine *engine, struct peer *peer, struct ep_event event) 
     while (more) {
         more = false;
         uint64_t stale = peer->endpoint.stale;
-        note_refusal(engine, peer, &event);
+        tell_refusal(engine, peer, &event);
         uint32_t count = endpoint_step(&peer->endpoint, &event, engine_now(engine), effects);
         engine->stats.control_stale += peer->endpoint.stale - stale;
         for (uint32_t i = 0; i < count; i++)
