@@ -46,6 +46,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     peer->gone_told = peer->refusal_told = false;
     peer->wanted = false;
     peer->degraded = false;
+    peer->doubt_ns = 0;
     peer_update_fast(engine, peer);
     run_later(engine, peer);
     /* An address has one engine. If another peer is said to have this one, it is gone, or

@@ -1,7 +1,7 @@
-/* engine.c: an engine's memory, its one step, its end.
+/* engine.c: an engine over any ports: made, and ended.
  *
- * Owns the memory that follows from the limits (settings.c), the order of work in a
- * step, timers, events, and closing. */
+ * Owns the order in which it takes what it needs, the buffers that its device must know, and
+ * closing. Its memory is layout.c's, its steps are step.c's. */
 #include "engine.h"
 #include "agenda.h"
 #include "effects.h"

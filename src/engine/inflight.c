@@ -4,7 +4,7 @@
  * transfers wait for, and the pause of a QP whose device refused WRs that had slots. Invariant:
  * while somebody is in line, inflight_room is LINE_BIAS less, so that the one comparison that every
  * post makes anyway keeps everybody else behind. Leaves to others: who joins the line, and what
- * happens when one's turn comes (post.c).
+ * happens when one's turn comes (turns.c).
  */
 #include "inflight.h"
 

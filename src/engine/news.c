@@ -2,7 +2,7 @@
  *
  * Owns the events that the application takes, and the words that are changed, and the sleepers that
  * are woken, when something was done or room was made. It leaves to others who sleeps, and on what
- * (wait.c), and what else the application takes.
+ * (sleep.c), and what else the application takes.
  */
 #include "news.h"
 

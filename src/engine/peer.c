@@ -126,7 +126,7 @@ static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *kno
         known->dialable = true;
         found_address(engine, known);
     }
-    known->reached |= there || strcmp(known->address, opened->address) == 0;
+    known->reached |= (there && known->vouched) || strcmp(known->address, opened->address) == 0;
 }
 
 /* `opened` was dialled and turned out to be `known`, which has a slot already. */

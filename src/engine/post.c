@@ -159,12 +159,15 @@ static inline bool has_slot(weir_engine *engine, struct qp *qp) {
     return qp_is_usable(qp) && post_heal(engine, qp) && ledger_free(&qp->ledger) > 0;
 }
 
-static inline struct qp *choose_qp(weir_engine *engine, struct session *session) {
+/* A QP of the live session, which has a slot. NULL: none has, or the session broke over looking:
+ * what the device refuses to close a tail with ends it. */
+static inline struct qp *choose_qp(weir_engine *engine, const struct peer *peer,
+                                   struct session *session) {
     if (session->qp_used == 1) {
         struct qp *qp = &engine->qps[session->qps[0]];
         return has_slot(engine, qp) ? qp : NULL;
     }
-    for (uint32_t k = 0; k < session->qp_used; k++) {
+    for (uint32_t k = 0; k < session->qp_used && peer->live != NONE; k++) {
         uint32_t turn = (session->turn + k) % session->qp_used;
         struct qp *qp = &engine->qps[session->qps[turn]];
         if (has_slot(engine, qp)) {
@@ -342,7 +345,7 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     struct session *session = &peer->sessions[peer->live];
     if (__builtin_expect(transfer_was_replayed(transfer), 0) && !take_step(peer, transfer))
         return POST_WAITS;
-    struct qp *qp = choose_qp(engine, session);
+    struct qp *qp = choose_qp(engine, peer, session);
     if (qp == NULL)
         return POST_SLOTS;
     uint64_t bytes_room = inflight_room(engine);
@@ -413,8 +416,8 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
 
 /* The first `count` that are pending were posted, each as a run of its own, unsignalled so
  * far as the ledger knows. */
-static void posted_together(weir_engine *engine, struct peer *peer, struct qp *qp, uint32_t count) {
-    const struct session *session = &peer->sessions[peer->live];
+static void posted_together(weir_engine *engine, struct peer *peer, const struct session *session,
+                            struct qp *qp, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = peer->lists[LIST_PENDING].head;
         struct transfer *transfer = &engine->transfers[index];
@@ -460,7 +463,8 @@ static uint32_t fill_together(weir_engine *engine, const struct peer *peer, cons
 /* Several transfers of one WR each in one chain, in their order: one by one they would cost a
  * doorbell each. */
 enum outcome post_together(weir_engine *engine, struct peer *peer, uint64_t *bytes) {
-    struct qp *qp = choose_qp(engine, &peer->sessions[peer->live]);
+    struct session *session = &peer->sessions[peer->live];
+    struct qp *qp = choose_qp(engine, peer, session);
     if (qp == NULL)
         return POST_SLOTS;
     const struct transfer *first = &engine->transfers[peer->lists[LIST_PENDING].head];
@@ -477,7 +481,7 @@ enum outcome post_together(weir_engine *engine, struct peer *peer, uint64_t *byt
     engine->stats.posts++;
     engine->stats.wrs_posted += post.accepted;
     *bytes += chain_bytes;
-    posted_together(engine, peer, qp, post.accepted);
+    posted_together(engine, peer, session, qp, post.accepted);
     if (post.accepted == count) {
         if (quiet)
             ledger_leave_quiet(&qp->ledger, count);
@@ -500,7 +504,7 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
                   uint32_t index) {
     const struct plan_piece *piece = &engine->blocks[index].pieces[0];
     struct session *session = &peer->sessions[peer->live];
-    struct qp *qp = choose_qp(engine, session);
+    struct qp *qp = choose_qp(engine, peer, session);
     if (qp == NULL || (int64_t)piece->length > engine->inflight_room)
         return false;
     bool quiet = engine->caps.ordered && ledger_may_be_quiet(&qp->ledger, 1);

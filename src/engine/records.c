@@ -45,7 +45,7 @@ struct transfer *record_find(weir_engine *engine, uint64_t id) {
     return atomic_load_explicit(&transfer->id, memory_order_acquire) == id ? transfer : NULL;
 }
 
-/* With a reference: the record is not reused until transfer_drop_ref. */
+/* With a reference: the record is not reused until record_drop_ref. */
 struct transfer *record_get(weir_engine *engine, uint64_t id) {
     struct transfer *transfer = record_find(engine, id);
     if (transfer == NULL)

@@ -22,7 +22,7 @@ bool transfer_notifies(const struct transfer *transfer);
 /* It was in a session that broke. From then on it takes one step at a time: a step that is done
  * need not be done again when the next session breaks, and so each takes it further. */
 static inline bool transfer_was_replayed(const struct transfer *transfer) {
-    return transfer->marked || transfer->breaks + transfer->replays > 0;
+    return transfer->marked;
 }
 bool transfer_is_one_wr(const weir_engine *engine, const struct transfer *transfer);
 bool transfer_all_posted(const struct transfer *transfer);
@@ -33,7 +33,7 @@ static inline void set_waiting(struct transfer *transfer, enum weir_waiting_for 
 
 /* The record that a handle names; NULL: none any more. Any thread. */
 struct transfer *record_find(weir_engine *engine, uint64_t id);
-/* With a reference: the record is not reused until transfer_drop_ref. Any thread. */
+/* With a reference: the record is not reused until record_drop_ref. Any thread. */
 struct transfer *record_get(weir_engine *engine, uint64_t id);
 void record_drop_ref(weir_engine *engine, struct transfer *transfer);
 

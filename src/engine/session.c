@@ -263,14 +263,16 @@ void session_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, int 
     if (epoch <= peer->excused_epoch)
         return;
     peer->excused_epoch = epoch;
+    bool judged = true;
     for (uint32_t s = 0; s < EP_SESSIONS; s++) {
         struct session *session = &peer->sessions[s];
         if (session->used && session->epoch == epoch) {
             session->excused = true;
             session->refused |= refused;
+            judged = false;
         }
     }
-    transfer_excuse(engine, peer, epoch, refused);
+    transfer_excuse(engine, peer, epoch, refused, judged);
     cause_told(peer, epoch, reason);
     if (refused)
         cause_no_trouble(engine, peer);

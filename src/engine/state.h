@@ -180,7 +180,7 @@ struct session {
     bool used;
     bool retired;
     bool up;             /* transfers may have used it */
-    bool lost;           /* it was live when it broke, and that is not told yet */
+    bool lost;           /* it was live when it was noted to break */
     bool unreachable;    /* the target did not answer, or the device stood still: nobody broke it */
     bool here;           /* it broke here first, and not by the other side's word */
     bool excused;        /* who broke it is known, or it was broken on purpose */
@@ -249,7 +249,7 @@ struct peer {
     uint32_t run_next;
     bool runnable;
     bool spent;             /* it has had its turn, and has its next one from the run list */
-    bool inflight_waits;    /* in the line of those that wait for bytes in flight: post.c */
+    bool inflight_waits;    /* in the line of those that wait for bytes in flight: turns.c */
     uint32_t inflight_next; /* there */
     enum weir_waiting_for waits_for; /* SLOTS or INFLIGHT, NOTHING: neither... */
     uint64_t waits_since_ns;         /* ...and since when */
@@ -319,7 +319,7 @@ struct peer {
     uint64_t trouble_ns;       /* when sessions began to break with nothing done on them; 0 */
     uint64_t trouble_until_ns; /* no new session before */
     uint32_t trouble_breaks;
-    bool refused_last; /* a refusal broke the last session that drained: its transfer is known */
+    bool refused_last; /* a refusal broke the last session: its transfer is known */
 
     uint8_t instance[WIRE_INSTANCE_SIZE];
     uint64_t pass;        /* it shows this on a new connection of its */
@@ -392,7 +392,7 @@ struct weir_engine {
     _Atomic uint64_t crowded_ns;           /* any thread: when one last found the engine taken, */
     _Atomic uint32_t vain_waits;           /* and how many that waited for it since one got it */
 
-    /* Words of threads that sleep, or take what was received: wait.c, complete.c. */
+    /* Words of threads that sleep, or take what was received: sleep.c, deliver.c. */
     _Alignas(LINE_BYTES) _Atomic uint64_t news; /* any thread: counts owners that did something */
     uint64_t news_seen;                         /* news, when the application last armed */
     _Atomic uint64_t room;                      /* any thread: counts room made for `blocked` */
@@ -516,7 +516,7 @@ struct weir_engine {
     void (*on_abandon)(struct weir_ports *ports);
     struct fork_watch fork_watch;
     bool watched;              /* fork_watch is */
-    struct sleeping *sleeping; /* wait.c; NULL: one thread, and sleeping is the world's business */
+    struct sleeping *sleeping; /* sleep.c; NULL: one thread, and sleeping is the world's business */
 };
 
 /* ---- indices ----------------------------------------------------------- */

@@ -128,10 +128,9 @@ int engine_step(weir_engine *engine, bool slow) {
         turns_inflight(engine);
         done++;
     }
-    if (run_peers(engine)) {
-        effects_perform(engine);
+    if (run_peers(engine))
         done++;
-    }
+    effects_perform(engine);
     if (!engine->spare_ready)
         records_refill(engine);
     if (done > 0)

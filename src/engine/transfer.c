@@ -363,7 +363,9 @@ static void blame(weir_engine *engine, struct peer *peer, struct transfer *trans
 }
 
 /* Something else broke this session, as is known now: a refusal, or not. */
-void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, bool refused) {
+void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, bool refused,
+                     bool judged) {
+    bool counts = refused && judged && !peer->refused_last; /* else it was counted, or will be */
     peer->refused_last |= refused;
     for (uint32_t i = peer->lists[LIST_PARKED].head; i != NONE; i = engine->transfers[i].next) {
         struct transfer *transfer = &engine->transfers[i];
@@ -371,7 +373,7 @@ void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, boo
             continue;
         count_last(engine, peer, transfer, -1);
         transfer->broke_last = 0;
-        if (refused)
+        if (counts && transfer->flushed)
             count_lost(peer, transfer);
         if (refused && transfer->replayed_last != 0)
             transfer->replayed_last = 1;
@@ -430,9 +432,15 @@ static bool was_delivered(const struct peer *peer, const struct transfer *transf
 }
 
 /* Where it is known who broke the session, the others keep their order, also over several: so each
- * comes to be the first, whose step is done before anybody else can break the session. */
-static void push_by_age(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+ * comes to be the first, whose step is done before anybody else can break the session. hint: the
+ * one that was put there last, or NONE; mostly the next goes behind it. */
+static void push_by_age(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                        uint32_t hint) {
     uint32_t before = NONE, i = peer->lists[LIST_PENDING].head;
+    const struct transfer *last = hint != NONE ? &engine->transfers[hint] : NULL;
+    if (last != NULL && last->state == TR_PENDING && last->list == LIST_PENDING &&
+        last->peer == transfer->peer && last->age != 0 && last->age < transfer->age)
+        i = hint;
     while (i != NONE && engine->transfers[i].age != 0 && engine->transfers[i].age < transfer->age) {
         before = i;
         i = engine->transfers[i].next;
@@ -444,12 +452,15 @@ static void push_by_age(weir_engine *engine, struct peer *peer, struct transfer 
 }
 
 /* One that was in several sessions when they broke may be what breaks them: from then on
- * it, and what else there is for the peer, goes by itself (post.c). */
-static void replay(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+ * it, and what else there is for the peer, goes by itself (turns.c). */
+static void replay(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                   uint32_t hint) {
     for (uint32_t s = 0; s < EP_SESSIONS; s++) {
         const struct session *session = &peer->sessions[s];
-        if (session->used && session->epoch == transfer->epoch) /* not judged yet */
+        if (session->used && session->epoch == transfer->epoch) { /* not judged yet */
+            peer->refused_last = session->refused;
             blame(engine, peer, transfer, session);
+        }
     }
     if (transfer->breaks == BREAKS_MAX || transfer->replays >= REPLAYS_MAX * REPLAY_WEIGHT) {
         transfer_finish(engine, transfer, WEIR_EDEVICE);
@@ -457,13 +468,14 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
     }
     list_remove(engine, transfer);
     forget_session(transfer);
-    transfer->cursor = transfer->marked
-                           ? transfer->mark
-                           : plan_start(engine->blocks, transfer_index(engine, transfer));
+    if (!transfer->marked)
+        transfer->mark = plan_start(engine->blocks, transfer_index(engine, transfer));
+    transfer->cursor = transfer->mark;
+    transfer->marked = true;
     if (peer_is_suspicious(peer))
         list_push(engine, peer, transfer, LIST_PENDING); /* others have their turn first */
     else if (peer->refused_last)
-        push_by_age(engine, peer, transfer);
+        push_by_age(engine, peer, transfer, hint);
     else /* the first of them may be what broke it: it comes last */
         list_push_front(engine, peer, transfer, LIST_PENDING);
     timer_own(engine, transfer);
@@ -472,7 +484,8 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
 }
 
 /* Settles one parked transfer whose own QPs are gone. */
-static void unpark(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+static void unpark(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                   uint32_t hint) {
     if (!transfer->flushed) {
         /* Everything that was posted did complete. */
         list_remove(engine, transfer);
@@ -493,7 +506,7 @@ static void unpark(weir_engine *engine, struct peer *peer, struct transfer *tran
         } else if ((transfer->flags & WEIR_TRANSFER_ONCE) != 0) {
             transfer_finish(engine, transfer, WEIR_EUNKNOWN);
         } else {
-            replay(engine, peer, transfer);
+            replay(engine, peer, transfer, hint);
         }
     } else if (transfer->epoch <= peer->abandoned_epoch) {
         transfer_finish(engine, transfer,
@@ -506,12 +519,14 @@ static void unpark(weir_engine *engine, struct peer *peer, struct transfer *tran
 /* Something became known about old sessions: a drain ended, SETTLED came, or nobody
  * will ever say. */
 void transfer_unpark(weir_engine *engine, struct peer *peer) {
-    uint32_t next;
+    uint32_t next, hint = NONE;
     for (uint32_t i = peer->lists[LIST_PARKED].head; i != NONE; i = next) {
         struct transfer *transfer = &engine->transfers[i];
         next = transfer->next;
-        if (transfer->outstanding == 0)
-            unpark(engine, peer, transfer);
+        if (transfer->outstanding > 0)
+            continue;
+        unpark(engine, peer, transfer, hint);
+        hint = i;
     }
     if (peer_pending(peer) > 0) {
         if (peer->live != NONE)

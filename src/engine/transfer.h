@@ -18,7 +18,9 @@ void transfer_timer(weir_engine *engine, struct transfer *transfer);
 void transfer_park(weir_engine *engine, struct peer *peer, const struct session *session);
 void transfer_unpark(weir_engine *engine, struct peer *peer);
 void transfer_judge(weir_engine *engine, struct peer *peer, const struct session *session);
-void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, bool refused);
+/* judged: the session has drained. */
+void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, bool refused,
+                     bool judged);
 void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too);
 /* Nobody will say any more what became of our sessions up to `epoch`. */
 void transfer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error);

@@ -55,7 +55,7 @@ static void post_tails(weir_engine *engine, struct peer *peer) {
 
 static void post_credits(weir_engine *engine, struct peer *peer) {
     struct session *session = &peer->sessions[peer->live];
-    for (uint32_t i = 0; i < session->qp_used; i++) {
+    for (uint32_t i = 0; peer->live != NONE && i < session->qp_used; i++) {
         struct qp *qp = &engine->qps[session->qps[i]];
         if (!qp->credit_due || !qp_is_usable(qp) || post_credit_under_way(qp))
             continue; /* a completion, or the timer that ends the block, runs the peer again */

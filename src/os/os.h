@@ -31,8 +31,8 @@ void os_env_close(struct weir_env *env);
 /* In a child of fork(2): frees all that the parent's has there. */
 void os_env_abandon(struct weir_env *env);
 
-/* Bytes of memory that the machine, and the control group of this process, have left; UINT64_MAX:
- * not known. Reads files. */
+/* Bytes of memory that the machine has left, and, in a container, its control group (version 2);
+ * UINT64_MAX: not known. Reads files. */
 uint64_t os_room(void);
 
 /* A way to sleep on descriptors and to be woken. EMFILE; ENOMEM, also of the kernel. */

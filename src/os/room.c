@@ -12,7 +12,7 @@
 #include "fork.h"
 #include "os.h"
 
-enum { TEXT_BYTES = 4096 };
+enum { TEXT_BYTES = 8192 };
 
 /* The number behind `key` in a file, times `unit`; UINT64_MAX: there is none. */
 static uint64_t number_in(const char *path, const char *key, uint64_t unit) {
@@ -34,26 +34,28 @@ static uint64_t number_in(const char *path, const char *key, uint64_t unit) {
     return end == at || number > UINT64_MAX / unit ? UINT64_MAX : number * unit;
 }
 
-/* What a control group leaves of its limit, of either version. */
-static uint64_t left_of(const char *limit_path, const char *used_path) {
-    uint64_t limit = number_in(limit_path, "", 1), used = number_in(used_path, "", 1);
+/* What the control group leaves of its limit, as a container sees its own; a cache of files is
+ * given back when it is needed. */
+static uint64_t left_by_group(void) {
+    static const char *const given_back[] = {"\nactive_file ", "\ninactive_file ",
+                                             "\nslab_reclaimable "};
+    uint64_t limit = number_in("/sys/fs/cgroup/memory.max", "", 1);
+    uint64_t used = number_in("/sys/fs/cgroup/memory.current", "", 1);
     if (limit == UINT64_MAX || used == UINT64_MAX)
         return UINT64_MAX;
+    for (int i = 0; i < 3; i++) {
+        uint64_t bytes = number_in("/sys/fs/cgroup/memory.stat", given_back[i], 1);
+        if (bytes != UINT64_MAX)
+            used -= bytes < used ? bytes : used;
+    }
     return used < limit ? limit - used : 0;
 }
 
 uint64_t os_room(void) {
-    uint64_t free_bytes = number_in("/proc/meminfo", "MemAvailable:", 1024);
-    uint64_t swap_bytes = number_in("/proc/meminfo", "SwapFree:", 1024);
-    uint64_t groups[] = {
-        left_of("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        left_of("/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    };
-    uint64_t least = free_bytes;
-    if (free_bytes != UINT64_MAX && swap_bytes != UINT64_MAX)
-        least = free_bytes + swap_bytes;
-    for (int i = 0; i < 2; i++)
-        least = groups[i] < least ? groups[i] : least;
-    return least;
+    uint64_t machine = number_in("/proc/meminfo", "MemAvailable:", 1024);
+    uint64_t swap = number_in("/proc/meminfo", "SwapFree:", 1024);
+    uint64_t group = left_by_group();
+    if (machine != UINT64_MAX && swap != UINT64_MAX)
+        machine += swap;
+    return group < machine ? group : machine;
 }

@@ -183,6 +183,13 @@ void place_describe(const struct shm_place *place, char *out, size_t size) {
         snprintf(where, sizeof where, "%.32s", place->directory);
     snprintf(out, size, "reaches engines of user %u%s in %s%s", (unsigned)geteuid(), group, where,
              lacks);
+    cleaned(WEIR_EINVAL, out);
+}
+
+void place_tell_no_socket(const struct shm_place *place, int error, char *out, size_t size) {
+    snprintf(out, size, "WEIR_SHM_DIRECTORY=%.32s: user %u can make no socket there: %.24s",
+             place->directory, (unsigned)geteuid(), strerror(error));
+    cleaned(WEIR_EINVAL, out);
 }
 
 static socklen_t address_of(const struct shm_place *place, uint64_t nonce,

@@ -35,6 +35,8 @@ int place_fabric(const struct shm_place *place, uint8_t id_out[WEIR_FABRIC_ID_SI
 
 /* In words: which engines are met there. */
 void place_describe(const struct shm_place *place, char *out, size_t size);
+/* Why no socket can be made in its directory, as errno says. */
+void place_tell_no_socket(const struct shm_place *place, int error, char *out, size_t size);
 
 /* A listening socket of this name. Removes what engines that were killed left in the
  * directory. EMFILE, ENOMEM, EDEVICE. */

@@ -175,8 +175,7 @@ static int check_settings(char *text, size_t size) {
 static void tell_wrong(const struct shm_place *place, const char *wrong, char *text, size_t size) {
     int error = errno;
     if (wrong == no_socket_there)
-        snprintf(text, size, "WEIR_SHM_DIRECTORY=%.32s: user %u can make no socket there: %.24s",
-                 place->directory, (unsigned)geteuid(), strerror(error));
+        place_tell_no_socket(place, error, text, size);
     else
         snprintf(text, size, "%.60s: %.60s", wrong, strerror(error));
     errno = error;
