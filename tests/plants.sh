@@ -3,8 +3,8 @@
 #
 # Each of tests/plants/*.patch plants one bug in a copy of the tree, where weir-sim is
 # built and run until it says so: the profile that the patch names ("Profile: doors") first, then
-# some seeds of every profile, then more. A patch that no longer applies, or a bug that no seed
-# shows, is a failure. Shipping code carries nothing of this.
+# some seeds of every profile, then more. A patch that no longer applies as it is, or a bug that no
+# seed shows, is a failure. Shipping code carries nothing of this.
 set -eu
 
 source=$1
@@ -61,7 +61,7 @@ for patch; do
     rm -rf "$work/tree"
     mkdir "$work/tree"
     cp -R "$source/include" "$source/src" "$source/sim" "$work/tree"
-    if ! patch -s -F3 -p1 -d "$work/tree" <"$patch"; then
+    if ! patch -s -F0 -p1 -d "$work/tree" <"$patch"; then
         echo "$name: does not apply"
         failed=1
         continue
