@@ -16,14 +16,21 @@ static weir_event gone_event(struct lone *lone) {
     return event;
 }
 
-/* Instance 1 at THERE was opened, and has ended: killed, or with a word. Its QPs may drain yet. */
-static struct lone *ended(bool killed, bool drains, weir_peer *peer_out) {
+/* Instance 1 at THERE was opened, and has a session. */
+static struct lone *opened(weir_peer *peer_out, uint64_t *conn_out) {
     struct lone *lone = lone_open(NULL);
     assert_int_equal(weir_peer_open(lone->engine, THERE, peer_out), WEIR_OK);
     weir_peer_connect(lone->engine, *peer_out);
-    uint64_t dialled = lone_dialled(lone, THERE);
-    lone_say_iam(lone, dialled, 1, THERE);
-    lone_answer(lone, dialled, 1, 1);
+    *conn_out = lone_dialled(lone, THERE);
+    lone_say_iam(lone, *conn_out, 1, THERE);
+    lone_answer(lone, *conn_out, 1, 1);
+    return lone;
+}
+
+/* Instance 1 at THERE was opened, and has ended: killed, or with a word. Its QPs may drain yet. */
+static struct lone *ended(bool killed, bool drains, weir_peer *peer_out) {
+    uint64_t dialled;
+    struct lone *lone = opened(peer_out, &dialled);
     lone->no_destroy = drains;
     if (killed) {
         lone_cut(lone, dialled, WEIR_ECONNECT);
@@ -43,6 +50,15 @@ static uint64_t calls(struct lone *lone, uint32_t n) {
     lone_say_who(lone, conn, n, THERE);
     lone_say_hello(lone, conn, n, 1);
     return conn;
+}
+
+/* Instance 1 called from there, and has a session. */
+static struct lone *met(uint64_t *conn_out) {
+    struct lone *lone = lone_open(NULL);
+    *conn_out = calls(lone, 1);
+    lone_up(lone, *conn_out, 1, 1);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    return lone;
 }
 
 /* It is asked for at its address first, and has the handle that was opened, also while the QPs of
@@ -92,12 +108,8 @@ static void test_H1_who_comes_back_does_not_wait_for_a_drain_for_ever(void **sta
 static void comes_back_while_it_recovers(bool seen) {
     weir_event event;
     weir_peer peer;
-    struct lone *lone = lone_open(NULL);
-    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
-    weir_peer_connect(lone->engine, peer);
-    uint64_t first = lone_dialled(lone, THERE);
-    lone_say_iam(lone, first, 1, THERE);
-    lone_answer(lone, first, 1, 1);
+    uint64_t first;
+    struct lone *lone = opened(&peer, &first);
     assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
     lone_say(lone, first, 1, &(struct wire_message){.type = WIRE_SETTLE, .epoch = 1});
     assert_int_equal(lone_event(lone).type, WEIR_EVENT_DEGRADED);
@@ -134,14 +146,10 @@ static void test_H1_who_comes_back_while_the_session_recovers(void **state) {
 /* One that lives answers there, and the other is met as another: its word of itself is wrong. */
 static void test_H1_who_claims_the_address_of_one_that_lives_waits_not_long(void **state) {
     weir_peer peer;
+    uint64_t first;
 
     (void)state;
-    struct lone *lone = lone_open(NULL);
-    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
-    weir_peer_connect(lone->engine, peer);
-    uint64_t first = lone_dialled(lone, THERE);
-    lone_say_iam(lone, first, 1, THERE);
-    lone_answer(lone, first, 1, 1);
+    struct lone *lone = opened(&peer, &first);
     lone_say(lone, first, 1, &(struct wire_message){.type = WIRE_SETTLE, .epoch = 1});
     uint64_t conn = calls(lone, 2);
     assert_null(lone_heard(lone, conn, WIRE_HELLO_ACK));
@@ -158,12 +166,10 @@ static void test_H1_who_claims_the_address_of_one_that_lives_waits_not_long(void
  * so another one that answers has its place. */
 static void test_W3_a_peer_that_was_reached_by_a_name_is_gone_when_another_is_there(void **state) {
     weir_peer peer;
+    uint64_t conn;
 
     (void)state;
-    struct lone *lone = lone_open(NULL);
-    uint64_t conn = calls(lone, 1);
-    lone_up(lone, conn, 1, 1);
-    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    struct lone *lone = met(&conn);
     assert_int_equal(weir_peer_open(lone->engine, "there.example:9", &peer), WEIR_OK);
     weir_peer_connect(lone->engine, peer);
     lone_run(lone);
@@ -184,12 +190,10 @@ static void test_W3_a_peer_that_was_reached_by_a_name_is_gone_when_another_is_th
  * from. It may call again for a quarter of the time-out. */
 static void test_W3_a_peer_whose_place_another_has_is_given_up_soon(void **state) {
     weir_event event;
+    uint64_t conn;
 
     (void)state;
-    struct lone *lone = lone_open(NULL);
-    uint64_t conn = calls(lone, 1);
-    lone_up(lone, conn, 1, 1);
-    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    struct lone *lone = met(&conn);
     lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_SETTLE, .epoch = 1});
     assert_int_equal(lone_event(lone).type, WEIR_EVENT_DEGRADED);
     lone_cut(lone, conn, WEIR_EPEER);

@@ -70,6 +70,10 @@ weir_error_class_t weir_error_class(int error) {
 
 /* ---- transfer handles -------------------------------------------------- */
 
+int weir_transfer_status(weir_engine *engine, weir_transfer handle) {
+    return engine != NULL ? record_status(engine, handle.id) : WEIR_EINVAL;
+}
+
 /* A pending transfer waits for what its peer waits for, which is not written into each. */
 static int pending_waiting_for(weir_engine *engine, uint64_t id) {
     struct transfer *transfer = record_get(engine, id);

@@ -1,8 +1,8 @@
 /* cause.c: why a session broke.
  *
  * Owns the first cause that is known of each session, the account of those that transfers of ours
- * broke, which the other side is told (SETTLED), and the end of trouble. What a break means for
- * each transfer is transfer.c's, and for the next session session.c's.
+ * broke, which the other side is told (SETTLED), and the end of trouble. The consequences of
+ * a break for each transfer are transfer.c's, and for the next session session.c's.
  */
 #include "cause.h"
 

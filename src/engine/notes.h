@@ -1,8 +1,8 @@
 /* notes.h: what was found out about a peer, and is done later, at one place.
  *
  * A break, an end, a wish is found out deep inside: by a completion, a refused post, a deadline.
- * What follows of it goes through the peer's endpoint, its sessions and its transfers. So it is
- * only noted where it is found, and effects_perform does what follows, when nothing else is under
+ * Its consequences go through the peer's endpoint, its sessions and its transfers. So it is only
+ * noted where it is found, and effects_perform sees to the consequences, when nothing else is under
  * way. The notes of a peer, in the order in which they are performed:
  *
  *   conn_lost    control connections that turned out to be over
@@ -19,8 +19,9 @@
  *   unpark       something is known of old sessions
  *   want         transfers wait for a session
  *
- * A note is made by the thread that has the engine. Whoever may make some performs them before the
- * engine is left, or leaves them to the next step: nobody sleeps over one. */
+ * A note is made by the thread that has the engine. The calls that
+ * may make one perform it before they leave the engine, or leave it to the next step: no thread
+ * sleeps over one. */
 #ifndef WEIR_ENGINE_NOTES_H
 #define WEIR_ENGINE_NOTES_H
 

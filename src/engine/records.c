@@ -37,7 +37,7 @@ bool transfer_all_posted(const struct transfer *transfer) {
 
 /* ---- handles ----------------------------------------------------------- */
 
-struct transfer *record_find(weir_engine *engine, uint64_t id) {
+struct transfer *record_find(const weir_engine *engine, uint64_t id) {
     uint32_t index = handle_index(id);
     if (index >= engine->options.transfers_max)
         return NULL;
@@ -61,19 +61,16 @@ struct transfer *record_get(weir_engine *engine, uint64_t id) {
     return NULL;
 }
 
-int weir_transfer_status(weir_engine *engine, weir_transfer handle) {
-    if (engine == NULL)
-        return WEIR_EINVAL;
-    if (handle.id == 0)
+int record_status(const weir_engine *engine, uint64_t id) {
+    if (id == 0)
         return WEIR_OK;
     if (engine->forked)
         return WEIR_ECLOSED;
-    struct transfer *transfer = record_find(engine, handle.id);
+    const struct transfer *transfer = record_find(engine, id);
     if (transfer == NULL)
         return WEIR_ESTALE;
     int status = atomic_load_explicit(&transfer->status, memory_order_acquire);
-    return atomic_load_explicit(&transfer->id, memory_order_acquire) == handle.id ? status
-                                                                                  : WEIR_ESTALE;
+    return atomic_load_explicit(&transfer->id, memory_order_acquire) == id ? status : WEIR_ESTALE;
 }
 
 /* Any thread. The last one makes room for another transfer. */

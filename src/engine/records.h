@@ -32,7 +32,9 @@ static inline void set_waiting(struct transfer *transfer, enum weir_waiting_for 
 }
 
 /* The record that a handle names; NULL: none any more. Any thread. */
-struct transfer *record_find(weir_engine *engine, uint64_t id);
+struct transfer *record_find(const weir_engine *engine, uint64_t id);
+/* As weir_transfer_status. Any thread. */
+int record_status(const weir_engine *engine, uint64_t id);
 /* With a reference: the record is not reused until record_drop_ref. Any thread. */
 struct transfer *record_get(weir_engine *engine, uint64_t id);
 void record_drop_ref(weir_engine *engine, struct transfer *transfer);

@@ -20,6 +20,7 @@
 #include "engine.h"
 #include "news.h"
 #include "own.h"
+#include "records.h"
 #include "step.h"
 #include "thread.h"
 
@@ -278,7 +279,7 @@ static int wait_until(weir_engine *engine, uint64_t timeout_ns,
 }
 
 static bool transfer_finished(weir_engine *engine, uint64_t id) {
-    return weir_transfer_status(engine, (weir_transfer){id}) != WEIR_EINPROGRESS;
+    return record_status(engine, id) != WEIR_EINPROGRESS;
 }
 
 int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uint64_t timeout_ns) {
@@ -286,7 +287,7 @@ int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uint64_t tim
         return WEIR_EINVAL;
     if (!engine->forked)
         wait_until(engine, timeout_ns, transfer_finished, transfer.id);
-    return weir_transfer_status(engine, transfer);
+    return record_status(engine, transfer.id);
 }
 
 /* Until `finished`, or the caller's own step did something. */

@@ -225,7 +225,7 @@ struct past {
 
 enum { FOUND_CONNS = 3 }; /* control connections of a peer */
 
-/* What is to be done about a peer: notes.h. */
+/* The notes of a peer: notes.h. */
 struct notes {
     uint64_t conns_lost[FOUND_CONNS];                      /* 0: none */
     uint8_t drained, broken, unanswered, connected, heard; /* sessions, one bit each */

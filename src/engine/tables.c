@@ -1,8 +1,8 @@
 /* tables.c: the slots of peers, and the handles that name them.
  *
  * Owns which slots are taken, whose memory is imported from whom (a peer's `owner`), and which peer
- * may be posted to inside a submit. What is found under an instance, an address or a connection is
- * found.c's; when a peer comes and goes is peer.c's.
+ * may be posted to inside a submit. The look-ups by instance,
+ * address and connection are found.c's; when a peer comes and goes is peer.c's.
  */
 #include "tables.h"
 

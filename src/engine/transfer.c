@@ -399,7 +399,7 @@ void transfer_park(weir_engine *engine, struct peer *peer, const struct session 
     if (peer->inflight_waits)
         engine->inflight_due = true;
     for (uint8_t k = 0; k < LISTS; k++) {
-        /* What is posted was before what is pending. */
+        /* Posted transfers came before pending ones. */
         uint8_t l = k == 0 ? LIST_POSTED : k == 1 ? LIST_PENDING : k;
         uint32_t next;
         for (uint32_t i = l == LIST_PARKED ? NONE : peer->lists[l].head; i != NONE; i = next) {

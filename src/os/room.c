@@ -34,8 +34,8 @@ static uint64_t number_in(const char *path, const char *key, uint64_t unit) {
     return end == at || number > UINT64_MAX / unit ? UINT64_MAX : number * unit;
 }
 
-/* What the control group leaves of its limit, as a container sees its own; a cache of files is
- * given back when it is needed. */
+/* The rest of the limit of the control group, as a container sees its own. A cache of files counts
+ * as free: the kernel takes it back when memory is needed. */
 static uint64_t left_by_group(void) {
     static const char *const given_back[] = {"\nactive_file ", "\ninactive_file ",
                                              "\nslab_reclaimable "};
