@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The commands of weir, in front of meson and ninja. Needs GNU make.
 #
 #   make build         build/weir, build/weir-sim, build/libweir.so and .a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crowd.c: the cost of connecting: many engines that connect at once to one.
  *
  *   crowd [--device NAME] [--peers N[,N...]] [--dial] [--most-resent SHARE] [--json FILE]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* instructions.c: a loop of transfers between two engines of one process, for
  * counting instructions: run it under callgrind twice with different counts; the
  * difference divided by the difference of the counts is the cost of one. Run by

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # instructions.sh [BUILD]: instructions of one transfer on shared memory, by callgrind: the
 # difference of two run lengths, so that setting up and taking down cancel out. They repeat
 # exactly. `in the call` is what weir_write itself costs, with all that it calls; the rest is

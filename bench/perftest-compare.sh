@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # perftest-compare.sh: weir next to perftest's ib_write_bw, ib_read_bw and ib_send_lat over the
 # same RDMA devices, one after the other and round after round, with the same queue depth and
 # MTU; a table of medians, ratios and spread. Of transfers below 4 KiB, weir's application has

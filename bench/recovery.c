@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* recovery.c: how long it takes from a QP in the error state until all that was in flight is
  * done again, and what that time consists of.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* recovery_tap.c: see recovery_tap.h. */
 #include "recovery_tap.h"
 

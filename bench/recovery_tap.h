@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* recovery_tap.h: an engine over a device that can be broken, and that notes when what happens.
  *
  * The engine's device and control channel are the real ones, with a thin wrapper around: it puts

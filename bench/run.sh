@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # run.sh [BUILD]: the benches of `make bench`: what this machine can do, the main job (the replay of
 # a request trace), latency, page fill, a short sweep, the send queue; then a summary. JSON of each
 # in BUILD/bench. TRACE=FILE replays that trace; without it, 2,000 generated requests.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sendqueue.c: the cost of the send queue: many threads that submit against one, threads that wait,
  * batches far deeper than the queue. Run by sendqueue.sh.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """summary.py DIR: the figures of bench/run.sh in a few lines."""
 import json
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares weir with ucx_perftest (Debian's ucx-utils) on this machine, in alternating runs.
 
   ucx-compare.py [--weir PATH] [--runs N] [--seconds T] [--sizes N,N...] [--json FILE]

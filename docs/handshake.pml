@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* handshake.pml: a model of the handshake (protocol.md, src/core/endpoint.c).
  *
  * Two nodes connect on their own wish or on the other's, cross, lose their

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* comeback.c: my peer was killed and came back. A store keeps records that a writer sends; it may
  * be killed and started again at its address at any time, and the writer goes on.
  *

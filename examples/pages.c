@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pages.c: how does a list of pages get across? A client wants pages of a server's at places of its
  * own: a list of (page there, page here), which is longer than a notification.
  *

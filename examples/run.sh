@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # run.sh NAME PROGRAM: the example does what its first comment says, its server being killed and
 # started again where that is what it is about.
 set -eu

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weir.h: the public interface of weir, all of it.
  *
  * weir moves bytes between registered memory of processes, on one host or

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # check-verbs.sh [--no-summary]: runs tests/vm on RDMA devices: in a VM with a kernel of Debian
 # and software RDMA devices (rxe, siw), or on a device of this machine. docs/testing.md tells how.
 #

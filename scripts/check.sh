@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # check.sh: everything that `make check` runs. The VM stage goes on beside the others: an emulated
 # machine leaves processors idle, and so do tests that wait. A stage that fails does not stop the
 # next. The last line adds up the results of all.

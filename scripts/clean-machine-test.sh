@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # clean-machine-test.sh DIRECTORY [REPOSITORY]: installs a minimal Debian 12 into
 # DIRECTORY, clones REPOSITORY (this one) into it, and runs `make bench` and `make
 # check` there, so that no tool of this machine can hide a missing dependency.

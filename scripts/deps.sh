@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # deps.sh build|check|bench|verbs: installs what a target of the Makefile needs and the
 # machine lacks, with apt-get as root; anybody else is told what to install.
 #

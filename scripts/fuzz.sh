@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # fuzz.sh SECONDS: builds the fuzzers with clang and runs each for so long.
 set -eu
 cd "$(dirname "$0")/.."

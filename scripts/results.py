@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """results.py FILE...: adds up what meson's testlog.json files recorded.
 
 A program that reports its tests one by one, as cmocka's "[  OK  ] name" or a script's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* acts.c: the random acts of applications beside submitting: they cancel, release, wait, give
  * memory and peers back under traffic, stop; and what each of these calls may answer. */
 #include "doors.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config.h: everything that one simulated run may vary; plain data.
  *
  * A profile and a seed fill it (profile.c); the run is a function of it and of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* doors.c: the ways to a node, and who stands in them: connections that are reset, control that is
  * cut for longer than any time-out while data flows, addresses that lead elsewhere, and strangers.
  *

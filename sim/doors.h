@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* doors.h: the strikes on the ways between nodes, and whom applications know. See doors.c. */
 #ifndef WEIR_SIM_DOORS_H
 #define WEIR_SIM_DOORS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* heap.c: a 4-ary heap of events; see heap.h. Four children a node keep a sift
  * within few cache lines, and the heap is the hottest thing in a simulation. */
 #include "heap.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* heap.h: the future of a simulated world, a heap of events by time.
  *
  * Owns the array. Invariant: events of equal time come out in the order in which

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* main.c: weir-sim, the campaign runner.
  *
  * Runs seeds of a profile, one process a job; a run takes nothing from outside but

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net.c: the control network of a simulated world, as the control port.
  *
  * Owns connections and inboxes. A connection has two halves, the dialler's and the

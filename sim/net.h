@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net.h: the simulated control network. See net.c. */
 #ifndef WEIR_SIM_NET_H
 #define WEIR_SIM_NET_H

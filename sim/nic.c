@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nic.c: a model NIC: memory keys, QPs and the device that holds them.
  *
  * Owns what an ibv_context would: the objects of one process on one NIC. Faults are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nic.h: the simulated NIC, as the device port and as the world sees it. */
 #ifndef WEIR_SIM_NIC_H
 #define WEIR_SIM_NIC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nic_impl.h: the NIC's own structures, shared by nic.c (objects, queues, states)
  * and nic_wire.c (packets).
  *

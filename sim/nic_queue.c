@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nic_queue.c: the queues of the simulated NIC: completions, receives, sends.
  *
  * Owns the accounting of slots. A slot of a send queue is in use from its post

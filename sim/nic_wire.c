@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nic_wire.c: the data network between simulated NICs.
  *
  * Owns packets from launch to landing. A write becomes one or several packets with

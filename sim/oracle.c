@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oracle.c: records, ranges and the properties they must keep; see oracle.h. */
 #include "oracle.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oracle.h: right and wrong, judged from outside the code under test.
  *
  * Owns the memory that applications register, and a record of every transfer that

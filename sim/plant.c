@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plant.c: filters between the core and the simulated NIC that misbehave as a bug
  * in the core, or in a driver, would. They prove that the oracle sees such bugs;
  * a campaign that passes with one of them in place is worth nothing.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plant.h: bugs planted at the device port. See plant.c. */
 #ifndef WEIR_SIM_PLANT_H
 #define WEIR_SIM_PLANT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* prng.h: the one source of chance in a simulated world.
  *
  * xoshiro256** seeded by splitmix64 (Blackman and Vigna, prng.di.unimi.it). Owns

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* profile.c: how a seed chooses a world.
  *
  * Swarm testing (Groce et al., ISSTA 2012): a seed switches each fault on or off,

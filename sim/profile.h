@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* profile.h: from a profile's name and a seed to a run's configuration. */
 #ifndef WEIR_SIM_PROFILE_H
 #define WEIR_SIM_PROFILE_H

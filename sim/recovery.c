@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* recovery.c: see recovery.h.
  *
  * One break a seed: a QP of a live session goes to the error state while 64 transfers (writes,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* recovery.h: how long, in virtual time, a broken session takes to be as if nothing had been. */
 #ifndef WEIR_SIM_RECOVERY_H
 #define WEIR_SIM_RECOVERY_H

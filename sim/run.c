@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run.c: the phases of a run.
  *
  * 1. Applications act while faults strike: the devices' and networks' own, and here

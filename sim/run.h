@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run.h: one run of a simulated world, from boot to an empty NIC. */
 #ifndef WEIR_SIM_RUN_H
 #define WEIR_SIM_RUN_H

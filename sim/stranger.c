@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stranger.c: one that can connect to all, and knows what WHO tells.
  *
  * A stranger is a node without an engine, behind those of the run. It connects to an engine and

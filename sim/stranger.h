@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stranger.h: one that is no peer of anybody's, and speaks to all. See stranger.c. */
 #ifndef WEIR_SIM_STRANGER_H
 #define WEIR_SIM_STRANGER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* workload.c: the work of applications, and what they may expect: memory, peers, submits and what
  * comes of them. Other acts are in acts.c.
  *

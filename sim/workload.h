@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* workload.h: the application on each node of a simulated run. */
 #ifndef WEIR_SIM_WORKLOAD_H
 #define WEIR_SIM_WORKLOAD_H

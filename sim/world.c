@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* world.c: time, chance and the processes' environments; see world.h. */
 #include "world.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* world.h: one simulated world: its time, its chance, its processes.
  *
  * Owns the clock, the event heap, the random stream, the trace and the nodes'

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # archive.sh MAP OUT CC... -- OBJECTS...: the static library: all layers as one object, in
 # which only what MAP lists is global, so that no name of an application's can meet one of ours.
 # CC with its options links relocatably, and leaves machine code whatever the objects are.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint_pair.c: see endpoint_pair.h. */
 #include "endpoint_pair.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint_pair.h: two endpoints and the network between them, for tests.
  *
  * A pair plays the engine on both sides: it performs effects, answers CREATE and

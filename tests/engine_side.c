@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* engine_side.c: see engine_side.h. */
 #include "engine_side.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* engine_side.h: the parts that the tests of the whole engine share: an engine with memory, pairs
  * of them that know each other, and progress on several until something holds.
  *

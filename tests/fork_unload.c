@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fork_unload.c: forks after the library, its argument, was loaded, used and unloaded, and loaded
  * again: no handler of it is called that is not there any more (W4). */
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_wire.c: hostile bytes at everything that parses them.
  *
  * The first byte of an input chooses: a control message, a memory descriptor, a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* held.h: counts what this process holds of the system's, for tests that it is all given
  * back. Each call reads /proc/self. */
 #ifndef HELD_H

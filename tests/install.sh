@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # install.sh BUILD: the files that `make install` leaves are enough for a program: its own copy is
 # found with pkg-config, compiled and linked against, also statically, and runs; the tool finds the
 # library; the manual pages are there.

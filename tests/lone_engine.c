@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lone_engine.c: see lone_engine.h. */
 #include "lone_engine.h"
 #include "found.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lone_engine.h: one engine whose whole world is played by the test: its clock, its
  * control channel, its device. Others' messages are put in word by word, and the engine's are
  * looked at. Nothing runs by itself: no time passes but by lone_pass.

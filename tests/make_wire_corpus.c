@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* make_wire_corpus.c: writes the seeds of fuzz_wire.c: one file for each type of
  * message, a descriptor, both data headers, and conversations that reach every
  * state of the endpoint. Usage: make_wire_corpus <existing directory> */

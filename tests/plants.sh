@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # plants.sh SOURCE [PATCH...]: proves that campaigns of weir-sim catch bugs of the engine.
 #
 # Each of tests/plants/*.patch plants one bug in a copy of the tree, where weir-sim is

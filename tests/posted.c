@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* posted.c: a loop of plain one-segment writes on a device that completes them later, for
  * counting instructions by function: bench/instructions.sh runs it under callgrind twice. The
  * device is played and costs next to nothing: what is counted is the engine's.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sendqueue_sides.c: see sendqueue_sides.h. */
 #include "sendqueue_sides.h"
 

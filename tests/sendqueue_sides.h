@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sendqueue_sides.h: engines on the device that WEIR_TEST_DEVICE names, shm without it. On
  * verbs the RDMA device is that of WEIR_VERBS_DEVICE, or for those that are made after
  * sides_far() that of WEIR_VERBS_PEER_DEVICE. So one source serves here and in the VM. */

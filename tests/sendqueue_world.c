@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sendqueue_world.c: see sendqueue_world.h. */
 #include "sendqueue_world.h"
 

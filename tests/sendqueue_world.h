@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sendqueue_world.h: up to 66 engines in one world, simulated or on shm, of which the first
  * posts through a send queue that the test has in its hands.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shm_child.c: see shm_child.h. */
 #define _GNU_SOURCE
 #include <fcntl.h>

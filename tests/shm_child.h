@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shm_child.h: sides of shm devices in processes of their own, for tests of what the world does
  * to them. A peer is forked, made different, and then opens its device. */
 #ifndef SHM_CHILD_H

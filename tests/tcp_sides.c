@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tcp_sides.c: see tcp_sides.h. */
 #define _GNU_SOURCE
 #include "tcp_sides.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tcp_sides.h: a server's and a client's control channel, and raw sockets that behave
  * as no peer should, for the tests of tcp.c. Loopback only.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_alloc.c: every set-up allocation fails in turn (E5).
  *
  * An engine over simulated ports is opened with the k-th call of env.alloc failing,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_conformance_shm.c: the shm device through the conformance suite, both devices
  * in this process. */
 #include "device.h"

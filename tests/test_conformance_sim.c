@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_conformance_sim.c: the simulated NIC through the conformance suite, in each of
  * its kinds. This is what keeps the simulator honest (E4). */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_conformance_verbs.c: RDMA devices through the conformance suite, both ends in this
  * process: the device that weir chooses and the one that WEIR_VERBS_PEER_DEVICE names, or
  * the first one again. Skipped where there is none. */

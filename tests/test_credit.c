@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_credit.c: end-to-end credits of one QP (M2, M3), and the two encodings of
  * numbers into ids (S14). */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_crowd.c: a crowd of engines that all connect to one at once (W8, H10, B5).
  *
  * All are real engines; the world between them is played: one clock, which passes only as the

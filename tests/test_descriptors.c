@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_descriptors.c: file descriptors run out, at every point at which one is needed (W7): the
  * one who asked is told so, and whoever serves; all else goes on; and it works again when there
  * is room. How many are needed is what weir(3) says. On shm. */

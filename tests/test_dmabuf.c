@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_dmabuf.c: weir_memory_register_dmabuf on devices that have no use for a dma-buf, and
  * its arguments. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_drain.c: the machine that takes one QP down (T1, T2, T4, T9). */
 #include <setjmp.h>
 #include <stdarg.h>

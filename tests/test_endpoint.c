@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_endpoint.c: stories about the handshake: what two endpoints say and do, step by step, until
  * they have a session. test_endpoint_ends.c has those about how it ends.
  *

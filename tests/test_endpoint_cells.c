@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_endpoint_cells.c: every cell of the endpoint's table, one by one.
  *
  * Each state is reached anew, with a live session beside the attempt where that

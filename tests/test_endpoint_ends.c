@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_endpoint_ends.c: stories about sessions that end: broken, half-open, replaced, settled,
  * left. test_endpoint.c has those about how they begin, and says how to read a trace. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_endpoint_random.c: a campaign against the handshake: random schedules of loss, repetition,
  * delay and reordering, of crossing opens, breaks, failures and restarts; then the faults stop and
  * the two sides must agree. endpoint_pair.c checks after every step what must hold all the time.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine.c: every public function's documented errors, and handles after their
  * release. Over the shm device, through weir.h only. */
 #include "engine_side.h"

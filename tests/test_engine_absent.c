@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_absent.c: an engine whose application was away (W1): arrivals meanwhile are looked at
  * before any deadline passes, and no time-out of the engine's own counts time in which nobody was
  * there to listen. The other side is the test itself: see lone_engine.h. */

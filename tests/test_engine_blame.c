@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_blame.c: the transfers that are held to break sessions, and those that only were
  * there (S9, S11).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_cheat.c: peers that do not play by the rules on a session that is up, and a
  * device that fails for good (M2, H13, E6). The other side is the test itself: see
  * lone_engine.h. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_control.c: the peers that are there, word by word: what an engine makes of WHO, IAM
  * and HELLO, of connections that break and of peers that it has given up (H1, H2, H10, H12, S9,
  * T10, M1). The other side is the test itself: see lone_engine.h. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_counts.c: the counts in weir_stats of a submit that was refused (which bound it met,
  * S5), and of work requests that give completions. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_data.c: that the bytes arrive: batches at every depth and QP count, reads,
  * many memories in one call, registered memory, transfers longer than a post (S1, S2,
  * S15). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_dead.c: the lessons of real devices: peers that die without the device's news,
  * connects that take time, buffers that a QP takes with it, devices out of QPs, errors that name
  * nobody (H10, H12, S9, S11, T5). The other side is the test itself: see lone_engine.h. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_device.c: an engine whose device fails for good tells its application, refuses its
  * peers with the reason, ends what is under way, and lets go of the device (W7, W9); and memory
  * that the machine has not is not asked for (W10). The other side is the test itself: see

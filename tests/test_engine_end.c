@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_end.c: how transfers end: deadlines, cancel, early release, the queue of
  * completions, waiting for room, memory that is in use, close with work under way (S5,
  * S11, S12, S13, T10, E6). Transfers stay under way here because the other engine makes no

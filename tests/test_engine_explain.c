@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_explain.c: why an engine did not open: weir_open_explain says it in a sentence that
  * names what is wrong, for each way in which weir_engine_open fails here (W9, W10). */
 #include "engine_side.h"

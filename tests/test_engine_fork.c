@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_fork.c: an engine in a child of fork(2), and what becomes of the engine: no
  * descriptor, no memory, calls that say so; and the parent goes on, or dies for good (W4).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_inflight.c: the bytes in flight to all peers stay below their limit, who waits
  * for that says so and is served in order, and none are lost, whatever becomes of what was
  * posted (S4, S6, S9); what can be asked of a QP (S19). On the simulated device and on shm made

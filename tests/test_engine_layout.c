@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_layout.c: which threads write which cache lines of an engine (S17). */
 #include <setjmp.h>
 #include <stdarg.h>

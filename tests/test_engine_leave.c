@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_leave.c: a peer that says what it has to say and leaves at once: all of
  * its notifications that ended well are delivered, with their data and the events around
  * them, however late the other side looks (S9, H12). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_names.c: one instance, one handle; connections that break, addresses that lead
  * elsewhere, and strangers who speak in a peer's name (H1, W3, W6). The other side is the test
  * itself: see lone_engine.h. The connect time-out is a second. */

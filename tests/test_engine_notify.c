@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_notify.c: notifications: every size, their order, that they follow the
  * data, and that an application that takes none pushes back (M2, M3, M5). */
 #include "engine_side.h"

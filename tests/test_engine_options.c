@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_options.c: the settings of an engine: every number of weir_engine_options and its
  * environment variable at its bounds and beyond, who goes before whom, and what is said of one that
  * is refused. */

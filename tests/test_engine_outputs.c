@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_outputs.c: `*_out` parameters, and structures that a call fills, are written on
  * success only: every public function that has one fails here in each way that can be brought
  * about through weir.h, and leaves what it was given as it was. No function of weir.h is missing:

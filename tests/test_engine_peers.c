@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_peers.c: the peers that are there: addresses, engines that cannot be called,
  * restarts, deaths, crossing opens, two names of one engine, events (E6, H1, H2, H5, H6, H12,
  * T3). */

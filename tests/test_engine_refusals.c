@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_refusals.c: a side that refuses a session says why, and the refused side can read it
  * (W9). The other side is the test itself: see lone_engine.h. */
 #include "lone_engine.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_restart.c: a process that is started in another one's place, at its address: its
  * death is seen, and the one that comes is met by the handle that was opened (H1, W3). The other
  * side is the test itself: see lone_engine.h. */

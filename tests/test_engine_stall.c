@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_stall.c: QPs that stand still: work is posted, nothing of it completes or fails, and
  * the engine finds out (M8) and goes on elsewhere (S9). The device is the test's: see
  * lone_engine.h, which completes nothing unless it is asked to. */

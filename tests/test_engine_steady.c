@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_steady.c: the cost of a transfer besides its instructions, once two engines in two
  * processes know each other: no allocation, and no system call but the one that moves the bytes
  * where memory is not shared (S17). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_submit.c: the refusals of a submit, and that nothing was posted then (S15); the worth
  * of a transfer handle; full pools, and what submits do for those that wait (S5). */
 #define _GNU_SOURCE

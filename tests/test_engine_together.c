@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_together.c: transfers of one WR each that had to wait for slots go several with
  * one doorbell (S2, S4, S6), on the simulated device and on shm made to queue.
  *

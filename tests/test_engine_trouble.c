@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_trouble.c: the news that the application gets of sessions that break, whoever found
  * it (S9), what waits meanwhile, room that others make (S5), and receives that the device refuses
  * (M2). The other side is the test itself: see lone_engine.h. */

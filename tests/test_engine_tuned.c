@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_tuned.c: the effect of settings on the work that is posted: how often it is
  * signalled, what is copied into WRs, how much is polled at once.
  *

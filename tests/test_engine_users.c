@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_users.c: engines of two users of one host: both are told why they cannot have to do
  * with each other, and what can be done about it works (W9, W10). It takes root. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_wait.c: sleeping and waking: an engine with a thread of its own, the
  * descriptor in a poll(2) loop, several threads asleep on one engine (M7). */
 #include "engine_side.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_env.c: the environment port of Linux: clock, entropy, set-up memory, room. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_fairness.c: how often a waiting transfer is overtaken (S4), on the simulated
  * device and on shm.
  *

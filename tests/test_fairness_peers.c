@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_fairness_peers.c: how often a peer that waits is overtaken by other peers (S4, S18), on
  * the simulated device and on shm made a device that queues.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_fork.c: the things that a child of fork(2) is kept from having (fork.h): descriptors,
  * mappings of devices, pages; who holds, and who watches (W4). A child tells by its exit status. */
 #define _DEFAULT_SOURCE

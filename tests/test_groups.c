@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_groups.c: numbered things in groups, hash tables of them, and sets of numbers (W8). */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_ledger.c: the holders of send-queue slots (S1, S2, S6, S7, S14).
  *
  * The edges by hand, then random schedules on ordered and unordered QPs against a

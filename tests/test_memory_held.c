@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_memory_held.c: memory that takes long to make or to give back keeps nobody but the caller
  * (W5), and peers that stop inside an access (W4).
  *

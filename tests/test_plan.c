@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_plan.c: how pieces become chains of WRs (S2, S15).
  *
  * Whatever the limits of a chain, the WRs of all chains together are the pieces:

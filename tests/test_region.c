@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_region.c: when a segment may be used (S15, and H6 for incarnations). */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_relief.c: a call that finds itself serving the submits of others is relieved of
  * it after some steps, however many more keep coming (own.h); by submits, for a cancel waits
  * for nobody. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_rtt.c: after what time without an answer something is said again (W8, H7). */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_sendqueue_batches.c: batches of 1 to 100,000 segments against send queues of 1 to 1,024
  * slots through weir.h, on any device (S1, S2): in `make check` on shm, in the VM on rxe.
  *

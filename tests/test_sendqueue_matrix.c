@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_sendqueue_matrix.c: batches of 1 to 100,000 segments against send queues of 1 to 1,024
  * slots, on simulated devices of each kind and on shm made to queue (S1, S2).
  *

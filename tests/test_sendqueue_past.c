@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_sendqueue_past.c: how the send queue of another engine failed, each failure in its own
  * schedule against this one, on the simulated device and on shm made to queue.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_sendqueue_waits.c: the cost of a thread that waits for a full queue, or for a transfer that
  * does not end: it sleeps nearly all of the time (S5, M7).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_shm.c: the particulars of the shm device: other processes and their deaths, what is left
  * behind, and shared memory whose other writer is not what it should be. The rules common to all
  * devices are in conformance/. */

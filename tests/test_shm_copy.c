@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_shm_copy.c: the copy loops of shm, and which of them are used: that follows from what a
  * measurement finds, here with a clock that is played, and not from what CPU it is. */
 #include <pthread.h>

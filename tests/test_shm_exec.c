@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_shm_exec.c: peers of the shm device that become another program, are closed or are
  * stopped (W4, W5). */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_shm_liar.c: a device of this user's that speaks well and lies: answers that are none
  * (E6, W6). */
 #define _GNU_SOURCE

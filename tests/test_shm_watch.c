@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_shm_watch.c: the rings that a shm device looks at itself (poll.c, "watching"):
  * more QPs than places, QPs that lose theirs, and messages that come while the device
  * falls asleep. And when rings take memory. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_shm_world.c: the shm device among other users, in namespaces and sandboxes, and with
  * strangers at the door (W6, W9, W10).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_sim_nic.c: the simulated NIC by itself: states, slots, flushes, packets that
  * outlive their sender, stale QP numbers. Its promises to the core are tested by the conformance
  * suite; here are those to the oracle. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_sim_oracle.c: every rule of the oracle, broken on purpose: it says so. And a world
  * in which all is well is not complained about. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_sim_run.c: whole engines in simulated worlds.
  *
  * Some seeds of every profile, on every commit; weir-sim runs them by the hundred

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_sim_world.c: the simulated clock, heap, memory and control network. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_slow.c: applications that are slow (W1, W2): handlers that take long between two takes
  * of notifications, progress ten times a second or once a second, and nothing for longer than
  * a time-out. Two processes, over the real ports and shm.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_stress.c: many threads on an engine and its peers, each an engine as well (S16).
  *
  * Up to 16 threads submit writes, reads and notifications through send queues of 8 slots

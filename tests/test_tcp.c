@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_tcp.c: the control channel over TCP against itself: addresses, names, messages,
  * bounds, and what is left when connections come and go. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_tcp_hostile.c: the control channel against peers that are slow, silent, gone,
  * or wrong. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_timer.c: deadlines, the nearest first (S13). */
 #include <setjmp.h>
 #include <stdarg.h>

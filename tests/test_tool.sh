@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # test_tool.sh: the weir command from outside: every command once with small sizes, its JSON,
 # refused options, killed targets, generated traces. Usage: test_tool.sh PATH-OF-WEIR [BEHAVIOUR]
 #

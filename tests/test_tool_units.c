@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_tool_units.c: the tool's pure parts: histogram, content, trace generator. */
 #include <setjmp.h>
 #include <stdarg.h>

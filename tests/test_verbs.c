@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_verbs.c: the parts of the verbs backend that need no device: settings, blobs, the ranking of
  * addresses, and what it says without a device. */
 #include <setjmp.h>

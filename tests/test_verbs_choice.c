@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_verbs_choice.c: which port, address and partition key the verbs backend uses, what it
  * says of itself, and what a QP connects from, over the provider of verbs_fake.h. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_verbs_cqs.c: a device whose CQs are shorter than its QPs need has several of them (W7):
  * none overflows, all are polled in turn and armed once, and what is not needed goes again. The
  * provider is played: see verbs_fake.h. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_verbs_events.c: asynchronous and completion events of the verbs backend, over the
  * provider of verbs_fake.h, which fails when something is destroyed of which an event was
  * taken and not acknowledged. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_verbs_fence.c: posts, completions and regions of the verbs backend's iWARP QPs, over the
  * provider of verbs_fake.h and the connection manager of verbs_fake_cm.h. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_verbs_iwarp.c: connections of the verbs backend's iWARP QPs, over the connection manager of
  * verbs_fake_cm.h: who calls whom, whose call is taken, and how QPs go in the middle of it. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_verbs_memory.c: the memory regions of the verbs backend over the provider of
  * verbs_fake.h: the table of them, what a dma-buf that cannot be registered gives, and
  * registering while others do other things. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_verbs_queue.c: the queues and connects of the verbs backend over the provider of
  * verbs_fake.h. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_wait.c: the sleeping port of Linux: sources, time-outs, wakes from anywhere. */
 #define _GNU_SOURCE
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_window.c: which notification numbers are over with (S9: exactly once). */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_wire.c: tests of the codec: every message survives the trip, and nothing else decodes. */
 #include <setjmp.h>
 #include <stdarg.h>

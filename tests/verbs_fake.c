@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verbs_fake.c: the provider of verbs_fake.h. */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verbs_fake.h: a provider that is played: libibverbs' functions, defined in the test program,
  * which go before those of the library.
  *

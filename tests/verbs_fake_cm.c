@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verbs_fake_cm.c: the connection manager of verbs_fake_cm.h. */
 #include <arpa/inet.h>
 #include <errno.h>

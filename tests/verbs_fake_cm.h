@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verbs_fake_cm.h: a connection manager that is played, beside verbs_fake.h: librdmacm's
  * functions, defined in the test program, and one interface with the address 10.77.0.1.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watch.c: see watch.h.
  *
  * The tracer is the child and the traced is its parent, so that the test itself, with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watch.h: counts what a test does behind its back: system calls and allocations.
  *
  * System calls are counted by a child process that traces the calling thread

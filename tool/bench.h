@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench.h: the benches, one function each; all return an exit status. */
 #ifndef TOOL_BENCH_H
 #define TOOL_BENCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_fill.c: `bench fill`: a target fills pages at random places of our memory.
  *
  * Our memory has twice as many places as there are pages. For each repetition a new random

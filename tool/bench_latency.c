@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_latency.c: `bench write --latency`: 8 bytes there and 8 bytes back, one at a time. Half of
  * each round trip is reported, as one-way latency is everywhere. A round trip is from one submit to
  * the next: the clock is read while the bytes are under way, and costs nothing.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_limits.c: `bench limits`: the yardsticks of limits.h, size by size. */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_replay.c: `bench replay`: the KV-cache blocks of a request trace, from the process that
  * computed them (prefill, here) to the one that will decode with them (the target).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_stream.c: `bench write`, `bench read` and `bench sweep`: how fast transfers go when a
  * window of them is in flight.
  *

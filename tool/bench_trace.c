@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_trace.c: `bench trace`: writes a generated trace, or describes a given one. */
 #include <errno.h>
 #include <inttypes.h>

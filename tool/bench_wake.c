@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_wake.c: `bench wake`: what an idle engine costs, and how fast it is back.
  *
  * A child process opens an engine and sleeps in weir_engine_wait. For one half of the time nobody

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* content.c: see content.h. Blocks may start at any address and have any length. */
 #include "content.h"
 

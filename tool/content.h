@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* content.h: bytes that can be made and checked anywhere from a key alone.
  *
  * Word i (64 bits) of a block with key k is w ^ (w >> 32) with w = k + i * ODD. For one i that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* diagnose.c: see diagnose.h. Tries what weir tried, once, and gives it back at once. Nothing
  * depends on the answer but the wording of a message. */
 #define _GNU_SOURCE

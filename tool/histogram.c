@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* histogram.c: see histogram.h. */
 #include "histogram.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* histogram.h: latencies in logarithmic buckets, in the manner of HdrHistogram (Debian has no
  * C package of it).
  *

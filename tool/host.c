@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* host.c: see host.h. Owns the signal flag and the "said already" flag, the only globals of
  * the tool beside the table of CPUs. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* host.h: the tool's questions to the machine: clocks, CPUs, memory, signals, and the one way in
  * which it says what went wrong. */
 #ifndef TOOL_HOST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* info.c: `weir info`: what weir_device_query, weir_setting_query, weir_device_setting_query and
  * weir_stray_query say, and the limits of weir.h. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* limits.c: see limits.h. Every loop looks at the clock once in a batch of some 100 us at most,
  * and ends at the first batch past its time. A rate is that of the median slice of SLICE_NS: what
  * else runs on the machine takes from some slices, and a few are lucky, which no run as long as a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* limits.h: the best that this machine does without weir, measured with the plainest loop that can
  * do it. Benches state their results as fractions of these. */
 #ifndef TOOL_LIMITS_H

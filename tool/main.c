@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* main.c: the weir command: options to commands, nothing else. */
 #define _GNU_SOURCE
 #include <fcntl.h>

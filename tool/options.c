@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* options.c: see options.h. Values are checked one by one against the table's bounds, then
  * together (check_together). getopt_long(3) does the splitting, with its own messages off. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* options.h: the command line of every command. One table says which command takes which
  * option; parsing, defaults and help all follow from it. */
 #ifndef TOOL_OPTIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* proto.h: the messages between a bench and its target (`weir serve`), over weir itself.
  *
  * Every message is a notification. Its tag is the type (8 bits) and an argument (56 bits); its

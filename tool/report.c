@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report.c: see report.h. Standard output has the table, unless `--json -` sends the JSON
  * there: then the table goes to stderr, so that a pipe gets nothing but JSON. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report.h: results, as a table for a person and as JSON for a program, and the live line that
  * a terminal sees meanwhile. */
 #ifndef TOOL_REPORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* session.h: a bench's side of a session with its target: the engine, the peer, the target's
  * memory, the messages of proto.h and the watch over the target's life.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* settings.h: the tool's account of the engine's settings: as JSON, in words, and of variables that
  * look like one and are none. */
 #ifndef TOOL_SETTINGS_H

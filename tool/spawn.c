@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* spawn.c: see spawn.h. A child that was reaped in spawn_gone is remembered by the caller: no
  * process id is used after its process was reaped. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* spawn.h: a bench's own target, a second process of this program. */
 #ifndef TOOL_SPAWN_H
 #define TOOL_SPAWN_H

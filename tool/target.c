@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* target.c: `weir serve`: the loop, the table of sessions, their memory and messages.
  *
  * Clients are not trusted: every length, count and index of a message is checked before use,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* target.h: the serving side of a bench session, see proto.h. Internal to target*.c but for
  * target_serve. */
 #ifndef TOOL_TARGET_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* target_work.c: a target's work for each kind of session; see proto.h for the messages and
  * target.h for the state. Memory that the client can write (served->base) is read once and checked;
  * nothing of it decides where the target writes outside of the client's own session. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trace.c: loading and writing traces; see trace.h. A trace file is not trusted: every type,
  * length and order is checked, and memory follows from what the file really holds. */
 #define _GNU_SOURCE

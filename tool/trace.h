@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trace.h: request traces of LLM serving: one JSON object a line,
  *   {"timestamp": ms, "input_length": tokens, "output_length": tokens, "hash_ids": [...]}
  * with one id for each 512 tokens of input; equal ids are equal blocks, and so the common

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trace_generate.c: traces that look like one that was recorded.
  *
  * The model, with figures from a recorded hour of conversations (docs/trace.md has

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bits.h: a set of numbers below 65,536, and the way from one to the next larger.
  *
  * A bit each, and a bit for each word of those that has any: the next member is found in a time

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* credit.h: how many messages each side may send on one QP, both directions.
  *
  * The receiver posts `window` buffers for messages and CREDIT_RESERVE for credit

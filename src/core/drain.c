@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* drain.c: see drain.h. One table decides; set_state is the only writer of state. */
 #include "drain.h"
 

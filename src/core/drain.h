@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* drain.h: the machine that takes one QP down.
  *
  *                  START            LAST_WQE/TIMER      BEACON_FLUSHED/POLLED/TIMER

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint.c: the handshake machine; see endpoint.h and docs/protocol.md.
  *
  * endpoint_step sorts an event into an input (endpoint_input.c), looks the input

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint.h: the handshake machine of one endpoint (one remote instance).
  *
  * Owns the names of sessions and attempts and the order of control messages;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint_ask.c: the questions that the engine asks an endpoint between two steps: when its timer
  * is due, what is live, why the remote refused; and which errors are worth another try. Changes
  * nothing. */

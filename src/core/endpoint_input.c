@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint_input.c: sorting events into inputs by what they name: our attempt, the
  * live session, something newer, something older. Reads the endpoint, changes
  * nothing; all that a remote can say ends in exactly one input.

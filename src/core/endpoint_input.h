@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint_input.h: the meaning of an event to an endpoint; internal to the machine.
  *
  * An input is an event, sorted by what it names. Which inputs a state can have

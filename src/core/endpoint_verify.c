@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint_verify.c: the invariants of an endpoint between two steps.
  *
  * Kept out of endpoint.c so that the machine is not its own judge: nothing here

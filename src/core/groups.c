@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* groups.c: see groups.h. */
 #include "groups.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* groups.h: numbered things in numbered groups: lists of what belongs together, and hash tables.
  *
  * Members are 0..members-1, groups 0..groups-1; a member is in at most one group, behind those

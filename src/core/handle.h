@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* handle.h: how public ids and wr_ids are put together.
  *
  * Owns two encodings and nothing else.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ledger.h: the holders of the send-queue slots of one QP.
  *
  * A *run* is a group of WRs posted with one doorbell for one transfer. The completion of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.h: the pieces of a transfer, and how they become chains of WRs.
  *
  * Owns the form in which an unfinished transfer keeps its segments: resolved

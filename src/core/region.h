@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* region.h: the tables of local and imported memory, and the bounds of segments.
  *
  * Owns the rule for when a segment may be used: both handles current, the remote

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rtt.c: see rtt.h. */
 #include "rtt.h"
 

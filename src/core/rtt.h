@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rtt.h: how long answers take, and after what time without one something is said again.
  *
  * RFC 6298 with the engine's own bounds. A measure is the time from what was said once to its

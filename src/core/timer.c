@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* timer.c: see timer.h. entries[i].when_ns and .number are heap position i;
  * entries[n].place is where number n stands in the heap. */
 #include "timer.h"

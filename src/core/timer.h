@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* timer.h: deadlines of numbered things, the nearest first.
  *
  * A binary heap over memory given at init; each number 0..count-1 has at most one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* window.c: see window.h. The bitmap moves by whole words only: a mark is O(1) but
  * for a shift of 15 words once in 64 marks. */
 #include "window.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* window.h: which numbers of a growing sequence are over with.
  *
  * Both sides of the notification numbers between two instances keep one. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire.c: encoding and decoding of control messages and memory descriptors.
  *
  * Both directions walk the bytes with a cursor that never passes the end: a

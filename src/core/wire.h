@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire.h: the bytes of control messages and of exported memory descriptors.
  *
  * Owns the layout and the checks that need no context: what decodes is in range

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire_data.h: the header in front of every SEND on the data path.
  *
  * Owns its 32 bytes, little-endian:

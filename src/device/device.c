@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* device.c: the tables of backends and of their variables. Owns nothing else; looking one up by
  * name is the engine's. */
 #include "device.h"

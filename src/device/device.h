@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* device.h: the device backends this library was built with.
  *
  * Owns the one table of backends. A backend is a constant operations table in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agenda.c: what time it is, and what is to be done when.
  *
  * Owns the engine's clock, its timers (one for each transfer, peer and QP, and one for receives)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* agenda.h: what time it is, and what is to be done when. */
 #ifndef WEIR_ENGINE_AGENDA_H
 #define WEIR_ENGINE_AGENDA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* api.c: the public calls that need no module of their own: errors, transfer
  * handles, peers, what the application takes, statistics, devices.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cause.c: why a session broke.
  *
  * Owns the first cause that is known of each session, the account of those that transfers of ours

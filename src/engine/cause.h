@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cause.h: why a session broke. */
 #ifndef WEIR_ENGINE_CAUSE_H
 #define WEIR_ENGINE_CAUSE_H

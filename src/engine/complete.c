@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* complete.c: news from the device: completions of runs, and messages.
  *
  * Owns the routing by wr_id, and the path of a notification to the application; recv.c

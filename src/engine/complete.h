@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* complete.h: news from the device: completions of runs, and messages. */
 #ifndef WEIR_ENGINE_COMPLETE_H
 #define WEIR_ENGINE_COMPLETE_H

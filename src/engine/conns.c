@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conns.c: control connections: what is sent on them, whose they are, visitors.
  *
  * Owns the sending of a message on a connection, the end of its use, and the words that visitors

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conns.h: control connections: what is sent on them, whose they are, visitors. */
 #ifndef WEIR_ENGINE_CONNS_H
 #define WEIR_ENGINE_CONNS_H

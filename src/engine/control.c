@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* control.c: the messages on control connections, and whose they are.
  *
  * Owns WHO and IAM, visitors, and the routing of everything else to the peer's endpoint. A

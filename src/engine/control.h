@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* control.h: the messages that come on control connections. */
 #ifndef WEIR_ENGINE_CONTROL_H
 #define WEIR_ENGINE_CONTROL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* deliver.c: accepted notifications on their way to the application.
  *
  * Owns the ring of those that are *held*: for them there was no room in the application's queue,

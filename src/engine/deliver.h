@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* deliver.h: accepted notifications on their way to the application. */
 #ifndef WEIR_ENGINE_DELIVER_H
 #define WEIR_ENGINE_DELIVER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dial.c: how a peer is reached, and when one that is not reached is given up.
  *
  * Owns dialling, with pauses and under one deadline, and the patience with a peer of which no

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dial.h: how a peer is reached, and when one that is not reached is given up. */
 #ifndef WEIR_ENGINE_DIAL_H
 #define WEIR_ENGINE_DIAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* effects.c: the effects that the endpoint machine of a peer asks for, performed; and the notes of
  * what was found out about a peer (notes.h), performed.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* effects.h: what a peer's endpoint asks for, and what was noted of peers, performed. */
 #ifndef WEIR_ENGINE_EFFECTS_H
 #define WEIR_ENGINE_EFFECTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* engine.c: an engine over any ports: made, and ended.
  *
  * Owns the order in which it takes what it needs, the buffers that its device must know, and

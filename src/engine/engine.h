@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* engine.h: the interface that sim/ and open.c need of the engine beside weir.h.
  *
  * An engine is made over ports. The shipped library fills them with real ones in

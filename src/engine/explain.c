@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* explain.c: why an engine did not open, in a sentence for a person.
  *
  * Nothing was kept of it: the reason is worked out again from the options, the environment and

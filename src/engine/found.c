@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* found.c: the look-ups: peers by instance, address and connection, aliases by their peer, imported
  * memory by its peer, what is remembered of an instance, visitors by connection.
  *

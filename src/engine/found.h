@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* found.h: the look-ups: what is found under what. */
 #ifndef WEIR_ENGINE_FOUND_H
 #define WEIR_ENGINE_FOUND_H

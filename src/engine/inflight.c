@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* inflight.c: the peers that wait to post, and for how long.
  *
  * Owns the line of peers that wait for bytes in flight, the account of what a peer's pending

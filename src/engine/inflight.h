@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* inflight.h: bytes in flight, the peers that wait for them, and what a peer waits for. */
 #ifndef WEIR_ENGINE_INFLIGHT_H
 #define WEIR_ENGINE_INFLIGHT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout.c: the memory that follows from an engine's limits.
  *
  * Owns the one arena that all tables of an engine lie in: how large it is, where each table is in

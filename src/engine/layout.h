@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout.h: the memory that follows from an engine's limits. */
 #ifndef WEIR_ENGINE_LAYOUT_H
 #define WEIR_ENGINE_LAYOUT_H

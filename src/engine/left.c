@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* left.c: the QPs that a closed engine could not take down.
  *
  * A device may keep a QP for longer than closing an engine may take: a connect that nobody

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* left.h: the QPs that a closed engine could not take down. */
 #ifndef WEIR_ENGINE_LEFT_H
 #define WEIR_ENGINE_LEFT_H

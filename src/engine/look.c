@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* look.c: when control channel and asynchronous events are looked at, what time counts, and when
  * deadlines may pass.
  *

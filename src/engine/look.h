@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* look.h: when all is looked at, what time counts, and when deadlines may pass. */
 #ifndef WEIR_ENGINE_LOOK_H
 #define WEIR_ENGINE_LOOK_H

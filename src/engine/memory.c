@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c: the public calls about memory: register, allocate, export, import.
  *
  * Owns the slots of the region tables (core/region.h has the rules of their use).

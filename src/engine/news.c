@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* news.c: the application and its sleeping threads are told that there is something for them.
  *
  * Owns the events that the application takes, and the words that are changed, and the sleepers that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* news.h: the application and its sleeping threads are told that there is something for them. */
 #ifndef WEIR_ENGINE_NEWS_H
 #define WEIR_ENGINE_NEWS_H

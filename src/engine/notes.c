@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* notes.c: see notes.h. Owns the list of peers of which something is noted. */
 #include "notes.h"
 

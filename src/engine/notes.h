@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* notes.h: what was found out about a peer, and is done later, at one place.
  *
  * A break, an end, a wish is found out deep inside: by a completion, a refused post, a deadline.

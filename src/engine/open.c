@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* open.c: an engine over the real ports: a device of the table, TCP, Linux.
  *
  * Owns the choice of device, the order in which ports are opened and closed, and what becomes of

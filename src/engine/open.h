@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* open.h: an engine over the real ports. */
 #ifndef WEIR_ENGINE_OPEN_H
 #define WEIR_ENGINE_OPEN_H

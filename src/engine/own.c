@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* own.c: see own.h: waiting for the engine, and letting it go with work left. */
 #include "own.h"
 

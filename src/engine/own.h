@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* own.h: the owner of the engine.
  *
  * One word. A submit takes the engine if it is free (own_try); a submit that finds it taken leaves

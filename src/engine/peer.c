@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* peer.c: the slots of peers, and what instance each is.
  *
  * A peer that the application opened keeps its slot and its address when the engine

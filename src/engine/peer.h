@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* peer.h: peers that come and go: what instance each is, opening, closing, the end. */
 #ifndef WEIR_ENGINE_PEER_H
 #define WEIR_ENGINE_PEER_H

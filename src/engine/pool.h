@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pool.h: a stack of free indices that any thread may take from and give to.
  *
  * Treiber's stack over an array of links. The head carries a counter beside the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* post.c: from pending transfers to chains of WRs on QPs.
  *
  * Owns the rules of admission: slots are taken only by the chain that posts now, never held while

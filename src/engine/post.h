@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* post.h: from pending transfers to chains of WRs on QPs. */
 #ifndef WEIR_ENGINE_POST_H
 #define WEIR_ENGINE_POST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* queue.h: the things that the engine hands to the application, in order.
  *
  * A bounded ring of fixed-size entries. Only the thread that has the engine puts;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* receives.c: see receives.h. */
 #include "receives.h"
 

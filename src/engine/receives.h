@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* receives.h: the owner of each buffer of the shared receive queue.
  *
  *      free ──posted──► the device's ──came back──► held, until its message is dealt with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* records.c: the records of transfers: taken, filled, found by their handles, given back.
  *
  * Owns the pools of records and of blocks of pieces, what a record and its pieces say before

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* records.h: the records of transfers: taken, filled, found by their handles, given back. */
 #ifndef WEIR_ENGINE_RECORDS_H
 #define WEIR_ENGINE_RECORDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* recv.c: receives on their way to the device, and those that it refused.
  *
  * Owns when a buffer is posted: all of a new QP's, and one for each that came back. A receive that

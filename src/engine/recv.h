@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* recv.h: receives: posted, given back, missing. */
 #ifndef WEIR_ENGINE_RECV_H
 #define WEIR_ENGINE_RECV_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runs.c: what becomes of transfers when runs of theirs are over with.
  *
  * Owns the way from the front of a QP's ledger to the transfers that posted the runs. Completions

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runs.h: what becomes of transfers when runs of theirs are over with. */
 #ifndef WEIR_ENGINE_RUNS_H
 #define WEIR_ENGINE_RUNS_H

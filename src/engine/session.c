@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* session.c: the QPs of a session: made, connected, taken down.
  *
  * Owns the QP table: which slot is whose, and the drain of each (drain.h decides,

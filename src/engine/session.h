@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* session.h: the QPs of a session: made, connected, taken down. */
 #ifndef WEIR_ENGINE_SESSION_H
 #define WEIR_ENGINE_SESSION_H

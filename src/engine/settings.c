@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* settings.c: the one table of settings: option, environment variable, range, default.
  *
  * Owns reading the environment, the order of precedence (option, environment, default), the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* settings.h: the settings of an engine: the numbers of weir_engine_options, each with its
  * environment variable, range and default. */
 #ifndef WEIR_ENGINE_SETTINGS_H

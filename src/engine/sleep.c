@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sleep.c: sleeping until there is news, and the application's own loop.
  *
  * Of several threads that wait, one (the leader) sleeps on the descriptors of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sleep.h: threads that sleep until there is news. */
 #ifndef WEIR_ENGINE_SLEEP_H
 #define WEIR_ENGINE_SLEEP_H

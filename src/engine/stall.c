@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stall.c: QPs that stand still: they have work, do none of it, and do not fail.
  *
  * A reliable connection answers for every work request: it completes, or fails when its retries

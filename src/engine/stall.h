@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stall.h: QPs that stand still. */
 #ifndef WEIR_ENGINE_STALL_H
 #define WEIR_ENGINE_STALL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* state.h: everything an engine holds, and who may touch it.
  *
  * One thread at a time *has* the engine (own.h): it alone touches what is here,

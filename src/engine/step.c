@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* step.c: the order of work in one step of the engine.
  *
  * Owns that order, and the calls of whom a deadline or a turn is for. A step is made by the thread

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* step.h: the order of work in one step of the engine. */
 #ifndef WEIR_ENGINE_STEP_H
 #define WEIR_ENGINE_STEP_H

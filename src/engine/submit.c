@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* submit.c: the way in for transfers.
  *
  * Three ways, the same rules:

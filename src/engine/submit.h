@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* submit.h: the way in for transfers. */
 #ifndef WEIR_ENGINE_SUBMIT_H
 #define WEIR_ENGINE_SUBMIT_H

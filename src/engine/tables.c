@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tables.c: the slots of peers, and the handles that name them.
  *
  * Owns which slots are taken, whose memory is imported from whom (a peer's `owner`), and which peer

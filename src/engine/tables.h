@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tables.h: the slots of peers, and the handles that name them. */
 #ifndef WEIR_ENGINE_TABLES_H
 #define WEIR_ENGINE_TABLES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transfer.c: the life of a transfer from when the engine's owner has it until its
  * one terminal status.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transfer.h: the life of a transfer once the thread that has the engine has it. */
 #ifndef WEIR_ENGINE_TRANSFER_H
 #define WEIR_ENGINE_TRANSFER_H

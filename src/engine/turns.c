@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* turns.c: whose turn it is to post.
  *
  * The transfers of a peer take turns chain by chain, so that one with many WRs is overtaken, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* turns.h: whose turn it is to post. */
 #ifndef WEIR_ENGINE_TURNS_H
 #define WEIR_ENGINE_TURNS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verify.c: every invariant that an engine knows of itself, compared with its tables.
  *
  * Reads only. Simulations and tests call it after each step; the shipped library never does.

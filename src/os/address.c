@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* address.c: parsing, printing and resolving of "host:port".
  *
  * Owns the syntax. Keeps no state and allocates nothing that outlives a call.

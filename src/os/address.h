@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* address.h: "host:port" texts and the socket addresses behind them.
  *
  * Pure parsing and printing; nothing here asks a name server. resolve.h does.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* env.c: the environment port of Linux: clock, entropy, set-up memory.
  *
  * Owns the list of heap blocks of an environment that was opened; one that was only

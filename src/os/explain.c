@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* explain.c: the system's word on something that did not work: tried once more, and given back at
  * once.
  *

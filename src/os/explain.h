@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* explain.h: the system's word on something that did not work, as a few words. It is asked
  * afterwards, so it may have changed meanwhile. */
 #ifndef WEIR_OS_EXPLAIN_H

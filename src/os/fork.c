@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fork.c: see fork.h. Handlers of fork(2), and what they go by.
  *
  * Owns a bit for each descriptor of the library, in a table that grows in chunks and is read by

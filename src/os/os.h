@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* os.h: constructors of the ports that Linux plays.
  *
  * Owns nothing itself. env.c, wait.c and tcp.c each implement one port of ports.h;

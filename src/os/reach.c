@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reach.c: an address of this host that others can open, for an engine that listens at all of them.
  *
  * Owns the choice: the address that packets to the rest of the network leave with, or else that of

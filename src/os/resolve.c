@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resolve.c: a few detached threads, each in one blocking getaddrinfo(3).
  *
  * Why not getaddrinfo_a(3): a request that has begun cannot be cancelled there

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resolve.h: host names looked up off the engine's thread.
  *
  * A lookup is named by the caller's ticket. At most RESOLVE_JOBS run at a time, each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* room.c: the memory that the machine has left for this process.
  *
  * Files of the kernel are read each time: nothing is kept. See proc(5) and, in the kernel's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* socket.c: making, tuning and asking single TCP sockets.
  *
  * Owns the socket options and the reading of errno. Leaves to others: the descriptors

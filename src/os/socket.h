@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* socket.h: the calls that tcp.c makes on one socket at a time. Keeps no state. Descriptors are
  * owned (fork.h): they end with fork_close. */
 #ifndef WEIR_OS_SOCKET_H

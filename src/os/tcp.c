@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tcp.c: the control channel over TCP.
  *
  * Owns the listener, the connections, with two bounded buffers while something is in them

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tcp_room.h: the room that a connection of tcp.c needs only for a while: for what is half
  * received, unsent, or being dialled.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* thread.c: see thread.h. A thread inherits the signal mask of its creator (signal(7)). */
 #include "thread.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wait.c: the sleeping port of Linux: two epoll sets with an eventfd in each, one for
  * those who sleep here, one for the application's own poll loop.
  *

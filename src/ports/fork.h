@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fork.h: the things of this process that a child of fork(2) must not have.
  *
  * Every descriptor of the library is noted here as long as it is open, and a child closes all of

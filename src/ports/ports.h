@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ports.h: the world as it looks from inside weir.
  *
  * Four ports: a device (one RDMA device of one backend, verbs-shaped), a control

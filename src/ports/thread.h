@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* thread.h: threads of the library. */
 #ifndef PORTS_THREAD_H
 #define PORTS_THREAD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* blobs.c: the blobs of peers' QPs and regions, damaged. */
 #include "fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conformance.c: runs what tests.h lists; see conformance.h. */
 #include "conformance.h"
 

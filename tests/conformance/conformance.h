@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conformance.h: one suite that every device passes unchanged (E4).
  *
  * A device under test is a set of hooks. The suite owns what it makes through the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* data.c: writes and reads: every byte in its place, and nothing else touched; what a post
  * says is done is; order. */
 #include "fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* errors.c: a WR that fails, a QP in the error state, and what flushes when. */
 #include "fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fixture.c: the fixture of the conformance suite; see fixture.h.
  *
  * Owns no knowledge of any device: what differs is asked of the capabilities. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fixture.h: the parts that the files of the conformance suite share: two devices of a world, with
  * a region and a QP each, and what tests do with them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* limits.c: capabilities, and calls that are refused. */
 #include "fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c: regions: bounds, keys, rights, release, and keys that come again. */
 #include "fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* messages.c: sends and receives, payload in line, immediate data. */
 #include "fixture.h"
 

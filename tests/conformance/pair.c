@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pair.c: a conformance world of two devices of this process; see pair.h. */
 #include "pair.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pair.h: a conformance world of two devices of this process, in real time. */
 #ifndef WEIR_CONFORMANCE_PAIR_H
 #define WEIR_CONFORMANCE_PAIR_H

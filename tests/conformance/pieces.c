@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pieces.c: the short road of plain reads and writes: it does what post_send does, or
  * nothing. */
 #include "fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* polling.c: completions, events, and sleeping until there are some. */
 #include "fixture.h"
 

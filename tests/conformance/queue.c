@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* queue.c: the send queue: how much it takes, what it refuses where in a chain, and when
  * its slots are free again. */
 #include "fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* teardown.c: QPs that go, connected or not, with work outstanding or without. */
 #include "fixture.h"
 

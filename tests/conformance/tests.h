@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tests.h: the tests of the conformance suite: the one list of them, in the order in which
  * they run. */
 #ifndef WEIR_CONFORMANCE_TESTS_H

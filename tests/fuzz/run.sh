@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # run.sh PROGRAM CORPUS SECONDS [OPTION]...: runs a libFuzzer program from a corpus. Its finds stay
 # beside the program: new inputs in PROGRAM.corpus, crashes as PROGRAM.crash-*.
 set -eu

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* board.h: the parts that the processes of the stranger's run share: memory that all of them see,
  * made before they are forked, and the drawing of random numbers.
  *

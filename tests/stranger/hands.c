@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hands.c: a stranger where descriptors are handed over (hand.h of the shm device).
  *
  * Owns its calls at the pair's devices, as one of the same user and as nobody, and a place of its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lore.h: the stranger's knowledge, and what it makes of that: messages (says.c), and deeds where
  * descriptors are handed over (hands.c). */
 #ifndef STRANGER_LORE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* main.c: the harm that a stranger can do to a busy pair.
  *
  *   stranger SECONDS [--seed N] [--alone]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pair.c: a side of a busy pair: an engine with default settings that writes to the other side,
  * reads back, is written to, and counts whatever goes wrong.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* says.c: well-formed messages of a stranger. Every one is encoded by the library's own encoder,
  * so that nothing but its meaning is wrong. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stranger.c: one who can connect to both of a pair, and what becomes of its connections.
  *
  * Owns its connections: those that it makes to either, and those that they make to the address that

@@ -1,14 +1,26 @@
 #!/bin/sh
-# comments.sh: every file opens with a comment that says what it is; one longer than 800
-# lines says there why; no line is longer than 100 columns; every C file is in the build.
+# SPDX-License-Identifier: Apache-2.0
+# comments.sh: every file names its licence, and opens with a comment that says what it is; one
+# longer than 800 lines says there why; no line is longer than 100 columns; every C file is in the
+# build.
 . "$(dirname "$0")/lib.sh"
 
-# A C file opens with "/* name.c: what it is".
+# The seeds in tests/corpus are bytes and carry no line of text.
+count=0
+for file in $(find . -name .git -prune -o -name 'build*' -prune -o -path ./tests/corpus -prune -o \
+    -name LICENSE -o -type f -print); do
+    count=$((count + 1))
+    head -n 4 "$file" | grep -q 'SPDX-License-Identifier: Apache-2\.0' ||
+        say "$file does not name its licence at its top"
+done
+[ "$count" -gt 0 ] || say "no file was looked at for its licence"
+
+# A C file opens with "/* name.c: what it is", after the licence.
 count=0
 for file in $(c_files); do
     count=$((count + 1))
     name=$(basename "$file")
-    head -n 1 "$file" | grep -q "^/\* $name: " || say "$file does not open with \"/* $name: \""
+    sed -n 2p "$file" | grep -q "^/\* $name: " || say "$file does not open with \"/* $name: \""
     lines=$(wc -l <"$file")
     [ "$lines" -le 800 ] || head -n 20 "$file" | grep -q 'is long because' ||
         say "$file has $lines lines, and no \"is long because\" at its top"
@@ -25,7 +37,7 @@ done
 [ "$count" -gt 0 ] || say "no file was checked"
 for file in $(find . -name .git -prune -o -name 'build*' -prune -o \
     \( -name '*.sh' -o -name meson.build -o -name Makefile -o -path ./.ci/run \) -print); do
-    head -n 2 "$file" | grep -q '^# ' || say "$file does not open with a comment"
+    head -n 3 "$file" | grep -v SPDX | grep -q '^# ' || say "$file does not open with a comment"
 done
 c_files | LC_ALL=C.UTF-8 xargs -r grep -nE '^.{101,}$' /dev/null | cut -d: -f1,2 >"$WORK/long"
 while read -r line; do

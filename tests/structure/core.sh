@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # core.sh: the core is pure. Its objects, compiled with its own include directories
 # only, need nothing from outside but memory functions and the assertion's, and keep
 # no writable data: no I/O, clock, malloc, lock or global can hide from that.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # floors.sh: inside src/engine a module calls, and includes, only modules on floors below its own,
 # as docs/design.md has them: so no module calls one that calls it.
 #

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # forked.sh: the list of things that children of fork(2) are kept from is complete: the library
 # opens descriptors as fork.h's own, and closes them so; each call on an engine is tried in a child
 # by the test of that.

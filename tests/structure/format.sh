@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # format.sh: the tree is as clang-format 14 with our .clang-format leaves it.
 . "$(dirname "$0")/lib.sh"
 need clang-format

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # headers.sh: the public header compiles alone, without a warning, as C11 and C++17, and
 # so does a use of each of its _INIT macros;
 # internal headers compile alone as C11, so that the order of includes never matters.

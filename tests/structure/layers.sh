@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # layers.sh: a layer includes headers of its allowed directories only, the core only
 # freestanding system headers besides, and the build grants each layer the same.
 . "$(dirname "$0")/lib.sh"

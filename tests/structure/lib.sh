@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # lib.sh: the parts that the structural tests share; sourced, with the root of a source tree as $1
 # of the sourcing script, so that selftest.sh can point them at a broken copy.
 #

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # manuals.sh: the manual pages are sound mdoc, and weir(3) names every public function,
 # constant and field of a structure of weir.h, and every environment variable.
 . "$(dirname "$0")/lib.sh"

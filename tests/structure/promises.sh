@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # promises.sh: docs/promises.md and the names of tests agree: each number has a line there and a
 # test here, each line names all files with a test of it and no others, and says on what they run.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # results.sh: scripts/results.py, which counts for CI, counts what happened: programs
 # that crash, hang, lie or do not run are failures, and skipping everything is no pass.
 . "$(dirname "$0")/lib.sh"

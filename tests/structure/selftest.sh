@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # selftest.sh ROOT: every structural test fails when its rule is broken. Each case
 # copies the tree, sees the test pass or notes how it fails, breaks one thing, and
 # expects a complaint that names it.
@@ -81,9 +82,11 @@ case_ 'a public header that is no C++' headers.sh 'weir.h as C++17' \
 case_ 'a public header that warns' headers.sh 'weir.h as C11' \
     'sed -i "s/^#define WEIR_H/#define WEIR_H\nstatic inline char weir_narrow(int x) { return x; }/" include/weir.h'
 case_ 'a file without a comment' comments.sh 'timer.c does not open' \
-    'sed -i 1i\\int\ timer_x\; src/core/timer.c'
+    'sed -i 2i\\int\ timer_x\; src/core/timer.c'
 case_ 'a script without a comment' comments.sh 'lib.sh does not open' \
     'sed -i "/^# /d" tests/structure/lib.sh'
+case_ 'a file without a licence' comments.sh 'timer.h does not name its licence' \
+    'sed -i "/SPDX/d" src/core/timer.h'
 case_ 'a long file' comments.sh 'src/core/timer.c has' \
     'for i in $(seq 800); do echo; done >>src/core/timer.c'
 case_ 'a long line' comments.sh 'src/core/timer.c:' \

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # symbols.sh ROOT LIBRARY: the shared library's exports are what weir.h declares and what weir.map
 # lists; and (M9) it can write to no stream and no log.
 library=$(realpath "${2:?usage: $0 ROOT LIBRARY}")

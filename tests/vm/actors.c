@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actors.c: see actors.h. */
 #define _GNU_SOURCE
 #include "actors.h"

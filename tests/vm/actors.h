@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* actors.h: the processes of cycles.c: a target that serves memory until told to stop, a writer
  * that writes to targets, and what the parent asks them over pipes.
  *

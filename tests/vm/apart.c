@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* apart.c: two engines whose control connections are cut for longer than any of their time-outs,
  * while data flows (W3). Nobody may be told that the other one is gone, transfers go on, and when
  * the way is open again there is a control connection again.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # apart.sh: control connections are cut for longer than any time-out, while data flows over the
 # RDMA devices (W3). Scaled down: with a connect time-out of 3 s, and connections that the kernel
 # gives up after 2 s of silence. With LONG the usual 10 s and 11 s, and a time-out of 30 s.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # apt.sh: packages of one suite of Debian, without the machine's own apt being touched; source it.
 # shellcheck shell=sh
 #

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # boot.sh ROOT VERSION SHARE COMMAND...: boots the kernel VERSION, unpacked in ROOT by
 # kernel.sh, under QEMU's software emulation and runs COMMAND there, in the caller's working
 # directory. The guest's console is our standard output. Exit status: the command's; 124 after

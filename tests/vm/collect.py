@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """collect.py SHARE RC TEST...: makes of what a guest left in SHARE the lines that meson's
 testlog.json would have, on standard output; results.py adds them up.
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # conformance.sh: the conformance suite of the verbs device, each of its tests, and that it
 # leaves nothing behind.
 # shellcheck disable=SC2034 # failures is read by finish

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crowd.c: as many peers as it is told to on one RDMA device at once, each an engine of its own
  * with small limits, all in this process. Each connects to one target of default depth and sends it
  * a notification; when the last is connected the target answers them all.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # crowd.sh: more peers on one RDMA device than one completion queue has room for (Soft-RoCE: 96 of
 # default depth), and with LONG 2,000 of them: all are connected at once, and nothing stays.
 # shellcheck disable=SC2154 # variables of lib.sh

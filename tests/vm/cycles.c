@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cycles.c: connect, transfer, close, many times, and peers that are killed in the middle of
  * transfers. The remains are measured from outside: objects in the kernel's count, descriptors,
  * resident memory.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # cycles.sh: many times connect, transfer, close (T3, with the numbers of churn: B5), processes
 # that are killed in the middle (H12), or leave a child behind, or become another program (W4),
 # memory that is taken back under writes (T8): the kernel, descriptors and memory say that nothing

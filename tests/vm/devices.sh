@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # devices.sh: makes two RDMA devices, rxe0 and rxe1 (RoCE v2), with a wire between them, and two
 # more, siw0 and siw1 (iWARP), where the kernel has that driver; source it in the VM, as root.
 # Exports RDMA_A, RDMA_B, WIRE_A and WIRE_CONTROL for lib.sh.

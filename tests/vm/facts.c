@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* facts.c: the answers of this kernel's verbs driver where specification, manual pages and drivers
  * differ, one question after the other, straight on libibverbs.
  *

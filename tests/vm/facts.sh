@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # facts.sh: the answers of this kernel's driver (facts.c), compared with what facts.txt records: the
 # rules that weir relies on everywhere, and the habits of the drivers that were looked at.
 # shellcheck disable=SC2016,SC2154 # text for another shell; variables of lib.sh

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* faulted.c: transfers under the faults of faulty.c, which is preloaded.
  *
  *     faulted calm|einval|never COUNT DEPTH DEVICE

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # faults.sh: verified benches while the provider refuses posts, takes parts of them, and loses
 # and delays what it was given (faulty.c, preloaded into both sides), and transfers that are
 # meant to fail (faulted.c). Each test demands that its faults really happened.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* faults_plan.c: see faults_plan.h. */
 #define _GNU_SOURCE
 #include "faults_plan.h"

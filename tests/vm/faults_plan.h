@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* faults_plan.h: which faults faulty.c injects, and when: read from the environment, drawn from
  * a seed, counted, and reported when the process ends.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* faulty.c: a library for LD_PRELOAD that stands between a program and the provider of its RDMA
  * devices, and does to the program what providers and hardware may do (faults_plan.h says what).
  *

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # guest.sh SHARE TEST...: inside the VM: makes two RDMA devices and runs each TEST, a script of
 # this directory without its .sh, with its output in SHARE. A test that hangs is ended after
 # TEST_LIMIT seconds; what remains of the tests runs all the same.

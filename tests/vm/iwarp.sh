@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # iwarp.sh: the other scripts' questions to RoCE, to iWARP: the same scripts on the devices siw0 and
 # siw1, where the kernel has them. Names of tests begin with "iwarp_".
 # shellcheck disable=SC2034 # failures is read by finish

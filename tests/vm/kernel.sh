@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # kernel.sh stable|backports CACHE: gets Debian 12's own kernel, or that of its backports,
 # into CACHE, unpacked and never installed. Prints "ROOT VERSION": the directory it was
 # unpacked into and the name of its modules below it. A kernel that is in CACHE already is not

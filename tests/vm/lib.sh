@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # lib.sh: the parts that the scripts here share; source it. Each of them runs in the VM, or on a
 # machine that has an RDMA device of its own, or anywhere on shm, and prints one line a test: "ok
 # NAME", "FAILED NAME", "skip NAME: why"; what it saw goes on lines with "# " in front. It ends with

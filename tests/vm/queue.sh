@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # queue.sh: the send queue between two devices: batches of up to 100,000 segments at every depth
 # (S1, S2), 16 threads on queues of 8 slots (S16), and that nothing stays behind.
 # shellcheck disable=SC2034 # failures is read by finish

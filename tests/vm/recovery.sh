@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # recovery.sh: how long it takes from a QP in the error state until all that was in flight is done
 # again, with the QP moved there behind weir's back: bench/recovery.c, between the two devices.
 # The time means little on an emulated machine; that nothing is lost, and that each step comes

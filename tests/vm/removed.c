@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* removed.c: one engine writes to another, whose RDMA device is removed meanwhile (removed.sh does
  * that). Everything that an application is told goes to standard output, a line each; then the
  * process lives on, with its memory, until standard input ends. */

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # removed.sh: an RDMA device that is removed while it is used: its application is told, its peers
 # are refused with the reason, and who removes it does not have to wait for the process to end.
 # shellcheck disable=SC2154 # variables of lib.sh

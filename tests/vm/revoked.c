@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* revoked.c: a target takes memory back while it is written to.
  *
  *     revoked DEVICE STATUS

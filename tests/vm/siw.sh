@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # siw.sh stable|backports ROOT VERSION: builds software iWARP (siw), which Debian's kernels leave
 # out, from Debian's source of the kernel that kernel.sh unpacked in ROOT, and puts it among its
 # modules. A module that is there already is not built again. Root is not needed, make and gcc 12

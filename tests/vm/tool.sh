@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # tool.sh: the weir command between two processes, every byte checked, and that the kernel holds
 # nothing of theirs afterwards.
 . "$(dirname "$0")/lib.sh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verbs_pair.c: see verbs_pair.h. */
 #define _GNU_SOURCE
 #include "verbs_pair.h"

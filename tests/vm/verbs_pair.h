@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verbs_pair.h: two RDMA devices and queue pairs between them, straight on libibverbs: what
  * facts.c asks its questions with. One process, no weir.
  *

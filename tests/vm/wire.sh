@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # wire.sh: verified benches while the wire loses, delays and reorders packets, and while the
 # cable is out, once or again and again.
 . "$(dirname "$0")/lib.sh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* choose.c: which copy loops this process uses: measured, or said by WEIR_SHM_STREAM_BYTES.
  *
  * Owns the variable, and the one choice of the process, which is made when its first device

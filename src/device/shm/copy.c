@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy.c: the loops and the guess when to use them; see copy.h.
  *
  * On an AMD EPYC (family 26, 1 MiB L2, 32 MiB L3), 64 KiB blocks: into a cold 1 GiB,

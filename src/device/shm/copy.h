@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy.h: moving bytes between two mapped regions, fast whatever the caches hold.
  *
  * Four ways: one move for 8 bytes; memcpy(3) in general; a plain vector loop for

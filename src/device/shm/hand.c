@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hand.c: questions and answers between devices; see hand.h.
  *
  * Owns the thread that answers, and its visitors. It reads of the device what never changes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hand.h: how one device gets descriptors of another: asking for them, and handing them out.
  *
  * Over a socket of place.h goes one question and one answer, with descriptors (SCM_RIGHTS in

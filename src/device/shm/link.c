@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* link.c: the other devices that this one shares memory with, and their deaths.
  *
  * Owns the link table: for each foreign segment its mapping, its bell, and what tells of

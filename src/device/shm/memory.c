@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c: regions of our own and regions imported from peers.
  *
  * Owns both tables (in chunks, so that small engines stay small) and the MR

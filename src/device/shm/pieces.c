@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pieces.c: plain reads and writes straight from the application's segments.
  *
  * Owns the shortest road for memory that is mapped: the caller has checked bounds

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* place.c: sockets that are named after devices, and who is on their other end; see place.h. */
 #define _GNU_SOURCE
 #include "place.h"

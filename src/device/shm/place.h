@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* place.h: where devices of one host meet, and which of them may have to do with each other.
  *
  * A device listens on a Unix socket that is named after its nonce: in the abstract namespace,

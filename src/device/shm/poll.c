@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* poll.c: completions, asynchronous events and sleeping.
  *
  * Owns the list of QPs that may have completions (ready) and of those with untold

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* post.c: work requests, done on the spot.
  *
  * Owns the path of a transfer. A post looks once at the remote QP's state word;

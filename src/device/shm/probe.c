@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* probe.c: whether the shm device works here, by trying what it needs, and what it says of
  * itself.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qp.c: the life of a QP: create, connect, error, destroy; and the receive rings.
  *
  * Owns the QP entries and the ring area of our segment. A ring has one slot for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* segment.c: making, checking and mapping segments; see segment.h. */
 #define _GNU_SOURCE
 #include "segment.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* segment.h: the memory that a shm device shares with every device connected to
  * it, and the words in it that two processes read and write.
  *

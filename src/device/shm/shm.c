@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shm.c: opening and closing the shm device, and its table of operations.
  *
  * Owns the device's descriptors (segment, bell, epoll; hand.c has others). Left to others:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shm.h: the parts that the files of the shm backend share: its device, QPs, links and memory
  * tables.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tracer.c: the one name that Yama knows for this process; see tracer.h. */
 #define _GNU_SOURCE
 #include "tracer.h"

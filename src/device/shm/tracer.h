@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tracer.h: the processes that may reach into this one, where Yama asks.
  *
  * With Yama's ptrace_scope 1 only a parent may use process_vm_writev(2) on a process, unless

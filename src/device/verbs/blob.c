@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* blob.c: the blobs by which a verbs device tells the other side of a QP, and of a region.
  *
  * Owns the byte layout (little-endian, versioned by its first four bytes) and the checks

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cm.c: connections of iWARP QPs, which only the connection manager makes (rdma_cm(7)): it
  * dials over TCP, speaks MPA (RFC 5044, RFC 6581) and takes the QP to RTS itself.
  *

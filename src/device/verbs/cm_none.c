@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cm_none.c: stands for cm.c where this library was built without librdmacm: there is no iWARP.
  *
  * Owns the sentence that says so. No device is opened that would need the rest. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* connect.c: QPs to RTR and RTS, on threads of its own.
  *
  * ibv_modify_qp(3) to RTR blocks: for RoCE the kernel resolves the peer's hardware address

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cq.c: completion queues: made when QPs need them, polled in turn, given back.
  *
  * Owns the account of their entries: a QP gets a CQ that its queues cannot overflow, with all

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fence.c: posts to iWARP QPs, which complete differently.
  *
  * A write or a message that completes on InfiniBand has arrived. On iWARP that means no more

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* habit.c: the habits that this process has seen in devices, beyond what they say of themselves.
  *
  * Owns one habit: whether a QP on a shared receive queue that goes to the error state gives

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* inherit.c: the descriptors that libibverbs opens for a device, and no child of fork(2) may
  * inherit (fork.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memlock.c: how much memory this process may have pinned: RLIMIT_MEMLOCK, for those without
  * CAP_IPC_LOCK (getrlimit(2), capabilities(7)). The kernel holds what is pinned for devices
  * already (VmPin) against it, and says ENOMEM. A capability in a user namespace of its own does

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c: regions of our own and regions imported from peers.
  *
  * Owns the table of memory regions: chunks that are never moved, their free entries in a list

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* poll.c: completions, asynchronous events and sleeping.
  *
  * Owns the stash: completions that were taken from the CQ but not yet by the caller, in

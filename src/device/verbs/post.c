@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* post.c: work requests to the provider.
  *
  * Owns the account of slots: a send queue takes no more than its granted depth, also

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qp.c: queue pairs: made with what the provider grants, taken down.
  *
  * Owns the table of QPs, and their numbers. Left to others: how they are connected, what is

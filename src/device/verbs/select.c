@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* select.c: which RDMA device, port and address this process uses.
  *
  * Owns the choice: what the settings name, else the first active port with the best

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* settings.c: the environment variables of the verbs backend.
  *
  * Owns their names, ranges and defaults, and the line that says what is wrong with one.

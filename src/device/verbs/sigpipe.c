@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sigpipe.c: calls of a provider that may raise SIGPIPE, which ends the process.
  *
  * Linux' software iWARP (siw) writes to a TCP socket within the calls of whoever posts, puts a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verbs.c: opening and closing the verbs device, what it can do, and its table of
  * operations.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verbs.h: the parts that the files of the verbs backend share: its device, QPs, settings and the
  * choice of device, port and address.
  *

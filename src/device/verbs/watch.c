@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watch.c: whether a device is being removed.
  *
  * Most drivers take the device from its users at once, and their calls fail from then on
