@@ -324,7 +324,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     case WEIR_EUNREACH:
         return net || device || cut || oracle->lives_ended || absent ||
                came_back_late(oracle, transfer) ||
-               transfer->memory_released; /* the target said that it broke, not why */
+               transfer->memory_released || /* the target said that it broke, not why */
+               ((nic->no_blame || there->mute_errors) && refused_back(oracle, transfer));
     case WEIR_EREMOTE:
         return !nic->no_blame && (transfer->memory_released || config->work.memory_release != 0);
     case WEIR_EDEVICE:

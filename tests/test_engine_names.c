@@ -94,6 +94,32 @@ static void test_W3_what_its_device_answers_is_a_sign_of_life(void **state) {
     }
 }
 
+/* The looks for signs of life are late by what the application does between two calls. The time-out
+ * passes between two of them: it looks once more. */
+static void test_W3_no_patience_ends_without_a_look(void **state) {
+    weir_event event;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    met(lone, 1, THERE, &conn);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    const struct peer *peer = peer_number(lone, 1);
+    while (peer->dial_look_ns <= peer->dial_deadline_ns) {
+        lone->now_ns += 7 * MS; /* away */
+        lone_run(lone);
+    }
+    assert_true(lone->now_ns < peer->dial_deadline_ns);
+    lone->executes = true;
+    lone_notify(lone, 1, 1);
+    lone_pass(lone, 20 * SECOND);
+    assert_false(told(lone, WEIR_EVENT_GONE, &event));
+    lone->executes = false;
+    lone_pass(lone, 2 * SECOND);
+    assert_true(told(lone, WEIR_EVENT_GONE, &event));
+    lone_close(lone);
+}
+
 /* It called while its address was dialled in vain, and is there: signs of life prolong no dial. */
 static void test_W3_what_nobody_needs_is_not_dialled_for_ever(void **state) {
     weir_event event;
@@ -736,6 +762,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W3_one_without_an_address_may_call_again),
         cmocka_unit_test(test_W3_what_its_device_answers_is_a_sign_of_life),
+        cmocka_unit_test(test_W3_no_patience_ends_without_a_look),
         cmocka_unit_test(test_W3_what_nobody_needs_is_not_dialled_for_ever),
         cmocka_unit_test(test_W3_the_patience_begins_with_the_last_connection),
         cmocka_unit_test(test_W3_an_address_that_leads_elsewhere),

@@ -271,10 +271,11 @@ void dial_connected(weir_engine *engine, struct peer *peer) {
 void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
     if (peer->dial == DIAL_NONE)
         return;
-    if (now >= peer->dial_look_ns) {
+    bool due = now >= peer->dial_look_ns;
+    if (due || now >= peer->dial_deadline_ns)
         look(engine, peer, now); /* what it finds may put the rest off */
+    if (due || peer->dial == DIAL_NONE)
         return;
-    }
     if (now >= peer->dial_deadline_ns)
         fail(engine, peer, peer->dial_error);
     else if (now >= peer->dial_next_ns && peer->dial == DIAL_PAUSE)
