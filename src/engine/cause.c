@@ -30,7 +30,8 @@ static void session_cause(struct peer *peer, uint32_t slot, int error,
     /* A handle that was given back names nothing, and then another transfer. */
     if (culprit != NULL && atomic_load(&culprit->refs) > 1)
         session->culprit = atomic_load_explicit(&culprit->id, memory_order_relaxed);
-    if (peer->degraded && session->here && peer->cause.epoch == session->epoch) {
+    if (peer->standing.state == STANDING_DEGRADED && session->here &&
+        peer->cause.epoch == session->epoch) {
         peer->cause.error = session->cause;
         peer->cause.culprit = session->culprit;
     }
@@ -57,7 +58,8 @@ void cause_own(weir_engine *engine, struct peer *peer, uint32_t slot, int error,
 void cause_told(struct peer *peer, uint64_t epoch, int reason) {
     bool sensible = reason == WEIR_EREMOTE || reason == WEIR_EINVAL || reason == WEIR_ETOOBIG ||
                     reason == WEIR_ETIMEDOUT || reason == WEIR_ECANCELED;
-    if (sensible && peer->degraded && peer->cause.epoch == epoch && peer->cause.culprit == 0)
+    if (sensible && peer->standing.state == STANDING_DEGRADED && peer->cause.epoch == epoch &&
+        peer->cause.culprit == 0)
         peer->cause.error = reason;
 }
 

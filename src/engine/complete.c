@@ -65,11 +65,8 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     if (!parts_complete(peer, qp, data))
         return false;
     window_mark(&peer->received, data->number);
-    if (!peer->was_up && !peer->leaving) {
-        /* It may send as soon as we can receive, and be gone before its READY is here. */
-        peer->was_up = true;
-        peer_tell(engine, WEIR_EVENT_UP, peer, 0, 0);
-    }
+    /* It may send as soon as we can receive, and be gone before its READY is here. */
+    peer_tell(engine, standing_step(&peer->standing, STANDING_IN_DATA), peer, 0, 0);
     if (engine->held_count == 0 && deliver(engine, peer, 0, recv_buffer(engine, qp, buffer)))
         return false;
     deliver_later(engine, peer, qp, buffer);

@@ -37,16 +37,13 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     peer->sessions[slot].up = true;
     peer->sessions_up++;
     engine->stats.sessions_up++;
-    if (!peer->was_up)
-        peer_tell(engine, WEIR_EVENT_UP, peer, 0, 0);
-    else if (peer->degraded) {
-        peer->recoveries++;
-        peer_tell(engine, WEIR_EVENT_RECOVERED, peer, peer->cause.error, peer->cause.culprit);
-    }
-    peer->was_up = peer->guarded = true;
-    peer->gone_told = peer->refusal_told = false;
+    weir_event_type_t event = standing_step(&peer->standing, STANDING_IN_UP);
+    bool recovered = event == WEIR_EVENT_RECOVERED;
+    peer->recoveries += recovered;
+    peer_tell(engine, event, peer, recovered ? peer->cause.error : 0,
+              recovered ? peer->cause.culprit : 0);
+    peer->guarded = true;
     peer->wanted = false;
-    peer->degraded = false;
     peer->doubt_ns = 0;
     peer_update_fast(engine, peer);
     run_later(engine, peer);
@@ -121,9 +118,7 @@ static void tell_refusal(weir_engine *engine, struct peer *peer, const struct ep
         event->error == WEIR_EAGAIN || !endpoint_answering(&peer->endpoint))
         return;
     engine->stats.sessions_refused++;
-    if (!peer->refusal_told)
-        peer_tell(engine, WEIR_EVENT_REFUSED, peer, event->error, 0);
-    peer->refusal_told = true;
+    peer_tell(engine, standing_step(&peer->standing, STANDING_IN_REFUSAL), peer, event->error, 0);
 }
 
 static void step(weir_engine *engine, struct peer *peer, struct ep_event event) {

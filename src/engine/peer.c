@@ -280,25 +280,24 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     peer->live = NONE;
     peer_not_fast(peer);
     engine->stats.peers_gone++;
-    if (peer->was_up || peer->wanted || (peer->refs > 0 && !peer->gone_told))
-        peer_tell(engine, WEIR_EVENT_GONE, peer, error, 0);
+    enum standing_input end = peer->wanted     ? STANDING_IN_END_ASKED
+                              : peer->refs > 0 ? STANDING_IN_END_HELD
+                                               : STANDING_IN_END;
+    peer_tell(engine, standing_step(&peer->standing, end), peer, error, 0);
     peer->wanted = false;
     peer_disown(engine, peer);
     transfer_fail_all(engine, peer, error, true);
     transfer_abandon(engine, peer, UINT64_MAX, error);
 }
 
-/* No session came about: transfers that wait for one fail, and who asked for it with
- * weir_peer_connect, or was told that the last one broke, is told. That is GONE, so the next
- * session will be a first one; and if it was because the instance is gone, which is said next, it
- * is not told again. */
+/* No session came about: transfers that wait for one fail. */
 void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     transfer_fail_all(engine, peer, error, false);
-    if (!peer->wanted && !peer->degraded)
-        return;
-    peer_tell(engine, WEIR_EVENT_GONE, peer, error, 0);
-    peer->wanted = peer->was_up = peer->degraded = false;
-    peer->gone_told = true;
+    enum standing_input failed = peer->wanted ? STANDING_IN_FAILED_ASKED : STANDING_IN_FAILED;
+    weir_event_type_t event = standing_step(&peer->standing, failed);
+    peer_tell(engine, event, peer, error, 0);
+    if (event != 0)
+        peer->wanted = false;
 }
 
 /* A peer whose instance is gone and whose sessions are drained is forgotten, or
@@ -314,9 +313,9 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     peer->dial = DIAL_NONE;
     if (peer->reached)
         peer->dial_failed = false; /* that was its end, and says nothing of the address */
-    peer->known = peer->leaving = peer->was_up = peer->degraded = peer->reached = false;
-    peer->gone_told = peer->guarded = peer->proving = peer->met = peer->told = peer->vouched =
-        false;
+    standing_step(&peer->standing, STANDING_IN_FORGOTTEN);
+    peer->known = peer->leaving = peer->reached = peer->guarded = peer->proving = false;
+    peer->met = peer->told = peer->vouched = false;
     past_keep(engine, peer);
     peer->pass_theirs = 0;
     peer->notes = (struct notes){0}; /* of the instance that is gone */

@@ -288,14 +288,14 @@ void session_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot) {
 void session_lost(weir_engine *engine, struct peer *peer, uint32_t slot) {
     const struct session *session = &peer->sessions[slot];
     engine->stats.sessions_failed++;
-    if (!peer->degraded && !peer->leaving) {
+    weir_event_type_t event = standing_step(&peer->standing, STANDING_IN_LOST);
+    if (event != 0) {
         int unnamed = session->here ? WEIR_EDEVICE : WEIR_EUNKNOWN;
         peer->cause = (struct cause){.error = session->cause != 0 ? session->cause : unnamed,
                                      .culprit = session->culprit,
                                      .epoch = session->epoch};
-        peer_tell(engine, WEIR_EVENT_DEGRADED, peer, peer->cause.error, peer->cause.culprit);
+        peer_tell(engine, event, peer, peer->cause.error, peer->cause.culprit);
     }
-    peer->degraded = true;
 }
 
 /* The endpoint says that this session is over: drain its QPs. */

@@ -30,6 +30,7 @@
 #include "queue.h"
 #include "receives.h"
 #include "region.h"
+#include "standing.h"
 #include "timer.h"
 #include "window.h"
 #include "wire_data.h"
@@ -254,14 +255,11 @@ struct peer {
     uint32_t inflight_next; /* there */
     enum weir_waiting_for waits_for; /* SLOTS or INFLIGHT, NOTHING: neither... */
     uint64_t waits_since_ns;         /* ...and since when */
-    bool closed;       /* by the application, while it stayed connected: may be evicted */
-    bool known;        /* instance is */
-    bool wanted;       /* weir_peer_connect asked before the instance was known */
-    bool was_up;       /* UP was told of this incarnation, and no GONE since */
-    bool gone_told;    /* GONE was, and no session has come up since */
-    bool refusal_told; /* REFUSED was, likewise */
-    bool degraded;
-    struct cause { /* of the break that degraded it, as events tell it */
+    bool closed;              /* by the application, while it stayed connected: may be evicted */
+    bool known;               /* instance is */
+    bool wanted;              /* weir_peer_connect asked before the instance was known */
+    struct standing standing; /* the events that the application was told of it */
+    struct cause {            /* of the break that degraded it, as events tell it */
         int error;
         uint64_t culprit, epoch; /* the transfer, or 0; of the session */
     } cause;

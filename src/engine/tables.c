@@ -35,6 +35,8 @@ bool address_dialable(const char *address) {
 
 void peer_tell(weir_engine *engine, weir_event_type_t type, struct peer *peer, int error,
                uint64_t value) {
+    if (type == 0)
+        return;
     if (type == WEIR_EVENT_GONE && (error == WEIR_EREFUSED || error == WEIR_ECONNECT) &&
         peer->known)
         value = (uint64_t)endpoint_reason(&peer->endpoint);
