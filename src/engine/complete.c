@@ -112,7 +112,7 @@ static void message(weir_engine *engine, struct qp *qp, uint32_t buffer,
     if (!message_is_good(engine, qp, buffer, cqe, &data)) {
         engine->stats.data_malformed++;
         recv_return(engine, qp, life, buffer);
-        if (qp->qp != NULL && qp->life == life && qp->drain.state == DRAIN_IDLE)
+        if (qp_lives_still(qp, life))
             note_broken(engine, peer, qp->session);
         return;
     }
@@ -163,7 +163,7 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
             engine->stats.completions_stale++;
         if (engine->caps.srq)
             recv_return(engine, NULL, 0, buffer);
-        else if (current && qp->drain.state == DRAIN_IDLE) /* the QP failed by itself */
+        else if (current && qp_lives(qp)) /* the QP failed by itself */
             note_broken(engine, peer_at(engine, qp->peer), qp->session);
         if (current)
             drain_beacon(engine, qp);
@@ -268,7 +268,8 @@ static int poll_until(weir_engine *engine, int budget, int enough, int *last_out
         total += count;
     } while (total < budget && count >= (most < enough ? most : enough));
     *last_out = count;
-    engine->inflight_due |= total > 0 && engine->inflight_head != NONE;
+    if (total > 0)
+        inflight_returned(engine);
     return total;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inflight.c: the peers that wait to post, and for how long.
+/* inflight.c: bytes in flight, the peers that wait to post, and for how long.
  *
- * Owns the line of peers that wait for bytes in flight, the account of what a peer's pending
- * transfers wait for, and the pause of a QP whose device refused WRs that had slots. Invariant:
- * while somebody is in line, inflight_room is LINE_BIAS less, so that the one comparison that every
- * post makes anyway keeps everybody else behind. Leaves to others: who joins the line, and what
- * happens when one's turn comes (turns.c).
+ * Owns the account of bytes in flight, the line of peers that wait for them, the account of what a
+ * peer's pending transfers wait for, and the pause of a QP whose device refused WRs that had slots.
+ * Invariant: while somebody is in line, inflight_room is LINE_BIAS less, so that the one comparison
+ * that every post makes anyway keeps everybody else behind. Leaves to others: who joins the line,
+ * and what happens when one's turn comes (turns.c).
  */
 #include "inflight.h"
 

@@ -18,6 +18,36 @@ static inline void inflight_peak(weir_engine *engine) {
         engine->stats.inflight_bytes_high_water = bytes;
 }
 
+/* Payload bytes are posted; some are not under way any more. After the last of those,
+ * inflight_returned. */
+static inline void inflight_take(weir_engine *engine, uint64_t bytes) {
+    engine->inflight_room -= (int64_t)bytes;
+}
+static inline void inflight_give(weir_engine *engine, uint64_t bytes) {
+    engine->inflight_room += (int64_t)bytes;
+}
+static inline void inflight_returned(weir_engine *engine) {
+    engine->inflight_due = engine->inflight_head != NONE;
+}
+/* One in line wants something else now: the peers behind it need not wait for what it wanted. */
+static inline void inflight_changed(weir_engine *engine, const struct peer *peer) {
+    engine->inflight_due |= peer->inflight_waits;
+}
+/* Whether this many may be posted, by anybody: nobody is in line. */
+static inline bool inflight_fits(const weir_engine *engine, uint64_t bytes) {
+    return (int64_t)bytes <= engine->inflight_room;
+}
+/* Whether this peer posts data now: all do while nobody is in line, else the first there. */
+static inline bool inflight_open(const weir_engine *engine, const struct peer *peer) {
+    return engine->inflight_head == NONE || engine->inflight_turn == peer_index(engine, peer);
+}
+/* The bytes that the first in line may post besides what is in flight; one WR may be whatever its
+ * length when nothing is. */
+static inline uint64_t inflight_left(const weir_engine *engine) {
+    uint64_t most = engine->options.inflight_bytes_max, bytes = inflight_bytes(engine);
+    return bytes < most ? most - bytes : 0;
+}
+
 void inflight_push(weir_engine *engine, struct peer *peer);
 void inflight_push_front(weir_engine *engine, struct peer *peer);
 struct peer *inflight_pop(weir_engine *engine);

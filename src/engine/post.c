@@ -28,24 +28,20 @@ static inline void qp_cover(weir_engine *engine, struct qp *qp) {
     engine->stats.signaled++;
 }
 
-bool qp_is_usable(const struct qp *qp) {
-    return qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE;
-}
-
 /* ---- bytes in flight --------------------------------------------------- */
 
 /* ledger_take, and the engine's sum. */
 static inline uint64_t take(weir_engine *engine, struct qp *qp, uint32_t owner, uint32_t count,
                             uint32_t sends, uint64_t bytes) {
-    engine->inflight_room -= (int64_t)bytes;
+    inflight_take(engine, bytes);
     return ledger_take(&qp->ledger, owner, count, sends, bytes);
 }
 
 /* ledger_trim, and the engine's sum. */
 static void trim(weir_engine *engine, struct qp *qp, uint64_t seq, uint32_t accepted,
                  uint64_t bytes) {
-    engine->inflight_room += (int64_t)ledger_trim(&qp->ledger, seq, accepted, 0, bytes);
-    engine->inflight_due = engine->inflight_head != NONE;
+    inflight_give(engine, ledger_trim(&qp->ledger, seq, accepted, 0, bytes));
+    inflight_returned(engine);
 }
 
 /* Bytes that reads and writes among these move. */
@@ -54,18 +50,6 @@ static uint64_t bytes_of(const struct weir_wr *wrs, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         bytes += wrs[i].opcode == WEIR_OP_SEND ? 0 : wrs[i].length;
     return bytes;
-}
-
-/* The peers that post data now: all while nobody waits, else the first in line. */
-static bool inflight_open(const weir_engine *engine, const struct peer *peer) {
-    return engine->inflight_head == NONE || engine->inflight_turn == peer_index(engine, peer);
-}
-
-/* The bytes that may be posted besides what is in flight; one WR may be whatever its length when
- * nothing is. */
-static uint64_t inflight_room(const weir_engine *engine) {
-    uint64_t most = engine->options.inflight_bytes_max, bytes = inflight_bytes(engine);
-    return bytes < most ? most - bytes : 0;
 }
 
 /* account, if less than all of it is under way. */
@@ -349,7 +333,7 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     struct qp *qp = choose_qp(engine, peer, session);
     if (qp == NULL)
         return POST_SLOTS;
-    uint64_t bytes_room = inflight_room(engine);
+    uint64_t bytes_room = inflight_left(engine);
     if (!inflight_open(engine, peer) ||
         (inflight_bytes(engine) > 0 &&
          plan_next_bytes(engine->blocks, &transfer->cursor, engine->caps.message_bytes_max) >
@@ -438,7 +422,7 @@ static uint32_t fill_together(weir_engine *engine, const struct peer *peer, cons
                               uint64_t *bytes) {
     uint32_t quarter = qp->ledger.depth / 4 > 0 ? qp->ledger.depth / 4 : 1;
     uint32_t most = ledger_free(&qp->ledger) < quarter ? ledger_free(&qp->ledger) : quarter;
-    uint64_t room = inflight_room(engine);
+    uint64_t room = inflight_left(engine);
     uint32_t count = 0;
     if (most > engine->options.chain_max)
         most = engine->options.chain_max;
@@ -470,7 +454,7 @@ enum outcome post_together(weir_engine *engine, struct peer *peer, uint64_t *byt
         return POST_SLOTS;
     const struct transfer *first = &engine->transfers[peer->lists[LIST_PENDING].head];
     if (!inflight_open(engine, peer) ||
-        (inflight_bytes(engine) > 0 && first->bytes > inflight_room(engine)))
+        (inflight_bytes(engine) > 0 && first->bytes > inflight_left(engine)))
         return POST_FULL;
     uint64_t chain_bytes = 0;
     uint32_t count = fill_together(engine, peer, qp, &chain_bytes);
@@ -506,7 +490,7 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
     const struct plan_piece *piece = &engine->blocks[index].pieces[0];
     struct session *session = &peer->sessions[peer->live];
     struct qp *qp = choose_qp(engine, peer, session);
-    if (qp == NULL || (int64_t)piece->length > engine->inflight_room)
+    if (qp == NULL || !inflight_fits(engine, piece->length))
         return false;
     bool quiet = engine->caps.ordered && ledger_may_be_quiet(&qp->ledger, 1);
     uint64_t seq = take(engine, qp, index, 1, 0, piece->length);

@@ -17,8 +17,6 @@ enum outcome {
     POST_STOPPED,  /* the transfer failed or its session broke: it is on another list now */
 };
 
-/* WRs may be posted on it now. */
-bool qp_is_usable(const struct qp *qp);
 /* Whether a credit message may still be overtaken: none on an ordered session. */
 bool post_credit_under_way(struct qp *qp);
 enum outcome post_parts(weir_engine *engine, struct peer *peer, struct transfer *transfer,

@@ -85,7 +85,7 @@ static void credits_back(weir_engine *engine, struct qp *qp, uint32_t count) {
 
 /* A notification of qp was taken up, and a receive posted in its place, or not. */
 void recv_credit(weir_engine *engine, struct qp *qp, uint32_t life, bool posted) {
-    if (qp->qp == NULL || qp->life != life || qp->drain.state != DRAIN_IDLE)
+    if (!qp_lives_still(qp, life))
         return;
     if (posted)
         credits_back(engine, qp, 1);
@@ -129,13 +129,9 @@ void recv_connected(const weir_engine *engine, struct qp *qp) {
 
 /* ---- a shared queue ---------------------------------------------------- */
 
-static bool lives(const struct qp *qp) {
-    return qp->qp != NULL && qp->drain.state == DRAIN_IDLE;
-}
-
 /* Receives for messages of qp are missing. */
 static bool misses(const weir_engine *engine, const struct qp *qp) {
-    return lives(qp) && lack_of(engine, qp)->recvs > 0;
+    return qp_lives(qp) && lack_of(engine, qp)->recvs > 0;
 }
 
 /* Up to `count` of the receives that are missing were posted. */
@@ -159,7 +155,7 @@ static void hold_shared(weir_engine *engine, bool held) {
     engine->recv_held = held;
     for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i)) {
         struct qp *qp = &engine->qps[i];
-        if (!lives(qp) || !qp->connected)
+        if (!qp_carries(qp))
             continue;
         if (held)
             hold(engine, qp);
@@ -240,7 +236,7 @@ static void give_up_shared(weir_engine *engine) {
     engine->recv_refused_ns = 0;
     for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i)) {
         struct qp *qp = &engine->qps[i];
-        if (lives(qp) && (all || misses(engine, qp)))
+        if (qp_lives(qp) && (all || misses(engine, qp)))
             note_broken(engine, peer_at(engine, qp->peer), qp->session);
     }
 }
@@ -284,7 +280,7 @@ static int post_all_own(weir_engine *engine, struct qp *qp) {
 }
 
 static bool return_own(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer) {
-    if (qp->qp == NULL || qp->life != life || qp->drain.state != DRAIN_IDLE)
+    if (!qp_lives_still(qp, life))
         return false;
     struct lack *lack = lack_of(engine, qp);
     int rc = post(engine, qp, buffer);
@@ -329,7 +325,7 @@ static bool retry_each(weir_engine *engine, bool *any_out) {
     bool missing = false;
     for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i)) {
         struct qp *qp = &engine->qps[i];
-        if (qp->qp == NULL || qp->drain.state != DRAIN_IDLE || lack_of(engine, qp)->recvs == 0)
+        if (!qp_lives(qp) || lack_of(engine, qp)->recvs == 0)
             continue;
         *any_out |= retry_own(engine, qp);
         missing |= lack_of(engine, qp)->recvs > 0;
@@ -357,7 +353,7 @@ bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buf
         return return_own(engine, qp, life, buffer);
     if (__builtin_expect(return_shared(engine, buffer), 1))
         return true;
-    if (qp != NULL && qp->life == life && lives(qp))
+    if (qp != NULL && qp->life == life && qp_lives(qp))
         lack_of(engine, qp)->recvs++;
     return false;
 }

@@ -14,7 +14,7 @@
 #include <assert.h>
 
 /* Runs that are over with, from the front of the ledger. A peer that waits in line for their bytes
- * is served later: the caller sees to inflight_due. */
+ * is served later: the caller says inflight_returned. */
 void runs_retire(weir_engine *engine, struct qp *qp) {
     struct peer *peer = peer_at(engine, qp->peer);
     struct ledger_run run;
@@ -24,7 +24,7 @@ void runs_retire(weir_engine *engine, struct qp *qp) {
         if (healed)
             engine->stats.orphans_healed += run.count;
         qp->sbufs_used -= run.sends;
-        engine->inflight_room += (int64_t)run.bytes;
+        inflight_give(engine, run.bytes);
         if (run.owner == LEDGER_NO_OWNER)
             continue;
         struct transfer *transfer = &engine->transfers[run.owner];
@@ -54,5 +54,5 @@ void runs_flush(weir_engine *engine, struct qp *qp) {
     inflight_peak(engine);
     ledger_flush(&qp->ledger);
     runs_retire(engine, qp);
-    engine->inflight_due = engine->inflight_head != NONE;
+    inflight_returned(engine);
 }

@@ -405,14 +405,14 @@ void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event) {
 void session_qp_timer(weir_engine *engine, struct qp *qp) {
     if (qp->qp == NULL)
         return;
-    if (qp->drain.state != DRAIN_IDLE && qp->gave) {
+    if (!qp_lives(qp) && qp->gave) {
         /* It has more, perhaps, which its peer counts as delivered. */
         qp->gave = false;
         drain_prolong(&qp->drain, engine_now(engine));
         timer_qp(engine, qp, drain_deadline(&qp->drain));
         return;
     }
-    if (qp->drain.state != DRAIN_IDLE) {
+    if (!qp_lives(qp)) {
         drain_feed(engine, qp, DRAIN_EV_TIMER);
         return;
     }
@@ -467,7 +467,7 @@ static void async_event(weir_engine *engine, const struct weir_async *event) {
         drain_feed(engine, qp, DRAIN_EV_LAST_WQE);
         /* It comes only of a QP in the error state; if we did not put it there, it
          * failed by itself (IBA 1.5, 11.5.2.5). */
-        if (qp->qp != NULL && qp->drain.state == DRAIN_IDLE)
+        if (qp_lives(qp))
             note_broken(engine, peer, qp->session);
         break;
     case WEIR_ASYNC_QP_FATAL:

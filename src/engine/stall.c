@@ -40,8 +40,7 @@ uint64_t stall_deadline(const weir_engine *engine) {
 }
 
 static bool is_watched(const struct qp *qp) {
-    return qp->qp != NULL && qp->connected && qp->session != NONE &&
-           qp->drain.state == DRAIN_IDLE && qp->ledger.used > 0;
+    return qp_carries(qp) && qp->session != NONE && qp->ledger.used > 0;
 }
 
 /* Whether it has stood still for too long. */

@@ -536,6 +536,23 @@ static inline uint32_t qp_index(const weir_engine *engine, const struct qp *qp) 
     return (uint32_t)(qp - engine->qps);
 }
 
+/* Whether the device has this QP, and it is not being taken down. */
+static inline bool qp_lives(const struct qp *qp) {
+    return qp->qp != NULL && qp->drain.state == DRAIN_IDLE;
+}
+/* Likewise, and its slot has had no other user since `life`. */
+static inline bool qp_lives_still(const struct qp *qp, uint32_t life) {
+    return qp_lives(qp) && qp->life == life;
+}
+/* Likewise, and the device took the remote QP's number. */
+static inline bool qp_carries(const struct qp *qp) {
+    return qp_lives(qp) && qp->connected;
+}
+/* Likewise, and the device takes WRs: no pause after a refusal. */
+static inline bool qp_is_usable(const struct qp *qp) {
+    return qp_carries(qp) && !qp->blocked;
+}
+
 static inline struct lack *lack_of(const weir_engine *engine, const struct qp *qp) {
     return &engine->lacks[qp_index(engine, qp)];
 }

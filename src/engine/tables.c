@@ -106,7 +106,7 @@ void peer_update_fast(weir_engine *engine, struct peer *peer) {
     if (peer->clear)
         return;
     struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
-    if (qp->connected && !qp->blocked && qp->drain.state == DRAIN_IDLE)
+    if (qp_is_usable(qp))
         peer->fast_qp = qp;
 }
 

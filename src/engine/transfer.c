@@ -219,8 +219,7 @@ void transfer_stop(weir_engine *engine, struct transfer *transfer, int result) {
     transfer_check(engine, transfer);
     if (peer->lists[LIST_PENDING].count == 0)
         peer_wait_over(engine, peer);
-    if (peer->inflight_waits)
-        engine->inflight_due = true; /* who is behind it need not wait for what it wanted */
+    inflight_changed(engine, peer);
 }
 
 /* A parked transfer's own deadline is looked at when its fate is known; until then
@@ -397,8 +396,7 @@ void transfer_judge(weir_engine *engine, struct peer *peer, const struct session
  * goes on elsewhere, its notification's parts from the start. */
 void transfer_park(weir_engine *engine, struct peer *peer, const struct session *session) {
     peer_wait_over(engine, peer);
-    if (peer->inflight_waits)
-        engine->inflight_due = true;
+    inflight_changed(engine, peer);
     for (uint8_t k = 0; k < LISTS; k++) {
         /* Posted transfers came before pending ones. */
         uint8_t l = k == 0 ? LIST_POSTED : k == 1 ? LIST_PENDING : k;

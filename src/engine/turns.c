@@ -42,14 +42,14 @@ static void post_tails(weir_engine *engine, struct peer *peer) {
     const struct session *session = &peer->sessions[peer->live];
     for (uint32_t i = 0; peer->live != NONE && i < session->qp_used; i++) {
         struct qp *qp = &engine->qps[session->qps[i]];
-        if (!qp->connected || qp->drain.state != DRAIN_IDLE)
+        if (!qp_carries(qp))
             continue;
         if (ledger_due(&qp->ledger) && (qp->blocked || !post_empty(engine, qp)))
             peer->tails_due = 1; /* the timer that ends the block runs the peer again */
         if (ledger_ready(&qp->ledger)) {
             inflight_peak(engine);
             runs_retire(engine, qp);
-            engine->inflight_due = engine->inflight_head != NONE;
+            inflight_returned(engine);
         }
     }
 }

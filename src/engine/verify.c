@@ -66,7 +66,7 @@ static const char *verify_receives(const weir_engine *engine) {
     uint32_t credits = 0;
     for (uint32_t i = 0; i < engine->qps_used; i++) {
         const struct qp *qp = &engine->qps[i];
-        if (qp->qp == NULL || qp->drain.state != DRAIN_IDLE)
+        if (!qp_lives(qp))
             continue;
         const struct lack *lack = lack_of(engine, qp);
         if (lack->credits > lack->recvs || (lack->recvs > 0 && !engine->recv_held))
@@ -95,7 +95,7 @@ const char *engine_verify(const weir_engine *engine) {
         if (qp->qp != NULL && qp->ledger.depth >= qp->granted)
             return "qp: the beacon has no slot of its own";
         uint32_t missing = lack_of(engine, qp)->recvs;
-        if (qp->qp != NULL && missing > 0 && qp->drain.state == DRAIN_IDLE &&
+        if (qp_lives(qp) && missing > 0 &&
             (engine->recv_pause_ns == 0 || qp->recvs + missing > engine->recvs_per_qp))
             return "qp: receives are missing, and nobody posts them";
     }
