@@ -251,7 +251,7 @@ int weir_peer_connect(weir_engine *engine, weir_peer handle) {
             peer->wanted = true;
             note_want(engine, peer);
             effects_perform(engine);
-            rc = peer->dial != DIAL_NONE || peer->known ? WEIR_NOT_READY : WEIR_ECONNECT;
+            rc = peer->dial != DIAL_NONE || peer_is_known(peer) ? WEIR_NOT_READY : WEIR_ECONNECT;
         }
     }
     own_leave(engine);
@@ -264,7 +264,7 @@ static void query(weir_engine *engine, struct peer *peer, weir_peer_info *out) {
     memcpy(out->instance, peer->instance, sizeof(out->instance));
     out->pending = peer_pending(peer);
     out->peer.id = peer_handle(engine, peer);
-    out->refusal = peer->known ? endpoint_reason(&peer->endpoint) : 0;
+    out->refusal = peer_is_known(peer) ? endpoint_reason(&peer->endpoint) : 0;
     if (peer->live == NONE)
         return;
     const struct session *session = &peer->sessions[peer->live];

@@ -40,7 +40,7 @@ static bool is_strange(const struct peer *peer, uint64_t conn) {
  * and that it has answered: it is not told to one that only says that it is the peer. */
 static uint64_t pass_for(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
     const struct peer *peer = peer_by_instance(engine, instance);
-    return peer != NULL && !peer->leaving && peer->conn_dialled == conn &&
+    return peer != NULL && !peer_is_leaving(peer) && peer->conn_dialled == conn &&
                    (peer->dial == DIAL_NONE || peer->dial == DIAL_AWAITING)
                ? peer->pass_theirs
                : 0;
@@ -54,7 +54,7 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
         memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0)
         return;
     struct peer *peer = peer_by_instance(engine, message->from);
-    if (peer == NULL || peer->leaving) {
+    if (peer == NULL || peer_is_leaving(peer)) {
         struct visitor *visitor = visitor_add(engine, conn);
         if (visitor != NULL) {
             memcpy(visitor->instance, message->from, WIRE_INSTANCE_SIZE);
@@ -92,10 +92,11 @@ static bool hello_waits(weir_engine *engine, const char *address) {
     if (opened == NULL)
         return false;
     struct peer *peer = peer_resolve(engine, opened);
-    if (peer->known && (opened->refs == 0 || (!peer->leaving && peer->live != NONE)))
+    if (peer_is_known(peer) &&
+        (opened->refs == 0 || (!peer_is_leaving(peer) && peer->live != NONE)))
         return false;
-    if (peer->known) {
-        uint64_t since = peer->leaving ? peer->left_ns : doubted_since(engine, peer);
+    if (peer_is_known(peer)) {
+        uint64_t since = peer_is_leaving(peer) ? peer->left_ns : doubted_since(engine, peer);
         return engine_now(engine) < since + timeout / 4;
     }
     if (opened->dial_failed)
@@ -141,8 +142,7 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn,
     const struct peer *other;
     uint32_t at = NONE;
     while ((other = found_by_conn(engine, conn, &at)) != NULL) {
-        if (other->known && !other->leaving &&
-            (other->conn_accepted == conn || other->conn_before == conn))
+        if (peer_is_there(other) && (other->conn_accepted == conn || other->conn_before == conn))
             return NULL;
     }
     struct visitor *visitor = found_visitor(engine, conn);
@@ -182,7 +182,7 @@ static void on_visitor_iam(weir_engine *engine, uint64_t conn, const struct wire
     }
     struct peer *peer = peer_by_instance(engine, message->from);
     bool shown = peer != NULL && message->pass == peer->pass;
-    if (peer == NULL || peer->leaving || (!shown && peer->conn_accepted != conn)) {
+    if (peer == NULL || peer_is_leaving(peer) || (!shown && peer->conn_accepted != conn)) {
         engine->stats.control_stale++;
         return;
     }
@@ -208,12 +208,12 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
     if (peer == NULL)
         return false;
     const struct peer *other = peer_by_instance(engine, instance);
-    if (!peer->known && other != NULL && other->leaving) {
+    if (!peer_is_known(peer) && other != NULL && peer_is_leaving(other)) {
         dial_again(engine, peer); /* its old sessions have to drain first */
         return true;
     }
     bool asked = peer->dial == DIAL_ASKING;
-    bool shows = asked && other != NULL && !other->leaving && peer_speaks_for(peer, other);
+    bool shows = asked && other != NULL && !peer_is_leaving(other) && peer_speaks_for(peer, other);
     if (shows && other->pass_theirs != 0 &&
         !conn_identify(engine, conn, WIRE_IAM, instance, other->pass_theirs, false))
         return true; /* it broke meanwhile: it will be dialled again */
@@ -225,8 +225,7 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
     peer->dial_failed = memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0;
     peer->conn_last = conn;
     peer_learned(engine, peer, instance);
-    if (asked && peer->known && !peer->leaving &&
-        memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) == 0)
+    if (asked && peer_is_there(peer) && memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) == 0)
         peer->reached = true;
     if (peer->proving && peer->reached)
         peer_proven(engine, peer);
@@ -245,7 +244,7 @@ static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message
 static struct peer *new_instance(weir_engine *engine, uint64_t conn,
                                  const struct wire_message *message) {
     const struct peer *peer = engine->closing ? NULL : dialled_on(engine, conn);
-    if (peer != NULL && !peer->known && peer->dial == DIAL_ASKING) {
+    if (peer != NULL && !peer_is_known(peer) && peer->dial == DIAL_ASKING) {
         dialled_is(engine, conn, message->from);
         return peer_by_instance(engine, message->from);
     }
@@ -288,7 +287,7 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
         peer = new_instance(engine, conn, message);
     if (peer == NULL || is_strange(peer, conn)) {
         engine->stats.control_stale++;
-        if (peer != NULL && !peer->leaving && /* it may be the peer after all */
+        if (peer != NULL && !peer_is_leaving(peer) && /* it may be the peer after all */
             conn_identify(engine, conn, WIRE_WHO, NULL, 0, false))
             later(engine, conn, message, WEIR_EAGAIN);
         return;

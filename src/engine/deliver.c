@@ -20,7 +20,7 @@ bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_
     assert(rc == WEIR_OK); /* it was decoded when it was accepted */
     (void)rc;
     out->from.id = from != 0 ? from : peer_handle(engine, peer);
-    peer->told |= from == 0;
+    peer->handle_told |= from == 0;
     out->tag = data.tag;
     out->length = data.payload_length;
     out->reserved = 0;

@@ -46,7 +46,7 @@ static uint64_t dial_deadline(const struct peer *peer) {
 /* The peer's one timer: the dial's or the endpoint's next deadline. */
 void peer_set_timer(weir_engine *engine, struct peer *peer) {
     uint64_t when = dial_deadline(peer);
-    if (peer->known && endpoint_deadline(&peer->endpoint) < when)
+    if (peer_is_known(peer) && endpoint_deadline(&peer->endpoint) < when)
         when = endpoint_deadline(&peer->endpoint);
     timer_peer(engine, peer, when);
 }
@@ -82,7 +82,7 @@ static uint64_t patient_until(const weir_engine *engine, const struct peer *peer
 }
 
 void dial_alive(weir_engine *engine, struct peer *peer) {
-    if (peer->dial != DIAL_NONE && peer->known && !peer->leaving)
+    if (peer->dial != DIAL_NONE && peer_is_there(peer))
         peer->dial_deadline_ns = patient_until(engine, peer, engine_now(engine));
 }
 
@@ -93,7 +93,7 @@ static void begin(weir_engine *engine, struct peer *peer) {
     peer->dial_error = WEIR_ECONNECT;
     peer->dial_look_ns = now + patience_ns(engine) / 2;
     peer->dial_deadline_ns = patient_until(engine, peer, now);
-    if (peer->known && !peer->leaving)
+    if (peer_is_there(peer))
         shows_life(engine, peer);
 }
 
@@ -106,7 +106,7 @@ static void fail(weir_engine *engine, struct peer *peer, int error) {
     peer->dial_failed = true;
     if (peer->proving)
         peer_proven(engine, peer);
-    if (!peer->known)
+    if (!peer_is_known(peer))
         note_unreachable(engine, peer, error);
     else if (peer->conn_accepted == 0) /* else it has called us meanwhile, and is there */
         note_dead(engine, peer, error);
@@ -117,14 +117,14 @@ static void fail(weir_engine *engine, struct peer *peer, int error) {
  * needs none: a dial beside its connection ends in time. */
 static void look(weir_engine *engine, struct peer *peer, uint64_t now) {
     peer->dial_look_ns = now + patience_ns(engine) / 2;
-    if (peer->known && peer->conn_accepted != 0 &&
+    if (peer_is_known(peer) && peer->conn_accepted != 0 &&
         now - peer->dial_since_ns >= engine->options.connect_timeout_ns) {
         fail(engine, peer, peer->dial_error);
         return;
     }
     if (peer->proving && now >= peer->dial_since_ns + patience_ns(engine))
         peer_proven(engine, peer); /* nobody answers there: its word is all there is */
-    if (peer->known && !peer->leaving && shows_life(engine, peer))
+    if (peer_is_there(peer) && shows_life(engine, peer))
         peer->dial_deadline_ns = patient_until(engine, peer, now);
 }
 
@@ -145,7 +145,7 @@ static void refused(weir_engine *engine, struct peer *peer) {
     uint64_t patient_ns = peer->dial_deadline_ns - engine->options.connect_timeout_ns / 4 * 3;
     if (peer->proving)
         peer_proven(engine, peer);
-    if (peer->known && !peer->leaving && peer->conn_accepted == 0 &&
+    if (peer_is_there(peer) && peer->conn_accepted == 0 &&
         (peer->reached || engine_now(engine) >= patient_ns))
         fail(engine, peer, WEIR_EPEER);
     else
@@ -290,7 +290,7 @@ void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
 static void dial_heard(weir_engine *engine, struct peer *peer) {
     if (peer->dial == DIAL_AWAITING)
         peer->dial = DIAL_NONE;
-    else if (peer->known && !peer->leaving)
+    else if (peer_is_there(peer))
         peer->dial_deadline_ns = patient_until(engine, peer, engine_now(engine));
     peer_set_timer(engine, peer);
 }
@@ -338,11 +338,10 @@ static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int
     if (peer->conn_last == conn)
         peer->conn_last = peer->conn_dialled != 0 && peer->dial == DIAL_NONE ? peer->conn_dialled
                                                                              : peer->conn_accepted;
-    if (peer->known && !peer->leaving && peer->conn_last != 0) {
+    if (peer_is_there(peer) && peer->conn_last != 0) {
         note_probe(engine, peer); /* what was said on this one may be lost */
     }
-    if (!peer->known || peer->leaving || peer->conn_last != 0 ||
-        (peer->dial != DIAL_NONE && !called))
+    if (!peer_is_there(peer) || peer->conn_last != 0 || (peer->dial != DIAL_NONE && !called))
         return;
     /* A visitor that had no QPs here, and of which the application knows nothing, is not
      * waited for. */

@@ -51,7 +51,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
      * is the same, or one of the two lies: ask there. */
     struct peer *other = peer->dialable ? found_at(engine, peer->address, true, NULL) : NULL;
     for (; other != NULL; other = found_at(engine, peer->address, true, other)) {
-        if (other != peer && other->alias == NONE && !other->leaving)
+        if (other != peer && other->alias == NONE && !peer_is_leaving(other))
             dial_ask_there(engine, other);
     }
 }
@@ -203,7 +203,7 @@ static bool take_other(struct peer *peer, struct ep_event *event) {
 
 /* Somebody needs the slot of a peer that the application has closed. */
 static void evict(weir_engine *engine, struct peer *peer) {
-    if (!peer->closed || !peer->known || peer->leaving || peer->waits > 0 || peer->held > 0)
+    if (!peer->closed || !peer_is_there(peer) || peer->waits > 0 || peer->held > 0)
         return;
     step(engine, peer, (struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});
     peer_gone(engine, peer, WEIR_ECLOSED);
@@ -211,9 +211,9 @@ static void evict(weir_engine *engine, struct peer *peer) {
 
 /* Somebody here needs a session with this peer. */
 static void want(weir_engine *engine, struct peer *peer) {
-    if (peer->leaving || peer->live != NONE || peer->alias != NONE)
+    if (peer_is_leaving(peer) || peer->live != NONE || peer->alias != NONE)
         return; /* peer_reap asks again */
-    if (peer->known)
+    if (peer_is_known(peer))
         step(engine, peer, (struct ep_event){.type = EP_EV_WANT});
     else if (peer->dialable)
         dial_start(engine, peer);
@@ -233,9 +233,9 @@ static bool perform_note(weir_engine *engine, struct peer *peer) {
             dial_alive(engine, peer);
     } else if (notes->unanswered != 0) {
         session_unanswered(engine, peer, notes_session(&notes->unanswered));
-    } else if (peer->known && take_session(peer, &event)) {
+    } else if (peer_is_known(peer) && take_session(peer, &event)) {
         step(engine, peer, event);
-    } else if (peer->known && take_other(peer, &event)) {
+    } else if (peer_is_known(peer) && take_other(peer, &event)) {
         step(engine, peer, event);
     } else if (notes->evict) {
         notes->evict = false;
@@ -283,7 +283,7 @@ void effects_perform_all(weir_engine *engine) {
 }
 
 void effects_event(weir_engine *engine, struct peer *peer, const struct ep_event *event) {
-    assert(peer->known);
+    assert(peer_is_known(peer));
     step(engine, peer, *event);
     engine->worked = true;
     finish(engine, peer);
@@ -293,7 +293,7 @@ void effects_timer(weir_engine *engine, struct peer *peer) {
     uint64_t now = engine_now(engine);
     dial_timer(engine, peer, now);
     effects_perform(engine);
-    if (peer->known && now >= endpoint_deadline(&peer->endpoint))
+    if (peer_is_known(peer) && now >= endpoint_deadline(&peer->endpoint))
         effects_event(engine, peer, &(struct ep_event){.type = EP_EV_TIMER});
     else
         peer_set_timer(engine, peer);
@@ -311,7 +311,7 @@ void effects_leave(weir_engine *engine) {
             conn_hangup(engine, peer, &peer->conn_dialled);
             peer->conn_last = peer->conn_accepted;
         }
-        if (peer->known)
+        if (peer_is_known(peer))
             effects_event(engine, peer,
                           &(struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});
         transfer_abandon(engine, peer, UINT64_MAX, WEIR_ECLOSED);

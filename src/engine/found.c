@@ -88,7 +88,7 @@ static uint32_t visitor_bucket(const weir_engine *engine, uint64_t conn) {
 void found_instance(weir_engine *engine, const struct peer *peer) {
     struct groups *groups = &engine->found.instances;
     groups_leave(groups, peer_index(engine, peer));
-    if (peer->known)
+    if (peer_is_known(peer))
         groups_join(groups, peer_index(engine, peer),
                     instance_bucket(engine, groups, peer->instance));
 }
@@ -243,7 +243,7 @@ static const char *verify_peer(const weir_engine *engine, const struct peer *pee
     uint32_t address = NONE, instance = NONE;
     if (peer->id != 0)
         address = address_bucket(engine, peer->address, peer->refs > 0);
-    if (peer->known)
+    if (peer_is_known(peer))
         instance = instance_bucket(engine, &f->instances, peer->instance);
     if (groups_of(&f->addresses, index) != address)
         return "found: a peer is not under its address";

@@ -252,7 +252,7 @@ static int import(weir_engine *engine, weir_peer handle, const struct wire_descr
     if (peer == NULL)
         return WEIR_ESTALE;
     peer = peer_resolve(engine, peer);
-    if (peer->known && !peer->leaving &&
+    if (peer_is_there(peer) &&
         memcmp(peer->instance, descriptor->instance, WIRE_INSTANCE_SIZE) != 0)
         return WEIR_ESTALE;
     if (memcmp(descriptor->device, engine->caps.name, sizeof(descriptor->device)) != 0 ||

@@ -65,7 +65,7 @@ void note_heard(weir_engine *engine, struct peer *peer, uint32_t slot) {
 }
 
 void note_dead(weir_engine *engine, struct peer *peer, int error) {
-    if (!peer->known || peer->leaving)
+    if (!peer_is_there(peer))
         return;
     peer->notes.dead = error;
     enlist(engine, peer);

@@ -63,7 +63,7 @@ static void past_keep(weir_engine *engine, const struct peer *peer) {
 static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *instance) {
     assert(peer_by_instance(engine, instance) == NULL); /* H1: an instance is one peer */
     memcpy(peer->instance, instance, WIRE_INSTANCE_SIZE);
-    peer->known = true;
+    peer->stage = PEER_KNOWN;
     found_instance(engine, peer);
     struct ep_options options = {
         .epoch_counter = &engine->epoch_counter,
@@ -102,7 +102,7 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
  * Its word is enough for one that has had no session, and where the application opened the address
  * for one that there is no other way to. */
 bool peer_speaks_for(const struct peer *dialled, const struct peer *other) {
-    if (dialled == other || dialled->known)
+    if (dialled == other || peer_is_known(dialled))
         return dialled == other;
     return !other->guarded || strcmp(dialled->address, other->address) == 0 ||
            (dialled->refs > 0 && other->conn_last == 0 && !other->reached);
@@ -137,7 +137,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     found_alias_set(engine, opened, peer_index(engine, known));
     tables_unlock(engine);
     found_closed(engine, known, false);
-    if (known->refs == 0 && known->known_as == NONE && !known->told)
+    if (known->refs == 0 && known->known_as == NONE && !known->handle_told)
         known->known_as = peer_index(engine, opened);
     pass_conn(engine, opened, known);
     while (opened->lists[LIST_PENDING].head != NONE) {
@@ -159,7 +159,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
 /* The instance is known and there is a way to it, perhaps a new one, and what was said
  * last was lost with the old: ask after the session. Connect, if anybody waits. */
 void peer_reachable(weir_engine *engine, struct peer *peer) {
-    if (peer->known && !peer->leaving)
+    if (peer_is_there(peer))
         note_probe(engine, peer);
     if (peer->lists[LIST_PENDING].count > 0 || peer->wanted)
         note_want(engine, peer);
@@ -167,14 +167,14 @@ void peer_reachable(weir_engine *engine, struct peer *peer) {
 }
 
 void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instance) {
-    if (peer->known && memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) != 0) {
+    if (peer_is_known(peer) && memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) != 0) {
         if (peer->reached || peer->refs > 0) /* what was opened is what answers there */
             note_dead(engine, peer, WEIR_EPEER);
         else
             dial_elsewhere(engine, peer);
         return;
     }
-    if (peer->known) {
+    if (peer_is_known(peer)) {
         peer_reachable(engine, peer);
         return;
     }
@@ -220,7 +220,7 @@ static struct peer *met_at(weir_engine *engine, const char *address) {
     struct peer *found = NULL, *peer = found_at(engine, address, false, NULL);
     uint32_t count = 0;
     for (; peer != NULL; peer = found_at(engine, address, false, peer)) {
-        if (!peer->known || peer->leaving || !peer->dialable)
+        if (!peer_is_there(peer) || !peer->dialable)
             continue;
         if (peer->reached)
             return peer;
@@ -262,7 +262,8 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
     found_address(engine, peer);
     if (is_met && !peer->reached)
         prove(engine, peer);
-    else if (!peer->known && peer->alias == NONE && found_at(engine, address, false, NULL) != NULL)
+    else if (!peer_is_known(peer) && peer->alias == NONE &&
+             found_at(engine, address, false, NULL) != NULL)
         dial_start(engine, peer); /* several say that they are there */
     if (is_met && peer_handle(engine, peer) != peer->id)
         news_event(engine, WEIR_EVENT_SAME, peer->id, 0, peer_handle(engine, peer));
@@ -273,9 +274,9 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
 /* ---- the end of a peer -------------------------------------------------- */
 
 void peer_gone(weir_engine *engine, struct peer *peer, int error) {
-    if (peer->leaving)
+    if (peer_is_leaving(peer))
         return;
-    peer->leaving = true;
+    peer->stage = PEER_LEAVING;
     peer->left_ns = engine_now(engine);
     peer->live = NONE;
     peer_not_fast(peer);
@@ -303,7 +304,7 @@ void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
 /* A peer whose instance is gone and whose sessions are drained is forgotten, or
  * starts over as an address. */
 void peer_reap(weir_engine *engine, struct peer *peer) {
-    if (!peer->known || !peer->leaving || !endpoint_quiet(&peer->endpoint) ||
+    if (!peer_is_leaving(peer) || !endpoint_quiet(&peer->endpoint) ||
         peer->lists[LIST_POSTED].count > 0 || peer->lists[LIST_PARKED].count > 0 || engine->closing)
         return;
     conn_hangup(engine, peer, &peer->conn_dialled);
@@ -314,8 +315,9 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     if (peer->reached)
         peer->dial_failed = false; /* that was its end, and says nothing of the address */
     standing_step(&peer->standing, STANDING_IN_FORGOTTEN);
-    peer->known = peer->leaving = peer->reached = peer->guarded = peer->proving = false;
-    peer->met = peer->told = peer->vouched = false;
+    peer->stage = PEER_ADDRESS;
+    peer->reached = peer->guarded = peer->proving = peer->met = peer->handle_told = peer->vouched =
+        false;
     past_keep(engine, peer);
     peer->pass_theirs = 0;
     peer->notes = (struct notes){0}; /* of the instance that is gone */
@@ -349,7 +351,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
 
 /* Frees the slot of a peer that nothing refers to. */
 void peer_forget(weir_engine *engine, struct peer *peer) {
-    if (peer->held > 0 || peer->waits > 0 || peer->known || peer->refs > 0 || peer->id == 0)
+    if (peer->held > 0 || peer->waits > 0 || peer_is_known(peer) || peer->refs > 0 || peer->id == 0)
         return;
     conn_hangup(engine, peer, &peer->conn_dialled);
     peer->dial = DIAL_NONE;
@@ -375,7 +377,7 @@ void peer_evict(weir_engine *engine) {
     const struct groups *leavers = &engine->found.leavers;
     for (uint32_t i = groups_first(leavers, 0); i != NONE; i = groups_next(leavers, i)) {
         struct peer *peer = &engine->peers[i];
-        if (!peer->known || peer->leaving || peer->waits > 0 || peer->held > 0)
+        if (!peer_is_there(peer) || peer->waits > 0 || peer->held > 0)
             continue;
         note_evict(engine, peer);
         return;
@@ -396,7 +398,7 @@ static void closed(weir_engine *engine, struct peer *peer) {
  * application has heard of, goes on as if it had never been opened. */
 void peer_closed(weir_engine *engine, struct peer *peer) {
     struct peer *known = peer_resolve(engine, peer);
-    if (known == peer && peer->met && !peer->leaving)
+    if (known == peer && peer->met && !peer_is_leaving(peer))
         return;
     tables_lock(engine);
     peer->id = handle_next(peer->id);
@@ -406,7 +408,7 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     uint32_t heir = peer_open_alias(engine, known);
     if (known == peer || known->known_as == peer_index(engine, peer))
         known->known_as = heir;
-    if (known->refs == 0 && heir == NONE && !(known->met && known->told))
+    if (known->refs == 0 && heir == NONE && !(known->met && known->handle_told))
         closed(engine, known);
     if (known != peer)
         closed(engine, peer);

@@ -239,7 +239,7 @@ static void session_trouble(weir_engine *engine, struct peer *peer, const struct
     uint64_t now = engine_now(engine);
     uint64_t first_ns = engine->options.retransmit_ns;
     if (!session->up || (session->here && !session->unreachable) || peer->waits == 0 ||
-        peer->leaving)
+        peer_is_leaving(peer))
         return;
     if (session->fresh || peer->trouble_ns == 0) {
         peer_trouble_over(peer);

@@ -225,6 +225,12 @@ struct past {
     uint64_t pass, pass_theirs; /* as in struct peer */
 };
 
+enum peer_stage {
+    PEER_ADDRESS, /* the instance there is not known */
+    PEER_KNOWN,   /* its instance is, and lives */
+    PEER_LEAVING  /* its instance is gone, and its sessions drain */
+};
+
 enum { FOUND_CONNS = 3 }; /* control connections of a peer */
 
 /* The notes of a peer: notes.h. */
@@ -255,15 +261,14 @@ struct peer {
     uint32_t inflight_next; /* there */
     enum weir_waiting_for waits_for; /* SLOTS or INFLIGHT, NOTHING: neither... */
     uint64_t waits_since_ns;         /* ...and since when */
-    bool closed;              /* by the application, while it stayed connected: may be evicted */
-    bool known;               /* instance is */
+    bool closed; /* by the application, while it stayed connected: may be evicted */
+    enum peer_stage stage;
     bool wanted;              /* weir_peer_connect asked before the instance was known */
     struct standing standing; /* the events that the application was told of it */
     struct cause {            /* of the break that degraded it, as events tell it */
         int error;
         uint64_t culprit, epoch; /* the transfer, or 0; of the session */
     } cause;
-    bool leaving;        /* GONE: until its sessions are drained */
     uint8_t tails_due;   /* turns until quiet tails are closed: post_tails */
     bool noted;          /* it is on the list of those of which something is noted */
     uint32_t noted_next; /* there */
@@ -276,7 +281,7 @@ struct peer {
     bool proving;          /* the application opened the address that it says is its: nothing is
                             * posted until it is known who answers there */
     bool met;              /* it connected by itself: its handle is good for as long as it is */
-    bool told;             /* the application knows it by its own handle */
+    bool handle_told;      /* the application knows it by its own handle */
     bool vouched;          /* its address is of the host that its connection came from */
     bool dialable;         /* address is one that can be dialled */
     uint32_t live;         /* session, or NONE */
@@ -526,6 +531,16 @@ static inline uint32_t transfer_index(const weir_engine *engine, const struct tr
 
 static inline uint32_t peer_index(const weir_engine *engine, const struct peer *peer) {
     return (uint32_t)(peer - engine->peers);
+}
+
+static inline bool peer_is_known(const struct peer *peer) {
+    return peer->stage != PEER_ADDRESS;
+}
+static inline bool peer_is_there(const struct peer *peer) {
+    return peer->stage == PEER_KNOWN;
+}
+static inline bool peer_is_leaving(const struct peer *peer) {
+    return peer->stage == PEER_LEAVING;
 }
 
 static inline struct peer *peer_at(weir_engine *engine, uint32_t index) {

@@ -38,9 +38,9 @@ void peer_tell(weir_engine *engine, weir_event_type_t type, struct peer *peer, i
     if (type == 0)
         return;
     if (type == WEIR_EVENT_GONE && (error == WEIR_EREFUSED || error == WEIR_ECONNECT) &&
-        peer->known)
+        peer_is_known(peer))
         value = (uint64_t)endpoint_reason(&peer->endpoint);
-    peer->told = true;
+    peer->handle_told = true;
     news_event(engine, type, peer_handle(engine, peer), error, value);
 }
 

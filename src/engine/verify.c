@@ -108,7 +108,7 @@ const char *engine_verify(const weir_engine *engine) {
         if (peer->id == 0)
             continue;
         const char *wrong = verify_lists(engine, peer);
-        if (wrong == NULL && peer->known)
+        if (wrong == NULL && peer_is_known(peer))
             wrong = endpoint_verify(&peer->endpoint);
         if (wrong != NULL)
             return wrong;
