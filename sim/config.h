@@ -37,7 +37,6 @@ struct sim_nic_config {
     bool ordered;
     bool completes_inline;
     bool srq;
-    bool write_imm;
     bool cq_clean;         /* destroying a QP removes its CQEs (mlx5 does, others do not) */
     bool fatal_events;     /* a QP that fails by itself reports QP_FATAL */
     bool peer_dead_news;   /* the device knows when the process behind a QP dies */

@@ -525,7 +525,6 @@ static void caps_fill(const struct sim_nic_config *config, struct weir_device_ca
         .ordered = config->ordered,
         .completes_inline = config->completes_inline,
         .srq = config->srq,
-        .write_imm = config->write_imm,
         .last_wqe = config->srq && config->last_wqe != SIM_LAST_WQE_NEVER,
     };
 }

@@ -177,7 +177,7 @@ int nic_poll(struct weir_device *nic, struct weir_cqe *cqes_out, int max);
 bool nic_recv_take(struct weir_qp *qp, struct nic_recv *recv_out);
 bool nic_recv_ready(const struct weir_qp *qp);
 void nic_cq_push_recv(struct weir_qp *qp, const struct nic_recv *recv, uint32_t status,
-                      uint32_t length, const uint32_t *imm);
+                      uint32_t length);
 /* One acknowledgement of send `seq` has come; ordered QPs complete all up to it. */
 void nic_sq_acknowledge(struct weir_qp *qp, uint64_t seq);
 /* The send `seq` failed: its CQE, then the QP is in error. */

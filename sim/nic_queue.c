@@ -148,14 +148,12 @@ static void cq_push(struct weir_qp *qp, const struct nic_cqe *cqe) {
 }
 
 void nic_cq_push_recv(struct weir_qp *qp, const struct nic_recv *recv, uint32_t status,
-                      uint32_t length, const uint32_t *imm) {
+                      uint32_t length) {
     struct nic_cqe cqe = {.cqe = {.wr_id = recv->wr_id,
                                   .status = status,
                                   .byte_length = length,
                                   .qp_tag = qp->tag,
-                                  .recv = true,
-                                  .has_imm = imm != NULL,
-                                  .imm = imm != NULL ? *imm : 0},
+                                  .recv = true},
                           .qpn = qp->qpn,
                           .uid = qp->uid};
 
@@ -172,7 +170,7 @@ static void cq_push_send(struct weir_qp *qp, uint64_t seq, uint32_t status) {
 
     if (status != WEIR_CQE_OK) { /* as with verbs, the rest of a bad CQE is noise */
         cqe.cqe.byte_length = 0xdead;
-        cqe.cqe.imm = 0xbeef;
+        cqe.cqe.has_imm = true;
     }
     cq_push(qp, &cqe);
 }
@@ -238,7 +236,7 @@ int nic_post_recv(struct weir_device *nic, struct weir_qp *qp, uint64_t wr_id, v
     if (qp != NULL && qp->state == SIM_QP_ERR) {
         struct nic_recv recv = {.wr_id = wr_id};
 
-        nic_cq_push_recv(qp, &recv, WEIR_CQE_FLUSHED, 0, NULL);
+        nic_cq_push_recv(qp, &recv, WEIR_CQE_FLUSHED, 0);
         return 0;
     }
     if (recvs->count == recvs->depth || recv_refused(nic)) {
@@ -335,7 +333,7 @@ static void flush_recvs(struct weir_qp *qp) {
     struct nic_recv recv;
 
     while (recvs_pop(&qp->rq, &recv)) {
-        nic_cq_push_recv(qp, &recv, WEIR_CQE_FLUSHED, 0, NULL);
+        nic_cq_push_recv(qp, &recv, WEIR_CQE_FLUSHED, 0);
     }
 }
 
@@ -518,8 +516,7 @@ static void nic_fail(struct weir_device *nic) {
 static int wr_check(const struct weir_qp *qp, const struct weir_wr *wr) {
     const struct sim_nic_config *config = qp->nic->config;
 
-    if (wr->opcode > WEIR_OP_WRITE_IMM || wr->length > config->message_bytes_max ||
-        (wr->opcode == WEIR_OP_WRITE_IMM && !config->write_imm) ||
+    if (wr->opcode >= WEIR_OPCODES || wr->length > config->message_bytes_max ||
         ((wr->flags & WEIR_WR_INLINE) != 0 && wr->length > config->inline_bytes_max)) {
         sim_violation(qp->nic->world,
                       "S15 n%u qp %u: a WR that the device's caps rule out: opcode %u, flags %u, "
@@ -575,7 +572,7 @@ static int post_fault(const struct weir_qp *qp, uint32_t count, uint32_t *limit_
     return error;
 }
 
-/* "WwRS": writes, reads, sends, write-with-immediates; lower case: not signalled. */
+/* "WwRS": writes, reads, sends; lower case: not signalled. */
 static void trace_post(const struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                        const struct weir_post *post, int error) {
     char kinds[33];
@@ -584,7 +581,7 @@ static void trace_post(const struct weir_qp *qp, const struct weir_wr *wrs, uint
     for (i = 0; i < count && i < sizeof(kinds) - 1; i++) {
         bool signaled = (wrs[i].flags & WEIR_WR_SIGNALED) != 0;
 
-        kinds[i] = (signaled ? "WRSI" : "wrsi")[wrs[i].opcode & 3];
+        kinds[i] = (signaled ? "WRS?" : "wrs?")[wrs[i].opcode & 3];
     }
     kinds[i] = '\0';
     sim_trace(qp->nic->world, "n%u qp %u posts %u %s: %u accepted, %u done, %s; used %u of %u",

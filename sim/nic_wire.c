@@ -34,7 +34,6 @@ struct nic_packet {
     uint8_t kind;
     bool last; /* ends its message */
     bool wants_ack;
-    bool has_imm;
     uint32_t status; /* of an ACK: enum weir_cqe_status */
     struct nic_end from;
     struct nic_end to;
@@ -49,7 +48,6 @@ struct nic_packet {
     uint64_t message_length; /* packet (the RETH's DMA length, IBA 9.7.4.1.5) */
     uint32_t rkey;
     uint32_t lkey;
-    uint32_t imm;
     uint32_t attempts;
     uint8_t bytes[];
 };
@@ -116,7 +114,6 @@ static struct nic_packet *launch_piece(struct weir_qp *qp, uint64_t seq, const s
     packet->kind = (uint8_t)kind;
     packet->last = offset + length == wr->length;
     packet->wants_ack = !nic->config->ordered || (packet->last && (wr->flags & WEIR_WR_SIGNALED));
-    packet->has_imm = packet->last && wr->opcode == WEIR_OP_WRITE_IMM;
     packet->from = (struct nic_end){nic->node->index, qp->qpn, qp->uid};
     packet->to = (struct nic_end){qp->remote_node, qp->remote_qpn, qp->remote_uid};
     packet->from_life = nic->node->life;
@@ -130,7 +127,6 @@ static struct nic_packet *launch_piece(struct weir_qp *qp, uint64_t seq, const s
     packet->message_length = wr->length;
     packet->rkey = wr->rkey;
     packet->lkey = wr->lkey;
-    packet->imm = wr->imm;
     if (carries && length != 0) {
         const void *at = (const void *)(uintptr_t)(wr->laddr + offset);
 
@@ -189,9 +185,6 @@ void nic_launch(struct weir_qp *qp, uint64_t seq, const struct weir_wr *posted) 
         return;
     case WEIR_OP_SEND:
         launch_piece(qp, seq, wr, NIC_SEND, 0, wr->length);
-        return;
-    case WEIR_OP_WRITE_IMM:
-        launch_piece(qp, seq, wr, NIC_WRITE, 0, wr->length);
         return;
     default:
         break;
@@ -367,15 +360,14 @@ static bool execute_send(struct weir_qp *target, const struct nic_packet *packet
     }
     if (packet->kind == NIC_SEND) {
         if (packet->length > recv.length) {
-            nic_cq_push_recv(target, &recv, WEIR_CQE_LENGTH, 0, NULL);
+            nic_cq_push_recv(target, &recv, WEIR_CQE_LENGTH, 0);
             refuse(target, packet, WEIR_CQE_LENGTH);
             return false;
         }
         memcpy(recv.buffer, packet->bytes, (size_t)packet->length);
     }
     nic_cq_push_recv(target, &recv, WEIR_CQE_OK,
-                     packet->kind == NIC_SEND ? (uint32_t)packet->length : 0,
-                     packet->has_imm ? &packet->imm : NULL);
+                     packet->kind == NIC_SEND ? (uint32_t)packet->length : 0);
     return true;
 }
 
@@ -425,9 +417,6 @@ static bool packet_execute(struct weir_qp *target, const struct nic_packet *pack
     case NIC_WRITE:
         if (!land(target, packet)) {
             refuse(target, packet, WEIR_CQE_REMOTE_ACCESS);
-            return false;
-        }
-        if (packet->has_imm && !execute_send(target, packet)) {
             return false;
         }
         break;
@@ -626,7 +615,7 @@ static bool inline_send(struct weir_qp *target, const struct weir_wr *wr) {
     if (wr->length != 0) {
         memcpy(recv.buffer, from, (size_t)wr->length);
     }
-    nic_cq_push_recv(target, &recv, WEIR_CQE_OK, (uint32_t)wr->length, NULL);
+    nic_cq_push_recv(target, &recv, WEIR_CQE_OK, (uint32_t)wr->length);
     return true;
 }
 

@@ -64,7 +64,6 @@ static void config_odd(struct sim_nic_config *nic) {
     nic->post_bytes_max = 1 << 20;
     nic->inline_bytes_max = 0;
     nic->mtu_max = nic->rd_atomic_max = 0;
-    nic->write_imm = false;
     nic->nak_kills_target = false;
     nic->fatal_events = false;
     nic->import_maps = nic->completes_inline;
@@ -82,7 +81,6 @@ static void kind_config(const struct kind *kind, struct sim_config *config) {
             .srq = kind->srq,
             .last_wqe = kind->last_wqe,
             .pieces_max = kind->pieces_max,
-            .write_imm = true,
             .nak_kills_target = true,
             .fatal_events = true,
             .no_blame = kind->no_blame,

@@ -169,29 +169,6 @@ static void test_S2_any_batch_completes(void **state) {
     finish(qp);
 }
 
-static void test_S15_write_imm_is_refused(void **state) {
-    (void)state;
-    struct weir_device *device = iwarp_open();
-    struct weir_qp *qp = iwarp_make(device, 1);
-    assert_false(device->caps.write_imm);
-    assert_false(device->caps.blames);
-    for (uint32_t k = 0; k < 4; k++) {
-        struct weir_wr wrs[4];
-        struct weir_post result;
-        make_wrs(wrs, 4, WEIR_OP_WRITE, WEIR_WR_SIGNALED);
-        wrs[k].opcode = WEIR_OP_WRITE_IMM;
-        assert_int_equal(post(qp, wrs, 4, &result), WEIR_EINVAL);
-        assert_int_equal(result.accepted, k);
-        assert_int_equal(fake.posted_count, 2 * k);
-        for (uint32_t i = 0; i < k; i++) {
-            fake_complete(fake.posted[2 * i + 1], qp->qpn, IBV_WC_SUCCESS);
-            expect_cqe(device, FIRST + i, WEIR_CQE_OK);
-        }
-        assert_int_equal(qp->state, QP_READY);
-    }
-    finish(qp);
-}
-
 /* ---- posts that are refused ---- */
 
 /* Also between a WR and its fence, whose WR would never be heard of: then the QP fails. Every WR
@@ -593,7 +570,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S11_done_is_when_it_has_arrived),
         cmocka_unit_test(test_S2_any_batch_completes),
-        cmocka_unit_test(test_S15_write_imm_is_refused),
         cmocka_unit_test(test_S6_partial_post_every_index),
         cmocka_unit_test(test_S6_refused_because_it_failed),
         cmocka_unit_test(test_S6_refused_with_others_before_it),

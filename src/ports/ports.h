@@ -104,7 +104,6 @@ struct weir_device_caps {
      * the flush of what was posted to that QP in the error state. Buffers are taken in the
      * order in which they were posted. */
     bool srq;
-    bool write_imm;     /* WEIR_OP_WRITE_IMM works */
     bool last_wqe;      /* LAST_WQE events may come; their absence is never an error. It may become
                          * false while the device is open: query says what is known now */
     bool mr_anywhere;   /* mr_register, mr_allocate, mr_register_dmabuf, mr_release: any
@@ -117,7 +116,7 @@ struct weir_device_caps {
 };
 
 /* Work-request kinds a device executes. */
-enum weir_opcode { WEIR_OP_WRITE = 0, WEIR_OP_READ = 1, WEIR_OP_SEND = 2, WEIR_OP_WRITE_IMM = 3 };
+enum weir_opcode { WEIR_OP_WRITE = 0, WEIR_OP_READ = 1, WEIR_OP_SEND = 2, WEIR_OPCODES };
 
 #define WEIR_WR_SIGNALED 0x1u /* give a CQE on success; errors always give one */
 #define WEIR_WR_INLINE   0x2u /* payload is copied in the post (length <= inline_bytes_max) */
@@ -131,7 +130,6 @@ struct weir_wr {
     uint64_t length; /* <= message_bytes_max */
     uint32_t lkey;
     uint32_t rkey;
-    uint32_t imm;
     uint8_t opcode;
     uint8_t flags;
     uint16_t reserved;
@@ -172,8 +170,7 @@ struct weir_cqe {
     uint64_t wr_id;
     uint32_t status;      /* enum weir_cqe_status */
     uint32_t byte_length; /* of a receive */
-    uint32_t imm;
-    uint32_t qp_tag; /* of a receive: the QP it came in on, as given to qp_create */
+    uint32_t qp_tag;      /* of a receive: the QP it came in on, as given to qp_create */
     bool recv;
     bool has_imm;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* messages.c: sends and receives, payload in line, immediate data. */
+/* messages.c: sends and receives, payload in line. */
 #include "fixture.h"
 
 #include <string.h>
@@ -216,40 +216,5 @@ void test_T5_buffers_in_order(void **state) {
     }
     destroy_qp(&f, &pairs[1][0]);
     destroy_qp(&f, &pairs[1][1]);
-    fixture_close(&f);
-}
-
-/* A write with immediate data takes a receive and says so when its bytes are there; where
- * there is none such, the WR is refused and the QP is well. */
-void test_write_imm(void **state) {
-    struct fixture f;
-    fixture_open(&f, state, true);
-    static const uint64_t lengths[] = {8, 0, 1, 5000, 100000};
-    for (uint32_t i = 0; f.caps.write_imm && i < 5; i++) {
-        struct weir_wr wr = make_wr(&f.a, WEIR_OP_WRITE_IMM, 65536, 65536, lengths[i]);
-        struct weir_cqe cqe;
-        wr.imm = 0x81020304u + i;
-        if (lengths[i] == 0)
-            wr.laddr = wr.raddr = wr.lkey = wr.rkey = 0;
-        fill(bytes_of(&f.a) + 65536, 100000, i);
-        assert_int_equal(post_recv(&f, &f.b, 40 + i, 0), 0);
-        assert_int_equal(run_wr(&f, &f.a, wr), WEIR_CQE_OK);
-        assert_true(wait_cqe(&f, &f.b, &cqe));
-        assert_int_equal(cqe.status, WEIR_CQE_OK);
-        assert_int_equal(cqe.wr_id, 40 + i);
-        assert_true(cqe.recv && cqe.has_imm);
-        assert_int_equal(cqe.imm, wr.imm);
-        assert_int_equal(cqe.qp_tag, 2);
-        assert_memory_equal(bytes_of(&f.b) + 65536, bytes_of(&f.a) + 65536, lengths[i]);
-    }
-    if (!f.caps.write_imm) {
-        struct weir_wr wr = make_wr(&f.a, WEIR_OP_WRITE_IMM, 0, 0, 8);
-        struct weir_post post = {77, 77};
-        assert_int_equal(f.ops->post_send(f.a.qp, &wr, 1, &post), WEIR_EINVAL);
-        assert_int_equal(post.accepted, 0);
-        assert_int_equal(post.done, 0);
-        assert_int_equal(run_wr(&f, &f.a, make_wr(&f.a, WEIR_OP_WRITE, 0, 0, 8)), WEIR_CQE_OK);
-    }
-    assert_no_cqe(&f, &f.b);
     fixture_close(&f);
 }

@@ -75,7 +75,6 @@
     X(test_inline_limits)                                                                          \
     X(test_H8_receives_before_connect)                                                             \
     X(test_T5_buffers_in_order)                                                                    \
-    X(test_write_imm)                                                                              \
     X(test_S18_poll_gives_no_more_than_asked)                                                      \
     X(test_arm_hears_sends)                                                                        \
     X(test_arm_again_and_again)                                                                    \

@@ -38,17 +38,13 @@ static void fill_fence(const struct weir_qp *qp, uint32_t position, struct ibv_s
     sge->lkey = cm->fence_mr->lkey;
 }
 
-static bool is_possible(const struct weir_device *device, const struct weir_wr *wr) {
-    return wr->opcode != WEIR_OP_WRITE_IMM && post_is_possible(device, wr);
-}
-
 /* Fills the device's chain from the first count WRs, the link at which each of them is in
  * starts. How many of them can ever be accepted; *links_out is the length of the chain. */
 static uint32_t fill(const struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                      uint16_t starts[CHAIN], uint32_t *links_out) {
     struct weir_device *device = qp->device;
     uint32_t links = 0, i = 0;
-    for (; i < count && is_possible(device, &wrs[i]); i++) {
+    for (; i < count && post_is_possible(device, &wrs[i]); i++) {
         struct ibv_send_wr *wr = &device->wrs[links];
         bool signaled = (wrs[i].flags & WEIR_WR_SIGNALED) != 0;
         starts[i] = (uint16_t)links;

@@ -74,7 +74,6 @@ static inline bool resolve(const struct weir_device *device, const struct ibv_wc
     if (status == WEIR_CQE_OK) {
         raw->byte_length = wc->byte_len;
         raw->has_imm = (wc->wc_flags & IBV_WC_WITH_IMM) != 0;
-        raw->imm = raw->has_imm ? ntohl(wc->imm_data) : 0;
     }
     return true;
 }
@@ -103,7 +102,6 @@ static inline bool deliver(struct weir_device *device, const struct verbs_raw *r
     *cqe = (struct weir_cqe){.wr_id = raw->wr_id,
                              .status = raw->status,
                              .byte_length = raw->byte_length,
-                             .imm = raw->imm,
                              .qp_tag = raw->tag,
                              .recv = true,
                              .has_imm = raw->has_imm};

@@ -13,7 +13,6 @@ static const enum ibv_wr_opcode opcodes[] = {
     [WEIR_OP_WRITE] = IBV_WR_RDMA_WRITE,
     [WEIR_OP_READ] = IBV_WR_RDMA_READ,
     [WEIR_OP_SEND] = IBV_WR_SEND,
-    [WEIR_OP_WRITE_IMM] = IBV_WR_RDMA_WRITE_WITH_IMM,
 };
 
 /* Indexed by WEIR_WR_*. */
@@ -34,7 +33,7 @@ void post_prepare(struct weir_device *device) {
 
 static inline __attribute__((always_inline)) bool is_possible(const struct weir_device *device,
                                                               const struct weir_wr *wr) {
-    return wr->opcode <= WEIR_OP_WRITE_IMM && wr->length <= device->caps.message_bytes_max &&
+    return wr->opcode < WEIR_OPCODES && wr->length <= device->caps.message_bytes_max &&
            ((wr->flags & WEIR_WR_INLINE) == 0 ||
             (wr->length <= device->inline_bytes && wr->opcode != WEIR_OP_READ));
 }
@@ -54,7 +53,6 @@ fill_one(const struct weir_qp *qp, const struct weir_wr *from, uint32_t position
     wr->send_flags = send_flags[from->flags & (WEIR_WR_SIGNALED | WEIR_WR_INLINE)];
     if (VERBS_UNLIKELY(from->length == 0))
         wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
-    wr->imm_data = htonl(from->imm);
     wr->wr.rdma.remote_addr = from->raddr;
     wr->wr.rdma.rkey = from->rkey;
     sge->addr = from->laddr;

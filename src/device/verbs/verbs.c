@@ -53,7 +53,6 @@ static void fill_caps(const struct verbs_settings *settings, const struct verbs_
         .ordered = true,
         .blames = !fenced, /* what ends an RDMAP stream is told to nobody but the other end */
         .srq = srq,
-        .write_imm = !fenced,        /* RFC 7306 brought it, and few have it */
         .last_wqe = srq && last_wqe, /* ibv_get_async_event(3): of QPs on a shared queue */
         .mr_anywhere = true,
         .pins = true,

@@ -321,7 +321,6 @@ struct verbs_raw {
     uint32_t status;    /* enum weir_cqe_status */
     uint32_t tag;
     uint32_t byte_length;
-    uint32_t imm;
     bool recv;
     bool has_imm;
     bool own; /* it came from poll_flush */
