@@ -74,12 +74,4 @@ static inline uint32_t bits_next(const struct bits *bits, uint32_t from) {
                              : word * BITS_WORD + (uint32_t)__builtin_ctzll(bits->words[word]);
 }
 
-/* The least power of two that is not less than this; at most 2^31. */
-static inline uint32_t bits_power_of_two(uint32_t least) {
-    uint32_t size = 1;
-    while (size < least)
-        size <<= 1;
-    return size;
-}
-
 #endif

@@ -29,6 +29,8 @@ static const struct cell table[DRAIN_STATES][DRAIN_EVENTS] = {
         [DRAIN_EV_BEACON_POSTED] = NEVER, [DRAIN_EV_BEACON_REFUSED] = NEVER,
         [DRAIN_EV_BEACON_FLUSHED] = NEVER, [DRAIN_EV_POLLED] = STAY, [DRAIN_EV_TIMER] = STAY,
         [DRAIN_EV_DESTROYED] = NEVER, [DRAIN_EV_DESTROY_REFUSED] = NEVER,
+        [DRAIN_EV_START_AT_ONCE] = TO(DRAIN_POST, DRAIN_DO_ERROR_BEACON),
+        [DRAIN_EV_TIMER_SPENT] = STAY,
     },
     [DRAIN_WAIT_EVENT] = {
         [DRAIN_EV_START] = STAY, [DRAIN_EV_START_DIRECT] = STAY,
@@ -37,6 +39,8 @@ static const struct cell table[DRAIN_STATES][DRAIN_EVENTS] = {
         [DRAIN_EV_BEACON_FLUSHED] = NEVER, [DRAIN_EV_POLLED] = STAY,
         [DRAIN_EV_TIMER] = TO(DRAIN_POST, DRAIN_DO_BEACON),
         [DRAIN_EV_DESTROYED] = NEVER, [DRAIN_EV_DESTROY_REFUSED] = NEVER,
+        [DRAIN_EV_START_AT_ONCE] = STAY,
+        [DRAIN_EV_TIMER_SPENT] = TO(DRAIN_POST, DRAIN_DO_BEACON),
     },
     [DRAIN_POST] = {
         [DRAIN_EV_START] = STAY, [DRAIN_EV_START_DIRECT] = STAY, [DRAIN_EV_LAST_WQE] = STAY,
@@ -45,6 +49,8 @@ static const struct cell table[DRAIN_STATES][DRAIN_EVENTS] = {
         [DRAIN_EV_BEACON_FLUSHED] = NEVER, [DRAIN_EV_POLLED] = STAY,
         [DRAIN_EV_TIMER] = TO(DRAIN_POST, DRAIN_DO_BEACON),
         [DRAIN_EV_DESTROYED] = NEVER, [DRAIN_EV_DESTROY_REFUSED] = NEVER,
+        [DRAIN_EV_START_AT_ONCE] = STAY,
+        [DRAIN_EV_TIMER_SPENT] = TO(DRAIN_DESTROY, DRAIN_DO_DESTROY), /* without a beacon */
     },
     [DRAIN_BEACON] = {
         [DRAIN_EV_START] = STAY, [DRAIN_EV_START_DIRECT] = STAY, [DRAIN_EV_LAST_WQE] = STAY,
@@ -53,6 +59,8 @@ static const struct cell table[DRAIN_STATES][DRAIN_EVENTS] = {
         [DRAIN_EV_POLLED] = TO(DRAIN_DESTROY, DRAIN_DO_DESTROY),
         [DRAIN_EV_TIMER] = TO(DRAIN_DESTROY, DRAIN_DO_DESTROY),
         [DRAIN_EV_DESTROYED] = NEVER, [DRAIN_EV_DESTROY_REFUSED] = NEVER,
+        [DRAIN_EV_START_AT_ONCE] = STAY,
+        [DRAIN_EV_TIMER_SPENT] = TO(DRAIN_DESTROY, DRAIN_DO_DESTROY),
     },
     [DRAIN_DESTROY] = {
         [DRAIN_EV_START] = STAY, [DRAIN_EV_START_DIRECT] = STAY, [DRAIN_EV_LAST_WQE] = STAY,
@@ -61,12 +69,16 @@ static const struct cell table[DRAIN_STATES][DRAIN_EVENTS] = {
         [DRAIN_EV_TIMER] = TO(DRAIN_DESTROY, DRAIN_DO_DESTROY),
         [DRAIN_EV_DESTROYED] = TO(DRAIN_GONE, DRAIN_DO_FINISH),
         [DRAIN_EV_DESTROY_REFUSED] = TO(DRAIN_DESTROY, DRAIN_DO_NOTHING),
+        [DRAIN_EV_START_AT_ONCE] = STAY,
+        [DRAIN_EV_TIMER_SPENT] = TO(DRAIN_DESTROY, DRAIN_DO_DESTROY),
     },
     [DRAIN_GONE] = {
         [DRAIN_EV_START] = STAY, [DRAIN_EV_START_DIRECT] = STAY, [DRAIN_EV_LAST_WQE] = STAY,
         [DRAIN_EV_BEACON_POSTED] = NEVER, [DRAIN_EV_BEACON_REFUSED] = NEVER,
         [DRAIN_EV_BEACON_FLUSHED] = STAY, [DRAIN_EV_POLLED] = STAY, [DRAIN_EV_TIMER] = STAY,
         [DRAIN_EV_DESTROYED] = NEVER, [DRAIN_EV_DESTROY_REFUSED] = NEVER,
+        [DRAIN_EV_START_AT_ONCE] = STAY,
+        [DRAIN_EV_TIMER_SPENT] = STAY,
     },
 };
 /* clang-format on */
@@ -114,8 +126,16 @@ static void set_state(struct drain *drain, enum drain_state next, enum drain_eve
     drain->deadline_ns = wait_until(drain, event, now_ns);
 }
 
+static enum drain_event refine(const struct drain *drain, enum drain_event event) {
+    if (event == DRAIN_EV_START && (!drain->wait_event || drain->last_wqe))
+        return DRAIN_EV_START_AT_ONCE;
+    if (event == DRAIN_EV_TIMER && drain->refusals >= DRAIN_POST_REFUSALS_MAX)
+        return DRAIN_EV_TIMER_SPENT;
+    return event;
+}
+
 enum drain_action drain_step(struct drain *drain, enum drain_event event, uint64_t now_ns) {
-    const struct cell *cell = &table[drain->state][event];
+    const struct cell *cell = &table[drain->state][refine(drain, event)];
     assert(cell->kind != UNSET && cell->kind != BUG);
     if (event == DRAIN_EV_LAST_WQE)
         drain->last_wqe = true;
@@ -125,18 +145,6 @@ enum drain_action drain_step(struct drain *drain, enum drain_event event, uint64
         drain->refusals++;
     if (cell->kind == IGNORE)
         return DRAIN_DO_NOTHING;
-
-    /* No event to wait for, or it was early: the beacon at once. */
-    if (event == DRAIN_EV_START && (!drain->wait_event || drain->last_wqe)) {
-        set_state(drain, DRAIN_POST, event, now_ns);
-        return DRAIN_DO_ERROR_BEACON;
-    }
-    /* A device that never takes the beacon is destroyed without one. */
-    if (drain->state == DRAIN_POST && event == DRAIN_EV_TIMER &&
-        drain->refusals >= DRAIN_POST_REFUSALS_MAX) {
-        set_state(drain, DRAIN_DESTROY, event, now_ns);
-        return DRAIN_DO_DESTROY;
-    }
     set_state(drain, (enum drain_state)cell->next, event, now_ns);
     return (enum drain_action)cell->action;
 }

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drain.h: the machine that takes one QP down.
  *
- *                  START            LAST_WQE/TIMER      BEACON_FLUSHED/POLLED/TIMER
- *      IDLE ──────► (QP to ERR) ──► WAIT_EVENT ──► BEACON ────────► DESTROY ──► GONE
- *        └─ never connected ────────────────────────────────────────►
+ *      IDLE ──► WAIT_EVENT ──► POST ──► BEACON ──► DESTROY ──► GONE
+ *
+ *      IDLE        left by START, the QP to ERR: to POST at once where no LAST_WQE is to come, or
+ * it came early; to DESTROY, as it is, when the QP was never connected WAIT_EVENT  left by
+ * LAST_WQE, or on its bound POST        left when the device took the beacon; after many refusals,
+ * to DESTROY without one BEACON      left by the beacon's flush, when a whole CQ was polled since,
+ * or on its bound DESTROY     left when the device has destroyed the QP
  *
  * Devices differ: the last-WQE event comes never, once or often, early or late, and a beacon may
  * never flush; each wait therefore ends on a bound as well. (IBA 1.5, 11.5.2: affiliated
@@ -37,6 +41,9 @@ enum drain_event {
     DRAIN_EV_TIMER,
     DRAIN_EV_DESTROYED,
     DRAIN_EV_DESTROY_REFUSED,
+    /* drain_step makes these of START and TIMER; nobody else gives them. */
+    DRAIN_EV_START_AT_ONCE, /* there is no LAST_WQE to wait for, or it came before */
+    DRAIN_EV_TIMER_SPENT,   /* the device has refused too often */
     DRAIN_EVENTS
 };
 

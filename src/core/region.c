@@ -30,23 +30,3 @@ int region_pair(const struct regions *regions, uint64_t owner, uint32_t access, 
     };
     return WEIR_OK;
 }
-
-int region_check(const struct regions *regions, uint64_t owner, uint32_t access,
-                 const weir_segment *segments, size_t count, size_t *index_out) {
-    struct region_pair pair = REGION_PAIR_NONE;
-    for (size_t i = 0; i < count; i++) {
-        if (!region_pair_names(&pair, &segments[i])) {
-            int rc = region_pair(regions, owner, access, segments[i].local.id,
-                                 segments[i].remote.id, &pair);
-            if (rc != WEIR_OK) {
-                *index_out = i;
-                return rc;
-            }
-        }
-        if (!region_pair_holds(&pair, &segments[i])) {
-            *index_out = i;
-            return WEIR_EBOUNDS;
-        }
-    }
-    return WEIR_OK;
-}

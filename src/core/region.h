@@ -100,8 +100,4 @@ static inline bool region_pair_holds(const struct region_pair *pair, const weir_
            segment->remote_offset <= pair->remote_length - length;
 }
 
-/* Checks every segment; 0 or the first error, its index in *index_out. */
-int region_check(const struct regions *regions, uint64_t owner, uint32_t access,
-                 const weir_segment *segments, size_t count, size_t *index_out);
-
 #endif

@@ -9,6 +9,8 @@
  */
 #include "found.h"
 
+#include "power.h"
+
 /* One of the tables. */
 struct table {
     struct groups *groups;
@@ -20,7 +22,7 @@ enum { TABLES = 8 };
 static void tables_of(weir_engine *engine, struct table tables[TABLES]) {
     const weir_engine_options *o = &engine->options;
     struct found *f = &engine->found;
-    uint32_t hashed = bits_power_of_two(o->peers_max);
+    uint32_t hashed = power_of_two(o->peers_max);
     uint32_t visitors = hashed < VISITORS ? VISITORS : hashed;
     const struct table all[TABLES] = {
         {&f->instances, hashed, o->peers_max},

@@ -8,6 +8,7 @@
 
 #include "engine.h"
 #include "found.h"
+#include "power.h"
 #include "records.h"
 
 /* Hands out pieces of the arena, or, without one, only adds them up. */
@@ -35,14 +36,14 @@ static void layout(weir_engine *e, struct carver *c) {
      * up for. */
     uint32_t blocks = o->segments_max / PLAN_BLOCK_PIECES + SPARE_BLOCKS;
     e->block_count = blocks;
-    e->ring_size = bits_power_of_two(o->sq_depth * 2);
+    e->ring_size = power_of_two(o->sq_depth * 2);
     e->recvs_per_qp = o->recv_credits + CREDIT_RESERVE;
     e->transfers = carve(c, o->transfers_max, sizeof(struct transfer));
     e->transfer_pool.links = carve(c, o->transfers_max, sizeof(uint32_t));
     e->submit_next = carve(c, 2 * (size_t)o->transfers_max, sizeof(uint32_t));
     e->blocks = carve(c, (size_t)o->transfers_max + blocks, sizeof(struct plan_block));
     e->block_pool.links = carve(c, blocks, sizeof(uint32_t));
-    e->peers_mask = bits_power_of_two(o->peers_max) - 1;
+    e->peers_mask = power_of_two(o->peers_max) - 1;
     e->peers = carve(c, (size_t)e->peers_mask + 1, sizeof(struct peer));
     e->found_memory = carve(c, 1, found_bytes(o));
     e->parts = carve(c, (size_t)o->peers_max * WINDOW_SIZE, sizeof(struct parts));
@@ -68,10 +69,10 @@ static void layout(weir_engine *e, struct carver *c) {
     e->timer_count = o->transfers_max + o->peers_max + e->qps_max + 1;
     e->timers.entries = carve(c, timers_bytes(e->timer_count), 1);
     e->chain = carve(c, CHAIN_MAX + 1, sizeof(struct weir_wr));
-    e->notifications.mask = bits_power_of_two(o->notifications_max) - 1;
+    e->notifications.mask = power_of_two(o->notifications_max) - 1;
     e->notifications.entries =
         carve(c, (size_t)e->notifications.mask + 1, sizeof(weir_notification));
-    e->completions.mask = bits_power_of_two(o->transfers_max) - 1;
+    e->completions.mask = power_of_two(o->transfers_max) - 1;
     e->completions.entries = carve(c, (size_t)e->completions.mask + 1, sizeof(weir_completion));
     e->events.entries = carve(c, EVENTS_KEPT, sizeof(weir_event));
 }

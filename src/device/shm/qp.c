@@ -20,6 +20,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "power.h"
 #include "shm.h"
 
 /* ---- secrets ---- */
@@ -93,13 +94,6 @@ static uint32_t find_index(struct weir_device *device) {
 }
 
 /* ---- create ---- */
-
-static uint32_t power_of_two(uint32_t value) {
-    uint32_t power = 1;
-    while (power < value)
-        power *= 2;
-    return power;
-}
 
 static uint32_t slot_bytes_of(uint32_t recv_bytes_max) {
     uint64_t bytes = sizeof(struct seg_slot) + recv_bytes_max;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "power.h"
 #include "verbs.h"
 
 int verbs_error(int error) {
@@ -136,13 +137,6 @@ static int to_init(const struct weir_device *device, struct ibv_qp *qp) {
     int where = device->fenced ? 0 : IBV_QP_PKEY_INDEX | IBV_QP_PORT;
     int error = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | where);
     return error == 0 ? WEIR_OK : WEIR_EDEVICE;
-}
-
-static uint32_t power_of_two(uint32_t least) {
-    uint32_t size = 1;
-    while (size < least)
-        size <<= 1;
-    return size;
 }
 
 static size_t ids_bytes(const struct weir_qp *qp) {
