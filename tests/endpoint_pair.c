@@ -476,7 +476,7 @@ void pair_drain(struct pair *p, uint32_t node) {
 void pair_forget(struct pair *p, uint32_t node) {
     pair_event(p, node, EP_EV_PEER_DEAD);
     pair_drain(p, node);
-    assert_true(endpoint_quiet(&p->nodes[node].ep));
+    assert_true(endpoint_at_rest(&p->nodes[node].ep));
     p->nodes[node].oldest = p->nodes[node].epoch_counter + 1;
     endpoint_start(p, node);
 }

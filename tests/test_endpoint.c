@@ -543,7 +543,7 @@ static void test_out_of_qps_is_tried_again_until_the_deadline(void **state) {
     p->nodes[A].create_error = WEIR_EDEVICE;
     pair_event(p, A, EP_EV_WANT);
     EXPECT(p, "A.create(5) A.failed(-34)");
-    assert_true(endpoint_quiet(&p->nodes[A].ep));
+    assert_true(endpoint_at_rest(&p->nodes[A].ep));
 }
 
 /* The HELLO has not been used up by the failure: its repeat is answered. */

@@ -393,9 +393,9 @@ static void test_bye_ends_everything(void **state) {
     pair_event(p, A, EP_EV_WANT);
     pair_event(p, B, EP_EV_WANT);
     EXPECT(p, "A.failed(-33) B.failed(-31)");
-    assert_false(endpoint_quiet(&p->nodes[A].ep));
+    assert_false(endpoint_at_rest(&p->nodes[A].ep));
     pair_drain(p, A);
-    assert_true(endpoint_quiet(&p->nodes[A].ep));
+    assert_true(endpoint_at_rest(&p->nodes[A].ep));
     pair_event(p, A, EP_EV_CLOSE);
     EXPECT(p, "");
 }

@@ -523,17 +523,17 @@ static void test_M2_credits_after_a_session_was_given_up(void **state) {
     assert_true(comes(lone, 0, 1));
     lone_pass(lone, 1150 * MS);
     assert_true(lone->failed[0] && !lone->failed[1]);
-    assert_false(lone->engine->recv_held); /* the other sends */
+    assert_false(lone->engine->recv_short); /* the other sends */
     /* All but the one of nine credits that is told with the next message only. */
     assert_int_equal(comes_all(lone, 1, UINT32_MAX), CREDITS + RECEIVES - 1 - 1);
-    assert_true(lone->engine->recv_held);
+    assert_true(lone->engine->recv_short);
     assert_int_equal(may_send(lone), 1);
     assert_int_equal(receives_posted_to(lone), CREDIT_RESERVE + 1);
     lone->no_destroy = false;
     lone->recv_error = 0;
     lone_pass(lone, 110 * MS);
     assert_true(receives_posted_to(lone) >= RECEIVES);
-    assert_false(lone->engine->recv_held || lone->failed[1]);
+    assert_false(lone->engine->recv_short || lone->failed[1]);
     assert_int_equal(lone->engine->lacks[1].credits, 0);
     lone_close(lone);
 }
@@ -547,13 +547,13 @@ static void test_M2_receives_of_credit_messages_are_missing(void **state) {
     lone->recv_error = WEIR_EAGAIN;
     assert_true(lone_message(lone, 1, &credit) && lone_message(lone, 1, &credit));
     lone_pass(lone, 900 * MS);
-    assert_true(lone->engine->recv_held);
+    assert_true(lone->engine->recv_short);
     lone_pass(lone, 250 * MS);
     assert_true(!lone->failed[0] && lone->failed[1] && !lone->failed[2]);
-    assert_false(lone->engine->recv_held);
+    assert_false(lone->engine->recv_short);
     for (uint32_t round = 0; round < 3 * CREDITS; round++)
         comes_all(lone, round % 2 * 2, 1);
-    assert_true(lone->engine->recv_held);
+    assert_true(lone->engine->recv_short);
     assert_int_equal(may_send(lone), 0);
     lone_pass(lone, 900 * MS); /* and they are given their time as well */
     assert_true(!lone->failed[0] && !lone->failed[2]);
@@ -578,7 +578,7 @@ static uint32_t refusing_at_random(uint64_t seed) {
     struct lone *lone = receiving_from(PEERS);
     for (int step = 0; step < STEPS; step++) {
         uint32_t qp = below(&seed, PEERS);
-        if (!lone->engine->recv_held)
+        if (!lone->engine->recv_short)
             memset(reserve, 0, sizeof(reserve));
         if (below(&seed, 20) == 0)
             lone->recv_error = below(&seed, 3) > 0 ? WEIR_EAGAIN : 0;
@@ -599,7 +599,7 @@ static uint32_t refusing_at_random(uint64_t seed) {
     lone->no_destroy = false;
     lone->recv_error = 0;
     lone_pass(lone, 110 * MS);
-    assert_false(lone->engine->recv_held);
+    assert_false(lone->engine->recv_short);
     may_send(lone);
     lone_close(lone);
     return ended;

@@ -56,7 +56,7 @@ static void test_S1_taken_slots_come_back_once(void **state) {
     assert_false(ledger_pop(&ledger, &run, &healed));
     assert_true(ledger_complete(&ledger, seq, true));
     assert_true(ledger_pop(&ledger, &run, &healed));
-    assert_int_equal(run.owner, 3);
+    assert_int_equal(run.transfer, 3);
     assert_int_equal(run.count, 7);
     assert_int_equal(run.sends, 2);
     assert_int_equal(run.state, LEDGER_DONE);
@@ -123,19 +123,19 @@ static void test_S6_partial_post_every_index(void **state) {
             assert_false(ledger_pop(&ledger, &run, &healed));
             if (ledger_free(&ledger) == 0)
                 continue;
-            uint64_t closer = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0, 0);
+            uint64_t closer = ledger_take(&ledger, LEDGER_NO_TRANSFER, 1, 0, 0);
             ledger_cover(&ledger);
             assert_false(ledger.open);
             assert_true(ledger_complete(&ledger, closer, true));
             assert_true(ledger_pop(&ledger, &run, &healed));
             assert_true(healed);
-            assert_int_equal(run.owner, 5);
+            assert_int_equal(run.transfer, 5);
             assert_int_equal(run.count, accepted);
             assert_int_equal(run.sends, 0);
             assert_int_equal(run.state, LEDGER_DONE);
             assert_true(ledger_pop(&ledger, &run, &healed));
             assert_false(healed);
-            assert_int_equal(run.owner, LEDGER_NO_OWNER);
+            assert_int_equal(run.transfer, LEDGER_NO_TRANSFER);
             assert_int_equal(ledger_free(&ledger), 16);
             assert_int_equal(ledger.orphans, 0);
         }
@@ -163,10 +163,10 @@ static void test_S7_one_signalled_run_closes_all_orphans_before_it(void **state)
     for (uint32_t i = 0; i < 5; i++) {
         assert_true(ledger_pop(&ledger, &run, &healed));
         assert_true(healed);
-        assert_int_equal(run.owner, i);
+        assert_int_equal(run.transfer, i);
     }
     assert_true(ledger_pop(&ledger, &run, &healed));
-    assert_int_equal(run.owner, 9);
+    assert_int_equal(run.transfer, 9);
     assert_false(ledger_pop(&ledger, &run, &healed));
     assert_int_equal(ledger.orphans, 1);
     assert_int_equal(ledger.used, 2);
@@ -187,9 +187,9 @@ static void test_S7_unordered_completion_speaks_for_itself_only(void **state) {
     assert_false(ledger_pop(&ledger, &run, &healed)); /* a is older and not done */
     assert_true(ledger_complete(&ledger, a, false));
     assert_true(ledger_pop(&ledger, &run, &healed));
-    assert_int_equal(run.owner, 1);
+    assert_int_equal(run.transfer, 1);
     assert_true(ledger_pop(&ledger, &run, &healed));
-    assert_int_equal(run.owner, 2);
+    assert_int_equal(run.transfer, 2);
     assert_int_equal(ledger_free(&ledger), 8);
 }
 
@@ -212,7 +212,7 @@ static void test_S1_flush_ends_what_is_outstanding(void **state) {
     assert_sound(&ledger);
     for (uint32_t i = 0; i < 3; i++) {
         assert_true(ledger_pop(&ledger, &run, &healed));
-        assert_int_equal(run.owner, i);
+        assert_int_equal(run.transfer, i);
         assert_int_equal(run.state, expect[i]);
         assert_false(healed);
     }
@@ -303,7 +303,7 @@ static void pop_all(struct ledger *ledger) {
     while (ledger_pop(ledger, &run, &healed)) {
         assert_true(model.oldest < model.count);
         struct model_run *expected = &model.runs[model.oldest++];
-        assert_int_equal(run.owner, expected->owner);
+        assert_int_equal(run.transfer, expected->owner);
         assert_int_equal(run.count, expected->count);
         assert_int_equal(run.sends, expected->sends);
         assert_int_equal(run.bytes, expected->bytes);
@@ -460,7 +460,7 @@ static void test_S3_the_quiet_tail_is_bounded_and_can_be_closed(void **state) {
                 continue;
             assert_true(ledger_free(&ledger) > 0);
             assert_false(ledger_may_be_quiet(&ledger, 1)); /* the next post closes it */
-            seq = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0, 0);
+            seq = ledger_take(&ledger, LEDGER_NO_TRANSFER, 1, 0, 0);
             ledger_cover(&ledger);
             assert_false(ledger_due(&ledger));
             assert_true(ledger_complete(&ledger, seq, true));
@@ -526,7 +526,7 @@ static void test_S3_what_a_finished_post_passes_is_done(void **state) {
     assert_true(ledger.quiet > 0);
     seq = ledger_take(&ledger, 1, 4, 0, 0); /* an orphan behind the quiet tail */
     ledger_trim(&ledger, seq, 2, 0, 0);
-    seq = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0, 0);
+    seq = ledger_take(&ledger, LEDGER_NO_TRANSFER, 1, 0, 0);
     assert_true(ledger_pass(&ledger, seq));
     ledger_trim(&ledger, seq, 0, 0, 0);
     assert_sound(&ledger);
@@ -536,7 +536,7 @@ static void test_S3_what_a_finished_post_passes_is_done(void **state) {
     assert_true(ledger_complete(&ledger, last, true));
     assert_int_equal(pop_count(&ledger), 10);
     assert_int_equal(ledger_free(&ledger), 64);
-    seq = ledger_take(&ledger, LEDGER_NO_OWNER, 1, 0, 0);
+    seq = ledger_take(&ledger, LEDGER_NO_TRANSFER, 1, 0, 0);
     assert_false(ledger_pass(&ledger, seq)); /* nothing is left to pass */
     ledger_trim(&ledger, seq, 0, 0, 0);
     assert_sound(&ledger);

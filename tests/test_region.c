@@ -18,8 +18,8 @@ static struct region_local locals[LOCALS];
 static struct region_remote remotes[REMOTES];
 static struct regions regions;
 
-static uint64_t owner(void) {
-    return region_owner(PEER, 3);
+static uint64_t party(void) {
+    return region_party(PEER, 3);
 }
 
 static void begin(void) {
@@ -36,7 +36,7 @@ static void begin(void) {
     locals[1].lkey = 11;
     locals[1].live = true;
     remotes[2].id = handle_first(2);
-    remotes[2].owner = owner();
+    remotes[2].party = party();
     remotes[2].raddr = 0x900000;
     remotes[2].length = REMOTE_BYTES;
     remotes[2].rkey = 22;
@@ -76,7 +76,7 @@ static int check_segments(uint64_t of, uint32_t access, const weir_segment *segm
 
 static int check(const weir_segment *one) {
     size_t index = INDEX_UNSET;
-    int rc = check_segments(owner(), WEIR_ACCESS_REMOTE_WRITE, one, 1, &index);
+    int rc = check_segments(party(), WEIR_ACCESS_REMOTE_WRITE, one, 1, &index);
 
     assert_int_equal(index, rc == WEIR_OK ? INDEX_UNSET : 0);
     return rc;
@@ -172,7 +172,7 @@ static void test_S15_wrong_peer(void **state) {
     (void)state;
     begin();
     assert_int_equal(
-        check_segments(region_owner(OTHER_PEER, 3), WEIR_ACCESS_REMOTE_WRITE, &one, 1, &index),
+        check_segments(region_party(OTHER_PEER, 3), WEIR_ACCESS_REMOTE_WRITE, &one, 1, &index),
         WEIR_EINVAL);
     assert_int_equal(index, 0);
 }
@@ -183,13 +183,13 @@ static void test_H6_memory_of_an_older_incarnation(void **state) {
 
     (void)state;
     begin();
-    assert_true(region_owner(PEER, 3) != region_owner(PEER, 4));
-    assert_true(region_owner(0, 0) != 0);
-    assert_true(region_owner(0, UINT32_MAX - 1) != 0);
+    assert_true(region_party(PEER, 3) != region_party(PEER, 4));
+    assert_true(region_party(0, 0) != 0);
+    assert_true(region_party(0, UINT32_MAX - 1) != 0);
     assert_int_equal(
-        check_segments(region_owner(PEER, 4), WEIR_ACCESS_REMOTE_WRITE, &one, 1, &index),
+        check_segments(region_party(PEER, 4), WEIR_ACCESS_REMOTE_WRITE, &one, 1, &index),
         WEIR_ESTALE);
-    remotes[2].owner = 0; /* the engine marked it */
+    remotes[2].party = 0; /* the engine marked it */
     assert_int_equal(check(&one), WEIR_ESTALE);
 }
 
@@ -235,7 +235,7 @@ static void test_S15_rights(void **state) {
     for (uint32_t granted = 0; granted <= WEIR_ACCESS_ALL; granted++) {
         remotes[2].access = granted;
         for (size_t w = 0; w < 2; w++)
-            assert_int_equal(check_segments(owner(), wanted[w], &one, 1, &index),
+            assert_int_equal(check_segments(party(), wanted[w], &one, 1, &index),
                              (granted & wanted[w]) != 0 ? WEIR_OK : WEIR_EACCESS);
     }
 }
@@ -249,16 +249,16 @@ static void test_S15_the_first_bad_segment_is_named(void **state) {
     for (size_t bad = 0; bad < 50; bad++) {
         for (size_t i = 0; i < 50; i++)
             many[i] = segment(i, i, i);
-        assert_int_equal(check_segments(owner(), WEIR_ACCESS_REMOTE_READ, many, 50, &index),
+        assert_int_equal(check_segments(party(), WEIR_ACCESS_REMOTE_READ, many, 50, &index),
                          WEIR_OK);
         many[bad].length = REMOTE_BYTES;
         many[bad].remote_offset = 1;
         many[49].remote.id = 0;
-        assert_int_equal(check_segments(owner(), WEIR_ACCESS_REMOTE_READ, many, 50, &index),
+        assert_int_equal(check_segments(party(), WEIR_ACCESS_REMOTE_READ, many, 50, &index),
                          bad == 49 ? WEIR_ESTALE : WEIR_EBOUNDS);
         assert_int_equal(index, bad);
     }
-    assert_int_equal(check_segments(owner(), WEIR_ACCESS_REMOTE_READ, many, 0, &index), WEIR_OK);
+    assert_int_equal(check_segments(party(), WEIR_ACCESS_REMOTE_READ, many, 0, &index), WEIR_OK);
 }
 
 static void test_S15_a_pair_is_what_was_looked_up(void **state) {
@@ -271,7 +271,7 @@ static void test_S15_a_pair_is_what_was_looked_up(void **state) {
     assert_false(region_pair_names(&pair, &one));
     one = segment(1, 2, 3);
     assert_int_equal(
-        region_pair(&regions, owner(), WEIR_ACCESS_REMOTE_READ, one.local.id, one.remote.id, &pair),
+        region_pair(&regions, party(), WEIR_ACCESS_REMOTE_READ, one.local.id, one.remote.id, &pair),
         WEIR_OK);
     assert_true(region_pair_names(&pair, &one));
     assert_int_equal(pair.version, 9);
@@ -282,10 +282,10 @@ static void test_S15_a_pair_is_what_was_looked_up(void **state) {
     assert_int_equal(pair.span.rkey, 22);
     assert_int_equal(pair.span.opcode, WEIR_OP_READ);
     struct region_pair before = pair;
-    assert_int_equal(region_pair(&regions, owner(), WEIR_ACCESS_REMOTE_WRITE, 1, 2, &pair),
+    assert_int_equal(region_pair(&regions, party(), WEIR_ACCESS_REMOTE_WRITE, 1, 2, &pair),
                      WEIR_ESTALE);
     assert_memory_equal(&before, &pair, sizeof(pair)); /* written only on success */
-    assert_int_equal(region_pair(&regions, owner(), WEIR_ACCESS_REMOTE_WRITE, one.local.id,
+    assert_int_equal(region_pair(&regions, party(), WEIR_ACCESS_REMOTE_WRITE, one.local.id,
                                  one.remote.id, &pair),
                      WEIR_OK);
     assert_int_equal(pair.span.opcode, WEIR_OP_WRITE);

@@ -239,7 +239,7 @@ uint32_t endpoint_live(const struct endpoint *ep);
 bool endpoint_answering(const struct endpoint *ep);
 
 /* Whether no slot is in use: with EP_GONE, the endpoint can be forgotten. */
-bool endpoint_quiet(const struct endpoint *ep);
+bool endpoint_at_rest(const struct endpoint *ep);
 
 /* Whether the remote is dead, or we closed: what is retired then did not break. */
 static inline bool endpoint_gone(const struct endpoint *ep) {

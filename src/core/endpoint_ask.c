@@ -47,7 +47,7 @@ bool endpoint_answering(const struct endpoint *ep) {
     return ep->state == EP_ANSWERING || ep->state == EP_ACCEPTING;
 }
 
-bool endpoint_quiet(const struct endpoint *ep) {
+bool endpoint_at_rest(const struct endpoint *ep) {
     for (uint32_t i = 0; i < EP_SESSIONS; i++) {
         if (ep->slots[i].state != EP_SLOT_FREE)
             return false;

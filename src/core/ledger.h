@@ -40,14 +40,14 @@ enum { LEDGER_WAS_ORPHAN = 0x10 };
 
 enum { LEDGER_QUIET_PART = 4 }; /* the quiet tail is at most one in so many used slots */
 
-#define LEDGER_NO_OWNER UINT32_MAX /* a run that closes orphans, or carries credits */
+#define LEDGER_NO_TRANSFER UINT32_MAX /* a run that closes orphans, or carries credits */
 
 struct ledger_run {
-    uint64_t bytes; /* that its reads and writes move */
-    uint32_t owner; /* transfer index or LEDGER_NO_OWNER */
-    uint16_t count; /* slots */
-    uint8_t sends;  /* SENDs among them: their buffers are free when the run is */
-    uint8_t state;  /* enum ledger_state */
+    uint64_t bytes;    /* that its reads and writes move */
+    uint32_t transfer; /* its index, or LEDGER_NO_TRANSFER */
+    uint16_t count;    /* slots */
+    uint8_t sends;     /* SENDs among them: their buffers are free when the run is */
+    uint8_t state;     /* enum ledger_state */
 };
 _Static_assert(sizeof(struct ledger_run) == 16, "four runs a cache line");
 
@@ -90,13 +90,13 @@ static inline uint32_t ledger_free(const struct ledger *ledger) {
 }
 
 /* Takes count slots (1 <= count <= ledger_free) and returns the run's sequence. */
-static inline uint64_t ledger_take(struct ledger *ledger, uint32_t owner, uint32_t count,
+static inline uint64_t ledger_take(struct ledger *ledger, uint32_t transfer, uint32_t count,
                                    uint32_t sends, uint64_t bytes) {
     assert(count >= 1 && count <= ledger_free(ledger));
     assert(count <= UINT16_MAX && sends <= UINT8_MAX);
     uint64_t seq = ledger->tail++;
-    ledger->runs[seq & ledger->mask] =
-        (struct ledger_run){bytes, owner, (uint16_t)count, (uint8_t)sends, (uint8_t)LEDGER_POSTED};
+    ledger->runs[seq & ledger->mask] = (struct ledger_run){bytes, transfer, (uint16_t)count,
+                                                           (uint8_t)sends, (uint8_t)LEDGER_POSTED};
     ledger->used += count;
     ledger->bytes += bytes;
     if (ledger->used > ledger->high_water)

@@ -2,15 +2,15 @@
 /* region.c: see region.h. */
 #include "region.h"
 
-int region_pair(const struct regions *regions, uint64_t owner, uint32_t access, uint64_t local_id,
+int region_pair(const struct regions *regions, uint64_t party, uint32_t access, uint64_t local_id,
                 uint64_t remote_id, struct region_pair *pair_out) {
     const struct region_local *local = region_local(regions, local_id);
     const struct region_remote *remote = region_remote(regions, remote_id);
     if (local == NULL || remote == NULL)
         return WEIR_ESTALE;
-    if (remote->owner != owner) {
+    if (remote->party != party) {
         /* Of another incarnation of this peer: stale. Of another peer: a mistake. */
-        return remote->owner == 0 || (uint32_t)remote->owner == (uint32_t)owner ? WEIR_ESTALE
+        return remote->party == 0 || (uint32_t)remote->party == (uint32_t)party ? WEIR_ESTALE
                                                                                 : WEIR_EINVAL;
     }
     if ((remote->access & access) != access)

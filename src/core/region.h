@@ -30,7 +30,7 @@ struct region_local {
 
 struct region_remote {
     uint64_t id;
-    uint64_t owner; /* region_owner() of the incarnation that exported it; 0: of a dead one */
+    uint64_t party; /* region_party() of the incarnation that exported it; 0: of a dead one */
     uint64_t raddr;
     uint64_t length;
     uint32_t rkey;
@@ -51,7 +51,7 @@ struct regions {
 };
 
 /* Names one incarnation of one peer: never 0. */
-static inline uint64_t region_owner(uint32_t peer, uint32_t incarnation) {
+static inline uint64_t region_party(uint32_t peer, uint32_t incarnation) {
     return ((uint64_t)(incarnation + 1) << 32) | peer;
 }
 
@@ -86,8 +86,8 @@ struct region_pair {
 #define REGION_PAIR_NONE                                                                           \
     { .local_id = UINT64_MAX }
 
-/* Looks both handles up for a transfer to `owner` that needs `access` over there. */
-int region_pair(const struct regions *regions, uint64_t owner, uint32_t access, uint64_t local_id,
+/* Looks both handles up for a transfer to `party` that needs `access` over there. */
+int region_pair(const struct regions *regions, uint64_t party, uint32_t access, uint64_t local_id,
                 uint64_t remote_id, struct region_pair *pair_out);
 
 static inline bool region_pair_names(const struct region_pair *pair, const weir_segment *segment) {

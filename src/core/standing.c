@@ -91,10 +91,6 @@ weir_event_type_t standing_step(struct standing *standing, enum standing_input i
     return again ? (weir_event_type_t)0 : (weir_event_type_t)cell->event;
 }
 
-bool standing_is_up(const struct standing *standing) {
-    return standing->state == STANDING_UP || standing->state == STANDING_DEGRADED;
-}
-
 bool standing_cell_is_set(enum standing_state state, enum standing_input input) {
     return table[state][input].set;
 }

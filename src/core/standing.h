@@ -51,7 +51,9 @@ struct standing {
 /* One input. The event to tell; 0: none. */
 weir_event_type_t standing_step(struct standing *standing, enum standing_input input);
 /* Whether UP was told, and no GONE since. */
-bool standing_is_up(const struct standing *standing);
+static inline bool standing_is_up(const struct standing *standing) {
+    return standing->state == STANDING_UP || standing->state == STANDING_DEGRADED;
+}
 /* For the test that every cell of the table is written. */
 bool standing_cell_is_set(enum standing_state state, enum standing_input input);
 

@@ -30,7 +30,7 @@ static void session_cause(struct peer *peer, uint32_t slot, int error,
     /* A handle that was given back names nothing, and then another transfer. */
     if (culprit != NULL && atomic_load(&culprit->refs) > 1)
         session->culprit = atomic_load_explicit(&culprit->id, memory_order_relaxed);
-    if (peer->standing.state == STANDING_DEGRADED && session->here &&
+    if (peer->standing.state == STANDING_DEGRADED && session->broke_here &&
         peer->cause.epoch == session->epoch) {
         peer->cause.error = session->cause;
         peer->cause.culprit = session->culprit;
@@ -65,7 +65,7 @@ void cause_told(struct peer *peer, uint64_t epoch, int reason) {
 
 void cause_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot) {
     struct session *session = &peer->sessions[slot];
-    bool late = session->retired && session->here && !session->unreachable;
+    bool late = session->retired && session->broke_here && !session->unreachable;
     session->unreachable = true;
     session_cause(peer, slot, WEIR_ECONNECT, NULL);
     if (late)

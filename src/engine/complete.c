@@ -66,7 +66,8 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
         return false;
     window_mark(&peer->received, data->number);
     /* It may send as soon as we can receive, and be gone before its READY is here. */
-    peer_tell(engine, standing_step(&peer->standing, STANDING_IN_DATA), peer, 0, 0);
+    if (!standing_is_up(&peer->standing))
+        peer_tell(engine, standing_step(&peer->standing, STANDING_IN_DATA), peer, 0, 0);
     if (engine->held_count == 0 && deliver(engine, peer, 0, recv_buffer(engine, qp, buffer)))
         return false;
     deliver_later(engine, peer, qp, buffer);
@@ -211,11 +212,12 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     }
     /* Accounted for when the QP is gone; now only say who did it. */
     int error = culprit_error(cqe->status);
-    if (error != 0 && run->owner != LEDGER_NO_OWNER && engine->transfers[run->owner].result == 0)
-        engine->transfers[run->owner].result = error;
-    if (error != 0 && run->owner != LEDGER_NO_OWNER && qp->session != NONE)
+    if (error != 0 && run->transfer != LEDGER_NO_TRANSFER &&
+        engine->transfers[run->transfer].result == 0)
+        engine->transfers[run->transfer].result = error;
+    if (error != 0 && run->transfer != LEDGER_NO_TRANSFER && qp->session != NONE)
         cause_own(engine, peer_at(engine, qp->peer), qp->session, error,
-                  &engine->transfers[run->owner]);
+                  &engine->transfers[run->transfer]);
     if (cqe->status == WEIR_CQE_RETRY && qp->session != NONE)
         cause_unanswered(engine, peer_at(engine, qp->peer), qp->session);
     note_broken(engine, peer_at(engine, qp->peer), qp->session);

@@ -345,7 +345,8 @@ static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int
         return;
     /* A visitor that had no QPs here, and of which the application knows nothing, is not
      * waited for. */
-    if (peer->standing.state != STANDING_NEW || peer->refs > 0 || !endpoint_quiet(&peer->endpoint))
+    if (peer->standing.state != STANDING_NEW || peer->refs > 0 ||
+        !endpoint_at_rest(&peer->endpoint))
         dial_lost(engine, peer);
     else
         note_dead(engine, peer, WEIR_EPEER);

@@ -189,14 +189,14 @@ struct peer *found_by_conn(weir_engine *engine, uint64_t number, uint32_t *at) {
 
 /* ---- imported memory, pasts, visitors ------------------------------------ */
 
-/* It is of this owner from here on; 0: of nobody, or no more. Under tables_lock. */
-void found_remote(weir_engine *engine, struct region_remote *remote, uint64_t owner) {
+/* It is of this party from here on; 0: of nobody, or no more. Under tables_lock. */
+void found_remote(weir_engine *engine, struct region_remote *remote, uint64_t party) {
     uint32_t index = (uint32_t)(remote - engine->regions.remotes);
-    remote->owner = owner;
-    if (owner == 0)
+    remote->party = party;
+    if (party == 0)
         groups_leave(&engine->found.remotes, index);
     else
-        groups_join(&engine->found.remotes, index, (uint32_t)owner);
+        groups_join(&engine->found.remotes, index, (uint32_t)party);
 }
 
 /* The past of an instance that was given up; NULL. */
@@ -268,10 +268,10 @@ static const char *verify_tables(const weir_engine *engine) {
     const struct found *f = &engine->found;
     for (uint32_t i = 0; i < engine->regions.remote_count; i++) {
         const struct region_remote *remote = &engine->regions.remotes[i];
-        if (groups_of(&f->remotes, i) != (remote->owner == 0 ? NONE : (uint32_t)remote->owner))
+        if (groups_of(&f->remotes, i) != (remote->party == 0 ? NONE : (uint32_t)remote->party))
             return "found: imported memory is not under its peer";
-        if (remote->owner != 0 &&
-            (!remote->live || engine->peers[(uint32_t)remote->owner].owner != remote->owner))
+        if (remote->party != 0 &&
+            (!remote->live || engine->peers[(uint32_t)remote->party].party != remote->party))
             return "found: imported memory is of an incarnation that is over";
     }
     for (uint32_t i = 0; i < engine->options.peers_max; i++) {

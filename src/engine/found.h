@@ -17,7 +17,7 @@ void found_alias_set(weir_engine *engine, struct peer *peer, uint32_t known);
 void found_closed(weir_engine *engine, struct peer *peer, bool closed);
 void found_conn_set(weir_engine *engine, struct peer *peer, uint64_t *conn, uint64_t number);
 struct peer *found_by_conn(weir_engine *engine, uint64_t number, uint32_t *at);
-void found_remote(weir_engine *engine, struct region_remote *remote, uint64_t owner);
+void found_remote(weir_engine *engine, struct region_remote *remote, uint64_t party);
 struct past *found_past(const weir_engine *engine, const uint8_t *instance);
 void found_past_set(weir_engine *engine, struct past *past, const uint8_t *instance);
 struct visitor *found_visitor(weir_engine *engine, uint64_t conn);

@@ -272,7 +272,7 @@ static int import(weir_engine *engine, weir_peer handle, const struct wire_descr
     tables_lock(engine);
     if (remote->id == 0)
         remote->id = handle_first(index);
-    found_remote(engine, remote, peer->owner);
+    found_remote(engine, remote, peer->party);
     remote->raddr = rmr.raddr;
     remote->rkey = rmr.rkey;
     remote->length = descriptor->length;

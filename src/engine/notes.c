@@ -31,7 +31,7 @@ struct peer *notes_next(weir_engine *engine) {
 void note_broken(weir_engine *engine, struct peer *peer, uint32_t slot) {
     if (slot == NONE || !peer->sessions[slot].used || peer->sessions[slot].retired)
         return;
-    peer->sessions[slot].here = true;
+    peer->sessions[slot].broke_here = true;
     if (peer->live == slot) {
         peer->sessions[slot].lost = true;
         peer->live = NONE;

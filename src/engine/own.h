@@ -100,7 +100,7 @@ static inline void own_leave(weir_engine *engine) {
 }
 
 /* The same for an owner that has done nothing that anybody waits for. */
-static inline void own_leave_quietly(weir_engine *engine) {
+static inline void own_leave_no_news(weir_engine *engine) {
     own_let_go(engine);
     if (__builtin_expect(atomic_load_explicit(&engine->submitted, memory_order_seq_cst) != 0, 0))
         own_leave_slow(engine, false);

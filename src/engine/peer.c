@@ -2,7 +2,7 @@
 /* peer.c: the slots of peers, and what instance each is.
  *
  * A peer that the application opened keeps its slot and its address when the engine
- * behind it is replaced: its `owner` changes, so that memory and transfers of the dead
+ * behind it is replaced: its `party` changes, so that memory and transfers of the dead
  * incarnation are stale. One that connected by itself lives as long as its instance.
  *
  * One instance has one handle, from the first that the application hears of it to GONE. Opening
@@ -93,7 +93,7 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
     peer->sent = (struct window){.base = engine->number_floor};
     peer->number_next = peer->sent.base + 1;
     tables_lock(engine);
-    peer_remotes_pass(engine, peer->owner, instance, peer->owner);
+    peer_remotes_pass(engine, peer->party, instance, peer->party);
     tables_unlock(engine);
     transfer_rebind(engine, peer);
 }
@@ -133,7 +133,7 @@ static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *kno
 /* `opened` was dialled and turned out to be `known`, which has a slot already. */
 static void make_alias(weir_engine *engine, struct peer *opened, struct peer *known) {
     tables_lock(engine);
-    peer_remotes_pass(engine, opened->owner, known->instance, known->owner);
+    peer_remotes_pass(engine, opened->party, known->instance, known->party);
     found_alias_set(engine, opened, peer_index(engine, known));
     tables_unlock(engine);
     found_closed(engine, known, false);
@@ -143,7 +143,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     while (opened->lists[LIST_PENDING].head != NONE) {
         struct transfer *transfer = &engine->transfers[opened->lists[LIST_PENDING].head];
         list_remove(engine, transfer);
-        transfer->owner = known->owner;
+        transfer->party = known->party;
         list_push(engine, known, transfer, LIST_PENDING);
     }
     transfer_rebind(engine, known);
@@ -304,7 +304,7 @@ void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
 /* A peer whose instance is gone and whose sessions are drained is forgotten, or
  * starts over as an address. */
 void peer_reap(weir_engine *engine, struct peer *peer) {
-    if (!peer_is_leaving(peer) || !endpoint_quiet(&peer->endpoint) ||
+    if (!peer_is_leaving(peer) || !endpoint_at_rest(&peer->endpoint) ||
         peer->lists[LIST_POSTED].count > 0 || peer->lists[LIST_PARKED].count > 0 || engine->closing)
         return;
     conn_hangup(engine, peer, &peer->conn_dialled);
@@ -357,7 +357,7 @@ void peer_forget(weir_engine *engine, struct peer *peer) {
     peer->dial = DIAL_NONE;
     timer_peer(engine, peer, UINT64_MAX);
     tables_lock(engine);
-    peer_owner_change(engine, peer);
+    peer_party_change(engine, peer);
     peer->id_next = handle_next(peer->id);
     peer->id = 0;
     found_address(engine, peer);
@@ -388,8 +388,8 @@ void peer_evict(weir_engine *engine) {
 static void closed(weir_engine *engine, struct peer *peer) {
     transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
     tables_lock(engine);
-    peer->closed_owner = peer->owner;
-    peer_owner_change(engine, peer);
+    peer->closed_party = peer->party;
+    peer_party_change(engine, peer);
     tables_unlock(engine);
     found_closed(engine, peer, true);
 }

@@ -31,10 +31,10 @@ static inline void qp_cover(weir_engine *engine, struct qp *qp) {
 /* ---- bytes in flight --------------------------------------------------- */
 
 /* ledger_take, and the engine's sum. */
-static inline uint64_t take(weir_engine *engine, struct qp *qp, uint32_t owner, uint32_t count,
+static inline uint64_t take(weir_engine *engine, struct qp *qp, uint32_t transfer, uint32_t count,
                             uint32_t sends, uint64_t bytes) {
     inflight_take(engine, bytes);
-    return ledger_take(&qp->ledger, owner, count, sends, bytes);
+    return ledger_take(&qp->ledger, transfer, count, sends, bytes);
 }
 
 /* ledger_trim, and the engine's sum. */
@@ -61,7 +61,7 @@ static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct q
     if (post->accepted < count && post->accepted > 0)
         engine->stats.partial_posts++;
     if (post->done > 0) {
-        qp->passed = true;
+        qp->done_in_post = true;
         if (engine->caps.ordered && ledger_pass(&qp->ledger, seq)) {
             struct peer *peer = peer_at(engine, qp->peer);
             peer->tails_due = 1; /* post_tails retires them, with no transfer in hand */
@@ -110,7 +110,7 @@ static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *
 bool post_empty(weir_engine *engine, struct qp *qp) {
     if (ledger_free(&qp->ledger) == 0)
         return false;
-    uint64_t seq = take(engine, qp, LEDGER_NO_OWNER, 1, 0, 0);
+    uint64_t seq = take(engine, qp, LEDGER_NO_TRANSFER, 1, 0, 0);
     struct weir_wr wr = {.wr_id = route_id(ROUTE_RUN, qp_index(engine, qp), seq),
                          .opcode = WEIR_OP_WRITE,
                          .flags = WEIR_WR_SIGNALED};
@@ -256,8 +256,8 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
         return WEIR_NOT_READY;
     struct weir_wr wr = {0};
     make_send(engine, peer, qp, transfer, parts, &wr);
-    uint32_t owner = transfer != NULL ? transfer_index(engine, transfer) : LEDGER_NO_OWNER;
-    uint64_t seq = take(engine, qp, owner, 1, wants_buffer(engine, &wr) ? 1 : 0, 0);
+    uint32_t index = transfer != NULL ? transfer_index(engine, transfer) : LEDGER_NO_TRANSFER;
+    uint64_t seq = take(engine, qp, index, 1, wants_buffer(engine, &wr) ? 1 : 0, 0);
     wr.wr_id = route_id(ROUTE_RUN, qp_index(engine, qp), seq);
     wr.flags |= WEIR_WR_SIGNALED;
     struct weir_post post;
@@ -482,7 +482,7 @@ enum outcome post_together(weir_engine *engine, struct peer *peer, uint64_t *byt
     return refused(engine, peer, qp, &engine->transfers[peer->lists[LIST_PENDING].head], rc);
 }
 
-/* A filled transfer of one WR, in the way of which nothing is (peer->clear): posted without
+/* A filled transfer of one WR, in the way of which nothing is (peer->posts_at_once): posted without
  * becoming pending. False: nothing was done, and it has to be started. Threads that sleep have the
  * device armed; they are told of a deadline, and of the first post after a rest (stall.c). */
 bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer,

@@ -5,10 +5,10 @@
 #include <assert.h>
 #include <stddef.h>
 
-static void list_add(struct receives *receives, uint32_t buffer, enum receive_owner owner) {
-    struct receives_list *list = &receives->lists[owner];
+static void list_add(struct receives *receives, uint32_t buffer, enum receive_state state) {
+    struct receives_list *list = &receives->lists[state];
     struct receive *receive = &receives->buffers[buffer];
-    receive->owner = owner;
+    receive->state = state;
     receive->next = RECEIVES_NONE;
     receive->previous = list->last;
     if (list->last != RECEIVES_NONE)
@@ -19,9 +19,9 @@ static void list_add(struct receives *receives, uint32_t buffer, enum receive_ow
     list->count++;
 }
 
-static void move(struct receives *receives, uint32_t buffer, enum receive_owner owner) {
+static void move(struct receives *receives, uint32_t buffer, enum receive_state state) {
     struct receive *receive = &receives->buffers[buffer];
-    struct receives_list *list = &receives->lists[receive->owner];
+    struct receives_list *list = &receives->lists[receive->state];
     if (receive->previous != RECEIVES_NONE)
         receives->buffers[receive->previous].next = receive->next;
     else
@@ -31,13 +31,13 @@ static void move(struct receives *receives, uint32_t buffer, enum receive_owner 
     else
         list->last = receive->previous;
     list->count--;
-    list_add(receives, buffer, owner);
+    list_add(receives, buffer, state);
 }
 
 void receives_init(struct receives *receives, struct receive *buffers, uint32_t total) {
     *receives = (struct receives){.buffers = buffers, .total = total};
-    for (int owner = 0; owner < RECEIVE_OWNERS; owner++)
-        receives->lists[owner] = (struct receives_list){RECEIVES_NONE, RECEIVES_NONE, 0};
+    for (int state = 0; state < RECEIVE_STATES; state++)
+        receives->lists[state] = (struct receives_list){RECEIVES_NONE, RECEIVES_NONE, 0};
     for (uint32_t i = 0; i < total; i++)
         list_add(receives, i, RECEIVE_FREE);
 }
@@ -56,7 +56,7 @@ uint32_t receives_take(struct receives *receives) {
 }
 
 void receives_posted(struct receives *receives, uint32_t buffer) {
-    assert(receives->buffers[buffer].owner == RECEIVE_TAKEN);
+    assert(receives->buffers[buffer].state == RECEIVE_TAKEN);
     receives->buffers[buffer].number = ++receives->posts;
     receives->buffers[buffer].wanted = receives->wanted;
     move(receives, buffer, RECEIVE_POSTED);
@@ -86,7 +86,7 @@ bool receives_back(struct receives *receives, uint32_t buffer) {
     if (buffer >= receives->total)
         return false;
     const struct receive *receive = &receives->buffers[buffer];
-    if (receive->owner != RECEIVE_POSTED && receive->owner != RECEIVE_LOST)
+    if (receive->state != RECEIVE_POSTED && receive->state != RECEIVE_LOST)
         return false;
     if (receive->number > receives->back_newest)
         receives->back_newest = receive->number;
@@ -96,7 +96,7 @@ bool receives_back(struct receives *receives, uint32_t buffer) {
 }
 
 void receives_free(struct receives *receives, uint32_t buffer) {
-    assert(receives->buffers[buffer].owner == RECEIVE_TAKEN);
+    assert(receives->buffers[buffer].state == RECEIVE_TAKEN);
     move(receives, buffer, RECEIVE_FREE);
 }
 
@@ -112,11 +112,11 @@ bool receives_short(const struct receives *receives) {
 
 static bool is_linked(const struct receives *receives, uint32_t buffer) {
     const struct receive *receive = &receives->buffers[buffer];
-    const struct receives_list *list = &receives->lists[receive->owner];
+    const struct receives_list *list = &receives->lists[receive->state];
     bool forward = receive->next == RECEIVES_NONE
                        ? list->last == buffer
                        : receives->buffers[receive->next].previous == buffer &&
-                             receives->buffers[receive->next].owner == receive->owner;
+                             receives->buffers[receive->next].state == receive->state;
     bool backward = receive->previous == RECEIVES_NONE
                         ? list->first == buffer
                         : receives->buffers[receive->previous].next == buffer;
@@ -125,13 +125,13 @@ static bool is_linked(const struct receives *receives, uint32_t buffer) {
 
 const char *receives_verify(const struct receives *receives, uint64_t turn) {
     uint32_t count = 0;
-    for (int owner = 0; owner < RECEIVE_OWNERS; owner++)
-        count += receives->lists[owner].count;
+    for (int state = 0; state < RECEIVE_STATES; state++)
+        count += receives->lists[state].count;
     if (count != receives->total)
-        return "receives: a buffer has no owner";
+        return "receives: a buffer is in no state";
     for (uint32_t i = 0; i < RECEIVES_LOOKED_AT && receives->total > 0; i++) {
         if (!is_linked(receives, (uint32_t)((turn * RECEIVES_LOOKED_AT + i) % receives->total)))
-            return "receives: a buffer is not where its owner has it";
+            return "receives: a buffer is not on the list of its state";
     }
     return NULL;
 }

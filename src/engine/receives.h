@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* receives.h: the owner of each buffer of the shared receive queue.
+/* receives.h: where each buffer of the shared receive queue is.
  *
- *      free ──posted──► the device's ──came back──► held, until its message is dealt with
+ *      free ──posted──► the device's ──came back──► taken, until its message is dealt with
  *        ▲                 │                          │
  *        │                 └─ lost ── came back ──────┤
  *        └────────────────────┴───────────────────────┘
@@ -27,13 +27,13 @@
 
 enum { RECEIVES_BEHIND = 16, RECEIVES_LOOKED_AT = 8 };
 
-enum receive_owner { RECEIVE_FREE, RECEIVE_TAKEN, RECEIVE_POSTED, RECEIVE_LOST, RECEIVE_OWNERS };
+enum receive_state { RECEIVE_FREE, RECEIVE_TAKEN, RECEIVE_POSTED, RECEIVE_LOST, RECEIVE_STATES };
 
 struct receive {
     uint64_t number; /* of its post */
     uint32_t wanted; /* how many were, then */
     uint32_t next, previous;
-    enum receive_owner owner;
+    enum receive_state state;
 };
 
 struct receives_list {
@@ -43,7 +43,7 @@ struct receives_list {
 struct receives {
     struct receive *buffers;
     uint32_t total;
-    struct receives_list lists[RECEIVE_OWNERS]; /* posted and lost: oldest first */
+    struct receives_list lists[RECEIVE_STATES]; /* posted and lost: oldest first */
     uint32_t wanted;
     uint32_t doubts;
     uint64_t posts;         /* so far */

@@ -110,7 +110,7 @@ static int fill_pieces(weir_engine *engine, struct request *request, struct peer
     for (size_t i = 0; i < request->count; i++) {
         const weir_segment *segment = &request->segments[i];
         if (pair->version != engine->regions.version || !region_pair_names(pair, segment))
-            rc = region_pair(&engine->regions, peer->owner, request->access, segment->local.id,
+            rc = region_pair(&engine->regions, peer->party, request->access, segment->local.id,
                              segment->remote.id, pair);
         if (rc == WEIR_OK && !region_pair_holds(pair, segment))
             rc = WEIR_EBOUNDS;

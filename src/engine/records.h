@@ -87,7 +87,7 @@ record_init(weir_engine *engine, struct transfer *transfer, const struct peer *p
     transfer->replays = 0;
     transfer->flags = options->flags;
     transfer->peer = peer_index(engine, peer);
-    transfer->owner = peer->owner;
+    transfer->party = peer->party;
     transfer->version = engine->regions.version;
     transfer->outstanding = 0;
     transfer->result = 0;

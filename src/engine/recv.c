@@ -16,7 +16,7 @@
  *
  * A shared queue is short while fewer are posted than the QPs that live brought; those that go
  * down take no more messages, so what came of theirs is there for the others. Only while it is
- * short are credits kept and notifications held (recv_held), and it is that again whenever a
+ * short are credits kept and notifications held (recv_short), and it is that again whenever a
  * receive is missing, however long the device has refused by then. So:
  *  - what the peers may send, by the credits that they have, never exceeds the receives that are
  *    posted (engine_verify);
@@ -123,7 +123,7 @@ static void go_on(weir_engine *engine, struct qp *qp) {
 /* qp is connected, and has its window. */
 void recv_connected(const weir_engine *engine, struct qp *qp) {
     lack_of(engine, qp)->window = 0;
-    if (engine->recv_held || lack_of(engine, qp)->recvs > 0)
+    if (engine->recv_short || lack_of(engine, qp)->recvs > 0)
         hold(engine, qp);
 }
 
@@ -149,10 +149,10 @@ static void give_shared(weir_engine *engine, uint32_t count) {
 }
 
 /* Every session with the queue has notifications held, or goes on. */
-static void hold_shared(weir_engine *engine, bool held) {
-    if (engine->recv_held == held)
+static void shared_short(weir_engine *engine, bool held) {
+    if (engine->recv_short == held)
         return;
-    engine->recv_held = held;
+    engine->recv_short = held;
     for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i)) {
         struct qp *qp = &engine->qps[i];
         if (!qp_carries(qp))
@@ -167,10 +167,10 @@ static void hold_shared(weir_engine *engine, bool held) {
 /* The queue has what it needs: nobody lacks anything. */
 static void release_shared(weir_engine *engine) {
     engine->recv_refused_ns = 0;
-    if (!engine->recv_held)
+    if (!engine->recv_short)
         return;
     give_shared(engine, UINT32_MAX);
-    hold_shared(engine, false);
+    shared_short(engine, false);
 }
 
 /* Receives are missing. Do those lack any that live? `made`: QPs that are being made, and that go
@@ -184,7 +184,7 @@ static void reckon_shared(weir_engine *engine, uint32_t made) {
     }
     if (engine->recv_refused_ns == 0)
         engine->recv_refused_ns = engine_now(engine);
-    hold_shared(engine, true);
+    shared_short(engine, true);
 }
 
 /* Posts what the shared queue lacks, until so many were refused in all. Returns the last
@@ -220,7 +220,7 @@ static bool return_shared(weir_engine *engine, uint32_t buffer) {
     receives_free(&engine->receives, buffer);
     /* And those that a device refused before; it is left alone if it still does. */
     fill_shared(engine, engine->recv_pause_ns != 0 ? 1 : REFUSALS_MAX, 0, &posted);
-    if (__builtin_expect(!engine->recv_held, 1))
+    if (__builtin_expect(!engine->recv_short, 1))
         return true;
     if (posted > 1)
         give_shared(engine, posted - 1);
@@ -243,7 +243,7 @@ static void give_up_shared(weir_engine *engine) {
 
 /* QPs go down: those that go on may lack nothing any more. */
 void recv_fewer(weir_engine *engine) {
-    if (engine->recv_held)
+    if (engine->recv_short)
         reckon_shared(engine, 0);
 }
 
@@ -254,8 +254,8 @@ static bool retry_shared(weir_engine *engine) {
     if (engine->recv_pause_ns == 0)
         return true;
     give_shared(engine, posted);
-    if (engine->recv_held && (rc == WEIR_EINVAL || engine_now(engine) - engine->recv_refused_ns >=
-                                                       engine->options.connect_timeout_ns))
+    if (engine->recv_short && (rc == WEIR_EINVAL || engine_now(engine) - engine->recv_refused_ns >=
+                                                        engine->options.connect_timeout_ns))
         give_up_shared(engine);
     return posted > 0;
 }

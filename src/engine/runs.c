@@ -25,9 +25,9 @@ void runs_retire(weir_engine *engine, struct qp *qp) {
             engine->stats.orphans_healed += run.count;
         qp->sbufs_used -= run.sends;
         inflight_give(engine, run.bytes);
-        if (run.owner == LEDGER_NO_OWNER)
+        if (run.transfer == LEDGER_NO_TRANSFER)
             continue;
-        struct transfer *transfer = &engine->transfers[run.owner];
+        struct transfer *transfer = &engine->transfers[run.transfer];
         assert(transfer->outstanding > 0);
         transfer->outstanding--;
         if (run.state == LEDGER_FLUSHED)

@@ -82,7 +82,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     qp->recvs = 0;
     *lack_of(engine, qp) = (struct lack){0};
     engine->stalls[slot].head = UINT64_MAX;
-    qp->beacon_back = qp->passed = qp->gave = false;
+    qp->beacon_back = qp->done_in_post = qp->gave = false;
     qp->sbuf_count = engine->recvs_per_qp;
     qp->granted = granted.sq_depth;
     drain_init(&qp->drain,
@@ -225,7 +225,7 @@ static bool session_proven(const weir_engine *engine, const struct session *sess
     bool proven = false;
     for (uint32_t i = 0; i < session->qp_used; i++) {
         const struct qp *qp = &engine->qps[session->qps[i]];
-        proven |= qp->passed || qp->ledger.head != qp->seq_next;
+        proven |= qp->done_in_post || qp->ledger.head != qp->seq_next;
     }
     return proven;
 }
@@ -238,10 +238,10 @@ static bool session_proven(const weir_engine *engine, const struct session *sess
 static void session_trouble(weir_engine *engine, struct peer *peer, const struct session *session) {
     uint64_t now = engine_now(engine);
     uint64_t first_ns = engine->options.retransmit_ns;
-    if (!session->up || (session->here && !session->unreachable) || peer->waits == 0 ||
+    if (!session->up || (session->broke_here && !session->unreachable) || peer->waits == 0 ||
         peer_is_leaving(peer))
         return;
-    if (session->fresh || peer->trouble_ns == 0) {
+    if (session->got_through || peer->trouble_ns == 0) {
         peer_trouble_over(peer);
         peer->trouble_ns = now;
         return;
@@ -290,7 +290,7 @@ void session_lost(weir_engine *engine, struct peer *peer, uint32_t slot) {
     engine->stats.sessions_failed++;
     weir_event_type_t event = standing_step(&peer->standing, STANDING_IN_LOST);
     if (event != 0) {
-        int unnamed = session->here ? WEIR_EDEVICE : WEIR_EUNKNOWN;
+        int unnamed = session->broke_here ? WEIR_EDEVICE : WEIR_EUNKNOWN;
         peer->cause = (struct cause){.error = session->cause != 0 ? session->cause : unnamed,
                                      .culprit = session->culprit,
                                      .epoch = session->epoch};
@@ -310,7 +310,7 @@ void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
         peer->live = NONE;
         peer_not_fast(peer);
     }
-    session->fresh = peer->trouble_ns == 0 || session_proven(engine, session);
+    session->got_through = peer->trouble_ns == 0 || session_proven(engine, session);
     transfer_park(engine, peer, session);
     session_trouble(engine, peer, session);
     bool event = refresh_caps(engine);

@@ -93,14 +93,14 @@ struct transfer {
     uint8_t list;
     uint8_t opcode;
     uint8_t breaks;                    /* sessions that it may have broken, up to BREAKS_MAX */
-    uint16_t replays;                  /* `fresh` ones that broke under it, by weight */
+    uint16_t replays;                  /* `got_through` ones that broke under it, by weight */
     uint8_t broke_last, replayed_last; /* as the last one counts in breaks, in replays */
     uint8_t lost;                      /* refusals that took its last step with them */
     uint32_t age;                      /* among those that saw a session break; 0: it has not */
     uint32_t flags;                    /* WEIR_TRANSFER_* */
     uint32_t next, prev;               /* on its list */
     uint32_t peer;
-    uint64_t owner;   /* region_owner() of the incarnation it is for */
+    uint64_t party;   /* region_party() of the incarnation it is for */
     uint64_t version; /* of the tables, when it was filled */
 
     struct plan_cursor cursor;
@@ -108,7 +108,7 @@ struct transfer {
     uint64_t bytes;
     uint64_t deadline_ns; /* UINT64_MAX: none */
     uint32_t outstanding; /* runs */
-    int result;           /* what it will be once quiet; 0: well */
+    int result;           /* what it ends with when nothing of it is posted; 0: well */
     uint64_t epoch;       /* ours of the session that it has WRs on */
     uint64_t number;      /* of its notification; 0: none yet */
     uint16_t data_mask;   /* QPs of the present session that carried data */
@@ -142,7 +142,7 @@ struct qp {
     bool blocked;     /* the device refused WRs that had slots: until a completion or the timer */
     uint8_t refusals; /* in a row, up to RETRY_DOUBLINGS */
     bool credit_due;
-    bool passed; /* something was done in its post */
+    bool done_in_post; /* something was done in its post */
     struct ledger ledger;
     uint64_t seq_next; /* of the slot's next life */
     struct credit credit;
@@ -184,10 +184,10 @@ struct session {
     bool up;             /* transfers may have used it */
     bool lost;           /* it was live when it was noted to break */
     bool unreachable;    /* the target did not answer, or the device stood still: nobody broke it */
-    bool here;           /* it broke here first, and not by the other side's word */
+    bool broke_here;     /* it broke here first, and not by the other side's word */
     bool excused;        /* who broke it is known, or it was broken on purpose */
     bool refused;        /* and it was a refusal, of ours or theirs */
-    bool fresh;          /* once retired: something came through since the last one broke */
+    bool got_through;    /* once retired: something came through since the last one broke */
     int cause;           /* why it broke here, as far as it is known: a WEIR_E*; 0 */
     uint64_t culprit;    /* the transfer that broke it; 0 */
     uint32_t qp_count;   /* made */
@@ -242,12 +242,12 @@ struct notes {
 };
 
 struct peer {
-    uint64_t id;           /* 0 when the slot is free */
-    uint64_t id_next;      /* of the slot's next user */
-    uint64_t owner;        /* region_owner() of the present incarnation */
-    uint64_t closed_owner; /* the last one that ended because the application closed it */
-    struct qp *fast_qp;    /* may be posted on inside submit: session up, nothing pending */
-    bool clear; /* on a device that completes later: one WR may be posted inside submit, likewise */
+    uint64_t id;                 /* 0 when the slot is free */
+    uint64_t id_next;            /* of the slot's next user */
+    uint64_t party;              /* region_party() of the present incarnation */
+    uint64_t closed_party;       /* the last one that ended because the application closed it */
+    struct qp *fast_qp;          /* may be posted on inside submit: session up, nothing pending */
+    bool posts_at_once;          /* likewise, but for one WR, on a device that completes later */
     struct region_pair pairs[2]; /* the last ones used, of writes and of reads */
     uint32_t refs;
     uint32_t incarnation;
@@ -491,7 +491,7 @@ struct weir_engine {
     uint16_t *recvs_missing;  /* of others: recvs_per_qp a QP, which buffers the device refused */
     uint64_t recv_pause_ns;   /* between tries to post what it refused; 0: nothing is missing */
     uint64_t recv_refused_ns; /* shared, and short: since when it has taken none; 0 */
-    bool recv_held;           /* shared: it is short, and no notification is sent */
+    bool recv_short;          /* shared: it is short, and no notification is sent */
 
     struct stall *stalls;   /* of each QP */
     uint64_t stall_next_ns; /* when to look; 0: nothing was outstanding */

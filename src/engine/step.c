@@ -85,14 +85,14 @@ static int run_timers(weir_engine *engine, bool looked) {
     return count;
 }
 
-static bool quiet(const weir_engine *engine) {
+static bool nothing_in_use(const weir_engine *engine) {
     return engine->qps_made.count == 0;
 }
 
 /* A device that failed goes when its last QP has: somebody may wait to remove it. */
 static void let_go(weir_engine *engine) {
     const struct weir_device_ops *ops = engine->device_ops;
-    if (!quiet(engine) || (ops->let_go != NULL && ops->let_go(engine->device) != WEIR_OK))
+    if (!nothing_in_use(engine) || (ops->let_go != NULL && ops->let_go(engine->device) != WEIR_OK))
         return;
     atomic_store(&engine->device_gone, true);
     engine->worked = true;

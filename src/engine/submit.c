@@ -93,7 +93,7 @@ static __attribute__((noinline)) int fast_rest(weir_engine *engine, struct reque
 /* Makes peer->pairs[opcode] name what the segment names. */
 static __attribute__((noinline)) int fast_pair(weir_engine *engine, struct peer *peer,
                                                uint8_t opcode, const weir_segment *segment) {
-    return region_pair(&engine->regions, peer->owner,
+    return region_pair(&engine->regions, peer->party,
                        opcode == WEIR_OP_WRITE ? WEIR_ACCESS_REMOTE_WRITE : WEIR_ACCESS_REMOTE_READ,
                        segment->local.id, segment->remote.id, &peer->pairs[opcode]);
 }
@@ -262,7 +262,7 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
     if (rc != WEIR_OK)
         return rc;
     *id_out = atomic_load_explicit(&transfer->id, memory_order_relaxed);
-    if (request->use_spare || !transfer_is_one_wr(engine, transfer) || !peer->clear ||
+    if (request->use_spare || !transfer_is_one_wr(engine, transfer) || !peer->posts_at_once ||
         !post_at_once(engine, peer, transfer, transfer_index(engine, transfer)))
         start(engine, peer, transfer);
     return WEIR_OK;
@@ -396,7 +396,7 @@ submit_posted(weir_engine *engine, uint64_t peer_id, const weir_segment *segment
     static const weir_transfer_options none = WEIR_TRANSFER_OPTIONS_INIT;
     struct peer *peer = &engine->peers[peer_id & engine->peers_mask];
     const struct region_pair *pair = &peer->pairs[opcode];
-    if (count != 1 || peer->id != peer_id || !peer->clear ||
+    if (count != 1 || peer->id != peer_id || !peer->posts_at_once ||
         pair->version != engine->regions.version || !region_pair_names(pair, segment) ||
         !region_pair_holds(pair, segment) || segment->length - 1 >= engine->caps.message_bytes_max)
         return NOT_FAST;
@@ -436,7 +436,7 @@ static __attribute__((noinline)) int leave_write(weir_engine *engine, uint64_t p
                                                  weir_transfer *transfer_out) {
     if (submit_posted(engine, peer_id, segments, count, transfer_out, WEIR_OP_WRITE) == WEIR_OK)
         return WEIR_OK;
-    own_leave_quietly(engine);
+    own_leave_no_news(engine);
     return submit_general(engine, peer_id, segments, count, options, transfer_out, WEIR_OP_WRITE);
 }
 static __attribute__((noinline)) int leave_read(weir_engine *engine, uint64_t peer_id,
@@ -445,7 +445,7 @@ static __attribute__((noinline)) int leave_read(weir_engine *engine, uint64_t pe
                                                 weir_transfer *transfer_out) {
     if (submit_posted(engine, peer_id, segments, count, transfer_out, WEIR_OP_READ) == WEIR_OK)
         return WEIR_OK;
-    own_leave_quietly(engine);
+    own_leave_no_news(engine);
     return submit_general(engine, peer_id, segments, count, options, transfer_out, WEIR_OP_READ);
 }
 
@@ -515,7 +515,7 @@ submit(weir_engine *engine, uint64_t peer_id, const weir_segment *segments, size
     if (__builtin_expect(done != (uint32_t)count, 0))
         return submit_rest(engine, peer, segments + done, count - done, transfer_out, opcode);
     transfer_out->id = 0;
-    own_leave_quietly(engine);
+    own_leave_no_news(engine);
     return WEIR_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tables.c: the slots of peers, and the handles that name them.
  *
- * Owns which slots are taken, whose memory is imported from whom (a peer's `owner`), and which peer
+ * Owns which slots are taken, whose memory is imported from whom (a peer's `party`), and which peer
  * may be posted to inside a submit. The look-ups by instance,
  * address and connection are found.c's; when a peer comes and goes is peer.c's.
  */
@@ -55,7 +55,7 @@ struct peer *peer_new(weir_engine *engine, const char *address) {
     engine->peer_free = peer->next_free;
     uint64_t id = peer->id_next != 0 ? peer->id_next : handle_first(index);
     uint32_t incarnation = peer->incarnation;
-    uint64_t closed_owner = peer->closed_owner;
+    uint64_t closed_party = peer->closed_party;
     bool runnable = peer->runnable; /* its last user may have left it on the run list */
     uint32_t run_next = peer->run_next;
     bool inflight_waits = peer->inflight_waits; /* or in that line */
@@ -67,12 +67,12 @@ struct peer *peer_new(weir_engine *engine, const char *address) {
     peer->inflight_next = inflight_next;
     peer->noted = noted;
     peer->noted_next = noted_next;
-    peer->closed_owner = closed_owner;
+    peer->closed_party = closed_party;
     peer->runnable = runnable;
     peer->run_next = run_next;
     peer->id = id;
     peer->incarnation = incarnation;
-    peer->owner = region_owner(index, incarnation);
+    peer->party = region_party(index, incarnation);
     peer->alias = peer->known_as = peer->live = NONE;
     peer->parts = engine->parts + (size_t)index * WINDOW_SIZE;
     peer->dialable = address_dialable(address);
@@ -102,8 +102,8 @@ void peer_update_fast(weir_engine *engine, struct peer *peer) {
     if (peer->live == NONE || engine->closing || peer_pending(peer) > 0 ||
         peer_is_suspicious(peer) || peer->proving)
         return;
-    peer->clear = !engine->caps.completes_inline;
-    if (peer->clear)
+    peer->posts_at_once = !engine->caps.completes_inline;
+    if (peer->posts_at_once)
         return;
     struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
     if (qp_is_usable(qp))
@@ -118,11 +118,11 @@ void peer_proven(weir_engine *engine, struct peer *peer) {
 
 /* ---- imported memory --------------------------------------------------- */
 
-/* Marks the remote memories of `owner` that are not of `instance` (NULL: all) dead,
+/* Marks the remote memories of `party` that are not of `instance` (NULL: all) dead,
  * and gives the others to `heir`. */
-void peer_remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *instance,
+void peer_remotes_pass(weir_engine *engine, uint64_t party, const uint8_t *instance,
                        uint64_t heir) {
-    uint32_t i = groups_first(&engine->found.remotes, (uint32_t)owner);
+    uint32_t i = groups_first(&engine->found.remotes, (uint32_t)party);
     engine->regions.version++;
     while (i != NONE) {
         struct region_remote *remote = &engine->regions.remotes[i];
@@ -135,14 +135,14 @@ void peer_remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *insta
 
 /* Under tables_lock: everything for this user of the slot, or for this incarnation of it, is for a
  * dead one from here on: memories, and transfers still on the submit queue. */
-void peer_owner_change(weir_engine *engine, struct peer *peer) {
-    peer_remotes_pass(engine, peer->owner, NULL, 0);
+void peer_party_change(weir_engine *engine, struct peer *peer) {
+    peer_remotes_pass(engine, peer->party, NULL, 0);
     peer->incarnation++;
-    peer->owner = region_owner(peer_index(engine, peer), peer->incarnation);
+    peer->party = region_party(peer_index(engine, peer), peer->incarnation);
 }
 
 void peer_disown(weir_engine *engine, struct peer *peer) {
     tables_lock(engine);
-    peer_owner_change(engine, peer);
+    peer_party_change(engine, peer);
     tables_unlock(engine);
 }

@@ -36,13 +36,13 @@ void peer_update_fast(weir_engine *engine, struct peer *peer);
 /* New transfers go the long way: peer_update_fast. */
 static inline void peer_not_fast(struct peer *peer) {
     peer->fast_qp = NULL;
-    peer->clear = false;
+    peer->posts_at_once = false;
 }
 /* It is known who answers at the address of the peer, or that nobody does. */
 void peer_proven(weir_engine *engine, struct peer *peer);
 
-void peer_remotes_pass(weir_engine *engine, uint64_t owner, const uint8_t *instance, uint64_t heir);
-void peer_owner_change(weir_engine *engine, struct peer *peer);
+void peer_remotes_pass(weir_engine *engine, uint64_t party, const uint8_t *instance, uint64_t heir);
+void peer_party_change(weir_engine *engine, struct peer *peer);
 void peer_disown(weir_engine *engine, struct peer *peer);
 
 /* Transfers that wait for slots, credits or a connection. */

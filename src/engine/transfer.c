@@ -166,7 +166,7 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
             record_drop_ref(engine, transfer);
     }
     engine->worked = true;
-    if (peer->fast_qp == NULL && !peer->clear && peer_pending(peer) == 0)
+    if (peer->fast_qp == NULL && !peer->posts_at_once && peer_pending(peer) == 0)
         peer_update_fast(engine, peer);
     record_drop_ref(engine, transfer);
 }
@@ -263,7 +263,7 @@ static bool remotes_current(const weir_engine *engine, const struct peer *peer,
          b = engine->blocks[b].next) {
         for (uint32_t i = 0; i < engine->blocks[b].count; i++) {
             uint32_t remote = engine->blocks[b].pieces[i].remote;
-            if (engine->regions.remotes[remote].owner != peer->owner)
+            if (engine->regions.remotes[remote].party != peer->party)
                 return false;
         }
     }
@@ -277,11 +277,11 @@ struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
      * to be another one, or became known. */
     struct peer *named = peer_at(engine, transfer->peer);
     struct peer *peer = named->id != 0 ? peer_resolve(engine, named) : named;
-    bool same = named->id != 0 && transfer->owner == named->owner;
+    bool same = named->id != 0 && transfer->party == named->party;
     bool fresh = same && transfer->version == engine->regions.version;
     /* Owners of a slot only grow. */
-    int ended = transfer->owner <= named->closed_owner ? WEIR_ECLOSED : WEIR_EPEER;
-    transfer->owner = peer->owner;
+    int ended = transfer->party <= named->closed_party ? WEIR_ECLOSED : WEIR_EPEER;
+    transfer->party = peer->party;
     list_push(engine, peer, transfer, LIST_PENDING);
     engine->worked = true; /* a sleeper's time-out may have to be shorter now */
     if (transfer->deadline_ns != UINT64_MAX)
@@ -350,14 +350,14 @@ static void count_lost(struct peer *peer, struct transfer *transfer) {
  * it. */
 static void blame(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   const struct session *session) {
-    bool blamed = session->here && !session->unreachable && !session->excused;
+    bool blamed = session->broke_here && !session->unreachable && !session->excused;
     transfer->broke_last = transfer->replayed_last = 0;
     if (!transfer->flushed)
         return;
     if (session->refused)
         count_lost(peer, transfer);
     transfer->broke_last = blamed && transfer->breaks < BREAKS_MAX;
-    if (session->fresh)
+    if (session->got_through)
         transfer->replayed_last = session->refused ? 1 : REPLAY_WEIGHT;
     count_last(engine, peer, transfer, 1);
 }
@@ -572,7 +572,7 @@ void transfer_rebind(weir_engine *engine, struct peer *peer) {
         struct transfer *transfer = &engine->transfers[i];
         next = transfer->next;
         if (remotes_current(engine, peer, transfer))
-            transfer->owner = peer->owner;
+            transfer->party = peer->party;
         else
             transfer_stop(engine, transfer, WEIR_ESTALE);
     }

@@ -69,7 +69,7 @@ static const char *verify_receives(const weir_engine *engine) {
         if (!qp_lives(qp))
             continue;
         const struct lack *lack = lack_of(engine, qp);
-        if (lack->credits > lack->recvs || (lack->recvs > 0 && !engine->recv_held))
+        if (lack->credits > lack->recvs || (lack->recvs > 0 && !engine->recv_short))
             return "qp: receives are missing of a queue that has what it needs";
         if (qp->connected)
             credits += qp->credit.window_local - (qp->credit.arrived - qp->credit.taken);
