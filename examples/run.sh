@@ -51,6 +51,6 @@ comeback)
     # A writer whose device does not meet the store's is told so, and ends.
     [ ${#work} -le 63 ] || exit 0 # as long as such a directory may be
     ! WEIR_SHM_DIRECTORY=$work "$program" write "$address" 1 2>"$work/err"
-    grep -q 'the devices do not meet' "$work/err"
+    grep -q 'the devices differ, or do not meet' "$work/err"
     ;;
 esac
