@@ -127,7 +127,7 @@ static void give_up(const struct writer *w) {
     weir_peer_info info = WEIR_PEER_INFO_INIT;
     fail("the store", w->refused);
     if (weir_peer_query(w->engine, w->store, &info) == WEIR_OK && info.refusal == WEIR_EREFUSED)
-        fprintf(stderr, "comeback: no device or version in common, or the devices do not meet\n");
+        fprintf(stderr, "comeback: the devices differ, or do not meet\n");
     else if (info.refusal != WEIR_OK)
         fprintf(stderr, "comeback: its reason: %s\n", weir_strerror(info.refusal));
     exit(1);

@@ -154,9 +154,8 @@ static int get(weir_engine *engine, const char *address) {
     int rc = send(engine, server, NULL, 0, tag(HELLO, 0), descriptor, length); /* 2 */
     if (rc == WEIR_EREFUSED && weir_peer_query(engine, server, &info) == WEIR_OK)
         fprintf(stderr, "pages: its reason: %s\n",
-                info.refusal == WEIR_EREFUSED
-                    ? "no device or version in common, or the devices do not meet"
-                    : weir_strerror(info.refusal));
+                info.refusal == WEIR_EREFUSED ? "the devices differ, or do not meet"
+                                              : weir_strerror(info.refusal));
     must("hello", rc);
     await(engine, &got); /* 3 */
     must("inbox", weir_memory_import(engine, server, got.payload, got.length, &inbox));

@@ -29,6 +29,14 @@ pages)
     "$program" get "$address" | tee "$work/got"
     grep -qx '128 pages came, 128 are right' "$work/got"
     ;;
+released)
+    start lend
+    "$program" write "$address" 100 | tee "$work/wrote"
+    grep -qx '100 records are kept; 5 pages went without a word' "$work/wrote"
+    grep -qx '5 sessions broke' "$work/wrote"
+    # Each of them once: none was written to a page that was gone, and kept.
+    seq -f 'record %g' 100 | cmp - "$work/served"
+    ;;
 comeback)
     start store
     "$program" write "$address" 10000 >"$work/wrote" &
@@ -51,6 +59,6 @@ comeback)
     # A writer whose device does not meet the store's is told so, and ends.
     [ ${#work} -le 63 ] || exit 0 # as long as such a directory may be
     ! WEIR_SHM_DIRECTORY=$work "$program" write "$address" 1 2>"$work/err"
-    grep -q 'the devices do not meet' "$work/err"
+    grep -q 'the devices differ, or do not meet' "$work/err"
     ;;
 esac

@@ -421,12 +421,12 @@ WEIR_API int weir_memory_export(weir_engine *engine, weir_memory memory, void *d
                                 size_t *length);
 
 /* Makes a peer's memory usable in transfers to that peer. On shm this maps it, which takes time
- * with its size. Errors: EINVAL (not a descriptor, or damaged), ESTALE (from another incarnation of
- * the peer, or released by it, or the peer handle is stale), EPEER (the process that exported it is
- * dead, or closed its engine), EAGAIN (remotes_max; or that process has not answered for 1 s, in
- * which this call kept the engine: it answers by itself unless it is stopped, or has no descriptor
- * left), EMFILE, ENOTSUP (exported by a device that this engine does not have or does not meet),
- * EDENIED (another user's process, or registered memory out of reach), ENOMEM, EDEVICE. */
+ * with its size. Errors: EINVAL (no descriptor, damaged, another version's), ESTALE (from another
+ * incarnation of the peer; the peer handle is stale; on shm: the peer has released it), EPEER (shm:
+ * the process that exported it is dead, or closed its engine), EAGAIN (remotes_max; or that process
+ * has not answered for 1 s, in which this call kept the engine: it answers by itself unless it is
+ * stopped, or has no descriptor left), EMFILE, ENOTSUP (of a device that this engine does not have
+ * or meet), EDENIED (another user's, or registered memory out of reach), ENOMEM, EDEVICE. */
 WEIR_API int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor,
                                 size_t length, weir_remote *remote_out);
 
@@ -475,8 +475,8 @@ typedef struct weir_peer_info {
     uint64_t sessions;              /* sessions that reached up, ever */
     int refusal;                    /* why the peer refused the session that was wanted last, or
                                      * does now, while it is asked again: a WEIR_E* code of its
-                                     * own; EREFUSED: no common device or version, or the devices do
-                                     * not meet; ECONNECT: its does not reach ours. 0: it did not */
+                                     * own; EREFUSED: the devices differ, or do not meet; ECONNECT:
+                                     * its does not reach ours. 0: it did not */
     uint32_t reserved;
     weir_peer peer; /* the handle that events and notifications of this peer carry */
 } weir_peer_info;

@@ -200,7 +200,7 @@ static void test_W1_who_is_away_for_longer_than_a_timeout_connects(void **state)
 
 /* ---- the receiver ------------------------------------------------------- */
 
-/* As README has it, with a handler that takes its time. */
+/* As docs/first-transfer.md has it, with a handler that takes its time. */
 static void receive(const weir_engine_options *options, other_fn *sender, int signal,
                     uint64_t handler_ns) {
     uint32_t came[MESSAGES] = {0}, count = 0;

@@ -437,7 +437,7 @@ sweep_verified() {
         json_holds "sum(row['checked_bytes'] for row in r['results']) == ${sum:-0} > 0"
 }
 
-# The programs of README.md and those of weir(3) compile without a warning and run.
+# The programs of docs/first-transfer.md and those of weir(3) compile without a warning and run.
 documented_programs() ( # changes the directory
     top=$(cd "$(dirname "$0")/.." && pwd) build=$(cd "$(dirname "$weir")" && pwd)
     for library in "$build"/libweir.so.[0-9]; do
@@ -452,7 +452,7 @@ documented_programs() ( # changes the directory
     for program in target source; do
         awk -v name="$program.c" 'index($0, "`" name "`") { wanted = 1 }
             wanted && /^```$/ { exit } on { print } wanted && /^```c$/ { on = 1 }' \
-            "$top/README.md" | sed 's/:7100/:7193/; s/5000000000/600&/' >"$dir/$program.c"
+            "$top/docs/first-transfer.md" | sed 's/:7100/:7193/; s/5000000000/600&/' >"$dir/$program.c"
         compile "$program" || return 1
     done
     {

@@ -96,8 +96,7 @@ void diagnose_refusal(weir_engine *engine, weir_peer peer, char why_out[DIAGNOSI
 
     if (reason == 0 || reason == WEIR_EREFUSED)
         snprintf(why_out, DIAGNOSIS_MAX,
-                 "no common device or version, or its device is where ours is not (weir info says "
-                 "where)");
+                 "its device is another one, or is where ours is not (weir info says where)");
     else if (reason == WEIR_EDENIED)
         snprintf(why_out, DIAGNOSIS_MAX, "it says: %s: %s (%s)", weir_strerror(reason), denied_hint,
                  weir_error_name(reason));
@@ -121,9 +120,10 @@ void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,
     else if (refusal(engine, peer) == WEIR_ECONNECT)
         snprintf(why_out, DIAGNOSIS_MAX, "it is there, but its device does not reach ours");
     else
-        snprintf(why_out, DIAGNOSIS_MAX,
-                 "something listens there, but is no weir, or its device and ours do not reach "
-                 "each other");
+        snprintf(
+            why_out, DIAGNOSIS_MAX,
+            "something listens there, but is no weir, or one of another protocol version, or its "
+            "device and ours do not reach each other");
     if (fd >= 0)
         close(fd);
     freeaddrinfo(found);

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # manuals.sh: the manual pages are sound mdoc, and weir(3) names every public function,
-# constant and field of a structure of weir.h, and every environment variable.
+# constant and field of a structure of weir.h, and every environment variable; its table of what to
+# do has every error.
 . "$(dirname "$0")/lib.sh"
 need mandoc "$CC"
 for page in man/weir.1 man/weir.3; do
@@ -32,6 +33,13 @@ done <"$WORK/extra"
 while read -r name; do
     grep -qw "$name" "$WORK/text" || say "weir(3) does not name $name"
 done <"$WORK/constants"
+# The table of weir(3) has a line for each error.
+sed -n 's/^ *X(\(WEIR_[A-Z_]*\), -.*/\1/p' include/weir.h >"$WORK/errors"
+[ "$(wc -l <"$WORK/errors")" -gt 20 ] || say "errors of weir.h were not found"
+sed -n '/^\.TS$/,/^\.TE$/s/^\(WEIR_[A-Z_]*\).*/\1/p' man/weir.3 >"$WORK/table"
+while read -r name; do
+    grep -qx "$name" "$WORK/table" || say "the table of weir(3) does not have $name"
+done <"$WORK/errors"
 # Every string in the library that looks like a variable, and is no constant's own name.
 grep -rho '"WEIR_[A-Z_]*"' src --include='*.c' | tr -d '"' | sort -u | while read -r name; do
     grep -qw "$name" include/weir.h || grep -q "^\.It Ev $name$" man/weir.3 || echo "$name"

@@ -115,6 +115,8 @@ case_ 'a macro that is no C++' headers.sh 'the _INIT macros of weir.h as c++17' 
     'sed -i "s/^#define WEIR_SIZED(type) weir_sized.*/#define WEIR_SIZED(type) { .size = sizeof(type) }/" include/weir.h'
 case_ 'an error without a manual' manuals.sh 'does not name WEIR_EXYZZY' \
     'sed -i "s/^    X(WEIR_EAGAIN.*/&\n    X(WEIR_EXYZZY, -99, WEIR_CLASS_RETRY, \"x\") \\\\/" include/weir.h'
+case_ 'an error without a word on what to do' manuals.sh 'table of weir(3) does not have WEIR_ENOTSUP' \
+    'sed -i "s/^WEIR_ENOTSUP\tT{$/WEIR_EXYZZY\tT{/" man/weir.3'
 case_ 'a test without a promise' promises.sh 'does not promise S77' \
     'append tests/test_timer.c "static void test_S77_xyzzy(void **state) {}"'
 case_ 'a script with a test without a promise' promises.sh 'does not promise W78' \
