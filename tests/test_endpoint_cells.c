@@ -303,7 +303,7 @@ static const struct row ROWS[] = {
     {"HEARD_OLD",    in_heard_old,    {"",    "",    "",    "",    "",    "",    "",    "" }},
     {"DRAINED",      in_drained,      {"",    "",    "",    "",    "",    "",    "",    "" }},
     {"TIMER",        in_timer,        {"s",   "",    "",    "sh",  "s",   "s",   "sa",  "" }},
-    {"PROBE",        in_probe,        {"a",   "",    "a",   "",    "",    "a",   "a",   "" }},
+    {"PROBE",        in_probe,        {"a",   "",    "a",   "h",   "",    "a",   "a",   "" }},
     {"PEER_DEAD",    in_peer_dead,    {"RG",  "RG",  "RRG", "RG",  "RG",  "RRG", "RRG", "" }},
     {"CLOSE",        in_close,        {"bR",  "bR",  "bRR", "bR",  "bR",  "bRR", "bRR", "" }},
 };

@@ -192,11 +192,32 @@ static void test_W2_who_makes_progress_seldom_looks_each_time(void **state) {
     lone_close(lone);
 }
 
+/* A tenth of the time-out, which is what an absence counts at most, may be less than the clock's
+ * least step. */
+static void test_W2_the_shortest_time_outs_end(void **state) {
+    weir_peer peer;
+    (void)state;
+    for (uint64_t timeout_ns = 1; timeout_ns <= 11; timeout_ns++) {
+        weir_engine_options options = small();
+        options.connect_timeout_ns = timeout_ns;
+        struct lone *lone = lone_open(&options);
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+        weir_peer_connect(lone->engine, peer);
+        lone_pass(lone, SECOND);
+        weir_event event;
+        assert_int_equal(weir_event_take(lone->engine, &event), WEIR_OK);
+        assert_int_equal(event.type, WEIR_EVENT_GONE);
+        assert_int_equal(event.error, WEIR_ECONNECT);
+        lone_close(lone);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W1_who_answered_is_not_given_up_for_our_being_away),
         cmocka_unit_test(test_W2_who_does_not_answer_is_given_up_after_some_looks),
         cmocka_unit_test(test_W2_a_call_after_an_absence_has_the_usual_time),
+        cmocka_unit_test(test_W2_the_shortest_time_outs_end),
         cmocka_unit_test(test_W1_what_was_done_in_time_has_not_timed_out),
         cmocka_unit_test(test_S13_a_deadline_is_the_applications),
         cmocka_unit_test(test_W2_who_makes_progress_seldom_looks_each_time),

@@ -663,6 +663,28 @@ static void test_W8_a_peer_in_the_wrong_place_is_seen(void **state) {
     lone_close(lone);
 }
 
+/* The HELLO of a visitor waits for who answers at the address that the application opened: then the
+ * visitor is spoken to, and need not wait until it would say HELLO again by itself. */
+static void test_H1_who_waited_is_spoken_to(void **state) {
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    uint64_t conn = lone_visit(lone);
+    lone_say_who(lone, conn, 1, THERE);
+    lone_say_hello(lone, conn, 1, 1);
+    assert_non_null(lone_heard(lone, conn, WIRE_REFUSE));
+    assert_null(lone_heard(lone, conn, WIRE_HELLO_ACK));
+    uint32_t spoken = lone_count(lone, conn, WIRE_IAM);
+    lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
+    assert_int_equal(lone_count(lone, conn, WIRE_IAM), spoken + 1);
+    lone_say_hello(lone, conn, 1, 1);
+    assert_non_null(lone_heard(lone, conn, WIRE_HELLO_ACK));
+    assert_int_equal(peer_number(lone, 1)->id, peer.id);
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H1_a_hello_does_not_wait_for_a_dial_for_ever),
@@ -690,6 +712,7 @@ int main(void) {
         cmocka_unit_test(test_S13_cancel_waits_for_nobody),
         cmocka_unit_test(test_M1_looking_up_makes_nothing),
         cmocka_unit_test(test_M1_one_that_connects_is_not_ready),
+        cmocka_unit_test(test_H1_who_waited_is_spoken_to),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

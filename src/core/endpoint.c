@@ -498,6 +498,12 @@ static void act_probe(struct step *s) {
         probe_start(s);
 }
 
+/* There is a new way to the remote, or it was put off and speaks up: HELLO may be answered now. */
+static void act_repeat(struct step *s) {
+    send_hello(s, &s->ep->papers->hello);
+    s->ep->attempt.said_ns = UINT64_MAX; /* which of them is answered will not be known */
+}
+
 static void act_alive(struct step *s) {
     answered(s, &s->ep->probe);
 }
@@ -746,6 +752,7 @@ static void act_tick(struct step *s) {
     X(ACKED, act_acked)   /* confirmed: READY, up */                                               \
     X(READY, act_ready)   /* READY of the live session again */                                    \
     X(PROBE, act_probe)   /* HELLO_ACK of the live session, if there is one */                     \
+    X(REPEAT, act_repeat) /* HELLO again, before its time */                                       \
     X(ALIVE, act_alive)   /* the remote has the live session */                                    \
     X(OVER, act_over)     /* say that our epoch is over */                                         \
     X(VOID, act_void)     /* say that this epoch and ours are over */                              \
@@ -820,7 +827,7 @@ static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 [IN_HEARD_OLD]    = {A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY},
 [IN_DRAINED]      = {A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE},
 [IN_TIMER]        = {A_TICK,   A_STAY,   A_STAY,   A_TICK,   A_TICK,   A_TICK,   A_TICK,   A_STAY},
-[IN_PROBE]        = {A_PROBE,  A_STAY,   A_PROBE,  A_STAY,   A_STAY,   A_PROBE,  A_PROBE,  A_STAY},
+[IN_PROBE]        = {A_PROBE,  A_STAY,   A_PROBE,  A_REPEAT, A_STAY,   A_PROBE,  A_PROBE,  A_STAY},
 [IN_PEER_DEAD]    = {A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_STAY},
 [IN_CLOSE]        = {A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_STAY},
 };

@@ -86,7 +86,7 @@ static uint64_t doubted_since(weir_engine *engine, struct peer *peer) {
  * opened there is very likely the same: ask who answers there, once the instance that was there
  * before is known to be gone, and has drained. But not for long: if it cannot be dialled from here,
  * the connection that it made is all there is, and a drain may take as long as a device likes. */
-static bool hello_waits(weir_engine *engine, const char *address) {
+static bool hello_waits(weir_engine *engine, uint64_t conn, const char *address) {
     struct peer *opened = peer_by_address(engine, address);
     uint64_t timeout = engine->options.connect_timeout_ns;
     if (opened == NULL)
@@ -102,8 +102,11 @@ static bool hello_waits(weir_engine *engine, const char *address) {
     if (opened->dial_failed)
         return false;
     dial_start(engine, opened);
-    return opened->dial != DIAL_NONE &&
-           engine_now(engine) < opened->dial_deadline_ns - timeout / 4 * 3;
+    if (opened->dial == DIAL_NONE ||
+        engine_now(engine) >= opened->dial_deadline_ns - timeout / 4 * 3)
+        return false;
+    opened->conn_waits = conn;
+    return true;
 }
 
 /* A HELLO is not answered now, and heard all the same: it is tried again. EAGAIN: it is nobody's
@@ -159,7 +162,7 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn,
         later(engine, conn, message, WEIR_EAGAIN);
         return NULL;
     }
-    if (hello_waits(engine, visitor->address)) {
+    if (hello_waits(engine, conn, visitor->address)) {
         later(engine, conn, message, WEIR_EAGAIN);
         return NULL;
     }
@@ -202,6 +205,16 @@ static struct peer *dialled_on(weir_engine *engine, uint64_t conn) {
     return peer;
 }
 
+/* It is known who answers at the address of a visitor whose HELLO waits for that: the visitor is
+ * spoken to, and says HELLO again before its time. */
+static void answer_waiting(weir_engine *engine, struct peer *opened) {
+    const struct visitor *visitor =
+        opened->conn_waits != 0 ? found_visitor(engine, opened->conn_waits) : NULL;
+    opened->conn_waits = 0;
+    if (visitor != NULL)
+        conn_identify(engine, visitor->conn, WIRE_IAM, visitor->instance, 0, false);
+}
+
 /* This instance answers on a connection that we dialled. False: we did not dial it. */
 static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
     struct peer *peer = dialled_on(engine, conn);
@@ -230,6 +243,8 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
     if (peer->proving && peer->reached)
         peer_proven(engine, peer);
     peer_set_timer(engine, peer);
+    if (asked)
+        answer_waiting(engine, peer);
     return true;
 }
 

@@ -30,7 +30,8 @@ enum { DIAL_PAUSE_NS = 20 * 1000 * 1000, DIAL_PAUSE_MAX_NS = 500 * 1000 * 1000 }
 
 /* A quarter of the connect time-out: for one that can be reached only if it calls. */
 static uint64_t patience_ns(const weir_engine *engine) {
-    return engine->options.connect_timeout_ns / 4;
+    uint64_t patient_ns = engine->options.connect_timeout_ns / 4;
+    return patient_ns > 2 ? patient_ns : 2; /* half of it is the time between two looks */
 }
 
 /* When there is something to do here; UINT64_MAX: never. */
@@ -271,10 +272,9 @@ void dial_connected(weir_engine *engine, struct peer *peer) {
 void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
     if (peer->dial == DIAL_NONE)
         return;
-    bool due = now >= peer->dial_look_ns;
-    if (due || now >= peer->dial_deadline_ns)
+    if (now >= peer->dial_look_ns || now >= peer->dial_deadline_ns)
         look(engine, peer, now); /* what it finds may put the rest off */
-    if (due || peer->dial == DIAL_NONE)
+    if (peer->dial == DIAL_NONE)
         return;
     if (now >= peer->dial_deadline_ns)
         fail(engine, peer, peer->dial_error);

@@ -33,7 +33,8 @@ enum { ABSENCE_SHARE = 10, MESSAGES_WAITING = 16 };
 /* ---- absence ----------------------------------------------------------- */
 
 static uint64_t patience(const weir_engine *engine) {
-    return engine->options.connect_timeout_ns / ABSENCE_SHARE;
+    uint64_t patient_ns = engine->options.connect_timeout_ns / ABSENCE_SHARE;
+    return patient_ns > 0 ? patient_ns : 1; /* or no time would ever pass */
 }
 
 static void present_until(weir_engine *engine, uint64_t when_ns) {
