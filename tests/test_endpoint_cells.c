@@ -303,7 +303,7 @@ static const struct row ROWS[] = {
     {"HEARD_OLD",    in_heard_old,    {"",    "",    "",    "",    "",    "",    "",    "" }},
     {"DRAINED",      in_drained,      {"",    "",    "",    "",    "",    "",    "",    "" }},
     {"TIMER",        in_timer,        {"s",   "",    "",    "sh",  "s",   "s",   "sa",  "" }},
-    {"PROBE",        in_probe,        {"a",   "",    "a",   "h",   "",    "a",   "a",   "" }},
+    {"PROBE",        in_probe,        {"a",   "",    "a",   "",    "",    "a",   "a",   "" }},
     {"PEER_DEAD",    in_peer_dead,    {"RG",  "RG",  "RRG", "RG",  "RG",  "RRG", "RRG", "" }},
     {"CLOSE",        in_close,        {"bR",  "bR",  "bRR", "bR",  "bR",  "bRR", "bRR", "" }},
 };
@@ -360,6 +360,21 @@ static void test_S9_owed_answer_goes_out_in_every_state(void **state) {
     }
 }
 
+/* A remote that put our HELLO off and speaks again is asked once more, before the HELLO's time. */
+static void test_H1_what_was_put_off_is_repeated_once(void **state) {
+    (void)state;
+    fresh();
+    in_want();
+    in_qps_ready();
+    assert_int_equal(ep.state, EP_OFFERED);
+    assert_string_equal(in_probe(), "");
+    assert_string_equal(in_refuse_later(), "");
+    uint64_t deadline_ns = endpoint_deadline(&ep);
+    assert_string_equal(in_probe(), "h");
+    assert_string_equal(in_probe(), "");
+    assert_true(endpoint_deadline(&ep) == deadline_ns);
+}
+
 /* A wish that comes while the remote's attempt runs survives that attempt. */
 static void test_wish_in_every_state_is_remembered(void **state) {
     static const enum ep_state STATES[] = {EP_ANSWERING, EP_ACCEPTING, EP_CONFIRM};
@@ -409,6 +424,7 @@ int main(void) {
         cmocka_unit_test(test_every_cell_is_written),
         cmocka_unit_test(test_every_cell_does_what_it_should),
         cmocka_unit_test(test_S9_owed_answer_goes_out_in_every_state),
+        cmocka_unit_test(test_H1_what_was_put_off_is_repeated_once),
         cmocka_unit_test(test_wish_in_every_state_is_remembered),
     };
 

@@ -268,6 +268,7 @@ static bool attempt_start(struct step *s, enum ep_state state, uint64_t deadline
     ep->next = slot;
     papers_take(ep);
     ep->attempt_deadline_ns = deadline_ns;
+    ep->put_off = false;
     rtt_silence(&ep->attempt);
     effect_slot(s, EP_DO_CREATE, slot);
     state_set(s, state);
@@ -498,10 +499,11 @@ static void act_probe(struct step *s) {
         probe_start(s);
 }
 
-/* There is a new way to the remote, or it was put off and speaks up: HELLO may be answered now. */
+/* The remote put the HELLO off, and has spoken since: it may be answered now. */
 static void act_repeat(struct step *s) {
-    send_hello(s, &s->ep->papers->hello);
-    s->ep->attempt.said_ns = UINT64_MAX; /* which of them is answered will not be known */
+    if (s->ep->put_off)
+        send_hello(s, &s->ep->papers->hello);
+    s->ep->put_off = false;
 }
 
 static void act_alive(struct step *s) {
@@ -547,6 +549,7 @@ static void act_note(struct step *s) {
     const int reason = s->message->reason;
     const bool first = ep->attempt.said_ns != UINT64_MAX;
 
+    ep->put_off = ep->state == EP_OFFERED;
     /* It was heard: from here on it is a try, and not a question whether it was. */
     if (ep->state == EP_OFFERED && first) {
         answered(s, &ep->attempt);
@@ -752,7 +755,7 @@ static void act_tick(struct step *s) {
     X(ACKED, act_acked)   /* confirmed: READY, up */                                               \
     X(READY, act_ready)   /* READY of the live session again */                                    \
     X(PROBE, act_probe)   /* HELLO_ACK of the live session, if there is one */                     \
-    X(REPEAT, act_repeat) /* HELLO again, before its time */                                       \
+    X(REPEAT, act_repeat) /* HELLO again, if it was put off */                                     \
     X(ALIVE, act_alive)   /* the remote has the live session */                                    \
     X(OVER, act_over)     /* say that our epoch is over */                                         \
     X(VOID, act_void)     /* say that this epoch and ours are over */                              \

@@ -188,6 +188,7 @@ struct endpoint {
     uint64_t want_deadline_ns;
     uint64_t attempt_deadline_ns;
     struct rtt_pause attempt; /* OFFERED, CONFIRM: resend; NONE: try again */
+    bool put_off;             /* OFFERED: the remote does not answer the HELLO yet */
 
     uint64_t settle_asked; /* highest epoch of ours that SETTLE was sent for */
     uint64_t settle_done;  /* highest that SETTLED came for; behind while we wait */
