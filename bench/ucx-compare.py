@@ -18,7 +18,7 @@ calls of progress, ucx_perftest once.
 weir reads the clock for one transfer of up to 64 (so many that they are 1 MiB), UCX for each put:
 as the reading costs some 5 to 25 ns, this favours weir where a put takes less than 100 ns.
 
-What differs and cannot be made equal: ucx_perftest puts from one buffer to one buffer, all of
+Not equal, and not to be made so: ucx_perftest puts from one buffer to one buffer, all of
 them to the same address; each of weir's 64 segments has an address of its own, on a cache line of
 its own. ucx_perftest has no cold mode: the cold rows put weir,
 64 KiB at random places of 1 GiB, next to UCX's hot 64 KiB and to memcpy at the same places

@@ -24,7 +24,7 @@
  *   6. weir_memory_release is 0 when nobody touches the memory any more: it can be used for other
  *      things at once. EINPROGRESS: a peer is stopped in the middle of an access; call it again.
  *   7. It is cheaper to ask first, to wait for the answer, and to release then: no session breaks.
- *   8. What was written to a page that is gone is gone. Say so, and lend another one. */
+ *   8. A write to a page that is gone is lost. Say so, and lend another one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

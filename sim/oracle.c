@@ -446,8 +446,8 @@ struct touch {
     uint32_t offset; /* in the segment */
 };
 
-/* Whose bytes these are; false when nobody's (a violation) or not an
- * application's. */
+/* Finds the application that these bytes are of; false when they are nobody's (a violation), or
+ * not an application's. */
 static bool touch_find(struct sim_oracle *oracle, const struct sim_node *node, const void *at,
                        uint64_t length, const char *what, struct touch *touch) {
     struct sim_world *world = oracle->world;

@@ -674,7 +674,7 @@ static uint32_t run_protected(uint8_t opcode, bool here, int protection) {
     return cqe.status;
 }
 
-/* Whose memory it is that cannot be used, is who is blamed. */
+/* The side whose memory cannot be used is blamed. */
 static void test_E6_local_fault_is_local(void **state) {
     (void)state;
     assert_int_equal(run_protected(WEIR_OP_WRITE, true, PROT_NONE), WEIR_CQE_LOCAL_PROT);

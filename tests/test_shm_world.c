@@ -608,7 +608,7 @@ static void test_W6_nonsense_at_the_door(void **state) {
     side_close(&side);
 }
 
-/* Whoever was asked by the other side has what it needs and does not ask back. */
+/* A side that was asked by the other one has what it needs and does not ask back. */
 static void test_W8_one_question_connects_both(void **state) {
     (void)state;
     static uint8_t memory[REGION_BYTES];

@@ -38,7 +38,7 @@ static void fill_standard(void) {
         close(fd);
 }
 
-/* Whoever read standard output has gone. */
+/* Nobody reads standard output any more. */
 static bool unread(void) {
     struct pollfd out = {.fd = STDOUT_FILENO};
 

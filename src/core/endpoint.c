@@ -487,7 +487,7 @@ static void act_ready(struct step *s) {
     send_ready(s, s->ep->live);
 }
 
-/* Whoever has a session with us asks whether we have it, too, and repeats that until
+/* An endpoint with a session asks whether the remote has it, too, and repeats that until
  * it hears READY, or SETTLE. A remote that has forgotten us will neither ask for a
  * READY that got lost nor say that it has. */
 static void act_probe(struct step *s) {

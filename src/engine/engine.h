@@ -25,7 +25,7 @@ weir_engine *engine_end(weir_engine *engine);
 bool engine_left_step(weir_engine *engine);
 
 /* The earliest time, by the clock of its environment, at which weir_engine_progress has something
- * to do even if nothing arrives; UINT64_MAX: never. Whoever asks comes back then, or when
+ * to do even if nothing arrives; UINT64_MAX: never. The caller comes back then, or when
  * something arrives: meanwhile the engine is not absent (look.c). For a virtual clock. */
 uint64_t engine_next_deadline(weir_engine *engine);
 

@@ -39,7 +39,7 @@ static void tell_followers(struct sleeping *sleeping) {
     pthread_mutex_unlock(&sleeping->lock);
 }
 
-/* Whoever goes to sleep says so first and looks for news then; here the news was counted
+/* A thread that goes to sleep says so first and looks for news then; here the news was counted
  * first: one of the two sees the other. */
 void news_tell(weir_engine *engine) {
     if (atomic_load(&engine->followers) != 0)

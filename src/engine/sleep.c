@@ -2,8 +2,8 @@
 /* sleep.c: sleeping until there is news, and the application's own loop.
  *
  * Of several threads that wait, one (the leader) sleeps on the descriptors of the
- * ports; the others sleep on a condition. Whoever has done work while somebody
- * sleeps tells them as it lets go of the engine. A leader that leaves wakes the
+ * ports; the others sleep on a condition. A thread that has done work while
+ * others sleep tells them as it lets go of the engine. A leader that leaves wakes the
  * others, and one of them takes its place. An idle engine sleeps without a bound:
  * only a deadline of its own limits the sleep.
  *

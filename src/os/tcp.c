@@ -536,7 +536,7 @@ static int tcp_make_room(struct tcp *tcp, struct weir_control_event *event_out) 
     return 0;
 }
 
-/* Whoever dials stays in the backlog for a while. */
+/* No descriptors are left for those that dial: they stay in the backlog for a while. */
 static int tcp_starve(struct tcp *tcp, int error, struct weir_control_event *event_out) {
     const bool known = tcp->starved;
     tcp->starved = true;
