@@ -151,7 +151,8 @@ static void *choose_too(void *argument) {
     return NULL;
 }
 
-/* However many devices are opened at the same time, it is measured before they have it and never after. */
+/* However many devices are opened at the same time, it is measured before they have it and never
+ * after. */
 static void test_a_process_measures_once(void **state) {
     enum { THREADS = 4 };
     struct copy_choice choices[THREADS], again;
