@@ -508,7 +508,7 @@ static void test_S5_a_blocked_submitter_sleeps(void **state) {
     long before = sleeps();
     assert_int_equal(weir_write(a.engine, a.peer, &one, 1, &block, &transfer), WEIR_EAGAIN);
     assert_true(now_ns() - begin >= backoff_ns);
-    assert_true(sleeps() - before >= 20);
+    assert_true(sleeps() - before >= 3); /* one that spins never does; a busy machine wakes late */
     before = sleeps();
     assert_int_equal(weir_write(a.engine, a.peer, &one, 1, NULL, &transfer), WEIR_EAGAIN);
     assert_true(sleeps() - before < 10);

@@ -90,10 +90,10 @@ static int side_connect(struct side *side, const struct ticket *other) {
     int rc = shm_device_ops.qp_connect(side->qp, &path);
     if (rc == WEIR_EINPROGRESS)
         rc = side_connected(side);
-    if (rc != 0)
-        return rc;
-    return shm_device_ops.mr_import(side->device, other->blob, other->blob_length, REGION_BYTES,
-                                    WEIR_ACCESS_ALL, &side->remote);
+    for (bool again = rc == 0; again; again = rc == WEIR_EAGAIN) /* it got no processor for 1 s */
+        rc = shm_device_ops.mr_import(side->device, other->blob, other->blob_length, REGION_BYTES,
+                                      WEIR_ACCESS_ALL, &side->remote);
+    return rc;
 }
 
 /* Whatever of it there is. */

@@ -544,7 +544,7 @@ int hand_take(int socket, int fds_out[HAND_FDS_MAX]) {
     uint32_t count = 0;
     /* ECONNRESET comes once, before what was answered. So does the end: recv(2) may find the queue
      * empty, then that the other side has answered and closed, and say the latter. */
-    for (int tries = 0; tries < 2 && length <= 0; tries++) {
+    for (int tries = 0; tries < 2 && length <= 0 && count == 0; tries++) {
         length = receive(socket, &text, sizeof text, fds, &count, &lack);
         if (length < 0 && (errno == EAGAIN || errno == EINTR))
             return WEIR_EINPROGRESS;
