@@ -494,6 +494,13 @@ const char *profile_name(unsigned index, const char **about_out) {
     return PROFILES[index].name;
 }
 
+/* Habits that no device has together: what blames nobody keeps an order (a connection), and a
+ * shared receive queue has one order of completions for all its QPs. */
+static void possible(struct sim_nic_config *nic) {
+    nic->no_blame = nic->no_blame && nic->ordered;
+    nic->recv_rings = nic->recv_rings && !nic->srq;
+}
+
 bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_out) {
     struct sim_prng prng;
     bool news, unordered;
@@ -526,8 +533,8 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         stills(seed, config_out);
         PROFILES[i].fill(&prng, config_out);
         slow_connects(seed, config_out);
-        for (uint32_t n = 0; n < config_out->nodes; n++) { /* connections keep an order */
-            config_out->nic[n].no_blame &= config_out->nic[n].ordered;
+        for (uint32_t n = 0; n < config_out->nodes; n++) {
+            possible(&config_out->nic[n]);
         }
         return true;
     }

@@ -766,3 +766,29 @@ weir_transfer lone_submit_notification(struct lone *lone, weir_peer peer) {
     assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &options, &transfer), WEIR_OK);
     return transfer;
 }
+
+struct peer *lone_peer(struct lone *lone, uint32_t n) {
+    uint8_t instance[WIRE_INSTANCE_SIZE];
+    lone_instance(n, instance);
+    return peer_by_instance(lone->engine, instance);
+}
+
+weir_peer lone_meet(struct lone *lone, uint32_t n, const char *address, uint64_t *conn_out) {
+    uint64_t conn = lone_visit(lone);
+    snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
+    lone_say_who(lone, conn, n, address);
+    lone_up(lone, conn, n, 1);
+    weir_event event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_UP);
+    if (conn_out != NULL)
+        *conn_out = conn;
+    return event.peer;
+}
+
+bool lone_told(struct lone *lone, weir_event_type_t type, weir_event *event_out) {
+    while (weir_event_take(lone->engine, event_out) == WEIR_OK) {
+        if (event_out->type == type)
+            return true;
+    }
+    return false;
+}

@@ -181,6 +181,10 @@ uint32_t lone_count(const struct lone *lone, uint64_t conn, enum wire_type type)
  * The engine's epoch of it. */
 uint64_t lone_up(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch);
 
+/* The engine's record of instance n; NULL: none. */
+struct peer *lone_peer(struct lone *lone, uint32_t n);
+/* Instance n, of this address, asks and connects; its handle. conn_out: may be NULL. */
+weir_peer lone_meet(struct lone *lone, uint32_t n, const char *address, uint64_t *conn_out);
 /* The engine has said HELLO there: instance n answers it, and hears READY. The engine's
  * epoch. */
 uint64_t lone_answer(struct lone *lone, uint64_t conn, uint32_t n, uint64_t epoch);
@@ -195,6 +199,8 @@ bool lone_immediate(struct lone *lone, uint32_t qp);
 void lone_swallow(struct lone *lone);
 /* The next event of the engine's, which has to be there. */
 weir_event lone_event(struct lone *lone);
+/* Takes events up to the first of this type; false: there was none. */
+bool lone_told(struct lone *lone, weir_event_type_t type, weir_event *event_out);
 /* Submits a notification with no data. */
 weir_transfer lone_submit_notification(struct lone *lone, weir_peer peer);
 

@@ -3,11 +3,13 @@
  *
  *      IDLE ──► WAIT_EVENT ──► POST ──► BEACON ──► DESTROY ──► GONE
  *
- *      IDLE        left by START, the QP to ERR: to POST at once where no LAST_WQE is to come, or
- * it came early; to DESTROY, as it is, when the QP was never connected WAIT_EVENT  left by
- * LAST_WQE, or on its bound POST        left when the device took the beacon; after many refusals,
- * to DESTROY without one BEACON      left by the beacon's flush, when a whole CQ was polled since,
- * or on its bound DESTROY     left when the device has destroyed the QP
+ * What ends each state:
+ * - IDLE: START, the QP to ERR; to POST at once where no LAST_WQE is to come, or it came early; to
+ *   DESTROY, as it is, when the QP was never connected
+ * - WAIT_EVENT: LAST_WQE, or its bound
+ * - POST: the device took the beacon; after many refusals, to DESTROY without one
+ * - BEACON: the beacon's flush, or a whole CQ was polled since, or its bound
+ * - DESTROY: the device has destroyed the QP
  *
  * Devices differ: the last-WQE event comes never, once or often, early or late, and a beacon may
  * never flush; each wait therefore ends on a bound as well. (IBA 1.5, 11.5.2: affiliated

@@ -38,22 +38,21 @@ static bool is_strange(const struct peer *peer, uint64_t conn) {
 
 /* The pass that shows the peer on this connection that it is us. Only on one that was dialled here,
  * and that it has answered: it is not told to one that only says that it is the peer. */
-static uint64_t pass_for(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
-    const struct peer *peer = peer_by_instance(engine, instance);
-    return peer != NULL && !peer_is_leaving(peer) && peer->conn_dialled == conn &&
-                   (peer->dial == DIAL_NONE || peer->dial == DIAL_AWAITING)
-               ? peer->pass_theirs
-               : 0;
+static uint64_t pass_for(const struct peer *peer, uint64_t conn) {
+    bool answered = peer->conn_dialled == conn
+                        ? peer->dial == DIAL_NONE || peer->dial == DIAL_AWAITING
+                        : peer->conn_aside == conn && conn_is_of(peer, conn);
+    return answered && !peer_is_leaving(peer) ? peer->pass_theirs : 0;
 }
 
 /* Answered whoever asks: no peer is made before a HELLO. A visitor's word of itself is kept for
  * that, as far as there is room. */
 static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
-    uint64_t pass = pass_for(engine, conn, message->from);
+    struct peer *peer = peer_by_instance(engine, message->from);
+    uint64_t pass = peer != NULL ? pass_for(peer, conn) : 0;
     if (!conn_identify(engine, conn, WIRE_IAM, message->from, pass, false) || engine->closing ||
         memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0)
         return;
-    struct peer *peer = peer_by_instance(engine, message->from);
     if (peer == NULL || peer_is_leaving(peer)) {
         struct visitor *visitor = visitor_add(engine, conn);
         if (visitor != NULL) {
@@ -67,7 +66,12 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
         return;
     learn_address(engine, peer, message->address);
     dial_spoke(engine, peer, conn);
-    peer_reachable(engine, peer);
+    /* Where we dialled, WHO means that the peer heard something and does not know from whom. Without
+     * the pass it would hear it again and ask again, for ever. */
+    if (pass != 0 || (conn != peer->conn_dialled && conn != peer->conn_aside))
+        peer_reachable(engine, peer);
+    else
+        peer_set_timer(engine, peer);
 }
 
 /* Another instance says that it is at the address of this peer, which has no session: one of the

@@ -320,6 +320,7 @@ void dial_ask_there(weir_engine *engine, struct peer *peer) {
         found_conn_set(engine, peer, &peer->conn_dialled, 0);
         dial_spoke(engine, peer, conn);
         peer->conn_last = last;
+        peer->conn_aside = conn;
     }
     dial_start(engine, peer);
 }

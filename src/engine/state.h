@@ -297,6 +297,7 @@ struct peer {
     uint64_t conn_dialled, conn_accepted;
     uint64_t conn_before; /* accepted before that one, and not closed yet */
     uint64_t conn_last;   /* the one that spoke last */
+    uint64_t conn_aside;  /* dialled and answered, and kept while the peer is asked for again */
     uint64_t conn_waits;  /* of the visitor whose HELLO waits for who answers at this address */
     enum dial_state dial;
     uint64_t dial_deadline_ns, dial_next_ns, dial_pause_ns;
