@@ -66,8 +66,8 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
         return;
     learn_address(engine, peer, message->address);
     dial_spoke(engine, peer, conn);
-    /* Where we dialled, WHO means that the peer heard something and does not know from whom. Without
-     * the pass it would hear it again and ask again, for ever. */
+    /* Where we dialled, WHO means that the peer heard something and does not know from whom.
+     * Without the pass it would hear it again and ask again, for ever. */
     if (pass != 0 || (conn != peer->conn_dialled && conn != peer->conn_aside))
         peer_reachable(engine, peer);
     else
