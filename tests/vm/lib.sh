@@ -31,6 +31,16 @@ trap 'test -z "$serving" || kill -KILL "$serving" 2>/dev/null; rm -rf "$WORK"' E
 note() { echo "# $*"; }
 skip() { echo "skip $1: $2"; }
 
+# What the devices have counted (retries, refusals, errors), where they do.
+device_counts() {
+    for counted in $(printf '%s\n' "$RDMA_A" "$RDMA_B" | sort -u); do
+        for file in /sys/class/infiniband/"$counted"/ports/1/hw_counters/*; do
+            [ ! -f "$file" ] || [ "$(cat "$file")" = 0 ] ||
+                echo "# $counted $(basename "$file") $(cat "$file")"
+        done
+    done
+}
+
 # check NAME COMMAND...: one test; its output is shown when it fails.
 check() {
     name=$1
@@ -41,6 +51,7 @@ check() {
         echo "ok $name"
     else
         sed 's/^\(# \)*/# /' "$WORK/log"
+        device_counts
         echo "FAILED $name"
         failures=$((failures + 1))
     fi
