@@ -31,7 +31,7 @@ struct ping {
 /* A pass without the answer. -1: it will not come. */
 static int ping_idle(struct ping *ping) {
     host_idle(&ping->idler);
-    return session_patience(ping->session, &ping->patience, *ping->word);
+    return session_patience(ping->session, &ping->patience, *ping->word, (weir_transfer){0});
 }
 
 /* Submits the write; returns when it is posted, which it is when it can be. */

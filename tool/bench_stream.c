@@ -135,7 +135,7 @@ static void take_answers(struct stream *stream) {
     const struct options *o = stream->options;
     weir_notification message;
 
-    while (weir_notification_take(stream->session->engine, &message) == 0) {
+    while (session_take(stream->session, &message) > 0) {
         uint64_t flight = proto_argument(message.tag) / o->segments;
         struct proto_checked checked;
         if (proto_type(message.tag) != PROTO_CHECKED || message.length != sizeof(checked) ||
@@ -154,14 +154,14 @@ static void take_answers(struct stream *stream) {
 
 /* Progress while waiting for something; -1: give up. On one CPU whoever could bring it along,
  * the driver's thread or the target, needs that CPU. */
-static int pause_worker(struct worker *worker) {
+static int pause_worker(struct worker *worker, const struct flight *flight) {
     struct stream *stream = worker->stream;
 
     if (weir_engine_progress(stream->session->engine) == 0 && stream->alone)
         weir_engine_wait(stream->session->engine, NS_PER_MS);
     host_idle(&worker->idler);
     if ((worker->index == 0 && session_look(stream->session) != 0) ||
-        session_patience(stream->session, &worker->patience, worker->moved) != 0)
+        session_patience(stream->session, &worker->patience, worker->moved, flight->transfer) != 0)
         atomic_store(&stream->stop, true);
     return atomic_load_explicit(&stream->stop, memory_order_relaxed) ? -1 : 0;
 }
@@ -190,7 +190,7 @@ static __attribute__((noinline)) int land_slowly(struct worker *worker, struct f
 
     if (flight->transfer.id != 0) {
         while ((rc = weir_transfer_status(engine, flight->transfer)) == WEIR_EINPROGRESS) {
-            if (pause_worker(worker) != 0)
+            if (pause_worker(worker, flight) != 0)
                 return -1;
         }
         weir_transfer_release(engine, flight->transfer);
@@ -205,7 +205,8 @@ static __attribute__((noinline)) int land_slowly(struct worker *worker, struct f
     }
     for (uint64_t looks = 1; atomic_load_explicit(&flight->unchecked, memory_order_acquire);
          looks++) {
-        if (pause_worker(worker) != 0 || (looks % LOOKS_AT_OTHERS == 0 && other_failed(worker)))
+        if (pause_worker(worker, flight) != 0 ||
+            (looks % LOOKS_AT_OTHERS == 0 && other_failed(worker)))
             return -1;
         take_answers(stream);
     }
@@ -268,7 +269,7 @@ static inline int launch(struct worker *worker, uint64_t index, bool fixed,
                                 transfer->flags != 0 ? transfer : NULL, &flight->transfer)) ==
            WEIR_EAGAIN) {
         worker->eagain++;
-        if (pause_worker(worker) != 0)
+        if (pause_worker(worker, flight) != 0)
             return -1;
     }
     if (rc != 0)

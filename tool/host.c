@@ -204,17 +204,29 @@ void host_sleep_on(int fd, uint64_t timeout_ns) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+static void print_line(const char *format, va_list arguments) {
+    flockfile(stderr);
+    fputs("weir: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    funlockfile(stderr);
+}
+
 int complain(const char *format, ...) {
     va_list arguments;
 
     if (atomic_flag_test_and_set(&complained))
         return -1;
     va_start(arguments, format);
-    flockfile(stderr);
-    fputs("weir: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    funlockfile(stderr);
+    print_line(format, arguments);
     va_end(arguments);
     return -1;
+}
+
+void remark(const char *format, ...) {
+    va_list arguments;
+
+    va_start(arguments, format);
+    print_line(format, arguments);
+    va_end(arguments);
 }

@@ -65,6 +65,8 @@ void host_sleep_on(int fd, uint64_t timeout_ns);
 /* Prints "weir: ...", one line, on stderr. Only the first call of a process prints: what
  * follows a failure is a consequence. Returns -1. Any thread. */
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same of one client of a server, which goes on: every call prints. */
+void remark(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Between two looks at a word that another CPU will write: the looks do not pile up, and the
  * line comes sooner. */

@@ -15,8 +15,45 @@
 #define CONNECT_NS      (3 * NS_PER_S)
 #define SESSION_LOOK_NS NS_PER_MS
 #define TOUCH_BYTES     (1u << 20)
+/* A target that ends a session says why before it releases what the session uses. */
+#define REASON_NS NS_PER_S
 /* Polls before sleeping: some tens of microseconds, more than a message takes on one host. */
 #define SESSION_SPINS 2000
+
+int session_take(struct session *session, weir_notification *notification_out) {
+    while (weir_notification_take(session->engine, notification_out) == 0) {
+        /* Anybody may write to a listening engine: what is not from our target is dropped. */
+        if (notification_out->from.id != session->peer.id)
+            continue;
+        uint64_t error = proto_argument(notification_out->tag);
+        if (proto_type(notification_out->tag) != PROTO_CLOSED || error == 0)
+            return 1;
+        atomic_store(&session->ended, -(int)(error & 0xffff));
+    }
+    return 0;
+}
+
+/* Why the target ended the session; 0: it did not say so. Other messages are lost. */
+static int ended_why(struct session *session, bool wait) {
+    uint64_t until = host_now_ns() + REASON_NS;
+    weir_notification message;
+
+    do {
+        while (session_take(session, &message) > 0) {
+        }
+        if (!wait || atomic_load(&session->ended) != 0)
+            break;
+        weir_engine_wait(session->engine, NS_PER_MS);
+    } while (host_now_ns() < until && !host_interrupted());
+    return atomic_load(&session->ended);
+}
+
+static int complain_ended(const struct session *session, const char *what) {
+    int error = atomic_load(&session->ended);
+
+    return complain("%s: the target ended the session: %s (%s)", what, weir_strerror(error),
+                    weir_error_name(error));
+}
 
 int session_fail(struct session *session, const char *what, int error) {
     char how[64], why[DIAGNOSIS_MAX];
@@ -28,6 +65,9 @@ int session_fail(struct session *session, const char *what, int error) {
     }
     if (host_interrupted())
         return complain("%s: interrupted", what);
+    /* Memory that it has released is refused, in the way of the device. */
+    if (ended_why(session, error == WEIR_EREMOTE || error == WEIR_EDEVICE) != 0)
+        return complain_ended(session, what);
     if (error == WEIR_EREFUSED) {
         diagnose_refusal(session->engine, session->peer, why);
         return complain("%s: the target refused: %s (%s)", what, why, weir_error_name(error));
@@ -112,6 +152,8 @@ int session_look(struct session *session) {
         session->pid = 0;
         return complain("the target was %s", how);
     }
+    if (atomic_load(&session->ended) != 0)
+        return complain_ended(session, "no answer");
     return take_events(session);
 }
 
@@ -121,8 +163,10 @@ int session_look(struct session *session) {
  * being waited for on one. */
 #define TIRED_NS (50 * NS_PER_MS)
 
-int session_patience(const struct session *session, struct patience *patience, uint64_t moved) {
+int session_patience(const struct session *session, struct patience *patience, uint64_t moved,
+                     weir_transfer oldest) {
     uint64_t now;
+    int waits = 0;
 
     if (++patience->waits % PATIENCE_EVERY != 0 && !patience->tired)
         return 0;
@@ -138,20 +182,17 @@ int session_patience(const struct session *session, struct patience *patience, u
         weir_engine_wait(session->engine, NS_PER_MS);
     if (now - patience->since_ns < SESSION_STUCK_S * NS_PER_S)
         return 0;
-    return complain(
-        "nothing has moved for %d s: the target does not run, its host is overloaded, or the "
-        "link to it is down",
-        SESSION_STUCK_S);
+    if (oldest.id != 0)
+        waits = weir_transfer_waiting_for(session->engine, oldest);
+    return complain("nothing has moved for %d s%s%s: the target does not run, its host is "
+                    "overloaded, or the link to it is down",
+                    SESSION_STUCK_S, waits > 0 ? ", the oldest transfer waits for " : "",
+                    waits > 0 ? weir_waiting_name(waits) : "");
 }
 
 int session_poll(struct session *session, weir_notification *notification_out) {
     weir_engine_progress(session->engine);
-    while (weir_notification_take(session->engine, notification_out) == 0) {
-        /* Anybody may write to a listening engine: what is not from our target is dropped. */
-        if (notification_out->from.id == session->peer.id)
-            return 1;
-    }
-    return session_look(session);
+    return session_take(session, notification_out) > 0 ? 1 : session_look(session);
 }
 
 int session_await(struct session *session, enum proto_type type, weir_notification *out) {

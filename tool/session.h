@@ -6,6 +6,7 @@
 #ifndef TOOL_SESSION_H
 #define TOOL_SESSION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,6 +27,7 @@ struct session {
     bool map_owned;     /* base is our own mapping */
     int pid;            /* our own target; 0: none, or reaped */
     uint64_t looked_ns; /* when session_look last did its work */
+    atomic_int ended;   /* why the target ended it; 0: it has not */
     char address[WEIR_ADDRESS_MAX];
 };
 
@@ -50,6 +52,10 @@ int session_touch(struct session *session);
 int session_send(struct session *session, uint64_t tag, const void *payload, uint32_t length,
                  const weir_segment *segments, size_t segment_count);
 
+/* One notification of the target if there is one: 1 or 0. That the target ended the session is
+ * none of them: it is kept for session_look and session_fail. */
+int session_take(struct session *session, weir_notification *notification_out);
+
 /* Progress, then one notification of the target if there is one: 1 or 0; -1: the target is
  * gone, or the user interrupted, and that was complained of. Cheap enough to spin on. */
 int session_poll(struct session *session, weir_notification *notification_out);
@@ -68,7 +74,8 @@ struct patience {
     uint64_t since_ns;
     bool tired; /* nothing has moved for some time: each wait sleeps */
 };
-int session_patience(const struct session *session, struct patience *patience, uint64_t moved);
+int session_patience(const struct session *session, struct patience *patience, uint64_t moved,
+                     weir_transfer oldest);
 
 /* At most every millisecond: progress, events, the child's life, interrupts. */
 int session_look(struct session *session);

@@ -166,6 +166,23 @@ static void answer_status(struct target *target, const struct served *served, en
     (void)target_send(target, served, proto_tag(type, (uint64_t)-error), NULL, 0, NULL, 0);
 }
 
+/* The target ends a session by itself, and says why: here, and, before the memory goes, to the
+ * client. */
+static void end_session(struct target *target, struct served *served, const char *what, int error) {
+    remark("%s: its session ends: %s (%s)", what, weir_strerror(error), weir_error_name(error));
+    answer_status(target, served, PROTO_CLOSED, error);
+    begin_close(target, served);
+}
+
+/* A client that is gone hears nothing. */
+static void client_gone(struct target *target, struct served *served, int error) {
+    if (served->state == SERVED_OPEN)
+        remark("a client is gone within its session: %s (%s)", weir_strerror(error),
+               weir_error_name(error));
+    served->answer_close = false;
+    begin_close(target, served);
+}
+
 static int open_session(struct target *target, struct served *served) {
     uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
     size_t length = sizeof(descriptor);
@@ -284,8 +301,9 @@ static unsigned take_messages(struct target *target) {
         served = find(target, message.from);
         if (served == NULL || served->state != SERVED_OPEN)
             continue; /* of a session that is over */
-        if (on_message(target, served, &message) != 0)
-            begin_close(target, served);
+        int rc = on_message(target, served, &message);
+        if (rc != 0)
+            end_session(target, served, "a client's message cannot be served", rc);
     }
     return taken;
 }
@@ -297,8 +315,9 @@ static unsigned take_completions(struct target *target) {
     while (taken < BATCH && weir_completion_take(target->engine, &completion) == 0) {
         struct served *served = &target->served[completion.user_data % SERVED_MAX];
         taken++;
-        if (work_completed(target, served, completion.status) != 0 && served->state == SERVED_OPEN)
-            begin_close(target, served);
+        int rc = work_completed(target, served, completion.status);
+        if (rc != 0 && served->state == SERVED_OPEN)
+            end_session(target, served, "a transfer for a client failed", rc);
     }
     return taken;
 }
@@ -313,13 +332,10 @@ static unsigned take_events(struct target *target) {
         if (event.type == WEIR_EVENT_DEVICE_FAILED)
             target->device_failed = true;
         if (event.type == WEIR_EVENT_REFUSED)
-            complain("a peer is not served%s: %s (%s)",
-                     event.error == WEIR_EDENIED ? "" : " for now", weir_strerror(event.error),
-                     weir_error_name(event.error));
-        if (event.type == WEIR_EVENT_GONE && served != NULL) {
-            served->answer_close = false;
-            begin_close(target, served);
-        }
+            remark("a peer is not served%s: %s (%s)", event.error == WEIR_EDENIED ? "" : " for now",
+                   weir_strerror(event.error), weir_error_name(event.error));
+        if (event.type == WEIR_EVENT_GONE && served != NULL)
+            client_gone(target, served, event.error);
     }
     return taken;
 }
@@ -347,7 +363,7 @@ static unsigned visit_sessions(struct target *target, struct mood *mood_out) {
             int rc = work_watch_word(target, served);
             mood_out->playing = mood_out->looking = true;
             if (rc < 0)
-                begin_close(target, served);
+                end_session(target, served, "a word for a client cannot be sent", rc);
             work += rc > 0;
         } else {
             mood_out->playing = mood_out->playing || served->open.kind == PROTO_KIND_PING;

@@ -109,7 +109,8 @@ bench() {
 bench_holds() {
     expression=$1
     shift
-    bench "$@" --json "$WORK/out.json" >"$WORK/table" || { cat "$WORK/table"; return 1; }
+    bench "$@" --json "$WORK/out.json" >"$WORK/table" 2>"$WORK/table.err" ||
+        { cat "$WORK/table" "$WORK/table.err"; return 1; }
     python3 -c 'import json, sys
 r = json.load(open(sys.argv[1]))
 rate, p99 = r["ops_per_s"], r["latency_ns"]["p99"] / 1e6

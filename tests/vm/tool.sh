@@ -12,11 +12,26 @@ devices = {d["name"]: d for d in json.load(open(sys.argv[1]))["devices"]}
 d = devices.get(sys.argv[2])
 sys.exit(0 if d and d["available"] else f"{sys.argv[2]}: {d}")' "$WORK/info.json" "$DEVICE"
 }
-round() {
+served() {
     serve || return 1
     bench_holds "$right" "$@"
     good=$?
+    [ $good -eq 0 ] || cat "$WORK/serve.err"
     serve_end && return $good
+}
+# rxe of 6.1 may send a write again from the wrong place, which ends it (docs/testing.md).
+lost_its_place() {
+    case $DEVICE-$RDMA_A-$(uname -r) in
+    verbs-rxe*-6.1.*) grep -q WEIR_EREMOTE "$WORK/table.err" ;;
+    *) false ;;
+    esac
+}
+round() {
+    served "$@" && return
+    lost_its_place || return
+    echo "# rxe sent a write again from the wrong place: once more"
+    device_counts
+    served "$@"
 }
 replay() {
     "$weir" bench trace --requests 40 --seed 3 >"$WORK/trace" &&

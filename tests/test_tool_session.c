@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_tool_session.c: a bench's session with a target that ends it: both say why. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "host.h"
+#include "session.h"
+#include "target.h"
+
+/* A process that serves on shm: its address, and what it will say on its stderr. */
+static pid_t serve(char *address_out, size_t size, FILE **said_out) {
+    int out[2], err[2];
+
+    assert_int_equal(pipe(out), 0);
+    assert_int_equal(pipe(err), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct options options = {
+            .command = CMD_SERVE, .device = "shm", .qps = 1, .memory_max = 1 << 20};
+        dup2(out[1], STDOUT_FILENO);
+        dup2(err[1], STDERR_FILENO);
+        close(out[0]);
+        close(err[0]);
+        host_catch_signals();
+        _exit(target_serve(&options));
+    }
+    close(out[1]);
+    close(err[1]);
+    FILE *line = fdopen(out[0], "r");
+    assert_non_null(line);
+    assert_non_null(fgets(address_out, (int)size, line));
+    address_out[strcspn(address_out, "\n")] = '\0';
+    fclose(line);
+    *said_out = fdopen(err[0], "r");
+    assert_non_null(*said_out);
+    return pid;
+}
+
+static void open_session(struct session *session, const struct options *options) {
+    struct proto_open open = {.kind = PROTO_KIND_WRITE,
+                              .page_bytes = 4096,
+                              .page_stride = 4096,
+                              .page_count = 1,
+                              .lanes = 1};
+
+    assert_int_equal(session_start(session, options), 0);
+    assert_int_equal(session_open(session, &open, 4096, SESSION_KEEP), 0);
+}
+
+/* A message that the target cannot serve ends the session, and neither side has to guess why: not
+ * the client's next wait, nor what became of a transfer to memory that is gone. Another session is
+ * served afterwards, and ends as loudly. */
+static void test_W10_a_session_that_the_target_ends_says_why(void **state) {
+    char address[256], line[256];
+    struct session session;
+    FILE *said;
+
+    (void)state;
+    pid_t pid = serve(address, sizeof(address), &said);
+    struct options options = {.device = "shm", .peer = address, .qps = 1, .threads = 1};
+    for (int round = 0; round < 2; round++) {
+        weir_notification message;
+        open_session(&session, &options);
+        /* What it checks, it wants to be told. */
+        assert_int_equal(session_send(&session, proto_tag(PROTO_CHECK, 0), NULL, 0, NULL, 0), 0);
+        if (round == 0)
+            assert_int_equal(session_await(&session, PROTO_CHECKED, &message), -1);
+        else
+            assert_int_equal(session_fail(&session, "write", WEIR_EREMOTE), -1);
+        assert_int_equal(session.ended, WEIR_EINVAL);
+        session_end(&session);
+        assert_non_null(fgets(line, sizeof(line), said));
+        assert_non_null(strstr(line, "its session ends"));
+        assert_non_null(strstr(line, "WEIR_EINVAL"));
+    }
+    /* One that goes without a word is remarked on, too. */
+    open_session(&session, &options);
+    session_end(&session);
+    assert_non_null(fgets(line, sizeof(line), said));
+    assert_non_null(strstr(line, "a client is gone within its session"));
+    int status;
+    kill(pid, SIGTERM);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    fclose(said);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_W10_a_session_that_the_target_ends_says_why),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
