@@ -150,8 +150,8 @@ static weir_engine *engine_of(uint32_t peers, bool crowd) {
 }
 
 static void add_stats(weir_engine *engine, struct side *side) {
-    weir_stats stats = WEIR_STATS_INIT;
-    weir_engine_stats(engine, &stats);
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
+    weir_engine_query(engine, &stats);
     side->sent += stats.control_sent;
     side->resent += stats.control_retransmits;
     side->stale += stats.control_stale;
@@ -177,7 +177,7 @@ static void connect_to(weir_engine *engine, const char *address) {
     int rc = weir_peer_open(engine, address, &peer);
     if (rc == WEIR_OK)
         rc = weir_peer_connect(engine, peer);
-    if (rc != WEIR_OK && rc != WEIR_NOT_READY)
+    if (rc != WEIR_OK && rc != WEIR_ENOTREADY)
         fail("a connect does not begin", rc);
 }
 

@@ -196,8 +196,8 @@ static _Noreturn void far_process(void) {
 }
 
 static _Noreturn void fail_stuck(const char *what) {
-    weir_stats stats = WEIR_STATS_INIT;
-    must(weir_engine_stats(tap_engine(near), &stats), "stats");
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
+    must(weir_engine_query(tap_engine(near), &stats), "stats");
     fprintf(stderr,
             "recovery: %s; round %u: sessions up %llu, broken %llu, retired %llu, replays %llu; "
             "QPs made %u and %u, there are %u and %u; wanted to break %d and %d\n",

@@ -86,7 +86,7 @@ static void welcome(struct server *s, const weir_notification *hello) {
     if (n == CLIENTS || weir_memory_import(s->engine, hello->from, hello->payload, hello->length,
                                            &s->clients[n].memory) != WEIR_OK)
         return;
-    weir_remote_info(s->engine, s->clients[n].memory, &bytes, NULL);
+    weir_remote_query(s->engine, s->clients[n].memory, &bytes, NULL);
     s->clients[n].peer = hello->from;
     s->clients[n].pages = bytes / PAGE;
     s->count++;

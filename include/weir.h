@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weir.h: the public interface of weir, all of it.
+/* weir.h: the public interface of weir; what tools show of its settings is in weir_settings.h.
  *
  * weir moves bytes between registered memory of processes, on one host or
  * across a network, by one-sided reads and writes, with notifications.
@@ -80,7 +80,7 @@ WEIR_API const char *weir_version(void);
 #define WEIR_ERRORS(X)                                                                             \
     X(WEIR_EAGAIN, -1, WEIR_CLASS_RETRY, "a bounded queue or pool is full; try again")             \
     X(WEIR_EINPROGRESS, -2, WEIR_CLASS_RETRY, "not finished yet")                                  \
-    X(WEIR_NOT_READY, -3, WEIR_CLASS_RETRY, "not connected yet")                                   \
+    X(WEIR_ENOTREADY, -3, WEIR_CLASS_RETRY, "not connected yet")                                   \
     X(WEIR_EINVAL, -10, WEIR_CLASS_TRANSFER, "invalid argument")                                   \
     X(WEIR_EBOUNDS, -11, WEIR_CLASS_TRANSFER, "segment outside its memory")                        \
     X(WEIR_EACCESS, -12, WEIR_CLASS_TRANSFER, "access right missing")                              \
@@ -111,14 +111,14 @@ WEIR_API const char *weir_version(void);
       "the system does not let the two processes share memory")                                    \
     X(WEIR_EUNREACH, -39, WEIR_CLASS_ENDPOINT, "no route to the peer's address")
 
-typedef enum weir_error_class {
+typedef enum weir_class {
     WEIR_CLASS_OK = 0,
     WEIR_CLASS_RETRY = 1,    /* nothing happened; the same call may work later */
     WEIR_CLASS_TRANSFER = 2, /* this call or transfer failed, for what it was given; the engine and
                               * the peer go on. With ESTALE so does every other that is given the
                               * same handle: all imports of a peer, when it died */
     WEIR_CLASS_ENDPOINT = 3  /* this peer, or the engine, cannot be used any more */
-} weir_error_class_t;
+} weir_class;
 
 enum {
     WEIR_OK = 0,
@@ -131,7 +131,7 @@ enum {
 WEIR_API const char *weir_strerror(int error);
 /* The constant's own name, "WEIR_EAGAIN"; "WEIR_E?" for an unknown code. */
 WEIR_API const char *weir_error_name(int error);
-WEIR_API weir_error_class_t weir_error_class(int error);
+WEIR_API weir_class weir_error_class(int error);
 
 /* ---- handles ----------------------------------------------------------- */
 
@@ -151,15 +151,13 @@ typedef struct weir_transfer {
 
 /* ---- limits ------------------------------------------------------------ */
 
-#define WEIR_ADDRESS_MAX      288 /* bytes of a "host:port" with its terminator */
-#define WEIR_DESCRIPTOR_MAX   256 /* bytes of an exported memory descriptor */
-#define WEIR_NOTIFY_MAX       256 /* bytes of a notification's payload */
-#define WEIR_QPS_MAX          16  /* QPs of one endpoint */
-#define WEIR_DEVICE_NAME_MAX  32  /* bytes of a device name with its terminator */
-#define WEIR_DEVICE_NOTE_MAX  128 /* bytes of a device's note with its terminator */
-#define WEIR_SETTING_NOTE_MAX 192 /* bytes of a setting's note with its terminator */
-#define WEIR_OPEN_NOTE_MAX    384 /* bytes of why an engine did not open, with its terminator */
-#define WEIR_VARIABLE_MAX     64  /* bytes of a stray variable's name with its terminator */
+#define WEIR_ADDRESS_MAX     288 /* bytes of a "host:port" with its terminator */
+#define WEIR_DESCRIPTOR_MAX  256 /* bytes of an exported memory descriptor */
+#define WEIR_NOTIFY_MAX      256 /* bytes of a notification's payload */
+#define WEIR_QPS_MAX         16  /* QPs of one endpoint */
+#define WEIR_DEVICE_NAME_MAX 32  /* bytes of a device name with its terminator */
+#define WEIR_DEVICE_NOTE_MAX 128 /* bytes of a device's note with its terminator */
+#define WEIR_OPEN_NOTE_MAX   384 /* bytes of why an engine did not open, with its terminator */
 
 /* ---- engine ------------------------------------------------------------ */
 
@@ -297,68 +295,6 @@ WEIR_API int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out);
  * own means. Errors: ETOOBIG (address_size too small), ENOTSUP (no listener). */
 WEIR_API int weir_engine_address(const weir_engine *engine, char *address_out, size_t address_size);
 
-/* ---- settings ---------------------------------------------------------- */
-
-/* Where the value of a setting comes from. An option goes before the environment, which is
- * not looked at then, and that before the default. */
-typedef enum weir_setting_source {
-    WEIR_SETTING_DEFAULT = 0,
-    WEIR_SETTING_ENVIRONMENT = 1,
-    WEIR_SETTING_OPTION = 2
-} weir_setting_source_t;
-
-#define WEIR_SETTING_AUTO     UINT64_MAX /* a number that the engine or the device chooses */
-#define WEIR_SETTING_TEXT_MAX 64         /* bytes of a setting that is text, with its terminator */
-
-/* A number of weir_engine_options. value to most are in the unit; a time in the options that
- * is not a whole number of it is rounded up. */
-typedef struct weir_setting_info {
-    size_t size;
-    const char *name;     /* its field there; these four are static storage */
-    const char *variable; /* its environment variable: digits, least to most */
-    const char *unit;     /* "", "B", "us", "ms" */
-    const char *what;     /* a few words about it */
-    uint64_t value;       /* as an engine would have it; the default where it is refused */
-    uint64_t fallback;    /* the default */
-    uint64_t least;
-    uint64_t most;
-    uint32_t source;                  /* weir_setting_source_t */
-    int status;                       /* 0, or EINVAL: weir_engine_open refuses it... */
-    char note[WEIR_SETTING_NOTE_MAX]; /* ...and this says why, in a line, or why in_force is not
-                                       * value; "" */
-    uint64_t in_force;                /* the part of value that has an effect: all of it, but for
-                                       * chain_max, which is cut to a quarter of the queue, if the
-                                       * device grants sq_depth */
-    char text[WEIR_SETTING_TEXT_MAX]; /* of a device's variable that is no number, and has no
-                                       * range; "" */
-} weir_setting_info;
-#define WEIR_SETTING_INFO_INIT WEIR_SIZED(weir_setting_info)
-/* Describes the index-th setting of an engine that were opened now with these options, NULL for
- * none: its value, and whether weir_engine_open would refuse it, and why. Needs no engine. EINVAL
- * past the last. */
-WEIR_API int weir_setting_query(const weir_engine_options *options, size_t index,
-                                weir_setting_info *info);
-
-/* Describes the index-th variable of a device that is built in (WEIR_VERBS_*), likewise; name is
- * the device's, and there is no field of the options. A variable that is refused keeps that
- * device, and no other, from being opened. Whether there is such a port, GID or MTU,
- * weir_device_query says. */
-WEIR_API int weir_device_setting_query(size_t index, weir_setting_info *info);
-
-/* A variable of the environment whose name begins with WEIR_ and that this library does not
- * read: misspelled, perhaps. Of those of a device (WEIR_VERBS_*), it reads what a device that is
- * built in reads. */
-typedef struct weir_stray_info {
-    size_t size;
-    const char *nearest;              /* the variable whose name is much like it, or NULL; static */
-    char name[WEIR_VARIABLE_MAX];     /* as far as there is room; '?' for unprintable bytes */
-    char note[WEIR_SETTING_NOTE_MAX]; /* "WEIR_SQ_DEPHT: no setting of this name; ..." */
-} weir_stray_info;
-#define WEIR_STRAY_INFO_INIT WEIR_SIZED(weir_stray_info)
-/* Describes the index-th such variable. Needs no engine. Like getenv(3), not while another
- * thread changes the environment. EINVAL past the last. */
-WEIR_API int weir_stray_query(size_t index, weir_stray_info *info);
-
 /* ---- memory ------------------------------------------------------------ */
 
 #define WEIR_ACCESS_REMOTE_READ  0x1u
@@ -410,8 +346,8 @@ WEIR_API int weir_memory_register_dmabuf(weir_engine *engine, int fd, uint64_t o
 WEIR_API int weir_memory_release(weir_engine *engine, weir_memory memory);
 
 /* Base and length of a memory; either out pointer may be NULL. ESTALE. */
-WEIR_API int weir_memory_info(weir_engine *engine, weir_memory memory, void **base_out,
-                              uint64_t *length_out);
+WEIR_API int weir_memory_query(weir_engine *engine, weir_memory memory, void **base_out,
+                               uint64_t *length_out);
 
 /* Writes a descriptor of at most WEIR_DESCRIPTOR_MAX bytes that a peer can
  * import, to be carried to it by any means. *length: in, the size of the buffer;
@@ -434,8 +370,8 @@ WEIR_API int weir_memory_import(weir_engine *engine, weir_peer peer, const void 
 WEIR_API int weir_remote_release(weir_engine *engine, weir_remote remote);
 
 /* Length and access rights of an imported memory; either may be NULL. ESTALE. */
-WEIR_API int weir_remote_info(weir_engine *engine, weir_remote remote, uint64_t *length_out,
-                              uint32_t *access_out);
+WEIR_API int weir_remote_query(weir_engine *engine, weir_remote remote, uint64_t *length_out,
+                               uint32_t *access_out);
 
 /* ---- peers ------------------------------------------------------------- */
 
@@ -459,7 +395,7 @@ WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);
 
 /* Starts connecting without a transfer. An address where nobody answers is dialled again
  * after 20 ms, which doubles to 0.64 s, until connect_timeout_ns is over. 0: connected;
- * NOT_READY: under way, UP, SAME or GONE tells; ECONNECT: it has no address; ESTALE. */
+ * ENOTREADY: under way, UP, SAME or GONE tells; ECONNECT: it has no address; ESTALE. */
 WEIR_API int weir_peer_connect(weir_engine *engine, weir_peer peer);
 
 typedef struct weir_peer_info {
@@ -567,15 +503,15 @@ typedef struct weir_transfer_options {
  * there is no handle to release. 0 with another id: under way, or done already. transfer_out
  * may be NULL with WEIR_TRANSFER_QUEUE. An error: nothing was or will be posted.
  * Errors: EBOUNDS, EACCESS, ESTALE (the handle of the peer or of a segment's memory, or
- * memory of an incarnation of the peer that is gone: weir_peer_query, weir_memory_info and
- * weir_remote_info tell the former; for the latter import what its successor exports, the
+ * memory of an incarnation of the peer that is gone: weir_peer_query, weir_memory_query and
+ * weir_remote_query tell the former; for the latter import what its successor exports, the
  * peer handle stays good), EINVAL
  * (also memory of another peer), ETOOBIG (more segments than segments_max, a payload over
- * WEIR_NOTIFY_MAX), EAGAIN (a pool is full; weir_stats counts which). Only a terminal status is
- * ETIMEDOUT, ECANCELED, ECLOSED, ECONNECT, EUNREACH, EADDRESS, EREFUSED (weir_peer_query says why),
- * EFULL and ENOMEM (no session within connect_timeout_ns, for want of room here), EPEER (the peer
- * died or closed meanwhile), EUNKNOWN, EREMOTE, EDEVICE (session after session broke under it), and
- * EINVAL for local memory that the device found fault with. */
+ * WEIR_NOTIFY_MAX), EAGAIN (a pool is full; weir_engine_info counts which). Only a terminal status
+ * is ETIMEDOUT, ECANCELED, ECLOSED, ECONNECT, EUNREACH, EADDRESS, EREFUSED (weir_peer_query says
+ * why), EFULL and ENOMEM (no session within connect_timeout_ns, for want of room here), EPEER (the
+ * peer died or closed meanwhile), EUNKNOWN, EREMOTE, EDEVICE (session after session broke under
+ * it), and EINVAL for local memory that the device found fault with. */
 WEIR_API int weir_write(weir_engine *engine, weir_peer peer, const weir_segment *segments,
                         size_t segment_count, const weir_transfer_options *options,
                         weir_transfer *transfer_out);
@@ -621,8 +557,8 @@ typedef enum weir_waiting_for {
     WEIR_WAITING_SETTLE = 7,      /* for the target to say what arrived on a broken session */
     WEIR_WAITING_INFLIGHT = 8     /* for bytes in flight, to any peer, to come back, or for peers
                                    * that wait for that before it: inflight_bytes_max */
-} weir_waiting_for_t;
-/* The reason why an unfinished transfer waits now: a weir_waiting_for_t, or ESTALE. Transfers to
+} weir_waiting_for;
+/* The reason why an unfinished transfer waits now: a weir_waiting_for, or ESTALE. Transfers to
  * one peer that are still to be posted all wait for the same as the first of them. The call may
  * wait shortly for a thread that has the engine, as other queries do. */
 WEIR_API int weir_transfer_waiting_for(weir_engine *engine, weir_transfer transfer);
@@ -691,10 +627,10 @@ typedef enum weir_event_type {
                                   * why, transfers end with a status, EDEVICE if nothing else came
                                   * first. The device is given back to the system; memory stays
                                   * until it is released. Close the engine */
-} weir_event_type_t;
+} weir_event_type;
 
 typedef struct weir_event {
-    weir_event_type_t type;
+    weir_event_type type;
     int error; /* 0 with UP, LOST and SAME */
     weir_peer peer;
     uint64_t value; /* as the type says; else 0 */
@@ -710,7 +646,7 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
  * A work request that is done in its post is not signalled, and gives no completion. On a device
  * that completes later wrs_posted / posts is how many share a doorbell, and wrs_posted / signaled
  * how many share a completion. */
-#define WEIR_STATS(X)                                                                              \
+#define WEIR_COUNTERS(X)                                                                           \
     X(transfers_ok, "transfers that ended well")                                                   \
     X(transfers_failed, "transfers that ended with an error")                                      \
     X(transfers_inline, "transfers done inside the submit call")                                   \
@@ -758,15 +694,15 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
     X(sessions_refused, "requests of peers for a session that were answered with why there is "    \
                         "none")
 
-typedef struct weir_stats {
+typedef struct weir_engine_info {
     size_t size;
-#define WEIR_STATS_X(name, text) uint64_t name;
-    WEIR_STATS(WEIR_STATS_X)
-#undef WEIR_STATS_X
-} weir_stats;
-#define WEIR_STATS_INIT WEIR_SIZED(weir_stats)
+#define WEIR_COUNTERS_X(name, text) uint64_t name;
+    WEIR_COUNTERS(WEIR_COUNTERS_X)
+#undef WEIR_COUNTERS_X
+} weir_engine_info;
+#define WEIR_ENGINE_INFO_INIT WEIR_SIZED(weir_engine_info)
 /* A snapshot of the engine's counters. */
-WEIR_API int weir_engine_stats(weir_engine *engine, weir_stats *stats);
+WEIR_API int weir_engine_query(weir_engine *engine, weir_engine_info *info);
 
 /* ---- devices ----------------------------------------------------------- */
 

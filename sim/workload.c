@@ -43,7 +43,7 @@ void app_held_drop(struct sim_app *app, uint32_t i) {
 static void region_judge(struct sim_app *app, const struct sim_region *region, bool allocated) {
     void *base = NULL;
     uint64_t length = 0;
-    int error = weir_memory_info(app->engine, region->memory, &base, &length);
+    int error = weir_memory_query(app->engine, region->memory, &base, &length);
 
     if (error != 0 || base != region->base || length != SIM_REGION_BYTES) {
         sim_violation(app->run->world, "S15 n%u: new memory is described wrongly: %s",
@@ -454,7 +454,7 @@ static uint32_t calls_at_once(const struct sim_app *app, bool hasty) {
 
 static void nic_judge(struct sim_app *app) {
     struct sim_nic_census census;
-    weir_stats stats = WEIR_STATS_INIT;
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
 
     sim_nic_census(app->node->nic, &census);
     if (census.overfills != 0) {
@@ -463,7 +463,7 @@ static void nic_judge(struct sim_app *app) {
     if (census.overloads != 0) {
         sim_violation(app->run->world, "S4 n%u posts beyond its bytes in flight", app->node->index);
     }
-    if (weir_engine_stats(app->engine, &stats) == 0 && stats.receives_lost > census.swallowed) {
+    if (weir_engine_query(app->engine, &stats) == 0 && stats.receives_lost > census.swallowed) {
         sim_violation(app->run->world, "T5 n%u counts %llu receives as lost of %u",
                       app->node->index, (unsigned long long)stats.receives_lost, census.swallowed);
     }

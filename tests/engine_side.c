@@ -146,18 +146,18 @@ bool is_connected(struct side *side) {
 void connect_now(struct side *a, struct side *b) {
     int rc = weir_peer_connect(a->engine, a->peer);
 
-    assert_true(rc == WEIR_OK || rc == WEIR_NOT_READY);
+    assert_true(rc == WEIR_OK || rc == WEIR_ENOTREADY);
     STEP_UNTIL(a, b, is_connected(a));
 }
 
-weir_stats stats_of(struct side *side) {
-    weir_stats stats = WEIR_STATS_INIT;
+weir_engine_info stats_of(struct side *side) {
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
 
-    assert_int_equal(weir_engine_stats(side->engine, &stats), WEIR_OK);
+    assert_int_equal(weir_engine_query(side->engine, &stats), WEIR_OK);
     return stats;
 }
 
-weir_event next_event(struct side *a, struct side *b, weir_event_type_t type) {
+weir_event next_event(struct side *a, struct side *b, weir_event_type type) {
     weir_event event = {0};
     uint64_t end = now_ns() + PATIENCE_NS;
 

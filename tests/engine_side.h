@@ -74,10 +74,10 @@ int read_now(struct side *a, struct side *b, const weir_segment *segments, size_
              const weir_transfer_options *options);
 void connect_now(struct side *a, struct side *b);
 bool is_connected(struct side *side);
-weir_stats stats_of(struct side *side);
+weir_engine_info stats_of(struct side *side);
 weir_peer_info info_of(struct side *side);
 /* The next event of this type; others before it are dropped. */
-weir_event next_event(struct side *a, struct side *b, weir_event_type_t type);
+weir_event next_event(struct side *a, struct side *b, weir_event_type type);
 
 /* Bytes that say where they came from. */
 uint8_t pattern(uint64_t seed, uint64_t offset);

@@ -785,7 +785,7 @@ weir_peer lone_meet(struct lone *lone, uint32_t n, const char *address, uint64_t
     return event.peer;
 }
 
-bool lone_told(struct lone *lone, weir_event_type_t type, weir_event *event_out) {
+bool lone_told(struct lone *lone, weir_event_type type, weir_event *event_out) {
     while (weir_event_take(lone->engine, event_out) == WEIR_OK) {
         if (event_out->type == type)
             return true;

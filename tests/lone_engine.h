@@ -200,7 +200,7 @@ void lone_swallow(struct lone *lone);
 /* The next event of the engine's, which has to be there. */
 weir_event lone_event(struct lone *lone);
 /* Takes events up to the first of this type; false: there was none. */
-bool lone_told(struct lone *lone, weir_event_type_t type, weir_event *event_out);
+bool lone_told(struct lone *lone, weir_event_type type, weir_event *event_out);
 /* Submits a notification with no data. */
 weir_transfer lone_submit_notification(struct lone *lone, weir_peer peer);
 

@@ -436,9 +436,9 @@ int qw_finish(struct queue_world *world, weir_transfer transfer) {
     return status;
 }
 
-weir_stats qw_stats(struct queue_world *world) {
-    weir_stats stats = WEIR_STATS_INIT;
-    assert_int_equal(weir_engine_stats(world->engines[0], &stats), WEIR_OK);
+weir_engine_info qw_stats(struct queue_world *world) {
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
+    assert_int_equal(weir_engine_query(world->engines[0], &stats), WEIR_OK);
     return stats;
 }
 

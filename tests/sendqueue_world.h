@@ -104,7 +104,7 @@ weir_segment qw_segment(const struct queue_world *world, uint32_t peer, uint64_t
 /* Turns until it is terminal; releases it; its status. */
 int qw_finish(struct queue_world *world, weir_transfer transfer);
 int qw_status(struct queue_world *world, weir_transfer transfer);
-weir_stats qw_stats(struct queue_world *world);
+weir_engine_info qw_stats(struct queue_world *world);
 weir_peer_info qw_info(struct queue_world *world, uint32_t peer);
 /* S1: no slot is taken and nobody waits, and the books of the engine are in order. */
 void qw_assert_quiet(struct queue_world *world);

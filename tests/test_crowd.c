@@ -413,7 +413,7 @@ static void meet(uint32_t crowd, uint64_t cost_ns) {
         weir_peer peer;
         open_node(i, 1);
         assert_int_equal(weir_peer_open(world.nodes[i].engine, "10.0.0.1:1", &peer), WEIR_OK);
-        assert_int_equal(weir_peer_connect(world.nodes[i].engine, peer), WEIR_NOT_READY);
+        assert_int_equal(weir_peer_connect(world.nodes[i].engine, peer), WEIR_ENOTREADY);
     }
 }
 
@@ -430,9 +430,9 @@ static void part(void) {
     world.read = NULL;
 }
 
-static weir_stats stats_of(uint32_t number) {
-    weir_stats stats = WEIR_STATS_INIT;
-    weir_engine_stats(world.nodes[number].engine, &stats);
+static weir_engine_info stats_of(uint32_t number) {
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
+    weir_engine_query(world.nodes[number].engine, &stats);
     return stats;
 }
 

@@ -147,7 +147,7 @@ static void test_W7_no_descriptor_to_call_with(void **state) {
     side_open(&b, &options);
     side_join(&a, &b);
     leave_descriptors(0);
-    assert_int_equal(weir_peer_connect(a.engine, a.peer), WEIR_NOT_READY);
+    assert_int_equal(weir_peer_connect(a.engine, a.peer), WEIR_ENOTREADY);
     assert_int_equal(next_event(&a, &b, WEIR_EVENT_GONE).error, WEIR_EMFILE);
     leave_all();
     connect_now(&a, &b);
@@ -189,7 +189,7 @@ static struct caller caller_begin(void) {
     leave_all();
     side_open(&side, &options);
     if (weir_peer_open(side.engine, address, &side.peer) != WEIR_OK ||
-        weir_peer_connect(side.engine, side.peer) != WEIR_NOT_READY)
+        weir_peer_connect(side.engine, side.peer) != WEIR_ENOTREADY)
         _exit(2);
     bool told = false;
     for (weir_event event = {0}; event.type != WEIR_EVENT_UP;) {

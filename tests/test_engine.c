@@ -34,7 +34,7 @@ static void test_E6_every_error_has_a_name_a_text_and_a_class(void **state) {
     assert_string_equal(weir_error_name(WEIR_EAGAIN), "WEIR_EAGAIN");
     assert_int_equal(weir_error_class(WEIR_OK), WEIR_CLASS_OK);
     assert_int_equal(weir_error_class(WEIR_EAGAIN), WEIR_CLASS_RETRY);
-    assert_int_equal(weir_error_class(WEIR_NOT_READY), WEIR_CLASS_RETRY);
+    assert_int_equal(weir_error_class(WEIR_ENOTREADY), WEIR_CLASS_RETRY);
     assert_int_equal(weir_error_class(WEIR_EBOUNDS), WEIR_CLASS_TRANSFER);
     assert_int_equal(weir_error_class(WEIR_EPEER), WEIR_CLASS_ENDPOINT);
     static const int unknown[] = {-9999, -4, 1, INT32_MAX, INT32_MIN};
@@ -191,7 +191,7 @@ static void test_E6_an_idle_engine(void **state) {
     weir_completion completion;
     weir_notification notification;
     weir_event event;
-    weir_stats stats = {0};
+    weir_engine_info stats = {0};
     uint64_t timeout;
 
     (void)state;
@@ -210,11 +210,11 @@ static void test_E6_an_idle_engine(void **state) {
     assert_int_equal(weir_completion_take(side.engine, &completion), WEIR_EAGAIN);
     assert_int_equal(weir_notification_take(side.engine, &notification), WEIR_EAGAIN);
     assert_int_equal(weir_event_take(side.engine, &event), WEIR_EAGAIN);
-    assert_int_equal(weir_engine_stats(side.engine, NULL), WEIR_EINVAL);
-    assert_int_equal(weir_engine_stats(side.engine, &stats), WEIR_EINVAL); /* size 0 */
-    stats.size = offsetof(weir_stats, transfers_failed);
+    assert_int_equal(weir_engine_query(side.engine, NULL), WEIR_EINVAL);
+    assert_int_equal(weir_engine_query(side.engine, &stats), WEIR_EINVAL); /* size 0 */
+    stats.size = offsetof(weir_engine_info, transfers_failed);
     stats.transfers_failed = 77;
-    assert_int_equal(weir_engine_stats(side.engine, &stats), WEIR_OK);
+    assert_int_equal(weir_engine_query(side.engine, &stats), WEIR_OK);
     assert_int_equal(stats.transfers_ok, 0);
     assert_int_equal(stats.transfers_failed, 77);
     side_close(&side);
@@ -270,7 +270,7 @@ static void test_E6_memories_max(void **state) {
                          WEIR_OK);
         assert_true(memories[round % 3].id != old.id);
         assert_int_equal(weir_memory_release(side.engine, old), WEIR_ESTALE);
-        assert_int_equal(weir_memory_info(side.engine, old, NULL, NULL), WEIR_ESTALE);
+        assert_int_equal(weir_memory_query(side.engine, old, NULL, NULL), WEIR_ESTALE);
     }
     side_close(&side);
 }
@@ -283,13 +283,13 @@ static void test_E6_memory_info_and_release(void **state) {
 
     (void)state;
     side_open(&side, NULL);
-    assert_int_equal(weir_memory_info(side.engine, side.memory, &base, &length), WEIR_OK);
+    assert_int_equal(weir_memory_query(side.engine, side.memory, &base, &length), WEIR_OK);
     assert_ptr_equal(base, side.bytes);
     assert_int_equal(length, SIDE_BYTES);
     for (uint64_t i = 0; i < length; i++)
         assert_int_equal(side.bytes[i], 0);
     assert_int_equal((uintptr_t)side.bytes % 4096, 0);
-    assert_int_equal(weir_memory_info(side.engine, side.memory, NULL, NULL), WEIR_OK);
+    assert_int_equal(weir_memory_query(side.engine, side.memory, NULL, NULL), WEIR_OK);
     assert_int_equal(weir_memory_release(side.engine, side.memory), WEIR_OK);
     assert_int_equal(weir_memory_release(side.engine, side.memory), WEIR_ESTALE);
     for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
@@ -297,10 +297,10 @@ static void test_E6_memory_info_and_release(void **state) {
         weir_remote remote = {ids[i]};
         uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
         size_t size = sizeof(descriptor);
-        assert_int_equal(weir_memory_info(side.engine, memory, &base, NULL), WEIR_ESTALE);
+        assert_int_equal(weir_memory_query(side.engine, memory, &base, NULL), WEIR_ESTALE);
         assert_int_equal(weir_memory_release(side.engine, memory), WEIR_ESTALE);
         assert_int_equal(weir_memory_export(side.engine, memory, descriptor, &size), WEIR_ESTALE);
-        assert_int_equal(weir_remote_info(side.engine, remote, &length, NULL), WEIR_ESTALE);
+        assert_int_equal(weir_remote_query(side.engine, remote, &length, NULL), WEIR_ESTALE);
         assert_int_equal(weir_remote_release(side.engine, remote), WEIR_ESTALE);
     }
     side_close(&side);
@@ -387,17 +387,17 @@ static void test_E6_remotes_max_info_release(void **state) {
                          WEIR_OK);
     assert_int_equal(weir_memory_import(a.engine, a.peer, descriptor, length, &one_more),
                      WEIR_EAGAIN);
-    assert_int_equal(weir_remote_info(a.engine, remotes[0], &bytes, &access), WEIR_OK);
+    assert_int_equal(weir_remote_query(a.engine, remotes[0], &bytes, &access), WEIR_OK);
     assert_int_equal(bytes, SIDE_BYTES);
     assert_int_equal(access, WEIR_ACCESS_ALL);
-    assert_int_equal(weir_remote_info(a.engine, remotes[0], NULL, NULL), WEIR_OK);
+    assert_int_equal(weir_remote_query(a.engine, remotes[0], NULL, NULL), WEIR_OK);
     for (int round = 0; round < 1000; round++) {
         weir_remote old = remotes[round % 2];
         assert_int_equal(weir_remote_release(a.engine, old), WEIR_OK);
         assert_int_equal(weir_remote_release(a.engine, old), WEIR_ESTALE);
         assert_int_equal(
             weir_memory_import(a.engine, a.peer, descriptor, length, &remotes[round % 2]), WEIR_OK);
-        assert_int_equal(weir_remote_info(a.engine, old, NULL, NULL), WEIR_ESTALE);
+        assert_int_equal(weir_remote_query(a.engine, old, NULL, NULL), WEIR_ESTALE);
     }
     side_close(&a);
     side_close(&b);

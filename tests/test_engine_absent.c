@@ -12,7 +12,7 @@
 
 enum { WRITES = 4, LOOKS_MOST = 12 };
 
-static bool told(struct lone *lone, weir_event_type_t type) {
+static bool told(struct lone *lone, weir_event_type type) {
     weir_event event;
     while (weir_event_take(lone->engine, &event) == WEIR_OK) {
         if (event.type == type)

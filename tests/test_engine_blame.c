@@ -69,9 +69,9 @@ static bool under_way(const struct world *w, weir_transfer transfer) {
     return status_of(w, transfer) == WEIR_EINPROGRESS;
 }
 
-static weir_stats stats_of(const struct world *w) {
-    weir_stats stats = WEIR_STATS_INIT;
-    assert_int_equal(weir_engine_stats(w->lone->engine, &stats), WEIR_OK);
+static weir_engine_info stats_of(const struct world *w) {
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
+    assert_int_equal(weir_engine_query(w->lone->engine, &stats), WEIR_OK);
     return stats;
 }
 

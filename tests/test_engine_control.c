@@ -567,7 +567,7 @@ static void test_M1_looking_up_makes_nothing(void **state) {
     lone_close(lone);
 }
 
-/* One that is there and not connected is NOT_READY, and one call for it is one dial. */
+/* One that is there and not connected is ENOTREADY, and one call for it is one dial. */
 static void test_M1_one_that_connects_is_not_ready(void **state) {
     weir_peer peer;
 
@@ -576,7 +576,7 @@ static void test_M1_one_that_connects_is_not_ready(void **state) {
     assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
     uint32_t peers = lone->engine->peers_used;
     for (int i = 0; i < 10; i++) {
-        assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_NOT_READY);
+        assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
         lone_run(lone);
     }
     assert_int_equal(lone->dials, 1);

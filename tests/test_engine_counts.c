@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_engine_counts.c: the counts in weir_stats of a submit that was refused (which bound it met,
- * S5), and of work requests that give completions. */
+/* test_engine_counts.c: the counts in weir_engine_info of a submit that was refused (which bound it
+ * met, S5), and of work requests that give completions. */
 #include <string.h>
 
 #include "own.h"
@@ -49,7 +49,7 @@ static uint32_t fill(size_t count) {
 }
 
 static void assert_refused(uint64_t handles, uint64_t segments, uint64_t completions) {
-    weir_stats stats = qw_stats(&world);
+    weir_engine_info stats = qw_stats(&world);
     assert_int_equal(stats.eagain_transfers, handles);
     assert_int_equal(stats.eagain_segments, segments);
     assert_int_equal(stats.eagain_completions, completions);
@@ -118,7 +118,7 @@ static void test_S5_refused_for_completions(void **state) {
 
 /* Each signalled work request that the device took gives one completion. */
 static void assert_signaled(uint64_t least, uint64_t most) {
-    weir_stats stats = qw_stats(&world);
+    weir_engine_info stats = qw_stats(&world);
     assert_int_equal(stats.signaled, world.signaled);
     assert_int_equal(stats.completions, stats.signaled);
     assert_in_range(stats.signaled, least, most);
@@ -173,7 +173,7 @@ static void test_what_is_done_in_the_post_gives_no_completion(void **state) {
     open_inline();
     assert_int_equal(submit(0, 9, 0), WEIR_OK);
     assert_int_equal(qw_finish(&world, transfers[0]), WEIR_OK);
-    weir_stats stats = qw_stats(&world);
+    weir_engine_info stats = qw_stats(&world);
     assert_int_equal(stats.wrs_posted, 9);
     assert_int_equal(stats.signaled, 0);
     assert_int_equal(stats.completions, 0);
@@ -182,14 +182,14 @@ static void test_what_is_done_in_the_post_gives_no_completion(void **state) {
 
 /* A notification without data is one doorbell, of one work request. */
 static void notify(uint32_t count, bool in_the_post) {
-    weir_stats before = qw_stats(&world);
+    weir_engine_info before = qw_stats(&world);
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(submit(0, 0, WEIR_TRANSFER_NOTIFY), WEIR_OK);
         assert_true(!in_the_post || transfers[0].id == 0);
         if (transfers[0].id != 0)
             assert_int_equal(qw_finish(&world, transfers[0]), WEIR_OK);
     }
-    weir_stats stats = qw_stats(&world);
+    weir_engine_info stats = qw_stats(&world);
     assert_int_equal(stats.transfers_ok - before.transfers_ok, count);
     assert_int_equal(stats.notifications_sent - before.notifications_sent, count);
     assert_int_equal(stats.wrs_posted - before.wrs_posted, count);
@@ -210,15 +210,15 @@ static void test_a_notification_alone_in_the_post(void **state) {
     notify(10, true);
 }
 
-/* A weir_stats of an older weir.h ends before these. */
+/* A weir_engine_info of an older weir.h ends before these. */
 static void test_stats_of_an_older_header(void **state) {
     if (!open_world(state, 4, 0))
         skip();
-    weir_stats stats;
+    weir_engine_info stats;
     memset(&stats, 0x5a, sizeof(stats));
-    stats.size = offsetof(weir_stats, eagain_transfers);
-    assert_int_equal(weir_engine_stats(world.engines[0], &stats), WEIR_OK);
-    assert_int_equal(stats.size, offsetof(weir_stats, eagain_transfers));
+    stats.size = offsetof(weir_engine_info, eagain_transfers);
+    assert_int_equal(weir_engine_query(world.engines[0], &stats), WEIR_OK);
+    assert_int_equal(stats.size, offsetof(weir_engine_info, eagain_transfers));
     assert_int_equal(stats.eagain_transfers, UINT64_C(0x5a5a5a5a5a5a5a5a));
     assert_int_equal(stats.completions, UINT64_C(0x5a5a5a5a5a5a5a5a));
     finish(0);

@@ -319,7 +319,7 @@ static void test_S19_counters(void **state) {
     assert_int_equal(write_now(&a, &b, batch, 10, &once), WEIR_OK);
     assert_int_equal(read_now(&a, &b, batch, 3, NULL), WEIR_OK);
     STEP_UNTIL(&a, &b, stats_of(&b).notifications_received == 1);
-    weir_stats stats = stats_of(&a);
+    weir_engine_info stats = stats_of(&a);
     assert_int_equal(stats.transfers_ok, 3);
     assert_int_equal(stats.transfers_failed, 0);
     assert_int_equal(stats.bytes_written, 2000);

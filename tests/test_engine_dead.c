@@ -347,7 +347,7 @@ static void use_it_meanwhile(struct lone *lone) {
         WEIR_OK);
     if (outer.id != 0) { /* it is being released */
         assert_int_equal(weir_memory_release(lone->engine, outer), WEIR_ESTALE);
-        assert_int_equal(weir_memory_info(lone->engine, outer, NULL, NULL), WEIR_ESTALE);
+        assert_int_equal(weir_memory_query(lone->engine, outer, NULL, NULL), WEIR_ESTALE);
     }
 }
 
@@ -366,7 +366,7 @@ static void test_H10_registration_holds_up_nobody(void **state) {
         weir_memory_register(lone->engine, bytes, sizeof(bytes), WEIR_ACCESS_ALL, &made), WEIR_OK);
     assert_int_equal(hooks, 2);
     assert_int_not_equal(made.id, nested.id);
-    assert_int_equal(weir_memory_info(lone->engine, made, &base, NULL), WEIR_OK);
+    assert_int_equal(weir_memory_query(lone->engine, made, &base, NULL), WEIR_OK);
     assert_ptr_equal(base, bytes);
     assert_int_equal(weir_memory_release(lone->engine, nested), WEIR_OK);
     outer = made;
@@ -395,7 +395,7 @@ static void test_W5_a_release_that_has_begun_goes_on_when_asked(void **state) {
         lone->release_error = errors[i / 2][0];
         for (int again = 0; again <= i % 2; again++)
             assert_int_equal(weir_memory_release(lone->engine, memory), errors[i / 2][1]);
-        assert_int_equal(weir_memory_info(lone->engine, memory, NULL, NULL), WEIR_ESTALE);
+        assert_int_equal(weir_memory_query(lone->engine, memory, NULL, NULL), WEIR_ESTALE);
         assert_int_equal(weir_memory_export(lone->engine, memory, descriptor, &length),
                          WEIR_ESTALE);
         lone->release_error = 0;
@@ -412,7 +412,7 @@ static uint32_t posted_receives(const struct lone *lone) {
 }
 
 static void test_T5_a_swallowed_receive_is_counted_and_replaced(void **state) {
-    weir_stats stats = WEIR_STATS_INIT;
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
     weir_notification got;
     uint64_t epoch = 1, number = 0;
 
@@ -449,7 +449,7 @@ static void test_T5_a_swallowed_receive_is_counted_and_replaced(void **state) {
             lone_pass(lone, MS);
         }
     }
-    assert_int_equal(weir_engine_stats(lone->engine, &stats), WEIR_OK);
+    assert_int_equal(weir_engine_query(lone->engine, &stats), WEIR_OK);
     assert_int_equal(stats.receives_lost, rounds);
     assert_int_equal(stats.notifications_received, number);
     lone_close(lone);
@@ -457,7 +457,7 @@ static void test_T5_a_swallowed_receive_is_counted_and_replaced(void **state) {
 
 /* A QP that goes with nothing: no buffer is counted, and the doubt ends. */
 static void test_T5_nothing_swallowed_nothing_counted(void **state) {
-    weir_stats stats = WEIR_STATS_INIT;
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
     weir_notification got;
 
     (void)state;
@@ -477,7 +477,7 @@ static void test_T5_nothing_swallowed_nothing_counted(void **state) {
         lone_pass(lone, MS);
     }
     assert_int_equal(posted_receives(lone), wanted);
-    assert_int_equal(weir_engine_stats(lone->engine, &stats), WEIR_OK);
+    assert_int_equal(weir_engine_query(lone->engine, &stats), WEIR_OK);
     assert_int_equal(stats.receives_lost, 0);
     lone_close(lone);
 }
@@ -567,14 +567,14 @@ static void test_S11_a_culprit_that_is_never_named(void **state) {
     struct lone *lone = joined(&peer, &conn);
     lone->fail_all = WEIR_CQE_FLUSHED;
     transfer = notify(lone, peer, 0, 0);
-    weir_stats stats = WEIR_STATS_INIT;
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
     while (status_of(lone, transfer) == WEIR_EINPROGRESS) {
-        assert_int_equal(weir_engine_stats(lone->engine, &stats), WEIR_OK);
+        assert_int_equal(weir_engine_query(lone->engine, &stats), WEIR_OK);
         assert_true(stats.sessions_failed <= BREAKS_MAX);
         again(lone, conn, &epoch);
     }
     assert_int_equal(status_of(lone, transfer), WEIR_EDEVICE);
-    assert_int_equal(weir_engine_stats(lone->engine, &stats), WEIR_OK);
+    assert_int_equal(weir_engine_query(lone->engine, &stats), WEIR_OK);
     assert_int_equal(stats.sessions_failed, BREAKS_MAX);
     lone_close(lone);
 }
@@ -719,17 +719,17 @@ static struct lone *degraded(weir_peer *peer_out, uint64_t *conn_out, weir_trans
 
 /* Nothing is posted for the peer meanwhile, and new work waits for a connection and says so. */
 static void test_S8_a_broken_session_takes_no_work(void **state) {
-    weir_stats before = WEIR_STATS_INIT, now = WEIR_STATS_INIT;
+    weir_engine_info before = WEIR_ENGINE_INFO_INIT, now = WEIR_ENGINE_INFO_INIT;
     weir_transfer lost;
     weir_peer peer;
     uint64_t conn, epoch = 1;
 
     (void)state;
     struct lone *lone = degraded(&peer, &conn, &lost);
-    assert_int_equal(weir_engine_stats(lone->engine, &before), WEIR_OK);
+    assert_int_equal(weir_engine_query(lone->engine, &before), WEIR_OK);
     weir_transfer later = notify(lone, peer, 0, 0);
     lone_pass(lone, 500 * MS);
-    assert_int_equal(weir_engine_stats(lone->engine, &now), WEIR_OK);
+    assert_int_equal(weir_engine_query(lone->engine, &now), WEIR_OK);
     assert_int_equal(now.posts, before.posts);
     assert_int_equal(weir_transfer_waiting_for(lone->engine, later), WEIR_WAITING_CONNECTION);
     lone_answer(lone, conn, 1, ++epoch);

@@ -29,7 +29,7 @@ static void settle(struct lone *lone, uint64_t conn) {
     lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_SETTLED, .echo = asked->epoch});
 }
 
-static void assert_event(struct lone *lone, weir_event_type_t type, int error) {
+static void assert_event(struct lone *lone, weir_event_type type, int error) {
     weir_event event = lone_event(lone);
     assert_int_equal(event.type, type);
     assert_int_equal(event.error, error);

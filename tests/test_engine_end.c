@@ -374,7 +374,7 @@ static void test_S13_memory_in_use_is_busy(void **state) {
     weir_transfer transfer = start(&a, NULL);
     assert_int_equal(weir_memory_release(a.engine, a.memory), WEIR_EBUSY);
     assert_int_equal(weir_remote_release(a.engine, a.remote), WEIR_EBUSY);
-    assert_int_equal(weir_memory_info(a.engine, a.memory, NULL, NULL), WEIR_OK); /* unharmed */
+    assert_int_equal(weir_memory_query(a.engine, a.memory, NULL, NULL), WEIR_OK); /* unharmed */
     weir_transfer second = start(&a, NULL);
     assert_int_equal(weir_transfer_release(a.engine, transfer), WEIR_OK);
     assert_int_equal(weir_memory_release(a.engine, a.memory), WEIR_EBUSY); /* it goes on */
@@ -464,7 +464,7 @@ static void test_E6_no_engine_is_an_error(void **state) {
     weir_notification notification;
     weir_completion completion;
     weir_event event;
-    weir_stats stats = WEIR_STATS_INIT;
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
     weir_peer_info info = WEIR_PEER_INFO_INIT;
     uint8_t bytes[WEIR_DESCRIPTOR_MAX] = {0};
     size_t length = sizeof(bytes);
@@ -481,15 +481,15 @@ static void test_E6_no_engine_is_an_error(void **state) {
     assert_int_equal(weir_engine_fd(NULL), WEIR_EINVAL);
     assert_int_equal(weir_engine_arm(NULL, &timeout_ns), WEIR_EINVAL);
     assert_int_equal(weir_engine_address(NULL, (char *)bytes, 8), WEIR_EINVAL);
-    assert_int_equal(weir_engine_stats(NULL, &stats), WEIR_EINVAL);
+    assert_int_equal(weir_engine_query(NULL, &stats), WEIR_EINVAL);
     assert_int_equal(weir_memory_register(NULL, bytes, 8, 0, &memory), WEIR_EINVAL);
     assert_int_equal(weir_memory_allocate(NULL, 8, 0, &memory, &base), WEIR_EINVAL);
     assert_int_equal(weir_memory_release(NULL, memory), WEIR_EINVAL);
-    assert_int_equal(weir_memory_info(NULL, memory, NULL, NULL), WEIR_EINVAL);
+    assert_int_equal(weir_memory_query(NULL, memory, NULL, NULL), WEIR_EINVAL);
     assert_int_equal(weir_memory_export(NULL, memory, bytes, &length), WEIR_EINVAL);
     assert_int_equal(weir_memory_import(NULL, peer, bytes, length, &remote), WEIR_EINVAL);
     assert_int_equal(weir_remote_release(NULL, remote), WEIR_EINVAL);
-    assert_int_equal(weir_remote_info(NULL, remote, NULL, NULL), WEIR_EINVAL);
+    assert_int_equal(weir_remote_query(NULL, remote, NULL, NULL), WEIR_EINVAL);
     assert_int_equal(weir_peer_open(NULL, "127.0.0.1:1", &peer), WEIR_EINVAL);
     assert_int_equal(weir_peer_close(NULL, peer), WEIR_EINVAL);
     assert_int_equal(weir_peer_connect(NULL, peer), WEIR_EINVAL);

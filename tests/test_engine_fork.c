@@ -158,16 +158,16 @@ static void child_asks_about_memory(struct side *side, const uint8_t *exported, 
     CHILD_MUST(memory.id == 0 && base == NULL);
     CHILD_MUST(weir_memory_export(engine, side->memory, descriptor, &length) == WEIR_ECLOSED);
     CHILD_MUST(weir_memory_import(engine, side->peer, exported, size, &remote) == WEIR_ECLOSED);
-    CHILD_MUST(weir_memory_info(engine, side->memory, &base, NULL) == WEIR_ECLOSED);
+    CHILD_MUST(weir_memory_query(engine, side->memory, &base, NULL) == WEIR_ECLOSED);
     CHILD_MUST(weir_memory_release(engine, side->memory) == WEIR_ECLOSED);
-    CHILD_MUST(weir_remote_info(engine, side->remote, NULL, NULL) == WEIR_ECLOSED);
+    CHILD_MUST(weir_remote_query(engine, side->remote, NULL, NULL) == WEIR_ECLOSED);
     CHILD_MUST(weir_remote_release(engine, side->remote) == WEIR_ECLOSED);
 }
 
 static void child_asks_about_peers(struct side *side) {
     weir_peer_info info = WEIR_PEER_INFO_INIT;
     weir_qp_info qp = WEIR_QP_INFO_INIT;
-    weir_stats stats = WEIR_STATS_INIT;
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
     char address[WEIR_ADDRESS_MAX];
     weir_engine *engine = side->engine;
     uint64_t timeout = 0;
@@ -178,7 +178,7 @@ static void child_asks_about_peers(struct side *side) {
     CHILD_MUST(weir_peer_query(engine, side->peer, &info) == WEIR_ECLOSED);
     CHILD_MUST(weir_qp_query(engine, side->peer, 0, &qp) == WEIR_ECLOSED);
     CHILD_MUST(weir_peer_close(engine, side->peer) == WEIR_ECLOSED);
-    CHILD_MUST(weir_engine_stats(engine, &stats) == WEIR_ECLOSED);
+    CHILD_MUST(weir_engine_query(engine, &stats) == WEIR_ECLOSED);
     CHILD_MUST(weir_engine_address(engine, address, sizeof(address)) == WEIR_ECLOSED);
     CHILD_MUST(weir_engine_progress(engine) == WEIR_ECLOSED);
     CHILD_MUST(weir_engine_wait(engine, UINT64_MAX) == WEIR_ECLOSED);
@@ -480,7 +480,7 @@ static void *churn_main(void *argument) {
         churn->failed |= weir_memory_allocate(engines[0], 4096, 0, &memory, &base);
         churn->failed |= weir_peer_open(engines[0], address, &peer);
         int rc = weir_peer_connect(engines[0], peer);
-        while (atomic_load(&churn->failed) == 0 && (rc == WEIR_OK || rc == WEIR_NOT_READY) &&
+        while (atomic_load(&churn->failed) == 0 && (rc == WEIR_OK || rc == WEIR_ENOTREADY) &&
                info.connected == 0) {
             weir_engine_wait(engines[0], 20 * 1000);
             weir_engine_wait(engines[1], 20 * 1000);

@@ -17,7 +17,7 @@ static void connect_one_side(struct side *a, struct side *b) {
     int rc = weir_peer_connect(a->engine, a->peer);
     uint64_t end = now_ns() + PATIENCE_NS;
 
-    assert_true(rc == WEIR_OK || rc == WEIR_NOT_READY);
+    assert_true(rc == WEIR_OK || rc == WEIR_ENOTREADY);
     while (!is_connected(a)) {
         if (now_ns() > end)
             fail_msg("never connected");

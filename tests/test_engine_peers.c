@@ -88,7 +88,7 @@ static void test_H10_nobody_there(void **state) {
     if (rc == WEIR_OK)
         rc = finish(&a, NULL, transfer);
     assert_int_equal(rc, WEIR_ECONNECT);
-    assert_int_equal(weir_peer_connect(a.engine, a.peer), WEIR_NOT_READY); /* it may come back */
+    assert_int_equal(weir_peer_connect(a.engine, a.peer), WEIR_ENOTREADY); /* it may come back */
     side_close(&a);
 }
 

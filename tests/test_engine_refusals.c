@@ -11,7 +11,7 @@
 static struct lone *met(weir_peer *peer_out, uint64_t *conn_out) {
     struct lone *lone = lone_open(NULL);
     assert_int_equal(weir_peer_open(lone->engine, THERE, peer_out), WEIR_OK);
-    assert_int_equal(weir_peer_connect(lone->engine, *peer_out), WEIR_NOT_READY);
+    assert_int_equal(weir_peer_connect(lone->engine, *peer_out), WEIR_ENOTREADY);
     lone_run(lone);
     *conn_out = lone_dialled(lone, THERE);
     assert_int_not_equal(*conn_out, 0);
@@ -55,7 +55,7 @@ static void test_W9_a_refusal_for_good_ends_the_wish_and_its_reason_is_told(void
     assert_gone_refused(lone, WEIR_EDEVICE);
     assert_int_equal(refusal(lone, peer), WEIR_EDEVICE);
     /* It is asked again, and its device may be another. */
-    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_NOT_READY);
+    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
     lone_run(lone);
     assert_int_equal(refusal(lone, peer), 0);
     lone_answer(lone, conn, 1, 1);
@@ -129,8 +129,8 @@ static void assert_refused_told(struct lone *lone, int error, bool of_peer) {
 }
 
 static void assert_counted(struct lone *lone, uint64_t refused) {
-    weir_stats stats = WEIR_STATS_INIT;
-    assert_int_equal(weir_engine_stats(lone->engine, &stats), WEIR_OK);
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
+    assert_int_equal(weir_engine_query(lone->engine, &stats), WEIR_OK);
     assert_int_equal(stats.sessions_refused, refused);
 }
 

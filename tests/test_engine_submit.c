@@ -145,7 +145,7 @@ static void refuse_everywhere(struct side *a, struct side *b) {
     for (size_t i = 0; i < 5000; i++)
         many[i] = segment_of(a, 0, 0, 8);
     memset(a->bytes, 0xee, 64);
-    weir_stats before = stats_of(a);
+    weir_engine_info before = stats_of(a);
     for (size_t k = 0; k < kinds; k++) {
         for (size_t c = 0; c < 4; c++) {
             const size_t places[] = {0, counts[c] / 2, counts[c] - 1};
@@ -169,7 +169,7 @@ static void refuse_everywhere(struct side *a, struct side *b) {
     }
     for (int i = 0; i < 20; i++)
         step(a, b);
-    weir_stats after = stats_of(a);
+    weir_engine_info after = stats_of(a);
     assert_int_equal(after.wrs_posted, before.wrs_posted);
     assert_int_equal(after.transfers_ok, before.transfers_ok);
     assert_int_equal(after.transfers_failed, before.transfers_failed);

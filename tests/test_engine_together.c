@@ -58,7 +58,7 @@ static void test_S2_who_waited_shares_a_doorbell(void **state) {
     world.stalled = false;
     for (uint32_t i = 0; i < ALL; i++)
         finish(i, WEIR_OK);
-    weir_stats stats = qw_stats(&world);
+    weir_engine_info stats = qw_stats(&world);
     /* A quarter of the depth at most with each; fewer where fewer slots came back at once. */
     assert_in_range(stats.posts - DEPTH, WAITING / QUARTER, WAITING * 2 / 3);
     qw_assert_quiet(&world);
@@ -76,7 +76,7 @@ static void test_S6_partial_post_of_several_at_every_index(void **state) {
         world.stalled = false;
         for (uint32_t i = 0; i < ALL; i++)
             finish(i, WEIR_OK);
-        weir_stats stats = qw_stats(&world);
+        weir_engine_info stats = qw_stats(&world);
         assert_int_equal(world.takes, 1);
         assert_int_equal(stats.partial_posts, k > 0);
         assert_int_equal(stats.orphans, k);

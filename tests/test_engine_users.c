@@ -47,7 +47,7 @@ static int connect_and_see(weir_engine *engine, const char *address, weir_peer *
     int rc = weir_peer_open(engine, address, peer_out);
     if (rc == WEIR_OK)
         rc = weir_peer_connect(engine, *peer_out);
-    if (rc != WEIR_OK && rc != WEIR_NOT_READY)
+    if (rc != WEIR_OK && rc != WEIR_ENOTREADY)
         return rc;
     for (uint64_t end = now_ns() + PATIENCE_NS; now_ns() < end;) {
         weir_engine_wait(engine, 10 * MS);

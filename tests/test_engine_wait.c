@@ -413,7 +413,7 @@ static void test_W9_a_dial_ends_while_the_thread_sleeps(void **state) {
     side_open(&a, &options);
     assert_int_equal(weir_peer_open(a.engine, "255.255.255.255:9", &peer), WEIR_OK);
     nap(200); /* it falls asleep */
-    assert_int_equal(weir_peer_connect(a.engine, peer), WEIR_NOT_READY);
+    assert_int_equal(weir_peer_connect(a.engine, peer), WEIR_ENOTREADY);
     while (weir_event_take(a.engine, &event) != WEIR_OK && now_ns() < end)
         nap(10);
     assert_int_equal(event.type, WEIR_EVENT_GONE);
@@ -434,7 +434,7 @@ static void test_W9_a_dial_ends_while_the_application_is_armed(void **state) {
     side_open(&a, &options);
     arm_now(&a, NULL);
     assert_int_equal(weir_peer_open(a.engine, "255.255.255.255:9", &peer), WEIR_OK);
-    assert_int_equal(weir_peer_connect(a.engine, peer), WEIR_NOT_READY);
+    assert_int_equal(weir_peer_connect(a.engine, peer), WEIR_ENOTREADY);
     fd.fd = weir_engine_fd(a.engine);
     assert_int_equal(poll(&fd, 1, 30000), 1); /* there are timers that it does not know of */
     event = next_event(&a, NULL, WEIR_EVENT_GONE);

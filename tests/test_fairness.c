@@ -410,8 +410,8 @@ static void test_S4_64_small_one_large_shm(void **state) {
 }
 
 static uint64_t credit_waits(struct two *two) {
-    weir_stats stats = WEIR_STATS_INIT;
-    assert_int_equal(weir_engine_stats(two->engines[0], &stats), WEIR_OK);
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
+    assert_int_equal(weir_engine_query(two->engines[0], &stats), WEIR_OK);
     return stats.credit_waits;
 }
 
@@ -425,7 +425,7 @@ static void test_M5_waiting_notifications_cost_nothing(void **state) {
     if (device_table[0]->probe(&caps) != WEIR_OK)
         skip();
     two_open(&two, 0, 1);
-    while (weir_peer_connect(two.engines[0], two.peer) == WEIR_NOT_READY)
+    while (weir_peer_connect(two.engines[0], two.peer) == WEIR_ENOTREADY)
         turn(&two);
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     weir_transfer transfers[WAITING], passing;

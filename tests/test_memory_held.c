@@ -93,14 +93,14 @@ static bool written(void) {
 /* Calls of all kinds, and a transfer. */
 static void *use_the_engine(void *argument) {
     static uint8_t bytes[SMALL];
-    weir_stats stats = WEIR_STATS_INIT;
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
     uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
     size_t length = sizeof(descriptor);
     weir_memory memory;
     void *base;
 
     (void)argument;
-    if (weir_engine_stats(a.engine, &stats) != WEIR_OK || weir_engine_progress(a.engine) < 0)
+    if (weir_engine_query(a.engine, &stats) != WEIR_OK || weir_engine_progress(a.engine) < 0)
         other_wrong = "stats, progress";
     else if (weir_memory_register(a.engine, bytes, SMALL, WEIR_ACCESS_ALL, &memory) != WEIR_OK ||
              weir_memory_release(a.engine, memory) != WEIR_OK)
@@ -274,7 +274,7 @@ static void check_is_leaving(weir_memory memory) {
     size_t length = sizeof(descriptor);
 
     assert_int_equal(weir_memory_export(a.engine, memory, descriptor, &length), WEIR_ESTALE);
-    assert_int_equal(weir_memory_info(a.engine, memory, NULL, NULL), WEIR_ESTALE);
+    assert_int_equal(weir_memory_query(a.engine, memory, NULL, NULL), WEIR_ESTALE);
     assert_int_equal(weir_memory_release(a.engine, memory), WEIR_EINPROGRESS);
 }
 

@@ -106,7 +106,7 @@ static void join(struct one *a, struct one *b) {
     segment = (weir_segment){.local = a->memory, .length = 8};
     assert_int_equal(weir_memory_import(a->engine, peer, descriptor, length, &segment.remote),
                      WEIR_OK);
-    while (weir_peer_connect(a->engine, peer) == WEIR_NOT_READY) {
+    while (weir_peer_connect(a->engine, peer) == WEIR_ENOTREADY) {
         weir_engine_progress(a->engine);
         weir_engine_progress(b->engine);
     }
@@ -167,8 +167,8 @@ static void test_S5_a_call_is_not_kept_by_others(void **state) {
     while (weir_engine_progress(a.engine) > 0)
         continue;
     assert_int_equal(atomic_load(&a.engine->submitted), 0);
-    weir_stats stats = WEIR_STATS_INIT;
-    assert_int_equal(weir_engine_stats(a.engine, &stats), WEIR_OK);
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
+    assert_int_equal(weir_engine_query(a.engine, &stats), WEIR_OK);
     assert_true(stats.transfers_ok >= sum && stats.transfers_failed == 0);
     one_close(&a);
     one_close(&b);

@@ -106,7 +106,7 @@ static void open_pair(uint32_t depth, bool registered) {
     }
     side_join(&a, &b);
     side_join(&b, &a);
-    assert_int_equal(weir_peer_connect(a.engine, a.peer), WEIR_NOT_READY);
+    assert_int_equal(weir_peer_connect(a.engine, a.peer), WEIR_ENOTREADY);
     PATIENTLY(is_connected(&a));
 }
 

@@ -104,7 +104,7 @@ static void at_depth(struct qw_options *options, uint32_t depth) {
         }
         qw_assert_quiet(&world);
     }
-    weir_stats stats = qw_stats(&world);
+    weir_engine_info stats = qw_stats(&world);
     assert_int_equal(stats.transfers_ok, moved);
     assert_int_equal(stats.transfers_failed, 0);
     assert_true(stats.wrs_posted >= segments);

@@ -266,7 +266,7 @@ static void take_in_part(uint64_t seed, uint32_t k, int error, bool second) {
     if (status == WEIR_OK)
         assert_memory_equal(world.bytes[0], world.bytes[1], (size_t)2 * CHAIN * UNIT);
     qw_assert_quiet(&world);
-    weir_stats stats = qw_stats(&world);
+    weir_engine_info stats = qw_stats(&world);
     if (error == WEIR_EDEVICE) { /* the QP is gone with them: another one, by itself (S9) */
         assert_int_equal(qw_info(&world, 1).sessions, 2);
     } else {

@@ -271,12 +271,12 @@ static void *churner_main(void *argument) {
         }
         CHECK(me, weir_remote_release(me->other->engine, remote) == WEIR_OK);
         CHECK(me, release_memory(me->side->engine, memory) == WEIR_OK);
-        CHECK(me, weir_memory_info(me->side->engine, memory, NULL, NULL) == WEIR_ESTALE);
+        CHECK(me, weir_memory_query(me->side->engine, memory, NULL, NULL) == WEIR_ESTALE);
         me->rounds++;
         weir_peer_info info = WEIR_PEER_INFO_INIT;
-        weir_stats stats = WEIR_STATS_INIT;
+        weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
         CHECK(me, weir_peer_query(me->side->engine, me->side->peer, &info) == WEIR_OK);
-        CHECK(me, weir_engine_stats(me->side->engine, &stats) == WEIR_OK);
+        CHECK(me, weir_engine_query(me->side->engine, &stats) == WEIR_OK);
     } while (!atomic_load(&stop) && me->wrong == NULL);
     return NULL;
 }
@@ -322,7 +322,7 @@ static void account(const struct submitter *submitters) {
             unobserved += submitters[s].unobserved;
             failed += submitters[s].canceled + submitters[s].timed_out;
         }
-        weir_stats stats = stats_of(&sides[i]);
+        weir_engine_info stats = stats_of(&sides[i]);
         assert_int_equal(atomic_load(&queue_failed[i]), 0);
         assert_int_equal(atomic_load(&queue_taken[i]), atomic_load(&queue_sent[i]));
         assert_true(stats.transfers_ok >= ok + unobserved + queue_taken[i]); /* and churners' */

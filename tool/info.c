@@ -15,7 +15,7 @@
 #include "bench.h"
 #include "host.h"
 #include "settings.h"
-#include "weir.h"
+#include "weir_settings.h"
 
 #define DEVICES_MAX 64
 

@@ -167,9 +167,9 @@ int report_set(struct report *report, const char *name, json_t *value) {
 }
 
 int report_counters(struct report *report, weir_engine *engine) {
-    weir_stats stats = WEIR_STATS_INIT;
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
     json_t *counters = json_object();
-    int rc = weir_engine_stats(engine, &stats);
+    int rc = weir_engine_query(engine, &stats);
 
     if (rc != 0) {
         json_decref(counters);
@@ -177,7 +177,7 @@ int report_counters(struct report *report, weir_engine *engine) {
     }
 #define SET_COUNTER(name, text)                                                                    \
     json_object_set_new(counters, #name, json_integer((json_int_t)stats.name));
-    WEIR_STATS(SET_COUNTER)
+    WEIR_COUNTERS(SET_COUNTER)
 #undef SET_COUNTER
     return report_set(report, "device_counters", counters);
 }

@@ -328,7 +328,7 @@ int session_open(struct session *session, const struct proto_open *open, uint64_
 
 int session_touch(struct session *session) {
     uint64_t length, piece = session->bytes < TOUCH_BYTES ? session->bytes : TOUCH_BYTES;
-    int rc = weir_remote_info(session->engine, session->remote, &length, NULL);
+    int rc = weir_remote_query(session->engine, session->remote, &length, NULL);
 
     for (uint64_t at = 0; rc == 0 && at < length; at += piece) {
         weir_segment segment = {.local = session->memory,

@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-#include "weir.h"
+#include "weir_settings.h"
 
 #define SETTINGS_MAX 256 /* a library says that it has no more long before */
 

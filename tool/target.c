@@ -239,7 +239,7 @@ static int on_export(struct target *target, struct served *served,
     rc = weir_memory_import(target->engine, served->peer, message->payload, message->length,
                             &served->remote);
     if (rc == 0)
-        rc = weir_remote_info(target->engine, served->remote, &served->remote_bytes, NULL);
+        rc = weir_remote_query(target->engine, served->remote, &served->remote_bytes, NULL);
     answer_status(target, served, PROTO_EXPORTED, rc);
     return rc;
 }

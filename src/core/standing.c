@@ -78,7 +78,7 @@ static const struct cell table[STANDING_STATES][STANDING_INPUTS] = {
 };
 /* clang-format on */
 
-weir_event_type_t standing_step(struct standing *standing, enum standing_input input) {
+weir_event_type standing_step(struct standing *standing, enum standing_input input) {
     const struct cell *cell = &table[standing->state][input];
     const bool again = standing->refusal_told;
 
@@ -86,9 +86,9 @@ weir_event_type_t standing_step(struct standing *standing, enum standing_input i
     if (input == STANDING_IN_UP)
         standing->refusal_told = false;
     if (input != STANDING_IN_REFUSAL)
-        return (weir_event_type_t)cell->event;
+        return (weir_event_type)cell->event;
     standing->refusal_told = true;
-    return again ? (weir_event_type_t)0 : (weir_event_type_t)cell->event;
+    return again ? (weir_event_type)0 : (weir_event_type)cell->event;
 }
 
 bool standing_cell_is_set(enum standing_state state, enum standing_input input) {

@@ -49,7 +49,7 @@ struct standing {
 };
 
 /* One input. The event to tell; 0: none. */
-weir_event_type_t standing_step(struct standing *standing, enum standing_input input);
+weir_event_type standing_step(struct standing *standing, enum standing_input input);
 /* Whether UP was told, and no GONE since. */
 static inline bool standing_is_up(const struct standing *standing) {
     return standing->state == STANDING_UP || standing->state == STANDING_DEGRADED;

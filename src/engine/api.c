@@ -36,7 +36,7 @@ const char *weir_version(void) {
 
 static const struct {
     int value;
-    weir_error_class_t class;
+    weir_class class;
     const char *name;
     const char *text;
 } errors[] = {{WEIR_OK, WEIR_CLASS_OK, "WEIR_OK", "success"},
@@ -62,7 +62,7 @@ const char *weir_error_name(int error) {
     return row < sizeof(errors) / sizeof(errors[0]) ? errors[row].name : "WEIR_E?";
 }
 
-weir_error_class_t weir_error_class(int error) {
+weir_class weir_error_class(int error) {
     size_t row = error_row(error);
     if (row < sizeof(errors) / sizeof(errors[0]))
         return errors[row].class;
@@ -251,7 +251,7 @@ int weir_peer_connect(weir_engine *engine, weir_peer handle) {
             peer->wanted = true;
             note_want(engine, peer);
             effects_perform(engine);
-            rc = peer->dial != DIAL_NONE || peer_is_known(peer) ? WEIR_NOT_READY : WEIR_ECONNECT;
+            rc = peer->dial != DIAL_NONE || peer_is_known(peer) ? WEIR_ENOTREADY : WEIR_ECONNECT;
         }
     }
     own_leave(engine);
@@ -353,7 +353,7 @@ int weir_qp_query(weir_engine *engine, weir_peer handle, size_t index, weir_qp_i
 
 /* Counts kept elsewhere, in short or by other threads, go where they belong. */
 static void fold_stats(weir_engine *engine) {
-    weir_stats *stats = &engine->stats;
+    weir_engine_info *stats = &engine->stats;
     stats->transfers_ok += engine->fast.transfers;
     stats->transfers_inline += engine->fast.transfers;
     stats->posts += engine->fast.transfers;
@@ -371,16 +371,16 @@ static void fold_stats(weir_engine *engine) {
     inflight_peak(engine);
 }
 
-int weir_engine_stats(weir_engine *engine, weir_stats *stats) {
-    if (engine == NULL || stats == NULL || stats->size < sizeof(size_t))
+int weir_engine_query(weir_engine *engine, weir_engine_info *info) {
+    if (engine == NULL || info == NULL || info->size < sizeof(size_t))
         return WEIR_EINVAL;
     if (engine->forked)
         return WEIR_ECLOSED;
-    size_t size = stats->size < sizeof(*stats) ? stats->size : sizeof(*stats);
+    size_t size = info->size < sizeof(*info) ? info->size : sizeof(*info);
     own_enter(engine);
     fold_stats(engine);
-    engine->stats.size = stats->size;
-    memcpy(stats, &engine->stats, size);
+    engine->stats.size = info->size;
+    memcpy(info, &engine->stats, size);
     own_leave(engine);
     return WEIR_OK;
 }

@@ -37,7 +37,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
     peer->sessions[slot].up = true;
     peer->sessions_up++;
     engine->stats.sessions_up++;
-    weir_event_type_t event = standing_step(&peer->standing, STANDING_IN_UP);
+    weir_event_type event = standing_step(&peer->standing, STANDING_IN_UP);
     bool recovered = event == WEIR_EVENT_RECOVERED;
     peer->recoveries += recovered;
     peer_tell(engine, event, peer, recovered ? peer->cause.error : 0,

@@ -60,7 +60,7 @@ void peer_wait_over(weir_engine *engine, struct peer *peer) {
 }
 
 /* The peer's next transfer waits for slots, for bytes in flight, or for its next turn. */
-void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for what) {
+void peer_waits(weir_engine *engine, struct peer *peer, weir_waiting_for what) {
     assert(peer->lists[LIST_PENDING].count > 0);
     if (what == WEIR_WAITING_SLOTS) {
         engine->stats.admission_waits++;
@@ -80,7 +80,7 @@ void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for wh
 }
 
 /* The thing that all transfers on the peer's list of pending ones wait for. */
-enum weir_waiting_for peer_waiting_for(const struct peer *peer) {
+weir_waiting_for peer_waiting_for(const struct peer *peer) {
     if (peer->live == NONE || peer->proving)
         return WEIR_WAITING_CONNECTION;
     if (peer->inflight_waits)

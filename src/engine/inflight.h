@@ -53,7 +53,7 @@ void inflight_push_front(weir_engine *engine, struct peer *peer);
 struct peer *inflight_pop(weir_engine *engine);
 void qp_block(weir_engine *engine, struct qp *qp);
 void peer_wait_over(weir_engine *engine, struct peer *peer);
-void peer_waits(weir_engine *engine, struct peer *peer, enum weir_waiting_for what);
-enum weir_waiting_for peer_waiting_for(const struct peer *peer);
+void peer_waits(weir_engine *engine, struct peer *peer, weir_waiting_for what);
+weir_waiting_for peer_waiting_for(const struct peer *peer);
 
 #endif

@@ -196,8 +196,8 @@ int weir_memory_release(weir_engine *engine, weir_memory memory) {
     return rc;
 }
 
-int weir_memory_info(weir_engine *engine, weir_memory memory, void **base_out,
-                     uint64_t *length_out) {
+int weir_memory_query(weir_engine *engine, weir_memory memory, void **base_out,
+                      uint64_t *length_out) {
     if (engine == NULL)
         return WEIR_EINVAL;
     if (engine->forked)
@@ -348,8 +348,8 @@ int weir_remote_release(weir_engine *engine, weir_remote remote) {
     return rc;
 }
 
-int weir_remote_info(weir_engine *engine, weir_remote handle, uint64_t *length_out,
-                     uint32_t *access_out) {
+int weir_remote_query(weir_engine *engine, weir_remote handle, uint64_t *length_out,
+                      uint32_t *access_out) {
     if (engine == NULL)
         return WEIR_EINVAL;
     if (engine->forked)

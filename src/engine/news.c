@@ -7,7 +7,7 @@
  */
 #include "news.h"
 
-void news_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error,
+void news_event(weir_engine *engine, weir_event_type type, uint64_t handle, int error,
                 uint64_t value) {
     weir_event *event = queue_room(&engine->events);
     if (event == NULL) {

@@ -18,7 +18,7 @@ struct sleeping {
     _Atomic bool stop;
 };
 
-void news_event(weir_engine *engine, weir_event_type_t type, uint64_t handle, int error,
+void news_event(weir_engine *engine, weir_event_type type, uint64_t handle, int error,
                 uint64_t value);
 
 /* Threads that sleep on the ports, and the application, have to look at the engine. */

@@ -295,7 +295,7 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
 void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     transfer_fail_all(engine, peer, error, false);
     enum standing_input failed = peer->wanted ? STANDING_IN_FAILED_ASKED : STANDING_IN_FAILED;
-    weir_event_type_t event = standing_step(&peer->standing, failed);
+    weir_event_type event = standing_step(&peer->standing, failed);
     peer_tell(engine, event, peer, error, 0);
     if (event != 0)
         peer->wanted = false;

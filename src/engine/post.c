@@ -245,7 +245,7 @@ static bool take_number(struct peer *peer, struct transfer *transfer) {
 }
 
 /* One SEND by itself: a notification part or a credit message. WEIR_EAGAIN: no slot or
- * buffer, or the device refused for now. WEIR_NOT_READY: no credit, or too many numbers
+ * buffer, or the device refused for now. WEIR_ENOTREADY: no credit, or too many numbers
  * unfinished: others may well go first. */
 int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct transfer *transfer,
                  uint8_t parts) {
@@ -253,7 +253,7 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
         !send_room(engine, qp))
         return WEIR_EAGAIN;
     if (transfer != NULL && (!credit_available(&qp->credit) || !take_number(peer, transfer)))
-        return WEIR_NOT_READY;
+        return WEIR_ENOTREADY;
     struct weir_wr wr = {0};
     make_send(engine, peer, qp, transfer, parts, &wr);
     uint32_t index = transfer != NULL ? transfer_index(engine, transfer) : LEDGER_NO_TRANSFER;
@@ -555,11 +555,11 @@ enum outcome post_parts(weir_engine *engine, struct peer *peer, struct transfer 
         if ((transfer->parts_need & mask) == 0 || (transfer->parts_mask & mask) != 0)
             continue;
         struct qp *qp = &engine->qps[session->qps[i]];
-        int rc = others_wait(peer, transfer, i) ? WEIR_NOT_READY
+        int rc = others_wait(peer, transfer, i) ? WEIR_ENOTREADY
                                                 : post_message(engine, peer, qp, transfer, parts);
         if (rc == WEIR_EAGAIN)
             return POST_SLOTS;
-        if (rc == WEIR_NOT_READY) {
+        if (rc == WEIR_ENOTREADY) {
             *stuck_out = i;
             return POST_CREDITS;
         }

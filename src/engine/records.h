@@ -28,7 +28,7 @@ static inline bool transfer_was_replayed(const struct transfer *transfer) {
 bool transfer_is_one_wr(const weir_engine *engine, const struct transfer *transfer);
 bool transfer_all_posted(const struct transfer *transfer);
 
-static inline void set_waiting(struct transfer *transfer, enum weir_waiting_for waiting) {
+static inline void set_waiting(struct transfer *transfer, weir_waiting_for waiting) {
     atomic_store_explicit(&transfer->waiting, (uint32_t)waiting, memory_order_relaxed);
 }
 

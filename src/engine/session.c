@@ -288,7 +288,7 @@ void session_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot) {
 void session_lost(weir_engine *engine, struct peer *peer, uint32_t slot) {
     const struct session *session = &peer->sessions[slot];
     engine->stats.sessions_failed++;
-    weir_event_type_t event = standing_step(&peer->standing, STANDING_IN_LOST);
+    weir_event_type event = standing_step(&peer->standing, STANDING_IN_LOST);
     if (event != 0) {
         int unnamed = session->broke_here ? WEIR_EDEVICE : WEIR_EUNKNOWN;
         peer->cause = (struct cause){.error = session->cause != 0 ? session->cause : unnamed,

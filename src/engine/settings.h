@@ -4,7 +4,7 @@
 #ifndef WEIR_ENGINE_SETTINGS_H
 #define WEIR_ENGINE_SETTINGS_H
 
-#include "weir.h"
+#include "weir_settings.h"
 
 /* Rows of the table, and of a report. */
 extern const size_t settings_count;

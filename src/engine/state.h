@@ -256,12 +256,12 @@ struct peer {
     uint32_t next_free;
     uint32_t run_next;
     bool runnable;
-    bool spent;             /* it has had its turn, and has its next one from the run list */
-    bool inflight_waits;    /* in the line of those that wait for bytes in flight: turns.c */
-    uint32_t inflight_next; /* there */
-    enum weir_waiting_for waits_for; /* SLOTS or INFLIGHT, NOTHING: neither... */
-    uint64_t waits_since_ns;         /* ...and since when */
-    bool closed; /* by the application, while it stayed connected: may be evicted */
+    bool spent;                 /* it has had its turn, and has its next one from the run list */
+    bool inflight_waits;        /* in the line of those that wait for bytes in flight: turns.c */
+    uint32_t inflight_next;     /* there */
+    weir_waiting_for waits_for; /* SLOTS or INFLIGHT, NOTHING: neither... */
+    uint64_t waits_since_ns;    /* ...and since when */
+    bool closed;                /* by the application, while it stayed connected: may be evicted */
     enum peer_stage stage;
     bool wanted;              /* weir_peer_connect asked before the instance was known */
     struct standing standing; /* the events that the application was told of it */
@@ -431,7 +431,7 @@ struct weir_engine {
     struct { /* what was done inside submit calls, not yet in stats */
         uint64_t transfers, bytes[2], segments; /* apart: no vector code for two counters */
     } fast;
-    weir_stats stats;
+    weir_engine_info stats;
 
     weir_engine_options options; /* as in force */
     uint8_t instance[WIRE_INSTANCE_SIZE];

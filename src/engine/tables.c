@@ -33,7 +33,7 @@ bool address_dialable(const char *address) {
            strncmp(address, "[::]:", 5) != 0;
 }
 
-void peer_tell(weir_engine *engine, weir_event_type_t type, struct peer *peer, int error,
+void peer_tell(weir_engine *engine, weir_event_type type, struct peer *peer, int error,
                uint64_t value) {
     if (type == 0)
         return;

@@ -23,7 +23,7 @@ struct peer *peer_resolve(weir_engine *engine, struct peer *peer);
 /* The handle that the application knows the peer by. */
 uint64_t peer_handle(weir_engine *engine, const struct peer *peer);
 /* An event about the peer, under that handle; 0: none. */
-void peer_tell(weir_engine *engine, weir_event_type_t type, struct peer *peer, int error,
+void peer_tell(weir_engine *engine, weir_event_type type, struct peer *peer, int error,
                uint64_t value);
 bool address_dialable(const char *address);
 

@@ -28,8 +28,8 @@ static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *
                        uint8_t list) {
     static const uint8_t states[] = {TR_PENDING, TR_POSTED, TR_PARKED, TR_PENDING};
     /* SLOTS: or what else its peer waits for, who asks is told by peer_waiting_for. */
-    static const enum weir_waiting_for waits[] = {WEIR_WAITING_SLOTS, WEIR_WAITING_COMPLETIONS,
-                                                  WEIR_WAITING_DRAIN, WEIR_WAITING_CREDITS};
+    static const weir_waiting_for waits[] = {WEIR_WAITING_SLOTS, WEIR_WAITING_COMPLETIONS,
+                                             WEIR_WAITING_DRAIN, WEIR_WAITING_CREDITS};
     uint8_t kind = list < LIST_CREDITS ? list : LIST_CREDITS;
     transfer->state = states[kind];
     transfer->list = list;

@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "weir.h"
+#include "weir_settings.h"
 
 /* ---- environment ------------------------------------------------------- */
 

@@ -43,7 +43,7 @@ struct report {
     uint64_t longest_ns; /* between two transfers that ended */
     uint64_t longest_reopen_ns;
     int last_error, last_gone, last_break;
-    weir_stats stats;
+    weir_engine_info stats;
 };
 
 struct side_board {

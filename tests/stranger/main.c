@@ -256,7 +256,7 @@ static void show_events(const char *of, const uint64_t *events) {
 static void show_side(int which) {
     const struct report *report = &board->sides[which].report;
     const struct report *other = &board->sides[1 - which].report;
-    const weir_stats *stats = &report->stats;
+    const weir_engine_info *stats = &report->stats;
     printf("side %d: transfers ok %" PRIu64 ", failed %" PRIu64 ", broken on purpose %" PRIu64
            "; verified: reads %" PRIu64 ", bytes %" PRIu64 "; wrong %" PRIu64 "\n",
            which, report->transfers_ok, report->transfers_failed, report->broken_on_purpose,

@@ -127,7 +127,7 @@ static void open_peer(void) {
     if (rc != WEIR_OK)
         give_up("weir_peer_open", rc);
     rc = weir_peer_connect(me.engine, me.peer);
-    if (rc != WEIR_OK && rc != WEIR_NOT_READY)
+    if (rc != WEIR_OK && rc != WEIR_ENOTREADY)
         give_up("weir_peer_connect", rc);
     me.imported = 0;
 }
@@ -485,7 +485,7 @@ static void make_memories(void) {
 /* Idle in a phase that lets nothing begin: between two pieces of work is not idle. */
 static void tell(enum phase phase) {
     me.report->stats.size = sizeof(me.report->stats);
-    weir_engine_stats(me.engine, &me.report->stats);
+    weir_engine_query(me.engine, &me.report->stats);
     me.mine->sent = me.report->sent;
     me.mine->arrived = me.report->arrived;
     me.mine->idle = phase != PHASE_RUN && is_quiet() && !me.reopening;

@@ -22,7 +22,7 @@ for file in $(find src -name '*.c' ! -path src/os/fork.c | sort); do
 done
 [ "$count" -gt 0 ] || say 'no file was checked'
 
-tr '\n' ' ' <include/weir.h | grep -oE 'WEIR_API int weir_[a-z_]+\([^;]*\);' |
+cat include/*.h | tr '\n' ' ' | grep -oE 'WEIR_API int weir_[a-z_]+\([^;]*\);' |
     grep -E '\((const )?weir_engine \*engine' | grep -oE 'weir_[a-z_]+\(' >"$WORK/calls"
 [ -s "$WORK/calls" ] || say 'no call on an engine was found'
 while read -r call; do

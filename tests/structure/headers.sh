@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# headers.sh: the public header compiles alone, without a warning, as C11 and C++17, and
-# so does a use of each of its _INIT macros;
+# headers.sh: each public header compiles alone, without a warning, as C11 and C++17, and
+# so does a use of each _INIT macro;
 # internal headers compile alone as C11, so that the order of includes never matters.
 . "$(dirname "$0")/lib.sh"
 CXX=${CXX:-c++}
@@ -14,20 +14,22 @@ for header in include/*.h; do
 done
 # Uses of the macros: a definition, a static one where that is C, an assignment.
 {
-    echo '#include "weir.h"'
-    sed -n 's/^#define \(WEIR_[A-Z_]*_INIT\) *WEIR_SIZED(\([a-z_]*\)).*/\1 \2/p' include/weir.h |
+    for header in include/*.h; do
+        echo "#include \"${header#include/}\""
+    done
+    sed -n 's/^#define \(WEIR_[A-Z_]*_INIT\) *WEIR_SIZED(\([a-z_]*\)).*/\1 \2/p' include/*.h |
         while read -r macro type; do
             echo "size_t use_$type(void); size_t use_$type(void) {"
             echo "    static $type before = $macro; $type now = $macro;"
             echo "    before = now; now.size += before.size; return now.size; }"
         done
 } >"$WORK/uses.c"
-[ "$(grep -c '_INIT;' "$WORK/uses.c")" -eq "$(grep -c '^#define WEIR_.*_INIT' include/weir.h)" ] ||
-    say 'not every _INIT macro of weir.h was found'
+[ "$(grep -c '_INIT;' "$WORK/uses.c")" -eq "$(cat include/*.h | grep -c '^#define WEIR_.*_INIT')" ] ||
+    say 'not every public _INIT macro was found'
 strict="$strict -Wmissing-field-initializers -Iinclude"
-$CC -std=c99 $strict "$WORK/uses.c" || say 'the _INIT macros of weir.h as C99'
+$CC -std=c99 $strict "$WORK/uses.c" || say 'the public _INIT macros as C99'
 for std in c++11 c++17 c++20; do
-    $CXX -std=$std $strict -x c++ "$WORK/uses.c" || say "the _INIT macros of weir.h as $std"
+    $CXX -std=$std $strict -x c++ "$WORK/uses.c" || say "the public _INIT macros as $std"
 done
 for layer in src/ports $LAYERS; do
     flags=

@@ -56,8 +56,8 @@ layer_dirs() {
 }
 LAYERS="src/core src/device src/device/shm src/device/verbs src/os src/engine sim tool"
 
-# Public functions, as weir.h declares them.
+# Public functions, as the public headers declare them.
 api_functions() {
-    tr '\n' ' ' <include/weir.h | grep -o 'WEIR_API [^;{]*(' |
+    cat include/*.h | tr '\n' ' ' | grep -o 'WEIR_API [^;{]*(' |
         sed -n 's/.*[^a-z_0-9]\(weir_[a-z_0-9]*\) *(.*/\1/p' | sort -u
 }

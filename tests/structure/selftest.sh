@@ -108,7 +108,7 @@ case_ 'a function without a manual' manuals.sh 'does not document weir_xyzzy' \
 case_ 'a manual without a function' manuals.sh 'documents weir_xyzzy' \
     'append man/weir.3 ".Fn weir_xyzzy void"'
 case_ 'a field without a manual' manuals.sh 'does not describe xyzzy of weir_event' \
-    'sed -i "s/^    weir_event_type_t type;/&\n    int xyzzy;/" include/weir.h'
+    'sed -i "s/^    weir_event_type type;/&\n    int xyzzy;/" include/weir.h'
 case_ 'a field that only the manual has' manuals.sh 'describes xyzzy of weir_event' \
     'sed -i "s/^\.Ss weir_event$/&\n.Bl -tag -width x\n.It Fa xyzzy\nX.\n.El/" man/weir.3'
 case_ 'a macro that is no C++' headers.sh 'the _INIT macros of weir.h as c++17' \

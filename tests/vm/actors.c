@@ -26,7 +26,8 @@ enum {
 };
 /* A writer's first answer to BEGIN, if all is well. A report begins otherwise. */
 enum { WRITES_COME = 0 };
-_Static_assert(sizeof(weir_stats) % 256 != WRITES_COME, "its first byte, size, tells them apart");
+_Static_assert(sizeof(weir_engine_info) % 256 != WRITES_COME,
+               "its first byte, size, tells them apart");
 
 uint64_t now_ns(void) {
     struct timespec now;
@@ -132,8 +133,8 @@ static char next_command(int fd) {
 }
 
 static void answer(weir_engine *engine, int fd, struct actor_report *report) {
-    report->stats = (weir_stats)WEIR_STATS_INIT;
-    must(weir_engine_stats(engine, &report->stats), "stats");
+    report->stats = (weir_engine_info)WEIR_ENGINE_INFO_INIT;
+    must(weir_engine_query(engine, &report->stats), "stats");
     pipe_write(fd, report, sizeof(*report));
 }
 

@@ -29,7 +29,7 @@ struct actor_address {
 
 /* The answer of any actor when asked, by value: it is sent through a pipe. */
 struct actor_report {
-    weir_stats stats;
+    weir_engine_info stats;
     uint64_t gone_count;   /* GONE events */
     uint64_t gone_ns;      /* when the last one was taken */
     int64_t gone_error;    /* and its error */

@@ -132,9 +132,9 @@ static void answer_all(weir_engine *target, uint32_t peers) {
 }
 
 static void print_stats(weir_engine *target, uint64_t ns) {
-    weir_stats stats = WEIR_STATS_INIT;
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
 
-    must(weir_engine_stats(target, &stats), "stats");
+    must(weir_engine_query(target, &stats), "stats");
     printf(
         "# %llu sessions up, %llu failed, %llu refused; %llu control messages, %llu of them sent "
         "again; %llu ms\n",

@@ -99,7 +99,7 @@ static struct sample sample_take(struct actor *target) {
     return sample;
 }
 
-static void print_stats(const char *who, const weir_stats *stats) {
+static void print_stats(const char *who, const weir_engine_info *stats) {
     printf("# %s: sessions up %" PRIu64 ", retired %" PRIu64 "; last-WQE events %" PRIu64
            ", beacons flushed %" PRIu64 ", forced teardowns %" PRIu64 ", destroy retries %" PRIu64
            ", stale completions %" PRIu64 "\n",
@@ -178,7 +178,7 @@ static void cycle_once(const struct actor_address *address, unsigned cycle, stru
 }
 
 /* The target has torn down as many sessions as there were. */
-static weir_stats target_settled(struct actor *target, uint64_t sessions) {
+static weir_engine_info target_settled(struct actor *target, uint64_t sessions) {
     uint64_t until = now_ns() + BACK_NS;
     struct actor_report report;
 
@@ -196,7 +196,7 @@ static void run_cycles(unsigned count) {
     struct actor target = target_start(device, rdma_b, &address);
     struct sample first = {0}, last;
     struct phases sum = {0};
-    weir_stats stats;
+    weir_engine_info stats;
 
     for (unsigned i = 0; i < count; i++) {
         cycle_once(&address, i, &sum);

@@ -331,9 +331,9 @@ static void *symbol(const char *name) {
  * stopped. */
 static void must_add_up(struct side *side, unsigned failed) {
     faults_count_fn injected = (faults_count_fn)symbol("faults_count");
-    weir_stats stats = WEIR_STATS_INIT;
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
 
-    must(weir_engine_stats(side->engine, &stats), "stats");
+    must(weir_engine_query(side->engine, &stats), "stats");
     printf("# %u ended well, %u not; partial posts %" PRIu64 ", orphans %" PRIu64
            " (healed %" PRIu64 "), sessions broken %" PRIu64 ", replays %" PRIu64
            ", %u took long, settled %" PRIu64 "\n",

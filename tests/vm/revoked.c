@@ -80,7 +80,7 @@ static int ended(weir_engine *engine, weir_transfer transfer) {
 static void initiator(const char *device, int wanted, int told_fd, int go_fd, int gone_fd) {
     static uint8_t bytes[BYTES];
     weir_engine *engine = engine_open(device, getenv("RDMA_A"));
-    weir_stats stats = WEIR_STATS_INIT;
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
     weir_peer peer;
     weir_memory memory;
     weir_remote remotes[2];
@@ -111,7 +111,7 @@ static void initiator(const char *device, int wanted, int told_fd, int go_fd, in
         if (is != wanted)
             fail("a write to memory that is gone", is);
     }
-    must(weir_engine_stats(engine, &stats), "statistics");
+    must(weir_engine_query(engine, &stats), "statistics");
     printf("# all ended after %.1f ms; %llu sessions failed\n", (double)(now_ns() - begin) / 1e6,
            (unsigned long long)stats.sessions_failed);
     pipe_write(go_fd, "", 1);
