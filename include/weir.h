@@ -620,7 +620,7 @@ typedef enum weir_event_type {
     WEIR_EVENT_REFUSED = 7,   /* a peer asked for a session and there can be none, or none now:
                                * error says why (EFULL, ENOMEM, EMFILE, EDENIED, EDEVICE), also to
                                * the peer if there is a descriptor to let it in. Once each, until a
-                               * session with it is up; peer is zeroed for one without a slot or a
+                               * session with it is up; peer is zeroed for one without room or a
                                * descriptor */
     WEIR_EVENT_DEVICE_FAILED = 8 /* this engine's device, for good: it was removed, say; error is
                                   * EDEVICE, peer is zeroed. All sessions end, for good: peers hear

@@ -98,7 +98,7 @@ static int mr_add(struct weir_device *nic, void *base, uint64_t length, uint32_t
         nic->mr_count = slot + 1;
     }
     mr = &nic->mrs[slot];
-    *mr = (struct nic_mr){.key = (++nic->key_next << NIC_KEY_SLOT_BITS) | slot,
+    *mr = (struct nic_mr){.key = (++nic->key_next << NIC_KEY_INDEX_BITS) | slot,
                           .access = access,
                           .base = base,
                           .length = length};
@@ -187,7 +187,7 @@ static struct nic_import *import_add(struct weir_device *nic, uint32_t remote_ke
         nic->imports = imports;
         nic->import_count = slot + 1;
     }
-    nic->imports[slot] = (struct nic_import){.key = (++nic->key_next << NIC_KEY_SLOT_BITS) | slot,
+    nic->imports[slot] = (struct nic_import){.key = (++nic->key_next << NIC_KEY_INDEX_BITS) | slot,
                                              .remote_key = remote_key};
     return &nic->imports[slot];
 }

@@ -14,8 +14,8 @@
 enum {
     NIC_QPS_MAX = 1024,
     NIC_QPN_FIRST = 0x11, /* the same in every life: numbers of a restart collide */
-    NIC_KEY_SLOT_BITS = 12,
-    NIC_MRS_MAX = 1 << NIC_KEY_SLOT_BITS,
+    NIC_KEY_INDEX_BITS = 12,
+    NIC_MRS_MAX = 1 << NIC_KEY_INDEX_BITS,
 };
 
 struct nic_mr {

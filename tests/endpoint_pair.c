@@ -223,7 +223,7 @@ static void judge_settle(struct pair *p, uint32_t node, const struct wire_messag
     const struct pair_node *n = &p->nodes[node];
 
     for (uint32_t i = 0; i < EP_SESSIONS; i++) {
-        if ((i == n->ep.live || i == n->ep.next) && n->ep.slots[i].epoch <= m->epoch)
+        if ((i == n->ep.live || i == n->ep.next) && n->ep.sessions[i].epoch <= m->epoch)
             fail_msg("%c says SETTLE(%" PRIu64 "), but has a session of that", NAMES[node],
                      m->epoch);
     }
@@ -284,12 +284,12 @@ static void judge_settled(struct pair *p, uint32_t node, const struct ep_effect 
     const bool forgot = other->oldest > 1; /* so an old HELLO may have been answered again */
 
     for (uint32_t i = 0; i < EP_SESSIONS; i++) {
-        const struct ep_slot *slot = &other->ep.slots[i];
+        const struct ep_session *session = &other->ep.sessions[i];
 
-        if (slot->state == EP_SLOT_FREE || slot->epoch_remote == 0 ||
-            (forgot && known(p, node, slot->epoch_remote)->bound != slot->epoch))
+        if (session->state == EP_SESSION_FREE || session->epoch_remote == 0 ||
+            (forgot && known(p, node, session->epoch_remote)->bound != session->epoch))
             continue;
-        if (slot->epoch_remote <= e->epoch)
+        if (session->epoch_remote <= e->epoch)
             fail_msg("%c believes all up to %" PRIu64 " settled, but it is not", NAMES[node],
                      e->epoch);
     }
@@ -332,13 +332,13 @@ static void perform_create(struct pair *p, uint32_t node, const struct ep_effect
                            struct ep_event *answer) {
     struct pair_node *n = &p->nodes[node];
 
-    assert_false(n->made[e->slot]);
+    assert_false(n->made[e->session]);
     note(p, "%c.create(%" PRIu64 ") ", NAMES[node], e->epoch);
-    answer->slot = e->slot;
+    answer->session = e->session;
     answer->error = n->create_error;
     answer->local = &n->set;
     answer->type = n->create_error == 0 ? EP_EV_QPS_READY : EP_EV_QPS_FAILED;
-    n->made[e->slot] = n->create_error == 0;
+    n->made[e->session] = n->create_error == 0;
     n->create_error = 0;
     n->set.qps[0].psn = (uint32_t)pair_random(p, 1 << 24);
 }
@@ -349,7 +349,7 @@ static void perform_connect(struct pair *p, uint32_t node, const struct ep_effec
 
     judge_connect(p, node, e);
     note(p, "%c.connect(%" PRIu64 ",%" PRIu64 ") ", NAMES[node], e->epoch, e->epoch_remote);
-    answer->slot = e->slot;
+    answer->session = e->session;
     answer->error = n->connect_error;
     answer->type = n->connect_error == 0 ? EP_EV_CONNECTED : EP_EV_CONNECT_FAILED;
     known(p, node, e->epoch)->connected = n->connect_error == 0;
@@ -378,11 +378,11 @@ static bool perform(struct pair *p, uint32_t node, const struct ep_effect *e,
         note(p, "%c.up(%" PRIu64 ",%" PRIu64 ") ", NAMES[node], e->epoch, e->epoch_remote);
         break;
     case EP_DO_RETIRE:
-        assert_true(n->made[e->slot]);
-        assert_int_equal(n->drain_at[e->slot], UINT64_MAX);
-        n->drain_at[e->slot] = UINT64_MAX - 1;
+        assert_true(n->made[e->session]);
+        assert_int_equal(n->drain_at[e->session], UINT64_MAX);
+        n->drain_at[e->session] = UINT64_MAX - 1;
         if (p->drain_ns_max != 0)
-            n->drain_at[e->slot] = p->now_ns + 1 + pair_random(p, p->drain_ns_max);
+            n->drain_at[e->session] = p->now_ns + 1 + pair_random(p, p->drain_ns_max);
         note(p, "%c.retire(%" PRIu64 ",%" PRIu64 ") ", NAMES[node], e->epoch, e->epoch_remote);
         break;
     case EP_DO_SETTLED:
@@ -436,10 +436,10 @@ void pair_event(struct pair *p, uint32_t node, enum ep_event_type type) {
     pair_step(p, node, &event);
 }
 
-static void break_slot(struct pair *p, uint32_t node, uint32_t slot) {
-    const struct ep_event event = {.type = EP_EV_BROKEN, .slot = slot};
+static void break_slot(struct pair *p, uint32_t node, uint32_t session) {
+    const struct ep_event event = {.type = EP_EV_BROKEN, .session = session};
 
-    if (slot != EP_SLOT_NONE)
+    if (session != EP_SESSION_NONE)
         pair_step(p, node, &event);
 }
 
@@ -451,12 +451,12 @@ void pair_break_next(struct pair *p, uint32_t node) {
     break_slot(p, node, p->nodes[node].ep.next);
 }
 
-void pair_drain_slot(struct pair *p, uint32_t node, uint32_t slot) {
-    const struct ep_event event = {.type = EP_EV_DRAINED, .slot = slot};
+void pair_drain_session(struct pair *p, uint32_t node, uint32_t session) {
+    const struct ep_event event = {.type = EP_EV_DRAINED, .session = session};
 
-    assert_int_not_equal(p->nodes[node].drain_at[slot], UINT64_MAX);
-    p->nodes[node].drain_at[slot] = UINT64_MAX;
-    p->nodes[node].made[slot] = false;
+    assert_int_not_equal(p->nodes[node].drain_at[session], UINT64_MAX);
+    p->nodes[node].drain_at[session] = UINT64_MAX;
+    p->nodes[node].made[session] = false;
     pair_step(p, node, &event);
 }
 
@@ -465,7 +465,7 @@ static void drain_due(struct pair *p, uint32_t node, uint64_t due_ns) {
 
     for (uint32_t i = 0; i < EP_SESSIONS; i++) {
         if (n->drain_at[i] <= due_ns)
-            pair_drain_slot(p, node, i);
+            pair_drain_session(p, node, i);
     }
 }
 
@@ -552,7 +552,7 @@ void pair_run(struct pair *p, uint64_t until_ns) {
 bool pair_matched(const struct pair *p) {
     const struct endpoint *a = &p->nodes[0].ep, *b = &p->nodes[1].ep;
 
-    return a->live != EP_SLOT_NONE && b->live != EP_SLOT_NONE &&
-           a->slots[a->live].epoch == b->slots[b->live].epoch_remote &&
-           b->slots[b->live].epoch == a->slots[a->live].epoch_remote;
+    return a->live != EP_SESSION_NONE && b->live != EP_SESSION_NONE &&
+           a->sessions[a->live].epoch == b->sessions[b->live].epoch_remote &&
+           b->sessions[b->live].epoch == a->sessions[a->live].epoch_remote;
 }

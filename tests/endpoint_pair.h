@@ -2,7 +2,7 @@
 /* endpoint_pair.h: two endpoints and the network between them, for tests.
  *
  * A pair plays the engine on both sides: it performs effects, answers CREATE and
- * CONNECT in place, and drains retired slots after a while. Every message that an
+ * CONNECT in place, and drains retired sessions after a while. Every message that an
  * endpoint sends goes through the real codec and lies in the network until a test
  * (or pair_run) delivers, loses or repeats it.
  *
@@ -98,12 +98,12 @@ void pair_step(struct pair *p, uint32_t node, const struct ep_event *event);
 void pair_event(struct pair *p, uint32_t node, enum ep_event_type type);
 /* It is now_ns, and the node's timer rings. */
 void pair_tick_at(struct pair *p, uint32_t node, uint64_t now_ns);
-/* The node's live or next slot breaks; nothing if there is none. */
+/* The node's live or next session breaks; nothing if there is none. */
 void pair_break(struct pair *p, uint32_t node);
 void pair_break_next(struct pair *p, uint32_t node);
-/* All slots of the node that drain are gone; or this one. */
+/* All sessions of the node that drain are gone; or this one. */
 void pair_drain(struct pair *p, uint32_t node);
-void pair_drain_slot(struct pair *p, uint32_t node, uint32_t slot);
+void pair_drain_session(struct pair *p, uint32_t node, uint32_t session);
 /* The process behind the node is replaced by another one on the same address. */
 void pair_restart(struct pair *p, uint32_t node);
 

@@ -105,20 +105,20 @@ static void step(struct endpoint *ep, struct ep_event event, uint64_t now_ns) {
         if (answer)
             event = (struct ep_event){
                 .type = effects[count - 1].type == EP_DO_CREATE ? EP_EV_QPS_READY : EP_EV_CONNECTED,
-                .slot = effects[count - 1].slot,
+                .session = effects[count - 1].session,
                 .local = &local};
     }
 }
 
 static void drain(struct endpoint *ep, uint64_t now_ns) {
-    for (uint32_t slot = 0; slot < EP_SESSIONS; slot++) {
-        if (ep->slots[slot].state == EP_SLOT_RETIRED)
-            step(ep, (struct ep_event){.type = EP_EV_DRAINED, .slot = slot}, now_ns);
+    for (uint32_t session = 0; session < EP_SESSIONS; session++) {
+        if (ep->sessions[session].state == EP_SESSION_RETIRED)
+            step(ep, (struct ep_event){.type = EP_EV_DRAINED, .session = session}, now_ns);
     }
 }
 
 /* The length's upper four bits are what happens here before the message: 1 a wish
- * for a session, 2 the timer, 4 retired slots drain, 8 a slot breaks. */
+ * for a session, 2 the timer, 4 retired sessions drain, 8 a session breaks. */
 static void fuzz_conversation(const uint8_t *data, size_t size) {
     static struct endpoint ep;
     static struct ep_papers papers;
@@ -150,7 +150,7 @@ static void fuzz_conversation(const uint8_t *data, size_t size) {
         if (own & 4)
             drain(&ep, now_ns);
         if (own & 8)
-            step(&ep, (struct ep_event){.type = EP_EV_BROKEN, .slot = length % EP_SESSIONS},
+            step(&ep, (struct ep_event){.type = EP_EV_BROKEN, .session = length % EP_SESSIONS},
                  now_ns);
         if (length > size)
             length = size;
@@ -165,7 +165,7 @@ static void fuzz_conversation(const uint8_t *data, size_t size) {
     }
     step(&ep, (struct ep_event){.type = EP_EV_CLOSE}, now_ns);
     drain(&ep, now_ns);
-    check(endpoint_at_rest(&ep), "a closed endpoint keeps a slot");
+    check(endpoint_at_rest(&ep), "a closed endpoint keeps a session");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

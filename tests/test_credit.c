@@ -352,7 +352,7 @@ static void test_S14_handles(void **state) {
 
 static void test_S14_wr_ids(void **state) {
     static const uint64_t seqs[] = {0, 1, ROUTE_SEQ_MASK};
-    static const uint32_t slots[] = {0, 1, 64999, ROUTE_SLOT_SRQ};
+    static const uint32_t slots[] = {0, 1, 64999, ROUTE_QP_SRQ};
     static const enum route_kind kinds[] = {ROUTE_RUN, ROUTE_BEACON, ROUTE_RECV};
 
     (void)state;
@@ -361,7 +361,7 @@ static void test_S14_wr_ids(void **state) {
             for (size_t q = 0; q < 3; q++) {
                 uint64_t id = route_id(kinds[k], slots[s], seqs[q]);
                 assert_int_equal(route_kind(id), kinds[k]);
-                assert_int_equal(route_slot(id), slots[s]);
+                assert_int_equal(route_qp(id), slots[s]);
                 assert_true(route_seq(id) == seqs[q]);
             }
         }

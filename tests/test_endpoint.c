@@ -226,7 +226,7 @@ static void test_H4_late_messages_never_touch_a_live_session(void **state) {
     pair_inject(p, &settled);
     pair_run(p, p->now_ns + PAIR_TIMEOUT_NS);
     assert_true(pair_matched(p));
-    assert_int_equal(p->nodes[A].ep.slots[p->nodes[A].ep.live].epoch, 2);
+    assert_int_equal(p->nodes[A].ep.sessions[p->nodes[A].ep.live].epoch, 2);
     pair_trace(p);
 
     pair_inject(p, &old[0]);

@@ -75,18 +75,18 @@ static const char *say(enum wire_type type, uint64_t epoch, uint64_t echo, int r
     return step(&event);
 }
 
-static const char *tell(enum ep_event_type type, uint32_t slot, int error) {
-    const struct ep_event event = {.type = type, .slot = slot, .error = error, .local = &set};
+static const char *tell(enum ep_event_type type, uint32_t session, int error) {
+    const struct ep_event event = {.type = type, .session = session, .error = error, .local = &set};
 
     return step(&event);
 }
 
 static uint64_t next_epoch(void) {
-    return ep.next == EP_SLOT_NONE ? epochs + 1 : ep.slots[ep.next].epoch;
+    return ep.next == EP_SESSION_NONE ? epochs + 1 : ep.sessions[ep.next].epoch;
 }
 
 static uint64_t live_epoch(void) {
-    return ep.live == EP_SLOT_NONE ? 1 : ep.slots[ep.live].epoch;
+    return ep.live == EP_SESSION_NONE ? 1 : ep.sessions[ep.live].epoch;
 }
 
 /* The remote opens: to ANSWERING, ACCEPTING, CONFIRM or up. */
@@ -121,7 +121,7 @@ static void fresh(void) {
 
 enum old_end { BROKE_HERE, SETTLE_ASKED };
 
-/* One session, in slot 0, is retired and still draining; then, beside a live
+/* One session, in session 0, is retired and still draining; then, beside a live
  * session if the state can have one, the attempt. */
 static void arrive_after(enum ep_state state, enum old_end end) {
     fresh();
@@ -146,7 +146,7 @@ static void arrive_after(enum ep_state state, enum old_end end) {
     if (state == EP_GONE)
         tell(EP_EV_PEER_DEAD, 0, WEIR_EPEER);
     assert_int_equal(ep.state, state);
-    assert_int_equal(ep.slots[0].state, EP_SLOT_RETIRED);
+    assert_int_equal(ep.sessions[0].state, EP_SESSION_RETIRED);
 }
 
 static void arrive(enum ep_state state) {
@@ -344,7 +344,8 @@ static void test_every_cell_does_what_it_should(void **state) {
             /* Nothing said, nothing moved; but QPs that could not be made are gone. */
             if (got[0] == '\0' && strcmp(row->input, "QPS_FAILED") != 0)
                 assert_int_equal(ep.state, s);
-            assert_int_equal(ep.slots[0].state == EP_SLOT_FREE, strcmp(row->input, "DRAINED") == 0);
+            assert_int_equal(ep.sessions[0].state == EP_SESSION_FREE,
+                             strcmp(row->input, "DRAINED") == 0);
         }
     }
 }

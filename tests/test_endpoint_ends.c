@@ -194,7 +194,7 @@ static void test_H8_make_before_break(void **state) {
     EXPECT(p, "B.retire(1,1) B>SETTLE(1) B.create(2) B>HELLO(2)");
     pair_deliver(p, B);
     EXPECT(p, "A.create(2) A.connect(2,2) A>HELLO_ACK(2,2)");
-    assert_int_equal(p->nodes[A].ep.slots[endpoint_live(&p->nodes[A].ep)].epoch, 1);
+    assert_int_equal(p->nodes[A].ep.sessions[endpoint_live(&p->nodes[A].ep)].epoch, 1);
     pair_deliver(p, A);
     EXPECT(p, "B.connect(2,2) B>READY(2,2) B.up(2,2)");
     pair_deliver(p, B);
@@ -271,10 +271,10 @@ static void test_S9_settled_as_early_as_it_is_true(void **state) {
         assert_true(pair_matched(p));
     }
     const struct endpoint *b = &p->nodes[B].ep;
-    const uint32_t first = b->slots[0].epoch_remote == 1 ? 0 : 1;
-    assert_int_equal(b->slots[!first].epoch_remote, 2);
+    const uint32_t first = b->sessions[0].epoch_remote == 1 ? 0 : 1;
+    assert_int_equal(b->sessions[!first].epoch_remote, 2);
     pair_trace(p);
-    pair_drain_slot(p, B, first);
+    pair_drain_session(p, B, first);
     EXPECT(p, "B>SETTLED(1)");
     pair_lose(p, B);
     pair_tick_at(p, A, PAIR_RETRANSMIT_NS);
@@ -287,9 +287,9 @@ static void test_S9_settled_as_early_as_it_is_true(void **state) {
     pair_flush(p);
     assert_true(pair_matched(p));
     pair_trace(p);
-    pair_drain_slot(p, B, 2);
+    pair_drain_session(p, B, 2);
     EXPECT(p, "");
-    pair_drain_slot(p, B, !first);
+    pair_drain_session(p, B, !first);
     EXPECT(p, "B>SETTLED(3)");
     pair_deliver(p, B);
     EXPECT(p, "A.settled(3)");
@@ -338,7 +338,7 @@ static void test_slots_run_out_and_come_back(void **state) {
     pair_deliver(p, B);
     EXPECT(p, "B.create(1) B>HELLO(1)");
     assert_true(endpoint_deadline(&p->nodes[A].ep) > p->now_ns);
-    const struct ep_event drained = {.type = EP_EV_DRAINED, .slot = 3};
+    const struct ep_event drained = {.type = EP_EV_DRAINED, .session = 3};
     p->nodes[A].drain_at[3] = UINT64_MAX;
     p->nodes[A].made[3] = false;
     pair_step(p, A, &drained);

@@ -92,7 +92,8 @@ static void agree(struct pair *p) {
         assert_int_equal(n->ep.settle_done, n->ep.settle_asked);
         assert_int_equal(endpoint_deadline(&n->ep), UINT64_MAX);
         for (uint32_t i = 0; i < EP_SESSIONS; i++)
-            assert_true(n->ep.slots[i].state == (i == n->ep.live ? EP_SLOT_LIVE : EP_SLOT_FREE));
+            assert_true(n->ep.sessions[i].state ==
+                        (i == n->ep.live ? EP_SESSION_LIVE : EP_SESSION_FREE));
     }
 }
 
@@ -148,7 +149,7 @@ static int name_seed(void **state) {
 }
 
 /* Well-formed messages that nobody would send, at an endpoint that also lives its
- * own life. Its answers go nowhere; slots and effects stay bounded, nothing
+ * own life. Its answers go nowhere; sessions and effects stay bounded, nothing
  * asserts, and it can still be closed. */
 static void test_H13_hostile_messages_in_every_state(void **state) {
     (void)state;
@@ -177,10 +178,10 @@ static void test_H13_hostile_messages_in_every_state(void **state) {
                                                          EP_EV_PROBE, EP_EV_DRAINED, EP_EV_HEARD};
 
                 event.type = OWN[pair_random(p, 6)];
-                event.slot = (uint32_t)pair_random(p, EP_SESSIONS);
+                event.session = (uint32_t)pair_random(p, EP_SESSIONS);
                 p->now_ns += PAIR_RETRANSMIT_NS;
                 if (event.type == EP_EV_DRAINED &&
-                    p->nodes[0].ep.slots[event.slot].state != EP_SLOT_RETIRED)
+                    p->nodes[0].ep.sessions[event.session].state != EP_SESSION_RETIRED)
                     continue;
             }
             uint32_t count = endpoint_step(&p->nodes[0].ep, &event, p->now_ns, effects);
@@ -189,7 +190,7 @@ static void test_H13_hostile_messages_in_every_state(void **state) {
                 const struct ep_event answer = {.type = effects[count - 1].type == EP_DO_CREATE
                                                             ? EP_EV_QPS_READY
                                                             : EP_EV_CONNECTED,
-                                                .slot = effects[count - 1].slot,
+                                                .session = effects[count - 1].session,
                                                 .local = &p->nodes[0].set};
 
                 count = endpoint_step(&p->nodes[0].ep, &answer, p->now_ns, effects);

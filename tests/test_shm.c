@@ -481,15 +481,15 @@ static void test_E6_lying_ring_entry(void **state) {
     }
     entry->ring_offset = offset;
     const uint32_t counts[] = {3, 1u << 20, UINT32_MAX};
-    uint32_t slots = entry->slot_count;
+    uint32_t cells = entry->cell_count;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        entry->slot_count = counts[i];
+        entry->cell_count = counts[i];
         assert_int_equal(side_connect(&a, &b.ticket), WEIR_EINVAL);
     }
-    entry->slot_count = slots;
-    entry->slot_bytes += 64;
+    entry->cell_count = cells;
+    entry->cell_bytes += 64;
     assert_int_equal(side_connect(&a, &b.ticket), WEIR_EINVAL);
-    entry->slot_bytes -= 64;
+    entry->cell_bytes -= 64;
     assert_int_equal(side_connect(&a, &b.ticket), 0);
     side_close(&a);
     side_close(&b);
@@ -504,9 +504,9 @@ static void test_E6_nonsense_in_the_ring(void **state) {
         pair_open(&a, &b, NULL);
         if (lie == 0)
             assert_int_equal(post_recv(&b, 7), 0);
-        struct seg_slot *slot = (struct seg_slot *)(void *)a.qp->tx_ring;
-        slot->length = lie == 0 ? RECV_BYTES + 1 : 8;
-        atomic_store(&slot->seq, a.qp->tx_secret);
+        struct seg_cell *cell = (struct seg_cell *)(void *)a.qp->tx_ring;
+        cell->length = lie == 0 ? RECV_BYTES + 1 : 8;
+        atomic_store(&cell->seq, a.qp->tx_secret);
         atomic_store(&b.qp->shared->ring_backed, 1);
         seg_notify(b.device->map, b.qp->index);
         struct weir_cqe cqe;
@@ -564,7 +564,7 @@ static void test_T8_stale_message_is_not_taken(void **state) {
     shm_device_ops.mr_forget(b.device, &b.remote);
     assert_int_equal(side_connect(&b, &a.ticket), 0);
     assert_int_equal(post_recv(&b, 2), 0);
-    assert_int_equal(((struct seg_slot *)(void *)ring)->seq, old_secret);
+    assert_int_equal(((struct seg_cell *)(void *)ring)->seq, old_secret);
     assert_int_equal(atomic_load(&b.qp->shared->ring_backed), 0);
     atomic_store(&b.qp->shared->ring_backed, 1);
     seg_notify(b.device->map, b.qp->index);

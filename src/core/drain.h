@@ -55,7 +55,7 @@ enum drain_action {
     DRAIN_DO_ERROR_BEACON, /* QP to ERR, then the beacon */
     DRAIN_DO_BEACON,       /* post it; answer with BEACON_POSTED or _REFUSED */
     DRAIN_DO_DESTROY,      /* answer with DESTROYED or _REFUSED */
-    DRAIN_DO_FINISH        /* account for what is still open; free the slot */
+    DRAIN_DO_FINISH        /* account for what is still open; free the entry */
 };
 
 struct drain_options {

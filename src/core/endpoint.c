@@ -84,16 +84,17 @@ static struct ep_effect *effect(struct step *s, enum ep_effect_type type) {
     assert(s->effect_count <= EP_EFFECTS_MAX);
     memset(e, 0, sizeof(*e));
     e->type = type;
-    e->slot = EP_SLOT_NONE;
+    e->session = EP_SESSION_NONE;
     return e;
 }
 
-static struct ep_effect *effect_slot(struct step *s, enum ep_effect_type type, uint32_t slot) {
+static struct ep_effect *effect_session(struct step *s, enum ep_effect_type type,
+                                        uint32_t session) {
     struct ep_effect *e = effect(s, type);
 
-    e->slot = slot;
-    e->epoch = s->ep->slots[slot].epoch;
-    e->epoch_remote = s->ep->slots[slot].epoch_remote;
+    e->session = session;
+    e->epoch = s->ep->sessions[session].epoch;
+    e->epoch_remote = s->ep->sessions[session].epoch_remote;
     return e;
 }
 
@@ -117,10 +118,10 @@ static struct ep_effect *send_small(struct step *s, struct wire_message *message
     return e;
 }
 
-static void send_ready(struct step *s, uint32_t slot) {
+static void send_ready(struct step *s, uint32_t session) {
     struct wire_message m = {.type = WIRE_READY,
-                             .epoch = s->ep->slots[slot].epoch,
-                             .echo = s->ep->slots[slot].epoch_remote};
+                             .epoch = s->ep->sessions[session].epoch,
+                             .echo = s->ep->sessions[session].epoch_remote};
 
     send_small(s, &m);
 }
@@ -156,7 +157,7 @@ static void send_hello(struct step *s, struct ep_hello *hello) {
 /* Builds what next says of itself from now on: HELLO, or HELLO_ACK once bound. */
 static void hello_build(struct step *s) {
     struct endpoint *ep = s->ep;
-    const struct ep_slot *next = &ep->slots[ep->next];
+    const struct ep_session *next = &ep->sessions[ep->next];
     struct wire_message m = {.type = next->epoch_remote == 0 ? WIRE_HELLO : WIRE_HELLO_ACK,
                              .epoch = next->epoch,
                              .echo = next->epoch_remote,
@@ -199,18 +200,18 @@ static void want_fail(struct step *s, int error, int reason) {
 
 /* ---- sessions ---------------------------------------------------------- */
 
-static void slot_retire(struct step *s, uint32_t slot) {
+static void retire(struct step *s, uint32_t session) {
     struct endpoint *ep = s->ep;
 
-    ep->slots[slot].state = EP_SLOT_RETIRED;
-    effect_slot(s, EP_DO_RETIRE, slot);
-    if (slot == ep->next) {
-        ep->next = EP_SLOT_NONE;
+    ep->sessions[session].state = EP_SESSION_RETIRED;
+    effect_session(s, EP_DO_RETIRE, session);
+    if (session == ep->next) {
+        ep->next = EP_SESSION_NONE;
         ep->probe_due = false;
         papers_give(ep);
     }
-    if (slot == ep->live) {
-        ep->live = EP_SLOT_NONE;
+    if (session == ep->live) {
+        ep->live = EP_SESSION_NONE;
         rtt_silence(&ep->probe);
     }
 }
@@ -220,19 +221,19 @@ static void slot_retire(struct step *s, uint32_t slot) {
  * SETTLE speaks for all epochs up to its own. A live session that is older than
  * an attempt goes with it: the remote makes or answers a newer attempt only
  * after it lost its side of the live one. */
-static void session_end(struct step *s, uint32_t slot) {
+static void session_end(struct step *s, uint32_t session) {
     struct endpoint *ep = s->ep;
-    const bool connected = ep->slots[slot].connected;
-    const uint64_t epoch = ep->slots[slot].epoch;
+    const bool connected = ep->sessions[session].connected;
+    const uint64_t epoch = ep->sessions[session].epoch;
 
-    if (slot == ep->live)
+    if (session == ep->live)
         want_raise(s);
-    slot_retire(s, slot);
+    retire(s, session);
     if (!connected)
         return;
-    if (ep->live != EP_SLOT_NONE && ep->slots[ep->live].epoch < epoch) {
+    if (ep->live != EP_SESSION_NONE && ep->sessions[ep->live].epoch < epoch) {
         want_raise(s);
-        slot_retire(s, ep->live);
+        retire(s, ep->live);
     }
     if (epoch <= ep->settle_asked)
         return;
@@ -254,23 +255,23 @@ static void attempt_pause(struct step *s) {
     s->ep->attempt.next_ns = after(s->now_ns, s->ep->options.retransmit_ns);
 }
 
-/* Takes a slot and an epoch, if there is a slot. CREATE has to be last. */
+/* Takes an entry and an epoch, if an entry is free. CREATE has to be last. */
 static bool attempt_start(struct step *s, enum ep_state state, uint64_t deadline_ns) {
     struct endpoint *ep = s->ep;
-    uint32_t slot = 0;
+    uint32_t session = 0;
 
-    while (slot < EP_SESSIONS && ep->slots[slot].state != EP_SLOT_FREE)
-        slot++;
-    if (slot == EP_SESSIONS)
+    while (session < EP_SESSIONS && ep->sessions[session].state != EP_SESSION_FREE)
+        session++;
+    if (session == EP_SESSIONS)
         return false;
-    ep->slots[slot] =
-        (struct ep_slot){.state = EP_SLOT_NEXT, .epoch = ++*ep->options.epoch_counter};
-    ep->next = slot;
+    ep->sessions[session] =
+        (struct ep_session){.state = EP_SESSION_NEXT, .epoch = ++*ep->options.epoch_counter};
+    ep->next = session;
     papers_take(ep);
     ep->attempt_deadline_ns = deadline_ns;
     ep->put_off = false;
     rtt_silence(&ep->attempt);
-    effect_slot(s, EP_DO_CREATE, slot);
+    effect_session(s, EP_DO_CREATE, session);
     state_set(s, state);
     return true;
 }
@@ -294,8 +295,8 @@ static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state st
     struct endpoint *ep = s->ep;
     struct wire_agreed agreed;
 
-    assert(ep->slots[ep->next].epoch_remote == 0 && epoch_remote > ep->remote_seen);
-    ep->slots[ep->next].epoch_remote = epoch_remote;
+    assert(ep->sessions[ep->next].epoch_remote == 0 && epoch_remote > ep->remote_seen);
+    ep->sessions[ep->next].epoch_remote = epoch_remote;
     ep->remote_seen = epoch_remote;
     rtt_silence(&ep->attempt);
     if (wire_qp_set_negotiate(&ep->papers->local, &ep->papers->remote, &agreed) != WEIR_OK) {
@@ -303,7 +304,7 @@ static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state st
         return;
     }
     hello_build(s);
-    struct ep_effect *e = effect_slot(s, EP_DO_CONNECT, ep->next);
+    struct ep_effect *e = effect_session(s, EP_DO_CONNECT, ep->next);
     e->remote = &ep->papers->remote;
     e->agreed = agreed;
     e->crossing = cross;
@@ -328,8 +329,8 @@ static void attempt_up(struct step *s) {
     const uint32_t old = ep->live;
 
     ep->live = ep->next;
-    ep->next = EP_SLOT_NONE;
-    ep->slots[ep->live].state = EP_SLOT_LIVE;
+    ep->next = EP_SESSION_NONE;
+    ep->sessions[ep->live].state = EP_SESSION_LIVE;
     ep->hello_live = ep->papers->hello;
     papers_give(ep);
     ep->want = false;
@@ -337,8 +338,8 @@ static void attempt_up(struct step *s) {
     rtt_silence(&ep->attempt);
     rtt_silence(&ep->probe);
     state_set(s, EP_NONE);
-    effect_slot(s, EP_DO_UP, ep->live);
-    if (old != EP_SLOT_NONE)
+    effect_session(s, EP_DO_UP, ep->live);
+    if (old != EP_SESSION_NONE)
         session_end(s, old);
     if (ep->probe_due)
         probe_start(s);
@@ -352,9 +353,10 @@ static void answer_settle(struct step *s, uint64_t part_min) {
     struct wire_message m = {.type = WIRE_SETTLED, .echo = ep->settle_owed};
 
     for (uint32_t i = 0; i < EP_SESSIONS; i++) {
-        const struct ep_slot *slot = &ep->slots[i];
-        if (slot->state != EP_SLOT_FREE && slot->epoch_remote != 0 && slot->epoch_remote <= m.echo)
-            m.echo = slot->epoch_remote - 1; /* the rest when it has drained */
+        const struct ep_session *session = &ep->sessions[i];
+        if (session->state != EP_SESSION_FREE && session->epoch_remote != 0 &&
+            session->epoch_remote <= m.echo)
+            m.echo = session->epoch_remote - 1; /* the rest when it has drained */
     }
     if (m.echo == ep->settle_owed)
         ep->settle_owed = ep->settle_part = 0;
@@ -369,10 +371,10 @@ static void answer_settle(struct step *s, uint64_t part_min) {
 static void all_end(struct step *s, int error) {
     struct endpoint *ep = s->ep;
 
-    if (ep->next != EP_SLOT_NONE)
-        slot_retire(s, ep->next);
-    if (ep->live != EP_SLOT_NONE)
-        slot_retire(s, ep->live);
+    if (ep->next != EP_SESSION_NONE)
+        retire(s, ep->next);
+    if (ep->live != EP_SESSION_NONE)
+        retire(s, ep->live);
     ep->want = false;
     ep->settle_owed = ep->settle_part = 0;
     rtt_silence(&ep->attempt);
@@ -401,7 +403,7 @@ static void act_drop(struct step *s) {
 }
 
 static void act_want(struct step *s) {
-    if (s->ep->live == EP_SLOT_NONE)
+    if (s->ep->live == EP_SESSION_NONE)
         want_raise(s);
 }
 
@@ -414,7 +416,7 @@ static void act_answer(struct step *s) {
     const uint64_t deadline_ns = after(s->now_ns, ep->options.connect_timeout_ns);
 
     if (!attempt_start(s, EP_ANSWERING, deadline_ns)) {
-        ep->stale++; /* all slots are draining; it will ask again */
+        ep->stale++; /* all entries are draining; it will ask again */
         return;
     }
     ep->answer_epoch = s->message->epoch;
@@ -443,9 +445,9 @@ static void act_relive(struct step *s) {
 
 /* Whether all our sessions up to epoch are over, so that SETTLE can be said. */
 static bool all_over(const struct endpoint *ep, uint64_t epoch) {
-    if (ep->live != EP_SLOT_NONE && ep->slots[ep->live].epoch <= epoch)
+    if (ep->live != EP_SESSION_NONE && ep->sessions[ep->live].epoch <= epoch)
         return false;
-    if (ep->next != EP_SLOT_NONE && ep->slots[ep->next].epoch <= epoch)
+    if (ep->next != EP_SESSION_NONE && ep->sessions[ep->next].epoch <= epoch)
         return false;
     return epoch <= *ep->options.epoch_counter;
 }
@@ -493,8 +495,8 @@ static void act_ready(struct step *s) {
 static void act_probe(struct step *s) {
     struct endpoint *ep = s->ep;
 
-    if (ep->live == EP_SLOT_NONE)
-        ep->probe_due = ep->next != EP_SLOT_NONE;
+    if (ep->live == EP_SESSION_NONE)
+        ep->probe_due = ep->next != EP_SESSION_NONE;
     else
         probe_start(s);
 }
@@ -569,10 +571,10 @@ static void act_settle(struct step *s) {
     const uint32_t live = ep->live;
     const bool repeated = epoch <= ep->settle_owed;
 
-    if (next != EP_SLOT_NONE && ep->slots[next].epoch_remote != 0 &&
-        ep->slots[next].epoch_remote <= epoch)
+    if (next != EP_SESSION_NONE && ep->sessions[next].epoch_remote != 0 &&
+        ep->sessions[next].epoch_remote <= epoch)
         attempt_end(s);
-    if (ep->live != EP_SLOT_NONE && ep->slots[live].epoch_remote <= epoch)
+    if (ep->live != EP_SESSION_NONE && ep->sessions[live].epoch_remote <= epoch)
         session_end(s, live);
     if (ep->remote_seen < epoch)
         ep->remote_seen = epoch;
@@ -621,7 +623,7 @@ static void act_close(struct step *s) {
 static void act_offer(struct step *s) {
     struct endpoint *ep = s->ep;
 
-    assert(s->event->slot == ep->next);
+    assert(s->event->session == ep->next);
     ep->papers->local = *s->event->local;
     hello_build(s);
     send_hello(s, &ep->papers->hello);
@@ -630,7 +632,7 @@ static void act_offer(struct step *s) {
 }
 
 static void act_accept(struct step *s) {
-    assert(s->event->slot == s->ep->next);
+    assert(s->event->session == s->ep->next);
     s->ep->papers->local = *s->event->local;
     attempt_bind(s, s->ep->answer_epoch, EP_ACCEPTING, false);
 }
@@ -642,9 +644,9 @@ static void act_noqps(struct step *s) {
     const int error = s->event->error;
     const bool answering = ep->state == EP_ANSWERING;
 
-    assert(s->event->slot == ep->next);
-    ep->slots[ep->next].state = EP_SLOT_FREE;
-    ep->next = EP_SLOT_NONE;
+    assert(s->event->session == ep->next);
+    ep->sessions[ep->next].state = EP_SESSION_FREE;
+    ep->next = EP_SESSION_NONE;
     papers_give(ep);
     state_set(s, EP_NONE);
     if (endpoint_may_pass(error)) {
@@ -663,15 +665,15 @@ static void act_noqps(struct step *s) {
 }
 
 static void act_joined(struct step *s) {
-    assert(s->event->slot == s->ep->next);
-    s->ep->slots[s->ep->next].connected = true;
+    assert(s->event->session == s->ep->next);
+    s->ep->sessions[s->ep->next].connected = true;
     send_ready(s, s->ep->next);
     attempt_up(s);
 }
 
 static void act_served(struct step *s) {
-    assert(s->event->slot == s->ep->next);
-    s->ep->slots[s->ep->next].connected = true;
+    assert(s->event->session == s->ep->next);
+    s->ep->sessions[s->ep->next].connected = true;
     send_hello(s, &s->ep->papers->hello);
     pause_start(s, &s->ep->attempt);
     state_set(s, EP_CONFIRM);
@@ -679,10 +681,10 @@ static void act_served(struct step *s) {
 
 static void act_noconn(struct step *s) {
     struct endpoint *ep = s->ep;
-    const uint64_t epoch_remote = ep->slots[ep->next].epoch_remote;
+    const uint64_t epoch_remote = ep->sessions[ep->next].epoch_remote;
     int error = s->event->error;
 
-    assert(s->event->slot == ep->next);
+    assert(s->event->session == ep->next);
     if (error == WEIR_EPEER)
         error = WEIR_ECONNECT; /* not reached, it may live */
     if (!endpoint_may_pass(error) && error != WEIR_EDEVICE) {
@@ -699,12 +701,12 @@ static void act_lost(struct step *s) {
 }
 
 static void act_drained(struct step *s) {
-    struct ep_slot *slot = &s->ep->slots[s->event->slot];
+    struct ep_session *session = &s->ep->sessions[s->event->session];
 
-    assert(slot->state == EP_SLOT_RETIRED);
-    slot->state = EP_SLOT_FREE;
+    assert(session->state == EP_SESSION_RETIRED);
+    session->state = EP_SESSION_FREE;
     if (s->ep->settle_owed != 0)
-        answer_settle(s, slot->epoch_remote != 0 ? slot->epoch_remote : UINT64_MAX);
+        answer_settle(s, session->epoch_remote != 0 ? session->epoch_remote : UINT64_MAX);
 }
 
 static void act_tick(struct step *s) {
@@ -774,7 +776,7 @@ static void act_tick(struct step *s) {
     X(SERVED, act_served) /* connected: send HELLO_ACK */                                          \
     X(NOCONN, act_noconn) /* not connected: refuse, or try later */                                \
     X(LOST, act_lost)     /* the live session is over: SETTLE, reconnect */                        \
-    X(FREE, act_drained)  /* the slot is free; answer SETTLE if that was the last */               \
+    X(FREE, act_drained)  /* the entry is free; answer SETTLE if that was the last */              \
     X(TICK, act_tick)     /* resend, give up */
 
 enum ep_action {
@@ -842,15 +844,15 @@ void endpoint_init(struct endpoint *ep, const struct ep_options *options) {
     memset(ep, 0, sizeof(*ep));
     ep->options = *options;
     ep->state = EP_NONE;
-    ep->live = EP_SLOT_NONE;
-    ep->next = EP_SLOT_NONE;
+    ep->live = EP_SESSION_NONE;
+    ep->next = EP_SESSION_NONE;
     rtt_silence(&ep->attempt);
     rtt_silence(&ep->settle);
     rtt_silence(&ep->probe);
 }
 
 /* An attempt of our own, if somebody waits and nothing is in the way: neither a
- * session nor an attempt, nor a pause, nor a lack of slots (DRAINED comes back
+ * session nor an attempt, nor a pause, nor a lack of entries (DRAINED comes back
  * here). */
 static void proceed(struct step *s) {
     struct endpoint *ep = s->ep;

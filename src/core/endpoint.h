@@ -7,9 +7,9 @@
  * order. It leaves to others: who the remote is (the engine dials and asks WHO
  * before an endpoint exists), draining of QPs (drain.h), transfers.
  *
- * A session lives in a slot that the endpoint names by a small number; the engine
- * keeps QPs for that slot. Slots are free, next, live or retired (draining); a
- * retired slot is free again after EP_EV_DRAINED.
+ * The endpoint names a session by a small number, the index of its entry; the engine keeps the
+ * QPs of that number. An entry is free, next, live or retired (draining); a retired one is free
+ * again after EP_EV_DRAINED.
  *
  * The attempt, if there is one, goes through these states (endpoint.c has the
  * table of what each input does in each of them):
@@ -24,12 +24,12 @@
  *              HELLO +-----------+  CONNECT  +-----------+ send      +---------+
  *                                                          HELLO_ACK  READY or HELLO_ACK
  *
- * "Up" is state NONE with a live slot. GONE is for good.
+ * "Up" is state NONE with a live session. GONE is for good.
  *
- * Invariants: at most one slot is live and at most one is next. Of two sessions,
+ * Invariants: at most one session is live and at most one is next. Of two sessions,
  * the one with the higher epoch of ours also has the higher remote epoch. A
- * slot is bound to a remote epoch at most once, and a remote epoch at most once
- * to a slot. All epochs that SETTLE was asked for are below the live one.
+ * session is bound to a remote epoch at most once, and a remote epoch at most once
+ * to a session. All epochs that SETTLE was asked for are below the live one.
  */
 #ifndef WEIR_ENDPOINT_H
 #define WEIR_ENDPOINT_H
@@ -39,12 +39,12 @@
 #include "wire.h"
 
 enum {
-    EP_SESSIONS = 8,     /* slots: live + next + draining */
+    EP_SESSIONS = 8,     /* entries: live + next + draining */
     EP_EFFECTS_MAX = 16, /* most effects of one step; asserted */
     EP_SCRATCH_COUNT = 4 /* most small messages of one step; asserted */
 };
 
-#define EP_SLOT_NONE UINT32_MAX
+#define EP_SESSION_NONE UINT32_MAX
 /* An engine draws its epochs from one counter, one for each attempt with anybody: this many are
  * 10,000 a second for three years. A remote epoch that is farther above all seen before is refused,
  * so that one message cannot use up all that there are. */
@@ -55,16 +55,16 @@ enum ep_event_type {
                        * when there is one, or an attempt */
     EP_EV_MESSAGE,    /* any decoded message from this instance to ours */
     EP_EV_QPS_READY,  /* answer to EP_DO_CREATE: local set made (local is filled) */
-    EP_EV_QPS_FAILED, /* ...or nothing at all: error. The slot is free again, without RETIRE. After
-                       * an error that may pass it is asked again later, within the deadline:
+    EP_EV_QPS_FAILED, /* ...or nothing at all: error. The entry is free again, without RETIRE.
+                       * After an error that may pass it is asked again later, within the deadline:
                        * endpoint_may_pass */
-    EP_EV_CONNECTED,  /* answer to EP_DO_CONNECT: the slot's QPs are in RTS */
+    EP_EV_CONNECTED,  /* answer to EP_DO_CONNECT: the session's QPs are in RTS */
     EP_EV_CONNECT_FAILED, /* ...or not: error; likewise, and EDEVICE is tried again, too */
-    EP_EV_BROKEN,         /* the slot's QPs failed (async event, error completion, or on purpose),
-                           * also while they are being connected */
-    EP_EV_HEARD,     /* a message came in on the slot's QPs, which are in RTS: the remote has the
+    EP_EV_BROKEN,    /* the session's QPs failed (async event, error completion, or on purpose),
+                      * also while they are being connected */
+    EP_EV_HEARD,     /* a message came in on the session's QPs, which are in RTS: the remote has the
                       * session, and may use it, even if what it said of that was lost */
-    EP_EV_DRAINED,   /* the slot's QPs are gone, and all they delivered is in the window */
+    EP_EV_DRAINED,   /* the session's QPs are gone, and all they delivered is in the window */
     EP_EV_TIMER,     /* now >= endpoint_deadline(); harmless earlier */
     EP_EV_PROBE,     /* a control connection was lost or is new, and the same instance is there:
                       * ask whether it still has the live session. Harmless at any time */
@@ -75,7 +75,7 @@ enum ep_event_type {
 
 struct ep_event {
     enum ep_event_type type;
-    uint32_t slot;                      /* QPS_*, CONNECT*, BROKEN, HEARD, DRAINED */
+    uint32_t session;                   /* QPS_*, CONNECT*, BROKEN, HEARD, DRAINED */
     int error;                          /* *_FAILED, PEER_DEAD */
     const struct wire_message *message; /* MESSAGE */
     const struct wire_qp_set *local;    /* QPS_READY: what HELLO says of us; PSNs are random */
@@ -83,12 +83,12 @@ struct ep_event {
 
 enum ep_effect_type {
     EP_DO_SEND,    /* control message data[0..length), in the endpoint's own buffers */
-    EP_DO_CREATE,  /* make a QP set for slot; answer with QPS_READY or QPS_FAILED at once */
-    EP_DO_CONNECT, /* connect the first agreed.qp_count QPs of slot to *remote (further local ones
-                    * stay unused); answer with CONNECTED or CONNECT_FAILED, at once or when it
-                    * is done; not any more once the slot was retired */
-    EP_DO_UP,      /* slot is live now: transfers may be posted on it */
-    EP_DO_RETIRE,  /* slot's session is over: drain it, then EP_EV_DRAINED */
+    EP_DO_CREATE,  /* make a QP set for session; answer with QPS_READY or QPS_FAILED at once */
+    EP_DO_CONNECT, /* connect the first agreed.qp_count QPs of session to *remote (further local
+                    * ones stay unused); answer with CONNECTED or CONNECT_FAILED, at once or when it
+                    * is done; not any more once the session was retired */
+    EP_DO_UP,      /* session is live now: transfers may be posted on it */
+    EP_DO_RETIRE,  /* session's session is over: drain it, then EP_EV_DRAINED */
     EP_DO_SETTLED, /* the remote has drained all our sessions up to epoch, which may be less than
                     * was asked for; *settled says what it got. Epochs only grow; our own drain is
                     * the engine's to add */
@@ -102,7 +102,7 @@ enum ep_effect_type {
  * the next step. */
 struct ep_effect {
     enum ep_effect_type type;
-    uint32_t slot;                      /* CREATE, CONNECT, UP, RETIRE */
+    uint32_t session;                   /* CREATE, CONNECT, UP, RETIRE */
     int error;                          /* FAILED, GONE */
     bool crossing;                      /* CONNECT: the remote may connect by itself */
     bool retransmit;                    /* SEND: sent before, byte for byte */
@@ -110,7 +110,7 @@ struct ep_effect {
     uint32_t length;                    /* SEND */
     const struct wire_qp_set *remote;   /* CONNECT; checked by wire_decode, blobs are not */
     const struct wire_settled *settled; /* SETTLED */
-    uint64_t epoch;                     /* ours of slot's session; SETTLED: see there */
+    uint64_t epoch;                     /* ours of session's session; SETTLED: see there */
     uint64_t epoch_remote;              /* CONNECT, UP; RETIRE: 0 when it was never bound */
     struct wire_agreed agreed;          /* CONNECT */
 };
@@ -163,10 +163,10 @@ enum ep_state {
     EP_STATE_COUNT
 };
 
-enum ep_slot_state { EP_SLOT_FREE = 0, EP_SLOT_NEXT, EP_SLOT_LIVE, EP_SLOT_RETIRED };
+enum ep_session_state { EP_SESSION_FREE = 0, EP_SESSION_NEXT, EP_SESSION_LIVE, EP_SESSION_RETIRED };
 
-struct ep_slot {
-    enum ep_slot_state state;
+struct ep_session {
+    enum ep_session_state state;
     bool connected;        /* its QPs were in RTS: the remote may have used them */
     uint64_t epoch;        /* ours */
     uint64_t epoch_remote; /* 0: not bound */
@@ -176,9 +176,9 @@ struct endpoint {
     struct ep_options options;
     enum ep_state state;
     int gone_error; /* what WANT gets in EP_GONE */
-    uint32_t live;  /* slot or EP_SLOT_NONE */
+    uint32_t live;  /* session or EP_SESSION_NONE */
     uint32_t next;
-    struct ep_slot slots[EP_SESSIONS];
+    struct ep_session sessions[EP_SESSIONS];
     uint64_t remote_seen;  /* highest remote epoch that we bound or that was given up */
     uint64_t answer_epoch; /* ANSWERING: the remote epoch of the HELLO */
 
@@ -218,7 +218,7 @@ void endpoint_init(struct endpoint *ep, const struct ep_options *options);
 
 /* Takes one event; writes at most EP_EFFECTS_MAX effects and returns how many.
  * Asserts what only the engine can get wrong: an answer that was not asked for,
- * DRAINED of a slot that was not retired. */
+ * DRAINED of a session that was not retired. */
 uint32_t endpoint_step(struct endpoint *ep, const struct ep_event *event, uint64_t now_ns,
                        struct ep_effect *effects_out);
 
@@ -233,13 +233,13 @@ int endpoint_reason(const struct endpoint *ep);
 /* When EP_EV_TIMER is due; UINT64_MAX: never. */
 uint64_t endpoint_deadline(const struct endpoint *ep);
 
-/* The live slot, or EP_SLOT_NONE. */
+/* The live session, or EP_SESSION_NONE. */
 uint32_t endpoint_live(const struct endpoint *ep);
 
 /* Whether QPs are made, or being connected, because the remote asked. */
 bool endpoint_answering(const struct endpoint *ep);
 
-/* Whether no slot is in use: with EP_GONE, the endpoint can be forgotten. */
+/* Whether no session is in use: with EP_GONE, the endpoint can be forgotten. */
 bool endpoint_at_rest(const struct endpoint *ep);
 
 /* Whether the remote is dead, or we closed: what is retired then did not break. */

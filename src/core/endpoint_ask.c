@@ -34,7 +34,7 @@ uint64_t endpoint_deadline(const struct endpoint *ep) {
 
     if (ep->want)
         deadline_ns = earlier(deadline_ns, ep->want_deadline_ns);
-    if (ep->next != EP_SLOT_NONE)
+    if (ep->next != EP_SESSION_NONE)
         deadline_ns = earlier(deadline_ns, ep->attempt_deadline_ns);
     return deadline_ns;
 }
@@ -49,7 +49,7 @@ bool endpoint_answering(const struct endpoint *ep) {
 
 bool endpoint_at_rest(const struct endpoint *ep) {
     for (uint32_t i = 0; i < EP_SESSIONS; i++) {
-        if (ep->slots[i].state != EP_SLOT_FREE)
+        if (ep->sessions[i].state != EP_SESSION_FREE)
             return false;
     }
     return true;

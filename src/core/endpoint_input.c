@@ -8,46 +8,47 @@
 #include <assert.h>
 #include <string.h>
 
-static bool slot_names(const struct endpoint *ep, uint32_t slot, uint64_t epoch,
-                       uint64_t epoch_remote) {
-    return slot != EP_SLOT_NONE && ep->slots[slot].epoch == epoch &&
-           ep->slots[slot].epoch_remote == epoch_remote;
+static bool session_names(const struct endpoint *ep, uint32_t session, uint64_t epoch,
+                          uint64_t epoch_remote) {
+    return session != EP_SESSION_NONE && ep->sessions[session].epoch == epoch &&
+           ep->sessions[session].epoch_remote == epoch_remote;
 }
 
-static bool slot_bound_to(const struct endpoint *ep, uint32_t slot, uint64_t epoch_remote) {
-    return slot != EP_SLOT_NONE && ep->slots[slot].epoch_remote == epoch_remote;
+static bool session_bound_to(const struct endpoint *ep, uint32_t session, uint64_t epoch_remote) {
+    return session != EP_SESSION_NONE && ep->sessions[session].epoch_remote == epoch_remote;
 }
 
-static bool slot_is(const struct endpoint *ep, uint32_t slot, uint64_t epoch) {
-    return slot != EP_SLOT_NONE && ep->slots[slot].epoch == epoch;
+static bool session_is(const struct endpoint *ep, uint32_t session, uint64_t epoch) {
+    return session != EP_SESSION_NONE && ep->sessions[session].epoch == epoch;
 }
 
 static enum ep_input classify_hello(const struct endpoint *ep, const struct wire_message *m) {
-    if (slot_bound_to(ep, ep->live, m->epoch))
+    if (session_bound_to(ep, ep->live, m->epoch))
         return IN_HELLO_LIVE;
-    if (slot_bound_to(ep, ep->next, m->epoch))
+    if (session_bound_to(ep, ep->next, m->epoch))
         return IN_HELLO_NEXT;
     return m->epoch > ep->remote_seen ? IN_HELLO_NEW : IN_HELLO_OLD;
 }
 
 static enum ep_input classify_ack(const struct endpoint *ep, const struct wire_message *m) {
-    if (slot_names(ep, ep->live, m->echo, m->epoch))
+    if (session_names(ep, ep->live, m->echo, m->epoch))
         return IN_ACK_LIVE;
-    if (slot_names(ep, ep->next, m->echo, m->epoch))
+    if (session_names(ep, ep->next, m->echo, m->epoch))
         return IN_ACK_NEXT;
-    return slot_is(ep, ep->next, m->echo) && m->epoch > ep->remote_seen ? IN_ACK_NEW : IN_ACK_OLD;
+    return session_is(ep, ep->next, m->echo) && m->epoch > ep->remote_seen ? IN_ACK_NEW
+                                                                           : IN_ACK_OLD;
 }
 
 static enum ep_input classify_ready(const struct endpoint *ep, const struct wire_message *m) {
-    if (slot_names(ep, ep->live, m->echo, m->epoch))
+    if (session_names(ep, ep->live, m->echo, m->epoch))
         return IN_READY_LIVE;
-    return slot_names(ep, ep->next, m->echo, m->epoch) ? IN_READY_NEXT : IN_READY_OLD;
+    return session_names(ep, ep->next, m->echo, m->epoch) ? IN_READY_NEXT : IN_READY_OLD;
 }
 
 static enum ep_input classify_refuse(const struct endpoint *ep, const struct wire_message *m) {
-    if (slot_is(ep, ep->next, m->echo & ~WIRE_ECHO_LATER) && (m->echo & WIRE_ECHO_LATER) != 0)
+    if (session_is(ep, ep->next, m->echo & ~WIRE_ECHO_LATER) && (m->echo & WIRE_ECHO_LATER) != 0)
         return IN_REFUSE_LATER;
-    if (!slot_is(ep, ep->next, m->echo))
+    if (!session_is(ep, ep->next, m->echo))
         return IN_REFUSE_OLD;
     return m->reason == WEIR_ESTALE ? IN_REFUSE_STALE : IN_REFUSE_FINAL;
 }
@@ -101,11 +102,11 @@ enum ep_input endpoint_classify(const struct endpoint *ep, const struct ep_event
     case EP_EV_CONNECT_FAILED:
         return IN_CONN_FAILED;
     case EP_EV_BROKEN:
-        if (event->slot == ep->live)
+        if (event->session == ep->live)
             return IN_BROKEN_LIVE;
-        return event->slot == ep->next ? IN_BROKEN_NEXT : IN_BROKEN_OLD;
+        return event->session == ep->next ? IN_BROKEN_NEXT : IN_BROKEN_OLD;
     case EP_EV_HEARD:
-        return event->slot == ep->next ? IN_HEARD_NEXT : IN_HEARD_OLD;
+        return event->session == ep->next ? IN_HEARD_NEXT : IN_HEARD_OLD;
     case EP_EV_DRAINED:
         return IN_DRAINED;
     case EP_EV_TIMER:

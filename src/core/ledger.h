@@ -22,7 +22,7 @@
  * what had no signalled run behind it, of which nothing else will be heard.
  *
  * Invariants: used is the sum of the counts of all runs in [head, tail) and never
- * above depth; sequences only grow, over all QPs that ever had this slot, so that
+ * above depth; sequences only grow, over all QPs that ever had this entry, so that
  * a late completion is recognised. O(1) a call, no memory of its own. It leaves to
  * others: what a run was for, and the beacon, whose slot is not part of depth.
  */
@@ -72,7 +72,7 @@ struct ledger {
 /* Entries that the ring of a ledger needs: a power of two >= depth. */
 uint32_t ledger_ring_size(uint32_t depth);
 /* Takes a ring of ledger_ring_size(depth) entries; first_seq is one above every
- * sequence that this slot ever used. */
+ * sequence that this entry ever used. */
 void ledger_init(struct ledger *ledger, struct ledger_run *ring, uint32_t depth,
                  uint64_t first_seq);
 

@@ -21,9 +21,9 @@ void cause_no_trouble(const weir_engine *engine, struct peer *peer) {
 
 /* Notes why a session broke: the first cause is the cause, and others are its consequences.
  * DEGRADED may have been told before, RECOVERED tells it then. */
-static void session_cause(struct peer *peer, uint32_t slot, int error,
+static void session_cause(struct peer *peer, uint32_t number, int error,
                           const struct transfer *culprit) {
-    struct session *session = &peer->sessions[slot];
+    struct session *session = &peer->sessions[number];
     if (session->cause != WEIR_OK)
         return;
     session->cause = error;
@@ -40,9 +40,9 @@ static void session_cause(struct peer *peer, uint32_t slot, int error,
 /* A transfer of ours breaks this session, or it is broken on purpose for that one's sake: no other
  * transfer did it, and the remote is told so when it asks for the session's end (SETTLED). A
  * refusal is an answer: there is no trouble with the link. */
-void cause_own(weir_engine *engine, struct peer *peer, uint32_t slot, int error,
+void cause_own(weir_engine *engine, struct peer *peer, uint32_t number, int error,
                const struct transfer *culprit) {
-    struct session *session = &peer->sessions[slot];
+    struct session *session = &peer->sessions[number];
     if (!session->excused)
         peer->broke[peer->broke_next++ % EP_SESSIONS] =
             (struct broke){.epoch_remote = session->epoch_remote, .reason = error};
@@ -50,7 +50,7 @@ void cause_own(weir_engine *engine, struct peer *peer, uint32_t slot, int error,
     session->refused |= error == WEIR_EREMOTE;
     if (error == WEIR_EREMOTE)
         cause_no_trouble(engine, peer);
-    session_cause(peer, slot, error, culprit);
+    session_cause(peer, number, error, culprit);
 }
 
 /* The remote says why it broke the session that degraded the peer: RECOVERED tells it, unless the
@@ -63,11 +63,11 @@ void cause_told(struct peer *peer, uint64_t epoch, int reason) {
         peer->cause.error = reason;
 }
 
-void cause_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    struct session *session = &peer->sessions[slot];
+void cause_unanswered(weir_engine *engine, struct peer *peer, uint32_t number) {
+    struct session *session = &peer->sessions[number];
     bool late = session->retired && session->broke_here && !session->unreachable;
     session->unreachable = true;
-    session_cause(peer, slot, WEIR_ECONNECT, NULL);
+    session_cause(peer, number, WEIR_ECONNECT, NULL);
     if (late)
-        note_unanswered(engine, peer, slot);
+        note_unanswered(engine, peer, number);
 }

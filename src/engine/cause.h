@@ -5,10 +5,10 @@
 
 #include "state.h"
 
-void cause_own(weir_engine *engine, struct peer *peer, uint32_t slot, int error,
+void cause_own(weir_engine *engine, struct peer *peer, uint32_t number, int error,
                const struct transfer *culprit);
 /* The session's target did not answer. That it broke may be known already, and just not why. */
-void cause_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot);
+void cause_unanswered(weir_engine *engine, struct peer *peer, uint32_t number);
 /* The remote says why it broke our session `epoch`. */
 void cause_told(struct peer *peer, uint64_t epoch, int reason);
 /* The link carries: the next session need not wait long. */

@@ -89,7 +89,7 @@ void complete_held(weir_engine *engine) {
         peer_forget(engine, peer_at(engine, held.peer));
         bool posted = recv_return(engine, qp, held.life, held.buffer);
         recv_credit(engine, qp, held.life, posted);
-        session_slot_free(engine, qp);
+        session_qp_free(engine, qp);
     }
     atomic_store(&engine->held_some, false);
 }
@@ -139,19 +139,19 @@ static void drain_beacon(weir_engine *engine, struct qp *qp) {
 }
 
 static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
-    uint32_t slot = route_slot(cqe->wr_id);
+    uint32_t index = route_qp(cqe->wr_id);
     uint32_t buffer = (uint32_t)route_seq(cqe->wr_id) & ((1u << RECV_BUFFER_BITS) - 1);
     uint32_t life = (uint32_t)(route_seq(cqe->wr_id) >> RECV_BUFFER_BITS);
     if (engine->caps.srq) {
         buffer = (uint32_t)route_seq(cqe->wr_id);
-        if (slot != ROUTE_SLOT_SRQ || !receives_back(&engine->receives, buffer)) {
+        if (index != ROUTE_QP_SRQ || !receives_back(&engine->receives, buffer)) {
             engine->stats.completions_stale++;
             return;
         }
         engine->stats.receives_lost = engine->receives.lost;
-        slot = cqe->status == WEIR_CQE_OK ? qp_tag_slot(cqe->qp_tag) : NONE;
+        index = cqe->status == WEIR_CQE_OK ? qp_tag_index(cqe->qp_tag) : NONE;
     }
-    struct qp *qp = slot < engine->qps_max ? &engine->qps[slot] : NULL;
+    struct qp *qp = index < engine->qps_max ? &engine->qps[index] : NULL;
     bool current =
         qp != NULL && qp->qp != NULL &&
         (engine->caps.srq ? qp_has_tag(qp, cqe->qp_tag) : (qp->life & RECV_LIFE_MASK) == life);
@@ -190,9 +190,9 @@ static int culprit_error(uint32_t status) {
 }
 
 static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
-    uint32_t slot = route_slot(cqe->wr_id);
+    uint32_t index = route_qp(cqe->wr_id);
     uint64_t seq = route_seq(cqe->wr_id);
-    struct qp *qp = slot < engine->qps_max ? &engine->qps[slot] : NULL;
+    struct qp *qp = index < engine->qps_max ? &engine->qps[index] : NULL;
     const struct ledger_run *run =
         qp != NULL && qp->qp != NULL ? ledger_peek(&qp->ledger, seq) : NULL;
     if (run == NULL) {
@@ -224,8 +224,8 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
 }
 
 static void beacon_complete(weir_engine *engine, const struct weir_cqe *cqe) {
-    uint32_t slot = route_slot(cqe->wr_id);
-    struct qp *qp = slot < engine->qps_max ? &engine->qps[slot] : NULL;
+    uint32_t index = route_qp(cqe->wr_id);
+    struct qp *qp = index < engine->qps_max ? &engine->qps[index] : NULL;
     if (qp == NULL || qp->qp == NULL || qp->life != (uint32_t)route_seq(cqe->wr_id)) {
         engine->stats.completions_stale++;
         return;

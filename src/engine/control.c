@@ -130,14 +130,14 @@ static struct peer *meet(weir_engine *engine, uint64_t conn, const struct wire_m
                          const char *address) {
     struct peer *peer = peer_meet(engine, message->from, address);
     if (peer != NULL)
-        engine->no_slot_told = false;
+        engine->no_room_told = false;
     if (peer != NULL || engine->closing || message->type != WIRE_HELLO)
         return peer;
     later(engine, conn, message, WEIR_EFULL);
     engine->stats.sessions_refused++;
-    if (!engine->no_slot_told)
+    if (!engine->no_room_told)
         news_event(engine, WEIR_EVENT_REFUSED, 0, WEIR_EFULL, 0);
-    engine->no_slot_told = true;
+    engine->no_room_told = true;
     return NULL;
 }
 

@@ -30,11 +30,11 @@ static void settled(weir_engine *engine, struct peer *peer, const struct ep_effe
     transfer_unpark(engine, peer);
 }
 
-static void up(weir_engine *engine, struct peer *peer, uint32_t slot) {
+static void up(weir_engine *engine, struct peer *peer, uint32_t number) {
     if (peer->live != NONE)
         session_lost(engine, peer, peer->live); /* this one takes its place */
-    peer->live = slot;
-    peer->sessions[slot].up = true;
+    peer->live = number;
+    peer->sessions[number].up = true;
     peer->sessions_up++;
     engine->stats.sessions_up++;
     weir_event_type event = standing_step(&peer->standing, STANDING_IN_UP);
@@ -72,9 +72,9 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
         conn_send(engine, peer->conn_last, effect->data, effect->length, effect->retransmit);
         return false;
     case EP_DO_CREATE:
-        rc = session_create(engine, peer, effect->slot, effect->epoch, local);
+        rc = session_create(engine, peer, effect->session, effect->epoch, local);
         *answer_out = (struct ep_event){.type = rc == WEIR_OK ? EP_EV_QPS_READY : EP_EV_QPS_FAILED,
-                                        .slot = effect->slot,
+                                        .session = effect->session,
                                         .error = rc,
                                         .local = local};
         return true;
@@ -84,14 +84,14 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
             return false;
         *answer_out =
             (struct ep_event){.type = rc == WEIR_OK ? EP_EV_CONNECTED : EP_EV_CONNECT_FAILED,
-                              .slot = effect->slot,
+                              .session = effect->session,
                               .error = rc};
         return true;
     case EP_DO_UP:
-        up(engine, peer, effect->slot);
+        up(engine, peer, effect->session);
         return false;
     case EP_DO_RETIRE:
-        session_retire(engine, peer, effect->slot);
+        session_retire(engine, peer, effect->session);
         return false;
     case EP_DO_SETTLED:
         settled(engine, peer, effect);
@@ -150,14 +150,14 @@ static void conns_lost(weir_engine *engine, struct peer *peer) {
 }
 
 /* False: the attempt has ended meanwhile, and has no answer any more. */
-static bool connected(struct peer *peer, uint32_t slot, struct ep_event *event) {
-    struct session *session = &peer->sessions[slot];
+static bool connected(struct peer *peer, uint32_t number, struct ep_event *event) {
+    struct session *session = &peer->sessions[number];
     if (!session->used || session->retired || !session->connect_owed)
         return false;
     session->connect_owed = false;
     *event = (struct ep_event){.type = session->connect_error == WEIR_OK ? EP_EV_CONNECTED
                                                                          : EP_EV_CONNECT_FAILED,
-                               .slot = slot,
+                               .session = number,
                                .error = session->connect_error};
     return true;
 }
@@ -167,7 +167,8 @@ static bool connected(struct peer *peer, uint32_t slot, struct ep_event *event) 
 static bool take_session(struct peer *peer, struct ep_event *event) {
     struct notes *notes = &peer->notes;
     if (notes->drained != 0) {
-        *event = (struct ep_event){.type = EP_EV_DRAINED, .slot = notes_session(&notes->drained)};
+        *event =
+            (struct ep_event){.type = EP_EV_DRAINED, .session = notes_session(&notes->drained)};
         return true;
     }
     if (notes->dead != 0) {
@@ -176,7 +177,7 @@ static bool take_session(struct peer *peer, struct ep_event *event) {
         return true;
     }
     if (notes->broken != 0) {
-        *event = (struct ep_event){.type = EP_EV_BROKEN, .slot = notes_session(&notes->broken)};
+        *event = (struct ep_event){.type = EP_EV_BROKEN, .session = notes_session(&notes->broken)};
         return true;
     }
     return false;
@@ -190,7 +191,7 @@ static bool take_other(struct peer *peer, struct ep_event *event) {
             return true;
     }
     if (notes->heard != 0) {
-        *event = (struct ep_event){.type = EP_EV_HEARD, .slot = notes_session(&notes->heard)};
+        *event = (struct ep_event){.type = EP_EV_HEARD, .session = notes_session(&notes->heard)};
         return true;
     }
     if (notes->probe) {
@@ -201,7 +202,7 @@ static bool take_other(struct peer *peer, struct ep_event *event) {
     return false;
 }
 
-/* Somebody needs the slot of a peer that the application has closed. */
+/* Somebody needs the entry of a peer that the application has closed. */
 static void evict(weir_engine *engine, struct peer *peer) {
     if (!peer->closed || !peer_is_there(peer) || peer->waits > 0 || peer->held > 0)
         return;

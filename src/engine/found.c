@@ -105,7 +105,7 @@ struct peer *peer_by_instance(weir_engine *engine, const uint8_t *instance) {
     return NULL;
 }
 
-/* Its address changed, or its slot is taken or free, or the application has the first or has no
+/* Its address changed, or its entry is taken or free, or the application has the first or has no
  * more handle of it. */
 void found_address(weir_engine *engine, const struct peer *peer) {
     struct found *found = &engine->found;

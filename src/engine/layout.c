@@ -90,7 +90,7 @@ uint64_t engine_pinned_bytes(const weir_engine_options *options) {
     return (2 * buffers + 1) * MESSAGE_BYTES;
 }
 
-/* Chains the free slots of every table. */
+/* Chains the free entries of every table. */
 static void start_tables(weir_engine *e) {
     const weir_engine_options *o = &e->options;
     pool_init(&e->transfer_pool, e->transfer_pool.links, o->transfers_max);

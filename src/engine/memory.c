@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c: the public calls about memory: register, allocate, export, import.
  *
- * Owns the slots of the region tables (core/region.h has the rules of their use).
+ * Owns the entries of the region tables (core/region.h has the rules of their use).
  * The tables change under both the engine and tables_lock (own.h). */
 #include "found.h"
 #include "own.h"
@@ -56,7 +56,7 @@ static int register_at(weir_engine *engine, const struct source *source, uint64_
 }
 
 /* Pinning gigabytes takes seconds. Where the device lets us, nobody waits for that but who
- * asked: the engine is let go meanwhile. A slot that is taken and not live is nobody
+ * asked: the engine is let go meanwhile. An entry that is taken and not live is nobody
  * else's. */
 static void let_others(weir_engine *engine) {
     if (engine->caps.mr_anywhere)
@@ -325,7 +325,7 @@ static int forget(weir_engine *engine, weir_remote handle) {
     tables_unlock(engine);
     if (busy)
         return WEIR_EBUSY;
-    /* A slot that is neither live nor free is nobody else's. */
+    /* An entry that is neither live nor free is nobody else's. */
     if (engine->device_ops->import_unmap != NULL) {
         own_leave(engine);
         engine->device_ops->import_unmap(engine->device, &remote->rmr);

@@ -28,39 +28,39 @@ struct peer *notes_next(weir_engine *engine) {
     return peer;
 }
 
-void note_broken(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    if (slot == NONE || !peer->sessions[slot].used || peer->sessions[slot].retired)
+void note_broken(weir_engine *engine, struct peer *peer, uint32_t number) {
+    if (number == NONE || !peer->sessions[number].used || peer->sessions[number].retired)
         return;
-    peer->sessions[slot].broke_here = true;
-    if (peer->live == slot) {
-        peer->sessions[slot].lost = true;
+    peer->sessions[number].broke_here = true;
+    if (peer->live == number) {
+        peer->sessions[number].lost = true;
         peer->live = NONE;
         peer_not_fast(peer);
     }
-    peer->notes.broken |= (uint8_t)(1u << slot);
+    peer->notes.broken |= (uint8_t)(1u << number);
     engine->noted_break = true;
     enlist(engine, peer);
 }
 
-void note_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    peer->notes.unanswered |= (uint8_t)(1u << slot);
+void note_unanswered(weir_engine *engine, struct peer *peer, uint32_t number) {
+    peer->notes.unanswered |= (uint8_t)(1u << number);
     enlist(engine, peer);
 }
 
-void note_drained(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    peer->notes.broken &= (uint8_t) ~(1u << slot);
-    peer->notes.heard &= (uint8_t) ~(1u << slot);
-    peer->notes.drained |= (uint8_t)(1u << slot);
+void note_drained(weir_engine *engine, struct peer *peer, uint32_t number) {
+    peer->notes.broken &= (uint8_t) ~(1u << number);
+    peer->notes.heard &= (uint8_t) ~(1u << number);
+    peer->notes.drained |= (uint8_t)(1u << number);
     enlist(engine, peer);
 }
 
-void note_connected(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    peer->notes.connected |= (uint8_t)(1u << slot);
+void note_connected(weir_engine *engine, struct peer *peer, uint32_t number) {
+    peer->notes.connected |= (uint8_t)(1u << number);
     enlist(engine, peer);
 }
 
-void note_heard(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    peer->notes.heard |= (uint8_t)(1u << slot);
+void note_heard(weir_engine *engine, struct peer *peer, uint32_t number) {
+    peer->notes.heard |= (uint8_t)(1u << number);
     enlist(engine, peer);
 }
 

@@ -15,7 +15,7 @@
  *   connected    sessions whose connect has an end
  *   heard        sessions that are up on the other side
  *   probe        what was said last may be lost: ask after the session
- *   evict        the slot is needed by another
+ *   evict        the entry is needed by another
  *   unreachable  no session came about
  *   unpark       something is known of old sessions
  *   want         transfers wait for a session
@@ -30,13 +30,13 @@
 
 /* The session breaks, by something that was seen here: from now on nothing is posted on it. NONE:
  * its QP is nobody's. */
-void note_broken(weir_engine *engine, struct peer *peer, uint32_t slot);
-void note_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot);
+void note_broken(weir_engine *engine, struct peer *peer, uint32_t number);
+void note_unanswered(weir_engine *engine, struct peer *peer, uint32_t number);
 /* A session that broke and drained before that was performed need not break any more. */
-void note_drained(weir_engine *engine, struct peer *peer, uint32_t slot);
-void note_connected(weir_engine *engine, struct peer *peer, uint32_t slot);
+void note_drained(weir_engine *engine, struct peer *peer, uint32_t number);
+void note_connected(weir_engine *engine, struct peer *peer, uint32_t number);
 /* A message came in on a session that is not up here yet: it is on the other side. */
-void note_heard(weir_engine *engine, struct peer *peer, uint32_t slot);
+void note_heard(weir_engine *engine, struct peer *peer, uint32_t number);
 void note_dead(weir_engine *engine, struct peer *peer, int error);
 void note_unreachable(weir_engine *engine, struct peer *peer, int error);
 void note_evict(weir_engine *engine, struct peer *peer);
@@ -55,9 +55,9 @@ static inline bool notes_waiting(const weir_engine *engine) {
 struct peer *notes_next(weir_engine *engine);
 /* The first of the sessions in *sessions, which is not 0, out of it. */
 static inline uint32_t notes_session(uint8_t *sessions) {
-    uint32_t slot = (uint32_t)__builtin_ctz(*sessions);
+    uint32_t number = (uint32_t)__builtin_ctz(*sessions);
     *sessions &= (uint8_t)(*sessions - 1);
-    return slot;
+    return number;
 }
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peer.c: the slots of peers, and what instance each is.
+/* peer.c: the entries of peers, and what instance each is.
  *
- * A peer that the application opened keeps its slot and its address when the engine
+ * A peer that the application opened keeps its entry and its address when the engine
  * behind it is replaced: its `party` changes, so that memory and transfers of the dead
  * incarnation are stale. One that connected by itself lives as long as its instance.
  *
  * One instance has one handle, from the first that the application hears of it to GONE. Opening
  * the address that one says is its own gives that one; the instance that answers there is asked
  * for, and until it is known nothing is posted. When an address that was opened under another name
- * turns out to be an instance that has a slot already, the opened one becomes an *alias* of it: a
+ * turns out to be an instance that has an entry already, the opened one becomes an *alias* of it: a
  * second name, which is good wherever a handle is taken, and which the application is told of
  * (SAME). If the application has not heard of the instance yet, it is known by the handle that was
  * opened. Connections are control.c's, dialling dial.c's, sessions effects.c's. */
@@ -130,7 +130,7 @@ static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *kno
     known->reached |= (there && known->vouched) || strcmp(known->address, opened->address) == 0;
 }
 
-/* `opened` was dialled and turned out to be `known`, which has a slot already. */
+/* `opened` was dialled and turned out to be `known`, which has an entry already. */
 static void make_alias(weir_engine *engine, struct peer *opened, struct peer *known) {
     tables_lock(engine);
     peer_remotes_pass(engine, opened->party, known->instance, known->party);
@@ -192,7 +192,7 @@ void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instanc
 }
 
 /* A peer for an instance that we have not met, which says that it can be dialled at
- * `address`. A quarter of the slots is kept for those that the application opens. */
+ * `address`. A quarter of the entries is kept for those that the application opens. */
 struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char *address) {
     if (engine->closing)
         return NULL;
@@ -349,7 +349,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     peer_forget(engine, peer);
 }
 
-/* Frees the slot of a peer that nothing refers to. */
+/* Frees the entry of a peer that nothing refers to. */
 void peer_forget(weir_engine *engine, struct peer *peer) {
     if (peer->held > 0 || peer->waits > 0 || peer_is_known(peer) || peer->refs > 0 || peer->id == 0)
         return;
@@ -362,7 +362,7 @@ void peer_forget(weir_engine *engine, struct peer *peer) {
     peer->id = 0;
     found_address(engine, peer);
     found_closed(engine, peer, false);
-    peer->next_free = NONE; /* last, so that a slot rests between its users */
+    peer->next_free = NONE; /* last, so that an entry rests between its users */
     if (engine->peer_free == NONE)
         engine->peer_free = peer_index(engine, peer);
     else
@@ -371,8 +371,8 @@ void peer_forget(weir_engine *engine, struct peer *peer) {
     tables_unlock(engine);
 }
 
-/* Somebody needs a slot and there is none: a peer that the application has closed, and
- * that nothing is under way with, has to leave. Its slot is free when it has drained. */
+/* Somebody needs an entry and there is none: a peer that the application has closed, and
+ * that nothing is under way with, has to leave. Its entry is free when it has drained. */
 void peer_evict(weir_engine *engine) {
     const struct groups *leavers = &engine->found.leavers;
     for (uint32_t i = groups_first(leavers, 0); i != NONE; i = groups_next(leavers, i)) {

@@ -201,9 +201,9 @@ static void make_send(weir_engine *engine, struct peer *peer, struct qp *qp,
     uint32_t length = WIRE_DATA_SIZE + data.payload_length;
     uint8_t *bytes = engine->scratch;
     if (!uses_scratch(engine, length)) {
-        uint32_t slot = qp_index(engine, qp);
+        uint32_t index = qp_index(engine, qp);
         bytes = engine->send_bytes +
-                ((size_t)slot * engine->recvs_per_qp + qp->sbuf_next) * MESSAGE_BYTES;
+                ((size_t)index * engine->recvs_per_qp + qp->sbuf_next) * MESSAGE_BYTES;
     }
     wire_data_encode(&data, bytes);
     if (data.payload_length > 0)
@@ -339,14 +339,14 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
          plan_next_bytes(engine->blocks, &transfer->cursor, engine->caps.message_bytes_max) >
              bytes_room))
         return POST_FULL;
-    uint32_t slot = qp_index(engine, qp);
+    uint32_t index = qp_index(engine, qp);
     uint32_t room = ledger_free(&qp->ledger);
     uint64_t seq = qp->ledger.tail;
     struct plan_limits limits = {
         .wrs_max = room < engine->options.chain_max ? room : engine->options.chain_max,
         .message_bytes_max = engine->caps.message_bytes_max,
         .post_bytes_max = bytes_room < engine->post_bytes_max ? bytes_room : engine->post_bytes_max,
-        .wr_id = route_id(ROUTE_RUN, slot, seq),
+        .wr_id = route_id(ROUTE_RUN, index, seq),
         .opcode = transfer->opcode,
         .inline_bytes_max = engine->caps.inline_bytes_max,
     };

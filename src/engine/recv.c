@@ -50,7 +50,7 @@ static uint64_t recv_seq(const struct qp *qp, uint32_t buffer) {
 
 static int post(weir_engine *engine, struct qp *qp, uint32_t buffer) {
     uint64_t wr_id = engine->caps.srq
-                         ? route_id(ROUTE_RECV, ROUTE_SLOT_SRQ, buffer)
+                         ? route_id(ROUTE_RECV, ROUTE_QP_SRQ, buffer)
                          : route_id(ROUTE_RECV, qp_index(engine, qp), recv_seq(qp, buffer));
     int rc = engine->device_ops->post_recv(engine->device, engine->caps.srq ? NULL : qp->qp, wr_id,
                                            recv_buffer(engine, qp, buffer), MESSAGE_BYTES,
@@ -345,7 +345,7 @@ int recv_post_all(weir_engine *engine, struct qp *qp) {
     return rc == WEIR_OK ? WEIR_OK : rc == WEIR_EINVAL ? WEIR_EDEVICE : WEIR_EAGAIN;
 }
 
-/* The buffer of a message that was dealt with. qp may be a later life of the slot, or be going
+/* The buffer of a message that was dealt with. qp may be a later life of the entry, or be going
  * down, or NULL if nobody knows whose it was: then only a shared queue wants it back. False: no
  * receive was posted for it. */
 bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* session.c: the QPs of a session: made, connected, taken down.
  *
- * Owns the QP table: which slot is whose, and the drain of each (drain.h decides,
- * this performs). A slot is free again when its QP is gone and no received message
- * is held in its buffers. Sessions are numbered as the endpoint's slots are.
+ * Owns the QP table: which entry is whose, and the drain of each (drain.h decides,
+ * this performs). An entry is free again when its QP is gone and no received message
+ * is held in its buffers. Sessions are numbered as in the endpoint.
  */
 #include "session.h"
 
@@ -20,18 +20,18 @@
 #include <assert.h>
 
 static struct qp *qp_take(weir_engine *engine) {
-    uint32_t slot = engine->qp_free;
-    if (slot == NONE)
+    uint32_t index = engine->qp_free;
+    if (index == NONE)
         return NULL;
-    struct qp *qp = &engine->qps[slot];
+    struct qp *qp = &engine->qps[index];
     engine->qp_free = qp->next_free;
-    if (slot >= engine->qps_used)
-        engine->qps_used = slot + 1;
+    if (index >= engine->qps_used)
+        engine->qps_used = index + 1;
     qp->life++;
     return qp;
 }
 
-void session_slot_free(weir_engine *engine, struct qp *qp) {
+void session_qp_free(weir_engine *engine, struct qp *qp) {
     if (qp->qp != NULL || qp->held > 0 || !qp->taken)
         return;
     qp->taken = false;
@@ -49,16 +49,16 @@ static bool refresh_caps(weir_engine *engine) {
     return caps.srq && caps.last_wqe;
 }
 
-/* One QP with its receives posted. On an error the slot is free again, or its QP is
+/* One QP with its receives posted. On an error the entry is free again, or its QP is
  * on its way out. */
 static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uint32_t index,
                    struct wire_qp *wire, struct qp **qp_out) {
     struct qp *qp = qp_take(engine);
     if (qp == NULL)
         return WEIR_EFULL;
-    uint32_t slot = qp_index(engine, qp);
+    uint32_t at = qp_index(engine, qp);
     struct weir_qp_options options = {
-        .tag = qp_tag(slot, qp->life),
+        .tag = qp_tag(at, qp->life),
         .sq_depth = engine->options.sq_depth,
         .rq_depth = engine->caps.srq ? 0 : engine->recvs_per_qp,
         .recv_bytes_max = MESSAGE_BYTES,
@@ -68,11 +68,11 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     int rc = engine->device_ops->qp_create(engine->device, &options, &granted, &made);
     qp->taken = true;
     if (rc != WEIR_OK) {
-        session_slot_free(engine, qp);
+        session_qp_free(engine, qp);
         return rc;
     }
     qp->qp = made;
-    bits_add(&engine->qps_made, slot);
+    bits_add(&engine->qps_made, at);
     qp->peer = peer_index(engine, peer);
     qp->session = session;
     qp->index = index;
@@ -81,7 +81,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     qp->sbufs_used = qp->sbuf_next = 0;
     qp->recvs = 0;
     *lack_of(engine, qp) = (struct lack){0};
-    engine->stalls[slot].head = UINT64_MAX;
+    engine->stalls[at].head = UINT64_MAX;
     qp->beacon_back = qp->done_in_post = qp->gave = false;
     qp->sbuf_count = engine->recvs_per_qp;
     qp->granted = granted.sq_depth;
@@ -92,7 +92,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     uint32_t depth = granted.sq_depth > 1 ? granted.sq_depth - 1 : 1;
     if (depth > engine->ring_size)
         depth = engine->ring_size;
-    ledger_init(&qp->ledger, engine->runs + (size_t)slot * engine->ring_size, depth, qp->seq_next);
+    ledger_init(&qp->ledger, engine->runs + (size_t)at * engine->ring_size, depth, qp->seq_next);
     if (engine->options.signal_interval != 0)
         ledger_limit_quiet(&qp->ledger, engine->options.signal_interval - 1);
     if (engine->caps.srq)
@@ -114,9 +114,9 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     return WEIR_OK;
 }
 
-int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64_t epoch,
+int session_create(weir_engine *engine, struct peer *peer, uint32_t number, uint64_t epoch,
                    struct wire_qp_set *local_out) {
-    struct session *session = &peer->sessions[slot];
+    struct session *session = &peer->sessions[number];
     assert(!session->used);
     if (engine->device_failed)
         return WEIR_EDEVICE;
@@ -136,7 +136,7 @@ int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64
     memcpy(local_out->fabric, engine->caps.fabric, sizeof(local_out->fabric));
     for (uint32_t i = 0; i < engine->options.qp_count; i++) {
         struct qp *qp;
-        int rc = make_qp(engine, peer, slot, i, &local_out->qps[i], &qp);
+        int rc = make_qp(engine, peer, number, i, &local_out->qps[i], &qp);
         if (rc != WEIR_OK) {
             /* The others go without a session: nobody was told of this one. */
             for (uint32_t k = 0; k < i; k++) {
@@ -167,7 +167,7 @@ static void qp_connected(weir_engine *engine, const struct session *session, str
 /* EINPROGRESS: note_connected() says when it is known. After another error some QPs
  * may still be connecting: they are on their way out like the others. */
 int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effect *effect) {
-    struct session *session = &peer->sessions[effect->slot];
+    struct session *session = &peer->sessions[effect->session];
     session->qp_used = effect->agreed.qp_count;
     session->ordered = effect->agreed.ordered;
     session->window = effect->remote->recv_credits;
@@ -279,14 +279,14 @@ void session_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, int 
         cause_no_trouble(engine, peer);
 }
 
-void session_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    session_trouble(engine, peer, &peer->sessions[slot]);
+void session_unanswered(weir_engine *engine, struct peer *peer, uint32_t number) {
+    session_trouble(engine, peer, &peer->sessions[number]);
 }
 
 /* The live session is over, and its peer is not: found here, or by the other side, which said
  * so or came with the next one. Told once, and RECOVERED or GONE follows. */
-void session_lost(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    const struct session *session = &peer->sessions[slot];
+void session_lost(weir_engine *engine, struct peer *peer, uint32_t number) {
+    const struct session *session = &peer->sessions[number];
     engine->stats.sessions_failed++;
     weir_event_type event = standing_step(&peer->standing, STANDING_IN_LOST);
     if (event != 0) {
@@ -299,14 +299,14 @@ void session_lost(weir_engine *engine, struct peer *peer, uint32_t slot) {
 }
 
 /* The endpoint says that this session is over: drain its QPs. */
-void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot) {
-    struct session *session = &peer->sessions[slot];
+void session_retire(weir_engine *engine, struct peer *peer, uint32_t number) {
+    struct session *session = &peer->sessions[number];
     if (!session->used || session->retired)
         return;
     session->retired = true;
-    if ((peer->live == slot || session->lost) && !endpoint_gone(&peer->endpoint))
-        session_lost(engine, peer, slot);
-    if (peer->live == slot) {
+    if ((peer->live == number || session->lost) && !endpoint_gone(&peer->endpoint))
+        session_lost(engine, peer, number);
+    if (peer->live == number) {
         peer->live = NONE;
         peer_not_fast(peer);
     }
@@ -342,17 +342,17 @@ static void qp_gone(weir_engine *engine, struct qp *qp) {
     qp->connected = false;
     runs_flush(engine, qp);
     qp->seq_next = qp->ledger.tail;
-    uint32_t session_slot = qp->session;
+    uint32_t number = qp->session;
     qp->session = NONE;
-    session_slot_free(engine, qp);
-    if (session_slot == NONE)
+    session_qp_free(engine, qp);
+    if (number == NONE)
         return;
-    struct session *session = &peer->sessions[session_slot];
+    struct session *session = &peer->sessions[number];
     if (--session->qp_left == 0) {
         transfer_judge(engine, peer, session);
         session->used = false;
         engine->stats.sessions_retired++;
-        note_drained(engine, peer, session_slot);
+        note_drained(engine, peer, number);
     }
 }
 
@@ -434,11 +434,11 @@ void session_poll_marks(weir_engine *engine) {
 }
 
 static struct qp *by_tag(weir_engine *engine, uint32_t tag) {
-    uint32_t slot = qp_tag_slot(tag);
-    if (slot >= engine->qps_max || engine->qps[slot].qp == NULL ||
-        !qp_has_tag(&engine->qps[slot], tag))
+    uint32_t index = qp_tag_index(tag);
+    if (index >= engine->qps_max || engine->qps[index].qp == NULL ||
+        !qp_has_tag(&engine->qps[index], tag))
         return NULL;
-    return &engine->qps[slot];
+    return &engine->qps[index];
 }
 
 /* For good: every session breaks, and there will be no other. */

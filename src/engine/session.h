@@ -5,16 +5,16 @@
 
 #include "state.h"
 
-int session_create(weir_engine *engine, struct peer *peer, uint32_t slot, uint64_t epoch,
+int session_create(weir_engine *engine, struct peer *peer, uint32_t number, uint64_t epoch,
                    struct wire_qp_set *local_out);
-void session_slot_free(weir_engine *engine, struct qp *qp);
+void session_qp_free(weir_engine *engine, struct qp *qp);
 int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effect *effect);
-void session_retire(weir_engine *engine, struct peer *peer, uint32_t slot);
+void session_retire(weir_engine *engine, struct peer *peer, uint32_t number);
 void session_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, int reason);
 /* The live session is over. Told once, and RECOVERED or GONE follows. */
-void session_lost(weir_engine *engine, struct peer *peer, uint32_t slot);
+void session_lost(weir_engine *engine, struct peer *peer, uint32_t number);
 /* It had broken, and it turned out since that nobody answered. */
-void session_unanswered(weir_engine *engine, struct peer *peer, uint32_t slot);
+void session_unanswered(weir_engine *engine, struct peer *peer, uint32_t number);
 void drain_feed(weir_engine *engine, struct qp *qp, enum drain_event event);
 void session_qp_timer(weir_engine *engine, struct qp *qp);
 int session_async(weir_engine *engine);

@@ -58,12 +58,12 @@ static bool look_at(const weir_engine *engine, const struct qp *qp, struct stall
 
 static void give_up(weir_engine *engine, const struct qp *qp) {
     struct peer *peer = peer_at(engine, qp->peer);
-    uint32_t slot = qp->session;
-    if (peer->sessions[slot].retired)
+    uint32_t number = qp->session;
+    if (peer->sessions[number].retired)
         return;
     engine->stats.stalls++;
-    cause_unanswered(engine, peer, slot);
-    note_broken(engine, peer, slot);
+    cause_unanswered(engine, peer, number);
+    note_broken(engine, peer, number);
 }
 
 static void look(weir_engine *engine, uint64_t passed_ns) {

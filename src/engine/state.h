@@ -127,13 +127,13 @@ struct list {
     uint32_t head, tail, count;
 };
 
-/* One slot of the QP table. */
+/* One entry of the QP table. */
 struct qp {
     struct weir_qp *qp; /* the device's; NULL: free */
     uint32_t peer;
     uint32_t session;
     uint32_t index; /* in the session */
-    uint32_t life;  /* uses of this slot, in receive wr_ids */
+    uint32_t life;  /* uses of this entry, in receive wr_ids */
     uint32_t next_free;
     uint32_t granted;
     bool taken;
@@ -144,7 +144,7 @@ struct qp {
     bool credit_due;
     bool done_in_post; /* something was done in its post */
     struct ledger ledger;
-    uint64_t seq_next; /* of the slot's next life */
+    uint64_t seq_next; /* of the entry's next life */
     struct credit credit;
     uint32_t sbufs_used, sbuf_next, sbuf_count;
     struct drain drain;
@@ -152,7 +152,7 @@ struct qp {
     uint32_t recvs;       /* posted to it, without a shared queue, and not back */
     bool beacon_back;     /* its beacon flushed */
     bool gave;            /* it completed something since it goes down, or its timer fired */
-    uint32_t held;        /* received messages that wait for room: the slot's memory is in use */
+    uint32_t held;        /* received messages that wait for room: the entry's memory is in use */
     uint32_t psn;
 };
 
@@ -242,8 +242,8 @@ struct notes {
 };
 
 struct peer {
-    uint64_t id;                 /* 0 when the slot is free */
-    uint64_t id_next;            /* of the slot's next user */
+    uint64_t id;                 /* 0 when the entry is free */
+    uint64_t id_next;            /* of the entry's next user */
     uint64_t party;              /* region_party() of the present incarnation */
     uint64_t closed_party;       /* the last one that ended because the application closed it */
     struct qp *fast_qp;          /* may be posted on inside submit: session up, nothing pending */
@@ -443,7 +443,7 @@ struct weir_engine {
     bool slow_now;
     bool device_failed;       /* no session comes up any more */
     _Atomic bool device_gone; /* any thread: and its last QP is gone, and what is left of it */
-    bool no_slot_told;        /* REFUSED was told of a visitor, and none has found a slot since */
+    bool no_room_told;        /* REFUSED was told of a visitor, and none has found room since */
     bool worked;              /* since somebody was last told */
 
     bool look_ended;           /* the last look found the end of what had come */
@@ -470,7 +470,7 @@ struct weir_engine {
     uint32_t spare_missing; /* blocks that the reserve lacks */
 
     uint32_t peer_free, peer_free_last, local_free, remote_free, qp_free;
-    uint32_t peers_used; /* slots ever used: what loops over peers visit */
+    uint32_t peers_used; /* entries ever used: what loops over peers visit */
     uint32_t run_head, run_tail;
     uint32_t noted_head, noted_tail;       /* peers of which something is noted: notes.h */
     bool noted_break;                      /* one of them is a break */
@@ -480,7 +480,7 @@ struct weir_engine {
 
     struct qp *qps;
     uint32_t qps_max, qps_used, draining;
-    struct bits qps_made;  /* slots whose QP the device has: what loops over QPs visit */
+    struct bits qps_made;  /* entries whose QP the device has: what loops over QPs visit */
     struct groups beacons; /* one group: QPs that wait for their beacon, the first posted first */
     uint32_t recvs_per_qp;
     uint32_t ring_size;
@@ -557,7 +557,7 @@ static inline uint32_t qp_index(const weir_engine *engine, const struct qp *qp) 
 static inline bool qp_lives(const struct qp *qp) {
     return qp->qp != NULL && qp->drain.state == DRAIN_IDLE;
 }
-/* Likewise, and its slot has had no other user since `life`. */
+/* Likewise, and its entry has had no other user since `life`. */
 static inline bool qp_lives_still(const struct qp *qp, uint32_t life) {
     return qp_lives(qp) && qp->life == life;
 }
@@ -574,21 +574,21 @@ static inline struct lack *lack_of(const weir_engine *engine, const struct qp *q
     return &engine->lacks[qp_index(engine, qp)];
 }
 
-/* The device says with this which QP, and which use of its slot, an event or a message of a shared
- * queue is of: {life:16, slot:16}. */
-static inline uint32_t qp_tag(uint32_t slot, uint32_t life) {
-    return slot | (life & 0xffff) << 16;
+/* The device says with this which QP, and which use of its entry, an event or a message of a shared
+ * queue is of: {life:16, index:16}. */
+static inline uint32_t qp_tag(uint32_t index, uint32_t life) {
+    return index | (life & 0xffff) << 16;
 }
-static inline uint32_t qp_tag_slot(uint32_t tag) {
+static inline uint32_t qp_tag_index(uint32_t tag) {
     return tag & 0xffff;
 }
 static inline bool qp_has_tag(const struct qp *qp, uint32_t tag) {
     return (qp->life & 0xffff) == tag >> 16;
 }
 
-/* Slots of QPs that the device has, in order; BITS_NONE: no more. QPs may come and go meanwhile. */
-static inline uint32_t qp_after(const weir_engine *engine, uint32_t slot) {
-    return bits_next(&engine->qps_made, slot + 1);
+/* Entries of QPs that the device has, in order; BITS_NONE: no more. QPs may come and go meanwhile. */
+static inline uint32_t qp_after(const weir_engine *engine, uint32_t index) {
+    return bits_next(&engine->qps_made, index + 1);
 }
 static inline uint32_t qp_first(const weir_engine *engine) {
     return bits_next(&engine->qps_made, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tables.c: the slots of peers, and the handles that name them.
+/* tables.c: the entries of peers, and the handles that name them.
  *
- * Owns which slots are taken, whose memory is imported from whom (a peer's `party`), and which peer
+ * Owns which entries are taken, whose memory is imported from whom (a peer's `party`), and which peer
  * may be posted to inside a submit. The look-ups by instance,
  * address and connection are found.c's; when a peer comes and goes is peer.c's.
  */
@@ -44,7 +44,7 @@ void peer_tell(weir_engine *engine, weir_event_type type, struct peer *peer, int
     news_event(engine, type, peer_handle(engine, peer), error, value);
 }
 
-/* ---- slots ------------------------------------------------------------- */
+/* ---- entries ----------------------------------------------------------- */
 
 /* Under tables_lock. */
 struct peer *peer_new(weir_engine *engine, const char *address) {
@@ -133,7 +133,7 @@ void peer_remotes_pass(weir_engine *engine, uint64_t party, const uint8_t *insta
     }
 }
 
-/* Under tables_lock: everything for this user of the slot, or for this incarnation of it, is for a
+/* Under tables_lock: everything for this user of the entry, or for this incarnation of it, is for a
  * dead one from here on: memories, and transfers still on the submit queue. */
 void peer_party_change(weir_engine *engine, struct peer *peer) {
     peer_remotes_pass(engine, peer->party, NULL, 0);

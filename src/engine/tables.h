@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tables.h: the slots of peers, and the handles that name them. */
+/* tables.h: the entries of peers, and the handles that name them. */
 #ifndef WEIR_ENGINE_TABLES_H
 #define WEIR_ENGINE_TABLES_H
 

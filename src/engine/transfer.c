@@ -279,7 +279,7 @@ struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
     struct peer *peer = named->id != 0 ? peer_resolve(engine, named) : named;
     bool same = named->id != 0 && transfer->party == named->party;
     bool fresh = same && transfer->version == engine->regions.version;
-    /* Owners of a slot only grow. */
+    /* Owners of an entry only grow. */
     int ended = transfer->party <= named->closed_party ? WEIR_ECLOSED : WEIR_EPEER;
     transfer->party = peer->party;
     list_push(engine, peer, transfer, LIST_PENDING);

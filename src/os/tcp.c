@@ -295,7 +295,7 @@ static void tcp_give(struct tcp *tcp, struct tcp_conn *conn) {
     tcp_room_settle(tcp, conn);
     conn->next = tcp->free;
     tcp->free = tcp_index(conn);
-    /* A slot and a descriptor are free: whatever accept lacked is there again. */
+    /* An entry and a descriptor are free: whatever accept lacked is there again. */
     tcp_listen_resume(tcp);
 }
 

@@ -8,7 +8,7 @@
  *
  * A few QPs that got messages lately are *watched*: a poll looks at their rings itself,
  * and their senders mark nothing. Then one cache line goes from the sender to us for a
- * message, and not the four of ring slot and pending words. An idle poll reads the line
+ * message, and not the four of ring cell and pending words. An idle poll reads the line
  * of pending words and one a watched QP. A device that sleeps watches none.
  *
  * Invariants: a QP with completions to give is marked in the segment, watched, or on
@@ -70,9 +70,9 @@ static bool ring_is_backed(struct weir_qp *qp) {
 /* The next message is there, in a ring that is backed. Sequentially consistent, for
  * qp_unwatch. */
 static inline bool has_message(const struct weir_qp *qp) {
-    const struct seg_slot *slot =
-        ring_slot(qp->rx_ring, qp->rx_slot_bytes, qp->rx_mask, qp->rx_next);
-    return atomic_load(&slot->seq) == qp->rx_secret + qp->rx_next;
+    const struct seg_cell *cell =
+        ring_cell(qp->rx_ring, qp->rx_cell_bytes, qp->rx_mask, qp->rx_next);
+    return atomic_load(&cell->seq) == qp->rx_secret + qp->rx_next;
 }
 
 /* The sender's message first, then its look at `watched`; here `watched` first, then a
@@ -167,10 +167,10 @@ static int take_failed(struct weir_qp *qp, struct weir_cqe *cqe) {
 static int take_message(struct weir_qp *qp, struct weir_cqe *cqe) {
     if (qp->rq_depth == 0 || qp->link == NULL || !ring_is_backed(qp))
         return 0;
-    struct seg_slot *slot = ring_slot(qp->rx_ring, qp->rx_slot_bytes, qp->rx_mask, qp->rx_next);
+    struct seg_cell *cell = ring_cell(qp->rx_ring, qp->rx_cell_bytes, qp->rx_mask, qp->rx_next);
     if (!has_message(qp))
         return 0;
-    uint32_t length = *(volatile uint32_t *)&slot->length;
+    uint32_t length = *(volatile uint32_t *)&cell->length;
     if (qp->rx_next == qp->rx_posted || length > qp->recv_bytes_max) {
         /* No peer of this code sends without a credit or over the limit. */
         if (qp->state != QP_ERROR)
@@ -179,7 +179,7 @@ static int take_message(struct weir_qp *qp, struct weir_cqe *cqe) {
         return 0;
     }
     const struct shm_recv *recv = &qp->recvs[qp->rx_next & qp->rx_mask];
-    memcpy(recv->buffer, slot->payload, length);
+    memcpy(recv->buffer, cell->payload, length);
     *cqe = (struct weir_cqe){.wr_id = recv->wr_id,
                              .status = WEIR_CQE_OK,
                              .byte_length = length,

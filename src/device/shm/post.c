@@ -143,7 +143,7 @@ static bool check_local(const struct weir_qp *qp, const struct weir_wr *wr) {
 __attribute__((noinline, cold)) bool qp_ring_back(struct weir_qp *qp) {
     if (qp->tx_backed || qp->tx_ring == NULL)
         return true;
-    uint64_t bytes = ((uint64_t)qp->tx_mask + 1) * qp->tx_slot_bytes;
+    uint64_t bytes = ((uint64_t)qp->tx_mask + 1) * qp->tx_cell_bytes;
     if (seg_populate(qp->tx_ring, bytes) == WEIR_ENOMEM)
         return false;
     atomic_store_explicit(&qp->remote->ring_backed, 1, memory_order_release);
@@ -164,10 +164,10 @@ static uint32_t send_message(struct weir_qp *qp, const struct weir_wr *wr, struc
         return WEIR_CQE_LENGTH;
     if (SHM_UNLIKELY(!qp->tx_backed) && !qp_ring_back(qp))
         return WEIR_CQE_RNR; /* there is no memory for messages */
-    struct seg_slot *slot = ring_slot(qp->tx_ring, qp->tx_slot_bytes, qp->tx_mask, qp->tx_next);
-    slot->length = (uint32_t)wr->length;
-    memcpy(slot->payload, (const void *)(uintptr_t)wr->laddr, wr->length);
-    atomic_exchange(&slot->seq, qp->tx_secret + qp->tx_next);
+    struct seg_cell *cell = ring_cell(qp->tx_ring, qp->tx_cell_bytes, qp->tx_mask, qp->tx_next);
+    cell->length = (uint32_t)wr->length;
+    memcpy(cell->payload, (const void *)(uintptr_t)wr->laddr, wr->length);
+    atomic_exchange(&cell->seq, qp->tx_secret + qp->tx_next);
     qp->tx_next++;
     post->is_sent = true;
     return WEIR_CQE_OK;

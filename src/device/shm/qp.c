@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* qp.c: the life of a QP: create, connect, error, destroy; and the receive rings.
  *
- * Owns the QP entries and the ring area of our segment. A ring has one slot for
- * each receive that may be posted; the sender writes slot n % slots for message n
- * once the receiver has posted more than n receives, so a slot is free again when
+ * Owns the QP entries and the ring area of our segment. A ring has one cell for
+ * each receive that may be posted; the sender writes cell n % cells for message n
+ * once the receiver has posted more than n receives, so a cell is free again when
  * its message was taken.
  *
  * States, as in IBA 10.3.1 without the ones that nothing can tell apart here:
@@ -95,8 +95,8 @@ static uint32_t find_index(struct weir_device *device) {
 
 /* ---- create ---- */
 
-static uint32_t slot_bytes_of(uint32_t recv_bytes_max) {
-    uint64_t bytes = sizeof(struct seg_slot) + recv_bytes_max;
+static uint32_t cell_bytes_of(uint32_t recv_bytes_max) {
+    uint64_t bytes = sizeof(struct seg_cell) + recv_bytes_max;
     return (uint32_t)((bytes + SHM_LINE_BYTES - 1) / SHM_LINE_BYTES * SHM_LINE_BYTES);
 }
 
@@ -105,7 +105,7 @@ static int check_options(const struct weir_device *device, const struct weir_qp_
         options->rq_depth > SHM_DEPTH_MAX || options->recv_bytes_max > SHM_RING_BYTES_MAX)
         return WEIR_EINVAL;
     if (options->rq_depth != 0 &&
-        (uint64_t)power_of_two(options->rq_depth) * slot_bytes_of(options->recv_bytes_max) >
+        (uint64_t)power_of_two(options->rq_depth) * cell_bytes_of(options->recv_bytes_max) >
             SHM_RING_BYTES_MAX)
         return WEIR_ETOOBIG;
     return options->sq_depth + options->rq_depth > SHM_CQ_CAPACITY - device->cq_used ? WEIR_EAGAIN
@@ -131,8 +131,8 @@ static int ring_open(struct weir_device *device, struct weir_qp *qp) {
     if (qp->rq_depth == 0)
         return 0;
     qp->rx_mask = power_of_two(qp->rq_depth) - 1;
-    qp->rx_slot_bytes = slot_bytes_of(qp->recv_bytes_max);
-    uint64_t bytes = ((uint64_t)qp->rx_mask + 1) * qp->rx_slot_bytes;
+    qp->rx_cell_bytes = cell_bytes_of(qp->recv_bytes_max);
+    uint64_t bytes = ((uint64_t)qp->rx_mask + 1) * qp->rx_cell_bytes;
     qp->chunk_count = (uint32_t)((bytes + SHM_CHUNK_BYTES - 1) / SHM_CHUNK_BYTES);
     if (!chunks_find(device, qp->chunk_count, &qp->chunk_first)) {
         qp->chunk_count = 0;
@@ -216,8 +216,8 @@ static void entry_publish(struct weir_qp *qp) {
     qp->key |= 1; /* never 0 */
     struct seg_qp *entry = qp->shared;
     entry->ring_offset = qp->rq_depth == 0 ? 0 : (uint64_t)(qp->rx_ring - (uint8_t *)device->map);
-    entry->slot_count = qp->rq_depth == 0 ? 0 : qp->rx_mask + 1;
-    entry->slot_bytes = qp->rx_slot_bytes;
+    entry->cell_count = qp->rq_depth == 0 ? 0 : qp->rx_mask + 1;
+    entry->cell_bytes = qp->rx_cell_bytes;
     entry->recv_bytes_max = qp->recv_bytes_max;
     atomic_store(&entry->posted, 0);
     atomic_store(&entry->busy, 0);
@@ -262,20 +262,20 @@ int shm_qp_create(struct weir_device *device, const struct weir_qp_options *opti
 static int ring_attach(struct weir_qp *qp, const struct shm_link *link,
                        const struct seg_qp *entry) {
     uint64_t offset = entry->ring_offset;
-    uint32_t slots = entry->slot_count, slot_bytes = entry->slot_bytes;
+    uint32_t cells = entry->cell_count, cell_bytes = entry->cell_bytes;
     uint32_t bytes_max = entry->recv_bytes_max;
-    if (slots == 0) { /* nothing is ever posted there: every SEND finds no receive */
+    if (cells == 0) { /* nothing is ever posted there: every SEND finds no receive */
         qp->tx_ring = NULL;
         return 0;
     }
-    if (slots > SHM_DEPTH_MAX || (slots & (slots - 1)) != 0 || bytes_max > SHM_RING_BYTES_MAX ||
-        slot_bytes != slot_bytes_of(bytes_max) || offset < offsetof(struct seg_map, rings) ||
+    if (cells > SHM_DEPTH_MAX || (cells & (cells - 1)) != 0 || bytes_max > SHM_RING_BYTES_MAX ||
+        cell_bytes != cell_bytes_of(bytes_max) || offset < offsetof(struct seg_map, rings) ||
         offset % SHM_LINE_BYTES != 0 ||
-        !range_inside(offset, (uint64_t)slots * slot_bytes, sizeof(struct seg_map)))
+        !range_inside(offset, (uint64_t)cells * cell_bytes, sizeof(struct seg_map)))
         return WEIR_EINVAL;
     qp->tx_ring = (uint8_t *)link->map + offset;
-    qp->tx_mask = slots - 1;
-    qp->tx_slot_bytes = slot_bytes;
+    qp->tx_mask = cells - 1;
+    qp->tx_cell_bytes = cell_bytes;
     qp->tx_bytes_max = bytes_max;
     return 0;
 }

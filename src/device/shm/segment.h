@@ -70,8 +70,8 @@ struct seg_qp {
     _Atomic uint64_t state;
     _Atomic uint64_t key; /* random at creation; 0: no QP here */
     uint64_t ring_offset; /* from the start of the segment */
-    uint32_t slot_count;  /* a power of two; 0: takes no messages */
-    uint32_t slot_bytes;
+    uint32_t cell_count;  /* a power of two; 0: takes no messages */
+    uint32_t cell_bytes;
     uint32_t recv_bytes_max;
     /* 1: the owner looks at the ring itself whenever it polls, and is not asleep: its
      * sender marks nothing. Beside the state, which the sender reads anyway. */
@@ -110,7 +110,7 @@ struct seg_mr {
 /* A message in a receive ring. seq is written last and is the secret of the
  * connection plus the message's number: remains of an older connection in the ring are never taken
  * for a message. */
-struct seg_slot {
+struct seg_cell {
     _Atomic uint64_t seq;
     uint32_t length;
     uint32_t reserved;
@@ -133,7 +133,7 @@ struct seg_map {
 _Static_assert(sizeof(struct seg_head) == 2 * SHM_LINE_BYTES, "top and sleeping share a line");
 _Static_assert(sizeof(struct seg_qp) == 3 * SHM_LINE_BYTES, "one line per writer");
 _Static_assert(sizeof(struct seg_mr) == SHM_LINE_BYTES, "one line");
-_Static_assert(sizeof(struct seg_slot) == 16, "a small message is one line");
+_Static_assert(sizeof(struct seg_cell) == 16, "a small message is one line");
 _Static_assert(offsetof(struct seg_map, rings) % 4096 == 0, "rings start on a page");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2,
                "locks do not work between processes");

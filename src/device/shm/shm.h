@@ -152,7 +152,7 @@ struct weir_qp {
     bool rx_backed; /* the peer has backed ours, as last seen */
     uint64_t tx_secret;
     uint32_t tx_mask;
-    uint32_t tx_slot_bytes;
+    uint32_t tx_cell_bytes;
     uint32_t tx_bytes_max;
     uint32_t tx_posted; /* the remote's receives, as last seen */
     uint64_t busy;      /* our count in remote->busy */
@@ -165,7 +165,7 @@ struct weir_qp {
     uint32_t rx_next;   /* messages taken */
     uint32_t rx_posted; /* receives posted */
     uint32_t rx_mask;
-    uint32_t rx_slot_bytes;
+    uint32_t rx_cell_bytes;
     struct shm_recv *recvs; /* [rx_mask + 1] */
 
     /* failed sends: a ring of sq_depth */
@@ -456,9 +456,9 @@ int shm_fd(struct weir_device *device);
 int shm_arm(struct weir_device *device);
 void shm_disarm(struct weir_device *device);
 
-static inline struct seg_slot *ring_slot(uint8_t *ring, uint32_t slot_bytes, uint32_t mask,
+static inline struct seg_cell *ring_cell(uint8_t *ring, uint32_t cell_bytes, uint32_t mask,
                                          uint32_t number) {
-    return (struct seg_slot *)(void *)(ring + (uint64_t)(number & mask) * slot_bytes);
+    return (struct seg_cell *)(void *)(ring + (uint64_t)(number & mask) * cell_bytes);
 }
 
 #endif
