@@ -586,7 +586,8 @@ static inline bool qp_has_tag(const struct qp *qp, uint32_t tag) {
     return (qp->life & 0xffff) == tag >> 16;
 }
 
-/* Entries of QPs that the device has, in order; BITS_NONE: no more. QPs may come and go meanwhile. */
+/* Entries of QPs that the device has, in order; BITS_NONE: no more. QPs may come and go meanwhile.
+ */
 static inline uint32_t qp_after(const weir_engine *engine, uint32_t index) {
     return bits_next(&engine->qps_made, index + 1);
 }

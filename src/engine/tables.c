@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tables.c: the entries of peers, and the handles that name them.
  *
- * Owns which entries are taken, whose memory is imported from whom (a peer's `party`), and which peer
- * may be posted to inside a submit. The look-ups by instance,
- * address and connection are found.c's; when a peer comes and goes is peer.c's.
+ * Owns which entries are taken, whose memory is imported from whom (a peer's `party`), and which
+ * peer may be posted to inside a submit. The look-ups by instance, address and connection are
+ * found.c's; when a peer comes and goes is peer.c's.
  */
 #include "tables.h"
 
