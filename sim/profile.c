@@ -132,7 +132,7 @@ static void habits(uint64_t seed, struct sim_config *config) {
         struct sim_nic_config *nic = &config->nic[i];
 
         nic->qp_rings = rings && sim_below(&prng, 4) != 0;
-        nic->recv_rings = sim_below(&prng, 2) == 0 && nic->qp_rings && !nic->srq;
+        nic->recv_rings = sim_below(&prng, 2) == 0 && nic->qp_rings;
         nic->ring_turn_max = PICK(&prng, 1, 4, 8);
         nic->mute_errors = sim_below(&prng, 6) == 0;
         nic->connect_ns_max = PICK(&prng, 0, 0, 2, 20000, 5000000);
@@ -494,8 +494,8 @@ const char *profile_name(unsigned index, const char **about_out) {
     return PROFILES[index].name;
 }
 
-/* Habits that no device has together: what blames nobody keeps an order (a connection), and a
- * shared receive queue has one order of completions for all its QPs. */
+/* No device has these habits together. A device that blames nobody keeps an order (a connection);
+ * one with a shared receive queue gives the completions of all its QPs in one order. */
 static void possible(struct sim_nic_config *nic) {
     nic->no_blame = nic->no_blame && nic->ordered;
     nic->recv_rings = nic->recv_rings && !nic->srq;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_tool_session.c: a bench's session with a target that ends it: both say why. */
+/* test_tool_session.c: a bench's session with its target, from the bench's side: why it ended, and
+ * that no answer is lost. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -7,7 +8,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -27,6 +30,7 @@ static pid_t serve(char *address_out, size_t size, FILE **said_out) {
     if (pid == 0) {
         struct options options = {
             .command = CMD_SERVE, .device = "shm", .qps = 1, .memory_max = 1 << 20};
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         dup2(out[1], STDOUT_FILENO);
         dup2(err[1], STDERR_FILENO);
         close(out[0]);
@@ -57,8 +61,17 @@ static void open_session(struct session *session, const struct options *options)
     assert_int_equal(session_open(session, &open, 4096, SESSION_KEEP), 0);
 }
 
+static void end(pid_t pid, FILE *said) {
+    int status;
+
+    kill(pid, SIGTERM);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    fclose(said);
+}
+
 /* A message that the target cannot serve ends the session, and neither side has to guess why: not
- * the client's next wait, nor what became of a transfer to memory that is gone. Another session is
+ * the client's next wait, nor a transfer that failed, the memory being gone. Another session is
  * served afterwards, and ends as loudly. */
 static void test_W10_a_session_that_the_target_ends_says_why(void **state) {
     char address[256], line[256];
@@ -71,12 +84,17 @@ static void test_W10_a_session_that_the_target_ends_says_why(void **state) {
     for (int round = 0; round < 2; round++) {
         weir_notification message;
         open_session(&session, &options);
-        /* What it checks, it wants to be told. */
+        /* It has to name a round. */
         assert_int_equal(session_send(&session, proto_tag(PROTO_CHECK, 0), NULL, 0, NULL, 0), 0);
-        if (round == 0)
+        if (round == 0) {
             assert_int_equal(session_await(&session, PROTO_CHECKED, &message), -1);
-        else
+        } else {
+            while (session.ended == 0) {
+                weir_engine_wait(session.engine, NS_PER_MS);
+                assert_int_equal(session_take(&session, &message), 0);
+            }
             assert_int_equal(session_fail(&session, "write", WEIR_EREMOTE), -1);
+        }
         assert_int_equal(session.ended, WEIR_EINVAL);
         session_end(&session);
         assert_non_null(fgets(line, sizeof(line), said));
@@ -88,16 +106,40 @@ static void test_W10_a_session_that_the_target_ends_says_why(void **state) {
     session_end(&session);
     assert_non_null(fgets(line, sizeof(line), said));
     assert_non_null(strstr(line, "a client is gone within its session"));
-    int status;
-    kill(pid, SIGTERM);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    fclose(said);
+    end(pid, said);
+}
+
+/* A client asks for more answers than it has receives for, and takes none for longer than the
+ * target waits for anything. It gets them all. */
+static void test_W1_no_answer_is_dropped_for_a_slow_client(void **state) {
+    enum { ASKED = 300, AWAY_S = 6 };
+    const struct timespec away = {.tv_sec = AWAY_S};
+    struct proto_round round = {.round = 0, .lane_count = 1};
+    char address[256];
+    struct session session;
+    FILE *said;
+
+    (void)state;
+    pid_t pid = serve(address, sizeof(address), &said);
+    struct options options = {.device = "shm", .peer = address, .qps = 1, .threads = 1};
+    open_session(&session, &options);
+    for (int i = 0; i < ASKED; i++)
+        assert_int_equal(
+            session_send(&session, proto_tag(PROTO_CHECK, 0), &round, sizeof(round), NULL, 0), 0);
+    nanosleep(&away, NULL);
+    for (int i = 0; i < ASKED; i++) {
+        weir_notification message;
+        assert_int_equal(session_await(&session, PROTO_CHECKED, &message), 0);
+    }
+    assert_int_equal(session_close(&session), 0);
+    session_end(&session);
+    end(pid, said);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W10_a_session_that_the_target_ends_says_why),
+        cmocka_unit_test(test_W1_no_answer_is_dropped_for_a_slow_client),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,8 +152,8 @@ static void take_answers(struct stream *stream) {
 
 /* ---- one transfer ------------------------------------------------------- */
 
-/* Progress while waiting for something; -1: give up. On one CPU whoever could bring it along,
- * the driver's thread or the target, needs that CPU. */
+/* Progress while waiting, for a flight that is under way or for room; -1: give up. On one CPU
+ * whoever could bring it along, the driver's thread or the target, needs that CPU. */
 static int pause_worker(struct worker *worker, const struct flight *flight) {
     struct stream *stream = worker->stream;
 
@@ -269,7 +269,7 @@ static inline int launch(struct worker *worker, uint64_t index, bool fixed,
                                 transfer->flags != 0 ? transfer : NULL, &flight->transfer)) ==
            WEIR_EAGAIN) {
         worker->eagain++;
-        if (pause_worker(worker, flight) != 0)
+        if (pause_worker(worker, &worker->flights[(index + 1) % o->window]) != 0)
             return -1;
     }
     if (rc != 0)

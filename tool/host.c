@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.c: see host.h. Owns the signal flag and the "said already" flag, the only globals of
- * the tool beside the table of CPUs. */
+/* host.c: see host.h. Owns the signal flag, the "said already" flag and the count of remarks, the
+ * only globals of the tool beside the table of CPUs. */
 #define _GNU_SOURCE
 #include "host.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -14,6 +15,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+
+#define REMARKS_A_SECOND 8
 
 static atomic_bool interrupted;
 static atomic_flag complained = ATOMIC_FLAG_INIT;
@@ -224,8 +227,23 @@ int complain(const char *format, ...) {
 }
 
 void remark(const char *format, ...) {
+    static uint64_t since_ns, printed, left_out;
+    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+    uint64_t now = host_now_ns();
     va_list arguments;
 
+    if (since_ns == 0 || now - since_ns >= NS_PER_S) {
+        since_ns = now;
+        printed = 0;
+    }
+    if (printed == REMARKS_A_SECOND || poll(&out, 1, 0) != 1) {
+        left_out++;
+        return;
+    }
+    printed++;
+    if (left_out > 0)
+        fprintf(stderr, "weir: %" PRIu64 " lines like the next were left out\n", left_out);
+    left_out = 0;
     va_start(arguments, format);
     print_line(format, arguments);
     va_end(arguments);

@@ -65,7 +65,9 @@ void host_sleep_on(int fd, uint64_t timeout_ns);
 /* Prints "weir: ...", one line, on stderr. Only the first call of a process prints: what
  * follows a failure is a consequence. Returns -1. Any thread. */
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same of one client of a server, which goes on: every call prints. */
+/* The same of one client of a server, which goes on. Clients are not trusted: of many lines in a
+ * second only some are printed, and what is left out is counted in the next; a stderr that nobody
+ * reads is not waited for. One thread. */
 void remark(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Between two looks at a word that another CPU will write: the looks do not pile up, and the

@@ -16,8 +16,8 @@
  *                                  <-     MARKED {CPU time, counters}
  *   CLOSE                          ->     releases
  *                                  <-     CLOSED
- *                                  <-     CLOSED arg = -error, before it releases: the target ends
- *                                         the session by itself
+ *                                  <-     CLOSED arg = -error: the target ends the session by
+ * itself
  *
  * Streams:  DATA arg = lane: counted.
  *           CHECK arg = lane {round}: data came with it; CHECKED arg = lane {wrong bytes}.

@@ -15,7 +15,8 @@
 #define CONNECT_NS      (3 * NS_PER_S)
 #define SESSION_LOOK_NS NS_PER_MS
 #define TOUCH_BYTES     (1u << 20)
-/* A target that ends a session says why before it releases what the session uses. */
+/* A target that ends a session says why, and then releases what the session uses: the reason may
+ * come later than what that does to a transfer. */
 #define REASON_NS NS_PER_S
 /* Polls before sleeping: some tens of microseconds, more than a message takes on one host. */
 #define SESSION_SPINS 2000
@@ -114,12 +115,12 @@ int session_start(struct session *session, const struct options *options) {
 }
 
 void session_end(struct session *session) {
+    if (session->pid != 0) /* first: a target whose client goes within a session remarks on it */
+        spawn_end(session->pid);
     if (session->engine != NULL)
         weir_engine_close(session->engine);
     if (session->map_owned)
         host_unmap(session->base, session->bytes);
-    if (session->pid != 0)
-        spawn_end(session->pid);
     *session = (struct session){.options = session->options};
 }
 
@@ -163,8 +164,10 @@ int session_look(struct session *session) {
  * being waited for on one. */
 #define TIRED_NS (50 * NS_PER_MS)
 
-int session_patience(const struct session *session, struct patience *patience, uint64_t moved,
+int session_patience(struct session *session, struct patience *patience, uint64_t moved,
                      weir_transfer oldest) {
+    weir_engine_info info = WEIR_ENGINE_INFO_INIT;
+    char still[48] = "";
     uint64_t now;
     int waits = 0;
 
@@ -180,14 +183,20 @@ int session_patience(const struct session *session, struct patience *patience, u
     patience->tired = now - patience->since_ns >= TIRED_NS;
     if (patience->tired)
         weir_engine_wait(session->engine, NS_PER_MS);
+    /* There, nobody else takes messages. */
+    if (patience->tired && session->open.kind == PROTO_KIND_PING_MEMORY &&
+        ended_why(session, false) != 0)
+        return complain_ended(session, "no answer");
     if (now - patience->since_ns < SESSION_STUCK_S * NS_PER_S)
         return 0;
     if (oldest.id != 0)
         waits = weir_transfer_waiting_for(session->engine, oldest);
-    return complain("nothing has moved for %d s%s%s: the target does not run, its host is "
+    if (weir_engine_query(session->engine, &info) == 0 && info.stalls > 0)
+        snprintf(still, sizeof(still), ", %" PRIu64 " QPs stood still", info.stalls);
+    return complain("nothing has moved for %d s%s%s%s: the target does not run, its host is "
                     "overloaded, or the link to it is down",
                     SESSION_STUCK_S, waits > 0 ? ", the oldest transfer waits for " : "",
-                    waits > 0 ? weir_waiting_name(waits) : "");
+                    waits > 0 ? weir_waiting_name(waits) : "", still);
 }
 
 int session_poll(struct session *session, weir_notification *notification_out) {

@@ -66,15 +66,18 @@ int session_await(struct session *session, enum proto_type type, weir_notificati
 /* For a loop that waits for the target. moved counts what was achieved, on whatever scale: -1,
  * after complaining, once it has stood still for SESSION_STUCK_S seconds of waiting. A call that
  * finds it standing still for longer than a target takes that runs sleeps a millisecond, or until
- * the engine has news. Zeroed is ready; any thread, each with its own. */
-#define SESSION_STUCK_S 30
+ * the engine has news. oldest: a transfer that is waited for; {0}: none. Zeroed is ready; any
+ * thread, each with its own. */
+/* More than an engine takes to give up a QP that stands still, and to replace it: the bounds are in
+ * docs/design.md. */
+#define SESSION_STUCK_S 60
 struct patience {
     uint64_t waits;
     uint64_t moved;
     uint64_t since_ns;
     bool tired; /* nothing has moved for some time: each wait sleeps */
 };
-int session_patience(const struct session *session, struct patience *patience, uint64_t moved,
+int session_patience(struct session *session, struct patience *patience, uint64_t moved,
                      weir_transfer oldest);
 
 /* At most every millisecond: progress, events, the child's life, interrupts. */

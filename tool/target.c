@@ -19,6 +19,7 @@
 #include "diagnose.h"
 #include "host.h"
 
+/* How long the loop waits for room for one client's message. */
 #define SEND_PATIENCE_NS (5 * NS_PER_S)
 #define SPIN_NS          (50 * NS_PER_US)
 /* A ping-pong's partner answers within this, or is not playing any more. */
@@ -27,30 +28,38 @@
 #define SLEEP_WATCH_NS NS_PER_MS
 #define BATCH          256 /* messages taken before looking at anything else */
 
-int target_send(struct target *target, const struct served *served, uint64_t tag,
-                const void *payload, uint32_t length, const weir_segment *segments,
-                size_t segment_count) {
+/* One try. The message has no deadline: the client waits for it for as long as it lives, and the
+ * engine ends it when the client is gone. */
+static int try_send(struct target *target, const struct served *served, uint64_t tag,
+                    const void *payload, uint32_t length, const weir_segment *segments,
+                    size_t segment_count) {
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     weir_transfer transfer;
-    uint64_t until = 0;
-    int rc;
 
     options.flags = WEIR_TRANSFER_NOTIFY;
     options.notify_tag = tag;
     options.notify_payload = payload;
     options.notify_length = length;
-    options.timeout_ns = SEND_PATIENCE_NS;
-    while ((rc = weir_write(target->engine, served->peer, segments, segment_count, &options,
-                            &transfer)) == WEIR_EAGAIN) {
+    int rc = weir_write(target->engine, served->peer, segments, segment_count, &options, &transfer);
+    if (rc == 0 && transfer.id != 0)
+        weir_transfer_release(target->engine, transfer);
+    return rc;
+}
+
+int target_send(struct target *target, const struct served *served, uint64_t tag,
+                const void *payload, uint32_t length, const weir_segment *segments,
+                size_t segment_count) {
+    uint64_t until = 0;
+    int rc;
+
+    while ((rc = try_send(target, served, tag, payload, length, segments, segment_count)) ==
+           WEIR_EAGAIN) {
         uint64_t now = host_now_ns();
         until = until == 0 ? now + SEND_PATIENCE_NS : until;
         if (now >= until)
             return WEIR_ETIMEDOUT;
         weir_engine_progress(target->engine);
     }
-    /* Nobody waits for it: should it fail, the client will not hear of it, and is gone. */
-    if (rc == 0 && transfer.id != 0)
-        weir_transfer_release(target->engine, transfer);
     return rc;
 }
 
@@ -166,11 +175,11 @@ static void answer_status(struct target *target, const struct served *served, en
     (void)target_send(target, served, proto_tag(type, (uint64_t)-error), NULL, 0, NULL, 0);
 }
 
-/* The target ends a session by itself, and says why: here, and, before the memory goes, to the
- * client. */
+/* The target ends a session by itself, and says why: here, and to the client, which hears it before
+ * or soon after its memory goes. */
 static void end_session(struct target *target, struct served *served, const char *what, int error) {
     remark("%s: its session ends: %s (%s)", what, weir_strerror(error), weir_error_name(error));
-    answer_status(target, served, PROTO_CLOSED, error);
+    (void)try_send(target, served, proto_tag(PROTO_CLOSED, (uint64_t)-error), NULL, 0, NULL, 0);
     begin_close(target, served);
 }
 

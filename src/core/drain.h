@@ -3,7 +3,7 @@
  *
  *      IDLE ──► WAIT_EVENT ──► POST ──► BEACON ──► DESTROY ──► GONE
  *
- * What ends each state:
+ * Each state ends with:
  * - IDLE: START, the QP to ERR; to POST at once where no LAST_WQE is to come, or it came early; to
  *   DESTROY, as it is, when the QP was never connected
  * - WAIT_EVENT: LAST_WQE, or its bound

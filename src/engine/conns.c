@@ -89,6 +89,11 @@ bool conn_is_of(const struct peer *peer, uint64_t conn) {
     return conn == peer->conn_dialled || conn == peer->conn_accepted || conn == peer->conn_before;
 }
 
+bool conn_is_aside(const struct peer *peer, uint64_t conn) {
+    return (peer->accepted_aside && conn == peer->conn_accepted) ||
+           (peer->before_aside && conn == peer->conn_before);
+}
+
 /* Gives up the use of a connection; closes it unless another peer lives on it (one
  * that was replaced may have dialled what its successor speaks on). */
 void conn_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn) {

@@ -22,6 +22,8 @@ bool conn_vouches(const weir_engine *engine, uint64_t conn, const char *address)
 bool conn_leads_to(const weir_engine *engine, uint64_t conn, const char *dialled,
                    const char *address);
 bool conn_is_of(const struct peer *peer, uint64_t conn);
+/* Whether the peer keeps it, and answered on it after it was dialled here. */
+bool conn_is_aside(const struct peer *peer, uint64_t conn);
 void conn_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn);
 
 #endif

@@ -41,7 +41,7 @@ static bool is_strange(const struct peer *peer, uint64_t conn) {
 static uint64_t pass_for(const struct peer *peer, uint64_t conn) {
     bool answered = peer->conn_dialled == conn
                         ? peer->dial == DIAL_NONE || peer->dial == DIAL_AWAITING
-                        : peer->conn_aside == conn && conn_is_of(peer, conn);
+                        : conn_is_aside(peer, conn);
     return answered && !peer_is_leaving(peer) ? peer->pass_theirs : 0;
 }
 
@@ -68,7 +68,7 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
     dial_spoke(engine, peer, conn);
     /* Where we dialled, WHO means that the peer heard something and does not know from whom.
      * Without the pass it would hear it again and ask again, for ever. */
-    if (pass != 0 || (conn != peer->conn_dialled && conn != peer->conn_aside))
+    if (pass != 0 || (conn != peer->conn_dialled && !conn_is_aside(peer, conn)))
         peer_reachable(engine, peer);
     else
         peer_set_timer(engine, peer);

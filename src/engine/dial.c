@@ -304,8 +304,11 @@ void dial_spoke(weir_engine *engine, struct peer *peer, uint64_t conn) {
         return;
     if (conn != peer->conn_before)
         conn_hangup(engine, peer, &peer->conn_before);
+    bool aside = conn_is_aside(peer, conn), before_aside = peer->accepted_aside;
     found_conn_set(engine, peer, &peer->conn_before, peer->conn_accepted);
     found_conn_set(engine, peer, &peer->conn_accepted, conn);
+    peer->accepted_aside = aside;
+    peer->before_aside = before_aside;
     engine->ports.control.ops->keep(engine->ports.control.self, conn);
 }
 
@@ -320,7 +323,7 @@ void dial_ask_there(weir_engine *engine, struct peer *peer) {
         found_conn_set(engine, peer, &peer->conn_dialled, 0);
         dial_spoke(engine, peer, conn);
         peer->conn_last = last;
-        peer->conn_aside = conn;
+        peer->accepted_aside = conn == peer->conn_accepted;
     }
     dial_start(engine, peer);
 }
@@ -329,7 +332,9 @@ void dial_ask_there(weir_engine *engine, struct peer *peer) {
 static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int error) {
     bool called = peer->conn_accepted == conn;
     if (called) {
+        bool aside = peer->before_aside;
         found_conn_set(engine, peer, &peer->conn_accepted, peer->conn_before);
+        peer->accepted_aside = aside;
         found_conn_set(engine, peer, &peer->conn_before, 0);
     }
     if (peer->conn_before == conn)

@@ -166,6 +166,10 @@ void found_conn_set(weir_engine *engine, struct peer *peer, uint64_t *conn, uint
         which++;
     uint32_t member = peer_index(engine, peer) * FOUND_CONNS + which;
     *conn = number;
+    if (conn == &peer->conn_accepted)
+        peer->accepted_aside = false;
+    if (conn == &peer->conn_before)
+        peer->before_aside = false;
     groups_leave(&engine->found.conns, member);
     if (number != 0)
         groups_join(&engine->found.conns, member, conn_bucket(engine, number));

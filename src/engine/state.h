@@ -293,12 +293,14 @@ struct peer {
     struct list lists[LISTS];
     struct session sessions[EP_SESSIONS];
 
-    /* Changed by found_conn_set alone. 0: none. */
+    /* These three are changed by found_conn_set alone. 0: none. */
     uint64_t conn_dialled, conn_accepted;
     uint64_t conn_before; /* accepted before that one, and not closed yet */
-    uint64_t conn_last;   /* the one that spoke last */
-    uint64_t conn_aside;  /* dialled and answered, and kept while the peer is asked for again */
-    uint64_t conn_waits;  /* of the visitor whose HELLO waits for who answers at this address */
+    /* Each of the two was dialled here, in truth, and answered: it was set aside while the peer is
+     * asked for again (dial_ask_there). */
+    bool accepted_aside, before_aside;
+    uint64_t conn_last;  /* the one that spoke last */
+    uint64_t conn_waits; /* of the visitor whose HELLO waits for who answers at this address */
     enum dial_state dial;
     uint64_t dial_deadline_ns, dial_next_ns, dial_pause_ns;
     uint64_t left_ns;                     /* leaving: since when */

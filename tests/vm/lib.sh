@@ -31,7 +31,7 @@ trap 'test -z "$serving" || kill -KILL "$serving" 2>/dev/null; rm -rf "$WORK"' E
 note() { echo "# $*"; }
 skip() { echo "skip $1: $2"; }
 
-# What the devices have counted (retries, refusals, errors), where they do.
+# Counts of the devices (retries, refusals, errors), where they do.
 device_counts() {
     for counted in $(printf '%s\n' "$RDMA_A" "$RDMA_B" | sort -u); do
         for file in /sys/class/infiniband/"$counted"/ports/1/hw_counters/*; do
@@ -116,7 +116,8 @@ r = json.load(open(sys.argv[1]))
 rate, p99 = r["ops_per_s"], r["latency_ns"]["p99"] / 1e6
 still = r["device_counters"]["stalls"]
 print(f"# {rate:.0f} transfers/s, p99 {p99:.1f} ms" + f"; {still} QPs stood still" * (still > 0))
-sys.exit(0 if eval(sys.argv[2]) else "does not hold: " + sys.argv[2])' "$WORK/out.json" "$expression"
+sys.exit(0 if eval(sys.argv[2]) else "does not hold: " + sys.argv[2])' "$WORK/out.json" "$expression" ||
+        { cat "$WORK/table.err"; return 1; }
 }
 
 # ---- the outside witness: what the kernel says that processes hold ----
