@@ -44,17 +44,22 @@ transfers() {
         timeout "$patience" "$BUILD/tests/vm/faulted" "$1" "$2" "$3" "$DEVICE")
 }
 
-# verified BENCH OPTIONS...: no transfer is lost, no session breaks, and what was left without a
-# signalled tail is found. Receives are shared, so that `srq` has something to refuse.
-verified() {
-    holds='r["verified"] and r["checked_bytes"] > 0 and r["wrong_bytes"] == 0
-        and (c := r["device_counters"]) and c["transfers_failed"] == 0
-        and c["sessions_failed"] == 0 and c["sessions_up"] == 1
-        and c["partial_posts"] > 0 and c["orphans"] == c["orphans_healed"] > 0'
+# $weir is the tool under the faults given.
+preload() {
     printf '#!/bin/sh\nWEIR_VERBS_SRQ=1 FAULTS="%s" FAULTS_REPORT=%s LD_PRELOAD=%s exec %s "$@"\n' \
         "$given" "$WORK/report" "$faulty" "$BUILD/weir" >"$WORK/weir"
     chmod +x "$WORK/weir"
     weir=$WORK/weir
+}
+
+# verified BENCH OPTIONS...: no transfer is lost, no session breaks, and what was left without a
+# signalled tail is found. Receives are shared, so that `srq` has something to refuse.
+verified() {
+    preload
+    holds='r["verified"] and r["checked_bytes"] > 0 and r["wrong_bytes"] == 0
+        and (c := r["device_counters"]) and c["transfers_failed"] == 0
+        and c["sessions_failed"] == 0 and c["sessions_up"] == 1
+        and c["partial_posts"] > 0 and c["orphans"] == c["orphans_healed"] > 0'
     serve --qps 3 --depth 16 &&
         bench_holds "$(echo "$holds" | tr -d '\n')" "$@" --qps 3 --depth 16 --segments 300 \
             --size 64 --window 4 --verify --notify --seconds 0.5 &&
@@ -62,6 +67,17 @@ verified() {
     good=$?
     weir=$BUILD/weir
     return $good
+}
+
+# The target's QP stops while it answers: the answers come when weir has replaced it.
+answered() {
+    preload
+    serve
+    good=$?
+    weir=$BUILD/weir
+    holds='r["verified"] and r["checked_bytes"] > 0 and r["wrong_bytes"] == 0'
+    holds="$holds and r['device_counters']['sessions_up'] > 1"
+    [ $good -eq 0 ] && bench_holds "$holds" write --size 64K --seconds 1 --verify && serve_end
 }
 
 # A plan that cannot be understood is not passed over.
@@ -92,6 +108,7 @@ faults S1_completions_late 'late=0.1' 'late=50' transfers calm 40 8
 faults S1_S6_all_at_once "$mixed" "$of_all" transfers calm 70 16
 faults S6_posts_refused_for_good 'einval=0.01' 'einval=20' transfers einval 100 16
 faults S9_S13_queues_that_stop 'never=0.004 most=5' 'never=3' transfers never 120 16
+faults S9_M8_answers_that_stop 'never=0.05 most=1' 'never=1' answered
 faults S2_S6_bench_writes "seed=2 $mixed" "$of_all" verified write
 faults S2_S6_bench_reads "seed=3 $mixed" "$of_all" verified read
 finish
