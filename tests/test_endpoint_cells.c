@@ -121,7 +121,7 @@ static void fresh(void) {
 
 enum old_end { BROKE_HERE, SETTLE_ASKED };
 
-/* One session, in session 0, is retired and still draining; then, beside a live
+/* One session, in entry 0, is retired and still draining; then, beside a live
  * session if the state can have one, the attempt. */
 static void arrive_after(enum ep_state state, enum old_end end) {
     fresh();
@@ -288,7 +288,7 @@ static const struct row ROWS[] = {
     {"REFUSE_FINAL", in_refuse_final, {X,     "",    "",    "RF",  "",    "",    "RRsF",X  }},
     {"REFUSE_LATER", in_refuse_later, {X,     "",    "",    "",    "",    "",    "",    X  }},
     {"REFUSE_OLD",   in_refuse_old,   {"",    "",    "",    "",    "",    "",    "",    "" }},
-    {"SETTLE",       in_settle,       {"RsC", "",    "",    "",    "",    "",    "RRsC","" }},
+    {"SETTLE",       in_settle,       {"RsC", "",    "",    "",    "RC",  "RRsC","RRsC","" }},
     {"SETTLED",      in_settled,      {"T",   "T",   "T",   "T",   "T",   "T",   "T",   "" }},
     {"BYE",          in_bye,          {"RG",  "RG",  "RRG", "RG",  "RG",  "RRG", "RRG", "" }},
     {"ALIEN",        in_alien,        {"",    "",    "",    "",    "",    "",    "",    "" }},
@@ -361,6 +361,20 @@ static void test_S9_owed_answer_goes_out_in_every_state(void **state) {
     }
 }
 
+/* A device may connect for as long as it likes: the remote, whose transfers wait for the answer to
+ * SETTLE, gets it meanwhile, and the attempt goes on. */
+static void test_S9_settle_is_answered_while_a_device_connects(void **state) {
+    static const enum ep_state STATES[] = {EP_JOINING, EP_ACCEPTING};
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        arrive(STATES[i]);
+        assert_string_equal(in_drained(), "");
+        assert_string_equal(say(WIRE_SETTLE, OLD_REMOTE, 0, 0), "d");
+        assert_int_equal(ep.state, STATES[i]);
+    }
+}
+
 /* A remote that put our HELLO off and speaks again is asked once more, before the HELLO's time. */
 static void test_H1_what_was_put_off_is_repeated_once(void **state) {
     (void)state;
@@ -425,6 +439,7 @@ int main(void) {
         cmocka_unit_test(test_every_cell_is_written),
         cmocka_unit_test(test_every_cell_does_what_it_should),
         cmocka_unit_test(test_S9_owed_answer_goes_out_in_every_state),
+        cmocka_unit_test(test_S9_settle_is_answered_while_a_device_connects),
         cmocka_unit_test(test_H1_what_was_put_off_is_repeated_once),
         cmocka_unit_test(test_wish_in_every_state_is_remembered),
     };

@@ -796,8 +796,9 @@ static void (*const ACTIONS[A_COUNT])(struct step *s) = {[A_UNSET] = act_bug,
 /* States where CREATE is being answered (MAKING, ANSWERING) last for an instant. States where
  * CONNECT is being answered (JOINING, ACCEPTING) may last longer: they end with the attempt's
  * deadline, or when a QP breaks. All four drop messages that would change the attempt; the remote
- * repeats those that still matter. An attempt of our own (MAKING, OFFERED, JOINING) is wanted
- * already, and has no live session beside it. */
+ * repeats those that still matter. SETTLE is answered while CONNECT is: a device may take as long
+ * as it likes for that, and the remote's transfers wait for the answer. An attempt of our own
+ * (MAKING, OFFERED, JOINING) is wanted already, and has no live session beside it. */
 /* clang-format off */
 static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 /*                   NONE      MAKING    ANSWERING OFFERED   JOINING   ACCEPTING CONFIRM   GONE */
@@ -817,7 +818,7 @@ static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 [IN_REFUSE_FINAL] = {A_BUG,    A_DROP,   A_DROP,   A_DENIED, A_DROP,   A_DROP,   A_DENIED, A_BUG},
 [IN_REFUSE_LATER] = {A_BUG,    A_DROP,   A_DROP,   A_NOTE,   A_DROP,   A_DROP,   A_DROP,   A_BUG},
 [IN_REFUSE_OLD]   = {A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP},
-[IN_SETTLE]       = {A_SETTLE, A_DROP,   A_DROP,   A_SETTLE, A_DROP,   A_DROP,   A_SETTLE, A_DROP},
+[IN_SETTLE]       = {A_SETTLE, A_DROP,   A_DROP,   A_SETTLE, A_SETTLE, A_SETTLE, A_SETTLE, A_DROP},
 [IN_SETTLED]      = {A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_DROP},
 [IN_BYE]          = {A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DROP},
 [IN_ALIEN]        = {A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP},
