@@ -111,7 +111,7 @@ case_ 'a field without a manual' manuals.sh 'does not describe xyzzy of weir_eve
     'sed -i "s/^    weir_event_type type;/&\n    int xyzzy;/" include/weir.h'
 case_ 'a field that only the manual has' manuals.sh 'describes xyzzy of weir_event' \
     'sed -i "s/^\.Ss weir_event$/&\n.Bl -tag -width x\n.It Fa xyzzy\nX.\n.El/" man/weir.3'
-case_ 'a macro that is no C++' headers.sh 'the _INIT macros of weir.h as c++17' \
+case_ 'a macro that is no C++' headers.sh 'the public _INIT macros as c++17' \
     'sed -i "s/^#define WEIR_SIZED(type) weir_sized.*/#define WEIR_SIZED(type) { .size = sizeof(type) }/" include/weir.h'
 case_ 'an error without a manual' manuals.sh 'does not name WEIR_EXYZZY' \
     'sed -i "s/^    X(WEIR_EAGAIN.*/&\n    X(WEIR_EXYZZY, -99, WEIR_CLASS_RETRY, \"x\") \\\\/" include/weir.h'
