@@ -38,16 +38,14 @@ uint64_t ledger_trim(struct ledger *ledger, uint64_t seq, uint32_t accepted, uin
                      uint64_t bytes) {
     struct ledger_run *run = run_at(ledger, seq);
     assert(seq == ledger->tail - 1 && accepted < run->count && bytes <= run->bytes);
+    if (accepted == 0)
+        return ledger_undo(ledger, seq);
     ledger->used -= run->count - accepted;
     uint64_t rest = run->bytes - bytes;
     ledger->bytes -= rest;
     run->bytes = bytes;
     run->count = (uint16_t)accepted;
     run->sends = (uint8_t)sends;
-    if (accepted == 0) {
-        ledger->tail--;
-        return rest;
-    }
     run->state = LEDGER_ORPHANED;
     ledger->orphans++;
     ledger->partial_posts++;

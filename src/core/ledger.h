@@ -103,6 +103,15 @@ static inline uint64_t ledger_take(struct ledger *ledger, uint32_t transfer, uin
         ledger->high_water = ledger->used;
     return seq;
 }
+/* Nothing of the newest run is under way: removes it, and returns its bytes. */
+static inline uint64_t ledger_undo(struct ledger *ledger, uint64_t seq) {
+    const struct ledger_run *run = &ledger->runs[seq & ledger->mask];
+    assert(seq == ledger->tail - 1 && run->count <= ledger->used);
+    ledger->tail--;
+    ledger->used -= run->count;
+    ledger->bytes -= run->bytes;
+    return run->bytes;
+}
 /* The device took only the first accepted WRs of the newest run, without its tail, which
  * move so many bytes: gives the rest back. accepted == 0 removes the run. Returns the bytes
  * of the rest. */

@@ -23,13 +23,18 @@ static void shift(struct window *window, uint64_t words) {
     memset(&window->bits[WORDS - words], 0, words * sizeof(window->bits[0]));
 }
 
-void window_mark(struct window *window, uint64_t number) {
-    uint64_t i = number - window->base - 1;
-    window->bits[i / 64] |= (uint64_t)1 << (i % 64);
+static __attribute__((noinline)) void pass_full_words(struct window *window) {
     while (window->bits[0] == UINT64_MAX) {
         window->base += 64;
         shift(window, 1);
     }
+}
+
+void window_mark(struct window *window, uint64_t number) {
+    uint64_t i = number - window->base - 1;
+    window->bits[i / 64] |= (uint64_t)1 << (i % 64);
+    if (__builtin_expect(window->bits[0] == UINT64_MAX, 0))
+        pass_full_words(window);
 }
 
 void window_advance(struct window *window, uint64_t base) {

@@ -87,8 +87,7 @@ void complete_held(weir_engine *engine) {
         qp->held--;
         peer_at(engine, held.peer)->held--;
         peer_forget(engine, peer_at(engine, held.peer));
-        bool posted = recv_return(engine, qp, held.life, held.buffer);
-        recv_credit(engine, qp, held.life, posted);
+        recv_taken(engine, qp, held.life, held.buffer);
         session_qp_free(engine, qp);
     }
     atomic_store(&engine->held_some, false);
@@ -125,8 +124,7 @@ static void message(weir_engine *engine, struct qp *qp, uint32_t buffer,
     if (data.kind == WIRE_CREDIT) {
         recv_return(engine, qp, life, buffer);
     } else if (!accept_notify(engine, peer, qp, buffer, &data)) {
-        bool posted = recv_return(engine, qp, life, buffer);
-        recv_credit(engine, qp, life, posted);
+        recv_taken(engine, qp, life, buffer);
     }
 }
 
@@ -252,37 +250,42 @@ static void take(weir_engine *engine, const struct weir_cqe *cqe) {
     }
 }
 
-/* Batches, until one has fewer than `enough` or the budget is used. Returns the total, and how
- * many the last had. */
-static int poll_until(weir_engine *engine, int budget, int enough, int *last_out) {
-    int total = 0, most, count;
-    inflight_peak(engine);
-    do {
-        most = budget - total < POLL_BATCH ? budget - total : POLL_BATCH;
-        count = most > 0 ? engine->device_ops->poll(engine->device, engine->cqes, most) : 0;
+/* What the device gives at once, up to `most`. Returns how many; negative: the device failed. */
+static int poll_batch(weir_engine *engine, int most) {
+    int count = engine->device_ops->poll(engine->device, engine->cqes, most);
+    if (count <= 0) {
         if (count < 0)
             session_device_failed(engine);
-        if (count <= 0)
-            break;
-        engine->polled += (uint64_t)count;
-        for (int i = 0; i < count; i++)
-            take(engine, &engine->cqes[i]);
-        total += count;
-    } while (total < budget && count >= (most < enough ? most : enough));
-    *last_out = count;
-    if (total > 0)
-        inflight_returned(engine);
-    return total;
+        return count;
+    }
+    inflight_peak(engine);
+    engine->polled += (uint64_t)count;
+    for (int i = 0; i < count; i++)
+        take(engine, &engine->cqes[i]);
+    inflight_returned(engine);
+    return count;
+}
+
+static int batch_size(int left) {
+    return left < POLL_BATCH ? left : POLL_BATCH;
 }
 
 int complete_poll(weir_engine *engine, int budget) {
-    int last;
-    return poll_until(engine, budget, POLL_BATCH, &last);
+    int total = 0, most, count;
+    do {
+        most = batch_size(budget - total);
+        count = poll_batch(engine, most);
+        total += count > 0 ? count : 0;
+    } while (__builtin_expect(count == most && total < budget, 0));
+    return total;
 }
 
 int complete_rest(weir_engine *engine, int budget, bool *emptied_out) {
-    int last = 0;
-    int total = poll_until(engine, budget, 1, &last);
-    *emptied_out = budget > 0 && last <= 0;
+    int total = 0, count = 1;
+    while (total < budget && count > 0) {
+        count = poll_batch(engine, batch_size(budget - total));
+        total += count > 0 ? count : 0;
+    }
+    *emptied_out = count <= 0;
     return total;
 }

@@ -37,6 +37,12 @@ static inline uint64_t take(weir_engine *engine, struct qp *qp, uint32_t transfe
     return ledger_take(&qp->ledger, transfer, count, sends, bytes);
 }
 
+/* ledger_undo, and the engine's sum. */
+static inline void undo(weir_engine *engine, struct qp *qp, uint64_t seq) {
+    inflight_give(engine, ledger_undo(&qp->ledger, seq));
+    inflight_returned(engine);
+}
+
 /* ledger_trim, and the engine's sum. */
 static void trim(weir_engine *engine, struct qp *qp, uint64_t seq, uint32_t accepted,
                  uint64_t bytes) {
@@ -69,7 +75,7 @@ static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct q
         }
     }
     if (under_way == 0) {
-        trim(engine, qp, seq, 0, 0);
+        undo(engine, qp, seq);
         return post->accepted == count;
     }
     if (transfer != NULL)

@@ -83,16 +83,6 @@ static void credits_back(weir_engine *engine, struct qp *qp, uint32_t count) {
     }
 }
 
-/* A notification of qp was taken up, and a receive posted in its place, or not. */
-void recv_credit(weir_engine *engine, struct qp *qp, uint32_t life, bool posted) {
-    if (!qp_lives_still(qp, life))
-        return;
-    if (posted)
-        credits_back(engine, qp, 1);
-    else
-        lack_of(engine, qp)->credits++;
-}
-
 /* Receives were posted for up to `count` messages of qp. */
 static void give_kept(weir_engine *engine, struct qp *qp, uint32_t count) {
     struct lack *lack = lack_of(engine, qp);
@@ -353,9 +343,20 @@ bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buf
         return return_own(engine, qp, life, buffer);
     if (__builtin_expect(return_shared(engine, buffer), 1))
         return true;
-    if (qp != NULL && qp->life == life && qp_lives(qp))
+    if (qp != NULL && qp_lives_still(qp, life))
         lack_of(engine, qp)->recvs++;
     return false;
+}
+
+/* A credit goes back for a receive that was posted; a missing one owes it still. */
+void recv_taken(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer) {
+    bool posted = recv_return(engine, qp, life, buffer);
+    if (!qp_lives_still(qp, life))
+        return;
+    if (posted)
+        credits_back(engine, qp, 1);
+    else
+        lack_of(engine, qp)->credits++;
 }
 
 /* Receives that the device refused, once more. */

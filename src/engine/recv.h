@@ -7,7 +7,8 @@
 
 int recv_post_all(weir_engine *engine, struct qp *qp);
 bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer);
-void recv_credit(weir_engine *engine, struct qp *qp, uint32_t life, bool posted);
+/* recv_return for a notification, which the application has: its sender gets a credit back. */
+void recv_taken(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer);
 void recv_connected(const weir_engine *engine, struct qp *qp);
 /* QPs go down: those that go on may lack nothing any more. */
 void recv_fewer(weir_engine *engine);

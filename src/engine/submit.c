@@ -32,12 +32,16 @@
 enum { NOT_FAST = 1 }; /* fast() has done nothing: take way 2 */
 
 static int read_options(const weir_transfer_options *in, weir_transfer_options *out) {
-    *out = (weir_transfer_options){.size = sizeof(*out)};
-    if (in == NULL)
-        return WEIR_OK;
-    if (in->size < offsetof(weir_transfer_options, timeout_ns) || in->size > 4096)
-        return WEIR_EINVAL;
-    memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
+    if (in != NULL && in->size == sizeof(*out)) {
+        *out = *in;
+    } else {
+        *out = (weir_transfer_options){.size = sizeof(*out)};
+        if (in == NULL)
+            return WEIR_OK;
+        if (in->size < offsetof(weir_transfer_options, timeout_ns) || in->size > 4096)
+            return WEIR_EINVAL;
+        memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
+    }
     const uint32_t known =
         WEIR_TRANSFER_NOTIFY | WEIR_TRANSFER_QUEUE | WEIR_TRANSFER_BLOCK | WEIR_TRANSFER_ONCE;
     if ((out->flags & ~known) != 0)
