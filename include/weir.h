@@ -9,7 +9,9 @@
  *
  *  - Return value: 0 (WEIR_OK) or a negative WEIR_E* code. weir_strerror names
  *    a code; weir_error_class sorts it into one of three classes: try again,
- *    this transfer failed, this endpoint is gone.
+ *    this transfer failed, this endpoint is gone. The comment of a function ends with all
+ *    the codes it returns, but for EINVAL of a null pointer and ECLOSED of a forked child.
+ *    Why each comes, and what to do then, says weir(3).
  *  - Threads: any thread may call any function on an engine at any time, except
  *    that nothing else may be running on the engine when weir_engine_close is
  *    called, nor start after it. Threads of the library block all signals. No call
@@ -233,7 +235,7 @@ typedef struct weir_engine_options {
 /* Opens a device, takes all the memory that the limits call for, listens.
  * options may be NULL. A number that is 0 in them is taken from its environment variable,
  * if that is set, and is the default if not: weir_setting_query lists them all. Blocks for
- * name resolution of `listen`. Errors, of which weir_open_explain tells the reason: EINVAL (a
+ * name resolution of `listen`. weir_open_explain tells the reason of an error. Errors: EINVAL (a
  * number out of range, in the options or in the environment; a flag; a device's own variable),
  * ENODEVICE, EADDRESS, EMFILE, ENOMEM, EMEMLOCK (the engine's own messages, which grow with
  * peers_max, qp_count and recv_credits, may not be registered), EDEVICE. */
@@ -245,7 +247,7 @@ WEIR_API int weir_engine_open(const weir_engine_options *options, weir_engine **
  * Nothing was kept of the failed call: the reason is looked for again in the options, in the
  * environment and in the system, so ask before any of them changes. Blocks for name resolution of
  * `listen`. Needs no engine. A sentence that is longer than note_size is cut; WEIR_OPEN_NOTE_MAX
- * bytes hold any. EINVAL: note_out is null, note_size 0, or `error` not negative. */
+ * bytes hold any. Errors: EINVAL (note_size is 0, or `error` not negative). */
 WEIR_API int weir_open_explain(const weir_engine_options *options, int error, char *note_out,
                                size_t note_size);
 
@@ -259,32 +261,32 @@ WEIR_API int weir_open_explain(const weir_engine_options *options, int error, ch
 WEIR_API void weir_engine_close(weir_engine *engine);
 
 /* Does what there is to do now, without sleeping. Returns how many things it did
- * (0: idle; the number has no other meaning) or a negative error: EDEVICE when it is idle,
- * and the device failed and was given back. If another
+ * (0: idle; the number has no other meaning). If another
  * thread has the engine, returns 0: that thread does the work. Any time may pass between two
  * calls: all that was acknowledged to peers is delivered, and all that came is looked at before
  * any deadline passes. With one a second on both sides whatever connects, recovers or ends does
- * so within connect_timeout_ns, of which no time between two calls counts more than a tenth. */
+ * so within connect_timeout_ns, of which no time between two calls counts more than a tenth.
+ * Errors: EDEVICE (it is idle, and the device failed and was given back). */
 WEIR_API int weir_engine_progress(weir_engine *engine);
 
 /* Progress, at least one round of it, until something was done, or notifications or
  * completions wait to be taken, or timeout_ns has passed (UINT64_MAX: no limit); asleep
  * when there is nothing to do. Events that wait do not count: they need not be taken.
- * Blocks. 0, WEIR_EINPROGRESS when the time passed, or EDEVICE, at once, when there is nothing
- * more to do, as the device failed and was given back. */
+ * Blocks. Errors: EINPROGRESS (the time passed), EDEVICE (at once: there is nothing more to do,
+ * as the device failed and was given back). */
 WEIR_API int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns);
 
 /* A descriptor for the caller's own poll or epoll loop: readable when the engine
- * has something to do, once armed. The engine owns it. */
+ * has something to do, once armed. The engine owns it. Errors: none. */
 WEIR_API int weir_engine_fd(const weir_engine *engine);
 
 /* Before sleeping on the descriptor. 0: the descriptor is armed, and *timeout_ns_out holds
  * after how long progress must be called even if nothing arrives (UINT64_MAX: never).
- * WEIR_EAGAIN: do not sleep, but make progress and take everything that can be taken. Either
- * the engine has work now, or notifications or completions wait to be taken, or something was
- * done since the last call of this function: by another thread, say, or inside a submit. After
- * waking, call weir_engine_progress, which disarms; progress of another thread wakes, too. One
- * thread at a time; WEIR_ENGINE_THREAD goes with it. */
+ * After waking, call weir_engine_progress, which disarms; progress of another thread wakes, too.
+ * One thread at a time; WEIR_ENGINE_THREAD goes with it. Errors: EAGAIN (do not sleep, but make
+ * progress and take everything that can be taken: the engine has work now, or notifications or
+ * completions wait to be taken, or something was done since the last call of this function, by
+ * another thread, say, or inside a submit). */
 WEIR_API int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out);
 
 /* Copies an address that peers can open, with its terminator: where the engine listens. If that is
@@ -292,7 +294,8 @@ WEIR_API int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out);
  * was opened: the one that packets to the rest of the network leave with, or else that of an
  * interface that is up, or else the loopback's. A host in several networks has other addresses
  * that lead to the engine as well; an application whose peers need one of these tells them by its
- * own means. Errors: ETOOBIG (address_size too small), ENOTSUP (no listener). */
+ * own means. Errors: ETOOBIG (address_size too small, or no address_out), ENOTSUP (no
+ * listener). */
 WEIR_API int weir_engine_address(const weir_engine *engine, char *address_out, size_t address_size);
 
 /* ---- memory ------------------------------------------------------------ */
@@ -321,7 +324,8 @@ WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t leng
  * released, imported, or registered on verbs. The engine owns it until weir_memory_release. A
  * child of fork(2) does not have it: touching it there is a SIGSEGV. On shm it holds a file
  * descriptor, but with access 0 none.
- * Errors: as weir_memory_register, ENOMEM for more than the machine has left; EMFILE. */
+ * Errors: as weir_memory_register, of which ENOMEM also for more than the machine has left;
+ * EMFILE. */
 WEIR_API int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t access,
                                   weir_memory *memory_out, void **base_out);
 
@@ -336,23 +340,22 @@ WEIR_API int weir_memory_register_dmabuf(weir_engine *engine, int fd, uint64_t o
                                          weir_memory *memory_out);
 
 /* No peer touches the memory once this has returned 0; allocated memory is
- * unmapped. Errors: EBUSY while a transfer of this engine that is not terminal uses it:
- * nothing has happened, cancel or wait first. EINPROGRESS: the release has begun, and a
- * peer that does not get on (stopped, say) is still inside an access; on shm the call waited
- * 100 ms for it, and kept nobody else. EDEVICE: likewise, and the device could not do it. In
- * both cases peers are refused from now on, the memory stays mapped, and the handle is good
- * for weir_memory_release alone, which may be called again until it is 0; to all else it is
- * ESTALE. ESTALE also while another thread is in this call. */
+ * unmapped. After EINPROGRESS and EDEVICE the release has begun: peers are refused from now on,
+ * the memory stays mapped, and the handle is good for this call alone, which may be made again
+ * until it is 0. Errors: EBUSY (a transfer of this engine that is not terminal uses it: nothing
+ * has happened, cancel or wait first), EINPROGRESS (a peer that does not get on, stopped, say,
+ * is still inside an access; on shm the call waited 100 ms for it, and kept nobody else), EDEVICE
+ * (the device could not do it), ESTALE (also while another thread is in this call). */
 WEIR_API int weir_memory_release(weir_engine *engine, weir_memory memory);
 
-/* Base and length of a memory; either out pointer may be NULL. ESTALE. */
+/* Base and length of a memory; either out pointer may be NULL. Errors: ESTALE. */
 WEIR_API int weir_memory_query(weir_engine *engine, weir_memory memory, void **base_out,
                                uint64_t *length_out);
 
 /* Writes a descriptor of at most WEIR_DESCRIPTOR_MAX bytes that a peer can
  * import, to be carried to it by any means. *length: in, the size of the buffer;
  * out, the bytes written. Errors: ETOOBIG, ESTALE, EACCESS (registered with
- * access 0). */
+ * access 0), EDEVICE (it failed, and has taken the memory back). */
 WEIR_API int weir_memory_export(weir_engine *engine, weir_memory memory, void *descriptor_out,
                                 size_t *length);
 
@@ -366,10 +369,10 @@ WEIR_API int weir_memory_export(weir_engine *engine, weir_memory memory, void *d
 WEIR_API int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor,
                                 size_t length, weir_remote *remote_out);
 
-/* EBUSY while an unfinished transfer uses it. ESTALE. */
+/* Gives an imported memory back. Errors: EBUSY (an unfinished transfer uses it), ESTALE. */
 WEIR_API int weir_remote_release(weir_engine *engine, weir_remote remote);
 
-/* Length and access rights of an imported memory; either may be NULL. ESTALE. */
+/* Length and access rights of an imported memory; either may be NULL. Errors: ESTALE. */
 WEIR_API int weir_remote_query(weir_engine *engine, weir_remote remote, uint64_t *length_out,
                                uint32_t *access_out);
 
@@ -383,19 +386,19 @@ WEIR_API int weir_remote_query(weir_engine *engine, weir_remote remote, uint64_t
  * (WEIR_WAITING_CONNECTION), and if another engine answers, the peer is GONE and the handle names
  * that one. Opened under another name than it says, a peer may get a second handle:
  * WEIR_EVENT_SAME. A numeric host is parsed at once; a name is resolved when it is dialled. Errors:
- * EINVAL (null or empty), EADDRESS (a wildcard, too), EAGAIN (peers_max). */
+ * EINVAL (empty), EADDRESS (a wildcard, too), EAGAIN (peers_max). */
 WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
 
 /* Gives one reference back. The last one ends the peer's unfinished transfers
  * with ECLOSED and its remote memories, and the handle; the peer stays connected, for
  * its own transfers to us, until it leaves or its place is needed. A peer that connected by
  * itself has no reference: opened and closed, it goes on with its handle, its memories and
- * its transfers, until it is GONE. ESTALE. */
+ * its transfers, until it is GONE. Errors: ESTALE. */
 WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);
 
 /* Starts connecting without a transfer. An address where nobody answers is dialled again
- * after 20 ms, which doubles to 0.64 s, until connect_timeout_ns is over. 0: connected;
- * ENOTREADY: under way, UP, SAME or GONE tells; ECONNECT: it has no address; ESTALE. */
+ * after 20 ms, which doubles to 0.64 s, until connect_timeout_ns is over. 0: connected. Errors:
+ * ENOTREADY (under way: UP, SAME or GONE tells), ECONNECT (it has no address), ESTALE. */
 WEIR_API int weir_peer_connect(weir_engine *engine, weir_peer peer);
 
 typedef struct weir_peer_info {
@@ -420,7 +423,7 @@ typedef struct weir_peer_info {
 /* Describes the peer as the engine knows it. Control messages, which say that a session is up
  * or gone, are looked at in each 64th step, in one that comes 10 ms or more after the last of
  * those, and before each sleep: a notification of a session may be there to take while `connected`
- * is still 0. ESTALE. */
+ * is still 0. Errors: ESTALE. */
 WEIR_API int weir_peer_query(weir_engine *engine, weir_peer peer, weir_peer_info *info);
 
 /* One QP of a peer's session, and how the peer's transfers fared. Counters of the QP begin
@@ -446,7 +449,7 @@ typedef struct weir_qp_info {
 } weir_qp_info;
 #define WEIR_QP_INFO_INIT WEIR_SIZED(weir_qp_info)
 /* Describes the index-th QP of the peer's session. Without a session there is a QP 0 all the
- * same, with nothing but what is of the peer. EINVAL past the last; ESTALE. */
+ * same, with nothing but what is of the peer. Errors: EINVAL (past the last), ESTALE. */
 WEIR_API int weir_qp_query(weir_engine *engine, weir_peer peer, size_t index, weir_qp_info *info);
 
 /* ---- transfers --------------------------------------------------------- */
@@ -507,40 +510,43 @@ typedef struct weir_transfer_options {
  * weir_remote_query tell the former; for the latter import what its successor exports, the
  * peer handle stays good), EINVAL
  * (also memory of another peer), ETOOBIG (more segments than segments_max, a payload over
- * WEIR_NOTIFY_MAX), EAGAIN (a pool is full; weir_engine_info counts which). Only a terminal status
- * is ETIMEDOUT, ECANCELED, ECLOSED, ECONNECT, EUNREACH, EADDRESS, EREFUSED (weir_peer_query says
- * why), EFULL and ENOMEM (no session within connect_timeout_ns, for want of room here), EPEER (the
- * peer died or closed meanwhile), EUNKNOWN, EREMOTE, EDEVICE (session after session broke under
- * it), and EINVAL for local memory that the device found fault with. */
+ * WEIR_NOTIFY_MAX), EAGAIN (a pool is full; weir_engine_info counts which).
+ * Statuses: ETIMEDOUT, ECANCELED, ECLOSED, ECONNECT, EUNREACH, EADDRESS, EREFUSED (weir_peer_query
+ * says why), EFULL, ENOMEM and EMFILE (no session within connect_timeout_ns, for want of room
+ * here), EPEER (the peer died or closed meanwhile), ESTALE (memory of an earlier incarnation of
+ * it), EUNKNOWN, EREMOTE, ETOOBIG (the device found
+ * it too long), EDEVICE (session after session broke under it), EINVAL (the device found fault
+ * with local memory). */
 WEIR_API int weir_write(weir_engine *engine, weir_peer peer, const weir_segment *segments,
                         size_t segment_count, const weir_transfer_options *options,
                         weir_transfer *transfer_out);
 /* The same, from the peer's memory into local memory. A notification tells the
- * target that its memory has been read. */
+ * target that its memory has been read. Errors: as weir_write. */
 WEIR_API int weir_read(weir_engine *engine, weir_peer peer, const weir_segment *segments,
                        size_t segment_count, const weir_transfer_options *options,
                        weir_transfer *transfer_out);
 
-/* The terminal status: 0 or what went wrong; WEIR_EINPROGRESS before. It is
+/* The terminal status: 0 or one of weir_write's. It is
  * reached once and never changes. Terminal means quiesced: no device touches
- * the buffers on either side any more. Makes no progress. ESTALE after release
- * (an id 0 is always done: 0). */
+ * the buffers on either side any more. Makes no progress. Errors: EINPROGRESS (it has none yet),
+ * ESTALE (after release; an id 0 is always done: 0). */
 WEIR_API int weir_transfer_status(weir_engine *engine, weir_transfer transfer);
 
 /* Makes progress until the transfer is terminal or timeout_ns has passed; spins
- * shortly, then sleeps. Blocks. Returns the terminal status, or WEIR_EINPROGRESS
- * when the time passed: the transfer goes on. */
+ * shortly, then sleeps. Blocks. Returns the terminal status. Errors: EINPROGRESS (the time
+ * passed: the transfer goes on), ESTALE. */
 WEIR_API int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uint64_t timeout_ns);
 
 /* Asks for an early end. The status becomes ECANCELED (or what it was already
  * going to be) as soon as no device can touch the buffers. Does not wait for a
- * thread that has the engine. 0, also when it is terminal already; ESTALE.
+ * thread that has the engine. 0, also when it is terminal already.
  * After ECANCELED or ETIMEDOUT any part of the bytes may be in place, all of them too,
  * and the notification will not come any more (but may have, if the session broke and
- * the peer never said what had arrived). */
+ * the peer never said what had arrived). Errors: ESTALE. */
 WEIR_API int weir_transfer_cancel(weir_engine *engine, weir_transfer transfer);
 
-/* Gives the handle back, at any time. A transfer under way goes on, unobserved. */
+/* Gives the handle back, at any time. A transfer under way goes on, unobserved. Errors:
+ * ESTALE. */
 WEIR_API int weir_transfer_release(weir_engine *engine, weir_transfer transfer);
 
 typedef enum weir_waiting_for {
@@ -558,9 +564,9 @@ typedef enum weir_waiting_for {
     WEIR_WAITING_INFLIGHT = 8     /* for bytes in flight, to any peer, to come back, or for peers
                                    * that wait for that before it: inflight_bytes_max */
 } weir_waiting_for;
-/* The reason why an unfinished transfer waits now: a weir_waiting_for, or ESTALE. Transfers to
+/* The reason why an unfinished transfer waits now: a weir_waiting_for. Transfers to
  * one peer that are still to be posted all wait for the same as the first of them. The call may
- * wait shortly for a thread that has the engine, as other queries do. */
+ * wait shortly for a thread that has the engine, as other queries do. Errors: ESTALE. */
 WEIR_API int weir_transfer_waiting_for(weir_engine *engine, weir_transfer transfer);
 /* Its name in lower case: "slots", "credits", ...; "?" of any other int. Static storage. */
 WEIR_API const char *weir_waiting_name(int waiting_for);
@@ -571,8 +577,8 @@ typedef struct weir_completion {
     int status;
     uint32_t reserved;
 } weir_completion;
-/* Takes one finished WEIR_TRANSFER_QUEUE transfer, oldest first. EAGAIN: none.
- * Makes no progress. */
+/* Takes one finished WEIR_TRANSFER_QUEUE transfer, oldest first. Makes no progress. Errors:
+ * EAGAIN (there is none). */
 WEIR_API int weir_completion_take(weir_engine *engine, weir_completion *completion_out);
 
 /* ---- notifications ----------------------------------------------------- */
@@ -585,8 +591,8 @@ typedef struct weir_notification {
     uint8_t payload[WEIR_NOTIFY_MAX];
 } weir_notification;
 /* Takes one received notification. Notifications of one peer come in the order in which they became
- * complete; they and events have no order: a peer's last may come behind its GONE. EAGAIN: none.
- * Makes no progress. */
+ * complete; they and events have no order: a peer's last may come behind its GONE. Makes no
+ * progress. Errors: EAGAIN (there is none). */
 WEIR_API int weir_notification_take(weir_engine *engine, weir_notification *notification_out);
 
 /* ---- events ------------------------------------------------------------ */
@@ -636,7 +642,7 @@ typedef struct weir_event {
     uint64_t value; /* as the type says; else 0 */
 } weir_event;
 /* Takes the oldest event. 256 are kept; further ones are dropped, and LOST, which comes before
- * the others, says how many. EAGAIN: none. */
+ * the others, says how many. Errors: EAGAIN (there is none). */
 WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
 
 /* ---- statistics -------------------------------------------------------- */
@@ -701,7 +707,7 @@ typedef struct weir_engine_info {
 #undef WEIR_COUNTERS_X
 } weir_engine_info;
 #define WEIR_ENGINE_INFO_INIT WEIR_SIZED(weir_engine_info)
-/* A snapshot of the engine's counters. */
+/* A snapshot of the engine's counters. Errors: none. */
 WEIR_API int weir_engine_query(weir_engine *engine, weir_engine_info *info);
 
 /* ---- devices ----------------------------------------------------------- */
@@ -726,8 +732,7 @@ typedef struct weir_device_info {
                                       * it: RLIMIT_AS has to allow it; hardly any of it is backed */
 } weir_device_info;
 #define WEIR_DEVICE_INFO_INIT WEIR_SIZED(weir_device_info)
-/* Describes the index-th device this library was built with. EINVAL past the
- * last. */
+/* Describes the index-th device this library was built with. Errors: EINVAL (past the last). */
 WEIR_API int weir_device_query(size_t index, weir_device_info *info);
 
 #ifdef __cplusplus

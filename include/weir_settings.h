@@ -50,15 +50,15 @@ typedef struct weir_setting_info {
 } weir_setting_info;
 #define WEIR_SETTING_INFO_INIT WEIR_SIZED(weir_setting_info)
 /* Describes the index-th setting of an engine that were opened now with these options, NULL for
- * none: its value, and whether weir_engine_open would refuse it, and why. Needs no engine. EINVAL
- * past the last. */
+ * none: its value, and whether weir_engine_open would refuse it, and why. Needs no engine. Errors:
+ * EINVAL (past the last). */
 WEIR_API int weir_setting_query(const weir_engine_options *options, size_t index,
                                 weir_setting_info *info);
 
 /* Describes the index-th variable of a device that is built in (WEIR_VERBS_*), likewise; name is
  * the device's, and there is no field of the options. A variable that is refused keeps that
  * device, and no other, from being opened. Whether there is such a port, GID or MTU,
- * weir_device_query says. */
+ * weir_device_query says. Errors: EINVAL (past the last). */
 WEIR_API int weir_device_setting_query(size_t index, weir_setting_info *info);
 
 /* A variable of the environment whose name begins with WEIR_ and that this library does not
@@ -72,7 +72,7 @@ typedef struct weir_stray_info {
 } weir_stray_info;
 #define WEIR_STRAY_INFO_INIT WEIR_SIZED(weir_stray_info)
 /* Describes the index-th such variable. Needs no engine. Like getenv(3), not while another
- * thread changes the environment. EINVAL past the last. */
+ * thread changes the environment. Errors: EINVAL (past the last). */
 WEIR_API int weir_stray_query(size_t index, weir_stray_info *info);
 
 #ifdef __cplusplus

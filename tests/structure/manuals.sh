@@ -36,7 +36,7 @@ done <"$WORK/constants"
 # The table of weir(3) has a line for each error.
 sed -n 's/^ *X(\(WEIR_[A-Z_]*\), -.*/\1/p' include/*.h >"$WORK/errors"
 [ "$(wc -l <"$WORK/errors")" -gt 20 ] || say "errors of the public headers were not found"
-sed -n '/^\.TS$/,/^\.TE$/s/^\(WEIR_[A-Z_]*\).*/\1/p' man/weir.3 >"$WORK/table"
+sed -n '/^Error\tIt means/,/^\.TE$/s/^\(WEIR_[A-Z_]*\).*/\1/p' man/weir.3 >"$WORK/table"
 while read -r name; do
     grep -qx "$name" "$WORK/table" || say "the table of weir(3) does not have $name"
 done <"$WORK/errors"

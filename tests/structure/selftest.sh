@@ -117,6 +117,14 @@ case_ 'an error without a manual' manuals.sh 'does not name WEIR_EXYZZY' \
     'sed -i "s/^    X(WEIR_EAGAIN.*/&\n    X(WEIR_EXYZZY, -99, WEIR_CLASS_RETRY, \"x\") \\\\/" include/weir.h'
 case_ 'an error without a word on what to do' manuals.sh 'table of weir(3) does not have WEIR_ENOTSUP' \
     'sed -i "s/^WEIR_ENOTSUP\tT{$/WEIR_EXYZZY\tT{/" man/weir.3'
+case_ 'an error that only the header tells' errors.sh 'does not list EBUSY for weir_peer_close' \
+    'sed -i "s/its transfers, until it is GONE. Errors: ESTALE/&, EBUSY/" include/weir.h'
+case_ 'an error that only the manual tells' errors.sh 'lists EBUSY for weir_peer_close' \
+    'sed -i "s/^weir_peer_close\tWEIR_ESTALE$/&, WEIR_EBUSY/" man/weir.3'
+case_ 'a status that only the header tells' errors.sh 'does not list EBUSY for status' \
+    'sed -i "s/ \* Statuses: ETIMEDOUT,/& EBUSY,/" include/weir.h'
+case_ 'a function that does not tell its errors' errors.sh 'does not list NO_ERRORS for weir_qp_query' \
+    'sed -i "s/Errors: EINVAL (past the last), ESTALE/EINVAL past the last/" include/weir.h'
 case_ 'a test without a promise' promises.sh 'does not promise S77' \
     'append tests/test_timer.c "static void test_S77_xyzzy(void **state) {}"'
 case_ 'a script with a test without a promise' promises.sh 'does not promise W78' \
