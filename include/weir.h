@@ -390,8 +390,9 @@ WEIR_API int weir_remote_query(weir_engine *engine, weir_remote remote, uint64_t
 WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
 
 /* Gives one reference back. The last one ends the peer's unfinished transfers
- * with ECLOSED and its remote memories, and the handle; the peer stays connected, for
- * its own transfers to us, until it leaves or its place is needed. A peer that connected by
+ * with ECLOSED, and the handle; memory that was imported of it is of no use any more, and still to
+ * be released. The peer stays connected, for its own transfers to us, until it leaves or its place
+ * is needed. A peer that connected by
  * itself has no reference: opened and closed, it goes on with its handle, its memories and
  * its transfers, until it is GONE. Errors: ESTALE. */
 WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);

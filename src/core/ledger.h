@@ -18,8 +18,8 @@
  * to close it with.
  *
  * A device may complete a run in the post itself, which then holds no slot and gives no
- * completion, while runs before it still wait for theirs. On an ordered QP it has *passed*
- * what had no signalled run behind it, of which nothing else will be heard.
+ * completion, while runs before it still wait for theirs. On an ordered QP such a run has *passed*
+ * the quiet tail before it: that is done, too, and no completion will tell of it.
  *
  * Invariants: used is the sum of the counts of all runs in [head, tail) and never
  * above depth; sequences only grow, over all QPs that ever had this entry, so that

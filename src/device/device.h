@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device.h: the device backends this library was built with.
  *
- * Owns the one table of backends. A backend is a constant operations table in
- * which no entry is null; an operation that a backend cannot do returns WEIR_ENOTSUP. The meaning
- * of each operation is ports.h's business. */
+ * Owns the one table of backends. A backend is a constant table of operations. The meaning of each,
+ * and whether it may be NULL, is ports.h's business. */
 #ifndef WEIR_DEVICE_H
 #define WEIR_DEVICE_H
 

@@ -14,7 +14,7 @@ struct sleeping {
     pthread_t thread; /* WEIR_ENGINE_THREAD */
     bool thread_runs;
     uint32_t spins; /* steps that find nothing before a sleep */
-    bool one_cpu;   /* whoever has news for us cannot run while we spin */
+    bool one_cpu;   /* the bringers of news cannot run while we spin */
     _Atomic bool stop;
 };
 
@@ -25,7 +25,8 @@ void news_event(weir_engine *engine, weir_event_type type, uint64_t handle, int 
 void news_wake(weir_engine *engine);
 /* The same for the application alone, if it is armed. */
 void news_tell_application(weir_engine *engine);
-/* The same for those, and for threads that sleep on the condition. News was counted before. */
+/* All sleepers: those of news_wake, and threads that sleep on the condition. The caller has counted
+ * the news before. */
 void news_tell(weir_engine *engine);
 
 /* A count that grows when anything is done, or room is made while somebody waits for it. */

@@ -4,7 +4,8 @@
  * A break, an end, a wish is found out deep inside: by a completion, a refused post, a deadline.
  * Its consequences go through the peer's endpoint, its sessions and its transfers. So it is only
  * noted where it is found, and effects_perform sees to the consequences, when nothing else is under
- * way. The notes of a peer, in the order in which they are performed:
+ * way. The notes of a peer that wait at the same time are performed in this order, which is not the
+ * one in which things happen (design.md has that):
  *
  *   conn_lost    control connections that turned out to be over
  *   life         the peer's device is asked for a sign of life
@@ -28,11 +29,12 @@
 
 #include "state.h"
 
-/* The session breaks, by something that was seen here: from now on nothing is posted on it. NONE:
- * its QP is nobody's. */
+/* The session breaks, by something that was seen here: from now on nothing is posted on it. number
+ * may be NONE, of a QP that no session has: then nothing is noted. */
 void note_broken(weir_engine *engine, struct peer *peer, uint32_t number);
 void note_unanswered(weir_engine *engine, struct peer *peer, uint32_t number);
-/* A session that broke and drained before that was performed need not break any more. */
+/* The QPs of the session are gone. A break of it that was noted, and not performed yet, is
+ * forgotten. */
 void note_drained(weir_engine *engine, struct peer *peer, uint32_t number);
 void note_connected(weir_engine *engine, struct peer *peer, uint32_t number);
 /* A message came in on a session that is not up here yet: it is on the other side. */

@@ -180,7 +180,6 @@ static bool send_room(const weir_engine *engine, const struct qp *qp) {
     return uses_scratch(engine, MESSAGE_BYTES) || qp->sbufs_used < qp->sbuf_count;
 }
 
-/* Whether a credit message may still be overtaken: none on an ordered session. */
 bool post_credit_under_way(struct qp *qp) {
     if (!qp->credit.under_way)
         return false;

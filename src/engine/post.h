@@ -17,7 +17,8 @@ enum outcome {
     POST_STOPPED,  /* the transfer failed or its session broke: it is on another list now */
 };
 
-/* Whether a credit message may still be overtaken: none on an ordered session. */
+/* Whether a credit message of this QP is on its way still, so that another would overtake it. Never
+ * on an ordered session, where none overtakes another. */
 bool post_credit_under_way(struct qp *qp);
 enum outcome post_parts(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                         uint32_t *stuck_out);

@@ -50,13 +50,13 @@ enum {
     FAST_SEGMENTS = 4096,           /* most segments of a transfer done inside its submit */
     SPARE_BLOCKS = FAST_SEGMENTS / PLAN_BLOCK_PIECES, /* for those, but for the first */
     CONTROL_BUDGET = 64,                              /* control events a step */
-    SERVE_ROUNDS = 8,   /* steps for the submits of others before one of them takes over */
-    SLOW_EVERY = 64,    /* steps between looks at everything: look.c */
-    BREAKS_SHARED = 4,  /* broken sessions after which a transfer goes by itself */
-    LOST_SHARED = 64,   /* refusals that took the same step of it with them: likewise */
-    BREAKS_MAX = 16,    /* sessions that one transfer may break before it fails */
-    REPLAYS_MAX = 64,   /* sessions that may break under it after something came through */
-    REPLAY_WEIGHT = 64, /* of those, so many as were broken by refusals count as one other */
+    SERVE_ROUNDS = 8,  /* steps for the submits of others before one of them takes over */
+    SLOW_EVERY = 64,   /* steps between looks at everything: look.c */
+    BREAKS_SHARED = 4, /* broken sessions after which a transfer goes by itself */
+    LOST_SHARED = 64, /* likewise, sessions that others' refusals broke under the same step of it */
+    BREAKS_MAX = 16,  /* sessions that one transfer may break before it fails */
+    REPLAYS_MAX = 64, /* sessions that may break under a transfer after others' work came through */
+    REPLAY_WEIGHT = 64, /* of these, so many that others' refusals broke count as one */
     EVENTS_KEPT = 256,
     LINE_BYTES = 64,       /* of a cache */
     RETRY_NS = 100 * 1000, /* first pause after a device refused WRs that had slots */
@@ -93,9 +93,9 @@ struct transfer {
     uint8_t list;
     uint8_t opcode;
     uint8_t breaks;                    /* sessions that it may have broken, up to BREAKS_MAX */
-    uint16_t replays;                  /* `got_through` ones that broke under it, by weight */
+    uint16_t replays;                  /* sessions of REPLAYS_MAX, times REPLAY_WEIGHT */
     uint8_t broke_last, replayed_last; /* as the last one counts in breaks, in replays */
-    uint8_t lost;                      /* refusals that took its last step with them */
+    uint8_t lost;                      /* sessions of LOST_SHARED */
     uint32_t age;                      /* among those that saw a session break; 0: it has not */
     uint32_t flags;                    /* WEIR_TRANSFER_* */
     uint32_t next, prev;               /* on its list */
@@ -296,8 +296,8 @@ struct peer {
     /* These three are changed by found_conn_set alone. 0: none. */
     uint64_t conn_dialled, conn_accepted;
     uint64_t conn_before; /* accepted before that one, and not closed yet */
-    /* Each of the two was dialled here, in truth, and answered: it was set aside while the peer is
-     * asked for again (dial_ask_there). */
+    /* The connection in that place was not accepted: this engine dialled it, the peer answered on
+     * it, and it was put there while the peer is asked for again (dial_ask_there). */
     bool accepted_aside, before_aside;
     uint64_t conn_last;  /* the one that spoke last */
     uint64_t conn_waits; /* of the visitor whose HELLO waits for who answers at this address */

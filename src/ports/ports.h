@@ -9,7 +9,7 @@
  * Contract for every port:
  *  - Called only by the thread that has the engine; ports need no locks of their
  *    own. Exceptions are marked "any thread".
- *  - Nothing blocks, except weir_wait_ops.sleep.
+ *  - Nothing blocks, except weir_wait_ops.sleep, and calls whose comment says for how long.
  *  - Errors are WEIR_E* codes of weir.h, never errno.
  *  - Peers are not trusted: whatever arrives from one is checked before use.
  */

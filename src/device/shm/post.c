@@ -3,7 +3,7 @@
  *
  * Owns the path of a transfer. A post looks once at the remote QP's state word;
  * then consecutive writes between the same two regions ("a run") are checked against
- * limits held in registers and copied. Whatever is no run over mapped memory goes WR
+ * limits held in registers and copied. All that is no run over mapped memory goes WR
  * by WR through post_one: reads, messages, memory that is reached with
  * process_vm_writev(2), in-line payloads, errors.
  *

@@ -2,8 +2,8 @@
 /* habit.c: the habits that this process has seen in devices, beyond what they say of themselves.
  *
  * Owns one habit: whether a QP on a shared receive queue that goes to the error state gives
- * a last-WQE event (IBA 1.5, 11.5.2). Some drivers never do, and whoever takes a QP down
- * would wait for it until a bound, with every QP. Kept by the device's name, for the life of
+ * a last-WQE event (IBA 1.5, 11.5.2). Some drivers never do, and each teardown of a QP
+ * would wait for it until a bound. Kept by the device's name, for the life of
  * the process; one event is believed for good, silence only when it was long and repeated.
  * Any thread. */
 #include <pthread.h>
