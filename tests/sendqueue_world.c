@@ -195,7 +195,10 @@ static int wrap_post(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t cou
     if (data && the->take_error != WEIR_OK && count > the->take_of_next) {
         taken = the->take_of_next;
         error = the->take_error;
-        the->take_error = WEIR_OK;
+        if (the->take_again > 0)
+            the->take_again--;
+        else
+            the->take_error = WEIR_OK;
         the->takes++;
     }
     for (uint32_t i = 0; i < taken; i++) {

@@ -61,6 +61,7 @@ struct queue_world {
     uint64_t poll_ns;        /* so much longer a poll takes, on shm */
     uint32_t take_of_next;   /* of the next chain that is longer, it takes so many WRs... */
     int take_error;          /* ...if not 0, and says this of the rest */
+    uint32_t take_again;     /* ...and so of so many more chains */
     uint32_t takes;          /* how often it did */
     int empty_error;         /* it says this of the next empty write, and takes it not; 0: none */
     uint32_t break_posts;    /* so many posts of data from now the QP breaks; 0: none does */

@@ -275,6 +275,31 @@ static void test_S9_bytes_of_a_broken_session_come_back(void **state) {
     on_both(broken);
 }
 
+/* Both QPs of a session have orphans, and both timers are due at once. The first finds that its
+ * device failed: an empty write is refused for good. The second posts none. */
+static void test_S9_nothing_is_posted_on_a_session_that_broke(void **state) {
+    (void)state;
+    struct qw_options options = limited(SEED, 0);
+    options.limits.qp_count = 2;
+    qw_open(&world, &options);
+    qw_connect(&world);
+    world.stalled = true;
+    world.take_of_next = 2;
+    world.take_again = 1;
+    world.take_error = WEIR_EAGAIN;
+    weir_transfer transfer = submit(1, 8, PIECE);
+    assert_int_equal(world.takes, 2);
+    assert_int_equal(qw_stats(&world).orphans, 4);
+    world.empty_error = WEIR_EDEVICE;
+    uint64_t posts = world.posts;
+    QW_UNTIL(&world, qw_stats(&world).sessions_failed == 1);
+    assert_int_equal(world.empty_error, WEIR_OK);
+    assert_int_equal(world.posts, posts + 1 + options.limits.qp_count); /* it, and two beacons */
+    world.stalled = false;
+    assert_int_equal(qw_finish(&world, transfer), WEIR_OK);
+    end();
+}
+
 /* ---- the line ---- */
 
 /* A peer that is first in line and does not want it any more is not waited for. */
@@ -437,6 +462,7 @@ int main(void) {
         cmocka_unit_test(test_S6_refused_bytes_are_not_in_flight),
         cmocka_unit_test(test_S7_bytes_of_orphans_come_back),
         cmocka_unit_test(test_S9_bytes_of_a_broken_session_come_back),
+        cmocka_unit_test(test_S9_nothing_is_posted_on_a_session_that_broke),
         cmocka_unit_test(test_S4_who_gives_up_in_line_holds_up_nobody),
         cmocka_unit_test(test_S4_small_ones_do_not_starve_a_long_one),
         cmocka_unit_test(test_S19_a_qp_is_described),

@@ -68,7 +68,7 @@ struct drain {
     bool wait_event;
     bool last_wqe; /* latched */
     bool beacon_flushed;
-    bool forced; /* left a wait on its bound */
+    bool forced; /* is destroyed on a bound, without its beacon's flush */
     enum drain_state forced_in;
     uint32_t refusals;
     uint64_t deadline_ns; /* of the present wait */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ledger.h: the holders of the send-queue slots of one QP.
  *
- * A *run* is a group of WRs posted with one doorbell for one transfer. The completion of
- * its last WR accounts for all of it and, on an ordered QP, for every run before it; so
- * there not every run has to be signalled. The runs behind the last signalled one are the *quiet
- * tail*. When all signalled runs are over with, the tail is *due*: the next post is signalled, or,
- * when none comes, an empty one is posted to close it. A run that lost its last WR to a partial
- * post is an *orphan*: it is closed before anything else is posted.
+ * A *run* is a group of WRs of one transfer, or of none, posted with one doorbell. The completion
+ * of its last WR accounts for all of it and, on an ordered QP, for every run before it; so there
+ * not every run has to be signalled. The runs behind the last signalled one are the *quiet tail*.
+ * When all signalled runs are over with, the tail is *due*: the next post is signalled, or, when
+ * none comes, an empty one is posted to close it. A run that lost its last WR to a partial post is
+ * an *orphan*: it is closed before anything else is posted.
  *
  *     head                          covered        tail
  *      | done | posted | orphan | posted | quiet tail |

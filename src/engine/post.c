@@ -92,7 +92,8 @@ static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct q
     return true;
 }
 
-/* Accounts for a post. A WR that is done already holds no slot. True: all accepted. */
+/* Accounts for a post. One that is done already, all of it, holds no slots; one of which a part is
+ * done holds them all until its last completion. True: all accepted. */
 static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *transfer,
                            uint64_t seq, const struct weir_wr *wrs, uint32_t count, bool quiet,
                            const struct weir_post *post) {
@@ -131,9 +132,11 @@ bool post_empty(weir_engine *engine, struct qp *qp) {
     return false;
 }
 
-/* True: no orphan is open. */
+/* True: no orphan is open. On a session that broke, or is not up, nothing is posted for it. */
 bool post_heal(weir_engine *engine, struct qp *qp) {
-    return !qp->ledger.open || post_empty(engine, qp);
+    if (!qp->ledger.open)
+        return true;
+    return peer_at(engine, qp->peer)->live == qp->session && post_empty(engine, qp);
 }
 
 /* An empty write on the live session. A full queue has enough to be answered. True: this one was
