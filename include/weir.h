@@ -191,8 +191,9 @@ typedef struct weir_engine_options {
     uint32_t sq_depth;      /* send-queue depth asked of the device; default 256, 2..65,536 */
     uint32_t chain_max;     /* WRs posted with one doorbell, never more than a quarter of the
                              * depth; default and most 512, what is above it is cut */
-    uint32_t recv_credits;  /* notifications a peer may have in flight on a QP; at most 512 /
-                             * qp_count; default 64, or that if it is less */
+    uint32_t recv_credits;  /* notifications a peer may have in flight on a QP; a session has the
+                             * smaller number of both sides; at most 512 / qp_count; default 64, or
+                             * that if it is less */
     uint32_t notifications_max; /* received and not yet taken; default 4,096, at most 1,048,576 */
     /* Times are an hour at most. */
     uint64_t connect_timeout_ns;  /* to connect; for the peer to say what arrived on a broken

@@ -183,6 +183,7 @@ struct sim_engine_config {
     uint32_t inline_bytes;
     uint32_t poll_budget;
     uint32_t recv_credits;
+    uint32_t credits_of[SIM_NODES_MAX]; /* of a node that has another number; 0: it has not */
     uint32_t notifications_max;
     uint64_t connect_timeout_ns;
     uint64_t retransmit_ns;

@@ -177,6 +177,19 @@ static void tuned(uint64_t seed, struct sim_config *config) {
     config->engine.poll_budget = PICK(&prng, 0, 1, 2, 40);
 }
 
+/* Engines that give each other unequal numbers of credits. From a stream of its own, too. */
+static void unequal(uint64_t seed, struct sim_config *config) {
+    struct sim_prng prng;
+
+    sim_prng_seed(&prng, seed ^ UINT64_C(0xc4ed17));
+    if (sim_below(&prng, 4) != 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->engine.credits_of[i] = PICK(&prng, 0, 1, 2, 8, 64, 128);
+    }
+}
+
 /* Devices that lose a timer of theirs, and do not notice. From a stream of its own, too. */
 static void stills(uint64_t seed, struct sim_config *config) {
     struct sim_prng prng;
@@ -531,6 +544,7 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         habits(seed, config_out);
         tuned(seed, config_out);
         stills(seed, config_out);
+        unequal(seed, config_out);
         PROFILES[i].fill(&prng, config_out);
         slow_connects(seed, config_out);
         for (uint32_t n = 0; n < config_out->nodes; n++) {
@@ -562,6 +576,7 @@ static void print_nic(const struct sim_config *config, uint32_t node, FILE *out)
                             : "",
             nic->peer_dead_news ? " news" : "", nic->last_wqe, nic->grant,
             config->engine.qp_count[node], config->engine.sq_depth[node]);
+    print_rate(out, "credits", config->engine.credits_of[node]);
     PRINT(out, nic, sq_depth_max);
     PRINT(out, nic, inline_bytes_max);
     PRINT(out, nic, message_bytes_max);

@@ -584,7 +584,8 @@ static weir_engine_options options_of(const struct sim_app *app) {
     options.signal_interval = config->signal_interval;
     options.inline_bytes = config->inline_bytes;
     options.poll_budget = config->poll_budget;
-    options.recv_credits = config->recv_credits;
+    options.recv_credits =
+        config->credits_of[node] != 0 ? config->credits_of[node] : config->recv_credits;
     options.notifications_max = config->notifications_max;
     options.connect_timeout_ns = config->connect_timeout_ns;
     options.retransmit_ns = config->retransmit_ns;

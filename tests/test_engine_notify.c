@@ -166,6 +166,55 @@ static void test_M2_as_many_credits_as_there_can_be(void **state) {
     }
 }
 
+/* `count` notifications from one to the other, as fast as they go. */
+static void send_all(struct side *from, struct side *to, uint32_t count) {
+    weir_notification got;
+    weir_transfer transfer;
+    uint32_t sent = 0, taken = 0;
+
+    while (taken < count) {
+        weir_transfer_options options = note(sent, NULL, 0);
+        int rc = sent < count ? weir_write(from->engine, from->peer, NULL, 0, &options, &transfer)
+                              : WEIR_EAGAIN;
+        if (rc == WEIR_OK) {
+            assert_int_equal(weir_transfer_release(from->engine, transfer), WEIR_OK);
+            sent++;
+            continue;
+        }
+        assert_int_equal(rc, WEIR_EAGAIN);
+        STEP_UNTIL(from, to, weir_notification_take(to->engine, &got) == WEIR_OK);
+        assert_int_equal(got.tag, taken); /* one QP: in order */
+        taken++;
+    }
+}
+
+/* Each side has its own number of credits, and nothing else goes the other way. */
+static void test_M3_unequal_credits_never_deadlock(void **state) {
+    static const uint32_t pairs[][2] = {{1, 64}, {2, 64}, {3, 8}, {64, 128}, {64, 512}, {1, 512}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        for (int turned = 0; turned < 2; turned++) {
+            weir_engine_options one = side_options(), other = side_options();
+            struct side a, b;
+
+            one.peers_max = other.peers_max = 2;
+            one.recv_credits = pairs[i][turned];
+            other.recv_credits = pairs[i][!turned];
+            side_open(&a, &one);
+            side_open(&b, &other);
+            side_join(&a, &b);
+            side_join(&b, &a);
+            connect_now(&a, &b);
+            connect_now(&b, &a);
+            send_all(&a, &b, 600);
+            send_all(&b, &a, 600);
+            assert_int_equal(stats_of(&a).sessions_up, 1);
+            pair_close(&a, &b);
+        }
+    }
+}
+
 /* Nobody takes any: the sender waits for credits, says so, and plain data still flows. */
 static void test_M5_nobody_takes_any(void **state) {
     weir_engine_options limits = side_options();
@@ -300,6 +349,7 @@ int main(void) {
         cmocka_unit_test(test_M5_an_application_that_is_slow_pushes_back),
         cmocka_unit_test(test_M2_as_many_credits_as_there_can_be),
         cmocka_unit_test(test_M5_nobody_takes_any),
+        cmocka_unit_test(test_M3_unequal_credits_never_deadlock),
         cmocka_unit_test(test_M3_both_directions_never_deadlock),
         cmocka_unit_test(test_S9_more_than_a_window_of_numbers),
         cmocka_unit_test(test_S4_an_order_of_notifications_is_that_of_their_tags),

@@ -155,12 +155,15 @@ int session_create(weir_engine *engine, struct peer *peer, uint32_t number, uint
     return WEIR_OK;
 }
 
+/* One window for both directions, the smaller of the two that the sides have: a sender has as many
+ * buffers as it posts receives, and a receiver has to know when half of what its sender uses is
+ * owed. */
 static void qp_connected(weir_engine *engine, const struct session *session, struct qp *qp) {
-    uint32_t window = session->window;
-    if (window > qp->sbuf_count - CREDIT_RESERVE)
-        window = qp->sbuf_count - CREDIT_RESERVE;
+    uint32_t window = engine->options.recv_credits;
+    if (window > session->window)
+        window = session->window;
     qp->connected = true;
-    credit_init(&qp->credit, engine->options.recv_credits, window);
+    credit_init(&qp->credit, window, window);
     recv_connected(engine, qp);
 }
 
