@@ -136,8 +136,87 @@ static void test_W1_no_answer_is_dropped_for_a_slow_client(void **state) {
     end(pid, said);
 }
 
+static void is_served(const struct options *options) {
+    struct proto_round round = {.round = 0, .lane_count = 1};
+    weir_notification message;
+    struct session session;
+
+    open_session(&session, options);
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(
+            session_send(&session, proto_tag(PROTO_CHECK, 0), &round, sizeof(round), NULL, 0), 0);
+        assert_int_equal(session_await(&session, PROTO_CHECKED, &message), 0);
+    }
+    assert_int_equal(session_close(&session), 0);
+    session_end(&session);
+}
+
+/* A stranger asks for sessions, wrongly and without end, and takes no answer: more than the target
+ * has transfers. Others are served, and the target ends when it is told to. */
+static void test_W6_who_takes_no_answers_keeps_nobody_else(void **state) {
+    enum { ASKED = 20000 };
+    char address[256];
+    weir_engine *engine;
+    weir_peer peer;
+    FILE *said;
+
+    (void)state;
+    pid_t pid = serve(address, sizeof(address), &said);
+    assert_int_equal(weir_engine_open(NULL, &engine), 0);
+    assert_int_equal(weir_peer_open(engine, address, &peer), 0);
+    for (int i = 0; i < ASKED;) {
+        weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+        weir_transfer transfer;
+        options.flags = WEIR_TRANSFER_NOTIFY;
+        options.notify_tag = proto_tag(PROTO_OPEN, 0);
+        int rc = weir_write(engine, peer, NULL, 0, &options, &transfer);
+        if (rc == 0) {
+            i++;
+            weir_transfer_release(engine, transfer);
+        } else {
+            assert_int_equal(rc, WEIR_EAGAIN);
+            weir_engine_wait(engine, NS_PER_MS);
+        }
+    }
+    for (uint32_t pending = 1; pending != 0;) {
+        weir_peer_info info = WEIR_PEER_INFO_INIT;
+        weir_engine_wait(engine, NS_PER_MS);
+        assert_int_equal(weir_peer_query(engine, peer, &info), 0);
+        pending = info.pending;
+    }
+    struct options options = {.device = "shm", .peer = address, .qps = 1, .threads = 1};
+    is_served(&options);
+    end(pid, said);
+    weir_engine_close(engine);
+}
+
+/* Likewise with a session: it ends, and says why. */
+static void test_W6_a_session_without_an_end_of_answers_ends(void **state) {
+    enum { ASKED_MOST = 20000 };
+    struct proto_round round = {.round = 0, .lane_count = 1};
+    char address[256], line[256];
+    struct session session;
+    FILE *said;
+
+    (void)state;
+    pid_t pid = serve(address, sizeof(address), &said);
+    struct options options = {.device = "shm", .peer = address, .qps = 1, .threads = 1};
+    open_session(&session, &options);
+    for (int i = 0; i < ASKED_MOST; i++)
+        assert_int_equal(
+            session_send(&session, proto_tag(PROTO_CHECK, 0), &round, sizeof(round), NULL, 0), 0);
+    assert_non_null(fgets(line, sizeof(line), said));
+    assert_non_null(strstr(line, "its session ends"));
+    assert_non_null(strstr(line, "WEIR_EAGAIN"));
+    is_served(&options);
+    session_end(&session);
+    end(pid, said);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_W6_who_takes_no_answers_keeps_nobody_else),
+        cmocka_unit_test(test_W6_a_session_without_an_end_of_answers_ends),
         cmocka_unit_test(test_W10_a_session_that_the_target_ends_says_why),
         cmocka_unit_test(test_W1_no_answer_is_dropped_for_a_slow_client),
     };

@@ -495,9 +495,13 @@ void iwarp_expect(struct weir_device *device, uint32_t type, const struct weir_q
     assert_int_equal(event.error, error);
 }
 
+/* A thread that is calling may bring the manager another event behind a look. */
 void iwarp_expect_none(struct weir_device *device) {
     struct weir_async events[4];
-    assert_int_equal(verbs_events(device, events, 4), 0);
+    int looks = 0;
+    do {
+        assert_int_equal(verbs_events(device, events, 4), 0);
+    } while (fake_cm_waiting() != 0 && ++looks < 100);
     assert_int_equal(fake_cm_waiting(), 0);
 }
 

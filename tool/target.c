@@ -2,8 +2,9 @@
 /* target.c: `weir serve`: the loop, the table of sessions, their memory and messages.
  *
  * Clients are not trusted: every length, count and index of a message is checked before use,
- * memory is bounded for each client, and what breaks the protocol costs the client its session,
- * nobody else's. A client that dies takes its session with it (WEIR_EVENT_GONE).
+ * memory is bounded for each client, as are the answers that it leaves unread, and what breaks the
+ * protocol costs the client its session, nobody else's. The loop waits for no client. A client that
+ * dies takes its session with it (WEIR_EVENT_GONE).
  *
  * Invariants: a session has at most one queued transfer (fill); memory is released before a
  * session's place is free again, as often as EBUSY asks for. */
@@ -12,6 +13,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,20 +21,39 @@
 #include "diagnose.h"
 #include "host.h"
 
-/* How long the loop waits for room for one client's message. */
-#define SEND_PATIENCE_NS (5 * NS_PER_S)
-#define SPIN_NS          (50 * NS_PER_US)
+/* Answers that a client may leave unread: as many as it can ask for with an engine of its own that
+ * is as weir makes it, or its part of ANSWERS_SHARED where there are more sessions. So in whatever
+ * order 64 of them come, they leave no more than ANSWERS_ALL: 4 * 4,096, and 16,384 times the sum
+ * of 1/k from 5 to 64. Without a session there is one thing to ask for. */
+#define ANSWERS_MAX       4096u
+#define ANSWERS_SHARED    16384u
+#define ANSWERS_ALL       65536u
+#define ANSWERS_MAX_ALONE 16u
+/* Answers between two looks at how many are unread: a look costs as much as an answer. */
+#define ANSWERS_LOOK 64
+#define PEERS        1024u /* weir's default, with which the engine is opened */
+#define SPIN_NS      (50 * NS_PER_US)
 /* A ping-pong's partner answers within this, or is not playing any more. */
 #define SPIN_PING_NS   (10 * NS_PER_MS)
 #define SLEEP_NS       (100 * NS_PER_MS)
 #define SLEEP_WATCH_NS NS_PER_MS
 #define BATCH          256 /* messages taken before looking at anything else */
 
-/* One try. The message has no deadline: the client waits for it for as long as it lives, and the
- * engine ends it when the client is gone. */
-static int try_send(struct target *target, const struct served *served, uint64_t tag,
-                    const void *payload, uint32_t length, const weir_segment *segments,
-                    size_t segment_count) {
+static bool leaves_too_many(struct target *target, const struct served *served) {
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    uint32_t most = ANSWERS_MAX_ALONE;
+
+    if (served->state != SERVED_FREE)
+        most = ANSWERS_SHARED / target->open_count < ANSWERS_MAX
+                   ? ANSWERS_SHARED / target->open_count
+                   : ANSWERS_MAX;
+    return weir_peer_query(target->engine, served->peer, &info) == 0 && info.pending >= most;
+}
+
+/* The message has no deadline: the client waits for it for as long as it lives, and the engine ends
+ * it when the client is gone. */
+static int send_one(struct target *target, struct served *served, uint64_t tag, const void *payload,
+                    uint32_t length, const weir_segment *segments, size_t segment_count) {
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     weir_transfer transfer;
 
@@ -41,26 +62,18 @@ static int try_send(struct target *target, const struct served *served, uint64_t
     options.notify_payload = payload;
     options.notify_length = length;
     int rc = weir_write(target->engine, served->peer, segments, segment_count, &options, &transfer);
-    if (rc == 0 && transfer.id != 0)
+    if (rc == 0 && transfer.id != 0) {
+        served->under_way++;
         weir_transfer_release(target->engine, transfer);
+    }
     return rc;
 }
 
-int target_send(struct target *target, const struct served *served, uint64_t tag,
-                const void *payload, uint32_t length, const weir_segment *segments,
-                size_t segment_count) {
-    uint64_t until = 0;
-    int rc;
-
-    while ((rc = try_send(target, served, tag, payload, length, segments, segment_count)) ==
-           WEIR_EAGAIN) {
-        uint64_t now = host_now_ns();
-        until = until == 0 ? now + SEND_PATIENCE_NS : until;
-        if (now >= until)
-            return WEIR_ETIMEDOUT;
-        weir_engine_progress(target->engine);
-    }
-    return rc;
+int target_send(struct target *target, struct served *served, uint64_t tag, const void *payload,
+                uint32_t length, const weir_segment *segments, size_t segment_count) {
+    if (served->under_way % ANSWERS_LOOK == 0 && leaves_too_many(target, served))
+        return WEIR_EAGAIN;
+    return send_one(target, served, tag, payload, length, segments, segment_count);
 }
 
 /* ---- sessions ---------------------------------------------------------- */
@@ -169,17 +182,20 @@ static void begin_close(struct target *target, struct served *served) {
     try_close(target, served);
 }
 
-static void answer_status(struct target *target, const struct served *served, enum proto_type type,
+/* A status that cannot be sent is the client's loss. */
+static void answer_status(struct target *target, struct served *served, enum proto_type type,
                           int error) {
-    /* -1 .. -36 and no session: fits; a failure to send it is the client's loss. */
-    (void)target_send(target, served, proto_tag(type, (uint64_t)-error), NULL, 0, NULL, 0);
+    int rc = target_send(target, served, proto_tag(type, (uint64_t)-error), NULL, 0, NULL, 0);
+
+    if (rc == WEIR_EAGAIN)
+        remark("a client takes no answers, and gets no more");
 }
 
 /* The target ends a session by itself, and says why: here, and to the client, which hears it before
  * or soon after its memory goes. */
 static void end_session(struct target *target, struct served *served, const char *what, int error) {
     remark("%s: its session ends: %s (%s)", what, weir_strerror(error), weir_error_name(error));
-    (void)try_send(target, served, proto_tag(PROTO_CLOSED, (uint64_t)-error), NULL, 0, NULL, 0);
+    (void)send_one(target, served, proto_tag(PROTO_CLOSED, (uint64_t)-error), NULL, 0, NULL, 0);
     begin_close(target, served);
 }
 
@@ -253,7 +269,7 @@ static int on_export(struct target *target, struct served *served,
     return rc;
 }
 
-static int on_mark(struct target *target, const struct served *served) {
+static int on_mark(struct target *target, struct served *served) {
     struct proto_marked marked = {.cpu_ns = host_cpu_ns(), .notifications = served->notifications};
 
     return target_send(target, served, proto_tag(PROTO_MARKED, 0), &marked, sizeof(marked), NULL,
@@ -331,6 +347,18 @@ static unsigned take_completions(struct target *target) {
     return taken;
 }
 
+/* Some event was dropped: a client's end, perhaps. Its handle tells, too. */
+static void look_after_clients(struct target *target) {
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+
+    for (uint32_t i = 0; i < SERVED_MAX; i++) {
+        struct served *served = &target->served[i];
+        if (served->state == SERVED_OPEN &&
+            weir_peer_query(target->engine, served->peer, &info) == WEIR_ESTALE)
+            client_gone(target, served, WEIR_EPEER);
+    }
+}
+
 static unsigned take_events(struct target *target) {
     weir_event event;
     unsigned taken = 0;
@@ -340,6 +368,8 @@ static unsigned take_events(struct target *target) {
         taken++;
         if (event.type == WEIR_EVENT_DEVICE_FAILED)
             target->device_failed = true;
+        if (event.type == WEIR_EVENT_LOST)
+            look_after_clients(target);
         if (event.type == WEIR_EVENT_REFUSED)
             remark("a peer is not served%s: %s (%s)", event.error == WEIR_EDENIED ? "" : " for now",
                    weir_strerror(event.error), weir_error_name(event.error));
@@ -450,6 +480,8 @@ int target_serve(const struct options *options) {
     engine.qp_count = (uint32_t)options->qps;
     engine.sq_depth = (uint32_t)options->depth;
     engine.flags = WEIR_ENGINE_SERIAL;
+    if (getenv("WEIR_TRANSFERS_MAX") == NULL) /* what all clients together may leave unread */
+        engine.transfers_max = ANSWERS_ALL + PEERS * ANSWERS_MAX_ALONE;
     rc = weir_engine_open(&engine, &target.engine);
     if (rc != 0) {
         diagnose_open(options, &engine, rc);

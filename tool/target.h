@@ -37,7 +37,8 @@ struct served {
     uint64_t map_bytes; /* base is our own mapping of this size; 0: weir's */
     uint64_t remote_bytes;
     uint64_t notifications;
-    uint64_t word; /* PING_MEMORY: the last word seen */
+    uint64_t under_way; /* messages to the client that were not done in their submit */
+    uint64_t word;      /* PING_MEMORY: the last word seen */
     /* Fill. */
     weir_segment *segments;
     uint64_t repetition;
@@ -66,11 +67,10 @@ struct target {
 /* Runs until SIGINT or SIGTERM. Returns an exit status. */
 int target_serve(const struct options *options);
 
-/* Sends a message to the session's client; waits, boundedly, for room. 0, or the error after
- * which the session cannot go on. */
-int target_send(struct target *target, const struct served *served, uint64_t tag,
-                const void *payload, uint32_t length, const weir_segment *segments,
-                size_t segment_count);
+/* Sends a message to the session's client, without waiting. 0, or the error after which the session
+ * cannot go on: EAGAIN when the client leaves too many unread. */
+int target_send(struct target *target, struct served *served, uint64_t tag, const void *payload,
+                uint32_t length, const weir_segment *segments, size_t segment_count);
 
 /* target_work.c: the kinds of session. All return 0 or a WEIR_E*; the session is then closed. */
 int work_open(struct target *target, struct served *served);
