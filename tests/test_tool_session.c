@@ -61,6 +61,15 @@ static void open_session(struct session *session, const struct options *options)
     assert_int_equal(session_open(session, &open, 4096, SESSION_KEEP), 0);
 }
 
+/* Asks so many times whether the round's bytes are there; each is answered. */
+static void ask(struct session *session, int count) {
+    struct proto_round round = {.round = 0, .lane_count = 1};
+
+    for (int i = 0; i < count; i++)
+        assert_int_equal(
+            session_send(session, proto_tag(PROTO_CHECK, 0), &round, sizeof(round), NULL, 0), 0);
+}
+
 static void end(pid_t pid, FILE *said) {
     int status;
 
@@ -114,7 +123,6 @@ static void test_W10_a_session_that_the_target_ends_says_why(void **state) {
 static void test_W1_no_answer_is_dropped_for_a_slow_client(void **state) {
     enum { ASKED = 300, AWAY_S = 6 };
     const struct timespec away = {.tv_sec = AWAY_S};
-    struct proto_round round = {.round = 0, .lane_count = 1};
     char address[256];
     struct session session;
     FILE *said;
@@ -123,9 +131,7 @@ static void test_W1_no_answer_is_dropped_for_a_slow_client(void **state) {
     pid_t pid = serve(address, sizeof(address), &said);
     struct options options = {.device = "shm", .peer = address, .qps = 1, .threads = 1};
     open_session(&session, &options);
-    for (int i = 0; i < ASKED; i++)
-        assert_int_equal(
-            session_send(&session, proto_tag(PROTO_CHECK, 0), &round, sizeof(round), NULL, 0), 0);
+    ask(&session, ASKED);
     nanosleep(&away, NULL);
     for (int i = 0; i < ASKED; i++) {
         weir_notification message;
@@ -137,14 +143,12 @@ static void test_W1_no_answer_is_dropped_for_a_slow_client(void **state) {
 }
 
 static void is_served(const struct options *options) {
-    struct proto_round round = {.round = 0, .lane_count = 1};
     weir_notification message;
     struct session session;
 
     open_session(&session, options);
     for (int i = 0; i < 10; i++) {
-        assert_int_equal(
-            session_send(&session, proto_tag(PROTO_CHECK, 0), &round, sizeof(round), NULL, 0), 0);
+        ask(&session, 1);
         assert_int_equal(session_await(&session, PROTO_CHECKED, &message), 0);
     }
     assert_int_equal(session_close(&session), 0);
@@ -193,7 +197,6 @@ static void test_W6_who_takes_no_answers_keeps_nobody_else(void **state) {
 /* Likewise with a session: it ends, and says why. */
 static void test_W6_a_session_without_an_end_of_answers_ends(void **state) {
     enum { ASKED_MOST = 20000 };
-    struct proto_round round = {.round = 0, .lane_count = 1};
     char address[256], line[256];
     struct session session;
     FILE *said;
@@ -202,9 +205,7 @@ static void test_W6_a_session_without_an_end_of_answers_ends(void **state) {
     pid_t pid = serve(address, sizeof(address), &said);
     struct options options = {.device = "shm", .peer = address, .qps = 1, .threads = 1};
     open_session(&session, &options);
-    for (int i = 0; i < ASKED_MOST; i++)
-        assert_int_equal(
-            session_send(&session, proto_tag(PROTO_CHECK, 0), &round, sizeof(round), NULL, 0), 0);
+    ask(&session, ASKED_MOST);
     assert_non_null(fgets(line, sizeof(line), said));
     assert_non_null(strstr(line, "its session ends"));
     assert_non_null(strstr(line, "WEIR_EAGAIN"));

@@ -172,7 +172,7 @@ static void try_close(struct target *target, struct served *served) {
         return;
     work_close(served);
     if (served->answer_close)
-        (void)target_send(target, served, proto_tag(PROTO_CLOSED, 0), NULL, 0, NULL, 0);
+        (void)send_one(target, served, proto_tag(PROTO_CLOSED, 0), NULL, 0, NULL, 0);
     *served = (struct served){.state = SERVED_FREE, .index = served->index};
     target->open_count--;
 }

@@ -19,7 +19,7 @@
  *
  * A device may complete a run in the post itself, which then holds no slot and gives no
  * completion, while runs before it still wait for theirs. On an ordered QP such a run has *passed*
- * the quiet tail before it: that is done, too, and no completion will tell of it.
+ * the unsignalled runs before it: these are done, too, and no completion will tell of them.
  *
  * Invariants: used is the sum of the counts of all runs in [head, tail) and never
  * above depth; sequences only grow, over all QPs that ever had this entry, so that

@@ -250,7 +250,8 @@ static void take(weir_engine *engine, const struct weir_cqe *cqe) {
     }
 }
 
-/* What the device gives at once, up to `most`. Returns how many; negative: the device failed. */
+/* Takes up to `most` completions from the device, in one call of it. Returns how many there were;
+ * negative: the device failed. */
 static int poll_batch(weir_engine *engine, int most) {
     int count = engine->device_ops->poll(engine->device, engine->cqes, most);
     if (count <= 0) {
