@@ -390,6 +390,26 @@ static void test_H1_what_was_put_off_is_repeated_once(void **state) {
     assert_true(endpoint_deadline(&ep) == deadline_ns);
 }
 
+/* The attempt's last message went out on a connection that is lost: it is said once more on the
+ * next, and its time stays what it was. */
+static void test_H1_what_a_lost_connection_carried_is_said_again(void **state) {
+    const struct ep_event lost = {.type = EP_EV_PROBE, .unheard = true, .local = &set};
+
+    (void)state;
+    fresh();
+    in_want();
+    in_qps_ready();
+    assert_int_equal(ep.state, EP_OFFERED);
+    uint64_t deadline_ns = endpoint_deadline(&ep);
+    assert_string_equal(step(&lost), "h");
+    assert_string_equal(in_probe(), "");
+    assert_true(endpoint_deadline(&ep) == deadline_ns);
+    fresh();
+    answer(NEXT_REMOTE, EP_CONFIRM);
+    assert_string_equal(in_probe(), ""); /* it asks after the session when that is up */
+    assert_string_equal(step(&lost), "a");
+}
+
 /* A wish that comes while the remote's attempt runs survives that attempt. */
 static void test_wish_in_every_state_is_remembered(void **state) {
     static const enum ep_state STATES[] = {EP_ANSWERING, EP_ACCEPTING, EP_CONFIRM};
@@ -441,6 +461,7 @@ int main(void) {
         cmocka_unit_test(test_S9_owed_answer_goes_out_in_every_state),
         cmocka_unit_test(test_S9_settle_is_answered_while_a_device_connects),
         cmocka_unit_test(test_H1_what_was_put_off_is_repeated_once),
+        cmocka_unit_test(test_H1_what_a_lost_connection_carried_is_said_again),
         cmocka_unit_test(test_wish_in_every_state_is_remembered),
     };
 

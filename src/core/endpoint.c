@@ -501,11 +501,19 @@ static void act_probe(struct step *s) {
         probe_start(s);
 }
 
-/* The remote put the HELLO off, and has spoken since: it may be answered now. */
+/* The attempt's last message again, at once: the remote put the HELLO off, and has spoken since, or
+ * the connection that carried the message is lost. */
 static void act_repeat(struct step *s) {
-    if (s->ep->put_off)
+    if (s->ep->put_off || s->event->unheard) {
         send_hello(s, &s->ep->papers->hello);
+        s->ep->attempt.said_ns = UINT64_MAX; /* said twice: no measure */
+    }
     s->ep->put_off = false;
+}
+
+static void act_ask(struct step *s) {
+    act_probe(s);
+    act_repeat(s);
 }
 
 static void act_alive(struct step *s) {
@@ -757,7 +765,8 @@ static void act_tick(struct step *s) {
     X(ACKED, act_acked)   /* confirmed: READY, up */                                               \
     X(READY, act_ready)   /* READY of the live session again */                                    \
     X(PROBE, act_probe)   /* HELLO_ACK of the live session, if there is one */                     \
-    X(REPEAT, act_repeat) /* HELLO again, if it was put off */                                     \
+    X(REPEAT, act_repeat) /* HELLO again, if it was put off, or is unheard */                      \
+    X(ASK, act_ask)       /* PROBE, and HELLO_ACK again, if it is unheard */                       \
     X(ALIVE, act_alive)   /* the remote has the live session */                                    \
     X(OVER, act_over)     /* say that our epoch is over */                                         \
     X(VOID, act_void)     /* say that this epoch and ours are over */                              \
@@ -833,7 +842,7 @@ static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 [IN_HEARD_OLD]    = {A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY,   A_STAY},
 [IN_DRAINED]      = {A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE,   A_FREE},
 [IN_TIMER]        = {A_TICK,   A_STAY,   A_STAY,   A_TICK,   A_TICK,   A_TICK,   A_TICK,   A_STAY},
-[IN_PROBE]        = {A_PROBE,  A_STAY,   A_PROBE,  A_REPEAT, A_STAY,   A_PROBE,  A_PROBE,  A_STAY},
+[IN_PROBE]        = {A_PROBE,  A_STAY,   A_PROBE,  A_REPEAT, A_STAY,   A_PROBE,  A_ASK,    A_STAY},
 [IN_PEER_DEAD]    = {A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_DEAD,   A_STAY},
 [IN_CLOSE]        = {A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_CLOSE,  A_STAY},
 };

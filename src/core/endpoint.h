@@ -75,8 +75,9 @@ enum ep_event_type {
 
 struct ep_event {
     enum ep_event_type type;
-    uint32_t session;                   /* QPS_*, CONNECT*, BROKEN, HEARD, DRAINED */
-    int error;                          /* *_FAILED, PEER_DEAD */
+    uint32_t session; /* QPS_*, CONNECT*, BROKEN, HEARD, DRAINED */
+    int error;        /* *_FAILED, PEER_DEAD */
+    bool unheard;     /* PROBE: what was said last may be lost with a connection */
     const struct wire_message *message; /* MESSAGE */
     const struct wire_qp_set *local;    /* QPS_READY: what HELLO says of us; PSNs are random */
 };

@@ -341,6 +341,7 @@ static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int
         found_conn_set(engine, peer, &peer->conn_before, 0);
     if (peer->conn_dialled == conn)
         dial_broken(engine, peer, error);
+    peer->unheard |= peer->conn_said == conn;
     if (peer->conn_last == conn)
         peer->conn_last = peer->conn_dialled != 0 && peer->dial == DIAL_NONE ? peer->conn_dialled
                                                                              : peer->conn_accepted;

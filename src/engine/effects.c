@@ -69,6 +69,8 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
     case EP_DO_SEND:
         if (peer->conn_last == 0 && peer->dialable)
             dial_start(engine, peer);
+        peer->conn_said = peer->conn_last;
+        peer->unheard = peer->conn_last == 0;
         conn_send(engine, peer->conn_last, effect->data, effect->length, effect->retransmit);
         return false;
     case EP_DO_CREATE:
@@ -195,8 +197,8 @@ static bool take_other(struct peer *peer, struct ep_event *event) {
         return true;
     }
     if (notes->probe) {
-        *event = (struct ep_event){.type = EP_EV_PROBE};
-        notes->probe = false;
+        *event = (struct ep_event){.type = EP_EV_PROBE, .unheard = peer->unheard};
+        notes->probe = peer->unheard = false;
         return true;
     }
     return false;
