@@ -220,7 +220,7 @@ static void peer_reopen(struct sim_app *app, uint32_t to) {
     struct app_peer *peer = &app->peers[to];
     struct sim_world *world = app->run->world;
     weir_peer again = {0};
-    int error = weir_peer_open(app->engine, world->nodes[to].address, &again);
+    int error = weir_peer_open(app->engine, doors_name(app, to), &again);
 
     sim_trace(world, "n%u opens peer n%u once more: %s%s", app->node->index, to,
               weir_error_name(error), again.id == peer->handle.id ? "" : ", another");

@@ -96,7 +96,8 @@ struct sim_net_config {
     uint32_t reorder;
     uint32_t break_on_send;
     uint32_t refuse;
-    uint32_t full; /* send answers EAGAIN */
+    uint32_t full;       /* send answers EAGAIN */
+    uint32_t breaks_max; /* by break_on_send, over the run; 0: no limit */
 };
 
 /* A bug planted at a port, to prove that the oracle sees its like. */
@@ -163,7 +164,9 @@ struct sim_workload_config {
     uint32_t reset;      /* the control connections between two nodes end */
     uint32_t long_cut;   /* control is cut for longer than connecting may take */
     uint32_t stranger;   /* somebody says a word in another's name */
-    uint32_t told[SIM_RUN_NODES_MAX]; /* enum sim_told */
+    uint32_t told[SIM_RUN_NODES_MAX];                       /* enum sim_told */
+    bool second_name[SIM_RUN_NODES_MAX][SIM_RUN_NODES_MAX]; /* the first dials the other by that */
+    bool prompt; /* nobody waits for a pause before it is connected */
 
     uint32_t steady; /* of the nodes, the first so many never stop */
     uint32_t scale;  /* the run's own times are so many times as long; 0: once */

@@ -19,6 +19,10 @@ enum {
     DOORS_CUTS_MAX = 4,       /* of connect time-outs: the longest cut */
 };
 
+/* In a world of prompt engines: all that takes time of itself, and some dials anew, but no pause
+ * before something is said again. */
+#define DOORS_PROMPT_NS UINT64_C(200000000)
+
 /* The address at which the node tells others that it listens. */
 static void tell_address(struct sim_world *world, uint32_t node) {
     char *told = world->nodes[node].told;
@@ -115,6 +119,52 @@ void doors_start(struct sim_run *run) {
         stranger_start(run);
     }
     sim_schedule(world, &strike);
+}
+
+/* ---- a connection takes no pause ---------------------------------------- */
+
+const char *doors_name(const struct sim_app *app, uint32_t to) {
+    const struct sim_world *world = app->run->world;
+
+    return world->config.work.second_name[app->node->index][to] ? world->nodes[to].second
+                                                                : world->nodes[to].address;
+}
+
+void doors_wanted(struct sim_app *app, uint32_t to) {
+    struct app_peer *peer = &app->peers[to];
+
+    if (peer->wanted_ns == 0 && !peer->met) {
+        peer->wanted_ns = app->run->world->now_ns;
+    }
+}
+
+/* The wait began with the first transfer, or anew when a fault broke control between the two. */
+static void judge_wait(struct sim_app *app, uint32_t to) {
+    struct sim_world *world = app->run->world;
+    uint64_t began_ns = app->peers[to].wanted_ns;
+    uint64_t broke_ns = world->broke_ns[app->node->index][to];
+
+    if (broke_ns > began_ns) {
+        began_ns = broke_ns;
+    }
+    if (world->config.work.prompt && world->now_ns - began_ns > DOORS_PROMPT_NS) {
+        sim_violation(world, "H1 n%u waited %llu ms for n%u, and nothing was in the way",
+                      app->node->index, (unsigned long long)(world->now_ns - began_ns) / 1000000,
+                      to);
+    }
+}
+
+void doors_look(struct sim_app *app) {
+    for (uint32_t i = 0; i < app->run->world->config.nodes; i++) {
+        weir_peer_info info = WEIR_PEER_INFO_INIT;
+
+        if (app->peers[i].wanted_ns != 0 &&
+            weir_peer_query(app->engine, app->peers[i].handle, &info) == 0 && info.connected != 0) {
+            judge_wait(app, i);
+            app->peers[i].wanted_ns = 0;
+            app->peers[i].met = true;
+        }
+    }
 }
 
 /* ---- one instance, one handle ------------------------------------------- */

@@ -10,6 +10,13 @@ void doors_start(struct sim_run *run);
 /* Two nodes, not the same. */
 void doors_two(struct sim_world *world, uint32_t *a, uint32_t *b);
 
+/* The name by which the application dials the node. */
+const char *doors_name(const struct sim_app *app, uint32_t to);
+/* A transfer to the node waits, maybe for a connection. */
+void doors_wanted(struct sim_app *app, uint32_t to);
+/* After the engine has made progress: who is connected now was so in time. */
+void doors_look(struct sim_app *app);
+
 /* A notification of this node came under this handle. */
 void doors_heard(struct sim_app *app, uint32_t from, weir_peer handle);
 void doors_event(struct sim_app *app, const weir_event *event);

@@ -180,16 +180,37 @@ static void half_close(struct sim_net *net, uint64_t number, int error) {
     sim_schedule(net->world, &event);
 }
 
+/* Both ends hear of it. */
+static void conn_break(struct sim_net *net, size_t index) {
+    const struct net_conn *conn = &net->conns[index];
+    struct sim_world *world = net->world;
+    uint32_t a = conn->half[0].node, b = conn->half[1].node;
+
+    half_close(net, net_number(index, 0), WEIR_ECONNECT);
+    half_close(net, net_number(index, 1), WEIR_ECONNECT);
+    world->broke_ns[a][b] = world->broke_ns[b][a] = world->now_ns;
+}
+
 void sim_net_break(struct sim_net *net, uint32_t a, uint32_t b) {
     for (size_t i = 0; i < net->count; i++) {
         const struct net_conn *conn = &net->conns[i];
 
         if ((conn->half[0].node == a && conn->half[1].node == b) ||
             (conn->half[0].node == b && conn->half[1].node == a)) {
-            half_close(net, net_number(i, 0), WEIR_ECONNECT);
-            half_close(net, net_number(i, 1), WEIR_ECONNECT);
+            conn_break(net, i);
         }
     }
+}
+
+static bool breaks_on_send(struct sim_world *world) {
+    const struct sim_net_config *config = &world->config.net;
+
+    if ((config->breaks_max != 0 && world->breaks >= config->breaks_max) ||
+        !sim_fault(world, config->break_on_send)) {
+        return false;
+    }
+    world->breaks++;
+    return true;
 }
 
 void sim_net_drop(struct sim_node *node, bool silent) {
@@ -287,7 +308,8 @@ static int control_dial(void *self, const char *address, uint64_t *conn_out) {
 
     /* The one behind the last may be a stranger; without one it has no address. */
     for (uint32_t i = 0; i <= world->config.nodes && i < SIM_NODES_MAX; i++) {
-        if (strcmp(address, world->nodes[i].address) == 0) {
+        if (strcmp(address, world->nodes[i].address) == 0 ||
+            strcmp(address, world->nodes[i].second) == 0) {
             to = i;
         }
     }
@@ -410,9 +432,8 @@ static int control_send(void *self, uint64_t conn, const uint8_t *message, uint3
         sim_trace(world, "n%u sends n%u %s on conn %llu", node->index, other->node,
                   message_name(message, length), (unsigned long long)conn);
     }
-    if (sim_fault(world, world->config.net.break_on_send)) {
-        half_close(net, conn, WEIR_ECONNECT);
-        half_close(net, other_number, WEIR_ECONNECT);
+    if (breaks_on_send(world)) {
+        conn_break(net, (size_t)((conn - 1) / 2));
     }
     if (sim_fault(world, world->config.net.loss)) {
         return 0;

@@ -115,7 +115,7 @@ bool app_peer_ready(struct sim_app *app, uint32_t to) {
         app_peer_drop(app, to);
     }
     if (!peer->open) {
-        error = weir_peer_open(app->engine, app->run->world->nodes[to].address, &peer->handle);
+        error = weir_peer_open(app->engine, doors_name(app, to), &peer->handle);
         if (error != 0) {
             if (error != WEIR_EAGAIN) {
                 sim_violation(app->run->world, "H1 peer_open: %s", weir_error_name(error));
@@ -246,6 +246,7 @@ static void submit_judge(struct sim_app *app, uint32_t number, int error, weir_t
         return;
     }
     transfer->handle = handle;
+    doors_wanted(app, transfer->to);
     app->held[app->held_count++] = number;
 }
 
@@ -377,6 +378,7 @@ static void sender_judge(struct sim_app *app, const weir_notification *notificat
         doors_heard(app, from->index, notification->from);
     }
     if (strcmp(info.address, from->address) != 0 && strcmp(info.address, from->told) != 0 &&
+        strcmp(info.address, from->second) != 0 &&
         (info.address[0] != '\0' || handle_opened(app, notification->from))) {
         sim_violation(world, "S9 n%u takes a notification of n%u as one of \"%s\"",
                       app->node->index, from->index, info.address);
@@ -537,6 +539,7 @@ static void app_step(struct sim_node *node) {
     take_completions(app);
     take_statuses(app);
     take_rest(app);
+    doors_look(app);
     if (app->run->acting && world->now_ns >= app->act_at_ns) {
         app_act_some(app);
         busy |= node->pace_ns == 0 && app_progress(app, hasty ? 1 : UINT32_MAX);

@@ -11,6 +11,8 @@ struct app_peer {
     bool open;
     bool gone; /* an event or an error said so: open it anew before use */
     weir_peer handle;
+    uint64_t wanted_ns; /* since when a transfer waits for a connection; 0: none does */
+    bool met;           /* it was connected */
     bool imported[SIM_REGIONS];
     uint32_t version[SIM_REGIONS]; /* of the region that the remote handle names */
     uint32_t life[SIM_REGIONS];

@@ -383,6 +383,7 @@ struct sim_world *sim_world_open(const struct sim_config *config, uint64_t seed,
         node->index = i;
         node->step_at_ns = UINT64_MAX;
         snprintf(node->address, sizeof(node->address), "10.0.0.%u:7000", i + 1);
+        snprintf(node->second, sizeof(node->second), "10.0.1.%u:7000", i + 1);
     }
     return world;
 }

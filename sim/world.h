@@ -48,13 +48,14 @@ struct sim_node {
     bool may_sleep; /* it is in a call that is allowed to */
     bool closing;   /* its engine is being closed */
     char address[SIM_ADDRESS_MAX];
-    char told[SIM_ADDRESS_MAX]; /* what it tells others of that; "": the same */
-    uint64_t step_at_ns;        /* when the pending step is due; UINT64_MAX: none */
-    uint64_t step_ticket;       /* only the newest scheduled step counts */
-    uint64_t paused_until_ns;   /* the process is stopped (SIGSTOP), or at work */
-    uint64_t pace_ns;           /* not 0: what arrives wakes nobody who is not asleep */
-    uint64_t looked_ns;         /* when its engine last made progress */
-    uint64_t away_ns;           /* of this life, by which looks came later than an absence begins */
+    char second[SIM_ADDRESS_MAX]; /* another name of that */
+    char told[SIM_ADDRESS_MAX];   /* what it tells others of that; "": the same */
+    uint64_t step_at_ns;          /* when the pending step is due; UINT64_MAX: none */
+    uint64_t step_ticket;         /* only the newest scheduled step counts */
+    uint64_t paused_until_ns;     /* the process is stopped (SIGSTOP), or at work */
+    uint64_t pace_ns;             /* not 0: what arrives wakes nobody who is not asleep */
+    uint64_t looked_ns;           /* when its engine last made progress */
+    uint64_t away_ns; /* of this life, by which looks came later than an absence begins */
     bool absent; /* for once it looked at nothing, or not far, for so long that its peers may have
                   * given it up */
     void (*step)(struct sim_node *node); /* the workload's: runs engine and application */
@@ -83,8 +84,10 @@ struct sim_world {
     struct sim_node nodes[SIM_NODES_MAX];
     bool control_cut[SIM_NODES_MAX][SIM_NODES_MAX];
     bool data_cut[SIM_NODES_MAX][SIM_NODES_MAX];
-    uint64_t qp_uid;                   /* of the newest QP of this world */
-    char violation[SIM_VIOLATION_MAX]; /* the first; "" while all is well */
+    uint64_t broke_ns[SIM_NODES_MAX][SIM_NODES_MAX]; /* when a fault last broke control there */
+    uint32_t breaks;                                 /* by break_on_send */
+    uint64_t qp_uid;                                 /* of the newest QP of this world */
+    char violation[SIM_VIOLATION_MAX];               /* the first; "" while all is well */
 };
 
 /* A world with config->nodes nodes, no process at any. NULL: no memory. */
