@@ -307,6 +307,14 @@ static void slow_applications(struct sim_prng *prng, struct sim_config *config) 
 
 /* ---- profiles ---------------------------------------------------------- */
 
+/* What nodes say of where they listen. */
+static void tell(struct sim_prng *prng, struct sim_workload_config *work, uint32_t nodes) {
+    for (uint32_t i = 0; i < nodes; i++) {
+        work->told[i] = PICK(prng, SIM_TOLD_TRUE, SIM_TOLD_TRUE, SIM_TOLD_WILDCARD,
+                             SIM_TOLD_ANOTHERS, SIM_TOLD_NOBODYS);
+    }
+}
+
 /* No fault that harms a transfer: every one succeeds. With the library's own pauses it is seen
  * that a connection takes none, also where control is reset some times. */
 static void fill_calm(struct sim_prng *prng, struct sim_config *config) {
@@ -316,6 +324,7 @@ static void fill_calm(struct sim_prng *prng, struct sim_config *config) {
         config->engine.retransmit_ns = 20000000;
         config->net.break_on_send = maybe(prng, 2, 10000);
         config->net.breaks_max = PICK(prng, 1, 2, 3);
+        tell(prng, &config->work, config->nodes);
     }
 }
 
@@ -435,11 +444,10 @@ static void fill_doors(struct sim_prng *prng, struct sim_config *config) {
         net_faults(prng, &config->net);
         config->net.refuse = 0;
     }
+    tell(prng, work, config->nodes);
     for (uint32_t i = 0; i < config->nodes; i++) {
         struct sim_nic_config *nic = &config->nic[i];
 
-        work->told[i] = PICK(prng, SIM_TOLD_TRUE, SIM_TOLD_TRUE, SIM_TOLD_WILDCARD,
-                             SIM_TOLD_ANOTHERS, SIM_TOLD_NOBODYS);
         nic->still = nic->recv_refuse = nic->qps_max = 0;
         nic->create_fail = nic->connect_fail = nic->device_fail = 0;
     }

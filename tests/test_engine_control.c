@@ -685,6 +685,31 @@ static void test_H1_who_waited_is_spoken_to(void **state) {
     lone_close(lone);
 }
 
+/* A visitor says that it is at the address of a peer that is known, and has no session yet. Who
+ * answers there is asked; when the peer does, the visitor is another, and is heard at once. */
+static void test_H1_who_waited_for_a_known_peer_is_spoken_to(void **state) {
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
+    lone_run(lone);
+    lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
+    uint64_t conn = lone_visit(lone);
+    lone_say_who(lone, conn, 2, THERE);
+    lone_say_hello(lone, conn, 2, 1);
+    assert_non_null(lone_heard(lone, conn, WIRE_REFUSE));
+    uint32_t spoken = lone_count(lone, conn, WIRE_IAM);
+    lone_say_hello(lone, conn, 2, 1);
+    assert_null(lone_heard(lone, conn, WIRE_HELLO_ACK));
+    lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
+    assert_int_equal(lone_count(lone, conn, WIRE_IAM), spoken + 1);
+    lone_say_hello(lone, conn, 2, 1);
+    assert_non_null(lone_heard(lone, conn, WIRE_HELLO_ACK));
+    lone_close(lone);
+}
+
 /* HELLO went out on a connection that was reset. It is said again as soon as there is another, and
  * does not wait for its time. */
 static void test_H1_what_a_lost_connection_carried_is_said_at_once(void **state) {
@@ -710,6 +735,7 @@ static void test_H1_what_a_lost_connection_carried_is_said_at_once(void **state)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_H1_who_waited_for_a_known_peer_is_spoken_to),
         cmocka_unit_test(test_H1_what_a_lost_connection_carried_is_said_at_once),
         cmocka_unit_test(test_H1_a_hello_does_not_wait_for_a_dial_for_ever),
         cmocka_unit_test(test_H10_a_hundred_visitors_keep_their_addresses),

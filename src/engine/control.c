@@ -80,16 +80,30 @@ static uint64_t doubted_since(weir_engine *engine, struct peer *peer) {
     uint64_t now = engine_now(engine);
     if (peer->doubt_ns == 0 || now - peer->doubt_ns >= engine->options.connect_timeout_ns) {
         peer->doubt_ns = now;
+        peer->doubted = true;
         if (peer->dialable)
             dial_ask_there(engine, peer);
     }
     return peer->doubt_ns;
 }
 
+/* Whether the HELLO of a visitor waits for the peer, which has the visitor's address: until the
+ * peer has drained, if it is leaving, or until it is known who answers there. But not for long: a
+ * drain may take as long as a device likes, and not everybody can be dialled. */
+static bool waits_for_known(weir_engine *engine, uint64_t conn, struct peer *peer) {
+    bool leaving = peer_is_leaving(peer);
+    uint64_t since = leaving ? peer->left_ns : doubted_since(engine, peer);
+    if ((!leaving && !peer->doubted) ||
+        engine_now(engine) >= since + engine->options.connect_timeout_ns / 4)
+        return false;
+    peer->conn_waits = conn;
+    return true;
+}
+
 /* Whether the HELLO of a visitor at this address has to wait. A peer that the application
  * opened there is very likely the same: ask who answers there, once the instance that was there
  * before is known to be gone, and has drained. But not for long: if it cannot be dialled from here,
- * the connection that it made is all there is, and a drain may take as long as a device likes. */
+ * the connection that it made is all there is. */
 static bool hello_waits(weir_engine *engine, uint64_t conn, const char *address) {
     struct peer *opened = peer_by_address(engine, address);
     uint64_t timeout = engine->options.connect_timeout_ns;
@@ -99,10 +113,8 @@ static bool hello_waits(weir_engine *engine, uint64_t conn, const char *address)
     if (peer_is_known(peer) &&
         (opened->refs == 0 || (!peer_is_leaving(peer) && peer->live != NONE)))
         return false;
-    if (peer_is_known(peer)) {
-        uint64_t since = peer_is_leaving(peer) ? peer->left_ns : doubted_since(engine, peer);
-        return engine_now(engine) < since + timeout / 4;
-    }
+    if (peer_is_known(peer))
+        return waits_for_known(engine, conn, peer);
     if (opened->dial_failed)
         return false;
     dial_start(engine, opened);
@@ -244,6 +256,8 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
     peer_learned(engine, peer, instance);
     if (asked && peer_is_there(peer) && memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) == 0)
         peer->reached = true;
+    if (asked)
+        peer->doubted = false;
     if (peer->proving && peer->reached)
         peer_proven(engine, peer);
     peer_set_timer(engine, peer);
