@@ -96,8 +96,9 @@ struct sim_net_config {
     uint32_t reorder;
     uint32_t break_on_send;
     uint32_t refuse;
-    uint32_t full;       /* send answers EAGAIN */
-    uint32_t breaks_max; /* by break_on_send, over the run; 0: no limit */
+    uint32_t full;        /* send answers EAGAIN */
+    uint32_t breaks_max;  /* by break_on_send, over the run; 0: no limit */
+    uint32_t breaks_type; /* each message of this wire type breaks its connection; 0: none */
 };
 
 /* A bug planted at a port, to prove that the oracle sees its like. */

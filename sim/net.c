@@ -7,7 +7,7 @@
  * on it may be lost, doubled, late or overtaken, and a connection may break. A cut
  * between two nodes loses messages and holds back dials and the news of breaks.
  *
- * It does not look into messages, except to name them in the trace. */
+ * It looks at no more of a message than its type. */
 #include "net.h"
 
 #include <stdlib.h>
@@ -18,6 +18,8 @@ enum {
     NET_DIAL_TRIES = 64,
     NET_RETRY_NS = 2000000, /* a dial or a FIN tried again across a cut */
     NET_NO_ROUTE = 4,       /* one of so many dials across a cut is told that there is no route */
+    NET_DIALS_MAX = 64,     /* of one node to another in NET_DIALS_NS: more is without a pause */
+    NET_DIALS_NS = 1000000000,
 };
 
 struct net_half {
@@ -46,8 +48,15 @@ struct net_inbox {
     uint32_t count;
 };
 
+/* Those of one node to another in the present second. */
+struct net_dials {
+    uint64_t since_ns;
+    uint32_t count;
+};
+
 struct sim_net {
     struct sim_world *world;
+    struct net_dials dials[SIM_NODES_MAX][SIM_NODES_MAX];
     struct net_conn *conns;
     size_t count;
     size_t capacity;
@@ -202,9 +211,17 @@ void sim_net_break(struct sim_net *net, uint32_t a, uint32_t b) {
     }
 }
 
-static bool breaks_on_send(struct sim_world *world) {
+/* The wire's type of a message sits at byte 6 (src/core/wire.h). */
+static uint8_t message_type(const uint8_t *message, uint32_t length) {
+    return length > 6 ? message[6] : 0;
+}
+
+static bool breaks_on_send(struct sim_world *world, uint8_t type) {
     const struct sim_net_config *config = &world->config.net;
 
+    if (config->breaks_type != 0 && config->breaks_type == type && world->faults) {
+        return true;
+    }
     if ((config->breaks_max != 0 && world->breaks >= config->breaks_max) ||
         !sim_fault(world, config->break_on_send)) {
         return false;
@@ -298,6 +315,21 @@ static int control_check(void *self, const char *address) {
     return colon == NULL || colon == address || colon[1] == '\0' ? WEIR_EADDRESS : 0;
 }
 
+/* However its connections end, a node pauses before it dials again and again. */
+static void judge_dial(struct sim_net *net, uint32_t from, uint32_t to) {
+    struct net_dials *dials = &net->dials[from][to];
+    uint64_t now = net->world->now_ns;
+
+    if (now - dials->since_ns >= NET_DIALS_NS) {
+        *dials = (struct net_dials){.since_ns = now};
+    }
+    dials->count++;
+    if (dials->count > NET_DIALS_MAX && net->world->config.work.peer_close == 0) {
+        sim_violation(net->world, "H12 n%u dials n%u %u times within %llu ms", from, to,
+                      dials->count, (unsigned long long)(now - dials->since_ns) / 1000000);
+    }
+}
+
 static int control_dial(void *self, const char *address, uint64_t *conn_out) {
     struct sim_node *node = self;
     struct sim_world *world = node->world;
@@ -312,6 +344,9 @@ static int control_dial(void *self, const char *address, uint64_t *conn_out) {
             strcmp(address, world->nodes[i].second) == 0) {
             to = i;
         }
+    }
+    if (to != UINT32_MAX) {
+        judge_dial(net, node->index, to);
     }
     if (to != UINT32_MAX && world->control_cut[node->index][to] &&
         sim_below(&world->prng, NET_NO_ROUTE) == 0) {
@@ -401,11 +436,11 @@ static void message_launch(struct sim_net *net, uint64_t to_number, const uint8_
     sim_schedule(world, &event);
 }
 
-/* For the trace only: the wire's type sits at byte 6 (src/core/wire.h). */
+/* For the trace only. */
 static const char *message_name(const uint8_t *message, uint32_t length) {
     static const char *const NAMES[] = {"?",     "WHO",    "IAM",    "HELLO",   "HELLO_ACK",
                                         "READY", "REFUSE", "SETTLE", "SETTLED", "BYE"};
-    uint8_t type = length > 6 ? message[6] : 0;
+    uint8_t type = message_type(message, length);
 
     return type < sizeof(NAMES) / sizeof(NAMES[0]) ? NAMES[type] : NAMES[0];
 }
@@ -432,7 +467,7 @@ static int control_send(void *self, uint64_t conn, const uint8_t *message, uint3
         sim_trace(world, "n%u sends n%u %s on conn %llu", node->index, other->node,
                   message_name(message, length), (unsigned long long)conn);
     }
-    if (breaks_on_send(world)) {
+    if (breaks_on_send(world, message_type(message, length))) {
         conn_break(net, (size_t)((conn - 1) / 2));
     }
     if (sim_fault(world, world->config.net.loss)) {

@@ -9,6 +9,12 @@
 #include <string.h>
 
 #include "prng.h"
+#include "wire.h"
+
+/* Whether nothing may harm a transfer. */
+static bool is_calm(const struct sim_config *config) {
+    return strcmp(config->profile, "calm") == 0 || strcmp(config->profile, "prompt") == 0;
+}
 
 /* A fault that most runs do not have, at a rate of up to max_per_64k. */
 static uint32_t maybe(struct sim_prng *prng, uint32_t one_in, uint32_t max_per_64k) {
@@ -115,7 +121,7 @@ static void device_failures(uint64_t seed, struct sim_config *config) {
     struct sim_prng prng;
 
     sim_prng_seed(&prng, seed ^ UINT64_C(0xdead));
-    if (sim_below(&prng, 8) == 0 && strcmp(config->profile, "calm") != 0) {
+    if (sim_below(&prng, 8) == 0 && !is_calm(config)) {
         config->nic[sim_below(&prng, config->nodes)].device_fail = PICK(&prng, 1000, 8000, 30000);
     }
 }
@@ -136,7 +142,7 @@ static void habits(uint64_t seed, struct sim_config *config) {
         nic->ring_turn_max = PICK(&prng, 1, 4, 8);
         nic->mute_errors = sim_below(&prng, 6) == 0;
         nic->connect_ns_max = PICK(&prng, 0, 0, 2, 20000, 5000000);
-        if (sim_below(&prng, 8) == 0 && strcmp(config->profile, "calm") != 0) {
+        if (sim_below(&prng, 8) == 0 && !is_calm(config)) {
             nic->qps_max = (uint32_t)sim_between(&prng, 4, 12);
         }
     }
@@ -146,7 +152,7 @@ static void habits(uint64_t seed, struct sim_config *config) {
     config->work.allocate = maybe(&prng, 2, SIM_ALWAYS);
     config->work.hasty = maybe(&prng, 3, 40000);
     config->engine.backoff_timeout_ns = PICK(&prng, 1000, 20000, 200000);
-    config->work.cut_kept = sim_below(&prng, 12) == 0 && strcmp(config->profile, "calm") != 0;
+    config->work.cut_kept = sim_below(&prng, 12) == 0 && !is_calm(config);
     for (uint32_t i = 0; config->work.cut_kept && i < config->nodes; i++) {
         config->nic[i].rto_ns = PICK(&prng, 100000, 2000000, 10000000);
     }
@@ -154,7 +160,7 @@ static void habits(uint64_t seed, struct sim_config *config) {
     for (uint32_t i = 0; i < config->nodes; i++) {
         config->nic[i].news_first = sim_below(&prng, 4) == 0;
     }
-    for (uint32_t i = 0; i < config->nodes && strcmp(config->profile, "calm") != 0; i++) {
+    for (uint32_t i = 0; i < config->nodes && !is_calm(config); i++) {
         config->nic[i].recv_refuse = maybe(&prng, 4, 300);
         config->nic[i].recv_refuse_ns_max = PICK(&prng, 50000, 2000000, 30000000);
     }
@@ -210,7 +216,7 @@ static void stills(uint64_t seed, struct sim_config *config) {
     struct sim_prng prng;
 
     sim_prng_seed(&prng, seed ^ UINT64_C(0x57a1));
-    for (uint32_t i = 0; i < config->nodes && strcmp(config->profile, "calm") != 0; i++) {
+    for (uint32_t i = 0; i < config->nodes && !is_calm(config); i++) {
         config->nic[i].still = maybe(&prng, 6, 300);
     }
 }
@@ -221,8 +227,7 @@ static void slow_connects(uint64_t seed, struct sim_config *config) {
     struct sim_prng prng;
 
     sim_prng_seed(&prng, seed ^ UINT64_C(0xc105e));
-    if (sim_below(&prng, 8) != 0 || strcmp(config->profile, "calm") == 0 ||
-        strcmp(config->profile, "refused") == 0) {
+    if (sim_below(&prng, 8) != 0 || is_calm(config) || strcmp(config->profile, "refused") == 0) {
         return;
     }
     for (uint32_t i = 0; i < config->nodes; i++) {
@@ -315,17 +320,21 @@ static void tell(struct sim_prng *prng, struct sim_workload_config *work, uint32
     }
 }
 
-/* No fault that harms a transfer: every one succeeds. With the library's own pauses it is seen
- * that a connection takes none, also where control is reset some times. */
 static void fill_calm(struct sim_prng *prng, struct sim_config *config) {
-    config->work.prompt = sim_below(prng, 2) == 0;
-    if (config->work.prompt) {
-        config->engine.connect_timeout_ns = UINT64_C(10000000000);
-        config->engine.retransmit_ns = 20000000;
-        config->net.break_on_send = maybe(prng, 2, 10000);
-        config->net.breaks_max = PICK(prng, 1, 2, 3);
-        tell(prng, &config->work, config->nodes);
-    }
+    (void)prng;
+    (void)config; /* no fault at all: every transfer succeeds */
+}
+
+/* Engines with the pauses of real ones, and control that is reset some times, or whenever a message
+ * of one type passes. No transfer is harmed. */
+static void fill_prompt(struct sim_prng *prng, struct sim_config *config) {
+    config->engine.connect_timeout_ns = UINT64_C(10000000000);
+    config->engine.retransmit_ns = 20000000;
+    config->net.break_on_send = maybe(prng, 2, 10000);
+    config->net.breaks_max = PICK(prng, 1, 2, 3);
+    config->net.breaks_type = maybe(prng, 4, WIRE_READY);
+    config->work.prompt = config->net.breaks_type == 0;
+    tell(prng, &config->work, config->nodes);
 }
 
 static void fill_swarm(struct sim_prng *prng, struct sim_config *config) {
@@ -513,7 +522,8 @@ static const struct {
     void (*fill)(struct sim_prng *prng, struct sim_config *config);
 } PROFILES[] = {
     {"swarm", "each seed draws its own subset of faults (default)", fill_swarm},
-    {"calm", "no faults but resets of control: every transfer succeeds", fill_calm},
+    {"calm", "no faults: every transfer succeeds", fill_calm},
+    {"prompt", "resets of control, second names, and no wait for a pause", fill_prompt},
     {"handshake", "crossing opens, restarts, a bad control network", fill_handshake},
     {"teardown", "failing QPs, LAST_WQE habits, closes", fill_teardown},
     {"depth", "tiny send queues, deep batches, partial posts", fill_depth},
@@ -653,6 +663,7 @@ void profile_print(const struct sim_config *config, FILE *out) {
     PRINT(out, &config->net, reorder);
     PRINT(out, &config->net, break_on_send);
     PRINT(out, &config->net, breaks_max);
+    PRINT(out, &config->net, breaks_type);
     PRINT(out, &config->net, refuse);
     PRINT(out, &config->net, full);
     fputs("\n  work:", out);

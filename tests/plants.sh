@@ -50,7 +50,7 @@ find_bug() { # binary, profile that is made for it or ""
         return
     fi
     for seeds in 1..200 201..3000; do
-        for profile in calm notify skew teardown depth handshake slow swarm doors refused; do
+        for profile in calm prompt notify skew teardown depth handshake slow swarm doors refused; do
             shows "$1" $profile $seeds && return
         done
     done

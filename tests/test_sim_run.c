@@ -49,17 +49,26 @@ static void test_S_swarm(void **state) {
     run_profile("swarm");
 }
 
-static void test_S11_calm_all_succeed(void **state) {
+static void all_succeed(const char *profile) {
     struct sim_result result;
 
-    (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        run_one("calm", seed, SIM_PLANT_NONE, NULL, &result);
+        run_one(profile, seed, SIM_PLANT_NONE, NULL, &result);
         if (result.violation[0] != '\0' || result.transfers_failed != 0) {
-            fail_msg("weir-sim --profile calm --seed %llu --trace: %u failed; %s",
+            fail_msg("weir-sim --profile %s --seed %llu --trace: %u failed; %s", profile,
                      (unsigned long long)seed, result.transfers_failed, result.violation);
         }
     }
+}
+
+static void test_S11_calm_all_succeed(void **state) {
+    (void)state;
+    all_succeed("calm");
+}
+
+static void test_H1_prompt_all_succeed(void **state) {
+    (void)state;
+    all_succeed("prompt");
 }
 
 static void test_H2_handshake(void **state) {
@@ -194,6 +203,7 @@ static void test_planted_bugs_are_seen(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S11_calm_all_succeed),
+        cmocka_unit_test(test_H1_prompt_all_succeed),
         cmocka_unit_test(test_S_swarm),
         cmocka_unit_test(test_H2_handshake),
         cmocka_unit_test(test_T4_teardown),

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_tool_session.c: a bench's session with its target, from the bench's side: why it ended, and
  * that no answer is lost. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* RTLD_NEXT */
+#endif
+
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,6 +23,30 @@
 #include "host.h"
 #include "session.h"
 #include "target.h"
+
+/* Of the process that serves: its engine drops the ends of its peers, and says that it dropped
+ * something; or it gives no notification before it has told of an end. */
+static bool drops_ends, ends_first;
+
+int weir_event_take(weir_engine *engine, weir_event *event) {
+    typedef int taker(weir_engine *, weir_event *);
+    taker *take = (taker *)(uintptr_t)dlsym(RTLD_NEXT, "weir_event_take");
+    int rc = take(engine, event);
+
+    if (rc != 0 || event->type != WEIR_EVENT_GONE)
+        return rc;
+    ends_first = false;
+    if (drops_ends)
+        *event = (weir_event){.type = WEIR_EVENT_LOST, .value = 1};
+    return rc;
+}
+
+int weir_notification_take(weir_engine *engine, weir_notification *message) {
+    typedef int taker(weir_engine *, weir_notification *);
+    taker *take = (taker *)(uintptr_t)dlsym(RTLD_NEXT, "weir_notification_take");
+
+    return ends_first ? WEIR_EAGAIN : take(engine, message);
+}
 
 /* A process that serves on shm: its address, and what it will say on its stderr. */
 static pid_t serve(char *address_out, size_t size, FILE **said_out) {
@@ -214,10 +243,63 @@ static void test_W6_a_session_without_an_end_of_answers_ends(void **state) {
     end(pid, said);
 }
 
+/* That a client is gone was among the events that the target did not take in time. */
+static void test_W6_a_client_whose_end_was_dropped_leaves_no_session(void **state) {
+    char address[256], line[256];
+    struct session session;
+    FILE *said;
+
+    (void)state;
+    drops_ends = true;
+    pid_t pid = serve(address, sizeof(address), &said);
+    drops_ends = false;
+    struct options options = {.device = "shm", .peer = address, .qps = 1, .threads = 1};
+    open_session(&session, &options);
+    session_end(&session);
+    assert_non_null(fgets(line, sizeof(line), said));
+    assert_non_null(strstr(line, "a client is gone within its session"));
+    end(pid, said);
+}
+
+/* A client asks for a session, and dies. The target hears of that first. */
+static void test_W6_who_is_gone_before_it_is_heard_has_no_session(void **state) {
+    struct proto_open open = {.magic = PROTO_MAGIC,
+                              .kind = PROTO_KIND_WRITE,
+                              .page_bytes = 4096,
+                              .page_stride = 4096,
+                              .page_count = 1,
+                              .lanes = 1};
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    char address[256], line[256];
+    weir_transfer transfer;
+    weir_engine *engine;
+    weir_peer peer;
+    FILE *said;
+
+    (void)state;
+    ends_first = true;
+    pid_t pid = serve(address, sizeof(address), &said);
+    ends_first = false;
+    assert_int_equal(weir_engine_open(NULL, &engine), 0);
+    assert_int_equal(weir_peer_open(engine, address, &peer), 0);
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    options.notify_tag = proto_tag(PROTO_OPEN, 0);
+    options.notify_payload = &open;
+    options.notify_length = sizeof(open);
+    assert_int_equal(weir_write(engine, peer, NULL, 0, &options, &transfer), 0);
+    assert_int_equal(weir_transfer_wait(engine, transfer, UINT64_MAX), 0);
+    weir_engine_close(engine);
+    assert_non_null(fgets(line, sizeof(line), said));
+    assert_non_null(strstr(line, "a client is gone before its session began"));
+    end(pid, said);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W6_who_takes_no_answers_keeps_nobody_else),
         cmocka_unit_test(test_W6_a_session_without_an_end_of_answers_ends),
+        cmocka_unit_test(test_W6_a_client_whose_end_was_dropped_leaves_no_session),
+        cmocka_unit_test(test_W6_who_is_gone_before_it_is_heard_has_no_session),
         cmocka_unit_test(test_W10_a_session_that_the_target_ends_says_why),
         cmocka_unit_test(test_W1_no_answer_is_dropped_for_a_slow_client),
     };

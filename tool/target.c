@@ -208,6 +208,13 @@ static void client_gone(struct target *target, struct served *served, int error)
     begin_close(target, served);
 }
 
+/* Whether there is a client, or one may come yet: then GONE is told again if it does not. */
+static bool is_there(struct target *target, weir_peer client) {
+    int rc = weir_peer_connect(target->engine, client);
+
+    return rc == 0 || rc == WEIR_ENOTREADY;
+}
+
 static int open_session(struct target *target, struct served *served) {
     uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
     size_t length = sizeof(descriptor);
@@ -230,6 +237,11 @@ static void on_open(struct target *target, const weir_notification *message) {
 
     if (message->length != sizeof(struct proto_open)) {
         answer_status(target, &refused, PROTO_OPENED, WEIR_EINVAL);
+        return;
+    }
+    /* A client's last message may come behind the news of its end, which is not told again. */
+    if (!is_there(target, message->from)) {
+        remark("a client is gone before its session began");
         return;
     }
     memcpy(&refused.open, message->payload, sizeof(refused.open));
@@ -347,14 +359,11 @@ static unsigned take_completions(struct target *target) {
     return taken;
 }
 
-/* Some event was dropped: a client's end, perhaps. Its handle tells, too. */
+/* Some event was dropped: a client's end, perhaps. */
 static void look_after_clients(struct target *target) {
-    weir_peer_info info = WEIR_PEER_INFO_INIT;
-
     for (uint32_t i = 0; i < SERVED_MAX; i++) {
         struct served *served = &target->served[i];
-        if (served->state == SERVED_OPEN &&
-            weir_peer_query(target->engine, served->peer, &info) == WEIR_ESTALE)
+        if (served->state == SERVED_OPEN && !is_there(target, served->peer))
             client_gone(target, served, WEIR_EPEER);
     }
 }

@@ -7,6 +7,9 @@
  * or when it was silent for as long as the deadline says. An answer of its device on a live session
  * is a sign of life, whatever its application does meanwhile, and moves the deadline.
  *
+ * A peer that was reached, and is lost, is dialled at once. When that comes again and again, as if
+ * something between the two reset each connection, pauses grow as for one that does not answer.
+ *
  *           dial_start         connected            IAM
  *     NONE ------------> CALLING -----> ASKING ------------> NONE
  *       |                  |  ^            |
@@ -26,7 +29,12 @@
 #include "notes.h"
 #include "tables.h"
 
-enum { DIAL_PAUSE_NS = 20 * 1000 * 1000, DIAL_PAUSE_MAX_NS = 500 * 1000 * 1000 };
+enum {
+    DIAL_PAUSE_NS = 20 * 1000 * 1000,
+    DIAL_PAUSE_MAX_NS = 500 * 1000 * 1000,
+    DIAL_AT_ONCE = 4,                    /* begun without a pause, one after the other */
+    DIAL_CALM_NS = 2 * DIAL_PAUSE_MAX_NS /* between two that do not count as such */
+};
 
 /* A quarter of the connect time-out: for one that can be reached only if it calls. */
 static uint64_t patience_ns(const weir_engine *engine) {
@@ -183,10 +191,20 @@ static void call(weir_engine *engine, struct peer *peer) {
 void dial_start(weir_engine *engine, struct peer *peer) {
     if (peer->dial != DIAL_NONE || engine->closing)
         return;
-    peer->dial_pause_ns = DIAL_PAUSE_NS;
+    uint64_t now = engine_now(engine);
+    if (peer->dial_pause_ns == 0 || now - peer->dial_began_ns >= DIAL_CALM_NS) {
+        peer->dial_pause_ns = DIAL_PAUSE_NS;
+        peer->dials_at_once = 0;
+    }
+    peer->dial_began_ns = now;
     conn_hangup(engine, peer, &peer->conn_dialled);
     peer->dial = DIAL_CALLING;
     begin(engine, peer);
+    if (peer->dials_at_once == DIAL_AT_ONCE) {
+        again_later(engine, peer);
+        return;
+    }
+    peer->dials_at_once++;
     call(engine, peer);
 }
 
