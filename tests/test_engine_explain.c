@@ -99,6 +99,14 @@ static void test_W10_descriptors_that_are_short_are_named(void **state) {
     assert_non_null(strstr(note, "descriptors are left of 8 (ulimit -n)"));
 }
 
+/* An error, and no SIGXFSZ. */
+static void test_W10_files_that_may_not_be_long_are_named(void **state) {
+    char note[WEIR_OPEN_NOTE_MAX] = "";
+    (void)state;
+    assert_int_equal(opened_with(RLIMIT_FSIZE, 64000, note), WEIR_ENOMEM);
+    assert_non_null(strstr(note, "more than 64 KB (ulimit -f)"));
+}
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SHADOWED = 1 }; /* terabytes of address space are taken by others */
 #else
@@ -160,6 +168,7 @@ int main(void) {
         cmocka_unit_test(test_W9_a_device_that_is_not_there_is_named),
         cmocka_unit_test(test_W9_an_address_that_nobody_can_listen_at_is_named),
         cmocka_unit_test(test_W10_descriptors_that_are_short_are_named),
+        cmocka_unit_test(test_W10_files_that_may_not_be_long_are_named),
         cmocka_unit_test(test_W10_address_space_that_is_short_is_named),
         cmocka_unit_test(test_W10_address_space_is_as_much_as_it_says),
         cmocka_unit_test(test_W9_a_sentence_is_cut_and_always_one),

@@ -21,6 +21,7 @@
 
 /* An engine takes some 14, and one for each memory. */
 enum { DESCRIPTORS_ENOUGH = 16 };
+#define KILOBYTE 1000
 #define MEGABYTE 1000000
 
 /* Why the text is no address; false: it may be one. */
@@ -109,5 +110,16 @@ bool os_explain_address_space(uint64_t bytes, char *why_out, size_t size) {
              "left of %llu (ulimit -v)",
              (unsigned long long)bytes / MEGABYTE, (unsigned long long)left / MEGABYTE,
              (unsigned long long)limit.rlim_cur / MEGABYTE);
+    return true;
+}
+
+bool os_explain_file_size(uint64_t bytes, char *why_out, size_t size) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        bytes <= limit.rlim_cur)
+        return false;
+    snprintf(why_out, size,
+             "shared memory counts as a file, and no file may have more than %llu KB (ulimit -f)",
+             (unsigned long long)limit.rlim_cur / KILOBYTE);
     return true;
 }

@@ -17,4 +17,7 @@ bool os_explain_descriptors(char *why_out, size_t size);
 /* Whether `bytes` are more address space than RLIMIT_AS leaves; only then *why_out is written. */
 bool os_explain_address_space(uint64_t bytes, char *why_out, size_t size);
 
+/* Whether `bytes` are more than RLIMIT_FSIZE lets a file have; only then *why_out is written. */
+bool os_explain_file_size(uint64_t bytes, char *why_out, size_t size);
+
 #endif

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,7 +31,17 @@ int seg_error(int error) {
     }
 }
 
+/* Whether a file may be so long. Making one longer is answered with SIGXFSZ (setrlimit(2)), which
+ * ends a process that knows nothing of it. */
+static bool may_be_long(uint64_t bytes) {
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+           bytes <= limit.rlim_cur;
+}
+
 int seg_memfd(const char *name, uint64_t bytes) {
+    if (!may_be_long(bytes))
+        return WEIR_ENOMEM;
     fork_hold();
     int fd = fork_own(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     fork_release();
