@@ -710,33 +710,9 @@ static void test_H1_who_waited_for_a_known_peer_is_spoken_to(void **state) {
     lone_close(lone);
 }
 
-/* HELLO went out on a connection that was reset. It is said again as soon as there is another, and
- * does not wait for its time. */
-static void test_H1_what_a_lost_connection_carried_is_said_at_once(void **state) {
-    weir_peer peer;
-
-    (void)state;
-    struct lone *lone = lone_open(NULL);
-    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
-    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
-    lone_run(lone);
-    uint64_t first = lone_dialled(lone, THERE);
-    lone_say_iam(lone, first, 1, THERE);
-    assert_int_equal(lone_count(lone, first, WIRE_HELLO), 1);
-    lone_cut(lone, first, WEIR_ECONNECT);
-    uint64_t second = lone_dialled(lone, THERE);
-    assert_int_not_equal(second, 0);
-    lone_say_iam(lone, second, 1, THERE);
-    assert_int_equal(lone_count(lone, second, WIRE_HELLO), 1);
-    lone_say_iam(lone, second, 1, THERE);
-    assert_int_equal(lone_count(lone, second, WIRE_HELLO), 1);
-    lone_close(lone);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H1_who_waited_for_a_known_peer_is_spoken_to),
-        cmocka_unit_test(test_H1_what_a_lost_connection_carried_is_said_at_once),
         cmocka_unit_test(test_H1_a_hello_does_not_wait_for_a_dial_for_ever),
         cmocka_unit_test(test_H10_a_hundred_visitors_keep_their_addresses),
         cmocka_unit_test(test_H10_a_flood_of_who_keeps_nobody_out),

@@ -451,27 +451,6 @@ static void test_H1_a_handle_that_nobody_opened_ends_with_gone(void **state) {
     }
 }
 
-/* Something between the two resets every connection once the peer has said who it is. Each is
- * dialled again, for as long as that goes on, but not at the speed of the wire. */
-static void test_H12_a_reset_of_every_connection_is_met_with_pauses(void **state) {
-    weir_peer peer;
-
-    (void)state;
-    struct lone *lone = lone_open(NULL);
-    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
-    weir_peer_connect(lone->engine, peer);
-    lone_run(lone);
-    for (uint64_t end = lone->now_ns + 2 * SECOND; lone->now_ns < end; lone_pass(lone, MS)) {
-        uint64_t conn = lone_dialled(lone, THERE);
-        if (conn == 0 || !lone->conns[conn].open)
-            continue;
-        lone_say_iam(lone, conn, 1, THERE);
-        lone_cut(lone, conn, WEIR_ECONNECT);
-    }
-    assert_in_range(lone->dials, 5, 12);
-    lone_close(lone);
-}
-
 /* Both at once: the application has opened it under a name, and it calls before the dial is
  * through. Nothing was told of it yet, so the handle that was opened is the one. */
 static void test_H1_who_was_not_heard_of_has_the_opened_handle(void **state) {
@@ -539,7 +518,6 @@ static void test_H1_what_was_held_carries_the_handle_that_was_told(void **state)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_H12_a_reset_of_every_connection_is_met_with_pauses),
         cmocka_unit_test(test_H1_a_handle_that_nobody_opened_ends_with_gone),
         cmocka_unit_test(test_W3_one_without_an_address_may_call_again),
         cmocka_unit_test(test_W3_what_its_device_answers_is_a_sign_of_life),

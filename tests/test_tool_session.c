@@ -243,6 +243,51 @@ static void test_W6_a_session_without_an_end_of_answers_ends(void **state) {
     end(pid, said);
 }
 
+/* All that this side submitted has arrived. */
+static void send_all(struct session *session) {
+    for (uint32_t pending = 1; pending != 0;) {
+        weir_peer_info info = WEIR_PEER_INFO_INIT;
+        weir_engine_wait(session->engine, NS_PER_MS);
+        assert_int_equal(weir_peer_query(session->engine, session->peer, &info), 0);
+        pending = info.pending;
+    }
+}
+
+/* Clients ask for as much as they have room for and may leave unread besides, and close their
+ * sessions, one after the other. What they leave counts on, so that one that behaves gets its
+ * answers, however many came before.
+ */
+static void test_W6_what_closed_sessions_leave_unread_is_counted(void **state) {
+    enum { CLIENTS = 24, ASKED = 8100, HONEST = 4800 };
+    static struct session sessions[CLIENTS];
+    struct session honest;
+    char address[256];
+    FILE *said;
+
+    (void)state;
+    pid_t pid = serve(address, sizeof(address), &said);
+    struct options options = {.device = "shm", .peer = address, .qps = 1, .threads = 1};
+    for (int i = 0; i < CLIENTS; i++) {
+        open_session(&sessions[i], &options);
+        ask(&sessions[i], ASKED);
+        assert_int_equal(session_send(&sessions[i], proto_tag(PROTO_CLOSE, 0), NULL, 0, NULL, 0),
+                         0);
+        send_all(&sessions[i]);
+    }
+    open_session(&honest, &options);
+    ask(&honest, HONEST);
+    send_all(&honest);
+    for (int i = 0; i < HONEST; i++) {
+        weir_notification message;
+        assert_int_equal(session_await(&honest, PROTO_CHECKED, &message), 0);
+    }
+    assert_int_equal(session_close(&honest), 0);
+    session_end(&honest);
+    for (int i = 0; i < CLIENTS; i++)
+        session_end(&sessions[i]);
+    end(pid, said);
+}
+
 /* That a client is gone was among the events that the target did not take in time. */
 static void test_W6_a_client_whose_end_was_dropped_leaves_no_session(void **state) {
     char address[256], line[256];
@@ -298,6 +343,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W6_who_takes_no_answers_keeps_nobody_else),
         cmocka_unit_test(test_W6_a_session_without_an_end_of_answers_ends),
+        cmocka_unit_test(test_W6_what_closed_sessions_leave_unread_is_counted),
         cmocka_unit_test(test_W6_a_client_whose_end_was_dropped_leaves_no_session),
         cmocka_unit_test(test_W6_who_is_gone_before_it_is_heard_has_no_session),
         cmocka_unit_test(test_W10_a_session_that_the_target_ends_says_why),

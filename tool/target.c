@@ -3,8 +3,9 @@
  *
  * Clients are not trusted: every length, count and index of a message is checked before use,
  * memory is bounded for each client, as are the answers that it leaves unread, and what breaks the
- * protocol costs the client its session, nobody else's. The loop waits for no client. A client that
- * dies takes its session with it (WEIR_EVENT_GONE).
+ * protocol costs the client its session, nobody else's. The loop waits for no client, but for 100
+ * ms at a time, with growing pauses, for one that was stopped within an access to memory that is
+ * given back. A client that dies takes its session with it (WEIR_EVENT_GONE).
  *
  * Invariants: a session has at most one queued transfer (fill); memory is released before a
  * session's place is free again, as often as EBUSY asks for. */
@@ -24,7 +25,8 @@
 /* Answers that a client may leave unread: as many as it can ask for with an engine of its own that
  * is as weir makes it, or its part of ANSWERS_SHARED where there are more sessions. So in whatever
  * order 64 of them come, they leave no more than ANSWERS_ALL: 4 * 4,096, and 16,384 times the sum
- * of 1/k from 5 to 64. Without a session there is one thing to ask for. */
+ * of 1/k from 5 to 64. A session's place is taken for as long as answers of it are unread. Without
+ * a session there is one thing to ask for. */
 #define ANSWERS_MAX       4096u
 #define ANSWERS_SHARED    16384u
 #define ANSWERS_ALL       65536u
@@ -34,10 +36,12 @@
 #define PEERS        1024u /* weir's default, with which the engine is opened */
 #define SPIN_NS      (50 * NS_PER_US)
 /* A ping-pong's partner answers within this, or is not playing any more. */
-#define SPIN_PING_NS   (10 * NS_PER_MS)
-#define SLEEP_NS       (100 * NS_PER_MS)
-#define SLEEP_WATCH_NS NS_PER_MS
-#define BATCH          256 /* messages taken before looking at anything else */
+#define SPIN_PING_NS     (10 * NS_PER_MS)
+#define SLEEP_NS         (100 * NS_PER_MS)
+#define SLEEP_WATCH_NS   NS_PER_MS
+#define RETRY_FIRST_NS   NS_PER_MS
+#define RETRY_LONGEST_NS NS_PER_S
+#define BATCH            256 /* messages taken before looking at anything else */
 
 static bool leaves_too_many(struct target *target, const struct served *served) {
     weir_peer_info info = WEIR_PEER_INFO_INIT;
@@ -62,16 +66,14 @@ static int send_one(struct target *target, struct served *served, uint64_t tag, 
     options.notify_payload = payload;
     options.notify_length = length;
     int rc = weir_write(target->engine, served->peer, segments, segment_count, &options, &transfer);
-    if (rc == 0 && transfer.id != 0) {
-        served->under_way++;
+    if (rc == 0 && transfer.id != 0)
         weir_transfer_release(target->engine, transfer);
-    }
     return rc;
 }
 
 int target_send(struct target *target, struct served *served, uint64_t tag, const void *payload,
                 uint32_t length, const weir_segment *segments, size_t segment_count) {
-    if (served->under_way % ANSWERS_LOOK == 0 && leaves_too_many(target, served))
+    if (served->answers++ % ANSWERS_LOOK == 0 && leaves_too_many(target, served))
         return WEIR_EAGAIN;
     return send_one(target, served, tag, payload, length, segments, segment_count);
 }
@@ -166,18 +168,40 @@ static int release(struct target *target, struct served *served) {
     return 0;
 }
 
-static void try_close(struct target *target, struct served *served) {
-    /* The queued transfer's completion names this place: it must have come first. */
-    if (served->fill_stage != 0 || release(target, served) != 0)
+static void try_leave(struct target *target, struct served *served) {
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+
+    if (weir_peer_query(target->engine, served->peer, &info) == 0 && info.pending != 0)
         return;
-    work_close(served);
-    if (served->answer_close)
-        (void)send_one(target, served, proto_tag(PROTO_CLOSED, 0), NULL, 0, NULL, 0);
     *served = (struct served){.state = SERVED_FREE, .index = served->index};
     target->open_count--;
 }
 
+static void try_close(struct target *target, struct served *served) {
+    /* The queued transfer's completion names this place: it must have come first. */
+    if (served->fill_stage != 0)
+        return;
+    /* A try may take 100 ms, where a client was stopped within an access. */
+    if (served->pause_ns != 0 && host_now_ns() < served->retry_ns)
+        return;
+    if (release(target, served) != 0) {
+        served->pause_ns = served->pause_ns == 0                 ? RETRY_FIRST_NS
+                           : served->pause_ns < RETRY_LONGEST_NS ? 2 * served->pause_ns
+                                                                 : served->pause_ns;
+        served->retry_ns = host_now_ns() + served->pause_ns;
+        return;
+    }
+    work_close(served);
+    if (served->answer_close)
+        (void)send_one(target, served, proto_tag(PROTO_CLOSED, 0), NULL, 0, NULL, 0);
+    served->state = SERVED_LEFT;
+    try_leave(target, served);
+}
+
 static void begin_close(struct target *target, struct served *served) {
+    if (served->copied.id != 0)
+        weir_transfer_release(target->engine, served->copied);
+    served->copied.id = 0;
     served->state = SERVED_CLOSING;
     try_close(target, served);
 }
@@ -205,7 +229,10 @@ static void client_gone(struct target *target, struct served *served, int error)
         remark("a client is gone within its session: %s (%s)", weir_strerror(error),
                weir_error_name(error));
     served->answer_close = false;
-    begin_close(target, served);
+    if (served->state != SERVED_LEFT)
+        begin_close(target, served);
+    else
+        try_leave(target, served);
 }
 
 /* Whether there is a client, or one may come yet: then GONE is told again if it does not. */
@@ -230,9 +257,16 @@ static int open_session(struct target *target, struct served *served) {
     return rc;
 }
 
+/* Nobody tells when the last answer is taken: this is asked when the place is wanted. */
+static void visit_left(struct target *target) {
+    for (uint32_t i = 0; i < SERVED_MAX; i++) {
+        if (target->served[i].state == SERVED_LEFT)
+            try_leave(target, &target->served[i]);
+    }
+}
+
 static void on_open(struct target *target, const weir_notification *message) {
     struct served refused = {.peer = message->from};
-    struct served *served = find(target, message->from);
     int rc = WEIR_EAGAIN;
 
     if (message->length != sizeof(struct proto_open)) {
@@ -245,6 +279,8 @@ static void on_open(struct target *target, const weir_notification *message) {
         return;
     }
     memcpy(&refused.open, message->payload, sizeof(refused.open));
+    visit_left(target);
+    struct served *served = find(target, message->from);
     if (served != NULL)
         rc = WEIR_EBUSY; /* one session a client */
     for (uint32_t i = 0; served == NULL && i < SERVED_MAX; i++) {
@@ -404,6 +440,8 @@ static unsigned visit_sessions(struct target *target, struct mood *mood_out) {
         if (served->state == SERVED_FREE)
             continue;
         left--;
+        if (served->state == SERVED_LEFT)
+            continue;
         if (served->state == SERVED_CLOSING) {
             mood_out->looking = true;
             try_close(target, served);

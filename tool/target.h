@@ -13,7 +13,12 @@
 
 #define SERVED_MAX 64 /* sessions at a time; further OPENs are refused with EAGAIN */
 
-enum served_state { SERVED_FREE = 0, SERVED_OPEN, SERVED_CLOSING };
+enum served_state {
+    SERVED_FREE = 0,
+    SERVED_OPEN,
+    SERVED_CLOSING, /* its memory is given back as soon as nobody uses it */
+    SERVED_LEFT     /* over; the place is free when the client has taken its answers, or is gone */
+};
 
 /* A request of a replay between its REQUEST and its CHECKED. */
 struct served_slot {
@@ -37,8 +42,11 @@ struct served {
     uint64_t map_bytes; /* base is our own mapping of this size; 0: weir's */
     uint64_t remote_bytes;
     uint64_t notifications;
-    uint64_t under_way; /* messages to the client that were not done in their submit */
-    uint64_t word;      /* PING_MEMORY: the last word seen */
+    uint64_t answers;     /* ever sent */
+    uint64_t retry_ns;    /* CLOSING: no try before */
+    uint64_t pause_ns;    /* CLOSING: after the next try */
+    uint64_t word;        /* PING_MEMORY: the last word seen */
+    weir_transfer copied; /* PING_MEMORY: the write of that word, until it has ended */
     /* Fill. */
     weir_segment *segments;
     uint64_t repetition;

@@ -154,7 +154,6 @@ int work_watch_word(struct target *target, struct served *served) {
     weir_segment segment = {.local = served->scratch, .remote = served->remote, .length = 8};
     uint64_t *watched = (uint64_t *)(void *)served->base; /* page-aligned */
     uint64_t word = __atomic_load_n(watched, __ATOMIC_ACQUIRE);
-    weir_transfer transfer;
     int rc;
 
     /* As often as the bench looks for our answer between two rounds of anything else. */
@@ -164,15 +163,21 @@ int work_watch_word(struct target *target, struct served *served) {
     }
     if (word == served->word || served->remote.id == 0)
         return 0;
+    if (served->copied.id != 0) {
+        rc = weir_transfer_status(target->engine, served->copied);
+        if (rc == WEIR_EINPROGRESS)
+            return 0; /* the source may not be changed yet */
+        weir_transfer_release(target->engine, served->copied);
+        served->copied.id = 0;
+        if (rc != 0)
+            return rc;
+    }
     memcpy(served->scratch_base, &word, sizeof(word));
-    rc = weir_write(target->engine, served->peer, &segment, 1, NULL, &transfer);
+    rc = weir_write(target->engine, served->peer, &segment, 1, NULL, &served->copied);
     if (rc == WEIR_EAGAIN)
         return 0; /* the word is still there at the next visit */
     if (rc != 0)
         return rc;
-    /* The client sends the next word only after this one: the source is not changed before. */
-    if (transfer.id != 0)
-        weir_transfer_release(target->engine, transfer);
     served->word = word;
     return 1;
 }

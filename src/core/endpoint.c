@@ -151,6 +151,7 @@ static void send_hello(struct step *s, struct ep_hello *hello) {
     e->data = hello->bytes;
     e->length = hello->length;
     e->retransmit = hello->sent;
+    e->attempt = hello != &s->ep->hello_live;
     hello->sent = true;
 }
 
@@ -506,14 +507,18 @@ static void act_probe(struct step *s) {
 static void act_repeat(struct step *s) {
     if (s->ep->put_off || s->event->unheard) {
         send_hello(s, &s->ep->papers->hello);
-        s->ep->attempt.said_ns = UINT64_MAX; /* said twice: no measure */
+        /* The answer to the first one, if there was any, is lost with it: the measure is of this.
+         */
+        if (s->ep->attempt.said_ns != UINT64_MAX)
+            s->ep->attempt.said_ns = s->now_ns;
     }
     s->ep->put_off = false;
 }
 
 static void act_ask(struct step *s) {
     act_probe(s);
-    act_repeat(s);
+    if (s->event->unheard)
+        act_repeat(s);
 }
 
 static void act_alive(struct step *s) {

@@ -103,12 +103,13 @@ enum ep_effect_type {
  * the next step. */
 struct ep_effect {
     enum ep_effect_type type;
-    uint32_t session;                   /* CREATE, CONNECT, UP, RETIRE */
-    int error;                          /* FAILED, GONE */
-    bool crossing;                      /* CONNECT: the remote may connect by itself */
-    bool retransmit;                    /* SEND: sent before, byte for byte */
-    const uint8_t *data;                /* SEND */
-    uint32_t length;                    /* SEND */
+    uint32_t session;    /* CREATE, CONNECT, UP, RETIRE */
+    int error;           /* FAILED, GONE */
+    bool crossing;       /* CONNECT: the remote may connect by itself */
+    bool retransmit;     /* SEND: sent before, byte for byte */
+    bool attempt;        /* SEND: the message that the attempt waits for an answer to */
+    const uint8_t *data; /* SEND */
+    uint32_t length;     /* SEND */
     const struct wire_qp_set *remote;   /* CONNECT; checked by wire_decode, blobs are not */
     const struct wire_settled *settled; /* SETTLED */
     uint64_t epoch;                     /* ours of session's session; SETTLED: see there */

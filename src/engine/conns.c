@@ -104,6 +104,7 @@ void conn_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn) {
         return;
     if (peer->conn_last == number)
         peer->conn_last = 0;
+    peer->unheard |= peer->conn_said == number;
     visitor_drop(engine, number);
     engine->ports.control.ops->hangup(engine->ports.control.self, number);
 }

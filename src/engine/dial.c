@@ -327,6 +327,8 @@ void dial_spoke(weir_engine *engine, struct peer *peer, uint64_t conn) {
     found_conn_set(engine, peer, &peer->conn_accepted, conn);
     peer->accepted_aside = aside;
     peer->before_aside = before_aside;
+    if (peer->unheard && peer_is_there(peer))
+        note_probe(engine, peer); /* it was said on one that is hung up now */
     engine->ports.control.ops->keep(engine->ports.control.self, conn);
 }
 

@@ -69,8 +69,10 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
     case EP_DO_SEND:
         if (peer->conn_last == 0 && peer->dialable)
             dial_start(engine, peer);
-        peer->conn_said = peer->conn_last;
-        peer->unheard = peer->conn_last == 0;
+        if (effect->attempt) {
+            peer->conn_said = peer->conn_last;
+            peer->unheard = peer->conn_last == 0;
+        }
         conn_send(engine, peer->conn_last, effect->data, effect->length, effect->retransmit);
         return false;
     case EP_DO_CREATE:
@@ -90,6 +92,8 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
                               .error = rc};
         return true;
     case EP_DO_UP:
+        peer->conn_said = 0;
+        peer->unheard = false;
         up(engine, peer, effect->session);
         return false;
     case EP_DO_RETIRE:

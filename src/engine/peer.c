@@ -320,6 +320,8 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
         false;
     past_keep(engine, peer);
     peer->pass_theirs = 0;
+    peer->conn_said = 0;
+    peer->unheard = false;
     peer->notes = (struct notes){0}; /* of the instance that is gone */
     if (peer->number_next > engine->number_floor)
         engine->number_floor = (peer->number_next + 63) & ~(uint64_t)63;

@@ -300,7 +300,7 @@ struct peer {
      * it, and it was put there while the peer is asked for again (dial_ask_there). */
     bool accepted_aside, before_aside;
     uint64_t conn_last;  /* the one that spoke last */
-    uint64_t conn_said;  /* the one that carried the endpoint's last message; 0: none did */
+    uint64_t conn_said;  /* the one that carried the attempt's last message; 0: none did */
     bool unheard;        /* that message may be lost: its connection is, or there was none */
     uint64_t conn_waits; /* of the visitor whose HELLO waits for who answers at this address */
     enum dial_state dial;
