@@ -28,12 +28,12 @@
  *    weir_memory_release has returned 0. `*_out` parameters are written only
  *    on success. A null pointer that may not be null is EINVAL.
  *  - Units: lengths and offsets in bytes, times in nanoseconds (`_ns`).
- *  - fork(2): a child has no engine of its parent's. Of one that it finds every call returns
- *    WEIR_ECLOSED and does nothing, but weir_engine_close, which frees the child's memory of
- *    it and tells nobody; the parent goes on as if there were no child. See weir(3).
+ *  - fork(2): a child has no engine of its parent's. A call with one that it finds does nothing and
+ *    returns WEIR_ECLOSED, but weir_engine_close, which frees the child's memory of it and tells
+ *    nobody. The parent goes on as if there were no child. See weir(3).
  *  - Handles (weir_memory, weir_remote, weir_peer, weir_transfer) are values.
- *    A zeroed one names nothing. One used after its release is WEIR_ESTALE,
- *    never undefined behaviour; ids do not repeat in practice.
+ *    A zeroed one names nothing; a zeroed transfer is one that is done. One used after its release
+ * is WEIR_ESTALE, never undefined behaviour; ids do not repeat in practice.
  *  - Options structs carry their own size: set it with the _INIT macro; zero in
  *    any other field means its environment variable, where it has one that is set,
  *    or the default. A struct from an older weir.h works.
@@ -117,8 +117,8 @@ typedef enum weir_class {
     WEIR_CLASS_OK = 0,
     WEIR_CLASS_RETRY = 1,    /* nothing happened; the same call may work later */
     WEIR_CLASS_TRANSFER = 2, /* this call or transfer failed, for what it was given; the engine and
-                              * the peer go on. With ESTALE so does every other that is given the
-                              * same handle: all imports of a peer, when it died */
+                              * the peer go on. After ESTALE every other call with the same handle
+                              * fails, too: with each import of a peer that died, say */
     WEIR_CLASS_ENDPOINT = 3  /* this peer, or the engine, cannot be used any more */
 } weir_class;
 
@@ -201,9 +201,10 @@ typedef struct weir_engine_options {
                                    * session's receives to take some, before that session is
                                    * broken; default 10 s. A tenth of it at most counts between
                                    * two looks at what came */
-    uint64_t retransmit_ns;       /* least pause before a control message is said again, 20 ms */
-    uint64_t teardown_timeout_ns; /* forced teardown of a QP that has nothing left to take;
-                                   * default 4 s */
+    uint64_t retransmit_ns;       /* least pause before a control message is said again;
+                                   * default 20 ms */
+    uint64_t teardown_timeout_ns; /* then a QP that completes nothing any more is torn down by
+                                   * force, and weir_engine_close ends; default 4 s */
     uint64_t settle_grace_ns;     /* for posted WRs of a cancelled or late transfer to complete,
                                    * before their QPs are taken down; default 100 ms */
     uint64_t backoff_timeout_ns;  /* WEIR_TRANSFER_BLOCK waits at most this; default 10 ms */
@@ -253,8 +254,8 @@ WEIR_API int weir_open_explain(const weir_engine_options *options, int error, ch
                                size_t note_size);
 
 /* Ends every transfer with a status (ECLOSED if nothing else came first), tells
- * the peers, tears down, frees. Blocks, under one second on a healthy device and
- * at most teardown_timeout_ns. Memory from weir_memory_allocate is unmapped. QPs that
+ * the peers, tears down, frees. Blocks: under one second on a healthy device, else about
+ * teardown_timeout_ns. Memory from weir_memory_allocate is unmapped. QPs that
  * the device does not let go of in that time, as one that is being connected to a host
  * that does not answer, are freed later by a thread of the library; nobody reaches the
  * application's memory by them. NULL is allowed. In a child of fork(2) it frees memory,
@@ -265,8 +266,8 @@ WEIR_API void weir_engine_close(weir_engine *engine);
  * (0: idle; the number has no other meaning). If another
  * thread has the engine, returns 0: that thread does the work. Any time may pass between two
  * calls: all that was acknowledged to peers is delivered, and all that came is looked at before
- * any deadline passes. With one a second on both sides whatever connects, recovers or ends does
- * so within connect_timeout_ns, of which no time between two calls counts more than a tenth.
+ * any deadline passes. With one call a second on both sides connecting, recovering and ending take
+ * connect_timeout_ns at most. No time between two calls counts for more than a tenth of that.
  * Errors: EDEVICE (it is idle, and the device failed and was given back). */
 WEIR_API int weir_engine_progress(weir_engine *engine);
 
@@ -284,7 +285,7 @@ WEIR_API int weir_engine_fd(const weir_engine *engine);
 /* Before sleeping on the descriptor. 0: the descriptor is armed, and *timeout_ns_out holds
  * after how long progress must be called even if nothing arrives (UINT64_MAX: never).
  * After waking, call weir_engine_progress, which disarms; progress of another thread wakes, too.
- * One thread at a time; WEIR_ENGINE_THREAD goes with it. Errors: EAGAIN (do not sleep, but make
+ * One thread at a time. WEIR_ENGINE_THREAD may be set. Errors: EAGAIN (do not sleep, but make
  * progress and take everything that can be taken: the engine has work now, or notifications or
  * completions wait to be taken, or something was done since the last call of this function, by
  * another thread, say, or inside a submit). */
@@ -321,8 +322,8 @@ WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t leng
 /* Allocates and registers zeroed, page-aligned memory that is fastest to share
  * (on shm: mapped by the peer). All of its pages are backed before the call returns, used
  * or not, which takes time with its size; memory that is to be backed as it is used is the
- * application's own, registered. Meanwhile the engine is everybody else's, as while memory is
- * released, imported, or registered on verbs. The engine owns it until weir_memory_release. A
+ * application's own, registered. Meanwhile other calls may use the engine, as while memory
+ * is released or registered. The engine owns it until weir_memory_release. A
  * child of fork(2) does not have it: touching it there is a SIGSEGV. On shm it holds a file
  * descriptor, but with access 0 none.
  * Errors: as weir_memory_register, of which ENOMEM also for more than the machine has left;
@@ -382,12 +383,12 @@ WEIR_API int weir_remote_query(weir_engine *engine, weir_remote remote, uint64_t
 /* Names another engine by its address. Does not connect: the first transfer,
  * from either side, does. The same address gives the same peer, with one more
  * reference; so does the address that a peer which connected by itself says is its
- * own, as text, if its connection came from that host. It is asked for there: until it answers,
- * refuses, or a quarter of connect_timeout_ns is over, transfers to it wait
- * (WEIR_WAITING_CONNECTION), and if another engine answers, the peer is GONE and the handle names
- * that one. Opened under another name than it says, a peer may get a second handle:
- * WEIR_EVENT_SAME. A numeric host is parsed at once; a name is resolved when it is dialled. Errors:
- * EINVAL (empty), EADDRESS (a wildcard, too), EAGAIN (peers_max). */
+ * own, as text, if its connection came from that host. The engine dials that address: until
+ * the peer answers there, the dial is refused, or a quarter of connect_timeout_ns is over,
+ * transfers to the peer wait (WEIR_WAITING_CONNECTION). If another engine answers, the peer is GONE
+ * and the handle names that one. Opened under another name than it says, a peer may get a second
+ * handle: WEIR_EVENT_SAME. A numeric host is parsed at once; a name is resolved when it is dialled.
+ * Errors: EINVAL (empty), EADDRESS (a wildcard, too), EAGAIN (peers_max). */
 WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
 
 /* Gives one reference back. The last one ends the peer's unfinished transfers
@@ -412,12 +413,12 @@ typedef struct weir_peer_info {
     uint32_t sq_depth;              /* slots of each QP, granted, without the beacon's */
     uint32_t sq_used;               /* slots taken now, all QPs */
     uint32_t sq_high_water;         /* most slots ever taken on one QP of this session */
-    uint32_t pending;               /* transfers that wait for slots, credits or a connection */
+    uint32_t pending;               /* transfers that wait to be posted */
     uint64_t sessions;              /* sessions that reached up, ever */
     int refusal;                    /* why the peer refused the session that was wanted last, or
                                      * does now, while it is asked again: a WEIR_E* code of its
                                      * own; EREFUSED: the devices differ, or do not meet; ECONNECT:
-                                     * its does not reach ours. 0: it did not */
+                                     * its device does not reach ours. 0: it did not */
     uint32_t reserved;
     weir_peer peer; /* the handle that events and notifications of this peer carry */
 } weir_peer_info;
@@ -476,7 +477,7 @@ typedef struct weir_segment {
 #define WEIR_TRANSFER_NOTIFY 0x1u
 /* Report the end of the transfer through weir_completion_take, and release the
  * handle by itself then: it is ESTALE once the transfer has ended, for
- * weir_transfer_wait too. Never completes inside the submit call. */
+ * weir_transfer_wait too. It may end inside the submit call: the completion tells. */
 #define WEIR_TRANSFER_QUEUE 0x2u
 /* When the pools are full, wait up to backoff_timeout_ns before EAGAIN: progress for 20 us,
  * then sleeps of 40 us to 4 ms between looks, each up to 3 times the last, which end when anything
@@ -602,16 +603,16 @@ WEIR_API int weir_notification_take(weir_engine *engine, weir_notification *noti
 typedef enum weir_event_type {
     WEIR_EVENT_UP = 1,        /* first session with this peer, or first after GONE */
     WEIR_EVENT_DEGRADED = 2,  /* its session broke, whichever side found it; recovery runs by
-                               * itself, and replays whatever else was on it. The peer's next event
-                               * is RECOVERED or GONE. `error` is the cause. EREMOTE, EINVAL,
+                               * itself, and replays all that was on it but ONCE transfers. Then
+                               * RECOVERED or GONE is told. `error` is the cause. EREMOTE, EINVAL,
                                * ETOOBIG: a device refused one transfer, the target's for memory
                                * that was released, say; ECANCELED, ETIMEDOUT: posted work of a
                                * cancelled or late transfer had to be stopped; of these `value` is
-                               * the transfer's id, or 0 if its handle was released, or the peer's
-                               * was it. ECONNECT: the target did not answer. EUNKNOWN: the peer
+                               * the transfer's id; 0: its handle was released, or the transfer is
+                               * the peer's. ECONNECT: the target did not answer. EUNKNOWN: the peer
                                * ended it. EDEVICE: it failed here, and no cause is known yet */
     WEIR_EVENT_RECOVERED = 3, /* a new session is up in place of the one that broke; `error` and
-                               * `value` as with DEGRADED, but all that was learned since */
+                               * `value` as with DEGRADED, as far as they are known by now */
     WEIR_EVENT_GONE = 4,      /* there is no session, and none will come by itself. EPEER: the peer
                                * died, was restarted or closed its engine; ECONNECT, EREFUSED,
                                * EADDRESS, EUNREACH, EMFILE: it was not reached; ECLOSED: the
@@ -657,7 +658,7 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
 #define WEIR_COUNTERS(X)                                                                           \
     X(transfers_ok, "transfers that ended well")                                                   \
     X(transfers_failed, "transfers that ended with an error")                                      \
-    X(transfers_inline, "transfers done inside the submit call")                                   \
+    X(transfers_inline, "transfers done at their submit, without a handle")                        \
     X(bytes_written, "bytes of write segments that ended well")                                    \
     X(bytes_read, "bytes of read segments that ended well")                                        \
     X(wrs_posted, "work requests accepted by the device")                                          \
@@ -680,7 +681,7 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
     X(settled_remote, "transfers that the target said had arrived on a broken session")            \
     X(beacons_flushed, "QPs whose teardown beacon came back")                                      \
     X(last_wqe_events, "last-WQE events that counted")                                             \
-    X(teardown_forced, "QPs destroyed on the time bound, not on their beacon")                     \
+    X(teardown_forced, "QPs destroyed on a bound, not on their beacon")                            \
     X(destroy_retries, "destroys that the device refused at first")                                \
     X(control_sent, "control messages sent")                                                       \
     X(control_received, "control messages accepted")                                               \

@@ -15,8 +15,8 @@ extern "C" {
 #define WEIR_SETTING_NOTE_MAX 192 /* bytes of a setting's note with its terminator */
 #define WEIR_VARIABLE_MAX     64  /* bytes of a stray variable's name with its terminator */
 
-/* Where the value of a setting comes from. An option goes before the environment, which is
- * not looked at then, and that before the default. */
+/* Where the value of a setting comes from. An option goes before the environment, and
+ * the environment before the default. */
 typedef enum weir_setting_source {
     WEIR_SETTING_DEFAULT = 0,
     WEIR_SETTING_ENVIRONMENT = 1,
@@ -26,12 +26,12 @@ typedef enum weir_setting_source {
 #define WEIR_SETTING_AUTO     UINT64_MAX /* a number that the engine or the device chooses */
 #define WEIR_SETTING_TEXT_MAX 64         /* bytes of a setting that is text, with its terminator */
 
-/* A number of weir_engine_options. value to most are in the unit; a time in the options that
+/* A number of weir_engine_options. Its numbers are in the unit; a time in the options that
  * is not a whole number of it is rounded up. */
 typedef struct weir_setting_info {
     size_t size;
     const char *name;     /* its field there; these four are static storage */
-    const char *variable; /* its environment variable: digits, least to most */
+    const char *variable; /* its environment variable */
     const char *unit;     /* "", "B", "us", "ms" */
     const char *what;     /* a few words about it */
     uint64_t value;       /* as an engine would have it; the default where it is refused */

@@ -345,7 +345,7 @@ static int control_dial(void *self, const char *address, uint64_t *conn_out) {
             to = i;
         }
     }
-    if (to != UINT32_MAX) {
+    if (to != UINT32_MAX && node->index < world->config.nodes) { /* no stranger */
         judge_dial(net, node->index, to);
     }
     if (to != UINT32_MAX && world->control_cut[node->index][to] &&

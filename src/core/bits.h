@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bits.h: a set of numbers below 65,536, and the way from one to the next larger.
  *
- * A bit each, and a bit for each word of those that has any: the next member is found in a time
- * that depends on neither how many could be there nor where it is, as far as the summary is
- * short (16 words). Members may come and go while the set is walked: the walk goes on with the
- * next larger of those that are there then. Owns memory given at init. */
+ * A bit each, and in a summary of 16 words a bit for each word that has any: so the time to find
+ * the next member is bounded, wherever it is and however many could be there. Members may come and
+ * go while the set is walked: the walk goes on with the next larger of those that are there then.
+ * Owns memory given at init. */
 #ifndef WEIR_BITS_H
 #define WEIR_BITS_H
 

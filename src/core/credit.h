@@ -62,8 +62,8 @@ static inline void credit_told(struct credit *credit) {
     if (!credit->under_way)
         credit->told = credit->taken;
 }
-/* A credit message was posted, on an unordered session: until its run is over with,
- * credit_landed, no other may be. */
+/* A credit message was posted, on an unordered session: no other may be posted before
+ * credit_landed. */
 static inline void credit_launched(struct credit *credit, uint64_t seq) {
     credit->told_before = credit->told;
     credit->told = credit->taken;

@@ -4,8 +4,8 @@
  * Owns two encodings and nothing else.
  *  - A handle is {generation:44, index:20}. Generations start at 1, so 0 names
  *    nothing; at a million releases a second of one entry they last 200 days.
- *  - A wr_id is {kind:4, QP:16, sequence:44}. The sequence of a QP's entry never
- *    restarts, so the completion of a QP that is gone never names a newer one.
+ *  - A wr_id is {kind:4, QP:16, sequence:44}. The sequence of the runs of a QP's entry
+ *    never restarts, so a completion of a QP that is gone names no run of a newer one.
  */
 #ifndef WEIR_HANDLE_H
 #define WEIR_HANDLE_H

@@ -23,7 +23,7 @@
  *
  * Invariants: used is the sum of the counts of all runs in [head, tail) and never
  * above depth; sequences only grow, over all QPs that ever had this entry, so that
- * a late completion is recognised. O(1) a call, no memory of its own. It leaves to
+ * a late completion is recognised. No memory of its own. It leaves to
  * others: what a run was for, and the beacon, whose slot is not part of depth.
  */
 #ifndef WEIR_LEDGER_H

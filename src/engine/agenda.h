@@ -10,8 +10,8 @@ uint64_t engine_clock(const weir_engine *engine);
 /* The engine's own time, which its time-outs go by: it stands still while nobody looks (look.h). */
 uint64_t engine_now(const weir_engine *engine);
 
-/* When the timer of each is due, by engine_now; UINT64_MAX: never. step.c calls the module that it
- * is of then. */
+/* Sets the timer of each to when_ns of engine_now; UINT64_MAX: never. When it is due, step.c calls
+ * the module that owns it. */
 void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64_t when_ns);
 void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns);
 void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns);

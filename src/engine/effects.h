@@ -11,7 +11,7 @@ static inline void effects_perform(weir_engine *engine) {
     if (__builtin_expect(engine->noted_head != NONE, 0))
         effects_perform_all(engine);
 }
-/* The endpoint of the peer, whose instance is known, hears of this. Notes are left. */
+/* The endpoint of the peer, whose instance is known, hears of this. Performs no notes. */
 void effects_event(weir_engine *engine, struct peer *peer, const struct ep_event *event);
 /* The peer's timer is due. */
 void effects_timer(weir_engine *engine, struct peer *peer);

@@ -7,7 +7,7 @@
 
 void look_begin(weir_engine *engine);
 bool look_is_due(weir_engine *engine);
-/* At everything, with so many completions at most. Returns how much was done. */
+/* At everything, with `budget` completions at most. Returns how much was done. */
 int look_at_all(weir_engine *engine, int budget);
 /* A deadline is due: whether it may pass. looked: in this step. */
 bool look_before_deadlines(weir_engine *engine, bool looked, int *done);

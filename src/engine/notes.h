@@ -52,8 +52,8 @@ void note_conn_lost(weir_engine *engine, uint64_t conn);
 static inline bool notes_waiting(const weir_engine *engine) {
     return engine->noted_head != NONE;
 }
-/* The peer that was first noted, off the list; its notes stay until they are performed. There is
- * one. */
+/* Takes the peer that was noted first off the list, which is not empty. Its notes stay until they
+ * are performed. */
 struct peer *notes_next(weir_engine *engine);
 /* The first of the sessions in *sessions, which is not 0, out of it. */
 static inline uint32_t notes_session(uint8_t *sessions) {

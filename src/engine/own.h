@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* own.h: the owner of the engine.
  *
- * One word. A submit takes the engine if it is free (own_try); a submit that finds it taken leaves
+ * One word. A submit takes the engine if it is free (own_try). One that finds it taken twice leaves
  * its work on the submit queue, which the owner empties before it lets go and once more after:
  * own_leave never leaves work behind that nobody will see. An owner that has served others for
  * SERVE_ROUNDS steps asks to be relieved: the next submitter that hands over waits for the engine
@@ -13,8 +13,8 @@
  * engine. They change only under both the engine and tables_lock, so either is
  * enough to read them.
  *
- * In a child of fork(2) the word says OWNER_PARENT, so that whatever tries to take the engine
- * fails, and `serial` is off; each call that is not refused so looks at `forked` first. */
+ * In a child of fork(2) the word says OWNER_PARENT, so that no call takes the engine, and `serial`
+ * is off. A call that does not try to take the engine looks at `forked` first. */
 #ifndef WEIR_ENGINE_OWN_H
 #define WEIR_ENGINE_OWN_H
 
@@ -60,11 +60,10 @@ static inline void own_enter(weir_engine *engine) {
         own_enter_slow(engine);
 }
 
-/* Once more, half a microsecond later; some microseconds when threads that submit crowd. On
- * several processors small transfers take the engine, and the lines of all that belongs to it,
- * from each other with every one: a thread that found it taken leaves it to its owner for a hundred
- * of them. An owner that gets no processor, or is long at work, is not waited for by one after the
- * other. */
+/* Tries once more, half a microsecond later; some microseconds later when many threads submit. With
+ * small transfers several processors take the engine's cache lines from each other for each one: a
+ * thread that found the engine taken leaves it to its owner for a hundred of them. After tries in
+ * vain most threads do not wait at all: the owner may have no processor, or much work. */
 bool own_try_later(weir_engine *engine);
 
 /* After a hand-over: whether the owner wants to be relieved, by us now. Then the engine

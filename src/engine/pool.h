@@ -3,9 +3,9 @@
  *
  * Treiber's stack over an array of links. The head carries a counter beside the
  * index, so that a head that was taken and given back meanwhile is not mistaken
- * for the old one (ABA). Sequentially consistent, so that who finds it empty after saying
- * that he waits is seen by who gives: engine_room. Written with C11 atomics rather than taken from
- * Concurrency Kit, whose inline assembly ThreadSanitizer cannot see. */
+ * for the old one (ABA). Sequentially consistent: a thread that says that it waits, and
+ * then finds it empty, is seen by one that gives (news_room). Written with C11 atomics rather than
+ * taken from Concurrency Kit, whose inline assembly ThreadSanitizer cannot see. */
 #ifndef WEIR_ENGINE_POOL_H
 #define WEIR_ENGINE_POOL_H
 

@@ -13,7 +13,7 @@ enum outcome {
     POST_FULL,     /* as many bytes are in flight as may be, or others wait for that */
     POST_NOTHING,  /* nothing is pending, or may be posted now */
     POST_CREDITS,  /* the notification has to wait for credits */
-    POST_WAITS,    /* the notification has to wait for the data's completion */
+    POST_WAITS,    /* the next part has to wait for completions of the transfer */
     POST_STOPPED,  /* the transfer failed or its session broke: it is on another list now */
 };
 

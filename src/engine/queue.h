@@ -35,7 +35,7 @@ static inline void queue_init(struct queue *queue, void *entries, size_t entry_b
 /* Where the next entry goes; NULL when full. Then queue_put shows it to takers. */
 static inline void *queue_room(struct queue *queue) {
     uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
-    /* Sequentially consistent, as the taker's step is: see held_some in state.h. */
+    /* Sequentially consistent, as the taker's step is: see deliver_later. */
     if (tail - atomic_load(&queue->head) > queue->mask)
         return NULL;
     return queue->entries + (size_t)(tail & queue->mask) * queue->entry_bytes;

@@ -13,8 +13,9 @@
  *  - while it is not known what a QP that has died took, one buffer more than wanted is
  *    posted for it (a doubt), up to a quarter of all;
  *  - a buffer is *lost* when one has come back that was posted RECEIVES_BEHIND times
- *    as many later as were ever wanted meanwhile. It is counted, and another is posted instead;
- *  - doubts are over when all that was posted before them has come back or is lost.
+ *    as many later as were wanted then, or are now. It is counted, and another is posted instead;
+ *  - a lost buffer ends one doubt. All are over when the buffers that were posted before them
+ *    have come back or are lost.
  * A lost buffer is used again when no other is free, the one first that was lost first; one
  * that comes back after all was only late, and is free as any other. */
 #ifndef WEIR_ENGINE_RECEIVES_H

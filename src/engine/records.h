@@ -112,7 +112,7 @@ record_init(weir_engine *engine, struct transfer *transfer, const struct peer *p
 
 /* A filled record that is not yet anywhere. Needs the engine or tables_lock. */
 int record_fill(weir_engine *engine, struct request *request, struct transfer **out);
-/* Gives the reserve back to itself. */
+/* Fills the reserve of the fast way again. */
 void records_refill(weir_engine *engine);
 
 #endif

@@ -2,8 +2,8 @@
 /* state.h: everything an engine holds, and who may touch it.
  *
  * One thread at a time *has* the engine (own.h): it alone touches what is here,
- * except the members marked "any thread". All memory is taken at open, from the
- * limits; nothing is allocated later. Things refer to each other by index.
+ * except the members marked "any thread", and the tables that tables_lock guards. All memory is
+ * taken at open, from the limits; nothing is allocated later. Things refer to each other by index.
  *
  *   peer ── endpoint machine ── up to EP_SESSIONS sessions ── QPs (ledger, credit, drain)
  *     └── transfers, each on one of the peer's lists: pending, posted, parked
@@ -94,7 +94,7 @@ struct transfer {
     uint8_t opcode;
     uint8_t breaks;                    /* sessions that it may have broken, up to BREAKS_MAX */
     uint16_t replays;                  /* sessions of REPLAYS_MAX, times REPLAY_WEIGHT */
-    uint8_t broke_last, replayed_last; /* as the last one counts in breaks, in replays */
+    uint8_t broke_last, replayed_last; /* by the last one, in breaks and in replays */
     uint8_t lost;                      /* sessions of LOST_SHARED */
     uint32_t age;                      /* among those that saw a session break; 0: it has not */
     uint32_t flags;                    /* WEIR_TRANSFER_* */
@@ -185,7 +185,7 @@ struct session {
     bool lost;           /* it was live when it was noted to break */
     bool unreachable;    /* the target did not answer, or the device stood still: nobody broke it */
     bool broke_here;     /* it broke here first, and not by the other side's word */
-    bool excused;        /* who broke it is known, or it was broken on purpose */
+    bool excused;        /* its culprit is known, or it was broken on purpose */
     bool refused;        /* and it was a refusal, of ours or theirs */
     bool got_through;    /* once retired: something came through since the last one broke */
     int cause;           /* why it broke here, as far as it is known: a WEIR_E*; 0 */
@@ -251,7 +251,7 @@ struct peer {
     struct region_pair pairs[2]; /* the last ones used, of writes and of reads */
     uint32_t refs;
     uint32_t incarnation;
-    uint32_t alias;    /* the peer that turned out to be the same engine; NONE: found_alias_set */
+    uint32_t alias;    /* the peer that is the same engine, or NONE; set by found_alias_set */
     uint32_t known_as; /* the peer that the application opened for it: its handle is told */
     uint32_t next_free;
     uint32_t run_next;
@@ -389,7 +389,7 @@ enum full { FULL_TRANSFERS, FULL_SEGMENTS, FULL_COMPLETIONS, FULL_KINDS };
 struct weir_engine {
     /* Words that other threads write while somebody has the engine have lines of their own;
      * what its owner reads and writes for every transfer lies on none of them.
-     * Its owner: own.h. Every submit and every release touches both. */
+     * The owner (own.h) and the head of the submit queue: every submit touches both. */
     _Alignas(LINE_BYTES) _Atomic uint32_t owner; /* any thread: enum owner */
     _Atomic uint32_t submitted; /* any thread: head of the submit queue, index + 1 */
     _Atomic uint32_t relief;    /* any thread: enum relief */
@@ -449,7 +449,7 @@ struct weir_engine {
     bool has_fd; /* sleeping is real: control and async news are looked at less often */
     bool slow_now;
     bool device_failed;       /* no session comes up any more */
-    _Atomic bool device_gone; /* any thread: and its last QP is gone, and what is left of it */
+    _Atomic bool device_gone; /* any thread: it failed, and was given back to the system */
     bool no_room_told;        /* REFUSED was told of a visitor, and none has found room since */
     bool worked;              /* since somebody was last told */
 

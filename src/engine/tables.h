@@ -31,7 +31,7 @@ struct peer *peer_new(weir_engine *engine, const char *address);
 struct peer *peer_by_address(weir_engine *engine, const char *address);
 uint32_t peer_open_alias(const weir_engine *engine, const struct peer *known);
 
-/* Something that peer_update_fast goes by has changed. */
+/* Decides anew whether transfers to the peer go the fast way. */
 void peer_update_fast(weir_engine *engine, struct peer *peer);
 /* New transfers go the long way: peer_update_fast. */
 static inline void peer_not_fast(struct peer *peer) {
@@ -45,7 +45,7 @@ void peer_remotes_pass(weir_engine *engine, uint64_t party, const uint8_t *insta
 void peer_party_change(weir_engine *engine, struct peer *peer);
 void peer_disown(weir_engine *engine, struct peer *peer);
 
-/* Transfers that wait for slots, credits or a connection. */
+/* Transfers that wait to be posted. */
 static inline uint32_t peer_pending(const struct peer *peer) {
     return peer->lists[LIST_PENDING].count + peer->credit_waits;
 }
