@@ -119,7 +119,33 @@ static void test_H12_a_reset_of_every_connection_is_met_with_pauses(void **state
         lone_say_iam(lone, conn, 1, THERE);
         lone_cut(lone, conn, WEIR_ECONNECT);
     }
-    assert_in_range(lone->dials, 5, 12);
+    assert_in_range(lone->dials, 5, 16);
+    lone_close(lone);
+}
+
+/* One that has never answered is dialled for each wish, however short the time for connecting and
+ * however soon after the last one was in vain. */
+static void test_H12_who_never_answered_is_dialled_for_each_wish(void **state) {
+    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
+    weir_event event;
+    weir_peer peer;
+
+    (void)state;
+    options.connect_timeout_ns = 200 * MS;
+    struct lone *lone = lone_open(&options);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    for (int wish = 0; wish < 20; wish++) {
+        uint64_t before = lone->dials;
+        assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
+        for (int i = 0; i < 1000 && !lone_told(lone, WEIR_EVENT_GONE, &event); i++) {
+            uint64_t conn = lone_dialled(lone, THERE);
+            if (conn != 0 && lone->conns[conn].open)
+                lone_cut(lone, conn, WEIR_ECONNECT);
+            lone_pass(lone, MS);
+        }
+        assert_int_equal(event.error, WEIR_ECONNECT);
+        assert_true(lone->dials - before >= 4);
+    }
     lone_close(lone);
 }
 
@@ -129,6 +155,7 @@ int main(void) {
         cmocka_unit_test(test_H1_another_message_does_not_stand_for_a_lost_hello),
         cmocka_unit_test(test_H1_what_a_connection_carried_that_was_hung_up_is_said_at_once),
         cmocka_unit_test(test_H1_a_hello_said_again_is_put_off_like_the_first),
+        cmocka_unit_test(test_H12_who_never_answered_is_dialled_for_each_wish),
         cmocka_unit_test(test_H12_a_reset_of_every_connection_is_met_with_pauses),
     };
 

@@ -220,7 +220,7 @@ int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out
  * though its sessions may be draining yet. */
 static struct peer *named(weir_engine *engine, uint64_t id) {
     struct peer *peer = peer_find(engine, id);
-    return peer != NULL && peer->refs == 0 && peer_is_leaving(peer) ? NULL : peer;
+    return peer != NULL && peer->refs == 0 && !peer_is_there(peer) ? NULL : peer;
 }
 
 int weir_peer_close(weir_engine *engine, weir_peer handle) {

@@ -246,10 +246,8 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
     if (shows && other->pass_theirs != 0 &&
         !conn_identify(engine, conn, WIRE_IAM, instance, other->pass_theirs, false))
         return true; /* it broke meanwhile: it will be dialled again */
-    if (asked) {
-        rtt_answered(&peer->rtt, &peer->who, engine_now(engine));
-        peer->dial = DIAL_NONE;
-    }
+    if (asked)
+        dial_answered(engine, peer);
     /* Our own address: whoever else claims it is to be reached by its connection. */
     peer->dial_failed = memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0;
     peer->conn_last = conn;

@@ -32,8 +32,8 @@
 enum {
     DIAL_PAUSE_NS = 20 * 1000 * 1000,
     DIAL_PAUSE_MAX_NS = 500 * 1000 * 1000,
-    DIAL_AT_ONCE = 4,                    /* begun without a pause, one after the other */
-    DIAL_CALM_NS = 2 * DIAL_PAUSE_MAX_NS /* between two that do not count as such */
+    DIAL_AT_ONCE = 4,                    /* answered, and begun without a pause after each other */
+    DIAL_CALM_NS = 2 * DIAL_PAUSE_MAX_NS /* between the beginnings of two that do not count so */
 };
 
 /* A quarter of the connect time-out: for one that can be reached only if it calls. */
@@ -108,10 +108,19 @@ static void begin(weir_engine *engine, struct peer *peer) {
 
 /* ---- dialling ------------------------------------------------------------ */
 
+/* The connection that carried HELLO or HELLO_ACK is hung up: it is said again on the one that is
+ * there. */
+static void say_again(weir_engine *engine, struct peer *peer) {
+    if (peer->unheard && peer->conn_last != 0 && peer_is_there(peer))
+        note_probe(engine, peer);
+}
+
 static void fail(weir_engine *engine, struct peer *peer, int error) {
     peer->dial = DIAL_NONE;
+    peer->dials_answered = 0;
     conn_hangup(engine, peer, &peer->conn_dialled);
     peer->conn_last = peer->conn_accepted;
+    say_again(engine, peer);
     peer->dial_failed = true;
     if (peer->proving)
         peer_proven(engine, peer);
@@ -140,7 +149,10 @@ static void look(weir_engine *engine, struct peer *peer, uint64_t now) {
 static void again_later(weir_engine *engine, struct peer *peer) {
     found_conn_set(engine, peer, &peer->conn_dialled, 0);
     peer->dial = DIAL_PAUSE;
-    peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
+    uint64_t pause_ns = peer->dial_pause_ns;
+    if (pause_ns > patience_ns(engine))
+        pause_ns = patience_ns(engine); /* nobody is given up without having been asked */
+    peer->dial_next_ns = engine_now(engine) + pause_ns;
     if (peer->dial_pause_ns < DIAL_PAUSE_MAX_NS)
         peer->dial_pause_ns *= 2;
     peer_set_timer(engine, peer);
@@ -192,20 +204,25 @@ void dial_start(weir_engine *engine, struct peer *peer) {
     if (peer->dial != DIAL_NONE || engine->closing)
         return;
     uint64_t now = engine_now(engine);
-    if (peer->dial_pause_ns == 0 || now - peer->dial_began_ns >= DIAL_CALM_NS) {
+    if (now - peer->dial_began_ns >= DIAL_CALM_NS)
+        peer->dials_answered = 0;
+    if (peer->dials_answered == 0)
         peer->dial_pause_ns = DIAL_PAUSE_NS;
-        peer->dials_at_once = 0;
-    }
     peer->dial_began_ns = now;
     conn_hangup(engine, peer, &peer->conn_dialled);
     peer->dial = DIAL_CALLING;
     begin(engine, peer);
-    if (peer->dials_at_once == DIAL_AT_ONCE) {
+    if (peer->dials_answered < DIAL_AT_ONCE)
+        call(engine, peer);
+    else
         again_later(engine, peer);
-        return;
-    }
-    peer->dials_at_once++;
-    call(engine, peer);
+}
+
+/* The awaited answer came. */
+void dial_answered(weir_engine *engine, struct peer *peer) {
+    rtt_answered(&peer->rtt, &peer->who, engine_now(engine));
+    peer->dial = DIAL_NONE;
+    peer->dials_answered++;
 }
 
 /* No connection of the peer's is left. A dial that is under way was begun when there was one: the
@@ -261,6 +278,7 @@ void dial_elsewhere(weir_engine *engine, struct peer *peer) {
     peer->dialable = false;
     conn_hangup(engine, peer, &peer->conn_dialled);
     peer->conn_last = peer->conn_accepted;
+    say_again(engine, peer);
     if (peer->conn_last == 0) {
         dial_lost(engine, peer);
         patience_is_short(engine, peer);
@@ -327,8 +345,7 @@ void dial_spoke(weir_engine *engine, struct peer *peer, uint64_t conn) {
     found_conn_set(engine, peer, &peer->conn_accepted, conn);
     peer->accepted_aside = aside;
     peer->before_aside = before_aside;
-    if (peer->unheard && peer_is_there(peer))
-        note_probe(engine, peer); /* it was said on one that is hung up now */
+    say_again(engine, peer);
     engine->ports.control.ops->keep(engine->ports.control.self, conn);
 }
 

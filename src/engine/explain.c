@@ -85,9 +85,9 @@ static bool explain_limits(const weir_engine_options *options, struct note *note
         if (strcmp(device_table[i]->name, device_name(options)) == 0)
             device_table[i]->probe(&caps);
     }
-    uint64_t bytes = open_address_bytes(&full, &caps);
-    if (!os_explain_address_space(bytes, why, sizeof(why)) &&
-        !os_explain_file_size(bytes, why, sizeof(why)) && !os_explain_descriptors(why, sizeof(why)))
+    if (!os_explain_address_space(open_address_bytes(&full, &caps), why, sizeof(why)) &&
+        !os_explain_file_size(caps.map_bytes, why, sizeof(why)) &&
+        !os_explain_descriptors(why, sizeof(why)))
         return false;
     snprintf(note->text, sizeof(note->text), "the engine does not open: %s", why);
     return true;

@@ -305,11 +305,11 @@ struct peer {
     uint64_t conn_waits; /* of the visitor whose HELLO waits for who answers at this address */
     enum dial_state dial;
     uint64_t dial_deadline_ns, dial_next_ns, dial_pause_ns;
-    uint64_t dial_began_ns; /* the last time that it left DIAL_NONE to call; 0: never */
-    uint32_t dials_at_once;
-    uint64_t left_ns;                     /* leaving: since when */
-    uint64_t doubt_ns;                    /* another said that it is at its address; 0: none */
-    bool doubted;                         /* since then, nobody has answered there */
+    uint64_t dial_began_ns;  /* the last time that it left DIAL_NONE to call; 0: never */
+    uint32_t dials_answered; /* in a row, each begun soon after the one before */
+    uint64_t left_ns;        /* leaving: since when */
+    uint64_t doubt_ns;       /* another said that it is at its address; 0: none */
+    bool doubted;            /* since then, nobody has answered there */
     uint64_t dial_since_ns, dial_look_ns; /* when it began; when to look for signs of life */
     uint64_t signs;                       /* of life, when that was done last: dial.c */
     uint64_t signs_at_once;               /* answers that came within the question */
