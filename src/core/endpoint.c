@@ -43,7 +43,7 @@ static uint64_t after(uint64_t now_ns, uint64_t delay_ns) {
     return delay_ns > UINT64_MAX - 1 - now_ns ? UINT64_MAX - 1 : now_ns + delay_ns;
 }
 
-/* Said now, until it is answered. */
+/* A message is said now, and is to be said again until it is answered. */
 static void pause_start(struct step *s, struct rtt_pause *pause) {
     const struct ep_options *o = &s->ep->options;
 
@@ -132,8 +132,8 @@ static void send_refuse(struct step *s, uint64_t echo, int reason) {
     send_small(s, &m);
 }
 
-/* The remote's attempt may still be answered; this is in the way now. EAGAIN says nothing that
- * the remote could tell anybody. */
+/* Says what is in the way of the remote's attempt now; it may still be answered. EAGAIN is not
+ * said: the remote could report nothing by it. */
 static void send_later(struct step *s, uint64_t echo, int error) {
     if (error != WEIR_EAGAIN)
         send_refuse(s, echo | WIRE_ECHO_LATER, error);
@@ -175,7 +175,7 @@ static void hello_build(struct step *s) {
 
 /* ---- wanting, and failing to get --------------------------------------- */
 
-/* The obstacle, if it stays until the deadline. */
+/* Notes the error that the wish fails with when its deadline passes. */
 static void want_note(struct step *s, int error, int reason) {
     s->ep->want_error = error;
     s->ep->want_reason = reason;
@@ -220,8 +220,8 @@ static void retire(struct step *s, uint32_t session) {
 /* Retires a session and has the remote do the same, if it can have it live.
  *
  * SETTLE speaks for all epochs up to its own. A live session that is older than
- * an attempt goes with it: the remote makes or answers a newer attempt only
- * after it lost its side of the live one. */
+ * an attempt goes with it: such an attempt is always the remote's, which makes one
+ * only after it lost its side of the live session. */
 static void session_end(struct step *s, uint32_t session) {
     struct endpoint *ep = s->ep;
     const bool connected = ep->sessions[session].connected;
@@ -277,8 +277,8 @@ static bool attempt_start(struct step *s, enum ep_state state, uint64_t deadline
     return true;
 }
 
-/* Refuses the remote's attempt for good, and repeats that when it asks again. ESTALE would be
- * taken for something else. */
+/* Refuses the remote's attempt for good, and repeats that when it asks again. Instead of
+ * ESTALE it says EREFUSED: at ESTALE the remote would try again. */
 static void refuse_for_good(struct step *s, uint64_t epoch_remote, int error) {
     s->ep->refused_epoch = epoch_remote;
     s->ep->refused_reason = error == WEIR_ESTALE ? WEIR_EREFUSED : error;
@@ -397,8 +397,8 @@ static void act_stay(struct step *s) {
     (void)s;
 }
 
-/* Old, foreign, or in the instant between CREATE or CONNECT and its answer: the
- * remote repeats whatever still matters. */
+/* A message that is old or foreign, or that comes between CREATE or CONNECT and the
+ * answer. The remote repeats a message that still matters. */
 static void act_drop(struct step *s) {
     s->ep->stale++;
 }
@@ -453,8 +453,8 @@ static bool all_over(const struct endpoint *ep, uint64_t epoch) {
     return epoch <= *ep->options.epoch_counter;
 }
 
-/* This epoch of the remote's can never become a session: below remote_seen, or
- * bound to something of ours that is over. */
+/* This epoch of the remote's can never become a session: it is not above
+ * remote_seen, or is bound to something of ours that is over. */
 static void refuse(struct step *s) {
     struct endpoint *ep = s->ep;
     const uint64_t epoch = s->message->epoch;
@@ -491,8 +491,8 @@ static void act_ready(struct step *s) {
 }
 
 /* An endpoint with a session asks whether the remote has it, too, and repeats that until
- * it hears READY, or SETTLE. A remote that has forgotten us will neither ask for a
- * READY that got lost nor say that it has. */
+ * it hears READY or SETTLE, or connect_timeout_ns is over. A remote that has forgotten us
+ * does not ask for a READY that got lost, and does not say that it has forgotten us. */
 static void act_probe(struct step *s) {
     struct endpoint *ep = s->ep;
 
@@ -507,8 +507,7 @@ static void act_probe(struct step *s) {
 static void act_repeat(struct step *s) {
     if (s->ep->put_off || s->event->unheard) {
         send_hello(s, &s->ep->papers->hello);
-        /* The answer to the first one, if there was any, is lost with it: the measure is of this.
-         */
+        /* The measure begins anew: an answer to the first one was lost with its connection. */
         if (s->ep->attempt.said_ns != UINT64_MAX)
             s->ep->attempt.said_ns = s->now_ns;
     }
@@ -535,8 +534,8 @@ static void act_over(struct step *s) {
         send_small(s, &m);
 }
 
-/* Likewise, live or an attempt. REFUSE ends an attempt, and only SETTLE a live session:
- * it is true whatever was forgotten. */
+/* The remote has a live session or an attempt that we have ended. REFUSE ends an attempt; only
+ * SETTLE ends a live session. SETTLE is true whatever was forgotten here. */
 static void act_void(struct step *s) {
     refuse(s);
     act_over(s);
@@ -557,15 +556,15 @@ static void act_denied(struct step *s) {
     want_fail(s, WEIR_EREFUSED, s->message->reason);
 }
 
-/* HELLO is repeated, and what the remote lacks may be there then. That its device does not reach
- * ours is a refusal of nobody's. */
+/* HELLO is repeated: the remote may have room by then. ECONNECT says that the remote's device does
+ * not reach ours, and is not reported as EREFUSED: neither side refused. */
 static void act_note(struct step *s) {
     struct endpoint *ep = s->ep;
     const int reason = s->message->reason;
     const bool first = ep->attempt.said_ns != UINT64_MAX;
 
     ep->put_off = ep->state == EP_OFFERED;
-    /* It was heard: from here on it is a try, and not a question whether it was. */
+    /* The HELLO was heard: its repetition is a new try, at the plain pauses. */
     if (ep->state == EP_OFFERED && first) {
         answered(s, &ep->attempt);
         ep->attempt.interval_ns = ep->options.retransmit_ns;
@@ -606,8 +605,8 @@ static void act_settled(struct step *s) {
         ep->stale++;
         return;
     }
-    /* A session of these was broken by a refusal over there, perhaps before we heard that it is up:
-     * the remote is there, and whatever waits for a session has not waited in vain. */
+    /* A session of these was broken by a refusal over there, perhaps before we heard that it is up.
+     * So the remote is there, and transfers that wait for a session get their whole time again. */
     if (s->message->settled.reason == WEIR_EREMOTE && s->message->settled.broke > ep->settle_done)
         ep->want_deadline_ns = after(s->now_ns, ep->options.connect_timeout_ns);
     ep->settle_done = epoch;
@@ -650,8 +649,8 @@ static void act_accept(struct step *s) {
     attempt_bind(s, s->ep->answer_epoch, EP_ACCEPTING, false);
 }
 
-/* Nothing was made, so there is nothing to drain. The remote, if it asked, is told why. An error
- * that may pass leaves the remote's epoch unused: it asks again. */
+/* Nothing was made, so there is nothing to drain. A remote that asked is told why, but for EAGAIN.
+ * An error that may pass leaves the remote's epoch unused: it asks again. */
 static void act_noqps(struct step *s) {
     struct endpoint *ep = s->ep;
     const int error = s->event->error;
@@ -727,7 +726,7 @@ static void act_tick(struct step *s) {
 
     if (s->now_ns >= ep->settle.next_ns) {
         send_settle(s)->retransmit = true;
-        rtt_say_again(NULL, &ep->settle, s->now_ns); /* it waits for a drain */
+        rtt_say_again(NULL, &ep->settle, s->now_ns); /* of a drain: no round trip */
     }
     if (ep->state == EP_NONE) {
         if (s->now_ns >= ep->attempt.next_ns)
@@ -790,7 +789,7 @@ static void act_tick(struct step *s) {
     X(SERVED, act_served) /* connected: send HELLO_ACK */                                          \
     X(NOCONN, act_noconn) /* not connected: refuse, or try later */                                \
     X(LOST, act_lost)     /* the live session is over: SETTLE, reconnect */                        \
-    X(FREE, act_drained)  /* the entry is free; answer SETTLE if that was the last */              \
+    X(FREE, act_drained)  /* the entry is free; answer SETTLE as far as it goes now */             \
     X(TICK, act_tick)     /* resend, give up */
 
 enum ep_action {

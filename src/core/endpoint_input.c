@@ -53,7 +53,8 @@ static enum ep_input classify_refuse(const struct endpoint *ep, const struct wir
     return m->reason == WEIR_ESTALE ? IN_REFUSE_STALE : IN_REFUSE_FINAL;
 }
 
-/* No engine lives long enough for it: see EP_EPOCH_LEAP. */
+/* Whether the message names an epoch that no engine lives long enough to reach: see EP_EPOCH_LEAP.
+ */
 static bool implausible(const struct endpoint *ep, const struct wire_message *m) {
     bool named = m->type == WIRE_HELLO || m->type == WIRE_HELLO_ACK || m->type == WIRE_READY ||
                  m->type == WIRE_SETTLE;

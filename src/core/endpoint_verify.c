@@ -2,7 +2,7 @@
 /* endpoint_verify.c: the invariants of an endpoint between two steps.
  *
  * Kept out of endpoint.c so that the machine is not its own judge: nothing here
- * calls it, and only the fields are read. Tests, the simulation and verify builds
+ * steps it; the fields are read, and endpoint_deadline. Tests, the simulation and verify builds
  * call it after every step.
  */
 #include "endpoint.h"

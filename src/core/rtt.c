@@ -44,7 +44,7 @@ void rtt_say(const struct rtt *rtt, struct rtt_pause *pause, uint64_t now_ns, ui
         first_ns = rtt->smooth_ns + larger(doubt_ns, times(rtt->variation_ns, 4));
     }
     first_ns = larger(first_ns, rtt->backed_ns);
-    /* Four times in the time that there is, at the least. */
+    /* A quarter of the time that there is at most, or 16 least pauses if that is more. */
     uint64_t share_ns = larger(time_ns / 4, times(least_ns, 1 << RTT_DOUBLINGS));
     first_ns = larger(smaller(first_ns, share_ns), least_ns);
     pause->interval_ns = first_ns;

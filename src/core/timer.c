@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* timer.c: see timer.h. entries[i].when_ns and .number are heap position i;
- * entries[n].place is where number n stands in the heap. */
+ * entries[n].place is 1 + where number n stands in the heap; 0: it is not there. */
 #include "timer.h"
 
 #include <assert.h>

@@ -6,8 +6,8 @@
  * and becomes inert, so that one check at the end is enough. Lengths read from
  * the message are compared with their limit before they move a cursor.
  *
- * Every field is checked by the same function in both directions, so that what
- * one side writes is what the other accepts.
+ * Every field is checked by the same function in both directions, so that
+ * one side writes only messages that the other accepts.
  */
 #include "wire.h"
 
@@ -16,8 +16,8 @@
 
 #include "wire_data.h"
 
-/* Header-only, so that the core depends on nothing: it hashes a short, complete
- * buffer and keeps no state. */
+/* Used from its header, so that the core links with nothing. It hashes a short,
+ * complete buffer. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -148,7 +148,7 @@ static bool message_valid(const struct wire_message *m) {
         return false;
     if (has_echo(m->type) && m->echo == 0)
         return false;
-    /* Only WHO may go to nobody in particular. */
+    /* WHO goes to nobody in particular, and nothing else does. */
     if (is_zero(m->from, WIRE_INSTANCE_SIZE) ||
         is_zero(m->to, WIRE_INSTANCE_SIZE) != (m->type == WIRE_WHO))
         return false;

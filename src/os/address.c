@@ -2,7 +2,7 @@
 /* address.c: parsing, printing and resolving of "host:port".
  *
  * Owns the syntax. Keeps no state and allocates nothing that outlives a call.
- * Leaves to others: on which thread the blocking call of the three runs.
+ * Leaves to others: on which thread address_resolve, which blocks, runs.
  */
 #define _GNU_SOURCE
 #include "address.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* address.h: "host:port" texts and the socket addresses behind them.
  *
- * Pure parsing and printing; nothing here asks a name server. resolve.h does.
+ * Parsing and printing. address_resolve alone asks a name server, and blocks for it: resolve.h
+ * calls it on threads.
  */
 #ifndef WEIR_OS_ADDRESS_H
 #define WEIR_OS_ADDRESS_H
@@ -38,8 +39,8 @@ int address_numeric(const char *host, uint16_t port, struct address *address_out
 /* A wildcard, on which one listens: it names nobody. */
 bool address_is_any(const struct address *address);
 
-/* Every address of a host name, in the order of RFC 6724. Blocks for as long as the
- * resolver takes. EADDRESS. */
+/* The addresses of a host name, ADDRESS_LIST_MAX at most, in the order of RFC 6724. Blocks for as
+ * long as the resolver takes. EADDRESS. */
 int address_resolve(const char *host, uint16_t port, struct address_list *list_out);
 
 /* The text that address_split and address_numeric read back. ETOOBIG. */

@@ -35,7 +35,7 @@ enum {
     CHUNKS = 4096, /* 33 million descriptors */
     YIELDS = 100,
     PAUSE_NS = 100 * 1000,
-    PAUSES_MAX = 10000, /* a second: somebody holds who never lets go */
+    PAUSES_MAX = 10000, /* about a second: a holder never lets go, and the fork goes on */
     DEVICES_MAX = 16,
     PATH_BYTES = 128,
     LINE_BYTES = 256
@@ -80,7 +80,7 @@ void fork_hold(void) {
     }
 }
 
-/* Nobody is counted any more in a child that was forked by a signal's handler amid a hold. */
+/* In a child that a signal handler forked amid a hold the count is 0, and stays. */
 void fork_release(void) {
     uint64_t now = atomic_load(&gate);
     while ((uint32_t)now != 0 && !atomic_compare_exchange_weak(&gate, &now, now - 1))
@@ -159,7 +159,7 @@ bool fork_keep_out(void *base, size_t bytes) {
 
 /* ---- who watches ------------------------------------------------------- */
 
-/* For who holds: a fork finds it free. */
+/* Only between fork_hold and fork_release, so that a fork finds it free. */
 static void watches_lock(void) {
     while (atomic_exchange(&watches_taken, true))
         sched_yield();
@@ -192,7 +192,7 @@ struct devices {
     char paths[DEVICES_MAX][PATH_BYTES];
 };
 
-/* Where a descriptor's file is, if it is not known yet. */
+/* Adds the path of a descriptor's file, unless it is there already. */
 static void add_device(struct devices *devices, int fd) {
     char link[32] = "/proc/self/fd/", digits[12];
     size_t length = strlen(link), count = 0;

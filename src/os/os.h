@@ -2,8 +2,10 @@
 /* os.h: constructors of the ports that Linux plays.
  *
  * Owns nothing itself. env.c, wait.c and tcp.c each implement one port of ports.h;
- * address.c and resolve.c serve tcp.c; fork.c and thread.c serve all, devices too. Contracts of the
- * operations are in ports.h; here is only what opening and closing need. Errors are WEIR_E* codes.
+ * address.c, resolve.c, socket.c and tcp_room.h serve tcp.c, and room.c serves env.c; fork.c and
+ * thread.c serve all, devices too; reach.c and explain.c answer questions of their own. Contracts
+ * of the operations are in ports.h; here is what opening and closing need. Errors are WEIR_E*
+ * codes.
  */
 #ifndef WEIR_OS_H
 #define WEIR_OS_H
@@ -50,12 +52,13 @@ enum { TCP_CONNS_DEFAULT = 1024, TCP_CONNS_MAX = 65535 };
  * TCP_CONNS_MAX), EMFILE, ENOMEM.
  *
  * Errors of events and calls:
- *   dial    EADDRESS (cannot be parsed), EAGAIN (no free connection), EMFILE,
- *           ECONNECT (a numeric address that the kernel refuses at once)
- *   CLOSED  EADDRESS: the name does not resolve. ECONNECT: the dial failed, or the
- *           connection broke, dawdled or had to make room. EPEER: the other side
- *           closed it. ETOOBIG: it announced a longer message than is allowed.
- *           EMFILE: of a dial that got a name's address.
+ *   dial    EADDRESS (cannot be parsed), EAGAIN (no free connection), EMFILE; of a
+ *           numeric address also, at once, EPEER (refused), EUNREACH (no route) and
+ *           ECONNECT (anything else)
+ *   CLOSED  Of a dial: EADDRESS (the name does not resolve), EPEER, EUNREACH, EMFILE,
+ *           ECONNECT. Of a connection: ECONNECT (it broke, dawdled or had to make
+ *           room), EPEER (the other side closed it), ETOOBIG (it announced a longer
+ *           message than is allowed).
  */
 int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control *control_out);
 /* The memory that it takes with so many. */
@@ -65,8 +68,8 @@ void tcp_close(struct weir_control *control);
 /* In a child of fork(2), before os_env_abandon: frees what is not set-up memory. */
 void tcp_abandon(struct weir_control *control);
 
-/* Where others reach what listens at `listening`: *address_out is written only if that is all
- * addresses of this host, of which it then names one. */
+/* Where others reach what listens at `listening`: *address_out is written only if that is the
+ * wildcard. It names one address of this host then. */
 void os_reach(const char *listening, char *address_out, size_t size);
 
 /* 0 if tcp's dial would take this text, EADDRESS otherwise. Resolves nothing. */

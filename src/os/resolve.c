@@ -3,10 +3,10 @@
  *
  * Why not getaddrinfo_a(3): a request that has begun cannot be cancelled there
  * (gai_cancel(3), EAI_NOTCANCELED) and goes on writing into the caller's memory, so
- * closing would have to wait for a dead name server. Here the memory belongs to
- * whoever lets go last.
+ * closing would have to wait for a dead name server. Here the last reference that is
+ * dropped frees the memory.
  *
- * Owns the jobs and the eventfd. Invariants: every field but `event_fd` is read and
+ * Owns the jobs and the eventfd. Invariants: every field that changes is read and
  * written under the mutex, which is never held across a lookup; `references` is one
  * for the opener while it is open and one for each running thread; the last one to
  * leave frees everything. Memory comes from malloc, because the environment's must

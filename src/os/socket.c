@@ -50,7 +50,7 @@ int socket_listen(const struct address *address) {
         /* ipv6(7): [::] takes IPv4 too, whatever the machine's default is. */
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     }
-    socket_tune(fd); /* what is accepted is as the listener (tested in test_tcp.c) */
+    socket_tune(fd); /* an accepted connection has its listener's options (test_tcp.c) */
     if (bind(fd, (const struct sockaddr *)&address->storage, address->length) != 0 ||
         listen(fd, SOCKET_BACKLOG) != 0) {
         fork_close(fd);

@@ -12,13 +12,14 @@
 int socket_listen(const struct address *address);
 
 /* A non-blocking, close-on-exec socket on its way to an address. EMFILE; EAGAIN: out of
- * memory; EPEER: refused at once; ECONNECT: anything else. */
+ * memory; EPEER: refused at once; EUNREACH: no route; ECONNECT: anything else. */
 int socket_connect(const struct address *address, int *fd_out);
 
 /* A non-blocking, close-on-exec connection; -1, with errno set, as accept(2). */
 int socket_accept(int listen_fd);
 
-/* How an attempt ended: 0, EPEER: refused, nobody listens there; or ECONNECT. */
+/* How an attempt ended: 0; EPEER: refused, nobody listens there; EUNREACH: no route; or
+ * ECONNECT. */
 int socket_connect_result(int fd);
 
 /* No delay, and a silent host is noticed. */

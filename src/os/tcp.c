@@ -26,8 +26,8 @@
  *  - Visitors, whom the engine does not know as a peer, have half of the connections at
  *    most: peers, and dials of our own, have the other half to themselves. Nor have they more than
  *    a quarter of the descriptors that the process may have.
- *  - One connection is accepted for each batch of events of those that are there: work that was
- *    begun goes before new work.
+ *  - For each batch of events one connection at most is accepted, so that work that was begun goes
+ *    before new work.
  *  - Every step of poll is bounded: TCP_BATCH events, each one accept, one connect
  *    attempt per address left, one frame or one flush.
  */
@@ -93,7 +93,7 @@ struct tcp_conn {
     bool kept;    /* a peer's: not a visitor's */
     bool broken;  /* a send failed; the socket's end is still to be read */
     bool writing; /* EPOLLOUT is asked for */
-    int why;      /* of a dial: what says least of death that an address of its name did so far */
+    int why;      /* of a dial: the error of its addresses so far that speaks least for a death */
     uint32_t in_length;
     uint32_t out_head;
     uint32_t out_tail;
@@ -295,7 +295,7 @@ static void tcp_give(struct tcp *tcp, struct tcp_conn *conn) {
     tcp_room_settle(tcp, conn);
     conn->next = tcp->free;
     tcp->free = tcp_index(conn);
-    /* An entry and a descriptor are free: whatever accept lacked is there again. */
+    /* An entry is free, and mostly a descriptor: accept is tried again. */
     tcp_listen_resume(tcp);
 }
 
@@ -343,8 +343,8 @@ static void tcp_flush(struct tcp *tcp, struct tcp_conn *conn) {
 
 /* ---- dialling ----------------------------------------------------------- */
 
-/* One address of a dial was tried in vain. False: for want of something here, so others would
- * be, too. */
+/* One address of a dial was tried in vain. False: this process lacks something, so the
+ * next address would fail, too. */
 static bool tcp_try_next(struct tcp_conn *conn, int rc) {
     if (rc == WEIR_ECONNECT || (rc == WEIR_EUNREACH && conn->why == WEIR_EPEER))
         conn->why = rc;
@@ -363,7 +363,7 @@ static int tcp_connect(struct tcp *tcp, struct tcp_conn *conn) {
             return rc;
     } while (rc != WEIR_OK);
     if (tcp_watch(tcp, EPOLL_CTL_ADD, conn->fd, EPOLLOUT, conn->id) != WEIR_OK) {
-        return WEIR_EAGAIN; /* whoever gives the connection back closes the socket */
+        return WEIR_EAGAIN; /* tcp_give closes the socket */
     }
     conn->state = TCP_CONNECTING;
     tcp_enqueue(tcp, conn, TCP_Q_ADDRESS);
@@ -536,7 +536,7 @@ static int tcp_make_room(struct tcp *tcp, struct weir_control_event *event_out) 
     return 0;
 }
 
-/* No descriptors are left for those that dial: they stay in the backlog for a while. */
+/* No descriptor or no memory is left for a connection: it stays in the backlog for a while. */
 static int tcp_starve(struct tcp *tcp, int error, struct weir_control_event *event_out) {
     const bool known = tcp->starved;
     tcp->starved = true;

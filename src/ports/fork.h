@@ -6,21 +6,21 @@
  * when the parent dies, and the descriptors of devices, so that nothing of the parent's goes on
  * in their kernel drivers. Mapped memory that is the library's is not copied to children at all.
  *
- * A fork waits for those who hold it, a second at most, so that a child sees every descriptor
- * noted that is open. All of it may be called by any thread. Programs that execve(2) need none of
- * this: descriptors are opened with the flag that closes them there. */
+ * A fork waits for the threads that hold it, about a second at most, so that a child sees every
+ * descriptor noted that is open. All of it may be called by any thread. Programs that execve(2)
+ * need none of this: descriptors are opened with the flag that closes them there. */
 #ifndef PORTS_FORK_H
 #define PORTS_FORK_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Between the two no fork of this process begins. They do not nest, and nothing between them
- * waits for another thread. */
+/* Between the two no fork of this process begins. They do not nest. Between them
+ * a thread waits for no thread that does not hold. */
 void fork_hold(void);
 void fork_release(void);
 
-/* The two following are for who holds. */
+/* fork_own, fork_note and fork_note_device are called between the two. */
 
 /* A new descriptor, or -1. Returns it; -1, with errno set, if it cannot be noted: then it is
  * closed. */
@@ -40,13 +40,15 @@ void fork_close(int fd);
 /* Whole pages that were mapped since fork_hold are not in any child. False: they would be. */
 bool fork_keep_out(void *base, size_t bytes);
 
-/* Is told of a fork, in the child, where every other thread is gone and whoever owned locks
- * owns them for ever: it may do what a signal handler may. Only once: a child forgets it. */
+/* Told of a fork, in the child. Every other thread is gone there, and a lock that one of them had
+ * is held for ever: so in_child may do what a signal handler may. The child's own children do not
+ * tell it. */
 struct fork_watch {
     void (*in_child)(struct fork_watch *watch);
     struct fork_watch *next;
 };
-/* False: no memory. They hold. Not in a child, for what its parent watched. */
+/* False: no memory. Both hold by themselves. In a child fork_unwatch is not called for a watch of
+ * the parent's: it is in no list there. */
 bool fork_watch(struct fork_watch *watch);
 void fork_unwatch(struct fork_watch *watch);
 

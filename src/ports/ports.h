@@ -95,12 +95,12 @@ struct weir_device_caps {
     uint32_t rd_atomic_max; /* reads in flight on a QP; 0: does not matter */
     bool ordered;           /* WRs of one QP take effect at the target, and complete, in order */
     /* A WR that the target refuses, or that finds no receive or no target, has a CQE that says
-     * so. Else its QP fails and no more is said: a WR that has no CQE yet is flushed, one that is
-     * not signalled and was sent has none, and QP_FATAL comes. */
+     * so. Where this is false, its QP fails and no more is said: a WR that has no CQE yet is
+     * flushed, one that is not signalled and was sent has none, and QP_FATAL comes. */
     bool blames;
     bool completes_inline; /* post_send reports `done` WRs; those give no CQE */
-    /* Receives go to one shared receive queue (qp == NULL in post_recv). Nobody then waits
-     * for messages behind a beacon: poll gives the messages that a QP took before it gives
+    /* Receives go to one shared receive queue (qp == NULL in post_recv). The engine then
+     * waits for no message behind a beacon: poll gives the messages that a QP took before it gives
      * the flush of what was posted to that QP in the error state. Buffers are taken in the
      * order in which they were posted. */
     bool srq;
@@ -118,7 +118,7 @@ struct weir_device_caps {
 /* Work-request kinds a device executes. */
 enum weir_opcode { WEIR_OP_WRITE = 0, WEIR_OP_READ = 1, WEIR_OP_SEND = 2, WEIR_OPCODES };
 
-#define WEIR_WR_SIGNALED 0x1u /* give a CQE on success; errors always give one */
+#define WEIR_WR_SIGNALED 0x1u /* give a CQE on success; errors give one where `blames` */
 #define WEIR_WR_INLINE   0x2u /* payload is copied in the post (length <= inline_bytes_max) */
 
 /* One work request, one local piece. A write of length 0 is legal, touches no
@@ -237,16 +237,16 @@ struct weir_device_ops {
     void (*close)(struct weir_device *device);
     /* The device failed, and all QPs are destroyed: gives it back to the system, which may wait
      * for that. Memory is no device's any more, but stays where it is until mr_release. From then
-     * on what needs a device is EDEVICE, and there are neither completions nor events. EAGAIN: not
-     * now. NULL: there is nothing to give back. */
+     * on each call that needs a device answers EDEVICE, and there are neither completions nor
+     * events. EAGAIN: not now. NULL: there is nothing to give back. */
     int (*let_go)(struct weir_device *device);
     void (*query)(struct weir_device *device, struct weir_device_caps *caps_out);
 
     /* access: WEIR_ACCESS_*. After mr_release returned 0 nothing remote touches
      * the memory; allocated memory is unmapped. After an error it may be half released (no
      * peer's access may begin any more, say): the only call with it is mr_release again. EBUSY:
-     * a peer is still inside an access. Of these calls mr_release alone may wait for a peer, for
-     * 100 ms at most, and only with mr_anywhere. */
+     * a peer is still inside an access. Of the calls that mr_anywhere allows on any
+     * thread, mr_release alone may wait for a peer: 100 ms at most. */
     int (*mr_register)(struct weir_device *device, void *base, uint64_t length, uint32_t access,
                        struct weir_mr *mr_out);
     int (*mr_allocate)(struct weir_device *device, uint64_t length, uint32_t access,
@@ -263,10 +263,10 @@ struct weir_device_ops {
     int (*mr_import)(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
                      uint64_t length, uint32_t access, struct weir_rmr *rmr_out);
     void (*mr_forget)(struct weir_device *device, const struct weir_rmr *rmr);
-    /* The work that takes the longer the larger the memory is, apart from the two before; NULL:
-     * nothing. Any thread, several at once, whatever others do meanwhile, but not with the same
-     * import. import_populate: after mr_import, only a matter of speed. import_unmap: before
-     * mr_forget, the next and only call with this import. */
+    /* The parts of mr_import and mr_forget whose time grows with the memory, as calls of their own.
+     * NULL: there is no such part. Any thread, several at once, whatever others do meanwhile, but
+     * not with the same import. import_populate: after mr_import, only a matter of speed.
+     * import_unmap: before mr_forget, the next and only call with this import. */
     void (*import_populate)(struct weir_device *device, const struct weir_rmr *rmr);
     void (*import_unmap)(struct weir_device *device, const struct weir_rmr *rmr);
 
@@ -335,8 +335,8 @@ enum weir_control_type {
     WEIR_CONTROL_CONNECTED,    /* our dial went through */
     WEIR_CONTROL_CLOSED,       /* broken, refused, hung up by the other side; number is dead */
     WEIR_CONTROL_MESSAGE,      /* valid until the next poll */
-    WEIR_CONTROL_STARVED       /* somebody dials us, and cannot be let in; he waits for room. Once
-                                * until somebody was let in. No connection */
+    WEIR_CONTROL_STARVED       /* a dialler cannot be let in, and waits in the backlog. Told once,
+                                * until one is let in. Names no connection */
 };
 struct weir_control_event {
     uint64_t conn;
@@ -344,8 +344,8 @@ struct weir_control_event {
     uint32_t length;
     const uint8_t *message;
     /* Of CLOSED. Of a dial that did not go through: EADDRESS: does not resolve; EPEER: refused,
-     * nobody listens at any address of the name; ECONNECT: anything else, silence above all.
-     * EMFILE.
+     * nobody listens at any address of the name; EUNREACH: no route; EMFILE; ECONNECT: anything
+     * else, silence above all.
      * Of a connection: EPEER: hung up; ECONNECT: broken, or silent for too long; ETOOBIG.
      * Of STARVED: EMFILE, ENOMEM. */
     int error;
@@ -389,9 +389,9 @@ struct weir_control {
  * what woke the one does not take it from the other. */
 struct weir_wait_ops {
     int (*add)(void *self, int source_fd);
-    /* Until a source is readable, or from wake to clear, or the time passed. Blocks. Any
-     * thread, several at once. In a simulation this is where the world runs on; it must
-     * let virtual time pass. */
+    /* Until a source is readable, or from wake to clear, or the time passed, or a handler of a
+     * signal ran. Blocks. Any thread, several at once. In a simulation this is where the world runs
+     * on; it must let virtual time pass. */
     void (*sleep)(void *self, uint64_t timeout_ns);
     /* Any thread, async-signal-safe. Wakes every sleeper; stays set until cleared. */
     void (*wake)(void *self);

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* The least power of two that is not less than this; at most 2^31. */
+/* The least power of two that is not less than `least`, which is at most 2^31. */
 static inline uint32_t power_of_two(uint32_t least) {
     uint32_t size = 1;
     while (size < least)
