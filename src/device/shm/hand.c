@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hand.c: questions and answers between devices; see hand.h.
  *
- * Owns the thread that answers, and its visitors. It reads of the device what never changes
- * while it runs (the segment, its descriptor, the bell's), and the table of regions under
- * the mutex: between the look at a region's key and the hand-out of its descriptor the
- * number is not closed, and no other file gets it. */
+ * Owns the thread that answers, and its visitors. The thread reads of the device the fields that
+ * never change while it runs (the segment, its descriptor, the bell's), and the tables of regions
+ * and of links under the mutex: between the look at a region's key and the hand-out of its
+ * descriptor the number is not closed, and no other file gets it. */
 #define _GNU_SOURCE
 #include "hand.h"
 
@@ -39,7 +39,8 @@ static uint64_t now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* The rest of so long since then, or `left` if that is less; -1: without end. */
+/* The milliseconds until long_ms after since_ms, or `left` if that is fewer. left -1: without end.
+ */
 static int sooner(int left, uint64_t since_ms, uint64_t long_ms, uint64_t now) {
     int more = (int)(long_ms - (now - since_ms)) + WAIT_LEAST_MS;
     return left < 0 || more < left ? more : left;
@@ -126,16 +127,16 @@ static bool send_answer(int socket, int status, const int *fds, uint32_t count) 
     return send_with(socket, &text, sizeof text, fds, count);
 }
 
-/* A visitor that cannot be sent to is gone. ETOOMANYREFS: too many descriptors of this user are
- * under way. */
+/* If too many descriptors of this user are under way (ETOOMANYREFS), the answer is EAGAIN, without
+ * descriptors. A visitor that gets neither is gone. */
 static void answer(int socket, int status, const int *fds, uint32_t count) {
     if (!send_answer(socket, status, fds, count) && count != 0)
         send_answer(socket, WEIR_EAGAIN, NULL, 0);
 }
 
-/* The end of the life pipe that peers watch, opened anew for each HAND_WATCHERS of them: a file
- * that many watch, with epoll sets in epoll sets, is refused to the 11th to the 101st, as deep as
- * the sets are (epoll_ctl(2), EINVAL: the kernel bounds the ways by which one event may wake).
+/* The end of the life pipe that peers watch, opened anew for each HAND_WATCHERS of them: the
+ * kernel lets only so many epoll sets watch one file, 10 to 100, the fewer the deeper the sets are
+ * nested (epoll_ctl(2), EINVAL).
  * Without /proc all share it. */
 static void life_renew(struct shm_hand *hand) {
     char path[32];
@@ -202,8 +203,9 @@ static void brought_drop(struct hand_brought *brought) {
     brought->count = 0;
 }
 
-/* In the place of what is there for longest, if need be: that device will be asked. False: it is
- * of no use. */
+/* Keeps the descriptors that a question brought, in the place of the oldest ones if none is free:
+ * the device of those will be asked. False: there is a link to this device already, and the caller
+ * closes them. */
 static bool brought_keep(struct weir_device *device, const struct hand_question *question,
                          int32_t pid, const int *fds, uint32_t count) {
     hand_lock(device);
@@ -225,7 +227,8 @@ static bool brought_keep(struct weir_device *device, const struct hand_question 
     return true;
 }
 
-/* The time until one has been there for long enough; -1: none is. */
+/* Closes the descriptors that were kept for HAND_BROUGHT_MS. The time until the next are; -1: none
+ * are kept. */
 static int brought_expire(struct weir_device *device) {
     uint64_t now = now_ms();
     int left = -1;
@@ -411,8 +414,8 @@ static void *hand_run(void *argument) {
 
 /* ---- open, close ---- */
 
-/* Returns when the thread runs: the things that a thread holds while it begins would stay held in a
- * child that is forked just then, for those who keep such things (sanitizers). */
+/* Returns when the thread runs: a child that is forked while a thread begins keeps for ever the
+ * locks that the thread holds then (those of sanitizers, say). */
 static int start_thread(struct weir_device *device) {
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) != 0)
@@ -489,8 +492,10 @@ void hand_offer(struct weir_device *device, uint32_t index) {
 
 /* ---- asking ---- */
 
-/* The socket, or its end. EPIPE, ECONNRESET: turned away before it was asked; the answer says so. A
- * question fits in. */
+/* The socket, or ENOMEM, and the socket is closed. After EPIPE and ECONNRESET the socket is kept:
+ * the device has turned us away, and its answer says so. The socket's buffer has room for one
+ * question.
+ */
 static int asked(int socket, bool is_sent) {
     if (is_sent || errno == EPIPE || errno == ECONNRESET)
         return socket;

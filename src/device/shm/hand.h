@@ -13,9 +13,9 @@
  *                  but then the process that asked is let in (tracer.h)
  *
  * The descriptors that a question brought are kept for HAND_BROUGHT_MS, of HAND_BROUGHT devices at
- * most to which there is no link yet; they are used for nobody but the QP with the key that the
- * question said, which its device told only to the one that it is to be connected to. Where they
- * are not there, the device is asked.
+ * most to which there is no link yet; they are used only to connect to the QP whose key the
+ * question said. Its device told that key only to the device that it is to be connected to. Where
+ * the descriptors are not there, the device is asked.
  *
  * A stranger (place_admits) is told so and is let go at once. Of others at most HAND_VISITORS
  * are listened to, and each for no longer than HAND_PATIENCE_MS.
@@ -79,7 +79,8 @@ struct hand_brought {
 struct shm_hand {
     pthread_t thread;
     sem_t started;
-    /* Guards the key and descriptor in a region's entry; who is in the table of links; and: */
+    /* Guards the key and descriptor in a region's entry, which links are in their table, and of
+     * these here brought, watchers, life_fds[0] and offered. */
     pthread_mutex_t mutex;
     struct hand_brought brought[HAND_BROUGHT];
     uint32_t watchers; /* of life_fds[0] */
@@ -93,7 +94,8 @@ struct weir_device;
 struct weir_qp;
 struct shm_blob;
 
-/* EMFILE, ENOMEM, EDEVICE. hand_close closes what was opened, and may be called without. */
+/* EMFILE, ENOMEM; ENODEVICE: a socket cannot be bound there. hand_close closes what was opened, and
+ * may be called without. */
 int hand_open(struct weir_device *device);
 void hand_close(struct weir_device *device);
 
@@ -115,7 +117,7 @@ int hand_ask_link(struct weir_device *device, uint64_t nonce, const struct weir_
 int hand_take_brought(struct weir_device *device, const struct shm_blob *blob,
                       int fds_out[HAND_FDS_MAX], int32_t *pid_out);
 /* The answer, with its descriptors: how many, the caller's from now on, or its error.
- * EINPROGRESS: not yet. EAGAIN: there will be none. EPEER, EDENIED, ESTALE, EINVAL; EMFILE: no
+ * EINPROGRESS: not yet. EAGAIN: there will be none. EDENIED, ESTALE, EINVAL; EMFILE, ENOMEM: no
  * room for them. */
 int hand_take(int socket, int fds_out[HAND_FDS_MAX]);
 /* As hand_take, but waits up to HAND_WAIT_MS; EAGAIN after that. */

@@ -2,15 +2,15 @@
 /* link.c: the other devices that this one shares memory with, and their deaths.
  *
  * Owns the link table: for each foreign segment its mapping, its bell, and what tells of
- * its end. They come from the device itself, which is asked for them (hand.h); a device of
- * this very process has nothing to be asked. The answer takes as long as the other process
- * needs, so a link may be *opening*: it has no mapping yet, QPs wait for it, and its answer
- * comes through the epoll descriptor.
+ * its end. They come from the device itself: it has brought them with a question of its own, or it
+ * is asked for them (hand.h). Of a device of this process they are duplicated. The answer takes as
+ * long as the other process needs, so a link may be *opening*: it has no mapping yet, QPs wait for
+ * it, and its answer comes through the epoll descriptor.
  *
  * Invariants: a link is in its bucket as long as it has references; `dead` is set
- * once, and only when the process has exited, runs another program, or has closed the
- * device. Left to others: what death means to a QP (post.c answers its posts, poll.c
- * tells). */
+ * once: when the process has exited, runs another program, or has closed the device, or when
+ * the link could not be opened (open_error). Left to others: what death means to a QP (post.c
+ * answers its posts, poll.c tells). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -125,7 +125,7 @@ static int watch(struct weir_device *device, struct shm_link *link, int fd, uint
     return errno == ENOMEM || errno == ENOSPC ? WEIR_ENOMEM : WEIR_EINVAL;
 }
 
-/* Its event was for nothing. */
+/* Arms the event of the socket again: the answer was not there yet. */
 static void ask_again(struct weir_device *device, struct shm_link *link) {
     struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = link};
     epoll_ctl(device->epoll_fd, EPOLL_CTL_MOD, link->ask_fd, &event);
@@ -320,7 +320,8 @@ int link_get(struct weir_device *device, const struct shm_blob *blob, const stru
     return rc;
 }
 
-/* A process that gave no answer, or ended before it gave one: then nobody answers the next call. */
+/* The error of a question that had no answer: EPEER if the process has ended, which the next call
+ * shows; else rc. */
 static int not_answered(const struct weir_device *device, uint64_t nonce, int rc) {
     int32_t pid;
     if (rc != WEIR_EAGAIN)
@@ -427,7 +428,7 @@ bool link_has_ended(const struct shm_link *link) {
 void link_ring(const struct shm_link *link) {
     uint64_t one = 1;
     /* The counter cannot overflow in practice, and its owner never reads it: see
-     * shm_disarm. A bell that fails belongs to a peer that is gone. */
+     * open_descriptors in shm.c. A bell that fails belongs to a peer that is gone. */
     ssize_t written = write(link->bell_fd, &one, sizeof one);
     (void)written;
 }

@@ -78,7 +78,8 @@ static __attribute__((noinline)) uint32_t write_any(struct weir_qp *qp,
     }
 }
 
-/* Remembers the keys of a write that find_import allowed, as post.c does. */
+/* Writes with keys that the QP does not remember: find_import checks them, and the QP remembers
+ * them. */
 static __attribute__((noinline)) uint32_t write_new(struct weir_qp *qp,
                                                     const struct weir_span *span,
                                                     const weir_segment *segments, uint32_t count) {

@@ -299,7 +299,8 @@ void place_leave(const struct shm_place *place, uint64_t nonce) {
 
 /* ---- who ---- */
 
-/* In a user namespace that does not map every user, strangers show as this one, too. */
+/* In a user namespace that does not map every user, the users that it does not map show as
+ * OVERFLOW_ID. */
 static bool is_ambiguous(uid_t user) {
     char map[64] = "";
     unsigned long inside = 1, outside = 1, count = 0;

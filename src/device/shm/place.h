@@ -10,7 +10,7 @@
  * have to do with each other, and those whose users are in the group that WEIR_SHM_GROUP names.
  * Each side checks the other, so both have to agree.
  *
- * Left to others: what is said over a socket (serve.c, ask.c). */
+ * Left to others: what is said over a socket (hand.c). */
 #ifndef SHM_PLACE_H
 #define SHM_PLACE_H
 
@@ -40,7 +40,7 @@ void place_describe(const struct shm_place *place, char *out, size_t size);
 void place_tell_no_socket(const struct shm_place *place, int error, char *out, size_t size);
 
 /* A listening socket of this name. Removes what engines that were killed left in the
- * directory. EMFILE, ENOMEM, EDEVICE. */
+ * directory. EMFILE, ENOMEM; ENODEVICE: a socket cannot be bound there. */
 int place_listen(const struct shm_place *place, uint64_t nonce);
 /* Takes the name away again. */
 void place_leave(const struct shm_place *place, uint64_t nonce);

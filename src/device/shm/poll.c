@@ -55,9 +55,9 @@ void qp_raise(struct weir_qp *qp, enum weir_async_type type) {
 
 /* ---- watching ---- */
 
-/* Before that, nothing of ours was written there; to look would take memory for it. Where the first
- * message comes from goes the first one soon, too (credits): the way back is made ready now, and
- * not in the midst of traffic. */
+/* Whether the sender has backed our ring. Before that no message is in it, and a look would back
+ * it. With the first message from a peer the first one to it is near (credits), so its ring is
+ * backed now, and not in the midst of traffic. */
 static bool ring_is_backed(struct weir_qp *qp) {
     if (SHM_UNLIKELY(!qp->rx_backed)) {
         qp->rx_backed = atomic_load(&qp->shared->ring_backed) != 0;

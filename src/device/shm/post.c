@@ -3,16 +3,16 @@
  *
  * Owns the path of a transfer. A post looks once at the remote QP's state word;
  * then consecutive writes between the same two regions ("a run") are checked against
- * limits held in registers and copied. All that is no run over mapped memory goes WR
- * by WR through post_one: reads, messages, memory that is reached with
- * process_vm_writev(2), in-line payloads, errors.
+ * limits held in registers and copied. All that is no run over mapped memory goes
+ * through post_one: reads, messages, in-line payloads, errors, WR by WR, and memory that is
+ * reached with process_vm_writev(2), of which one system call takes many.
  *
  * Invariants:
  *  - No WR touches memory before its lkey, rkey, rights and bounds were checked, and
  *    the region's key was seen in the target's segment in this post.
  *  - The first failure puts the QP in the error state, gives its CQE, and flushes the
  *    rest. There is room for the CQEs of sq_depth WRs; a WR that has none is refused with EAGAIN.
- *  - What must be waited for by the target (messages: its ring is reused after
+ *  - An operation that the target must wait for (messages: its ring is reused after
  *    destroy; process_vm: its memory is the application's after release) happens
  *    between busy_enter and post_finish.
  *
@@ -242,8 +242,8 @@ int vm_try(const struct shm_link *link) {
 }
 
 /* The next byte cannot be moved, and the kernel does not say whose memory is not mapped,
- * process_vm_readv(2): a byte is read where the transfer reads from. If that works, it is the
- * other side's, to which it writes. */
+ * process_vm_readv(2): a byte is read where the transfer reads from. If that works, the memory
+ * that the transfer writes to is not mapped. */
 static uint32_t vm_fault(const struct weir_qp *qp, uint32_t opcode, uint64_t laddr,
                          uint64_t raddr) {
     bool reads_there = opcode == WEIR_OP_READ;
@@ -297,7 +297,7 @@ static uint32_t vm_large(struct weir_qp *qp, const struct weir_wr *wr,
 }
 
 /* Consecutive WRs to registered memory with one system call. *wr_io moves past those
- * that are complete. process_vm_writev(2): it may do a part, so whatever is left is
+ * that are complete. process_vm_writev(2): it may do a part, so the WRs that are left are
  * the caller's next round. */
 static uint32_t vm_batch(struct weir_qp *qp, const struct weir_wr **wr_io,
                          const struct weir_wr *end, struct post *post) {

@@ -60,7 +60,8 @@ static const char *try_descriptors(void) {
     return NULL;
 }
 
-/* A descriptor from a caller of this process to its listener's side and back is one. */
+/* Hands a descriptor from the called side of a connection to the caller. NULL, or the part that
+ * does not work, with errno. */
 static const char *try_handing(int caller, int called) {
     char byte = 0;
     struct iovec vector = {&byte, 1};

@@ -3,8 +3,8 @@
  * it, and the words in it that two processes read and write.
  *
  * One sealed memfd per device. The owner writes everything except the words
- * marked "peer". A peer maps it when it was handed the descriptor (hand.h); nothing
- * has a name, so nothing is left behind by SIGKILL.
+ * marked "peer", and the receive rings, which their senders write. A peer maps it when it was
+ * handed the descriptor (hand.h); nothing has a name, so nothing is left behind by SIGKILL.
  *
  *     head page | pending words | QP entries | MR entries | receive rings
  *
@@ -51,13 +51,13 @@ struct seg_head {
     /* Peer: bit i of top[j] says that leaf word j * 64 + i may have bits. The owner
      * polls this one line. */
     _Atomic uint64_t top[SHM_TOP_WORDS];
-    /* The owner's number of its sleep, while it sleeps; else 0. Peer: rings the bell first, and
-     * clears it then, so that nobody relies on one who was stopped before he rang. */
+    /* The owner's number of its sleep, while it sleeps; else 0. A peer rings the bell
+     * before it clears this, so that no other relies on a peer that was stopped before it rang. */
     _Atomic uint32_t sleeping;
     uint32_t pad_sleeping;
 };
 
-/* The state word of a QP: a secret of this pair of QPs above, a SHM_QP_* below, so
+/* The state word of a QP: a secret of this pair of QPs above, a SHM_STATE_* below, so
  * that one compare tells a peer that the QP is there, ready, and connected to it. */
 #define SHM_STATE_MASK  UINT64_C(0xff)
 #define SHM_STATE_GONE  0u
@@ -157,8 +157,8 @@ uint64_t seg_check(int fd, uint64_t *inode_out);
  *
  * It lies at a random address in a part of the address space that no loader, heap or
  * sanitizer of Linux uses, and tells its peers where. So a process in which that address
- * is the segment is the owner: whoever has the same pid after execve(2), or when the pid
- * was used again, has nothing there. random is what the address is drawn from. Where the
+ * is the segment is the owner: a process that has the pid after execve(2), or because the
+ * pid was used again, has nothing there. random is what the address is drawn from. Where the
  * system does not allow such an address (valgrind, small address spaces), it lies anywhere. */
 int seg_create(uint64_t nonce, uint64_t random, int bell_fd, struct seg_map **map_out, int *fd_out);
 /* Backs bytes of our own segment with memory. ENOMEM. */

@@ -21,7 +21,7 @@
  *    the release of one looks at the QPs. Other processes see only the segment.
  *  - Nothing that decides about safety is kept in the segment alone: bounds, keys
  *    and buffers of our own memory are in private tables.
- *  - Allocation only at open, at registration, import and QP creation. */
+ *  - Allocation only at open, at registration, import, QP creation and connection. */
 #ifndef SHM_SHM_H
 #define SHM_SHM_H
 
@@ -77,8 +77,8 @@ struct shm_link {
     struct weir_qp *waiting; /* to be, when it is open */
 };
 
-/* Our own memory. An entry that is taken is its owner's: whoever posts with its key has it
- * from there. */
+/* Our own memory. An entry that is taken is its owner's: a thread that posts with its key has the
+ * key from that owner. */
 struct shm_mr {
     uint64_t base;
     uint64_t length;
@@ -388,7 +388,7 @@ void qp_link_done(struct weir_qp *qp, int error);
 void qp_fail(struct weir_qp *qp);
 /* No QP remembers any pair of regions any more: one is given back. Any thread. */
 void qp_forget_pairs(struct weir_device *device);
-/* Whether the peer is inside an operation on this QP, on a live peer. */
+/* Whether the peer is alive, and inside an operation on this QP. */
 bool qp_remote_is_busy(const struct weir_qp *qp);
 /* The first QP from number *index_io on whose live peer is inside an operation, and which
  * one: its number, and its busy word. False: none. Any thread. */
@@ -440,7 +440,7 @@ uint32_t shm_post_pieces(struct weir_qp *qp, const struct weir_span *span,
 /* The index-th environment variable that the backend reads; false past the last. */
 bool shm_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 int shm_probe(struct weir_device_caps *caps_out);
-/* The device's capabilities at a place. ENODEVICE, EINVAL. */
+/* The device's capabilities at a place. ENODEVICE, EINVAL, EMFILE. */
 int caps_fill(const struct shm_place *place, struct weir_device_caps *caps_out);
 
 /* ---- poll.c ---- */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tracer.h: the processes that may reach into this one, where Yama asks.
  *
- * With Yama's ptrace_scope 1 only a parent may use process_vm_writev(2) on a process, unless
- * that names another with prctl(PR_SET_PTRACER) (Documentation/admin-guide/LSM/Yama.rst). That
- * is a thing of the process, not of a device: there is one name, which the last call sets. So
+ * With Yama's ptrace_scope 1 only an ancestor may use process_vm_writev(2) on a process, unless
+ * that names another process with prctl(PR_SET_PTRACER) (Documentation/admin-guide/LSM/Yama.rst).
+ * That is a thing of the process, not of a device: there is one name, which the last call sets. So
  * this is the one thing here that devices share: a process that asked for registered memory is
  * named; when a second one does while the first lives, all are; and nobody any more when the
  * last device that named one is closed. */
@@ -17,8 +17,8 @@
 int tracer_scope(void);
 
 /* Lets the process with this pid (0: it has none here) reach into this one. *is_user_io says
- * whether the device counts already. 0, or EDENIED: the system allows it to nobody who is not
- * privileged. */
+ * whether the device counts already. 0, also where the scope is another one: then no name is
+ * needed, or none helps. EDENIED: prctl(2) refused. */
 int tracer_allow(bool *is_user_io, int32_t pid);
 /* The device is closed. */
 void tracer_forget(bool *is_user_io);

@@ -87,8 +87,8 @@ static bool gid_of(const struct sockaddr *address, union ibv_gid *gid_out) {
     return true;
 }
 
-/* ---- channels, whose descriptors no child may inherit (fork.h): their connections are theirs
- * as long as one is open ---- */
+/* ---- channels, whose descriptors no child may inherit (fork.h): a connection lives as long
+ * as a descriptor of its channel is open anywhere ---- */
 
 static struct rdma_event_channel *channel_open(void) {
     fork_hold();
@@ -123,7 +123,8 @@ static struct rdma_cm_id *dialler_open(struct weir_qp *qp) {
     return id;
 }
 
-/* Its connection is to be heard of on this channel; its own goes. 0, or -1 and errno. */
+/* Moves the id to this channel, on which its connection's events come then; its own channel is
+ * closed. 0, or -1 and errno. */
 static int dialler_move(struct rdma_cm_id *id, struct rdma_event_channel *channel) {
     fork_hold();
     fork_disown(id->channel->fd);
@@ -253,7 +254,7 @@ static struct rdma_conn_param parameters(const struct weir_qp *qp) {
                                     .qp_num = qp->qpn};
 }
 
-/* As for an address that does not answer: the path may come again. */
+/* EPEER: the address does not answer now, and may later. */
 static int dial_error(int error) {
     switch (error) {
     case ENOMEM:
@@ -300,8 +301,8 @@ static int dial(const struct weir_qp *qp, struct rdma_cm_id *id) {
     return WEIR_OK;
 }
 
-/* An id without a channel is synchronous: its calls block, here and for nobody else. The
- * answer comes to the device's channel. */
+/* An id with a channel of its own is synchronous: its calls block, and no event of another id is
+ * behind it. The answer comes to the device's channel. */
 int cm_dial(struct weir_qp *qp) {
     struct rdma_cm_id *id = dialler_open(qp);
     if (id == NULL)
@@ -320,7 +321,8 @@ static uint64_t now_ns(const struct weir_device *device) {
     return device->env.ops->now(device->env.self);
 }
 
-/* For the first that waits; none: no more alarm, nor one that was not heard yet. */
+/* Sets the alarm for the first QP that waits. If none waits it takes the alarm back, also one that
+ * has fired and was not read. */
 static void set_alarm(const struct verbs_cm *cm, uint64_t now) {
     uint64_t due = cm->wait_first != NULL ? cm->wait_first->dial_ns : 0;
     uint64_t left = due > now ? due - now : due != 0; /* 0 is never */
@@ -443,7 +445,7 @@ int cm_connect(struct weir_qp *qp) {
     }
     if (qp->link == LINK_NONE)
         return WEIR_EAGAIN;
-    /* Or it was somebody who knew the cookie, and was not meant. */
+    /* The connection is down already, or its caller knew the cookie and is not the peer. */
     if (qp->link == LINK_DOWN || qp->caller != qp->there.cookie)
         return WEIR_EPEER;
     qp->expects = qp->link == LINK_ACCEPTED;
@@ -484,8 +486,8 @@ bool cm_dialled(struct weir_qp *qp) {
     return !qp->expects;
 }
 
-/* The kernel lets nobody go whose connection is half made: it waits until the other side has
- * answered, or MPA gives up, which takes seconds. So a thread waits for that. */
+/* To destroy an id whose connection is half made blocks until the other side has answered, or MPA
+ * gives up, which takes seconds. So a thread waits for that. */
 int cm_hangup(struct weir_qp *qp) {
     stop_waiting(qp);
     if (qp->link_id == NULL)

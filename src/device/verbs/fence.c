@@ -3,18 +3,18 @@
  *
  * A write or a message that completes on InfiniBand has arrived. On iWARP that means no more
  * than that its buffer may be used again (RFC 5040, 5.5: nothing is said of the other side); and
- * some devices complete it before reads that were posted before it. So what is to be
- * signalled is followed by a read of a word of the target's, which is signalled in its stead:
- * a read is answered when all that was sent before it has been delivered (RFC 5040, 5.5,
- * rules 2 and 4), and reads complete in their order. It has the position of what it stands for,
+ * some devices complete it before reads that were posted before it. So behind a
+ * WR that is to be signalled goes a read of a word of the target's, which is signalled in its
+ * stead: a read is answered when all that was sent before it has been delivered (RFC 5040, 5.5,
+ * rules 2 and 4), and reads complete in their order. The read has the position of that WR,
  * and slots of its own, of which the caller knows nothing: the queues are twice as long.
  *
  * An iWARP QP that fails is not always heard of: providers flush out of order, refuse posts in
  * the error state, or take them and never look at them again. So when the first error is seen
  * (a completion, the end of the connection, a post that is refused) the QP goes to the error
- * state, what succeeded until then is taken from the CQ, and everything else is flushed here,
- * in its order, as is what is posted later. The provider's account of it is not passed on, but for
- * the status of the WR that it told of first.
+ * state, and the completions of the WRs that succeeded are taken from the CQ. All other WRs are
+ * flushed here, in their order, and so are those that are posted later. The provider's account of
+ * it is not passed on, but for the status of the WR that it told of first.
  *
  * Owns how a chain of the caller's becomes one of the provider's. Left to others: slots and
  * positions (post.c). */
@@ -38,8 +38,8 @@ static void fill_fence(const struct weir_qp *qp, uint32_t position, struct ibv_s
     sge->lkey = cm->fence_mr->lkey;
 }
 
-/* Fills the device's chain from the first count WRs, the link at which each of them is in
- * starts. How many of them can ever be accepted; *links_out is the length of the chain. */
+/* Fills the device's chain from the first count WRs; starts[i] is the link at which WR i begins.
+ * Returns how many of them can ever be accepted; *links_out is the length of the chain. */
 static uint32_t fill(const struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                      uint16_t starts[CHAIN], uint32_t *links_out) {
     struct weir_device *device = qp->device;

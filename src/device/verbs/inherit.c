@@ -6,8 +6,9 @@
  * is mapped, its QPs live and answer, whoever made them: a peer would write to memory of a process
  * that is dead, and be told that all is well.
  *
- * Owns nothing: descriptors are their objects', found in the public part of these. Held meanwhile,
- * so that a child finds no lock of libibverbs taken either, and can open devices of its own. */
+ * Owns nothing: descriptors are their objects', found in the public part of these. Forks are
+ * held off meanwhile, so that a child finds no lock of libibverbs taken, and can open devices of
+ * its own. */
 #include <errno.h>
 
 #include "fork.h"

@@ -2,8 +2,9 @@
 /* poll.c: completions, asynchronous events and sleeping.
  *
  * Owns the stash: completions that were taken from the CQ but not yet by the caller, in
- * order. They get there when a QP is destroyed, and when arming finds some. A completion in the
- * stash still holds its slot, so it fits. Left to others: which slots there are.
+ * order. They get there when a QP is destroyed, when arming finds some, and on iWARP always. A
+ * completion in the stash is still in the account of its CQ (cq.c), so there is room for it. Left
+ * to others: which slots there are.
  *
  * Events, those of the completion channel too, are copied and acknowledged in the call that
  * took them: to destroy a QP, CQ or SRQ waits for the acknowledgements of what was taken
@@ -48,9 +49,9 @@ static inline uint32_t status_of(const struct weir_device *device, enum ibv_wc_s
 
 /* ---- from the CQ to the caller ---- */
 
-/* Finds the QP of a completion. False: of none that is here. ibv_poll_cq(3): of one that
- * is not successful only wr_id, status, qp_num and vendor_err are valid; whether it is of a
- * send, its wr_id says. */
+/* Finds the QP of a completion. False: its QP is gone. Of a completion that is no success only
+ * wr_id, status, qp_num and vendor_err are valid (ibv_poll_cq(3)), so the wr_id says whether it is
+ * of a send. */
 static inline bool resolve(const struct weir_device *device, const struct ibv_wc *wc,
                            struct verbs_raw *raw) {
     uint32_t status = status_of(device, wc->status);
@@ -188,7 +189,7 @@ static __attribute__((noinline)) int take_stashed(struct weir_device *device,
 
 /* ---- completions ---- */
 
-/* To deliver may add to the stash. */
+/* Everything goes through the stash, because deliver may add to it (fence_failed). */
 static __attribute__((noinline)) int poll_fenced(struct weir_device *device,
                                                  struct weir_cqe *cqes_out, int max) {
     bool failed = false;

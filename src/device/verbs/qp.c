@@ -115,7 +115,7 @@ int qp_try_inline(struct weir_device *device) {
     }
 }
 
-/* As deep as wanted, or as the provider can: what max_qp_wr promises need not go together
+/* As deep as wanted, or as the provider can: the depth that max_qp_wr promises need not go together
  * with inline data. errno is set on failure. */
 static struct ibv_qp *make_deep(struct weir_device *device, const struct verbs_cq *cq,
                                 uint32_t sq_depth, uint32_t rq_depth,
@@ -143,7 +143,7 @@ static size_t ids_bytes(const struct weir_qp *qp) {
     return ((size_t)qp->id_mask + 1) * sizeof *qp->ids;
 }
 
-/* Of its CQ, that it may fill. */
+/* Entries of its CQ that the QP may fill. */
 static uint32_t entries(const struct weir_qp *qp) {
     return send_entries(qp->device, qp->sq_depth) + qp->rq_depth;
 }
@@ -271,7 +271,8 @@ static uint64_t now_ns(const struct weir_device *device) {
     return device->env.ops->now(device->env.self);
 }
 
-/* Notes what a QP's end says of the device. One that never got as far gives no such event. */
+/* Notes what a QP's end says of the device. A QP that was never connected gives no last-WQE event.
+ */
 static void note_habit(const struct weir_qp *qp) {
     const struct weir_device *device = qp->device;
     bool waited = qp->error_ns != 0 && now_ns(device) - qp->error_ns >= SILENCE_NS;

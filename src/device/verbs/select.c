@@ -3,7 +3,7 @@
  *
  * Owns the choice: what the settings name, else the first active port with the best
  * address: InfiniBand with a LID, or RoCE v2 with a GID that is an IPv4 address, then a
- * global one, then a link-local one, or iWARP with an IP address of the same order. Of its
+ * global one, then a link-local one, or iWARP with an IPv4 address, then a global one. Of its
  * partition keys, that of the default partition. Says why nothing could be chosen. Changes nothing
  * on the device. */
 #include <arpa/inet.h>

@@ -2,8 +2,8 @@
 /* verbs.c: opening and closing the verbs device, what it can do, and its table of
  * operations.
  *
- * Owns the objects that all QPs share: protection domain, completion channel, CQ, shared
- * receive queue, descriptors. Left to others: everything that happens on an open device. */
+ * Owns the objects that all QPs share: protection domain, completion channel, shared receive
+ * queue, descriptors. Left to others: everything that happens on an open device. */
 #define _GNU_SOURCE
 #include <assert.h>
 #include <errno.h>
@@ -51,7 +51,7 @@ static void fill_caps(const struct verbs_settings *settings, const struct verbs_
         .mtu_max = choice->mtu,
         .rd_atomic_max = smaller(reads, VERBS_RD_ATOMIC_MAX),
         .ordered = true,
-        .blames = !fenced, /* what ends an RDMAP stream is told to nobody but the other end */
+        .blames = !fenced, /* an error that ends an RDMAP stream is told to the other end */
         .srq = srq,
         .last_wqe = srq && last_wqe, /* ibv_get_async_event(3): of QPs on a shared queue */
         .mr_anywhere = true,
@@ -185,7 +185,7 @@ static void give_back(struct weir_device *device) {
     device->gone = true;
 }
 
-/* All QPs are gone. Only then may whoever removes the device go on. */
+/* All QPs are gone. The removal of the device waits until it is closed here. */
 static int verbs_let_go(struct weir_device *device) {
     assert(device->qp_count == 0);
     if (device->gone || verbs_memory_let_go(device) != WEIR_OK)

@@ -19,14 +19,15 @@
  * One protection domain, completion channel and (where the device has them, and they are large
  * enough) shared receive queue a device, and as many CQs as the QPs need. Invariants:
  *  - Everything here is private to the thread that has the engine, without locks, but the
- *    connector (connect.c) and the table of memory regions (memory.c).
+ *    connector (connect.c), the table of memory regions (memory.c) and the habits (habit.c).
  *  - No CQ ever overflows, whatever is posted before a poll: the granted depths of its
  *    QPs and the receives together are at most its capacity. A queue takes no more than
  *    it reported as granted, even where the provider would.
  *  - A send's wr_id on the wire of the provider is {1, generation, QP, position}: a
  *    completion finds its QP and its slot by itself. A receive's is the caller's own.
- *  - A QP is destroyed with its CQ polled empty behind it: the rest is kept in the stash, so no
- *    completion outlives its QP and a reused QP number names one QP only.
+ *  - A QP is destroyed with its CQ polled empty behind it, into the stash. Completions of its
+ *    sends are taken out of that, so none outlives its QP, and a reused QP number names one QP
+ *    only. Those of a shared receive queue stay, without a QP.
  *  - Allocation only at open, at registration and QP creation.
  *
  * fork(2): since Linux 5.12 a child gets copies of pages that are pinned for a device, and
@@ -89,7 +90,7 @@ struct verbs_settings {
     int gid_index;
     int pkey_index;
     int mtu;           /* bytes */
-    int traffic_class; /* the rest: as in force */
+    int traffic_class; /* from here to min_rnr_timer: never VERBS_UNSET */
     int service_level;
     int timeout;
     int retry_cnt;
@@ -260,7 +261,7 @@ struct weir_qp {
 
     /* iWARP */
     struct verbs_address there; /* once it was told */
-    struct rdma_cm_id *link_id; /* a connector's thread sets it, while that has the QP */
+    struct rdma_cm_id *link_id; /* set by the connector's thread that has the QP, or by a call */
     enum verbs_link link;
     bool hangs_up;           /* CONNECTING: a connector's thread ends the call */
     bool crosses;            /* the other side may call as well */
@@ -269,12 +270,12 @@ struct weir_qp {
     uint64_t caller;         /* LINK_ACCEPTED and after: who dialled, by cookie */
     uint32_t culprit;        /* the position of the WR that failed first; UINT32_MAX: none */
     uint32_t culprit_status; /* enum weir_cqe_status */
-    bool expects;            /* CONNECTING, and no connector's: the other side's doing */
+    bool expects;            /* CONNECTING, and no thread has it: it waits for the other side */
 };
 
 /* Our own memory. */
 struct verbs_mr {
-    struct ibv_mr *ibv;    /* with the rights that it is exported with. NULL: free */
+    struct ibv_mr *ibv;    /* with the rights that it is exported with. NULL: free, or let go */
     struct ibv_mr *sink;   /* iWARP: with the right to fill it by reads. NULL: ibv has it */
     uint64_t mapped_bytes; /* of memory that we allocated; 0: the caller's */
     uint32_t access;
@@ -345,7 +346,7 @@ enum verbs_loss { LOSS_NONE = 0, LOSS_UNTOLD, LOSS_TOLD };
 struct verbs_cq {
     struct ibv_cq *ibv;
     uint32_t capacity;
-    uint32_t used; /* granted depths of its QPs, and the shared receives */
+    uint32_t used; /* entries that its QPs may fill, and the shared receives */
     uint32_t qp_count;
     bool armed; /* and no event was taken since */
 };
@@ -443,15 +444,16 @@ void connector_hangup(struct weir_qp *qp);
 int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path);
 
 /* cm.c: connections of iWARP, which are made by the kernel's connection manager
- * (rdma_cm(7)). All of them are for the thread that has the engine, but cm_dial. */
+ * (rdma_cm(7)). All of them are for the thread that has the engine, but cm_dial and
+ * cm_drop. */
 int cm_open(struct weir_device *device);
 void cm_close(struct weir_device *device);
 /* Of qp_connect: OK: it is up, the other side has dialled; EINPROGRESS: CONNECTED comes;
- * EAGAIN: dial. */
+ * EAGAIN: dial; EPEER: the connection is down, or its caller is not the peer. */
 int cm_connect(struct weir_qp *qp);
 /* Blocks, in a connector's thread, until the call is on its way. */
 int cm_dial(struct weir_qp *qp);
-/* It is, or could not be. False: CONNECTED comes with the answer. */
+/* A connector's thread has made the call, or failed to. False: CONNECTED comes with the answer. */
 bool cm_dialled(struct weir_qp *qp);
 /* It does not wait for a call any more. */
 void cm_give_up(struct weir_qp *qp);

@@ -2,10 +2,10 @@
 /* watch.c: whether a device is being removed.
  *
  * Most drivers take the device from its users at once, and their calls fail from then on
- * (poll.c). Others (Soft-RoCE) go on to work, and whoever removes the device waits until the last
- * user has closed it, without telling any. It can be seen that the device's file goes, before all
- * else. Where that file is no entry of devtmpfs (it was made, or mounted, for a container), sysfs
- * is looked at from time to time, while the engine makes progress. */
+ * (poll.c). Others (Soft-RoCE) go on to work; the removal waits until the last user has closed
+ * the device, and tells none. But it takes the device's file away first, and that can be seen.
+ * Where that file is no entry of devtmpfs (it was made, or mounted, for a container), sysfs is
+ * looked at from time to time, while the engine makes progress. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ int watch_open(const struct ibv_context *context) {
     return fd;
 }
 
-/* Also what changes its owner or mode is told. */
+/* The watch tells also of a new owner or mode of the file, so its link count decides. */
 static bool file_is_gone(const struct weir_device *device) {
     struct stat file;
     return fstat(device->choice.context->cmd_fd, &file) == 0 && file.st_nlink == 0;
