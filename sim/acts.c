@@ -4,8 +4,8 @@
 #include "doors.h"
 #include "nic.h"
 
-/* A submit that must be refused, and must post nothing: the bytes of an innocent
- * draft show it. */
+/* A submit that must be refused, and must post nothing: if it posts all the same, the oracle sees
+ * bytes that no transfer owns. */
 static void act_bad_submit(struct sim_app *app) {
     struct sim_prng *prng = app_prng(app);
     struct sim_world *world = app->run->world;

@@ -108,7 +108,7 @@ enum sim_plant {
     SIM_PLANT_EARLY_NOTIFY,    /* the last SEND of a chain is posted before its writes */
     SIM_PLANT_CROSSED_QPS,     /* a QP is connected to a sibling of the one it was given */
     SIM_PLANT_OVERFILL,        /* the device claims a deeper send queue than it has */
-    SIM_PLANT_DOUBLE_WRITE,    /* a write is executed again after its completion */
+    SIM_PLANT_DOUBLE_WRITE,    /* a write is posted again behind its chain */
     SIM_PLANT_LEAKED_QP,       /* a destroy says yes and does nothing */
     SIM_PLANT_LOST_BUFFER,     /* a receive buffer never reaches the device */
     SIM_PLANT_WRONG_PSN,       /* one side is told another starting PSN */
@@ -163,7 +163,7 @@ struct sim_workload_config {
     uint32_t crossing;   /* the first submits of all nodes fall together */
     bool doors;          /* only what doors.c does strikes: every peer lives */
     uint32_t reset;      /* the control connections between two nodes end */
-    uint32_t long_cut;   /* control is cut for longer than connecting may take */
+    uint32_t long_cut;   /* control is cut for up to four connect time-outs */
     uint32_t stranger;   /* somebody says a word in another's name */
     uint32_t told[SIM_RUN_NODES_MAX];                       /* enum sim_told */
     bool second_name[SIM_RUN_NODES_MAX][SIM_RUN_NODES_MAX]; /* the first dials the other by that */

@@ -19,8 +19,8 @@ enum {
     DOORS_CUTS_MAX = 4,       /* of connect time-outs: the longest cut */
 };
 
-/* In a world of prompt engines: all that takes time of itself, and some dials anew, but no pause
- * before something is said again. */
+/* The longest that a connection may take in a world of prompt engines: that covers the delays and
+ * some new dials, but no pause before a message is said again. */
 #define DOORS_PROMPT_NS UINT64_C(200000000)
 
 /* The address at which the node tells others that it listens. */
@@ -66,7 +66,8 @@ static void mend_event(struct sim_world *world, const struct sim_event *event) {
     sim_trace(world, "control between n%u and n%u is mended", a, b);
 }
 
-/* Longer than connecting may take, and after it whatever was dialled meanwhile is lost. */
+/* Cuts control for up to DOORS_CUTS_MAX connect time-outs. A dial across the cut is lost after some
+ * tries. */
 static void strike_long_cut(struct sim_world *world) {
     uint64_t longest_ns = DOORS_CUTS_MAX * world->config.engine.connect_timeout_ns;
     struct sim_event mend = {.fire = mend_event};

@@ -47,9 +47,10 @@ void nic_async_push(struct weir_device *nic, uint32_t type, uint32_t tag) {
 /* ---- memory ------------------------------------------------------------ */
 
 struct nic_mr *nic_mr_find(struct weir_device *nic, uint32_t key) {
-    uint32_t slot = key & (NIC_MRS_MAX - 1);
+    uint32_t index = key & (NIC_MRS_MAX - 1);
 
-    return key != 0 && slot < nic->mr_count && nic->mrs[slot].key == key ? &nic->mrs[slot] : NULL;
+    return key != 0 && index < nic->mr_count && nic->mrs[index].key == key ? &nic->mrs[index]
+                                                                           : NULL;
 }
 
 bool nic_mr_covers_local(struct weir_device *nic, uint32_t key, uint64_t at, uint64_t length) {
@@ -76,34 +77,34 @@ uint8_t *nic_mr_target(struct weir_device *nic, uint32_t key, uint64_t raddr, ui
 
 static int mr_add(struct weir_device *nic, void *base, uint64_t length, uint32_t access,
                   struct nic_mr **mr_out, struct weir_mr *out) {
-    uint32_t slot = 0;
+    uint32_t index = 0;
     struct nic_mr *mr;
 
     if (nic_fault(nic, nic->config->mr_fail)) {
         return WEIR_ENOMEM;
     }
-    while (slot < nic->mr_count && nic->mrs[slot].key != 0) {
-        slot++;
+    while (index < nic->mr_count && nic->mrs[index].key != 0) {
+        index++;
     }
-    if (slot == NIC_MRS_MAX || length == 0 || length > UINT32_MAX) {
+    if (index == NIC_MRS_MAX || length == 0 || length > UINT32_MAX) {
         return WEIR_ENOMEM;
     }
-    if (slot == nic->mr_count) {
-        struct nic_mr *mrs = realloc(nic->mrs, (slot + 1) * sizeof(*mrs));
+    if (index == nic->mr_count) {
+        struct nic_mr *mrs = realloc(nic->mrs, (index + 1) * sizeof(*mrs));
 
         if (mrs == NULL) {
             return WEIR_ENOMEM;
         }
         nic->mrs = mrs;
-        nic->mr_count = slot + 1;
+        nic->mr_count = index + 1;
     }
-    mr = &nic->mrs[slot];
-    *mr = (struct nic_mr){.key = (++nic->key_next << NIC_KEY_INDEX_BITS) | slot,
+    mr = &nic->mrs[index];
+    *mr = (struct nic_mr){.key = (++nic->key_next << NIC_KEY_INDEX_BITS) | index,
                           .access = access,
                           .base = base,
                           .length = length};
     nic->census.mrs++;
-    *out = (struct weir_mr){.lkey = mr->key, .cookie = slot, .base = base, .length = length};
+    *out = (struct weir_mr){.lkey = mr->key, .cookie = index, .base = base, .length = length};
     *mr_out = mr;
     return 0;
 }
@@ -168,28 +169,28 @@ static int nic_mr_export(struct weir_device *nic, const struct weir_mr *mr, uint
     return 0;
 }
 
-/* The slot of a new import, or NULL. */
+/* The entry of a new import, or NULL. */
 static struct nic_import *import_add(struct weir_device *nic, uint32_t remote_key) {
-    uint32_t slot = 0;
+    uint32_t index = 0;
 
-    while (slot < nic->import_count && nic->imports[slot].key != 0) {
-        slot++;
+    while (index < nic->import_count && nic->imports[index].key != 0) {
+        index++;
     }
-    if (slot == NIC_MRS_MAX) {
+    if (index == NIC_MRS_MAX) {
         return NULL;
     }
-    if (slot == nic->import_count) {
-        struct nic_import *imports = realloc(nic->imports, (slot + 1) * sizeof(*imports));
+    if (index == nic->import_count) {
+        struct nic_import *imports = realloc(nic->imports, (index + 1) * sizeof(*imports));
 
         if (imports == NULL) {
             return NULL;
         }
         nic->imports = imports;
-        nic->import_count = slot + 1;
+        nic->import_count = index + 1;
     }
-    nic->imports[slot] = (struct nic_import){.key = (++nic->key_next << NIC_KEY_INDEX_BITS) | slot,
-                                             .remote_key = remote_key};
-    return &nic->imports[slot];
+    nic->imports[index] = (struct nic_import){
+        .key = (++nic->key_next << NIC_KEY_INDEX_BITS) | index, .remote_key = remote_key};
+    return &nic->imports[index];
 }
 
 static int nic_mr_import(struct weir_device *nic, const uint8_t *blob, uint32_t blob_length,
@@ -225,21 +226,21 @@ static int nic_mr_import(struct weir_device *nic, const uint8_t *blob, uint32_t 
 
 bool nic_import_resolve(const struct weir_device *nic, uint32_t key, uint64_t raddr,
                         uint32_t *key_out, uint64_t *raddr_out) {
-    uint32_t slot = key & (NIC_MRS_MAX - 1);
+    uint32_t index = key & (NIC_MRS_MAX - 1);
 
-    if (key == 0 || slot >= nic->import_count || nic->imports[slot].key != key) {
+    if (key == 0 || index >= nic->import_count || nic->imports[index].key != key) {
         return false;
     }
-    *key_out = nic->imports[slot].remote_key;
+    *key_out = nic->imports[index].remote_key;
     *raddr_out = raddr - ((uint64_t)key << 32) + ((uint64_t)*key_out << 32);
     return true;
 }
 
 static void nic_mr_forget(struct weir_device *nic, const struct weir_rmr *rmr) {
-    uint32_t slot = rmr->rkey & (NIC_MRS_MAX - 1);
+    uint32_t index = rmr->rkey & (NIC_MRS_MAX - 1);
 
-    if (slot < nic->import_count && nic->imports[slot].key == rmr->rkey) {
-        nic->imports[slot].key = 0;
+    if (index < nic->import_count && nic->imports[index].key == rmr->rkey) {
+        nic->imports[index].key = 0;
     }
 }
 
@@ -247,13 +248,13 @@ static void nic_mr_forget(struct weir_device *nic, const struct weir_rmr *rmr) {
 
 struct weir_qp *nic_find(struct sim_world *world, uint32_t node, uint32_t qpn, uint64_t uid) {
     struct weir_device *nic = world->nodes[node].nic;
-    uint32_t slot = qpn - NIC_QPN_FIRST;
+    uint32_t index = qpn - NIC_QPN_FIRST;
     struct weir_qp *qp;
 
-    if (nic == NULL || slot >= nic->qp_top) {
+    if (nic == NULL || index >= nic->qp_top) {
         return NULL;
     }
-    qp = nic->qps[slot];
+    qp = nic->qps[index];
     return qp != NULL && qp->uid == uid ? qp : NULL;
 }
 
@@ -311,7 +312,7 @@ static void qp_free(struct weir_qp *qp) {
 
 static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *options,
                          struct weir_qp_granted *granted_out, struct weir_qp **qp_out) {
-    uint32_t slot = 0;
+    uint32_t index = 0;
     uint32_t entries = 2;
     struct weir_qp *qp;
 
@@ -331,16 +332,16 @@ static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *
     if (nic->config->qps_max != 0 && nic->census.qps >= nic->config->qps_max) {
         return WEIR_EFULL;
     }
-    while (slot < NIC_QPS_MAX && nic->qps[slot] != NULL) {
-        slot++;
+    while (index < NIC_QPS_MAX && nic->qps[index] != NULL) {
+        index++;
     }
-    if (slot == NIC_QPS_MAX || options->rq_depth > nic->config->rq_depth_max) {
+    if (index == NIC_QPS_MAX || options->rq_depth > nic->config->rq_depth_max) {
         return WEIR_ENOMEM;
     }
     qp = nic_calloc(1, sizeof(*qp));
     qp->nic = nic;
     qp->uid = ++nic->world->qp_uid;
-    qp->qpn = NIC_QPN_FIRST + slot;
+    qp->qpn = NIC_QPN_FIRST + index;
     qp->tag = options->tag;
     qp->recv_bytes_max = options->recv_bytes_max;
     qp->sq_depth = depth_granted(nic, options->sq_depth);
@@ -355,9 +356,9 @@ static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *
         qp->destroy_fails =
             (uint32_t)sim_below(&nic->world->prng, nic->config->destroy_fails_max + 1);
     }
-    nic->qps[slot] = qp;
-    if (slot >= nic->qp_top) {
-        nic->qp_top = slot + 1;
+    nic->qps[index] = qp;
+    if (index >= nic->qp_top) {
+        nic->qp_top = index + 1;
     }
     nic->census.qps++;
     *granted_out =
@@ -368,7 +369,7 @@ static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *
     return 0;
 }
 
-/* Connections are made over the network that the data takes. */
+/* With no_blame connections are made over the network that the data takes. */
 static bool is_cut_off(const struct weir_qp *qp) {
     const struct sim_world *world = qp->nic->world;
     uint32_t here = qp->nic->node->index;

@@ -36,7 +36,7 @@ bool sim_nic_let_go(const struct weir_device *nic);
 /* How long the completion that waits for longest has waited to be polled. */
 uint64_t sim_nic_unpolled_ns(const struct weir_device *nic);
 void sim_nic_census(const struct weir_device *nic, struct sim_nic_census *census_out);
-/* Writes what a QP of this node's would tell others, which there is not; how many bytes. */
+/* Writes the blob of a QP of this node that does not exist. Returns its length. */
 uint32_t sim_nic_stray_blob(struct sim_prng *prng, uint32_t node, uint8_t *out);
 /* Whether a connect is under way. */
 bool sim_nic_connects(const struct weir_device *nic);

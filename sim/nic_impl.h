@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nic_impl.h: the NIC's own structures, shared by nic.c (objects, queues, states)
- * and nic_wire.c (packets).
+/* nic_impl.h: the NIC's own structures, shared by nic.c (objects, states), nic_queue.c
+ * (queues), nic_wire.c (packets) and plant.c.
  *
  * A QP is named in packets by {node, number, uid}. Numbers are the lowest free and
  * so are reused at once; the uid stands for what makes a real NIC drop a stale
@@ -19,7 +19,7 @@ enum {
 };
 
 struct nic_mr {
-    uint32_t key; /* 0: free slot */
+    uint32_t key; /* 0: free */
     uint32_t access;
     bool allocated;
     uint8_t *base;
@@ -29,7 +29,7 @@ struct nic_mr {
 /* A peer's memory as imported here. Its key is local, so that one that was forgotten
  * is known for what it is. */
 struct nic_import {
-    uint32_t key; /* 0: free slot */
+    uint32_t key; /* 0: free */
     uint32_t remote_key;
 };
 
@@ -53,7 +53,7 @@ struct nic_entry {
     bool signaled;
     bool complete;
     bool sent;      /* not posted in the error state */
-    bool freed;     /* its slot was given back */
+    bool freed;     /* its index was given back */
     uint64_t bytes; /* of a read or write */
 };
 

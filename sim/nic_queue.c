@@ -90,8 +90,8 @@ void nic_rings_init(struct weir_qp *qp) {
     }
 }
 
-/* Takes out what is left of a QP that goes; receives of a shared queue always stay, or
- * their buffers would be lost. */
+/* With cq_clean takes out the completions of a QP that goes; receives of a shared queue always
+ * stay, or their buffers would be lost. */
 static void ring_clean(struct weir_device *nic, struct nic_ring *ring, const struct weir_qp *qp) {
     uint32_t mask = ring->capacity - 1;
     uint32_t kept = 0;
@@ -286,8 +286,8 @@ static void sq_free_polled(struct weir_qp *qp, uint64_t seq) {
     }
 }
 
-/* A later one was done in its post: what is complete and will give no completion, nor has
- * one behind it that does, is over. */
+/* A later WR was done in its post. The WRs before it, back to the last signalled one, give no
+ * completion: their slots are free. */
 static void sq_pass(struct weir_qp *qp) {
     uint64_t seq = qp->head;
 

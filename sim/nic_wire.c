@@ -4,8 +4,8 @@
  * Owns packets from launch to landing. A write becomes one or several packets with
  * the bytes as they were at the post; they land one by one, whether or not the
  * sender's QP or process still lives, as real packets do. Only the target's QP
- * leaving RTS or its region's release stops them. Retransmission by the sender's NIC needs the
- * sender's QP in RTS.
+ * leaving RTS or its region's release stops them, and with peer_dead_news the death of their
+ * sender. Retransmission by the sender's NIC needs the sender's QP in RTS.
  *
  * Ordered QPs: packets carry a PSN and are taken in PSN order only; so are answers.
  * A packet that was lost, or found nobody, is sent again after the retransmission

@@ -234,7 +234,8 @@ static bool data_there(struct sim_oracle *oracle, const struct sim_transfer *tra
     return transfer->read ? transfer->fetched >= transfer->bytes : side_complete(oracle, transfer);
 }
 
-/* Nobody waits for ever for a node that does not look, now or for once. */
+/* Whether the node looks, or once looked, at its engine so late that its peers may have given it
+ * up. */
 static bool is_absent(const struct sim_world *world, uint32_t node) {
     const struct sim_node *target = &world->nodes[node];
 
@@ -446,8 +447,8 @@ struct touch {
     uint32_t offset; /* in the segment */
 };
 
-/* Finds the application that these bytes are of; false when they are nobody's (a violation), or
- * not an application's. */
+/* Finds the transfer and the segment that these bytes are of. False: they are of no transfer (a
+ * violation), or not an application's memory. */
 static bool touch_find(struct sim_oracle *oracle, const struct sim_node *node, const void *at,
                        uint64_t length, const char *what, struct touch *touch) {
     struct sim_world *world = oracle->world;

@@ -47,7 +47,7 @@ struct sim_transfer {
     bool read, notify, once, queued;
     bool cancelled, peer_closed, released;
     bool terminal;
-    bool orphan;          /* its engine is gone: nobody will ever know */
+    bool orphan; /* its engine is gone, or its handle was given back: no end will be seen */
     bool memory_released; /* a side gave up memory under it */
     bool had_data;        /* when it ended, all of its data was there */
     int status;
@@ -76,7 +76,7 @@ struct sim_oracle *oracle_open(struct sim_world *world);
 void oracle_close(struct sim_oracle *oracle);
 
 /* A record with up to want segments, ranges taken and filled; fewer when memory is
- * short, maybe none. The record is only counted on once oracle_commit is called. */
+ * short, maybe none. If the submit is refused, oracle_withdraw takes the record back. */
 struct sim_transfer *oracle_draft(struct sim_oracle *oracle, uint32_t from, uint32_t to, bool read,
                                   uint32_t want, uint32_t bytes_max);
 /* The submit was refused: gives the ranges back. */

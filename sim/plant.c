@@ -95,7 +95,8 @@ static int post_early_notify(struct weir_qp *qp, const struct weir_wr *wrs, uint
     return SIM_NIC_OPS.post_send(qp, turned, count, post_out);
 }
 
-/* Every write is posted once more, by a WR of its own that gives no completion. */
+/* The first WR of each chain, if it is a write and there is room, is posted once more, and gives no
+ * completion. */
 static int post_double_write(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                              struct weir_post *post_out) {
     int error = SIM_NIC_OPS.post_send(qp, wrs, count, post_out);

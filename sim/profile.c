@@ -116,7 +116,7 @@ static void work_faults(struct sim_prng *prng, struct sim_workload_config *work)
     work->cut_data = maybe(prng, 5, 20000);
 }
 
-/* Of some worlds one device, at some time: a stream of its own, likewise. */
+/* In some worlds one device fails at some time. From a stream of its own, too. */
 static void device_failures(uint64_t seed, struct sim_config *config) {
     struct sim_prng prng;
 
@@ -233,7 +233,8 @@ static void slow_connects(uint64_t seed, struct sim_config *config) {
     for (uint32_t i = 0; i < config->nodes; i++) {
         config->nic[i].connect_ns_max = PICK(&prng, 20000, 5000000, 55000000, 70000000);
     }
-    /* Each transfer that a target refuses may break 64 sessions, one after the other. */
+    /* Each transfer that a target refuses may break REPLAYS_MAX (64) sessions, one after the other.
+     */
     config->work.bad_segment = config->work.memory_release = 0;
     config->work.leave_connecting = PICK(&prng, 300, 3000, 30000);
 }
@@ -436,7 +437,7 @@ static void fill_unordered(struct sim_prng *prng, struct sim_config *config) {
     }
 }
 
-/* Of the ways between nodes, which say nothing of the nodes. */
+/* Faults of the ways between nodes alone: all nodes live, and their devices work. */
 static void fill_doors(struct sim_prng *prng, struct sim_config *config) {
     struct sim_workload_config *work = &config->work;
 
@@ -506,7 +507,7 @@ static void fill_refused(struct sim_prng *prng, struct sim_config *config) {
         nic->still = nic->recv_refuse = nic->qps_max = 0;
         nic->create_fail = nic->connect_fail = nic->device_fail = 0;
         nic->connect_ns_max = 0;
-        /* Where nobody says which one was refused, innocent ones may fail with it: swarm. */
+        /* A device that does not say which WR was refused lets others fail with it: swarm. */
         nic->no_blame = nic->mute_errors = false;
         /* A refusal is here before the word, over another network, that the session is over. */
         nic->latency_max_ns = nic->latency_min_ns + 3000;

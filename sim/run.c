@@ -32,7 +32,7 @@ enum {
 /* A connect attempt with all its backoff, twice, and the teardowns between. */
 #define HEAL_BOUND_NS UINT64_C(3000000000)
 
-/* 16 sessions that come up and break. */
+/* BREAKS_MAX (16) sessions that come up and break. */
 #define BREAKS_BOUND_NS UINT64_C(200000000)
 
 /* Worlds of slow applications take their time. */
@@ -275,8 +275,8 @@ static void say_stuck(struct sim_run *run) {
     }
 }
 
-/* Each transfer to memory that is gone breaks its session up to 16 times where no error names it,
- * one after the other. */
+/* Each transfer to memory that is gone breaks up to BREAKS_MAX sessions, one after the other, where
+ * no error names it. */
 static uint64_t heal_bound(const struct sim_world *world) {
     const struct sim_config *config = &world->config;
     uint64_t bound_ns = HEAL_BOUND_NS;
@@ -406,7 +406,8 @@ static void judge_slots(struct sim_run *run, uint32_t node) {
     }
 }
 
-/* One that nobody observes may still be under way. */
+/* How many rounds of quiet: a transfer that nobody observes may still break session after
+ * session. */
 static uint32_t quiet_rounds(const struct sim_run *run) {
     if (run->world->config.work.cut_kept) {
         return RUN_MUTE_ROUNDS;
@@ -421,7 +422,7 @@ static uint32_t quiet_rounds(const struct sim_run *run) {
     return 1;
 }
 
-/* Whatever is left in the applications' hands takes them this long at most. */
+/* The notifications that the applications have not handled take them this long at most. */
 static void handle_all(struct sim_run *run) {
     const struct sim_workload_config *work = &run->world->config.work;
     uint64_t longest_ns = 0;

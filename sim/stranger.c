@@ -2,11 +2,11 @@
 /* stranger.c: one that can connect to all, and knows what WHO tells.
  *
  * A stranger is a node without an engine, behind those of the run. It connects to an engine and
- * says well-formed messages in the name of another one, whose instance anybody learns by asking
- * WHO, with numbers that may well be right: but only between two that have had a session, since
- * before that nothing tells one from the other. Now and then it comes as itself, tells where it is,
- * and hangs up; whoever calls there is answered in anybody's name. It remembers the passes that it
- * is shown, and shows them. */
+ * says well-formed messages in another engine's name. It learns the instance by asking WHO, and its
+ * numbers may be right. It does so only between two engines that have had a session: before that
+ * nothing tells the one from the other. Now and then it comes as itself, tells where it is, and
+ * hangs up; an engine that dials it is answered in any engine's name. It remembers the passes that
+ * it is shown, and shows them. */
 #include "stranger.h"
 
 #include <string.h>
@@ -127,7 +127,7 @@ static void plain_qps(struct sim_world *world, struct wire_qp_set *out) {
         sim_nic_stray_blob(prng, (uint32_t)sim_below(prng, world->config.nodes), out->qps[0].blob);
 }
 
-/* One that was overheard, if there is one of these two's. */
+/* The pass that was overheard of these two; without one, 0 or any number. */
 static uint64_t some_pass(struct sim_run *run, const struct wire_message *message) {
     struct sim_prng *prng = &run->world->prng;
 

@@ -446,7 +446,7 @@ static bool app_progress(struct sim_app *app, uint32_t calls_max) {
     return did > 0;
 }
 
-/* As many calls as are made before what came of them is looked at. */
+/* How many progress calls are made before the application looks at their outcome. */
 static uint32_t calls_at_once(const struct sim_app *app, bool hasty) {
     if (app->node->pace_ns != 0 || handler_ns(app) != 0) {
         return 1;

@@ -26,7 +26,7 @@ struct app_known {
     bool up;
 };
 
-/* The application of one life of one node. */
+/* The application of one node; app_start begins each life of it. */
 struct sim_app {
     struct sim_run *run;
     struct sim_node *node;

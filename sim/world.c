@@ -238,8 +238,8 @@ static const struct weir_env_ops ENV_OPS = {
 
 /* ---- wait port --------------------------------------------------------- */
 
-/* An application that looks at a pace of its own, and never sleeps, is one of the real world to its
- * engine: its calls follow each other by the nanosecond, for all that the engine knows. */
+/* With a descriptor an engine looks less often at control and at events of the device (has_fd), as
+ * in the real world. So does that of an application that looks at a pace of its own. */
 static int wait_fd(void *self) {
     const struct sim_node *node = self;
 

@@ -147,7 +147,7 @@ static int fill_session(struct fill *fill, struct report *report) {
                               .page_stride = fill->stride,
                               .page_count = fill->place_count,
                               .lanes = 1,
-                              .slots = 1,
+                              .seats = 1,
                               .list_bytes = o->pages * 8,
                               .seed = FILL_SEED};
 

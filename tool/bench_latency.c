@@ -34,7 +34,8 @@ static int ping_idle(struct ping *ping) {
     return session_patience(ping->session, &ping->patience, *ping->word, (weir_transfer){0});
 }
 
-/* Submits the write; returns when it is posted, which it is when it can be. */
+/* Submits the write, again and again while there is no room. It may still wait in the engine when
+ * this returns. */
 static int ping_send(struct ping *ping) {
     struct session *session = ping->session;
     weir_transfer transfer;

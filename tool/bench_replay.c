@@ -2,7 +2,7 @@
 /* bench_replay.c: `bench replay`: the KV-cache blocks of a request trace, from the process that
  * computed them (prefill, here) to the one that will decode with them (the target).
  *
- * The life of a request, on one of `window` slots (proto.h has the messages):
+ * The life of a request, on one of `window` seats (proto.h has the messages):
  *   ASKING     its ids are written to the target, which grants a page for each block
  *   WAITING    pages are granted; here as many source pages are needed
  *   SENDING    its blocks are made in source pages, and written one-sided into the granted
@@ -11,7 +11,7 @@
  * Every block is made anew, also one that was sent before: the source pool is a ring, so that
  * the bytes that are sent are not those that the caches still hold.
  *
- * Two clocks never meet: latency is from arrival (or, at full speed, from taking a slot) to the
+ * Two clocks never meet: latency is from arrival (or, at full speed, from taking a seat) to the
  * target's answer, both here; the notified latency is that less the time that the target says
  * the check took. Requests are taken in the order of the trace; the pools are handed out first
  * come, first served on both sides, so none starves. */
@@ -31,10 +31,10 @@
 #define LIST_ENTRY  8
 #define STUCK_NS    (30 * NS_PER_S)
 
-enum slot_state { SLOT_FREE = 0, SLOT_ASKING, SLOT_WAITING, SLOT_SENDING, SLOT_CHECKING };
+enum seat_state { SEAT_FREE = 0, SEAT_ASKING, SEAT_WAITING, SEAT_SENDING, SEAT_CHECKING };
 
-struct slot {
-    enum slot_state state;
+struct seat {
+    enum seat_state state;
     uint64_t request;
     uint64_t from_ns;       /* arrival, or taken */
     uint64_t pages_first;   /* first source page, modulo the pool */
@@ -48,8 +48,8 @@ struct replay {
     struct trace trace;
     struct result *result;
     struct histogram *notified;
-    struct slot *slots;
-    uint32_t *waiting; /* ring of slots in the order of their grants */
+    struct seat *seats;
+    uint32_t *waiting; /* ring of seats in the order of their grants */
     uint64_t waiting_first;
     uint64_t waiting_count;
     weir_segment *segments;
@@ -58,16 +58,16 @@ struct replay {
     uint64_t pool_pages;
     uint64_t pages_head; /* source pages [head, head + used) are taken, modulo the pool */
     uint64_t pages_used;
-    uint64_t oldest; /* slots release source pages in the order in which they took them */
-    uint32_t *taken; /* ring of slots that hold source pages */
+    uint64_t oldest; /* place in `taken` of the request that took its pages first */
+    uint32_t *taken; /* ring of seats that hold source pages */
     uint64_t taken_count;
     uint64_t next; /* request */
     uint64_t done;
     uint64_t start_ns;
     uint64_t moved_ns; /* when something last happened */
     uint64_t generate_ns;
-    /* Transfers overlap, so their times do not add up: what is counted is the time in which at
-     * least one was under way, less what of it went into making blocks. */
+    /* Transfers overlap, so their times do not add up: the time counts in which at
+     * least one was under way, less the time that making blocks took of it. */
     uint64_t transfer_ns;
     uint64_t flying;      /* transfers under way */
     uint64_t flying_from; /* since when there is at least one */
@@ -75,8 +75,8 @@ struct replay {
 };
 
 static const struct trace_request *request_of(const struct replay *replay,
-                                              const struct slot *slot) {
-    return &replay->trace.requests[slot->request];
+                                              const struct seat *seat) {
+    return &replay->trace.requests[seat->request];
 }
 
 /* ---- asking ------------------------------------------------------------- */
@@ -93,7 +93,7 @@ static uint64_t arrival_ns(const struct replay *replay) {
 
 static int ask(struct replay *replay, uint64_t index, uint64_t now, uint64_t arrival) {
     struct session *session = replay->session;
-    struct slot *slot = &replay->slots[index];
+    struct seat *seat = &replay->seats[index];
     const struct trace_request *request = &replay->trace.requests[replay->next];
     uint64_t offset = proto_list_offset(&session->open, index);
     struct proto_count count = {.count = request->block_count};
@@ -103,8 +103,8 @@ static int ask(struct replay *replay, uint64_t index, uint64_t now, uint64_t arr
                          .remote_offset = offset,
                          .length = request->block_count * LIST_ENTRY};
 
-    *slot = (struct slot){
-        .state = SLOT_ASKING, .request = replay->next, .from_ns = arrival != 0 ? arrival : now};
+    *seat = (struct seat){
+        .state = SEAT_ASKING, .request = replay->next, .from_ns = arrival != 0 ? arrival : now};
     replay->next++;
     memcpy((unsigned char *)session->base + offset, replay->trace.ids + request->first_id,
            request->block_count * LIST_ENTRY);
@@ -116,7 +116,7 @@ static int ask_all(struct replay *replay) {
         uint64_t now, arrival;
         if (replay->next >= replay->trace.request_count)
             return 0;
-        if (replay->slots[i].state != SLOT_FREE)
+        if (replay->seats[i].state != SEAT_FREE)
             continue;
         now = host_now_ns();
         arrival = arrival_ns(replay);
@@ -135,14 +135,14 @@ static int ask_all(struct replay *replay) {
 /* Makes the blocks in source pages and aims them at the granted pages. */
 static int make_blocks(struct replay *replay, uint64_t index) {
     struct session *session = replay->session;
-    struct slot *slot = &replay->slots[index];
-    const struct trace_request *request = request_of(replay, slot);
+    struct seat *seat = &replay->seats[index];
+    const struct trace_request *request = request_of(replay, seat);
     const unsigned char *granted =
         (const unsigned char *)session->base + proto_list_offset(&session->open, index);
     uint64_t start = host_now_ns(), took;
 
     for (uint32_t i = 0; i < request->block_count; i++) {
-        uint64_t here = (slot->pages_first + i) % replay->pool_pages * replay->stride, page;
+        uint64_t here = (seat->pages_first + i) % replay->pool_pages * replay->stride, page;
         memcpy(&page, granted + i * LIST_ENTRY, sizeof(page));
         if (page >= replay->pool_pages)
             return complain("the target granted a page that does not exist");
@@ -162,7 +162,7 @@ static int make_blocks(struct replay *replay, uint64_t index) {
 
 static int send_blocks(struct replay *replay, uint64_t index) {
     struct session *session = replay->session;
-    struct slot *slot = &replay->slots[index];
+    struct seat *seat = &replay->seats[index];
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     int rc;
 
@@ -171,7 +171,7 @@ static int send_blocks(struct replay *replay, uint64_t index) {
     if (replay->flying++ == 0)
         replay->flying_from = host_now_ns();
     while ((rc = weir_write(session->engine, session->peer, replay->segments,
-                            request_of(replay, slot)->block_count, &options, &slot->transfer)) ==
+                            request_of(replay, seat)->block_count, &options, &seat->transfer)) ==
            WEIR_EAGAIN) {
         replay->result->eagain++;
         weir_engine_progress(session->engine);
@@ -180,22 +180,22 @@ static int send_blocks(struct replay *replay, uint64_t index) {
     }
     if (rc != 0)
         return session_fail(session, "replay", rc);
-    slot->state = SLOT_SENDING;
+    seat->state = SEAT_SENDING;
     return 0;
 }
 
-/* Slots with a grant, oldest first, as far as the source pool goes. Returns how many. */
+/* Seats with a grant, oldest first, as far as the source pool goes. Returns how many. */
 static int send_waiting(struct replay *replay) {
     int sent = 0;
 
     while (replay->waiting_count > 0) {
         uint32_t index = replay->waiting[replay->waiting_first];
-        struct slot *slot = &replay->slots[index];
-        uint64_t blocks = request_of(replay, slot)->block_count;
+        struct seat *seat = &replay->seats[index];
+        uint64_t blocks = request_of(replay, seat)->block_count;
 
         if (blocks > replay->pool_pages - replay->pages_used)
             break;
-        slot->pages_first = (replay->pages_head + replay->pages_used) % replay->pool_pages;
+        seat->pages_first = (replay->pages_head + replay->pages_used) % replay->pool_pages;
         replay->pages_used += blocks;
         replay->taken[(replay->oldest + replay->taken_count++) % replay->options->window] = index;
         replay->waiting_first = (replay->waiting_first + 1) % replay->options->window;
@@ -209,8 +209,8 @@ static int send_waiting(struct replay *replay) {
 
 /* ---- finishing ---------------------------------------------------------- */
 
-static void finish_slot(struct replay *replay, struct slot *slot) {
-    slot->state = SLOT_FREE;
+static void finish_seat(struct replay *replay, struct seat *seat) {
+    seat->state = SEAT_FREE;
     replay->done++;
 }
 
@@ -219,39 +219,39 @@ static int release_pages(struct replay *replay) {
     int released = 0;
 
     while (replay->taken_count > 0) {
-        struct slot *slot = &replay->slots[replay->taken[replay->oldest]];
-        uint64_t blocks = request_of(replay, slot)->block_count;
+        struct seat *seat = &replay->seats[replay->taken[replay->oldest]];
+        uint64_t blocks = request_of(replay, seat)->block_count;
 
-        if (slot->state == SLOT_SENDING) {
-            int rc = weir_transfer_status(replay->session->engine, slot->transfer);
+        if (seat->state == SEAT_SENDING) {
+            int rc = weir_transfer_status(replay->session->engine, seat->transfer);
             if (rc == WEIR_EINPROGRESS)
                 break;
-            if (slot->transfer.id != 0)
-                weir_transfer_release(replay->session->engine, slot->transfer);
+            if (seat->transfer.id != 0)
+                weir_transfer_release(replay->session->engine, seat->transfer);
             if (rc != 0)
                 return session_fail(replay->session, "replay", rc);
             if (--replay->flying == 0)
                 replay->transfer_ns += host_now_ns() - replay->flying_from;
-            slot->state = SLOT_CHECKING;
+            seat->state = SEAT_CHECKING;
         }
         replay->pages_head = (replay->pages_head + blocks) % replay->pool_pages;
         replay->pages_used -= blocks;
         replay->oldest = (replay->oldest + 1) % replay->options->window;
         replay->taken_count--;
-        if (slot->checked)
-            finish_slot(replay, slot);
+        if (seat->checked)
+            finish_seat(replay, seat);
         released++;
     }
     return released;
 }
 
-static int on_checked(struct replay *replay, struct slot *slot, const weir_notification *message) {
+static int on_checked(struct replay *replay, struct seat *seat, const weir_notification *message) {
     struct result *result = replay->result;
     struct proto_checked checked;
-    uint64_t took = host_now_ns() - slot->from_ns, blocks = request_of(replay, slot)->block_count;
+    uint64_t took = host_now_ns() - seat->from_ns, blocks = request_of(replay, seat)->block_count;
 
-    if (message->length != sizeof(checked) || slot->checked ||
-        (slot->state != SLOT_SENDING && slot->state != SLOT_CHECKING))
+    if (message->length != sizeof(checked) || seat->checked ||
+        (seat->state != SEAT_SENDING && seat->state != SEAT_CHECKING))
         return complain("the target checked a request that was not sent");
     memcpy(&checked, message->payload, sizeof(checked));
     histogram_add(result->latency, took);
@@ -262,25 +262,25 @@ static int on_checked(struct replay *replay, struct slot *slot, const weir_notif
     result->bytes += blocks * replay->block_bytes;
     result->ops += blocks;
     result->transfers++;
-    slot->checked = true;
-    if (slot->state == SLOT_CHECKING)
-        finish_slot(replay, slot);
+    seat->checked = true;
+    if (seat->state == SEAT_CHECKING)
+        finish_seat(replay, seat);
     return 0;
 }
 
 static int on_message(struct replay *replay, const weir_notification *message) {
     uint64_t index = proto_argument(message->tag);
-    struct slot *slot;
+    struct seat *seat;
 
     if (index >= replay->options->window)
-        return complain("the target named a slot that does not exist");
-    slot = &replay->slots[index];
+        return complain("the target named a seat that does not exist");
+    seat = &replay->seats[index];
     if (proto_type(message->tag) == PROTO_CHECKED)
-        return on_checked(replay, slot, message);
-    if (proto_type(message->tag) != PROTO_GRANT || slot->state != SLOT_ASKING)
+        return on_checked(replay, seat, message);
+    if (proto_type(message->tag) != PROTO_GRANT || seat->state != SEAT_ASKING)
         return complain("the target sent message %d, which fits nothing",
                         (int)proto_type(message->tag));
-    slot->state = SLOT_WAITING;
+    seat->state = SEAT_WAITING;
     replay->waiting[(replay->waiting_first + replay->waiting_count++) % replay->options->window] =
         (uint32_t)index;
     return 0;
@@ -401,16 +401,16 @@ static int replay_plan(struct replay *replay, struct proto_open *open) {
                                 .page_stride = replay->stride,
                                 .page_count = replay->pool_pages,
                                 .lanes = 1,
-                                .slots = o->window,
+                                .seats = o->window,
                                 .list_bytes = replay->trace.block_count_max * LIST_ENTRY,
                                 .seed = REPLAY_SEED};
-    replay->slots = calloc(o->window, sizeof(*replay->slots));
+    replay->seats = calloc(o->window, sizeof(*replay->seats));
     replay->waiting = calloc(o->window, sizeof(*replay->waiting));
     replay->taken = calloc(o->window, sizeof(*replay->taken));
     replay->segments = calloc(replay->trace.block_count_max, sizeof(*replay->segments));
     replay->notified = calloc(1, sizeof(*replay->notified));
     replay->result->latency = calloc(1, sizeof(*replay->result->latency));
-    if (replay->slots == NULL || replay->waiting == NULL || replay->taken == NULL ||
+    if (replay->seats == NULL || replay->waiting == NULL || replay->taken == NULL ||
         replay->segments == NULL || replay->notified == NULL || replay->result->latency == NULL)
         return complain("out of memory");
     return 0;
@@ -458,7 +458,7 @@ int bench_replay(const struct options *options) {
         rc = report_end(&report);
     report_free(&report);
     trace_free(&replay.trace);
-    free(replay.slots);
+    free(replay.seats);
     free(replay.waiting);
     free(replay.taken);
     free(replay.segments);

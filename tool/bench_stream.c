@@ -11,7 +11,8 @@
  *   read:  a lane of the target has at least two pages with contents of their own; reads
  *          alternate between them and are checked here.
  *
- * Threads share the session's engine and nothing else of it; thread 0 is the session's owner.
+ * Threads share the session's engine, peer and memory, and all take its messages; thread 0 is the
+ * session's owner.
  * The loop is kept small: of transfers below 1 MiB only some look at the clock. */
 #include <inttypes.h>
 #include <pthread.h>
@@ -69,7 +70,8 @@ struct worker {
     uint64_t end_ns;
 };
 
-/* The data that a run's workers share; constant while the workers run, but for the atomics. */
+/* The data that a run's workers share; constant while the workers run, but for the atomics and
+ * `progress`, which is thread 0's. */
 struct stream {
     const struct options *options;
     struct session *session;
@@ -152,8 +154,8 @@ static void take_answers(struct stream *stream) {
 
 /* ---- one transfer ------------------------------------------------------- */
 
-/* Progress while waiting, for a flight that is under way or for room; -1: give up. On one CPU
- * whoever could bring it along, the driver's thread or the target, needs that CPU. */
+/* Progress while waiting, for a flight that is under way or for room; -1: give up. The
+ * driver's thread or the target, which could bring it along, may need this very CPU. */
 static int pause_worker(struct worker *worker, const struct flight *flight) {
     struct stream *stream = worker->stream;
 
@@ -234,7 +236,7 @@ static void prepare(struct worker *worker, uint64_t index) {
     }
 }
 
-/* The same, without the detours if it has gone well already. */
+/* As land_slowly, by a shorter way for a flight that has ended well. */
 static inline int land(struct worker *worker, struct flight *flight) {
     if (flight->transfer.id == 0 || flight->started_ns != 0 ||
         atomic_load_explicit(&flight->unchecked, memory_order_relaxed) ||
@@ -427,7 +429,7 @@ static int measure(struct stream *stream, struct result *result) {
     }
     if (session_mark(stream->session, &before) != 0)
         return -1;
-    if (stream->alone) /* on one CPU whoever helped to set this up is in the way until it rests */
+    if (stream->alone) /* the processes that helped to set this up are in the way */
         host_sleep_on(-1, SETTLE_NS);
     cpu = host_cpu_ns();
     if (run_workers(stream) != 0)

@@ -131,7 +131,7 @@ void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,
 
 /* ---- the engine --------------------------------------------------------- */
 
-/* An engine takes 11, and one for each memory. */
+/* An engine takes some 14, and one for each memory. */
 #define DESCRIPTORS_ENOUGH 16
 
 /* Whether this process can hardly open another file. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diagnose.h: why something did not work, for a person. weir says WEIR_ECONNECT or WEIR_EDEVICE;
- * what the system has to say of the same thing is asked here, afterwards. Why an engine did not
+ * the system is asked here for its word on the same thing, afterwards. Why an engine did not
  * open the library says itself. */
 #ifndef TOOL_DIAGNOSE_H
 #define TOOL_DIAGNOSE_H

@@ -3,7 +3,7 @@
  * C package of it).
  *
  * Values below 64 have a bucket each; above, every power of two is cut in 32 equal parts, so
- * a value read back is at most 1/32 (3.2 %) above what was put in, and never below. The
+ * a value read back is at most 1/32 (3.1 %) above what was put in, and never below. The
  * maximum is exact. Fixed size, no allocation, any uint64_t. */
 #ifndef TOOL_HISTOGRAM_H
 #define TOOL_HISTOGRAM_H

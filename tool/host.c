@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host.c: see host.h. Owns the signal flag, the "said already" flag and the count of remarks, the
- * only globals of the tool beside the table of CPUs. */
+ * only state that files of the tool share, beside the table of CPUs. */
 #define _GNU_SOURCE
 #include "host.h"
 

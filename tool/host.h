@@ -47,8 +47,8 @@ static inline void host_idle(struct idler *idler) {
 /* Memory that a new allocation can get without swapping or worse: what the kernel says is
  * available, or less where a control group allows less. UINT64_MAX: not known. */
 uint64_t host_memory_available(void);
-/* 0, or -1 after complaining that what needs so many bytes, of this process and of the target
- * that is on the same host, is more than that. */
+/* 0; or -1, after complaining that `what` needs so many bytes and fewer are available. The bytes
+ * are those of this process and of a target on the same host. */
 int host_check_memory(const char *what, uint64_t bytes);
 
 /* Zeroed, populated, page-aligned memory; NULL when there is none. */
@@ -62,12 +62,12 @@ bool host_interrupted(void);
  * came, also one that came before. */
 void host_sleep_on(int fd, uint64_t timeout_ns);
 
-/* Prints "weir: ...", one line, on stderr. Only the first call of a process prints: what
- * follows a failure is a consequence. Returns -1. Any thread. */
+/* Prints "weir: ...", one line, on stderr. Only the first call of a process prints: a
+ * later complaint is a consequence of the first. Returns -1. Any thread. */
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same of one client of a server, which goes on. Clients are not trusted: of many lines in a
- * second only some are printed, and what is left out is counted in the next; a stderr that nobody
- * reads is not waited for. One thread. */
+/* Prints a line of one client of a server; the server goes on. Clients are not trusted: of many
+ * lines in a second only some are printed, and the lines left out are counted in the next. A stderr
+ * that nobody reads is not waited for. One thread. */
 void remark(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Between two looks at a word that another CPU will write: the looks do not pile up, and the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* info.c: `weir info`: what weir_device_query, weir_setting_query, weir_device_setting_query and
- * weir_stray_query say, and the limits of weir.h. */
+ * weir_stray_query say, the limits of weir.h, and the addresses of this host. */
 #define _GNU_SOURCE
 #include <ifaddrs.h>
 #include <inttypes.h>

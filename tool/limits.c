@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits.c: see limits.h. Every loop looks at the clock once in a batch of some 100 us at most,
- * and ends at the first batch past its time. A rate is that of the median slice of SLICE_NS: what
- * else runs on the machine takes from some slices, and a few are lucky, which no run as long as a
- * result's is. */
+/* limits.c: see limits.h. Every loop looks at the clock once a batch of copies: 1 MiB of them, or
+ * one; 16 calls of process_vm_writev. It ends at the first batch past its time that leaves enough
+ * slices. A rate is that of the median slice of SLICE_NS: other work of the machine slows some
+ * slices, and a few slices are lucky, as no run as long as a result's is. */
 #define _GNU_SOURCE
 #include "limits.h"
 
@@ -32,7 +32,7 @@
 #define LIMIT_NS      (50 * NS_PER_MS)
 #define STREAM_FROM   (256u << 10)
 #define VECTOR_FROM   256u
-/* So many slices at least, or the one of a copy that takes longer than LIMIT_NS is all. */
+/* So many slices at least: a copy that takes longer than LIMIT_NS would else be measured once. */
 #define SLICES_LEAST 3
 #define SLICES_MOST  64 /* later ones are not looked at */
 #define SLICE_NS     (10 * NS_PER_MS)
@@ -330,7 +330,7 @@ static void *line_partner(void *argument) {
     host_pin(line->cpu);
     while ((seen = line_look(line, 0, seen)) != LINE_END) {
         if (line->back == 0)
-            seen++; /* what comes back is what we would see next */
+            seen++; /* the word that goes back is the next that we see */
         atomic_store_explicit(&line->words[line->back], seen, memory_order_release);
     }
     return NULL;

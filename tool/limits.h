@@ -49,8 +49,8 @@ double limits_line(uint64_t duration_ns);
 struct limit limits_of_copy(enum copy_order order, uint64_t size, uint64_t span, unsigned threads,
                             enum memory_kind memory, uint64_t pieces);
 
-/* A limit measured before a result and one measured after it: what else the machine did
- * meanwhile may have held up either, so the result is compared with the better one. */
+/* A limit measured before a result and one measured after it: other work of the
+ * machine may have held up either, so the result is compared with the better one. */
 void limit_raise(struct limit *limit, const struct limit *after);
 struct limit limits_of_latency(void);
 

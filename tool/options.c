@@ -310,7 +310,7 @@ static void set_defaults(enum command command, struct options *options) {
                                 .requests = command == CMD_TRACE ? 2000 : 0};
 }
 
-/* A device is named that this library was built with. */
+/* Complains unless this library was built with a device of that name. */
 static int check_device(enum command command, const char *name) {
     char names[256] = "";
     weir_device_info device = WEIR_DEVICE_INFO_INIT;

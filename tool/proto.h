@@ -19,18 +19,18 @@
  *                                  <-     CLOSED arg = -error: the target ends the session by
  * itself
  *
- * Streams:  DATA arg = lane: counted.
+ * Streams:  DATA arg = 0: counted.
  *           CHECK arg = lane {round}: data came with it; CHECKED arg = lane {wrong bytes}.
  * Ping:     PING and 8 bytes at 0 -> PONG and 8 bytes at 0; or, kind PING_MEMORY, no messages:
  *           the target copies the word at 0 of its memory to the bench's whenever it changes.
  * Fill:     the bench's memory is `page_count` pages and then one list, of page numbers.
  *           FILL arg = repetition: the target reads the list, writes the pages, with
  *           FILLED arg = repetition; then FILL_DONE {times}.
- * Replay:   memory of both sides: pages, then `slots` lists of list_bytes each.
- *           REQUEST arg = slot {count}: the ids of the blocks were written to the target's list;
- *           GRANT arg = slot: page numbers were written to the bench's list;
- *           BLOCKS arg = slot: the blocks were written to those pages;
- *           CHECKED arg = slot {wrong bytes, times}: verified, pages free again.
+ * Replay:   memory of both sides: pages, then `seats` lists of list_bytes each.
+ *           REQUEST arg = seat {count}: the ids of the blocks were written to the target's list;
+ *           GRANT arg = seat: page numbers were written to the bench's list;
+ *           BLOCKS arg = seat: the blocks were written to those pages;
+ *           CHECKED arg = seat {wrong bytes, times}: verified, pages free again.
  */
 #ifndef TOOL_PROTO_H
 #define TOOL_PROTO_H
@@ -71,7 +71,7 @@ enum proto_kind {
     PROTO_KIND_REPLAY
 };
 
-#define PROTO_SLOTS_MAX 1024
+#define PROTO_SEATS_MAX 1024
 #define PROTO_PAGES_MAX (1u << 28)
 
 struct proto_open {
@@ -82,8 +82,8 @@ struct proto_open {
     uint64_t page_stride; /* from one page to the next; >= page_bytes */
     uint64_t page_count;
     uint64_t lanes; /* streams: page_count / lanes pages belong to each lane */
-    uint64_t slots;
-    uint64_t list_bytes; /* of one slot */
+    uint64_t seats;
+    uint64_t list_bytes; /* of one seat */
     uint64_t seed;
 };
 
@@ -100,7 +100,7 @@ struct proto_checked {
 
 struct proto_marked {
     uint64_t cpu_ns;
-    uint64_t notifications; /* DATA, CHECK, BLOCKS and PING of this session */
+    uint64_t notifications; /* DATA, CHECK, PING, FILL, REQUEST and BLOCKS of this session */
 };
 
 struct proto_count {
@@ -127,15 +127,15 @@ static inline uint64_t proto_argument(uint64_t tag) {
 }
 
 /* Where a session's lists begin: after its pages, on a cache line. */
-static inline uint64_t proto_list_offset(const struct proto_open *open, uint64_t slot) {
+static inline uint64_t proto_list_offset(const struct proto_open *open, uint64_t seat) {
     uint64_t pages = open->page_stride * open->page_count;
 
-    return ((pages + 63) & ~UINT64_C(63)) + slot * open->list_bytes;
+    return ((pages + 63) & ~UINT64_C(63)) + seat * open->list_bytes;
 }
 
 /* The whole memory of a session. */
 static inline uint64_t proto_bytes(const struct proto_open *open) {
-    return proto_list_offset(open, open->slots);
+    return proto_list_offset(open, open->seats);
 }
 
 #endif

@@ -23,7 +23,7 @@
 
 int session_take(struct session *session, weir_notification *notification_out) {
     while (weir_notification_take(session->engine, notification_out) == 0) {
-        /* Anybody may write to a listening engine: what is not from our target is dropped. */
+        /* Anybody may write to a listening engine: a message of another is dropped. */
         if (notification_out->from.id != session->peer.id)
             continue;
         uint64_t error = proto_argument(notification_out->tag);
@@ -66,7 +66,7 @@ int session_fail(struct session *session, const char *what, int error) {
     }
     if (host_interrupted())
         return complain("%s: interrupted", what);
-    /* Memory that it has released is refused, in the way of the device. */
+    /* A target that ended the session has released its memory, and its device refuses. */
     if (ended_why(session, error == WEIR_EREMOTE || error == WEIR_EDEVICE) != 0)
         return complain_ended(session, what);
     if (error == WEIR_EREFUSED) {
@@ -160,8 +160,8 @@ int session_look(struct session *session) {
 
 /* A look at the clock costs as much as a pass. */
 #define PATIENCE_EVERY 1024
-/* A target that answers later than this is stopped, or has no processor: neither comes sooner for
- * being waited for on one. */
+/* A target that answers later than this is stopped, or has no processor. A processor that spins
+ * for it does not bring its answer sooner. */
 #define TIRED_NS (50 * NS_PER_MS)
 
 int session_patience(struct session *session, struct patience *patience, uint64_t moved,
@@ -183,7 +183,7 @@ int session_patience(struct session *session, struct patience *patience, uint64_
     patience->tired = now - patience->since_ns >= TIRED_NS;
     if (patience->tired)
         weir_engine_wait(session->engine, NS_PER_MS);
-    /* There, nobody else takes messages. */
+    /* In a ping-pong by memory nothing else takes messages. */
     if (patience->tired && session->open.kind == PROTO_KIND_PING_MEMORY &&
         ended_why(session, false) != 0)
         return complain_ended(session, "no answer");

@@ -2,7 +2,8 @@
 /* session.h: a bench's side of a session with its target: the engine, the peer, the target's
  * memory, the messages of proto.h and the watch over the target's life.
  *
- * One thread owns a session. Other threads may use its engine, peer, remote and memory. */
+ * One thread owns a session. Other threads may use its engine, peer, remote and memory, and call
+ * session_take, session_patience and session_fail. */
 #ifndef TOOL_SESSION_H
 #define TOOL_SESSION_H
 
@@ -63,11 +64,11 @@ int session_poll(struct session *session, weir_notification *notification_out);
 /* Waits for a message of this type; any other is a failure. */
 int session_await(struct session *session, enum proto_type type, weir_notification *out);
 
-/* For a loop that waits for the target. moved counts what was achieved, on whatever scale: -1,
- * after complaining, once it has stood still for SESSION_STUCK_S seconds of waiting. A call that
- * finds it standing still for longer than a target takes that runs sleeps a millisecond, or until
- * the engine has news. oldest: a transfer that is waited for; {0}: none. Zeroed is ready; any
- * thread, each with its own. */
+/* For a loop that waits for the target. moved: a number that changes with each step forward.
+ * Returns -1, after complaining, when moved has not changed for SESSION_STUCK_S seconds of waiting.
+ * A call that finds it standing still for longer than a target takes that runs sleeps a
+ * millisecond, or until the engine has news. oldest: a transfer that is waited for; {0}: none.
+ * Zeroed is ready; any thread, each with its own. */
 /* More than an engine takes to give up a QP that stands still, and to replace it: the bounds are in
  * docs/design.md. */
 #define SESSION_STUCK_S 60

@@ -22,7 +22,7 @@
 #define SPAWN_END_MS      5000
 #define EXIT_NOT_EXECUTED 127 /* as a shell has it */
 
-/* In the child, between fork and exec: async-signal-safe calls only. */
+/* In the child, between fork and exec: calls that take no lock. */
 static void become_target(int out, pid_t parent, int cpu, char **argv) {
     host_pin(cpu);
     /* prctl(2): the signal is lost if the parent died before this call; hence getppid. */

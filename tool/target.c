@@ -2,10 +2,10 @@
 /* target.c: `weir serve`: the loop, the table of sessions, their memory and messages.
  *
  * Clients are not trusted: every length, count and index of a message is checked before use,
- * memory is bounded for each client, as are the answers that it leaves unread, and what breaks the
- * protocol costs the client its session, nobody else's. The loop waits for no client, but for 100
- * ms at a time, with growing pauses, for one that was stopped within an access to memory that is
- * given back. A client that dies takes its session with it (WEIR_EVENT_GONE).
+ * memory is bounded for each client, as are the answers that it leaves unread, and a message that
+ * breaks the protocol costs the client its session, nobody else's. The loop waits for no client,
+ * but for 100 ms at a time, with growing pauses, for one that was stopped within an access to
+ * memory that is given back. A client that dies takes its session with it (WEIR_EVENT_GONE).
  *
  * Invariants: a session has at most one queued transfer (fill); memory is released before a
  * session's place is free again, as often as EBUSY asks for. */
@@ -96,19 +96,19 @@ static int check_open(const struct target *target, const struct proto_open *open
         return WEIR_EINVAL;
     if (open->page_count == 0 || open->page_count > PROTO_PAGES_MAX || open->page_bytes == 0 ||
         open->page_stride < open->page_bytes || open->page_stride % 8 != 0 ||
-        open->slots > PROTO_SLOTS_MAX || open->list_bytes % 8 != 0 || open->lanes == 0 ||
+        open->seats > PROTO_SEATS_MAX || open->list_bytes % 8 != 0 || open->lanes == 0 ||
         open->page_count % open->lanes != 0)
         return WEIR_EINVAL;
     /* After these the sums of proto_bytes cannot wrap. */
     if (open->page_stride > max / open->page_count ||
-        (open->slots != 0 && open->list_bytes > max / open->slots))
+        (open->seats != 0 && open->list_bytes > max / open->seats))
         return WEIR_ETOOBIG;
     if (work_memory_bytes(open) > max || work_scratch_bytes(open) > max - work_memory_bytes(open))
         return WEIR_ETOOBIG;
-    if (open->kind == PROTO_KIND_REPLAY && (open->slots == 0 || open->list_bytes == 0))
+    if (open->kind == PROTO_KIND_REPLAY && (open->seats == 0 || open->list_bytes == 0))
         return WEIR_EINVAL;
     if (open->kind == PROTO_KIND_FILL &&
-        (open->slots != 1 || open->list_bytes == 0 || open->list_bytes / 8 > open->page_count))
+        (open->seats != 1 || open->list_bytes == 0 || open->list_bytes / 8 > open->page_count))
         return WEIR_EINVAL;
     return 0;
 }
@@ -257,7 +257,8 @@ static int open_session(struct target *target, struct served *served) {
     return rc;
 }
 
-/* Nobody tells when the last answer is taken: this is asked when the place is wanted. */
+/* The engine gives no news when a client takes its last answer. So the count of unread ones is
+ * asked for when a place is wanted. */
 static void visit_left(struct target *target) {
     for (uint32_t i = 0; i < SERVED_MAX; i++) {
         if (target->served[i].state == SERVED_LEFT)
@@ -458,8 +459,9 @@ static unsigned visit_sessions(struct target *target, struct mood *mood_out) {
     return work;
 }
 
-/* Shortly, the engine's own way; when that has brought nothing, without an end: nobody shall
- * be disturbed by a server that has nothing to do. */
+/* Sleeps short_ns in the engine. If that brought nothing, and no session has to be looked at, it
+ * sleeps on the engine's descriptor for as long as the engine allows, so that an idle server
+ * disturbs nobody. */
 static void rest(struct target *target, uint64_t short_ns) {
     uint64_t timeout_ns;
 

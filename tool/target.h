@@ -21,9 +21,9 @@ enum served_state {
 };
 
 /* A request of a replay between its REQUEST and its CHECKED. */
-struct served_slot {
-    uint32_t *pages; /* granted; NULL before the session's first use of the slot */
-    uint32_t count;  /* blocks; 0: the slot is idle */
+struct served_seat {
+    uint32_t *pages; /* granted; list_bytes / 8 of them, from the session's open on */
+    uint32_t count;  /* blocks; 0: the seat is idle */
     bool granted;
 };
 
@@ -38,11 +38,10 @@ struct served {
     weir_remote remote;  /* the client's memory, when it was exported */
     unsigned char *base;
     unsigned char *scratch_base;
-    uint64_t bytes;     /* charged to the client: memory and scratch */
     uint64_t map_bytes; /* base is our own mapping of this size; 0: weir's */
     uint64_t remote_bytes;
     uint64_t notifications;
-    uint64_t answers;     /* ever sent */
+    uint64_t answers;     /* ever sent by target_send, or refused since too many were unread */
     uint64_t retry_ns;    /* CLOSING: no try before */
     uint64_t pause_ns;    /* CLOSING: after the next try */
     uint64_t word;        /* PING_MEMORY: the last word seen */
@@ -58,8 +57,8 @@ struct served {
     uint32_t *free_pages;
     uint32_t free_head;
     uint32_t free_count;
-    struct served_slot *slots;
-    uint32_t *waiting; /* ring of slots that wait for pages, in order of arrival */
+    struct served_seat *seats;
+    uint32_t *waiting; /* ring of seats that wait for pages, in order of arrival */
     uint32_t waiting_head;
     uint32_t waiting_count;
 };
@@ -80,7 +79,8 @@ int target_serve(const struct options *options);
 int target_send(struct target *target, struct served *served, uint64_t tag, const void *payload,
                 uint32_t length, const weir_segment *segments, size_t segment_count);
 
-/* target_work.c: the kinds of session. All return 0 or a WEIR_E*; the session is then closed. */
+/* target_work.c: the kinds of session. An int is 0 (of work_watch_word also 1), or a WEIR_E* after
+ * which the session is closed. */
 int work_open(struct target *target, struct served *served);
 void work_close(struct served *served);
 /* Bytes that the session's memory and its scratch need; the kind was checked. */

@@ -34,7 +34,7 @@ uint64_t work_scratch_bytes(const struct proto_open *open) {
     case PROTO_KIND_FILL:
         return fill_list_bytes(open) + fill_pages(open) * open->page_stride;
     case PROTO_KIND_REPLAY:
-        return open->slots * open->list_bytes;
+        return open->seats * open->list_bytes;
     case PROTO_KIND_PING:
     case PROTO_KIND_PING_MEMORY:
         return 64;
@@ -64,16 +64,16 @@ static int replay_open(struct served *served) {
     const struct proto_open *open = &served->open;
 
     served->free_pages = calloc(open->page_count, sizeof(*served->free_pages));
-    served->slots = calloc(open->slots, sizeof(*served->slots));
-    served->waiting = calloc(open->slots, sizeof(*served->waiting));
-    if (served->free_pages == NULL || served->slots == NULL || served->waiting == NULL)
+    served->seats = calloc(open->seats, sizeof(*served->seats));
+    served->waiting = calloc(open->seats, sizeof(*served->waiting));
+    if (served->free_pages == NULL || served->seats == NULL || served->waiting == NULL)
         return WEIR_ENOMEM;
     for (uint32_t i = 0; i < open->page_count; i++)
         served->free_pages[i] = i;
     served->free_count = (uint32_t)open->page_count;
-    for (uint64_t i = 0; i < open->slots; i++) {
-        served->slots[i].pages = calloc(open->list_bytes / LIST_ENTRY, sizeof(uint32_t));
-        if (served->slots[i].pages == NULL)
+    for (uint64_t i = 0; i < open->seats; i++) {
+        served->seats[i].pages = calloc(open->list_bytes / LIST_ENTRY, sizeof(uint32_t));
+        if (served->seats[i].pages == NULL)
             return WEIR_ENOMEM;
     }
     return 0;
@@ -102,15 +102,15 @@ int work_open(struct target *target, struct served *served) {
 }
 
 void work_close(struct served *served) {
-    if (served->slots != NULL) {
-        for (uint64_t i = 0; i < served->open.slots; i++)
-            free(served->slots[i].pages);
+    if (served->seats != NULL) {
+        for (uint64_t i = 0; i < served->open.seats; i++)
+            free(served->seats[i].pages);
     }
-    free(served->slots);
+    free(served->seats);
     free(served->waiting);
     free(served->free_pages);
     free(served->segments);
-    served->slots = NULL;
+    served->seats = NULL;
     served->waiting = NULL;
     served->free_pages = NULL;
     served->segments = NULL;
@@ -279,28 +279,28 @@ static void page_put(struct served *served, uint32_t page) {
     served->free_count++;
 }
 
-/* Grants pages to waiting slots, first come first served, as far as the pool goes. */
+/* Grants pages to waiting seats, first come first served, as far as the pool goes. */
 static int grant_waiting(struct target *target, struct served *served) {
     const struct proto_open *open = &served->open;
 
     while (served->waiting_count > 0) {
         uint32_t index = served->waiting[served->waiting_head];
-        struct served_slot *slot = &served->slots[index];
+        struct served_seat *seat = &served->seats[index];
         weir_segment list = {.local = served->scratch, .remote = served->remote};
         int rc;
 
-        if (slot->count > served->free_count)
+        if (seat->count > served->free_count)
             return 0;
         list.local_offset = index * open->list_bytes;
         list.remote_offset = proto_list_offset(open, index);
-        list.length = slot->count * LIST_ENTRY;
-        for (uint32_t i = 0; i < slot->count; i++) {
-            uint64_t page = slot->pages[i] = page_take(served);
+        list.length = seat->count * LIST_ENTRY;
+        for (uint32_t i = 0; i < seat->count; i++) {
+            uint64_t page = seat->pages[i] = page_take(served);
             memcpy(served->scratch_base + list.local_offset + i * LIST_ENTRY, &page, sizeof(page));
         }
-        served->waiting_head = (served->waiting_head + 1) % (uint32_t)open->slots;
+        served->waiting_head = (served->waiting_head + 1) % (uint32_t)open->seats;
         served->waiting_count--;
-        slot->granted = true;
+        seat->granted = true;
         rc = target_send(target, served, proto_tag(PROTO_GRANT, index), NULL, 0, &list, 1);
         if (rc != 0)
             return rc;
@@ -314,15 +314,15 @@ int work_request(struct target *target, struct served *served, const weir_notifi
     struct proto_count count;
 
     if (open->kind != PROTO_KIND_REPLAY || message->length != sizeof(count) ||
-        index >= open->slots || served->slots[index].count != 0)
+        index >= open->seats || served->seats[index].count != 0)
         return WEIR_EINVAL;
     memcpy(&count, message->payload, sizeof(count));
     if (count.count == 0 || count.count > open->list_bytes / LIST_ENTRY ||
         count.count > open->page_count)
         return WEIR_EINVAL;
-    served->slots[index].count = (uint32_t)count.count;
-    /* A slot waits at most once, so the ring of `slots` places cannot overflow. */
-    served->waiting[(served->waiting_head + served->waiting_count) % (uint32_t)open->slots] =
+    served->seats[index].count = (uint32_t)count.count;
+    /* A seat waits at most once, so the ring of `seats` places cannot overflow. */
+    served->waiting[(served->waiting_head + served->waiting_count) % (uint32_t)open->seats] =
         (uint32_t)index;
     served->waiting_count++;
     return grant_waiting(target, served);
@@ -332,27 +332,27 @@ int work_blocks(struct target *target, struct served *served, const weir_notific
     const struct proto_open *open = &served->open;
     uint64_t index = proto_argument(message->tag);
     struct proto_checked checked = {0};
-    struct served_slot *slot;
+    struct served_seat *seat;
     const unsigned char *ids;
     uint64_t start = host_now_ns();
     int rc;
 
-    if (open->kind != PROTO_KIND_REPLAY || index >= open->slots || !served->slots[index].granted)
+    if (open->kind != PROTO_KIND_REPLAY || index >= open->seats || !served->seats[index].granted)
         return WEIR_EINVAL;
-    slot = &served->slots[index];
+    seat = &served->seats[index];
     ids = served->base + proto_list_offset(open, index);
-    for (uint32_t i = 0; i < slot->count; i++) {
+    for (uint32_t i = 0; i < seat->count; i++) {
         uint64_t id;
         memcpy(&id, ids + (uint64_t)i * LIST_ENTRY, sizeof(id));
-        checked.wrong_bytes += content_wrong(page_at(served, slot->pages[i]), open->page_bytes,
+        checked.wrong_bytes += content_wrong(page_at(served, seat->pages[i]), open->page_bytes,
                                              content_key(open->seed, id));
     }
-    checked.checked_bytes = slot->count * open->page_bytes;
+    checked.checked_bytes = seat->count * open->page_bytes;
     checked.verify_ns = host_now_ns() - start;
-    for (uint32_t i = 0; i < slot->count; i++)
-        page_put(served, slot->pages[i]);
-    slot->count = 0;
-    slot->granted = false;
+    for (uint32_t i = 0; i < seat->count; i++)
+        page_put(served, seat->pages[i]);
+    seat->count = 0;
+    seat->granted = false;
     rc = target_send(target, served, proto_tag(PROTO_CHECKED, index), &checked, sizeof(checked),
                      NULL, 0);
     return rc != 0 ? rc : grant_waiting(target, served);
