@@ -181,6 +181,28 @@ static void test_net_dial_to_nobody_is_refused(void **state) {
     world_close(world);
 }
 
+/* The same node, dialled again and again: with pauses that is right. */
+static void test_H12_dials_without_a_pause_are_wrong(void **state) {
+    enum { DIALS = 65, PAUSE_NS = 20000000 };
+
+    (void)state;
+    for (int paused = 0; paused < 2; paused++) {
+        struct sim_world *world = world_open();
+
+        for (int i = 0; i < DIALS; i++) {
+            uint64_t conn;
+
+            assert_string_equal(world->violation, "");
+            assert_int_equal(SIM_CONTROL_OPS.dial(&world->nodes[0], world->nodes[1].address, &conn),
+                             0);
+            run_for(world, paused ? PAUSE_NS : 1000);
+        }
+        assert_int_equal(strncmp(world->violation, "H12", 3) == 0, !paused);
+        world->violation[0] = '\0';
+        world_close(world);
+    }
+}
+
 static void test_net_cut_loses_and_heals(void **state) {
     struct sim_world *world = world_open();
     struct weir_control_event event;
@@ -276,6 +298,7 @@ int main(void) {
         cmocka_unit_test(test_net_delivers_in_order_both_ways),
         cmocka_unit_test(test_net_hangup_is_heard_by_the_other_side_only),
         cmocka_unit_test(test_net_dial_to_nobody_is_refused),
+        cmocka_unit_test(test_H12_dials_without_a_pause_are_wrong),
         cmocka_unit_test(test_net_cut_loses_and_heals),
         cmocka_unit_test(test_net_crash_loud_and_silent),
         cmocka_unit_test(test_env_alloc_is_aligned_zeroed_and_fails_on_demand),
