@@ -53,7 +53,7 @@ struct nic_entry {
     bool signaled;
     bool complete;
     bool sent;      /* not posted in the error state */
-    bool freed;     /* its index was given back */
+    bool freed;     /* its slot was given back */
     uint64_t bytes; /* of a read or write */
 };
 

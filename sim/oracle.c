@@ -447,8 +447,8 @@ struct touch {
     uint32_t offset; /* in the segment */
 };
 
-/* Finds the transfer and the segment that these bytes are of. False: they are of no transfer (a
- * violation), or not an application's memory. */
+/* Finds the transfer and the segment that these bytes are of. False: they are of no transfer or
+ * pass the end of their segment (violations), or are not in an application's memory. */
 static bool touch_find(struct sim_oracle *oracle, const struct sim_node *node, const void *at,
                        uint64_t length, const char *what, struct touch *touch) {
     struct sim_world *world = oracle->world;

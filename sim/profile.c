@@ -233,8 +233,8 @@ static void slow_connects(uint64_t seed, struct sim_config *config) {
     for (uint32_t i = 0; i < config->nodes; i++) {
         config->nic[i].connect_ns_max = PICK(&prng, 20000, 5000000, 55000000, 70000000);
     }
-    /* Each transfer that a target refuses may break REPLAYS_MAX (64) sessions, one after the other.
-     */
+    /* A transfer that a target refuses may break session after session: BREAKS_MAX (16) of them,
+     * and REPLAYS_MAX (64) where other work comes through. */
     config->work.bad_segment = config->work.memory_release = 0;
     config->work.leave_connecting = PICK(&prng, 300, 3000, 30000);
 }
@@ -437,7 +437,8 @@ static void fill_unordered(struct sim_prng *prng, struct sim_config *config) {
     }
 }
 
-/* Faults of the ways between nodes alone: all nodes live, and their devices work. */
+/* Faults of the ways between nodes: the devices work, and no node crashes. (slow_connects may have
+ * one close its engine.) */
 static void fill_doors(struct sim_prng *prng, struct sim_config *config) {
     struct sim_workload_config *work = &config->work;
 

@@ -4,9 +4,9 @@
  * A stranger is a node without an engine, behind those of the run. It connects to an engine and
  * says well-formed messages in another engine's name. It learns the instance by asking WHO, and its
  * numbers may be right. It does so only between two engines that have had a session: before that
- * nothing tells the one from the other. Now and then it comes as itself, tells where it is, and
- * hangs up; an engine that dials it is answered in any engine's name. It remembers the passes that
- * it is shown, and shows them. */
+ * nothing tells the stranger from the engine that it names. Now and then it comes as itself, tells
+ * where it is, and hangs up; an engine that dials it is answered in any engine's name. It remembers
+ * the passes that it is shown, and shows them. */
 #include "stranger.h"
 
 #include <string.h>

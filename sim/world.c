@@ -239,7 +239,7 @@ static const struct weir_env_ops ENV_OPS = {
 /* ---- wait port --------------------------------------------------------- */
 
 /* With a descriptor an engine looks less often at control and at events of the device (has_fd), as
- * in the real world. So does that of an application that looks at a pace of its own. */
+ * in the real world. The engine of an application that looks at a pace of its own has one. */
 static int wait_fd(void *self) {
     const struct sim_node *node = self;
 

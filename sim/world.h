@@ -53,9 +53,11 @@ struct sim_node {
     uint64_t step_at_ns;          /* when the pending step is due; UINT64_MAX: none */
     uint64_t step_ticket;         /* only the newest scheduled step counts */
     uint64_t paused_until_ns;     /* the process is stopped (SIGSTOP), or at work */
-    uint64_t pace_ns;   /* not 0: how often the application looks; what arrives wakes no more */
+    uint64_t pace_ns;   /* not 0: how often the application looks; an arrival wakes the node only
+                         * while it sleeps in a call */
     uint64_t looked_ns; /* when its engine last made progress */
-    uint64_t away_ns; /* of this life: the time by which looks came later than an absence begins */
+    uint64_t away_ns;   /* of this life: the sum of the times by which looks came later than a tenth
+                         * of connect_timeout_ns after the last */
     bool absent; /* for once it looked at nothing, or not far, for so long that its peers may have
                   * given it up */
     void (*step)(struct sim_node *node); /* the workload's: runs engine and application */

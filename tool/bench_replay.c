@@ -66,8 +66,8 @@ struct replay {
     uint64_t start_ns;
     uint64_t moved_ns; /* when something last happened */
     uint64_t generate_ns;
-    /* Transfers overlap, so their times do not add up: the time counts in which at
-     * least one was under way, less the time that making blocks took of it. */
+    /* Transfers overlap, so their times do not add up: the time counts in which at least one was
+     * under way, less the time that making blocks took of it. */
     uint64_t transfer_ns;
     uint64_t flying;      /* transfers under way */
     uint64_t flying_from; /* since when there is at least one */

@@ -22,7 +22,8 @@
 #define SPAWN_END_MS      5000
 #define EXIT_NOT_EXECUTED 127 /* as a shell has it */
 
-/* In the child, between fork and exec: calls that take no lock. */
+/* In the child, between fork and exec: calls that take no lock. (host_pin takes none: the CPUs were
+ * counted before the fork.) */
 static void become_target(int out, pid_t parent, int cpu, char **argv) {
     host_pin(cpu);
     /* prctl(2): the signal is lost if the parent died before this call; hence getppid. */

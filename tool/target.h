@@ -22,7 +22,7 @@ enum served_state {
 
 /* A request of a replay between its REQUEST and its CHECKED. */
 struct served_seat {
-    uint32_t *pages; /* granted; list_bytes / 8 of them, from the session's open on */
+    uint32_t *pages; /* granted; room for list_bytes / 8, from the session's open on */
     uint32_t count;  /* blocks; 0: the seat is idle */
     bool granted;
 };
