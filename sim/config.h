@@ -161,7 +161,7 @@ struct sim_workload_config {
     uint32_t allocate;   /* memory comes from the engine */
     uint32_t hasty;      /* acts come before the engine has caught up */
     uint32_t crossing;   /* the first submits of all nodes fall together */
-    bool doors;          /* only doors.c strikes, and maybe leave_connecting */
+    bool doors;          /* only what doors.c does strikes: every peer lives */
     uint32_t reset;      /* the control connections between two nodes end */
     uint32_t long_cut;   /* control is cut for up to four connect time-outs */
     uint32_t stranger;   /* somebody says a word in another's name */

@@ -4,9 +4,8 @@
  *
  * Owns these strikes, but for what a stranger does (stranger.c).
  *
- * In a world of doors (config.work.doors) nothing else strikes, except that some of these worlds
- * have engines closed while they connect (leave_connecting). Until one is closed, every peer lives,
- * and its data flows, so none may be told to be gone. */
+ * In a world of doors (config.work.doors) nothing else strikes: every peer lives, and its data
+ * flows, so none may be told to be gone. */
 #include "doors.h"
 
 #include <string.h>

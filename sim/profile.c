@@ -236,7 +236,9 @@ static void slow_connects(uint64_t seed, struct sim_config *config) {
     /* A transfer that a target refuses may break session after session: BREAKS_MAX (16) of them,
      * and REPLAYS_MAX (64) where other work comes through. */
     config->work.bad_segment = config->work.memory_release = 0;
-    config->work.leave_connecting = PICK(&prng, 300, 3000, 30000);
+    if (!config->work.doors) {
+        config->work.leave_connecting = PICK(&prng, 300, 3000, 30000);
+    }
 }
 
 /* Many small notified writes on several QPs: more than a word of the windows, to a
@@ -437,8 +439,7 @@ static void fill_unordered(struct sim_prng *prng, struct sim_config *config) {
     }
 }
 
-/* Faults of the ways between nodes: the devices work, and no node crashes. (slow_connects may have
- * one close its engine.) */
+/* Faults of the ways between nodes alone: the devices work, and no node leaves. */
 static void fill_doors(struct sim_prng *prng, struct sim_config *config) {
     struct sim_workload_config *work = &config->work;
 
