@@ -39,8 +39,8 @@ static uint64_t now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* The milliseconds until long_ms after since_ms, or `left` if that is fewer. left -1: without end.
- */
+/* The milliseconds until long_ms after since_ms, or `left` if that is fewer. left -1:
+ * without end. */
 static int sooner(int left, uint64_t since_ms, uint64_t long_ms, uint64_t now) {
     int more = (int)(long_ms - (now - since_ms)) + WAIT_LEAST_MS;
     return left < 0 || more < left ? more : left;
@@ -134,10 +134,9 @@ static void answer(int socket, int status, const int *fds, uint32_t count) {
         send_answer(socket, WEIR_EAGAIN, NULL, 0);
 }
 
-/* The end of the life pipe that peers watch, opened anew for each HAND_WATCHERS of them: the
- * kernel lets only so many epoll sets watch one file, 10 to 100, the fewer the deeper the sets are
- * nested (epoll_ctl(2), EINVAL).
- * Without /proc all share it. */
+/* The end of the life pipe that peers watch, opened anew for each HAND_WATCHERS of them: where
+ * epoll sets are in epoll sets, the kernel lets only so many watch one file, 500 down to 10, the
+ * fewer the deeper they are nested (epoll_ctl(2), EINVAL). Without /proc all share it. */
 static void life_renew(struct shm_hand *hand) {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", hand->life_fds[0]);
@@ -493,9 +492,8 @@ void hand_offer(struct weir_device *device, uint32_t index) {
 /* ---- asking ---- */
 
 /* The socket, or ENOMEM, and the socket is closed. After EPIPE and ECONNRESET the socket is kept:
- * the device has turned us away, and its answer says so. The socket's buffer has room for one
- * question.
- */
+ * the device has turned us away, and its answer says so. The socket's buffer has room for
+ * one question. */
 static int asked(int socket, bool is_sent) {
     if (is_sent || errno == EPIPE || errno == ECONNRESET)
         return socket;

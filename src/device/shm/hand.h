@@ -80,7 +80,7 @@ struct shm_hand {
     pthread_t thread;
     sem_t started;
     /* Guards the key and descriptor in a region's entry, which links are in their table, and of
-     * these here brought, watchers, life_fds[0] and offered. */
+     * the fields below: brought, watchers, life_fds[0], offered. */
     pthread_mutex_t mutex;
     struct hand_brought brought[HAND_BROUGHT];
     uint32_t watchers; /* of life_fds[0] */
@@ -94,8 +94,7 @@ struct weir_device;
 struct weir_qp;
 struct shm_blob;
 
-/* EMFILE, ENOMEM; ENODEVICE: a socket cannot be bound there. hand_close closes what was opened, and
- * may be called without. */
+/* An error of place_listen. hand_close closes what was opened, and may be called without. */
 int hand_open(struct weir_device *device);
 void hand_close(struct weir_device *device);
 

@@ -3,9 +3,9 @@
  *
  * Owns the link table: for each foreign segment its mapping, its bell, and what tells of
  * its end. They come from the device itself: it has brought them with a question of its own, or it
- * is asked for them (hand.h). Of a device of this process they are duplicated. The answer takes as
- * long as the other process needs, so a link may be *opening*: it has no mapping yet, QPs wait for
- * it, and its answer comes through the epoll descriptor.
+ * is asked for them (hand.h). Of a device of this process the descriptors are duplicated. The
+ * answer takes as long as the other process needs, so a link may be *opening*: it has no mapping
+ * yet, QPs wait for it, and its answer comes through the epoll descriptor.
  *
  * Invariants: a link is in its bucket as long as it has references; `dead` is set
  * once: when the process has exited, runs another program, or has closed the device, or when

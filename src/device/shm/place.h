@@ -40,7 +40,8 @@ void place_describe(const struct shm_place *place, char *out, size_t size);
 void place_tell_no_socket(const struct shm_place *place, int error, char *out, size_t size);
 
 /* A listening socket of this name. Removes what engines that were killed left in the
- * directory. EMFILE, ENOMEM; ENODEVICE: a socket cannot be bound there. */
+ * directory. EMFILE, ENOMEM; EDENIED, EDEVICE: no socket can be made; ENODEVICE: none can be bound
+ * there. */
 int place_listen(const struct shm_place *place, uint64_t nonce);
 /* Takes the name away again. */
 void place_leave(const struct shm_place *place, uint64_t nonce);

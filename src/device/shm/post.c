@@ -4,8 +4,8 @@
  * Owns the path of a transfer. A post looks once at the remote QP's state word;
  * then consecutive writes between the same two regions ("a run") are checked against
  * limits held in registers and copied. All that is no run over mapped memory goes
- * through post_one: reads, messages, in-line payloads, errors, WR by WR, and memory that is
- * reached with process_vm_writev(2), of which one system call takes many.
+ * through post_one: reads, messages, in-line payloads and errors WR by WR; of the WRs to
+ * memory that is reached with process_vm_writev(2), one system call takes many.
  *
  * Invariants:
  *  - No WR touches memory before its lkey, rkey, rights and bounds were checked, and

@@ -51,8 +51,8 @@ struct seg_head {
     /* Peer: bit i of top[j] says that leaf word j * 64 + i may have bits. The owner
      * polls this one line. */
     _Atomic uint64_t top[SHM_TOP_WORDS];
-    /* The owner's number of its sleep, while it sleeps; else 0. A peer rings the bell
-     * before it clears this, so that no other relies on a peer that was stopped before it rang. */
+    /* The owner's number of its sleep, while it sleeps; else 0. Peer: it rings the bell before
+     * it clears this, so that no other relies on a peer that was stopped before it rang. */
     _Atomic uint32_t sleeping;
     uint32_t pad_sleeping;
 };

@@ -301,8 +301,8 @@ static int dial(const struct weir_qp *qp, struct rdma_cm_id *id) {
     return WEIR_OK;
 }
 
-/* An id with a channel of its own is synchronous: its calls block, and no event of another id is
- * behind it. The answer comes to the device's channel. */
+/* An id with a channel of its own is synchronous: its calls block, and no other id
+ * has events there. The answer comes to the device's channel. */
 int cm_dial(struct weir_qp *qp) {
     struct rdma_cm_id *id = dialler_open(qp);
     if (id == NULL)

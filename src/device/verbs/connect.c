@@ -3,8 +3,8 @@
  *
  * ibv_modify_qp(3) to RTR blocks: for RoCE the kernel resolves the peer's hardware address
  * in it, and for a neighbour that does not answer that takes seconds. Up to CONNECTORS
- * threads make these calls, one QP at a time each, so that the engine does not wait for them;
- * they are started when they are needed, and end when there was nothing to do for a while:
+ * threads make these calls, one QP at a time each, so that the engine does not wait for them.
+ * The threads are started when they are needed, and end when there was nothing to do for a while:
  * in a process of one thread system calls cost less, the one that posts included.
  *
  *     qp_connect: WAITING ──► RUNNING ──► DONE ──► taken as an event
@@ -12,10 +12,10 @@
  *
  * Owns the queue of those that wait, the list of those that are done, and the eventfd that
  * says so. Invariants: a QP's connect_state and connect_next are read and written under the
- * mutex, which is never held across a call of the kernel's (but while the QP waits for a call,
- * connect_next is cm.c's, without it); a RUNNING QP is its thread's,
- * and is neither destroyed nor modified by others. The transitions' attributes are fixed before it
- * waits. */
+ * mutex, which is never held across a call of the kernel's; while the QP waits for a call of the
+ * other side's, connect_next is cm.c's, without the mutex; a RUNNING QP is its thread's, and is
+ * neither destroyed nor modified by others. The transitions' attributes are fixed before a QP is
+ * WAITING. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>

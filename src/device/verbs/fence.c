@@ -3,11 +3,11 @@
  *
  * A write or a message that completes on InfiniBand has arrived. On iWARP that means no more
  * than that its buffer may be used again (RFC 5040, 5.5: nothing is said of the other side); and
- * some devices complete it before reads that were posted before it. So behind a
- * WR that is to be signalled goes a read of a word of the target's, which is signalled in its
- * stead: a read is answered when all that was sent before it has been delivered (RFC 5040, 5.5,
- * rules 2 and 4), and reads complete in their order. The read has the position of that WR,
- * and slots of its own, of which the caller knows nothing: the queues are twice as long.
+ * some devices complete it before reads that were posted before it. So behind a WR that is to be
+ * signalled goes a read of a word of the target's, which is signalled in its stead: a read is
+ * answered when all that was sent before it has been delivered (RFC 5040, 5.5, rules 2 and 4), and
+ * reads complete in their order. The read has the position of that WR, and slots of its own, of
+ * which the caller knows nothing: the queues are twice as long.
  *
  * An iWARP QP that fails is not always heard of: providers flush out of order, refuse posts in
  * the error state, or take them and never look at them again. So when the first error is seen

@@ -113,9 +113,9 @@ static struct ibv_mr *make(struct weir_device *device, void *base, uint64_t leng
 }
 
 /* The memory that an iWARP read fills is written by the other side's packets, to a key that they
- * name and that has to have that right (RFC 5040, 5.1). That key is not the exported
- * one: only a peer that we read from sees it, so that no other can write there. Memory that this
- * process itself may only read has no such key. */
+ * name and that has to have that right (RFC 5040, 5.1). That key is not the exported one: only
+ * a peer that we read from sees it, so that no other can write there. Memory that this process
+ * itself may only read has no such key. */
 enum { SINK_FLAGS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE };
 static bool needs_sink(const struct weir_device *device, uint32_t access) {
     return device->fenced && (access & WEIR_ACCESS_REMOTE_WRITE) == 0;

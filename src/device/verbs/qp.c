@@ -271,8 +271,8 @@ static uint64_t now_ns(const struct weir_device *device) {
     return device->env.ops->now(device->env.self);
 }
 
-/* Notes what a QP's end says of the device. A QP that was never connected gives no last-WQE event.
- */
+/* Notes what a QP's end says of the device. A QP that was never
+ * connected gives no last-WQE event. */
 static void note_habit(const struct weir_qp *qp) {
     const struct weir_device *device = qp->device;
     bool waited = qp->error_ns != 0 && now_ns(device) - qp->error_ns >= SILENCE_NS;

@@ -51,7 +51,7 @@ static void fill_caps(const struct verbs_settings *settings, const struct verbs_
         .mtu_max = choice->mtu,
         .rd_atomic_max = smaller(reads, VERBS_RD_ATOMIC_MAX),
         .ordered = true,
-        .blames = !fenced, /* an error that ends an RDMAP stream is told to the other end */
+        .blames = !fenced, /* an error that ends an RDMAP stream is told to the other end alone */
         .srq = srq,
         .last_wqe = srq && last_wqe, /* ibv_get_async_event(3): of QPs on a shared queue */
         .mr_anywhere = true,

@@ -254,14 +254,14 @@ struct weir_qp {
     bool last_wqe;                    /* its event came */
     uint64_t error_ns;                /* when it was put into the error state; 0 */
     enum verbs_connect connect_state; /* under the connector's mutex */
-    struct weir_qp *connect_next;     /* likewise */
+    struct weir_qp *connect_next;     /* likewise; cm.c's without it, while `waits` */
     int connect_result;               /* CONNECT_DONE */
     struct verbs_source source;
     struct ibv_qp_attr to_rtr, to_rts;
 
     /* iWARP */
     struct verbs_address there; /* once it was told */
-    struct rdma_cm_id *link_id; /* set by the connector's thread that has the QP, or by a call */
+    struct rdma_cm_id *link_id; /* set by the connector's thread that has the QP, or by take_call */
     enum verbs_link link;
     bool hangs_up;           /* CONNECTING: a connector's thread ends the call */
     bool crosses;            /* the other side may call as well */
@@ -444,8 +444,7 @@ void connector_hangup(struct weir_qp *qp);
 int verbs_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path);
 
 /* cm.c: connections of iWARP, which are made by the kernel's connection manager
- * (rdma_cm(7)). All of them are for the thread that has the engine, but cm_dial and
- * cm_drop. */
+ * (rdma_cm(7)). All of them are for the thread that has the engine, but cm_dial and cm_drop. */
 int cm_open(struct weir_device *device);
 void cm_close(struct weir_device *device);
 /* Of qp_connect: OK: it is up, the other side has dialled; EINPROGRESS: CONNECTED comes;
