@@ -20,7 +20,7 @@ uint64_t engine_now(const weir_engine *engine) {
 
 /* ---- timers ------------------------------------------------------------ */
 
-/* A deadline before all that those who sleep know of is news to them. */
+/* A deadline before all that the sleeping threads know of is news to them. */
 static void timer_set(weir_engine *engine, uint32_t number, uint64_t when_ns) {
     timers_set(&engine->timers, number, when_ns);
     if (when_ns < engine->slept_ns)

@@ -45,8 +45,8 @@ static uint64_t pass_for(const struct peer *peer, uint64_t conn) {
     return answered && !peer_is_leaving(peer) ? peer->pass_theirs : 0;
 }
 
-/* Answered whoever asks: no peer is made before a HELLO. A visitor's word of itself is kept for
- * that, as far as there is room. */
+/* Any visitor is answered: no peer is made before a HELLO. What the visitor says of itself is kept
+ * until then, as far as there is room. */
 static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
     struct peer *peer = peer_by_instance(engine, message->from);
     uint64_t pass = peer != NULL ? pass_for(peer, conn) : 0;
@@ -248,7 +248,7 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
         return true; /* it broke meanwhile: it will be dialled again */
     if (asked)
         dial_answered(engine, peer);
-    /* Our own address: whoever else claims it is to be reached by its connection. */
+    /* Our own address: a peer that claims it is reached by its connection. */
     peer->dial_failed = memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0;
     peer->conn_last = conn;
     peer_learned(engine, peer, instance);

@@ -14,9 +14,10 @@
  *
  * Nor can others be blamed for time in which nobody was here to answer them, or to ask again. The
  * engine's time (engine_now) stands still while it is absent: ABSENCE_SHARE of connect_timeout_ns
- * after the last look, or after the time at which whoever sleeps was told to look. So the engine's
- * time-outs take as many looks, at least, however seldom they come. Deadlines of transfers are
- * the application's own affair, and go by its clock: the engine's is put behind it by lost_ns. */
+ * after the last look, or after the time at which a sleeping thread was told to look. So the
+ * engine's time-outs take as many looks, at least, however seldom they come. Deadlines of transfers
+ * are the application's own affair, and go by its clock: the engine's is put behind it by lost_ns.
+ */
 #include "look.h"
 
 #include "agenda.h"
@@ -47,8 +48,8 @@ void look_begin(weir_engine *engine) {
     present_until(engine, engine_clock(engine));
 }
 
-/* While anything is waited for, a sleep is no longer than an absence may be: whoever is woken early
- * and then does something else for long is absent, too. */
+/* While anything is waited for, a sleep is no longer than an absence may be: a thread that is woken
+ * early and then does something else for long is absent, too. */
 uint64_t engine_next_deadline(weir_engine *engine) {
     uint64_t now = engine_clock(engine), next = 0;
     if (engine->run_head == NONE && !notes_waiting(engine) && !engine->inflight_due &&

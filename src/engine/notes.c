@@ -7,7 +7,7 @@
 
 static void enlist(weir_engine *engine, struct peer *peer) {
     uint32_t index = peer_index(engine, peer);
-    engine->worked = true; /* those who sleep must not */
+    engine->worked = true; /* sleeping threads are told */
     if (peer->noted)
         return;
     peer->noted = true;

@@ -7,8 +7,9 @@
 #include "step.h"
 
 enum { OWN_SPINS = 100 };
-/* Of who finds the engine taken: pauses before its second look. Submitters crowd that meet
- * within CROWD_NS. After VAIN_MOST that waited for nothing, most do not wait any more. */
+/* A thread that finds the engine taken: its pauses before the second look. Submitters that meet
+ * within CROWD_NS are a crowd. After VAIN_MOST that waited for nothing, most do not wait any more.
+ */
 enum { LATER_PAUSES = 16, CROWD_PAUSES = 256, VAIN_MOST = 8, VAIN_TURN = 16 };
 #define CROWD_NS 50000
 

@@ -13,7 +13,7 @@ struct request {
     uint64_t number; /* of a notification that has one already; 0 */
     uint8_t opcode;
     uint32_t access; /* that the target must grant */
-    bool owned;      /* by who has the engine */
+    bool owned;      /* by the thread that has the engine */
     bool use_spare;
     uint8_t full; /* enum full, behind EAGAIN */
 };

@@ -14,10 +14,10 @@
  * missing is the receive of such a message, by one more at most: it told of half a window. For
  * those the reserve of CREDIT_RESERVE is there.
  *
- * A shared queue is short while fewer are posted than the QPs that live brought; those that go
- * down take no more messages, so what came of theirs is there for the others. Only while it is
- * short are credits kept and notifications held (recv_short), and it is that again whenever a
- * receive is missing, however long the device has refused by then. So:
+ * A shared queue is short while fewer are posted than the QPs that live brought. QPs that go
+ * down take no more messages, so the receives that they brought are there for the others. Only
+ * while it is short are credits kept and notifications held (recv_short), and it is that again
+ * whenever a receive is missing, however long the device has refused by then. So:
  *  - what the peers may send, by the credits that they have, never exceeds the receives that are
  *    posted (engine_verify);
  *  - while it is not short, no QP that lives lacks a receive or keeps a credit;
@@ -26,8 +26,8 @@
  *
  * A session ends over this only if its receives are refused for good (EINVAL), or if the device
  * took none for connect_timeout_ns. Of a shared queue that concerns the sessions whose receives
- * are missing, or all if none is left in it, or if those that are missing are nobody's; the
- * others go on as soon as it is not short without those.
+ * are missing, or all if none is left in it, or if the missing receives are no session's. The
+ * others go on as soon as it is not short without them.
  */
 #include "recv.h"
 
@@ -208,7 +208,7 @@ static int fill_shared(weir_engine *engine, int refusals_max, uint32_t made, uin
 static bool return_shared(weir_engine *engine, uint32_t buffer) {
     uint32_t posted;
     receives_free(&engine->receives, buffer);
-    /* And those that a device refused before; it is left alone if it still does. */
+    /* And receives that the device refused before; it is left alone if it still does. */
     fill_shared(engine, engine->recv_pause_ns != 0 ? 1 : REFUSALS_MAX, 0, &posted);
     if (__builtin_expect(!engine->recv_short, 1))
         return true;
@@ -231,7 +231,7 @@ static void give_up_shared(weir_engine *engine) {
     }
 }
 
-/* QPs go down: those that go on may lack nothing any more. */
+/* QPs go down: the QPs that go on may lack nothing any more. */
 void recv_fewer(weir_engine *engine) {
     if (engine->recv_short)
         reckon_shared(engine, 0);

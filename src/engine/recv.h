@@ -10,7 +10,7 @@ bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buf
 /* recv_return for a notification, which the application has: its sender gets a credit back. */
 void recv_taken(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer);
 void recv_connected(const weir_engine *engine, struct qp *qp);
-/* QPs go down: those that go on may lack nothing any more. */
+/* QPs go down: the QPs that go on may lack nothing any more. */
 void recv_fewer(weir_engine *engine);
 void recv_timer(weir_engine *engine);
 static inline uint8_t *recv_buffer(const weir_engine *engine, const struct qp *qp,

@@ -9,7 +9,7 @@
  *
  * The application may sleep as well, on the descriptor that it armed. The device is
  * armed once for it and the leader. A leader that wakes takes the device's news and
- * disarms it, whoever else sleeps; so it tells the application to look for itself,
+ * disarms it, though another thread may sleep; so it tells the application to look for itself,
  * unless the engine's own thread sees to it that a leader sleeps again. The application
  * leaves the device armed while a leader sleeps. Each of the two takes back only what
  * was raised for it (ports.h), so neither keeps the other awake. The descriptor is
@@ -33,8 +33,8 @@ enum { SPINS = 200, YIELDS = 4 };
 /* Nobody spins for longer, however slow the device's poll is. */
 #define SPIN_NS       UINT64_C(20000)
 #define SPIN_NS_LEAST UINT64_C(1000)
-/* Of who waits for room: the first sleep and the longest. To fall asleep and to wake costs
- * 20 us on some virtual machines: 1 %. */
+/* Of a thread that waits for room: the first sleep and the longest. To fall asleep and to wake
+ * costs 20 us on some virtual machines: 1 %. */
 #define PAUSE_NS      UINT64_C(40000)
 #define PAUSE_NS_MOST UINT64_C(4000000)
 
@@ -65,7 +65,7 @@ static int arm(weir_engine *engine, uint64_t *timeout_ns_out) {
     return WEIR_OK;
 }
 
-/* Under the engine: one of those who slept is awake. */
+/* Under the engine: one of the sleeping threads is awake. */
 static void woken(weir_engine *engine) {
     uint32_t armed = atomic_load(&engine->armed);
     if (!atomic_load(&engine->leader_asleep) && armed != ARMED_YES && armed != ARMED_TOLD)
@@ -311,9 +311,9 @@ static int wait_for(weir_engine *engine, bool (*finished)(weir_engine *, uint64_
     }
 }
 
-/* Somebody began to look for room passed_ns ago, and found none just now, after `before`.
+/* The caller began to look for room passed_ns ago, and found none just now, after `before`.
  * Progress for SPIN_NS in all, then sleeps, each three times as long as the one before. News or
- * room end a sleep, and those that follow begin short again, after one more look. */
+ * room end a sleep, and the next ones begin short again, after one more look. */
 void engine_back_off(weir_engine *engine, uint64_t before, uint64_t passed_ns, uint64_t most_ns,
                      uint64_t *pause_ns) {
     bool news = has_news_or_room(engine, before);

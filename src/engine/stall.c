@@ -9,7 +9,7 @@
  * elsewhere.
  *
  * Owns when to look, and what was seen at the last look. Looking costs nothing while nothing is
- * outstanding; the first post after that tells those who sleep. A look that comes late, since
+ * outstanding; the first post after that tells sleeping threads. A look that comes late, since
  * nobody made progress, or the machine stood still, counts as two looks' time at most. It leaves
  * to others: QPs that connect (the endpoint's time-outs) or drain (drain.h). */
 #include "stall.h"

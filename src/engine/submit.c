@@ -392,8 +392,8 @@ static int submit_general(weir_engine *engine, uint64_t peer_id, const weir_segm
     return rc;
 }
 
-/* One segment without options, from who has the engine, for a device that completes later:
- * what way 2 does, without the detours. NOT_FAST: nothing was done. */
+/* One segment without options, from the thread that has the engine, for a device that completes
+ * later: what way 2 does, without the detours. NOT_FAST: nothing was done. */
 static inline __attribute__((always_inline)) int
 submit_posted(weir_engine *engine, uint64_t peer_id, const weir_segment *segment, size_t count,
               weir_transfer *transfer_out, uint8_t opcode) {
@@ -493,7 +493,7 @@ static inline uint64_t plain_bytes(const struct region_pair *pair, const weir_se
 }
 
 /* The plain case: no options, engine free, peer up, nothing in the way, the memories of
- * last time. It only knows success: whatever is different is submit_general's, which
+ * last time. It only knows success. Every other case goes to submit_general, which
  * starts from the beginning and says what is wrong. */
 static inline __attribute__((always_inline)) int
 submit(weir_engine *engine, uint64_t peer_id, const weir_segment *segments, size_t count,

@@ -27,7 +27,7 @@
 static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                        uint8_t list) {
     static const uint8_t states[] = {TR_PENDING, TR_POSTED, TR_PARKED, TR_PENDING};
-    /* SLOTS: or what else its peer waits for, who asks is told by peer_waiting_for. */
+    /* SLOTS: or what else its peer waits for; peer_waiting_for tells. */
     static const weir_waiting_for waits[] = {WEIR_WAITING_SLOTS, WEIR_WAITING_COMPLETIONS,
                                              WEIR_WAITING_DRAIN, WEIR_WAITING_CREDITS};
     uint8_t kind = list < LIST_CREDITS ? list : LIST_CREDITS;

@@ -31,7 +31,7 @@ static const char *verify_lists(const weir_engine *engine, const struct peer *pe
     return total == peer->waits ? NULL : "peer: waits differs from its lists";
 }
 
-/* Bytes in flight, and the line of those who wait for them. */
+/* Bytes in flight, and the line of peers that wait for them. */
 static const char *verify_inflight(const weir_engine *engine) {
     uint64_t bytes = 0;
     uint32_t waiting = 0, in_line = 0, runs = 0;
