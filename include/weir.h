@@ -273,7 +273,7 @@ WEIR_API int weir_engine_progress(weir_engine *engine);
 
 /* Progress, at least one round of it, until something was done, or notifications or
  * completions wait to be taken, or timeout_ns has passed (UINT64_MAX: no limit); asleep
- * when there is nothing to do. Events that wait do not count: they need not be taken.
+ * when there is nothing to do. Events that wait do not count: take them, too, after each return.
  * Blocks. Errors: EINPROGRESS (the time passed), EDEVICE (at once: there is nothing more to do,
  * as the device failed and was given back). */
 WEIR_API int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns);

@@ -3,6 +3,7 @@
  * one who asked is told so, and whoever serves; all else goes on; and it works again when there
  * is room. How many are needed is what weir(3) says. On shm. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #include "held.h"
 
 /* The descriptors that each takes, as weir(3) says. */
-enum { OF_ENGINE = 14, OF_PEER = 4, OF_MEMORY = 1 };
+enum { OF_ENGINE = 15, OF_PEER = 4, OF_MEMORY = 1 };
 enum { MEMORIES = 16, BYTES = 4096 };
 
 static struct rlimit usual;
@@ -154,35 +155,47 @@ static void test_W7_no_descriptor_to_call_with(void **state) {
     pair_close(&a, &b);
 }
 
-/* ---- a server ---- */
+/* ---- another process ---- */
 
 struct caller {
     pid_t pid;
     int to, from;
 };
 
+/* Forks, with a pipe each way. In the child: pid 0; it ends with its parent. It begins before there
+ * are threads here: such a child may have some of its own, for sanitizers too. */
+static struct caller other_begin(void) {
+    int down[2], up[2];
+
+    assert_int_equal(pipe2(down, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(up, O_CLOEXEC), 0);
+    struct caller other = {.pid = fork()};
+    bool child = other.pid == 0;
+    assert_true(other.pid >= 0);
+    other.to = child ? up[1] : down[1];
+    other.from = child ? down[0] : up[0];
+    close(child ? up[0] : up[1]);
+    close(child ? down[1] : down[0]);
+    if (child)
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    else
+        assert_int_equal(fcntl(other.from, F_SETFL, O_NONBLOCK), 0);
+    return other;
+}
+
+/* ---- a server ---- */
+
 /* A process that connects to the address that it is told, says when it knows that there is no
- * descriptor for it, and ends when it is told to. It begins before there are threads here: such
- * a child may have some of its own, for sanitizers too. */
+ * descriptor for it, and ends when it is told to. */
 static struct caller caller_begin(void) {
     char address[WEIR_ADDRESS_MAX];
-    int down[2], up[2];
     char byte;
     struct side side;
 
-    assert_int_equal(pipe2(down, O_CLOEXEC), 0);
-    assert_int_equal(pipe2(up, O_CLOEXEC | O_NONBLOCK), 0);
-    struct caller caller = {.pid = fork(), .to = down[1], .from = up[0]};
-    assert_true(caller.pid >= 0);
-    if (caller.pid != 0) {
-        close(down[0]);
-        close(up[1]);
-        return caller;
-    }
-    close(down[1]);
-    close(up[0]);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (read(down[0], address, sizeof(address)) != (ssize_t)sizeof(address))
+    struct caller parent = other_begin();
+    if (parent.pid != 0)
+        return parent;
+    if (read(parent.from, address, sizeof(address)) != (ssize_t)sizeof(address))
         _exit(4);
     weir_engine_options options = side_options();
     options.connect_timeout_ns = PATIENCE_NS;
@@ -194,11 +207,11 @@ static struct caller caller_begin(void) {
     bool told = false;
     for (weir_event event = {0}; event.type != WEIR_EVENT_UP;) {
         if (!told && info_of(&side).refusal == WEIR_EMFILE)
-            told = write(up[1], "", 1) == 1;
+            told = write(parent.to, "", 1) == 1;
         if (weir_event_take(side.engine, &event) != WEIR_OK)
             step(&side, NULL);
     }
-    if (read(down[0], &byte, 1) != 0) /* until the parent closes its end */
+    if (read(parent.from, &byte, 1) != 0) /* until the parent closes its end */
         _exit(3);
     side_close(&side);
     _exit(0);
@@ -252,11 +265,119 @@ static void test_W7_a_server_is_told_who_it_cannot_serve(void **state) {
             assert_int_equal(next_event(&server, NULL, WEIR_EVENT_UP).error, 0);
         }
         leave_all();
-        assert_int_equal(held_fds(), before + OF_PEER);
+        STEP_UNTIL(&server, NULL, held_fds() == before + OF_PEER);
         hang_up(&server, caller);
         side_close(&server);
     }
     assert_true(spare > OF_PEER);
+}
+
+/* ---- a caller, and an exporter ---- */
+
+struct offer {
+    char address[WEIR_ADDRESS_MAX];
+    uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
+    size_t length;
+};
+
+/* A process that offers memory. With each byte that it is sent, no descriptor is left to it; it
+ * says so, and goes on until the parent closes its end. */
+static struct caller server_begin(struct offer *offer_out) {
+    struct side side;
+    struct offer offer = {.length = WEIR_DESCRIPTOR_MAX};
+    char byte;
+
+    struct caller parent = other_begin();
+    if (parent.pid != 0) {
+        ssize_t length;
+        while ((length = read(parent.from, offer_out, sizeof(*offer_out))) < 0)
+            assert_int_equal(errno, EAGAIN);
+        assert_int_equal(length, sizeof(*offer_out));
+        return parent;
+    }
+    leave_all();
+    side_open(&side, NULL);
+    memcpy(offer.address, side.address, sizeof(offer.address));
+    if (weir_memory_export(side.engine, side.memory, offer.descriptor, &offer.length) != WEIR_OK ||
+        write(parent.to, &offer, sizeof(offer)) != (ssize_t)sizeof(offer) ||
+        fcntl(parent.from, F_SETFL, O_NONBLOCK) != 0)
+        _exit(2);
+    for (ssize_t length = 1; length != 0;) {
+        length = read(parent.from, &byte, 1);
+        if (length == 1) {
+            leave_descriptors(0);
+            if (write(parent.to, "", 1) != 1)
+                _exit(3);
+        }
+        step(&side, NULL);
+    }
+    side_close(&side);
+    _exit(0);
+}
+
+/* A caller learns that descriptors are what it lacks, whichever of those that a connection takes
+ * it is, and although the other side may be the first to meet the lack. */
+static void test_W7_a_caller_is_told_what_it_lacks(void **state) {
+    uint64_t timeout_ns = 500 * MS;
+    unsigned spare = 0;
+    bool connected = false;
+
+    (void)state;
+    while (!connected) {
+        weir_engine_options options = side_options();
+        struct offer offer;
+        struct side side;
+        weir_event event = {0};
+
+        assert_in_range(spare, 0, 20);
+        struct caller server = server_begin(&offer);
+        options.connect_timeout_ns = timeout_ns;
+        side_open(&side, &options);
+        assert_int_equal(weir_peer_open(side.engine, offer.address, &side.peer), WEIR_OK);
+        leave_descriptors(spare);
+        assert_int_equal(weir_peer_connect(side.engine, side.peer), WEIR_ENOTREADY);
+        STEP_UNTIL(&side, NULL, weir_event_take(side.engine, &event) == WEIR_OK);
+        leave_all();
+        hang_up(&side, server);
+        side_close(&side);
+        connected = event.type == WEIR_EVENT_UP;
+        if (connected)
+            break;
+        assert_int_equal(event.type, WEIR_EVENT_GONE);
+        /* A machine that is too slow for this time-out is given more time. */
+        if (event.error == WEIR_ECONNECT && timeout_ns < 60 * SECOND) {
+            timeout_ns *= 2;
+            continue;
+        }
+        assert_int_equal(event.error, WEIR_EMFILE);
+        spare++;
+    }
+    assert_true(spare >= OF_PEER);
+}
+
+/* An exporter that has no descriptor left hands out what it has. */
+static void test_W7_an_exporter_without_descriptors_answers(void **state) {
+    struct offer offer;
+    struct side side;
+    weir_remote remote;
+    char byte;
+
+    (void)state;
+    struct caller server = server_begin(&offer);
+    side_open(&side, NULL);
+    assert_int_equal(weir_peer_open(side.engine, offer.address, &side.peer), WEIR_OK);
+    assert_int_equal(weir_peer_connect(side.engine, side.peer), WEIR_ENOTREADY);
+    assert_int_equal(next_event(&side, NULL, WEIR_EVENT_UP).error, 0);
+    assert_int_equal(write(server.to, "", 1), 1);
+    STEP_UNTIL(&side, NULL, read(server.from, &byte, 1) == 1);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(
+            weir_memory_import(side.engine, side.peer, offer.descriptor, offer.length, &remote),
+            WEIR_OK);
+        assert_int_equal(weir_remote_release(side.engine, remote), WEIR_OK);
+    }
+    hang_up(&side, server);
+    side_close(&side);
 }
 
 int main(void) {
@@ -267,6 +388,8 @@ int main(void) {
         TEST(test_W7_engines_run_out_of_descriptors),
         TEST(test_W7_no_descriptor_to_call_with),
         TEST(test_W7_a_server_is_told_who_it_cannot_serve),
+        TEST(test_W7_a_caller_is_told_what_it_lacks),
+        TEST(test_W7_an_exporter_without_descriptors_answers),
     };
 
     if (getrlimit(RLIMIT_NOFILE, &usual) != 0)

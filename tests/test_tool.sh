@@ -452,7 +452,7 @@ documented_programs() ( # changes the directory
     for program in target source; do
         awk -v name="$program.c" 'index($0, "`" name "`") { wanted = 1 }
             wanted && /^```$/ { exit } on { print } wanted && /^```c$/ { on = 1 }' \
-            "$top/docs/first-transfer.md" | sed 's/:7100/:7193/; s/5000000000/600&/' >"$dir/$program.c"
+            "$top/docs/first-transfer.md" | sed 's/:7100/:7193/; s/20000000000/60&/' >"$dir/$program.c"
         compile "$program" || return 1
     done
     {
@@ -741,6 +741,16 @@ check latency_memory bench write --latency=memory --seconds 0.1
 check B1_sweep sweep_verified
 check B3_fill bench_verified fill --pages 64 --repeat 10
 check B3_fill_own_memory bench_verified fill --pages 64 --repeat 3 --memory own
+json_and_words() { # the lines of a person, beside JSON for a program
+    "$weir" bench fill --pages 8 --json - 2>"$dir/words" | python3 -m json.tool >"$dir/json" &&
+        grep -q 'writes alone' "$dir/words"
+}
+check json_leaves_the_words_on_stderr json_and_words
+wildcard_called() {
+    ! "$weir" bench write --peer "$1" 2>"$dir/words" && grep -q 'a wildcard names no host' "$dir/words"
+}
+check W10_a_wildcard_is_not_called wildcard_called 0.0.0.0:1
+check W10_no_v6_wildcard_is_called wildcard_called '[::]:1'
 check json_on_stdout sh -c '"$1" bench write --seconds 0.1 --json - 2>/dev/null | python3 -m json.tool' sh "$weir"
 check trace_same_seed trace_same_seed
 check trace_form trace_form

@@ -258,7 +258,7 @@ static void send_all(struct session *session) {
  * answers, however many came before.
  */
 static void test_W6_what_closed_sessions_leave_unread_is_counted(void **state) {
-    enum { CLIENTS = 24, ASKED = 8100, HONEST = 4800 };
+    enum { CLIENTS = 24, ASKED = 8100, HONEST = 20, AT_ONCE = 256 };
     static struct session sessions[CLIENTS];
     struct session honest;
     char address[256];
@@ -275,11 +275,13 @@ static void test_W6_what_closed_sessions_leave_unread_is_counted(void **state) {
         send_all(&sessions[i]);
     }
     open_session(&honest, &options);
-    ask(&honest, HONEST);
-    send_all(&honest);
+    /* Fewer at once than its share, so that it is never too slow for what it asked. */
     for (int i = 0; i < HONEST; i++) {
-        weir_notification message;
-        assert_int_equal(session_await(&honest, PROTO_CHECKED, &message), 0);
+        ask(&honest, AT_ONCE);
+        for (int k = 0; k < AT_ONCE; k++) {
+            weir_notification message;
+            assert_int_equal(session_await(&honest, PROTO_CHECKED, &message), 0);
+        }
     }
     assert_int_equal(session_close(&honest), 0);
     session_end(&honest);

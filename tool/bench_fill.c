@@ -164,12 +164,11 @@ static int fill_session(struct fill *fill, struct report *report) {
     limit_raise(&fill->result->limit, &after);
     if (report_add(report, fill->result) != 0)
         return -1;
-    if (strcmp(o->json != NULL ? o->json : "", "-") != 0) {
-        char rate[32], share[32];
-        printf("  writes alone: %s%s\n", report_rate_text(fill->result->limit_bytes_per_s, rate),
-               report_share_text(fill->result, share));
-        printf("    (the row is with list, notification and verification)\n");
-    }
+    char rate[32], share[32];
+    FILE *out = report_out(o);
+    fprintf(out, "  writes alone: %s%s\n", report_rate_text(fill->result->limit_bytes_per_s, rate),
+            report_share_text(fill->result, share));
+    fprintf(out, "    (the row is with list, notification and verification)\n");
     return report_session(report, session);
 }
 

@@ -58,7 +58,7 @@ static json_t *sizes_measure(FILE *out) {
 }
 
 int bench_limits(const struct options *options) {
-    FILE *out = options->json != NULL && strcmp(options->json, "-") == 0 ? stderr : stdout;
+    FILE *out = report_out(options);
     struct report report;
     double cold[2] = {0}, line;
     char span[32], label[64], text[32];

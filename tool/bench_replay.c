@@ -371,21 +371,20 @@ static int replay_measure(struct replay *replay) {
 static void print_split(const struct replay *replay) {
     char text[5][32];
     double bytes = (double)replay->result->bytes;
+    FILE *out = report_out(replay->options);
 
-    if (replay->options->json != NULL && strcmp(replay->options->json, "-") == 0)
-        return;
-    printf("  %" PRIu64 " requests; generate %s (%s)\n", replay->done,
-           report_time_text((double)replay->generate_ns, text[0]),
-           report_rate_text(bytes * 1e9 / (double)(replay->generate_ns + 1), text[1]));
-    printf("  transfer %s (%s%s)\n", report_time_text((double)replay->transfer_ns, text[2]),
-           report_rate_text(replay->result->limit_bytes_per_s, text[3]),
-           report_share_text(replay->result, text[4]));
-    printf("  verify %s (%s), on the target meanwhile\n",
-           report_time_text((double)replay->verify_ns, text[0]),
-           report_rate_text(bytes * 1e9 / (double)(replay->verify_ns + 1), text[1]));
-    printf("  to notified: p50 %s, p99 %s\n",
-           report_time_text((double)histogram_quantile(replay->notified, 5000), text[0]),
-           report_time_text((double)histogram_quantile(replay->notified, 9900), text[1]));
+    fprintf(out, "  %" PRIu64 " requests; generate %s (%s)\n", replay->done,
+            report_time_text((double)replay->generate_ns, text[0]),
+            report_rate_text(bytes * 1e9 / (double)(replay->generate_ns + 1), text[1]));
+    fprintf(out, "  transfer %s (%s%s)\n", report_time_text((double)replay->transfer_ns, text[2]),
+            report_rate_text(replay->result->limit_bytes_per_s, text[3]),
+            report_share_text(replay->result, text[4]));
+    fprintf(out, "  verify %s (%s), on the target meanwhile\n",
+            report_time_text((double)replay->verify_ns, text[0]),
+            report_rate_text(bytes * 1e9 / (double)(replay->verify_ns + 1), text[1]));
+    fprintf(out, "  to notified: p50 %s, p99 %s\n",
+            report_time_text((double)histogram_quantile(replay->notified, 5000), text[0]),
+            report_time_text((double)histogram_quantile(replay->notified, 9900), text[1]));
 }
 
 static int replay_plan(struct replay *replay, struct proto_open *open) {

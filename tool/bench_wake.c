@@ -209,9 +209,8 @@ static int wake_report(struct report *report, struct slept *slept, uint64_t cpu_
                   (json_int_t)slept->idle_ns, "idle_cpu_ns", (json_int_t)slept->idle_cpu_ns);
     if (report_add(report, &result) != 0)
         return -1;
-    if (strcmp(report->options->json != NULL ? report->options->json : "", "-") != 0)
-        printf("  asleep and left alone: %.3f %% CPU over %.1f s\n", 100 * idle,
-               (double)slept->idle_ns / 1e9);
+    fprintf(report_out(report->options), "  asleep and left alone: %.3f %% CPU over %.1f s\n",
+            100 * idle, (double)slept->idle_ns / 1e9);
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -68,6 +69,12 @@ static struct addrinfo *resolve(const char *address, char why_out[DIAGNOSIS_MAX]
     return found;
 }
 
+static bool is_wildcard(const struct addrinfo *found) {
+    if (found->ai_family == AF_INET6)
+        return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)found->ai_addr)->sin6_addr);
+    return ((const struct sockaddr_in *)found->ai_addr)->sin_addr.s_addr == INADDR_ANY;
+}
+
 /* The outcome of a connection under way: an errno. */
 static int dialled(int fd) {
     struct pollfd wait = {.fd = fd, .events = POLLOUT};
@@ -115,7 +122,9 @@ void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,
     fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || connect(fd, found->ai_addr, found->ai_addrlen) != 0)
         error = errno == EINPROGRESS ? dialled(fd) : errno;
-    if (error != 0)
+    if (is_wildcard(found))
+        snprintf(why_out, DIAGNOSIS_MAX, "a wildcard names no host");
+    else if (error != 0)
         snprintf(why_out, DIAGNOSIS_MAX, "%s", strerror(error));
     else if (refusal(engine, peer) == WEIR_ECONNECT)
         snprintf(why_out, DIAGNOSIS_MAX, "it is there, but its device does not reach ours");
@@ -131,7 +140,7 @@ void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,
 
 /* ---- the engine --------------------------------------------------------- */
 
-/* An engine takes some 14, and one for each memory. */
+/* An engine takes some 15, and one for each memory. */
 #define DESCRIPTORS_ENOUGH 16
 
 /* Whether this process can hardly open another file. */

@@ -23,10 +23,8 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-static FILE *table_of(const struct report *report) {
-    const char *json = report->options->json;
-
-    return json != NULL && strcmp(json, "-") == 0 ? stderr : stdout;
+FILE *report_out(const struct options *options) {
+    return options->json != NULL && strcmp(options->json, "-") == 0 ? stderr : stdout;
 }
 
 const char *report_rate_text(double bytes_per_s, char *out) {
@@ -325,7 +323,7 @@ static void print_row(FILE *out, const struct result *r, double rate, double fra
 }
 
 int report_add(struct report *report, const struct result *result) {
-    FILE *out = table_of(report);
+    FILE *out = report_out(report->options);
     double rate = (double)result->bytes / result->seconds;
     double fraction = report_fraction(result);
     json_t *object = result_json(result, fraction);
@@ -357,7 +355,7 @@ static void print_verified(FILE *out, const struct report *report) {
 }
 
 static void print_notes(const struct report *report, const json_t *result, bool last_of_many) {
-    FILE *out = table_of(report);
+    FILE *out = report_out(report->options);
     const char *limit =
         json_string_value(json_object_get(json_object_get(result, "limit"), "name"));
     const char *of = json_string_value(json_object_get(result, "latency_of"));
@@ -412,7 +410,7 @@ int report_end(struct report *report) {
     if (rows > 0) {
         const json_t *last = json_array_get(report->results, rows - 1);
         print_notes(report, last, rows > 1);
-        print_verified(table_of(report), report);
+        print_verified(report_out(report->options), report);
         /* One result stands at the top too, where a program looks first. */
         if (rows == 1)
             json_object_update_missing(report->root, json_array_get(report->results, 0));

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <jansson.h>
 
@@ -48,6 +49,10 @@ struct report {
     int json_fd;      /* -1: standard output, or none */
     bool json_is_new; /* nothing was there before, and nothing is in it */
 };
+
+/* The stream for the table and all else that a person reads: standard output, or standard error
+ * where the JSON goes to standard output. */
+FILE *report_out(const struct options *options);
 
 /* All that return int: 0, or -1 after complaining. report_begin opens the --json file, which
  * is written at the very end, and stays as it was until then. */

@@ -263,7 +263,9 @@ static int target_refused(const char *what, int error) {
 
     return complain("the target refused %s: %s (%s)%s", what, weir_strerror(error),
                     weir_error_name(error),
-                    error == WEIR_EDENIED ? diagnose_cause(error, why) : "");
+                    error == WEIR_EDENIED   ? diagnose_cause(error, why)
+                    : error == WEIR_ETOOBIG ? "; its --memory-max allows less, say"
+                                            : "");
 }
 
 /* Waits for an answer whose argument is a negated error code. */

@@ -20,16 +20,9 @@ served() {
     [ $good -eq 0 ] || cat "$WORK/serve.err"
     serve_end && return $good
 }
-# rxe of 6.1 may send a write again from the wrong place, which ends it (docs/testing.md).
-lost_its_place() {
-    case $DEVICE-$RDMA_A-$(uname -r) in
-    verbs-rxe*-6.1.*) grep -q WEIR_EREMOTE "$WORK/table.err" ;;
-    *) false ;;
-    esac
-}
 round() {
     served "$@" && return
-    [ "$1" != read ] && lost_its_place || return
+    [ "$1" != read ] && rxe_lost_its_place "$WORK/table.err" || return
     echo "# rxe sent a write again from the wrong place: once more"
     device_counts
     served "$@"

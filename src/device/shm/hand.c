@@ -25,6 +25,7 @@
 
 #define STACK_BYTES   ((size_t)256 << 10)
 #define PAUSE_NS      10000000 /* before another try when there are no descriptors */
+#define SPARE_MS      100      /* until another try to have one in reserve */
 #define WAIT_LEAST_MS 1
 
 /* Room for the descriptors of one message. */
@@ -44,6 +45,28 @@ static uint64_t now_ms(void) {
 static int sooner(int left, uint64_t since_ms, uint64_t long_ms, uint64_t now) {
     int more = (int)(long_ms - (now - since_ms)) + WAIT_LEAST_MS;
     return left < 0 || more < left ? more : left;
+}
+
+/* ---- the descriptor in reserve ---- */
+
+/* A process without a descriptor left has to answer all the same: its own thread is told then by
+ * the next call that needs one, while another device that is not let in waits in vain. So one
+ * descriptor is kept, a second number for the listening socket, whose place a visitor takes. */
+static bool spare_renew(struct shm_hand *hand) {
+    if (hand->spare_fd >= 0)
+        return true;
+    fork_hold();
+    hand->spare_fd = fork_own(fcntl(hand->listen_fd, F_DUPFD_CLOEXEC, 0));
+    fork_release();
+    return hand->spare_fd >= 0;
+}
+
+static bool spare_spend(struct shm_hand *hand) {
+    if (hand->spare_fd < 0)
+        return false;
+    fork_close(hand->spare_fd);
+    hand->spare_fd = -1;
+    return true;
 }
 
 /* ---- receiving ---- */
@@ -340,12 +363,20 @@ static void turn_away(int socket) {
     fork_close(socket);
 }
 
-static void let_in(struct weir_device *device, struct visitors *visitors) {
-    int32_t pid = 0;
+/* As accept4(2). */
+static int accept_visitor(int listen_fd) {
     fork_hold();
-    int socket =
-        fork_own(accept4(device->hand.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    int socket = fork_own(accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     fork_release();
+    return socket;
+}
+
+static void let_in(struct weir_device *device, struct visitors *visitors) {
+    struct shm_hand *hand = &device->hand;
+    int32_t pid = 0;
+    int socket = accept_visitor(hand->listen_fd);
+    if (socket < 0 && (errno == EMFILE || errno == ENFILE) && spare_spend(hand))
+        socket = accept_visitor(hand->listen_fd);
     if (socket < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
             nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
@@ -392,6 +423,8 @@ static void *hand_run(void *argument) {
         int timeout = see_off(&visitors), kept = brought_expire(device);
         if (kept >= 0 && (timeout < 0 || kept < timeout))
             timeout = kept;
+        if (!spare_renew(&device->hand) && (timeout < 0 || SPARE_MS < timeout))
+            timeout = SPARE_MS;
         for (int i = 0; i < HAND_VISITORS; i++)
             polled[i + 1] = (struct pollfd){.fd = visitors.of[i].socket, .events = POLLIN};
         if (poll(polled, HAND_VISITORS + 1, timeout) < 0)
@@ -441,11 +474,13 @@ static int open_life(int fds_out[2]) {
 
 int hand_open(struct weir_device *device) {
     struct shm_hand *hand = &device->hand;
-    hand->life_fds[0] = hand->life_fds[1] = -1;
+    hand->life_fds[0] = hand->life_fds[1] = hand->spare_fd = -1;
     hand->listen_fd = place_listen(&device->place, device->nonce);
     if (hand->listen_fd < 0)
         return hand->listen_fd;
     int rc = open_life(hand->life_fds);
+    if (rc == 0 && !spare_renew(hand))
+        rc = seg_error(errno);
     if (rc == 0)
         rc = start_thread(device);
     if (rc == 0) {
@@ -456,6 +491,7 @@ int hand_open(struct weir_device *device) {
         if (hand->life_fds[i] >= 0)
             fork_close(hand->life_fds[i]);
     }
+    spare_spend(hand);
     place_leave(&device->place, device->nonce);
     fork_close(hand->listen_fd);
     return rc;
@@ -468,6 +504,7 @@ void hand_close(struct weir_device *device) {
     place_leave(&device->place, device->nonce);
     shutdown(hand->listen_fd, SHUT_RDWR);
     pthread_join(hand->thread, NULL);
+    spare_spend(hand);
     fork_close(hand->listen_fd);
     fork_close(hand->life_fds[1]); /* peers see it */
     fork_close(hand->life_fds[0]);

@@ -18,7 +18,8 @@
  * the descriptors are not there, the device is asked.
  *
  * A stranger (place_admits) is told so and is let go at once. Of others at most HAND_VISITORS
- * are listened to, and each for no longer than HAND_PATIENCE_MS.
+ * are listened to, and each for no longer than HAND_PATIENCE_MS. A process that has no descriptor
+ * left answers one at a time.
  *
  * `life` is the read end of a pipe that nobody writes to. Its other end closes when the
  * process exits, when another program takes its place (execve(2)), or when the device is
@@ -86,6 +87,7 @@ struct shm_hand {
     uint32_t watchers; /* of life_fds[0] */
     int life_fds[2];
     int listen_fd;
+    int spare_fd;     /* the thread's, while it runs; -1: a visitor has its place */
     uint32_t offered; /* entries ever offered: with the mutex */
     bool is_open;
 };
