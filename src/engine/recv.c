@@ -7,27 +7,27 @@
  * each QP knows which of its buffers are missing; a shared one knows how many it wants
  * (receives.h).
  *
- * Meanwhile nobody sends what no receive waits for. A credit goes back when a receive was posted
- * in place of the one that its message took; until then it is kept. Nor are notifications sent on
- * QPs whose queue lacks receives, because they are answered by credit messages, which take
- * receives and no credits. Notifications sent before are answered by two at most, and if what is
- * missing is the receive of such a message, by one more at most: it told of half a window. For
- * those the reserve of CREDIT_RESERVE is there.
+ * Meanwhile no message is sent that would find no receive. The credit of a message goes back when a
+ * receive was posted in place of the one that it took; until then it is kept. Nor are notifications
+ * sent on QPs whose queue lacks receives: the peer answers them with credit messages, which take
+ * receives and no credits. The notifications that were sent before are answered by two credit
+ * messages at most. If the missing receive is one that a credit message took, one more may come,
+ * since that message told of half a window. CREDIT_RESERVE is for these.
  *
  * A shared queue is short while fewer are posted than the QPs that live brought. QPs that go
  * down take no more messages, so the receives that they brought are there for the others. Only
- * while it is short are credits kept and notifications held (recv_short), and it is that again
- * whenever a receive is missing, however long the device has refused by then. So:
+ * while it is short are credits kept and notifications held (recv_short). It may become short again
+ * at any time, however long the device has refused by then. So:
  *  - what the peers may send, by the credits that they have, never exceeds the receives that are
  *    posted (engine_verify);
  *  - while it is not short, no QP that lives lacks a receive or keeps a credit;
  *  - while it is, each message of which no receive was posted in its place is counted at its QP,
- *    credit messages too: it is known whose are missing.
+ *    credit messages too, so that the QPs whose receives are missing are known.
  *
  * A session ends over this only if its receives are refused for good (EINVAL), or if the device
- * took none for connect_timeout_ns. Of a shared queue that concerns the sessions whose receives
- * are missing, or all if none is left in it, or if the missing receives are no session's. The
- * others go on as soon as it is not short without them.
+ * took none for connect_timeout_ns. With a shared queue the sessions whose receives are missing end
+ * then. All end if no receive is left in the queue, or if the missing ones are no session's. The
+ * others go on as soon as the queue is not short without those that ended.
  */
 #include "recv.h"
 
@@ -40,7 +40,7 @@ _Static_assert(CREDIT_WINDOW_MAX + CREDIT_RESERVE <= 1 << RECV_BUFFER_BITS,
 
 #define RECV_RETRY_NS      UINT64_C(1000000)
 #define RECV_RETRY_NS_MOST UINT64_C(100000000)
-/* Refusals of one call after which a device is left alone: a connection needs hundreds of
+/* The refusals in one call after which the device is left alone for now. A QP may need hundreds of
  * receives, and must not fail because a few were refused for a moment. */
 enum { REFUSALS_MAX = 16 };
 
@@ -64,7 +64,7 @@ static int post(weir_engine *engine, struct qp *qp, uint32_t buffer) {
     return rc;
 }
 
-/* Something is missing: the timer runs, if it does not already. */
+/* The device refused a receive: sets the timer, unless it is set. */
 static void try_later(weir_engine *engine) {
     if (engine->recv_pause_ns != 0)
         return;
@@ -83,7 +83,7 @@ static void credits_back(weir_engine *engine, struct qp *qp, uint32_t count) {
     }
 }
 
-/* Receives were posted for up to `count` messages of qp. */
+/* Up to `count` receives were posted for messages of qp: as many of its kept credits go back. */
 static void give_kept(weir_engine *engine, struct qp *qp, uint32_t count) {
     struct lack *lack = lack_of(engine, qp);
     uint32_t given = lack->credits < count ? lack->credits : count;
@@ -92,7 +92,7 @@ static void give_kept(weir_engine *engine, struct qp *qp, uint32_t count) {
         credits_back(engine, qp, given);
 }
 
-/* No notifications from here on. */
+/* Holds the notifications on qp: with a window of 0 it has no credits. */
 static void hold(const weir_engine *engine, struct qp *qp) {
     struct lack *lack = lack_of(engine, qp);
     if (lack->window == 0) {
@@ -138,7 +138,7 @@ static void give_shared(weir_engine *engine, uint32_t count) {
     }
 }
 
-/* Every session with the queue has notifications held, or goes on. */
+/* Holds the notifications of every connected QP, or lets them go on. */
 static void shared_short(weir_engine *engine, bool held) {
     if (engine->recv_short == held)
         return;
@@ -154,7 +154,7 @@ static void shared_short(weir_engine *engine, bool held) {
     }
 }
 
-/* The queue has what it needs: nobody lacks anything. */
+/* No QP that lives lacks a receive: the credits that were kept go back, and notifications go on. */
 static void release_shared(weir_engine *engine) {
     engine->recv_refused_ns = 0;
     if (!engine->recv_short)
@@ -163,8 +163,8 @@ static void release_shared(weir_engine *engine) {
     shared_short(engine, false);
 }
 
-/* Receives are missing. Do those lack any that live? `made`: QPs that are being made, and that go
- * again if they do not get theirs. */
+/* Receives are missing: decides whether the QPs that live lack any. `made`: the QPs that are being
+ * made, which go again if they do not get theirs. */
 static void reckon_shared(weir_engine *engine, uint32_t made) {
     uint32_t posted = engine->receives.lists[RECEIVE_POSTED].count;
     uint32_t others = (engine->draining + made) * engine->recvs_per_qp;
@@ -208,7 +208,7 @@ static int fill_shared(weir_engine *engine, int refusals_max, uint32_t made, uin
 static bool return_shared(weir_engine *engine, uint32_t buffer) {
     uint32_t posted;
     receives_free(&engine->receives, buffer);
-    /* And receives that the device refused before; it is left alone if it still does. */
+    /* Posts also those that were refused before; if the device still refuses, one try will do. */
     fill_shared(engine, engine->recv_pause_ns != 0 ? 1 : REFUSALS_MAX, 0, &posted);
     if (__builtin_expect(!engine->recv_short, 1))
         return true;
@@ -217,7 +217,7 @@ static bool return_shared(weir_engine *engine, uint32_t buffer) {
     return posted > 0;
 }
 
-/* The device takes none: sessions that wait for that end. */
+/* The device takes no receives: ends the sessions whose receives are missing, or all of them. */
 static void give_up_shared(weir_engine *engine) {
     bool all = true;
     for (uint32_t i = qp_first(engine); i != BITS_NONE; i = qp_after(engine, i))
@@ -237,7 +237,7 @@ void recv_fewer(weir_engine *engine) {
         reckon_shared(engine, 0);
 }
 
-/* True: something was posted. */
+/* True: something was posted, or nothing is missing any more. */
 static bool retry_shared(weir_engine *engine) {
     uint32_t posted;
     int rc = fill_shared(engine, REFUSALS_MAX, 0, &posted);
@@ -336,8 +336,8 @@ int recv_post_all(weir_engine *engine, struct qp *qp) {
 }
 
 /* The buffer of a message that was dealt with. qp may be a later life of the entry, or be going
- * down, or NULL if nobody knows whose it was: then only a shared queue wants it back. False: no
- * receive was posted for it. */
+ * down; with a shared queue it may be NULL, if the message's QP is not known. Only a shared queue
+ * wants such a buffer back. False: no receive was posted for it. */
 bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer) {
     if (!engine->caps.srq)
         return return_own(engine, qp, life, buffer);
@@ -348,7 +348,7 @@ bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buf
     return false;
 }
 
-/* A credit goes back for a receive that was posted; a missing one owes it still. */
+/* The message's credit goes back, unless a receive is missing in its place: then it is kept. */
 void recv_taken(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer) {
     bool posted = recv_return(engine, qp, life, buffer);
     if (!qp_lives_still(qp, life))

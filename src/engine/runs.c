@@ -13,8 +13,8 @@
 
 #include <assert.h>
 
-/* Runs that are over with, from the front of the ledger. A peer that waits in line for their bytes
- * is served later: the caller says inflight_returned. */
+/* Takes the runs that are over with off the front of the ledger. The caller calls inflight_peak
+ * before it and inflight_returned after it, so that the peers in line for the bytes are served. */
 void runs_retire(weir_engine *engine, struct qp *qp) {
     struct peer *peer = peer_at(engine, qp->peer);
     struct ledger_run run;
@@ -34,7 +34,7 @@ void runs_retire(weir_engine *engine, struct qp *qp) {
             transfer->flushed = true;
         else if (transfer->state == TR_PARKED)
             peer_trouble_over(
-                peer); /* it came through, and was not seen before the session broke */
+                peer); /* it came through, and was not popped before the session broke */
         if (transfer->outstanding == 0 && transfer->state == TR_PARKED)
             unpark = true;
         else

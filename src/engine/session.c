@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* session.c: the QPs of a session: made, connected, taken down.
  *
- * Owns the QP table: which entry is whose, and the drain of each (drain.h decides,
- * this performs). An entry is free again when its QP is gone and no received message
- * is held in its buffers. Sessions are numbered as in the endpoint.
+ * Owns the QP table (which session has which entry) and the drain of each QP: drain.h decides, this
+ * file performs. An entry is free again when its QP is gone and no received message is held in its
+ * buffers. Sessions are numbered as in the endpoint.
  */
 #include "session.h"
 
@@ -39,9 +39,9 @@ void session_qp_free(weir_engine *engine, struct qp *qp) {
     engine->qp_free = qp_index(engine, qp);
 }
 
-/* The completion queues of a device change while it is open: its QPs need them. And it may have
- * been found never to give the last-WQE event that it could: every teardown would wait for it in
- * vain. Whether it gives one. */
+/* Asks the device again: the capacity of its completion queues changes with its QPs, and it may
+ * have been found never to give the last-WQE event, for which each teardown would wait in vain.
+ * Returns whether it gives one. */
 static bool refresh_caps(weir_engine *engine) {
     struct weir_device_caps caps;
     engine->device_ops->query(engine->device, &caps);
@@ -138,7 +138,7 @@ int session_create(weir_engine *engine, struct peer *peer, uint32_t number, uint
         struct qp *qp;
         int rc = make_qp(engine, peer, number, i, &local_out->qps[i], &qp);
         if (rc != WEIR_OK) {
-            /* The others go without a session: nobody was told of this one. */
+            /* The QPs made so far go without a session: the peer was not told of this one. */
             for (uint32_t k = 0; k < i; k++) {
                 struct qp *other = &engine->qps[session->qps[k]];
                 other->session = NONE;
@@ -155,9 +155,9 @@ int session_create(weir_engine *engine, struct peer *peer, uint32_t number, uint
     return WEIR_OK;
 }
 
-/* One window for both directions, the smaller of the two that the sides have: a sender has as many
- * buffers as it posts receives, and a receiver has to know when half of what its sender uses is
- * owed. */
+/* One window for both directions: the smaller of both sides' recv_credits. A sender has no more
+ * send buffers than it posts receives, and a receiver has to know when half of the window that its
+ * sender uses is owed. */
 static void qp_connected(weir_engine *engine, const struct session *session, struct qp *qp) {
     uint32_t window = engine->options.recv_credits;
     if (window > session->window)
@@ -167,8 +167,8 @@ static void qp_connected(weir_engine *engine, const struct session *session, str
     recv_connected(engine, qp);
 }
 
-/* EINPROGRESS: note_connected() says when it is known. After another error some QPs
- * may still be connecting: they are on their way out like the others. */
+/* EINPROGRESS: note_connected() follows when the outcome is known. After another error some QPs
+ * may still be connecting: they are taken down like the others. */
 int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effect *effect) {
     struct session *session = &peer->sessions[effect->session];
     session->qp_used = effect->agreed.qp_count;
@@ -201,7 +201,7 @@ int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effe
     return session->connect_owed ? WEIR_EINPROGRESS : WEIR_OK;
 }
 
-/* The device says how a connect ended that took its time. */
+/* A connect that qp_connect answered with EINPROGRESS has ended. */
 static void connect_done(weir_engine *engine, struct qp *qp, int error) {
     struct peer *peer = peer_at(engine, qp->peer);
     if (!qp->connecting)
@@ -233,11 +233,11 @@ static bool session_proven(const weir_engine *engine, const struct session *sess
     return proven;
 }
 
-/* A session broke while transfers wait: the target did not answer, or the other side broke it,
- * who may have seen just that. On a link that is down,
- * but not for what the control connections go over, one after the other comes up, carries nothing
- * and breaks. Then each waits longer than the one before it, and when that has gone on for as long
- * as connecting may take, it has failed just as well. */
+/* A session broke while transfers wait, because its target did not answer, or because the other
+ * side broke it, perhaps for the same reason. While the data path is down and the control
+ * connections go another way, one session after the other comes up, carries nothing and breaks. So
+ * each waits longer than the one before it. When this has gone on for connect_timeout_ns, the
+ * transfers fail as if connecting had failed. */
 static void session_trouble(weir_engine *engine, struct peer *peer, const struct session *session) {
     uint64_t now = engine_now(engine);
     uint64_t first_ns = engine->options.retransmit_ns;
@@ -261,7 +261,7 @@ static void session_trouble(weir_engine *engine, struct peer *peer, const struct
 }
 
 /* The remote says that a transfer of its own broke our session `epoch`, and why: none of ours did
- * it. 0: it says nothing, or it said that before. */
+ * it. epoch is 0 if it has none to tell; an epoch that it told before is ignored. */
 void session_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, int reason) {
     bool refused = reason == WEIR_EREMOTE;
     if (epoch <= peer->excused_epoch)
@@ -286,8 +286,8 @@ void session_unanswered(weir_engine *engine, struct peer *peer, uint32_t number)
     session_trouble(engine, peer, &peer->sessions[number]);
 }
 
-/* The live session is over, and its peer is not: found here, or by the other side, which said
- * so or came with the next one. Told once, and RECOVERED or GONE follows. */
+/* The live session is over, and its peer is not. This side found out, or the other side said so or
+ * came with the next session. DEGRADED is told once, and RECOVERED or GONE follows. */
 void session_lost(weir_engine *engine, struct peer *peer, uint32_t number) {
     const struct session *session = &peer->sessions[number];
     engine->stats.sessions_failed++;
@@ -409,7 +409,7 @@ void session_qp_timer(weir_engine *engine, struct qp *qp) {
     if (qp->qp == NULL)
         return;
     if (!qp_lives(qp) && qp->gave) {
-        /* It has more, perhaps, which its peer counts as delivered. */
+        /* The QP completed something: more messages that its peer counts as delivered may come. */
         qp->gave = false;
         drain_prolong(&qp->drain, engine_now(engine));
         timer_qp(engine, qp, drain_deadline(&qp->drain));

@@ -2,9 +2,8 @@
 /* settings.c: the one table of settings: option, environment variable, range, default.
  *
  * Owns reading the environment, the order of precedence (option, environment, default), the
- * ranges, and the line that says what is wrong, with a variable that is none of ours, too. Left
- * to others: what a setting does, the flags'
- * meaning, and what the device makes of what it is asked for. */
+ * ranges, and the line that says why a value is refused or a variable is not known. Leaves to
+ * others: the effect of a setting, the meaning of the flags, and how much the device grants. */
 #include "settings.h"
 
 #include <ctype.h>
@@ -16,8 +15,8 @@
 #include "device.h"
 #include "state.h"
 
-/* A setting of which 0 is a value of its own (least is 0) has this for it in its option, where
- * 0 is the default. */
+/* The option of a setting whose range begins at 0 has this to ask for 0: an option of 0 asks for
+ * the default. */
 #define OPTION_NONE WEIR_INLINE_NONE
 
 struct setting {
@@ -26,7 +25,7 @@ struct setting {
     size_t bytes;
     const char *variable;
     const char *unit;  /* of the numbers that follow */
-    uint64_t scale;    /* of the option, to the unit */
+    uint64_t scale;    /* option = units * scale */
     uint64_t fallback; /* WEIR_SETTING_AUTO: the engine or the device chooses; the option stays 0 */
     uint64_t least;
     uint64_t most;
@@ -114,9 +113,9 @@ static uint32_t larger(uint32_t a, uint32_t b) {
     return a > b ? a : b;
 }
 
-/* Where the table alone does not say it. A QP's share of the CQ is four times its deeper queue:
- * a quarter of the entries is for shared receives, and a device may grant twice the send queue
- * that it was asked for. */
+/* The range of a setting, which for some depends on settings before it. A QP's share of the CQ is
+ * four times its deeper queue: up to half of the entries may be for shared receives, and a device
+ * may grant twice the send queue that it was asked for. */
 static void range_of(const struct setting *setting, const weir_engine_options *so_far,
                      struct setting_report *range) {
     *range = (struct setting_report){
@@ -143,7 +142,7 @@ static bool parse(const char *text, const struct setting_report *range, uint64_t
     return true;
 }
 
-/* The start of what was given, on the one line of a note. */
+/* The start of the text, with '?' for bytes that do not print, for a note. */
 static const char *shown(const char *text, char out[32]) {
     snprintf(out, 32, "%.24s%s", text, strlen(text) > 24 ? "..." : "");
     for (char *c = out; *c != '\0'; c++) {
@@ -153,7 +152,7 @@ static const char *shown(const char *text, char out[32]) {
     return out;
 }
 
-/* The value asked for, and its source; false: it may not be. */
+/* Puts the value asked for, and its source, into the report. False: it is refused. */
 static bool choose(const struct setting *setting, uint64_t option, const char *text,
                    struct setting_report *report) {
     char part[32];
@@ -186,9 +185,10 @@ static bool choose(const struct setting *setting, uint64_t option, const char *t
     return false;
 }
 
-/* A value above the most that has an effect is cut to that. Of the depth that a device grants, one
- * slot is the beacon's (session.c) and a quarter of the others a chain's (post.c); how much it
- * grants is not known here, and the option stays. */
+/* chain_max alone may be above the most that has an effect. CHAIN_MAX cuts the option itself. The
+ * other bound only sets in_force: of the depth that a device grants, one slot is the beacon's
+ * (session.c) and a quarter of the others may be one chain (post.c), but the grant is not known
+ * here. */
 static void cut(const struct setting *setting, const weir_engine_options *so_far,
                 struct setting_report *report) {
     report->in_force = report->value;
@@ -260,7 +260,7 @@ int weir_setting_query(const weir_engine_options *options, size_t index, weir_se
     if (options != NULL && (options->size < offsetof(weir_engine_options, transfers_max) ||
                             options->size > OPTIONS_SIZE_MAX))
         return WEIR_EINVAL;
-    settings_resolve(options, getenv, &resolved, reports); /* what is wrong is in the report */
+    settings_resolve(options, getenv, &resolved, reports); /* the report says what is wrong */
     const struct setting *setting = &table[index];
     const struct setting_report *report = &reports[index];
     weir_setting_info full = {
@@ -321,8 +321,8 @@ static uint32_t least_of(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
 
-/* How many letters are wrong, missing, too many or swapped with the next one, whatever their
- * case. Both are shorter than WEIR_VARIABLE_MAX. */
+/* The optimal string alignment distance, whatever the case: the letters that are wrong, missing,
+ * too many, or swapped with the next one. Both are shorter than WEIR_VARIABLE_MAX. */
 static uint32_t differences(const char *a, const char *b) {
     uint32_t rows[3][WEIR_VARIABLE_MAX] = {0};
     uint32_t width = (uint32_t)strlen(b);
@@ -342,7 +342,7 @@ static uint32_t differences(const char *a, const char *b) {
     return rows[strlen(a) % 3][width];
 }
 
-/* The one that is most like it: two letters may be wrong, or one in four. */
+/* The variable whose name is most like this one: two letters may differ, or one in four. */
 static const char *nearest(const char *name) {
     size_t letters = strlen(name) - strlen(prefix);
     uint32_t least = (letters / 4 > 2 ? (uint32_t)letters / 4 : 2) + 1;
@@ -357,7 +357,7 @@ static const char *nearest(const char *name) {
     return found;
 }
 
-/* "NAME=..." begins as ours do, and nobody reads it. */
+/* Whether the name in "NAME=..." begins as ours do and is none of them. */
 static bool is_stray(const char *entry) {
     size_t length = strcspn(entry, "=");
     const char *name;

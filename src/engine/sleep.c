@@ -5,15 +5,14 @@
  * ports; the others sleep on a condition. A thread that has done work while
  * others sleep tells them as it lets go of the engine. A leader that leaves wakes the
  * others, and one of them takes its place. An idle engine sleeps without a bound:
- * only a deadline of its own limits the sleep.
+ * only a deadline of its own, or a caller's time-out, limits the sleep.
  *
- * The application may sleep as well, on the descriptor that it armed. The device is
- * armed once for it and the leader. A leader that wakes takes the device's news and
- * disarms it, though another thread may sleep; so it tells the application to look for itself,
- * unless the engine's own thread sees to it that a leader sleeps again. The application
- * leaves the device armed while a leader sleeps. Each of the two takes back only what
- * was raised for it (ports.h), so neither keeps the other awake. The descriptor is
- * lowered when it is armed the next time.
+ * The application may sleep as well, on the descriptor that it armed. One arming of the device
+ * serves it and the leader. A leader that wakes disarms the device, though the application may
+ * still sleep on it: so the leader tells the application to look for itself, unless the engine's
+ * own thread sees to it that a leader sleeps again. The application leaves the device armed while a
+ * leader sleeps. Each of the two takes back only what was raised for it (ports.h), so neither keeps
+ * the other awake. The descriptor is lowered when it is armed the next time.
  */
 #include "sleep.h"
 
@@ -30,16 +29,16 @@
 #include <unistd.h>
 
 enum { SPINS = 200, YIELDS = 4 };
-/* Nobody spins for longer, however slow the device's poll is. */
+/* The longest spin, however slow the device's poll is, and the shortest. */
 #define SPIN_NS       UINT64_C(20000)
 #define SPIN_NS_LEAST UINT64_C(1000)
 /* Of a thread that waits for room: the first sleep and the longest. To fall asleep and to wake
- * costs 20 us on some virtual machines: 1 %. */
+ * costs 20 us on some virtual machines, half a percent of the longest. */
 #define PAUSE_NS      UINT64_C(40000)
 #define PAUSE_NS_MOST UINT64_C(4000000)
 
-/* Between two steps that find nothing. On one CPU the kernel's threads and the peer get it
- * so, often for less than a sleep and a wake cost. */
+/* Between two steps that find nothing. On one CPU a yield lets the kernel's threads and the peer
+ * run, often for less than a sleep and a wake cost. */
 static void give_way(const struct sleeping *sleeping) {
     if (sleeping->one_cpu)
         sched_yield();
@@ -47,7 +46,7 @@ static void give_way(const struct sleeping *sleeping) {
         relax();
 }
 
-/* After so many steps and so long a time without anything done. */
+/* Whether to spin on after so many turns, and so long a time, in which nothing was done. */
 static bool may_spin(const struct sleeping *sleeping, uint32_t turns, uint64_t idle_ns,
                      uint64_t spin_ns) {
     return sleeping != NULL && turns < sleeping->spins && idle_ns < spin_ns;
@@ -94,8 +93,8 @@ static bool has_news_or_something(weir_engine *engine, uint64_t before) {
 
 /* ---- the application's own loop ----------------------------------------- */
 
-/* Under the engine: somebody makes progress while the application is armed. It may be
- * another thread of its than the one that sleeps, which then has to come as well. */
+/* Under the engine: the application makes progress while it is armed. The thread that does may
+ * be another than the one that sleeps on the descriptor, which is woken, too. */
 void engine_awake(weir_engine *engine) {
     if (atomic_exchange(&engine->armed, ARMED_AWAKE) == ARMED_YES)
         engine->ports.wait.ops->raise(engine->ports.wait.self);
@@ -129,8 +128,8 @@ int weir_engine_fd(const weir_engine *engine) {
     return engine->ports.wait.ops->fd(engine->ports.wait.self);
 }
 
-/* First armed, then a look: work that others finish after the look tells us. The application may
- * not have taken yet what they finished before, and nobody told it. */
+/* Arms first and looks then: threads that finish work after the look tell us. Work that they
+ * finished before may not have been taken yet, and the application was not told of it. */
 static int arm_application(weir_engine *engine, uint64_t *timeout_ns_out) {
     if (atomic_exchange(&engine->armed, ARMED_YES) != ARMED_NO)
         engine->ports.wait.ops->lower(engine->ports.wait.self);
@@ -165,7 +164,7 @@ int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out) {
 
 /* ---- sleeping ----------------------------------------------------------- */
 
-/* A step with the slow parts. -1: another thread has the engine. */
+/* A step, if the engine is free. -1: another thread has it. */
 static int try_step(weir_engine *engine, bool slow) {
     if (!own_try_as(engine, OWNER_STEPS))
         return -1;
@@ -174,16 +173,16 @@ static int try_step(weir_engine *engine, bool slow) {
     return done;
 }
 
-/* Under the engine: the device is not armed any more. Without a thread of the engine's
- * nobody else may come to look at it. */
+/* Under the engine: the device is not armed any more. The application has to look, unless a thread
+ * of the engine's does. */
 static void leave_ports(weir_engine *engine) {
     const struct sleeping *sleeping = engine->sleeping;
     if (sleeping == NULL || !sleeping->thread_runs)
         news_tell_application(engine);
 }
 
-/* Sleeps as the leader, on the ports. `finished` is asked once more after everybody who
- * has news can see that we sleep. */
+/* Sleeps as the leader, on the ports. `finished` is asked once more when each thread that has news
+ * can see that we sleep. */
 static void sleep_on_ports(weir_engine *engine, uint64_t most_ns,
                            bool (*finished)(weir_engine *, uint64_t), uint64_t what) {
     uint64_t timeout = UINT64_MAX;
@@ -249,8 +248,8 @@ static void sleep_once(weir_engine *engine, uint64_t most_ns,
     pthread_mutex_unlock(&sleeping->lock);
 }
 
-/* Spins that nothing comes of become short: the awaited news may take its time, with a timer of the
- * engine's each millisecond. */
+/* A spin in vain halves the next one: the news may take long, and a timer of the engine's may end
+ * the sleep each millisecond until then. */
 static int wait_until(weir_engine *engine, uint64_t timeout_ns,
                       bool (*finished)(weir_engine *, uint64_t), uint64_t what) {
     uint64_t start = engine_clock(engine);

@@ -2,16 +2,15 @@
 /* stall.c: QPs that stand still: they have work, do none of it, and do not fail.
  *
  * A reliable connection answers for every work request: it completes, or fails when its retries
- * are over (IBA 1.5, 9.7.6.1.3). A device that has lost count of that leaves the QP in RTS for
- * ever, with everything on it, and no peer can tell. So a QP that has runs outstanding, the oldest
- * of which is the same for stall_timeout_ns and a microsecond for each byte in flight anywhere, is
- * given up as one whose target does not answer: its session breaks, and what was on it goes
- * elsewhere.
+ * are over (IBA 1.5, 9.7.6.1.3). A device that loses count leaves the QP in RTS for ever, with all
+ * work posted to it, and no peer can tell. So a QP is given up if its oldest outstanding run is the
+ * same for stall_timeout_ns, and a microsecond for each byte in flight anywhere. Its session breaks
+ * as if the target did not answer, and its transfers go on with the next one.
  *
  * Owns when to look, and what was seen at the last look. Looking costs nothing while nothing is
- * outstanding; the first post after that tells sleeping threads. A look that comes late, since
- * nobody made progress, or the machine stood still, counts as two looks' time at most. It leaves
- * to others: QPs that connect (the endpoint's time-outs) or drain (drain.h). */
+ * outstanding; the first post after that tells sleeping threads. A look that comes late, because
+ * no thread made progress or the machine stood still, counts as two looks' time at most. Leaves to
+ * others: QPs that connect (the endpoint's time-outs) or drain (drain.h). */
 #include "stall.h"
 
 #include "agenda.h"
@@ -96,7 +95,7 @@ __attribute__((noinline, cold)) void stall_begin(weir_engine *engine) {
 }
 
 /* emptied: the completion queue was, just now. A completion from before the last look may wait in
- * it until it was emptied, or as much as fits in was taken from it. */
+ * it, until it was emptied or as many completions were taken since as it has room for. */
 void stall_look(weir_engine *engine, bool emptied) {
     if (at_rest(engine))
         return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* step.c: the order of work in one step of the engine.
  *
- * Owns that order, and the calls of whom a deadline or a turn is for. A step is made by the thread
- * that has the engine (own.h).
+ * Owns that order, and which module is called when a deadline or a turn comes. A step is made by
+ * the thread that has the engine (own.h).
  */
 #include "step.h"
 
@@ -16,7 +16,7 @@
 #include "transfer.h"
 #include "turns.h"
 
-/* Starts and cancels what other threads left, in the order in which they came. */
+/* Starts the transfers that other threads left, and does their cancels, in the order of arrival. */
 bool step_take_submitted(weir_engine *engine) {
     if (atomic_load_explicit(&engine->submitted, memory_order_relaxed) == 0)
         return false;
@@ -66,7 +66,7 @@ static int run_timers(weir_engine *engine, bool looked) {
         !look_before_deadlines(engine, looked, &count))
         return count;
     uint64_t now = engine_now(engine);
-    /* One pass over what was due: a timer set again for now waits for the next step. */
+    /* Bounded: a timer that is set again for now may be taken again, but not without end. */
     uint32_t most = engine->timers.used;
     while (most-- > 0 && timers_take(&engine->timers, now, &number)) {
         count++;
@@ -89,7 +89,7 @@ static bool nothing_in_use(const weir_engine *engine) {
     return engine->qps_made.count == 0;
 }
 
-/* A device that failed goes when its last QP has: somebody may wait to remove it. */
+/* A device that failed is given back when its last QP is gone: the system may wait to remove it. */
 static void let_go(weir_engine *engine) {
     const struct weir_device_ops *ops = engine->device_ops;
     if (!nothing_in_use(engine) || (ops->let_go != NULL && ops->let_go(engine->device) != WEIR_OK))

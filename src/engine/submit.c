@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* submit.c: the way in for transfers.
  *
- * Three ways, the same rules:
+ * Owns weir_write and weir_read, and the pushes on the submit queue (step.c empties it). A
+ * transfer goes one of three ways, by the same rules:
  *  1. fast: the engine is free, the device completes in the post, the peer's session
  *     is up and nothing waits before us: check, copy, done, no handle, no queue;
- *  2. owned: the engine is free: a transfer record is filled and started; one segment
- *     without options is posted at once when nothing is in its way;
+ *  2. owned: the engine is free: a transfer record is filled and started; one WR
+ *     without a notification is posted at once when nothing is in its way;
  *  3. handed over: another thread has the engine: a record is filled, checked under
  *     tables_lock, and left on the submit queue.
  *
- * A bad segment fails the call before anything was posted. The fast way keeps one
- * transfer and blocks for FAST_SEGMENTS pieces in reserve, so that what it has begun
- * it can always hand to way 2.
+ * A bad segment fails the call before anything was posted. For the fast way one transfer, and
+ * blocks for FAST_SEGMENTS pieces, are kept in reserve (records.c), so that a transfer that was
+ * begun there can always go on by way 2.
  */
 #include "submit.h"
 
@@ -57,8 +58,8 @@ static int read_options(const weir_transfer_options *in, weir_transfer_options *
 
 /* ---- way 1 ------------------------------------------------------------- */
 
-/* The SEND behind data that is in place already. OK: done. EINPROGRESS: the device
- * has it and will say what became of it. Anything else: not posted. */
+/* The SEND of a notification, all of whose data is in place. OK: done. EINPROGRESS: posted, and its
+ * completion is still to come. Anything else: not posted. */
 static int fast_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
                        struct request *request) {
     struct transfer *shell = &engine->transfers[engine->spare_transfer];
@@ -175,8 +176,8 @@ static inline void fast_count(weir_engine *engine, uint8_t opcode, uint64_t byte
     engine->fast.bytes[opcode] += bytes;
 }
 
-/* Everything in one go: OK, *out still NULL. NOT_FAST or an error: nothing was done.
- * A part was done: the rest is in *out for way 2. */
+/* Everything in one go: OK, *out still NULL. NOT_FAST or an error: nothing was done. OK with *out:
+ * the rest, which may be all of it, is there for way 2. */
 static int fast(weir_engine *engine, struct peer *peer, struct request *request,
                 struct transfer **out) {
     struct qp *qp = peer->fast_qp;
@@ -221,9 +222,9 @@ static bool may_be_fast(const weir_engine *engine, const struct request *request
 
 /* ---- ways 2 and 3 ------------------------------------------------------ */
 
-/* The turn of the first that waits for one; a short one where posting copies, and none if a long
- * transfer is next. An application that submits and hardly ever makes progress works off what waits
- * so, in its order, and pays for no long copy. */
+/* Gives a turn to the first peer on the run list. Where posting copies, the turn is a short one,
+ * and there is none if a long transfer is next. So an application that submits and hardly ever
+ * makes progress posts the waiting transfers in their order, and pays for no long copy. */
 static void give_turn(weir_engine *engine) {
     const struct peer *first = &engine->peers[engine->run_head];
     uint64_t most = engine->post_bytes_max;
@@ -233,7 +234,7 @@ static void give_turn(weir_engine *engine) {
         turns_next(engine, most);
 }
 
-/* A filled record on its way. */
+/* Starts a filled record and gives a turn: to its peer, or, if that waits for one, to the first. */
 static void start(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
     transfer_start(engine, transfer);
     if (peer->live != NONE && !engine->closing) {
@@ -303,7 +304,7 @@ void submit_cancel(weir_engine *engine, struct transfer *transfer) {
         return;
     }
     push(engine, engine->options.transfers_max + transfer_index(engine, transfer));
-    if (own_try(engine)) /* nor does a cancel relieve an owner, for whom it would have to wait */
+    if (own_try(engine)) /* a cancel relieves no owner: it would have to wait for the engine */
         serve(engine);
 }
 
@@ -321,8 +322,8 @@ static int submit_handover(weir_engine *engine, struct request *request, uint64_
     return WEIR_OK;
 }
 
-/* It would be done in the call, without a record: to wait a moment for the engine is cheaper
- * than to hand it over. */
+/* Whether it may be done in the call, without a record: to wait a moment for the engine is then
+ * cheaper than to hand it over. */
 static bool is_plain(const weir_engine *engine, const struct request *request) {
     return engine->caps.completes_inline && request->count <= FAST_SEGMENTS &&
            (request->options.flags & (WEIR_TRANSFER_QUEUE | WEIR_TRANSFER_ONCE)) == 0;
@@ -336,9 +337,9 @@ static int submit_once(weir_engine *engine, struct request *request, uint64_t *i
     return rc;
 }
 
-/* WEIR_TRANSFER_BLOCK: looks again and again, with pauses, until there is room or the time
- * is up. First it is said that somebody waits, then the news, and then the look: room made after it
- * is not slept over. */
+/* WEIR_TRANSFER_BLOCK: looks again and again, with pauses, until there is room or the time is up.
+ * `blocked` is raised first, the news is read next, and the look comes last, so that room that is
+ * made after the look is not slept over. */
 static int submit_blocking(weir_engine *engine, struct request *request, uint64_t *id_out) {
     int rc = submit_once(engine, request, id_out);
     if (rc != WEIR_EAGAIN)
@@ -393,7 +394,7 @@ static int submit_general(weir_engine *engine, uint64_t peer_id, const weir_segm
 }
 
 /* One segment without options, from the thread that has the engine, for a device that completes
- * later: what way 2 does, without the detours. NOT_FAST: nothing was done. */
+ * later: as way 2, without the detours. OK: the engine was left. NOT_FAST: nothing was done. */
 static inline __attribute__((always_inline)) int
 submit_posted(weir_engine *engine, uint64_t peer_id, const weir_segment *segment, size_t count,
               weir_transfer *transfer_out, uint8_t opcode) {
@@ -492,9 +493,10 @@ static inline uint64_t plain_bytes(const struct region_pair *pair, const weir_se
     return bytes;
 }
 
-/* The plain case: no options, engine free, peer up, nothing in the way, the memories of
- * last time. It only knows success. Every other case goes to submit_general, which
- * starts from the beginning and says what is wrong. */
+/* The plain case: no options, engine free, peer up, nothing in the way, the memories of last time.
+ * It only knows success. Segments that the device did not do go to submit_rest, one for a device
+ * that completes later to submit_posted, and all else to submit_general, which starts from the
+ * beginning and says why it fails. */
 static inline __attribute__((always_inline)) int
 submit(weir_engine *engine, uint64_t peer_id, const weir_segment *segments, size_t count,
        const weir_transfer_options *options, weir_transfer *transfer_out, uint8_t opcode) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tables.c: the entries of peers, and the handles that name them.
  *
- * Owns which entries are taken, whose memory is imported from whom (a peer's `party`), and which
- * peer may be posted to inside a submit. The look-ups by instance, address and connection are
- * found.c's; when a peer comes and goes is peer.c's.
+ * Owns how an entry is taken (peer.c frees it), which incarnation of a peer imported memory is of
+ * (`party`), and which peer may be posted to inside a submit. The look-ups by instance, address and
+ * connection are found.c's; when a peer comes and goes is peer.c's.
  */
 #include "tables.h"
 
@@ -58,9 +58,9 @@ struct peer *peer_new(weir_engine *engine, const char *address) {
     uint64_t closed_party = peer->closed_party;
     bool runnable = peer->runnable; /* its last user may have left it on the run list */
     uint32_t run_next = peer->run_next;
-    bool inflight_waits = peer->inflight_waits; /* or in that line */
+    bool inflight_waits = peer->inflight_waits; /* or in the line for bytes in flight */
     uint32_t inflight_next = peer->inflight_next;
-    bool noted = peer->noted; /* or in that of those with notes, all of which were of that user */
+    bool noted = peer->noted; /* or on the list of noted peers; the notes themselves are dropped */
     uint32_t noted_next = peer->noted_next;
     memset(peer, 0, sizeof(*peer));
     peer->inflight_waits = inflight_waits;
@@ -85,12 +85,12 @@ struct peer *peer_new(weir_engine *engine, const char *address) {
     return peer;
 }
 
-/* The one that the application opened under this address. */
+/* The peer that the application opened under this address. */
 struct peer *peer_by_address(weir_engine *engine, const char *address) {
     return found_at(engine, address, true, NULL);
 }
 
-/* Another handle of the application's that stands for this peer; NONE. */
+/* The entry of an alias of this peer: another handle of the application's for it. NONE: none. */
 uint32_t peer_open_alias(const weir_engine *engine, const struct peer *known) {
     return groups_first(&engine->found.aliases, peer_index(engine, known));
 }
@@ -133,8 +133,8 @@ void peer_remotes_pass(weir_engine *engine, uint64_t party, const uint8_t *insta
     }
 }
 
-/* Under tables_lock: everything for this user of the entry, or for this incarnation of it, is for a
- * dead one from here on: memories, and transfers still on the submit queue. */
+/* Under tables_lock: ends the present incarnation of the peer. Memories imported from it, and
+ * transfers to it that are still on the submit queue, are a dead one's from here on. */
 void peer_party_change(weir_engine *engine, struct peer *peer) {
     peer_remotes_pass(engine, peer->party, NULL, 0);
     peer->incarnation++;

@@ -2,15 +2,18 @@
 /* transfer.c: the life of a transfer from when the engine's owner has it until its
  * one terminal status.
  *
- *              ┌────────── replay (settled, not delivered) ──────────┐
- *              ▼                                                     │
- *   start ─► PENDING ──all posted──► POSTED ──session broke──► PARKED┤
- *              │  └──session broke, runs out──────────────────►  │   │
- *              └──────► TERMINAL ◄───── quiet ───────────────────┴───┘
+ *   start ─► PENDING ──all posted──► POSTED ──completions──► TERMINAL
+ *             ▲  │                     │                        ▲
+ *             │  └──session broke──────┴──► PARKED ──settled────┘
+ *             │                                │
+ *             └─────replay, not delivered──────┘
  *
- * Owns the lists, the terminal status and who is told of it. Invariant: a transfer
- * is terminal only when no run of it is outstanding and, if one was flushed, when
- * the other side has said that its QPs are quiet too, or can never say so.
+ * Only transfers with runs outstanding are parked. A transfer that is to end early does so from
+ * PENDING, too. One whose notification waited for its data is POSTED before it is PENDING again.
+ *
+ * Owns the lists, the terminal status and its report. Invariant: a transfer is terminal only when
+ * no run of it is outstanding and, if one was flushed, when the other side has said that its QPs
+ * are quiet too, or its word is not waited for any more (transfer_abandon).
  */
 #include "transfer.h"
 
@@ -161,7 +164,7 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
     atomic_store_explicit(&transfer->status, status, memory_order_release);
     if ((transfer->flags & WEIR_TRANSFER_QUEUE) != 0) {
         report(engine, transfer, id, status);
-        /* The handle goes by itself; a release by hand meanwhile has its own ref. */
+        /* The handle goes by itself, unless a release by hand has dropped its reference before. */
         if (atomic_compare_exchange_strong(&transfer->id, &id, handle_next(id)))
             record_drop_ref(engine, transfer);
     }
@@ -198,8 +201,8 @@ void transfer_check(weir_engine *engine, struct transfer *transfer) {
         check_rest(engine, transfer, done);
 }
 
-/* It shall end with result: at once if nothing is posted, else when that is quiet;
- * its session is broken on purpose if that takes longer than the grace. */
+/* The transfer shall end with result: at once if nothing of it is under way, else when its runs are
+ * over. If that takes longer than settle_grace_ns, its session is broken on purpose. */
 void transfer_stop(weir_engine *engine, struct transfer *transfer, int result) {
     if (transfer->result == 0)
         transfer->result = result;
@@ -256,7 +259,7 @@ void transfer_timer(weir_engine *engine, struct transfer *transfer) {
     }
 }
 
-/* Whether all the memories that it names are of the peer's present incarnation. */
+/* Whether all remote memories that it names are of the peer's present incarnation. */
 static bool remotes_current(const weir_engine *engine, const struct peer *peer,
                             const struct transfer *transfer) {
     for (uint32_t b = transfer_index(engine, transfer); b != PLAN_NO_BLOCK;
@@ -270,8 +273,8 @@ static bool remotes_current(const weir_engine *engine, const struct peer *peer,
     return true;
 }
 
-/* A transfer that the submitter filled: resolves the peer, takes its place. The peer, if it can
- * post for it now. */
+/* Starts a transfer that the submitter filled: resolves its peer, and puts it behind the others
+ * that are pending. Returns the peer if it can post for it now, else NULL. */
 struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
     /* Handed over, it may have waited while the peer was closed or replaced, turned out
      * to be another one, or became known. */
@@ -279,7 +282,7 @@ struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
     struct peer *peer = named->id != 0 ? peer_resolve(engine, named) : named;
     bool same = named->id != 0 && transfer->party == named->party;
     bool fresh = same && transfer->version == engine->regions.version;
-    /* Owners of an entry only grow. */
+    /* The parties of an entry only grow. */
     int ended = transfer->party <= named->closed_party ? WEIR_ECLOSED : WEIR_EPEER;
     transfer->party = peer->party;
     list_push(engine, peer, transfer, LIST_PENDING);
@@ -338,7 +341,7 @@ static void count_last(weir_engine *engine, struct peer *peer, struct transfer *
     peer_update_fast(engine, peer);
 }
 
-/* A refusal took its step with it. */
+/* A session that a refusal broke took the transfer's step with it. */
 static void count_lost(struct peer *peer, struct transfer *transfer) {
     peer->suspects -= transfer_is_suspect(transfer);
     if (transfer->lost < UINT8_MAX)
@@ -346,8 +349,8 @@ static void count_lost(struct peer *peer, struct transfer *transfer) {
     peer->suspects += transfer_is_suspect(transfer);
 }
 
-/* A session broke with this transfer under way. A transfer that came through is not what broke
- * it. */
+/* A session broke with this transfer under way. A transfer of which no run was flushed did not
+ * break it. */
 static void blame(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   const struct session *session) {
     bool blamed = session->broke_here && !session->unreachable && !session->excused;
@@ -362,7 +365,7 @@ static void blame(weir_engine *engine, struct peer *peer, struct transfer *trans
     count_last(engine, peer, transfer, 1);
 }
 
-/* Something else broke this session, as is known now: a refusal, or not. */
+/* The other side has told that a transfer of its own broke this session, by a refusal or not. */
 void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, bool refused,
                      bool judged) {
     bool counts = refused && judged && !peer->refused_last; /* else it was counted, or will be */
@@ -430,9 +433,10 @@ static bool was_delivered(const struct peer *peer, const struct transfer *transf
     return transfer->number != 0 && window_check(&window, transfer->number) == WINDOW_SEEN;
 }
 
-/* Where it is known who broke the session, the others keep their order, also over several: so each
- * comes to be the first, whose step is done before anybody else can break the session. hint: the
- * one that was put there last, or NONE; mostly the next goes behind it. */
+/* After a refusal the transfer that broke the session is known, and the others keep their order,
+ * over several sessions, too. So each comes to be the first, and the first one's step is done
+ * before another transfer can break the session. hint: the transfer that was put there last, or
+ * NONE; mostly the next goes behind it. */
 static void push_by_age(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                         uint32_t hint) {
     uint32_t before = NONE, i = peer->lists[LIST_PENDING].head;
@@ -450,8 +454,8 @@ static void push_by_age(weir_engine *engine, struct peer *peer, struct transfer 
         list_push_behind(engine, peer, transfer, before);
 }
 
-/* One that was in several sessions when they broke may be what breaks them: from then on
- * it, and what else there is for the peer, goes by itself (turns.c). */
+/* Makes a parked transfer pending again, or ends it, if too many sessions broke under it. One that
+ * was in several may be their cause: then the peer has one chain under way at a time (turns.c). */
 static void replay(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                    uint32_t hint) {
     for (uint32_t s = 0; s < EP_SESSIONS; s++) {
@@ -475,7 +479,7 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
         list_push(engine, peer, transfer, LIST_PENDING); /* others have their turn first */
     else if (peer->refused_last)
         push_by_age(engine, peer, transfer, hint);
-    else /* the first of them may be what broke it: it comes last */
+    else /* the first of them may have broken it, and comes last */
         list_push_front(engine, peer, transfer, LIST_PENDING);
     timer_own(engine, transfer);
     engine->stats.replays++;
@@ -515,8 +519,8 @@ static void unpark(weir_engine *engine, struct peer *peer, struct transfer *tran
     }
 }
 
-/* Something became known about old sessions: a drain ended, SETTLED came, or nobody
- * will ever say. */
+/* More is known about old sessions: a drain ended, SETTLED came, or the other side's word is not
+ * waited for any more. */
 void transfer_unpark(weir_engine *engine, struct peer *peer) {
     uint32_t next, hint = NONE;
     for (uint32_t i = peer->lists[LIST_PARKED].head; i != NONE; i = next) {
@@ -535,7 +539,7 @@ void transfer_unpark(weir_engine *engine, struct peer *peer) {
     }
 }
 
-/* Nobody will say any more what became of our sessions up to `epoch`. */
+/* The other side's word on our sessions up to `epoch` is not waited for any more. */
 void transfer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error) {
     if (epoch > peer->abandoned_epoch) {
         peer->abandoned_epoch = epoch;
@@ -550,7 +554,8 @@ static bool ends_unknown(const struct transfer *transfer, int error) {
     return unreached && (transfer->flags & WEIR_TRANSFER_ONCE) != 0;
 }
 
-/* Everything that has nothing under way fails now, the rest when it is quiet. */
+/* Transfers with nothing under way fail now, the others when they are quiet; parked ones only if
+ * parked_too, and not if they are to end as unknown. */
 void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too) {
     for (uint8_t l = 0; l < LISTS; l++) {
         uint32_t next;
@@ -565,7 +570,7 @@ void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool p
     }
 }
 
-/* The peer's instance is known now: transfers for another one are for a dead one. */
+/* The peer's instance is known now: transfers that name memory of another instance fail. */
 void transfer_rebind(weir_engine *engine, struct peer *peer) {
     uint32_t next;
     for (uint32_t i = peer->lists[LIST_PENDING].head; i != NONE; i = next) {

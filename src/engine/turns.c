@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* turns.c: whose turn it is to post.
+/* turns.c: the order in which peers, and the transfers of each, post.
  *
- * The transfers of a peer take turns chain by chain, so that one with many WRs is overtaken, and
- * overtakes, by one chain of each of the others a round.
+ * Owns that order. The transfers of a peer take turns chain by chain: between two chains of one
+ * transfer each of the others posts one at most.
  *
- * Peers take turns, too. One that has more to post than SERVICE_BUDGET chains, or the device's
- * post_bytes_max, goes on behind all others that can go on (the run list): between two of its turns
- * each of those posts at most that much, and besides what the application submits meanwhile for
- * peers that are not waiting for a turn, as far as they have slots.
+ * Peers take turns, too. A peer that has more to post than SERVICE_BUDGET chains, or the device's
+ * post_bytes_max, goes on behind all others that can go on (the run list). Between two of its turns
+ * each of those posts at most that much. Besides, submits of the application post meanwhile for
+ * peers that are not waiting for a turn, as far as these have slots.
  *
  * All peers together have at most inflight_bytes_max payload bytes in flight, but for a WR that is
- * longer by itself. A peer that this stops waits in line (inflight_head); from then on nobody posts
- * data but the first in line, which posts one chain as soon as its next WR fits, and goes to the
- * end of the line if there is more. So a peer that waits is passed by at most one chain of each
- * other peer. It leaves the line when anything else stops it: slots, its session. Messages are not
- * counted, and do not wait: credits bound them.
+ * longer by itself. A peer that this bound stops waits in line (inflight_head). From then on only
+ * the first in line posts data: one chain, as soon as its next WR fits. It goes to the end of the
+ * line if it has more. So a peer that waits is passed by at most one chain of each other peer. It
+ * leaves the line when anything else stops it: slots, its session. Messages are not counted, and do
+ * not wait: credits bound them.
  *
  * A notification that finds no credit leaves that round for the list of the QP whose credit it
  * needs: first come, first served as credits come back. Notifications that cannot go cost nothing
@@ -31,9 +31,9 @@
 #include "tables.h"
 #include "transfer.h"
 
-/* Quiet tails of which the last signalled run was over with a step ago, and behind which
- * nothing has been posted since: nothing else will say what becomes of them. And runs that
- * were passed by what was complete in its post. */
+/* Closes the quiet tails that are due: their last signalled run was over a step ago, nothing was
+ * posted behind them since, and no completion would tell of them. Retires the runs that were passed
+ * by WRs that were done in their post. */
 static void post_tails(weir_engine *engine, struct peer *peer) {
     if (--peer->tails_due > 0) {
         run_later(engine, peer);
@@ -68,8 +68,8 @@ static void post_credits(weir_engine *engine, struct peer *peer) {
     }
 }
 
-/* While a transfer is suspected of breaking sessions, one chain is under way at a time:
- * whose it was is certain when the next one breaks. */
+/* While a transfer is suspected of breaking sessions, one chain is under way at a time, so that the
+ * transfer that breaks the next one is known. While the address is being proven, none is. */
 static bool has_turn(const weir_engine *engine, const struct peer *peer) {
     const struct session *session = &peer->sessions[peer->live];
     uint32_t used = peer->proving;
@@ -85,8 +85,8 @@ static void rotate(weir_engine *engine, struct peer *peer, struct transfer *tran
     }
 }
 
-/* Its place among those that wait for credits of QP `index`. One that has a number goes
- * first: it may be what the others wait for, when too many numbers are unfinished. */
+/* Puts the transfer among those that wait for credits of QP `index`. One that has a number goes
+ * first: the others may wait for it to finish, when too many numbers are unfinished. */
 static void wait_for_credit(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                             uint32_t index) {
     uint8_t list = (uint8_t)(LIST_CREDITS + index);
@@ -103,8 +103,8 @@ static void all_posted(weir_engine *engine, struct peer *peer, struct transfer *
     transfer_check(engine, transfer);
 }
 
-/* Notifications whose credits have come back, oldest first. The head of a list that
- * cannot go says so for all of it. Returns how many turns it took, of `budget`. */
+/* Notifications whose credits have come back, oldest first. If the head of a list cannot go, none
+ * behind it can. Returns how many turns it took, of `budget`. */
 static int post_waiters(weir_engine *engine, struct peer *peer, int budget) {
     int turns = 0;
     if (peer->credit_waits == 0)
@@ -136,8 +136,8 @@ static int post_waiters(weir_engine *engine, struct peer *peer, int budget) {
     return turns;
 }
 
-/* Whether the first two in turn may share a doorbell: where their runs complete in order, and not
- * what was in a session that broke, for it may break the next one. */
+/* Whether the first two in turn may share a doorbell. Their runs have to complete in order. A
+ * transfer that was in a session that broke goes alone, for it may break the next one. */
 static bool go_together(const weir_engine *engine, const struct peer *peer) {
     const struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
     return transfer->next != NONE && transfer_is_one_wr(engine, transfer) &&
@@ -145,7 +145,7 @@ static bool go_together(const weir_engine *engine, const struct peer *peer) {
            !engine->caps.completes_inline && peer->trouble_ns == 0 && !peer_is_suspicious(peer);
 }
 
-/* The transfer whose turn it is posts a chain, or of its notification what it can. */
+/* The transfer whose turn it is posts a chain, or as many parts of its notification as it can. */
 static enum outcome take_turn(weir_engine *engine, struct peer *peer, uint64_t *bytes) {
     if (peer->live == NONE || peer->lists[LIST_PENDING].count == 0 || !has_turn(engine, peer))
         return POST_NOTHING;
@@ -182,8 +182,8 @@ static bool is_stop(enum outcome outcome) {
     return outcome == POST_NOTHING || outcome == POST_SLOTS || outcome == POST_FULL;
 }
 
-/* Into the line, at its end. Bytes come back by themselves but for those of orphans, which
- * nothing else of the peer may close now. */
+/* Puts the peer at the end of the line. Bytes come back by themselves, but for those of an orphan:
+ * the peer may post nothing else now that would close it. */
 static void wait_in_line(weir_engine *engine, struct peer *peer) {
     const struct session *session = &peer->sessions[peer->live];
     if (!peer->inflight_waits)
@@ -195,7 +195,7 @@ static void wait_in_line(weir_engine *engine, struct peer *peer) {
     }
 }
 
-/* One chain of the first in line, and what there is for its peer besides before that. */
+/* Posts one chain of data of the first peer in line, and the messages that come before it. */
 static enum outcome post_first(weir_engine *engine, struct peer *peer) {
     enum outcome outcome = POST_MORE;
     uint64_t bytes = 0;
@@ -230,9 +230,9 @@ void turns_inflight(weir_engine *engine) {
     }
 }
 
-/* Posts for one peer: its transfers in turn, until slots, credits, bytes in flight or the
- * budget are used up, which has a chain that reaches bytes_most, or turns_next_is_long. A peer that
- * could go on is put back on the run list, and has its next turn from there. */
+/* Posts for one peer: its transfers in turn, until slots, bytes in flight or the budget are used
+ * up. The budget is used up by the chain that reaches bytes_most, too, and when turns_next_is_long.
+ * A peer that could go on is put back on the run list, and has its next turn from there. */
 void turns_serve(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
     if (peer->live == NONE || (peer->spent && peer->runnable))
         return;

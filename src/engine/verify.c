@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verify.c: every invariant that an engine knows of itself, compared with its tables.
  *
- * Reads only. Simulations and tests call it after each step; the shipped library never does.
+ * Owns nothing, and reads only. Simulations call it after each step, tests at some places, and the
+ * shipped library never.
  */
 #include "engine.h"
 #include "found.h"
@@ -58,7 +59,7 @@ static const char *verify_inflight(const weir_engine *engine) {
     return NULL;
 }
 
-/* Every message that peers may send has a receive that waits for it. */
+/* With a shared queue, every notification that peers have credits for has a receive posted. */
 static const char *verify_receives(const weir_engine *engine) {
     const char *wrong = receives_verify(&engine->receives, engine->polled);
     if (wrong != NULL || !engine->caps.srq)
