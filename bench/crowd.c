@@ -127,10 +127,15 @@ static struct memory memory_now(void) {
                            .segment = memfd_bytes()};
 }
 
+/* Memory that was given back since is no growth. */
+static uint64_t grown(uint64_t now, uint64_t before) {
+    return now > before ? now - before : 0;
+}
+
 static struct memory memory_since(struct memory before) {
     struct memory now = memory_now();
-    return (struct memory){now.engine - before.engine, now.heap - before.heap,
-                           now.segment - before.segment};
+    return (struct memory){grown(now.engine, before.engine), grown(now.heap, before.heap),
+                           grown(now.segment, before.segment)};
 }
 
 /* One of the crowd knows one peer; the target has the limits that it has by default. */

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # plants.sh SOURCE [PATCH...]: proves that campaigns of weir-sim catch bugs of the engine.
 #
-# Each of tests/plants/*.patch plants one bug in a copy of the tree, where weir-sim is
-# built and run until it says so: the profile that the patch names ("Profile: doors") first, then
+# Each of tests/plants/*.patch plants one bug in a copy of the tree, where the files that it changes
+# are compiled anew, and weir-sim runs until it says so: the profile that the patch names ("Profile: doors") first, then
 # some seeds of every profile, then more. A patch that no longer applies as it is, or a bug that no
 # seed shows, is a failure. Shipping code carries nothing of this.
 set -eu
@@ -30,14 +30,20 @@ const char *device_variable(size_t index) {
 }
 C
 
-build() { # tree binary
-    tree=$1
-    # shellcheck disable=SC2046
-    ${CC:-cc} -std=c11 -D_GNU_SOURCE -O1 -w -I"$tree/include" -I"$tree/src/ports" \
-        -I"$tree/src/core" -I"$tree/src/engine" -I"$tree/src/device" -I"$tree/src/os" \
-        -I"$tree/sim" "$work/devices.c" \
-        $(find "$tree/src/core" "$tree/src/engine" "$tree/src/os" "$tree/sim" -name '*.c') \
-        -lpthread -lm -o "$2"
+# Object files of a tree, in $work/objects; all of them, or of the files that are named.
+compile() { # [file...], of $work/tree
+    # shellcheck disable=SC2046 # names without spaces
+    [ $# -gt 0 ] || set -- $(cd "$work/tree" && find src/core src/engine src/os sim -name '*.c')
+    for file; do
+        tree=$work/tree
+        ${CC:-cc} -std=c11 -D_GNU_SOURCE -O2 -w -I"$tree/include" -I"$tree/src/ports" \
+            -I"$tree/src/core" -I"$tree/src/engine" -I"$tree/src/device" -I"$tree/src/os" \
+            -I"$tree/sim" -c "$tree/$file" -o "$work/objects/$(echo "$file" | tr / -).o"
+    done
+}
+
+link() { # binary
+    ${CC:-cc} "$work"/objects/*.o -lpthread -lm -o "$1"
 }
 
 shows() { # binary, profile, seeds: whether it shows there, and then profile and seed
@@ -57,19 +63,31 @@ find_bug() { # binary, profile that is made for it or ""
     return 0
 }
 
+mkdir "$work/tree" "$work/objects"
+cp -R "$source/include" "$source/src" "$source/sim" "$work/tree"
+${CC:-cc} -std=c11 -w -I"$source/src/device" -I"$source/src/ports" -I"$source/include" \
+    -c "$work/devices.c" -o "$work/objects/devices.o"
+compile
+
 for patch; do
     name=$(basename "$patch" .patch)
-    rm -rf "$work/tree"
-    mkdir "$work/tree"
-    cp -R "$source/include" "$source/src" "$source/sim" "$work/tree"
-    if ! patch -s -F0 -p1 -d "$work/tree" <"$patch"; then
+    if ! patch -s -F0 -p1 --dry-run -d "$work/tree" <"$patch"; then
         echo "$name: does not apply"
         failed=1
         continue
     fi
-    build "$work/tree" "$work/weir-sim"
+    # A header would concern more files than the patch names.
+    files=$(sed -n 's/^+++ b\///p' "$patch" | grep '\.c$')
+    ! grep -q '^+++ .*\.h$' "$patch" || files=
+    patch -s -F0 -p1 -d "$work/tree" <"$patch"
+    # shellcheck disable=SC2086 # likewise
+    compile $files
+    link "$work/weir-sim"
     seen=$(find_bug "$work/weir-sim" "$(sed -n 's/^Profile: //p' "$patch")")
     echo "$name: ${seen:-not seen}"
     [ -n "$seen" ] || failed=1
+    patch -s -F0 -R -p1 -d "$work/tree" <"$patch"
+    # shellcheck disable=SC2086 # likewise
+    compile $files
 done
 exit $failed
