@@ -476,8 +476,8 @@ static void nic_judge(struct sim_app *app) {
 
 /* The application is at work on a notification that it took. Then it takes the next, and makes
  * no progress before none is left. */
-static void app_works(struct sim_app *app) {
-    uint64_t until = app->run->world->now_ns + sim_between(app_prng(app), 1, handler_ns(app));
+static void app_works(struct sim_app *app, uint64_t most_ns) {
+    uint64_t until = app->run->world->now_ns + sim_between(app_prng(app), 1, most_ns);
 
     app->node->paused_until_ns = until;
     sim_node_wake_at(app->node, until);
@@ -489,7 +489,7 @@ static bool app_handles_next(struct sim_app *app) {
         take_rest(app);
     }
     if (app->handling) {
-        app_works(app);
+        app_works(app, handler_ns(app));
     }
     return app->handling;
 }
@@ -521,6 +521,21 @@ static void app_act_some(struct sim_app *app) {
     }
 }
 
+/* An application that slept with nothing to wait for submits as soon as it wakes, and then works on
+ * something else for longer than any time-out: the engine begins to wait while nobody looks. */
+static bool app_acts_and_leaves(struct sim_app *app) {
+    bool slept = app->slept;
+
+    app->slept = false;
+    if (!slept || handler_ns(app) == 0 || !app->run->acting ||
+        app->run->world->now_ns < app->act_at_ns || sim_below(app_prng(app), 2) != 0) {
+        return false;
+    }
+    app_act_some(app);
+    app_works(app, 2 * app->run->world->config.engine.connect_timeout_ns);
+    return true;
+}
+
 static void app_step(struct sim_node *node) {
     struct sim_app *app = node->app;
     struct sim_world *world = node->world;
@@ -530,7 +545,7 @@ static void app_step(struct sim_node *node) {
     if (app->engine == NULL) {
         return;
     }
-    if (app_handles_next(app)) {
+    if (app_handles_next(app) || app_acts_and_leaves(app)) {
         return;
     }
     app_looks(node);
@@ -546,7 +561,7 @@ static void app_step(struct sim_node *node) {
     }
     nic_judge(app);
     if (app->handling) {
-        app_works(app);
+        app_works(app, handler_ns(app));
         return;
     }
     if (node->pace_ns != 0) {
@@ -554,6 +569,7 @@ static void app_step(struct sim_node *node) {
         return;
     }
     next = hasty || busy ? 0 : engine_next_deadline(app->engine);
+    app->slept = next == UINT64_MAX;
     if (next < world->now_ns + APP_STEP_GAP_NS) {
         next = world->now_ns + APP_STEP_GAP_NS;
     }
@@ -615,6 +631,7 @@ bool app_start(struct sim_app *app) {
     app->held_count = 0;
     app->take_at_ns = 0;
     app->handling = false;
+    app->slept = false;
     node->looked_ns = node->world->now_ns;
     node->away_ns = 0;
     node->app = app;
@@ -635,7 +652,8 @@ bool app_start(struct sim_app *app) {
     for (uint32_t r = 0; r < SIM_REGIONS; r++) {
         (void)app_region_register(app, r);
     }
-    sim_node_wake_at(node, app->act_at_ns);
+    /* One that works for long looks once before its first act: it may sleep until then. */
+    sim_node_wake_at(node, handler_ns(app) != 0 ? node->world->now_ns + 1 : app->act_at_ns);
     return true;
 }
 

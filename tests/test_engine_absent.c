@@ -10,7 +10,7 @@
 #define CONNECT SECOND /* the connect time-out of lone_open(NULL) */
 #define AWAY    (15 * SECOND)
 
-enum { WRITES = 4, LOOKS_MOST = 12 };
+enum { WRITES = 4, LOOKS_LEAST = 9, LOOKS_MOST = 12 };
 
 static bool told(struct lone *lone, weir_event_type type) {
     weir_event event;
@@ -53,20 +53,54 @@ static void test_W1_who_answered_is_not_given_up_for_our_being_away(void **state
     lone_close(lone);
 }
 
-/* But who says nothing is given up: after as many looks as the time-out has patience for. */
-static void test_W2_who_does_not_answer_is_given_up_after_some_looks(void **state) {
+/* But a peer that says nothing is given up: after as many looks as the time-out has patience for.
+ * sleeps: the application is told each time how long it may sleep, and does not come then. */
+static void given_up_after_some_looks(bool sleeps) {
     weir_event event;
     weir_peer peer;
     uint32_t looks = 0;
-    (void)state;
     struct lone *lone = opened(&peer);
     assert_int_not_equal(lone_dialled(lone, THERE), 0);
     while (weir_event_take(lone->engine, &event) != WEIR_OK) {
         assert_true(++looks < LOOKS_MOST);
+        if (sleeps)
+            assert_true(engine_next_deadline(lone->engine) < UINT64_MAX);
         come_back(lone);
     }
     assert_int_equal(event.type, WEIR_EVENT_GONE);
-    assert_true(looks > LOOKS_MOST / 2);
+    assert_true(looks >= LOOKS_LEAST);
+    lone_close(lone);
+}
+
+static void test_W2_who_does_not_answer_is_given_up_after_some_looks(void **state) {
+    (void)state;
+    given_up_after_some_looks(false);
+}
+
+static void test_W2_a_sleep_and_the_absence_after_it_count_as_one(void **state) {
+    (void)state;
+    given_up_after_some_looks(true);
+}
+
+/* The application is told that it may sleep for ever, connects, and is away before it looks. */
+static void test_W2_an_absence_does_not_count_after_a_sleep_for_nothing(void **state) {
+    weir_event event;
+    weir_peer peer;
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    lone_run(lone);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(engine_next_deadline(lone->engine), UINT64_MAX);
+        lone->now_ns += AWAY; /* asleep */
+        weir_peer_connect(lone->engine, peer);
+        come_back(lone);
+        lone_pass(lone, CONNECT * 8 / 10);
+        assert_int_equal(weir_event_take(lone->engine, &event), WEIR_EAGAIN);
+        lone_pass(lone, CONNECT / 2);
+        assert_int_equal(weir_event_take(lone->engine, &event), WEIR_OK);
+        assert_int_equal(event.type, WEIR_EVENT_GONE);
+    }
     lone_close(lone);
 }
 
@@ -216,6 +250,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W1_who_answered_is_not_given_up_for_our_being_away),
         cmocka_unit_test(test_W2_who_does_not_answer_is_given_up_after_some_looks),
+        cmocka_unit_test(test_W2_a_sleep_and_the_absence_after_it_count_as_one),
+        cmocka_unit_test(test_W2_an_absence_does_not_count_after_a_sleep_for_nothing),
         cmocka_unit_test(test_W2_a_call_after_an_absence_has_the_usual_time),
         cmocka_unit_test(test_W2_the_shortest_time_outs_end),
         cmocka_unit_test(test_W1_what_was_done_in_time_has_not_timed_out),

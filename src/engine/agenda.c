@@ -3,9 +3,11 @@
  *
  * Owns the engine's clock, its timers (one for each transfer, peer and QP, and one for receives)
  * and the run list, on which the peers are that have something to post. It leaves to others what is
- * done when a turn or a deadline comes (step.c), and when time stands still (look.c).
+ * done when a turn or a deadline comes (step.c), and what ends an absence (look.c).
  */
 #include "agenda.h"
+
+enum { ABSENCE_SHARE = 10 };
 
 /* ---- the clock --------------------------------------------------------- */
 
@@ -18,11 +20,24 @@ uint64_t engine_now(const weir_engine *engine) {
     return (now < engine->present_until_ns ? now : engine->present_until_ns) - engine->lost_ns;
 }
 
+uint64_t engine_patience(const weir_engine *engine) {
+    uint64_t patient_ns = engine->options.connect_timeout_ns / ABSENCE_SHARE;
+    return patient_ns > 0 ? patient_ns : 1; /* or no time would ever pass */
+}
+
+void engine_present(weir_engine *engine) {
+    uint64_t now = engine_clock(engine), patient_ns = engine_patience(engine);
+    engine->present_until_ns = now < UINT64_MAX - patient_ns ? now + patient_ns : UINT64_MAX;
+}
+
 /* ---- timers ------------------------------------------------------------ */
 
-/* A deadline before all that the sleeping threads know of is news to them. */
+/* A deadline before all that the sleeping threads know of is news to them. The first one ends the
+ * time in which nothing is waited for, and nobody has to look. */
 static void timer_set(weir_engine *engine, uint32_t number, uint64_t when_ns) {
     timers_set(&engine->timers, number, when_ns);
+    if (engine->present_until_ns == UINT64_MAX && when_ns != UINT64_MAX)
+        engine_present(engine);
     if (when_ns < engine->slept_ns)
         engine->worked = true;
 }

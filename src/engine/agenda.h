@@ -9,6 +9,10 @@
 uint64_t engine_clock(const weir_engine *engine);
 /* The engine's own time, which its time-outs go by: it stands still while nobody looks (look.h). */
 uint64_t engine_now(const weir_engine *engine);
+/* The absence that counts: a tenth of connect_timeout_ns. */
+uint64_t engine_patience(const weir_engine *engine);
+/* Somebody looks now: time passes for as long as an absence counts. */
+void engine_present(weir_engine *engine);
 
 /* Sets the timer of each to when_ns of engine_now; UINT64_MAX: never. When it is due, step.c calls
  * the module that owns it. */

@@ -13,9 +13,9 @@
  * deadline was seen to have passed.
  *
  * Nor can others be blamed for time in which nobody was here to answer them, or to ask again. The
- * engine's time (engine_now) stands still while it is absent: ABSENCE_SHARE of connect_timeout_ns
- * after the last look, or after the time at which a sleeping thread was told to look. So the
- * engine's time-outs take as many looks, at least, however seldom they come. Deadlines of transfers
+ * engine's time (engine_now) stands still while it is absent: from a tenth of connect_timeout_ns
+ * after the last look, or after the first timer was set if nothing was waited for. So the engine's
+ * time-outs take ten looks, at least, however seldom they come. Deadlines of transfers
  * are the application's own affair, and go by its clock: the engine's is put behind it by lost_ns.
  */
 #include "look.h"
@@ -29,39 +29,30 @@
 #include "session.h"
 #include "stall.h"
 
-enum { ABSENCE_SHARE = 10, MESSAGES_WAITING = 16 };
+enum { MESSAGES_WAITING = 16 };
 
 /* ---- absence ----------------------------------------------------------- */
 
-static uint64_t patience(const weir_engine *engine) {
-    uint64_t patient_ns = engine->options.connect_timeout_ns / ABSENCE_SHARE;
-    return patient_ns > 0 ? patient_ns : 1; /* or no time would ever pass */
-}
-
-static void present_until(weir_engine *engine, uint64_t when_ns) {
-    uint64_t patient_ns = patience(engine);
-    engine->present_until_ns =
-        when_ns < UINT64_MAX - patient_ns ? when_ns + patient_ns : UINT64_MAX;
-}
-
 void look_begin(weir_engine *engine) {
-    present_until(engine, engine_clock(engine));
+    engine_present(engine);
 }
 
-/* While anything is waited for, a sleep is no longer than an absence may be: a thread that is woken
- * early and then does something else for long is absent, too. */
+/* While anything is waited for, a sleep is at most half as long as the absence that counts, and no
+ * absence by itself. While nothing is, time passes until something is (agenda.c). */
 uint64_t engine_next_deadline(weir_engine *engine) {
-    uint64_t now = engine_clock(engine), next = 0;
+    uint64_t most = engine_clock(engine) + engine_patience(engine) / 2, next = 0;
     if (engine->run_head == NONE && !notes_waiting(engine) && !engine->inflight_due &&
         atomic_load(&engine->submitted) == 0 && !atomic_load(&engine->attention)) {
         uint64_t timer = timers_next(&engine->timers), stall = stall_deadline(engine);
         next = timer < stall ? timer : stall;
         if (next != UINT64_MAX)
             next += engine->lost_ns;
-        if (next != UINT64_MAX && next > now + patience(engine))
-            next = now + patience(engine);
+        if (next != UINT64_MAX && next > most)
+            next = most;
     }
-    present_until(engine, next > now ? next : now);
+    engine_present(engine);
+    if (next == UINT64_MAX)
+        engine->present_until_ns = UINT64_MAX;
     return next;
 }
 
@@ -81,7 +72,7 @@ static void come_back(weir_engine *engine) {
         engine->lost_ns += now - engine->present_until_ns;
         deadlines_again(engine);
     }
-    present_until(engine, now);
+    engine_present(engine);
 }
 
 /* ---- looking ----------------------------------------------------------- */

@@ -457,7 +457,8 @@ struct weir_engine {
     uint32_t look_turn;        /* steps since then */
     uint64_t look_tick;        /* the coarse clock, then */
     uint64_t looks_behind;     /* that did not find the end, since a deadline is due */
-    uint64_t present_until_ns; /* without a look: from then on the engine's time stands still */
+    uint64_t present_until_ns; /* without a look: from then on the engine's time stands still;
+                                * UINT64_MAX: nothing is waited for */
     uint64_t lost_ns;          /* for how long it has, ever */
 
     struct visitor *visitors;
