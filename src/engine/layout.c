@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layout.c: the memory that follows from an engine's limits.
  *
- * Owns the one arena that all tables of an engine lie in: how large it is, where each table is in
- * it, and each as it is before anything was done. All of it is taken at open.
+ * Owns the one arena that all tables of an engine lie in: its size, the place of each table, and
+ * their initial state. The arena is taken at open.
  */
 #include "layout.h"
 
@@ -32,8 +32,8 @@ uint32_t qps_wanted(const weir_engine_options *options) {
 /* Takes, or measures, all that the limits call for. */
 static void layout(weir_engine *e, struct carver *c) {
     const weir_engine_options *o = &e->options;
-    /* Transfers have one each: the others are full, but for the last of each, which that one makes
-     * up for. */
+    /* Blocks of the pool. Each transfer has one block besides, so it takes at most one of these for
+     * PLAN_BLOCK_PIECES pieces that it has. SPARE_BLOCKS are the reserve of the fast way. */
     uint32_t blocks = o->segments_max / PLAN_BLOCK_PIECES + SPARE_BLOCKS;
     e->block_count = blocks;
     e->ring_size = power_of_two(o->sq_depth * 2);
@@ -90,7 +90,7 @@ uint64_t engine_pinned_bytes(const weir_engine_options *options) {
     return (2 * buffers + 1) * MESSAGE_BYTES;
 }
 
-/* Chains the free entries of every table. */
+/* Makes every table as it is before anything was done: all entries free, all lists empty. */
 static void start_tables(weir_engine *e) {
     const weir_engine_options *o = &e->options;
     pool_init(&e->transfer_pool, e->transfer_pool.links, o->transfers_max);

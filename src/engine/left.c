@@ -3,11 +3,12 @@
  *
  * A device may keep a QP for longer than closing an engine may take: a connect that nobody
  * answers cannot be called off on some, and lasts for as long as the kernel tries. Such an
- * engine is left: nobody uses it any more, memory of the application is released, and all
- * that remains is QPs, the engine's own buffers, which they may write to, and the device.
- * Here they are asked for again and again, without drains (what was posted has been judged),
- * and freed when the last QP is gone. Owns the thread that does so for engines over real
- * ports. */
+ * engine is left: nobody uses it any more, and memory of the application is released. Its QPs
+ * remain, the device, and the engine's own buffers, which the QPs may still write to.
+ *
+ * Owns the rest of its life. The device is asked again and again to destroy the QPs, without
+ * drains, since no status of a transfer can be asked for any more. When the last QP is gone, the
+ * buffers and the engine are freed. Over real ports a thread of its own does this. */
 #include "left.h"
 
 #include "engine.h"
@@ -22,8 +23,8 @@ bool left_nothing(const weir_engine *engine) {
     return engine->qps_made.count == 0;
 }
 
-/* Devices learn of the ends of connects when they are asked for events, and of completions
- * when they are polled. There is nobody left to hear of them. */
+/* Takes all events and completions, and drops them. A device may notice that a connect has ended
+ * only when it is asked for events. */
 static void hear_out(weir_engine *engine) {
     struct weir_async events[ASYNC_BATCH];
     while (engine->device_ops->events(engine->device, events, ASYNC_BATCH) == ASYNC_BATCH) {
@@ -64,7 +65,7 @@ static void *left_run(void *argument) {
     return NULL;
 }
 
-/* Without a thread it stays unfreed: its buffers must not be reused. */
+/* When no thread can be made, the engine is never freed: its QPs may still write to its buffers. */
 void left_to_thread(weir_engine *engine, void (*on_left)(struct weir_ports *ports)) {
     pthread_attr_t attributes;
     pthread_t thread;

@@ -56,7 +56,8 @@ uint64_t engine_next_deadline(weir_engine *engine) {
     return next;
 }
 
-/* A parked transfer has another timer, and one that is to end has none of its own. */
+/* Time was lost: sets the timers anew that are transfers' own deadlines. The timer of a parked
+ * transfer bounds something else, and a transfer that is told to end has no deadline. */
 static void deadlines_again(weir_engine *engine) {
     for (uint32_t i = 0; i < engine->options.transfers_max; i++) {
         const struct transfer *transfer = &engine->transfers[i];
@@ -100,7 +101,7 @@ int look_at_all(weir_engine *engine, int budget) {
     return polled + events + control;
 }
 
-/* As many looks as it takes, at their budgets, to see all that may wait at one time. */
+/* How many looks it takes, at their budgets, to see all that may wait at one time. */
 static uint64_t looks_most(const weir_engine *engine) {
     uint64_t entries = (uint64_t)engine->qps_used * (engine->ring_size + engine->recvs_per_qp);
     uint64_t messages = ((uint64_t)engine->peers_used + engine->visitors_max) * MESSAGES_WAITING;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c: the public calls about memory: register, allocate, export, import.
+/* memory.c: the public calls about memory: register, allocate, export, import, query, release.
  *
  * Owns the entries of the region tables (core/region.h has the rules of their use).
  * The tables change under both the engine and tables_lock (own.h). */
@@ -31,8 +31,8 @@ struct source {
     uint64_t offset, iova;
 };
 
-/* A kernel that has no more memory refuses none of it: it ends some process. Small memory is not
- * worth the question. */
+/* A kernel that has no memory left does not refuse an allocation: it kills a process. So there has
+ * to be room for large memory first. Small memory is not worth the question. */
 enum { ROOM_ASKED = 1 << 24 };
 
 static bool has_room(const weir_engine *engine, uint64_t length) {
@@ -55,9 +55,8 @@ static int register_at(weir_engine *engine, const struct source *source, uint64_
     return ops->mr_allocate(engine->device, length, access, mr_out);
 }
 
-/* Pinning gigabytes takes seconds. Where the device lets us, nobody waits for that but who
- * asked: the engine is let go meanwhile. An entry that is taken and not live is nobody
- * else's. */
+/* Pinning gigabytes takes seconds. Where the device allows it, the engine is let go meanwhile, so
+ * that only the caller waits. An entry that is taken and not live belongs to the caller alone. */
 static void let_others(weir_engine *engine) {
     if (engine->caps.mr_anywhere)
         own_leave(engine);
@@ -138,7 +137,7 @@ int weir_memory_register_dmabuf(weir_engine *engine, int fd, uint64_t offset, ui
     return rc;
 }
 
-/* Of a memory whose release has begun, and is nobody's work at the moment; or NULL. */
+/* The entry of a memory whose release has failed so far; no call is at work on it. Or NULL. */
 static struct region_local *local_leaving(weir_engine *engine, uint64_t id) {
     uint32_t index = handle_index(id);
     if (index >= engine->regions.local_count)
@@ -147,14 +146,15 @@ static struct region_local *local_leaving(weir_engine *engine, uint64_t id) {
     return local->id == id && local->leaving ? local : NULL;
 }
 
-/* No transfer uses it from now on, and it is the caller's; EBUSY: transfers do. */
+/* No transfer can use the memory from now on, and its entry is the caller's. EBUSY: a transfer uses
+ * it, and it stays live. */
 static int release_begin(weir_engine *engine, uint64_t id, struct region_local **local_out) {
     struct region_local *local = region_local(&engine->regions, id);
     if (local == NULL)
         local = local_leaving(engine, id);
     if (local == NULL)
         return WEIR_ESTALE;
-    /* Not live first: a submit on another thread either counts among users or fails. */
+    /* Under the lock: a submit on another thread has counted itself among the users, or fails. */
     tables_lock(engine);
     bool busy = atomic_load(&local->users) > 0;
     local->live = busy;
@@ -166,7 +166,7 @@ static int release_begin(weir_engine *engine, uint64_t id, struct region_local *
 }
 
 /* The device cannot take back a release that it has begun: peers may have been refused since. So
- * the memory is not used again after an error, and its release is tried once more when asked. */
+ * memory is not used again after an error, and another call tries its release again. */
 static int release(weir_engine *engine, weir_memory memory) {
     struct region_local *local;
     int rc = release_begin(engine, memory.id, &local);
@@ -325,7 +325,7 @@ static int forget(weir_engine *engine, weir_remote handle) {
     tables_unlock(engine);
     if (busy)
         return WEIR_EBUSY;
-    /* An entry that is neither live nor free is nobody else's. */
+    /* An entry that is neither live nor free is the caller's, so the engine can be let go. */
     if (engine->device_ops->import_unmap != NULL) {
         own_leave(engine);
         engine->device_ops->import_unmap(engine->device, &remote->rmr);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* news.c: the application and its sleeping threads are told that there is something for them.
  *
- * Owns the events that the application takes, and the words that are changed, and the sleepers that
- * are woken, when something was done or room was made. It leaves to others who sleeps, and on what
- * (sleep.c), and what else the application takes.
+ * Owns the queue of events, the count of room made, and how sleepers are woken: threads on the
+ * condition, the thread on the ports, and the application on its descriptor. It leaves to others
+ * when there is news (own.c), and which thread sleeps on which of these (sleep.c).
  */
 #include "news.h"
 
@@ -25,7 +25,6 @@ void news_tell_application(weir_engine *engine) {
         engine->ports.wait.ops->raise(engine->ports.wait.self);
 }
 
-/* Threads that sleep on the ports have to look at the engine. */
 void news_wake(weir_engine *engine) {
     if (atomic_load(&engine->leader_asleep))
         engine->ports.wait.ops->wake(engine->ports.wait.self);
@@ -39,8 +38,8 @@ static void tell_followers(struct sleeping *sleeping) {
     pthread_mutex_unlock(&sleeping->lock);
 }
 
-/* A thread that goes to sleep says so first and looks for news then; here the news was counted
- * first: one of the two sees the other. */
+/* A thread that goes to sleep says so first, and looks for news then. The caller has counted the
+ * news first, and looks for sleepers here. So one of the two sees the other. */
 void news_tell(weir_engine *engine) {
     if (atomic_load(&engine->followers) != 0)
         tell_followers(engine->sleeping);
@@ -51,7 +50,7 @@ uint64_t news_or_room(weir_engine *engine) {
     return atomic_load(&engine->news) + atomic_load(&engine->room);
 }
 
-/* Sleepers that wait for room are woken; other sleepers look, and sleep on. */
+/* Every sleeping thread is woken. One that does not wait for room looks, and sleeps on. */
 __attribute__((noinline, cold)) void news_room_slow(weir_engine *engine) {
     atomic_fetch_add(&engine->room, 1);
     if (atomic_load(&engine->followers) != 0)

@@ -3,7 +3,7 @@
  *
  * Owns the choice of device, the order in which ports are opened and closed, and what becomes of
  * an engine in a child of fork(2).
- * Environment variables are settings.c's and the devices' business. */
+ * It leaves environment variables to settings.c and the devices. */
 #include "open.h"
 
 #include "device.h"
@@ -40,15 +40,16 @@ static void close_ports(struct weir_ports *ports, weir_engine *left, void *conte
         close_device(ports);
 }
 
-/* The resources that other libraries took for the device stay: they can only give them back to the
- * kernel. */
+/* The device is not closed. Other libraries took resources for it, and could only give them back to
+ * the kernel, which has them for the parent. */
 static void abandon_ports(struct weir_ports *ports) {
     struct weir_env env = ports->env;
     tcp_abandon(&ports->control);
     os_env_abandon(&env);
 }
 
-/* Two connections a peer when both dial, and some that are not known yet. */
+/* Two connections a peer, for when both sides dial, and some of visitors, as far as there are
+ * TCP_CONNS_MAX. */
 static uint32_t conns_of(const weir_engine_options *options) {
     return options->peers_max < 30000 ? options->peers_max * 2 + 64 : TCP_CONNS_MAX;
 }
@@ -94,7 +95,8 @@ close_env:
     return rc;
 }
 
-/* A child asks the engine, and frees it with what there is of it. */
+/* A call in a child of fork(2) reads the engine, and weir_engine_close frees it there. So it must
+ * not be a mapping, which children do not have (OS_ENV_MAP_MIN). */
 _Static_assert(sizeof(weir_engine) < OS_ENV_MAP_MIN, "a child of fork(2) has it");
 
 static void in_child(struct fork_watch *watch) {

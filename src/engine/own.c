@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* own.c: see own.h: waiting for the engine, and letting it go with work left. */
+/* own.c: see own.h. Owns how a thread waits for the engine, and how an owner lets it go with work
+ * left. */
 #include "own.h"
 
 #include "agenda.h"
@@ -7,9 +8,9 @@
 #include "step.h"
 
 enum { OWN_SPINS = 100 };
-/* A thread that finds the engine taken: its pauses before the second look. Submitters that meet
- * within CROWD_NS are a crowd. After VAIN_MOST that waited for nothing, most do not wait any more.
- */
+/* Pauses of a thread that found the engine taken, before it looks again. Submitters that found it
+ * taken within CROWD_NS are a crowd. After VAIN_MOST waits in vain one submitter in VAIN_TURN
+ * waits. */
 enum { LATER_PAUSES = 16, CROWD_PAUSES = 256, VAIN_MOST = 8, VAIN_TURN = 16 };
 #define CROWD_NS 50000
 
@@ -26,7 +27,8 @@ void own_enter_slow(weir_engine *engine) {
     }
 }
 
-/* Two submitters crowd that met shortly ago, and may again. */
+/* Whether a submitter found the engine taken less than CROWD_NS ago, and may again. An owner that
+ * makes progress is no submitter. */
 static bool is_crowd(weir_engine *engine) {
     if (atomic_load_explicit(&engine->owner, memory_order_relaxed) == OWNER_STEPS)
         return false;
@@ -49,8 +51,9 @@ bool own_try_later(weir_engine *engine) {
     return got;
 }
 
-/* The engine once more, if there is work that nobody else takes up. A thread that comes to relieve
- * us has pushed, and waits for the engine; when we go without, nobody has to come. */
+/* Takes the engine once more if work is left on the submit queue. A thread that comes to relieve
+ * this one has pushed its work and waits for the engine: then nothing is left to do here. An owner
+ * that leaves wants no relief any more. */
 static bool serve_again(weir_engine *engine, uint32_t rounds) {
     if (atomic_load(&engine->submitted) != 0 && atomic_load(&engine->relief) != RELIEF_COMES &&
         own_try(engine))

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peer.c: the entries of peers, and what instance each is.
+/* peer.c: peers that come and go, and what instance each is.
+ *
+ * Owns which instance an entry stands for, and its opening, closing and end. The entries themselves
+ * are tables.c's, connections are control.c's, dialling dial.c's, sessions effects.c's.
  *
  * A peer that the application opened keeps its entry and its address when the engine
  * behind it is replaced: its `party` changes, so that memory and transfers of the dead
  * incarnation are stale. One that connected by itself lives as long as its instance.
  *
- * One instance has one handle, from the first that the application hears of it to GONE. Opening
- * the address that one says is its own gives that one; the instance that answers there is asked
- * for, and until it is known nothing is posted. When an address that was opened under another name
- * turns out to be an instance that has an entry already, the opened one becomes an *alias* of it: a
- * second name, which is good wherever a handle is taken, and which the application is told of
- * (SAME). If the application has not heard of the instance yet, it is known by the handle that was
- * opened. Connections are control.c's, dialling dial.c's, sessions effects.c's. */
+ * One instance has one handle, from the first that the application hears of it to GONE. An instance
+ * may say which address is its own. Opening that address gives the handle of the instance; nothing
+ * is posted until it is known which instance answers there. An address that was opened under
+ * another name may turn out to be an instance that has an entry already. Then the opened entry
+ * becomes an *alias*: a second name, which is good wherever a handle is taken, and which the
+ * application is told of (SAME). If the application has not heard of the instance yet, it is known
+ * by the handle that was opened. */
 #include "peer.h"
 
 #include "agenda.h"
@@ -59,7 +62,7 @@ static void past_keep(weir_engine *engine, const struct peer *peer) {
     past->pass_theirs = peer->pass_theirs;
 }
 
-/* The peer is this instance. */
+/* It has become known that the peer is this instance. */
 static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *instance) {
     assert(peer_by_instance(engine, instance) == NULL); /* H1: an instance is one peer */
     memcpy(peer->instance, instance, WIRE_INSTANCE_SIZE);
@@ -77,8 +80,8 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
     memcpy(options.instance_local, engine->instance, WIRE_INSTANCE_SIZE);
     memcpy(options.instance_remote, instance, WIRE_INSTANCE_SIZE);
     endpoint_init(&peer->endpoint, &options);
-    /* It may be one that we gave up while it never noticed: its messages from before are not
-     * delivered twice, and our numbers go on above all that it has seen. */
+    /* This engine may have given the instance up, and the instance never noticed. So its messages
+     * from before are not delivered twice, and our numbers go on above all that it has seen. */
     peer->received = (struct window){0};
     const struct past *past = found_past(engine, instance);
     engine->ports.env.ops->entropy(engine->ports.env.self, &peer->pass, sizeof(peer->pass));
@@ -89,7 +92,7 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
         peer->pass_theirs = past->pass_theirs;
     }
     memset(peer->broke, 0, sizeof(peer->broke));
-    peer->excused_epoch = engine->epoch_counter; /* what it still has to say of an earlier life */
+    peer->excused_epoch = engine->epoch_counter; /* its word on earlier sessions counts no more */
     peer->sent = (struct window){.base = engine->number_floor};
     peer->number_next = peer->sent.base + 1;
     tables_lock(engine);
@@ -98,9 +101,10 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
     transfer_rebind(engine, peer);
 }
 
-/* Whether the answer where `dialled` was dialled may speak for `other`, which it says that it is.
- * Its word is enough for one that has had no session, and where the application opened the address
- * for one that there is no other way to. */
+/* Whether the instance that answered a dial of `dialled`, and says that it is `other`, is believed.
+ * It is if `other` has had no session, if the address is the same, or if the application opened
+ * `dialled` and there is no other way to `other`. A peer whose instance is known speaks for itself
+ * alone. */
 bool peer_speaks_for(const struct peer *dialled, const struct peer *other) {
     if (dialled == other || peer_is_known(dialled))
         return dialled == other;
@@ -108,7 +112,9 @@ bool peer_speaks_for(const struct peer *dialled, const struct peer *other) {
            (dialled->refs > 0 && other->conn_last == 0 && !other->reached);
 }
 
-/* Its connection is the other's from here on, and its address one of the other's; or nobody's. */
+/* The connection of `opened` becomes that of `known`, and its address if `known` has none that can
+ * be dialled. The connection is hung up if `known` has dialled one, or the answer is not believed.
+ */
 static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *known) {
     bool speaks = peer_speaks_for(opened, known);
     bool there = conn_leads_to(engine, opened->conn_dialled, opened->address, known->address);
@@ -156,8 +162,8 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     peer_reachable(engine, known);
 }
 
-/* The instance is known and there is a way to it, perhaps a new one, and what was said
- * last was lost with the old: ask after the session. Connect, if anybody waits. */
+/* There is a way to the peer, perhaps a new one. The last message may have been lost with the old
+ * way, so the session is asked after. If a transfer or the application waits, the peer connects. */
 void peer_reachable(weir_engine *engine, struct peer *peer) {
     if (peer_is_there(peer))
         note_probe(engine, peer);
@@ -168,7 +174,7 @@ void peer_reachable(weir_engine *engine, struct peer *peer) {
 
 void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instance) {
     if (peer_is_known(peer) && memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) != 0) {
-        if (peer->reached || peer->refs > 0) /* what was opened is what answers there */
+        if (peer->reached || peer->refs > 0) /* the peer is the instance that answers there */
             note_dead(engine, peer, WEIR_EPEER);
         else
             dial_elsewhere(engine, peer);
@@ -191,8 +197,9 @@ void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instanc
     peer_reachable(engine, peer);
 }
 
-/* A peer for an instance that we have not met, which says that it can be dialled at
- * `address`. A quarter of the entries is kept for those that the application opens. */
+/* A peer for an instance that this engine has not met, which says that it can be dialled at
+ * `address`. A quarter of the entries is kept for peers that the application opens. NULL: there is
+ * no entry, or the engine closes. */
 struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char *address) {
     if (engine->closing)
         return NULL;
@@ -213,9 +220,10 @@ struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char 
 
 /* ---- opening ----------------------------------------------------------- */
 
-/* The one that has answered at this address, also if the application had it open before; or else
- * the one that connected by itself and says that this is its address, which is of the host that
- * it came from; NULL: none, or several that only say so, one of which at most can be right. */
+/* The met peer of this address. A peer that has answered there goes first, also if the application
+ * had it open before. Else it is the peer that connected by itself, says that the address is its
+ * own, and came from the host of the address. NULL: no peer, or several that say so, since at most
+ * one of them is right. */
 static struct peer *met_at(weir_engine *engine, const char *address) {
     struct peer *found = NULL, *peer = found_at(engine, address, false, NULL);
     uint32_t count = 0;
@@ -232,8 +240,8 @@ static struct peer *met_at(weir_engine *engine, const char *address) {
     return count == 1 ? found : NULL;
 }
 
-/* The address is a peer's only by its own word: nothing more is posted to it until it is known
- * who answers there, or that nobody does. */
+/* The address is the peer's by its own word only. Nothing more is posted to the peer until it is
+ * known which instance answers there, or that none does. */
 static void prove(weir_engine *engine, struct peer *peer) {
     peer->proving = true;
     peer_not_fast(peer);
@@ -264,7 +272,7 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
         prove(engine, peer);
     else if (!peer_is_known(peer) && peer->alias == NONE &&
              found_at(engine, address, false, NULL) != NULL)
-        dial_start(engine, peer); /* several say that they are there */
+        dial_start(engine, peer); /* met peers say that the address is theirs */
     if (is_met && peer_handle(engine, peer) != peer->id)
         news_event(engine, WEIR_EVENT_SAME, peer->id, 0, peer_handle(engine, peer));
     peer_out->id = peer->id;
@@ -406,7 +414,7 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     peer->id = handle_next(peer->id);
     found_alias_set(engine, peer, NONE);
     tables_unlock(engine);
-    /* Other handles may name the same engine: they keep what it has. */
+    /* Another handle may name the same engine: then its memory and transfers stay. */
     uint32_t heir = peer_open_alias(engine, known);
     if (known == peer || known->known_as == peer_index(engine, peer))
         known->known_as = heir;

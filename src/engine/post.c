@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* post.c: from pending transfers to chains of WRs on QPs.
  *
- * Owns the rules of admission: slots are taken only by the chain that posts now, never held while
- * waiting for more; a chain is at most chain_max WRs (a quarter of the depth), and what is
- * unsignalled at the tail is closed in time (ledger.h), so a full queue drains by itself. Whose
+ * Owns the rules of admission. Slots are taken only by the chain that is posted now, and never held
+ * while waiting for more. A chain has at most chain_max WRs and fills at most a quarter of the
+ * queue. An unsignalled tail is closed in time (ledger.h). So a full queue drains by itself. Whose
  * turn it is is turns.c's.
  *
- * Order within a notified transfer: on ordered devices the notification's parts follow written data
- * on each QP that carried some; elsewhere, and behind reads, it waits until all of the data has
- * completed. (A read is not done when the target has sent the bytes: the answer may be lost with
- * the QP, and the target, once told, may have reused the memory.)
+ * Order within a notified transfer: on a session that is ordered on both sides the notification's
+ * parts follow written data on each QP that carried some. On other sessions, and behind reads, the
+ * notification waits until all of the data has completed, and has one part. A transfer that was
+ * replayed posts nothing before its last step has completed. (A read is not done when the target
+ * has sent the bytes: the answer may be lost with the QP, and the target, once told, may have
+ * reused the memory.)
  */
 #include "post.h"
 
@@ -58,7 +60,7 @@ static uint64_t bytes_of(const struct weir_wr *wrs, uint32_t count) {
     return bytes;
 }
 
-/* account, if less than all of it is under way. */
+/* account, of a post of which not all WRs are under way. */
 static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct qp *qp,
                                                    struct transfer *transfer, uint64_t seq,
                                                    const struct weir_wr *wrs, uint32_t count,
@@ -92,8 +94,8 @@ static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct q
     return true;
 }
 
-/* Accounts for a post. One that is done already, all of it, holds no slots; one of which a part is
- * done holds them all until its last completion. True: all accepted. */
+/* Accounts for a post. A chain that is done already holds no slots. A chain that was accepted whole
+ * and is done in part holds all of its slots until its last completion. True: all accepted. */
 static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *transfer,
                            uint64_t seq, const struct weir_wr *wrs, uint32_t count, bool quiet,
                            const struct weir_post *post) {
@@ -139,8 +141,8 @@ bool post_heal(weir_engine *engine, struct qp *qp) {
     return peer_at(engine, qp->peer)->live == qp->session && post_empty(engine, qp);
 }
 
-/* An empty write on the live session. A full queue has enough to be answered. True: this one was
- * answered at once. */
+/* An empty write on the live session. None is posted on a full queue, whose WRs are answered as
+ * well. True: the write was answered at once. */
 bool post_life(weir_engine *engine, const struct peer *peer) {
     if (peer->live == NONE)
         return false;
@@ -153,8 +155,8 @@ static inline bool has_slot(weir_engine *engine, struct qp *qp) {
     return qp_is_usable(qp) && post_heal(engine, qp) && ledger_free(&qp->ledger) > 0;
 }
 
-/* A QP of the live session, which has a slot. NULL: none has, or the session broke over looking:
- * what the device refuses to close a tail with ends it. */
+/* A QP of the live session, which has a slot. NULL: none has, or the session broke here, since the
+ * device refused the empty write of post_heal for good. */
 static inline struct qp *choose_qp(weir_engine *engine, const struct peer *peer,
                                    struct session *session) {
     if (session->qp_used == 1) {
@@ -254,7 +256,7 @@ static bool take_number(struct peer *peer, struct transfer *transfer) {
 
 /* One SEND by itself: a notification part or a credit message. WEIR_EAGAIN: no slot or
  * buffer, or the device refused for now. WEIR_ENOTREADY: no credit, or too many numbers
- * unfinished: others may well go first. */
+ * unfinished, so that other transfers may go first. */
 int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct transfer *transfer,
                  uint8_t parts) {
     if (!qp_is_usable(qp) || !post_heal(engine, qp) || ledger_free(&qp->ledger) == 0 ||
@@ -281,7 +283,8 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
     return WEIR_OK;
 }
 
-/* The device refused WR post->accepted of a chain with rc. */
+/* The device refused a WR of the transfer with rc. POST_MORE: for now. POST_STOPPED: for good, or
+ * the session broke. */
 static enum outcome refused(weir_engine *engine, struct peer *peer, struct qp *qp,
                             struct transfer *transfer, int rc) {
     if (rc == WEIR_EAGAIN) {
@@ -307,13 +310,13 @@ static bool pipelines(const struct session *session, const struct transfer *tran
     return session->ordered && transfer->opcode == WEIR_OP_WRITE;
 }
 
-/* Others wait for credits of this QP, so that the transfer has to wait behind them. */
+/* Whether other transfers wait for credits of this QP: this one has to wait behind them. */
 static bool others_wait(const struct peer *peer, const struct transfer *transfer, uint32_t index) {
     return peer->lists[LIST_CREDITS + index].count > 0 && transfer->list != LIST_CREDITS + index;
 }
 
-/* The sessions carry it: what broke under it so far is no reason any more to end it, or to keep
- * others away. */
+/* A step of the transfer completed. The counts of sessions that broke under it (replays, lost)
+ * begin anew; the count of sessions that it may have broken itself (breaks) stays. */
 static void step_done(struct peer *peer, struct transfer *transfer) {
     peer->suspects -= transfer_is_suspect(transfer);
     transfer->replays = 0;
@@ -332,7 +335,8 @@ static bool take_step(struct peer *peer, struct transfer *transfer) {
     return true;
 }
 
-/* One chain of data, with the notification behind it when all of it fits on one QP. */
+/* One chain of data. The notification is its last WR if the data ends here, all of it went to this
+ * QP, and the SEND may be posted now. */
 static enum outcome post_data(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                               uint64_t *bytes) {
     struct session *session = &peer->sessions[peer->live];
@@ -424,8 +428,8 @@ static void posted_together(weir_engine *engine, struct peer *peer, const struct
     }
 }
 
-/* Writes the WRs of transfers of one each, from the front of those that are pending, as far as
- * they may go now; how many. Their runs are taken when it is known which the device has. */
+/* Writes the WRs of pending transfers that are one WR each, from the first on, as many as may be
+ * posted now. Returns how many. Their runs are taken when it is known which WRs the device took. */
 static uint32_t fill_together(weir_engine *engine, const struct peer *peer, const struct qp *qp,
                               uint64_t *bytes) {
     uint32_t quarter = qp->ledger.depth / 4 > 0 ? qp->ledger.depth / 4 : 1;
@@ -490,9 +494,10 @@ enum outcome post_together(weir_engine *engine, struct peer *peer, uint64_t *byt
     return refused(engine, peer, qp, &engine->transfers[peer->lists[LIST_PENDING].head], rc);
 }
 
-/* A filled transfer of one WR, in the way of which nothing is (peer->posts_at_once): posted without
- * becoming pending. False: nothing was done, and it has to be started. Threads that sleep have the
- * device armed; they are told of a deadline, and of the first post after a rest (stall.c). */
+/* Posts a filled transfer of one WR, before which nothing waits (peer->posts_at_once), without its
+ * becoming pending. False: nothing was done, and it has to be started. Sleeping threads are told
+ * only of a deadline, and of the first post after a rest (stall.c): the armed device wakes them for
+ * the completion. */
 bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   uint32_t index) {
     const struct plan_piece *piece = &engine->blocks[index].pieces[0];
@@ -528,7 +533,8 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
     return true;
 }
 
-/* The QP of a notification that no data binds to one: the next in turn that has credits. */
+/* The QP for a notification that goes to any one QP: the next in turn that has a credit and no
+ * transfer waiting for one; without such a QP the next in turn. */
 static uint16_t free_part(weir_engine *engine, struct peer *peer, struct session *session) {
     uint32_t turn = session->turn++ % session->qp_used;
     for (uint32_t k = 0; k < session->qp_used; k++) {
@@ -539,8 +545,8 @@ static uint16_t free_part(weir_engine *engine, struct peer *peer, struct session
     return (uint16_t)(1u << engine->qps[session->qps[turn]].index);
 }
 
-/* The notification's parts, one on each QP that carried data. POST_CREDITS: *stuck_out is
- * the index of the QP that has none. */
+/* The notification's parts: one on each QP that carried data, or, if it waited for the data, one on
+ * any QP. POST_CREDITS: *stuck_out is the index of the QP on which it has to wait. */
 enum outcome post_parts(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                         uint32_t *stuck_out) {
     struct session *session = &peer->sessions[peer->live];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* receives.c: see receives.h. */
+/* receives.c: see receives.h. Owns the lists of the buffers by their state, and the doubts. */
 #include "receives.h"
 
 #include <assert.h>
@@ -67,7 +67,8 @@ static bool is_overtaken(const struct receives *receives, const struct receive *
     return receive->number + RECEIVES_BEHIND * queue < receives->back_newest;
 }
 
-/* Which are lost, and what that says of the doubts. */
+/* Moves overtaken buffers to the lost ones. Each ends a doubt, and the doubts are over when no
+ * buffer is posted that was posted before them. */
 static void find_lost(struct receives *receives) {
     const struct receives_list *posted = &receives->lists[RECEIVE_POSTED];
     while (posted->first != RECEIVES_NONE &&

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* records.c: the records of transfers: taken, filled, found by their handles, given back.
  *
- * Owns the pools of records and of blocks of pieces, what a record and its pieces say before
- * anything was done, and the reserve of the fast way in: one record, and blocks for FAST_SEGMENTS
- * pieces. A record has a reference of its handle and one of the engine; the last that is dropped
- * makes room. Where a transfer is from then on is transfer.c's.
+ * Owns the pools of records and of blocks of pieces, the initial state of a record and its pieces,
+ * and the reserve of the fast way in: one record, and blocks for FAST_SEGMENTS pieces. A record has
+ * a reference of its handle and one of the engine; the record is free when the last is dropped. The
+ * life of a filled transfer is transfer.c's.
  */
 #include "records.h"
 
@@ -46,7 +46,6 @@ struct transfer *record_find(const weir_engine *engine, uint64_t id) {
     return atomic_load_explicit(&transfer->id, memory_order_acquire) == id ? transfer : NULL;
 }
 
-/* With a reference: the record is not reused until record_drop_ref. */
 struct transfer *record_get(weir_engine *engine, uint64_t id) {
     struct transfer *transfer = record_find(engine, id);
     if (transfer == NULL)
@@ -74,7 +73,7 @@ int record_status(const weir_engine *engine, uint64_t id) {
     return atomic_load_explicit(&transfer->id, memory_order_acquire) == id ? status : WEIR_ESTALE;
 }
 
-/* Any thread. The last one makes room for another transfer. */
+/* Any thread. The last reference frees the record, which makes room for another transfer. */
 void record_drop_ref(weir_engine *engine, struct transfer *transfer) {
     if (atomic_fetch_sub_explicit(&transfer->refs, 1, memory_order_acq_rel) != 1)
         return;
@@ -99,8 +98,8 @@ static uint32_t take_block(weir_engine *engine, bool use_spare) {
     return block;
 }
 
-/* Resolved, checked copies of the segments, from transfer `index`'s own block on. Without the
- * engine the peer's pairs are not ours to use. */
+/* Resolved, checked copies of the segments, from the own block of transfer `index` on. A thread
+ * without the engine may not use the peer's pairs. */
 static int fill_pieces(weir_engine *engine, struct request *request, struct peer *peer,
                        uint32_t index, uint64_t *bytes_out) {
     struct region_pair own = REGION_PAIR_NONE;
@@ -134,7 +133,7 @@ static int fill_pieces(weir_engine *engine, struct request *request, struct peer
     return rc;
 }
 
-/* The pieces of a record, from its own block on; the blocks, but for its own, go back. */
+/* Drops the pieces of a record. Its blocks, but for its own, go back to the pool. */
 void record_drop_pieces(weir_engine *engine, uint32_t index) {
     uint32_t b = index;
     do {
@@ -159,7 +158,7 @@ static bool reserve_completion(weir_engine *engine) {
     return true;
 }
 
-/* A filled record that is not yet anywhere. Needs the engine or tables_lock. */
+/* A filled record, on no list yet. Needs the engine or tables_lock. EAGAIN: see request->full. */
 int record_fill(weir_engine *engine, struct request *request, struct transfer **out) {
     struct peer *peer = peer_find(engine, request->peer_id);
     if (peer == NULL)
@@ -198,7 +197,8 @@ int record_fill(weir_engine *engine, struct request *request, struct transfer **
 
 /* ---- the reserve ------------------------------------------------------- */
 
-/* Gives the reserve back to itself. */
+/* Fills the reserve from the pools, as far as they have free entries. When the reserve is whole,
+ * the fast way is open again. */
 void records_refill(weir_engine *engine) {
     if (engine->spare_transfer == NONE)
         engine->spare_transfer = pool_take(&engine->transfer_pool);
