@@ -38,6 +38,7 @@ struct sim_app {
     uint64_t act_at_ns;
     uint64_t take_at_ns; /* no notification is taken before */
     bool handling;       /* notifications are taken, one after the other, and no progress made */
+    uint32_t verified;   /* how often its engine's invariants were */
     bool slept;          /* it went to sleep with nothing to wait for */
 };
 
