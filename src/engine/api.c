@@ -2,8 +2,8 @@
 /* api.c: the public calls that need no module of their own: errors, transfer
  * handles, peers, what the application takes, statistics, devices.
  *
- * A transfer handle is looked at without the engine: its record's id is read before
- * and after what it names, so that a release meanwhile is noticed.
+ * They own no state. The status of a transfer is read without the engine: the record's id is
+ * read before and after it, so that a release in between is noticed.
  */
 #include "agenda.h"
 #include "device.h"
@@ -75,7 +75,7 @@ int weir_transfer_status(weir_engine *engine, weir_transfer handle) {
     return engine != NULL ? record_status(engine, handle.id) : WEIR_EINVAL;
 }
 
-/* A pending transfer waits for what its peer waits for, which is not written into each. */
+/* All pending transfers of a peer wait for the same thing, so it is kept once, at the peer. */
 static int pending_waiting_for(weir_engine *engine, uint64_t id) {
     struct transfer *transfer = record_get(engine, id);
     if (transfer == NULL)
@@ -216,8 +216,8 @@ int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out
     return rc;
 }
 
-/* The peer of a handle. One that is gone, and that the application has not open, has none any more,
- * though its sessions may be draining yet. */
+/* The peer that a handle names; NULL: none. A peer that is gone, and that the application has not
+ * open, is not named any more, though its entry stays while its sessions drain. */
 static struct peer *named(weir_engine *engine, uint64_t id) {
     struct peer *peer = peer_find(engine, id);
     return peer != NULL && peer->refs == 0 && !peer_is_there(peer) ? NULL : peer;
@@ -358,7 +358,7 @@ int weir_qp_query(weir_engine *engine, weir_peer handle, size_t index, weir_qp_i
 
 /* ---- statistics and devices -------------------------------------------- */
 
-/* Counts kept elsewhere, in short or by other threads, go where they belong. */
+/* Adds to stats what the fast way has counted, and copies the counts that are kept elsewhere. */
 static void fold_stats(weir_engine *engine) {
     weir_engine_info *stats = &engine->stats;
     stats->transfers_ok += engine->fast.transfers;
@@ -406,7 +406,7 @@ int weir_engine_address(const weir_engine *engine, char *address_out, size_t add
     return WEIR_OK;
 }
 
-/* The limit that an engine would meet at open, said before. */
+/* EMEMLOCK, with a note, if an engine of these options would pin more memory than is allowed. */
 static void look_for_memlock(const struct weir_device_caps *caps,
                              const weir_engine_options *options, weir_device_info *info) {
     uint64_t needed = engine_pinned_bytes(options);
@@ -435,7 +435,7 @@ int weir_device_query(size_t index, weir_device_info *info) {
     full.completes_inline = caps.completes_inline;
     full.qps_max = caps.qps_max;
     weir_engine_options defaults;
-    settings_resolve(NULL, getenv, &defaults, NULL); /* weir_setting_query says what is wrong */
+    settings_resolve(NULL, getenv, &defaults, NULL); /* its error is weir_setting_query's to tell */
     full.engine_bytes = engine_bytes(&defaults);
     full.address_bytes = open_address_bytes(&defaults, &caps);
     look_for_memlock(&caps, &defaults, &full);

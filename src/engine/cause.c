@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cause.c: why a session broke.
  *
- * Owns the first cause that is known of each session, the account of those that transfers of ours
- * broke, which the other side is told (SETTLED), and the end of trouble. The consequences of
- * a break for each transfer are transfer.c's, and for the next session session.c's.
+ * Owns the first cause that is known of each session's break, and the list of sessions that our
+ * own transfers broke, which the other side is told (SETTLED). The consequences of a break for
+ * each transfer are transfer.c's, and for the next session session.c's.
  */
 #include "cause.h"
 
@@ -11,7 +11,7 @@
 #include "notes.h"
 #include "tables.h"
 
-/* The link carries: the next session need not wait long. */
+/* The link works, so the next session waits no longer than retransmit_ns. */
 void cause_no_trouble(const weir_engine *engine, struct peer *peer) {
     uint64_t soon_ns = engine_now(engine) + engine->options.retransmit_ns;
     peer_trouble_over(peer);
@@ -19,15 +19,15 @@ void cause_no_trouble(const weir_engine *engine, struct peer *peer) {
         peer->trouble_until_ns = soon_ns;
 }
 
-/* Notes why a session broke: the first cause is the cause, and others are its consequences.
- * DEGRADED may have been told before, RECOVERED tells it then. */
+/* Keeps the first cause of a session's break: later ones are its consequences. If DEGRADED was told
+ * before the cause was known, RECOVERED will tell it. */
 static void session_cause(struct peer *peer, uint32_t number, int error,
                           const struct transfer *culprit) {
     struct session *session = &peer->sessions[number];
     if (session->cause != WEIR_OK)
         return;
     session->cause = error;
-    /* A handle that was given back names nothing, and then another transfer. */
+    /* Once the handle is released, the record's id is the handle of its next transfer. */
     if (culprit != NULL && atomic_load(&culprit->refs) > 1)
         session->culprit = atomic_load_explicit(&culprit->id, memory_order_relaxed);
     if (peer->standing.state == STANDING_DEGRADED && session->broke_here &&
@@ -37,9 +37,9 @@ static void session_cause(struct peer *peer, uint32_t number, int error,
     }
 }
 
-/* A transfer of ours breaks this session, or it is broken on purpose for that one's sake: no other
- * transfer did it, and the remote is told so when it asks for the session's end (SETTLED). A
- * refusal is an answer: there is no trouble with the link. */
+/* A transfer of ours broke this session, or the session is broken on purpose to end that transfer.
+ * So no other transfer is to blame, and SETTLED tells the remote the same. A refusal is an answer
+ * of the target: the link has no trouble. */
 void cause_own(weir_engine *engine, struct peer *peer, uint32_t number, int error,
                const struct transfer *culprit) {
     struct session *session = &peer->sessions[number];
@@ -53,8 +53,9 @@ void cause_own(weir_engine *engine, struct peer *peer, uint32_t number, int erro
     session_cause(peer, number, error, culprit);
 }
 
-/* The remote says why it broke the session that degraded the peer: RECOVERED tells it, unless the
- * session broke by a transfer of ours, too. Its word is taken for what a transfer may end with. */
+/* The remote says why it broke our session `epoch`. If that session degraded the peer, RECOVERED
+ * will tell this reason, unless a transfer of ours was named as the culprit. Other errors than
+ * those of a transfer that breaks its session are not believed. */
 void cause_told(struct peer *peer, uint64_t epoch, int reason) {
     bool sensible = reason == WEIR_EREMOTE || reason == WEIR_EINVAL || reason == WEIR_ETOOBIG ||
                     reason == WEIR_ETIMEDOUT || reason == WEIR_ECANCELED;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* complete.c: news from the device: completions of runs, and messages.
  *
- * Owns the routing by wr_id, and the path of a notification to the application; recv.c
- * has the receives. A received notification is *accepted* when it is marked in
- * the window of its sender: from then on it will be delivered, whatever becomes of
- * its session. If the application's queue is full it is held in its receive
- * buffer, and the credit with it: a slow application pushes back on its peers.
+ * Owns the routing of completions by wr_id, and the acceptance of notifications; the receives are
+ * recv.c's, and the queue of held notifications deliver.c's. A received notification is *accepted*
+ * when it is marked in the window of its sender: from then on it will be delivered, even if its
+ * session ends. If the application's queue is full, the notification is held in its receive buffer,
+ * and its credit with it: a slow application pushes back on its peers.
  */
 #include "complete.h"
 
@@ -22,7 +22,7 @@
 
 #include <assert.h>
 
-/* Whether this part is the last one missing. */
+/* Notes that this part of a notification has come. True: all its parts have. */
 static bool parts_complete(struct peer *peer, const struct qp *qp, const struct wire_data *data) {
     if (data->parts == 1)
         return true;
@@ -35,11 +35,10 @@ static bool parts_complete(struct peer *peer, const struct qp *qp, const struct 
     return __builtin_popcount(parts->mask) >= data->parts;
 }
 
-/* Numbers that will never come leave holes, which would stop the window one day: it
- * follows the sender's base then, but only as far as this number needs. A number that the sender
- * has finished may not have been polled here yet, on another QP; but devices poll QPs in turn, and
- * no more than RECEIVES_MAX messages are ever unpolled, so nothing that is a whole window behind
- * can still come. */
+/* Moves the window on if it does not reach this number. It would stop one day at the holes that
+ * numbers leave which will never come, so it follows the sender's base, as far as this number
+ * needs. A message below that base may still be unpolled, on another QP. But at most RECEIVES_MAX
+ * messages are unpolled, and devices poll QPs in turn, so none is a whole window behind. */
 static void make_room(struct window *window, const struct wire_data *data) {
     if (data->number - window->base <= WINDOW_SIZE || data->number <= window->base)
         return;
@@ -65,7 +64,7 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     if (!parts_complete(peer, qp, data))
         return false;
     window_mark(&peer->received, data->number);
-    /* It may send as soon as we can receive, and be gone before its READY is here. */
+    /* UP is told now: the peer may send as soon as we can receive, and end before its READY. */
     if (!standing_is_up(&peer->standing))
         peer_tell(engine, standing_step(&peer->standing, STANDING_IN_DATA), peer, 0, 0);
     if (engine->held_count == 0 && deliver(engine, peer, 0, recv_buffer(engine, qp, buffer)))
@@ -74,7 +73,7 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     return true;
 }
 
-/* Room may have come up in the application's queue. */
+/* Delivers held notifications, the oldest first, as far as the application's queue has room. */
 void complete_held(weir_engine *engine) {
     while (engine->held_count > 0) {
         struct held held = engine->held[engine->held_head];
@@ -93,8 +92,8 @@ void complete_held(weir_engine *engine) {
     atomic_store(&engine->held_some, false);
 }
 
-/* No such message comes of an engine in its right: not one of ours, or more than it had
- * credits for, which are buffers that others need. */
+/* Decodes a message and takes account of its credits. False: no engine sends such a message, or
+ * its sender had no credit for it. Each message takes a receive that other peers may need. */
 static bool message_is_good(weir_engine *engine, struct qp *qp, uint32_t buffer,
                             const struct weir_cqe *cqe, struct wire_data *data) {
     return !cqe->has_imm && cqe->byte_length <= MESSAGE_BYTES &&
@@ -128,9 +127,9 @@ static void message(weir_engine *engine, struct qp *qp, uint32_t buffer,
     }
 }
 
-/* The beacon speaks for the send queue. Receives flush in their own time, and behind
- * them may be messages that their senders count as delivered: the drain goes on when
- * both are through. */
+/* The beacon's flush ends the send queue only. Receives flush in their own time, and among their
+ * completions may be messages that the sender counts as delivered. So the drain goes on when the
+ * beacon and every receive of the QP's own queue are back. */
 static void drain_beacon(weir_engine *engine, struct qp *qp) {
     if (qp->beacon_back && qp->recvs == 0 && qp->drain.state == DRAIN_BEACON)
         drain_feed(engine, qp, DRAIN_EV_BEACON_FLUSHED);
@@ -208,7 +207,7 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
         runs_retire(engine, qp);
         return;
     }
-    /* Accounted for when the QP is gone; now only say who did it. */
+    /* The run is accounted for when the QP is gone: until then only its culprit is kept. */
     int error = culprit_error(cqe->status);
     if (error != 0 && run->transfer != LEDGER_NO_TRANSFER &&
         engine->transfers[run->transfer].result == 0)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conns.c: control connections: what is sent on them, whose they are, visitors.
  *
- * Owns the sending of a message on a connection, the end of its use, and the words that visitors
- * said of themselves before they were peers. It leaves to others when a peer is dialled (dial.c),
- * and what is made of the messages that come (control.c).
+ * Owns the sending of a message on a connection, the end of a connection's use, and the table of
+ * visitors: instance and address of each, until it is a peer. Dialling is dial.c's, and received
+ * messages are control.c's.
  */
 #include "conns.h"
 
@@ -13,7 +13,8 @@
 
 /* ---- messages out ------------------------------------------------------ */
 
-/* False: there is no such connection any more. */
+/* Queues a message. False: there is no such connection any more. True also when the connection's
+ * buffer is full and the message is dropped: the sender's own timer repeats it. */
 bool conn_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint32_t length,
                bool again) {
     if (conn == 0)
@@ -30,7 +31,7 @@ bool conn_send(weir_engine *engine, uint64_t conn, const uint8_t *data, uint32_t
     return true;
 }
 
-/* WHO or IAM. pass: of IAM; 0: none is shown. False: there is no such connection any more. */
+/* Sends WHO or IAM. pass: of IAM; 0: none is shown. False: as of conn_send. */
 bool conn_identify(weir_engine *engine, uint64_t conn, enum wire_type type, const uint8_t *to,
                    uint64_t pass, bool again) {
     struct wire_message message = {.type = type, .pass = pass};
@@ -45,7 +46,7 @@ bool conn_identify(weir_engine *engine, uint64_t conn, enum wire_type type, cons
            conn_send(engine, conn, bytes, length, again);
 }
 
-/* To the sender of `message`, without an endpoint. */
+/* Sends *out to the sender of `message`, from no endpoint. */
 void conn_reply(weir_engine *engine, uint64_t conn, const struct wire_message *message,
                 struct wire_message *out) {
     uint8_t bytes[WIRE_HEADER_SIZE + 16];
@@ -59,9 +60,10 @@ void conn_reply(weir_engine *engine, uint64_t conn, const struct wire_message *m
 
 /* ---- visitors ---------------------------------------------------------- */
 
-/* The entry of a connection, a new one if need be: a free one, or else the oldest of those
- * that only asked. A visitor that said HELLO is not displaced, so it comes in even while others ask
- * and ask. NULL: no room. */
+/* The entry of a connection, or a new one. Without a free entry it displaces a visitor that was not
+ * asked WHO, among the next VISITORS entries in turn. A visitor that says HELLO after it was
+ * displaced is asked, and not displaced again, so others that only say WHO cannot keep it out.
+ * NULL: no room. */
 struct visitor *visitor_add(weir_engine *engine, uint64_t conn) {
     struct visitor *visitor = found_visitor(engine, conn);
     if (visitor == NULL)
@@ -94,8 +96,8 @@ bool conn_is_aside(const struct peer *peer, uint64_t conn) {
            (peer->before_aside && conn == peer->conn_before);
 }
 
-/* Gives up the use of a connection; closes it unless another peer lives on it (one
- * that was replaced may have dialled what its successor speaks on). */
+/* Takes a connection from the peer, and closes it unless it is a peer's still: a peer that was
+ * replaced may have dialled the connection that its successor speaks on. */
 void conn_hangup(weir_engine *engine, struct peer *peer, uint64_t *conn) {
     uint64_t number = *conn;
     uint32_t at = NONE;
