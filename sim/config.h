@@ -85,6 +85,9 @@ struct sim_nic_config {
                            * go on to work, or fail with it */
     uint32_t recv_refuse; /* from a receive on that is posted, none is taken... */
     uint64_t recv_refuse_ns_max; /* ...for up to this long */
+    uint32_t lack; /* from a call on that makes or connects a QP, the node lacks what it takes... */
+    uint64_t lack_ns_max; /* ...for up to this long... */
+    bool lacks_memory;    /* ...to make QPs; else only a descriptor to connect them */
 };
 
 struct sim_net_config {

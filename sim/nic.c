@@ -310,6 +310,19 @@ static void qp_free(struct weir_qp *qp) {
     free(qp);
 }
 
+/* A node that is short of something stays so for a while. */
+static bool nic_lacks(struct weir_device *nic) {
+    uint64_t now_ns = nic->world->now_ns;
+
+    if (now_ns >= nic->lacks_until_ns && nic_fault(nic, nic->config->lack)) {
+        nic->lacks_until_ns = now_ns + sim_between(&nic->world->prng, 1, nic->config->lack_ns_max);
+        sim_trace(nic->world, "n%u lacks %s until %llu", nic->node->index,
+                  nic->config->lacks_memory ? "memory" : "descriptors",
+                  (unsigned long long)nic->lacks_until_ns);
+    }
+    return now_ns < nic->lacks_until_ns;
+}
+
 static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *options,
                          struct weir_qp_granted *granted_out, struct weir_qp **qp_out) {
     uint32_t index = 0;
@@ -326,7 +339,7 @@ static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *
     if (nic->failed) {
         return WEIR_EDEVICE;
     }
-    if (nic_fault(nic, nic->config->create_fail)) {
+    if (nic_fault(nic, nic->config->create_fail) || (nic->config->lacks_memory && nic_lacks(nic))) {
         return WEIR_ENOMEM;
     }
     if (nic->config->qps_max != 0 && nic->census.qps >= nic->config->qps_max) {
@@ -407,6 +420,9 @@ static int nic_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
     }
     if (nic_fault(nic, nic->config->connect_fail)) {
         return WEIR_EDEVICE;
+    }
+    if (!nic->config->lacks_memory && nic_lacks(nic)) {
+        return WEIR_EMFILE;
     }
     qp->remote_node = path->blob[1];
     memcpy(&qp->remote_qpn, path->blob + 4, sizeof(qp->remote_qpn));

@@ -138,6 +138,7 @@ struct weir_device {
     uint32_t async_count;
     struct nic_recvs srq;
     uint64_t recv_refused_until_ns;
+    uint64_t lacks_until_ns;
     bool failed; /* for good: device_fail */
     bool let_go;
     struct sim_nic_census census;

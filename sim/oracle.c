@@ -336,12 +336,14 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
                transfer->memory_released ||
                ((nic->no_blame || there->mute_errors) && refused_back(oracle, transfer));
     case WEIR_ENOMEM: /* what the other side lacks is EREFUSED here */
-        return nic->create_fail != 0 || nic->mr_fail != 0;
+        return nic->create_fail != 0 || nic->mr_fail != 0 || (nic->lack != 0 && nic->lacks_memory);
+    case WEIR_EMFILE:
+        return nic->lack != 0 && !nic->lacks_memory;
     case WEIR_EFULL:
         return nic->qps_max != 0;
     case WEIR_EREFUSED:
         return there->create_fail != 0 || there->qps_max != 0 || there->connect_fail != 0 ||
-               there->device_fail != 0;
+               there->device_fail != 0 || there->lack != 0;
     case WEIR_EINVAL:
         return nic->post_einval != 0;
     default:

@@ -313,6 +313,25 @@ static void slow_applications(struct sim_prng *prng, struct sim_config *config) 
     }
 }
 
+/* Nodes that lack what a session takes, for longer than a connect may take. A lack is known: it
+ * ends no transfer with ECONNECT, which says that nobody knows. From a stream of its own, too. */
+static void lacks(uint64_t seed, struct sim_config *config) {
+    struct sim_prng prng;
+
+    sim_prng_seed(&prng, seed ^ UINT64_C(0x1ac5));
+    if (sim_below(&prng, strcmp(config->profile, "refused") == 0 ? 2 : 8) != 0 || is_calm(config) ||
+        config->work.doors) {
+        return;
+    }
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        struct sim_nic_config *nic = &config->nic[i];
+
+        nic->lack = maybe(&prng, 2, 30000);
+        nic->lack_ns_max = config->engine.connect_timeout_ns * PICK(&prng, 1, 2, 8) / 4;
+        nic->lacks_memory = sim_below(&prng, 2) == 0;
+    }
+}
+
 /* ---- profiles ---------------------------------------------------------- */
 
 /* What nodes say of where they listen. */
@@ -591,6 +610,7 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         second_names(seed, config_out);
         PROFILES[i].fill(&prng, config_out);
         slow_connects(seed, config_out);
+        lacks(seed, config_out);
         for (uint32_t n = 0; n < config_out->nodes; n++) {
             possible(&config_out->nic[n]);
         }
@@ -649,6 +669,9 @@ static void print_nic(const struct sim_config *config, uint32_t node, FILE *out)
     PRINT(out, nic, device_fail);
     PRINT(out, nic, connect_fail);
     PRINT(out, nic, recv_refuse);
+    PRINT(out, nic, lack);
+    PRINT(out, nic, lack_ns_max);
+    PRINT(out, nic, lacks_memory);
     fputc('\n', out);
 }
 

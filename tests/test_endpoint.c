@@ -464,6 +464,53 @@ static void test_W9_the_deadline_has_the_last_reason(void **state) {
     assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EFULL);
 }
 
+/* The side that answers hears it too, if it waits for a session itself. */
+static void test_W9_the_side_that_joins_tells_what_it_lacks(void **state) {
+    struct pair *p = start();
+
+    (void)state;
+    p->nodes[B].connect_error = WEIR_EMFILE;
+    pair_event(p, B, EP_EV_WANT);
+    pair_deliver(p, B);
+    EXPECT(p, "B.create(1) B>HELLO(1) A.create(1) A.connect(1,1) A>HELLO_ACK(1,1)");
+    pair_event(p, A, EP_EV_WANT);
+    pair_deliver(p, A);
+    EXPECT(p, "B.connect(1,1) B>REFUSE(1,later) B.retire(1,1)");
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), 0);
+    pair_deliver(p, B);
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EMFILE);
+    pair_tick_at(p, A, PAIR_TIMEOUT_NS);
+    EXPECT(p, "A.retire(1,1) A>SETTLE(1) A.failed(-32)");
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EMFILE);
+}
+
+/* Likewise with attempts that cross, while the device of the side that waits still connects. */
+static void test_W9_a_lack_is_heard_while_connecting(void **state) {
+    struct pair *p = start();
+    static const struct wire_message LATER = {
+        .type = WIRE_REFUSE, .echo = 1 | WIRE_ECHO_LATER, .reason = WEIR_ENOMEM};
+    struct ep_event event = {.type = EP_EV_MESSAGE, .message = &LATER};
+    struct ep_effect effects[EP_EFFECTS_MAX];
+    struct endpoint *a = &p->nodes[A].ep;
+
+    (void)state;
+    pair_event(p, A, EP_EV_WANT);
+    pair_event(p, B, EP_EV_WANT);
+    struct pair_message hello = pair_take(p, B);
+    struct wire_message crossing;
+    assert_int_equal(wire_decode(hello.bytes, hello.length, &crossing), WEIR_OK);
+    event.message = &crossing;
+    assert_int_equal(endpoint_step(a, &event, p->now_ns, effects), 1);
+    assert_int_equal(a->state, EP_ACCEPTING);
+    struct wire_message later = LATER;
+    memcpy(later.from, crossing.from, sizeof(later.from));
+    memcpy(later.to, crossing.to, sizeof(later.to));
+    event.message = &later;
+    assert_int_equal(endpoint_step(a, &event, p->now_ns, effects), 0);
+    assert_int_equal(a->state, EP_ACCEPTING);
+    assert_int_equal(endpoint_reason(a), WEIR_ENOMEM);
+}
+
 /* Nobody refuses anything where the devices do not reach each other. */
 static void test_W9_a_device_that_does_not_reach_ours_is_no_refusal(void **state) {
     struct pair *p = start();
@@ -546,6 +593,32 @@ static void test_out_of_qps_is_tried_again_until_the_deadline(void **state) {
     assert_true(endpoint_at_rest(&p->nodes[A].ep));
 }
 
+/* A lack that lasts costs ever fewer QPs, and the next wish begins anew. */
+static void test_W9_attempts_of_a_wish_are_ever_further_apart(void **state) {
+    struct pair *p = start();
+    static const uint64_t AT[] = {0, 1, 3, 7, 15, 31, 47, 63, 79, 95};
+    static const uint64_t COUNT = sizeof(AT) / sizeof(AT[0]);
+
+    (void)state;
+    for (uint64_t wish = 0; wish < 2; wish++) {
+        uint64_t began_ns = p->now_ns;
+
+        p->nodes[A].create_error = WEIR_EMFILE;
+        pair_event(p, A, EP_EV_WANT);
+        for (uint64_t i = 1; i < PAIR_TIMEOUT_NS / PAIR_RETRANSMIT_NS; i++) {
+            p->nodes[A].create_error = WEIR_EMFILE;
+            pair_tick_at(p, A, began_ns + i * PAIR_RETRANSMIT_NS);
+            uint64_t made = 0;
+            while (made < COUNT && wish + AT[made] <= i)
+                made++;
+            assert_int_equal(p->nodes[A].epoch_counter, wish * COUNT + made);
+        }
+        pair_trace(p);
+        pair_tick_at(p, A, began_ns + PAIR_TIMEOUT_NS);
+        EXPECT(p, "A.failed(-22)");
+    }
+}
+
 /* The HELLO has not been used up by the failure: its repeat is answered. */
 static void test_out_of_qps_there_only_delays(void **state) {
     struct pair *p = start();
@@ -581,6 +654,9 @@ int main(void) {
         cmocka_unit_test(test_W9_a_side_that_cannot_make_QPs_says_so_at_once),
         cmocka_unit_test(test_W9_no_refusal_for_good_reads_as_a_stale_one),
         cmocka_unit_test(test_W9_the_deadline_has_the_last_reason),
+        cmocka_unit_test(test_W9_the_side_that_joins_tells_what_it_lacks),
+        cmocka_unit_test(test_W9_a_lack_is_heard_while_connecting),
+        cmocka_unit_test(test_W9_attempts_of_a_wish_are_ever_further_apart),
         cmocka_unit_test(test_W9_a_device_that_does_not_reach_ours_is_no_refusal),
         cmocka_unit_test(test_W9_a_reason_to_wait_that_is_late_does_no_harm),
         cmocka_unit_test(test_connect_that_fails_here_is_tried_again),

@@ -188,6 +188,12 @@ static void want_raise(struct step *s) {
         return;
     ep->want = true;
     want_note(s, WEIR_ECONNECT, 0);
+    /* The last wish may have left a long pause. */
+    const uint64_t pause_end_ns = after(s->now_ns, ep->options.retransmit_ns);
+    if (ep->state == EP_NONE && ep->attempt.next_ns != UINT64_MAX &&
+        ep->attempt.next_ns > pause_end_ns)
+        ep->attempt.next_ns = pause_end_ns;
+    ep->pauses = 0;
     ep->want_deadline_ns = after(s->now_ns, ep->options.connect_timeout_ns);
 }
 
@@ -249,11 +255,16 @@ static void attempt_end(struct step *s) {
     state_set(s, EP_NONE);
 }
 
-/* Keeps proceed() from trying again at once, so that a remote which refuses
- * everything cannot make us create QPs faster than we retransmit. */
+/* Keeps proceed() from trying again at once, so that a remote which refuses everything cannot make
+ * us create QPs faster than we retransmit. Where one of the two lacks something, each pause is
+ * twice the one before, up to the longest between two HELLOs that are put off. */
 static void attempt_pause(struct step *s) {
-    rtt_silence(&s->ep->attempt);
-    s->ep->attempt.next_ns = after(s->now_ns, s->ep->options.retransmit_ns);
+    struct endpoint *ep = s->ep;
+
+    rtt_silence(&ep->attempt);
+    ep->attempt.next_ns = after(s->now_ns, ep->options.retransmit_ns << ep->pauses);
+    if (ep->want && ep->want_error != WEIR_ECONNECT && ep->pauses < RTT_DOUBLINGS)
+        ep->pauses++;
 }
 
 /* Takes an entry and an epoch, if an entry is free. CREATE has to be last. */
@@ -829,7 +840,7 @@ static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 [IN_READY_OLD]    = {A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER,   A_OVER},
 [IN_REFUSE_STALE] = {A_BUG,    A_DROP,   A_DROP,   A_AGAIN,  A_DROP,   A_DROP,   A_AGAIN,  A_BUG},
 [IN_REFUSE_FINAL] = {A_BUG,    A_DROP,   A_DROP,   A_DENIED, A_DROP,   A_DROP,   A_DENIED, A_BUG},
-[IN_REFUSE_LATER] = {A_BUG,    A_DROP,   A_DROP,   A_NOTE,   A_DROP,   A_DROP,   A_DROP,   A_BUG},
+[IN_REFUSE_LATER] = {A_BUG,    A_DROP,   A_DROP,   A_NOTE,   A_DROP,   A_NOTE,   A_NOTE,   A_BUG},
 [IN_REFUSE_OLD]   = {A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP,   A_DROP},
 [IN_SETTLE]       = {A_SETTLE, A_DROP,   A_DROP,   A_SETTLE, A_SETTLE, A_SETTLE, A_SETTLE, A_DROP},
 [IN_SETTLED]      = {A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_TELL,   A_DROP},

@@ -190,6 +190,7 @@ struct endpoint {
     uint64_t want_deadline_ns;
     uint64_t attempt_deadline_ns;
     struct rtt_pause attempt; /* OFFERED, CONFIRM: resend; NONE: try again */
+    uint32_t pauses;          /* of this wish, with a lack known; up to RTT_DOUBLINGS */
     bool put_off;             /* OFFERED: the remote does not answer the HELLO yet */
 
     uint64_t settle_asked; /* highest epoch of ours that SETTLE was sent for */
