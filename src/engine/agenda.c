@@ -2,8 +2,8 @@
 /* agenda.c: what time it is, and what is to be done when.
  *
  * Owns the engine's clock, its timers (one for each transfer, peer and QP, and one for receives)
- * and the run list, on which the peers are that have something to post. It leaves to others what is
- * done when a turn or a deadline comes (step.c), and what ends an absence (look.c).
+ * and the run list: the peers that may be able to post. Turns and deadlines that are due are
+ * step.c's, the end of an absence is look.c's.
  */
 #include "agenda.h"
 
@@ -32,8 +32,8 @@ void engine_present(weir_engine *engine) {
 
 /* ---- timers ------------------------------------------------------------ */
 
-/* A deadline before all that the sleeping threads know of is news to them. The first one ends the
- * time in which nothing is waited for, and nobody has to look. */
+/* If a thread may sleep until a later deadline than this one, the sleeping threads are told. The
+ * first deadline ends the time in which nothing is waited for, and no thread has to look. */
 static void timer_set(weir_engine *engine, uint32_t number, uint64_t when_ns) {
     timers_set(&engine->timers, number, when_ns);
     if (engine->present_until_ns == UINT64_MAX && when_ns != UINT64_MAX)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* control.c: the messages on control connections, and whose they are.
  *
- * Owns WHO and IAM, visitors, and the routing of everything else to the peer's endpoint. A
- * peer has at most three connections, one that was dialled here and the last two that it made
- * (one may be dead); the one heard from last is answered. Nothing here waits: answers come as
- * control events, silence as timers (dial.c).
+ * Owns WHO and IAM, when a visitor becomes a peer, and the routing of all other messages to the
+ * peer's endpoint. A peer has at most three connections: one that was dialled here and the last
+ * two that it made (one may be dead). Messages to it go on the one that it was heard on last.
+ * Nothing here waits: answers come as control events, silence as timers (dial.c).
  *
  * Anybody may connect and speak in a peer's name. From its first session on a peer is *guarded*:
  * a message in its name counts only on its own connections. Its own connections are the ones on
@@ -36,8 +36,9 @@ static bool is_strange(const struct peer *peer, uint64_t conn) {
     return peer->guarded && !conn_is_of(peer, conn);
 }
 
-/* The pass that shows the peer on this connection that it is us. Only on one that was dialled here,
- * and that it has answered: it is not told to one that only says that it is the peer. */
+/* The pass by which the peer knows us on this connection; 0: none is shown. It is shown only on a
+ * connection that was dialled here and that the peer has answered, since anybody who connects may
+ * say that it is the peer. */
 static uint64_t pass_for(const struct peer *peer, uint64_t conn) {
     bool answered = peer->conn_dialled == conn
                         ? peer->dial == DIAL_NONE || peer->dial == DIAL_AWAITING
@@ -45,8 +46,8 @@ static uint64_t pass_for(const struct peer *peer, uint64_t conn) {
     return answered && !peer_is_leaving(peer) ? peer->pass_theirs : 0;
 }
 
-/* Any visitor is answered: no peer is made before a HELLO. What the visitor says of itself is kept
- * until then, as far as there is room. */
+/* Any visitor is answered, and no peer is made before its HELLO. The visitor's instance and address
+ * are kept until then, as far as there is room. */
 static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
     struct peer *peer = peer_by_instance(engine, message->from);
     uint64_t pass = peer != NULL ? pass_for(peer, conn) : 0;
@@ -66,8 +67,8 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
         return;
     learn_address(engine, peer, message->address);
     dial_spoke(engine, peer, conn);
-    /* Where we dialled, WHO means that the peer heard something and does not know from whom.
-     * Without the pass it would hear it again and ask again, for ever. */
+    /* On a connection that we dialled, WHO means that a message came there and its sender is not
+     * believed. Without the pass nothing is sent again: it would be asked about again, for ever. */
     if (pass != 0 || (conn != peer->conn_dialled && !conn_is_aside(peer, conn)))
         peer_reachable(engine, peer);
     else
@@ -75,7 +76,8 @@ static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message
 }
 
 /* Another instance says that it is at the address of this peer, which has no session: one of the
- * two is wrong, or the peer is gone. It is asked for there. Returns when that began. */
+ * two is wrong, or the peer is gone. So the address is dialled and asked. Returns when the doubt
+ * began; it ends after a connect time-out. */
 static uint64_t doubted_since(weir_engine *engine, struct peer *peer) {
     uint64_t now = engine_now(engine);
     if (peer->doubt_ns == 0 || now - peer->doubt_ns >= engine->options.connect_timeout_ns) {
@@ -87,9 +89,9 @@ static uint64_t doubted_since(weir_engine *engine, struct peer *peer) {
     return peer->doubt_ns;
 }
 
-/* Whether the HELLO of a visitor waits for the peer, which has the visitor's address: until the
- * peer has drained, if it is leaving, or until it is known who answers there. But not for long: a
- * drain may take as long as a device likes, and not everybody can be dialled. */
+/* Whether the HELLO of a visitor waits for the peer, which has the visitor's address. It waits for
+ * a leaving peer to drain, or for an answer at the address, but no longer than a quarter of the
+ * connect time-out: a drain may take long, and not every address can be dialled. */
 static bool waits_for_known(weir_engine *engine, uint64_t conn, struct peer *peer) {
     bool leaving = peer_is_leaving(peer);
     uint64_t since = leaving ? peer->left_ns : doubted_since(engine, peer);
@@ -100,10 +102,10 @@ static bool waits_for_known(weir_engine *engine, uint64_t conn, struct peer *pee
     return true;
 }
 
-/* Whether the HELLO of a visitor at this address has to wait. A peer that the application
- * opened there is very likely the same: ask who answers there, once the instance that was there
- * before is known to be gone, and has drained. But not for long: if it cannot be dialled from here,
- * the connection that it made is all there is. */
+/* Whether the HELLO of a visitor at this address has to wait. A peer that the application opened
+ * there is very likely the same engine, so the address is dialled first, once an instance that was
+ * there before has drained. The wait is a quarter of the connect time-out at most: if the address
+ * cannot be dialled from here, the visitor's connection is all there is. */
 static bool hello_waits(weir_engine *engine, uint64_t conn, const char *address) {
     struct peer *opened = peer_by_address(engine, address);
     uint64_t timeout = engine->options.connect_timeout_ns;
@@ -125,8 +127,8 @@ static bool hello_waits(weir_engine *engine, uint64_t conn, const char *address)
     return true;
 }
 
-/* A HELLO is not answered now, and heard all the same: it is tried again. EAGAIN: it is nobody's
- * lack. */
+/* Tells the sender of a HELLO that it is refused for now, so that it is said again later. reason:
+ * the resource that is lacking; EAGAIN: none is. */
 static void later(weir_engine *engine, uint64_t conn, const struct wire_message *message,
                   int reason) {
     if (message->type == WIRE_HELLO && !engine->closing)
@@ -136,8 +138,8 @@ static void later(weir_engine *engine, uint64_t conn, const struct wire_message 
                                           .reason = reason});
 }
 
-/* The peer of a HELLO, or of a SETTLE. Without room for another one, its sender is told so; it
- * will ask again. */
+/* Makes the peer of a HELLO, or of a SETTLE. NULL: no room for another peer. Then the sender of a
+ * HELLO is told so and will ask again, and the application is told REFUSED. */
 static struct peer *meet(weir_engine *engine, uint64_t conn, const struct wire_message *message,
                          const char *address) {
     struct peer *peer = peer_meet(engine, message->from, address);
@@ -153,7 +155,7 @@ static struct peer *meet(weir_engine *engine, uint64_t conn, const struct wire_m
     return NULL;
 }
 
-/* The first HELLO of an instance. NULL: not now; it will be repeated. */
+/* The first HELLO or SETTLE of an instance. NULL: not now; the message will be repeated. */
 static struct peer *first_hello(weir_engine *engine, uint64_t conn,
                                 const struct wire_message *message) {
     const uint8_t *instance = message->from;
@@ -166,7 +168,7 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn,
     }
     struct visitor *visitor = found_visitor(engine, conn);
     if (visitor == NULL || memcmp(visitor->instance, instance, WIRE_INSTANCE_SIZE) != 0) {
-        /* There was no room for what it said of itself, or it was met before: once more. */
+        /* Nothing is kept that this instance said of itself on this connection: ask WHO. */
         if (!conn_identify(engine, conn, WIRE_WHO, NULL, 0, false))
             return NULL;
         visitor = visitor_add(engine, conn);
@@ -190,7 +192,8 @@ static struct peer *first_hello(weir_engine *engine, uint64_t conn,
     return peer;
 }
 
-/* IAM from one that was not dialled here: it shows its pass, or was asked because it said HELLO. */
+/* IAM on a connection that was not dialled here: the sender shows its pass, or answers the WHO that
+ * its HELLO caused. */
 static void on_visitor_iam(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
     struct visitor *visitor = found_visitor(engine, conn);
     if (visitor != NULL && visitor->asked &&
@@ -221,8 +224,8 @@ static struct peer *dialled_on(weir_engine *engine, uint64_t conn) {
     return peer;
 }
 
-/* It is known who answers at the address of a visitor whose HELLO waits for that: the visitor is
- * spoken to, and says HELLO again before its time. */
+/* An instance has answered at the address that `opened` has. A visitor whose HELLO waits for that
+ * gets an IAM, and so repeats the HELLO at once. */
 static void answer_waiting(weir_engine *engine, struct peer *opened) {
     const struct visitor *visitor =
         opened->conn_waits != 0 ? found_visitor(engine, opened->conn_waits) : NULL;
@@ -245,7 +248,7 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
     bool shows = asked && other != NULL && !peer_is_leaving(other) && peer_speaks_for(peer, other);
     if (shows && other->pass_theirs != 0 &&
         !conn_identify(engine, conn, WIRE_IAM, instance, other->pass_theirs, false))
-        return true; /* it broke meanwhile: it will be dialled again */
+        return true; /* the connection broke meanwhile: the address will be dialled again */
     if (asked)
         dial_answered(engine, peer);
     /* Our own address: a peer that claims it is reached by its connection. */
@@ -269,9 +272,8 @@ static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message
         on_visitor_iam(engine, conn, message);
 }
 
-/* An instance that we have not met says HELLO. If it answers where we asked WHO, and its IAM
- * is late or lost, that says as much: the address is known, and who opened it. NULL: not now;
- * HELLO will be repeated. */
+/* An instance without a peer here says HELLO or SETTLE. On a connection where we asked WHO, the
+ * message stands for an IAM that is late or lost. NULL: not now; the message will be repeated. */
 static struct peer *new_instance(weir_engine *engine, uint64_t conn,
                                  const struct wire_message *message) {
     const struct peer *peer = engine->closing ? NULL : dialled_on(engine, conn);
@@ -282,8 +284,8 @@ static struct peer *new_instance(weir_engine *engine, uint64_t conn,
     return first_hello(engine, conn, message);
 }
 
-/* Somebody whom we have given up did not notice, and has a session of ours: that is over,
- * with all before it. SETTLE says so for ever, and takes no endpoint to say. */
+/* An instance that was given up here did not notice, and answers for a session of ours. SETTLE
+ * tells it that this session is over, with all before it, and needs no endpoint. */
 static void disown(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
     if (message->echo <= engine->epoch_counter)
         conn_reply(engine, conn, message,

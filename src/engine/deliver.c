@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* deliver.c: accepted notifications on their way to the application.
  *
- * Owns the ring of those that are *held*: for them there was no room in the application's queue,
- * and they wait in their receive buffers. complete.c accepts notifications, and gives the buffers
- * back.
+ * Owns how a notification is put into the application's queue, and the ring of *held* ones: the
+ * queue had no room, and they wait in their receive buffers. complete.c accepts notifications, and
+ * gives the buffers back.
  */
 #include "deliver.h"
 
 #include "tables.h"
 
-/* Puts an accepted notification into the application's queue; false: full. from: of whom, when the
- * peer has ended; else 0. */
+/* Puts an accepted notification into the application's queue; false: full. from: the handle of a
+ * peer that has ended; else 0. */
 bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_t *bytes) {
     weir_notification *out = queue_room(&engine->notifications);
     if (out == NULL)
@@ -40,15 +40,15 @@ void deliver_later(weir_engine *engine, struct peer *peer, struct qp *qp, uint32
     engine->held_count++;
     qp->held++;
     peer->held++;
-    /* A taker that makes room from here on sees held_some; one that made it before is
-     * seen by us. */
+    /* A taker that makes room after this store sees held_some. Room that was made before is seen
+     * here: both sides are sequentially consistent. */
     atomic_store(&engine->held_some, true);
     if (queue_room(&engine->notifications) != NULL)
         atomic_store(&engine->attention, true);
 }
 
-/* The peer has ended, and the handle that it is known by may be another's: its held notifications
- * keep the handle that it had. */
+/* The peer has ended, and the handle that it was known by may come to name another instance: its
+ * held notifications keep that handle. */
 void deliver_ended(weir_engine *engine, const struct peer *peer) {
     uint32_t index = peer_index(engine, peer);
     for (uint32_t i = 0; peer->held > 0 && i < engine->held_count; i++) {

@@ -32,11 +32,12 @@
 enum {
     DIAL_PAUSE_NS = 20 * 1000 * 1000,
     DIAL_PAUSE_MAX_NS = 500 * 1000 * 1000,
-    DIAL_AT_ONCE = 4,                    /* answered, and begun without a pause after each other */
-    DIAL_CALM_NS = 2 * DIAL_PAUSE_MAX_NS /* between the beginnings of two that do not count so */
+    DIAL_AT_ONCE = 4,                    /* answered dials in a row until one waits */
+    DIAL_CALM_NS = 2 * DIAL_PAUSE_MAX_NS /* dials that begin so far apart are not in a row */
 };
 
-/* A quarter of the connect time-out: for one that can be reached only if it calls. */
+/* A quarter of the connect time-out: for a lost peer whose device is asked for signs of life, for
+ * an address that is to be proven, and the longest pause between two calls. */
 static uint64_t patience_ns(const weir_engine *engine) {
     uint64_t patient_ns = engine->options.connect_timeout_ns / 4;
     return patient_ns > 2 ? patient_ns : 2; /* half of it is the time between two looks */
@@ -62,7 +63,8 @@ void peer_set_timer(weir_engine *engine, struct peer *peer) {
 
 /* ---- signs of life ------------------------------------------------------- */
 
-/* The work that its QPs have completed and received so far. */
+/* A count that grows with each run that completes, and each notification that is received, on
+ * the live session. */
 static uint64_t signs_of(weir_engine *engine, const struct peer *peer) {
     const struct session *session = &peer->sessions[peer->live];
     uint64_t signs = 0;
@@ -108,8 +110,8 @@ static void begin(weir_engine *engine, struct peer *peer) {
 
 /* ---- dialling ------------------------------------------------------------ */
 
-/* The connection that carried HELLO or HELLO_ACK is hung up: it is said again on the one that is
- * there. */
+/* The last HELLO or HELLO_ACK may be lost with its connection: it is sent again on the connection
+ * that there is. */
 static void say_again(weir_engine *engine, struct peer *peer) {
     if (peer->unheard && peer->conn_last != 0 && peer_is_there(peer))
         note_probe(engine, peer);
@@ -131,8 +133,8 @@ static void fail(weir_engine *engine, struct peer *peer, int error) {
     peer_set_timer(engine, peer);
 }
 
-/* Signs of life put the deadline off, for as long as they come. A peer that has called meanwhile
- * needs none: a dial beside its connection ends in time. */
+/* Signs of life put the deadline off, for as long as they come. Not so when the peer has called
+ * meanwhile: a dial beside its connection ends after the connect time-out. */
 static void look(weir_engine *engine, struct peer *peer, uint64_t now) {
     peer->dial_look_ns = now + patience_ns(engine) / 2;
     if (peer_is_known(peer) && peer->conn_accepted != 0 &&
@@ -158,10 +160,10 @@ static void again_later(weir_engine *engine, struct peer *peer) {
     peer_set_timer(engine, peer);
 }
 
-/* Nobody listens at its address. An engine listens for as long as it lives, so one that has
- * answered there, and of which no connection is left, is gone. One that only says that it is
- * there (behind an address translation, say) may call again for a quarter of the connect
- * time-out. One that is not known yet may start later. */
+/* The peer's address refuses the connection. An engine listens for as long as it lives, so a peer
+ * that has answered there, and that has made no other connection, is gone. A peer that only says
+ * that it is there (behind an address translation, say) may call for a quarter of the connect
+ * time-out. A peer that is not known yet may start later. */
 static void refused(weir_engine *engine, struct peer *peer) {
     uint64_t patient_ns = peer->dial_deadline_ns - engine->options.connect_timeout_ns / 4 * 3;
     if (peer->proving)
@@ -173,7 +175,7 @@ static void refused(weir_engine *engine, struct peer *peer) {
         again_later(engine, peer);
 }
 
-/* Nothing was sent to the peer, which the system can say why. */
+/* Whether nothing was sent to the peer, for a reason that the system has named. */
 bool dial_unmade(int error) {
     return error == WEIR_EMFILE || error == WEIR_EUNREACH;
 }
@@ -255,13 +257,15 @@ static void dial_broken(weir_engine *engine, struct peer *peer, int error) {
         again_later(engine, peer);
 }
 
-/* An instance that answers now cannot be told yet from one that is still draining. */
+/* The instance that answered is one that was given up here, and whose sessions still drain: the
+ * address is dialled again after a pause. */
 void dial_again(weir_engine *engine, struct peer *peer) {
     conn_hangup(engine, peer, &peer->conn_dialled);
     again_later(engine, peer);
 }
 
-/* Its address is of the host that it called from, so its word of it was right, most likely. */
+/* A vouched peer's address is of the host that it called from, so it was most likely right, and the
+ * peer is gone: it has a quarter of the connect time-out left to call. */
 static void patience_is_short(weir_engine *engine, struct peer *peer) {
     uint64_t until_ns = engine_now(engine) + patience_ns(engine);
     if (!peer->vouched || peer->dial != DIAL_AWAITING)
@@ -271,8 +275,8 @@ static void patience_is_short(weir_engine *engine, struct peer *peer) {
         peer->dial_deadline_ns = until_ns;
 }
 
-/* Another instance answers at the address of a peer that never answered there: its word of itself
- * means nothing here. The peer has the connections that it made, and may make more. */
+/* Another instance answers at the address of a peer that never answered there: the address is not
+ * dialled for this peer any more. The peer has the connections that it made, and may make more. */
 void dial_elsewhere(weir_engine *engine, struct peer *peer) {
     peer->dial = DIAL_NONE;
     peer->dialable = false;
@@ -349,8 +353,8 @@ void dial_spoke(weir_engine *engine, struct peer *peer, uint64_t conn) {
     engine->ports.control.ops->keep(engine->ports.control.self, conn);
 }
 
-/* Asks at the peer's address who is there. The connection dialled before is kept meanwhile, as if
- * the peer had made it: it may be somebody else who says that this is its address. */
+/* Dials the peer's address to ask WHO. The connection that was dialled before is kept, as if the
+ * peer had made it: the other instance that gives this address may be wrong. */
 void dial_ask_there(weir_engine *engine, struct peer *peer) {
     uint64_t conn = peer->conn_dialled;
     if (peer->dial != DIAL_NONE || engine->closing)
@@ -387,8 +391,8 @@ static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int
     }
     if (!peer_is_there(peer) || peer->conn_last != 0 || (peer->dial != DIAL_NONE && !called))
         return;
-    /* A visitor that had no QPs here, and of which the application knows nothing, is not
-     * waited for. */
+    /* A peer that has no QPs here, and that the application was told nothing of, is not waited
+     * for. */
     if (peer->standing.state != STANDING_NEW || peer->refs > 0 ||
         !endpoint_at_rest(&peer->endpoint))
         dial_lost(engine, peer);

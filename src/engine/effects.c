@@ -2,9 +2,9 @@
 /* effects.c: the effects that the endpoint machine of a peer asks for, performed; and the notes of
  * what was found out about a peer (notes.h), performed.
  *
- * Everything that follows of a break, an end or a wish happens here, one after the other, with
- * nothing else under way: an endpoint is never entered twice. Here a session comes up, breaks, and
- * a peer is given up.
+ * Owns the order of the consequences of a break, an end or a wish: they are performed here, one
+ * after the other, with nothing else under way, so an endpoint is never entered twice. Here a
+ * session comes up or is broken, and a peer is given up.
  */
 #include "effects.h"
 
@@ -47,8 +47,8 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t number) {
     peer->doubt_ns = 0;
     peer_update_fast(engine, peer);
     run_later(engine, peer);
-    /* An address has one engine. If another peer is said to have this one, it is gone, or
-     * is the same, or one of the two lies: ask there. */
+    /* An address has one engine. If the application opened another peer at this address, that peer
+     * is gone, or is the same engine, or one of the two addresses is wrong: dial it and ask. */
     struct peer *other = peer->dialable ? found_at(engine, peer->address, true, NULL) : NULL;
     for (; other != NULL; other = found_at(engine, peer->address, true, other)) {
         if (other != peer && other->alias == NONE && !peer_is_leaving(other))
@@ -112,9 +112,8 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
     return false;
 }
 
-/* A session that the peer asks for cannot be made, or not now: the endpoint tells the peer, and
- * this the application. EAGAIN is no reason: it is made a little later; nor is a connect that is
- * tried again. */
+/* A session that the peer asked for cannot be made: the endpoint tells the peer, and this function
+ * the application. It is not told of EAGAIN, nor of a connect that will be tried again. */
 static void tell_refusal(weir_engine *engine, struct peer *peer, const struct ep_event *event) {
     bool lacks =
         event->error == WEIR_EMFILE || event->error == WEIR_EFULL || event->error == WEIR_ENOMEM;
@@ -168,8 +167,8 @@ static bool connected(struct peer *peer, uint32_t number, struct ep_event *event
     return true;
 }
 
-/* The first note that the peer's endpoint has to hear of, if it is one of its sessions or the end
- * of the peer. */
+/* Takes the first note for the peer's endpoint of a session that is drained or broken, or of the
+ * end of the peer; false: there is none. */
 static bool take_session(struct peer *peer, struct ep_event *event) {
     struct notes *notes = &peer->notes;
     if (notes->drained != 0) {
@@ -189,7 +188,7 @@ static bool take_session(struct peer *peer, struct ep_event *event) {
     return false;
 }
 
-/* Likewise, of the others, which come when all sessions that broke have. */
+/* Likewise, of the other notes for the endpoint. They come after all that take_session has. */
 static bool take_other(struct peer *peer, struct ep_event *event) {
     struct notes *notes = &peer->notes;
     while (notes->connected != 0) {
@@ -208,7 +207,7 @@ static bool take_other(struct peer *peer, struct ep_event *event) {
     return false;
 }
 
-/* Somebody needs the entry of a peer that the application has closed. */
+/* Another peer needs the entry of this one, which the application has closed. */
 static void evict(weir_engine *engine, struct peer *peer) {
     if (!peer->closed || !peer_is_there(peer) || peer->waits > 0 || peer->held > 0)
         return;
@@ -216,10 +215,10 @@ static void evict(weir_engine *engine, struct peer *peer) {
     peer_gone(engine, peer, WEIR_ECLOSED);
 }
 
-/* Somebody here needs a session with this peer. */
+/* A transfer or weir_peer_connect needs a session with this peer. */
 static void want(weir_engine *engine, struct peer *peer) {
     if (peer_is_leaving(peer) || peer->live != NONE || peer->alias != NONE)
-        return; /* peer_reap asks again */
+        return; /* of a leaving peer: peer_reap asks again */
     if (peer_is_known(peer))
         step(engine, peer, (struct ep_event){.type = EP_EV_WANT});
     else if (peer->dialable)
@@ -270,8 +269,8 @@ static void finish(weir_engine *engine, struct peer *peer) {
     peer_reap(engine, peer);
 }
 
-/* The device may know more than that a session broke: that its peer is dead. It must be heard
- * before the QPs that it is told of are gone. */
+/* When a session broke, the device may know that the peer is dead, too. Its event names a QP, so it
+ * is taken before the QPs of the session are gone. */
 static void hear_device(weir_engine *engine) {
     if (!engine->noted_break)
         return;

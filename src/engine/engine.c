@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine.c: an engine over any ports: made, and ended.
  *
- * Owns the order in which it takes what it needs, the buffers that its device must know, and
- * closing. Its memory is layout.c's, its steps are step.c's. */
+ * Owns the order of set-up, the registration of the engine's message buffers, and the order of
+ * closing. The engine's memory is layout.c's, its steps are step.c's. */
 #include "engine.h"
 #include "agenda.h"
 #include "effects.h"
@@ -17,7 +17,7 @@
 
 #include <assert.h>
 
-/* The engine's own message buffers, which the device must know. */
+/* Registers the engine's own message buffers with the device. */
 static int register_buffers(weir_engine *e) {
     uint64_t bytes = (uint64_t)e->qps_max * e->recvs_per_qp * MESSAGE_BYTES;
     int rc = e->device_ops->mr_register(e->device, e->recv_bytes, bytes, 0, &e->recv_mr);
@@ -140,7 +140,7 @@ weir_engine *engine_end(weir_engine *engine) {
             continue;
         uint64_t next = engine_next_deadline(engine), now = engine_clock(engine);
         uint64_t pause = next > now ? next - now : 0;
-        const uint64_t most = 1000 * 1000; /* devices need not wake us for completions */
+        const uint64_t most = 1000 * 1000; /* the device is not armed: no completion wakes us */
         engine->ports.wait.ops->sleep(engine->ports.wait.self, pause < most ? pause : most);
         engine->ports.wait.ops->clear(engine->ports.wait.self);
         engine->device_ops->disarm(engine->device);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* explain.c: why an engine did not open, in a sentence for a person.
  *
- * Nothing was kept of it: the reason is worked out again from the options, the environment and
- * what the device and the system say now. settings.c has the sentences about numbers, the devices
- * those about themselves, the system's own are os's. */
+ * Owns no state: the reason is not kept, but worked out again from the options, the environment,
+ * the device and the system. The sentences about settings are settings.c's, those about a device
+ * are the device's, those about limits of the system are src/os's. */
 #include "explain.h"
 #include "device.h"
 #include "open.h"
@@ -20,7 +20,7 @@ static const char *device_name(const weir_engine_options *options) {
     return options->device != NULL ? options->device : device_table[0]->name;
 }
 
-/* Each says whether it has found something to say. */
+/* Each function returns whether it has written a sentence. */
 
 static bool explain_flags(const weir_engine_options *options, struct note *note) {
     const uint32_t both = WEIR_ENGINE_THREAD | WEIR_ENGINE_SERIAL;
@@ -46,7 +46,7 @@ static bool explain_setting(const weir_engine_options *options, struct note *not
     return false;
 }
 
-/* A device that is not there, or that says itself why it cannot be used. */
+/* The device is not built in, or its probe says why it cannot be used. */
 static bool explain_device(const weir_engine_options *options, struct note *note) {
     const char *name = device_name(options);
     char names[2 * WEIR_DEVICE_NAME_MAX] = "";
@@ -75,7 +75,7 @@ static bool explain_listen(const weir_engine_options *options, struct note *note
     return true;
 }
 
-/* The system has no more of something that a process is allowed so much of. */
+/* A limit of the process is reached: address space, file size or descriptors. */
 static bool explain_limits(const weir_engine_options *options, struct note *note) {
     char why[160];
     weir_engine_options full;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* found.c: the look-ups: peers by instance, address and connection, aliases by their peer, imported
- * memory by its peer, what is remembered of an instance, visitors by connection.
+ * memory by its peer, pasts by instance, visitors by connection.
  *
  * Owns the lists and hash tables for that (core/groups.h), so that no look-up's cost grows with
- * the number of peers or the size of a table. Each member is filed anew by the function here that
- * sets, or is told of, what it is found under; found_verify compares all of them with the tables
- * themselves. It leaves to others what is looked up and why.
+ * the number of peers or the size of a table. When a key changes, one function here sets it, or is
+ * told of it, and files the member anew. found_verify compares all members with their keys.
  */
 #include "found.h"
 
 #include "power.h"
 
-/* One of the tables. */
+/* The lists or hash chains of one table, and its size. */
 struct table {
     struct groups *groups;
     uint32_t group_count, member_count;
@@ -105,8 +104,8 @@ struct peer *peer_by_instance(weir_engine *engine, const uint8_t *instance) {
     return NULL;
 }
 
-/* Its address changed, or its entry is taken or free, or the application has the first or has no
- * more handle of it. */
+/* Files the peer anew by its address: the address changed, the entry is taken or free, or the
+ * application has opened it first or closed it last. */
 void found_address(weir_engine *engine, const struct peer *peer) {
     struct found *found = &engine->found;
     uint32_t index = peer_index(engine, peer), half = found->addresses.group_count / 2;
@@ -175,8 +174,8 @@ void found_conn_set(weir_engine *engine, struct peer *peer, uint64_t *conn, uint
         groups_join(&engine->found.conns, member, conn_bucket(engine, number));
 }
 
-/* The next peer that has this connection behind *at, which is NONE at first, and where it was
- * found from then on; NULL: none. It may come twice. */
+/* The next peer that has this connection; NULL: none. *at is NONE at first, and then the place that
+ * the last peer was found at. A peer that has the connection in two places comes twice. */
 struct peer *found_by_conn(weir_engine *engine, uint64_t number, uint32_t *at) {
     const struct groups *groups = &engine->found.conns;
     if (number == 0)
@@ -193,7 +192,7 @@ struct peer *found_by_conn(weir_engine *engine, uint64_t number, uint32_t *at) {
 
 /* ---- imported memory, pasts, visitors ------------------------------------ */
 
-/* It is of this party from here on; 0: of nobody, or no more. Under tables_lock. */
+/* The imported memory is this party's from here on; 0: no peer's. Under tables_lock. */
 void found_remote(weir_engine *engine, struct region_remote *remote, uint64_t party) {
     uint32_t index = (uint32_t)(remote - engine->regions.remotes);
     remote->party = party;

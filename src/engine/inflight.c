@@ -3,9 +3,9 @@
  *
  * Owns the account of bytes in flight, the line of peers that wait for them, the account of what a
  * peer's pending transfers wait for, and the pause of a QP whose device refused WRs that had slots.
- * Invariant: while somebody is in line, inflight_room is LINE_BIAS less, so that the one comparison
- * that every post makes anyway keeps everybody else behind. Leaves to others: who joins the line,
- * and what happens when one's turn comes (turns.c).
+ * Invariant: while a peer is in line, inflight_room is LINE_BIAS less, so that the one comparison
+ * that every post makes anyway keeps all other peers behind. Joining the line, and the turn of
+ * the first in it, are turns.c's.
  */
 #include "inflight.h"
 
@@ -70,7 +70,7 @@ void peer_waits(weir_engine *engine, struct peer *peer, weir_waiting_for what) {
         return;
     peer_wait_over(engine, peer);
     if (what == WEIR_WAITING_ENGINE)
-        return; /* no time is counted that only depends on who makes progress */
+        return; /* this wait is not timed: its length is only how often progress is made */
     peer->waits_for = what;
     peer->waits_since_ns = engine_now(engine);
     if (what == WEIR_WAITING_INFLIGHT) {
@@ -90,8 +90,8 @@ weir_waiting_for peer_waiting_for(const struct peer *peer) {
     return peer->runnable ? WEIR_WAITING_ENGINE : WEIR_WAITING_SLOTS;
 }
 
-/* The device refused WRs that had slots: until a completion, or for a while that grows with
- * every refusal in a row. */
+/* The device refused WRs that had slots: nothing more is posted on the QP until a completion, or
+ * until a pause is over. The pause doubles with each refusal in a row, RETRY_DOUBLINGS times. */
 void qp_block(weir_engine *engine, struct qp *qp) {
     qp->blocked = true;
     timer_qp(engine, qp, engine_now(engine) + ((uint64_t)RETRY_NS << qp->refusals));
