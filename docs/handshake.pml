@@ -258,6 +258,10 @@ inline get_ack(n_get_ack, e_get_ack, echo_get_ack) {
             attempt_end(n_get_ack)
         fi
     :: else ->
+        if
+        :: state[n_get_ack] == OFFERED && next[n_get_ack] == echo_get_ack -> attempt_end(n_get_ack)
+        :: else
+        fi;
         say(n_get_ack, REFUSE, 0, e_get_ack);
         disown(n_get_ack, echo_get_ack)
     fi

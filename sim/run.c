@@ -276,15 +276,23 @@ static void say_stuck(struct sim_run *run) {
 }
 
 /* Each transfer to memory that is gone breaks up to BREAKS_MAX sessions, one after the other, where
- * no error names it. */
+ * no error names it. An application looks at its engine again when it has handled all notifications
+ * that it found, which may be as many as there are transfers. */
 static uint64_t heal_bound(const struct sim_world *world) {
     const struct sim_config *config = &world->config;
     uint64_t bound_ns = HEAL_BOUND_NS;
+    uint64_t handler_ns = 0;
+
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        if (config->work.handler_ns[i] > handler_ns) {
+            handler_ns = config->work.handler_ns[i];
+        }
+    }
 
     if (config->work.memory_release != 0) {
         bound_ns += config->engine.transfers_max * BREAKS_BOUND_NS;
     }
-    return scaled(world, bound_ns);
+    return scaled(world, bound_ns) + handler_ns * config->work.transfers;
 }
 
 static void phase_finish(struct sim_run *run) {

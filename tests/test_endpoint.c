@@ -157,6 +157,31 @@ static void test_H2_sides_that_chose_differently_start_over(void **state) {
 
 /* ---- repeats and late comers ------------------------------------------- */
 
+/* B's attempt is used up and B has not heard it: it binds A's next one, and both begin again. */
+static void test_H2_an_attempt_bound_to_one_that_is_over_is_over(void **state) {
+    struct pair *p = start();
+
+    (void)state;
+    pair_event(p, B, EP_EV_WANT);
+    p->nodes[A].connect_error = WEIR_EMFILE;
+    pair_deliver(p, B);
+    EXPECT(p, "B.create(1) B>HELLO(1) A.create(1) A.connect(1,1) A>REFUSE(1,later) A.retire(1,1)");
+    pair_lose(p, A);
+    pair_event(p, A, EP_EV_WANT);
+    pair_tick_at(p, A, PAIR_RETRANSMIT_NS);
+    pair_flush(p);
+    EXPECT(p, "A.create(2) A>HELLO(2) B.connect(1,2) B>HELLO_ACK(1,2) A.retire(2,0) "
+              "A>REFUSE(1,stale) A>SETTLE(2) B.retire(1,2) B>SETTLE(1)");
+    /* Neither meets an attempt of the other's that is used up: they are up when both have asked. */
+    pair_drain(p, B);
+    pair_flush(p);
+    pair_trace(p);
+    pair_tick_at(p, A, 2 * PAIR_RETRANSMIT_NS);
+    pair_tick_at(p, B, 2 * PAIR_RETRANSMIT_NS);
+    pair_flush(p);
+    assert_true(pair_matched(p));
+}
+
 static void test_H3_duplicate_hello_gets_the_same_bytes(void **state) {
     struct pair *p = start();
 
@@ -641,6 +666,7 @@ int main(void) {
         cmocka_unit_test(test_H2_crossing_hello_lost),
         cmocka_unit_test(test_H2_crossing_hello_overtaken_by_its_ack),
         cmocka_unit_test(test_H2_sides_that_chose_differently_start_over),
+        cmocka_unit_test(test_H2_an_attempt_bound_to_one_that_is_over_is_over),
         cmocka_unit_test(test_H3_duplicate_hello_gets_the_same_bytes),
         cmocka_unit_test(test_H3_duplicate_ack_gets_ready_again),
         cmocka_unit_test(test_H4_late_messages_never_touch_a_live_session),

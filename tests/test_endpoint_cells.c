@@ -179,6 +179,9 @@ static const char *in_ack_next(void) {
 static const char *in_ack_live(void) {
     return say(WIRE_HELLO_ACK, LIVE_REMOTE, live_epoch(), 0);
 }
+static const char *in_ack_spent(void) {
+    return say(WIRE_HELLO_ACK, OLD_REMOTE, next_epoch(), 0);
+}
 static const char *in_ack_old(void) {
     return say(WIRE_HELLO_ACK, OLD_REMOTE, 1, 0);
 }
@@ -280,6 +283,7 @@ static const struct row ROWS[] = {
     {"ACK_NEW",      in_ack_new,      {X,     "",    "",    "N",   "",    "",    "RRsC",X  }},
     {"ACK_NEXT",     in_ack_next,     {X,     X,     X,     X,     "",    "",    "rURs",X  }},
     {"ACK_LIVE",     in_ack_live,     {"r",   X,     "r",   X,     X,     "r",   "r",   X  }},
+    {"ACK_SPENT",    in_ack_spent,    {X,     X,     X,     "Rxs", X,     X,     X,     X  }},
     {"ACK_OLD",      in_ack_old,      {"xs",  "xs",  "xs",  "xs",  "xs",  "xs",  "xs",  "xs"}},
     {"READY_NEXT",   in_ready_next,   {X,     X,     X,     X,     "",    "",    "URs", X  }},
     {"READY_LIVE",   in_ready_live,   {"",    X,     "",    X,     X,     "",    "",    X  }},

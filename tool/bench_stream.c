@@ -285,7 +285,8 @@ static inline int launch(struct worker *worker, uint64_t index, bool fixed,
 
 /* ---- a worker ----------------------------------------------------------- */
 
-/* The clock, the end, and what thread 0 does besides. 0: the run is over. */
+/* The clock, the end, and the chores of thread 0. 0: the run is over. A worker that the system
+ * starts late makes one transfer all the same: a run without any measures nothing. */
 static uint64_t look(struct worker *worker) {
     struct stream *stream = worker->stream;
     uint64_t now = host_now_ns(), past = now - stream->start_ns;
@@ -298,7 +299,7 @@ static uint64_t look(struct worker *worker) {
                           stream->options->threads,
                       (double)past / (double)stream->duration_ns);
     }
-    return past >= stream->duration_ns ? 0 : now;
+    return past >= stream->duration_ns && worker->transfers != 0 ? 0 : now;
 }
 
 static int stream_loop(struct worker *worker) {

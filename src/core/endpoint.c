@@ -552,6 +552,15 @@ static void act_void(struct step *s) {
     act_over(s);
 }
 
+/* The remote bound our attempt to an attempt of its own that we have bound before, and given up
+ * since. So both are used up. If only the remote began again, its next HELLO would bind our attempt
+ * here, which it cannot bind any more, and so on crosswise for as long as HELLOs cross. */
+static void act_spent(struct step *s) {
+    attempt_end(s);
+    attempt_pause(s);
+    act_void(s);
+}
+
 static void act_up(struct step *s) {
     answered(s, &s->ep->attempt);
     attempt_up(s);
@@ -785,6 +794,7 @@ static void act_tick(struct step *s) {
     X(ALIVE, act_alive)   /* the remote has the live session */                                    \
     X(OVER, act_over)     /* say that our epoch is over */                                         \
     X(VOID, act_void)     /* say that this epoch and ours are over */                              \
+    X(SPENT, act_spent)   /* VOID, end this attempt, try another after a pause */                  \
     X(UP, act_up)         /* confirmed: up */                                                      \
     X(AGAIN, act_again)   /* end this attempt, try another after a pause */                        \
     X(DENIED, act_denied) /* end this attempt and say why */                                       \
@@ -834,6 +844,7 @@ static const uint8_t TABLE[IN_COUNT][EP_STATE_COUNT] = {
 [IN_ACK_NEW]      = {A_BUG,    A_DROP,   A_DROP,   A_JOIN,   A_DROP,   A_DROP,   A_DIFFER, A_BUG},
 [IN_ACK_NEXT]     = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_ACKED,  A_BUG},
 [IN_ACK_LIVE]     = {A_READY,  A_BUG,    A_READY,  A_BUG,    A_BUG,    A_READY,  A_READY,  A_BUG},
+[IN_ACK_SPENT]    = {A_BUG,    A_BUG,    A_BUG,    A_SPENT,  A_BUG,    A_BUG,    A_BUG,    A_BUG},
 [IN_ACK_OLD]      = {A_VOID,   A_VOID,   A_VOID,   A_VOID,   A_VOID,   A_VOID,   A_VOID,   A_VOID},
 [IN_READY_NEXT]   = {A_BUG,    A_BUG,    A_BUG,    A_BUG,    A_DROP,   A_DROP,   A_UP,     A_BUG},
 [IN_READY_LIVE]   = {A_ALIVE,  A_BUG,    A_ALIVE,  A_BUG,    A_BUG,    A_ALIVE,  A_ALIVE,  A_BUG},

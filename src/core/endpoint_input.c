@@ -35,8 +35,11 @@ static enum ep_input classify_ack(const struct endpoint *ep, const struct wire_m
         return IN_ACK_LIVE;
     if (session_names(ep, ep->next, m->echo, m->epoch))
         return IN_ACK_NEXT;
-    return session_is(ep, ep->next, m->echo) && m->epoch > ep->remote_seen ? IN_ACK_NEW
-                                                                           : IN_ACK_OLD;
+    if (!session_is(ep, ep->next, m->echo))
+        return IN_ACK_OLD;
+    if (m->epoch > ep->remote_seen)
+        return IN_ACK_NEW;
+    return ep->state == EP_OFFERED ? IN_ACK_SPENT : IN_ACK_OLD;
 }
 
 static enum ep_input classify_ready(const struct endpoint *ep, const struct wire_message *m) {

@@ -10,7 +10,8 @@
 #include "endpoint.h"
 
 /* X(name): inputs. "NEXT" and "LIVE" name exactly that session, "NEW" a remote
- * epoch above all seen (and, with an echo, our attempt), "OLD" anything else. */
+ * epoch above all seen (and, with an echo, our attempt), "SPENT" our unbound attempt and a remote
+ * epoch that is not above all seen, "OLD" anything else. */
 #define EP_INPUTS(X)                                                                               \
     X(WANT)                                                                                        \
     X(HELLO_NEW)                                                                                   \
@@ -20,6 +21,7 @@
     X(ACK_NEW)                                                                                     \
     X(ACK_NEXT)                                                                                    \
     X(ACK_LIVE)                                                                                    \
+    X(ACK_SPENT)                                                                                   \
     X(ACK_OLD)                                                                                     \
     X(READY_NEXT)                                                                                  \
     X(READY_LIVE)                                                                                  \
