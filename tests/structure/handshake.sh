@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # handshake.sh: the model of the handshake (docs/handshake.pml) holds in each of its states, and
-# each bug that is planted in it is found. It takes half a minute, and 1 GB.
+# each bug that is planted in it is found. It takes a minute, and 1 GB.
 . "$(dirname "$0")/lib.sh"
 need spin "$CC"
 
