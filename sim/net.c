@@ -48,10 +48,12 @@ struct net_inbox {
     uint32_t count;
 };
 
-/* Those of one node to another in the present second. */
+/* Those of one node to another in the present second, and in the present life of both: another life
+ * is another peer. */
 struct net_dials {
     uint64_t since_ns;
     uint32_t count;
+    uint32_t life, life_there;
 };
 
 struct sim_net {
@@ -318,10 +320,12 @@ static int control_check(void *self, const char *address) {
 /* However its connections end, a node pauses before it dials again and again. */
 static void judge_dial(struct sim_net *net, uint32_t from, uint32_t to) {
     struct net_dials *dials = &net->dials[from][to];
+    uint32_t life = net->world->nodes[from].life, life_there = net->world->nodes[to].life;
     uint64_t now = net->world->now_ns;
 
-    if (now - dials->since_ns >= NET_DIALS_NS) {
-        *dials = (struct net_dials){.since_ns = now};
+    if (now - dials->since_ns >= NET_DIALS_NS || dials->life != life ||
+        dials->life_there != life_there) {
+        *dials = (struct net_dials){.since_ns = now, .life = life, .life_there = life_there};
     }
     dials->count++;
     if (dials->count > NET_DIALS_MAX && net->world->config.work.peer_close == 0) {
