@@ -366,7 +366,7 @@ WEIR_API int weir_memory_export(weir_engine *engine, weir_memory memory, void *d
  * incarnation of the peer; the peer handle is stale; on shm: the peer has released it), EPEER (shm:
  * the process that exported it is dead, or closed its engine), EAGAIN (remotes_max; or that process
  * has not answered for 1 s, in which this call kept the engine: it answers by itself unless it is
- * stopped, or has no descriptor left), EMFILE, ENOTSUP (of a device that this engine does not have
+ * stopped), EMFILE, ENOTSUP (of a device that this engine does not have
  * or meet), EDENIED (another user's, or registered memory out of reach), ENOMEM, EDEVICE. */
 WEIR_API int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor,
                                 size_t length, weir_remote *remote_out);
@@ -616,12 +616,12 @@ typedef enum weir_event_type {
                                * `value` as with DEGRADED, as far as they are known by now */
     WEIR_EVENT_GONE = 4,      /* there is no session, and none will come by itself. EPEER: the peer
                                * died, was restarted or closed its engine; ECONNECT, EREFUSED,
-                               * EADDRESS, EUNREACH, EMFILE: it was not reached; ECLOSED: the
-                               * engine gave up an idle peer that the application has not open, to
-                               * make room for another. The peer's reason for EREFUSED or ECONNECT,
-                               * or 0, is in value, cast it to int: as `refusal` in weir_peer_info.
-                               * Told once, and once more for each weir_peer_connect afterwards
-                               * that does not reach the peer */
+                               * EADDRESS, EUNREACH, EMFILE, ENOMEM, EFULL: it was not reached;
+                               * ECLOSED: the engine gave up an idle peer that the application
+                               * has not open, to make room for another. The peer's reason for
+                               * EREFUSED or ECONNECT, or 0, is in value, cast it to int: as
+                               * `refusal` in weir_peer_info. Told once, and once more for each
+                               * weir_peer_connect afterwards that does not reach the peer */
     WEIR_EVENT_LOST = 5,      /* events were dropped because nobody took them; count in value */
     WEIR_EVENT_SAME = 6,      /* this handle, which was opened, turned out to name a peer that has
                                * another one, in value: events and notifications carry that one.

@@ -511,7 +511,7 @@ static void fill_slow(struct sim_prng *prng, struct sim_config *config) {
 }
 
 /* Writes and reads that targets refuse, from all sides, for longer than connecting may take.
- * Nothing else is wrong, so that only those end badly. */
+ * Nothing else is wrong but what lacks() adds, so that only those end badly. */
 static void fill_refused(struct sim_prng *prng, struct sim_config *config) {
     struct sim_workload_config *work = &config->work;
 

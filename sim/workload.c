@@ -21,9 +21,9 @@ enum {
     LEFT_PAUSE_NS = 1000000,
 };
 
-/* A connect that nobody answers ends by then, whatever a profile draws. */
 #define LOOKUPS_VERIFIED 8 /* of so many steps, one verifies what is looked up, too: it is long */
-#define LEFT_BOUND_NS    UINT64_C(2000000000)
+/* A connect that nobody answers ends by then, whatever a profile draws. */
+#define LEFT_BOUND_NS UINT64_C(2000000000)
 
 uint32_t app_unfinished(const struct sim_app *app) {
     uint32_t count = 0;

@@ -618,6 +618,50 @@ static void test_out_of_qps_is_tried_again_until_the_deadline(void **state) {
     assert_true(endpoint_at_rest(&p->nodes[A].ep));
 }
 
+/* EAGAIN says nothing, and ECONNECT less than a lack that is known. */
+static void test_W9_a_vaguer_reason_does_not_take_the_place_of_a_lack(void **state) {
+    struct pair *p = start();
+
+    (void)state;
+    p->nodes[A].connect_error = WEIR_EAGAIN;
+    pair_event(p, A, EP_EV_WANT);
+    pair_flush(p);
+    assert_int_equal(p->nodes[A].ep.want_error, WEIR_ECONNECT);
+    p->nodes[B].create_error = WEIR_EMFILE;
+    pair_tick_at(p, A, PAIR_RETRANSMIT_NS);
+    pair_flush(p);
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EMFILE);
+    pair_drain(p, A);
+    pair_drain(p, B);
+    p->nodes[A].connect_error = WEIR_EPEER; /* to QPs that B could not connect, say */
+    pair_trace(p);
+    for (uint64_t i = 2; p->nodes[A].connect_error != WEIR_OK; i++) {
+        assert_true(i < 40);
+        pair_tick_at(p, A, i * PAIR_RETRANSMIT_NS);
+        pair_flush(p);
+    }
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EMFILE);
+    assert_int_equal(p->nodes[A].ep.want_error, WEIR_EREFUSED);
+}
+
+/* The reason of a wish that has ended stays what it was when this side fails to answer. */
+static void test_W9_a_lack_without_a_wish_is_no_reason_of_one(void **state) {
+    struct pair *p = start();
+
+    (void)state;
+    p->nodes[B].create_error = WEIR_EFULL;
+    pair_event(p, A, EP_EV_WANT);
+    pair_flush(p);
+    pair_tick_at(p, A, PAIR_TIMEOUT_NS);
+    assert_int_equal(p->nodes[A].fails, 1);
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EFULL);
+    p->nodes[A].create_error = WEIR_ENOMEM;
+    pair_event(p, B, EP_EV_WANT);
+    pair_flush(p);
+    assert_int_equal(endpoint_reason(&p->nodes[A].ep), WEIR_EFULL);
+    assert_int_equal(endpoint_reason(&p->nodes[B].ep), WEIR_ENOMEM);
+}
+
 /* A lack that lasts costs ever fewer QPs, and the next wish begins anew. */
 static void test_W9_attempts_of_a_wish_are_ever_further_apart(void **state) {
     struct pair *p = start();
@@ -682,6 +726,8 @@ int main(void) {
         cmocka_unit_test(test_W9_the_deadline_has_the_last_reason),
         cmocka_unit_test(test_W9_the_side_that_joins_tells_what_it_lacks),
         cmocka_unit_test(test_W9_a_lack_is_heard_while_connecting),
+        cmocka_unit_test(test_W9_a_vaguer_reason_does_not_take_the_place_of_a_lack),
+        cmocka_unit_test(test_W9_a_lack_without_a_wish_is_no_reason_of_one),
         cmocka_unit_test(test_W9_attempts_of_a_wish_are_ever_further_apart),
         cmocka_unit_test(test_W9_a_device_that_does_not_reach_ours_is_no_refusal),
         cmocka_unit_test(test_W9_a_reason_to_wait_that_is_late_does_no_harm),

@@ -175,10 +175,21 @@ static void hello_build(struct step *s) {
 
 /* ---- wanting, and failing to get --------------------------------------- */
 
-/* Notes the error that the wish fails with when its deadline passes. */
+/* The error that the wish fails with when its deadline passes. */
 static void want_note(struct step *s, int error, int reason) {
     s->ep->want_error = error;
     s->ep->want_reason = reason;
+}
+
+/* Something is in the way now. EAGAIN says nothing, and ECONNECT less than a lack that is known: it
+ * is often the consequence, as QPs that the remote could not connect are not reached. */
+static void want_learn(struct step *s, int error, int reason) {
+    const struct endpoint *ep = s->ep;
+
+    if (!ep->want || error == WEIR_EAGAIN ||
+        (error == WEIR_ECONNECT && ep->want_error != WEIR_ECONNECT))
+        return;
+    want_note(s, error, reason);
 }
 
 static void want_raise(struct step *s) {
@@ -592,8 +603,8 @@ static void act_note(struct step *s) {
         ep->attempt.next_ns = after(s->now_ns, ep->attempt.interval_ns);
     }
 
-    if (ep->want && reason != WEIR_EAGAIN)
-        want_note(s, reason == WEIR_ECONNECT ? reason : WEIR_EREFUSED, reason);
+    want_learn(s, reason == WEIR_ECONNECT || reason == WEIR_EAGAIN ? reason : WEIR_EREFUSED,
+               reason);
 }
 
 static void act_settle(struct step *s) {
@@ -684,8 +695,7 @@ static void act_noqps(struct step *s) {
     if (endpoint_may_pass(error)) {
         if (answering)
             send_later(s, ep->answer_epoch, error);
-        if (error != WEIR_EAGAIN)
-            want_note(s, error, 0);
+        want_learn(s, error, 0);
         attempt_pause(s);
         return;
     }
@@ -723,7 +733,7 @@ static void act_noconn(struct step *s) {
         attempt_refuse(s, epoch_remote, error);
         return;
     }
-    want_note(s, error, 0);
+    want_learn(s, error, 0);
     send_later(s, epoch_remote, error);
     act_again(s);
 }

@@ -19,7 +19,7 @@
 #include "fork.h"
 #include "socket.h"
 
-/* An engine takes some 14, and one for each memory. */
+/* An engine takes 15, and one for each memory. */
 enum { DESCRIPTORS_ENOUGH = 16 };
 #define KILOBYTE 1000
 #define MEGABYTE 1000000

@@ -96,9 +96,22 @@ static int cleaned(int rc, char *note) {
     return rc;
 }
 
+static bool maps_all_users(void) {
+    char map[64] = "";
+    unsigned long inside = 1, outside = 1, count = 0;
+    fork_hold();
+    int fd = fork_own(open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC));
+    fork_release();
+    ssize_t length = fd < 0 ? -1 : read(fd, map, sizeof map - 1);
+    if (fd >= 0)
+        fork_close(fd);
+    return length > 0 && sscanf(map, "%lu %lu %lu", &inside, &outside, &count) == 3 &&
+           inside == 0 && count == UINT32_MAX;
+}
+
 int place_read(char *(*get)(const char *name), struct shm_place *place_out,
                char note_out[WEIR_DEVICE_NOTE_MAX]) {
-    struct shm_place place = {.directory = ""};
+    struct shm_place place = {.directory = "", .maps_all_users = maps_all_users()};
     int rc = read_directory(get(directory_name), &place, note_out);
     if (rc == 0)
         rc = read_group(get(group_name), &place, note_out);
@@ -299,23 +312,6 @@ void place_leave(const struct shm_place *place, uint64_t nonce) {
 
 /* ---- who ---- */
 
-/* In a user namespace that does not map every user, the users that it does not map show as
- * OVERFLOW_ID. */
-static bool is_ambiguous(uid_t user) {
-    char map[64] = "";
-    unsigned long inside = 1, outside = 1, count = 0;
-    if (user != OVERFLOW_ID)
-        return false;
-    fork_hold();
-    int fd = fork_own(open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC));
-    fork_release();
-    ssize_t length = fd < 0 ? -1 : read(fd, map, sizeof map - 1);
-    if (fd >= 0)
-        fork_close(fd);
-    return length <= 0 || sscanf(map, "%lu %lu %lu", &inside, &outside, &count) != 3 ||
-           inside != 0 || count != UINT32_MAX;
-}
-
 static bool has_group(int socket, const struct ucred *who, gid_t group) {
     gid_t groups[GROUPS_MAX];
     socklen_t length = sizeof groups;
@@ -336,7 +332,7 @@ bool place_admits(const struct shm_place *place, int socket, int32_t *pid_out) {
     if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0)
         return false;
     *pid_out = who.pid;
-    if (who.uid == geteuid() && !is_ambiguous(who.uid))
+    if (who.uid == geteuid() && (who.uid != OVERFLOW_ID || place->maps_all_users))
         return true;
     return place->has_group && has_group(socket, &who, place->group);
 }

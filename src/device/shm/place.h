@@ -24,9 +24,14 @@ struct shm_place {
     char directory[WEIR_SETTING_TEXT_MAX]; /* "": the abstract namespace */
     bool has_group;
     gid_t group;
+    /* The user namespace maps every user. In one that does not, the others all show as user 65534.
+     * Read once, as it takes a descriptor: a process that unshares its user namespace does so
+     * before it opens an engine. */
+    bool maps_all_users;
 };
 
-/* The environment's settings; get is getenv(3). EINVAL: note_out says why. */
+/* The environment's settings, and what the user namespace shows; get is getenv(3). EINVAL: note_out
+ * says why. */
 int place_read(char *(*get)(const char *name), struct shm_place *place_out,
                char note_out[WEIR_DEVICE_NOTE_MAX]);
 

@@ -40,8 +40,10 @@ static bool may_be_long(uint64_t bytes) {
 }
 
 int seg_memfd(const char *name, uint64_t bytes) {
-    if (!may_be_long(bytes))
+    if (!may_be_long(bytes)) {
+        errno = EFBIG;
         return WEIR_ENOMEM;
+    }
     fork_hold();
     int fd = fork_own(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     fork_release();

@@ -29,7 +29,7 @@ int tracer_scope(void) {
     int fd = fork_own(open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC));
     fork_release();
     if (fd < 0)
-        return 0;
+        return errno == ENOENT ? 0 : -1;
     ssize_t length = read(fd, text, sizeof text - 1);
     fork_close(fd);
     return length <= 0 ? 0 : (int)strtol(text, NULL, 10);
@@ -41,8 +41,8 @@ static bool is_gone(int32_t pid) {
 
 int tracer_allow(bool *is_user_io, int32_t pid) {
     int scope = tracer_scope();
-    if (scope != 1)
-        return 0; /* open to all of this user, or to the privileged only, who will see */
+    if (scope == 0 || scope > 1)
+        return 0; /* open to all of this user, or only to the privileged, which need no name */
     pthread_mutex_lock(&tracer.mutex);
     int32_t want = pid <= 0 ? ANY : pid;
     if (tracer.named != 0 && tracer.named != want &&
@@ -54,8 +54,10 @@ int tracer_allow(bool *is_user_io, int32_t pid) {
         tracer.users += !*is_user_io;
         *is_user_io = true;
     }
+    const bool is_refused =
+        rc != 0 && (scope == 1 || errno != EINVAL); /* EINVAL: there is no Yama */
     pthread_mutex_unlock(&tracer.mutex);
-    return rc == 0 ? 0 : WEIR_EDENIED;
+    return is_refused ? WEIR_EDENIED : 0;
 }
 
 void tracer_forget(bool *is_user_io) {

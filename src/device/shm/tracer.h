@@ -13,12 +13,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Yama's ptrace_scope; 0 without Yama. */
+/* Yama's ptrace_scope; 0 without Yama; -1: not known, for want of a descriptor. */
 int tracer_scope(void);
 
 /* Lets the process with this pid (0: it has none here) reach into this one. *is_user_io says
- * whether the device counts already. 0, also where Yama's scope is not 1: then no name is
- * needed, or none helps. EDENIED: prctl(2) refused. */
+ * whether the device counts already. 0, also where Yama's scope is neither 1 nor unknown: then no
+ * name is needed, or none helps. EDENIED: prctl(2) refused. */
 int tracer_allow(bool *is_user_io, int32_t pid);
 /* The device is closed. */
 void tracer_forget(bool *is_user_io);

@@ -257,6 +257,9 @@ static struct rdma_conn_param parameters(const struct weir_qp *qp) {
 /* EPEER: the address does not answer now, and may later. */
 static int dial_error(int error) {
     switch (error) {
+    case EMFILE:
+    case ENFILE:
+        return WEIR_EMFILE;
     case ENOMEM:
         return WEIR_ENOMEM;
     case ECONNREFUSED:
