@@ -502,10 +502,12 @@ static void app_looks(struct sim_node *node) {
     uint64_t now = node->world->now_ns;
     uint64_t timeout_ns = node->world->config.engine.connect_timeout_ns;
     uint64_t gap_ns = now - node->looked_ns, patience_ns = timeout_ns / 4;
+    const struct sim_app *app = node->app;
+    uint64_t awake_ns = now - (app->woke_ns > node->looked_ns ? app->woke_ns : node->looked_ns);
 
     node->away_ns += gap_ns > timeout_ns / 10 ? gap_ns - timeout_ns / 10 : 0;
-    node->absent |=
-        gap_ns > patience_ns || (node->nic != NULL && sim_nic_unpolled_ns(node->nic) > patience_ns);
+    node->absent |= awake_ns > patience_ns ||
+                    (node->nic != NULL && sim_nic_unpolled_ns(node->nic) > patience_ns);
     node->looked_ns = now;
 }
 
@@ -547,6 +549,10 @@ static void app_step(struct sim_node *node) {
     if (app->engine == NULL) {
         return;
     }
+    if (app->sleeps) {
+        app->woke_ns = world->now_ns;
+        app->sleeps = false;
+    }
     if (app_handles_next(app) || app_acts_and_leaves(app)) {
         return;
     }
@@ -572,6 +578,7 @@ static void app_step(struct sim_node *node) {
     }
     next = hasty || busy ? 0 : engine_next_deadline(app->engine);
     app->slept = next == UINT64_MAX;
+    app->sleeps = node->paused_until_ns <= world->now_ns;
     if (next < world->now_ns + APP_STEP_GAP_NS) {
         next = world->now_ns + APP_STEP_GAP_NS;
     }

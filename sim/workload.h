@@ -40,6 +40,8 @@ struct sim_app {
     bool handling;       /* notifications are taken, one after the other, and no progress made */
     uint32_t verified;   /* how often its engine's invariants were */
     bool slept;          /* it went to sleep with nothing to wait for */
+    bool sleeps;         /* until its engine has work: it is not absent */
+    uint64_t woke_ns;    /* the end of its last sleep */
 };
 
 enum { SIM_OVERHEARD = 16 };

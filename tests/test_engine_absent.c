@@ -10,7 +10,7 @@
 #define CONNECT SECOND /* the connect time-out of lone_open(NULL) */
 #define AWAY    (15 * SECOND)
 
-enum { WRITES = 4, LOOKS_LEAST = 9, LOOKS_MOST = 12 };
+enum { WRITES = 4, LOOKS_LEAST = 10, LOOKS_MOST = 12 };
 
 static bool told(struct lone *lone, weir_event_type type) {
     weir_event event;
