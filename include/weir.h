@@ -111,7 +111,8 @@ WEIR_API const char *weir_version(void);
     X(WEIR_EFULL, -37, WEIR_CLASS_ENDPOINT, "no room for another peer: QPs, or peers_max")         \
     X(WEIR_EDENIED, -38, WEIR_CLASS_ENDPOINT,                                                      \
       "the system does not let the two processes share memory")                                    \
-    X(WEIR_EUNREACH, -39, WEIR_CLASS_ENDPOINT, "no route to the peer's address")
+    X(WEIR_EUNREACH, -39, WEIR_CLASS_ENDPOINT,                                                     \
+      "no route to the peer's address, or no name server answers")
 
 typedef enum weir_class {
     WEIR_CLASS_OK = 0,
@@ -626,7 +627,9 @@ typedef enum weir_event_type {
     WEIR_EVENT_SAME = 6,      /* this handle, which was opened, turned out to name a peer that has
                                * another one, in value: events and notifications carry that one.
                                * Both name the peer wherever a handle is taken, until it is GONE;
-                               * then this one names its address again */
+                               * then this one names its address again. Told anew when value
+                               * changes, since that handle was closed, and after a GONE of a peer
+                               * that was not reached, and may be the same still */
     WEIR_EVENT_REFUSED = 7,   /* a peer asked for a session and there can be none, or none now:
                                * error says why (EFULL, ENOMEM, EMFILE, EDENIED, EDEVICE), also to
                                * the peer if there is a descriptor to let it in. Once each, until a

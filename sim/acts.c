@@ -234,6 +234,7 @@ static void peer_reopen(struct sim_app *app, uint32_t to) {
         app_peer_drop(app, to);
         peer->open = true;
         peer->handle = again;
+        doors_opened(app, to, again);
         return;
     }
     error = weir_peer_close(app->engine, again);
@@ -281,6 +282,9 @@ void app_act(struct sim_app *app) {
     }
     if (sim_chance(prng, work->peer_close)) {
         act_peer_close(app);
+    }
+    if (sim_chance(prng, work->ask)) {
+        doors_act(app);
     }
     if (app->node->index >= work->steady && sim_chance(prng, work->pause)) {
         act_pause(app);

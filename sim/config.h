@@ -151,6 +151,7 @@ struct sim_workload_config {
     uint32_t memory_release;
     uint32_t stale; /* imports are used on, though the target has released their memory */
     uint32_t peer_close;
+    uint32_t ask; /* an act begins with weir_peer_connect, or with another name of a peer's */
     uint32_t pause;
     uint32_t crash;
     uint32_t leave;            /* weir_engine_close in the middle, then a new life */

@@ -168,6 +168,146 @@ void doors_look(struct sim_app *app) {
     }
 }
 
+/* ---- connects, and other names ------------------------------------------- */
+
+enum { DOORS_NAMES = 2 * SIM_RUN_NODES_MAX };
+
+void doors_opened(struct sim_app *app, uint32_t at, weir_peer peer) {
+    uint64_t same_as = 0;
+
+    for (uint32_t i = 0; i < DOORS_NAMES; i++) { /* it may be one more reference */
+        if (app->names[i].handle == peer.id) {
+            same_as = app->names[i].same_as;
+        }
+    }
+    app->names[at] = (struct app_name){.handle = peer.id, .same_as = same_as};
+}
+
+/* ENOTREADY is answered by UP, SAME or GONE. */
+static void ask(struct sim_app *app, struct app_name *name) {
+    struct sim_world *world = app->run->world;
+    int rc;
+
+    app->node->asks++;
+    rc = weir_peer_connect(app->engine, (weir_peer){name->handle});
+    sim_trace(world, "n%u connects %llx: %s", app->node->index, (unsigned long long)name->handle,
+              weir_error_name(rc));
+    if (rc == WEIR_ENOTREADY) {
+        name->asked_ns = world->now_ns;
+    } else if (rc != 0 && rc != WEIR_ESTALE) {
+        sim_violation(world, "H1 n%u: peer_connect: %s", app->node->index, weir_error_name(rc));
+    }
+}
+
+static void open_name(struct sim_app *app, uint32_t to) {
+    struct sim_world *world = app->run->world;
+    const struct sim_node *node = &world->nodes[to];
+    const char *address = node->address;
+    weir_peer peer;
+    int rc;
+
+    switch (sim_below(app_prng(app), 3)) {
+    case 0:
+        address = node->second[0] != '\0' ? node->second : address;
+        break;
+    case 1: /* a visitor with that address waits until nobody has answered there: that is a pause */
+        if (world->config.work.told[to] != SIM_TOLD_WILDCARD && node->told[0] != '\0' &&
+            !world->config.work.prompt) {
+            address = node->told;
+        }
+        break;
+    default:
+        break;
+    }
+    rc = weir_peer_open(app->engine, address, &peer);
+    sim_trace(world, "n%u opens %s as well: %s", app->node->index, address, weir_error_name(rc));
+    if (rc == 0) {
+        doors_opened(app, SIM_RUN_NODES_MAX + to, peer);
+    } else if (rc != WEIR_EAGAIN) {
+        sim_violation(world, "H1 peer_open: %s", weir_error_name(rc));
+    }
+}
+
+static void close_name(struct sim_app *app, struct app_name *name) {
+    weir_peer peer = {name->handle};
+    int rc = weir_peer_close(app->engine, peer);
+
+    sim_trace(app->run->world, "n%u closes %llx: %s", app->node->index,
+              (unsigned long long)name->handle, weir_error_name(rc));
+    if (rc != 0 && rc != WEIR_ESTALE) {
+        sim_violation(app->run->world, "H1 peer_close: %s", weir_error_name(rc));
+    }
+    *name = (struct app_name){0};
+    doors_closed(app, peer);
+}
+
+void doors_act(struct sim_app *app) {
+    uint32_t to = (uint32_t)sim_below(app_prng(app), app->run->world->config.nodes);
+    struct app_name *name = &app->names[SIM_RUN_NODES_MAX + to];
+
+    if (app->names[to].handle != 0 && sim_below(app_prng(app), 2) == 0) {
+        ask(app, &app->names[to]);
+        return;
+    }
+    if (name->handle == 0) {
+        open_name(app, to);
+    }
+    if (name->handle != 0 && sim_below(app_prng(app), 2) == 0) {
+        ask(app, name);
+    }
+    if (name->handle != 0 && sim_below(app_prng(app), 4) == 0) {
+        close_name(app, name);
+    }
+}
+
+static void names_event(struct sim_app *app, const weir_event *event) {
+    for (uint32_t i = 0; i < DOORS_NAMES; i++) {
+        struct app_name *name = &app->names[i];
+        bool its = name->handle != 0 &&
+                   (event->peer.id == name->handle || event->peer.id == name->same_as);
+
+        if (event->type == WEIR_EVENT_LOST) {
+            name->asked_ns = 0; /* nobody knows what was said */
+        } else if (its) {
+            switch (event->type) {
+            case WEIR_EVENT_SAME:
+                name->same_as = event->value;
+                name->asked_ns = 0;
+                break;
+            case WEIR_EVENT_GONE:
+                name->same_as = 0;
+                name->asked_ns = 0;
+                break;
+            case WEIR_EVENT_UP:
+            case WEIR_EVENT_RECOVERED:
+                name->asked_ns = 0;
+                break;
+            default:
+                break;
+            }
+        }
+    }
+}
+
+uint32_t doors_unanswered(const struct sim_app *app) {
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; app->engine != NULL && i < DOORS_NAMES; i++) {
+        count += app->names[i].asked_ns != 0;
+    }
+    return count;
+}
+
+void doors_say_unanswered(const struct sim_app *app) {
+    for (uint32_t i = 0; app->engine != NULL && i < DOORS_NAMES; i++) {
+        if (app->names[i].asked_ns != 0) {
+            sim_violation(app->run->world, "H1 n%u connects %llx at %llu, and hears nothing of it",
+                          app->node->index, (unsigned long long)app->names[i].handle,
+                          (unsigned long long)app->names[i].asked_ns);
+        }
+    }
+}
+
 /* ---- one instance, one handle ------------------------------------------- */
 
 /* All that the application hears of the node's present life comes under one handle until it is
@@ -186,6 +326,7 @@ void doors_heard(struct sim_app *app, uint32_t from, weir_peer handle) {
 void doors_event(struct sim_app *app, const weir_event *event) {
     struct sim_world *world = app->run->world;
 
+    names_event(app, event);
     for (uint32_t i = 0; i < world->config.nodes; i++) {
         struct app_known *known = &app->known[i];
 

@@ -17,6 +17,14 @@ void doors_wanted(struct sim_app *app, uint32_t to);
 /* After the engine has made progress: who is connected now was so in time. */
 void doors_look(struct sim_app *app);
 
+/* The application opened it, and keeps it there in its names. */
+void doors_opened(struct sim_app *app, uint32_t at, weir_peer peer);
+/* Opens, connects or closes a peer under a name of its own. */
+void doors_act(struct sim_app *app);
+/* How many connects have no answer yet. */
+uint32_t doors_unanswered(const struct sim_app *app);
+void doors_say_unanswered(const struct sim_app *app);
+
 /* A notification of this node came under this handle. */
 void doors_heard(struct sim_app *app, uint32_t from, weir_peer handle);
 void doors_event(struct sim_app *app, const weir_event *event);

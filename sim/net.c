@@ -10,6 +10,8 @@
  * It looks at no more of a message than its type. */
 #include "net.h"
 
+#include "nic.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +54,7 @@ struct net_inbox {
  * is another peer. */
 struct net_dials {
     uint64_t since_ns;
-    uint32_t count;
+    uint32_t count, asks;
     uint32_t life, life_there;
 };
 
@@ -325,10 +327,14 @@ static void judge_dial(struct sim_net *net, uint32_t from, uint32_t to) {
 
     if (now - dials->since_ns >= NET_DIALS_NS || dials->life != life ||
         dials->life_there != life_there) {
-        *dials = (struct net_dials){.since_ns = now, .life = life, .life_there = life_there};
+        *dials = (struct net_dials){.since_ns = now,
+                                    .asks = net->world->nodes[from].asks,
+                                    .life = life,
+                                    .life_there = life_there};
     }
     dials->count++;
-    if (dials->count > NET_DIALS_MAX && net->world->config.work.peer_close == 0) {
+    if (dials->count > NET_DIALS_MAX + net->world->nodes[from].asks - dials->asks &&
+        net->world->config.work.peer_close == 0) {
         sim_violation(net->world, "H12 n%u dials n%u %u times within %llu ms", from, to,
                       dials->count, (unsigned long long)(now - dials->since_ns) / 1000000);
     }
@@ -355,6 +361,9 @@ static int control_dial(void *self, const char *address, uint64_t *conn_out) {
     if (to != UINT32_MAX && world->control_cut[node->index][to] &&
         sim_below(&world->prng, NET_NO_ROUTE) == 0) {
         return WEIR_EUNREACH;
+    }
+    if (node->nic != NULL && sim_nic_lack(node->nic) != 0) {
+        return sim_nic_lack(node->nic);
     }
     if (net->count == net->capacity) {
         size_t capacity = net->capacity == 0 ? 64 : net->capacity * 2;

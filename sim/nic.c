@@ -323,6 +323,12 @@ static bool nic_lacks(struct weir_device *nic) {
     return now_ns < nic->lacks_until_ns;
 }
 
+int sim_nic_lack(const struct weir_device *nic) {
+    int lack = nic->config->lacks_memory ? WEIR_ENOMEM : WEIR_EMFILE;
+
+    return nic->world->now_ns < nic->lacks_until_ns ? lack : 0;
+}
+
 static int nic_qp_create(struct weir_device *nic, const struct weir_qp_options *options,
                          struct weir_qp_granted *granted_out, struct weir_qp **qp_out) {
     uint32_t index = 0;

@@ -240,7 +240,7 @@ static bool is_absent(const struct sim_world *world, uint32_t node) {
     const struct sim_node *target = &world->nodes[node];
 
     return target->absent ||
-           world->now_ns - target->looked_ns > world->config.engine.connect_timeout_ns / 4;
+           sim_node_unlooked_ns(target) > world->config.engine.connect_timeout_ns / 4;
 }
 
 /* A node that does not look is no excuse for itself: time away is not counted. But its peer may

@@ -332,6 +332,15 @@ static void lacks(uint64_t seed, struct sim_config *config) {
     }
 }
 
+/* Applications that connect without a transfer, and know peers by more than one name. From a stream
+ * of its own, too. */
+static void asks(uint64_t seed, struct sim_config *config) {
+    struct sim_prng prng;
+
+    sim_prng_seed(&prng, seed ^ UINT64_C(0xa5c5));
+    config->work.ask = maybe(&prng, 2, UINT16_MAX / PICK(&prng, 2, 16));
+}
+
 /* ---- profiles ---------------------------------------------------------- */
 
 /* What nodes say of where they listen. */
@@ -611,6 +620,7 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         PROFILES[i].fill(&prng, config_out);
         slow_connects(seed, config_out);
         lacks(seed, config_out);
+        asks(seed, config_out);
         for (uint32_t n = 0; n < config_out->nodes; n++) {
             possible(&config_out->nic[n]);
         }
@@ -709,6 +719,7 @@ void profile_print(const struct sim_config *config, FILE *out) {
     PRINT(out, work, memory_release);
     PRINT(out, work, stale);
     PRINT(out, work, peer_close);
+    PRINT(out, work, ask);
     PRINT(out, work, pause);
     PRINT(out, work, slow_taker);
     PRINT(out, work, crash);

@@ -262,6 +262,7 @@ static void say_stuck(struct sim_run *run) {
     for (uint32_t i = 0; i < run->world->config.nodes; i++) {
         const struct sim_app *app = &run->apps[i];
 
+        doors_say_unanswered(app);
         for (uint32_t h = 0; h < app->held_count; h++) {
             const struct sim_transfer *transfer = &run->oracle->transfers[app->held[h]];
 
@@ -291,6 +292,10 @@ static uint64_t heal_bound(const struct sim_world *world) {
 
     if (config->work.memory_release != 0) {
         bound_ns += config->engine.transfers_max * BREAKS_BOUND_NS;
+    }
+    /* A connect to nobody ends with its time-out, and one that waited for a dial with another. */
+    if (config->work.ask != 0) {
+        bound_ns += 2 * config->engine.connect_timeout_ns;
     }
     return scaled(world, bound_ns) + handler_ns * config->work.transfers;
 }

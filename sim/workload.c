@@ -31,7 +31,7 @@ uint32_t app_unfinished(const struct sim_app *app) {
     for (uint32_t i = 0; i < app->held_count; i++) {
         count += !app_record(app, app->held[i])->terminal;
     }
-    return count;
+    return count + doors_unanswered(app);
 }
 
 void app_held_drop(struct sim_app *app, uint32_t i) {
@@ -106,6 +106,7 @@ void app_peer_drop(struct sim_app *app, uint32_t to) {
         sim_violation(app->run->world, "H1 peer_close: %s", weir_error_name(error));
     }
     *peer = (struct app_peer){0};
+    app->names[to] = (struct app_name){0};
 }
 
 bool app_peer_ready(struct sim_app *app, uint32_t to) {
@@ -124,6 +125,7 @@ bool app_peer_ready(struct sim_app *app, uint32_t to) {
             return false;
         }
         peer->open = true;
+        doors_opened(app, to, peer->handle);
     }
     return true;
 }
@@ -401,7 +403,8 @@ static void take_rest(struct sim_app *app) {
         app->handling = handler_ns(app) != 0;
     }
     while (weir_event_take(app->engine, &event) == 0) {
-        sim_trace(app->run->world, "n%u event %d %s", app->node->index, (int)event.type,
+        sim_trace(app->run->world, "n%u event %d of %llx %s", app->node->index, (int)event.type,
+                  (unsigned long long)event.peer.id,
                   event.error == 0 ? "" : weir_error_name(event.error));
         doors_event(app, &event);
         for (uint32_t i = 0; event.type == WEIR_EVENT_GONE && i < SIM_RUN_NODES_MAX; i++) {
@@ -502,11 +505,9 @@ static void app_looks(struct sim_node *node) {
     uint64_t now = node->world->now_ns;
     uint64_t timeout_ns = node->world->config.engine.connect_timeout_ns;
     uint64_t gap_ns = now - node->looked_ns, patience_ns = timeout_ns / 4;
-    const struct sim_app *app = node->app;
-    uint64_t awake_ns = now - (app->woke_ns > node->looked_ns ? app->woke_ns : node->looked_ns);
 
     node->away_ns += gap_ns > timeout_ns / 10 ? gap_ns - timeout_ns / 10 : 0;
-    node->absent |= awake_ns > patience_ns ||
+    node->absent |= sim_node_unlooked_ns(node) > patience_ns ||
                     (node->nic != NULL && sim_nic_unpolled_ns(node->nic) > patience_ns);
     node->looked_ns = now;
 }
@@ -549,9 +550,9 @@ static void app_step(struct sim_node *node) {
     if (app->engine == NULL) {
         return;
     }
-    if (app->sleeps) {
-        app->woke_ns = world->now_ns;
-        app->sleeps = false;
+    if (node->sleeps) {
+        node->woke_ns = world->now_ns;
+        node->sleeps = false;
     }
     if (app_handles_next(app) || app_acts_and_leaves(app)) {
         return;
@@ -578,7 +579,7 @@ static void app_step(struct sim_node *node) {
     }
     next = hasty || busy ? 0 : engine_next_deadline(app->engine);
     app->slept = next == UINT64_MAX;
-    app->sleeps = node->paused_until_ns <= world->now_ns;
+    node->sleeps = node->paused_until_ns <= world->now_ns;
     if (next < world->now_ns + APP_STEP_GAP_NS) {
         next = world->now_ns + APP_STEP_GAP_NS;
     }
@@ -637,6 +638,7 @@ bool app_start(struct sim_app *app) {
     }
     memset(app->peers, 0, sizeof(app->peers));
     memset(app->known, 0, sizeof(app->known));
+    memset(app->names, 0, sizeof(app->names));
     app->held_count = 0;
     app->take_at_ns = 0;
     app->handling = false;

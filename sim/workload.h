@@ -26,6 +26,13 @@ struct app_known {
     bool up;
 };
 
+/* A handle that the application has open, and what it waits to hear of it. */
+struct app_name {
+    uint64_t handle;   /* 0: none */
+    uint64_t same_as;  /* the handle that events about the peer carry: SAME said so */
+    uint64_t asked_ns; /* since when weir_peer_connect has no answer; 0: none is due */
+};
+
 /* The application of one node; app_start begins each life of it. */
 struct sim_app {
     struct sim_run *run;
@@ -33,6 +40,8 @@ struct sim_app {
     weir_engine *engine; /* NULL: none now */
     struct app_peer peers[SIM_RUN_NODES_MAX];
     struct app_known known[SIM_RUN_NODES_MAX];
+    /* The handles in peers, and as many that nothing is sent to. */
+    struct app_name names[2 * SIM_RUN_NODES_MAX];
     uint32_t held[APP_HELD_MAX]; /* records whose handle we hold, or that are queued */
     uint32_t held_count;
     uint64_t act_at_ns;
@@ -40,8 +49,6 @@ struct sim_app {
     bool handling;       /* notifications are taken, one after the other, and no progress made */
     uint32_t verified;   /* how often its engine's invariants were */
     bool slept;          /* it went to sleep with nothing to wait for */
-    bool sleeps;         /* until its engine has work: it is not absent */
-    uint64_t woke_ns;    /* the end of its last sleep */
 };
 
 enum { SIM_OVERHEARD = 16 };
@@ -95,7 +102,7 @@ bool app_start(struct sim_app *app);
 void app_crash(struct sim_app *app, bool silent);
 /* weir_engine_close, with whatever is in flight. */
 void app_leave(struct sim_app *app);
-/* Unfinished transfers that this node can see. */
+/* Unfinished transfers that this node can see, and connects without an answer. */
 uint32_t app_unfinished(const struct sim_app *app);
 /* Releases what is finished; at the end of a run. */
 void app_release_finished(struct sim_app *app);

@@ -120,6 +120,12 @@ static void node_step_event(struct sim_world *world, const struct sim_event *eve
     }
 }
 
+uint64_t sim_node_unlooked_ns(const struct sim_node *node) {
+    uint64_t since_ns = node->woke_ns > node->looked_ns ? node->woke_ns : node->looked_ns;
+
+    return node->sleeps ? 0 : node->world->now_ns - since_ns;
+}
+
 void sim_node_wake_at(struct sim_node *node, uint64_t at_ns) {
     struct sim_world *world = node->world;
     struct sim_event event = {.fire = node_step_event, .node = node->index};
@@ -324,6 +330,7 @@ int sim_node_boot(struct sim_node *node) {
     node->stepping = false;
     node->woken = false;
     node->paused_until_ns = 0;
+    node->sleeps = false;
     node->step_at_ns = UINT64_MAX;
     sim_trace(node->world, "n%u boots, life %u", node->index, node->life);
     return 0;

@@ -55,7 +55,10 @@ struct sim_node {
     uint64_t paused_until_ns;     /* the process is stopped (SIGSTOP), or at work */
     uint64_t pace_ns;   /* not 0: how often the application looks; an arrival wakes the node only
                          * while it sleeps in a call */
+    uint32_t asks;      /* its application connected: a dial each, at most */
     uint64_t looked_ns; /* when its engine last made progress */
+    bool sleeps;        /* until its engine has work: it is not absent */
+    uint64_t woke_ns;   /* the end of its last sleep */
     uint64_t away_ns;   /* of this life: the sum of the times by which looks came later than a tenth
                          * of connect_timeout_ns after the last */
     bool absent; /* for once it looked at nothing, or not far, for so long that its peers may have
@@ -108,6 +111,8 @@ void sim_node_shutdown(struct sim_node *node);
 void sim_node_wake(struct sim_node *node);
 /* As above, at a given time at the latest. */
 void sim_node_wake_at(struct sim_node *node, uint64_t at_ns);
+/* For how long it has not looked at its engine, although that had work for it. */
+uint64_t sim_node_unlooked_ns(const struct sim_node *node);
 
 /* Events. at_ns in the past means now. */
 void sim_schedule(struct sim_world *world, const struct sim_event *event);

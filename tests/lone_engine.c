@@ -83,6 +83,8 @@ static int channel_listen(void *self, const char *address, char *actual_out, siz
 static int channel_dial(void *self, const char *address, uint64_t *conn_out) {
     (void)self;
     the->dials++;
+    if (the->dial_error != WEIR_OK)
+        return the->dial_error;
     *conn_out = conn_new(address);
     return WEIR_OK;
 }

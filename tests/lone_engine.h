@@ -71,6 +71,7 @@ struct lone {
     struct lone_conn conns[LONE_CONNS];
     uint64_t conn_count;
     uint64_t dials;
+    int dial_error; /* what the channel says of the next dials, if not 0 */
     struct lone_said said[LONE_SAID];
     uint32_t said_count;
     struct lone_event events[LONE_EVENTS];

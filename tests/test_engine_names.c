@@ -188,6 +188,116 @@ static void test_W3_another_in_its_place_is_its_end(void **state) {
     lone_close(lone);
 }
 
+/* A name that does not resolve, and what this process lacks to dial, say nothing of a peer: while
+ * its device answers it is there, and then it has the patience of any other. */
+static void test_W3_what_keeps_from_dialling_is_no_end(void **state) {
+    static const int why[] = {WEIR_EADDRESS, WEIR_EUNREACH, WEIR_EMFILE, WEIR_ENOMEM, WEIR_EFULL};
+    weir_event event;
+    uint64_t conn;
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(why) / sizeof(*why); i++) {
+        struct lone *lone = lone_open(NULL);
+        int error = why[i / 2];
+        lone->executes = true;
+        lone_meet(lone, 1, "some.name:9", &conn);
+        lone->dial_error = i % 2 == 0 ? error : 0; /* at once, or later */
+        lone_cut(lone, conn, WEIR_ECONNECT);
+        for (int s = 0; s < 10; s++) {
+            uint64_t dialled = lone_dialled(lone, "some.name:9");
+            if (i % 2 != 0 && dialled != 0)
+                lone_cut(lone, dialled, error);
+            lone_pass(lone, SECOND / 2);
+        }
+        assert_false(lone_told(lone, WEIR_EVENT_GONE, &event));
+        lone->executes = false;
+        lone->dial_error = error;
+        uint64_t dialled = lone_dialled(lone, "some.name:9");
+        if (dialled != 0)
+            lone_cut(lone, dialled, error);
+        lone_pass(lone, 3 * SECOND);
+        assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+        assert_int_equal(event.error, error);
+        lone_close(lone);
+    }
+}
+
+/* What this process lacks to dial is the reason that the wish ends with, at the deadline. A name
+ * that does not exist ends the wish at once. */
+static void test_W9_what_a_dial_lacks_is_told(void **state) {
+    static const int why[] = {WEIR_EADDRESS, WEIR_EUNREACH, WEIR_EMFILE, WEIR_ENOMEM, WEIR_EFULL};
+    weir_event event;
+    weir_peer peer;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(why) / sizeof(*why); i++) {
+        struct lone *lone = lone_open(NULL);
+        lone->dial_error = why[i];
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+        weir_peer_connect(lone->engine, peer);
+        lone_pass(lone, SECOND / 2);
+        assert_int_equal(lone_told(lone, WEIR_EVENT_GONE, &event), why[i] == WEIR_EADDRESS);
+        lone_pass(lone, SECOND);
+        if (why[i] != WEIR_EADDRESS)
+            assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+        assert_int_equal(event.error, why[i]);
+        lone_close(lone);
+    }
+}
+
+/* Dials that were answered and reset have made the pause long. However short the time-out is, a
+ * dial that this process could not make is made again before it. */
+static void test_W3_a_lack_that_passes_is_no_end(void **state) {
+    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
+    weir_event event;
+    uint64_t conn;
+
+    (void)state;
+    options.connect_timeout_ns = 400 * MS;
+    struct lone *lone = lone_open(&options);
+    lone_meet(lone, 1, THERE, &conn);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    for (int i = 0; i < 12; i++) { /* answered, and reset */
+        uint64_t dialled = 0;
+        for (int t = 0; t < 100 && dialled == 0; t++) {
+            lone_pass(lone, 10 * MS);
+            dialled = lone_dialled(lone, THERE);
+        }
+        lone_say_iam(lone, dialled, 1, THERE);
+        lone->dial_error = i == 11 ? WEIR_EMFILE : 0;
+        lone_cut(lone, dialled, WEIR_ECONNECT);
+    }
+    lone_pass(lone, 150 * MS);
+    lone->dial_error = 0;
+    lone_pass(lone, 150 * MS);
+    assert_int_not_equal(lone_dialled(lone, THERE), 0);
+    assert_false(lone_told(lone, WEIR_EVENT_GONE, &event));
+    lone_close(lone);
+}
+
+/* The refusal at its own address was its end: while it drains it is dialled no more. */
+static void test_W3_who_is_gone_is_not_dialled(void **state) {
+    weir_event event;
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    weir_peer_connect(lone->engine, peer);
+    uint64_t conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    lone_answer(lone, conn, 1, 1);
+    lone->no_destroy = true;
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    uint64_t dials = lone->dials;
+    lone_cut(lone, lone->conn_count, WEIR_EPEER); /* the dial anew */
+    assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+    lone_pass(lone, 3 * SECOND);
+    assert_int_equal(lone->dials, dials);
+    lone->no_destroy = false;
+    lone_close(lone);
+}
+
 /* ---- one instance, one handle (H1) ----------------------------------------- */
 
 static void write_one(struct lone *lone, weir_peer peer, weir_memory local, weir_remote remote,
@@ -236,6 +346,102 @@ static void test_H1_the_address_of_a_peer_that_came_gives_its_handle(void **stat
         lone_run(lone);
         assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_OK);
         assert_false(lone_told(lone, WEIR_EVENT_GONE, &event));
+        lone_close(lone);
+    }
+}
+
+/* What was to be proven stays open when nobody dials any more: then transfers go. The peer is
+ * dialled in vain, has no connection left, and answers under another name; or it was closed before
+ * another answered at its address. */
+static void test_H1_a_proof_that_nobody_gives_ends(void **state) {
+    uint8_t bytes[64];
+    weir_memory local;
+    weir_remote remote;
+    weir_transfer transfer;
+    weir_event event;
+    weir_peer opened, second;
+    uint64_t conn;
+
+    (void)state;
+    for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
+        struct lone *lone = lone_open(NULL);
+        lone->executes = true;
+        weir_peer peer = lone_meet(lone, 1, THERE, &conn);
+        lone_memories(lone, peer, 1, bytes, sizeof(bytes), &local, &remote);
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+        uint64_t dialled = lone_dialled(lone, THERE);
+        if (elsewhere) {
+            assert_int_equal(weir_peer_close(lone->engine, opened), WEIR_OK);
+            lone_say_iam(lone, dialled, 2, THERE);
+        } else {
+            lone_cut(lone, dialled, WEIR_ECONNECT);
+            lone_cut(lone, conn, WEIR_ECONNECT);
+            assert_int_equal(weir_peer_open(lone->engine, OTHER, &second), WEIR_OK);
+            weir_peer_connect(lone->engine, second);
+            lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
+            assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+        }
+        write_one(lone, peer, local, remote, &transfer);
+        lone_pass(lone, 2 * SECOND);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_OK);
+        assert_false(lone_told(lone, WEIR_EVENT_GONE, &event));
+        lone_close(lone);
+    }
+}
+
+/* Its host vouched for the address where another answered, and for no other address that it says
+ * afterwards. */
+static void test_H1_a_new_address_is_vouched_for_anew(void **state) {
+    weir_peer opened;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    weir_peer peer = lone_meet(lone, 1, THERE, &conn);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    lone_say_iam(lone, lone_dialled(lone, THERE), 2, THERE);
+    lone_return(lone, lone_visit(lone), 1, "10.7.7.7:7");
+    assert_string_equal(lone_peer(lone, 1)->address, "10.7.7.7:7");
+    assert_int_equal(weir_peer_open(lone->engine, "10.7.7.7:7", &opened), WEIR_OK);
+    assert_int_not_equal(opened.id, peer.id);
+    lone_close(lone);
+}
+
+/* From GONE on a second name is an address again, also while the instance drains: a wish and a
+ * transfer wait, and then go there. */
+static void test_H1_a_name_is_an_address_again_after_gone(void **state) {
+    weir_event event;
+    weir_peer second;
+    uint64_t conn;
+
+    (void)state;
+    enum { CONNECTS, NOTIFIES, CASES };
+    for (int how = 0; how < CASES; how++) {
+        struct lone *lone = lone_open(NULL);
+        weir_transfer transfer = {0};
+        lone_meet(lone, 1, THERE, &conn);
+        assert_int_equal(weir_peer_open(lone->engine, OTHER, &second), WEIR_OK);
+        weir_peer_connect(lone->engine, second);
+        lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
+        assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+        lone->no_destroy = true;
+        lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+        assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+        if (how == CONNECTS)
+            assert_int_equal(weir_peer_connect(lone->engine, second), WEIR_ENOTREADY);
+        else
+            transfer = lone_submit_notification(lone, second);
+        lone->no_destroy = false;
+        lone_pass(lone, 200 * MS);
+        assert_null(lone_peer(lone, 1));
+        uint64_t dialled = lone_dialled(lone, OTHER);
+        assert_int_not_equal(dialled, 0);
+        if (how == NOTIFIES)
+            assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
+        lone_say_iam(lone, dialled, 2, OTHER);
+        lone_answer(lone, dialled, 2, 1);
+        assert_true(lone_told(lone, WEIR_EVENT_UP, &event));
+        assert_int_equal(event.peer.id, second.id);
         lone_close(lone);
     }
 }
@@ -525,6 +731,13 @@ int main(void) {
         cmocka_unit_test(test_W3_what_nobody_needs_is_not_dialled_for_ever),
         cmocka_unit_test(test_W3_the_patience_begins_with_the_last_connection),
         cmocka_unit_test(test_W3_an_address_that_leads_elsewhere),
+        cmocka_unit_test(test_W3_what_keeps_from_dialling_is_no_end),
+        cmocka_unit_test(test_W9_what_a_dial_lacks_is_told),
+        cmocka_unit_test(test_W3_a_lack_that_passes_is_no_end),
+        cmocka_unit_test(test_W3_who_is_gone_is_not_dialled),
+        cmocka_unit_test(test_H1_a_proof_that_nobody_gives_ends),
+        cmocka_unit_test(test_H1_a_new_address_is_vouched_for_anew),
+        cmocka_unit_test(test_H1_a_name_is_an_address_again_after_gone),
         cmocka_unit_test(test_W3_another_in_its_place_is_its_end),
         cmocka_unit_test(test_W6_a_claim_takes_nobodys_address),
         cmocka_unit_test(test_W6_a_claim_takes_nobodys_connection),

@@ -14,13 +14,19 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "address.h"
 #include "os.h"
 #include "tcp_sides.h"
 
@@ -182,6 +188,62 @@ static void test_names_are_resolved_off_the_thread(void **state) {
         assert_true(event.conn != conns[3] && event.conn != conns[NAMES - 2]);
     }
     expect_quiet(&client);
+}
+
+/* No thread can be made, and no other lookup will end: the dial says so, and is not kept. */
+static void test_W7_no_thread_to_look_a_name_up(void **state) {
+    (void)state;
+    pthread_attr_t usual, vast;
+    uint64_t conn;
+    assert_int_equal(pthread_getattr_default_np(&usual), 0);
+    assert_int_equal(pthread_getattr_default_np(&vast), 0);
+    assert_int_equal(pthread_attr_setstacksize(&vast, (size_t)1 << 46), 0);
+    assert_int_equal(pthread_setattr_default_np(&vast), 0);
+    assert_int_equal(client.ops->dial(client.self, "localhost:7000", &conn), WEIR_OK);
+    const struct weir_control_event event = expect(&client, WEIR_CONTROL_CLOSED);
+    assert_int_equal(pthread_setattr_default_np(&usual), 0);
+    assert_int_equal(event.conn, conn);
+    assert_int_equal(event.error, WEIR_ENOMEM);
+    expect_quiet(&client);
+    pthread_attr_destroy(&usual);
+    pthread_attr_destroy(&vast);
+}
+
+static bool put_over(const char *path, const char *text) {
+    char name[] = "/tmp/weir-test-XXXXXX";
+    const int fd = mkstemp(name);
+    const bool good = fd >= 0 && fchmod(fd, 0644) == 0 &&
+                      write(fd, text, strlen(text)) == (ssize_t)strlen(text) &&
+                      mount(name, path, NULL, MS_BIND, NULL) == 0;
+    if (fd >= 0) {
+        close(fd);
+        unlink(name);
+    }
+    return good;
+}
+
+/* A machine with a name server that does not answer: that is no word on the name. */
+static void test_W3_no_name_server_answers(void **state) {
+    (void)state;
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct address_list list;
+        if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 ||
+            mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+            !put_over("/etc/resolv.conf", "nameserver 192.0.2.1\n") ||
+            !put_over("/etc/nsswitch.conf", "hosts: dns\n")) {
+            _exit(77);
+        }
+        _exit(address_resolve("some.name", 7000, &list) == WEIR_EUNREACH ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) {
+        skip(); /* only root changes what names are looked up in */
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 static void test_localhost_by_name(void **state) {
@@ -459,6 +521,8 @@ int main(void) {
         TEST(test_W10_no_route_is_told_from_silence),
         TEST(test_names_are_resolved_off_the_thread),
         TEST(test_localhost_by_name),
+        TEST(test_W7_no_thread_to_look_a_name_up),
+        TEST(test_W3_no_name_server_answers),
         TEST(test_close_with_lookups_under_way),
         TEST(test_full_buffer_keeps_frames_whole),
         TEST(test_accept_without_descriptors),

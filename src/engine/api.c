@@ -258,7 +258,9 @@ int weir_peer_connect(weir_engine *engine, weir_peer handle) {
             peer->wanted = true;
             note_want(engine, peer);
             effects_perform(engine);
-            rc = peer->dial != DIAL_NONE || peer_is_known(peer) ? WEIR_ENOTREADY : WEIR_ECONNECT;
+            rc = peer->dial != DIAL_NONE || peer->alias != NONE || peer_is_known(peer)
+                     ? WEIR_ENOTREADY
+                     : WEIR_ECONNECT;
         }
     }
     own_leave(engine);
@@ -270,7 +272,7 @@ static void query(weir_engine *engine, struct peer *peer, weir_peer_info *out) {
     memcpy(out->address, peer->address, sizeof(out->address));
     memcpy(out->instance, peer->instance, sizeof(out->instance));
     out->pending = peer_pending(peer);
-    out->peer.id = peer_handle(engine, peer);
+    out->peer.id = peer->handle;
     out->refusal = peer_is_known(peer) ? endpoint_reason(&peer->endpoint) : 0;
     if (peer->live == NONE)
         return;

@@ -111,7 +111,7 @@ static bool hello_waits(weir_engine *engine, uint64_t conn, const char *address)
     uint64_t timeout = engine->options.connect_timeout_ns;
     if (opened == NULL)
         return false;
-    struct peer *peer = peer_resolve(engine, opened);
+    struct peer *peer = peer_linked(engine, opened);
     if (peer_is_known(peer) &&
         (opened->refs == 0 || (!peer_is_leaving(peer) && peer->live != NONE)))
         return false;

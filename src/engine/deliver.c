@@ -19,7 +19,7 @@ bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_
     int rc = wire_data_decode(bytes, wire_data_length(bytes), &data);
     assert(rc == WEIR_OK); /* it was decoded when it was accepted */
     (void)rc;
-    out->from.id = from != 0 ? from : peer_handle(engine, peer);
+    out->from.id = from != 0 ? from : peer->handle;
     peer->handle_told |= from == 0;
     out->tag = data.tag;
     out->length = data.payload_length;
@@ -54,6 +54,6 @@ void deliver_ended(weir_engine *engine, const struct peer *peer) {
     for (uint32_t i = 0; peer->held > 0 && i < engine->held_count; i++) {
         struct held *held = &engine->held[(engine->held_head + i) % engine->held_max];
         if (held->peer == index && held->from == 0)
-            held->from = peer_handle(engine, peer);
+            held->from = peer->handle;
     }
 }

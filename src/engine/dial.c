@@ -117,15 +117,21 @@ static void say_again(weir_engine *engine, struct peer *peer) {
         note_probe(engine, peer);
 }
 
-static void fail(weir_engine *engine, struct peer *peer, int error) {
+/* Nothing is dialled any more. What the dial was to prove stays open, so the peer's word is all
+ * there is. */
+void dial_end(weir_engine *engine, struct peer *peer) {
     peer->dial = DIAL_NONE;
+    if (peer->proving)
+        peer_proven(engine, peer);
+}
+
+static void fail(weir_engine *engine, struct peer *peer, int error) {
+    dial_end(engine, peer);
     peer->dials_answered = 0;
     conn_hangup(engine, peer, &peer->conn_dialled);
     peer->conn_last = peer->conn_accepted;
     say_again(engine, peer);
     peer->dial_failed = true;
-    if (peer->proving)
-        peer_proven(engine, peer);
     if (!peer_is_known(peer))
         note_unreachable(engine, peer, error);
     else if (peer->conn_accepted == 0) /* else it has called us meanwhile, and is there */
@@ -177,7 +183,21 @@ static void refused(weir_engine *engine, struct peer *peer) {
 
 /* Whether nothing was sent to the peer, for a reason that the system has named. */
 bool dial_unmade(int error) {
-    return error == WEIR_EMFILE || error == WEIR_EUNREACH;
+    return error == WEIR_EMFILE || error == WEIR_ENOMEM || error == WEIR_EFULL ||
+           error == WEIR_EUNREACH || error == WEIR_EADDRESS;
+}
+
+/* The dial came to nothing. A name that does not exist ends the wish for a peer that was never met;
+ * of one that is there it says as little as silence. */
+static void unanswered(weir_engine *engine, struct peer *peer, int error) {
+    if (dial_unmade(error))
+        peer->dial_error = error;
+    if (error == WEIR_EADDRESS && !peer_is_there(peer))
+        fail(engine, peer, error);
+    else if (error == WEIR_EPEER && peer->dial == DIAL_CALLING)
+        refused(engine, peer);
+    else
+        again_later(engine, peer);
 }
 
 static void call(weir_engine *engine, struct peer *peer) {
@@ -186,20 +206,11 @@ static void call(weir_engine *engine, struct peer *peer) {
     uint64_t conn = 0;
     int rc = engine->ports.control.ops->dial(engine->ports.control.self, peer->address, &conn);
     found_conn_set(engine, peer, &peer->conn_dialled, rc == WEIR_OK ? conn : 0);
-    peer->dial_error = dial_unmade(rc) ? rc : WEIR_ECONNECT;
-    if (rc == WEIR_EADDRESS) {
-        fail(engine, peer, rc);
-        return;
-    }
-    if (rc == WEIR_EPEER) {
-        refused(engine, peer);
-        return;
-    }
-    if (rc != WEIR_OK) {
-        peer->dial = DIAL_PAUSE;
-        peer->dial_next_ns = engine_now(engine) + peer->dial_pause_ns;
-    }
-    peer_set_timer(engine, peer);
+    peer->dial_error = WEIR_ECONNECT;
+    if (rc == WEIR_OK)
+        peer_set_timer(engine, peer);
+    else
+        unanswered(engine, peer, rc);
 }
 
 void dial_start(weir_engine *engine, struct peer *peer) {
@@ -245,16 +256,8 @@ static void dial_lost(weir_engine *engine, struct peer *peer) {
 /* The connection that was dialled is lost. */
 static void dial_broken(weir_engine *engine, struct peer *peer, int error) {
     found_conn_set(engine, peer, &peer->conn_dialled, 0);
-    if (peer->dial == DIAL_NONE || peer->dial == DIAL_AWAITING)
-        return;
-    if (dial_unmade(error))
-        peer->dial_error = error;
-    if (error == WEIR_EADDRESS)
-        fail(engine, peer, error);
-    else if (peer->dial == DIAL_CALLING && error == WEIR_EPEER)
-        refused(engine, peer);
-    else
-        again_later(engine, peer);
+    if (peer->dial != DIAL_NONE && peer->dial != DIAL_AWAITING)
+        unanswered(engine, peer, error);
 }
 
 /* The instance that answered is one that was given up here, and whose sessions still drain: the
@@ -278,7 +281,7 @@ static void patience_is_short(weir_engine *engine, struct peer *peer) {
 /* Another instance answers at the address of a peer that never answered there: the address is not
  * dialled for this peer any more. The peer has the connections that it made, and may make more. */
 void dial_elsewhere(weir_engine *engine, struct peer *peer) {
-    peer->dial = DIAL_NONE;
+    dial_end(engine, peer);
     peer->dialable = false;
     conn_hangup(engine, peer, &peer->conn_dialled);
     peer->conn_last = peer->conn_accepted;
@@ -287,6 +290,7 @@ void dial_elsewhere(weir_engine *engine, struct peer *peer) {
         dial_lost(engine, peer);
         patience_is_short(engine, peer);
     }
+    peer->vouched = false; /* that was of this address */
     peer_set_timer(engine, peer);
 }
 
@@ -389,7 +393,8 @@ static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int
     if (peer_is_there(peer) && peer->conn_last != 0) {
         note_probe(engine, peer); /* what was said on this one may be lost */
     }
-    if (!peer_is_there(peer) || peer->conn_last != 0 || (peer->dial != DIAL_NONE && !called))
+    if (!peer_is_there(peer) || peer->notes.dead != 0 || peer->conn_last != 0 ||
+        (peer->dial != DIAL_NONE && !called))
         return;
     /* A peer that has no QPs here, and that the application was told nothing of, is not waited
      * for. */

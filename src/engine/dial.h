@@ -7,6 +7,7 @@
 
 void dial_start(weir_engine *engine, struct peer *peer);
 void dial_again(weir_engine *engine, struct peer *peer);
+void dial_end(weir_engine *engine, struct peer *peer);
 void dial_answered(weir_engine *engine, struct peer *peer);
 void dial_connected(weir_engine *engine, struct peer *peer);
 bool dial_unmade(int error);

@@ -62,11 +62,18 @@ static void past_keep(weir_engine *engine, const struct peer *peer) {
     past->pass_theirs = peer->pass_theirs;
 }
 
+/* Submitters that do not have the engine look at it, too. */
+static void enter(weir_engine *engine, struct peer *peer, enum peer_stage stage) {
+    tables_lock(engine);
+    peer->stage = stage;
+    tables_unlock(engine);
+}
+
 /* It has become known that the peer is this instance. */
 static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *instance) {
     assert(peer_by_instance(engine, instance) == NULL); /* H1: an instance is one peer */
     memcpy(peer->instance, instance, WIRE_INSTANCE_SIZE);
-    peer->stage = PEER_KNOWN;
+    enter(engine, peer, PEER_KNOWN);
     found_instance(engine, peer);
     struct ep_options options = {
         .epoch_counter = &engine->epoch_counter,
@@ -121,7 +128,7 @@ static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *kno
     if (known->conn_dialled != 0 || !speaks) {
         conn_hangup(engine, opened, &opened->conn_dialled);
     } else {
-        known->dial = DIAL_NONE; /* it may be waiting to dial again */
+        dial_end(engine, known); /* it may be waiting to dial again */
         found_conn_set(engine, known, &known->conn_dialled, opened->conn_dialled);
         if (known->conn_last == 0)
             known->conn_last = known->conn_dialled;
@@ -143,8 +150,8 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     found_alias_set(engine, opened, peer_index(engine, known));
     tables_unlock(engine);
     found_closed(engine, known, false);
-    if (known->refs == 0 && known->known_as == NONE && !known->handle_told)
-        known->known_as = peer_index(engine, opened);
+    if (known->refs == 0 && known->handle == known->id && !known->handle_told)
+        known->handle = opened->id;
     pass_conn(engine, opened, known);
     while (opened->lists[LIST_PENDING].head != NONE) {
         struct transfer *transfer = &engine->transfers[opened->lists[LIST_PENDING].head];
@@ -153,8 +160,8 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
         list_push(engine, known, transfer, LIST_PENDING);
     }
     transfer_rebind(engine, known);
-    if (peer_handle(engine, known) != opened->id)
-        news_event(engine, WEIR_EVENT_SAME, opened->id, 0, peer_handle(engine, known));
+    if (known->handle != opened->id)
+        news_event(engine, WEIR_EVENT_SAME, opened->id, 0, known->handle);
     known->wanted = known->live == NONE && (known->wanted || opened->wanted);
     opened->wanted = false;
     if (known->lists[LIST_PENDING].count > 0)
@@ -273,8 +280,8 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
     else if (!peer_is_known(peer) && peer->alias == NONE &&
              found_at(engine, address, false, NULL) != NULL)
         dial_start(engine, peer); /* met peers say that the address is theirs */
-    if (is_met && peer_handle(engine, peer) != peer->id)
-        news_event(engine, WEIR_EVENT_SAME, peer->id, 0, peer_handle(engine, peer));
+    if (is_met && peer->handle != peer->id)
+        news_event(engine, WEIR_EVENT_SAME, peer->id, 0, peer->handle);
     peer_out->id = peer->id;
     return WEIR_OK;
 }
@@ -284,7 +291,7 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
 void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     if (peer_is_leaving(peer))
         return;
-    peer->stage = PEER_LEAVING;
+    enter(engine, peer, PEER_LEAVING);
     peer->left_ns = engine_now(engine);
     peer->live = NONE;
     peer_not_fast(peer);
@@ -299,14 +306,42 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     transfer_abandon(engine, peer, UINT64_MAX, error);
 }
 
+/* The peer's other handles that the application has open: events carry this one. */
+static void tell_names(weir_engine *engine, const struct peer *peer) {
+    const struct groups *aliases = &engine->found.aliases;
+    if (peer->refs > 0 && peer->id != peer->handle)
+        news_event(engine, WEIR_EVENT_SAME, peer->id, 0, peer->handle);
+    uint32_t i = groups_first(aliases, peer_index(engine, peer));
+    for (; i != NONE; i = groups_next(aliases, i)) {
+        if (engine->peers[i].id != peer->handle)
+            news_event(engine, WEIR_EVENT_SAME, engine->peers[i].id, 0, peer->handle);
+    }
+}
+
 /* No session came about: transfers that wait for one fail. */
 void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     transfer_fail_all(engine, peer, error, false);
     enum standing_input failed = peer->wanted ? STANDING_IN_FAILED_ASKED : STANDING_IN_FAILED;
     weir_event_type event = standing_step(&peer->standing, failed);
     peer_tell(engine, event, peer, error, 0);
-    if (event != 0)
-        peer->wanted = false;
+    if (event == 0)
+        return;
+    peer->wanted = false;
+    tell_names(engine, peer); /* GONE ends what SAME said, and the instance may be the same still */
+}
+
+/* The instance has drained: its other names are addresses. What was asked of them meanwhile
+ * begins. */
+static void free_aliases(weir_engine *engine, struct peer *known) {
+    uint32_t index;
+    while ((index = peer_open_alias(engine, known)) != NONE) {
+        struct peer *alias = peer_at(engine, index);
+        tables_lock(engine);
+        found_alias_set(engine, alias, NONE);
+        tables_unlock(engine);
+        if (alias->lists[LIST_PENDING].count > 0 || alias->wanted)
+            note_want(engine, alias);
+    }
 }
 
 /* A peer whose instance is gone and whose sessions are drained is forgotten, or
@@ -323,7 +358,8 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     if (peer->reached)
         peer->dial_failed = false; /* that was its end, and says nothing of the address */
     standing_step(&peer->standing, STANDING_IN_FORGOTTEN);
-    peer->stage = PEER_ADDRESS;
+    free_aliases(engine, peer);
+    enter(engine, peer, PEER_ADDRESS);
     peer->reached = peer->guarded = peer->proving = peer->met = peer->handle_told = peer->vouched =
         false;
     past_keep(engine, peer);
@@ -343,13 +379,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     peer->parts_used = false;
     timer_peer(engine, peer, UINT64_MAX);
     deliver_ended(engine, peer);
-    uint32_t alias;
-    while ((alias = peer_open_alias(engine, peer)) != NONE) {
-        tables_lock(engine);
-        found_alias_set(engine, &engine->peers[alias], NONE);
-        tables_unlock(engine);
-    }
-    peer->known_as = NONE;
+    peer->handle = peer->id;
     if (peer->refs > 0) {
         if (peer->lists[LIST_PENDING].count > 0 || peer->wanted)
             note_want(engine, peer);
@@ -407,17 +437,21 @@ static void closed(weir_engine *engine, struct peer *peer) {
 /* The application gave its last reference back. One that connected by itself, and that the
  * application has heard of, goes on as if it had never been opened. */
 void peer_closed(weir_engine *engine, struct peer *peer) {
-    struct peer *known = peer_resolve(engine, peer);
+    struct peer *known = peer_linked(engine, peer);
     if (known == peer && peer->met && !peer_is_leaving(peer))
         return;
+    /* What a leaving instance has left to deliver keeps the handle that was told. */
+    bool told = !peer_is_leaving(known) && (known == peer || known->handle == peer->id);
     tables_lock(engine);
     peer->id = handle_next(peer->id);
     found_alias_set(engine, peer, NONE);
     tables_unlock(engine);
     /* Another handle may name the same engine: then its memory and transfers stay. */
     uint32_t heir = peer_open_alias(engine, known);
-    if (known == peer || known->known_as == peer_index(engine, peer))
-        known->known_as = heir;
+    if (told) {
+        known->handle = heir == NONE ? known->id : engine->peers[heir].id;
+        tell_names(engine, known);
+    }
     if (known->refs == 0 && heir == NONE && !(known->met && known->handle_told))
         closed(engine, known);
     if (known != peer)

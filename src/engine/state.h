@@ -243,6 +243,7 @@ struct notes {
 
 struct peer {
     uint64_t id;                 /* 0 when the entry is free */
+    uint64_t handle;             /* what the application is told: the id, or that of an alias */
     uint64_t id_next;            /* of the entry's next user */
     uint64_t party;              /* region_party() of the present incarnation */
     uint64_t closed_party;       /* the last one that ended because the application closed it */
@@ -251,8 +252,7 @@ struct peer {
     struct region_pair pairs[2]; /* the last ones used, of writes and of reads */
     uint32_t refs;
     uint32_t incarnation;
-    uint32_t alias;    /* the peer that is the same engine, or NONE; set by found_alias_set */
-    uint32_t known_as; /* the peer that the application opened for it: its handle is told */
+    uint32_t alias; /* the peer that is the same engine, or NONE; set by found_alias_set */
     uint32_t next_free;
     uint32_t run_next;
     bool runnable;

@@ -20,12 +20,13 @@ struct peer *peer_find(weir_engine *engine, uint64_t id) {
     return &engine->peers[index];
 }
 
-struct peer *peer_resolve(weir_engine *engine, struct peer *peer) {
+struct peer *peer_linked(weir_engine *engine, struct peer *peer) {
     return peer->alias == NONE ? peer : &engine->peers[peer->alias];
 }
 
-uint64_t peer_handle(weir_engine *engine, const struct peer *peer) {
-    return peer->known_as == NONE ? peer->id : engine->peers[peer->known_as].id;
+struct peer *peer_resolve(weir_engine *engine, struct peer *peer) {
+    struct peer *known = peer_linked(engine, peer);
+    return peer_is_leaving(known) ? peer : known;
 }
 
 bool address_dialable(const char *address) {
@@ -41,7 +42,7 @@ void peer_tell(weir_engine *engine, weir_event_type type, struct peer *peer, int
         peer_is_known(peer))
         value = (uint64_t)endpoint_reason(&peer->endpoint);
     peer->handle_told = true;
-    news_event(engine, type, peer_handle(engine, peer), error, value);
+    news_event(engine, type, peer->handle, error, value);
 }
 
 /* ---- entries ----------------------------------------------------------- */
@@ -70,10 +71,10 @@ struct peer *peer_new(weir_engine *engine, const char *address) {
     peer->closed_party = closed_party;
     peer->runnable = runnable;
     peer->run_next = run_next;
-    peer->id = id;
+    peer->id = peer->handle = id;
     peer->incarnation = incarnation;
     peer->party = region_party(index, incarnation);
-    peer->alias = peer->known_as = peer->live = NONE;
+    peer->alias = peer->live = NONE;
     peer->parts = engine->parts + (size_t)index * WINDOW_SIZE;
     peer->dialable = address_dialable(address);
     for (int l = 0; l < LISTS; l++)

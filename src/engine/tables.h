@@ -18,11 +18,11 @@ static inline void tables_unlock(weir_engine *engine) {
 
 /* The peer that a handle names; NULL: none. Needs the engine or tables_lock, as peer_resolve. */
 struct peer *peer_find(weir_engine *engine, uint64_t id);
-/* The peer itself, or the one that it turned out to be. */
+/* The peer itself, or the one that it turned out to be, until that one is GONE. */
 struct peer *peer_resolve(weir_engine *engine, struct peer *peer);
-/* The handle that the application knows the peer by. */
-uint64_t peer_handle(weir_engine *engine, const struct peer *peer);
-/* An event about the peer, under that handle; 0: none. */
+/* Likewise, and until that one has drained. */
+struct peer *peer_linked(weir_engine *engine, struct peer *peer);
+/* An event about the peer, under the handle that the application knows it by; 0: none. */
 void peer_tell(weir_engine *engine, weir_event_type type, struct peer *peer, int error,
                uint64_t value);
 bool address_dialable(const char *address);

@@ -108,6 +108,9 @@ const char *engine_verify_work(const weir_engine *engine) {
         if (peer->id == 0)
             continue;
         const char *wrong = verify_lists(engine, peer);
+        if (peer->proving && peer_is_there(peer) &&
+            (peer->dial == DIAL_NONE || peer->dial == DIAL_AWAITING))
+            return "peer: nothing is posted before its address is proven, and nobody proves it";
         if (wrong == NULL && peer_is_known(peer))
             wrong = endpoint_verify(&peer->endpoint);
         if (wrong != NULL)

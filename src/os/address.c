@@ -6,6 +6,9 @@
  */
 #define _GNU_SOURCE
 #include "address.h"
+#include "os.h"
+
+#include <errno.h>
 
 #include <netdb.h>
 #include <stdio.h>
@@ -62,6 +65,20 @@ int address_split(const char *text, char host_out[ADDRESS_HOST_MAX], uint16_t *p
     return WEIR_OK;
 }
 
+/* Of getaddrinfo(3). What may pass is told from a name that does not exist. */
+static int address_error(int error, int system_error) {
+    switch (error) {
+    case EAI_AGAIN: /* no name server answers */
+        return WEIR_EUNREACH;
+    case EAI_MEMORY:
+        return WEIR_ENOMEM;
+    case EAI_SYSTEM:
+        return os_fd_error(system_error) == WEIR_EMFILE ? WEIR_EMFILE : WEIR_ECONNECT;
+    default:
+        return WEIR_EADDRESS;
+    }
+}
+
 static int address_lookup(const char *host, uint16_t port, int flags,
                           struct address_list *list_out) {
     char service[ADDRESS_PORT_DIGITS + 1];
@@ -72,8 +89,9 @@ static int address_lookup(const char *host, uint16_t port, int flags,
         .ai_flags = flags | AI_NUMERICSERV,
     };
     struct addrinfo *found = NULL;
-    if (getaddrinfo(host, service, &hints, &found) != 0) {
-        return WEIR_EADDRESS;
+    const int rc = getaddrinfo(host, service, &hints, &found);
+    if (rc != 0) {
+        return address_error(rc, errno);
     }
     uint32_t count = 0;
     for (const struct addrinfo *info = found; info != NULL && count < ADDRESS_LIST_MAX;

@@ -106,6 +106,17 @@ int resolver_fd(const struct resolver *resolver) {
     return resolver->event_fd;
 }
 
+/* Called with the mutex held. */
+static void resolver_done(struct resolver *resolver, struct resolve_job *job, int status) {
+    job->status = status;
+    job->state = RESOLVE_DONE;
+    if (!resolver->closed) {
+        const uint64_t one = 1;
+        ssize_t put = write(resolver->event_fd, &one, sizeof one);
+        (void)put; /* at most RESOLVE_JOBS are outstanding: the counter cannot be full */
+    }
+}
+
 static void *resolver_thread(void *argument) {
     struct resolve_job *job = argument;
     struct resolver *resolver = job->resolver;
@@ -121,13 +132,7 @@ static void *resolver_thread(void *argument) {
 
     pthread_mutex_lock(&resolver->mutex);
     job->list = list;
-    job->status = status;
-    job->state = RESOLVE_DONE;
-    if (!resolver->closed) {
-        const uint64_t one = 1;
-        ssize_t put = write(resolver->event_fd, &one, sizeof one);
-        (void)put; /* at most RESOLVE_JOBS are outstanding: the counter cannot be full */
-    }
+    resolver_done(resolver, job, status);
     resolver_put(resolver);
     return NULL;
 }
@@ -135,13 +140,13 @@ static void *resolver_thread(void *argument) {
 static int resolver_spawn(struct resolve_job *job) {
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) != 0) {
-        return WEIR_EAGAIN;
+        return WEIR_ENOMEM;
     }
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_t thread;
     const int rc = thread_create(&thread, &attributes, resolver_thread, job);
     pthread_attr_destroy(&attributes);
-    return rc == 0 ? WEIR_OK : WEIR_EAGAIN;
+    return rc == 0 ? WEIR_OK : WEIR_ENOMEM;
 }
 
 int resolver_start(struct resolver *resolver, const char *host, uint16_t port, uint64_t ticket) {
@@ -158,11 +163,14 @@ int resolver_start(struct resolver *resolver, const char *host, uint16_t port, u
         job->port = port;
         job->ticket = ticket;
         /* The thread starts by taking the mutex, so it finds its reference counted. */
-        rc = resolver_spawn(job);
-        if (rc == WEIR_OK) {
+        const int failed = resolver_spawn(job);
+        if (failed == WEIR_OK) {
             job->state = RESOLVE_RUNNING;
             resolver->references++;
+        } else {
+            resolver_done(resolver, job, failed);
         }
+        rc = WEIR_OK;
         break;
     }
     pthread_mutex_unlock(&resolver->mutex);

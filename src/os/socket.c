@@ -81,7 +81,7 @@ int socket_connect(const struct address *address, int *fd_out) {
         if (errno == EMFILE || errno == ENFILE) {
             return WEIR_EMFILE;
         }
-        return errno == ENOBUFS || errno == ENOMEM ? WEIR_EAGAIN : connect_error(errno);
+        return errno == ENOBUFS || errno == ENOMEM ? WEIR_ENOMEM : connect_error(errno);
     }
     /* connect(2): EINTR leaves the attempt under way, as EINPROGRESS does. */
     if (connect(fd, (const struct sockaddr *)&address->storage, address->length) != 0 &&

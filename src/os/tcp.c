@@ -351,8 +351,8 @@ static bool tcp_try_next(struct tcp_conn *conn, int rc) {
     return rc == WEIR_EPEER || rc == WEIR_EUNREACH || rc == WEIR_ECONNECT;
 }
 
-/* Starts on the next address that lets itself be started on. EMFILE; EAGAIN: out of kernel
- * memory; no address is left: EPEER if all refused, ECONNECT if one was silent, or EUNREACH. */
+/* Starts on the next address that lets itself be started on. EMFILE, ENOMEM; no address is left:
+ * EPEER if all refused, ECONNECT if one was silent, or EUNREACH. */
 static int tcp_connect(struct tcp *tcp, struct tcp_conn *conn) {
     int rc = WEIR_EPEER;
     do {
@@ -363,7 +363,7 @@ static int tcp_connect(struct tcp *tcp, struct tcp_conn *conn) {
             return rc;
     } while (rc != WEIR_OK);
     if (tcp_watch(tcp, EPOLL_CTL_ADD, conn->fd, EPOLLOUT, conn->id) != WEIR_OK) {
-        return WEIR_EAGAIN; /* tcp_give closes the socket */
+        return WEIR_ENOMEM; /* tcp_give closes the socket */
     }
     conn->state = TCP_CONNECTING;
     tcp_enqueue(tcp, conn, TCP_Q_ADDRESS);
@@ -373,7 +373,9 @@ static int tcp_connect(struct tcp *tcp, struct tcp_conn *conn) {
 
 /* Why a dial ends. */
 static int tcp_dial_error(int rc) {
-    return rc == WEIR_EPEER || rc == WEIR_EMFILE || rc == WEIR_EUNREACH ? rc : WEIR_ECONNECT;
+    return rc == WEIR_EPEER || rc == WEIR_EMFILE || rc == WEIR_ENOMEM || rc == WEIR_EUNREACH
+               ? rc
+               : WEIR_ECONNECT;
 }
 
 static int tcp_connect_again(struct tcp *tcp, struct tcp_conn *conn, int why,
@@ -705,7 +707,7 @@ static int tcp_dial(void *self, const char *text, uint64_t *conn_out) {
         return WEIR_EADDRESS;
     }
     if (tcp_full(tcp)) {
-        return WEIR_EAGAIN;
+        return WEIR_EFULL;
     }
     struct tcp_conn *conn = tcp_take(tcp, TCP_RESOLVING);
     tcp_room_take(&tcp->rooms, &conn->room);

@@ -343,9 +343,9 @@ struct weir_control_event {
     uint32_t type;
     uint32_t length;
     const uint8_t *message;
-    /* Of CLOSED. Of a dial that did not go through: EADDRESS: does not resolve; EPEER: refused,
-     * nobody listens at any address of the name; EUNREACH: no route; EMFILE; ECONNECT: anything
-     * else, silence above all.
+    /* Of CLOSED. Of a dial that did not go through: EADDRESS: no such name; EPEER: refused,
+     * nobody listens at any address of the name; EUNREACH: no route, or no name server answers;
+     * EMFILE, ENOMEM; ECONNECT: anything else, silence above all.
      * Of a connection: EPEER: hung up; ECONNECT: broken, or silent for too long; ETOOBIG.
      * Of STARVED: EMFILE, ENOMEM. */
     int error;
@@ -357,8 +357,8 @@ struct weir_control_ops {
     /* Binds and listens; writes the address with its real port. */
     int (*listen)(void *self, const char *address, char *actual_out, size_t actual_size);
     /* Starts connecting; CONNECTED or CLOSED follows, unless it says at once EPEER: refused,
-     * EUNREACH: no route, or EMFILE. CLOSED says likewise. Sends before CONNECTED are kept, as
-     * far as the connection's bounded buffer goes. */
+     * EUNREACH: no route, EMFILE, ENOMEM, or EFULL: connections. CLOSED says likewise. Sends before
+     * CONNECTED are kept, as far as the connection's bounded buffer goes. */
     int (*dial)(void *self, const char *address, uint64_t *conn_out);
     /* EAGAIN: buffer full, message dropped; ECONNECT: no such connection. */
     int (*send)(void *self, uint64_t conn, const uint8_t *message, uint32_t length);
