@@ -403,7 +403,8 @@ WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);
 /* Starts connecting without a transfer. An address where nobody answers is dialled again
  * after 20 ms, which doubles to 0.64 s, or a quarter of connect_timeout_ns, until that is over. 0:
  * connected. Errors:
- * ENOTREADY (under way: UP, SAME or GONE tells), ECONNECT (it has no address), ESTALE. */
+ * ENOTREADY (under way: UP, RECOVERED, SAME or GONE tells), ECONNECT (it has no address), ESTALE.
+ */
 WEIR_API int weir_peer_connect(weir_engine *engine, weir_peer peer);
 
 typedef struct weir_peer_info {

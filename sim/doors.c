@@ -183,7 +183,7 @@ void doors_opened(struct sim_app *app, uint32_t at, weir_peer peer) {
     app->names[at] = (struct app_name){.handle = peer.id, .same_as = same_as};
 }
 
-/* ENOTREADY is answered by UP, SAME or GONE. */
+/* ENOTREADY is answered by UP, RECOVERED, SAME or GONE. */
 static void ask(struct sim_app *app, struct app_name *name) {
     struct sim_world *world = app->run->world;
     int rc;

@@ -3,6 +3,7 @@
  * elsewhere, and others that claim them (H1, W3, W6). The other side is the test itself: see
  * lone_engine.h. The connect time-out is a second. */
 #include "lone_engine.h"
+#include "peer.h"
 
 #define THERE "10.0.0.9:9"
 #define OTHER "other.name:9"
@@ -188,116 +189,6 @@ static void test_W3_another_in_its_place_is_its_end(void **state) {
     lone_close(lone);
 }
 
-/* A name that does not resolve, and what this process lacks to dial, say nothing of a peer: while
- * its device answers it is there, and then it has the patience of any other. */
-static void test_W3_what_keeps_from_dialling_is_no_end(void **state) {
-    static const int why[] = {WEIR_EADDRESS, WEIR_EUNREACH, WEIR_EMFILE, WEIR_ENOMEM, WEIR_EFULL};
-    weir_event event;
-    uint64_t conn;
-
-    (void)state;
-    for (size_t i = 0; i < 2 * sizeof(why) / sizeof(*why); i++) {
-        struct lone *lone = lone_open(NULL);
-        int error = why[i / 2];
-        lone->executes = true;
-        lone_meet(lone, 1, "some.name:9", &conn);
-        lone->dial_error = i % 2 == 0 ? error : 0; /* at once, or later */
-        lone_cut(lone, conn, WEIR_ECONNECT);
-        for (int s = 0; s < 10; s++) {
-            uint64_t dialled = lone_dialled(lone, "some.name:9");
-            if (i % 2 != 0 && dialled != 0)
-                lone_cut(lone, dialled, error);
-            lone_pass(lone, SECOND / 2);
-        }
-        assert_false(lone_told(lone, WEIR_EVENT_GONE, &event));
-        lone->executes = false;
-        lone->dial_error = error;
-        uint64_t dialled = lone_dialled(lone, "some.name:9");
-        if (dialled != 0)
-            lone_cut(lone, dialled, error);
-        lone_pass(lone, 3 * SECOND);
-        assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
-        assert_int_equal(event.error, error);
-        lone_close(lone);
-    }
-}
-
-/* What this process lacks to dial is the reason that the wish ends with, at the deadline. A name
- * that does not exist ends the wish at once. */
-static void test_W9_what_a_dial_lacks_is_told(void **state) {
-    static const int why[] = {WEIR_EADDRESS, WEIR_EUNREACH, WEIR_EMFILE, WEIR_ENOMEM, WEIR_EFULL};
-    weir_event event;
-    weir_peer peer;
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(why) / sizeof(*why); i++) {
-        struct lone *lone = lone_open(NULL);
-        lone->dial_error = why[i];
-        assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
-        weir_peer_connect(lone->engine, peer);
-        lone_pass(lone, SECOND / 2);
-        assert_int_equal(lone_told(lone, WEIR_EVENT_GONE, &event), why[i] == WEIR_EADDRESS);
-        lone_pass(lone, SECOND);
-        if (why[i] != WEIR_EADDRESS)
-            assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
-        assert_int_equal(event.error, why[i]);
-        lone_close(lone);
-    }
-}
-
-/* Dials that were answered and reset have made the pause long. However short the time-out is, a
- * dial that this process could not make is made again before it. */
-static void test_W3_a_lack_that_passes_is_no_end(void **state) {
-    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
-    weir_event event;
-    uint64_t conn;
-
-    (void)state;
-    options.connect_timeout_ns = 400 * MS;
-    struct lone *lone = lone_open(&options);
-    lone_meet(lone, 1, THERE, &conn);
-    lone_cut(lone, conn, WEIR_ECONNECT);
-    for (int i = 0; i < 12; i++) { /* answered, and reset */
-        uint64_t dialled = 0;
-        for (int t = 0; t < 100 && dialled == 0; t++) {
-            lone_pass(lone, 10 * MS);
-            dialled = lone_dialled(lone, THERE);
-        }
-        lone_say_iam(lone, dialled, 1, THERE);
-        lone->dial_error = i == 11 ? WEIR_EMFILE : 0;
-        lone_cut(lone, dialled, WEIR_ECONNECT);
-    }
-    lone_pass(lone, 150 * MS);
-    lone->dial_error = 0;
-    lone_pass(lone, 150 * MS);
-    assert_int_not_equal(lone_dialled(lone, THERE), 0);
-    assert_false(lone_told(lone, WEIR_EVENT_GONE, &event));
-    lone_close(lone);
-}
-
-/* The refusal at its own address was its end: while it drains it is dialled no more. */
-static void test_W3_who_is_gone_is_not_dialled(void **state) {
-    weir_event event;
-    weir_peer peer;
-
-    (void)state;
-    struct lone *lone = lone_open(NULL);
-    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
-    weir_peer_connect(lone->engine, peer);
-    uint64_t conn = lone_dialled(lone, THERE);
-    lone_say_iam(lone, conn, 1, THERE);
-    lone_answer(lone, conn, 1, 1);
-    lone->no_destroy = true;
-    lone_cut(lone, conn, WEIR_ECONNECT);
-    uint64_t dials = lone->dials;
-    lone_cut(lone, lone->conn_count, WEIR_EPEER); /* the dial anew */
-    assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
-    lone_pass(lone, 3 * SECOND);
-    assert_int_equal(lone->dials, dials);
-    lone->no_destroy = false;
-    lone_close(lone);
-}
-
 /* ---- one instance, one handle (H1) ----------------------------------------- */
 
 static void write_one(struct lone *lone, weir_peer peer, weir_memory local, weir_remote remote,
@@ -444,6 +335,56 @@ static void test_H1_a_name_is_an_address_again_after_gone(void **state) {
         assert_int_equal(event.peer.id, second.id);
         lone_close(lone);
     }
+}
+
+/* The handle that events carry is closed: those that are left are told which one does now. */
+static void test_H1_another_handle_carries_events(void **state) {
+    weir_event event;
+    weir_peer second, third;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    weir_peer peer = lone_meet(lone, 1, "", NULL);
+    for (int i = 0; i < 2; i++) {
+        weir_peer *opened = i == 0 ? &second : &third;
+        const char *name = i == 0 ? OTHER : "third.name:9";
+        assert_int_equal(weir_peer_open(lone->engine, name, opened), WEIR_OK);
+        weir_peer_connect(lone->engine, *opened);
+        lone_say_iam(lone, lone_dialled(lone, name), 1, "");
+        event = lone_event(lone);
+        assert_int_equal(event.type, WEIR_EVENT_SAME);
+        assert_int_equal(event.peer.id, opened->id);
+        assert_int_equal(event.value, peer.id);
+    }
+    /* It was not reached, and may be the same still. */
+    peer_unreachable(lone->engine, lone_peer(lone, 1), WEIR_ECONNECT);
+    assert_int_equal(weir_event_take(lone->engine, &event), WEIR_EAGAIN); /* nobody asked */
+    lone_peer(lone, 1)->wanted = true;
+    peer_unreachable(lone->engine, lone_peer(lone, 1), WEIR_ECONNECT);
+    event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_GONE);
+    assert_int_equal(event.peer.id, peer.id);
+    for (int i = 0; i < 2; i++) {
+        event = lone_event(lone);
+        assert_int_equal(event.type, WEIR_EVENT_SAME);
+        assert_int_equal(event.value, peer.id);
+        assert_true(event.peer.id == second.id || event.peer.id == third.id);
+    }
+    lone_close(lone);
+}
+
+/* UP was told, and its session is not live yet, as when the peer's data came before its READY: who
+ * connects then is connected, since nothing more will be told. */
+static void test_H1_who_heard_of_up_is_connected(void **state) {
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    weir_peer handle = lone_meet(lone, 1, THERE, NULL);
+    struct peer *peer = lone_peer(lone, 1);
+    uint32_t live = peer->live;
+    peer->live = NONE;
+    assert_int_equal(weir_peer_connect(lone->engine, handle), WEIR_OK);
+    peer->live = live;
+    lone_close(lone);
 }
 
 /* It comes from another host than the one of the address that it says is its own (behind an
@@ -731,10 +672,8 @@ int main(void) {
         cmocka_unit_test(test_W3_what_nobody_needs_is_not_dialled_for_ever),
         cmocka_unit_test(test_W3_the_patience_begins_with_the_last_connection),
         cmocka_unit_test(test_W3_an_address_that_leads_elsewhere),
-        cmocka_unit_test(test_W3_what_keeps_from_dialling_is_no_end),
-        cmocka_unit_test(test_W9_what_a_dial_lacks_is_told),
-        cmocka_unit_test(test_W3_a_lack_that_passes_is_no_end),
-        cmocka_unit_test(test_W3_who_is_gone_is_not_dialled),
+        cmocka_unit_test(test_H1_another_handle_carries_events),
+        cmocka_unit_test(test_H1_who_heard_of_up_is_connected),
         cmocka_unit_test(test_H1_a_proof_that_nobody_gives_ends),
         cmocka_unit_test(test_H1_a_new_address_is_vouched_for_anew),
         cmocka_unit_test(test_H1_a_name_is_an_address_again_after_gone),

@@ -258,9 +258,11 @@ int weir_peer_connect(weir_engine *engine, weir_peer handle) {
             peer->wanted = true;
             note_want(engine, peer);
             effects_perform(engine);
-            rc = peer->dial != DIAL_NONE || peer->alias != NONE || peer_is_known(peer)
-                     ? WEIR_ENOTREADY
-                     : WEIR_ECONNECT;
+            /* UP may be told before the session is: the peer's data was here first. */
+            if (peer->standing.state != STANDING_UP)
+                rc = peer->dial != DIAL_NONE || peer->alias != NONE || peer_is_known(peer)
+                         ? WEIR_ENOTREADY
+                         : WEIR_ECONNECT;
         }
     }
     own_leave(engine);

@@ -344,17 +344,21 @@ static void free_aliases(weir_engine *engine, struct peer *known) {
     }
 }
 
+static void hang_up(weir_engine *engine, struct peer *peer) {
+    conn_hangup(engine, peer, &peer->conn_dialled);
+    conn_hangup(engine, peer, &peer->conn_accepted);
+    conn_hangup(engine, peer, &peer->conn_before);
+    peer->conn_last = 0;
+    peer->dial = DIAL_NONE;
+}
+
 /* A peer whose instance is gone and whose sessions are drained is forgotten, or
  * starts over as an address. */
 void peer_reap(weir_engine *engine, struct peer *peer) {
     if (!peer_is_leaving(peer) || !endpoint_at_rest(&peer->endpoint) ||
         peer->lists[LIST_POSTED].count > 0 || peer->lists[LIST_PARKED].count > 0 || engine->closing)
         return;
-    conn_hangup(engine, peer, &peer->conn_dialled);
-    conn_hangup(engine, peer, &peer->conn_accepted);
-    conn_hangup(engine, peer, &peer->conn_before);
-    peer->conn_last = 0;
-    peer->dial = DIAL_NONE;
+    hang_up(engine, peer);
     if (peer->reached)
         peer->dial_failed = false; /* that was its end, and says nothing of the address */
     standing_step(&peer->standing, STANDING_IN_FORGOTTEN);
@@ -393,8 +397,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
 void peer_forget(weir_engine *engine, struct peer *peer) {
     if (peer->held > 0 || peer->waits > 0 || peer_is_known(peer) || peer->refs > 0 || peer->id == 0)
         return;
-    conn_hangup(engine, peer, &peer->conn_dialled);
-    peer->dial = DIAL_NONE;
+    hang_up(engine, peer);
     timer_peer(engine, peer, UINT64_MAX);
     tables_lock(engine);
     peer_party_change(engine, peer);
