@@ -634,8 +634,9 @@ typedef enum weir_event_type {
     WEIR_EVENT_REFUSED = 7,   /* a peer asked for a session and there can be none, or none now:
                                * error says why (EFULL, ENOMEM, EMFILE, EDENIED, EDEVICE), also to
                                * the peer if there is a descriptor to let it in. Once each, until a
-                               * session with it is up; peer is zeroed for one without room or a
-                               * descriptor */
+                               * session with it is up, or until it calls again, if its connections
+                               * ended meanwhile and the application holds no handle of it; peer is
+                               * zeroed for one without room or a descriptor */
     WEIR_EVENT_DEVICE_FAILED = 8 /* this engine's device, for good: it was removed, say; error is
                                   * EDEVICE, peer is zeroed. All sessions end, for good: peers hear
                                   * why, transfers end with a status, EDEVICE if nothing else came

@@ -319,8 +319,7 @@ static void lacks(uint64_t seed, struct sim_config *config) {
     struct sim_prng prng;
 
     sim_prng_seed(&prng, seed ^ UINT64_C(0x1ac5));
-    if (sim_below(&prng, strcmp(config->profile, "refused") == 0 ? 2 : 8) != 0 || is_calm(config) ||
-        config->work.doors) {
+    if (sim_below(&prng, strcmp(config->profile, "refused") == 0 ? 2 : 8) != 0 || is_calm(config)) {
         return;
     }
     for (uint32_t i = 0; i < config->nodes; i++) {

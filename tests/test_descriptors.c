@@ -41,6 +41,13 @@ static void leave_descriptors(unsigned spare) {
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &tight), 0);
 }
 
+/* Also fewer than are open. */
+static void leave_none(void) {
+    struct rlimit none = {.rlim_cur = 0, .rlim_max = usual.rlim_max};
+
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+}
+
 static void leave_all(void) {
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
 }
@@ -306,7 +313,10 @@ static struct caller server_begin(struct offer *offer_out) {
     for (ssize_t length = 1; length != 0;) {
         length = read(parent.from, &byte, 1);
         if (length == 1) {
-            leave_descriptors(0);
+            if (byte == 'n')
+                leave_none();
+            else
+                leave_descriptors(0);
             if (write(parent.to, "", 1) != 1)
                 _exit(3);
         }
@@ -381,6 +391,55 @@ static void test_W7_an_exporter_without_descriptors_answers(void **state) {
     side_close(&side);
 }
 
+/* The limit is lowered to 0 while they talk, on either side: data goes on, and either end is seen.
+ * The server is asked for memory meanwhile, and can let nobody in to answer. */
+static void test_W7_a_limit_below_what_is_open(void **state) {
+    struct offer offer;
+    struct side side;
+    weir_event event;
+    weir_remote remote;
+    char byte;
+
+    (void)state;
+    for (int killed = 0; killed < 2; killed++) {
+        struct caller server = server_begin(&offer);
+        side_open(&side, NULL);
+        assert_int_equal(weir_peer_open(side.engine, offer.address, &side.peer), WEIR_OK);
+        assert_int_equal(weir_peer_connect(side.engine, side.peer), WEIR_ENOTREADY);
+        assert_int_equal(next_event(&side, NULL, WEIR_EVENT_UP).error, 0);
+        assert_int_equal(
+            weir_memory_import(side.engine, side.peer, offer.descriptor, offer.length, &remote),
+            WEIR_OK);
+        if (killed) {
+            leave_none();
+        } else {
+            assert_int_equal(write(server.to, "n", 1), 1);
+            STEP_UNTIL(&side, NULL, read(server.from, &byte, 1) == 1);
+            weir_remote none;
+            int rc =
+                weir_memory_import(side.engine, side.peer, offer.descriptor, offer.length, &none);
+            assert_int_equal(rc, WEIR_EAGAIN);
+        }
+        side.remote = remote;
+        for (int i = 0; i < 3; i++) {
+            weir_segment segment = segment_of(&side, 0, 0, 64);
+            assert_int_equal(write_now(&side, NULL, &segment, 1, NULL), WEIR_OK);
+        }
+        if (killed) {
+            assert_int_equal(kill(server.pid, SIGKILL), 0);
+            assert_int_equal(waitpid(server.pid, NULL, 0), server.pid);
+            event = next_event(&side, NULL, WEIR_EVENT_GONE);
+            assert_int_equal(event.error, WEIR_EPEER);
+            close(server.to);
+            close(server.from);
+        } else {
+            hang_up(&side, server);
+        }
+        side_close(&side);
+        leave_all();
+    }
+}
+
 /* WEIR_TEST_USER, where it is set. */
 static bool become_user(void) {
     const char *text = getenv("WEIR_TEST_USER");
@@ -403,6 +462,7 @@ int main(void) {
         TEST(test_W7_a_server_is_told_who_it_cannot_serve),
         TEST(test_W7_a_caller_is_told_what_it_lacks),
         TEST(test_W7_an_exporter_without_descriptors_answers),
+        TEST(test_W7_a_limit_below_what_is_open),
     };
 
     if (!become_user())

@@ -93,6 +93,44 @@ static void test_W3_a_lack_that_passes_is_no_end(void **state) {
     lone_close(lone);
 }
 
+/* A peer called, had to be refused, and answers under a name that the application has opened, too.
+ * No session is there, and each connection of its breaks: that is not the end of what was asked. */
+static void test_W3_a_name_that_is_held_is_waited_with(void **state) {
+    weir_event event;
+    weir_peer opened;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->no_qps = true;
+    lone->qps_error = WEIR_EMFILE;
+    uint64_t conn = lone_visit(lone);
+    lone_say_who(lone, conn, 1, "");
+    lone_say_hello(lone, conn, 1, 1);
+    assert_true(lone_told(lone, WEIR_EVENT_REFUSED, &event));
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+    weir_transfer transfer = lone_submit_notification(lone, opened);
+    lone_run(lone);
+    uint64_t dialled = lone_dialled(lone, THERE);
+    lone_say_iam(lone, dialled, 1, "");
+    assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+    assert_int_equal(event.peer.id, opened.id);
+    uint64_t peer = event.value;
+    lone_pass(lone, 5 * MS);
+    lone_cut(lone, dialled, WEIR_ECONNECT);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    lone_pass(lone, 100 * MS);
+    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
+    assert_false(lone_told(lone, WEIR_EVENT_GONE, &event));
+    lone->no_qps = false;
+    conn = lone_visit(lone);
+    lone_return(lone, conn, 1, "");
+    lone_up(lone, conn, 1, 2);
+    assert_true(lone_told(lone, WEIR_EVENT_UP, &event));
+    assert_int_equal(event.peer.id, peer);
+    assert_null(engine_verify(lone->engine));
+    lone_close(lone);
+}
+
 /* The refusal at its own address was its end: while it drains it is dialled no more. */
 static void test_W3_who_is_gone_is_not_dialled(void **state) {
     weir_event event;
@@ -144,6 +182,7 @@ int main(void) {
         cmocka_unit_test(test_W3_what_keeps_from_dialling_is_no_end),
         cmocka_unit_test(test_W9_what_a_dial_lacks_is_told),
         cmocka_unit_test(test_W3_a_lack_that_passes_is_no_end),
+        cmocka_unit_test(test_W3_a_name_that_is_held_is_waited_with),
         cmocka_unit_test(test_W3_who_is_gone_is_not_dialled),
         cmocka_unit_test(test_H12_a_peer_that_is_closed_keeps_no_connection),
     };

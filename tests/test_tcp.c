@@ -214,7 +214,7 @@ static bool put_over(const char *path, const char *text) {
     const int fd = mkstemp(name);
     const bool good = fd >= 0 && fchmod(fd, 0644) == 0 &&
                       write(fd, text, strlen(text)) == (ssize_t)strlen(text) &&
-                      mount(name, path, NULL, MS_BIND, NULL) == 0;
+                      mount(name, path, "none", MS_BIND, NULL) == 0;
     if (fd >= 0) {
         close(fd);
         unlink(name);
@@ -230,7 +230,7 @@ static void test_W3_no_name_server_answers(void **state) {
     if (pid == 0) {
         struct address_list list;
         if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 ||
-            mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+            mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
             !put_over("/etc/resolv.conf", "nameserver 192.0.2.1\n") ||
             !put_over("/etc/nsswitch.conf", "hosts: dns\n")) {
             _exit(77);

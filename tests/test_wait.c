@@ -9,14 +9,17 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "os.h"
+#include "ready.h"
 
 #define MS      UINT64_C(1000000)
 #define LONG_NS (600000 * MS) /* no test waits for it; reaching it is a failure */
@@ -218,6 +221,35 @@ static void test_E5_open_without_memory(void **state) {
     assert_int_equal(fd_count(), before);
 }
 
+/* A process may lower its limit to less than it has open: nothing is refused for it. */
+static void test_W7_a_limit_below_what_is_open(void **state) {
+    (void)state;
+    enum { COUNT = 9 };
+    struct pollfd polled[COUNT];
+    struct rlimit usual, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = usual.rlim_max};
+    const int source = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    for (int i = 0; i < COUNT; i++) {
+        polled[i] = (struct pollfd){.fd = i % 2 == 0 ? -1 : source, .events = POLLIN};
+    }
+    polled[1].fd = fcntl(source, F_DUPFD_CLOEXEC, usual.rlim_cur > 1100 ? 1100 : 100);
+    assert_true(polled[1].fd >= 100);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_asleep();
+    assert_int_equal(ready_wait(polled, COUNT, 1), 0);
+    port.ops->wake(port.self);
+    assert_awake();
+    assert_int_equal(eventfd_write(source, 1), 0);
+    assert_int_equal(ready_wait(polled, COUNT, UINT64_MAX), COUNT / 2);
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(polled[i].revents & POLLIN, i % 2 == 0 ? 0 : POLLIN);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+    close(polled[1].fd);
+    close(source);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_sleep_lasts_its_time, setup, teardown),
@@ -229,6 +261,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_wake_from_a_signal_handler, setup, teardown),
         cmocka_unit_test_setup_teardown(test_open_close_keeps_descriptors_flat, setup, teardown),
         cmocka_unit_test_setup_teardown(test_E5_open_without_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_W7_a_limit_below_what_is_open, setup, teardown),
     };
     return cmocka_run_group_tests_name("wait", tests, NULL, NULL);
 }

@@ -373,6 +373,14 @@ void dial_ask_there(weir_engine *engine, struct peer *peer) {
     dial_start(engine, peer);
 }
 
+/* Whether the application holds a handle of the peer, was told that it is there, or has asked
+ * something of it; its QPs count, too. */
+static bool is_of_use(const weir_engine *engine, const struct peer *peer) {
+    return peer->standing.state != STANDING_NEW || peer->refs > 0 || peer->wanted ||
+           peer->lists[LIST_PENDING].count > 0 || peer_open_alias(engine, peer) != NONE ||
+           !endpoint_at_rest(&peer->endpoint);
+}
+
 /* The peer loses this connection. */
 static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int error) {
     bool called = peer->conn_accepted == conn;
@@ -396,13 +404,10 @@ static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int
     if (!peer_is_there(peer) || peer->notes.dead != 0 || peer->conn_last != 0 ||
         (peer->dial != DIAL_NONE && !called))
         return;
-    /* A peer that has no QPs here, and that the application was told nothing of, is not waited
-     * for. */
-    if (peer->standing.state != STANDING_NEW || peer->refs > 0 ||
-        !endpoint_at_rest(&peer->endpoint))
+    if (is_of_use(engine, peer))
         dial_lost(engine, peer);
     else
-        note_dead(engine, peer, WEIR_EPEER);
+        note_dead(engine, peer, WEIR_EPEER); /* it is not waited for */
 }
 
 void dial_closed(weir_engine *engine, uint64_t conn, int error) {

@@ -2,10 +2,10 @@
 /* os.h: constructors of the ports that Linux plays.
  *
  * Owns nothing itself. env.c, wait.c and tcp.c each implement one port of ports.h;
- * address.c, resolve.c, socket.c and tcp_room.h serve tcp.c, and room.c serves env.c; fork.c and
- * thread.c serve all, devices too; reach.c and explain.c answer questions of their own. Contracts
- * of the operations are in ports.h; here is what opening and closing need. Errors are WEIR_E*
- * codes.
+ * address.c, resolve.c, socket.c and tcp_room.h serve tcp.c, and room.c serves env.c; fork.c,
+ * ready.c and thread.c serve all, devices too; reach.c and explain.c answer questions of their own.
+ * Contracts of the operations are in ports.h; here is what opening and closing need. Errors are
+ * WEIR_E* codes.
  */
 #ifndef WEIR_OS_H
 #define WEIR_OS_H

@@ -12,14 +12,13 @@
 #define _GNU_SOURCE
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fork.h"
 #include "os.h"
+#include "ready.h"
 
 struct set {
     int epoll_fd;
@@ -106,16 +105,12 @@ static int wait_add(void *self, int source_fd) {
 
 static void wait_sleep(void *self, uint64_t timeout_ns) {
     const struct wait *wait = self;
-    struct timespec timeout = {
-        .tv_sec = (time_t)(timeout_ns / UINT64_C(1000000000)),
-        .tv_nsec = (long)(timeout_ns % UINT64_C(1000000000)),
-    };
-    /* ppoll of the epoll set rather than epoll_pwait of it: it takes nanoseconds on
+    /* ppoll(2) of the epoll set rather than epoll_pwait of it: it takes nanoseconds on
      * every kernel (epoll_pwait2 came with 5.11), and all sleepers wake together,
      * where epoll_wait lets one event wake one of them (epoll(7)). A signal ends the
      * sleep early, which the contract allows and a handler that wakes wants. */
     struct pollfd set = {.fd = wait->sleepers.epoll_fd, .events = POLLIN};
-    (void)ppoll(&set, 1, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL);
+    (void)ready_wait(&set, 1, timeout_ns);
 }
 
 static void wait_wake(void *self) {

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,11 +18,13 @@
 #include <unistd.h>
 
 #include "fork.h"
+#include "ready.h"
 #include "shm.h"
 #include "thread.h"
 #include "tracer.h"
 
 #define STACK_BYTES   ((size_t)256 << 10)
+#define NS_PER_MS     UINT64_C(1000000)
 #define PAUSE_NS      10000000 /* before another try when there are no descriptors */
 #define SPARE_MS      100      /* until another try to have one in reserve */
 #define WAIT_LEAST_MS 1
@@ -410,14 +411,14 @@ static int see_off(struct visitors *visitors) {
     return left;
 }
 
-/* Until the listening socket is shut down: accept(2) fails then, poll(2) says POLLHUP. */
+/* Until the device is closed. */
 static void *hand_run(void *argument) {
     struct weir_device *device = argument;
     struct visitors visitors;
     sem_post(&device->hand.started);
     for (int i = 0; i < HAND_VISITORS; i++)
         visitors.of[i].socket = -1;
-    for (bool open = true; open;) {
+    while (!atomic_load(&device->hand.ends)) {
         struct pollfd polled[HAND_VISITORS + 1] = {
             {.fd = device->hand.listen_fd, .events = POLLIN}};
         int timeout = see_off(&visitors), kept = brought_expire(device);
@@ -427,14 +428,13 @@ static void *hand_run(void *argument) {
             timeout = SPARE_MS;
         for (int i = 0; i < HAND_VISITORS; i++)
             polled[i + 1] = (struct pollfd){.fd = visitors.of[i].socket, .events = POLLIN};
-        if (poll(polled, HAND_VISITORS + 1, timeout) < 0)
-            continue;
+        ready_wait(polled, HAND_VISITORS + 1,
+                   timeout < 0 ? UINT64_MAX : (uint64_t)timeout * NS_PER_MS);
         for (int i = 0; i < HAND_VISITORS; i++) {
             if (visitors.of[i].socket >= 0 && polled[i + 1].revents != 0)
                 visitor_serve(device, &visitors.of[i]);
         }
-        open = (polled[0].revents & (POLLHUP | POLLERR | POLLNVAL)) == 0;
-        if (open && polled[0].revents != 0)
+        if (polled[0].revents != 0 && !atomic_load(&device->hand.ends))
             let_in(device, &visitors);
     }
     for (int i = 0; i < HAND_VISITORS; i++) {
@@ -502,7 +502,8 @@ void hand_close(struct weir_device *device) {
     if (!hand->is_open)
         return;
     place_leave(&device->place, device->nonce);
-    shutdown(hand->listen_fd, SHUT_RDWR);
+    atomic_store(&hand->ends, true);
+    shutdown(hand->listen_fd, SHUT_RDWR); /* wakes the thread */
     pthread_join(hand->thread, NULL);
     spare_spend(hand);
     fork_close(hand->listen_fd);
@@ -617,6 +618,6 @@ int hand_wait(int socket, int fds_out[HAND_FDS_MAX]) {
         if (now >= end)
             return WEIR_EAGAIN;
         struct pollfd polled = {.fd = socket, .events = POLLIN};
-        poll(&polled, 1, (int)(end - now) + WAIT_LEAST_MS);
+        ready_wait(&polled, 1, (end - now + WAIT_LEAST_MS) * NS_PER_MS);
     }
 }

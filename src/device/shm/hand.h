@@ -30,6 +30,7 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -90,6 +91,7 @@ struct shm_hand {
     int spare_fd;     /* the thread's, while it runs; -1: a visitor has its place */
     uint32_t offered; /* entries ever offered: with the mutex */
     bool is_open;
+    _Atomic bool ends; /* the thread is to end */
 };
 
 struct weir_device;

@@ -14,7 +14,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -23,6 +22,7 @@
 #include <unistd.h>
 
 #include "fork.h"
+#include "ready.h"
 #include "shm.h"
 
 #define LINK_GROWTH 8u
@@ -422,7 +422,7 @@ bool link_is_alive(struct shm_link *link) {
 bool link_has_ended(const struct shm_link *link) {
     struct pollfd polled[2] = {{.fd = link->life_fd, .events = POLLIN},
                                {.fd = link->pidfd, .events = POLLIN}};
-    return !link->self && poll(polled, 2, 0) > 0;
+    return !link->self && ready_wait(polled, 2, 0) > 0;
 }
 
 void link_ring(const struct shm_link *link) {
