@@ -230,7 +230,7 @@ static void test_W3_no_name_server_answers(void **state) {
     if (pid == 0) {
         struct address_list list;
         if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 ||
-            mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+            mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0 ||
             !put_over("/etc/resolv.conf", "nameserver 192.0.2.1\n") ||
             !put_over("/etc/nsswitch.conf", "hosts: dns\n")) {
             _exit(77);
