@@ -238,6 +238,7 @@ static void test_W7_a_limit_below_what_is_open(void **state) {
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
     assert_asleep();
     assert_int_equal(ready_wait(polled, COUNT, 1), 0);
+    assert_int_equal(ready_wait(&(struct pollfd){.fd = -1, .events = POLLIN}, 1, 1), 0);
     port.ops->wake(port.self);
     assert_awake();
     assert_int_equal(eventfd_write(source, 1), 0);

@@ -25,7 +25,7 @@ static int select_of(struct pollfd *polled, nfds_t count, const struct timespec 
     int last = -1, ready = 0;
     for (nfds_t i = 0; i < count; i++)
         last = polled[i].fd > last ? polled[i].fd : last;
-    fd_mask *set = calloc((size_t)last / WORD_BITS + 1, sizeof *set);
+    fd_mask *set = calloc((size_t)(last + 1) / WORD_BITS + 1, sizeof *set);
     if (set == NULL) {
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
         return 0;
