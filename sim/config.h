@@ -167,6 +167,7 @@ struct sim_workload_config {
     uint32_t crossing;   /* the first submits of all nodes fall together */
     bool doors;          /* only what doors.c does strikes: every peer lives */
     uint32_t reset;      /* the control connections between two nodes end */
+    bool ring;           /* each submits to the one before it alone */
     uint32_t long_cut;   /* control is cut for up to four connect time-outs */
     uint32_t stranger;   /* somebody says a word in another's name */
     uint32_t told[SIM_RUN_NODES_MAX];                       /* enum sim_told */

@@ -331,6 +331,23 @@ static void lacks(uint64_t seed, struct sim_config *config) {
     }
 }
 
+/* Nodes that all say that they are where the next one is, and call the one before: each is visited
+ * with the address of the one that it calls, and so asks there before it listens. From a stream of
+ * its own, too. */
+static void rings(uint64_t seed, struct sim_config *config) {
+    struct sim_prng prng;
+
+    sim_prng_seed(&prng, seed ^ UINT64_C(0xc1a1));
+    if (strcmp(config->profile, "prompt") != 0 || sim_below(&prng, 8) != 0) {
+        return;
+    }
+    config->work.ring = true;
+    config->work.crossing = SIM_ALWAYS;
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->work.told[i] = SIM_TOLD_ANOTHERS;
+    }
+}
+
 /* Applications that connect without a transfer, and know peers by more than one name. From a stream
  * of its own, too. */
 static void asks(uint64_t seed, struct sim_config *config) {
@@ -619,6 +636,7 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         PROFILES[i].fill(&prng, config_out);
         slow_connects(seed, config_out);
         lacks(seed, config_out);
+        rings(seed, config_out);
         asks(seed, config_out);
         for (uint32_t n = 0; n < config_out->nodes; n++) {
             possible(&config_out->nic[n]);
@@ -732,6 +750,7 @@ void profile_print(const struct sim_config *config, FILE *out) {
     PRINT(out, work, allocate);
     PRINT(out, work, hasty);
     PRINT(out, work, crossing);
+    PRINT(out, work, ring);
     PRINT(out, work, reset);
     PRINT(out, work, long_cut);
     PRINT(out, work, stranger);

@@ -260,7 +260,8 @@ void app_submit(struct sim_app *app) {
     weir_transfer handle = {0};
     struct sim_transfer *transfer;
     uint32_t others = app->run->world->config.nodes - 1;
-    uint32_t to = (app->node->index + 1 + (uint32_t)sim_below(prng, others)) % (others + 1);
+    uint32_t ahead = work->ring ? others : 1 + (uint32_t)sim_below(prng, others);
+    uint32_t to = (app->node->index + ahead) % (others + 1);
     uint32_t want = (uint32_t)sim_between(
         prng, 1, sim_below(prng, 4) == 0 ? work->segments_max : 1 + work->segments_max / 16);
     bool notify = sim_chance(prng, work->notify);
