@@ -366,6 +366,24 @@ static void test_W7_a_caller_is_told_what_it_lacks(void **state) {
     assert_true(spare >= OF_PEER);
 }
 
+/* Nothing is left to look a name up with: that is no word on the name. */
+static void test_W7_a_name_needs_descriptors(void **state) {
+    weir_engine_options options = side_options();
+    struct side side;
+    weir_event event;
+
+    (void)state;
+    options.connect_timeout_ns = 500 * MS;
+    side_open(&side, &options);
+    assert_int_equal(weir_peer_open(side.engine, "localhost:7", &side.peer), WEIR_OK);
+    leave_descriptors(0);
+    assert_int_equal(weir_peer_connect(side.engine, side.peer), WEIR_ENOTREADY);
+    event = next_event(&side, NULL, WEIR_EVENT_GONE);
+    leave_all();
+    assert_int_equal(event.error, WEIR_EMFILE);
+    side_close(&side);
+}
+
 /* An exporter that has no descriptor left hands out what it has. */
 static void test_W7_an_exporter_without_descriptors_answers(void **state) {
     struct offer offer;
@@ -461,6 +479,7 @@ int main(void) {
         TEST(test_W7_no_descriptor_to_call_with),
         TEST(test_W7_a_server_is_told_who_it_cannot_serve),
         TEST(test_W7_a_caller_is_told_what_it_lacks),
+        TEST(test_W7_a_name_needs_descriptors),
         TEST(test_W7_an_exporter_without_descriptors_answers),
         TEST(test_W7_a_limit_below_what_is_open),
     };

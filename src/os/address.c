@@ -6,7 +6,6 @@
  */
 #define _GNU_SOURCE
 #include "address.h"
-#include "os.h"
 
 #include <errno.h>
 
@@ -65,15 +64,23 @@ int address_split(const char *text, char host_out[ADDRESS_HOST_MAX], uint16_t *p
     return WEIR_OK;
 }
 
-/* Of getaddrinfo(3). What may pass is told from a name that does not exist. */
+/* Of getaddrinfo(3). What may pass is told from a name that does not exist: where no descriptor is
+ * left to read hosts(5) or resolv.conf(5) with, glibc may say EAI_NONAME, and errno alone says
+ * why. */
 static int address_error(int error, int system_error) {
+    if (system_error == EMFILE || system_error == ENFILE) {
+        return WEIR_EMFILE;
+    }
+    if (system_error == ENOMEM) {
+        return WEIR_ENOMEM;
+    }
     switch (error) {
     case EAI_AGAIN: /* no name server answers */
         return WEIR_EUNREACH;
     case EAI_MEMORY:
         return WEIR_ENOMEM;
     case EAI_SYSTEM:
-        return os_fd_error(system_error) == WEIR_EMFILE ? WEIR_EMFILE : WEIR_ECONNECT;
+        return WEIR_ECONNECT;
     default:
         return WEIR_EADDRESS;
     }
@@ -89,6 +96,7 @@ static int address_lookup(const char *host, uint16_t port, int flags,
         .ai_flags = flags | AI_NUMERICSERV,
     };
     struct addrinfo *found = NULL;
+    errno = 0;
     const int rc = getaddrinfo(host, service, &hints, &found);
     if (rc != 0) {
         return address_error(rc, errno);
