@@ -395,9 +395,9 @@ WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer 
 /* Gives one reference back. The last one ends the peer's unfinished transfers
  * with ECLOSED, and the handle; memory that was imported of it is of no use any more, and still to
  * be released. The peer stays connected, for its own transfers to us, until it leaves or its place
- * is needed. A peer that connected by
- * itself has no reference: opened and closed, it goes on with its handle, its memories and
- * its transfers, until it is GONE. Errors: ESTALE. */
+ * is needed: then its transfers to us end with EPEER. A peer that connected by itself has no
+ * reference: opened and closed, it goes on with its handle, its memories and its transfers, until
+ * it is GONE. Errors: ESTALE. */
 WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);
 
 /* Starts connecting without a transfer. An address where nobody answers is dialled again
@@ -617,7 +617,8 @@ typedef enum weir_event_type {
     WEIR_EVENT_RECOVERED = 3, /* a new session is up in place of the one that broke; `error` and
                                * `value` as with DEGRADED, as far as they are known by now */
     WEIR_EVENT_GONE = 4,      /* there is no session, and none will come by itself. EPEER: the peer
-                               * died, was restarted or closed its engine; ECONNECT, EREFUSED,
+                               * died, was restarted, closed its engine, or had closed its handle of
+                               * us and needed the place for another; ECONNECT, EREFUSED,
                                * EADDRESS, EUNREACH, EMFILE, ENOMEM, EFULL: it was not reached;
                                * ECLOSED: the engine gave up an idle peer that the application
                                * has not open, to make room for another. The peer's reason for

@@ -223,7 +223,9 @@ static void open_name(struct sim_app *app, uint32_t to) {
     sim_trace(world, "n%u opens %s as well: %s", app->node->index, address, weir_error_name(rc));
     if (rc == 0) {
         doors_opened(app, SIM_RUN_NODES_MAX + to, peer);
-    } else if (rc != WEIR_EAGAIN) {
+    } else if (rc == WEIR_EAGAIN) {
+        app->node->full = true;
+    } else {
         sim_violation(world, "H1 peer_open: %s", weir_error_name(rc));
     }
 }

@@ -314,7 +314,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     case WEIR_ECLOSED:
         return transfer->peer_closed;
     case WEIR_EPEER:
-        return oracle->lives_ended || config->work.peer_close != 0 || (net && !config->work.doors);
+        return oracle->lives_ended || config->work.peer_close != 0 ||
+               (config->work.doors ? oracle->world->nodes[transfer->to].full : net);
     case WEIR_EUNKNOWN:
         /* Cut off for the connect time-out, the target could not say what had arrived. */
         return (transfer->once && breaks) || oracle->lives_ended || config->work.peer_close != 0 ||

@@ -5,6 +5,8 @@
 #include "lone_engine.h"
 #include "peer.h"
 
+#include <stdio.h>
+
 #define THERE "10.0.0.9:9"
 #define OTHER "other.name:9"
 
@@ -663,6 +665,35 @@ static void test_H1_what_was_held_carries_the_handle_that_was_told(void **state)
     lone_close(lone);
 }
 
+/* A peer that the application has closed stays, for its own transfers, until its entry is needed.
+ * It is told to leave then, and the entry is free when its session has ended. */
+static void test_H1_a_closed_peer_leaves_when_its_entry_is_needed(void **state) {
+    struct lone *lone = lone_open(NULL); /* peers_max is 8 */
+    weir_peer peer, other;
+    char address[WEIR_ADDRESS_MAX];
+
+    (void)state;
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    weir_peer_connect(lone->engine, peer);
+    uint64_t conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    lone_answer(lone, conn, 1, 1);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+    for (uint32_t i = 1; i < 8; i++) {
+        snprintf(address, sizeof(address), "10.0.1.%u:9", i);
+        assert_int_equal(weir_peer_open(lone->engine, address, &other), WEIR_OK);
+    }
+    lone_run(lone);
+    assert_int_equal(lone_count(lone, conn, WIRE_BYE), 0);
+    assert_int_equal(weir_peer_open(lone->engine, "10.0.1.8:9", &other), WEIR_EAGAIN);
+    lone_run(lone);
+    assert_int_equal(lone_count(lone, conn, WIRE_BYE), 1);
+    lone_pass(lone, SECOND);
+    assert_int_equal(weir_peer_open(lone->engine, "10.0.1.8:9", &other), WEIR_OK);
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H1_a_handle_that_nobody_opened_ends_with_gone),
@@ -686,6 +717,7 @@ int main(void) {
         cmocka_unit_test(test_H1_a_second_name_changes_nothing),
         cmocka_unit_test(test_H1_who_was_not_heard_of_has_the_opened_handle),
         cmocka_unit_test(test_H1_what_was_held_carries_the_handle_that_was_told),
+        cmocka_unit_test(test_H1_a_closed_peer_leaves_when_its_entry_is_needed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
