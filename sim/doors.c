@@ -219,13 +219,12 @@ static void open_name(struct sim_app *app, uint32_t to) {
     default:
         break;
     }
+    app->node->full |= engine_is_full(app->engine);
     rc = weir_peer_open(app->engine, address, &peer);
     sim_trace(world, "n%u opens %s as well: %s", app->node->index, address, weir_error_name(rc));
     if (rc == 0) {
         doors_opened(app, SIM_RUN_NODES_MAX + to, peer);
-    } else if (rc == WEIR_EAGAIN) {
-        app->node->full = true;
-    } else {
+    } else if (rc != WEIR_EAGAIN) {
         sim_violation(world, "H1 peer_open: %s", weir_error_name(rc));
     }
 }
@@ -337,7 +336,9 @@ void doors_event(struct sim_app *app, const weir_event *event) {
         }
         known->up |= event->type == WEIR_EVENT_UP;
         if (event->type == WEIR_EVENT_GONE) {
-            if (world->config.work.doors && !app->run->oracle->lives_ended) {
+            if (world->config.work.doors && !app->run->oracle->lives_ended &&
+                !(event->error == WEIR_ECLOSED && app->node->full) &&
+                !(event->error == WEIR_EPEER && world->nodes[i].full)) {
                 sim_violation(world, "W3 n%u: n%u is told to be gone, and lives", app->node->index,
                               i);
             }

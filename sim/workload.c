@@ -432,6 +432,7 @@ static bool app_progress(struct sim_app *app, uint32_t calls_max) {
     const char *wrong;
     int did = 1;
 
+    app->node->full |= engine_is_full(app->engine);
     for (uint32_t i = 0; did > 0 && i < calls_max; i++) {
         did = weir_engine_progress(app->engine);
         if (i == APP_PROGRESS_MAX) {

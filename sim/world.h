@@ -63,8 +63,8 @@ struct sim_node {
                          * of connect_timeout_ns after the last */
     bool absent; /* for once it looked at nothing, or not far, for so long that its peers may have
                   * given it up */
-    bool full;   /* its engine had no entry for a peer that its application wanted to open: one that
-                  * the application has closed is told to leave, whatever it does here */
+    bool full;   /* for once its engine had no entry for one more peer: one that the application has
+                  * closed may have been told to leave, whatever that one does here */
     void (*step)(struct sim_node *node); /* the workload's: runs engine and application */
     struct weir_device *nic;             /* of this life; NULL before open and after a crash */
     struct sim_block *blocks;

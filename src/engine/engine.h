@@ -39,6 +39,10 @@ const char *engine_verify(const weir_engine *engine);
 /* The same without the tables of what is looked up (found.h), which change seldom and are long. */
 const char *engine_verify_work(const weir_engine *engine);
 
+/* Whether there is no entry for one more peer, so that a peer which the application has closed may
+ * be told to leave. */
+bool engine_is_full(const weir_engine *engine);
+
 /* The 128-bit instance id. */
 const uint8_t *engine_instance(const weir_engine *engine);
 

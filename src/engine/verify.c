@@ -119,6 +119,10 @@ const char *engine_verify_work(const weir_engine *engine) {
     return NULL;
 }
 
+bool engine_is_full(const weir_engine *engine) {
+    return engine->peer_free == NONE;
+}
+
 const char *engine_verify(const weir_engine *engine) {
     const char *wrong = engine_verify_work(engine);
     return wrong != NULL ? wrong : found_verify(engine);
