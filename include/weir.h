@@ -620,17 +620,18 @@ typedef enum weir_event_type {
                                * died, was restarted, closed its engine, or had closed its handle of
                                * us and needed the place for another; ECONNECT, EREFUSED,
                                * EADDRESS, EUNREACH, EMFILE, ENOMEM, EFULL: it was not reached;
-                               * ECLOSED: the engine gave up an idle peer that the application
-                               * has not open, to make room for another. The peer's reason for
-                               * EREFUSED or ECONNECT, or 0, is in value, cast it to int: as
-                               * `refusal` in weir_peer_info. Told once, and once more for each
-                               * weir_peer_connect afterwards that does not reach the peer */
+                               * ECLOSED: the engine gave up a peer that the application has
+                               * closed, and that nothing waits for, to make room for another. The
+                               * peer's reason for EREFUSED or ECONNECT, or 0, is in value, cast
+                               * it to int: as `refusal` in weir_peer_info. Told once, and once more
+                               * for each later weir_peer_connect that does not reach the peer */
     WEIR_EVENT_LOST = 5,      /* events were dropped because nobody took them; count in value */
     WEIR_EVENT_SAME = 6,      /* this handle, which was opened, turned out to name a peer that has
                                * another one, in value: events and notifications carry that one.
                                * Both name the peer wherever a handle is taken, until it is GONE;
-                               * then this one names its address again. Told anew when value
-                               * changes, since that handle was closed, and after a GONE of a peer
+                               * then this one names its address again. Told anew when that handle
+                               * was closed and another one takes its place (that one itself is not
+                               * told: events carry it from then on), and after a GONE of a peer
                                * that was not reached, and may be the same still */
     WEIR_EVENT_REFUSED = 7,   /* a peer asked for a session and there can be none, or none now:
                                * error says why (EFULL, ENOMEM, EMFILE, EDENIED, EDEVICE), also to

@@ -367,6 +367,26 @@ static void test_W7_a_caller_is_told_what_it_lacks(void **state) {
 }
 
 /* Nothing is left to look a name up with: that is no word on the name. */
+/* However few there are, they are what lacks, not the name that is listened at. */
+static void test_W7_to_listen_at_a_name_needs_descriptors(void **state) {
+    weir_engine_options options = side_options();
+    int rc = WEIR_EMFILE;
+
+    (void)state;
+    options.listen = "localhost:0";
+    for (unsigned spare = 0; rc != WEIR_OK; spare++) {
+        weir_engine *engine = NULL;
+        assert_in_range(spare, 0, 64);
+        leave_descriptors(spare);
+        rc = weir_engine_open(&options, &engine);
+        leave_all();
+        if (rc == WEIR_OK)
+            weir_engine_close(engine);
+        else
+            assert_int_equal(rc, WEIR_EMFILE);
+    }
+}
+
 static void test_W7_a_name_needs_descriptors(void **state) {
     weir_engine_options options = side_options();
     struct side side;
@@ -480,6 +500,7 @@ int main(void) {
         TEST(test_W7_a_server_is_told_who_it_cannot_serve),
         TEST(test_W7_a_caller_is_told_what_it_lacks),
         TEST(test_W7_a_name_needs_descriptors),
+        TEST(test_W7_to_listen_at_a_name_needs_descriptors),
         TEST(test_W7_an_exporter_without_descriptors_answers),
         TEST(test_W7_a_limit_below_what_is_open),
     };

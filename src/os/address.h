@@ -40,7 +40,8 @@ int address_numeric(const char *host, uint16_t port, struct address *address_out
 bool address_is_any(const struct address *address);
 
 /* The addresses of a host name, ADDRESS_LIST_MAX at most, in the order of RFC 6724. Blocks for as
- * long as the resolver takes. EADDRESS. */
+ * long as the resolver takes. EADDRESS (there is no such name), EUNREACH (no name server answers),
+ * EMFILE, ENOMEM, ECONNECT (anything else). */
 int address_resolve(const char *host, uint16_t port, struct address_list *list_out);
 
 /* The text that address_split and address_numeric read back. ETOOBIG. */

@@ -6,6 +6,7 @@
 #include "ready.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -22,23 +23,29 @@ static fd_mask bit_of(int fd) {
 }
 
 static int select_of(struct pollfd *polled, nfds_t count, const struct timespec *timeout) {
+    const struct timespec now = {0};
     int last = -1, ready = 0;
     for (nfds_t i = 0; i < count; i++)
         last = polled[i].fd > last ? polled[i].fd : last;
     fd_mask *set = calloc((size_t)(last + 1) / WORD_BITS + 1, sizeof *set);
     if (set == NULL) {
-        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        if (timeout == NULL || timeout->tv_sec > 0 || timeout->tv_nsec > PAUSE_NS)
+            nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
         return 0;
     }
     for (nfds_t i = 0; i < count; i++) {
-        if (polled[i].fd >= 0)
+        polled[i].revents = 0;
+        if (polled[i].fd >= 0 && fcntl(polled[i].fd, F_GETFD) < 0) {
+            polled[i].revents = POLLNVAL; /* one of these would hide all others: EBADF */
+            ready++;
+        } else if (polled[i].fd >= 0) {
             set[polled[i].fd / WORD_BITS] |= bit_of(polled[i].fd);
+        }
     }
-    bool some = pselect(last + 1, (fd_set *)set, NULL, NULL, timeout, NULL) > 0;
+    bool some = pselect(last + 1, (fd_set *)set, NULL, NULL, ready > 0 ? &now : timeout, NULL) > 0;
     for (nfds_t i = 0; i < count; i++) {
         const int fd = polled[i].fd;
-        polled[i].revents = 0;
-        if (some && fd >= 0 && (set[fd / WORD_BITS] & bit_of(fd)) != 0) {
+        if (some && fd >= 0 && polled[i].revents == 0 && (set[fd / WORD_BITS] & bit_of(fd)) != 0) {
             polled[i].revents = POLLIN;
             ready++;
         }

@@ -24,7 +24,8 @@ int resolver_fd(const struct resolver *resolver);
 /* 0: under way, resolver_take will tell, also when no thread is to be had (ENOMEM). EAGAIN:
  * RESOLVE_JOBS are under way. */
 int resolver_start(struct resolver *resolver, const char *host, uint16_t port, uint64_t ticket);
-/* 1: *ticket_out is done, with *status_out 0 and a list, or EADDRESS. 0: none is. */
+/* 1: *ticket_out is done, with *status_out 0 and a list, or an error of address_resolve, or of the
+ * thread (ENOMEM). 0: none is. */
 int resolver_take(struct resolver *resolver, uint64_t *ticket_out, int *status_out,
                   struct address_list *list_out);
 

@@ -656,9 +656,12 @@ static int tcp_listen(void *self, const char *text, char *actual_out, size_t act
     uint16_t port;
     struct address_list list;
     /* Resolving here may block: weir_engine_open says so. */
-    if (address_split(text, host, &port) != WEIR_OK ||
-        address_resolve(host, port, &list) != WEIR_OK) {
+    if (address_split(text, host, &port) != WEIR_OK) {
         return WEIR_EADDRESS;
+    }
+    const int resolved = address_resolve(host, port, &list);
+    if (resolved != WEIR_OK) { /* what this process lacks is no fault of the address */
+        return resolved == WEIR_EMFILE || resolved == WEIR_ENOMEM ? resolved : WEIR_EADDRESS;
     }
     int fd = -1;
     for (uint32_t i = 0; i < list.count && fd < 0; i++) {

@@ -379,7 +379,8 @@ static void let_in(struct weir_device *device, struct visitors *visitors) {
     if (socket < 0 && (errno == EMFILE || errno == ENFILE) && spare_spend(hand))
         socket = accept_visitor(hand->listen_fd);
     if (socket < 0) {
-        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+        /* A lack, or a socket that somebody closed behind the library: it is ready all the time. */
+        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
             nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
         return;
     }

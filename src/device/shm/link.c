@@ -90,21 +90,28 @@ static int open_segment(const struct weir_device *device, struct shm_link *link,
     return rc;
 }
 
+/* Another descriptor of the same; -1, and errno says why. Where none at all is allowed, fcntl(2)
+ * finds the lowest number too high (EINVAL): that is a lack, too. */
+static int again(int fd) {
+    fork_hold();
+    int copy = fork_own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    fork_release();
+    if (copy < 0 && errno == EINVAL)
+        errno = EMFILE;
+    return copy;
+}
+
 /* A device of this process: its descriptors have the numbers that the blob and the segment
  * say. EINVAL: it is none. */
 static int open_self(const struct weir_device *device, const struct shm_blob *blob,
                      struct shm_link *link) {
-    fork_hold();
-    int map_fd = fork_own(fcntl(blob->map_fd, F_DUPFD_CLOEXEC, 0));
-    fork_release();
+    int map_fd = again(blob->map_fd);
     if (map_fd < 0)
         return error_of(errno);
     struct seg_map *map;
     int rc = seg_attach(map_fd, blob->pid, blob->nonce, &map), bell_fd = -1;
     if (rc == 0) {
-        fork_hold();
-        bell_fd = fork_own(fcntl(map->head.bell_fd, F_DUPFD_CLOEXEC, 0));
-        fork_release();
+        bell_fd = again(map->head.bell_fd);
         seg_unmap(map);
         rc = bell_fd < 0 ? error_of(errno) : open_segment(device, link, map_fd, bell_fd, blob->pid);
     }
@@ -368,12 +375,7 @@ void link_put(struct weir_device *device, struct shm_link *link) {
 int link_fetch(const struct weir_device *device, const struct shm_link *link,
                const struct shm_blob *blob, int number, int *fd_out) {
     if (link->self) {
-        int fd = -1;
-        if (number >= 0) {
-            fork_hold();
-            fd = fork_own(fcntl(number, F_DUPFD_CLOEXEC, 0));
-            fork_release();
-        }
+        int fd = number >= 0 ? again(number) : -1;
         if (fd < 0 && number >= 0)
             return error_of(errno);
         *fd_out = fd;
