@@ -370,6 +370,10 @@ static int control_check(void *self, const char *address) {
     return control_of(self)->ops->check(control_of(self)->self, address);
 }
 
+static bool control_numeric(void *self, const char *address) {
+    return control_of(self)->ops->numeric(control_of(self)->self, address);
+}
+
 static int control_listen(void *self, const char *address, char *actual_out, size_t actual_size) {
     return control_of(self)->ops->listen(control_of(self)->self, address, actual_out, actual_size);
 }
@@ -410,6 +414,7 @@ static int control_fd(void *self) {
 
 static const struct weir_control_ops control_ops = {
     .check = control_check,
+    .numeric = control_numeric,
     .listen = control_listen,
     .dial = control_dial_,
     .send = control_send_,

@@ -170,7 +170,8 @@ struct sim_workload_config {
     bool ring;           /* each submits to the one before it alone */
     uint32_t long_cut;   /* control is cut for up to four connect time-outs */
     uint32_t stranger;   /* somebody says a word in another's name */
-    uint32_t told[SIM_RUN_NODES_MAX];                       /* enum sim_told */
+    uint32_t told[SIM_RUN_NODES_MAX]; /* enum sim_told */
+    bool one_host; /* the nodes are at ports of one host, which so vouches for what each tells */
     bool second_name[SIM_RUN_NODES_MAX][SIM_RUN_NODES_MAX]; /* the first dials the other by that */
     bool prompt; /* nobody waits for a pause before it is connected */
 

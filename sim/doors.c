@@ -36,7 +36,8 @@ static void tell_address(struct sim_world *world, uint32_t node) {
         memcpy(told, world->nodes[other].address, SIM_ADDRESS_MAX);
         break;
     case SIM_TOLD_NOBODYS:
-        snprintf(told, SIM_ADDRESS_MAX, "10.0.9.%u:7000", node + 1);
+        snprintf(told, SIM_ADDRESS_MAX, "10.0.%u.%u:7900", world->config.work.one_host ? 0 : 9,
+                 world->config.work.one_host ? 1 : node + 1);
         break;
     default:
         memcpy(told, world->nodes[node].address, SIM_ADDRESS_MAX);
@@ -168,7 +169,7 @@ void doors_look(struct sim_app *app) {
     }
 }
 
-/* ---- connects, and other names ------------------------------------------- */
+/* ---- connects -------------------------------------------------------- */
 
 enum { DOORS_NAMES = 2 * SIM_RUN_NODES_MAX };
 
@@ -188,16 +189,47 @@ static void ask(struct sim_app *app, struct app_name *name) {
     struct sim_world *world = app->run->world;
     int rc;
 
-    app->node->asks++;
     rc = weir_peer_connect(app->engine, (weir_peer){name->handle});
     sim_trace(world, "n%u connects %llx: %s", app->node->index, (unsigned long long)name->handle,
               weir_error_name(rc));
     if (rc == WEIR_ENOTREADY) {
+        app->node->asks++;
         name->asked_ns = world->now_ns;
     } else if (rc != 0 && rc != WEIR_ESTALE) {
         sim_violation(world, "H1 n%u: peer_connect: %s", app->node->index, weir_error_name(rc));
     }
 }
+
+/* ---- letters: what is sent through an address ------------------------------ */
+
+/* A notification through a name, which says where it was sent: to the node that is there, whatever
+ * others say of themselves, and whatever becomes of the name. */
+static void send_letter(struct sim_app *app, const char *address, weir_peer peer) {
+    struct sim_world *world = app->run->world;
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer = {0};
+    int rc;
+
+    for (uint32_t i = 0; i < world->config.nodes; i++) {
+        if (strcmp(address, world->nodes[i].address) == 0 ||
+            strcmp(address, world->nodes[i].second) == 0) {
+            options.notify_tag = SIM_LETTER | i;
+        }
+    }
+    if (options.notify_tag == 0 || !world->config.work.one_host || !sim_ways_open(world)) {
+        return;
+    }
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    rc = weir_write(app->engine, peer, NULL, 0, &options, &transfer);
+    sim_trace(world, "n%u sends a letter to %s: %s", app->node->index, address,
+              weir_error_name(rc));
+    if (rc == 0 && transfer.id != 0) {
+        app->node->asks++;
+        (void)weir_transfer_release(app->engine, transfer);
+    }
+}
+
+/* ---- other names ----------------------------------------------------------- */
 
 static void open_name(struct sim_app *app, uint32_t to) {
     struct sim_world *world = app->run->world;
@@ -224,6 +256,7 @@ static void open_name(struct sim_app *app, uint32_t to) {
     sim_trace(world, "n%u opens %s as well: %s", app->node->index, address, weir_error_name(rc));
     if (rc == 0) {
         doors_opened(app, SIM_RUN_NODES_MAX + to, peer);
+        send_letter(app, address, peer);
     } else if (rc != WEIR_EAGAIN) {
         sim_violation(world, "H1 peer_open: %s", weir_error_name(rc));
     }
@@ -256,7 +289,7 @@ void doors_act(struct sim_app *app) {
     if (name->handle != 0 && sim_below(app_prng(app), 2) == 0) {
         ask(app, name);
     }
-    if (name->handle != 0 && sim_below(app_prng(app), 4) == 0) {
+    if (name->handle != 0 && sim_below(app_prng(app), 2) == 0) {
         close_name(app, name);
     }
 }
@@ -272,8 +305,10 @@ static void names_event(struct sim_app *app, const weir_event *event) {
         } else if (its) {
             switch (event->type) {
             case WEIR_EVENT_SAME:
-                name->same_as = event->value;
-                name->asked_ns = 0;
+                if (event->peer.id == name->handle) { /* else another name is another's now */
+                    name->same_as = event->value;
+                    name->asked_ns = 0;
+                }
                 break;
             case WEIR_EVENT_GONE:
                 name->same_as = 0;
@@ -324,6 +359,29 @@ void doors_heard(struct sim_app *app, uint32_t from, weir_peer handle) {
     *known = (struct app_known){.handle = handle, .life = life, .up = known->up};
 }
 
+/* In a world in which all live: a peer that was closed left, since its place was needed; or a wish
+ * for it ended with what the own node lacked. One of the two claims to be where another is: it is
+ * given up when that one answers, and may then be cut off like a new peer. */
+static bool gone_allowed(const struct sim_app *app, uint32_t peer, int error) {
+    const struct sim_world *world = app->run->world;
+    const struct sim_node *node = &world->nodes[peer];
+
+    if (sim_node_claims(node) || sim_node_claims(app->node)) {
+        return true;
+    }
+    switch (error) {
+    case WEIR_ECLOSED:
+        return app->node->full;
+    case WEIR_EPEER:
+        return node->full;
+    case WEIR_ENOMEM:
+    case WEIR_EMFILE:
+        return world->config.nic[app->node->index].lack != 0;
+    default:
+        return false;
+    }
+}
+
 void doors_event(struct sim_app *app, const weir_event *event) {
     struct sim_world *world = app->run->world;
 
@@ -337,8 +395,7 @@ void doors_event(struct sim_app *app, const weir_event *event) {
         known->up |= event->type == WEIR_EVENT_UP;
         if (event->type == WEIR_EVENT_GONE) {
             if (world->config.work.doors && !app->run->oracle->lives_ended &&
-                !(event->error == WEIR_ECLOSED && app->node->full) &&
-                !(event->error == WEIR_EPEER && world->nodes[i].full)) {
+                !gone_allowed(app, i, event->error)) {
                 sim_violation(world, "W3 n%u: n%u is told to be gone, and lives", app->node->index,
                               i);
             }
@@ -348,6 +405,11 @@ void doors_event(struct sim_app *app, const weir_event *event) {
 }
 
 void doors_closed(struct sim_app *app, weir_peer handle) {
+    for (uint32_t i = 0; i < DOORS_NAMES; i++) {
+        if (app->names[i].handle == handle.id) {
+            return; /* it has another reference */
+        }
+    }
     for (uint32_t i = 0; i < app->run->world->config.nodes; i++) {
         if (app->known[i].handle.id == handle.id) {
             app->known[i] = (struct app_known){0};

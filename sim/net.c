@@ -319,6 +319,11 @@ static int control_check(void *self, const char *address) {
     return colon == NULL || colon == address || colon[1] == '\0' ? WEIR_EADDRESS : 0;
 }
 
+/* Nobody tells a name here. */
+static bool control_numeric(void *self, const char *address) {
+    return control_check(self, address) == 0;
+}
+
 /* However its connections end, a node pauses before it dials again and again. */
 static void judge_dial(struct sim_net *net, uint32_t from, uint32_t to) {
     struct net_dials *dials = &net->dials[from][to];
@@ -561,6 +566,7 @@ static int control_fd(void *self) {
 const struct weir_control_ops SIM_CONTROL_OPS = {
     .listen = control_listen,
     .check = control_check,
+    .numeric = control_numeric,
     .dial = control_dial,
     .send = control_send,
     .hangup = control_hangup,

@@ -277,6 +277,16 @@ static bool refused_back(const struct sim_oracle *oracle, const struct sim_trans
     return false;
 }
 
+/* Whether one of the two may have given the other up for what it claims; or another claims to be
+ * the target, and was taken for it until the target answered. */
+static bool claimed(const struct sim_oracle *oracle, const struct sim_transfer *transfer) {
+    const struct sim_node *nodes = oracle->world->nodes;
+    uint32_t count = oracle->world->config.nodes;
+
+    return sim_node_claims(&nodes[transfer->from]) || sim_node_claims(&nodes[transfer->to]) ||
+           sim_node_claims(&nodes[(transfer->to + count - 1) % count]);
+}
+
 /* May a transfer end like this, in this run? */
 static bool status_allowed(const struct sim_oracle *oracle, const struct sim_transfer *transfer,
                            int status) {
@@ -302,7 +312,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     bool breaks = net || device || cut || away || oracle->lives_ended || nic->packet_loss != 0 ||
                   there->packet_loss != 0 || config->work.memory_release != 0 ||
                   config->work.cancel != 0 || config->work.deadline != 0 || nic->post_einval != 0 ||
-                  config->work.peer_close != 0 || there->post_einval != 0;
+                  config->work.peer_close != 0 || there->post_einval != 0 ||
+                  claimed(oracle, transfer);
 
     switch (status) {
     case WEIR_OK:
@@ -315,11 +326,13 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
         return transfer->peer_closed;
     case WEIR_EPEER:
         return oracle->lives_ended || config->work.peer_close != 0 ||
-               (config->work.doors ? oracle->world->nodes[transfer->to].full : net);
+               (config->work.doors
+                    ? oracle->world->nodes[transfer->to].full || claimed(oracle, transfer)
+                    : net);
     case WEIR_EUNKNOWN:
         /* Cut off for the connect time-out, the target could not say what had arrived. */
         return (transfer->once && breaks) || oracle->lives_ended || config->work.peer_close != 0 ||
-               config->work.cut_control != 0 || absent || deaf;
+               config->work.cut_control != 0 || absent || deaf || claimed(oracle, transfer);
     case WEIR_ESTALE: /* it waited for a peer that turned out to be another life */
         return oracle->lives_ended;
     case WEIR_ECONNECT:
@@ -344,7 +357,7 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
         return nic->qps_max != 0;
     case WEIR_EREFUSED:
         return there->create_fail != 0 || there->qps_max != 0 || there->connect_fail != 0 ||
-               there->device_fail != 0 || there->lack != 0;
+               there->device_fail != 0 || there->lack != 0 || claimed(oracle, transfer);
     case WEIR_EINVAL:
         return nic->post_einval != 0;
     default:
@@ -384,7 +397,19 @@ void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int
         oracle->failed++;
         transfer->had_data = transfer->notify && data_there(oracle, transfer);
     }
-    ranges_release(oracle, transfer);
+    /* One that is given up for what it claims lives on: packets may be under way. */
+    if ((status != WEIR_EPEER && status != WEIR_EUNKNOWN) || !claimed(oracle, transfer)) {
+        ranges_release(oracle, transfer);
+    }
+}
+
+/* The node claims to be where the transfer was sent, and nobody could be asked there in time. */
+static bool stands_in(const struct sim_oracle *oracle, const struct sim_transfer *transfer,
+                      uint32_t node) {
+    const struct sim_world *world = oracle->world;
+
+    return transfer->bytes == 0 && sim_node_claims(&world->nodes[node]) &&
+           transfer->to == (node + 1) % world->config.nodes && !sim_ways_open(world);
 }
 
 /* A transfer names memory of one life. One that moves nothing names only an address,
@@ -401,6 +426,12 @@ void oracle_notification(struct sim_oracle *oracle, uint32_t node,
     uint32_t length;
 
     oracle->notifications++;
+    if ((notification->tag & SIM_LETTER) != 0) {
+        if (notification->tag != (SIM_LETTER | node)) {
+            sim_violation(world, "H1 n%u gets a letter for n%u", node, (uint32_t)notification->tag);
+        }
+        return;
+    }
     if (notification->tag == 0 || notification->tag > oracle->count ||
         oracle->transfers[notification->tag].number == 0) {
         sim_violation(world, "S9 n%u takes a notification that nobody sent: tag %llu", node,
@@ -410,8 +441,9 @@ void oracle_notification(struct sim_oracle *oracle, uint32_t node,
     transfer = &oracle->transfers[notification->tag];
     sim_trace(world, "n%u takes notification of transfer %u", node, transfer->number);
     length = oracle_payload(transfer, payload);
-    if (!transfer->notify || transfer->to != node || !life_right(oracle, transfer) ||
-        notification->length != length || memcmp(notification->payload, payload, length) != 0) {
+    if (!transfer->notify || (transfer->to != node && !stands_in(oracle, transfer, node)) ||
+        !life_right(oracle, transfer) || notification->length != length ||
+        memcmp(notification->payload, payload, length) != 0) {
         sim_violation(world, "S9 n%u takes a wrong notification of transfer %u", node,
                       transfer->number);
         return;

@@ -18,6 +18,10 @@ enum {
     SIM_GRANULES = SIM_REGION_BYTES / SIM_GRANULE,
 };
 
+/* In the tag of a notification, with the number of a node: it was sent through an address at which
+ * that node is, and is of no record. */
+#define SIM_LETTER (UINT64_C(1) << 62)
+
 struct sim_region {
     uint8_t *base; /* own, or what the engine allocated */
     uint8_t *own;

@@ -357,6 +357,15 @@ static void asks(uint64_t seed, struct sim_config *config) {
     config->work.ask = maybe(&prng, 2, UINT16_MAX / PICK(&prng, 2, 16));
 }
 
+/* Nodes of one host: its address is in what each tells, also where that is another's, or nobody's.
+ * From a stream of its own, too. */
+static void one_host(uint64_t seed, struct sim_config *config) {
+    struct sim_prng prng;
+
+    sim_prng_seed(&prng, seed ^ UINT64_C(0x1057));
+    config->work.one_host = config->work.doors && sim_below(&prng, 2) == 0;
+}
+
 /* ---- profiles ---------------------------------------------------------- */
 
 /* What nodes say of where they listen. */
@@ -638,6 +647,7 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         lacks(seed, config_out);
         rings(seed, config_out);
         asks(seed, config_out);
+        one_host(seed, config_out);
         for (uint32_t n = 0; n < config_out->nodes; n++) {
             possible(&config_out->nic[n]);
         }
@@ -737,6 +747,7 @@ void profile_print(const struct sim_config *config, FILE *out) {
     PRINT(out, work, stale);
     PRINT(out, work, peer_close);
     PRINT(out, work, ask);
+    PRINT(out, work, one_host);
     PRINT(out, work, pause);
     PRINT(out, work, slow_taker);
     PRINT(out, work, crash);

@@ -99,6 +99,7 @@ void app_peer_drop(struct sim_app *app, uint32_t to) {
         transfer->peer_closed |= !transfer->terminal && transfer->to == to;
     }
     error = weir_peer_close(app->engine, peer->handle);
+    app->names[to] = (struct app_name){0};
     doors_closed(app, peer->handle);
     sim_trace(app->run->world, "n%u closes peer n%u: %s", app->node->index, to,
               weir_error_name(error));
@@ -106,7 +107,6 @@ void app_peer_drop(struct sim_app *app, uint32_t to) {
         sim_violation(app->run->world, "H1 peer_close: %s", weir_error_name(error));
     }
     *peer = (struct app_peer){0};
-    app->names[to] = (struct app_name){0};
 }
 
 bool app_peer_ready(struct sim_app *app, uint32_t to) {
@@ -365,7 +365,8 @@ static bool handle_opened(const struct sim_app *app, weir_peer handle) {
 }
 
 /* A notification names the peer that sent it, for as long as that peer is there. One that
- * was met by its connection, and not yet asked who it is, has no address. */
+ * was met by its connection, and not yet asked who it is, has no address. One that was given up for
+ * what it claimed is met anew, and until it has a session a stranger may speak in its name. */
 static void sender_judge(struct sim_app *app, const weir_notification *notification) {
     struct sim_world *world = app->run->world;
     weir_peer_info info = WEIR_PEER_INFO_INIT;
@@ -381,8 +382,8 @@ static void sender_judge(struct sim_app *app, const weir_notification *notificat
     if (from->life == transfer->from_life) {
         doors_heard(app, from->index, notification->from);
     }
-    if (strcmp(info.address, from->address) != 0 && strcmp(info.address, from->told) != 0 &&
-        strcmp(info.address, from->second) != 0 &&
+    if (!sim_node_claims(from) && strcmp(info.address, from->address) != 0 &&
+        strcmp(info.address, from->told) != 0 && strcmp(info.address, from->second) != 0 &&
         (info.address[0] != '\0' || handle_opened(app, notification->from))) {
         sim_violation(world, "S9 n%u takes a notification of n%u as one of \"%s\"",
                       app->node->index, from->index, info.address);
@@ -400,7 +401,9 @@ static void take_rest(struct sim_app *app) {
     while (!app->handling && app->run->world->now_ns >= app->take_at_ns &&
            weir_notification_take(app->engine, &notification) == 0) {
         oracle_notification(app->run->oracle, app->node->index, &notification);
-        sender_judge(app, &notification);
+        if ((notification.tag & SIM_LETTER) == 0) {
+            sender_judge(app, &notification);
+        }
         app->handling = handler_ns(app) != 0;
     }
     while (weir_event_take(app->engine, &event) == 0) {

@@ -366,6 +366,33 @@ void sim_node_shutdown(struct sim_node *node) {
     node_end(node);
 }
 
+bool sim_node_claims(const struct sim_node *node) {
+    const struct sim_workload_config *work = &node->world->config.work;
+
+    return work->one_host && work->told[node->index] == SIM_TOLD_ANOTHERS;
+}
+
+bool sim_ways_open(const struct sim_world *world) {
+    const struct sim_workload_config *work = &world->config.work;
+    const struct sim_net_config *net = &world->config.net;
+    bool open = work->doors && work->reset == 0 && work->long_cut == 0 && net->loss == 0 &&
+                net->full == 0 && net->break_on_send == 0 && net->breaks_type == 0 &&
+                work->pause == 0;
+
+    for (uint32_t i = 0; i < world->config.nodes; i++) {
+        open &= world->config.nic[i].lack == 0;
+    }
+    return open;
+}
+
+static void set_address(const struct sim_config *config, uint32_t node, const char *network,
+                        char *address_out) {
+    uint32_t host = config->work.one_host ? 1 : node + 1;
+    uint32_t port = config->work.one_host ? 7000 + node : 7000;
+
+    snprintf(address_out, SIM_ADDRESS_MAX, "%s.%u:%u", network, host, port);
+}
+
 struct sim_world *sim_world_open(const struct sim_config *config, uint64_t seed, FILE *trace) {
     struct sim_world *world = calloc(1, sizeof(*world));
 
@@ -389,8 +416,8 @@ struct sim_world *sim_world_open(const struct sim_config *config, uint64_t seed,
         node->world = world;
         node->index = i;
         node->step_at_ns = UINT64_MAX;
-        snprintf(node->address, sizeof(node->address), "10.0.0.%u:7000", i + 1);
-        snprintf(node->second, sizeof(node->second), "10.0.1.%u:7000", i + 1);
+        set_address(config, i, "10.0.0", node->address);
+        set_address(config, i, "10.0.1", node->second);
     }
     return world;
 }

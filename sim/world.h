@@ -55,7 +55,7 @@ struct sim_node {
     uint64_t paused_until_ns;     /* the process is stopped (SIGSTOP), or at work */
     uint64_t pace_ns;   /* not 0: how often the application looks; an arrival wakes the node only
                          * while it sleeps in a call */
-    uint32_t asks;      /* its application connected: a dial each, at most */
+    uint32_t asks;      /* its application asked for a connection: a dial each, at most */
     uint64_t looked_ns; /* when its engine last made progress */
     bool sleeps;        /* until its engine has work: it is not absent */
     uint64_t woke_ns;   /* the end of its last sleep */
@@ -115,6 +115,11 @@ void sim_node_wake(struct sim_node *node);
 void sim_node_wake_at(struct sim_node *node, uint64_t at_ns);
 /* For how long it has not looked at its engine, although that had work for it. */
 uint64_t sim_node_unlooked_ns(const struct sim_node *node);
+/* Whether it tells another's address as its own, and its host vouches for that. It is given up by
+ * an engine whose application opens that address, or hears the one that is there. */
+bool sim_node_claims(const struct sim_node *node);
+/* Whether each node answers at its address as soon as latencies allow, all the time. */
+bool sim_ways_open(const struct sim_world *world);
 
 /* Events. at_ns in the past means now. */
 void sim_schedule(struct sim_world *world, const struct sim_event *event);

@@ -68,9 +68,12 @@ static struct lone_event *event_new(uint64_t conn, uint32_t type) {
 }
 
 static int channel_check(void *self, const char *address) {
+    return (void)self, (void)address, WEIR_OK;
+}
+
+static bool channel_numeric(void *self, const char *address) {
     (void)self;
-    (void)address;
-    return WEIR_OK;
+    return address[0] >= '0' && address[0] <= '9';
 }
 
 static int channel_listen(void *self, const char *address, char *actual_out, size_t actual_size) {
@@ -140,6 +143,7 @@ static int no_fd(void *self) {
 
 static const struct weir_control_ops channel_ops = {
     .check = channel_check,
+    .numeric = channel_numeric,
     .listen = channel_listen,
     .dial = channel_dial,
     .send = channel_send,

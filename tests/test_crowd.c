@@ -121,6 +121,12 @@ static int channel_check(void *self, const char *address) {
     return WEIR_OK;
 }
 
+static bool channel_numeric(void *self, const char *address) {
+    (void)self;
+    (void)address;
+    return true;
+}
+
 static int channel_listen(void *self, const char *address, char *actual_out, size_t actual_size) {
     (void)address;
     snprintf(actual_out, actual_size, "10.0.0.1:%u", 1 + *(const uint32_t *)self);
@@ -230,6 +236,7 @@ static int no_fd(void *self) {
 
 static const struct weir_control_ops channel_ops = {
     .check = channel_check,
+    .numeric = channel_numeric,
     .listen = channel_listen,
     .dial = channel_dial,
     .send = channel_send,

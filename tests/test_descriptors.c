@@ -106,10 +106,15 @@ static void test_W7_imports_hold_no_descriptors(void **state) {
                      WEIR_OK);
     assert_int_equal(held_fds(), before + OF_MEMORY);
     assert_int_equal(weir_memory_export(b.engine, memory, descriptor, &length), WEIR_OK);
-    leave_descriptors(0);
-    assert_int_equal(weir_memory_import(a.engine, a.peer, descriptor, length, &remote),
-                     WEIR_EMFILE);
-    leave_all();
+    for (int none = 0; none < 2; none++) {
+        if (none)
+            leave_none();
+        else
+            leave_descriptors(0);
+        assert_int_equal(weir_memory_import(a.engine, a.peer, descriptor, length, &remote),
+                         WEIR_EMFILE);
+        leave_all();
+    }
     assert_int_equal(weir_memory_import(a.engine, a.peer, descriptor, length, &remote), WEIR_OK);
     assert_int_equal(held_fds(), before + OF_MEMORY);
     pair_close(&a, &b);

@@ -11,6 +11,7 @@
 static void test_W3_what_keeps_from_dialling_is_no_end(void **state) {
     static const int why[] = {WEIR_EADDRESS, WEIR_EUNREACH, WEIR_EMFILE, WEIR_ENOMEM, WEIR_EFULL};
     weir_event event;
+    weir_peer peer;
     uint64_t conn;
 
     (void)state;
@@ -18,7 +19,11 @@ static void test_W3_what_keeps_from_dialling_is_no_end(void **state) {
         struct lone *lone = lone_open(NULL);
         int error = why[i / 2];
         lone->executes = true;
-        lone_meet(lone, 1, "some.name:9", &conn);
+        assert_int_equal(weir_peer_open(lone->engine, "some.name:9", &peer), WEIR_OK);
+        weir_peer_connect(lone->engine, peer);
+        conn = lone_dialled(lone, "some.name:9");
+        lone_say_iam(lone, conn, 1, THERE);
+        lone_answer(lone, conn, 1, 1);
         lone->dial_error = i % 2 == 0 ? error : 0; /* at once, or later */
         lone_cut(lone, conn, WEIR_ECONNECT);
         for (int s = 0; s < 10; s++) {
@@ -154,6 +159,34 @@ static void test_W3_who_is_gone_is_not_dialled(void **state) {
     lone_close(lone);
 }
 
+/* Nor is it while it drains, when a dial was under way, or paused, as it said BYE. */
+static void test_W3_who_has_left_is_not_dialled(void **state) {
+    weir_event event;
+
+    (void)state;
+    for (int paused = 0; paused < 2; paused++) {
+        struct lone *lone = lone_open(NULL);
+        lone->no_destroy = true;
+        lone_meet(lone, 1, THERE, NULL);
+        uint64_t conn = lone_visit(lone);
+        lone_return(lone, conn, 1, THERE);
+        weir_peer opened;
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+        uint64_t dialled = lone_dialled(lone, THERE);
+        assert_int_not_equal(dialled, 0);
+        if (paused)
+            lone_cut(lone, dialled, WEIR_ECONNECT);
+        uint64_t dials = lone->dials;
+        lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+        assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+        assert_true(lone->conns[dialled].hung || paused);
+        lone_pass(lone, 3 * SECOND);
+        assert_int_equal(lone->dials, dials);
+        lone->no_destroy = false;
+        lone_close(lone);
+    }
+}
+
 /* An entry of our own address, which is asked who answers there, leaves no connection behind. */
 static void test_H12_a_peer_that_is_closed_keeps_no_connection(void **state) {
     weir_event event;
@@ -184,6 +217,7 @@ int main(void) {
         cmocka_unit_test(test_W3_a_lack_that_passes_is_no_end),
         cmocka_unit_test(test_W3_a_name_that_is_held_is_waited_with),
         cmocka_unit_test(test_W3_who_is_gone_is_not_dialled),
+        cmocka_unit_test(test_W3_who_has_left_is_not_dialled),
         cmocka_unit_test(test_H12_a_peer_that_is_closed_keeps_no_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

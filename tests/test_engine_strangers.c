@@ -5,7 +5,8 @@
 #include "lone_engine.h"
 
 #define THERE "10.0.0.9:9"
-#define OTHER "other.name:9"
+#define OTHER "10.0.0.77:9"
+#define NAME  "other.name:9"
 #define LIAR  "10.0.0.66:6"
 
 /* The pass that a peer gave in the session is shown as soon as it answers where it was dialled. */
@@ -236,6 +237,28 @@ static void test_W6_what_a_stranger_says_changes_nothing(void **state) {
     lone_close(lone);
 }
 
+/* A name that somebody tells is not looked up: it counts as if no address was told. */
+static void test_W6_a_name_that_is_told_is_not_looked_up(void **state) {
+    weir_event event;
+
+    (void)state;
+    for (int later = 0; later < 2; later++) {
+        struct lone *lone = lone_open(NULL);
+        uint64_t conn;
+        weir_peer peer = lone_meet(lone, 1, later ? "" : NAME, &conn);
+        weir_peer_info info = WEIR_PEER_INFO_INIT;
+        if (later)
+            lone_say_who(lone, conn, 1, NAME);
+        assert_int_equal(weir_peer_query(lone->engine, peer, &info), WEIR_OK);
+        assert_string_equal(info.address, "");
+        lone_cut(lone, conn, WEIR_ECONNECT);
+        lone_pass(lone, 3 * SECOND);
+        assert_int_equal(lone->dials, 0);
+        assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+        lone_close(lone);
+    }
+}
+
 /* The peer itself, with an epoch that nobody lives long enough for: one message does not use up
  * all that there are. */
 static void test_W6_implausible_epochs_are_refused(void **state) {
@@ -312,6 +335,7 @@ int main(void) {
         cmocka_unit_test(test_W6_a_liar_who_is_dialled_learns_no_pass),
         cmocka_unit_test(test_W6_a_liar_who_is_opened_speaks_for_nobody),
         cmocka_unit_test(test_W6_what_a_stranger_says_changes_nothing),
+        cmocka_unit_test(test_W6_a_name_that_is_told_is_not_looked_up),
         cmocka_unit_test(test_W6_implausible_epochs_are_refused),
         cmocka_unit_test(test_W6_a_new_connection_shows_its_pass),
         cmocka_unit_test(test_W6_no_pass_is_shown_where_a_stranger_answers),

@@ -332,6 +332,16 @@ static void test_S9_notification_of_nobody(void **state) {
     wrong(scene, "S9");
 }
 
+static void test_H1_letter_at_wrong_node(void **state) {
+    struct scene *scene = *state;
+    weir_notification letter = {.tag = SIM_LETTER | TO};
+
+    oracle_notification(scene->oracle, TO, &letter);
+    well(scene);
+    oracle_notification(scene->oracle, FROM, &letter);
+    wrong(scene, "H1");
+}
+
 static void test_S9_notification_at_wrong_node(void **state) {
     struct scene *scene = *state;
     weir_notification notification = {0};
@@ -393,6 +403,7 @@ int main(void) {
         TEST(test_S9_notification_of_failed_with_data),
         TEST(test_S9_data_after_notification),
         TEST(test_S9_notification_of_nobody),
+        TEST(test_H1_letter_at_wrong_node),
         TEST(test_S9_notification_at_wrong_node),
         TEST(test_S9_notification_with_wrong_payload),
         TEST(test_S15_refused_submit_moves_nothing),

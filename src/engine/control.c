@@ -331,6 +331,15 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
     effects_event(engine, peer, &(struct ep_event){.type = EP_EV_MESSAGE, .message = message});
 }
 
+/* Engines tell numeric addresses. A name that is told counts as none: anybody may tell one, and few
+ * look-ups run at a time. */
+static void ignore_name(const weir_engine *engine, struct wire_message *message) {
+    const struct weir_control *control = &engine->ports.control;
+    if ((message->type == WIRE_WHO || message->type == WIRE_IAM) && message->address[0] != '\0' &&
+        !control->ops->numeric(control->self, message->address))
+        message->address[0] = '\0';
+}
+
 static void on_connected(weir_engine *engine, uint64_t conn) {
     struct peer *peer = dialled_on(engine, conn);
     if (peer != NULL)
@@ -357,6 +366,7 @@ int control_poll(weir_engine *engine, int budget) {
             break;
         case WEIR_CONTROL_MESSAGE:
             if (wire_decode(event.message, event.length, &message) == WEIR_OK) {
+                ignore_name(engine, &message);
                 on_message(engine, event.conn, &message);
             } else {
                 engine->stats.control_malformed++;

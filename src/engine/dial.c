@@ -125,6 +125,15 @@ void dial_end(weir_engine *engine, struct peer *peer) {
         peer_proven(engine, peer);
 }
 
+/* As dial_end, but what the dial was to prove does not matter any more. */
+void dial_stop(weir_engine *engine, struct peer *peer) {
+    if (peer->dial == DIAL_NONE)
+        return;
+    peer->dial = DIAL_NONE;
+    conn_hangup(engine, peer, &peer->conn_dialled);
+    peer->conn_last = peer->conn_accepted;
+}
+
 static void fail(weir_engine *engine, struct peer *peer, int error) {
     dial_end(engine, peer);
     peer->dials_answered = 0;

@@ -8,6 +8,8 @@
 void dial_start(weir_engine *engine, struct peer *peer);
 void dial_again(weir_engine *engine, struct peer *peer);
 void dial_end(weir_engine *engine, struct peer *peer);
+/* Of a peer whose instance is gone, or of an engine that closes. */
+void dial_stop(weir_engine *engine, struct peer *peer);
 void dial_answered(weir_engine *engine, struct peer *peer);
 void dial_connected(weir_engine *engine, struct peer *peer);
 bool dial_unmade(int error);

@@ -312,11 +312,7 @@ void effects_leave(weir_engine *engine) {
             continue;
         transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
         peer->dialable = false;
-        if (peer->dial != DIAL_NONE) {
-            peer->dial = DIAL_NONE;
-            conn_hangup(engine, peer, &peer->conn_dialled);
-            peer->conn_last = peer->conn_accepted;
-        }
+        dial_stop(engine, peer);
         if (peer_is_known(peer))
             effects_event(engine, peer,
                           &(struct ep_event){.type = EP_EV_CLOSE, .error = WEIR_ECLOSED});

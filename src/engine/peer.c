@@ -143,6 +143,13 @@ static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *kno
     known->reached |= (there && known->vouched) || strcmp(known->address, opened->address) == 0;
 }
 
+/* The application holds `name`, and events of the peer carry another handle: from here on it knows
+ * that one, too. */
+static void tell_same(weir_engine *engine, uint64_t name, struct peer *peer) {
+    news_event(engine, WEIR_EVENT_SAME, name, 0, peer->handle);
+    peer->handle_told |= peer->handle == peer->id;
+}
+
 /* `opened` was dialled and turned out to be `known`, which has an entry already. */
 static void make_alias(weir_engine *engine, struct peer *opened, struct peer *known) {
     tables_lock(engine);
@@ -161,7 +168,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     }
     transfer_rebind(engine, known);
     if (known->handle != opened->id)
-        news_event(engine, WEIR_EVENT_SAME, opened->id, 0, known->handle);
+        tell_same(engine, opened->id, known);
     known->wanted = known->live == NONE && (known->wanted || opened->wanted);
     opened->wanted = false;
     if (known->lists[LIST_PENDING].count > 0)
@@ -181,7 +188,9 @@ void peer_reachable(weir_engine *engine, struct peer *peer) {
 
 void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instance) {
     if (peer_is_known(peer) && memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) != 0) {
-        if (peer->reached || peer->refs > 0) /* the peer is the instance that answers there */
+        /* An application that opened the address means the instance that answers there. It may
+         * have closed the handle since: what it submitted goes to nobody else all the same. */
+        if (peer->reached || peer->refs > 0 || peer->proving)
             note_dead(engine, peer, WEIR_EPEER);
         else
             dial_elsewhere(engine, peer);
@@ -281,7 +290,7 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
              found_at(engine, address, false, NULL) != NULL)
         dial_start(engine, peer); /* met peers say that the address is theirs */
     if (is_met && peer->handle != peer->id)
-        news_event(engine, WEIR_EVENT_SAME, peer->id, 0, peer->handle);
+        tell_same(engine, peer->id, peer);
     peer_out->id = peer->id;
     return WEIR_OK;
 }
@@ -295,6 +304,7 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     peer->left_ns = engine_now(engine);
     peer->live = NONE;
     peer_not_fast(peer);
+    dial_stop(engine, peer);
     engine->stats.peers_gone++;
     enum standing_input end = peer->wanted     ? STANDING_IN_END_ASKED
                               : peer->refs > 0 ? STANDING_IN_END_HELD
@@ -307,14 +317,14 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
 }
 
 /* The peer's other handles that the application has open: events carry this one. */
-static void tell_names(weir_engine *engine, const struct peer *peer) {
+static void tell_names(weir_engine *engine, struct peer *peer) {
     const struct groups *aliases = &engine->found.aliases;
     if (peer->refs > 0 && peer->id != peer->handle)
-        news_event(engine, WEIR_EVENT_SAME, peer->id, 0, peer->handle);
+        tell_same(engine, peer->id, peer);
     uint32_t i = groups_first(aliases, peer_index(engine, peer));
     for (; i != NONE; i = groups_next(aliases, i)) {
         if (engine->peers[i].id != peer->handle)
-            news_event(engine, WEIR_EVENT_SAME, engine->peers[i].id, 0, peer->handle);
+            tell_same(engine, engine->peers[i].id, peer);
     }
 }
 

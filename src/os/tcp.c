@@ -704,6 +704,15 @@ static int tcp_check(void *self, const char *text) {
     return any ? WEIR_EADDRESS : rc;
 }
 
+static bool tcp_numeric(void *self, const char *text) {
+    (void)self;
+    char host[ADDRESS_HOST_MAX];
+    uint16_t port;
+    struct address address;
+    return address_split(text, host, &port) == WEIR_OK && port != 0 &&
+           address_numeric(host, port, &address) == WEIR_OK;
+}
+
 static int tcp_dial(void *self, const char *text, uint64_t *conn_out) {
     struct tcp *tcp = self;
     if (tcp_address_check(text) != WEIR_OK) {
@@ -819,6 +828,7 @@ static int tcp_fd(void *self) {
 
 static const struct weir_control_ops tcp_ops = {
     .check = tcp_check,
+    .numeric = tcp_numeric,
     .listen = tcp_listen,
     .dial = tcp_dial,
     .send = tcp_send,
