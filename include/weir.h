@@ -387,18 +387,19 @@ WEIR_API int weir_remote_query(weir_engine *engine, weir_remote remote, uint64_t
  * own, as text, if its connection came from that host. The engine dials that address: until
  * the peer answers there, the dial is refused, or a quarter of connect_timeout_ns is over,
  * transfers to the peer wait (WEIR_WAITING_CONNECTION). If another engine answers, the peer is
- * GONE, also when the handle was closed meanwhile, and the handle names that one. Opened under
- * another name than it says, a peer may get a second handle: WEIR_EVENT_SAME. A numeric host is
- * parsed at once; a name is resolved when it is dialled. Errors: EINVAL (empty), EADDRESS (a
+ * GONE, also when the handle was closed meanwhile; one that is still open names that engine. Opened
+ * under another name than it says, a peer may get a second handle: WEIR_EVENT_SAME. A numeric host
+ * is parsed at once; a name is resolved when it is dialled. Errors: EINVAL (empty), EADDRESS (a
  * wildcard, too), EAGAIN (peers_max). */
 WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
 
 /* Gives one reference back. The last one ends the peer's unfinished transfers
  * with ECLOSED, and the handle; memory that was imported of it is of no use any more, and still to
  * be released. The peer stays connected, for its own transfers to us, until it leaves or its place
- * is needed: then its transfers to us end with EPEER. A peer that connected by itself has no
- * reference: opened and closed, it goes on with its handle, its memories and its transfers, until
- * it is GONE. Errors: ESTALE. */
+ * is needed: then its transfers to us end with EPEER. Its notifications come under another handle
+ * from then on, of which UP tells with the first, or when it is opened again. A peer that connected
+ * by itself has no reference: opened and closed, it goes on with its handle, its memories and its
+ * transfers, until it is GONE. Errors: ESTALE. */
 WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);
 
 /* Starts connecting without a transfer. An address where nobody answers is dialled again
@@ -605,7 +606,8 @@ WEIR_API int weir_notification_take(weir_engine *engine, weir_notification *noti
 /* ---- events ------------------------------------------------------------ */
 
 typedef enum weir_event_type {
-    WEIR_EVENT_UP = 1,        /* first session with this peer, or first after GONE */
+    WEIR_EVENT_UP = 1,        /* first session with this peer, or first after GONE, or first news
+                               * of one under another handle, since the last was closed */
     WEIR_EVENT_DEGRADED = 2,  /* its session broke, whichever side found it; recovery runs by
                                * itself, and replays all that was on it but ONCE transfers. Then
                                * RECOVERED or GONE is told. `error` is the cause. EREMOTE, EINVAL,
@@ -624,8 +626,9 @@ typedef enum weir_event_type {
                                * ECLOSED: the engine gave up a peer that the application has
                                * closed, and that nothing waits for, to make room for another. The
                                * peer's reason for EREFUSED or ECONNECT, or 0, is in value, cast
-                               * it to int: as `refusal` in weir_peer_info. Told once, and once more
-                               * for each later weir_peer_connect that does not reach the peer */
+                               * it to int: as `refusal` in weir_peer_info. Told once, once more
+                               * for each later weir_peer_connect that does not reach the peer, and
+                               * at the end of a peer of which SAME was told since */
     WEIR_EVENT_LOST = 5,      /* events were dropped because nobody took them; count in value */
     WEIR_EVENT_SAME = 6,      /* this handle, which was opened, turned out to name a peer that has
                                * another one, in value: events and notifications carry that one.

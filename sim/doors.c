@@ -173,7 +173,31 @@ void doors_look(struct sim_app *app) {
 
 enum { DOORS_NAMES = 2 * SIM_RUN_NODES_MAX };
 
+static void tell(struct sim_app *app, uint64_t handle) {
+    app->told[app->told_count++ % APP_TOLD_MAX] = handle;
+    if (app->untold == handle) {
+        app->untold = 0;
+    }
+}
+
+static bool is_told(const struct sim_app *app, uint64_t handle) {
+    for (uint32_t i = 0; i < APP_TOLD_MAX; i++) {
+        if (app->told[i] == handle) {
+            return true;
+        }
+    }
+    return app->told_count > APP_TOLD_MAX; /* perhaps it was, long ago */
+}
+
+void doors_judge_told(struct sim_app *app) {
+    if (app->untold != 0) {
+        sim_violation(app->run->world, "H1 n%u hears under %llx, and was not told of that",
+                      app->node->index, (unsigned long long)app->untold);
+    }
+}
+
 void doors_opened(struct sim_app *app, uint32_t at, weir_peer peer) {
+    tell(app, peer.id);
     uint64_t same_as = 0;
 
     for (uint32_t i = 0; i < DOORS_NAMES; i++) { /* it may be one more reference */
@@ -208,18 +232,20 @@ static void send_letter(struct sim_app *app, const char *address, weir_peer peer
     struct sim_world *world = app->run->world;
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     weir_transfer transfer = {0};
+    uint32_t to = world->config.nodes;
     int rc;
 
     for (uint32_t i = 0; i < world->config.nodes; i++) {
         if (strcmp(address, world->nodes[i].address) == 0 ||
             strcmp(address, world->nodes[i].second) == 0) {
-            options.notify_tag = SIM_LETTER | i;
+            to = i;
         }
     }
-    if (options.notify_tag == 0 || !world->config.work.one_host || !sim_ways_open(world)) {
+    if (to == world->config.nodes || !world->config.work.one_host || !sim_ways_open(world)) {
         return;
     }
     options.flags = WEIR_TRANSFER_NOTIFY;
+    options.notify_tag = oracle_letter(app->run->oracle, to);
     rc = weir_write(app->engine, peer, NULL, 0, &options, &transfer);
     sim_trace(world, "n%u sends a letter to %s: %s", app->node->index, address,
               weir_error_name(rc));
@@ -357,6 +383,9 @@ void doors_heard(struct sim_app *app, uint32_t from, weir_peer handle) {
                       app->node->index, from);
     }
     *known = (struct app_known){.handle = handle, .life = life, .up = known->up};
+    if (!is_told(app, handle.id)) {
+        app->untold = handle.id;
+    }
 }
 
 /* In a world in which all live: a peer that was closed left, since its place was needed; or a wish
@@ -366,14 +395,17 @@ static bool gone_allowed(const struct sim_app *app, uint32_t peer, int error) {
     const struct sim_world *world = app->run->world;
     const struct sim_node *node = &world->nodes[peer];
 
-    if (sim_node_claims(node) || sim_node_claims(app->node)) {
-        return true;
-    }
+    bool claims = sim_node_claims(node) || sim_node_claims(app->node);
+
     switch (error) {
     case WEIR_ECLOSED:
         return app->node->full;
     case WEIR_EPEER:
-        return node->full;
+        return node->full || claims;
+    case WEIR_ECONNECT:
+    case WEIR_EREFUSED:
+    case WEIR_EUNREACH:
+        return claims;
     case WEIR_ENOMEM:
     case WEIR_EMFILE:
         return world->config.nic[app->node->index].lack != 0;
@@ -386,6 +418,14 @@ void doors_event(struct sim_app *app, const weir_event *event) {
     struct sim_world *world = app->run->world;
 
     names_event(app, event);
+    if (event->type == WEIR_EVENT_UP) {
+        tell(app, event->peer.id);
+    } else if (event->type == WEIR_EVENT_SAME) {
+        tell(app, event->value);
+    } else if (event->type == WEIR_EVENT_LOST) {
+        app->untold = 0;
+        app->told_count = APP_TOLD_MAX + 1;
+    }
     for (uint32_t i = 0; i < world->config.nodes; i++) {
         struct app_known *known = &app->known[i];
 

@@ -28,6 +28,8 @@ void doors_say_unanswered(const struct sim_app *app);
 /* A notification of this node came under this handle. */
 void doors_heard(struct sim_app *app, uint32_t from, weir_peer handle);
 void doors_event(struct sim_app *app, const weir_event *event);
+/* All events were taken: whatever handle a notification came under was told. */
+void doors_judge_told(struct sim_app *app);
 /* The application closed it. */
 void doors_closed(struct sim_app *app, weir_peer handle);
 

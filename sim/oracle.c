@@ -103,7 +103,8 @@ static uint32_t range_take(struct sim_oracle *oracle, struct sim_region *region,
     return offset + skew;
 }
 
-static void ranges_release(struct sim_oracle *oracle, struct sim_transfer *transfer) {
+/* far: at the target, too. */
+static void ranges_release(struct sim_oracle *oracle, struct sim_transfer *transfer, bool far) {
     const struct sim_world *world = oracle->world;
     bool from_same = world->nodes[transfer->from].life == transfer->from_life;
     bool to_same = world->nodes[transfer->to].life == transfer->to_life;
@@ -116,7 +117,8 @@ static void ranges_release(struct sim_oracle *oracle, struct sim_transfer *trans
         if (from_same && local->owner[segment->local_offset / SIM_GRANULE] == transfer->number) {
             range_own(local, segment->local_offset, segment->length, 0, 0);
         }
-        if (to_same && remote->owner[segment->remote_offset / SIM_GRANULE] == transfer->number) {
+        if (far && to_same &&
+            remote->owner[segment->remote_offset / SIM_GRANULE] == transfer->number) {
             range_own(remote, segment->remote_offset, segment->length, 0, 0);
         }
     }
@@ -197,7 +199,7 @@ struct sim_transfer *oracle_draft(struct sim_oracle *oracle, uint32_t from, uint
 }
 
 void oracle_withdraw(struct sim_oracle *oracle, struct sim_transfer *transfer) {
-    ranges_release(oracle, transfer);
+    ranges_release(oracle, transfer, true);
     transfer->segment_count = 0;
     transfer->terminal = true;
     transfer->orphan = true;
@@ -337,7 +339,7 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
         return oracle->lives_ended;
     case WEIR_ECONNECT:
     case WEIR_EUNREACH:
-        return net || device || cut || oracle->lives_ended || absent ||
+        return net || device || cut || oracle->lives_ended || absent || claimed(oracle, transfer) ||
                came_back_late(oracle, transfer) ||
                transfer->memory_released || /* the target said that it broke, not why */
                ((nic->no_blame || there->mute_errors) && refused_back(oracle, transfer));
@@ -397,10 +399,9 @@ void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int
         oracle->failed++;
         transfer->had_data = transfer->notify && data_there(oracle, transfer);
     }
-    /* One that is given up for what it claims lives on: packets may be under way. */
-    if ((status != WEIR_EPEER && status != WEIR_EUNKNOWN) || !claimed(oracle, transfer)) {
-        ranges_release(oracle, transfer);
-    }
+    /* One that is given up for what it claims lives on: packets to it may be under way. */
+    ranges_release(oracle, transfer,
+                   (status != WEIR_EPEER && status != WEIR_EUNKNOWN) || !claimed(oracle, transfer));
 }
 
 /* The node claims to be where the transfer was sent, and nobody could be asked there in time. */
@@ -418,6 +419,22 @@ static bool life_right(const struct sim_oracle *oracle, const struct sim_transfe
     return transfer->bytes == 0 || oracle->world->nodes[transfer->to].life == transfer->to_life;
 }
 
+uint64_t oracle_letter(struct sim_oracle *oracle, uint32_t to) {
+    return SIM_LETTER | (uint64_t)oracle->letters++ << 8 | to;
+}
+
+static void letter_judge(struct sim_oracle *oracle, uint32_t node, uint64_t tag) {
+    uint32_t to = (uint8_t)tag, number = (uint32_t)(tag >> 8) % SIM_LETTERS;
+    uint64_t bit = UINT64_C(1) << number % 64;
+
+    if (to != node) {
+        sim_violation(oracle->world, "H1 n%u gets a letter for n%u", node, to);
+    } else if ((oracle->letters_taken[number / 64] & bit) != 0 && oracle->letters <= SIM_LETTERS) {
+        sim_violation(oracle->world, "S9 n%u gets a letter twice", node);
+    }
+    oracle->letters_taken[number / 64] |= bit;
+}
+
 void oracle_notification(struct sim_oracle *oracle, uint32_t node,
                          const weir_notification *notification) {
     struct sim_world *world = oracle->world;
@@ -427,9 +444,7 @@ void oracle_notification(struct sim_oracle *oracle, uint32_t node,
 
     oracle->notifications++;
     if ((notification->tag & SIM_LETTER) != 0) {
-        if (notification->tag != (SIM_LETTER | node)) {
-            sim_violation(world, "H1 n%u gets a letter for n%u", node, (uint32_t)notification->tag);
-        }
+        letter_judge(oracle, node, notification->tag);
         return;
     }
     if (notification->tag == 0 || notification->tag > oracle->count ||

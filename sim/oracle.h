@@ -16,10 +16,12 @@ enum {
     SIM_REGION_BYTES = 32768,
     SIM_GRANULE = 16, /* ranges of different segments share none */
     SIM_GRANULES = SIM_REGION_BYTES / SIM_GRANULE,
+    SIM_LETTERS = 4096, /* among the first so many of a run, none comes twice */
 };
 
-/* In the tag of a notification, with the number of a node: it was sent through an address at which
- * that node is, and is of no record. */
+/* In the tag of a notification that was sent through an address, and is of no record:
+ * oracle_letter.
+ */
 #define SIM_LETTER (UINT64_C(1) << 62)
 
 struct sim_region {
@@ -74,10 +76,16 @@ struct sim_oracle {
     uint32_t capacity;
     bool lives_ended; /* a crash or a leave happened in this run */
     uint32_t ok, failed, notifications;
+    uint32_t letters;
+    uint64_t letters_taken[SIM_LETTERS / 64]; /* one bit each */
 };
 
 struct sim_oracle *oracle_open(struct sim_world *world);
 void oracle_close(struct sim_oracle *oracle);
+
+/* The tag of a notification that is sent through an address at which node `to` is: it has to reach
+ * that node or nobody, and once. */
+uint64_t oracle_letter(struct sim_oracle *oracle, uint32_t to);
 
 /* A record with up to want segments, ranges taken and filled; fewer when memory is
  * short, maybe none. If the submit is refused, oracle_withdraw takes the record back. */

@@ -415,6 +415,7 @@ static void take_rest(struct sim_app *app) {
             app->peers[i].gone |= app->peers[i].open && app->peers[i].handle.id == event.peer.id;
         }
     }
+    doors_judge_told(app);
 }
 
 void app_release_finished(struct sim_app *app) {

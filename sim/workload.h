@@ -5,7 +5,7 @@
 
 #include "oracle.h"
 
-enum { APP_HELD_MAX = 256 };
+enum { APP_HELD_MAX = 256, APP_TOLD_MAX = 256 };
 
 struct app_peer {
     bool open;
@@ -42,6 +42,9 @@ struct sim_app {
     struct app_known known[SIM_RUN_NODES_MAX];
     /* The handles in peers, and as many that nothing is sent to. */
     struct app_name names[2 * SIM_RUN_NODES_MAX];
+    uint64_t told[APP_TOLD_MAX]; /* the last handles that events told of, or that were opened */
+    uint32_t told_count;
+    uint64_t untold;             /* a notification's, of which an event has to tell; 0: none */
     uint32_t held[APP_HELD_MAX]; /* records whose handle we hold, or that are queued */
     uint32_t held_count;
     uint64_t act_at_ns;

@@ -273,69 +273,6 @@ static void test_H1_a_proof_that_nobody_gives_ends(void **state) {
     lone_close(lone);
 }
 
-/* Who opens an address means the instance that answers there. What was submitted goes to nobody
- * else, also when the handle was closed before the answer came. */
-static void test_H1_a_claim_is_judged_though_its_handle_was_closed(void **state) {
-    weir_event event;
-    weir_peer opened;
-
-    (void)state;
-    for (int answers = 0; answers < 2; answers++) {
-        struct lone *lone = lone_open(NULL);
-        lone->executes = true;
-        weir_peer peer = lone_meet(lone, 1, THERE, NULL);
-        assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
-        uint64_t dialled = lone_dialled(lone, THERE);
-        weir_transfer transfer = lone_submit_notification(lone, opened);
-        assert_int_equal(weir_peer_close(lone->engine, opened), WEIR_OK);
-        lone_say_iam(lone, dialled, answers ? 1 : 2, THERE);
-        lone_pass(lone, 2 * SECOND);
-        assert_int_equal(weir_transfer_status(lone->engine, transfer), answers ? 0 : WEIR_EPEER);
-        assert_int_equal(lone_told(lone, WEIR_EVENT_GONE, &event), !answers);
-        if (!answers)
-            assert_int_equal(event.peer.id, peer.id);
-        lone_close(lone);
-    }
-}
-
-/* A handle that SAME told of carries what follows, though it was closed before an event came under
- * it, and yet another name is opened. */
-static void test_H1_the_handle_that_same_told_stays(void **state) {
-    weir_event same, up;
-    weir_peer claimed, second, third;
-
-    (void)state;
-    struct lone *lone = lone_open(NULL);
-    lone->no_qps = true; /* no session yet, so no event */
-    uint64_t conn = lone_visit(lone);
-    snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
-    lone_say_who(lone, conn, 1, THERE);
-    lone_say_hello(lone, conn, 1, 1);
-    assert_int_equal(weir_peer_open(lone->engine, THERE, &claimed), WEIR_OK);
-    lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
-    assert_int_equal(weir_peer_open(lone->engine, OTHER, &second), WEIR_OK);
-    weir_peer_connect(lone->engine, second);
-    lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
-    assert_true(lone_told(lone, WEIR_EVENT_SAME, &same));
-    assert_int_equal(same.peer.id, second.id);
-    assert_int_equal(same.value, claimed.id);
-    assert_int_equal(weir_peer_close(lone->engine, claimed), WEIR_OK);
-    assert_int_equal(weir_peer_open(lone->engine, "third.name:9", &third), WEIR_OK);
-    weir_peer_connect(lone->engine, third);
-    lone_say_iam(lone, lone_dialled(lone, "third.name:9"), 1, THERE);
-    assert_true(lone_told(lone, WEIR_EVENT_SAME, &same));
-    assert_int_equal(same.peer.id, third.id);
-    lone->no_qps = false;
-    lone_pass(lone, SECOND / 10);
-    lone_say_hello(lone, conn, 1, 2);
-    const struct wire_message *ack = lone_heard(lone, conn, WIRE_HELLO_ACK);
-    assert_non_null(ack);
-    lone_say_ready(lone, conn, 1, 2, ack->epoch);
-    assert_true(lone_told(lone, WEIR_EVENT_UP, &up));
-    assert_int_equal(up.peer.id, claimed.id);
-    lone_close(lone);
-}
-
 /* Its host vouched for the address where another answered, and for no other address that it says
  * afterwards. */
 static void test_H1_a_new_address_is_vouched_for_anew(void **state) {
@@ -760,8 +697,6 @@ int main(void) {
         cmocka_unit_test(test_H1_another_handle_carries_events),
         cmocka_unit_test(test_H1_who_heard_of_up_is_connected),
         cmocka_unit_test(test_H1_a_proof_that_nobody_gives_ends),
-        cmocka_unit_test(test_H1_a_claim_is_judged_though_its_handle_was_closed),
-        cmocka_unit_test(test_H1_the_handle_that_same_told_stays),
         cmocka_unit_test(test_H1_a_new_address_is_vouched_for_anew),
         cmocka_unit_test(test_H1_a_name_is_an_address_again_after_gone),
         cmocka_unit_test(test_W3_another_in_its_place_is_its_end),

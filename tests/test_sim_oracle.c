@@ -334,12 +334,23 @@ static void test_S9_notification_of_nobody(void **state) {
 
 static void test_H1_letter_at_wrong_node(void **state) {
     struct scene *scene = *state;
-    weir_notification letter = {.tag = SIM_LETTER | TO};
+    weir_notification letter = {.tag = oracle_letter(scene->oracle, TO)};
 
     oracle_notification(scene->oracle, TO, &letter);
     well(scene);
+    letter.tag = oracle_letter(scene->oracle, TO);
     oracle_notification(scene->oracle, FROM, &letter);
     wrong(scene, "H1");
+}
+
+static void test_S9_letter_twice(void **state) {
+    struct scene *scene = *state;
+    weir_notification letter = {.tag = oracle_letter(scene->oracle, TO)};
+
+    oracle_notification(scene->oracle, TO, &letter);
+    well(scene);
+    oracle_notification(scene->oracle, TO, &letter);
+    wrong(scene, "S9");
 }
 
 static void test_S9_notification_at_wrong_node(void **state) {
@@ -404,6 +415,7 @@ int main(void) {
         TEST(test_S9_data_after_notification),
         TEST(test_S9_notification_of_nobody),
         TEST(test_H1_letter_at_wrong_node),
+        TEST(test_S9_letter_twice),
         TEST(test_S9_notification_at_wrong_node),
         TEST(test_S9_notification_with_wrong_payload),
         TEST(test_S15_refused_submit_moves_nothing),

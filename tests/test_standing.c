@@ -72,6 +72,12 @@ static void test_what_nobody_asked_for_is_not_told(void **state) {
     begin();
     expect(STANDING_IN_UP, WEIR_EVENT_UP, STANDING_UP);
     expect(STANDING_IN_FAILED, NONE_TOLD, STANDING_UP);
+    expect(STANDING_IN_CLOSED, NONE_TOLD, STANDING_NEW); /* nothing was told of its next handle */
+    expect(STANDING_IN_LOST, NONE_TOLD, STANDING_NEW);
+    expect(STANDING_IN_DATA, WEIR_EVENT_UP, STANDING_UP);
+    expect(STANDING_IN_CLOSED, NONE_TOLD, STANDING_NEW);
+    expect(STANDING_IN_END, NONE_TOLD, STANDING_ENDED);
+    expect(STANDING_IN_CLOSED, NONE_TOLD, STANDING_ENDED);
 }
 
 /* No session could be made, and then the instance turns out to be dead. */
@@ -80,6 +86,10 @@ static void test_gone_is_told_once(void **state) {
     begin();
     expect(STANDING_IN_FAILED_ASKED, WEIR_EVENT_GONE, STANDING_GONE);
     expect(STANDING_IN_END_HELD, NONE_TOLD, STANDING_ENDED);
+    begin();
+    expect(STANDING_IN_FAILED_ASKED, WEIR_EVENT_GONE, STANDING_GONE);
+    expect(STANDING_IN_SAME, NONE_TOLD, STANDING_NEW); /* it has a handle of it, once more */
+    expect(STANDING_IN_END_HELD, WEIR_EVENT_GONE, STANDING_ENDED);
     begin();
     expect(STANDING_IN_FAILED_ASKED, WEIR_EVENT_GONE, STANDING_GONE);
     expect(STANDING_IN_END_ASKED, WEIR_EVENT_GONE, STANDING_ENDED); /* asked again since */
@@ -118,6 +128,9 @@ static void test_the_order_of_events_holds(void **state) {
         drawn ^= drawn << 17;
         enum standing_input input = (enum standing_input)(drawn % STANDING_INPUTS);
         int event = standing_step(&standing, input);
+        if (input == STANDING_IN_CLOSED ||
+            (input == STANDING_IN_SAME && !standing_is_up(&standing)))
+            last = WEIR_EVENT_GONE; /* what follows is of another handle, or of two */
         seen[event]++;
         switch (event) {
         case NONE_TOLD:

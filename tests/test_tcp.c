@@ -64,14 +64,16 @@ static void test_address_syntax(void **state) {
     }
     assert_int_equal(client.ops->check(client.self, "127.0.0.1:7"), WEIR_OK);
     assert_int_equal(client.ops->check(client.self, "host:7"), WEIR_OK);
-    /* What others tell is dialled if it needs no look-up. */
+    /* An address that others tell is dialled if it names a host, and needs no look-up. */
     static const char *const names[] = {
-        "host:7", "a.b-c.d:80", "1.2.3.4.5:7", "[fe80::1%nowhere]:5", "10.0.0.1:0", "10.0.0.1"};
+        "host:7",  "a.b-c.d:80",         "1.2.3.4.5:7", "0:5",     "0.0.0.0:5",
+        "[0::]:5", "[::ffff:0.0.0.0]:5", "10.0.0.1:0",  "10.0.0.1"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         assert_false(client.ops->numeric(client.self, names[i]));
     }
     assert_true(client.ops->numeric(client.self, "10.0.0.1:7"));
-    assert_true(client.ops->numeric(client.self, "[fe80::1%lo]:5"));
+    assert_true(client.ops->numeric(client.self, "[fe80::1%nowhere]:5"));
+    assert_true(client.ops->numeric(client.self, "[::ffff:10.0.0.1]:5"));
     char long_name[400];
     memset(long_name, 'a', sizeof long_name);
     memcpy(long_name + sizeof long_name - 3, ":1", 3);

@@ -209,6 +209,7 @@ double limits_copy(enum copy_kind kind, enum copy_order order, uint64_t size, ui
 
     if (from != NULL && to != NULL && copiers != NULL) {
         memset(from, 1, bytes); /* or all of it would be the one zero page */
+        memset(to, 2, bytes);   /* a hypervisor may have to find its pages, however populated */
         for (unsigned i = 0; i < threads; i++)
             copiers[i] = (struct copier){.kind = kind,
                                          .order = order,

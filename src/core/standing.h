@@ -7,11 +7,13 @@
  *       │    │ up, data      up: RECOVERED         │ failed
  *       │    └──────────── GONE ◄──────────────────┘
  *       └── failed, asked ──►┘          end: any ──► ENDED ── forgotten ──► NEW
+ *                                       closed: any but ENDED ──► NEW
  *
  * So UP and GONE take turns, DEGRADED comes between them only, and RECOVERED only after DEGRADED.
  * GONE is told once: a peer that no session could be made with and that turns out to be dead is not
- * told again, unless somebody asked for it meanwhile. The machine sees inputs and names events; why
- * something happened, which the event carries, is the engine's to say. */
+ * told again, unless somebody asked for it meanwhile, or was told of another handle of it (SAME).
+ * The machine sees inputs and names events; why something happened, which the event carries, is the
+ * engine's to say. */
 #ifndef WEIR_STANDING_H
 #define WEIR_STANDING_H
 
@@ -38,7 +40,9 @@ enum standing_input {
     STANDING_IN_END,          /* the instance is gone */
     STANDING_IN_END_HELD,     /* likewise, and the application has a handle of it */
     STANDING_IN_END_ASKED,    /* likewise, and weir_peer_connect had asked for a session */
-    STANDING_IN_FORGOTTEN,    /* the sessions of an instance that ended are drained */
+    STANDING_IN_SAME,   /* the application is told that a handle which it holds is of the peer */
+    STANDING_IN_CLOSED, /* the application closed its last handle: what follows has another one */
+    STANDING_IN_FORGOTTEN, /* the sessions of an instance that ended are drained */
     STANDING_INPUTS
 };
 

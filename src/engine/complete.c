@@ -64,9 +64,7 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     if (!parts_complete(peer, qp, data))
         return false;
     window_mark(&peer->received, data->number);
-    /* UP is told now: the peer may send as soon as we can receive, and end before its READY. */
-    if (!standing_is_up(&peer->standing))
-        peer_tell(engine, standing_step(&peer->standing, STANDING_IN_DATA), peer, 0, 0);
+    deliver_tell(engine, peer);
     if (engine->held_count == 0 && deliver(engine, peer, 0, recv_buffer(engine, qp, buffer)))
         return false;
     deliver_later(engine, peer, qp, buffer);

@@ -9,6 +9,13 @@
 
 #include "tables.h"
 
+/* UP is told with the peer's first notification: it may send as soon as we can receive, and end
+ * before its READY. */
+void deliver_tell(weir_engine *engine, struct peer *peer) {
+    if (!standing_is_up(&peer->standing))
+        peer_tell(engine, standing_step(&peer->standing, STANDING_IN_DATA), peer, 0, 0);
+}
+
 /* Puts an accepted notification into the application's queue; false: full. from: the handle of a
  * peer that has ended; else 0. */
 bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_t *bytes) {
@@ -19,8 +26,10 @@ bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_
     int rc = wire_data_decode(bytes, wire_data_length(bytes), &data);
     assert(rc == WEIR_OK); /* it was decoded when it was accepted */
     (void)rc;
+    if (from == 0)
+        deliver_tell(engine, peer); /* its handle may have been closed since it was accepted */
     out->from.id = from != 0 ? from : peer->handle;
-    peer->handle_told |= from == 0;
+    peer->handle_told |= from == 0 && peer->handle == peer->id;
     out->tag = data.tag;
     out->length = data.payload_length;
     out->reserved = 0;

@@ -5,6 +5,8 @@
 
 #include "state.h"
 
+/* Tells UP, if it was not told of the peer under its present handle. */
+void deliver_tell(weir_engine *engine, struct peer *peer);
 /* Puts the notification of these bytes into the application's queue; false: full. from: the handle
  * of a peer that has ended; else 0. */
 bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_t *bytes);

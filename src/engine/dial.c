@@ -50,6 +50,8 @@ static uint64_t dial_deadline(const struct peer *peer) {
         return UINT64_MAX;
     if (peer->dial_look_ns < when)
         when = peer->dial_look_ns;
+    if (peer->proving && peer->prove_until_ns < when)
+        when = peer->prove_until_ns;
     return peer->dial_deadline_ns < when ? peer->dial_deadline_ns : when;
 }
 
@@ -157,8 +159,6 @@ static void look(weir_engine *engine, struct peer *peer, uint64_t now) {
         fail(engine, peer, peer->dial_error);
         return;
     }
-    if (peer->proving && now >= peer->dial_since_ns + patience_ns(engine))
-        peer_proven(engine, peer); /* nobody answers there: its word is all there is */
     if (peer_is_there(peer) && shows_life(engine, peer))
         peer->dial_deadline_ns = patient_until(engine, peer, now);
 }
@@ -238,6 +238,16 @@ void dial_start(weir_engine *engine, struct peer *peer) {
         call(engine, peer);
     else
         again_later(engine, peer);
+}
+
+/* The proof has a time of its own: a dial that is under way may have been silent for long, or end
+ * soon. So where the peer has a connection, and the dial decides nothing else, it begins anew. */
+void dial_prove(weir_engine *engine, struct peer *peer) {
+    peer->proving = peer->claims = true;
+    peer->prove_until_ns = engine_now(engine) + patience_ns(engine);
+    if (peer->conn_accepted != 0)
+        dial_stop(engine, peer);
+    dial_start(engine, peer);
 }
 
 /* The awaited answer came. */
@@ -325,6 +335,8 @@ void dial_connected(weir_engine *engine, struct peer *peer) {
 void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
     if (peer->dial == DIAL_NONE)
         return;
+    if (peer->proving && now >= peer->prove_until_ns)
+        peer_proven(engine, peer); /* nobody answers there: its word is all there is */
     if (now >= peer->dial_look_ns || now >= peer->dial_deadline_ns)
         look(engine, peer, now); /* what it finds may put the rest off */
     if (peer->dial == DIAL_NONE)

@@ -6,6 +6,8 @@
 #include "state.h"
 
 void dial_start(weir_engine *engine, struct peer *peer);
+/* Asks at the address that the peer says is its, which the application has opened. */
+void dial_prove(weir_engine *engine, struct peer *peer);
 void dial_again(weir_engine *engine, struct peer *peer);
 void dial_end(weir_engine *engine, struct peer *peer);
 /* Of a peer whose instance is gone, or of an engine that closes. */

@@ -148,6 +148,7 @@ static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *kno
 static void tell_same(weir_engine *engine, uint64_t name, struct peer *peer) {
     news_event(engine, WEIR_EVENT_SAME, name, 0, peer->handle);
     peer->handle_told |= peer->handle == peer->id;
+    standing_step(&peer->standing, STANDING_IN_SAME);
 }
 
 /* `opened` was dialled and turned out to be `known`, which has an entry already. */
@@ -169,6 +170,8 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     transfer_rebind(engine, known);
     if (known->handle != opened->id)
         tell_same(engine, opened->id, known);
+    if (known->live != NONE)
+        deliver_tell(engine, known); /* unless it was told under this handle */
     known->wanted = known->live == NONE && (known->wanted || opened->wanted);
     opened->wanted = false;
     if (known->lists[LIST_PENDING].count > 0)
@@ -189,8 +192,9 @@ void peer_reachable(weir_engine *engine, struct peer *peer) {
 void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instance) {
     if (peer_is_known(peer) && memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) != 0) {
         /* An application that opened the address means the instance that answers there. It may
-         * have closed the handle since: what it submitted goes to nobody else all the same. */
-        if (peer->reached || peer->refs > 0 || peer->proving)
+         * have closed the handle since, and the answer may be late: what waits goes to nobody else
+         * all the same. */
+        if (peer->reached || peer->refs > 0 || peer->claims)
             note_dead(engine, peer, WEIR_EPEER);
         else
             dial_elsewhere(engine, peer);
@@ -259,10 +263,9 @@ static struct peer *met_at(weir_engine *engine, const char *address) {
 /* The address is the peer's by its own word only. Nothing more is posted to the peer until it is
  * known which instance answers there, or that none does. */
 static void prove(weir_engine *engine, struct peer *peer) {
-    peer->proving = true;
     peer_not_fast(peer);
     peer->dial_failed = false;
-    dial_start(engine, peer);
+    dial_prove(engine, peer);
 }
 
 int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
@@ -283,6 +286,8 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
     }
     found_closed(engine, peer, false);
     peer->refs++;
+    if (peer->live != NONE)
+        deliver_tell(engine, peer); /* it was closed, and opened again */
     found_address(engine, peer);
     if (is_met && !peer->reached)
         prove(engine, peer);
@@ -306,9 +311,10 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     peer_not_fast(peer);
     dial_stop(engine, peer);
     engine->stats.peers_gone++;
-    enum standing_input end = peer->wanted     ? STANDING_IN_END_ASKED
-                              : peer->refs > 0 ? STANDING_IN_END_HELD
-                                               : STANDING_IN_END;
+    bool held = peer->refs > 0 || peer->handle_told || peer_open_alias(engine, peer) != NONE;
+    enum standing_input end = peer->wanted ? STANDING_IN_END_ASKED
+                              : held       ? STANDING_IN_END_HELD
+                                           : STANDING_IN_END;
     peer_tell(engine, standing_step(&peer->standing, end), peer, error, 0);
     peer->wanted = false;
     peer_disown(engine, peer);
@@ -374,8 +380,8 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     standing_step(&peer->standing, STANDING_IN_FORGOTTEN);
     free_aliases(engine, peer);
     enter(engine, peer, PEER_ADDRESS);
-    peer->reached = peer->guarded = peer->proving = peer->met = peer->handle_told = peer->vouched =
-        false;
+    peer->reached = peer->guarded = peer->proving = peer->claims = peer->met = peer->handle_told =
+        peer->vouched = false;
     past_keep(engine, peer);
     peer->pass_theirs = 0;
     peer->conn_said = 0;
@@ -437,8 +443,11 @@ void peer_evict(weir_engine *engine) {
     }
 }
 
-/* The application has no handle for it any more. */
+/* The application has no handle for it any more. Events and notifications that come of it later are
+ * under a handle of its own, which UP tells of. */
 static void closed(weir_engine *engine, struct peer *peer) {
+    standing_step(&peer->standing, STANDING_IN_CLOSED);
+    peer->handle_told = false;
     transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
     tables_lock(engine);
     peer->closed_party = peer->party;

@@ -273,19 +273,21 @@ struct peer {
     bool noted;          /* it is on the list of those of which something is noted */
     uint32_t noted_next; /* there */
     struct notes notes;
-    bool dial_failed;      /* the last time nobody answered there */
-    int dial_error;        /* why the dial that is under way will have failed at its deadline */
-    bool reached;          /* it did answer there: who is at its address is known */
-    bool guarded;          /* a session has been up: what is said in its name counts on its own
-                            * connections only */
-    bool proving;          /* the application opened the address that it says is its: nothing is
-                            * posted until it is known who answers there */
-    bool met;              /* it connected by itself: its handle is good for as long as it is */
-    bool handle_told;      /* the application knows it by its own handle */
-    bool vouched;          /* its address is of the host that its connection came from */
-    bool dialable;         /* address is one that can be dialled */
-    uint32_t live;         /* session, or NONE */
-    uint32_t waits;        /* transfers on all lists */
+    bool dial_failed;        /* the last time nobody answered there */
+    int dial_error;          /* why the dial that is under way will have failed at its deadline */
+    bool reached;            /* it did answer there: who is at its address is known */
+    bool guarded;            /* a session has been up: what is said in its name counts on its own
+                              * connections only */
+    bool proving;            /* the application opened the address that it says is its: nothing is
+                              * posted until it is known who answers there */
+    uint64_t prove_until_ns; /* ...or until then */
+    bool claims;      /* likewise, since the instance is known: it has to be who answers there */
+    bool met;         /* it connected by itself: its handle is good for as long as it is */
+    bool handle_told; /* the application knows it by its own handle */
+    bool vouched;     /* its address is of the host that its connection came from */
+    bool dialable;    /* address is one that can be dialled */
+    uint32_t live;    /* session, or NONE */
+    uint32_t waits;   /* transfers on all lists */
     uint32_t credit_waits; /* on those that wait for credits */
     uint32_t suspects;     /* on all lists: transfer_is_suspect */
     uint32_t held;         /* notifications of it that wait for room */

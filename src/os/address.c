@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "address.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 
 #include <netdb.h>
@@ -132,6 +133,26 @@ bool address_is_any(const struct address *address) {
                htonl(INADDR_ANY);
     return address->storage.ss_family == AF_INET6 &&
            IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)&address->storage)->sin6_addr);
+}
+
+bool address_is_plain(const char *text) {
+    char host[ADDRESS_HOST_MAX];
+    uint16_t port;
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (address_split(text, host, &port) != WEIR_OK || port == 0) {
+        return false;
+    }
+    if (inet_pton(AF_INET, host, &v4) == 1) {
+        return v4.s_addr != htonl(INADDR_ANY);
+    }
+    char *scope = strchr(host, '%');
+    if (scope != NULL) {
+        *scope = '\0';
+    }
+    static const uint8_t mapped[12] = {[10] = 0xff, 0xff};
+    return inet_pton(AF_INET6, host, &v6) == 1 && !IN6_IS_ADDR_UNSPECIFIED(&v6) &&
+           (memcmp(&v6, mapped, sizeof mapped) != 0 || v6.s6_addr32[3] != 0);
 }
 
 int address_resolve(const char *host, uint16_t port, struct address_list *list_out) {

@@ -36,6 +36,10 @@ int address_split(const char *text, char host_out[ADDRESS_HOST_MAX], uint16_t *p
 /* The socket address of a numeric host; EADDRESS for a name. Does not block. */
 int address_numeric(const char *host, uint16_t port, struct address *address_out);
 
+/* Whether the text is the address of a host, as address_print has it, and no wildcard. The
+ * interface behind the % of a v6 address need not be there. Asks nobody. */
+bool address_is_plain(const char *text);
+
 /* A wildcard, on which one listens: it names nobody. */
 bool address_is_any(const struct address *address);
 

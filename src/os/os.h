@@ -56,9 +56,9 @@ enum { TCP_CONNS_DEFAULT = 1024, TCP_CONNS_MAX = 65535 };
  *           a numeric address also, at once, EPEER (refused), EUNREACH (no route) and
  *           ECONNECT (anything else)
  *   CLOSED  Of a dial: EADDRESS (the name does not resolve), EPEER, EUNREACH (no name
- *           server, too), EMFILE, ENOMEM, ECONNECT. Of a connection: ECONNECT (it broke, dawdled or
- * had to make room), EPEER (the other side closed it), ETOOBIG (it announced a longer message than
- * is allowed).
+ *           server, too), EMFILE, ENOMEM, ECONNECT. Of a connection: ECONNECT (it broke,
+ *           dawdled or had to make room), EPEER (the other side closed it), ETOOBIG (it
+ *           announced a longer message than is allowed).
  */
 int tcp_open(const struct weir_env *env, uint32_t conns_max, struct weir_control *control_out);
 /* The memory that it takes with so many. */

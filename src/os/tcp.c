@@ -668,7 +668,9 @@ static int tcp_listen(void *self, const char *text, char *actual_out, size_t act
         fd = socket_listen(&list.entries[i]);
     }
     if (fd < 0) {
-        return errno == EMFILE || errno == ENFILE ? WEIR_EMFILE : WEIR_EADDRESS;
+        const bool lacks =
+            errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+        return lacks ? os_fd_error(errno) : WEIR_EADDRESS;
     }
     struct address actual = {.length = sizeof actual.storage};
     int rc = WEIR_EADDRESS;
@@ -706,11 +708,7 @@ static int tcp_check(void *self, const char *text) {
 
 static bool tcp_numeric(void *self, const char *text) {
     (void)self;
-    char host[ADDRESS_HOST_MAX];
-    uint16_t port;
-    struct address address;
-    return address_split(text, host, &port) == WEIR_OK && port != 0 &&
-           address_numeric(host, port, &address) == WEIR_OK;
+    return address_is_plain(text);
 }
 
 static int tcp_dial(void *self, const char *text, uint64_t *conn_out) {

@@ -354,7 +354,7 @@ struct weir_control_event {
 struct weir_control_ops {
     /* 0 if dial would take this text, EADDRESS otherwise. Resolves nothing. Any thread. */
     int (*check)(void *self, const char *address);
-    /* Whether dial would take this text, and would look up no name for it. Any thread. */
+    /* Whether this is the address of a host, and no name and no wildcard. Any thread. */
     bool (*numeric)(void *self, const char *address);
     /* Binds and listens; writes the address with its real port. */
     int (*listen)(void *self, const char *address, char *actual_out, size_t actual_size);

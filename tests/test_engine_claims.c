@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_engine_claims.c: the address that a peer says is its, and that the application opens: who is
+ * there is asked first, for a stated time, and nothing goes to the peer before (H1). The other side
+ * is the test itself: see lone_engine.h. The connect time-out is a second. */
+#include "lone_engine.h"
+
+#define THERE "10.0.0.9:9"
+
+/* An opened address means the instance that answers there. A transfer through it goes to nobody
+ * else, also when the handle was closed before the answer came. */
+static void test_H1_a_claim_is_judged_though_its_handle_was_closed(void **state) {
+    weir_event event;
+    weir_peer opened;
+
+    (void)state;
+    for (int answers = 0; answers < 2; answers++) {
+        struct lone *lone = lone_open(NULL);
+        lone->executes = true;
+        weir_peer peer = lone_meet(lone, 1, THERE, NULL);
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+        uint64_t dialled = lone_dialled(lone, THERE);
+        weir_transfer transfer = lone_submit_notification(lone, opened);
+        assert_int_equal(weir_peer_close(lone->engine, opened), WEIR_OK);
+        lone_say_iam(lone, dialled, answers ? 1 : 2, THERE);
+        lone_pass(lone, 2 * SECOND);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), answers ? 0 : WEIR_EPEER);
+        assert_int_equal(lone_told(lone, WEIR_EVENT_GONE, &event), !answers);
+        if (!answers)
+            assert_int_equal(event.peer.id, peer.id);
+        lone_close(lone);
+    }
+}
+
+/* A proof takes its own quarter of the connect time-out, however long the address was silent
+ * before: a dial was under way since a connection was lost, or the address was opened, closed, and
+ * opened once more. */
+static void test_H1_a_proof_has_a_time_of_its_own(void **state) {
+    weir_event event;
+    weir_peer opened;
+    uint64_t conn;
+
+    (void)state;
+    for (int reopened = 0; reopened < 2; reopened++) {
+        struct lone *lone = lone_open(NULL);
+        lone->executes = true;
+        lone_meet(lone, 1, THERE, &conn);
+        if (reopened) {
+            assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+            lone_dialled(lone, THERE);
+            lone_pass(lone, 490 * MS);
+            assert_int_equal(weir_peer_close(lone->engine, opened), WEIR_OK);
+        } else {
+            lone_cut(lone, conn, WEIR_ECONNECT);
+            lone_dialled(lone, THERE);
+            lone_return(lone, lone_visit(lone), 1, THERE);
+            lone_pass(lone, 240 * MS);
+        }
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+        weir_transfer transfer = lone_submit_notification(lone, opened);
+        lone_pass(lone, 200 * MS);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
+        lone_say_iam(lone, lone_dialled(lone, THERE), 2, THERE);
+        assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EPEER);
+        lone_close(lone);
+    }
+}
+
+/* And no more than that, though the peer's connections end again and again meanwhile. */
+static void test_H1_a_proof_ends_in_time(void **state) {
+    weir_peer opened;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->executes = true;
+    lone_meet(lone, 1, THERE, &conn);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+    weir_transfer transfer = lone_submit_notification(lone, opened);
+    for (int i = 0; i < 3; i++) {
+        lone_pass(lone, 90 * MS);
+        lone_cut(lone, conn, WEIR_ECONNECT);
+        conn = lone_visit(lone);
+        lone_return(lone, conn, 1, THERE);
+    }
+    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_OK);
+    lone_close(lone);
+}
+
+/* Nobody was there, so the peer's word was all there was, and some of what was sent went to it.
+ * What still waits when another answers after all goes nowhere, though the handle was closed. */
+static void test_H1_a_late_answer_ends_a_claim(void **state) {
+    weir_event event;
+    weir_peer opened;
+
+    (void)state;
+    for (int refused = 0; refused < 2; refused++) {
+        struct lone *lone = lone_open(NULL); /* its work is not done: what is posted waits */
+        lone_meet(lone, 1, THERE, NULL);
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+        weir_transfer transfer = lone_submit_notification(lone, opened);
+        if (refused)
+            lone_cut(lone, lone_dialled(lone, THERE), WEIR_EPEER);
+        lone_pass(lone, 300 * MS);
+        assert_false(lone_peer(lone, 1)->proving);
+        assert_int_equal(weir_peer_close(lone->engine, opened), WEIR_OK);
+        lone_say_iam(lone, lone_dialled(lone, THERE), 2, THERE);
+        assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+        lone_pass(lone, SECOND);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EPEER);
+        lone_close(lone);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_H1_a_claim_is_judged_though_its_handle_was_closed),
+        cmocka_unit_test(test_H1_a_proof_has_a_time_of_its_own),
+        cmocka_unit_test(test_H1_a_proof_ends_in_time),
+        cmocka_unit_test(test_H1_a_late_answer_ends_a_claim),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

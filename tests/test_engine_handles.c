@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_engine_handles.c: under which handle an application hears of a peer, when it has several, or
+ * has closed them (H1). The other side is the test itself: see lone_engine.h. The connect time-out
+ * is a second. */
+#include "lone_engine.h"
+
+#include <stdio.h>
+
+#define THERE "10.0.0.9:9"
+#define OTHER "other.name:9"
+
+/* The end of a peer is told to an application that holds it by another name alone; also a second
+ * time, if it was told once more of another handle of it. */
+static void test_H1_the_end_is_told_under_whatever_name(void **state) {
+    weir_event event;
+    weir_peer claimed, second;
+
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        struct lone *lone = lone_open(NULL);
+        lone->no_qps = true; /* no session, so UP is not told */
+        uint64_t conn = lone_visit(lone);
+        snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
+        lone_say_who(lone, conn, 1, THERE);
+        lone_say_hello(lone, conn, 1, 1);
+        if (way > 0) {
+            assert_int_equal(weir_peer_open(lone->engine, THERE, &claimed), WEIR_OK);
+            lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
+        }
+        assert_int_equal(weir_peer_open(lone->engine, OTHER, &second), WEIR_OK);
+        if (way == 2)
+            weir_peer_connect(lone->engine, second);
+        else
+            lone_submit_notification(lone, second);
+        lone_run(lone);
+        lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
+        uint64_t handle = second.id;
+        if (way > 0) {
+            handle = claimed.id;
+            assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+            assert_int_equal(event.value, handle);
+            assert_int_equal(weir_peer_close(lone->engine, claimed), WEIR_OK);
+        }
+        if (way == 2) {
+            lone_pass(lone, 1500 * MS);
+            assert_true(lone_told(lone, WEIR_EVENT_GONE, &event)); /* the wish ends */
+            assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+            assert_int_equal(event.value, handle);
+        }
+        lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+        assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+        assert_int_equal(event.peer.id, handle);
+        lone_close(lone);
+    }
+}
+
+/* A handle that SAME told of carries what follows, though it was closed before an event came under
+ * it, and yet another name is opened. */
+static void test_H1_the_handle_that_same_told_stays(void **state) {
+    weir_event same, up;
+    weir_peer claimed, second, third;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->no_qps = true; /* no session yet, so no event */
+    uint64_t conn = lone_visit(lone);
+    snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
+    lone_say_who(lone, conn, 1, THERE);
+    lone_say_hello(lone, conn, 1, 1);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &claimed), WEIR_OK);
+    lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
+    assert_int_equal(weir_peer_open(lone->engine, OTHER, &second), WEIR_OK);
+    weir_peer_connect(lone->engine, second);
+    lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
+    assert_true(lone_told(lone, WEIR_EVENT_SAME, &same));
+    assert_int_equal(same.peer.id, second.id);
+    assert_int_equal(same.value, claimed.id);
+    assert_int_equal(weir_peer_close(lone->engine, claimed), WEIR_OK);
+    assert_int_equal(weir_peer_open(lone->engine, "third.name:9", &third), WEIR_OK);
+    weir_peer_connect(lone->engine, third);
+    lone_say_iam(lone, lone_dialled(lone, "third.name:9"), 1, THERE);
+    assert_true(lone_told(lone, WEIR_EVENT_SAME, &same));
+    assert_int_equal(same.peer.id, third.id);
+    lone->no_qps = false;
+    lone_pass(lone, SECOND / 10);
+    lone_say_hello(lone, conn, 1, 2);
+    const struct wire_message *ack = lone_heard(lone, conn, WIRE_HELLO_ACK);
+    assert_non_null(ack);
+    lone_say_ready(lone, conn, 1, 2, ack->epoch);
+    assert_true(lone_told(lone, WEIR_EVENT_UP, &up));
+    assert_int_equal(up.peer.id, claimed.id);
+    lone_close(lone);
+}
+
+/* The application closes the last handle of a peer, which stays. Its next notification comes under
+ * another handle, of which UP tells first, also if it was accepted before; and so does its end, if
+ * anything was told of that handle. */
+static void test_H1_a_closed_peer_is_known_by_another_handle(void **state) {
+    weir_notification notification;
+    weir_event event;
+    weir_peer peer;
+
+    (void)state;
+    for (int speaks = 0; speaks < 2; speaks++) {
+        struct lone *lone = lone_open(NULL);
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+        weir_peer_connect(lone->engine, peer);
+        uint64_t conn = lone_dialled(lone, THERE);
+        lone_say_iam(lone, conn, 1, THERE);
+        lone_answer(lone, conn, 1, 1);
+        assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+        assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+        if (speaks) {
+            lone_notify(lone, 1, 7);
+            event = lone_event(lone);
+            assert_int_equal(event.type, WEIR_EVENT_UP);
+            assert_int_not_equal(event.peer.id, peer.id);
+            assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
+            assert_int_equal(notification.from.id, event.peer.id);
+        }
+        lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+        assert_int_equal(lone_told(lone, WEIR_EVENT_GONE, &event), speaks);
+        if (speaks)
+            assert_int_equal(event.peer.id, notification.from.id);
+        lone_close(lone);
+    }
+}
+
+/* Opened again, it is as it was: it is connected, and what becomes of that is told. */
+static void test_H1_a_closed_peer_is_opened_again(void **state) {
+    weir_event event;
+    weir_peer peer, again;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    weir_peer_connect(lone->engine, peer);
+    uint64_t conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    lone_answer(lone, conn, 1, 1);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &again), WEIR_OK);
+    event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_UP);
+    assert_int_equal(event.peer.id, again.id);
+    assert_int_equal(weir_peer_connect(lone->engine, again), WEIR_OK);
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_GONE);
+    assert_int_equal(event.peer.id, again.id);
+    lone_close(lone);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_H1_the_end_is_told_under_whatever_name),
+        cmocka_unit_test(test_H1_the_handle_that_same_told_stays),
+        cmocka_unit_test(test_H1_a_closed_peer_is_known_by_another_handle),
+        cmocka_unit_test(test_H1_a_closed_peer_is_opened_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
