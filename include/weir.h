@@ -387,10 +387,10 @@ WEIR_API int weir_remote_query(weir_engine *engine, weir_remote remote, uint64_t
  * own, as text, if its connection came from that host. The engine dials that address: until
  * the peer answers there, the dial is refused, or a quarter of connect_timeout_ns is over,
  * transfers to the peer wait (WEIR_WAITING_CONNECTION). If another engine answers, the peer is
- * GONE, also when the handle was closed meanwhile; one that is still open names that engine. Opened
- * under another name than it says, a peer may get a second handle: WEIR_EVENT_SAME. A numeric host
- * is parsed at once; a name is resolved when it is dialled. Errors: EINVAL (empty), EADDRESS (a
- * wildcard, too), EAGAIN (peers_max). */
+ * GONE, also when the handle was closed meanwhile and a transfer waits; one that is still open
+ * names that engine. Opened under another name than it says, a peer may get a second handle:
+ * WEIR_EVENT_SAME. A numeric host is parsed at once; a name is resolved when it is dialled. Errors:
+ * EINVAL (empty), EADDRESS (a wildcard, too), EAGAIN (peers_max). */
 WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
 
 /* Gives one reference back. The last one ends the peer's unfinished transfers

@@ -47,7 +47,7 @@ static void test_H1_a_proof_has_a_time_of_its_own(void **state) {
         if (reopened) {
             assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
             lone_dialled(lone, THERE);
-            lone_pass(lone, 490 * MS);
+            lone_pass(lone, 1100 * MS);
             assert_int_equal(weir_peer_close(lone->engine, opened), WEIR_OK);
         } else {
             lone_cut(lone, conn, WEIR_ECONNECT);
@@ -87,6 +87,28 @@ static void test_H1_a_proof_ends_in_time(void **state) {
     lone_close(lone);
 }
 
+/* Nor though the address is opened and closed again and again. It is dialled once for all that. */
+static void test_H1_there_is_one_proof_at_a_time(void **state) {
+    weir_peer opened;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->executes = true;
+    lone_meet(lone, 1, THERE, NULL);
+    weir_transfer first = {0};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+        weir_transfer transfer = lone_submit_notification(lone, opened);
+        if (i == 0)
+            first = transfer;
+        assert_int_equal(weir_peer_close(lone->engine, opened), WEIR_OK);
+        lone_pass(lone, 80 * MS);
+    }
+    assert_int_equal(weir_transfer_status(lone->engine, first), WEIR_OK);
+    assert_int_equal(lone->dials, 1);
+    lone_close(lone);
+}
+
 /* Nobody was there, so the peer's word was all there was, and some of what was sent went to it.
  * What still waits when another answers after all goes nowhere, though the handle was closed. */
 static void test_H1_a_late_answer_ends_a_claim(void **state) {
@@ -117,6 +139,7 @@ int main(void) {
         cmocka_unit_test(test_H1_a_claim_is_judged_though_its_handle_was_closed),
         cmocka_unit_test(test_H1_a_proof_has_a_time_of_its_own),
         cmocka_unit_test(test_H1_a_proof_ends_in_time),
+        cmocka_unit_test(test_H1_there_is_one_proof_at_a_time),
         cmocka_unit_test(test_H1_a_late_answer_ends_a_claim),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

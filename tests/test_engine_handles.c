@@ -126,6 +126,83 @@ static void test_H1_a_closed_peer_is_known_by_another_handle(void **state) {
     }
 }
 
+/* Held ones, too, if the peer ends before there is room for them. */
+static void test_H1_held_notifications_come_under_a_handle_that_was_told(void **state) {
+    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
+    weir_notification notification;
+    weir_event event;
+    weir_peer peer;
+
+    (void)state;
+    options.notifications_max = 1;
+    struct lone *lone = lone_open(&options);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    weir_peer_connect(lone->engine, peer);
+    uint64_t conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    lone_answer(lone, conn, 1, 1);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    for (uint64_t tag = 1; tag <= 3; tag++)
+        lone_notify(lone, tag, tag);
+    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_UP);
+    for (uint64_t tag = 1; tag <= 3; tag++) {
+        assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
+        assert_int_equal(notification.tag, tag);
+        assert_int_equal(notification.from.id, tag == 1 ? peer.id : event.peer.id);
+        lone_run(lone);
+    }
+    weir_event gone = lone_event(lone);
+    assert_int_equal(gone.type, WEIR_EVENT_GONE);
+    assert_int_equal(gone.peer.id, event.peer.id);
+    lone_close(lone);
+}
+
+/* A wish ends with the handle that it was for. */
+static void test_H1_a_wish_ends_with_its_handle(void **state) {
+    weir_event event;
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
+    uint64_t conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+    lone_pass(lone, 2 * SECOND);
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    assert_false(lone_told(lone, WEIR_EVENT_GONE, &event));
+    lone_close(lone);
+}
+
+/* A handle that weir_peer_open gave for a peer that connected by itself goes on when it was closed,
+ * whatever other name is opened then. */
+static void test_H1_the_handle_that_was_opened_goes_on(void **state) {
+    weir_event same;
+    weir_peer claimed, third;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->no_qps = true; /* no session yet, so no event */
+    uint64_t conn = lone_visit(lone);
+    snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
+    lone_say_who(lone, conn, 1, THERE);
+    lone_say_hello(lone, conn, 1, 1);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &claimed), WEIR_OK);
+    lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
+    assert_int_equal(weir_peer_close(lone->engine, claimed), WEIR_OK);
+    assert_int_equal(weir_peer_open(lone->engine, OTHER, &third), WEIR_OK);
+    weir_peer_connect(lone->engine, third);
+    lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
+    assert_true(lone_told(lone, WEIR_EVENT_SAME, &same));
+    assert_int_equal(same.peer.id, third.id);
+    assert_int_equal(same.value, claimed.id);
+    lone_close(lone);
+}
+
 /* Opened again, it is as it was: it is connected, and what becomes of that is told. */
 static void test_H1_a_closed_peer_is_opened_again(void **state) {
     weir_event event;
@@ -157,6 +234,9 @@ int main(void) {
         cmocka_unit_test(test_H1_the_end_is_told_under_whatever_name),
         cmocka_unit_test(test_H1_the_handle_that_same_told_stays),
         cmocka_unit_test(test_H1_a_closed_peer_is_known_by_another_handle),
+        cmocka_unit_test(test_H1_held_notifications_come_under_a_handle_that_was_told),
+        cmocka_unit_test(test_H1_a_wish_ends_with_its_handle),
+        cmocka_unit_test(test_H1_the_handle_that_was_opened_goes_on),
         cmocka_unit_test(test_H1_a_closed_peer_is_opened_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,7 +93,7 @@ weir_event_type standing_step(struct standing *standing, enum standing_input inp
     const bool again = standing->refusal_told;
 
     standing->state = (enum standing_state)cell->next;
-    if (input == STANDING_IN_UP)
+    if (input == STANDING_IN_UP || input == STANDING_IN_CLOSED)
         standing->refusal_told = false;
     if (input != STANDING_IN_REFUSAL)
         return (weir_event_type)cell->event;

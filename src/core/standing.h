@@ -9,7 +9,8 @@
  *       └── failed, asked ──►┘          end: any ──► ENDED ── forgotten ──► NEW
  *                                       closed: any but ENDED ──► NEW
  *
- * So UP and GONE take turns, DEGRADED comes between them only, and RECOVERED only after DEGRADED.
+ * So of one handle UP and GONE take turns, DEGRADED comes between them only, and RECOVERED only
+ * after DEGRADED.
  * GONE is told once: a peer that no session could be made with and that turns out to be dead is not
  * told again, unless somebody asked for it meanwhile, or was told of another handle of it (SAME).
  * The machine sees inputs and names events; why something happened, which the event carries, is the
@@ -49,7 +50,7 @@ enum standing_input {
 /* {0} is a peer of which nothing happened yet. */
 struct standing {
     enum standing_state state;
-    bool refusal_told; /* and no session has come up since */
+    bool refusal_told; /* and no session has come up since, nor was the last handle closed */
 };
 
 /* One input. The event to tell; 0: none. */

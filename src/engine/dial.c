@@ -240,16 +240,6 @@ void dial_start(weir_engine *engine, struct peer *peer) {
         again_later(engine, peer);
 }
 
-/* The proof has a time of its own: a dial that is under way may have been silent for long, or end
- * soon. So where the peer has a connection, and the dial decides nothing else, it begins anew. */
-void dial_prove(weir_engine *engine, struct peer *peer) {
-    peer->proving = peer->claims = true;
-    peer->prove_until_ns = engine_now(engine) + patience_ns(engine);
-    if (peer->conn_accepted != 0)
-        dial_stop(engine, peer);
-    dial_start(engine, peer);
-}
-
 /* The awaited answer came. */
 void dial_answered(weir_engine *engine, struct peer *peer) {
     rtt_answered(&peer->rtt, &peer->who, engine_now(engine));
@@ -394,12 +384,29 @@ void dial_ask_there(weir_engine *engine, struct peer *peer) {
     dial_start(engine, peer);
 }
 
-/* Whether the application holds a handle of the peer, was told that it is there, or has asked
- * something of it; its QPs count, too. */
+/* The proof has a time of its own: a dial that is under way may have been silent for long, or end
+ * soon. So where the peer has a connection, and the dial decides nothing else, it begins anew.
+ * There is one proof in a connect time-out: what is submitted waits in vain for a quarter of it at
+ * most, however often the address is opened. */
+void dial_prove(weir_engine *engine, struct peer *peer) {
+    uint64_t now = engine_now(engine);
+    if (peer->claims && now < peer->prove_until_ns + 3 * patience_ns(engine))
+        return;
+    peer->proving = peer->claims = true;
+    peer->prove_until_ns = now + patience_ns(engine);
+    peer_not_fast(peer);
+    peer->dial_failed = false;
+    if (peer->conn_accepted != 0)
+        dial_stop(engine, peer);
+    dial_ask_there(engine, peer);
+}
+
+/* Whether the application holds a handle of the peer, was told one, or has asked something of it;
+ * its QPs count, too. */
 static bool is_of_use(const weir_engine *engine, const struct peer *peer) {
-    return peer->standing.state != STANDING_NEW || peer->refs > 0 || peer->wanted ||
-           peer->lists[LIST_PENDING].count > 0 || peer_open_alias(engine, peer) != NONE ||
-           !endpoint_at_rest(&peer->endpoint);
+    return peer->standing.state != STANDING_NEW || peer->handle_told || peer->refs > 0 ||
+           peer->wanted || peer->lists[LIST_PENDING].count > 0 ||
+           peer_open_alias(engine, peer) != NONE || !endpoint_at_rest(&peer->endpoint);
 }
 
 /* The peer loses this connection. */

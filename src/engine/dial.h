@@ -6,7 +6,8 @@
 #include "state.h"
 
 void dial_start(weir_engine *engine, struct peer *peer);
-/* Asks at the address that the peer says is its, which the application has opened. */
+/* Asks at the address that the peer says is its, which the application has opened. Nothing more is
+ * posted to the peer until it is known which instance answers there, or that none does. */
 void dial_prove(weir_engine *engine, struct peer *peer);
 void dial_again(weir_engine *engine, struct peer *peer);
 void dial_end(weir_engine *engine, struct peer *peer);

@@ -194,7 +194,8 @@ void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instanc
         /* An application that opened the address means the instance that answers there. It may
          * have closed the handle since, and the answer may be late: what waits goes to nobody else
          * all the same. */
-        if (peer->reached || peer->refs > 0 || peer->claims)
+        bool waits = peer->claims && peer->waits > 0;
+        if (peer->reached || peer->refs > 0 || peer->proving || waits)
             note_dead(engine, peer, WEIR_EPEER);
         else
             dial_elsewhere(engine, peer);
@@ -260,14 +261,6 @@ static struct peer *met_at(weir_engine *engine, const char *address) {
     return count == 1 ? found : NULL;
 }
 
-/* The address is the peer's by its own word only. Nothing more is posted to the peer until it is
- * known which instance answers there, or that none does. */
-static void prove(weir_engine *engine, struct peer *peer) {
-    peer_not_fast(peer);
-    peer->dial_failed = false;
-    dial_prove(engine, peer);
-}
-
 int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
     struct peer *peer = peer_by_address(engine, address);
     bool is_met = false;
@@ -286,11 +279,12 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
     }
     found_closed(engine, peer, false);
     peer->refs++;
+    peer->handle_told |= peer->handle == peer->id;
     if (peer->live != NONE)
         deliver_tell(engine, peer); /* it was closed, and opened again */
     found_address(engine, peer);
     if (is_met && !peer->reached)
-        prove(engine, peer);
+        dial_prove(engine, peer);
     else if (!peer_is_known(peer) && peer->alias == NONE &&
              found_at(engine, address, false, NULL) != NULL)
         dial_start(engine, peer); /* met peers say that the address is theirs */
@@ -305,6 +299,8 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
 void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     if (peer_is_leaving(peer))
         return;
+    if (peer->held > 0)
+        deliver_tell(engine, peer); /* what is held comes under the handle that ends now */
     enter(engine, peer, PEER_LEAVING);
     peer->left_ns = engine_now(engine);
     peer->live = NONE;
@@ -447,7 +443,7 @@ void peer_evict(weir_engine *engine) {
  * under a handle of its own, which UP tells of. */
 static void closed(weir_engine *engine, struct peer *peer) {
     standing_step(&peer->standing, STANDING_IN_CLOSED);
-    peer->handle_told = false;
+    peer->handle_told = peer->wanted = false;
     transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
     tables_lock(engine);
     peer->closed_party = peer->party;
