@@ -118,7 +118,7 @@ case_ 'an error without a manual' manuals.sh 'does not name WEIR_EXYZZY' \
 case_ 'an error without a word on what to do' manuals.sh 'table of weir(3) does not have WEIR_ENOTSUP' \
     'sed -i "s/^WEIR_ENOTSUP\tT{$/WEIR_EXYZZY\tT{/" man/weir.3'
 case_ 'an error that only the header tells' errors.sh 'does not list EBUSY for weir_peer_close' \
-    'sed -i "s/^ \* it is GONE. Errors: ESTALE/&, EBUSY/" include/weir.h'
+    'sed -i -z "s/is GONE\.[ *\n]*Errors:[ *\n]*ESTALE/&, EBUSY/" include/weir.h'
 case_ 'an error that only the manual tells' errors.sh 'lists EBUSY for weir_peer_close' \
     'sed -i "s/^weir_peer_close\tWEIR_ESTALE$/&, WEIR_EBUSY/" man/weir.3'
 case_ 'a status that only the header tells' errors.sh 'does not list EBUSY for status' \
