@@ -624,8 +624,8 @@ typedef enum weir_event_type {
                                * us and needed the place for another; ECONNECT, EREFUSED,
                                * EADDRESS, EUNREACH, EMFILE, ENOMEM, EFULL: it was not reached;
                                * ECLOSED: the engine gave up a peer that the application has
-                               * closed, and that nothing waits for, to make room for another. The
-                               * peer's reason for EREFUSED or ECONNECT, or 0, is in value, cast
+                               * closed, and of which UP was told since, to make room for another.
+                               * The peer's reason for EREFUSED or ECONNECT, or 0, is in value, cast
                                * it to int: as `refusal` in weir_peer_info. Told once, once more
                                * for each later weir_peer_connect that does not reach the peer, and
                                * at the end of a peer of which SAME was told since */

@@ -712,24 +712,9 @@ static void print_nic(const struct sim_config *config, uint32_t node, FILE *out)
     fputc('\n', out);
 }
 
-void profile_print(const struct sim_config *config, FILE *out) {
+static void print_work(const struct sim_config *config, FILE *out) {
     const struct sim_workload_config *work = &config->work;
 
-    fprintf(out, "  profile %s, %u nodes\n", config->profile, config->nodes);
-    for (uint32_t n = 0; n < config->nodes; n++) {
-        print_nic(config, n, out);
-    }
-    fputs("  net:", out);
-    PRINT(out, &config->net, latency_max_ns);
-    PRINT(out, &config->net, loss);
-    PRINT(out, &config->net, duplicate);
-    PRINT(out, &config->net, reorder);
-    PRINT(out, &config->net, break_on_send);
-    PRINT(out, &config->net, breaks_max);
-    PRINT(out, &config->net, breaks_type);
-    PRINT(out, &config->net, refuse);
-    PRINT(out, &config->net, full);
-    fputs("\n  work:", out);
     PRINT(out, work, transfers);
     PRINT(out, work, segments_max);
     PRINT(out, work, bytes_max);
@@ -785,6 +770,25 @@ void profile_print(const struct sim_config *config, FILE *out) {
                     (unsigned long long)work->handler_ns[i] / 1000000);
         }
     }
+}
+
+void profile_print(const struct sim_config *config, FILE *out) {
+    fprintf(out, "  profile %s, %u nodes\n", config->profile, config->nodes);
+    for (uint32_t n = 0; n < config->nodes; n++) {
+        print_nic(config, n, out);
+    }
+    fputs("  net:", out);
+    PRINT(out, &config->net, latency_max_ns);
+    PRINT(out, &config->net, loss);
+    PRINT(out, &config->net, duplicate);
+    PRINT(out, &config->net, reorder);
+    PRINT(out, &config->net, break_on_send);
+    PRINT(out, &config->net, breaks_max);
+    PRINT(out, &config->net, breaks_type);
+    PRINT(out, &config->net, refuse);
+    PRINT(out, &config->net, full);
+    fputs("\n  work:", out);
+    print_work(config, out);
     fputs("\n  engine:", out);
     PRINT(out, &config->engine, transfers_max);
     PRINT(out, &config->engine, chain_max);

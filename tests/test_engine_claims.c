@@ -109,8 +109,8 @@ static void test_H1_there_is_one_proof_at_a_time(void **state) {
     lone_close(lone);
 }
 
-/* Nobody was there, so the peer's word was all there was, and some of what was sent went to it.
- * What still waits when another answers after all goes nowhere, though the handle was closed. */
+/* Nobody was there, so the peer's word was all there was, and it was sent to. When another answers
+ * after all, a transfer that still waits goes nowhere, though the handle was closed. */
 static void test_H1_a_late_answer_ends_a_claim(void **state) {
     weir_event event;
     weir_peer opened;

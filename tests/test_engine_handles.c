@@ -9,6 +9,28 @@
 #define THERE "10.0.0.9:9"
 #define OTHER "other.name:9"
 
+/* The engine has a session with instance 1, which it dialled, and UP was told. The connection. */
+static uint64_t reach(struct lone *lone, weir_peer *peer_out) {
+    assert_int_equal(weir_peer_open(lone->engine, THERE, peer_out), WEIR_OK);
+    weir_peer_connect(lone->engine, *peer_out);
+    uint64_t conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    lone_answer(lone, conn, 1, 1);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    return conn;
+}
+
+/* Instance 1 calls from where it says that it is. There are no QPs, so no session, and no event.
+ * The connection. */
+static uint64_t call_in_vain(struct lone *lone) {
+    lone->no_qps = true;
+    uint64_t conn = lone_visit(lone);
+    snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
+    lone_say_who(lone, conn, 1, THERE);
+    lone_say_hello(lone, conn, 1, 1);
+    return conn;
+}
+
 /* The end of a peer is told to an application that holds it by another name alone; also a second
  * time, if it was told once more of another handle of it. */
 static void test_H1_the_end_is_told_under_whatever_name(void **state) {
@@ -18,11 +40,7 @@ static void test_H1_the_end_is_told_under_whatever_name(void **state) {
     (void)state;
     for (int way = 0; way < 3; way++) {
         struct lone *lone = lone_open(NULL);
-        lone->no_qps = true; /* no session, so UP is not told */
-        uint64_t conn = lone_visit(lone);
-        snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
-        lone_say_who(lone, conn, 1, THERE);
-        lone_say_hello(lone, conn, 1, 1);
+        uint64_t conn = call_in_vain(lone);
         if (way > 0) {
             assert_int_equal(weir_peer_open(lone->engine, THERE, &claimed), WEIR_OK);
             lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
@@ -62,11 +80,7 @@ static void test_H1_the_handle_that_same_told_stays(void **state) {
 
     (void)state;
     struct lone *lone = lone_open(NULL);
-    lone->no_qps = true; /* no session yet, so no event */
-    uint64_t conn = lone_visit(lone);
-    snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
-    lone_say_who(lone, conn, 1, THERE);
-    lone_say_hello(lone, conn, 1, 1);
+    uint64_t conn = call_in_vain(lone);
     assert_int_equal(weir_peer_open(lone->engine, THERE, &claimed), WEIR_OK);
     lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
     assert_int_equal(weir_peer_open(lone->engine, OTHER, &second), WEIR_OK);
@@ -103,12 +117,7 @@ static void test_H1_a_closed_peer_is_known_by_another_handle(void **state) {
     (void)state;
     for (int speaks = 0; speaks < 2; speaks++) {
         struct lone *lone = lone_open(NULL);
-        assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
-        weir_peer_connect(lone->engine, peer);
-        uint64_t conn = lone_dialled(lone, THERE);
-        lone_say_iam(lone, conn, 1, THERE);
-        lone_answer(lone, conn, 1, 1);
-        assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+        uint64_t conn = reach(lone, &peer);
         assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
         if (speaks) {
             lone_notify(lone, 1, 7);
@@ -136,12 +145,7 @@ static void test_H1_held_notifications_come_under_a_handle_that_was_told(void **
     (void)state;
     options.notifications_max = 1;
     struct lone *lone = lone_open(&options);
-    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
-    weir_peer_connect(lone->engine, peer);
-    uint64_t conn = lone_dialled(lone, THERE);
-    lone_say_iam(lone, conn, 1, THERE);
-    lone_answer(lone, conn, 1, 1);
-    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    uint64_t conn = reach(lone, &peer);
     for (uint64_t tag = 1; tag <= 3; tag++)
         lone_notify(lone, tag, tag);
     assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
@@ -186,11 +190,7 @@ static void test_H1_the_handle_that_was_opened_goes_on(void **state) {
 
     (void)state;
     struct lone *lone = lone_open(NULL);
-    lone->no_qps = true; /* no session yet, so no event */
-    uint64_t conn = lone_visit(lone);
-    snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
-    lone_say_who(lone, conn, 1, THERE);
-    lone_say_hello(lone, conn, 1, 1);
+    call_in_vain(lone);
     assert_int_equal(weir_peer_open(lone->engine, THERE, &claimed), WEIR_OK);
     lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
     assert_int_equal(weir_peer_close(lone->engine, claimed), WEIR_OK);
@@ -210,12 +210,7 @@ static void test_H1_a_closed_peer_is_opened_again(void **state) {
 
     (void)state;
     struct lone *lone = lone_open(NULL);
-    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
-    weir_peer_connect(lone->engine, peer);
-    uint64_t conn = lone_dialled(lone, THERE);
-    lone_say_iam(lone, conn, 1, THERE);
-    lone_answer(lone, conn, 1, 1);
-    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    uint64_t conn = reach(lone, &peer);
     assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
     assert_int_equal(weir_peer_open(lone->engine, THERE, &again), WEIR_OK);
     event = lone_event(lone);

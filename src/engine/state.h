@@ -281,13 +281,13 @@ struct peer {
     bool proving;            /* the application opened the address that it says is its: nothing is
                               * posted until it is known who answers there */
     uint64_t prove_until_ns; /* ...or until then */
-    bool claims;      /* likewise, since the instance is known: it has to be who answers there */
-    bool met;         /* it connected by itself: its handle is good for as long as it is */
-    bool handle_told; /* the application knows it by its own handle */
-    bool vouched;     /* its address is of the host that its connection came from */
-    bool dialable;    /* address is one that can be dialled */
-    uint32_t live;    /* session, or NONE */
-    uint32_t waits;   /* transfers on all lists */
+    bool claims; /* the application has opened that address: what waits is for the instance there */
+    bool met;    /* it connected by itself: its handle is good for as long as it is */
+    bool handle_told;      /* the application knows it by its own handle */
+    bool vouched;          /* its address is of the host that its connection came from */
+    bool dialable;         /* address is one that can be dialled */
+    uint32_t live;         /* session, or NONE */
+    uint32_t waits;        /* transfers on all lists */
     uint32_t credit_waits; /* on those that wait for credits */
     uint32_t suspects;     /* on all lists: transfer_is_suspect */
     uint32_t held;         /* notifications of it that wait for room */
