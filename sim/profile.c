@@ -357,8 +357,7 @@ static void asks(uint64_t seed, struct sim_config *config) {
     config->work.ask = maybe(&prng, 2, UINT16_MAX / PICK(&prng, 2, 16));
 }
 
-/* Nodes of one host: its address is in what each tells, also where that is another's, or nobody's.
- * From a stream of its own, too. */
+/* Nodes of one host, which vouches for what each tells. From a stream of its own, too. */
 static void one_host(uint64_t seed, struct sim_config *config) {
     struct sim_prng prng;
 
@@ -714,7 +713,6 @@ static void print_nic(const struct sim_config *config, uint32_t node, FILE *out)
 
 static void print_work(const struct sim_config *config, FILE *out) {
     const struct sim_workload_config *work = &config->work;
-
     PRINT(out, work, transfers);
     PRINT(out, work, segments_max);
     PRINT(out, work, bytes_max);
