@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [BUILD]: the benches of `make bench`: what this machine can do, the main job (the replay of
-# a request trace), latency, page fill, a short sweep, the send queue; then a summary. JSON of each
-# in BUILD/bench. TRACE=FILE replays that trace; without it, 2,000 generated requests.
+# a request trace), latency, page fill, a short sweep, paced loads, the send queue; then a summary.
+# JSON of each in BUILD/bench. TRACE=FILE replays that trace; without it, 2,000 generated requests.
 set -eu
 build=${1:-build}
 weir=${WEIR:-$build/weir}
@@ -32,6 +32,9 @@ say "writes, hot and cold"
 "$weir" bench write --seconds 1 --cold 1G --json "$out/write-cold.json"
 say "sweep"
 "$weir" bench sweep --seconds 0.2 --json "$out/sweep.json"
+
+say "latency under paced loads"
+"$weir" bench pace --json "$out/pace.json"
 
 say "the send queue"
 sh "$(dirname "$0")/sendqueue.sh" "$build"

@@ -38,6 +38,12 @@ def main():
           f"{rows[-1]['bytes_per_s'] / 1e9:.1f} GB/s at {rows[-1]['label']}; "
           + ("operations never fall as sizes fall" if not falls else
              "more operations than at the size below it (by over 10 %): " + ", ".join(falls)))
+    pace = load("pace")
+    worst = min(pace["rows"], key=lambda row: row["error"])
+    last = pace["rows"][-1]
+    print(f"pace        {len(pace['rows'])} loads of {pace['bytes_per_s'] / 1e9:.2f} GB/s, the worst "
+          f"missed by {-100 * worst['error']:.2f} %; at {last['percent']:g} %: "
+          f"{last['latency_ns']['p50'] / 1e3:.1f} us p50, {last['latency_ns']['p999'] / 1e3:.1f} us p99.9")
 
 
 if __name__ == "__main__":

@@ -209,7 +209,7 @@ wrong_settings() {
 }
 help_everywhere() {
     for words in "" bench serve info "bench limits" "bench write" "bench read" "bench sweep" \
-        "bench fill" "bench replay" "bench trace" "bench wake"; do
+        "bench pace" "bench fill" "bench replay" "bench trace" "bench wake"; do
         # shellcheck disable=SC2086
         run $words --help >"$dir/help" 2>"$dir/err" || return 1
         test -s "$dir/help" && test ! -s "$dir/err" || return 1
@@ -222,7 +222,7 @@ help_everywhere() {
 # explained.
 manual_options() {
     page=$(dirname "$0")/../man/weir.1
-    for command in serve info limits write read sweep wake fill replay trace; do
+    for command in serve info limits write read sweep pace wake fill replay trace; do
         words=$command
         case $command in serve | info) ;; *) words="bench $command" ;; esac
         run $words --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort >"$dir/taken"
@@ -293,6 +293,11 @@ wrong_values() {
         refused_as 'given twice' bench write --verify --verify &&
         refused_as 'several options' bench write --s 1 &&
         refused_as 'neither shared nor own' bench write --memory borrowed &&
+        refused_as 'neither write nor read' bench pace --op send &&
+        refused_as '--targets 101: a percentage' bench pace --targets 1,101 &&
+        refused_as '--targets : neither' bench pace --targets 1,,2 &&
+        refused_as '--targets 5X: neither' bench pace --targets 5X,1 &&
+        refused_as 'over the limit of' bench pace --size 4G --window 1024 &&
         refused_as 'neither notify nor memory' bench write --latency=loud &&
         refused_as 'behind =' bench write --latency notify &&
         refused_as 'this weir has: shm' bench write --device nosuch &&
@@ -436,6 +441,23 @@ sweep_verified() {
         sum=$(sed -n 's/^  verified: all of \([0-9]*\) bytes$/\1/p' "$dir/table") &&
         json_holds "sum(row['checked_bytes'] for row in r['results']) == ${sum:-0} > 0"
 }
+# paced ARGUMENTS: each load has a row. None is faster than its target, since it counts to the end of
+# its last operation's period; one that is slower may have been cut off. All that was made was timed.
+paced() {
+    narrow pace --targets 1,50,100,1G --seconds 0.05 "$@" --json "$dir/out.json" &&
+        json_holds 'r["rows"][3]["target_bytes_per_s"] == 1e9 and r["rows"][3]["percent"] is None
+            and [row["percent"] for row in r["rows"][:3]] == [1, 50, 100]
+            and abs(r["rows"][2]["target_bytes_per_s"] / r["bytes_per_s"] - 1) < 1e-9
+            and all(0 < row["achieved_bytes_per_s"] < 1.000001 * row["target_bytes_per_s"]
+                and abs(row["achieved_bytes_per_s"] * row["seconds"] / row["ops"]
+                    / r["options"]["size"] - 1) < 1e-6
+                and (row["ops"] == row["ops_planned"] or row["error"] < -0.1)
+                and row["latency_ns"]["samples"] == row["ops"] > 0 == row["stalls"]
+                and row["latency_ns"]["p50"] <= row["latency_ns"]["p9999"] <= row["latency_ns"]["max"]
+                for row in r["rows"])'
+}
+# At most 8 operations, and not for more than an hour.
+too_slow() { fails_as 'more than an hour' bench pace --size 1M --seconds 0.05 --targets 1K; }
 
 # The programs of docs/first-transfer.md and those of weir(3) compile without a warning and run.
 documented_programs() ( # changes the directory
@@ -739,6 +761,10 @@ check read_own_memory bench_verified read --memory own --threads 2 --verify --se
 check latency_notify bench write --latency --seconds 0.1
 check latency_memory bench write --latency=memory --seconds 0.1
 check B1_sweep sweep_verified
+check B2_pace paced --size 4K
+check B2_pace_reads paced --op read --window 1 --size 1001
+check B2_pace_own_memory paced --memory own --size 64K --qps 2
+check B2_a_load_that_is_too_slow_is_refused too_slow
 check B3_fill bench_verified fill --pages 64 --repeat 10
 check B3_fill_own_memory bench_verified fill --pages 64 --repeat 3 --memory own
 json_and_words() { # the lines of a person, beside JSON for a program

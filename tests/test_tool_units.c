@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_tool_units.c: the tool's pure parts: histogram, content, trace generator. */
+/* test_tool_units.c: the tool's pure parts: histogram, content, trace generator, paces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "content.h"
 #include "histogram.h"
 #include "host.h"
+#include "pace.h"
 #include "trace.h"
 
 /* Every value reads back at most 1/32 above what it was, never below, over all magnitudes. */
@@ -106,12 +108,80 @@ static void test_trace_same_seed_same_trace(void **state) {
     trace_free(&c);
 }
 
+/* Of a period that is no whole number of ns: the millionth operation is due when it should be. */
+static void test_B2_due_times_do_not_drift(void **state) {
+    struct pace pace = pace_plan(8, 3e9, 1);
+
+    (void)state;
+    assert_int_equal(pace.count, 375000000);
+    for (uint64_t k = 0; k <= pace.count; k += 75000000)
+        assert_int_equal(pace_due(&pace, k), k * 8 / 3);
+    assert_int_equal(pace_length(&pace), NS_PER_S);
+    for (uint64_t k = 1; k < 1000; k++)
+        assert_in_range(pace_due(&pace, k) - pace_due(&pace, k - 1), 2, 3);
+}
+
+static void test_B2_a_slow_load_has_some_operations(void **state) {
+    struct pace pace = pace_plan(1 << 20, 1 << 20, 0.5);
+
+    (void)state;
+    assert_int_equal(pace.count, PACE_LEAST);
+    assert_int_equal(pace_length(&pace), PACE_LEAST * NS_PER_S);
+}
+
+static void test_B2_loads_are_shares_or_rates(void **state) {
+    struct pace_target targets[PACE_TARGETS_MAX];
+    unsigned count = 0;
+    const char *bad;
+    int length;
+
+    (void)state;
+    assert_null(pace_parse("1,2.5%,100,10G,1.5K,3M,1T", targets, &count, &bad, &length));
+    assert_int_equal(count, 7);
+    assert_true(targets[0].percent == 1 && targets[0].bytes_per_s == 0);
+    assert_true(targets[1].percent == 2.5 && targets[2].percent == 100);
+    assert_true(targets[3].percent == 0 && targets[3].bytes_per_s == 1e10);
+    assert_true(targets[4].bytes_per_s == 1500 && targets[5].bytes_per_s == 3e6);
+    assert_true(targets[6].bytes_per_s == 1e12);
+    assert_null(pace_parse(PACE_LIST, targets, &count, &bad, &length));
+    assert_int_equal(count, 7);
+}
+
+static void test_B2_wrong_loads_are_pointed_at(void **state) {
+    static const char *const wrong[] = {"",   "0",   "101",   "-1",  "x",      "1x",  "1G%",
+                                        "%",  "G",   ".",     "1e1", "0K",     "0x1", "1 ",
+                                        " 1", "nan", "1.2.3", "1GB", "0.0001K"};
+    struct pace_target targets[PACE_TARGETS_MAX];
+    char list[2 * PACE_TARGETS_MAX + 2] = "";
+    unsigned count = 99;
+    const char *bad;
+    int length;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        char text[32];
+        snprintf(text, sizeof(text), "50,%s,20", wrong[i]);
+        assert_non_null(pace_parse(text, targets, &count, &bad, &length));
+        assert_ptr_equal(bad, text + 3);
+        assert_int_equal(length, strlen(wrong[i]));
+    }
+    for (unsigned i = 0; i <= PACE_TARGETS_MAX; i++)
+        strcat(list, i == 0 ? "1" : ",1");
+    assert_non_null(pace_parse(list, targets, &count, &bad, &length));
+    assert_ptr_equal(bad, list + 2 * PACE_TARGETS_MAX);
+    assert_int_equal(count, 99); /* nothing is said of a wrong list */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_B4_histogram_error_bound),
         cmocka_unit_test(test_B4_histogram_quantiles),
         cmocka_unit_test(test_content_every_byte_counts),
         cmocka_unit_test(test_content_misplaced_words_differ),
+        cmocka_unit_test(test_B2_due_times_do_not_drift),
+        cmocka_unit_test(test_B2_a_slow_load_has_some_operations),
+        cmocka_unit_test(test_B2_loads_are_shares_or_rates),
+        cmocka_unit_test(test_B2_wrong_loads_are_pointed_at),
         cmocka_unit_test(test_trace_same_seed_same_trace),
     };
 

@@ -7,6 +7,7 @@
 
 int bench_limits(const struct options *options);
 int bench_stream(const struct options *options); /* write, read, sweep */
+int bench_pace(const struct options *options);
 int bench_latency(const struct options *options);
 int bench_wake(const struct options *options);
 int bench_fill(const struct options *options);

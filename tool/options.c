@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "host.h"
+#include "pace.h"
 #include "weir.h"
 
 #define KIB 1024ull
@@ -21,7 +22,16 @@
 /* More than this of registered memory on one side is taken for a slip of the keyboard. */
 #define MEMORY_BYTES_MAX (64ull * GIB)
 
-enum kind { KIND_FLAG, KIND_COUNT, KIND_SIZE, KIND_REAL, KIND_TEXT, KIND_MEMORY, KIND_LATENCY };
+enum kind {
+    KIND_FLAG,
+    KIND_COUNT,
+    KIND_SIZE,
+    KIND_REAL,
+    KIND_TEXT,
+    KIND_OP,
+    KIND_MEMORY,
+    KIND_LATENCY
+};
 
 struct entry {
     const char *name;
@@ -36,7 +46,7 @@ struct entry {
 
 #define ON(command) (1u << (command))
 #define ON_STREAM   (ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SWEEP))
-#define ON_PEER     (ON_STREAM | ON(CMD_FILL) | ON(CMD_REPLAY))
+#define ON_PEER     (ON_STREAM | ON(CMD_PACE) | ON(CMD_FILL) | ON(CMD_REPLAY))
 #define ON_BENCH    (ON_PEER | ON(CMD_LIMITS) | ON(CMD_WAKE))
 #define AT(field)   offsetof(struct options, field)
 
@@ -46,15 +56,23 @@ static const struct entry entries[] = {
     {"memory-max", "SIZE", "memory that one client may ask for [16G]", KIND_SIZE, ON(CMD_SERVE),
      AT(memory_max), 4096, MEMORY_BYTES_MAX},
     {"json", NULL, "print JSON instead of text", KIND_FLAG, ON(CMD_INFO), AT(json_flag), 0, 1},
+    {"op", "write|read", "the operation [write]", KIND_OP, ON(CMD_PACE), AT(op), 0, 0},
     {"size", "SIZE", "bytes of a segment [64K]", KIND_SIZE, ON(CMD_WRITE) | ON(CMD_READ), AT(size),
      1, 4 * GIB},
+    {"size", "SIZE", "bytes of an operation [64K]", KIND_SIZE, ON(CMD_PACE), AT(size), 1, 4 * GIB},
+    {"targets", "LIST", "percent of unpaced, or rates [" PACE_LIST "]", KIND_TEXT, ON(CMD_PACE),
+     AT(targets), 0, 0},
     {"segments", "N", "segments of a transfer [1]", KIND_COUNT, ON_STREAM, AT(segments), 1, 65536},
+    {"window", "N", "operations in flight, at most [16]", KIND_COUNT, ON(CMD_PACE), AT(window), 1,
+     1024},
     {"window", "N", "transfers in flight, each thread [16]", KIND_COUNT, ON_STREAM | ON(CMD_REPLAY),
      AT(window), 1, 1024},
     {"seconds", "T", "how long to measure [2]", KIND_REAL,
      ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_WAKE), AT(seconds), 10, 3600},
     {"seconds", "T", "how long to measure each size [0.5]", KIND_REAL, ON(CMD_SWEEP), AT(seconds),
      10, 3600},
+    {"seconds", "T", "how long to measure each load [1]", KIND_REAL, ON(CMD_PACE), AT(seconds), 10,
+     3600},
     {"threads", "N", "threads that submit, on one engine [1]", KIND_COUNT, ON_STREAM, AT(threads),
      1, 64},
     {"memory", "shared|own", "allocated by weir, or registered memory [shared]", KIND_MEMORY,
@@ -113,6 +131,7 @@ static const struct {
     [CMD_WRITE] = {"write", "bench write", "one-sided writes; --latency for a ping-pong"},
     [CMD_READ] = {"read", "bench read", "one-sided reads"},
     [CMD_SWEEP] = {"sweep", "bench sweep", "writes of 8 bytes to 4 MiB"},
+    [CMD_PACE] = {"pace", "bench pace", "latency of operations that come at a steady rate"},
     [CMD_WAKE] = {"wake", "bench wake", "what an idle engine costs, and how fast it is back"},
     [CMD_FILL] = {"fill", "bench fill", "a target fills pages at random places of our memory"},
     [CMD_REPLAY] = {"replay", "bench replay", "KV-cache blocks of a trace, to their decoder"},
@@ -226,6 +245,7 @@ static bool parse_word(const char *text, const char *const *names, uint64_t *val
     return false;
 }
 
+static const char *const op_names[] = {"write", "read", NULL};
 static const char *const memory_names[] = {"shared", "own", NULL};
 static const char *const latency_names[] = {"none", "notify", "memory", NULL};
 
@@ -244,6 +264,8 @@ static int complain_value(const struct entry *entry, const char *words, const ch
     case KIND_REAL:
         return complain("%s --%s %s: not a number from %g to %" PRIu64, words, entry->name, text,
                         (double)entry->min / 1000, entry->max);
+    case KIND_OP:
+        return complain("%s --%s %s: neither write nor read", words, entry->name, text);
     case KIND_LATENCY:
         return complain("%s --%s=%s: neither notify nor memory", words, entry->name, text);
     case KIND_MEMORY:
@@ -274,6 +296,9 @@ static int entry_take(const struct entry *entry, const char *text, struct option
         good = parse_real(text, (double)entry->min / 1000, (double)entry->max,
                           field_of(entry, options));
         return good ? 0 : complain_value(entry, words, text);
+    case KIND_OP:
+        good = parse_word(text, op_names, &value);
+        break;
     case KIND_MEMORY:
         good = parse_word(text, memory_names, &value);
         break;
@@ -298,7 +323,10 @@ static void set_defaults(enum command command, struct options *options) {
                                 .window = 16,
                                 .segments = 1,
                                 .threads = 1,
-                                .seconds = command == CMD_SWEEP ? 0.5 : 2,
+                                .seconds = command == CMD_SWEEP  ? 0.5
+                                           : command == CMD_PACE ? 1
+                                                                 : 2,
+                                .targets = PACE_LIST,
                                 .page_size = 64 * KIB,
                                 .pages = 1000,
                                 .repeat = 100,
@@ -356,6 +384,17 @@ static int check_excluded(const struct options *o) {
     return 0;
 }
 
+/* The loads of bench pace. */
+static int check_targets(const char *list) {
+    struct pace_target targets[PACE_TARGETS_MAX];
+    unsigned count;
+    const char *bad;
+    int length;
+    const char *error = pace_parse(list, targets, &count, &bad, &length);
+
+    return error == NULL ? 0 : complain("bench pace --targets %.*s: %s", length, bad, error);
+}
+
 static int check_together(const struct options *o) {
     bool stream = (ON_STREAM & ON(o->command)) != 0;
     uint64_t size = o->command == CMD_SWEEP ? 4 * MIB : o->size;
@@ -371,6 +410,12 @@ static int check_together(const struct options *o) {
         return complain("--cold %" PRIu64 " has no room for %" PRIu64 " segments of %" PRIu64
                         " bytes in flight",
                         o->cold, lanes, size);
+    if (o->command == CMD_PACE && check_targets(o->targets) != 0)
+        return -1;
+    if (o->command == CMD_PACE && o->size > MEMORY_BYTES_MAX / 2 / o->window)
+        return complain("%" PRIu64 " operations of %" PRIu64 " bytes in flight is over the limit "
+                        "of %llu GiB",
+                        o->window, o->size, MEMORY_BYTES_MAX / 2 / GIB);
     if (o->command == CMD_FILL && o->page_size > MEMORY_BYTES_MAX / 4 / o->pages)
         return complain("%" PRIu64 " pages of %" PRIu64 " bytes is over the limit of %llu GiB",
                         o->pages, o->page_size, MEMORY_BYTES_MAX / 4 / GIB);
@@ -539,6 +584,8 @@ void options_each(const struct options *options,
             value.integer = *(const uint64_t *)field;
             if (entry->kind == KIND_FLAG)
                 value.type = OPTION_BOOL;
+            else if (entry->kind == KIND_OP)
+                value.word = op_names[value.integer], value.type = OPTION_WORD;
             else if (entry->kind == KIND_MEMORY)
                 value.word = memory_names[value.integer], value.type = OPTION_WORD;
             else if (entry->kind == KIND_LATENCY)

@@ -15,6 +15,7 @@ enum command {
     CMD_WRITE,
     CMD_READ,
     CMD_SWEEP,
+    CMD_PACE,
     CMD_WAKE,
     CMD_FILL,
     CMD_REPLAY,
@@ -22,6 +23,7 @@ enum command {
     CMD_COUNT
 };
 
+enum op_kind { OP_WRITE = 0, OP_READ = 1 };
 enum memory_kind { MEMORY_SHARED = 0, MEMORY_OWN = 1 };
 /* NONE: throughput; NOTIFY: the target answers notifications; MEMORY: both sides poll a word. */
 enum latency_kind { LATENCY_NONE = 0, LATENCY_NOTIFY = 1, LATENCY_MEMORY = 2 };
@@ -35,10 +37,12 @@ struct options {
     const char *trace;    /* file to replay */
     const char *describe; /* file to describe */
     const char *output;   /* file, NULL: stdout */
+    const char *targets;  /* loads, as pace.h has it */
     uint64_t size;
     uint64_t window;
     uint64_t segments;
     uint64_t threads;
+    uint64_t op;      /* enum op_kind */
     uint64_t memory;  /* enum memory_kind */
     uint64_t cold;    /* bytes spanned, 0: hot */
     uint64_t latency; /* enum latency_kind */

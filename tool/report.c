@@ -282,8 +282,7 @@ static json_t *result_json(const struct result *r, double fraction) {
     return object;
 }
 
-/* Three digits: "1.23us", "12.3us", "123us". */
-static const char *cell_time(double ns, char out[32]) {
+const char *report_cell_text(double ns, char *out) {
     static const char *const units[] = {"ns", "us", "ms", "s"};
     unsigned unit = 0;
 
@@ -311,10 +310,11 @@ static void print_row(FILE *out, const struct result *r, double rate, double fra
     for (size_t i = 0; i < QUANTILES; i++)
         fprintf(out, " %6s",
                 r->latency != NULL
-                    ? cell_time((double)histogram_quantile(r->latency, quantiles[i].quantile), text)
+                    ? report_cell_text(
+                          (double)histogram_quantile(r->latency, quantiles[i].quantile), text)
                     : "-");
-    fprintf(out, " %6s", cell_time((double)r->cpu_initiator_ns / ops, text));
-    fprintf(out, " %6s", cell_time((double)r->cpu_target_ns / ops, text));
+    fprintf(out, " %6s", report_cell_text((double)r->cpu_initiator_ns / ops, text));
+    fprintf(out, " %6s", report_cell_text((double)r->cpu_target_ns / ops, text));
     /* A rate compared in a line below the table is no share of this row's. */
     if (fraction > 0 && r->limit_bytes_per_s <= 0)
         fprintf(out, " %4.*f%%\n", fraction < 0.9995 ? 1 : 0, 100 * fraction);

@@ -80,6 +80,8 @@ const char *report_share_text(const struct result *result, char *out);
 /* "12.3 GB/s" (powers of 1000, as networks count) and "12.34 us"; out has at least 32 bytes. */
 const char *report_rate_text(double bytes_per_s, char *out);
 const char *report_time_text(double ns, char *out);
+/* Three digits: "1.23us", "12.3us", "123us"; out has at least 32 bytes. */
+const char *report_cell_text(double ns, char *out);
 
 /* The live line, on stderr when that is a terminal, at most five times a second. fraction: how
  * much of the run is done, in [0, 1]. */
