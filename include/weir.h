@@ -387,7 +387,7 @@ WEIR_API int weir_remote_query(weir_engine *engine, weir_remote remote, uint64_t
  * own, as text, if its connection came from that host. The engine dials that address: until
  * the peer answers there, the dial is refused, or a quarter of connect_timeout_ns is over,
  * transfers to the peer wait (WEIR_WAITING_CONNECTION). If another engine answers, the peer is
- * GONE, also when the handle was closed meanwhile and a transfer waits; one that is still open
+ * GONE, also when the handle was closed meanwhile; one that is still open
  * names that engine. Opened under another name than it says, a peer may get a second handle:
  * WEIR_EVENT_SAME. A numeric host is parsed at once; a name is resolved when it is dialled. Errors:
  * EINVAL (empty), EADDRESS (a wildcard, too), EAGAIN (peers_max). */
@@ -397,7 +397,8 @@ WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer 
  * with ECLOSED, and the handle; memory that was imported of it is of no use any more, and still to
  * be released. The peer stays connected, for its own transfers to us, until it leaves or its place
  * is needed: then its transfers to us end with EPEER. Its notifications come under another handle
- * from then on, of which UP tells with the first, or when it is opened again. A peer that connected
+ * from then on, of which UP tells before the first, or when it is opened again; UP and GONE, if
+ * that one is found only after the peer's end. A peer that connected
  * by itself has no reference: opened and closed, it goes on with its handle, its memories and its
  * transfers, until it is GONE. Errors: ESTALE. */
 WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);
@@ -624,7 +625,7 @@ typedef enum weir_event_type {
                                * us and needed the place for another; ECONNECT, EREFUSED,
                                * EADDRESS, EUNREACH, EMFILE, ENOMEM, EFULL: it was not reached;
                                * ECLOSED: the engine gave up a peer that the application has
-                               * closed, and of which UP was told since, to make room for another.
+                               * closed, and of which it was told since, to make room for another.
                                * The peer's reason for EREFUSED or ECONNECT, or 0, is in value, cast
                                * it to int: as `refusal` in weir_peer_info. Told once, once more
                                * for each later weir_peer_connect that does not reach the peer, and
@@ -642,7 +643,8 @@ typedef enum weir_event_type {
                                * the peer if there is a descriptor to let it in. Once each, until a
                                * session with it is up, or until it calls again, if its connections
                                * ended meanwhile and the application holds no handle of it; peer is
-                               * zeroed for one without room or a descriptor */
+                               * zeroed for one without room or a descriptor, and of one that the
+                               * application knew no handle of this tells of one, as UP does */
     WEIR_EVENT_DEVICE_FAILED = 8 /* this engine's device, for good: it was removed, say; error is
                                   * EDEVICE, peer is zeroed. All sessions end, for good: peers hear
                                   * why, transfers end with a status, EDEVICE if nothing else came

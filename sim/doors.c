@@ -180,13 +180,27 @@ static void tell(struct sim_app *app, uint64_t handle) {
     }
 }
 
+/* The last ones first: mostly it is one of those. */
 static bool is_told(const struct sim_app *app, uint64_t handle) {
-    for (uint32_t i = 0; i < APP_TOLD_MAX; i++) {
-        if (app->told[i] == handle) {
+    for (uint32_t i = 1; i <= app->told_count && i <= APP_TOLD_MAX; i++) {
+        if (app->told[(app->told_count - i) % APP_TOLD_MAX] == handle) {
             return true;
         }
     }
     return app->told_count > APP_TOLD_MAX; /* perhaps it was, long ago */
+}
+
+/* Something comes under this handle. After LOST the event that told of it may be among the lost
+ * ones: from here on it counts as told. */
+static void must_be_told(struct sim_app *app, uint64_t handle) {
+    if (is_told(app, handle)) {
+        return;
+    }
+    if (app->events_lost) {
+        tell(app, handle);
+    } else {
+        app->untold = handle;
+    }
 }
 
 void doors_judge_told(struct sim_app *app) {
@@ -383,9 +397,7 @@ void doors_heard(struct sim_app *app, uint32_t from, weir_peer handle) {
                       app->node->index, from);
     }
     *known = (struct app_known){.handle = handle, .life = life, .up = known->up};
-    if (!is_told(app, handle.id)) {
-        app->untold = handle.id;
-    }
+    must_be_told(app, handle.id);
 }
 
 /* In a world in which all live: a peer that was closed left, since its place was needed; or a wish
@@ -418,13 +430,16 @@ void doors_event(struct sim_app *app, const weir_event *event) {
     struct sim_world *world = app->run->world;
 
     names_event(app, event);
-    if (event->type == WEIR_EVENT_UP) {
+    if (event->type == WEIR_EVENT_UP || event->type == WEIR_EVENT_REFUSED) {
         tell(app, event->peer.id);
     } else if (event->type == WEIR_EVENT_SAME) {
         tell(app, event->value);
     } else if (event->type == WEIR_EVENT_LOST) {
         app->untold = 0;
-        app->told_count = APP_TOLD_MAX + 1;
+        app->events_lost = true;
+    }
+    if (event->peer.id != 0) {
+        must_be_told(app, event->peer.id);
     }
     for (uint32_t i = 0; i < world->config.nodes; i++) {
         struct app_known *known = &app->known[i];

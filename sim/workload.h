@@ -5,7 +5,7 @@
 
 #include "oracle.h"
 
-enum { APP_HELD_MAX = 256, APP_TOLD_MAX = 256 };
+enum { APP_HELD_MAX = 256, APP_TOLD_MAX = 1024 };
 
 struct app_peer {
     bool open;
@@ -44,7 +44,8 @@ struct sim_app {
     struct app_name names[2 * SIM_RUN_NODES_MAX];
     uint64_t told[APP_TOLD_MAX]; /* the last handles that events told of, or that were opened */
     uint32_t told_count;
-    uint64_t untold;             /* a notification's, of which an event has to tell; 0: none */
+    bool events_lost;            /* that may have told of others */
+    uint64_t untold;             /* a handle of which an event has to tell; 0: none */
     uint32_t held[APP_HELD_MAX]; /* records whose handle we hold, or that are queued */
     uint32_t held_count;
     uint64_t act_at_ns;

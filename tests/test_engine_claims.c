@@ -134,6 +134,40 @@ static void test_H1_a_late_answer_ends_a_claim(void **state) {
     }
 }
 
+/* The peer that makes the claim cannot shorten the proof: it cut its connection and lived on, so
+ * that its address was dialled for long, and calls again, or falls silent, when the application has
+ * opened that address. */
+static void test_H1_a_claimant_does_not_end_its_own_proof(void **state) {
+    weir_event event;
+    weir_peer opened;
+    uint64_t conn;
+
+    (void)state;
+    for (int silent = 0; silent < 2; silent++) {
+        struct lone *lone = lone_open(NULL);
+        lone->executes = true;
+        lone_meet(lone, 1, THERE, &conn);
+        lone_cut(lone, conn, WEIR_ECONNECT);
+        lone_pass(lone, 2900 * MS); /* its device answers */
+        if (silent) {
+            lone->executes = false;
+            lone_pass(lone, 900 * MS);
+        }
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+        weir_transfer transfer = lone_submit_notification(lone, opened);
+        lone_pass(lone, 5 * MS);
+        lone_return(lone, lone_visit(lone), 1, THERE);
+        lone->executes = true;
+        lone_pass(lone, 200 * MS);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
+        lone_say_iam(lone, lone_dialled(lone, THERE), 2, THERE);
+        assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+        lone_pass(lone, SECOND);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EPEER);
+        lone_close(lone);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H1_a_claim_is_judged_though_its_handle_was_closed),
@@ -141,6 +175,7 @@ int main(void) {
         cmocka_unit_test(test_H1_a_proof_ends_in_time),
         cmocka_unit_test(test_H1_there_is_one_proof_at_a_time),
         cmocka_unit_test(test_H1_a_late_answer_ends_a_claim),
+        cmocka_unit_test(test_H1_a_claimant_does_not_end_its_own_proof),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

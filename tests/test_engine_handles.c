@@ -224,6 +224,171 @@ static void test_H1_a_closed_peer_is_opened_again(void **state) {
     lone_close(lone);
 }
 
+/* A notification that is found while the sessions of a peer that left drain: of one that the
+ * application had closed, and of one that it never heard of. */
+static void test_H1_what_a_drain_finds_comes_under_a_handle_that_was_told(void **state) {
+    weir_notification notification;
+    weir_peer peer = {0};
+
+    (void)state;
+    for (int met = 0; met < 2; met++) {
+        struct lone *lone = lone_open(NULL);
+        uint64_t conn;
+        if (met) {
+            conn = lone_visit(lone);
+            lone_say_who(lone, conn, 1, THERE);
+            lone_say_hello(lone, conn, 1, 1); /* and its READY never comes */
+        } else {
+            conn = reach(lone, &peer);
+            assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+        }
+        lone->no_destroy = true;
+        lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+        assert_false(lone_told(lone, WEIR_EVENT_GONE, &(weir_event){0}));
+        lone_notify(lone, 1, 7);
+        lone_notify(lone, 2, 8);
+        weir_event up = lone_event(lone), gone = lone_event(lone);
+        assert_int_equal(up.type, WEIR_EVENT_UP);
+        assert_int_equal(gone.type, WEIR_EVENT_GONE);
+        assert_int_equal(gone.error, WEIR_EPEER);
+        assert_int_equal(gone.peer.id, up.peer.id);
+        assert_true(met || up.peer.id != peer.id);
+        for (uint64_t tag = 7; tag <= 8; tag++) {
+            assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
+            assert_int_equal(notification.tag, tag);
+            assert_int_equal(notification.from.id, up.peer.id);
+        }
+        lone->no_destroy = false;
+        lone_pass(lone, 3 * SECOND);
+        assert_false(lone_told(lone, WEIR_EVENT_UP, &up)); /* once */
+        lone_close(lone);
+    }
+}
+
+/* A peer came by itself, and its events carry a name that the application opened. The name is
+ * closed, and a handle that is open takes its place. It stays in that place when it is closed, too:
+ * another name that is opened then is told so, and no wish of it is left without a word. */
+static void test_H1_a_handle_that_took_the_place_of_another_stays(void **state) {
+    weir_event event;
+    weir_peer second, claimed, third;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    uint64_t conn = call_in_vain(lone);
+    assert_int_equal(weir_peer_open(lone->engine, OTHER, &second), WEIR_OK);
+    lone_submit_notification(lone, second);
+    lone_run(lone);
+    lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
+    lone->no_qps = false;
+    lone_pass(lone, SECOND / 10);
+    lone_say_hello(lone, conn, 1, 2);
+    lone_say_ready(lone, conn, 1, 2, lone_heard(lone, conn, WIRE_HELLO_ACK)->epoch);
+    event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_UP);
+    assert_int_equal(event.peer.id, second.id);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &claimed), WEIR_OK);
+    lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
+    assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+    assert_int_equal(event.value, second.id);
+    assert_int_equal(weir_peer_close(lone->engine, second), WEIR_OK);
+    assert_int_equal(weir_peer_close(lone->engine, claimed), WEIR_OK);
+    assert_int_equal(weir_peer_open(lone->engine, "third.name:9", &third), WEIR_OK);
+    assert_int_equal(weir_peer_connect(lone->engine, third), WEIR_ENOTREADY);
+    lone_say_iam(lone, lone_dialled(lone, "third.name:9"), 1, THERE);
+    assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+    assert_int_equal(event.peer.id, third.id);
+    assert_int_equal(event.value, claimed.id);
+    assert_int_equal(weir_peer_connect(lone->engine, third), WEIR_OK);
+    lone_close(lone);
+}
+
+/* The same, of a peer that came by itself and goes on with its handle. */
+static void test_H1_a_wish_for_a_caller_ends_with_its_handle(void **state) {
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    call_in_vain(lone);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
+    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
+    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+    lone_pass(lone, 3 * SECOND);
+    assert_false(lone_told(lone, WEIR_EVENT_GONE, &(weir_event){0}));
+    lone_close(lone);
+}
+
+/* REFUSED tells of a handle, and the end of the peer comes under the same one. */
+static void test_H1_a_refusal_tells_of_a_handle(void **state) {
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    uint64_t conn = reach(lone, &peer);
+    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+    lone->no_qps = true;
+    lone->qps_error = WEIR_EMFILE;
+    lone_say_hello(lone, conn, 1, 9);
+    weir_event refused = lone_event(lone);
+    assert_int_equal(refused.type, WEIR_EVENT_REFUSED);
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    weir_event gone = lone_event(lone);
+    assert_int_equal(gone.type, WEIR_EVENT_GONE);
+    assert_int_equal(gone.peer.id, refused.peer.id);
+    lone_close(lone);
+}
+
+/* A caller that was refused is known by that alone: it is not waited for when its connections end,
+ * takes nobody's place, and is told of again when it calls again. */
+static void test_W7_a_refused_caller_is_forgotten_with_its_connections(void **state) {
+    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
+    weir_event event;
+
+    (void)state;
+    options.peers_max = 8;
+    options.connect_timeout_ns = SECOND;
+    struct lone *lone = lone_open(&options);
+    lone->no_qps = true;
+    lone->qps_error = WEIR_EMFILE;
+    for (uint32_t n = 1; n <= 12; n++) {
+        uint64_t conn = lone_visit(lone);
+        lone_say_who(lone, conn, (n + 1) / 2, n % 4 < 2 ? THERE : "");
+        lone_say_hello(lone, conn, (n + 1) / 2, n);
+        event = lone_event(lone);
+        assert_int_equal(event.type, WEIR_EVENT_REFUSED);
+        lone_cut(lone, conn, WEIR_ECONNECT);
+        assert_int_equal(lone_event(lone).type, WEIR_EVENT_GONE);
+        assert_null(lone_peer(lone, (n + 1) / 2));
+        lone_pass(lone, 10 * MS);
+    }
+    assert_int_equal(lone->dials, 0);
+    lone_close(lone);
+}
+
+/* What is held of an instance that is gone says nothing of the next one at the address. */
+static void test_H1_no_session_is_told_of_an_instance_that_had_none(void **state) {
+    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
+    weir_peer peer;
+
+    (void)state;
+    options.notifications_max = 1;
+    options.connect_timeout_ns = SECOND;
+    struct lone *lone = lone_open(&options);
+    uint64_t conn = reach(lone, &peer);
+    for (uint64_t tag = 1; tag <= 3; tag++)
+        lone_notify(lone, tag, tag);
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    lone_pass(lone, SECOND);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_GONE);
+    lone->no_qps = true;
+    weir_peer_connect(lone->engine, peer);
+    conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 2, THERE);
+    lone_say(lone, conn, 2, &(struct wire_message){.type = WIRE_BYE});
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_GONE);
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H1_the_end_is_told_under_whatever_name),
@@ -233,6 +398,12 @@ int main(void) {
         cmocka_unit_test(test_H1_a_wish_ends_with_its_handle),
         cmocka_unit_test(test_H1_the_handle_that_was_opened_goes_on),
         cmocka_unit_test(test_H1_a_closed_peer_is_opened_again),
+        cmocka_unit_test(test_H1_what_a_drain_finds_comes_under_a_handle_that_was_told),
+        cmocka_unit_test(test_H1_a_handle_that_took_the_place_of_another_stays),
+        cmocka_unit_test(test_H1_a_wish_for_a_caller_ends_with_its_handle),
+        cmocka_unit_test(test_H1_a_refusal_tells_of_a_handle),
+        cmocka_unit_test(test_W7_a_refused_caller_is_forgotten_with_its_connections),
+        cmocka_unit_test(test_H1_no_session_is_told_of_an_instance_that_had_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,6 +80,15 @@ static void test_what_nobody_asked_for_is_not_told(void **state) {
     expect(STANDING_IN_CLOSED, NONE_TOLD, STANDING_ENDED);
 }
 
+/* Data that is found behind the end, under a handle that nothing was told of. */
+static void test_late_data_is_told_of(void **state) {
+    (void)state;
+    begin();
+    expect(STANDING_IN_END, NONE_TOLD, STANDING_ENDED);
+    expect(STANDING_IN_DATA, WEIR_EVENT_UP, STANDING_UP);
+    expect(STANDING_IN_END, WEIR_EVENT_GONE, STANDING_ENDED);
+}
+
 /* No session could be made, and then the instance turns out to be dead. */
 static void test_gone_is_told_once(void **state) {
     (void)state;
@@ -161,6 +170,7 @@ int main(void) {
         cmocka_unit_test(test_a_break_is_told_once_and_its_end_too),
         cmocka_unit_test(test_data_brings_it_up),
         cmocka_unit_test(test_what_nobody_asked_for_is_not_told),
+        cmocka_unit_test(test_late_data_is_told_of),
         cmocka_unit_test(test_gone_is_told_once),
         cmocka_unit_test(test_a_refusal_is_told_once_until_a_session_is_up),
         cmocka_unit_test(test_the_order_of_events_holds),

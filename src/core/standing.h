@@ -8,6 +8,8 @@
  *       │    └──────────── GONE ◄──────────────────┘
  *       └── failed, asked ──►┘          end: any ──► ENDED ── forgotten ──► NEW
  *                                       closed: any but ENDED ──► NEW
+ *                                       data: ENDED ──► UP, of a handle that nothing was told of;
+ *                                             end follows at once
  *
  * So of one handle UP and GONE take turns, DEGRADED comes between them only, and RECOVERED only
  * after DEGRADED.
@@ -33,7 +35,7 @@ enum standing_state {
 
 enum standing_input {
     STANDING_IN_UP,           /* a session is up */
-    STANDING_IN_DATA,         /* the peer's data is here, and its READY is not yet */
+    STANDING_IN_DATA,         /* the peer's data is here, and its READY is not, or will never be */
     STANDING_IN_LOST,         /* the live session is over */
     STANDING_IN_REFUSAL,      /* a session that the peer asked for was refused here */
     STANDING_IN_FAILED,       /* no session could be made in time, and nobody had asked for one */

@@ -10,10 +10,26 @@
 #include "tables.h"
 
 /* UP is told with the peer's first notification: it may send as soon as we can receive, and end
- * before its READY. */
+ * before its READY. What is found while its sessions drain comes behind its end: if the handle was
+ * not told of, that end is told once more, for this handle. */
 void deliver_tell(weir_engine *engine, struct peer *peer) {
-    if (!standing_is_up(&peer->standing))
-        peer_tell(engine, standing_step(&peer->standing, STANDING_IN_DATA), peer, 0, 0);
+    bool ended = peer->standing.state == STANDING_ENDED;
+    if (standing_is_up(&peer->standing) || (ended && peer_handle_is_known(peer)))
+        return;
+    peer_tell(engine, standing_step(&peer->standing, STANDING_IN_DATA), peer, 0, 0);
+    if (ended)
+        peer_tell(engine, standing_step(&peer->standing, STANDING_IN_END), peer, peer->end_error,
+                  0);
+}
+
+bool deliver_holds(const weir_engine *engine, const struct peer *peer) {
+    uint32_t index = peer_index(engine, peer);
+    for (uint32_t i = 0; peer->held > 0 && i < engine->held_count; i++) {
+        const struct held *held = &engine->held[(engine->held_head + i) % engine->held_max];
+        if (held->peer == index && held->from == 0)
+            return true;
+    }
+    return false;
 }
 
 /* Puts an accepted notification into the application's queue; false: full. from: the handle of a
@@ -29,7 +45,8 @@ bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_
     if (from == 0)
         deliver_tell(engine, peer); /* its handle may have been closed since it was accepted */
     out->from.id = from != 0 ? from : peer->handle;
-    peer->handle_told |= from == 0 && peer->handle == peer->id;
+    if (from == 0)
+        peer_told(peer);
     out->tag = data.tag;
     out->length = data.payload_length;
     out->reserved = 0;

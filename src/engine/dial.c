@@ -50,9 +50,8 @@ static uint64_t dial_deadline(const struct peer *peer) {
         return UINT64_MAX;
     if (peer->dial_look_ns < when)
         when = peer->dial_look_ns;
-    if (peer->proving && peer->prove_until_ns < when)
-        when = peer->prove_until_ns;
-    return peer->dial_deadline_ns < when ? peer->dial_deadline_ns : when;
+    uint64_t end = peer->proving ? peer->prove_until_ns : peer->dial_deadline_ns;
+    return end < when ? end : when;
 }
 
 /* The peer's one timer: the dial's or the endpoint's next deadline. */
@@ -151,10 +150,11 @@ static void fail(weir_engine *engine, struct peer *peer, int error) {
 }
 
 /* Signs of life put the deadline off, for as long as they come. Not so when the peer has called
- * meanwhile: a dial beside its connection ends after the connect time-out. */
+ * meanwhile: a dial beside its connection ends after the connect time-out. While the dial is to
+ * prove who is at the address, it does not end for the peer's sake: the peer may be the liar. */
 static void look(weir_engine *engine, struct peer *peer, uint64_t now) {
     peer->dial_look_ns = now + patience_ns(engine) / 2;
-    if (peer_is_known(peer) && peer->conn_accepted != 0 &&
+    if (peer_is_known(peer) && peer->conn_accepted != 0 && !peer->proving &&
         now - peer->dial_since_ns >= engine->options.connect_timeout_ns) {
         fail(engine, peer, peer->dial_error);
         return;
@@ -331,7 +331,7 @@ void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
         look(engine, peer, now); /* what it finds may put the rest off */
     if (peer->dial == DIAL_NONE)
         return;
-    if (now >= peer->dial_deadline_ns)
+    if (now >= peer->dial_deadline_ns && !peer->proving)
         fail(engine, peer, peer->dial_error);
     else if (now >= peer->dial_next_ns && peer->dial == DIAL_PAUSE)
         call(engine, peer);
@@ -404,7 +404,7 @@ void dial_prove(weir_engine *engine, struct peer *peer) {
 /* Whether the application holds a handle of the peer, was told one, or has asked something of it;
  * its QPs count, too. */
 static bool is_of_use(const weir_engine *engine, const struct peer *peer) {
-    return peer->standing.state != STANDING_NEW || peer->handle_told || peer->refs > 0 ||
+    return peer->standing.state != STANDING_NEW || peer->told == TOLD || peer->refs > 0 ||
            peer->wanted || peer->lists[LIST_PENDING].count > 0 ||
            peer_open_alias(engine, peer) != NONE || !endpoint_at_rest(&peer->endpoint);
 }

@@ -147,7 +147,7 @@ static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *kno
  * that one, too. */
 static void tell_same(weir_engine *engine, uint64_t name, struct peer *peer) {
     news_event(engine, WEIR_EVENT_SAME, name, 0, peer->handle);
-    peer->handle_told |= peer->handle == peer->id;
+    peer_told(peer);
     standing_step(&peer->standing, STANDING_IN_SAME);
 }
 
@@ -158,7 +158,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     found_alias_set(engine, opened, peer_index(engine, known));
     tables_unlock(engine);
     found_closed(engine, known, false);
-    if (known->refs == 0 && known->handle == known->id && !known->handle_told)
+    if (known->refs == 0 && known->handle == known->id && known->told == TOLD_NOT)
         known->handle = opened->id;
     pass_conn(engine, opened, known);
     while (opened->lists[LIST_PENDING].head != NONE) {
@@ -279,7 +279,7 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
     }
     found_closed(engine, peer, false);
     peer->refs++;
-    peer->handle_told |= peer->handle == peer->id;
+    peer_told(peer);
     if (peer->live != NONE)
         deliver_tell(engine, peer); /* it was closed, and opened again */
     found_address(engine, peer);
@@ -299,15 +299,16 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
 void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     if (peer_is_leaving(peer))
         return;
-    if (peer->held > 0)
+    if (deliver_holds(engine, peer))
         deliver_tell(engine, peer); /* what is held comes under the handle that ends now */
     enter(engine, peer, PEER_LEAVING);
     peer->left_ns = engine_now(engine);
+    peer->end_error = error;
     peer->live = NONE;
     peer_not_fast(peer);
     dial_stop(engine, peer);
     engine->stats.peers_gone++;
-    bool held = peer->refs > 0 || peer->handle_told || peer_open_alias(engine, peer) != NONE;
+    bool held = peer->refs > 0 || peer->told != TOLD_NOT || peer_open_alias(engine, peer) != NONE;
     enum standing_input end = peer->wanted ? STANDING_IN_END_ASKED
                               : held       ? STANDING_IN_END_HELD
                                            : STANDING_IN_END;
@@ -376,8 +377,9 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     standing_step(&peer->standing, STANDING_IN_FORGOTTEN);
     free_aliases(engine, peer);
     enter(engine, peer, PEER_ADDRESS);
-    peer->reached = peer->guarded = peer->proving = peer->claims = peer->met = peer->handle_told =
-        peer->vouched = false;
+    peer->reached = peer->guarded = peer->proving = peer->claims = peer->met = peer->vouched =
+        false;
+    peer->told = TOLD_NOT;
     past_keep(engine, peer);
     peer->pass_theirs = 0;
     peer->conn_said = 0;
@@ -443,7 +445,8 @@ void peer_evict(weir_engine *engine) {
  * under a handle of its own, which UP tells of. */
 static void closed(weir_engine *engine, struct peer *peer) {
     standing_step(&peer->standing, STANDING_IN_CLOSED);
-    peer->handle_told = peer->wanted = false;
+    peer->told = TOLD_NOT;
+    peer->wanted = false;
     transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
     tables_lock(engine);
     peer->closed_party = peer->party;
@@ -456,8 +459,10 @@ static void closed(weir_engine *engine, struct peer *peer) {
  * application has heard of, goes on as if it had never been opened. */
 void peer_closed(weir_engine *engine, struct peer *peer) {
     struct peer *known = peer_linked(engine, peer);
-    if (known == peer && peer->met && !peer_is_leaving(peer))
+    if (known == peer && peer->met && !peer_is_leaving(peer)) {
+        peer->wanted &= peer_open_alias(engine, peer) != NONE; /* a wish ends with its handle */
         return;
+    }
     /* What a leaving instance has left to deliver keeps the handle that was told. */
     bool told = !peer_is_leaving(known) && (known == peer || known->handle == peer->id);
     tables_lock(engine);
@@ -468,9 +473,11 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     uint32_t heir = peer_open_alias(engine, known);
     if (told) {
         known->handle = heir == NONE ? known->id : engine->peers[heir].id;
+        if (known->refs > 0)
+            peer_told(known);
         tell_names(engine, known);
     }
-    if (known->refs == 0 && heir == NONE && !(known->met && known->handle_told))
+    if (known->refs == 0 && heir == NONE && !(known->met && known->told != TOLD_NOT))
         closed(engine, known);
     if (known != peer)
         closed(engine, peer);

@@ -233,6 +233,13 @@ enum peer_stage {
 
 enum { FOUND_CONNS = 3 }; /* control connections of a peer */
 
+/* Whether the application has heard of a handle that nobody gave it. */
+enum told {
+    TOLD_NOT,
+    TOLD_REFUSED, /* by REFUSED alone: a caller that there was no room for */
+    TOLD          /* by any other event, a notification, or since it was opened */
+};
+
 /* The notes of a peer: notes.h. */
 struct notes {
     uint64_t conns_lost[FOUND_CONNS];                      /* 0: none */
@@ -283,7 +290,8 @@ struct peer {
     uint64_t prove_until_ns; /* ...or until then */
     bool claims; /* the application has opened that address: what waits is for the instance there */
     bool met;    /* it connected by itself: its handle is good for as long as it is */
-    bool handle_told;      /* the application knows it by its own handle */
+    enum told told;        /* whether the application knows it by its own handle */
+    int end_error;         /* once its instance is gone: why */
     bool vouched;          /* its address is of the host that its connection came from */
     bool dialable;         /* address is one that can be dialled */
     uint32_t live;         /* session, or NONE */

@@ -41,7 +41,10 @@ void peer_tell(weir_engine *engine, weir_event_type type, struct peer *peer, int
     if (type == WEIR_EVENT_GONE && (error == WEIR_EREFUSED || error == WEIR_ECONNECT) &&
         peer_is_known(peer))
         value = (uint64_t)endpoint_reason(&peer->endpoint);
-    peer->handle_told |= peer->handle == peer->id;
+    if (type != WEIR_EVENT_REFUSED)
+        peer_told(peer);
+    else if (peer->handle == peer->id && peer->told == TOLD_NOT)
+        peer->told = TOLD_REFUSED;
     news_event(engine, type, peer->handle, error, value);
 }
 

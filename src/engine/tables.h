@@ -25,6 +25,15 @@ struct peer *peer_linked(weir_engine *engine, struct peer *peer);
 /* An event about the peer, under the handle that the application knows it by; 0: none. */
 void peer_tell(weir_engine *engine, weir_event_type type, struct peer *peer, int error,
                uint64_t value);
+/* The application has heard of the handle that the peer is known by now. */
+static inline void peer_told(struct peer *peer) {
+    if (peer->handle == peer->id)
+        peer->told = TOLD;
+}
+/* Whether the application has heard of that handle, or opened it. */
+static inline bool peer_handle_is_known(const struct peer *peer) {
+    return peer->handle != peer->id || peer->told != TOLD_NOT;
+}
 bool address_dialable(const char *address);
 
 struct peer *peer_new(weir_engine *engine, const char *address);
