@@ -12,6 +12,8 @@
  *   2. The first notification of a client carries the descriptor of the memory that the pages shall
  *      come to; one fits into the payload. It is import, and hello, in one.
  *   3. The answer carries the descriptor of the inbox, and its tag says which part is the client's.
+ *      When the client is GONE its part is free for the next one; while none is free, the answer
+ *      says so.
  *   4. A list is written there, with a notification behind it that says how long it is: when it
  *      comes, the list is there.
  *   5. The server writes all pages of the list as one transfer of many segments, with a
@@ -25,7 +27,7 @@
 #include <weir.h>
 
 enum { PAGE = 4096, PAGES = 256, LIST_MAX = 128, CLIENTS = 8 };
-enum { HELLO = 1, INBOX, LIST, DONE }; /* the upper half of a tag; the lower is a number */
+enum { HELLO = 1, INBOX, FULL, LIST, DONE }; /* the upper half of a tag; the lower is a number */
 
 struct entry {
     uint32_t there, here; /* pages: the server's, the client's */
@@ -76,29 +78,38 @@ struct server {
         weir_peer peer;
         weir_remote memory;
         uint64_t pages;
-    } clients[CLIENTS];
-    uint32_t count;
+    } clients[CLIENTS]; /* peer.id 0: a free place */
 };
 
+/* Whose place that is, or the number of places: nobody's. id 0: a free one. */
+static uint32_t place_of(const struct server *s, uint64_t id) {
+    uint32_t n = 0;
+    while (n < CLIENTS && s->clients[n].peer.id != id)
+        n++;
+    return n;
+}
+
 static void welcome(struct server *s, const weir_notification *hello) {
-    uint32_t n = s->count;
+    uint32_t n = place_of(s, 0);
     uint64_t bytes;
-    if (n == CLIENTS || weir_memory_import(s->engine, hello->from, hello->payload, hello->length,
-                                           &s->clients[n].memory) != WEIR_OK)
+    if (n == CLIENTS) {
+        send(s->engine, hello->from, NULL, 0, tag(FULL, CLIENTS), NULL, 0);
+        return;
+    }
+    if (place_of(s, hello->from.id) != CLIENTS ||
+        weir_memory_import(s->engine, hello->from, hello->payload, hello->length,
+                           &s->clients[n].memory) != WEIR_OK)
         return;
     weir_remote_query(s->engine, s->clients[n].memory, &bytes, NULL);
     s->clients[n].peer = hello->from;
     s->clients[n].pages = bytes / PAGE;
-    s->count++;
     send(s->engine, hello->from, NULL, 0, tag(INBOX, n), s->descriptor, s->length);
 }
 
 static void serve_list(struct server *s, const weir_notification *got) {
     weir_segment segments[LIST_MAX];
-    uint32_t length = (uint32_t)got->tag, n = 0, count = 0;
-    while (n < s->count && s->clients[n].peer.id != got->from.id)
-        n++;
-    if (n == s->count || length > LIST_MAX)
+    uint32_t length = (uint32_t)got->tag, n = place_of(s, got->from.id), count = 0;
+    if (n == CLIENTS || length > LIST_MAX)
         return;
     for (uint32_t i = 0; i < length; i++) {
         struct entry e = s->lists[n][i]; /* a copy: the client may write there at any time */
@@ -113,9 +124,19 @@ static void serve_list(struct server *s, const weir_notification *got) {
     send(s->engine, got->from, segments, count, tag(DONE, count), NULL, 0);
 }
 
+/* A client has left, or died: its place is free. Its memory is of no use any more. */
+static void farewell(struct server *s, weir_peer client) {
+    uint32_t n = place_of(s, client.id);
+    if (n == CLIENTS)
+        return;
+    weir_remote_release(s->engine, s->clients[n].memory);
+    s->clients[n].peer.id = 0;
+}
+
 static void serve(weir_engine *engine) {
     struct server s = {.engine = engine, .length = sizeof(s.descriptor)};
     weir_notification got;
+    weir_event event;
     void *base;
     must("memory", weir_memory_allocate(engine, (uint64_t)PAGES * PAGE, 0, &s.pages, &base));
     for (uint32_t page = 0; page < PAGES; page++)
@@ -125,8 +146,13 @@ static void serve(weir_engine *engine) {
     s.lists = base;
     must("inbox", weir_memory_export(engine, s.inbox, s.descriptor, &s.length));
     for (;;) {
-        await(engine, &got);
-        if (got.tag >> 32 == HELLO)
+        while (weir_event_take(engine, &event) == WEIR_OK) {
+            if (event.type == WEIR_EVENT_GONE)
+                farewell(&s, event.peer);
+        }
+        if (weir_notification_take(engine, &got) != WEIR_OK)
+            weir_engine_wait(engine, UINT64_MAX);
+        else if (got.tag >> 32 == HELLO)
             welcome(&s, &got);
         else if (got.tag >> 32 == LIST)
             serve_list(&s, &got);
@@ -158,6 +184,10 @@ static int get(weir_engine *engine, const char *address) {
                                               : weir_strerror(info.refusal));
     must("hello", rc);
     await(engine, &got); /* 3 */
+    if (got.tag >> 32 == FULL) {
+        fprintf(stderr, "pages: the server has %u clients, and no place left\n", (unsigned)got.tag);
+        return 1;
+    }
     must("inbox", weir_memory_import(engine, server, got.payload, got.length, &inbox));
     for (uint32_t i = 0; i < LIST_MAX; i++) /* every other page, backwards */
         entries[i] = (struct entry){.there = 2 * i, .here = PAGES - 1 - i};

@@ -26,8 +26,11 @@ start() {
 case $name in
 pages)
     start serve
-    "$program" get "$address" | tee "$work/got"
-    grep -qx '128 pages came, 128 are right' "$work/got"
+    # More clients, one after the other, than the server has places.
+    for client in 1 2 3 4 5 6 7 8 9 10; do
+        "$program" get "$address" | tee "$work/got$client"
+        grep -qx '128 pages came, 128 are right' "$work/got$client"
+    done
     ;;
 released)
     start lend
