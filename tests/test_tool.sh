@@ -301,7 +301,8 @@ wrong_values() {
         refused_as 'neither notify nor memory' bench write --latency=loud &&
         refused_as 'behind =' bench write --latency notify &&
         refused_as 'this weir has: shm' bench write --device nosuch &&
-        refused_as 'this weir has: shm' serve --device nosuch
+        refused_as 'this weir has: shm' serve --device nosuch &&
+        refused_as 'serves nobody' serve --listen none
 }
 wrong_together() {
     for option in '--threads 2' '--segments 2' '--size 8' '--window 1' --notify --verify \

@@ -410,6 +410,8 @@ static int check_together(const struct options *o) {
         return complain("--cold %" PRIu64 " has no room for %" PRIu64 " segments of %" PRIu64
                         " bytes in flight",
                         o->cold, lanes, size);
+    if (o->command == CMD_SERVE && o->listen != NULL && strcmp(o->listen, "none") == 0)
+        return complain("serve --listen none: a server without an address serves nobody");
     if (o->command == CMD_PACE && check_targets(o->targets) != 0)
         return -1;
     if (o->command == CMD_PACE && o->size > MEMORY_BYTES_MAX / 2 / o->window)
