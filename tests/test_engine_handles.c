@@ -265,6 +265,42 @@ static void test_H1_what_a_drain_finds_comes_under_a_handle_that_was_told(void *
     }
 }
 
+/* The application knows a peer by a handle that UP told of, opens another name of it, and closes
+ * that name: it knows the peer by the same handle as before. */
+static void test_H1_a_name_that_is_closed_leaves_the_handle_that_was_told(void **state) {
+    weir_notification notification;
+    weir_event event;
+    weir_peer peer, second, third;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    reach(lone, &peer);
+    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+    lone_notify(lone, 1, 7);
+    uint64_t handle = lone_event(lone).peer.id; /* UP */
+    assert_int_equal(weir_peer_open(lone->engine, OTHER, &second), WEIR_OK);
+    weir_peer_connect(lone->engine, second);
+    lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
+    assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+    assert_int_equal(event.value, handle);
+    assert_int_equal(weir_peer_close(lone->engine, second), WEIR_OK);
+    lone_notify(lone, 2, 8);
+    assert_false(lone_told(lone, WEIR_EVENT_UP, &event));
+    assert_int_equal(weir_peer_open(lone->engine, "third.name:9", &third), WEIR_OK);
+    weir_peer_connect(lone->engine, third);
+    lone_say_iam(lone, lone_dialled(lone, "third.name:9"), 1, THERE);
+    assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+    assert_int_equal(event.peer.id, third.id);
+    assert_int_equal(event.value, handle);
+    lone_notify(lone, 3, 9);
+    for (uint64_t tag = 7; tag <= 9; tag++) {
+        assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
+        assert_int_equal(notification.tag, tag);
+        assert_int_equal(notification.from.id, handle);
+    }
+    lone_close(lone);
+}
+
 /* A peer came by itself, and its events carry a name that the application opened. The name is
  * closed, and a handle that is open takes its place. It stays in that place when it is closed, too:
  * another name that is opened then is told so, and no wish of it is left without a word. */
@@ -399,6 +435,7 @@ int main(void) {
         cmocka_unit_test(test_H1_the_handle_that_was_opened_goes_on),
         cmocka_unit_test(test_H1_a_closed_peer_is_opened_again),
         cmocka_unit_test(test_H1_what_a_drain_finds_comes_under_a_handle_that_was_told),
+        cmocka_unit_test(test_H1_a_name_that_is_closed_leaves_the_handle_that_was_told),
         cmocka_unit_test(test_H1_a_handle_that_took_the_place_of_another_stays),
         cmocka_unit_test(test_H1_a_wish_for_a_caller_ends_with_its_handle),
         cmocka_unit_test(test_H1_a_refusal_tells_of_a_handle),

@@ -441,11 +441,14 @@ void peer_evict(weir_engine *engine) {
     }
 }
 
-/* The application has no handle for it any more. Events and notifications that come of it later are
- * under a handle of its own, which UP tells of. */
-static void closed(weir_engine *engine, struct peer *peer) {
-    standing_step(&peer->standing, STANDING_IN_CLOSED);
-    peer->told = TOLD_NOT;
+/* The application holds no handle for it any more. If it was known by the one that is closed,
+ * events and notifications that come of it later are under a handle of its own, which UP tells of.
+ */
+static void closed(weir_engine *engine, struct peer *peer, bool by_that) {
+    if (by_that) {
+        standing_step(&peer->standing, STANDING_IN_CLOSED);
+        peer->told = TOLD_NOT;
+    }
     peer->wanted = false;
     transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
     tables_lock(engine);
@@ -478,8 +481,8 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
         tell_names(engine, known);
     }
     if (known->refs == 0 && heir == NONE && !(known->met && known->told != TOLD_NOT))
-        closed(engine, known);
+        closed(engine, known, told);
     if (known != peer)
-        closed(engine, peer);
+        closed(engine, peer, true);
     peer_forget(engine, peer);
 }
