@@ -4,6 +4,8 @@
  * is the test itself: see lone_engine.h. The connect time-out is a second. */
 #include "lone_engine.h"
 
+#include <stdio.h>
+
 #define THERE "10.0.0.9:9"
 
 /* An opened address means the instance that answers there. A transfer through it goes to nobody
@@ -168,6 +170,64 @@ static void test_H1_a_claimant_does_not_end_its_own_proof(void **state) {
     }
 }
 
+/* Nor does it by answering at its real address, which the application opened as well, while the
+ * dial of the claimed one pauses. */
+static void test_H1_an_answer_elsewhere_ends_no_proof(void **state) {
+    weir_event event;
+    weir_peer opened, other;
+    uint64_t conn;
+
+    (void)state;
+    for (int guarded = 0; guarded < 2; guarded++) {
+        struct lone *lone = lone_open(NULL);
+        lone->executes = true;
+        if (guarded) {
+            lone_meet(lone, 1, THERE, &conn);
+            lone_cut(lone, conn, WEIR_ECONNECT);
+        } else {
+            conn = lone_visit(lone);
+            snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
+            lone_say_who(lone, conn, 1, THERE);
+            lone_say_hello(lone, conn, 1, 1);
+        }
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+        assert_int_equal(weir_peer_open(lone->engine, "10.0.0.66:6", &other), WEIR_OK);
+        weir_peer_connect(lone->engine, other);
+        weir_transfer transfer = lone_submit_notification(lone, opened);
+        lone_cut(lone, lone_dialled(lone, THERE), WEIR_ECONNECT);
+        lone_say_iam(lone, lone_dialled(lone, "10.0.0.66:6"), 1, "10.0.0.66:6");
+        if (!guarded)
+            lone_say_ready(lone, conn, 1, 1, lone_heard(lone, conn, WIRE_HELLO_ACK)->epoch);
+        lone_pass(lone, 200 * MS);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
+        lone_say_iam(lone, lone_dialled(lone, THERE), 2, THERE);
+        assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+        lone_pass(lone, SECOND);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EPEER);
+        lone_close(lone);
+    }
+}
+
+/* A proof asks at once, however long the dial pauses by then. */
+static void test_H1_a_proof_begins_with_the_question(void **state) {
+    weir_peer opened;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone->executes = true;
+    lone_meet(lone, 1, THERE, &conn);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    for (int i = 0; i < 5; i++) {
+        while ((conn = lone_dialled(lone, THERE)) == 0)
+            lone_pass(lone, MS);
+        lone_cut(lone, conn, WEIR_ECONNECT);
+    }
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+    assert_int_not_equal(lone_dialled(lone, THERE), 0);
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H1_a_claim_is_judged_though_its_handle_was_closed),
@@ -176,6 +236,8 @@ int main(void) {
         cmocka_unit_test(test_H1_there_is_one_proof_at_a_time),
         cmocka_unit_test(test_H1_a_late_answer_ends_a_claim),
         cmocka_unit_test(test_H1_a_claimant_does_not_end_its_own_proof),
+        cmocka_unit_test(test_H1_an_answer_elsewhere_ends_no_proof),
+        cmocka_unit_test(test_H1_a_proof_begins_with_the_question),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

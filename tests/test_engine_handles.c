@@ -338,19 +338,58 @@ static void test_H1_a_handle_that_took_the_place_of_another_stays(void **state) 
     lone_close(lone);
 }
 
-/* The same, of a peer that came by itself and goes on with its handle. */
-static void test_H1_a_wish_for_a_caller_ends_with_its_handle(void **state) {
-    weir_peer peer;
+/* A wish that was made with the handle of a peer that came by itself lasts as long as the handle:
+ * it was opened and closed meanwhile, and goes on. */
+static void test_H1_a_wish_outlives_a_reference_to_the_handle(void **state) {
+    weir_event event;
+    weir_peer opened;
 
     (void)state;
     struct lone *lone = lone_open(NULL);
-    call_in_vain(lone);
-    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    lone->no_qps = true;
+    lone->qps_error = WEIR_EMFILE;
+    uint64_t conn = lone_visit(lone);
+    snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
+    lone_say_who(lone, conn, 1, THERE);
+    lone_say_hello(lone, conn, 1, 1);
+    weir_event refused = lone_event(lone);
+    assert_int_equal(refused.type, WEIR_EVENT_REFUSED);
+    assert_int_equal(weir_peer_connect(lone->engine, refused.peer), WEIR_ENOTREADY);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+    assert_int_equal(opened.id, refused.peer.id);
     lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
-    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
-    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+    assert_int_equal(weir_peer_close(lone->engine, opened), WEIR_OK);
     lone_pass(lone, 3 * SECOND);
-    assert_false(lone_told(lone, WEIR_EVENT_GONE, &(weir_event){0}));
+    assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+    assert_int_equal(event.peer.id, refused.peer.id);
+    lone_close(lone);
+}
+
+/* Notifications that were accepted before the session was lost for good bring no UP behind GONE. */
+static void test_H1_what_was_held_brings_nobody_up(void **state) {
+    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
+    weir_notification notification;
+    weir_event event;
+    weir_peer peer;
+
+    (void)state;
+    options.notifications_max = 1;
+    options.connect_timeout_ns = SECOND;
+    struct lone *lone = lone_open(&options);
+    reach(lone, &peer);
+    for (uint64_t tag = 1; tag <= 3; tag++)
+        lone_notify(lone, tag, tag);
+    lone->no_qps = true;
+    lone_immediate(lone, lone->qp_count - 1); /* breaks the session */
+    lone_pass(lone, 3 * SECOND);
+    assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+    for (uint64_t tag = 1; tag <= 3; tag++) {
+        assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
+        assert_int_equal(notification.from.id, peer.id);
+        lone_run(lone);
+    }
+    assert_false(lone_told(lone, WEIR_EVENT_UP, &event));
+    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
     lone_close(lone);
 }
 
@@ -437,7 +476,8 @@ int main(void) {
         cmocka_unit_test(test_H1_what_a_drain_finds_comes_under_a_handle_that_was_told),
         cmocka_unit_test(test_H1_a_name_that_is_closed_leaves_the_handle_that_was_told),
         cmocka_unit_test(test_H1_a_handle_that_took_the_place_of_another_stays),
-        cmocka_unit_test(test_H1_a_wish_for_a_caller_ends_with_its_handle),
+        cmocka_unit_test(test_H1_a_wish_outlives_a_reference_to_the_handle),
+        cmocka_unit_test(test_H1_what_was_held_brings_nobody_up),
         cmocka_unit_test(test_H1_a_refusal_tells_of_a_handle),
         cmocka_unit_test(test_W7_a_refused_caller_is_forgotten_with_its_connections),
         cmocka_unit_test(test_H1_no_session_is_told_of_an_instance_that_had_none),

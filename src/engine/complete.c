@@ -64,9 +64,9 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     if (!parts_complete(peer, qp, data))
         return false;
     window_mark(&peer->received, data->number);
+    deliver_tell(engine, peer);
     if (engine->held_count == 0 && deliver(engine, peer, 0, recv_buffer(engine, qp, buffer)))
         return false;
-    deliver_tell(engine, peer);
     deliver_later(engine, peer, qp, buffer);
     return true;
 }
@@ -76,14 +76,16 @@ void complete_held(weir_engine *engine) {
     while (engine->held_count > 0) {
         struct held held = engine->held[engine->held_head];
         struct qp *qp = &engine->qps[held.qp];
-        if (!deliver(engine, peer_at(engine, held.peer), held.from,
-                     recv_buffer(engine, qp, held.buffer)))
+        struct peer *peer = peer_at(engine, held.peer);
+        if (held.from == 0 && !peer_handle_is_known(peer))
+            deliver_tell(engine, peer); /* its handle was closed since it was accepted */
+        if (!deliver(engine, peer, held.from, recv_buffer(engine, qp, held.buffer)))
             return;
         engine->held_head = (engine->held_head + 1) % engine->held_max;
         engine->held_count--;
         qp->held--;
-        peer_at(engine, held.peer)->held--;
-        peer_forget(engine, peer_at(engine, held.peer));
+        peer->held--;
+        peer_forget(engine, peer);
         recv_taken(engine, qp, held.life, held.buffer);
         session_qp_free(engine, qp);
     }

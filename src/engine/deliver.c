@@ -42,8 +42,6 @@ bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_
     int rc = wire_data_decode(bytes, wire_data_length(bytes), &data);
     assert(rc == WEIR_OK); /* it was decoded when it was accepted */
     (void)rc;
-    if (from == 0)
-        deliver_tell(engine, peer); /* its handle may have been closed since it was accepted */
     out->from.id = from != 0 ? from : peer->handle;
     if (from == 0)
         peer_told(peer);

@@ -368,6 +368,11 @@ void dial_spoke(weir_engine *engine, struct peer *peer, uint64_t conn) {
     engine->ports.control.ops->keep(engine->ports.control.self, conn);
 }
 
+void dial_set_aside(weir_engine *engine, struct peer *peer, uint64_t conn) {
+    dial_spoke(engine, peer, conn);
+    peer->accepted_aside = conn == peer->conn_accepted;
+}
+
 /* Dials the peer's address to ask WHO. The connection that was dialled before is kept, as if the
  * peer had made it: the other instance that gives this address may be wrong. */
 void dial_ask_there(weir_engine *engine, struct peer *peer) {
@@ -377,9 +382,8 @@ void dial_ask_there(weir_engine *engine, struct peer *peer) {
     if (conn != 0) {
         uint64_t last = peer->conn_last;
         found_conn_set(engine, peer, &peer->conn_dialled, 0);
-        dial_spoke(engine, peer, conn);
+        dial_set_aside(engine, peer, conn);
         peer->conn_last = last;
-        peer->accepted_aside = conn == peer->conn_accepted;
     }
     dial_start(engine, peer);
 }
@@ -398,7 +402,10 @@ void dial_prove(weir_engine *engine, struct peer *peer) {
     peer->dial_failed = false;
     if (peer->conn_accepted != 0)
         dial_stop(engine, peer);
-    dial_ask_there(engine, peer);
+    if (peer->dial == DIAL_PAUSE)
+        call(engine, peer); /* the pause may be as long as the proof */
+    else
+        dial_ask_there(engine, peer);
 }
 
 /* Whether the application holds a handle of the peer, was told one, or has asked something of it;

@@ -125,11 +125,15 @@ bool peer_speaks_for(const struct peer *dialled, const struct peer *other) {
 static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *known) {
     bool speaks = peer_speaks_for(opened, known);
     bool there = conn_leads_to(engine, opened->conn_dialled, opened->address, known->address);
+    uint64_t conn = opened->conn_dialled;
     if (known->conn_dialled != 0 || !speaks) {
         conn_hangup(engine, opened, &opened->conn_dialled);
+    } else if (known->proving) {
+        found_conn_set(engine, opened, &opened->conn_dialled, 0);
+        dial_set_aside(engine, known, conn); /* who is at the other address is asked on */
     } else {
         dial_end(engine, known); /* it may be waiting to dial again */
-        found_conn_set(engine, known, &known->conn_dialled, opened->conn_dialled);
+        found_conn_set(engine, known, &known->conn_dialled, conn);
         if (known->conn_last == 0)
             known->conn_last = known->conn_dialled;
     }
@@ -462,10 +466,8 @@ static void closed(weir_engine *engine, struct peer *peer, bool by_that) {
  * application has heard of, goes on as if it had never been opened. */
 void peer_closed(weir_engine *engine, struct peer *peer) {
     struct peer *known = peer_linked(engine, peer);
-    if (known == peer && peer->met && !peer_is_leaving(peer)) {
-        peer->wanted &= peer_open_alias(engine, peer) != NONE; /* a wish ends with its handle */
+    if (known == peer && peer->met && !peer_is_leaving(peer))
         return;
-    }
     /* What a leaving instance has left to deliver keeps the handle that was told. */
     bool told = !peer_is_leaving(known) && (known == peer || known->handle == peer->id);
     tables_lock(engine);
