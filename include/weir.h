@@ -397,9 +397,9 @@ WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer 
  * with ECLOSED, and the handle; memory that was imported of it is of no use any more, and still to
  * be released. The peer stays connected, for its own transfers to us, until it leaves or its place
  * is needed: then its transfers to us end with EPEER. Its notifications come under another handle
- * from then on, of which UP tells before the first, or when it is opened again; UP and GONE, if
- * that one is found only after the peer's end. A peer that connected
- * by itself has no reference: opened and closed, it goes on with its handle, its memories and its
+ * from then on, of which UP tells before the first, or when it is opened again while it is
+ * connected; UP and GONE, if that one is found only after the peer's end. A peer that connected by
+ * itself has no reference: opened and closed, it goes on with its handle, its memories and its
  * transfers, until it is GONE. Errors: ESTALE. */
 WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);
 

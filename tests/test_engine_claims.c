@@ -208,6 +208,40 @@ static void test_H1_an_answer_elsewhere_ends_no_proof(void **state) {
     }
 }
 
+/* An honest peer whose address cannot be dialled from here (behind an address translation, say)
+ * keeps the connection that another name led to, whatever the proof does. */
+static void test_H1_a_proof_takes_no_connection(void **state) {
+    weir_event event;
+    weir_peer opened, other;
+    uint64_t conn;
+
+    (void)state;
+    for (int proving = 0; proving < 2; proving++) {
+        struct lone *lone = lone_open(NULL);
+        lone->executes = true;
+        lone_meet(lone, 1, THERE, &conn);
+        lone_cut(lone, conn, WEIR_ECONNECT);
+        lone_cut(lone, lone_dialled(lone, THERE), WEIR_ECONNECT); /* and a pause */
+        if (proving)
+            assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+        else
+            lone_pass(lone, 30 * MS);
+        assert_int_not_equal(lone_dialled(lone, THERE), 0); /* nobody answers */
+        assert_int_equal(weir_peer_open(lone->engine, "10.0.0.66:6", &other), WEIR_OK);
+        weir_peer_connect(lone->engine, other);
+        conn = lone_dialled(lone, "10.0.0.66:6");
+        lone_say_iam(lone, conn, 1, "10.0.0.66:6");
+        assert_int_equal(lone_peer(lone, 1)->conn_last, conn);
+        lone->executes = false; /* its device is silent: only control tells that it lives */
+        for (int i = 0; i < 50; i++) {
+            lone_say_iam(lone, conn, 1, "10.0.0.66:6");
+            lone_pass(lone, 100 * MS);
+        }
+        assert_false(lone_told(lone, WEIR_EVENT_GONE, &event));
+        lone_close(lone);
+    }
+}
+
 /* A proof asks at once, however long the dial pauses by then. */
 static void test_H1_a_proof_begins_with_the_question(void **state) {
     weir_peer opened;
@@ -237,6 +271,7 @@ int main(void) {
         cmocka_unit_test(test_H1_a_late_answer_ends_a_claim),
         cmocka_unit_test(test_H1_a_claimant_does_not_end_its_own_proof),
         cmocka_unit_test(test_H1_an_answer_elsewhere_ends_no_proof),
+        cmocka_unit_test(test_H1_a_proof_takes_no_connection),
         cmocka_unit_test(test_H1_a_proof_begins_with_the_question),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

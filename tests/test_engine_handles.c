@@ -273,17 +273,20 @@ static void test_H1_a_name_that_is_closed_leaves_the_handle_that_was_told(void *
     weir_peer peer, second, third;
 
     (void)state;
-    struct lone *lone = lone_open(NULL);
+    struct lone *lone = lone_open(NULL); /* its work is not done: what is posted waits */
     reach(lone, &peer);
     assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
     lone_notify(lone, 1, 7);
     uint64_t handle = lone_event(lone).peer.id; /* UP */
+    weir_transfer transfer = lone_submit_notification(lone, (weir_peer){handle});
     assert_int_equal(weir_peer_open(lone->engine, OTHER, &second), WEIR_OK);
     weir_peer_connect(lone->engine, second);
     lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
     assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
     assert_int_equal(event.value, handle);
     assert_int_equal(weir_peer_close(lone->engine, second), WEIR_OK);
+    lone_pass(lone, 3 * SECOND); /* a transfer that has to end would have by now */
+    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
     lone_notify(lone, 2, 8);
     assert_false(lone_told(lone, WEIR_EVENT_UP, &event));
     assert_int_equal(weir_peer_open(lone->engine, "third.name:9", &third), WEIR_OK);

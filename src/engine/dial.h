@@ -17,9 +17,9 @@ void dial_answered(weir_engine *engine, struct peer *peer);
 void dial_connected(weir_engine *engine, struct peer *peer);
 bool dial_unmade(int error);
 void dial_elsewhere(weir_engine *engine, struct peer *peer);
-/* The peer spoke on this connection, which is its own from here on. */
 /* The peer keeps a connection that this engine dialled, and is asked for elsewhere. */
 void dial_set_aside(weir_engine *engine, struct peer *peer, uint64_t conn);
+/* The peer spoke on this connection, which is its own from here on. */
 void dial_spoke(weir_engine *engine, struct peer *peer, uint64_t conn);
 /* Asks at the peer's address who is there. */
 void dial_ask_there(weir_engine *engine, struct peer *peer);

@@ -120,15 +120,17 @@ bool peer_speaks_for(const struct peer *dialled, const struct peer *other) {
 }
 
 /* The connection of `opened` becomes that of `known`, and its address if `known` has none that can
- * be dialled. The connection is hung up if `known` has dialled one, or the answer is not believed.
- */
+ * be dialled. The connection is hung up if `known` has another and has dialled, or if the answer is
+ * not believed. */
 static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *known) {
     bool speaks = peer_speaks_for(opened, known);
     bool there = conn_leads_to(engine, opened->conn_dialled, opened->address, known->address);
     uint64_t conn = opened->conn_dialled;
-    if (known->conn_dialled != 0 || !speaks) {
+    bool asked =
+        known->proving || known->conn_dialled != 0; /* where it is known to be, or may be */
+    if (!speaks || (asked && known->conn_last != 0)) {
         conn_hangup(engine, opened, &opened->conn_dialled);
-    } else if (known->proving) {
+    } else if (asked) {
         found_conn_set(engine, opened, &opened->conn_dialled, 0);
         dial_set_aside(engine, known, conn); /* who is at the other address is asked on */
     } else {
@@ -303,7 +305,7 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
 void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     if (peer_is_leaving(peer))
         return;
-    if (deliver_holds(engine, peer))
+    if (deliver_holds(engine, peer) && !peer_handle_is_known(peer))
         deliver_tell(engine, peer); /* what is held comes under the handle that ends now */
     enter(engine, peer, PEER_LEAVING);
     peer->left_ns = engine_now(engine);
@@ -445,14 +447,11 @@ void peer_evict(weir_engine *engine) {
     }
 }
 
-/* The application holds no handle for it any more. If it was known by the one that is closed,
- * events and notifications that come of it later are under a handle of its own, which UP tells of.
- */
-static void closed(weir_engine *engine, struct peer *peer, bool by_that) {
-    if (by_that) {
-        standing_step(&peer->standing, STANDING_IN_CLOSED);
-        peer->told = TOLD_NOT;
-    }
+/* The application has no handle for it any more. Events and notifications that come of it later are
+ * under a handle of its own, which UP tells of. */
+static void closed(weir_engine *engine, struct peer *peer) {
+    standing_step(&peer->standing, STANDING_IN_CLOSED);
+    peer->told = TOLD_NOT;
     peer->wanted = false;
     transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
     tables_lock(engine);
@@ -463,7 +462,8 @@ static void closed(weir_engine *engine, struct peer *peer, bool by_that) {
 }
 
 /* The application gave its last reference back. One that connected by itself, and that the
- * application has heard of, goes on as if it had never been opened. */
+ * application has heard of, goes on as if it had never been opened; so does one that is known by
+ * another handle than the one that is closed, of which UP told. */
 void peer_closed(weir_engine *engine, struct peer *peer) {
     struct peer *known = peer_linked(engine, peer);
     if (known == peer && peer->met && !peer_is_leaving(peer))
@@ -482,9 +482,12 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
             peer_told(known);
         tell_names(engine, known);
     }
-    if (known->refs == 0 && heir == NONE && !(known->met && known->told != TOLD_NOT))
-        closed(engine, known, told);
+    bool goes_on = known->told != TOLD_NOT && (known->met || (known != peer && !told));
+    if (known->refs == 0 && heir == NONE && !goes_on)
+        closed(engine, known);
+    else if (known->refs == 0 && heir == NONE && !known->met)
+        found_closed(engine, known, true);
     if (known != peer)
-        closed(engine, peer, true);
+        closed(engine, peer);
     peer_forget(engine, peer);
 }
