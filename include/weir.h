@@ -387,8 +387,8 @@ WEIR_API int weir_remote_query(weir_engine *engine, weir_remote remote, uint64_t
  * own, as text, if its connection came from that host. The engine dials that address: until
  * the peer answers there, the dial is refused, or a quarter of connect_timeout_ns is over,
  * transfers to the peer wait (WEIR_WAITING_CONNECTION). If another engine answers, the peer is
- * GONE, also when the handle was closed meanwhile; one that is still open
- * names that engine. Opened under another name than it says, a peer may get a second handle:
+ * GONE, also when the handle was closed meanwhile; a handle that is still
+ * open names that engine. Opened under another name than it says, a peer may get a second handle:
  * WEIR_EVENT_SAME. A numeric host is parsed at once; a name is resolved when it is dialled. Errors:
  * EINVAL (empty), EADDRESS (a wildcard, too), EAGAIN (peers_max). */
 WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
@@ -398,9 +398,9 @@ WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer 
  * be released. The peer stays connected, for its own transfers to us, until it leaves or its place
  * is needed: then its transfers to us end with EPEER. Its notifications come under another handle
  * from then on, of which UP tells before the first, or when it is opened again while it is
- * connected; UP and GONE, if that one is found only after the peer's end. A peer that connected by
- * itself has no reference: opened and closed, it goes on with its handle, its memories and its
- * transfers, until it is GONE. Errors: ESTALE. */
+ * connected. A first one that is found only after the peer's end brings UP and GONE. A peer that
+ * connected by itself has no reference: opened and closed, it goes on with its handle, its memories
+ * and its transfers, until it is GONE. Errors: ESTALE. */
 WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);
 
 /* Starts connecting without a transfer. An address where nobody answers is dialled again

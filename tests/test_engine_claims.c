@@ -7,6 +7,37 @@
 #include <stdio.h>
 
 #define THERE "10.0.0.9:9"
+#define OTHER "10.0.0.66:6"
+
+/* Another instance answers at the claimed address. The claimant is given up, and the transfer,
+ * which still waits, goes to nobody. */
+static void claim_fails(struct lone *lone, weir_transfer transfer) {
+    weir_event event;
+    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
+    lone_say_iam(lone, lone_dialled(lone, THERE), 2, THERE);
+    assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+    lone_pass(lone, SECOND);
+    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EPEER);
+    lone_close(lone);
+}
+
+/* Instance 1 was met, and the only connection that it made has ended. */
+static void meet_and_lose(struct lone *lone) {
+    uint64_t conn;
+    lone->executes = true;
+    lone_meet(lone, 1, THERE, &conn);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+}
+
+/* It answers at another address, which the application opened. The connection there. */
+static uint64_t answer_elsewhere(struct lone *lone) {
+    weir_peer other;
+    assert_int_equal(weir_peer_open(lone->engine, OTHER, &other), WEIR_OK);
+    weir_peer_connect(lone->engine, other);
+    uint64_t conn = lone_dialled(lone, OTHER);
+    lone_say_iam(lone, conn, 1, OTHER);
+    return conn;
+}
 
 /* An opened address means the instance that answers there. A transfer through it goes to nobody
  * else, also when the handle was closed before the answer came. */
@@ -114,7 +145,6 @@ static void test_H1_there_is_one_proof_at_a_time(void **state) {
 /* Nobody was there, so the peer's word was all there was, and it was sent to. When another answers
  * after all, a transfer that still waits goes nowhere, though the handle was closed. */
 static void test_H1_a_late_answer_ends_a_claim(void **state) {
-    weir_event event;
     weir_peer opened;
 
     (void)state;
@@ -128,11 +158,7 @@ static void test_H1_a_late_answer_ends_a_claim(void **state) {
         lone_pass(lone, 300 * MS);
         assert_false(lone_peer(lone, 1)->proving);
         assert_int_equal(weir_peer_close(lone->engine, opened), WEIR_OK);
-        lone_say_iam(lone, lone_dialled(lone, THERE), 2, THERE);
-        assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
-        lone_pass(lone, SECOND);
-        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EPEER);
-        lone_close(lone);
+        claim_fails(lone, transfer);
     }
 }
 
@@ -140,16 +166,12 @@ static void test_H1_a_late_answer_ends_a_claim(void **state) {
  * that its address was dialled for long, and calls again, or falls silent, when the application has
  * opened that address. */
 static void test_H1_a_claimant_does_not_end_its_own_proof(void **state) {
-    weir_event event;
     weir_peer opened;
-    uint64_t conn;
 
     (void)state;
     for (int silent = 0; silent < 2; silent++) {
         struct lone *lone = lone_open(NULL);
-        lone->executes = true;
-        lone_meet(lone, 1, THERE, &conn);
-        lone_cut(lone, conn, WEIR_ECONNECT);
+        meet_and_lose(lone);
         lone_pass(lone, 2900 * MS); /* its device answers */
         if (silent) {
             lone->executes = false;
@@ -161,29 +183,22 @@ static void test_H1_a_claimant_does_not_end_its_own_proof(void **state) {
         lone_return(lone, lone_visit(lone), 1, THERE);
         lone->executes = true;
         lone_pass(lone, 200 * MS);
-        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
-        lone_say_iam(lone, lone_dialled(lone, THERE), 2, THERE);
-        assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
-        lone_pass(lone, SECOND);
-        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EPEER);
-        lone_close(lone);
+        claim_fails(lone, transfer);
     }
 }
 
 /* Nor does it by answering at its real address, which the application opened as well, while the
  * dial of the claimed one pauses. */
 static void test_H1_an_answer_elsewhere_ends_no_proof(void **state) {
-    weir_event event;
-    weir_peer opened, other;
-    uint64_t conn;
+    weir_peer opened;
+    uint64_t conn = 0;
 
     (void)state;
     for (int guarded = 0; guarded < 2; guarded++) {
         struct lone *lone = lone_open(NULL);
         lone->executes = true;
         if (guarded) {
-            lone_meet(lone, 1, THERE, &conn);
-            lone_cut(lone, conn, WEIR_ECONNECT);
+            meet_and_lose(lone);
         } else {
             conn = lone_visit(lone);
             snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
@@ -191,20 +206,13 @@ static void test_H1_an_answer_elsewhere_ends_no_proof(void **state) {
             lone_say_hello(lone, conn, 1, 1);
         }
         assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
-        assert_int_equal(weir_peer_open(lone->engine, "10.0.0.66:6", &other), WEIR_OK);
-        weir_peer_connect(lone->engine, other);
         weir_transfer transfer = lone_submit_notification(lone, opened);
         lone_cut(lone, lone_dialled(lone, THERE), WEIR_ECONNECT);
-        lone_say_iam(lone, lone_dialled(lone, "10.0.0.66:6"), 1, "10.0.0.66:6");
+        answer_elsewhere(lone);
         if (!guarded)
             lone_say_ready(lone, conn, 1, 1, lone_heard(lone, conn, WIRE_HELLO_ACK)->epoch);
         lone_pass(lone, 200 * MS);
-        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
-        lone_say_iam(lone, lone_dialled(lone, THERE), 2, THERE);
-        assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
-        lone_pass(lone, SECOND);
-        assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EPEER);
-        lone_close(lone);
+        claim_fails(lone, transfer);
     }
 }
 
@@ -212,29 +220,23 @@ static void test_H1_an_answer_elsewhere_ends_no_proof(void **state) {
  * keeps the connection that another name led to, whatever the proof does. */
 static void test_H1_a_proof_takes_no_connection(void **state) {
     weir_event event;
-    weir_peer opened, other;
-    uint64_t conn;
+    weir_peer opened;
 
     (void)state;
     for (int proving = 0; proving < 2; proving++) {
         struct lone *lone = lone_open(NULL);
-        lone->executes = true;
-        lone_meet(lone, 1, THERE, &conn);
-        lone_cut(lone, conn, WEIR_ECONNECT);
+        meet_and_lose(lone);
         lone_cut(lone, lone_dialled(lone, THERE), WEIR_ECONNECT); /* and a pause */
         if (proving)
             assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
         else
             lone_pass(lone, 30 * MS);
         assert_int_not_equal(lone_dialled(lone, THERE), 0); /* nobody answers */
-        assert_int_equal(weir_peer_open(lone->engine, "10.0.0.66:6", &other), WEIR_OK);
-        weir_peer_connect(lone->engine, other);
-        conn = lone_dialled(lone, "10.0.0.66:6");
-        lone_say_iam(lone, conn, 1, "10.0.0.66:6");
+        uint64_t conn = answer_elsewhere(lone);
         assert_int_equal(lone_peer(lone, 1)->conn_last, conn);
         lone->executes = false; /* its device is silent: only control tells that it lives */
         for (int i = 0; i < 50; i++) {
-            lone_say_iam(lone, conn, 1, "10.0.0.66:6");
+            lone_say_iam(lone, conn, 1, OTHER);
             lone_pass(lone, 100 * MS);
         }
         assert_false(lone_told(lone, WEIR_EVENT_GONE, &event));
@@ -249,9 +251,7 @@ static void test_H1_a_proof_begins_with_the_question(void **state) {
 
     (void)state;
     struct lone *lone = lone_open(NULL);
-    lone->executes = true;
-    lone_meet(lone, 1, THERE, &conn);
-    lone_cut(lone, conn, WEIR_ECONNECT);
+    meet_and_lose(lone);
     for (int i = 0; i < 5; i++) {
         while ((conn = lone_dialled(lone, THERE)) == 0)
             lone_pass(lone, MS);

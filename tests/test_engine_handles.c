@@ -31,6 +31,41 @@ static uint64_t call_in_vain(struct lone *lone) {
     return conn;
 }
 
+/* The engine has a session with instance 1, whose notifications 1 to 3 came; there is room for one,
+ * and the others are held. */
+static struct lone *reach_and_hold(weir_peer *peer_out, uint64_t *conn_out) {
+    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
+    options.notifications_max = 1;
+    options.connect_timeout_ns = SECOND;
+    struct lone *lone = lone_open(&options);
+    *conn_out = reach(lone, peer_out);
+    for (uint64_t tag = 1; tag <= 3; tag++)
+        lone_notify(lone, tag, tag);
+    return lone;
+}
+
+/* The application opens one more name of instance 1, connects, and is told that the peer has
+ * another handle, which this returns. */
+static uint64_t open_another(struct lone *lone, const char *name, weir_peer *peer_out) {
+    weir_event same;
+    assert_int_equal(weir_peer_open(lone->engine, name, peer_out), WEIR_OK);
+    weir_peer_connect(lone->engine, *peer_out);
+    lone_say_iam(lone, lone_dialled(lone, name), 1, THERE);
+    assert_true(lone_told(lone, WEIR_EVENT_SAME, &same));
+    assert_int_equal(same.peer.id, peer_out->id);
+    return same.value;
+}
+
+/* Instance 1, which called in vain, has a session after all. */
+static void call_again(struct lone *lone, uint64_t conn) {
+    lone->no_qps = false;
+    lone_pass(lone, SECOND / 10);
+    lone_say_hello(lone, conn, 1, 2);
+    const struct wire_message *ack = lone_heard(lone, conn, WIRE_HELLO_ACK);
+    assert_non_null(ack);
+    lone_say_ready(lone, conn, 1, 2, ack->epoch);
+}
+
 /* The end of a peer is told to an application that holds it by another name alone; also a second
  * time, if it was told once more of another handle of it. */
 static void test_H1_the_end_is_told_under_whatever_name(void **state) {
@@ -75,7 +110,7 @@ static void test_H1_the_end_is_told_under_whatever_name(void **state) {
 /* A handle that SAME told of carries what follows, though it was closed before an event came under
  * it, and yet another name is opened. */
 static void test_H1_the_handle_that_same_told_stays(void **state) {
-    weir_event same, up;
+    weir_event up;
     weir_peer claimed, second, third;
 
     (void)state;
@@ -83,24 +118,10 @@ static void test_H1_the_handle_that_same_told_stays(void **state) {
     uint64_t conn = call_in_vain(lone);
     assert_int_equal(weir_peer_open(lone->engine, THERE, &claimed), WEIR_OK);
     lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
-    assert_int_equal(weir_peer_open(lone->engine, OTHER, &second), WEIR_OK);
-    weir_peer_connect(lone->engine, second);
-    lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
-    assert_true(lone_told(lone, WEIR_EVENT_SAME, &same));
-    assert_int_equal(same.peer.id, second.id);
-    assert_int_equal(same.value, claimed.id);
+    assert_int_equal(open_another(lone, OTHER, &second), claimed.id);
     assert_int_equal(weir_peer_close(lone->engine, claimed), WEIR_OK);
-    assert_int_equal(weir_peer_open(lone->engine, "third.name:9", &third), WEIR_OK);
-    weir_peer_connect(lone->engine, third);
-    lone_say_iam(lone, lone_dialled(lone, "third.name:9"), 1, THERE);
-    assert_true(lone_told(lone, WEIR_EVENT_SAME, &same));
-    assert_int_equal(same.peer.id, third.id);
-    lone->no_qps = false;
-    lone_pass(lone, SECOND / 10);
-    lone_say_hello(lone, conn, 1, 2);
-    const struct wire_message *ack = lone_heard(lone, conn, WIRE_HELLO_ACK);
-    assert_non_null(ack);
-    lone_say_ready(lone, conn, 1, 2, ack->epoch);
+    open_another(lone, "third.name:9", &third);
+    call_again(lone, conn);
     assert_true(lone_told(lone, WEIR_EVENT_UP, &up));
     assert_int_equal(up.peer.id, claimed.id);
     lone_close(lone);
@@ -137,17 +158,13 @@ static void test_H1_a_closed_peer_is_known_by_another_handle(void **state) {
 
 /* Held ones, too, if the peer ends before there is room for them. */
 static void test_H1_held_notifications_come_under_a_handle_that_was_told(void **state) {
-    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
     weir_notification notification;
     weir_event event;
     weir_peer peer;
+    uint64_t conn;
 
     (void)state;
-    options.notifications_max = 1;
-    struct lone *lone = lone_open(&options);
-    uint64_t conn = reach(lone, &peer);
-    for (uint64_t tag = 1; tag <= 3; tag++)
-        lone_notify(lone, tag, tag);
+    struct lone *lone = reach_and_hold(&peer, &conn);
     assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
     lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
     event = lone_event(lone);
@@ -185,7 +202,6 @@ static void test_H1_a_wish_ends_with_its_handle(void **state) {
 /* A handle that weir_peer_open gave for a peer that connected by itself goes on when it was closed,
  * whatever other name is opened then. */
 static void test_H1_the_handle_that_was_opened_goes_on(void **state) {
-    weir_event same;
     weir_peer claimed, third;
 
     (void)state;
@@ -194,12 +210,7 @@ static void test_H1_the_handle_that_was_opened_goes_on(void **state) {
     assert_int_equal(weir_peer_open(lone->engine, THERE, &claimed), WEIR_OK);
     lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
     assert_int_equal(weir_peer_close(lone->engine, claimed), WEIR_OK);
-    assert_int_equal(weir_peer_open(lone->engine, OTHER, &third), WEIR_OK);
-    weir_peer_connect(lone->engine, third);
-    lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
-    assert_true(lone_told(lone, WEIR_EVENT_SAME, &same));
-    assert_int_equal(same.peer.id, third.id);
-    assert_int_equal(same.value, claimed.id);
+    assert_int_equal(open_another(lone, OTHER, &third), claimed.id);
     lone_close(lone);
 }
 
@@ -279,22 +290,13 @@ static void test_H1_a_name_that_is_closed_leaves_the_handle_that_was_told(void *
     lone_notify(lone, 1, 7);
     uint64_t handle = lone_event(lone).peer.id; /* UP */
     weir_transfer transfer = lone_submit_notification(lone, (weir_peer){handle});
-    assert_int_equal(weir_peer_open(lone->engine, OTHER, &second), WEIR_OK);
-    weir_peer_connect(lone->engine, second);
-    lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
-    assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
-    assert_int_equal(event.value, handle);
+    assert_int_equal(open_another(lone, OTHER, &second), handle);
     assert_int_equal(weir_peer_close(lone->engine, second), WEIR_OK);
     lone_pass(lone, 3 * SECOND); /* a transfer that has to end would have by now */
     assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
     lone_notify(lone, 2, 8);
     assert_false(lone_told(lone, WEIR_EVENT_UP, &event));
-    assert_int_equal(weir_peer_open(lone->engine, "third.name:9", &third), WEIR_OK);
-    weir_peer_connect(lone->engine, third);
-    lone_say_iam(lone, lone_dialled(lone, "third.name:9"), 1, THERE);
-    assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
-    assert_int_equal(event.peer.id, third.id);
-    assert_int_equal(event.value, handle);
+    assert_int_equal(open_another(lone, "third.name:9", &third), handle);
     lone_notify(lone, 3, 9);
     for (uint64_t tag = 7; tag <= 9; tag++) {
         assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
@@ -318,10 +320,7 @@ static void test_H1_a_handle_that_took_the_place_of_another_stays(void **state) 
     lone_submit_notification(lone, second);
     lone_run(lone);
     lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
-    lone->no_qps = false;
-    lone_pass(lone, SECOND / 10);
-    lone_say_hello(lone, conn, 1, 2);
-    lone_say_ready(lone, conn, 1, 2, lone_heard(lone, conn, WIRE_HELLO_ACK)->epoch);
+    call_again(lone, conn);
     event = lone_event(lone);
     assert_int_equal(event.type, WEIR_EVENT_UP);
     assert_int_equal(event.peer.id, second.id);
@@ -349,12 +348,8 @@ static void test_H1_a_wish_outlives_a_reference_to_the_handle(void **state) {
 
     (void)state;
     struct lone *lone = lone_open(NULL);
-    lone->no_qps = true;
     lone->qps_error = WEIR_EMFILE;
-    uint64_t conn = lone_visit(lone);
-    snprintf(lone->conns[conn].from, sizeof(lone->conns[conn].from), "10.0.0.9");
-    lone_say_who(lone, conn, 1, THERE);
-    lone_say_hello(lone, conn, 1, 1);
+    call_in_vain(lone);
     weir_event refused = lone_event(lone);
     assert_int_equal(refused.type, WEIR_EVENT_REFUSED);
     assert_int_equal(weir_peer_connect(lone->engine, refused.peer), WEIR_ENOTREADY);
@@ -370,18 +365,13 @@ static void test_H1_a_wish_outlives_a_reference_to_the_handle(void **state) {
 
 /* Notifications that were accepted before the session was lost for good bring no UP behind GONE. */
 static void test_H1_what_was_held_brings_nobody_up(void **state) {
-    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
     weir_notification notification;
     weir_event event;
     weir_peer peer;
+    uint64_t conn;
 
     (void)state;
-    options.notifications_max = 1;
-    options.connect_timeout_ns = SECOND;
-    struct lone *lone = lone_open(&options);
-    reach(lone, &peer);
-    for (uint64_t tag = 1; tag <= 3; tag++)
-        lone_notify(lone, tag, tag);
+    struct lone *lone = reach_and_hold(&peer, &conn);
     lone->no_qps = true;
     lone_immediate(lone, lone->qp_count - 1); /* breaks the session */
     lone_pass(lone, 3 * SECOND);
@@ -443,18 +433,14 @@ static void test_W7_a_refused_caller_is_forgotten_with_its_connections(void **st
     lone_close(lone);
 }
 
-/* What is held of an instance that is gone says nothing of the next one at the address. */
+/* A notification that is held of an instance that is gone says nothing of the next instance at the
+ * address. */
 static void test_H1_no_session_is_told_of_an_instance_that_had_none(void **state) {
-    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
     weir_peer peer;
+    uint64_t conn;
 
     (void)state;
-    options.notifications_max = 1;
-    options.connect_timeout_ns = SECOND;
-    struct lone *lone = lone_open(&options);
-    uint64_t conn = reach(lone, &peer);
-    for (uint64_t tag = 1; tag <= 3; tag++)
-        lone_notify(lone, tag, tag);
+    struct lone *lone = reach_and_hold(&peer, &conn);
     lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
     lone_pass(lone, SECOND);
     assert_int_equal(lone_event(lone).type, WEIR_EVENT_GONE);

@@ -123,7 +123,7 @@ static int idle(struct pacer *pacer, uint64_t now) {
 }
 
 /* From the first operation to the end of the last one's period, or of the last one, if that is
- * later. What was not submitted when the load was cut off is not made. */
+ * later. Once the load is cut off nothing more is submitted. */
 static int run(struct pacer *pacer, uint64_t *length_out) {
     uint64_t now = pacer->start_ns = host_now_ns(), look = 0;
 
@@ -160,7 +160,6 @@ static int unpaced(struct pacer *pacer, uint64_t length_ns, double *rate_out) {
 /* ---- rows -------------------------------------------------------------- */
 
 static const unsigned quantiles[] = {5000, 9900, 9990, 9999, 10000};
-static const char *const quantile_names[] = {"p50", "p99", "p999", "p9999", "max"};
 #define QUANTILES (sizeof(quantiles) / sizeof(quantiles[0]))
 
 static void print_head(FILE *out) {
@@ -176,9 +175,12 @@ struct row {
     double seconds;
 };
 
-/* Below 0: slower. A load is never faster than it is paced, but by the last bit. */
+/* Below 0: slower. A load is never faster than it is paced, and what the arithmetic leaves of
+ * nothing is nothing. */
 static double error_of(const struct row *row) {
-    return row->achieved / row->target - 1;
+    double error = row->achieved / row->target - 1;
+
+    return error > -1e-6 ? 0 : error;
 }
 
 static void print_row(FILE *out, const struct row *row, const struct histogram *latency) {
@@ -196,18 +198,13 @@ static void print_row(FILE *out, const struct row *row, const struct histogram *
 }
 
 static json_t *row_json(const struct row *row, const struct histogram *latency) {
-    json_t *times = json_object();
-
-    for (size_t i = 0; i < QUANTILES; i++)
-        json_object_set_new(times, quantile_names[i],
-                            json_integer((json_int_t)histogram_quantile(latency, quantiles[i])));
-    json_object_set_new(times, "samples", json_integer((json_int_t)latency->count));
     return json_pack("{s:o, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:f, s:o}", "percent",
                      row->load.percent > 0 ? json_real(row->load.percent) : json_null(),
                      "target_bytes_per_s", row->target, "achieved_bytes_per_s", row->achieved,
                      "error", error_of(row), "ops_planned", (json_int_t)row->planned, "ops",
                      (json_int_t)row->made, "submits_repeated", (json_int_t)row->eagain, "stalls",
-                     (json_int_t)row->stalls, "seconds", row->seconds, "latency_ns", times);
+                     (json_int_t)row->stalls, "seconds", row->seconds, "latency_ns",
+                     report_latency_json(latency));
 }
 
 /* Loads that were not met, and of these: that were cut off. */

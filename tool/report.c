@@ -235,10 +235,15 @@ double report_fraction(const struct result *result) {
 static const struct {
     const char *name;
     unsigned quantile; /* of 10,000 */
-} quantiles[] = {{"p50", 5000}, {"p99", 9900}, {"p999", 9990}, {"max", 10000}};
+    bool in_json_only;
+} quantiles[] = {{"p50", 5000, false},
+                 {"p99", 9900, false},
+                 {"p999", 9990, false},
+                 {"p9999", 9999, true},
+                 {"max", 10000, false}};
 #define QUANTILES (sizeof(quantiles) / sizeof(quantiles[0]))
 
-static json_t *latency_json(const struct histogram *latency) {
+json_t *report_latency_json(const struct histogram *latency) {
     json_t *object = json_object();
 
     for (size_t i = 0; i < QUANTILES; i++)
@@ -264,7 +269,7 @@ static json_t *result_json(const struct result *r, double fraction) {
     if (object == NULL)
         return NULL;
     if (r->latency != NULL) {
-        json_object_set_new(object, "latency_ns", latency_json(r->latency));
+        json_object_set_new(object, "latency_ns", report_latency_json(r->latency));
         json_object_set_new(object, "latency_of", json_string(r->latency_of));
         json_object_set_new(object, "latency_clock_ns", measured(r->clock_ns));
     } else {
@@ -307,12 +312,15 @@ static void print_row(FILE *out, const struct result *r, double rate, double fra
 
     fprintf(out, "%-8s %8.0f %9s", r->label, (double)r->ops / r->seconds,
             rate > 0 ? report_rate_text(rate, text) : "-");
-    for (size_t i = 0; i < QUANTILES; i++)
+    for (size_t i = 0; i < QUANTILES; i++) {
+        if (quantiles[i].in_json_only)
+            continue;
         fprintf(out, " %6s",
                 r->latency != NULL
                     ? report_cell_text(
                           (double)histogram_quantile(r->latency, quantiles[i].quantile), text)
                     : "-");
+    }
     fprintf(out, " %6s", report_cell_text((double)r->cpu_initiator_ns / ops, text));
     fprintf(out, " %6s", report_cell_text((double)r->cpu_target_ns / ops, text));
     /* A rate compared in a line below the table is no share of this row's. */

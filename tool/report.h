@@ -77,6 +77,9 @@ double report_fraction(const struct result *result);
 /* ", 45.1 % of the limit", or nothing; out has at least 32 bytes. */
 const char *report_share_text(const struct result *result, char *out);
 
+/* The percentiles of a latency, in ns, and how many samples there were. */
+json_t *report_latency_json(const struct histogram *latency);
+
 /* "12.3 GB/s" (powers of 1000, as networks count) and "12.34 us"; out has at least 32 bytes. */
 const char *report_rate_text(double bytes_per_s, char *out);
 const char *report_time_text(double ns, char *out);

@@ -10,8 +10,9 @@
 #include "tables.h"
 
 /* UP is told with the peer's first notification: it may send as soon as we can receive, and end
- * before its READY. What is found while its sessions drain comes behind its end: if the handle was
- * not told of, that end is told once more, for this handle. */
+ * before its READY. A notification may also be found after the peer's end, while its sessions
+ * drain. If the application has not heard of the handle by then, it is told of both, UP and the
+ * end. */
 void deliver_tell(weir_engine *engine, struct peer *peer) {
     bool ended = peer->standing.state == STANDING_ENDED;
     if (standing_is_up(&peer->standing) || (ended && peer_handle_is_known(peer)))
@@ -22,14 +23,19 @@ void deliver_tell(weir_engine *engine, struct peer *peer) {
                   0);
 }
 
-bool deliver_holds(const weir_engine *engine, const struct peer *peer) {
+/* The next notification from *at on that is held of the peer's present instance; NULL: none. */
+static struct held *held_of(weir_engine *engine, const struct peer *peer, uint32_t *at) {
     uint32_t index = peer_index(engine, peer);
-    for (uint32_t i = 0; peer->held > 0 && i < engine->held_count; i++) {
-        const struct held *held = &engine->held[(engine->held_head + i) % engine->held_max];
+    while (peer->held > 0 && *at < engine->held_count) {
+        struct held *held = &engine->held[(engine->held_head + (*at)++) % engine->held_max];
         if (held->peer == index && held->from == 0)
-            return true;
+            return held;
     }
-    return false;
+    return NULL;
+}
+
+bool deliver_holds(weir_engine *engine, const struct peer *peer) {
+    return held_of(engine, peer, &(uint32_t){0}) != NULL;
 }
 
 /* Puts an accepted notification into the application's queue; false: full. from: the handle of a
@@ -74,10 +80,8 @@ void deliver_later(weir_engine *engine, struct peer *peer, struct qp *qp, uint32
 /* The peer has ended, and the handle that it was known by may come to name another instance: its
  * held notifications keep that handle. */
 void deliver_ended(weir_engine *engine, const struct peer *peer) {
-    uint32_t index = peer_index(engine, peer);
-    for (uint32_t i = 0; peer->held > 0 && i < engine->held_count; i++) {
-        struct held *held = &engine->held[(engine->held_head + i) % engine->held_max];
-        if (held->peer == index && held->from == 0)
-            held->from = peer->handle;
-    }
+    struct held *held;
+    uint32_t at = 0;
+    while ((held = held_of(engine, peer, &at)) != NULL)
+        held->from = peer->handle;
 }

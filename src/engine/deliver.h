@@ -11,7 +11,7 @@ void deliver_tell(weir_engine *engine, struct peer *peer);
  * of a peer that has ended; else 0. */
 bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_t *bytes);
 /* Whether notifications of the peer's present instance are held. */
-bool deliver_holds(const weir_engine *engine, const struct peer *peer);
+bool deliver_holds(weir_engine *engine, const struct peer *peer);
 /* There is no room, or others wait already: it stays in its buffer, and keeps its QP's entry. */
 void deliver_later(weir_engine *engine, struct peer *peer, struct qp *qp, uint32_t buffer);
 void deliver_ended(weir_engine *engine, const struct peer *peer);

@@ -132,7 +132,7 @@ static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *kno
         conn_hangup(engine, opened, &opened->conn_dialled);
     } else if (asked) {
         found_conn_set(engine, opened, &opened->conn_dialled, 0);
-        dial_set_aside(engine, known, conn); /* who is at the other address is asked on */
+        dial_set_aside(engine, known, conn); /* the dial of its own address goes on */
     } else {
         dial_end(engine, known); /* it may be waiting to dial again */
         found_conn_set(engine, known, &known->conn_dialled, conn);

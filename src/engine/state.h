@@ -233,10 +233,10 @@ enum peer_stage {
 
 enum { FOUND_CONNS = 3 }; /* control connections of a peer */
 
-/* Whether the application has heard of a handle that nobody gave it. */
+/* Whether the application has heard of a handle that it did not open. */
 enum told {
     TOLD_NOT,
-    TOLD_REFUSED, /* by REFUSED alone: a caller that there was no room for */
+    TOLD_REFUSED, /* by REFUSED alone */
     TOLD          /* by any other event, a notification, or since it was opened */
 };
 
