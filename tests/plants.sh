@@ -3,9 +3,9 @@
 # plants.sh SOURCE [PATCH...]: proves that campaigns of weir-sim catch bugs of the engine.
 #
 # Each of tests/plants/*.patch plants one bug in a copy of the tree, where the files that it changes
-# are compiled anew, and weir-sim runs until it says so: the profile that the patch names ("Profile: doors") first, then
-# some seeds of every profile, then more. A patch that no longer applies as it is, or a bug that no
-# seed shows, is a failure. Shipping code carries nothing of this.
+# are compiled anew, and weir-sim runs until it says so: 3000 seeds of the profile that the patch
+# names ("Profile: doors"), or 200 of every profile. A patch that no longer applies as it is, or a
+# bug that no seed shows, is a failure. Shipping code carries nothing of this.
 set -eu
 
 source=$1
@@ -51,14 +51,14 @@ shows() { # binary, profile, seeds: whether it shows there, and then profile and
     echo "$2 $(grep -m 1 '^seed\|ssert' "$work/out" || tail -n 1 "$work/out")"
 }
 
+# A profile that is made for a bug has 3000 seeds; that another one might show it, too, is no excuse.
 find_bug() { # binary, profile that is made for it or ""
-    if [ -n "$2" ] && shows "$1" "$2" 1..3000; then
-        return
+    if [ -n "$2" ]; then
+        shows "$1" "$2" 1..3000
+        return 0
     fi
-    for seeds in 1..200 201..3000; do
-        for profile in calm prompt notify skew teardown depth handshake slow swarm doors refused; do
-            shows "$1" $profile $seeds && return
-        done
+    for profile in calm prompt notify skew teardown depth handshake slow swarm doors refused; do
+        shows "$1" $profile 1..200 && return
     done
     return 0
 }

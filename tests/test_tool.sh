@@ -604,6 +604,7 @@ waits_asleep() {
     wait "$waiter"
     test $? -eq 1 && grep -q 'interrupted' "$dir/stdout"
     interrupted=$?
+    test $interrupted -eq 0 || cat "$dir/stdout" "$dir/serve.err"
     serve_ended TERM 0 && test $interrupted -eq 0 || return 1
     echo "$ran ms, and slept $slept times"
     test $asleep = yes

@@ -118,15 +118,12 @@ static void say_again(weir_engine *engine, struct peer *peer) {
         note_probe(engine, peer);
 }
 
-/* Nothing is dialled any more. What the dial was to prove stays open, so the peer's word is all
- * there is. */
-void dial_end(weir_engine *engine, struct peer *peer) {
+/* Nothing is dialled any more, and nothing was to be proven. */
+void dial_end(struct peer *peer) {
     peer->dial = DIAL_NONE;
-    if (peer->proving)
-        peer_proven(engine, peer);
 }
 
-/* As dial_end, but what the dial was to prove does not matter any more. */
+/* Nothing is dialled any more: the peer leaves, or the dial begins anew. */
 void dial_stop(weir_engine *engine, struct peer *peer) {
     if (peer->dial == DIAL_NONE)
         return;
@@ -136,7 +133,7 @@ void dial_stop(weir_engine *engine, struct peer *peer) {
 }
 
 static void fail(weir_engine *engine, struct peer *peer, int error) {
-    dial_end(engine, peer);
+    dial_end(peer);
     peer->dials_answered = 0;
     conn_hangup(engine, peer, &peer->conn_dialled);
     peer->conn_last = peer->conn_accepted;
@@ -290,7 +287,7 @@ static void patience_is_short(weir_engine *engine, struct peer *peer) {
 /* Another instance answers at the address of a peer that never answered there: the address is not
  * dialled for this peer any more. The peer has the connections that it made, and may make more. */
 void dial_elsewhere(weir_engine *engine, struct peer *peer) {
-    dial_end(engine, peer);
+    dial_end(peer);
     peer->dialable = false;
     conn_hangup(engine, peer, &peer->conn_dialled);
     peer->conn_last = peer->conn_accepted;

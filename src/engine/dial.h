@@ -10,7 +10,7 @@ void dial_start(weir_engine *engine, struct peer *peer);
  * posted to the peer until it is known which instance answers there, or that none does. */
 void dial_prove(weir_engine *engine, struct peer *peer);
 void dial_again(weir_engine *engine, struct peer *peer);
-void dial_end(weir_engine *engine, struct peer *peer);
+void dial_end(struct peer *peer);
 /* Of a peer whose instance is gone, or of an engine that closes. */
 void dial_stop(weir_engine *engine, struct peer *peer);
 void dial_answered(weir_engine *engine, struct peer *peer);

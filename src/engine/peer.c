@@ -134,7 +134,7 @@ static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *kno
         found_conn_set(engine, opened, &opened->conn_dialled, 0);
         dial_set_aside(engine, known, conn); /* the dial of its own address goes on */
     } else {
-        dial_end(engine, known); /* it may be waiting to dial again */
+        dial_end(known); /* it may be waiting to dial again */
         found_conn_set(engine, known, &known->conn_dialled, conn);
         if (known->conn_last == 0)
             known->conn_last = known->conn_dialled;

@@ -44,4 +44,18 @@ counts 0 '2 passed, 0 failed, 1 skipped' "$WORK/partly"
 counts 0 '1 passed, 0 failed, 1 skipped' "$WORK/some_skipped"
 counts 1 '2 passed, 1 failed' "$WORK/suite" "$WORK/empty"
 counts 1 '2 passed, 1 failed' "$WORK/suite" "$WORK/missing"
+
+# says LOG TEXT...: results.py shows these lines below the failure, and no other.
+says() {
+    log=$1
+    shift
+    got=$(python3 scripts/results.py "$log" | sed -n 's/^    | //p')
+    [ "$got" = "$(printf '%s\n' "$@")" ] || say "it shows \"$got\" where \"$*\" is expected"
+}
+log script FAIL 'ok a\nFAILED b\n  why\n  where\nok c\nan end\n' >"$WORK/script_says"
+log suite FAIL '[ RUN      ] test_a\nnot this\n[       OK ] test_a\n[ RUN      ] test_c\n1 != 2\n[  FAILED  ] test_c\n[ RUN      ] test_d\nnor this\n[       OK ] test_d\n' >"$WORK/suite_says"
+log hung TIMEOUT 'ok a\nbegins b\n' >"$WORK/hung_says"
+says "$WORK/script_says" why where
+says "$WORK/suite_says" '1 != 2'
+says "$WORK/hung_says" 'ok a' 'begins b'
 finish

@@ -25,6 +25,12 @@ def read(share, name):
         return ""
 
 
+def complaint(lines):
+    """Returns the kernel's first complaint with the lines that follow it, and how many there are."""
+    at = [number for number, line in enumerate(lines) if BAD.search(line)]
+    return [f"{len(at)} complaints"] + lines[at[0]:at[0] + 13] if at else []
+
+
 def main(share, boot_rc, *tests):
     for test in tests:
         out, rc = read(share, test + ".out"), read(share, test + ".rc").strip()
@@ -35,7 +41,7 @@ def main(share, boot_rc, *tests):
         print(json.dumps({"name": test, "result": result, "stdout": out}))
     if boot_rc == "here":
         return
-    bad = [line for line in read(share, "dmesg").splitlines() if BAD.search(line)]
+    bad = complaint(read(share, "dmesg").splitlines())
     ended = boot_rc in ("0", "1")
     out = "ok guest_came_to_its_end\n" if ended else "FAILED guest_came_to_its_end\n"
     if bad:

@@ -2,18 +2,33 @@
 # SPDX-License-Identifier: Apache-2.0
 # guest.sh SHARE TEST...: inside the VM: makes two RDMA devices and runs each TEST, a script of
 # this directory without its .sh, with its output in SHARE. A test that hangs is ended after
-# TEST_LIMIT seconds; what remains of the tests runs all the same.
+# TEST_LIMIT seconds, with what its processes wait for at the end of its output; what remains of the
+# tests runs all the same.
 share=$1
 shift
 here=$(dirname "$0")
 . "$here/devices.sh"
 
+# Whatever is no thread of the kernel, and where in the kernel it sleeps for good.
+waits() {
+    echo "# after $limit s:"
+    ps -eo pid,ppid,stat,wchan:24,args --ppid 2 -N | sed 's/^/# /' | cut -c1-120 | grep -v ' ps -eo'
+    for task in /proc/[0-9]*/task/[0-9]*; do
+        grep -q '^State:.D' "$task/status" 2>/dev/null || continue
+        echo "# $(cat "$task/comm") ($task):" "$(cut -d' ' -f2 "$task/stack" | tr '\n' ' ')"
+    done
+}
+
+limit=${TEST_LIMIT:-1800}
 status=0
 for test in "$@"; do
     begin=$(cut -d. -f1 /proc/uptime)
     echo "guest begins $test"
-    timeout -k 10 "${TEST_LIMIT:-1800}" sh "$here/$test.sh" >"$share/$test.out" 2>&1
+    (sleep "$limit" && waits >>"$share/$test.out" 2>&1) &
+    watch=$!
+    timeout -k 10 $((limit + 10)) sh "$here/$test.sh" >>"$share/$test.out" 2>&1
     rc=$?
+    kill $watch
     echo $rc >"$share/$test.rc"
     [ $rc -eq 0 ] || status=1
     echo "guest ends $test rc $rc after $(($(cut -d. -f1 /proc/uptime) - begin)) s"

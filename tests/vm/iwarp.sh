@@ -18,8 +18,11 @@ for _ in 1 2 3; do
 done
 for test in conformance tool cycles recovery apart; do
     # Of the wire below nothing is known here.
-    RDMA_A=siw0 RDMA_B=siw1 WIRE_A='' CYCLES=${IWARP_CYCLES:-200} sh "$here/$test.sh" \
-        >"$WORK/all" 2>&1 || failures=$((failures + 1))
-    sed -E 's/^(ok|FAILED|skip) /\1 iwarp_/' "$WORK/all"
+    {
+        RDMA_A=siw0 RDMA_B=siw1 WIRE_A='' CYCLES=${IWARP_CYCLES:-200} sh "$here/$test.sh" 2>&1 ||
+            : >"$WORK/failed"
+    } | sed -u -E 's/^(ok|FAILED|skip) /\1 iwarp_/'
+    [ ! -e "$WORK/failed" ] || failures=$((failures + 1))
+    rm -f "$WORK/failed"
 done
 finish
