@@ -587,7 +587,7 @@ slept() { cat "/proc/$1/task/"*/status | awk '/^voluntary/ { sum += $2 } END { p
 # the target stops, so any 2 s will do.
 waits_asleep() {
     serve || return 1
-    WEIR_CONNECT_TIMEOUT_MS=300000 "$weir" bench "$@" --seconds 60 --peer "$address" >"$dir/stdout" 2>&1 &
+    WEIR_CONNECT_TIMEOUT_MS=300000 "$weir" bench "$@" --seconds 3600 --peer "$address" >"$dir/stdout" 2>&1 &
     waiter=$!
     sleep 0.5
     kill -STOP "$serving"
