@@ -71,7 +71,6 @@ static void test_what_nobody_asked_for_is_not_told(void **state) {
     expect(STANDING_IN_END_HELD, WEIR_EVENT_GONE, STANDING_ENDED);
     begin();
     expect(STANDING_IN_UP, WEIR_EVENT_UP, STANDING_UP);
-    expect(STANDING_IN_FAILED, NONE_TOLD, STANDING_UP);
     expect(STANDING_IN_CLOSED, NONE_TOLD, STANDING_NEW); /* nothing was told of its next handle */
     expect(STANDING_IN_LOST, NONE_TOLD, STANDING_NEW);
     expect(STANDING_IN_DATA, WEIR_EVENT_UP, STANDING_UP);
@@ -87,6 +86,14 @@ static void test_late_data_is_told_of(void **state) {
     expect(STANDING_IN_END, NONE_TOLD, STANDING_ENDED);
     expect(STANDING_IN_DATA, WEIR_EVENT_UP, STANDING_UP);
     expect(STANDING_IN_END, WEIR_EVENT_GONE, STANDING_ENDED);
+}
+
+/* A peer is up by its data alone, and the session that carried them does not come about. */
+static void test_up_by_data_alone_ends(void **state) {
+    (void)state;
+    begin();
+    expect(STANDING_IN_DATA, WEIR_EVENT_UP, STANDING_UP);
+    expect(STANDING_IN_FAILED, WEIR_EVENT_GONE, STANDING_GONE);
 }
 
 /* No session could be made, and then the instance turns out to be dead. */
@@ -171,6 +178,7 @@ int main(void) {
         cmocka_unit_test(test_data_brings_it_up),
         cmocka_unit_test(test_what_nobody_asked_for_is_not_told),
         cmocka_unit_test(test_late_data_is_told_of),
+        cmocka_unit_test(test_up_by_data_alone_ends),
         cmocka_unit_test(test_gone_is_told_once),
         cmocka_unit_test(test_a_refusal_is_told_once_until_a_session_is_up),
         cmocka_unit_test(test_the_order_of_events_holds),

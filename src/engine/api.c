@@ -216,13 +216,6 @@ int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out
     return rc;
 }
 
-/* The peer that a handle names; NULL: none. A peer that is gone, and that the application has not
- * open, is not named any more, though its entry stays while its sessions drain. */
-static struct peer *named(weir_engine *engine, uint64_t id) {
-    struct peer *peer = peer_find(engine, id);
-    return peer != NULL && peer->refs == 0 && !peer_is_there(peer) ? NULL : peer;
-}
-
 int weir_peer_close(weir_engine *engine, weir_peer handle) {
     if (engine == NULL)
         return WEIR_EINVAL;
@@ -249,7 +242,7 @@ int weir_peer_connect(weir_engine *engine, weir_peer handle) {
     if (engine->forked)
         return WEIR_ECLOSED;
     own_enter(engine);
-    struct peer *peer = named(engine, handle.id);
+    struct peer *peer = peer_find(engine, handle.id);
     int rc = WEIR_ESTALE;
     if (peer != NULL) {
         peer = peer_resolve(engine, peer);
@@ -297,7 +290,7 @@ int weir_peer_query(weir_engine *engine, weir_peer handle, weir_peer_info *info)
         return WEIR_ECLOSED;
     weir_peer_info full = WEIR_PEER_INFO_INIT;
     own_enter(engine);
-    struct peer *peer = named(engine, handle.id);
+    struct peer *peer = peer_find(engine, handle.id);
     if (peer != NULL)
         query(engine, peer_resolve(engine, peer), &full);
     own_leave(engine);
@@ -348,7 +341,7 @@ int weir_qp_query(weir_engine *engine, weir_peer handle, size_t index, weir_qp_i
         return WEIR_ECLOSED;
     weir_qp_info full = WEIR_QP_INFO_INIT;
     own_enter(engine);
-    struct peer *peer = named(engine, handle.id);
+    struct peer *peer = peer_find(engine, handle.id);
     int rc = WEIR_ESTALE;
     if (peer != NULL)
         rc = qp_query(engine, peer_resolve(engine, peer), index, &full);

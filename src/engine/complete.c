@@ -64,7 +64,7 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     if (!parts_complete(peer, qp, data))
         return false;
     window_mark(&peer->received, data->number);
-    deliver_tell(engine, peer);
+    deliver_tell(engine, peer, peer->sessions[qp->session].retired);
     if (engine->held_count == 0 && deliver(engine, peer, 0, recv_buffer(engine, qp, buffer)))
         return false;
     deliver_later(engine, peer, qp, buffer);
@@ -77,8 +77,8 @@ void complete_held(weir_engine *engine) {
         struct held held = engine->held[engine->held_head];
         struct qp *qp = &engine->qps[held.qp];
         struct peer *peer = peer_at(engine, held.peer);
-        if (held.from == 0 && !peer_handle_is_known(peer))
-            deliver_tell(engine, peer); /* its handle was closed since it was accepted */
+        if (held.from == 0)
+            deliver_tell(engine, peer, true); /* its handle may be another than when it came */
         if (!deliver(engine, peer, held.from, recv_buffer(engine, qp, held.buffer)))
             return;
         engine->held_head = (engine->held_head + 1) % engine->held_max;

@@ -7,20 +7,25 @@
  */
 #include "deliver.h"
 
+#include "notes.h"
 #include "tables.h"
 
 /* UP is told with the peer's first notification: it may send as soon as we can receive, and end
  * before its READY. A notification may also be found after the peer's end, while its sessions
  * drain. If the application has not heard of the handle by then, it is told of both, UP and the
- * end. */
-void deliver_tell(weir_engine *engine, struct peer *peer) {
+ * end. Likewise after GONE of a peer that was not reached any more. A peer that is told to be up, and
+ * has no session, is connected, so that something follows: its session, or GONE. */
+void deliver_tell(weir_engine *engine, struct peer *peer, bool over) {
     bool ended = peer->standing.state == STANDING_ENDED;
-    if (standing_is_up(&peer->standing) || (ended && peer_handle_is_known(peer)))
+    bool gone = ended || (over && peer->standing.state == STANDING_GONE);
+    if (standing_is_up(&peer->standing) || (gone && peer_handle_is_known(peer)))
         return;
     peer_tell(engine, standing_step(&peer->standing, STANDING_IN_DATA), peer, 0, 0);
     if (ended)
         peer_tell(engine, standing_step(&peer->standing, STANDING_IN_END), peer, peer->end_error,
                   0);
+    else if (peer->live == NONE)
+        note_want(engine, peer);
 }
 
 /* The next notification from *at on that is held of the peer's present instance; NULL: none. */

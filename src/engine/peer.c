@@ -66,6 +66,7 @@ static void past_keep(weir_engine *engine, const struct peer *peer) {
 static void enter(weir_engine *engine, struct peer *peer, enum peer_stage stage) {
     tables_lock(engine);
     peer->stage = stage;
+    peer->nameless = stage != PEER_KNOWN && peer->refs == 0;
     tables_unlock(engine);
 }
 
@@ -147,6 +148,8 @@ static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *kno
         found_address(engine, known);
     }
     known->reached |= (there && known->vouched) || strcmp(known->address, opened->address) == 0;
+    if (known->proving && known->reached)
+        peer_proven(engine, known);
 }
 
 /* The application holds `name`, and events of the peer carry another handle: from here on it knows
@@ -177,7 +180,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     if (known->handle != opened->id)
         tell_same(engine, opened->id, known);
     if (known->live != NONE)
-        deliver_tell(engine, known); /* unless it was told under this handle */
+        deliver_tell(engine, known, false); /* unless it was told under this handle */
     known->wanted = known->live == NONE && (known->wanted || opened->wanted);
     opened->wanted = false;
     if (known->lists[LIST_PENDING].count > 0)
@@ -285,9 +288,9 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
     }
     found_closed(engine, peer, false);
     peer->refs++;
-    peer_told(peer);
+    peer->told = TOLD; /* also while events carry another handle of it */
     if (peer->live != NONE)
-        deliver_tell(engine, peer); /* it was closed, and opened again */
+        deliver_tell(engine, peer, false); /* it was closed, and opened again */
     found_address(engine, peer);
     if (is_met && !peer->reached)
         dial_prove(engine, peer);
@@ -306,7 +309,7 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     if (peer_is_leaving(peer))
         return;
     if (deliver_holds(engine, peer) && !peer_handle_is_known(peer))
-        deliver_tell(engine, peer); /* what is held comes under the handle that ends now */
+        deliver_tell(engine, peer, true); /* what is held comes under the handle that ends now */
     enter(engine, peer, PEER_LEAVING);
     peer->left_ns = engine_now(engine);
     peer->end_error = error;
@@ -340,6 +343,8 @@ static void tell_names(weir_engine *engine, struct peer *peer) {
 /* No session came about: transfers that wait for one fail. */
 void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     transfer_fail_all(engine, peer, error, false);
+    if (peer->live != NONE && !peer->wanted)
+        return; /* there is one, and another was tried for */
     enum standing_input failed = peer->wanted ? STANDING_IN_FAILED_ASKED : STANDING_IN_FAILED;
     weir_event_type event = standing_step(&peer->standing, failed);
     peer_tell(engine, event, peer, error, 0);
@@ -459,6 +464,10 @@ static void closed(weir_engine *engine, struct peer *peer) {
     peer_party_change(engine, peer);
     tables_unlock(engine);
     found_closed(engine, peer, true);
+    if (!peer_is_known(peer)) { /* its entry may stay, for what is held of an instance before */
+        hang_up(engine, peer);
+        timer_peer(engine, peer, UINT64_MAX);
+    }
 }
 
 /* The application gave its last reference back. One that connected by itself, and that the
@@ -472,8 +481,13 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     bool told = !peer_is_leaving(known) && (known == peer || known->handle == peer->id);
     tables_lock(engine);
     peer->id = handle_next(peer->id);
+    peer->nameless = peer->stage != PEER_KNOWN;
     found_alias_set(engine, peer, NONE);
     tables_unlock(engine);
+    if (peer_is_leaving(peer)) { /* the next instance at its address was waited for */
+        peer->wanted = false;
+        transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
+    }
     /* Another handle may name the same engine: then its memory and transfers stay. */
     uint32_t heir = peer_open_alias(engine, known);
     if (told) {

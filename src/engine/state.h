@@ -269,6 +269,8 @@ struct peer {
     weir_waiting_for waits_for; /* SLOTS or INFLIGHT, NOTHING: neither... */
     uint64_t waits_since_ns;    /* ...and since when */
     bool closed;                /* by the application, while it stayed connected: may be evicted */
+    bool nameless;              /* its handle names nothing any more: the application has not opened
+                                 * it, and its instance is gone */
     enum peer_stage stage;
     bool wanted;              /* weir_peer_connect asked before the instance was known */
     struct standing standing; /* the events that the application was told of it */

@@ -17,7 +17,8 @@ struct peer *peer_find(weir_engine *engine, uint64_t id) {
     uint32_t index = handle_index(id);
     if (id == 0 || index >= engine->peers_max || engine->peers[index].id != id)
         return NULL;
-    return &engine->peers[index];
+    struct peer *peer = &engine->peers[index];
+    return peer->nameless ? NULL : peer;
 }
 
 struct peer *peer_linked(weir_engine *engine, struct peer *peer) {
