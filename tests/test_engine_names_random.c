@@ -20,12 +20,9 @@
 
 enum { OTHERS = 3, NAMES = 5, KNOWN = 512, SENT = 256, ACTS = 70, INSTANCES = 64 };
 
-/* Where the engine dials, and which of the others is there. */
-static const struct place {
-    const char *address;
-    uint32_t other;
-} places[NAMES] = {
-    {"10.0.0.1:1", 0}, {"10.0.0.2:2", 1}, {"10.0.0.3:3", 2}, {"one.name:1", 0}, {"two.name:2", 1},
+/* Where the engine dials: the address of each of the others, and names of the first two. */
+static const char *const addresses[NAMES] = {
+    "10.0.0.1:1", "10.0.0.2:2", "10.0.0.3:3", "one.name:1", "two.name:2",
 };
 
 struct other {
@@ -55,6 +52,7 @@ struct sent {
 static struct world {
     struct lone *lone;
     uint64_t random;
+    uint32_t leads_to[NAMES]; /* which of the others is at this address */
     struct other others[OTHERS];
     uint64_t numbers[INSTANCES]; /* of notifications of each instance */
     bool connected[LONE_CONNS];
@@ -99,17 +97,18 @@ static struct other *other_of(uint32_t n) {
     return NULL;
 }
 
-static const struct place *place_of(const char *address) {
+/* It that is at this address; NULL: it is that of a visitor. */
+static struct other *other_at(const char *address) {
     for (uint32_t i = 0; i < NAMES; i++) {
-        if (strcmp(places[i].address, address) == 0)
-            return &places[i];
+        if (strcmp(addresses[i], address) == 0)
+            return &w.others[w.leads_to[i]];
     }
     return NULL;
 }
 
 static const char *address_of(const struct other *other) {
     uint32_t i = (uint32_t)(other - w.others);
-    return places[other->says_other ? (i + 1) % OTHERS : i].address;
+    return addresses[other->says_other ? (i + 1) % OTHERS : i];
 }
 
 static uint32_t number_of_instance(const uint8_t *instance) {
@@ -135,9 +134,9 @@ static void say_hello(struct other *other) {
 
 /* The other side of this connection: it that spoke there, or is at the address. */
 static struct other *there(uint64_t conn) {
-    const struct place *place = place_of(w.lone->conns[conn].address);
-    if (place != NULL)
-        return &w.others[place->other];
+    struct other *other = other_at(w.lone->conns[conn].address);
+    if (other != NULL)
+        return other;
     return w.at[conn] != 0 ? other_of(w.at[conn]) : NULL;
 }
 
@@ -181,17 +180,17 @@ static bool world_turn(void) {
     struct lone *lone = w.lone;
     bool any = false;
     for (uint64_t conn = 1; conn <= lone->conn_count; conn++) {
-        const struct place *place = place_of(lone->conns[conn].address);
-        if (place == NULL || w.connected[conn] || !lone->conns[conn].open ||
+        const struct other *other = other_at(lone->conns[conn].address);
+        if (other == NULL || w.connected[conn] || !lone->conns[conn].open ||
             (!w.settling && below(8) == 0))
             continue;
         w.connected[conn] = any = true;
-        bool away = w.others[place->other].away;
-        TRACE("world: %u to %s %s", (unsigned)conn, place->address, away ? "refused" : "made");
-        if (away)
+        TRACE("world: %u to %s %s", (unsigned)conn, lone->conns[conn].address,
+              other->away ? "refused" : "made");
+        if (other->away)
             lone_cut(lone, conn, WEIR_EPEER);
         else
-            lone_dialled(lone, place->address);
+            lone_dialled(lone, lone->conns[conn].address);
     }
     while (lone->said_count > 0) {
         struct lone_said said = lone->said[0];
@@ -220,7 +219,7 @@ static void calls(struct other *other) {
     if (w.lone->conn_count + 1 >= LONE_CONNS)
         return;
     uint64_t conn = lone_visit(w.lone);
-    const char *address = places[other - w.others].address;
+    const char *address = addresses[other - w.others];
     snprintf(w.lone->conns[conn].from, sizeof(w.lone->conns[conn].from), "%.8s", address);
     TRACE("world: %u calls on %u, and is at %s", other->n, (unsigned)conn, address_of(other));
     other->conn = conn;
@@ -402,7 +401,7 @@ static void take_notification(void) {
 
 static void opens(void) {
     weir_peer peer;
-    const char *address = places[below(NAMES)].address;
+    const char *address = addresses[below(NAMES)];
     int rc = weir_peer_open(w.lone->engine, address, &peer);
     TRACE("app: opens %s: %s, %lx", address, weir_error_name(rc), (unsigned long)peer.id);
     if (rc == WEIR_EAGAIN)
@@ -548,6 +547,8 @@ static void act(void) {
         restarts(other);
     else if (what < 72)
         other->away = !other->away;
+    else if (what < 73)
+        w.leads_to[below(NAMES)] = below(OTHERS);
     else if (what < 82)
         notifies();
     else if (what < 85)
@@ -614,6 +615,8 @@ static void run_seed(void) {
     options.connect_timeout_ns = SECOND;
     w.lone = lone_open(&options);
     w.lone->executes = true;
+    for (uint32_t i = 0; i < NAMES; i++)
+        w.leads_to[i] = i % OTHERS;
     for (uint32_t i = 0; i < OTHERS; i++)
         w.others[i] = (struct other){.n = ++w.instances, .says_other = below(8) == 0};
     for (int i = 0;

@@ -390,7 +390,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     enter(engine, peer, PEER_ADDRESS);
     peer->reached = peer->guarded = peer->proving = peer->claims = peer->met = peer->vouched =
         false;
-    peer->told = TOLD_NOT;
+    peer->told = peer->refs > 0 ? TOLD : TOLD_NOT;
     past_keep(engine, peer);
     peer->pass_theirs = 0;
     peer->conn_said = 0;

@@ -9,6 +9,39 @@
 #include "inflight.h"
 #include "records.h"
 
+/* Whether this is a handle of the peer: its own, or that of another name of it. */
+static bool has_handle(const weir_engine *engine, const struct peer *peer, uint64_t id) {
+    const struct groups *aliases = &engine->found.aliases;
+    if (id == peer->id)
+        return true;
+    for (uint32_t i = groups_first(aliases, peer_index(engine, peer)); i != NONE;
+         i = groups_next(aliases, i)) {
+        if (engine->peers[i].id == id)
+            return true;
+    }
+    return false;
+}
+
+/* A handle names one peer, the application knows those that it has open, and nothing is done for a
+ * name that nobody has. */
+static const char *verify_handle(const weir_engine *engine, const struct peer *peer) {
+    bool is_known = peer_is_known(peer);
+    if (peer_is_there(peer) && !has_handle(engine, peer, peer->handle))
+        return "peer: its events carry a handle that is not its own";
+    if (peer->refs > 0 && peer->alias == NONE && is_known && !peer_is_leaving(peer) &&
+        peer->told != TOLD)
+        return "peer: it is open, and the application has not heard of it";
+    if (!is_known && peer->refs == 0 && (peer->alias != NONE || peer->dial != DIAL_NONE))
+        return "peer: an address that is not open is dialled, or names a peer";
+    if (!peer_is_there(peer) || !peer->proving)
+        return NULL;
+    if (peer->reached)
+        return "peer: its address is proven, and it is waited for that";
+    if (peer->dial == DIAL_NONE || peer->dial == DIAL_AWAITING)
+        return "peer: nothing is posted before its address is proven, and nobody proves it";
+    return NULL;
+}
+
 static const char *verify_lists(const weir_engine *engine, const struct peer *peer) {
     uint32_t total = 0, suspects = 0;
     for (uint8_t l = 0; l < LISTS; l++) {
@@ -108,9 +141,8 @@ const char *engine_verify_work(const weir_engine *engine) {
         if (peer->id == 0)
             continue;
         const char *wrong = verify_lists(engine, peer);
-        if (peer->proving && peer_is_there(peer) &&
-            (peer->dial == DIAL_NONE || peer->dial == DIAL_AWAITING))
-            return "peer: nothing is posted before its address is proven, and nobody proves it";
+        if (wrong == NULL)
+            wrong = verify_handle(engine, peer);
         if (wrong == NULL && peer_is_known(peer))
             wrong = endpoint_verify(&peer->endpoint);
         if (wrong != NULL)
