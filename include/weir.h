@@ -628,8 +628,9 @@ typedef enum weir_event_type {
                                * closed, and of which it was told since, to make room for another.
                                * The peer's reason for EREFUSED or ECONNECT, or 0, is in value, cast
                                * it to int: as `refusal` in weir_peer_info. Told once, once more
-                               * for each later weir_peer_connect that does not reach the peer, and
-                               * at the end of a peer of which SAME was told since */
+                               * for each later weir_peer_connect that does not reach the peer, at
+                               * the end of a peer of which SAME was told since, and at that of
+                               * another engine that has answered at an address which is open */
     WEIR_EVENT_LOST = 5,      /* events were dropped because nobody took them; count in value */
     WEIR_EVENT_SAME = 6,      /* this handle, which was opened, turned out to name a peer that has
                                * another one, in value: events and notifications carry that one.

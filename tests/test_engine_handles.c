@@ -453,6 +453,137 @@ static void test_H1_no_session_is_told_of_an_instance_that_had_none(void **state
     lone_close(lone);
 }
 
+/* An address that is closed, and whose entry stays for what is held of an instance before, is not
+ * dialled any more, and turns out to be nobody. */
+static void test_H1_a_closed_address_is_dialled_no_more(void **state) {
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = reach_and_hold(&peer, &conn);
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    lone_pass(lone, SECOND);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_GONE);
+    weir_peer_connect(lone->engine, peer);
+    conn = lone_dialled(lone, THERE);
+    assert_int_not_equal(conn, 0);
+    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+    assert_false(lone->conns[conn].open);
+    lone_pass(lone, 2 * SECOND);
+    assert_int_equal(lone_dialled(lone, THERE), 0);
+    lone_close(lone);
+}
+
+/* A handle that was opened while events carried another one of its peer goes on when that one is
+ * closed: what was asked of it is answered. */
+static void test_H1_a_wish_outlives_the_handle_that_carried_events(void **state) {
+    weir_peer claimed, second;
+    weir_event event;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    uint64_t conn = call_in_vain(lone);
+    assert_int_equal(weir_peer_open(lone->engine, OTHER, &second), WEIR_OK);
+    lone_submit_notification(lone, second);
+    lone_say_iam(lone, lone_dialled(lone, OTHER), 1, THERE);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &claimed), WEIR_OK);
+    assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+    lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
+    assert_int_equal(weir_peer_close(lone->engine, claimed), WEIR_OK);
+    assert_int_equal(weir_peer_connect(lone->engine, claimed), WEIR_ENOTREADY);
+    assert_int_equal(weir_peer_close(lone->engine, second), WEIR_OK);
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+    assert_int_equal(event.peer.id, claimed.id);
+    lone_close(lone);
+}
+
+/* A transfer that waits for the next instance at an address ends with its handle, at once, however
+ * long the instance before drains. */
+static void test_H1_a_transfer_ends_with_its_handle_while_its_peer_drains(void **state) {
+    weir_peer opened;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    weir_peer peer = lone_meet(lone, 1, THERE, &conn);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &opened), WEIR_OK);
+    assert_int_equal(opened.id, peer.id);
+    lone_say_iam(lone, lone_dialled(lone, THERE), 1, THERE);
+    lone->no_destroy = true;
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    weir_transfer transfer = lone_submit_notification(lone, peer);
+    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
+    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_ECLOSED);
+    lone->no_destroy = false;
+    lone_close(lone);
+}
+
+/* A handle that is stale for one call is so for all, also while its peer drains. */
+static void test_H1_a_handle_that_is_gone_is_stale_for_all_calls(void **state) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    weir_transfer transfer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    weir_peer peer = lone_meet(lone, 1, THERE, &conn);
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    lone->no_destroy = true;
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    assert_int_equal(weir_peer_query(lone->engine, peer, &info), WEIR_ESTALE);
+    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ESTALE);
+    assert_int_equal(weir_write(lone->engine, peer, NULL, 0, &options, &transfer), WEIR_ESTALE);
+    lone->no_destroy = false;
+    lone_close(lone);
+}
+
+/* A message is found on a session that broke before it was up here. UP is told for it, and as no
+ * session comes about, GONE. */
+static void test_H1_something_follows_up(void **state) {
+    weir_event event;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    uint64_t conn = lone_visit(lone);
+    lone_say_who(lone, conn, 1, THERE);
+    lone_say_hello(lone, conn, 1, 1);
+    assert_non_null(lone_heard(lone, conn, WIRE_HELLO_ACK));
+    lone->no_destroy = true;
+    lone_immediate(lone, lone->qp_count - 1);
+    lone_notify(lone, 1, 7);
+    assert_true(lone_told(lone, WEIR_EVENT_UP, &event));
+    lone->no_destroy = false;
+    lone_pass(lone, 4 * SECOND);
+    assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+    lone_close(lone);
+}
+
+/* REFUSED tells of a handle; what is held comes behind UP all the same. */
+static void test_H1_what_is_held_comes_behind_up(void **state) {
+    weir_notification notification;
+    weir_event refused, up;
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = reach_and_hold(&peer, &conn);
+    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+    lone->no_qps = true;
+    lone->qps_error = WEIR_EMFILE;
+    lone_say_hello(lone, conn, 1, 9);
+    assert_true(lone_told(lone, WEIR_EVENT_REFUSED, &refused));
+    assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
+    lone_run(lone);
+    assert_true(lone_told(lone, WEIR_EVENT_UP, &up));
+    assert_int_equal(up.peer.id, refused.peer.id);
+    assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
+    assert_int_equal(notification.from.id, up.peer.id);
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H1_the_end_is_told_under_whatever_name),
@@ -470,6 +601,12 @@ int main(void) {
         cmocka_unit_test(test_H1_a_refusal_tells_of_a_handle),
         cmocka_unit_test(test_W7_a_refused_caller_is_forgotten_with_its_connections),
         cmocka_unit_test(test_H1_no_session_is_told_of_an_instance_that_had_none),
+        cmocka_unit_test(test_H1_a_closed_address_is_dialled_no_more),
+        cmocka_unit_test(test_H1_a_wish_outlives_the_handle_that_carried_events),
+        cmocka_unit_test(test_H1_a_transfer_ends_with_its_handle_while_its_peer_drains),
+        cmocka_unit_test(test_H1_a_handle_that_is_gone_is_stale_for_all_calls),
+        cmocka_unit_test(test_H1_something_follows_up),
+        cmocka_unit_test(test_H1_what_is_held_comes_behind_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,6 +174,12 @@ static void answer(uint64_t conn, const struct wire_message *message) {
         lone_say(w.lone, conn, other->n, &reply);
 }
 
+/* The host of the other side of a connection, whichever side made it. */
+static void set_host(uint64_t conn, const struct other *other) {
+    snprintf(w.lone->conns[conn].from, sizeof(w.lone->conns[conn].from), "%.8s",
+             addresses[other - w.others]);
+}
+
 /* One round of the others: connections that the engine dials come about or do not, and its messages
  * are answered, most of them. */
 static bool world_turn(void) {
@@ -187,6 +193,7 @@ static bool world_turn(void) {
         w.connected[conn] = any = true;
         TRACE("world: %u to %s %s", (unsigned)conn, lone->conns[conn].address,
               other->away ? "refused" : "made");
+        set_host(conn, other);
         if (other->away)
             lone_cut(lone, conn, WEIR_EPEER);
         else
@@ -219,8 +226,7 @@ static void calls(struct other *other) {
     if (w.lone->conn_count + 1 >= LONE_CONNS)
         return;
     uint64_t conn = lone_visit(w.lone);
-    const char *address = addresses[other - w.others];
-    snprintf(w.lone->conns[conn].from, sizeof(w.lone->conns[conn].from), "%.8s", address);
+    set_host(conn, other);
     TRACE("world: %u calls on %u, and is at %s", other->n, (unsigned)conn, address_of(other));
     other->conn = conn;
     w.at[conn] = other->n;

@@ -13,8 +13,9 @@
 /* UP is told with the peer's first notification: it may send as soon as we can receive, and end
  * before its READY. A notification may also be found after the peer's end, while its sessions
  * drain. If the application has not heard of the handle by then, it is told of both, UP and the
- * end. Likewise after GONE of a peer that was not reached any more. A peer that is told to be up, and
- * has no session, is connected, so that something follows: its session, or GONE. */
+ * end. Behind GONE of a peer that was not reached any more, the rest of its sessions brings no UP.
+ * A peer that is told to be up, and has no session, is connected, so that something follows: its
+ * session, or GONE. */
 void deliver_tell(weir_engine *engine, struct peer *peer, bool over) {
     bool ended = peer->standing.state == STANDING_ENDED;
     bool gone = ended || (over && peer->standing.state == STANDING_GONE);

@@ -5,8 +5,8 @@
 
 #include "state.h"
 
-/* Tells UP, if it was not told of the peer under its present handle. over: by something that came on
- * a session that is no more. */
+/* Tells UP, if it was not told of the peer under its present handle. over: by something that came
+ * on a session that is no more. */
 void deliver_tell(weir_engine *engine, struct peer *peer, bool over);
 /* Puts the notification of these bytes into the application's queue; false: full. from: the handle
  * of a peer that has ended; else 0. */
