@@ -728,6 +728,22 @@ typedef struct weir_engine_info {
 /* A snapshot of the engine's counters. Errors: none. */
 WEIR_API int weir_engine_query(weir_engine *engine, weir_engine_info *info);
 
+/* The text formats that collectors of metrics read, with the content type of each. */
+typedef enum weir_metrics_format {
+    WEIR_METRICS_OPENMETRICS = 0, /* OpenMetrics 1.0: application/openmetrics-text;
+                                   * version=1.0.0; charset=utf-8 */
+    WEIR_METRICS_PROMETHEUS = 1   /* Prometheus: text/plain; version=0.0.4; charset=utf-8 */
+} weir_metrics_format;
+/* Writes such a snapshot as text with its terminator, each counter with its help: transfers_ok is
+ * weir_transfers_ok_total; bytes_written, which has a unit, weir_written_bytes_total. The format is
+ * one of weir_metrics_format. weir_info has the library's version and the device's name as labels.
+ * The text is that of one engine: two of them in one answer are no good metrics. *length_out: the
+ * bytes without the terminator. With text_out NULL nothing is written, and text_size does not
+ * count: *length_out is then the room that any later text of this engine fits in, terminator
+ * included, some 8 KiB. Errors: EINVAL, ETOOBIG (text_size is less than that room). */
+WEIR_API int weir_engine_metrics(weir_engine *engine, uint32_t format, char *text_out,
+                                 size_t text_size, size_t *length_out);
+
 /* ---- devices ----------------------------------------------------------- */
 
 typedef struct weir_device_info {

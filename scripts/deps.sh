@@ -12,10 +12,14 @@ build='gcc:gcc libc6-dev:stdio.h meson:meson ninja-build:ninja pkg-config:pkg-co
        libxxhash-dev:xxhash.h libjansson-dev:jansson.h'
 check="$build g++:c++ clang:clang libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang
        clang-format:clang-format libcmocka-dev:cmocka.h valgrind:valgrind mandoc:mandoc
-       binutils:nm spin:spin patch:patch procps:ps util-linux:setarch python3:python3"
+       binutils:nm spin:spin patch:patch
+       python3-prometheus-client:/usr/lib/python3/dist-packages/prometheus_client/parser.py
+       procps:ps util-linux:setarch python3:python3"
 bench="$build python3:python3"
-# Built without the verbs device, or without iWARP, where these cannot be had.
-optional='libibverbs-dev:infiniband/verbs.h librdmacm-dev:rdma/rdma_cma.h'
+# Built without the verbs device, without iWARP, or without `weir serve --metrics`, where these cannot
+# be had.
+optional='libibverbs-dev:infiniband/verbs.h librdmacm-dev:rdma/rdma_cma.h
+          libmicrohttpd-dev:microhttpd.h'
 # For the VM of scripts/check-verbs.sh: what boots it, and what runs in it.
 verbs="$check qemu-system-x86:qemu-system-x86_64 busybox-static:busybox kmod:modprobe cpio:cpio
        xz-utils:xz iproute2:rdma libibverbs-dev:infiniband/verbs.h
@@ -36,7 +40,7 @@ esac
 PATH=$PATH:/usr/sbin:/sbin # where Debian has tools that need no root
 present() {
     case $1 in
-    /etc/*|*/lib*.so.*) [ -e "$1" ] ;;
+    /etc/*|*.py|*/lib*.so.*) [ -e "$1" ] ;;
     *libclang_rt*|/*) [ -e "$1" ] && ls "$1"/*/lib/linux/libclang_rt.fuzzer-* >/dev/null 2>&1 ;;
     *.h) [ -e "/usr/include/$1" ] || [ -e "/usr/include/$(uname -m)-linux-gnu/$1" ] ;;
     *) command -v "$1" >/dev/null ;;

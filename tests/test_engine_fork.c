@@ -171,6 +171,7 @@ static void child_asks_about_peers(struct side *side) {
     char address[WEIR_ADDRESS_MAX];
     weir_engine *engine = side->engine;
     uint64_t timeout = 0;
+    size_t length = 0;
     weir_peer peer;
 
     CHILD_MUST(weir_peer_open(engine, side->address, &peer) == WEIR_ECLOSED);
@@ -179,6 +180,8 @@ static void child_asks_about_peers(struct side *side) {
     CHILD_MUST(weir_qp_query(engine, side->peer, 0, &qp) == WEIR_ECLOSED);
     CHILD_MUST(weir_peer_close(engine, side->peer) == WEIR_ECLOSED);
     CHILD_MUST(weir_engine_query(engine, &stats) == WEIR_ECLOSED);
+    CHILD_MUST(weir_engine_metrics(engine, WEIR_METRICS_PROMETHEUS, NULL, 0, &length) ==
+               WEIR_ECLOSED);
     CHILD_MUST(weir_engine_address(engine, address, sizeof(address)) == WEIR_ECLOSED);
     CHILD_MUST(weir_engine_progress(engine) == WEIR_ECLOSED);
     CHILD_MUST(weir_engine_wait(engine, UINT64_MAX) == WEIR_ECLOSED);

@@ -36,6 +36,7 @@ struct outputs {
     weir_stray_info stray;
     unsigned char descriptor[WEIR_DESCRIPTOR_MAX];
     char address[WEIR_ADDRESS_MAX];
+    char text[64];
 };
 
 static struct outputs o, before;
@@ -117,6 +118,12 @@ static void test_W9_engine_calls_that_fail_write_nothing(void **state) {
     FAILS(WEIR_EINVAL, weir_engine_arm(NULL, &o.number));
     FAILS(WEIR_EINVAL, weir_engine_query(NULL, &o.stats));
     FAILS_AFTER(o.stats.size = 1, WEIR_EINVAL, weir_engine_query(a.engine, &o.stats));
+    const uint32_t plain = WEIR_METRICS_PROMETHEUS;
+    FAILS(WEIR_EINVAL, weir_engine_metrics(NULL, plain, o.text, sizeof(o.text), &o.length));
+    FAILS(WEIR_EINVAL, weir_engine_metrics(a.engine, 2, o.text, sizeof(o.text), &o.length));
+    FAILS(WEIR_EINVAL, weir_engine_metrics(a.engine, plain, o.text, sizeof(o.text), NULL));
+    FAILS(WEIR_ETOOBIG, weir_engine_metrics(a.engine, plain, o.text, sizeof(o.text), &o.length));
+    FAILS(WEIR_ETOOBIG, weir_engine_metrics(a.engine, plain, o.text, 0, &o.length));
     side_close(&a);
 }
 

@@ -621,6 +621,58 @@ serve_anywhere() {
     run info --json >"$dir/out.json" && json_holds '"127.0.0.1" in r["addresses"]' &&
         run info | grep -qx '  127\.0\.0\.1'
 }
+# get ACCEPT METHOD URL: the answer's status, type and text.
+get() {
+    python3 -c 'import sys, urllib.request, urllib.error
+try:
+    answer = urllib.request.urlopen(urllib.request.Request(sys.argv[3], method=sys.argv[2],
+                                                           headers={"Accept": sys.argv[1]}))
+except urllib.error.HTTPError as error:
+    answer = error
+print(answer.status, answer.headers["Content-Type"])
+print(answer.read().decode(), end="")' "$@"
+}
+# The two lines of serve --metrics: where it serves, and where its metrics are.
+serve_metrics() {
+    serve --metrics "$1" || return 1
+    alive=$serving
+    until_so grep -q '^http' "$dir/address" || return 1
+    address=$(sed -n 1p "$dir/address") url=$(sed -n 2p "$dir/address")
+}
+# Metrics in both formats, of what was served meanwhile; nothing else is to be had there.
+metrics() {
+    serve_metrics 127.0.0.1:0 || return 1
+    run bench write --peer "$address" --seconds 0.1 &&
+        get '*/*' GET "$url" >"$dir/plain" &&
+        get 'application/openmetrics-text; version=1.0.0' GET "$url" >"$dir/open" &&
+        get '*/*' POST "$url" >"$dir/post" && get '*/*' GET "${url}x" >"$dir/other"
+    good=$?
+    serve_ended TERM 0 && test $good -eq 0 || return 1
+    grep -qx '200 text/plain; version=0.0.4; charset=utf-8' "$dir/plain" &&
+        grep -q '^weir_sessions_up_total 1$' "$dir/plain" && ! grep -q EOF "$dir/plain" &&
+        grep -qx '200 application/openmetrics-text; version=1.0.0; charset=utf-8' "$dir/open" &&
+        grep -q '^weir_sessions_up_total 1$' "$dir/open" &&
+        test "$(tail -n 1 "$dir/open")" = '# EOF' &&
+        grep -q '^405 ' "$dir/post" && grep -q '^404 ' "$dir/other"
+}
+# What others have written to read these formats finds nothing wrong.
+metrics_valid() {
+    serve_metrics '[::1]:0' || return 1
+    get '*/*' GET "$url" | sed 1d >"$dir/plain"
+    get application/openmetrics-text GET "$url" | sed 1d >"$dir/open"
+    serve_ended TERM 0 || return 1
+    if command -v promtool; then promtool check metrics <"$dir/plain" || return 1; fi
+    /usr/bin/python3 -c 'import sys
+from prometheus_client.parser import text_fd_to_metric_families as plain
+from prometheus_client.openmetrics.parser import text_fd_to_metric_families as strict
+a, b = list(plain(open(sys.argv[1]))), list(strict(open(sys.argv[2])))
+sys.exit(0 if len(a) == len(b) > 40 else f"{len(a)} and {len(b)} metrics")' "$dir/plain" "$dir/open"
+}
+metrics_wrong() {
+    for wrong in 127.0.0.1 127.0.0.1:x 127.0.0.1: :9464 ::1:9464 '[::1:9464'; do
+        fails_as "serve --metrics $wrong: " serve --metrics "$wrong" || return 1
+    done
+}
 # A reader that has seen enough is no failure to complain of: the end is that of any filter.
 reader_gone() {
     python3 -c 'import os, signal, subprocess, sys
@@ -791,6 +843,17 @@ check B6_replay_own_memory replay --pool 16M --requests 50 --memory own
 check serve_several serve_several 127.0.0.1:0
 check serve_ipv6 serve_several '[::1]:0'
 check serve_limit serve_limit
+if "$weir" serve --metrics 127.0.0.1 2>&1 | grep -q 'without libmicrohttpd'; then
+    echo 'skip B4_metrics: built without libmicrohttpd'
+else
+    check B4_metrics metrics
+    check B4_metrics_wrong metrics_wrong
+    if /usr/bin/python3 -c 'import prometheus_client' 2>/dev/null; then
+        check B4_metrics_valid metrics_valid
+    else
+        echo 'skip B4_metrics_valid: no python3-prometheus-client here'
+    fi
+fi
 check serve_crowded serve_crowded
 check limit_below limit_below
 check wrong_addresses wrong_addresses

@@ -431,7 +431,7 @@ static int measure(struct stream *stream, struct result *result) {
     if (session_mark(stream->session, &before) != 0)
         return -1;
     if (stream->alone) /* the processes that helped to set this up are in the way */
-        host_sleep_on(-1, SETTLE_NS);
+        host_sleep_on(-1, -1, SETTLE_NS);
     cpu = host_cpu_ns();
     if (run_workers(stream) != 0)
         return -1;

@@ -192,8 +192,8 @@ bool host_interrupted(void) {
     return atomic_load_explicit(&interrupted, memory_order_relaxed);
 }
 
-void host_sleep_on(int fd, uint64_t timeout_ns) {
-    struct pollfd source = {.fd = fd, .events = POLLIN};
+void host_sleep_on(int fd, int other, uint64_t timeout_ns) {
+    struct pollfd sources[] = {{.fd = fd, .events = POLLIN}, {.fd = other, .events = POLLIN}};
     struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / NS_PER_S),
                                .tv_nsec = (long)(timeout_ns % NS_PER_S)};
     sigset_t caught, before;
@@ -203,7 +203,7 @@ void host_sleep_on(int fd, uint64_t timeout_ns) {
     sigaddset(&caught, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &caught, &before);
     if (!host_interrupted())
-        ppoll(&source, 1, timeout_ns == UINT64_MAX ? NULL : &timeout, &before);
+        ppoll(sources, 2, timeout_ns == UINT64_MAX ? NULL : &timeout, &before);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 

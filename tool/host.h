@@ -58,9 +58,9 @@ void host_unmap(void *memory, uint64_t bytes);
 /* SIGINT and SIGTERM set a flag instead of ending the process; SIGPIPE is ignored. */
 void host_catch_signals(void);
 bool host_interrupted(void);
-/* Until the descriptor is readable, the time passed (UINT64_MAX: no limit), or a caught signal
- * came, also one that came before. */
-void host_sleep_on(int fd, uint64_t timeout_ns);
+/* Until one of the descriptors is readable (-1: none), the time passed (UINT64_MAX: no limit), or a
+ * caught signal came, also one that came before. */
+void host_sleep_on(int fd, int other, uint64_t timeout_ns);
 
 /* Prints "weir: ...", one line, on stderr. Only the first call of a process prints: a
  * later complaint is a consequence of the first. Returns -1. Any thread. */

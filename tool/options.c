@@ -55,6 +55,8 @@ static const struct entry entries[] = {
      ON(CMD_SERVE), AT(listen), 0, 0},
     {"memory-max", "SIZE", "memory that one client may ask for [16G]", KIND_SIZE, ON(CMD_SERVE),
      AT(memory_max), 4096, MEMORY_BYTES_MAX},
+    {"metrics", "HOST:PORT", "serve metrics at http://HOST:PORT/metrics, too", KIND_TEXT,
+     ON(CMD_SERVE), AT(metrics), 0, 0},
     {"json", NULL, "print JSON instead of text", KIND_FLAG, ON(CMD_INFO), AT(json_flag), 0, 1},
     {"op", "write|read", "the operation [write]", KIND_OP, ON(CMD_PACE), AT(op), 0, 0},
     {"size", "SIZE", "bytes of a segment [64K]", KIND_SIZE, ON(CMD_WRITE) | ON(CMD_READ), AT(size),

@@ -38,6 +38,7 @@ struct options {
     const char *describe; /* file to describe */
     const char *output;   /* file, NULL: stdout */
     const char *targets;  /* loads, as pace.h has it */
+    const char *metrics;  /* HOST:PORT, NULL: none */
     uint64_t size;
     uint64_t window;
     uint64_t segments;

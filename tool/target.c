@@ -21,6 +21,7 @@
 #include "content.h"
 #include "diagnose.h"
 #include "host.h"
+#include "metrics.h"
 
 /* Answers that a client may leave unread: as many as it can ask for with an engine of its own that
  * is as weir makes it, or its part of ANSWERS_SHARED where there are more sessions. So in whatever
@@ -466,12 +467,17 @@ static void rest(struct target *target, uint64_t short_ns) {
     uint64_t timeout_ns;
 
     if (weir_engine_wait(target->engine, short_ns) == WEIR_EINPROGRESS && short_ns == SLEEP_NS &&
-        weir_engine_arm(target->engine, &timeout_ns) == 0)
-        host_sleep_on(weir_engine_fd(target->engine), timeout_ns);
+        weir_engine_arm(target->engine, &timeout_ns) == 0) {
+        uint64_t metrics_ns = metrics_timeout(target->metrics);
+        host_sleep_on(weir_engine_fd(target->engine), metrics_fd(target->metrics),
+                      timeout_ns < metrics_ns ? timeout_ns : metrics_ns);
+    }
 }
 
-/* Events are rare and cost a lock each time they are looked for: every 64th pass will do. */
-#define EVENTS_EVERY 64
+/* Events are rare and cost a lock each time they are looked for: every 64th pass will do.
+ * Collectors of metrics are rarer, and cost a system call. */
+#define EVENTS_EVERY  64
+#define METRICS_EVERY 4096
 
 static void serve_loop(struct target *target) {
     struct idler idler = {0};
@@ -488,6 +494,8 @@ static void serve_loop(struct target *target) {
         work += take_messages(target) + take_completions(target);
         if (pass % EVENTS_EVERY == 0)
             work += take_events(target);
+        if (pass % METRICS_EVERY == 0)
+            metrics_run(target->metrics);
         if (work != 0) {
             idle_since = 0;
             continue;
@@ -500,18 +508,21 @@ static void serve_loop(struct target *target) {
         if (alone || now - idle_since > (mood.playing ? SPIN_PING_NS : SPIN_NS)) {
             rest(target, mood.looking ? SLEEP_WATCH_NS : SLEEP_NS);
             take_events(target);
+            metrics_run(target->metrics);
         }
     }
 }
 
-/* Nobody could connect to a server whose address did not get out. */
-static int print_address(const weir_engine *engine) {
+/* Nobody could connect to a server whose address did not get out. metrics: NULL, or where they are
+ * is a second line. */
+static int print_address(const weir_engine *engine, const struct metrics *metrics) {
     char address[WEIR_ADDRESS_MAX];
     int rc = weir_engine_address(engine, address, sizeof(address));
 
     if (rc != 0)
         return complain("serve: %s", weir_strerror(rc));
-    if (printf("%s\n", address) < 0 || fflush(stdout) != 0)
+    if (printf("%s\n", address) < 0 ||
+        (metrics != NULL && printf("%s\n", metrics_url(metrics)) < 0) || fflush(stdout) != 0)
         return complain("serve: standard output cannot be written: %s", strerror(errno));
     return 0;
 }
@@ -536,11 +547,17 @@ int target_serve(const struct options *options) {
         diagnose_open(options, &engine, rc);
         return EXIT_FAILED;
     }
-    rc = print_address(target.engine);
+    if (options->metrics != NULL) {
+        target.metrics = metrics_open(options->metrics, target.engine);
+        rc = target.metrics != NULL ? 0 : -1;
+    }
+    if (rc == 0)
+        rc = print_address(target.engine, target.metrics);
     if (rc == 0)
         serve_loop(&target);
     if (target.device_failed)
         rc = complain("serve: %s (%s)", weir_strerror(WEIR_EDEVICE), weir_error_name(WEIR_EDEVICE));
+    metrics_close(target.metrics);
     weir_engine_close(target.engine);
     for (uint32_t i = 0; i < SERVED_MAX; i++) {
         if (target.served[i].map_bytes != 0)

@@ -66,6 +66,7 @@ struct served {
 struct target {
     const struct options *options;
     weir_engine *engine;
+    struct metrics *metrics; /* NULL: not asked for */
     struct served served[SERVED_MAX];
     uint32_t open_count; /* sessions that are not FREE */
     bool device_failed;
