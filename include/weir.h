@@ -405,7 +405,7 @@ WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);
 
 /* Starts connecting without a transfer. An address where nobody answers is dialled again
  * after 20 ms, which doubles to 0.64 s, or a quarter of connect_timeout_ns, until that is over. 0:
- * connected. Errors:
+ * connected, or UP was told: if that was of data alone, and no session comes, GONE is. Errors:
  * ENOTREADY (under way: UP, RECOVERED, SAME or GONE tells), ECONNECT (it has no address), ESTALE.
  */
 WEIR_API int weir_peer_connect(weir_engine *engine, weir_peer peer);

@@ -584,6 +584,54 @@ static void test_H1_what_is_held_comes_behind_up(void **state) {
     lone_close(lone);
 }
 
+/* Nor does it where the peer has a second name, of which SAME is told behind GONE. */
+static void test_H1_what_was_held_brings_nobody_up_under_two_names(void **state) {
+    weir_notification notification;
+    weir_event event;
+    weir_peer peer, second;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = reach_and_hold(&peer, &conn);
+    assert_int_equal(open_another(lone, OTHER, &second), peer.id);
+    lone_immediate(lone, lone->qp_count - 1);
+    lone_pass(lone, 3 * SECOND);
+    assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+    assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
+        assert_int_equal(notification.from.id, peer.id);
+        lone_run(lone);
+    }
+    assert_false(lone_told(lone, WEIR_EVENT_UP, &event));
+    lone_close(lone);
+}
+
+/* REFUSED told of a handle, and the peer ends: what was held comes behind UP and GONE. */
+static void test_H1_what_is_held_at_the_end_comes_behind_up(void **state) {
+    weir_notification notification;
+    weir_event refused, event;
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = reach_and_hold(&peer, &conn);
+    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+    lone->no_qps = true;
+    lone->qps_error = WEIR_EMFILE;
+    lone_say_hello(lone, conn, 1, 9);
+    assert_true(lone_told(lone, WEIR_EVENT_REFUSED, &refused));
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    assert_true(lone_told(lone, WEIR_EVENT_UP, &event));
+    assert_int_equal(event.peer.id, refused.peer.id);
+    assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+    assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
+    lone_run(lone);
+    assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
+    assert_int_equal(notification.from.id, refused.peer.id);
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_H1_the_end_is_told_under_whatever_name),
@@ -607,6 +655,8 @@ int main(void) {
         cmocka_unit_test(test_H1_a_handle_that_is_gone_is_stale_for_all_calls),
         cmocka_unit_test(test_H1_something_follows_up),
         cmocka_unit_test(test_H1_what_is_held_comes_behind_up),
+        cmocka_unit_test(test_H1_what_was_held_brings_nobody_up_under_two_names),
+        cmocka_unit_test(test_H1_what_is_held_at_the_end_comes_behind_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

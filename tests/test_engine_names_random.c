@@ -18,7 +18,7 @@
 
 #define SEEDS 400
 
-enum { OTHERS = 3, NAMES = 5, KNOWN = 512, SENT = 256, ACTS = 70, INSTANCES = 64 };
+enum { OTHERS = 3, NAMES = 5, KNOWN = 512, SENT = 256, ACTS = 70, INSTANCES = 64, TAGS = 1024 };
 
 /* Where the engine dials: the address of each of the others, and names of the first two. */
 static const char *const addresses[NAMES] = {
@@ -40,8 +40,10 @@ struct known {
     uint32_t opened; /* references */
     bool told;       /* by an event */
     bool up, ever_up, gone;
-    bool asked; /* connect was ENOTREADY */
-    uint64_t same;
+    bool asked;         /* connect was ENOTREADY */
+    uint64_t same;      /* the handle that carries its events, as far as the application knows */
+    uint64_t said;      /* the same, as SAME has told; 0: itself */
+    uint64_t instances; /* that it ever named, a bit each */
 };
 
 struct sent {
@@ -63,7 +65,8 @@ static struct world {
     uint32_t sent_count;
     uint32_t instances;
     bool trace, settling;
-    uint64_t tag;
+    uint32_t tag;
+    uint8_t senders[TAGS]; /* of the notification with this tag */
 } w;
 
 static unsigned seed_first = 1, seed_last = SEEDS, seed;
@@ -279,7 +282,7 @@ static struct qp *some_qp(void) {
 
 static void notifies(void) {
     const struct qp *qp = some_qp();
-    if (qp == NULL)
+    if (qp == NULL || w.tag + 1 == TAGS)
         return;
     uint32_t n = number_of_instance(w.lone->engine->peers[qp->peer].instance);
     if (n >= INSTANCES)
@@ -287,6 +290,7 @@ static void notifies(void) {
     uint64_t number = w.numbers[n] + 1;
     struct wire_data data = {.kind = WIRE_NOTIFY, .parts = 1, .number = number, .tag = ++w.tag};
     data.base = number > WINDOW_SIZE ? (number - WINDOW_SIZE + 63) & ~(uint64_t)63 : 0;
+    w.senders[w.tag] = (uint8_t)n;
     if (lone_message(w.lone, (uint32_t)(uintptr_t)qp->qp - 1, &data))
         w.numbers[n]++;
     TRACE("world: %u sent notification %u", n, (unsigned)number);
@@ -371,7 +375,7 @@ static void take_event(const weir_event *event) {
     case WEIR_EVENT_SAME:
         if (known->opened == 0)
             WRONG("SAME of a handle that is not open");
-        known->same = event->value;
+        known->same = known->said = event->value;
         known->asked = false;
         struct known *other = learn(event->value);
         other->told = true;
@@ -400,8 +404,11 @@ static void take_notification(void) {
     struct known *known = known_of(id);
     if (known == NULL) /* one of a handle that was closed since may have been in the queue */
         WRONG("a notification comes under a handle that was never told");
-    if (!known->ever_up && !known->gone)
+    if (!known->ever_up)
         WRONG("a notification comes before UP");
+    if (known->instances != 0 && (known->instances >> w.senders[notification.tag] & 1) == 0)
+        WRONG("a notification of %u comes under a handle that never was of it",
+              w.senders[notification.tag]);
     lone_run(w.lone);
 }
 
@@ -472,6 +479,18 @@ static bool has_ended(const struct sent *sent) {
     return weir_transfer_status(w.lone->engine, sent->transfer) != WEIR_EINPROGRESS;
 }
 
+/* Notes which instance each handle names now. */
+static void look_at_instances(void) {
+    for (uint32_t i = 0; i < w.known_count; i++) {
+        weir_peer_info info = WEIR_PEER_INFO_INIT;
+        if (weir_peer_query(w.lone->engine, (weir_peer){w.known[i].id}, &info) != WEIR_OK)
+            continue;
+        uint32_t n = number_of_instance(info.instance);
+        if (n > 0 && n < INSTANCES)
+            w.known[i].instances |= UINT64_C(1) << n;
+    }
+}
+
 /* The handle that events of this one's peer carry now; 0: it is stale. */
 static uint64_t carrier_of(uint64_t id) {
     weir_peer_info info = WEIR_PEER_INFO_INIT;
@@ -512,11 +531,13 @@ static void closes(void) {
     inherit(known, names, count);
     lone_run(w.lone);
     take_events();
-    if (!is_stale(known->id)) { /* of a peer that connected by itself */
+    if (!is_stale(known->id)) {
+        if (!w.lone->engine->peers[handle_index(known->id)].met)
+            WRONG("a handle outlives its close, of a peer that did not connect by itself");
         known->told = true;
         return;
     }
-    known->asked = known->up = false;
+    known->asked = known->up = known->told = false;
     bool has_another = info.peer.id != known->id && !is_stale(info.peer.id);
     for (uint32_t i = 0; i < count; i++)
         has_another |= !is_stale(names[i]);
@@ -580,6 +601,7 @@ static void settle(void) {
         w.others[i].away = false;
     for (int i = 0; i < 100; i++) {
         pass(100 * MS);
+        look_at_instances();
         take_events();
         take_notification();
     }
@@ -591,6 +613,10 @@ static void look_at_the_end(void) {
         weir_peer_info info = WEIR_PEER_INFO_INIT;
         if (known->asked)
             WRONG("%lx was asked to connect, and nothing came", (unsigned long)known->id);
+        uint64_t carrier = carrier_of(known->id);
+        if (known->opened > 0 && carrier != known->id && carrier != known->said)
+            WRONG("events of %lx carry %lx, and SAME told of %lx", (unsigned long)known->id,
+                  (unsigned long)carrier, (unsigned long)known->said);
         if (!known->up)
             continue;
         int rc = weir_peer_query(w.lone->engine, (weir_peer){known->id}, &info);
@@ -629,9 +655,11 @@ static void run_seed(void) {
          i < ACTS && w.lone->conn_count < LONE_CONNS / 2 && w.lone->qp_count < LONE_QPS / 2; i++) {
         act();
         lone_run(w.lone);
+        look_at_instances();
         take_events();
         if (below(4) != 0)
             world_run();
+        look_at_instances();
         take_events();
     }
     settle();

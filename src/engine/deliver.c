@@ -12,14 +12,12 @@
 
 /* UP is told with the peer's first notification: it may send as soon as we can receive, and end
  * before its READY. A notification may also be found after the peer's end, while its sessions
- * drain. If the application has not heard of the handle by then, it is told of both, UP and the
- * end. Behind GONE of a peer that was not reached any more, the rest of its sessions brings no UP.
- * A peer that is told to be up, and has no session, is connected, so that something follows: its
- * session, or GONE. */
+ * drain. If UP was not told under the handle by then, it is, and the end behind it. If it was, the
+ * rest of a peer's sessions brings no other: its last may come behind GONE. A peer that is told to
+ * be up, and has no session, is connected, so that something follows: its session, or GONE. */
 void deliver_tell(weir_engine *engine, struct peer *peer, bool over) {
     bool ended = peer->standing.state == STANDING_ENDED;
-    bool gone = ended || (over && peer->standing.state == STANDING_GONE);
-    if (standing_is_up(&peer->standing) || (gone && peer_handle_is_known(peer)))
+    if (standing_is_up(&peer->standing) || ((over || ended) && peer->standing.up_told))
         return;
     peer_tell(engine, standing_step(&peer->standing, STANDING_IN_DATA), peer, 0, 0);
     if (ended)

@@ -270,6 +270,14 @@ static struct peer *met_at(weir_engine *engine, const char *address) {
     return count == 1 ? found : NULL;
 }
 
+/* Whether a peer that lives says that this address is its own. */
+static bool is_claimed(weir_engine *engine, const char *address) {
+    struct peer *peer = found_at(engine, address, false, NULL);
+    while (peer != NULL && !peer_is_there(peer))
+        peer = found_at(engine, address, false, peer);
+    return peer != NULL;
+}
+
 int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
     struct peer *peer = peer_by_address(engine, address);
     bool is_met = false;
@@ -294,9 +302,8 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
     found_address(engine, peer);
     if (is_met && !peer->reached)
         dial_prove(engine, peer);
-    else if (!peer_is_known(peer) && peer->alias == NONE &&
-             found_at(engine, address, false, NULL) != NULL)
-        dial_start(engine, peer); /* met peers say that the address is theirs */
+    else if (!peer_is_known(peer) && peer->alias == NONE && is_claimed(engine, address))
+        dial_start(engine, peer);
     if (is_met && peer->handle != peer->id)
         tell_same(engine, peer->id, peer);
     peer_out->id = peer->id;
@@ -308,7 +315,7 @@ int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
 void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     if (peer_is_leaving(peer))
         return;
-    if (deliver_holds(engine, peer) && !peer_handle_is_known(peer))
+    if (deliver_holds(engine, peer))
         deliver_tell(engine, peer, true); /* what is held comes under the handle that ends now */
     enter(engine, peer, PEER_LEAVING);
     peer->left_ns = engine_now(engine);
@@ -452,17 +459,23 @@ void peer_evict(weir_engine *engine) {
     }
 }
 
+/* Transfers through the handle that was closed end, also those that are still on the submit queue.
+ */
+static void disown_closed(weir_engine *engine, struct peer *peer) {
+    transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
+    tables_lock(engine);
+    peer->closed_party = peer->party;
+    peer_party_change(engine, peer);
+    tables_unlock(engine);
+}
+
 /* The application has no handle for it any more. Events and notifications that come of it later are
  * under a handle of its own, which UP tells of. */
 static void closed(weir_engine *engine, struct peer *peer) {
     standing_step(&peer->standing, STANDING_IN_CLOSED);
     peer->told = TOLD_NOT;
     peer->wanted = false;
-    transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
-    tables_lock(engine);
-    peer->closed_party = peer->party;
-    peer_party_change(engine, peer);
-    tables_unlock(engine);
+    disown_closed(engine, peer);
     found_closed(engine, peer, true);
     if (!peer_is_known(peer)) { /* its entry may stay, for what is held of an instance before */
         hang_up(engine, peer);
@@ -486,7 +499,7 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     tables_unlock(engine);
     if (peer_is_leaving(peer)) { /* the next instance at its address was waited for */
         peer->wanted = false;
-        transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
+        disown_closed(engine, peer);
     }
     /* Another handle may name the same engine: then its memory and transfers stay. */
     uint32_t heir = peer_open_alias(engine, known);

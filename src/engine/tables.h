@@ -30,10 +30,6 @@ static inline void peer_told(struct peer *peer) {
     if (peer->handle == peer->id)
         peer->told = TOLD;
 }
-/* Whether the application has heard of that handle, or opened it. */
-static inline bool peer_handle_is_known(const struct peer *peer) {
-    return peer->handle != peer->id || peer->told != TOLD_NOT;
-}
 bool address_dialable(const char *address);
 
 struct peer *peer_new(weir_engine *engine, const char *address);
