@@ -339,6 +339,11 @@ static void answered(uint64_t id) {
     }
 }
 
+static bool is_stale(uint64_t id) {
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    return weir_peer_query(w.lone->engine, (weir_peer){id}, &info) == WEIR_ESTALE;
+}
+
 static void take_event(const weir_event *event) {
     uint64_t id = event->peer.id;
     TRACE("app: event %u of %lx, error %d, value %lx", event->type, (unsigned long)id, event->error,
@@ -358,6 +363,8 @@ static void take_event(const weir_event *event) {
     case WEIR_EVENT_UP:
         if (known->up)
             WRONG("UP twice");
+        if (known->gone && known->ever_up && is_stale(id))
+            WRONG("UP under a handle that was told to be gone, and is stale");
         known->up = known->ever_up = true;
         known->gone = false;
         break;
@@ -432,11 +439,6 @@ static struct known *some_known(bool open_only) {
             found = &w.known[i];
     }
     return found;
-}
-
-static bool is_stale(uint64_t id) {
-    weir_peer_info info = WEIR_PEER_INFO_INIT;
-    return weir_peer_query(w.lone->engine, (weir_peer){id}, &info) == WEIR_ESTALE;
 }
 
 static void connects(void) {

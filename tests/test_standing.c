@@ -88,6 +88,23 @@ static void test_late_data_is_told_of(void **state) {
     expect(STANDING_IN_END, WEIR_EVENT_GONE, STANDING_ENDED);
 }
 
+/* What is left of an instance that was told to be up, and gone, brings no UP, though its handle is
+ * closed meanwhile; the next handle, or instance, is not known to be up. */
+static void test_that_up_was_told_is_remembered(void **state) {
+    (void)state;
+    begin();
+    expect(STANDING_IN_UP, WEIR_EVENT_UP, STANDING_UP);
+    assert_true(standing.up_told);
+    expect(STANDING_IN_END, WEIR_EVENT_GONE, STANDING_ENDED);
+    expect(STANDING_IN_CLOSED, NONE_TOLD, STANDING_ENDED);
+    assert_true(standing.up_told);
+    expect(STANDING_IN_FORGOTTEN, NONE_TOLD, STANDING_NEW);
+    assert_false(standing.up_told);
+    expect(STANDING_IN_UP, WEIR_EVENT_UP, STANDING_UP);
+    expect(STANDING_IN_CLOSED, NONE_TOLD, STANDING_NEW);
+    assert_false(standing.up_told);
+}
+
 /* A peer is up by its data alone, and the session that carried them does not come about. */
 static void test_up_by_data_alone_ends(void **state) {
     (void)state;
@@ -179,6 +196,7 @@ int main(void) {
         cmocka_unit_test(test_what_nobody_asked_for_is_not_told),
         cmocka_unit_test(test_late_data_is_told_of),
         cmocka_unit_test(test_up_by_data_alone_ends),
+        cmocka_unit_test(test_that_up_was_told_is_remembered),
         cmocka_unit_test(test_gone_is_told_once),
         cmocka_unit_test(test_a_refusal_is_told_once_until_a_session_is_up),
         cmocka_unit_test(test_the_order_of_events_holds),

@@ -669,9 +669,31 @@ a, b = list(plain(open(sys.argv[1]))), list(strict(open(sys.argv[2])))
 sys.exit(0 if len(a) == len(b) > 40 else f"{len(a)} and {len(b)} metrics")' "$dir/plain" "$dir/open"
 }
 metrics_wrong() {
-    for wrong in 127.0.0.1 127.0.0.1:x 127.0.0.1: :9464 ::1:9464 '[::1:9464'; do
-        fails_as "serve --metrics $wrong: " serve --metrics "$wrong" || return 1
+    for wrong in 127.0.0.1 127.0.0.1: :9464 '[::1:9464'; do
+        fails_as "serve --metrics $wrong: not HOST:PORT" serve --metrics "$wrong" || return 1
     done
+    for wrong in 127.0.0.1:x 127.0.0.1:65536 127.0.0.1:-1 127.0.0.1:999999; do
+        fails_as "serve --metrics $wrong: port not in 0 to 65535" serve --metrics "$wrong" ||
+            return 1
+    done
+    fails_as 'stands in brackets' serve --metrics ::1:9464
+}
+# More collectors than it has room for come and go together, and the next one is answered.
+metrics_crowd() {
+    serve_metrics 127.0.0.1:0 || return 1
+    python3 -c 'import socket, sys, time, urllib.request
+host, port = sys.argv[1].split("/")[2].split(":")
+for _ in range(2):
+    crowd = [socket.create_connection((host, int(port))) for _ in range(20)]
+    time.sleep(0.5)
+    crowd[0].send(b"G")
+    time.sleep(0.05)
+    for one in crowd:
+        one.close()
+text = urllib.request.urlopen(sys.argv[1], timeout=300).read()
+sys.exit(0 if b"weir_info" in text else "no metrics")' "$url"
+    good=$?
+    serve_ended TERM 0 && test $good -eq 0
 }
 # A reader that has seen enough is no failure to complain of: the end is that of any filter.
 reader_gone() {
@@ -848,6 +870,7 @@ if "$weir" serve --metrics 127.0.0.1 2>&1 | grep -q 'without libmicrohttpd'; the
 else
     check B4_metrics metrics
     check B4_metrics_wrong metrics_wrong
+    check B4_metrics_crowd metrics_crowd
     if /usr/bin/python3 -c 'import prometheus_client' 2>/dev/null; then
         check B4_metrics_valid metrics_valid
     else

@@ -21,8 +21,11 @@
 #define CONNECTIONS  16u
 #define SILENCE_S    10u
 #define MEMORY_BYTES ((size_t)16 * 1024) /* of a connection, for its request */
-#define URL_MAX      (WEIR_ADDRESS_MAX + 32)
-#define PATH         "/metrics"
+/* The daemon stops listening while it has as many connections as it may, or no descriptor, and
+ * begins again when it is run, not when one ends: so it is run now and then. */
+#define LOOK_NS NS_PER_S
+#define URL_MAX (WEIR_ADDRESS_MAX + 32)
+#define PATH    "/metrics"
 
 struct metrics {
     weir_engine *engine;
@@ -122,9 +125,10 @@ static const char *look_up(const char *address, struct addrinfo **found_out) {
     }
     memcpy(host, begin, length);
     host[length] = '\0';
+    if (strspn(colon + 1, "0123456789") != strlen(colon + 1) || strlen(colon + 1) > 5 ||
+        strtoul(colon + 1, NULL, 10) > 65535)
+        return "port not in 0 to 65535";
     int rc = getaddrinfo(host, colon + 1, &hints, found_out);
-    if (rc == EAI_SERVICE)
-        return "not HOST:PORT";
     return rc == 0 ? NULL : gai_strerror(rc);
 }
 
@@ -192,8 +196,11 @@ int metrics_fd(const struct metrics *metrics) {
 
 uint64_t metrics_timeout(const struct metrics *metrics) {
     MHD_UNSIGNED_LONG_LONG timeout_ms;
-    if (metrics == NULL || MHD_get_timeout(metrics->daemon, &timeout_ms) != MHD_YES)
+    if (metrics == NULL)
         return UINT64_MAX;
+    if (MHD_get_timeout(metrics->daemon, &timeout_ms) != MHD_YES ||
+        timeout_ms * NS_PER_MS > LOOK_NS)
+        return LOOK_NS;
     return timeout_ms * NS_PER_MS;
 }
 

@@ -95,7 +95,9 @@ weir_event_type standing_step(struct standing *standing, enum standing_input inp
     standing->state = (enum standing_state)cell->next;
     if (input == STANDING_IN_UP || input == STANDING_IN_CLOSED)
         standing->refusal_told = false;
-    if (input == STANDING_IN_CLOSED || input == STANDING_IN_FORGOTTEN)
+    /* The handle of an instance that has ended stays, for what is left of it. */
+    if ((input == STANDING_IN_CLOSED && standing->state != STANDING_ENDED) ||
+        input == STANDING_IN_FORGOTTEN)
         standing->up_told = false;
     standing->up_told |= cell->event == WEIR_EVENT_UP;
     if (input != STANDING_IN_REFUSAL)

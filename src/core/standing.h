@@ -53,7 +53,7 @@ enum standing_input {
 struct standing {
     enum standing_state state;
     bool refusal_told; /* and no session has come up since, nor was the last handle closed */
-    bool up_told;      /* UP ever, of this instance and since the last handle was closed */
+    bool up_told;      /* UP ever, of this instance and under its present handle */
 };
 
 /* One input. The event to tell; 0: none. */

@@ -282,8 +282,7 @@ struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
     struct peer *peer = named->id != 0 ? peer_resolve(engine, named) : named;
     bool same = named->id != 0 && transfer->party == named->party;
     bool fresh = same && transfer->version == engine->regions.version;
-    /* The parties of an entry only grow. */
-    int ended = transfer->party <= named->closed_party ? WEIR_ECLOSED : WEIR_EPEER;
+    int ended = transfer->party == named->closed_party ? WEIR_ECLOSED : WEIR_EPEER;
     transfer->party = peer->party;
     list_push(engine, peer, transfer, LIST_PENDING);
     engine->worked = true; /* a sleeper's time-out may have to be shorter now */
