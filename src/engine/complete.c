@@ -64,7 +64,8 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     if (!parts_complete(peer, qp, data))
         return false;
     window_mark(&peer->received, data->number);
-    deliver_tell(engine, peer, peer->sessions[qp->session].retired);
+    if (!standing_is_up(&peer->standing))
+        deliver_tell(engine, peer, peer->sessions[qp->session].retired);
     if (engine->held_count == 0 && deliver(engine, peer, 0, recv_buffer(engine, qp, buffer)))
         return false;
     deliver_later(engine, peer, qp, buffer);
