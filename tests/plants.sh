@@ -54,8 +54,8 @@ shows() { # binary, profile, seeds: whether it shows there, and then profile and
 # A profile that is made for a bug has 3000 seeds; that another one might show it, too, is no excuse.
 find_bug() { # binary, profile that is made for it or ""
     if [ -n "$2" ]; then
-        shows "$1" "$2" 1..3000
-        return 0
+        shows "$1" "$2" 1..3000 || return 0
+        return
     fi
     for profile in calm prompt notify skew teardown depth handshake slow swarm doors refused; do
         shows "$1" $profile 1..200 && return

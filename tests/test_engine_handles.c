@@ -44,6 +44,18 @@ static struct lone *reach_and_hold(weir_peer *peer_out, uint64_t *conn_out) {
     return lone;
 }
 
+/* The same, and the application closes its handle. REFUSED tells of the next one. */
+static struct lone *hold_and_refuse(weir_event *refused_out, uint64_t *conn_out) {
+    weir_peer peer;
+    struct lone *lone = reach_and_hold(&peer, conn_out);
+    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
+    lone->no_qps = true;
+    lone->qps_error = WEIR_EMFILE;
+    lone_say_hello(lone, *conn_out, 1, 9);
+    assert_true(lone_told(lone, WEIR_EVENT_REFUSED, refused_out));
+    return lone;
+}
+
 /* The application opens one more name of instance 1, connects, and is told that the peer has
  * another handle, which this returns. */
 static uint64_t open_another(struct lone *lone, const char *name, weir_peer *peer_out) {
@@ -565,16 +577,10 @@ static void test_H1_something_follows_up(void **state) {
 static void test_H1_what_is_held_comes_behind_up(void **state) {
     weir_notification notification;
     weir_event refused, up;
-    weir_peer peer;
     uint64_t conn;
 
     (void)state;
-    struct lone *lone = reach_and_hold(&peer, &conn);
-    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
-    lone->no_qps = true;
-    lone->qps_error = WEIR_EMFILE;
-    lone_say_hello(lone, conn, 1, 9);
-    assert_true(lone_told(lone, WEIR_EVENT_REFUSED, &refused));
+    struct lone *lone = hold_and_refuse(&refused, &conn);
     assert_int_equal(weir_notification_take(lone->engine, &notification), WEIR_OK);
     lone_run(lone);
     assert_true(lone_told(lone, WEIR_EVENT_UP, &up));
@@ -611,16 +617,10 @@ static void test_H1_what_was_held_brings_nobody_up_under_two_names(void **state)
 static void test_H1_what_is_held_at_the_end_comes_behind_up(void **state) {
     weir_notification notification;
     weir_event refused, event;
-    weir_peer peer;
     uint64_t conn;
 
     (void)state;
-    struct lone *lone = reach_and_hold(&peer, &conn);
-    assert_int_equal(weir_peer_close(lone->engine, peer), WEIR_OK);
-    lone->no_qps = true;
-    lone->qps_error = WEIR_EMFILE;
-    lone_say_hello(lone, conn, 1, 9);
-    assert_true(lone_told(lone, WEIR_EVENT_REFUSED, &refused));
+    struct lone *lone = hold_and_refuse(&refused, &conn);
     lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
     assert_true(lone_told(lone, WEIR_EVENT_UP, &event));
     assert_int_equal(event.peer.id, refused.peer.id);

@@ -3,7 +3,7 @@
  * others that call, answer, restart, break and leave, all at random; and what it may rely on about
  * the handles that it has (H1). The other side is the test itself: see lone_engine.h.
  *
- * What is asked after each act: an event or a notification comes under a handle that the
+ * The rules that each act is followed by: an event or a notification comes under a handle that the
  * application has, or was told; a notification behind UP; no UP while up; no GONE of one that is
  * gone already; what one call takes for a handle, all take. And at the end, when everybody answers
  * and enough time has passed: each connect that was under way was answered, each transfer has

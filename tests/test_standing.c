@@ -88,8 +88,8 @@ static void test_late_data_is_told_of(void **state) {
     expect(STANDING_IN_END, WEIR_EVENT_GONE, STANDING_ENDED);
 }
 
-/* What is left of an instance that was told to be up, and gone, brings no UP, though its handle is
- * closed meanwhile; the next handle, or instance, is not known to be up. */
+/* An instance was told to be up, and gone: its late data bring no UP, though its handle is closed
+ * meanwhile. The next handle, or instance, is not known to be up. */
 static void test_that_up_was_told_is_remembered(void **state) {
     (void)state;
     begin();

@@ -84,7 +84,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
                                   const char *method, const char *version, const char *body,
                                   size_t *body_bytes, void **state) {
     struct metrics *metrics = context;
-    (void)version, (void)body, (void)body_bytes;
+    (void)version, (void)body;
     if (*state == NULL) { /* its first call brings the headers alone */
         *state = metrics;
         return MHD_YES;

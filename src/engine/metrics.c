@@ -42,7 +42,7 @@ static void say(struct text *text, const char *format, ...) {
         text->length += (size_t)length;
 }
 
-/* What stands before the samples of one name. The total of a counter is a name of its own for
+/* The lines before the samples of one name. The total of a counter is a name of its own for
  * Prometheus, and a suffix of the sample for OpenMetrics. */
 static void begin(struct text *text, bool open, const struct outside *of, const char *help) {
     const char *total = !open && !of->gauge ? "_total" : "";

@@ -351,7 +351,7 @@ static void tell_names(weir_engine *engine, struct peer *peer) {
 void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     transfer_fail_all(engine, peer, error, false);
     if (peer->live != NONE && !peer->wanted)
-        return; /* there is one, and another was tried for */
+        return; /* one has come up since that was noted */
     enum standing_input failed = peer->wanted ? STANDING_IN_FAILED_ASKED : STANDING_IN_FAILED;
     weir_event_type event = standing_step(&peer->standing, failed);
     peer_tell(engine, event, peer, error, 0);
@@ -459,9 +459,10 @@ void peer_evict(weir_engine *engine) {
     }
 }
 
-/* Transfers through the handle that was closed end, also those that are still on the submit queue.
- */
+/* The handle was closed: its wish ends, and its transfers, also those that are still on the submit
+ * queue. */
 static void disown_closed(weir_engine *engine, struct peer *peer) {
+    peer->wanted = false;
     transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
     tables_lock(engine);
     peer->closed_party = peer->party;
@@ -474,7 +475,6 @@ static void disown_closed(weir_engine *engine, struct peer *peer) {
 static void closed(weir_engine *engine, struct peer *peer) {
     standing_step(&peer->standing, STANDING_IN_CLOSED);
     peer->told = TOLD_NOT;
-    peer->wanted = false;
     disown_closed(engine, peer);
     found_closed(engine, peer, true);
     if (!peer_is_known(peer)) { /* its entry may stay, for what is held of an instance before */
@@ -497,10 +497,6 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     peer->nameless = peer->stage != PEER_KNOWN;
     found_alias_set(engine, peer, NONE);
     tables_unlock(engine);
-    if (peer_is_leaving(peer)) { /* the next instance at its address was waited for */
-        peer->wanted = false;
-        disown_closed(engine, peer);
-    }
     /* Another handle may name the same engine: then its memory and transfers stay. */
     uint32_t heir = peer_open_alias(engine, known);
     if (told) {
@@ -512,6 +508,8 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     bool goes_on = known->told != TOLD_NOT && (known->met || (known != peer && !told));
     if (known->refs == 0 && heir == NONE && !goes_on)
         closed(engine, known);
+    else if (peer_is_leaving(peer))
+        disown_closed(engine, peer); /* the next instance at its address was waited for */
     else if (known->refs == 0 && heir == NONE && !known->met)
         found_closed(engine, known, true);
     if (known != peer)
