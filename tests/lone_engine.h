@@ -86,6 +86,8 @@ struct lone {
     uint32_t qp_count;
     int release_error;                      /* what the device says of the next releases */
     void (*on_register)(struct lone *lone); /* while memory is registered or released */
+    /* Each WR when it is posted, on that QP. */
+    void (*on_post)(struct lone *lone, uint32_t qp, const struct weir_wr *wr);
     uint32_t fail_all;   /* enum weir_cqe_status: how what is posted ends, if not 0 */
     uint32_t poison;     /* what is posted is done when it is polled, but all of it flushes if
                           * one of it has so many bytes; 0: see above */
@@ -146,6 +148,9 @@ void lone_run(struct lone *lone);
 /* Time passes, in steps that are short against all time-outs. */
 void lone_pass(struct lone *lone, uint64_t ns);
 
+/* Memory of instance n's, as seen by this peer; its rkey is n. What weir_memory_import says. */
+int lone_import(struct lone *lone, weir_peer peer, uint32_t n, uint64_t length,
+                weir_remote *remote_out);
 /* `length` bytes of the test's own, and as many of instance n's, who is this peer. */
 void lone_memories(struct lone *lone, weir_peer peer, uint32_t n, void *bytes, uint64_t length,
                    weir_memory *local_out, weir_remote *remote_out);

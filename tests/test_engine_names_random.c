@@ -5,20 +5,27 @@
  *
  * The rules that each act is followed by: an event or a notification comes under a handle that the
  * application has, or was told; a notification behind UP; no UP while up; no GONE of one that is
- * gone already; what one call takes for a handle, all take. And at the end, when everybody answers
- * and enough time has passed: each connect that was under way was answered, each transfer has
- * ended, and a handle that is up has a session.
+ * gone already; what one call takes for a handle, all take; what is posted goes to an instance that
+ * its handle has named since, and data to the one whose memory it is for. And at the end, when
+ * everybody answers and enough time has passed: each connect that was under way was answered, each
+ * transfer has ended, and a handle that is up has a session.
+ *
+ * This file is long because its acts, and the rules that look at them, share one world.
  *
  *     test_engine_names_random FIRST LAST     these seeds
  *     WEIR_TEST_TRACE=1 ...                   with all that happens */
 #include "lone_engine.h"
+#include "tables.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "wire_data.h"
+
 #define SEEDS 400
 
 enum { OTHERS = 3, NAMES = 5, KNOWN = 512, SENT = 256, ACTS = 70, INSTANCES = 64, TAGS = 1024 };
+enum { REMOTES = 16, BYTES = 64 };
 
 /* Where the engine dials: the address of each of the others, and names of the first two. */
 static const char *const addresses[NAMES] = {
@@ -40,6 +47,7 @@ struct known {
     uint32_t opened; /* references */
     bool told;       /* by an event */
     bool up, ever_up, gone;
+    unsigned ups;       /* how often it was told to be up */
     bool asked;         /* connect was ENOTREADY */
     uint64_t same;      /* the handle that carries its events, as far as the application knows */
     uint64_t said;      /* the same, as SAME has told; 0: itself */
@@ -48,7 +56,9 @@ struct known {
 
 struct sent {
     weir_transfer transfer;
-    uint64_t id; /* of the handle */
+    uint64_t id;     /* of the handle */
+    uint64_t named;  /* the instances that the handle has named since the submit, a bit each */
+    uint64_t posted; /* those that it was posted to */
 };
 
 static struct world {
@@ -63,6 +73,11 @@ static struct world {
     uint32_t known_count;
     struct sent sent[SENT];
     uint32_t sent_count;
+    uint8_t bytes[BYTES];
+    weir_memory memory;
+    weir_remote remotes[REMOTES];
+    uint32_t remote_count;
+    const char *misled; /* what was posted to another than it is for; NULL: nothing */
     uint32_t instances;
     bool trace, settling;
     uint32_t tag;
@@ -363,8 +378,11 @@ static void take_event(const weir_event *event) {
     case WEIR_EVENT_UP:
         if (known->up)
             WRONG("UP twice");
-        if (known->gone && known->ever_up && is_stale(id))
+        /* The data of an instance that could not be connected to, and is gone, comes so. */
+        if (known->gone && is_stale(id) &&
+            known->ups >= (unsigned)__builtin_popcountll(known->instances))
             WRONG("UP under a handle that was told to be gone, and is stale");
+        known->ups++;
         known->up = known->ever_up = true;
         known->gone = false;
         break;
@@ -402,8 +420,10 @@ static void take_events(void) {
         take_event(&event);
 }
 
+/* Events first: they say whose it is. */
 static void take_notification(void) {
     weir_notification notification;
+    take_events();
     if (weir_notification_take(w.lone->engine, &notification) != WEIR_OK)
         return;
     uint64_t id = notification.from.id;
@@ -445,6 +465,7 @@ static void connects(void) {
     struct known *known = some_known(false);
     if (known == NULL)
         return;
+    take_events(); /* what came before it is no answer to it */
     weir_peer_info info = WEIR_PEER_INFO_INIT;
     bool stale = is_stale(known->id);
     if (!stale && weir_peer_query(w.lone->engine, (weir_peer){known->id}, &info) == WEIR_OK)
@@ -459,22 +480,105 @@ static void connects(void) {
         known->asked = true;
 }
 
+/* A bit for an instance; 0: it is none that is known. */
+static uint64_t named_as(const uint8_t *instance) {
+    uint32_t n = number_of_instance(instance);
+    return n > 0 && n < INSTANCES ? UINT64_C(1) << n : 0;
+}
+
+/* The instance that the handle names now. */
+static uint64_t named_by(uint64_t id) {
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    int rc = weir_peer_query(w.lone->engine, (weir_peer){id}, &info);
+    return rc == WEIR_OK ? named_as(info.instance) : 0;
+}
+
+/* Memory of the instance that a handle names, or of any: what is not its own is refused, or a
+ * transfer there is. */
+static void imports(void) {
+    const struct known *known = some_known(false);
+    if (known == NULL || w.remote_count == REMOTES)
+        return;
+    uint64_t named = named_by(known->id);
+    uint32_t n = 1 + below(w.instances);
+    if (named != 0 && below(4) != 0)
+        n = (uint32_t)__builtin_ctzll(named);
+    int rc = lone_import(w.lone, (weir_peer){known->id}, n, BYTES, &w.remotes[w.remote_count]);
+    TRACE("app: imports memory of %u through %lx: %s", n, (unsigned long)known->id,
+          weir_error_name(rc));
+    w.remote_count += rc == WEIR_OK;
+}
+
+/* A notification, with data where there is memory, which may be another's. */
 static void submits(void) {
     struct known *known = some_known(false);
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     if (known == NULL || w.sent_count == SENT)
         return;
     struct sent *sent = &w.sent[w.sent_count];
+    weir_segment segment = {.local = w.memory, .length = BYTES};
+    size_t segments = w.remote_count > 0 && below(2) == 0;
+    if (segments > 0)
+        segment.remote = w.remotes[below(w.remote_count)];
     options.flags = WEIR_TRANSFER_NOTIFY;
+    options.notify_tag = w.sent_count;
     bool stale = is_stale(known->id);
-    int rc = weir_write(w.lone->engine, (weir_peer){known->id}, NULL, 0, &options, &sent->transfer);
-    TRACE("app: writes to %lx: %s", (unsigned long)known->id, weir_error_name(rc));
-    if ((rc == WEIR_ESTALE) != stale)
+    *sent = (struct sent){.id = known->id, .named = named_by(known->id)};
+    int rc = weir_write(w.lone->engine, (weir_peer){known->id}, &segment, segments, &options,
+                        &sent->transfer);
+    TRACE("app: writes %zu segments, %u, to %lx: %s", segments, w.sent_count,
+          (unsigned long)known->id, weir_error_name(rc));
+    if (segments > 0 ? rc == WEIR_OK && stale : (rc == WEIR_ESTALE) != stale)
         WRONG("write is %s, and query is %s", weir_error_name(rc), stale ? "ESTALE" : "OK");
     if (rc != WEIR_OK || sent->transfer.id == 0)
         return;
-    sent->id = known->id;
     w.sent_count++;
+}
+
+/* The device has a WR: its QP leads to an instance, which has to be the one that it is for. */
+static void on_post(struct lone *lone, uint32_t number, const struct weir_wr *wr) {
+    const struct qp *qp = NULL;
+    struct wire_data data;
+    for (uint32_t i = 0; i < lone->engine->qps_used; i++) {
+        if (lone->engine->qps[i].qp == (struct weir_qp *)(uintptr_t)(number + 1))
+            qp = &lone->engine->qps[i];
+    }
+    if (qp == NULL || qp->peer == NONE) {
+        w.misled = "a WR on a QP of nobody";
+        return;
+    }
+    uint32_t n = number_of_instance(lone->engine->peers[qp->peer].instance);
+    if (n == 0 || n >= INSTANCES) {
+        w.misled = "a WR on a QP to nobody";
+        return;
+    }
+    if (wr->opcode == WEIR_OP_WRITE && wr->length > 0 && wr->rkey != n)
+        w.misled = "data for the memory of another instance";
+    if (wr->opcode != WEIR_OP_SEND ||
+        wire_data_decode((const uint8_t *)(uintptr_t)wr->laddr, (uint32_t)wr->length, &data) !=
+            WEIR_OK ||
+        data.kind != WIRE_NOTIFY)
+        return;
+    TRACE("engine: posts the notification of write %u, to %u", (unsigned)data.tag, n);
+    if (data.tag >= SENT)
+        return;
+    struct sent *sent = &w.sent[data.tag];
+    struct peer *peer = peer_find(lone->engine, sent->id);
+    sent->posted |= UINT64_C(1) << n;
+    if (peer != NULL) /* the engine is in this very step, and cannot be asked */
+        sent->named |= named_as(peer_resolve(lone->engine, peer)->instance);
+}
+
+static void look_at_posts(void) {
+    if (w.misled != NULL)
+        WRONG("posted: %s", w.misled);
+    for (uint32_t i = 0; i < w.sent_count; i++) {
+        struct sent *sent = &w.sent[i];
+        sent->named |= named_by(sent->id);
+        if ((sent->posted & ~sent->named) != 0)
+            WRONG("write %u to %lx was posted to %d, which its handle has not named since", i,
+                  (unsigned long)sent->id, __builtin_ctzll(sent->posted & ~sent->named));
+    }
 }
 
 static bool has_ended(const struct sent *sent) {
@@ -491,6 +595,7 @@ static void look_at_instances(void) {
         if (n > 0 && n < INSTANCES)
             w.known[i].instances |= UINT64_C(1) << n;
     }
+    look_at_posts();
 }
 
 /* The handle that events of this one's peer carry now; 0: it is stale. */
@@ -518,6 +623,7 @@ static void closes(void) {
     weir_peer_info info = WEIR_PEER_INFO_INIT;
     if (known == NULL)
         return;
+    look_at_instances();
     take_events();
     assert_int_equal(weir_peer_query(w.lone->engine, (weir_peer){known->id}, &info), WEIR_OK);
     uint64_t names[KNOWN];
@@ -531,14 +637,14 @@ static void closes(void) {
     if (--known->opened > 0)
         return;
     inherit(known, names, count);
+    bool goes_on = !is_stale(known->id);
+    if (goes_on && !w.lone->engine->peers[handle_index(known->id)].met)
+        WRONG("a handle outlives its close, of a peer that did not connect by itself");
+    known->told |= goes_on;
     lone_run(w.lone);
     take_events();
-    if (!is_stale(known->id)) {
-        if (!w.lone->engine->peers[handle_index(known->id)].met)
-            WRONG("a handle outlives its close, of a peer that did not connect by itself");
-        known->told = true;
+    if (!is_stale(known->id))
         return;
-    }
     known->asked = known->up = known->told = false;
     bool has_another = info.peer.id != known->id && !is_stale(info.peer.id);
     for (uint32_t i = 0; i < count; i++)
@@ -562,7 +668,9 @@ static void act(void) {
         connects();
     else if (what < 34)
         closes();
-    else if (what < 42)
+    else if (what < 36)
+        imports();
+    else if (what < 43)
         submits();
     else if (what < 52)
         take_notification();
@@ -642,20 +750,29 @@ static void run_seed(void) {
     options.transfers_max = 256;
     options.segments_max = 64;
     options.peers_max = below(4) == 0 ? 4 : 16;
-    options.memories_max = options.remotes_max = 4;
+    options.memories_max = 4;
+    options.remotes_max = REMOTES;
     options.sq_depth = 16;
     options.recv_credits = 8;
     options.notifications_max = 1 + below(3);
     options.connect_timeout_ns = SECOND;
     w.lone = lone_open(&options);
     w.lone->executes = true;
+    w.lone->on_post = on_post;
+    w.lone->connect_ns = below(4) == 0 ? (1 + below(10)) * 10 * MS : 0;
+    assert_int_equal(weir_memory_register(w.lone->engine, w.bytes, BYTES, 0, &w.memory), WEIR_OK);
     for (uint32_t i = 0; i < NAMES; i++)
         w.leads_to[i] = i % OTHERS;
     for (uint32_t i = 0; i < OTHERS; i++)
         w.others[i] = (struct other){.n = ++w.instances, .says_other = below(8) == 0};
     for (int i = 0;
          i < ACTS && w.lone->conn_count < LONE_CONNS / 2 && w.lone->qp_count < LONE_QPS / 2; i++) {
+        /* What comes of several acts may be heard together. */
+        w.lone->batch = below(4) == 0;
         act();
+        if (w.lone->batch)
+            act();
+        w.lone->batch = false;
         lone_run(w.lone);
         look_at_instances();
         take_events();
