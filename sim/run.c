@@ -25,6 +25,8 @@ enum {
     RUN_SLICE_NS = 1000000,
     RUN_ACT_NS_MAX = 300000000,     /* phase 1 ends then even if submits are left */
     RUN_QUIET_NS = 400000000,       /* teardowns and settles of phase 3 */
+    RUN_LOOKS = 8,                  /* for slots at the end, ... */
+    RUN_LOOK_NS = 1000000,          /* ... so far apart */
     RUN_MUTE_ROUNDS = 5,            /* of that, where transfers may break session after session, */
     RUN_SLOW_CONNECT_NS = 10000000, /* or a few of them while each takes so long to come up */
 };
@@ -408,6 +410,25 @@ static bool holds_pending(const struct sim_run *run) {
     return false;
 }
 
+/* A peer without a connection is sent an empty write each eighth of a connect time-out. The slot of
+ * one that is under way comes back before the next is due; one that is lost does not. */
+static void await_signs_of_life(struct sim_run *run) {
+    for (uint32_t look = 0; look < RUN_LOOKS; look++) {
+        weir_peer_info info;
+        bool any = false;
+
+        for (uint32_t n = 0; n < run->world->config.nodes; n++) {
+            for (uint32_t i = 0; i < SIM_RUN_NODES_MAX; i++) {
+                any |= holds(&run->apps[n], i, &info);
+            }
+        }
+        if (!any || run_over(run)) {
+            return;
+        }
+        run_slice(run, scaled(run->world, RUN_LOOK_NS));
+    }
+}
+
 static void judge_slots(struct sim_run *run, uint32_t node) {
     weir_peer_info info;
 
@@ -465,6 +486,7 @@ static void phase_quiet(struct sim_run *run) {
     while (!run_over(run) && run->world->now_ns < until && holds_pending(run)) {
         run_slice(run, scaled(run->world, RUN_QUIET_NS));
     }
+    await_signs_of_life(run);
     for (uint32_t i = 0; i < run->world->config.nodes && !run_over(run); i++) {
         if (run->apps[i].engine == NULL) {
             sim_violation(run->world, "E6 n%u has no engine at the end", i);
