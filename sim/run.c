@@ -25,10 +25,10 @@ enum {
     RUN_SLICE_NS = 1000000,
     RUN_ACT_NS_MAX = 300000000,     /* phase 1 ends then even if submits are left */
     RUN_QUIET_NS = 400000000,       /* teardowns and settles of phase 3 */
-    RUN_LOOKS = 8,                  /* for slots at the end, ... */
-    RUN_LOOK_NS = 1000000,          /* ... so far apart */
     RUN_MUTE_ROUNDS = 5,            /* of that, where transfers may break session after session, */
     RUN_SLOW_CONNECT_NS = 10000000, /* or a few of them while each takes so long to come up */
+    RUN_LOOKS = 8,                  /* for slots at the end, ... */
+    RUN_LOOK_NS = 1000000,          /* ... so far apart */
 };
 
 /* A connect attempt with all its backoff, twice, and the teardowns between. */
@@ -419,7 +419,7 @@ static void await_signs_of_life(struct sim_run *run) {
 
         for (uint32_t n = 0; n < run->world->config.nodes; n++) {
             for (uint32_t i = 0; i < SIM_RUN_NODES_MAX; i++) {
-                any |= holds(&run->apps[n], i, &info);
+                any |= holds(&run->apps[n], i, &info) && info.pending == 0;
             }
         }
         if (!any || run_over(run)) {

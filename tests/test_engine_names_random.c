@@ -767,7 +767,7 @@ static void run_seed(void) {
         w.others[i] = (struct other){.n = ++w.instances, .says_other = below(8) == 0};
     for (int i = 0;
          i < ACTS && w.lone->conn_count < LONE_CONNS / 2 && w.lone->qp_count < LONE_QPS / 2; i++) {
-        /* What comes of several acts may be heard together. */
+        /* The engine hears the messages of two acts in one step, at times. */
         w.lone->batch = below(4) == 0;
         act();
         if (w.lone->batch)
