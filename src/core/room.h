@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* room.h: the memory of an inbox, and the messages in it.
+ *
+ * An inbox is memory of its receiver, in chunks of one size. A chunk is *granted* to one sender at
+ * a time, which fills it from the front, one message behind the other:
+ *
+ *     chunk    | head payload | head payload | ...               free |
+ *              0              ^ offset                  end ^         ^ chunk_bytes
+ *
+ * Each grant has a *place*: a number that no other grant of the inbox has, before or after.
+ * {place, offset} names a message for good. A sender fills its places in their order, so places and
+ * offsets are the order of its messages. It tells the receiver how far a place is filled (its
+ * *end*), and when nothing more comes there (*closed*): because the next message does not fit,
+ * because it has nothing to send, or because it was asked to. All that was told is delivered, whatever
+ * becomes of the session or the sender. All else may be written anew, at the same place or at
+ * another.
+ *
+ * Owns the head's bytes, the sizes that follow from a message's length, and the shape of an inbox.
+ * A head is little-endian, at the front of a line of its own:
+ *
+ *      0  mark 8    the secret of the grant plus the offset
+ *      8  length 4  of the payload
+ *     12  skip 4     1: no message, the sender took it back; else 0
+ *     16  tag 8
+ *     24  payload, if it is ROOM_NEAR bytes at most; a longer one is on the lines that follow
+ *
+ * Where a receiver sees the memory that a sender writes, and sees it in the order in which it was
+ * written, the mark is written last and tells that the message is there. Remains of other grants
+ * have other marks: the secret is random, and known to the two alone. */
+#ifndef WEIR_ROOM_H
+#define WEIR_ROOM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "wire_data.h"
+
+enum {
+    ROOM_LINE = 64, /* messages begin at multiples of it */
+    ROOM_HEAD = 24, /* the bytes of a head in front of a near payload */
+    ROOM_NEAR = ROOM_LINE - ROOM_HEAD,
+    ROOM_CHUNK_BYTES = 65536,  /* a chunk has about so many, or one message if that is longer */
+    ROOM_LENGTH_MAX = 1 << 30, /* of a message */
+    ROOM_CHUNKS_MAX = 1 << 20
+};
+
+/* A grant, as its sender is told of it. */
+struct room_grant {
+    uint64_t place;
+    uint64_t secret;
+    uint32_t chunk;
+    uint32_t end; /* filled as far as this; not 0: of a grant that is told again */
+    bool keep;    /* the sender may keep it while it has nothing to send */
+    bool called;  /* the sender is to close it now */
+};
+
+/* How far a place is filled, as its receiver is told. */
+struct room_told {
+    uint64_t place;
+    uint32_t chunk;
+    uint32_t end;
+    bool closed;
+};
+
+struct room_head {
+    uint64_t mark;
+    uint64_t tag;
+    uint32_t length;
+    bool skip;
+};
+
+/* The sizes of an inbox. */
+struct room_shape {
+    uint32_t message_bytes_max;
+    uint32_t chunk_bytes;
+    uint32_t chunk_count;
+    uint32_t peer_chunks; /* that one peer may have */
+};
+
+/* The bytes that a message takes in a chunk. length: ROOM_LENGTH_MAX at most. */
+static inline uint32_t room_bytes(uint32_t length) {
+    uint32_t far = (length + ROOM_LINE - 1) & ~(uint32_t)(ROOM_LINE - 1);
+    return length <= ROOM_NEAR ? ROOM_LINE : ROOM_LINE + far;
+}
+
+/* Where the payload begins, behind the head's beginning. */
+static inline uint32_t room_payload(uint32_t length) {
+    return length <= ROOM_NEAR ? ROOM_HEAD : ROOM_LINE;
+}
+
+static inline uint64_t room_mark(uint64_t secret, uint32_t offset) {
+    return secret + offset;
+}
+
+/* Writes ROOM_HEAD bytes. */
+static inline void room_head_encode(const struct room_head *head, uint8_t *out) {
+    const uint64_t words[3] = {wire_data_le64(head->mark),
+                               wire_data_le64(head->length | (uint64_t)head->skip << 32),
+                               wire_data_le64(head->tag)};
+    memcpy(out, words, sizeof(words));
+}
+
+/* Reads what a sender wrote, once. False: it is no head of this mark, or its message does not
+ * fit in `room` bytes. */
+static inline bool room_head_decode(const uint8_t *in, uint64_t mark, uint32_t room,
+                                    struct room_head *head_out) {
+    uint64_t words[3];
+
+    memcpy(words, in, sizeof(words));
+    uint32_t length = (uint32_t)wire_data_le64(words[1]);
+    uint32_t skip = (uint32_t)(wire_data_le64(words[1]) >> 32);
+    if (wire_data_le64(words[0]) != mark || skip > 1 || length > ROOM_LENGTH_MAX ||
+        room_bytes(length) > room)
+        return false;
+    *head_out = (struct room_head){mark, wire_data_le64(words[2]), length, skip != 0};
+    return true;
+}
+
+/* The shape of an inbox for messages of up to message_bytes_max bytes, in which peer_messages of
+ * that length of one peer, and `messages` of all peers together, can wait. Shorter messages share
+ * chunks, so more of them can. False: one of these is 0, or more memory would be needed than
+ * ROOM_CHUNKS_MAX chunks have. */
+static inline bool room_shape(uint32_t message_bytes_max, uint32_t peer_messages, uint32_t messages,
+                              struct room_shape *shape_out) {
+    if (message_bytes_max > ROOM_LENGTH_MAX || peer_messages == 0 || messages == 0)
+        return false;
+    uint32_t bytes = room_bytes(message_bytes_max);
+    uint32_t each = bytes >= ROOM_CHUNK_BYTES ? 1 : ROOM_CHUNK_BYTES / bytes;
+    uint32_t peer_chunks = peer_messages / each + (peer_messages % each != 0);
+    uint32_t chunks = messages / each + (messages % each != 0);
+    if (chunks > ROOM_CHUNKS_MAX || peer_chunks > ROOM_CHUNKS_MAX)
+        return false;
+    *shape_out = (struct room_shape){message_bytes_max, bytes * each,
+                                     chunks > peer_chunks ? chunks : peer_chunks, peer_chunks};
+    return true;
+}
+
+#endif
