@@ -11,9 +11,9 @@
  * {place, offset} names a message for good. A sender fills its places in their order, so places and
  * offsets are the order of its messages. It tells the receiver how far a place is filled (its
  * *end*), and when nothing more comes there (*closed*): because the next message does not fit,
- * because it has nothing to send, or because it was asked to. All that was told is delivered, whatever
- * becomes of the session or the sender. All else may be written anew, at the same place or at
- * another.
+ * because it has nothing to send, or because it was asked to. All that was told is delivered,
+ * whatever becomes of the session or the sender. All else may be written anew, at the same place or
+ * at another.
  *
  * Owns the head's bytes, the sizes that follow from a message's length, and the shape of an inbox.
  * A head is little-endian, at the front of a line of its own:
