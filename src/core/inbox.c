@@ -135,7 +135,7 @@ static void chunk_release(struct inbox *inbox, uint32_t index) {
     stream_forget(inbox, stream);
 }
 
-/* Goes on to the chunk of the next message, and says whether there is one. */
+/* Goes on to the chunk of the next message, and offers it if it is there. */
 static void stream_advance(struct inbox *inbox, struct inbox_stream *stream) {
     uint32_t index = index_of(inbox, stream);
     while (stream->taking != INBOX_NONE) {
@@ -147,6 +147,15 @@ static void stream_advance(struct inbox *inbox, struct inbox_stream *stream) {
         chunk_release(inbox, at);
     }
     set_in(&inbox->ready, index, has_message(inbox, stream));
+}
+
+/* Likewise, behind a message: streams with more take turns. */
+static void stream_next(struct inbox *inbox, struct inbox_stream *stream,
+                        const struct inbox_chunk *chunk) {
+    if (chunk->taken == chunk->end)
+        stream_advance(inbox, stream);
+    if (inbox->ready.used > 1 && is_in(&inbox->ready, index_of(inbox, stream)))
+        to_the_end(&inbox->ready, index_of(inbox, stream));
 }
 
 /* ---- streams ---- */
@@ -350,8 +359,7 @@ static enum inbox_taken take_next(struct inbox *inbox, const uint8_t *memory, ui
         chunk->taken += room_bytes(head.length);
     else
         spoil(inbox, at);
-    groups_leave(&inbox->ready, stream_index); /* behind the others, if there is more */
-    stream_advance(inbox, stream);
+    stream_next(inbox, stream, chunk);
     if (!good)
         return INBOX_BAD;
     return head.skip ? INBOX_EMPTY : INBOX_MESSAGE;

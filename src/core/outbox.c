@@ -113,13 +113,13 @@ void outbox_put(struct outbox *outbox, uint32_t length, struct outbox_spot *spot
 }
 
 void outbox_ready(struct outbox *outbox, uint64_t place_number, uint32_t end) {
-    for (uint32_t i = 0; i < outbox->count; i++) {
-        struct outbox_place *place = place_at(outbox, i);
-        if (place->grant.place < place_number)
-            place->ready = place->used;
-        else if (place->grant.place == place_number && place->ready < end)
-            place->ready = end;
+    struct outbox_place *place = place_at(outbox, outbox->getting_ready);
+    while (place->grant.place < place_number && outbox->getting_ready + 1 < outbox->count) {
+        place->ready = place->used;
+        place = place_at(outbox, ++outbox->getting_ready);
     }
+    if (place->grant.place == place_number && place->ready < end)
+        place->ready = end;
 }
 
 void outbox_idle(struct outbox *outbox) {
@@ -154,6 +154,7 @@ static void drop(struct outbox *outbox) {
         outbox->first = (outbox->first + 1) % OUTBOX_PLACES;
         outbox->count--;
         outbox->filling -= outbox->filling > 0;
+        outbox->getting_ready -= outbox->getting_ready > 0;
     }
 }
 
@@ -191,7 +192,7 @@ bool outbox_settled(struct outbox *outbox) {
         *place_at(outbox, left++) = place;
     }
     outbox->count = left;
-    outbox->filling = 0;
+    outbox->filling = outbox->getting_ready = 0;
     outbox->wanted = outbox->grants;
     outbox->asking = false;
     return true;
@@ -224,6 +225,8 @@ const char *outbox_verify(const struct outbox *outbox) {
             return "a place was filled before its turn";
         if (!place->closed && i < outbox->filling)
             return "a place was passed over";
+        if (place->ready != place->used && i < outbox->getting_ready)
+            return "a message was told of before one in front of it";
     }
     return NULL;
 }

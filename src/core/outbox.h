@@ -38,13 +38,14 @@ struct outbox_place {
 struct outbox {
     struct outbox_place places[OUTBOX_PLACES];
     uint32_t chunk_bytes;
-    uint32_t first, count; /* of the places: place i is [(first + i) % OUTBOX_PLACES] */
-    uint32_t filling;      /* the next message goes to this one of them, or behind it */
-    uint64_t life;         /* of the stream over there */
-    uint64_t last;         /* the latest place that was granted */
-    uint64_t grants;       /* so many */
-    uint64_t wanted;       /* the receiver was told so last */
-    bool asking;           /* the session is new: outbox_settled is to come */
+    uint32_t first, count;  /* of the places: place i is [(first + i) % OUTBOX_PLACES] */
+    uint32_t filling;       /* the next message goes to this one of them, or behind it */
+    uint32_t getting_ready; /* in all before this one of them, all messages are ready */
+    uint64_t life;          /* of the stream over there */
+    uint64_t last;          /* the latest place that was granted */
+    uint64_t grants;        /* so many */
+    uint64_t wanted;        /* the receiver was told so last */
+    bool asking;            /* the session is new: outbox_settled is to come */
 };
 
 /* Where a message goes. */
