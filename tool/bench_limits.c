@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_limits.c: `bench limits`: the yardsticks of limits.h, size by size. */
+/* bench_limits.c: `bench limits`: the yardsticks of machine_limits.h, size by size. */
 #include <stdio.h>
 #include <string.h>
 

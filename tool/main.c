@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "child.h"
 #include "host.h"
 #include "options.h"
 #include "settings.h"
-#include "spawn.h"
 #include "target.h"
 
 /* `bench write` with --latency is another bench than without. */
@@ -69,7 +69,7 @@ int main(int argc, char **argv) {
     case OPTIONS_DONE:
         break;
     case OPTIONS_RUN:
-        if (strcmp(argv[0], SPAWN_NAME) != 0)
+        if (strcmp(argv[0], CHILD_NAME) != 0)
             settings_warn();
         (void)host_cpu_count(); /* before anything is pinned */
         host_catch_signals();

@@ -11,7 +11,7 @@
 #include <jansson.h>
 
 #include "histogram.h"
-#include "limits.h"
+#include "machine_limits.h"
 #include "options.h"
 #include "session.h"
 #include "weir.h"

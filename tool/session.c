@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "child.h"
 #include "diagnose.h"
 #include "host.h"
-#include "spawn.h"
 
 #define SESSION_TIMEOUT_NS (30 * NS_PER_S) /* an answer that takes longer will not come */
 /* A bench has nothing to gain from waiting for a target that went away. */
@@ -60,7 +60,7 @@ int session_fail(struct session *session, const char *what, int error) {
     char how[64], why[DIAGNOSIS_MAX];
 
     /* That our own target died says more than what its death did to a transfer. */
-    if (session->pid != 0 && spawn_gone(session->pid, how)) {
+    if (session->pid != 0 && child_gone(session->pid, how)) {
         session->pid = 0;
         return complain("%s: the target was %s", what, how);
     }
@@ -101,7 +101,7 @@ int session_start(struct session *session, const struct options *options) {
         return diagnose_open(options, asked, rc);
     if (options->peer == NULL) {
         int cpu = host_cpu_count() > 1 ? host_cpu(1) : -1;
-        int pid = spawn_target(options, cpu, session->address, sizeof(session->address));
+        int pid = child_target(options, cpu, session->address, sizeof(session->address));
         if (pid < 0)
             return -1;
         session->pid = pid;
@@ -116,7 +116,7 @@ int session_start(struct session *session, const struct options *options) {
 
 void session_end(struct session *session) {
     if (session->pid != 0) /* first: a target whose client goes within a session remarks on it */
-        spawn_end(session->pid);
+        child_end(session->pid);
     if (session->engine != NULL)
         weir_engine_close(session->engine);
     if (session->map_owned)
@@ -149,7 +149,7 @@ int session_look(struct session *session) {
         return complain("the engine failed");
     if (host_interrupted())
         return complain("interrupted");
-    if (session->pid != 0 && spawn_gone(session->pid, how)) {
+    if (session->pid != 0 && child_gone(session->pid, how)) {
         session->pid = 0;
         return complain("the target was %s", how);
     }

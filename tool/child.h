@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spawn.h: a bench's own target, a second process of this program. */
-#ifndef TOOL_SPAWN_H
-#define TOOL_SPAWN_H
+/* child.h: a bench's own target, a second process of this program. */
+#ifndef TOOL_CHILD_H
+#define TOOL_CHILD_H
 
 /* The name of a target that we start (argv[0]): we have warned already. */
-#define SPAWN_NAME "weir (target)"
+#define CHILD_NAME "weir (target)"
 
 #include <stddef.h>
 
@@ -13,12 +13,12 @@
 /* Starts `weir serve` with this bench's device options, pinned to cpu (-1: nowhere), and waits
  * until it prints its address. The process dies with this one, whatever happens to it. Returns
  * its process id, or -1 after complaining. */
-int spawn_target(const struct options *options, int cpu, char *address_out, size_t address_size);
+int child_target(const struct options *options, int cpu, char *address_out, size_t address_size);
 
 /* 0: runs. Otherwise it is gone, and text_out (64 bytes) says how: "killed by signal 9". */
-int spawn_gone(int pid, char *text_out);
+int child_gone(int pid, char *text_out);
 
 /* Asks it to end, waits at most five seconds, then kills it; reaps it. */
-void spawn_end(int pid);
+void child_end(int pid);
 
 #endif

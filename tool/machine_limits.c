@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits.c: see limits.h. Every loop looks at the clock once a batch: of copies 1 MiB, but
- * one at least and 4096 at most; 16 calls of process_vm_writev; 16 round trips of a line. It ends
- * at the first batch past its time that leaves enough slices. A rate is that of the median slice of
- * SLICE_NS: other work of the machine slows some slices, and a few slices are lucky, as no run as
- * long as a result's is. */
+/* machine_limits.c: see machine_limits.h. Every loop looks at the clock once a batch: of copies 1
+ * MiB, but one at least and 4096 at most; 16 calls of process_vm_writev; 16 round trips of a line.
+ * It ends at the first batch past its time that leaves enough slices. A rate is that of the median
+ * slice of SLICE_NS: other work of the machine slows some slices, and a few slices are lucky, as no
+ * run as long as a result's is. */
 #define _GNU_SOURCE
-#include "limits.h"
+#include "machine_limits.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spawn.c: see spawn.h. A child that was reaped in spawn_gone is remembered by the caller: no
+/* child.c: see child.h. A child that was reaped in child_gone is remembered by the caller: no
  * process id is used after its process was reaped. */
 #define _GNU_SOURCE
-#include "spawn.h"
+#include "child.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +18,8 @@
 
 #include "host.h"
 
-#define SPAWN_READY_MS    10000
-#define SPAWN_END_MS      5000
+#define CHILD_READY_MS    10000
+#define CHILD_END_MS      5000
 #define EXIT_NOT_EXECUTED 127 /* as a shell has it */
 
 /* In the child, between fork and exec: calls that take no lock. (host_pin takes none: the CPUs were
@@ -36,7 +36,7 @@ static void become_target(int out, pid_t parent, int cpu, char **argv) {
 
 /* One line, without its end; -1 when none came in time. */
 static int read_line(int fd, char *line_out, size_t size) {
-    uint64_t until = host_now_ns() + SPAWN_READY_MS * NS_PER_MS;
+    uint64_t until = host_now_ns() + CHILD_READY_MS * NS_PER_MS;
     size_t have = 0;
 
     while (have < size) {
@@ -68,7 +68,7 @@ static int reap(pid_t pid) {
     int status = 0;
 
     kill(pid, SIGTERM);
-    for (int waited = 0; waited < SPAWN_END_MS; waited += 2) {
+    for (int waited = 0; waited < CHILD_END_MS; waited += 2) {
         if (waitpid(pid, &status, WNOHANG) == pid)
             return status;
         nanosleep(&pause, NULL);
@@ -89,9 +89,9 @@ static int give_up(pid_t pid) {
     return complain("the target process did not start");
 }
 
-int spawn_target(const struct options *options, int cpu, char *address_out, size_t address_size) {
+int child_target(const struct options *options, int cpu, char *address_out, size_t address_size) {
     char depth[32], qps[32];
-    char *argv[16] = {SPAWN_NAME, "serve", "--listen", "127.0.0.1:0"};
+    char *argv[16] = {CHILD_NAME, "serve", "--listen", "127.0.0.1:0"};
     int argc = 4, ends[2];
     pid_t parent = getpid(), pid;
 
@@ -127,7 +127,7 @@ int spawn_target(const struct options *options, int cpu, char *address_out, size
     return (int)pid;
 }
 
-int spawn_gone(int pid, char *text_out) {
+int child_gone(int pid, char *text_out) {
     int status;
 
     if (waitpid(pid, &status, WNOHANG) != pid)
@@ -139,6 +139,6 @@ int spawn_gone(int pid, char *text_out) {
     return 1;
 }
 
-void spawn_end(int pid) {
+void child_end(int pid) {
     (void)reap(pid);
 }

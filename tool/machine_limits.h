@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits.h: the best that this machine does without weir, measured with the plainest loop that can
- * do it. Benches state their results as fractions of these. */
-#ifndef TOOL_LIMITS_H
-#define TOOL_LIMITS_H
+/* machine_limits.h: the best that this machine does without weir, measured with the plainest loop
+ * that can do it. Benches state their results as fractions of these. */
+#ifndef TOOL_MACHINE_LIMITS_H
+#define TOOL_MACHINE_LIMITS_H
 
 #include <stdint.h>
 
