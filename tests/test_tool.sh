@@ -294,6 +294,7 @@ wrong_values() {
         refused_as 'several options' bench write --s 1 &&
         refused_as 'neither shared nor own' bench write --memory borrowed &&
         refused_as 'neither write nor read' bench pace --op send &&
+        refused_as 'neither write nor read' bench sweep --op both &&
         refused_as '--targets 101: a percentage' bench pace --targets 1,101 &&
         refused_as '--targets : neither' bench pace --targets 1,,2 &&
         refused_as '--targets 5X: neither' bench pace --targets 5X,1 &&
@@ -436,9 +437,12 @@ limit_below() {
         grep -q '^  writes alone: .* % of the limit$' "$dir/table" &&
         grep -q '^  verified: all 12582912 bytes moved, and 12582912 left alone' "$dir/table"
 }
-# "verified" counts all rows: 8 B to 4 MiB, several of each; and no line is too long.
+# "verified" counts all rows: 8 B to 4 MiB, several of each; and no line is too long. A read checks
+# in this process, a write in the target.
 sweep_verified() {
-    narrow sweep --seconds 0.01 --verify --window 4 --json "$dir/out.json" &&
+    narrow sweep --op "$1" --seconds 0.01 --verify --window 4 --json "$dir/out.json" &&
+        json_holds '[row["size"] for row in r["results"]] == [8 << i for i in range(20)]
+            and r["options"]["op"] == "'"$1"'"' &&
         sum=$(sed -n 's/^  verified: all of \([0-9]*\) bytes$/\1/p' "$dir/table") &&
         json_holds "sum(row['checked_bytes'] for row in r['results']) == ${sum:-0} > 0"
 }
@@ -836,7 +840,8 @@ check read_verify bench_verified read --size 4K --verify --seconds 0.1
 check read_own_memory bench_verified read --memory own --threads 2 --verify --seconds 0.1
 check latency_notify bench write --latency --seconds 0.1
 check latency_memory bench write --latency=memory --seconds 0.1
-check B1_sweep sweep_verified
+check B1_sweep sweep_verified write
+check B1_sweep_reads sweep_verified read
 check B2_pace paced --size 4K
 check B2_pace_reads paced --op read --window 1 --size 1001
 check B2_pace_own_memory paced --memory own --size 64K --qps 2

@@ -476,12 +476,25 @@ static uint64_t stream_memory(const struct stream *stream) {
     return both > 2 * span ? both : 2 * span;
 }
 
+/* Members of a stream's row beside those of every result. */
+static json_t *stream_extra(const struct stream *stream, const struct result *result) {
+    double plain = result->limit.memcpy_bytes_per_s;
+    json_t *extra = json_pack("{s:I}", "size", (json_int_t)stream->size);
+
+    if (plain > 0) {
+        json_object_set_new(extra, "memcpy_bytes_per_s", json_real(plain));
+        json_object_set_new(extra, "times_memcpy",
+                            json_real((double)result->bytes / result->seconds / plain));
+    }
+    return extra;
+}
+
 /* One size: session, calibration, measurement, row. */
 static int stream_size(struct session *session, struct report *report, uint64_t size) {
     const struct options *o = session->options;
     struct stream stream = {.options = o,
                             .session = session,
-                            .reads = o->command == CMD_READ,
+                            .reads = o->command == CMD_READ || o->op == OP_READ,
                             .alone = host_cpu_count() < 2};
     struct histogram *latency = calloc(1, sizeof(*latency));
     struct result result = {.op = "one segment", .latency = latency};
@@ -515,10 +528,7 @@ static int stream_size(struct session *session, struct report *report, uint64_t 
         goto out;
     after = stream_limit(&stream);
     limit_raise(&result.limit, &after);
-    if (result.limit.memcpy_bytes_per_s > 0)
-        result.extra = json_pack(
-            "{s:f, s:f}", "memcpy_bytes_per_s", result.limit.memcpy_bytes_per_s, "times_memcpy",
-            (double)result.bytes / result.seconds / result.limit.memcpy_bytes_per_s);
+    result.extra = stream_extra(&stream, &result);
     result.clock_ns = (double)host_clock_ns();
     options_size_text(size, result.label);
     if (stream.sample_every > 1)
