@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -18,20 +19,36 @@
 
 #include "host.h"
 
-#define CHILD_READY_MS    10000
-#define CHILD_END_MS      5000
-#define EXIT_NOT_EXECUTED 127 /* as a shell has it */
+#define CHILD_READY_MS 10000
+#define CHILD_END_MS   5000
+#define CHILD_LOOK_NS  (20 * NS_PER_MS) /* between two looks where a child has no descriptor */
+#define SIGNAL_BASE    128              /* a shell's status of a child that a signal killed */
 
 /* In the child, between fork and exec: calls that take no lock. (host_pin takes none: the CPUs were
  * counted before the fork.) */
-static void become_target(int out, pid_t parent, int cpu, char **argv) {
+static void become(const char *program, char *const *argv, const struct child_files *files,
+                   pid_t parent, int cpu) {
+    const int given[] = {files->in, files->out, files->err};
+
     host_pin(cpu);
     /* prctl(2): the signal is lost if the parent died before this call; hence getppid. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent || dup2(out, STDOUT_FILENO) < 0)
-        _exit(EXIT_NOT_EXECUTED);
-    execv("/proc/self/exe", argv);
-    _exit(EXIT_NOT_EXECUTED);
+    if (getppid() != parent)
+        _exit(CHILD_NOT_EXECUTED);
+    for (int fd = 0; fd < 3; fd++) {
+        if (given[fd] >= 0 && dup2(given[fd], fd) < 0)
+            _exit(CHILD_NOT_EXECUTED);
+    }
+    execvp(program, argv);
+    _exit(CHILD_NOT_EXECUTED);
+}
+
+int child_start(const char *program, char *const *argv, const struct child_files *files, int cpu) {
+    pid_t parent = getpid(), pid = fork();
+
+    if (pid == 0)
+        become(program, argv, files, parent, cpu);
+    return pid > 0 ? (int)pid : complain("%s cannot be started: %s", argv[0], strerror(errno));
 }
 
 /* One line, without its end; -1 when none came in time. */
@@ -78,6 +95,25 @@ static int reap(pid_t pid) {
     return status;
 }
 
+int child_wait(int pid, uint64_t timeout_ns) {
+    int fd = pidfd_open(pid, 0); /* -1 on an old kernel: a look now and then does as well */
+    uint64_t start = host_now_ns(), most = fd >= 0 ? UINT64_MAX : CHILD_LOOK_NS;
+    int status = 0;
+
+    while (waitpid(pid, &status, WNOHANG) != pid) {
+        uint64_t past = host_now_ns() - start;
+        uint64_t left = past < timeout_ns ? timeout_ns - past : 0;
+        if (host_interrupted() || left == 0) {
+            status = reap(pid);
+            break;
+        }
+        host_sleep_on(fd, -1, timeout_ns == UINT64_MAX || most < left ? most : left);
+    }
+    if (fd >= 0)
+        close(fd);
+    return WIFSIGNALED(status) ? SIGNAL_BASE + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 /* After no address came. A target that ended by itself has said why, on the stderr that it
  * shares with us, and one line is enough. */
 static int give_up(pid_t pid) {
@@ -91,9 +127,8 @@ static int give_up(pid_t pid) {
 
 int child_target(const struct options *options, int cpu, char *address_out, size_t address_size) {
     char depth[32], qps[32];
-    char *argv[16] = {CHILD_NAME, "serve", "--listen", "127.0.0.1:0"};
-    int argc = 4, ends[2];
-    pid_t parent = getpid(), pid;
+    char *argv[16] = {CHILD_TARGET, "serve", "--listen", "127.0.0.1:0"};
+    int argc = 4, ends[2], pid;
 
     if (options->device != NULL) {
         argv[argc++] = "--device";
@@ -111,20 +146,18 @@ int child_target(const struct options *options, int cpu, char *address_out, size
     }
     if (pipe2(ends, O_CLOEXEC) != 0)
         return complain("the target cannot be started: %s", strerror(errno));
-    pid = fork();
-    if (pid == 0)
-        become_target(ends[1], parent, cpu, argv);
+    pid = child_start(CHILD_SELF, argv, &(struct child_files){-1, ends[1], -1}, cpu);
     close(ends[1]);
     if (pid < 0) {
         close(ends[0]);
-        return complain("the target cannot be started: %s", strerror(errno));
+        return -1;
     }
     if (read_line(ends[0], address_out, address_size) != 0) {
         close(ends[0]);
         return give_up(pid);
     }
     close(ends[0]);
-    return (int)pid;
+    return pid;
 }
 
 int child_gone(int pid, char *text_out) {

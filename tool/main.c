@@ -69,7 +69,7 @@ int main(int argc, char **argv) {
     case OPTIONS_DONE:
         break;
     case OPTIONS_RUN:
-        if (strcmp(argv[0], CHILD_NAME) != 0)
+        if (strncmp(argv[0], CHILD_NAME, strlen(CHILD_NAME)) != 0)
             settings_warn();
         (void)host_cpu_count(); /* before anything is pinned */
         host_catch_signals();
