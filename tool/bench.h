@@ -10,6 +10,7 @@ int bench_stream(const struct options *options); /* write, read, sweep */
 int bench_pace(const struct options *options);
 int bench_latency(const struct options *options);
 int bench_wake(const struct options *options);
+int bench_faults(const struct options *options);
 int bench_fill(const struct options *options);
 int bench_replay(const struct options *options);
 int bench_trace(const struct options *options);

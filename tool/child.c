@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "host.h"
+#include "weir.h"
 
 #define CHILD_READY_MS 10000
 #define CHILD_END_MS   5000
@@ -85,6 +86,7 @@ static int reap(pid_t pid) {
     int status = 0;
 
     kill(pid, SIGTERM);
+    kill(pid, SIGCONT);
     for (int waited = 0; waited < CHILD_END_MS; waited += 2) {
         if (waitpid(pid, &status, WNOHANG) == pid)
             return status;
@@ -116,20 +118,24 @@ int child_wait(int pid, uint64_t timeout_ns) {
 
 /* After no address came. A target that ended by itself has said why, on the stderr that it
  * shares with us, and one line is enough. */
-static int give_up(pid_t pid) {
+static int give_up(pid_t pid, const char *listen) {
     int status = reap(pid);
 
     if (WIFEXITED(status) &&
         (WEXITSTATUS(status) == EXIT_FAILED || WEXITSTATUS(status) == EXIT_USAGE))
         return -1;
-    return complain("the target process did not start");
+    if (host_interrupted())
+        return complain("interrupted");
+    return complain("the target process did not start at %s", listen);
 }
 
-int child_target(const struct options *options, int cpu, char *address_out, size_t address_size) {
-    char depth[32], qps[32];
-    char *argv[16] = {CHILD_TARGET, "serve", "--listen", "127.0.0.1:0"};
+int child_target(const struct options *options, const char *listen, int cpu, char *address_out,
+                 size_t address_size) {
+    char depth[32], qps[32], where[WEIR_ADDRESS_MAX];
+    char *argv[16] = {CHILD_TARGET, "serve", "--listen", where};
     int argc = 4, ends[2], pid;
 
+    snprintf(where, sizeof(where), "%s", listen);
     if (options->device != NULL) {
         argv[argc++] = "--device";
         argv[argc++] = (char *)(uintptr_t)options->device; /* execv does not write to it */
@@ -154,7 +160,7 @@ int child_target(const struct options *options, int cpu, char *address_out, size
     }
     if (read_line(ends[0], address_out, address_size) != 0) {
         close(ends[0]);
-        return give_up(pid);
+        return give_up(pid, where);
     }
     close(ends[0]);
     return pid;
@@ -174,4 +180,9 @@ int child_gone(int pid, char *text_out) {
 
 void child_end(int pid) {
     (void)reap(pid);
+}
+
+void child_kill(int pid) {
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
 }

@@ -34,14 +34,20 @@ int child_start(const char *program, char *const *argv, const struct child_files
  */
 int child_wait(int pid, uint64_t timeout_ns);
 
-/* Starts `weir serve` with this bench's device options, pinned to cpu (-1: nowhere), and waits
- * until it prints its address. Returns its process id, or -1 after complaining. */
-int child_target(const struct options *options, int cpu, char *address_out, size_t address_size);
+/* Starts `weir serve` with this bench's device options at an address, pinned to cpu (-1: nowhere),
+ * and waits until it prints its address, for which address_out has room: `listen` may be the same.
+ * Returns its process id, or -1 after complaining. */
+#define CHILD_ANYWHERE "127.0.0.1:0"
+int child_target(const struct options *options, const char *listen, int cpu, char *address_out,
+                 size_t address_size);
 
 /* 0: runs. Otherwise it is gone, and text_out (64 bytes) says how: "killed by signal 9". */
 int child_gone(int pid, char *text_out);
 
-/* Asks it to end, waits at most five seconds, then kills it; reaps it. */
+/* Asks it to end, also if it is stopped; waits at most five seconds, then kills it; reaps it. */
 void child_end(int pid);
+
+/* Kills it, without asking, and reaps it. */
+void child_kill(int pid);
 
 #endif

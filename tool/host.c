@@ -24,7 +24,7 @@ static pthread_once_t cpus_once = PTHREAD_ONCE_INIT;
 static cpu_set_t cpus_allowed;
 
 static uint64_t clock_ns(clockid_t clock) {
-    struct timespec now;
+    struct timespec now = {0};
 
     clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
@@ -49,6 +49,12 @@ uint64_t host_clock_ns(void) {
 
 uint64_t host_cpu_ns(void) {
     return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+uint64_t host_cpu_ns_of(int pid) {
+    clockid_t clock;
+
+    return clock_getcpuclockid(pid, &clock) == 0 ? clock_ns(clock) : 0;
 }
 
 static void cpus_read(void) {

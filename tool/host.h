@@ -19,6 +19,8 @@ uint64_t host_now_ns(void);
 uint64_t host_clock_ns(void);
 /* CPU time that this process, all of its threads, has used. */
 uint64_t host_cpu_ns(void);
+/* That of another process of this user; 0 when there is none. */
+uint64_t host_cpu_ns_of(int pid);
 
 /* The index-th CPU that this process may run on; -1 when there are not so many. Counted at
  * the first call, before anything is pinned. */

@@ -44,10 +44,14 @@ struct entry {
     uint64_t max;
 };
 
+/* Steps before a fault, of which the median is the rate that has to come back. */
+#define STEPS_LEAST 5u
+
 #define ON(command) (1u << (command))
 #define ON_STREAM   (ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SWEEP))
 #define ON_PEER     (ON_STREAM | ON(CMD_PACE) | ON(CMD_FILL) | ON(CMD_REPLAY))
-#define ON_BENCH    (ON_PEER | ON(CMD_LIMITS) | ON(CMD_WAKE))
+#define ON_SESSION  (ON_PEER | ON(CMD_FAULTS))
+#define ON_BENCH    (ON_SESSION | ON(CMD_LIMITS) | ON(CMD_WAKE))
 #define AT(field)   offsetof(struct options, field)
 
 static const struct entry entries[] = {
@@ -63,11 +67,15 @@ static const struct entry entries[] = {
     {"size", "SIZE", "bytes of a segment [64K]", KIND_SIZE, ON(CMD_WRITE) | ON(CMD_READ), AT(size),
      1, 4 * GIB},
     {"size", "SIZE", "bytes of an operation [64K]", KIND_SIZE, ON(CMD_PACE), AT(size), 1, 4 * GIB},
+    {"size", "SIZE", "bytes of a write [64K]", KIND_SIZE, ON(CMD_FAULTS), AT(size), 1, 4 * GIB},
     {"targets", "LIST", "percent of unpaced, or rates [" PACE_LIST "]", KIND_TEXT, ON(CMD_PACE),
      AT(targets), 0, 0},
     {"segments", "N", "segments of a transfer [1]", KIND_COUNT, ON_STREAM, AT(segments), 1, 65536},
     {"window", "N", "operations in flight, at most [16]", KIND_COUNT, ON(CMD_PACE), AT(window), 1,
      1024},
+    {"window", "N", "writes in flight [16]", KIND_COUNT, ON(CMD_FAULTS), AT(window), 1, 1024},
+    {"step", "MS", "length of a step of the time-line, in ms [10]", KIND_COUNT, ON(CMD_FAULTS),
+     AT(step), 1, 1000},
     {"window", "N", "transfers in flight, each thread [16]", KIND_COUNT, ON_STREAM | ON(CMD_REPLAY),
      AT(window), 1, 1024},
     {"seconds", "T", "how long to measure [2]", KIND_REAL,
@@ -76,10 +84,12 @@ static const struct entry entries[] = {
      10, 3600},
     {"seconds", "T", "how long to measure each load [1]", KIND_REAL, ON(CMD_PACE), AT(seconds), 10,
      3600},
+    {"seconds", "T", "how long to go on before each fault [1]", KIND_REAL, ON(CMD_FAULTS),
+     AT(seconds), 10, 3600},
     {"threads", "N", "threads that submit, on one engine [1]", KIND_COUNT, ON_STREAM, AT(threads),
      1, 64},
     {"memory", "shared|own", "allocated by weir, or registered memory [shared]", KIND_MEMORY,
-     ON_PEER, AT(memory), 0, 0},
+     ON_SESSION, AT(memory), 0, 0},
     {"cold", "SIZE", "spread at random over so much memory [in caches]", KIND_SIZE, ON_STREAM,
      AT(cold), 1 * MIB, MEMORY_BYTES_MAX},
     {"cold", "SIZE", "memory of the copies to random places [1G]", KIND_SIZE, ON(CMD_LIMITS),
@@ -112,11 +122,11 @@ static const struct entry entries[] = {
      AT(describe), 0, 0},
     {"peer", "HOST:PORT", "a running `weir serve` [a target of its own]", KIND_TEXT, ON_PEER,
      AT(peer), 0, 0},
-    {"device", "NAME", "device to use [shm]", KIND_TEXT, ON_PEER | ON(CMD_SERVE) | ON(CMD_WAKE),
+    {"device", "NAME", "device to use [shm]", KIND_TEXT, ON_SESSION | ON(CMD_SERVE) | ON(CMD_WAKE),
      AT(device), 0, 0},
-    {"qps", "N", "QPs of the connection [1]", KIND_COUNT, ON_PEER | ON(CMD_SERVE), AT(qps), 1,
+    {"qps", "N", "QPs of the connection [1]", KIND_COUNT, ON_SESSION | ON(CMD_SERVE), AT(qps), 1,
      WEIR_QPS_MAX},
-    {"depth", "N", "send-queue depth to ask for [256]", KIND_COUNT, ON_PEER | ON(CMD_SERVE),
+    {"depth", "N", "send-queue depth to ask for [256]", KIND_COUNT, ON_SESSION | ON(CMD_SERVE),
      AT(depth), 2, 65536},
     {"json", "FILE", "the result as JSON too; - is standard output", KIND_TEXT, ON_BENCH, AT(json),
      0, 0},
@@ -136,6 +146,7 @@ static const struct {
     [CMD_SWEEP] = {"sweep", "bench sweep", "writes or reads of 8 bytes to 4 MiB"},
     [CMD_PACE] = {"pace", "bench pace", "latency of operations that come at a steady rate"},
     [CMD_WAKE] = {"wake", "bench wake", "what an idle engine costs, and how fast it is back"},
+    [CMD_FAULTS] = {"faults", "bench faults", "throughput through broken QPs, a kill and a stop"},
     [CMD_FILL] = {"fill", "bench fill", "a target fills pages at random places of our memory"},
     [CMD_REPLAY] = {"replay", "bench replay", "KV-cache blocks of a trace, to their decoder"},
     [CMD_TRACE] = {"trace", "bench trace", "generate a request trace, or describe one"},
@@ -320,15 +331,20 @@ static int entry_take(const struct entry *entry, const char *text, struct option
     return 0;
 }
 
+static double default_seconds(enum command command) {
+    if (command == CMD_SWEEP)
+        return 0.5;
+    return command == CMD_PACE || command == CMD_FAULTS ? 1 : 2;
+}
+
 static void set_defaults(enum command command, struct options *options) {
     *options = (struct options){.command = command,
                                 .size = 64 * KIB,
                                 .window = 16,
                                 .segments = 1,
                                 .threads = 1,
-                                .seconds = command == CMD_SWEEP  ? 0.5
-                                           : command == CMD_PACE ? 1
-                                                                 : 2,
+                                .seconds = default_seconds(command),
+                                .step = 10,
                                 .targets = PACE_LIST,
                                 .page_size = 64 * KIB,
                                 .pages = 1000,
@@ -417,7 +433,11 @@ static int check_together(const struct options *o) {
         return complain("serve --listen none: a server without an address serves nobody");
     if (o->command == CMD_PACE && check_targets(o->targets) != 0)
         return -1;
-    if (o->command == CMD_PACE && o->size > MEMORY_BYTES_MAX / 2 / o->window)
+    if (o->command == CMD_FAULTS && o->seconds * 1000 < (double)(STEPS_LEAST * o->step))
+        return complain("bench faults: --seconds %g has no %u steps (--step) of %" PRIu64 " ms",
+                        o->seconds, STEPS_LEAST, o->step);
+    if ((o->command == CMD_PACE || o->command == CMD_FAULTS) &&
+        o->size > MEMORY_BYTES_MAX / 2 / o->window)
         return complain("%" PRIu64 " operations of %" PRIu64 " bytes in flight is over the limit "
                         "of %llu GiB",
                         o->window, o->size, MEMORY_BYTES_MAX / 2 / GIB);

@@ -17,6 +17,7 @@ enum command {
     CMD_SWEEP,
     CMD_PACE,
     CMD_WAKE,
+    CMD_FAULTS,
     CMD_FILL,
     CMD_REPLAY,
     CMD_TRACE,
@@ -41,6 +42,7 @@ struct options {
     const char *metrics;  /* HOST:PORT, NULL: none */
     uint64_t size;
     uint64_t window;
+    uint64_t step; /* ms */
     uint64_t segments;
     uint64_t threads;
     uint64_t op;      /* enum op_kind */

@@ -21,6 +21,11 @@
  *
  * Streams:  DATA arg = 0: counted.
  *           CHECK arg = lane {round}: data came with it; CHECKED arg = lane {wrong bytes}.
+ * Faults:   a stream that is checked, and what breaks a QP of either side meanwhile, once each:
+ *           LEND -> LENT payload = descriptor of a page; RECALL -> RECALLED: it is released, and
+ *           what the bench writes to it is refused;
+ *           STRIKE -> STRUCK arg = -error: a word was written to the bench's memory, which the
+ *           bench has released since EXPORT.
  * Ping:     PING and 8 bytes at 0 -> PONG and 8 bytes at 0; or, kind PING_MEMORY, no messages:
  *           the target copies the word at 0 of its memory to the bench's whenever it changes.
  * Fill:     the bench's memory is `page_count` pages and then one list, of page numbers.
@@ -59,7 +64,13 @@ enum proto_type {
     PROTO_FILL_DONE,
     PROTO_REQUEST,
     PROTO_GRANT,
-    PROTO_BLOCKS
+    PROTO_BLOCKS,
+    PROTO_LEND,
+    PROTO_LENT,
+    PROTO_RECALL,
+    PROTO_RECALLED,
+    PROTO_STRIKE,
+    PROTO_STRUCK
 };
 
 enum proto_kind {
@@ -68,7 +79,8 @@ enum proto_kind {
     PROTO_KIND_PING,
     PROTO_KIND_PING_MEMORY,
     PROTO_KIND_FILL,
-    PROTO_KIND_REPLAY
+    PROTO_KIND_REPLAY,
+    PROTO_KIND_FAULTS /* PROTO_KIND_WRITE, with faults */
 };
 
 #define PROTO_SEATS_MAX 1024

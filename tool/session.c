@@ -82,6 +82,10 @@ int session_fail(struct session *session, const char *what, int error) {
                     diagnose_cause(error, why));
 }
 
+static int target_cpu(void) {
+    return host_cpu_count() > 1 ? host_cpu(1) : -1;
+}
+
 int session_start(struct session *session, const struct options *options) {
     weir_engine_options *asked = &session->asked;
     int rc;
@@ -100,8 +104,8 @@ int session_start(struct session *session, const struct options *options) {
     if (rc != 0)
         return diagnose_open(options, asked, rc);
     if (options->peer == NULL) {
-        int cpu = host_cpu_count() > 1 ? host_cpu(1) : -1;
-        int pid = child_target(options, cpu, session->address, sizeof(session->address));
+        int pid = child_target(options, CHILD_ANYWHERE, target_cpu(), session->address,
+                               sizeof(session->address));
         if (pid < 0)
             return -1;
         session->pid = pid;
@@ -132,8 +136,11 @@ static int take_events(struct session *session) {
     for (int i = 0; i < 256 && weir_event_take(session->engine, &event) == 0; i++) {
         if (event.type == WEIR_EVENT_DEVICE_FAILED)
             return complain("our own device failed (%s)", weir_error_name(event.error));
-        if (event.type == WEIR_EVENT_GONE && event.peer.id == session->peer.id)
+        if (event.type != WEIR_EVENT_GONE || event.peer.id != session->peer.id)
+            continue;
+        if (!session->killed)
             return session_fail(session, "the target is gone", event.error);
+        session->gone = true;
     }
     return 0;
 }
@@ -214,6 +221,8 @@ int session_await(struct session *session, enum proto_type type, weir_notificati
             return -1;
         if (got > 0 && proto_type(out->tag) == type)
             return 0;
+        if (got > 0 && session->killed)
+            continue; /* said by the one that was killed */
         if (got > 0)
             return complain("the target answered message %d instead of %d",
                             (int)proto_type(out->tag), (int)type);
@@ -301,30 +310,21 @@ static int allocate_local(struct session *session, uint64_t bytes) {
                               weir_error_name(rc), diagnose_cause(rc, why));
 }
 
-static int send_export(struct session *session) {
+int session_send_export(struct session *session, weir_memory memory) {
     uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
     size_t length = sizeof(descriptor);
-    weir_notification answer;
-    int rc = weir_memory_export(session->engine, session->memory, descriptor, &length);
+    int rc = weir_memory_export(session->engine, memory, descriptor, &length);
 
     if (rc != 0)
         return complain("descriptor: %s", weir_strerror(rc));
-    if (session_send(session, proto_tag(PROTO_EXPORT, 0), descriptor, (uint32_t)length, NULL, 0) !=
-        0)
-        return -1;
-    return await_status(session, PROTO_EXPORTED, "our memory", &answer);
+    return session_send(session, proto_tag(PROTO_EXPORT, 0), descriptor, (uint32_t)length, NULL, 0);
 }
 
-int session_open(struct session *session, const struct proto_open *open, uint64_t local_bytes,
-                 enum session_export export) {
+/* Has the target allocate its memory. */
+static int open_remote(struct session *session) {
     weir_notification answer;
     int rc;
 
-    session->open = *open;
-    session->open.magic = PROTO_MAGIC;
-    session->open.memory = (uint32_t)session->options->memory;
-    if (allocate_local(session, local_bytes) != 0)
-        return -1;
     if (session_send(session, proto_tag(PROTO_OPEN, 0), &session->open, sizeof(session->open), NULL,
                      0) != 0)
         return -1;
@@ -332,9 +332,65 @@ int session_open(struct session *session, const struct proto_open *open, uint64_
         return -1;
     rc = weir_memory_import(session->engine, session->peer, answer.payload, answer.length,
                             &session->remote);
+    return rc == 0 ? 0 : session_fail(session, "the target's memory", rc);
+}
+
+int session_open(struct session *session, const struct proto_open *open, uint64_t local_bytes,
+                 enum session_export export) {
+    weir_notification answer;
+
+    session->open = *open;
+    session->open.magic = PROTO_MAGIC;
+    session->open.memory = (uint32_t)session->options->memory;
+    if (allocate_local(session, local_bytes) != 0 || open_remote(session) != 0)
+        return -1;
+    if (export == SESSION_KEEP)
+        return 0;
+    if (session_send_export(session, session->memory) != 0)
+        return -1;
+    return await_status(session, PROTO_EXPORTED, "our memory", &answer);
+}
+
+void session_kill(struct session *session) {
+    session->killed = true;
+    session->gone = false;
+    child_kill(session->pid);
+    session->pid = 0;
+}
+
+int session_restart(struct session *session) {
+    int pid = child_target(session->options, session->address, target_cpu(), session->address,
+                           sizeof(session->address));
+
+    session->pid = pid < 0 ? 0 : pid;
+    return pid < 0 ? -1 : 0;
+}
+
+/* What is sent before the engine has told of the end would end with it. */
+static int await_successor(struct session *session) {
+    uint64_t until = host_now_ns() + SESSION_TIMEOUT_NS;
+    int rc = WEIR_ENOTREADY;
+
+    while (!session->gone ||
+           (rc = weir_peer_connect(session->engine, session->peer)) == WEIR_ENOTREADY) {
+        if (session_look(session) != 0)
+            return -1;
+        if (host_now_ns() >= until)
+            return session_fail(session, "the target that was started again", WEIR_ETIMEDOUT);
+        weir_engine_wait(session->engine, NS_PER_MS);
+    }
+    return rc == 0 ? 0 : session_fail(session, "the target that was started again", rc);
+}
+
+int session_reopen(struct session *session) {
+    int rc = weir_remote_release(session->engine, session->remote);
+
     if (rc != 0)
-        return session_fail(session, "the target's memory", rc);
-    return export == SESSION_EXPORT ? send_export(session) : 0;
+        return complain("release: %s", weir_strerror(rc));
+    if (await_successor(session) != 0 || open_remote(session) != 0)
+        return -1;
+    session->killed = false;
+    return 0;
 }
 
 int session_touch(struct session *session) {

@@ -27,6 +27,8 @@ struct session {
     struct proto_open open;
     bool map_owned;     /* base is our own mapping */
     int pid;            /* our own target; 0: none, or reaped */
+    bool killed;        /* by session_kill: its end is no failure */
+    bool gone;          /* and the engine has told of its end */
     uint64_t looked_ns; /* when session_look last did its work */
     atomic_int ended;   /* why the target ended it; 0: it has not */
     char address[WEIR_ADDRESS_MAX];
@@ -45,6 +47,14 @@ int session_open(struct session *session, const struct proto_open *open, uint64_
                  enum session_export export);
 int session_close(struct session *session);
 
+/* Our own target is killed; until session_reopen its transfers end with statuses. */
+void session_kill(struct session *session);
+/* Starts another one at the same address. Nothing of it is known here yet. */
+int session_restart(struct session *session);
+/* Once all transfers to the killed one have ended: a session as session_open opened, with the other
+ * one and new memory of it. Ours is kept. */
+int session_reopen(struct session *session);
+
 /* Reads all of the target's memory once, into the beginning of ours: what a device does at the
  * first touch (page faults, on shm) is then no part of the measurement. */
 int session_touch(struct session *session);
@@ -52,6 +62,9 @@ int session_touch(struct session *session);
 /* Sends a message, with segments if there are any; waits for it to be delivered. */
 int session_send(struct session *session, uint64_t tag, const void *payload, uint32_t length,
                  const weir_segment *segments, size_t segment_count);
+
+/* Makes a memory of this engine known to the target, which answers EXPORTED. */
+int session_send_export(struct session *session, weir_memory memory);
 
 /* One notification of the target if there is one: 1 or 0. That the target ended the session is
  * none of them: it is kept for session_look and session_fail. */

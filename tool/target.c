@@ -7,7 +7,7 @@
  * but for 100 ms at a time, with growing pauses, for one that was stopped within an access to
  * memory that is given back. A client that dies takes its session with it (WEIR_EVENT_GONE).
  *
- * Invariants: a session has at most one queued transfer (fill); memory is released before a
+ * Invariants: a session has at most one queued transfer (enum queued); memory is released before a
  * session's place is free again, as often as EBUSY asks for. */
 #include "target.h"
 
@@ -93,7 +93,7 @@ static int check_open(const struct target *target, const struct proto_open *open
     uint64_t max = target->options->memory_max;
 
     if (open->magic != PROTO_MAGIC || open->kind < PROTO_KIND_WRITE ||
-        open->kind > PROTO_KIND_REPLAY || open->memory > MEMORY_OWN)
+        open->kind > PROTO_KIND_FAULTS || open->memory > MEMORY_OWN)
         return WEIR_EINVAL;
     if (open->page_count == 0 || open->page_count > PROTO_PAGES_MAX || open->page_bytes == 0 ||
         open->page_stride < open->page_bytes || open->page_stride % 8 != 0 ||
@@ -135,7 +135,9 @@ static int allocate(struct target *target, struct served *served) {
     }
     served->base = base;
     if (rc == 0 && scratch != 0) {
-        rc = weir_memory_allocate(target->engine, scratch, 0, &served->scratch, &base);
+        rc = weir_memory_allocate(target->engine, scratch,
+                                  served->open.kind == PROTO_KIND_FAULTS ? WEIR_ACCESS_ALL : 0,
+                                  &served->scratch, &base);
         served->scratch_base = base;
     }
     return rc;
@@ -180,7 +182,7 @@ static void try_leave(struct target *target, struct served *served) {
 
 static void try_close(struct target *target, struct served *served) {
     /* The queued transfer's completion names this place: it must have come first. */
-    if (served->fill_stage != 0)
+    if (served->queued != 0)
         return;
     /* A try may take 100 ms, where a client was stopped within an access. */
     if (served->pause_ns != 0 && host_now_ns() < served->retry_ns)
@@ -353,6 +355,12 @@ static int on_message(struct target *target, struct served *served,
         return on_export(target, served, message);
     case PROTO_MARK:
         return on_mark(target, served);
+    case PROTO_LEND:
+        return work_lend(target, served);
+    case PROTO_RECALL:
+        return work_recall(target, served);
+    case PROTO_STRIKE:
+        return work_strike(target, served);
     case PROTO_CLOSE:
         served->answer_close = true;
         begin_close(target, served);

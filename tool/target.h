@@ -46,12 +46,12 @@ struct served {
     uint64_t pause_ns;    /* CLOSING: after the next try */
     uint64_t word;        /* PING_MEMORY: the last word seen */
     weir_transfer copied; /* PING_MEMORY: the write of that word, until it has ended */
+    uint32_t queued;      /* enum queued: the transfer that is under way */
     /* Fill. */
     weir_segment *segments;
     uint64_t repetition;
     uint64_t submitted_ns;
     uint64_t pages_asked;
-    uint32_t fill_stage; /* enum fill_stage */
     struct proto_fill_done fill;
     /* Replay: a ring of free pages, oldest first, so that memory comes back cold. */
     uint32_t *free_pages;
@@ -96,5 +96,8 @@ int work_fill(struct target *target, struct served *served, const weir_notificat
 int work_completed(struct target *target, struct served *served, int status);
 int work_request(struct target *target, struct served *served, const weir_notification *message);
 int work_blocks(struct target *target, struct served *served, const weir_notification *message);
+int work_lend(struct target *target, struct served *served);
+int work_recall(struct target *target, struct served *served);
+int work_strike(struct target *target, struct served *served);
 
 #endif

@@ -13,8 +13,11 @@
 #define FILL_MEMORY_BYTES 4096
 #define LIST_ENTRY        8 /* bytes of an id or page number */
 #define WATCH_SPINS       64
+#define LENT_BYTES        4096 /* the scratch of a session of faults is what it lends */
+#define WORD_BYTES        8
 
-enum fill_stage { FILL_IDLE = 0, FILL_READING, FILL_WRITING };
+/* The session's queued transfer. */
+enum queued { QUEUED_NONE = 0, QUEUED_LIST, QUEUED_PAGES, QUEUED_STRIKE };
 
 uint64_t work_memory_bytes(const struct proto_open *open) {
     return open->kind == PROTO_KIND_FILL ? FILL_MEMORY_BYTES : proto_bytes(open);
@@ -38,6 +41,8 @@ uint64_t work_scratch_bytes(const struct proto_open *open) {
     case PROTO_KIND_PING:
     case PROTO_KIND_PING_MEMORY:
         return 64;
+    case PROTO_KIND_FAULTS:
+        return LENT_BYTES;
     default:
         return 0;
     }
@@ -125,7 +130,8 @@ int work_check(struct target *target, struct served *served, const weir_notifica
     struct proto_round round;
     uint64_t start = host_now_ns(), stream;
 
-    if (open->kind != PROTO_KIND_WRITE || message->length != sizeof(round))
+    if ((open->kind != PROTO_KIND_WRITE && open->kind != PROTO_KIND_FAULTS) ||
+        message->length != sizeof(round))
         return WEIR_EINVAL;
     memcpy(&round, message->payload, sizeof(round));
     if (lane >= open->lanes || round.lane_count > open->lanes - lane)
@@ -203,7 +209,7 @@ int work_fill(struct target *target, struct served *served, const weir_notificat
     int rc;
 
     if (open->kind != PROTO_KIND_FILL || message->length != sizeof(count) ||
-        served->fill_stage != FILL_IDLE || proto_argument(message->tag) != served->repetition)
+        served->queued != QUEUED_NONE || proto_argument(message->tag) != served->repetition)
         return WEIR_EINVAL;
     memcpy(&count, message->payload, sizeof(count));
     if (count.count == 0 || count.count > fill_pages(open))
@@ -213,7 +219,7 @@ int work_fill(struct target *target, struct served *served, const weir_notificat
     list.length = count.count * LIST_ENTRY;
     rc = fill_submit(target, served, false, &list, 1);
     if (rc == 0)
-        served->fill_stage = FILL_READING;
+        served->queued = QUEUED_LIST;
     return rc;
 }
 
@@ -237,19 +243,22 @@ static int fill_write(struct target *target, struct served *served) {
     }
     rc = fill_submit(target, served, true, served->segments, served->pages_asked);
     if (rc == 0)
-        served->fill_stage = FILL_WRITING;
+        served->queued = QUEUED_PAGES;
     return rc;
 }
 
 int work_completed(struct target *target, struct served *served, int status) {
-    uint32_t stage = served->fill_stage;
+    uint32_t queued = served->queued;
     uint64_t took = host_now_ns() - served->submitted_ns;
     int rc;
 
-    served->fill_stage = FILL_IDLE;
+    served->queued = QUEUED_NONE;
+    if (queued == QUEUED_STRIKE && served->state == SERVED_OPEN)
+        return target_send(target, served, proto_tag(PROTO_STRUCK, (uint64_t)-status), NULL, 0,
+                           NULL, 0);
     if (status != 0 || served->state != SERVED_OPEN)
         return status;
-    if (stage == FILL_READING) {
+    if (queued == QUEUED_LIST) {
         served->fill.list_read_ns = took;
         return fill_write(target, served);
     }
@@ -356,4 +365,48 @@ int work_blocks(struct target *target, struct served *served, const weir_notific
     rc = target_send(target, served, proto_tag(PROTO_CHECKED, index), &checked, sizeof(checked),
                      NULL, 0);
     return rc != 0 ? rc : grant_waiting(target, served);
+}
+
+/* ---- faults ------------------------------------------------------------- */
+
+int work_lend(struct target *target, struct served *served) {
+    uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
+    size_t length = sizeof(descriptor);
+    int rc;
+
+    if (served->open.kind != PROTO_KIND_FAULTS || served->scratch.id == 0)
+        return WEIR_EINVAL;
+    rc = weir_memory_export(target->engine, served->scratch, descriptor, &length);
+    if (rc != 0)
+        return rc;
+    return target_send(target, served, proto_tag(PROTO_LENT, 0), descriptor, (uint32_t)length, NULL,
+                       0);
+}
+
+int work_recall(struct target *target, struct served *served) {
+    int rc;
+
+    if (served->open.kind != PROTO_KIND_FAULTS || served->scratch.id == 0)
+        return WEIR_EINVAL;
+    rc = weir_memory_release(target->engine, served->scratch);
+    if (rc != 0) /* a client that is still inside */
+        return rc;
+    served->scratch.id = 0;
+    return target_send(target, served, proto_tag(PROTO_RECALLED, 0), NULL, 0, NULL, 0);
+}
+
+int work_strike(struct target *target, struct served *served) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_segment word = {.local = served->memory, .remote = served->remote, .length = WORD_BYTES};
+    int rc;
+
+    if (served->open.kind != PROTO_KIND_FAULTS || served->remote.id == 0 ||
+        served->queued != QUEUED_NONE)
+        return WEIR_EINVAL;
+    options.flags = WEIR_TRANSFER_QUEUE;
+    options.user_data = served->index;
+    rc = weir_write(target->engine, served->peer, &word, 1, &options, NULL);
+    if (rc == 0)
+        served->queued = QUEUED_STRIKE;
+    return rc;
 }
