@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_tool_session.c: a bench's session with its target, from the bench's side: why it ended, and
- * that no answer is lost. */
+ * that no answer is lost; and the stream of writes that goes on through faults. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_NEXT */
 #endif
@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "flow.h"
 #include "host.h"
 #include "session.h"
 #include "target.h"
@@ -46,6 +47,28 @@ int weir_notification_take(weir_engine *engine, weir_notification *message) {
     taker *take = (taker *)(uintptr_t)dlsym(RTLD_NEXT, "weir_notification_take");
 
     return ends_first ? WEIR_EAGAIN : take(engine, message);
+}
+
+/* What becomes of the next write with a segment and a notification. */
+static enum { WRITE_WELL = 0, WRITE_NO_DATA, WRITE_TWICE } next_write;
+
+int weir_write(weir_engine *engine, weir_peer peer, const weir_segment *segments,
+               size_t segment_count, const weir_transfer_options *options,
+               weir_transfer *transfer) {
+    typedef int writer(weir_engine *, weir_peer, const weir_segment *, size_t,
+                       const weir_transfer_options *, weir_transfer *);
+    writer *write = (writer *)(uintptr_t)dlsym(RTLD_NEXT, "weir_write");
+    int how = WRITE_WELL, rc;
+
+    if (segment_count > 0 && options != NULL && (options->flags & WEIR_TRANSFER_NOTIFY) != 0) {
+        how = next_write;
+        next_write = WRITE_WELL;
+    }
+    rc = write(engine, peer, segments, how == WRITE_NO_DATA ? 0 : segment_count, options, transfer);
+    if (rc != 0 || how != WRITE_TWICE)
+        return rc;
+    weir_transfer_release(engine, *transfer);
+    return write(engine, peer, segments, segment_count, options, transfer);
 }
 
 /* A process that serves on shm: its address, and what it will say on its stderr. */
@@ -79,15 +102,21 @@ static pid_t serve(char *address_out, size_t size, FILE **said_out) {
     return pid;
 }
 
-static void open_session(struct session *session, const struct options *options) {
-    struct proto_open open = {.kind = PROTO_KIND_WRITE,
+static void open_session_of(struct session *session, const struct options *options,
+                            enum proto_kind kind, uint64_t pages) {
+    struct proto_open open = {.kind = kind,
                               .page_bytes = 4096,
                               .page_stride = 4096,
-                              .page_count = 1,
-                              .lanes = 1};
+                              .page_count = pages,
+                              .lanes = pages,
+                              .seed = FLOW_SEED};
 
     assert_int_equal(session_start(session, options), 0);
-    assert_int_equal(session_open(session, &open, 4096, SESSION_KEEP), 0);
+    assert_int_equal(session_open(session, &open, pages * 4096, SESSION_KEEP), 0);
+}
+
+static void open_session(struct session *session, const struct options *options) {
+    open_session_of(session, options, PROTO_KIND_WRITE, 1);
 }
 
 /* Asks so many times whether the round's bytes are there; each is answered. */
@@ -341,6 +370,59 @@ static void test_W6_who_is_gone_before_it_is_heard_has_no_session(void **state) 
     end(pid, said);
 }
 
+/* Some more writes, of which the next one ends as that. All are answered. */
+static struct flow_counts flow_on(struct flow *flow, int how) {
+    enum { WRITES = 100 };
+    struct flow_counts counts = {0};
+
+    flow->counts = &counts;
+    next_write = how;
+    while (counts.writes < WRITES)
+        assert_int_equal(flow_pass(flow), 0);
+    assert_int_equal(flow_drain(flow), 0);
+    assert_int_equal(next_write, WRITE_WELL);
+    assert_int_equal(counts.ended + counts.unanswered, 0);
+    return counts;
+}
+
+/* A stream counts what it is there to find: a write without its bytes, and a notification that
+ * comes again, each once and for good. */
+static void test_B8_a_write_that_is_lost_or_repeated_is_counted(void **state) {
+    static struct histogram latency;
+    char address[256];
+    struct session session;
+    uint64_t writes = 0;
+    FILE *said;
+
+    (void)state;
+    pid_t pid = serve(address, sizeof(address), &said);
+    struct options options = {
+        .device = "shm", .peer = address, .qps = 1, .threads = 1, .size = 4096, .window = 4};
+    struct flow flow = {.session = &session, .stride = 4096, .latency = &latency};
+    open_session_of(&session, &options, PROTO_KIND_FAULTS, options.window);
+    assert_int_equal(flow_begin(&flow, NS_PER_MS), 0);
+    for (int how = WRITE_WELL; how <= WRITE_TWICE; how++) {
+        struct flow_counts counts = flow_on(&flow, how);
+        assert_int_equal(counts.lost, how == WRITE_NO_DATA);
+        assert_int_equal(counts.wrong_bytes > 0, how == WRITE_NO_DATA);
+        assert_int_equal(counts.checked_bytes, counts.writes * options.size);
+        writes += counts.writes;
+        /* Answers that come behind the drain. */
+        struct flow_counts after = flow_on(&flow, WRITE_WELL);
+        assert_int_equal(counts.twice + after.twice, how == WRITE_TWICE);
+        assert_int_equal(after.lost + after.wrong_bytes, 0);
+        writes += after.writes;
+    }
+    assert_int_equal(latency.count, writes);
+    for (uint64_t i = 0; i < flow.timeline.count; i++)
+        writes -= flow.timeline.steps[i] / options.size;
+    assert_int_equal(writes, 0);
+    flow_free(&flow);
+    assert_int_equal(session_close(&session), 0);
+    session_end(&session);
+    end(pid, said);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W6_who_takes_no_answers_keeps_nobody_else),
@@ -350,6 +432,7 @@ int main(void) {
         cmocka_unit_test(test_W6_who_is_gone_before_it_is_heard_has_no_session),
         cmocka_unit_test(test_W10_a_session_that_the_target_ends_says_why),
         cmocka_unit_test(test_W1_no_answer_is_dropped_for_a_slow_client),
+        cmocka_unit_test(test_B8_a_write_that_is_lost_or_repeated_is_counted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -86,7 +86,7 @@ static int reap(pid_t pid) {
     int status = 0;
 
     kill(pid, SIGTERM);
-    kill(pid, SIGCONT);
+    kill(pid, SIGCONT); /* one that is stopped hears nothing */
     for (int waited = 0; waited < CHILD_END_MS; waited += 2) {
         if (waitpid(pid, &status, WNOHANG) == pid)
             return status;

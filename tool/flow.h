@@ -24,7 +24,7 @@ struct flow_counts {
     uint64_t checked_bytes;
     uint64_t wrong_bytes;
     uint64_t lost;       /* ended with success, but wrong or missing at the target */
-    uint64_t twice;      /* answers without a write that waits for one */
+    uint64_t twice;      /* answers that no write waits for: a notification came again */
     uint64_t ended;      /* with an error, as the target had been killed */
     uint64_t unanswered; /* ended with success, and the target was killed before it answered */
     uint64_t statuses[FLOW_STATUSES]; /* of `ended`, by negated code */

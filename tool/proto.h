@@ -20,7 +20,7 @@
  * itself
  *
  * Streams:  DATA arg = 0: counted.
- *           CHECK arg = lane {round}: data came with it; CHECKED arg = lane {wrong bytes}.
+ *           CHECK arg = lane {round}: data came with it; CHECKED arg = lane {round, wrong bytes}.
  * Faults:   a stream that is checked, and what breaks a QP of either side meanwhile, once each:
  *           LEND -> LENT payload = descriptor of a page; RECALL -> RECALLED: it is released, and
  *           what the bench writes to it is refused;
@@ -107,6 +107,7 @@ struct proto_round {
 struct proto_checked {
     uint64_t wrong_bytes;
     uint64_t checked_bytes;
+    uint64_t round;     /* of a stream: that of CHECK */
     uint64_t verify_ns; /* from taking the notification to having compared all of it */
 };
 

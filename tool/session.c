@@ -387,7 +387,8 @@ int session_reopen(struct session *session) {
 
     if (rc != 0)
         return complain("release: %s", weir_strerror(rc));
-    if (await_successor(session) != 0 || open_remote(session) != 0)
+    /* All that is told of the end is taken as that. */
+    if (await_successor(session) != 0 || open_remote(session) != 0 || take_events(session) != 0)
         return -1;
     session->killed = false;
     return 0;

@@ -143,6 +143,7 @@ int work_check(struct target *target, struct served *served, const weir_notifica
             content_wrong(page_at(served, page), open->page_bytes, content_key(stream, page));
     }
     checked.checked_bytes = round.lane_count * open->page_bytes;
+    checked.round = round.round;
     checked.verify_ns = host_now_ns() - start;
     return target_send(target, served, proto_tag(PROTO_CHECKED, lane), &checked, sizeof(checked),
                        NULL, 0);
