@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [BUILD]: the benches of `make bench`: what this machine can do, the main job (the replay of
-# a request trace), latency, page fill, a short sweep, paced loads, the send queue; then a summary.
-# JSON of each in BUILD/bench. TRACE=FILE replays that trace; without it, 2,000 generated requests.
+# a request trace), latency, page fill, a short sweep, paced loads, faults, the send queue; then a
+# summary. JSON of each in BUILD/bench. TRACE=FILE replays that trace; without it, 2,000 generated
+# requests.
 set -eu
 build=${1:-build}
 weir=${WEIR:-$build/weir}
@@ -35,6 +36,9 @@ say "sweep"
 
 say "latency under paced loads"
 "$weir" bench pace --json "$out/pace.json"
+
+say "through faults"
+"$weir" bench faults --json "$out/faults.json"
 
 say "the send queue"
 sh "$(dirname "$0")/sendqueue.sh" "$build"

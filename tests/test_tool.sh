@@ -209,7 +209,7 @@ wrong_settings() {
 }
 help_everywhere() {
     for words in "" bench serve info "bench limits" "bench write" "bench read" "bench sweep" \
-        "bench pace" "bench fill" "bench replay" "bench trace" "bench wake"; do
+        "bench pace" "bench fill" "bench replay" "bench trace" "bench wake" "bench faults"; do
         # shellcheck disable=SC2086
         run $words --help >"$dir/help" 2>"$dir/err" || return 1
         test -s "$dir/help" && test ! -s "$dir/err" || return 1
@@ -222,7 +222,7 @@ help_everywhere() {
 # explained.
 manual_options() {
     page=$(dirname "$0")/../man/weir.1
-    for command in serve info limits write read sweep pace wake fill replay trace; do
+    for command in serve info limits write read sweep pace wake faults fill replay trace; do
         words=$command
         case $command in serve | info) ;; *) words="bench $command" ;; esac
         run $words --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort >"$dir/taken"

@@ -349,7 +349,8 @@ static void print_faults(const struct faults *run, FILE *out) {
         fprintf(out, " %8" PRIu64 " %6" PRIu64 " %6" PRIu64 " %5" PRIu64 "\n", fault->replays,
                 fault->broken, fault->counts.ended, fault->counts.lost);
     }
-    fprintf(out, "  gap: the longest time without a completion\n");
+    fprintf(out, "  gap: the longest time without a completion; of the kill, %s was the start\n",
+            report_cell_text((double)run->faults[FAULT_KILLED].restart_ns, text));
     fprintf(out, "  back: until %d %% of the rate before, in a step of %" PRIu64 " ms\n",
             TIMELINE_BACK, run->session.options->step);
     fprintf(out, "  broken: sessions; ended: writes under way to the target that was killed\n");
