@@ -110,8 +110,8 @@ static void take_checked(struct flow *flow, const weir_notification *message) {
 
     memcpy(&checked, message->payload, sizeof(checked));
     if (!lane->asks || checked.round != lane->round) {
-        flow->counts->twice +=
-            !flow->session->killed; /* of its last writes the end is told apart */
+        /* A killed target's last answers may come behind the ends of their writes. */
+        flow->counts->twice += !flow->session->killed;
         return;
     }
     flow->counts->checked_bytes += checked.checked_bytes;
@@ -155,6 +155,18 @@ static int idle(struct flow *flow) {
     return session_patience(flow->session, &flow->patience, flow->moved, oldest);
 }
 
+/* How many things happened to the lane; -1. */
+static int lane_pass(struct flow *flow, uint64_t index) {
+    struct flow_lane *lane = &flow->lanes[index];
+    int began = 0, ended = 0;
+
+    if (is_idle(lane) && !flow->held)
+        began = submit(flow, index);
+    if (began >= 0 && lane->flies)
+        ended = land(flow, lane);
+    return began < 0 || ended < 0 ? -1 : began + ended;
+}
+
 int flow_pass(struct flow *flow) {
     struct session *session = flow->session;
     uint64_t moved = flow->moved;
@@ -166,12 +178,7 @@ int flow_pass(struct flow *flow) {
         return -1;
     flow->moved += (uint64_t)taken;
     for (uint64_t i = 0; i < session->options->window; i++) {
-        struct flow_lane *lane = &flow->lanes[i];
-        int did = 0;
-        if (lane->flies)
-            did = land(flow, lane);
-        else if (is_idle(lane) && !flow->held)
-            did = submit(flow, i);
+        int did = lane_pass(flow, i);
         if (did < 0)
             return -1;
         flow->moved += (uint64_t)did;
