@@ -116,18 +116,21 @@ many_under_way() {
         'set(f["target_killed"]["ended_as"]) <= {"WEIR_EPEER"}'
 }
 own_memory() { faults --memory own --size 4K --depth 16 && judge; }
-# A row for each fault, and the drawing with its marks: letters that the locale has, in a line that a
-# terminal has.
-drawn() {
-    (export LC_ALL=C && faults) && ! LC_ALL=C grep '[^ -~]' "$dir/table" || return 1
+# drawn LOCALE: a row for each fault, and the drawing with its marks, in lines that a terminal has.
+drawn() (
+    export LC_ALL="$1"
+    faults || exit 1
     for row in 'QP error here' 'QP error at the target' 'target killed, restarted' \
         'target stopped for 1 s'; do
-        test "$(grep -c "^$row  *[0-9]" "$dir/table")" -eq 1 || return 1
+        test "$(grep -c "^$row  *[0-9]" "$dir/table")" -eq 1 || exit 1
     done
-    ! grep '^.\{81\}' "$dir/table" && grep -q '^ *1 *2 *3 *4$' "$dir/table" || return 1
+    ! grep '^.\{81\}' "$dir/table" && grep -q '^ *1 *2 *3 *4$' "$dir/table"
+)
+# Letters that the locale has.
+drawn_in_ascii() { drawn C && ! LC_ALL=C grep '[^ -~]' "$dir/table"; }
+drawn_in_blocks() {
     locale -a | grep -qix 'c.utf-\?8' || return 0
-    (export LC_ALL=C.UTF-8 && faults) && grep -q "$(printf '\342\226\210')" "$dir/table" &&
-        ! LC_ALL=C.UTF-8 grep '^.\{81\}' "$dir/table"
+    drawn C.UTF-8 && grep -q "$(printf '\342\226\210')" "$dir/table"
 }
 
 # ---- ends ----
@@ -202,7 +205,8 @@ check B8_faults_are_all_there_and_lose_nothing all_faults
 check B8_steps_and_odd_sizes steps
 check B8_writes_under_way_at_a_kill_are_counted_apart many_under_way
 check B8_registered_memory own_memory
-check B8_a_drawing_fits_the_terminal drawn
+check B8_a_drawing_in_ascii_fits_the_terminal drawn_in_ascii
+check B8_a_drawing_in_blocks_fits_the_terminal drawn_in_blocks
 check B8_no_process_stays_after_an_interrupt interrupted INT
 check B8_no_process_stays_after_a_request_to_end interrupted TERM
 check B8_no_process_stays_after_a_kill bench_killed
