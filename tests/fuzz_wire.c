@@ -2,14 +2,14 @@
 /* fuzz_wire.c: hostile bytes at everything that parses them.
  *
  * The first byte of an input chooses: a control message, a memory descriptor, a
- * data-path header, or a conversation: messages, each behind a 16-bit length, that
- * go to a living endpoint. Whatever is accepted must encode to the same bytes, and
- * the endpoint must keep its invariants.
+ * data-path header, a conversation: messages, each behind a 16-bit length, that
+ * go to a living endpoint; or words of a stream, one behind the other. Whatever is accepted must
+ * encode to the same bytes, and the endpoint must keep its invariants.
  *
  * Build and run:
  *   clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -Isrc/ports -Isrc/core \
  *       tests/fuzz_wire.c src/core/wire.c src/core/endpoint.c src/core/endpoint_input.c \
- *       src/core/endpoint_verify.c -o fuzz_wire
+ *       src/core/endpoint_verify.c src/core/words.c -o fuzz_wire
  *   ./fuzz_wire -max_len=8192 -max_total_time=60 new_corpus tests/corpus/wire
  * The seeds in tests/corpus/wire are from: make_wire_corpus <directory>.
  */
@@ -20,6 +20,7 @@
 #include "endpoint.h"
 #include "wire.h"
 #include "wire_data.h"
+#include "words.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -61,6 +62,19 @@ static void fuzz_data(const uint8_t *data, size_t size) {
         return;
     wire_data_encode(&header, again);
     check(memcmp(again, data, sizeof(again)) == 0, "data header encodes to other bytes");
+}
+
+static void fuzz_words(const uint8_t *data, size_t size) {
+    static struct word word;
+    uint8_t again[WORD_SIZE_MAX];
+    uint32_t length, written;
+
+    for (; word_decode(data, size, &word, &length) == WEIR_OK; data += length, size -= length) {
+        check(word_encode(&word, again, sizeof(again), &written) == WEIR_OK,
+              "a word does not encode");
+        check(written == length && memcmp(again, data, length) == 0,
+              "a word encodes to other bytes");
+    }
 }
 
 /* ---- a conversation ---------------------------------------------------- */
@@ -171,7 +185,7 @@ static void fuzz_conversation(const uint8_t *data, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0)
         return 0;
-    switch (data[0] % 4) {
+    switch (data[0] % 5) {
     case 0:
         fuzz_message(data + 1, size - 1);
         break;
@@ -180,6 +194,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         break;
     case 2:
         fuzz_data(data + 1, size - 1);
+        break;
+    case 4:
+        fuzz_words(data + 1, size - 1);
         break;
     default:
         fuzz_conversation(data + 1, size - 1);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* make_wire_corpus.c: writes the seeds of fuzz_wire.c: one file for each type of
- * message, a descriptor, both data headers, and conversations that reach every
+ * message, a descriptor, both data headers, words of a stream, and conversations that reach every
  * state of the endpoint. Usage: make_wire_corpus <existing directory> */
 #include <stdio.h>
 #include <string.h>
 
 #include "wire.h"
 #include "wire_data.h"
+#include "words.h"
 
 static const char *directory;
 static int failures;
@@ -98,6 +99,35 @@ static void save_conversations(void) {
                  {8, WIRE_HELLO_ACK, 2, 2}, {4, WIRE_SETTLED, 0, 1});
 }
 
+static void save_words(const struct wire_descriptor *memory) {
+    const struct word words[] = {
+        {.kind = WORD_WANT, .inbox = 7, .want = {.grants = 2}},
+        {.kind = WORD_TOLD, .inbox = 7, .life = 9, .told = {3, 4, 128, true}},
+        {.kind = WORD_MEET,
+         .inbox = 7,
+         .life = 9,
+         .meet = {.chunk_bytes = 4096, .message_bytes_max = 1024, .memory = *memory}},
+        {.kind = WORD_GRANTS,
+         .inbox = 7,
+         .life = 9,
+         .grants = {.list = {{.place = 3, .secret = 5, .keep = true}, {.place = 4, .end = 64}},
+                    .count = 2,
+                    .last = true}},
+        {.kind = WORD_ABSENT, .inbox = 7},
+        {.kind = WORD_CLOSED, .inbox = 7, .life = 9},
+    };
+    uint8_t bytes[1 + 6 * WORD_SIZE_MAX] = {4};
+    size_t used = 1;
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        uint32_t length = 0;
+        if (word_encode(&words[i], bytes + used, sizeof(bytes) - used, &length) != WEIR_OK)
+            failures++;
+        used += length;
+    }
+    save("words", bytes, used);
+}
+
 int main(int argc, char **argv) {
     uint8_t bytes[1 + WEIR_CONTROL_MESSAGE_MAX];
     struct wire_descriptor d;
@@ -127,6 +157,7 @@ int main(int argc, char **argv) {
     if (wire_descriptor_encode(&d, bytes + 1, WEIR_DESCRIPTOR_MAX, &length) != WEIR_OK)
         failures++;
     save("descriptor", bytes, 1 + length);
+    save_words(&d);
     memset(bytes, 0, sizeof(bytes));
     bytes[0] = 2;
     wire_data_encode(&notify, bytes + 1);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire.c: encoding and decoding of control messages and memory descriptors.
  *
- * Both directions walk the bytes with a cursor that never passes the end: a
- * writer that runs out of room, or a reader that runs out of bytes, remembers it
- * and becomes inert, so that one check at the end is enough. Lengths read from
- * the message are compared with their limit before they move a cursor.
+ * Both directions walk the bytes with a cursor (cursor.h), so one check at the end is enough.
+ * Lengths read from the message are compared with their limit before they move a cursor.
  *
  * Every field is checked by the same function in both directions, so that
  * one side writes only messages that the other accepts.
@@ -14,6 +12,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "cursor.h"
 #include "wire_data.h"
 
 /* Used from its header, so that the core links with nothing. It hashes a short,
@@ -31,68 +30,6 @@ enum {
     CHECKSUM_SIZE = 8,
     LENGTH_OFFSET = 8 /* of the length field in a message */
 };
-
-/* ---- cursors ----------------------------------------------------------- */
-
-struct writer {
-    uint8_t *out;
-    size_t size;
-    size_t used;
-    bool full;
-};
-
-static void put_bytes(struct writer *w, const void *bytes, size_t length) {
-    if (w->full || w->size - w->used < length) {
-        w->full = true;
-        return;
-    }
-    memcpy(w->out + w->used, bytes, length);
-    w->used += length;
-}
-
-static void put_uint(struct writer *w, uint64_t value, size_t width) {
-    uint8_t bytes[8];
-
-    for (size_t i = 0; i < width; i++)
-        bytes[i] = (uint8_t)(value >> (8 * i));
-    put_bytes(w, bytes, width);
-}
-
-struct reader {
-    const uint8_t *in;
-    size_t left;
-    bool bad; /* ran out of bytes, or met a value out of range */
-};
-
-static void get_bytes(struct reader *r, void *out, size_t length) {
-    if (r->bad || r->left < length) {
-        r->bad = true;
-        memset(out, 0, length);
-        return;
-    }
-    memcpy(out, r->in, length);
-    r->in += length;
-    r->left -= length;
-}
-
-static uint64_t get_uint(struct reader *r, size_t width) {
-    uint8_t bytes[8];
-    uint64_t value = 0;
-
-    get_bytes(r, bytes, width);
-    for (size_t i = 0; i < width; i++)
-        value |= (uint64_t)bytes[i] << (8 * i);
-    return value;
-}
-
-static void expect_bytes(struct reader *r, const void *bytes, size_t length) {
-    if (r->bad || r->left < length || memcmp(r->in, bytes, length) != 0) {
-        r->bad = true;
-        return;
-    }
-    r->in += length;
-    r->left -= length;
-}
 
 /* ---- checks ------------------------------------------------------------ */
 
