@@ -14,6 +14,8 @@ int bench_faults(const struct options *options);
 int bench_fill(const struct options *options);
 int bench_replay(const struct options *options);
 int bench_trace(const struct options *options);
+int bench_all(const struct options *options);
+int report_page(const struct options *options);
 int info_print(const struct options *options);
 
 #endif

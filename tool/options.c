@@ -21,6 +21,7 @@
 #define GIB (1024ull * MIB)
 /* More than this of registered memory on one side is taken for a slip of the keyboard. */
 #define MEMORY_BYTES_MAX (64ull * GIB)
+#define ROUNDS_MAX       99
 
 enum kind {
     KIND_FLAG,
@@ -62,6 +63,13 @@ static const struct entry entries[] = {
     {"metrics", "HOST:PORT", "serve metrics at http://HOST:PORT/metrics, too", KIND_TEXT,
      ON(CMD_SERVE), AT(metrics), 0, 0},
     {"json", NULL, "print JSON instead of text", KIND_FLAG, ON(CMD_INFO), AT(json_flag), 0, 1},
+    {"out", "FILE", "the page to write, HTML (required)", KIND_TEXT, ON(CMD_REPORT), AT(out), 0, 0},
+    {"out", "DIR", "for results.json and report.html (required)", KIND_TEXT, ON(CMD_ALL), AT(out),
+     0, 0},
+    {"rounds", "N", "how often each bench runs [3, quick 1]", KIND_COUNT, ON(CMD_ALL), AT(rounds),
+     1, ROUNDS_MAX},
+    {"quick", NULL, "short runs, which try out and measure little", KIND_FLAG, ON(CMD_ALL),
+     AT(quick), 0, 1},
     {"op", "write|read", "the operation [write]", KIND_OP, ON(CMD_PACE) | ON(CMD_SWEEP), AT(op), 0,
      0},
     {"size", "SIZE", "bytes of a segment [64K]", KIND_SIZE, ON(CMD_WRITE) | ON(CMD_READ), AT(size),
@@ -104,6 +112,8 @@ static const struct entry entries[] = {
     {"repeat", "R", "repetitions [100]", KIND_COUNT, ON(CMD_FILL), AT(repeat), 1, 1000000000},
     {"trace", "FILE", "request trace to replay (required)", KIND_TEXT, ON(CMD_REPLAY), AT(trace), 0,
      0},
+    {"trace", "FILE", "request trace to replay [generated]", KIND_TEXT, ON(CMD_ALL), AT(trace), 0,
+     0},
     {"kv-bytes-per-token", "SIZE", "bytes of a token; a block is 512 of them [1K]", KIND_SIZE,
      ON(CMD_REPLAY), AT(kv_bytes_per_token), 1, 1 * MIB},
     {"speedup", "X", "arrivals X times as fast; 0: all at once [0]", KIND_REAL, ON(CMD_REPLAY),
@@ -122,8 +132,8 @@ static const struct entry entries[] = {
      AT(describe), 0, 0},
     {"peer", "HOST:PORT", "a running `weir serve` [a target of its own]", KIND_TEXT, ON_PEER,
      AT(peer), 0, 0},
-    {"device", "NAME", "device to use [shm]", KIND_TEXT, ON_SESSION | ON(CMD_SERVE) | ON(CMD_WAKE),
-     AT(device), 0, 0},
+    {"device", "NAME", "device to use [shm]", KIND_TEXT,
+     ON_SESSION | ON(CMD_SERVE) | ON(CMD_WAKE) | ON(CMD_ALL), AT(device), 0, 0},
     {"qps", "N", "QPs of the connection [1]", KIND_COUNT, ON_SESSION | ON(CMD_SERVE), AT(qps), 1,
      WEIR_QPS_MAX},
     {"depth", "N", "send-queue depth to ask for [256]", KIND_COUNT, ON_SESSION | ON(CMD_SERVE),
@@ -140,6 +150,8 @@ static const struct {
 } commands[CMD_COUNT] = {
     [CMD_SERVE] = {"serve", "serve", "a target for all benches; prints its address when ready"},
     [CMD_INFO] = {"info", "info", "devices, limits, settings and memory"},
+    [CMD_REPORT] = {"report", "report", "a page of one result of bench all, or of two compared"},
+    [CMD_ALL] = {"all", "bench all", "the whole suite, in rounds, and a page of the results"},
     [CMD_LIMITS] = {"limits", "bench limits", "what this machine does at best, without weir"},
     [CMD_WRITE] = {"write", "bench write", "one-sided writes; --latency for a ping-pong"},
     [CMD_READ] = {"read", "bench read", "one-sided reads"},
@@ -185,12 +197,13 @@ static void help_all(void) {
 
 static void help_bench(void) {
     printf("weir bench: measurements against a second process, or against --peer\n\n");
-    help_commands(CMD_LIMITS, CMD_TRACE);
+    help_commands(CMD_ALL, CMD_TRACE);
     printf("\n  weir bench COMMAND --help lists the options of one.\n");
 }
 
 static void help_command(enum command command) {
-    printf("weir %s [OPTION]...: %s\n\n", commands[command].words, commands[command].summary);
+    printf("weir %s%s [OPTION]...: %s\n\n", commands[command].words,
+           command == CMD_REPORT ? " A.json [B.json]" : "", commands[command].summary);
     for (size_t i = 0; i < ENTRY_COUNT; i++) {
         char left[64];
         const char *argument = entries[i].argument;
@@ -446,6 +459,10 @@ static int check_together(const struct options *o) {
                         o->pages, o->page_size, MEMORY_BYTES_MAX / 4 / GIB);
     if (o->command == CMD_REPLAY && o->trace == NULL)
         return complain("bench replay: --trace FILE is required");
+    if (o->command == CMD_REPORT && (o->files[0] == NULL || o->out == NULL))
+        return complain("report: %s is required", o->out == NULL ? "--out FILE" : "a file");
+    if (o->command == CMD_ALL && o->out == NULL)
+        return complain("bench all: --out DIR is required");
     return o->device != NULL ? check_device(o->command, o->device) : 0;
 }
 
@@ -453,8 +470,8 @@ static int check_together(const struct options *o) {
 
 /* The command of argv[at]; CMD_COUNT, after a complaint, when there is no such. */
 static enum command find_command(int argc, char **argv, bool bench, int at) {
-    int first = bench ? CMD_LIMITS : CMD_SERVE;
-    int last = bench ? CMD_TRACE : CMD_INFO;
+    int first = bench ? CMD_ALL : CMD_SERVE;
+    int last = bench ? CMD_TRACE : CMD_REPORT;
 
     if (at >= argc) {
         complain("no command; see weir%s --help", bench ? " bench" : "");
@@ -530,37 +547,61 @@ static void complain_word(const struct taken *taken, const char *words, char **a
     complain("%s: %s: unexpected; see weir %s --help", words, word, words);
 }
 
-static enum options_outcome parse_options(int argc, char **argv, struct options *options) {
+/* The next word that is no option, if the command has a place for it. */
+static bool take_file(struct options *options, const char *word) {
+    for (unsigned i = 0; options->command == CMD_REPORT && i < OPTIONS_FILES_MAX; i++) {
+        if (options->files[i] == NULL) {
+            options->files[i] = word;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Options up to the next word that is none. */
+static enum options_outcome parse_some(int argc, char **argv, struct taken *taken,
+                                       struct options *options) {
     const char *words = commands[options->command].words;
-    struct taken taken;
     int found, at, word;
 
-    list_options(options->command, &taken);
-    opterr = 0;
-    optind = 1;
-    while (word = optind, (found = getopt_long(argc, argv, "+:h", taken.longs, NULL)) != -1) {
+    while (word = optind, (found = getopt_long(argc, argv, "+:h", taken->longs, NULL)) != -1) {
         if (found == 'h') {
             help_command(options->command);
             return OPTIONS_DONE;
         }
         if (found == ':' || found == '?') {
             complain("%s %s: %s; see weir %s --help", words, argv[word],
-                     why_refused(&taken, found, argv[word]), words);
+                     why_refused(taken, found, argv[word]), words);
             return OPTIONS_WRONG;
         }
         at = found - VAL_FIRST;
-        if (taken.given[at]) {
-            complain("%s --%s: given twice", words, taken.longs[at].name);
+        if (taken->given[at]) {
+            complain("%s --%s: given twice", words, taken->longs[at].name);
             return OPTIONS_WRONG;
         }
-        taken.given[at] = true;
-        if (entry_take(&entries[taken.of_entry[at]], optarg, options) != 0)
+        taken->given[at] = true;
+        if (entry_take(&entries[taken->of_entry[at]], optarg, options) != 0)
             return OPTIONS_WRONG;
     }
-    if (optind < argc) {
-        complain_word(&taken, words, argv);
-        return OPTIONS_WRONG;
+    return OPTIONS_RUN;
+}
+
+static enum options_outcome parse_options(int argc, char **argv, struct options *options) {
+    enum options_outcome outcome;
+    struct taken taken;
+
+    list_options(options->command, &taken);
+    opterr = 0;
+    optind = 1;
+    while ((outcome = parse_some(argc, argv, &taken, options)) == OPTIONS_RUN && optind < argc) {
+        if (!take_file(options, argv[optind])) {
+            complain_word(&taken, commands[options->command].words, argv);
+            return OPTIONS_WRONG;
+        }
+        optind++;
     }
+    if (outcome != OPTIONS_RUN)
+        return outcome;
     return check_together(options) == 0 ? OPTIONS_RUN : OPTIONS_WRONG;
 }
 

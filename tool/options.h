@@ -11,6 +11,8 @@
 enum command {
     CMD_SERVE = 0,
     CMD_INFO,
+    CMD_REPORT,
+    CMD_ALL,
     CMD_LIMITS,
     CMD_WRITE,
     CMD_READ,
@@ -29,8 +31,11 @@ enum memory_kind { MEMORY_SHARED = 0, MEMORY_OWN = 1 };
 /* NONE: throughput; NOTIFY: the target answers notifications; MEMORY: both sides poll a word. */
 enum latency_kind { LATENCY_NONE = 0, LATENCY_NOTIFY = 1, LATENCY_MEMORY = 2 };
 
+#define OPTIONS_FILES_MAX 2
+
 struct options {
     enum command command;
+    const char *files[OPTIONS_FILES_MAX]; /* the words of report; NULL: not given */
     const char *listen;
     const char *peer;
     const char *device;
@@ -38,6 +43,7 @@ struct options {
     const char *trace;    /* file to replay */
     const char *describe; /* file to describe */
     const char *output;   /* file, NULL: stdout */
+    const char *out;      /* of report a file, of a suite a directory */
     const char *targets;  /* loads, as pace.h has it */
     const char *metrics;  /* HOST:PORT, NULL: none */
     uint64_t size;
@@ -62,6 +68,8 @@ struct options {
     uint64_t json_flag;
     uint64_t notify;
     uint64_t verify;
+    uint64_t rounds;
+    uint64_t quick;
     double seconds;
     double speedup; /* 0: as fast as possible */
     uint64_t given; /* a bit for each entry of the table in options.c */

@@ -85,7 +85,7 @@ static void cpu_model(char *out, size_t size) {
     fclose(file);
 }
 
-static json_t *machine_json(void) {
+json_t *report_machine_json(void) {
     struct utsname name = {.sysname = ""};
     char model[200];
 
@@ -97,7 +97,7 @@ static json_t *machine_json(void) {
                      (json_int_t)sysconf(_SC_PHYS_PAGES) * (json_int_t)sysconf(_SC_PAGESIZE));
 }
 
-static json_t *versions_json(void) {
+json_t *report_versions_json(void) {
     return json_pack("{s:s, s:s, s:s, s:s}", "weir", weir_version(), "compiler", COMPILER, "libc",
                      gnu_get_libc_version(), "jansson", JANSSON_VERSION);
 }
@@ -140,8 +140,8 @@ int report_begin(struct report *report, const struct options *options) {
     report->results = json_array();
     report->root = json_pack(
         "{s:s, s:o, s:o, s:o, s:s, s:O}", "bench", options_command_name(options->command),
-        "options", chosen, "versions", versions_json(), "machine", machine_json(), "device",
-        options->device != NULL ? options->device : "shm", "results", report->results);
+        "options", chosen, "versions", report_versions_json(), "machine", report_machine_json(),
+        "device", options->device != NULL ? options->device : "shm", "results", report->results);
     if (report->root == NULL)
         complain("out of memory");
     if (report->root != NULL && open_json(report) == 0)

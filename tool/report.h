@@ -77,6 +77,10 @@ double report_fraction(const struct result *result);
 /* ", 45.1 % of the limit", or nothing; out has at least 32 bytes. */
 const char *report_share_text(const struct result *result, char *out);
 
+/* Where and with what it was measured. */
+json_t *report_machine_json(void);
+json_t *report_versions_json(void);
+
 /* The percentiles of a latency, in ns, and how many samples there were. */
 json_t *report_latency_json(const struct histogram *latency);
 
