@@ -59,10 +59,11 @@ const char *figure_text(enum unit unit, double value, char *out) {
     case UNIT_PER_S:
         per_second_text(value, out);
         return out;
-    case UNIT_SHARE:
     case UNIT_PERCENT:
-        if (unit == UNIT_SHARE)
-            value *= 100;
+        snprintf(out, 32, "%.4g %%", value);
+        return out;
+    case UNIT_SHARE:
+        value *= 100;
         snprintf(out, 32, "%.*f %%", fabs(value) < 9.995 ? 2 : fabs(value) < 999.5 ? 1 : 0, value);
         return out;
     case UNIT_NUMBER:

@@ -78,7 +78,7 @@ static const struct headline headlines[] = {
      .place = {.bench = "replay", .path = "latency_notified_ns.p50"},
      .unit = UNIT_NS,
      .better = BETTER_LESS},
-    {.title = "the same, p99",
+    {.title = "a request of the replay, to notified, p99",
      .place = {.bench = "replay", .path = "latency_notified_ns.p99"},
      .unit = UNIT_NS,
      .better = BETTER_LESS},
@@ -185,20 +185,20 @@ static void print_falls(FILE *out, struct results *results, const char *bench) {
         .bench = bench, .path = "ops_per_s", .pick = PICK_KEY, .array = "results", .key = "size"};
     double *sizes = malloc(RESULTS_ROWS_MAX * sizeof(*sizes)), before = 0;
     unsigned count = sizes == NULL ? 0 : results_keys(results, bench, "results", "size", sizes);
-    char text[32];
+    char text[32] = "";
     unsigned falls = 0;
 
     for (unsigned i = 0; i < count; i++) {
         place.value = sizes[i];
         struct figure figure = results_figure(results, &place);
-        if (i > 0 && figure.median > 1.1 * before)
-            fprintf(out, "%s %s", falls++ == 0 ? bench : ",",
-                    figure_text(UNIT_BYTES, sizes[i], text));
+        if (i > 0 && figure.median > 1.1 * before && falls++ == 0)
+            figure_text(UNIT_BYTES, sizes[i], text);
         before = figure.median;
     }
     free(sizes);
     if (falls > 0)
-        fprintf(out, ": more operations than at the size below, by over 10 %%\n");
+        fprintf(out, "%s: at %u of %u sizes, first at %s, over 10 %% more operations than below\n",
+                bench, falls, count, text);
 }
 
 void headline_print(FILE *out, struct results *results) {

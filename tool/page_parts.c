@@ -169,10 +169,10 @@ void page_summary(const struct page *page) {
               "apart.</p>\n",
               page->out);
     write_failures(page);
-    count = headline_all(&headlines);
-    write_cards(page, headlines, count);
     fputs("<h2>The machine, without weir</h2>\n", page->out);
-    count = headline_machine(&headlines);
+    write_cards(page, headlines, count);
+    fputs("<h2>weir on it</h2>\n", page->out);
+    count = headline_all(&headlines);
     write_cards(page, headlines, count);
 }
 

@@ -59,7 +59,7 @@ static const struct curves over_rows[] = {
     {.title = "Handshakes over the peers of a storm",
      .x_label = "peers that connect at once",
      .x = AXIS_NUMBERS,
-     .y = AXIS_PER_S_LOG,
+     .y = AXIS_PER_S,
      .scale = 1,
      .curves = {{"handshakes", "storm", "rows", "peers", "handshakes_per_s", COLOUR_1, false}}},
 };
@@ -107,9 +107,9 @@ static void add_quantiles(const struct page *page, struct plot *plot) {
     static const struct {
         const char *title, *bench;
         enum plot_colour colour;
-    } lines[] = {{"8 bytes", "latency", COLOUR_1},
+    } lines[] = {{"8 B", "latency", COLOUR_1},
                  {"64 KiB", "write hot", COLOUR_2},
-                 {"64 KiB, random places", "write cold", COLOUR_3},
+                 {"cold", "write cold", COLOUR_3},
                  {"wake", "wake", COLOUR_4}};
     static const char *const paths[] = {"latency_ns.p50", "latency_ns.p99", "latency_ns.p999",
                                         "latency_ns.p9999", "latency_ns.max"};
@@ -205,12 +205,13 @@ static bool draw(const struct page *page, struct plot *plot) {
 
 void page_plots(const struct page *page) {
     static const char *const timelines[] = {"Writes through faults, A", "Writes through faults, B"};
-    struct plot quantiles = {.title = "Percentiles of latency",
-                             .note = "a round trip's half with 8 bytes; a write under load; a "
-                                     "sleeping engine until it is awake",
-                             .x_label = "percentile",
-                             .x = AXIS_QUANTILES,
-                             .y = AXIS_TIME_LOG};
+    struct plot quantiles = {
+        .title = "Percentiles of latency",
+        .note = "half a round trip of 8 B; writes of 64 KiB under load, in caches and "
+                "cold; until a sleeping engine is awake",
+        .x_label = "percentile",
+        .x = AXIS_QUANTILES,
+        .y = AXIS_TIME_LOG};
     struct plot senders = {.title = "Many senders to one target",
                            .x_label = "sender",
                            .x = AXIS_NUMBERS,

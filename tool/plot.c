@@ -63,12 +63,13 @@ static void write_axis(FILE *out, char name, enum plot_axis axis) {
     switch (axis) {
     case AXIS_SIZES:
         fprintf(out,
-                "set %ctics ('8 B' 8, '64 B' 64, '512 B' 512, '4 KiB' 4096, '32 KiB' 32768, "
-                "'256 KiB' 262144, '2 MiB' 2097152)\n",
+                "set %ctics ('8 B' 8, '128 B' 128, '2 KiB' 2048, '32 KiB' 32768, "
+                "'512 KiB' 524288)\n",
                 name);
         break;
     case AXIS_PERCENT:
-        fprintf(out, "set format %c '%%g %%%%'\nset %crange [0:*]\n", name, name);
+        fprintf(out, "set format %c '%%g %%%%'\nset %crange [0:100]\nset %ctics 25\n", name, name,
+                name);
         break;
     case AXIS_QUANTILES:
         fprintf(out,
@@ -80,12 +81,16 @@ static void write_axis(FILE *out, char name, enum plot_axis axis) {
         fprintf(out, "set format %c '%%g s'\n", name);
         break;
     case AXIS_NUMBERS:
+        fprintf(out, "set offsets graph 0.05, graph 0.05, 0, 0\n");
         break;
     case AXIS_RATE:
         fprintf(out, "set format %c '%%.1s %%cB/s'\nset %crange [0:*]\n", name, name);
         break;
     case AXIS_RATE_LOG:
         fprintf(out, "set format %c '%%.0s %%cB/s'\n", name);
+        break;
+    case AXIS_PER_S:
+        fprintf(out, "set format %c '%%.1s %%c/s'\nset %crange [0:*]\n", name, name);
         break;
     case AXIS_PER_S_LOG:
         fprintf(out, "set format %c '%%.0s %%c/s'\n", name);
@@ -117,9 +122,10 @@ static void write_script(FILE *out, const struct plot *plot) {
     fprintf(out,
             "set encoding utf8\n"
             "set terminal svg size %d,%d font 'sans-serif,13'\n"
-            "set border 3\nset tics nomirror scale 0.6,0.3\nset grid\nset key below\n"
-            "set xlabel '%s' offset 0,0.4\n",
-            WIDTH, HEIGHT, plot->x_label);
+            "set border 3\nset tics nomirror scale 0.6,0.3\nset grid\n"
+            "set key above maxcols 4 samplen 1.5 width -1\nset rmargin 3\nset xlabel '%s' offset "
+            "0,0.3\n%s",
+            WIDTH, HEIGHT, plot->x_label, plot->line_count == 1 ? "unset key\n" : "");
     write_axis(out, 'x', plot->x);
     write_axis(out, 'y', plot->y);
     write_data(out, plot);
@@ -128,7 +134,7 @@ static void write_script(FILE *out, const struct plot *plot) {
                 "set arrow from %.9g, graph 0 to %.9g, graph 1 nohead dashtype 3 linecolor rgb "
                 "'#00000%d'\n",
                 plot->marks[i], plot->marks[i], COLOUR_LIMIT);
-        fprintf(out, "set label '%u' at %.9g, graph 1.04 center\n", i + 1, plot->marks[i]);
+        fprintf(out, "set label '%u' at %.9g, graph 1.05 center\n", i + 1, plot->marks[i]);
     }
     for (unsigned i = 0; i < plot->line_count; i++) {
         const struct plot_line *line = &plot->lines[i];

@@ -30,8 +30,9 @@ enum plot_axis {
     AXIS_NUMBERS,   /* linear */
     AXIS_RATE,      /* bytes a second, linear */
     AXIS_RATE_LOG,
-    AXIS_PER_S_LOG, /* operations a second */
-    AXIS_TIME_LOG   /* seconds */
+    AXIS_PER_S, /* operations a second, linear */
+    AXIS_PER_S_LOG,
+    AXIS_TIME_LOG /* seconds */
 };
 
 struct plot {
