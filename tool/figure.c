@@ -29,36 +29,39 @@ struct figure figure_of(double *values, unsigned count) {
                            .most = values[count - 1]};
 }
 
-/* "11.2 M/s": three digits. */
-static void per_second_text(double value, char *out) {
-    static const char *const units[] = {"", "k", "M", "G", "T"};
+/* Three digits and the unit that suits them. */
+static const char *scaled_text(double value, const char *const *units, unsigned unit_count,
+                               char *out) {
     unsigned unit = 0;
 
-    while (unit < 4 && value >= 999.5) {
+    while (unit + 1 < unit_count && value >= 999.5) {
         value /= 1000;
         unit++;
     }
-    snprintf(out, 32, "%.3g %s/s", value, units[unit]);
+    snprintf(out, 32, value < 999.5 ? "%.3g %s" : "%.0f %s", value, units[unit]);
+    return out;
 }
 
 const char *figure_text(enum unit unit, double value, char *out) {
+    static const char *const times[] = {"ns", "us", "ms", "s"};
+    static const char *const counts[] = {"/s", "k/s", "M/s", "G/s", "T/s"};
+
     switch (unit) {
     case UNIT_RATE:
         return report_rate_text(value, out);
     case UNIT_NS:
-        return report_time_text(value, out);
+        return scaled_text(value, times, 4, out);
     case UNIT_MS:
-        return report_time_text(value * 1e6, out);
+        return scaled_text(value * 1e6, times, 4, out);
     case UNIT_S:
-        return report_time_text(value * 1e9, out);
+        return scaled_text(value * 1e9, times, 4, out);
     case UNIT_BYTES:
         if (value >= 0 && value < 0x1p63)
             return options_size_text((uint64_t)value, out);
         snprintf(out, 32, "%.3g B", value);
         return out;
     case UNIT_PER_S:
-        per_second_text(value, out);
-        return out;
+        return scaled_text(value, counts, 5, out);
     case UNIT_PERCENT:
         snprintf(out, 32, "%.4g %%", value);
         return out;
@@ -77,7 +80,7 @@ const char *figure_spread_text(const struct figure *figure, char *out) {
     double share = (figure->most - figure->least) / 2 / fabs(figure->median);
 
     out[0] = '\0';
-    if (figure->rounds > 1 && isfinite(share))
+    if (figure->rounds > 1 && isfinite(share) && figure->most > figure->least)
         snprintf(out, 32, "\302\261%.*f %%", share < 0.0995 ? 1 : 0, 100 * share);
     return out;
 }
@@ -99,6 +102,6 @@ const char *figure_change_text(const struct figure *first, const struct figure *
 
     out[0] = '\0';
     if (first->rounds > 0 && second->rounds > 0 && isfinite(change))
-        snprintf(out, 32, "%+.*f %%", fabs(change) < 0.995 ? 1 : 0, 100 * change);
+        snprintf(out, 32, "%+.*f\302\240%%", fabs(change) < 0.0995 ? 1 : 0, 100 * change);
     return out;
 }

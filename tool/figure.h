@@ -36,7 +36,7 @@ struct figure figure_of(double *values, unsigned count);
 /* "28.1 GB/s", "1.23 us", "93.1 %", "64 KiB"; out has at least 32 bytes. */
 const char *figure_text(enum unit unit, double value, char *out);
 /* "±2.1 %", half of the distance between the least and the most as a share of the median; empty
- * when there is only one round. out has at least 32 bytes. */
+ * when there is only one round, or all are alike. out has at least 32 bytes. */
 const char *figure_spread_text(const struct figure *figure, char *out);
 
 enum verdict { VERDICT_SAME, VERDICT_BETTER, VERDICT_WORSE, VERDICT_OTHER };
@@ -45,7 +45,7 @@ enum verdict { VERDICT_SAME, VERDICT_BETTER, VERDICT_WORSE, VERDICT_OTHER };
  * most do, which takes two rounds of both. OTHER: they differ, and neither is better. */
 enum verdict figure_compare(const struct figure *first, const struct figure *second,
                             enum better better);
-/* "+12.3 %", the second median against the first; empty when that says nothing. out has at least
+/* "+12 %", the second median against the first; empty when that says nothing. out has at least
  * 32 bytes. */
 const char *figure_change_text(const struct figure *first, const struct figure *second, char *out);
 

@@ -201,7 +201,7 @@ struct table {
 #define SWEEP_COLUMNS                                                                              \
     {                                                                                              \
         {"rate", "bytes_per_s", UNIT_RATE, BETTER_MORE},                                           \
-            {"operations", "ops_per_s", UNIT_PER_S, BETTER_MORE},                                  \
+            {"op/s", "ops_per_s", UNIT_PER_S, BETTER_MORE},                                        \
             {"p50", "latency_ns.p50", UNIT_NS, BETTER_LESS},                                       \
             {"p99.9", "latency_ns.p999", UNIT_NS, BETTER_LESS},                                    \
             {"of limit", "fraction_of_limit", UNIT_SHARE, BETTER_MORE},                            \
@@ -215,7 +215,7 @@ static const struct table tables[] = {
      .benches = ONE_BENCHES,
      .head = "bench",
      .columns = {{"rate", "bytes_per_s", UNIT_RATE, BETTER_MORE},
-                 {"operations", "ops_per_s", UNIT_PER_S, BETTER_MORE},
+                 {"op/s", "ops_per_s", UNIT_PER_S, BETTER_MORE},
                  {"CPU", "cpu_ns_per_op.initiator", UNIT_NS, BETTER_LESS},
                  {"target", "cpu_ns_per_op.target", UNIT_NS, BETTER_LESS},
                  {"of limit", "fraction_of_limit", UNIT_SHARE, BETTER_MORE}}},
@@ -264,15 +264,15 @@ static const struct table tables[] = {
                  {"non-temporal", "nontemporal_bytes_per_s", UNIT_RATE, BETTER_MORE},
                  {"process_vm_writev", "process_vm_writev_bytes_per_s", UNIT_RATE, BETTER_MORE}}},
     {.title = "Many senders to one target",
-     .note = "fairness is 1 when all get as much",
+     .note = "of mean: what the slowest has of the mean; fairness is 1 when all have as much",
      .benches = {"incast"},
-     .head = "bench",
-     .columns = {{"one alone", "alone_bytes_per_s", UNIT_RATE, BETTER_MORE},
+     .head = "",
+     .columns = {{"alone", "alone_bytes_per_s", UNIT_RATE, BETTER_MORE},
                  {"all", "sum_bytes_per_s", UNIT_RATE, BETTER_MORE},
                  {"slowest", "slowest_bytes_per_s", UNIT_RATE, BETTER_MORE},
                  {"fastest", "fastest_bytes_per_s", UNIT_RATE, BETTER_MORE},
-                 {"slowest of mean", "slowest_of_mean", UNIT_SHARE, BETTER_MORE},
-                 {"fairness", "fairness", UNIT_NUMBER, BETTER_MORE}}},
+                 {"of mean", "slowest_of_mean", UNIT_SHARE, BETTER_MORE},
+                 {"fair", "fairness", UNIT_NUMBER, BETTER_MORE}}},
     {.title = "The senders",
      .bench = "incast",
      .array = "rows",
@@ -302,17 +302,17 @@ static const struct table tables[] = {
                  {"heap", "memory_bytes_per_peer.heap", UNIT_BYTES, BETTER_LESS},
                  {"segment", "memory_bytes_per_peer.segment", UNIT_BYTES, BETTER_LESS}}},
     {.title = "Faults",
-     .note = "times from the fault; gap: without a byte",
+     .note = "times are from the fault on; gap: without a byte; back: as fast as before",
      .bench = "faults",
      .array = "faults",
      .name = "name",
      .head = "fault",
      .columns = {{"at", "at_ms", UNIT_MS, BETTER_NEITHER},
                  {"gap", "gap_ms", UNIT_MS, BETTER_LESS},
-                 {"recovered", "recovered_ms", UNIT_MS, BETTER_LESS},
+                 {"back", "recovered_ms", UNIT_MS, BETTER_LESS},
                  {"replays", "replays", UNIT_NUMBER, BETTER_NEITHER},
                  {"lost", "lost", UNIT_NUMBER, BETTER_LESS},
-                 {"wrong bytes", "wrong_bytes", UNIT_NUMBER, BETTER_LESS}}},
+                 {"wrong", "wrong_bytes", UNIT_NUMBER, BETTER_LESS}}},
 };
 
 static void write_cell(const struct page *page, const struct place *place,
@@ -358,7 +358,8 @@ static void write_head(const struct page *page, const struct table *table) {
     fprintf(out, "<div class=\"table\"><h3>%s</h3>\n", table->title);
     if (table->note != NULL)
         fprintf(out, "<p><small>%s</small></p>\n", table->note);
-    fprintf(out, "<div class=\"scroll\"><table><thead><tr><th>%s</th>", table->head);
+    fprintf(out, "<div class=\"scroll\"><table%s><thead><tr><th>%s</th>",
+            table->name != NULL ? " class=\"names\"" : "", table->head);
     for (unsigned i = 0; i < COLUMNS_MAX && table->columns[i].head != NULL; i++)
         fprintf(out, "<th>%s</th>", table->columns[i].head);
     fputs("</tr></thead><tbody>\n", out);

@@ -133,8 +133,8 @@ static void add_quantiles(const struct page *page, struct plot *plot) {
 static void add_senders(const struct page *page, struct plot *plot) {
     for (unsigned file = 0; file < page->count; file++) {
         unsigned count = results_rows(page->files[file], "incast", "rows");
-        struct plot_line *line =
-            plot_add(plot, file == 0 ? COLOUR_1 : COLOUR_2, STYLE_POINTS, count);
+        struct plot_line *line = plot_add(plot, file == 0 ? COLOUR_1 : COLOUR_2,
+                                          file == 0 ? STYLE_POINTS : STYLE_RINGS, count);
         for (unsigned i = 0; line != NULL && i < count; i++) {
             struct place place = {.bench = "incast",
                                   .path = "bytes_per_s",

@@ -18,6 +18,7 @@
 #define WIDTH        440
 #define HEIGHT       330
 #define PICTURE_MOST (16u << 20)
+#define DENSE        200 /* points are not shown as points any more */
 #define GNUPLOT_NS   (60 * NS_PER_S)
 
 /* ---- lines -------------------------------------------------------------- */
@@ -116,6 +117,7 @@ static void write_script(FILE *out, const struct plot *plot) {
         [STYLE_LINE] = "linespoints dashtype 1 pointtype 7 pointsize 0.45",
         [STYLE_DASHES] = "linespoints dashtype 2 pointtype 6 pointsize 0.45",
         [STYLE_POINTS] = "points pointtype 7 pointsize 0.6",
+        [STYLE_RINGS] = "points pointtype 6 pointsize 1.1",
     };
     const char *comma = "plot";
 
@@ -138,7 +140,7 @@ static void write_script(FILE *out, const struct plot *plot) {
     }
     for (unsigned i = 0; i < plot->line_count; i++) {
         const struct plot_line *line = &plot->lines[i];
-        bool dense = line->count > 200 && line->style != STYLE_POINTS;
+        bool dense = line->count > DENSE && line->style <= STYLE_DASHES;
         if (line->count == 0)
             continue;
         fprintf(out, "%s $d%u using 1:2 with %s linecolor rgb '#00000%d' linewidth 1.5 title '%s'",

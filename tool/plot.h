@@ -11,7 +11,7 @@
 
 /* Colours: --s1 and so on in the page's style sheet. */
 enum plot_colour { COLOUR_1 = 1, COLOUR_2, COLOUR_3, COLOUR_4, COLOUR_5, COLOUR_LIMIT = 8 };
-enum plot_style { STYLE_LINE, STYLE_DASHES, STYLE_POINTS };
+enum plot_style { STYLE_LINE, STYLE_DASHES, STYLE_POINTS, STYLE_RINGS };
 
 struct plot_line {
     char title[48];
