@@ -6,45 +6,9 @@
 # Prints one line a test and exits 1 if any failed, 77 without python3 (which judges the JSON).
 # shellcheck disable=SC2086,SC2317 # numbers; functions are called through check
 set -u
-weir=${1:?usage: test_tool.sh PATH-OF-WEIR}
-only=${2:-}
-command -v python3 >/dev/null || exit 77
-dir=$(mktemp -d) || exit 1
+. "$(dirname "$0")/tool_lib.sh"
 serving=
-failed=0
 trap 'test -n "$serving" && kill "$serving" 2>/dev/null; rm -rf "$dir"' EXIT
-
-# check NAME COMMAND...: one test.
-check() {
-    name=$1
-    shift
-    case $name in *"$only"*) ;; *) return ;; esac
-    if "$@" >"$dir/log" 2>&1; then
-        echo "ok $name"
-    else
-        echo "FAILED $name"
-        sed 's/^/    /' "$dir/log"
-        failed=1
-    fi
-}
-
-# Ends what hangs; nothing takes as long on any machine.
-run() { timeout 600 "$weir" "$@"; }
-
-# until_so COMMAND...: as soon as it succeeds, while the process $alive lives.
-until_so() {
-    until "$@"; do
-        kill -0 "$alive" 2>/dev/null || return 1
-        sleep 0.05
-    done
-}
-
-# json_holds PYTHON-EXPRESSION over r, the parsed $dir/out.json.
-json_holds() {
-    python3 -c 'import json, sys
-r = json.load(open(sys.argv[1]))
-sys.exit(0 if eval(sys.argv[2]) else "does not hold: " + sys.argv[2])' "$dir/out.json" "$(echo "$1" | tr '\n' ' ')"
-}
 
 # The members that every result must have, and be plausible in.
 result_keys='all(k in r for k in ("ops_per_s", "bytes_per_s", "latency_ns", "cpu_ns_per_op",
@@ -208,8 +172,9 @@ wrong_settings() {
             WEIR_CHAIN_MAX=1 && bench_verified write --seconds 0.05 --verify)
 }
 help_everywhere() {
-    for words in "" bench serve info "bench limits" "bench write" "bench read" "bench sweep" \
-        "bench pace" "bench fill" "bench replay" "bench trace" "bench wake" "bench faults"; do
+    for words in "" bench serve info report "bench all" "bench limits" "bench write" "bench read" \
+        "bench sweep" "bench pace" "bench fill" "bench replay" "bench trace" "bench wake" \
+        "bench faults"; do
         # shellcheck disable=SC2086
         run $words --help >"$dir/help" 2>"$dir/err" || return 1
         test -s "$dir/help" && test ! -s "$dir/err" || return 1
@@ -222,9 +187,10 @@ help_everywhere() {
 # explained.
 manual_options() {
     page=$(dirname "$0")/../man/weir.1
-    for command in serve info limits write read sweep pace wake faults fill replay trace; do
+    for command in serve info report all limits write read sweep pace wake faults fill replay \
+        trace; do
         words=$command
-        case $command in serve | info) ;; *) words="bench $command" ;; esac
+        case $command in serve | info | report) ;; *) words="bench $command" ;; esac
         run $words --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort >"$dir/taken"
         test -s "$dir/taken" || return 1
         awk -v words="$words" '/^\.Sh/ { synopsis = $2 == "SYNOPSIS" }
@@ -239,31 +205,15 @@ manual_options() {
         done <"$dir/taken"
     done
 }
-# Status 2 and exactly one line on stderr, nothing on stdout.
-refused() {
-    run "$@" >"$dir/stdout" 2>"$dir/err"
-    status=$?
-    test $status -eq 2 && test "$(wc -l <"$dir/err")" -eq 1 && test ! -s "$dir/stdout" && return
-    echo "status $status for: $*"
-    cat "$dir/err"
-    return 1
-}
-# refused_as TEXT ARGUMENTS...: the one line says TEXT.
-refused_as() {
-    text=$1
-    shift
-    refused "$@" || return 1
-    grep -qF -- "$text" "$dir/err" && return
-    echo "not \"$text\" for: $*"
-    cat "$dir/err"
-    return 1
-}
 wrong_commands() {
     refused && refused nosuch && refused bench && refused bench nosuch && refused -- &&
         refused info --size 8 && refused serve extra && refused bench write extra &&
         refused bench write -x && refused bench write -xy && refused bench write --trace x &&
         refused bench sweep --size 8 && refused bench limits --peer 127.0.0.1:1 &&
-        refused bench replay
+        refused bench replay && refused_as '--out FILE is required' report a.json &&
+        refused_as 'a file is required' report --out page.html &&
+        refused_as 'unexpected' report a.json b.json c.json --out page.html &&
+        refused_as '--out DIR is required' bench all && refused bench all --out x y
 }
 # Zero, negative, too large, no number, nothing: each says what it would have to be.
 wrong_numbers() {
@@ -315,15 +265,6 @@ wrong_together() {
     done
     refused bench write --cold 1M --size 1M &&
         refused bench write --size 4G --segments 65536
-}
-# Not the command line but the world is wrong: status 1, one line.
-fails() {
-    run "$@" >"$dir/stdout" 2>"$dir/err"
-    status=$?
-    test $status -eq 1 && test "$(wc -l <"$dir/err")" -eq 1 && return
-    echo "status $status for: $*"
-    cat "$dir/err"
-    return 1
 }
 wrong_world() {
     echo '{"timestamp": 0, "input_length": 9, "output_length": 1, "hash_ids": [-1]}' >"$dir/bad"
@@ -565,13 +506,6 @@ serve_limit() {
     serve_ended INT 0 && test $good -eq 0
 }
 # Why an address does not do: a port in use is not a bad address, and neither is a refusal.
-fails_as() {
-    text=$1
-    shift
-    fails "$@" && grep -qF -- "$text" "$dir/err" && return
-    cat "$dir/err"
-    return 1
-}
 wrong_addresses() {
     serve || return 1
     fails_as "$address: Address already in use" serve --listen "$address"

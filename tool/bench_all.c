@@ -181,11 +181,21 @@ static int suite_begin(struct suite *suite) {
     return 0;
 }
 
+/* false: errno says why. */
+static bool is_directory(const char *path) {
+    struct stat stat_of;
+
+    if (stat(path, &stat_of) != 0)
+        return false;
+    errno = ENOTDIR;
+    return S_ISDIR(stat_of.st_mode);
+}
+
 /* The directory, and a trace if none was named. */
 static int suite_files(struct suite *suite) {
     const struct options *o = suite->options;
 
-    if (mkdir(o->out, 0777) != 0 && errno != EEXIST)
+    if (mkdir(o->out, 0777) != 0 && (errno != EEXIST || !is_directory(o->out)))
         return complain("bench all --out %s: %s", o->out, strerror(errno));
     if (access(o->out, W_OK | X_OK) != 0)
         return complain("bench all --out %s: %s", o->out, strerror(errno));
