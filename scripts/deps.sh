@@ -14,8 +14,8 @@ check="$build g++:c++ clang:clang libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang
        clang-format:clang-format libcmocka-dev:cmocka.h valgrind:valgrind mandoc:mandoc
        binutils:nm spin:spin patch:patch
        python3-prometheus-client:/usr/lib/python3/dist-packages/prometheus_client/parser.py
-       procps:ps util-linux:setarch python3:python3"
-bench="$build python3:python3"
+       procps:ps util-linux:setarch python3:python3 gnuplot-nox:gnuplot"
+bench="$build gnuplot-nox:gnuplot"
 # Built without the verbs device, without iWARP, or without `weir serve --metrics`, where these cannot
 # be had.
 optional='libibverbs-dev:infiniband/verbs.h librdmacm-dev:rdma/rdma_cma.h

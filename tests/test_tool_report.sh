@@ -5,7 +5,7 @@
 # when it is interrupted. Usage: test_tool_report.sh PATH-OF-WEIR [BEHAVIOUR]
 #
 # Prints one line a test and exits 1 if any failed, 77 without python3.
-# shellcheck disable=SC2317 # functions are called through check
+# shellcheck disable=SC2086,SC2154,SC2317 # numbers; of tool_lib.sh; functions are called through check
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/tool_lib.sh"
@@ -70,10 +70,8 @@ json.dump(r, open(sys.argv[1], "w"))' "$dir/$file.json"
     report "$dir/a.json" "$dir/b.json" && test "$(marks '[a-z]*')" -eq 0
 }
 no_gnuplot() {
-    results make "$dir/a.json" && (
-        PATH=/nonexistent
-        "$weir" report "$dir/a.json" --out "$page"
-    ) && results sound "$page" && grep -q 'gnuplot was not found' "$page" &&
+    results make "$dir/a.json" &&
+        env PATH=/nonexistent "$weir" report "$dir/a.json" --out "$page" && results sound "$page" && grep -q 'gnuplot was not found' "$page" &&
         ! grep -q 'role="img" aria-label="Rate over' "$page" && grep -q '<h3>Rates</h3>' "$page"
 }
 # A gnuplot that fails, writes something else or is killed is no failure either.
@@ -106,7 +104,8 @@ wrong_files() {
     echo '{"bench": "write"}' >"$dir/bench"
     echo '{"format": 2, "benches": []}' >"$dir/later"
     echo '{"format": 1, "benches": null}' >"$dir/none"
-    echo '{"format": 1, "benches": [{"name": "a\\u001bb", "command": "", "rounds": []}]}' >"$dir/name"
+    printf '%s\n' '{"format": 1, "benches": [{"name": "a\u001bb", "command": "", "rounds": []}]}' \
+        >"$dir/name"
     sed 's/"idle_cpu_fraction": [0-9.e-]*/"idle_cpu_fraction": 1e999/' "$dir/a.json" >"$dir/huge"
     sed 's/"samples": 100000/"samples": 99999999999999999999/' "$dir/a.json" >"$dir/long"
     sed 's/"cache_line_ns": [0-9.e-]*/"cache_line_ns": 1e300/' "$dir/a.json" >"$dir/far"

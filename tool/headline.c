@@ -155,7 +155,7 @@ size_t headline_all(const struct headline **headlines_out) {
 static void print_about(FILE *out, struct results *results) {
     char cpu[128], cpus[16], kernel[64], weir[32], device[32];
 
-    fprintf(out, "%s, %s CPUs, Linux %s, weir %s, device %s\n",
+    fprintf(out, "%s, %s CPUs\nLinux %s, weir %s, device %s\n",
             results_about(results, "machine.cpu", cpu, sizeof(cpu)),
             results_about(results, "machine.cpus_usable", cpus, sizeof(cpus)),
             results_about(results, "machine.kernel", kernel, sizeof(kernel)),
@@ -169,12 +169,12 @@ static void print_headline(FILE *out, struct results *results, const struct head
 
     if (figure.rounds == 0)
         return;
-    fprintf(out, "%-42s %11s %8s", headline->title,
+    fprintf(out, "%-42s %10s %8s", headline->title,
             figure_text(headline->unit, figure.median, value), figure_spread_text(&figure, spread));
     if (headline->share.bench != NULL) {
         struct figure share = results_figure(results, &headline->share);
         if (share.rounds > 0)
-            fprintf(out, "  %.1f %% of the limit", 100 * share.median);
+            fprintf(out, "  %.1f %% of limit", 100 * share.median);
     }
     fputc('\n', out);
 }
@@ -197,8 +197,8 @@ static void print_falls(FILE *out, struct results *results, const char *bench) {
     }
     free(sizes);
     if (falls > 0)
-        fprintf(out, "%s: at %u of %u sizes, first at %s, over 10 %% more operations than below\n",
-                bench, falls, count, text);
+        fprintf(out, "%s: over 10 %% more op/s than a size below at %u of %u, first %s\n", bench,
+                falls, count, text);
 }
 
 void headline_print(FILE *out, struct results *results) {
