@@ -7,59 +7,7 @@
 # Prints one line a test and exits 1 if any failed, 77 without python3 (which judges the JSON).
 # shellcheck disable=SC2086,SC2317 # numbers; functions are called through check
 set -u
-weir=$(readlink -f "${1:?usage: test_tool_faults.sh PATH-OF-WEIR}")
-only=${2:-}
-command -v python3 >/dev/null || exit 77
-dir=$(mktemp -d) || exit 1
-failed=0
-trap 'rm -rf "$dir"' EXIT
-# All that is started from here has it in its environment.
-FAULTS_TEST=$dir
-export FAULTS_TEST
-
-# check NAME COMMAND...: one test.
-check() {
-    name=$1
-    shift
-    case $name in *"$only"*) ;; *) return ;; esac
-    if "$@" >"$dir/log" 2>&1; then
-        echo "ok $name"
-    else
-        echo "FAILED $name"
-        sed 's/^/    /' "$dir/log"
-        failed=1
-    fi
-}
-
-# Ends what hangs; nothing takes as long on any machine.
-run() { timeout 600 "$weir" "$@"; }
-
-# until_so COMMAND...: as soon as it succeeds, while the process $alive lives.
-until_so() {
-    until "$@"; do
-        kill -0 "$alive" 2>/dev/null || return 1
-        sleep 0.05
-    done
-}
-
-# ours: the processes of this test that run weir and are not dead.
-ours() {
-    for process in /proc/[0-9]*; do
-        case $(readlink "$process/exe" 2>/dev/null) in */weir | */weir\ *) ;; *) continue ;; esac
-        tr '\0' '\n' <"$process/environ" 2>/dev/null | grep -qxF "FAULTS_TEST=$dir" &&
-            grep -q '^State:[[:space:]]*[RSDTt]' "$process/status" 2>/dev/null &&
-            echo "${process#/proc/}"
-    done
-}
-# Nobody stays; a busy machine takes its time to end those who have to.
-nobody_left() {
-    for _ in $(seq 100); do
-        test -z "$(ours)" && return 0
-        sleep 0.1
-    done
-    ours
-    return 1
-}
+. "$(dirname "$0")/tool_lib.sh"
 
 # ---- a result ----
 
@@ -189,10 +137,6 @@ not_started_again() {
     begin "$dir/weir" bench faults --seconds 0.5 || return 1
     chmod a-x "$dir/weir"
     ended 1 'the target process did not start at 127.0.0.1:'
-}
-refused() {
-    run "$@" >"$dir/stdout" 2>"$dir/err"
-    test $? -eq 2 && test "$(wc -l <"$dir/err")" -eq 1 && test ! -s "$dir/stdout"
 }
 wrong() {
     refused bench faults --step 0 && refused bench faults --step 1001 &&

@@ -51,6 +51,7 @@ static const struct bench {
     {"sweep write", "sweep", " --seconds 0.2", " --seconds 0.01", true},
     {"sweep read", "sweep", " --seconds 0.2 --op read", " --seconds 0.01 --op read", true},
     {"pace", "pace", "", " --seconds 0.05", true},
+    {"faults", "faults", "", " --seconds 0.1", true},
 };
 #define BENCHES (sizeof(benches) / sizeof(benches[0]))
 

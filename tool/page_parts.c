@@ -302,7 +302,9 @@ static const struct table tables[] = {
                  {"heap", "memory_bytes_per_peer.heap", UNIT_BYTES, BETTER_LESS},
                  {"segment", "memory_bytes_per_peer.segment", UNIT_BYTES, BETTER_LESS}}},
     {.title = "Faults",
-     .note = "times are from the fault on; gap: without a byte; back: as fast as before",
+     .note =
+         "times are from the fault on; gap: without a completed write; back: at 90 % of the rate "
+         "before, in steps; wrong: bytes",
      .bench = "faults",
      .array = "faults",
      .name = "name",
