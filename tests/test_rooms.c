@@ -40,8 +40,9 @@ static void begin(uint32_t chunks, uint32_t peer_chunks) {
     w.tables = calloc(1, inbox_bytes(&shape, PEERS));
     inbox_init(&w.inbox, w.tables, &shape, PEERS);
     for (uint32_t i = 0; i < PEERS; i++) {
-        inbox_meet(&w.inbox, i, 100 + i, 200 + i);
-        outbox_init(&w.out[i], 100 + i, CHUNK);
+        assert_true(inbox_meet(&w.inbox, i, 100 + i, 200 + i));
+        assert_false(inbox_meet(&w.inbox, i, 100 + i, 200 + i));
+        outbox_init(&w.out[i], 100 + i, CHUNK, chunks);
     }
     sound();
 }
@@ -78,7 +79,7 @@ static struct outbox_spot put(uint32_t peer, uint32_t length, uint64_t tag) {
     assert_true(outbox_room(&w.out[peer], length));
     outbox_put(&w.out[peer], length, &spot);
     write_head(&spot, length, tag, false);
-    outbox_ready(&w.out[peer], spot.place, spot.offset + room_bytes(length));
+    outbox_ready(&w.out[peer], &spot);
     sound();
     return spot;
 }
@@ -89,7 +90,7 @@ static uint32_t tell(uint32_t peer) {
     uint32_t count = 0;
     for (; outbox_tell(&w.out[peer], &told); count++) {
         assert_int_equal(inbox_tell(&w.inbox, peer, &told), INBOX_TOLD);
-        outbox_sure(&w.out[peer], &told);
+        outbox_sure(&w.out[peer], w.out[peer].session, &told);
     }
     sound();
     return count;
@@ -152,7 +153,7 @@ static void test_sizes(void **state) {
 static void test_heads(void **state) {
     const struct room_head head = {.mark = 0x0123456789abcdef, .tag = UINT64_MAX, .length = 100};
     struct room_head read = {0};
-    uint8_t bytes[ROOM_HEAD];
+    _Alignas(8) uint8_t bytes[ROOM_HEAD];
     (void)state;
     room_head_encode(&head, bytes);
     assert_int_equal(bytes[0], 0xef);
@@ -297,6 +298,62 @@ static void test_silent_senders_keep_half_and_are_called(void **state) {
     sound();
 }
 
+/* Senders that hold all there is, and do not answer: each is called, in every round. */
+static void test_senders_that_are_away_are_called(void **state) {
+    uint32_t to;
+    struct room_grant grant;
+    (void)state;
+    begin(8, 4);
+    assert_int_equal(want(0, 4 * CHUNK), 4);
+    assert_int_equal(want(1, 4 * CHUNK), 4); /* of these some may be kept, and none of those */
+    assert_int_equal(want(0, 9 * CHUNK), 0);
+    inbox_want(&w.inbox, 2, 1);
+    assert_true(inbox_call(&w.inbox, &to, &grant));
+    assert_int_equal(to, 0);
+    assert_int_equal(w.inbox.awaited, 4);
+    assert_false(inbox_call(&w.inbox, &to, &grant));
+    inbox_call_on(&w.inbox);
+    assert_true(inbox_call(&w.inbox, &to, &grant));
+    assert_int_equal(to, 1);
+    inbox_call_on(&w.inbox);
+    assert_false(inbox_call(&w.inbox, &to, &grant)); /* all were called */
+    sound();
+    assert_true(outbox_grant(&w.out[1], &grant));
+    assert_int_equal(tell(1), 4);
+    assert_int_equal(w.inbox.called, 4);
+    assert_true(inbox_grant(&w.inbox, ++w.secret, &to, &grant));
+    assert_int_equal(to, 2);
+}
+
+/* One that is called again, for what it was granted since, is awaited for each chunk once. */
+static void test_awaited_once(void **state) {
+    uint32_t to;
+    struct room_grant called[2];
+    (void)state;
+    begin(3, 3);
+    want(0, 64);
+    want(1, 2 * CHUNK);
+    inbox_want(&w.inbox, 2, 1);
+    assert_true(inbox_call(&w.inbox, &to, &called[0]));
+    assert_int_equal(to, 0);
+    inbox_want(&w.inbox, 2, 0);
+    put(1, 8, 1);
+    outbox_idle(&w.out[1]);
+    tell(1); /* one is free */
+    assert_int_equal(want(0, 64 + CHUNK), 1);
+    inbox_want(&w.inbox, 2, 1);
+    inbox_want(&w.inbox, 3, 1);
+    assert_true(inbox_call(&w.inbox, &to, &called[1]));
+    while (to != 0)
+        assert_true(inbox_call(&w.inbox, &to, &called[1]));
+    assert_true(w.inbox.awaited <= w.inbox.called);
+    sound();
+    assert_true(outbox_grant(&w.out[0], &called[1]));
+    tell(0);
+    assert_true(w.inbox.awaited <= w.inbox.called);
+    sound();
+}
+
 static void test_what_a_sender_that_is_gone_had_told_stays(void **state) {
     (void)state;
     begin(4, 4);
@@ -308,8 +365,8 @@ static void test_what_a_sender_that_is_gone_had_told_stays(void **state) {
     struct inbox_message first = take(1);
     inbox_peer_gone(&w.inbox, 0);
     sound();
-    inbox_meet(&w.inbox, 0, 999, 300); /* another is in its entry */
-    outbox_init(&w.out[0], 999, CHUNK);
+    assert_true(inbox_meet(&w.inbox, 0, 999, 300)); /* another is in its entry */
+    outbox_init(&w.out[0], 999, CHUNK, 4);
     want(0, 64);
     put(0, 8, 4);
     tell(0);
@@ -444,6 +501,44 @@ static void test_a_new_session_goes_on_where_the_other_side_is(void **state) {
     take_nothing();
 }
 
+/* Completions of a session that is over say nothing about the same places on the next. */
+static void test_late_words_count_for_nothing(void **state) {
+    struct room_told told;
+    struct room_grant grant;
+    (void)state;
+    begin(4, 4);
+    want(0, CHUNK);
+    struct outbox_spot spot = put(0, 8, 1), again;
+    uint32_t session = w.out[0].session;
+    assert_true(outbox_tell(&w.out[0], &told)); /* lost */
+    outbox_broken(&w.out[0]);
+    assert_true(inbox_again(&w.inbox, 0, 0, &grant));
+    assert_true(outbox_grant(&w.out[0], &grant));
+    assert_true(outbox_settled(&w.out[0]));
+    assert_true(outbox_room(&w.out[0], 8));
+    outbox_put(&w.out[0], 8, &again);
+    assert_int_equal(again.offset, spot.offset);
+    outbox_ready(&w.out[0], &spot);
+    outbox_sure(&w.out[0], session, &told);
+    sound();
+    assert_int_equal(tell(0), 0);
+    write_head(&again, 8, 1, false);
+    outbox_ready(&w.out[0], &again);
+    assert_int_equal(tell(0), 1);
+    take(1);
+}
+
+/* A receiver that does not name a place, of which it was never told that it is closed, lies. */
+static void test_no_receiver_closes_a_place(void **state) {
+    (void)state;
+    begin(4, 4);
+    want(0, CHUNK);
+    put(0, 8, 1);
+    outbox_broken(&w.out[0]);
+    assert_false(outbox_settled(&w.out[0]));
+    sound();
+}
+
 static void test_a_grant_that_was_lost_is_told_again(void **state) {
     (void)state;
     uint64_t grants;
@@ -479,6 +574,8 @@ static void test_grants_that_no_receiver_makes(void **state) {
     grant.secret = 5;
     grant.end = 64;
     assert_false(outbox_grant(out, &grant));
+    const struct room_grant outside = {.place = 2, .chunk = 4}; /* of 4 */
+    assert_false(outbox_grant(out, &outside));
     for (uint64_t place = 2; place <= OUTBOX_PLACES; place++) {
         grant = (struct room_grant){.place = place};
         assert_true(outbox_grant(out, &grant));
@@ -500,12 +597,16 @@ int main(void) {
         TEST(a_crowd_shares),
         TEST(a_peer_has_no_more_than_its_share),
         TEST(silent_senders_keep_half_and_are_called),
+        TEST(senders_that_are_away_are_called),
+        TEST(awaited_once),
         TEST(what_a_sender_that_is_gone_had_told_stays),
         TEST(given_back_once),
         TEST(what_was_taken_back_is_passed_over),
         TEST(lies),
         TEST(a_bad_head_costs_its_chunk_only),
         TEST(a_new_session_goes_on_where_the_other_side_is),
+        TEST(late_words_count_for_nothing),
+        TEST(no_receiver_closes_a_place),
         TEST(a_grant_that_was_lost_is_told_again),
         TEST(grants_that_no_receiver_makes),
     };

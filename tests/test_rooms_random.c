@@ -62,7 +62,7 @@ struct sender {
     struct outbox out;
     struct life *life;
     struct way there, back;
-    bool up, silent, met;
+    bool up, silent;
 };
 
 static struct {
@@ -230,8 +230,8 @@ static void born(uint32_t peer) {
     memset(sender, 0, sizeof(*sender));
     sender->life = life;
     sender->up = true;
-    outbox_init(&sender->out, w.life_count, w.shape.chunk_bytes);
-    inbox_meet(&w.inbox, peer, w.life_count, w.life_count);
+    outbox_init(&sender->out, w.life_count, w.shape.chunk_bytes, w.shape.chunk_count);
+    expect(inbox_meet(&w.inbox, peer, w.life_count, w.life_count));
 }
 
 /* A record that was told and is sure is delivered, whatever becomes of its sender. */
@@ -251,7 +251,7 @@ static void acknowledge(struct sender *sender, uint32_t words) {
         if (word->kind != TOLD || sender->out.asking)
             continue;
         over(sender, word->told.place, word->told.end);
-        outbox_sure(&sender->out, &word->told);
+        outbox_sure(&sender->out, sender->out.session, &word->told);
     }
 }
 
@@ -307,8 +307,7 @@ static void take_back(struct sender *sender) {
         seen.back++;
     } else { /* its room is told of as any other's */
         record->state = TAKEN_BACK;
-        outbox_ready(&sender->out, record->spot.place,
-                     record->spot.offset + room_bytes(record->length));
+        outbox_ready(&sender->out, &record->spot);
         for (uint32_t k = 0; k < i; k++) { /* those before it are ready with it */
             if (life->records[k].state == PUT)
                 life->records[k].state = READY;
@@ -338,8 +337,7 @@ static void put(struct sender *sender) {
         if (!w.healing && below(3) == 0)
             break;
         record->state = READY;
-        outbox_ready(&sender->out, record->spot.place,
-                     record->spot.offset + room_bytes(record->length));
+        outbox_ready(&sender->out, &record->spot);
     }
     if (waiting == 0 && !sender->out.asking)
         outbox_idle(&sender->out);

@@ -20,6 +20,8 @@ static size_t up(size_t bytes) {
 
 size_t inbox_bytes(const struct room_shape *shape, uint32_t peers) {
     uint32_t streams = streams_of(shape, peers);
+    if (streams < peers || streams == UINT32_MAX)
+        return 0;
     return shape->chunk_count * sizeof(struct inbox_chunk) + streams * sizeof(struct inbox_stream) +
            held_words(shape) * sizeof(uint64_t) + up(peers * sizeof(uint32_t)) +
            up(groups_bytes(streams + 1, shape->chunk_count)) + 3 * up(groups_bytes(1, streams));
@@ -103,12 +105,11 @@ static void chunk_close(struct inbox *inbox, uint32_t index) {
     uint32_t owner = groups_of(&inbox->owned, index);
     struct inbox_stream *stream = &inbox->streams[owner];
     inbox->kept -= chunk->keep;
-    stream->kept -= chunk->keep;
     inbox->called -= chunk->called;
-    inbox->awaited -= chunk->called && inbox->awaited > 0;
+    inbox->awaited -= chunk->called && chunk->round == inbox->round;
     chunk->closed = true;
     chunk->keep = chunk->called = false;
-    if (stream->kept == 0)
+    if (--stream->open == 0)
         groups_leave(&inbox->active, owner);
 }
 
@@ -160,9 +161,11 @@ static void stream_next(struct inbox *inbox, struct inbox_stream *stream,
 
 /* ---- streams ---- */
 
-void inbox_meet(struct inbox *inbox, uint32_t peer, uint64_t life, uint64_t from) {
+bool inbox_meet(struct inbox *inbox, uint32_t peer, uint64_t life, uint64_t from) {
     uint32_t index = inbox->stream_free;
-    assert(life != 0 && peer < inbox->peer_count && inbox->of_peer[peer] == 0);
+    assert(life != 0 && peer < inbox->peer_count);
+    if (inbox->of_peer[peer] != 0)
+        return false;
     if (index != INBOX_NONE)
         inbox->stream_free = inbox->streams[index].next_free;
     else
@@ -171,6 +174,7 @@ void inbox_meet(struct inbox *inbox, uint32_t peer, uint64_t life, uint64_t from
     inbox->streams[index] =
         (struct inbox_stream){.life = life, .from = from, .peer = peer, .taking = INBOX_NONE};
     inbox->of_peer[peer] = index + 1;
+    return true;
 }
 
 const struct inbox_stream *inbox_stream_of(const struct inbox *inbox, uint32_t peer) {
@@ -231,14 +235,13 @@ bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out,
     groups_join(&inbox->owned, free, index);
     inbox->free_count--;
     inbox->kept += chunk->keep;
-    stream->kept += chunk->keep;
+    stream->open++;
     stream->last = chunk->place;
     stream->grants++;
     stream->chunks++;
     if (stream->taking == INBOX_NONE)
         stream->taking = free;
-    if (chunk->keep)
-        to_the_end(&inbox->active, index);
+    to_the_end(&inbox->active, index);
     groups_leave(&inbox->line, index);
     set_in(&inbox->line, index, wants(inbox, stream));
     *peer_out = stream->peer;
@@ -246,12 +249,18 @@ bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out,
     return true;
 }
 
+/* The stream that is called next: those in the line are not idle, if they are there at all. */
+static uint32_t next_called(const struct inbox *inbox) {
+    uint32_t index = groups_first(&inbox->active, 0);
+    while (index != INBOX_NONE && is_in(&inbox->line, index))
+        index = groups_next(&inbox->active, index);
+    return index != INBOX_NONE ? index : groups_first(&inbox->active, 0);
+}
+
 bool inbox_call(struct inbox *inbox, uint32_t *peer_out, struct room_grant *grant_out) {
     if (inbox->free_count > 0 || inbox->awaited >= inbox->line.used)
         return false;
-    uint32_t index = groups_first(&inbox->active, 0);
-    while (index != INBOX_NONE && is_in(&inbox->line, index)) /* it is not idle */
-        index = groups_next(&inbox->active, index);
+    uint32_t index = next_called(inbox);
     if (index == INBOX_NONE)
         return false;
     uint32_t last = INBOX_NONE;
@@ -260,9 +269,10 @@ bool inbox_call(struct inbox *inbox, uint32_t *peer_out, struct room_grant *gran
         struct inbox_chunk *chunk = &inbox->chunks[at];
         if (chunk->closed)
             continue;
+        inbox->awaited += !chunk->called || chunk->round != inbox->round;
         inbox->called += !chunk->called;
-        inbox->awaited++;
         chunk->called = true;
+        chunk->round = inbox->round;
         last = at;
     }
     groups_leave(&inbox->active, index);
@@ -368,9 +378,12 @@ static enum inbox_taken take_next(struct inbox *inbox, const uint8_t *memory, ui
 enum inbox_taken inbox_take(struct inbox *inbox, const uint8_t *memory,
                             struct inbox_message *message_out) {
     enum inbox_taken taken = INBOX_EMPTY;
-    uint32_t stream;
-    while (taken == INBOX_EMPTY && (stream = groups_first(&inbox->ready, 0)) != INBOX_NONE)
+    for (uint32_t skips = 0; taken == INBOX_EMPTY && skips < INBOX_SKIPS; skips++) {
+        uint32_t stream = groups_first(&inbox->ready, 0);
+        if (stream == INBOX_NONE)
+            break;
         taken = take_next(inbox, memory, stream, message_out);
+    }
     return taken;
 }
 
@@ -416,7 +429,7 @@ static const char *verify_chunk(const struct inbox *inbox, uint32_t index) {
 static const char *verify_stream(const struct inbox *inbox, uint32_t index) {
     const struct inbox_stream *stream = &inbox->streams[index];
     uint64_t place = 0;
-    uint32_t chunks = 0, kept = 0;
+    uint32_t chunks = 0, open = 0, uncalled = 0;
     bool before = stream->taking != INBOX_NONE;
     for (uint32_t at = groups_first(&inbox->owned, index); at != INBOX_NONE;
          at = groups_next(&inbox->owned, at)) {
@@ -427,19 +440,20 @@ static const char *verify_stream(const struct inbox *inbox, uint32_t index) {
         if (chunk->place <= place)
             return "places are out of order";
         place = chunk->place;
-        kept += chunk->keep;
+        open += !chunk->closed;
+        uncalled += !chunk->closed && !chunk->called;
         chunks++;
     }
     if (before)
         return "the next message is in a chunk of another's";
-    if (chunks != stream->chunks || kept != stream->kept || chunks > inbox->shape.peer_chunks)
+    if (chunks != stream->chunks || open != stream->open || chunks > inbox->shape.peer_chunks)
         return "a stream's chunks are not counted";
     if (is_in(&inbox->line, index) != wants(inbox, stream))
         return "a stream waits for nothing, or does not wait";
     if (is_in(&inbox->ready, index) != has_message(inbox, stream))
         return "a message is not offered";
-    if (is_in(&inbox->active, index) && kept == 0)
-        return "a stream that keeps nothing would be called";
+    if (is_in(&inbox->active, index) ? open == 0 : uncalled > 0)
+        return "a stream would be called in vain, or not at all";
     if (stream->peer == INBOX_NONE ? stream->wanted != 0
                                    : inbox->of_peer[stream->peer] != index + 1)
         return "a stream is another peer's";
@@ -449,7 +463,7 @@ static const char *verify_stream(const struct inbox *inbox, uint32_t index) {
 const char *inbox_verify(const struct inbox *inbox) {
     const struct groups *lists[] = {&inbox->owned, &inbox->line, &inbox->ready, &inbox->active};
     const char *wrong = NULL;
-    uint32_t free = 0, kept = 0, called = 0;
+    uint32_t free = 0, kept = 0, called = 0, awaited = 0;
     for (size_t i = 0; wrong == NULL && i < sizeof(lists) / sizeof(lists[0]); i++)
         wrong = groups_verify(lists[i]);
     for (uint32_t i = 0; wrong == NULL && i < inbox->shape.chunk_count; i++) {
@@ -457,11 +471,12 @@ const char *inbox_verify(const struct inbox *inbox) {
         free += inbox->chunks[i].place == 0;
         kept += inbox->chunks[i].keep;
         called += inbox->chunks[i].called;
+        awaited += inbox->chunks[i].called && inbox->chunks[i].round == inbox->round;
     }
     for (uint32_t i = 0; wrong == NULL && i < inbox->streams_used; i++)
         wrong = inbox->streams[i].life != 0 ? verify_stream(inbox, i) : NULL;
-    if (wrong == NULL &&
-        (free != inbox->free_count || kept != inbox->kept || called != inbox->called))
+    if (wrong == NULL && (free != inbox->free_count || kept != inbox->kept ||
+                          called != inbox->called || awaited != inbox->awaited))
         wrong = "chunks are not counted";
     if (wrong == NULL && kept > inbox->shape.chunk_count / 2)
         wrong = "more than half may be kept";

@@ -7,18 +7,16 @@
  * engines travel, the bytes themselves (but for the heads, which it reads), who a sender is, and
  * when a session with it is up.
  *
- *     FREE ──inbox_grant──► OPEN ──told closed, sender gone──► CLOSED ──all taken, all given──►
- * FREE
+ *     FREE ──inbox_grant──► OPEN ──told closed, sender gone──► CLOSED ──all given back──► FREE
  *
  * Streams that want chunks stand in a line. The first gets one and goes to the end, so that a crowd
  * shares what there is. A stream that has as many as one peer may have leaves the line until one of
  * its chunks is free.
  *
  * Half of the chunks may be *kept* by senders that have nothing to send: the grant says so. All
- * others are closed by their senders as soon as these are idle. So a sender that is silent, and
- * does not even answer since its application is away, keeps nobody from the other half. When
- * streams wait and nothing is free, senders are *called* to close what they keep, the longest idle
- * first.
+ * others are closed by their senders as soon as these are idle. When streams wait and nothing is
+ * free, senders are *called* to close what they have, the longest idle first, and those last that
+ * wait themselves. A sender that does not answer has its chunks until it does, or is given up.
  *
  * Invariants (inbox_verify):
  *  - each chunk is free, or in exactly one stream, in the order of the places;
@@ -42,6 +40,7 @@ struct inbox_chunk {
     uint32_t end;   /* told so far */
     uint32_t taken; /* handed out so far */
     uint32_t held;  /* messages taken and not given back */
+    uint32_t round; /* of the call that it is awaited in */
     bool closed;    /* end is the last word */
     bool keep, called;
 };
@@ -54,7 +53,7 @@ struct inbox_stream {
     uint64_t last;   /* the place of the latest; 0 */
     uint32_t peer;   /* INBOX_NONE: its sender is gone */
     uint32_t chunks;
-    uint32_t kept;   /* of them, those that are open and may be kept */
+    uint32_t open;   /* of them */
     uint32_t taking; /* the chunk of the next message; INBOX_NONE: the next that is granted */
     uint32_t next_free;
 };
@@ -70,12 +69,13 @@ struct inbox {
     struct groups owned;  /* chunks, of each stream by place; the last group: free ones */
     struct groups line;   /* one group: streams that wait for a chunk */
     struct groups ready;  /* one group: streams with a message to take */
-    struct groups active; /* one group: streams that keep a chunk, the longest idle first */
+    struct groups active; /* one group: streams that may be called, the longest idle first */
     uint64_t places;      /* granted so far */
     uint32_t free_count;
     uint32_t kept;    /* chunks that are open, and may be kept */
     uint32_t called;  /* chunks that are open, and called */
-    uint32_t awaited; /* chunks that were called, and are expected to be closed soon */
+    uint32_t awaited; /* of those, the ones that were called in this round */
+    uint32_t round;
 };
 
 /* A message that was taken. */
@@ -88,15 +88,15 @@ struct inbox_message {
     uint32_t payload; /* where it begins in the chunk */
 };
 
-/* The memory that inbox_init needs besides the chunks themselves; of the peers, and of chunks that
- * were never used, nothing is written. 0: too much. */
+/* The memory that inbox_init needs besides the chunks themselves. Of peers that were never met
+ * nothing is written. 0: more than there can be. */
 size_t inbox_bytes(const struct room_shape *shape, uint32_t peers);
 /* memory: inbox_bytes(), zeroed, aligned for a uint64_t. */
 void inbox_init(struct inbox *inbox, void *memory, const struct room_shape *shape, uint32_t peers);
 
 /* Begins the peer's stream. life: not 0, and no other stream's, so that a sender knows it from one
- * that there was before. */
-void inbox_meet(struct inbox *inbox, uint32_t peer, uint64_t life, uint64_t from);
+ * that there was before. False: it has one. */
+bool inbox_meet(struct inbox *inbox, uint32_t peer, uint64_t life, uint64_t from);
 /* The peer's stream; NULL: none. */
 const struct inbox_stream *inbox_stream_of(const struct inbox *inbox, uint32_t peer);
 
@@ -116,10 +116,12 @@ bool inbox_call(struct inbox *inbox, uint32_t *peer_out, struct room_grant *gran
 /* The senders that were called are not waited for any longer: others may be called. */
 static inline void inbox_call_on(struct inbox *inbox) {
     inbox->awaited = 0;
+    inbox->round++;
 }
 
 /* The peer's first open grant behind the place `after`: what it is told again on a new session.
- * False: there is no other, and each place of that stream which is not among them is closed. */
+ * False: there is no other, and each place of that stream which is not among them is closed. Only
+ * when nothing that was posted on the old session can write any more. */
 bool inbox_again(struct inbox *inbox, uint32_t peer, uint64_t after, struct room_grant *grant_out);
 
 enum inbox_told { INBOX_TOLD, INBOX_OLD, INBOX_LIE };
@@ -127,16 +129,20 @@ enum inbox_told { INBOX_TOLD, INBOX_OLD, INBOX_LIE };
  * LIE: of one that the peer never had, or cannot have filled so: its session should end. */
 enum inbox_told inbox_tell(struct inbox *inbox, uint32_t peer, const struct room_told *told);
 
+enum { INBOX_SKIPS = 64 };
 enum inbox_taken { INBOX_EMPTY, INBOX_MESSAGE, INBOX_BAD };
-/* The next message, of streams in turns. memory: the chunks. BAD: a head is wrong. The rest of that
- * chunk is dropped, and *message_out says whose (from, place, chunk) it was. */
+/* The next message, of streams in turns. memory: the chunks. EMPTY: there is none, or INBOX_SKIPS
+ * that were taken back were passed over, and more may be there. BAD: a head is wrong. The rest of
+ * its chunk is dropped, and *message_out says whose (from, place, chunk) it was: its sender did not
+ * keep to the rules, or another wrote there, and its stream is to be ended (inbox_peer_gone). */
 enum inbox_taken inbox_take(struct inbox *inbox, const uint8_t *memory,
                             struct inbox_message *message_out);
 
 /* False: this message is not held (any more). */
 bool inbox_give_back(struct inbox *inbox, uint32_t chunk, uint64_t place, uint32_t offset);
 
-/* The peer is gone: what was told stays to be taken, and nothing more comes. */
+/* The peer is gone, and can write no more: messages that were told stay to be taken, and nothing
+ * more comes. */
 void inbox_peer_gone(struct inbox *inbox, uint32_t peer);
 
 /* NULL, or a sentence about what is wrong. Looks at everything. */

@@ -23,8 +23,8 @@ static struct outbox_place *find(struct outbox *outbox, uint64_t place) {
     return NULL;
 }
 
-void outbox_init(struct outbox *outbox, uint64_t life, uint32_t chunk_bytes) {
-    *outbox = (struct outbox){.life = life, .chunk_bytes = chunk_bytes};
+void outbox_init(struct outbox *outbox, uint64_t life, uint32_t chunk_bytes, uint32_t chunk_count) {
+    *outbox = (struct outbox){.life = life, .chunk_bytes = chunk_bytes, .chunk_count = chunk_count};
 }
 
 /* ---- grants ---- */
@@ -47,7 +47,8 @@ static bool grant_new(struct outbox *outbox, const struct room_grant *grant) {
 }
 
 bool outbox_grant(struct outbox *outbox, const struct room_grant *grant) {
-    if (grant->end > outbox->chunk_bytes || grant->end % ROOM_LINE != 0)
+    if (grant->chunk >= outbox->chunk_count || grant->end > outbox->chunk_bytes ||
+        grant->end % ROOM_LINE != 0)
         return false;
     struct outbox_place *place = find(outbox, grant->place);
     if (place == NULL && grant->place > outbox->last && !grant_new(outbox, grant))
@@ -108,18 +109,22 @@ void outbox_put(struct outbox *outbox, uint32_t length, struct outbox_spot *spot
     *spot_out = (struct outbox_spot){.place = place->grant.place,
                                      .mark = room_mark(place->grant.secret, place->used),
                                      .chunk = place->grant.chunk,
-                                     .offset = place->used};
+                                     .offset = place->used,
+                                     .end = place->used + bytes,
+                                     .session = outbox->session};
     place->used += bytes;
 }
 
-void outbox_ready(struct outbox *outbox, uint64_t place_number, uint32_t end) {
+void outbox_ready(struct outbox *outbox, const struct outbox_spot *spot) {
     struct outbox_place *place = place_at(outbox, outbox->getting_ready);
-    while (place->grant.place < place_number && outbox->getting_ready + 1 < outbox->count) {
+    if (spot->session != outbox->session)
+        return;
+    while (place->grant.place < spot->place && outbox->getting_ready + 1 < outbox->count) {
         place->ready = place->used;
         place = place_at(outbox, ++outbox->getting_ready);
     }
-    if (place->grant.place == place_number && place->ready < end)
-        place->ready = end;
+    if (place->grant.place == spot->place && place->ready < spot->end)
+        place->ready = spot->end;
 }
 
 void outbox_idle(struct outbox *outbox) {
@@ -158,9 +163,9 @@ static void drop(struct outbox *outbox) {
     }
 }
 
-void outbox_sure(struct outbox *outbox, const struct room_told *told) {
+void outbox_sure(struct outbox *outbox, uint32_t session, const struct room_told *told) {
     struct outbox_place *place = find(outbox, told->place);
-    if (place == NULL || outbox->asking)
+    if (place == NULL || session != outbox->session)
         return;
     if (told->end > place->sure)
         place->sure = told->end;
@@ -172,19 +177,26 @@ void outbox_sure(struct outbox *outbox, const struct room_told *told) {
 
 void outbox_broken(struct outbox *outbox) {
     outbox->asking = true;
+    outbox->session++;
     for (uint32_t i = 0; i < outbox->count; i++)
         place_at(outbox, i)->named = false;
 }
 
 bool outbox_settled(struct outbox *outbox) {
     uint32_t left = 0;
+    bool first = true;
+    for (uint32_t i = 0; i < outbox->count; i++) {
+        const struct outbox_place *place = place_at(outbox, i);
+        /* No receiver closes a place by itself, or hears of one before the one in front of it. */
+        if (place->named ? !first && place->grant.end > 0 : !place->closed_told)
+            return false;
+        first &= !place->named;
+    }
     for (uint32_t i = 0; i < outbox->count; i++) {
         struct outbox_place place = *place_at(outbox, i);
         if (!place.named)
             continue;
         uint32_t end = place.grant.end;
-        if (left > 0 && end > 0)
-            return false;
         /* One that was closed for a message that did not fit may be filled again. */
         place.closed = place.grant.called || (place.closed && place.used == end);
         place.used = place.ready = place.told = place.sure = end;

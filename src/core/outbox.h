@@ -37,7 +37,8 @@ struct outbox_place {
 
 struct outbox {
     struct outbox_place places[OUTBOX_PLACES];
-    uint32_t chunk_bytes;
+    uint32_t chunk_bytes, chunk_count;
+    uint32_t session;       /* counts sessions that broke */
     uint32_t first, count;  /* of the places: place i is [(first + i) % OUTBOX_PLACES] */
     uint32_t filling;       /* the next message goes to this one of them, or behind it */
     uint32_t getting_ready; /* in all before this one of them, all messages are ready */
@@ -52,10 +53,12 @@ struct outbox {
 struct outbox_spot {
     uint64_t place;
     uint64_t mark;
-    uint32_t chunk, offset;
+    uint32_t chunk, offset, end;
+    uint32_t session; /* what is said of it counts in this one only */
 };
 
-void outbox_init(struct outbox *outbox, uint64_t life, uint32_t chunk_bytes);
+/* chunk_bytes, chunk_count: of the memory that was imported. */
+void outbox_init(struct outbox *outbox, uint64_t life, uint32_t chunk_bytes, uint32_t chunk_count);
 
 /* The receiver grants a place, or says something new of one. False: no receiver says so. */
 bool outbox_grant(struct outbox *outbox, const struct room_grant *grant);
@@ -65,8 +68,8 @@ bool outbox_grant(struct outbox *outbox, const struct room_grant *grant);
 bool outbox_room(struct outbox *outbox, uint32_t length);
 /* Puts it there; only after outbox_room. */
 void outbox_put(struct outbox *outbox, uint32_t length, struct outbox_spot *spot_out);
-/* The message there, which ends at `end`, and all before it, are ready. */
-void outbox_ready(struct outbox *outbox, uint64_t place, uint32_t end);
+/* The message there, and all before it, are ready. */
+void outbox_ready(struct outbox *outbox, const struct outbox_spot *spot);
 
 /* Nothing waits to be put: what may not be kept is closed. */
 void outbox_idle(struct outbox *outbox);
@@ -75,8 +78,8 @@ void outbox_idle(struct outbox *outbox);
  * and messages become ready in their order: what was heard is always the first part of what was
  * put. False: nothing. */
 bool outbox_tell(struct outbox *outbox, struct room_told *told_out);
-/* It is sure. */
-void outbox_sure(struct outbox *outbox, const struct room_told *told);
+/* It is sure. session: outbox->session, when it was told. */
+void outbox_sure(struct outbox *outbox, uint32_t session, const struct room_told *told);
 
 /* Messages of so many bytes (room_bytes) wait for room, or will soon: whether the receiver has to
  * be told what is wanted, which counts as told then. bytes: 0: nothing waits. */

@@ -26,7 +26,12 @@
  *
  * Where a receiver sees the memory that a sender writes, and sees it in the order in which it was
  * written, the mark is written last and tells that the message is there. Remains of other grants
- * have other marks: the secret is random, and known to the two alone. */
+ * have other marks, since secrets are random; but remains of the same grant, from before a session
+ * broke, have the same.
+ *
+ * A receiver lends all chunks to all of its senders alike, so a sender that cheats can write into
+ * the messages of others, and one that is given up too early still does: a grant is over only when
+ * nothing of its sender can write any more. */
 #ifndef WEIR_ROOM_H
 #define WEIR_ROOM_H
 
@@ -101,13 +106,12 @@ static inline void room_head_encode(const struct room_head *head, uint8_t *out) 
     memcpy(out, words, sizeof(words));
 }
 
-/* Reads what a sender wrote, once. False: it is no head of this mark, or its message does not
- * fit in `room` bytes. */
+/* Reads what a sender wrote, each word once, since it may change meanwhile. in: aligned for a
+ * uint64_t. False: it is no head of this mark, or its message does not fit in `room` bytes. */
 static inline bool room_head_decode(const uint8_t *in, uint64_t mark, uint32_t room,
                                     struct room_head *head_out) {
-    uint64_t words[3];
-
-    memcpy(words, in, sizeof(words));
+    const volatile uint64_t *from = (const volatile void *)in;
+    const uint64_t words[3] = {from[0], from[1], from[2]};
     uint32_t length = (uint32_t)wire_data_le64(words[1]);
     uint32_t skip = (uint32_t)(wire_data_le64(words[1]) >> 32);
     if (wire_data_le64(words[0]) != mark || skip > 1 || length > ROOM_LENGTH_MAX ||
@@ -117,10 +121,11 @@ static inline bool room_head_decode(const uint8_t *in, uint64_t mark, uint32_t r
     return true;
 }
 
-/* The shape of an inbox for messages of up to message_bytes_max bytes, in which peer_messages of
- * that length of one peer, and `messages` of all peers together, can wait. Shorter messages share
- * chunks, so more of them can. False: one of these is 0, or more memory would be needed than
- * ROOM_CHUNKS_MAX chunks have. */
+/* The shape of an inbox for messages of up to message_bytes_max bytes, with room for peer_messages
+ * of that length of one peer, and for `messages` of all peers together. A chunk is one peer's:
+ * peers whose messages do not fill their chunks use more room than their messages need. False: a
+ * number of messages is 0, the length is above ROOM_LENGTH_MAX, or more than ROOM_CHUNKS_MAX chunks
+ * would be needed. */
 static inline bool room_shape(uint32_t message_bytes_max, uint32_t peer_messages, uint32_t messages,
                               struct room_shape *shape_out) {
     if (message_bytes_max > ROOM_LENGTH_MAX || peer_messages == 0 || messages == 0)

@@ -12,7 +12,8 @@ static bool lines(uint32_t bytes) {
 
 static bool meet_valid(const struct word *word) {
     return lines(word->meet.chunk_bytes) && word->meet.message_bytes_max <= ROOM_LENGTH_MAX &&
-           room_bytes(word->meet.message_bytes_max) <= word->meet.chunk_bytes;
+           room_bytes(word->meet.message_bytes_max) <= word->meet.chunk_bytes &&
+           word->meet.memory.length >= word->meet.chunk_bytes;
 }
 
 static bool grants_valid(const struct word *word) {

@@ -13,12 +13,13 @@
  *
  * from the sender
  *     WANT     grants 8: so many in all since the stream began. Flag 1: the session is new, and all
- *              open grants are to be told again
+ *              open grants are to be told again. With life 0, from a sender whose stream is known:
+ *              it has not heard MEET, so that is said again, and all open grants as well
  *     TOLD     place 8, chunk 4, end 4. Flag 1: closed
  * from the receiver
  *     MEET     chunk bytes 4, longest message 4, a descriptor of the inbox's memory (wire.h)
  *     GRANTS   0 to WORD_GRANTS_MAX of place 8, secret 8, chunk 4 with WORD_KEEP and WORD_CALLED,
- *              end 4. Flag 1: the last of those that are told again
+ *              end 4, by growing places. Flag 1: the last of those that are told again
  *     ABSENT   nothing: no inbox has this number
  *     CLOSED   nothing: the inbox of this stream was closed
  */
