@@ -174,7 +174,7 @@ wrong_settings() {
 help_everywhere() {
     for words in "" bench serve info report "bench all" "bench limits" "bench write" "bench read" \
         "bench sweep" "bench pace" "bench fill" "bench replay" "bench trace" "bench wake" \
-        "bench faults"; do
+        "bench faults" "bench incast" "bench storm"; do
         # shellcheck disable=SC2086
         run $words --help >"$dir/help" 2>"$dir/err" || return 1
         test -s "$dir/help" && test ! -s "$dir/err" || return 1
@@ -187,8 +187,8 @@ help_everywhere() {
 # explained.
 manual_options() {
     page=$(dirname "$0")/../man/weir.1
-    for command in serve info report all limits write read sweep pace wake faults fill replay \
-        trace; do
+    for command in serve info report all limits write read sweep pace wake faults incast storm fill \
+        replay trace; do
         words=$command
         case $command in serve | info | report) ;; *) words="bench $command" ;; esac
         run $words --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort >"$dir/taken"
@@ -505,6 +505,22 @@ serve_limit() {
     good=$?
     serve_ended INT 0 && test $good -eq 0
 }
+# A server with room for one session refuses the second, and serves again when the first is over.
+serve_sessions() {
+    serve --sessions 1 || return 1
+    run bench write --seconds 60 --peer "$address" >/dev/null 2>&1 &
+    first=$! alive=$!
+    until_so is_connected "$serving" || return 1
+    fails_as 'a bounded queue or pool is full; try again (WEIR_EAGAIN)' bench write \
+        --seconds 0.1 --peer "$address"
+    good=$?
+    kill $first
+    wait $first
+    alive=$serving
+    test $good -eq 0 && until_so run bench write --seconds 0.1 --peer "$address" >/dev/null 2>&1
+    good=$?
+    serve_ended TERM 0 && test $good -eq 0 && refused serve --sessions 513
+}
 # Why an address does not do: a port in use is not a bad address, and neither is a refusal.
 wrong_addresses() {
     serve || return 1
@@ -804,6 +820,7 @@ check B6_replay_own_memory replay --pool 16M --requests 50 --memory own
 check serve_several serve_several 127.0.0.1:0
 check serve_ipv6 serve_several '[::1]:0'
 check serve_limit serve_limit
+check serve_sessions serve_sessions
 if "$weir" serve --metrics 127.0.0.1 2>&1 | grep -q 'without libmicrohttpd'; then
     echo 'skip B4_metrics: built without libmicrohttpd'
 else

@@ -81,7 +81,7 @@ static pid_t serve(char *address_out, size_t size, FILE **said_out) {
     assert_true(pid >= 0);
     if (pid == 0) {
         struct options options = {
-            .command = CMD_SERVE, .device = "shm", .qps = 1, .memory_max = 1 << 20};
+            .command = CMD_SERVE, .device = "shm", .qps = 1, .memory_max = 1 << 20, .sessions = 64};
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         dup2(out[1], STDOUT_FILENO);
         dup2(err[1], STDERR_FILENO);

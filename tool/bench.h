@@ -11,6 +11,8 @@ int bench_pace(const struct options *options);
 int bench_latency(const struct options *options);
 int bench_wake(const struct options *options);
 int bench_faults(const struct options *options);
+int bench_incast(const struct options *options);
+int bench_storm(const struct options *options);
 int bench_fill(const struct options *options);
 int bench_replay(const struct options *options);
 int bench_trace(const struct options *options);

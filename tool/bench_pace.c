@@ -5,11 +5,7 @@
  * turn. An operation's latency counts from the time that it was due, not from its submit: one that
  * had to wait because those before it took long, or because this process did not run, has waited
  * (a load generator that leaves this out calls a service fast that stands still: coordinated
- * omission). So the latency of a load that cannot be met grows for as long as the run lasts.
- *
- * One thread. Each pass reads the clock once, lands what has ended, and submits what is due, up to
- * BURST_MOST at once when it is behind. An operation has ended at the first pass that sees it,
- * and those before it: its latency is never too short, and too long by the time of a pass. */
+ * omission). So the latency of a load that cannot be met grows for as long as the run lasts. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,143 +15,14 @@
 #include "bench.h"
 #include "host.h"
 #include "pace.h"
+#include "pacer.h"
 #include "report.h"
 #include "session.h"
 
-#define BURST_MOST   16
 #define LATE_SHARE   4    /* after a quarter of its length more a load that is behind is cut off */
 #define MISSED_SHARE 0.01 /* of the rate: more is a load that was not met */
 #define LENGTH_MOST  (3600 * NS_PER_S)
 #define WARM_UP_NS   (100 * NS_PER_MS)
-
-/* One operation under way. */
-struct flight {
-    weir_transfer transfer; /* id 0: it ended in its submit */
-    uint64_t due_ns;
-};
-
-struct pacer {
-    struct session *session;
-    const struct options *options;
-    bool reads;
-    uint64_t stride;
-    struct flight *flights;
-    weir_segment *segments;
-    struct pace pace;
-    uint64_t start_ns, cut_ns;  /* cut: nothing is submitted from there on */
-    uint64_t submitted, landed; /* operations */
-    uint64_t eagain;
-    struct histogram *latency; /* NULL: as many as go, none is due */
-    struct idler idler;
-    struct patience patience;
-    struct progress progress;
-};
-
-/* ---- one load ---------------------------------------------------------- */
-
-/* Lands what has ended, in the order of the submits. -1: one failed. */
-static int land(struct pacer *pacer, uint64_t now) {
-    weir_engine *engine = pacer->session->engine;
-
-    for (; pacer->landed < pacer->submitted; pacer->landed++) {
-        struct flight *flight = &pacer->flights[pacer->landed % pacer->options->window];
-        if (flight->transfer.id != 0) {
-            int rc = weir_transfer_status(engine, flight->transfer);
-            if (rc == WEIR_EINPROGRESS)
-                return 0;
-            weir_transfer_release(engine, flight->transfer);
-            if (rc != 0)
-                return session_fail(pacer->session, "pace", rc);
-        }
-        if (pacer->latency != NULL)
-            histogram_add(pacer->latency, now - flight->due_ns);
-    }
-    return 0;
-}
-
-/* Whether the next operation is due and has a place. Without a pace all are due. */
-static inline bool is_due(const struct pacer *pacer, uint64_t now) {
-    return pacer->submitted - pacer->landed < pacer->options->window &&
-           pacer->submitted < pacer->pace.count &&
-           pacer->start_ns + pace_due(&pacer->pace, pacer->submitted) <= now;
-}
-
-/* Submits what is due. Returns how many; -1: one failed. */
-static int submit(struct pacer *pacer, uint64_t now) {
-    struct session *session = pacer->session;
-    int count = 0;
-
-    for (; count < BURST_MOST && is_due(pacer, now); count++) {
-        uint64_t place = pacer->submitted % pacer->options->window;
-        struct flight *flight = &pacer->flights[place];
-        int rc = (pacer->reads ? weir_read : weir_write)(
-            session->engine, session->peer, &pacer->segments[place], 1, NULL, &flight->transfer);
-        if (rc == WEIR_EAGAIN) {
-            pacer->eagain++;
-            return count;
-        }
-        if (rc != 0)
-            return session_fail(session, "pace", rc);
-        flight->due_ns = pacer->start_ns + pace_due(&pacer->pace, pacer->submitted);
-        pacer->submitted++;
-    }
-    return count;
-}
-
-/* A pass that had nothing to submit. -1: give up. */
-static int idle(struct pacer *pacer, uint64_t now) {
-    struct session *session = pacer->session;
-    uint64_t landed = pacer->landed, first = landed % pacer->options->window;
-    weir_transfer oldest = {0};
-
-    weir_engine_progress(session->engine);
-    if (landed < pacer->submitted) {
-        oldest = pacer->flights[first].transfer;
-        host_idle(&pacer->idler);
-        if (session_patience(session, &pacer->patience, landed, oldest) != 0)
-            return -1;
-    }
-    if (session_look(session) != 0)
-        return -1;
-    progress_show(&pacer->progress, landed * pacer->options->size,
-                  (double)(now - pacer->start_ns) / (double)(pacer->cut_ns - pacer->start_ns));
-    return 0;
-}
-
-/* From the first operation to the end of the last one's period, or of the last one, if that is
- * later. Once the load is cut off nothing more is submitted. */
-static int run(struct pacer *pacer, uint64_t *length_out) {
-    uint64_t now = pacer->start_ns = host_now_ns(), look = 0;
-
-    pacer->cut_ns += now;
-    pacer->submitted = pacer->landed = 0;
-    while (pacer->landed < pacer->pace.count &&
-           (now < pacer->cut_ns || pacer->landed == 0 || pacer->landed < pacer->submitted)) {
-        int count = 0;
-        if (now < pacer->cut_ns || pacer->submitted == 0)
-            count = submit(pacer, now);
-        if (count < 0 || ((count == 0 || ++look % 1024 == 0) && idle(pacer, now) != 0))
-            return -1;
-        now = host_now_ns();
-        if (land(pacer, now) != 0)
-            return -1;
-    }
-    *length_out = now - pacer->start_ns;
-    return 0;
-}
-
-/* As many as go, for so long: the rate, in bytes a second. */
-static int unpaced(struct pacer *pacer, uint64_t length_ns, double *rate_out) {
-    uint64_t length;
-
-    pacer->pace = (struct pace){.count = UINT64_MAX};
-    pacer->cut_ns = length_ns;
-    pacer->latency = NULL;
-    if (run(pacer, &length) != 0)
-        return -1;
-    *rate_out = (double)pacer->landed * (double)pacer->options->size * 1e9 / (double)length;
-    return 0;
-}
 
 /* ---- rows -------------------------------------------------------------- */
 
@@ -243,7 +110,7 @@ static int pace_load(struct pacer *pacer, const struct pace_target *load, double
         complain("bench pace: %u operations of %" PRIu64 " bytes take more than an hour at that "
                  "rate",
                  PACE_LEAST, o->size);
-    } else if (stalls_of(pacer, &before) == 0 && run(pacer, &length) == 0 &&
+    } else if (stalls_of(pacer, &before) == 0 && pacer_run(pacer, host_now_ns(), &length) == 0 &&
                stalls_of(pacer, &after) == 0) {
         row.planned = pacer->pace.count;
         row.made = pacer->landed;
@@ -264,26 +131,10 @@ static int pace_load(struct pacer *pacer, const struct pace_target *load, double
 
 /* ---- a run ------------------------------------------------------------- */
 
-static int pacer_init(struct pacer *pacer) {
-    uint64_t window = pacer->options->window;
-
-    pacer->flights = calloc(window, sizeof(*pacer->flights));
-    pacer->segments = calloc(window, sizeof(*pacer->segments));
-    if (pacer->flights == NULL || pacer->segments == NULL)
-        return complain("out of memory");
-    for (uint64_t i = 0; i < window; i++)
-        pacer->segments[i] = (weir_segment){.local = pacer->session->memory,
-                                            .remote = pacer->session->remote,
-                                            .local_offset = i * pacer->stride,
-                                            .remote_offset = i * pacer->stride,
-                                            .length = pacer->options->size};
-    return 0;
-}
-
 static struct limit pace_limit(const struct pacer *pacer) {
     const struct options *o = pacer->options;
 
-    return limits_of_copy(COPY_IN_TURN, o->size, o->window * pacer->stride, 1,
+    return limits_of_copy(COPY_IN_TURN, o->size, o->window * pacer_stride(o), 1,
                           (enum memory_kind)o->memory, 1);
 }
 
@@ -296,11 +147,12 @@ static int measure_unpaced(struct pacer *pacer, struct report *report, struct re
     double warm;
 
     progress_begin(&pacer->progress, "unpaced");
-    if (unpaced(pacer, WARM_UP_NS, &warm) != 0 || session_mark(pacer->session, &before) != 0)
+    if (pacer_unpaced(pacer, host_now_ns(), WARM_UP_NS, &warm) != 0 ||
+        session_mark(pacer->session, &before) != 0)
         return -1;
-    pacer->eagain = 0;
     cpu = host_cpu_ns();
-    if (unpaced(pacer, (uint64_t)(pacer->options->seconds * 1e9), rate_out) != 0)
+    if (pacer_unpaced(pacer, host_now_ns(), (uint64_t)(pacer->options->seconds * 1e9), rate_out) !=
+        0)
         return -1;
     result->cpu_initiator_ns = host_cpu_ns() - cpu;
     if (session_mark(pacer->session, &after) != 0)
@@ -348,21 +200,17 @@ static int measure_loads(struct pacer *pacer, struct report *report, double rate
 static int pace_run(struct pacer *pacer, struct report *report) {
     const struct options *o = pacer->options;
     struct session *session = pacer->session;
-    struct proto_open open = {.kind = pacer->reads ? PROTO_KIND_READ : PROTO_KIND_WRITE,
-                              .page_bytes = o->size,
-                              .page_stride = pacer->stride,
-                              .page_count = o->window,
-                              .lanes = o->window};
+    struct proto_open open = pacer_open(o, pacer->reads);
     struct result result = {.op = pacer->reads ? "one read" : "one write"};
     double rate;
 
     options_size_text(o->size, result.label);
-    if (host_check_memory("bench pace", 2 * o->window * pacer->stride) != 0)
+    if (host_check_memory("bench pace", 2 * o->window * pacer_stride(o)) != 0)
         return -1;
     result.limit = pace_limit(pacer);
     host_pin_bench(o->peer == NULL);
     if (session_start(session, o) != 0 ||
-        session_open(session, &open, o->window * pacer->stride, SESSION_KEEP) != 0 ||
+        session_open(session, &open, o->window * pacer_stride(o), SESSION_KEEP) != 0 ||
         session_touch(session) != 0 || pacer_init(pacer) != 0 ||
         measure_unpaced(pacer, report, &result, &rate) != 0 ||
         measure_loads(pacer, report, rate) != 0 || session_close(session) != 0)
@@ -372,10 +220,7 @@ static int pace_run(struct pacer *pacer, struct report *report) {
 
 int bench_pace(const struct options *options) {
     struct session session = {.options = options};
-    struct pacer pacer = {.session = &session,
-                          .options = options,
-                          .reads = options->op == OP_READ,
-                          .stride = (options->size + 63) & ~UINT64_C(63)};
+    struct pacer pacer = {.session = &session, .options = options, .reads = options->op == OP_READ};
     struct report report;
     int rc = -1;
 
@@ -385,7 +230,6 @@ int bench_pace(const struct options *options) {
     if (rc == 0)
         rc = report_end(&report);
     report_free(&report);
-    free(pacer.flights);
-    free(pacer.segments);
+    pacer_free(&pacer);
     return rc == 0 ? EXIT_OK : EXIT_FAILED;
 }

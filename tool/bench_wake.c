@@ -7,16 +7,17 @@
  * child takes it as soon as it is awake, and counts how long ago that was. Both read the clock of
  * the one host that they run on. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
+#include "child.h"
 #include "diagnose.h"
 #include "host.h"
 #include "report.h"
@@ -120,24 +121,31 @@ static int sleeper_run(const struct options *options, int out) {
     return EXIT_OK;
 }
 
-/* The child, which dies with this process; its words come out of *from_out. -1: none. */
-static pid_t sleeper_start(const struct options *options, int *from_out) {
-    int ends[2];
-    pid_t parent = getpid(), pid;
+struct sleeper {
+    const struct options *options;
+    int ends[2]; /* of the pipe that its words come out of */
+};
 
-    if (pipe(ends) != 0)
-        return -1;
-    pid = fork();
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        host_pin(host_cpu_count() > 1 ? host_cpu(1) : -1);
-        close(ends[0]);
-        _exit(getppid() == parent ? sleeper_run(options, ends[1]) : EXIT_FAILED);
-    }
-    close(ends[1]);
+static int sleeper_begin(void *context) {
+    const struct sleeper *sleeper = context;
+
+    host_pin(host_cpu_count() > 1 ? host_cpu(1) : -1);
+    close(sleeper->ends[0]);
+    return sleeper_run(sleeper->options, sleeper->ends[1]);
+}
+
+/* The child; its words come out of *from_out. -1: none, which was complained of. */
+static int sleeper_start(const struct options *options, int *from_out) {
+    struct sleeper sleeper = {.options = options};
+    int pid;
+
+    if (pipe(sleeper.ends) != 0)
+        return complain("the sleeper cannot be started: %s", strerror(errno));
+    pid = child_fork(sleeper_begin, &sleeper);
+    close(sleeper.ends[1]);
     if (pid < 0)
-        close(ends[0]);
-    *from_out = ends[0];
+        close(sleeper.ends[0]);
+    *from_out = sleeper.ends[0];
     return pid;
 }
 
@@ -249,14 +257,11 @@ static int wake_run(const struct options *options, struct report *report, int fr
 
 int bench_wake(const struct options *options) {
     struct report report;
-    int rc = -1, from = -1, status;
-    pid_t pid;
+    int rc = -1, from = -1, status, pid;
 
     if (report_begin(&report, options) == 0) {
         pid = sleeper_start(options, &from);
-        if (pid < 0) {
-            complain("the sleeper cannot be started");
-        } else {
+        if (pid > 0) {
             rc = wake_run(options, &report, from);
             close(from);
             if (rc != 0 && rc != SLEEPER_FAILED)

@@ -52,6 +52,16 @@ int child_start(const char *program, char *const *argv, const struct child_files
     return pid > 0 ? (int)pid : complain("%s cannot be started: %s", argv[0], strerror(errno));
 }
 
+int child_fork(int (*run)(void *context), void *context) {
+    pid_t parent = getpid(), pid = fork();
+
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* as in become */
+        _exit(getppid() == parent ? run(context) : EXIT_FAILED);
+    }
+    return pid > 0 ? (int)pid : complain("a process cannot be started: %s", strerror(errno));
+}
+
 /* One line, without its end; -1 when none came in time. */
 static int read_line(int fd, char *line_out, size_t size) {
     uint64_t until = host_now_ns() + CHILD_READY_MS * NS_PER_MS;
@@ -131,7 +141,7 @@ static int give_up(pid_t pid, const char *listen) {
 
 int child_target(const struct options *options, const char *listen, int cpu, char *address_out,
                  size_t address_size) {
-    char depth[32], qps[32], where[WEIR_ADDRESS_MAX];
+    char depth[32], qps[32], sessions[32], where[WEIR_ADDRESS_MAX];
     char *argv[16] = {CHILD_TARGET, "serve", "--listen", where};
     int argc = 4, ends[2], pid;
 
@@ -149,6 +159,11 @@ int child_target(const struct options *options, const char *listen, int cpu, cha
         snprintf(qps, sizeof(qps), "%" PRIu64, options->qps);
         argv[argc++] = "--qps";
         argv[argc++] = qps;
+    }
+    if (options->sessions != 0) {
+        snprintf(sessions, sizeof(sessions), "%" PRIu64, options->sessions);
+        argv[argc++] = "--sessions";
+        argv[argc++] = sessions;
     }
     if (pipe2(ends, O_CLOEXEC) != 0)
         return complain("the target cannot be started: %s", strerror(errno));

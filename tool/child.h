@@ -29,6 +29,10 @@ struct child_files {
  * nowhere). argv ends with NULL. Returns its process id, or -1 after complaining. */
 int child_start(const char *program, char *const *argv, const struct child_files *files, int cpu);
 
+/* Forks a process that ends with what run returns. Returns its process id, or -1 after complaining.
+ */
+int child_fork(int (*run)(void *context), void *context);
+
 /* Waits until it has ended; ends it as child_end does when the time is over (UINT64_MAX: no limit)
  * or the user interrupts. Returns the status with which it ended, or 128 and the signal's number.
  */

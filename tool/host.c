@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.c: see host.h. Owns the signal flag, the "said already" flag and the count of remarks, the
- * only state that files of the tool share, beside the table of CPUs. */
+/* host.c: see host.h. Owns the signal flag, whether a complaint was said and by whom, and the count
+ * of remarks, the only state that files of the tool share, beside the table of CPUs. */
 #define _GNU_SOURCE
 #include "host.h"
 
@@ -14,12 +14,19 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #define REMARKS_A_SECOND 8
+#define SPEAKER_MAX      40
+#define SAY_NS           NS_PER_S /* longer than a line takes to stderr */
 
 static atomic_bool interrupted;
-static atomic_flag complained = ATOMIC_FLAG_INIT;
+/* A complaint: none yet, on its way to stderr, or out. */
+enum said { SAID_NOTHING, SAID_HALF, SAID_ALL };
+static atomic_int own_said;
+static atomic_int *said = &own_said; /* or in memory that forked processes share */
+static char speaker[SPEAKER_MAX];    /* "sender 3: ", or "" */
 static pthread_once_t cpus_once = PTHREAD_ONCE_INIT;
 static cpu_set_t cpus_allowed;
 
@@ -167,9 +174,29 @@ int host_check_memory(const char *what, uint64_t bytes) {
                     (double)bytes / (1u << 30), (double)available / (1u << 30));
 }
 
+uint64_t host_descriptors(void) {
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 0;
+    if (limit.rlim_cur != limit.rlim_max) {
+        rlim_t before = limit.rlim_cur;
+        limit.rlim_cur = limit.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+            return before;
+    }
+    return limit.rlim_max;
+}
+
 void *host_map(uint64_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+void *host_share(uint64_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     return memory == MAP_FAILED ? NULL : memory;
 }
@@ -213,22 +240,50 @@ void host_sleep_on(int fd, int other, uint64_t timeout_ns) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void print_line(const char *format, va_list arguments) {
+static void print_line(const char *who, const char *format, va_list arguments) {
     flockfile(stderr);
-    fputs("weir: ", stderr);
+    fprintf(stderr, "weir: %s", who);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     funlockfile(stderr);
 }
 
+void host_complain_together(void) {
+    atomic_int *shared = host_share(sizeof(*shared));
+
+    if (shared != NULL && said == &own_said) {
+        atomic_store(shared, atomic_load(said));
+        said = shared;
+    } else if (shared != NULL) {
+        host_unmap(shared, sizeof(*shared));
+    }
+}
+
+void host_complain_as(const char *name) {
+    snprintf(speaker, sizeof(speaker), "%s: ", name);
+}
+
+/* A process that fails because another one does may end that one, which has to have said why. */
+static void let_finish(void) {
+    const struct timespec pause = {.tv_nsec = (long)NS_PER_MS};
+    uint64_t until = host_now_ns() + SAY_NS;
+
+    while (atomic_load(said) == SAID_HALF && host_now_ns() < until)
+        nanosleep(&pause, NULL);
+}
+
 int complain(const char *format, ...) {
+    int before = SAID_NOTHING;
     va_list arguments;
 
-    if (atomic_flag_test_and_set(&complained))
+    if (!atomic_compare_exchange_strong(said, &before, SAID_HALF)) {
+        let_finish();
         return -1;
+    }
     va_start(arguments, format);
-    print_line(format, arguments);
+    print_line(speaker, format, arguments);
     va_end(arguments);
+    atomic_store(said, SAID_ALL);
     return -1;
 }
 
@@ -251,6 +306,6 @@ void remark(const char *format, ...) {
         fprintf(stderr, "weir: %" PRIu64 " lines like the next were left out\n", left_out);
     left_out = 0;
     va_start(arguments, format);
-    print_line(format, arguments);
+    print_line("", format, arguments);
     va_end(arguments);
 }

@@ -55,7 +55,12 @@ int host_check_memory(const char *what, uint64_t bytes);
 
 /* Zeroed, populated, page-aligned memory; NULL when there is none. */
 void *host_map(uint64_t bytes);
+/* Zeroed memory that processes forked later share; NULL when there is none. host_unmap, too. */
+void *host_share(uint64_t bytes);
 void host_unmap(void *memory, uint64_t bytes);
+
+/* How many descriptors this process may have open, after raising its limit as far as it may. */
+uint64_t host_descriptors(void);
 
 /* SIGINT and SIGTERM set a flag instead of ending the process; SIGPIPE is ignored. */
 void host_catch_signals(void);
@@ -67,6 +72,10 @@ void host_sleep_on(int fd, int other, uint64_t timeout_ns);
 /* Prints "weir: ...", one line, on stderr. Only the first call of a process prints: a
  * later complaint is a consequence of the first. Returns -1. Any thread. */
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* From now on this process and those that it forks have one complaint together. */
+void host_complain_together(void);
+/* Whose complaint it is that this process may make: "sender 3". */
+void host_complain_as(const char *name);
 /* Prints a line of one client of a server; the server goes on. Clients are not trusted: of many
  * lines in a second only some are printed, and the lines left out are counted in the next. A stderr
  * that nobody reads is not waited for. One thread. */

@@ -48,11 +48,13 @@ struct entry {
 /* Steps before a fault, of which the median is the rate that has to come back. */
 #define STEPS_LEAST 5u
 
+#define PEERS_LIST  "250,1000"
+
 #define ON(command) (1u << (command))
 #define ON_STREAM   (ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SWEEP))
 #define ON_PEER     (ON_STREAM | ON(CMD_PACE) | ON(CMD_FILL) | ON(CMD_REPLAY))
-#define ON_SESSION  (ON_PEER | ON(CMD_FAULTS))
-#define ON_BENCH    (ON_SESSION | ON(CMD_LIMITS) | ON(CMD_WAKE))
+#define ON_SESSION  (ON_PEER | ON(CMD_FAULTS) | ON(CMD_INCAST))
+#define ON_BENCH    (ON_SESSION | ON(CMD_LIMITS) | ON(CMD_WAKE) | ON(CMD_STORM))
 #define AT(field)   offsetof(struct options, field)
 
 static const struct entry entries[] = {
@@ -60,6 +62,8 @@ static const struct entry entries[] = {
      ON(CMD_SERVE), AT(listen), 0, 0},
     {"memory-max", "SIZE", "memory that one client may ask for [16G]", KIND_SIZE, ON(CMD_SERVE),
      AT(memory_max), 4096, MEMORY_BYTES_MAX},
+    {"sessions", "N", "sessions at a time [64]", KIND_COUNT, ON(CMD_SERVE), AT(sessions), 1,
+     OPTIONS_SESSIONS_MAX},
     {"metrics", "HOST:PORT", "serve metrics at http://HOST:PORT/metrics, too", KIND_TEXT,
      ON(CMD_SERVE), AT(metrics), 0, 0},
     {"json", NULL, "print JSON instead of text", KIND_FLAG, ON(CMD_INFO), AT(json_flag), 0, 1},
@@ -74,8 +78,11 @@ static const struct entry entries[] = {
      0},
     {"size", "SIZE", "bytes of a segment [64K]", KIND_SIZE, ON(CMD_WRITE) | ON(CMD_READ), AT(size),
      1, 4 * GIB},
+    {"senders", "N", "processes that write to one target [8]", KIND_COUNT, ON(CMD_INCAST),
+     AT(senders), 1, OPTIONS_SENDERS_MAX},
     {"size", "SIZE", "bytes of an operation [64K]", KIND_SIZE, ON(CMD_PACE), AT(size), 1, 4 * GIB},
-    {"size", "SIZE", "bytes of a write [64K]", KIND_SIZE, ON(CMD_FAULTS), AT(size), 1, 4 * GIB},
+    {"size", "SIZE", "bytes of a write [64K]", KIND_SIZE, ON(CMD_FAULTS) | ON(CMD_INCAST), AT(size),
+     1, 4 * GIB},
     {"targets", "LIST", "percent of unpaced, or rates [" PACE_LIST "]", KIND_TEXT, ON(CMD_PACE),
      AT(targets), 0, 0},
     {"segments", "N", "segments of a transfer [1]", KIND_COUNT, ON_STREAM, AT(segments), 1, 65536},
@@ -84,6 +91,8 @@ static const struct entry entries[] = {
     {"window", "N", "writes in flight [16]", KIND_COUNT, ON(CMD_FAULTS), AT(window), 1, 1024},
     {"step", "MS", "length of a step of the time-line, in ms [10]", KIND_COUNT, ON(CMD_FAULTS),
      AT(step), 1, 1000},
+    {"window", "N", "writes in flight, each sender [16]", KIND_COUNT, ON(CMD_INCAST), AT(window), 1,
+     1024},
     {"window", "N", "transfers in flight, each thread [16]", KIND_COUNT, ON_STREAM | ON(CMD_REPLAY),
      AT(window), 1, 1024},
     {"seconds", "T", "how long to measure [2]", KIND_REAL,
@@ -93,6 +102,8 @@ static const struct entry entries[] = {
     {"seconds", "T", "how long to measure each load [1]", KIND_REAL, ON(CMD_PACE), AT(seconds), 10,
      3600},
     {"seconds", "T", "how long to go on before each fault [1]", KIND_REAL, ON(CMD_FAULTS),
+     AT(seconds), 10, 3600},
+    {"seconds", "T", "how long to measure, alone and together [1]", KIND_REAL, ON(CMD_INCAST),
      AT(seconds), 10, 3600},
     {"threads", "N", "threads that submit, on one engine [1]", KIND_COUNT, ON_STREAM, AT(threads),
      1, 64},
@@ -132,8 +143,13 @@ static const struct entry entries[] = {
      AT(describe), 0, 0},
     {"peer", "HOST:PORT", "a running `weir serve` [a target of its own]", KIND_TEXT, ON_PEER,
      AT(peer), 0, 0},
+    {"peers", "LIST", "how many connect at once, each in turn [" PEERS_LIST "]", KIND_TEXT,
+     ON(CMD_STORM), AT(peers), 0, 0},
+    {"dial", NULL, "the one calls the many, not they it", KIND_FLAG, ON(CMD_STORM), AT(dial), 0, 1},
+    {"most-resent", "SHARE", "fail when more was said again, a handshake", KIND_REAL, ON(CMD_STORM),
+     AT(most_resent), 0, 1000},
     {"device", "NAME", "device to use [shm]", KIND_TEXT,
-     ON_SESSION | ON(CMD_SERVE) | ON(CMD_WAKE) | ON(CMD_ALL), AT(device), 0, 0},
+     ON_SESSION | ON(CMD_SERVE) | ON(CMD_WAKE) | ON(CMD_STORM) | ON(CMD_ALL), AT(device), 0, 0},
     {"qps", "N", "QPs of the connection [1]", KIND_COUNT, ON_SESSION | ON(CMD_SERVE), AT(qps), 1,
      WEIR_QPS_MAX},
     {"depth", "N", "send-queue depth to ask for [256]", KIND_COUNT, ON_SESSION | ON(CMD_SERVE),
@@ -159,6 +175,8 @@ static const struct {
     [CMD_PACE] = {"pace", "bench pace", "latency of operations that come at a steady rate"},
     [CMD_WAKE] = {"wake", "bench wake", "what an idle engine costs, and how fast it is back"},
     [CMD_FAULTS] = {"faults", "bench faults", "throughput through broken QPs, a kill and a stop"},
+    [CMD_INCAST] = {"incast", "bench incast", "many processes that write to one at the same time"},
+    [CMD_STORM] = {"storm", "bench storm", "many engines that connect to one at the same time"},
     [CMD_FILL] = {"fill", "bench fill", "a target fills pages at random places of our memory"},
     [CMD_REPLAY] = {"replay", "bench replay", "KV-cache blocks of a trace, to their decoder"},
     [CMD_TRACE] = {"trace", "bench trace", "generate a request trace, or describe one"},
@@ -347,7 +365,7 @@ static int entry_take(const struct entry *entry, const char *text, struct option
 static double default_seconds(enum command command) {
     if (command == CMD_SWEEP)
         return 0.5;
-    return command == CMD_PACE || command == CMD_FAULTS ? 1 : 2;
+    return command == CMD_PACE || command == CMD_FAULTS || command == CMD_INCAST ? 1 : 2;
 }
 
 static void set_defaults(enum command command, struct options *options) {
@@ -358,6 +376,9 @@ static void set_defaults(enum command command, struct options *options) {
                                 .threads = 1,
                                 .seconds = default_seconds(command),
                                 .step = 10,
+                                .senders = 8,
+                                .peers = PEERS_LIST,
+                                .most_resent = -1,
                                 .targets = PACE_LIST,
                                 .page_size = 64 * KIB,
                                 .pages = 1000,
@@ -366,6 +387,7 @@ static void set_defaults(enum command command, struct options *options) {
                                 .kv_bytes_per_token = 1 * KIB,
                                 .pool = 512 * MIB,
                                 .memory_max = 16 * GIB,
+                                .sessions = command == CMD_SERVE ? 64 : 0,
                                 .cold = command == CMD_LIMITS ? 1 * GIB : 0,
                                 .requests = command == CMD_TRACE ? 2000 : 0};
 }
@@ -427,10 +449,40 @@ static int check_targets(const char *list) {
     return error == NULL ? 0 : complain("bench pace --targets %.*s: %s", length, bad, error);
 }
 
+unsigned options_counts(const char *list, uint32_t counts_out[OPTIONS_COUNTS_MAX]) {
+    unsigned count = 0;
+    uint64_t value;
+
+    for (const char *word = list;; word++) {
+        size_t length = strcspn(word, ",");
+        char text[16];
+        if (length >= sizeof(text) || count == OPTIONS_COUNTS_MAX)
+            return 0;
+        memcpy(text, word, length);
+        text[length] = '\0';
+        if (!parse_integer(text, false, &value) || value < 1 || value > OPTIONS_PEERS_MAX)
+            return 0;
+        counts_out[count++] = (uint32_t)value;
+        word += length;
+        if (*word == '\0')
+            return count;
+    }
+}
+
+static int check_peers(const char *list) {
+    uint32_t counts[OPTIONS_COUNTS_MAX];
+
+    return options_counts(list, counts) > 0 ? 0
+                                            : complain("bench storm --peers %s: not up to %d whole "
+                                                       "numbers from 1 to %d, such as " PEERS_LIST,
+                                                       list, OPTIONS_COUNTS_MAX, OPTIONS_PEERS_MAX);
+}
+
 static int check_together(const struct options *o) {
     bool stream = (ON_STREAM & ON(o->command)) != 0;
     uint64_t size = o->command == CMD_SWEEP ? 4 * MIB : o->size;
     uint64_t lanes = o->window * o->segments * o->threads; /* bounds keep this below 2^33 */
+    uint64_t flights = o->command == CMD_INCAST ? o->window * o->senders : o->window;
 
     if (check_excluded(o) != 0)
         return -1;
@@ -446,14 +498,16 @@ static int check_together(const struct options *o) {
         return complain("serve --listen none: a server without an address serves nobody");
     if (o->command == CMD_PACE && check_targets(o->targets) != 0)
         return -1;
+    if (o->command == CMD_STORM && check_peers(o->peers) != 0)
+        return -1;
     if (o->command == CMD_FAULTS && o->seconds * 1000 < (double)(STEPS_LEAST * o->step))
         return complain("bench faults: --seconds %g has no %u steps (--step) of %" PRIu64 " ms",
                         o->seconds, STEPS_LEAST, o->step);
-    if ((o->command == CMD_PACE || o->command == CMD_FAULTS) &&
-        o->size > MEMORY_BYTES_MAX / 2 / o->window)
+    if ((o->command == CMD_PACE || o->command == CMD_FAULTS || o->command == CMD_INCAST) &&
+        o->size > MEMORY_BYTES_MAX / 2 / flights)
         return complain("%" PRIu64 " operations of %" PRIu64 " bytes in flight is over the limit "
                         "of %llu GiB",
-                        o->window, o->size, MEMORY_BYTES_MAX / 2 / GIB);
+                        flights, o->size, MEMORY_BYTES_MAX / 2 / GIB);
     if (o->command == CMD_FILL && o->page_size > MEMORY_BYTES_MAX / 4 / o->pages)
         return complain("%" PRIu64 " pages of %" PRIu64 " bytes is over the limit of %llu GiB",
                         o->pages, o->page_size, MEMORY_BYTES_MAX / 4 / GIB);
@@ -645,7 +699,7 @@ void options_each(const struct options *options,
             value.type = value.word != NULL ? OPTION_WORD : OPTION_NONE;
         } else if (entry->kind == KIND_REAL) {
             value.real = *(const double *)field;
-            value.type = OPTION_REAL;
+            value.type = value.real * 1000 < (double)entry->min ? OPTION_NONE : OPTION_REAL;
         } else {
             value.integer = *(const uint64_t *)field;
             if (entry->kind == KIND_FLAG)

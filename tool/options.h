@@ -20,11 +20,18 @@ enum command {
     CMD_PACE,
     CMD_WAKE,
     CMD_FAULTS,
+    CMD_INCAST,
+    CMD_STORM,
     CMD_FILL,
     CMD_REPLAY,
     CMD_TRACE,
     CMD_COUNT
 };
+
+#define OPTIONS_SESSIONS_MAX 512 /* of a server */
+#define OPTIONS_SENDERS_MAX  500
+#define OPTIONS_COUNTS_MAX   16    /* of a list */
+#define OPTIONS_PEERS_MAX    20000 /* one of them */
 
 enum op_kind { OP_WRITE = 0, OP_READ = 1 };
 enum memory_kind { MEMORY_SHARED = 0, MEMORY_OWN = 1 };
@@ -44,6 +51,7 @@ struct options {
     const char *describe; /* file to describe */
     const char *output;   /* file, NULL: stdout */
     const char *out;      /* of report a file, of a suite a directory */
+    const char *peers;    /* how many, as options_counts has it */
     const char *targets;  /* loads, as pace.h has it */
     const char *metrics;  /* HOST:PORT, NULL: none */
     uint64_t size;
@@ -65,14 +73,18 @@ struct options {
     uint64_t kv_bytes_per_token;
     uint64_t pool;
     uint64_t memory_max;
+    uint64_t senders;
+    uint64_t dial;
+    uint64_t sessions; /* that a server has room for */
     uint64_t json_flag;
     uint64_t notify;
     uint64_t verify;
     uint64_t rounds;
     uint64_t quick;
     double seconds;
-    double speedup; /* 0: as fast as possible */
-    uint64_t given; /* a bit for each entry of the table in options.c */
+    double most_resent; /* below 0: as many as there are */
+    double speedup;     /* 0: as fast as possible */
+    uint64_t given;     /* a bit for each entry of the table in options.c */
 };
 
 enum options_outcome { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_WRONG };
@@ -80,6 +92,10 @@ enum options_outcome { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_WRONG };
 /* Reads argv. RUN: *options_out is complete and consistent. DONE: help or the version was
  * printed. WRONG: one line on stderr says what; exit with EXIT_USAGE. */
 enum options_outcome options_parse(int argc, char **argv, struct options *options_out);
+
+/* Reads a list of whole numbers, 1 to OPTIONS_PEERS_MAX, with commas between them. How many there
+ * are; 0: it is no such list. */
+unsigned options_counts(const char *list, uint32_t counts_out[OPTIONS_COUNTS_MAX]);
 
 /* "write", "sweep", ...: the command without "bench". */
 const char *options_command_name(enum command command);

@@ -164,20 +164,21 @@ int report_set(struct report *report, const char *name, json_t *value) {
     return json_object_set_new(report->root, name, value) == 0 ? 0 : complain("out of memory");
 }
 
-int report_counters(struct report *report, weir_engine *engine) {
-    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
+int report_stats(struct report *report, const weir_engine_info *stats) {
     json_t *counters = json_object();
-    int rc = weir_engine_query(engine, &stats);
 
-    if (rc != 0) {
-        json_decref(counters);
-        return complain("counters: %s", weir_strerror(rc));
-    }
 #define SET_COUNTER(name, text)                                                                    \
-    json_object_set_new(counters, #name, json_integer((json_int_t)stats.name));
+    json_object_set_new(counters, #name, json_integer((json_int_t)stats->name));
     WEIR_COUNTERS(SET_COUNTER)
 #undef SET_COUNTER
     return report_set(report, "device_counters", counters);
+}
+
+int report_counters(struct report *report, weir_engine *engine) {
+    weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
+    int rc = weir_engine_query(engine, &stats);
+
+    return rc == 0 ? report_stats(report, &stats) : complain("counters: %s", weir_strerror(rc));
 }
 
 int report_settings(struct report *report, const weir_engine_options *options) {
@@ -192,27 +193,42 @@ static json_t *qp_json(const weir_qp_info *qp) {
                      (json_int_t)qp->orphans);
 }
 
-int report_granted(struct report *report, weir_engine *engine, weir_peer peer) {
-    weir_peer_info info = WEIR_PEER_INFO_INIT;
-    weir_qp_info qp = WEIR_QP_INFO_INIT;
-    json_t *qps = json_array();
-    int rc = weir_peer_query(engine, peer, &info);
+int granted_query(weir_engine *engine, weir_peer peer, struct granted *out) {
+    int rc;
 
-    for (size_t i = 0; rc == 0 && weir_qp_query(engine, peer, i, &qp) == 0; i++)
-        json_array_append_new(qps, qp_json(&qp));
-    if (rc != 0) {
-        json_decref(qps);
-        return complain("the peer's queues: %s", weir_strerror(rc));
+    out->peer = (weir_peer_info)WEIR_PEER_INFO_INIT;
+    rc = weir_peer_query(engine, peer, &out->peer);
+    for (out->count = 0; rc == 0 && out->count < WEIR_QPS_MAX; out->count++) {
+        out->qps[out->count] = (weir_qp_info)WEIR_QP_INFO_INIT;
+        if (weir_qp_query(engine, peer, out->count, &out->qps[out->count]) != 0)
+            break;
     }
+    return rc == 0 ? 0 : complain("the peer's queues: %s", weir_strerror(rc));
+}
+
+int report_grant(struct report *report, const struct granted *granted) {
+    const weir_qp_info none = WEIR_QP_INFO_INIT;
+    const weir_qp_info *all = granted->count > 0 ? &granted->qps[0] : &none;
+    json_t *qps = json_array();
+
+    for (size_t i = 0; i < granted->count; i++)
+        json_array_append_new(qps, qp_json(&granted->qps[i]));
     return report_set(report, "granted",
                       json_pack("{s:i, s:i, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "qp_count",
-                                (int)info.qp_count, "sq_depth", (int)info.sq_depth, "qps", qps,
-                                "sessions", (json_int_t)qp.sessions, "recoveries",
-                                (json_int_t)qp.recoveries, "replays", (json_int_t)qp.replays,
-                                "admission_waits", (json_int_t)qp.admission_waits,
-                                "admission_wait_ns", (json_int_t)qp.admission_wait_ns,
-                                "inflight_waits", (json_int_t)qp.inflight_waits, "inflight_wait_ns",
-                                (json_int_t)qp.inflight_wait_ns));
+                                (int)granted->peer.qp_count, "sq_depth",
+                                (int)granted->peer.sq_depth, "qps", qps, "sessions",
+                                (json_int_t)all->sessions, "recoveries",
+                                (json_int_t)all->recoveries, "replays", (json_int_t)all->replays,
+                                "admission_waits", (json_int_t)all->admission_waits,
+                                "admission_wait_ns", (json_int_t)all->admission_wait_ns,
+                                "inflight_waits", (json_int_t)all->inflight_waits,
+                                "inflight_wait_ns", (json_int_t)all->inflight_wait_ns));
+}
+
+int report_granted(struct report *report, weir_engine *engine, weir_peer peer) {
+    struct granted granted;
+
+    return granted_query(engine, peer, &granted) == 0 ? report_grant(report, &granted) : -1;
 }
 
 int report_session(struct report *report, const struct session *session) {
@@ -345,6 +361,7 @@ int report_add(struct report *report, const struct result *result) {
     report->wrong_bytes += result->wrong_bytes;
     report->checked_bytes += result->checked_bytes;
     report->bytes += result->bytes;
+    report->initiator = result->initiator;
     report->limit_below = result->limit_bytes_per_s > 0;
     if (object == NULL || json_array_append_new(report->results, object) != 0)
         return complain("out of memory");
@@ -374,7 +391,8 @@ static void print_notes(const struct report *report, const json_t *result, bool 
         fprintf(out, "  p50 to max: %s\n", of);
     if (clock_ns > 0)
         fprintf(out, "  of each of these, reading the clock took %.0f ns\n", clock_ns);
-    fprintf(out, "  cpu/op, target: CPU time an operation, of this process and of the target\n");
+    fprintf(out, "  cpu/op, target: CPU time an operation, of %s and of the target\n",
+            report->initiator != NULL ? report->initiator : "this process");
     if (limit != NULL)
         fprintf(out, "  %s%s\n",
                 last_of_many          ? "limit (last row): "
@@ -441,21 +459,36 @@ void progress_begin(struct progress *progress, const char *what) {
     progress->shown_ns = progress->started_ns;
 }
 
-void progress_show(struct progress *progress, uint64_t bytes, double fraction) {
+/* Whether a line is due. */
+static int progress_due(struct progress *progress, double *seconds_out) {
     uint64_t now;
+
+    if (!progress->on)
+        return 0;
+    now = host_now_ns();
+    if (now - progress->shown_ns < PROGRESS_EVERY_NS)
+        return 0;
+    progress->shown_ns = now;
+    *seconds_out = (double)(now - progress->started_ns) / 1e9;
+    return 1;
+}
+
+void progress_show(struct progress *progress, uint64_t bytes, double fraction) {
     double seconds;
     char rate[32], size[32];
 
-    if (!progress->on)
-        return;
-    now = host_now_ns();
-    if (now - progress->shown_ns < PROGRESS_EVERY_NS)
-        return;
-    progress->shown_ns = now;
-    seconds = (double)(now - progress->started_ns) / 1e9;
-    fprintf(stderr, "\r%s: %s, %s, %.0f s left\033[K", progress->what,
-            options_size_text(bytes, size), report_rate_text((double)bytes / seconds, rate),
-            fraction > 0 ? seconds / fraction - seconds : 0);
+    if (progress_due(progress, &seconds))
+        fprintf(stderr, "\r%s: %s, %s, %.0f s left\033[K", progress->what,
+                options_size_text(bytes, size), report_rate_text((double)bytes / seconds, rate),
+                fraction > 0 ? seconds / fraction - seconds : 0);
+}
+
+void progress_count(struct progress *progress, uint64_t done, uint64_t all, const char *what) {
+    double seconds;
+
+    if (progress_due(progress, &seconds))
+        fprintf(stderr, "\r%s: %" PRIu64 " of %" PRIu64 " %s, after %.1f s\033[K", progress->what,
+                done, all, what, seconds);
 }
 
 void progress_end(struct progress *progress) {

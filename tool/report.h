@@ -25,6 +25,7 @@ struct result {
     double seconds;
     struct histogram *latency; /* may be NULL */
     const char *latency_of;    /* from what to what, and how sampled */
+    const char *initiator;     /* "the senders"; NULL: this process */
     uint64_t cpu_initiator_ns;
     uint64_t cpu_target_ns;
     struct limit limit; /* name empty: none applies */
@@ -43,7 +44,8 @@ struct report {
     json_t *results;
     unsigned rows;
     bool limit_below; /* the limit is not that of the row's rate */
-    uint64_t bytes;   /* these three of all rows */
+    const char *initiator;
+    uint64_t bytes; /* these three of all rows */
     uint64_t checked_bytes;
     uint64_t wrong_bytes;
     int json_fd;      /* -1: standard output, or none */
@@ -67,6 +69,17 @@ int report_counters(struct report *report, weir_engine *engine);
 int report_settings(struct report *report, const weir_engine_options *options);
 int report_granted(struct report *report, weir_engine *engine, weir_peer peer);
 int report_session(struct report *report, const struct session *session);
+
+/* The same of engines of other processes: the counters that they have queried, and what a session
+ * got. granted_query: 0, or -1 after complaining. */
+struct granted {
+    weir_peer_info peer;
+    weir_qp_info qps[WEIR_QPS_MAX];
+    size_t count;
+};
+int granted_query(weir_engine *engine, weir_peer peer, struct granted *out);
+int report_stats(struct report *report, const weir_engine_info *stats);
+int report_grant(struct report *report, const struct granted *granted);
 /* Prints what remains, writes --json. -1 too when bytes were wrong. */
 int report_end(struct report *report);
 /* Frees; also after report_end, and after a failure. */
@@ -100,6 +113,8 @@ struct progress {
 };
 void progress_begin(struct progress *progress, const char *what);
 void progress_show(struct progress *progress, uint64_t bytes, double fraction);
+/* Where things are counted: "storm: 530 of 1000 up, after 0.4 s". */
+void progress_count(struct progress *progress, uint64_t done, uint64_t all, const char *what);
 void progress_end(struct progress *progress);
 
 #endif

@@ -3,6 +3,7 @@
 #include "session.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,12 +15,16 @@
 /* A bench has nothing to gain from waiting for a target that went away. */
 #define CONNECT_NS      (3 * NS_PER_S)
 #define SESSION_LOOK_NS NS_PER_MS
+#define JOIN_MAX        16
+#define JOIN_QUEUE_MAX  1024
 #define TOUCH_BYTES     (1u << 20)
 /* A target that ends a session says why, and then releases what the session uses: the reason may
  * come later than what that does to a transfer. */
 #define REASON_NS NS_PER_S
 /* Polls before sleeping: some tens of microseconds, more than a message takes on one host. */
 #define SESSION_SPINS 2000
+/* Between two looks at anything but the engine, which wakes us. */
+#define AWAIT_NS (10 * NS_PER_MS)
 
 int session_take(struct session *session, weir_notification *notification_out) {
     while (weir_notification_take(session->engine, notification_out) == 0) {
@@ -86,23 +91,47 @@ static int target_cpu(void) {
     return host_cpu_count() > 1 ? host_cpu(1) : -1;
 }
 
-int session_start(struct session *session, const struct options *options) {
+/* session->asked has the limits. */
+static int open_engine(struct session *session, uint64_t connect_ns) {
+    const struct options *options = session->options;
     weir_engine_options *asked = &session->asked;
     int rc;
 
-    *session = (struct session){.options = options, .asked = WEIR_ENGINE_OPTIONS_INIT};
     asked->device = options->device;
     asked->qp_count = (uint32_t)options->qps;
     asked->sq_depth = (uint32_t)options->depth;
     if (getenv("WEIR_CONNECT_TIMEOUT_MS") == NULL)
-        asked->connect_timeout_ns = CONNECT_NS;
+        asked->connect_timeout_ns = connect_ns;
     asked->flags = options->threads > 1 ? 0 : WEIR_ENGINE_SERIAL;
+    rc = weir_engine_open(asked, &session->engine);
+    return rc == 0 ? 0 : diagnose_open(options, asked, rc);
+}
+
+static int open_peer(struct session *session) {
+    int rc = weir_peer_open(session->engine, session->address, &session->peer);
+
+    return rc == 0 ? 0 : session_fail(session, "the target", rc);
+}
+
+int session_join(struct session *session, const struct options *options, const char *address) {
+    *session = (struct session){.options = options, .asked = WEIR_ENGINE_OPTIONS_INIT};
+    /* An engine among many of one host, which knows the target only. To open it with the limits of
+     * a server would be most of its work until it writes. */
+    session->asked.peers_max = session->asked.memories_max = session->asked.remotes_max = JOIN_MAX;
+    session->asked.segments_max = session->asked.notifications_max = JOIN_QUEUE_MAX;
+    if (open_engine(session, SESSION_TIMEOUT_NS) != 0)
+        return -1;
+    snprintf(session->address, sizeof(session->address), "%s", address);
+    return open_peer(session);
+}
+
+int session_start(struct session *session, const struct options *options) {
+    *session = (struct session){.options = options, .asked = WEIR_ENGINE_OPTIONS_INIT};
     if (options->peer != NULL && strlen(options->peer) >= sizeof(session->address))
         return complain("--peer: longer than an address can be (%s)",
                         weir_error_name(WEIR_EADDRESS));
-    rc = weir_engine_open(asked, &session->engine);
-    if (rc != 0)
-        return diagnose_open(options, asked, rc);
+    if (open_engine(session, CONNECT_NS) != 0)
+        return -1;
     if (options->peer == NULL) {
         int pid = child_target(options, CHILD_ANYWHERE, target_cpu(), session->address,
                                sizeof(session->address));
@@ -112,10 +141,7 @@ int session_start(struct session *session, const struct options *options) {
     } else {
         memcpy(session->address, options->peer, strlen(options->peer) + 1);
     }
-    rc = weir_peer_open(session->engine, session->address, &session->peer);
-    if (rc != 0)
-        return session_fail(session, "the target", rc);
-    return 0;
+    return open_peer(session);
 }
 
 void session_end(struct session *session) {
@@ -228,7 +254,7 @@ int session_await(struct session *session, enum proto_type type, weir_notificati
                             (int)proto_type(out->tag), (int)type);
         if (++spins < SESSION_SPINS && host_cpu_count() > 1)
             continue;
-        weir_engine_wait(session->engine, NS_PER_MS);
+        weir_engine_wait(session->engine, AWAIT_NS);
         if (host_now_ns() >= until)
             return session_fail(session, "the target does not answer", WEIR_ETIMEDOUT);
     }
@@ -320,19 +346,31 @@ int session_send_export(struct session *session, weir_memory memory) {
     return session_send(session, proto_tag(PROTO_EXPORT, 0), descriptor, (uint32_t)length, NULL, 0);
 }
 
+/* A target that many clients ask at once may take longer to hand its memory over than one call
+ * waits for it. */
+static int import_remote(struct session *session, const weir_notification *opened) {
+    uint64_t until = host_now_ns() + SESSION_TIMEOUT_NS;
+    int rc;
+
+    while ((rc = weir_memory_import(session->engine, session->peer, opened->payload, opened->length,
+                                    &session->remote)) == WEIR_EAGAIN &&
+           host_now_ns() < until) {
+        if (session_look(session) != 0)
+            return -1;
+    }
+    return rc == 0 ? 0 : session_fail(session, "the target's memory", rc);
+}
+
 /* Has the target allocate its memory. */
 static int open_remote(struct session *session) {
     weir_notification answer;
-    int rc;
 
     if (session_send(session, proto_tag(PROTO_OPEN, 0), &session->open, sizeof(session->open), NULL,
                      0) != 0)
         return -1;
     if (await_status(session, PROTO_OPENED, "the session", &answer) != 0)
         return -1;
-    rc = weir_memory_import(session->engine, session->peer, answer.payload, answer.length,
-                            &session->remote);
-    return rc == 0 ? 0 : session_fail(session, "the target's memory", rc);
+    return import_remote(session, &answer);
 }
 
 int session_open(struct session *session, const struct proto_open *open, uint64_t local_bytes,

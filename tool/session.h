@@ -39,6 +39,10 @@ struct session {
 int session_start(struct session *session, const struct options *options);
 void session_end(struct session *session);
 
+/* As session_start, with the target that another process of this bench has started. It is there, so
+ * it is waited for, however many others it has to let in. */
+int session_join(struct session *session, const struct options *options, const char *address);
+
 /* The target allocates what open says; local_bytes are allocated here, with the kind of memory
  * that the options ask for and, with SESSION_EXPORT, made
  * known to the target. */

@@ -24,13 +24,11 @@
 #include "metrics.h"
 
 /* Answers that a client may leave unread: as many as it can ask for with an engine of its own that
- * is as weir makes it, or its part of ANSWERS_SHARED where there are more sessions. So in whatever
- * order 64 of them come, they leave no more than ANSWERS_ALL: 4 * 4,096, and 16,384 times the sum
- * of 1/k from 5 to 64. A session's place is taken for as long as answers of it are unread. Without
- * a session there is one thing to ask for. */
+ * is as weir makes it, or its part of ANSWERS_SHARED where there are more sessions. answers_all is
+ * what all sessions may leave. A session's place is taken for as long as answers of it are unread.
+ * Without a session there is one thing to ask for. */
 #define ANSWERS_MAX       4096u
 #define ANSWERS_SHARED    16384u
-#define ANSWERS_ALL       65536u
 #define ANSWERS_MAX_ALONE 16u
 /* Answers between two looks at how many are unread: a look costs as much as an answer. */
 #define ANSWERS_LOOK 64
@@ -44,14 +42,27 @@
 #define RETRY_LONGEST_NS NS_PER_S
 #define BATCH            256 /* messages taken before looking at anything else */
 
+/* The part of each of so many sessions. */
+static uint32_t answers_each(uint32_t sessions) {
+    return ANSWERS_SHARED / sessions < ANSWERS_MAX ? ANSWERS_SHARED / sessions : ANSWERS_MAX;
+}
+
+/* What they all may leave, in whatever order they come: the part of each is that of its arrival,
+ * and what comes between two looks. */
+static uint32_t answers_all(uint32_t sessions) {
+    uint32_t sum = 0;
+
+    for (uint32_t k = 1; k <= sessions; k++)
+        sum += answers_each(k) + ANSWERS_LOOK;
+    return sum;
+}
+
 static bool leaves_too_many(struct target *target, const struct served *served) {
     weir_peer_info info = WEIR_PEER_INFO_INIT;
     uint32_t most = ANSWERS_MAX_ALONE;
 
     if (served->state != SERVED_FREE)
-        most = ANSWERS_SHARED / target->open_count < ANSWERS_MAX
-                   ? ANSWERS_SHARED / target->open_count
-                   : ANSWERS_MAX;
+        most = answers_each(target->open_count);
     return weir_peer_query(target->engine, served->peer, &info) == 0 && info.pending >= most;
 }
 
@@ -82,7 +93,7 @@ int target_send(struct target *target, struct served *served, uint64_t tag, cons
 /* ---- sessions ---------------------------------------------------------- */
 
 static struct served *find(struct target *target, weir_peer peer) {
-    for (uint32_t i = 0; i < SERVED_MAX; i++) {
+    for (uint32_t i = 0; i < target->served_max; i++) {
         if (target->served[i].state != SERVED_FREE && target->served[i].peer.id == peer.id)
             return &target->served[i];
     }
@@ -263,7 +274,7 @@ static int open_session(struct target *target, struct served *served) {
 /* The engine gives no news when a client takes its last answer. So the count of unread ones is
  * asked for when a place is wanted. */
 static void visit_left(struct target *target) {
-    for (uint32_t i = 0; i < SERVED_MAX; i++) {
+    for (uint32_t i = 0; i < target->served_max; i++) {
         if (target->served[i].state == SERVED_LEFT)
             try_leave(target, &target->served[i]);
     }
@@ -287,7 +298,7 @@ static void on_open(struct target *target, const weir_notification *message) {
     struct served *served = find(target, message->from);
     if (served != NULL)
         rc = WEIR_EBUSY; /* one session a client */
-    for (uint32_t i = 0; served == NULL && i < SERVED_MAX; i++) {
+    for (uint32_t i = 0; served == NULL && i < target->served_max; i++) {
         if (target->served[i].state == SERVED_FREE) {
             rc = check_open(target, &refused.open);
             served = &target->served[i];
@@ -396,7 +407,7 @@ static unsigned take_completions(struct target *target) {
     unsigned taken = 0;
 
     while (taken < BATCH && weir_completion_take(target->engine, &completion) == 0) {
-        struct served *served = &target->served[completion.user_data % SERVED_MAX];
+        struct served *served = &target->served[completion.user_data % target->served_max];
         taken++;
         int rc = work_completed(target, served, completion.status);
         if (rc != 0 && served->state == SERVED_OPEN)
@@ -407,7 +418,7 @@ static unsigned take_completions(struct target *target) {
 
 /* Some event was dropped: a client's end, perhaps. */
 static void look_after_clients(struct target *target) {
-    for (uint32_t i = 0; i < SERVED_MAX; i++) {
+    for (uint32_t i = 0; i < target->served_max; i++) {
         struct served *served = &target->served[i];
         if (served->state == SERVED_OPEN && !is_there(target, served->peer))
             client_gone(target, served, WEIR_EPEER);
@@ -445,7 +456,7 @@ static unsigned visit_sessions(struct target *target, struct mood *mood_out) {
     unsigned work = 0;
 
     *mood_out = (struct mood){0};
-    for (uint32_t i = 0, left = target->open_count; left > 0 && i < SERVED_MAX; i++) {
+    for (uint32_t i = 0, left = target->open_count; left > 0 && i < target->served_max; i++) {
         struct served *served = &target->served[i];
         if (served->state == SERVED_FREE)
             continue;
@@ -535,30 +546,43 @@ static int print_address(const weir_engine *engine, const struct metrics *metric
     return 0;
 }
 
-int target_serve(const struct options *options) {
+static int open_engine(struct target *target) {
+    const struct options *options = target->options;
     weir_engine_options engine = WEIR_ENGINE_OPTIONS_INIT;
-    static struct target target; /* 20 KiB: not on the stack */
     int rc;
 
-    target.options = options;
-    for (uint32_t i = 0; i < SERVED_MAX; i++)
-        target.served[i].index = i;
     engine.device = options->device;
     engine.listen = options->listen;
     engine.qp_count = (uint32_t)options->qps;
     engine.sq_depth = (uint32_t)options->depth;
     engine.flags = WEIR_ENGINE_SERIAL;
     if (getenv("WEIR_TRANSFERS_MAX") == NULL) /* what all clients together may leave unread */
-        engine.transfers_max = ANSWERS_ALL + PEERS * ANSWERS_MAX_ALONE;
-    rc = weir_engine_open(&engine, &target.engine);
-    if (rc != 0) {
-        diagnose_open(options, &engine, rc);
-        return EXIT_FAILED;
-    }
-    if (options->metrics != NULL) {
-        target.metrics = metrics_open(options->metrics, target.engine);
-        rc = target.metrics != NULL ? 0 : -1;
-    }
+        engine.transfers_max = answers_all(target->served_max) + PEERS * ANSWERS_MAX_ALONE;
+    rc = weir_engine_open(&engine, &target->engine);
+    return rc == 0 ? 0 : diagnose_open(options, &engine, rc);
+}
+
+static int open_target(struct target *target) {
+    const struct options *options = target->options;
+
+    target->served_max = (uint32_t)options->sessions;
+    target->served = calloc(target->served_max, sizeof(*target->served));
+    if (target->served == NULL)
+        return complain("out of memory");
+    for (uint32_t i = 0; i < target->served_max; i++)
+        target->served[i].index = i;
+    if (open_engine(target) != 0)
+        return -1;
+    if (options->metrics == NULL)
+        return 0;
+    target->metrics = metrics_open(options->metrics, target->engine);
+    return target->metrics != NULL ? 0 : -1;
+}
+
+int target_serve(const struct options *options) {
+    struct target target = {.options = options};
+    int rc = open_target(&target);
+
     if (rc == 0)
         rc = print_address(target.engine, target.metrics);
     if (rc == 0)
@@ -566,11 +590,13 @@ int target_serve(const struct options *options) {
     if (target.device_failed)
         rc = complain("serve: %s (%s)", weir_strerror(WEIR_EDEVICE), weir_error_name(WEIR_EDEVICE));
     metrics_close(target.metrics);
-    weir_engine_close(target.engine);
-    for (uint32_t i = 0; i < SERVED_MAX; i++) {
+    if (target.engine != NULL)
+        weir_engine_close(target.engine);
+    for (uint32_t i = 0; target.served != NULL && i < target.served_max; i++) {
         if (target.served[i].map_bytes != 0)
             host_unmap(target.served[i].base, target.served[i].map_bytes);
         work_close(&target.served[i]);
     }
+    free(target.served);
     return rc == 0 ? EXIT_OK : EXIT_FAILED;
 }

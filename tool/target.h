@@ -11,8 +11,6 @@
 #include "proto.h"
 #include "weir.h"
 
-#define SERVED_MAX 64 /* sessions at a time; further OPENs are refused with EAGAIN */
-
 enum served_state {
     SERVED_FREE = 0,
     SERVED_OPEN,
@@ -67,7 +65,8 @@ struct target {
     const struct options *options;
     weir_engine *engine;
     struct metrics *metrics; /* NULL: not asked for */
-    struct served served[SERVED_MAX];
+    struct served *served;   /* served_max of them; further OPENs are refused with EAGAIN */
+    uint32_t served_max;
     uint32_t open_count; /* sessions that are not FREE */
     bool device_failed;
 };
