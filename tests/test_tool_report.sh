@@ -130,7 +130,7 @@ wrong_files() {
 # ---- weir bench all ----
 
 benches='["limits", "replay", "latency", "wake", "fill", "write hot", "write cold", "sweep write",
-    "sweep read", "pace", "faults"]'
+    "sweep read", "pace", "incast", "storm", "faults"]'
 suite() { # [ARGUMENTS]: a short one, in $dir/suite
     timeout 1500 "$weir" bench all --quick --out "$dir/suite" "$@" >"$dir/stdout" 2>"$dir/err"
     status=$?
@@ -160,7 +160,7 @@ all_once() {
 one_fails() {
     echo '{"timestamp": 5' >"$dir/bad"
     suite --trace "$dir/bad"
-    test $status -eq 1 && test "$(wc -l <"$dir/err")" -eq 1 && grep -q '1 of 11 runs failed' "$dir/err" &&
+    test $status -eq 1 && test "$(wc -l <"$dir/err")" -eq 1 && grep -q '1 of 13 runs failed' "$dir/err" &&
         left_clean && results sound "$dir/suite/report.html" &&
         grep -q "^FAILED: replay, 1 of 1 rounds: $dir/bad" "$dir/stdout" &&
         grep -q "<li>replay, 1 of 1 rounds: $dir/bad" "$dir/suite/report.html" &&
