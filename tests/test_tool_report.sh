@@ -186,7 +186,7 @@ interrupted_at() {
     cat "$dir/err"
     return 1
 }
-# What was measured is in the file, which is whole; before that, what was there stays.
+# The file is whole and has all that was measured; before anything was, the old file stays.
 interrupted() {
     mkdir -p "$dir/suite" && echo old >"$dir/suite/results.json" || return 1
     interrupted_at ' limits ' && test "$(cat "$dir/suite/results.json")" = old &&

@@ -79,8 +79,8 @@ static unsigned cut(char *text, const char *trace, const char **words, unsigned 
     return count;
 }
 
-/* The last line of a bench's standard error that complains, without "weir: ". What it has of other
- * than plain characters is replaced. */
+/* The last line of a bench's standard error that complains, without "weir: "; or, without one, what
+ * is known. Characters other than plain ones are replaced. */
 static json_t *error_line(char *text, int status) {
     char line[ERROR_MOST], *from = NULL, *rest;
 
@@ -88,8 +88,10 @@ static json_t *error_line(char *text, int status) {
         if (strncmp(at, "weir: ", 6) == 0)
             from = at + 6;
     }
+    if (from == NULL && status == 0)
+        return json_string("no result");
     if (from == NULL)
-        return json_sprintf("it ended with status %d", status);
+        return json_sprintf("ended with status %d", status);
     snprintf(line, sizeof(line), "%s", from);
     for (char *at = line; *at != '\0'; at++)
         *at = *at < ' ' || *at > '~' ? '?' : *at;
@@ -101,10 +103,10 @@ static json_t *round_json(int out, int err, int status, double seconds) {
     char *text = file_text(out, RESULT_MOST), *said = file_text(err, RESULT_MOST);
     json_t *result = text != NULL ? json_loads(text, 0, NULL) : NULL, *error = NULL;
 
-    if (status == 0 && result == NULL)
-        status = EXIT_FAILED; /* a result that is none */
-    if (status != 0 && said != NULL)
+    if ((status != 0 || result == NULL) && said != NULL)
         error = error_line(said, status);
+    if (result == NULL && status == 0)
+        status = EXIT_FAILED;
     free(text);
     free(said);
     return json_pack("{s:f, s:i, s:o?, s:o?}", "seconds", seconds, "status", status, "error", error,
@@ -121,7 +123,9 @@ static json_t *bench_run(const struct suite *suite, const struct bench *bench) {
     json_t *round = NULL;
     unsigned count = 5;
 
-    if (words != NULL && out >= 0 && err >= 0) {
+    if (words == NULL) {
+        complain("out of memory");
+    } else if (out >= 0 && err >= 0) {
         count += cut(words, suite->trace, argv + count, WORDS_MAX - count - 3);
         if (bench->takes_device && o->device != NULL) {
             argv[count++] = "--device";

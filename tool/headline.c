@@ -164,18 +164,19 @@ static void print_about(FILE *out, struct results *results) {
 }
 
 static void print_headline(FILE *out, struct results *results, const struct headline *headline) {
-    struct figure figure = results_figure(results, &headline->place);
+    struct figure figure = results_figure(results, &headline->place), share = {.rounds = 0};
     char value[32], spread[32];
 
+    if (headline->share.bench != NULL)
+        share = results_figure(results, &headline->share);
     if (figure.rounds == 0)
         return;
-    fprintf(out, "%-42s %10s %8s", headline->title,
-            figure_text(headline->unit, figure.median, value), figure_spread_text(&figure, spread));
-    if (headline->share.bench != NULL) {
-        struct figure share = results_figure(results, &headline->share);
-        if (share.rounds > 0)
-            fprintf(out, "  %.1f %% of limit", 100 * share.median);
-    }
+    figure_spread_text(&figure, spread);
+    fprintf(out, "%-42s %10s", headline->title, figure_text(headline->unit, figure.median, value));
+    if (spread[0] != '\0' || share.rounds > 0)
+        fprintf(out, " %8s", spread);
+    if (share.rounds > 0)
+        fprintf(out, "  %.1f %% of limit", 100 * share.median);
     fputc('\n', out);
 }
 

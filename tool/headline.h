@@ -14,14 +14,14 @@ struct headline {
     struct place place;
     enum unit unit;
     enum better better;
-    /* What the machine can do, and its name, where the figure has such a limit; bench NULL: none.
-     */
+    /* Where the figure has a limit of the machine: the share of it, the limit, its name. Else their
+     * bench is NULL. */
     struct place share, limit, limit_name;
 };
 
-/* What this machine does without weir. */
+/* The machine alone, without weir. */
 size_t headline_machine(const struct headline **headlines_out);
-/* What weir does. */
+/* weir on the machine. */
 size_t headline_all(const struct headline **headlines_out);
 
 /* The summary of a suite, a line for each that was measured, and for each bench that failed. */

@@ -11,7 +11,8 @@
 #include "file.h"
 #include "host.h"
 
-#define NO_CHARACTER "\357\277\275" /* U+FFFD, which stands for what is none */
+#define NO_CHARACTER "\357\277\275" /* U+FFFD, which stands for a character that is none */
+#define NO_XML       "\357\277"     /* begins U+FFFE and U+FFFF, which XML cannot have */
 
 void page_text(FILE *out, const char *text) {
     for (; *text != '\0'; text++) {
@@ -32,10 +33,14 @@ void page_text(FILE *out, const char *text) {
             fputs("&#39;", out);
             break;
         default:
-            if ((unsigned char)*text < ' ' || *text == '\177')
+            if ((unsigned char)*text < ' ' || *text == '\177') {
                 fputs(NO_CHARACTER, out);
-            else
+            } else if (strncmp(text, NO_XML, 2) == 0 && (text[2] & 0xfe) == 0xbe) {
+                fputs(NO_CHARACTER, out);
+                text += 2;
+            } else {
                 fputc(*text, out);
+            }
         }
     }
 }

@@ -28,9 +28,11 @@ void page_text(FILE *out, const char *text);
 /* page_style.c: the style sheet. */
 extern const char page_style[];
 
-/* page_parts.c: the first screen; the tables; the runs, versions, machine and options. */
+/* page_parts.c: the first screen; the tables. */
 void page_summary(const struct page *page);
 void page_tables(const struct page *page);
+
+/* page_about.c: the machine, versions, benches and their options. */
 void page_about(const struct page *page);
 
 /* page_plots.c: the plots, or why there are none. */

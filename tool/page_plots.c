@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* page_plots.c: the plots of a page, see page.h. Each is a table of curves: which figure over which
  * key of which bench. Of two results the second has the same colours, dashed. */
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,87 +171,105 @@ static void add_timeline(struct plot *plot, struct results *results) {
         struct figure figure;
         at.value = i;
         figure = results_figure(results, &at);
-        plot->marks[plot->mark_count++] = figure.median / 1e3;
+        plot->marks[plot->mark_count++] = figure.rounds > 0 ? figure.median / 1e3 : NAN;
     }
     free(bytes);
 }
 
 /* ---- the section -------------------------------------------------------- */
 
-/* Whether plots can go on. */
+/* Whether plots can go on. Takes the plot. */
 static bool draw(const struct page *page, struct plot *plot) {
-    long before = ftell(page->out);
-    enum plot_outcome outcome;
+    char *picture;
+    enum plot_outcome outcome = plot_draw(plot, &picture);
 
-    fprintf(page->out, "<figure><figcaption>%s", plot->title);
-    if (plot->note != NULL)
-        fprintf(page->out, "<br/><small>%s</small>", plot->note);
-    fputs("</figcaption>\n", page->out);
-    outcome = plot_draw(plot, page->out);
     plot_free(plot);
-    if (outcome == PLOT_DRAWN) {
-        fputs("</figure>\n", page->out);
+    switch (outcome) {
+    case PLOT_EMPTY:
         return true;
+    case PLOT_DRAWN:
+        fprintf(page->out, "<figure><figcaption>%s", plot->title);
+        if (plot->note != NULL)
+            fprintf(page->out, "<br/><small>%s</small>", plot->note);
+        fprintf(page->out, "</figcaption>\n%s</figure>\n", picture);
+        free(picture);
+        return true;
+    case PLOT_NO_PROGRAM:
+        fputs(
+            "<p class=\"wide\">There are no plots: gnuplot was not found when this page was made. "
+            "The tables below have all figures.</p>\n",
+            page->out);
+        break;
+    case PLOT_FAILED:
+        fputs("<p class=\"wide\">Plots are missing: gnuplot failed. The tables below have all "
+              "figures.</p>\n",
+              page->out);
+        break;
     }
-    fseek(page->out, before, SEEK_SET);
-    if (outcome == PLOT_EMPTY)
-        return true;
-    fprintf(page->out, "<p class=\"wide\">%s</p>\n",
-            outcome == PLOT_NO_PROGRAM
-                ? "There are no plots: gnuplot was not found when this page was made. The tables "
-                  "below have all figures."
-                : "A plot is missing: gnuplot failed. The tables below have all figures.");
     return false;
 }
 
+static bool draw_curves(const struct page *page, const struct curves *curves) {
+    struct plot plot = {.title = curves->title,
+                        .note = curves->note,
+                        .x = curves->x,
+                        .y = curves->y,
+                        .x_label = curves->x_label};
+
+    for (unsigned i = 0; i < CURVES_MAX && curves->curves[i].title != NULL; i++) {
+        for (unsigned file = 0; file < page->count; file++)
+            add_curve(page, &plot, &curves->curves[i], curves->scale, file);
+    }
+    return draw(page, &plot);
+}
+
+static bool draw_quantiles(const struct page *page) {
+    struct plot plot = {.title = "Percentiles of latency",
+                        .note = "half a round trip of 8 B; writes of 64 KiB under load, in caches "
+                                "and cold; until a sleeping engine is awake",
+                        .x_label = "percentile",
+                        .x = AXIS_QUANTILES,
+                        .y = AXIS_TIME_LOG};
+
+    add_quantiles(page, &plot);
+    return draw(page, &plot);
+}
+
+static bool draw_senders(const struct page *page) {
+    struct plot plot = {.title = "Many senders to one target",
+                        .x_label = "sender",
+                        .x = AXIS_NUMBERS,
+                        .y = AXIS_RATE};
+
+    add_senders(page, &plot);
+    return draw(page, &plot);
+}
+
+static bool draw_timelines(const struct page *page) {
+    static const char *const titles[] = {"Writes through faults, A", "Writes through faults, B"};
+    bool good = true;
+
+    for (unsigned file = 0; good && file < page->count; file++) {
+        struct plot plot = {.title = page->count > 1 ? titles[file] : "Writes through faults",
+                            .note = "the numbers are those of the table of faults",
+                            .x_label = "time",
+                            .x = AXIS_SECONDS,
+                            .y = AXIS_RATE};
+        add_timeline(&plot, page->files[file]);
+        good = draw(page, &plot);
+    }
+    return good;
+}
+
 void page_plots(const struct page *page) {
-    static const char *const timelines[] = {"Writes through faults, A", "Writes through faults, B"};
-    struct plot quantiles = {
-        .title = "Percentiles of latency",
-        .note = "half a round trip of 8 B; writes of 64 KiB under load, in caches and "
-                "cold; until a sleeping engine is awake",
-        .x_label = "percentile",
-        .x = AXIS_QUANTILES,
-        .y = AXIS_TIME_LOG};
-    struct plot senders = {.title = "Many senders to one target",
-                           .x_label = "sender",
-                           .x = AXIS_NUMBERS,
-                           .y = AXIS_RATE};
     bool good = true;
 
     fputs("<section><h2>Plots</h2>\n", page->out);
     plot_shapes(page->out);
     fputs("<div class=\"plots\">\n", page->out);
-    for (size_t i = 0; good && i < sizeof(over_rows) / sizeof(over_rows[0]); i++) {
-        const struct curves *curves = &over_rows[i];
-        struct plot plot = {.title = curves->title,
-                            .note = curves->note,
-                            .x = curves->x,
-                            .y = curves->y,
-                            .x_label = curves->x_label};
-        for (unsigned j = 0; j < CURVES_MAX && curves->curves[j].title != NULL; j++) {
-            for (unsigned file = 0; file < page->count; file++)
-                add_curve(page, &plot, &curves->curves[j], curves->scale, file);
-        }
-        good = draw(page, &plot);
-    }
-    if (good) {
-        add_quantiles(page, &quantiles);
-        good = draw(page, &quantiles);
-    }
-    if (good) {
-        add_senders(page, &senders);
-        good = draw(page, &senders);
-    }
-    for (unsigned file = 0; good && file < page->count; file++) {
-        struct plot timeline = {.title =
-                                    page->count > 1 ? timelines[file] : "Writes through faults",
-                                .note = "the numbers are those of the table of faults",
-                                .x_label = "time",
-                                .x = AXIS_SECONDS,
-                                .y = AXIS_RATE};
-        add_timeline(&timeline, page->files[file]);
-        good = draw(page, &timeline);
-    }
+    for (size_t i = 0; good && i < sizeof(over_rows) / sizeof(over_rows[0]); i++)
+        good = draw_curves(page, &over_rows[i]);
+    if (good)
+        (void)(draw_quantiles(page) && draw_senders(page) && draw_timelines(page));
     fputs("</div></section>\n", page->out);
 }

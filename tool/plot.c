@@ -5,7 +5,7 @@
 #define _GNU_SOURCE
 #include "plot.h"
 
-#include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +132,8 @@ static void write_script(FILE *out, const struct plot *plot) {
     write_axis(out, 'y', plot->y);
     write_data(out, plot);
     for (unsigned i = 0; i < plot->mark_count; i++) {
+        if (!isfinite(plot->marks[i]))
+            continue;
         fprintf(out,
                 "set arrow from %.9g, graph 0 to %.9g, graph 1 nohead dashtype 3 linecolor rgb "
                 "'#00000%d'\n",
@@ -152,7 +154,7 @@ static void write_script(FILE *out, const struct plot *plot) {
 
 /* ---- the picture -------------------------------------------------------- */
 
-/* What gnuplot writes, and what the page has in its place. */
+/* Words of gnuplot, and those of the page in their place. */
 static const struct {
     const char *from, *to;
 } rewrites[] = {
@@ -206,12 +208,15 @@ static const char *rewrite(const char *at, FILE *out) {
     return at + 1;
 }
 
-/* All behind gnuplot's own definitions. */
-static enum plot_outcome write_picture(const struct plot *plot, const char *svg, FILE *out) {
+/* All behind gnuplot's own definitions; NULL: it is no picture. */
+static char *picture_of(const struct plot *plot, const char *svg) {
     const char *at = strstr(svg, "</defs>"), *end = strstr(svg, "</svg>");
+    char *picture = NULL;
+    size_t length = 0;
+    FILE *out = at != NULL && end != NULL && at < end ? open_memstream(&picture, &length) : NULL;
 
-    if (at == NULL || end == NULL || end < at)
-        return PLOT_FAILED;
+    if (out == NULL)
+        return NULL;
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" "
             "aria-label=\"%s\"><g>",
@@ -219,7 +224,10 @@ static enum plot_outcome write_picture(const struct plot *plot, const char *svg,
     for (at += strlen("</defs>"); at < end;)
         at = rewrite(at, out);
     fputs("</svg>\n", out);
-    return PLOT_DRAWN;
+    if (fclose(out) == 0)
+        return picture;
+    free(picture);
+    return NULL;
 }
 
 void plot_shapes(FILE *out) {
@@ -250,46 +258,46 @@ static int fill_script(int fd, const struct plot *plot) {
     return rc == 0 ? 0 : complain("out of memory");
 }
 
-static enum plot_outcome run_gnuplot(const struct plot *plot, int script, int picture, int nowhere,
-                                     FILE *out) {
+static enum plot_outcome run_gnuplot(const struct plot *plot, int script, int drawn, int nowhere,
+                                     char **picture_out) {
     char *argv[] = {"gnuplot", "--default-settings", "-", NULL};
-    enum plot_outcome outcome = PLOT_FAILED;
     char *svg;
     int pid, status;
 
     if (fill_script(script, plot) != 0)
         return PLOT_FAILED;
-    pid = child_start("gnuplot", argv, &(struct child_files){script, picture, nowhere}, -1);
+    pid = child_start("gnuplot", argv, &(struct child_files){script, drawn, nowhere}, -1);
     if (pid < 0)
         return PLOT_FAILED;
     status = child_wait(pid, GNUPLOT_NS);
     if (status == CHILD_NOT_EXECUTED)
         return PLOT_NO_PROGRAM;
-    svg = status == 0 ? file_text(picture, PICTURE_MOST) : NULL;
+    svg = status == 0 ? file_text(drawn, PICTURE_MOST) : NULL;
     if (svg != NULL)
-        outcome = write_picture(plot, svg, out);
+        *picture_out = picture_of(plot, svg);
     free(svg);
-    return outcome;
+    return *picture_out != NULL ? PLOT_DRAWN : PLOT_FAILED;
 }
 
-enum plot_outcome plot_draw(const struct plot *plot, FILE *out) {
-    int script, picture, nowhere;
+enum plot_outcome plot_draw(const struct plot *plot, char **picture_out) {
+    int script, drawn, nowhere;
     enum plot_outcome outcome = PLOT_FAILED;
     unsigned points = 0;
 
+    *picture_out = NULL;
     for (unsigned i = 0; i < plot->line_count; i++)
         points += plot->lines[i].count;
     if (points == 0)
         return PLOT_EMPTY;
     script = file_in_memory("script");
-    picture = file_in_memory("picture");
+    drawn = file_in_memory("picture");
     nowhere = file_in_memory("nowhere");
-    if (script >= 0 && picture >= 0 && nowhere >= 0)
-        outcome = run_gnuplot(plot, script, picture, nowhere, out);
+    if (script >= 0 && drawn >= 0 && nowhere >= 0)
+        outcome = run_gnuplot(plot, script, drawn, nowhere, picture_out);
     if (script >= 0)
         close(script);
-    if (picture >= 0)
-        close(picture);
+    if (drawn >= 0)
+        close(drawn);
     if (nowhere >= 0)
         close(nowhere);
     return outcome;

@@ -42,7 +42,8 @@ struct plot {
     const char *x_label;
     unsigned line_count, mark_count;
     struct plot_line lines[PLOT_LINES_MAX];
-    double marks[PLOT_MARKS_MAX]; /* at these x: a vertical line with its number, from 1 on */
+    /* At these x, unless NAN: a vertical line with its number, from 1 on. */
+    double marks[PLOT_MARKS_MAX];
 };
 
 /* Room for a line of at most so many points, whose count is 0; NULL: the plot is full, or memory.
@@ -55,12 +56,12 @@ void plot_free(struct plot *plot);
 
 enum plot_outcome {
     PLOT_DRAWN,
-    PLOT_EMPTY,      /* no line has a point; nothing was written */
+    PLOT_EMPTY,      /* no line has a point */
     PLOT_NO_PROGRAM, /* gnuplot is not here */
     PLOT_FAILED
 };
-/* Writes the picture. */
-enum plot_outcome plot_draw(const struct plot *plot, FILE *out);
+/* The picture, for free(3); NULL unless it was drawn. */
+enum plot_outcome plot_draw(const struct plot *plot, char **picture_out);
 
 /* The shapes that all pictures of a page share, once a page. */
 void plot_shapes(FILE *out);

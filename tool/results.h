@@ -40,16 +40,16 @@ void results_free(struct results *results);
 /* 0, or -1 after complaining of what was odd. */
 int results_verdict(const struct results *results);
 
-/* Which row of an array: ALL of them is the result itself, without an array. */
+/* Where in a result: in itself, in a row of one of its arrays, or in all of these. */
 enum pick {
     PICK_RESULT = 0,
     PICK_KEY,   /* whose member `key` is `value` */
     PICK_INDEX, /* number `value` */
     PICK_FIRST,
     PICK_LAST,
-    PICK_LEAST, /* the one with the least figure */
+    PICK_LEAST, /* the least of all rows */
     PICK_MOST,
-    PICK_SUM /* of all rows */
+    PICK_SUM
 };
 
 /* Where a figure stands in the result of each round. */
