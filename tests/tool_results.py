@@ -129,7 +129,7 @@ def places(at, path=()):
         yield from places(at[key], path + (key,))
 
 
-ODD = (None, True, -1, 0, 1e300, -1e300, 1 << 62, "<script>alert(1)</script>", "\x01\uffff]]>&\"'", [], {},
+ODD = (None, True, -1, 0, 1e300, -1e300, 1 << 62, "<script>alert(1)</script>", "\x01\uffff]]>&\"'", "\u20ac" * 200, [], {},
        [[]], {"rounds": None}, [None] * 3)
 
 

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "page.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,10 +13,32 @@
 #include "host.h"
 
 #define NO_CHARACTER "\357\277\275" /* U+FFFD, which stands for a character that is none */
-#define NO_XML       "\357\277"     /* begins U+FFFE and U+FFFF, which XML cannot have */
+
+/* How many bytes the character has at the beginning of text; 0: it is none of UTF-8, or one that
+ * XML cannot have. */
+static unsigned character_length(const char *text) {
+    static const uint32_t least[] = {0, 0x20, 0x80, 0x800, 0x10000}; /* by length */
+    unsigned char lead = (unsigned char)*text;
+    unsigned length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    uint32_t code = length == 1 ? lead : lead & (0x7fu >> length);
+
+    if ((lead & 0xc0) == 0x80 || lead > 0xf4)
+        return 0;
+    for (unsigned i = 1; i < length; i++) {
+        unsigned char next = (unsigned char)text[i];
+        if ((next & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (next & 0x3fu);
+    }
+    if (code < least[length] || code == 0x7f || (code >= 0xd800 && code < 0xe000) ||
+        code == 0xfffe || code == 0xffff || code > 0x10ffff)
+        return 0;
+    return length;
+}
 
 void page_text(FILE *out, const char *text) {
-    for (; *text != '\0'; text++) {
+    while (*text != '\0') {
+        unsigned length = character_length(text);
         switch (*text) {
         case '&':
             fputs("&amp;", out);
@@ -33,15 +56,12 @@ void page_text(FILE *out, const char *text) {
             fputs("&#39;", out);
             break;
         default:
-            if ((unsigned char)*text < ' ' || *text == '\177') {
+            if (length > 0)
+                fwrite(text, 1, length, out);
+            else
                 fputs(NO_CHARACTER, out);
-            } else if (strncmp(text, NO_XML, 2) == 0 && (text[2] & 0xfe) == 0xbe) {
-                fputs(NO_CHARACTER, out);
-                text += 2;
-            } else {
-                fputc(*text, out);
-            }
         }
+        text += length > 0 ? length : 1;
     }
 }
 

@@ -22,7 +22,8 @@ int page_write(struct results *const *files, unsigned count, const char *path);
 
 /* ---- its parts, which write to page->out -------------------------------- */
 
-/* Text as text of HTML, and as an attribute's value; a control character is a mark of its own. */
+/* Text as text of HTML, and as an attribute's value. A control character, and what is not UTF-8, is
+ * a mark of its own. */
 void page_text(FILE *out, const char *text);
 
 /* page_style.c: the style sheet. */
