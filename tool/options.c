@@ -167,7 +167,7 @@ static const struct {
     [CMD_SERVE] = {"serve", "serve", "a target for all benches; prints its address when ready"},
     [CMD_INFO] = {"info", "info", "devices, limits, settings and memory"},
     [CMD_REPORT] = {"report", "report", "a page of results, or of two compared"},
-    [CMD_ALL] = {"all", "bench all", "the whole suite, in rounds, and a page of the results"},
+    [CMD_ALL] = {"all", "bench all", "the suite, in rounds, and a page of the results"},
     [CMD_LIMITS] = {"limits", "bench limits", "what this machine does at best, without weir"},
     [CMD_WRITE] = {"write", "bench write", "one-sided writes; --latency for a ping-pong"},
     [CMD_READ] = {"read", "bench read", "one-sided reads"},
