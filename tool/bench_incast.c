@@ -21,8 +21,8 @@
 #include "report.h"
 #include "session.h"
 
-#define LOOK_NS  (5 * NS_PER_MS) /* between two looks at the senders */
-#define CHEST_NS NS_PER_S        /* a sender that waits makes progress as often as this */
+#define LOOK_NS (5 * NS_PER_MS) /* between two looks at the senders */
+#define BEAT_NS NS_PER_S        /* a sender that waits makes progress as often as this */
 
 /* What a sender tells. */
 struct sender {
@@ -58,7 +58,7 @@ static int wait_at(struct session *session, struct crew *crew, enum crew_gate ga
             return -1;
         if (weir_engine_arm(session->engine, &timeout_ns) == 0)
             host_sleep_on(crew_gate_fd(crew, gate), weir_engine_fd(session->engine),
-                          timeout_ns < CHEST_NS ? timeout_ns : CHEST_NS);
+                          timeout_ns < BEAT_NS ? timeout_ns : BEAT_NS);
     }
     return 0;
 }

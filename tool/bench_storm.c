@@ -268,7 +268,8 @@ static int target_meets(const struct storm *storm, struct crew *crew, weir_engin
     struct side *side = &storm->board->target;
     uint32_t count = callees != NULL ? storm->peers : 0;
     struct memory before = memory_now();
-    weir_peer first = {0};
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    weir_peer first = {0}; /* it may be gone in the end */
     uint64_t cpu;
 
     crew_reach(crew, 0, CREW_READY);
@@ -288,7 +289,8 @@ static int target_meets(const struct storm *storm, struct crew *crew, weir_engin
         count_calls(engine, side, callees, count);
         first = callees[0].peer;
     }
-    if (first.id != 0 && granted_query(engine, first, &side->granted) != 0)
+    if (first.id != 0 && weir_peer_query(engine, first, &info) == 0 &&
+        granted_query(engine, first, &side->granted) != 0)
         return -1;
     return count_messages(engine, side);
 }
