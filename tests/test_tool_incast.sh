@@ -102,12 +102,13 @@ interrupted() {
     kill -"$1" "$bench"
     ended 1 interrupted && one_line
 }
-# As a terminal does it: all of them.
+# As a terminal does it: all of them. The target may see a sender end before it is told to, and say so
+# in a line of its own.
 interrupted_together() {
     begin || return 1
     # shellcheck disable=SC2086 # process ids
     kill -INT $senders $target "$bench"
-    ended 1 interrupted && one_line
+    ended 1 interrupted
 }
 bench_killed() {
     begin || return 1
@@ -128,7 +129,7 @@ bench_killed_together() {
     wait "$bench"
     test $? -eq 137 && nobody_left
 }
-# The target may see that end, too, and say so in a line of its own.
+# Here it may, too.
 sender_killed() {
     together || return 1
     kill -KILL "${senders##* }"
