@@ -153,7 +153,8 @@ all_once() {
                 and b["rounds"][0]["status"] == 0 and b["rounds"][0]["error"] is None
                 and b["rounds"][0]["seconds"] > 0 and b["rounds"][0]["result"]["machine"]
                 for b in r["benches"])' || return 1
-    for title in Rates Latencies 'Writes by size' 'Reads by size' 'Paced loads' Faults; do
+    for title in Rates Latencies 'Writes by size' 'Reads by size' 'Paced loads' Faults \
+        'Many senders to one target' 'The senders' 'Storms of peers that connect at once'; do
         grep -q "<h3>$title</h3>" "$dir/suite/report.html" || return 1
     done
     ! grep -q '<div class="failed">' "$dir/suite/report.html" &&

@@ -19,6 +19,7 @@
 #define HEIGHT       330
 #define PICTURE_MOST (16u << 20)
 #define DENSE        200 /* points are not shown as points any more */
+#define STEPS_MOST   8
 #define GNUPLOT_NS   (60 * NS_PER_S)
 
 /* ---- lines -------------------------------------------------------------- */
@@ -58,7 +59,27 @@ void plot_free(struct plot *plot) {
 
 /* ---- the script --------------------------------------------------------- */
 
-static void write_axis(FILE *out, char name, enum plot_axis axis) {
+static double most_x(const struct plot *plot) {
+    double most = 0;
+
+    for (unsigned i = 0; i < plot->line_count; i++) {
+        for (unsigned j = 0; j < plot->lines[i].count; j++)
+            most = fmax(most, plot->lines[i].x[j]);
+    }
+    return most;
+}
+
+/* Between two numbers of an axis: 1, 2, 5, 10, ..., for at most STEPS_MOST of them. */
+static double whole_step(double most) {
+    static const double factors[] = {2, 2.5, 2};
+    double step = 1;
+
+    for (unsigned i = 0; most / step > STEPS_MOST; i++)
+        step *= factors[i % 3];
+    return step;
+}
+
+static void write_axis(FILE *out, const struct plot *plot, char name, enum plot_axis axis) {
     if (is_log(axis))
         fprintf(out, "set logscale %c\n", name);
     switch (axis) {
@@ -82,7 +103,8 @@ static void write_axis(FILE *out, char name, enum plot_axis axis) {
         fprintf(out, "set format %c '%%g s'\n", name);
         break;
     case AXIS_NUMBERS:
-        fprintf(out, "set offsets graph 0.05, graph 0.05, 0, 0\n");
+        fprintf(out, "set %crange [0:*]\nset %ctics %.0f\nset offsets 0, graph 0.05, 0, 0\n", name,
+                name, whole_step(most_x(plot)));
         break;
     case AXIS_RATE:
         fprintf(out, "set format %c '%%.1s %%cB/s'\nset %crange [0:*]\n", name, name);
@@ -128,8 +150,8 @@ static void write_script(FILE *out, const struct plot *plot) {
             "set key above maxcols 4 samplen 1.5 width -1\nset rmargin 3\nset xlabel '%s' offset "
             "0,0.3\n%s",
             WIDTH, HEIGHT, plot->x_label, plot->line_count == 1 ? "unset key\n" : "");
-    write_axis(out, 'x', plot->x);
-    write_axis(out, 'y', plot->y);
+    write_axis(out, plot, 'x', plot->x);
+    write_axis(out, plot, 'y', plot->y);
     write_data(out, plot);
     for (unsigned i = 0; i < plot->mark_count; i++) {
         if (!isfinite(plot->marks[i]))

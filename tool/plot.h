@@ -27,7 +27,7 @@ enum plot_axis {
     AXIS_PERCENT,   /* linear */
     AXIS_QUANTILES, /* 0, 1, ...: p50, p99, p99.9, p99.99, max */
     AXIS_SECONDS,   /* linear */
-    AXIS_NUMBERS,   /* linear */
+    AXIS_NUMBERS,   /* whole, from 0 on; of x only */
     AXIS_RATE,      /* bytes a second, linear */
     AXIS_RATE_LOG,
     AXIS_PER_S, /* operations a second, linear */
