@@ -8,8 +8,8 @@
  *
  * Build and run:
  *   clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -Isrc/ports -Isrc/core \
- *       tests/fuzz_wire.c src/core/wire.c src/core/endpoint.c src/core/endpoint_input.c \
- *       src/core/endpoint_verify.c src/core/words.c -o fuzz_wire
+ *       tests/fuzz_wire.c src/core/wire.c src/core/words.c src/core/endpoint*.c src/core/rtt.c \
+ *       -o fuzz_wire
  *   ./fuzz_wire -max_len=8192 -max_total_time=60 new_corpus tests/corpus/wire
  * The seeds in tests/corpus/wire are from: make_wire_corpus <directory>.
  */
