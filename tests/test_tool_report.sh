@@ -179,11 +179,15 @@ runs_bench() {
     done
     return 1
 }
-# interrupted_at WORD: one line, status 1, nobody left.
-interrupted_at() {
+# suite_at WORD: a long suite, $suite, that has come to this bench.
+suite_at() {
     "$weir" bench all --quick --rounds 99 --out "$dir/suite" >"$dir/stdout" 2>"$dir/err" &
     suite=$! alive=$!
-    until_so runs_bench "$1" || return 1
+    until_so runs_bench "$1"
+}
+# interrupted_at WORD: one line, status 1, nobody left.
+interrupted_at() {
+    suite_at "$1" || return 1
     kill -INT "$suite"
     wait "$suite"
     test $? -eq 1 && test "$(cat "$dir/err")" = 'weir: interrupted' && left_clean && return
@@ -200,9 +204,7 @@ interrupted() {
 }
 # The suite is killed: its bench, and the bench's target, go with it.
 killed() {
-    "$weir" bench all --quick --rounds 99 --out "$dir/suite" >"$dir/stdout" 2>"$dir/err" &
-    suite=$! alive=$!
-    until_so runs_bench ' fill ' || return 1
+    suite_at ' fill ' || return 1
     kill -KILL "$suite"
     wait "$suite"
     nobody_left

@@ -49,7 +49,7 @@ int weir_notification_take(weir_engine *engine, weir_notification *message) {
     return ends_first ? WEIR_EAGAIN : take(engine, message);
 }
 
-/* What becomes of the next write with a segment and a notification. */
+/* The fate of the next write with a segment and a notification. */
 static enum { WRITE_WELL = 0, WRITE_NO_DATA, WRITE_TWICE } next_write;
 
 int weir_write(weir_engine *engine, weir_peer peer, const weir_segment *segments,

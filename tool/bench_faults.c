@@ -384,7 +384,7 @@ static void print_timeline(const struct faults *run, FILE *out) {
             ms(timeline->count * timeline->step_ns) / columns, FAULT_KINDS);
 }
 
-/* What no run may have. */
+/* Fails a run in which a write was lost, or a notification came twice. */
 static int judge(const struct faults *run) {
     uint64_t lost = run->calm.lost, twice = run->calm.twice;
 

@@ -24,7 +24,7 @@
 #define LOOK_NS (5 * NS_PER_MS) /* between two looks at the senders */
 #define BEAT_NS NS_PER_S        /* a sender that waits makes progress as often as this */
 
-/* What a sender tells. */
+/* A sender's results, in memory that the bench shares with it. */
 struct sender {
     _Alignas(128) atomic_uint_fast64_t landed_bytes; /* now and then, meanwhile */
     uint64_t ops, eagain;

@@ -10,9 +10,9 @@
  * with the page faults of its tables, and cold caches, since a thousand take turns. The cost of a
  * handshake of an engine with many peers is the target's.
  *
- * What the target took of memory is divided by its peers: of the engine (private memory that is not
- * the heap's: pages of what was mapped when it was opened), of the heap (which is the device's:
- * after opening nobody else allocates), and of the segments (what the device shares: memfds). */
+ * The target's memory is divided by its peers: that of the engine (private memory that is not
+ * the heap's: pages that were mapped when it was opened), of the heap (which is the device's: after
+ * opening nobody else allocates), and of the segments (memfds that the device shares). */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <inttypes.h>
@@ -50,7 +50,7 @@ struct memory {
     uint64_t engine, heap, segment;
 };
 
-/* What one process tells. */
+/* The results of one process, in memory that the bench shares with it. */
 struct side {
     _Alignas(128) atomic_uint up, gone; /* events */
     atomic_uint_fast64_t last_up_ns;

@@ -3,9 +3,9 @@
  *
  * Each is forked, sets itself up, and says that it is ready. The bench opens the first gate, once
  * all are, and all begin. Each says when it is done, and stays as it is until the bench, which may
- * have something to look at, opens the second gate. What they find out lies in memory that the
- * bench shares with them (host_share). They die with the bench, whatever happens to it, and all
- * together have one complaint. */
+ * have something to look at, opens the second gate. The processes leave their results in memory
+ * that the bench shares with them (host_share). They die with the bench, whatever happens to it,
+ * and all together have one complaint. */
 #ifndef TOOL_CREW_H
 #define TOOL_CREW_H
 
@@ -50,10 +50,9 @@ int crew_look(struct crew *crew);
 
 void crew_open(struct crew *crew, enum crew_gate gate);
 
-/* Reaps all. Those for whom the second gate is open end by themselves: -1, after complaining, when
- * one of them does not end well. Others are killed. Harmless once more, and on a crew that is
- * zeroed.
- */
+/* Reaps all. Processes that the second gate is open for end by themselves: -1, after complaining,
+ * when one of them does not end well. Others are killed. Harmless once more, and on a crew that is
+ * zeroed. */
 int crew_end(struct crew *crew);
 
 /* ---- a member ----------------------------------------------------------- */
