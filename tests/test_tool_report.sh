@@ -77,6 +77,13 @@ no_gnuplot() {
         env PATH=/nonexistent "$weir" report "$dir/a.json" --out "$page" && results sound "$page" && grep -q 'gnuplot was not found' "$page" &&
         ! grep -q 'role="img" aria-label="Rate over' "$page" && grep -q '<h3>Rates</h3>' "$page"
 }
+# A limit that something disturbed: nowhere a share beyond all sense.
+disturbed_limit() {
+    results make "$dir/a.json" &&
+        sed -i 's/"fraction_of_limit": [0-9][0-9.e-]*/"fraction_of_limit": 224.947/g' "$dir/a.json" &&
+        report "$dir/a.json" && card 'writes of 64 KiB, in caches' | grep -q ' over 200 % of ' &&
+        ! grep -q '22[0-9.]* %' "$page"
+}
 # A gnuplot that fails, writes something else or is killed is no failure either.
 bad_gnuplot() {
     results make "$dir/a.json" && mkdir -p "$dir/bin" || return 1
@@ -219,6 +226,7 @@ check B9_one_run one_run
 check B9_two_runs two_runs
 check B9_same_run same_run
 check B9_within_spread within_spread
+check B9_disturbed_limit disturbed_limit
 check B9_no_gnuplot no_gnuplot
 check B9_bad_gnuplot bad_gnuplot
 if command -v gnuplot >/dev/null; then

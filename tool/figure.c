@@ -65,6 +65,12 @@ const char *figure_text(enum unit unit, double value, char *out) {
     case UNIT_PERCENT:
         snprintf(out, 32, "%.4g %%", value);
         return out;
+    case UNIT_LIMIT:
+        if (value > REPORT_SHARE_MOST) {
+            snprintf(out, 32, "over %d %%", 100 * REPORT_SHARE_MOST);
+            return out;
+        }
+        return figure_text(UNIT_SHARE, value, out);
     case UNIT_SHARE:
         value *= 100;
         snprintf(out, 32, "%.*f %%", fabs(value) < 9.995 ? 2 : fabs(value) < 999.5 ? 1 : 0, value);

@@ -14,6 +14,7 @@ enum unit {
     UNIT_MS,      /* a time */
     UNIT_S,       /* a time */
     UNIT_SHARE,   /* 1 is 100 % */
+    UNIT_LIMIT,   /* of a limit: 1 is 100 %; no text tells more than REPORT_SHARE_MOST */
     UNIT_PERCENT, /* 100 is 100 % */
     UNIT_BYTES,
     UNIT_NUMBER

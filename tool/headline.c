@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "host.h"
+#include "report.h"
 
 /* The members that every bench with a limit has. */
 #define LIMITED(name, kind)                                                                        \
@@ -165,7 +166,7 @@ static void print_about(FILE *out, struct results *results) {
 
 static void print_headline(FILE *out, struct results *results, const struct headline *headline) {
     struct figure figure = results_figure(results, &headline->place), share = {.rounds = 0};
-    char value[32], spread[32];
+    char value[32], spread[32], of[32];
 
     if (headline->share.bench != NULL)
         share = results_figure(results, &headline->share);
@@ -175,8 +176,10 @@ static void print_headline(FILE *out, struct results *results, const struct head
     fprintf(out, "%-42s %10s", headline->title, figure_text(headline->unit, figure.median, value));
     if (spread[0] != '\0' || share.rounds > 0)
         fprintf(out, " %8s", spread);
-    if (share.rounds > 0)
-        fprintf(out, "  %.1f %% of limit", 100 * share.median);
+    if (share.rounds > 0 && share.median > REPORT_SHARE_MOST)
+        fputs("  limit disturbed", out); /* in 80 columns */
+    else if (share.rounds > 0)
+        fprintf(out, "  %s of limit", figure_text(UNIT_LIMIT, share.median, of));
     fputc('\n', out);
 }
 

@@ -59,14 +59,15 @@ static void write_card_figure(const struct page *page, const struct headline *he
     if (share.rounds == 0)
         return;
     fprintf(out,
-            "<div class=\"bar %s\" role=\"img\" aria-label=\"%.0f %% of the limit\">"
+            "<div class=\"bar %s\" role=\"img\" aria-label=\"%s of the limit\">"
             "<i style=\"width:%.1f%%\"></i></div>\n",
-            classes[file], 100 * share.median, 100 * fmin(1, fmax(0, share.median)));
+            classes[file], figure_text(UNIT_LIMIT, share.median, text),
+            100 * fmin(1, fmax(0, share.median)));
 }
 
 /* "93.1 % of 30.2 GB/s: vector copy of 64 KiB": of the first result that has it. */
 static void write_card_limit(const struct page *page, const struct headline *headline) {
-    char text[32];
+    char of[32], text[32];
 
     for (unsigned i = 0; headline->share.bench != NULL && i < page->count; i++) {
         struct figure share = results_figure(page->files[i], &headline->share);
@@ -77,7 +78,7 @@ static void write_card_limit(const struct page *page, const struct headline *hea
         fputs("<p><small>", page->out);
         if (page->count > 1)
             fprintf(page->out, "%c: ", 'A' + (int)i);
-        fprintf(page->out, "%.1f %% of %s, ", 100 * share.median,
+        fprintf(page->out, "%s of %s, ", figure_text(UNIT_LIMIT, share.median, of),
                 figure_text(headline->unit, limit.median, text));
         page_text(page->out, name);
         fputs("</small></p>\n", page->out);
@@ -204,7 +205,7 @@ struct table {
             {"op/s", "ops_per_s", UNIT_PER_S, BETTER_MORE},                                        \
             {"p50", "latency_ns.p50", UNIT_NS, BETTER_LESS},                                       \
             {"p99.9", "latency_ns.p999", UNIT_NS, BETTER_LESS},                                    \
-            {"of limit", "fraction_of_limit", UNIT_SHARE, BETTER_MORE},                            \
+            {"of limit", "fraction_of_limit", UNIT_LIMIT, BETTER_MORE},                            \
     }
 #define ONE_BENCHES                                                                                \
     { "write hot", "write cold", "fill", "replay", "latency", "wake", "pace" }
@@ -218,7 +219,7 @@ static const struct table tables[] = {
                  {"op/s", "ops_per_s", UNIT_PER_S, BETTER_MORE},
                  {"CPU", "cpu_ns_per_op.initiator", UNIT_NS, BETTER_LESS},
                  {"target", "cpu_ns_per_op.target", UNIT_NS, BETTER_LESS},
-                 {"of limit", "fraction_of_limit", UNIT_SHARE, BETTER_MORE}}},
+                 {"of limit", "fraction_of_limit", UNIT_LIMIT, BETTER_MORE}}},
     {.title = "Latencies",
      .note = "of what, the manual page weir(1) says for each bench",
      .benches = ONE_BENCHES,

@@ -43,12 +43,22 @@ const char *report_rate_text(double bytes_per_s, char *out) {
     return out;
 }
 
+const char *report_of_limit_text(double fraction, char *out) {
+    bool disturbed = fraction > REPORT_SHARE_MOST;
+
+    snprintf(out, 32, "%s%.*f %% of the limit", disturbed ? "over " : "", disturbed ? 0 : 1,
+             100 * (disturbed ? REPORT_SHARE_MOST : fraction));
+    return out;
+}
+
 const char *report_share_text(const struct result *result, char *out) {
     double fraction = report_fraction(result);
 
+    char text[32];
+
     out[0] = '\0';
     if (fraction > 0)
-        snprintf(out, 32, ", %.1f %% of the limit", 100 * fraction);
+        snprintf(out, 32, ", %.29s", report_of_limit_text(fraction, text));
     return out;
 }
 
@@ -340,7 +350,9 @@ static void print_row(FILE *out, const struct result *r, double rate, double fra
     fprintf(out, " %6s", report_cell_text((double)r->cpu_initiator_ns / ops, text));
     fprintf(out, " %6s", report_cell_text((double)r->cpu_target_ns / ops, text));
     /* A rate compared in a line below the table is no share of this row's. */
-    if (fraction > 0 && r->limit_bytes_per_s <= 0)
+    if (fraction > REPORT_SHARE_MOST && r->limit_bytes_per_s <= 0)
+        fprintf(out, " %5s\n", ">200%");
+    else if (fraction > 0 && r->limit_bytes_per_s <= 0)
         fprintf(out, " %4.*f%%\n", fraction < 0.9995 ? 1 : 0, 100 * fraction);
     else
         fprintf(out, " %5s\n", "-");

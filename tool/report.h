@@ -85,9 +85,14 @@ int report_end(struct report *report);
 /* Frees; also after report_end, and after a failure. */
 void report_free(struct report *report);
 
+/* A limit of which twice as much is reached was disturbed while it was measured: no text tells such
+ * a share, only that it is more. */
+#define REPORT_SHARE_MOST 2
 /* How much of the limit was reached; 0 when none applies or none could be measured. */
 double report_fraction(const struct result *result);
-/* ", 45.1 % of the limit", or nothing; out has at least 32 bytes. */
+/* "45.1 % of the limit", or "over 200 % of the limit"; out has at least 32 bytes. */
+const char *report_of_limit_text(double fraction, char *out);
+/* The same behind ", ", or nothing; out has at least 32 bytes. */
 const char *report_share_text(const struct result *result, char *out);
 
 /* Where and with what it was measured. */

@@ -4,43 +4,73 @@
 # longer than 800 lines says there why; no line is longer than 100 columns; every C file is in the
 # build.
 . "$(dirname "$0")/lib.sh"
+need awk
 
-# The seeds in tests/corpus are bytes and carry no line of text.
-count=0
-for file in $(find . -name .git -prune -o -name 'build*' -prune -o -path ./tests/corpus -prune -o \
-    -name LICENSE -o -type f -print); do
-    count=$((count + 1))
-    head -n 4 "$file" | grep -q 'SPDX-License-Identifier: Apache-2\.0' ||
-        say "$file does not name its licence at its top"
-done
-[ "$count" -gt 0 ] || say "no file was looked at for its licence"
+# complain FILE: each line of it is a complaint.
+complain() {
+    while read -r line; do
+        say "$line"
+    done <"$1"
+}
+
+# each_file RULES: one awk for all that $WORK/files names, for a process a file and a rule would be
+# thousands. RULES see each line, and their function last(name, lines) the end of each file.
+each_file() {
+    [ -s "$WORK/files" ] || say 'no file was looked at'
+    xargs -r awk "
+        FNR == 1 && NR > 1 { last(name, lines) }
+        { name = FILENAME; lines = FNR }
+        $1
+        END { if (NR > 0) last(name, lines) }" <"$WORK/files" >"$WORK/wrong"
+    complain "$WORK/wrong"
+}
+
+# The seeds in tests/corpus are bytes and carry no line of text. An empty file has no top.
+find . -name .git -prune -o -name 'build*' -prune -o -path ./tests/corpus -prune -o \
+    -name LICENSE -o -type f -size 0 -print | sed 's/$/ is empty/' >"$WORK/wrong"
+complain "$WORK/wrong"
+find . -name .git -prune -o -name 'build*' -prune -o -path ./tests/corpus -prune -o \
+    -name LICENSE -o -type f -print >"$WORK/files"
+each_file '
+    FNR <= 4 && /SPDX-License-Identifier: Apache-2\.0/ { licensed = name }
+    function last(name, lines) {
+        if (licensed != name) print name " does not name its licence at its top"
+    }'
 
 # A C file opens with "/* name.c: what it is", after the licence.
-count=0
-for file in $(c_files); do
-    count=$((count + 1))
-    name=$(basename "$file")
-    sed -n 2p "$file" | grep -q "^/\* $name: " || say "$file does not open with \"/* $name: \""
-    lines=$(wc -l <"$file")
-    [ "$lines" -le 800 ] || head -n 20 "$file" | grep -q 'is long because' ||
-        say "$file has $lines lines, and no \"is long because\" at its top"
-    case $file in
-    *.c)
-        program=${name#test_} # tests/meson.build names test_x.c as x
-        grep -qF "$name'" "$(dirname "$file")"/meson.build meson.build tests/meson.build \
-            tests/fuzz/meson.build 2>/dev/null ||
-            grep -qF "  '${program%.c}': [" tests/meson.build ||
-            say "$file is in no meson.build"
-        ;;
-    esac
+c_files >"$WORK/files"
+each_file '
+    FNR == 1 { title = name; sub(/.*\//, "", title); title = "/* " title ": " }
+    FNR == 2 && index($0, title) == 1 { opens = name }
+    FNR <= 20 && /is long because/ { why = name }
+    function last(name, lines) {
+        if (opens != name) print name " does not open with \"" title "\""
+        if (lines > 800 && why != name)
+            print name " has " lines " lines, and no \"is long because\" at its top"
+    }'
+
+# Every C file is in the build: tests/meson.build names test_x.c as x.
+for dir in $(c_files | grep '\.c$' | sed 's,/[^/]*$,,' | sort -u); do
+    cat "$dir/meson.build" meson.build tests/meson.build tests/fuzz/meson.build 2>/dev/null >"$WORK/build"
+    c_files | sed -n "s,^$dir/\([^/]*\.c\)$,\1,p" | while read -r name; do
+        program=${name#test_}
+        echo "$dir/$name $name'   '${program%.c}':  ["
+    done >"$WORK/names"
+    awk 'NR == FNR { build = build $0 "\n"; next }
+        { program = $3 " ["
+          if (!index(build, $2) && !index(build, program)) print $1 " is in no meson.build" }' \
+        "$WORK/build" "$WORK/names" >"$WORK/wrong"
+    complain "$WORK/wrong"
 done
-[ "$count" -gt 0 ] || say "no file was checked"
-for file in $(find . -name .git -prune -o -name 'build*' -prune -o \
-    \( -name '*.sh' -o -name meson.build -o -name Makefile -o -path ./.ci/run \) -print); do
-    head -n 3 "$file" | grep -v SPDX | grep -q '^# ' || say "$file does not open with a comment"
-done
-c_files | LC_ALL=C.UTF-8 xargs -r grep -nE '^.{101,}$' /dev/null | cut -d: -f1,2 >"$WORK/long"
-while read -r line; do
-    say "$line: over 100 columns"
-done <"$WORK/long"
+
+find . -name .git -prune -o -name 'build*' -prune -o \
+    \( -name '*.sh' -o -name meson.build -o -name Makefile -o -path ./.ci/run \) -print >"$WORK/files"
+each_file '
+    FNR <= 3 && !/SPDX/ && /^# / { opens = name }
+    function last(name, lines) {
+        if (opens != name) print name " does not open with a comment"
+    }'
+c_files | LC_ALL=C.UTF-8 xargs -r grep -nE '^.{101,}$' /dev/null | cut -d: -f1,2 |
+    sed 's/$/: over 100 columns/' >"$WORK/wrong"
+complain "$WORK/wrong"
 finish

@@ -12,31 +12,36 @@ allowed='memcpy memmove memset memcmp strlen strncmp
 allowed=$(echo $allowed)
 flags=
 for dir in $(layer_dirs src/core); do
-    flags="$flags -I$dir"
+    flags="$flags -I$ROOT/$dir"
 done
-count=0
+mkdir "$WORK/objects"
+# One compiler and one nm for all: it goes on behind a file that does not compile.
+# shellcheck disable=SC2086 # flags are words
+(sources=$(pwd) && cd "$WORK/objects" &&
+    $CC -std=c11 -O2 -fPIC -fno-common $flags -c "$sources"/src/core/*.c)
 for source in src/core/*.c; do
-    object=$WORK/$(basename "$source" .c).o
-    # shellcheck disable=SC2086 # flags are words
-    if ! $CC -std=c11 -O2 -fPIC -fno-common $flags -c "$source" -o "$object"; then
+    [ -f "$WORK/objects/$(basename "$source" .c).o" ] ||
         say "$source does not compile with the core's include directories"
-        continue
-    fi
-    count=$((count + 1))
-    # Data: b, d and their kin, small and thread-local ones too. .data.rel.ro is
-    # constant after relocation; nm calls it d, so ask for the section by name.
-    nm -f sysv "$object" | awk -F'|' '
-        { gsub(/ /, "", $1); gsub(/ /, "", $3); gsub(/ /, "", $7) }
-        $3 ~ /^[bBdDsSgGC]$/ && $7 !~ /^\.data\.rel\.ro/ { print $1 }' >"$WORK/data"
-    while read -r symbol; do
-        say "$source: writable data: $symbol"
-    done <"$WORK/data"
 done
-[ "$count" -gt 0 ] || say "no core object was checked"
+set -- "$WORK"/objects/*.o
+[ -f "$1" ] || say "no core object was checked"
+# Data: b, d and their kin, small and thread-local ones too. .data.rel.ro is
+# constant after relocation; nm calls it d, so ask for the section by name.
+nm -f sysv "$@" | awk -F'|' '
+    /^(Symbols from|Undefined symbols from) / {
+        sub(/:$/, ""); sub(/\[.*/, ""); sub(/.*\//, ""); sub(/\.o$/, "")
+        source = "src/core/" $0 ".c"
+    }
+    { gsub(/ /, "", $1); gsub(/ /, "", $3); gsub(/ /, "", $7) }
+    $3 ~ /^[bBdDsSgGC]$/ && $7 !~ /^\.data\.rel\.ro/ { print source ": writable data: " $1 }' \
+    >"$WORK/data"
+while read -r line; do
+    say "$line"
+done <"$WORK/data"
 
-nm -u "$WORK"/*.o | awk '$1 == "U" || $1 == "w" { print $2 }' | sort -u >"$WORK/undefined"
+nm -u "$@" | awk '$1 == "U" || $1 == "w" { print $2 }' | sort -u >"$WORK/undefined"
 # Symbols that another core object defines are the core's own.
-nm --defined-only "$WORK"/*.o | awk 'NF == 3 { print $3 }' | sort -u >"$WORK/defined"
+nm --defined-only "$@" | awk 'NF == 3 { print $3 }' | sort -u >"$WORK/defined"
 comm -23 "$WORK/undefined" "$WORK/defined" >"$WORK/foreign"
 while read -r symbol; do
     case " $allowed " in

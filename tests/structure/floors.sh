@@ -10,7 +10,7 @@ need "$CC" nm awk
 
 flags="-std=c11 -D_GNU_SOURCE -O0 -w"
 for dir in $(layer_dirs src/engine); do
-    flags="$flags -I$dir"
+    flags="$flags -I$ROOT/$dir"
 done
 
 # "<floor> <module>", the lowest floor first.
@@ -18,10 +18,7 @@ awk '/^## / { on = 0 } /^## The floors of the engine/ { on = 1 } on && /^    / {
     docs/design.md | tac | awk '{ for (i = 1; i <= NF; i++) print NR, $i }' >"$WORK/floors"
 [ -s "$WORK/floors" ] || say "docs/design.md has no floors"
 
-for file in src/engine/*.[ch]; do
-    module=$(basename "$file" | sed 's/\.[ch]$//')
-    echo "$module"
-done | sort -u >"$WORK/modules"
+ls src/engine/*.[ch] | sed 's,.*/,,; s,\.[ch]$,,' | sort -u >"$WORK/modules"
 awk '{ print $2 }' "$WORK/floors" | sort >"$WORK/listed"
 uniq -d "$WORK/listed" >"$WORK/twice"
 while read -r module; do say "$module stands on two floors"; done <"$WORK/twice"
@@ -30,28 +27,32 @@ while read -r module; do say "src/engine/$module stands on no floor"; done <"$WO
 comm -13 "$WORK/modules" "$WORK/listed" >"$WORK/ghosts"
 while read -r module; do say "$module has a floor, and no file"; done <"$WORK/ghosts"
 
-: >"$WORK/arrows"
+# One compiler and one nm for all: it goes on behind a file that does not compile.
+mkdir "$WORK/objects"
+# shellcheck disable=SC2086 # flags are words
+(cd "$WORK/objects" && $CC $flags -c "$ROOT"/src/engine/*.c)
 for source in src/engine/*.c; do
-    module=$(basename "$source" .c)
-    # shellcheck disable=SC2086 # flags are words
-    if ! $CC $flags -c "$source" -o "$WORK/$module.o"; then
-        say "$source does not compile"
-        continue
-    fi
-    nm --defined-only -g "$WORK/$module.o" | awk -v m="$module" '{ print $3, m }' >>"$WORK/defined"
-    nm -u "$WORK/$module.o" | awk -v m="$module" '{ print $2, m }' >>"$WORK/used"
+    [ -f "$WORK/objects/$(basename "$source" .c).o" ] || say "$source does not compile"
 done
+# "<name> <module>"
+by_module() { # NM'S OPTIONS
+    (cd "$WORK/objects" && nm -A "$@" ./*.o) |
+        awk '{ module = $1; sub(/\.o:.*/, "", module); sub(/^\.\//, "", module); print $NF, module }'
+}
+by_module --defined-only -g >"$WORK/defined"
+by_module -u >"$WORK/used"
 # "<from> <to> <how>"
 awk 'NR == FNR { where[$1] = $2; next }
      $1 in where && where[$1] != $2 { print $2, where[$1], "calls", $1 }' \
-    "$WORK/defined" "$WORK/used" >>"$WORK/arrows"
-for file in src/engine/*.[ch]; do
-    module=$(basename "$file" | sed 's/\.[ch]$//')
-    sed -n 's/^#include "\([a-z_]*\)\.h".*/\1/p' "$file" | while read -r header; do
-        [ -f "src/engine/$header.h" ] && [ "$header" != engine ] && [ "$header" != "$module" ] &&
-            echo "$module $header includes $header.h"
-    done
-done >>"$WORK/arrows"
+    "$WORK/defined" "$WORK/used" >"$WORK/arrows"
+awk 'NR == FNR { module[$1] = 1; next }
+     FNR == 1 { name = FILENAME; sub(/.*\//, "", name); sub(/\.[ch]$/, "", name) }
+     /^#include "[a-z_]*\.h"/ {
+         header = $2
+         gsub(/^"|\.h".*$/, "", header)
+         if (header in module && header != "engine" && header != name)
+             print name, header, "includes", header ".h"
+     }' "$WORK/modules" src/engine/*.[ch] >>"$WORK/arrows"
 awk 'NR == FNR { floor[$2] = $1; next }
      floor[$1] <= floor[$2] { print $1 " " $3 " " $4 ", which stands no lower (" $2 ")" }' \
     "$WORK/floors" "$WORK/arrows" | sort -u >"$WORK/wrong"

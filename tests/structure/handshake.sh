@@ -10,7 +10,7 @@ cd "$WORK" || exit 1
 
 # verify PLANT: what spin's verifier says of the model with that bug, 0 for none.
 verify() {
-    spin -DPLANT="$1" -a "$model" >spin.out 2>&1 && $CC -DSAFETY -DNOREDUCE -o pan pan.c &&
+    spin -DPLANT="$1" -a "$model" >spin.out 2>&1 && $CC -O2 -DSAFETY -DNOREDUCE -o pan pan.c &&
         ./pan -m100000 -w24 -n
 }
 

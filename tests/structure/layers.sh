@@ -11,10 +11,16 @@ for layer in $LAYERS; do
     dirs=$(layer_dirs "$layer")
     files=$(find "$layer" -maxdepth 1 -name '*.[ch]' | sort)
     [ -n "$files" ] || say "$layer: no file was checked"
-    for file in $files; do
-        sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$file" \
-            >"$WORK/own"
-        while read -r header; do
+    # shellcheck disable=SC2086 # files are words
+    awk '/^[ \t]*#[ \t]*include[ \t]*["<]/ {
+             header = $0
+             sub(/^[ \t]*#[ \t]*include[ \t]*/, "", header)
+             quote = substr(header, 1, 1)
+             sub(/^["<]/, "", header); sub(/[">].*/, "", header)
+             print FILENAME, quote, header
+         }' $files >"$WORK/includes"
+    while read -r file quote header; do
+        if [ "$quote" = '"' ]; then
             found=
             for dir in $dirs; do
                 [ -f "$dir/$header" ] && found=1
@@ -23,10 +29,7 @@ for layer in $LAYERS; do
             */*) found= ;; # a path walks around the rule
             esac
             [ -n "$found" ] || say "$file includes \"$header\", which $layer may not see"
-        done <"$WORK/own"
-        sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*<\([^>]*\)>.*/\1/p' "$file" \
-            >"$WORK/system"
-        while read -r header; do
+        else
             [ -f "include/$header" ] && say "$file includes <$header>: our own are quoted"
             if [ "$layer" = src/core ]; then
                 case $core_system in
@@ -34,8 +37,8 @@ for layer in $LAYERS; do
                 *) say "$file includes <$header>, which the core may not" ;;
                 esac
             fi
-        done <"$WORK/system"
-    done
+        fi
+    done <"$WORK/includes"
     # meson.build: the inc_* it names, as directories.
     if [ "$layer" != tool ]; then # its target is in the root meson.build
         grep -q 'implicit_include_directories: false' "$layer/meson.build" ||
