@@ -20,6 +20,7 @@
 #define REMARKS_A_SECOND 8
 #define SPEAKER_MAX      40
 #define SAY_NS           NS_PER_S /* longer than a line takes to stderr */
+#define LINE_MAX_BYTES   2048     /* of a complaint; what is longer is cut */
 
 static atomic_bool interrupted;
 /* A complaint: none yet, on its way to stderr, or out. */
@@ -240,12 +241,15 @@ void host_sleep_on(int fd, int other, uint64_t timeout_ns) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+/* One write(2) a line: several processes may share stderr, and each line stays in one piece. */
 static void print_line(const char *who, const char *format, va_list arguments) {
-    flockfile(stderr);
-    fprintf(stderr, "weir: %s", who);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    funlockfile(stderr);
+    char line[LINE_MAX_BYTES];
+    size_t most = sizeof(line) - 1; /* and a newline */
+    int used = snprintf(line, most, "weir: %s", who);
+
+    vsnprintf(line + used, most - (size_t)used, format, arguments);
+    strcat(line, "\n");
+    fputs(line, stderr);
 }
 
 void host_complain_together(void) {
