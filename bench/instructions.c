@@ -4,7 +4,7 @@
  * difference divided by the difference of the counts is the cost of one. Run by
  * instructions.sh.
  *
- *   instructions KIND COUNT      KIND: write8, write4k, segment8, notify8
+ *   instructions KIND COUNT      KIND: write8, write4k, segment8, notify8, message8
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -58,10 +58,30 @@ static void open_pair(struct pair *pair, const weir_engine_options *options) {
     finish(pair, transfer);
 }
 
+/* Messages of 8 bytes, one after the other, each taken and given back. */
+static void run_messages(struct pair *pair, long count) {
+    weir_inbox_options options = WEIR_INBOX_OPTIONS_INIT;
+    weir_part part = {.base = "message8", .length = 8};
+    weir_inbox inbox;
+    weir_message message;
+    weir_transfer transfer;
+    options.message_bytes_max = 8;
+    must(weir_inbox_open(pair->to, &options, &inbox), "inbox");
+    for (long i = 0; i < count; i++) {
+        must(weir_message_send(pair->from, pair->peer, 0, &part, 1, NULL, &transfer), "send");
+        if (transfer.id != 0)
+            finish(pair, transfer);
+        while (weir_message_take(pair->to, inbox, &message) != WEIR_OK)
+            weir_engine_progress(pair->to);
+        must(weir_message_give_back(pair->to, &message), "give back");
+    }
+}
+
 int main(int argc, char **argv) {
     bool serial = argc == 4 && strcmp(argv[3], "serial") == 0;
     if (argc != 3 && !serial) {
-        fputs("usage: instructions write8|write4k|segment8|notify8 COUNT [serial]\n", stderr);
+        fputs("usage: instructions write8|write4k|segment8|notify8|message8 COUNT [serial]\n",
+              stderr);
         return 2;
     }
     long count = atol(argv[2]);
@@ -82,7 +102,9 @@ int main(int argc, char **argv) {
     weir_transfer transfer;
     weir_notification notification;
     /* segment8: one write with COUNT segments, in the end: two counts up to 64. */
-    if (strcmp(argv[1], "segment8") == 0) {
+    if (strcmp(argv[1], "message8") == 0) {
+        run_messages(&pair, count);
+    } else if (strcmp(argv[1], "segment8") == 0) {
         for (int i = 0; i < 1000; i++)
             must(weir_write(pair.from, pair.peer, segments, (size_t)count, NULL, &transfer),
                  "write");

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weir.h: the public interface of weir; what tools show of its settings is in weir_settings.h.
  *
+ * It is long because each declaration has its contract beside it.
+ *
  * weir moves bytes between registered memory of processes, on one host or
- * across a network, by one-sided reads and writes, with notifications.
+ * across a network, by one-sided reads and writes, with notifications, and by messages.
  *
  * Conventions that hold for every function here, unless its comment says
  * otherwise:
@@ -31,7 +33,7 @@
  *  - fork(2): a child has no engine of its parent's. A call with one that it finds does nothing and
  *    returns WEIR_ECLOSED, but weir_engine_close, which frees the child's memory of it and tells
  *    nobody. The parent goes on as if there were no child. See weir(3).
- *  - Handles (weir_memory, weir_remote, weir_peer, weir_transfer) are values.
+ *  - Handles (weir_memory, weir_remote, weir_peer, weir_transfer, weir_inbox) are values.
  *    A zeroed one names nothing; a zeroed transfer is one that is done. One used after its release
  * is WEIR_ESTALE, never undefined behaviour; ids do not repeat in practice.
  *  - Options structs carry their own size: set it with the _INIT macro; zero in
@@ -151,16 +153,21 @@ typedef struct weir_peer {
 typedef struct weir_transfer {
     uint64_t id;
 } weir_transfer; /* id 0: already done */
+typedef struct weir_inbox {
+    uint64_t id;
+} weir_inbox; /* where this engine takes messages */
 
 /* ---- limits ------------------------------------------------------------ */
 
-#define WEIR_ADDRESS_MAX     288 /* bytes of a "host:port" with its terminator */
-#define WEIR_DESCRIPTOR_MAX  256 /* bytes of an exported memory descriptor */
-#define WEIR_NOTIFY_MAX      256 /* bytes of a notification's payload */
-#define WEIR_QPS_MAX         16  /* QPs of one endpoint */
-#define WEIR_DEVICE_NAME_MAX 32  /* bytes of a device name with its terminator */
-#define WEIR_DEVICE_NOTE_MAX 128 /* bytes of a device's note with its terminator */
-#define WEIR_OPEN_NOTE_MAX   384 /* bytes of why an engine did not open, with its terminator */
+#define WEIR_ADDRESS_MAX      288 /* bytes of a "host:port" with its terminator */
+#define WEIR_DESCRIPTOR_MAX   256 /* bytes of an exported memory descriptor */
+#define WEIR_NOTIFY_MAX       256 /* bytes of a notification's payload */
+#define WEIR_MESSAGE_COPY_MAX 192 /* bytes of a message that is copied when it is sent */
+#define WEIR_INBOXES_MAX      64  /* inboxes of an engine, with those that were closed and last */
+#define WEIR_QPS_MAX          16  /* QPs of one endpoint */
+#define WEIR_DEVICE_NAME_MAX  32  /* bytes of a device name with its terminator */
+#define WEIR_DEVICE_NOTE_MAX  128 /* bytes of a device's note with its terminator */
+#define WEIR_OPEN_NOTE_MAX    384 /* bytes of why an engine did not open, with its terminator */
 
 /* ---- engine ------------------------------------------------------------ */
 
@@ -219,7 +226,7 @@ typedef struct weir_engine_options {
     uint32_t cq_depth;            /* entries asked of the device for each CQ; there are as many
                                    * as the QPs need. A device
                                    * that has no CQ ignores it. At most 4,194,304, at least
-                                   * 4 * qp_count * the larger of sq_depth and recv_credits + 2,
+                                   * 4 * qp_count * the larger of sq_depth and recv_credits + 20,
                                    * which is what the QPs of one endpoint need; default: the
                                    * device's choice */
     uint32_t poll_budget;         /* completions taken in a round of progress; default 256, at
@@ -272,7 +279,7 @@ WEIR_API void weir_engine_close(weir_engine *engine);
  * Errors: EDEVICE (it is idle, and the device failed and was given back). */
 WEIR_API int weir_engine_progress(weir_engine *engine);
 
-/* Progress, at least one round of it, until something was done, or notifications or
+/* Progress, at least one round of it, until something was done, or messages, notifications or
  * completions wait to be taken, or timeout_ns has passed (UINT64_MAX: no limit); asleep
  * when there is nothing to do. Events that wait do not count: take them, too, after each return.
  * Blocks. Errors: EINPROGRESS (the time passed), EDEVICE (at once: there is nothing more to do,
@@ -492,6 +499,9 @@ typedef struct weir_segment {
 /* Must not be replayed on a new session: if its session breaks with WRs posted,
  * the status is EUNKNOWN. */
 #define WEIR_TRANSFER_ONCE 0x8u
+/* Of a message alone: must not wait for an inbox that is not there: ENOTREADY as soon as the peer
+ * says so. */
+#define WEIR_TRANSFER_NO_WAIT 0x10u
 
 typedef struct weir_transfer_options {
     size_t size;
@@ -566,7 +576,8 @@ typedef enum weir_waiting_for {
     WEIR_WAITING_CREDITS = 4,     /* for the target to take up earlier notifications: its engine
                                    * makes no progress, or its application takes none and
                                    * notifications_max of them wait; or for a device, here or
-                                   * there, that refuses receives, to take them */
+                                   * there, that refuses receives, to take them; of a message: for
+                                   * room in the inbox */
     WEIR_WAITING_COMPLETIONS = 5, /* posted; for the device */
     WEIR_WAITING_DRAIN = 6,       /* its session broke or it was cancelled: for QPs to go quiet */
     WEIR_WAITING_SETTLE = 7,      /* for the target to say what arrived on a broken session */
@@ -603,6 +614,101 @@ typedef struct weir_notification {
  * complete; they and events have no order: a peer's last may come behind its GONE. Makes no
  * progress. Errors: EAGAIN (there is none). */
 WEIR_API int weir_notification_take(weir_engine *engine, weir_notification *notification_out);
+
+/* ---- messages ---------------------------------------------------------- */
+
+/* A message goes into an inbox that its receiver has opened. It is sent when there is room for
+ * it there, and not before: a full inbox holds up those who send to it, and nobody else.
+ * Messages of one peer to one inbox come in the order in which they were sent by one thread,
+ * each once, whatever sessions break meanwhile; after a GONE, what was sent before it may be
+ * missing. */
+
+typedef struct weir_inbox_options {
+    size_t size;
+    uint32_t number;            /* by which peers name it; the application's own */
+    uint32_t reserved;          /* 0 */
+    uint64_t message_bytes_max; /* the longest message, up to 1 GiB */
+    uint32_t peer_messages;     /* so long ones, of one peer, have room; default 16, or as many as
+                                 * take 64 KiB if that is more */
+    uint32_t messages;          /* and of all peers together; default 4 * peer_messages */
+} weir_inbox_options;
+#define WEIR_INBOX_OPTIONS_INIT WEIR_SIZED(weir_inbox_options)
+
+/* Takes the inbox's memory: what is needed for so many of the longest messages, in chunks of up to
+ * 64 KiB, or of one message if that is longer. A chunk is one peer's at a time, so peers that send
+ * little use more of them than their messages need. All of it is backed before the call returns,
+ * as by weir_memory_allocate, which takes time with its size. Peers that have asked for the number
+ * are told. Errors: EINVAL (size, or reserved is not 0), ETOOBIG (over 1 GiB a message, or over
+ * 2^20 chunks), EBUSY (an inbox has this number), EAGAIN (WEIR_INBOXES_MAX), ENOMEM, EMEMLOCK,
+ * EMFILE, EDEVICE. */
+WEIR_API int weir_inbox_open(weir_engine *engine, const weir_inbox_options *options,
+                             weir_inbox *inbox_out);
+
+/* Peers name it no more: what they sent and was not taken is lost, and what has not arrived ends
+ * with ESTALE there. Messages that were taken stay as they are until they are given back. The
+ * memory goes when that is done, and all senders have said that they write no more. Errors:
+ * ESTALE. */
+WEIR_API int weir_inbox_close(weir_engine *engine, weir_inbox inbox);
+
+typedef struct weir_inbox_info {
+    size_t size;
+    uint32_t number;
+    uint32_t senders;           /* peers that have sent to it, and are there */
+    uint64_t message_bytes_max; /* as asked */
+    uint64_t chunk_bytes;
+    uint32_t chunks;
+    uint32_t chunks_free;
+    uint32_t held;    /* messages taken and not given back */
+    uint32_t waiting; /* peers that wait for room */
+    uint64_t taken;   /* messages, so far */
+    uint64_t spoiled; /* chunks whose rest was dropped, since something wrote over it */
+} weir_inbox_info;
+#define WEIR_INBOX_INFO_INIT WEIR_SIZED(weir_inbox_info)
+/* Errors: ESTALE. */
+WEIR_API int weir_inbox_query(weir_engine *engine, weir_inbox inbox, weir_inbox_info *info);
+
+/* A piece of a message: length bytes at an offset of a memory, or, with local zeroed, at base. */
+typedef struct weir_part {
+    weir_memory local;
+    const void *base;
+    uint64_t offset;
+    uint64_t length;
+} weir_part;
+
+/* Sends the parts, one behind the other, as one message to the peer's inbox of this number. A
+ * message of up to WEIR_MESSAGE_COPY_MAX bytes is copied before the call returns, and may come
+ * from any memory; the bytes of a longer one, and of any with a part in a dma-buf, must be
+ * registered, and stay as they are until the status is terminal. Of the options notify_tag comes
+ * with the message, without WEIR_TRANSFER_NOTIFY; other flags, deadline and handle are as with
+ * weir_write. The peer's engine has the message when the status is 0, whether its application takes
+ * it or not. Errors: EBOUNDS, ESTALE (the peer, or a part's memory), EINVAL (a longer one that is
+ * not registered; NOTIFY), ETOOBIG (1 GiB, or more parts than segments_max), EAGAIN (a pool is
+ * full). Statuses: those of weir_write; ENOTREADY (there is no such inbox, at the deadline or with
+ * NO_WAIT), ESTALE (it was closed), ETOOBIG (longer than its longest), EFULL (this engine sends to
+ * too many inboxes: peers_max + 64 of all peers together), EAGAIN (its memory cannot be imported
+ * now: on shm its process is stopped), and what else weir_memory_import says. */
+WEIR_API int weir_message_send(weir_engine *engine, weir_peer peer, uint32_t inbox,
+                               const weir_part *parts, size_t part_count,
+                               const weir_transfer_options *options, weir_transfer *transfer_out);
+
+typedef struct weir_message {
+    weir_peer from;
+    weir_inbox inbox;
+    uint64_t tag;
+    const void *data; /* in the inbox, aligned to 8 bytes; until it is given back */
+    uint64_t length;
+    uint64_t place; /* these two are weir's */
+    uint64_t spot;
+} weir_message;
+/* Takes the next message of the inbox, of its senders in turns. Makes no progress; may wait
+ * shortly for a thread that has the engine. Messages and events have no order: a peer's last may
+ * come behind its GONE. Errors: EAGAIN (there is none), ESTALE. */
+WEIR_API int weir_message_take(weir_engine *engine, weir_inbox inbox, weir_message *message_out);
+
+/* The application has done with the message; in any order, from any thread, also of an inbox
+ * that was closed. Room that comes free is given to peers that wait for it. Errors: ESTALE (it
+ * was given back before, or never taken). */
+WEIR_API int weir_message_give_back(weir_engine *engine, const weir_message *message);
 
 /* ---- events ------------------------------------------------------------ */
 
@@ -703,7 +809,7 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
     X(control_retransmits, "control messages sent again")                                          \
     X(control_stale, "control messages of older epochs or incarnations, ignored")                  \
     X(control_malformed, "control messages that did not parse; connection closed")                 \
-    X(data_malformed, "notifications or credit messages that did not parse, dropped")              \
+    X(data_malformed, "messages between engines that did not parse, or told a lie, dropped")       \
     X(peers_gone, "peers that died, left or were restarted")                                       \
     X(receives_lost, "shared receive buffers that went with a QP, and were replaced")              \
     X(inflight_waits, "times that a peer's transfers had to wait for bytes in flight")             \
@@ -715,6 +821,9 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
     X(signaled, "of wrs_posted: signalled, so that the device tells of their end")                 \
     X(completions, "completions polled: of signalled or failed work, messages, teardowns")         \
     X(stalls, "QPs given up because their oldest work neither completed nor failed")               \
+    X(messages_sent, "messages that ended well")                                                   \
+    X(message_bytes_sent, "their bytes")                                                           \
+    X(messages_taken, "messages that the application took")                                        \
     X(sessions_refused, "requests of peers for a session that were answered with why there is "    \
                         "none")
 

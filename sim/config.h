@@ -175,6 +175,7 @@ struct sim_workload_config {
     bool second_name[SIM_RUN_NODES_MAX][SIM_RUN_NODES_MAX]; /* the first dials the other by that */
     bool prompt; /* nobody waits for a pause before it is connected */
 
+    bool mail;       /* messages are sent, too */
     uint32_t steady; /* of the nodes, the first so many never stop */
     uint32_t scale;  /* the run's own times are so many times as long; 0: once */
     /* Applications that are slow: 0 for one that does all at once. */

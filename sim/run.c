@@ -13,6 +13,7 @@
 
 #include "doors.h"
 #include "engine.h"
+#include "mail.h"
 #include "net.h"
 #include "nic.h"
 #include "workload.h"
@@ -255,7 +256,7 @@ static uint32_t run_unfinished(const struct sim_run *run) {
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < run->world->config.nodes; i++) {
-        count += app_unfinished(&run->apps[i]);
+        count += app_unfinished(&run->apps[i]) + mail_unfinished(&run->apps[i]);
     }
     return count;
 }
@@ -265,6 +266,7 @@ static void say_stuck(struct sim_run *run) {
         const struct sim_app *app = &run->apps[i];
 
         doors_say_unanswered(app);
+        mail_say_stuck(app);
         for (uint32_t h = 0; h < app->held_count; h++) {
             const struct sim_transfer *transfer = &run->oracle->transfers[app->held[h]];
 
@@ -500,6 +502,7 @@ static void phase_quiet(struct sim_run *run) {
         }
     }
     oracle_final(run->oracle);
+    mail_final(run->mail);
 }
 
 static void phase_close(struct sim_run *run) {
@@ -525,7 +528,8 @@ void sim_run(const struct sim_config *config, uint64_t seed, FILE *trace,
     *result_out = NOTHING;
     run.world = sim_world_open(config, seed, trace);
     run.oracle = run.world == NULL ? NULL : oracle_open(run.world);
-    if (run.oracle == NULL) {
+    run.mail = config->work.mail ? mail_open(&run) : NULL;
+    if (run.oracle == NULL || (config->work.mail && run.mail == NULL)) {
         snprintf(result_out->violation, sizeof(result_out->violation), "out of memory");
         return;
     }
@@ -546,6 +550,7 @@ void sim_run(const struct sim_config *config, uint64_t seed, FILE *trace,
     result_out->transfers_failed = run.oracle->failed;
     result_out->notifications = run.oracle->notifications;
     memcpy(result_out->violation, run.world->violation, sizeof(result_out->violation));
+    mail_close(run.mail);
     oracle_close(run.oracle);
     sim_world_close(run.world);
 }

@@ -11,6 +11,7 @@
 
 #include "doors.h"
 #include "engine.h"
+#include "mail.h"
 #include "net.h"
 #include "nic.h"
 
@@ -312,6 +313,10 @@ static void take_completions(struct sim_app *app) {
     while (weir_completion_take(app->engine, &completion) == 0) {
         uint32_t i = 0;
 
+        if ((completion.user_data & SIM_MAIL) != 0) {
+            mail_completed(app, &completion);
+            continue;
+        }
         while (i < app->held_count && app->held[i] != completion.user_data) {
             i++;
         }
@@ -411,6 +416,9 @@ static void take_rest(struct sim_app *app) {
                   (unsigned long long)event.peer.id,
                   event.error == 0 ? "" : weir_error_name(event.error));
         doors_event(app, &event);
+        if (event.type == WEIR_EVENT_GONE) {
+            mail_gone(app);
+        }
         for (uint32_t i = 0; event.type == WEIR_EVENT_GONE && i < SIM_RUN_NODES_MAX; i++) {
             app->peers[i].gone |= app->peers[i].open && app->peers[i].handle.id == event.peer.id;
         }
@@ -525,6 +533,7 @@ static void app_act_some(struct sim_app *app) {
     for (uint32_t i = app->node->pace_ns != 0 ? (uint32_t)sim_below(app_prng(app), 8) : 1; i > 0;
          i--) {
         app_act(app);
+        mail_act(app);
     }
     app->act_at_ns = world->now_ns + 1 + sim_below(app_prng(app), world->config.work.think_ns_max);
     if (world->config.work.rest_ns_max != 0 && sim_below(app_prng(app), 32) == 0) {
@@ -569,6 +578,7 @@ static void app_step(struct sim_node *node) {
     take_completions(app);
     take_statuses(app);
     take_rest(app);
+    mail_look(app);
     doors_look(app);
     if (app->run->acting && world->now_ns >= app->act_at_ns) {
         app_act_some(app);
@@ -669,6 +679,7 @@ bool app_start(struct sim_app *app) {
     for (uint32_t r = 0; r < SIM_REGIONS; r++) {
         (void)app_region_register(app, r);
     }
+    mail_start(app);
     /* One that works for long looks once before its first act: it may sleep until then. */
     sim_node_wake_at(node, handler_ns(app) != 0 ? node->world->now_ns + 1 : app->act_at_ns);
     return true;
@@ -676,6 +687,7 @@ bool app_start(struct sim_app *app) {
 
 void app_crash(struct sim_app *app, bool silent) {
     oracle_life_ended(app->run->oracle, app->node->index);
+    mail_life_ended(app);
     engine_abandon(app->engine);
     app->engine = NULL;
     app->held_count = 0;
@@ -725,6 +737,7 @@ void app_leave(struct sim_app *app) {
                       (unsigned long long)(world->now_ns - began));
     }
     oracle_life_ended(app->run->oracle, node->index);
+    mail_life_ended(app);
     app->held_count = 0;
     if (left != NULL) {
         finish_left(node, left);

@@ -70,8 +70,11 @@ struct sim_stranger {
     uint32_t heard;
 };
 
+struct sim_mail; /* mail.h */
+
 struct sim_run {
     struct sim_world *world;
+    struct sim_mail *mail; /* NULL: no messages are sent */
     struct sim_oracle *oracle;
     struct sim_app apps[SIM_RUN_NODES_MAX];
     uint32_t submits_left;

@@ -105,6 +105,7 @@ void pair_init(struct pair *p, uint64_t seed) {
         n->set.recv_credits = 64;
         n->set.recv_bytes_max = 288;
         n->set.pass = 7;
+        n->set.life = i + 1;
         n->set.ordered = true;
         n->set.qp_count = 2;
     }

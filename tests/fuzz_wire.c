@@ -3,8 +3,8 @@
  *
  * The first byte of an input chooses: a control message, a memory descriptor, a
  * data-path header, a conversation: messages, each behind a 16-bit length, that
- * go to a living endpoint; or words of a stream, one behind the other. Whatever is accepted must
- * encode to the same bytes, and the endpoint must keep its invariants.
+ * go to a living endpoint; words about messages, one behind the other; or the note of a message.
+ * Whatever is accepted must encode to the same bytes, and the endpoint must keep its invariants.
  *
  * Build and run:
  *   clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -Isrc/ports -Isrc/core \
@@ -77,6 +77,18 @@ static void fuzz_words(const uint8_t *data, size_t size) {
     }
 }
 
+static void fuzz_note(const uint8_t *data, size_t size) {
+    struct room_note note;
+    uint8_t again[WORD_NOTE_SIZE];
+
+    if (word_note_decode(data, size, &note) != WEIR_OK)
+        return;
+    word_note_encode(&note, again);
+    check(memcmp(again, data, sizeof(again)) == 0, "a note encodes to other bytes");
+    size_t with = size - sizeof(again);
+    check(with == 0 || (with == note.length && !note.skip), "a payload that is not the note's");
+}
+
 /* ---- a conversation ---------------------------------------------------- */
 
 static void settled_of(void *self, uint64_t epoch, struct wire_settled *out) {
@@ -91,6 +103,7 @@ static void local_set(struct wire_qp_set *set) {
     set->recv_credits = 64;
     set->recv_bytes_max = WIRE_DATA_SIZE + WEIR_NOTIFY_MAX;
     set->pass = 7;
+    set->life = 8;
     set->qp_count = 2;
 }
 
@@ -185,7 +198,7 @@ static void fuzz_conversation(const uint8_t *data, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0)
         return 0;
-    switch (data[0] % 5) {
+    switch (data[0] % 6) {
     case 0:
         fuzz_message(data + 1, size - 1);
         break;
@@ -197,6 +210,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         break;
     case 4:
         fuzz_words(data + 1, size - 1);
+        break;
+    case 5:
+        fuzz_note(data + 1, size - 1);
         break;
     default:
         fuzz_conversation(data + 1, size - 1);

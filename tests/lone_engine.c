@@ -369,6 +369,7 @@ struct wire_qp_set lone_qps(void) {
                                 .recv_credits = 8,
                                 .recv_bytes_max = 4096,
                                 .pass = LONE_PASS,
+                                .life = LONE_PASS,
                                 .ordered = true,
                                 .qp_count = the->their_qps != 0 ? the->their_qps : 1};
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* make_wire_corpus.c: writes the seeds of fuzz_wire.c: one file for each type of
- * message, a descriptor, both data headers, words of a stream, and conversations that reach every
- * state of the endpoint. Usage: make_wire_corpus <existing directory> */
+ * message, a descriptor, both data headers, words and notes of messages, and conversations that
+ * reach every state of the endpoint. Usage: make_wire_corpus <existing directory> */
 #include <stdio.h>
 #include <string.h>
 
@@ -51,6 +51,7 @@ static uint32_t message(enum wire_type type, uint64_t epoch, uint64_t echo, uint
         m.qps.recv_credits = 64;
         m.qps.recv_bytes_max = WIRE_DATA_SIZE + WEIR_NOTIFY_MAX;
         m.qps.pass = 0x70617373;
+        m.qps.life = 0x6c696665;
         m.qps.qp_count = 2;
         m.qps.qps[0].psn = 0x123456;
         m.qps.qps[1].blob_length = 4;
@@ -101,22 +102,19 @@ static void save_conversations(void) {
 
 static void save_words(const struct wire_descriptor *memory) {
     const struct word words[] = {
-        {.kind = WORD_WANT, .inbox = 7, .want = {.grants = 2}},
-        {.kind = WORD_TOLD, .inbox = 7, .life = 9, .told = {3, 4, 128, true}},
+        {.kind = WORD_WANT, .inbox = 7, .grants = 2},
+        {.kind = WORD_SHUT, .inbox = 7, .shut = {3, 4, 128}},
+        {.kind = WORD_LEFT, .inbox = 7},
         {.kind = WORD_MEET,
          .inbox = 7,
-         .life = 9,
          .meet = {.chunk_bytes = 4096, .message_bytes_max = 1024, .memory = *memory}},
-        {.kind = WORD_GRANTS,
-         .inbox = 7,
-         .life = 9,
-         .grants = {.list = {{.place = 3, .secret = 5, .keep = true}, {.place = 4, .end = 64}},
-                    .count = 2,
-                    .last = true}},
+        {.kind = WORD_GRANT, .inbox = 7, .grant = {3, 5, 4, true}},
+        {.kind = WORD_CALL, .inbox = 7, .place = 3},
         {.kind = WORD_ABSENT, .inbox = 7},
-        {.kind = WORD_CLOSED, .inbox = 7, .life = 9},
+        {.kind = WORD_OPENED},
+        {.kind = WORD_CLOSED, .inbox = 7},
     };
-    uint8_t bytes[1 + 6 * WORD_SIZE_MAX] = {4};
+    uint8_t bytes[1 + WORD_KIND_END * WORD_SIZE_MAX] = {4};
     size_t used = 1;
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
@@ -126,6 +124,17 @@ static void save_words(const struct wire_descriptor *memory) {
         used += length;
     }
     save("words", bytes, used);
+}
+
+static void save_notes(void) {
+    const struct room_note with = {.place = 3, .inbox = 7, .chunk = 4, .offset = 128, .length = 10};
+    const struct room_note skip = {.place = 3, .inbox = 7, .length = 5000, .skip = true};
+    uint8_t bytes[1 + WORD_NOTE_SIZE + 10] = {5};
+
+    word_note_encode(&with, bytes + 1);
+    save("note", bytes, sizeof(bytes));
+    word_note_encode(&skip, bytes + 1);
+    save("note_skip", bytes, 1 + WORD_NOTE_SIZE);
 }
 
 int main(int argc, char **argv) {
@@ -158,6 +167,7 @@ int main(int argc, char **argv) {
         failures++;
     save("descriptor", bytes, 1 + length);
     save_words(&d);
+    save_notes();
     memset(bytes, 0, sizeof(bytes));
     bytes[0] = 2;
     wire_data_encode(&notify, bytes + 1);

@@ -474,6 +474,7 @@ int main(void) {
     set.recv_credits = 64;
     set.recv_bytes_max = 288;
     set.pass = 7;
+    set.life = 8;
     set.qp_count = 1;
     return cmocka_run_group_tests_name("endpoint cells", tests, NULL, NULL);
 }

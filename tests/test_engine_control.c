@@ -301,6 +301,7 @@ static void test_S9_who_has_a_forgotten_session_is_told(void **state) {
                                                .recv_credits = 8,
                                                .recv_bytes_max = 4096,
                                                .pass = 77,
+                                               .life = 78,
                                                .qp_count = 1};
         conn = lone_visit(lone);
         lone_say(lone, conn, 1, &message);

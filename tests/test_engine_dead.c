@@ -443,7 +443,7 @@ static void test_T5_a_swallowed_receive_is_counted_and_replaced(void **state) {
         lone_say(lone, conn, 1, &settle); /* sends of this device never complete */
         lone_pass(lone, 20 * MS);
         lone_up(lone, conn, 1, ++epoch);
-        for (uint32_t k = 0; k < 3 * wanted; k++, i++) {
+        for (uint32_t k = 0; k < 2 * wanted; k++, i++) {
             lone_notify(lone, ++number, 0);
             assert_int_equal(weir_notification_take(lone->engine, &got), WEIR_OK);
             lone_pass(lone, MS);
@@ -471,7 +471,7 @@ static void test_T5_nothing_swallowed_nothing_counted(void **state) {
     lone_pass(lone, 20 * MS);
     lone_up(lone, conn, 1, 2);
     assert_int_equal(lone->engine->receives.doubts, 1); /* it may have taken one */
-    for (uint32_t i = 1; i <= 3 * wanted; i++) {
+    for (uint32_t i = 1; i <= 2 * wanted; i++) {
         lone_notify(lone, i, 0);
         assert_int_equal(weir_notification_take(lone->engine, &got), WEIR_OK);
         lone_pass(lone, MS);

@@ -189,6 +189,23 @@ static void child_asks_about_peers(struct side *side) {
     CHILD_MUST(weir_engine_arm(engine, &timeout) == WEIR_ECLOSED);
 }
 
+static void child_sends_and_takes(struct side *side) {
+    weir_inbox_options options = WEIR_INBOX_OPTIONS_INIT;
+    weir_inbox_info info = WEIR_INBOX_INFO_INIT;
+    weir_engine *engine = side->engine;
+    weir_part part = {.base = "x", .length = 1};
+    weir_message message = {.length = 0};
+    weir_inbox inbox = {1};
+    weir_transfer transfer;
+
+    CHILD_MUST(weir_inbox_open(engine, &options, &inbox) == WEIR_ECLOSED);
+    CHILD_MUST(weir_inbox_query(engine, inbox, &info) == WEIR_ECLOSED);
+    CHILD_MUST(weir_inbox_close(engine, inbox) == WEIR_ECLOSED);
+    CHILD_MUST(weir_message_send(engine, side->peer, 0, &part, 1, NULL, &transfer) == WEIR_ECLOSED);
+    CHILD_MUST(weir_message_take(engine, inbox, &message) == WEIR_ECLOSED);
+    CHILD_MUST(weir_message_give_back(engine, &message) == WEIR_ECLOSED);
+}
+
 static void child_transfers(struct side *side, weir_transfer under_way) {
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     weir_segment one = segment_of(side, 0, 0, 64);
@@ -267,6 +284,7 @@ static void test_W4_calls_in_a_child_say_that_the_engine_is_not_there(void **sta
             pid_t child = fork();
             if (child == 0) {
                 child_asks_about_memory(&a, exported, size);
+                child_sends_and_takes(&a);
                 child_asks_about_peers(&a);
                 child_transfers(&a, under_way);
                 CHILD_MUST(weir_transfer_status(a.engine, (weir_transfer){0}) == WEIR_OK);

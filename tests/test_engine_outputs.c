@@ -34,6 +34,9 @@ struct outputs {
     weir_device_info device;
     weir_setting_info setting;
     weir_stray_info stray;
+    weir_inbox inbox;
+    weir_inbox_info inbox_info;
+    weir_message message;
     unsigned char descriptor[WEIR_DESCRIPTOR_MAX];
     char address[WEIR_ADDRESS_MAX];
     char text[64];
@@ -52,6 +55,7 @@ static void prepare(void) {
     o.device.size = sizeof(o.device);
     o.setting.size = sizeof(o.setting);
     o.stray.size = sizeof(o.stray);
+    o.inbox_info.size = sizeof(o.inbox_info);
 }
 
 static void note(const char *call) {
@@ -407,6 +411,63 @@ static void test_W9_takes_that_fail_write_nothing(void **state) {
     pair_close(&a, &b);
 }
 
+/* ---- messages ---- */
+
+static void test_W9_inboxes_that_fail_write_nothing(void **state) {
+    weir_inbox_options options = WEIR_INBOX_OPTIONS_INIT;
+    weir_inbox inbox, closed;
+    struct side a;
+    (void)state;
+    side_open(&a, NULL);
+    weir_engine *e = a.engine;
+    options.message_bytes_max = 64;
+    options.number = 1;
+    assert_int_equal(weir_inbox_open(e, &options, &closed), WEIR_OK);
+    assert_int_equal(weir_inbox_close(e, closed), WEIR_OK);
+    assert_int_equal(weir_inbox_open(e, &options, &inbox), WEIR_OK);
+    FAILS(WEIR_EBUSY, weir_inbox_open(e, &options, &o.inbox));
+    options.number = 2;
+    FAILS(WEIR_EINVAL, weir_inbox_open(NULL, &options, &o.inbox));
+    FAILS(WEIR_EINVAL, weir_inbox_open(e, NULL, &o.inbox));
+    FAILS(WEIR_EINVAL, weir_inbox_open(e, &options, NULL));
+    options.reserved = 1;
+    FAILS(WEIR_EINVAL, weir_inbox_open(e, &options, &o.inbox));
+    options.reserved = 0;
+    options.message_bytes_max = UINT64_MAX;
+    FAILS(WEIR_ETOOBIG, weir_inbox_open(e, &options, &o.inbox));
+    FAILS(WEIR_EINVAL, weir_inbox_query(NULL, inbox, &o.inbox_info));
+    FAILS(WEIR_EINVAL, weir_inbox_query(e, inbox, NULL));
+    FAILS(WEIR_ESTALE, weir_inbox_query(e, closed, &o.inbox_info));
+    FAILS(WEIR_EINVAL, weir_message_take(NULL, inbox, &o.message));
+    FAILS(WEIR_EINVAL, weir_message_take(e, inbox, NULL));
+    FAILS(WEIR_EAGAIN, weir_message_take(e, inbox, &o.message));
+    FAILS(WEIR_ESTALE, weir_message_take(e, closed, &o.message));
+    side_close(&a);
+}
+
+static void test_W9_messages_that_fail_write_nothing(void **state) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    struct side a, b;
+    (void)state;
+    pair_open(&a, &b, NULL);
+    weir_engine *e = a.engine;
+    weir_part part = {.base = a.bytes, .length = WEIR_MESSAGE_COPY_MAX + 1};
+    FAILS(WEIR_EINVAL, weir_message_send(e, a.peer, 1, &part, 1, NULL, &o.transfer));
+    part.length = 8;
+    FAILS(WEIR_EINVAL, weir_message_send(NULL, a.peer, 1, &part, 1, NULL, &o.transfer));
+    FAILS(WEIR_EINVAL, weir_message_send(e, a.peer, 1, NULL, 1, NULL, &o.transfer));
+    FAILS(WEIR_EINVAL, weir_message_send(e, a.peer, 1, &part, 1, NULL, NULL));
+    FAILS(WEIR_ETOOBIG, weir_message_send(e, a.peer, 1, &part, SIZE_MAX, NULL, &o.transfer));
+    FAILS(WEIR_ESTALE, weir_message_send(e, (weir_peer){0}, 1, &part, 1, NULL, &o.transfer));
+    options.flags = ~0u;
+    FAILS(WEIR_EINVAL, weir_message_send(e, a.peer, 1, &part, 1, &options, &o.transfer));
+    part = (weir_part){.local = a.memory, .offset = SIDE_BYTES, .length = 8};
+    FAILS(WEIR_EBOUNDS, weir_message_send(e, a.peer, 1, &part, 1, NULL, &o.transfer));
+    part = (weir_part){.local = {UINT64_MAX}, .length = 8};
+    FAILS(WEIR_ESTALE, weir_message_send(e, a.peer, 1, &part, 1, NULL, &o.transfer));
+    pair_close(&a, &b);
+}
+
 /* ---- all of them ---- */
 
 static bool was_seen(const char *name, size_t length) {
@@ -470,6 +531,8 @@ int main(void) {
         cmocka_unit_test(test_W9_calls_about_peers_that_fail_write_nothing),
         cmocka_unit_test(test_W9_submits_that_fail_write_nothing),
         cmocka_unit_test(test_W9_takes_that_fail_write_nothing),
+        cmocka_unit_test(test_W9_inboxes_that_fail_write_nothing),
+        cmocka_unit_test(test_W9_messages_that_fail_write_nothing),
         cmocka_unit_test(test_W9_no_function_with_an_output_is_missing_above),
     };
     return cmocka_run_group_tests_name("engine_outputs", tests, NULL, NULL);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_rooms.c: whose room in an inbox is (inbox.h, outbox.h), step by step. */
+/* test_rooms.c: whose room in an inbox is, and which message is next (inbox.h, outbox.h), step by
+ * step.
+ *
+ * This file is long because the two sides are tested together, over one small world. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,10 +17,12 @@
 
 enum { PEERS = 6, CHUNK = 256 };
 
-/* An inbox, and a sender for each peer; what is said is heard at once. */
+/* An inbox, and a sender for each peer. Words are heard at once; notes arrive when a test says so.
+ */
 static struct {
     struct inbox inbox;
     struct outbox out[PEERS];
+    bool met[PEERS];
     uint8_t *memory;
     void *tables;
     uint64_t secret;
@@ -31,20 +36,21 @@ static void sound(void) {
         fail_msg("%s", wrong);
 }
 
+static void begin_with(const struct room_shape *shape, uint64_t places) {
+    w.memory = calloc(shape->chunk_count, shape->chunk_bytes);
+    w.tables = calloc(1, inbox_bytes(shape, PEERS));
+    inbox_init(&w.inbox, w.tables, shape, PEERS, places);
+    for (uint32_t i = 0; i < PEERS; i++)
+        outbox_init(&w.out[i], shape->chunk_bytes, shape->chunk_count);
+    sound();
+}
+
 static void begin(uint32_t chunks, uint32_t peer_chunks) {
     const struct room_shape shape = {.message_bytes_max = CHUNK - ROOM_LINE,
                                      .chunk_bytes = CHUNK,
                                      .chunk_count = chunks,
                                      .peer_chunks = peer_chunks};
-    w.memory = calloc(chunks, CHUNK);
-    w.tables = calloc(1, inbox_bytes(&shape, PEERS));
-    inbox_init(&w.inbox, w.tables, &shape, PEERS);
-    for (uint32_t i = 0; i < PEERS; i++) {
-        assert_true(inbox_meet(&w.inbox, i, 100 + i, 200 + i));
-        assert_false(inbox_meet(&w.inbox, i, 100 + i, 200 + i));
-        outbox_init(&w.out[i], 100 + i, CHUNK, chunks);
-    }
-    sound();
+    begin_with(&shape, 0);
 }
 
 static int end(void **state) {
@@ -55,45 +61,95 @@ static int end(void **state) {
     return 0;
 }
 
-/* The sender has messages of so many bytes; returns how many grants come of it, to anybody. */
-static uint32_t want(uint32_t peer, uint64_t bytes) {
-    uint64_t grants;
-    uint32_t to, count = 0;
+/* The sender hears all that there is to hear; returns how many words it was. */
+static uint32_t hear(uint32_t peer) {
     struct room_grant grant;
-    if (outbox_want(&w.out[peer], bytes, &grants))
-        inbox_want(&w.inbox, peer, grants);
-    for (; inbox_grant(&w.inbox, ++w.secret * 1000003, &to, &grant); count++)
-        assert_true(outbox_grant(&w.out[to], &grant));
-    sound();
-    return count;
-}
-
-static void write_head(const struct outbox_spot *spot, uint32_t length, uint64_t tag, bool skip) {
-    const struct room_head head = {spot->mark, tag, length, skip};
-    room_head_encode(&head, w.memory + spot->chunk * CHUNK + spot->offset);
-}
-
-/* Puts a message; what is to be told of it waits for tell(). */
-static struct outbox_spot put(uint32_t peer, uint32_t length, uint64_t tag) {
-    struct outbox_spot spot;
-    assert_true(outbox_room(&w.out[peer], length));
-    outbox_put(&w.out[peer], length, &spot);
-    write_head(&spot, length, tag, false);
-    outbox_ready(&w.out[peer], &spot);
-    sound();
-    return spot;
-}
-
-/* Tells all there is to tell; returns how many words it took. */
-static uint32_t tell(uint32_t peer) {
-    struct room_told told;
+    enum inbox_saying saying;
     uint32_t count = 0;
-    for (; outbox_tell(&w.out[peer], &told); count++) {
-        assert_int_equal(inbox_tell(&w.inbox, peer, &told), INBOX_TOLD);
-        outbox_sure(&w.out[peer], w.out[peer].session, &told);
+    for (; (saying = inbox_say(&w.inbox, peer, &grant)) != INBOX_SAY_NOTHING; count++) {
+        assert_true(w.met[peer] == (saying != INBOX_SAY_MEET));
+        w.met[peer] = true;
+        if (saying == INBOX_SAY_GRANT)
+            assert_true(outbox_grant(&w.out[peer], &grant));
+        else if (saying == INBOX_SAY_CALL)
+            assert_true(outbox_call(&w.out[peer], grant.place));
     }
     sound();
     return count;
+}
+
+/* Grants all that can be; returns how many grants it was, to anybody. */
+static uint32_t grant_all(void) {
+    uint32_t to, count = 0;
+    for (; inbox_grant(&w.inbox, ++w.secret * 1000003, &to); count++)
+        hear(to);
+    sound();
+    return count;
+}
+
+/* The sender has messages of so many bytes. */
+static uint32_t want(uint32_t peer, uint64_t bytes) {
+    uint64_t grants;
+    if (outbox_want(&w.out[peer], bytes, &grants))
+        inbox_want(&w.inbox, peer, grants);
+    return grant_all();
+}
+
+/* Puts a message; nobody is told of it yet. */
+static struct room_note put(uint32_t peer, uint32_t length, uint64_t tag) {
+    struct outbox_spot spot;
+    assert_true(outbox_room(&w.out[peer], length));
+    outbox_put(&w.out[peer], length, &spot);
+    sound();
+    return (struct room_note){.place = spot.place,
+                              .tag = tag,
+                              .chunk = spot.chunk,
+                              .offset = spot.offset,
+                              .length = length};
+}
+
+static enum inbox_told told(uint32_t peer, struct room_note note) {
+    enum inbox_told is = inbox_arrive(&w.inbox, w.memory, peer, &note);
+    sound();
+    return is;
+}
+
+static void arrive(uint32_t peer, struct room_note note) {
+    assert_int_equal(told(peer, note), INBOX_TOLD);
+}
+
+static struct room_note skipped(struct room_note note) {
+    note.skip = true;
+    return note;
+}
+
+static struct room_note send(uint32_t peer, uint32_t length, uint64_t tag) {
+    struct room_note note = put(peer, length, tag);
+    arrive(peer, note);
+    return note;
+}
+
+/* The receiver hears of all places that were closed; returns how many. */
+static uint32_t shut(uint32_t peer) {
+    struct room_shut word;
+    uint32_t count = 0;
+    for (; outbox_shut(&w.out[peer], &word); count++)
+        assert_int_equal(inbox_shut(&w.inbox, peer, &word), INBOX_TOLD);
+    assert_false(outbox_shuts(&w.out[peer]));
+    sound();
+    return count;
+}
+
+/* The sender has nothing to send. */
+static uint32_t idle(uint32_t peer) {
+    outbox_idle(&w.out[peer]);
+    return shut(peer);
+}
+
+/* The sender put what waited. */
+static uint32_t yield(uint32_t peer) {
+    outbox_yield(&w.out[peer]);
+    return shut(peer);
 }
 
 static struct inbox_message take(uint64_t tag) {
@@ -107,10 +163,11 @@ static struct inbox_message take(uint64_t tag) {
 static void take_nothing(void) {
     struct inbox_message message;
     assert_int_equal(inbox_take(&w.inbox, w.memory, &message), INBOX_EMPTY);
+    sound();
 }
 
-static void give_back(const struct inbox_message *message) {
-    assert_true(inbox_give_back(&w.inbox, message->chunk, message->place, message->offset));
+static void give_back(struct inbox_message message) {
+    assert_true(inbox_give_back(&w.inbox, message.chunk, message.place, message.offset));
     sound();
 }
 
@@ -122,8 +179,18 @@ static void test_shapes(void **state) {
     assert_false(room_shape(8, 1, 0, &shape));
     assert_false(room_shape(8 << 20, 1, ROOM_CHUNKS_MAX + 1, &shape));
     assert_true(room_shape(0, 1, 1, &shape));
-    assert_int_equal(shape.chunk_bytes, ROOM_CHUNK_BYTES);
+    assert_int_equal(shape.chunk_bytes, ROOM_LINE);
     assert_int_equal(shape.chunk_count, 1);
+    /* A peer has two chunks, as long as they are not above the usual size. */
+    assert_true(room_shape(0, 100, 400, &shape));
+    assert_int_equal(shape.chunk_bytes, 50 * ROOM_LINE);
+    assert_int_equal(shape.peer_chunks, ROOM_PEER_CHUNKS);
+    assert_int_equal(shape.chunk_count, 8);
+    assert_true(room_shape(0, 10000, 10000, &shape));
+    assert_int_equal(shape.chunk_bytes, ROOM_CHUNK_BYTES);
+    /* Where nothing is asked: 64 KiB, or some messages. */
+    assert_int_equal(room_usual(0), ROOM_CHUNK_BYTES / ROOM_LINE);
+    assert_int_equal(room_usual(1 << 20), 16);
     /* One long message a chunk; so many as may wait. */
     assert_true(room_shape(8 << 20, 3, 10, &shape));
     assert_int_equal(shape.chunk_bytes, (8 << 20) + ROOM_LINE);
@@ -173,280 +240,889 @@ static void test_heads(void **state) {
     assert_false(room_head_decode(bytes, head.mark, UINT32_MAX, &read));
 }
 
+static void test_memory(void **state) {
+    struct room_shape shape = {.chunk_bytes = CHUNK, .chunk_count = 4, .peer_chunks = 2};
+    (void)state;
+    assert_true(inbox_bytes(&shape, PEERS) > 0);
+    assert_int_equal(inbox_bytes(&shape, UINT32_MAX), 0);
+    assert_int_equal(inbox_bytes(&shape, UINT32_MAX - 4), 0);
+}
+
+/* ---- messages ---- */
+
 static void test_messages_in_their_order(void **state) {
     (void)state;
     begin(4, 2);
     assert_false(outbox_room(&w.out[0], 8));
     assert_int_equal(want(0, 3 * 64), 1);
-    for (uint64_t i = 1; i <= 3; i++)
-        put(0, 8, i);
-    take_nothing(); /* nothing was told */
-    assert_int_equal(tell(0), 1);
+    struct room_note notes[3];
+    for (uint64_t i = 0; i < 3; i++)
+        notes[i] = put(0, 8, i + 1);
+    take_nothing(); /* nothing arrived */
+    for (uint64_t i = 0; i < 3; i++)
+        arrive(0, notes[i]);
     for (uint64_t i = 1; i <= 3; i++) {
         struct inbox_message message = take(i);
-        assert_int_equal(message.from, 200);
+        assert_int_equal(message.peer, 0);
         assert_int_equal(message.length, 8);
         assert_int_equal(message.payload, (i - 1) * 64 + ROOM_HEAD);
-        give_back(&message);
+        give_back(message);
     }
     take_nothing();
+}
+
+static void test_notes_in_any_order(void **state) {
+    (void)state;
+    begin(4, 3);
+    want(0, 3 * CHUNK);
+    struct room_note notes[6];
+    for (uint64_t i = 0; i < 4; i++)
+        notes[i] = put(0, 8, i);
+    notes[4] = put(0, 100, 4);
+    notes[5] = put(0, 192, 5);
+    const uint32_t order[] = {5, 2, 4, 1, 3}; /* not 0 */
+    for (uint32_t i = 0; i < 5; i++) {
+        arrive(0, notes[order[i]]);
+        take_nothing();
+    }
+    shut(0); /* the first two places, before the first message */
+    take_nothing();
+    arrive(0, notes[0]);
+    for (uint64_t i = 0; i < 6; i++)
+        give_back(take(i));
+    take_nothing();
+    assert_int_equal(w.inbox.free_count, 3); /* the last is filled, but open */
+    assert_false(outbox_room(&w.out[0], 8));
+    shut(0);
+    assert_int_equal(w.inbox.free_count, 4);
+}
+
+static void test_a_message_that_never_comes_is_skipped(void **state) {
+    (void)state;
+    begin(2, 2);
+    want(0, CHUNK);
+    struct room_note first = put(0, 100, 1);
+    arrive(0, put(0, 8, 2));
+    take_nothing();
+    arrive(0, skipped(first));
+    struct inbox_message second = take(2);
+    assert_int_equal(w.inbox.held_count, 1); /* nobody gives a skip back */
+    give_back(second);
+    take_nothing();
+    outbox_call(&w.out[0], 1);
+    assert_int_equal(yield(0), 1);
+    assert_int_equal(w.inbox.free_count, 2);
+}
+
+static void test_a_chunk_of_skips_only(void **state) {
+    (void)state;
+    begin(2, 2);
+    want(0, 2 * CHUNK);
+    struct room_note first = put(0, 150, 1), second = send(0, 150, 2);
+    assert_int_equal(shut(0), 1);
+    arrive(0, skipped(first));
+    assert_int_equal(w.inbox.free_count, 0);
+    give_back(take(2));
+    assert_int_equal(w.inbox.free_count, 1);
+    assert_int_equal(told(0, skipped(first)), INBOX_OLD); /* of a grant that is over */
+    assert_int_equal(told(0, skipped(second)), INBOX_OLD);
+}
+
+static void test_many_skips_take_turns_too(void **state) {
+    const struct room_shape shape = {.message_bytes_max = 8,
+                                     .chunk_bytes = (INBOX_SKIPS + 2) * ROOM_LINE,
+                                     .chunk_count = 1,
+                                     .peer_chunks = 1};
+    (void)state;
+    begin_with(&shape, 0);
+    want(0, 1);
+    for (uint32_t i = 0; i < INBOX_SKIPS; i++)
+        arrive(0, skipped(put(0, 8, i)));
+    send(0, 8, 100);
+    take_nothing(); /* so many were passed over */
+    give_back(take(100));
+}
+
+/* It is not known whether the message arrived: both are told. The first counts. */
+static void test_the_first_of_message_and_skip_counts(void **state) {
+    (void)state;
+    begin(4, 2);
+    want(0, CHUNK);
+    struct room_note a = put(0, 8, 1), b = put(0, 8, 2), c = put(0, 8, 3), d = put(0, 8, 4);
+    arrive(0, a);
+    assert_int_equal(told(0, skipped(a)), INBOX_OLD); /* before it is taken */
+    arrive(0, skipped(b));
+    assert_int_equal(told(0, b), INBOX_OLD);
+    arrive(0, c);
+    struct inbox_message first = take(1), third = take(3);
+    assert_int_equal(told(0, skipped(a)), INBOX_OLD); /* taken, and held */
+    assert_int_equal(told(0, b), INBOX_OLD);
+    assert_int_equal(told(0, c), INBOX_OLD);
+    give_back(first);
+    give_back(third);
+    assert_int_equal(told(0, a), INBOX_OLD); /* and given back */
+    arrive(0, d);
+    outbox_room(&w.out[0], 8);
+    shut(0);
+    assert_int_equal(told(0, skipped(c)), INBOX_OLD); /* its place is shut */
+    give_back(take(4));
+    assert_int_equal(told(0, skipped(c)), INBOX_OLD); /* and over */
+    assert_int_equal(w.inbox.free_count, 4);
+    want(0, CHUNK); /* the chunk is granted again */
+    assert_int_equal(told(0, skipped(c)), INBOX_OLD);
+    take_nothing();
+}
+
+/* A word may come before the notes of messages that it is about. */
+static void test_a_place_is_shut_with_messages_to_come(void **state) {
+    (void)state;
+    begin(4, 2);
+    want(0, 2 * CHUNK);
+    struct room_note first = put(0, 100, 1), second = put(0, 100, 2);
+    assert_int_equal(shut(0), 1);
+    assert_int_equal(w.inbox.free_count, 2);
+    arrive(0, second);
+    take_nothing();
+    arrive(0, first);
+    struct inbox_message one = take(1), two = take(2);
+    give_back(two);
+    assert_int_equal(w.inbox.free_count, 2);
+    give_back(one);
+    assert_int_equal(w.inbox.free_count, 3);
 }
 
 static void test_a_message_that_does_not_fit_closes_its_place(void **state) {
     (void)state;
     begin(4, 2);
     want(0, 2 * CHUNK);
-    put(0, 100, 1);
-    struct outbox_spot spot = put(0, 100, 2);
-    assert_int_equal(spot.offset, 0);
-    assert_int_equal(tell(0), 2);
+    send(0, 100, 1);
+    assert_int_equal(send(0, 100, 2).offset, 0);
+    assert_int_equal(shut(0), 1);
     struct inbox_message first = take(1), second = take(2);
     assert_int_equal(w.inbox.free_count, 2);
-    give_back(&first);
+    give_back(first);
     assert_int_equal(w.inbox.free_count, 3); /* closed, taken, given back */
-    give_back(&second);
+    give_back(second);
     assert_int_equal(w.inbox.free_count, 3); /* open still */
 }
 
-static void test_a_full_inbox_drops_nothing(void **state) {
+static void test_streams_take_turns(void **state) {
     (void)state;
-    begin(2, 2);
-    assert_int_equal(want(0, 5 * CHUNK), 2);
-    for (uint64_t i = 1; i <= 8; i++)
-        put(0, 8, i);
-    assert_false(outbox_room(&w.out[0], 8));
-    tell(0);
-    assert_int_equal(want(0, 64), 0);
-    struct inbox_message held[8];
-    for (uint32_t i = 0; i < 8; i++)
-        held[i] = take(i + 1);
-    assert_int_equal(want(0, 64), 0); /* all of it is the application's */
-    for (uint32_t i = 7; i >= 5; i--)
-        give_back(&held[i]);
-    assert_int_equal(want(0, 64), 0);
-    give_back(&held[4]); /* the last of its chunk: in any order */
-    assert_int_equal(want(0, 64), 1);
-    put(0, 8, 9);
-    tell(0);
-    take(9);
-}
-
-static void test_a_crowd_shares(void **state) {
-    (void)state;
-    begin(6, 6);
+    begin(4, 1);
     for (uint32_t i = 0; i < 3; i++)
-        assert_true(outbox_want(&w.out[i], 6 * CHUNK, &(uint64_t){0}));
-    for (uint32_t i = 0; i < 3; i++)
-        inbox_want(&w.inbox, i, 6);
-    uint32_t got[3] = {0}, to;
-    struct room_grant grant;
-    while (inbox_grant(&w.inbox, ++w.secret, &to, &grant))
-        got[to]++;
-    for (uint32_t i = 0; i < 3; i++)
-        assert_int_equal(got[i], 2);
-}
-
-static void test_a_peer_has_no_more_than_its_share(void **state) {
-    (void)state;
-    begin(8, 3);
-    assert_int_equal(want(0, 8 * CHUNK), 3);
-    put(0, 8, 1);
-    tell(0);
-    struct inbox_message message = take(1);
-    give_back(&message);
-    assert_int_equal(want(0, 8 * CHUNK), 0);
-    while (outbox_room(&w.out[0], 8)) /* fill the first place, go on in the second */
-        put(0, 8, 2);
-    tell(0);
-    for (uint32_t i = 0; i < 3; i++) {
-        message = take(2);
-        give_back(&message);
-    }
-    assert_int_equal(want(0, 8 * CHUNK), 1);
-}
-
-static void test_silent_senders_keep_half_and_are_called(void **state) {
-    (void)state;
-    begin(4, 2);
-    for (uint32_t i = 0; i < 4; i++) { /* each says something, and no more */
-        assert_int_equal(want(i, 64), 1);
-        put(i, 8, i);
-        outbox_idle(&w.out[i]);
-        tell(i);
-        struct inbox_message message = take(i);
-        give_back(&message);
-    }
-    assert_int_equal(w.inbox.free_count, 2); /* two keep, two do not */
-    assert_int_equal(want(4, 3 * CHUNK), 2);
-    uint32_t to;
-    struct room_grant grant;
-    assert_false(inbox_call(&w.inbox, &to, &grant)); /* 4 has what one peer may have */
-    inbox_want(&w.inbox, 5, 1);
-    assert_true(inbox_call(&w.inbox, &to, &grant));
-    assert_int_equal(to, 0); /* idle for longest */
-    assert_false(inbox_call(&w.inbox, &to, &grant));
-    inbox_call_on(&w.inbox); /* it does not answer */
-    uint32_t next;
-    assert_true(inbox_call(&w.inbox, &next, &grant));
-    assert_int_equal(next, 1);
-    assert_true(grant.called);
-    assert_true(outbox_grant(&w.out[1], &grant));
-    assert_int_equal(tell(1), 1);
-    assert_true(inbox_grant(&w.inbox, ++w.secret, &to, &grant));
-    assert_int_equal(to, 5);
-    assert_false(outbox_room(&w.out[1], 8)); /* 1 has to ask again */
-    sound();
-}
-
-/* Senders that hold all there is, and do not answer: each is called, in every round. */
-static void test_senders_that_are_away_are_called(void **state) {
-    uint32_t to;
-    struct room_grant grant;
-    (void)state;
-    begin(8, 4);
-    assert_int_equal(want(0, 4 * CHUNK), 4);
-    assert_int_equal(want(1, 4 * CHUNK), 4); /* of these some may be kept, and none of those */
-    assert_int_equal(want(0, 9 * CHUNK), 0);
-    inbox_want(&w.inbox, 2, 1);
-    assert_true(inbox_call(&w.inbox, &to, &grant));
-    assert_int_equal(to, 0);
-    assert_int_equal(w.inbox.awaited, 4);
-    assert_false(inbox_call(&w.inbox, &to, &grant));
-    inbox_call_on(&w.inbox);
-    assert_true(inbox_call(&w.inbox, &to, &grant));
-    assert_int_equal(to, 1);
-    inbox_call_on(&w.inbox);
-    assert_false(inbox_call(&w.inbox, &to, &grant)); /* all were called */
-    sound();
-    assert_true(outbox_grant(&w.out[1], &grant));
-    assert_int_equal(tell(1), 4);
-    assert_int_equal(w.inbox.called, 4);
-    assert_true(inbox_grant(&w.inbox, ++w.secret, &to, &grant));
-    assert_int_equal(to, 2);
-}
-
-/* One that is called again, for what it was granted since, is awaited for each chunk once. */
-static void test_awaited_once(void **state) {
-    uint32_t to;
-    struct room_grant called[2];
-    (void)state;
-    begin(3, 3);
-    want(0, 64);
-    want(1, 2 * CHUNK);
-    inbox_want(&w.inbox, 2, 1);
-    assert_true(inbox_call(&w.inbox, &to, &called[0]));
-    assert_int_equal(to, 0);
-    inbox_want(&w.inbox, 2, 0);
-    put(1, 8, 1);
-    outbox_idle(&w.out[1]);
-    tell(1); /* one is free */
-    assert_int_equal(want(0, 64 + CHUNK), 1);
-    inbox_want(&w.inbox, 2, 1);
-    inbox_want(&w.inbox, 3, 1);
-    assert_true(inbox_call(&w.inbox, &to, &called[1]));
-    while (to != 0)
-        assert_true(inbox_call(&w.inbox, &to, &called[1]));
-    assert_true(w.inbox.awaited <= w.inbox.called);
-    sound();
-    assert_true(outbox_grant(&w.out[0], &called[1]));
-    tell(0);
-    assert_true(w.inbox.awaited <= w.inbox.called);
-    sound();
-}
-
-static void test_what_a_sender_that_is_gone_had_told_stays(void **state) {
-    (void)state;
-    begin(4, 4);
-    want(0, 2 * CHUNK);
-    put(0, 100, 1);
-    put(0, 8, 2);
-    tell(0);
-    put(0, 8, 3); /* never told */
-    struct inbox_message first = take(1);
-    inbox_peer_gone(&w.inbox, 0);
-    sound();
-    assert_true(inbox_meet(&w.inbox, 0, 999, 300)); /* another is in its entry */
-    outbox_init(&w.out[0], 999, CHUNK, 4);
-    want(0, 64);
-    put(0, 8, 4);
-    tell(0);
-    struct inbox_message second = take(2), fourth = take(4);
-    assert_int_equal(second.from, 200);
-    assert_int_equal(fourth.from, 300);
+        want(i, CHUNK);
+    for (uint64_t n = 0; n < 3; n++)
+        send(0, 8, n);
+    for (uint64_t n = 0; n < 2; n++)
+        send(1, 8, 10 + n);
+    send(2, 8, 20);
+    const uint64_t turns[] = {0, 10, 20, 1, 11, 2};
+    for (uint32_t i = 0; i < 6; i++)
+        take(turns[i]);
     take_nothing();
-    give_back(&second);
-    give_back(&first);
-    assert_int_equal(w.inbox.free_count, 3);
-    give_back(&fourth);
-    sound();
 }
 
 static void test_given_back_once(void **state) {
     (void)state;
     begin(2, 2);
     want(0, 64);
-    put(0, 8, 1);
-    put(0, 8, 2);
-    tell(0);
+    send(0, 8, 1);
+    send(0, 8, 2);
     struct inbox_message first = take(1);
     assert_false(inbox_give_back(&w.inbox, 2, first.place, 0));
     assert_false(inbox_give_back(&w.inbox, first.chunk, first.place, 64)); /* not taken yet */
     assert_false(inbox_give_back(&w.inbox, first.chunk, first.place, 1));
     assert_false(inbox_give_back(&w.inbox, first.chunk, first.place, CHUNK));
     assert_false(inbox_give_back(&w.inbox, first.chunk, first.place + 1, 0));
-    give_back(&first);
+    give_back(first);
     assert_false(inbox_give_back(&w.inbox, first.chunk, first.place, first.offset));
     assert_false(inbox_give_back(&w.inbox, first.chunk ^ 1, 0, 0)); /* free */
     sound();
 }
 
-static void test_what_was_taken_back_is_passed_over(void **state) {
+static void test_places_begin_above_those_of_the_inbox_before(void **state) {
+    const struct room_shape shape = {.message_bytes_max = CHUNK - ROOM_LINE,
+                                     .chunk_bytes = CHUNK,
+                                     .chunk_count = 2,
+                                     .peer_chunks = 2};
+    (void)state;
+    begin(2, 2);
+    want(0, CHUNK);
+    struct room_note old = put(0, 8, 1);
+    uint64_t places = w.inbox.places;
+    assert_int_equal(old.place, places);
+    end(NULL);
+    begin_with(&shape, places);
+    assert_int_equal(told(0, old), INBOX_OLD);
+    want(0, CHUNK);
+    assert_int_equal(told(0, old), INBOX_OLD);
+    struct room_note note = send(0, 8, 2);
+    assert_int_equal(note.place, places + 1);
+    take(2);
+}
+
+/* ---- whose chunks are ---- */
+
+static void test_a_full_inbox_drops_nothing(void **state) {
+    (void)state;
+    begin(2, 2);
+    assert_int_equal(want(0, 5 * CHUNK), 2);
+    for (uint64_t i = 1; i <= 8; i++)
+        send(0, 8, i);
+    assert_false(outbox_room(&w.out[0], 8));
+    shut(0);
+    assert_int_equal(want(0, 64), 0);
+    struct inbox_message held[8];
+    for (uint32_t i = 0; i < 8; i++)
+        held[i] = take(i + 1);
+    assert_int_equal(grant_all(), 0); /* all of it is the application's */
+    for (uint32_t i = 7; i >= 5; i--)
+        give_back(held[i]);
+    assert_int_equal(grant_all(), 0);
+    give_back(held[4]); /* the last of its chunk: in any order */
+    assert_int_equal(grant_all(), 1);
+    send(0, 8, 9);
+    take(9);
+}
+
+static void test_a_crowd_shares(void **state) {
+    uint32_t to;
+    (void)state;
+    begin(6, 6);
+    for (uint32_t i = 0; i < 3; i++)
+        inbox_want(&w.inbox, i, 6);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_true(inbox_grant(&w.inbox, ++w.secret, &to));
+        assert_int_equal(to, i % 3);
+        sound();
+    }
+    assert_false(inbox_grant(&w.inbox, ++w.secret, &to));
+}
+
+static void test_a_peer_has_no_more_than_its_share(void **state) {
+    (void)state;
+    begin(8, 3);
+    assert_int_equal(want(0, 8 * CHUNK), 3);
+    send(0, 8, 1);
+    give_back(take(1));
+    assert_int_equal(want(0, 8 * CHUNK), 0);
+    for (uint64_t i = 2; i <= 5; i++) /* fill the first place, go on in the second */
+        send(0, 8, i);
+    assert_int_equal(shut(0), 1);
+    for (uint64_t i = 2; i <= 5; i++) {
+        assert_int_equal(grant_all(), 0);
+        give_back(take(i));
+        if (i == 4) /* the first place is over */
+            break;
+    }
+    assert_int_equal(grant_all(), 1);
+}
+
+/* A sender asks for what its messages need, and once. */
+static void test_what_is_wanted_is_told_once(void **state) {
+    struct outbox *out = &w.out[0];
+    uint64_t grants = 0;
+    (void)state;
+    begin(4, 4);
+    assert_false(outbox_want(out, 0, &grants));
+    assert_true(outbox_want(out, 1, &grants));
+    assert_int_equal(grants, 1);
+    assert_false(outbox_want(out, CHUNK, &grants));
+    assert_true(outbox_want(out, CHUNK + 1, &grants));
+    assert_int_equal(grants, 2);
+    inbox_want(&w.inbox, 0, grants);
+    assert_int_equal(grant_all(), 2);
+    assert_false(outbox_want(out, 2 * CHUNK, &grants)); /* there is room */
+    send(0, 8, 1);
+    assert_true(outbox_want(out, 2 * CHUNK, &grants));
+    assert_int_equal(grants, 3);
+    assert_true(outbox_want(out, 0, &grants)); /* it wants less than it said */
+    assert_int_equal(grants, 2);
+    assert_false(outbox_want(out, 0, &grants));
+    assert_true(outbox_want(out, 100 * CHUNK, &grants)); /* never more than it has entries for */
+    assert_int_equal(grants, OUTBOX_PLACES);
+    assert_false(outbox_want(out, 200 * CHUNK, &grants));
+}
+
+static void test_a_sender_that_wants_less_leaves_the_line(void **state) {
+    (void)state;
+    begin(1, 1);
+    want(0, CHUNK);
+    inbox_want(&w.inbox, 1, 1);
+    inbox_want(&w.inbox, 2, 1);
+    inbox_want(&w.inbox, 1, 0);
+    sound();
+    outbox_call(&w.out[0], 1);
+    outbox_yield(&w.out[0]);
+    assert_int_equal(shut(0), 1);
+    assert_int_equal(grant_all(), 1);
+    assert_int_equal(w.out[1].count, 0);
+    assert_int_equal(w.out[2].count, 1);
+}
+
+/* Each says something, and no more: half of the chunks stay where they are. */
+static void test_silent_senders_keep_half(void **state) {
+    (void)state;
+    begin(4, 2);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(want(i, 64), 1);
+        send(i, 8, i);
+        assert_int_equal(idle(i), i < 2 ? 0 : 1);
+        give_back(take(i));
+    }
+    assert_int_equal(w.inbox.free_count, 2);
+    send(1, 8, 9); /* without asking */
+    take(9);
+}
+
+/* Places that may not be kept are closed wherever they are, and the messages stay in order. */
+static void test_idle_senders_close_what_they_may_not_keep(void **state) {
+    (void)state;
+    begin(4, 4);
+    want(0, 4 * CHUNK); /* the first two may be kept */
+    assert_int_equal(idle(0), 2);
+    assert_int_equal(w.inbox.free_count, 2);
+    send(0, 100, 1);
+    assert_int_equal(w.out[0].count, 2);
+    send(0, 192, 2);
+    assert_int_equal(shut(0), 1);
+    assert_int_equal(w.inbox.free_count, 2);
+    assert_false(outbox_room(&w.out[0], 8));
+    take(1);
+    take(2);
+}
+
+/* A place that is closed takes nothing, and counts for nothing, before the receiver hears of it. */
+static void test_a_closed_place_is_no_room(void **state) {
+    uint64_t grants = 0;
+    (void)state;
+    begin(1, 1);
+    want(0, 64);
+    outbox_call(&w.out[0], 1);
+    outbox_yield(&w.out[0]);
+    assert_true(outbox_shuts(&w.out[0]));
+    assert_true(outbox_want(&w.out[0], 64, &grants));
+    assert_int_equal(grants, 2);
+    assert_false(outbox_room(&w.out[0], 8));
+    assert_int_equal(shut(0), 1);
+    inbox_want(&w.inbox, 0, grants);
+    assert_int_equal(grant_all(), 1);
+    outbox_call(&w.out[0], 2);
+    outbox_yield(&w.out[0]);
+    assert_false(outbox_room(&w.out[0], 8));
+}
+
+/* ---- calls ---- */
+
+static void test_the_longest_idle_is_called_first(void **state) {
+    uint32_t to;
+    (void)state;
+    begin(4, 1);
+    for (uint32_t i = 0; i < 4; i++)
+        want(i, 64);
+    send(0, 8, 1);                           /* not idle */
+    assert_false(inbox_call(&w.inbox, &to)); /* nobody waits */
+    want(4, 64);
+    assert_true(inbox_call(&w.inbox, &to));
+    assert_int_equal(to, 1);
+    assert_false(inbox_call(&w.inbox, &to)); /* one waits, one is awaited */
+    want(5, 64);
+    assert_true(inbox_call(&w.inbox, &to));
+    assert_int_equal(to, 2);
+    sound();
+    hear(1);
+    assert_int_equal(yield(1), 1);
+    assert_int_equal(grant_all(), 1);
+    assert_int_equal(w.out[4].count, 1);
+    assert_false(outbox_room(&w.out[1], 8)); /* 1 has to ask again */
+}
+
+static void test_those_that_wait_are_called_last(void **state) {
+    uint32_t to;
     (void)state;
     begin(2, 2);
     want(0, 64);
-    struct outbox_spot spot = put(0, 100, 1);
-    write_head(&spot, 100, 1, true);
-    put(0, 8, 2);
-    tell(0);
-    struct inbox_message message = take(2);
-    give_back(&message);
-    take_nothing();
+    want(1, 64);
+    assert_int_equal(want(0, 2 * CHUNK), 0); /* 0 is in the line, and idle for longer */
+    assert_true(inbox_call(&w.inbox, &to));
+    assert_int_equal(to, 1);
+    inbox_call_on(&w.inbox);
+    assert_true(inbox_call(&w.inbox, &to));
+    assert_int_equal(to, 0);
     sound();
 }
 
-static void test_lies(void **state) {
+/* Senders that hold all there is, and do not answer: each is called, in every round. */
+static void test_senders_that_are_away_are_called(void **state) {
+    uint32_t to;
+    (void)state;
+    begin(8, 4);
+    assert_int_equal(want(0, 4 * CHUNK), 4);
+    assert_int_equal(want(1, 4 * CHUNK), 4); /* none of these may be kept, and all of those */
+    assert_int_equal(want(0, 9 * CHUNK), 0);
+    inbox_want(&w.inbox, 2, 1);
+    assert_true(inbox_call(&w.inbox, &to));
+    assert_int_equal(to, 0);
+    assert_int_equal(w.inbox.awaited, 4);
+    assert_false(inbox_call(&w.inbox, &to));
+    inbox_call_on(&w.inbox);
+    assert_true(inbox_call(&w.inbox, &to));
+    assert_int_equal(to, 1);
+    inbox_call_on(&w.inbox);
+    assert_false(inbox_call(&w.inbox, &to)); /* all were called */
+    sound();
+    assert_int_equal(hear(1), 1);
+    assert_int_equal(yield(1), 4);
+    assert_int_equal(w.inbox.called, 4);
+    assert_true(inbox_grant(&w.inbox, ++w.secret, &to));
+    assert_int_equal(to, 2);
+}
+
+/* One that is called again, for what it was granted since, is awaited for each chunk once. */
+static void test_awaited_once(void **state) {
+    uint32_t to;
+    (void)state;
+    begin(3, 3);
+    want(0, 64);
+    want(1, 2 * CHUNK);
+    inbox_want(&w.inbox, 2, 1);
+    assert_true(inbox_call(&w.inbox, &to));
+    assert_int_equal(to, 0);
+    inbox_want(&w.inbox, 2, 0);
+    send(1, 8, 1);
+    assert_int_equal(idle(1), 2);
+    assert_int_equal(want(0, 64 + CHUNK), 1);
+    give_back(take(1));
+    assert_int_equal(want(1, 64), 1);
+    for (uint32_t i = 2; i < PEERS; i++)
+        inbox_want(&w.inbox, i, 1);
+    while (inbox_call(&w.inbox, &to))
+        sound();
+    assert_int_equal(w.inbox.awaited, w.inbox.called);
+    hear(0);
+    assert_int_equal(yield(0), 2);
+    assert_int_equal(w.inbox.awaited, w.inbox.called);
+}
+
+/* A place that is called takes first what waits. */
+static void test_what_waits_is_put_before_a_place_is_given_up(void **state) {
+    uint32_t to;
+    (void)state;
+    begin(1, 1);
+    want(0, 64);
+    want(1, 64);
+    assert_true(inbox_call(&w.inbox, &to));
+    hear(0);
+    send(0, 8, 1); /* into the empty place */
+    send(0, 100, 2);
+    assert_false(outbox_shuts(&w.out[0]));
+    assert_int_equal(yield(0), 1);
+    assert_false(outbox_room(&w.out[0], 8));
+    give_back(take(1));
+    assert_int_equal(grant_all(), 0);
+    give_back(take(2));
+    assert_int_equal(grant_all(), 1);
+    assert_int_equal(w.out[1].count, 1);
+}
+
+/* A call is for the places that were granted until then. */
+static void test_a_call_leaves_later_places_alone(void **state) {
+    struct outbox *out = &w.out[0];
+    (void)state;
+    outbox_init(out, CHUNK, 4);
+    for (uint64_t place = 3; place <= 5; place++)
+        assert_true(outbox_grant(out, &(struct room_grant){.place = place, .chunk = 1}));
+    assert_false(outbox_call(out, 6)); /* never granted */
+    assert_true(outbox_call(out, 4));
+    assert_true(outbox_call(out, 2)); /* shut since */
+    outbox_yield(out);
+    struct room_shut word;
+    for (uint64_t place = 3; place <= 4; place++) {
+        assert_true(outbox_shut(out, &word));
+        assert_int_equal(word.place, place);
+        assert_int_equal(word.end, 0);
+        assert_null(outbox_verify(out));
+    }
+    assert_false(outbox_shut(out, &word));
+    assert_true(outbox_room(out, 8));
+    struct outbox_spot spot;
+    outbox_put(out, 8, &spot);
+    assert_int_equal(spot.place, 5);
+}
+
+/* Where the memory is, then what is granted, then what is called. */
+static void test_what_senders_are_told_and_in_which_order(void **state) {
+    struct room_grant grant = {0};
+    uint32_t to;
+    (void)state;
+    begin(2, 2);
+    assert_int_equal(inbox_say(&w.inbox, 0, &grant), INBOX_SAY_NOTHING); /* unknown */
+    inbox_want(&w.inbox, 0, 2);
+    assert_true(inbox_grant(&w.inbox, 77, &to));
+    assert_true(inbox_grant(&w.inbox, 78, &to));
+    inbox_want(&w.inbox, 1, 1);
+    assert_true(inbox_call(&w.inbox, &to));
+    assert_int_equal(to, 0);
+    assert_int_equal(inbox_say(&w.inbox, 0, &grant), INBOX_SAY_MEET);
+    for (uint64_t i = 0; i < 2; i++) {
+        assert_int_equal(inbox_say(&w.inbox, 0, &grant), INBOX_SAY_GRANT);
+        assert_int_equal(grant.place, i + 1);
+        assert_int_equal(grant.secret, 77 + i);
+        assert_int_equal(grant.chunk, i);
+        assert_true(grant.keep == (i == 0));
+    }
+    assert_int_equal(inbox_say(&w.inbox, 0, &grant), INBOX_SAY_CALL);
+    assert_int_equal(grant.place, 2);
+    assert_int_equal(inbox_say(&w.inbox, 0, &grant), INBOX_SAY_NOTHING);
+    assert_int_equal(inbox_say(&w.inbox, 1, &grant), INBOX_SAY_MEET); /* without a grant */
+    assert_int_equal(inbox_say(&w.inbox, 1, &grant), INBOX_SAY_NOTHING);
+    assert_int_equal(inbox_say(&w.inbox, PEERS, &grant), INBOX_SAY_NOTHING);
+}
+
+/* ---- senders that are given up ---- */
+
+static void test_peers_are_listed(void **state) {
+    (void)state;
+    begin(2, 2);
+    assert_int_equal(inbox_peer_after(&w.inbox, INBOX_NONE), INBOX_NONE);
+    inbox_leave(&w.inbox, 3, 1); /* never met */
+    inbox_quiet(&w.inbox, 3);
+    assert_false(inbox_knows(&w.inbox, 3));
+    inbox_want(&w.inbox, 3, 1);
+    inbox_want(&w.inbox, 1, 0);
+    inbox_want(&w.inbox, 5, 1);
+    assert_true(inbox_knows(&w.inbox, 1));
+    inbox_leave(&w.inbox, 1, 1);
+    assert_false(inbox_knows(&w.inbox, 1));
+    sound();
+    assert_int_equal(inbox_peer_after(&w.inbox, INBOX_NONE), 3);
+    assert_int_equal(inbox_peer_after(&w.inbox, 3), 5);
+    assert_int_equal(inbox_peer_after(&w.inbox, 5), INBOX_NONE);
+}
+
+static void new_sender(uint32_t peer) {
+    outbox_init(&w.out[peer], w.inbox.shape.chunk_bytes, w.inbox.shape.chunk_count);
+    w.met[peer] = false;
+}
+
+static void leave(uint32_t peer, uint64_t from) {
+    inbox_leave(&w.inbox, peer, from);
+    new_sender(peer);
+    sound();
+}
+
+static void quiet(uint32_t peer) {
+    inbox_quiet(&w.inbox, peer);
+    sound();
+}
+
+static void test_what_a_sender_had_told_is_delivered(void **state) {
+    (void)state;
+    begin(4, 4);
+    want(0, 2 * CHUNK);
+    send(0, 100, 1);
+    struct room_note noted = send(0, 8, 2);
+    struct room_note third = put(0, 8, 3); /* on its way */
+    shut(0);
+    struct inbox_message first = take(1);
+    assert_int_equal(first.peer, 0);
+    leave(0, 200);
+    want(0, 64); /* another stream of the same peer */
+    send(0, 8, 4);
+    struct inbox_message second = take(2), fourth = take(4);
+    assert_int_equal(second.peer, INBOX_NONE);
+    assert_int_equal(second.from, 200);
+    assert_int_equal(fourth.peer, 0);
+    take_nothing();
+    arrive(0, third);
+    struct inbox_message last = take(3);
+    assert_int_equal(last.from, 200);
+    give_back(last);
+    give_back(second);
+    assert_int_equal(w.inbox.free_count, 1); /* what leaves may write still */
+    quiet(0);
+    assert_int_equal(w.inbox.free_count, 2); /* but for the first message */
+    assert_int_equal(told(0, noted), INBOX_OLD);
+    give_back(first);
+    assert_int_equal(w.inbox.free_count, 3);
+    assert_int_equal(told(0, third), INBOX_OLD);
+    send(0, 8, 5); /* the other stream goes on */
+    take(5);
+    give_back(fourth);
+}
+
+/* Until it is quiet, a sender that leaves shuts places, skips messages, and is waited for. */
+static void test_what_a_sender_tells_while_it_leaves(void **state) {
+    (void)state;
+    begin(2, 2);
+    want(0, 2 * CHUNK);
+    struct room_note first = put(0, 150, 1), second = put(0, 150, 2);
+    struct room_shut word;
+    assert_true(outbox_shut(&w.out[0], &word));
+    arrive(0, second);
+    leave(0, 200);
+    assert_int_equal(inbox_shut(&w.inbox, 0, &word), INBOX_TOLD);
+    assert_int_equal(inbox_shut(&w.inbox, 0, &word), INBOX_OLD);
+    sound();
+    take_nothing(); /* the first may come yet */
+    arrive(0, skipped(first));
+    struct inbox_message message = take(2);
+    assert_int_equal(w.inbox.free_count, 0);
+    quiet(0);
+    assert_int_equal(w.inbox.free_count, 1);
+    give_back(message);
+    assert_int_equal(w.inbox.free_count, 2);
+}
+
+/* Behind quiet, messages behind holes of each kind are delivered. */
+static void test_holes_are_passed_over(void **state) {
+    (void)state;
+    begin(5, 5);
+    want(0, 5 * CHUNK);
+    put(0, 8, 1); /* the front of a chunk */
+    send(0, 8, 2);
+    put(0, 8, 3); /* in the middle */
+    send(0, 8, 4);
+    put(0, 192, 5); /* a whole chunk */
+    send(0, 100, 6);
+    put(0, 8, 7); /* its end */
+    send(0, 100, 8);
+    put(0, 8, 9); /* the last */
+    assert_int_equal(shut(0), 3);
+    take_nothing();
+    leave(0, 200);
+    take_nothing();
+    quiet(0);
+    assert_int_equal(w.inbox.free_count,
+                     2); /* one without a message, and one that was never used */
+    struct inbox_message held[4];
+    for (uint32_t i = 0; i < 4; i++)
+        held[i] = take(2 + 2 * i);
+    take_nothing();
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(held[i].from, 200);
+        give_back(held[i]);
+    }
+    assert_int_equal(w.inbox.free_count, 5);
+}
+
+/* Chunks that a sender leaves are free at once when it is quiet, but for what was not given back.
+ */
+static void test_a_quiet_sender_has_nothing(void **state) {
+    (void)state;
+    begin(3, 3);
+    want(0, 3 * CHUNK);
+    put(0, 192, 1);
+    leave(0, 200);
+    assert_int_equal(want(1, CHUNK), 0);
+    quiet(1); /* of another peer: nothing happens */
+    assert_int_equal(grant_all(), 0);
+    quiet(0);
+    assert_int_equal(w.inbox.free_count, 3);
+    assert_int_equal(grant_all(), 1);
+    quiet(0);
+}
+
+/* Peers leave, and begin again, more often than they are quiet: a stream without a chunk is
+ * forgotten when it leaves, as nothing of it can come. */
+static void test_streams_without_chunks_leave_nothing(void **state) {
+    (void)state;
+    begin(2, 2);
+    for (uint32_t round = 0; round < 4; round++) {
+        for (uint32_t i = 0; i < PEERS; i++)
+            want(i, 64);
+        for (uint32_t i = 0; i < PEERS; i++)
+            leave(i, 200 + i);
+    }
+    for (uint32_t i = 0; i < PEERS; i++)
+        quiet(i);
+    assert_int_equal(w.inbox.free_count, 2);
+}
+
+/* One that leaves is not told that it is called; the next one is. */
+static void test_one_that_leaves_is_not_called(void **state) {
+    uint32_t to;
+    (void)state;
+    begin(2, 1);
+    want(0, 64);
+    want(1, 64);
+    leave(0, 200);
+    want(2, 64);
+    want(3, 64);
+    assert_true(inbox_call(&w.inbox, &to));
+    assert_int_equal(to, 1);
+    assert_int_equal(w.inbox.awaited, 2);
+    sound();
+    quiet(0);
+    assert_int_equal(w.inbox.awaited, 1);
+    assert_int_equal(grant_all(), 1);
+}
+
+/* ---- the end of an inbox ---- */
+
+static void test_a_closed_inbox_waits_for_its_senders(void **state) {
+    struct room_grant grant;
+    uint32_t to;
+    (void)state;
+    begin(3, 1);
+    want(0, 64);
+    want(1, 64);
+    send(0, 8, 1);
+    send(1, 8, 2);
+    struct inbox_message held = take(1);
+    inbox_want(&w.inbox, 2, 1);
+    assert_true(inbox_meets(&w.inbox, 2));
+    assert_false(inbox_meets(&w.inbox, 1)); /* it was told */
+    assert_false(inbox_meets(&w.inbox, 5)); /* unknown */
+    inbox_close(&w.inbox);
+    sound();
+    take_nothing();
+    assert_false(inbox_grant(&w.inbox, 7, &to));
+    assert_false(inbox_call(&w.inbox, &to));
+    inbox_want(&w.inbox, 3, 1); /* hears no more of it than the others */
+    assert_false(inbox_meets(&w.inbox, 2));
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(inbox_say(&w.inbox, i, &grant), INBOX_SAY_CLOSED);
+        assert_int_equal(inbox_say(&w.inbox, i, &grant), INBOX_SAY_NOTHING);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_false(inbox_is_over(&w.inbox));
+        leave(i, 200 + i);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_false(inbox_is_over(&w.inbox));
+        quiet(i);
+    }
+    assert_false(inbox_is_over(&w.inbox)); /* something is held */
+    give_back(held);
+    assert_true(inbox_is_over(&w.inbox));
+}
+
+/* ---- lies ---- */
+
+static void test_lies_about_messages(void **state) {
     (void)state;
     begin(4, 2);
     want(0, 64);
     want(1, 64);
-    put(0, 8, 1);
-    struct room_told told;
-    assert_true(outbox_tell(&w.out[0], &told));
-    const struct room_told good = told;
-    struct room_told lies[] = {
-        {0, good.chunk, 64, false},                  /* no place */
-        {good.place, 4, 64, false},                  /* no chunk */
-        {good.place, good.chunk, 65, false},         /* not on a line */
-        {good.place, good.chunk, CHUNK + 64, false}, /* beyond its end */
-        {good.place + 2, good.chunk, 64, false},     /* granted to nobody */
-        {good.place + 1, good.chunk + 1, 64, false}, /* granted to another, later */
-    };
-    for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++)
-        assert_int_equal(inbox_tell(&w.inbox, 0, &lies[i]), INBOX_LIE);
-    /* Granted to another, earlier. */
-    const struct room_told foreign = {good.place, good.chunk, 64, false};
-    assert_int_equal(inbox_tell(&w.inbox, 1, &foreign), INBOX_LIE);
-    assert_int_equal(inbox_tell(&w.inbox, 0, &good), INBOX_TOLD);
-    assert_int_equal(inbox_tell(&w.inbox, 0, &good), INBOX_OLD);
-    const struct room_told closed = {good.place, good.chunk, 64, true};
-    assert_int_equal(inbox_tell(&w.inbox, 0, &closed), INBOX_TOLD);
-    assert_int_equal(inbox_tell(&w.inbox, 0, &closed), INBOX_OLD);
-    const struct room_told more = {good.place, good.chunk, 128, false};
-    assert_int_equal(inbox_tell(&w.inbox, 0, &more), INBOX_LIE); /* closed is the last word */
-    struct inbox_message message = take(1);
-    give_back(&message);
-    assert_int_equal(inbox_tell(&w.inbox, 0, &more), INBOX_OLD); /* of a grant that is over */
+    struct room_note good = put(0, 8, 1);
+    struct room_note lies[8];
+    for (size_t i = 0; i < 8; i++)
+        lies[i] = good;
+    lies[0].place = 0;           /* no place */
+    lies[1].chunk = 4;           /* no chunk */
+    lies[2].offset = 1;          /* not on a line */
+    lies[3].offset = CHUNK;      /* behind the chunk */
+    lies[4].place += 2;          /* granted to nobody */
+    lies[5].place++;             /* granted to another */
+    lies[5].chunk++;             /* with its chunk */
+    lies[6].offset = CHUNK - 64; /* across the chunk's end */
+    lies[6].length = 100;
+    lies[7].length = CHUNK - ROOM_LINE + 1; /* longer than any */
+    for (size_t i = 0; i < 8; i++)
+        assert_int_equal(told(0, lies[i]), INBOX_LIE);
+    assert_int_equal(told(1, good), INBOX_LIE);
+    assert_int_equal(told(PEERS, good), INBOX_LIE);
+    take_nothing();
+    arrive(0, good);
+    assert_int_equal(told(0, good), INBOX_OLD);
+    assert_int_equal(told(1, good), INBOX_LIE);
+    const struct room_note elsewhere = {.place = good.place, .chunk = 3, .length = 8};
+    assert_int_equal(told(0, elsewhere), INBOX_OLD); /* no place of that chunk's now */
+    const struct room_shut end = {good.place, good.chunk, 64};
+    assert_int_equal(inbox_shut(&w.inbox, 0, &end), INBOX_TOLD);
+    lies[0] = good;
+    lies[0].offset = 64; /* behind its end */
+    assert_int_equal(told(0, lies[0]), INBOX_LIE);
+    assert_int_equal(told(0, good), INBOX_OLD);
+    give_back(take(1));
+    assert_int_equal(told(0, lies[0]), INBOX_OLD); /* of a grant that is over */
+}
+
+static void test_a_message_longer_than_any_is_a_lie(void **state) {
+    const struct room_shape shape = {
+        .message_bytes_max = 64, .chunk_bytes = 1024, .chunk_count = 1, .peer_chunks = 1};
+    (void)state;
+    begin_with(&shape, 0);
+    want(0, 1);
+    struct room_note note = put(0, 64, 1);
+    note.length = 65;
+    assert_int_equal(told(0, note), INBOX_LIE);
+    note.length = UINT32_MAX;
+    assert_int_equal(told(0, note), INBOX_LIE);
+}
+
+static enum inbox_told shut_lie(uint64_t place, uint32_t chunk, uint32_t end) {
+    const struct room_shut word = {place, chunk, end};
+    enum inbox_told is = inbox_shut(&w.inbox, 0, &word);
     sound();
+    return is;
+}
+
+static void test_lies_about_ends(void **state) {
+    (void)state;
+    begin(4, 2);
+    want(0, 64);
+    want(1, 64);
+    struct room_note first = send(0, 8, 1), second = put(0, 8, 2), third = send(0, 8, 3);
+    uint64_t place = first.place;
+    uint32_t chunk = first.chunk;
+    assert_int_equal(shut_lie(0, chunk, 192), INBOX_LIE);
+    assert_int_equal(shut_lie(place, 4, 192), INBOX_LIE);
+    assert_int_equal(shut_lie(place, chunk, 193), INBOX_LIE);
+    assert_int_equal(shut_lie(place, chunk, CHUNK + 64), INBOX_LIE);
+    assert_int_equal(shut_lie(place + 1, chunk + 1, 64), INBOX_LIE); /* another's */
+    assert_int_equal(shut_lie(place, chunk, 128), INBOX_LIE);        /* before the third */
+    take(1);
+    assert_int_equal(shut_lie(place, chunk, 0), INBOX_LIE); /* before what was taken */
+    assert_int_equal(shut_lie(place, chunk, 192), INBOX_TOLD);
+    assert_int_equal(shut_lie(place, chunk, 192), INBOX_OLD);
+    assert_int_equal(told(0, third), INBOX_OLD);
+    arrive(0, second);
+    take(2);
+    take(3);
+}
+
+/* Messages in one another cost their sender its chunk, and nobody else anything. */
+static void test_messages_in_one_another(void **state) {
+    (void)state;
+    begin(1, 1);
+    want(0, CHUNK);
+    struct room_note outer = put(0, 100, 1), inner = outer;
+    inner.offset += 64;
+    inner.length = 8;
+    arrive(0, outer);
+    if (told(0, inner) == INBOX_TOLD) {
+        struct inbox_message message;
+        enum inbox_taken taken = inbox_take(&w.inbox, w.memory, &message);
+        sound();
+        if (taken == INBOX_MESSAGE)
+            give_back(message);
+    }
+    leave(0, 200);
+    quiet(0);
+    struct inbox_message rest;
+    while (inbox_take(&w.inbox, w.memory, &rest) == INBOX_MESSAGE)
+        give_back(rest);
+    assert_int_equal(want(1, CHUNK), 1);
+    for (uint64_t i = 0; i < 4; i++) { /* at each spot of the same chunk */
+        send(1, 8, 10 + i);
+        take(10 + i);
+    }
+}
+
+/* A message that its place's end cuts off is none. */
+static void test_an_end_in_a_message(void **state) {
+    struct inbox_message message;
+    (void)state;
+    begin(1, 1);
+    want(0, CHUNK);
+    struct room_note note = send(0, 100, 1);
+    if (shut_lie(note.place, note.chunk, 64) == INBOX_TOLD) {
+        assert_int_equal(inbox_take(&w.inbox, w.memory, &message), INBOX_BAD);
+        sound();
+        take_nothing();
+    }
 }
 
 static void test_a_bad_head_costs_its_chunk_only(void **state) {
@@ -454,134 +1130,77 @@ static void test_a_bad_head_costs_its_chunk_only(void **state) {
     begin(4, 2);
     want(0, CHUNK);
     want(1, 64);
-    put(0, 8, 1);
-    struct outbox_spot bad = put(0, 8, 2);
-    put(0, 8, 3);
-    put(1, 8, 4);
+    send(0, 8, 1);
+    struct room_note bad = send(0, 8, 2);
+    send(0, 8, 3);
+    send(1, 8, 4);
     w.memory[bad.chunk * CHUNK + bad.offset]++;
-    tell(0);
-    tell(1);
-    struct inbox_message message = take(1);
-    give_back(&message);
-    message = take(4);
-    give_back(&message);
+    struct inbox_message message = take(1), other = take(4);
     assert_int_equal(inbox_take(&w.inbox, w.memory, &message), INBOX_BAD);
-    assert_int_equal(message.from, 200);
-    take_nothing();
+    assert_int_equal(message.peer, 0);
+    assert_int_equal(message.place, bad.place);
+    assert_int_equal(message.chunk, bad.chunk);
     sound();
-    assert_int_equal(w.inbox.free_count, 3);
+    take_nothing();
+    leave(0, 200); /* the stream begins anew */
+    quiet(0);
+    want(0, CHUNK);
+    send(0, 8, 5);
+    give_back(take(5));
+    give_back(other);
+    assert_true(inbox_give_back(&w.inbox, bad.chunk, bad.place, 0)); /* held since before */
+    sound();
 }
 
-static void test_a_new_session_goes_on_where_the_other_side_is(void **state) {
+static void test_a_bad_head_of_one_that_is_quiet(void **state) {
+    struct inbox_message message;
     (void)state;
-    struct room_told told;
-    struct room_grant grant;
-    begin(4, 4);
+    begin(2, 2);
     want(0, 2 * CHUNK);
-    put(0, 8, 1);
-    assert_true(outbox_tell(&w.out[0], &told)); /* heard, but not known to be */
-    assert_int_equal(inbox_tell(&w.inbox, 0, &told), INBOX_TOLD);
-    struct outbox_spot second = put(0, 8, 2), third = put(0, 8, 3);
-    assert_true(outbox_tell(&w.out[0], &told)); /* lost */
-    outbox_broken(&w.out[0]);
-    assert_false(outbox_room(&w.out[0], 8));
-    assert_false(outbox_tell(&w.out[0], &told));
-    for (uint64_t after = 0; inbox_again(&w.inbox, 0, after, &grant); after = grant.place)
-        assert_true(outbox_grant(&w.out[0], &grant));
-    assert_true(outbox_settled(&w.out[0]));
+    struct room_note bad = send(0, 150, 1);
+    send(0, 8, 2);
+    leave(0, 200);
+    quiet(0);
+    w.memory[bad.chunk * CHUNK + bad.offset]++;
+    assert_int_equal(inbox_take(&w.inbox, w.memory, &message), INBOX_BAD);
+    assert_int_equal(message.peer, INBOX_NONE);
+    assert_int_equal(message.from, 200);
     sound();
-    assert_true(outbox_arrived(&w.out[0], second.place, 0));
-    assert_false(outbox_arrived(&w.out[0], second.place, second.offset));
-    assert_false(outbox_arrived(&w.out[0], third.place, third.offset));
-    put(0, 8, 2);
-    put(0, 8, 3);
-    tell(0);
-    for (uint64_t i = 1; i <= 3; i++)
-        take(i);
-    take_nothing();
+    give_back(take(2));
+    assert_int_equal(w.inbox.free_count, 2);
 }
 
-/* Completions of a session that is over say nothing about the same places on the next. */
-static void test_late_words_count_for_nothing(void **state) {
-    struct room_told told;
-    struct room_grant grant;
+/* A head may be written over by one that knows the secret. */
+static void test_a_head_of_a_message_longer_than_any(void **state) {
+    const struct room_shape shape = {
+        .message_bytes_max = 64, .chunk_bytes = 1024, .chunk_count = 1, .peer_chunks = 1};
+    struct inbox_message message;
     (void)state;
-    begin(4, 4);
-    want(0, CHUNK);
-    struct outbox_spot spot = put(0, 8, 1), again;
-    uint32_t session = w.out[0].session;
-    assert_true(outbox_tell(&w.out[0], &told)); /* lost */
-    outbox_broken(&w.out[0]);
-    assert_true(inbox_again(&w.inbox, 0, 0, &grant));
-    assert_true(outbox_grant(&w.out[0], &grant));
-    assert_true(outbox_settled(&w.out[0]));
-    assert_true(outbox_room(&w.out[0], 8));
-    outbox_put(&w.out[0], 8, &again);
-    assert_int_equal(again.offset, spot.offset);
-    outbox_ready(&w.out[0], &spot);
-    outbox_sure(&w.out[0], session, &told);
+    begin_with(&shape, 0);
+    want(0, 1);
+    send(0, 64, 1);
+    w.memory[8]++; /* its length */
+    assert_int_equal(inbox_take(&w.inbox, w.memory, &message), INBOX_BAD);
     sound();
-    assert_int_equal(tell(0), 0);
-    write_head(&again, 8, 1, false);
-    outbox_ready(&w.out[0], &again);
-    assert_int_equal(tell(0), 1);
-    take(1);
-}
-
-/* A receiver that does not name a place, of which it was never told that it is closed, lies. */
-static void test_no_receiver_closes_a_place(void **state) {
-    (void)state;
-    begin(4, 4);
-    want(0, CHUNK);
-    put(0, 8, 1);
-    outbox_broken(&w.out[0]);
-    assert_false(outbox_settled(&w.out[0]));
-    sound();
-}
-
-static void test_a_grant_that_was_lost_is_told_again(void **state) {
-    (void)state;
-    uint64_t grants;
-    uint32_t to;
-    struct room_grant grant;
-    begin(4, 4);
-    assert_true(outbox_want(&w.out[0], 64, &grants));
-    inbox_want(&w.inbox, 0, grants);
-    assert_true(inbox_grant(&w.inbox, 77, &to, &grant)); /* lost */
-    outbox_broken(&w.out[0]);
-    assert_true(inbox_again(&w.inbox, 0, 0, &grant));
-    assert_true(outbox_grant(&w.out[0], &grant));
-    assert_false(inbox_again(&w.inbox, 0, grant.place, &grant));
-    assert_true(outbox_settled(&w.out[0]));
-    put(0, 8, 1);
-    tell(0);
-    take(1);
 }
 
 static void test_grants_that_no_receiver_makes(void **state) {
-    (void)state;
-    struct room_grant grant = {.place = 1, .secret = 5, .chunk = 0, .end = 0};
-    begin(4, 4);
+    struct room_grant grant = {.place = 5, .secret = 5};
     struct outbox *out = &w.out[0];
-    grant.end = CHUNK + 64;
-    assert_false(outbox_grant(out, &grant));
-    grant.end = 64; /* filled, before anything was put there */
-    assert_false(outbox_grant(out, &grant));
-    grant.end = 0;
+    (void)state;
+    outbox_init(out, CHUNK, 4);
+    assert_false(outbox_grant(out, &(struct room_grant){.place = 0}));
     assert_true(outbox_grant(out, &grant));
-    grant.secret = 6;
-    assert_false(outbox_grant(out, &grant));
-    grant.secret = 5;
-    grant.end = 64;
-    assert_false(outbox_grant(out, &grant));
-    const struct room_grant outside = {.place = 2, .chunk = 4}; /* of 4 */
+    assert_false(outbox_grant(out, &grant)); /* the same */
+    grant.place = 4;
+    assert_false(outbox_grant(out, &grant));                    /* an earlier one */
+    const struct room_grant outside = {.place = 6, .chunk = 4}; /* of 4 */
     assert_false(outbox_grant(out, &outside));
-    for (uint64_t place = 2; place <= OUTBOX_PLACES; place++) {
-        grant = (struct room_grant){.place = place};
-        assert_true(outbox_grant(out, &grant));
-    }
-    grant.place++;
+    for (uint32_t i = 1; i < OUTBOX_PLACES; i++)
+        assert_true(outbox_grant(out, &(struct room_grant){.place = 5 + i}));
+    grant.place = 100;
     assert_false(outbox_grant(out, &grant)); /* more than were ever asked for */
+    assert_null(outbox_verify(out));
 }
 
 #define TEST(name) cmocka_unit_test_teardown(test_##name, end)
@@ -591,23 +1210,49 @@ int main(void) {
         TEST(shapes),
         TEST(sizes),
         TEST(heads),
+        TEST(memory),
         TEST(messages_in_their_order),
+        TEST(notes_in_any_order),
+        TEST(a_message_that_never_comes_is_skipped),
+        TEST(a_chunk_of_skips_only),
+        TEST(many_skips_take_turns_too),
+        TEST(the_first_of_message_and_skip_counts),
+        TEST(a_place_is_shut_with_messages_to_come),
         TEST(a_message_that_does_not_fit_closes_its_place),
+        TEST(streams_take_turns),
+        TEST(given_back_once),
+        TEST(places_begin_above_those_of_the_inbox_before),
         TEST(a_full_inbox_drops_nothing),
         TEST(a_crowd_shares),
         TEST(a_peer_has_no_more_than_its_share),
-        TEST(silent_senders_keep_half_and_are_called),
+        TEST(what_is_wanted_is_told_once),
+        TEST(a_sender_that_wants_less_leaves_the_line),
+        TEST(silent_senders_keep_half),
+        TEST(idle_senders_close_what_they_may_not_keep),
+        TEST(a_closed_place_is_no_room),
+        TEST(the_longest_idle_is_called_first),
+        TEST(those_that_wait_are_called_last),
         TEST(senders_that_are_away_are_called),
         TEST(awaited_once),
-        TEST(what_a_sender_that_is_gone_had_told_stays),
-        TEST(given_back_once),
-        TEST(what_was_taken_back_is_passed_over),
-        TEST(lies),
+        TEST(what_waits_is_put_before_a_place_is_given_up),
+        TEST(a_call_leaves_later_places_alone),
+        TEST(what_senders_are_told_and_in_which_order),
+        TEST(peers_are_listed),
+        TEST(what_a_sender_had_told_is_delivered),
+        TEST(what_a_sender_tells_while_it_leaves),
+        TEST(holes_are_passed_over),
+        TEST(a_quiet_sender_has_nothing),
+        TEST(streams_without_chunks_leave_nothing),
+        TEST(one_that_leaves_is_not_called),
+        TEST(a_closed_inbox_waits_for_its_senders),
+        TEST(lies_about_messages),
+        TEST(a_message_longer_than_any_is_a_lie),
+        TEST(lies_about_ends),
+        TEST(messages_in_one_another),
+        TEST(an_end_in_a_message),
         TEST(a_bad_head_costs_its_chunk_only),
-        TEST(a_new_session_goes_on_where_the_other_side_is),
-        TEST(late_words_count_for_nothing),
-        TEST(no_receiver_closes_a_place),
-        TEST(a_grant_that_was_lost_is_told_again),
+        TEST(a_bad_head_of_one_that_is_quiet),
+        TEST(a_head_of_a_message_longer_than_any),
         TEST(grants_that_no_receiver_makes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,7 @@ static void run_one(const char *profile, uint64_t seed, uint32_t plant, FILE *tr
 
     assert_true(profile_fill(profile, seed, &config));
     config.plant = plant;
+    config.work.mail = plant == SIM_PLANT_LOST_BUFFER; /* or those for words are never all in use */
     sim_run(&config, seed, trace, result);
 }
 

@@ -62,7 +62,7 @@ want = {"WEIR_SQ_DEPTH": (512, env, ""), "WEIR_INLINE_BYTES": (0, env, ""),
     "WEIR_POLL_BUDGET": (256, env, "WEIR_POLL_BUDGET=x: not a whole number from 1 to 65536"),
     "WEIR_QP_COUNT": (1, env, "WEIR_QP_COUNT=: not a whole number from 1 to 16"),
     "WEIR_CQ_DEPTH": (None, env, "WEIR_CQ_DEPTH=2047: not a whole number from 2048 to 4194304"
-        " (4 * qp_count * the larger of sq_depth and recv_credits + 2)")}
+        " (4 * qp_count * the larger of sq_depth and recv_credits + 20)")}
 for name in want:
     assert got[name] == want[name], (name, got[name])' "$dir/out.json"
     ) || return 1

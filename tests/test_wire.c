@@ -37,6 +37,7 @@ static struct wire_message largest(enum wire_type type) {
         m.qps.mtu = m.qps.rd_atomic = m.qps.recv_bytes_max = UINT32_MAX;
         m.qps.recv_credits = WIRE_CREDITS_MAX;
         m.qps.pass = UINT64_MAX;
+        m.qps.life = UINT64_MAX - 4;
         m.qps.ordered = true;
         m.qps.qp_count = WEIR_QPS_MAX;
         for (uint32_t i = 0; i < WEIR_QPS_MAX; i++) {
@@ -101,6 +102,7 @@ static void test_fields_arrive_where_they_belong(void **state) {
     m.qps.recv_credits = 64;
     m.qps.recv_bytes_max = 288;
     m.qps.pass = 0x1122334455667788;
+    m.qps.life = 0x2122334455667789;
     m.qps.ordered = false;
     m.qps.qp_count = 2;
     m.qps.qps[1].psn = 0x030201;
@@ -114,6 +116,7 @@ static void test_fields_arrive_where_they_belong(void **state) {
     assert_int_equal(back.qps.recv_credits, 64);
     assert_int_equal(back.qps.recv_bytes_max, 288);
     assert_int_equal(back.qps.pass, 0x1122334455667788);
+    assert_int_equal(back.qps.life, 0x2122334455667789);
     assert_false(back.qps.ordered);
     assert_int_equal(back.qps.qp_count, 2);
     assert_int_equal(back.qps.qps[0].psn, m.qps.qps[0].psn);
@@ -121,8 +124,10 @@ static void test_fields_arrive_where_they_belong(void **state) {
     assert_int_equal(back.qps.qps[1].psn, 0x030201);
     assert_int_equal(back.qps.qps[1].blob_length, 0);
     /* Little-endian, at the documented places. */
-    assert_memory_equal(bytes, "WEIR\x02\x00\x04\x00", 8);
+    assert_memory_equal(bytes, "WEIR\x03\x00\x04\x00", 8);
     assert_memory_equal(bytes + WIRE_HEADER_SIZE, "\x08\x07\x06\x05\x04\x03\x02\x01\x09", 9);
+    assert_memory_equal(bytes + WIRE_HEADER_SIZE + 16 + 64,
+                        "\x88\x77\x66\x55\x44\x33\x22\x11\x89\x77\x66\x55\x44\x33\x22\x21", 16);
 }
 
 static void test_H13_every_truncation_and_extension_is_refused(void **state) {
@@ -206,6 +211,8 @@ static void test_H13_values_out_of_range_are_refused(void **state) {
     REFUSED(WIRE_HELLO, m.qps.recv_credits = 0);
     REFUSED(WIRE_HELLO, m.qps.recv_credits = WIRE_CREDITS_MAX + 1);
     REFUSED(WIRE_HELLO, m.qps.pass = 0);
+    REFUSED(WIRE_HELLO, m.qps.life = 0);
+    REFUSED(WIRE_HELLO_ACK, m.qps.life = 0);
     REFUSED(WIRE_HELLO, m.qps.device[0] = '\0');
     REFUSED(WIRE_HELLO, memset(m.qps.device, 'd', sizeof(m.qps.device)));
     REFUSED(WIRE_HELLO, m.qps.qps[15].psn = 0x1000000);
@@ -213,6 +220,41 @@ static void test_H13_values_out_of_range_are_refused(void **state) {
     REFUSED(WIRE_TYPE_END, (void)0);
     REFUSED((enum wire_type)0, (void)0);
 #undef REFUSED
+}
+
+/* Nobody would encode those, but anybody may send them. */
+static void test_H13_a_life_of_nothing_is_refused(void **state) {
+    (void)state;
+    for (int type = WIRE_HELLO; type <= WIRE_HELLO_ACK; type++) {
+        struct wire_message m = largest((enum wire_type)type), back;
+        uint8_t bytes[WEIR_CONTROL_MESSAGE_MAX];
+        uint32_t length = encoded(&m, bytes);
+        uint32_t numbers = type == WIRE_HELLO ? 8 : 16; /* epoch, and echo */
+        uint8_t *life = bytes + WIRE_HEADER_SIZE + numbers + 72;
+
+        assert_memory_equal(life, "\xfb\xff\xff\xff\xff\xff\xff\xff", 8);
+        memset(life, 0, 8);
+        assert_int_equal(wire_decode(bytes, length, &back), WEIR_EINVAL);
+        life[7] = 1;
+        assert_int_equal(wire_decode(bytes, length, &back), WEIR_OK);
+        assert_int_equal(back.qps.life, UINT64_C(1) << 56);
+    }
+}
+
+/* One of the version before, or behind, is none. */
+static void test_H13_other_versions_are_refused(void **state) {
+    (void)state;
+    for (int type = WIRE_WHO; type < WIRE_TYPE_END; type++) {
+        struct wire_message m = largest((enum wire_type)type), back;
+        uint8_t bytes[WEIR_CONTROL_MESSAGE_MAX];
+        uint32_t length = encoded(&m, bytes);
+
+        for (uint32_t version = 0; version < 256; version++) {
+            bytes[4] = (uint8_t)version;
+            assert_int_equal(wire_decode(bytes, length, &back),
+                             version == WIRE_VERSION ? WEIR_OK : WEIR_EINVAL);
+        }
+    }
 }
 
 static void test_H13_second_encodings_are_refused(void **state) {
@@ -245,6 +287,7 @@ static struct wire_qp_set plain_set(void) {
     set.recv_credits = 64;
     set.recv_bytes_max = WIRE_DATA_SIZE + WEIR_NOTIFY_MAX;
     set.pass = 7;
+    set.life = 9;
     set.ordered = true;
     set.qp_count = 4;
     return set;
@@ -348,22 +391,43 @@ static void test_data_header_survives_the_trip(void **state) {
     const struct wire_data notify = {.kind = WIRE_NOTIFY,
                                      .parts = WEIR_QPS_MAX,
                                      .payload_length = WEIR_NOTIFY_MAX,
-                                     .credit = 0xfffffffe,
+                                     .credit = 0xfffefffd, /* of words above that of notes */
                                      .number = UINT64_MAX,
                                      .tag = 0x1122334455667788,
                                      .base = UINT64_MAX - WIRE_WINDOW_SIZE};
     const struct wire_data credit = {.kind = WIRE_CREDIT, .credit = 7};
+    struct wire_data words = notify, message = notify;
     struct wire_data back;
     uint8_t bytes[WIRE_DATA_SIZE];
 
     (void)state;
     wire_data_encode(&notify, bytes);
-    assert_memory_equal(bytes, "\x01\x10\x00\x01\xfe\xff\xff\xff", 8);
+    assert_memory_equal(bytes, "\x01\x10\x00\x01\xfd\xff\xfe\xff", 8);
     assert_int_equal(wire_data_decode(bytes, WIRE_DATA_SIZE + WEIR_NOTIFY_MAX, &back), WEIR_OK);
     assert_memory_equal(&back, &notify, sizeof(back));
     wire_data_encode(&credit, bytes);
     assert_int_equal(wire_data_decode(bytes, WIRE_DATA_SIZE, &back), WEIR_OK);
     assert_memory_equal(&back, &credit, sizeof(back));
+    words.kind = WIRE_WORDS;
+    words.parts = 1;
+    wire_data_encode(&words, bytes);
+    assert_memory_equal(bytes, "\x03\x01\x00\x01\xfd\xff\xfe\xff", 8);
+    assert_int_equal(wire_data_decode(bytes, WIRE_DATA_SIZE + WEIR_NOTIFY_MAX, &back), WEIR_OK);
+    assert_memory_equal(&back, &words, sizeof(back));
+    message.kind = WIRE_MESSAGE;
+    wire_data_encode(&message, bytes);
+    assert_memory_equal(bytes, "\x04\x10\x00\x01\xfd\xff\xfe\xff", 8);
+    assert_int_equal(wire_data_decode(bytes, WIRE_DATA_SIZE + WEIR_NOTIFY_MAX, &back), WEIR_OK);
+    assert_memory_equal(&back, &message, sizeof(back));
+}
+
+static void test_M3_the_class_of_each_kind(void **state) {
+    (void)state;
+    assert_int_equal(wire_data_class(WIRE_NOTIFY), CREDIT_NOTES);
+    assert_int_equal(wire_data_class(WIRE_WORDS), CREDIT_WORDS);
+    assert_int_equal(wire_data_class(WIRE_MESSAGE), CREDIT_WORDS);
+    assert_int_equal(wire_data_class(WIRE_CREDIT), CREDIT_CLASSES); /* it takes none */
+    assert_int_equal(WIRE_DATA_KINDS, WIRE_MESSAGE + 1);
 }
 
 static void test_H13_data_headers_out_of_range_are_refused(void **state) {
@@ -388,17 +452,27 @@ static void test_H13_data_headers_out_of_range_are_refused(void **state) {
         wire_data_decode(bytes, WIRE_DATA_SIZE + (uint32_t)data.payload_length, &back),            \
         WEIR_EINVAL)
     REFUSED(0, (void)0);
-    REFUSED(3, (void)0);
-    REFUSED(WIRE_NOTIFY, data.parts = 0);
-    REFUSED(WIRE_NOTIFY, data.parts = WEIR_QPS_MAX + 1);
-    REFUSED(WIRE_NOTIFY, data.payload_length = WEIR_NOTIFY_MAX + 1);
-    REFUSED(WIRE_NOTIFY, data.number = 5);
-    REFUSED(WIRE_NOTIFY, data.number = 5 + WIRE_WINDOW_SIZE + 1);
+    for (uint8_t kind = WIRE_DATA_KINDS; kind != 0; kind++) { /* up to 255 */
+        REFUSED(kind, (void)0);
+    }
+    for (uint8_t kind = WIRE_NOTIFY; kind < WIRE_DATA_KINDS; kind++) {
+        if (kind == WIRE_CREDIT)
+            continue;
+        REFUSED(kind, data.parts = 0);
+        REFUSED(kind, data.parts = WEIR_QPS_MAX + 1);
+        REFUSED(kind, data.payload_length = WEIR_NOTIFY_MAX + 1);
+        REFUSED(kind, data.number = 5);
+        REFUSED(kind, data.number = 5 + WIRE_WINDOW_SIZE + 1);
+        REFUSED(kind, (data.number = 0, data.base = 0));
+    }
+    REFUSED(WIRE_WORDS, data.parts = 2);
+    REFUSED(WIRE_WORDS, data.parts = WEIR_QPS_MAX);
     REFUSED(WIRE_CREDIT, (void)0);
     REFUSED(WIRE_CREDIT, (data = (struct wire_data){.kind = WIRE_CREDIT, .tag = 1}));
     REFUSED(WIRE_CREDIT, (data = (struct wire_data){.kind = WIRE_CREDIT, .number = 1}));
     REFUSED(WIRE_CREDIT, (data = (struct wire_data){.kind = WIRE_CREDIT, .base = 1}));
     REFUSED(WIRE_CREDIT, (data = (struct wire_data){.kind = WIRE_CREDIT, .parts = 1}));
+    REFUSED(WIRE_CREDIT, (data = (struct wire_data){.kind = WIRE_CREDIT, .payload_length = 1}));
 #undef REFUSED
 }
 
@@ -409,6 +483,8 @@ int main(void) {
         cmocka_unit_test(test_H13_every_truncation_and_extension_is_refused),
         cmocka_unit_test(test_H13_every_byte_flip_is_refused_or_canonical),
         cmocka_unit_test(test_H13_values_out_of_range_are_refused),
+        cmocka_unit_test(test_H13_a_life_of_nothing_is_refused),
+        cmocka_unit_test(test_H13_other_versions_are_refused),
         cmocka_unit_test(test_H13_second_encodings_are_refused),
         cmocka_unit_test(test_H9_negotiate_takes_what_both_have),
         cmocka_unit_test(test_H9_negotiate_refuses_what_cannot_work),
@@ -416,6 +492,7 @@ int main(void) {
         cmocka_unit_test(test_H13_damaged_descriptors_are_refused),
         cmocka_unit_test(test_descriptor_values_out_of_range_are_refused),
         cmocka_unit_test(test_data_header_survives_the_trip),
+        cmocka_unit_test(test_M3_the_class_of_each_kind),
         cmocka_unit_test(test_H13_data_headers_out_of_range_are_refused),
     };
 

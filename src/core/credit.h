@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* credit.h: how many messages each side may send on one QP, both directions.
  *
- * The receiver posts `window` buffers for messages and CREDIT_RESERVE for credit
- * messages. The sender counts what it sent; the receiver tells, modulo 2^32, how
- * many it has taken up and posted anew. A credit message takes no credit; it is
- * sent when half the window is owed.
+ * Messages are of two classes with windows of their own: notifications, which wait in their buffers
+ * until the application takes them, and all that the engine takes up at once. So an application
+ * that takes no notifications holds up nothing else.
  *
- * At most two credit messages are ever unread, in flight or in a buffer. Say that k
- * are, and that b was told last before the first of them. Each tells half a window
- * more than what was told before it, so the last tells b + k * half at least. If the
- * other side has heard of b at most, it has sent b + window at most, and no more can
- * have been taken up: k * half <= window.
+ * The receiver posts `window` buffers for each class, and CREDIT_RESERVE for credit messages. The
+ * sender counts what it sent; the receiver tells, modulo 2^16, how many it has taken up and posted
+ * anew. A credit message takes no credit, and tells of both classes; it is sent when half of a
+ * window is owed.
+ *
+ * At most two credit messages for the sake of each class are ever unread, in flight or in a buffer.
+ * Say that k are, and that b was told of the class last before the first of them. Each tells half a
+ * window more than what was told before it, so the last tells b + k * half at least. If the other
+ * side has heard of b at most, it has sent b + window at most, and no more can have been taken up:
+ * k * half <= window.
  *
  * It has heard of b at most: on an ordered session, because it reads what was sent
  * before the first unread one only. Elsewhere a later message may overtake it, so
  *  - until a credit message is known to be in a buffer over there, which its completion
- *    says, no other is sent, and notifications tell what was told before it;
+ *    says, no other is sent, and other messages tell what was told before it;
  *  - what is sent after that is read after it: receives are polled as they were filled.
  */
 #ifndef WEIR_CREDIT_H
@@ -24,49 +28,81 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { CREDIT_RESERVE = 2, CREDIT_WINDOW_MAX = 512 };
-
-struct credit {
-    uint32_t window_remote; /* buffers that the other side posted for our messages */
-    uint32_t sent;
-    uint32_t acked; /* of ours, taken up over there */
-    uint32_t window_local;
-    uint32_t arrived; /* of theirs */
-    uint32_t taken;   /* of theirs, taken up here */
-    uint32_t told;    /* of taken, the last value sent */
-    /* A credit message that may be overtaken: */
-    bool under_way;
-    uint32_t told_before;   /* told, before it */
-    uint64_t under_way_seq; /* its run */
+enum credit_class {
+    CREDIT_NOTES,   /* notifications */
+    CREDIT_WORDS,   /* words about messages, and notes of them */
+    CREDIT_CLASSES, /* messages of no class take no credit */
 };
 
-static inline void credit_init(struct credit *credit, uint32_t window_local,
-                               uint32_t window_remote) {
-    *credit = (struct credit){.window_remote = window_remote, .window_local = window_local};
+enum {
+    CREDIT_RESERVE = 2 * CREDIT_CLASSES,
+    CREDIT_WINDOW_MAX = 512, /* of notifications */
+    CREDIT_WORDS_WINDOW = 16,
+    CREDIT_BESIDE =
+        CREDIT_WORDS_WINDOW + CREDIT_RESERVE /* buffers beside those for notifications */
+};
+
+/* Counts are modulo 2^16. */
+struct credit {
+    uint16_t window_remote[CREDIT_CLASSES]; /* buffers that the other side posted for ours */
+    uint16_t sent[CREDIT_CLASSES];
+    uint16_t acked[CREDIT_CLASSES]; /* of ours, taken up over there */
+    uint16_t window_local[CREDIT_CLASSES];
+    uint16_t arrived[CREDIT_CLASSES]; /* of theirs */
+    uint16_t taken[CREDIT_CLASSES];   /* of theirs, taken up here */
+    uint16_t told[CREDIT_CLASSES];    /* of taken, the last value sent */
+    /* A credit message that may be overtaken: */
+    bool under_way;
+    uint16_t told_before[CREDIT_CLASSES]; /* told, before it */
+    uint64_t under_way_seq;               /* its run */
+};
+
+static inline uint16_t credit_between(uint16_t later, uint16_t earlier) {
+    return (uint16_t)(later - earlier);
 }
-static inline bool credit_available(const struct credit *credit) {
-    return credit->sent - credit->acked < credit->window_remote;
+/* notes: the window of notifications, the same on both sides, as that of words is. */
+static inline void credit_init(struct credit *credit, uint16_t notes) {
+    *credit = (struct credit){.window_remote = {notes, CREDIT_WORDS_WINDOW},
+                              .window_local = {notes, CREDIT_WORDS_WINDOW}};
 }
-/* A credit message is due. The half is rounded up: of a window of 3, three messages of
- * one each could be unread otherwise. */
+/* Both sides have agreed on a window. Messages of theirs may have come before. */
+static inline void credit_agree(struct credit *credit, uint16_t notes) {
+    credit->window_remote[CREDIT_NOTES] = credit->window_local[CREDIT_NOTES] = notes;
+    credit->window_remote[CREDIT_WORDS] = CREDIT_WORDS_WINDOW;
+}
+static inline bool credit_available(const struct credit *credit, enum credit_class class) {
+    return credit_between(credit->sent[class], credit->acked[class]) < credit->window_remote[class];
+}
+/* Half of a window is rounded up: of a window of 3, three messages of one each could be unread
+ * otherwise. */
+static inline bool credit_owed_of(const struct credit *credit, enum credit_class class) {
+    return credit_between(credit->taken[class], credit->told[class]) >=
+           (credit->window_local[class] + 1) / 2;
+}
+/* A credit message is due. */
 static inline bool credit_owed(const struct credit *credit) {
-    uint32_t half = (credit->window_local + 1) / 2;
-    return credit->taken - credit->told >= half;
+    return credit_owed_of(credit, CREDIT_NOTES) || credit_owed_of(credit, CREDIT_WORDS);
 }
-/* The number taken up that a message posted now tells. */
+/* The numbers taken up that a message posted now tells: 16 bits each, those of words above. */
 static inline uint32_t credit_to_tell(const struct credit *credit) {
-    return credit->under_way ? credit->told_before : credit->taken;
+    const uint16_t *taken = credit->under_way ? credit->told_before : credit->taken;
+    return taken[CREDIT_NOTES] | (uint32_t)taken[CREDIT_WORDS] << 16;
+}
+static inline void credit_all_told(struct credit *credit) {
+    credit->told[CREDIT_NOTES] = credit->taken[CREDIT_NOTES];
+    credit->told[CREDIT_WORDS] = credit->taken[CREDIT_WORDS];
 }
 /* One was posted. */
 static inline void credit_told(struct credit *credit) {
     if (!credit->under_way)
-        credit->told = credit->taken;
+        credit_all_told(credit);
 }
 /* A credit message was posted, on an unordered session: no other may be posted before
  * credit_landed. */
 static inline void credit_launched(struct credit *credit, uint64_t seq) {
-    credit->told_before = credit->told;
-    credit->told = credit->taken;
+    credit->told_before[CREDIT_NOTES] = credit->told[CREDIT_NOTES];
+    credit->told_before[CREDIT_WORDS] = credit->told[CREDIT_WORDS];
+    credit_all_told(credit);
     credit->under_way = true;
     credit->under_way_seq = seq;
 }
@@ -74,17 +110,25 @@ static inline void credit_landed(struct credit *credit) {
     credit->under_way = false;
 }
 /* A message of theirs that took a credit is here; false when they had none. */
-static inline bool credit_arrived(struct credit *credit) {
-    return ++credit->arrived - credit->told <= credit->window_local;
+static inline bool credit_arrived(struct credit *credit, enum credit_class class) {
+    credit->arrived[class]++;
+    return credit_between(credit->arrived[class], credit->told[class]) <=
+           credit->window_local[class];
+}
+static inline bool credit_hear_of(struct credit *credit, enum credit_class class, uint16_t acked) {
+    int16_t more = (int16_t)credit_between(acked, credit->acked[class]);
+    if (more <= 0)
+        return true;
+    if (more > credit_between(credit->sent[class], credit->acked[class]))
+        return false;
+    credit->acked[class] = acked;
+    return true;
 }
 /* Hears what the other side told; false when it claims more than was sent. Less than it said before
  * is old news: on unordered devices messages overtake each other. */
 static inline bool credit_hear(struct credit *credit, uint32_t acked) {
-    if ((int32_t)(acked - credit->sent) > 0)
-        return false;
-    if ((int32_t)(acked - credit->acked) > 0)
-        credit->acked = acked;
-    return true;
+    return credit_hear_of(credit, CREDIT_NOTES, (uint16_t)acked) &&
+           credit_hear_of(credit, CREDIT_WORDS, (uint16_t)(acked >> 16));
 }
 
 #endif

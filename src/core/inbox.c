@@ -23,8 +23,8 @@ size_t inbox_bytes(const struct room_shape *shape, uint32_t peers) {
     if (streams < peers || streams == UINT32_MAX)
         return 0;
     return shape->chunk_count * sizeof(struct inbox_chunk) + streams * sizeof(struct inbox_stream) +
-           held_words(shape) * sizeof(uint64_t) + up(peers * sizeof(uint32_t)) +
-           up(groups_bytes(streams + 1, shape->chunk_count)) + 3 * up(groups_bytes(1, streams));
+           2 * held_words(shape) * sizeof(uint64_t) + up(peers * sizeof(uint32_t)) +
+           up(groups_bytes(streams + 1, shape->chunk_count)) + 5 * up(groups_bytes(1, streams));
 }
 
 static void *carve(uint8_t **at, size_t bytes) {
@@ -37,22 +37,28 @@ static void carve_list(uint8_t **at, struct groups *list, uint32_t streams) {
     groups_init(list, carve(at, groups_bytes(1, streams)), 1, streams);
 }
 
-void inbox_init(struct inbox *inbox, void *memory, const struct room_shape *shape, uint32_t peers) {
+void inbox_init(struct inbox *inbox, void *memory, const struct room_shape *shape, uint32_t peers,
+                uint64_t places) {
     uint8_t *at = memory;
     uint32_t streams = streams_of(shape, peers), chunks = shape->chunk_count;
     *inbox = (struct inbox){.shape = *shape,
                             .peer_count = peers,
                             .stream_count = streams,
                             .stream_free = INBOX_NONE,
+                            .first_place = places,
+                            .places = places,
                             .free_count = chunks};
     inbox->chunks = carve(&at, chunks * sizeof(struct inbox_chunk));
     inbox->streams = carve(&at, streams * sizeof(struct inbox_stream));
+    inbox->here = carve(&at, held_words(shape) * sizeof(uint64_t));
     inbox->held = carve(&at, held_words(shape) * sizeof(uint64_t));
     inbox->of_peer = carve(&at, peers * sizeof(uint32_t));
     groups_init(&inbox->owned, carve(&at, groups_bytes(streams + 1, chunks)), streams + 1, chunks);
     carve_list(&at, &inbox->line, streams);
     carve_list(&at, &inbox->ready, streams);
     carve_list(&at, &inbox->active, streams);
+    carve_list(&at, &inbox->met, streams);
+    carve_list(&at, &inbox->going, streams);
     assert((size_t)(at - (uint8_t *)memory) == inbox_bytes(shape, peers));
     for (uint32_t i = 0; i < chunks; i++)
         groups_join(&inbox->owned, i, streams);
@@ -90,17 +96,36 @@ static bool wants(const struct inbox *inbox, const struct inbox_stream *stream) 
     return stream->wanted > stream->grants && stream->chunks < inbox->shape.peer_chunks;
 }
 
+/* ---- bits: one for each line of each chunk ---- */
+
+static size_t bit_of(const struct inbox *inbox, uint32_t chunk, uint32_t offset) {
+    return (size_t)chunk * (inbox->shape.chunk_bytes / ROOM_LINE) + offset / ROOM_LINE;
+}
+
+static bool bit_get(const uint64_t *bits, size_t bit) {
+    return (bits[bit / 64] >> (bit % 64) & 1) != 0;
+}
+
+static void bit_set(uint64_t *bits, size_t bit, bool set) {
+    if (set)
+        bits[bit / 64] |= UINT64_C(1) << (bit % 64);
+    else
+        bits[bit / 64] &= ~(UINT64_C(1) << (bit % 64));
+}
+
+static bool is_here(const struct inbox *inbox, uint32_t chunk, uint32_t offset) {
+    return offset < inbox->shape.chunk_bytes && bit_get(inbox->here, bit_of(inbox, chunk, offset));
+}
+
 static bool has_message(const struct inbox *inbox, const struct inbox_stream *stream) {
-    if (stream->taking == INBOX_NONE)
-        return false;
-    const struct inbox_chunk *chunk = &inbox->chunks[stream->taking];
-    return chunk->taken < chunk->end;
+    return stream->taking != INBOX_NONE &&
+           is_here(inbox, stream->taking, inbox->chunks[stream->taking].taken);
 }
 
 /* ---- the life of a chunk ---- */
 
 /* An open chunk is open no more. */
-static void chunk_close(struct inbox *inbox, uint32_t index) {
+static void chunk_close(struct inbox *inbox, uint32_t index, uint32_t end) {
     struct inbox_chunk *chunk = &inbox->chunks[index];
     uint32_t owner = groups_of(&inbox->owned, index);
     struct inbox_stream *stream = &inbox->streams[owner];
@@ -108,13 +133,14 @@ static void chunk_close(struct inbox *inbox, uint32_t index) {
     inbox->called -= chunk->called;
     inbox->awaited -= chunk->called && chunk->round == inbox->round;
     chunk->closed = true;
+    chunk->end = end;
     chunk->keep = chunk->called = false;
     if (--stream->open == 0)
         groups_leave(&inbox->active, owner);
 }
 
 static void stream_forget(struct inbox *inbox, struct inbox_stream *stream) {
-    if (stream->peer != INBOX_NONE || stream->chunks != 0)
+    if (stream->peer != INBOX_NONE || stream->leaving != INBOX_NONE || stream->chunks != 0)
         return;
     *stream = (struct inbox_stream){.taking = INBOX_NONE, .next_free = inbox->stream_free};
     inbox->stream_free = index_of(inbox, stream);
@@ -126,6 +152,8 @@ static void chunk_release(struct inbox *inbox, uint32_t index) {
     if (!chunk->closed || chunk->taken != chunk->end || chunk->held != 0)
         return;
     struct inbox_stream *stream = &inbox->streams[groups_of(&inbox->owned, index)];
+    if (stream->leaving != INBOX_NONE)
+        return; /* something may write there still */
     if (stream->taking == index)
         stream->taking = groups_next(&inbox->owned, index);
     *chunk = (struct inbox_chunk){.place = 0};
@@ -146,97 +174,153 @@ static void stream_advance(struct inbox *inbox, struct inbox_stream *stream) {
             break;
         stream->taking = groups_next(&inbox->owned, at);
         chunk_release(inbox, at);
+        if (!stream->used)
+            break;
     }
-    set_in(&inbox->ready, index, has_message(inbox, stream));
-}
-
-/* Likewise, behind a message: streams with more take turns. */
-static void stream_next(struct inbox *inbox, struct inbox_stream *stream,
-                        const struct inbox_chunk *chunk) {
-    if (chunk->taken == chunk->end)
-        stream_advance(inbox, stream);
-    if (inbox->ready.used > 1 && is_in(&inbox->ready, index_of(inbox, stream)))
-        to_the_end(&inbox->ready, index_of(inbox, stream));
+    set_in(&inbox->ready, index, stream->used && has_message(inbox, stream));
 }
 
 /* ---- streams ---- */
 
-bool inbox_meet(struct inbox *inbox, uint32_t peer, uint64_t life, uint64_t from) {
+static struct inbox_stream *stream_begin(struct inbox *inbox, uint32_t peer) {
     uint32_t index = inbox->stream_free;
-    assert(life != 0 && peer < inbox->peer_count);
-    if (inbox->of_peer[peer] != 0)
-        return false;
+    assert(peer < inbox->peer_count);
     if (index != INBOX_NONE)
         inbox->stream_free = inbox->streams[index].next_free;
     else
         index = inbox->streams_used++;
     assert(index < inbox->stream_count);
-    inbox->streams[index] =
-        (struct inbox_stream){.life = life, .from = from, .peer = peer, .taking = INBOX_NONE};
+    struct inbox_stream *stream = &inbox->streams[index];
+    *stream = (struct inbox_stream){
+        .used = true, .peer = peer, .leaving = INBOX_NONE, .taking = INBOX_NONE};
     inbox->of_peer[peer] = index + 1;
-    return true;
+    groups_join(&inbox->met, index, 0);
+    return stream;
 }
 
-const struct inbox_stream *inbox_stream_of(const struct inbox *inbox, uint32_t peer) {
-    return stream_of(inbox, peer);
+bool inbox_knows(const struct inbox *inbox, uint32_t peer) {
+    return stream_of(inbox, peer) != NULL;
+}
+
+uint32_t inbox_peer_after(const struct inbox *inbox, uint32_t peer) {
+    const struct inbox_stream *stream = stream_of(inbox, peer);
+    uint32_t next = stream == NULL ? groups_first(&inbox->met, 0)
+                                   : groups_next(&inbox->met, index_of(inbox, stream));
+    return next == INBOX_NONE ? INBOX_NONE : inbox->streams[next].peer;
 }
 
 void inbox_want(struct inbox *inbox, uint32_t peer, uint64_t grants) {
     struct inbox_stream *stream = stream_of(inbox, peer);
     if (stream == NULL)
-        return;
+        stream = stream_begin(inbox, peer);
     stream->wanted = grants;
     set_in(&inbox->line, index_of(inbox, stream), wants(inbox, stream));
 }
 
-void inbox_peer_gone(struct inbox *inbox, uint32_t peer) {
+/* The end of what has arrived in the chunk behind `from`; `from`: nothing has. */
+static uint32_t next_here(const struct inbox *inbox, uint32_t index, uint32_t from) {
+    uint32_t offset = from;
+    while (offset < inbox->shape.chunk_bytes && !is_here(inbox, index, offset))
+        offset += ROOM_LINE;
+    return offset;
+}
+
+/* Nothing more arrives: the chunk goes on at the next message that is here, or ends. */
+static void pass_hole(struct inbox *inbox, uint32_t index) {
+    struct inbox_chunk *chunk = &inbox->chunks[index];
+    uint32_t limit = chunk->closed ? chunk->end : inbox->shape.chunk_bytes;
+    if (!chunk->closed)
+        chunk_close(inbox, index, limit);
+    if (chunk->arrived > 0)
+        limit = next_here(inbox, index, chunk->taken);
+    else
+        chunk->end = limit = chunk->taken;
+    chunk->taken = limit;
+}
+
+/* Likewise, for all chunks of a stream whose sender is quiet: at the next message. */
+static void pass_holes(struct inbox *inbox, struct inbox_stream *stream) {
+    uint32_t at = stream->taking;
+    while (at != INBOX_NONE && stream->used) {
+        pass_hole(inbox, at);
+        if (inbox->chunks[at].arrived > 0)
+            break;
+        at = groups_next(&inbox->owned, at);
+        stream_advance(inbox, stream);
+    }
+    if (stream->used)
+        stream_advance(inbox, stream);
+}
+
+static bool is_quiet(const struct inbox_stream *stream) {
+    return stream->peer == INBOX_NONE && stream->leaving == INBOX_NONE;
+}
+
+static void stream_quiet(struct inbox *inbox, struct inbox_stream *stream) {
+    uint32_t index = index_of(inbox, stream);
+    stream->leaving = INBOX_NONE;
+    groups_leave(&inbox->going, index);
+    uint32_t next;
+    for (uint32_t at = groups_first(&inbox->owned, index); at != INBOX_NONE; at = next) {
+        struct inbox_chunk *chunk = &inbox->chunks[at];
+        next = groups_next(&inbox->owned, at);
+        if (!chunk->closed)
+            chunk_close(inbox, at, inbox->shape.chunk_bytes);
+        if (chunk->arrived == 0)
+            chunk->end = chunk->taken;
+        chunk_release(inbox, at);
+    }
+    if (stream->used)
+        pass_holes(inbox, stream);
+    stream_forget(inbox, stream);
+}
+
+void inbox_leave(struct inbox *inbox, uint32_t peer, uint64_t from) {
     struct inbox_stream *stream = stream_of(inbox, peer);
     if (stream == NULL)
         return;
     uint32_t index = index_of(inbox, stream);
     inbox->of_peer[peer] = 0;
-    stream->wanted = 0;
-    groups_leave(&inbox->line, index);
-    uint32_t next;
-    for (uint32_t at = groups_first(&inbox->owned, index); at != INBOX_NONE; at = next) {
-        next = groups_next(&inbox->owned, at);
-        if (!inbox->chunks[at].closed)
-            chunk_close(inbox, at);
-        chunk_release(inbox, at);
-    }
     stream->peer = INBOX_NONE;
-    stream_advance(inbox, stream);
-    stream_forget(inbox, stream);
+    stream->leaving = peer;
+    stream->from = from;
+    stream->wanted = stream->call = 0;
+    groups_leave(&inbox->line, index);
+    groups_leave(&inbox->met, index);
+    groups_join(&inbox->going, index, 0);
+    if (stream->chunks == 0) /* there is nothing that it could still tell, or write */
+        stream_quiet(inbox, stream);
+}
+
+void inbox_quiet(struct inbox *inbox, uint32_t peer) {
+    uint32_t next;
+    for (uint32_t i = groups_first(&inbox->going, 0); i != INBOX_NONE; i = next) {
+        next = groups_next(&inbox->going, i);
+        if (inbox->streams[i].leaving == peer)
+            stream_quiet(inbox, &inbox->streams[i]);
+    }
 }
 
 /* ---- grants ---- */
 
-static struct room_grant as_grant(const struct inbox *inbox, uint32_t index) {
-    const struct inbox_chunk *chunk = &inbox->chunks[index];
-    return (struct room_grant){.place = chunk->place,
-                               .secret = chunk->secret,
-                               .chunk = index,
-                               .end = chunk->end,
-                               .keep = chunk->keep,
-                               .called = chunk->called};
+/* Half of the chunks, and the only one. */
+static uint32_t keep_most(const struct inbox *inbox) {
+    return inbox->shape.chunk_count == 1 ? 1 : inbox->shape.chunk_count / 2;
 }
 
-bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out,
-                 struct room_grant *grant_out) {
+bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out) {
     uint32_t index = groups_first(&inbox->line, 0);
     uint32_t free = groups_first(&inbox->owned, inbox->stream_count);
-    if (index == INBOX_NONE || free == INBOX_NONE)
+    if (index == INBOX_NONE || free == INBOX_NONE || inbox->closed)
         return false;
     struct inbox_stream *stream = &inbox->streams[index];
     struct inbox_chunk *chunk = &inbox->chunks[free];
-    *chunk = (struct inbox_chunk){.place = ++inbox->places,
-                                  .secret = secret,
-                                  .keep = inbox->kept < inbox->shape.chunk_count / 2};
+    *chunk = (struct inbox_chunk){
+        .place = ++inbox->places, .secret = secret, .keep = inbox->kept < keep_most(inbox)};
     groups_join(&inbox->owned, free, index);
     inbox->free_count--;
     inbox->kept += chunk->keep;
     stream->open++;
-    stream->last = chunk->place;
     stream->grants++;
     stream->chunks++;
     if (stream->taking == INBOX_NONE)
@@ -245,7 +329,6 @@ bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out,
     groups_leave(&inbox->line, index);
     set_in(&inbox->line, index, wants(inbox, stream));
     *peer_out = stream->peer;
-    *grant_out = as_grant(inbox, free);
     return true;
 }
 
@@ -257,13 +340,8 @@ static uint32_t next_called(const struct inbox *inbox) {
     return index != INBOX_NONE ? index : groups_first(&inbox->active, 0);
 }
 
-bool inbox_call(struct inbox *inbox, uint32_t *peer_out, struct room_grant *grant_out) {
-    if (inbox->free_count > 0 || inbox->awaited >= inbox->line.used)
-        return false;
-    uint32_t index = next_called(inbox);
-    if (index == INBOX_NONE)
-        return false;
-    uint32_t last = INBOX_NONE;
+static void call_stream(struct inbox *inbox, uint32_t index) {
+    struct inbox_stream *stream = &inbox->streams[index];
     for (uint32_t at = groups_first(&inbox->owned, index); at != INBOX_NONE;
          at = groups_next(&inbox->owned, at)) {
         struct inbox_chunk *chunk = &inbox->chunks[at];
@@ -273,103 +351,204 @@ bool inbox_call(struct inbox *inbox, uint32_t *peer_out, struct room_grant *gran
         inbox->called += !chunk->called;
         chunk->called = true;
         chunk->round = inbox->round;
-        last = at;
+        stream->call = chunk->place;
     }
     groups_leave(&inbox->active, index);
-    *peer_out = inbox->streams[index].peer;
-    *grant_out = as_grant(inbox, last);
+}
+
+bool inbox_call(struct inbox *inbox, uint32_t *peer_out) {
+    struct inbox_stream *stream;
+    do {
+        uint32_t index = next_called(inbox);
+        if (inbox->closed || inbox->free_count > 0 || inbox->awaited >= inbox->line.used ||
+            index == INBOX_NONE)
+            return false;
+        stream = &inbox->streams[index];
+        call_stream(inbox, index);
+    } while (stream->peer == INBOX_NONE); /* one that leaves gives up what it has without a word */
+    *peer_out = stream->peer;
     return true;
 }
 
-bool inbox_again(struct inbox *inbox, uint32_t peer, uint64_t after, struct room_grant *grant_out) {
-    const struct inbox_stream *stream = stream_of(inbox, peer);
-    if (stream == NULL)
-        return false;
-    uint32_t at = groups_first(&inbox->owned, index_of(inbox, stream));
-    while (at != INBOX_NONE && (inbox->chunks[at].closed || inbox->chunks[at].place <= after))
+/* ---- what senders are told ---- */
+
+/* The first grant that the sender was not told of; INBOX_NONE: none. */
+static uint32_t unsaid(const struct inbox *inbox, uint32_t stream) {
+    uint32_t at = groups_first(&inbox->owned, stream);
+    while (at != INBOX_NONE && inbox->chunks[at].said)
         at = groups_next(&inbox->owned, at);
-    if (at == INBOX_NONE)
-        return false;
-    *grant_out = as_grant(inbox, at);
-    return true;
+    return at;
 }
 
-/* ---- messages ---- */
+bool inbox_meets(const struct inbox *inbox, uint32_t peer) {
+    const struct inbox_stream *stream = stream_of(inbox, peer);
+    return stream != NULL && !stream->met && !inbox->closed;
+}
 
-enum inbox_told inbox_tell(struct inbox *inbox, uint32_t peer, const struct room_told *told) {
+enum inbox_saying inbox_say(struct inbox *inbox, uint32_t peer, struct room_grant *grant_out) {
     struct inbox_stream *stream = stream_of(inbox, peer);
-    if (stream == NULL || told->place == 0 || told->place > stream->last ||
-        told->chunk >= inbox->shape.chunk_count || told->end % ROOM_LINE != 0 ||
-        told->end > inbox->shape.chunk_bytes)
+    if (stream == NULL || stream->ended)
+        return INBOX_SAY_NOTHING;
+    if (inbox->closed) {
+        stream->ended = true;
+        return INBOX_SAY_CLOSED;
+    }
+    if (!stream->met) {
+        stream->met = true;
+        return INBOX_SAY_MEET;
+    }
+    uint32_t at = unsaid(inbox, index_of(inbox, stream));
+    if (at != INBOX_NONE) {
+        struct inbox_chunk *chunk = &inbox->chunks[at];
+        chunk->said = true;
+        *grant_out = (struct room_grant){
+            .place = chunk->place, .secret = chunk->secret, .chunk = at, .keep = chunk->keep};
+        return INBOX_SAY_GRANT;
+    }
+    if (stream->call != 0) {
+        *grant_out = (struct room_grant){.place = stream->call};
+        stream->call = 0;
+        return INBOX_SAY_CALL;
+    }
+    return INBOX_SAY_NOTHING;
+}
+
+/* ---- what senders tell ---- */
+
+/* Whether the place is one that the peer has now; *stream_out: its stream. */
+static enum inbox_told look_up(const struct inbox *inbox, uint32_t peer, uint64_t place,
+                               uint32_t index, struct inbox_stream **stream_out) {
+    if (place == 0 || index >= inbox->shape.chunk_count || place > inbox->places)
         return INBOX_LIE;
-    struct inbox_chunk *chunk = &inbox->chunks[told->chunk];
-    if (chunk->place != told->place)
+    if (inbox->chunks[index].place != place)
         return INBOX_OLD;
+    struct inbox_stream *stream = &inbox->streams[groups_of(&inbox->owned, index)];
+    *stream_out = stream;
+    if (is_quiet(stream))
+        return INBOX_OLD;
+    return stream->peer == peer || stream->leaving == peer ? INBOX_TOLD : INBOX_LIE;
+}
+
+/* More came of the stream: it is not idle. */
+static void stream_told(struct inbox *inbox, struct inbox_stream *stream) {
     uint32_t index = index_of(inbox, stream);
-    if (groups_of(&inbox->owned, told->chunk) != index || (chunk->closed && told->end > chunk->end))
-        return INBOX_LIE;
-    if (chunk->closed || told->end < chunk->end || (told->end == chunk->end && !told->closed))
-        return INBOX_OLD;
-    chunk->end = told->end;
-    if (told->closed)
-        chunk_close(inbox, told->chunk);
     if (is_in(&inbox->active, index))
         to_the_end(&inbox->active, index);
     stream_advance(inbox, stream);
-    if (told->closed)
-        chunk_release(inbox, told->chunk);
+}
+
+enum inbox_told inbox_arrive(struct inbox *inbox, uint8_t *memory, uint32_t peer,
+                             const struct room_note *note) {
+    struct inbox_stream *stream;
+    enum inbox_told told = look_up(inbox, peer, note->place, note->chunk, &stream);
+    if (told != INBOX_TOLD)
+        return told;
+    struct inbox_chunk *chunk = &inbox->chunks[note->chunk];
+    if (chunk->spoiled)
+        return INBOX_OLD;
+    uint32_t end = chunk->closed ? chunk->end : inbox->shape.chunk_bytes;
+    if (note->offset % ROOM_LINE != 0 || note->offset >= end ||
+        note->length > inbox->shape.message_bytes_max ||
+        room_bytes(note->length) > end - note->offset)
+        return INBOX_LIE;
+    size_t bit = bit_of(inbox, note->chunk, note->offset);
+    if (note->offset < chunk->taken || bit_get(inbox->here, bit))
+        return INBOX_OLD;
+    const struct room_head head = {.mark = room_mark(chunk->secret, note->offset),
+                                   .tag = note->tag,
+                                   .length = note->length,
+                                   .skip = note->skip};
+    room_head_encode(&head, memory + (size_t)note->chunk * inbox->shape.chunk_bytes + note->offset);
+    bit_set(inbox->here, bit, true);
+    chunk->arrived++;
+    stream_told(inbox, stream);
     return INBOX_TOLD;
 }
 
-static size_t held_bit(const struct inbox *inbox, uint32_t chunk, uint32_t offset) {
-    return (size_t)chunk * (inbox->shape.chunk_bytes / ROOM_LINE) + offset / ROOM_LINE;
+enum inbox_told inbox_shut(struct inbox *inbox, uint32_t peer, const struct room_shut *shut) {
+    struct inbox_stream *stream;
+    enum inbox_told told = look_up(inbox, peer, shut->place, shut->chunk, &stream);
+    if (told != INBOX_TOLD)
+        return told;
+    struct inbox_chunk *chunk = &inbox->chunks[shut->chunk];
+    if (chunk->closed)
+        return INBOX_OLD;
+    if (shut->end % ROOM_LINE != 0 || shut->end > inbox->shape.chunk_bytes ||
+        (shut->end < chunk->taken && !chunk->spoiled) ||
+        (chunk->arrived > 0 && next_here(inbox, shut->chunk, shut->end) < inbox->shape.chunk_bytes))
+        return INBOX_LIE;
+    chunk_close(inbox, shut->chunk, chunk->spoiled ? chunk->taken : shut->end);
+    stream_told(inbox, stream);
+    chunk_release(inbox, shut->chunk);
+    return INBOX_TOLD;
 }
+
+/* ---- messages ---- */
 
 /* Reads the head of the stream's next message. */
 static bool read_head(const struct inbox *inbox, const uint8_t *memory, uint32_t index,
                       struct room_head *head_out) {
     const struct inbox_chunk *chunk = &inbox->chunks[index];
+    uint32_t end = chunk->closed ? chunk->end : inbox->shape.chunk_bytes;
     return room_head_decode(memory + (size_t)index * inbox->shape.chunk_bytes + chunk->taken,
-                            room_mark(chunk->secret, chunk->taken), chunk->end - chunk->taken,
-                            head_out) &&
+                            room_mark(chunk->secret, chunk->taken), end - chunk->taken, head_out) &&
            head_out->length <= inbox->shape.message_bytes_max;
 }
 
-static void hold(struct inbox *inbox, uint32_t index, uint32_t offset) {
-    size_t bit = held_bit(inbox, index, offset);
-    inbox->held[bit / 64] |= UINT64_C(1) << (bit % 64);
-    inbox->chunks[index].held++;
+/* Whether the next message, of so many bytes, lies over others that are here. */
+static bool covers(const struct inbox *inbox, uint32_t index, uint32_t bytes) {
+    const struct inbox_chunk *chunk = &inbox->chunks[index];
+    bool here = false;
+    for (uint32_t i = ROOM_LINE; !here && chunk->arrived > 1 && i < bytes; i += ROOM_LINE)
+        here = is_here(inbox, index, chunk->taken + i);
+    return here;
 }
 
-/* Drops the rest of the chunk. */
+/* Drops what is in the chunk, from here on, and what comes there until its sender shuts it. */
 static void spoil(struct inbox *inbox, uint32_t index) {
     struct inbox_chunk *chunk = &inbox->chunks[index];
-    chunk->end = chunk->taken;
-    if (!chunk->closed)
-        chunk_close(inbox, index);
+    for (uint32_t offset = chunk->taken; offset < inbox->shape.chunk_bytes; offset += ROOM_LINE)
+        bit_set(inbox->here, bit_of(inbox, index, offset), false);
+    chunk->arrived = 0;
+    chunk->spoiled = true;
+    chunk->taken = inbox->shape.chunk_bytes;
+    if (chunk->closed)
+        chunk->end = chunk->taken;
 }
 
-static enum inbox_taken take_next(struct inbox *inbox, const uint8_t *memory, uint32_t stream_index,
+/* The stream's next message, which is here. */
+static enum inbox_taken take_next(struct inbox *inbox, const uint8_t *memory, uint32_t index,
                                   struct inbox_message *message_out) {
-    struct inbox_stream *stream = &inbox->streams[stream_index];
+    struct inbox_stream *stream = &inbox->streams[index];
     uint32_t at = stream->taking;
     struct inbox_chunk *chunk = &inbox->chunks[at];
     struct room_head head = {0};
-    bool good = read_head(inbox, memory, at, &head);
-    *message_out = (struct inbox_message){.from = stream->from,
+    bool good = read_head(inbox, memory, at, &head) && !covers(inbox, at, room_bytes(head.length));
+    *message_out = (struct inbox_message){.peer = stream->peer,
+                                          .from = stream->from,
                                           .tag = head.tag,
                                           .place = chunk->place,
                                           .chunk = at,
                                           .offset = chunk->taken,
                                           .length = head.length,
                                           .payload = chunk->taken + room_payload(head.length)};
-    if (good && !head.skip)
-        hold(inbox, at, chunk->taken);
-    if (good)
+    size_t bit = bit_of(inbox, at, chunk->taken);
+    if (good) {
+        bit_set(inbox->here, bit, false);
+        bit_set(inbox->held, bit, !head.skip);
+        chunk->arrived--;
+        chunk->held += !head.skip;
+        inbox->held_count += !head.skip;
         chunk->taken += room_bytes(head.length);
-    else
+    } else {
         spoil(inbox, at);
-    stream_next(inbox, stream, chunk);
+    }
+    if (is_quiet(stream))
+        pass_holes(inbox, stream);
+    else
+        stream_advance(inbox, stream);
+    if (inbox->ready.used > 1 && is_in(&inbox->ready, index)) /* streams with more take turns */
+        to_the_end(&inbox->ready, index);
     if (!good)
         return INBOX_BAD;
     return head.skip ? INBOX_EMPTY : INBOX_MESSAGE;
@@ -378,6 +557,8 @@ static enum inbox_taken take_next(struct inbox *inbox, const uint8_t *memory, ui
 enum inbox_taken inbox_take(struct inbox *inbox, const uint8_t *memory,
                             struct inbox_message *message_out) {
     enum inbox_taken taken = INBOX_EMPTY;
+    if (inbox->closed)
+        return taken;
     for (uint32_t skips = 0; taken == INBOX_EMPTY && skips < INBOX_SKIPS; skips++) {
         uint32_t stream = groups_first(&inbox->ready, 0);
         if (stream == INBOX_NONE)
@@ -391,12 +572,12 @@ bool inbox_give_back(struct inbox *inbox, uint32_t chunk, uint64_t place, uint32
     if (chunk >= inbox->shape.chunk_count || offset % ROOM_LINE != 0 ||
         offset >= inbox->shape.chunk_bytes || place == 0 || inbox->chunks[chunk].place != place)
         return false;
-    size_t bit = held_bit(inbox, chunk, offset);
-    uint64_t mask = UINT64_C(1) << (bit % 64);
-    if ((inbox->held[bit / 64] & mask) == 0)
+    size_t bit = bit_of(inbox, chunk, offset);
+    if (!bit_get(inbox->held, bit))
         return false;
-    inbox->held[bit / 64] &= ~mask;
+    bit_set(inbox->held, bit, false);
     inbox->chunks[chunk].held--;
+    inbox->held_count--;
     chunk_release(inbox, chunk);
     return true;
 }
@@ -406,22 +587,28 @@ bool inbox_give_back(struct inbox *inbox, uint32_t chunk, uint64_t place, uint32
 static const char *verify_chunk(const struct inbox *inbox, uint32_t index) {
     const struct inbox_chunk *chunk = &inbox->chunks[index];
     uint32_t owner = groups_of(&inbox->owned, index);
-    uint32_t held = 0;
+    uint32_t held = 0, here = 0;
     for (uint32_t offset = 0; offset < inbox->shape.chunk_bytes; offset += ROOM_LINE) {
-        size_t bit = held_bit(inbox, index, offset);
-        held += (uint32_t)(inbox->held[bit / 64] >> (bit % 64)) & 1;
+        size_t bit = bit_of(inbox, index, offset);
+        held += bit_get(inbox->held, bit);
+        here += bit_get(inbox->here, bit);
+        if (bit_get(inbox->here, bit) && offset < chunk->taken)
+            return "a message was passed over";
+        if (bit_get(inbox->held, bit) && offset >= chunk->taken)
+            return "a message is held that was not taken";
     }
-    if (held != chunk->held)
-        return "held messages are not those of the bits";
-    if (chunk->taken > chunk->end || chunk->end > inbox->shape.chunk_bytes)
-        return "more was taken than was told";
+    if (held != chunk->held || here != chunk->arrived)
+        return "messages are not those of the bits";
     if (owner == inbox->stream_count)
-        return chunk->place == 0 && held == 0 ? NULL : "a free chunk is in use";
-    if (owner == INBOX_NONE || chunk->place == 0 || chunk->place > inbox->streams[owner].last)
+        return chunk->place == 0 && held + here == 0 ? NULL : "a free chunk is in use";
+    if (owner == INBOX_NONE || chunk->place <= inbox->first_place || chunk->place > inbox->places)
         return "a chunk is nobody's";
     if (chunk->closed && (chunk->keep || chunk->called))
         return "a closed chunk is kept";
-    if (chunk->closed && chunk->taken == chunk->end && held == 0)
+    if (chunk->closed && (chunk->taken > chunk->end || chunk->end > inbox->shape.chunk_bytes))
+        return "more was taken than was put";
+    if (chunk->closed && chunk->taken == chunk->end && held == 0 &&
+        inbox->streams[owner].leaving == INBOX_NONE)
         return "a chunk that nothing is left of is not free";
     return NULL;
 }
@@ -457,28 +644,34 @@ static const char *verify_stream(const struct inbox *inbox, uint32_t index) {
     if (stream->peer == INBOX_NONE ? stream->wanted != 0
                                    : inbox->of_peer[stream->peer] != index + 1)
         return "a stream is another peer's";
-    return stream->life != 0 || chunks == 0 ? NULL : "a stream that is free has chunks";
+    if (is_in(&inbox->met, index) != (stream->peer != INBOX_NONE) ||
+        is_in(&inbox->going, index) != (stream->leaving != INBOX_NONE))
+        return "a stream is not listed as what it is";
+    return is_quiet(stream) && open > 0 ? "the stream of a sender that is gone is open" : NULL;
 }
 
 const char *inbox_verify(const struct inbox *inbox) {
-    const struct groups *lists[] = {&inbox->owned, &inbox->line, &inbox->ready, &inbox->active};
+    const struct groups *lists[] = {&inbox->owned,  &inbox->line, &inbox->ready,
+                                    &inbox->active, &inbox->met,  &inbox->going};
     const char *wrong = NULL;
-    uint32_t free = 0, kept = 0, called = 0, awaited = 0;
+    uint32_t free = 0, kept = 0, called = 0, awaited = 0, held = 0;
     for (size_t i = 0; wrong == NULL && i < sizeof(lists) / sizeof(lists[0]); i++)
         wrong = groups_verify(lists[i]);
     for (uint32_t i = 0; wrong == NULL && i < inbox->shape.chunk_count; i++) {
         wrong = verify_chunk(inbox, i);
         free += inbox->chunks[i].place == 0;
         kept += inbox->chunks[i].keep;
+        held += inbox->chunks[i].held;
         called += inbox->chunks[i].called;
         awaited += inbox->chunks[i].called && inbox->chunks[i].round == inbox->round;
     }
     for (uint32_t i = 0; wrong == NULL && i < inbox->streams_used; i++)
-        wrong = inbox->streams[i].life != 0 ? verify_stream(inbox, i) : NULL;
-    if (wrong == NULL && (free != inbox->free_count || kept != inbox->kept ||
-                          called != inbox->called || awaited != inbox->awaited))
+        wrong = inbox->streams[i].used ? verify_stream(inbox, i) : NULL;
+    if (wrong == NULL &&
+        (free != inbox->free_count || kept != inbox->kept || called != inbox->called ||
+         awaited != inbox->awaited || held != inbox->held_count))
         wrong = "chunks are not counted";
-    if (wrong == NULL && kept > inbox->shape.chunk_count / 2)
+    if (wrong == NULL && kept > keep_most(inbox))
         wrong = "more than half may be kept";
     return wrong;
 }

@@ -3,25 +3,31 @@
  * application has.
  *
  * Owns the grants: when a sender gets a chunk, when it is asked to close one, when a chunk is free
- * again. A *stream* is what one sender has in one inbox. Leaves to others how messages of the two
- * engines travel, the bytes themselves (but for the heads, which it reads), who a sender is, and
- * when a session with it is up.
+ * again; and the heads of messages. A *stream* is what one sender has in one inbox. Leaves to
+ * others how messages of the two engines travel, their payloads, who a sender is, and when nothing
+ * of it can write any more. What a sender tells comes once; notes of messages come in any order,
+ * and words in the order in which they were said.
  *
- *     FREE ──inbox_grant──► OPEN ──told closed, sender gone──► CLOSED ──all given back──► FREE
+ *     FREE ──inbox_grant──► OPEN ──shut, sender gone──► CLOSED ──all given back──► FREE
  *
  * Streams that want chunks stand in a line. The first gets one and goes to the end, so that a crowd
  * shares what there is. A stream that has as many as one peer may have leaves the line until one of
  * its chunks is free.
  *
- * Half of the chunks may be *kept* by senders that have nothing to send: the grant says so. All
- * others are closed by their senders as soon as these are idle. When streams wait and nothing is
- * free, senders are *called* to close what they have, the longest idle first, and those last that
- * wait themselves. A sender that does not answer has its chunks until it does, or is given up.
+ * Half of the chunks, or the only one, may be *kept* by senders that have nothing to send: the
+ * grant says so. All others are closed by their senders as soon as these are idle. When streams
+ * wait and nothing is free, senders are *called* to close what they have, the longest idle first,
+ * and those last that wait themselves. A sender that does not answer has its chunks until it does,
+ * or is given up.
+ *
+ * A sender that is given up *leaves* first: what it told until then is delivered, what it tells
+ * still is, too, and its peer may begin another stream. Behind inbox_quiet nothing more comes of
+ * it: messages that arrived behind one that never did are delivered then.
  *
  * Invariants (inbox_verify):
  *  - each chunk is free, or in exactly one stream, in the order of the places;
- *  - of a stream, messages are taken in the order of {place, offset}, never beyond what was told;
- *  - a message is given back once: a bit a line says what is held;
+ *  - of a stream, messages are taken in the order of {place, offset}, none that has not arrived;
+ *  - a message is given back once: a bit a line says what has arrived, and what is held;
  *  - a stream in the line wants a chunk and may have one.
  */
 #ifndef WEIR_INBOX_H
@@ -37,21 +43,27 @@
 struct inbox_chunk {
     uint64_t place; /* of its grant; 0: free */
     uint64_t secret;
-    uint32_t end;   /* told so far */
-    uint32_t taken; /* handed out so far */
-    uint32_t held;  /* messages taken and not given back */
-    uint32_t round; /* of the call that it is awaited in */
-    bool closed;    /* end is the last word */
+    uint32_t end;     /* closed: filled as far as this */
+    uint32_t taken;   /* handed out so far */
+    uint32_t arrived; /* messages that are here and not handed out */
+    uint32_t held;    /* messages taken and not given back */
+    uint32_t round;   /* of the call that it is awaited in */
+    bool closed;      /* end is the last word */
     bool keep, called;
+    bool said;    /* its sender was told of the grant */
+    bool spoiled; /* a head was wrong: nothing more is taken from it, and its sender has it still */
 };
 
 struct inbox_stream {
-    uint64_t life; /* the user's name for it; 0: this entry is free */
-    uint64_t from; /* the user's, handed out with each message */
+    bool used;
+    bool met;         /* its sender was told where the memory is */
+    bool ended;       /* ...and that the inbox is closed */
+    uint32_t peer;    /* INBOX_NONE: its sender is gone, or going */
+    uint32_t leaving; /* the peer that it was of, until that is quiet; INBOX_NONE */
+    uint64_t from;    /* the user's, of a sender that is gone or going */
     uint64_t grants;
     uint64_t wanted; /* its sender wants to have had so many grants */
-    uint64_t last;   /* the place of the latest; 0 */
-    uint32_t peer;   /* INBOX_NONE: its sender is gone */
+    uint64_t call;   /* its sender is to be told that all places up to this are called; 0 */
     uint32_t chunks;
     uint32_t open;   /* of them */
     uint32_t taking; /* the chunk of the next message; INBOX_NONE: the next that is granted */
@@ -62,7 +74,8 @@ struct inbox {
     struct room_shape shape;
     struct inbox_chunk *chunks;
     struct inbox_stream *streams;
-    uint64_t *held;    /* a bit for each line of each chunk */
+    uint64_t *here;    /* a bit for each line of each chunk: a message that was not taken */
+    uint64_t *held;    /* likewise: one that was, and was not given back */
     uint32_t *of_peer; /* the stream of each peer, plus 1; 0 */
     uint32_t peer_count, stream_count;
     uint32_t stream_free, streams_used;
@@ -70,17 +83,24 @@ struct inbox {
     struct groups line;   /* one group: streams that wait for a chunk */
     struct groups ready;  /* one group: streams with a message to take */
     struct groups active; /* one group: streams that may be called, the longest idle first */
-    uint64_t places;      /* granted so far */
+    struct groups met;    /* one group: streams whose senders are there */
+    struct groups going;  /* one group: streams whose senders leave, and are not quiet */
+    uint64_t first_place; /* all of this inbox are above it */
+    uint64_t places;      /* the last that was granted */
     uint32_t free_count;
     uint32_t kept;    /* chunks that are open, and may be kept */
     uint32_t called;  /* chunks that are open, and called */
     uint32_t awaited; /* of those, the ones that were called in this round */
     uint32_t round;
+    uint32_t held_count; /* messages taken and not given back */
+    bool closed;
 };
 
 /* A message that was taken. */
 struct inbox_message {
-    uint64_t from; /* of its stream */
+    uint32_t peer; /* its sender's; INBOX_NONE: that is gone or going, and `from` is what
+                    * inbox_leave was given */
+    uint64_t from;
     uint64_t tag;
     uint64_t place; /* these three give it back */
     uint32_t chunk, offset;
@@ -88,30 +108,45 @@ struct inbox_message {
     uint32_t payload; /* where it begins in the chunk */
 };
 
+/* What a sender is to be told next. */
+enum inbox_saying {
+    INBOX_SAY_NOTHING,
+    INBOX_SAY_MEET,
+    INBOX_SAY_GRANT,
+    INBOX_SAY_CALL,
+    INBOX_SAY_CLOSED
+};
+
 /* The memory that inbox_init needs besides the chunks themselves. Of peers that were never met
  * nothing is written. 0: more than there can be. */
 size_t inbox_bytes(const struct room_shape *shape, uint32_t peers);
-/* memory: inbox_bytes(), zeroed, aligned for a uint64_t. */
-void inbox_init(struct inbox *inbox, void *memory, const struct room_shape *shape, uint32_t peers);
+/* memory: inbox_bytes(), zeroed, aligned for a uint64_t. places: those up to this were granted by
+ * inboxes before. */
+void inbox_init(struct inbox *inbox, void *memory, const struct room_shape *shape, uint32_t peers,
+                uint64_t places);
 
-/* Begins the peer's stream. life: not 0, and no other stream's, so that a sender knows it from one
- * that there was before. False: it has one. */
-bool inbox_meet(struct inbox *inbox, uint32_t peer, uint64_t life, uint64_t from);
-/* The peer's stream; NULL: none. */
-const struct inbox_stream *inbox_stream_of(const struct inbox *inbox, uint32_t peer);
+/* Whether the peer has a stream here. */
+bool inbox_knows(const struct inbox *inbox, uint32_t peer);
+/* The next peer with a stream here, behind this one, or the first, behind INBOX_NONE; INBOX_NONE:
+ * no more. */
+uint32_t inbox_peer_after(const struct inbox *inbox, uint32_t peer);
 
-/* The sender wants to have had so many grants in all, counted from the first one of its stream. It
- * may say so again, and may want less than before. */
+/* The sender wants to have had so many grants in all, counted from the first one of its stream,
+ * which begins here unless it has. It may want less than before. */
 void inbox_want(struct inbox *inbox, uint32_t peer, uint64_t grants);
 
-/* The next grant, if somebody waits for one and a chunk is free. secret: random, for this one. */
-bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out,
-                 struct room_grant *grant_out);
+/* Whether somebody waits for a chunk that is free. */
+static inline bool inbox_may_grant(const struct inbox *inbox) {
+    return inbox->line.used > 0 && inbox->free_count > 0 && !inbox->closed;
+}
+/* Gives a chunk to the first in the line; *peer_out has to be told (inbox_say). secret: random.
+ * False: nobody waits, or nothing is free. */
+bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out);
 
-/* Streams wait, and nothing is free: the next sender that is called to close what it keeps.
- * *grant_out is the last of its grants, and all up to that are called. False: nobody is to be
- * called, or as many chunks as there are streams in the line are awaited. */
-bool inbox_call(struct inbox *inbox, uint32_t *peer_out, struct room_grant *grant_out);
+/* Streams wait, and nothing is free: the next sender is called to close what it has, and has to be
+ * told. False: nobody is to be called, or as many chunks as there are streams in the line are
+ * awaited. */
+bool inbox_call(struct inbox *inbox, uint32_t *peer_out);
 
 /* The senders that were called are not waited for any longer: others may be called. */
 static inline void inbox_call_on(struct inbox *inbox) {
@@ -119,31 +154,47 @@ static inline void inbox_call_on(struct inbox *inbox) {
     inbox->round++;
 }
 
-/* The peer's first open grant behind the place `after`: what it is told again on a new session.
- * False: there is no other, and each place of that stream which is not among them is closed. Only
- * when nothing that was posted on the old session can write any more. */
-bool inbox_again(struct inbox *inbox, uint32_t peer, uint64_t after, struct room_grant *grant_out);
+/* What the peer is to be told next; it counts as told then. GRANT: *grant_out. CALL:
+ * grant_out->place is the last that is called. */
+enum inbox_saying inbox_say(struct inbox *inbox, uint32_t peer, struct room_grant *grant_out);
 
 enum inbox_told { INBOX_TOLD, INBOX_OLD, INBOX_LIE };
-/* A sender tells how far it has filled a place. OLD: of a grant that is over, or less than before.
- * LIE: of one that the peer never had, or cannot have filled so: its session should end. */
-enum inbox_told inbox_tell(struct inbox *inbox, uint32_t peer, const struct room_told *told);
+/* A message of the peer's is here; its head is written. OLD: it, or its end, was told before, or
+ * its place is over. LIE: it cannot be there: its sender did not keep to the rules, and its session
+ * should end. */
+enum inbox_told inbox_arrive(struct inbox *inbox, uint8_t *memory, uint32_t peer,
+                             const struct room_note *note);
+/* The peer puts nothing more there. */
+enum inbox_told inbox_shut(struct inbox *inbox, uint32_t peer, const struct room_shut *shut);
 
 enum { INBOX_SKIPS = 64 };
 enum inbox_taken { INBOX_EMPTY, INBOX_MESSAGE, INBOX_BAD };
 /* The next message, of streams in turns. memory: the chunks. EMPTY: there is none, or INBOX_SKIPS
- * that were taken back were passed over, and more may be there. BAD: a head is wrong. The rest of
- * its chunk is dropped, and *message_out says whose (from, place, chunk) it was: its sender did not
- * keep to the rules, or another wrote there, and its stream is to be ended (inbox_peer_gone). */
+ * that are to be skipped were passed over, and more may be there. BAD: a head was written over. The
+ * rest of its chunk is dropped, and what still comes there, and *message_out says whose (peer,
+ * place, chunk) it was. */
 enum inbox_taken inbox_take(struct inbox *inbox, const uint8_t *memory,
                             struct inbox_message *message_out);
 
 /* False: this message is not held (any more). */
 bool inbox_give_back(struct inbox *inbox, uint32_t chunk, uint64_t place, uint32_t offset);
 
-/* The peer is gone, and can write no more: messages that were told stay to be taken, and nothing
- * more comes. */
-void inbox_peer_gone(struct inbox *inbox, uint32_t peer);
+/* Nothing is granted or taken any more: each sender is told, and has to say that it leaves. */
+static inline void inbox_close(struct inbox *inbox) {
+    inbox->closed = true;
+}
+/* Closed, and nothing can be written there, or is held: its memory may go. */
+static inline bool inbox_is_over(const struct inbox *inbox) {
+    return inbox->closed && inbox->held_count == 0 && inbox->met.used == 0 &&
+           inbox->going.used == 0;
+}
+/* Whether MEET is the next that the peer is told. */
+bool inbox_meets(const struct inbox *inbox, uint32_t peer);
+
+/* The peer is given up; from: what its messages carry from now on. */
+void inbox_leave(struct inbox *inbox, uint32_t peer, uint64_t from);
+/* Nothing comes any more of what the peer began before it left. */
+void inbox_quiet(struct inbox *inbox, uint32_t peer);
 
 /* NULL, or a sentence about what is wrong. Looks at everything. */
 const char *inbox_verify(const struct inbox *inbox);

@@ -25,6 +25,7 @@ struct region_local {
     bool live;
     bool leaving; /* its release has begun, and failed so far: nothing else may be done with it */
     bool allocated;
+    bool mapped; /* the application can read it at base */
     struct weir_mr mr;
 };
 

@@ -5,33 +5,28 @@
  * a time, which fills it from the front, one message behind the other:
  *
  *     chunk    | head payload | head payload | ...               free |
- *              0              ^ offset                  end ^         ^ chunk_bytes
+ *              0              ^ offset                  used ^        ^ chunk_bytes
  *
- * Each grant has a *place*: a number that no other grant of the inbox has, before or after.
+ * Each grant has a *place*: a number that no other grant of the receiver has, before or after.
  * {place, offset} names a message for good. A sender fills its places in their order, so places and
- * offsets are the order of its messages. It tells the receiver how far a place is filled (its
- * *end*), and when nothing more comes there (*closed*): because the next message does not fit,
- * because it has nothing to send, or because it was asked to. All that was told is delivered,
- * whatever becomes of the session or the sender. All else may be written anew, at the same place or
- * at another.
+ * offsets are the order of its messages. A payload is written by the sender, or comes with the
+ * *note* that tells the receiver of the message; the head is the receiver's. A message that was put
+ * and never comes is told of as one that is to be *skipped*. When nothing more is put in a place,
+ * the sender *shuts* it, and says how far it is filled.
  *
  * Owns the head's bytes, the sizes that follow from a message's length, and the shape of an inbox.
  * A head is little-endian, at the front of a line of its own:
  *
  *      0  mark 8    the secret of the grant plus the offset
  *      8  length 4  of the payload
- *     12  skip 4     1: no message, the sender took it back; else 0
+ *     12  skip 4     1: no message; else 0
  *     16  tag 8
  *     24  payload, if it is ROOM_NEAR bytes at most; a longer one is on the lines that follow
  *
- * Where a receiver sees the memory that a sender writes, and sees it in the order in which it was
- * written, the mark is written last and tells that the message is there. Remains of other grants
- * have other marks, since secrets are random; but remains of the same grant, from before a session
- * broke, have the same.
- *
  * A receiver lends all chunks to all of its senders alike, so a sender that cheats can write into
  * the messages of others, and one that is given up too early still does: a grant is over only when
- * nothing of its sender can write any more. */
+ * nothing of its sender can write any more. A head that was written over has another mark, since
+ * secrets are random. */
 #ifndef WEIR_ROOM_H
 #define WEIR_ROOM_H
 
@@ -45,7 +40,8 @@ enum {
     ROOM_LINE = 64, /* messages begin at multiples of it */
     ROOM_HEAD = 24, /* the bytes of a head in front of a near payload */
     ROOM_NEAR = ROOM_LINE - ROOM_HEAD,
-    ROOM_CHUNK_BYTES = 65536,  /* a chunk has about so many, or one message if that is longer */
+    ROOM_CHUNK_BYTES = 65536,  /* a chunk has at most so many, or one message if that is longer */
+    ROOM_PEER_CHUNKS = 2,      /* at least, of one peer, if its messages are as many */
     ROOM_LENGTH_MAX = 1 << 30, /* of a message */
     ROOM_CHUNKS_MAX = 1 << 20
 };
@@ -55,17 +51,24 @@ struct room_grant {
     uint64_t place;
     uint64_t secret;
     uint32_t chunk;
-    uint32_t end; /* filled as far as this; not 0: of a grant that is told again */
-    bool keep;    /* the sender may keep it while it has nothing to send */
-    bool called;  /* the sender is to close it now */
+    bool keep; /* the sender may keep it while it has nothing to send */
 };
 
-/* How far a place is filled, as its receiver is told. */
-struct room_told {
+/* A place in which nothing more is put. */
+struct room_shut {
     uint64_t place;
     uint32_t chunk;
-    uint32_t end;
-    bool closed;
+    uint32_t end; /* filled as far as this */
+};
+
+/* What a receiver is told of a message: its payload is in place, or comes with this. */
+struct room_note {
+    uint64_t place;
+    uint64_t tag;
+    uint32_t inbox;
+    uint32_t chunk, offset;
+    uint32_t length;
+    bool skip; /* it will never come */
 };
 
 struct room_head {
@@ -121,6 +124,13 @@ static inline bool room_head_decode(const uint8_t *in, uint64_t mark, uint32_t r
     return true;
 }
 
+/* How many of so long messages a peer has room for where nothing else is asked. */
+static inline uint32_t room_usual(uint32_t message_bytes_max) {
+    enum { FEW = 16 };
+    uint32_t fit = ROOM_CHUNK_BYTES / room_bytes(message_bytes_max);
+    return fit > FEW ? fit : FEW;
+}
+
 /* The shape of an inbox for messages of up to message_bytes_max bytes, with room for peer_messages
  * of that length of one peer, and for `messages` of all peers together. A chunk is one peer's:
  * peers whose messages do not fill their chunks use more room than their messages need. False: a
@@ -132,6 +142,8 @@ static inline bool room_shape(uint32_t message_bytes_max, uint32_t peer_messages
         return false;
     uint32_t bytes = room_bytes(message_bytes_max);
     uint32_t each = bytes >= ROOM_CHUNK_BYTES ? 1 : ROOM_CHUNK_BYTES / bytes;
+    if (each > peer_messages / ROOM_PEER_CHUNKS)
+        each = peer_messages < ROOM_PEER_CHUNKS ? 1 : peer_messages / ROOM_PEER_CHUNKS;
     uint32_t peer_chunks = peer_messages / each + (peer_messages % each != 0);
     uint32_t chunks = messages / each + (messages % each != 0);
     if (chunks > ROOM_CHUNKS_MAX || peer_chunks > ROOM_CHUNKS_MAX)

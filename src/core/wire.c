@@ -52,7 +52,8 @@ static bool name_valid(const char *name) {
 
 static bool qp_set_valid(const struct wire_qp_set *set) {
     if (!name_valid(set->device) || set->qp_count < 1 || set->qp_count > WEIR_QPS_MAX ||
-        set->recv_credits < 1 || set->recv_credits > WIRE_CREDITS_MAX || set->pass == 0)
+        set->recv_credits < 1 || set->recv_credits > WIRE_CREDITS_MAX || set->pass == 0 ||
+        set->life == 0)
         return false;
     for (uint32_t i = 0; i < set->qp_count; i++) {
         if (set->qps[i].psn > PSN_MAX || set->qps[i].blob_length > WEIR_QP_BLOB_MAX)
@@ -128,6 +129,7 @@ static void put_qp_set(struct writer *w, const struct wire_qp_set *set) {
     put_uint(w, set->recv_credits, 4);
     put_uint(w, set->recv_bytes_max, 4);
     put_uint(w, set->pass, 8);
+    put_uint(w, set->life, 8);
     put_uint(w, set->ordered ? QP_SET_FLAG_ORDERED : 0, 1);
     put_uint(w, set->qp_count, 1);
     put_uint(w, 0, 2);
@@ -149,6 +151,7 @@ static void get_qp_set(struct reader *r, struct wire_qp_set *set) {
     set->recv_credits = (uint32_t)get_uint(r, 4);
     set->recv_bytes_max = (uint32_t)get_uint(r, 4);
     set->pass = get_uint(r, 8);
+    set->life = get_uint(r, 8);
     flags = get_uint(r, 1);
     set->ordered = flags == QP_SET_FLAG_ORDERED;
     set->qp_count = (uint32_t)get_uint(r, 1);

@@ -29,7 +29,7 @@
  * `epoch` is always the sender's own number, `echo` always one of the receiver's.
  *
  *     QP set       device name 32 (padded with zeros), fabric 16, mtu 4,
- *                  rd_atomic 4, recv_credits 4, recv_bytes_max 4, pass 8 (not 0),
+ *                  rd_atomic 4, recv_credits 4, recv_bytes_max 4, pass 8 (not 0), life 8 (not 0),
  *                  flags 1 (bit 0: ordered), QP count 1, zero 2, then for each QP:
  *                  PSN 3, blob length 1, blob
  *
@@ -52,10 +52,10 @@
 #include "ports.h"
 
 enum {
-    WIRE_VERSION = 2,
+    WIRE_VERSION = 3,
     WIRE_INSTANCE_SIZE = 16,
     WIRE_HEADER_SIZE = 44,
-    WIRE_QP_SET_SIZE_MAX = 76 + WEIR_QPS_MAX * (4 + WEIR_QP_BLOB_MAX),
+    WIRE_QP_SET_SIZE_MAX = 84 + WEIR_QPS_MAX * (4 + WEIR_QP_BLOB_MAX),
     WIRE_HELLO_SIZE_MAX = WIRE_HEADER_SIZE + 16 + WIRE_QP_SET_SIZE_MAX, /* and of HELLO_ACK */
     WIRE_WINDOW_SIZE = 1024, /* numbers in a window of notifications */
     WIRE_SETTLED_SIZE = WIRE_HEADER_SIZE + 28 + WIRE_WINDOW_SIZE / 8,
@@ -100,6 +100,7 @@ struct wire_qp_set {
                               * 1..WIRE_CREDITS_MAX */
     uint32_t recv_bytes_max; /* the longest SEND that it may send, header included */
     uint64_t pass;           /* what the other side shows on a new connection of its; not 0 */
+    uint64_t life;           /* of all that the sender knows of the other side; not 0 */
     bool ordered;
     uint32_t qp_count;                /* 1..WEIR_QPS_MAX */
     struct wire_qp qps[WEIR_QPS_MAX]; /* zeros behind qp_count after decoding */

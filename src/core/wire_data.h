@@ -3,7 +3,7 @@
  *
  * Owns its 32 bytes, little-endian:
  *
- *      0  kind 1, parts 1, payload length 2, credit 4
+ *      0  kind 1, parts 1, payload length 2, credit 2 and 2 (credit.h)
  *      8  number 8
  *     16  tag 8
  *     24  base 8: all of the sender's numbers <= base are finished (window.h)
@@ -15,20 +15,25 @@
 
 #include <string.h>
 
+#include "credit.h"
 #include "wire.h"
 
 enum { WIRE_DATA_SIZE = 32 };
 
 enum wire_data_kind {
-    WIRE_NOTIFY = 1, /* one part of a notification; the payload follows the header */
-    WIRE_CREDIT = 2  /* only returns credits: all but credit is 0 */
+    WIRE_NOTIFY = 1,  /* one part of a notification; the payload follows the header */
+    WIRE_CREDIT = 2,  /* only returns credits: all but credit is 0 */
+    WIRE_WORDS = 3,   /* words about messages follow (words.h); in one part */
+    WIRE_MESSAGE = 4, /* one part of the note of a message; the note, and perhaps the message,
+                       * follow */
+    WIRE_DATA_KINDS
 };
 
 struct wire_data {
     uint8_t kind;
-    uint8_t parts;           /* of this notification, 1..WEIR_QPS_MAX */
+    uint8_t parts;           /* of this one, 1..WEIR_QPS_MAX */
     uint16_t payload_length; /* <= WEIR_NOTIFY_MAX */
-    uint32_t credit;         /* notifications taken up so far on this QP, modulo 2^32 */
+    uint32_t credit;         /* taken up so far on this QP: credit_to_tell */
     uint64_t number;         /* above base, by at most WIRE_WINDOW_SIZE */
     uint64_t tag;
     uint64_t base;
@@ -40,6 +45,11 @@ static inline uint64_t wire_data_le64(uint64_t value) {
 #else
     return value;
 #endif
+}
+
+/* The class whose credit a message of this kind takes; of WIRE_CREDIT CREDIT_CLASSES. */
+static inline enum credit_class wire_data_class(uint8_t kind) {
+    return kind == WIRE_NOTIFY ? CREDIT_NOTES : kind == WIRE_CREDIT ? CREDIT_CLASSES : CREDIT_WORDS;
 }
 
 /* Writes WIRE_DATA_SIZE bytes. Fields must be in range. */
@@ -79,9 +89,10 @@ static inline int wire_data_decode(const uint8_t *in, uint32_t length, struct wi
     data.base = wire_data_le64(words[3]);
     if (length - WIRE_DATA_SIZE != data.payload_length)
         return WEIR_EINVAL;
-    if (data.kind == WIRE_NOTIFY) {
+    if (data.kind == WIRE_NOTIFY || data.kind == WIRE_WORDS || data.kind == WIRE_MESSAGE) {
         if (data.parts < 1 || data.parts > WEIR_QPS_MAX || data.number <= data.base ||
-            data.number - data.base > WIRE_WINDOW_SIZE || data.payload_length > WEIR_NOTIFY_MAX)
+            data.number - data.base > WIRE_WINDOW_SIZE || data.payload_length > WEIR_NOTIFY_MAX ||
+            (data.kind == WIRE_WORDS && data.parts != 1))
             return WEIR_EINVAL;
     } else if (data.kind != WIRE_CREDIT || data.parts != 0 || data.payload_length != 0 ||
                data.number != 0 || data.tag != 0 || data.base != 0) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* agenda.c: what time it is, and what is to be done when.
  *
- * Owns the engine's clock, its timers (one for each transfer, peer and QP, and one for receives)
- * and the run list: the peers that may be able to post. Turns and deadlines that are due are
- * step.c's, the end of an absence is look.c's.
+ * Owns the engine's clock, its timers (one for each transfer, peer and QP, one for receives and one
+ * for inboxes) and the run list: the peers that may be able to post. Turns and deadlines that are
+ * due are step.c's, the end of an absence is look.c's.
  */
 #include "agenda.h"
 
@@ -47,16 +47,19 @@ void timer_transfer(weir_engine *engine, const struct transfer *transfer, uint64
 }
 
 void timer_peer(weir_engine *engine, const struct peer *peer, uint64_t when_ns) {
-    timer_set(engine, engine->options.transfers_max + peer_index(engine, peer), when_ns);
+    timer_set(engine, engine->record_count + peer_index(engine, peer), when_ns);
 }
 
 void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns) {
-    timer_set(engine, engine->options.transfers_max + engine->peers_max + qp_index(engine, qp),
-              when_ns);
+    timer_set(engine, engine->record_count + engine->peers_max + qp_index(engine, qp), when_ns);
 }
 
 void timer_receives(weir_engine *engine, uint64_t when_ns) {
     timer_set(engine, engine->timer_count - 1, when_ns);
+}
+
+void timer_inboxes(weir_engine *engine, uint64_t when_ns) {
+    timer_set(engine, engine->timer_count - 2, when_ns);
 }
 
 void timer_own(weir_engine *engine, const struct transfer *transfer) {

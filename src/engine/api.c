@@ -82,8 +82,11 @@ static int pending_waiting_for(weir_engine *engine, uint64_t id) {
         return WEIR_ESTALE;
     own_enter(engine);
     int waiting = (int)atomic_load_explicit(&transfer->waiting, memory_order_relaxed);
-    if (waiting == WEIR_WAITING_SLOTS)
-        waiting = (int)peer_waiting_for(peer_at(engine, transfer->peer));
+    const struct peer *peer = peer_at(engine, transfer->peer);
+    if (waiting == WEIR_WAITING_SLOTS && transfer->list == LIST_ROOM)
+        waiting = peer->live == NONE ? WEIR_WAITING_CONNECTION : WEIR_WAITING_CREDITS;
+    else if (waiting == WEIR_WAITING_SLOTS)
+        waiting = (int)peer_waiting_for(peer);
     record_drop_ref(engine, transfer);
     own_leave(engine);
     return waiting;
@@ -266,7 +269,7 @@ static void query(weir_engine *engine, struct peer *peer, weir_peer_info *out) {
     *out = (weir_peer_info){.size = out->size, .sessions = peer->sessions_up};
     memcpy(out->address, peer->address, sizeof(out->address));
     memcpy(out->instance, peer->instance, sizeof(out->instance));
-    out->pending = peer_pending(peer);
+    out->pending = peer_pending(peer) + peer->room_waits;
     out->peer.id = peer->handle;
     out->refusal = peer_is_known(peer) ? endpoint_reason(&peer->endpoint) : 0;
     if (peer->live == NONE)
@@ -305,7 +308,7 @@ static int qp_query(weir_engine *engine, const struct peer *peer, size_t index, 
     uint64_t now = peer->waits_for != WEIR_WAITING_NOTHING ? engine_now(engine) : 0;
     *out = (weir_qp_info){
         .size = out->size,
-        .pending = peer_pending(peer),
+        .pending = peer_pending(peer) + peer->room_waits,
         .sessions = peer->sessions_up,
         .recoveries = peer->recoveries,
         .replays = peer->replays,

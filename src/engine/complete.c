@@ -12,6 +12,7 @@
 #include "agenda.h"
 #include "cause.h"
 #include "deliver.h"
+#include "inboxes.h"
 #include "inflight.h"
 #include "notes.h"
 #include "peer.h"
@@ -19,6 +20,7 @@
 #include "runs.h"
 #include "session.h"
 #include "tables.h"
+#include "talk.h"
 
 #include <assert.h>
 
@@ -38,7 +40,8 @@ static bool parts_complete(struct peer *peer, const struct qp *qp, const struct 
 /* Moves the window on if it does not reach this number. It would stop one day at the holes that
  * numbers leave which will never come, so it follows the sender's base, as far as this number
  * needs. A message below that base may still be unpolled, on another QP. But at most RECEIVES_MAX
- * messages are unpolled, and devices poll QPs in turn, so none is a whole window behind. */
+ * notifications, and CREDIT_WORDS_WINDOW others a QP, are unpolled, and devices poll QPs in turn,
+ * so none is a whole window behind. */
 static void make_room(struct window *window, const struct wire_data *data) {
     if (data->number - window->base <= WINDOW_SIZE || data->number <= window->base)
         return;
@@ -47,7 +50,20 @@ static void make_room(struct window *window, const struct wire_data *data) {
         window_advance(window, needed);
 }
 
-/* Accepts a notification that is whole and new. True: the buffer is held. */
+/* Words, or the note of a message, that are whole and new. False: no engine says so. */
+static bool take_up(weir_engine *engine, struct peer *peer, const struct qp *qp,
+                    const uint8_t *bytes, const struct wire_data *data) {
+    const uint8_t *payload = bytes + WIRE_DATA_SIZE;
+    if (data->kind == WIRE_MESSAGE)
+        return inboxes_arrived(engine, peer, payload, data->payload_length, data->tag);
+    /* Words that were said before one side forgot the other are about what it forgot. */
+    const struct session *session = &peer->sessions[qp->session];
+    return session->life != peer->life_theirs || session->life_ours != peer->life ||
+           talk_heard(engine, peer, payload, data->payload_length);
+}
+
+/* Accepts a notification, or another of its kind, that is whole and new. True: the buffer is held.
+ */
 static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp, uint32_t buffer,
                           const struct wire_data *data) {
     make_room(&peer->received, data);
@@ -64,6 +80,15 @@ static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
     if (!parts_complete(peer, qp, data))
         return false;
     window_mark(&peer->received, data->number);
+    if (data->kind != WIRE_NOTIFY) {
+        if (data->kind == WIRE_MESSAGE && !standing_is_up(&peer->standing))
+            deliver_tell(engine, peer, peer->sessions[qp->session].retired);
+        if (!take_up(engine, peer, qp, recv_buffer(engine, qp, buffer), data)) {
+            engine->stats.data_malformed++;
+            note_broken(engine, peer, qp->session);
+        }
+        return false;
+    }
     if (!standing_is_up(&peer->standing))
         deliver_tell(engine, peer, peer->sessions[qp->session].retired);
     if (engine->held_count == 0 && deliver(engine, peer, 0, recv_buffer(engine, qp, buffer)))
@@ -87,7 +112,7 @@ void complete_held(weir_engine *engine) {
         qp->held--;
         peer->held--;
         peer_forget(engine, peer);
-        recv_taken(engine, qp, held.life, held.buffer);
+        recv_taken(engine, qp, held.life, held.buffer, CREDIT_NOTES);
         session_qp_free(engine, qp);
     }
     atomic_store(&engine->held_some, false);
@@ -101,7 +126,7 @@ static bool message_is_good(weir_engine *engine, struct qp *qp, uint32_t buffer,
            wire_data_decode(recv_buffer(engine, qp, buffer), cqe->byte_length, data) == WEIR_OK &&
            data->parts <= peer_at(engine, qp->peer)->sessions[qp->session].qp_used &&
            credit_hear(&qp->credit, data->credit) &&
-           (data->kind == WIRE_CREDIT || credit_arrived(&qp->credit));
+           (data->kind == WIRE_CREDIT || credit_arrived(&qp->credit, wire_data_class(data->kind)));
 }
 
 static void message(weir_engine *engine, struct qp *qp, uint32_t buffer,
@@ -124,7 +149,7 @@ static void message(weir_engine *engine, struct qp *qp, uint32_t buffer,
     if (data.kind == WIRE_CREDIT) {
         recv_return(engine, qp, life, buffer);
     } else if (!accept_notify(engine, peer, qp, buffer, &data)) {
-        recv_taken(engine, qp, life, buffer);
+        recv_taken(engine, qp, life, buffer, wire_data_class(data.kind));
     }
 }
 

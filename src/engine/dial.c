@@ -71,7 +71,8 @@ static uint64_t signs_of(weir_engine *engine, const struct peer *peer) {
     uint64_t signs = 0;
     for (uint32_t i = 0; i < session->qp_used; i++) {
         const struct qp *qp = &engine->qps[session->qps[i]];
-        signs += qp->ledger.head + qp->credit.arrived;
+        signs +=
+            qp->ledger.head + qp->credit.arrived[CREDIT_NOTES] + qp->credit.arrived[CREDIT_WORDS];
     }
     return signs;
 }
@@ -409,8 +410,8 @@ void dial_prove(weir_engine *engine, struct peer *peer) {
  * its QPs count, too. */
 static bool is_of_use(const weir_engine *engine, const struct peer *peer) {
     return peer->standing.state != STANDING_NEW || peer->told == TOLD || peer->refs > 0 ||
-           peer->wanted || peer->lists[LIST_PENDING].count > 0 ||
-           peer_open_alias(engine, peer) != NONE || !endpoint_at_rest(&peer->endpoint);
+           peer_wants_session(peer) || peer_open_alias(engine, peer) != NONE ||
+           !endpoint_at_rest(&peer->endpoint);
 }
 
 /* The peer loses this connection. */

@@ -17,6 +17,7 @@
 #include "post.h"
 #include "session.h"
 #include "tables.h"
+#include "talk.h"
 #include "transfer.h"
 
 #include <assert.h>
@@ -28,12 +29,16 @@ static void settled(weir_engine *engine, struct peer *peer, const struct ep_effe
     if (effect->settled->broke <= effect->epoch)
         session_excuse(engine, peer, effect->settled->broke, effect->settled->reason);
     transfer_unpark(engine, peer);
+    if (peer->talk.due && peer->live != NONE)
+        run_later(engine, peer);
 }
 
 static void up(weir_engine *engine, struct peer *peer, uint32_t number) {
     if (peer->live != NONE)
         session_lost(engine, peer, peer->live); /* this one takes its place */
     peer->live = number;
+    if (peer->sessions[number].life_ours != peer->life)
+        note_broken(engine, peer, number); /* talk_renew: it was begun before */
     peer->sessions[number].up = true;
     peer->sessions_up++;
     engine->stats.sessions_up++;
@@ -45,6 +50,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t number) {
     peer->guarded = true;
     peer->wanted = false;
     peer->doubt_ns = 0;
+    transfer_unshelve(engine, peer);
     peer_update_fast(engine, peer);
     run_later(engine, peer);
     /* An address has one engine. If the application opened another peer at this address, that peer
@@ -252,6 +258,9 @@ static bool perform_note(weir_engine *engine, struct peer *peer) {
         peer_unreachable(engine, peer, error);
     } else if (notes->unpark) {
         notes->unpark = false;
+        if (peer->unsettled && peer_is_there(peer))
+            talk_renew(engine, peer);
+        peer->unsettled = false;
         transfer_unpark(engine, peer);
     } else if (notes->want) {
         notes->want = false;
@@ -311,6 +320,7 @@ void effects_leave(weir_engine *engine) {
         if (peer->id == 0)
             continue;
         transfer_fail_all(engine, peer, WEIR_ECLOSED, true);
+        talk_gone(engine, peer);
         peer->dialable = false;
         dial_stop(engine, peer);
         if (peer_is_known(peer))

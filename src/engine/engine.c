@@ -6,6 +6,7 @@
 #include "engine.h"
 #include "agenda.h"
 #include "effects.h"
+#include "inboxes.h"
 #include "layout.h"
 #include "left.h"
 #include "look.h"
@@ -13,6 +14,7 @@
 #include "settings.h"
 #include "sleep.h"
 #include "step.h"
+#include "streams.h"
 #include "transfer.h"
 
 #include <assert.h>
@@ -120,6 +122,9 @@ static void release_memory(weir_engine *engine) {
             engine->device_ops->mr_forget(engine->device, &remote->rmr);
         remote->live = false;
     }
+    for (uint32_t i = 0; i < engine->streams_used; i++)
+        stream_reset(engine, &engine->streams[i]);
+    inboxes_end(engine);
     for (uint32_t i = 0; i < engine->regions.local_count; i++) {
         struct region_local *local = &engine->regions.locals[i];
         if (local->live || local->leaving)

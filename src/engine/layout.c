@@ -37,8 +37,12 @@ static void layout(weir_engine *e, struct carver *c) {
     uint32_t blocks = o->segments_max / PLAN_BLOCK_PIECES + SPARE_BLOCKS;
     e->block_count = blocks;
     e->ring_size = power_of_two(o->sq_depth * 2);
-    e->recvs_per_qp = o->recv_credits + CREDIT_RESERVE;
-    e->transfers = carve(c, o->transfers_max, sizeof(struct transfer));
+    e->recvs_per_qp = o->recv_credits + CREDIT_BESIDE;
+    e->record_count = o->transfers_max + o->peers_max;
+    e->transfers = carve(c, e->record_count, sizeof(struct transfer));
+    e->streams_max = o->peers_max + INBOXES_MAX;
+    e->streams = carve(c, e->streams_max, sizeof(struct stream));
+    e->inboxes = carve(c, INBOXES_MAX, sizeof(struct inbox_entry));
     e->transfer_pool.links = carve(c, o->transfers_max, sizeof(uint32_t));
     e->submit_next = carve(c, 2 * (size_t)o->transfers_max, sizeof(uint32_t));
     e->blocks = carve(c, (size_t)o->transfers_max + blocks, sizeof(struct plan_block));
@@ -53,7 +57,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->visitors = carve(c, e->visitors_max, sizeof(struct visitor));
     e->pasts = carve(c, o->peers_max, sizeof(struct past));
     e->regions.locals = carve(c, o->memories_max, sizeof(struct region_local));
-    e->regions.remotes = carve(c, o->remotes_max, sizeof(struct region_remote));
+    e->regions.remotes = carve(c, (size_t)o->remotes_max + 1, sizeof(struct region_remote));
     e->qps = carve(c, e->qps_max, sizeof(struct qp));
     e->runs = carve(c, (size_t)e->qps_max * e->ring_size, sizeof(struct ledger_run));
     e->recv_bytes = carve(c, (size_t)e->qps_max * e->recvs_per_qp, MESSAGE_BYTES);
@@ -66,7 +70,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->qps_made.words = carve(c, 1, bits_bytes(e->qps_max));
     e->beacons.heads = carve(c, 1, groups_bytes(1, e->qps_max));
     e->recvs_missing = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(uint16_t));
-    e->timer_count = o->transfers_max + o->peers_max + e->qps_max + 1;
+    e->timer_count = e->record_count + o->peers_max + e->qps_max + 2;
     e->timers.entries = carve(c, timers_bytes(e->timer_count), 1);
     e->chain = carve(c, CHAIN_MAX + 1, sizeof(struct weir_wr));
     e->notifications.mask = power_of_two(o->notifications_max) - 1;
@@ -86,7 +90,7 @@ size_t engine_bytes(const weir_engine_options *options) {
 }
 
 uint64_t engine_pinned_bytes(const weir_engine_options *options) {
-    uint64_t buffers = (uint64_t)qps_wanted(options) * (options->recv_credits + CREDIT_RESERVE);
+    uint64_t buffers = (uint64_t)qps_wanted(options) * (options->recv_credits + CREDIT_BESIDE);
     return (2 * buffers + 1) * MESSAGE_BYTES;
 }
 

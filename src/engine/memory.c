@@ -86,6 +86,7 @@ static int add_local(weir_engine *engine, const struct source *source, uint64_t 
     local->lkey = mr.lkey;
     local->access = access;
     local->allocated = source->base == NULL && !source->dmabuf;
+    local->mapped = !source->dmabuf;
     local->mr = mr;
     atomic_store(&local->users, 0);
     local->live = true;

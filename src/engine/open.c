@@ -70,7 +70,7 @@ static int open_ports(const weir_engine_options *options, struct weir_ports *por
         (struct weir_device_wishes){.inline_bytes = options->inline_bytes,
                                     .cq_depth = options->cq_depth,
                                     .qps = options->peers_max * options->qp_count,
-                                    .qp_receives = options->recv_credits + CREDIT_RESERVE};
+                                    .qp_receives = options->recv_credits + CREDIT_BESIDE};
     rc = ports->device_ops->open(&ports->env, &ports->device);
     if (rc != WEIR_OK)
         goto close_env;

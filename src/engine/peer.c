@@ -22,9 +22,12 @@
 #include "deliver.h"
 #include "dial.h"
 #include "found.h"
+#include "lists.h"
 #include "news.h"
 #include "notes.h"
+#include "streams.h"
 #include "tables.h"
+#include "talk.h"
 #include "transfer.h"
 
 #include <assert.h>
@@ -94,6 +97,9 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
     const struct past *past = found_past(engine, instance);
     engine->ports.env.ops->entropy(engine->ports.env.self, &peer->pass, sizeof(peer->pass));
     peer->pass |= 1;
+    engine->ports.env.ops->entropy(engine->ports.env.self, &peer->life, sizeof(peer->life));
+    peer->life |= 1;
+    peer->life_theirs = 0;
     if (past != NULL) {
         peer->received = past->received;
         peer->pass = past->pass;
@@ -170,6 +176,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     if (known->refs == 0 && known->handle == known->id && known->told == TOLD_NOT)
         known->handle = opened->id;
     pass_conn(engine, opened, known);
+    transfer_move_room(engine, opened, known);
     while (opened->lists[LIST_PENDING].head != NONE) {
         struct transfer *transfer = &engine->transfers[opened->lists[LIST_PENDING].head];
         list_remove(engine, transfer);
@@ -183,7 +190,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
         deliver_tell(engine, known, false); /* unless it was told under this handle */
     known->wanted = known->live == NONE && (known->wanted || opened->wanted);
     opened->wanted = false;
-    if (known->lists[LIST_PENDING].count > 0)
+    if (known->lists[LIST_PENDING].count + known->room_waits > 0)
         run_later(engine, known);
     peer_reachable(engine, known);
 }
@@ -193,7 +200,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
 void peer_reachable(weir_engine *engine, struct peer *peer) {
     if (peer_is_there(peer))
         note_probe(engine, peer);
-    if (peer->lists[LIST_PENDING].count > 0 || peer->wanted)
+    if (peer_wants_session(peer))
         note_want(engine, peer);
     peer_set_timer(engine, peer);
 }
@@ -332,6 +339,7 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     peer->wanted = false;
     peer_disown(engine, peer);
     transfer_fail_all(engine, peer, error, true);
+    talk_gone(engine, peer);
     transfer_abandon(engine, peer, UINT64_MAX, error);
 }
 
@@ -358,6 +366,8 @@ void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     if (event == 0)
         return;
     peer->wanted = false;
+    if (peer_is_there(peer))
+        talk_renew(engine, peer);
     tell_names(engine, peer); /* GONE ends what SAME said, and the instance may be the same still */
 }
 
@@ -370,7 +380,7 @@ static void free_aliases(weir_engine *engine, struct peer *known) {
         tables_lock(engine);
         found_alias_set(engine, alias, NONE);
         tables_unlock(engine);
-        if (alias->lists[LIST_PENDING].count > 0 || alias->wanted)
+        if (peer_wants_session(alias))
             note_want(engine, alias);
     }
 }
@@ -416,8 +426,10 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     timer_peer(engine, peer, UINT64_MAX);
     deliver_ended(engine, peer);
     peer->handle = peer->id;
+    talk_forget(engine, peer);
+    peer->life = peer->life_theirs = 0;
     if (peer->refs > 0) {
-        if (peer->lists[LIST_PENDING].count > 0 || peer->wanted)
+        if (peer_wants_session(peer))
             note_want(engine, peer);
         return;
     }
@@ -430,6 +442,7 @@ void peer_forget(weir_engine *engine, struct peer *peer) {
     if (peer->held > 0 || peer->waits > 0 || peer_is_known(peer) || peer->refs > 0 || peer->id == 0)
         return;
     hang_up(engine, peer);
+    streams_free(engine, peer);
     timer_peer(engine, peer, UINT64_MAX);
     tables_lock(engine);
     peer_party_change(engine, peer);

@@ -17,6 +17,7 @@
 
 #include "agenda.h"
 #include "inflight.h"
+#include "lists.h"
 #include "notes.h"
 #include "records.h"
 #include "stall.h"
@@ -194,13 +195,21 @@ bool post_credit_under_way(struct qp *qp) {
     return qp->credit.under_way;
 }
 
-/* Writes the SEND for a notification part (transfer) or a credit message (NULL). */
+static enum credit_class class_of(const struct transfer *transfer) {
+    return transfer->kind == TRANSFER_PLAIN ? CREDIT_NOTES : CREDIT_WORDS;
+}
+
+/* Writes the SEND for a part of what the transfer tells, or a credit message (NULL). */
 static void make_send(weir_engine *engine, struct peer *peer, struct qp *qp,
                       const struct transfer *transfer, uint8_t parts, struct weir_wr *wr) {
     post_credit_under_way(qp);
     struct wire_data data = {.kind = WIRE_CREDIT, .credit = credit_to_tell(&qp->credit)};
     if (transfer != NULL) {
-        data = (struct wire_data){.kind = WIRE_NOTIFY,
+        static const uint8_t kinds[] = {[TRANSFER_PLAIN] = WIRE_NOTIFY,
+                                        [TRANSFER_MESSAGE] = WIRE_MESSAGE,
+                                        [TRANSFER_SKIP] = WIRE_MESSAGE,
+                                        [TRANSFER_WORDS] = WIRE_WORDS};
+        data = (struct wire_data){.kind = kinds[transfer->kind],
                                   .parts = parts,
                                   .payload_length = (uint16_t)transfer->notify_length,
                                   .credit = data.credit,
@@ -227,10 +236,10 @@ static void make_send(weir_engine *engine, struct peer *peer, struct qp *qp,
 }
 
 /* The device has it: credits and buffer are taken. */
-static void sent(weir_engine *engine, struct qp *qp, const struct weir_wr *wr, bool notify,
-                 bool done) {
-    if (notify)
-        qp->credit.sent++;
+static void sent(weir_engine *engine, struct qp *qp, const struct weir_wr *wr,
+                 const struct transfer *transfer, bool done) {
+    if (transfer != NULL)
+        qp->credit.sent[class_of(transfer)]++;
     credit_told(&qp->credit);
     qp->credit_due = credit_owed(&qp->credit);
     if (wr->laddr != (uint64_t)(uintptr_t)engine->scratch && !done) {
@@ -262,7 +271,8 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
     if (!qp_is_usable(qp) || !post_heal(engine, qp) || ledger_free(&qp->ledger) == 0 ||
         !send_room(engine, qp))
         return WEIR_EAGAIN;
-    if (transfer != NULL && (!credit_available(&qp->credit) || !take_number(peer, transfer)))
+    if (transfer != NULL &&
+        (!credit_available(&qp->credit, class_of(transfer)) || !take_number(peer, transfer)))
         return WEIR_ENOTREADY;
     struct weir_wr wr = {0};
     make_send(engine, peer, qp, transfer, parts, &wr);
@@ -279,7 +289,7 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
     }
     if (transfer == NULL && post.done == 0 && !peer->sessions[qp->session].ordered)
         credit_launched(&qp->credit, seq);
-    sent(engine, qp, &wr, transfer != NULL, post.done == 1);
+    sent(engine, qp, &wr, transfer, post.done == 1);
     return WEIR_OK;
 }
 
@@ -312,7 +322,8 @@ static bool pipelines(const struct session *session, const struct transfer *tran
 
 /* Whether other transfers wait for credits of this QP: this one has to wait behind them. */
 static bool others_wait(const struct peer *peer, const struct transfer *transfer, uint32_t index) {
-    return peer->lists[LIST_CREDITS + index].count > 0 && transfer->list != LIST_CREDITS + index;
+    uint8_t list = credit_list(transfer, index);
+    return peer->lists[list].count > 0 && transfer->list != list;
 }
 
 /* A step of the transfer completed. The counts of sessions that broke under it (replays, lost)
@@ -377,8 +388,8 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     bool notify = transfer_notifies(transfer) && pipelines(session, transfer) &&
                   plan_done(&transfer->cursor) && single(transfer->data_mask | mask) &&
                   count < room && count < quarter && send_room(engine, qp) &&
-                  credit_available(&qp->credit) && !others_wait(peer, transfer, qp->index) &&
-                  take_number(peer, transfer);
+                  credit_available(&qp->credit, class_of(transfer)) &&
+                  !others_wait(peer, transfer, qp->index) && take_number(peer, transfer);
     if (notify) {
         engine->chain[count].wr_id = limits.wr_id;
         make_send(engine, peer, qp, transfer, 1, &engine->chain[count]);
@@ -405,7 +416,7 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
         return refused(engine, peer, qp, transfer, rc);
     }
     if (notify) {
-        sent(engine, qp, &engine->chain[count - 1], true, post.done == count);
+        sent(engine, qp, &engine->chain[count - 1], transfer, post.done == count);
         transfer->parts_need = transfer->parts_mask = mask;
     }
     return transfer_all_posted(transfer) ? POST_ALL : POST_MORE;
@@ -535,11 +546,15 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
 
 /* The QP for a notification that goes to any one QP: the next in turn that has a credit and no
  * transfer waiting for one; without such a QP the next in turn. */
-static uint16_t free_part(weir_engine *engine, struct peer *peer, struct session *session) {
+static uint16_t free_part(weir_engine *engine, struct peer *peer, struct session *session,
+                          const struct transfer *transfer) {
+    if (transfer->kind == TRANSFER_WORDS)
+        return 1; /* messages of one QP are read in their order */
     uint32_t turn = session->turn++ % session->qp_used;
     for (uint32_t k = 0; k < session->qp_used; k++) {
         const struct qp *qp = &engine->qps[session->qps[(turn + k) % session->qp_used]];
-        if (credit_available(&qp->credit) && peer->lists[LIST_CREDITS + qp->index].count == 0)
+        if (credit_available(&qp->credit, class_of(transfer)) &&
+            peer->lists[credit_list(transfer, qp->index)].count == 0)
             return (uint16_t)(1u << qp->index);
     }
     return (uint16_t)(1u << engine->qps[session->qps[turn]].index);
@@ -554,13 +569,13 @@ enum outcome post_parts(weir_engine *engine, struct peer *peer, struct transfer 
         if (transfer_was_replayed(transfer)) {
             if (!take_step(peer, transfer))
                 return POST_WAITS;
-            transfer->parts_need = free_part(engine, peer, session);
+            transfer->parts_need = free_part(engine, peer, session, transfer);
         } else if (pipelines(session, transfer) && transfer->data_mask != 0) {
             transfer->parts_need = transfer->data_mask;
         } else {
             if (transfer->outstanding > 0)
                 return POST_WAITS;
-            transfer->parts_need = free_part(engine, peer, session);
+            transfer->parts_need = free_part(engine, peer, session, transfer);
         }
     }
     uint8_t parts = (uint8_t)__builtin_popcount(transfer->parts_need);

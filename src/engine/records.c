@@ -24,10 +24,9 @@ bool transfer_notifies(const struct transfer *transfer) {
 /* All of it is one WR of data, and nothing of it was ever posted. */
 bool transfer_is_one_wr(const weir_engine *engine, const struct transfer *transfer) {
     const struct plan_block *block = &engine->blocks[transfer_index(engine, transfer)];
-    return block->count == 1 && !plan_done(&transfer->cursor) && transfer->cursor.offset == 0 &&
-           transfer->outstanding == 0 && transfer->result == 0 &&
-           !transfer_was_replayed(transfer) && !transfer_notifies(transfer) &&
-           transfer->bytes <= engine->caps.message_bytes_max;
+    return !transfer_notifies(transfer) && block->count == 1 && !plan_done(&transfer->cursor) &&
+           transfer->cursor.offset == 0 && transfer->outstanding == 0 && transfer->result == 0 &&
+           !transfer_was_replayed(transfer) && transfer->bytes <= engine->caps.message_bytes_max;
 }
 
 bool transfer_all_posted(const struct transfer *transfer) {
@@ -158,6 +157,111 @@ static bool reserve_completion(weir_engine *engine) {
     return true;
 }
 
+/* ---- messages ---------------------------------------------------------- */
+
+/* The sum of the parts' lengths, and whether all of them can be read here. */
+static int add_up(const weir_engine *engine, const struct request *request, uint64_t *bytes_out,
+                  bool *mapped_out) {
+    *bytes_out = 0;
+    *mapped_out = true;
+    for (size_t i = 0; i < request->count; i++) {
+        const weir_part *part = &request->parts[i];
+        const struct region_local *local = NULL;
+        if (part->local.id != 0) {
+            local = region_local(&engine->regions, part->local.id);
+            if (local == NULL)
+                return WEIR_ESTALE;
+            if (part->length > local->length || part->offset > local->length - part->length)
+                return WEIR_EBOUNDS;
+            *mapped_out &= local->mapped;
+        } else if (part->base == NULL && part->length > 0) {
+            return WEIR_EINVAL;
+        }
+        if (part->length > ROOM_LENGTH_MAX - *bytes_out)
+            return WEIR_ETOOBIG;
+        *bytes_out += part->length;
+    }
+    return WEIR_OK;
+}
+
+static void copy_parts(const weir_engine *engine, const struct request *request, uint8_t *to) {
+    for (size_t i = 0; i < request->count; i++) {
+        const weir_part *part = &request->parts[i];
+        const uint8_t *from = part->base;
+        if (part->local.id != 0)
+            from = (const uint8_t *)(uintptr_t)region_local(&engine->regions, part->local.id)->base;
+        if (part->length > 0)
+            memcpy(to, from + part->offset, part->length);
+        to += part->length;
+    }
+}
+
+/* Pieces whose place over there is not known yet. */
+static int fill_parts(weir_engine *engine, struct request *request, uint32_t index) {
+    struct plan_block *last = record_block_start(engine, index);
+    for (size_t i = 0; i < request->count; i++) {
+        const weir_part *part = &request->parts[i];
+        if (part->length == 0)
+            continue;
+        if (part->local.id == 0) {
+            record_drop_pieces(engine, index);
+            return WEIR_EINVAL;
+        }
+        if (last->count == PLAN_BLOCK_PIECES) {
+            uint32_t block = pool_block(engine);
+            if (block == PLAN_NO_BLOCK) {
+                request->full = FULL_SEGMENTS;
+                record_drop_pieces(engine, index);
+                return WEIR_EAGAIN;
+            }
+            last->next = block;
+            last = record_block_start(engine, block);
+        }
+        struct region_local *local = region_local(&engine->regions, part->local.id);
+        last->pieces[last->count++] = (struct plan_piece){
+            .laddr = local->base + part->offset,
+            .length = part->length,
+            .lkey = local->lkey,
+            .local = handle_index(part->local.id),
+            .remote =
+                engine->regions.remote_count, /* nobody's: the inbox's memory is its stream's */
+        };
+        atomic_fetch_add(&local->users, 1);
+        atomic_fetch_add(&engine->regions.remotes[engine->regions.remote_count].users, 1);
+    }
+    return WEIR_OK;
+}
+
+/* The message in the record: its bytes, behind the room for its note, or its pieces. */
+static int fill_message(weir_engine *engine, struct request *request, struct peer *peer,
+                        uint32_t index) {
+    struct transfer *transfer = &engine->transfers[index];
+    uint64_t bytes;
+    bool mapped;
+    int rc = add_up(engine, request, &bytes, &mapped);
+    if (rc != WEIR_OK)
+        return rc;
+    bool copied = bytes <= WEIR_MESSAGE_COPY_MAX && mapped;
+    record_block_start(engine, index);
+    if (!copied)
+        rc = fill_parts(engine, request, index);
+    if (rc != WEIR_OK)
+        return rc;
+    record_init(engine, transfer, peer, WEIR_OP_WRITE, &request->options);
+    transfer->kind = TRANSFER_MESSAGE;
+    transfer->put = false;
+    transfer->stream = request->inbox; /* transfer_start finds it */
+    transfer->message_length = (uint32_t)bytes;
+    transfer->notify_length = WORD_NOTE_SIZE;
+    transfer->bytes = copied ? 0 : bytes;
+    transfer->cursor = plan_start(engine->blocks, index);
+    if (copied) {
+        copy_parts(engine, request, transfer->payload + WORD_NOTE_SIZE);
+        transfer->notify_length += (uint32_t)bytes;
+    }
+    return WEIR_OK;
+}
+
 /* A filled record, on no list yet. Needs the engine or tables_lock. EAGAIN: see request->full. */
 int record_fill(weir_engine *engine, struct request *request, struct transfer **out) {
     struct peer *peer = peer_find(engine, request->peer_id);
@@ -176,7 +280,9 @@ int record_fill(weir_engine *engine, struct request *request, struct transfer **
         return WEIR_EAGAIN;
     }
     uint64_t bytes = 0;
-    int rc = fill_pieces(engine, request, peer, index, &bytes);
+    bool message = request->parts != NULL;
+    int rc = message ? fill_message(engine, request, peer, index)
+                     : fill_pieces(engine, request, peer, index, &bytes);
     if (rc != WEIR_OK) {
         if (queued)
             atomic_fetch_sub(&engine->completions_reserved, 1);
@@ -187,11 +293,13 @@ int record_fill(weir_engine *engine, struct request *request, struct transfer **
     if (request->use_spare)
         engine->spare_transfer = NONE;
     struct transfer *transfer = &engine->transfers[index];
+    *out = transfer;
+    if (message)
+        return WEIR_OK;
     record_init(engine, transfer, peer, request->opcode, &request->options);
     transfer->cursor = plan_start(engine->blocks, index);
     transfer->bytes = bytes;
     transfer->number = request->number;
-    *out = transfer;
     return WEIR_OK;
 }
 

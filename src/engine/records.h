@@ -10,6 +10,8 @@ struct request {
     size_t count;
     uint64_t peer_id;
     weir_transfer_options options;
+    const weir_part *parts; /* of a message: in place of segments */
+    uint32_t inbox;
     uint64_t number; /* of a notification that has one already; 0 */
     uint8_t opcode;
     uint32_t access; /* that the target must grant */
@@ -81,6 +83,7 @@ record_init(weir_engine *engine, struct transfer *transfer, const struct peer *p
     atomic_store_explicit(&transfer->cancel, false, memory_order_relaxed);
     transfer->state = TR_SUBMITTED;
     transfer->opcode = opcode;
+    transfer->kind = TRANSFER_PLAIN;
     transfer->breaks = 0;
     transfer->lost = 0;
     transfer->age = 0;

@@ -35,7 +35,7 @@
 #include "notes.h"
 
 /* A receive's sequence is {life:31, buffer:13}: RECV_BUFFER_BITS. */
-_Static_assert(CREDIT_WINDOW_MAX + CREDIT_RESERVE <= 1 << RECV_BUFFER_BITS,
+_Static_assert(CREDIT_WINDOW_MAX + CREDIT_BESIDE <= 1 << RECV_BUFFER_BITS,
                "every buffer has a name");
 
 #define RECV_RETRY_NS      UINT64_C(1000000)
@@ -75,8 +75,9 @@ static void try_later(weir_engine *engine) {
 
 /* ---- credits ----------------------------------------------------------- */
 
-static void credits_back(weir_engine *engine, struct qp *qp, uint32_t count) {
-    qp->credit.taken += count;
+static void credits_back(weir_engine *engine, struct qp *qp, enum credit_class class,
+                         uint32_t count) {
+    qp->credit.taken[class] = (uint16_t)(qp->credit.taken[class] + count);
     if (credit_owed(&qp->credit)) {
         qp->credit_due = true;
         run_later(engine, peer_at(engine, qp->peer));
@@ -86,18 +87,21 @@ static void credits_back(weir_engine *engine, struct qp *qp, uint32_t count) {
 /* Up to `count` receives were posted for messages of qp: as many of its kept credits go back. */
 static void give_kept(weir_engine *engine, struct qp *qp, uint32_t count) {
     struct lack *lack = lack_of(engine, qp);
-    uint32_t given = lack->credits < count ? lack->credits : count;
-    lack->credits -= given;
-    if (given > 0)
-        credits_back(engine, qp, given);
+    for (uint32_t c = 0; c < CREDIT_CLASSES; c++) {
+        uint32_t given = lack->credits[c] < count ? lack->credits[c] : count;
+        lack->credits[c] -= given;
+        count -= given;
+        if (given > 0)
+            credits_back(engine, qp, (enum credit_class)c, given);
+    }
 }
 
-/* Holds the notifications on qp: with a window of 0 it has no credits. */
+/* Holds the messages on qp: with windows of 0 it has no credits. */
 static void hold(const weir_engine *engine, struct qp *qp) {
     struct lack *lack = lack_of(engine, qp);
     if (lack->window == 0) {
-        lack->window = qp->credit.window_remote;
-        qp->credit.window_remote = 0;
+        lack->window = qp->credit.window_remote[CREDIT_NOTES];
+        qp->credit.window_remote[CREDIT_NOTES] = qp->credit.window_remote[CREDIT_WORDS] = 0;
     }
 }
 
@@ -105,7 +109,8 @@ static void go_on(weir_engine *engine, struct qp *qp) {
     struct lack *lack = lack_of(engine, qp);
     if (lack->window == 0)
         return;
-    qp->credit.window_remote = lack->window;
+    qp->credit.window_remote[CREDIT_NOTES] = (uint16_t)lack->window;
+    qp->credit.window_remote[CREDIT_WORDS] = CREDIT_WORDS_WINDOW;
     lack->window = 0;
     run_later(engine, peer_at(engine, qp->peer));
 }
@@ -349,14 +354,15 @@ bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buf
 }
 
 /* The message's credit goes back, unless a receive is missing in its place: then it is kept. */
-void recv_taken(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer) {
+void recv_taken(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer,
+                enum credit_class class) {
     bool posted = recv_return(engine, qp, life, buffer);
     if (!qp_lives_still(qp, life))
         return;
     if (posted)
-        credits_back(engine, qp, 1);
+        credits_back(engine, qp, class, 1);
     else
-        lack_of(engine, qp)->credits++;
+        lack_of(engine, qp)->credits[class]++;
 }
 
 /* Receives that the device refused, once more. */

@@ -8,7 +8,8 @@
 int recv_post_all(weir_engine *engine, struct qp *qp);
 bool recv_return(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer);
 /* recv_return for a notification, which the application has: its sender gets a credit back. */
-void recv_taken(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer);
+void recv_taken(weir_engine *engine, struct qp *qp, uint32_t life, uint32_t buffer,
+                enum credit_class class);
 void recv_connected(const weir_engine *engine, struct qp *qp);
 /* QPs go down: the QPs that go on may lack nothing any more. */
 void recv_fewer(weir_engine *engine);

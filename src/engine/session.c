@@ -15,6 +15,7 @@
 #include "recv.h"
 #include "runs.h"
 #include "tables.h"
+#include "talk.h"
 #include "transfer.h"
 
 #include <assert.h>
@@ -80,6 +81,7 @@ static int make_qp(weir_engine *engine, struct peer *peer, uint32_t session, uin
     qp->refusals = 0;
     qp->sbufs_used = qp->sbuf_next = 0;
     qp->recvs = 0;
+    credit_init(&qp->credit, (uint16_t)engine->options.recv_credits);
     *lack_of(engine, qp) = (struct lack){0};
     engine->stalls[at].head = UINT64_MAX;
     qp->beacon_back = qp->done_in_post = qp->gave = false;
@@ -122,13 +124,14 @@ int session_create(weir_engine *engine, struct peer *peer, uint32_t number, uint
         return WEIR_EDEVICE;
     if (engine_now(engine) < peer->trouble_until_ns)
         return WEIR_EAGAIN; /* session_trouble: the endpoint asks again */
-    *session = (struct session){.used = true, .epoch = epoch};
+    *session = (struct session){.used = true, .epoch = epoch, .life_ours = peer->life};
     *local_out = (struct wire_qp_set){
         .mtu = engine->caps.mtu_max,
         .rd_atomic = engine->caps.rd_atomic_max,
         .recv_credits = engine->options.recv_credits,
         .recv_bytes_max = MESSAGE_BYTES,
         .pass = peer->pass,
+        .life = peer->life,
         .ordered = engine->caps.ordered,
         .qp_count = engine->options.qp_count,
     };
@@ -163,7 +166,7 @@ static void qp_connected(weir_engine *engine, const struct session *session, str
     if (window > session->window)
         window = session->window;
     qp->connected = true;
-    credit_init(&qp->credit, window, window);
+    credit_agree(&qp->credit, (uint16_t)window);
     recv_connected(engine, qp);
 }
 
@@ -175,6 +178,11 @@ int session_connect(weir_engine *engine, struct peer *peer, const struct ep_effe
     session->ordered = effect->agreed.ordered;
     session->window = effect->remote->recv_credits;
     session->epoch_remote = effect->epoch_remote;
+    session->life = effect->remote->life;
+    if (session->life_ours != peer->life)
+        return WEIR_EAGAIN; /* talk_renew: the other side has to hear of it */
+    if (session->life != peer->life_theirs)
+        talk_new_life(engine, peer, session->life);
     for (uint32_t i = 0; i < session->qp_used; i++) {
         struct qp *qp = &engine->qps[session->qps[i]];
         const struct wire_qp *remote = &effect->remote->qps[i];
@@ -258,6 +266,7 @@ static void session_trouble(weir_engine *engine, struct peer *peer, const struct
     peer_trouble_over(peer);
     peer->trouble_until_ns = 0;
     transfer_fail_all(engine, peer, WEIR_ECONNECT, true);
+    talk_renew(engine, peer);
 }
 
 /* The remote says that a transfer of its own broke our session `epoch`, and why: none of ours did
@@ -354,6 +363,7 @@ static void qp_gone(weir_engine *engine, struct qp *qp) {
     if (--session->qp_left == 0) {
         transfer_judge(engine, peer, session);
         session->used = false;
+        talk_session_over(engine, peer);
         engine->stats.sessions_retired++;
         note_drained(engine, peer, number);
     }

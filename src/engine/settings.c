@@ -55,7 +55,7 @@ static const struct setting table[] = {
      "notifications a peer may have in flight on a QP", " (512 / qp_count)"},
     {OPTION(cq_depth), "WEIR_CQ_DEPTH", COUNT, WEIR_SETTING_AUTO, 4, 1 << 22,
      "completion-queue entries asked for all QPs",
-     " (4 * qp_count * the larger of sq_depth and recv_credits + 2)"},
+     " (4 * qp_count * the larger of sq_depth and recv_credits + 20)"},
     {OPTION(poll_budget), "WEIR_POLL_BUDGET", COUNT, 256, 1, 65536,
      "completions taken in a round of progress", ""},
     {OPTION(inflight_bytes_max), "WEIR_INFLIGHT_BYTES_MAX", "B", 1, 256 << 20, 1, UINT64_C(1) << 36,
@@ -126,7 +126,7 @@ static void range_of(const struct setting *setting, const weir_engine_options *s
             range->fallback = range->most;
     } else if (setting->offset == offsetof(weir_engine_options, cq_depth)) {
         range->least = UINT64_C(4) * so_far->qp_count *
-                       larger(so_far->sq_depth, so_far->recv_credits + CREDIT_RESERVE);
+                       larger(so_far->sq_depth, so_far->recv_credits + CREDIT_BESIDE);
     }
 }
 

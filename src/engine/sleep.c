@@ -84,7 +84,8 @@ static bool has_news_or_room(weir_engine *engine, uint64_t before) {
 /* Whether something has to be taken: notifications, and transfers that were asked for as
  * completions. Events need not be. */
 static bool something_waits(weir_engine *engine) {
-    return !queue_is_empty(&engine->notifications) || !queue_is_empty(&engine->completions);
+    return !queue_is_empty(&engine->notifications) || !queue_is_empty(&engine->completions) ||
+           atomic_load(&engine->inboxes_ready) > 0;
 }
 
 static bool has_news_or_something(weir_engine *engine, uint64_t before) {

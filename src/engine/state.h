@@ -23,7 +23,9 @@
 #include "fork.h"
 #include "groups.h"
 #include "handle.h"
+#include "inbox.h"
 #include "ledger.h"
+#include "outbox.h"
 #include "plan.h"
 #include "pool.h"
 #include "ports.h"
@@ -34,6 +36,7 @@
 #include "timer.h"
 #include "window.h"
 #include "wire_data.h"
+#include "words.h"
 
 #define NONE UINT32_MAX
 
@@ -78,9 +81,28 @@ enum transfer_state {
     TR_TERMINAL
 };
 
-/* LIST_CREDITS + i: the data is posted; the notification waits for a credit of QP i of the
- * live session. Transfers that have a number come first. */
-enum { LIST_PENDING, LIST_POSTED, LIST_PARKED, LIST_CREDITS, LISTS = LIST_CREDITS + WEIR_QPS_MAX };
+/* What a transfer is for. All but TRANSFER_PLAIN end with a SEND of another kind than a
+ * notification's, and the last two are the engine's own: nobody waits for them. */
+enum transfer_kind {
+    TRANSFER_PLAIN,
+    TRANSFER_MESSAGE, /* into room of a peer's inbox */
+    TRANSFER_SKIP,    /* its room, after a message ended early */
+    TRANSFER_WORDS    /* what a peer is to be told about messages: talk.c */
+};
+
+/* LIST_SHELF: the engine's own ones, while there is no session. LIST_CREDITS + i: the data is
+ * posted; the SEND behind it waits for a credit of QP i of the live session, and LIST_WORDS + i
+ * likewise, for one of the words' class. Transfers that have a number come first. */
+enum {
+    LIST_PENDING,
+    LIST_POSTED,
+    LIST_PARKED,
+    LIST_SHELF,
+    LIST_CREDITS,
+    LIST_WORDS = LIST_CREDITS + WEIR_QPS_MAX,
+    LISTS = LIST_WORDS + WEIR_QPS_MAX,
+    LIST_ROOM = LISTS /* its stream's: a message waits for room */
+};
 
 struct transfer {
     _Atomic uint64_t id;      /* any thread; changes at release */
@@ -92,6 +114,7 @@ struct transfer {
     uint8_t state; /* enum transfer_state */
     uint8_t list;
     uint8_t opcode;
+    uint8_t kind;                      /* enum transfer_kind */
     uint8_t breaks;                    /* sessions that it may have broken, up to BREAKS_MAX */
     uint16_t replays;                  /* sessions of REPLAYS_MAX, times REPLAY_WEIGHT */
     uint8_t broke_last, replayed_last; /* by the last one, in breaks and in replays */
@@ -116,6 +139,13 @@ struct transfer {
     uint16_t parts_mask;  /* those that have been posted */
     bool flushed;         /* some run of it did not complete */
     bool marked;          /* mark counts; it takes one step at a time */
+
+    uint32_t stream; /* of a message */
+    bool put;        /* it has a spot, of this stream's generation */
+    uint32_t generation;
+    uint64_t turn; /* of its stream */
+    struct outbox_spot spot;
+    uint32_t message_length;
 
     uint64_t user_data;
     uint64_t tag;
@@ -159,9 +189,9 @@ struct qp {
 /* The receives that a QP lacks because the device refused them: recv.c. Beside struct qp, whose
  * size is a power of two. */
 struct lack {
-    uint32_t recvs;      /* missing; of a shared queue: in place of those that its messages took */
-    uint32_t credits;    /* of its messages, kept for want of receives */
-    uint32_t window;     /* meanwhile no notification is sent: its credit.window_remote; 0 */
+    uint32_t recvs; /* missing; of a shared queue: in place of those that its messages took */
+    uint32_t credits[CREDIT_CLASSES]; /* of its messages, kept for want of receives */
+    uint32_t window;     /* meanwhile no message is sent: its credit.window_remote[0]; 0 */
     uint64_t refused_ns; /* without a shared queue: since when it has taken none */
 };
 
@@ -200,6 +230,8 @@ struct session {
     bool ordered;    /* on both sides */
     uint32_t turn;
     uint64_t epoch, epoch_remote; /* ours; theirs, once it is being connected */
+    uint64_t life;                /* the other side's, then; 0 */
+    uint64_t life_ours;           /* as HELLO told it */
     uint32_t qps[WEIR_QPS_MAX];
 };
 
@@ -223,6 +255,63 @@ struct past {
     uint8_t instance[WIRE_INSTANCE_SIZE];
     struct window received;
     uint64_t pass, pass_theirs; /* as in struct peer */
+};
+
+enum { STREAM_NONE = 0, ABSENT_MAX = 16, INBOXES_MAX = WEIR_INBOXES_MAX };
+
+enum stream_state {
+    STREAM_ASKING, /* the receiver is asked for room, if anything waits */
+    STREAM_ABSENT, /* there is no such inbox */
+    STREAM_MET,    /* its memory is imported */
+    STREAM_CLOSED  /* the inbox was closed: nothing more is written there; LEFT is to be said */
+};
+
+/* What this engine has in one inbox of one peer: streams.c. */
+struct stream {
+    bool used;
+    uint8_t state; /* enum stream_state */
+    uint32_t peer;
+    uint32_t inbox;
+    uint32_t next;       /* of the peer's, plus 1; or of those that are free */
+    uint32_t generation; /* counts how often all that was put there was forgotten */
+    bool left_due;
+    bool imported;
+    struct wire_descriptor memory; /* of the inbox */
+    struct weir_rmr rmr;           /* imported */
+    uint32_t message_bytes_max;
+    struct outbox outbox;
+    struct list waiting; /* messages without a spot, in the order of their turns */
+    uint64_t waiting_bytes;
+    uint64_t turns;
+    uint32_t put; /* transfers with a spot */
+};
+
+/* An inbox of this engine: inboxes.c. */
+struct inbox_entry {
+    uint64_t id; /* its handle; changes when it is free again */
+    bool used;
+    bool open;  /* else it is closed, and lasts until nothing is written there or held */
+    bool ready; /* a message can be taken */
+    uint32_t number;
+    weir_inbox_options options;
+    struct inbox inbox;
+    struct weir_mr mr;
+    void *tables;
+    size_t table_bytes;
+    struct wire_descriptor descriptor;
+    uint64_t called_ns; /* since when senders that were called are waited for; 0 */
+    uint64_t taken, spoiled;
+};
+
+/* What a peer is to be told about messages: talk.c. */
+struct talk {
+    bool due;       /* there is something */
+    bool speaking;  /* its transfer is under way */
+    uint64_t epoch; /* of the session that the last words went on */
+    bool asked;     /* it has asked for an inbox that there was not */
+    bool opened;    /* one was opened since */
+    uint32_t absent_count;
+    uint32_t absent[ABSENT_MAX]; /* numbers that it asked for, to be told so */
 };
 
 enum peer_stage {
@@ -301,6 +390,11 @@ struct peer {
     uint32_t credit_waits; /* on those that wait for credits */
     uint32_t suspects;     /* on all lists: transfer_is_suspect */
     uint32_t held;         /* notifications of it that wait for room */
+    uint32_t room_waits;   /* messages to it that wait for room */
+    uint32_t streams;      /* its first, plus 1; STREAM_NONE */
+    struct talk talk;
+    uint64_t life;        /* of all that is known of its instance here; 0: it is not known */
+    uint64_t life_theirs; /* of what it knows of us; 0: no session came about */
 
     struct list lists[LISTS];
     struct session sessions[EP_SESSIONS];
@@ -334,6 +428,7 @@ struct peer {
     uint64_t settled_epoch;      /* our sessions up to here have drained over there... */
     struct wire_settled settled; /* ...and this is what it had got */
     uint64_t excused_epoch;      /* the last of our sessions that it said to have broken itself */
+    bool unsettled;              /* what became of them was asked in vain since talk_renew */
     uint64_t abandoned_epoch;    /* nobody will say any more what became of sessions up to here */
     int abandoned_error;
     struct broke broke[EP_SESSIONS]; /* the last ones of its sessions */
@@ -355,7 +450,8 @@ struct peer {
     bool parts_used;     /* since they were zeroed */
 };
 
-_Static_assert(sizeof(struct peer) <= 6 * 1024, "8 KiB an idle peer, its QP and connection too");
+_Static_assert(sizeof(struct peer) <= 6 * 1024 + 512,
+               "8 KiB an idle peer, its QP and connection too");
 
 /* An instance that asked WHO, or was asked, and what it said of itself: until its HELLO is
  * answered. */
@@ -482,10 +578,18 @@ struct weir_engine {
     uint64_t number_floor; /* above all numbers used towards peers that were given up */
     uint64_t polled;
 
-    struct transfer *transfers;
-    _Atomic uint32_t *submit_next; /* any thread */
-    struct plan_block *blocks;     /* transfer i begins with block i; the others are block_pool's */
-    uint32_t spare_transfer;       /* kept for the fast way in: see submit.c; NONE: lent */
+    struct transfer *transfers; /* transfers_max of the application's, then one for each peer's
+                                 * words */
+    uint32_t record_count;
+    struct stream *streams;
+    uint32_t streams_max, streams_used, stream_free; /* plus 1 */
+    struct inbox_entry *inboxes;
+    uint32_t inboxes_used;          /* entries ever used */
+    _Atomic uint32_t inboxes_ready; /* any thread: those with a message to take */
+    uint64_t places;                /* granted by any inbox so far */
+    _Atomic uint32_t *submit_next;  /* any thread */
+    struct plan_block *blocks; /* transfer i begins with block i; the others are block_pool's */
+    uint32_t spare_transfer;   /* kept for the fast way in: see submit.c; NONE: lent */
     uint32_t spare_blocks;
     uint32_t spare_missing; /* blocks that the reserve lacks */
 
@@ -521,7 +625,7 @@ struct weir_engine {
     uint64_t stall_last_ns; /* the last look */
     uint64_t stall_polled;  /* polled, then */
 
-    struct timers timers; /* transfers, then peers, then QPs, then one for receives */
+    struct timers timers; /* transfers, peers, QPs, one for inboxes, one for receives */
     uint64_t slept_ns;    /* the latest deadline that anybody was given to sleep; 0: all awake */
     struct weir_wr *chain;
     struct weir_cqe cqes[POLL_BATCH];

@@ -9,6 +9,7 @@
 #include "agenda.h"
 #include "complete.h"
 #include "effects.h"
+#include "inboxes.h"
 #include "look.h"
 #include "records.h"
 #include "recv.h"
@@ -70,15 +71,17 @@ static int run_timers(weir_engine *engine, bool looked) {
     uint32_t most = engine->timers.used;
     while (most-- > 0 && timers_take(&engine->timers, now, &number)) {
         count++;
-        if (number < engine->options.transfers_max) {
+        if (number < engine->record_count) {
             transfer_timer(engine, &engine->transfers[number]);
             continue;
         }
-        number -= engine->options.transfers_max;
+        number -= engine->record_count;
         if (number < engine->peers_max)
             effects_timer(engine, &engine->peers[number]);
         else if (number - engine->peers_max < engine->qps_max)
             session_qp_timer(engine, &engine->qps[number - engine->peers_max]);
+        else if (number - engine->peers_max == engine->qps_max)
+            inboxes_look(engine);
         else
             recv_timer(engine);
     }

@@ -43,8 +43,8 @@ static int read_options(const weir_transfer_options *in, weir_transfer_options *
             return WEIR_EINVAL;
         memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
     }
-    const uint32_t known =
-        WEIR_TRANSFER_NOTIFY | WEIR_TRANSFER_QUEUE | WEIR_TRANSFER_BLOCK | WEIR_TRANSFER_ONCE;
+    const uint32_t known = WEIR_TRANSFER_NOTIFY | WEIR_TRANSFER_QUEUE | WEIR_TRANSFER_BLOCK |
+                           WEIR_TRANSFER_ONCE | WEIR_TRANSFER_NO_WAIT;
     if ((out->flags & ~known) != 0)
         return WEIR_EINVAL;
     if ((out->flags & WEIR_TRANSFER_NOTIFY) == 0) {
@@ -64,6 +64,7 @@ static int fast_notify(weir_engine *engine, struct peer *peer, struct qp *qp,
                        struct request *request) {
     struct transfer *shell = &engine->transfers[engine->spare_transfer];
     shell->number = 0;
+    shell->kind = TRANSFER_PLAIN;
     shell->tag = request->options.notify_tag;
     shell->notify_length = request->options.notify_length;
     if (shell->notify_length > 0)
@@ -184,7 +185,7 @@ static int fast(weir_engine *engine, struct peer *peer, struct request *request,
     uint64_t bytes = 0;
     size_t done = 0;
     bool notify = (request->options.flags & WEIR_TRANSFER_NOTIFY) != 0;
-    if (notify && (!credit_available(&qp->credit) || qp->ledger.used > 0))
+    if (notify && (!credit_available(&qp->credit, CREDIT_NOTES) || qp->ledger.used > 0))
         return NOT_FAST;
     if (request->count > 0) {
         int rc = fast_data(engine, peer, request->opcode, request->segments, request->count, &bytes,
@@ -217,7 +218,7 @@ static int fast(weir_engine *engine, struct peer *peer, struct request *request,
 
 static bool may_be_fast(const weir_engine *engine, const struct request *request) {
     return (request->options.flags & (WEIR_TRANSFER_QUEUE | WEIR_TRANSFER_ONCE)) == 0 &&
-           request->count <= FAST_SEGMENTS && engine->spare_ready;
+           request->count <= FAST_SEGMENTS && request->parts == NULL && engine->spare_ready;
 }
 
 /* ---- ways 2 and 3 ------------------------------------------------------ */
@@ -254,6 +255,9 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
     peer = peer_resolve(engine, peer);
     struct transfer *transfer = NULL;
     int rc = NOT_FAST;
+    if (request->parts != NULL)
+        step_take_submitted(
+            engine); /* messages that this thread handed over come before this one */
     request->owned = true;
     if (peer->fast_qp != NULL && may_be_fast(engine, request)) {
         rc = fast(engine, peer, request, &transfer);
@@ -361,6 +365,23 @@ static int submit_blocking(weir_engine *engine, struct request *request, uint64_
     return rc;
 }
 
+static int submit_request(weir_engine *engine, struct request *request,
+                          weir_transfer *transfer_out) {
+    if (engine->forked)
+        return WEIR_ECLOSED;
+    if (request->count > engine->options.segments_max)
+        return WEIR_ETOOBIG;
+    uint64_t id = 0;
+    int rc = (request->options.flags & WEIR_TRANSFER_BLOCK) != 0
+                 ? submit_blocking(engine, request, &id)
+                 : submit_once(engine, request, &id);
+    if (rc == WEIR_OK && transfer_out != NULL)
+        transfer_out->id = id;
+    if (rc == WEIR_EAGAIN)
+        atomic_fetch_add(&engine->refused[request->full], 1);
+    return rc;
+}
+
 static int submit_general(weir_engine *engine, uint64_t peer_id, const weir_segment *segments,
                           size_t count, const weir_transfer_options *options,
                           weir_transfer *transfer_out, uint8_t opcode) {
@@ -377,20 +398,9 @@ static int submit_general(weir_engine *engine, uint64_t peer_id, const weir_segm
     bool notify = (request.options.flags & WEIR_TRANSFER_NOTIFY) != 0;
     bool queued = (request.options.flags & WEIR_TRANSFER_QUEUE) != 0;
     if (engine == NULL || (count == 0 && !notify) || (count > 0 && segments == NULL) ||
-        (transfer_out == NULL && !queued))
+        (transfer_out == NULL && !queued) || (request.options.flags & WEIR_TRANSFER_NO_WAIT) != 0)
         return WEIR_EINVAL;
-    if (engine->forked)
-        return WEIR_ECLOSED;
-    if (count > engine->options.segments_max)
-        return WEIR_ETOOBIG;
-    uint64_t id = 0;
-    rc = (request.options.flags & WEIR_TRANSFER_BLOCK) != 0 ? submit_blocking(engine, &request, &id)
-                                                            : submit_once(engine, &request, &id);
-    if (rc == WEIR_OK && transfer_out != NULL)
-        transfer_out->id = id;
-    if (rc == WEIR_EAGAIN)
-        atomic_fetch_add(&engine->refused[request.full], 1);
-    return rc;
+    return submit_request(engine, &request, transfer_out);
 }
 
 /* One segment without options, from the thread that has the engine, for a device that completes
@@ -535,4 +545,28 @@ int weir_read(weir_engine *engine, weir_peer peer, const weir_segment *segments,
               size_t segment_count, const weir_transfer_options *options,
               weir_transfer *transfer_out) {
     return submit(engine, peer.id, segments, segment_count, options, transfer_out, WEIR_OP_READ);
+}
+
+/* A message is as a notified write whose target is not known yet. */
+int weir_message_send(weir_engine *engine, weir_peer peer, uint32_t inbox, const weir_part *parts,
+                      size_t part_count, const weir_transfer_options *options,
+                      weir_transfer *transfer_out) {
+    static const weir_part nothing = {.length = 0};
+    struct request request = {
+        .parts = part_count > 0 ? parts : &nothing,
+        .count = part_count,
+        .peer_id = peer.id,
+        .inbox = inbox,
+        .opcode = WEIR_OP_WRITE,
+    };
+    int rc = read_options(options, &request.options);
+    if (rc != WEIR_OK)
+        return rc;
+    bool queued = (request.options.flags & WEIR_TRANSFER_QUEUE) != 0;
+    if (engine == NULL || request.parts == NULL || (transfer_out == NULL && !queued) ||
+        (request.options.flags & WEIR_TRANSFER_NOTIFY) != 0)
+        return WEIR_EINVAL;
+    request.options.flags |= WEIR_TRANSFER_NOTIFY;
+    request.options.notify_length = 0;
+    return submit_request(engine, &request, transfer_out);
 }

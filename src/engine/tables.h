@@ -54,6 +54,10 @@ void peer_disown(weir_engine *engine, struct peer *peer);
 static inline uint32_t peer_pending(const struct peer *peer) {
     return peer->lists[LIST_PENDING].count + peer->credit_waits;
 }
+/* Something waits for a session, and asks for one. */
+static inline bool peer_wants_session(const struct peer *peer) {
+    return peer->lists[LIST_PENDING].count > 0 || peer->room_waits > 0 || peer->wanted;
+}
 /* Transfers may be what breaks this peer's sessions: one chain is under way at a time. */
 static inline bool peer_is_suspicious(const struct peer *peer) {
     return peer->suspects > 0 || peer->trouble_breaks >= BREAKS_SHARED;

@@ -8,12 +8,20 @@
  *             │                                │
  *             └─────replay, not delivered──────┘
  *
+ * A message is PENDING on its stream's list until there is room for it. From then on it has a spot,
+ * and is a transfer like others, with a note of the message for its notification. If it ends early,
+ * its record goes on as a *skip*, which tells the receiver that nothing comes there. Skips, and the
+ * words of talk.c, are the engine's own: they wait for a session on LIST_SHELF, and ask for none.
+ *
  * Only transfers with runs outstanding are parked. A transfer that is to end early does so from
  * PENDING, too. One whose notification waited for its data is POSTED before it is PENDING again.
  *
- * Owns the lists, the terminal status and its report. Invariant: a transfer is terminal only when
- * no run of it is outstanding and, if one was flushed, when the other side has said that its QPs
- * are quiet too, or its word is not waited for any more (transfer_abandon).
+ * It is long because all of that life is in one place.
+ *
+ * Owns the terminal status and its report, and how messages are put; the lists are lists.c's.
+ * Invariant: a transfer is terminal only when no run of it is outstanding and, if one was flushed,
+ * when the other side has said that its QPs are quiet too, or its word is not waited for any more
+ * (transfer_abandon).
  */
 #include "transfer.h"
 
@@ -21,107 +29,13 @@
 #include "cause.h"
 #include "dial.h"
 #include "inflight.h"
+#include "lists.h"
 #include "notes.h"
 #include "records.h"
+#include "streams.h"
 #include "tables.h"
 
 #include <assert.h>
-
-static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *transfer,
-                       uint8_t list) {
-    static const uint8_t states[] = {TR_PENDING, TR_POSTED, TR_PARKED, TR_PENDING};
-    /* SLOTS: or what else its peer waits for; peer_waiting_for tells. */
-    static const weir_waiting_for waits[] = {WEIR_WAITING_SLOTS, WEIR_WAITING_COMPLETIONS,
-                                             WEIR_WAITING_DRAIN, WEIR_WAITING_CREDITS};
-    uint8_t kind = list < LIST_CREDITS ? list : LIST_CREDITS;
-    transfer->state = states[kind];
-    transfer->list = list;
-    transfer->peer = peer_index(engine, peer);
-    set_waiting(transfer, waits[kind]);
-    peer->lists[list].count++;
-    peer->waits++;
-    peer->credit_waits += kind == LIST_CREDITS;
-    peer->suspects += transfer_is_suspect(transfer);
-    if (transfer->state == TR_PENDING)
-        peer_not_fast(peer);
-}
-
-static inline void link_last(weir_engine *engine, struct list *l, struct transfer *transfer,
-                             uint32_t index) {
-    transfer->next = NONE;
-    transfer->prev = l->tail;
-    if (l->tail != NONE)
-        engine->transfers[l->tail].next = index;
-    else
-        l->head = index;
-    l->tail = index;
-}
-
-void list_push(weir_engine *engine, struct peer *peer, struct transfer *transfer, uint8_t list) {
-    enter_list(engine, peer, transfer, list);
-    link_last(engine, &peer->lists[list], transfer, transfer_index(engine, transfer));
-}
-
-/* list_push of a new transfer of the peer's, none of which is suspected, to LIST_POSTED. */
-void list_push_posted(weir_engine *engine, struct peer *peer, struct transfer *transfer,
-                      uint32_t index) {
-    struct list *l = &peer->lists[LIST_POSTED];
-    transfer->state = TR_POSTED;
-    transfer->list = LIST_POSTED;
-    set_waiting(transfer, WEIR_WAITING_COMPLETIONS);
-    link_last(engine, l, transfer, index);
-    l->count++;
-    peer->waits++;
-}
-
-void list_push_front(weir_engine *engine, struct peer *peer, struct transfer *transfer,
-                     uint8_t list) {
-    uint32_t index = transfer_index(engine, transfer);
-    enter_list(engine, peer, transfer, list);
-    struct list *l = &peer->lists[list];
-    transfer->prev = NONE;
-    transfer->next = l->head;
-    if (l->head != NONE)
-        engine->transfers[l->head].prev = index;
-    else
-        l->tail = index;
-    l->head = index;
-}
-
-/* list_push, behind another of the peer's pending ones. */
-static void list_push_behind(weir_engine *engine, struct peer *peer, struct transfer *transfer,
-                             uint32_t before) {
-    uint32_t index = transfer_index(engine, transfer);
-    enter_list(engine, peer, transfer, LIST_PENDING);
-    struct list *l = &peer->lists[LIST_PENDING];
-    transfer->prev = before;
-    transfer->next = engine->transfers[before].next;
-    engine->transfers[before].next = index;
-    if (transfer->next != NONE)
-        engine->transfers[transfer->next].prev = index;
-    else
-        l->tail = index;
-}
-
-static inline void leave_list(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
-    struct list *l = &peer->lists[transfer->list];
-    if (transfer->prev != NONE)
-        engine->transfers[transfer->prev].next = transfer->next;
-    else
-        l->head = transfer->next;
-    if (transfer->next != NONE)
-        engine->transfers[transfer->next].prev = transfer->prev;
-    else
-        l->tail = transfer->prev;
-    l->count--;
-    peer->waits--;
-    peer->credit_waits -= transfer->list >= LIST_CREDITS;
-    peer->suspects -= transfer_is_suspect(transfer);
-}
-
-void list_remove(weir_engine *engine, struct transfer *transfer) {
-    leave_list(engine, peer_at(engine, transfer->peer), transfer);
-}
 
 static void report(weir_engine *engine, struct transfer *transfer, uint64_t id, int status) {
     /* Room is certain: the submit reserved it (completions_reserved). */
@@ -132,13 +46,166 @@ static void report(weir_engine *engine, struct transfer *transfer, uint64_t id, 
     queue_put(&engine->completions);
 }
 
+/* ---- messages ---------------------------------------------------------- */
+
+/* A cursor before the first byte. */
+static struct plan_cursor plan_of(const weir_engine *engine, const struct transfer *transfer) {
+    if (transfer_is_own(transfer))
+        return (struct plan_cursor){.block = PLAN_NO_BLOCK};
+    return plan_start(engine->blocks, transfer_index(engine, transfer));
+}
+
+/* What it tells is of no stream any more, or of an instance that forgot us. */
+static bool own_is_void(const weir_engine *engine, const struct peer *peer,
+                        const struct transfer *transfer) {
+    if (transfer->kind == TRANSFER_WORDS)
+        return transfer->user_data != peer->life_theirs;
+    return !stream_holds(engine, transfer) || engine->streams[transfer->stream].state != STREAM_MET;
+}
+
+/* To where it goes on when there is a session, or goes on now. */
+static void push_pending(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    bool shelf = transfer_is_own(transfer) && peer->live == NONE;
+    list_push(engine, peer, transfer, shelf ? LIST_SHELF : LIST_PENDING);
+}
+
+/* A message waits for room, before those that were sent after it. */
+static void push_room(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    const struct stream *stream = stream_at(engine, transfer->stream);
+    uint32_t before = stream->waiting.tail;
+    while (before != NONE && engine->transfers[before].turn > transfer->turn)
+        before = engine->transfers[before].prev;
+    if (before == NONE)
+        list_push_front(engine, peer, transfer, LIST_ROOM);
+    else
+        list_push_behind(engine, peer, transfer, before, LIST_ROOM);
+}
+
+/* The receiver does not know of the message, or not any more: it is put anew. */
+static void put_again(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    stream_unput(engine, transfer);
+    transfer->cursor = plan_of(engine, transfer);
+    transfer->marked = false;
+    push_room(engine, peer, transfer);
+}
+
+static void write_note(struct transfer *transfer, uint32_t inbox, bool skip) {
+    const struct room_note note = {.place = transfer->spot.place,
+                                   .inbox = inbox,
+                                   .chunk = transfer->spot.chunk,
+                                   .offset = transfer->spot.offset,
+                                   .length = transfer->message_length,
+                                   .skip = skip};
+    word_note_encode(&note, transfer->payload);
+}
+
+void transfer_put(weir_engine *engine, struct stream *stream) {
+    struct transfer *transfer = &engine->transfers[stream->waiting.head];
+    struct peer *peer = peer_at(engine, stream->peer);
+    list_remove(engine, transfer);
+    outbox_put(&stream->outbox, transfer->message_length, &transfer->spot);
+    transfer->put = true;
+    transfer->generation = stream->generation;
+    stream->put++;
+    uint64_t raddr = stream->rmr.raddr +
+                     (uint64_t)transfer->spot.chunk * stream->outbox.chunk_bytes +
+                     transfer->spot.offset + room_payload(transfer->message_length);
+    for (uint32_t b = transfer_index(engine, transfer); b != PLAN_NO_BLOCK;
+         b = engine->blocks[b].next) {
+        for (uint32_t i = 0; i < engine->blocks[b].count; i++) {
+            struct plan_piece *piece = &engine->blocks[b].pieces[i];
+            piece->raddr = raddr;
+            piece->rkey = stream->rmr.rkey;
+            raddr += piece->length;
+        }
+    }
+    write_note(transfer, stream->inbox, false);
+    list_push(engine, peer, transfer, LIST_PENDING);
+}
+
+/* Whether the receiver has to hear that the message does not come. */
+static bool leaves_skip(weir_engine *engine, const struct peer *peer,
+                        const struct transfer *transfer, int status) {
+    return transfer->kind == TRANSFER_MESSAGE && status != WEIR_OK && !engine->closing &&
+           peer_is_there(peer) && stream_holds(engine, transfer) &&
+           stream_at(engine, transfer->stream)->state == STREAM_MET;
+}
+
+/* The message has ended, and was told so: its record tells the receiver, too. */
+static void become_skip(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    transfer->kind = TRANSFER_SKIP;
+    transfer->flags = WEIR_TRANSFER_NOTIFY;
+    transfer->breaks = transfer->lost = 0;
+    transfer->replays = 0;
+    transfer->age = 0;
+    transfer->result = 0;
+    transfer->cursor = plan_of(engine, transfer);
+    transfer->bytes = 0;
+    transfer->deadline_ns = UINT64_MAX;
+    transfer->number = 0;
+    transfer->data_mask = transfer->parts_need = transfer->parts_mask = 0;
+    transfer->flushed = transfer->marked = false;
+    transfer->epoch = 0;
+    transfer->notify_length = WORD_NOTE_SIZE;
+    write_note(transfer, stream_at(engine, transfer->stream)->inbox, true);
+    push_pending(engine, peer, transfer);
+    if (peer->live != NONE)
+        run_later(engine, peer);
+}
+
+/* One of the engine's own failed, and its peer is there: it is told on the next session, under the
+ * same number. If that comes to nothing again and again, nothing can be sent to the peer. */
+static void own_again(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                      int status) {
+    transfer->result = 0;
+    transfer->flushed = false;
+    transfer->cursor = plan_of(engine, transfer);
+    transfer->data_mask = transfer->parts_need = transfer->parts_mask = 0;
+    transfer->epoch = 0;
+    bool in_vain = ++transfer->breaks >= BREAKS_MAX;
+    if (in_vain)
+        transfer->breaks = 0;
+    list_push(engine, peer, transfer, LIST_SHELF);
+    if (in_vain)
+        note_unreachable(engine, peer, status);
+    if (peer->live != NONE)
+        note_broken(engine, peer, peer->live);
+}
+
+/* One of the engine's own is over with. */
+static void own_finish(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                       int status) {
+    if (status != WEIR_OK && status != WEIR_EPEER && peer_is_there(peer) && !engine->closing &&
+        !own_is_void(engine, peer, transfer)) {
+        own_again(engine, peer, transfer, status);
+        return;
+    }
+    if (transfer->number != 0 && window_check(&peer->sent, transfer->number) == WINDOW_NEW)
+        window_mark(&peer->sent, transfer->number);
+    if (transfer->kind == TRANSFER_SKIP) {
+        stream_unput(engine, transfer);
+        record_drop_ref(engine, transfer);
+        return;
+    }
+    peer->talk.speaking = false;
+    peer->talk.epoch = transfer->epoch;
+    if (status == WEIR_OK)
+        peer_trouble_over(peer);
+    if (peer->talk.due)
+        streams_tell(engine, peer);
+}
+
 void transfer_finish(weir_engine *engine, struct transfer *transfer, int status) {
     assert(transfer->outstanding == 0 && transfer->state != TR_TERMINAL);
     struct peer *peer = peer_at(engine, transfer->peer);
-    leave_list(engine, peer, transfer);
+    list_remove(engine, transfer);
     transfer->state = TR_TERMINAL;
     uint32_t index = transfer_index(engine, transfer);
     timers_clear(&engine->timers, index);
+    if (transfer_is_own(transfer)) {
+        own_finish(engine, peer, transfer, status);
+        return;
+    }
     if (engine->blocks[index].count == 1)
         record_drop_piece(engine, &engine->blocks[index].pieces[0]);
     else
@@ -150,11 +217,15 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
         peer_trouble_over(peer);
     if (status == WEIR_OK) {
         engine->stats.transfers_ok++;
-        if (transfer->opcode == WEIR_OP_WRITE)
+        if (transfer->kind == TRANSFER_MESSAGE)
+            engine->stats.message_bytes_sent += transfer->message_length;
+        else if (transfer->opcode == WEIR_OP_WRITE)
             engine->stats.bytes_written += transfer->bytes;
         else
             engine->stats.bytes_read += transfer->bytes;
-        if (transfer_notifies(transfer))
+        if (transfer->kind == TRANSFER_MESSAGE)
+            engine->stats.messages_sent++;
+        else if (transfer_notifies(transfer))
             engine->stats.notifications_sent++;
     } else {
         engine->stats.transfers_failed++;
@@ -171,6 +242,12 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
     engine->worked = true;
     if (peer->fast_qp == NULL && !peer->posts_at_once && peer_pending(peer) == 0)
         peer_update_fast(engine, peer);
+    if (leaves_skip(engine, peer, transfer, status)) {
+        become_skip(engine, peer, transfer);
+        return;
+    }
+    if (transfer->kind == TRANSFER_MESSAGE)
+        stream_unput(engine, transfer);
     record_drop_ref(engine, transfer);
 }
 
@@ -237,7 +314,9 @@ void transfer_timer(weir_engine *engine, struct transfer *transfer) {
     case TR_PENDING:
     case TR_POSTED:
         if (transfer->result == 0 || transfer->state == TR_PENDING) {
-            transfer_stop(engine, transfer, WEIR_ETIMEDOUT);
+            bool absent = transfer->list == LIST_ROOM &&
+                          stream_at(engine, transfer->stream)->state == STREAM_ABSENT;
+            transfer_stop(engine, transfer, absent ? WEIR_ENOTREADY : WEIR_ETIMEDOUT);
         } else if (transfer->outstanding > 0) {
             for (uint32_t s = 0; s < EP_SESSIONS; s++) {
                 if (!peer->sessions[s].used || peer->sessions[s].epoch != transfer->epoch)
@@ -273,6 +352,27 @@ static bool remotes_current(const weir_engine *engine, const struct peer *peer,
     return true;
 }
 
+/* A message waits for room in the inbox whose number the submitter left. EFULL: there are too many
+ * streams. */
+static int start_message(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    struct stream *stream = stream_open(engine, peer, transfer->stream);
+    transfer->put = false;
+    if (stream == NULL) {
+        transfer->kind = TRANSFER_PLAIN; /* it is of no stream */
+        return WEIR_EFULL;
+    }
+    if (stream->state == STREAM_ABSENT) {
+        stream->state = STREAM_ASKING; /* it may be there by now */
+        stream->outbox.wanted = 0;
+    }
+    transfer->stream = stream_index(engine, stream);
+    transfer->turn = ++stream->turns;
+    list_push(engine, peer, transfer, LIST_ROOM);
+    if (peer->live != NONE)
+        run_later(engine, peer);
+    return WEIR_OK;
+}
+
 /* Starts a transfer that the submitter filled: resolves its peer, and puts it behind the others
  * that are pending. Returns the peer if it can post for it now, else NULL. */
 struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
@@ -281,10 +381,13 @@ struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
     struct peer *named = peer_at(engine, transfer->peer);
     struct peer *peer = named->id != 0 ? peer_resolve(engine, named) : named;
     bool same = named->id != 0 && transfer->party == named->party;
-    bool fresh = same && transfer->version == engine->regions.version;
+    bool fresh = same && (transfer->version == engine->regions.version ||
+                          transfer->kind == TRANSFER_MESSAGE);
     int ended = transfer->party == named->closed_party ? WEIR_ECLOSED : WEIR_EPEER;
     transfer->party = peer->party;
-    list_push(engine, peer, transfer, LIST_PENDING);
+    int room = transfer->kind == TRANSFER_MESSAGE ? start_message(engine, peer, transfer) : WEIR_OK;
+    if (transfer->kind == TRANSFER_PLAIN || room != WEIR_OK)
+        list_push(engine, peer, transfer, LIST_PENDING);
     engine->worked = true; /* a sleeper's time-out may have to be shorter now */
     if (transfer->deadline_ns != UINT64_MAX)
         timer_own(engine, transfer);
@@ -304,6 +407,10 @@ struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
         transfer_stop(engine, transfer, WEIR_ECANCELED);
         return NULL;
     }
+    if (room != WEIR_OK) {
+        transfer_stop(engine, transfer, room);
+        return NULL;
+    }
     if (peer->live != NONE)
         return peer;
     note_want(engine, peer);
@@ -313,7 +420,7 @@ struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
 /* The application asked for an early end. One that is still on the submit queue
  * finds the wish when it is started. */
 void transfer_cancel(weir_engine *engine, struct transfer *transfer) {
-    if (transfer->result != 0)
+    if (transfer->result != 0 || transfer_is_own(transfer))
         return;
     if (transfer->state == TR_PENDING || transfer->state == TR_POSTED)
         transfer_stop(engine, transfer, WEIR_ECANCELED);
@@ -406,7 +513,7 @@ void transfer_park(weir_engine *engine, struct peer *peer, const struct session 
         for (uint32_t i = l == LIST_PARKED ? NONE : peer->lists[l].head; i != NONE; i = next) {
             struct transfer *transfer = &engine->transfers[i];
             next = transfer->next;
-            if (transfer->epoch != session->epoch && transfer->epoch != 0)
+            if ((transfer->epoch != session->epoch && transfer->epoch != 0) || l == LIST_SHELF)
                 continue;
             if (transfer->age == 0)
                 transfer->age = ++peer->ages;
@@ -417,9 +524,9 @@ void transfer_park(weir_engine *engine, struct peer *peer, const struct session 
                 settle_timer(engine, transfer);
             } else {
                 forget_session(transfer);
-                if (l >= LIST_CREDITS) {
+                if (l >= LIST_CREDITS || (transfer_is_own(transfer) && peer->live == NONE)) {
                     list_remove(engine, transfer);
-                    list_push(engine, peer, transfer, LIST_PENDING);
+                    push_pending(engine, peer, transfer);
                 }
             }
         }
@@ -450,7 +557,7 @@ static void push_by_age(weir_engine *engine, struct peer *peer, struct transfer 
     if (before == NONE)
         list_push_front(engine, peer, transfer, LIST_PENDING);
     else
-        list_push_behind(engine, peer, transfer, before);
+        list_push_behind(engine, peer, transfer, before, LIST_PENDING);
 }
 
 /* Makes a parked transfer pending again, or ends it, if too many sessions broke under it. One that
@@ -464,17 +571,22 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
             blame(engine, peer, transfer, session);
         }
     }
-    if (transfer->breaks == BREAKS_MAX || transfer->replays >= REPLAYS_MAX * REPLAY_WEIGHT) {
+    if (!transfer_is_own(transfer) &&
+        (transfer->breaks == BREAKS_MAX || transfer->replays >= REPLAYS_MAX * REPLAY_WEIGHT)) {
         transfer_finish(engine, transfer, WEIR_EDEVICE);
         return;
     }
     list_remove(engine, transfer);
     forget_session(transfer);
     if (!transfer->marked)
-        transfer->mark = plan_start(engine->blocks, transfer_index(engine, transfer));
+        transfer->mark = plan_of(engine, transfer);
     transfer->cursor = transfer->mark;
     transfer->marked = true;
-    if (peer_is_suspicious(peer))
+    if (transfer_is_own(transfer))
+        push_pending(engine, peer, transfer);
+    else if (transfer->kind == TRANSFER_MESSAGE && !stream_holds(engine, transfer))
+        put_again(engine, peer, transfer);
+    else if (peer_is_suspicious(peer))
         list_push(engine, peer, transfer, LIST_PENDING); /* others have their turn first */
     else if (peer->refused_last)
         push_by_age(engine, peer, transfer, hint);
@@ -488,13 +600,23 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
 /* Settles one parked transfer whose own QPs are gone. */
 static void unpark(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                    uint32_t hint) {
+    if (transfer_is_own(transfer) && own_is_void(engine, peer, transfer)) {
+        transfer_finish(engine, transfer, WEIR_EPEER);
+        return;
+    }
     if (!transfer->flushed) {
         /* Everything that was posted did complete. */
         list_remove(engine, transfer);
         bool more = !transfer_all_posted(transfer) && transfer->result == 0;
+        bool anew = transfer->kind == TRANSFER_MESSAGE && !stream_holds(engine, transfer);
         if (more)
             forget_session(transfer);
-        list_push(engine, peer, transfer, more ? LIST_PENDING : LIST_POSTED);
+        if (more && anew)
+            put_again(engine, peer, transfer);
+        else if (more)
+            push_pending(engine, peer, transfer);
+        else
+            list_push(engine, peer, transfer, LIST_POSTED);
         timer_own(engine, transfer);
         transfer_check(engine, transfer);
         return;
@@ -530,7 +652,7 @@ void transfer_unpark(weir_engine *engine, struct peer *peer) {
         unpark(engine, peer, transfer, hint);
         hint = i;
     }
-    if (peer_pending(peer) > 0) {
+    if (peer_pending(peer) + peer->room_waits > 0) {
         if (peer->live != NONE)
             run_later(engine, peer);
         else
@@ -543,6 +665,7 @@ void transfer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, in
     if (epoch > peer->abandoned_epoch) {
         peer->abandoned_epoch = epoch;
         peer->abandoned_error = error;
+        peer->unsettled |= error == WEIR_EUNKNOWN;
     }
     note_unpark(engine, peer);
 }
@@ -553,14 +676,24 @@ static bool ends_unknown(const struct transfer *transfer, int error) {
     return unreached && (transfer->flags & WEIR_TRANSFER_ONCE) != 0;
 }
 
+static void fail_waiting(weir_engine *engine, struct stream *stream, int error) {
+    while (stream->waiting.head != NONE)
+        transfer_stop(engine, &engine->transfers[stream->waiting.head], error);
+}
+
 /* Transfers with nothing under way fail now, the others when they are quiet; parked ones only if
  * parked_too, and not if they are to end as unknown. */
 void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too) {
+    struct stream *stream = stream_first(engine, peer);
+    for (; stream != NULL; stream = stream_next(engine, stream))
+        fail_waiting(engine, stream, error);
     for (uint8_t l = 0; l < LISTS; l++) {
         uint32_t next;
         for (uint32_t i = peer->lists[l].head; i != NONE; i = next) {
             struct transfer *transfer = &engine->transfers[i];
             next = transfer->next;
+            if (transfer_is_own(transfer))
+                continue;
             if (l != LIST_PARKED)
                 transfer_stop(engine, transfer, error);
             else if (parked_too && transfer->result == 0 && !ends_unknown(transfer, error))
@@ -575,9 +708,102 @@ void transfer_rebind(weir_engine *engine, struct peer *peer) {
     for (uint32_t i = peer->lists[LIST_PENDING].head; i != NONE; i = next) {
         struct transfer *transfer = &engine->transfers[i];
         next = transfer->next;
-        if (remotes_current(engine, peer, transfer))
+        if (transfer->kind != TRANSFER_PLAIN || remotes_current(engine, peer, transfer))
             transfer->party = peer->party;
         else
             transfer_stop(engine, transfer, WEIR_ESTALE);
     }
+}
+
+/* ---- messages, all of a stream or of a peer ------------------------------ */
+
+void transfer_fail_stream(weir_engine *engine, struct stream *stream, int error) {
+    struct peer *peer = peer_at(engine, stream->peer);
+    uint32_t index = stream_index(engine, stream);
+    fail_waiting(engine, stream, error);
+    for (uint8_t l = 0; l < LISTS; l++) {
+        uint32_t next;
+        for (uint32_t i = peer->lists[l].head; i != NONE; i = next) {
+            struct transfer *transfer = &engine->transfers[i];
+            next = transfer->next;
+            bool of_it = (transfer->kind == TRANSFER_MESSAGE || transfer->kind == TRANSFER_SKIP) &&
+                         transfer->stream == index && stream_holds(engine, transfer);
+            if (!of_it)
+                continue;
+            if (l == LIST_PARKED && transfer->result == 0)
+                transfer->result = error;
+            else if (l == LIST_SHELF)
+                transfer_finish(engine, transfer, error);
+            else if (l != LIST_PARKED)
+                transfer_stop(engine, transfer, error);
+        }
+    }
+}
+
+void transfer_end_own(weir_engine *engine, struct peer *peer) {
+    for (uint8_t l = 0; l < LISTS; l++) {
+        uint32_t next;
+        for (uint32_t i = peer->lists[l].head; i != NONE; i = next) {
+            struct transfer *transfer = &engine->transfers[i];
+            next = transfer->next;
+            if (!transfer_is_own(transfer))
+                continue;
+            if (l == LIST_PARKED)
+                transfer->result = WEIR_EPEER;
+            else if (transfer->outstanding == 0)
+                transfer_finish(engine, transfer, WEIR_EPEER);
+            else
+                transfer_stop(engine, transfer, WEIR_EPEER);
+        }
+    }
+}
+
+void transfer_unshelve(weir_engine *engine, struct peer *peer) {
+    while (peer->lists[LIST_SHELF].head != NONE) {
+        struct transfer *transfer = &engine->transfers[peer->lists[LIST_SHELF].head];
+        if (own_is_void(engine, peer, transfer)) {
+            transfer_finish(engine, transfer, WEIR_EPEER);
+            continue;
+        }
+        list_remove(engine, transfer);
+        list_push(engine, peer, transfer, LIST_PENDING);
+    }
+}
+
+void transfer_unput(weir_engine *engine, struct peer *peer) {
+    for (uint8_t l = 0; l < LISTS; l++) {
+        uint32_t next;
+        for (uint32_t i = peer->lists[l].head; i != NONE; i = next) {
+            struct transfer *transfer = &engine->transfers[i];
+            next = transfer->next;
+            if (transfer->kind == TRANSFER_PLAIN || transfer->outstanding > 0 || l == LIST_PARKED ||
+                l == LIST_POSTED)
+                continue;
+            if (transfer_is_own(transfer) && own_is_void(engine, peer, transfer)) {
+                transfer_finish(engine, transfer, WEIR_EPEER);
+            } else if (transfer->kind == TRANSFER_MESSAGE && !stream_holds(engine, transfer)) {
+                list_remove(engine, transfer);
+                forget_session(transfer);
+                put_again(engine, peer, transfer);
+            }
+        }
+    }
+}
+
+void transfer_move_room(weir_engine *engine, struct peer *from, struct peer *to) {
+    struct stream *stream = stream_first(engine, from);
+    for (; stream != NULL; stream = stream_next(engine, stream)) {
+        uint32_t inbox = stream->inbox;
+        while (stream->waiting.head != NONE) {
+            struct transfer *transfer = &engine->transfers[stream->waiting.head];
+            list_remove(engine, transfer);
+            transfer->stream = inbox;
+            transfer->party = to->party;
+            if (start_message(engine, to, transfer) != WEIR_OK) {
+                list_push(engine, to, transfer, LIST_PENDING);
+                transfer_stop(engine, transfer, WEIR_EFULL);
+            }
+        }
+    }
+    streams_free(engine, from);
 }

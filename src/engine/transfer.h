@@ -5,12 +5,6 @@
 
 #include "state.h"
 
-void list_push(weir_engine *engine, struct peer *peer, struct transfer *transfer, uint8_t list);
-void list_push_front(weir_engine *engine, struct peer *peer, struct transfer *transfer,
-                     uint8_t list);
-void list_remove(weir_engine *engine, struct transfer *transfer);
-void list_push_posted(weir_engine *engine, struct peer *peer, struct transfer *transfer,
-                      uint32_t index);
 struct peer *transfer_start(weir_engine *engine, struct transfer *transfer);
 void transfer_finish(weir_engine *engine, struct transfer *transfer, int status);
 void transfer_check(weir_engine *engine, struct transfer *transfer);
@@ -25,6 +19,19 @@ void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, boo
 void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too);
 /* Nobody will say any more what became of our sessions up to `epoch`. */
 void transfer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error);
+/* The peer is gone, or the engine closes: what is the engine's own ends. */
+void transfer_end_own(weir_engine *engine, struct peer *peer);
+/* There is a session: so is work that waited for one without asking for it. */
+void transfer_unshelve(weir_engine *engine, struct peer *peer);
+/* The peer forgot what was put in its inboxes, or is gone: what of it is not under way waits for
+ * room again. */
+void transfer_unput(weir_engine *engine, struct peer *peer);
+/* Messages that wait for room go to another peer's streams: the two are one. */
+void transfer_move_room(weir_engine *engine, struct peer *from, struct peer *to);
+/* All messages of the stream that wait for room, and what of it is not under way, end. */
+void transfer_fail_stream(weir_engine *engine, struct stream *stream, int error);
+/* Puts the first message that waits for room where there is some. */
+void transfer_put(weir_engine *engine, struct stream *stream);
 void transfer_rebind(weir_engine *engine, struct peer *peer);
 void transfer_cancel(weir_engine *engine, struct transfer *transfer);
 

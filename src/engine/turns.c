@@ -24,11 +24,13 @@
 
 #include "agenda.h"
 #include "inflight.h"
+#include "lists.h"
 #include "notes.h"
 #include "post.h"
 #include "records.h"
 #include "runs.h"
 #include "tables.h"
+#include "talk.h"
 #include "transfer.h"
 
 /* Closes the quiet tails that are due: their last signalled run was over a step ago, nothing was
@@ -89,7 +91,7 @@ static void rotate(weir_engine *engine, struct peer *peer, struct transfer *tran
  * first: the others may wait for it to finish, when too many numbers are unfinished. */
 static void wait_for_credit(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                             uint32_t index) {
-    uint8_t list = (uint8_t)(LIST_CREDITS + index);
+    uint8_t list = credit_list(transfer, index);
     list_remove(engine, transfer);
     if (transfer->number != 0)
         list_push_front(engine, peer, transfer, list);
@@ -103,21 +105,19 @@ static void all_posted(weir_engine *engine, struct peer *peer, struct transfer *
     transfer_check(engine, transfer);
 }
 
-/* Notifications whose credits have come back, oldest first. If the head of a list cannot go, none
- * behind it can. Returns how many turns it took, of `budget`. */
-static int post_waiters(weir_engine *engine, struct peer *peer, int budget) {
+/* Transfers of one class whose credits have come back, oldest first. If the head of a list cannot
+ * go, none behind it can. Returns how many turns it took, of `budget`. */
+static int post_waiters_of(weir_engine *engine, struct peer *peer, uint32_t first, int budget) {
     int turns = 0;
-    if (peer->credit_waits == 0)
-        return 0;
     for (uint32_t i = 0; peer->live != NONE && i < peer->sessions[peer->live].qp_used; i++) {
+        const struct list *waiters = &peer->lists[first + i];
         uint32_t stuck = NONE;
-        while (peer->live != NONE && stuck != i && peer->lists[LIST_CREDITS + i].count > 0 &&
-               has_turn(engine, peer)) {
+        while (peer->live != NONE && stuck != i && waiters->count > 0 && has_turn(engine, peer)) {
             if (turns == budget) {
                 run_later(engine, peer);
                 return turns;
             }
-            struct transfer *transfer = &engine->transfers[peer->lists[LIST_CREDITS + i].head];
+            struct transfer *transfer = &engine->transfers[waiters->head];
             enum outcome outcome = post_parts(engine, peer, transfer, &stuck);
             if (outcome == POST_SLOTS)
                 break;
@@ -134,6 +134,13 @@ static int post_waiters(weir_engine *engine, struct peer *peer, int budget) {
         }
     }
     return turns;
+}
+
+static int post_waiters(weir_engine *engine, struct peer *peer, int budget) {
+    if (peer->credit_waits == 0)
+        return 0;
+    int turns = post_waiters_of(engine, peer, LIST_WORDS, budget);
+    return turns + post_waiters_of(engine, peer, LIST_CREDITS, budget - turns);
 }
 
 /* Whether the first two in turn may share a doorbell. Their runs have to complete in order. A
@@ -238,6 +245,8 @@ void turns_serve(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
         return;
     peer->spent = false;
     post_credits(engine, peer);
+    if (peer->streams != STREAM_NONE || peer->talk.due)
+        talk_serve(engine, peer);
     uint64_t bytes = 0;
     int budget = SERVICE_BUDGET - post_waiters(engine, peer, SERVICE_BUDGET / 2);
     enum outcome outcome = POST_MORE;

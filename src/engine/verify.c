@@ -8,6 +8,7 @@
 #include "found.h"
 #include "inflight.h"
 #include "records.h"
+#include "streams.h"
 
 /* Whether this is a handle of the peer: its own, or that of another name of it. */
 static bool has_handle(const weir_engine *engine, const struct peer *peer, uint64_t id) {
@@ -53,7 +54,16 @@ static const char *verify_lists(const weir_engine *engine, const struct peer *pe
         }
         if (count != peer->lists[l].count)
             return "peer: a list's count is wrong";
-        total += count;
+        total += l == LIST_SHELF ? 0 : count;
+    }
+    const char *wrong = streams_verify(engine, peer);
+    if (wrong != NULL)
+        return wrong;
+    total += peer->room_waits;
+    for (uint32_t s = peer->streams; s != STREAM_NONE; s = engine->streams[s - 1].next) {
+        for (uint32_t i = engine->streams[s - 1].waiting.head; i != NONE;
+             i = engine->transfers[i].next)
+            suspects += transfer_is_suspect(&engine->transfers[i]);
     }
     uint32_t credit_waits = 0;
     for (uint8_t l = LIST_CREDITS; l < LISTS; l++)
@@ -103,10 +113,12 @@ static const char *verify_receives(const weir_engine *engine) {
         if (!qp_lives(qp))
             continue;
         const struct lack *lack = lack_of(engine, qp);
-        if (lack->credits > lack->recvs || (lack->recvs > 0 && !engine->recv_short))
+        if (lack->credits[CREDIT_NOTES] + lack->credits[CREDIT_WORDS] > lack->recvs ||
+            (lack->recvs > 0 && !engine->recv_short))
             return "qp: receives are missing of a queue that has what it needs";
-        if (qp->connected)
-            credits += qp->credit.window_local - (qp->credit.arrived - qp->credit.taken);
+        for (uint32_t c = 0; qp->connected && c < CREDIT_CLASSES; c++)
+            credits += (uint32_t)qp->credit.window_local[c] -
+                       credit_between(qp->credit.arrived[c], qp->credit.taken[c]);
     }
     if (credits > engine->receives.lists[RECEIVE_POSTED].count)
         return "engine: peers have credits that no receive is there for";

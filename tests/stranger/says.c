@@ -149,6 +149,7 @@ static void plain_set(struct wire_qp_set *out) {
     out->recv_credits = 64;
     out->recv_bytes_max = 512;
     out->pass = draw(&lore.prng) | 1;
+    out->life = draw(&lore.prng) | 1;
     out->ordered = true;
     out->qp_count = 1;
     own_blob(&out->qps[0], chance(2) ? 2 : (int)pick(3));
@@ -184,6 +185,9 @@ static void twist_set(struct wire_qp_set *set) {
         break;
     case 7:
         set->ordered = !set->ordered;
+        break;
+    case 8:
+        set->life = draw(&lore.prng) | 1;
         break;
     default:
         set->pass =

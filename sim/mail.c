@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mail.c: messages in a simulated run.
+ *
+ * Owns the letters: who sent each to which inbox, and what came of it. Their content, order and
+ * number are judged where they are taken, their ends where they are told. Each node has inboxes of
+ * the same numbers, opens some late, and closes some. */
+#include "mail.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "doors.h"
+
+enum {
+    MAIL_INBOXES = 2,
+    MAIL_ABSENT = 9, /* a number that nobody opens */
+    MAIL_SLOTS = 8,  /* letters of a node that are under way, each with its own memory */
+    MAIL_SLOT_BYTES = 12000,
+    MAIL_HELD = 6,
+    MAIL_EVERY = 3,      /* fewer letters an act than this */
+    MAIL_LETTERS = 3000, /* of a run */
+    MAIL_MESSAGE_MAX = 20000,
+    MAIL_NEWS_NS =
+        100000000, /* times the world's scale: that an inbox was closed is heard by then */
+};
+
+struct letter {
+    uint32_t from, to, inbox;
+    uint32_t from_life;
+    uint32_t length;
+    uint64_t sent_ns;
+    weir_transfer handle;
+    bool queued, cancelled, once, orphan, absent;
+    bool terminal;
+    int status;
+    uint32_t taken;
+    uint64_t deadline_ns;
+    uint32_t opened; /* of the target's inbox, how often it had been, when the letter was sent */
+    uint32_t slot;
+};
+
+struct box {
+    bool open;
+    weir_inbox handle;
+    uint32_t opened;
+    uint64_t closed_ns;               /* the last time, in this life; 0 */
+    uint32_t last[SIM_RUN_NODES_MAX]; /* the last letter that was taken, of each node */
+};
+
+struct mail_node {
+    struct box boxes[MAIL_INBOXES];
+    weir_memory memory;
+    bool registered;
+    uint8_t bytes[MAIL_SLOTS][MAIL_SLOT_BYTES];
+    uint32_t slots[MAIL_SLOTS]; /* the letter; 0 */
+    weir_message held[MAIL_HELD];
+    uint32_t held_letter[MAIL_HELD];
+    uint32_t held_count;
+    uint64_t gone_ns; /* the last GONE that it was told */
+};
+
+struct sim_mail {
+    struct sim_run *run;
+    struct letter *letters; /* [0] unused */
+    uint32_t count, capacity;
+    struct mail_node nodes[SIM_RUN_NODES_MAX];
+};
+
+static struct mail_node *node_of(const struct sim_app *app) {
+    return &app->run->mail->nodes[app->node->index];
+}
+
+static uint8_t byte_of(uint32_t letter, uint32_t i) {
+    return (uint8_t)(letter * 37 + i * 11 + (i >> 8) + 1);
+}
+
+struct sim_mail *mail_open(struct sim_run *run) {
+    struct sim_mail *mail = calloc(1, sizeof(*mail));
+
+    if (mail != NULL) {
+        mail->run = run;
+    }
+    return mail;
+}
+
+void mail_close(struct sim_mail *mail) {
+    if (mail != NULL) {
+        free(mail->letters);
+        free(mail);
+    }
+}
+
+/* ---- inboxes ----------------------------------------------------------- */
+
+static void box_open(struct sim_app *app, uint32_t number) {
+    struct box *box = &node_of(app)->boxes[number];
+    struct sim_prng *prng = app_prng(app);
+    weir_inbox_options options = WEIR_INBOX_OPTIONS_INIT;
+    int error;
+
+    options.number = number;
+    options.message_bytes_max = MAIL_MESSAGE_MAX;
+    options.peer_messages = 1 + (uint32_t)sim_below(prng, 9);
+    options.messages = 1 + (uint32_t)sim_below(prng, 18);
+    error = weir_inbox_open(app->engine, &options, &box->handle);
+    sim_trace(app->run->world, "n%u opens inbox %u: %s", app->node->index, number,
+              weir_error_name(error));
+    if (error == 0) {
+        box->open = true;
+        box->opened++;
+        memset(box->last, 0, sizeof(box->last));
+    } else if (!app->run->world->faults || (error != WEIR_ENOMEM && error != WEIR_EDEVICE)) {
+        sim_violation(app->run->world, "M1 n%u: inbox %u is not opened: %s", app->node->index,
+                      number, weir_error_name(error));
+    }
+}
+
+static void box_close(struct sim_app *app, uint32_t number) {
+    struct box *box = &node_of(app)->boxes[number];
+    int error = weir_inbox_close(app->engine, box->handle);
+
+    sim_trace(app->run->world, "n%u closes inbox %u: %s", app->node->index, number,
+              weir_error_name(error));
+    if (error != 0) {
+        sim_violation(app->run->world, "M1 n%u: inbox %u is not closed: %s", app->node->index,
+                      number, weir_error_name(error));
+    }
+    box->open = false;
+    box->closed_ns = app->run->world->now_ns;
+    box->opened++;
+}
+
+void mail_start(struct sim_app *app) {
+    struct mail_node *node;
+
+    if (app->run->mail == NULL) {
+        return;
+    }
+    node = node_of(app);
+    memset(node->slots, 0, sizeof(node->slots));
+    node->held_count = 0;
+    node->registered =
+        weir_memory_register(app->engine, node->bytes, sizeof(node->bytes), 0, &node->memory) == 0;
+    for (uint32_t i = 0; i < MAIL_INBOXES; i++) {
+        node->boxes[i].open = false;
+        node->boxes[i].opened++;
+        node->boxes[i].closed_ns = 0;
+        if (sim_below(app_prng(app), 4) != 0) {
+            box_open(app, i);
+        }
+    }
+}
+
+void mail_life_ended(struct sim_app *app) {
+    struct sim_mail *mail = app->run->mail;
+    struct mail_node *node;
+
+    if (mail == NULL) {
+        return;
+    }
+    node = node_of(app);
+    for (uint32_t i = 1; i <= mail->count; i++) {
+        mail->letters[i].orphan |= mail->letters[i].from == app->node->index &&
+                                   mail->letters[i].from_life == app->node->life;
+    }
+    for (uint32_t i = 0; i < MAIL_INBOXES; i++) {
+        node->boxes[i].open = false;
+        node->boxes[i].opened++;
+    }
+    node->held_count = 0;
+    for (uint32_t i = 0; i < SIM_RUN_NODES_MAX; i++) { /* whoever it sent to, or that sent to it */
+        mail->nodes[i].gone_ns = app->run->world->now_ns;
+    }
+}
+
+void mail_gone(struct sim_app *app) {
+    if (app->run->mail != NULL) {
+        node_of(app)->gone_ns = app->run->world->now_ns;
+    }
+}
+
+/* ---- sending ----------------------------------------------------------- */
+
+static struct letter *letter_new(struct sim_mail *mail) {
+    if (mail->count + 1 >= mail->capacity) {
+        uint32_t capacity = mail->capacity == 0 ? 256 : 2 * mail->capacity;
+        struct letter *letters = realloc(mail->letters, capacity * sizeof(*letters));
+
+        if (letters == NULL) {
+            return NULL;
+        }
+        mail->letters = letters;
+        mail->capacity = capacity;
+    }
+    mail->letters[++mail->count] = (struct letter){0};
+    return &mail->letters[mail->count];
+}
+
+static uint32_t draw_length(struct sim_prng *prng) {
+    switch (sim_below(prng, 4)) {
+    case 0:
+        return (uint32_t)sim_below(prng, 64);
+    case 1:
+        return (uint32_t)sim_below(prng, WEIR_MESSAGE_COPY_MAX + 1);
+    case 2:
+        return (uint32_t)sim_below(prng, 3000);
+    default:
+        return (uint32_t)sim_below(prng, MAIL_SLOT_BYTES + 1);
+    }
+}
+
+static int send_letter(struct sim_app *app, struct letter *letter, uint32_t number) {
+    struct mail_node *node = node_of(app);
+    struct sim_prng *prng = app_prng(app);
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    uint8_t *bytes = node->bytes[letter->slot];
+    uint32_t at = 0, parts = 1 + (uint32_t)sim_below(prng, 7);
+    weir_part part[8];
+
+    for (uint32_t i = 0; i < letter->length; i++) {
+        bytes[i] = byte_of(number, i);
+    }
+    for (uint32_t i = 0; i < parts; i++) {
+        uint32_t length = i + 1 == parts ? letter->length - at
+                                         : (uint32_t)sim_below(prng, letter->length - at + 1);
+        part[i] = (weir_part){.local = node->memory,
+                              .offset = (uint64_t)letter->slot * MAIL_SLOT_BYTES + at,
+                              .length = length};
+        if (letter->length <= WEIR_MESSAGE_COPY_MAX && sim_below(prng, 2) == 0) {
+            part[i] = (weir_part){.base = bytes, .offset = at, .length = length};
+        }
+        at += length;
+    }
+    options.notify_tag = number;
+    options.user_data = SIM_MAIL | number;
+    options.flags = (letter->queued ? WEIR_TRANSFER_QUEUE : 0) |
+                    (letter->once ? WEIR_TRANSFER_ONCE : 0) |
+                    (letter->absent ? WEIR_TRANSFER_NO_WAIT : 0);
+    if (letter->deadline_ns != 0) {
+        options.timeout_ns = letter->deadline_ns - app->run->world->now_ns;
+    }
+    return weir_message_send(app->engine, app->peers[letter->to].handle, letter->inbox, part, parts,
+                             &options, &letter->handle);
+}
+
+static void letter_ended(struct sim_app *app, struct letter *letter, int status) {
+    struct sim_world *world = app->run->world;
+    uint32_t number = (uint32_t)(letter - app->run->mail->letters);
+
+    sim_trace(world, "letter %u ends: %s", number, weir_error_name(status));
+    if (letter->terminal) {
+        sim_violation(world, "S12 letter %u ends twice", number);
+    }
+    letter->terminal = true;
+    letter->status = status;
+    node_of(app)->slots[letter->slot] = 0;
+    if (status == WEIR_ECANCELED && !letter->cancelled) {
+        sim_violation(world, "S12 letter %u was not cancelled", number);
+    }
+    if (status == WEIR_ETIMEDOUT && letter->deadline_ns == 0) {
+        sim_violation(world, "S12 letter %u had no deadline", number);
+    }
+    if (status == WEIR_ENOTREADY && !letter->absent && letter->deadline_ns == 0) {
+        sim_violation(world, "M1 letter %u waits for an inbox, and ended", number);
+    }
+    if (!world->faults &&
+        ((status == WEIR_EINVAL && world->config.nic[letter->from].post_einval == 0) ||
+         status == WEIR_ETOOBIG || status == WEIR_EREMOTE)) {
+        sim_violation(world, "M1 letter %u ends with %s", number, weir_error_name(status));
+    }
+}
+
+static void act_send(struct sim_app *app) {
+    struct sim_mail *mail = app->run->mail;
+    struct mail_node *node = node_of(app);
+    struct sim_world *world = app->run->world;
+    const struct sim_workload_config *work = &world->config.work;
+    struct sim_prng *prng = app_prng(app);
+    uint32_t others = world->config.nodes - 1, slot = 0;
+    uint32_t to = (app->node->index + 1 + (uint32_t)sim_below(prng, others)) % (others + 1);
+    struct letter *letter;
+    int error;
+
+    if (work->ring) {
+        to = (app->node->index + others) % (others + 1);
+    }
+    while (slot < MAIL_SLOTS && node->slots[slot] != 0) {
+        slot++;
+    }
+    if (slot == MAIL_SLOTS || !node->registered || mail->count == MAIL_LETTERS ||
+        !app_peer_ready(app, to)) {
+        return;
+    }
+    letter = letter_new(mail);
+    if (letter == NULL) {
+        return;
+    }
+    *letter = (struct letter){.from = app->node->index,
+                              .from_life = app->node->life,
+                              .to = to,
+                              .inbox = (uint32_t)sim_below(prng, MAIL_INBOXES),
+                              .length = draw_length(prng),
+                              .sent_ns = world->now_ns,
+                              .slot = slot,
+                              .queued = sim_chance(prng, work->queued),
+                              .once = sim_chance(prng, work->once)};
+    letter->opened = mail->nodes[to].boxes[letter->inbox].opened;
+    if (sim_below(prng, 40) == 0) {
+        letter->inbox = MAIL_ABSENT;
+        letter->absent = true;
+    } else {
+        letter->absent = sim_below(prng, 8) == 0;
+    }
+    if (sim_chance(prng, work->deadline)) {
+        letter->deadline_ns = world->now_ns + sim_between(prng, 10000, 20000000);
+    }
+    error = send_letter(app, letter, mail->count);
+    sim_trace(world, "n%u sends letter %u of %u B to inbox %u of n%u: %s", app->node->index,
+              mail->count, letter->length, letter->inbox, to, weir_error_name(error));
+    if (error != 0) {
+        if (error != WEIR_EAGAIN && error != WEIR_ESTALE && error != WEIR_EPEER) {
+            sim_violation(world, "M1 letter %u is refused: %s", mail->count,
+                          weir_error_name(error));
+        }
+        app->peers[to].gone |= error == WEIR_ESTALE || error == WEIR_EPEER;
+        letter->terminal = true;
+        letter->status = error;
+        return;
+    }
+    node->slots[slot] = mail->count;
+    doors_wanted(app, to);
+}
+
+static void act_cancel(struct sim_app *app) {
+    struct mail_node *node = node_of(app);
+    uint32_t number = node->slots[sim_below(app_prng(app), MAIL_SLOTS)];
+    struct letter *letter;
+
+    if (number == 0) {
+        return;
+    }
+    letter = &app->run->mail->letters[number];
+    letter->cancelled = true;
+    (void)weir_transfer_cancel(app->engine, letter->handle);
+    sim_trace(app->run->world, "n%u cancels letter %u", app->node->index, number);
+}
+
+void mail_act(struct sim_app *app) {
+    struct sim_prng *prng = app_prng(app);
+    struct mail_node *node;
+    uint32_t number = (uint32_t)sim_below(prng, MAIL_INBOXES);
+
+    if (app->run->mail == NULL) {
+        return;
+    }
+    node = node_of(app);
+    for (uint32_t n = (uint32_t)sim_below(prng, MAIL_EVERY); n > 0; n--) {
+        act_send(app);
+    }
+    if (sim_chance(prng, app->run->world->config.work.cancel)) {
+        act_cancel(app);
+    }
+    if (!node->boxes[number].open ? sim_below(prng, 8) == 0
+                                  : sim_chance(prng, app->run->world->config.work.memory_release) &&
+                                        sim_below(prng, 4) == 0) {
+        if (node->boxes[number].open) {
+            box_close(app, number);
+        } else {
+            box_open(app, number);
+        }
+    }
+}
+
+/* ---- taking ------------------------------------------------------------ */
+
+static void judge(struct sim_app *app, uint32_t inbox, const weir_message *message) {
+    struct sim_mail *mail = app->run->mail;
+    struct sim_world *world = app->run->world;
+    struct box *box = &node_of(app)->boxes[inbox];
+    uint32_t number = (uint32_t)message->tag;
+    const uint8_t *bytes = message->data;
+    struct letter *letter;
+
+    if (message->tag == 0 || message->tag > mail->count) {
+        sim_violation(world, "S9 n%u takes a letter that nobody sent", app->node->index);
+        return;
+    }
+    letter = &mail->letters[number];
+    sim_trace(world, "n%u takes letter %u", app->node->index, number);
+    if (letter->inbox != inbox || letter->length != message->length ||
+        (letter->to != app->node->index && !sim_node_claims(app->node))) {
+        sim_violation(world, "S9 n%u takes a wrong letter: %u", app->node->index, number);
+        return;
+    }
+    for (uint32_t i = 0; i < letter->length; i++) {
+        if (bytes[i] != byte_of(number, i)) {
+            sim_violation(world, "S9 byte %u of letter %u is wrong", i, number);
+            return;
+        }
+    }
+    if (letter->taken++ != 0) {
+        sim_violation(world, "S9 letter %u is taken twice", number);
+    }
+    if (number < box->last[letter->from] && letter->sent_ns > mail->nodes[letter->from].gone_ns &&
+        letter->sent_ns > node_of(app)->gone_ns &&
+        mail->letters[box->last[letter->from]].from_life == letter->from_life) {
+        sim_violation(world, "M3 letter %u is taken behind letter %u", number,
+                      box->last[letter->from]);
+    }
+    box->last[letter->from] = number;
+    if (letter->terminal &&
+        (letter->status == WEIR_ECANCELED || letter->status == WEIR_ENOTREADY)) {
+        sim_violation(world, "S12 letter %u ended with %s, and is taken", number,
+                      weir_error_name(letter->status));
+    }
+}
+
+static void give_back(struct sim_app *app, uint32_t i) {
+    struct mail_node *node = node_of(app);
+    const weir_message message = node->held[i];
+    uint32_t number = node->held_letter[i];
+    const uint8_t *bytes = message.data;
+
+    for (uint32_t b = 0; b < message.length; b++) {
+        if (bytes[b] != byte_of(number, b)) {
+            sim_violation(app->run->world, "S13 byte %u of letter %u changes while it is held", b,
+                          number);
+            break;
+        }
+    }
+    if (weir_message_give_back(app->engine, &message) != 0) {
+        sim_violation(app->run->world, "M1 letter %u is not taken back", number);
+    }
+    if (weir_message_give_back(app->engine, &message) != WEIR_ESTALE) {
+        sim_violation(app->run->world, "M1 letter %u is taken back twice", number);
+    }
+    node->held[i] = node->held[--node->held_count];
+    node->held_letter[i] = node->held_letter[node->held_count];
+}
+
+static void look_at_statuses(struct sim_app *app) {
+    struct mail_node *node = node_of(app);
+
+    for (uint32_t i = 0; i < MAIL_SLOTS; i++) {
+        struct letter *letter = &app->run->mail->letters[node->slots[i]];
+        int status;
+
+        if (node->slots[i] == 0 || letter->queued) {
+            continue;
+        }
+        status = weir_transfer_status(app->engine, letter->handle);
+        if (status == WEIR_EINPROGRESS) {
+            continue;
+        }
+        letter_ended(app, letter, status);
+        if (letter->handle.id != 0 && weir_transfer_release(app->engine, letter->handle) != 0) {
+            sim_violation(app->run->world, "S12 release of a letter that ended fails");
+        }
+    }
+}
+
+void mail_look(struct sim_app *app) {
+    struct mail_node *node;
+    struct sim_prng *prng = app_prng(app);
+    bool acting = app->run->acting;
+
+    if (app->run->mail == NULL) {
+        return;
+    }
+    node = node_of(app);
+    look_at_statuses(app);
+    for (uint32_t i = 0; i < MAIL_INBOXES && app->run->world->now_ns >= app->take_at_ns; i++) {
+        weir_message message;
+
+        while (node->boxes[i].open && node->held_count < MAIL_HELD &&
+               weir_message_take(app->engine, node->boxes[i].handle, &message) == 0) {
+            judge(app, i, &message);
+            node->held[node->held_count] = message;
+            node->held_letter[node->held_count++] = (uint32_t)message.tag;
+            while (!acting && node->held_count > 0) {
+                give_back(app, 0);
+            }
+        }
+    }
+    while (node->held_count > 0 && (!acting || sim_below(prng, 2) == 0)) {
+        give_back(app, (uint32_t)sim_below(prng, node->held_count));
+    }
+    for (uint32_t i = 0; !acting && i < MAIL_INBOXES; i++) {
+        if (!node->boxes[i].open) {
+            box_open(app, i);
+        }
+    }
+}
+
+void mail_completed(struct sim_app *app, const weir_completion *completion) {
+    struct sim_mail *mail = app->run->mail;
+    uint64_t number = completion->user_data & ~SIM_MAIL;
+
+    if (number == 0 || number > mail->count || !mail->letters[number].queued) {
+        sim_violation(app->run->world, "S11 completion of an unknown letter");
+        return;
+    }
+    letter_ended(app, &mail->letters[number], completion->status);
+}
+
+/* ---- the end ----------------------------------------------------------- */
+
+uint32_t mail_unfinished(const struct sim_app *app) {
+    uint32_t count = 0;
+
+    if (app->run->mail == NULL) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < MAIL_SLOTS; i++) {
+        count += node_of(app)->slots[i] != 0;
+    }
+    return count;
+}
+
+void mail_say_stuck(const struct sim_app *app) {
+    for (uint32_t i = 0; app->run->mail != NULL && i < MAIL_SLOTS; i++) {
+        uint32_t number = node_of(app)->slots[i];
+        const struct letter *letter = &app->run->mail->letters[number];
+
+        if (number != 0) {
+            sim_violation(
+                app->run->world, "S3 letter %u (n%u to n%u) never ends; it waits for %s", number,
+                letter->from, letter->to,
+                weir_waiting_name(weir_transfer_waiting_for(app->engine, letter->handle)));
+        }
+    }
+}
+
+/* The inbox that it went to had been closed, and its sender had not heard so. */
+static bool went_to_closed(const struct sim_mail *mail, const struct letter *letter) {
+    uint64_t closed_ns = mail->nodes[letter->to].boxes[letter->inbox].closed_ns;
+    uint32_t scale = mail->run->world->config.work.scale;
+
+    return closed_ns != 0 &&
+           letter->sent_ns < closed_ns + (uint64_t)MAIL_NEWS_NS * (scale == 0 ? 1 : scale);
+}
+
+void mail_final(struct sim_mail *mail) {
+    for (uint32_t i = 1; mail != NULL && i <= mail->count; i++) {
+        const struct letter *letter = &mail->letters[i];
+
+        if (letter->terminal && letter->status == 0 && letter->taken == 0 &&
+            letter->inbox < MAIL_INBOXES && letter->inbox < MAIL_INBOXES &&
+            letter->opened == mail->nodes[letter->to].boxes[letter->inbox].opened &&
+            !went_to_closed(mail, letter)) {
+            sim_violation(mail->run->world, "S3 letter %u ended well, and was not taken", i);
+        }
+    }
+}

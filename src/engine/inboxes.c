@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* inboxes.c: the inboxes of this engine.
+ *
+ * Owns the table of inboxes, their memory, and what peers do with them: core/inbox.h decides, this
+ * file performs. What is to be said to a peer is asked for by talk.c, word by word. The
+ * application's calls are messages.c's.
+ *
+ * An inbox that is closed has no number any more, and keeps its memory until each of its senders
+ * has said that it left, or is gone, and nothing is held. */
+#include "inboxes.h"
+
+#include "agenda.h"
+#include "streams.h"
+
+/* Senders that were called have so long to answer before others are called, too. */
+#define CALL_NS UINT64_C(20000000)
+
+static uint8_t *memory_of(const struct inbox_entry *entry) {
+    return entry->mr.base;
+}
+
+struct inbox_entry *inboxes_find(weir_engine *engine, uint64_t id) {
+    uint32_t index = handle_index(id);
+    if (index >= engine->inboxes_used)
+        return NULL;
+    struct inbox_entry *entry = &engine->inboxes[index];
+    return entry->used && entry->id == id ? entry : NULL;
+}
+
+struct inbox_entry *inboxes_numbered(weir_engine *engine, uint32_t number) {
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) {
+        struct inbox_entry *entry = &engine->inboxes[i];
+        if (entry->used && entry->open && entry->number == number)
+            return entry;
+    }
+    return NULL;
+}
+
+struct inbox_entry *inboxes_take(weir_engine *engine) {
+    for (uint32_t i = 0; i < INBOXES_MAX; i++) {
+        struct inbox_entry *entry = &engine->inboxes[i];
+        if (entry->used)
+            continue;
+        uint64_t id = entry->id == 0 ? handle_first(i) : handle_next(entry->id);
+        *entry = (struct inbox_entry){.id = id, .used = true};
+        if (i >= engine->inboxes_used)
+            engine->inboxes_used = i + 1;
+        return entry;
+    }
+    return NULL;
+}
+
+void inboxes_drop(struct inbox_entry *entry) {
+    entry->used = false;
+}
+
+void inboxes_begin(weir_engine *engine, struct inbox_entry *entry) {
+    entry->open = true;
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        struct peer *peer = &engine->peers[i];
+        if (peer->id == 0 || !peer->talk.asked)
+            continue;
+        peer->talk.asked = false;
+        peer->talk.opened = true;
+        streams_tell(engine, peer);
+    }
+}
+
+/* True: its memory went, and its entry is free. */
+static bool release(weir_engine *engine, struct inbox_entry *entry) {
+    if (entry->mr.base != NULL &&
+        engine->device_ops->mr_release(engine->device, &entry->mr) != WEIR_OK)
+        return false;
+    entry->mr.base = NULL;
+    engine->ports.env.ops->free(engine->ports.env.self, entry->tables, entry->table_bytes);
+    entry->used = false;
+    return true;
+}
+
+void inboxes_changed(weir_engine *engine, struct inbox_entry *entry) {
+    bool ready = entry->open && entry->inbox.ready.used > 0;
+    if (ready == entry->ready)
+        return;
+    entry->ready = ready;
+    if (ready)
+        atomic_fetch_add(&engine->inboxes_ready, 1);
+    else
+        atomic_fetch_sub(&engine->inboxes_ready, 1);
+}
+
+void inboxes_close(weir_engine *engine, struct inbox_entry *entry) {
+    entry->open = false;
+    inbox_close(&entry->inbox);
+    inboxes_changed(engine, entry);
+    for (uint32_t p = inbox_peer_after(&entry->inbox, INBOX_NONE); p != INBOX_NONE;
+         p = inbox_peer_after(&entry->inbox, p))
+        streams_tell(engine, peer_at(engine, p));
+    inboxes_look(engine);
+}
+
+/* ---- room -------------------------------------------------------------- */
+
+void inboxes_grant(weir_engine *engine, struct inbox_entry *entry) {
+    uint32_t to;
+    uint64_t secret;
+    while (inbox_may_grant(&entry->inbox)) {
+        engine->ports.env.ops->entropy(engine->ports.env.self, &secret, sizeof(secret));
+        entry->inbox.places = engine->places;
+        inbox_grant(&entry->inbox, secret, &to);
+        engine->places = entry->inbox.places;
+        streams_tell(engine, peer_at(engine, to));
+    }
+    while (inbox_call(&entry->inbox, &to)) {
+        entry->called_ns = engine_now(engine);
+        timer_inboxes(engine, entry->called_ns + CALL_NS);
+        streams_tell(engine, peer_at(engine, to));
+    }
+}
+
+/* ---- what came --------------------------------------------------------- */
+
+/* The inbox, open or closed, that granted this place, and has it still; NULL: none. */
+static struct inbox_entry *grantor(weir_engine *engine, uint64_t place, uint32_t chunk) {
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) {
+        struct inbox_entry *entry = &engine->inboxes[i];
+        if (entry->used && entry->inbox.chunks != NULL && chunk < entry->inbox.shape.chunk_count &&
+            entry->inbox.chunks[chunk].place == place)
+            return entry;
+    }
+    return NULL;
+}
+
+bool inboxes_arrived(weir_engine *engine, struct peer *peer, const uint8_t *payload,
+                     uint32_t length, uint64_t tag) {
+    struct room_note note;
+    if (word_note_decode(payload, length, &note) != WEIR_OK || note.place > engine->places)
+        return false;
+    note.tag = tag;
+    struct inbox_entry *entry = grantor(engine, note.place, note.chunk);
+    if (entry == NULL)
+        return true; /* it was closed, and its sender has not heard so */
+    enum inbox_told told =
+        inbox_arrive(&entry->inbox, memory_of(entry), peer_index(engine, peer), &note);
+    if (told != INBOX_TOLD)
+        return told == INBOX_OLD;
+    if (length > WORD_NOTE_SIZE)
+        memcpy(memory_of(entry) + (size_t)note.chunk * entry->inbox.shape.chunk_bytes +
+                   note.offset + room_payload(note.length),
+               payload + WORD_NOTE_SIZE, length - WORD_NOTE_SIZE);
+    inboxes_changed(engine, entry);
+    engine->worked = true;
+    return true;
+}
+
+static bool shut(weir_engine *engine, struct peer *peer, const struct word *word) {
+    if (word->shut.place > engine->places)
+        return false;
+    struct inbox_entry *entry = grantor(engine, word->shut.place, word->shut.chunk);
+    if (entry == NULL)
+        return true;
+    enum inbox_told told = inbox_shut(&entry->inbox, peer_index(engine, peer), &word->shut);
+    inboxes_changed(engine, entry);
+    inboxes_grant(engine, entry);
+    return told != INBOX_LIE;
+}
+
+static void left(weir_engine *engine, struct peer *peer, uint32_t number) {
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) {
+        struct inbox_entry *entry = &engine->inboxes[i];
+        if (!entry->used || entry->open || entry->number != number)
+            continue;
+        inbox_leave(&entry->inbox, peer_index(engine, peer), peer->handle);
+        inbox_quiet(&entry->inbox, peer_index(engine, peer));
+    }
+    inboxes_look(engine);
+}
+
+/* A sender that has not heard that an inbox of this number was closed speaks of that one, and asks
+ * again when it has left. */
+static bool speaks_of_closed(weir_engine *engine, const struct peer *peer, uint32_t number) {
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) {
+        const struct inbox_entry *entry = &engine->inboxes[i];
+        if (entry->used && !entry->open && entry->number == number && entry->inbox.chunks != NULL &&
+            inbox_knows(&entry->inbox, peer_index(engine, peer)))
+            return true;
+    }
+    return false;
+}
+
+static void wanted(weir_engine *engine, struct peer *peer, const struct word *word) {
+    struct inbox_entry *entry = inboxes_numbered(engine, word->inbox);
+    if (speaks_of_closed(engine, peer, word->inbox))
+        return;
+    if (entry != NULL) {
+        inbox_want(&entry->inbox, peer_index(engine, peer), word->grants);
+        inboxes_grant(engine, entry);
+    } else {
+        peer->talk.asked = true;
+        if (peer->talk.absent_count < ABSENT_MAX)
+            peer->talk.absent[peer->talk.absent_count++] = word->inbox;
+        else
+            peer->talk.opened = true; /* it asks again, when it has heard of these */
+    }
+    streams_tell(engine, peer);
+}
+
+bool inboxes_heard(weir_engine *engine, struct peer *peer, const struct word *word) {
+    switch (word->kind) {
+    case WORD_WANT:
+        wanted(engine, peer, word);
+        return true;
+    case WORD_SHUT:
+        return shut(engine, peer, word);
+    case WORD_LEFT:
+        left(engine, peer, word->inbox);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* ---- what is said ------------------------------------------------------ */
+
+static bool say_of(struct inbox_entry *entry, uint32_t peer, struct word *word) {
+    *word = (struct word){.inbox = entry->number};
+    switch (inbox_say(&entry->inbox, peer, &word->grant)) {
+    case INBOX_SAY_NOTHING:
+        return false;
+    case INBOX_SAY_MEET:
+        word->kind = WORD_MEET;
+        word->meet.chunk_bytes = entry->inbox.shape.chunk_bytes;
+        word->meet.message_bytes_max = entry->inbox.shape.message_bytes_max;
+        word->meet.memory = entry->descriptor;
+        return true;
+    case INBOX_SAY_GRANT:
+        word->kind = WORD_GRANT;
+        return true;
+    case INBOX_SAY_CALL:
+        word->kind = WORD_CALL;
+        word->place = word->grant.place;
+        return true;
+    case INBOX_SAY_CLOSED:
+        word->kind = WORD_CLOSED;
+        return true;
+    }
+    return false;
+}
+
+bool inboxes_say(weir_engine *engine, struct peer *peer, uint32_t room, struct word *word_out,
+                 bool *more_out) {
+    uint32_t index = peer_index(engine, peer);
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) {
+        struct inbox_entry *entry = &engine->inboxes[i];
+        if (!entry->used || !inbox_knows(&entry->inbox, index))
+            continue;
+        uint32_t needed = inbox_meets(&entry->inbox, index) ? WORD_SIZE_MAX : WORD_HEAD + 20;
+        if (room < needed) {
+            *more_out = true;
+            return false;
+        }
+        if (say_of(entry, index, word_out))
+            return true;
+    }
+    struct talk *talk = &peer->talk;
+    if (talk->absent_count == 0 && !talk->opened)
+        return false;
+    if (room < WORD_HEAD) {
+        *more_out = true;
+        return false;
+    }
+    *word_out = (struct word){.kind = WORD_OPENED};
+    if (talk->absent_count > 0)
+        *word_out = (struct word){.kind = WORD_ABSENT, .inbox = talk->absent[--talk->absent_count]};
+    else
+        talk->opened = false;
+    return true;
+}
+
+/* ---- peers that go ----------------------------------------------------- */
+
+void inboxes_leave(weir_engine *engine, struct peer *peer) {
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) {
+        struct inbox_entry *entry = &engine->inboxes[i];
+        if (entry->used)
+            inbox_leave(&entry->inbox, peer_index(engine, peer), peer->handle);
+    }
+}
+
+void inboxes_quiet(weir_engine *engine, const struct peer *peer) {
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) {
+        struct inbox_entry *entry = &engine->inboxes[i];
+        if (!entry->used || entry->inbox.going.used == 0)
+            continue;
+        inbox_quiet(&entry->inbox, peer_index(engine, peer));
+        inboxes_changed(engine, entry);
+        inboxes_grant(engine, entry);
+    }
+}
+
+/* ---- now and then ------------------------------------------------------ */
+
+void inboxes_look(weir_engine *engine) {
+    uint64_t now = engine_now(engine), next_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) {
+        struct inbox_entry *entry = &engine->inboxes[i];
+        if (!entry->used || entry->inbox.chunks == NULL)
+            continue;
+        if (inbox_is_over(&entry->inbox) && !release(engine, entry))
+            next_ns = now + CALL_NS;
+        if (!entry->used || entry->inbox.awaited == 0)
+            continue;
+        if (now - entry->called_ns >= CALL_NS) {
+            inbox_call_on(&entry->inbox);
+            inboxes_grant(engine, entry);
+        }
+        if (entry->inbox.awaited > 0 && entry->called_ns + CALL_NS < next_ns)
+            next_ns = entry->called_ns + CALL_NS;
+    }
+    timer_inboxes(engine, next_ns);
+}
+
+void inboxes_end(weir_engine *engine) {
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) {
+        if (engine->inboxes[i].used && engine->inboxes[i].inbox.chunks != NULL)
+            release(engine, &engine->inboxes[i]);
+    }
+}
+
+const char *inboxes_verify(const weir_engine *engine) {
+    uint32_t ready = 0;
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) {
+        const struct inbox_entry *entry = &engine->inboxes[i];
+        if (!entry->used || entry->inbox.chunks == NULL)
+            continue;
+        const char *wrong = inbox_verify(&entry->inbox);
+        if (wrong != NULL)
+            return wrong;
+        if (entry->ready != (entry->open && entry->inbox.ready.used > 0))
+            return "inbox: whether there is a message is not what its streams say";
+        ready += entry->ready;
+    }
+    return ready == atomic_load(&engine->inboxes_ready)
+               ? NULL
+               : "engine: inboxes with messages are not counted";
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* inboxes.h: the inboxes of this engine. */
+#ifndef WEIR_ENGINE_INBOXES_H
+#define WEIR_ENGINE_INBOXES_H
+
+#include "state.h"
+
+/* The one that a handle names; NULL: none. */
+struct inbox_entry *inboxes_find(weir_engine *engine, uint64_t id);
+/* The one that peers name by this number; NULL: none is open. */
+struct inbox_entry *inboxes_numbered(weir_engine *engine, uint32_t number);
+/* A free entry, whose memory and tables the caller makes; NULL: there are INBOXES_MAX. */
+struct inbox_entry *inboxes_take(weir_engine *engine);
+/* The entry has all it needs: peers find it. */
+void inboxes_begin(weir_engine *engine, struct inbox_entry *entry);
+/* It was taken, and could not be made. */
+void inboxes_drop(struct inbox_entry *entry);
+/* Its number is free; its memory lasts until nothing is written there or held. */
+void inboxes_close(weir_engine *engine, struct inbox_entry *entry);
+
+/* What came from a peer; false: no engine says so. */
+bool inboxes_arrived(weir_engine *engine, struct peer *peer, const uint8_t *payload,
+                     uint32_t length, uint64_t tag);
+bool inboxes_heard(weir_engine *engine, struct peer *peer, const struct word *word);
+/* The next word for the peer that fits in `room` bytes; false: nothing, or *more_out. */
+bool inboxes_say(weir_engine *engine, struct peer *peer, uint32_t room, struct word *word_out,
+                 bool *more_out);
+
+/* Room came free, or is wanted. */
+void inboxes_grant(weir_engine *engine, struct inbox_entry *entry);
+/* The entry's messages changed: whether there is one to take. */
+void inboxes_changed(weir_engine *engine, struct inbox_entry *entry);
+/* The peer is given up; nothing of it can write any more. */
+void inboxes_leave(weir_engine *engine, struct peer *peer);
+void inboxes_quiet(weir_engine *engine, const struct peer *peer);
+/* Memory that may go; on a timer, senders that do not answer. */
+void inboxes_look(weir_engine *engine);
+/* All memory goes: the engine ends. */
+void inboxes_end(weir_engine *engine);
+
+const char *inboxes_verify(const weir_engine *engine);
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* messages.c: the public calls about inboxes, and the messages that are taken from them.
+ *
+ * They own no state: inboxes.c has the table. Sending is submit.c's. */
+#include "effects.h"
+#include "inboxes.h"
+#include "own.h"
+#include "step.h"
+#include "tables.h"
+
+enum { CROWD = 4 }; /* peers that have room at once, by default */
+
+static int read_options(const weir_inbox_options *in, weir_inbox_options *out) {
+    *out = (weir_inbox_options){.size = sizeof(*out)};
+    if (in == NULL || in->size < offsetof(weir_inbox_options, peer_messages) || in->size > 4096)
+        return WEIR_EINVAL;
+    memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
+    if (out->reserved != 0)
+        return WEIR_EINVAL;
+    if (out->message_bytes_max > ROOM_LENGTH_MAX)
+        return WEIR_ETOOBIG;
+    if (out->peer_messages == 0)
+        out->peer_messages = room_usual((uint32_t)out->message_bytes_max);
+    if (out->messages == 0 && out->peer_messages <= UINT32_MAX / CROWD)
+        out->messages = CROWD * out->peer_messages;
+    return out->messages != 0 ? WEIR_OK : WEIR_ETOOBIG;
+}
+
+/* The inbox's memory and tables. The entry is the caller's alone, so the engine is let go meanwhile
+ * where the device allows it. */
+static int make(weir_engine *engine, struct inbox_entry *entry, const struct room_shape *shape) {
+    const struct weir_env *env = &engine->ports.env;
+    uint64_t bytes = (uint64_t)shape->chunk_bytes * shape->chunk_count;
+    entry->table_bytes = inbox_bytes(shape, engine->peers_max);
+    if (entry->table_bytes == 0)
+        return WEIR_ETOOBIG;
+    if (env->ops->room != NULL && bytes > env->ops->room(env->self))
+        return WEIR_ENOMEM;
+    void *tables = env->ops->alloc(env->self, entry->table_bytes);
+    if (tables == NULL)
+        return WEIR_ENOMEM;
+    if (engine->caps.mr_anywhere)
+        own_leave(engine);
+    int rc = engine->device_ops->mr_allocate(engine->device, bytes, WEIR_ACCESS_REMOTE_WRITE,
+                                             &entry->mr);
+    if (engine->caps.mr_anywhere)
+        own_enter(engine);
+    if (rc != WEIR_OK) {
+        env->ops->free(env->self, tables, entry->table_bytes);
+        return rc;
+    }
+    entry->tables = tables;
+    entry->descriptor = (struct wire_descriptor){
+        .memory_id = entry->id, .length = bytes, .access = WEIR_ACCESS_REMOTE_WRITE};
+    memcpy(entry->descriptor.instance, engine->instance, sizeof(engine->instance));
+    memcpy(entry->descriptor.device, engine->caps.name, sizeof(entry->descriptor.device));
+    memcpy(entry->descriptor.fabric, engine->caps.fabric, sizeof(entry->descriptor.fabric));
+    inbox_init(&entry->inbox, tables, shape, engine->peers_max, engine->places);
+    rc = engine->device_ops->mr_export(engine->device, &entry->mr, entry->descriptor.blob,
+                                       &entry->descriptor.blob_length);
+    if (rc != WEIR_OK) {
+        inbox_close(&entry->inbox); /* inboxes_look releases it */
+        return rc;
+    }
+    inboxes_begin(engine, entry);
+    return WEIR_OK;
+}
+
+static int inbox_open(weir_engine *engine, const weir_inbox_options *options,
+                      weir_inbox *inbox_out) {
+    struct room_shape shape;
+    if (engine->closing)
+        return WEIR_ECLOSED;
+    if (!room_shape((uint32_t)options->message_bytes_max, options->peer_messages, options->messages,
+                    &shape))
+        return WEIR_ETOOBIG;
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) { /* also one that is just being made */
+        const struct inbox_entry *other = &engine->inboxes[i];
+        if (other->used && other->number == options->number &&
+            (other->open || other->inbox.chunks == NULL))
+            return WEIR_EBUSY;
+    }
+    struct inbox_entry *entry = inboxes_take(engine);
+    if (entry == NULL)
+        return WEIR_EAGAIN;
+    entry->number = options->number;
+    entry->options = *options;
+    int rc = make(engine, entry, &shape);
+    if (rc == WEIR_OK)
+        inbox_out->id = entry->id;
+    else if (entry->inbox.chunks == NULL)
+        inboxes_drop(entry);
+    else
+        inboxes_look(engine);
+    return rc;
+}
+
+int weir_inbox_open(weir_engine *engine, const weir_inbox_options *options, weir_inbox *inbox_out) {
+    weir_inbox_options full;
+    if (engine == NULL || inbox_out == NULL)
+        return WEIR_EINVAL;
+    int rc = read_options(options, &full);
+    if (rc != WEIR_OK)
+        return rc;
+    if (engine->forked)
+        return WEIR_ECLOSED;
+    own_enter(engine);
+    rc = inbox_open(engine, &full, inbox_out);
+    own_leave(engine);
+    return rc;
+}
+
+int weir_inbox_close(weir_engine *engine, weir_inbox inbox) {
+    if (engine == NULL)
+        return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
+    own_enter(engine);
+    struct inbox_entry *entry = inboxes_find(engine, inbox.id);
+    bool is_open = entry != NULL && entry->open;
+    if (is_open)
+        inboxes_close(engine, entry);
+    own_leave(engine);
+    return is_open ? WEIR_OK : WEIR_ESTALE;
+}
+
+int weir_inbox_query(weir_engine *engine, weir_inbox inbox, weir_inbox_info *info) {
+    if (engine == NULL || info == NULL || info->size < sizeof(size_t))
+        return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
+    weir_inbox_info full = WEIR_INBOX_INFO_INIT;
+    own_enter(engine);
+    const struct inbox_entry *entry = inboxes_find(engine, inbox.id);
+    bool is_open = entry != NULL && entry->open;
+    if (is_open) {
+        full.number = entry->number;
+        full.senders = entry->inbox.met.used;
+        full.message_bytes_max = entry->options.message_bytes_max;
+        full.chunk_bytes = entry->inbox.shape.chunk_bytes;
+        full.chunks = entry->inbox.shape.chunk_count;
+        full.chunks_free = entry->inbox.free_count;
+        full.held = entry->inbox.held_count;
+        full.waiting = entry->inbox.line.used;
+        full.taken = entry->taken;
+        full.spoiled = entry->spoiled;
+    }
+    own_leave(engine);
+    if (!is_open)
+        return WEIR_ESTALE;
+    full.size = info->size;
+    memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
+    return WEIR_OK;
+}
+
+/* Room came free: the peers that get it are told at once. */
+static void go_on(weir_engine *engine) {
+    if (engine->run_head != NONE)
+        engine_step(engine, false);
+}
+
+static int take(weir_engine *engine, struct inbox_entry *entry, weir_message *out) {
+    struct inbox_message message;
+    enum inbox_taken taken;
+    while ((taken = inbox_take(&entry->inbox, entry->mr.base, &message)) == INBOX_BAD)
+        entry->spoiled++;
+    inboxes_changed(engine, entry);
+    inboxes_grant(engine, entry); /* for what was skipped */
+    if (taken != INBOX_MESSAGE)
+        return WEIR_EAGAIN;
+    uint64_t from = message.from;
+    if (message.peer != INBOX_NONE) {
+        struct peer *peer = peer_at(engine, message.peer);
+        from = peer->handle;
+        peer_told(peer);
+    }
+    const uint8_t *chunk =
+        (const uint8_t *)entry->mr.base + (size_t)message.chunk * entry->inbox.shape.chunk_bytes;
+    *out = (weir_message){
+        .from = {from},
+        .inbox = {entry->id},
+        .tag = message.tag,
+        .data = chunk + message.payload,
+        .length = message.length,
+        .place = message.place,
+        .spot = (uint64_t)message.chunk << 32 | message.offset,
+    };
+    entry->taken++;
+    engine->stats.messages_taken++;
+    return WEIR_OK;
+}
+
+int weir_message_take(weir_engine *engine, weir_inbox inbox, weir_message *message_out) {
+    if (engine == NULL || message_out == NULL)
+        return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
+    own_enter(engine);
+    struct inbox_entry *entry = inboxes_find(engine, inbox.id);
+    int rc = entry == NULL || !entry->open ? WEIR_ESTALE
+             : !entry->ready               ? WEIR_EAGAIN
+                                           : take(engine, entry, message_out);
+    own_leave(engine);
+    return rc;
+}
+
+int weir_message_give_back(weir_engine *engine, const weir_message *message) {
+    if (engine == NULL || message == NULL)
+        return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
+    own_enter(engine);
+    struct inbox_entry *entry = inboxes_find(engine, message->inbox.id);
+    bool given = entry != NULL && entry->inbox.chunks != NULL &&
+                 inbox_give_back(&entry->inbox, (uint32_t)(message->spot >> 32), message->place,
+                                 (uint32_t)message->spot);
+    if (given) {
+        inboxes_grant(engine, entry);
+        if (!entry->open)
+            inboxes_look(engine);
+    }
+    go_on(engine);
+    own_leave(engine);
+    return given ? WEIR_OK : WEIR_ESTALE;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* talk.c: what two engines tell each other about messages.
+ *
+ * Owns the words: when they are said, what each does, and the one transfer of each peer that
+ * carries them. As many words as fit travel in one SEND on the first QP of the session. The next is
+ * posted when that has completed, and, on another session, when the peer has said that the one
+ * before has drained over there (SETTLED). So words are read once, and in the order in which they
+ * were said, over all sessions, whatever order devices keep. They ask for no session: a sender
+ * whose messages wait does.
+ *
+ * All that is known of a peer's rooms and ours is of one *life* of both sides' knowledge of each
+ * other, which HELLO names. Where the other side's is another than before, it has forgotten us, or
+ * has told its application that we are gone: what was put there and did not arrive is put anew, and
+ * what it had here goes when the sessions from before have drained. So messages behind one that
+ * failed do not wait for its sender, who may never come again. */
+#include "talk.h"
+
+#include "agenda.h"
+#include "inboxes.h"
+#include "lists.h"
+#include "notes.h"
+#include "records.h"
+#include "streams.h"
+#include "transfer.h"
+
+enum { PUT_AHEAD = 64 }; /* messages that are put and wait for their turn to be posted */
+
+/* ---- putting ----------------------------------------------------------- */
+
+/* Messages that no chunk of that inbox holds, or that cannot get there. */
+static int refusal(weir_engine *engine, struct stream *stream, const struct transfer *transfer) {
+    if (transfer->message_length > stream->message_bytes_max)
+        return WEIR_ETOOBIG;
+    return stream_import(engine, stream);
+}
+
+static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *stream) {
+    if (stream->state != STREAM_MET)
+        return;
+    while (stream->waiting.head != NONE && peer->lists[LIST_PENDING].count < PUT_AHEAD) {
+        struct transfer *transfer = &engine->transfers[stream->waiting.head];
+        int rc = refusal(engine, stream, transfer);
+        if (rc != WEIR_OK)
+            transfer_stop(engine, transfer, rc);
+        else if (outbox_room(&stream->outbox, transfer->message_length))
+            transfer_put(engine, stream);
+        else
+            break;
+    }
+    if (stream->waiting.head != NONE && peer->lists[LIST_PENDING].count >= PUT_AHEAD)
+        return; /* what was called for has what waits put there first */
+    outbox_yield(&stream->outbox);
+    if (stream->waiting.head == NONE)
+        outbox_idle(&stream->outbox);
+    if (outbox_shuts(&stream->outbox) || outbox_wants(&stream->outbox, stream->waiting_bytes))
+        peer->talk.due = true;
+}
+
+/* ---- saying ------------------------------------------------------------ */
+
+/* The next word of the stream's. */
+static bool say_of(weir_engine *engine, struct stream *stream, struct word *word) {
+    *word = (struct word){.inbox = stream->inbox};
+    if (stream->left_due && stream->state == STREAM_CLOSED && stream->put == 0) {
+        word->kind = WORD_LEFT;
+        stream_reset(engine, stream);
+        return true;
+    }
+    if (stream->state == STREAM_ASKING && stream->waiting.head != NONE &&
+        stream->outbox.wanted == 0) {
+        word->kind = WORD_WANT;
+        word->grants = stream->outbox.wanted = 1;
+        return true;
+    }
+    if (stream->state != STREAM_MET)
+        return false;
+    word->kind = WORD_SHUT;
+    if (outbox_shut(&stream->outbox, &word->shut))
+        return true;
+    word->kind = WORD_WANT;
+    return outbox_want(&stream->outbox, stream->waiting_bytes, &word->grants);
+}
+
+static bool say(weir_engine *engine, struct peer *peer, uint32_t room, struct word *word,
+                bool *more) {
+    if (inboxes_say(engine, peer, room, word, more))
+        return true;
+    if (room < WORD_HEAD + 16) {
+        *more = true;
+        return false;
+    }
+    struct stream *stream = stream_first(engine, peer);
+    for (; stream != NULL; stream = stream_next(engine, stream)) {
+        if (say_of(engine, stream, word))
+            return true;
+    }
+    return false;
+}
+
+static struct transfer *words_of(weir_engine *engine, const struct peer *peer) {
+    return &engine->transfers[engine->options.transfers_max + peer_index(engine, peer)];
+}
+
+/* Whether all words that were said before have been read, or are read before what is said now. */
+static bool all_read(const struct peer *peer) {
+    return !peer->talk.speaking && (peer->talk.epoch == peer->sessions[peer->live].epoch ||
+                                    peer->talk.epoch <= peer->settled_epoch);
+}
+
+/* Says what is due. */
+static void speak(weir_engine *engine, struct peer *peer) {
+    if (peer->live == NONE || !peer->talk.due || !all_read(peer))
+        return; /* the end of the words before, or SETTLED, gives the peer a turn */
+    struct transfer *transfer = words_of(engine, peer);
+    uint32_t used = 0, length;
+    struct word word;
+    bool more = false;
+    while (say(engine, peer, WEIR_NOTIFY_MAX - used, &word, &more)) {
+        int rc = word_encode(&word, transfer->payload + used, WEIR_NOTIFY_MAX - used, &length);
+        assert(rc == WEIR_OK);
+        (void)rc;
+        used += length;
+    }
+    peer->talk.due = more;
+    if (used == 0)
+        return;
+    static const weir_transfer_options none = {.flags = WEIR_TRANSFER_NOTIFY};
+    record_init(engine, transfer, peer, WEIR_OP_WRITE, &none);
+    transfer->kind = TRANSFER_WORDS;
+    transfer->cursor.block = PLAN_NO_BLOCK;
+    transfer->bytes = 0;
+    transfer->put = false;
+    transfer->user_data = peer->life_theirs;
+    transfer->notify_length = used;
+    peer->talk.speaking = true;
+    list_push_front(engine, peer, transfer, LIST_PENDING);
+}
+
+void talk_serve(weir_engine *engine, struct peer *peer) {
+    struct stream *stream = stream_first(engine, peer);
+    for (; stream != NULL && peer->live != NONE; stream = stream_next(engine, stream)) {
+        put_waiting(engine, peer, stream);
+        if (stream->state == STREAM_ASKING && stream->waiting.head != NONE)
+            peer->talk.due = true;
+    }
+    speak(engine, peer);
+}
+
+/* ---- hearing ----------------------------------------------------------- */
+
+static void closed(weir_engine *engine, struct stream *stream) {
+    if (stream->state == STREAM_CLOSED)
+        return;
+    stream->state = STREAM_CLOSED;
+    transfer_fail_stream(engine, stream, WEIR_ESTALE);
+    stream->left_due = stream->put == 0;
+}
+
+/* Nobody is there. Messages that do not wait for it end; the others do when one is opened, or with
+ * their deadlines. */
+static void absent(weir_engine *engine, struct stream *stream) {
+    if (stream->state != STREAM_ASKING)
+        return;
+    stream->state = STREAM_ABSENT;
+    stream->outbox.wanted = 0;
+    uint32_t next;
+    for (uint32_t i = stream->waiting.head; i != NONE; i = next) {
+        struct transfer *transfer = &engine->transfers[i];
+        next = transfer->next;
+        if ((transfer->flags & WEIR_TRANSFER_NO_WAIT) != 0)
+            transfer_stop(engine, transfer, WEIR_ENOTREADY);
+    }
+}
+
+static void opened(weir_engine *engine, const struct peer *peer) {
+    struct stream *stream = stream_first(engine, peer);
+    for (; stream != NULL; stream = stream_next(engine, stream)) {
+        if (stream->state == STREAM_ABSENT || stream->state == STREAM_ASKING) {
+            stream->state = STREAM_ASKING;
+            stream->outbox.wanted = 0;
+        }
+    }
+}
+
+/* A word about an inbox of the peer's. A stream that was forgotten here meanwhile is none. */
+static bool heard_of(weir_engine *engine, struct peer *peer, const struct word *word) {
+    struct stream *stream = stream_find(engine, peer, word->inbox);
+    if (word->kind == WORD_OPENED)
+        opened(engine, peer);
+    if (word->kind == WORD_OPENED || stream == NULL)
+        return word->kind == WORD_OPENED;
+    switch (word->kind) {
+    case WORD_MEET:
+        return stream_meet(engine, stream, word);
+    case WORD_GRANT:
+        return stream->state == STREAM_MET && outbox_grant(&stream->outbox, &word->grant);
+    case WORD_CALL:
+        return stream->state == STREAM_MET && outbox_call(&stream->outbox, word->place);
+    case WORD_ABSENT:
+        absent(engine, stream);
+        return true;
+    case WORD_CLOSED:
+        closed(engine, stream);
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool talk_heard(weir_engine *engine, struct peer *peer, const uint8_t *payload, uint32_t length) {
+    uint32_t used = 0, one;
+    struct word word;
+    if (!peer_is_there(peer))
+        return true; /* it is given up, and what it has here goes */
+    while (used < length) {
+        if (word_decode(payload + used, length - used, &word, &one) != WEIR_OK)
+            return false;
+        bool good = word.kind >= WORD_MEET ? heard_of(engine, peer, &word)
+                                           : inboxes_heard(engine, peer, &word);
+        if (!good)
+            return false;
+        used += one;
+    }
+    streams_tell(engine, peer);
+    return length > 0;
+}
+
+/* ---- lives ------------------------------------------------------------- */
+
+static void reset(weir_engine *engine, const struct peer *peer) {
+    struct stream *stream = stream_first(engine, peer);
+    for (; stream != NULL; stream = stream_next(engine, stream))
+        stream_reset(engine, stream);
+}
+
+void talk_new_life(weir_engine *engine, struct peer *peer, uint64_t life) {
+    bool first = peer->life_theirs == 0;
+    peer->life_theirs = life;
+    if (first)
+        return;
+    reset(engine, peer);
+    transfer_unput(engine, peer);
+    inboxes_leave(engine, peer);
+    talk_session_over(engine, peer);
+    peer->talk.absent_count = 0;
+    peer->talk.asked = peer->talk.opened = false;
+    peer->talk.due = true;
+}
+
+/* What came before the present life is over when its sessions are. */
+void talk_session_over(weir_engine *engine, const struct peer *peer) {
+    if (!peer_is_there(peer))
+        return;
+    for (uint32_t s = 0; s < EP_SESSIONS; s++) {
+        const struct session *session = &peer->sessions[s];
+        bool before = session->life != peer->life_theirs || session->life_ours != peer->life;
+        if (session->used && session->life != 0 && before)
+            return;
+    }
+    inboxes_quiet(engine, peer);
+}
+
+void talk_renew(weir_engine *engine, struct peer *peer) {
+    engine->ports.env.ops->entropy(engine->ports.env.self, &peer->life, sizeof(peer->life));
+    peer->life |= 1;
+    if (peer->live != NONE)
+        note_broken(engine, peer, peer->live);
+    transfer_end_own(engine, peer);
+    reset(engine, peer);
+    transfer_unput(engine, peer);
+    inboxes_leave(engine, peer);
+    talk_session_over(engine, peer);
+    peer->talk = (struct talk){.speaking = peer->talk.speaking};
+}
+
+void talk_gone(weir_engine *engine, struct peer *peer) {
+    transfer_end_own(engine, peer);
+    inboxes_leave(engine, peer);
+}
+
+void talk_forget(weir_engine *engine, struct peer *peer) {
+    reset(engine, peer);
+    inboxes_quiet(engine, peer);
+    peer->talk = (struct talk){0};
+}
