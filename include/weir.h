@@ -680,13 +680,14 @@ typedef struct weir_part {
  * from any memory; the bytes of a longer one, and of any with a part in a dma-buf, must be
  * registered, and stay as they are until the status is terminal. Of the options notify_tag comes
  * with the message, without WEIR_TRANSFER_NOTIFY; other flags, deadline and handle are as with
- * weir_write. The peer's engine has the message when the status is 0, whether its application takes
- * it or not. Errors: EBOUNDS, ESTALE (the peer, or a part's memory), EINVAL (a longer one that is
- * not registered; NOTIFY), ETOOBIG (1 GiB, or more parts than segments_max), EAGAIN (a pool is
- * full). Statuses: those of weir_write; ENOTREADY (there is no such inbox, at the deadline or with
- * NO_WAIT), ESTALE (it was closed), ETOOBIG (longer than its longest), EFULL (this engine sends to
- * too many inboxes: peers_max + 64 of all peers together), EAGAIN (its memory cannot be imported
- * now: on shm its process is stopped), and what else weir_memory_import says. */
+ * weir_write. The peer's engine has the message when the status is 0, whether its application
+ * takes it or not; it is lost if that had closed the inbox, and this engine had not heard so.
+ * Errors: EBOUNDS, ESTALE (the peer, or a part's memory), EINVAL (a longer one that is not
+ * registered; NOTIFY), ETOOBIG (1 GiB, or more parts than segments_max), EAGAIN (a pool is
+ * full). Statuses: those of weir_write; ENOTREADY (there is no such inbox, at the deadline or
+ * with NO_WAIT), ESTALE (it was closed), ETOOBIG (longer than its longest), EFULL (this engine
+ * sends to too many inboxes: peers_max + 64 of all peers together), EAGAIN (its memory cannot be
+ * imported now: on shm its process is stopped), and what else weir_memory_import says. */
 WEIR_API int weir_message_send(weir_engine *engine, weir_peer peer, uint32_t inbox,
                                const weir_part *parts, size_t part_count,
                                const weir_transfer_options *options, weir_transfer *transfer_out);
