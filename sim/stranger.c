@@ -121,6 +121,7 @@ static void plain_qps(struct sim_world *world, struct wire_qp_set *out) {
     out->recv_credits = 4;
     out->recv_bytes_max = 4096;
     out->pass = sim_next(prng) | 1;
+    out->life = ~out->pass | 1;
     out->ordered = true;
     out->qp_count = 1;
     out->qps[0].blob_length =
