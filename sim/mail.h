@@ -16,7 +16,8 @@ void mail_start(struct sim_app *app);
 void mail_life_ended(struct sim_app *app);
 /* An act: a letter is sent or cancelled, an inbox is opened or closed. */
 void mail_act(struct sim_app *app);
-/* What came is taken, some of it given back; and what became of letters that were sent. */
+/* Letters that came are taken, some of them given back; the ends of letters that were sent are
+ * heard. */
 void mail_look(struct sim_app *app);
 void mail_completed(struct sim_app *app, const weir_completion *completion);
 /* GONE: the order of what one sends to the other begins anew. */

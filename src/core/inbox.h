@@ -5,8 +5,8 @@
  * Owns the grants: when a sender gets a chunk, when it is asked to close one, when a chunk is free
  * again; and the heads of messages. A *stream* is what one sender has in one inbox. Leaves to
  * others how messages of the two engines travel, their payloads, who a sender is, and when nothing
- * of it can write any more. What a sender tells comes once; notes of messages come in any order,
- * and words in the order in which they were said.
+ * of it can write any more. Notes and words of a sender come once; notes of messages come in any
+ * order, and words in the order in which they were said.
  *
  *     FREE ──inbox_grant──► OPEN ──shut, sender gone──► CLOSED ──all given back──► FREE
  *
@@ -108,7 +108,7 @@ struct inbox_message {
     uint32_t payload; /* where it begins in the chunk */
 };
 
-/* What a sender is to be told next. */
+/* The next word for a sender. */
 enum inbox_saying {
     INBOX_SAY_NOTHING,
     INBOX_SAY_MEET,
@@ -154,7 +154,7 @@ static inline void inbox_call_on(struct inbox *inbox) {
     inbox->round++;
 }
 
-/* What the peer is to be told next; it counts as told then. GRANT: *grant_out. CALL:
+/* The next word for the peer; it counts as told then. GRANT: *grant_out. CALL:
  * grant_out->place is the last that is called. */
 enum inbox_saying inbox_say(struct inbox *inbox, uint32_t peer, struct room_grant *grant_out);
 

@@ -98,8 +98,8 @@ void outbox_idle(struct outbox *outbox) {
         place_at(outbox, i)->closed |= !place_at(outbox, i)->grant.keep;
 }
 
-/* The first that is closed; count: none. Those in front of it are filled before it, and may be open
- * still. */
+/* The first that is closed; count: none. The places in front of it are filled before it, and may be
+ * open still. */
 static uint32_t next_closed(const struct outbox *outbox) {
     uint32_t i = 0;
     while (i < outbox->count && !peek_at(outbox, i)->closed)

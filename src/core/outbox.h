@@ -53,7 +53,7 @@ bool outbox_room(struct outbox *outbox, uint32_t length);
 /* Puts it there; only after outbox_room. */
 void outbox_put(struct outbox *outbox, uint32_t length, struct outbox_spot *spot_out);
 
-/* What waited was put as far as there is room: places that were called are closed. */
+/* All messages that wait were put as far as there is room: places that were called are closed. */
 void outbox_yield(struct outbox *outbox);
 /* Nothing waits to be put: what may not be kept is closed. */
 void outbox_idle(struct outbox *outbox);

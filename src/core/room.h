@@ -61,7 +61,7 @@ struct room_shut {
     uint32_t end; /* filled as far as this */
 };
 
-/* What a receiver is told of a message: its payload is in place, or comes with this. */
+/* The note of a message, for its receiver: the payload is in place, or comes with this. */
 struct room_note {
     uint64_t place;
     uint64_t tag;

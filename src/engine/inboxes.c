@@ -2,7 +2,7 @@
 /* inboxes.c: the inboxes of this engine.
  *
  * Owns the table of inboxes, their memory, and what peers do with them: core/inbox.h decides, this
- * file performs. What is to be said to a peer is asked for by talk.c, word by word. The
+ * file performs. The words for a peer are asked for by talk.c, one by one. The
  * application's calls are messages.c's.
  *
  * An inbox that is closed has no number any more, and keeps its memory until each of its senders

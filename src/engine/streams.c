@@ -60,11 +60,14 @@ struct stream *stream_open(weir_engine *engine, struct peer *peer, uint32_t inbo
 
 void stream_unput(weir_engine *engine, struct transfer *transfer) {
     struct stream *stream = stream_at(engine, transfer->stream);
+    struct peer *peer = peer_at(engine, stream->peer);
     if (stream_holds(engine, transfer) && --stream->put == 0 && stream->state == STREAM_CLOSED) {
         stream->left_due = true;
-        streams_tell(engine, peer_at(engine, stream->peer));
+        streams_tell(engine, peer);
     }
     transfer->put = false;
+    if (stream->waiting.head != NONE && peer->live != NONE)
+        run_later(engine, peer); /* others may be put */
 }
 
 static void forget_memory(weir_engine *engine, struct stream *stream) {

@@ -23,7 +23,7 @@
 #include "streams.h"
 #include "transfer.h"
 
-enum { PUT_AHEAD = 64 }; /* messages that are put and wait for their turn to be posted */
+enum { PUT_AHEAD = 256 }; /* messages of a stream that are put and have not ended */
 
 /* ---- putting ----------------------------------------------------------- */
 
@@ -37,7 +37,7 @@ static int refusal(weir_engine *engine, struct stream *stream, const struct tran
 static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *stream) {
     if (stream->state != STREAM_MET)
         return;
-    while (stream->waiting.head != NONE && peer->lists[LIST_PENDING].count < PUT_AHEAD) {
+    while (stream->waiting.head != NONE && stream->put < PUT_AHEAD) {
         struct transfer *transfer = &engine->transfers[stream->waiting.head];
         int rc = refusal(engine, stream, transfer);
         if (rc != WEIR_OK)
@@ -47,8 +47,8 @@ static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *s
         else
             break;
     }
-    if (stream->waiting.head != NONE && peer->lists[LIST_PENDING].count >= PUT_AHEAD)
-        return; /* what was called for has what waits put there first */
+    if (stream->waiting.head != NONE && stream->put >= PUT_AHEAD)
+        return; /* places that were called for take messages that wait first */
     outbox_yield(&stream->outbox);
     if (stream->waiting.head == NONE)
         outbox_idle(&stream->outbox);
@@ -182,7 +182,7 @@ static void opened(weir_engine *engine, const struct peer *peer) {
     }
 }
 
-/* A word about an inbox of the peer's. A stream that was forgotten here meanwhile is none. */
+/* A word about an inbox of the peer's. */
 static bool heard_of(weir_engine *engine, struct peer *peer, const struct word *word) {
     struct stream *stream = stream_find(engine, peer, word->inbox);
     if (word->kind == WORD_OPENED)
