@@ -289,6 +289,15 @@ static bool claimed(const struct sim_oracle *oracle, const struct sim_transfer *
            sim_node_claims(&nodes[(transfer->to + count - 1) % count]);
 }
 
+/* Where a refusal takes longer than a word on the control channel, the session is over on both
+ * sides before it is there, time after time, and nobody learns which transfer was refused. */
+static bool refusals_late(const struct sim_oracle *oracle, const struct sim_transfer *transfer) {
+    const struct sim_config *config = &oracle->world->config;
+
+    return config->nic[transfer->from].latency_max_ns > config->net.latency_max_ns ||
+           config->nic[transfer->to].latency_max_ns > config->net.latency_max_ns;
+}
+
 /* May a transfer end like this, in this run? */
 static bool status_allowed(const struct sim_oracle *oracle, const struct sim_transfer *transfer,
                            int status) {
@@ -311,6 +320,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     bool deaf = config->net.loss > UINT16_MAX / 32 || config->net.full != 0;
     /* The other side gives up a session that its peer was too long away to confirm. */
     bool away = absent || oracle->world->nodes[transfer->from].absent;
+    /* A lost connection comes back for neither: both lack what a dial takes. */
+    bool lack = net && nic->lack != 0 && there->lack != 0;
     bool breaks = net || device || cut || away || oracle->lives_ended || nic->packet_loss != 0 ||
                   there->packet_loss != 0 || config->work.memory_release != 0 ||
                   config->work.cancel != 0 || config->work.deadline != 0 || nic->post_einval != 0 ||
@@ -334,7 +345,7 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     case WEIR_EUNKNOWN:
         /* Cut off for the connect time-out, the target could not say what had arrived. */
         return (transfer->once && breaks) || oracle->lives_ended || config->work.peer_close != 0 ||
-               config->work.cut_control != 0 || absent || deaf || claimed(oracle, transfer);
+               config->work.cut_control != 0 || absent || deaf || lack || claimed(oracle, transfer);
     case WEIR_ESTALE: /* it waited for a peer that turned out to be another life */
         return oracle->lives_ended;
     case WEIR_ECONNECT:
@@ -347,10 +358,11 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
         return !nic->no_blame && (transfer->memory_released || config->work.memory_release != 0);
     case WEIR_EDEVICE:
         /* Loss beyond the retries breaks session after session; replays are bounded. Refusals of
-         * the target break them, too, and who did it may never be said. */
+         * the target break them, too, and who did it may never be said, or not in time. */
         return device || net || nic->packet_loss != 0 || there->packet_loss != 0 ||
                transfer->memory_released ||
-               ((nic->no_blame || there->mute_errors) && refused_back(oracle, transfer));
+               ((nic->no_blame || there->mute_errors || refusals_late(oracle, transfer)) &&
+                refused_back(oracle, transfer));
     case WEIR_ENOMEM: /* what the other side lacks is EREFUSED here */
         return nic->create_fail != 0 || nic->mr_fail != 0 || (nic->lack != 0 && nic->lacks_memory);
     case WEIR_EMFILE:
