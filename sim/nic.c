@@ -702,6 +702,7 @@ const struct weir_device_ops SIM_NIC_OPS = {
     .qp_destroy = nic_qp_destroy,
     .post_send = nic_post_send,
     .post_pieces = nic_post_pieces,
+    .post_direct = nic_post_direct,
     .post_recv = nic_post_recv,
     .poll = nic_poll,
     .events = nic_events,

@@ -653,3 +653,51 @@ bool nic_execute_inline(struct weir_qp *qp, const struct weir_wr *posted) {
     }
     return done;
 }
+
+static bool direct_write(struct weir_qp *target, uint32_t rkey, uint64_t raddr, const void *from,
+                         uint64_t length) {
+    const struct weir_wr wr = {
+        .laddr = (uint64_t)(uintptr_t)from, .raddr = raddr, .length = length, .rkey = rkey};
+
+    return inline_write(target, &wr);
+}
+
+/* A processor needs no order of the QP's, and nothing of it comes later. */
+int nic_post_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64_t *watch_out) {
+    struct weir_device *nic = qp->nic;
+    struct sim_world *world = nic->world;
+    struct nic_end to = {qp->remote_node, qp->remote_qpn, qp->remote_uid};
+    struct weir_qp *target;
+    const uint8_t *watch;
+    uint64_t raddr, at;
+    uint32_t key;
+
+    if (!nic->config->completes_inline || qp->state != SIM_QP_RTS || nic->failed ||
+        sim_fault(world, nic->config->post_eagain)) {
+        return WEIR_EAGAIN;
+    }
+    target = end_ready(world, &to);
+    if (target == NULL || target->remote_uid != qp->uid ||
+        world->data_cut[nic->node->index][to.node] ||
+        !nic_import_resolve(nic, direct->rkey, direct->raddr, &key, &raddr) ||
+        nic_mr_target(target->nic, key, raddr, direct->payload + direct->length,
+                      WEIR_ACCESS_REMOTE_WRITE) == NULL) {
+        return WEIR_EAGAIN;
+    }
+    watch = nic_mr_target(target->nic, key, raddr + (direct->watch - direct->raddr),
+                          sizeof(*watch_out), WEIR_ACCESS_REMOTE_WRITE);
+    if (watch == NULL) {
+        return WEIR_EAGAIN;
+    }
+    at = raddr + direct->payload;
+    for (uint32_t i = 0; i < direct->count; i++) {
+        direct_write(target, key, at, direct->parts[i].base, direct->parts[i].length);
+        at += direct->parts[i].length;
+    }
+    direct_write(target, key, raddr, direct->words, sizeof(direct->words));
+    memcpy(watch_out, watch, sizeof(*watch_out));
+    sim_trace(world, "n%u qp %u writes a message of %llu bytes in place, %s", nic->node->index,
+              qp->qpn, (unsigned long long)direct->length,
+              *watch_out != 0 ? "watched" : "not watched");
+    return 0;
+}

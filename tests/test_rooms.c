@@ -37,9 +37,9 @@ static void sound(void) {
 }
 
 static void begin_with(const struct room_shape *shape, uint64_t places) {
-    w.memory = calloc(shape->chunk_count, shape->chunk_bytes);
+    w.memory = calloc(1, room_memory(shape->chunk_bytes, shape->chunk_count));
     w.tables = calloc(1, inbox_bytes(shape, PEERS));
-    inbox_init(&w.inbox, w.tables, shape, PEERS, places);
+    inbox_init(&w.inbox, w.tables, w.memory, shape, PEERS, true, places);
     for (uint32_t i = 0; i < PEERS; i++)
         outbox_init(&w.out[i], shape->chunk_bytes, shape->chunk_count);
     sound();
@@ -99,7 +99,7 @@ static uint32_t want(uint32_t peer, uint64_t bytes) {
 static struct room_note put(uint32_t peer, uint32_t length, uint64_t tag) {
     struct outbox_spot spot;
     assert_true(outbox_room(&w.out[peer], length));
-    outbox_put(&w.out[peer], length, &spot);
+    spot = outbox_put(&w.out[peer], length);
     sound();
     return (struct room_note){.place = spot.place,
                               .tag = tag,
@@ -109,7 +109,7 @@ static struct room_note put(uint32_t peer, uint32_t length, uint64_t tag) {
 }
 
 static enum inbox_told told(uint32_t peer, struct room_note note) {
-    enum inbox_told is = inbox_arrive(&w.inbox, w.memory, peer, &note);
+    enum inbox_told is = inbox_arrive(&w.inbox, peer, &note);
     sound();
     return is;
 }
@@ -154,7 +154,7 @@ static uint32_t yield(uint32_t peer) {
 
 static struct inbox_message take(uint64_t tag) {
     struct inbox_message message = {0};
-    assert_int_equal(inbox_take(&w.inbox, w.memory, &message), INBOX_MESSAGE);
+    assert_int_equal(inbox_take(&w.inbox, &message), INBOX_MESSAGE);
     assert_int_equal(message.tag, tag);
     sound();
     return message;
@@ -162,7 +162,7 @@ static struct inbox_message take(uint64_t tag) {
 
 static void take_nothing(void) {
     struct inbox_message message;
-    assert_int_equal(inbox_take(&w.inbox, w.memory, &message), INBOX_EMPTY);
+    assert_int_equal(inbox_take(&w.inbox, &message), INBOX_EMPTY);
     sound();
 }
 
@@ -746,7 +746,7 @@ static void test_a_call_leaves_later_places_alone(void **state) {
     assert_false(outbox_shut(out, &word));
     assert_true(outbox_room(out, 8));
     struct outbox_spot spot;
-    outbox_put(out, 8, &spot);
+    spot = outbox_put(out, 8);
     assert_int_equal(spot.place, 5);
 }
 
@@ -1094,7 +1094,7 @@ static void test_messages_in_one_another(void **state) {
     arrive(0, outer);
     if (told(0, inner) == INBOX_TOLD) {
         struct inbox_message message;
-        enum inbox_taken taken = inbox_take(&w.inbox, w.memory, &message);
+        enum inbox_taken taken = inbox_take(&w.inbox, &message);
         sound();
         if (taken == INBOX_MESSAGE)
             give_back(message);
@@ -1102,7 +1102,7 @@ static void test_messages_in_one_another(void **state) {
     leave(0, 200);
     quiet(0);
     struct inbox_message rest;
-    while (inbox_take(&w.inbox, w.memory, &rest) == INBOX_MESSAGE)
+    while (inbox_take(&w.inbox, &rest) == INBOX_MESSAGE)
         give_back(rest);
     assert_int_equal(want(1, CHUNK), 1);
     for (uint64_t i = 0; i < 4; i++) { /* at each spot of the same chunk */
@@ -1119,7 +1119,7 @@ static void test_an_end_in_a_message(void **state) {
     want(0, CHUNK);
     struct room_note note = send(0, 100, 1);
     if (shut_lie(note.place, note.chunk, 64) == INBOX_TOLD) {
-        assert_int_equal(inbox_take(&w.inbox, w.memory, &message), INBOX_BAD);
+        assert_int_equal(inbox_take(&w.inbox, &message), INBOX_BAD);
         sound();
         take_nothing();
     }
@@ -1136,7 +1136,7 @@ static void test_a_bad_head_costs_its_chunk_only(void **state) {
     send(1, 8, 4);
     w.memory[bad.chunk * CHUNK + bad.offset]++;
     struct inbox_message message = take(1), other = take(4);
-    assert_int_equal(inbox_take(&w.inbox, w.memory, &message), INBOX_BAD);
+    assert_int_equal(inbox_take(&w.inbox, &message), INBOX_BAD);
     assert_int_equal(message.peer, 0);
     assert_int_equal(message.place, bad.place);
     assert_int_equal(message.chunk, bad.chunk);
@@ -1162,7 +1162,7 @@ static void test_a_bad_head_of_one_that_is_quiet(void **state) {
     leave(0, 200);
     quiet(0);
     w.memory[bad.chunk * CHUNK + bad.offset]++;
-    assert_int_equal(inbox_take(&w.inbox, w.memory, &message), INBOX_BAD);
+    assert_int_equal(inbox_take(&w.inbox, &message), INBOX_BAD);
     assert_int_equal(message.peer, INBOX_NONE);
     assert_int_equal(message.from, 200);
     sound();
@@ -1180,7 +1180,7 @@ static void test_a_head_of_a_message_longer_than_any(void **state) {
     want(0, 1);
     send(0, 64, 1);
     w.memory[8]++; /* its length */
-    assert_int_equal(inbox_take(&w.inbox, w.memory, &message), INBOX_BAD);
+    assert_int_equal(inbox_take(&w.inbox, &message), INBOX_BAD);
     sound();
 }
 

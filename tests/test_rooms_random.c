@@ -219,7 +219,7 @@ static void arrive(struct life *life) {
                                    .offset = record->spot.offset,
                                    .length = record->length,
                                    .skip = note.skip};
-    enum inbox_told is = inbox_arrive(&w.inbox, w.memory, life->peer, &told);
+    enum inbox_told is = inbox_arrive(&w.inbox, life->peer, &told);
     if (life->stage == QUIET) {
         expect(is == INBOX_OLD);
         seen.old++;
@@ -320,7 +320,7 @@ static void deliver(const struct inbox_message *message) {
 static void application_acts(void) {
     struct inbox_message message;
     for (uint32_t n = below(5); n > 0 && w.held_count < HELD; n--) {
-        enum inbox_taken taken = inbox_take(&w.inbox, w.memory, &message);
+        enum inbox_taken taken = inbox_take(&w.inbox, &message);
         expect(taken != INBOX_BAD);
         if (taken == INBOX_EMPTY)
             break;
@@ -409,7 +409,7 @@ static uint64_t put(struct life *life) {
         if (record->state != QUEUED)
             continue;
         if (waiting == 0 && outbox_room(&life->out, record->length)) {
-            outbox_put(&life->out, record->length, &record->spot);
+            record->spot = outbox_put(&life->out, record->length);
             record->state = PUT;
             add_note(life, i, false);
         } else {
@@ -593,9 +593,9 @@ static void world(uint64_t seed) {
     w.shape.message_bytes_max = below(w.shape.chunk_bytes - ROOM_LINE + 1);
     w.shape.chunk_count = 1 + below(CHUNKS_MAX);
     w.shape.peer_chunks = 1 + below(w.shape.chunk_count);
-    w.memory = calloc(w.shape.chunk_count, w.shape.chunk_bytes);
+    w.memory = calloc(1, room_memory(w.shape.chunk_bytes, w.shape.chunk_count));
     w.tables = calloc(1, inbox_bytes(&w.shape, SENDERS));
-    inbox_init(&w.inbox, w.tables, &w.shape, SENDERS, below(1000));
+    inbox_init(&w.inbox, w.tables, w.memory, &w.shape, SENDERS, true, below(1000));
     for (uint32_t i = 0; i < SENDERS; i++)
         born(i);
     for (uint32_t i = 0; i < ACTS; i++) {

@@ -3,6 +3,7 @@
 #include "inbox.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 
 /* ---- memory ---- */
 
@@ -24,7 +25,7 @@ size_t inbox_bytes(const struct room_shape *shape, uint32_t peers) {
         return 0;
     return shape->chunk_count * sizeof(struct inbox_chunk) + streams * sizeof(struct inbox_stream) +
            2 * held_words(shape) * sizeof(uint64_t) + up(peers * sizeof(uint32_t)) +
-           up(groups_bytes(streams + 1, shape->chunk_count)) + 5 * up(groups_bytes(1, streams));
+           up(groups_bytes(streams + 1, shape->chunk_count)) + 6 * up(groups_bytes(1, streams));
 }
 
 static void *carve(uint8_t **at, size_t bytes) {
@@ -37,11 +38,13 @@ static void carve_list(uint8_t **at, struct groups *list, uint32_t streams) {
     groups_init(list, carve(at, groups_bytes(1, streams)), 1, streams);
 }
 
-void inbox_init(struct inbox *inbox, void *memory, const struct room_shape *shape, uint32_t peers,
-                uint64_t places) {
-    uint8_t *at = memory;
+void inbox_init(struct inbox *inbox, void *tables, uint8_t *memory, const struct room_shape *shape,
+                uint32_t peers, bool direct, uint64_t places) {
+    uint8_t *at = tables;
     uint32_t streams = streams_of(shape, peers), chunks = shape->chunk_count;
     *inbox = (struct inbox){.shape = *shape,
+                            .memory = memory,
+                            .direct = direct,
                             .peer_count = peers,
                             .stream_count = streams,
                             .stream_free = INBOX_NONE,
@@ -59,7 +62,8 @@ void inbox_init(struct inbox *inbox, void *memory, const struct room_shape *shap
     carve_list(&at, &inbox->active, streams);
     carve_list(&at, &inbox->met, streams);
     carve_list(&at, &inbox->going, streams);
-    assert((size_t)(at - (uint8_t *)memory) == inbox_bytes(shape, peers));
+    carve_list(&at, &inbox->watched, streams);
+    assert((size_t)(at - (uint8_t *)tables) == inbox_bytes(shape, peers));
     for (uint32_t i = 0; i < chunks; i++)
         groups_join(&inbox->owned, i, streams);
 }
@@ -122,6 +126,51 @@ static bool has_message(const struct inbox *inbox, const struct inbox_stream *st
            is_here(inbox, stream->taking, inbox->chunks[stream->taking].taken);
 }
 
+/* ---- marks ---- */
+
+static uint8_t *spot_at(const struct inbox *inbox, uint32_t chunk, uint32_t offset) {
+    return inbox->memory + (size_t)chunk * inbox->shape.chunk_bytes + offset;
+}
+
+static _Atomic uint64_t *watch_of(const struct inbox *inbox, uint32_t chunk) {
+    return (_Atomic uint64_t *)(void *)(inbox->memory + room_watch(inbox->shape.chunk_bytes,
+                                                                   inbox->shape.chunk_count,
+                                                                   chunk));
+}
+
+/* Whether a message was marked there. Acquire: its payload is there, too. */
+static bool is_marked(const struct inbox *inbox, uint32_t index, uint32_t offset) {
+    const _Atomic uint64_t *mark =
+        (const _Atomic uint64_t *)(const void *)spot_at(inbox, index, offset);
+    return atomic_load_explicit(mark, memory_order_acquire) ==
+           wire_data_le64(room_mark(inbox->chunks[index].secret, offset));
+}
+
+static void find_at(struct inbox *inbox, uint32_t index, uint32_t offset) {
+    bit_set(inbox->here, bit_of(inbox, index, offset), true);
+    inbox->chunks[index].arrived++;
+}
+
+/* Finds the next message of the stream, if it is a direct one, and is there. */
+static void find_next(struct inbox *inbox, const struct inbox_stream *stream) {
+    uint32_t at = stream->taking;
+    const struct inbox_chunk *chunk = &inbox->chunks[at];
+    uint32_t end = chunk->closed ? chunk->end : inbox->shape.chunk_bytes;
+    if (chunk->taken < end && !chunk->spoiled && !is_here(inbox, at, chunk->taken) &&
+        is_marked(inbox, at, chunk->taken))
+        find_at(inbox, at, chunk->taken);
+}
+
+/* Finds all that are marked in the chunk, also behind messages that never came. */
+static void find_all(struct inbox *inbox, uint32_t index) {
+    const struct inbox_chunk *chunk = &inbox->chunks[index];
+    uint32_t end = chunk->closed ? chunk->end : inbox->shape.chunk_bytes;
+    for (uint32_t offset = chunk->taken; !chunk->spoiled && offset < end; offset += ROOM_LINE) {
+        if (!is_here(inbox, index, offset) && is_marked(inbox, index, offset))
+            find_at(inbox, index, offset);
+    }
+}
+
 /* ---- the life of a chunk ---- */
 
 /* An open chunk is open no more. */
@@ -177,6 +226,8 @@ static void stream_advance(struct inbox *inbox, struct inbox_stream *stream) {
         if (!stream->used)
             break;
     }
+    if (inbox->direct && stream->taking != INBOX_NONE)
+        find_next(inbox, stream);
     set_in(&inbox->ready, index, stream->used && has_message(inbox, stream));
 }
 
@@ -264,6 +315,8 @@ static void stream_quiet(struct inbox *inbox, struct inbox_stream *stream) {
     for (uint32_t at = groups_first(&inbox->owned, index); at != INBOX_NONE; at = next) {
         struct inbox_chunk *chunk = &inbox->chunks[at];
         next = groups_next(&inbox->owned, at);
+        if (inbox->direct)
+            find_all(inbox, at);
         if (!chunk->closed)
             chunk_close(inbox, at, inbox->shape.chunk_bytes);
         if (chunk->arrived == 0)
@@ -274,6 +327,84 @@ static void stream_quiet(struct inbox *inbox, struct inbox_stream *stream) {
         pass_holes(inbox, stream);
     stream_forget(inbox, stream);
 }
+
+/* ---- watching ---- */
+
+/* Writes the watches of all chunks that the stream may put messages in. */
+static void watch_set(struct inbox *inbox, uint32_t index, bool watched) {
+    for (uint32_t at = groups_first(&inbox->owned, index); at != INBOX_NONE;
+         at = groups_next(&inbox->owned, at)) {
+        const struct inbox_chunk *chunk = &inbox->chunks[at];
+        if (!chunk->closed)
+            atomic_store_explicit(watch_of(inbox, at), watched ? chunk->place : 0,
+                                  memory_order_relaxed);
+    }
+}
+
+static void watch_end(struct inbox *inbox, struct inbox_stream *stream) {
+    uint32_t index = index_of(inbox, stream);
+    if (!is_in(&inbox->watched, index))
+        return;
+    watch_set(inbox, index, false);
+    groups_leave(&inbox->watched, index);
+}
+
+/* Takes its watch from a stream that has had no message for long. False: there is none. */
+static bool watch_free(struct inbox *inbox) {
+    uint32_t index = groups_first(&inbox->watched, 0);
+    while (index != INBOX_NONE && inbox->streams[index].idle < INBOX_WATCH_IDLE)
+        index = groups_next(&inbox->watched, index);
+    if (index == INBOX_NONE)
+        return false;
+    watch_end(inbox, &inbox->streams[index]);
+    atomic_thread_fence(memory_order_seq_cst); /* first unwatched, then looked */
+    stream_advance(inbox, &inbox->streams[index]);
+    return true;
+}
+
+void inbox_told_to_look(struct inbox *inbox, uint32_t peer) {
+    struct inbox_stream *stream = stream_of(inbox, peer);
+    if (stream == NULL || inbox->closed || !inbox->direct)
+        return;
+    uint32_t index = index_of(inbox, stream);
+    if (!is_in(&inbox->watched, index) &&
+        (inbox->watched.used < INBOX_WATCH || watch_free(inbox))) {
+        groups_join(&inbox->watched, index, 0);
+        watch_set(inbox, index, true);
+    }
+    stream->idle = 0;
+    if (is_in(&inbox->active, index))
+        to_the_end(&inbox->active, index);
+    stream_advance(inbox, stream);
+}
+
+void inbox_look(struct inbox *inbox) {
+    uint32_t next;
+    for (uint32_t i = groups_first(&inbox->watched, 0); i != INBOX_NONE; i = next) {
+        struct inbox_stream *stream = &inbox->streams[i];
+        next = groups_next(&inbox->watched, i);
+        if (is_in(&inbox->ready, i))
+            continue;
+        stream_advance(inbox, stream);
+        stream->idle = is_in(&inbox->ready, i) ? 0 : stream->idle + (stream->idle < UINT32_MAX);
+    }
+}
+
+bool inbox_rest(struct inbox *inbox) {
+    uint32_t before = inbox->ready.used, next;
+    for (uint32_t i = groups_first(&inbox->watched, 0); i != INBOX_NONE;
+         i = groups_next(&inbox->watched, i))
+        watch_set(inbox, i, false);
+    atomic_thread_fence(memory_order_seq_cst); /* first unwatched, then looked */
+    for (uint32_t i = groups_first(&inbox->watched, 0); i != INBOX_NONE; i = next) {
+        next = groups_next(&inbox->watched, i);
+        groups_leave(&inbox->watched, i);
+        stream_advance(inbox, &inbox->streams[i]);
+    }
+    return inbox->ready.used > before;
+}
+
+/* ---- senders that go ---- */
 
 void inbox_leave(struct inbox *inbox, uint32_t peer, uint64_t from) {
     struct inbox_stream *stream = stream_of(inbox, peer);
@@ -287,6 +418,7 @@ void inbox_leave(struct inbox *inbox, uint32_t peer, uint64_t from) {
     stream->wanted = stream->call = 0;
     groups_leave(&inbox->line, index);
     groups_leave(&inbox->met, index);
+    watch_end(inbox, stream);
     groups_join(&inbox->going, index, 0);
     if (stream->chunks == 0) /* there is nothing that it could still tell, or write */
         stream_quiet(inbox, stream);
@@ -325,6 +457,8 @@ bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out) {
     stream->chunks++;
     if (stream->taking == INBOX_NONE)
         stream->taking = free;
+    atomic_store_explicit(watch_of(inbox, free), is_in(&inbox->watched, index) ? chunk->place : 0,
+                          memory_order_relaxed);
     to_the_end(&inbox->active, index);
     groups_leave(&inbox->line, index);
     set_in(&inbox->line, index, wants(inbox, stream));
@@ -437,8 +571,7 @@ static void stream_told(struct inbox *inbox, struct inbox_stream *stream) {
     stream_advance(inbox, stream);
 }
 
-enum inbox_told inbox_arrive(struct inbox *inbox, uint8_t *memory, uint32_t peer,
-                             const struct room_note *note) {
+enum inbox_told inbox_arrive(struct inbox *inbox, uint32_t peer, const struct room_note *note) {
     struct inbox_stream *stream;
     enum inbox_told told = look_up(inbox, peer, note->place, note->chunk, &stream);
     if (told != INBOX_TOLD)
@@ -458,7 +591,7 @@ enum inbox_told inbox_arrive(struct inbox *inbox, uint8_t *memory, uint32_t peer
                                    .tag = note->tag,
                                    .length = note->length,
                                    .skip = note->skip};
-    room_head_encode(&head, memory + (size_t)note->chunk * inbox->shape.chunk_bytes + note->offset);
+    room_head_encode(&head, spot_at(inbox, note->chunk, note->offset));
     bit_set(inbox->here, bit, true);
     chunk->arrived++;
     stream_told(inbox, stream);
@@ -486,11 +619,10 @@ enum inbox_told inbox_shut(struct inbox *inbox, uint32_t peer, const struct room
 /* ---- messages ---- */
 
 /* Reads the head of the stream's next message. */
-static bool read_head(const struct inbox *inbox, const uint8_t *memory, uint32_t index,
-                      struct room_head *head_out) {
+static bool read_head(const struct inbox *inbox, uint32_t index, struct room_head *head_out) {
     const struct inbox_chunk *chunk = &inbox->chunks[index];
     uint32_t end = chunk->closed ? chunk->end : inbox->shape.chunk_bytes;
-    return room_head_decode(memory + (size_t)index * inbox->shape.chunk_bytes + chunk->taken,
+    return room_head_decode(spot_at(inbox, index, chunk->taken),
                             room_mark(chunk->secret, chunk->taken), end - chunk->taken, head_out) &&
            head_out->length <= inbox->shape.message_bytes_max;
 }
@@ -516,22 +648,29 @@ static void spoil(struct inbox *inbox, uint32_t index) {
         chunk->end = chunk->taken;
 }
 
+/* What is handed out of the stream's next message. */
+static void hand_out(const struct inbox *inbox, const struct inbox_stream *stream,
+                     const struct room_head *head, struct inbox_message *message_out) {
+    const struct inbox_chunk *chunk = &inbox->chunks[stream->taking];
+    *message_out = (struct inbox_message){.peer = stream->peer,
+                                          .from = stream->from,
+                                          .tag = head->tag,
+                                          .place = chunk->place,
+                                          .chunk = stream->taking,
+                                          .offset = chunk->taken,
+                                          .length = head->length,
+                                          .payload = chunk->taken + room_payload(head->length)};
+}
+
 /* The stream's next message, which is here. */
-static enum inbox_taken take_next(struct inbox *inbox, const uint8_t *memory, uint32_t index,
+static enum inbox_taken take_next(struct inbox *inbox, uint32_t index,
                                   struct inbox_message *message_out) {
     struct inbox_stream *stream = &inbox->streams[index];
     uint32_t at = stream->taking;
     struct inbox_chunk *chunk = &inbox->chunks[at];
     struct room_head head = {0};
-    bool good = read_head(inbox, memory, at, &head) && !covers(inbox, at, room_bytes(head.length));
-    *message_out = (struct inbox_message){.peer = stream->peer,
-                                          .from = stream->from,
-                                          .tag = head.tag,
-                                          .place = chunk->place,
-                                          .chunk = at,
-                                          .offset = chunk->taken,
-                                          .length = head.length,
-                                          .payload = chunk->taken + room_payload(head.length)};
+    bool good = read_head(inbox, at, &head) && !covers(inbox, at, room_bytes(head.length));
+    hand_out(inbox, stream, &head, message_out);
     size_t bit = bit_of(inbox, at, chunk->taken);
     if (good) {
         bit_set(inbox->here, bit, false);
@@ -554,16 +693,52 @@ static enum inbox_taken take_next(struct inbox *inbox, const uint8_t *memory, ui
     return head.skip ? INBOX_EMPTY : INBOX_MESSAGE;
 }
 
-enum inbox_taken inbox_take(struct inbox *inbox, const uint8_t *memory,
-                            struct inbox_message *message_out) {
+/* The stream's next message, if it is a direct one that nobody knew of, no other has come before
+ * its turn, and nothing is wrong with it: all that is left to do is to hand it out. */
+static bool take_at_once(struct inbox *inbox, struct inbox_stream *stream,
+                         struct inbox_message *message_out) {
+    uint32_t at = stream->taking;
+    struct room_head head;
+    if (at == INBOX_NONE)
+        return false;
+    struct inbox_chunk *chunk = &inbox->chunks[at];
+    if (chunk->closed || chunk->arrived > 0 || chunk->taken == inbox->shape.chunk_bytes ||
+        !is_marked(inbox, at, chunk->taken) || !read_head(inbox, at, &head) || head.skip)
+        return false;
+    hand_out(inbox, stream, &head, message_out);
+    bit_set(inbox->held, bit_of(inbox, at, chunk->taken), true);
+    chunk->held++;
+    inbox->held_count++;
+    chunk->taken += room_bytes(head.length);
+    stream->idle = 0;
+    return true;
+}
+
+/* Likewise, of the streams that are watched, in turns. */
+static bool take_watched(struct inbox *inbox, struct inbox_message *message_out) {
+    for (uint32_t n = inbox->watched.used; n > 0; n--) {
+        uint32_t index = groups_first(&inbox->watched, 0);
+        struct inbox_stream *stream = &inbox->streams[index];
+        if (inbox->watched.used > 1)
+            to_the_end(&inbox->watched, index);
+        if (take_at_once(inbox, stream, message_out))
+            return true;
+        stream->idle += stream->idle < UINT32_MAX;
+    }
+    return false;
+}
+
+enum inbox_taken inbox_take(struct inbox *inbox, struct inbox_message *message_out) {
     enum inbox_taken taken = INBOX_EMPTY;
     if (inbox->closed)
         return taken;
+    if (inbox->ready.used == 0 && take_watched(inbox, message_out))
+        return INBOX_MESSAGE;
     for (uint32_t skips = 0; taken == INBOX_EMPTY && skips < INBOX_SKIPS; skips++) {
         uint32_t stream = groups_first(&inbox->ready, 0);
         if (stream == INBOX_NONE)
             break;
-        taken = take_next(inbox, memory, stream, message_out);
+        taken = take_next(inbox, stream, message_out);
     }
     return taken;
 }
@@ -644,6 +819,8 @@ static const char *verify_stream(const struct inbox *inbox, uint32_t index) {
     if (stream->peer == INBOX_NONE ? stream->wanted != 0
                                    : inbox->of_peer[stream->peer] != index + 1)
         return "a stream is another peer's";
+    if (is_in(&inbox->watched, index) && (stream->peer == INBOX_NONE || !inbox->direct))
+        return "a stream is watched whose sender is gone";
     if (is_in(&inbox->met, index) != (stream->peer != INBOX_NONE) ||
         is_in(&inbox->going, index) != (stream->leaving != INBOX_NONE))
         return "a stream is not listed as what it is";
@@ -651,8 +828,8 @@ static const char *verify_stream(const struct inbox *inbox, uint32_t index) {
 }
 
 const char *inbox_verify(const struct inbox *inbox) {
-    const struct groups *lists[] = {&inbox->owned,  &inbox->line, &inbox->ready,
-                                    &inbox->active, &inbox->met,  &inbox->going};
+    const struct groups *lists[] = {&inbox->owned, &inbox->line,  &inbox->ready,  &inbox->active,
+                                    &inbox->met,   &inbox->going, &inbox->watched};
     const char *wrong = NULL;
     uint32_t free = 0, kept = 0, called = 0, awaited = 0, held = 0;
     for (size_t i = 0; wrong == NULL && i < sizeof(lists) / sizeof(lists[0]); i++)
@@ -673,5 +850,7 @@ const char *inbox_verify(const struct inbox *inbox) {
         wrong = "chunks are not counted";
     if (wrong == NULL && kept > keep_most(inbox))
         wrong = "more than half may be kept";
+    if (wrong == NULL && inbox->watched.used > INBOX_WATCH)
+        wrong = "more streams are watched than may be";
     return wrong;
 }

@@ -20,9 +20,15 @@
  * and those last that wait themselves. A sender that does not answer has its chunks until it does,
  * or is given up.
  *
+ * Direct messages have no note: each is found when the one in front of it has been taken, or when
+ * its stream is looked at. INBOX_WATCH streams at most are *watched*: those that told us to look
+ * last. inbox_look looks at them again and again. Before nobody does so for a while, inbox_rest has
+ * to end that: behind it, their senders tell us again.
+ *
  * A sender that is given up *leaves* first: what it told until then is delivered, what it tells
  * still is, too, and its peer may begin another stream. Behind inbox_quiet nothing more comes of
- * it: messages that arrived behind one that never did are delivered then.
+ * it: messages that arrived behind one that never did are delivered then, and direct ones are found
+ * wherever they are.
  *
  * Invariants (inbox_verify):
  *  - each chunk is free, or in exactly one stream, in the order of the places;
@@ -39,6 +45,11 @@
 #include "room.h"
 
 #define INBOX_NONE GROUPS_NONE
+
+enum {
+    INBOX_WATCH = 16,     /* streams that are watched at once, at most */
+    INBOX_WATCH_IDLE = 64 /* looks in vain after which another may be watched instead */
+};
 
 struct inbox_chunk {
     uint64_t place; /* of its grant; 0: free */
@@ -67,11 +78,14 @@ struct inbox_stream {
     uint32_t chunks;
     uint32_t open;   /* of them */
     uint32_t taking; /* the chunk of the next message; INBOX_NONE: the next that is granted */
+    uint32_t idle;   /* watched: looks in vain since its last message */
     uint32_t next_free;
 };
 
 struct inbox {
     struct room_shape shape;
+    uint8_t *memory; /* the chunks, and their watches */
+    bool direct;     /* senders may write direct messages */
     struct inbox_chunk *chunks;
     struct inbox_stream *streams;
     uint64_t *here;    /* a bit for each line of each chunk: a message that was not taken */
@@ -79,14 +93,15 @@ struct inbox {
     uint32_t *of_peer; /* the stream of each peer, plus 1; 0 */
     uint32_t peer_count, stream_count;
     uint32_t stream_free, streams_used;
-    struct groups owned;  /* chunks, of each stream by place; the last group: free ones */
-    struct groups line;   /* one group: streams that wait for a chunk */
-    struct groups ready;  /* one group: streams with a message to take */
-    struct groups active; /* one group: streams that may be called, the longest idle first */
-    struct groups met;    /* one group: streams whose senders are there */
-    struct groups going;  /* one group: streams whose senders leave, and are not quiet */
-    uint64_t first_place; /* all of this inbox are above it */
-    uint64_t places;      /* the last that was granted */
+    struct groups owned;   /* chunks, of each stream by place; the last group: free ones */
+    struct groups line;    /* one group: streams that wait for a chunk */
+    struct groups ready;   /* one group: streams with a message to take */
+    struct groups active;  /* one group: streams that may be called, the longest idle first */
+    struct groups met;     /* one group: streams whose senders are there */
+    struct groups going;   /* one group: streams whose senders leave, and are not quiet */
+    struct groups watched; /* one group: streams that are watched */
+    uint64_t first_place;  /* all of this inbox are above it */
+    uint64_t places;       /* the last that was granted */
     uint32_t free_count;
     uint32_t kept;    /* chunks that are open, and may be kept */
     uint32_t called;  /* chunks that are open, and called */
@@ -120,10 +135,11 @@ enum inbox_saying {
 /* The memory that inbox_init needs besides the chunks themselves. Of peers that were never met
  * nothing is written. 0: more than there can be. */
 size_t inbox_bytes(const struct room_shape *shape, uint32_t peers);
-/* memory: inbox_bytes(), zeroed, aligned for a uint64_t. places: those up to this were granted by
+/* tables: inbox_bytes(), zeroed, aligned for a uint64_t. memory: room_memory(), zeroed, aligned to
+ * ROOM_LINE. direct: senders may write direct messages. places: those up to this were granted by
  * inboxes before. */
-void inbox_init(struct inbox *inbox, void *memory, const struct room_shape *shape, uint32_t peers,
-                uint64_t places);
+void inbox_init(struct inbox *inbox, void *tables, uint8_t *memory, const struct room_shape *shape,
+                uint32_t peers, bool direct, uint64_t places);
 
 /* Whether the peer has a stream here. */
 bool inbox_knows(const struct inbox *inbox, uint32_t peer);
@@ -159,22 +175,29 @@ static inline void inbox_call_on(struct inbox *inbox) {
 enum inbox_saying inbox_say(struct inbox *inbox, uint32_t peer, struct room_grant *grant_out);
 
 enum inbox_told { INBOX_TOLD, INBOX_OLD, INBOX_LIE };
-/* A message of the peer's is here; its head is written. OLD: it, or its end, was told before, or
- * its place is over. LIE: it cannot be there: its sender did not keep to the rules, and its session
- * should end. */
-enum inbox_told inbox_arrive(struct inbox *inbox, uint8_t *memory, uint32_t peer,
-                             const struct room_note *note);
+/* A message of the peer's is here, of which a note came; its head is written. OLD: it, or its end,
+ * was told before, or its place is over. LIE: it cannot be there: its sender did not keep to the
+ * rules, and its session should end. */
+enum inbox_told inbox_arrive(struct inbox *inbox, uint32_t peer, const struct room_note *note);
 /* The peer puts nothing more there. */
 enum inbox_told inbox_shut(struct inbox *inbox, uint32_t peer, const struct room_shut *shut);
 
+/* The peer says that there are direct messages of its. It is watched from now on, if there is a
+ * watch left. */
+void inbox_told_to_look(struct inbox *inbox, uint32_t peer);
+/* Looks for direct messages of the streams that are watched. */
+void inbox_look(struct inbox *inbox);
+/* Likewise for the last time: nothing is watched any more. True: there was a message that was not
+ * known of. */
+bool inbox_rest(struct inbox *inbox);
+
 enum { INBOX_SKIPS = 64 };
 enum inbox_taken { INBOX_EMPTY, INBOX_MESSAGE, INBOX_BAD };
-/* The next message, of streams in turns. memory: the chunks. EMPTY: there is none, or INBOX_SKIPS
+/* The next message, of streams in turns. EMPTY: there is none, or INBOX_SKIPS
  * that are to be skipped were passed over, and more may be there. BAD: a head was written over. The
  * rest of its chunk is dropped, and what still comes there, and *message_out says whose (peer,
  * place, chunk) it was. */
-enum inbox_taken inbox_take(struct inbox *inbox, const uint8_t *memory,
-                            struct inbox_message *message_out);
+enum inbox_taken inbox_take(struct inbox *inbox, struct inbox_message *message_out);
 
 /* False: this message is not held (any more). */
 bool inbox_give_back(struct inbox *inbox, uint32_t chunk, uint64_t place, uint32_t offset);

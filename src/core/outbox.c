@@ -69,8 +69,7 @@ bool outbox_want(struct outbox *outbox, uint64_t bytes, uint64_t *grants_out) {
 
 /* ---- messages ---- */
 
-bool outbox_room(struct outbox *outbox, uint32_t length) {
-    uint32_t bytes = room_bytes(length);
+bool outbox_pass(struct outbox *outbox, uint32_t bytes) {
     for (; outbox->filling < outbox->count; outbox->filling++) {
         struct outbox_place *place = place_at(outbox, outbox->filling);
         if (!place->closed && outbox->chunk_bytes - place->used >= bytes)
@@ -78,14 +77,6 @@ bool outbox_room(struct outbox *outbox, uint32_t length) {
         place->closed = true;
     }
     return false;
-}
-
-void outbox_put(struct outbox *outbox, uint32_t length, struct outbox_spot *spot_out) {
-    struct outbox_place *place = place_at(outbox, outbox->filling);
-    assert(!place->closed && outbox->chunk_bytes - place->used >= room_bytes(length));
-    *spot_out = (struct outbox_spot){
-        .place = place->grant.place, .chunk = place->grant.chunk, .offset = place->used};
-    place->used += room_bytes(length);
 }
 
 void outbox_yield(struct outbox *outbox) {

@@ -47,11 +47,33 @@ bool outbox_grant(struct outbox *outbox, const struct room_grant *grant);
 /* The receiver wants all places back up to this one: outbox_yield. False: it was never granted. */
 bool outbox_call(struct outbox *outbox, uint64_t place);
 
+/* The place that is filled next; only while there is one. */
+static inline struct outbox_place *outbox_filling(struct outbox *outbox) {
+    return &outbox->places[(outbox->first + outbox->filling) % OUTBOX_PLACES];
+}
+/* Likewise for a message that does not fit there, or with no place to fill. */
+bool outbox_pass(struct outbox *outbox, uint32_t bytes);
 /* Whether there is room for the next message, whose length is this, and which a chunk holds. Places
  * that it does not fit in are closed: the messages behind it must not come before it. */
-bool outbox_room(struct outbox *outbox, uint32_t length);
+static inline bool outbox_room(struct outbox *outbox, uint32_t length) {
+    const struct outbox_place *place = outbox_filling(outbox);
+    uint32_t bytes = room_bytes(length);
+    return (outbox->filling < outbox->count && !place->closed &&
+            outbox->chunk_bytes - place->used >= bytes) ||
+           outbox_pass(outbox, bytes);
+}
+/* The mark of a direct message there; only after outbox_room. */
+static inline uint64_t outbox_mark(struct outbox *outbox) {
+    const struct outbox_place *place = outbox_filling(outbox);
+    return room_mark(place->grant.secret, place->used);
+}
 /* Puts it there; only after outbox_room. */
-void outbox_put(struct outbox *outbox, uint32_t length, struct outbox_spot *spot_out);
+static inline struct outbox_spot outbox_put(struct outbox *outbox, uint32_t length) {
+    struct outbox_place *place = outbox_filling(outbox);
+    const struct outbox_spot spot = {place->grant.place, place->grant.chunk, place->used};
+    place->used += room_bytes(length);
+    return spot;
+}
 
 /* All messages that wait were put as far as there is room: places that were called are closed. */
 void outbox_yield(struct outbox *outbox);

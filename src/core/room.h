@@ -14,6 +14,14 @@
  * and never comes is told of as one that is to be *skipped*. When nothing more is put in a place,
  * the sender *shuts* it, and says how far it is filled.
  *
+ * A sender whose processor reaches that memory (post_direct in ports.h) needs no note. It writes
+ * the head itself, behind the payload and its mark last of all: a *direct* message. Its receiver
+ * finds it where the next message has to be. Behind the chunks there is a *watch* for each, a line
+ * that the receiver writes: the place of a grant while its marks are looked for again and again,
+ * else 0. A sender that finds no watch tells the receiver to look.
+ *
+ *     chunk 0 | chunk 1 | ... | watch 0 | watch 1 | ...
+ *
  * Owns the head's bytes, the sizes that follow from a message's length, and the shape of an inbox.
  * A head is little-endian, at the front of a line of its own:
  *
@@ -101,11 +109,29 @@ static inline uint64_t room_mark(uint64_t secret, uint32_t offset) {
     return secret + offset;
 }
 
+/* The memory of an inbox, in bytes: its chunks, and their watches. */
+static inline uint64_t room_memory(uint32_t chunk_bytes, uint32_t chunk_count) {
+    return ((uint64_t)chunk_bytes + ROOM_LINE) * chunk_count;
+}
+
+/* Where the watch of a chunk is in it. */
+static inline uint64_t room_watch(uint32_t chunk_bytes, uint32_t chunk_count, uint32_t chunk) {
+    return (uint64_t)chunk_bytes * chunk_count + (uint64_t)ROOM_LINE * chunk;
+}
+
+enum { ROOM_HEAD_WORDS = ROOM_HEAD / 8 };
+
+/* The head, a word behind the other, as it lies in memory. */
+static inline void room_head_words(const struct room_head *head, uint64_t words[ROOM_HEAD_WORDS]) {
+    words[0] = wire_data_le64(head->mark);
+    words[1] = wire_data_le64(head->length | (uint64_t)head->skip << 32);
+    words[2] = wire_data_le64(head->tag);
+}
+
 /* Writes ROOM_HEAD bytes. */
 static inline void room_head_encode(const struct room_head *head, uint8_t *out) {
-    const uint64_t words[3] = {wire_data_le64(head->mark),
-                               wire_data_le64(head->length | (uint64_t)head->skip << 32),
-                               wire_data_le64(head->tag)};
+    uint64_t words[ROOM_HEAD_WORDS];
+    room_head_words(head, words);
     memcpy(out, words, sizeof(words));
 }
 

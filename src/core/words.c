@@ -13,7 +13,7 @@ static bool lines(uint32_t bytes) {
 static bool meet_valid(const struct word *word) {
     return lines(word->meet.chunk_bytes) && word->meet.message_bytes_max <= ROOM_LENGTH_MAX &&
            room_bytes(word->meet.message_bytes_max) <= word->meet.chunk_bytes &&
-           word->meet.memory.length >= word->meet.chunk_bytes;
+           word->meet.memory.length >= room_memory(word->meet.chunk_bytes, 1);
 }
 
 static bool word_valid(const struct word *word) {
@@ -30,6 +30,7 @@ static bool word_valid(const struct word *word) {
         return word->inbox == 0;
     case WORD_WANT:
     case WORD_LEFT:
+    case WORD_LOOK:
     case WORD_ABSENT:
     case WORD_CLOSED:
         return true;
@@ -76,6 +77,7 @@ static bool put_body(struct writer *w, const struct word *word) {
         put_uint(w, word->place, 8);
         return true;
     case WORD_LEFT:
+    case WORD_LOOK:
     case WORD_ABSENT:
     case WORD_OPENED:
     case WORD_CLOSED:
@@ -146,6 +148,7 @@ static void get_body(struct reader *r, struct word *word) {
         word->place = get_uint(r, 8);
         break;
     case WORD_LEFT:
+    case WORD_LOOK:
     case WORD_ABSENT:
     case WORD_OPENED:
     case WORD_CLOSED:
@@ -202,8 +205,9 @@ int word_note_decode(const uint8_t *in, size_t length, struct room_note *note_ou
 const char *word_kind_name(enum word_kind kind) {
     static const char *const names[WORD_KIND_END] = {
         [WORD_WANT] = "WANT",     [WORD_SHUT] = "SHUT",     [WORD_LEFT] = "LEFT",
-        [WORD_MEET] = "MEET",     [WORD_GRANT] = "GRANT",   [WORD_CALL] = "CALL",
-        [WORD_ABSENT] = "ABSENT", [WORD_OPENED] = "OPENED", [WORD_CLOSED] = "CLOSED",
+        [WORD_LOOK] = "LOOK",     [WORD_MEET] = "MEET",     [WORD_GRANT] = "GRANT",
+        [WORD_CALL] = "CALL",     [WORD_ABSENT] = "ABSENT", [WORD_OPENED] = "OPENED",
+        [WORD_CLOSED] = "CLOSED",
     };
     return kind >= WORD_WANT && kind < WORD_KIND_END ? names[kind] : "?";
 }

@@ -16,6 +16,7 @@
  *     WANT     grants 8: so many in all since the stream began, which this may begin
  *     SHUT     place 8, chunk 4, end 4
  *     LEFT     nothing: it heard CLOSED, and writes no more
+ *     LOOK     nothing: it has put direct messages there, and found no watch (room.h)
  * from the receiver
  *     MEET     chunk bytes 4, longest message 4, a descriptor of the inbox's memory (wire.h)
  *     GRANT    place 8, secret 8, chunk 4 with WORD_KEEP
@@ -39,6 +40,7 @@ enum word_kind {
     WORD_WANT = 1,
     WORD_SHUT,
     WORD_LEFT,
+    WORD_LOOK,
     WORD_MEET,
     WORD_GRANT,
     WORD_CALL,

@@ -15,6 +15,8 @@
 /* Senders that were called have so long to answer before others are called, too. */
 #define CALL_NS UINT64_C(20000000)
 
+enum { LOOK_EVERY = 8 }; /* messages taken from an inbox between two looks at other streams */
+
 static uint8_t *memory_of(const struct inbox_entry *entry) {
     return entry->mr.base;
 }
@@ -88,9 +90,51 @@ void inboxes_changed(weir_engine *engine, struct inbox_entry *entry) {
         atomic_fetch_sub(&engine->inboxes_ready, 1);
 }
 
+/* ---- direct messages --------------------------------------------------- */
+
+/* The engine counts the streams that are watched, of all inboxes that are open. */
+static void watch_changed(weir_engine *engine, struct inbox_entry *entry) {
+    uint32_t watched = entry->open ? entry->inbox.watched.used : 0;
+    engine->streams_watched += watched - entry->watched;
+    entry->watched = watched;
+}
+
+bool inboxes_watch(weir_engine *engine, struct inbox_entry *entry) {
+    bool ready = entry->ready;
+    if (entry->watched == 0 || (ready && entry->taken % LOOK_EVERY != 0))
+        return false;
+    inbox_look(&entry->inbox);
+    inboxes_changed(engine, entry);
+    return entry->ready && !ready;
+}
+
+bool inboxes_watch_all(weir_engine *engine) {
+    bool found = false;
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) {
+        if (engine->inboxes[i].used)
+            found |= inboxes_watch(engine, &engine->inboxes[i]);
+    }
+    return found;
+}
+
+bool inboxes_rest(weir_engine *engine) {
+    bool found = false;
+    for (uint32_t i = 0; engine->streams_watched > 0 && i < engine->inboxes_used; i++) {
+        struct inbox_entry *entry = &engine->inboxes[i];
+        if (!entry->used || entry->watched == 0)
+            continue;
+        found |= inbox_rest(&entry->inbox);
+        watch_changed(engine, entry);
+        inboxes_changed(engine, entry);
+    }
+    engine->worked |= found;
+    return found;
+}
+
 void inboxes_close(weir_engine *engine, struct inbox_entry *entry) {
     entry->open = false;
     inbox_close(&entry->inbox);
+    watch_changed(engine, entry);
     inboxes_changed(engine, entry);
     for (uint32_t p = inbox_peer_after(&entry->inbox, INBOX_NONE); p != INBOX_NONE;
          p = inbox_peer_after(&entry->inbox, p))
@@ -139,8 +183,7 @@ bool inboxes_arrived(weir_engine *engine, struct peer *peer, const uint8_t *payl
     struct inbox_entry *entry = grantor(engine, note.place, note.chunk);
     if (entry == NULL)
         return true; /* it was closed, and its sender has not heard so */
-    enum inbox_told told =
-        inbox_arrive(&entry->inbox, memory_of(entry), peer_index(engine, peer), &note);
+    enum inbox_told told = inbox_arrive(&entry->inbox, peer_index(engine, peer), &note);
     if (told != INBOX_TOLD)
         return told == INBOX_OLD;
     if (length > WORD_NOTE_SIZE)
@@ -204,6 +247,16 @@ static void wanted(weir_engine *engine, struct peer *peer, const struct word *wo
     streams_tell(engine, peer);
 }
 
+static void told_to_look(weir_engine *engine, struct peer *peer, uint32_t number) {
+    struct inbox_entry *entry = inboxes_numbered(engine, number);
+    if (entry == NULL)
+        return; /* it was closed, and its sender has not heard so */
+    inbox_told_to_look(&entry->inbox, peer_index(engine, peer));
+    watch_changed(engine, entry);
+    inboxes_changed(engine, entry);
+    engine->worked = true;
+}
+
 bool inboxes_heard(weir_engine *engine, struct peer *peer, const struct word *word) {
     switch (word->kind) {
     case WORD_WANT:
@@ -213,6 +266,9 @@ bool inboxes_heard(weir_engine *engine, struct peer *peer, const struct word *wo
         return shut(engine, peer, word);
     case WORD_LEFT:
         left(engine, peer, word->inbox);
+        return true;
+    case WORD_LOOK:
+        told_to_look(engine, peer, word->inbox);
         return true;
     default:
         return false;
@@ -283,6 +339,8 @@ void inboxes_leave(weir_engine *engine, struct peer *peer) {
         struct inbox_entry *entry = &engine->inboxes[i];
         if (entry->used)
             inbox_leave(&entry->inbox, peer_index(engine, peer), peer->handle);
+        if (entry->used)
+            watch_changed(engine, entry);
     }
 }
 
@@ -327,7 +385,7 @@ void inboxes_end(weir_engine *engine) {
 }
 
 const char *inboxes_verify(const weir_engine *engine) {
-    uint32_t ready = 0;
+    uint32_t ready = 0, watched = 0;
     for (uint32_t i = 0; i < engine->inboxes_used; i++) {
         const struct inbox_entry *entry = &engine->inboxes[i];
         if (!entry->used || entry->inbox.chunks == NULL)
@@ -337,8 +395,13 @@ const char *inboxes_verify(const weir_engine *engine) {
             return wrong;
         if (entry->ready != (entry->open && entry->inbox.ready.used > 0))
             return "inbox: whether there is a message is not what its streams say";
+        if (entry->watched != (entry->open ? entry->inbox.watched.used : 0))
+            return "inbox: streams that are watched are not counted";
         ready += entry->ready;
+        watched += entry->watched;
     }
+    if (watched != engine->streams_watched)
+        return "engine: streams that are watched are not counted";
     return ready == atomic_load(&engine->inboxes_ready)
                ? NULL
                : "engine: inboxes with messages are not counted";

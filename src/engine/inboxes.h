@@ -26,6 +26,13 @@ bool inboxes_heard(weir_engine *engine, struct peer *peer, const struct word *wo
 bool inboxes_say(weir_engine *engine, struct peer *peer, uint32_t room, struct word *word_out,
                  bool *more_out);
 
+/* Looks for direct messages of the streams that are watched, of this inbox or of all. True: there
+ * is a message in an inbox that had none. */
+bool inboxes_watch(weir_engine *engine, struct inbox_entry *entry);
+bool inboxes_watch_all(weir_engine *engine);
+/* Before this engine sleeps: looks once more, and watches none. True: there was one. */
+bool inboxes_rest(weir_engine *engine);
+
 /* Room came free, or is wanted. */
 void inboxes_grant(weir_engine *engine, struct inbox_entry *entry);
 /* The entry's messages changed: whether there is one to take. */

@@ -30,7 +30,7 @@ static int read_options(const weir_inbox_options *in, weir_inbox_options *out) {
  * where the device allows it. */
 static int make(weir_engine *engine, struct inbox_entry *entry, const struct room_shape *shape) {
     const struct weir_env *env = &engine->ports.env;
-    uint64_t bytes = (uint64_t)shape->chunk_bytes * shape->chunk_count;
+    uint64_t bytes = room_memory(shape->chunk_bytes, shape->chunk_count);
     entry->table_bytes = inbox_bytes(shape, engine->peers_max);
     if (entry->table_bytes == 0)
         return WEIR_ETOOBIG;
@@ -55,7 +55,8 @@ static int make(weir_engine *engine, struct inbox_entry *entry, const struct roo
     memcpy(entry->descriptor.instance, engine->instance, sizeof(engine->instance));
     memcpy(entry->descriptor.device, engine->caps.name, sizeof(entry->descriptor.device));
     memcpy(entry->descriptor.fabric, engine->caps.fabric, sizeof(entry->descriptor.fabric));
-    inbox_init(&entry->inbox, tables, shape, engine->peers_max, engine->places);
+    inbox_init(&entry->inbox, tables, entry->mr.base, shape, engine->peers_max,
+               engine->device_ops->post_direct != NULL, engine->places);
     rc = engine->device_ops->mr_export(engine->device, &entry->mr, entry->descriptor.blob,
                                        &entry->descriptor.blob_length);
     if (rc != WEIR_OK) {
@@ -162,10 +163,11 @@ static void go_on(weir_engine *engine) {
 static int take(weir_engine *engine, struct inbox_entry *entry, weir_message *out) {
     struct inbox_message message;
     enum inbox_taken taken;
-    while ((taken = inbox_take(&entry->inbox, entry->mr.base, &message)) == INBOX_BAD)
+    while ((taken = inbox_take(&entry->inbox, &message)) == INBOX_BAD)
         entry->spoiled++;
     inboxes_changed(engine, entry);
-    inboxes_grant(engine, entry); /* for what was skipped */
+    if (entry->inbox.line.used > 0)
+        inboxes_grant(engine, entry); /* for what was skipped */
     if (taken != INBOX_MESSAGE)
         return WEIR_EAGAIN;
     uint64_t from = message.from;
@@ -197,9 +199,12 @@ int weir_message_take(weir_engine *engine, weir_inbox inbox, weir_message *messa
         return WEIR_ECLOSED;
     own_enter(engine);
     struct inbox_entry *entry = inboxes_find(engine, inbox.id);
-    int rc = entry == NULL || !entry->open ? WEIR_ESTALE
-             : !entry->ready               ? WEIR_EAGAIN
-                                           : take(engine, entry, message_out);
+    int rc = WEIR_ESTALE;
+    if (entry != NULL && entry->open) {
+        if (entry->ready)
+            inboxes_watch(engine, entry); /* other streams have their turns, too */
+        rc = entry->ready || entry->watched > 0 ? take(engine, entry, message_out) : WEIR_EAGAIN;
+    }
     own_leave(engine);
     return rc;
 }
@@ -215,7 +220,8 @@ int weir_message_give_back(weir_engine *engine, const weir_message *message) {
                  inbox_give_back(&entry->inbox, (uint32_t)(message->spot >> 32), message->place,
                                  (uint32_t)message->spot);
     if (given) {
-        inboxes_grant(engine, entry);
+        if (entry->inbox.line.used > 0)
+            inboxes_grant(engine, entry);
         if (!entry->open)
             inboxes_look(engine);
     }

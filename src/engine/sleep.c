@@ -18,6 +18,7 @@
 
 #include "agenda.h"
 #include "engine.h"
+#include "inboxes.h"
 #include "news.h"
 #include "own.h"
 #include "records.h"
@@ -56,7 +57,7 @@ static bool may_spin(const struct sleeping *sleeping, uint32_t turns, uint64_t i
 static int arm(weir_engine *engine, uint64_t *timeout_ns_out) {
     uint64_t next = engine_next_deadline(engine);
     uint64_t now = next == UINT64_MAX ? 0 : engine_clock(engine);
-    if (next <= now || engine->device_ops->arm(engine->device) != WEIR_OK)
+    if (next <= now || inboxes_rest(engine) || engine->device_ops->arm(engine->device) != WEIR_OK)
         return WEIR_EAGAIN;
     *timeout_ns_out = next == UINT64_MAX ? UINT64_MAX : next - now;
     if (next > engine->slept_ns) /* another may sleep longer than we are going to */

@@ -275,6 +275,7 @@ struct stream {
     uint32_t next;       /* of the peer's, plus 1; or of those that are free */
     uint32_t generation; /* counts how often all that was put there was forgotten */
     bool left_due;
+    bool look_due; /* its receiver is to look for direct messages */
     bool imported;
     struct wire_descriptor memory; /* of the inbox */
     struct weir_rmr rmr;           /* imported */
@@ -290,8 +291,9 @@ struct stream {
 struct inbox_entry {
     uint64_t id; /* its handle; changes when it is free again */
     bool used;
-    bool open;  /* else it is closed, and lasts until nothing is written there or held */
-    bool ready; /* a message can be taken */
+    bool open;        /* else it is closed, and lasts until nothing is written there or held */
+    bool ready;       /* a message can be taken */
+    uint32_t watched; /* streams, while it is open */
     uint32_t number;
     weir_inbox_options options;
     struct inbox inbox;
@@ -585,6 +587,7 @@ struct weir_engine {
     uint32_t streams_max, streams_used, stream_free; /* plus 1 */
     struct inbox_entry *inboxes;
     uint32_t inboxes_used;          /* entries ever used */
+    uint32_t streams_watched;       /* of all inboxes that are open */
     _Atomic uint32_t inboxes_ready; /* any thread: those with a message to take */
     uint64_t places;                /* granted by any inbox so far */
     _Atomic uint32_t *submit_next;  /* any thread */

@@ -135,6 +135,8 @@ int engine_step(weir_engine *engine, bool slow) {
     if (run_peers(engine))
         done++;
     effects_perform(engine);
+    if (engine->streams_watched > 0 && inboxes_watch_all(engine))
+        done++;
     if (!engine->spare_ready)
         records_refill(engine);
     if (done > 0)

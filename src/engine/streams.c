@@ -84,13 +84,13 @@ void stream_reset(weir_engine *engine, struct stream *stream) {
     stream->state = STREAM_ASKING;
     stream->generation++;
     stream->put = 0;
-    stream->left_due = false;
+    stream->left_due = stream->look_due = false;
     outbox_init(&stream->outbox, 0, 0);
 }
 
 bool stream_meet(weir_engine *engine, struct stream *stream, const struct word *word) {
     const struct wire_descriptor *memory = &word->meet.memory;
-    uint64_t chunks = memory->length / word->meet.chunk_bytes;
+    uint64_t chunks = memory->length / room_memory(word->meet.chunk_bytes, 1);
     if (stream->state == STREAM_MET || stream->state == STREAM_CLOSED || chunks > ROOM_CHUNKS_MAX ||
         memcmp(memory->instance, peer_at(engine, stream->peer)->instance, WIRE_INSTANCE_SIZE) != 0)
         return false;

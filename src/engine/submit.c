@@ -17,6 +17,7 @@
 #include "submit.h"
 
 #include "agenda.h"
+#include "direct.h"
 #include "effects.h"
 #include "news.h"
 #include "own.h"
@@ -235,6 +236,16 @@ static void give_turn(weir_engine *engine) {
         turns_next(engine, most);
 }
 
+/* A message, in one go, and what has to be said about it. */
+static int fast_message(weir_engine *engine, struct peer *peer, uint32_t inbox,
+                        const weir_part *parts, size_t count, uint64_t tag) {
+    if (direct_send(engine, peer, inbox, parts, count, tag) != WEIR_OK)
+        return NOT_FAST;
+    if (peer->runnable)
+        give_turn(engine);
+    return WEIR_OK;
+}
+
 /* Starts a filled record and gives a turn: to its peer, or, if that waits for one, to the first. */
 static void start(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
     transfer_start(engine, transfer);
@@ -259,6 +270,13 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
         step_take_submitted(
             engine); /* messages that this thread handed over come before this one */
     request->owned = true;
+    if (peer->fast_qp != NULL && request->parts != NULL &&
+        (request->options.flags & WEIR_TRANSFER_QUEUE) == 0 &&
+        fast_message(engine, peer, request->inbox, request->parts, request->count,
+                     request->options.notify_tag) == WEIR_OK) {
+        *id_out = 0;
+        return WEIR_OK;
+    }
     if (peer->fast_qp != NULL && may_be_fast(engine, request)) {
         rc = fast(engine, peer, request, &transfer);
         if (transfer == NULL && rc != NOT_FAST) {
@@ -548,14 +566,16 @@ int weir_read(weir_engine *engine, weir_peer peer, const weir_segment *segments,
 }
 
 /* A message is as a notified write whose target is not known yet. */
-int weir_message_send(weir_engine *engine, weir_peer peer, uint32_t inbox, const weir_part *parts,
-                      size_t part_count, const weir_transfer_options *options,
-                      weir_transfer *transfer_out) {
+static __attribute__((noinline)) int general_message(weir_engine *engine, uint64_t peer_id,
+                                                     uint32_t inbox, const weir_part *parts,
+                                                     size_t part_count,
+                                                     const weir_transfer_options *options,
+                                                     weir_transfer *transfer_out) {
     static const weir_part nothing = {.length = 0};
     struct request request = {
         .parts = part_count > 0 ? parts : &nothing,
         .count = part_count,
-        .peer_id = peer.id,
+        .peer_id = peer_id,
         .inbox = inbox,
         .opcode = WEIR_OP_WRITE,
     };
@@ -569,4 +589,25 @@ int weir_message_send(weir_engine *engine, weir_peer peer, uint32_t inbox, const
     request.options.flags |= WEIR_TRANSFER_NOTIFY;
     request.options.notify_length = 0;
     return submit_request(engine, &request, transfer_out);
+}
+
+/* The plain case, as submit has it: no options but a tag. It only knows success. */
+int weir_message_send(weir_engine *engine, weir_peer peer_handle, uint32_t inbox,
+                      const weir_part *parts, size_t part_count,
+                      const weir_transfer_options *options, weir_transfer *transfer_out) {
+    bool plain = options == NULL || (options->size == sizeof(*options) && options->flags == 0);
+    if (plain && (parts != NULL || part_count == 0) && transfer_out != NULL && engine != NULL &&
+        own_try(engine)) {
+        struct peer *peer = &engine->peers[peer_handle.id & engine->peers_mask];
+        if (peer->id == peer_handle.id && peer->fast_qp != NULL &&
+            atomic_load_explicit(&engine->submitted, memory_order_relaxed) == 0 &&
+            fast_message(engine, peer, inbox, parts, part_count,
+                         options != NULL ? options->notify_tag : 0) == WEIR_OK) {
+            transfer_out->id = 0;
+            own_leave(engine);
+            return WEIR_OK;
+        }
+        own_leave_no_news(engine);
+    }
+    return general_message(engine, peer_handle.id, inbox, parts, part_count, options, transfer_out);
 }

@@ -74,6 +74,11 @@ static bool say_of(weir_engine *engine, struct stream *stream, struct word *word
     }
     if (stream->state != STREAM_MET)
         return false;
+    if (stream->look_due) {
+        word->kind = WORD_LOOK;
+        stream->look_due = false;
+        return true;
+    }
     word->kind = WORD_SHUT;
     if (outbox_shut(&stream->outbox, &word->shut))
         return true;

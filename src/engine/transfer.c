@@ -103,7 +103,7 @@ void transfer_put(weir_engine *engine, struct stream *stream) {
     struct transfer *transfer = &engine->transfers[stream->waiting.head];
     struct peer *peer = peer_at(engine, stream->peer);
     list_remove(engine, transfer);
-    outbox_put(&stream->outbox, transfer->message_length, &transfer->spot);
+    transfer->spot = outbox_put(&stream->outbox, transfer->message_length);
     transfer->put = true;
     transfer->generation = stream->generation;
     stream->put++;

@@ -154,6 +154,26 @@ struct weir_span {
     uint32_t opcode; /* WEIR_OP_WRITE or WEIR_OP_READ */
 };
 
+/* Bytes of local memory. */
+struct weir_bytes {
+    const void *base;
+    uint64_t length;
+};
+
+enum { WEIR_DIRECT_WORDS = 3 };
+
+/* A message that is written where it belongs: see post_direct. */
+struct weir_direct {
+    const struct weir_bytes *parts; /* the payload, one part behind the other; in any memory */
+    uint32_t count;
+    uint32_t rkey;
+    uint64_t raddr;                    /* of the words */
+    uint64_t payload;                  /* where the payload begins, behind raddr */
+    uint64_t length;                   /* of all parts */
+    uint64_t words[WEIR_DIRECT_WORDS]; /* the first one is written last */
+    uint64_t watch;                    /* the remote address of a word that the target writes */
+};
+
 enum weir_cqe_status {
     WEIR_CQE_OK = 0,
     WEIR_CQE_FLUSHED,       /* the QP was in, or went to, the error state */
@@ -304,6 +324,14 @@ struct weir_device_ops {
      * notification comes of this call. */
     uint32_t (*post_pieces)(struct weir_qp *qp, const struct weir_span *span,
                             const weir_segment *segments, uint32_t count);
+    /* NULL: the device's memory is not reached by processors of other processes. Writes parts and
+     * words to memory that the target allocated, and reads the watch behind them; raddr and watch
+     * are multiples of 8. At the target the first word is seen behind all else that was written.
+     * Either the read sees what the target wrote to the watch, or the target, if it reads the
+     * words behind a fence, sees them: one of the two at least. What was posted to this QP before
+     * need not be there yet. A target that destroys its QP waits for it as for any other access.
+     * 0: it is done, *watch_out was read. EAGAIN: nothing was written; post_send says why. */
+    int (*post_direct)(struct weir_qp *qp, const struct weir_direct *direct, uint64_t *watch_out);
     /* One receive buffer, of at least recv_bytes_max bytes, which the device owns until
      * its CQE. qp NULL with srq. EINVAL: it can never be accepted; any other error: not now. */
     int (*post_recv)(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,

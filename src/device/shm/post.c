@@ -368,6 +368,51 @@ uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
     return done;
 }
 
+/* ---- in place ---- */
+
+/* The import, if all that is written and read lies in it. */
+static const struct shm_import *check_direct(const struct weir_qp *qp,
+                                             const struct weir_direct *direct) {
+    const struct shm_import *import = import_find(qp->device, direct->rkey);
+    if (SHM_UNLIKELY(import == NULL || import->link != qp->link ||
+                     import->kind != SHM_KIND_MAPPED ||
+                     (import->access & WEIR_ACCESS_REMOTE_WRITE) == 0 ||
+                     !range_inside(direct->raddr - import->base, direct->payload + direct->length,
+                                   import->length) ||
+                     !range_inside(direct->watch - import->base, sizeof(uint64_t), import->length)))
+        return NULL;
+    return import;
+}
+
+static inline _Atomic uint64_t *word_at(uint64_t address) {
+    return (_Atomic uint64_t *)(uintptr_t)address;
+}
+
+int shm_post_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64_t *watch_out) {
+    struct post post = {.is_busy = false, .is_sent = false};
+    const struct shm_import *import = check_direct(qp, direct);
+    if (SHM_UNLIKELY(import == NULL || qp->state != QP_READY || !remote_is_ready(qp)))
+        return WEIR_EAGAIN;
+    bool is_there = busy_enter(qp, &post) && import_is_live(import);
+    if (SHM_LIKELY(is_there)) {
+        uint64_t to = direct->raddr + direct->payload;
+        for (uint32_t i = 0; i < direct->count; i++) {
+            copy_any(&qp->device->copier, to, (uint64_t)(uintptr_t)direct->parts[i].base,
+                     direct->parts[i].length);
+            to += direct->parts[i].length;
+        }
+        for (uint32_t i = 1; i < WEIR_DIRECT_WORDS; i++)
+            atomic_store_explicit(word_at(direct->raddr + 8 * i), direct->words[i],
+                                  memory_order_relaxed);
+        /* Sequentially consistent: first written, then looked, against the target's first
+         * written (its watch), then looked. */
+        atomic_exchange(word_at(direct->raddr), direct->words[0]);
+        *watch_out = atomic_load(word_at(direct->watch));
+    }
+    post_finish(qp, &post);
+    return is_there ? 0 : WEIR_EAGAIN;
+}
+
 /* ---- one by one ---- */
 
 static bool is_acceptable(const struct weir_wr *wr) {

@@ -118,6 +118,7 @@ const struct weir_device_ops shm_device_ops = {
     .qp_destroy = shm_qp_destroy,
     .post_send = shm_post_send,
     .post_pieces = shm_post_pieces,
+    .post_direct = shm_post_direct,
     .post_recv = shm_post_recv,
     .poll = shm_poll,
     .events = shm_events,

@@ -430,6 +430,8 @@ int vm_try(const struct shm_link *link);
 uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
                    const struct shm_import *import, const weir_segment *segments, uint32_t count);
 
+int shm_post_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64_t *watch_out);
+
 /* ---- pieces.c ---- */
 
 uint32_t shm_post_pieces(struct weir_qp *qp, const struct weir_span *span,

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* direct.c: messages that are written where they belong.
+ *
+ * Where the device reaches the memory of a peer's inbox with the processor, a message for which
+ * there is room needs no record and no note: its payload is copied to its spot, and its head behind
+ * it (room.h). So a message is done in the call. All that is not plain is left to submit.c's other
+ * ways: messages that wait for room, an inbox that is not known yet, a peer without a session. Both
+ * ways put messages in the same places, and so keep their order.
+ *
+ * Owns no state. A receiver that does not watch is told to look, by a word that talk.c says. */
+#include "direct.h"
+
+#include "streams.h"
+#include "tables.h"
+
+enum { PARTS = 16 }; /* of a direct message, at most */
+
+/* Where a part is in this process. False: it is not plain, or wrong. */
+static inline bool find_part(const weir_engine *engine, const weir_part *part,
+                             struct weir_bytes *out, bool *registered) {
+    const uint8_t *base = part->base;
+    if (part->local.id != 0) {
+        const struct region_local *local = region_local(&engine->regions, part->local.id);
+        if (local == NULL || !local->mapped || part->length > local->length ||
+            part->offset > local->length - part->length)
+            return false;
+        base = (const uint8_t *)(uintptr_t)local->base;
+    } else {
+        *registered = false;
+    }
+    *out = (struct weir_bytes){base + part->offset, part->length};
+    return base != NULL || part->length == 0;
+}
+
+/* Their length in all; UINT64_MAX: they are left to others. */
+static inline uint64_t find_parts(const weir_engine *engine, const weir_part *parts, size_t count,
+                                  struct weir_bytes *out) {
+    uint64_t length = 0;
+    bool registered = true;
+    for (size_t i = 0; i < count; i++) {
+        if (!find_part(engine, &parts[i], &out[i], &registered) ||
+            out[i].length > ROOM_LENGTH_MAX - length)
+            return UINT64_MAX;
+        length += out[i].length;
+    }
+    return registered || length <= WEIR_MESSAGE_COPY_MAX ? length : UINT64_MAX;
+}
+
+static inline void count_sent(weir_engine *engine, uint64_t length) {
+    engine->stats.transfers_ok++;
+    engine->stats.transfers_inline++;
+    engine->stats.messages_sent++;
+    engine->stats.message_bytes_sent += length;
+}
+
+int direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox, const weir_part *parts,
+                size_t count, uint64_t tag) {
+    struct weir_bytes bytes[PARTS];
+    struct stream *stream = stream_find(engine, peer, inbox);
+    if (stream == NULL || stream->state != STREAM_MET || !stream->imported ||
+        stream->waiting.head != NONE || engine->device_ops->post_direct == NULL || count > PARTS)
+        return DIRECT_NOT;
+    uint64_t length = find_parts(engine, parts, count, bytes), watch;
+    struct outbox *outbox = &stream->outbox;
+    if (length > stream->message_bytes_max || length > engine->post_bytes_max ||
+        !outbox_room(outbox, (uint32_t)length))
+        return DIRECT_NOT;
+    const struct outbox_place *place = outbox_filling(outbox);
+    const struct room_head head = {
+        .mark = outbox_mark(outbox), .tag = tag, .length = (uint32_t)length};
+    struct weir_direct direct;
+    direct.parts = bytes;
+    direct.count = (uint32_t)count;
+    direct.rkey = stream->rmr.rkey;
+    direct.raddr =
+        stream->rmr.raddr + (uint64_t)place->grant.chunk * outbox->chunk_bytes + place->used;
+    direct.payload = room_payload((uint32_t)length);
+    direct.length = length;
+    direct.watch = stream->rmr.raddr +
+                   room_watch(outbox->chunk_bytes, outbox->chunk_count, place->grant.chunk);
+    room_head_words(&head, direct.words);
+    if (engine->device_ops->post_direct(peer->fast_qp->qp, &direct, &watch) != WEIR_OK)
+        return DIRECT_NOT;
+    outbox_put(outbox, (uint32_t)length);
+    count_sent(engine, length);
+    if (watch != place->grant.place && !stream->look_due) {
+        stream->look_due = true;
+        streams_tell(engine, peer);
+    } else if (outbox->filling > 0) { /* places in front of it are to be shut */
+        streams_tell(engine, peer);
+    }
+    return WEIR_OK;
+}
