@@ -363,11 +363,11 @@ void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     enum standing_input failed = peer->wanted ? STANDING_IN_FAILED_ASKED : STANDING_IN_FAILED;
     weir_event_type event = standing_step(&peer->standing, failed);
     peer_tell(engine, event, peer, error, 0);
+    if ((event != 0 || peer->live == NONE) && peer_is_there(peer))
+        talk_renew(engine, peer);
     if (event == 0)
         return;
     peer->wanted = false;
-    if (peer_is_there(peer))
-        talk_renew(engine, peer);
     tell_names(engine, peer); /* GONE ends what SAME said, and the instance may be the same still */
 }
 
