@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inbox.c: see inbox.h. It is long because a stream, its chunks and its messages change together. */
+/* inbox.c: see inbox.h. It is long because a stream, its chunks and its messages change
+ * together. */
 #include "inbox.h"
 
 #include <assert.h>
