@@ -807,6 +807,14 @@ check write_own_memory bench_verified write --memory own --verify --seconds 0.1
 check write_cold_verify bench_verified write --cold 16M --size 4K --verify --seconds 0.1
 check S16_write_threads bench_verified write --threads 4 --size 4K --verify --seconds 0.2
 check S2_write_small_depth bench_verified write --segments 200 --depth 8 --size 64 --verify --seconds 0.1
+# An engine of fewer transfers than may be under way: those that have ended make room.
+few_transfers() (
+    export WEIR_TRANSFERS_MAX=3
+    bench_verified write --size 2M --segments 3 --window 8 --verify --seconds 0.05 &&
+        bench_verified read --size 2M --segments 3 --window 8 --verify --seconds 0.05 &&
+        bench write --notify --window 64 --threads 3 --seconds 0.05
+)
+check write_few_transfers few_transfers
 check write_qps bench write --qps 4 --size 4K --seconds 0.1
 check read_verify bench_verified read --size 4K --verify --seconds 0.1
 check read_own_memory bench_verified read --memory own --threads 2 --verify --seconds 0.1

@@ -75,6 +75,12 @@ small_inbox() {
         sends --waiting 3 --size 8M && json_holds 'r["inbox"]["chunks"] == 3' &&
         sends --waiting 1 --threads 4 --size 70000
 }
+# An engine of fewer transfers than are under way: those that have ended make room.
+few_transfers() (
+    export WEIR_TRANSFERS_MAX=3
+    sends --window 64 --size 100 && sends --window 64 --threads 4 --size 5000 --waiting 1 &&
+        json_holds 'r["device_counters"]["eagain_transfers"] > 0'
+)
 # As many as are held have room besides: of long messages, and of several in a chunk.
 held() {
     sends --hold 1 --waiting 1 --size 64K && sends --hold 1 --waiting 1 --size 8 &&
@@ -167,6 +173,7 @@ check B10_messages_of_registered_memory own_memory
 check B10_messages_through_small_queues queues
 check B10_message_latency latency
 check B10_small_inboxes small_inbox
+check B10_messages_through_few_transfers few_transfers
 check B10_messages_that_are_held held
 check B10_a_target_that_stops_loses_nothing stopped
 check B10_a_target_that_stops_with_a_full_inbox_loses_nothing stopped --waiting 1

@@ -107,6 +107,22 @@ static int land(struct worker *worker, struct flight *flight) {
     return 0;
 }
 
+/* Gives back the handles of those behind this one that have arrived: they take room of the engine,
+ * which a message that is refused may wait for. */
+static int land_some(struct worker *worker, uint64_t index) {
+    uint64_t window = worker->stream->options->window;
+
+    for (uint64_t i = 1; i < window; i++) {
+        struct flight *flight = &worker->flights[(index + i) % window];
+        if (flight->transfer.id != 0 && weir_transfer_status(worker->stream->session->engine,
+                                                             flight->transfer) == WEIR_EINPROGRESS)
+            return 0;
+        if (flight->transfer.id != 0 && land(worker, flight) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 /* Sends the next message from a place that is free. now: when it is sent, or 0 if it is not timed.
  */
 static inline int launch(struct worker *worker, uint64_t index, uint64_t now) {
@@ -126,7 +142,7 @@ static inline int launch(struct worker *worker, uint64_t index, uint64_t now) {
                                    &flight->part, 1, &transfer, &flight->transfer)) ==
            WEIR_EAGAIN) {
         worker->eagain++;
-        if (pause_worker(worker, &worker->flights[next]) != 0)
+        if (land_some(worker, index) != 0 || pause_worker(worker, &worker->flights[next]) != 0)
             return -1;
     }
     if (rc != 0)
