@@ -173,7 +173,7 @@ wrong_settings() {
 }
 help_everywhere() {
     for words in "" bench serve info report "bench all" "bench limits" "bench write" "bench read" \
-        "bench sweep" "bench pace" "bench fill" "bench replay" "bench trace" "bench wake" \
+        "bench send" "bench sweep" "bench pace" "bench fill" "bench replay" "bench trace" "bench wake" \
         "bench faults" "bench incast" "bench storm"; do
         # shellcheck disable=SC2086
         run $words --help >"$dir/help" 2>"$dir/err" || return 1
@@ -187,7 +187,7 @@ help_everywhere() {
 # explained.
 manual_options() {
     page=$(dirname "$0")/../man/weir.1
-    for command in serve info report all limits write read sweep pace wake faults incast storm fill \
+    for command in serve info report all limits write read send sweep pace wake faults incast storm fill \
         replay trace; do
         words=$command
         case $command in serve | info | report) ;; *) words="bench $command" ;; esac
@@ -221,6 +221,15 @@ wrong_numbers() {
     for value in 0 -1 5G 17179869184G 99999999999999999999 3x 1KK K 0x10 ' 8' +8 1.5; do
         refused_as "bench write --size $value: $size" bench write --size "$value" || return 1
     done
+    for value in -1 9M 8388609 x; do
+        refused_as "--size $value: not a size from 0 B to 8 MiB" bench send --size "$value" || return 1
+    done
+    for value in 0 65537 x; do
+        refused_as '--waiting' bench send --waiting "$value" || return 1
+    done
+    for value in -1 65537 x; do
+        refused_as '--hold' bench send --hold "$value" || return 1
+    done
     for value in 0 -1 1025 18446744073709551617 8K x; do
         refused_as "--window $value: $count" bench write --window "$value" || return 1
     done
@@ -244,7 +253,7 @@ wrong_values() {
         refused_as 'several options' bench write --s 1 &&
         refused_as 'neither shared nor own' bench write --memory borrowed &&
         refused_as 'neither write nor read' bench pace --op send &&
-        refused_as 'neither write nor read' bench sweep --op both &&
+        refused_as 'not write, read or send' bench sweep --op both &&
         refused_as '--targets 101: a percentage' bench pace --targets 1,101 &&
         refused_as '--targets : neither' bench pace --targets 1,,2 &&
         refused_as '--targets 5X: neither' bench pace --targets 5X,1 &&
@@ -263,6 +272,19 @@ wrong_together() {
     for option in '--seed 1' '--requests 9' '--output x'; do
         refused_as "${option%% *} does not apply" bench trace --describe x $option || return 1
     done
+    for option in '--threads 2' '--window 1' --verify '--waiting 1' '--hold 1'; do
+        refused_as "${option%% *} does not apply" bench send --latency $option || return 1
+    done
+    for option in '--segments 2' '--cold 64M' --notify; do
+        refused_as "${option%% *} does not apply" bench sweep --op send $option || return 1
+    done
+    for option in '--waiting 9' '--hold 9'; do
+        refused_as "${option%% *} is of messages" bench sweep $option || return 1
+    done
+    refused_as '--waiting is of messages' bench incast --waiting 9 || return 1
+    refused_as 'neither write nor send' bench incast --op read || return 1
+    refused_as 'longer than 8 MiB' bench incast --op send --size 9M || return 1
+    refused_as 'that wait or are held' bench send --size 8M --waiting 65536 || return 1
     refused bench write --cold 1M --size 1M &&
         refused bench write --size 4G --segments 65536
 }
@@ -785,6 +807,14 @@ check write_own_memory bench_verified write --memory own --verify --seconds 0.1
 check write_cold_verify bench_verified write --cold 16M --size 4K --verify --seconds 0.1
 check S16_write_threads bench_verified write --threads 4 --size 4K --verify --seconds 0.2
 check S2_write_small_depth bench_verified write --segments 200 --depth 8 --size 64 --verify --seconds 0.1
+# An engine of fewer transfers than may be under way: those that have ended make room.
+few_transfers() (
+    export WEIR_TRANSFERS_MAX=3
+    bench_verified write --size 2M --segments 3 --window 8 --verify --seconds 0.05 &&
+        bench_verified read --size 2M --segments 3 --window 8 --verify --seconds 0.05 &&
+        bench write --notify --window 64 --threads 3 --seconds 0.05
+)
+check write_few_transfers few_transfers
 check write_qps bench write --qps 4 --size 4K --seconds 0.1
 check read_verify bench_verified read --size 4K --verify --seconds 0.1
 check read_own_memory bench_verified read --memory own --threads 2 --verify --seconds 0.1
@@ -792,6 +822,7 @@ check latency_notify bench write --latency --seconds 0.1
 check latency_memory bench write --latency=memory --seconds 0.1
 check B1_sweep sweep_verified write
 check B1_sweep_reads sweep_verified read
+check B1_sweep_messages sweep_verified send
 check B2_pace paced --size 4K
 check B2_pace_reads paced --op read --window 1 --size 1001
 check B2_pace_own_memory paced --memory own --size 64K --qps 2
@@ -841,10 +872,14 @@ check reader_gone reader_gone
 check M7_latency_waits_asleep waits_asleep write --latency
 check M7_memory_waits_asleep waits_asleep write --latency=memory
 check M7_notify_waits_asleep waits_asleep write --notify
+check M7_messages_wait_asleep waits_asleep send
+check M7_message_latency_waits_asleep waits_asleep send --latency
 check table_narrow narrow write --size 4K --verify --seconds 0.1
 check H12_target_killed_write killed bench write --seconds 20
 check H12_target_killed_latency killed bench write --latency --seconds 20
 check H12_target_killed_verify killed bench write --verify --seconds 20
+check H12_target_killed_send killed bench send --seconds 20
+check H12_target_killed_send_latency killed bench send --latency --seconds 20
 check H12_target_killed_fill killed bench fill --repeat 1000000
 check H12_own_target_killed killed_own
 check own_target_dies_with_bench bench_killed

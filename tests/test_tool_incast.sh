@@ -38,8 +38,11 @@ holds("fairness", near(r["fairness"], sum(rates) ** 2 / len(rates) / sum(x * x f
 holds("operations", sum(row["ops"] for row in r["rows"]) == r["ops"]
     and r["bytes"] == r["ops"] * r["options"]["size"]
     and r["submits_repeated"] == sum(row["submits_repeated"] for row in r["rows"]))
+messages = r["options"]["op"] == "send"
 holds("counters", r["device_counters"]["sessions_up"] == len(rates)
-    and r["device_counters"]["bytes_written"] >= r["bytes"])
+    and r["device_counters"]["message_bytes_sent" if messages else "bytes_written"] >= r["bytes"])
+holds("messages", r["device_counters"]["messages_sent"] == (r["ops"] if messages else 0)
+    and r["operation"] == ("one message" if messages else "one write"))
 holds("common", r["bench"] == "incast" and all(key in r for key in ("ops_per_s", "latency_ns",
     "cpu_ns_per_op", "limit", "fraction_of_limit", "device", "versions", "machine", "settings",
     "granted")) and r["limit"]["bytes_per_s"] > 0 and len(r["settings"]) > 15)
@@ -60,6 +63,9 @@ small() {
 own_memory() { incast --senders 3 --memory own && judge 'r["options"]["memory"] == "own"'; }
 # More than a server has room for by default.
 many() { incast --senders 70 --size 4K --window 2 && judge 'len(rates) == 70'; }
+# Messages to one inbox, which is of less than they all could send at once, or has more senders than
+# chunks; each sender's come in their order, or the bench fails.
+messages() { incast --op send "$@" && judge 'r["options"]["op"] == "send"'; }
 # A row for each, in lines that a terminal has.
 table() {
     incast --senders 5 || return 1
@@ -71,10 +77,12 @@ table() {
 
 # ---- ends ----
 
-# begin SECONDS: a bench of four senders, of which one writes, or as many as $wanted says; $bench,
-# $target and $senders.
+# begin SECONDS ARGUMENTS...: a bench of four senders, of which one writes, or as many as $wanted says;
+# $bench, $target and $senders.
 begin() {
-    "$weir" bench incast --senders 4 --seconds "${1:-3600}" >"$dir/stdout" 2>"$dir/err" &
+    seconds=${1:-3600}
+    test $# -eq 0 || shift
+    "$weir" bench incast --senders 4 --seconds "$seconds" "$@" >"$dir/stdout" 2>"$dir/err" &
     bench=$! alive=$!
     until_so all_there
 }
@@ -142,7 +150,7 @@ sender_asked_to_end() {
 }
 # Whoever sees it first says so, alone.
 target_killed() {
-    begin || return 1
+    begin 3600 "$@" || return 1
     kill -KILL "$target"
     ended 1 'the target ' && one_line
 }
@@ -171,6 +179,10 @@ check B7_incast_of_one_is_even one
 check B7_incast_of_odd_sizes small
 check B7_incast_of_registered_memory own_memory
 check B7_incast_of_more_than_a_server_has_room_for many
+check B7_incast_of_messages messages
+check B7_incast_of_messages_of_one messages --senders 1 --size 8
+check B7_incast_of_messages_through_a_full_inbox messages --senders 3 --size 8M --window 2 --waiting 1
+check B7_incast_of_messages_of_many messages --senders 20 --size 100 --window 5
 check B7_incast_has_a_row_for_each table
 check B7_no_sender_stays_after_an_interrupt interrupted INT
 check B7_no_sender_stays_after_a_request_to_end interrupted TERM
@@ -180,6 +192,7 @@ check B7_no_sender_of_many_stays_after_a_kill bench_killed_together
 check B7_a_sender_that_is_killed_is_a_failure sender_killed
 check B7_a_sender_that_is_asked_to_end_is_a_failure sender_asked_to_end
 check H12_a_target_of_many_that_is_killed_is_a_failure target_killed
+check H12_a_target_of_messages_that_is_killed_is_a_failure target_killed --op send
 check wrong_options wrong
 check too_few_descriptors descriptors
 check wrong_world wrong_world

@@ -33,7 +33,7 @@ for card in open(sys.argv[1], encoding="utf-8").read().split("<div class=\"card\
 one_run() {
     results make "$dir/a.json" && report "$dir/a.json" && test "$(marks '[a-z]*')" -eq 0 &&
         grep -q 'A &lt;CPU&gt; &amp; &quot;more&quot;' "$page" || return 1
-    for title in Rates Latencies 'Writes by size' 'Reads by size' 'Paced loads' 'The senders' \
+    for title in Rates Latencies 'Writes by size' 'Reads by size' 'Messages by size' 'Paced loads' 'The senders' \
         'Many senders to one target' 'Storms of peers that connect at once' \
         'What a peer of a storm costs' Faults 'Machine and versions' 'Benches and options' \
         'Plain copies by size, in caches'; do
@@ -139,8 +139,8 @@ wrong_files() {
 
 # ---- weir bench all ----
 
-benches='["limits", "replay", "latency", "wake", "fill", "write hot", "write cold", "sweep write",
-    "sweep read", "pace", "incast", "storm", "faults"]'
+benches='["limits", "replay", "latency", "send latency", "wake", "fill", "write hot", "write cold",
+    "sweep write", "sweep read", "sweep send", "pace", "incast", "storm", "faults"]'
 suite() { # [ARGUMENTS]: a short one, in $dir/suite
     timeout 1500 "$weir" bench all --quick --out "$dir/suite" "$@" >"$dir/stdout" 2>"$dir/err"
     status=$?
@@ -160,7 +160,7 @@ all_once() {
                 and b["rounds"][0]["status"] == 0 and b["rounds"][0]["error"] is None
                 and b["rounds"][0]["seconds"] > 0 and b["rounds"][0]["result"]["machine"]
                 for b in r["benches"])' || return 1
-    for title in Rates Latencies 'Writes by size' 'Reads by size' 'Paced loads' Faults \
+    for title in Rates Latencies 'Writes by size' 'Reads by size' 'Messages by size' 'Paced loads' Faults \
         'Many senders to one target' 'The senders' 'Storms of peers that connect at once'; do
         grep -q "<h3>$title</h3>" "$dir/suite/report.html" || return 1
     done
@@ -171,7 +171,7 @@ all_once() {
 one_fails() {
     echo '{"timestamp": 5' >"$dir/bad"
     suite --trace "$dir/bad"
-    test $status -eq 1 && test "$(wc -l <"$dir/err")" -eq 1 && grep -q '1 of 13 runs failed' "$dir/err" &&
+    test $status -eq 1 && test "$(wc -l <"$dir/err")" -eq 1 && grep -q '1 of 15 runs failed' "$dir/err" &&
         left_clean && results sound "$dir/suite/report.html" &&
         grep -q "^FAILED: replay, 1 of 1 rounds: $dir/bad" "$dir/stdout" &&
         grep -q "<li>replay, 1 of 1 rounds: $dir/bad" "$dir/suite/report.html" &&
@@ -206,7 +206,7 @@ interrupted() {
     mkdir -p "$dir/suite" && echo old >"$dir/suite/results.json" || return 1
     interrupted_at ' limits ' && test "$(cat "$dir/suite/results.json")" = old &&
         interrupted_at ' wake ' && cp "$dir/suite/results.json" "$dir/out.json" && json_holds '
-            not r["complete"] and [len(b["rounds"]) for b in r["benches"]][:4] == [1, 1, 1, 0]' &&
+            not r["complete"] and [len(b["rounds"]) for b in r["benches"]][:5] == [1, 1, 1, 1, 0]' &&
         report "$dir/suite/results.json" && grep -q '<b>interrupted</b>' "$page"
 }
 # The suite is killed: its bench, and the bench's target, go with it.

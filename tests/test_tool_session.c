@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_tool_session.c: a bench's session with its target, from the bench's side: why it ended, and
- * that no answer is lost; and the stream of writes that goes on through faults. */
+ * that no answer is lost; the stream of writes that goes on through faults; and what a target
+ * counts of messages. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_NEXT */
 #endif
@@ -20,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "content.h"
 #include "flow.h"
 #include "host.h"
 #include "session.h"
@@ -423,6 +425,119 @@ static void test_B8_a_write_that_is_lost_or_repeated_is_counted(void **state) {
     end(pid, said);
 }
 
+/* Sends so many bytes with this tag, and waits until they have arrived. */
+static void post(weir_engine *engine, weir_peer peer, uint32_t inbox, uint64_t tag,
+                 const void *bytes, uint64_t length) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_part part = {.base = bytes, .length = length};
+    weir_transfer transfer;
+
+    options.notify_tag = tag;
+    assert_int_equal(weir_message_send(engine, peer, inbox, &part, 1, &options, &transfer), 0);
+    if (transfer.id == 0)
+        return;
+    assert_int_equal(weir_transfer_wait(engine, transfer, 600 * NS_PER_S), 0);
+    assert_int_equal(weir_transfer_release(engine, transfer), 0);
+}
+
+/* The session's messages are those of its client; each is looked at for its number, its length and
+ * its bytes. A stranger's go back uncounted. */
+static void test_B10_messages_that_are_wrong_are_counted(void **state) {
+    enum { BYTES = 64, SEATS = 2 };
+    struct proto_open open = {.kind = PROTO_KIND_SEND,
+                              .page_bytes = 64,
+                              .page_stride = 64,
+                              .page_count = 1,
+                              .lanes = 1,
+                              .seats = SEATS,
+                              .seed = FLOW_SEED,
+                              .message_bytes = BYTES,
+                              .waiting = 1,
+                              .hold = 2,
+                              .verify = 1};
+    unsigned char bytes[BYTES] = {0};
+    struct proto_drained drained;
+    struct proto_inbox inbox;
+    struct session session;
+    weir_engine *stranger;
+    weir_peer target;
+    char address[256];
+    FILE *said;
+
+    (void)state;
+    pid_t pid = serve(address, sizeof(address), &said);
+    struct options options = {.device = "shm", .peer = address, .qps = 1, .threads = 1};
+    assert_int_equal(session_start(&session, &options), 0);
+    assert_int_equal(session_open(&session, &open, 4096, SESSION_KEEP), 0);
+    assert_int_equal(session_inbox(&session, &inbox), 0);
+    assert_int_equal(weir_engine_open(NULL, &stranger), 0);
+    assert_int_equal(weir_peer_open(stranger, address, &target), 0);
+    for (uint64_t i = 0; i < 5; i++) {
+        uint64_t tag = proto_message_tag(i % SEATS, i / SEATS);
+        content_fill(bytes, BYTES, content_key(FLOW_SEED, tag));
+        post(session.engine, session.peer, inbox.number, tag, bytes, BYTES);
+        post(stranger, target, inbox.number, tag, bytes, BYTES);
+    }
+    assert_int_equal(session_drain(&session, 5, &drained), 0);
+    assert_int_equal(drained.taken, 5);
+    assert_int_equal(drained.misplaced, 0);
+    assert_int_equal(drained.checked_bytes, 5 * BYTES);
+    assert_int_equal(drained.wrong_bytes, 0);
+    /* One that came before, one of a seat that is not there, and a shorter one. */
+    uint64_t wrong[] = {proto_message_tag(1, 0), proto_message_tag(SEATS, 0),
+                        proto_message_tag(0, 3)};
+    for (int i = 0; i < 3; i++) {
+        content_fill(bytes, BYTES, content_key(FLOW_SEED, wrong[i]));
+        post(session.engine, session.peer, inbox.number, wrong[i], bytes, BYTES - (i == 2));
+        assert_int_equal(session_drain(&session, 6 + (uint64_t)i, &drained), 0);
+        assert_int_equal(drained.misplaced, i + 1);
+        assert_int_equal(drained.wrong_bytes, 0);
+    }
+    content_fill(bytes, BYTES, content_key(FLOW_SEED, proto_message_tag(0, 4)));
+    bytes[BYTES - 1] ^= 1;
+    post(session.engine, session.peer, inbox.number, proto_message_tag(0, 4), bytes, BYTES);
+    assert_int_equal(session_drain(&session, 9, &drained), 0);
+    assert_int_equal(drained.misplaced, 3);
+    assert_int_equal(drained.wrong_bytes, 1);
+    weir_engine_close(stranger);
+    assert_int_equal(session_close(&session), 0);
+    session_end(&session);
+    end(pid, said);
+}
+
+/* A session that has no inbox is asked for one; and one whose messages would be too many. */
+static void test_B10_a_session_without_an_inbox_has_no_messages(void **state) {
+    struct proto_open open = {.kind = PROTO_KIND_SEND,
+                              .page_bytes = 64,
+                              .page_stride = 64,
+                              .page_count = 1,
+                              .lanes = 1,
+                              .seats = 1,
+                              .hold = PROTO_MESSAGES_MAX + 1};
+    struct proto_drained drained;
+    struct proto_inbox inbox;
+    struct session session;
+    char address[256];
+    FILE *said;
+
+    (void)state;
+    pid_t pid = serve(address, sizeof(address), &said);
+    struct options options = {.device = "shm", .peer = address, .qps = 1, .threads = 1};
+    open_session(&session, &options);
+    assert_int_equal(session_drain(&session, 1, &drained), -1);
+    assert_int_equal(session.ended, WEIR_EINVAL);
+    session_end(&session);
+    open_session(&session, &options);
+    assert_int_equal(session_inbox(&session, &inbox), -1);
+    assert_int_equal(session.ended, WEIR_EINVAL);
+    session_end(&session);
+    assert_int_equal(session_start(&session, &options), 0);
+    assert_int_equal(session_open(&session, &open, 64, SESSION_KEEP), -1);
+    session_end(&session);
+    is_served(&options);
+    end(pid, said);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W6_who_takes_no_answers_keeps_nobody_else),
@@ -432,6 +547,8 @@ int main(void) {
         cmocka_unit_test(test_W6_who_is_gone_before_it_is_heard_has_no_session),
         cmocka_unit_test(test_W10_a_session_that_the_target_ends_says_why),
         cmocka_unit_test(test_W1_no_answer_is_dropped_for_a_slow_client),
+        cmocka_unit_test(test_B10_messages_that_are_wrong_are_counted),
+        cmocka_unit_test(test_B10_a_session_without_an_inbox_has_no_messages),
         cmocka_unit_test(test_B8_a_write_that_is_lost_or_repeated_is_counted),
     };
 

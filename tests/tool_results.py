@@ -57,7 +57,7 @@ def results(name, speed, k):
                     transfer_bytes_per_s=k * 9.7e9, fraction_of_limit=k * 0.88,
                     split={"generate_ns": 1, "transfer_ns": 1, "verify_ns": 1},
                     latency_notified_ns={"p50": 4100000, "p99": 25000000, "p999": 1, "max": 1})
-    if name == "latency":
+    if name in ("latency", "send latency"):
         return dict(row("ping", 1e8, 16, 131 / k, 1e9), fraction_of_limit=k * 0.46,
                     limit={"name": "cache line between two CPUs, one way", "bytes_per_s": None,
                            "latency_ns": 61 / k})
@@ -98,8 +98,8 @@ def results(name, speed, k):
                        for i, (each, gap) in enumerate(zip(names, (24, 900, 0.3)))]}
 
 
-NAMES = ("limits", "replay", "latency", "wake", "fill", "write hot", "write cold", "sweep write",
-         "sweep read", "pace", "incast", "storm", "faults")
+NAMES = ("limits", "replay", "latency", "send latency", "wake", "fill", "write hot", "write cold",
+         "sweep write", "sweep read", "sweep send", "pace", "incast", "storm", "faults")
 
 
 def make(factor):

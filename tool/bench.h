@@ -6,7 +6,9 @@
 #include "options.h"
 
 int bench_limits(const struct options *options);
-int bench_stream(const struct options *options); /* write, read, sweep */
+int bench_stream(const struct options *options);      /* write, read, sweep */
+int bench_send_stream(const struct options *options); /* send; sweep of messages */
+int bench_send_latency(const struct options *options);
 int bench_pace(const struct options *options);
 int bench_latency(const struct options *options);
 int bench_wake(const struct options *options);

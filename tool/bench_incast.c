@@ -6,6 +6,9 @@
  * connected before the gate opens, and a sender's rate counts from that moment until its last write
  * has ended: a sender that the system starts late, or seldom, is a slow one.
  *
+ * With --op send they send messages to one inbox, all of which the target has to have taken after
+ * each round, and those of each sender in their order.
+ *
  * This process writes nothing. It has a session of its own with the target, whose CPU time it
  * asks for, and watches over the target and the senders. */
 #include <inttypes.h>
@@ -45,7 +48,28 @@ struct incast {
     const struct options *options;
     const char *address;
     struct board *board;
+    struct proto_inbox inbox; /* of messages */
+    uint64_t sent;            /* messages, of both rounds so far */
 };
+
+static bool sends(const struct incast *incast) {
+    return incast->options->op == OP_SEND;
+}
+
+/* One place that nobody writes to, and for messages the inbox. */
+static struct proto_open target_open(const struct options *o) {
+    bool messages = o->op == OP_SEND;
+
+    return (struct proto_open){.kind = messages ? PROTO_KIND_SEND : PROTO_KIND_WRITE,
+                               .page_bytes = 64,
+                               .page_stride = 64,
+                               .page_count = 1,
+                               .lanes = 1,
+                               .seats = messages ? o->senders + 1 : 0,
+                               .message_bytes = messages ? o->size : 0,
+                               .waiting = (uint32_t)o->waiting,
+                               .crowd = messages};
+}
 
 /* ---- a sender ----------------------------------------------------------- */
 
@@ -81,13 +105,18 @@ static int send_all(struct incast *incast, struct crew *crew, unsigned index,
                     struct session *session, struct pacer *pacer) {
     const struct options *o = incast->options;
     struct sender *sender = &incast->board->senders[index];
-    struct proto_open open = pacer_open(o, false);
-    uint64_t cpu;
+    struct proto_open open = pacer_open(o, OP_WRITE);
+    uint64_t cpu, local = open.page_count * open.page_stride;
 
+    if (sends(incast)) { /* messages have no memory of their own there */
+        struct options plain = *o;
+        plain.op = OP_WRITE;
+        open = target_open(&plain);
+    }
     pacer->shown = &sender->landed_bytes;
     if (session_join(session, o, incast->address) != 0 ||
-        session_open(session, &open, open.page_count * open.page_stride, SESSION_KEEP) != 0 ||
-        session_touch(session) != 0 || pacer_init(pacer) != 0)
+        session_open(session, &open, local, SESSION_KEEP) != 0 || session_touch(session) != 0 ||
+        pacer_init(pacer) != 0)
         return -1;
     crew_reach(crew, index, CREW_READY);
     if (wait_at(session, crew, CREW_GO) != 0)
@@ -106,7 +135,12 @@ static int send_all(struct incast *incast, struct crew *crew, unsigned index,
 static int sender_run(struct crew *crew, unsigned index, void *context) {
     struct incast *incast = context;
     struct session session = {.options = incast->options};
-    struct pacer pacer = {.session = &session, .options = incast->options};
+    /* The one alone has a seat of its own: those of the second round count from 0, too. */
+    struct pacer pacer = {.session = &session,
+                          .options = incast->options,
+                          .op = (enum op_kind)incast->options->op,
+                          .inbox = incast->inbox.number,
+                          .seat = incast->sent == 0 ? incast->options->senders : index};
     int rc = send_all(incast, crew, index, &session, &pacer);
 
     pacer_free(&pacer);
@@ -140,6 +174,21 @@ static int await(const struct incast *incast, struct session *session, struct cr
     return 0;
 }
 
+/* The target takes all messages of the round. */
+static int drain(struct incast *incast, struct session *session, unsigned count) {
+    struct proto_drained drained;
+
+    for (unsigned i = 0; i < count; i++)
+        incast->sent += incast->board->senders[i].ops;
+    if (session_drain(session, incast->sent, &drained) != 0)
+        return -1;
+    return drained.misplaced == 0 && drained.taken == incast->sent
+               ? 0
+               : complain("%" PRIu64 " of %" PRIu64 " messages came twice, not in their order, or "
+                          "with another length",
+                          drained.misplaced, drained.taken);
+}
+
 /* So many senders at once. They are left as they are, at the second gate. */
 static int measure(struct incast *incast, struct session *session, struct crew *crew,
                    unsigned count, uint64_t *target_cpu_ns_out) {
@@ -156,7 +205,8 @@ static int measure(struct incast *incast, struct session *session, struct crew *
     crew_open(crew, CREW_GO);
     rc = await(incast, session, crew, CREW_DONE, &progress);
     progress_end(&progress);
-    if (rc != 0 || session_mark(session, &after) != 0)
+    if (rc != 0 || (sends(incast) && drain(incast, session, count) != 0) ||
+        session_mark(session, &after) != 0)
         return -1;
     *target_cpu_ns_out = after.cpu_ns - before.cpu_ns;
     crew_open(crew, CREW_LEAVE);
@@ -294,8 +344,9 @@ static struct limit incast_limit(const struct options *o) {
 static int measure_both(struct incast *incast, struct session *session, struct report *report) {
     const struct options *o = incast->options;
     struct board *board = incast->board;
-    struct result result = {
-        .op = "one write", .initiator = "the senders", .limit = incast_limit(o)};
+    struct result result = {.op = sends(incast) ? "one message" : "one write",
+                            .initiator = "the senders",
+                            .limit = incast_limit(o)};
     struct outcome outcome;
     struct limit after;
     double alone;
@@ -330,14 +381,16 @@ static uint64_t memory_needed(const struct options *o) {
         if (strcmp(device.name, o->device != NULL ? o->device : "shm") == 0)
             engine = device.engine_bytes;
     }
+    if (o->op == OP_SEND) {
+        struct proto_open open = target_open(o);
+        return payload + proto_inbox_bytes(&open) + engine;
+    }
     return 2 * payload + engine;
 }
 
 static int incast_run(struct incast *incast, struct session *session, struct report *report) {
     const struct options *o = incast->options;
-    const struct proto_open open = {
-        .kind = PROTO_KIND_WRITE, .page_bytes = 64, .page_stride = 64, .page_count = 1, .lanes = 1};
-
+    const struct proto_open open = target_open(o);
     uint64_t room = crew_peers(o->device); /* this process is a peer, too */
 
     if (o->senders >= room)
@@ -350,7 +403,8 @@ static int incast_run(struct incast *incast, struct session *session, struct rep
     if (incast->board == NULL)
         return complain("out of memory");
     if (session_start(session, session->options) != 0 ||
-        session_open(session, &open, 64, SESSION_KEEP) != 0)
+        session_open(session, &open, 64, SESSION_KEEP) != 0 ||
+        (sends(incast) && session_inbox(session, &incast->inbox) != 0))
         return -1;
     incast->address = session->address;
     if (measure_both(incast, session, report) != 0)

@@ -200,8 +200,8 @@ static int measure_loads(struct pacer *pacer, struct report *report, double rate
 static int pace_run(struct pacer *pacer, struct report *report) {
     const struct options *o = pacer->options;
     struct session *session = pacer->session;
-    struct proto_open open = pacer_open(o, pacer->reads);
-    struct result result = {.op = pacer->reads ? "one read" : "one write"};
+    struct proto_open open = pacer_open(o, pacer->op);
+    struct result result = {.op = pacer->op == OP_READ ? "one read" : "one write"};
     double rate;
 
     options_size_text(o->size, result.label);
@@ -220,7 +220,7 @@ static int pace_run(struct pacer *pacer, struct report *report) {
 
 int bench_pace(const struct options *options) {
     struct session session = {.options = options};
-    struct pacer pacer = {.session = &session, .options = options, .reads = options->op == OP_READ};
+    struct pacer pacer = {.session = &session, .options = options, .op = (enum op_kind)options->op};
     struct report report;
     int rc = -1;
 

@@ -250,6 +250,22 @@ static inline int land(struct worker *worker, struct flight *flight) {
     return 0;
 }
 
+/* Gives back the handles of those behind this one that have ended: they take room of the engine,
+ * which a transfer that is refused may wait for. */
+static int land_some(struct worker *worker, uint64_t index) {
+    uint64_t window = worker->stream->options->window;
+
+    for (uint64_t i = 1; i < window; i++) {
+        struct flight *flight = &worker->flights[(index + i) % window];
+        if (flight->transfer.id != 0 &&
+            weir_transfer_status(worker->stream->engine, flight->transfer) == WEIR_EINPROGRESS)
+            return 0;
+        if (flight->transfer.id != 0 && land_slowly(worker, flight) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 static inline int launch(struct worker *worker, uint64_t index, bool fixed,
                          weir_transfer_options *transfer) {
     struct stream *stream = worker->stream;
@@ -271,7 +287,8 @@ static inline int launch(struct worker *worker, uint64_t index, bool fixed,
                                 transfer->flags != 0 ? transfer : NULL, &flight->transfer)) ==
            WEIR_EAGAIN) {
         worker->eagain++;
-        if (pause_worker(worker, &worker->flights[(index + 1) % o->window]) != 0)
+        if (land_some(worker, index) != 0 ||
+            pause_worker(worker, &worker->flights[(index + 1) % o->window]) != 0)
             return -1;
     }
     if (rc != 0)

@@ -71,6 +71,11 @@ static const struct headline headlines[] = {
      .unit = UNIT_NS,
      .better = BETTER_LESS,
      LIMITED("latency", "latency_ns")},
+    {.title = "a message of 8 bytes, one way, p50",
+     .place = {.bench = "send latency", .path = "latency_ns.p50"},
+     .unit = UNIT_NS,
+     .better = BETTER_LESS,
+     LIMITED("send latency", "latency_ns")},
     {.title = "replay with making and checking",
      .place = {.bench = "replay", .path = "bytes_per_s"},
      .unit = UNIT_RATE,
@@ -91,12 +96,20 @@ static const struct headline headlines[] = {
      .place = ROWS("sweep read", "results", PICK_FIRST, "ops_per_s"),
      .unit = UNIT_PER_S,
      .better = BETTER_MORE},
+    {.title = "messages of 8 bytes",
+     .place = ROWS("sweep send", "results", PICK_FIRST, "ops_per_s"),
+     .unit = UNIT_PER_S,
+     .better = BETTER_MORE},
     {.title = "writes of 4 MiB",
      .place = ROWS("sweep write", "results", PICK_LAST, "bytes_per_s"),
      .unit = UNIT_RATE,
      .better = BETTER_MORE},
     {.title = "reads of 4 MiB",
      .place = ROWS("sweep read", "results", PICK_LAST, "bytes_per_s"),
+     .unit = UNIT_RATE,
+     .better = BETTER_MORE},
+    {.title = "messages of 4 MiB",
+     .place = ROWS("sweep send", "results", PICK_LAST, "bytes_per_s"),
      .unit = UNIT_RATE,
      .better = BETTER_MORE},
     {.title = "p99.9 at the highest paced load",
@@ -211,6 +224,7 @@ void headline_print(FILE *out, struct results *results) {
         print_headline(out, results, &headlines[i]);
     print_falls(out, results, "sweep write");
     print_falls(out, results, "sweep read");
+    print_falls(out, results, "sweep send");
     for (size_t i = 0; i < results_runs(results); i++) {
         struct run run = results_run(results, i);
         if (run.failed > 0)

@@ -14,6 +14,7 @@
 
 #include "host.h"
 #include "pace.h"
+#include "proto.h"
 #include "weir.h"
 
 #define KIB 1024ull
@@ -42,7 +43,7 @@ struct entry {
     unsigned commands; /* bit mask of 1 << enum command */
     size_t offset;     /* in struct options */
     uint64_t min;      /* KIND_REAL: in thousandths */
-    uint64_t max;
+    uint64_t max;      /* KIND_OP: a bit mask of 1 << enum op_kind */
 };
 
 /* Steps before a fault, of which the median is the rate that has to come back. */
@@ -52,10 +53,14 @@ struct entry {
 
 #define ON(command) (1u << (command))
 #define ON_STREAM   (ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SWEEP))
-#define ON_PEER     (ON_STREAM | ON(CMD_PACE) | ON(CMD_FILL) | ON(CMD_REPLAY))
+#define ON_MANY     (ON_STREAM | ON(CMD_SEND))
+#define ON_PEER     (ON_MANY | ON(CMD_PACE) | ON(CMD_FILL) | ON(CMD_REPLAY))
 #define ON_SESSION  (ON_PEER | ON(CMD_FAULTS) | ON(CMD_INCAST))
 #define ON_BENCH    (ON_SESSION | ON(CMD_LIMITS) | ON(CMD_WAKE) | ON(CMD_STORM))
 #define AT(field)   offsetof(struct options, field)
+
+/* Of a size with --latency that was not given. */
+#define LATENCY_BYTES 8
 
 static const struct entry entries[] = {
     {"listen", "HOST:PORT", "serve there; port 0: a free one [127.0.0.1:0]", KIND_TEXT,
@@ -74,10 +79,16 @@ static const struct entry entries[] = {
      1, ROUNDS_MAX},
     {"quick", NULL, "short runs, which try out and measure little", KIND_FLAG, ON(CMD_ALL),
      AT(quick), 0, 1},
-    {"op", "write|read", "the operation [write]", KIND_OP, ON(CMD_PACE) | ON(CMD_SWEEP), AT(op), 0,
-     0},
+    {"op", "write|read", "the operation [write]", KIND_OP, ON(CMD_PACE), AT(op), 0,
+     1u << OP_WRITE | 1u << OP_READ},
+    {"op", "write|read|send", "the operation; send: messages [write]", KIND_OP, ON(CMD_SWEEP),
+     AT(op), 0, 1u << OP_WRITE | 1u << OP_READ | 1u << OP_SEND},
+    {"op", "write|send", "the operation; send: messages [write]", KIND_OP, ON(CMD_INCAST), AT(op),
+     0, 1u << OP_WRITE | 1u << OP_SEND},
     {"size", "SIZE", "bytes of a segment [64K]", KIND_SIZE, ON(CMD_WRITE) | ON(CMD_READ), AT(size),
      1, 4 * GIB},
+    {"size", "SIZE", "bytes of a message [64K, with --latency 8]", KIND_SIZE, ON(CMD_SEND),
+     AT(size), 0, PROTO_MESSAGE_MAX},
     {"senders", "N", "processes that write to one target [8]", KIND_COUNT, ON(CMD_INCAST),
      AT(senders), 1, OPTIONS_SENDERS_MAX},
     {"size", "SIZE", "bytes of an operation [64K]", KIND_SIZE, ON(CMD_PACE), AT(size), 1, 4 * GIB},
@@ -93,10 +104,14 @@ static const struct entry entries[] = {
      AT(step), 1, 1000},
     {"window", "N", "writes in flight, each sender [16]", KIND_COUNT, ON(CMD_INCAST), AT(window), 1,
      1024},
-    {"window", "N", "transfers in flight, each thread [16]", KIND_COUNT, ON_STREAM | ON(CMD_REPLAY),
+    {"window", "N", "transfers in flight, each thread [16]", KIND_COUNT, ON_MANY | ON(CMD_REPLAY),
      AT(window), 1, 1024},
+    {"waiting", "N", "messages of one peer that have room [weir's]", KIND_COUNT,
+     ON(CMD_SEND) | ON(CMD_SWEEP) | ON(CMD_INCAST), AT(waiting), 1, PROTO_MESSAGES_MAX},
+    {"hold", "N", "messages that the target keeps for a while [0]", KIND_COUNT,
+     ON(CMD_SEND) | ON(CMD_SWEEP), AT(hold), 0, PROTO_MESSAGES_MAX},
     {"seconds", "T", "how long to measure [2]", KIND_REAL,
-     ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_WAKE), AT(seconds), 10, 3600},
+     ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SEND) | ON(CMD_WAKE), AT(seconds), 10, 3600},
     {"seconds", "T", "how long to measure each size [0.5]", KIND_REAL, ON(CMD_SWEEP), AT(seconds),
      10, 3600},
     {"seconds", "T", "how long to measure each load [1]", KIND_REAL, ON(CMD_PACE), AT(seconds), 10,
@@ -105,8 +120,8 @@ static const struct entry entries[] = {
      AT(seconds), 10, 3600},
     {"seconds", "T", "how long to measure, alone and together [1]", KIND_REAL, ON(CMD_INCAST),
      AT(seconds), 10, 3600},
-    {"threads", "N", "threads that submit, on one engine [1]", KIND_COUNT, ON_STREAM, AT(threads),
-     1, 64},
+    {"threads", "N", "threads that submit, on one engine [1]", KIND_COUNT, ON_MANY, AT(threads), 1,
+     64},
     {"memory", "shared|own", "allocated by weir, or registered memory [shared]", KIND_MEMORY,
      ON_SESSION, AT(memory), 0, 0},
     {"cold", "SIZE", "spread at random over so much memory [in caches]", KIND_SIZE, ON_STREAM,
@@ -114,9 +129,11 @@ static const struct entry entries[] = {
     {"cold", "SIZE", "memory of the copies to random places [1G]", KIND_SIZE, ON(CMD_LIMITS),
      AT(cold), 1 * MIB, MEMORY_BYTES_MAX},
     {"notify", NULL, "a notification with every transfer", KIND_FLAG, ON_STREAM, AT(notify), 0, 1},
-    {"verify", NULL, "check every byte of every transfer", KIND_FLAG, ON_STREAM, AT(verify), 0, 1},
+    {"verify", NULL, "check every byte of every transfer", KIND_FLAG, ON_MANY, AT(verify), 0, 1},
     {"latency", "[=notify|memory]", "8-byte ping-pong, by notification or memory", KIND_LATENCY,
      ON(CMD_WRITE), AT(latency), 0, 0},
+    {"latency", NULL, "ping-pong, by a message each way", KIND_FLAG, ON(CMD_SEND), AT(latency), 0,
+     1},
     {"page-size", "SIZE", "bytes of a page [64K]", KIND_SIZE, ON(CMD_FILL), AT(page_size), 8,
      64 * MIB},
     {"pages", "N", "pages of a repetition [1000]", KIND_COUNT, ON(CMD_FILL), AT(pages), 1, 65536},
@@ -171,7 +188,8 @@ static const struct {
     [CMD_LIMITS] = {"limits", "bench limits", "what this machine does at best, without weir"},
     [CMD_WRITE] = {"write", "bench write", "one-sided writes; --latency for a ping-pong"},
     [CMD_READ] = {"read", "bench read", "one-sided reads"},
-    [CMD_SWEEP] = {"sweep", "bench sweep", "writes or reads of 8 bytes to 4 MiB"},
+    [CMD_SEND] = {"send", "bench send", "messages; --latency for a ping-pong"},
+    [CMD_SWEEP] = {"sweep", "bench sweep", "writes, reads or messages of 8 bytes to 4 MiB"},
     [CMD_PACE] = {"pace", "bench pace", "latency of operations that come at a steady rate"},
     [CMD_WAKE] = {"wake", "bench wake", "what an idle engine costs, and how fast it is back"},
     [CMD_FAULTS] = {"faults", "bench faults", "throughput through broken QPs, a kill and a stop"},
@@ -290,7 +308,7 @@ static bool parse_word(const char *text, const char *const *names, uint64_t *val
     return false;
 }
 
-static const char *const op_names[] = {"write", "read", NULL};
+static const char *const op_names[] = {"write", "read", "send", NULL};
 static const char *const memory_names[] = {"shared", "own", NULL};
 static const char *const latency_names[] = {"none", "notify", "memory", NULL};
 
@@ -310,7 +328,10 @@ static int complain_value(const struct entry *entry, const char *words, const ch
         return complain("%s --%s %s: not a number from %g to %" PRIu64, words, entry->name, text,
                         (double)entry->min / 1000, entry->max);
     case KIND_OP:
-        return complain("%s --%s %s: neither write nor read", words, entry->name, text);
+        return entry->max == (1u << OP_WRITE | 1u << OP_READ | 1u << OP_SEND)
+                   ? complain("%s --%s %s: not write, read or send", words, entry->name, text)
+                   : complain("%s --%s %s: neither write nor %s", words, entry->name, text,
+                              (entry->max & 1u << OP_READ) != 0 ? "read" : "send");
     case KIND_LATENCY:
         return complain("%s --%s=%s: neither notify nor memory", words, entry->name, text);
     case KIND_MEMORY:
@@ -342,7 +363,7 @@ static int entry_take(const struct entry *entry, const char *text, struct option
                           field_of(entry, options));
         return good ? 0 : complain_value(entry, words, text);
     case KIND_OP:
-        good = parse_word(text, op_names, &value);
+        good = parse_word(text, op_names, &value) && (entry->max & UINT64_C(1) << value) != 0;
         break;
     case KIND_MEMORY:
         good = parse_word(text, memory_names, &value);
@@ -425,13 +446,27 @@ static const char *given_of(const struct options *o, const char *const *names) {
 static int check_excluded(const struct options *o) {
     static const char *const not_latency[] = {"size",   "segments", "window", "threads",
                                               "notify", "verify",   "cold",   NULL};
+    static const char *const not_ping[] = {"window", "threads", "verify", "waiting", "hold", NULL};
+    static const char *const not_send[] = {"segments", "cold", "notify", NULL};
+    static const char *const only_send[] = {"waiting", "hold", NULL};
     static const char *const not_describe[] = {"requests", "seed", "output", NULL};
     const char *name = NULL;
 
-    if (o->latency != LATENCY_NONE && (name = given_of(o, not_latency)) != NULL)
+    if (o->command == CMD_WRITE && o->latency != LATENCY_NONE &&
+        (name = given_of(o, not_latency)) != NULL)
         return complain("bench write: --latency is a ping-pong of 8 bytes, and --%s does not "
                         "apply to it",
                         name);
+    if (o->command == CMD_SEND && o->latency != LATENCY_NONE &&
+        (name = given_of(o, not_ping)) != NULL)
+        return complain("bench send: --latency is a ping-pong of one message, and --%s does not "
+                        "apply to it",
+                        name);
+    if (o->op == OP_SEND && (name = given_of(o, not_send)) != NULL)
+        return complain("%s: --op send is of messages, and --%s does not apply to them",
+                        commands[o->command].words, name);
+    if (o->command != CMD_SEND && o->op != OP_SEND && (name = given_of(o, only_send)) != NULL)
+        return complain("%s: --%s is of messages (--op send)", commands[o->command].words, name);
     if (o->describe != NULL && (name = given_of(o, not_describe)) != NULL)
         return complain("bench trace: --describe generates nothing, and --%s does not apply to it",
                         name);
@@ -479,7 +514,7 @@ static int check_peers(const char *list) {
 }
 
 static int check_together(const struct options *o) {
-    bool stream = (ON_STREAM & ON(o->command)) != 0;
+    bool stream = (ON_MANY & ON(o->command)) != 0;
     uint64_t size = o->command == CMD_SWEEP ? 4 * MIB : o->size;
     uint64_t lanes = o->window * o->segments * o->threads; /* bounds keep this below 2^33 */
     uint64_t flights = o->command == CMD_INCAST ? o->window * o->senders : o->window;
@@ -508,6 +543,15 @@ static int check_together(const struct options *o) {
         return complain("%" PRIu64 " operations of %" PRIu64 " bytes in flight is over the limit "
                         "of %llu GiB",
                         flights, o->size, MEMORY_BYTES_MAX / 2 / GIB);
+    if (o->command == CMD_INCAST && o->op == OP_SEND && o->size > PROTO_MESSAGE_MAX)
+        return complain("bench incast --op send: a message of %" PRIu64 " bytes is longer than "
+                        "%u MiB",
+                        o->size, PROTO_MESSAGE_MAX >> 20);
+    if (o->waiting + o->hold > MEMORY_BYTES_MAX / 4 / (size + KIB))
+        return complain("%" PRIu64 " messages of %" PRIu64
+                        " bytes that wait or are held (--waiting, "
+                        "--hold) is over the limit of %llu GiB",
+                        o->waiting + o->hold, size, MEMORY_BYTES_MAX / 4 / GIB);
     if (o->command == CMD_FILL && o->page_size > MEMORY_BYTES_MAX / 4 / o->pages)
         return complain("%" PRIu64 " pages of %" PRIu64 " bytes is over the limit of %llu GiB",
                         o->pages, o->page_size, MEMORY_BYTES_MAX / 4 / GIB);
@@ -641,6 +685,7 @@ static enum options_outcome parse_some(int argc, char **argv, struct taken *take
 }
 
 static enum options_outcome parse_options(int argc, char **argv, struct options *options) {
+    static const char *const size[] = {"size", NULL};
     enum options_outcome outcome;
     struct taken taken;
 
@@ -656,6 +701,9 @@ static enum options_outcome parse_options(int argc, char **argv, struct options 
     }
     if (outcome != OPTIONS_RUN)
         return outcome;
+    if (options->command == CMD_SEND && options->latency != LATENCY_NONE &&
+        given_of(options, size) == NULL)
+        options->size = LATENCY_BYTES;
     return check_together(options) == 0 ? OPTIONS_RUN : OPTIONS_WRONG;
 }
 

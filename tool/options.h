@@ -16,6 +16,7 @@ enum command {
     CMD_LIMITS,
     CMD_WRITE,
     CMD_READ,
+    CMD_SEND,
     CMD_SWEEP,
     CMD_PACE,
     CMD_WAKE,
@@ -33,9 +34,10 @@ enum command {
 #define OPTIONS_COUNTS_MAX   16    /* of a list */
 #define OPTIONS_PEERS_MAX    20000 /* one of them */
 
-enum op_kind { OP_WRITE = 0, OP_READ = 1 };
+enum op_kind { OP_WRITE = 0, OP_READ = 1, OP_SEND = 2 };
 enum memory_kind { MEMORY_SHARED = 0, MEMORY_OWN = 1 };
-/* NONE: throughput; NOTIFY: the target answers notifications; MEMORY: both sides poll a word. */
+/* NONE: throughput; NOTIFY: the target answers notifications, or messages; MEMORY: both sides poll
+ * a word. */
 enum latency_kind { LATENCY_NONE = 0, LATENCY_NOTIFY = 1, LATENCY_MEMORY = 2 };
 
 #define OPTIONS_FILES_MAX 2
@@ -74,6 +76,8 @@ struct options {
     uint64_t pool;
     uint64_t memory_max;
     uint64_t senders;
+    uint64_t waiting; /* messages that have room; 0: as weir has it */
+    uint64_t hold;    /* messages that the target keeps */
     uint64_t dial;
     uint64_t sessions; /* that a server has room for */
     uint64_t json_flag;

@@ -40,6 +40,23 @@ static inline bool is_due(const struct pacer *pacer, uint64_t now) {
            pacer->start_ns + pace_due(&pacer->pace, pacer->submitted) <= now;
 }
 
+/* One operation, from or to the place. */
+static int submit_one(struct pacer *pacer, uint64_t place, weir_transfer *transfer_out) {
+    struct session *session = pacer->session;
+    const weir_segment *segment = &pacer->segments[place];
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_part part = {
+        .local = segment->local, .offset = segment->local_offset, .length = segment->length};
+
+    if (pacer->op == OP_WRITE)
+        return weir_write(session->engine, session->peer, segment, 1, NULL, transfer_out);
+    if (pacer->op == OP_READ)
+        return weir_read(session->engine, session->peer, segment, 1, NULL, transfer_out);
+    options.notify_tag = proto_message_tag(pacer->seat, pacer->submitted);
+    return weir_message_send(session->engine, session->peer, pacer->inbox, &part, 1, &options,
+                             transfer_out);
+}
+
 /* Submits what is due. Returns how many; -1: one failed. */
 static int submit(struct pacer *pacer, uint64_t now) {
     struct session *session = pacer->session;
@@ -48,8 +65,7 @@ static int submit(struct pacer *pacer, uint64_t now) {
     for (; count < BURST_MOST && is_due(pacer, now); count++) {
         uint64_t place = pacer->submitted % pacer->options->window;
         struct pacer_flight *flight = &pacer->flights[place];
-        int rc = (pacer->reads ? weir_read : weir_write)(
-            session->engine, session->peer, &pacer->segments[place], 1, NULL, &flight->transfer);
+        int rc = submit_one(pacer, place, &flight->transfer);
         if (rc == WEIR_EAGAIN) {
             pacer->eagain++;
             return count;
@@ -122,8 +138,8 @@ uint64_t pacer_stride(const struct options *options) {
     return (options->size + 63) & ~UINT64_C(63);
 }
 
-struct proto_open pacer_open(const struct options *options, bool reads) {
-    return (struct proto_open){.kind = reads ? PROTO_KIND_READ : PROTO_KIND_WRITE,
+struct proto_open pacer_open(const struct options *options, enum op_kind op) {
+    return (struct proto_open){.kind = op == OP_READ ? PROTO_KIND_READ : PROTO_KIND_WRITE,
                                .page_bytes = options->size,
                                .page_stride = pacer_stride(options),
                                .page_count = options->window,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pacer.h: operations of one size, each at a place of its own, made at a steady rate or as many as
- * go, over a session.
+ * go, over a session. They are writes, reads, or messages to an inbox.
  *
  * One thread. Each pass reads the clock once, lands what has ended, and submits what is due, up to
  * a burst at once when it is behind. An operation has ended at the first pass that sees it, and
@@ -23,7 +23,9 @@ struct pacer_flight; /* one operation under way */
 struct pacer {
     struct session *session;
     const struct options *options; /* --size and --window */
-    bool reads;
+    enum op_kind op;
+    uint32_t inbox; /* of messages: whose number, and our seat there */
+    uint64_t seat;
     struct pacer_flight *flights;
     weir_segment *segments;
     struct pace pace;
@@ -39,8 +41,8 @@ struct pacer {
 
 /* From one operation's place to the next one's. */
 uint64_t pacer_stride(const struct options *options);
-/* What the target opens for them. */
-struct proto_open pacer_open(const struct options *options, bool reads);
+/* What the target opens for writes or reads. */
+struct proto_open pacer_open(const struct options *options, enum op_kind op);
 
 /* Fills in the flights of a pacer whose session is open; the members above them are set. 0, or -1
  * after complaining. pacer_free is harmless after either, and once more. */

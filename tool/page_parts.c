@@ -208,7 +208,7 @@ struct table {
             {"of limit", "fraction_of_limit", UNIT_LIMIT, BETTER_MORE},                            \
     }
 #define ONE_BENCHES                                                                                \
-    { "write hot", "write cold", "fill", "replay", "latency", "wake", "pace" }
+    { "write hot", "write cold", "fill", "replay", "latency", "send latency", "wake", "pace" }
 
 static const struct table tables[] = {
     {.title = "Rates",
@@ -238,6 +238,13 @@ static const struct table tables[] = {
      .columns = SWEEP_COLUMNS},
     {.title = "Reads by size",
      .bench = "sweep read",
+     .array = "results",
+     .key = "size",
+     .head = "size",
+     .unit = UNIT_BYTES,
+     .columns = SWEEP_COLUMNS},
+    {.title = "Messages by size",
+     .bench = "sweep send",
      .array = "results",
      .key = "size",
      .head = "size",

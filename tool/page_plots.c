@@ -18,6 +18,7 @@ struct curve {
 };
 
 #define CURVES_MAX 4
+_Static_assert(2 * CURVES_MAX <= PLOT_LINES_MAX, "of two results all are drawn");
 
 struct curves {
     const char *title, *note, *x_label;
@@ -27,24 +28,26 @@ struct curves {
 };
 
 static const struct curves over_rows[] = {
-    {.title = "Rate over the size of a transfer",
+    {.title = "Rate over the size of a transfer or message",
      .note = "the limit is the best plain copy of that size, in caches",
-     .x_label = "bytes of a transfer",
+     .x_label = "bytes of a transfer or message",
      .x = AXIS_SIZES,
      .y = AXIS_RATE_LOG,
      .scale = 1,
      .curves = {{"write", "sweep write", "results", "size", "bytes_per_s", COLOUR_1, false},
                 {"read", "sweep read", "results", "size", "bytes_per_s", COLOUR_2, false},
+                {"message", "sweep send", "results", "size", "bytes_per_s", COLOUR_3, false},
                 {"limit", "sweep write", "results", "size", "limit.bytes_per_s", COLOUR_LIMIT,
                  false}}},
-    {.title = "Operations over the size of a transfer",
+    {.title = "Operations over the size of a transfer or message",
      .note = "the limit is the best plain copy of that size, in caches",
-     .x_label = "bytes of a transfer",
+     .x_label = "bytes of a transfer or message",
      .x = AXIS_SIZES,
      .y = AXIS_PER_S_LOG,
      .scale = 1,
      .curves = {{"write", "sweep write", "results", "size", "ops_per_s", COLOUR_1, false},
                 {"read", "sweep read", "results", "size", "ops_per_s", COLOUR_2, false},
+                {"message", "sweep send", "results", "size", "ops_per_s", COLOUR_3, false},
                 {"limit", "sweep write", "results", "size", "limit.bytes_per_s", COLOUR_LIMIT,
                  true}}},
     {.title = "Latency under a paced load of writes",
@@ -111,7 +114,8 @@ static void add_quantiles(const struct page *page, struct plot *plot) {
     } lines[] = {{"8 B", "latency", COLOUR_1},
                  {"64 KiB", "write hot", COLOUR_2},
                  {"cold", "write cold", COLOUR_3},
-                 {"wake", "wake", COLOUR_4}};
+                 {"wake", "wake", COLOUR_4},
+                 {"message", "send latency", COLOUR_5}};
     static const char *const paths[] = {"latency_ns.p50", "latency_ns.p99", "latency_ns.p999",
                                         "latency_ns.p9999", "latency_ns.max"};
     const unsigned count = sizeof(paths) / sizeof(paths[0]);
@@ -225,8 +229,9 @@ static bool draw_curves(const struct page *page, const struct curves *curves) {
 
 static bool draw_quantiles(const struct page *page) {
     struct plot plot = {.title = "Percentiles of latency",
-                        .note = "half a round trip of 8 B; writes of 64 KiB under load, in caches "
-                                "and cold; until a sleeping engine is awake",
+                        .note = "half a round trip of 8 B, by writes and by messages; writes of "
+                                "64 KiB under load, in caches and cold; until a sleeping engine is "
+                                "awake",
                         .x_label = "percentile",
                         .x = AXIS_QUANTILES,
                         .y = AXIS_TIME_LOG};

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#define PLOT_LINES_MAX 8
+#define PLOT_LINES_MAX 10
 #define PLOT_MARKS_MAX 64
 
 /* Colours: --s1 and so on in the page's style sheet. */

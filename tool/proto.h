@@ -31,6 +31,11 @@
  * Fill:     the bench's memory is `page_count` pages and then one list, of page numbers.
  *           FILL arg = repetition: the target reads the list, writes the pages, with
  *           FILLED arg = repetition; then FILL_DONE {times}.
+ * Send:     the target opens an inbox. INBOX -> NUMBER {its number, its memory}.
+ *           Messages have tags of proto_message_tag; DRAIN {count} -> DRAINED {what came of all},
+ *           once the target has taken so many since the session began.
+ * Send ping: the same; and each message is answered by one of that length, with the same tag, to
+ *           the inbox `answers` of the bench.
  * Replay:   memory of both sides: pages, then `seats` lists of list_bytes each.
  *           REQUEST arg = seat {count}: the ids of the blocks were written to the target's list;
  *           GRANT arg = seat: page numbers were written to the bench's list;
@@ -70,7 +75,11 @@ enum proto_type {
     PROTO_RECALL,
     PROTO_RECALLED,
     PROTO_STRIKE,
-    PROTO_STRUCK
+    PROTO_STRUCK,
+    PROTO_INBOX,
+    PROTO_NUMBER,
+    PROTO_DRAIN,
+    PROTO_DRAINED
 };
 
 enum proto_kind {
@@ -80,11 +89,16 @@ enum proto_kind {
     PROTO_KIND_PING_MEMORY,
     PROTO_KIND_FILL,
     PROTO_KIND_REPLAY,
-    PROTO_KIND_FAULTS /* PROTO_KIND_WRITE, with faults */
+    PROTO_KIND_FAULTS, /* PROTO_KIND_WRITE, with faults */
+    PROTO_KIND_SEND,
+    PROTO_KIND_SEND_PING
 };
 
 #define PROTO_SEATS_MAX 1024
 #define PROTO_PAGES_MAX (1u << 28)
+/* Of a message; of messages that wait, and of those that the target holds. */
+#define PROTO_MESSAGE_MAX  (8u << 20)
+#define PROTO_MESSAGES_MAX 65536u
 
 struct proto_open {
     uint64_t magic;
@@ -97,6 +111,14 @@ struct proto_open {
     uint64_t seats;
     uint64_t list_bytes; /* of one seat */
     uint64_t seed;
+    /* Sends. Seats are senders: the messages of each come in the order of their numbers. */
+    uint64_t message_bytes; /* of each message */
+    uint32_t waiting;       /* messages that have room for one peer; 0: as weir has it */
+    uint32_t hold;          /* messages that the target keeps before it gives one back */
+    uint32_t crowd;         /* 1: of any peers, 0: of the session's alone */
+    uint32_t verify;        /* 1: the content is content_key(seed, tag) */
+    uint32_t answers;       /* ping: the bench's inbox */
+    uint32_t reserved;
 };
 
 struct proto_round {
@@ -114,6 +136,19 @@ struct proto_checked {
 struct proto_marked {
     uint64_t cpu_ns;
     uint64_t notifications; /* DATA, CHECK, PING, FILL, REQUEST and BLOCKS of this session */
+};
+
+struct proto_inbox {
+    uint32_t number;
+    uint32_t chunks;
+    uint64_t chunk_bytes;
+};
+
+struct proto_drained {
+    uint64_t taken;     /* messages; these all since the session began */
+    uint64_t misplaced; /* of another number than the one that was due, or of another length */
+    uint64_t checked_bytes;
+    uint64_t wrong_bytes;
 };
 
 struct proto_count {
@@ -137,6 +172,50 @@ static inline enum proto_type proto_type(uint64_t tag) {
 
 static inline uint64_t proto_argument(uint64_t tag) {
     return tag & ((UINT64_C(1) << PROTO_ARG_BITS) - 1);
+}
+
+/* A message's tag: whose it is, and how many that sender sent before in this session. */
+#define PROTO_SEAT_SHIFT 48
+
+static inline uint64_t proto_message_tag(uint64_t seat, uint64_t number) {
+    return seat << PROTO_SEAT_SHIFT | number;
+}
+
+/* An inbox's memory is cut as weir(3), "Messages", has it: what a message takes, how many of them
+ * are in a chunk, how many of one peer have room, and the bytes of all. Those that are held, and a
+ * chunk that is not free for the last of them, are room besides: what waits does not wait for what
+ * is held. */
+#define PROTO_LINE        UINT64_C(64)
+#define PROTO_CHUNK       UINT64_C(65536)
+#define PROTO_LINE_HOLDS  40 /* bytes that fit into the first line */
+#define PROTO_ROOM_LEAST  16
+#define PROTO_ROOM_CROWDS 4 /* all peers' room, of one peer's */
+
+static inline uint64_t proto_message_room(const struct proto_open *open) {
+    uint64_t lines = (open->message_bytes + PROTO_LINE - 1) / PROTO_LINE;
+
+    return PROTO_LINE * (open->message_bytes <= PROTO_LINE_HOLDS ? 1 : 1 + lines);
+}
+
+static inline uint64_t proto_chunk_messages(const struct proto_open *open) {
+    uint64_t room = proto_message_room(open);
+
+    return room > PROTO_CHUNK ? 1 : PROTO_CHUNK / room;
+}
+
+static inline uint64_t proto_peer_messages(const struct proto_open *open) {
+    uint64_t chunk = proto_chunk_messages(open);
+    uint64_t least = chunk > PROTO_ROOM_LEAST ? chunk : PROTO_ROOM_LEAST;
+
+    return (open->waiting != 0 ? open->waiting : least) +
+           (open->hold != 0 ? open->hold + chunk : 0);
+}
+
+static inline uint64_t proto_inbox_bytes(const struct proto_open *open) {
+    uint64_t chunk = proto_chunk_messages(open), room = proto_message_room(open);
+    uint64_t messages = proto_peer_messages(open) * (open->crowd != 0 ? PROTO_ROOM_CROWDS : 1);
+
+    return (messages + chunk - 1) / chunk * (room > PROTO_CHUNK ? room : PROTO_CHUNK);
 }
 
 /* Where a session's lists begin: after its pages, on a cache line. */

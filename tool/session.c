@@ -71,8 +71,10 @@ int session_fail(struct session *session, const char *what, int error) {
     }
     if (host_interrupted())
         return complain("%s: interrupted", what);
-    /* A target that ended the session has released its memory, and its device refuses. */
-    if (ended_why(session, error == WEIR_EREMOTE || error == WEIR_EDEVICE) != 0)
+    /* A target that ended the session has released its memory, and its device refuses; or closed
+     * its inbox. */
+    if (ended_why(session,
+                  error == WEIR_EREMOTE || error == WEIR_EDEVICE || error == WEIR_ESTALE) != 0)
         return complain_ended(session, what);
     if (error == WEIR_EREFUSED) {
         diagnose_refusal(session->engine, session->peer, why);
@@ -472,14 +474,31 @@ int session_close(struct session *session) {
     return 0;
 }
 
-int session_mark(struct session *session, struct proto_marked *marked_out) {
+/* Asks for something, whose answer has so many bytes. */
+static int ask(struct session *session, enum proto_type asked, const void *payload, uint32_t length,
+               enum proto_type answered, void *out, size_t size) {
     weir_notification answer;
 
-    if (session_send(session, proto_tag(PROTO_MARK, 0), NULL, 0, NULL, 0) != 0 ||
-        session_await(session, PROTO_MARKED, &answer) != 0)
+    if (session_send(session, proto_tag(asked, 0), payload, length, NULL, 0) != 0 ||
+        session_await(session, answered, &answer) != 0)
         return -1;
-    if (answer.length != sizeof(*marked_out))
+    if (answer.length != size)
         return complain("the target's answer has a wrong length");
-    memcpy(marked_out, answer.payload, sizeof(*marked_out));
+    memcpy(out, answer.payload, size);
     return 0;
+}
+
+int session_mark(struct session *session, struct proto_marked *marked_out) {
+    return ask(session, PROTO_MARK, NULL, 0, PROTO_MARKED, marked_out, sizeof(*marked_out));
+}
+
+int session_inbox(struct session *session, struct proto_inbox *inbox_out) {
+    return ask(session, PROTO_INBOX, NULL, 0, PROTO_NUMBER, inbox_out, sizeof(*inbox_out));
+}
+
+int session_drain(struct session *session, uint64_t count, struct proto_drained *drained_out) {
+    struct proto_count until = {.count = count};
+
+    return ask(session, PROTO_DRAIN, &until, sizeof(until), PROTO_DRAINED, drained_out,
+               sizeof(*drained_out));
 }

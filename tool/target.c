@@ -90,6 +90,21 @@ int target_send(struct target *target, struct served *served, uint64_t tag, cons
     return send_one(target, served, tag, payload, length, segments, segment_count);
 }
 
+int target_post(struct target *target, struct served *served, uint32_t inbox, uint64_t tag,
+                const weir_part *part) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    int rc;
+
+    if (served->answers++ % ANSWERS_LOOK == 0 && leaves_too_many(target, served))
+        return WEIR_EAGAIN;
+    options.notify_tag = tag;
+    rc = weir_message_send(target->engine, served->peer, inbox, part, 1, &options, &transfer);
+    if (rc == 0 && transfer.id != 0)
+        weir_transfer_release(target->engine, transfer);
+    return rc;
+}
+
 /* ---- sessions ---------------------------------------------------------- */
 
 static struct served *find(struct target *target, weir_peer peer) {
@@ -104,7 +119,10 @@ static int check_open(const struct target *target, const struct proto_open *open
     uint64_t max = target->options->memory_max;
 
     if (open->magic != PROTO_MAGIC || open->kind < PROTO_KIND_WRITE ||
-        open->kind > PROTO_KIND_FAULTS || open->memory > MEMORY_OWN)
+        open->kind > PROTO_KIND_SEND_PING || open->memory > MEMORY_OWN)
+        return WEIR_EINVAL;
+    if (open->message_bytes > PROTO_MESSAGE_MAX || open->waiting > PROTO_MESSAGES_MAX ||
+        open->hold > PROTO_MESSAGES_MAX)
         return WEIR_EINVAL;
     if (open->page_count == 0 || open->page_count > PROTO_PAGES_MAX || open->page_bytes == 0 ||
         open->page_stride < open->page_bytes || open->page_stride % 8 != 0 ||
@@ -115,9 +133,12 @@ static int check_open(const struct target *target, const struct proto_open *open
     if (open->page_stride > max / open->page_count ||
         (open->seats != 0 && open->list_bytes > max / open->seats))
         return WEIR_ETOOBIG;
-    if (work_memory_bytes(open) > max || work_scratch_bytes(open) > max - work_memory_bytes(open))
+    if (work_memory_bytes(open) > max ||
+        work_scratch_bytes(open) + work_inbox_bytes(open) > max - work_memory_bytes(open))
         return WEIR_ETOOBIG;
     if (open->kind == PROTO_KIND_REPLAY && (open->seats == 0 || open->list_bytes == 0))
+        return WEIR_EINVAL;
+    if ((open->kind == PROTO_KIND_SEND || open->kind == PROTO_KIND_SEND_PING) && open->seats == 0)
         return WEIR_EINVAL;
     if (open->kind == PROTO_KIND_FILL &&
         (open->seats != 1 || open->list_bytes == 0 || open->list_bytes / 8 > open->page_count))
@@ -131,7 +152,7 @@ static int allocate(struct target *target, struct served *served) {
     void *base = NULL;
     int rc;
 
-    if (bytes + scratch > host_memory_available())
+    if (bytes + scratch + work_inbox_bytes(&served->open) > host_memory_available())
         return WEIR_ENOMEM; /* better than to be killed for it */
     if (served->open.memory == MEMORY_SHARED) {
         rc = weir_memory_allocate(target->engine, bytes, WEIR_ACCESS_ALL, &served->memory, &base);
@@ -168,6 +189,7 @@ static int release_memory(struct target *target, weir_memory *memory) {
 static int release(struct target *target, struct served *served) {
     int rc = 0;
 
+    inbox_shut(target, served);
     if (served->remote.id != 0)
         rc = weir_remote_release(target->engine, served->remote);
     if (rc == WEIR_EBUSY)
@@ -366,6 +388,10 @@ static int on_message(struct target *target, struct served *served,
         return on_export(target, served, message);
     case PROTO_MARK:
         return on_mark(target, served);
+    case PROTO_INBOX:
+        return inbox_name(target, served);
+    case PROTO_DRAIN:
+        return inbox_drain(target, served, message);
     case PROTO_LEND:
         return work_lend(target, served);
     case PROTO_RECALL:
@@ -471,6 +497,12 @@ static unsigned visit_sessions(struct target *target, struct mood *mood_out) {
             mood_out->playing = mood_out->looking = true;
             if (rc < 0)
                 end_session(target, served, "a word for a client cannot be sent", rc);
+            work += rc > 0;
+        } else if (inbox_is_of(served)) {
+            int rc = inbox_take(target, served);
+            mood_out->playing = mood_out->playing || served->open.kind == PROTO_KIND_SEND_PING;
+            if (rc < 0)
+                end_session(target, served, "a client's message cannot be taken", rc);
             work += rc > 0;
         } else {
             mood_out->playing = mood_out->playing || served->open.kind == PROTO_KIND_PING;

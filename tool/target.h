@@ -45,6 +45,13 @@ struct served {
     uint64_t word;        /* PING_MEMORY: the last word seen */
     weir_transfer copied; /* PING_MEMORY: the write of that word, until it has ended */
     uint32_t queued;      /* enum queued: the transfer that is under way */
+    /* Sends. */
+    weir_inbox inbox;
+    uint64_t *due;      /* of each seat: the number of its next message */
+    weir_message *held; /* a ring of open.hold */
+    uint64_t kept;      /* messages that were put there, ever */
+    struct proto_drained drained;
+    uint64_t drain_at; /* what is asked for; 0: nothing */
     /* Fill. */
     weir_segment *segments;
     uint64_t repetition;
@@ -79,6 +86,10 @@ int target_serve(const struct options *options);
 int target_send(struct target *target, struct served *served, uint64_t tag, const void *payload,
                 uint32_t length, const weir_segment *segments, size_t segment_count);
 
+/* Sends a message to an inbox of the session's client, likewise. */
+int target_post(struct target *target, struct served *served, uint32_t inbox, uint64_t tag,
+                const weir_part *part);
+
 /* target_work.c: the kinds of session. An int is 0 (of work_watch_word also 1), or a WEIR_E* after
  * which the session is closed. */
 int work_open(struct target *target, struct served *served);
@@ -86,6 +97,7 @@ void work_close(struct served *served);
 /* Bytes that the session's memory and its scratch need; the kind was checked. */
 uint64_t work_memory_bytes(const struct proto_open *open);
 uint64_t work_scratch_bytes(const struct proto_open *open);
+uint64_t work_inbox_bytes(const struct proto_open *open); /* and of those that are held */
 int work_check(struct target *target, struct served *served, const weir_notification *message);
 int work_pong(struct target *target, struct served *served);
 /* Copies the word back if it changed; 1 if it did, 0 or an error. */
@@ -98,5 +110,17 @@ int work_blocks(struct target *target, struct served *served, const weir_notific
 int work_lend(struct target *target, struct served *served);
 int work_recall(struct target *target, struct served *served);
 int work_strike(struct target *target, struct served *served);
+
+/* target_inbox.c: sessions of messages. Takes some of those that wait: how many; or an error. */
+int inbox_open(struct target *target, struct served *served);
+int inbox_take(struct target *target, struct served *served);
+/* Nothing is held any more, and nobody can send. Harmless at any stage. */
+void inbox_shut(struct target *target, struct served *served);
+void inbox_free(struct served *served);
+int inbox_name(struct target *target, struct served *served);
+int inbox_drain(struct target *target, struct served *served, const weir_notification *message);
+static inline bool inbox_is_of(const struct served *served) {
+    return served->open.kind == PROTO_KIND_SEND || served->open.kind == PROTO_KIND_SEND_PING;
+}
 
 #endif

@@ -43,9 +43,17 @@ uint64_t work_scratch_bytes(const struct proto_open *open) {
         return 64;
     case PROTO_KIND_FAULTS:
         return LENT_BYTES;
+    case PROTO_KIND_SEND_PING:
+        return open->message_bytes == 0 ? 64 : open->message_bytes;
     default:
         return 0;
     }
+}
+
+uint64_t work_inbox_bytes(const struct proto_open *open) {
+    if (open->kind != PROTO_KIND_SEND && open->kind != PROTO_KIND_SEND_PING)
+        return 0;
+    return proto_inbox_bytes(open) + open->hold * sizeof(weir_message);
 }
 
 static unsigned char *page_at(const struct served *served, uint64_t page) {
@@ -87,7 +95,6 @@ static int replay_open(struct served *served) {
 int work_open(struct target *target, struct served *served) {
     const struct proto_open *open = &served->open;
 
-    (void)target;
     switch (open->kind) {
     case PROTO_KIND_READ:
         for (uint64_t page = 0; page < open->page_count; page++)
@@ -101,12 +108,16 @@ int work_open(struct target *target, struct served *served) {
         return 0;
     case PROTO_KIND_REPLAY:
         return replay_open(served);
+    case PROTO_KIND_SEND:
+    case PROTO_KIND_SEND_PING:
+        return inbox_open(target, served);
     default:
         return 0;
     }
 }
 
 void work_close(struct served *served) {
+    inbox_free(served);
     if (served->seats != NULL) {
         for (uint64_t i = 0; i < served->open.seats; i++)
             free(served->seats[i].pages);

@@ -60,6 +60,8 @@ check B4_read_small leaves_nothing round read --verify --size 64 --seconds $seco
 check S2_small_depth leaves_nothing round write --verify --segments 100 --depth 8 --size 256 --seconds $seconds
 check S16_threads leaves_nothing round write --verify --threads 4 --size 4K --seconds $seconds
 check S4_several_qps leaves_nothing round write --verify --qps 4 --size 16K --seconds $seconds
+check B10_messages leaves_nothing round send --verify --size 64K --seconds $seconds
+check B10_small_messages leaves_nothing round send --verify --size 100 --hold 5 --seconds $seconds
 check B3_fill leaves_nothing round fill --pages 64 --page-size 4K --repeat 3
 check B6_replay leaves_nothing replay
 check own_target leaves_nothing own_target
