@@ -2,111 +2,18 @@
 /* test_conformance_sim.c: the simulated NIC through the conformance suite, in each of
  * its kinds. This is what keeps the simulator honest (E4). */
 #include <stdio.h>
-#include <string.h>
 
 #include "conformance.h"
 #include "nic.h"
+#include "sim_kinds.h"
 #include "world.h"
 
 enum { ADVANCE_NS = 20000 };
 
-struct kind {
-    const char *name;
-    bool ordered;
-    bool completes_inline;
-    bool srq;
-    uint32_t last_wqe;
-    uint32_t pieces_max;
-    bool qp_rings;
-    bool recv_rings;
-    uint64_t flush_ns_max;
-    bool is_odd; /* as config_odd says */
-    bool no_blame;
-};
-
-static const struct kind KINDS[] = {
-    {"sim ordered", true, false, false, SIM_LAST_WQE_NEVER, 1, false, false, 5000, false, false},
-    {"sim ordered srq", true, false, true, SIM_LAST_WQE_MANY, 3, false, false, 5000, false, false},
-    {"sim inline", true, true, false, SIM_LAST_WQE_NEVER, 1, false, false, 0, false, false},
-    {"sim inline srq", true, true, true, SIM_LAST_WQE_LATE, 2, false, false, 5000, false, false},
-    {"sim unordered", false, false, false, SIM_LAST_WQE_NEVER, 3, false, false, 5000, false, false},
-    {"sim unordered srq", false, false, true, SIM_LAST_WQE_EARLY, 2, false, false, 5000, false,
-     false},
-    {"sim rings", true, false, false, SIM_LAST_WQE_NEVER, 1, true, false, 5000, false, false},
-    {"sim rings srq", true, false, true, SIM_LAST_WQE_LATE, 1, true, false, 0, false, false},
-    {"sim receive rings", true, false, false, SIM_LAST_WQE_NEVER, 2, true, true, 0, false, false},
-    {"sim inline receive rings", true, true, false, SIM_LAST_WQE_NEVER, 2, true, true, 0, false,
-     false},
-    {"sim unordered receive rings", false, false, false, SIM_LAST_WQE_NEVER, 3, true, true, 5000,
-     false, false},
-    {"sim odd", true, false, false, SIM_LAST_WQE_NEVER, 3, true, false, 5000, true, false},
-    {"sim odd srq", true, false, true, SIM_LAST_WQE_MANY, 2, false, false, 0, true, false},
-    {"sim no blame", true, false, false, SIM_LAST_WQE_NEVER, 2, false, false, 5000, false, true},
-    {"sim no blame srq", true, false, true, SIM_LAST_WQE_LATE, 1, true, false, 0, false, true},
-    {"sim odd no blame", true, false, false, SIM_LAST_WQE_NEVER, 3, true, true, 5000, true, true},
-    {"sim odd inline", true, true, false, SIM_LAST_WQE_NEVER, 1, false, false, 5000, true, false},
-};
-
-enum { KIND_COUNT = sizeof(KINDS) / sizeof(KINDS[0]) };
-
 struct sim_hooks {
-    const struct kind *kind;
+    const struct sim_kind *kind;
     struct sim_world *world;
 };
-
-/* The odd ways of a device: it may grant more than was asked for, refuse to destroy at first,
- * answer late, bound a post; and what it may leave out. */
-static void config_odd(struct sim_nic_config *nic) {
-    nic->grant = SIM_GRANT_MORE;
-    nic->destroy_fails_max = 3;
-    nic->late_ns_max = 5000;
-    nic->connect_ns_max = 100000;
-    nic->post_bytes_max = 1 << 20;
-    nic->inline_bytes_max = 0;
-    nic->mtu_max = nic->rd_atomic_max = 0;
-    nic->nak_kills_target = false;
-    nic->fatal_events = false;
-    nic->import_maps = nic->completes_inline;
-    nic->cq_clean = true; /* flushes come while it refuses to destroy */
-}
-
-static void kind_config(const struct kind *kind, struct sim_config *config) {
-    memset(config, 0, sizeof(*config));
-    config->nodes = 2;
-    config->net.latency_min_ns = config->net.latency_max_ns = 1000;
-    for (uint32_t i = 0; i < 2; i++) {
-        config->nic[i] = (struct sim_nic_config){
-            .ordered = kind->ordered,
-            .completes_inline = kind->completes_inline,
-            .srq = kind->srq,
-            .last_wqe = kind->last_wqe,
-            .pieces_max = kind->pieces_max,
-            .nak_kills_target = true,
-            .fatal_events = true,
-            .no_blame = kind->no_blame,
-            .import_maps = true,
-            .sq_depth_max = 1024,
-            .rq_depth_max = 1024,
-            .inline_bytes_max = 256,
-            .retry_count = 3,
-            .message_bytes_max = 1 << 30,
-            .post_bytes_max = UINT64_MAX,
-            .latency_min_ns = 500,
-            .latency_max_ns = 3000,
-            .flush_ns_max = kind->flush_ns_max,
-            .cq_clean = kind->flush_ns_max == 0, /* else flushes come too late to be seen */
-            .qp_rings = kind->qp_rings,
-            .recv_rings = kind->recv_rings,
-            .ring_turn_max = 4,
-            .rto_ns = 10000,
-            .mtu_max = 4096,
-            .rd_atomic_max = 16,
-        };
-        if (kind->is_odd) {
-            config_odd(&config->nic[i]);
-        }
-    }
-}
 
 static void hooks_close(struct conformance_world *world) {
     struct sim_hooks *hooks = world->self;
@@ -125,7 +32,7 @@ static int hooks_open(struct conformance_world *world, struct weir_device **a_ou
     struct sim_hooks *hooks = world->self;
     struct sim_config config;
 
-    kind_config(hooks->kind, &config);
+    sim_kind_config(hooks->kind, 2, &config);
     hooks->world = sim_world_open(&config, 1, NULL);
     if (hooks->world == NULL) {
         return WEIR_ENOMEM;
@@ -152,10 +59,10 @@ static void hooks_advance(struct conformance_world *world) {
 int main(void) {
     int failed = 0;
 
-    for (int i = 0; i < KIND_COUNT; i++) {
-        struct sim_hooks hooks = {.kind = &KINDS[i]};
+    for (int i = 0; i < SIM_KINDS; i++) {
+        struct sim_hooks hooks = {.kind = &sim_kinds[i]};
         struct conformance_world world = {
-            .name = KINDS[i].name,
+            .name = sim_kinds[i].name,
             .ops = &SIM_NIC_OPS,
             .open = hooks_open,
             .close = hooks_close,
@@ -163,7 +70,7 @@ int main(void) {
             .self = &hooks,
         };
 
-        printf("== %s\n", KINDS[i].name);
+        printf("== %s\n", sim_kinds[i].name);
         failed += conformance_run(&world);
     }
     return failed == 0 ? 0 : 1;

@@ -1,42 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_conformance_verbs.c: RDMA devices through the conformance suite, both ends in this
- * process: the device that weir chooses and the one that WEIR_VERBS_PEER_DEVICE names, or
- * the first one again. Skipped where there is none. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "device.h"
-#include "pair.h"
-
-struct names {
-    char of[2][64]; /* "": any */
-};
-
-static void choose(const struct conformance_pair *pair, int index) {
-    const struct names *names = pair->self;
-    if (names->of[index][0] != '\0')
-        setenv("WEIR_VERBS_DEVICE", names->of[index], 1);
-    else
-        unsetenv("WEIR_VERBS_DEVICE");
-}
+/* test_conformance_verbs.c: RDMA devices through the conformance suite, both ends in this process.
+ * Skipped where there is none. */
+#include "verbs_pair.h"
 
 int main(void) {
-    struct names names = {.of = {"", ""}};
-    const char *own = getenv("WEIR_VERBS_DEVICE"), *peer = getenv("WEIR_VERBS_PEER_DEVICE");
-    if (own != NULL) {
-        strncpy(names.of[0], own, sizeof names.of[0] - 1);
-        strncpy(names.of[1], own, sizeof names.of[1] - 1);
-    }
-    if (peer != NULL)
-        strncpy(names.of[1], peer, sizeof names.of[1] - 1);
-    const struct conformance_pair pair = {
-        .name = "verbs",
-        .ops = &verbs_device_ops,
-        .choose = choose,
-        .advance_ns = 20 * 1000, /* long enough for retries to run out within the rounds */
-        /* Software iWARP of Linux 6.1 looks at no right when it answers a read. */
-        .reads_unchecked = strncmp(names.of[1], "siw", 3) == 0,
-        .self = &names,
-    };
+    const struct conformance_pair pair = conformance_verbs_pair();
     return conformance_pair_run(&pair);
 }

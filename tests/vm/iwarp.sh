@@ -16,7 +16,7 @@ neighbour_unknown() {
 for _ in 1 2 3; do
     check iwarp_H8_neighbour_unknown leaves_nothing neighbour_unknown
 done
-for test in conformance tool cycles recovery apart; do
+for test in conformance tool cycles messages recovery apart; do
     # Of the wire below nothing is known here.
     {
         RDMA_A=siw0 RDMA_B=siw1 WIRE_A='' CYCLES=${IWARP_CYCLES:-200} sh "$here/$test.sh" 2>&1 ||
