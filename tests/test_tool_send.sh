@@ -9,7 +9,7 @@
 set -u
 . "$(dirname "$0")/tool_lib.sh"
 
-# What each result of messages has.
+# The members that each result of messages has.
 sound='r["bench"] == "send" and r["operation"] == "one message" and r["ops"] > 0
     and r["transfers"] == r["ops"] and r["bytes"] == r["ops"] * r["size"]
     and r["size"] == r["options"]["size"] and r["ops_per_s"] > 0
@@ -32,7 +32,7 @@ sends() {
         json_holds 'r["checked_bytes"] == r["bytes"] and r["verified"] == (r["bytes"] > 0)' &&
         nobody_left
 }
-# Whose content is copied when it is sent, and whose is not; of a line, and of many chunks.
+# Some are copied when they are sent, longer ones are not; some take a line, some a chunk each.
 sizes() {
     for size in 0 1 8 40 41 192 193 1001 65472 65473 1M 8M; do
         sends --size "$size" && continue

@@ -181,10 +181,10 @@ static inline uint64_t proto_message_tag(uint64_t seat, uint64_t number) {
     return seat << PROTO_SEAT_SHIFT | number;
 }
 
-/* An inbox's memory is cut as weir(3), "Messages", has it: what a message takes, how many of them
- * are in a chunk, how many of one peer have room, and the bytes of all. Those that are held, and a
- * chunk that is not free for the last of them, are room besides: what waits does not wait for what
- * is held. */
+/* An inbox's memory is cut as weir(3), "Messages", has it: the room of a message, the messages of a
+ * chunk, the messages of one peer that have room, and the bytes of all chunks. Messages that are
+ * held have room besides, and so has a chunk that the last of them keeps from being free: the
+ * messages that wait do not wait for those that are held. */
 #define PROTO_LINE        UINT64_C(64)
 #define PROTO_CHUNK       UINT64_C(65536)
 #define PROTO_LINE_HOLDS  40 /* bytes that fit into the first line */
