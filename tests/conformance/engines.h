@@ -40,6 +40,9 @@ struct engines_world {
     const char *(*listen)(struct engines_world *world, uint32_t index);
     /* All engines get on for a moment, but those that are paused. */
     void (*turn)(struct engines_world *world, struct engines *engines);
+    /* The driver under test tells of a SEND once more for each receive of the shared queue, when
+     * the QP goes to the error state meanwhile: its fault, which engines bear, and count. */
+    bool sends_repeated;
     void *self; /* the hooks' own */
 };
 

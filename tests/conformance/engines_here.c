@@ -97,6 +97,7 @@ int engines_here_run(const struct conformance_pair *pair) {
         .shut = here_shut,
         .listen = here_listen,
         .turn = here_turn,
+        .sends_repeated = pair->sends_repeated,
         .self = &own,
     };
 

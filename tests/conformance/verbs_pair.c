@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 
 #include "device.h"
 
@@ -17,6 +18,12 @@ static void choose(const struct conformance_pair *pair, int index) {
         setenv("WEIR_VERBS_DEVICE", names->of[index], 1);
     else
         unsetenv("WEIR_VERBS_DEVICE");
+}
+
+static bool is_linux(const char *begins) {
+    struct utsname name;
+
+    return uname(&name) == 0 && strncmp(name.release, begins, strlen(begins)) == 0;
 }
 
 static struct names names; /* the environment changes with each choice */
@@ -36,6 +43,8 @@ struct conformance_pair conformance_verbs_pair(void) {
         .advance_ns = 20 * 1000, /* long enough for retries to run out within the rounds */
         /* Software iWARP of Linux 6.1 looks at no right when it answers a read. */
         .reads_unchecked = strncmp(names.of[1], "siw", 3) == 0,
+        /* Software RoCE after Linux 6.1. */
+        .sends_repeated = strncmp(names.of[1], "rxe", 3) == 0 && !is_linux("6.1."),
         .self = &names,
     };
 }

@@ -91,11 +91,14 @@ static weir_engine *open_engine(int side, const char *rdma_device, const char *l
     return engine;
 }
 
+/* Not of the other one's leaving, once both may. */
 static void count_events(weir_engine *engine, int side) {
     weir_event event;
 
-    while (weir_event_take(engine, &event) == WEIR_OK)
-        board->events[side][event.type % 16]++;
+    while (weir_event_take(engine, &event) == WEIR_OK) {
+        if (!board->stop[RECEIVER])
+            board->events[side][event.type % 16]++;
+    }
 }
 
 /* ---- the receiver --------------------------------------------------------- */
