@@ -42,6 +42,15 @@ static int wrap_post(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t cou
     return rc;
 }
 
+/* A direct message is as good as a WR. */
+static int wrap_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64_t *watch_out) {
+    bool broke = breaks_now(qp, 1, false);
+    int rc = real_ops->post_direct(qp, direct, watch_out);
+    if (!broke && !breaks_now(qp, 1, true))
+        count_wrs(1);
+    return rc;
+}
+
 static uint32_t wrap_pieces(struct weir_qp *qp, const struct weir_span *span,
                             const weir_segment *segments, uint32_t count) {
     bool broke = breaks_now(qp, count, false);
@@ -58,6 +67,8 @@ static void wrap(struct weir_ports *ports) {
         ops.post_send = wrap_post;
         if (ops.post_pieces != NULL)
             ops.post_pieces = wrap_pieces;
+        if (ops.post_direct != NULL)
+            ops.post_direct = wrap_direct;
     }
     ports->device_ops = &ops;
 }
