@@ -26,8 +26,10 @@
 
 enum { INBOX = 5, LONGEST = 20000, WINDOW = 16, NUMBERS = 1 << 22, ROUNDS_MAX = 1000, HELD = 4 };
 enum { LIVES_MAX = ROUNDS_MAX + 3 };
-/* Tags of messages and notifications are numbers and the sender's life. */
-enum { LIFE_SHIFT = 32 };
+/* A tag is {the sender's life, which of its messages this is, number}. A number is sent again when
+ * its message did not end well, behind others by then. */
+enum { NUMBER_BITS = 22, ORDER_BITS = 26, LIFE_SHIFT = NUMBER_BITS + ORDER_BITS };
+_Static_assert(NUMBERS == 1 << NUMBER_BITS, "every number has a tag");
 
 enum { RECEIVER, SENDER, SIDES };
 
@@ -44,6 +46,7 @@ static struct board {
     _Atomic uint64_t sessions;
     uint16_t well[NUMBERS]; /* the receiver's life in which it ended well; 0: it has not */
     uint16_t came[NUMBERS]; /* the one in which it was taken last */
+    uint16_t sender_of[NUMBERS];
 } * board;
 
 static const char *device;
@@ -106,13 +109,16 @@ static void count_events(weir_engine *engine, int side) {
 /* A killed sender's messages may come behind those of the next one: each has an order of its own.
  */
 static void check_message(const weir_message *message, uint16_t life) {
-    static uint64_t next[LIVES_MAX];
-    uint64_t number = message->tag & UINT32_MAX, sender = message->tag >> LIFE_SHIFT;
+    static uint64_t last_tag[LIVES_MAX];
+    uint64_t number = message->tag % NUMBERS, sender = message->tag >> LIFE_SHIFT;
 
-    if (sender >= LIVES_MAX || number < next[sender])
-        fail("a message came twice, or out of order", 0);
-    next[sender] = number + 1;
-    if (number >= NUMBERS || message->length != length_of(number))
+    if (sender >= LIVES_MAX || message->tag <= last_tag[sender])
+        fail("a message came out of order", 0);
+    last_tag[sender] = message->tag;
+    if (board->came[number] == life && board->sender_of[number] == sender)
+        fail("a message came twice", 0);
+    board->sender_of[number] = (uint16_t)sender;
+    if (message->length != length_of(number))
         fail("a message has another length", 0);
     if (!is_filled(message->data, number, message->length))
         fail("a message has other bytes", 0);
@@ -170,9 +176,10 @@ struct sending {
     weir_peer peer;
     weir_memory memory;
     uint8_t *bytes;
-    uint64_t life; /* its own */
-    uint16_t to;   /* the receiver's */
-    uint64_t next; /* the number of the next message that was never sent */
+    uint64_t life;  /* its own */
+    uint16_t to;    /* the receiver's */
+    uint64_t order; /* of the next message, from 1 */
+    uint64_t next;  /* the number of the next one that was never sent */
     uint64_t numbers[WINDOW];
     weir_transfer transfers[WINDOW];
     bool is_under_way[WINDOW];
@@ -222,11 +229,12 @@ static int send_number(struct sending *s, uint32_t slot, uint64_t number) {
     weir_part part = {
         .local = s->memory, .offset = (uint64_t)slot * LONGEST, .length = length_of(number)};
 
-    options.notify_tag = s->life << LIFE_SHIFT | number;
+    options.notify_tag = s->life << LIFE_SHIFT | s->order << NUMBER_BITS | number;
     fill(s->bytes + part.offset, number, part.length);
     int rc = weir_message_send(s->engine, s->peer, INBOX, &part, 1, &options, &s->transfers[slot]);
     s->numbers[slot] = number;
     s->is_under_way[slot] = rc == WEIR_OK;
+    s->order += rc == WEIR_OK;
     return rc;
 }
 
@@ -292,6 +300,7 @@ static void send(void) {
     void *base;
 
     s.life = board->lives[SENDER] + 1;
+    s.order = 1;
     s.next = board->numbers; /* those of one that was killed are nobody's */
     must(weir_memory_allocate(s.engine, (uint64_t)WINDOW * LONGEST, 0, &s.memory, &base), "memory");
     s.bytes = base;
