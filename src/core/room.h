@@ -48,9 +48,11 @@ enum {
     ROOM_LINE = 64, /* messages begin at multiples of it */
     ROOM_HEAD = 24, /* the bytes of a head in front of a near payload */
     ROOM_NEAR = ROOM_LINE - ROOM_HEAD,
-    ROOM_CHUNK_BYTES = 65536,  /* a chunk has at most so many, or one message if that is longer */
-    ROOM_PEER_CHUNKS = 2,      /* at least, of one peer, if its messages are as many */
-    ROOM_LENGTH_MAX = 1 << 30, /* of a message */
+    ROOM_CHUNK_BYTES = 65536,       /* a chunk has at most so many, */
+    ROOM_CHUNK_MESSAGES = 4,        /* or so many messages, */
+    ROOM_CHUNK_BYTES_LONG = 262144, /* in as many bytes; or one message if that is longer */
+    ROOM_PEER_CHUNKS = 2,           /* at least, of one peer, if its messages are as many */
+    ROOM_LENGTH_MAX = 1 << 30,      /* of a message */
     ROOM_CHUNKS_MAX = 1 << 20
 };
 
@@ -167,7 +169,11 @@ static inline bool room_shape(uint32_t message_bytes_max, uint32_t peer_messages
     if (message_bytes_max > ROOM_LENGTH_MAX || peer_messages == 0 || messages == 0)
         return false;
     uint32_t bytes = room_bytes(message_bytes_max);
-    uint32_t each = bytes >= ROOM_CHUNK_BYTES ? 1 : ROOM_CHUNK_BYTES / bytes;
+    uint32_t each = ROOM_CHUNK_BYTES / bytes;
+    if (each < ROOM_CHUNK_MESSAGES)
+        each = bytes < ROOM_CHUNK_BYTES_LONG / ROOM_CHUNK_MESSAGES ? ROOM_CHUNK_MESSAGES
+                                                                   : ROOM_CHUNK_BYTES_LONG / bytes;
+    each = each == 0 ? 1 : each;
     if (each > peer_messages / ROOM_PEER_CHUNKS)
         each = peer_messages < ROOM_PEER_CHUNKS ? 1 : peer_messages / ROOM_PEER_CHUNKS;
     uint32_t peer_chunks = peer_messages / each + (peer_messages % each != 0);

@@ -81,13 +81,16 @@ int direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox, const we
     room_head_words(&head, direct.words);
     if (engine->device_ops->post_direct(peer->fast_qp->qp, &direct, &watch) != WEIR_OK)
         return DIRECT_NOT;
+    /* With the first message of a place, those in front of it are shut, and the next is wanted. */
+    bool tells = place->used == 0;
+    stream->busy = true;
     outbox_put(outbox, (uint32_t)length);
     count_sent(engine, length);
     if (watch != place->grant.place && !stream->look_due) {
         stream->look_due = true;
-        streams_tell(engine, peer);
-    } else if (outbox->filling > 0) { /* places in front of it are to be shut */
-        streams_tell(engine, peer);
+        tells = true;
     }
+    if (tells)
+        streams_tell(engine, peer);
     return WEIR_OK;
 }

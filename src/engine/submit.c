@@ -241,7 +241,7 @@ static int fast_message(weir_engine *engine, struct peer *peer, uint32_t inbox,
                         const weir_part *parts, size_t count, uint64_t tag) {
     if (direct_send(engine, peer, inbox, parts, count, tag) != WEIR_OK)
         return NOT_FAST;
-    if (peer->runnable)
+    if (peer->talk.due && peer->runnable)
         give_turn(engine);
     return WEIR_OK;
 }
