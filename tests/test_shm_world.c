@@ -650,7 +650,7 @@ static void bring(const struct side *to, const struct shm_blob *blob, uint64_t k
     struct seg_map *map;
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     if (is_segment) {
-        assert_int_equal(seg_create(blob->nonce, 0, bell, &map, &map_fd), 0);
+        assert_int_equal(seg_create(blob->nonce, 0, bell, false, &map, &map_fd), 0);
         map->head.pid = blob->pid;
     }
     int fds[HAND_FDS_MAX - 1] = {map_fd, bell, ends[0]};

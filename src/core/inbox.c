@@ -350,6 +350,12 @@ static void watch_end(struct inbox *inbox, struct inbox_stream *stream) {
     groups_leave(&inbox->watched, index);
 }
 
+/* Between the watches that were taken back, and the last look: in this order for senders, too. */
+static void order(const struct inbox *inbox) {
+    if (inbox->order != NULL)
+        inbox->order(inbox->order_self);
+}
+
 /* Takes its watch from a stream that has had no message for long. False: there is none. */
 static bool watch_free(struct inbox *inbox) {
     uint32_t index = groups_first(&inbox->watched, 0);
@@ -358,7 +364,7 @@ static bool watch_free(struct inbox *inbox) {
     if (index == INBOX_NONE)
         return false;
     watch_end(inbox, &inbox->streams[index]);
-    atomic_thread_fence(memory_order_seq_cst); /* first unwatched, then looked */
+    order(inbox);
     stream_advance(inbox, &inbox->streams[index]);
     return true;
 }
@@ -396,7 +402,7 @@ bool inbox_rest(struct inbox *inbox) {
     for (uint32_t i = groups_first(&inbox->watched, 0); i != INBOX_NONE;
          i = groups_next(&inbox->watched, i))
         watch_set(inbox, i, false);
-    atomic_thread_fence(memory_order_seq_cst); /* first unwatched, then looked */
+    order(inbox);
     for (uint32_t i = groups_first(&inbox->watched, 0); i != INBOX_NONE; i = next) {
         next = groups_next(&inbox->watched, i);
         groups_leave(&inbox->watched, i);

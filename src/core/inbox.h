@@ -86,6 +86,10 @@ struct inbox {
     struct room_shape shape;
     uint8_t *memory; /* the chunks, and their watches */
     bool direct;     /* senders may write direct messages */
+    /* A full barrier, for senders too: between the watches that are taken back, and the last look.
+     * NULL: one thread does it all. */
+    void (*order)(void *order_self);
+    void *order_self;
     struct inbox_chunk *chunks;
     struct inbox_stream *streams;
     uint64_t *here;    /* a bit for each line of each chunk: a message that was not taken */

@@ -26,6 +26,12 @@ static int read_options(const weir_inbox_options *in, weir_inbox_options *out) {
     return out->messages != 0 ? WEIR_OK : WEIR_ETOOBIG;
 }
 
+static void order(void *engine_) {
+    weir_engine *engine = engine_;
+    if (engine->device_ops->direct_order != NULL)
+        engine->device_ops->direct_order(engine->device);
+}
+
 /* The inbox's memory and tables. The entry is the caller's alone, so the engine is let go meanwhile
  * where the device allows it. */
 static int make(weir_engine *engine, struct inbox_entry *entry, const struct room_shape *shape) {
@@ -57,6 +63,8 @@ static int make(weir_engine *engine, struct inbox_entry *entry, const struct roo
     memcpy(entry->descriptor.fabric, engine->caps.fabric, sizeof(entry->descriptor.fabric));
     inbox_init(&entry->inbox, tables, entry->mr.base, shape, engine->peers_max,
                engine->device_ops->post_direct != NULL, engine->places);
+    entry->inbox.order = order;
+    entry->inbox.order_self = engine;
     rc = engine->device_ops->mr_export(engine->device, &entry->mr, entry->descriptor.blob,
                                        &entry->descriptor.blob_length);
     if (rc != WEIR_OK) {

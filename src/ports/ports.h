@@ -328,10 +328,14 @@ struct weir_device_ops {
      * words to memory that the target allocated, and reads the watch behind them; raddr and watch
      * are multiples of 8. At the target the first word is seen behind all else that was written.
      * Either the read sees what the target wrote to the watch, or the target, if it reads the
-     * words behind a fence, sees them: one of the two at least. What was posted to this QP before
-     * need not be there yet. A target that destroys its QP waits for it as for any other access.
-     * 0: it is done, *watch_out was read. EAGAIN: nothing was written; post_send says why. */
+     * words behind direct_order, sees them: one of the two at least. What was posted to this QP
+     * before need not be there yet. A target that destroys its QP waits for it as for any other
+     * access. 0: it is done, *watch_out was read. EAGAIN: nothing was written; post_send says why.
+     */
     int (*post_direct)(struct weir_qp *qp, const struct weir_direct *direct, uint64_t *watch_out);
+    /* With post_direct. A full barrier between what this process wrote before and reads after it,
+     * and for peers between the words and the watch of each post_direct. Some microseconds. */
+    void (*direct_order)(struct weir_device *device);
     /* One receive buffer, of at least recv_bytes_max bytes, which the device owns until
      * its CQE. qp NULL with srq. EINVAL: it can never be accepted; any other error: not now. */
     int (*post_recv)(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,

@@ -86,6 +86,7 @@ static int open_segment(const struct weir_device *device, struct shm_link *link,
     if (rc == 0) {
         link->bell_fd = bell_fd;
         link->base = link->map->head.base;
+        link->ordered = device->orders && link->map->head.order == 1;
     }
     return rc;
 }

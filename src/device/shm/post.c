@@ -95,6 +95,18 @@ static bool busy_enter(struct weir_qp *qp, struct post *post) {
     return atomic_load(&qp->remote->state) == qp->remote_ready;
 }
 
+/* Likewise, of an operation that is over in no time: where the target makes the barrier for us,
+ * none is needed here (order.h). */
+static inline bool busy_enter_short(struct weir_qp *qp, struct post *post) {
+    if (!qp->link->ordered)
+        return busy_enter(qp, post);
+    post->is_busy = true;
+    qp->busy++;
+    atomic_store_explicit(&qp->remote->busy, qp->busy, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    return remote_is_ready(qp);
+}
+
 static void post_finish(struct weir_qp *qp, const struct post *post) {
     if (post->is_busy) {
         qp->busy++;
@@ -393,7 +405,7 @@ int shm_post_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64
     const struct shm_import *import = check_direct(qp, direct);
     if (SHM_UNLIKELY(import == NULL || qp->state != QP_READY || !remote_is_ready(qp)))
         return WEIR_EAGAIN;
-    bool is_there = busy_enter(qp, &post) && import_is_live(import);
+    bool is_there = busy_enter_short(qp, &post) && import_is_live(import);
     if (SHM_LIKELY(is_there)) {
         uint64_t to = direct->raddr + direct->payload;
         for (uint32_t i = 0; i < direct->count; i++) {
@@ -404,13 +416,22 @@ int shm_post_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64
         for (uint32_t i = 1; i < WEIR_DIRECT_WORDS; i++)
             atomic_store_explicit(word_at(direct->raddr + 8 * i), direct->words[i],
                                   memory_order_relaxed);
-        /* Sequentially consistent: first written, then looked, against the target's first
-         * written (its watch), then looked. */
-        atomic_exchange(word_at(direct->raddr), direct->words[0]);
+        /* First written, then looked, against the target's first written (its watch), then looked.
+         */
+        if (qp->link->ordered) {
+            atomic_store_explicit(word_at(direct->raddr), direct->words[0], memory_order_release);
+            atomic_signal_fence(memory_order_seq_cst);
+        } else {
+            atomic_exchange(word_at(direct->raddr), direct->words[0]);
+        }
         *watch_out = atomic_load(word_at(direct->watch));
     }
     post_finish(qp, &post);
     return is_there ? 0 : WEIR_EAGAIN;
+}
+
+void shm_direct_order(struct weir_device *device) {
+    order_others(device->orders);
 }
 
 /* ---- one by one ---- */

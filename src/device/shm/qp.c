@@ -416,6 +416,7 @@ int shm_qp_destroy(struct weir_qp *qp) {
         link_put(device, stop_waiting(qp));
     if (qp->state != QP_INIT)
         qp_fail(qp);
+    order_others(device->orders); /* the state is written, and busy is read: shm_post_direct */
     if (qp_remote_is_busy(qp))
         return WEIR_EBUSY;
     atomic_store(&qp->shared->key, 0);

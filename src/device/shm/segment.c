@@ -122,7 +122,7 @@ static struct seg_map *map_apart(int fd, uint64_t random) {
     return map;
 }
 
-int seg_create(uint64_t nonce, uint64_t random, int bell_fd, struct seg_map **map_out,
+int seg_create(uint64_t nonce, uint64_t random, int bell_fd, bool orders, struct seg_map **map_out,
                int *fd_out) {
     int fd = seg_memfd("weir-shm", sizeof(struct seg_map));
     if (fd < 0)
@@ -142,6 +142,7 @@ int seg_create(uint64_t nonce, uint64_t random, int bell_fd, struct seg_map **ma
     map->head.pid = getpid();
     map->head.bell_fd = bell_fd;
     map->head.base = (uint64_t)(uintptr_t)map;
+    map->head.order = orders;
     map->head.magic = SHM_MAGIC;
     *map_out = map;
     *fd_out = fd;

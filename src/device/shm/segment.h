@@ -46,7 +46,8 @@ struct seg_head {
     int32_t pid;
     int32_t bell_fd; /* eventfd, by its number in the owner's process */
     uint64_t base;   /* where the segment lies in the owner's process: see seg_create */
-    uint8_t pad_head[SHM_LINE_BYTES - 32];
+    uint64_t order;  /* 1: the owner makes barriers for others, order.h */
+    uint8_t pad_head[SHM_LINE_BYTES - 40];
 
     /* Peer: bit i of top[j] says that leaf word j * 64 + i may have bits. The owner
      * polls this one line. */
@@ -160,7 +161,8 @@ uint64_t seg_check(int fd, uint64_t *inode_out);
  * is the segment is the owner: a process that has the pid after execve(2), or because the
  * pid was used again, has nothing there. random is what the address is drawn from. Where the
  * system does not allow such an address (valgrind, small address spaces), it lies anywhere. */
-int seg_create(uint64_t nonce, uint64_t random, int bell_fd, struct seg_map **map_out, int *fd_out);
+int seg_create(uint64_t nonce, uint64_t random, int bell_fd, bool orders, struct seg_map **map_out,
+               int *fd_out);
 /* Backs bytes of our own segment with memory. ENOMEM. */
 int seg_back(int fd, const struct seg_map *map, const void *from, uint64_t bytes);
 /* Backs bytes of any segment through its mapping. ENOMEM; ENOTSUP: its owner has to. */

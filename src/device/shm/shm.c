@@ -31,7 +31,8 @@ static int open_descriptors(struct weir_device *device) {
         return seg_error(errno);
     uint64_t random;
     device->env.ops->entropy(device->env.self, &random, sizeof random);
-    int rc = seg_create(device->nonce, random, device->bell_fd, &device->map, &device->map_fd);
+    int rc = seg_create(device->nonce, random, device->bell_fd, device->orders, &device->map,
+                        &device->map_fd);
     if (rc != 0)
         return rc;
     device->entries_backed =
@@ -61,6 +62,7 @@ static int shm_open_device(const struct weir_env *env, struct weir_device **devi
     device->bell_fd = device->epoll_fd = device->map_fd = -1;
     env->ops->entropy(env->self, &device->nonce, sizeof device->nonce);
     device->qp_index_end = SHM_QPS_FIRST;
+    device->orders = order_open();
     links_open(device);
     pthread_mutex_init(&device->mutex, NULL);
     pthread_mutex_init(&device->hand.mutex, NULL);
@@ -119,6 +121,7 @@ const struct weir_device_ops shm_device_ops = {
     .post_send = shm_post_send,
     .post_pieces = shm_post_pieces,
     .post_direct = shm_post_direct,
+    .direct_order = shm_direct_order,
     .post_recv = shm_post_recv,
     .poll = shm_poll,
     .events = shm_events,

@@ -31,6 +31,7 @@
 
 #include "copy.h"
 #include "hand.h"
+#include "order.h"
 #include "ports.h"
 #include "segment.h"
 
@@ -72,6 +73,7 @@ struct shm_link {
     int life_fd;         /* see hand.h */
     int bell_fd;
     bool dead;
+    bool ordered;            /* its owner makes barriers for our threads, order.h */
     bool self;               /* a device of this very process */
     struct weir_qp *qps;     /* connected over it */
     struct weir_qp *waiting; /* to be, when it is open */
@@ -228,6 +230,7 @@ struct weir_device {
     struct shm_place place;
     struct shm_hand hand;
     bool is_traced; /* see tracer.h: with hand_lock */
+    bool orders;    /* order_open's answer */
     struct weir_env env;
     struct weir_device_caps caps;
     struct weir_qp *all;
@@ -430,6 +433,7 @@ int vm_try(const struct shm_link *link);
 uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
                    const struct shm_import *import, const weir_segment *segments, uint32_t count);
 
+void shm_direct_order(struct weir_device *device);
 int shm_post_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64_t *watch_out);
 
 /* ---- pieces.c ---- */
