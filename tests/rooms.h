@@ -16,7 +16,7 @@
 #include "inbox.h"
 #include "outbox.h"
 
-enum { PEERS = 6, CHUNK = 256 };
+enum { PEERS = 20, CHUNK = 256 };
 
 static struct {
     struct inbox inbox;
