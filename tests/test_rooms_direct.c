@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_rooms_direct.c: direct messages in an inbox (inbox.h), step by step: where they are found,
- * who is watched, and what is left of them when their sender goes, lies or is never told. */
+ * who is watched, and what is left of them when their sender goes, lies or is never told.
+ *
+ * This file is long because each place where one is found, or is not, has a test of its own. */
 #include "rooms.h"
 
 static uint64_t watch_at(uint32_t chunk) {
@@ -218,6 +220,38 @@ static void test_nothing_is_found_behind_an_end(void **state) {
     leave(0, 200);
     quiet(0);
     take_nothing();
+    end(NULL);
+
+    begin(4, 2);
+    want(0, CHUNK);
+    first = put(0, 8, 1); /* it never comes */
+    land(put(0, 8, 2));
+    land(put(0, 8, 3));
+    const struct room_shut middle = {first.place, first.chunk, 128};
+    assert_int_equal(inbox_shut(&w.inbox, 0, &middle), INBOX_TOLD);
+    leave(0, 200);
+    quiet(0);
+    give_back(take(2));
+    take_nothing();
+    assert_int_equal(w.inbox.free_count, 4);
+}
+
+/* A chunk ends where the next begins, whatever is marked there. */
+static void test_nothing_is_found_behind_a_chunk(void **state) {
+    (void)state;
+    begin(4, 2);
+    want(0, CHUNK);
+    told_to_look(0);
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_true(direct(0, 8, i));
+        give_back(take(i));
+    }
+    struct room_note behind = {.place = w.out[0].places[0].grant.place, .offset = CHUNK};
+    land(behind);
+    take_nothing();
+    look();
+    take_nothing();
+    assert_false(rest());
 }
 
 /* A mark is one of a grant and of an offset: those of grants before, and of other spots, are none.
@@ -427,6 +461,26 @@ static void test_the_idle_give_up_their_watch(void **state) {
     for (uint32_t i = 0; i < 2 * INBOX_WATCH_IDLE; i++)
         look();
     assert_false(rest());
+}
+
+/* Neither one whose messages are taken nor one that said so again is idle. */
+static void test_the_busy_keep_their_watch(void **state) {
+    (void)state;
+    everybody();
+    for (uint32_t i = 0; i < INBOX_WATCH_IDLE - 4; i++)
+        look();
+    direct(0, 0, 100);
+    take(100);
+    told_to_look(1);
+    assert_true(direct(2, 0, 101));
+    look();
+    take(101);
+    for (uint32_t i = 0; i < 4; i++)
+        look();
+    told_to_look(ALL - 1);
+    told_to_look(ALL - 2);
+    for (uint32_t i = 0; i < ALL; i++)
+        assert_true(direct(i, 0, 200 + i) == (i != 3 && i != 4));
 }
 
 /* ---- turns ---- */
@@ -731,6 +785,7 @@ int main(void) {
         TEST(in_the_chunk_behind_a_shut_one),
         TEST(shut_before_it_is_there),
         TEST(nothing_is_found_behind_an_end),
+        TEST(nothing_is_found_behind_a_chunk),
         TEST(marks_of_other_grants_and_spots),
         TEST(an_inbox_for_notes_alone),
         TEST(the_watch_is_on_all_that_may_be_filled),
@@ -740,6 +795,7 @@ int main(void) {
         TEST(told_to_look_without_a_chunk),
         TEST(more_streams_than_watches),
         TEST(the_idle_give_up_their_watch),
+        TEST(the_busy_keep_their_watch),
         TEST(direct_streams_take_turns),
         TEST(neither_notes_nor_direct_ones_starve),
         TEST(found_when_the_sender_is_quiet),
