@@ -3,7 +3,9 @@
  *
  * Swarm testing (Groce et al., ISSTA 2012): a seed switches each fault on or off,
  * and only then gives it a rate, so that some runs have one fault at a high rate
- * and nothing to mask it. A profile narrows that to one theme. */
+ * and nothing to mask it. A profile narrows that to one theme.
+ *
+ * This file is long because it draws all that a world may differ in. */
 #include "profile.h"
 
 #include <string.h>
