@@ -175,7 +175,9 @@ static void run_share(const struct options *options, unsigned job, struct totals
 
         (void)profile_fill(options->profile, seed, &config); /* the name was checked */
         config.plant = options->plant;
-        config.work.mail = options->messages;
+        if (options->messages) {
+            profile_mail(seed, &config);
+        }
         sim_run(&config, seed, options->trace ? stdout : NULL, &result);
         totals->seeds++;
         totals->events += result.events;

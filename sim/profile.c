@@ -3,7 +3,9 @@
  *
  * Swarm testing (Groce et al., ISSTA 2012): a seed switches each fault on or off,
  * and only then gives it a rate, so that some runs have one fault at a high rate
- * and nothing to mask it. A profile narrows that to one theme. */
+ * and nothing to mask it. A profile narrows that to one theme.
+ *
+ * This file is long because it draws all that a world may differ in. */
 #include "profile.h"
 
 #include <string.h>
@@ -653,6 +655,23 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         return true;
     }
     return false;
+}
+
+/* At least half of the nodes write messages in place, unless the network has no order, which no
+ * such device has. From a stream of its own, too: a world without messages stays what it was. */
+void profile_mail(uint64_t seed, struct sim_config *config) {
+    struct sim_prng prng;
+    uint32_t first, half = (config->nodes + 1) / 2;
+
+    sim_prng_seed(&prng, seed ^ UINT64_C(0xd12ec7));
+    config->work.mail = true;
+    first = (uint32_t)sim_below(&prng, config->nodes);
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        struct sim_nic_config *nic = &config->nic[(first + i) % config->nodes];
+        bool more = sim_below(&prng, 4) == 0;
+
+        nic->completes_inline = nic->ordered && (nic->completes_inline || i < half || more);
+    }
 }
 
 /* ---- printing ---------------------------------------------------------- */

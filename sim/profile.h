@@ -11,6 +11,8 @@
 const char *profile_name(unsigned index, const char **about_out);
 /* False: no such profile. */
 bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_out);
+/* Messages are sent in that world, too. */
+void profile_mail(uint64_t seed, struct sim_config *config);
 void profile_print(const struct sim_config *config, FILE *out);
 
 #endif

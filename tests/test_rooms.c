@@ -1,175 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_rooms.c: whose room in an inbox is, and which message is next (inbox.h, outbox.h), step by
- * step.
+/* test_rooms.c: whose room in an inbox is, and which message is next (inbox.h), step by step.
  *
- * This file is long because the two sides are tested together, over one small world. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "inbox.h"
-#include "outbox.h"
-
-enum { PEERS = 6, CHUNK = 256 };
-
-/* An inbox, and a sender for each peer. Words are heard at once; notes arrive when a test says so.
- */
-static struct {
-    struct inbox inbox;
-    struct outbox out[PEERS];
-    bool met[PEERS];
-    uint8_t *memory;
-    void *tables;
-    uint64_t secret;
-} w;
-
-static void sound(void) {
-    const char *wrong = inbox_verify(&w.inbox);
-    for (uint32_t i = 0; wrong == NULL && i < PEERS; i++)
-        wrong = outbox_verify(&w.out[i]);
-    if (wrong != NULL)
-        fail_msg("%s", wrong);
-}
-
-static void begin_with(const struct room_shape *shape, uint64_t places) {
-    w.memory = calloc(1, room_memory(shape->chunk_bytes, shape->chunk_count));
-    w.tables = calloc(1, inbox_bytes(shape, PEERS));
-    inbox_init(&w.inbox, w.tables, w.memory, shape, PEERS, true, places);
-    for (uint32_t i = 0; i < PEERS; i++)
-        outbox_init(&w.out[i], shape->chunk_bytes, shape->chunk_count);
-    sound();
-}
-
-static void begin(uint32_t chunks, uint32_t peer_chunks) {
-    const struct room_shape shape = {.message_bytes_max = CHUNK - ROOM_LINE,
-                                     .chunk_bytes = CHUNK,
-                                     .chunk_count = chunks,
-                                     .peer_chunks = peer_chunks};
-    begin_with(&shape, 0);
-}
-
-static int end(void **state) {
-    (void)state;
-    free(w.memory);
-    free(w.tables);
-    memset(&w, 0, sizeof(w));
-    return 0;
-}
-
-/* The sender hears all that there is to hear; returns how many words it was. */
-static uint32_t hear(uint32_t peer) {
-    struct room_grant grant;
-    enum inbox_saying saying;
-    uint32_t count = 0;
-    for (; (saying = inbox_say(&w.inbox, peer, &grant)) != INBOX_SAY_NOTHING; count++) {
-        assert_true(w.met[peer] == (saying != INBOX_SAY_MEET));
-        w.met[peer] = true;
-        if (saying == INBOX_SAY_GRANT)
-            assert_true(outbox_grant(&w.out[peer], &grant));
-        else if (saying == INBOX_SAY_CALL)
-            assert_true(outbox_call(&w.out[peer], grant.place));
-    }
-    sound();
-    return count;
-}
-
-/* Grants all that can be; returns how many grants it was, to anybody. */
-static uint32_t grant_all(void) {
-    uint32_t to, count = 0;
-    for (; inbox_grant(&w.inbox, ++w.secret * 1000003, &to); count++)
-        hear(to);
-    sound();
-    return count;
-}
-
-/* The sender has messages of so many bytes. */
-static uint32_t want(uint32_t peer, uint64_t bytes) {
-    uint64_t grants;
-    if (outbox_want(&w.out[peer], bytes, &grants))
-        inbox_want(&w.inbox, peer, grants);
-    return grant_all();
-}
-
-/* Puts a message; nobody is told of it yet. */
-static struct room_note put(uint32_t peer, uint32_t length, uint64_t tag) {
-    struct outbox_spot spot;
-    assert_true(outbox_room(&w.out[peer], length));
-    spot = outbox_put(&w.out[peer], length);
-    sound();
-    return (struct room_note){.place = spot.place,
-                              .tag = tag,
-                              .chunk = spot.chunk,
-                              .offset = spot.offset,
-                              .length = length};
-}
-
-static enum inbox_told told(uint32_t peer, struct room_note note) {
-    enum inbox_told is = inbox_arrive(&w.inbox, peer, &note);
-    sound();
-    return is;
-}
-
-static void arrive(uint32_t peer, struct room_note note) {
-    assert_int_equal(told(peer, note), INBOX_TOLD);
-}
-
-static struct room_note skipped(struct room_note note) {
-    note.skip = true;
-    return note;
-}
-
-static struct room_note send(uint32_t peer, uint32_t length, uint64_t tag) {
-    struct room_note note = put(peer, length, tag);
-    arrive(peer, note);
-    return note;
-}
-
-/* The receiver hears of all places that were closed; returns how many. */
-static uint32_t shut(uint32_t peer) {
-    struct room_shut word;
-    uint32_t count = 0;
-    for (; outbox_shut(&w.out[peer], &word); count++)
-        assert_int_equal(inbox_shut(&w.inbox, peer, &word), INBOX_TOLD);
-    assert_false(outbox_shuts(&w.out[peer]));
-    sound();
-    return count;
-}
-
-/* The sender has nothing to send. */
-static uint32_t idle(uint32_t peer) {
-    outbox_idle(&w.out[peer]);
-    return shut(peer);
-}
-
-/* The sender put what waited. */
-static uint32_t yield(uint32_t peer) {
-    outbox_yield(&w.out[peer]);
-    return shut(peer);
-}
-
-static struct inbox_message take(uint64_t tag) {
-    struct inbox_message message = {0};
-    assert_int_equal(inbox_take(&w.inbox, &message), INBOX_MESSAGE);
-    assert_int_equal(message.tag, tag);
-    sound();
-    return message;
-}
-
-static void take_nothing(void) {
-    struct inbox_message message;
-    assert_int_equal(inbox_take(&w.inbox, &message), INBOX_EMPTY);
-    sound();
-}
-
-static void give_back(struct inbox_message message) {
-    assert_true(inbox_give_back(&w.inbox, message.chunk, message.place, message.offset));
-    sound();
-}
+ * This file is long because each way that a message can go has a test of its own. */
+#include "rooms.h"
 
 static void test_shapes(void **state) {
     struct room_shape shape = {0};
@@ -391,21 +224,6 @@ static void test_a_place_is_shut_with_messages_to_come(void **state) {
     assert_int_equal(w.inbox.free_count, 3);
 }
 
-static void test_a_message_that_does_not_fit_closes_its_place(void **state) {
-    (void)state;
-    begin(4, 2);
-    want(0, 2 * CHUNK);
-    send(0, 100, 1);
-    assert_int_equal(send(0, 100, 2).offset, 0);
-    assert_int_equal(shut(0), 1);
-    struct inbox_message first = take(1), second = take(2);
-    assert_int_equal(w.inbox.free_count, 2);
-    give_back(first);
-    assert_int_equal(w.inbox.free_count, 3); /* closed, taken, given back */
-    give_back(second);
-    assert_int_equal(w.inbox.free_count, 3); /* open still */
-}
-
 static void test_streams_take_turns(void **state) {
     (void)state;
     begin(4, 1);
@@ -518,100 +336,6 @@ static void test_a_peer_has_no_more_than_its_share(void **state) {
     assert_int_equal(grant_all(), 1);
 }
 
-/* A sender asks for what its messages need, and once. */
-static void test_what_is_wanted_is_told_once(void **state) {
-    struct outbox *out = &w.out[0];
-    uint64_t grants = 0;
-    (void)state;
-    begin(4, 4);
-    assert_false(outbox_want(out, 0, &grants));
-    assert_true(outbox_want(out, 1, &grants));
-    assert_int_equal(grants, 1);
-    assert_false(outbox_want(out, CHUNK, &grants));
-    assert_true(outbox_want(out, CHUNK + 1, &grants));
-    assert_int_equal(grants, 2);
-    inbox_want(&w.inbox, 0, grants);
-    assert_int_equal(grant_all(), 2);
-    assert_false(outbox_want(out, 2 * CHUNK, &grants)); /* there is room */
-    send(0, 8, 1);
-    assert_true(outbox_want(out, 2 * CHUNK, &grants));
-    assert_int_equal(grants, 3);
-    assert_true(outbox_want(out, 0, &grants)); /* it wants less than it said */
-    assert_int_equal(grants, 2);
-    assert_false(outbox_want(out, 0, &grants));
-    assert_true(outbox_want(out, 100 * CHUNK, &grants)); /* never more than it has entries for */
-    assert_int_equal(grants, OUTBOX_PLACES);
-    assert_false(outbox_want(out, 200 * CHUNK, &grants));
-}
-
-static void test_a_sender_that_wants_less_leaves_the_line(void **state) {
-    (void)state;
-    begin(1, 1);
-    want(0, CHUNK);
-    inbox_want(&w.inbox, 1, 1);
-    inbox_want(&w.inbox, 2, 1);
-    inbox_want(&w.inbox, 1, 0);
-    sound();
-    outbox_call(&w.out[0], 1);
-    outbox_yield(&w.out[0]);
-    assert_int_equal(shut(0), 1);
-    assert_int_equal(grant_all(), 1);
-    assert_int_equal(w.out[1].count, 0);
-    assert_int_equal(w.out[2].count, 1);
-}
-
-/* Each says something, and no more: half of the chunks stay where they are. */
-static void test_silent_senders_keep_half(void **state) {
-    (void)state;
-    begin(4, 2);
-    for (uint32_t i = 0; i < 4; i++) {
-        assert_int_equal(want(i, 64), 1);
-        send(i, 8, i);
-        assert_int_equal(idle(i), i < 2 ? 0 : 1);
-        give_back(take(i));
-    }
-    assert_int_equal(w.inbox.free_count, 2);
-    send(1, 8, 9); /* without asking */
-    take(9);
-}
-
-/* Places that may not be kept are closed wherever they are, and the messages stay in order. */
-static void test_idle_senders_close_what_they_may_not_keep(void **state) {
-    (void)state;
-    begin(4, 4);
-    want(0, 4 * CHUNK); /* the first two may be kept */
-    assert_int_equal(idle(0), 2);
-    assert_int_equal(w.inbox.free_count, 2);
-    send(0, 100, 1);
-    assert_int_equal(w.out[0].count, 2);
-    send(0, 192, 2);
-    assert_int_equal(shut(0), 1);
-    assert_int_equal(w.inbox.free_count, 2);
-    assert_false(outbox_room(&w.out[0], 8));
-    take(1);
-    take(2);
-}
-
-/* A place that is closed takes nothing, and counts for nothing, before the receiver hears of it. */
-static void test_a_closed_place_is_no_room(void **state) {
-    uint64_t grants = 0;
-    (void)state;
-    begin(1, 1);
-    want(0, 64);
-    outbox_call(&w.out[0], 1);
-    outbox_yield(&w.out[0]);
-    assert_true(outbox_shuts(&w.out[0]));
-    assert_true(outbox_want(&w.out[0], 64, &grants));
-    assert_int_equal(grants, 2);
-    assert_false(outbox_room(&w.out[0], 8));
-    assert_int_equal(shut(0), 1);
-    inbox_want(&w.inbox, 0, grants);
-    assert_int_equal(grant_all(), 1);
-    outbox_call(&w.out[0], 2);
-    outbox_yield(&w.out[0]);
-    assert_false(outbox_room(&w.out[0], 8));
-}
-
 /* ---- calls ---- */
 
 static void test_the_longest_idle_is_called_first(void **state) {
@@ -704,52 +428,6 @@ static void test_awaited_once(void **state) {
     assert_int_equal(w.inbox.awaited, w.inbox.called);
 }
 
-/* A place that is called takes first what waits. */
-static void test_what_waits_is_put_before_a_place_is_given_up(void **state) {
-    uint32_t to;
-    (void)state;
-    begin(1, 1);
-    want(0, 64);
-    want(1, 64);
-    assert_true(inbox_call(&w.inbox, &to));
-    hear(0);
-    send(0, 8, 1); /* into the empty place */
-    send(0, 100, 2);
-    assert_false(outbox_shuts(&w.out[0]));
-    assert_int_equal(yield(0), 1);
-    assert_false(outbox_room(&w.out[0], 8));
-    give_back(take(1));
-    assert_int_equal(grant_all(), 0);
-    give_back(take(2));
-    assert_int_equal(grant_all(), 1);
-    assert_int_equal(w.out[1].count, 1);
-}
-
-/* A call is for the places that were granted until then. */
-static void test_a_call_leaves_later_places_alone(void **state) {
-    struct outbox *out = &w.out[0];
-    (void)state;
-    outbox_init(out, CHUNK, 4);
-    for (uint64_t place = 3; place <= 5; place++)
-        assert_true(outbox_grant(out, &(struct room_grant){.place = place, .chunk = 1}));
-    assert_false(outbox_call(out, 6)); /* never granted */
-    assert_true(outbox_call(out, 4));
-    assert_true(outbox_call(out, 2)); /* shut since */
-    outbox_yield(out);
-    struct room_shut word;
-    for (uint64_t place = 3; place <= 4; place++) {
-        assert_true(outbox_shut(out, &word));
-        assert_int_equal(word.place, place);
-        assert_int_equal(word.end, 0);
-        assert_null(outbox_verify(out));
-    }
-    assert_false(outbox_shut(out, &word));
-    assert_true(outbox_room(out, 8));
-    struct outbox_spot spot;
-    spot = outbox_put(out, 8);
-    assert_int_equal(spot.place, 5);
-}
-
 /* Where the memory is, then what is granted, then what is called. */
 static void test_what_senders_are_told_and_in_which_order(void **state) {
     struct room_grant grant = {0};
@@ -798,22 +476,6 @@ static void test_peers_are_listed(void **state) {
     assert_int_equal(inbox_peer_after(&w.inbox, INBOX_NONE), 3);
     assert_int_equal(inbox_peer_after(&w.inbox, 3), 5);
     assert_int_equal(inbox_peer_after(&w.inbox, 5), INBOX_NONE);
-}
-
-static void new_sender(uint32_t peer) {
-    outbox_init(&w.out[peer], w.inbox.shape.chunk_bytes, w.inbox.shape.chunk_count);
-    w.met[peer] = false;
-}
-
-static void leave(uint32_t peer, uint64_t from) {
-    inbox_leave(&w.inbox, peer, from);
-    new_sender(peer);
-    sound();
-}
-
-static void quiet(uint32_t peer) {
-    inbox_quiet(&w.inbox, peer);
-    sound();
 }
 
 static void test_what_a_sender_had_told_is_delivered(void **state) {
@@ -1184,27 +846,6 @@ static void test_a_head_of_a_message_longer_than_any(void **state) {
     sound();
 }
 
-static void test_grants_that_no_receiver_makes(void **state) {
-    struct room_grant grant = {.place = 5, .secret = 5};
-    struct outbox *out = &w.out[0];
-    (void)state;
-    outbox_init(out, CHUNK, 4);
-    assert_false(outbox_grant(out, &(struct room_grant){.place = 0}));
-    assert_true(outbox_grant(out, &grant));
-    assert_false(outbox_grant(out, &grant)); /* the same */
-    grant.place = 4;
-    assert_false(outbox_grant(out, &grant));                    /* an earlier one */
-    const struct room_grant outside = {.place = 6, .chunk = 4}; /* of 4 */
-    assert_false(outbox_grant(out, &outside));
-    for (uint32_t i = 1; i < OUTBOX_PLACES; i++)
-        assert_true(outbox_grant(out, &(struct room_grant){.place = 5 + i}));
-    grant.place = 100;
-    assert_false(outbox_grant(out, &grant)); /* more than were ever asked for */
-    assert_null(outbox_verify(out));
-}
-
-#define TEST(name) cmocka_unit_test_teardown(test_##name, end)
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(shapes),
@@ -1218,24 +859,16 @@ int main(void) {
         TEST(many_skips_take_turns_too),
         TEST(the_first_of_message_and_skip_counts),
         TEST(a_place_is_shut_with_messages_to_come),
-        TEST(a_message_that_does_not_fit_closes_its_place),
         TEST(streams_take_turns),
         TEST(given_back_once),
         TEST(places_begin_above_those_of_the_inbox_before),
         TEST(a_full_inbox_drops_nothing),
         TEST(a_crowd_shares),
         TEST(a_peer_has_no_more_than_its_share),
-        TEST(what_is_wanted_is_told_once),
-        TEST(a_sender_that_wants_less_leaves_the_line),
-        TEST(silent_senders_keep_half),
-        TEST(idle_senders_close_what_they_may_not_keep),
-        TEST(a_closed_place_is_no_room),
         TEST(the_longest_idle_is_called_first),
         TEST(those_that_wait_are_called_last),
         TEST(senders_that_are_away_are_called),
         TEST(awaited_once),
-        TEST(what_waits_is_put_before_a_place_is_given_up),
-        TEST(a_call_leaves_later_places_alone),
         TEST(what_senders_are_told_and_in_which_order),
         TEST(peers_are_listed),
         TEST(what_a_sender_had_told_is_delivered),
@@ -1253,7 +886,6 @@ int main(void) {
         TEST(a_bad_head_costs_its_chunk_only),
         TEST(a_bad_head_of_one_that_is_quiet),
         TEST(a_head_of_a_message_longer_than_any),
-        TEST(grants_that_no_receiver_makes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,6 +74,8 @@ static void test_fields_arrive_where_they_belong(void **state) {
     const struct word grant = {.kind = WORD_GRANT, .inbox = 1, .grant = {6, 9, 7, true}};
     const uint8_t grant_bytes[] = {6, 0, 28, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0,
                                    0, 0, 9,  0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 128};
+    const struct word look = {.kind = WORD_LOOK, .inbox = 0xfffefdfc};
+    const uint8_t look_bytes[] = {4, 0, 8, 0, 0xfc, 0xfd, 0xfe, 0xff};
     const struct word opened = {.kind = WORD_OPENED};
     const uint8_t opened_bytes[] = {9, 0, 8, 0, 0, 0, 0, 0};
     uint8_t bytes[WORD_SIZE_MAX];
@@ -88,6 +90,11 @@ static void test_fields_arrive_where_they_belong(void **state) {
     assert_int_equal(word_decode(bytes, sizeof(grant_bytes), &back, &length), WEIR_OK);
     assert_true(back.grant.place == 6 && back.grant.secret == 9);
     assert_true(back.grant.chunk == 7 && back.grant.keep);
+    assert_int_equal(encoded(&look, bytes), sizeof(look_bytes));
+    assert_memory_equal(bytes, look_bytes, sizeof(look_bytes));
+    assert_int_equal(word_decode(bytes, sizeof(look_bytes), &back, &length), WEIR_OK);
+    assert_true(back.kind == WORD_LOOK && back.inbox == 0xfffefdfc);
+    assert_string_equal(word_kind_name(WORD_LOOK), "LOOK");
     assert_int_equal(encoded(&opened, bytes), sizeof(opened_bytes));
     assert_memory_equal(bytes, opened_bytes, sizeof(opened_bytes));
 }
@@ -204,6 +211,24 @@ static void test_values_out_of_range_are_refused(void **state) {
     struct word call = largest(WORD_CALL);
     call.place = 0;
     refused(&call);
+}
+
+/* LOOK says nothing but where. */
+static void test_look_carries_nothing(void **state) {
+    uint8_t bytes[16] = {WORD_LOOK, 0, 8, 0, 7, 0, 0, 0};
+    struct word word;
+    uint32_t length;
+    (void)state;
+    assert_int_equal(word_decode(bytes, sizeof(bytes), &word, &length), WEIR_OK);
+    assert_int_equal(length, WORD_HEAD);
+    for (uint32_t size = 0; size <= sizeof(bytes); size++) {
+        bytes[2] = (uint8_t)size;
+        assert_int_equal(word_decode(bytes, sizeof(bytes), &word, &length),
+                         size == WORD_HEAD ? WEIR_OK : WEIR_EINVAL);
+    }
+    bytes[2] = WORD_HEAD;
+    bytes[1] = 1;
+    assert_int_equal(word_decode(bytes, sizeof(bytes), &word, &length), WEIR_EINVAL);
 }
 
 /* Bytes without a sense: hardly any are words, and those encode to the same bytes. */
@@ -337,6 +362,7 @@ int main(void) {
         cmocka_unit_test(test_every_truncation_and_extension_is_refused),
         cmocka_unit_test(test_every_byte_flip_is_refused_or_canonical),
         cmocka_unit_test(test_values_out_of_range_are_refused),
+        cmocka_unit_test(test_look_carries_nothing),
         cmocka_unit_test(test_junk_is_refused_or_canonical),
         cmocka_unit_test(test_notes_survive_the_trip),
         cmocka_unit_test(test_payloads_come_whole_or_not_at_all),

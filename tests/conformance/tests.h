@@ -79,7 +79,13 @@
     X(test_arm_hears_sends)                                                                        \
     X(test_arm_again_and_again)                                                                    \
     X(test_T4_events_of_an_error)                                                                  \
-    X(test_T7_events_wake)
+    X(test_T7_events_wake)                                                                         \
+    X(test_direct_content)                                                                         \
+    X(test_direct_registered)                                                                      \
+    X(test_S15_direct_bounds)                                                                      \
+    X(test_direct_needs_rights)                                                                    \
+    X(test_T6_direct_needs_both_qps)                                                               \
+    X(test_direct_among_others)
 
 #define CONFORMANCE_TEST_DECLARE(name) void name(void **state);
 CONFORMANCE_TESTS(CONFORMANCE_TEST_DECLARE)
