@@ -48,7 +48,7 @@ static const char *verify_lists(const weir_engine *engine, const struct peer *pe
     for (uint8_t l = 0; l < LISTS; l++) {
         uint32_t count = 0;
         for (uint32_t i = peer->lists[l].head; i != NONE; i = engine->transfers[i].next) {
-            if (engine->transfers[i].list != l || ++count > engine->options.transfers_max)
+            if (engine->transfers[i].list != l || ++count > engine->record_count)
                 return "peer: a list is not what its members say";
             suspects += transfer_is_suspect(&engine->transfers[i]);
         }
