@@ -302,7 +302,7 @@ static void act_send(struct sim_app *app) {
                               .length = draw_length(prng),
                               .sent_ns = world->now_ns,
                               .slot = slot,
-                              .queued = sim_chance(prng, work->queued),
+                              .queued = sim_chance(prng, work->queued) && sim_below(prng, 2) == 0,
                               .once = sim_chance(prng, work->once)};
     letter->opened = mail->nodes[to].boxes[letter->inbox].opened;
     if (sim_below(prng, 40) == 0) {

@@ -671,6 +671,9 @@ void profile_mail(uint64_t seed, struct sim_config *config) {
         bool more = sim_below(&prng, 4) == 0;
 
         nic->completes_inline = nic->ordered && (nic->completes_inline || i < half || more);
+        if (nic->completes_inline && sim_below(&prng, 4) != 0) {
+            nic->post_bytes_max = UINT64_MAX; /* long ones, too */
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_messages_direct.c: messages that are written in place, through weir.h over shm: receivers
  * that sleep in each way while they are written, several threads on either side, every size, ends
- * of those behind, closed inboxes (M1, M2, M5, M7, S12). */
+ * of those behind, closed inboxes (M1, M2, M3, M5, M7,
+ * S12). */
 #define _POSIX_C_SOURCE 200809L
 #include "message_side.h"
 
@@ -15,12 +16,7 @@
 
 /* ---- sleepers ---------------------------------------------------------- */
 
-enum { ROUNDS = 3000, FEW_ROUNDS = 300 };
-
-/* valgrind's threads take turns, in slices. */
-static uint64_t rounds(void) {
-    return getenv("WEIR_UNDER_VALGRIND") != NULL ? FEW_ROUNDS : ROUNDS;
-}
+enum { ROUNDS = 3000 };
 
 static uint32_t random_next(uint32_t *random) {
     *random = *random * 1664525 + 1013904223;
@@ -116,7 +112,7 @@ static void sleeps(enum how how, uint32_t flags) {
                               .inbox = inbox_of(&b, 5, 1000, 8),
                               .how = how,
                               .taken = &taken,
-                              .total = rounds()};
+                              .total = (uint64_t)ROUNDS};
     assert_int_equal(pthread_create(&thread, NULL, sleeper_main, &sleeper), 0);
     uint64_t end = now_ns() + PATIENCE_NS;
     for (uint64_t i = 0; i < sleeper.total; i++) {
@@ -214,7 +210,7 @@ static void test_M7_both_sides_sleep(void **state) {
     for (int i = 0; i < 2; i++)
         players[i] = (struct player){.side = &sides[i],
                                      .inbox = inbox_of(&sides[i], 5, 1000, 4),
-                                     .total = rounds(),
+                                     .total = (uint64_t)ROUNDS,
                                      .begins = i == 0,
                                      .done = &done};
     for (int i = 0; i < 2; i++)
@@ -267,11 +263,11 @@ static void test_M2_two_threads_send(void **state) {
     open_pair(&a, &b);
     weir_inbox inbox = inbox_of(&b, 5, 1000, 8);
     for (uint64_t i = 0; i < 2; i++) {
-        senders[i] = (struct sender){.side = &a, .number = i, .count = rounds()};
+        senders[i] = (struct sender){.side = &a, .number = i, .count = (uint64_t)ROUNDS};
         assert_int_equal(pthread_create(&threads[i], NULL, sender_main, &senders[i]), 0);
     }
     uint64_t end = now_ns() + PATIENCE_NS;
-    for (uint64_t taken = 0; taken < 2 * rounds();) {
+    for (uint64_t taken = 0; taken < 2 * (uint64_t)ROUNDS;) {
         weir_message got;
         assert_true(now_ns() < end);
         weir_engine_progress(a.engine); /* for what the threads left */
@@ -307,16 +303,19 @@ static void test_M2_two_threads_take(void **state) {
     open_pair(&a, &b);
     weir_inbox inbox = inbox_of(&b, 5, 1000, 8);
     for (uint64_t i = 0; i < 2; i++) {
-        senders[i] = (struct sender){.side = &a, .number = i, .count = rounds()};
-        sleepers[i] = (struct sleeper){
-            .side = &b, .inbox = inbox, .how = IN_WAIT, .taken = &taken, .total = 2 * rounds()};
+        senders[i] = (struct sender){.side = &a, .number = i, .count = (uint64_t)ROUNDS};
+        sleepers[i] = (struct sleeper){.side = &b,
+                                       .inbox = inbox,
+                                       .how = IN_WAIT,
+                                       .taken = &taken,
+                                       .total = 2 * (uint64_t)ROUNDS};
         assert_int_equal(pthread_create(&threads[i], NULL, sender_main, &senders[i]), 0);
         assert_int_equal(pthread_create(&threads[2 + i], NULL, sleeper_main, &sleepers[i]), 0);
     }
     uint64_t end = now_ns() + PATIENCE_NS;
-    while (taken < 2 * rounds() && now_ns() < end)
+    while (taken < 2 * (uint64_t)ROUNDS && now_ns() < end)
         weir_engine_progress(a.engine);
-    assert_int_equal(taken, 2 * rounds());
+    assert_int_equal(taken, 2 * (uint64_t)ROUNDS);
     for (uint64_t i = 0; i < 2; i++) { /* one of them may sleep still */
         weir_transfer transfer = send_one(&a, 5, i, 8);
         assert_int_equal(weir_transfer_wait(a.engine, transfer, PATIENCE_NS), WEIR_OK);
@@ -327,7 +326,7 @@ static void test_M2_two_threads_take(void **state) {
         assert_int_equal(senders[i].rc, WEIR_OK);
         assert_null(sleepers[i].wrong);
     }
-    assert_in_range(look(&b, inbox).taken, 2 * rounds(), 2 * rounds() + 2);
+    assert_in_range(look(&b, inbox).taken, 2 * (uint64_t)ROUNDS, 2 * (uint64_t)ROUNDS + 2);
     pair_close(&a, &b);
 }
 
@@ -422,6 +421,28 @@ static void test_S12_ends_behind_direct_messages(void **state) {
         assert_none(&b, inbox);
     }
     assert_int_equal(look(&b, inbox).held, 0);
+    pair_close(&a, &b);
+}
+
+/* There is room for a short one, and not for the long one that waits in front of it. */
+static void test_M3_a_direct_message_passes_none_that_waits(void **state) {
+    struct side a, b;
+
+    (void)state;
+    open_pair(&a, &b);
+    weir_inbox inbox = inbox_of(&b, 1, LONG, 1);
+    assert_int_equal(finish(&a, &b, send_one(&a, 1, 1000, 8)), WEIR_OK);
+    take_and_give_back(&b, &a, inbox, 1000, 8);
+    for (uint64_t round = 0; round < 50; round++) {
+        weir_transfer transfers[6];
+        for (uint64_t i = 0; i < 6; i++)
+            transfers[i] = send_one(&a, 1, 10 * round + i, i % 2 == 0 ? LONG : 8 + i);
+        for (uint64_t i = 0; i < 6; i++)
+            take_and_give_back(&b, &a, inbox, 10 * round + i, i % 2 == 0 ? LONG : 8 + i);
+        for (uint64_t i = 0; i < 6; i++)
+            assert_int_equal(finish(&a, &b, transfers[i]), WEIR_OK);
+    }
+    assert_none(&b, inbox);
     pair_close(&a, &b);
 }
 
@@ -534,6 +555,7 @@ int main(void) {
         cmocka_unit_test(test_M2_two_threads_take),
         cmocka_unit_test(test_M2_direct_messages_of_all_sizes),
         cmocka_unit_test(test_S12_ends_behind_direct_messages),
+        cmocka_unit_test(test_M3_a_direct_message_passes_none_that_waits),
         cmocka_unit_test(test_M5_two_senders_share_an_inbox),
         cmocka_unit_test(test_M1_an_inbox_closes_while_messages_are_written),
     };
