@@ -106,6 +106,7 @@ static void save_words(const struct wire_descriptor *memory) {
         {.kind = WORD_SHUT, .inbox = 7, .shut = {3, 4, 128}},
         {.kind = WORD_LEFT, .inbox = 7},
         {.kind = WORD_LOOK, .inbox = 7},
+        {.kind = WORD_AHEAD, .inbox = 7},
         {.kind = WORD_MEET,
          .inbox = 7,
          .meet = {.chunk_bytes = 4096, .message_bytes_max = 1024, .memory = *memory}},

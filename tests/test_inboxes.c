@@ -164,8 +164,8 @@ static void test_M5_as_many_as_asked_for_can_be_held(void **state) {
 
 /* One chunk each; each that is given back makes room for one. */
 static void test_M5_room_comes_back_in_any_order(void **state) {
-    enum { CHUNKS = 4, ALL = 12, ALONE = 140000 };
-    static const uint32_t order[] = {2, 0, 3, 1};
+    enum { CHUNKS = 3, ALL = 12 };
+    static const uint32_t order[] = {2, 0, 1};
     weir_transfer transfers[ALL];
     weir_message held[CHUNKS];
     struct side a, b;
@@ -173,19 +173,19 @@ static void test_M5_room_comes_back_in_any_order(void **state) {
 
     (void)state;
     open_pair(&a, &b);
-    weir_inbox inbox = inbox_of(&b, 1, ALONE, CHUNKS);
+    weir_inbox inbox = inbox_of(&b, 1, LONG, CHUNKS);
     for (uint64_t i = 0; i < ALL; i++)
-        transfers[i] = send_one(&a, 1, i, ALONE);
+        transfers[i] = send_one(&a, 1, i, LONG);
     for (uint64_t i = 0; i < CHUNKS; i++)
-        held[i] = take(&b, &a, inbox, i, ALONE);
+        held[i] = take(&b, &a, inbox, i, LONG);
     some_steps(&a, &b);
     assert_none(&b, inbox);
     for (uint64_t next = CHUNKS; next < ALL; next++) {
         uint32_t i = order[next % CHUNKS];
-        assert_content(&held[i], ALONE);
+        assert_content(&held[i], LONG);
         give_back(&b, &held[i]);
         assert_int_equal(weir_message_give_back(b.engine, &held[i]), WEIR_ESTALE);
-        held[i] = take(&b, &a, inbox, next, ALONE);
+        held[i] = take(&b, &a, inbox, next, LONG);
         some_steps(&a, &b);
         assert_int_equal(weir_message_take(b.engine, inbox, &got), WEIR_EAGAIN);
     }
@@ -498,8 +498,14 @@ static void test_T10_the_sender_is_closed(void **state) {
             fill_pattern(a.bytes, a.length, 0);
             side_join(&a, &b);
         }
-        for (uint64_t i = 0; i < 2; i++)
-            assert_int_equal(finish(&a, &b, send_one(&a, 5, i, LONG)), WEIR_OK);
+        for (uint64_t i = 0; i < 2; i++) {
+            weir_transfer transfer = send_one(&a, 5, i, LONG);
+            while (weir_transfer_status(a.engine, transfer) == WEIR_EINPROGRESS) {
+                some_steps(&a, &b);
+                some_steps(&c, &b); /* it has kept room, and is called */
+            }
+            assert_int_equal(weir_transfer_status(a.engine, transfer), WEIR_OK);
+        }
         for (uint64_t i = 2; i < 9; i++) /* more than there is room for */
             send_one(&a, 5, i, LONG);
         some_steps(&a, &b);

@@ -72,12 +72,12 @@ static void test_fields_arrive_where_they_belong(void **state) {
     const uint8_t shut_bytes[] = {2, 0, 24, 0, 4, 3, 2, 1, 6,   0, 0, 0,
                                   0, 0, 0,  0, 7, 0, 0, 0, 128, 0, 0, 0};
     const struct word grant = {.kind = WORD_GRANT, .inbox = 1, .grant = {6, 9, 7, true}};
-    const uint8_t grant_bytes[] = {6, 0, 28, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0,
+    const uint8_t grant_bytes[] = {7, 0, 28, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0,
                                    0, 0, 9,  0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 128};
     const struct word look = {.kind = WORD_LOOK, .inbox = 0xfffefdfc};
     const uint8_t look_bytes[] = {4, 0, 8, 0, 0xfc, 0xfd, 0xfe, 0xff};
     const struct word opened = {.kind = WORD_OPENED};
-    const uint8_t opened_bytes[] = {9, 0, 8, 0, 0, 0, 0, 0};
+    const uint8_t opened_bytes[] = {10, 0, 8, 0, 0, 0, 0, 0};
     uint8_t bytes[WORD_SIZE_MAX];
     struct word back;
     uint32_t length;

@@ -447,11 +447,9 @@ static uint32_t keep_most(const struct inbox *inbox) {
     return inbox->shape.chunk_count == 1 ? 1 : inbox->shape.chunk_count / 2;
 }
 
-bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out) {
-    uint32_t index = groups_first(&inbox->line, 0);
+/* Gives the first free chunk to the stream. */
+static void grant(struct inbox *inbox, uint32_t index, uint64_t secret) {
     uint32_t free = groups_first(&inbox->owned, inbox->stream_count);
-    if (index == INBOX_NONE || free == INBOX_NONE || inbox->closed)
-        return false;
     struct inbox_stream *stream = &inbox->streams[index];
     struct inbox_chunk *chunk = &inbox->chunks[free];
     *chunk = (struct inbox_chunk){
@@ -469,14 +467,35 @@ bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out) {
     to_the_end(&inbox->active, index);
     groups_leave(&inbox->line, index);
     set_in(&inbox->line, index, wants(inbox, stream));
-    *peer_out = stream->peer;
+}
+
+bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out) {
+    uint32_t index = groups_first(&inbox->line, 0);
+    if (index == INBOX_NONE || inbox->free_count == 0 || inbox->closed)
+        return false;
+    grant(inbox, index, secret);
+    *peer_out = inbox->streams[index].peer;
     return true;
+}
+
+bool inbox_grant_ahead(struct inbox *inbox, uint32_t peer, uint64_t secret) {
+    const struct inbox_stream *stream = stream_of(inbox, peer);
+    if (stream == NULL || inbox->closed || inbox->line.used > 0 || inbox->free_count == 0 ||
+        inbox->kept >= keep_most(inbox) || stream->chunks >= inbox->shape.peer_chunks)
+        return false;
+    grant(inbox, index_of(inbox, stream), secret);
+    return true;
+}
+
+/* Its direct messages are found wherever they are looked for. */
+static bool is_busy(const struct inbox *inbox, uint32_t stream) {
+    return is_in(&inbox->watched, stream) && inbox->streams[stream].idle == 0;
 }
 
 /* The stream that is called next: those in the line are not idle, if they are there at all. */
 static uint32_t next_called(const struct inbox *inbox) {
     uint32_t index = groups_first(&inbox->active, 0);
-    while (index != INBOX_NONE && is_in(&inbox->line, index))
+    while (index != INBOX_NONE && (is_in(&inbox->line, index) || is_busy(inbox, index)))
         index = groups_next(&inbox->active, index);
     return index != INBOX_NONE ? index : groups_first(&inbox->active, 0);
 }

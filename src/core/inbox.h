@@ -159,6 +159,9 @@ void inbox_want(struct inbox *inbox, uint32_t peer, uint64_t grants);
 static inline bool inbox_may_grant(const struct inbox *inbox) {
     return inbox->line.used > 0 && inbox->free_count > 0 && !inbox->closed;
 }
+/* The peer could use another chunk before it has to ask for one: gives it one that may be kept, if
+ * nobody waits, and the peer has to be told. False: there is none to spare. */
+bool inbox_grant_ahead(struct inbox *inbox, uint32_t peer, uint64_t secret);
 /* Gives a chunk to the first in the line; *peer_out has to be told (inbox_say). secret: random.
  * False: nobody waits, or nothing is free. */
 bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out);

@@ -90,6 +90,11 @@ bool outbox_shuts(const struct outbox *outbox);
  * wanted, which counts as told then. bytes: 0: nothing waits. */
 bool outbox_want(struct outbox *outbox, uint64_t bytes, uint64_t *grants_out);
 
+/* Whether messages go to the last place that was granted: there is none behind it. */
+static inline bool outbox_is_last(const struct outbox *outbox) {
+    return outbox->filling + 1 >= outbox->count;
+}
+
 /* Whether outbox_want has something to tell. */
 bool outbox_wants(const struct outbox *outbox, uint64_t bytes);
 

@@ -31,6 +31,7 @@ static bool word_valid(const struct word *word) {
     case WORD_WANT:
     case WORD_LEFT:
     case WORD_LOOK:
+    case WORD_AHEAD:
     case WORD_ABSENT:
     case WORD_CLOSED:
         return true;
@@ -78,6 +79,7 @@ static bool put_body(struct writer *w, const struct word *word) {
         return true;
     case WORD_LEFT:
     case WORD_LOOK:
+    case WORD_AHEAD:
     case WORD_ABSENT:
     case WORD_OPENED:
     case WORD_CLOSED:
@@ -149,6 +151,7 @@ static void get_body(struct reader *r, struct word *word) {
         break;
     case WORD_LEFT:
     case WORD_LOOK:
+    case WORD_AHEAD:
     case WORD_ABSENT:
     case WORD_OPENED:
     case WORD_CLOSED:
@@ -205,9 +208,9 @@ int word_note_decode(const uint8_t *in, size_t length, struct room_note *note_ou
 const char *word_kind_name(enum word_kind kind) {
     static const char *const names[WORD_KIND_END] = {
         [WORD_WANT] = "WANT",     [WORD_SHUT] = "SHUT",     [WORD_LEFT] = "LEFT",
-        [WORD_LOOK] = "LOOK",     [WORD_MEET] = "MEET",     [WORD_GRANT] = "GRANT",
-        [WORD_CALL] = "CALL",     [WORD_ABSENT] = "ABSENT", [WORD_OPENED] = "OPENED",
-        [WORD_CLOSED] = "CLOSED",
+        [WORD_LOOK] = "LOOK",     [WORD_AHEAD] = "AHEAD",   [WORD_MEET] = "MEET",
+        [WORD_GRANT] = "GRANT",   [WORD_CALL] = "CALL",     [WORD_ABSENT] = "ABSENT",
+        [WORD_OPENED] = "OPENED", [WORD_CLOSED] = "CLOSED",
     };
     return kind >= WORD_WANT && kind < WORD_KIND_END ? names[kind] : "?";
 }

@@ -17,6 +17,7 @@
  *     SHUT     place 8, chunk 4, end 4
  *     LEFT     nothing: it heard CLOSED, and writes no more
  *     LOOK     nothing: it has put direct messages there, and found no watch (room.h)
+ *     AHEAD    nothing: it fills its last place, and could use another, to keep
  * from the receiver
  *     MEET     chunk bytes 4, longest message 4, a descriptor of the inbox's memory (wire.h)
  *     GRANT    place 8, secret 8, chunk 4 with WORD_KEEP
@@ -41,6 +42,7 @@ enum word_kind {
     WORD_SHUT,
     WORD_LEFT,
     WORD_LOOK,
+    WORD_AHEAD,
     WORD_MEET,
     WORD_GRANT,
     WORD_CALL,

@@ -10,6 +10,7 @@
  * Owns no state. A receiver that does not watch is told to look, by a word that talk.c says. */
 #include "direct.h"
 
+#include "agenda.h"
 #include "streams.h"
 #include "tables.h"
 
@@ -83,7 +84,7 @@ int direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox, const we
         return DIRECT_NOT;
     /* With the first message of a place, those in front of it are shut, and the next is wanted. */
     bool tells = place->used == 0;
-    stream->busy = true;
+    stream->ahead_due |= tells;
     outbox_put(outbox, (uint32_t)length);
     count_sent(engine, length);
     if (watch != place->grant.place && !stream->look_due) {
@@ -92,5 +93,7 @@ int direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox, const we
     }
     if (tells)
         streams_tell(engine, peer);
+    else if (!place->grant.keep)
+        run_later(engine, peer); /* that turn shuts it, if no more is put there by then */
     return WEIR_OK;
 }

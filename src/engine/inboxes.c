@@ -257,6 +257,18 @@ static void told_to_look(weir_engine *engine, struct peer *peer, uint32_t number
     engine->worked = true;
 }
 
+static void ahead(weir_engine *engine, struct peer *peer, uint32_t number) {
+    struct inbox_entry *entry = inboxes_numbered(engine, number);
+    uint64_t secret;
+    if (entry == NULL)
+        return;
+    engine->ports.env.ops->entropy(engine->ports.env.self, &secret, sizeof(secret));
+    entry->inbox.places = engine->places;
+    if (inbox_grant_ahead(&entry->inbox, peer_index(engine, peer), secret))
+        streams_tell(engine, peer);
+    engine->places = entry->inbox.places;
+}
+
 bool inboxes_heard(weir_engine *engine, struct peer *peer, const struct word *word) {
     switch (word->kind) {
     case WORD_WANT:
@@ -269,6 +281,9 @@ bool inboxes_heard(weir_engine *engine, struct peer *peer, const struct word *wo
         return true;
     case WORD_LOOK:
         told_to_look(engine, peer, word->inbox);
+        return true;
+    case WORD_AHEAD:
+        ahead(engine, peer, word->inbox);
         return true;
     default:
         return false;

@@ -275,9 +275,8 @@ struct stream {
     uint32_t next;       /* of the peer's, plus 1; or of those that are free */
     uint32_t generation; /* counts how often all that was put there was forgotten */
     bool left_due;
-    bool look_due; /* its receiver is to look for direct messages */
-    bool busy;     /* direct messages were put since the peer's last turn, */
-    bool ahead;    /* and before that one: room is wanted before a message waits for it */
+    bool look_due;  /* its receiver is to look for direct messages */
+    bool ahead_due; /* another place is wanted before a message waits for it */
     bool imported;
     struct wire_descriptor memory; /* of the inbox */
     struct weir_rmr rmr;           /* imported */

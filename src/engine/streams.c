@@ -85,7 +85,7 @@ void stream_reset(weir_engine *engine, struct stream *stream) {
     stream->generation++;
     stream->put = 0;
     stream->left_due = stream->look_due = false;
-    stream->busy = stream->ahead = false;
+    stream->ahead_due = false;
     outbox_init(&stream->outbox, 0, 0);
 }
 

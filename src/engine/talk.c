@@ -34,18 +34,9 @@ static int refusal(weir_engine *engine, struct stream *stream, const struct tran
     return stream_import(engine, stream);
 }
 
-/* The bytes that room is wanted for. */
-static uint64_t wanted_bytes(const struct stream *stream) {
-    return stream->waiting_bytes + (stream->ahead ? stream->outbox.chunk_bytes : 0);
-}
-
 static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *stream) {
     if (stream->state != STREAM_MET)
         return;
-    stream->ahead = stream->busy;
-    stream->busy = false;
-    if (stream->ahead)
-        run_later(engine, peer); /* that turn shuts what is not used */
     while (stream->waiting.head != NONE && stream->put < PUT_AHEAD) {
         struct transfer *transfer = &engine->transfers[stream->waiting.head];
         int rc = refusal(engine, stream, transfer);
@@ -59,9 +50,9 @@ static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *s
     if (stream->waiting.head != NONE && stream->put >= PUT_AHEAD)
         return; /* places that were called for take messages that wait first */
     outbox_yield(&stream->outbox);
-    if (stream->waiting.head == NONE && !stream->ahead)
+    if (stream->waiting.head == NONE)
         outbox_idle(&stream->outbox);
-    if (outbox_shuts(&stream->outbox) || outbox_wants(&stream->outbox, wanted_bytes(stream)))
+    if (outbox_shuts(&stream->outbox) || outbox_wants(&stream->outbox, stream->waiting_bytes))
         peer->talk.due = true;
 }
 
@@ -91,8 +82,13 @@ static bool say_of(weir_engine *engine, struct stream *stream, struct word *word
     word->kind = WORD_SHUT;
     if (outbox_shut(&stream->outbox, &word->shut))
         return true;
+    word->kind = WORD_AHEAD;
+    bool ahead = stream->ahead_due;
+    stream->ahead_due = false;
+    if (ahead && outbox_is_last(&stream->outbox))
+        return true;
     word->kind = WORD_WANT;
-    return outbox_want(&stream->outbox, wanted_bytes(stream), &word->grants);
+    return outbox_want(&stream->outbox, stream->waiting_bytes, &word->grants);
 }
 
 static bool say(weir_engine *engine, struct peer *peer, uint32_t room, struct word *word,
