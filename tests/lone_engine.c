@@ -225,8 +225,11 @@ static struct lone *open_as(const weir_engine_options *options, bool own_queues)
                                .control = {&channel_ops, NULL},
                                .wait = {&wait_ops, NULL},
                                .device_ops = &lone_device_ops};
-    assert_int_equal(engine_create(options != NULL ? options : &limits, &ports, &the->engine),
-                     WEIR_OK);
+    if (options != NULL)
+        limits = *options;
+    if (limits.watchdog_ns == 0)
+        limits.watchdog_ns = WEIR_WATCHDOG_NONE;
+    assert_int_equal(engine_create(&limits, &ports, &the->engine), WEIR_OK);
     the->engine->on_close = closed;
     return the;
 }

@@ -28,6 +28,7 @@
 #include "notes.h"
 #include "session.h"
 #include "stall.h"
+#include "watchdog.h"
 
 enum { MESSAGES_WAITING = 16 };
 
@@ -47,6 +48,8 @@ uint64_t engine_next_deadline(weir_engine *engine) {
         next = timer < stall ? timer : stall;
         if (next != UINT64_MAX)
             next += engine->lost_ns;
+        uint64_t watch = watchdog_deadline(engine);
+        next = next < watch ? next : watch;
         if (next != UINT64_MAX && next > most)
             next = most;
     }
@@ -97,6 +100,7 @@ int look_at_all(weir_engine *engine, int budget) {
     int control = control_poll(engine, CONTROL_BUDGET);
     stall_look(engine, emptied);
     effects_perform(engine);
+    watchdog_look(engine, emptied);
     engine->look_ended = emptied && events < ASYNC_BATCH && control < CONTROL_BUDGET;
     return polled + events + control;
 }

@@ -202,6 +202,25 @@ struct stall {
     uint64_t bytes;    /* the most that were in flight anywhere at a look meanwhile */
 };
 
+/* A peer as the watchdog saw it last: watchdog.c. */
+struct watch {
+    uint64_t seen;      /* completed, then */
+    uint64_t moved_ns;  /* when something was last seen to complete, or work to begin */
+    uint64_t from_ns;   /* from when on nothing has, for the next verdict */
+    uint64_t gap_ns;    /* the longest time without a look, since then */
+    uint64_t absent_ns; /* the same, of the last verdict, if that makes it ours; 0 */
+    bool works;         /* work was outstanding */
+    bool told;          /* STALLED, and neither RESUMED nor GONE since */
+    struct {            /* the last stall that was told */
+        uint32_t cause; /* weir_stall_cause */
+        int error;
+        uint32_t inbox;
+        uint64_t absent_ns;
+        uint64_t lasted_ns;
+    } last;
+    uint64_t stalls;
+};
+
 /* A session that a transfer of ours broke. */
 struct broke {
     uint64_t epoch_remote;
@@ -398,6 +417,7 @@ struct peer {
     uint64_t life;        /* of all that is known of its instance here; 0: it is not known */
     uint64_t life_theirs; /* of what it knows of us; 0: no session came about */
 
+    uint64_t completed; /* runs and transfers of the application's that ended well */
     struct list lists[LISTS];
     struct session sessions[EP_SESSIONS];
 
@@ -447,6 +467,7 @@ struct peer {
     uint64_t pass;        /* it shows this on a new connection of its */
     uint64_t pass_theirs; /* this is what we show it; 0: it has not said yet */
     char address[WEIR_ADDRESS_MAX];
+    struct watch watch;
     struct endpoint endpoint;
     struct parts *parts; /* WINDOW_SIZE; backed when notifications come in several */
     bool parts_used;     /* since they were zeroed */
@@ -627,6 +648,14 @@ struct weir_engine {
     uint64_t stall_posts;   /* stats.posts, when nothing was */
     uint64_t stall_last_ns; /* the last look */
     uint64_t stall_polled;  /* polled, then */
+
+    bool posts_seen;        /* stall.c and watchdog.c have deadlines for looks at what is posted */
+    uint64_t watch_next_ns; /* of engine_clock: when watchdog.c looks; 0: nothing is outstanding;
+                             * UINT64_MAX: never */
+    uint64_t watch_last_ns; /* when somebody last looked at all */
+    uint64_t
+        watch_gap_ns; /* the longest time between two such looks, since the last of watchdog.c */
+    uint64_t watch_polled; /* polled, when that was */
 
     struct timers timers; /* transfers, peers, QPs, one for inboxes, one for receives */
     uint64_t slept_ns;    /* the latest deadline that anybody was given to sleep; 0: all awake */
