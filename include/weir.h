@@ -802,7 +802,17 @@ typedef enum weir_stall_cause {
     WEIR_STALL_INBOX_FULL = 9, /* messages wait for room in the inbox `inbox` */
     WEIR_STALL_INBOX_ABSENT = 10, /* messages wait for that inbox, which the peer has not opened */
     WEIR_STALL_INFLIGHT = 11,     /* the limit of bytes in flight, inflight_bytes_max, is used up */
-    WEIR_STALL_TURN = 12          /* work is about to be posted */
+    WEIR_STALL_TURN = 12,         /* work is about to be posted */
+    /* With the peer's own word, or the system's. They stand in the place of SETTLE, CONNECT, QP,
+     * CREDITS and INBOX_FULL: */
+    WEIR_STALL_PEER_ABSENT = 13,  /* the peer's engine makes no progress: it does not answer, though
+                                   * its host does; or it did, and says that nobody was there for
+                                   * peer_away_ns */
+    WEIR_STALL_PEER_STOPPED = 14, /* its process is stopped (SIGSTOP, a debugger); shm */
+    WEIR_STALL_PEER_NOTIFICATIONS = 15, /* its application takes no notifications */
+    WEIR_STALL_PEER_MESSAGES = 16,      /* its application takes no messages from the inbox `inbox`,
+                                         * or gives none back */
+    WEIR_STALL_HOST = 17 /* its host does not answer: it is gone, or a link or network between */
 } weir_stall_cause;
 /* Its name in lower case: "credits", "inbox_full", ...; "?" of any other int. Static storage. */
 WEIR_API const char *weir_stall_cause_name(int cause);
@@ -841,6 +851,18 @@ typedef struct weir_stall_info {
     uint32_t last_cause;            /* of the last stall that was told; NONE: there was none */
     int last_error;                 /* `error`, then */
     uint64_t last_ns;               /* how long that one lasted; 0: it lasts */
+    /* When nothing has completed for half of watchdog_ns, the peer is asked how it is, and what it
+     * says of itself is here. Zeros until it has answered: */
+    uint64_t peer_answer_ns;      /* how long its last answer took */
+    uint64_t peer_away_ns;        /* nobody made progress there for so long, until it was asked */
+    uint32_t peer_notifications;  /* received there, of any peer, and not taken */
+    uint32_t peer_ready;          /* of `inbox`, if that is full: senders with a message to take, */
+    uint32_t peer_held;           /* and messages that were taken and not given back */
+    uint32_t peer_thread;         /* 1: its engine has a thread of its own */
+    uint64_t peer_silent_ns;      /* it was asked so long ago, and has not answered that; 0: it has,
+                                   * or was not asked */
+    uint32_t host_silent;         /* 1: its host acknowledges nothing on the control connection */
+    uint32_t control_retransmits; /* how often TCP has repeated what it does not, in a row */
 } weir_stall_info;
 #define WEIR_STALL_INFO_INIT WEIR_SIZED(weir_stall_info)
 /* Describes what the peer's work waits for, whether it is stalled or not, and whether stalls are

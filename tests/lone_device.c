@@ -288,6 +288,11 @@ static void device_disarm(struct weir_device *device) {
     (void)device;
 }
 
+static bool device_peer_is_stopped(struct weir_qp *qp) {
+    assert_true(the->made[number_of(qp)]);
+    return the->stopped;
+}
+
 const struct weir_device_ops lone_device_ops = {
     .name = "lone",
     .let_go = device_let_go,
@@ -308,6 +313,7 @@ const struct weir_device_ops lone_device_ops = {
     .events = device_events,
     .arm = device_arm,
     .disarm = device_disarm,
+    .peer_is_stopped = device_peer_is_stopped,
 };
 
 /* ---- what arrives ---- */

@@ -141,6 +141,12 @@ static int no_fd(void *self) {
     return -1;
 }
 
+static bool channel_look(void *self, uint64_t conn, struct weir_control_look *look_out) {
+    (void)self;
+    *look_out = (struct weir_control_look){the->host_silent, the->retransmits};
+    return conn > 0 && conn <= the->conn_count && the->conns[conn].open;
+}
+
 static const struct weir_control_ops channel_ops = {
     .check = channel_check,
     .numeric = channel_numeric,
@@ -152,6 +158,7 @@ static const struct weir_control_ops channel_ops = {
     .from = channel_from,
     .poll = channel_poll,
     .fd = no_fd,
+    .look = channel_look,
 };
 
 /* ---- sleeping ---- */

@@ -70,6 +70,8 @@ struct lone {
 
     struct lone_conn conns[LONE_CONNS];
     uint64_t conn_count;
+    bool host_silent; /* what the channel knows of all hosts */
+    uint32_t retransmits;
     uint64_t dials;
     int dial_error; /* what the channel says of the next dials, if not 0 */
     struct lone_said said[LONE_SAID];
@@ -77,6 +79,7 @@ struct lone {
     struct lone_event events[LONE_EVENTS];
     uint32_t event_first, event_last;
 
+    bool stopped;    /* the device says that peers' processes are */
     bool no_destroy; /* the device refuses to destroy QPs */
     int poll_error;  /* what its poll says, if not 0 */
     int memories;    /* registered now, the engine's own two among them */

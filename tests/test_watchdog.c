@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_watchdog.c: work that is outstanding, and of which nothing completes (M10): STALLED and
  * RESUMED are told, once each, and the report names the cause. The engine's clock, its peers and
- * its device are the test's: see lone_engine.h. */
+ * its device are the test's: see lone_engine.h.
+ *
+ * It is long because each cause has a test of its own. */
 #include "agenda.h"
 #include "inflight.h"
 #include "lone_engine.h"
@@ -18,7 +20,9 @@
 struct world {
     struct lone *lone;
     weir_peer peer;
-    uint64_t conn, epoch, words;
+    uint64_t conn;
+    bool silent; /* the peer does not say how it is; else this: */
+    struct wire_state state;
     weir_memory local;
     weir_remote remote;
 };
@@ -56,7 +60,7 @@ static weir_peer open_peer(struct lone *lone, const char *address) {
 
 /* A peer with a session; its device executes what is posted. */
 static struct lone *begin_on(struct world *world, struct lone *lone) {
-    *world = (struct world){.lone = lone, .epoch = 1};
+    *world = (struct world){.lone = lone};
     world->peer = open_peer(lone, THERE);
     world->conn = answer(lone, THERE, 1);
     lone_memories(lone, world->peer, 1, bytes, sizeof(bytes), &world->local, &world->remote);
@@ -114,14 +118,31 @@ static void no_event(struct lone *lone) {
     assert_int_equal(weir_event_take(lone->engine, &event), WEIR_EAGAIN);
 }
 
+/* Time passes; the peer answers each question that it is asked, unless it is told not to. */
+static void pass(struct world *world, uint64_t ns) {
+    struct lone *lone = world->lone;
+    while (ns > 0) {
+        uint64_t part = ns < 10 * MS ? ns : 10 * MS;
+        const struct wire_message *question =
+            world->conn != 0 ? lone_heard(lone, world->conn, WIRE_ASK) : NULL;
+        if (question != NULL && !world->silent) {
+            struct wire_message answer = {.type = WIRE_STATE, .echo = question->epoch};
+            answer.state = world->state;
+            lone_say(lone, world->conn, 1, &answer);
+        }
+        lone_pass(lone, part);
+        ns -= part;
+    }
+}
+
 /* Nothing is told before the time, then STALLED with this cause, once. */
 static void stalls(struct world *world, weir_stall_cause cause, int error) {
     struct lone *lone = world->lone;
-    lone_pass(lone, WATCH - MS);
+    pass(world, WATCH - MS);
     no_event(lone);
     assert_int_equal(info_of(world).cause, cause);
     assert_int_equal(info_of(world).stalled, 0);
-    lone_pass(lone, LATE);
+    pass(world, LATE);
     weir_event event = lone_event(lone);
     assert_int_equal(event.type, WEIR_EVENT_STALLED);
     assert_int_equal(event.value, cause);
@@ -134,7 +155,7 @@ static void stalls(struct world *world, weir_stall_cause cause, int error) {
     assert_int_equal(info.last_cause, cause);
     assert_int_equal(info.last_ns, 0);
     assert_in_range(info.still_ns, WATCH, WATCH + LATE);
-    lone_pass(lone, 2 * WATCH);
+    pass(world, 2 * WATCH);
     no_event(lone);
 }
 
@@ -419,6 +440,198 @@ static void test_M10_an_application_that_makes_no_progress(void **state) {
     lone_close(lone);
 }
 
+/* ---- the peer's word ---------------------------------------------------- */
+
+static struct lone *begin_short_of_credits(struct world *world) {
+    struct lone *lone = begin(world, NULL);
+    for (int i = 0; i < 9; i++)
+        lone_submit_notification(lone, world->peer);
+    lone_run(lone);
+    return lone;
+}
+
+/* It is asked when half of the time has passed, once while it does not answer. */
+static void test_M10_a_peer_is_asked_once(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_short_of_credits(&world);
+    lone_pass(lone, WATCH / 2 - MS);
+    assert_int_equal(lone_count(lone, world.conn, WIRE_ASK), 0);
+    lone_pass(lone, LATE);
+    assert_int_equal(lone_count(lone, world.conn, WIRE_ASK), 1);
+    lone_pass(lone, 5 * WATCH);
+    assert_int_equal(lone_count(lone, world.conn, WIRE_ASK), 1);
+    const struct wire_message *question = lone_heard(lone, world.conn, WIRE_ASK);
+    assert_true(question->epoch != 0);
+    /* Answers that nobody asked for say nothing. */
+    uint64_t stale = lone->engine->stats.control_stale;
+    struct wire_message answer = {.type = WIRE_STATE, .echo = question->epoch + 1};
+    answer.state.notifications = 7;
+    lone_say(lone, world.conn, 1, &answer);
+    assert_int_equal(lone->engine->stats.control_stale, stale + 1);
+    assert_int_equal(info_of(&world).peer_notifications, 0);
+    assert_true(info_of(&world).peer_silent_ns > 4 * WATCH);
+    answer.echo--;
+    lone_say(lone, world.conn, 1, &answer);
+    assert_int_equal(info_of(&world).peer_notifications, 7);
+    assert_int_equal(info_of(&world).peer_silent_ns, 0);
+    assert_true(info_of(&world).peer_answer_ns > 4 * WATCH);
+    answer.state.notifications = 8;
+    lone_say(lone, world.conn, 1, &answer); /* once more */
+    assert_int_equal(info_of(&world).peer_notifications, 7);
+    assert_int_equal(lone->engine->stats.control_stale, stale + 2);
+    /* And then it is asked again. */
+    lone_pass(lone, LATE);
+    assert_int_equal(lone_count(lone, world.conn, WIRE_ASK), 1);
+    lone_close(lone);
+}
+
+static void test_M10_a_lost_question_is_asked_again(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_short_of_credits(&world);
+    lone_pass(lone, WATCH / 2 + LATE);
+    const struct wire_message *question = lone_heard(lone, world.conn, WIRE_ASK);
+    assert_non_null(question);
+    uint64_t before = question->epoch;
+    lone_cut(lone, world.conn, WEIR_ECONNECT);
+    world.conn = lone_visit(lone);
+    lone_return(lone, world.conn, 1, THERE);
+    lone_pass(lone, LATE);
+    question = lone_heard(lone, world.conn, WIRE_ASK);
+    assert_non_null(question);
+    assert_true(question->epoch != before);
+    lone_close(lone);
+}
+
+static void test_M10_a_peer_that_makes_no_progress(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_short_of_credits(&world);
+    world.silent = true;
+    stalls(&world, WEIR_STALL_PEER_ABSENT, 0);
+    assert_says(&world, "the peer makes no progress: it was asked 2");
+    lone_close(lone);
+}
+
+static void test_M10_a_peer_that_makes_progress_too_seldom(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_short_of_credits(&world);
+    world.state.away_ns = 700 * MS;
+    world.state.notifications = 8;
+    stalls(&world, WEIR_STALL_PEER_ABSENT, 0);
+    assert_says(&world, "makes progress too seldom: its application was away for 700 ms");
+    world.state.thread = true;
+    pass(&world, WATCH + LATE);
+    assert_says(&world, "too seldom: its engine's thread was away for 700 ms");
+    lone_close(lone);
+}
+
+static void test_M10_a_peer_that_takes_no_notifications(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_short_of_credits(&world);
+    world.state.notifications = 8;
+    stalls(&world, WEIR_STALL_PEER_NOTIFICATIONS, 0);
+    assert_says(&world, "the peer's application takes no notifications: 8 wait for it there");
+    lone_close(lone);
+}
+
+static void test_M10_a_peer_that_takes_no_messages(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    send_to(&world, 7);
+    world.state.inbox_count = 2;
+    world.state.inboxes[0] = (struct wire_state_inbox){6, 100, 100};
+    world.state.inboxes[1] = (struct wire_state_inbox){7, 3, 4};
+    stalls(&world, WEIR_STALL_PEER_MESSAGES, 0);
+    assert_int_equal(info_of(&world).peer_ready, 3);
+    assert_int_equal(info_of(&world).peer_held, 4);
+    assert_says(&world, "the peer's application takes no messages from inbox 7, where those of 3");
+    world.state.inboxes[1].ready = 0;
+    pass(&world, WATCH + LATE);
+    assert_says(&world, "gives no messages back that it took from inbox 7: it holds 4");
+    world.state.inbox_count = 1; /* another's fullness says nothing of this one */
+    pass(&world, WATCH + LATE);
+    assert_int_equal(info_of(&world).cause, WEIR_STALL_INBOX_FULL);
+    lone_close(lone);
+}
+
+static void test_M10_a_peer_that_is_stopped(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_short_of_credits(&world);
+    world.silent = lone->stopped = true;
+    stalls(&world, WEIR_STALL_PEER_STOPPED, 0);
+    assert_says(&world, "the peer's process is stopped");
+    lone_close(lone);
+}
+
+/* Its host, or the network: also where its device is waited for, or an answer to the dial. */
+static void test_M10_a_host_that_is_gone(void **state) {
+    (void)state;
+    for (int posted = 0; posted < 2; posted++) {
+        struct world world;
+        struct lone *lone = posted ? begin(&world, NULL) : begin_short_of_credits(&world);
+        lone->slow_bytes = 64;
+        if (posted)
+            write_of(&world, 64);
+        world.silent = lone->host_silent = true;
+        lone->retransmits = 5;
+        stalls(&world, WEIR_STALL_HOST, 0);
+        assert_int_equal(info_of(&world).host_silent, 1);
+        assert_int_equal(info_of(&world).control_retransmits, 5);
+        assert_says(&world, "the peer's host does not answer: it is gone, or the network is");
+        assert_says(&world, "5 times in a row");
+        lone_close(lone);
+    }
+    weir_engine_options options = limits();
+    struct world world = {.lone = lone_open(&options)};
+    assert_int_equal(weir_peer_open(world.lone->engine, THERE, &world.peer), WEIR_OK);
+    lone_submit_notification(world.lone, world.peer);
+    world.lone->host_silent = true;
+    stalls(&world, WEIR_STALL_HOST, 0);
+    lone_close(world.lone);
+}
+
+/* What this engine says of itself when it is asked. */
+static void test_M10_a_question_is_answered(void **state) {
+    (void)state;
+    weir_engine_options options = limits();
+    options.notifications_max = 4;
+    struct world world;
+    struct lone *lone = begin(&world, &options);
+    for (uint64_t i = 1; i <= 6; i++)
+        lone_notify(lone, i, i); /* two are held */
+    struct wire_message question = {.type = WIRE_ASK, .epoch = 77};
+    lone_say(lone, world.conn, 1, &question);
+    const struct wire_message *answer = lone_heard(lone, world.conn, WIRE_STATE);
+    assert_non_null(answer);
+    assert_int_equal(answer->echo, 77);
+    assert_int_equal(answer->state.notifications, 6);
+    assert_int_equal(answer->state.session, 1);
+    assert_int_equal(answer->state.away_ns, 0);
+    assert_false(answer->state.thread);
+    assert_int_equal(answer->state.inbox_count, 0);
+    lone->now_ns += 3 * SECOND; /* nobody called */
+    lone_say(lone, world.conn, 1, &question);
+    answer = lone_heard(lone, world.conn, WIRE_STATE);
+    assert_int_equal(answer->state.away_ns, 3 * SECOND);
+    engine_next_deadline(lone->engine); /* it slept, and was woken by the question */
+    lone->now_ns += 3 * SECOND;
+    lone_say(lone, world.conn, 1, &question);
+    answer = lone_heard(lone, world.conn, WIRE_STATE);
+    assert_int_equal(answer->state.away_ns, 0);
+    /* Nobody else's question is answered, nor in a peer's name on another connection. */
+    uint64_t visit = lone_visit(lone);
+    lone_say(lone, visit, 3, &question);
+    lone_say(lone, visit, 1, &question);
+    assert_int_equal(lone_count(lone, visit, WIRE_STATE), 0);
+    lone_close(lone);
+}
+
 /* ---- what is no stall -------------------------------------------------- */
 
 /* All slots are taken, and something completes now and then: the wire is full, or slow. */
@@ -569,7 +782,7 @@ static void test_M10_arguments(void **state) {
     assert_int_equal(weir_stall_text(lone->engine, world.peer, text, 8), WEIR_OK);
     assert_string_equal(text, "nothing");
     assert_int_equal(text[8], 'x');
-    for (int i = WEIR_STALL_NONE; i <= WEIR_STALL_TURN; i++)
+    for (int i = WEIR_STALL_NONE; i <= WEIR_STALL_HOST; i++)
         assert_string_not_equal(weir_stall_cause_name(i), "?");
     assert_string_equal(weir_stall_cause_name(WEIR_STALL_INBOX_FULL), "inbox_full");
     assert_string_equal(weir_stall_cause_name(-1), "?");
@@ -591,6 +804,15 @@ int main(void) {
         cmocka_unit_test(test_M10_bytes_in_flight),
         cmocka_unit_test(test_M10_a_device_that_failed),
         cmocka_unit_test(test_M10_an_application_that_makes_no_progress),
+        cmocka_unit_test(test_M10_a_peer_is_asked_once),
+        cmocka_unit_test(test_M10_a_lost_question_is_asked_again),
+        cmocka_unit_test(test_M10_a_peer_that_makes_no_progress),
+        cmocka_unit_test(test_M10_a_peer_that_makes_progress_too_seldom),
+        cmocka_unit_test(test_M10_a_peer_that_takes_no_notifications),
+        cmocka_unit_test(test_M10_a_peer_that_takes_no_messages),
+        cmocka_unit_test(test_M10_a_peer_that_is_stopped),
+        cmocka_unit_test(test_M10_a_host_that_is_gone),
+        cmocka_unit_test(test_M10_a_question_is_answered),
         cmocka_unit_test(test_M10_what_completes_now_and_then_is_no_stall),
         cmocka_unit_test(test_M10_idle_costs_nothing),
         cmocka_unit_test(test_M10_off),

@@ -4,7 +4,11 @@
  * Owns the order in which causes are looked for: from this engine outwards, and of what is posted
  * before what is not, because the one holds up the other. All is read from the tables as they are
  * now; only whether this engine was away is the watchdog's to know. Transfers of the engine's own
- * count for nothing: nobody waits for them. */
+ * count for nothing: nobody waits for them.
+ *
+ * Where the peer, or the way to it, may be the reason, three others are heard: TCP, of the peer's
+ * host; the system, of its process; and its own word (ask.c), which may be a lie, and is believed
+ * last. */
 #include "diagnose.h"
 
 #include "agenda.h"
@@ -138,6 +142,80 @@ static uint32_t connected(weir_engine *engine, const struct peer *peer, weir_sta
                                                                             : WEIR_STALL_TURN;
 }
 
+/* ---- the peer's word --------------------------------------------------- */
+
+/* What TCP knows of the peer's host. */
+static void look_at_host(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
+    const struct weir_control *control = &engine->ports.control;
+    struct weir_control_look seen = {0};
+    uint64_t conn = peer->conn_last != 0 ? peer->conn_last : peer->conn_dialled;
+    if (conn == 0 || control->ops->look == NULL || !control->ops->look(control->self, conn, &seen))
+        return;
+    out->host_silent = seen.silent;
+    out->control_retransmits = seen.retransmits;
+}
+
+/* What the peer said of itself, or that it does not answer. */
+static void take_word(const weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
+    const struct watch *watch = &peer->watch;
+    if (watch->question != 0 && !watch->answered)
+        out->peer_silent_ns = engine_clock(engine) - watch->asked_ns;
+    if (!watch->heard)
+        return;
+    const struct wire_state *state = &watch->notes->state;
+    out->peer_answer_ns = watch->answer_ns;
+    out->peer_away_ns = state->away_ns;
+    out->peer_notifications = state->notifications;
+    out->peer_thread = state->thread;
+    for (uint32_t i = 0; i < state->inbox_count; i++) {
+        if (state->inboxes[i].number != out->inbox || out->room_waits == 0)
+            continue;
+        out->peer_ready = state->inboxes[i].ready;
+        out->peer_held = state->inboxes[i].held;
+    }
+}
+
+static bool is_stopped(const weir_engine *engine, const struct peer *peer) {
+    if (peer->live == NONE || engine->device_ops->peer_is_stopped == NULL)
+        return false;
+    const struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
+    return qp->qp != NULL && engine->device_ops->peer_is_stopped(qp->qp);
+}
+
+/* It was not there in time to be asked, or is not now. */
+static bool is_absent(const weir_engine *engine, const weir_stall_info *out) {
+    uint64_t half = engine->options.watchdog_ns / 2;
+    return out->peer_silent_ns >= half / 2 ||
+           (out->peer_silent_ns == 0 && (out->peer_answer_ns >= half || out->peer_away_ns >= half));
+}
+
+/* Whether the cause is one that the peer, or the way to it, may be the reason of. */
+static bool is_theirs(uint32_t cause) {
+    return cause == WEIR_STALL_SETTLE || cause == WEIR_STALL_CONNECT || cause == WEIR_STALL_QP ||
+           cause == WEIR_STALL_CREDITS || cause == WEIR_STALL_INBOX_FULL;
+}
+
+static uint32_t with_word(weir_engine *engine, const struct peer *peer, uint32_t cause,
+                          weir_stall_info *out) {
+    if (!is_theirs(cause))
+        return cause;
+    look_at_host(engine, peer, out);
+    take_word(engine, peer, out);
+    if (out->host_silent != 0)
+        return WEIR_STALL_HOST;
+    if (cause == WEIR_STALL_QP)
+        return cause; /* its device answers for it, whatever its process does */
+    if (is_stopped(engine, peer))
+        return WEIR_STALL_PEER_STOPPED;
+    if (is_absent(engine, out))
+        return WEIR_STALL_PEER_ABSENT;
+    if (cause == WEIR_STALL_CREDITS && out->peer_notifications > 0)
+        return WEIR_STALL_PEER_NOTIFICATIONS;
+    if (cause == WEIR_STALL_INBOX_FULL && out->peer_ready + out->peer_held > 0)
+        return WEIR_STALL_PEER_MESSAGES;
+    return cause;
+}
+
 static uint32_t cause_of(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
     if (out->waiting == 0)
         return WEIR_STALL_NONE;
@@ -149,7 +227,9 @@ static uint32_t cause_of(weir_engine *engine, const struct peer *peer, weir_stal
         out->absent_ns = peer->watch.absent_ns;
         return WEIR_STALL_HERE;
     }
-    return peer->live != NONE ? connected(engine, peer, out) : unconnected(engine, peer, out);
+    uint32_t cause =
+        peer->live != NONE ? connected(engine, peer, out) : unconnected(engine, peer, out);
+    return with_word(engine, peer, cause, out);
 }
 
 void diagnose(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
@@ -163,9 +243,9 @@ void diagnose(weir_engine *engine, const struct peer *peer, weir_stall_info *out
         .inflight_bytes_max = engine->options.inflight_bytes_max,
         .completed = peer->completed,
         .stalls = watch->stalls,
-        .last_cause = watch->last.cause,
-        .last_error = watch->last.error,
-        .last_ns = watch->last.lasted_ns,
+        .last_cause = watch->stalls > 0 ? watch->notes->last.cause : WEIR_STALL_NONE,
+        .last_error = watch->stalls > 0 ? watch->notes->last.error : 0,
+        .last_ns = watch->lasted_ns,
     };
     count_work(engine, peer, out);
     if (peer->live != NONE)

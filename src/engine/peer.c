@@ -516,6 +516,7 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     uint32_t heir = peer_open_alias(engine, known);
     if (told) {
         known->handle = heir == NONE ? known->id : engine->peers[heir].id;
+        known->watch.told = known->watch.works = false; /* of the handle that is closed */
         if (known->refs > 0)
             peer_told(known);
         tell_names(engine, known);

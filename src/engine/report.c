@@ -26,6 +26,11 @@ const char *weir_stall_cause_name(int cause) {
         [WEIR_STALL_INBOX_ABSENT] = "inbox_absent",
         [WEIR_STALL_INFLIGHT] = "inflight",
         [WEIR_STALL_TURN] = "turn",
+        [WEIR_STALL_PEER_ABSENT] = "peer_absent",
+        [WEIR_STALL_PEER_STOPPED] = "peer_stopped",
+        [WEIR_STALL_PEER_NOTIFICATIONS] = "peer_notifications",
+        [WEIR_STALL_PEER_MESSAGES] = "peer_messages",
+        [WEIR_STALL_HOST] = "host",
     };
     if (cause < 0 || (size_t)cause >= sizeof(names) / sizeof(names[0]))
         return "?";
@@ -37,10 +42,9 @@ const char *weir_stall_cause_name(int cause) {
 /* What is asked of a peer at one moment. */
 struct report {
     weir_stall_info info;
+    weir_stall_info last; /* the last stall, when it was told */
     char address[WEIR_ADDRESS_MAX];
     const char *handshake;
-    uint32_t last_inbox;
-    uint64_t last_absent_ns;
 };
 
 static int look(weir_engine *engine, weir_peer handle, struct report *report) {
@@ -53,8 +57,7 @@ static int look(weir_engine *engine, weir_peer handle, struct report *report) {
         diagnose(engine, peer, &report->info);
         memcpy(report->address, peer->address, sizeof(report->address));
         report->handshake = diagnose_handshake(peer);
-        report->last_inbox = peer->watch.last.inbox;
-        report->last_absent_ns = peer->watch.last.absent_ns;
+        report->last = peer->watch.notes->last;
     }
     own_leave(engine);
     return peer != NULL ? WEIR_OK : WEIR_ESTALE;
@@ -74,104 +77,151 @@ int weir_stall_query(weir_engine *engine, weir_peer peer, weir_stall_info *info)
 
 /* ---- sentences --------------------------------------------------------- */
 
-/* Why nothing completes, or completed: the second half of a sentence. */
-struct why {
-    uint32_t cause;
-    int error;
-    uint32_t inbox;
-    uint64_t absent_ns;
-    const char *handshake;
-};
+/* Half a sentence each: why nothing completes, or completed. */
 
-static void say_device(const struct why *why, char *out, size_t size) {
-    if (why->error == WEIR_EDEVICE)
+static void say_device(const weir_stall_info *info, char *out, size_t size) {
+    if (info->error == WEIR_EDEVICE)
         snprintf(out, size, "this engine's device has failed");
     else
         snprintf(out, size, "this engine's device refuses work or receives that it has room for");
 }
 
-static void say_connect(const struct why *why, char *out, size_t size) {
-    snprintf(out, size, "there is no session, since the handshake is not answered: %s%s%s%s",
-             why->handshake, why->error != 0 ? " (" : "",
-             why->error != 0 ? weir_strerror(why->error) : "", why->error != 0 ? ")" : "");
+static void say_connect(const weir_stall_info *info, const char *step, char *out, size_t size) {
+    snprintf(out, size, "there is no session, since the handshake is not answered: %s%s%s%s", step,
+             info->error != 0 ? " (" : "", info->error != 0 ? weir_strerror(info->error) : "",
+             info->error != 0 ? ")" : "");
 }
 
-static void say_why(const struct why *why, char *out, size_t size) {
-    switch (why->cause) {
+/* Of an engine that does not answer now, or did so late, or said that it was away. */
+static void say_absent(const weir_stall_info *info, char *out, size_t size) {
+    const char *who = info->peer_thread != 0 ? "its engine's thread" : "its application";
+    if (info->peer_silent_ns > 0)
+        snprintf(out, size,
+                 "the peer makes no progress: it was asked %" PRIu64
+                 " ms ago and has not answered, and nothing says that its host is gone",
+                 info->peer_silent_ns / NS_PER_MS);
+    else if (info->peer_away_ns > info->peer_answer_ns)
+        snprintf(out, size,
+                 "the peer makes progress too seldom: %s was away for %" PRIu64
+                 " ms when it was asked",
+                 who, info->peer_away_ns / NS_PER_MS);
+    else
+        snprintf(out, size, "the peer makes progress too seldom: %s took %" PRIu64 " ms to answer",
+                 who, info->peer_answer_ns / NS_PER_MS);
+}
+
+static void say_messages(const weir_stall_info *info, char *out, size_t size) {
+    if (info->peer_ready > 0)
+        snprintf(out, size,
+                 "the peer's application takes no messages from inbox %" PRIu32
+                 ", where those of %" PRIu32 " sender%s wait",
+                 info->inbox, info->peer_ready, info->peer_ready == 1 ? "" : "s");
+    else
+        snprintf(out, size,
+                 "the peer's application gives no messages back that it took from inbox %" PRIu32
+                 ": it holds %" PRIu32,
+                 info->inbox, info->peer_held);
+}
+
+static void say_peer(const weir_stall_info *info, char *out, size_t size) {
+    switch (info->cause) {
+    case WEIR_STALL_PEER_ABSENT:
+        say_absent(info, out, size);
+        break;
+    case WEIR_STALL_PEER_STOPPED:
+        snprintf(out, size, "the peer's process is stopped, by a signal or a debugger");
+        break;
+    case WEIR_STALL_PEER_NOTIFICATIONS:
+        snprintf(out, size,
+                 "the peer's application takes no notifications: %" PRIu32 " wait for it there",
+                 info->peer_notifications);
+        break;
+    case WEIR_STALL_PEER_MESSAGES:
+        say_messages(info, out, size);
+        break;
+    default:
+        snprintf(out, size,
+                 "the peer's host does not answer: it is gone, or the network is, and TCP has "
+                 "repeated itself %" PRIu32 " times in a row",
+                 info->control_retransmits);
+    }
+}
+
+static void say_inbox(const weir_stall_info *info, char *out, size_t size) {
+    if (info->cause == WEIR_STALL_INBOX_FULL)
+        snprintf(out, size, "messages wait for room in inbox %" PRIu32 " of the peer", info->inbox);
+    else
+        snprintf(out, size, "messages wait for inbox %" PRIu32 ", which the peer has not opened",
+                 info->inbox);
+}
+
+static const char *plain(uint32_t cause) {
+    switch (cause) {
+    case WEIR_STALL_DRAIN:
+        return "a session broke, and this device has not given back all that was posted on it";
+    case WEIR_STALL_SETTLE:
+        return "a session broke, and the peer has not said what of it arrived";
+    case WEIR_STALL_QP:
+        return "what is posted has neither completed nor failed";
+    case WEIR_STALL_CREDITS:
+        return "notifications wait for credits, since the peer has not taken up those before";
+    case WEIR_STALL_INFLIGHT:
+        return "as many bytes are in flight, to all peers, as there may be";
+    default:
+        return "work is about to be posted";
+    }
+}
+
+static void say_why(const weir_stall_info *info, const char *step, char *out, size_t size) {
+    switch (info->cause) {
     case WEIR_STALL_HERE:
         snprintf(out, size,
                  "this application made no progress for %" PRIu64
                  " ms: it did not call, or its process did not run",
-                 why->absent_ns / NS_PER_MS);
+                 info->absent_ns / NS_PER_MS);
         break;
     case WEIR_STALL_DEVICE:
-        say_device(why, out, size);
-        break;
-    case WEIR_STALL_DRAIN:
-        snprintf(out, size,
-                 "a session broke, and this device has not given back all that was posted on it");
-        break;
-    case WEIR_STALL_SETTLE:
-        snprintf(out, size, "a session broke, and the peer has not said what of it arrived");
+        say_device(info, out, size);
         break;
     case WEIR_STALL_CONNECT:
-        say_connect(why, out, size);
+        say_connect(info, step, out, size);
         break;
     case WEIR_STALL_REFUSED:
         snprintf(out, size, "the peer refuses a session for now: %s (%s)",
-                 weir_strerror(why->error), weir_error_name(why->error));
-        break;
-    case WEIR_STALL_QP:
-        snprintf(out, size, "what is posted has neither completed nor failed");
-        break;
-    case WEIR_STALL_CREDITS:
-        snprintf(out, size,
-                 "notifications wait for credits, since the peer has not taken up those before");
+                 weir_strerror(info->error), weir_error_name(info->error));
         break;
     case WEIR_STALL_INBOX_FULL:
-        snprintf(out, size, "messages wait for room in inbox %" PRIu32 " of the peer", why->inbox);
-        break;
     case WEIR_STALL_INBOX_ABSENT:
-        snprintf(out, size, "messages wait for inbox %" PRIu32 ", which the peer has not opened",
-                 why->inbox);
+        say_inbox(info, out, size);
         break;
-    case WEIR_STALL_INFLIGHT:
-        snprintf(out, size, "as many bytes are in flight, to all peers, as there may be");
+    case WEIR_STALL_PEER_ABSENT:
+    case WEIR_STALL_PEER_STOPPED:
+    case WEIR_STALL_PEER_NOTIFICATIONS:
+    case WEIR_STALL_PEER_MESSAGES:
+    case WEIR_STALL_HOST:
+        say_peer(info, out, size);
         break;
     default:
-        snprintf(out, size, "work is about to be posted");
+        snprintf(out, size, "%s", plain(info->cause));
     }
-}
-
-/* The sentence of a peer whose work goes on, or has none: what its last stall was. */
-static void say_past(const struct report *report, char *out, size_t size) {
-    const weir_stall_info *info = &report->info;
-    const struct why why = {info->last_cause, info->last_error, report->last_inbox,
-                            report->last_absent_ns, "it was not answered for long"};
-    char half[512];
-    if (info->stalls == 0) {
-        snprintf(out, size, "nothing is outstanding to %s, and nothing was stalled",
-                 report->address);
-        return;
-    }
-    say_why(&why, half, sizeof(half));
-    snprintf(out, size,
-             "nothing is outstanding to %s, where nothing had completed for %" PRIu64 " ms: %s",
-             report->address, info->last_ns / NS_PER_MS, half);
 }
 
 static void say(const struct report *report, char *out, size_t size) {
     const weir_stall_info *info = &report->info;
-    const struct why why = {info->cause, info->error, info->inbox, info->absent_ns,
-                            report->handshake};
-    char half[512];
-    if (info->cause == WEIR_STALL_NONE) {
-        say_past(report, out, size);
-        return;
+    char why[512];
+    if (info->cause != WEIR_STALL_NONE) {
+        say_why(info, report->handshake, why, sizeof(why));
+        snprintf(out, size, "nothing to %s has completed for %" PRIu64 " ms: %s", report->address,
+                 info->still_ns / NS_PER_MS, why);
+    } else if (info->stalls > 0) {
+        say_why(&report->last, "it took long", why, sizeof(why));
+        snprintf(out, size,
+                 "nothing is outstanding to %s, where nothing had completed for %" PRIu64 " ms: %s",
+                 report->address, info->last_ns / NS_PER_MS, why);
+    } else {
+        snprintf(out, size, "nothing is outstanding to %s, and nothing was stalled",
+                 report->address);
     }
-    say_why(&why, half, sizeof(half));
-    snprintf(out, size, "nothing to %s has completed for %" PRIu64 " ms: %s", report->address,
-             info->still_ns / NS_PER_MS, half);
 }
 
 static void say_figures(const weir_stall_info *info, char *out, size_t size) {
@@ -179,16 +229,21 @@ static void say_figures(const weir_stall_info *info, char *out, size_t size) {
              "waiting %" PRIu32 ": pending %" PRIu32 ", posted %" PRIu32 ", parked %" PRIu32
              ", for credits %" PRIu32 ", for room %" PRIu32 " (%" PRIu64 " B); slots %" PRIu32
              " of %" PRIu32 "; credits %" PRIu32 " of %" PRIu32 "; in flight %" PRIu64
-             " B, to all %" PRIu64 " of %" PRIu64 "; completed %" PRIu64 "; stalls %" PRIu64,
+             " B, to all %" PRIu64 " of %" PRIu64 "; completed %" PRIu64 "; stalls %" PRIu64
+             "; peer answered in %" PRIu64 " us, away %" PRIu64 " us, silent %" PRIu64
+             " us, notifications %" PRIu32 ", ready %" PRIu32 ", held %" PRIu32
+             "; TCP repeats %" PRIu32,
              info->waiting, info->pending, info->posted, info->parked, info->credit_waits,
              info->room_waits, info->room_bytes, info->sq_used, info->sq_depth, info->credits,
              info->credits_max, info->inflight_bytes, info->inflight_bytes_engine,
-             info->inflight_bytes_max, info->completed, info->stalls);
+             info->inflight_bytes_max, info->completed, info->stalls, info->peer_answer_ns / 1000,
+             info->peer_away_ns / 1000, info->peer_silent_ns / 1000, info->peer_notifications,
+             info->peer_ready, info->peer_held, info->control_retransmits);
 }
 
 int weir_stall_text(weir_engine *engine, weir_peer peer, char *text_out, size_t text_size) {
     struct report report;
-    char sentence[WEIR_ADDRESS_MAX + 640], figures[512];
+    char sentence[WEIR_ADDRESS_MAX + 640], figures[640];
     if (engine == NULL || text_out == NULL || text_size == 0)
         return WEIR_EINVAL;
     int rc = look(engine, peer, &report);

@@ -202,6 +202,12 @@ struct stall {
     uint64_t bytes;    /* the most that were in flight anywhere at a look meanwhile */
 };
 
+/* What is longer, of a peer that was stalled: backed when one was. */
+struct watch_notes {
+    weir_stall_info last; /* the last stall, as it was when it was told: once there were stalls */
+    struct wire_state state; /* the peer's last answer: once one was heard */
+};
+
 /* A peer as the watchdog saw it last: watchdog.c. */
 struct watch {
     uint64_t seen;      /* completed, then */
@@ -211,14 +217,15 @@ struct watch {
     uint64_t absent_ns; /* the same, of the last verdict, if that makes it ours; 0 */
     bool works;         /* work was outstanding */
     bool told;          /* STALLED, and neither RESUMED nor GONE since */
-    struct {            /* the last stall that was told */
-        uint32_t cause; /* weir_stall_cause */
-        int error;
-        uint32_t inbox;
-        uint64_t absent_ns;
-        uint64_t lasted_ns;
-    } last;
+    uint64_t lasted_ns; /* 0: it lasts */
     uint64_t stalls;
+    /* The last question how it is: ask.c. */
+    uint64_t question; /* its number; 0: nothing was asked in this stillness */
+    uint64_t asked_conn, asked_ns;
+    bool answered;      /* that question; the answer to one before stays until then */
+    bool heard;         /* one of them was */
+    uint64_t answer_ns; /* how long that took */
+    struct watch_notes *notes;
 };
 
 /* A session that a transfer of ours broke. */
@@ -553,8 +560,9 @@ struct weir_engine {
     struct weir_device_caps caps;
     struct regions regions;
     struct peer *peers;
-    struct parts *parts; /* of each peer */
-    struct ep_pile pile; /* of their attempts */
+    struct parts *parts;             /* of each peer */
+    struct watch_notes *watch_notes; /* likewise */
+    struct ep_pile pile;             /* of their attempts */
     uint32_t peers_max;
     uint32_t peers_mask;     /* the table's size is a power of two, if not all of it is used */
     uint64_t fast_bytes_end; /* the fast way in is for less than this: 0 without a reserve */
@@ -656,6 +664,10 @@ struct weir_engine {
     uint64_t
         watch_gap_ns; /* the longest time between two such looks, since the last of watchdog.c */
     uint64_t watch_polled; /* polled, when that was */
+    uint64_t questions;    /* asked by ask.c */
+    uint64_t looked_ns;    /* of engine_clock: the last look at all */
+    uint64_t away_ns;      /* between that one and the one before, if nobody slept meanwhile */
+    bool rests;            /* somebody sleeps, or the application on the descriptor, since then */
 
     struct timers timers; /* transfers, peers, QPs, one for inboxes, one for receives */
     uint64_t slept_ns;    /* the latest deadline that anybody was given to sleep; 0: all awake */

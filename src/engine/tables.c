@@ -38,7 +38,7 @@ bool address_dialable(const char *address) {
 static void stall_over(const weir_engine *engine, struct peer *peer) {
     struct watch *watch = &peer->watch;
     if (watch->told)
-        watch->last.lasted_ns = engine_clock(engine) - watch->moved_ns;
+        watch->lasted_ns = engine_clock(engine) - watch->moved_ns;
     watch->told = watch->works = false;
     watch->absent_ns = 0;
 }
@@ -63,7 +63,7 @@ void peer_resumed(weir_engine *engine, struct peer *peer) {
     if (!peer->watch.told)
         return;
     stall_over(engine, peer);
-    peer_tell(engine, WEIR_EVENT_RESUMED, peer, 0, peer->watch.last.lasted_ns);
+    peer_tell(engine, WEIR_EVENT_RESUMED, peer, 0, peer->watch.lasted_ns);
 }
 
 /* ---- entries ----------------------------------------------------------- */
@@ -97,6 +97,7 @@ struct peer *peer_new(weir_engine *engine, const char *address) {
     peer->party = region_party(index, incarnation);
     peer->alias = peer->live = NONE;
     peer->parts = engine->parts + (size_t)index * WINDOW_SIZE;
+    peer->watch.notes = engine->watch_notes + index;
     peer->dialable = address_dialable(address);
     for (int l = 0; l < LISTS; l++)
         peer->lists[l] = (struct list){NONE, NONE, 0};

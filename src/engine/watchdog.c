@@ -12,11 +12,15 @@
  * look finds that all had completed meanwhile. A look counts as late from LATE_NS on: steps between
  * two looks at everything may take as long as a tick of the coarse clock (look.c).
  *
+ * When half of watchdog_ns has passed, the peer is asked how it is (ask.c), so that there is its
+ * word, or its silence, by the time that STALLED is told.
+ *
  * The clock is the environment's and not engine_now, which stands still in just those times.
  * Leaves to others: what the work waits for (diagnose.c), QPs that are given up (stall.c). */
 #include "watchdog.h"
 
 #include "agenda.h"
+#include "ask.h"
 #include "diagnose.h"
 #include "tables.h"
 
@@ -32,11 +36,8 @@ static void tell(weir_engine *engine, struct peer *peer) {
     }
     watch->told = true;
     watch->stalls++;
-    watch->last.cause = info.cause;
-    watch->last.error = info.error;
-    watch->last.inbox = info.inbox;
-    watch->last.absent_ns = info.absent_ns;
-    watch->last.lasted_ns = 0;
+    watch->notes->last = info;
+    watch->lasted_ns = 0;
     engine->stats.peer_stalls++;
     peer_tell(engine, WEIR_EVENT_STALLED, peer, info.error, info.cause);
 }
@@ -73,9 +74,13 @@ static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, uint64
         watch->works = true;
         watch->moved_ns = watch->from_ns = now;
         watch->gap_ns = watch->absent_ns = 0;
-    } else if (now - watch->from_ns >= engine->options.watchdog_ns) {
-        judge(engine, peer, now);
+        ask_over(peer);
+        return true;
     }
+    if (now - watch->moved_ns >= engine->options.watchdog_ns / 2)
+        ask_peer(engine, peer, now);
+    if (now - watch->from_ns >= engine->options.watchdog_ns)
+        judge(engine, peer, now);
     return true;
 }
 
