@@ -818,8 +818,8 @@ typedef enum weir_stall_cause {
 WEIR_API const char *weir_stall_cause_name(int cause);
 
 /* A peer's outstanding work as it is now. Work is outstanding from its submit to its status;
- * what is done inside its submit never is, and counts for nothing here. The connecting that
- * weir_peer_connect asks for is none. */
+ * what is done inside its submit never is, and reads and writes that are count for nothing here.
+ * The connecting that weir_peer_connect asks for is none. */
 typedef struct weir_stall_info {
     size_t size;
     weir_peer peer;        /* the handle that its events carry */

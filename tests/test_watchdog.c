@@ -440,6 +440,30 @@ static void test_M10_an_application_that_makes_no_progress(void **state) {
     lone_close(lone);
 }
 
+/* All had completed before nobody looked any more, and what is outstanding since is new. */
+static void test_M10_an_absence_without_work_is_no_stall(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    for (int again = 0; again < 2; again++) {
+        lone->slow_bytes = 64;
+        write_of(&world, 64);
+        lone_pass(lone, WATCH / 4);
+        lone->slow_bytes = 0;
+        lone_run(lone);
+        lone->now_ns += 5 * WATCH;
+        lone->slow_bytes = 64;
+        if (again)
+            write_of(&world, 64);
+        lone_run(lone);
+        no_event(lone);
+    }
+    lone_pass(lone, WATCH / 2);
+    no_event(lone);
+    assert_int_equal(info_of(&world).stalls, 0);
+    lone_close(lone);
+}
+
 /* ---- the peer's word ---------------------------------------------------- */
 
 static struct lone *begin_short_of_credits(struct world *world) {
@@ -804,6 +828,7 @@ int main(void) {
         cmocka_unit_test(test_M10_bytes_in_flight),
         cmocka_unit_test(test_M10_a_device_that_failed),
         cmocka_unit_test(test_M10_an_application_that_makes_no_progress),
+        cmocka_unit_test(test_M10_an_absence_without_work_is_no_stall),
         cmocka_unit_test(test_M10_a_peer_is_asked_once),
         cmocka_unit_test(test_M10_a_lost_question_is_asked_again),
         cmocka_unit_test(test_M10_a_peer_that_makes_no_progress),

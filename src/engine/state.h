@@ -217,6 +217,7 @@ struct watch {
     uint64_t absent_ns; /* the same, of the last verdict, if that makes it ours; 0 */
     bool works;         /* work was outstanding */
     bool told;          /* STALLED, and neither RESUMED nor GONE since */
+    uint64_t idle_step; /* the first step since then behind which nothing was outstanding; 0 */
     uint64_t lasted_ns; /* 0: it lasts */
     uint64_t stalls;
     /* The last question how it is: ask.c. */
@@ -664,6 +665,7 @@ struct weir_engine {
     uint64_t
         watch_gap_ns; /* the longest time between two such looks, since the last of watchdog.c */
     uint64_t watch_polled; /* polled, when that was */
+    uint64_t steps;        /* made so far, plus 1 */
     uint64_t questions;    /* asked by ask.c */
     uint64_t looked_ns;    /* of engine_clock: the last look at all */
     uint64_t away_ns;      /* between that one and the one before, if nobody slept meanwhile */

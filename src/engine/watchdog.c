@@ -9,7 +9,8 @@
  *
  * Time in which nobody looked is this engine's own fault. When as much as half of a stall is one
  * such time, that is its cause, and when it is watchdog_ns or more, it is told even if the late
- * look finds that all had completed meanwhile. A look counts as late from LATE_NS on: steps between
+ * look finds that all had completed meanwhile: in that step, and not before (idle_step). A look
+ * counts as late from LATE_NS on: steps between
  * two looks at everything may take as long as a tick of the coarse clock (look.c).
  *
  * When half of watchdog_ns has passed, the peer is asked how it is (ask.c), so that there is its
@@ -54,14 +55,18 @@ static void judge(weir_engine *engine, struct peer *peer, uint64_t now) {
         tell(engine, peer);
 }
 
-/* True: work is outstanding. */
-static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, uint64_t gap_ns) {
+/* late: nobody has looked for as long as a stall takes. True: work is outstanding. */
+static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool late) {
     struct watch *watch = &peer->watch;
     bool works = diagnose_works(engine, peer), moved = peer->completed != watch->seen;
     watch->seen = peer->completed;
-    if (watch->works && gap_ns > watch->gap_ns)
-        watch->gap_ns = gap_ns;
-    bool late = gap_ns >= LATE_NS && gap_ns >= engine->options.watchdog_ns + LATE_NS;
+    if (watch->idle_step != 0 && watch->idle_step != engine->steps) { /* what there is, is new */
+        peer_resumed(engine, peer);
+        watch->works = false;
+    }
+    watch->idle_step = 0;
+    if (watch->works && engine->watch_gap_ns > watch->gap_ns)
+        watch->gap_ns = engine->watch_gap_ns;
     if (watch->works && (moved || !works) && late && !watch->told)
         judge(engine, peer, now);
     if (moved || !works)
@@ -91,15 +96,17 @@ void watchdog_look(weir_engine *engine, bool emptied) {
     engine->watch_last_ns = now;
     if (gap_ns > engine->watch_gap_ns)
         engine->watch_gap_ns = gap_ns;
-    /* A completion from before the last look may wait in the queue: as in stall.c. */
+    /* A completion from before the last look may wait in the queue, as in stall.c. Behind a time
+     * without looks that is long enough it makes no difference. */
+    bool late = gap_ns >= LATE_NS && gap_ns - LATE_NS >= engine->options.watchdog_ns;
     if (now < engine->watch_next_ns ||
-        (!emptied && engine->polled - engine->watch_polled < engine->caps.cq_capacity))
+        (!late && !emptied && engine->polled - engine->watch_polled < engine->caps.cq_capacity))
         return;
     bool works = false;
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         if (engine->peers[i].id != 0 &&
             (engine->peers[i].waits > 0 || engine->peers[i].watch.works))
-            works |= look_at(engine, &engine->peers[i], now, engine->watch_gap_ns);
+            works |= look_at(engine, &engine->peers[i], now, late);
     }
     engine->watch_gap_ns = 0;
     engine->watch_polled = engine->polled;
