@@ -141,8 +141,9 @@ static void say_peer(const weir_stall_info *info, char *out, size_t size) {
         break;
     default:
         snprintf(out, size,
-                 "the peer's host does not answer: it is gone, or the network is, and TCP has "
-                 "repeated itself %" PRIu32 " times in a row",
+                 "the peer's host does not answer: it is gone, or the network is (repeats of TCP "
+                 "in vain: "
+                 "%" PRIu32 ")",
                  info->control_retransmits);
     }
 }
