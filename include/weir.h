@@ -159,15 +159,16 @@ typedef struct weir_inbox {
 
 /* ---- limits ------------------------------------------------------------ */
 
-#define WEIR_ADDRESS_MAX      288 /* bytes of a "host:port" with its terminator */
-#define WEIR_DESCRIPTOR_MAX   256 /* bytes of an exported memory descriptor */
-#define WEIR_NOTIFY_MAX       256 /* bytes of a notification's payload */
-#define WEIR_MESSAGE_COPY_MAX 192 /* bytes of a message that is copied when it is sent */
-#define WEIR_INBOXES_MAX      64  /* inboxes of an engine, with those that were closed and last */
-#define WEIR_QPS_MAX          16  /* QPs of one endpoint */
-#define WEIR_DEVICE_NAME_MAX  32  /* bytes of a device name with its terminator */
-#define WEIR_DEVICE_NOTE_MAX  128 /* bytes of a device's note with its terminator */
-#define WEIR_OPEN_NOTE_MAX    384 /* bytes of why an engine did not open, with its terminator */
+#define WEIR_ADDRESS_MAX      288  /* bytes of a "host:port" with its terminator */
+#define WEIR_DESCRIPTOR_MAX   256  /* bytes of an exported memory descriptor */
+#define WEIR_NOTIFY_MAX       256  /* bytes of a notification's payload */
+#define WEIR_MESSAGE_COPY_MAX 192  /* bytes of a message that is copied when it is sent */
+#define WEIR_INBOXES_MAX      64   /* inboxes of an engine, with those that were closed and last */
+#define WEIR_QPS_MAX          16   /* QPs of one endpoint */
+#define WEIR_DEVICE_NAME_MAX  32   /* bytes of a device name with its terminator */
+#define WEIR_DEVICE_NOTE_MAX  128  /* bytes of a device's note with its terminator */
+#define WEIR_OPEN_NOTE_MAX    384  /* bytes of why an engine did not open, with its terminator */
+#define WEIR_STALL_TEXT_MAX   1536 /* bytes of a report about a stall, with its terminator */
 
 /* ---- engine ------------------------------------------------------------ */
 
@@ -237,10 +238,14 @@ typedef struct weir_engine_options {
     uint64_t stall_timeout_ns;    /* a QP whose oldest posted work is not accounted for in this
                                    * time, and 1 us for each byte in flight on any QP, is given up
                                    * as one whose target does not answer; default 10 s */
+    uint64_t watchdog_ns;         /* STALLED is told of a peer when work for it is outstanding, and
+                                   * none of that has completed for so long; default 1 s;
+                                   * WEIR_WATCHDOG_NONE: never */
 } weir_engine_options;
 #define WEIR_ENGINE_OPTIONS_INIT WEIR_SIZED(weir_engine_options)
 
 #define WEIR_INLINE_NONE         UINT32_MAX /* inline_bytes: no payload is copied into the WR */
+#define WEIR_WATCHDOG_NONE       UINT64_MAX /* watchdog_ns: nobody watches */
 
 /* Opens a device, takes all the memory that the limits call for, listens.
  * options may be NULL. A number that is 0 in them is taken from its environment variable,
@@ -753,22 +758,122 @@ typedef enum weir_event_type {
                                * ended meanwhile and the application holds no handle of it; peer is
                                * zeroed for one without room or a descriptor, and of one that the
                                * application knew no handle of this tells of one, as UP does */
-    WEIR_EVENT_DEVICE_FAILED = 8 /* this engine's device, for good: it was removed, say; error is
-                                  * EDEVICE, peer is zeroed. All sessions end, for good: peers hear
-                                  * why, transfers end with a status, EDEVICE if nothing else came
-                                  * first. The device is given back to the system; memory stays
-                                  * until it is released. Close the engine */
+    WEIR_EVENT_DEVICE_FAILED = 8, /* this engine's device, for good: it was removed, say; error is
+                                   * EDEVICE, peer is zeroed. All sessions end, for good: peers hear
+                                   * why, transfers end with a status, EDEVICE if nothing else came
+                                   * first. The device is given back to the system; memory stays
+                                   * until it is released. Close the engine */
+    WEIR_EVENT_STALLED = 9, /* transfers or messages for this peer are outstanding, and none of them
+                             * has completed for watchdog_ns. `value` is a weir_stall_cause; error
+                             * is as in weir_stall_info. Told once for each stall; RESUMED or GONE
+                             * follows, unless the handle is closed. weir_stall_text says more */
+    WEIR_EVENT_RESUMED = 10 /* the peer's stall is over: something completed, or nothing is
+                             * outstanding any more. `value`: for how long nothing completed, in
+                             * nanoseconds */
 } weir_event_type;
 
 typedef struct weir_event {
     weir_event_type type;
-    int error; /* 0 with UP, LOST and SAME */
+    int error; /* 0 with UP, LOST, SAME and RESUMED */
     weir_peer peer;
     uint64_t value; /* as the type says; else 0 */
 } weir_event;
 /* Takes the oldest event. 256 are kept; further ones are dropped, and LOST, which comes before
  * the others, says how many. Errors: EAGAIN (there is none). */
 WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
+
+/* ---- stalls ------------------------------------------------------------ */
+
+/* What outstanding work waits for: the cause of a stall. */
+typedef enum weir_stall_cause {
+    WEIR_STALL_NONE = 0,       /* nothing is outstanding */
+    WEIR_STALL_HERE = 1,       /* this engine made no progress, for absent_ns: its application did
+                                * not call, or the process did not run */
+    WEIR_STALL_DEVICE = 2,     /* this engine's device failed (EDEVICE), or refuses work or
+                                * receives that it has room for (EAGAIN) */
+    WEIR_STALL_DRAIN = 3,      /* a session broke, and this device has not given back all of it */
+    WEIR_STALL_SETTLE = 4,     /* a session broke, and the peer has not said what arrived */
+    WEIR_STALL_CONNECT = 5,    /* there is no session: the handshake is not answered */
+    WEIR_STALL_REFUSED = 6,    /* the peer refuses a session for now: `error` is its reason */
+    WEIR_STALL_QP = 7,         /* work is posted, and neither completes nor fails: where nothing
+                                * goes on, the QP stands still */
+    WEIR_STALL_CREDITS = 8,    /* notifications wait for credits: the peer has not taken up those
+                                * that were sent before */
+    WEIR_STALL_INBOX_FULL = 9, /* messages wait for room in the inbox `inbox` */
+    WEIR_STALL_INBOX_ABSENT = 10, /* messages wait for that inbox, which the peer has not opened */
+    WEIR_STALL_INFLIGHT = 11,     /* the limit of bytes in flight, inflight_bytes_max, is used up */
+    WEIR_STALL_TURN = 12,         /* work is about to be posted */
+    /* With the peer's own word, or the system's. They stand in the place of SETTLE, CONNECT, QP,
+     * CREDITS and INBOX_FULL: */
+    WEIR_STALL_PEER_ABSENT = 13,  /* the peer's engine makes no progress: it does not answer, though
+                                   * its host does; or it did, and says that nobody was there for
+                                   * peer_away_ns */
+    WEIR_STALL_PEER_STOPPED = 14, /* its process is stopped (SIGSTOP, a debugger); shm */
+    WEIR_STALL_PEER_NOTIFICATIONS = 15, /* its application takes no notifications */
+    WEIR_STALL_PEER_MESSAGES = 16,      /* its application takes no messages from the inbox `inbox`,
+                                         * or gives none back */
+    WEIR_STALL_HOST = 17 /* its host does not answer: it is gone, or a link or network between */
+} weir_stall_cause;
+/* Its name in lower case: "credits", "inbox_full", ...; "?" of any other int. Static storage. */
+WEIR_API const char *weir_stall_cause_name(int cause);
+
+/* A peer's outstanding work as it is now. Work is outstanding from its submit to its status;
+ * what is done inside its submit never is, and reads and writes that are count for nothing here.
+ * The connecting that weir_peer_connect asks for is none. */
+typedef struct weir_stall_info {
+    size_t size;
+    weir_peer peer;        /* the handle that its events carry */
+    uint32_t stalled;      /* 1: STALLED was told, and neither RESUMED nor GONE since */
+    uint32_t cause;        /* a weir_stall_cause: what the work waits for now, stalled or not */
+    int error;             /* CONNECT: of the last dial, or what this side lacks, or 0; REFUSED: the
+                            * peer's reason; DEVICE: EDEVICE or EAGAIN; else 0 */
+    uint32_t inbox;        /* INBOX_FULL, INBOX_ABSENT: the number; else 0 */
+    uint64_t still_ns;     /* nothing has completed for so long, in steps of an eighth of
+                            * watchdog_ns; 0: nothing is outstanding, or watched */
+    uint64_t absent_ns;    /* HERE: this engine made no progress for so long; else 0 */
+    uint32_t waiting;      /* transfers and messages that are outstanding; they wait... */
+    uint32_t pending;      /* ...to be posted, */
+    uint32_t posted;       /* posted, for the device, */
+    uint32_t parked;       /* for what became of them on a session that broke, */
+    uint32_t credit_waits; /* for credits, */
+    uint32_t room_waits;   /* and for room in inboxes, or a session to ask for it */
+    uint32_t sq_used;      /* slots taken, of all QPs of the session; 0 without one, as the next
+                            * four */
+    uint32_t sq_depth;     /* slots granted */
+    uint32_t credits;      /* notifications that may be sent now */
+    uint32_t credits_max;  /* and if the peer had taken up all */
+    uint64_t inflight_bytes;        /* of reads and writes posted to the peer, not accounted for */
+    uint64_t room_bytes;            /* of messages that wait for room, as they will lie there */
+    uint64_t inflight_bytes_engine; /* as inflight_bytes, to all peers */
+    uint64_t inflight_bytes_max;    /* as it is set */
+    uint64_t completed;             /* work requests and transfers that completed, in all */
+    uint64_t stalls;                /* stalls that were told, in all */
+    uint32_t last_cause;            /* of the last stall that was told; NONE: there was none */
+    int last_error;                 /* `error`, then */
+    uint64_t last_ns;               /* how long that one lasted; 0: it lasts */
+    /* When nothing has completed for half of watchdog_ns, the peer is asked how it is, and what it
+     * says of itself is here. Zeros until it has answered: */
+    uint64_t peer_answer_ns;      /* how long its last answer took */
+    uint64_t peer_away_ns;        /* nobody made progress there for so long, until it was asked */
+    uint32_t peer_notifications;  /* received there, of any peer, and not taken */
+    uint32_t peer_ready;          /* of `inbox`, if that is full: senders with a message to take, */
+    uint32_t peer_held;           /* and messages that were taken and not given back */
+    uint32_t peer_thread;         /* 1: its engine has a thread of its own */
+    uint64_t peer_silent_ns;      /* it was asked so long ago, and has not answered that; 0: it has,
+                                   * or was not asked */
+    uint32_t host_silent;         /* 1: its host acknowledges nothing on the control connection */
+    uint32_t control_retransmits; /* how often TCP has repeated what it does not, in a row */
+} weir_stall_info;
+#define WEIR_STALL_INFO_INIT WEIR_SIZED(weir_stall_info)
+/* Describes what the peer's work waits for, whether it is stalled or not, and whether stalls are
+ * watched for or not. May wait shortly for a thread that has the engine. Errors: ESTALE. */
+WEIR_API int weir_stall_query(weir_engine *engine, weir_peer peer, weir_stall_info *info);
+
+/* The same for a person: an English sentence that names the peer, what its work waits for and since
+ * when, without a full stop; and behind a line feed the figures, in one line. A text that is longer
+ * than text_size is cut; WEIR_STALL_TEXT_MAX bytes hold any. Errors: EINVAL (text_size is 0),
+ * ESTALE. */
+WEIR_API int weir_stall_text(weir_engine *engine, weir_peer peer, char *text_out, size_t text_size);
 
 /* ---- statistics -------------------------------------------------------- */
 
@@ -826,7 +931,8 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
     X(message_bytes_sent, "their bytes")                                                           \
     X(messages_taken, "messages that the application took")                                        \
     X(sessions_refused, "requests of peers for a session that were answered with why there is "    \
-                        "none")
+                        "none")                                                                    \
+    X(peer_stalls, "stalls of peers that were told: work outstanding, and none of it completed")
 
 typedef struct weir_engine_info {
     size_t size;

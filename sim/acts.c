@@ -95,6 +95,7 @@ static void act_early_release(struct sim_app *app) {
     transfer->released = true;
     if (!transfer->queued) {
         transfer->orphan |= !transfer->terminal;
+        app->run->oracle->stalls[app->node->index].blind |= 1u << transfer->to;
         app_held_drop(app, i);
     }
 }
@@ -237,6 +238,7 @@ static void peer_reopen(struct sim_app *app, uint32_t to) {
         doors_opened(app, to, again);
         return;
     }
+    oracle_stalls_closed(app->run->oracle, app->node->index, again);
     error = weir_peer_close(app->engine, again);
     if (error != 0) {
         sim_violation(world, "H1 close of the second reference: %s", weir_error_name(error));

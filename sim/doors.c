@@ -304,6 +304,7 @@ static void open_name(struct sim_app *app, uint32_t to) {
 
 static void close_name(struct sim_app *app, struct app_name *name) {
     weir_peer peer = {name->handle};
+    oracle_stalls_closed(app->run->oracle, app->node->index, peer);
     int rc = weir_peer_close(app->engine, peer);
 
     sim_trace(app->run->world, "n%u closes %llx: %s", app->node->index,

@@ -456,8 +456,9 @@ static void message_launch(struct sim_net *net, uint64_t to_number, const uint8_
 
 /* For the trace only. */
 static const char *message_name(const uint8_t *message, uint32_t length) {
-    static const char *const NAMES[] = {"?",     "WHO",    "IAM",    "HELLO",   "HELLO_ACK",
-                                        "READY", "REFUSE", "SETTLE", "SETTLED", "BYE"};
+    static const char *const NAMES[] = {"?",         "WHO",   "IAM",    "HELLO",
+                                        "HELLO_ACK", "READY", "REFUSE", "SETTLE",
+                                        "SETTLED",   "BYE",   "ASK",    "STATE"};
     uint8_t type = message_type(message, length);
 
     return type < sizeof(NAMES) / sizeof(NAMES[0]) ? NAMES[type] : NAMES[0];

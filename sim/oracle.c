@@ -392,6 +392,8 @@ void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int
     transfer->terminal = true;
     transfer->status = status;
     transfer->ended_ns = world->now_ns;
+    transfer->unfinished_ns = oracle->stalls[transfer->from].stepped_ns;
+    oracle_stalls_active(oracle, transfer);
     sim_trace(world, "transfer %u ends: %s", transfer->number,
               status == 0 ? "ok" : weir_error_name(status));
     if (!status_allowed(oracle, transfer, status)) {
@@ -550,6 +552,7 @@ static void watch_landing(void *self, struct sim_node *node, const void *at, con
     if (!touch_find(oracle, node, at, length, "writes", &touch)) {
         return;
     }
+    oracle_stalls_active(oracle, touch.transfer);
     side = touch.transfer->read ? touch.transfer->from : touch.transfer->to;
     if (side != node->index) {
         sim_violation(oracle->world, "S13 the source of transfer %u is written to",
@@ -570,6 +573,7 @@ static void watch_fetch(void *self, struct sim_node *node, const void *at, uint6
     if (!touch_find(oracle, node, at, length, "reads", &touch)) {
         return;
     }
+    oracle_stalls_active(oracle, touch.transfer);
     if (touch.transfer->read) {
         touch.transfer->fetched += length;
         if (touch.transfer->notified != 0) {
@@ -650,6 +654,7 @@ struct sim_oracle *oracle_open(struct sim_world *world) {
         }
     }
     world->watch = (struct sim_watch){watch_landing, watch_fetch, oracle};
+    oracle->watchdog_ns = world->config.engine.connect_timeout_ns / 8;
     return oracle;
 }
 

@@ -63,13 +63,33 @@ struct sim_transfer {
     uint64_t fetched; /* of a read, at the target */
     uint64_t deadline_ns;
     uint64_t began_ns, ended_ns;
+    uint64_t unfinished_ns;  /* ended: when its node last saw that it had not */
     uint64_t away_before_ns; /* how long its node had been away, when it began */
     struct sim_segment *segments;
     weir_transfer handle;
 };
 
+enum { SIM_STALLS = 64 };
+
+/* What a node's application was told of stalls, and what it saw of its transfers: stalls.c. */
+struct sim_stalls {
+    uint64_t told[SIM_STALLS]; /* handles of which STALLED was told, and neither RESUMED nor GONE */
+    uint64_t closed[SIM_STALLS]; /* handles that the application closed once, at least */
+    uint32_t told_count, closed_count;
+    bool unknown;        /* events were lost */
+    bool masked;         /* a handle was closed of which STALLED had been told */
+    uint32_t blind;      /* bit i: a transfer to node i was given back before its end */
+    uint64_t stepped_ns; /* the last time that it made progress and looked at all transfers */
+    uint64_t regular_ns; /* since when it has done so often enough for any watchdog */
+    /* By node, when it was last seen there that nothing was outstanding to it; and when something
+     * of that was last seen to be done, or nobody could say. */
+    uint64_t idle_ns[SIM_RUN_NODES_MAX], active_ns[SIM_RUN_NODES_MAX];
+};
+
 struct sim_oracle {
     struct sim_world *world;
+    uint64_t watchdog_ns; /* of all engines */
+    struct sim_stalls stalls[SIM_RUN_NODES_MAX];
     struct sim_region regions[SIM_RUN_NODES_MAX][SIM_REGIONS];
     struct sim_transfer *transfers; /* [0] unused */
     uint32_t count;
@@ -103,6 +123,20 @@ uint32_t oracle_payload(const struct sim_transfer *transfer, uint8_t *out);
 void oracle_life_ended(struct sim_oracle *oracle, uint32_t node);
 /* The region was released: what others still do to it must be refused. */
 void oracle_region_released(struct sim_oracle *oracle, uint32_t node, uint32_t region);
+/* stalls.c: the node's application begins a life. */
+void oracle_stalls_begin(struct sim_oracle *oracle, uint32_t node);
+/* Something of the transfer was done. */
+void oracle_stalls_active(struct sim_oracle *oracle, const struct sim_transfer *transfer);
+/* The node's application took an event. to: the node that its handle names, UINT32_MAX: not known.
+ */
+void oracle_stalls_event(struct sim_oracle *oracle, uint32_t node, uint32_t to,
+                         const weir_event *event);
+/* It closes a handle. */
+void oracle_stalls_closed(struct sim_oracle *oracle, uint32_t node, weir_peer handle);
+/* It made progress just now, and has looked at all transfers and events. works: bit i: transfers to
+ * node i are not finished; waits: likewise, and that peer is not known to be gone, and nothing else
+ * is sent there that the oracle does not know of. */
+void oracle_stalls_step(struct sim_oracle *oracle, uint32_t node, uint32_t works, uint32_t waits);
 /* After all is quiet: notifications came exactly once. */
 void oracle_final(struct sim_oracle *oracle);
 

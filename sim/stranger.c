@@ -168,6 +168,11 @@ static void slander(struct sim_run *run, struct wire_message *message) {
         message->settled.broke = sim_between(prng, 1, message->echo);
         message->settled.reason = sim_below(prng, 2) == 0 ? WEIR_EREMOTE : WEIR_ETIMEDOUT;
         break;
+    case WIRE_STATE:
+        memset(&message->state, 0xff, sizeof(message->state));
+        message->state.thread = sim_below(prng, 2) == 0;
+        message->state.inbox_count = (uint32_t)sim_below(prng, WIRE_STATE_INBOXES + 1);
+        break;
     default:
         break;
     }

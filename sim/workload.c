@@ -99,6 +99,7 @@ void app_peer_drop(struct sim_app *app, uint32_t to) {
 
         transfer->peer_closed |= !transfer->terminal && transfer->to == to;
     }
+    oracle_stalls_closed(app->run->oracle, app->node->index, peer->handle);
     error = weir_peer_close(app->engine, peer->handle);
     app->names[to] = (struct app_name){0};
     doors_closed(app, peer->handle);
@@ -399,6 +400,36 @@ static uint64_t handler_ns(const struct sim_app *app) {
     return app->run->world->config.work.handler_ns[app->node->index];
 }
 
+/* The node that the application has open under this handle; UINT32_MAX: none. */
+static uint32_t node_of(const struct sim_app *app, weir_peer handle) {
+    uint32_t to = 0;
+
+    while (to < SIM_RUN_NODES_MAX &&
+           (!app->peers[to].open || app->peers[to].handle.id != handle.id)) {
+        to++;
+    }
+    return to < SIM_RUN_NODES_MAX ? to : UINT32_MAX;
+}
+
+/* All transfers and events were looked at, behind calls of progress: stalls are judged. Letters and
+ * mail are no transfers that the oracle has, and their completions end stalls. */
+static void stalls_judge(struct sim_app *app) {
+    uint32_t works = 0, waits = 0;
+
+    for (uint32_t i = 0; i < app->held_count; i++) {
+        const struct sim_transfer *transfer = app_record(app, app->held[i]);
+
+        if (!transfer->terminal && transfer->handle.id != 0) {
+            works |= 1u << transfer->to;
+            waits |= app->peers[transfer->to].gone ? 0 : 1u << transfer->to;
+        }
+    }
+    if (app->run->oracle->letters > 0 || app->run->mail != NULL) {
+        waits = 0;
+    }
+    oracle_stalls_step(app->run->oracle, app->node->index, works, waits);
+}
+
 static void take_rest(struct sim_app *app) {
     weir_notification notification;
     weir_event event;
@@ -416,6 +447,8 @@ static void take_rest(struct sim_app *app) {
                   (unsigned long long)event.peer.id,
                   event.error == 0 ? "" : weir_error_name(event.error));
         doors_event(app, &event);
+        oracle_stalls_event(app->run->oracle, app->node->index,
+                            app->run->mail == NULL ? node_of(app, event.peer) : UINT32_MAX, &event);
         if (event.type == WEIR_EVENT_GONE) {
             mail_gone(app);
         }
@@ -561,6 +594,7 @@ static void app_step(struct sim_node *node) {
     struct sim_world *world = node->world;
     uint64_t next;
     bool hasty, busy;
+    uint32_t calls;
 
     if (app->engine == NULL) {
         return;
@@ -574,10 +608,14 @@ static void app_step(struct sim_node *node) {
     }
     app_looks(node);
     hasty = app->run->acting && sim_chance(&world->prng, world->config.work.hasty);
-    busy = app_progress(app, calls_at_once(app, hasty));
+    calls = calls_at_once(app, hasty);
+    busy = app_progress(app, calls);
     take_completions(app);
     take_statuses(app);
     take_rest(app);
+    if (calls > 0) {
+        stalls_judge(app);
+    }
     mail_look(app);
     doors_look(app);
     if (app->run->acting && world->now_ns >= app->act_at_ns) {
@@ -637,6 +675,7 @@ static weir_engine_options options_of(const struct sim_app *app) {
     options.teardown_timeout_ns = config->teardown_timeout_ns;
     options.settle_grace_ns = config->settle_grace_ns;
     options.stall_timeout_ns = config->stall_timeout_ns;
+    options.watchdog_ns = app->run->oracle->watchdog_ns;
     options.backoff_timeout_ns = config->backoff_timeout_ns;
     options.inflight_bytes_max = config->inflight_bytes_max;
     return options;
@@ -659,6 +698,7 @@ bool app_start(struct sim_app *app) {
     app->take_at_ns = 0;
     app->handling = false;
     app->slept = false;
+    oracle_stalls_begin(app->run->oracle, node->index);
     node->looked_ns = node->world->now_ns;
     node->away_ns = 0;
     node->app = app;

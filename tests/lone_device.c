@@ -288,6 +288,11 @@ static void device_disarm(struct weir_device *device) {
     (void)device;
 }
 
+static bool device_peer_is_stopped(struct weir_qp *qp) {
+    assert_true(the->made[number_of(qp)]);
+    return the->stopped;
+}
+
 const struct weir_device_ops lone_device_ops = {
     .name = "lone",
     .let_go = device_let_go,
@@ -308,21 +313,25 @@ const struct weir_device_ops lone_device_ops = {
     .events = device_events,
     .arm = device_arm,
     .disarm = device_disarm,
+    .peer_is_stopped = device_peer_is_stopped,
 };
 
 /* ---- what arrives ---- */
 
 /* Completes the receive that was posted first, on a QP. */
-static bool arrive(struct lone *lone, uint32_t qp, const struct wire_data *data) {
+static bool arrive(struct lone *lone, uint32_t qp, const struct wire_data *data,
+                   const void *payload, uint32_t length) {
     uint32_t recv = recv_take(qp);
     if (recv == NONE)
         return false;
     if (data != NULL)
         wire_data_encode(data, lone->recvs[recv].buffer);
+    if (length > 0)
+        memcpy(lone->recvs[recv].buffer + WIRE_DATA_SIZE, payload, length);
     lone->recvs[recv].buffer = NULL;
     *cqe_new() = (struct weir_cqe){.wr_id = lone->recvs[recv].wr_id,
                                    .recv = true,
-                                   .byte_length = WIRE_DATA_SIZE,
+                                   .byte_length = WIRE_DATA_SIZE + length,
                                    .has_imm = data == NULL,
                                    .qp_tag = lone->tags[qp]};
     lone_run(lone);
@@ -330,11 +339,11 @@ static bool arrive(struct lone *lone, uint32_t qp, const struct wire_data *data)
 }
 
 bool lone_message(struct lone *lone, uint32_t qp, const struct wire_data *data) {
-    return arrive(lone, qp, data);
+    return arrive(lone, qp, data, NULL, 0);
 }
 
 bool lone_immediate(struct lone *lone, uint32_t qp) {
-    return arrive(lone, qp, NULL);
+    return arrive(lone, qp, NULL, NULL, 0);
 }
 
 void lone_notify(struct lone *lone, uint64_t number, uint64_t tag) {
@@ -346,4 +355,13 @@ void lone_notify(struct lone *lone, uint64_t number, uint64_t tag) {
 void lone_swallow(struct lone *lone) {
     assert_true(lone->recv_first != lone->recv_last && lone->qp_count > 0);
     lone->recv_first++;
+}
+
+bool lone_words(struct lone *lone, uint32_t qp, uint64_t number, const struct word *word) {
+    struct wire_data data = {.kind = WIRE_WORDS, .parts = 1, .number = number};
+    uint8_t bytes[WEIR_NOTIFY_MAX];
+    uint32_t length;
+    assert_int_equal(word_encode(word, bytes, sizeof(bytes), &length), WEIR_OK);
+    data.payload_length = (uint16_t)length;
+    return arrive(lone, qp, &data, bytes, length);
 }

@@ -141,6 +141,12 @@ static int no_fd(void *self) {
     return -1;
 }
 
+static bool channel_look(void *self, uint64_t conn, struct weir_control_look *look_out) {
+    (void)self;
+    *look_out = (struct weir_control_look){the->host_silent, the->retransmits};
+    return conn > 0 && conn <= the->conn_count && the->conns[conn].open;
+}
+
 static const struct weir_control_ops channel_ops = {
     .check = channel_check,
     .numeric = channel_numeric,
@@ -152,6 +158,7 @@ static const struct weir_control_ops channel_ops = {
     .from = channel_from,
     .poll = channel_poll,
     .fd = no_fd,
+    .look = channel_look,
 };
 
 /* ---- sleeping ---- */
@@ -225,8 +232,11 @@ static struct lone *open_as(const weir_engine_options *options, bool own_queues)
                                .control = {&channel_ops, NULL},
                                .wait = {&wait_ops, NULL},
                                .device_ops = &lone_device_ops};
-    assert_int_equal(engine_create(options != NULL ? options : &limits, &ports, &the->engine),
-                     WEIR_OK);
+    if (options != NULL)
+        limits = *options;
+    if (limits.watchdog_ns == 0)
+        limits.watchdog_ns = WEIR_WATCHDOG_NONE;
+    assert_int_equal(engine_create(&limits, &ports, &the->engine), WEIR_OK);
     the->engine->on_close = closed;
     return the;
 }

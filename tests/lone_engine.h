@@ -70,6 +70,8 @@ struct lone {
 
     struct lone_conn conns[LONE_CONNS];
     uint64_t conn_count;
+    bool host_silent; /* what the channel knows of all hosts */
+    uint32_t retransmits;
     uint64_t dials;
     int dial_error; /* what the channel says of the next dials, if not 0 */
     struct lone_said said[LONE_SAID];
@@ -77,6 +79,7 @@ struct lone {
     struct lone_event events[LONE_EVENTS];
     uint32_t event_first, event_last;
 
+    bool stopped;    /* the device says that peers' processes are */
     bool no_destroy; /* the device refuses to destroy QPs */
     int poll_error;  /* what its poll says, if not 0 */
     int memories;    /* registered now, the engine's own two among them */
@@ -138,7 +141,8 @@ struct lone {
     _Atomic bool device_gone; /* closed by the thread of left.c */
 };
 
-/* There is one at a time. options may be NULL: side limits of the test's own. */
+/* There is one at a time. options may be NULL: side limits of the test's own. Nobody watches for
+ * stalls unless the options ask for it. */
 struct lone *lone_open(const weir_engine_options *options);
 struct lone *lone_open_own(const weir_engine_options *options);
 void lone_close(struct lone *lone);
@@ -201,6 +205,8 @@ void lone_notify(struct lone *lone, uint64_t number, uint64_t tag);
  * which only the completion is ours. False: no receive is posted. */
 bool lone_message(struct lone *lone, uint32_t qp, const struct wire_data *data);
 bool lone_immediate(struct lone *lone, uint32_t qp);
+/* A word about messages arrives there. */
+bool lone_words(struct lone *lone, uint32_t qp, uint64_t number, const struct word *word);
 /* The QP that the engine made last takes a receive and says nothing of it. */
 void lone_swallow(struct lone *lone);
 /* The next event of the engine's, which has to be there. */

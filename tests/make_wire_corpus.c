@@ -46,6 +46,12 @@ static uint32_t message(enum wire_type type, uint64_t epoch, uint64_t echo, uint
         m.settled.bits[0] = 6;
         m.settled.broke = echo;
         m.settled.reason = WEIR_EREMOTE;
+    } else if (type == WIRE_STATE) {
+        m.state.away_ns = 1000000;
+        m.state.notifications = 3;
+        m.state.thread = true;
+        m.state.inbox_count = 1;
+        m.state.inboxes[0] = (struct wire_state_inbox){7, 2, 1};
     } else if (type == WIRE_HELLO || type == WIRE_HELLO_ACK) {
         strcpy(m.qps.device, "shm");
         m.qps.recv_credits = 64;
@@ -100,7 +106,10 @@ static void save_conversations(void) {
                  {8, WIRE_HELLO_ACK, 2, 2}, {4, WIRE_SETTLED, 0, 1});
 }
 
-static void save_words(const struct wire_descriptor *memory) {
+static void save_words(const struct wire_descriptor *descriptor) {
+    struct wire_descriptor memory = *descriptor;
+
+    memory.length = room_memory(4096, 1); /* one chunk, and its watch */
     const struct word words[] = {
         {.kind = WORD_WANT, .inbox = 7, .grants = 2},
         {.kind = WORD_SHUT, .inbox = 7, .shut = {3, 4, 128}},
@@ -109,7 +118,7 @@ static void save_words(const struct wire_descriptor *memory) {
         {.kind = WORD_AHEAD, .inbox = 7},
         {.kind = WORD_MEET,
          .inbox = 7,
-         .meet = {.chunk_bytes = 4096, .message_bytes_max = 1024, .memory = *memory}},
+         .meet = {.chunk_bytes = 4096, .message_bytes_max = 1024, .memory = memory}},
         {.kind = WORD_GRANT, .inbox = 7, .grant = {3, 5, 4, true}},
         {.kind = WORD_CALL, .inbox = 7, .place = 3},
         {.kind = WORD_ABSENT, .inbox = 7},

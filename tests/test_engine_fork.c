@@ -167,6 +167,7 @@ static void child_asks_about_memory(struct side *side, const uint8_t *exported, 
 static void child_asks_about_peers(struct side *side) {
     weir_peer_info info = WEIR_PEER_INFO_INIT;
     weir_qp_info qp = WEIR_QP_INFO_INIT;
+    weir_stall_info stall = WEIR_STALL_INFO_INIT;
     weir_engine_info stats = WEIR_ENGINE_INFO_INIT;
     char address[WEIR_ADDRESS_MAX];
     weir_engine *engine = side->engine;
@@ -178,6 +179,8 @@ static void child_asks_about_peers(struct side *side) {
     CHILD_MUST(weir_peer_connect(engine, side->peer) == WEIR_ECLOSED);
     CHILD_MUST(weir_peer_query(engine, side->peer, &info) == WEIR_ECLOSED);
     CHILD_MUST(weir_qp_query(engine, side->peer, 0, &qp) == WEIR_ECLOSED);
+    CHILD_MUST(weir_stall_query(engine, side->peer, &stall) == WEIR_ECLOSED);
+    CHILD_MUST(weir_stall_text(engine, side->peer, address, sizeof(address)) == WEIR_ECLOSED);
     CHILD_MUST(weir_peer_close(engine, side->peer) == WEIR_ECLOSED);
     CHILD_MUST(weir_engine_query(engine, &stats) == WEIR_ECLOSED);
     CHILD_MUST(weir_engine_metrics(engine, WEIR_METRICS_PROMETHEUS, NULL, 0, &length) ==

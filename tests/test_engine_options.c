@@ -49,6 +49,7 @@ static const struct promise promises[] = {
     {ROW(teardown_timeout_ns), "WEIR_TEARDOWN_TIMEOUT_MS", 1000000, 1, HOUR, 4000},
     {ROW(settle_grace_ns), "WEIR_SETTLE_GRACE_MS", 1000000, 1, HOUR, 100},
     {ROW(stall_timeout_ns), "WEIR_STALL_TIMEOUT_MS", 1000000, 1, HOUR, 10000},
+    {ROW(watchdog_ns), "WEIR_WATCHDOG_MS", 1000000, 0, HOUR, 1000},
     {ROW(backoff_timeout_ns), "WEIR_SQ_BACKOFF_TIMEOUT_US", 1000, 1, HOUR * 1000, 10000},
 };
 enum { PROMISES = sizeof(promises) / sizeof(promises[0]) };
@@ -116,7 +117,7 @@ static uint64_t in_force(const struct promise *promise, uint64_t value) {
     if (value == AUTO)
         return 0;
     if (value == 0)
-        return WEIR_INLINE_NONE;
+        return promise->bytes == 8 ? WEIR_WATCHDOG_NONE : WEIR_INLINE_NONE;
     if (strcmp(promise->name, "chain_max") == 0 && value > 512)
         return 512;
     return value * promise->scale;
@@ -177,7 +178,7 @@ static void test_every_option_at_its_bounds(void **state) {
         }
         field_set(promise, &in, promise->most * promise->scale + 1);
         assert_int_equal(settings_resolve(&in, NULL, &out, NULL), WEIR_EINVAL);
-        field_set(promise, &in, promise->bytes == 8 ? UINT64_MAX : UINT32_MAX - 1);
+        field_set(promise, &in, (promise->bytes == 8 ? UINT64_MAX : UINT32_MAX) - 1);
         assert_int_equal(settings_resolve(&in, NULL, &out, NULL), WEIR_EINVAL);
         if (promise->scale == 1 && promise->least > 1) {
             field_set(promise, &in, promise->least - 1);

@@ -30,6 +30,7 @@ struct outputs {
     weir_event event;
     weir_peer_info peer_info;
     weir_qp_info qp_info;
+    weir_stall_info stall_info;
     weir_engine_info stats;
     weir_device_info device;
     weir_setting_info setting;
@@ -51,6 +52,7 @@ static void prepare(void) {
     o.length = sizeof(o.descriptor);
     o.peer_info.size = sizeof(o.peer_info);
     o.qp_info.size = sizeof(o.qp_info);
+    o.stall_info.size = sizeof(o.stall_info);
     o.stats.size = sizeof(o.stats);
     o.device.size = sizeof(o.device);
     o.setting.size = sizeof(o.setting);
@@ -291,6 +293,10 @@ static void test_W9_calls_about_peers_that_fail_write_nothing(void **state) {
     FAILS(WEIR_ESTALE, weir_peer_query(e, closed, &o.peer_info));
     FAILS(WEIR_EINVAL, weir_qp_query(NULL, closed, 0, &o.qp_info));
     FAILS(WEIR_ESTALE, weir_qp_query(e, closed, 0, &o.qp_info));
+    FAILS(WEIR_EINVAL, weir_stall_query(NULL, closed, &o.stall_info));
+    FAILS(WEIR_ESTALE, weir_stall_query(e, closed, &o.stall_info));
+    FAILS(WEIR_EINVAL, weir_stall_text(e, closed, o.text, 0));
+    FAILS(WEIR_ESTALE, weir_stall_text(e, closed, o.text, sizeof(o.text)));
     for (int port = 1; rc == WEIR_OK; port++) { /* until there is no room */
         snprintf(address, sizeof(address), "127.0.0.1:%d", port);
         rc = weir_peer_open(e, address, &kept);
@@ -298,6 +304,7 @@ static void test_W9_calls_about_peers_that_fail_write_nothing(void **state) {
     assert_int_equal(rc, WEIR_EAGAIN);
     FAILS(WEIR_EAGAIN, weir_peer_open(e, address, &o.peer));
     FAILS_AFTER(o.peer_info.size = 1, WEIR_EINVAL, weir_peer_query(e, kept, &o.peer_info));
+    FAILS_AFTER(o.stall_info.size = 1, WEIR_EINVAL, weir_stall_query(e, kept, &o.stall_info));
     FAILS_AFTER(o.qp_info.size = 1, WEIR_EINVAL, weir_qp_query(e, kept, 0, &o.qp_info));
     FAILS(WEIR_EINVAL, weir_qp_query(e, kept, 1, &o.qp_info));
     side_close(&a);

@@ -391,6 +391,126 @@ static void test_S15_refused_submit_moves_nothing(void **state) {
     wrong(scene, "S13");
 }
 
+/* ---- stalls ---- */
+
+enum { WATCHDOG = 8000, STEP = WATCHDOG / 8, HANDLE = 5 };
+
+/* A transfer that is under way; the application steps for so long. */
+static void begin_stall(struct scene *scene, uint64_t ns) {
+    uint64_t end = scene->world->now_ns + ns;
+
+    scene->oracle->watchdog_ns = WATCHDOG;
+    oracle_stalls_begin(scene->oracle, FROM);
+    draft(scene, false);
+    scene->transfer->handle.id = 1;
+    for (; scene->world->now_ns < end; scene->world->now_ns += STEP) {
+        oracle_stalls_step(scene->oracle, FROM, 1u << TO, 1u << TO);
+    }
+}
+
+static void tell(struct scene *scene, weir_event_type type) {
+    const weir_event event = {.type = type, .peer = {HANDLE}};
+
+    oracle_stalls_event(scene->oracle, FROM, TO, &event);
+}
+
+static void test_M10_a_stall_and_its_end(void **state) {
+    struct scene *scene = *state;
+
+    begin_stall(scene, WATCHDOG);
+    tell(scene, WEIR_EVENT_STALLED);
+    for (int i = 0; i < 100; i++) {
+        scene->world->now_ns += STEP;
+        oracle_stalls_step(scene->oracle, FROM, 1u << TO, 1u << TO);
+    }
+    tell(scene, WEIR_EVENT_RESUMED);
+    tell(scene, WEIR_EVENT_STALLED);
+    tell(scene, WEIR_EVENT_GONE);
+    tell(scene, WEIR_EVENT_STALLED);
+    well(scene);
+}
+
+static void test_M10_a_stall_that_is_told_too_early(void **state) {
+    struct scene *scene = *state;
+
+    begin_stall(scene, WATCHDOG - STEP);
+    tell(scene, WEIR_EVENT_STALLED);
+    wrong(scene, "M10");
+}
+
+static void test_M10_a_stall_of_nothing(void **state) {
+    struct scene *scene = *state;
+
+    begin_stall(scene, WATCHDOG);
+    oracle_status(scene->oracle, scene->transfer, WEIR_ECANCELED); /* judged elsewhere */
+    scene->world->violation[0] = '\0';
+    scene->world->now_ns += STEP;
+    oracle_stalls_step(scene->oracle, FROM, 0, 0);
+    scene->world->now_ns += STEP;
+    oracle_stalls_step(scene->oracle, FROM, 0, 0);
+    tell(scene, WEIR_EVENT_STALLED);
+    wrong(scene, "M10");
+}
+
+static void test_M10_a_stall_behind_a_completion(void **state) {
+    struct scene *scene = *state;
+
+    begin_stall(scene, WATCHDOG);
+    move_all(scene);
+    oracle_status(scene->oracle, scene->transfer, 0);
+    draft(scene, false);
+    scene->transfer->handle.id = 2;
+    scene->transfer->began_ns = 0;
+    for (int i = 0; i < 3; i++) {
+        scene->world->now_ns += STEP;
+        oracle_stalls_step(scene->oracle, FROM, 1u << TO, 1u << TO);
+    }
+    well(scene);
+    tell(scene, WEIR_EVENT_STALLED);
+    wrong(scene, "M10");
+}
+
+static void test_M10_stalled_twice(void **state) {
+    struct scene *scene = *state;
+
+    begin_stall(scene, WATCHDOG);
+    tell(scene, WEIR_EVENT_STALLED);
+    well(scene);
+    tell(scene, WEIR_EVENT_STALLED);
+    wrong(scene, "M10");
+}
+
+static void test_M10_resumed_from_nothing(void **state) {
+    struct scene *scene = *state;
+
+    tell(scene, WEIR_EVENT_LOST); /* then nobody knows */
+    tell(scene, WEIR_EVENT_RESUMED);
+    well(scene);
+    scene->oracle->stalls[FROM].unknown = false;
+    tell(scene, WEIR_EVENT_RESUMED);
+    wrong(scene, "M10");
+}
+
+static void test_M10_a_stall_that_is_not_told(void **state) {
+    struct scene *scene = *state;
+
+    begin_stall(scene, 4 * WATCHDOG);
+    move_segment(scene, 0); /* it goes on */
+    for (int i = 0; i < 32; i++) {
+        scene->world->now_ns += STEP;
+        oracle_stalls_step(scene->oracle, FROM, 1u << TO, 1u << TO);
+    }
+    well(scene);
+    scene->world->now_ns += WATCHDOG; /* nobody looked */
+    oracle_stalls_step(scene->oracle, FROM, 1u << TO, 1u << TO);
+    well(scene);
+    for (int i = 0; i < 34; i++) {
+        scene->world->now_ns += STEP;
+        oracle_stalls_step(scene->oracle, FROM, 1u << TO, 1u << TO);
+    }
+    wrong(scene, "M10");
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -419,6 +539,13 @@ int main(void) {
         TEST(test_S9_notification_at_wrong_node),
         TEST(test_S9_notification_with_wrong_payload),
         TEST(test_S15_refused_submit_moves_nothing),
+        TEST(test_M10_a_stall_and_its_end),
+        TEST(test_M10_a_stall_that_is_told_too_early),
+        TEST(test_M10_a_stall_of_nothing),
+        TEST(test_M10_a_stall_behind_a_completion),
+        TEST(test_M10_stalled_twice),
+        TEST(test_M10_resumed_from_nothing),
+        TEST(test_M10_a_stall_that_is_not_told),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

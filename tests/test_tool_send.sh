@@ -121,6 +121,26 @@ interrupted() {
     test $? -eq 1 && test "$(wc -l <"$dir/err")" -eq 1 && grep -q interrupted "$dir/err" && nobody_left
 }
 
+# The bench says when it waits, and for what. A busy machine may be the cause of another stall.
+stalls() { grep -c 'stalled: nothing to ' "$dir/err"; }
+more_stalls() { test "$(stalls)" -gt "$1"; }
+said() { grep -q "stalled: nothing to .* has completed for .* ms: the peer's process is stopped" "$dir/err"; }
+says_stalls() {
+    WEIR_WATCHDOG_MS=200 "$weir" bench send --seconds 3600 >"$dir/stdout" 2>"$dir/err" &
+    bench=$! alive=$!
+    until_so connected || return 1
+    until said; do
+        before=$(stalls)
+        kill -STOP "$target"
+        until_so more_stalls "$before" || return 1
+        kill -CONT "$target"
+    done
+    until_so grep -q 'resumed: something to ' "$dir/err" || return 1
+    kill -INT "$bench"
+    wait "$bench"
+    test $? -eq 1 && grep -q 'stalled: waiting [0-9]*: pending ' "$dir/err" && nobody_left
+}
+
 # ---- servers ----
 
 # $serving and $address.
@@ -177,6 +197,7 @@ check B10_messages_through_few_transfers few_transfers
 check B10_messages_that_are_held held
 check B10_a_target_that_stops_loses_nothing stopped
 check B10_a_target_that_stops_with_a_full_inbox_loses_nothing stopped --waiting 1
+check M10_a_bench_says_what_it_waits_for says_stalls
 check B10_an_interrupt_ends_messages interrupted
 check B10_an_interrupt_ends_their_latency interrupted --latency
 check B10_servers_of_several together

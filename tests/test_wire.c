@@ -31,6 +31,10 @@ static struct wire_message largest(enum wire_type type) {
         memset(m.settled.bits, 0xa5, sizeof(m.settled.bits));
         m.settled.broke = UINT64_MAX - 3;
         m.settled.reason = WIRE_REASON_MIN;
+    } else if (type == WIRE_STATE) {
+        memset(&m.state, 0xff, sizeof(m.state));
+        m.state.thread = true;
+        m.state.inbox_count = WIRE_STATE_INBOXES;
     } else if (type == WIRE_HELLO || type == WIRE_HELLO_ACK) {
         memset(m.qps.device, 'd', sizeof(m.qps.device) - 1);
         memset(m.qps.fabric, 0xfa, sizeof(m.qps.fabric));
@@ -130,6 +134,43 @@ static void test_fields_arrive_where_they_belong(void **state) {
                         "\x88\x77\x66\x55\x44\x33\x22\x11\x89\x77\x66\x55\x44\x33\x22\x21", 16);
 }
 
+static void test_H13_a_state_arrives_as_it_was_told(void **state) {
+    struct wire_message m = {.type = WIRE_STATE, .echo = 5}, back;
+    uint8_t bytes[WEIR_CONTROL_MESSAGE_MAX];
+
+    (void)state;
+    memset(m.from, 1, sizeof(m.from));
+    memset(m.to, 2, sizeof(m.to));
+    memset(&m.state, 0, sizeof(m.state));
+    m.state.away_ns = 0x0102030405060708;
+    m.state.session = 9;
+    m.state.notifications = 10;
+    m.state.thread = true;
+    m.state.inbox_count = 2;
+    m.state.inboxes[0] = (struct wire_state_inbox){11, 12, 13};
+    m.state.inboxes[1] = (struct wire_state_inbox){14, 15, 16};
+    uint32_t length = encoded(&m, bytes);
+    assert_int_equal(length, WIRE_STATE_SIZE - (WIRE_STATE_INBOXES - 2) * 12);
+    memset(&back, 0xee, sizeof(back));
+    assert_int_equal(wire_decode(bytes, length, &back), WEIR_OK);
+    assert_int_equal(back.echo, 5);
+    assert_int_equal(back.state.away_ns, m.state.away_ns);
+    assert_int_equal(back.state.session, 9);
+    assert_int_equal(back.state.notifications, 10);
+    assert_true(back.state.thread);
+    assert_int_equal(back.state.inbox_count, 2);
+    assert_memory_equal(back.state.inboxes, m.state.inboxes, sizeof(m.state.inboxes));
+    assert_memory_equal(bytes + WIRE_HEADER_SIZE + 8, "\x08\x07\x06\x05\x04\x03\x02\x01\x09", 9);
+    assert_memory_equal(bytes + WIRE_HEADER_SIZE + 24, "\x0a\0\0\0\x01\x02\0\0\x0b\0\0\0\x0c", 13);
+    /* More inboxes than there may be, another flag, something where zeros have to be. */
+    for (uint32_t at = 28; at < 32; at++) {
+        uint8_t was = bytes[WIRE_HEADER_SIZE + at];
+        bytes[WIRE_HEADER_SIZE + at] = at == 29 ? WIRE_STATE_INBOXES + 1 : 2;
+        assert_int_equal(wire_decode(bytes, length, &back), WEIR_EINVAL);
+        bytes[WIRE_HEADER_SIZE + at] = was;
+    }
+}
+
 static void test_H13_every_truncation_and_extension_is_refused(void **state) {
     (void)state;
     for (int type = WIRE_WHO; type < WIRE_TYPE_END; type++) {
@@ -202,6 +243,9 @@ static void test_H13_values_out_of_range_are_refused(void **state) {
     REFUSED(WIRE_REFUSE, m.reason = 0);
     REFUSED(WIRE_REFUSE, m.reason = 1);
     REFUSED(WIRE_REFUSE, m.reason = WIRE_REASON_MIN - 1);
+    REFUSED(WIRE_ASK, m.epoch = 0);
+    REFUSED(WIRE_STATE, m.echo = 0);
+    REFUSED(WIRE_STATE, m.state.inbox_count = WIRE_STATE_INBOXES + 1);
     REFUSED(WIRE_SETTLED, m.settled.reason = 0);
     REFUSED(WIRE_SETTLED, m.settled.broke = 0);
     REFUSED(WIRE_SETTLED, m.settled.reason = 1);
@@ -480,6 +524,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_type_survives_the_trip),
         cmocka_unit_test(test_fields_arrive_where_they_belong),
+        cmocka_unit_test(test_H13_a_state_arrives_as_it_was_told),
         cmocka_unit_test(test_H13_every_truncation_and_extension_is_refused),
         cmocka_unit_test(test_H13_every_byte_flip_is_refused_or_canonical),
         cmocka_unit_test(test_H13_values_out_of_range_are_refused),

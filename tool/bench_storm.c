@@ -30,6 +30,7 @@
 #include "diagnose.h"
 #include "host.h"
 #include "report.h"
+#include "stalls.h"
 #include "weir.h"
 
 #define CROWDS_MAX   64   /* processes of the crowd */
@@ -195,6 +196,7 @@ static void take_events(weir_engine *engine, struct side *side, struct callee *c
     weir_event event;
 
     while (weir_event_take(engine, &event) == 0) {
+        stalls_remark(engine, &event);
         if (event.type == WEIR_EVENT_UP) {
             if (first != NULL && first->id == 0)
                 *first = event.peer;

@@ -71,6 +71,8 @@ static const struct entry entries[] = {
      OPTIONS_SESSIONS_MAX},
     {"metrics", "HOST:PORT", "serve metrics at http://HOST:PORT/metrics, too", KIND_TEXT,
      ON(CMD_SERVE), AT(metrics), 0, 0},
+    {"watch", NULL, "say on stderr when a client stalls, and why", KIND_FLAG, ON(CMD_SERVE),
+     AT(watch), 0, 1},
     {"json", NULL, "print JSON instead of text", KIND_FLAG, ON(CMD_INFO), AT(json_flag), 0, 1},
     {"out", "FILE", "the page to write, HTML (required)", KIND_TEXT, ON(CMD_REPORT), AT(out), 0, 0},
     {"out", "DIR", "for results.json and report.html (required)", KIND_TEXT, ON(CMD_ALL), AT(out),

@@ -81,6 +81,7 @@ struct options {
     uint64_t dial;
     uint64_t sessions; /* that a server has room for */
     uint64_t json_flag;
+    uint64_t watch;
     uint64_t notify;
     uint64_t verify;
     uint64_t rounds;

@@ -10,6 +10,7 @@
 #include "child.h"
 #include "diagnose.h"
 #include "host.h"
+#include "stalls.h"
 
 #define SESSION_TIMEOUT_NS (30 * NS_PER_S) /* an answer that takes longer will not come */
 /* A bench has nothing to gain from waiting for a target that went away. */
@@ -162,6 +163,7 @@ static int take_events(struct session *session) {
 
     /* Bounded: an engine keeps 256 events. */
     for (int i = 0; i < 256 && weir_event_take(session->engine, &event) == 0; i++) {
+        stalls_remark(session->engine, &event);
         if (event.type == WEIR_EVENT_DEVICE_FAILED)
             return complain("our own device failed (%s)", weir_error_name(event.error));
         if (event.type != WEIR_EVENT_GONE || event.peer.id != session->peer.id)

@@ -22,6 +22,7 @@
 #include "diagnose.h"
 #include "host.h"
 #include "metrics.h"
+#include "stalls.h"
 
 /* Answers that a client may leave unread: as many as it can ask for with an engine of its own that
  * is as weir makes it, or its part of ANSWERS_SHARED where there are more sessions. answers_all is
@@ -458,6 +459,8 @@ static unsigned take_events(struct target *target) {
     while (taken < BATCH && weir_event_take(target->engine, &event) == 0) {
         struct served *served = find(target, event.peer);
         taken++;
+        if (target->options->watch)
+            stalls_remark(target->engine, &event);
         if (event.type == WEIR_EVENT_DEVICE_FAILED)
             target->device_failed = true;
         if (event.type == WEIR_EVENT_LOST)

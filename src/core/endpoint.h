@@ -250,6 +250,14 @@ static inline bool endpoint_gone(const struct endpoint *ep) {
     return ep->state == EP_GONE;
 }
 
+/* What the attempt waits for, and what was in the way of a session last: an error. */
+static inline enum ep_state endpoint_waits_in(const struct endpoint *ep) {
+    return ep->state;
+}
+static inline int endpoint_lack(const struct endpoint *ep) {
+    return ep->want_error;
+}
+
 /* NULL, or a sentence about an invariant that does not hold. */
 const char *endpoint_verify(const struct endpoint *ep);
 

@@ -85,6 +85,8 @@ static enum ep_input classify_message(const struct endpoint *ep, const struct wi
         return IN_BYE;
     case WIRE_WHO:
     case WIRE_IAM:
+    case WIRE_ASK:
+    case WIRE_STATE:
     case WIRE_TYPE_END:
         break;
     }

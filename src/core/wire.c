@@ -25,6 +25,7 @@ static const uint8_t DESCRIPTOR_MAGIC[4] = {'W', 'E', 'I', 'M'};
 
 enum {
     QP_SET_FLAG_ORDERED = 0x1,
+    STATE_FLAG_THREAD = 0x1,
     PSN_MAX = 0xffffff,
     DESCRIPTOR_HEAD_SIZE = 56,
     CHECKSUM_SIZE = 8,
@@ -64,12 +65,12 @@ static bool qp_set_valid(const struct wire_qp_set *set) {
 
 static bool has_epoch(enum wire_type type) {
     return type == WIRE_HELLO || type == WIRE_HELLO_ACK || type == WIRE_READY ||
-           type == WIRE_SETTLE;
+           type == WIRE_SETTLE || type == WIRE_ASK;
 }
 
 static bool has_echo(enum wire_type type) {
     return type == WIRE_HELLO_ACK || type == WIRE_READY || type == WIRE_REFUSE ||
-           type == WIRE_SETTLED;
+           type == WIRE_SETTLED || type == WIRE_STATE;
 }
 
 static bool is_zero(const uint8_t *bytes, size_t length) {
@@ -102,9 +103,12 @@ static bool message_valid(const struct wire_message *m) {
     case WIRE_SETTLED:
         return m->settled.reason >= WIRE_REASON_MIN && m->settled.reason <= 0 &&
                (m->settled.reason == 0) == (m->settled.broke == 0);
+    case WIRE_STATE:
+        return m->state.inbox_count <= WIRE_STATE_INBOXES;
     case WIRE_READY:
     case WIRE_SETTLE:
     case WIRE_BYE:
+    case WIRE_ASK:
         return true;
     case WIRE_TYPE_END:
         break;
@@ -213,6 +217,40 @@ static void get_settled(struct reader *r, struct wire_settled *settled) {
     settled->reason = (int32_t)(uint32_t)get_uint(r, 4);
 }
 
+static void put_state(struct writer *w, const struct wire_state *state) {
+    put_uint(w, state->away_ns, 8);
+    put_uint(w, state->session, 8);
+    put_uint(w, state->notifications, 4);
+    put_uint(w, state->thread ? STATE_FLAG_THREAD : 0, 1);
+    put_uint(w, state->inbox_count, 1);
+    put_uint(w, 0, 2);
+    for (uint32_t i = 0; i < state->inbox_count; i++) {
+        put_uint(w, state->inboxes[i].number, 4);
+        put_uint(w, state->inboxes[i].ready, 4);
+        put_uint(w, state->inboxes[i].held, 4);
+    }
+}
+
+static void get_state(struct reader *r, struct wire_state *state) {
+    memset(state, 0, sizeof(*state));
+    state->away_ns = get_uint(r, 8);
+    state->session = get_uint(r, 8);
+    state->notifications = (uint32_t)get_uint(r, 4);
+    uint64_t flags = get_uint(r, 1);
+    state->thread = flags == STATE_FLAG_THREAD;
+    state->inbox_count = (uint32_t)get_uint(r, 1);
+    if (flags > STATE_FLAG_THREAD || state->inbox_count > WIRE_STATE_INBOXES ||
+        get_uint(r, 2) != 0) {
+        r->bad = true;
+        return;
+    }
+    for (uint32_t i = 0; i < state->inbox_count; i++) {
+        state->inboxes[i].number = (uint32_t)get_uint(r, 4);
+        state->inboxes[i].ready = (uint32_t)get_uint(r, 4);
+        state->inboxes[i].held = (uint32_t)get_uint(r, 4);
+    }
+}
+
 /* ---- messages ---------------------------------------------------------- */
 
 int wire_encode(const struct wire_message *message, uint8_t *out, size_t size,
@@ -241,6 +279,8 @@ int wire_encode(const struct wire_message *message, uint8_t *out, size_t size,
         put_uint(&w, (uint32_t)message->reason, 4);
     else if (message->type == WIRE_SETTLED)
         put_settled(&w, &message->settled);
+    else if (message->type == WIRE_STATE)
+        put_state(&w, &message->state);
     if (w.full)
         return WEIR_ETOOBIG;
     *length_out = (uint32_t)w.used;
@@ -277,6 +317,8 @@ int wire_decode(const uint8_t *in, size_t length, struct wire_message *message_o
         m->reason = (int32_t)(uint32_t)get_uint(&r, 4);
     else if (m->type == WIRE_SETTLED)
         get_settled(&r, &m->settled);
+    else if (m->type == WIRE_STATE)
+        get_state(&r, &m->state);
     if (r.bad || r.left != 0 || !message_valid(m))
         return WEIR_EINVAL;
     return WEIR_OK;
@@ -288,7 +330,8 @@ const char *wire_type_name(enum wire_type type) {
         [WIRE_HELLO] = "HELLO",   [WIRE_HELLO_ACK] = "HELLO_ACK",
         [WIRE_READY] = "READY",   [WIRE_REFUSE] = "REFUSE",
         [WIRE_SETTLE] = "SETTLE", [WIRE_SETTLED] = "SETTLED",
-        [WIRE_BYE] = "BYE",
+        [WIRE_BYE] = "BYE",       [WIRE_ASK] = "ASK",
+        [WIRE_STATE] = "STATE",
     };
 
     return type >= WIRE_WHO && type < WIRE_TYPE_END ? NAMES[type] : "?";

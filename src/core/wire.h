@@ -25,6 +25,9 @@
  *     SETTLE       epoch 8
  *     SETTLED      echo 8, base 8, bitmap WIRE_WINDOW_SIZE / 8, broke 8, reason 4
  *     BYE          nothing
+ *     ASK          epoch 8: the number of the question, of the sender's own counting
+ *     STATE        echo 8: of the question; away 8, session 8, notifications 4, flags 1 (bit 0:
+ *                  thread), inbox count 1, zero 2, then for each: number 4, ready 4, held 4
  *
  * `epoch` is always the sender's own number, `echo` always one of the receiver's.
  *
@@ -59,6 +62,8 @@ enum {
     WIRE_HELLO_SIZE_MAX = WIRE_HEADER_SIZE + 16 + WIRE_QP_SET_SIZE_MAX, /* and of HELLO_ACK */
     WIRE_WINDOW_SIZE = 1024, /* numbers in a window of notifications */
     WIRE_SETTLED_SIZE = WIRE_HEADER_SIZE + 28 + WIRE_WINDOW_SIZE / 8,
+    WIRE_STATE_INBOXES = 8, /* that a STATE tells of */
+    WIRE_STATE_SIZE = WIRE_HEADER_SIZE + 32 + WIRE_STATE_INBOXES * 12,
     WIRE_CREDITS_MAX = 65535
 };
 
@@ -69,6 +74,7 @@ enum {
 
 _Static_assert(WIRE_HELLO_SIZE_MAX <= WEIR_CONTROL_MESSAGE_MAX, "a HELLO_ACK fits");
 _Static_assert(WIRE_SETTLED_SIZE <= WEIR_CONTROL_MESSAGE_MAX, "a SETTLED fits");
+_Static_assert(WIRE_STATE_SIZE <= WEIR_CONTROL_MESSAGE_MAX, "a STATE fits");
 _Static_assert(WIRE_HEADER_SIZE + 10 + WEIR_ADDRESS_MAX <= WEIR_CONTROL_MESSAGE_MAX, "an IAM fits");
 
 enum wire_type {
@@ -81,6 +87,8 @@ enum wire_type {
     WIRE_SETTLE,
     WIRE_SETTLED,
     WIRE_BYE,
+    WIRE_ASK,
+    WIRE_STATE,
     WIRE_TYPE_END /* first value that is no type */
 };
 
@@ -116,19 +124,35 @@ struct wire_settled {
     int32_t reason; /* WEIR_E*, WIRE_REASON_MIN..-1; 0: broke is 0 */
 };
 
+/* How the sender of STATE is. It is its own word: for a sentence to a person, and for nothing else.
+ */
+struct wire_state {
+    uint64_t away_ns;       /* until it heard the question nobody made progress for so long */
+    uint64_t session;       /* the receiver's epoch of the session that is live there; 0: none */
+    uint32_t notifications; /* received there, from anybody, and not taken */
+    bool thread;            /* its engine has a thread of its own */
+    uint32_t inbox_count;
+    struct wire_state_inbox { /* one that the receiver wants more room in than it has */
+        uint32_t number;
+        uint32_t ready;            /* senders with a message to take there */
+        uint32_t held;             /* messages that were taken and not given back */
+    } inboxes[WIRE_STATE_INBOXES]; /* zeros behind inbox_count after decoding */
+};
+
 /* A decoded control message. */
 struct wire_message {
     enum wire_type type;
     uint8_t from[WIRE_INSTANCE_SIZE];
     uint8_t to[WIRE_INSTANCE_SIZE];
-    uint64_t epoch; /* HELLO, HELLO_ACK, READY, SETTLE: not 0 */
-    uint64_t echo;  /* HELLO_ACK, READY, REFUSE, SETTLED: not 0 */
+    uint64_t epoch; /* HELLO, HELLO_ACK, READY, SETTLE, ASK: not 0 */
+    uint64_t echo;  /* HELLO_ACK, READY, REFUSE, SETTLED, STATE: not 0 */
     int32_t reason; /* REFUSE: WEIR_E*, WIRE_REASON_MIN..-1 */
     uint64_t pass;  /* IAM: what the receiver gave the sender in a QP set; 0: nothing is shown */
     union {
         char address[WEIR_ADDRESS_MAX]; /* WHO, IAM: printable, terminated, may be "" */
         struct wire_qp_set qps;         /* HELLO, HELLO_ACK */
         struct wire_settled settled;    /* SETTLED */
+        struct wire_state state;        /* STATE */
     };
 };
 

@@ -69,6 +69,26 @@ void timer_own(weir_engine *engine, const struct transfer *transfer) {
     timer_transfer(engine, transfer, when_ns);
 }
 
+/* ---- work that begins -------------------------------------------------- */
+
+enum { WATCH_LOOKS = 8 }; /* in watchdog_ns */
+
+uint64_t watch_period(const weir_engine *engine) {
+    return engine->options.watchdog_ns / WATCH_LOOKS + 1;
+}
+
+/* Threads that sleep may have no deadline for a look: they are told. */
+__attribute__((noinline, cold)) void watch_begin(weir_engine *engine) {
+    if (engine->options.watchdog_ns == WEIR_WATCHDOG_NONE) {
+        engine->watch_next_ns = UINT64_MAX;
+        return;
+    }
+    engine->watch_last_ns = engine_clock(engine);
+    engine->watch_gap_ns = 0;
+    engine->watch_next_ns = engine->watch_last_ns + watch_period(engine);
+    engine->worked = true;
+}
+
 /* ---- the run list ------------------------------------------------------ */
 
 void run_later(weir_engine *engine, struct peer *peer) {

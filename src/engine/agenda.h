@@ -24,6 +24,15 @@ void timer_inboxes(weir_engine *engine, uint64_t when_ns);
 /* The transfer's timer is its own deadline, which is the application's. */
 void timer_own(weir_engine *engine, const struct transfer *transfer);
 
+/* Between two looks of the watchdog's. */
+uint64_t watch_period(const weir_engine *engine);
+/* Work begins: the watchdog looks from now on. */
+void watch_begin(weir_engine *engine);
+static inline void work_begun(weir_engine *engine) {
+    if (__builtin_expect(engine->watch_next_ns == 0, 0))
+        watch_begin(engine);
+}
+
 /* The peer may be able to post: it has a turn behind those on the run list. */
 void run_later(weir_engine *engine, struct peer *peer);
 /* The first on the run list, which is not empty, off it. */

@@ -49,7 +49,7 @@ bool conn_identify(weir_engine *engine, uint64_t conn, enum wire_type type, cons
 /* Sends *out to the sender of `message`, from no endpoint. */
 void conn_reply(weir_engine *engine, uint64_t conn, const struct wire_message *message,
                 struct wire_message *out) {
-    uint8_t bytes[WIRE_HEADER_SIZE + 16];
+    uint8_t bytes[WIRE_STATE_SIZE];
     uint32_t length;
 
     memcpy(out->from, engine->instance, WIRE_INSTANCE_SIZE);

@@ -15,6 +15,7 @@
 #include "control.h"
 
 #include "agenda.h"
+#include "ask.h"
 #include "conns.h"
 #include "dial.h"
 #include "effects.h"
@@ -328,7 +329,12 @@ static void on_message(weir_engine *engine, uint64_t conn, const struct wire_mes
     dial_spoke(engine, peer, conn);
     if (message->type == WIRE_HELLO || message->type == WIRE_HELLO_ACK)
         peer->pass_theirs = message->qps.pass;
-    effects_event(engine, peer, &(struct ep_event){.type = EP_EV_MESSAGE, .message = message});
+    if (message->type == WIRE_ASK)
+        ask_answer(engine, peer, conn, message);
+    else if (message->type == WIRE_STATE)
+        ask_heard(engine, peer, message);
+    else
+        effects_event(engine, peer, &(struct ep_event){.type = EP_EV_MESSAGE, .message = message});
 }
 
 /* Engines tell numeric addresses. A name that is told counts as none: anybody may tell one, and few

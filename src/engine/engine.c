@@ -79,6 +79,7 @@ int engine_create(const weir_engine_options *options, const struct weir_ports *p
     if (rc != WEIR_OK)
         goto free_engine;
     look_begin(e);
+    e->steps = 1;
     ports->env.ops->entropy(ports->env.self, e->instance, sizeof(e->instance));
     ports->env.ops->entropy(ports->env.self, &e->found.seed, sizeof(e->found.seed));
     rc = register_buffers(e);

@@ -51,6 +51,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->peers = carve(c, (size_t)e->peers_mask + 1, sizeof(struct peer));
     e->found_memory = carve(c, 1, found_bytes(o));
     e->parts = carve(c, (size_t)o->peers_max * WINDOW_SIZE, sizeof(struct parts));
+    e->watch_notes = carve(c, o->peers_max, sizeof(struct watch_notes));
     e->pile.papers = carve(c, o->peers_max, sizeof(struct ep_papers));
     e->pile.count = o->peers_max;
     e->visitors_max = o->peers_max < VISITORS ? VISITORS : e->peers_mask + 1;

@@ -28,6 +28,7 @@
 #include "notes.h"
 #include "session.h"
 #include "stall.h"
+#include "watchdog.h"
 
 enum { MESSAGES_WAITING = 16 };
 
@@ -35,6 +36,7 @@ enum { MESSAGES_WAITING = 16 };
 
 void look_begin(weir_engine *engine) {
     engine_present(engine);
+    engine->looked_ns = engine_clock(engine);
 }
 
 /* While anything is waited for, a sleep is at most half as long as the absence that counts, and no
@@ -47,10 +49,13 @@ uint64_t engine_next_deadline(weir_engine *engine) {
         next = timer < stall ? timer : stall;
         if (next != UINT64_MAX)
             next += engine->lost_ns;
+        uint64_t watch = watchdog_deadline(engine);
+        next = next < watch ? next : watch;
         if (next != UINT64_MAX && next > most)
             next = most;
     }
     engine_present(engine);
+    engine->rests = true; /* until something arrives: ask.c */
     if (next == UINT64_MAX)
         engine->present_until_ns = UINT64_MAX;
     return next;
@@ -69,6 +74,9 @@ static void deadlines_again(weir_engine *engine) {
 
 static void come_back(weir_engine *engine) {
     uint64_t now = engine_clock(engine);
+    engine->away_ns = engine->rests ? 0 : now - engine->looked_ns;
+    engine->looked_ns = now;
+    engine->rests = false;
     if (now > engine->present_until_ns) {
         engine->lost_ns += now - engine->present_until_ns;
         deadlines_again(engine);
@@ -97,6 +105,7 @@ int look_at_all(weir_engine *engine, int budget) {
     int control = control_poll(engine, CONTROL_BUDGET);
     stall_look(engine, emptied);
     effects_perform(engine);
+    watchdog_look(engine, emptied);
     engine->look_ended = emptied && events < ASYNC_BATCH && control < CONTROL_BUDGET;
     return polled + events + control;
 }

@@ -336,6 +336,7 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
                               : held       ? STANDING_IN_END_HELD
                                            : STANDING_IN_END;
     peer_tell(engine, standing_step(&peer->standing, end), peer, error, 0);
+    peer_resumed(engine, peer); /* if GONE was told before the stall */
     peer->wanted = false;
     peer_disown(engine, peer);
     transfer_fail_all(engine, peer, error, true);
@@ -487,6 +488,7 @@ static void disown_closed(weir_engine *engine, struct peer *peer) {
  * under a handle of its own, which UP tells of. */
 static void closed(weir_engine *engine, struct peer *peer) {
     standing_step(&peer->standing, STANDING_IN_CLOSED);
+    peer->watch.told = peer->watch.works = false;
     peer->told = TOLD_NOT;
     disown_closed(engine, peer);
     found_closed(engine, peer, true);
@@ -514,6 +516,7 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     uint32_t heir = peer_open_alias(engine, known);
     if (told) {
         known->handle = heir == NONE ? known->id : engine->peers[heir].id;
+        known->watch.told = known->watch.works = false; /* of the handle that is closed */
         if (known->refs > 0)
             peer_told(known);
         tell_names(engine, known);

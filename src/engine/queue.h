@@ -50,6 +50,12 @@ static inline bool queue_is_empty(struct queue *queue) {
            atomic_load_explicit(&queue->head, memory_order_relaxed);
 }
 
+/* Entries, which others may be taking meanwhile. */
+static inline uint32_t queue_count(struct queue *queue) {
+    return atomic_load_explicit(&queue->tail, memory_order_relaxed) -
+           atomic_load_explicit(&queue->head, memory_order_relaxed);
+}
+
 /* The oldest entry, for this thread alone until queue_took; NULL: none. The wait
  * for another taker is as long as that one copies an entry. */
 static inline const void *queue_take(struct queue *queue) {

@@ -15,9 +15,10 @@
 #include "device.h"
 #include "state.h"
 
-/* The option of a setting whose range begins at 0 has this to ask for 0: an option of 0 asks for
- * the default. */
-#define OPTION_NONE WEIR_INLINE_NONE
+/* The option of a setting whose range begins at 0 has its largest value to ask for 0: an option of
+ * 0 asks for the default. */
+#define OPTION_NONE(setting)                                                                       \
+    ((setting)->bytes == sizeof(uint64_t) ? WEIR_WATCHDOG_NONE : WEIR_INLINE_NONE)
 
 struct setting {
     const char *name; /* the option */
@@ -80,6 +81,8 @@ static const struct setting table[] = {
      "for posted WRs of a cancelled transfer", ""},
     {OPTION(stall_timeout_ns), "WEIR_STALL_TIMEOUT_MS", MS, 10000, 1, HOUR_MS,
      "for posted WRs without a completion", ""},
+    {OPTION(watchdog_ns), "WEIR_WATCHDOG_MS", MS, 1000, 0, HOUR_MS,
+     "without a completion of a peer, before it is called stalled; 0: never", ""},
     {OPTION(backoff_timeout_ns), "WEIR_SQ_BACKOFF_TIMEOUT_US", US, 10000, 1, HOUR_MS * 1000,
      "longest wait of WEIR_TRANSFER_BLOCK", ""},
 };
@@ -169,7 +172,7 @@ static bool choose(const struct setting *setting, uint64_t option, const char *t
         return false;
     }
     report->source = WEIR_SETTING_OPTION;
-    if (setting->least == 0 && option == OPTION_NONE) {
+    if (setting->least == 0 && option == OPTION_NONE(setting)) {
         report->value = 0;
         return true;
     }
@@ -222,7 +225,7 @@ static int resolve(const struct setting *setting, char *(*get)(const char *name)
     if (option != 0 && setting->scale > 1)
         return report->status; /* as it is: perhaps not a whole number of units */
     if (report->value == 0)
-        option_write(setting, options, OPTION_NONE);
+        option_write(setting, options, OPTION_NONE(setting));
     else if (report->value == WEIR_SETTING_AUTO)
         option_write(setting, options, 0);
     else

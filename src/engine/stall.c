@@ -90,7 +90,10 @@ static void looked(weir_engine *engine, uint64_t now) {
 
 /* Something was posted after a rest: from here on there are looks, and deadlines for them. */
 __attribute__((noinline, cold)) void stall_begin(weir_engine *engine) {
-    looked(engine, engine_now(engine));
+    if (engine->stall_next_ns == 0)
+        looked(engine, engine_now(engine));
+    work_begun(engine);
+    engine->posts_seen = true;
     engine->worked = true;
 }
 
@@ -110,6 +113,8 @@ void stall_look(weir_engine *engine, bool emptied) {
     uint64_t passed_ns = now - engine->stall_last_ns;
     look(engine, passed_ns < most_ns ? passed_ns : most_ns);
     looked(engine, now);
-    if (at_rest(engine))
+    if (at_rest(engine)) {
         engine->stall_next_ns = 0;
+        engine->posts_seen = false;
+    }
 }

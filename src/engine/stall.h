@@ -10,7 +10,7 @@ void stall_look(weir_engine *engine, bool emptied);
 void stall_begin(weir_engine *engine);
 /* Threads that sleep may have no deadline for a look at what was posted just now. */
 static inline void stall_posted(weir_engine *engine) {
-    if (__builtin_expect(engine->stall_next_ns == 0, 0))
+    if (__builtin_expect(!engine->posts_seen, 0))
         stall_begin(engine);
 }
 

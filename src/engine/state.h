@@ -202,6 +202,33 @@ struct stall {
     uint64_t bytes;    /* the most that were in flight anywhere at a look meanwhile */
 };
 
+/* What is longer, of a peer that was stalled: backed when one was. */
+struct watch_notes {
+    weir_stall_info last; /* the last stall, as it was when it was told: once there were stalls */
+    struct wire_state state; /* the peer's last answer: once one was heard */
+};
+
+/* A peer as the watchdog saw it last: watchdog.c. */
+struct watch {
+    uint64_t seen;      /* completed, then */
+    uint64_t moved_ns;  /* when something was last seen to complete, or work to begin */
+    uint64_t from_ns;   /* from when on nothing has, for the next verdict */
+    uint64_t gap_ns;    /* the longest time without a look, since then */
+    uint64_t absent_ns; /* the same, of the last verdict, if that makes it ours; 0 */
+    bool works;         /* work was outstanding */
+    bool told;          /* STALLED, and neither RESUMED nor GONE since */
+    uint64_t idle_step; /* the first step since then behind which nothing was outstanding; 0 */
+    uint64_t lasted_ns; /* 0: it lasts */
+    uint64_t stalls;
+    /* The last question how it is: ask.c. */
+    uint64_t question; /* its number; 0: nothing was asked in this stillness */
+    uint64_t asked_conn, asked_ns;
+    bool answered;      /* that question; the answer to one before stays until then */
+    bool heard;         /* one of them was */
+    uint64_t answer_ns; /* how long that took */
+    struct watch_notes *notes;
+};
+
 /* A session that a transfer of ours broke. */
 struct broke {
     uint64_t epoch_remote;
@@ -399,6 +426,7 @@ struct peer {
     uint64_t life;        /* of all that is known of its instance here; 0: it is not known */
     uint64_t life_theirs; /* of what it knows of us; 0: no session came about */
 
+    uint64_t completed; /* runs and transfers of the application's that ended well */
     struct list lists[LISTS];
     struct session sessions[EP_SESSIONS];
 
@@ -448,6 +476,7 @@ struct peer {
     uint64_t pass;        /* it shows this on a new connection of its */
     uint64_t pass_theirs; /* this is what we show it; 0: it has not said yet */
     char address[WEIR_ADDRESS_MAX];
+    struct watch watch;
     struct endpoint endpoint;
     struct parts *parts; /* WINDOW_SIZE; backed when notifications come in several */
     bool parts_used;     /* since they were zeroed */
@@ -533,8 +562,9 @@ struct weir_engine {
     struct weir_device_caps caps;
     struct regions regions;
     struct peer *peers;
-    struct parts *parts; /* of each peer */
-    struct ep_pile pile; /* of their attempts */
+    struct parts *parts;             /* of each peer */
+    struct watch_notes *watch_notes; /* likewise */
+    struct ep_pile pile;             /* of their attempts */
     uint32_t peers_max;
     uint32_t peers_mask;     /* the table's size is a power of two, if not all of it is used */
     uint64_t fast_bytes_end; /* the fast way in is for less than this: 0 without a reserve */
@@ -628,6 +658,19 @@ struct weir_engine {
     uint64_t stall_posts;   /* stats.posts, when nothing was */
     uint64_t stall_last_ns; /* the last look */
     uint64_t stall_polled;  /* polled, then */
+
+    bool posts_seen;        /* stall.c and watchdog.c have deadlines for looks at what is posted */
+    uint64_t watch_next_ns; /* of engine_clock: when watchdog.c looks; 0: nothing is outstanding;
+                             * UINT64_MAX: never */
+    uint64_t watch_last_ns; /* when somebody last looked at all */
+    uint64_t
+        watch_gap_ns; /* the longest time between two such looks, since the last of watchdog.c */
+    uint64_t watch_polled; /* polled, when that was */
+    uint64_t steps;        /* made so far, plus 1 */
+    uint64_t questions;    /* asked by ask.c */
+    uint64_t looked_ns;    /* of engine_clock: the last look at all */
+    uint64_t away_ns;      /* between that one and the one before, if nobody slept meanwhile */
+    bool rests;            /* somebody sleeps, or the application on the descriptor, since then */
 
     struct timers timers; /* transfers, peers, QPs, one for inboxes, one for receives */
     uint64_t slept_ns;    /* the latest deadline that anybody was given to sleep; 0: all awake */

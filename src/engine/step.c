@@ -104,6 +104,7 @@ static void let_go(weir_engine *engine) {
 /* One round of everything. slow: look at control channel and async events too, which
  * cost system calls; otherwise only when that is due. Returns how much was done. */
 int engine_step(weir_engine *engine, bool slow) {
+    engine->steps++;
     int done = step_take_submitted(engine) ? 1 : 0;
     int budget = (int)engine->options.poll_budget;
     int polled = complete_poll(engine, budget);

@@ -35,6 +35,14 @@ bool address_dialable(const char *address) {
            strncmp(address, "[::]:", 5) != 0;
 }
 
+static void stall_over(const weir_engine *engine, struct peer *peer) {
+    struct watch *watch = &peer->watch;
+    if (watch->told)
+        watch->lasted_ns = engine_clock(engine) - watch->moved_ns;
+    watch->told = watch->works = false;
+    watch->absent_ns = 0;
+}
+
 void peer_tell(weir_engine *engine, weir_event_type type, struct peer *peer, int error,
                uint64_t value) {
     if (type == 0)
@@ -46,7 +54,16 @@ void peer_tell(weir_engine *engine, weir_event_type type, struct peer *peer, int
         peer_told(peer);
     else if (peer->handle == peer->id && peer->told == TOLD_NOT)
         peer->told = TOLD_REFUSED;
+    if (type == WEIR_EVENT_GONE)
+        stall_over(engine, peer);
     news_event(engine, type, peer->handle, error, value);
+}
+
+void peer_resumed(weir_engine *engine, struct peer *peer) {
+    if (!peer->watch.told)
+        return;
+    stall_over(engine, peer);
+    peer_tell(engine, WEIR_EVENT_RESUMED, peer, 0, peer->watch.lasted_ns);
 }
 
 /* ---- entries ----------------------------------------------------------- */
@@ -80,6 +97,7 @@ struct peer *peer_new(weir_engine *engine, const char *address) {
     peer->party = region_party(index, incarnation);
     peer->alias = peer->live = NONE;
     peer->parts = engine->parts + (size_t)index * WINDOW_SIZE;
+    peer->watch.notes = engine->watch_notes + index;
     peer->dialable = address_dialable(address);
     for (int l = 0; l < LISTS; l++)
         peer->lists[l] = (struct list){NONE, NONE, 0};

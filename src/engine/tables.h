@@ -25,6 +25,8 @@ struct peer *peer_linked(weir_engine *engine, struct peer *peer);
 /* An event about the peer, under the handle that the application knows it by; 0: none. */
 void peer_tell(weir_engine *engine, weir_event_type type, struct peer *peer, int error,
                uint64_t value);
+/* The stall of the peer that was told is over, if one was: RESUMED. GONE ends it by itself. */
+void peer_resumed(weir_engine *engine, struct peer *peer);
 /* The application has heard of the handle that the peer is known by now. */
 static inline void peer_told(struct peer *peer) {
     if (peer->handle == peer->id)

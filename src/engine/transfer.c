@@ -213,9 +213,12 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
     if (transfer->number != 0 && window_check(&peer->sent, transfer->number) == WINDOW_NEW)
         window_mark(&peer->sent, transfer->number);
 
+    if (peer->waits <= peer->talk.speaking && peer->watch.idle_step == 0)
+        peer->watch.idle_step = engine->steps;
     if (status == WEIR_OK || peer->waits == 0)
         peer_trouble_over(peer);
     if (status == WEIR_OK) {
+        peer->completed++;
         engine->stats.transfers_ok++;
         if (transfer->kind == TRANSFER_MESSAGE)
             engine->stats.message_bytes_sent += transfer->message_length;
@@ -389,6 +392,7 @@ struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
     if (transfer->kind == TRANSFER_PLAIN || room != WEIR_OK)
         list_push(engine, peer, transfer, LIST_PENDING);
     engine->worked = true; /* a sleeper's time-out may have to be shorter now */
+    work_begun(engine);
     if (transfer->deadline_ns != UINT64_MAX)
         timer_own(engine, transfer);
     if (engine->closing) {

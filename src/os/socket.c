@@ -133,6 +133,18 @@ int socket_from(int fd, char *text_out, size_t size) {
     return address_print(&remote, text_out, size);
 }
 
+int socket_silent(int fd, bool *silent_out, uint32_t *retransmits_out) {
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+    memset(&info, 0, sizeof info);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0)
+        return WEIR_ECONNECT;
+    bool calls = info.tcpi_state == TCP_SYN_SENT;
+    *retransmits_out = info.tcpi_retransmits;
+    *silent_out = info.tcpi_retransmits > 0 && (calls || info.tcpi_unacked > 0);
+    return WEIR_OK;
+}
+
 void socket_tune(int fd) {
     const struct {
         int level, name, value;

@@ -25,6 +25,10 @@ int socket_connect_result(int fd);
 /* No delay, and a silent host is noticed. */
 void socket_tune(int fd);
 
+/* Whether something was sent, or the call itself, that the other host has not acknowledged and that
+ * was repeated, and how often in a row. ECONNECT: the kernel does not say. */
+int socket_silent(int fd, bool *silent_out, uint32_t *retransmits_out);
+
 /* The other side's numeric address, "host:port"; an IPv4 one as such. ECONNECT: it has none. */
 int socket_from(int fd, char *text_out, size_t size);
 

@@ -819,6 +819,12 @@ static void tcp_from(void *self, uint64_t id, char *host_out, size_t size) {
     *strrchr(host_out, ':') = '\0'; /* address_print ends with the port */
 }
 
+static bool tcp_look(void *self, uint64_t id, struct weir_control_look *look_out) {
+    const struct tcp_conn *conn = tcp_find(self, id);
+    return conn != NULL && conn->fd >= 0 &&
+           socket_silent(conn->fd, &look_out->silent, &look_out->retransmits) == WEIR_OK;
+}
+
 static int tcp_fd(void *self) {
     const struct tcp *tcp = self;
     return tcp->epoll_fd;
@@ -835,6 +841,7 @@ static const struct weir_control_ops tcp_ops = {
     .from = tcp_from,
     .poll = tcp_poll,
     .fd = tcp_fd,
+    .look = tcp_look,
 };
 
 /* The most that strangers may take: half of the connections, and a quarter of the descriptors that

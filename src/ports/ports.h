@@ -351,6 +351,10 @@ struct weir_device_ops {
     int (*fd)(struct weir_device *device);
     int (*arm)(struct weir_device *device);
     void (*disarm)(struct weir_device *device);
+
+    /* Whether the process at the other end of the QP is stopped, as by SIGSTOP or a debugger, for
+     * all that this device knows. NULL: it never knows. */
+    bool (*peer_is_stopped)(struct weir_qp *qp);
 };
 
 /* ---- control channel --------------------------------------------------- */
@@ -383,6 +387,13 @@ struct weir_control_event {
     int error;
 };
 
+/* What the control channel knows of the host at the other end of a connection. */
+struct weir_control_look {
+    bool silent;          /* something was sent that the host has not acknowledged, repeats of it
+                           * neither; or it does not answer the dial */
+    uint32_t retransmits; /* how often it was repeated, in a row */
+};
+
 struct weir_control_ops {
     /* 0 if dial would take this text, EADDRESS otherwise. Resolves nothing. Any thread. */
     int (*check)(void *self, const char *address);
@@ -409,6 +420,8 @@ struct weir_control_ops {
     int (*poll)(void *self, struct weir_control_event *event_out);
     /* Readable when poll may have something; -1: none. */
     int (*fd)(void *self);
+    /* False: there is no such connection, or nothing is known. NULL: nothing ever is. */
+    bool (*look)(void *self, uint64_t conn, struct weir_control_look *look_out);
 };
 
 struct weir_control {

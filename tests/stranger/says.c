@@ -229,6 +229,12 @@ static void some_window(struct wire_settled *out) {
     out->reason = out->broke == 0 ? 0 : chance(2) ? WEIR_EREMOTE : WEIR_ETIMEDOUT;
 }
 
+static void some_state(struct wire_state *out) {
+    random_bytes((uint8_t *)out, sizeof(*out));
+    out->thread = chance(2);
+    out->inbox_count = pick(WIRE_STATE_INBOXES + 1);
+}
+
 /* ---- messages ----------------------------------------------------------- */
 
 void choose_self(int target, uint8_t *as_out) {
@@ -269,6 +275,8 @@ static void some_body(int target, struct wire_message *message) {
         some_set(&message->qps);
     else if (message->type == WIRE_SETTLED)
         some_window(&message->settled);
+    else if (message->type == WIRE_STATE)
+        some_state(&message->state);
 }
 
 static void address_to(int target, struct wire_message *message) {
@@ -308,6 +316,7 @@ bool say_answer(int target, const uint8_t *as, const struct wire_message *heard,
     static const enum wire_type answers[WIRE_TYPE_END] = {
         [WIRE_WHO] = WIRE_IAM,        [WIRE_HELLO] = WIRE_HELLO_ACK, [WIRE_HELLO_ACK] = WIRE_READY,
         [WIRE_SETTLE] = WIRE_SETTLED, [WIRE_REFUSE] = WIRE_HELLO,    [WIRE_READY] = WIRE_SETTLE,
+        [WIRE_ASK] = WIRE_STATE,
     };
     memset(out, 0, sizeof(*out));
     out->type = answers[heard->type];

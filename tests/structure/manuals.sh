@@ -26,7 +26,7 @@ done <"$WORK/extra"
 {
     sed -n 's/^ *X(\(WEIR_[A-Z_]*\),.*/\1/p' include/*.h
     sed -n 's/^#define \(WEIR_\(ENGINE\|ACCESS\|TRANSFER\)_[A-Z_]*\) 0x.*/\1/p' include/*.h
-    grep -oh 'WEIR_\(EVENT\|WAITING\|CLASS\|SETTING\)_[A-Z]* = ' include/*.h | sed 's/ = //'
+    grep -oh 'WEIR_\(EVENT\|WAITING\|CLASS\|SETTING\|STALL\)_[A-Z_]* = ' include/*.h | sed 's/ = //'
     sed -n 's/^#define \(WEIR_[A-Z_]*_\(MAX\|INIT\)\) .*/\1/p' include/*.h
 } | sort -u >"$WORK/constants"
 [ "$(wc -l <"$WORK/constants")" -gt 20 ] || say "constants of the public headers were not found"

@@ -458,3 +458,23 @@ void link_health(struct weir_device *device) {
             return;
     }
 }
+
+/* ---- stopped processes --------------------------------------------------- */
+
+/* proc(5): the state is the first letter behind the name, which is in brackets and may have any. */
+bool shm_peer_is_stopped(struct weir_qp *qp) {
+    char path[32], text[128];
+    if (qp->link == NULL || qp->link->dead || qp->link->pid <= 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)qp->link->pid);
+    fork_hold();
+    int fd = fork_own(open(path, O_RDONLY | O_CLOEXEC));
+    fork_release();
+    if (fd < 0)
+        return false;
+    ssize_t length = read(fd, text, sizeof text - 1);
+    fork_close(fd);
+    text[length > 0 ? length : 0] = '\0';
+    const char *end = strrchr(text, ')');
+    return end != NULL && (strncmp(end, ") T", 3) == 0 || strncmp(end, ") t", 3) == 0);
+}

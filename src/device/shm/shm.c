@@ -128,4 +128,5 @@ const struct weir_device_ops shm_device_ops = {
     .fd = shm_fd,
     .arm = shm_arm,
     .disarm = shm_disarm,
+    .peer_is_stopped = shm_peer_is_stopped,
 };

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stalls.c: what engines tell of stalls, judged by what their applications saw.
+ *
+ * Owns what each node was told, and when something of its transfers to each other was last seen to
+ * be done. The rules:
+ *  - STALLED is told only when transfers to that node have been outstanding for watchdog_ns, and
+ *    none was certainly completed since. A transfer completes between the step that saw it
+ *    unfinished last and the one that sees its end; one that ends in its submit does not count.
+ *  - Of one handle STALLED comes once, until RESUMED or GONE; RESUMED comes only behind it. (Of one
+ *    that was closed, and is open still for another reason, either may come.)
+ *  - Nothing of the transfers to a node is done for STILL times watchdog_ns, while the application
+ *    makes progress often enough: then a stall has been told. (Of any node: handles have several
+ *    names.) */
+#include "oracle.h"
+
+enum { STILL = 4, REGULAR = 8 /* steps in watchdog_ns, at least */ };
+
+void oracle_stalls_active(struct sim_oracle *oracle, const struct sim_transfer *transfer) {
+    oracle->stalls[transfer->from].active_ns[transfer->to] = oracle->world->now_ns;
+}
+
+void oracle_stalls_begin(struct sim_oracle *oracle, uint32_t node) {
+    struct sim_stalls *stalls = &oracle->stalls[node];
+    uint64_t now = oracle->world->now_ns;
+
+    *stalls = (struct sim_stalls){.stepped_ns = now, .regular_ns = now};
+    for (uint32_t i = 0; i < SIM_RUN_NODES_MAX; i++) {
+        stalls->idle_ns[i] = stalls->active_ns[i] = now;
+    }
+}
+
+/* ---- events ------------------------------------------------------------ */
+
+static bool forget(struct sim_stalls *stalls, uint64_t handle) {
+    for (uint32_t i = 0; i < stalls->told_count; i++) {
+        if (stalls->told[i] == handle) {
+            stalls->told[i] = stalls->told[--stalls->told_count];
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_of(const struct sim_oracle *oracle, const struct sim_transfer *transfer,
+                  uint32_t node, uint32_t to) {
+    return transfer->from == node && transfer->to == to &&
+           transfer->from_life == oracle->world->nodes[node].life && transfer->handle.id != 0;
+}
+
+/* The engine told it since the application's last step. */
+static void judge(struct sim_oracle *oracle, uint32_t node, uint32_t to) {
+    struct sim_world *world = oracle->world;
+    const struct sim_stalls *stalls = &oracle->stalls[node];
+
+    for (uint32_t i = 1; i <= oracle->count; i++) {
+        const struct sim_transfer *transfer = &oracle->transfers[i];
+
+        if (is_of(oracle, transfer, node, to) && transfer->terminal && transfer->status == 0 &&
+            transfer->ended_ns < stalls->stepped_ns &&
+            world->now_ns - transfer->unfinished_ns < oracle->watchdog_ns) {
+            sim_violation(world, "M10 n%u: n%u is stalled, and transfer %u was just completed",
+                          node, to, transfer->number);
+        }
+    }
+    if (world->now_ns - stalls->idle_ns[to] < oracle->watchdog_ns && oracle->letters == 0 &&
+        (stalls->blind & 1u << to) == 0) {
+        sim_violation(world, "M10 n%u: n%u is stalled, and nothing was outstanding for so long",
+                      node, to);
+    }
+}
+
+static bool was_closed(const struct sim_stalls *stalls, uint64_t handle) {
+    for (uint32_t i = 0; i < stalls->closed_count; i++) {
+        if (stalls->closed[i] == handle) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void oracle_stalls_closed(struct sim_oracle *oracle, uint32_t node, weir_peer handle) {
+    struct sim_stalls *stalls = &oracle->stalls[node];
+
+    if (was_closed(stalls, handle.id)) {
+        return;
+    }
+    stalls->masked |= forget(stalls, handle.id);
+    if (stalls->closed_count < SIM_STALLS) {
+        stalls->closed[stalls->closed_count++] = handle.id;
+    } else {
+        stalls->unknown = true;
+    }
+}
+
+void oracle_stalls_event(struct sim_oracle *oracle, uint32_t node, uint32_t to,
+                         const weir_event *event) {
+    struct sim_stalls *stalls = &oracle->stalls[node];
+    bool was_told;
+
+    if (event->type == WEIR_EVENT_LOST) {
+        stalls->unknown = true;
+    }
+    if (event->type == WEIR_EVENT_GONE) {
+        forget(stalls, event->peer.id);
+    }
+    if (event->type != WEIR_EVENT_STALLED && event->type != WEIR_EVENT_RESUMED) {
+        return;
+    }
+    was_told = forget(stalls, event->peer.id);
+    if (was_told == (event->type == WEIR_EVENT_STALLED) && !stalls->unknown &&
+        !was_closed(stalls, event->peer.id)) {
+        sim_violation(oracle->world, "M10 n%u is told of %llx: %s", node,
+                      (unsigned long long)event->peer.id,
+                      was_told ? "STALLED twice" : "RESUMED without STALLED");
+    }
+    if (event->type == WEIR_EVENT_RESUMED) {
+        for (uint32_t i = 0; i < SIM_RUN_NODES_MAX; i++) {
+            stalls->active_ns[i] = oracle->world->now_ns; /* of whomever it was */
+        }
+        return;
+    }
+    if (stalls->told_count < SIM_STALLS) {
+        stalls->told[stalls->told_count++] = event->peer.id;
+    } else {
+        stalls->unknown = true;
+    }
+    if (to != UINT32_MAX && oracle->watchdog_ns > 0) {
+        judge(oracle, node, to);
+    }
+}
+
+/* ---- silence ----------------------------------------------------------- */
+
+void oracle_stalls_step(struct sim_oracle *oracle, uint32_t node, uint32_t works, uint32_t waits) {
+    struct sim_world *world = oracle->world;
+    struct sim_stalls *stalls = &oracle->stalls[node];
+
+    if (world->now_ns - stalls->stepped_ns > oracle->watchdog_ns / REGULAR * 2) {
+        stalls->regular_ns = world->now_ns;
+    }
+    stalls->stepped_ns = world->now_ns;
+    for (uint32_t to = 0; to < SIM_RUN_NODES_MAX; to++) {
+        uint64_t since_ns =
+            stalls->active_ns[to] > stalls->regular_ns ? stalls->active_ns[to] : stalls->regular_ns;
+
+        if ((works & 1u << to) == 0) {
+            stalls->idle_ns[to] = world->now_ns;
+        }
+        if ((waits & 1u << to) == 0) {
+            stalls->active_ns[to] = world->now_ns;
+        } else if (stalls->told_count == 0 && !stalls->masked && !stalls->unknown &&
+                   oracle->watchdog_ns > 0 &&
+                   world->now_ns - since_ns > STILL * oracle->watchdog_ns) {
+            sim_violation(world, "M10 n%u: nothing goes to n%u any more, and no stall is told",
+                          node, to);
+        }
+    }
+}

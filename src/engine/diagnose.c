@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* diagnose.c: what the outstanding work of a peer waits for, and the figures that prove it.
+ *
+ * Owns the order in which causes are looked for: from this engine outwards, and of what is posted
+ * before what is not, because the one holds up the other. All is read from the tables as they are
+ * now; only whether this engine was away is the watchdog's to know. Transfers of the engine's own
+ * count for nothing: nobody waits for them.
+ *
+ * Where the peer, or the way to it, may be the reason, three others are heard: TCP, of the peer's
+ * host; the system, of its process; and its own word (ask.c), which may be a lie, and is believed
+ * last. */
+#include "diagnose.h"
+
+#include "agenda.h"
+#include "inflight.h"
+#include "streams.h"
+#include "tables.h"
+
+/* ---- figures ----------------------------------------------------------- */
+
+bool diagnose_works(const weir_engine *engine, const struct peer *peer) {
+    if (peer->waits == 0 || peer_is_leaving(peer) || peer->alias != NONE)
+        return false;
+    if (peer->room_waits > 0)
+        return true;
+    for (uint8_t l = 0; l < LISTS; l++) {
+        for (uint32_t i = peer->lists[l].head; i != NONE; i = engine->transfers[i].next) {
+            if (engine->transfers[i].kind < TRANSFER_SKIP)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Of the list: transfers of the application's. */
+static uint32_t count_of(const weir_engine *engine, const struct list *list) {
+    uint32_t count = 0;
+    for (uint32_t i = list->head; i != NONE; i = engine->transfers[i].next)
+        count += engine->transfers[i].kind < TRANSFER_SKIP;
+    return count;
+}
+
+static void count_work(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
+    out->pending = count_of(engine, &peer->lists[LIST_PENDING]);
+    out->posted = count_of(engine, &peer->lists[LIST_POSTED]);
+    out->parked = count_of(engine, &peer->lists[LIST_PARKED]);
+    for (uint8_t l = LIST_CREDITS; l < LISTS; l++)
+        out->credit_waits += count_of(engine, &peer->lists[l]);
+    out->room_waits = peer->room_waits;
+    out->waiting = out->pending + out->posted + out->parked + out->credit_waits + out->room_waits;
+    const struct stream *stream = stream_first(engine, peer);
+    for (; stream != NULL; stream = stream_next(engine, stream))
+        out->room_bytes += stream->waiting_bytes;
+}
+
+static void count_session(const weir_engine *engine, const struct peer *peer,
+                          weir_stall_info *out) {
+    const struct session *session = &peer->sessions[peer->live];
+    for (uint32_t i = 0; i < session->qp_used; i++) {
+        const struct qp *qp = &engine->qps[session->qps[i]];
+        const struct credit *credit = &qp->credit;
+        uint32_t sent = credit_between(credit->sent[CREDIT_NOTES], credit->acked[CREDIT_NOTES]);
+        uint32_t window = credit->window_remote[CREDIT_NOTES];
+        out->sq_used += qp->ledger.used;
+        out->sq_depth += qp->ledger.depth;
+        out->credits += window > sent ? window - sent : 0;
+        out->credits_max += window;
+        out->inflight_bytes += ledger_inflight(&qp->ledger);
+    }
+}
+
+/* ---- the cause --------------------------------------------------------- */
+
+/* Whether this side's device has something of a broken session still. */
+static bool drains(const weir_engine *engine, const struct peer *peer) {
+    uint32_t i = peer->lists[LIST_PARKED].head;
+    while (i != NONE && engine->transfers[i].outstanding == 0)
+        i = engine->transfers[i].next;
+    return i != NONE;
+}
+
+static uint32_t broken(const weir_engine *engine, const struct peer *peer) {
+    return drains(engine, peer) ? WEIR_STALL_DRAIN : WEIR_STALL_SETTLE;
+}
+
+static uint32_t unconnected(const weir_engine *engine, const struct peer *peer,
+                            weir_stall_info *out) {
+    int reason = peer_is_known(peer) ? endpoint_reason(&peer->endpoint) : 0;
+    if (reason != 0) {
+        out->error = reason;
+        return WEIR_STALL_REFUSED;
+    }
+    if (out->parked == out->waiting)
+        return broken(engine, peer);
+    out->error = peer_is_known(peer) ? endpoint_lack(&peer->endpoint) : peer->dial_error;
+    if (out->error == WEIR_ECONNECT)
+        out->error = 0; /* that is what CONNECT says already */
+    return WEIR_STALL_CONNECT;
+}
+
+/* A QP that the device refuses work for, though it has slots, or receives, so that nothing is sent
+ * that the other side would answer. */
+static bool device_refuses(const weir_engine *engine, const struct peer *peer,
+                           const weir_stall_info *out) {
+    const struct session *session = &peer->sessions[peer->live];
+    for (uint32_t i = 0; i < session->qp_used; i++) {
+        const struct qp *qp = &engine->qps[session->qps[i]];
+        if ((qp->blocked && out->pending > 0) ||
+            (lack_of(engine, qp)->window > 0 && out->credit_waits > 0))
+            return true;
+    }
+    return engine->recv_short && out->credit_waits > 0;
+}
+
+/* Of the first stream whose messages wait for room. */
+static uint32_t no_room(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
+    const struct stream *stream = stream_first(engine, peer);
+    while (stream != NULL && stream->waiting.head == NONE)
+        stream = stream_next(engine, stream);
+    if (stream == NULL)
+        return WEIR_STALL_TURN;
+    out->inbox = stream->inbox;
+    return stream->state == STREAM_ABSENT ? WEIR_STALL_INBOX_ABSENT : WEIR_STALL_INBOX_FULL;
+}
+
+static uint32_t connected(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
+    if (peer->proving)
+        return WEIR_STALL_CONNECT;
+    if (out->parked == out->waiting)
+        return broken(engine, peer);
+    if (out->sq_used > 0 && (out->posted > 0 || peer->waits_for == WEIR_WAITING_SLOTS))
+        return WEIR_STALL_QP;
+    if (device_refuses(engine, peer, out)) {
+        out->error = WEIR_EAGAIN;
+        return WEIR_STALL_DEVICE;
+    }
+    if (out->credit_waits > 0)
+        return WEIR_STALL_CREDITS;
+    if (out->room_waits > 0)
+        return no_room(engine, peer, out);
+    return peer->inflight_waits || peer->waits_for == WEIR_WAITING_INFLIGHT ? WEIR_STALL_INFLIGHT
+                                                                            : WEIR_STALL_TURN;
+}
+
+/* ---- the peer's word --------------------------------------------------- */
+
+/* What TCP knows of the peer's host. */
+static void look_at_host(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
+    const struct weir_control *control = &engine->ports.control;
+    struct weir_control_look seen = {0};
+    uint64_t conn = peer->conn_last != 0 ? peer->conn_last : peer->conn_dialled;
+    if (conn == 0 || control->ops->look == NULL || !control->ops->look(control->self, conn, &seen))
+        return;
+    out->host_silent = seen.silent;
+    out->control_retransmits = seen.retransmits;
+}
+
+/* What the peer said of itself, or that it does not answer. */
+static void take_word(const weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
+    const struct watch *watch = &peer->watch;
+    if (watch->question != 0 && !watch->answered)
+        out->peer_silent_ns = engine_clock(engine) - watch->asked_ns;
+    if (!watch->heard)
+        return;
+    const struct wire_state *state = &watch->notes->state;
+    out->peer_answer_ns = watch->answer_ns;
+    out->peer_away_ns = state->away_ns;
+    out->peer_notifications = state->notifications;
+    out->peer_thread = state->thread;
+    for (uint32_t i = 0; i < state->inbox_count; i++) {
+        if (state->inboxes[i].number != out->inbox || out->room_waits == 0)
+            continue;
+        out->peer_ready = state->inboxes[i].ready;
+        out->peer_held = state->inboxes[i].held;
+    }
+}
+
+static bool is_stopped(const weir_engine *engine, const struct peer *peer) {
+    if (peer->live == NONE || engine->device_ops->peer_is_stopped == NULL)
+        return false;
+    const struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
+    return qp->qp != NULL && engine->device_ops->peer_is_stopped(qp->qp);
+}
+
+/* It was not there in time to be asked, or is not now. */
+static bool is_absent(const weir_engine *engine, const weir_stall_info *out) {
+    uint64_t half = engine->options.watchdog_ns / 2;
+    return out->peer_silent_ns >= half / 2 ||
+           (out->peer_silent_ns == 0 && (out->peer_answer_ns >= half || out->peer_away_ns >= half));
+}
+
+/* Whether the cause is one that the peer, or the way to it, may be the reason of. */
+static bool is_theirs(uint32_t cause) {
+    return cause == WEIR_STALL_SETTLE || cause == WEIR_STALL_CONNECT || cause == WEIR_STALL_QP ||
+           cause == WEIR_STALL_CREDITS || cause == WEIR_STALL_INBOX_FULL;
+}
+
+static uint32_t with_word(weir_engine *engine, const struct peer *peer, uint32_t cause,
+                          weir_stall_info *out) {
+    if (!is_theirs(cause))
+        return cause;
+    look_at_host(engine, peer, out);
+    take_word(engine, peer, out);
+    if (out->host_silent != 0)
+        return WEIR_STALL_HOST;
+    if (cause == WEIR_STALL_QP)
+        return cause; /* its device answers for it, whatever its process does */
+    if (is_stopped(engine, peer))
+        return WEIR_STALL_PEER_STOPPED;
+    if (is_absent(engine, out))
+        return WEIR_STALL_PEER_ABSENT;
+    if (cause == WEIR_STALL_CREDITS && out->peer_notifications > 0)
+        return WEIR_STALL_PEER_NOTIFICATIONS;
+    if (cause == WEIR_STALL_INBOX_FULL && out->peer_ready + out->peer_held > 0)
+        return WEIR_STALL_PEER_MESSAGES;
+    return cause;
+}
+
+static uint32_t cause_of(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
+    if (out->waiting == 0)
+        return WEIR_STALL_NONE;
+    if (engine->device_failed) {
+        out->error = WEIR_EDEVICE;
+        return WEIR_STALL_DEVICE;
+    }
+    if (peer->watch.absent_ns > 0) {
+        out->absent_ns = peer->watch.absent_ns;
+        return WEIR_STALL_HERE;
+    }
+    uint32_t cause =
+        peer->live != NONE ? connected(engine, peer, out) : unconnected(engine, peer, out);
+    return with_word(engine, peer, cause, out);
+}
+
+void diagnose(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
+    const struct watch *watch = &peer->watch;
+    *out = (weir_stall_info){
+        .size = out->size,
+        .peer = {peer->handle},
+        .stalled = watch->told,
+        .still_ns = watch->works ? engine_clock(engine) - watch->moved_ns : 0,
+        .inflight_bytes_engine = inflight_bytes(engine),
+        .inflight_bytes_max = engine->options.inflight_bytes_max,
+        .completed = peer->completed,
+        .stalls = watch->stalls,
+        .last_cause = watch->stalls > 0 ? watch->notes->last.cause : WEIR_STALL_NONE,
+        .last_error = watch->stalls > 0 ? watch->notes->last.error : 0,
+        .last_ns = watch->lasted_ns,
+    };
+    count_work(engine, peer, out);
+    if (peer->live != NONE)
+        count_session(engine, peer, out);
+    out->cause = cause_of(engine, peer, out);
+}
+
+/* ---- the handshake ----------------------------------------------------- */
+
+static const char *attempt(enum ep_state state) {
+    switch (state) {
+    case EP_OFFERED:
+        return "HELLO was said, and is not answered";
+    case EP_CONFIRM:
+        return "its HELLO was answered, and it does not confirm the session";
+    case EP_JOINING:
+    case EP_ACCEPTING:
+        return "this device is connecting to its device";
+    default:
+        return "the next attempt is due";
+    }
+}
+
+const char *diagnose_handshake(const struct peer *peer) {
+    if (peer->proving)
+        return "it is asked who answers at the address that it calls its own";
+    if (peer_is_known(peer))
+        return attempt(endpoint_waits_in(&peer->endpoint));
+    switch (peer->dial) {
+    case DIAL_CALLING:
+        return "the address takes no connection and refuses none";
+    case DIAL_ASKING:
+        return "the address takes the connection, and nobody says who is there";
+    case DIAL_PAUSE:
+        return "nobody takes connections at the address, which is dialled again after pauses";
+    case DIAL_AWAITING:
+        return "no address leads to it, so it has to call";
+    default:
+        return "it is about to be dialled";
+    }
+}

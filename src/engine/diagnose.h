@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* diagnose.h: what the outstanding work of a peer waits for, and the figures that prove it. */
+#ifndef WEIR_ENGINE_DIAGNOSE_H
+#define WEIR_ENGINE_DIAGNOSE_H
+
+#include "state.h"
+
+/* Whether work of the application's is outstanding for the peer. Of one whose instance is gone, or
+ * that turned out to be another, none is. */
+bool diagnose_works(const weir_engine *engine, const struct peer *peer);
+/* All of *out but its size. */
+void diagnose(weir_engine *engine, const struct peer *peer, weir_stall_info *out);
+/* The step of the handshake that is waited for, as half a sentence; static storage. */
+const char *diagnose_handshake(const struct peer *peer);
+
+#endif

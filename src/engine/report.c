@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report.c: what the work of a peer waits for, in numbers and for a person.
+ *
+ * Owns the names of causes and the sentences; what they say is diagnose.c's to find out. */
+#include "diagnose.h"
+#include "own.h"
+#include "tables.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define NS_PER_MS UINT64_C(1000000)
+
+const char *weir_stall_cause_name(int cause) {
+    static const char *const names[] = {
+        [WEIR_STALL_NONE] = "none",
+        [WEIR_STALL_HERE] = "here",
+        [WEIR_STALL_DEVICE] = "device",
+        [WEIR_STALL_DRAIN] = "drain",
+        [WEIR_STALL_SETTLE] = "settle",
+        [WEIR_STALL_CONNECT] = "connect",
+        [WEIR_STALL_REFUSED] = "refused",
+        [WEIR_STALL_QP] = "qp",
+        [WEIR_STALL_CREDITS] = "credits",
+        [WEIR_STALL_INBOX_FULL] = "inbox_full",
+        [WEIR_STALL_INBOX_ABSENT] = "inbox_absent",
+        [WEIR_STALL_INFLIGHT] = "inflight",
+        [WEIR_STALL_TURN] = "turn",
+        [WEIR_STALL_PEER_ABSENT] = "peer_absent",
+        [WEIR_STALL_PEER_STOPPED] = "peer_stopped",
+        [WEIR_STALL_PEER_NOTIFICATIONS] = "peer_notifications",
+        [WEIR_STALL_PEER_MESSAGES] = "peer_messages",
+        [WEIR_STALL_HOST] = "host",
+    };
+    if (cause < 0 || (size_t)cause >= sizeof(names) / sizeof(names[0]))
+        return "?";
+    return names[cause];
+}
+
+/* ---- numbers ----------------------------------------------------------- */
+
+/* What is asked of a peer at one moment. */
+struct report {
+    weir_stall_info info;
+    weir_stall_info last; /* the last stall, when it was told */
+    char address[WEIR_ADDRESS_MAX];
+    const char *handshake;
+};
+
+static int look(weir_engine *engine, weir_peer handle, struct report *report) {
+    if (engine->forked)
+        return WEIR_ECLOSED;
+    own_enter(engine);
+    struct peer *peer = peer_find(engine, handle.id);
+    if (peer != NULL) {
+        peer = peer_resolve(engine, peer);
+        diagnose(engine, peer, &report->info);
+        memcpy(report->address, peer->address, sizeof(report->address));
+        report->handshake = diagnose_handshake(peer);
+        report->last = peer->watch.notes->last;
+    }
+    own_leave(engine);
+    return peer != NULL ? WEIR_OK : WEIR_ESTALE;
+}
+
+int weir_stall_query(weir_engine *engine, weir_peer peer, weir_stall_info *info) {
+    struct report report;
+    if (engine == NULL || info == NULL || info->size < sizeof(size_t))
+        return WEIR_EINVAL;
+    int rc = look(engine, peer, &report);
+    if (rc != WEIR_OK)
+        return rc;
+    report.info.size = info->size;
+    memcpy(info, &report.info, info->size < sizeof(*info) ? info->size : sizeof(*info));
+    return WEIR_OK;
+}
+
+/* ---- sentences --------------------------------------------------------- */
+
+/* Half a sentence each: why nothing completes, or completed. */
+
+static void say_device(const weir_stall_info *info, char *out, size_t size) {
+    if (info->error == WEIR_EDEVICE)
+        snprintf(out, size, "this engine's device has failed");
+    else
+        snprintf(out, size, "this engine's device refuses work or receives that it has room for");
+}
+
+static void say_connect(const weir_stall_info *info, const char *step, char *out, size_t size) {
+    snprintf(out, size, "there is no session, since the handshake is not answered: %s%s%s%s", step,
+             info->error != 0 ? " (" : "", info->error != 0 ? weir_strerror(info->error) : "",
+             info->error != 0 ? ")" : "");
+}
+
+/* Of an engine that does not answer now, or did so late, or said that it was away. */
+static void say_absent(const weir_stall_info *info, char *out, size_t size) {
+    const char *who = info->peer_thread != 0 ? "its engine's thread" : "its application";
+    if (info->peer_silent_ns > 0)
+        snprintf(out, size,
+                 "the peer makes no progress: it was asked %" PRIu64
+                 " ms ago and has not answered, and nothing says that its host is gone",
+                 info->peer_silent_ns / NS_PER_MS);
+    else if (info->peer_away_ns > info->peer_answer_ns)
+        snprintf(out, size,
+                 "the peer makes progress too seldom: %s was away for %" PRIu64
+                 " ms when it was asked",
+                 who, info->peer_away_ns / NS_PER_MS);
+    else
+        snprintf(out, size, "the peer makes progress too seldom: %s took %" PRIu64 " ms to answer",
+                 who, info->peer_answer_ns / NS_PER_MS);
+}
+
+static void say_messages(const weir_stall_info *info, char *out, size_t size) {
+    if (info->peer_ready > 0)
+        snprintf(out, size,
+                 "the peer's application takes no messages from inbox %" PRIu32
+                 ", where those of %" PRIu32 " sender%s wait",
+                 info->inbox, info->peer_ready, info->peer_ready == 1 ? "" : "s");
+    else
+        snprintf(out, size,
+                 "the peer's application gives no messages back that it took from inbox %" PRIu32
+                 ": it holds %" PRIu32,
+                 info->inbox, info->peer_held);
+}
+
+static void say_peer(const weir_stall_info *info, char *out, size_t size) {
+    switch (info->cause) {
+    case WEIR_STALL_PEER_ABSENT:
+        say_absent(info, out, size);
+        break;
+    case WEIR_STALL_PEER_STOPPED:
+        snprintf(out, size, "the peer's process is stopped, by a signal or a debugger");
+        break;
+    case WEIR_STALL_PEER_NOTIFICATIONS:
+        snprintf(out, size,
+                 "the peer's application takes no notifications: %" PRIu32 " wait for it there",
+                 info->peer_notifications);
+        break;
+    case WEIR_STALL_PEER_MESSAGES:
+        say_messages(info, out, size);
+        break;
+    default:
+        snprintf(out, size,
+                 "the peer's host does not answer: it is gone, or the network is (repeats of TCP "
+                 "in vain: "
+                 "%" PRIu32 ")",
+                 info->control_retransmits);
+    }
+}
+
+static void say_inbox(const weir_stall_info *info, char *out, size_t size) {
+    if (info->cause == WEIR_STALL_INBOX_FULL)
+        snprintf(out, size, "messages wait for room in inbox %" PRIu32 " of the peer", info->inbox);
+    else
+        snprintf(out, size, "messages wait for inbox %" PRIu32 ", which the peer has not opened",
+                 info->inbox);
+}
+
+static const char *plain(uint32_t cause) {
+    switch (cause) {
+    case WEIR_STALL_DRAIN:
+        return "a session broke, and this device has not given back all that was posted on it";
+    case WEIR_STALL_SETTLE:
+        return "a session broke, and the peer has not said what of it arrived";
+    case WEIR_STALL_QP:
+        return "what is posted has neither completed nor failed";
+    case WEIR_STALL_CREDITS:
+        return "notifications wait for credits, since the peer has not taken up those before";
+    case WEIR_STALL_INFLIGHT:
+        return "as many bytes are in flight, to all peers, as there may be";
+    default:
+        return "work is about to be posted";
+    }
+}
+
+static void say_why(const weir_stall_info *info, const char *step, char *out, size_t size) {
+    switch (info->cause) {
+    case WEIR_STALL_HERE:
+        snprintf(out, size,
+                 "this application made no progress for %" PRIu64
+                 " ms: it did not call, or its process did not run",
+                 info->absent_ns / NS_PER_MS);
+        break;
+    case WEIR_STALL_DEVICE:
+        say_device(info, out, size);
+        break;
+    case WEIR_STALL_CONNECT:
+        say_connect(info, step, out, size);
+        break;
+    case WEIR_STALL_REFUSED:
+        snprintf(out, size, "the peer refuses a session for now: %s (%s)",
+                 weir_strerror(info->error), weir_error_name(info->error));
+        break;
+    case WEIR_STALL_INBOX_FULL:
+    case WEIR_STALL_INBOX_ABSENT:
+        say_inbox(info, out, size);
+        break;
+    case WEIR_STALL_PEER_ABSENT:
+    case WEIR_STALL_PEER_STOPPED:
+    case WEIR_STALL_PEER_NOTIFICATIONS:
+    case WEIR_STALL_PEER_MESSAGES:
+    case WEIR_STALL_HOST:
+        say_peer(info, out, size);
+        break;
+    default:
+        snprintf(out, size, "%s", plain(info->cause));
+    }
+}
+
+static void say(const struct report *report, char *out, size_t size) {
+    const weir_stall_info *info = &report->info;
+    char why[512];
+    if (info->cause != WEIR_STALL_NONE) {
+        say_why(info, report->handshake, why, sizeof(why));
+        snprintf(out, size, "nothing to %s has completed for %" PRIu64 " ms: %s", report->address,
+                 info->still_ns / NS_PER_MS, why);
+    } else if (info->stalls > 0) {
+        say_why(&report->last, "it took long", why, sizeof(why));
+        snprintf(out, size,
+                 "nothing is outstanding to %s, where nothing had completed for %" PRIu64 " ms: %s",
+                 report->address, info->last_ns / NS_PER_MS, why);
+    } else {
+        snprintf(out, size, "nothing is outstanding to %s, and nothing was stalled",
+                 report->address);
+    }
+}
+
+static void say_figures(const weir_stall_info *info, char *out, size_t size) {
+    snprintf(out, size,
+             "waiting %" PRIu32 ": pending %" PRIu32 ", posted %" PRIu32 ", parked %" PRIu32
+             ", for credits %" PRIu32 ", for room %" PRIu32 " (%" PRIu64 " B); slots %" PRIu32
+             " of %" PRIu32 "; credits %" PRIu32 " of %" PRIu32 "; in flight %" PRIu64
+             " B, to all %" PRIu64 " of %" PRIu64 "; completed %" PRIu64 "; stalls %" PRIu64
+             "; peer answered in %" PRIu64 " us, away %" PRIu64 " us, silent %" PRIu64
+             " us, notifications %" PRIu32 ", ready %" PRIu32 ", held %" PRIu32
+             "; TCP repeats %" PRIu32,
+             info->waiting, info->pending, info->posted, info->parked, info->credit_waits,
+             info->room_waits, info->room_bytes, info->sq_used, info->sq_depth, info->credits,
+             info->credits_max, info->inflight_bytes, info->inflight_bytes_engine,
+             info->inflight_bytes_max, info->completed, info->stalls, info->peer_answer_ns / 1000,
+             info->peer_away_ns / 1000, info->peer_silent_ns / 1000, info->peer_notifications,
+             info->peer_ready, info->peer_held, info->control_retransmits);
+}
+
+int weir_stall_text(weir_engine *engine, weir_peer peer, char *text_out, size_t text_size) {
+    struct report report;
+    char sentence[WEIR_ADDRESS_MAX + 640], figures[640];
+    if (engine == NULL || text_out == NULL || text_size == 0)
+        return WEIR_EINVAL;
+    int rc = look(engine, peer, &report);
+    if (rc != WEIR_OK)
+        return rc;
+    if (report.address[0] == '\0')
+        snprintf(report.address, sizeof(report.address), "a peer without an address");
+    say(&report, sentence, sizeof(sentence));
+    say_figures(&report.info, figures, sizeof(figures));
+    snprintf(text_out, text_size, "%s\n%s", sentence, figures);
+    return WEIR_OK;
+}

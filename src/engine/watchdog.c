@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* watchdog.c: peers for which work is outstanding, and none of it completes.
+ *
+ * Owns when STALLED and RESUMED are told. A peer's completions are counted where they are found
+ * (`completed`); a look compares that count with the last look's, so that work pays one increment.
+ * There is a look in each eighth of watchdog_ns while anything is outstanding anywhere, and none
+ * else: the first work after that begins them (watch_begin in agenda.h). Stillness counts from the
+ * look that saw the last completion, so STALLED is never early, and at most two looks late.
+ *
+ * Time in which nobody looked is this engine's own fault. When as much as half of a stall is one
+ * such time, that is its cause, and when it is watchdog_ns or more, it is told even if the late
+ * look finds that all had completed meanwhile: in that step, and not before (idle_step). A look
+ * counts as late from LATE_NS on: steps between
+ * two looks at everything may take as long as a tick of the coarse clock (look.c).
+ *
+ * When half of watchdog_ns has passed, the peer is asked how it is (ask.c), so that there is its
+ * word, or its silence, by the time that STALLED is told.
+ *
+ * The clock is the environment's and not engine_now, which stands still in just those times.
+ * Leaves to others: what the work waits for (diagnose.c), QPs that are given up (stall.c). */
+#include "watchdog.h"
+
+#include "agenda.h"
+#include "ask.h"
+#include "diagnose.h"
+#include "tables.h"
+
+#define LATE_NS UINT64_C(20000000)
+
+static void tell(weir_engine *engine, struct peer *peer) {
+    struct watch *watch = &peer->watch;
+    weir_stall_info info = WEIR_STALL_INFO_INIT;
+    diagnose(engine, peer, &info);
+    if (info.cause == WEIR_STALL_NONE) { /* it completed before the late look that tells of it */
+        info.cause = WEIR_STALL_HERE;
+        info.absent_ns = watch->absent_ns;
+    }
+    watch->told = true;
+    watch->stalls++;
+    watch->notes->last = info;
+    watch->lasted_ns = 0;
+    engine->stats.peer_stalls++;
+    peer_tell(engine, WEIR_EVENT_STALLED, peer, info.error, info.cause);
+}
+
+/* Nothing has completed for watchdog_ns: whose fault it is, for as long as the next verdict takes.
+ */
+static void judge(weir_engine *engine, struct peer *peer, uint64_t now) {
+    struct watch *watch = &peer->watch;
+    bool ours = watch->gap_ns >= LATE_NS && watch->gap_ns >= engine->options.watchdog_ns / 2;
+    watch->absent_ns = ours ? watch->gap_ns : 0;
+    watch->gap_ns = 0;
+    watch->from_ns = now;
+    if (!watch->told)
+        tell(engine, peer);
+}
+
+/* late: nobody has looked for as long as a stall takes. True: work is outstanding. */
+static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool late) {
+    struct watch *watch = &peer->watch;
+    bool works = diagnose_works(engine, peer), moved = peer->completed != watch->seen;
+    watch->seen = peer->completed;
+    if (watch->idle_step != 0 && watch->idle_step != engine->steps) { /* what there is, is new */
+        peer_resumed(engine, peer);
+        watch->works = false;
+    }
+    watch->idle_step = 0;
+    if (watch->works && engine->watch_gap_ns > watch->gap_ns)
+        watch->gap_ns = engine->watch_gap_ns;
+    if (watch->works && (moved || !works) && late && !watch->told)
+        judge(engine, peer, now);
+    if (moved || !works)
+        peer_resumed(engine, peer);
+    if (!works) {
+        watch->works = false;
+        return false;
+    }
+    if (moved || !watch->works) {
+        watch->works = true;
+        watch->moved_ns = watch->from_ns = now;
+        watch->gap_ns = watch->absent_ns = 0;
+        ask_over(peer);
+        return true;
+    }
+    if (now - watch->moved_ns >= engine->options.watchdog_ns / 2)
+        ask_peer(engine, peer, now);
+    if (now - watch->from_ns >= engine->options.watchdog_ns)
+        judge(engine, peer, now);
+    return true;
+}
+
+void watchdog_look(weir_engine *engine, bool emptied) {
+    if (engine->watch_next_ns == 0)
+        return;
+    uint64_t now = engine_clock(engine), gap_ns = now - engine->watch_last_ns;
+    engine->watch_last_ns = now;
+    if (gap_ns > engine->watch_gap_ns)
+        engine->watch_gap_ns = gap_ns;
+    /* A completion from before the last look may wait in the queue, as in stall.c. Behind a time
+     * without looks that is long enough it makes no difference. */
+    bool late = gap_ns >= LATE_NS && gap_ns - LATE_NS >= engine->options.watchdog_ns;
+    if (now < engine->watch_next_ns ||
+        (!late && !emptied && engine->polled - engine->watch_polled < engine->caps.cq_capacity))
+        return;
+    bool works = false;
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        if (engine->peers[i].id != 0 &&
+            (engine->peers[i].waits > 0 || engine->peers[i].watch.works))
+            works |= look_at(engine, &engine->peers[i], now, late);
+    }
+    engine->watch_gap_ns = 0;
+    engine->watch_polled = engine->polled;
+    engine->watch_next_ns = works ? now + watch_period(engine) : 0;
+    engine->posts_seen &= works;
+}

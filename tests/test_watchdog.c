@@ -1,0 +1,851 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_watchdog.c: work that is outstanding, and of which nothing completes (M10): STALLED and
+ * RESUMED are told, once each, and the report names the cause. The engine's clock, its peers and
+ * its device are the test's: see lone_engine.h.
+ *
+ * It is long because each cause has a test of its own. */
+#include "agenda.h"
+#include "inflight.h"
+#include "lone_engine.h"
+#include "watchdog.h"
+
+#include <string.h>
+
+#define THERE "10.0.0.9:9"
+#define ALSO  "10.0.0.8:9"
+/* watchdog_ns of these tests, and how late a verdict may be. */
+#define WATCH SECOND
+#define LATE  (WATCH / 3)
+
+struct world {
+    struct lone *lone;
+    weir_peer peer;
+    uint64_t conn;
+    bool silent; /* the peer does not say how it is; else this: */
+    struct wire_state state;
+    weir_memory local;
+    weir_remote remote;
+};
+static uint8_t bytes[1 << 20];
+
+static weir_engine_options limits(void) {
+    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
+    options.transfers_max = 64;
+    options.segments_max = 64;
+    options.peers_max = 8;
+    options.memories_max = options.remotes_max = 4;
+    options.sq_depth = 16;
+    options.recv_credits = 8;
+    options.notifications_max = 64;
+    options.watchdog_ns = WATCH;
+    return options;
+}
+
+/* Who is there, and a session. */
+static uint64_t answer(struct lone *lone, const char *address, uint32_t n) {
+    uint64_t conn = lone_dialled(lone, address);
+    lone_say_iam(lone, conn, n, address);
+    lone_answer(lone, conn, n, 1);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    return conn;
+}
+
+static weir_peer open_peer(struct lone *lone, const char *address) {
+    weir_peer peer;
+    assert_int_equal(weir_peer_open(lone->engine, address, &peer), WEIR_OK);
+    weir_peer_connect(lone->engine, peer);
+    lone_run(lone);
+    return peer;
+}
+
+/* A peer with a session; its device executes what is posted. */
+static struct lone *begin_on(struct world *world, struct lone *lone) {
+    *world = (struct world){.lone = lone};
+    world->peer = open_peer(lone, THERE);
+    world->conn = answer(lone, THERE, 1);
+    lone_memories(lone, world->peer, 1, bytes, sizeof(bytes), &world->local, &world->remote);
+    lone->executes = true;
+    return lone;
+}
+
+static struct lone *begin(struct world *world, const weir_engine_options *options) {
+    weir_engine_options all = limits();
+    return begin_on(world, lone_open(options != NULL ? options : &all));
+}
+
+static weir_transfer write_of(struct world *world, uint64_t length) {
+    weir_segment segment = {world->local, world->remote, 0, 0, length};
+    weir_transfer transfer;
+    assert_int_equal(weir_write(world->lone->engine, world->peer, &segment, 1, NULL, &transfer),
+                     WEIR_OK);
+    lone_run(world->lone);
+    return transfer;
+}
+
+static weir_transfer send_to(struct world *world, uint32_t inbox) {
+    weir_part part = {.base = bytes, .length = 100};
+    weir_transfer transfer;
+    assert_int_equal(
+        weir_message_send(world->lone->engine, world->peer, inbox, &part, 1, NULL, &transfer),
+        WEIR_OK);
+    lone_run(world->lone);
+    return transfer;
+}
+
+static weir_stall_info info_of(struct world *world) {
+    weir_stall_info info = WEIR_STALL_INFO_INIT;
+    assert_int_equal(weir_stall_query(world->lone->engine, world->peer, &info), WEIR_OK);
+    assert_int_equal(info.size, sizeof(info));
+    return info;
+}
+
+static void assert_says(struct world *world, const char *what) {
+    char text[WEIR_STALL_TEXT_MAX];
+    assert_int_equal(weir_stall_text(world->lone->engine, world->peer, text, sizeof(text)),
+                     WEIR_OK);
+    if (strstr(text, what) == NULL)
+        fail_msg("not \"%s\": %s", what, text);
+    print_message("%s\n", text);
+    char *line = strchr(text, '\n');
+    assert_non_null(line);
+    assert_null(strchr(line + 1, '\n'));
+    assert_memory_equal(line + 1, "waiting ", 8);
+    assert_true(strlen(text) < sizeof(text) - 1);
+}
+
+static void no_event(struct lone *lone) {
+    weir_event event;
+    assert_int_equal(weir_event_take(lone->engine, &event), WEIR_EAGAIN);
+}
+
+/* Time passes; the peer answers each question that it is asked, unless it is told not to. */
+static void pass(struct world *world, uint64_t ns) {
+    struct lone *lone = world->lone;
+    while (ns > 0) {
+        uint64_t part = ns < 10 * MS ? ns : 10 * MS;
+        const struct wire_message *question =
+            world->conn != 0 ? lone_heard(lone, world->conn, WIRE_ASK) : NULL;
+        if (question != NULL && !world->silent) {
+            struct wire_message answer = {.type = WIRE_STATE, .echo = question->epoch};
+            answer.state = world->state;
+            lone_say(lone, world->conn, 1, &answer);
+        }
+        lone_pass(lone, part);
+        ns -= part;
+    }
+}
+
+/* Nothing is told before the time, then STALLED with this cause, once. */
+static void stalls(struct world *world, weir_stall_cause cause, int error) {
+    struct lone *lone = world->lone;
+    pass(world, WATCH - MS);
+    no_event(lone);
+    assert_int_equal(info_of(world).cause, cause);
+    assert_int_equal(info_of(world).stalled, 0);
+    pass(world, LATE);
+    weir_event event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_STALLED);
+    assert_int_equal(event.value, cause);
+    assert_int_equal(event.error, error);
+    assert_int_equal(event.peer.id, world->peer.id);
+    weir_stall_info info = info_of(world);
+    assert_int_equal(info.stalled, 1);
+    assert_int_equal(info.cause, cause);
+    assert_int_equal(info.error, error);
+    assert_int_equal(info.last_cause, cause);
+    assert_int_equal(info.last_ns, 0);
+    assert_in_range(info.still_ns, WATCH, WATCH + LATE);
+    pass(world, 2 * WATCH);
+    no_event(lone);
+}
+
+/* The stall of three to four times WATCH is over. */
+static void resumes(struct world *world) {
+    lone_pass(world->lone, WATCH / 4);
+    weir_event event = lone_event(world->lone);
+    assert_int_equal(event.type, WEIR_EVENT_RESUMED);
+    assert_int_equal(event.error, 0);
+    assert_int_equal(event.peer.id, world->peer.id);
+    assert_in_range(event.value, 3 * WATCH, 4 * WATCH);
+    weir_stall_info info = info_of(world);
+    assert_int_equal(info.stalled, 0);
+    assert_int_equal(info.last_ns, event.value);
+    no_event(world->lone);
+}
+
+/* ---- causes ------------------------------------------------------------ */
+
+static void test_M10_a_device_that_completes_nothing(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    lone->slow_bytes = 64;
+    write_of(&world, 64);
+    stalls(&world, WEIR_STALL_QP, 0);
+    weir_stall_info info = info_of(&world);
+    assert_int_equal(info.waiting, 1);
+    assert_int_equal(info.posted, 1);
+    assert_int_equal(info.inflight_bytes, 64);
+    assert_true(info.sq_used > 0 && info.sq_used <= info.sq_depth);
+    assert_says(&world, "nothing to " THERE " has completed for 3");
+    assert_says(&world, "what is posted has neither completed nor failed");
+    lone->slow_bytes = 0;
+    resumes(&world);
+    assert_says(&world, "nothing is outstanding to " THERE ", where nothing had completed for 3");
+    assert_int_equal(info_of(&world).stalls, 1);
+    assert_int_equal(lone->engine->stats.peer_stalls, 1);
+    lone_close(lone);
+}
+
+static void test_M10_credits(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    for (int i = 0; i < 9; i++)
+        lone_submit_notification(lone, world.peer);
+    lone_run(lone);
+    stalls(&world, WEIR_STALL_CREDITS, 0);
+    weir_stall_info info = info_of(&world);
+    assert_int_equal(info.credit_waits, 1);
+    assert_int_equal(info.credits, 0);
+    assert_int_equal(info.credits_max, 8);
+    assert_says(&world, "notifications wait for credits");
+    struct wire_data taken = {.kind = WIRE_CREDIT, .credit = 8};
+    assert_true(lone_message(lone, 0, &taken));
+    resumes(&world);
+    lone_close(lone);
+}
+
+static void test_M10_inboxes(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    send_to(&world, 7);
+    stalls(&world, WEIR_STALL_INBOX_FULL, 0);
+    assert_int_equal(info_of(&world).inbox, 7);
+    assert_int_equal(info_of(&world).room_waits, 1);
+    assert_true(info_of(&world).room_bytes >= 100);
+    assert_says(&world, "messages wait for room in inbox 7 of the peer");
+    assert_true(lone_words(lone, 0, 1, &(struct word){.kind = WORD_ABSENT, .inbox = 7}));
+    assert_int_equal(info_of(&world).cause, WEIR_STALL_INBOX_ABSENT);
+    assert_says(&world, "messages wait for inbox 7, which the peer has not opened");
+    assert_true(lone_words(lone, 0, 2, &(struct word){.kind = WORD_OPENED}));
+    struct word meet = {.kind = WORD_MEET,
+                        .inbox = 7,
+                        .meet = {.chunk_bytes = 4096,
+                                 .message_bytes_max = 1024,
+                                 .memory = {.memory_id = 1,
+                                            .length = room_memory(4096, 1),
+                                            .access = WEIR_ACCESS_REMOTE_WRITE,
+                                            .device = "lone",
+                                            .blob_length = 4}}};
+    lone_instance(1, meet.meet.memory.instance);
+    assert_true(lone_words(lone, 0, 3, &meet));
+    lone_pass(lone, WATCH);
+    no_event(lone); /* words are no completions of the application's */
+    struct word grant = {.kind = WORD_GRANT, .inbox = 7, .grant = {.place = 1, .secret = 5}};
+    assert_true(lone_words(lone, 0, 4, &grant));
+    lone_pass(lone, WATCH / 4);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_RESUMED);
+    lone_close(lone);
+}
+
+static void test_M10_a_handshake_that_is_not_answered(void **state) {
+    (void)state;
+    weir_engine_options options = limits();
+    struct world world = {.lone = lone_open(&options)};
+    struct lone *lone = world.lone;
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &world.peer), WEIR_OK);
+    weir_transfer transfer = lone_submit_notification(lone, world.peer);
+    stalls(&world, WEIR_STALL_CONNECT, 0);
+    assert_says(&world, "the address takes no connection and refuses none");
+    uint64_t conn = lone_dialled(lone, THERE);
+    assert_says(&world, "nobody says who is there");
+    lone_say_iam(lone, conn, 1, THERE);
+    assert_int_equal(info_of(&world).cause, WEIR_STALL_CONNECT);
+    assert_says(&world, "HELLO was said, and is not answered");
+    lone_pass(lone, WATCH);
+    no_event(lone);
+    lone_pass(lone, 10 * WATCH); /* the connect time-out: work ends */
+    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_ECONNECT);
+    weir_event event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_RESUMED);
+    no_event(lone);
+    assert_int_equal(info_of(&world).cause, WEIR_STALL_NONE);
+    lone_close(lone);
+}
+
+static void test_M10_nobody_takes_connections(void **state) {
+    (void)state;
+    weir_engine_options options = limits();
+    struct world world = {.lone = lone_open(&options)};
+    struct lone *lone = world.lone;
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &world.peer), WEIR_OK);
+    lone_submit_notification(lone, world.peer);
+    weir_event event = {0};
+    while (event.type == 0 && lone->now_ns < 5 * SECOND) {
+        uint64_t conn = lone_dialled(lone, THERE);
+        if (conn != 0)
+            lone_cut(lone, conn, WEIR_ECONNECT);
+        lone_pass(lone, 5 * MS);
+        weir_event_take(lone->engine, &event);
+    }
+    assert_int_equal(event.type, WEIR_EVENT_STALLED);
+    assert_int_equal(event.value, WEIR_STALL_CONNECT);
+    assert_says(&world, "nobody takes connections at the address");
+    lone_close(lone);
+}
+
+static void test_M10_a_peer_that_refuses_for_now(void **state) {
+    (void)state;
+    weir_engine_options options = limits();
+    struct world world = {.lone = lone_open(&options)};
+    struct lone *lone = world.lone;
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &world.peer), WEIR_OK);
+    lone_submit_notification(lone, world.peer);
+    lone_run(lone);
+    uint64_t conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    const struct wire_message *hello = lone_heard(lone, conn, WIRE_HELLO);
+    assert_non_null(hello);
+    struct wire_message refuse = {
+        .type = WIRE_REFUSE, .echo = hello->epoch | WIRE_ECHO_LATER, .reason = WEIR_EFULL};
+    lone_say(lone, conn, 1, &refuse);
+    stalls(&world, WEIR_STALL_REFUSED, WEIR_EFULL);
+    assert_says(&world, "the peer refuses a session for now: no room for another peer");
+    lone_close(lone);
+}
+
+/* The session breaks, here and there, and the other side does not say what arrived. */
+static void test_M10_settle_is_not_answered(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    lone->bad_bytes = 64;
+    lone->bad_status = WEIR_CQE_RETRY;
+    write_of(&world, 64);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_DEGRADED);
+    stalls(&world, WEIR_STALL_SETTLE, 0);
+    assert_int_equal(info_of(&world).parked, 1);
+    assert_says(&world, "a session broke, and the peer has not said what of it arrived");
+    lone_close(lone);
+}
+
+/* One receive of the QP does not come back, so the QP's end is waited for. */
+static void test_M10_a_device_that_keeps_a_broken_session(void **state) {
+    (void)state;
+    weir_engine_options options = limits();
+    struct world world;
+    struct lone *lone = begin_on(&world, lone_open_own(&options));
+    lone_swallow(lone);
+    lone->bad_bytes = 64;
+    lone->bad_status = WEIR_CQE_RETRY;
+    write_of(&world, 64);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_DEGRADED);
+    stalls(&world, WEIR_STALL_DRAIN, 0);
+    assert_says(&world, "this device has not given back all that was posted on it");
+    lone_close(lone);
+}
+
+static void test_M10_receives_that_the_device_refuses(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    lone->recv_error = WEIR_EAGAIN;
+    lone_notify(lone, 1, 1); /* its buffer is not posted anew */
+    for (int i = 0; i < 9; i++)
+        lone_submit_notification(lone, world.peer);
+    stalls(&world, WEIR_STALL_DEVICE, WEIR_EAGAIN);
+    assert_says(&world, "this engine's device refuses work or receives that it has room for");
+    lone->recv_error = 0;
+    lone_close(lone);
+}
+
+static void test_M10_bytes_in_flight(void **state) {
+    (void)state;
+    weir_engine_options options = limits();
+    options.inflight_bytes_max = 64;
+    struct world world;
+    struct lone *lone = begin(&world, &options);
+    weir_peer second = open_peer(lone, ALSO);
+    answer(lone, ALSO, 2);
+    weir_remote remote;
+    assert_int_equal(lone_import(lone, second, 2, 4096, &remote), WEIR_OK);
+    lone->slow_bytes = 64;
+    weir_segment segment = {world.local, remote, 0, 0, 64};
+    weir_transfer transfer;
+    assert_int_equal(weir_write(lone->engine, second, &segment, 1, NULL, &transfer), WEIR_OK);
+    write_of(&world, 32);
+    lone_pass(lone, WATCH + LATE);
+    uint32_t causes = 0;
+    for (int i = 0; i < 2; i++) {
+        weir_event event = lone_event(lone);
+        assert_int_equal(event.type, WEIR_EVENT_STALLED);
+        causes |= 1u << event.value;
+        assert_int_equal(event.peer.id == second.id, event.value == WEIR_STALL_QP);
+    }
+    assert_int_equal(causes, 1u << WEIR_STALL_QP | 1u << WEIR_STALL_INFLIGHT);
+    assert_int_equal(info_of(&world).inflight_bytes_engine, 64);
+    assert_int_equal(info_of(&world).inflight_bytes_max, 64);
+    assert_says(&world, "as many bytes are in flight, to all peers, as there may be");
+    lone_close(lone);
+}
+
+static void test_M10_a_device_that_failed(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    lone->executes = false;
+    write_of(&world, 64);
+    lone->no_destroy = true;
+    lone->fails = true;
+    lone_pass(lone, WATCH / 10);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_DEVICE_FAILED);
+    assert_int_equal(info_of(&world).still_ns, 0); /* it is gone, and told so */
+    lone->no_destroy = false;
+    lone_close(lone);
+}
+
+/* Nobody looked for so long: the late look says so, and that all is well since. */
+static void test_M10_an_application_that_makes_no_progress(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    lone->slow_bytes = 64;
+    write_of(&world, 64);
+    lone_pass(lone, WATCH / 4);
+    lone->now_ns += 5 * WATCH;
+    lone->slow_bytes = 0; /* it completed meanwhile */
+    lone_run(lone);
+    weir_event event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_STALLED);
+    assert_int_equal(event.value, WEIR_STALL_HERE);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_RESUMED);
+    no_event(lone);
+    assert_says(&world, "this application made no progress for 5000 ms");
+    /* And when nothing completed meanwhile, it is ours first, and then what else it is. */
+    lone->slow_bytes = 64;
+    write_of(&world, 64);
+    lone_pass(lone, WATCH / 4);
+    lone->now_ns += WATCH * 3 / 4;
+    lone_pass(lone, LATE);
+    event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_STALLED);
+    assert_int_equal(event.value, WEIR_STALL_HERE);
+    assert_in_range(info_of(&world).absent_ns, WATCH * 3 / 4, WATCH);
+    lone_pass(lone, WATCH + LATE);
+    no_event(lone);
+    assert_int_equal(info_of(&world).cause, WEIR_STALL_QP);
+    assert_int_equal(info_of(&world).absent_ns, 0);
+    lone_close(lone);
+}
+
+/* All had completed before nobody looked any more, and what is outstanding since is new. */
+static void test_M10_an_absence_without_work_is_no_stall(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    for (int again = 0; again < 2; again++) {
+        lone->slow_bytes = 64;
+        write_of(&world, 64);
+        lone_pass(lone, WATCH / 4);
+        lone->slow_bytes = 0;
+        lone_run(lone);
+        lone->now_ns += 5 * WATCH;
+        lone->slow_bytes = 64;
+        if (again)
+            write_of(&world, 64);
+        lone_run(lone);
+        no_event(lone);
+    }
+    lone_pass(lone, WATCH / 2);
+    no_event(lone);
+    assert_int_equal(info_of(&world).stalls, 0);
+    lone_close(lone);
+}
+
+/* ---- the peer's word ---------------------------------------------------- */
+
+static struct lone *begin_short_of_credits(struct world *world) {
+    struct lone *lone = begin(world, NULL);
+    for (int i = 0; i < 9; i++)
+        lone_submit_notification(lone, world->peer);
+    lone_run(lone);
+    return lone;
+}
+
+/* It is asked when half of the time has passed, once while it does not answer. */
+static void test_M10_a_peer_is_asked_once(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_short_of_credits(&world);
+    lone_pass(lone, WATCH / 2 - MS);
+    assert_int_equal(lone_count(lone, world.conn, WIRE_ASK), 0);
+    lone_pass(lone, LATE);
+    assert_int_equal(lone_count(lone, world.conn, WIRE_ASK), 1);
+    lone_pass(lone, 5 * WATCH);
+    assert_int_equal(lone_count(lone, world.conn, WIRE_ASK), 1);
+    const struct wire_message *question = lone_heard(lone, world.conn, WIRE_ASK);
+    assert_true(question->epoch != 0);
+    /* Answers that nobody asked for say nothing. */
+    uint64_t stale = lone->engine->stats.control_stale;
+    struct wire_message answer = {.type = WIRE_STATE, .echo = question->epoch + 1};
+    answer.state.notifications = 7;
+    lone_say(lone, world.conn, 1, &answer);
+    assert_int_equal(lone->engine->stats.control_stale, stale + 1);
+    assert_int_equal(info_of(&world).peer_notifications, 0);
+    assert_true(info_of(&world).peer_silent_ns > 4 * WATCH);
+    answer.echo--;
+    lone_say(lone, world.conn, 1, &answer);
+    assert_int_equal(info_of(&world).peer_notifications, 7);
+    assert_int_equal(info_of(&world).peer_silent_ns, 0);
+    assert_true(info_of(&world).peer_answer_ns > 4 * WATCH);
+    answer.state.notifications = 8;
+    lone_say(lone, world.conn, 1, &answer); /* once more */
+    assert_int_equal(info_of(&world).peer_notifications, 7);
+    assert_int_equal(lone->engine->stats.control_stale, stale + 2);
+    /* And then it is asked again. */
+    lone_pass(lone, LATE);
+    assert_int_equal(lone_count(lone, world.conn, WIRE_ASK), 1);
+    lone_close(lone);
+}
+
+static void test_M10_a_lost_question_is_asked_again(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_short_of_credits(&world);
+    lone_pass(lone, WATCH / 2 + LATE);
+    const struct wire_message *question = lone_heard(lone, world.conn, WIRE_ASK);
+    assert_non_null(question);
+    uint64_t before = question->epoch;
+    lone_cut(lone, world.conn, WEIR_ECONNECT);
+    world.conn = lone_visit(lone);
+    lone_return(lone, world.conn, 1, THERE);
+    lone_pass(lone, LATE);
+    question = lone_heard(lone, world.conn, WIRE_ASK);
+    assert_non_null(question);
+    assert_true(question->epoch != before);
+    lone_close(lone);
+}
+
+static void test_M10_a_peer_that_makes_no_progress(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_short_of_credits(&world);
+    world.silent = true;
+    stalls(&world, WEIR_STALL_PEER_ABSENT, 0);
+    assert_says(&world, "the peer makes no progress: it was asked 2");
+    lone_close(lone);
+}
+
+static void test_M10_a_peer_that_makes_progress_too_seldom(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_short_of_credits(&world);
+    world.state.away_ns = 700 * MS;
+    world.state.notifications = 8;
+    stalls(&world, WEIR_STALL_PEER_ABSENT, 0);
+    assert_says(&world, "makes progress too seldom: its application was away for 700 ms");
+    world.state.thread = true;
+    pass(&world, WATCH + LATE);
+    assert_says(&world, "too seldom: its engine's thread was away for 700 ms");
+    lone_close(lone);
+}
+
+static void test_M10_a_peer_that_takes_no_notifications(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_short_of_credits(&world);
+    world.state.notifications = 8;
+    stalls(&world, WEIR_STALL_PEER_NOTIFICATIONS, 0);
+    assert_says(&world, "the peer's application takes no notifications: 8 wait for it there");
+    lone_close(lone);
+}
+
+static void test_M10_a_peer_that_takes_no_messages(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    send_to(&world, 7);
+    world.state.inbox_count = 2;
+    world.state.inboxes[0] = (struct wire_state_inbox){6, 100, 100};
+    world.state.inboxes[1] = (struct wire_state_inbox){7, 3, 4};
+    stalls(&world, WEIR_STALL_PEER_MESSAGES, 0);
+    assert_int_equal(info_of(&world).peer_ready, 3);
+    assert_int_equal(info_of(&world).peer_held, 4);
+    assert_says(&world, "the peer's application takes no messages from inbox 7, where those of 3");
+    world.state.inboxes[1].ready = 0;
+    pass(&world, WATCH + LATE);
+    assert_says(&world, "gives no messages back that it took from inbox 7: it holds 4");
+    world.state.inbox_count = 1; /* another's fullness says nothing of this one */
+    pass(&world, WATCH + LATE);
+    assert_int_equal(info_of(&world).cause, WEIR_STALL_INBOX_FULL);
+    lone_close(lone);
+}
+
+static void test_M10_a_peer_that_is_stopped(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_short_of_credits(&world);
+    world.silent = lone->stopped = true;
+    stalls(&world, WEIR_STALL_PEER_STOPPED, 0);
+    assert_says(&world, "the peer's process is stopped");
+    lone_close(lone);
+}
+
+/* Its host, or the network: also where its device is waited for, or an answer to the dial. */
+static void test_M10_a_host_that_is_gone(void **state) {
+    (void)state;
+    for (int posted = 0; posted < 2; posted++) {
+        struct world world;
+        struct lone *lone = posted ? begin(&world, NULL) : begin_short_of_credits(&world);
+        lone->slow_bytes = 64;
+        if (posted)
+            write_of(&world, 64);
+        world.silent = lone->host_silent = true;
+        lone->retransmits = 5;
+        stalls(&world, WEIR_STALL_HOST, 0);
+        assert_int_equal(info_of(&world).host_silent, 1);
+        assert_int_equal(info_of(&world).control_retransmits, 5);
+        assert_says(&world, "the peer's host does not answer: it is gone, or the network is");
+        assert_says(&world, "(repeats of TCP in vain: 5)");
+        lone_close(lone);
+    }
+    weir_engine_options options = limits();
+    struct world world = {.lone = lone_open(&options)};
+    assert_int_equal(weir_peer_open(world.lone->engine, THERE, &world.peer), WEIR_OK);
+    lone_submit_notification(world.lone, world.peer);
+    world.lone->host_silent = true;
+    stalls(&world, WEIR_STALL_HOST, 0);
+    lone_close(world.lone);
+}
+
+/* What this engine says of itself when it is asked. */
+static void test_M10_a_question_is_answered(void **state) {
+    (void)state;
+    weir_engine_options options = limits();
+    options.notifications_max = 4;
+    struct world world;
+    struct lone *lone = begin(&world, &options);
+    for (uint64_t i = 1; i <= 6; i++)
+        lone_notify(lone, i, i); /* two are held */
+    struct wire_message question = {.type = WIRE_ASK, .epoch = 77};
+    lone_say(lone, world.conn, 1, &question);
+    const struct wire_message *answer = lone_heard(lone, world.conn, WIRE_STATE);
+    assert_non_null(answer);
+    assert_int_equal(answer->echo, 77);
+    assert_int_equal(answer->state.notifications, 6);
+    assert_int_equal(answer->state.session, 1);
+    assert_int_equal(answer->state.away_ns, 0);
+    assert_false(answer->state.thread);
+    assert_int_equal(answer->state.inbox_count, 0);
+    lone->now_ns += 3 * SECOND; /* nobody called */
+    lone_say(lone, world.conn, 1, &question);
+    answer = lone_heard(lone, world.conn, WIRE_STATE);
+    assert_int_equal(answer->state.away_ns, 3 * SECOND);
+    engine_next_deadline(lone->engine); /* it slept, and was woken by the question */
+    lone->now_ns += 3 * SECOND;
+    lone_say(lone, world.conn, 1, &question);
+    answer = lone_heard(lone, world.conn, WIRE_STATE);
+    assert_int_equal(answer->state.away_ns, 0);
+    /* Nobody else's question is answered, nor in a peer's name on another connection. */
+    uint64_t visit = lone_visit(lone);
+    lone_say(lone, visit, 3, &question);
+    lone_say(lone, visit, 1, &question);
+    assert_int_equal(lone_count(lone, visit, WIRE_STATE), 0);
+    lone_close(lone);
+}
+
+/* ---- what is no stall -------------------------------------------------- */
+
+/* All slots are taken, and something completes now and then: the wire is full, or slow. */
+static void test_M10_what_completes_now_and_then_is_no_stall(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    for (uint64_t i = 0; i < 40; i++)
+        write_of(&world, 64 + i % 2);
+    for (uint32_t i = 0; i < 8; i++) {
+        lone->slow_bytes = 65 - i % 2;
+        write_of(&world, 64);
+        write_of(&world, 65);
+        lone_pass(lone, WATCH * 3 / 4);
+    }
+    no_event(lone);
+    assert_int_equal(info_of(&world).stalls, 0);
+    lone_close(lone);
+}
+
+/* Nothing is outstanding: no look, no deadline, however long. With the first work there is one,
+ * also where nothing is posted, and who sleeps is told. */
+static void test_M10_idle_costs_nothing(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    weir_engine *engine = lone->engine;
+    lone_pass(lone, 60 * WATCH);
+    assert_int_equal(engine_next_deadline(engine), UINT64_MAX);
+    assert_int_equal(engine->watch_next_ns, 0);
+    assert_int_equal(info_of(&world).still_ns, 0);
+    assert_says(&world, "nothing is outstanding to " THERE ", and nothing was stalled");
+    send_to(&world, 7);
+    lone_run(lone);
+    assert_in_range(engine_next_deadline(engine) - lone->now_ns, 1, WATCH / 4);
+    uint64_t looks = 0, next, last = 0;
+    while ((next = engine_next_deadline(engine)) < lone->now_ns + 10 * WATCH && looks < 100) {
+        lone->now_ns = next > lone->now_ns ? next : lone->now_ns + 1;
+        last = lone->now_ns;
+        lone_run(lone);
+        looks++;
+        weir_event event;
+        if (weir_event_take(engine, &event) == WEIR_OK)
+            break;
+    }
+    assert_in_range(looks, 8, 20); /* the deadlines alone lead to the verdict */
+    (void)last;
+    assert_int_equal(info_of(&world).stalled, 1);
+    lone_close(lone);
+}
+
+static void test_M10_off(void **state) {
+    (void)state;
+    weir_engine_options options = limits();
+    options.watchdog_ns = WEIR_WATCHDOG_NONE;
+    struct world world;
+    struct lone *lone = begin(&world, &options);
+    for (int i = 0; i < 9; i++)
+        lone_submit_notification(lone, world.peer);
+    lone_pass(lone, 5 * WATCH);
+    lone->now_ns += 5 * WATCH;
+    lone_pass(lone, 5 * WATCH);
+    no_event(lone);
+    weir_stall_info info = info_of(&world);
+    assert_int_equal(info.stalled, 0);
+    assert_int_equal(info.still_ns, 0);
+    assert_int_equal(info.cause, WEIR_STALL_CREDITS); /* to be asked it is all the same */
+    lone_close(lone);
+}
+
+/* ---- ends -------------------------------------------------------------- */
+
+/* The peer is gone: GONE is the end of its stall. */
+static void test_M10_gone_ends_a_stall(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    for (int i = 0; i < 9; i++)
+        lone_submit_notification(lone, world.peer);
+    stalls(&world, WEIR_STALL_CREDITS, 0);
+    struct wire_message bye = {.type = WIRE_BYE};
+    lone_say(lone, world.conn, 1, &bye);
+    weir_event event = lone_event(lone);
+    while (event.type == WEIR_EVENT_DEGRADED)
+        event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_GONE);
+    lone_pass(lone, 3 * WATCH);
+    no_event(lone);
+    lone_close(lone);
+}
+
+/* The application cancels all: nothing is outstanding any more. */
+static void test_M10_the_end_of_work_ends_a_stall(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    weir_transfer last = {0};
+    for (int i = 0; i < 9; i++)
+        last = lone_submit_notification(lone, world.peer);
+    stalls(&world, WEIR_STALL_CREDITS, 0);
+    assert_int_equal(weir_transfer_cancel(lone->engine, last), WEIR_OK);
+    resumes(&world);
+    assert_int_equal(info_of(&world).cause, WEIR_STALL_NONE);
+    lone_pass(lone, WATCH); /* and the next one is another */
+    lone_submit_notification(lone, world.peer);
+    stalls(&world, WEIR_STALL_CREDITS, 0);
+    assert_int_equal(info_of(&world).stalls, 2);
+    lone_close(lone);
+}
+
+static void test_M10_a_closed_handle_hears_nothing_more(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    for (int i = 0; i < 9; i++)
+        lone_submit_notification(lone, world.peer);
+    stalls(&world, WEIR_STALL_CREDITS, 0);
+    weir_stall_info info = WEIR_STALL_INFO_INIT;
+    char text[8];
+    assert_int_equal(weir_peer_close(lone->engine, world.peer), WEIR_OK);
+    assert_int_equal(weir_stall_query(lone->engine, world.peer, &info), WEIR_ESTALE);
+    assert_int_equal(weir_stall_text(lone->engine, world.peer, text, sizeof(text)), WEIR_ESTALE);
+    lone_pass(lone, 3 * WATCH);
+    no_event(lone);
+    lone_close(lone);
+}
+
+/* ---- the calls --------------------------------------------------------- */
+
+static void test_M10_arguments(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    weir_stall_info info = {0};
+    char text[10];
+    memset(text, 'x', sizeof(text));
+    assert_int_equal(weir_stall_query(lone->engine, world.peer, &info), WEIR_EINVAL);
+    assert_int_equal(weir_stall_query(lone->engine, world.peer, NULL), WEIR_EINVAL);
+    assert_int_equal(weir_stall_query(NULL, world.peer, &info), WEIR_EINVAL);
+    assert_int_equal(weir_stall_text(lone->engine, world.peer, text, 0), WEIR_EINVAL);
+    assert_int_equal(weir_stall_text(lone->engine, world.peer, NULL, 8), WEIR_EINVAL);
+    assert_int_equal(weir_stall_text(lone->engine, (weir_peer){0}, text, 8), WEIR_ESTALE);
+    info.size = offsetof(weir_stall_info, stalled); /* an older one */
+    info.cause = 77;
+    assert_int_equal(weir_stall_query(lone->engine, world.peer, &info), WEIR_OK);
+    assert_int_equal(info.peer.id, world.peer.id);
+    assert_int_equal(info.cause, 77);
+    assert_int_equal(weir_stall_text(lone->engine, world.peer, text, 8), WEIR_OK);
+    assert_string_equal(text, "nothing");
+    assert_int_equal(text[8], 'x');
+    for (int i = WEIR_STALL_NONE; i <= WEIR_STALL_HOST; i++)
+        assert_string_not_equal(weir_stall_cause_name(i), "?");
+    assert_string_equal(weir_stall_cause_name(WEIR_STALL_INBOX_FULL), "inbox_full");
+    assert_string_equal(weir_stall_cause_name(-1), "?");
+    assert_string_equal(weir_stall_cause_name(1000), "?");
+    lone_close(lone);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_M10_a_device_that_completes_nothing),
+        cmocka_unit_test(test_M10_credits),
+        cmocka_unit_test(test_M10_inboxes),
+        cmocka_unit_test(test_M10_a_handshake_that_is_not_answered),
+        cmocka_unit_test(test_M10_nobody_takes_connections),
+        cmocka_unit_test(test_M10_a_peer_that_refuses_for_now),
+        cmocka_unit_test(test_M10_settle_is_not_answered),
+        cmocka_unit_test(test_M10_a_device_that_keeps_a_broken_session),
+        cmocka_unit_test(test_M10_receives_that_the_device_refuses),
+        cmocka_unit_test(test_M10_bytes_in_flight),
+        cmocka_unit_test(test_M10_a_device_that_failed),
+        cmocka_unit_test(test_M10_an_application_that_makes_no_progress),
+        cmocka_unit_test(test_M10_an_absence_without_work_is_no_stall),
+        cmocka_unit_test(test_M10_a_peer_is_asked_once),
+        cmocka_unit_test(test_M10_a_lost_question_is_asked_again),
+        cmocka_unit_test(test_M10_a_peer_that_makes_no_progress),
+        cmocka_unit_test(test_M10_a_peer_that_makes_progress_too_seldom),
+        cmocka_unit_test(test_M10_a_peer_that_takes_no_notifications),
+        cmocka_unit_test(test_M10_a_peer_that_takes_no_messages),
+        cmocka_unit_test(test_M10_a_peer_that_is_stopped),
+        cmocka_unit_test(test_M10_a_host_that_is_gone),
+        cmocka_unit_test(test_M10_a_question_is_answered),
+        cmocka_unit_test(test_M10_what_completes_now_and_then_is_no_stall),
+        cmocka_unit_test(test_M10_idle_costs_nothing),
+        cmocka_unit_test(test_M10_off),
+        cmocka_unit_test(test_M10_gone_ends_a_stall),
+        cmocka_unit_test(test_M10_the_end_of_work_ends_a_stall),
+        cmocka_unit_test(test_M10_a_closed_handle_hears_nothing_more),
+        cmocka_unit_test(test_M10_arguments),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stalls.h: lines about stalls of peers, on standard error. */
+#ifndef TOOL_STALLS_H
+#define TOOL_STALLS_H
+
+#include "weir.h"
+
+/* Of STALLED what the peer's work waits for, and the figures; of RESUMED how long that lasted.
+ * Other events say nothing. A few lines a second are printed. */
+void stalls_remark(weir_engine *engine, const weir_event *event);
+
+#endif
