@@ -22,6 +22,8 @@
 /* A target that ends a session says why, and then releases what the session uses: the reason may
  * come later than what that does to a transfer. */
 #define REASON_NS NS_PER_S
+/* Within this the process that started a target and its senders hears of its death. */
+#define GONE_NS (10 * NS_PER_S)
 /* Polls before sleeping: some tens of microseconds, more than a message takes on one host. */
 #define SESSION_SPINS 2000
 /* Between two looks at anything but the engine, which wakes us. */
@@ -70,6 +72,10 @@ int session_fail(struct session *session, const char *what, int error) {
         session->pid = 0;
         return complain("%s: the target was %s", what, how);
     }
+    /* Nor does a sender know why its target is gone. The process that started both does, ends all
+     * of them, and says so. */
+    if (session->joined && error == WEIR_EPEER)
+        host_sleep_on(-1, -1, GONE_NS);
     if (host_interrupted())
         return complain("%s: interrupted", what);
     /* A target that ended the session has released its memory, and its device refuses; or closed
@@ -117,7 +123,8 @@ static int open_peer(struct session *session) {
 }
 
 int session_join(struct session *session, const struct options *options, const char *address) {
-    *session = (struct session){.options = options, .asked = WEIR_ENGINE_OPTIONS_INIT};
+    *session =
+        (struct session){.options = options, .asked = WEIR_ENGINE_OPTIONS_INIT, .joined = true};
     /* An engine among many of one host, which knows the target only. To open it with the limits of
      * a server would be most of its work until it writes. */
     session->asked.peers_max = session->asked.memories_max = session->asked.remotes_max = JOIN_MAX;

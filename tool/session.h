@@ -27,6 +27,7 @@ struct session {
     struct proto_open open;
     bool map_owned;     /* base is our own mapping */
     int pid;            /* our own target; 0: none, or reaped */
+    bool joined;        /* to a target of the process that started this one */
     bool killed;        /* by session_kill: its end is no failure */
     bool gone;          /* and the engine has told of its end */
     uint64_t looked_ns; /* when session_look last did its work */
