@@ -640,7 +640,7 @@ typedef struct weir_inbox_options {
 #define WEIR_INBOX_OPTIONS_INIT WEIR_SIZED(weir_inbox_options)
 
 /* Takes the inbox's memory: what is needed for so many of the longest messages, in chunks of up to
- * 64 KiB, of four long ones in up to 256 KiB, or of one that is longer. A chunk is one peer's at a
+ * 64 KiB, of up to four long ones in 256 KiB, or of one that is longer. A chunk is one peer's at a
  * time, so peers that send little use more of them than their messages need. All of it is backed
  * before the call returns, as by weir_memory_allocate, which takes time with its size. Peers that
  * have asked for the number are told. Errors: EINVAL (size, or reserved is not 0), ETOOBIG (over 1

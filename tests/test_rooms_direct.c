@@ -47,6 +47,7 @@ static void look(void) {
 }
 
 static bool rest(void) {
+    inbox_unwatch(&w.inbox);
     bool found = inbox_rest(&w.inbox);
     sound();
     assert_int_equal(w.inbox.watched.used, 0);

@@ -309,6 +309,7 @@ static void look_or_rest(void) {
     if (below(w.rests) != 0) {
         inbox_look(&w.inbox);
     } else {
+        inbox_unwatch(&w.inbox);
         bool found = inbox_rest(&w.inbox);
         seen.rested += found;
         expect(w.inbox.watched.used == 0);

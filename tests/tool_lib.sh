@@ -59,11 +59,19 @@ nobody_left() {
     return 1
 }
 
-# json_holds PYTHON-EXPRESSION over r, the parsed $dir/out.json.
+# json_holds PYTHON-EXPRESSION over r, the parsed $dir/out.json. Of terms that are joined by `and`
+# it says which one does not hold, and the values of what is compared there.
 json_holds() {
-    python3 -c 'import json, sys
+    python3 -c 'import ast, json, sys
 r = json.load(open(sys.argv[1]))
-sys.exit(0 if eval(sys.argv[2]) else "does not hold: " + sys.argv[2])' "$dir/out.json" "$(echo "$1" | tr '\n' ' ')"
+tree = ast.parse(sys.argv[2].strip(), mode="eval").body
+value = lambda node: eval(compile(ast.Expression(node), "", "eval"))
+terms = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
+for term in terms:
+    if not value(term):
+        sides = [term.left] + term.comparators if isinstance(term, ast.Compare) else [term]
+        sys.exit("does not hold: " + ast.unparse(term) + ": " + ", ".join(map(repr, map(value, sides))))
+' "$dir/out.json" "$(echo "$1" | tr '\n' ' ')"
 }
 
 # Status 2 and exactly one line on stderr, nothing on stdout.

@@ -378,11 +378,15 @@ void inbox_told_to_look(struct inbox *inbox, uint32_t peer) {
         (inbox->watched.used < INBOX_WATCH || watch_free(inbox))) {
         groups_join(&inbox->watched, index, 0);
         watch_set(inbox, index, true);
+        stream->idle = 0;
     }
+    bool ready = is_in(&inbox->ready, index);
+    stream_advance(inbox, stream);
+    if (ready || !stream->used || !is_in(&inbox->ready, index))
+        return; /* there was nothing new */
     stream->idle = 0;
     if (is_in(&inbox->active, index))
         to_the_end(&inbox->active, index);
-    stream_advance(inbox, stream);
 }
 
 void inbox_look(struct inbox *inbox) {
@@ -397,12 +401,14 @@ void inbox_look(struct inbox *inbox) {
     }
 }
 
-bool inbox_rest(struct inbox *inbox) {
-    uint32_t before = inbox->ready.used, next;
+void inbox_unwatch(struct inbox *inbox) {
     for (uint32_t i = groups_first(&inbox->watched, 0); i != INBOX_NONE;
          i = groups_next(&inbox->watched, i))
         watch_set(inbox, i, false);
-    order(inbox);
+}
+
+bool inbox_rest(struct inbox *inbox) {
+    uint32_t before = inbox->ready.used, next;
     for (uint32_t i = groups_first(&inbox->watched, 0); i != INBOX_NONE; i = next) {
         next = groups_next(&inbox->watched, i);
         groups_leave(&inbox->watched, i);
@@ -478,13 +484,15 @@ bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out) {
     return true;
 }
 
-bool inbox_grant_ahead(struct inbox *inbox, uint32_t peer, uint64_t secret) {
+bool inbox_may_grant_ahead(const struct inbox *inbox, uint32_t peer) {
     const struct inbox_stream *stream = stream_of(inbox, peer);
-    if (stream == NULL || inbox->closed || inbox->line.used > 0 || inbox->free_count == 0 ||
-        inbox->kept >= keep_most(inbox) || stream->chunks >= inbox->shape.peer_chunks)
-        return false;
-    grant(inbox, index_of(inbox, stream), secret);
-    return true;
+    return stream != NULL && !inbox->closed && inbox->line.used == 0 && inbox->free_count > 0 &&
+           inbox->kept < keep_most(inbox) && stream->chunks < inbox->shape.peer_chunks;
+}
+
+void inbox_grant_ahead(struct inbox *inbox, uint32_t peer, uint64_t secret) {
+    assert(inbox_may_grant_ahead(inbox, peer));
+    grant(inbox, index_of(inbox, stream_of(inbox, peer)), secret);
 }
 
 /* Its direct messages are found wherever they are looked for. */

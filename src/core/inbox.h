@@ -47,8 +47,8 @@
 #define INBOX_NONE GROUPS_NONE
 
 enum {
-    INBOX_WATCH = 16,     /* streams that are watched at once, at most */
-    INBOX_WATCH_IDLE = 64 /* looks in vain after which another may be watched instead */
+    INBOX_WATCH = 16,       /* streams that are watched at once, at most */
+    INBOX_WATCH_IDLE = 4096 /* looks in vain after which another may be watched instead */
 };
 
 struct inbox_chunk {
@@ -159,9 +159,11 @@ void inbox_want(struct inbox *inbox, uint32_t peer, uint64_t grants);
 static inline bool inbox_may_grant(const struct inbox *inbox) {
     return inbox->line.used > 0 && inbox->free_count > 0 && !inbox->closed;
 }
-/* The peer could use another chunk before it has to ask for one: gives it one that may be kept, if
- * nobody waits, and the peer has to be told. False: there is none to spare. */
-bool inbox_grant_ahead(struct inbox *inbox, uint32_t peer, uint64_t secret);
+/* The peer could use another chunk before it has to ask for one. Whether one that may be kept can
+ * be spared: nobody waits. */
+bool inbox_may_grant_ahead(const struct inbox *inbox, uint32_t peer);
+/* Gives it that; the peer has to be told. Only after inbox_may_grant_ahead. */
+void inbox_grant_ahead(struct inbox *inbox, uint32_t peer, uint64_t secret);
 /* Gives a chunk to the first in the line; *peer_out has to be told (inbox_say). secret: random.
  * False: nobody waits, or nothing is free. */
 bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out);
@@ -194,8 +196,10 @@ enum inbox_told inbox_shut(struct inbox *inbox, uint32_t peer, const struct room
 void inbox_told_to_look(struct inbox *inbox, uint32_t peer);
 /* Looks for direct messages of the streams that are watched. */
 void inbox_look(struct inbox *inbox);
-/* Likewise for the last time: nothing is watched any more. True: there was a message that was not
- * known of. */
+/* Before nobody looks for a while: takes all watches back. Behind it, and behind a full barrier for
+ * senders too, inbox_rest looks for the last time. True: there was a message that was not known of.
+ */
+void inbox_unwatch(struct inbox *inbox);
 bool inbox_rest(struct inbox *inbox);
 
 enum { INBOX_SKIPS = 64 };

@@ -90,9 +90,9 @@ bool outbox_shuts(const struct outbox *outbox);
  * wanted, which counts as told then. bytes: 0: nothing waits. */
 bool outbox_want(struct outbox *outbox, uint64_t bytes, uint64_t *grants_out);
 
-/* Whether messages go to the last place that was granted: there is none behind it. */
+/* Whether messages go to the last place that was granted, and no other was asked for. */
 static inline bool outbox_is_last(const struct outbox *outbox) {
-    return outbox->filling + 1 >= outbox->count;
+    return outbox->filling + 1 >= outbox->count && outbox->wanted <= outbox->grants;
 }
 
 /* Whether outbox_want has something to tell. */

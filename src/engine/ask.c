@@ -22,14 +22,20 @@ void ask_over(struct peer *peer) {
 void ask_peer(weir_engine *engine, struct peer *peer, uint64_t now) {
     struct watch *watch = &peer->watch;
     uint64_t conn = peer->conn_last;
-    bool again = watch->answered ? now - watch->asked_ns >= engine->options.watchdog_ns
-                                 : watch->asked_conn != conn;
-    if (conn == 0 || !peer_is_there(peer) || (watch->question != 0 && !again))
+    bool anew = watch->question == 0 || watch->asked_conn != conn || watch->answered;
+    if (conn == 0 || !peer_is_there(peer) ||
+        (watch->question != 0 && watch->asked_conn == conn &&
+         now - watch->said_ns < engine->options.watchdog_ns))
         return;
-    struct wire_message asked = {.type = WIRE_ASK, .epoch = ++engine->questions};
+    /* A question or its answer may be dropped where it finds no room: it is repeated. */
+    struct wire_message asked = {.type = WIRE_ASK,
+                                 .epoch = anew ? ++engine->questions : watch->question};
     struct wire_message to;
     memcpy(to.from, peer->instance, WIRE_INSTANCE_SIZE);
     conn_reply(engine, conn, &to, &asked);
+    watch->said_ns = now;
+    if (!anew)
+        return;
     watch->question = asked.epoch;
     watch->asked_conn = conn;
     watch->asked_ns = now;

@@ -64,8 +64,11 @@ int direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox, const we
     uint64_t length = find_parts(engine, parts, count, bytes), watch;
     struct outbox *outbox = &stream->outbox;
     if (length > stream->message_bytes_max || length > engine->post_bytes_max ||
-        !outbox_room(outbox, (uint32_t)length))
+        !outbox_room(outbox, (uint32_t)length)) {
+        if (outbox->filling > 0)
+            streams_tell(engine, peer); /* places that were closed over it are to be shut */
         return DIRECT_NOT;
+    }
     const struct outbox_place *place = outbox_filling(outbox);
     const struct room_head head = {
         .mark = outbox_mark(outbox), .tag = tag, .length = (uint32_t)length};

@@ -15,7 +15,7 @@
 /* Senders that were called have so long to answer before others are called, too. */
 #define CALL_NS UINT64_C(20000000)
 
-enum { LOOK_EVERY = 8 }; /* messages taken from an inbox between two looks at other streams */
+enum { LOOK_EVERY = 8 }; /* calls between two looks at other streams, while there is a message */
 
 static uint8_t *memory_of(const struct inbox_entry *entry) {
     return entry->mr.base;
@@ -101,7 +101,7 @@ static void watch_changed(weir_engine *engine, struct inbox_entry *entry) {
 
 bool inboxes_watch(weir_engine *engine, struct inbox_entry *entry) {
     bool ready = entry->ready;
-    if (entry->watched == 0 || (ready && entry->taken % LOOK_EVERY != 0))
+    if (entry->watched == 0 || (ready && ++entry->looks % LOOK_EVERY != 0))
         return false;
     inbox_look(&entry->inbox);
     inboxes_changed(engine, entry);
@@ -119,7 +119,15 @@ bool inboxes_watch_all(weir_engine *engine) {
 
 bool inboxes_rest(weir_engine *engine) {
     bool found = false;
-    for (uint32_t i = 0; engine->streams_watched > 0 && i < engine->inboxes_used; i++) {
+    if (engine->streams_watched == 0)
+        return false;
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) {
+        if (engine->inboxes[i].used && engine->inboxes[i].watched > 0)
+            inbox_unwatch(&engine->inboxes[i].inbox);
+    }
+    if (engine->device_ops->direct_order != NULL)
+        engine->device_ops->direct_order(engine->device);
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) {
         struct inbox_entry *entry = &engine->inboxes[i];
         if (!entry->used || entry->watched == 0)
             continue;
@@ -251,22 +259,23 @@ static void told_to_look(weir_engine *engine, struct peer *peer, uint32_t number
     struct inbox_entry *entry = inboxes_numbered(engine, number);
     if (entry == NULL)
         return; /* it was closed, and its sender has not heard so */
+    bool ready = entry->ready;
     inbox_told_to_look(&entry->inbox, peer_index(engine, peer));
     watch_changed(engine, entry);
     inboxes_changed(engine, entry);
-    engine->worked = true;
+    engine->worked |= entry->ready && !ready;
 }
 
 static void ahead(weir_engine *engine, struct peer *peer, uint32_t number) {
     struct inbox_entry *entry = inboxes_numbered(engine, number);
     uint64_t secret;
-    if (entry == NULL)
+    if (entry == NULL || !inbox_may_grant_ahead(&entry->inbox, peer_index(engine, peer)))
         return;
     engine->ports.env.ops->entropy(engine->ports.env.self, &secret, sizeof(secret));
     entry->inbox.places = engine->places;
-    if (inbox_grant_ahead(&entry->inbox, peer_index(engine, peer), secret))
-        streams_tell(engine, peer);
+    inbox_grant_ahead(&entry->inbox, peer_index(engine, peer), secret);
     engine->places = entry->inbox.places;
+    streams_tell(engine, peer);
 }
 
 bool inboxes_heard(weir_engine *engine, struct peer *peer, const struct word *word) {

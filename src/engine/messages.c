@@ -2,6 +2,7 @@
 /* messages.c: the public calls about inboxes, and the messages that are taken from them.
  *
  * They own no state: inboxes.c has the table. Sending is submit.c's. */
+#include "deliver.h"
 #include "effects.h"
 #include "inboxes.h"
 #include "own.h"
@@ -181,6 +182,8 @@ static int take(weir_engine *engine, struct inbox_entry *entry, weir_message *ou
     uint64_t from = message.from;
     if (message.peer != INBOX_NONE) {
         struct peer *peer = peer_at(engine, message.peer);
+        /* The application may have closed the handle since the message came, or since UP. */
+        deliver_tell(engine, peer, peer->live == NONE);
         from = peer->handle;
         peer_told(peer);
     }

@@ -223,6 +223,7 @@ struct watch {
     /* The last question how it is: ask.c. */
     uint64_t question; /* its number; 0: nothing was asked in this stillness */
     uint64_t asked_conn, asked_ns;
+    uint64_t said_ns;   /* when the question was sent last */
     bool answered;      /* that question; the answer to one before stays until then */
     bool heard;         /* one of them was */
     uint64_t answer_ns; /* how long that took */
@@ -322,6 +323,7 @@ struct inbox_entry {
     bool open;        /* else it is closed, and lasts until nothing is written there or held */
     bool ready;       /* a message can be taken */
     uint32_t watched; /* streams, while it is open */
+    uint32_t looks;   /* that were asked for while there was a message */
     uint32_t number;
     weir_inbox_options options;
     struct inbox inbox;

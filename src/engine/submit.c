@@ -241,8 +241,15 @@ static int fast_message(weir_engine *engine, struct peer *peer, uint32_t inbox,
                         const weir_part *parts, size_t count, uint64_t tag) {
     if (direct_send(engine, peer, inbox, parts, count, tag) != WEIR_OK)
         return NOT_FAST;
-    if (peer->talk.due && peer->runnable)
+    if (!peer->talk.due)
+        return WEIR_OK;
+    /* Its receiver may sleep. A peer that is spent has more to post, and waits for its turn. */
+    if (peer->spent && peer->runnable)
         give_turn(engine);
+    else
+        turns_serve(engine, peer, engine->post_bytes_max);
+    effects_perform(engine);
+    engine->worked |= peer->runnable;
     return WEIR_OK;
 }
 
@@ -596,7 +603,8 @@ int weir_message_send(weir_engine *engine, weir_peer peer_handle, uint32_t inbox
                       const weir_part *parts, size_t part_count,
                       const weir_transfer_options *options, weir_transfer *transfer_out) {
     bool plain = options == NULL || (options->size == sizeof(*options) && options->flags == 0);
-    if (plain && (parts != NULL || part_count == 0) && transfer_out != NULL && engine != NULL &&
+    if (plain && part_count <= (engine != NULL ? engine->options.segments_max : 0) &&
+        (parts != NULL || part_count == 0) && transfer_out != NULL && engine != NULL &&
         own_try(engine)) {
         struct peer *peer = &engine->peers[peer_handle.id & engine->peers_mask];
         if (peer->id == peer_handle.id && peer->fast_qp != NULL &&

@@ -51,8 +51,8 @@ static void judge(weir_engine *engine, struct peer *peer, uint64_t now) {
     watch->absent_ns = ours ? watch->gap_ns : 0;
     watch->gap_ns = 0;
     watch->from_ns = now;
-    if (!watch->told)
-        tell(engine, peer);
+    if (!watch->told && queue_count(&engine->events) <= engine->events.mask / 2)
+        tell(engine, peer); /* else with the next verdict: other events need the rest of the queue */
 }
 
 /* late: nobody has looked for as long as a stall takes. True: work is outstanding. */

@@ -141,7 +141,8 @@ int socket_silent(int fd, bool *silent_out, uint32_t *retransmits_out) {
         return WEIR_ECONNECT;
     bool calls = info.tcpi_state == TCP_SYN_SENT;
     *retransmits_out = info.tcpi_retransmits;
-    *silent_out = info.tcpi_retransmits > 0 && (calls || info.tcpi_unacked > 0);
+    /* One repeat may be one lost packet. */
+    *silent_out = info.tcpi_retransmits > (calls ? 0 : 1) && (calls || info.tcpi_unacked > 0);
     return WEIR_OK;
 }
 
