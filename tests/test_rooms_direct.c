@@ -464,7 +464,7 @@ static void test_the_idle_give_up_their_watch(void **state) {
     assert_false(rest());
 }
 
-/* Neither one whose messages are taken nor one that said so again is idle. */
+/* Neither one whose messages are taken, nor one of which another was found, is idle. */
 static void test_the_busy_keep_their_watch(void **state) {
     (void)state;
     everybody();
@@ -472,7 +472,9 @@ static void test_the_busy_keep_their_watch(void **state) {
         look();
     direct(0, 0, 100);
     take(100);
+    assert_true(direct(1, 0, 102));
     told_to_look(1);
+    take(102);
     assert_true(direct(2, 0, 101));
     look();
     take(101);

@@ -51,8 +51,9 @@ static void judge(weir_engine *engine, struct peer *peer, uint64_t now) {
     watch->absent_ns = ours ? watch->gap_ns : 0;
     watch->gap_ns = 0;
     watch->from_ns = now;
+    /* Other events need the second half of the queue. Else it is told with the next verdict. */
     if (!watch->told && queue_count(&engine->events) <= engine->events.mask / 2)
-        tell(engine, peer); /* else with the next verdict: other events need the rest of the queue */
+        tell(engine, peer);
 }
 
 /* late: nobody has looked for as long as a stall takes. True: work is outstanding. */
