@@ -784,7 +784,7 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
 
 /* ---- stalls ------------------------------------------------------------ */
 
-/* What outstanding work waits for: the cause of a stall. */
+/* The cause of a stall: for this, outstanding work waits. */
 typedef enum weir_stall_cause {
     WEIR_STALL_NONE = 0,       /* nothing is outstanding */
     WEIR_STALL_HERE = 1,       /* this engine made no progress, for absent_ns: its application did
@@ -818,8 +818,8 @@ typedef enum weir_stall_cause {
 WEIR_API const char *weir_stall_cause_name(int cause);
 
 /* A peer's outstanding work as it is now. Work is outstanding from its submit to its status;
- * what is done inside its submit never is, and reads and writes that are count for nothing here.
- * The connecting that weir_peer_connect asks for is none. */
+ * work that is done inside its submit never is, and reads, writes and messages done so count for
+ * nothing. The connecting that weir_peer_connect asks for is none. */
 typedef struct weir_stall_info {
     size_t size;
     weir_peer peer;        /* the handle that its events carry */

@@ -187,6 +187,8 @@ static inline uint64_t proto_message_tag(uint64_t seat, uint64_t number) {
  * messages that wait do not wait for those that are held. */
 #define PROTO_LINE        UINT64_C(64)
 #define PROTO_CHUNK       UINT64_C(65536)
+#define PROTO_CHUNK_LONG  UINT64_C(262144) /* of messages of which fewer than these go into that */
+#define PROTO_CHUNK_LEAST 4
 #define PROTO_LINE_HOLDS  40 /* bytes that fit into the first line */
 #define PROTO_ROOM_LEAST  16
 #define PROTO_ROOM_CROWDS 4 /* all peers' room, of one peer's */
@@ -200,7 +202,11 @@ static inline uint64_t proto_message_room(const struct proto_open *open) {
 static inline uint64_t proto_chunk_messages(const struct proto_open *open) {
     uint64_t room = proto_message_room(open);
 
-    return room > PROTO_CHUNK ? 1 : PROTO_CHUNK / room;
+    if (PROTO_CHUNK / room >= PROTO_CHUNK_LEAST)
+        return PROTO_CHUNK / room;
+    if (PROTO_CHUNK_LONG / room >= PROTO_CHUNK_LEAST)
+        return PROTO_CHUNK_LEAST;
+    return PROTO_CHUNK_LONG < room ? 1 : PROTO_CHUNK_LONG / room;
 }
 
 static inline uint64_t proto_peer_messages(const struct proto_open *open) {
@@ -215,7 +221,8 @@ static inline uint64_t proto_inbox_bytes(const struct proto_open *open) {
     uint64_t chunk = proto_chunk_messages(open), room = proto_message_room(open);
     uint64_t messages = proto_peer_messages(open) * (open->crowd != 0 ? PROTO_ROOM_CROWDS : 1);
 
-    return (messages + chunk - 1) / chunk * (room > PROTO_CHUNK ? room : PROTO_CHUNK);
+    return (messages + chunk - 1) / chunk *
+           (chunk * room > PROTO_CHUNK ? chunk * room : PROTO_CHUNK);
 }
 
 /* Where a session's lists begin: after its pages, on a cache line. */

@@ -250,7 +250,7 @@ static inline bool endpoint_gone(const struct endpoint *ep) {
     return ep->state == EP_GONE;
 }
 
-/* What the attempt waits for, and what was in the way of a session last: an error. */
+/* The step that the attempt waits for, and the error that was in the way of a session last. */
 static inline enum ep_state endpoint_waits_in(const struct endpoint *ep) {
     return ep->state;
 }
