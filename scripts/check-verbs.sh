@@ -79,7 +79,7 @@ show() {
     for test in $tests; do
         [ -f "$share/$test.out" ] || continue
         echo "---- $test"
-        grep -E '^(ok|FAILED|skip|# |\[  (FAILED|SKIPPED|PASSED))' "$share/$test.out"
+        grep -E '^(ok|FAILED|skip|# |\[ +(FAILED|SKIPPED|PASSED|ERROR|LINE) )' "$share/$test.out"
     done
 }
 
