@@ -18,6 +18,7 @@
 #include "engine.h"
 #include "os.h"
 #include "profile.h"
+#include "seeds.h"
 #include "wire_data.h"
 #include "world.h"
 
@@ -378,7 +379,7 @@ static void on_every_world(void (*body)(uint64_t seed, uint32_t qps, bool mixed)
         uint32_t qps = k % 2 == 0 ? 1 : 3;
         if (!sim)
             body(0, qps, k >= 2);
-        for (uint64_t seed = 1; sim && seed <= SEEDS; seed++)
+        for (uint64_t seed = 1; sim && seed <= seeds_asked(SEEDS); seed++)
             body(seed, qps, k >= 2);
     }
 }

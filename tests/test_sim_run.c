@@ -17,10 +17,10 @@
 #include "plant.h"
 #include "profile.h"
 #include "run.h"
+#include "seeds.h"
 
-enum { SEEDS = 150, SEEDS_PLANT_MAX = 900, SEEDS_TWICE = 12, PART = 4 };
+enum { SEEDS = 150, SEEDS_PLANT_MAX = 900, SEEDS_TWICE = 12 };
 
-/* Under sanitizers, a quarter of the seeds: WEIR_TEST_SEEDS=part. */
 static uint64_t seeds = SEEDS;
 static uint64_t seeds_twice = SEEDS_TWICE;
 
@@ -223,11 +223,8 @@ int main(void) {
         cmocka_unit_test(test_E2_other_seed_other_run),
         cmocka_unit_test(test_planted_bugs_are_seen),
     };
-    const char *asked = getenv("WEIR_TEST_SEEDS");
 
-    if (asked != NULL && strcmp(asked, "part") == 0) {
-        seeds /= PART;
-        seeds_twice /= PART;
-    }
+    seeds = seeds_asked(SEEDS);
+    seeds_twice = seeds_asked(SEEDS_TWICE);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
