@@ -3,12 +3,11 @@
 # plants.sh SOURCE [PATCH...]: proves that campaigns of weir-sim catch bugs of the engine.
 #
 # Each of tests/plants/*.patch plants one bug in a copy of the tree, where the files that it changes
-# are compiled anew, and weir-sim runs until it says so. The patch names a profile ("Profile: doors",
-# or "Profile: skew --messages") and the seed that showed it last ("Seed: 170"). That seed comes
-# first. Where it no longer shows the bug, as after any change of what a world draws, the first 8000
-# of the profile do, and the line says which one it is now. A patch that names no profile, no longer
-# applies as it is, or plants a bug that no seed shows, is a failure. Shipping code carries nothing of
-# this.
+# are compiled anew, and weir-sim runs until it says so. The patch names a profile and the seed that
+# showed the bug last ("Profile: skew --messages, seed 59"). That seed comes first. Where it shows
+# nothing, as after any change of what a world draws, the first 8000 of the profile are searched, and
+# the line says which one it is now. A patch that names no seed, no longer applies as it is, or plants
+# a bug that no seed shows, is a failure. Shipping code carries nothing of this.
 set -eu
 
 source=$1
@@ -82,7 +81,8 @@ compile "$work/objects"
 
 for patch; do
     name=$(basename "$patch" .patch)
-    profile=$(sed -n 's/^Profile: //p' "$patch") seed=$(sed -n 's/^Seed: //p' "$patch")
+    profile=$(sed -n 's/^Profile: \(.*\), seed [0-9]*$/\1/p' "$patch")
+    seed=$(sed -n 's/^Profile: .*, seed \([0-9]*\)$/\1/p' "$patch")
     if [ -z "$profile" ] || [ -z "$seed" ]; then
         echo "$name: names no profile, or no seed"
         failed=1
