@@ -600,12 +600,12 @@ static void test_S13_release_waits_for_the_peer(void **state) {
     struct side a, b;
     pair_open(&a, &b, memory);
     assert_int_equal(run_wr(&a, WEIR_OP_WRITE, 4096), WEIR_CQE_OK);
-    uint64_t quiet = atomic_load(&b.qp->shared->busy);
+    uint64_t quiet = atomic_load(&a.qp->shared->busy);
     assert_int_equal(quiet % 2, 0);
-    atomic_store(&b.qp->shared->busy, quiet + 1); /* as if it had stopped in there */
+    atomic_store(&a.qp->shared->busy, quiet + 1); /* as if it had stopped in there */
     assert_int_equal(shm_device_ops.mr_release(b.device, &b.mr), WEIR_EBUSY);
     assert_int_equal(shm_device_ops.qp_destroy(b.qp), WEIR_EBUSY);
-    atomic_store(&b.qp->shared->busy, quiet + 2);
+    atomic_store(&a.qp->shared->busy, quiet + 2);
     assert_int_equal(shm_device_ops.mr_release(b.device, &b.mr), 0);
     b.mr.lkey = 0;
     side_close(&b);

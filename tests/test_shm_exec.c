@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_shm_exec.c: peers of the shm device that become another program, are closed or are
- * stopped (W4, W5). */
+ * stopped (S13, W4, W5). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -206,6 +207,62 @@ static void test_W5_a_stopped_peer_keeps_nobody(void **state) {
     side_close(&side);
 }
 
+/* `w`: writes to the other's memory, anew each time, until it cannot; then it says so. */
+static bool obey_write(struct side *side, char letter, int from, int to) {
+    uint8_t round = 1;
+    (void)from;
+    do
+        memset(side->mrs[0].base, round++, REGION_BYTES / 2);
+    while (run_wr(side, WEIR_OP_WRITE, 0) == WEIR_CQE_OK);
+    put(to, &letter, 1);
+    return true;
+}
+
+/* S13: a peer that is stopped inside a write keeps our QP until it is out of it; once the QP is
+ * given back, no byte of our memory changes. */
+static void test_S13_a_peer_that_is_stopped_inside_a_write_is_waited_for(void **state) {
+    (void)state;
+    enum { ROUNDS = 10, ROUNDS_MAX = 1000 };
+    static uint8_t memory[REGION_BYTES], then[REGION_BYTES];
+    int inside = 0, round = 0;
+    for (; round < ROUNDS || (inside == 0 && round < ROUNDS_MAX); round++) {
+        struct side side;
+        struct ticket ticket;
+        char letter = 'w';
+        struct child child = child_start(NULL, obey_write, &ticket);
+        assert_int_equal(side_open(&side, memory), 0);
+        assert_int_equal(side_connect(&side, &ticket), 0);
+        struct outcome there = child_connect(&child, &side);
+        assert_outcome(&there, 0, 0, 0);
+        put(child.to, &letter, 1);
+        const volatile uint8_t *first = side.mrs[0].base;
+        while (*first == 0) /* it has begun */
+            sched_yield();
+        nanosleep(&(struct timespec){.tv_nsec = round * 17 * 1000}, NULL);
+        assert_int_equal(kill(child.pid, SIGSTOP), 0);
+        assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
+        int rc = shm_device_ops.qp_destroy(side.qp);
+        inside += rc == WEIR_EBUSY;
+        if (rc == 0)
+            memcpy(then, side.mrs[0].base, REGION_BYTES);
+        else
+            assert_int_equal(rc, WEIR_EBUSY);
+        assert_int_equal(kill(child.pid, SIGCONT), 0);
+        if (rc != 0) {
+            while ((rc = shm_device_ops.qp_destroy(side.qp)) == WEIR_EBUSY)
+                sched_yield();
+            assert_int_equal(rc, 0);
+            memcpy(then, side.mrs[0].base, REGION_BYTES);
+        }
+        side.qp = NULL;
+        assert_true(get(child.from, &letter, 1)); /* it has written all that it will */
+        assert_memory_equal(then, side.mrs[0].base, REGION_BYTES);
+        child_end(&child);
+        side_close(&side);
+    }
+    assert_true(inside > 0);
+}
+
 static void *kill_soon(void *argument) {
     const struct child *child = argument;
     struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
@@ -285,6 +342,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_W4_exec_is_a_death),
         cmocka_unit_test(test_W4_closing_is_a_death),
         cmocka_unit_test(test_W5_a_stopped_peer_keeps_nobody),
+        cmocka_unit_test(test_S13_a_peer_that_is_stopped_inside_a_write_is_waited_for),
         cmocka_unit_test(test_W5_who_waits_for_a_link_may_give_up),
         cmocka_unit_test(test_W4_a_peer_that_dies_before_it_answers_is_dead),
     };

@@ -13,19 +13,9 @@
 _Static_assert(offsetof(struct weir_span, rkey) == offsetof(struct weir_span, lkey) + 4,
                "one load");
 
-static inline bool remote_is_ready(const struct weir_qp *qp) {
-    return atomic_load_explicit(&qp->remote->state, memory_order_acquire) == qp->remote_ready;
-}
-
-static bool is_ready(const struct weir_qp *qp) {
-    return qp->state == QP_READY && remote_is_ready(qp);
-}
-
-/* The import if both QPs are ready and it is of this link, alive, and grants the right. */
+/* The import if it is of this link, alive, and grants the right. */
 static const struct shm_import *find_import(const struct weir_qp *qp, const struct weir_span *span,
                                             uint32_t right) {
-    if (!is_ready(qp))
-        return NULL;
     const struct shm_mr *mr = mr_find(qp->device, span->lkey);
     const struct shm_import *import = import_find(qp->device, span->rkey);
     if (mr == NULL || import == NULL || import->link != qp->link || (import->access & right) == 0 ||
@@ -90,25 +80,45 @@ static __attribute__((noinline)) uint32_t write_new(struct weir_qp *qp,
         return vm_pieces(qp, span, import, segments, count);
     const struct shm_mr *mr = mr_find(qp->device, span->lkey);
     if (mr->length >= 8 && import->length >= 8)
-        pair_set(&qp->pair, (uint64_t)span->rkey << 32 | span->lkey, mr, import);
+        pair_set(qp, (uint64_t)span->rkey << 32 | span->lkey, mr, import);
     return write_any(qp, span, segments, count);
+}
+
+/* All that is not one write of 8 bytes with keys that the QP remembers. */
+static __attribute__((noinline)) uint32_t post_any(struct weir_qp *qp, const struct weir_span *span,
+                                                   const weir_segment *segments, uint32_t count) {
+    if (qp->state != QP_READY)
+        return 0;
+    uint64_t keys, busy = busy_enter(qp, qp->ordered);
+    uint32_t done = 0;
+    memcpy(&keys, &span->lkey, sizeof(keys));
+    if (!remote_is_ready(qp))
+        done = 0;
+    else if (span->opcode != WEIR_OP_WRITE)
+        done = read_pieces(qp, span, segments, count);
+    else if (keys == qp->pair.bounds.keys && pair_is_live(&qp->pair))
+        done = write_any(qp, span, segments, count);
+    else
+        done = write_new(qp, span, segments, count);
+    busy_leave(qp, busy);
+    return done;
 }
 
 /* A QP that is not ready remembers no pair that is live, so keys and region answer for
  * its own state. One write of 8 bytes calls nothing: nothing is saved and put back. */
 uint32_t shm_post_pieces(struct weir_qp *qp, const struct weir_span *span,
                          const weir_segment *segments, uint32_t count) {
-    if (SHM_UNLIKELY(span->opcode != WEIR_OP_WRITE))
-        return read_pieces(qp, span, segments, count);
     uint64_t keys;
     memcpy(&keys, &span->lkey, sizeof(keys));
-    if (SHM_UNLIKELY(keys != qp->pair.bounds.keys || !pair_is_live(&qp->pair)))
-        return write_new(qp, span, segments, count);
-    if (SHM_UNLIKELY(!remote_is_ready(qp)))
+    if (SHM_UNLIKELY(count != 1 || segments->length != 8 || span->opcode != WEIR_OP_WRITE ||
+                     keys != qp->pair.word_keys || !pair_is_live(&qp->pair)))
+        return post_any(qp, span, segments, count);
+    uint64_t busy = busy_enter(qp, true);
+    if (SHM_UNLIKELY(!remote_is_ready(qp))) {
+        busy_leave(qp, busy);
         return 0;
-    if (count == 1 && segments->length == 8) {
-        copy_8(span->raddr + segments->remote_offset, span->laddr + segments->local_offset);
-        return 1;
     }
-    return write_any(qp, span, segments, count);
+    copy_8(span->raddr + segments->remote_offset, span->laddr + segments->local_offset);
+    busy_leave(qp, busy);
+    return 1;
 }

@@ -12,10 +12,11 @@
  *    the region's key was seen in the target's segment in this post.
  *  - The first failure puts the QP in the error state, gives its CQE, and flushes the
  *    rest. There is room for the CQEs of sq_depth WRs; a WR that has none is refused with EAGAIN.
- *  - An operation that the target must wait for (messages: its ring is reused after
- *    destroy; process_vm: its memory is the application's after release) happens
- *    between busy_enter and post_finish.
- *
+ *  - A post happens between busy_enter and busy_leave. The target waits for its end before it
+ *    gives the QP back, and with that the ring and whatever this peer may write to (qp_destroy),
+ *    or memory that is reached through its process (mr_release).
+ *  - Messages and system calls have a full barrier behind busy_enter: the end of the ring and the
+ *    release of memory make none for us.
  *  - A system call on another process's memory names a pid, which may be another program's
  *    by now (execve(2), or the number was used again). So the first thing that each such call
  *    moves is a word of the segment, at its address in the owner's process (segment.c): the
@@ -35,12 +36,6 @@
 
 #define VM_BATCH_WRS  256                 /* < IOV_MAX; on the stack */
 #define VM_CALL_BYTES (UINT64_C(4) << 20) /* of one system call: bounds mr_release's wait */
-
-/* The work that one call of post_send has going. */
-struct post {
-    bool is_busy; /* remote->busy is odd */
-    bool is_sent; /* messages were written, the receiver was not told yet */
-};
 
 /* ---- failing ---- */
 
@@ -79,41 +74,17 @@ static int post_failed(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t c
 
 /* ---- busy ---- */
 
-static bool remote_is_ready(const struct weir_qp *qp) {
-    return atomic_load_explicit(&qp->remote->state, memory_order_acquire) == qp->remote_ready;
-}
-
-/* From here until post_finish the target waits for us. False: it is not there. */
-static bool busy_enter(struct weir_qp *qp, struct post *post) {
-    if (post->is_busy)
-        return true;
-    post->is_busy = true;
-    qp->busy++;
-    /* Sequentially consistent: first raised, then looked, against the target's first
-     * cleared, then looked. */
-    atomic_exchange(&qp->remote->busy, qp->busy);
+/* Inside a post: once more whether the target is there, before what it gives back without a barrier
+ * for us. */
+static bool busy_fence(const struct weir_qp *qp) {
+    atomic_thread_fence(memory_order_seq_cst);
     return atomic_load(&qp->remote->state) == qp->remote_ready;
 }
 
-/* Likewise, of an operation that is over in no time: where the target makes the barrier for us,
- * none is needed here (order.h). */
-static inline bool busy_enter_short(struct weir_qp *qp, struct post *post) {
-    if (!qp->link->ordered)
-        return busy_enter(qp, post);
-    post->is_busy = true;
-    qp->busy++;
-    atomic_store_explicit(&qp->remote->busy, qp->busy, memory_order_relaxed);
-    atomic_signal_fence(memory_order_seq_cst);
-    return remote_is_ready(qp);
-}
-
-static void post_finish(struct weir_qp *qp, const struct post *post) {
-    if (post->is_busy) {
-        qp->busy++;
-        atomic_store_explicit(&qp->remote->busy, qp->busy, memory_order_release);
-    }
+/* Messages were written. */
+static void tell(struct weir_qp *qp) {
     /* Sequentially consistent behind send_message's exchange: see qp_unwatch. */
-    if (!post->is_sent || atomic_load(&qp->remote->watched) != 0)
+    if (atomic_load(&qp->remote->watched) != 0)
         return;
     uint32_t sleep = seg_notify(qp->link->map, qp->remote_index);
     if (sleep != 0) {
@@ -163,10 +134,10 @@ __attribute__((noinline, cold)) bool qp_ring_back(struct weir_qp *qp) {
     return true;
 }
 
-static uint32_t send_message(struct weir_qp *qp, const struct weir_wr *wr, struct post *post) {
+static uint32_t send_message(struct weir_qp *qp, const struct weir_wr *wr, bool *is_sent_out) {
     if (!check_local(qp, wr))
         return WEIR_CQE_LOCAL_PROT;
-    if (!busy_enter(qp, post))
+    if (!busy_fence(qp))
         return WEIR_CQE_RETRY;
     if (qp->tx_next == qp->tx_posted)
         qp->tx_posted = atomic_load_explicit(&qp->remote->posted, memory_order_acquire);
@@ -181,7 +152,7 @@ static uint32_t send_message(struct weir_qp *qp, const struct weir_wr *wr, struc
     memcpy(cell->payload, (const void *)(uintptr_t)wr->laddr, wr->length);
     atomic_exchange(&cell->seq, qp->tx_secret + qp->tx_next);
     qp->tx_next++;
-    post->is_sent = true;
+    *is_sent_out = true;
     return WEIR_CQE_OK;
 }
 
@@ -312,15 +283,15 @@ static uint32_t vm_large(struct weir_qp *qp, const struct weir_wr *wr,
  * that are complete. process_vm_writev(2): it may do a part, so the WRs that are left are
  * the caller's next round. */
 static uint32_t vm_batch(struct weir_qp *qp, const struct weir_wr **wr_io,
-                         const struct weir_wr *end, struct post *post) {
+                         const struct weir_wr *end) {
     const struct weir_wr *first = *wr_io;
-    if (!busy_enter(qp, post) || qp->link->dead)
+    if (!busy_fence(qp) || qp->link->dead)
         return WEIR_CQE_RETRY;
     struct vm_list list;
     uint64_t bytes = 0;
     list.count = 0;
     for (const struct weir_wr *wr = first; wr != end && list.count < VM_BATCH_WRS; wr++) {
-        /* Looked up again behind busy_enter: a release before it is seen here. */
+        /* Looked up again behind busy_fence: a release before it is seen here. */
         const struct shm_import *import =
             wr->opcode == first->opcode && wr->length != 0 && check_local(qp, wr)
                 ? check_remote(qp, wr)
@@ -355,7 +326,6 @@ static uint32_t vm_batch(struct weir_qp *qp, const struct weir_wr **wr_io,
 uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
                    const struct shm_import *import, const weir_segment *segments, uint32_t count) {
     struct vm_list list;
-    struct post post = {.is_busy = false, .is_sent = false};
     uint64_t bytes = 0;
     uint32_t done = 0;
     list.count = 0;
@@ -369,14 +339,13 @@ uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
         vm_add(&list, span->laddr + segments[i].local_offset,
                span->raddr + segments[i].remote_offset, length);
     }
-    /* The key is looked at behind busy_enter: a release before it is seen here. */
-    if (busy_enter(qp, &post) && import_is_live(import) && !qp->link->dead) {
+    /* The key is looked at behind busy_fence: a release before it is seen here. */
+    if (busy_fence(qp) && import_is_live(import) && !qp->link->dead) {
         ssize_t moved = vm_call(qp, span->opcode, &list);
         for (uint64_t left = moved < 0 ? 0 : (uint64_t)moved;
              moved >= 0 && done < count && left >= segments[done].length; done++)
             left -= segments[done].length;
     }
-    post_finish(qp, &post);
     return done;
 }
 
@@ -401,11 +370,11 @@ static inline _Atomic uint64_t *word_at(uint64_t address) {
 }
 
 int shm_post_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64_t *watch_out) {
-    struct post post = {.is_busy = false, .is_sent = false};
     const struct shm_import *import = check_direct(qp, direct);
-    if (SHM_UNLIKELY(import == NULL || qp->state != QP_READY || !remote_is_ready(qp)))
+    if (SHM_UNLIKELY(import == NULL || qp->state != QP_READY))
         return WEIR_EAGAIN;
-    bool is_there = busy_enter_short(qp, &post) && import_is_live(import);
+    uint64_t busy = busy_enter(qp, qp->ordered);
+    bool is_there = remote_is_ready(qp) && import_is_live(import);
     if (SHM_LIKELY(is_there)) {
         uint64_t to = direct->raddr + direct->payload;
         for (uint32_t i = 0; i < direct->count; i++) {
@@ -418,7 +387,7 @@ int shm_post_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64
                                   memory_order_relaxed);
         /* First written, then looked, against the target's first written (its watch), then looked.
          */
-        if (qp->link->ordered) {
+        if (SHM_LIKELY(qp->ordered)) {
             atomic_store_explicit(word_at(direct->raddr), direct->words[0], memory_order_release);
             atomic_signal_fence(memory_order_seq_cst);
         } else {
@@ -426,7 +395,7 @@ int shm_post_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64
         }
         *watch_out = atomic_load(word_at(direct->watch));
     }
-    post_finish(qp, &post);
+    busy_leave(qp, busy);
     return is_there ? 0 : WEIR_EAGAIN;
 }
 
@@ -446,11 +415,11 @@ static bool is_acceptable(const struct weir_wr *wr) {
 /* Does the WR at *wr_io, and those after it that go with it; moves *wr_io past what is
  * complete. */
 static uint32_t post_one(struct weir_qp *qp, const struct weir_wr **wr_io,
-                         const struct weir_wr *end, struct post *post) {
+                         const struct weir_wr *end, bool *is_sent_out) {
     const struct weir_wr *wr = *wr_io;
     uint32_t status = WEIR_CQE_OK;
     if (wr->opcode == WEIR_OP_SEND) {
-        status = send_message(qp, wr, post);
+        status = send_message(qp, wr, is_sent_out);
     } else if (wr->length != 0) {
         if (!check_local(qp, wr))
             return WEIR_CQE_LOCAL_PROT;
@@ -458,7 +427,7 @@ static uint32_t post_one(struct weir_qp *qp, const struct weir_wr **wr_io,
         if (import == NULL)
             return WEIR_CQE_REMOTE_ACCESS;
         if (import->kind == SHM_KIND_PROCESS)
-            return vm_batch(qp, wr_io, end, post);
+            return vm_batch(qp, wr_io, end);
         if (wr->opcode == WEIR_OP_WRITE)
             copy_any(&qp->device->copier, wr->raddr, wr->laddr, wr->length);
         else
@@ -496,7 +465,7 @@ static inline bool pair_open(struct weir_qp *qp, const struct weir_wr *wr) {
         import->link != qp->link || (import->access & WEIR_ACCESS_REMOTE_WRITE) == 0 ||
         mr->length < 8 || import->length < 8 || !import_is_live(import))
         return false;
-    pair_set(pair, keys_of(wr), mr, import);
+    pair_set(qp, keys_of(wr), mr, import);
     return true;
 }
 
@@ -537,11 +506,12 @@ static inline const struct weir_wr *run_any(struct weir_qp *qp, const struct wei
     return wr;
 }
 
-/* Everything on a pair of QPs that are both ready. count is not 0. */
+/* Everything on a pair of QPs that are both ready, inside a post, which it ends. count is not 0. */
 static __attribute__((noinline)) int post_rest(struct weir_qp *qp, const struct weir_wr *wrs,
-                                               uint32_t count, struct weir_post *post_out) {
+                                               uint32_t count, uint64_t busy,
+                                               struct weir_post *post_out) {
     const struct weir_wr *wr = wrs, *end = wrs + count;
-    struct post post = {.is_busy = false, .is_sent = false};
+    bool is_sent = false; /* messages were written, the receiver was not told yet */
     uint32_t status = WEIR_CQE_OK;
     do {
         if (pair_open(qp, wr)) {
@@ -552,11 +522,13 @@ static __attribute__((noinline)) int post_rest(struct weir_qp *qp, const struct 
         }
         if (!is_acceptable(wr))
             break;
-        status = post_one(qp, &wr, end, &post);
+        status = post_one(qp, &wr, end, &is_sent);
         if (status != WEIR_CQE_OK)
             break;
     } while (wr != end);
-    post_finish(qp, &post);
+    busy_leave(qp, busy);
+    if (is_sent)
+        tell(qp);
     uint32_t done = (uint32_t)(wr - wrs);
     if (status != WEIR_CQE_OK)
         return post_failed(qp, wrs, count, done, status, post_out);
@@ -582,16 +554,22 @@ int shm_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
         *post_out = (struct weir_post){.accepted = 0, .done = 0};
         return 0;
     }
-    if (SHM_UNLIKELY(qp->state != QP_READY || !remote_is_ready(qp)))
+    if (SHM_UNLIKELY(qp->state != QP_READY))
         return post_broken(qp, wrs, count, post_out);
+    uint64_t busy = busy_enter(qp, qp->ordered);
+    if (SHM_UNLIKELY(!remote_is_ready(qp))) {
+        busy_leave(qp, busy);
+        return post_broken(qp, wrs, count, post_out);
+    }
     /* The shortest road: one word between the regions of the last write. */
     if (count == 1 && keys_of(wrs) == qp->pair.bounds.keys && pair_is_live(&qp->pair) &&
         word_copy(&qp->pair.bounds, wrs)) {
+        busy_leave(qp, busy);
         post_out->accepted = 1;
         post_out->done = 1;
         return 0;
     }
-    return post_rest(qp, wrs, count, post_out);
+    return post_rest(qp, wrs, count, busy, post_out);
 }
 
 int shm_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,

@@ -220,7 +220,6 @@ static void entry_publish(struct weir_qp *qp) {
     entry->cell_bytes = qp->rx_cell_bytes;
     entry->recv_bytes_max = qp->recv_bytes_max;
     atomic_store(&entry->posted, 0);
-    atomic_store(&entry->busy, 0);
     atomic_store(&entry->watched, 0);
     atomic_store(&entry->ring_backed, 0);
     atomic_store(&entry->state, SHM_STATE_INIT);
@@ -291,12 +290,13 @@ static int attach(struct weir_qp *qp, struct shm_link *link, uint32_t index, uin
         return rc;
     }
     pthread_mutex_lock(&qp->device->mutex);
+    qp->remote = remote;
     qp->link = link;
     pthread_mutex_unlock(&qp->device->mutex);
     qp->link_next = link->qps;
     link->qps = qp;
-    qp->remote = remote;
     qp->remote_index = index;
+    qp->ordered = link->ordered;
     qp->remote_ready = ready_word(key, qp->key);
     qp->proof = atomic_load(&remote->proof);
     qp->tx_secret = ring_secret(key, qp->key);
@@ -377,11 +377,8 @@ int shm_qp_error(struct weir_qp *qp) {
 }
 
 bool qp_remote_is_busy(const struct weir_qp *qp) {
-    if ((atomic_load(&qp->shared->busy) & 1) == 0)
-        return false;
-    /* Without a link the state word never said ready, so a peer that raised busy goes
-     * no further. */
-    return qp->link != NULL && link_is_alive(qp->link);
+    /* Without a link the state word never said ready: a peer that raised busy goes no further. */
+    return qp->link != NULL && (atomic_load(&qp->remote->busy) & 1) != 0 && link_is_alive(qp->link);
 }
 
 bool qp_find_busy(struct weir_device *device, uint32_t *index_io, uint64_t *busy_out) {
@@ -392,7 +389,7 @@ bool qp_find_busy(struct weir_device *device, uint32_t *index_io, uint64_t *busy
         const struct weir_qp *qp = device->qps[index];
         if (qp == NULL || qp->link == NULL)
             continue; /* see qp_remote_is_busy */
-        uint64_t busy = atomic_load(&qp->shared->busy);
+        uint64_t busy = atomic_load(&qp->remote->busy);
         if ((busy & 1) == 0 || link_has_ended(qp->link))
             continue;
         *busy_out = busy;
@@ -416,7 +413,7 @@ int shm_qp_destroy(struct weir_qp *qp) {
         link_put(device, stop_waiting(qp));
     if (qp->state != QP_INIT)
         qp_fail(qp);
-    order_others(device->orders); /* the state is written, and busy is read: shm_post_direct */
+    order_others(device->orders); /* the state is written, and busy is read: busy_enter */
     if (qp_remote_is_busy(qp))
         return WEIR_EBUSY;
     atomic_store(&qp->shared->key, 0);

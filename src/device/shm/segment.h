@@ -37,7 +37,7 @@
 #define SHM_MRS_MAX     65536u
 #define SHM_CHUNK_BYTES 4096u
 #define SHM_CHUNKS_MAX  262144u
-#define SHM_MAGIC       UINT64_C(0x34306d68737277) /* "wrshm04" */
+#define SHM_MAGIC       UINT64_C(0x35306d68737277) /* "wrshm05" */
 
 struct seg_head {
     /* Written at open, never again. */
@@ -82,13 +82,17 @@ struct seg_qp {
     _Atomic uint32_t posted; /* receives ever posted, modulo 2^32: the sender's credit */
     uint8_t pad_posted[SHM_LINE_BYTES - 4];
 
-    _Atomic uint64_t busy; /* peer: odd while it is inside an operation that must be waited for */
+    /* Odd while the owner is inside a post: the peer waits for its end before it gives back
+     * anything that the post may touch. It never goes back, also when the entry is another QP's. */
+    _Atomic uint64_t busy;
+    uint8_t pad_busy[SHM_LINE_BYTES - 8];
+
     /* Peer: what it wrote here through the owner's address space, with its last write to
      * registered memory (post.c). */
     _Atomic uint64_t proof;
     /* Peer: 1 when the ring is backed. The owner looks at no ring before. */
     _Atomic uint32_t ring_backed;
-    uint8_t pad_busy[SHM_LINE_BYTES - 20];
+    uint8_t pad_proof[SHM_LINE_BYTES - 12];
 };
 
 enum shm_kind {
@@ -132,7 +136,7 @@ struct seg_map {
 #define SEG_OPEN_BYTES (offsetof(struct seg_map, qps) + 4096)
 
 _Static_assert(sizeof(struct seg_head) == 2 * SHM_LINE_BYTES, "top and sleeping share a line");
-_Static_assert(sizeof(struct seg_qp) == 3 * SHM_LINE_BYTES, "one line per writer");
+_Static_assert(sizeof(struct seg_qp) == 4 * SHM_LINE_BYTES, "one line per writer");
 _Static_assert(sizeof(struct seg_mr) == SHM_LINE_BYTES, "one line");
 _Static_assert(sizeof(struct seg_cell) == 16, "a small message is one line");
 _Static_assert(offsetof(struct seg_map, rings) % 4096 == 0, "rings start on a page");

@@ -138,13 +138,16 @@ struct shm_pair {
     struct shm_bounds bounds;
     const _Atomic uint64_t *_Atomic live;
     uint64_t live_key;
+    uint64_t word_keys; /* the keys, if a post needs no barrier of ours; else 0: no keys */
 };
 
 struct weir_qp {
     /* read by every post */
     uint32_t state;   /* enum shm_qp_state */
+    bool ordered;     /* as link->ordered */
     uint32_t tx_next; /* messages sent */
     struct seg_qp *remote;
+    struct seg_qp *shared; /* our own entry */
     uint64_t remote_ready; /* what its state word must be */
     struct shm_pair pair;
     struct weir_device *device;
@@ -157,11 +160,9 @@ struct weir_qp {
     uint32_t tx_cell_bytes;
     uint32_t tx_bytes_max;
     uint32_t tx_posted; /* the remote's receives, as last seen */
-    uint64_t busy;      /* our count in remote->busy */
     uint64_t proof;     /* what was last written to remote->proof */
 
     /* receiving */
-    struct seg_qp *shared; /* our own entry */
     uint8_t *rx_ring;
     uint64_t rx_secret;
     uint32_t rx_next;   /* messages taken */
@@ -393,11 +394,34 @@ void qp_link_done(struct weir_qp *qp, int error);
 void qp_fail(struct weir_qp *qp);
 /* No QP remembers any pair of regions any more: one is given back. Any thread. */
 void qp_forget_pairs(struct weir_device *device);
-/* Whether the peer is alive, and inside an operation on this QP. */
+/* Whether the peer is alive, and inside a post on this QP. */
 bool qp_remote_is_busy(const struct weir_qp *qp);
-/* The first QP from number *index_io on whose live peer is inside an operation, and which
+/* The first QP from number *index_io on whose live peer is inside a post, and which
  * one: its number, and its busy word. False: none. Any thread. */
 bool qp_find_busy(struct weir_device *device, uint32_t *index_io, uint64_t *busy_out);
+
+/* Begins and ends a post: whatever touches the memory of the peer, or its ring, does so in between,
+ * and only if the peer is there. First raised, then looked (remote_is_ready), against the peer's
+ * first cleared (its state), then looked: where the peer makes the barrier for us, none is needed
+ * here (order.h). Returns what busy_leave has to be given. */
+static inline uint64_t busy_enter(struct weir_qp *qp, bool ordered) {
+    uint64_t busy = atomic_load_explicit(&qp->shared->busy, memory_order_relaxed) + 1;
+    if (SHM_LIKELY(ordered)) {
+        atomic_store_explicit(&qp->shared->busy, busy, memory_order_relaxed);
+        atomic_signal_fence(memory_order_seq_cst);
+    } else {
+        atomic_exchange(&qp->shared->busy, busy);
+    }
+    return busy;
+}
+
+static inline void busy_leave(struct weir_qp *qp, uint64_t busy) {
+    atomic_store_explicit(&qp->shared->busy, busy + 1, memory_order_release);
+}
+
+static inline bool remote_is_ready(const struct weir_qp *qp) {
+    return atomic_load_explicit(&qp->remote->state, memory_order_acquire) == qp->remote_ready;
+}
 
 static inline bool pair_is_live(const struct shm_pair *pair) {
     const _Atomic uint64_t *live = atomic_load_explicit(&pair->live, memory_order_relaxed);
@@ -405,8 +429,10 @@ static inline bool pair_is_live(const struct shm_pair *pair) {
 }
 
 /* Remembers a write between two regions that is allowed; both have 8 bytes or more. */
-static inline void pair_set(struct shm_pair *pair, uint64_t keys, const struct shm_mr *mr,
+static inline void pair_set(struct weir_qp *qp, uint64_t keys, const struct shm_mr *mr,
                             const struct shm_import *import) {
+    struct shm_pair *pair = &qp->pair;
+    pair->word_keys = qp->ordered ? keys : 0;
     pair->bounds = (struct shm_bounds){.keys = keys,
                                        .local = mr->base,
                                        .local_limit = mr->length - 8,
@@ -432,6 +458,7 @@ int vm_try(const struct shm_link *link);
 
 /* As shm_post_pieces for memory that process_vm reaches; `import` is what the span names,
  * of this link, with the right. Lists that take more than one call are not its business. */
+/* ...of a QP that is inside a post. */
 uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
                    const struct shm_import *import, const weir_segment *segments, uint32_t count);
 
