@@ -766,7 +766,9 @@ typedef enum weir_event_type {
     WEIR_EVENT_STALLED = 9, /* transfers or messages for this peer are outstanding, and none of them
                              * has completed for watchdog_ns. `value` is a weir_stall_cause; error
                              * is as in weir_stall_info. Told once for each stall; RESUMED or GONE
-                             * follows, unless the handle is closed. weir_stall_text says more */
+                             * follows, unless the handle is closed. Not told of a peer all of whose
+                             * handles are closed, before other news of it. weir_stall_text says
+                             * more */
     WEIR_EVENT_RESUMED = 10 /* the peer's stall is over: something completed, or nothing is
                              * outstanding any more. `value`: for how long nothing completed, in
                              * nanoseconds */

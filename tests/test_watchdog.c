@@ -785,6 +785,55 @@ static void test_M10_a_closed_handle_hears_nothing_more(void **state) {
     lone_close(lone);
 }
 
+/* The handle is closed, and what was posted cannot end yet: nobody is told, for the application
+ * knows no handle of the peer. Opened again, it has a stall of its own. */
+static void test_M10_what_outlasts_its_handle_is_no_stall(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    lone->bad_bytes = 64;
+    lone->bad_status = WEIR_CQE_RETRY;
+    weir_transfer transfer = write_of(&world, 64);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_DEGRADED);
+    assert_int_equal(weir_peer_close(lone->engine, world.peer), WEIR_OK);
+    pass(&world, 3 * WATCH);
+    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
+    no_event(lone);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &world.peer), WEIR_OK);
+    pass(&world, WATCH + LATE);
+    weir_event event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_STALLED);
+    assert_int_equal(event.peer.id, world.peer.id);
+    lone_close(lone);
+}
+
+/* What was for an address turns out to be for a peer, which then is gone: the time that it waited
+ * is not counted for the next work for that address. */
+static void test_M10_an_address_keeps_no_time_of_a_peer(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    weir_event event;
+    weir_peer second;
+    assert_int_equal(weir_peer_open(lone->engine, ALSO, &second), WEIR_OK);
+    lone_submit_notification(lone, second);
+    pass(&world, WATCH - WATCH / 10);
+    no_event(lone);
+    lone_say_iam(lone, lone_dialled(lone, ALSO), 1, THERE);
+    assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+    lone_say(lone, world.conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+    world.conn = 0;
+    lone_submit_notification(lone, second);
+    pass(&world, WATCH - MS);
+    no_event(lone);
+    pass(&world, LATE);
+    event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_STALLED);
+    assert_int_equal(event.peer.id, second.id);
+    lone_close(lone);
+}
+
 /* ---- the calls --------------------------------------------------------- */
 
 static void test_M10_arguments(void **state) {
@@ -846,6 +895,8 @@ int main(void) {
         cmocka_unit_test(test_M10_gone_ends_a_stall),
         cmocka_unit_test(test_M10_the_end_of_work_ends_a_stall),
         cmocka_unit_test(test_M10_a_closed_handle_hears_nothing_more),
+        cmocka_unit_test(test_M10_what_outlasts_its_handle_is_no_stall),
+        cmocka_unit_test(test_M10_an_address_keeps_no_time_of_a_peer),
         cmocka_unit_test(test_M10_arguments),
     };
 

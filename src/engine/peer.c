@@ -183,6 +183,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
         transfer->party = known->party;
         list_push(engine, known, transfer, LIST_PENDING);
     }
+    peer_idle(engine, opened);
     transfer_rebind(engine, known);
     if (known->handle != opened->id)
         tell_same(engine, opened->id, known);

@@ -32,6 +32,16 @@ static inline void peer_told(struct peer *peer) {
     if (peer->handle == peer->id)
         peer->told = TOLD;
 }
+/* Whether it has. */
+static inline bool peer_is_told(const struct peer *peer) {
+    return peer->handle != peer->id || peer->told == TOLD;
+}
+/* Nothing for the peer is outstanding now: what comes in later steps is new work to the watchdog,
+ * also if there is some before it looks. */
+static inline void peer_idle(const weir_engine *engine, struct peer *peer) {
+    if (peer->waits <= peer->talk.speaking && peer->watch.idle_step == 0)
+        peer->watch.idle_step = engine->steps;
+}
 bool address_dialable(const char *address);
 
 struct peer *peer_new(weir_engine *engine, const char *address);

@@ -213,8 +213,7 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
     if (transfer->number != 0 && window_check(&peer->sent, transfer->number) == WINDOW_NEW)
         window_mark(&peer->sent, transfer->number);
 
-    if (peer->waits <= peer->talk.speaking && peer->watch.idle_step == 0)
-        peer->watch.idle_step = engine->steps;
+    peer_idle(engine, peer);
     if (status == WEIR_OK || peer->waits == 0)
         peer_trouble_over(peer);
     if (status == WEIR_OK) {

@@ -51,8 +51,11 @@ static void judge(weir_engine *engine, struct peer *peer, uint64_t now) {
     watch->absent_ns = ours ? watch->gap_ns : 0;
     watch->gap_ns = 0;
     watch->from_ns = now;
-    /* Other events need the second half of the queue. Else it is told with the next verdict. */
-    if (!watch->told && queue_count(&engine->events) <= engine->events.mask / 2)
+    /* An application that closed its handles of the peer, and has heard of no other, hears nothing
+     * of a stall either. Other events need the second half of the queue. Else it is told with the
+     * next verdict. */
+    if (!watch->told && peer_is_told(peer) &&
+        queue_count(&engine->events) <= engine->events.mask / 2)
         tell(engine, peer);
 }
 
