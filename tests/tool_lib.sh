@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # tool_lib.sh: the parts that tests of the tool share; sourced, by a script whose arguments are
-# PATH-OF-WEIR and, to run a part of it, a word of the names that are wanted. It gives weir, only,
+# PATH-OF-WEIR and, to run a part of it, parts of the names that are wanted. It gives weir, only,
 # a directory $dir that goes with the script, and $failed, which is the exit status.
 #
 # A script without python3, which judges the JSON, ends with 77.
 # shellcheck disable=SC2034 # failed is the script's
-weir=$(readlink -f "${1:?usage: $0 PATH-OF-WEIR [BEHAVIOUR]}")
-only=${2:-}
+weir=$(readlink -f "${1:?usage: $0 PATH-OF-WEIR [BEHAVIOUR...]}")
+shift
+only=$*
 command -v python3 >/dev/null || exit 77
 dir=$(mktemp -d) || exit 1
 failed=0
@@ -15,11 +16,19 @@ trap 'rm -rf "$dir"' EXIT
 export WEIR_WATCHDOG_MS=0 # a busy machine may stall anything, and lines are counted
 export TOOL_TEST=$dir # all that is started from here has it in its environment
 
+# Whether the name is wanted.
+is_wanted() {
+    for part in ${only:-$1}; do
+        case $1 in *"$part"*) return 0 ;; esac
+    done
+    return 1
+}
+
 # check NAME COMMAND...: one test.
 check() {
     name=$1
     shift
-    case $name in *"$only"*) ;; *) return ;; esac
+    is_wanted "$name" || return
     if "$@" >"$dir/log" 2>&1; then
         echo "ok $name"
     else
