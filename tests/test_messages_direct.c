@@ -544,6 +544,69 @@ static void test_M1_an_inbox_closes_while_messages_are_written(void **state) {
     pair_close(&a, &b);
 }
 
+struct repeater {
+    struct side *side;
+    _Atomic bool stops;
+    int rc;
+};
+
+/* One message after another to inbox 5, which is there, or is not. */
+static void *repeater_main(void *argument) {
+    struct repeater *repeater = argument;
+    weir_engine *engine = repeater->side->engine;
+
+    for (uint64_t i = 0; !repeater->stops && repeater->rc == WEIR_OK; i++) {
+        weir_transfer_options options = tagged(i, 0);
+        weir_transfer transfer;
+        repeater->rc = try_send(repeater->side, repeater->side->peer, 5, 5, &options, &transfer);
+        if (repeater->rc != WEIR_OK)
+            break;
+        while (weir_transfer_wait(engine, transfer, PATIENCE_NS) == WEIR_EINPROGRESS &&
+               !repeater->stops)
+            continue;
+        repeater->rc = weir_transfer_release(engine, transfer);
+    }
+    return NULL;
+}
+
+/* While an inbox is being made, another thread hears what is said of the one before it, which had
+ * the same number. */
+static void test_M1_opened_anew_while_others_hear(void **state) {
+    enum { INBOXES = 300, EACH = 3 };
+    struct side a, b;
+    pthread_t thread;
+
+    (void)state;
+    if (getenv("WEIR_TEST_SERIAL") != NULL)
+        skip();
+    open_with(&a, &b, WEIR_ENGINE_THREAD);
+    struct repeater repeater = {.side = &a};
+    assert_int_equal(pthread_create(&thread, NULL, repeater_main, &repeater), 0);
+    for (int round = 0; round < INBOXES; round++) {
+        weir_inbox inbox = {0};
+        uint64_t end = now_ns() + PATIENCE_NS;
+        int rc, taken = 0;
+        while ((rc = try_inbox(&b, 5, 1000, 4, 4, &inbox)) == WEIR_EAGAIN && now_ns() < end)
+            weir_engine_wait(b.engine, MS);
+        assert_int_equal(rc, WEIR_OK);
+        while (taken < EACH && now_ns() < end) {
+            weir_message got;
+            if (weir_message_take(b.engine, inbox, &got) != WEIR_OK) {
+                weir_engine_wait(b.engine, PATIENCE_NS);
+                continue;
+            }
+            taken++;
+            give_back(&b, &got);
+        }
+        assert_int_equal(taken, EACH);
+        assert_int_equal(weir_inbox_close(b.engine, inbox), WEIR_OK);
+    }
+    repeater.stops = true;
+    pthread_join(thread, NULL);
+    assert_int_equal(repeater.rc, WEIR_OK);
+    pair_close(&a, &b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_M7_none_is_lost_in_wait),
@@ -558,6 +621,7 @@ int main(void) {
         cmocka_unit_test(test_M3_a_direct_message_passes_none_that_waits),
         cmocka_unit_test(test_M5_two_senders_share_an_inbox),
         cmocka_unit_test(test_M1_an_inbox_closes_while_messages_are_written),
+        cmocka_unit_test(test_M1_opened_anew_while_others_hear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,7 +111,7 @@ bool inboxes_watch(weir_engine *engine, struct inbox_entry *entry) {
 bool inboxes_watch_all(weir_engine *engine) {
     bool found = false;
     for (uint32_t i = 0; i < engine->inboxes_used; i++) {
-        if (engine->inboxes[i].used)
+        if (entry_is_made(&engine->inboxes[i]))
             found |= inboxes_watch(engine, &engine->inboxes[i]);
     }
     return found;
@@ -122,14 +122,14 @@ bool inboxes_rest(weir_engine *engine) {
     if (engine->streams_watched == 0)
         return false;
     for (uint32_t i = 0; i < engine->inboxes_used; i++) {
-        if (engine->inboxes[i].used && engine->inboxes[i].watched > 0)
+        if (entry_is_made(&engine->inboxes[i]) && engine->inboxes[i].watched > 0)
             inbox_unwatch(&engine->inboxes[i].inbox);
     }
     if (engine->device_ops->direct_order != NULL)
         engine->device_ops->direct_order(engine->device);
     for (uint32_t i = 0; i < engine->inboxes_used; i++) {
         struct inbox_entry *entry = &engine->inboxes[i];
-        if (!entry->used || entry->watched == 0)
+        if (!entry_is_made(entry) || entry->watched == 0)
             continue;
         found |= inbox_rest(&entry->inbox);
         watch_changed(engine, entry);
@@ -175,7 +175,7 @@ void inboxes_grant(weir_engine *engine, struct inbox_entry *entry) {
 static struct inbox_entry *grantor(weir_engine *engine, uint64_t place, uint32_t chunk) {
     for (uint32_t i = 0; i < engine->inboxes_used; i++) {
         struct inbox_entry *entry = &engine->inboxes[i];
-        if (entry->used && entry->inbox.chunks != NULL && chunk < entry->inbox.shape.chunk_count &&
+        if (entry_is_made(entry) && chunk < entry->inbox.shape.chunk_count &&
             entry->inbox.chunks[chunk].place == place)
             return entry;
     }
@@ -218,7 +218,7 @@ static bool shut(weir_engine *engine, struct peer *peer, const struct word *word
 static void left(weir_engine *engine, struct peer *peer, uint32_t number) {
     for (uint32_t i = 0; i < engine->inboxes_used; i++) {
         struct inbox_entry *entry = &engine->inboxes[i];
-        if (!entry->used || entry->open || entry->number != number)
+        if (!entry_is_made(entry) || entry->open || entry->number != number)
             continue;
         inbox_leave(&entry->inbox, peer_index(engine, peer), peer->handle);
         inbox_quiet(&entry->inbox, peer_index(engine, peer));
@@ -231,7 +231,7 @@ static void left(weir_engine *engine, struct peer *peer, uint32_t number) {
 static bool speaks_of_closed(weir_engine *engine, const struct peer *peer, uint32_t number) {
     for (uint32_t i = 0; i < engine->inboxes_used; i++) {
         const struct inbox_entry *entry = &engine->inboxes[i];
-        if (entry->used && !entry->open && entry->number == number && entry->inbox.chunks != NULL &&
+        if (entry_is_made(entry) && !entry->open && entry->number == number &&
             inbox_knows(&entry->inbox, peer_index(engine, peer)))
             return true;
     }
@@ -331,7 +331,7 @@ bool inboxes_say(weir_engine *engine, struct peer *peer, uint32_t room, struct w
     uint32_t index = peer_index(engine, peer);
     for (uint32_t i = 0; i < engine->inboxes_used; i++) {
         struct inbox_entry *entry = &engine->inboxes[i];
-        if (!entry->used || !inbox_knows(&entry->inbox, index))
+        if (!entry_is_made(entry) || !inbox_knows(&entry->inbox, index))
             continue;
         uint32_t needed = inbox_meets(&entry->inbox, index) ? WORD_SIZE_MAX : WORD_HEAD + 20;
         if (room < needed) {
@@ -361,17 +361,17 @@ bool inboxes_say(weir_engine *engine, struct peer *peer, uint32_t room, struct w
 void inboxes_leave(weir_engine *engine, struct peer *peer) {
     for (uint32_t i = 0; i < engine->inboxes_used; i++) {
         struct inbox_entry *entry = &engine->inboxes[i];
-        if (entry->used)
-            inbox_leave(&entry->inbox, peer_index(engine, peer), peer->handle);
-        if (entry->used)
-            watch_changed(engine, entry);
+        if (!entry_is_made(entry))
+            continue;
+        inbox_leave(&entry->inbox, peer_index(engine, peer), peer->handle);
+        watch_changed(engine, entry);
     }
 }
 
 void inboxes_quiet(weir_engine *engine, const struct peer *peer) {
     for (uint32_t i = 0; i < engine->inboxes_used; i++) {
         struct inbox_entry *entry = &engine->inboxes[i];
-        if (!entry->used || entry->inbox.going.used == 0)
+        if (!entry_is_made(entry) || entry->inbox.going.used == 0)
             continue;
         inbox_quiet(&entry->inbox, peer_index(engine, peer));
         inboxes_changed(engine, entry);
@@ -385,7 +385,7 @@ void inboxes_look(weir_engine *engine) {
     uint64_t now = engine_now(engine), next_ns = UINT64_MAX;
     for (uint32_t i = 0; i < engine->inboxes_used; i++) {
         struct inbox_entry *entry = &engine->inboxes[i];
-        if (!entry->used || entry->inbox.chunks == NULL)
+        if (!entry_is_made(entry))
             continue;
         if (inbox_is_over(&entry->inbox) && !release(engine, entry))
             next_ns = now + CALL_NS;
@@ -403,7 +403,7 @@ void inboxes_look(weir_engine *engine) {
 
 void inboxes_end(weir_engine *engine) {
     for (uint32_t i = 0; i < engine->inboxes_used; i++) {
-        if (engine->inboxes[i].used && engine->inboxes[i].inbox.chunks != NULL)
+        if (entry_is_made(&engine->inboxes[i]))
             release(engine, &engine->inboxes[i]);
     }
 }
@@ -412,7 +412,7 @@ const char *inboxes_verify(const weir_engine *engine) {
     uint32_t ready = 0, watched = 0;
     for (uint32_t i = 0; i < engine->inboxes_used; i++) {
         const struct inbox_entry *entry = &engine->inboxes[i];
-        if (!entry->used || entry->inbox.chunks == NULL)
+        if (!entry_is_made(entry))
             continue;
         const char *wrong = inbox_verify(&entry->inbox);
         if (wrong != NULL)

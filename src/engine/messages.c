@@ -87,7 +87,7 @@ static int inbox_open(weir_engine *engine, const weir_inbox_options *options,
     for (uint32_t i = 0; i < engine->inboxes_used; i++) { /* also one that is just being made */
         const struct inbox_entry *other = &engine->inboxes[i];
         if (other->used && other->number == options->number &&
-            (other->open || other->inbox.chunks == NULL))
+            (other->open || !entry_is_made(other)))
             return WEIR_EBUSY;
     }
     struct inbox_entry *entry = inboxes_take(engine);
@@ -227,7 +227,7 @@ int weir_message_give_back(weir_engine *engine, const weir_message *message) {
         return WEIR_ECLOSED;
     own_enter(engine);
     struct inbox_entry *entry = inboxes_find(engine, message->inbox.id);
-    bool given = entry != NULL && entry->inbox.chunks != NULL &&
+    bool given = entry != NULL && entry_is_made(entry) &&
                  inbox_give_back(&entry->inbox, (uint32_t)(message->spot >> 32), message->place,
                                  (uint32_t)message->spot);
     if (given) {

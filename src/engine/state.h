@@ -335,6 +335,11 @@ struct inbox_entry {
     uint64_t taken, spoiled;
 };
 
+/* Not while its memory is being had: then other threads may have the engine (messages.c). */
+static inline bool entry_is_made(const struct inbox_entry *entry) {
+    return entry->used && entry->inbox.chunks != NULL;
+}
+
 /* What a peer is to be told about messages: talk.c. */
 struct talk {
     bool due;       /* there is something */
