@@ -601,12 +601,17 @@ static void test_S13_release_waits_for_the_peer(void **state) {
     pair_open(&a, &b, memory);
     assert_int_equal(run_wr(&a, WEIR_OP_WRITE, 4096), WEIR_CQE_OK);
     uint64_t quiet = atomic_load(&a.qp->shared->busy);
-    assert_int_equal(quiet % 2, 0);
-    atomic_store(&a.qp->shared->busy, quiet + 1); /* as if it had stopped in there */
-    assert_int_equal(shm_device_ops.mr_release(b.device, &b.mr), WEIR_EBUSY);
+    assert_int_equal(quiet % SHM_BUSY_NEXT, 0);
+    atomic_store(&a.qp->shared->busy, quiet + SHM_BUSY_POST + SHM_BUSY_CALL); /* stopped in there */
+    for (int i = 0; i < 2; i++) { /* and is not waited for again: it is the same call */
+        assert_int_equal(shm_device_ops.mr_release(b.device, &b.mr), WEIR_EBUSY);
+        assert_int_equal(b.qp->given_up, quiet + SHM_BUSY_POST + SHM_BUSY_CALL);
+    }
     assert_int_equal(shm_device_ops.qp_destroy(b.qp), WEIR_EBUSY);
-    atomic_store(&a.qp->shared->busy, quiet + 2);
+    atomic_store(&a.qp->shared->busy, quiet + SHM_BUSY_POST); /* in a post, and not in a call */
+    assert_int_equal(shm_device_ops.qp_destroy(b.qp), WEIR_EBUSY);
     assert_int_equal(shm_device_ops.mr_release(b.device, &b.mr), 0);
+    atomic_store(&a.qp->shared->busy, quiet + SHM_BUSY_NEXT);
     b.mr.lkey = 0;
     side_close(&b);
     side_close(&a);

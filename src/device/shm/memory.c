@@ -9,8 +9,8 @@
  * any other, which takes no descriptor. After its release a peer's copy that is under
  * way can only touch pages of the memfd, which no longer are our memory. Registered
  * memory is written by the peer with process_vm_writev(2); its release waits until no
- * peer is inside such a call (seg_qp.busy, as in Dekker's mutual exclusion: it raises
- * busy and then looks at the key, we clear the key and then look at busy).
+ * peer is inside such a call (SHM_BUSY_CALL, as in Dekker's mutual exclusion: it raises
+ * that and then looks at the key, we clear the key and then look at it).
  *
  * Threads: our own regions are made and released on any, several at once. The mutex
  * guards what entries are free; one that is taken is its owner's. Work that grows with a region's
@@ -250,20 +250,23 @@ int shm_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access
     return rc;
 }
 
-/* Until every peer that was inside an operation when the key was cleared has left
- * it once. Each operation is bounded by what one post carries; a stopped process is
- * not, so this gives up in time. */
+/* Until every peer that was inside a system call when the key was cleared has left it. Each is
+ * bounded (VM_CALL_BYTES); a stopped process is not, so this gives up in time, and waits for no
+ * call twice: an engine that is closed has many memories. */
 static int wait_for_peers(struct weir_device *device) {
-    uint64_t start = 0, busy, same;
-    for (uint32_t index = 0; qp_find_busy(device, &index, &busy); index++) {
-        for (uint32_t at = index; qp_find_busy(device, &at, &same) && at == index && same == busy;
-             at = index) {
-            uint64_t now = device->env.ops->now(device->env.self);
-            if (start == 0)
-                start = now;
-            else if (now - start > SHM_RELEASE_WAIT_NS)
-                return WEIR_EBUSY;
-            sched_yield();
+    struct shm_caller caller = {.index = 0};
+    uint64_t start = device->env.ops->now(device->env.self);
+    for (; qp_find_calling(device, &caller); caller.index++) {
+        struct shm_caller same = caller;
+        while (qp_find_calling(device, &same) && same.index == caller.index &&
+               same.busy == caller.busy) {
+            if (!same.is_given_up &&
+                device->env.ops->now(device->env.self) - start <= SHM_RELEASE_WAIT_NS) {
+                sched_yield();
+                continue;
+            }
+            qp_give_up_call(device, &caller);
+            return WEIR_EBUSY;
         }
     }
     return 0;

@@ -13,10 +13,12 @@
  *  - The first failure puts the QP in the error state, gives its CQE, and flushes the
  *    rest. There is room for the CQEs of sq_depth WRs; a WR that has none is refused with EAGAIN.
  *  - A post happens between busy_enter and busy_leave. The target waits for its end before it
- *    gives the QP back, and with that the ring and whatever this peer may write to (qp_destroy),
- *    or memory that is reached through its process (mr_release).
- *  - Messages and system calls have a full barrier behind busy_enter: the end of the ring and the
- *    release of memory make none for us.
+ *    gives the QP back, and with that the ring and whatever this peer may write to (qp_destroy).
+ *  - System calls on the target's process happen between call_enter and call_leave. The target
+ *    waits for their end before its application has memory back that it had registered
+ * (mr_release).
+ *  - Messages and system calls have a full barrier before the target's state or key is looked at:
+ *    the end of the ring and the release of memory make none for us.
  *  - A system call on another process's memory names a pid, which may be another program's
  *    by now (execve(2), or the number was used again). So the first thing that each such call
  *    moves is a word of the segment, at its address in the owner's process (segment.c): the
@@ -79,6 +81,17 @@ static int post_failed(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t c
 static bool busy_fence(const struct weir_qp *qp) {
     atomic_thread_fence(memory_order_seq_cst);
     return atomic_load(&qp->remote->state) == qp->remote_ready;
+}
+
+/* Inside a post: system calls on the target's process begin and end. As busy_fence. */
+static bool call_enter(struct weir_qp *qp) {
+    atomic_fetch_or(&qp->shared->busy, SHM_BUSY_CALL);
+    return atomic_load(&qp->remote->state) == qp->remote_ready;
+}
+
+static void call_leave(struct weir_qp *qp) {
+    uint64_t busy = atomic_load_explicit(&qp->shared->busy, memory_order_relaxed);
+    atomic_store_explicit(&qp->shared->busy, busy & ~SHM_BUSY_CALL, memory_order_release);
 }
 
 /* Messages were written. */
@@ -279,19 +292,15 @@ static uint32_t vm_large(struct weir_qp *qp, const struct weir_wr *wr,
     return WEIR_CQE_OK;
 }
 
-/* Consecutive WRs to registered memory with one system call. *wr_io moves past those
- * that are complete. process_vm_writev(2): it may do a part, so the WRs that are left are
- * the caller's next round. */
-static uint32_t vm_batch(struct weir_qp *qp, const struct weir_wr **wr_io,
-                         const struct weir_wr *end) {
+/* vm_batch between call_enter and call_leave. */
+static uint32_t vm_some(struct weir_qp *qp, const struct weir_wr **wr_io,
+                        const struct weir_wr *end) {
     const struct weir_wr *first = *wr_io;
-    if (!busy_fence(qp) || qp->link->dead)
-        return WEIR_CQE_RETRY;
     struct vm_list list;
     uint64_t bytes = 0;
     list.count = 0;
     for (const struct weir_wr *wr = first; wr != end && list.count < VM_BATCH_WRS; wr++) {
-        /* Looked up again behind busy_fence: a release before it is seen here. */
+        /* Looked up again behind call_enter: a release before it is seen here. */
         const struct shm_import *import =
             wr->opcode == first->opcode && wr->length != 0 && check_local(qp, wr)
                 ? check_remote(qp, wr)
@@ -323,6 +332,18 @@ static uint32_t vm_batch(struct weir_qp *qp, const struct weir_wr **wr_io,
                            : vm_fault(qp, first->opcode, first->laddr + left, first->raddr + left);
 }
 
+/* Consecutive WRs to registered memory with one system call. *wr_io moves past those
+ * that are complete. process_vm_writev(2): it may do a part, so the WRs that are left are
+ * the caller's next round. */
+static uint32_t vm_batch(struct weir_qp *qp, const struct weir_wr **wr_io,
+                         const struct weir_wr *end) {
+    uint32_t status = WEIR_CQE_RETRY;
+    if (call_enter(qp) && !qp->link->dead)
+        status = vm_some(qp, wr_io, end);
+    call_leave(qp);
+    return status;
+}
+
 uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
                    const struct shm_import *import, const weir_segment *segments, uint32_t count) {
     struct vm_list list;
@@ -339,13 +360,14 @@ uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
         vm_add(&list, span->laddr + segments[i].local_offset,
                span->raddr + segments[i].remote_offset, length);
     }
-    /* The key is looked at behind busy_fence: a release before it is seen here. */
-    if (busy_fence(qp) && import_is_live(import) && !qp->link->dead) {
+    /* The key is looked at behind call_enter: a release before it is seen here. */
+    if (call_enter(qp) && import_is_live(import) && !qp->link->dead) {
         ssize_t moved = vm_call(qp, span->opcode, &list);
         for (uint64_t left = moved < 0 ? 0 : (uint64_t)moved;
              moved >= 0 && done < count && left >= segments[done].length; done++)
             left -= segments[done].length;
     }
+    call_leave(qp);
     return done;
 }
 

@@ -378,26 +378,33 @@ int shm_qp_error(struct weir_qp *qp) {
 
 bool qp_remote_is_busy(const struct weir_qp *qp) {
     /* Without a link the state word never said ready: a peer that raised busy goes no further. */
-    return qp->link != NULL && (atomic_load(&qp->remote->busy) & 1) != 0 && link_is_alive(qp->link);
+    return qp->link != NULL && (atomic_load(&qp->remote->busy) & SHM_BUSY_POST) != 0 &&
+           link_is_alive(qp->link);
 }
 
-bool qp_find_busy(struct weir_device *device, uint32_t *index_io, uint64_t *busy_out) {
+bool qp_find_calling(struct weir_device *device, struct shm_caller *caller_io) {
     bool found = false;
-    uint32_t index = *index_io;
     pthread_mutex_lock(&device->mutex);
-    for (; index < device->qp_index_end && !found; index++) {
+    for (uint32_t index = caller_io->index; index < device->qp_index_end && !found; index++) {
         const struct weir_qp *qp = device->qps[index];
         if (qp == NULL || qp->link == NULL)
             continue; /* see qp_remote_is_busy */
         uint64_t busy = atomic_load(&qp->remote->busy);
-        if ((busy & 1) == 0 || link_has_ended(qp->link))
+        if ((busy & SHM_BUSY_CALL) == 0 || link_has_ended(qp->link))
             continue;
-        *busy_out = busy;
-        *index_io = index;
+        *caller_io = (struct shm_caller){index, busy, qp->given_up == busy};
         found = true;
     }
     pthread_mutex_unlock(&device->mutex);
     return found;
+}
+
+void qp_give_up_call(struct weir_device *device, const struct shm_caller *caller) {
+    pthread_mutex_lock(&device->mutex);
+    struct weir_qp *qp = device->qps[caller->index];
+    if (qp != NULL)
+        qp->given_up = caller->busy;
+    pthread_mutex_unlock(&device->mutex);
 }
 
 static void unlink_qp(struct weir_qp **list, struct weir_qp *qp, bool by_link) {

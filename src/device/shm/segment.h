@@ -67,6 +67,13 @@ struct seg_head {
 #define SHM_STATE_ERROR 3u
 #define SHM_STATE_NEVER 0xffu /* no QP writes this one */
 
+/* The owner is inside a post: the peer gives the QP back, and what the post may touch with it, only
+ * behind its end. Inside a system call on the peer's process, too: the peer's application may use
+ * memory again that it had registered only behind the end of that. */
+#define SHM_BUSY_POST UINT64_C(1)
+#define SHM_BUSY_CALL UINT64_C(2)
+#define SHM_BUSY_NEXT UINT64_C(4)
+
 struct seg_qp {
     _Atomic uint64_t state;
     _Atomic uint64_t key; /* random at creation; 0: no QP here */
@@ -82,8 +89,8 @@ struct seg_qp {
     _Atomic uint32_t posted; /* receives ever posted, modulo 2^32: the sender's credit */
     uint8_t pad_posted[SHM_LINE_BYTES - 4];
 
-    /* Odd while the owner is inside a post: the peer waits for its end before it gives back
-     * anything that the post may touch. It never goes back, also when the entry is another QP's. */
+    /* SHM_BUSY_* below a count of posts, which never goes back, also when the entry is another
+     * QP's. */
     _Atomic uint64_t busy;
     uint8_t pad_busy[SHM_LINE_BYTES - 8];
 

@@ -161,6 +161,7 @@ struct weir_qp {
     uint32_t tx_bytes_max;
     uint32_t tx_posted; /* the remote's receives, as last seen */
     uint64_t proof;     /* what was last written to remote->proof */
+    uint64_t given_up;  /* the peer's busy word in a call that was waited for in vain; or 0 */
 
     /* receiving */
     uint8_t *rx_ring;
@@ -396,16 +397,23 @@ void qp_fail(struct weir_qp *qp);
 void qp_forget_pairs(struct weir_device *device);
 /* Whether the peer is alive, and inside a post on this QP. */
 bool qp_remote_is_busy(const struct weir_qp *qp);
-/* The first QP from number *index_io on whose live peer is inside a post, and which
- * one: its number, and its busy word. False: none. Any thread. */
-bool qp_find_busy(struct weir_device *device, uint32_t *index_io, uint64_t *busy_out);
+/* A live peer that is inside a system call on this process. */
+struct shm_caller {
+    uint32_t index; /* of our QP */
+    uint64_t busy;  /* its word: another one is another call */
+    bool is_given_up;
+};
+/* The first of them from QP number caller_io->index on. False: none. Any thread. */
+bool qp_find_calling(struct weir_device *device, struct shm_caller *caller_io);
+/* This call was waited for in vain, and is not again. Any thread. */
+void qp_give_up_call(struct weir_device *device, const struct shm_caller *caller);
 
 /* Begins and ends a post: whatever touches the memory of the peer, or its ring, does so in between,
  * and only if the peer is there. First raised, then looked (remote_is_ready), against the peer's
  * first cleared (its state), then looked: where the peer makes the barrier for us, none is needed
  * here (order.h). Returns what busy_leave has to be given. */
 static inline uint64_t busy_enter(struct weir_qp *qp, bool ordered) {
-    uint64_t busy = atomic_load_explicit(&qp->shared->busy, memory_order_relaxed) + 1;
+    uint64_t busy = atomic_load_explicit(&qp->shared->busy, memory_order_relaxed) + SHM_BUSY_POST;
     if (SHM_LIKELY(ordered)) {
         atomic_store_explicit(&qp->shared->busy, busy, memory_order_relaxed);
         atomic_signal_fence(memory_order_seq_cst);
@@ -416,7 +424,8 @@ static inline uint64_t busy_enter(struct weir_qp *qp, bool ordered) {
 }
 
 static inline void busy_leave(struct weir_qp *qp, uint64_t busy) {
-    atomic_store_explicit(&qp->shared->busy, busy + 1, memory_order_release);
+    atomic_store_explicit(&qp->shared->busy, busy + SHM_BUSY_NEXT - SHM_BUSY_POST,
+                          memory_order_release);
 }
 
 static inline bool remote_is_ready(const struct weir_qp *qp) {
