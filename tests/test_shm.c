@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_shm.c: the particulars of the shm device: other processes and their deaths, what is left
  * behind, and shared memory whose other writer is not what it should be. The rules common to all
- * devices are in conformance/. */
+ * devices are in conformance/.
+ *
+ * It is long because it plays all that another process may do to shared memory. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -834,6 +834,30 @@ static void test_M10_an_address_keeps_no_time_of_a_peer(void **state) {
     lone_close(lone);
 }
 
+/* The stall of an address is over when it turns out to be a peer's: RESUMED is told before all that
+ * comes of the peer then, whose events may carry the handle of the address. */
+static void test_M10_a_stall_of_an_address_ends_with_it(void **state) {
+    (void)state;
+    weir_engine_options options = limits();
+    struct lone *lone = lone_open(&options);
+    struct world world = {.lone = lone};
+    uint64_t conn;
+    lone_meet(lone, 1, THERE, &conn);
+    assert_int_equal(weir_peer_open(lone->engine, ALSO, &world.peer), WEIR_OK);
+    lone_submit_notification(lone, world.peer);
+    pass(&world, WATCH + LATE);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_STALLED);
+    lone_say_iam(lone, lone_dialled(lone, ALSO), 1, THERE);
+    weir_event event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_RESUMED);
+    assert_int_equal(event.peer.id, world.peer.id);
+    lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+    pass(&world, WATCH / 2);
+    no_event(lone);
+    lone_close(lone);
+}
+
 /* ---- the calls --------------------------------------------------------- */
 
 static void test_M10_arguments(void **state) {
@@ -897,6 +921,7 @@ int main(void) {
         cmocka_unit_test(test_M10_a_closed_handle_hears_nothing_more),
         cmocka_unit_test(test_M10_what_outlasts_its_handle_is_no_stall),
         cmocka_unit_test(test_M10_an_address_keeps_no_time_of_a_peer),
+        cmocka_unit_test(test_M10_a_stall_of_an_address_ends_with_it),
         cmocka_unit_test(test_M10_arguments),
     };
 

@@ -173,6 +173,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
     found_alias_set(engine, opened, peer_index(engine, known));
     tables_unlock(engine);
     found_closed(engine, known, false);
+    peer_resumed(engine, opened); /* its work is the peer's now, whose handle may be this one */
     if (known->refs == 0 && known->handle == known->id && known->told == TOLD_NOT)
         known->handle = opened->id;
     pass_conn(engine, opened, known);
