@@ -799,8 +799,8 @@ typedef enum weir_stall_cause {
     WEIR_STALL_REFUSED = 6,    /* the peer refuses a session for now: `error` is its reason */
     WEIR_STALL_QP = 7,         /* work is posted, and neither completes nor fails: where nothing
                                 * goes on, the QP stands still */
-    WEIR_STALL_CREDITS = 8,    /* notifications wait for credits: the peer has not taken up those
-                                * that were sent before */
+    WEIR_STALL_CREDITS = 8,    /* notifications or messages wait for credits: the peer has not
+                                * taken up those that were sent before */
     WEIR_STALL_INBOX_FULL = 9, /* messages wait for room in the inbox `inbox` */
     WEIR_STALL_INBOX_ABSENT = 10, /* messages wait for that inbox, which the peer has not opened */
     WEIR_STALL_INFLIGHT = 11,     /* the limit of bytes in flight, inflight_bytes_max, is used up */
@@ -829,9 +829,10 @@ typedef struct weir_stall_info {
     uint32_t cause;        /* a weir_stall_cause: what the work waits for now, stalled or not */
     int error;             /* CONNECT: of the last dial, or what this side lacks, or 0; REFUSED: the
                             * peer's reason; DEVICE: EDEVICE or EAGAIN; else 0 */
-    uint32_t inbox;        /* INBOX_FULL, INBOX_ABSENT: the number; else 0 */
-    uint64_t still_ns;     /* nothing has completed for so long, in steps of an eighth of
-                            * watchdog_ns; 0: nothing is outstanding, or watched */
+    uint32_t inbox;        /* INBOX_FULL, INBOX_ABSENT, and PEER_* in the place of these: the
+                            * number; else 0 */
+    uint64_t still_ns;     /* nothing has completed for so long, as the last look found; there is
+                            * one in each eighth of watchdog_ns. 0: nobody watches */
     uint64_t absent_ns;    /* HERE: this engine made no progress for so long; else 0 */
     uint32_t waiting;      /* transfers and messages that are outstanding; they wait... */
     uint32_t pending;      /* ...to be posted, */

@@ -209,7 +209,7 @@ static void test_M10_credits(void **state) {
     assert_int_equal(info.credit_waits, 1);
     assert_int_equal(info.credits, 0);
     assert_int_equal(info.credits_max, 8);
-    assert_says(&world, "notifications wait for credits");
+    assert_says(&world, "notifications or messages wait for credits");
     struct wire_data taken = {.kind = WIRE_CREDIT, .credit = 8};
     assert_true(lone_message(lone, 0, &taken));
     resumes(&world);

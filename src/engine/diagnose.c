@@ -134,7 +134,8 @@ static uint32_t connected(weir_engine *engine, const struct peer *peer, weir_sta
         out->error = WEIR_EAGAIN;
         return WEIR_STALL_DEVICE;
     }
-    if (out->credit_waits > 0)
+    /* With all of them free, a message is on its way through that list. */
+    if (out->credit_waits > 0 && out->credits < out->credits_max)
         return WEIR_STALL_CREDITS;
     if (out->room_waits > 0)
         return no_room(engine, peer, out);

@@ -165,7 +165,8 @@ static const char *plain(uint32_t cause) {
     case WEIR_STALL_QP:
         return "what is posted has neither completed nor failed";
     case WEIR_STALL_CREDITS:
-        return "notifications wait for credits, since the peer has not taken up those before";
+        return "notifications or messages wait for credits, since the peer has not taken up those "
+               "before";
     case WEIR_STALL_INFLIGHT:
         return "as many bytes are in flight, to all peers, as there may be";
     default:
