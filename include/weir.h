@@ -359,7 +359,7 @@ WEIR_API int weir_memory_register_dmabuf(weir_engine *engine, int fd, uint64_t o
  * the memory stays mapped, and the handle is good for this call alone, which may be made again
  * until it is 0. Errors: EBUSY (a transfer of this engine that is not terminal uses it: nothing
  * has happened, cancel or wait first), EINPROGRESS (a peer that does not get on, stopped, say,
- * is still inside an access; on shm the call waited 100 ms for it, and kept nobody else), EDEVICE
+ * is still inside an access; on shm 100 ms are waited for each, and nobody else is kept), EDEVICE
  * (the device could not do it), ESTALE (also while another thread is in this call). */
 WEIR_API int weir_memory_release(weir_engine *engine, weir_memory memory);
 
