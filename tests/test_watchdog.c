@@ -82,6 +82,15 @@ static weir_transfer write_of(struct world *world, uint64_t length) {
     return transfer;
 }
 
+/* By a write that fails. */
+static weir_transfer break_session(struct world *world) {
+    world->lone->bad_bytes = 64;
+    world->lone->bad_status = WEIR_CQE_RETRY;
+    weir_transfer transfer = write_of(world, 64);
+    assert_int_equal(lone_event(world->lone).type, WEIR_EVENT_DEGRADED);
+    return transfer;
+}
+
 static weir_transfer send_to(struct world *world, uint32_t inbox) {
     weir_part part = {.base = bytes, .length = 100};
     weir_transfer transfer;
@@ -321,10 +330,7 @@ static void test_M10_settle_is_not_answered(void **state) {
     (void)state;
     struct world world;
     struct lone *lone = begin(&world, NULL);
-    lone->bad_bytes = 64;
-    lone->bad_status = WEIR_CQE_RETRY;
-    write_of(&world, 64);
-    assert_int_equal(lone_event(lone).type, WEIR_EVENT_DEGRADED);
+    break_session(&world);
     stalls(&world, WEIR_STALL_SETTLE, 0);
     assert_int_equal(info_of(&world).parked, 1);
     assert_says(&world, "a session broke, and the peer has not said what of it arrived");
@@ -338,10 +344,7 @@ static void test_M10_a_device_that_keeps_a_broken_session(void **state) {
     struct world world;
     struct lone *lone = begin_on(&world, lone_open_own(&options));
     lone_swallow(lone);
-    lone->bad_bytes = 64;
-    lone->bad_status = WEIR_CQE_RETRY;
-    write_of(&world, 64);
-    assert_int_equal(lone_event(lone).type, WEIR_EVENT_DEGRADED);
+    break_session(&world);
     stalls(&world, WEIR_STALL_DRAIN, 0);
     assert_says(&world, "this device has not given back all that was posted on it");
     lone_close(lone);
@@ -791,10 +794,7 @@ static void test_M10_what_outlasts_its_handle_is_no_stall(void **state) {
     (void)state;
     struct world world;
     struct lone *lone = begin(&world, NULL);
-    lone->bad_bytes = 64;
-    lone->bad_status = WEIR_CQE_RETRY;
-    weir_transfer transfer = write_of(&world, 64);
-    assert_int_equal(lone_event(lone).type, WEIR_EVENT_DEGRADED);
+    weir_transfer transfer = break_session(&world);
     assert_int_equal(weir_peer_close(lone->engine, world.peer), WEIR_OK);
     pass(&world, 3 * WATCH);
     assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EINPROGRESS);
@@ -807,8 +807,8 @@ static void test_M10_what_outlasts_its_handle_is_no_stall(void **state) {
     lone_close(lone);
 }
 
-/* What was for an address turns out to be for a peer, which then is gone: the time that it waited
- * is not counted for the next work for that address. */
+/* Work for an address turns out to be for a peer, which then is gone: the time that this work
+ * waited is not counted for the next work for that address. */
 static void test_M10_an_address_keeps_no_time_of_a_peer(void **state) {
     (void)state;
     struct world world;
