@@ -271,7 +271,7 @@ WEIR_API int weir_open_explain(const weir_engine_options *options, int error, ch
  * teardown_timeout_ns. Memory from weir_memory_allocate is unmapped. QPs that
  * the device does not let go of in that time, as one that is being connected to a host
  * that does not answer, are freed later by a thread of the library; nobody reaches the
- * application's memory by them (weir(3) names one exception). NULL is allowed. In a child of
+ * application's memory by them. NULL is allowed. In a child of
  * fork(2) it frees memory, and does nothing else. */
 WEIR_API void weir_engine_close(weir_engine *engine);
 

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -263,6 +265,73 @@ static void test_S13_a_peer_that_is_stopped_inside_a_write_is_waited_for(void **
     assert_true(inside > 0);
 }
 
+/* `w`, `r`: writes to, or reads from, the other's registered memory, until it cannot. */
+static bool obey_call(struct side *side, char letter, int from, int to) {
+    (void)from;
+    memset(side->mrs[1].base, PATTERN, REGION_BYTES);
+    while (run_wr(side, letter == 'w' ? WEIR_OP_WRITE : WEIR_OP_READ, 1) == WEIR_CQE_OK) {
+    }
+    uint32_t changed = 0;
+    for (uint64_t i = 0; i < REGION_BYTES; i++)
+        changed += ((const uint8_t *)side->mrs[1].base)[i] != PATTERN;
+    put(to, &changed, sizeof changed);
+    return true;
+}
+
+/* Holds the child where it enters a system call of this number. False: it may not be traced. */
+static bool hold_in_call(const struct child *child, long number) {
+    if (ptrace(PTRACE_SEIZE, child->pid, 0, PTRACE_O_TRACESYSGOOD) != 0 ||
+        ptrace(PTRACE_INTERRUPT, child->pid, 0, 0) != 0)
+        return false;
+    for (;;) {
+        int status;
+        assert_int_equal(waitpid(child->pid, &status, __WALL), child->pid);
+        assert_true(WIFSTOPPED(status));
+        struct __ptrace_syscall_info info;
+        assert_true(ptrace(PTRACE_GET_SYSCALL_INFO, child->pid, sizeof info, &info) > 0);
+        if (info.op == PTRACE_SYSCALL_INFO_ENTRY && (long)info.entry.nr == number)
+            return true;
+        assert_int_equal(ptrace(PTRACE_SYSCALL, child->pid, 0, 0), 0);
+    }
+}
+
+/* S13: a device that is closed while a peer is held on its way into a system call on our memory:
+ * that call moves nothing any more, neither here nor there. */
+static void test_S13_a_call_that_was_held_moves_nothing_once_memory_is_revoked(void **state) {
+    (void)state;
+    static uint8_t memory[REGION_BYTES];
+    for (int reads = 0; reads < 2; reads++) {
+        struct side side;
+        struct ticket ticket;
+        struct child child = child_start(NULL, obey_call, &ticket);
+        memset(memory, PATTERN, sizeof memory);
+        assert_int_equal(side_open(&side, memory), 0);
+        assert_int_equal(side_connect(&side, &ticket), 0);
+        struct outcome there = child_connect(&child, &side);
+        assert_outcome(&there, 0, 0, 0);
+        put(child.to, reads ? "r" : "w", 1);
+        if (!hold_in_call(&child, reads ? SYS_process_vm_readv : SYS_process_vm_writev)) {
+            print_message("skipped: a child may not be traced here\n");
+            child_end(&child);
+            side_close(&side);
+            return;
+        }
+        assert_int_equal(shm_device_ops.qp_destroy(side.qp), WEIR_EBUSY);
+        assert_int_equal(shm_device_ops.mr_release(side.device, &side.mrs[1]), WEIR_EBUSY);
+        shm_device_ops.revoke(side.device);
+        assert_int_equal(shm_device_ops.mr_release(side.device, &side.mrs[1]), WEIR_EBUSY);
+        memset(memory, ~PATTERN, sizeof memory); /* the application has it back */
+        assert_int_equal(ptrace(PTRACE_DETACH, child.pid, 0, 0), 0);
+        uint32_t changed;
+        assert_true(get(child.from, &changed, sizeof changed));
+        assert_int_equal(changed, 0);
+        for (uint64_t i = 0; i < REGION_BYTES; i++)
+            assert_int_equal(memory[i], (uint8_t)~PATTERN);
+        side_close(&side); /* the QP, and then the memory, can be given back now */
+        child_end(&child);
+    }
+}
+
 static void *kill_soon(void *argument) {
     const struct child *child = argument;
     struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
@@ -343,6 +412,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_W4_closing_is_a_death),
         cmocka_unit_test(test_W5_a_stopped_peer_keeps_nobody),
         cmocka_unit_test(test_S13_a_peer_that_is_stopped_inside_a_write_is_waited_for),
+        cmocka_unit_test(test_S13_a_call_that_was_held_moves_nothing_once_memory_is_revoked),
         cmocka_unit_test(test_W5_who_waits_for_a_link_may_give_up),
         cmocka_unit_test(test_W4_a_peer_that_dies_before_it_answers_is_dead),
     };

@@ -152,6 +152,8 @@ weir_engine *engine_end(weir_engine *engine) {
         engine->device_ops->disarm(engine->device);
     }
     fail_unheard(engine);
+    if (!left_nothing(engine) && engine->device_ops->revoke != NULL)
+        engine->device_ops->revoke(engine->device);
     release_memory(engine);
     engine_sleeping_close(engine);
     return engine_left_step(engine) ? NULL : engine;

@@ -299,6 +299,29 @@ int shm_mr_release(struct weir_device *device, const struct weir_mr *mr_named) {
     return 0;
 }
 
+/* Gives up every call that is under way, if `ends`. False: none is that was not given up. */
+static bool calls_look(struct weir_device *device, bool ends) {
+    bool found = false;
+    struct shm_caller caller = {.index = 0};
+    for (; qp_find_calling(device, &caller); caller.index++) {
+        found = found || !caller.is_given_up;
+        if (ends)
+            qp_give_up_call(device, &caller);
+    }
+    return found;
+}
+
+/* A call that is held before its first word moves nothing any more. One that is past it is waited
+ * for: it is bounded (VM_CALL_BYTES), and nothing holds it but its own source memory. */
+void shm_revoke(struct weir_device *device) {
+    seg_revoke(device->map);
+    uint64_t start = device->env.ops->now(device->env.self);
+    while (calls_look(device, false) &&
+           device->env.ops->now(device->env.self) - start <= SHM_REVOKE_WAIT_NS)
+        sched_yield();
+    (void)calls_look(device, true);
+}
+
 int shm_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
                   uint32_t *blob_length_out) {
     struct shm_mr *own = mr_find(device, mr->lkey);

@@ -21,10 +21,10 @@
  *    the end of the ring and the release of memory make none for us.
  *  - A system call on another process's memory names a pid, which may be another program's
  *    by now (execve(2), or the number was used again). So the first thing that each such call
- *    moves is a word of the segment, at its address in the owner's process (segment.c): the
+ *    moves is a word of the segment's guard, at its address in the owner's process (segment.c): the
  *    kernel looks the process up once a call and moves in order, so where that word cannot
- *    be moved, nothing is. Of a read it has to be the segment's nonce; a write's is looked
- *    for in our own mapping of the segment.
+ *    be moved, nothing is. An owner that goes takes the guard away (shm_revoke). Of a read it has
+ * to be the segment's nonce; a write's is looked for in our own mapping of the segment.
  *
  * Left to others: giving the CQEs (poll.c), tables (memory.c). */
 #define _GNU_SOURCE
@@ -185,6 +185,7 @@ static void vm_add(struct vm_list *list, uint64_t laddr, uint64_t raddr, uint64_
     list->remote[list->count] = (struct iovec){(void *)(uintptr_t)raddr, length};
 }
 
+/* The word at `offset` of the segment, where the segment's owner has it. */
 static struct iovec vm_word(const struct shm_link *link, uint64_t offset) {
     return (struct iovec){(void *)(uintptr_t)(link->base + offset), sizeof(uint64_t)};
 }
@@ -193,7 +194,7 @@ static struct iovec vm_word(const struct shm_link *link, uint64_t offset) {
 static ssize_t vm_read(const struct shm_link *link, struct vm_list *list) {
     uint64_t nonce = 0;
     list->local[0] = (struct iovec){&nonce, sizeof nonce};
-    list->remote[0] = vm_word(link, offsetof(struct seg_map, head.nonce));
+    list->remote[0] = vm_word(link, offsetof(struct seg_map, guard.nonce));
     ssize_t moved =
         process_vm_readv(link->pid, list->local, list->count + 1, list->remote, list->count + 1, 0);
     if (moved < 0 && errno != EFAULT)
@@ -206,14 +207,15 @@ static ssize_t vm_read(const struct shm_link *link, struct vm_list *list) {
 
 static ssize_t vm_write(struct weir_qp *qp, struct vm_list *list) {
     uint64_t proof = ++qp->proof;
-    uint64_t offset = (uint64_t)((uint8_t *)&qp->remote->proof - (uint8_t *)qp->link->map);
+    const _Atomic uint64_t *arrived = &qp->link->map->guard.proofs[qp->remote_index].word;
     list->local[0] = (struct iovec){&proof, sizeof proof};
-    list->remote[0] = vm_word(qp->link, offset);
+    list->remote[0] =
+        vm_word(qp->link, (uint64_t)((const uint8_t *)arrived - (uint8_t *)qp->link->map));
     ssize_t moved = process_vm_writev(qp->link->pid, list->local, list->count + 1, list->remote,
                                       list->count + 1, 0);
     if (moved < 0 && errno != EFAULT)
         return -1;
-    if (moved >= (ssize_t)sizeof proof && atomic_load(&qp->remote->proof) == proof)
+    if (moved >= (ssize_t)sizeof proof && atomic_load(arrived) == proof)
         return moved - (ssize_t)sizeof proof;
     errno = ESRCH;
     return -1;

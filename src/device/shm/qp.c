@@ -112,18 +112,28 @@ static int check_options(const struct weir_device *device, const struct weir_qp_
                                                                                      : 0;
 }
 
-/* Entries are taken in order, and then again: a page of them is backed at a time. */
-static int entry_back(struct weir_device *device, uint32_t index) {
-    if (index < device->entries_backed)
+/* Backs an array of the segment up to the entry `index`. Entries are taken in order, and then
+ * again: a page of them is backed at a time. `size` divides a page; *backed_io: how many are. */
+static int array_back(const struct weir_device *device, const void *array, uint32_t size,
+                      uint32_t index, uint32_t *backed_io) {
+    if (index < *backed_io)
         return 0;
-    const struct seg_qp *first = &device->map->qps[device->entries_backed];
-    uint64_t bytes = (index + 1 - device->entries_backed) * sizeof *first;
-    uint64_t end =
-        ((uintptr_t)first + bytes + SHM_CHUNK_BYTES - 1) / SHM_CHUNK_BYTES * SHM_CHUNK_BYTES;
-    int rc = seg_back(device->map_fd, device->map, first, end - (uintptr_t)first);
+    uint32_t in_page = SHM_CHUNK_BYTES / size;
+    uint32_t count = (index + 1 - *backed_io + in_page - 1) / in_page * in_page;
+    int rc = seg_back(device->map_fd, device->map,
+                      (const uint8_t *)array + (uint64_t)*backed_io * size, (uint64_t)count * size);
     if (rc == 0)
-        device->entries_backed += (uint32_t)((end - (uintptr_t)first) / sizeof *first);
+        *backed_io += count;
     return rc;
+}
+
+static int entry_back(struct weir_device *device, uint32_t index) {
+    struct seg_map *map = device->map;
+    int rc = array_back(device, map->qps, sizeof map->qps[0], index, &device->entries_backed);
+    if (rc != 0)
+        return rc;
+    return array_back(device, map->guard.proofs, sizeof map->guard.proofs[0], index,
+                      &device->proofs_backed);
 }
 
 /* Takes room for the ring in the segment, and backs it if its sender cannot. */
@@ -298,7 +308,7 @@ static int attach(struct weir_qp *qp, struct shm_link *link, uint32_t index, uin
     qp->remote_index = index;
     qp->ordered = link->ordered;
     qp->remote_ready = ready_word(key, qp->key);
-    qp->proof = atomic_load(&remote->proof);
+    qp->proof = atomic_load(&link->map->guard.proofs[index].word);
     qp->tx_secret = ring_secret(key, qp->key);
     qp->rx_secret = ring_secret(qp->key, key);
     qp->state = QP_READY;

@@ -4,6 +4,7 @@
 #include "segment.h"
 #include "fork.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -122,6 +123,15 @@ static struct seg_map *map_apart(int fd, uint64_t random) {
     return map;
 }
 
+/* Backs the guard's first pages, and makes it a mapping of its own (any advice that the rest does
+ * not have does that): a process that has as many as it may cannot split one any more when the
+ * guard is taken away. */
+static int guard_open(int fd, struct seg_map *map) {
+    if (madvise(&map->guard, sizeof map->guard, MADV_RANDOM) != 0)
+        return WEIR_ENOMEM;
+    return seg_back(fd, map, &map->guard, SEG_OPEN_GUARD_BYTES);
+}
+
 int seg_create(uint64_t nonce, uint64_t random, int bell_fd, bool orders, struct seg_map **map_out,
                int *fd_out) {
     int fd = seg_memfd("weir-shm", sizeof(struct seg_map));
@@ -133,12 +143,14 @@ int seg_create(uint64_t nonce, uint64_t random, int bell_fd, bool orders, struct
         return WEIR_ENOMEM;
     }
     int rc = seg_back(fd, map, map, SEG_OPEN_BYTES);
+    if (rc == 0)
+        rc = guard_open(fd, map);
     if (rc != 0) {
         seg_unmap(map);
         fork_close(fd);
         return rc;
     }
-    map->head.nonce = nonce;
+    map->head.nonce = map->guard.nonce = nonce;
     map->head.pid = getpid();
     map->head.bell_fd = bell_fd;
     map->head.base = (uint64_t)(uintptr_t)map;
@@ -167,6 +179,13 @@ int seg_attach(int fd, int32_t pid, uint64_t nonce, struct seg_map **map_out) {
 
 void seg_unmap(struct seg_map *map) {
     munmap(map, sizeof *map);
+}
+
+/* process_vm_writev(2) and process_vm_readv(2) obey the protection that the target set. */
+void seg_revoke(struct seg_map *map) {
+    int rc = mprotect(&map->guard, sizeof map->guard, PROT_NONE);
+    assert(rc == 0); /* guard_open split the mapping */
+    (void)rc;
 }
 
 uint32_t seg_notify(struct seg_map *map, uint32_t index) {

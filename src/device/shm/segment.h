@@ -6,7 +6,7 @@
  * marked "peer", and the receive rings, which their senders write. A peer maps it when it was
  * handed the descriptor (hand.h); nothing has a name, so nothing is left behind by SIGKILL.
  *
- *     head page | pending words | QP entries | MR entries | receive rings
+ *     head page | pending words | QP entries | MR entries | guard | receive rings
  *
  * The file is sparse: pages are backed when an entry or a ring in them is first used,
  * so that running out of memory is an error and not a SIGBUS. Entries are backed by their
@@ -19,6 +19,10 @@
  *    magic carries a layout number. A peer checks size and seals before it maps.
  *  - Every value read from a segment of another process is read once into a local
  *    and checked there: it may change at any time.
+ *
+ *  - The guard has the words that each system call of a peer on the owner's process moves first
+ *    (post.c). The owner itself touches them only at open, and takes the pages from its own address
+ *    space to end what was begun (seg_revoke).
  *
  * Left to others: who is on the other side (link.c), what the entries mean
  * (qp.c, memory.c, post.c, poll.c). */
@@ -37,7 +41,7 @@
 #define SHM_MRS_MAX     65536u
 #define SHM_CHUNK_BYTES 4096u
 #define SHM_CHUNKS_MAX  262144u
-#define SHM_MAGIC       UINT64_C(0x35306d68737277) /* "wrshm05" */
+#define SHM_MAGIC       UINT64_C(0x36306d68737277) /* "wrshm06" */
 
 struct seg_head {
     /* Written at open, never again. */
@@ -94,12 +98,22 @@ struct seg_qp {
     _Atomic uint64_t busy;
     uint8_t pad_busy[SHM_LINE_BYTES - 8];
 
-    /* Peer: what it wrote here through the owner's address space, with its last write to
-     * registered memory (post.c). */
-    _Atomic uint64_t proof;
     /* Peer: 1 when the ring is backed. The owner looks at no ring before. */
     _Atomic uint32_t ring_backed;
-    uint8_t pad_proof[SHM_LINE_BYTES - 12];
+    uint8_t pad_backed[SHM_LINE_BYTES - 4];
+};
+
+/* Peer: what it wrote here through the owner's address space, with its last write to registered
+ * memory. */
+struct seg_proof {
+    _Atomic uint64_t word;
+    uint8_t pad[SHM_LINE_BYTES - 8];
+};
+
+struct seg_guard {
+    uint64_t nonce; /* as in the head: what reads of registered memory begin with */
+    uint8_t pad_nonce[4096 - 8];
+    struct seg_proof proofs[SHM_QPS_MAX];
 };
 
 enum shm_kind {
@@ -136,16 +150,21 @@ struct seg_map {
     uint8_t pad_leaf[4096 - SHM_LEAF_WORDS * 8];
     struct seg_qp qps[SHM_QPS_MAX];
     struct seg_mr mrs[SHM_MRS_MAX];
+    struct seg_guard guard;
     uint8_t rings[(uint64_t)SHM_CHUNKS_MAX * SHM_CHUNK_BYTES];
 };
 
-/* The bytes backed at open: up to the first page of QP entries. */
-#define SEG_OPEN_BYTES (offsetof(struct seg_map, qps) + 4096)
+/* The bytes backed at open: up to the first page of QP entries. And of the guard: up to the first
+ * page of proofs. */
+#define SEG_OPEN_BYTES       (offsetof(struct seg_map, qps) + 4096)
+#define SEG_OPEN_GUARD_BYTES (offsetof(struct seg_guard, proofs) + 4096)
 
 _Static_assert(sizeof(struct seg_head) == 2 * SHM_LINE_BYTES, "top and sleeping share a line");
 _Static_assert(sizeof(struct seg_qp) == 4 * SHM_LINE_BYTES, "one line per writer");
 _Static_assert(sizeof(struct seg_mr) == SHM_LINE_BYTES, "one line");
 _Static_assert(sizeof(struct seg_cell) == 16, "a small message is one line");
+_Static_assert(offsetof(struct seg_map, guard) % 4096 == 0 && sizeof(struct seg_guard) % 4096 == 0,
+               "the guard has pages of its own");
 _Static_assert(offsetof(struct seg_map, rings) % 4096 == 0, "rings start on a page");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2,
                "locks do not work between processes");
@@ -181,6 +200,10 @@ int seg_populate(void *from, uint64_t bytes);
 /* Maps another's; EINVAL if it is not a segment with this nonce of this process. */
 int seg_attach(int fd, int32_t pid, uint64_t nonce, struct seg_map **map_out);
 void seg_unmap(struct seg_map *map);
+/* Takes the guard from our address space: a system call on this process that a peer begins from now
+ * on moves nothing, also of a peer that was held on its way to it. One that moves bytes already
+ * goes on. */
+void seg_revoke(struct seg_map *map);
 
 /* Tells the owner of a segment that its QP `index` has something new. Not 0: the owner is in the
  * sleep of this number, and the caller has to ring, and to say so then. */

@@ -37,6 +37,8 @@ static int open_descriptors(struct weir_device *device) {
         return rc;
     device->entries_backed =
         (SEG_OPEN_BYTES - offsetof(struct seg_map, qps)) / sizeof(struct seg_qp);
+    device->proofs_backed =
+        (SEG_OPEN_GUARD_BYTES - offsetof(struct seg_guard, proofs)) / sizeof(struct seg_proof);
     device->backs_rings = seg_populate(device->map, SEG_OPEN_BYTES) == WEIR_ENOTSUP;
     return hand_open(device);
 }
@@ -109,6 +111,7 @@ const struct weir_device_ops shm_device_ops = {
     .mr_register = shm_mr_register,
     .mr_allocate = shm_mr_allocate,
     .mr_release = shm_mr_release,
+    .revoke = shm_revoke,
     .mr_export = shm_mr_export,
     .mr_import = shm_mr_import,
     .mr_forget = shm_mr_forget,

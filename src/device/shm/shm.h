@@ -48,6 +48,7 @@
 #define SHM_IMPORTS_MAX       (1u << SHM_IMPORT_INDEX_BITS)
 #define SHM_MR_INDEX_BITS     16u
 #define SHM_RELEASE_WAIT_NS   UINT64_C(100000000)
+#define SHM_REVOKE_WAIT_NS    UINT64_C(1000000000)
 #define SHM_HEALTH_POLLS      16u  /* look at the clock every so many polls: a power of two */
 #define SHM_WATCHED_MAX       4u   /* rings that a poll looks at itself: a line each */
 #define SHM_WATCH_IDLE_POLLS  256u /* without a message: another QP may take the place */
@@ -160,7 +161,7 @@ struct weir_qp {
     uint32_t tx_cell_bytes;
     uint32_t tx_bytes_max;
     uint32_t tx_posted; /* the remote's receives, as last seen */
-    uint64_t proof;     /* what was last written to remote->proof */
+    uint64_t proof;     /* what was last written to the peer's guard */
     uint64_t given_up;  /* the peer's busy word in a call that was waited for in vain; or 0 */
 
     /* receiving */
@@ -243,6 +244,7 @@ struct weir_device {
     struct copier copier;
     struct weir_qp *qps[SHM_QPS_MAX];
     uint32_t entries_backed; /* of the QP entries of the segment, the first so many */
+    uint32_t proofs_backed;  /* of the proofs in its guard, likewise */
     bool backs_rings;        /* senders cannot: see segment.h */
     uint32_t qp_next_index;
     uint32_t qp_index_end;                /* indexes go round below it */
@@ -330,6 +332,7 @@ int shm_mr_register(struct weir_device *device, void *base, uint64_t length, uin
 int shm_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access,
                     struct weir_mr *mr_out);
 int shm_mr_release(struct weir_device *device, const struct weir_mr *mr);
+void shm_revoke(struct weir_device *device);
 void shm_import_populate(struct weir_device *device, const struct weir_rmr *rmr);
 void shm_import_unmap(struct weir_device *device, const struct weir_rmr *rmr);
 int shm_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
