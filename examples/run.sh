@@ -40,6 +40,25 @@ released)
     # Each of them once: none was written to a page that was gone, and kept.
     seq -f 'record %g' 100 | cmp - "$work/served"
     ;;
+requests)
+    start serve
+    "$program" ask "$address" 1000 | tee "$work/got"
+    grep -qx '1000 replies came, 1000 are right' "$work/got"
+    # A server that is stopped: the client says so, and goes on when the server does.
+    kill -STOP "$server"
+    WEIR_WATCHDOG_MS=100 "$program" ask "$address" 1000 >"$work/got" 2>"$work/err" &
+    writer=$!
+    while ! grep -q 'requests: stalled' "$work/err" && kill -0 "$writer"; do
+        sleep 0.1
+    done
+    kill -CONT "$server"
+    wait "$writer"
+    writer=
+    cat "$work/err"
+    grep -q 'nothing to .* has completed for .* ms: there is no session' "$work/err"
+    grep -q 'requests: resumed' "$work/err"
+    grep -qx '1000 replies came, 1000 are right' "$work/got"
+    ;;
 comeback)
     start store
     "$program" write "$address" 10000 >"$work/wrote" &

@@ -168,7 +168,7 @@ typedef struct weir_inbox {
 #define WEIR_DEVICE_NAME_MAX  32   /* bytes of a device name with its terminator */
 #define WEIR_DEVICE_NOTE_MAX  128  /* bytes of a device's note with its terminator */
 #define WEIR_OPEN_NOTE_MAX    384  /* bytes of why an engine did not open, with its terminator */
-#define WEIR_STALL_TEXT_MAX   1536 /* bytes of a report about a stall, with its terminator */
+#define WEIR_STALL_TEXT_MAX   2048 /* bytes of a report about a stall, with its terminator */
 
 /* ---- engine ------------------------------------------------------------ */
 
@@ -780,6 +780,8 @@ typedef struct weir_event {
     weir_peer peer;
     uint64_t value; /* as the type says; else 0 */
 } weir_event;
+/* Its name in lower case: "up", "degraded", ...; "?" of any other int. Static storage. */
+WEIR_API const char *weir_event_name(int type);
 /* Takes the oldest event. 256 are kept; further ones are dropped, and LOST, which comes before
  * the others, says how many. Errors: EAGAIN (there is none). */
 WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);

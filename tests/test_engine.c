@@ -46,6 +46,15 @@ static void test_E6_every_error_has_a_name_a_text_and_a_class(void **state) {
     for (int i = -3; i < 12; i++)
         assert_non_null(weir_waiting_name(i));
     assert_string_equal(weir_waiting_name(WEIR_WAITING_CREDITS), "credits");
+    for (int i = WEIR_EVENT_UP; i <= WEIR_EVENT_RESUMED; i++) {
+        assert_string_not_equal(weir_event_name(i), "?");
+        for (int j = WEIR_EVENT_UP; j < i; j++)
+            assert_string_not_equal(weir_event_name(i), weir_event_name(j));
+    }
+    assert_string_equal(weir_event_name(WEIR_EVENT_DEVICE_FAILED), "device_failed");
+    static const int no_events[] = {0, WEIR_EVENT_RESUMED + 1, -1, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < sizeof(no_events) / sizeof(no_events[0]); i++)
+        assert_string_equal(weir_event_name(no_events[i]), "?");
     assert_string_equal(weir_version(), "0.1.0");
 }
 

@@ -200,7 +200,8 @@ static void test_M10_a_device_that_completes_nothing(void **state) {
     assert_says(&world, "what is posted has neither completed nor failed");
     lone->slow_bytes = 0;
     resumes(&world);
-    assert_says(&world, "nothing is outstanding to " THERE ", where nothing had completed for 3");
+    assert_says(&world, "nothing is outstanding to " THERE "; a stall of 3");
+    assert_says(&world, "is over, of which was told: what is posted has neither");
     assert_int_equal(info_of(&world).stalls, 1);
     assert_int_equal(lone->engine->stats.peer_stalls, 1);
     lone_close(lone);
@@ -436,8 +437,11 @@ static void test_M10_an_application_that_makes_no_progress(void **state) {
     assert_int_equal(event.type, WEIR_EVENT_STALLED);
     assert_int_equal(event.value, WEIR_STALL_HERE);
     assert_in_range(info_of(&world).absent_ns, WATCH * 3 / 4, WATCH);
+    assert_says(&world, "ms: this application made no progress for");
     lone_pass(lone, WATCH + LATE);
     no_event(lone);
+    assert_says(&world, "ms when this was told: this application made no progress for");
+    assert_says(&world, " ms: what is posted has neither completed nor failed\nwaiting 1");
     assert_int_equal(info_of(&world).cause, WEIR_STALL_QP);
     assert_int_equal(info_of(&world).absent_ns, 0);
     lone_close(lone);

@@ -129,10 +129,10 @@ void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,
     else if (refusal(engine, peer) == WEIR_ECONNECT)
         snprintf(why_out, DIAGNOSIS_MAX, "it is there, but its device does not reach ours");
     else
-        snprintf(
-            why_out, DIAGNOSIS_MAX,
-            "something listens there, but is no weir, or one of another protocol version, or its "
-            "device and ours do not reach each other");
+        snprintf(why_out, DIAGNOSIS_MAX,
+                 "something listens there and does not answer: a weir that is stopped or makes no "
+                 "progress, or no weir, or one of another protocol version, or its device and ours "
+                 "do not reach each other");
     if (fd >= 0)
         close(fd);
     freeaddrinfo(found);

@@ -8,7 +8,7 @@
 #include "options.h"
 #include "weir.h"
 
-#define DIAGNOSIS_MAX 160
+#define DIAGNOSIS_MAX 224
 
 /* Writes a few words: "Connection refused", "not HOST:PORT". */
 void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,

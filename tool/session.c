@@ -211,7 +211,7 @@ int session_look(struct session *session) {
 int session_patience(struct session *session, struct patience *patience, uint64_t moved,
                      weir_transfer oldest) {
     weir_engine_info info = WEIR_ENGINE_INFO_INIT;
-    char still[48] = "";
+    char still[48] = "", text[WEIR_STALL_TEXT_MAX];
     uint64_t now;
     int waits = 0;
 
@@ -237,10 +237,10 @@ int session_patience(struct session *session, struct patience *patience, uint64_
         waits = weir_transfer_waiting_for(session->engine, oldest);
     if (weir_engine_query(session->engine, &info) == 0 && info.stalls > 0)
         snprintf(still, sizeof(still), ", %" PRIu64 " QPs stood still", info.stalls);
-    return complain("nothing has moved for %d s%s%s%s: the target does not run, its host is "
-                    "overloaded, or the link to it is down",
-                    SESSION_STUCK_S, waits > 0 ? ", the oldest transfer waits for " : "",
-                    waits > 0 ? weir_waiting_name(waits) : "", still);
+    return complain("nothing has moved for %d s%s%s%s: %s", SESSION_STUCK_S,
+                    waits > 0 ? ", the oldest transfer waits for " : "",
+                    waits > 0 ? weir_waiting_name(waits) : "", still,
+                    stalls_sentence(session->engine, session->peer, text, sizeof(text)));
 }
 
 int session_poll(struct session *session, weir_notification *notification_out) {

@@ -3,9 +3,17 @@
 #include "stalls.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "host.h"
+
+const char *stalls_sentence(weir_engine *engine, weir_peer peer, char *text_out, size_t text_size) {
+    if (weir_stall_text(engine, peer, text_out, text_size) != 0)
+        snprintf(text_out, text_size, "the target is gone");
+    text_out[strcspn(text_out, "\n")] = '\0';
+    return text_out;
+}
 
 static void remark_stall(weir_engine *engine, weir_peer peer) {
     char text[WEIR_STALL_TEXT_MAX];

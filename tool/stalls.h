@@ -5,6 +5,9 @@
 
 #include "weir.h"
 
+/* What the peer's work waits for, in one line; returns text_out. */
+const char *stalls_sentence(weir_engine *engine, weir_peer peer, char *text_out, size_t text_size);
+
 /* Of STALLED what the peer's work waits for, and the figures; of RESUMED how long that lasted.
  * Other events say nothing. A few lines a second are printed. */
 void stalls_remark(weir_engine *engine, const weir_event *event);

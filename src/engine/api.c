@@ -121,6 +121,24 @@ const char *weir_waiting_name(int waiting_for) {
     return names[waiting_for];
 }
 
+const char *weir_event_name(int type) {
+    static const char *const names[] = {
+        [WEIR_EVENT_UP] = "up",
+        [WEIR_EVENT_DEGRADED] = "degraded",
+        [WEIR_EVENT_RECOVERED] = "recovered",
+        [WEIR_EVENT_GONE] = "gone",
+        [WEIR_EVENT_LOST] = "lost",
+        [WEIR_EVENT_SAME] = "same",
+        [WEIR_EVENT_REFUSED] = "refused",
+        [WEIR_EVENT_DEVICE_FAILED] = "device_failed",
+        [WEIR_EVENT_STALLED] = "stalled",
+        [WEIR_EVENT_RESUMED] = "resumed",
+    };
+    if (type < WEIR_EVENT_UP || (size_t)type >= sizeof(names) / sizeof(names[0]))
+        return "?";
+    return names[type];
+}
+
 int weir_transfer_cancel(weir_engine *engine, weir_transfer handle) {
     if (engine == NULL)
         return WEIR_EINVAL;

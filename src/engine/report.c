@@ -11,6 +11,11 @@
 
 #define NS_PER_MS UINT64_C(1000000)
 
+enum { WHY_BYTES = 320, SENTENCE_BYTES = WEIR_ADDRESS_MAX + 2 * WHY_BYTES + 160 };
+enum { WORK_BYTES = 480, WORD_BYTES = 320 };
+_Static_assert(SENTENCE_BYTES + WORK_BYTES + WORD_BYTES <= WEIR_STALL_TEXT_MAX,
+               "it holds any text");
+
 const char *weir_stall_cause_name(int cause) {
     static const char *const names[] = {
         [WEIR_STALL_NONE] = "none",
@@ -208,17 +213,33 @@ static void say_why(const weir_stall_info *info, const char *step, char *out, si
     }
 }
 
+/* A stall that lasts, whose cause is another now than when it was told. */
+static void say_changed(const struct report *report, char *out, size_t size) {
+    const weir_stall_info *info = &report->info, *last = &report->last;
+    char then[WHY_BYTES], now[WHY_BYTES] = "nothing is outstanding any more";
+    say_why(last, report->handshake, then, sizeof(then));
+    if (info->cause != WEIR_STALL_NONE)
+        say_why(info, report->handshake, now, sizeof(now));
+    snprintf(out, size,
+             "nothing to %s had completed for %" PRIu64 " ms when this was told: %s; now, after "
+             "%" PRIu64 " ms: %s",
+             report->address, last->still_ns / NS_PER_MS, then, info->still_ns / NS_PER_MS, now);
+}
+
 static void say(const struct report *report, char *out, size_t size) {
     const weir_stall_info *info = &report->info;
-    char why[512];
-    if (info->cause != WEIR_STALL_NONE) {
+    char why[WHY_BYTES];
+    if (info->stalled != 0 && info->cause != report->last.cause) {
+        say_changed(report, out, size);
+    } else if (info->cause != WEIR_STALL_NONE) {
         say_why(info, report->handshake, why, sizeof(why));
         snprintf(out, size, "nothing to %s has completed for %" PRIu64 " ms: %s", report->address,
                  info->still_ns / NS_PER_MS, why);
     } else if (info->stalls > 0) {
         say_why(&report->last, "it took long", why, sizeof(why));
         snprintf(out, size,
-                 "nothing is outstanding to %s, where nothing had completed for %" PRIu64 " ms: %s",
+                 "nothing is outstanding to %s; a stall of %" PRIu64
+                 " ms is over, of which was told: %s",
                  report->address, info->last_ns / NS_PER_MS, why);
     } else {
         snprintf(out, size, "nothing is outstanding to %s, and nothing was stalled",
@@ -226,26 +247,36 @@ static void say(const struct report *report, char *out, size_t size) {
     }
 }
 
-static void say_figures(const weir_stall_info *info, char *out, size_t size) {
+static void say_work(const weir_stall_info *info, char *out, size_t size) {
     snprintf(out, size,
              "waiting %" PRIu32 ": pending %" PRIu32 ", posted %" PRIu32 ", parked %" PRIu32
              ", for credits %" PRIu32 ", for room %" PRIu32 " (%" PRIu64 " B); slots %" PRIu32
              " of %" PRIu32 "; credits %" PRIu32 " of %" PRIu32 "; in flight %" PRIu64
-             " B, to all %" PRIu64 " of %" PRIu64 "; completed %" PRIu64 "; stalls %" PRIu64
-             "; peer answered in %" PRIu64 " us, away %" PRIu64 " us, silent %" PRIu64
-             " us, notifications %" PRIu32 ", ready %" PRIu32 ", held %" PRIu32
-             "; TCP repeats %" PRIu32,
+             " B, to all %" PRIu64 " of %" PRIu64 "; completed %" PRIu64 "; stalls %" PRIu64,
              info->waiting, info->pending, info->posted, info->parked, info->credit_waits,
              info->room_waits, info->room_bytes, info->sq_used, info->sq_depth, info->credits,
              info->credits_max, info->inflight_bytes, info->inflight_bytes_engine,
-             info->inflight_bytes_max, info->completed, info->stalls, info->peer_answer_ns / 1000,
-             info->peer_away_ns / 1000, info->peer_silent_ns / 1000, info->peer_notifications,
-             info->peer_ready, info->peer_held, info->control_retransmits);
+             info->inflight_bytes_max, info->completed, info->stalls);
+}
+
+/* What the peer, and the way to it, say. */
+static void say_word(const weir_stall_info *info, char *out, size_t size) {
+    char answer[160] = "", silent[80] = "";
+    if (info->peer_answer_ns != 0)
+        snprintf(answer, sizeof(answer),
+                 "; peer answered in %" PRIu64 " us, away %" PRIu64 " us, notifications %" PRIu32
+                 ", ready %" PRIu32 ", held %" PRIu32,
+                 info->peer_answer_ns / 1000, info->peer_away_ns / 1000, info->peer_notifications,
+                 info->peer_ready, info->peer_held);
+    if (info->peer_silent_ns != 0)
+        snprintf(silent, sizeof(silent), "; peer was asked %" PRIu64 " us ago",
+                 info->peer_silent_ns / 1000);
+    snprintf(out, size, "%s%s; TCP repeats %" PRIu32, answer, silent, info->control_retransmits);
 }
 
 int weir_stall_text(weir_engine *engine, weir_peer peer, char *text_out, size_t text_size) {
     struct report report;
-    char sentence[WEIR_ADDRESS_MAX + 640], figures[640];
+    char sentence[SENTENCE_BYTES], work[WORK_BYTES], word[WORD_BYTES];
     if (engine == NULL || text_out == NULL || text_size == 0)
         return WEIR_EINVAL;
     int rc = look(engine, peer, &report);
@@ -254,7 +285,8 @@ int weir_stall_text(weir_engine *engine, weir_peer peer, char *text_out, size_t 
     if (report.address[0] == '\0')
         snprintf(report.address, sizeof(report.address), "a peer without an address");
     say(&report, sentence, sizeof(sentence));
-    say_figures(&report.info, figures, sizeof(figures));
-    snprintf(text_out, text_size, "%s\n%s", sentence, figures);
+    say_work(&report.info, work, sizeof(work));
+    say_word(&report.info, word, sizeof(word));
+    snprintf(text_out, text_size, "%s\n%s%s", sentence, work, word);
     return WEIR_OK;
 }
