@@ -47,11 +47,49 @@ static bool is_of(const struct sim_oracle *oracle, const struct sim_transfer *tr
            transfer->from_life == oracle->world->nodes[node].life && transfer->handle.id != 0;
 }
 
+/* Whether transfers to this node were outstanding for as long as a stall takes, for all that is
+ * known. */
+static bool may_stall(const struct sim_oracle *oracle, uint32_t node, uint32_t to) {
+    const struct sim_stalls *stalls = &oracle->stalls[node];
+
+    return oracle->world->now_ns - stalls->idle_ns[to] >= oracle->watchdog_ns ||
+           (stalls->blind & 1u << to) != 0;
+}
+
+/* Whether some node says that it is where another one is: the handle of that address may be the
+ * one's or the other's. */
+static bool names_are_doubtful(const struct sim_world *world) {
+    bool doubtful = false;
+
+    for (uint32_t i = 0; i < world->config.nodes; i++) {
+        doubtful = doubtful || sim_node_claims(&world->nodes[i]);
+    }
+    return doubtful;
+}
+
+/* Of one node at least. */
+static void judge_doubtful(struct sim_oracle *oracle, uint32_t node) {
+    bool may = false;
+
+    for (uint32_t to = 0; to < oracle->world->config.nodes; to++) {
+        may = may || may_stall(oracle, node, to);
+    }
+    if (!may && oracle->letters == 0) {
+        sim_violation(oracle->world,
+                      "M10 n%u: some node is stalled, and nothing was outstanding for so long",
+                      node);
+    }
+}
+
 /* The engine told it since the application's last step. */
 static void judge(struct sim_oracle *oracle, uint32_t node, uint32_t to) {
     struct sim_world *world = oracle->world;
     const struct sim_stalls *stalls = &oracle->stalls[node];
 
+    if (names_are_doubtful(world)) {
+        judge_doubtful(oracle, node);
+        return;
+    }
     for (uint32_t i = 1; i <= oracle->count; i++) {
         const struct sim_transfer *transfer = &oracle->transfers[i];
 
@@ -62,8 +100,7 @@ static void judge(struct sim_oracle *oracle, uint32_t node, uint32_t to) {
                           node, to, transfer->number);
         }
     }
-    if (world->now_ns - stalls->idle_ns[to] < oracle->watchdog_ns && oracle->letters == 0 &&
-        (stalls->blind & 1u << to) == 0) {
+    if (!may_stall(oracle, node, to) && oracle->letters == 0) {
         sim_violation(world, "M10 n%u: n%u is stalled, and nothing was outstanding for so long",
                       node, to);
     }

@@ -49,17 +49,26 @@ static const uint8_t *instance_of(const struct sim_app *app) {
     return app->engine != NULL && !app->node->stepping ? engine_instance(app->engine) : NULL;
 }
 
-/* Another engine than the one with this instance, or itself. */
-static void choose_name(struct sim_run *run, const uint8_t *but, uint8_t *out) {
+/* Whether the application's engine knows the other's, and nobody may speak in that one's name. */
+static bool has_met(const struct sim_app *app, const uint8_t *instance) {
+    return instance_of(app) != NULL && instance != NULL && engine_has_met(app->engine, instance);
+}
+
+/* For the engine with this instance: another one that it has met, or the stranger itself. */
+static void choose_name(struct sim_run *run, const uint8_t *asker, uint8_t *out) {
     struct sim_world *world = run->world;
     uint32_t node = (uint32_t)sim_below(&world->prng, world->config.nodes + 1);
-    const uint8_t *instance =
-        node < world->config.nodes ? instance_of(&run->apps[node]) : run->stranger.instance;
+    const uint8_t *name = run->stranger.instance;
 
-    if (instance == NULL || memcmp(instance, but, WIRE_INSTANCE_SIZE) == 0) {
-        instance = run->stranger.instance;
+    for (uint32_t i = 0; i < world->config.nodes && node < world->config.nodes; i++) {
+        const uint8_t *instance = instance_of(&run->apps[i]);
+
+        if (instance != NULL && memcmp(instance, asker, WIRE_INSTANCE_SIZE) == 0 &&
+            has_met(&run->apps[i], instance_of(&run->apps[node]))) {
+            name = instance_of(&run->apps[node]);
+        }
     }
-    memcpy(out, instance, WIRE_INSTANCE_SIZE);
+    memcpy(out, name, WIRE_INSTANCE_SIZE);
 }
 
 static void say(struct sim_run *run, uint64_t *conn, const struct wire_message *message) {
@@ -104,14 +113,6 @@ static void hear(struct sim_run *run) {
 }
 
 /* ---- what it says -------------------------------------------------------- */
-
-static bool has_been_up(const struct sim_app *app, uint32_t with) {
-    weir_peer_info info = WEIR_PEER_INFO_INIT;
-
-    /* Of one that closes, nobody may ask any more. */
-    return app->engine != NULL && !app->node->stepping && app->peers[with].open &&
-           weir_peer_query(app->engine, app->peers[with].handle, &info) == 0 && info.sessions > 0;
-}
 
 static void plain_qps(struct sim_world *world, struct wire_qp_set *out) {
     struct sim_prng *prng = &world->prng;
@@ -220,7 +221,8 @@ void stranger_strike(struct sim_run *run) {
 
     hear(run);
     doors_two(world, &to, &as);
-    if (!has_been_up(&run->apps[to], as) || !has_been_up(&run->apps[as], to)) {
+    if (!has_met(&run->apps[to], instance_of(&run->apps[as])) ||
+        !has_met(&run->apps[as], instance_of(&run->apps[to]))) {
         return;
     }
     if (sim_below(&world->prng, VISIT_ONE_IN) == 0) {

@@ -838,6 +838,36 @@ static void test_M10_an_address_keeps_no_time_of_a_peer(void **state) {
     lone_close(lone);
 }
 
+/* A peer is gone, and the device keeps what is left of it: work for the next one at its address
+ * waits for that. */
+static void test_M10_work_for_the_next_peer_waits_for_the_last(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    weir_event event;
+    lone->no_destroy = true;
+    lone_say(lone, world.conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+    world.conn = 0;
+    pass(&world, 2 * WATCH);
+    no_event(lone);
+    lone_submit_notification(lone, world.peer);
+    stalls(&world, WEIR_STALL_DRAIN, 0);
+    assert_says(&world, "this device has not given back all that was posted on it");
+    lone->no_destroy = false;
+    lone_pass(lone, WATCH / 4);
+    uint64_t conn = lone_dialled(lone, THERE);
+    assert_int_not_equal(conn, 0);
+    lone_say_iam(lone, conn, 2, THERE);
+    lone_answer(lone, conn, 2, 1);
+    assert_true(lone_told(lone, WEIR_EVENT_UP, &event));
+    lone_pass(lone, WATCH / 4);
+    event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_RESUMED);
+    assert_int_equal(event.peer.id, world.peer.id);
+    lone_close(lone);
+}
+
 /* The stall of an address is over when it turns out to be a peer's: RESUMED is told before all that
  * comes of the peer then, whose events may carry the handle of the address. */
 static void test_M10_a_stall_of_an_address_ends_with_it(void **state) {
@@ -859,6 +889,74 @@ static void test_M10_a_stall_of_an_address_ends_with_it(void **state) {
     assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
     pass(&world, WATCH / 2);
     no_event(lone);
+    lone_close(lone);
+}
+
+/* ---- several names ----------------------------------------------------- */
+
+/* Another name of the peer; events go on under the handle that the peer has. */
+static weir_peer open_name(struct world *world, const char *name) {
+    weir_event event;
+    weir_peer peer;
+    assert_int_equal(weir_peer_open(world->lone->engine, name, &peer), WEIR_OK);
+    weir_peer_connect(world->lone->engine, peer);
+    lone_say_iam(world->lone, lone_dialled(world->lone, name), 1, THERE);
+    assert_true(lone_told(world->lone, WEIR_EVENT_SAME, &event));
+    return peer;
+}
+
+/* Names that are opened and closed while work is outstanding put off nothing. */
+static void test_M10_closing_a_name_is_no_progress(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_short_of_credits(&world);
+    weir_event event = {0};
+    for (uint64_t passed = 0; passed < 2 * WATCH && event.type == 0; passed += WATCH / 4) {
+        weir_peer name = open_name(&world, ALSO);
+        assert_int_equal(weir_peer_close(lone->engine, world.peer), WEIR_OK);
+        world.peer = name; /* events carry this one from now on */
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &name), WEIR_OK);
+        assert_int_equal(weir_peer_close(lone->engine, world.peer), WEIR_OK);
+        world.peer = name;
+        pass(&world, WATCH / 4);
+        while (weir_event_take(lone->engine, &event) == WEIR_OK && event.type == WEIR_EVENT_SAME) {
+        }
+        event.type = event.type == WEIR_EVENT_SAME ? 0 : event.type;
+    }
+    assert_int_equal(event.type, WEIR_EVENT_STALLED);
+    assert_int_equal(event.peer.id, world.peer.id);
+    lone_close(lone);
+}
+
+/* A stall that was told is not told again, and its end is, when another handle is closed than the
+ * one under which it was told: that of the address at which the peer is, which was closed, and
+ * opened again when events carried the handle of another name. */
+static void test_M10_closing_another_name_ends_no_stall(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    weir_event event;
+    weir_peer name = open_name(&world, ALSO), own;
+    assert_int_equal(weir_peer_close(lone->engine, world.peer), WEIR_OK);
+    world.peer = name;
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &own), WEIR_OK);
+    assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+    assert_int_equal(event.peer.id, own.id);
+    assert_int_equal(event.value, name.id);
+    weir_transfer last = {0};
+    for (int i = 0; i < 9; i++)
+        last = lone_submit_notification(lone, name);
+    lone_run(lone);
+    stalls(&world, WEIR_STALL_CREDITS, 0);
+    assert_int_equal(weir_peer_close(lone->engine, own), WEIR_OK);
+    pass(&world, 2 * WATCH);
+    no_event(lone);
+    assert_int_equal(info_of(&world).stalled, 1);
+    assert_int_equal(weir_transfer_cancel(lone->engine, last), WEIR_OK);
+    lone_pass(lone, WATCH / 4);
+    event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_RESUMED);
+    assert_int_equal(event.peer.id, name.id);
     lone_close(lone);
 }
 
@@ -926,6 +1024,9 @@ int main(void) {
         cmocka_unit_test(test_M10_what_outlasts_its_handle_is_no_stall),
         cmocka_unit_test(test_M10_an_address_keeps_no_time_of_a_peer),
         cmocka_unit_test(test_M10_a_stall_of_an_address_ends_with_it),
+        cmocka_unit_test(test_M10_work_for_the_next_peer_waits_for_the_last),
+        cmocka_unit_test(test_M10_closing_a_name_is_no_progress),
+        cmocka_unit_test(test_M10_closing_another_name_ends_no_stall),
         cmocka_unit_test(test_M10_arguments),
     };
 

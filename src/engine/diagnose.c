@@ -19,11 +19,14 @@
 /* ---- figures ----------------------------------------------------------- */
 
 bool diagnose_works(const weir_engine *engine, const struct peer *peer) {
-    if (peer->waits == 0 || peer_is_leaving(peer) || peer->alias != NONE)
+    if (peer->waits == 0 || peer->alias != NONE)
         return false;
     if (peer->room_waits > 0)
         return true;
     for (uint8_t l = 0; l < LISTS; l++) {
+        /* What is posted to one that is gone ends by itself, and GONE told of it. */
+        if (peer_is_leaving(peer) && (l == LIST_POSTED || l == LIST_PARKED))
+            continue;
         for (uint32_t i = peer->lists[l].head; i != NONE; i = engine->transfers[i].next) {
             if (engine->transfers[i].kind < TRANSFER_SKIP)
                 return true;
@@ -85,6 +88,8 @@ static uint32_t broken(const weir_engine *engine, const struct peer *peer) {
 
 static uint32_t unconnected(const weir_engine *engine, const struct peer *peer,
                             weir_stall_info *out) {
+    if (peer_is_leaving(peer)) /* the work is for the next one at its address */
+        return WEIR_STALL_DRAIN;
     int reason = peer_is_known(peer) ? endpoint_reason(&peer->endpoint) : 0;
     if (reason != 0) {
         out->error = reason;

@@ -6,6 +6,7 @@
 #include "engine.h"
 #include "agenda.h"
 #include "effects.h"
+#include "found.h"
 #include "inboxes.h"
 #include "layout.h"
 #include "left.h"
@@ -105,6 +106,11 @@ free_engine:
 
 const uint8_t *engine_instance(const weir_engine *engine) {
     return engine->instance;
+}
+
+bool engine_has_met(weir_engine *engine, const uint8_t *instance) {
+    const struct peer *peer = peer_by_instance(engine, instance);
+    return peer != NULL && peer->guarded;
 }
 
 /* ---- the end ----------------------------------------------------------- */

@@ -45,5 +45,7 @@ bool engine_is_full(const weir_engine *engine);
 
 /* The 128-bit instance id. */
 const uint8_t *engine_instance(const weir_engine *engine);
+/* Whether a session with the engine of this instance has been up, which is not forgotten yet. */
+bool engine_has_met(weir_engine *engine, const uint8_t *instance);
 
 #endif

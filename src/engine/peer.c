@@ -517,8 +517,10 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     /* Another handle may name the same engine: then its memory and transfers stay. */
     uint32_t heir = peer_open_alias(engine, known);
     if (told) {
+        uint64_t before = known->handle;
         known->handle = heir == NONE ? known->id : engine->peers[heir].id;
-        known->watch.told = known->watch.works = false; /* of the handle that is closed */
+        if (known->handle != before)
+            known->watch.told = false; /* the handle under which it was told is closed */
         if (known->refs > 0)
             peer_told(known);
         tell_names(engine, known);
