@@ -169,6 +169,7 @@ typedef struct weir_inbox {
 #define WEIR_DEVICE_NOTE_MAX  128  /* bytes of a device's note with its terminator */
 #define WEIR_OPEN_NOTE_MAX    384  /* bytes of why an engine did not open, with its terminator */
 #define WEIR_STALL_TEXT_MAX   2048 /* bytes of a report about a stall, with its terminator */
+#define WEIR_TRACE_MIN        2048 /* bytes that the text of a trace has room for, at least */
 
 /* ---- engine ------------------------------------------------------------ */
 
@@ -964,6 +965,28 @@ typedef enum weir_metrics_format {
  * included, some 8 KiB. Errors: EINVAL, ETOOBIG (text_size is less than that room). */
 WEIR_API int weir_engine_metrics(weir_engine *engine, uint32_t format, char *text_out,
                                  size_t text_size, size_t *length_out);
+
+/* ---- traces ------------------------------------------------------------ */
+
+/* An engine remembers its last changes of state, some 4,000: handshakes, breaks, drains, stalls,
+ * events, and where something ran out; not single transfers. */
+typedef enum weir_trace_format {
+    WEIR_TRACE_TEXT = 0, /* a line each, for a person; in no fixed form */
+    WEIR_TRACE_JSON = 1  /* trace events, for Perfetto and chrome://tracing */
+} weir_trace_format;
+/* Writes them as text with its terminator, the oldest first. The format is one of
+ * weir_trace_format. *length_out: the bytes without the terminator. text_size is WEIR_TRACE_MIN at
+ * least; what has no room is left out, the oldest first. With text_out NULL nothing is written, and
+ * text_size does not count: *length_out is then the room that all have. Waits for nobody. Errors:
+ * EINVAL. */
+WEIR_API int weir_engine_trace(weir_engine *engine, uint32_t format, char *text_out,
+                               size_t text_size, size_t *length_out);
+/* The same of another process, which is not disturbed: of its index-th engine, from 0. It takes the
+ * right to look at its descriptors (proc_pid_fd(5)): the same user, or root. Blocks for some
+ * milliseconds. Errors: EINVAL, ESTALE (it has no more engines), EPEER (there is no such process),
+ * EDENIED, ENOTSUP (its weir is another version), EMFILE, ENOMEM. */
+WEIR_API int weir_process_trace(int64_t pid, size_t index, uint32_t format, char *text_out,
+                                size_t text_size, size_t *length_out);
 
 /* ---- devices ----------------------------------------------------------- */
 

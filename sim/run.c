@@ -442,6 +442,31 @@ static void judge_slots(struct sim_run *run, uint32_t node) {
     }
 }
 
+/* Whether a QP that is connected has a partner which is being connected to it: such a transfer
+ * broke their last session just now. */
+static bool any_connects(const struct sim_run *run) {
+    struct sim_world *world = run->world;
+    struct sim_qp_info mine, theirs;
+    bool found = false;
+
+    for (uint32_t i = 0; i < world->config.nodes; i++) {
+        uint32_t at = 0;
+
+        while (world->nodes[i].nic != NULL &&
+               (at = sim_nic_qp_next(world->nodes[i].nic, at, &mine)) != 0) {
+            uint32_t there = 0;
+
+            while (mine.state == SIM_QP_RTS && world->nodes[mine.remote_node].nic != NULL &&
+                   (there = sim_nic_qp_next(world->nodes[mine.remote_node].nic, there, &theirs)) !=
+                       0) {
+                found |= theirs.uid == mine.remote_uid && theirs.remote_uid == mine.uid &&
+                         theirs.state == SIM_QP_INIT;
+            }
+        }
+    }
+    return found;
+}
+
 /* How many rounds of quiet: a transfer that nobody observes may still break session after
  * session. */
 static uint32_t quiet_rounds(const struct sim_run *run) {
@@ -485,7 +510,8 @@ static void phase_quiet(struct sim_run *run) {
         run_slice(run, scaled(run->world, RUN_QUIET_NS));
     }
     /* Transfers that nobody observes break session after session, too. */
-    while (!run_over(run) && run->world->now_ns < until && holds_pending(run)) {
+    while (!run_over(run) && run->world->now_ns < until &&
+           (holds_pending(run) || any_connects(run))) {
         run_slice(run, scaled(run->world, RUN_QUIET_NS));
     }
     await_signs_of_life(run);

@@ -234,6 +234,11 @@ static struct lone *open_as(const weir_engine_options *options, bool own_queues)
                                .device_ops = &lone_device_ops};
     if (options != NULL)
         limits = *options;
+    the->recorder_bytes = recorder_bytes(limits.peers_max);
+    the->recorder = calloc(1, the->recorder_bytes);
+    assert_non_null(the->recorder);
+    ports.recorder = (struct weir_recorder_port){
+        .memory = the->recorder, .bytes = the->recorder_bytes, .pid = 77};
     if (limits.watchdog_ns == 0)
         limits.watchdog_ns = WEIR_WATCHDOG_NONE;
     assert_int_equal(engine_create(&limits, &ports, &the->engine), WEIR_OK);
@@ -252,6 +257,7 @@ struct lone *lone_open_own(const weir_engine_options *options) {
 void lone_close(struct lone *lone) {
     weir_engine_close(lone->engine);
     assert_int_equal(lone->closes, 1);
+    free(lone->recorder);
     free(lone);
 }
 

@@ -61,6 +61,8 @@ struct lone_event {
 };
 
 struct lone {
+    void *recorder; /* the memory of the engine's */
+    size_t recorder_bytes;
     weir_engine *engine;
     uint64_t now_ns;
     uint64_t room_bytes;  /* that the machine has left; lone_open: not known */

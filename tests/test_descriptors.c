@@ -19,7 +19,7 @@
 #include "held.h"
 
 /* The descriptors that each takes, as weir(3) says. */
-enum { OF_ENGINE = 15, OF_PEER = 4, OF_MEMORY = 1 };
+enum { OF_ENGINE = 16, OF_PEER = 4, OF_MEMORY = 1 };
 enum { MEMORIES = 16, BYTES = 4096 };
 
 static struct rlimit usual;

@@ -21,5 +21,6 @@ int bench_trace(const struct options *options);
 int bench_all(const struct options *options);
 int report_page(const struct options *options);
 int info_print(const struct options *options);
+int history_print(const struct options *options);
 
 #endif

@@ -30,12 +30,12 @@ static int bench_sweep(const struct options *options) {
 }
 
 static int (*const runs[CMD_COUNT])(const struct options *options) = {
-    [CMD_SERVE] = target_serve,  [CMD_INFO] = info_print,   [CMD_LIMITS] = bench_limits,
-    [CMD_REPORT] = report_page,  [CMD_ALL] = bench_all,     [CMD_WRITE] = bench_write,
-    [CMD_READ] = bench_stream,   [CMD_SEND] = bench_send,   [CMD_SWEEP] = bench_sweep,
-    [CMD_PACE] = bench_pace,     [CMD_WAKE] = bench_wake,   [CMD_FAULTS] = bench_faults,
-    [CMD_INCAST] = bench_incast, [CMD_STORM] = bench_storm, [CMD_FILL] = bench_fill,
-    [CMD_REPLAY] = bench_replay, [CMD_TRACE] = bench_trace,
+    [CMD_SERVE] = target_serve,    [CMD_INFO] = info_print,     [CMD_LIMITS] = bench_limits,
+    [CMD_HISTORY] = history_print, [CMD_REPORT] = report_page,  [CMD_ALL] = bench_all,
+    [CMD_WRITE] = bench_write,     [CMD_READ] = bench_stream,   [CMD_SEND] = bench_send,
+    [CMD_SWEEP] = bench_sweep,     [CMD_PACE] = bench_pace,     [CMD_WAKE] = bench_wake,
+    [CMD_FAULTS] = bench_faults,   [CMD_INCAST] = bench_incast, [CMD_STORM] = bench_storm,
+    [CMD_FILL] = bench_fill,       [CMD_REPLAY] = bench_replay, [CMD_TRACE] = bench_trace,
 };
 
 /* A descriptor 0 to 2 that is closed would be the next one that is opened: a socket that gets

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.c: see options.h. Values are checked one by one against the table's bounds, then
- * together (check_together). getopt_long(3) does the splitting, with its own messages off. */
+/* options.c: see options.h. It is long because each option is an entry of one table, and what
+ * makes no sense together has a sentence each. Values are checked one by one against the table's
+ * bounds, then together (check_together). getopt_long(3) does the splitting, with its own messages
+ * off. */
 #define _GNU_SOURCE
 #include "options.h"
 
@@ -73,7 +75,12 @@ static const struct entry entries[] = {
      ON(CMD_SERVE), AT(metrics), 0, 0},
     {"watch", NULL, "say on stderr when a client stalls, and why", KIND_FLAG, ON(CMD_SERVE),
      AT(watch), 0, 1},
-    {"json", NULL, "print JSON instead of text", KIND_FLAG, ON(CMD_INFO), AT(json_flag), 0, 1},
+    {"json", NULL, "print JSON instead of text", KIND_FLAG, ON(CMD_INFO) | ON(CMD_HISTORY),
+     AT(json_flag), 0, 1},
+    {"engine", "N", "this one of its engines, from 0 [all]", KIND_COUNT, ON(CMD_HISTORY),
+     AT(engine), 0, 1000000},
+    {"last", "N", "the last N changes alone [all]", KIND_COUNT, ON(CMD_HISTORY), AT(last), 1,
+     1000000},
     {"out", "FILE", "the page to write, HTML (required)", KIND_TEXT, ON(CMD_REPORT), AT(out), 0, 0},
     {"out", "DIR", "for results.json and report.html (required)", KIND_TEXT, ON(CMD_ALL), AT(out),
      0, 0},
@@ -185,6 +192,7 @@ static const struct {
 } commands[CMD_COUNT] = {
     [CMD_SERVE] = {"serve", "serve", "a target for all benches; prints its address when ready"},
     [CMD_INFO] = {"info", "info", "devices, limits, settings and memory"},
+    [CMD_HISTORY] = {"trace", "trace", "what has changed last in a process that uses weir"},
     [CMD_REPORT] = {"report", "report", "a page of results, or of two compared"},
     [CMD_ALL] = {"all", "bench all", "the suite, in rounds, and a page of the results"},
     [CMD_LIMITS] = {"limits", "bench limits", "what this machine does at best, without weir"},
@@ -241,7 +249,10 @@ static void help_bench(void) {
 
 static void help_command(enum command command) {
     printf("weir %s%s [OPTION]...: %s\n\n", commands[command].words,
-           command == CMD_REPORT ? " A.json [B.json]" : "", commands[command].summary);
+           command == CMD_REPORT    ? " A.json [B.json]"
+           : command == CMD_HISTORY ? " PID"
+                                    : "",
+           commands[command].summary);
     for (size_t i = 0; i < ENTRY_COUNT; i++) {
         char left[64];
         const char *argument = entries[i].argument;
@@ -411,6 +422,7 @@ static void set_defaults(enum command command, struct options *options) {
                                 .pool = 512 * MIB,
                                 .memory_max = 16 * GIB,
                                 .sessions = command == CMD_SERVE ? 64 : 0,
+                                .engine = OPTIONS_ALL,
                                 .cold = command == CMD_LIMITS ? 1 * GIB : 0,
                                 .requests = command == CMD_TRACE ? 2000 : 0};
 }
@@ -431,6 +443,11 @@ static int check_device(enum command command, const char *name) {
 }
 
 _Static_assert(ENTRY_COUNT <= 64, "struct options has a bit for each");
+
+static bool is_pid(const char *word) {
+    return word != NULL && word[0] != '\0' && word[0] != '0' &&
+           strspn(word, "0123456789") == strlen(word) && strlen(word) < 10;
+}
 
 /* The first of these options, which do not apply, that was given all the same; or NULL. */
 static const char *given_of(const struct options *o, const char *const *names) {
@@ -561,6 +578,11 @@ static int check_together(const struct options *o) {
         return complain("bench replay: --trace FILE is required");
     if (o->command == CMD_REPORT && (o->files[0] == NULL || o->out == NULL))
         return complain("report: %s is required", o->out == NULL ? "--out FILE" : "a file");
+    if (o->command == CMD_HISTORY && !is_pid(o->files[0]))
+        return o->files[0] == NULL ? complain("trace: the number of a process is required")
+                                   : complain("trace %s: not the number of a process", o->files[0]);
+    if (o->command == CMD_HISTORY && o->last > 0 && o->json_flag != 0)
+        return complain("trace: --last does not go with --json");
     if (o->command == CMD_ALL && o->out == NULL)
         return complain("bench all: --out DIR is required");
     return o->device != NULL ? check_device(o->command, o->device) : 0;
@@ -649,7 +671,11 @@ static void complain_word(const struct taken *taken, const char *words, char **a
 
 /* The next word that is no option, if the command has a place for it. */
 static bool take_file(struct options *options, const char *word) {
-    for (unsigned i = 0; options->command == CMD_REPORT && i < OPTIONS_FILES_MAX; i++) {
+    unsigned most = options->command == CMD_REPORT    ? OPTIONS_FILES_MAX
+                    : options->command == CMD_HISTORY ? 1
+                                                      : 0;
+
+    for (unsigned i = 0; i < most; i++) {
         if (options->files[i] == NULL) {
             options->files[i] = word;
             return true;

@@ -11,6 +11,7 @@
 enum command {
     CMD_SERVE = 0,
     CMD_INFO,
+    CMD_HISTORY,
     CMD_REPORT,
     CMD_ALL,
     CMD_LIMITS,
@@ -41,10 +42,11 @@ enum memory_kind { MEMORY_SHARED = 0, MEMORY_OWN = 1 };
 enum latency_kind { LATENCY_NONE = 0, LATENCY_NOTIFY = 1, LATENCY_MEMORY = 2 };
 
 #define OPTIONS_FILES_MAX 2
+#define OPTIONS_ALL       UINT64_MAX
 
 struct options {
     enum command command;
-    const char *files[OPTIONS_FILES_MAX]; /* the words of report; NULL: not given */
+    const char *files[OPTIONS_FILES_MAX]; /* the words of report and trace; NULL: not given */
     const char *listen;
     const char *peer;
     const char *device;
@@ -81,6 +83,8 @@ struct options {
     uint64_t dial;
     uint64_t sessions; /* that a server has room for */
     uint64_t json_flag;
+    uint64_t engine; /* OPTIONS_ALL: of all engines of a process */
+    uint64_t last;   /* changes of state; 0: all */
     uint64_t watch;
     uint64_t notify;
     uint64_t verify;

@@ -324,6 +324,24 @@ int wire_decode(const uint8_t *in, size_t length, struct wire_message *message_o
     return WEIR_OK;
 }
 
+uint64_t wire_epoch_of(const struct wire_message *message) {
+    if (has_epoch(message->type))
+        return message->epoch;
+    return has_echo(message->type) ? message->echo : 0;
+}
+
+enum wire_type wire_peek(const uint8_t *in, size_t length, uint64_t *epoch_out) {
+    struct reader r = {.in = in, .left = length};
+    uint8_t skipped[2 * WIRE_INSTANCE_SIZE];
+
+    get_bytes(&r, skipped, sizeof(MESSAGE_MAGIC) + 2);
+    enum wire_type type = (enum wire_type)get_uint(&r, 2);
+    get_uint(&r, 4);
+    get_bytes(&r, skipped, 2 * WIRE_INSTANCE_SIZE);
+    *epoch_out = has_epoch(type) || has_echo(type) ? get_uint(&r, 8) : 0;
+    return type;
+}
+
 const char *wire_type_name(enum wire_type type) {
     static const char *const NAMES[WIRE_TYPE_END] = {
         [WIRE_WHO] = "WHO",       [WIRE_IAM] = "IAM",

@@ -168,6 +168,11 @@ int wire_encode(const struct wire_message *message, uint8_t *out, size_t size,
  * unspecified. Members that the type does not have are left alone. */
 int wire_decode(const uint8_t *in, size_t length, struct wire_message *message_out);
 
+/* The session that a message is about: its own epoch, or the one that it echoes; 0: of none. */
+uint64_t wire_epoch_of(const struct wire_message *message);
+/* Of an encoded message its type and such an epoch: for who sends what others encoded. */
+enum wire_type wire_peek(const uint8_t *in, size_t length, uint64_t *epoch_out);
+
 /* The type's name in capitals, for traces; "?" for any other value. */
 const char *wire_type_name(enum wire_type type);
 

@@ -23,6 +23,7 @@
 #include "news.h"
 #include "peer.h"
 #include "tables.h"
+#include "trace.h"
 
 static void learn_address(weir_engine *engine, struct peer *peer, const char *address) {
     if (peer->dialable || !address_dialable(address) || strcmp(peer->address, address) == 0)
@@ -293,8 +294,20 @@ static void disown(weir_engine *engine, uint64_t conn, const struct wire_message
                    &(struct wire_message){.type = WIRE_SETTLE, .epoch = message->echo});
 }
 
+/* What anybody says in a peer's name is recorded as that peer's. */
+static void heard(weir_engine *engine, const struct wire_message *message) {
+    const struct peer *peer = peer_by_instance(engine, message->from);
+    int reason = message->type == WIRE_REFUSE ? message->reason : 0;
+    uint64_t epoch = wire_epoch_of(message);
+    if (peer != NULL)
+        TRACE_PEER(engine, heard, peer, reason, (uint64_t)message->type, epoch);
+    else
+        TRACE(engine, heard, 0, reason, (uint64_t)message->type, epoch);
+}
+
 static void on_message(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
     engine->stats.control_received++;
+    heard(engine, message);
     if (memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0 &&
         message->type != WIRE_WHO && message->type != WIRE_IAM) {
         engine->stats.control_stale++;
@@ -348,8 +361,10 @@ static void ignore_name(const weir_engine *engine, struct wire_message *message)
 
 static void on_connected(weir_engine *engine, uint64_t conn) {
     struct peer *peer = dialled_on(engine, conn);
-    if (peer != NULL)
-        dial_connected(engine, peer);
+    if (peer == NULL)
+        return;
+    TRACE_PEER(engine, connected, peer, 0, conn, 0);
+    dial_connected(engine, peer);
 }
 
 /* Control events, up to budget; returns how many. */

@@ -28,6 +28,7 @@
 #include "found.h"
 #include "notes.h"
 #include "tables.h"
+#include "trace.h"
 
 enum {
     DIAL_PAUSE_NS = 20 * 1000 * 1000,
@@ -212,6 +213,7 @@ static void call(weir_engine *engine, struct peer *peer) {
     peer->dial_next_ns = UINT64_MAX;
     uint64_t conn = 0;
     int rc = engine->ports.control.ops->dial(engine->ports.control.self, peer->address, &conn);
+    TRACE_PEER(engine, dial, peer, rc, conn, 0);
     found_conn_set(engine, peer, &peer->conn_dialled, rc == WEIR_OK ? conn : 0);
     peer->dial_error = WEIR_ECONNECT;
     if (rc == WEIR_OK)
@@ -417,6 +419,7 @@ static bool is_of_use(const weir_engine *engine, const struct peer *peer) {
 /* The peer loses this connection. */
 static void conn_lost(weir_engine *engine, struct peer *peer, uint64_t conn, int error) {
     bool called = peer->conn_accepted == conn;
+    TRACE_PEER(engine, conn_lost, peer, error, conn, 0);
     if (called) {
         bool aside = peer->before_aside;
         found_conn_set(engine, peer, &peer->conn_accepted, peer->conn_before);

@@ -18,6 +18,7 @@
 #include "session.h"
 #include "tables.h"
 #include "talk.h"
+#include "trace.h"
 #include "transfer.h"
 
 #include <assert.h>
@@ -26,6 +27,7 @@ static void settled(weir_engine *engine, struct peer *peer, const struct ep_effe
     if (effect->epoch > peer->settled_epoch)
         peer->settled_epoch = effect->epoch;
     peer->settled = *effect->settled;
+    TRACE_PEER(engine, settled, peer, 0, effect->epoch, 0);
     if (effect->settled->broke <= effect->epoch)
         session_excuse(engine, peer, effect->settled->broke, effect->settled->reason);
     transfer_unpark(engine, peer);
@@ -41,6 +43,8 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t number) {
         note_broken(engine, peer, number); /* talk_renew: it was begun before */
     peer->sessions[number].up = true;
     peer->sessions_up++;
+    TRACE_PEER(engine, session_up, peer, 0, peer->sessions[number].epoch,
+               peer->sessions[number].epoch_remote);
     engine->stats.sessions_up++;
     weir_event_type event = standing_step(&peer->standing, STANDING_IN_UP);
     bool recovered = event == WEIR_EVENT_RECOVERED;
@@ -67,6 +71,12 @@ static void failed(weir_engine *engine, struct peer *peer, int error) {
         peer_unreachable(engine, peer, error);
 }
 
+static void said(weir_engine *engine, const struct peer *peer, const struct ep_effect *effect) {
+    uint64_t epoch;
+    enum wire_type type = wire_peek(effect->data, effect->length, &epoch);
+    TRACE_PEER(engine, said, peer, 0, (uint64_t)type, epoch);
+}
+
 /* Performs one effect; true if it has an answer, which is *answer_out then. */
 static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effect *effect,
                     struct wire_qp_set *local, struct ep_event *answer_out) {
@@ -79,6 +89,7 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
             peer->conn_said = peer->conn_last;
             peer->unheard = peer->conn_last == 0;
         }
+        said(engine, peer, effect);
         conn_send(engine, peer->conn_last, effect->data, effect->length, effect->retransmit);
         return false;
     case EP_DO_CREATE:

@@ -16,9 +16,11 @@
 #include "sleep.h"
 #include "step.h"
 #include "streams.h"
+#include "trace.h"
 #include "transfer.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 /* Registers the engine's own message buffers with the device. */
 static int register_buffers(weir_engine *e) {
@@ -44,6 +46,18 @@ static int listen_at(weir_engine *e, const char *address) {
     e->listening = rc == WEIR_OK;
     memcpy(e->reach, e->address, sizeof(e->reach));
     return rc;
+}
+
+/* From here on changes of state are recorded. */
+static void record(weir_engine *e, uint32_t names_max) {
+    const struct weir_env *env = &e->ports.env;
+    const struct weir_recorder_port *port = &e->ports.recorder;
+    struct recorder_owner owner = {
+        .opened_ns = env->ops->now(env->self), .opened_unix = port->unix_now, .pid = port->pid};
+    snprintf(owner.device, sizeof(owner.device), "%s", e->device_ops->name);
+    snprintf(owner.address, sizeof(owner.address), "%.*s", RECORDER_NAME - 1, e->address);
+    recorder_begin(&e->recorder, port->memory, names_max, &owner);
+    TRACE(e, open, 0, 0, 0, 0);
 }
 
 int engine_create(const weir_engine_options *options, const struct weir_ports *ports,
@@ -89,6 +103,8 @@ int engine_create(const weir_engine_options *options, const struct weir_ports *p
     rc = listen_at(e, limits.listen);
     if (rc != WEIR_OK)
         goto release_buffers;
+    if (ports->recorder.memory != NULL)
+        record(e, limits.peers_max);
     e->options.listen = NULL; /* the caller's strings are not kept */
     e->options.device = NULL;
     *engine_out = e;
@@ -145,6 +161,7 @@ weir_engine *engine_end(weir_engine *engine) {
     own_enter(engine);
     step_take_submitted(engine);
     engine->closing = true;
+    TRACE(engine, close, 0, 0, 0, 0);
     uint64_t deadline = engine_clock(engine) + engine->options.teardown_timeout_ns;
     effects_leave(engine);
     while (!left_nothing(engine) && engine_clock(engine) < deadline) {
@@ -158,6 +175,7 @@ weir_engine *engine_end(weir_engine *engine) {
         engine->device_ops->disarm(engine->device);
     }
     fail_unheard(engine);
+    engine->recorder.memory = NULL; /* it goes with the ports */
     if (!left_nothing(engine) && engine->device_ops->revoke != NULL)
         engine->device_ops->revoke(engine->device);
     release_memory(engine);

@@ -10,6 +10,7 @@
 #include "inflight.h"
 
 #include "agenda.h"
+#include "trace.h"
 
 #include <assert.h>
 
@@ -76,6 +77,7 @@ void peer_waits(weir_engine *engine, struct peer *peer, weir_waiting_for what) {
     if (what == WEIR_WAITING_INFLIGHT) {
         engine->stats.inflight_waits++;
         peer->inflight_waits_begun++;
+        TRACE_OFTEN(engine, no_inflight, peer, 0, inflight_bytes(engine), 0);
     }
 }
 
@@ -94,6 +96,7 @@ weir_waiting_for peer_waiting_for(const struct peer *peer) {
  * until a pause is over. The pause doubles with each refusal in a row, RETRY_DOUBLINGS times. */
 void qp_block(weir_engine *engine, struct qp *qp) {
     qp->blocked = true;
+    TRACE_OFTEN(engine, qp_refuses, peer_at(engine, qp->peer), 0, qp_index(engine, qp), 0);
     timer_qp(engine, qp, engine_now(engine) + ((uint64_t)RETRY_NS << qp->refusals));
     if (qp->refusals < RETRY_DOUBLINGS)
         qp->refusals++;

@@ -7,8 +7,11 @@
  */
 #include "news.h"
 
+#include "trace.h"
+
 void news_event(weir_engine *engine, weir_event_type type, uint64_t handle, int error,
                 uint64_t value) {
+    TRACE(engine, event, handle, error, (uint64_t)type, value);
     weir_event *event = queue_room(&engine->events);
     if (event == NULL) {
         atomic_fetch_add(&engine->events_lost, 1);

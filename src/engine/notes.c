@@ -4,6 +4,7 @@
 
 #include "found.h"
 #include "tables.h"
+#include "trace.h"
 
 static void enlist(weir_engine *engine, struct peer *peer) {
     uint32_t index = peer_index(engine, peer);
@@ -31,6 +32,8 @@ struct peer *notes_next(weir_engine *engine) {
 void note_broken(weir_engine *engine, struct peer *peer, uint32_t number) {
     if (number == NONE || !peer->sessions[number].used || peer->sessions[number].retired)
         return;
+    TRACE_PEER(engine, session_broken, peer, peer->sessions[number].cause,
+               peer->sessions[number].epoch, 0);
     peer->sessions[number].broke_here = true;
     if (peer->live == number) {
         peer->sessions[number].lost = true;
@@ -51,6 +54,7 @@ void note_drained(weir_engine *engine, struct peer *peer, uint32_t number) {
     peer->notes.broken &= (uint8_t) ~(1u << number);
     peer->notes.heard &= (uint8_t) ~(1u << number);
     peer->notes.drained |= (uint8_t)(1u << number);
+    TRACE_PEER(engine, session_drained, peer, 0, peer->sessions[number].epoch, 0);
     enlist(engine, peer);
 }
 

@@ -12,10 +12,13 @@
 #include "left.h"
 #include "os.h"
 #include "own.h"
+#include "recorder.h"
 #include "settings.h"
 #include "sleep.h"
 
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 static const struct weir_device_ops *find_device(const char *name) {
     for (size_t i = 0; i < device_table_count; i++) {
@@ -30,10 +33,29 @@ static void close_device(struct weir_ports *ports) {
     os_env_close(&ports->env);
 }
 
+/* Memory for the recorder, which the engine opens and closes like a port. */
+static int open_recorder(const weir_engine_options *options, struct weir_ports *ports) {
+    struct shared shared;
+    int rc = shared_open(recorder_bytes(options->peers_max), &shared);
+    if (rc == WEIR_OK)
+        ports->recorder = (struct weir_recorder_port){.memory = shared.base,
+                                                      .bytes = shared.bytes,
+                                                      .fd = shared.fd,
+                                                      .pid = getpid(),
+                                                      .unix_now = (uint64_t)time(NULL)};
+    return rc;
+}
+
+static void close_recorder(const struct weir_ports *ports) {
+    const struct weir_recorder_port *port = &ports->recorder;
+    shared_close(&(struct shared){.base = port->memory, .bytes = port->bytes, .fd = port->fd});
+}
+
 static void close_ports(struct weir_ports *ports, weir_engine *left, void *context) {
     (void)context;
     wait_close(&ports->wait);
     tcp_close(&ports->control);
+    close_recorder(ports);
     if (left != NULL)
         left_to_thread(left, close_device);
     else
@@ -56,7 +78,8 @@ static uint32_t conns_of(const weir_engine_options *options) {
 
 uint64_t open_address_bytes(const weir_engine_options *options,
                             const struct weir_device_caps *caps) {
-    return engine_bytes(options) + tcp_bytes(conns_of(options)) + caps->map_bytes;
+    return engine_bytes(options) + tcp_bytes(conns_of(options)) +
+           recorder_bytes(options->peers_max) + caps->map_bytes;
 }
 
 static int open_ports(const weir_engine_options *options, struct weir_ports *ports) {
@@ -83,6 +106,8 @@ static int open_ports(const weir_engine_options *options, struct weir_ports *por
     rc = ports->wait.ops->add(ports->wait.self, ports->control.ops->fd(ports->control.self));
     if (rc == WEIR_OK)
         rc = ports->wait.ops->add(ports->wait.self, ports->device_ops->fd(ports->device));
+    if (rc == WEIR_OK)
+        rc = open_recorder(options, ports);
     if (rc == WEIR_OK)
         return WEIR_OK;
     wait_close(&ports->wait);

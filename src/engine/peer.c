@@ -28,6 +28,7 @@
 #include "streams.h"
 #include "tables.h"
 #include "talk.h"
+#include "trace.h"
 #include "transfer.h"
 
 #include <assert.h>
@@ -328,6 +329,7 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
         deliver_tell(engine, peer, true); /* what is held comes under the handle that ends now */
     enter(engine, peer, PEER_LEAVING);
     peer->left_ns = engine_now(engine);
+    TRACE_PEER(engine, gone, peer, error, 0, 0);
     peer->end_error = error;
     peer->live = NONE;
     peer_not_fast(peer);

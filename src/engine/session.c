@@ -16,6 +16,7 @@
 #include "runs.h"
 #include "tables.h"
 #include "talk.h"
+#include "trace.h"
 #include "transfer.h"
 
 #include <assert.h>
@@ -155,6 +156,7 @@ int session_create(weir_engine *engine, struct peer *peer, uint32_t number, uint
         session->qp_count = session->qp_left = i + 1;
     }
     refresh_caps(engine);
+    TRACE_PEER(engine, qps_made, peer, 0, epoch, session->qp_count);
     return WEIR_OK;
 }
 
@@ -168,6 +170,8 @@ static void qp_connected(weir_engine *engine, const struct session *session, str
     qp->connected = true;
     credit_agree(&qp->credit, (uint16_t)window);
     recv_connected(engine, qp);
+    TRACE_PEER(engine, qp_connected, peer_at(engine, qp->peer), 0, session->epoch,
+               session->qp_used);
 }
 
 /* EINPROGRESS: note_connected() follows when the outcome is known. After another error some QPs
@@ -316,6 +320,7 @@ void session_retire(weir_engine *engine, struct peer *peer, uint32_t number) {
     if (!session->used || session->retired)
         return;
     session->retired = true;
+    TRACE_PEER(engine, session_over, peer, session->cause, session->epoch, 0);
     if ((peer->live == number || session->lost) && !endpoint_gone(&peer->endpoint))
         session_lost(engine, peer, number);
     if (peer->live == number) {
@@ -340,6 +345,7 @@ void session_retire(weir_engine *engine, struct peer *peer, uint32_t number) {
 static void qp_gone(weir_engine *engine, struct qp *qp) {
     struct peer *peer = peer_at(engine, qp->peer);
     engine->draining--;
+    TRACE_PEER(engine, qp_gone, peer, 0, qp_index(engine, qp), qp->drain.forced);
     if (qp->drain.forced)
         engine->stats.teardown_forced++;
     qp->qp = NULL;

@@ -17,6 +17,7 @@
 #include "cause.h"
 #include "inflight.h"
 #include "notes.h"
+#include "trace.h"
 
 enum {
     LOOKS = 8,         /* in stall_timeout_ns */
@@ -61,6 +62,7 @@ static void give_up(weir_engine *engine, const struct qp *qp) {
     if (peer->sessions[number].retired)
         return;
     engine->stats.stalls++;
+    TRACE_PEER(engine, qp_still, peer, 0, qp_index(engine, qp), 0);
     cause_unanswered(engine, peer, number);
     note_broken(engine, peer, number);
 }

@@ -31,6 +31,7 @@
 #include "ports.h"
 #include "queue.h"
 #include "receives.h"
+#include "recorder.h"
 #include "region.h"
 #include "standing.h"
 #include "timer.h"
@@ -484,6 +485,7 @@ struct peer {
     uint64_t pass_theirs; /* this is what we show it; 0: it has not said yet */
     char address[WEIR_ADDRESS_MAX];
     struct watch watch;
+    uint64_t trace_tick; /* of the last record of something that may happen often */
     struct endpoint endpoint;
     struct parts *parts; /* WINDOW_SIZE; backed when notifications come in several */
     bool parts_used;     /* since they were zeroed */
@@ -700,6 +702,7 @@ struct weir_engine {
     void (*on_abandon)(struct weir_ports *ports);
     struct fork_watch fork_watch;
     bool watched;              /* fork_watch is */
+    struct recorder recorder;  /* what has changed last: trace.h */
     struct sleeping *sleeping; /* sleep.c; NULL: one thread, and sleeping is the world's business */
 };
 

@@ -21,6 +21,7 @@
 #include "notes.h"
 #include "records.h"
 #include "streams.h"
+#include "trace.h"
 #include "transfer.h"
 
 enum { PUT_AHEAD = 256 }; /* messages of a stream that are put and have not ended */
@@ -59,7 +60,8 @@ static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *s
 /* ---- saying ------------------------------------------------------------ */
 
 /* The next word of the stream's. */
-static bool say_of(weir_engine *engine, struct stream *stream, struct word *word) {
+static bool say_of(weir_engine *engine, struct peer *peer, struct stream *stream,
+                   struct word *word) {
     *word = (struct word){.inbox = stream->inbox};
     if (stream->left_due && stream->state == STREAM_CLOSED && stream->put == 0) {
         word->kind = WORD_LEFT;
@@ -70,6 +72,7 @@ static bool say_of(weir_engine *engine, struct stream *stream, struct word *word
         stream->outbox.wanted == 0) {
         word->kind = WORD_WANT;
         word->grants = stream->outbox.wanted = 1;
+        TRACE_OFTEN(engine, no_room, peer, 0, stream->inbox, 0);
         return true;
     }
     if (stream->state != STREAM_MET)
@@ -88,7 +91,10 @@ static bool say_of(weir_engine *engine, struct stream *stream, struct word *word
     if (ahead && outbox_is_last(&stream->outbox))
         return true;
     word->kind = WORD_WANT;
-    return outbox_want(&stream->outbox, stream->waiting_bytes, &word->grants);
+    if (!outbox_want(&stream->outbox, stream->waiting_bytes, &word->grants))
+        return false;
+    TRACE_OFTEN(engine, no_room, peer, 0, stream->inbox, 0);
+    return true;
 }
 
 static bool say(weir_engine *engine, struct peer *peer, uint32_t room, struct word *word,
@@ -101,7 +107,7 @@ static bool say(weir_engine *engine, struct peer *peer, uint32_t room, struct wo
     }
     struct stream *stream = stream_first(engine, peer);
     for (; stream != NULL; stream = stream_next(engine, stream)) {
-        if (say_of(engine, stream, word))
+        if (say_of(engine, peer, stream, word))
             return true;
     }
     return false;

@@ -31,6 +31,7 @@
 #include "runs.h"
 #include "tables.h"
 #include "talk.h"
+#include "trace.h"
 #include "transfer.h"
 
 /* Closes the quiet tails that are due: their last signalled run was over a step ago, nothing was
@@ -177,6 +178,7 @@ static enum outcome take_turn(weir_engine *engine, struct peer *peer, uint64_t *
     if (outcome == POST_CREDITS) {
         engine->stats.credit_waits++;
         wait_for_credit(engine, peer, transfer, stuck);
+        TRACE_OFTEN(engine, no_credits, peer, 0, peer->credit_waits, 0);
     } else if (outcome == POST_MORE && transfer->state == TR_PENDING) {
         rotate(engine, peer, transfer);
     } else if (outcome == POST_ALL || outcome == POST_WAITS) {

@@ -24,6 +24,7 @@
 #include "ask.h"
 #include "diagnose.h"
 #include "tables.h"
+#include "trace.h"
 
 #define LATE_NS UINT64_C(20000000)
 
@@ -98,6 +99,8 @@ void watchdog_look(weir_engine *engine, bool emptied) {
         return;
     uint64_t now = engine_clock(engine), gap_ns = now - engine->watch_last_ns;
     engine->watch_last_ns = now;
+    if (gap_ns >= LATE_NS)
+        TRACE(engine, away, 0, 0, gap_ns, 0);
     if (gap_ns > engine->watch_gap_ns)
         engine->watch_gap_ns = gap_ns;
     /* A completion from before the last look may wait in the queue, as in stall.c. Behind a time

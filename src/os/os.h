@@ -3,7 +3,8 @@
  *
  * Owns nothing itself. env.c, wait.c and tcp.c each implement one port of ports.h;
  * address.c, resolve.c, socket.c and tcp_room.h serve tcp.c, and room.c serves env.c; fork.c,
- * ready.c and thread.c serve all, devices too; reach.c and explain.c answer questions of their own.
+ * ready.c and thread.c serve all, devices too; reach.c, explain.c and shared.c answer questions of
+ * their own.
  * Contracts of the operations are in ports.h; here is what opening and closing need. Errors are
  * WEIR_E* codes.
  */
@@ -67,6 +68,20 @@ size_t tcp_bytes(uint32_t conns_max);
 void tcp_close(struct weir_control *control);
 /* In a child of fork(2), before os_env_abandon: frees what is not set-up memory. */
 void tcp_abandon(struct weir_control *control);
+
+/* Memory of this process that whoever may look at it can read: zeroed, backed, and in no child of
+ * fork(2). EMFILE, ENOMEM. */
+struct shared {
+    void *base; /* NULL: none */
+    size_t bytes;
+    int fd;
+};
+int shared_open(size_t bytes, struct shared *shared_out);
+void shared_close(struct shared *shared); /* one that is zeroed is allowed */
+/* The index-th that a process has, to read, until shared_forget. ESTALE: there are not so many;
+ * EPEER: no such process; EDENIED, EMFILE, ENOMEM. */
+int shared_find(int64_t pid, size_t index, struct shared *shared_out);
+void shared_forget(struct shared *shared);
 
 /* Where others reach what listens at `listening`: *address_out is written only if that is the
  * wildcard. It names one address of this host then. */

@@ -462,12 +462,23 @@ struct weir_wait {
 
 /* ---- together ---------------------------------------------------------- */
 
+/* Where changes of state are recorded. */
+struct weir_recorder_port {
+    void *memory; /* zeroed, for a recorder (core/recorder.h) of peers_max names; others may read
+                   * it. NULL: nothing is recorded */
+    size_t bytes;
+    int fd; /* of the memory */
+    int64_t pid;
+    uint64_t unix_now; /* seconds since 1970 */
+};
+
 struct weir_ports {
     struct weir_env env;
     struct weir_control control;
     struct weir_wait wait;
     const struct weir_device_ops *device_ops;
     struct weir_device *device; /* open */
+    struct weir_recorder_port recorder;
 };
 
 #endif

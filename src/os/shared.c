@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shared.c: memory of this process that others may read, and theirs.
+ *
+ * An engine's recorder is a memfd, kept open, so that whoever may look at the process finds it
+ * behind /proc/PID/fd, without a name or a file anywhere. Its size cannot change any more, so that
+ * no reader is hit by SIGBUS. Leaves to others what is in it (core/recorder.h). */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fork.h"
+#include "os.h"
+
+#define NAME  "weir-trace"
+#define LINK  "/memfd:" NAME " (deleted)"
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+static int fd_of(size_t bytes) {
+    fork_hold();
+    int fd = fork_own(memfd_create(NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    fork_release();
+    if (fd < 0)
+        return os_fd_error(errno);
+    /* All of it is backed now: a page that cannot be had later is a SIGBUS. */
+    if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0 ||
+        fallocate(fd, 0, 0, (off_t)bytes) != 0) {
+        fork_close(fd);
+        return WEIR_ENOMEM;
+    }
+    return fd;
+}
+
+int shared_open(size_t bytes, struct shared *shared_out) {
+    int fd = fd_of(bytes);
+    if (fd < 0)
+        return fd;
+    fork_hold();
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map != MAP_FAILED && !fork_keep_out(map, bytes)) {
+        munmap(map, bytes);
+        map = MAP_FAILED;
+    }
+    fork_release();
+    if (map == MAP_FAILED) {
+        fork_close(fd);
+        return WEIR_ENOMEM;
+    }
+    *shared_out = (struct shared){.base = map, .bytes = bytes, .fd = fd};
+    return WEIR_OK;
+}
+
+void shared_close(struct shared *shared) {
+    if (shared->base == NULL)
+        return;
+    munmap(shared->base, shared->bytes);
+    fork_close(shared->fd);
+    shared->base = NULL;
+}
+
+/* ---- another process's ---- */
+
+static int error_of(int error) {
+    switch (error) {
+    case EACCES:
+    case EPERM:
+        return WEIR_EDENIED;
+    case EMFILE:
+    case ENFILE:
+        return WEIR_EMFILE;
+    case ENOMEM:
+        return WEIR_ENOMEM;
+    default:
+        return WEIR_EPEER; /* it is gone, or never was */
+    }
+}
+
+/* Whether the descriptor is such a memfd; EACCES is told of. */
+static bool is_shared(const char *path, int *error_io) {
+    char link[sizeof(LINK)];
+    ssize_t length = readlink(path, link, sizeof(link));
+    if (length < 0 && (errno == EACCES || errno == EPERM))
+        *error_io = WEIR_EDENIED;
+    return length == sizeof(LINK) - 1 && memcmp(link, LINK, sizeof(LINK) - 1) == 0;
+}
+
+/* The index-th of them by number of descriptor; -1: there are not so many. */
+static int find(DIR *directory, const char *path, size_t index, int *error_out) {
+    long from = -1;
+    for (size_t found = 0;; found++) {
+        long next = -1;
+        rewinddir(directory);
+        for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+            char file[64];
+            char *end;
+            long number = strtol(entry->d_name, &end, 10);
+            if (*end != '\0' || number <= from || (next >= 0 && number >= next))
+                continue;
+            snprintf(file, sizeof(file), "%s/%ld", path, number);
+            if (is_shared(file, error_out))
+                next = number;
+        }
+        if (next < 0 || found == index)
+            return (int)next;
+        from = next;
+    }
+}
+
+static int map_file(const char *file, struct shared *shared_out) {
+    struct stat st;
+    fork_hold();
+    int fd = fork_own(open(file, O_RDONLY | O_CLOEXEC));
+    fork_release();
+    if (fd < 0)
+        return error_of(errno);
+    int seals = fcntl(fd, F_GET_SEALS);
+    int rc = WEIR_ESTALE;
+    if (seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(fd, &st) == 0 && st.st_size > 0) {
+        void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        rc = map == MAP_FAILED ? error_of(errno) : WEIR_OK;
+        if (rc == WEIR_OK)
+            *shared_out = (struct shared){.base = map, .bytes = (size_t)st.st_size, .fd = -1};
+    }
+    fork_close(fd);
+    return rc;
+}
+
+int shared_find(int64_t pid, size_t index, struct shared *shared_out) {
+    char path[40], file[64];
+    int error = WEIR_ESTALE;
+    snprintf(path, sizeof(path), "/proc/%lld/fd", (long long)pid);
+    DIR *directory = opendir(path);
+    if (directory == NULL)
+        return error_of(errno);
+    int number = find(directory, path, index, &error);
+    closedir(directory);
+    if (number < 0)
+        return error;
+    snprintf(file, sizeof(file), "%s/%d", path, number);
+    return map_file(file, shared_out);
+}
+
+void shared_forget(struct shared *shared) {
+    munmap(shared->base, shared->bytes);
+}

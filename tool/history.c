@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* history.c: `weir trace PID`: the last changes of state of a process's engines, from outside. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "host.h"
+#include "weir.h"
+
+static void complain_of(const struct options *options, int error) {
+    const char *pid = options->files[0];
+
+    switch (error) {
+    case WEIR_ESTALE:
+        if (options->engine != OPTIONS_ALL)
+            complain("trace: process %s has no engine %" PRIu64, pid, options->engine);
+        else
+            complain("trace: process %s has no engine", pid);
+        break;
+    case WEIR_EPEER:
+        complain("trace: there is no process %s", pid);
+        break;
+    case WEIR_EDENIED:
+        complain("trace: process %s is not ours to look at: it takes its user, or root", pid);
+        break;
+    case WEIR_ENOTSUP:
+        complain("trace: the weir of process %s is another version", pid);
+        break;
+    default:
+        complain("trace: process %s: %s (%s)", pid, weir_strerror(error), weir_error_name(error));
+    }
+}
+
+/* The first line, and the last `lines` of the others. */
+static void print_last(const char *text, uint64_t lines) {
+    const char *head = strchr(text, '\n'), *at = text + strlen(text);
+
+    if (head == NULL)
+        return;
+    for (uint64_t i = 0; i <= lines && at > head + 1; i++) {
+        do
+            at--;
+        while (at > head && at[-1] != '\n');
+        if (i == lines) { /* one too many */
+            at = strchr(at, '\n') + 1;
+            break;
+        }
+    }
+    printf("%.*s%s", (int)(head + 1 - text), text, at > head ? at : head + 1);
+}
+
+/* One engine. ESTALE: there are not so many. */
+static int print_one(const struct options *options, int64_t pid, size_t index, bool first) {
+    uint32_t format = options->json_flag != 0 ? WEIR_TRACE_JSON : WEIR_TRACE_TEXT;
+    size_t size = 0, length;
+    char *text;
+    int rc = weir_process_trace(pid, index, format, NULL, 0, &size);
+
+    if (rc != 0)
+        return rc;
+    text = malloc(size);
+    if (text == NULL)
+        return WEIR_ENOMEM;
+    rc = weir_process_trace(pid, index, format, text, size, &length);
+    if (rc == 0) {
+        if (!first)
+            putchar('\n');
+        if (options->last > 0 && format == WEIR_TRACE_TEXT)
+            print_last(text, options->last);
+        else
+            fputs(text, stdout);
+    }
+    free(text);
+    return rc;
+}
+
+int history_print(const struct options *options) {
+    int64_t pid = (int64_t)strtoull(options->files[0], NULL, 10);
+    size_t index = options->engine != OPTIONS_ALL ? (size_t)options->engine : 0;
+    bool all = options->engine == OPTIONS_ALL && options->json_flag == 0;
+    int rc = print_one(options, pid, index, true);
+
+    while (rc == 0 && all)
+        rc = print_one(options, pid, ++index, false);
+    if (rc == 0 || (rc == WEIR_ESTALE && index > 0 && all))
+        return EXIT_OK; /* that was the last one */
+    complain_of(options, rc);
+    return EXIT_FAILED;
+}
