@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_env.c: the environment port of Linux: clock, entropy, set-up memory, room. */
+/* test_env.c: the environment port of Linux: clock, entropy, set-up memory, room; and memory that
+ * others may read (M11). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -99,6 +102,48 @@ static void test_room_is_that_of_this_machine(void **state) {
                     ((uint64_t)info.totalram + info.totalswap) * info.mem_unit);
 }
 
+/* M11: memory that others may read is theirs to find, by its number, and is gone when it is closed.
+ */
+static void test_M11_shared_memory_is_found(void **state) {
+    enum { BYTES = 200000 };
+    struct shared first, second, found;
+    (void)state;
+    assert_int_equal(shared_find(getpid(), 0, &found), WEIR_ESTALE);
+    assert_int_equal(shared_open(BYTES, &first), WEIR_OK);
+    assert_int_equal(shared_open(2 * BYTES, &second), WEIR_OK);
+    *(uint64_t *)second.base = 42;
+    assert_int_equal(shared_find(getpid(), 1, &found), WEIR_OK);
+    assert_int_equal(found.bytes, 2 * BYTES);
+    assert_int_equal(*(uint64_t *)found.base, 42);
+    shared_forget(&found);
+    assert_int_equal(shared_find(getpid(), 2, &found), WEIR_ESTALE);
+    shared_close(&first);
+    shared_close(&first); /* it is zeroed */
+    assert_int_equal(shared_find(getpid(), 0, &found), WEIR_OK);
+    assert_int_equal(found.bytes, 2 * BYTES);
+    shared_forget(&found);
+    shared_close(&second);
+    assert_int_equal(shared_find(getpid(), 0, &found), WEIR_ESTALE);
+}
+
+/* Where a file may not be so long, nobody else can read it, and no signal comes. */
+static void test_M11_shared_memory_without_a_file(void **state) {
+    enum { BYTES = 200000 };
+    struct rlimit before, small;
+    struct shared memory, found;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = BYTES - 1;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    int rc = shared_open(BYTES, &memory);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(rc, WEIR_OK);
+    memset(memory.base, 1, BYTES);
+    assert_int_equal(shared_find(getpid(), 0, &found), WEIR_ESTALE);
+    shared_close(&memory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_clock_never_runs_backwards),
@@ -106,6 +151,8 @@ int main(void) {
         cmocka_unit_test(test_memory_is_zeroed_and_aligned),
         cmocka_unit_test(test_memory_that_cannot_be_had),
         cmocka_unit_test(test_room_is_that_of_this_machine),
+        cmocka_unit_test(test_M11_shared_memory_is_found),
+        cmocka_unit_test(test_M11_shared_memory_without_a_file),
     };
     return cmocka_run_group_tests_name("env", tests, setup, NULL);
 }

@@ -74,7 +74,7 @@ void tcp_abandon(struct weir_control *control);
 struct shared {
     void *base; /* NULL: none */
     size_t bytes;
-    int fd;
+    int fd; /* -1: the system gives this process none, and nobody else can read it */
 };
 int shared_open(size_t bytes, struct shared *shared_out);
 void shared_close(struct shared *shared); /* one that is zeroed is allowed */

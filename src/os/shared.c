@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file_size.h"
 #include "fork.h"
 #include "os.h"
 
@@ -22,34 +23,43 @@
 #define LINK  "/memfd:" NAME " (deleted)"
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-static int fd_of(size_t bytes) {
+/* A memfd of these bytes, all of which are backed: a page that cannot be had later is a SIGBUS.
+ * *fd_out is -1 where the system has none to give to this process; then others cannot read the
+ * memory. */
+static int memfd_of(size_t bytes, int *fd_out) {
+    *fd_out = -1;
+    if (!file_may_have(bytes))
+        return WEIR_OK;
     fork_hold();
     int fd = fork_own(memfd_create(NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     fork_release();
     if (fd < 0)
-        return os_fd_error(errno);
-    /* All of it is backed now: a page that cannot be had later is a SIGBUS. */
+        return errno == ENOSYS || errno == EPERM ? WEIR_OK : os_fd_error(errno);
     if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0 ||
         fallocate(fd, 0, 0, (off_t)bytes) != 0) {
         fork_close(fd);
         return WEIR_ENOMEM;
     }
-    return fd;
+    *fd_out = fd;
+    return WEIR_OK;
 }
 
 int shared_open(size_t bytes, struct shared *shared_out) {
-    int fd = fd_of(bytes);
-    if (fd < 0)
-        return fd;
+    int fd;
+    int rc = memfd_of(bytes, &fd);
+    if (rc != WEIR_OK)
+        return rc;
     fork_hold();
-    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                     fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
     if (map != MAP_FAILED && !fork_keep_out(map, bytes)) {
         munmap(map, bytes);
         map = MAP_FAILED;
     }
     fork_release();
     if (map == MAP_FAILED) {
-        fork_close(fd);
+        if (fd >= 0)
+            fork_close(fd);
         return WEIR_ENOMEM;
     }
     *shared_out = (struct shared){.base = map, .bytes = bytes, .fd = fd};
@@ -60,7 +70,8 @@ void shared_close(struct shared *shared) {
     if (shared->base == NULL)
         return;
     munmap(shared->base, shared->bytes);
-    fork_close(shared->fd);
+    if (shared->fd >= 0)
+        fork_close(shared->fd);
     shared->base = NULL;
 }
 

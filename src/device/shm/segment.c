@@ -2,13 +2,13 @@
 /* segment.c: making, checking and mapping segments; see segment.h. */
 #define _GNU_SOURCE
 #include "segment.h"
+#include "file_size.h"
 #include "fork.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,16 +32,8 @@ int seg_error(int error) {
     }
 }
 
-/* Whether a file may be so long. Making one longer is answered with SIGXFSZ (setrlimit(2)), which
- * ends a process that knows nothing of it. */
-static bool may_be_long(uint64_t bytes) {
-    struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-           bytes <= limit.rlim_cur;
-}
-
 int seg_memfd(const char *name, uint64_t bytes) {
-    if (!may_be_long(bytes)) {
+    if (!file_may_have(bytes)) {
         errno = EFBIG;
         return WEIR_ENOMEM;
     }
