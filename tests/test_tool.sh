@@ -254,7 +254,9 @@ wrong_values() {
         refused_as 'given twice' bench write --verify --verify &&
         refused_as 'several options' bench write --s 1 &&
         refused_as 'neither shared nor own' bench write --memory borrowed &&
-        refused_as 'neither write nor read' bench pace --op send &&
+        refused_as 'not write, read or send' bench pace --op both &&
+        refused_as 'longer than 8 MiB' bench pace --op send --size 9M &&
+        refused_as '--waiting is of messages' bench pace --waiting 3 &&
         refused_as 'not write, read or send' bench sweep --op both &&
         refused_as '--targets 101: a percentage' bench pace --targets 1,101 &&
         refused_as '--targets : neither' bench pace --targets 1,,2 &&
@@ -827,6 +829,8 @@ check B1_sweep_reads sweep_verified read
 check B1_sweep_messages sweep_verified send
 check B2_pace paced --size 4K
 check B2_pace_reads paced --op read --window 1 --size 1001
+check B2_pace_messages paced --op send --size 100
+check B2_pace_long_messages paced --op send --size 100000 --waiting 2
 check B2_pace_own_memory paced --memory own --size 64K --qps 2
 check B2_a_load_that_is_too_slow_is_refused too_slow
 check B3_fill bench_verified fill --pages 64 --repeat 10

@@ -5,7 +5,10 @@
  * turn. An operation's latency counts from the time that it was due, not from its submit: one that
  * had to wait because those before it took long, or because this process did not run, has waited
  * (a load generator that leaves this out calls a service fast that stands still: coordinated
- * omission). So the latency of a load that cannot be met grows for as long as the run lasts. */
+ * omission). So the latency of a load that cannot be met grows for as long as the run lasts.
+ *
+ * Messages (--op send) go to an inbox of the target, which takes them as they come; after each load
+ * it has to have taken all of them, each once and in their order. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -89,6 +92,15 @@ static int stalls_of(const struct pacer *pacer, uint64_t *stalls_out) {
     return 0;
 }
 
+/* Until the target has taken all messages that were sent. */
+static int drain(struct pacer *pacer) {
+    struct proto_drained drained;
+
+    if (pacer->op != OP_SEND)
+        return 0;
+    return session_drain(pacer->session, pacer->sent, &drained);
+}
+
 /* One load: its row goes to out and rows. */
 static int pace_load(struct pacer *pacer, const struct pace_target *load, double unpaced_rate,
                      FILE *out, json_t *rows, struct misses *misses) {
@@ -111,7 +123,7 @@ static int pace_load(struct pacer *pacer, const struct pace_target *load, double
                  "rate",
                  PACE_LEAST, o->size);
     } else if (stalls_of(pacer, &before) == 0 && pacer_run(pacer, host_now_ns(), &length) == 0 &&
-               stalls_of(pacer, &after) == 0) {
+               drain(pacer) == 0 && stalls_of(pacer, &after) == 0) {
         row.planned = pacer->pace.count;
         row.made = pacer->landed;
         row.eagain = pacer->eagain;
@@ -135,7 +147,33 @@ static struct limit pace_limit(const struct pacer *pacer) {
     const struct options *o = pacer->options;
 
     return limits_of_copy(COPY_IN_TURN, o->size, o->window * pacer_stride(o), 1,
-                          (enum memory_kind)o->memory, 1);
+                          pacer->op == OP_SEND ? MEMORY_SHARED : (enum memory_kind)o->memory, 1);
+}
+
+static struct proto_open pace_open(const struct pacer *pacer) {
+    const struct options *o = pacer->options;
+
+    if (pacer->op != OP_SEND)
+        return pacer_open(o, pacer->op);
+    return (struct proto_open){.kind = PROTO_KIND_SEND,
+                               .page_bytes = 64,
+                               .page_stride = 64,
+                               .page_count = 1,
+                               .lanes = 1,
+                               .seats = 1,
+                               .message_bytes = o->size,
+                               .waiting = (uint32_t)o->waiting};
+}
+
+static int find_inbox(struct pacer *pacer) {
+    struct proto_inbox inbox;
+
+    if (pacer->op != OP_SEND)
+        return 0;
+    if (session_inbox(pacer->session, &inbox) != 0)
+        return -1;
+    pacer->inbox = inbox.number;
+    return 0;
 }
 
 /* As many as go, and their row. */
@@ -147,7 +185,7 @@ static int measure_unpaced(struct pacer *pacer, struct report *report, struct re
     double warm;
 
     progress_begin(&pacer->progress, "unpaced");
-    if (pacer_unpaced(pacer, host_now_ns(), WARM_UP_NS, &warm) != 0 ||
+    if (pacer_unpaced(pacer, host_now_ns(), WARM_UP_NS, &warm) != 0 || drain(pacer) != 0 ||
         session_mark(pacer->session, &before) != 0)
         return -1;
     cpu = host_cpu_ns();
@@ -155,7 +193,7 @@ static int measure_unpaced(struct pacer *pacer, struct report *report, struct re
         0)
         return -1;
     result->cpu_initiator_ns = host_cpu_ns() - cpu;
-    if (session_mark(pacer->session, &after) != 0)
+    if (drain(pacer) != 0 || session_mark(pacer->session, &after) != 0)
         return -1;
     progress_end(&pacer->progress);
     result->cpu_target_ns = after.cpu_ns - before.cpu_ns;
@@ -200,18 +238,22 @@ static int measure_loads(struct pacer *pacer, struct report *report, double rate
 static int pace_run(struct pacer *pacer, struct report *report) {
     const struct options *o = pacer->options;
     struct session *session = pacer->session;
-    struct proto_open open = pacer_open(o, pacer->op);
-    struct result result = {.op = pacer->op == OP_READ ? "one read" : "one write"};
+    struct proto_open open = pace_open(pacer);
+    static const char *const ops[] = {
+        [OP_WRITE] = "one write", [OP_READ] = "one read", [OP_SEND] = "one message"};
+    struct result result = {.op = ops[pacer->op]};
     double rate;
 
     options_size_text(o->size, result.label);
-    if (host_check_memory("bench pace", 2 * o->window * pacer_stride(o)) != 0)
+    uint64_t there = pacer->op == OP_SEND ? proto_inbox_bytes(&open) : o->window * pacer_stride(o);
+
+    if (host_check_memory("bench pace", there + o->window * pacer_stride(o)) != 0)
         return -1;
     result.limit = pace_limit(pacer);
     host_pin_bench(o->peer == NULL);
     if (session_start(session, o) != 0 ||
         session_open(session, &open, o->window * pacer_stride(o), SESSION_KEEP) != 0 ||
-        session_touch(session) != 0 || pacer_init(pacer) != 0 ||
+        session_touch(session) != 0 || pacer_init(pacer) != 0 || find_inbox(pacer) != 0 ||
         measure_unpaced(pacer, report, &result, &rate) != 0 ||
         measure_loads(pacer, report, rate) != 0 || session_close(session) != 0)
         return -1;

@@ -88,10 +88,8 @@ static const struct entry entries[] = {
      1, ROUNDS_MAX},
     {"quick", NULL, "short runs, which try out and measure little", KIND_FLAG, ON(CMD_ALL),
      AT(quick), 0, 1},
-    {"op", "write|read", "the operation [write]", KIND_OP, ON(CMD_PACE), AT(op), 0,
-     1u << OP_WRITE | 1u << OP_READ},
-    {"op", "write|read|send", "the operation; send: messages [write]", KIND_OP, ON(CMD_SWEEP),
-     AT(op), 0, 1u << OP_WRITE | 1u << OP_READ | 1u << OP_SEND},
+    {"op", "write|read|send", "the operation; send: messages [write]", KIND_OP,
+     ON(CMD_PACE) | ON(CMD_SWEEP), AT(op), 0, 1u << OP_WRITE | 1u << OP_READ | 1u << OP_SEND},
     {"op", "write|send", "the operation; send: messages [write]", KIND_OP, ON(CMD_INCAST), AT(op),
      0, 1u << OP_WRITE | 1u << OP_SEND},
     {"size", "SIZE", "bytes of a segment [64K]", KIND_SIZE, ON(CMD_WRITE) | ON(CMD_READ), AT(size),
@@ -116,7 +114,8 @@ static const struct entry entries[] = {
     {"window", "N", "transfers in flight, each thread [16]", KIND_COUNT, ON_MANY | ON(CMD_REPLAY),
      AT(window), 1, 1024},
     {"waiting", "N", "messages of one peer that have room [weir's]", KIND_COUNT,
-     ON(CMD_SEND) | ON(CMD_SWEEP) | ON(CMD_INCAST), AT(waiting), 1, PROTO_MESSAGES_MAX},
+     ON(CMD_SEND) | ON(CMD_SWEEP) | ON(CMD_PACE) | ON(CMD_INCAST), AT(waiting), 1,
+     PROTO_MESSAGES_MAX},
     {"hold", "N", "messages that the target keeps for a while [0]", KIND_COUNT,
      ON(CMD_SEND) | ON(CMD_SWEEP), AT(hold), 0, PROTO_MESSAGES_MAX},
     {"seconds", "T", "how long to measure [2]", KIND_REAL,
@@ -562,10 +561,10 @@ static int check_together(const struct options *o) {
         return complain("%" PRIu64 " operations of %" PRIu64 " bytes in flight is over the limit "
                         "of %llu GiB",
                         flights, o->size, MEMORY_BYTES_MAX / 2 / GIB);
-    if (o->command == CMD_INCAST && o->op == OP_SEND && o->size > PROTO_MESSAGE_MAX)
-        return complain("bench incast --op send: a message of %" PRIu64 " bytes is longer than "
-                        "%u MiB",
-                        o->size, PROTO_MESSAGE_MAX >> 20);
+    if ((o->command == CMD_INCAST || o->command == CMD_PACE) && o->op == OP_SEND &&
+        o->size > PROTO_MESSAGE_MAX)
+        return complain("%s --op send: a message of %" PRIu64 " bytes is longer than %u MiB",
+                        commands[o->command].words, o->size, PROTO_MESSAGE_MAX >> 20);
     if (o->waiting + o->hold > MEMORY_BYTES_MAX / 4 / (size + KIB))
         return complain("%" PRIu64 " messages of %" PRIu64
                         " bytes that wait or are held (--waiting, "

@@ -52,7 +52,7 @@ static int submit_one(struct pacer *pacer, uint64_t place, weir_transfer *transf
         return weir_write(session->engine, session->peer, segment, 1, NULL, transfer_out);
     if (pacer->op == OP_READ)
         return weir_read(session->engine, session->peer, segment, 1, NULL, transfer_out);
-    options.notify_tag = proto_message_tag(pacer->seat, pacer->submitted);
+    options.notify_tag = proto_message_tag(pacer->seat, pacer->sent);
     return weir_message_send(session->engine, session->peer, pacer->inbox, &part, 1, &options,
                              transfer_out);
 }
@@ -74,6 +74,7 @@ static int submit(struct pacer *pacer, uint64_t now) {
             return session_fail(session, options_command_name(pacer->options->command), rc);
         flight->due_ns = pacer->start_ns + pace_due(&pacer->pace, pacer->submitted);
         pacer->submitted++;
+        pacer->sent++;
     }
     return count;
 }

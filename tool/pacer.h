@@ -30,7 +30,8 @@ struct pacer {
     weir_segment *segments;
     struct pace pace;
     uint64_t start_ns, cut_ns;  /* cut: nothing is submitted from there on */
-    uint64_t submitted, landed; /* operations */
+    uint64_t submitted, landed; /* operations of this run */
+    uint64_t sent;              /* messages of all runs */
     uint64_t eagain;
     struct histogram *latency; /* NULL: as many as go, none is due */
     struct idler idler;

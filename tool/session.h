@@ -106,7 +106,7 @@ int session_look(struct session *session);
 int session_mark(struct session *session, struct proto_marked *marked_out);
 
 /* Of a session of messages: the target's inbox; and, once it has taken so many messages since the
- * session began, what came of them. */
+ * session began, what came of them. One that is at a wrong place is a failure. */
 int session_inbox(struct session *session, struct proto_inbox *inbox_out);
 int session_drain(struct session *session, uint64_t count, struct proto_drained *drained_out);
 
