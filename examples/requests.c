@@ -12,8 +12,9 @@
  *   2. A message comes with its sender: the server answers to that, with the request's tag, by
  * which the client knows what it is the answer to.
  *   3. What was taken is read where it lies, and given back; only then others have its room. The
- *      server gives a request back when its reply was sent, so a client that takes no replies gets
- *      no room for requests, and holds up nobody else.
+ *      server gives a request back when its reply has ended, so a client that takes no replies gets
+ *      no room for more requests, and a reply that it does not take in time is dropped: it holds up
+ *      nobody else.
  *   4. STALLED tells that work for a peer is outstanding and none of it completes, and
  *      weir_stall_text says why, in a sentence for the log. It is news, no error: RESUMED follows,
  *      or GONE. */
@@ -25,6 +26,7 @@
 
 enum { REQUESTS = 1, REPLIES = 2 }; /* the numbers of the inboxes */
 enum { TEXT_MAX = 8000, AHEAD = 32 };
+#define REPLY_NS UINT64_C(5000000000) /* for as long a reply waits for its client */
 
 static void must(const char *what, int rc) {
     if (rc == WEIR_OK)
@@ -53,6 +55,62 @@ static weir_inbox inbox_of(weir_engine *engine, uint32_t number, uint64_t bytes_
     return inbox;
 }
 
+/* ---- the server ---- */
+
+/* Replies that have ended, well or not: a client may be gone, or take none. */
+static void take_replies(weir_engine *engine) {
+    weir_completion ended;
+    while (weir_completion_take(engine, &ended) == WEIR_OK) {
+        weir_message *request = (weir_message *)(uintptr_t)ended.user_data;
+        must("give back", weir_message_give_back(engine, request));
+        free(request);
+    }
+}
+
+/* The reply to one request. Short messages are copied at once, so nothing has to be kept but the
+ * request. EAGAIN: too much is under way, and some of it has to end first, by its deadline at last.
+ */
+static void reply(weir_engine *engine, const weir_message *request) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_message *kept = malloc(sizeof(*kept));
+    uint64_t length = request->length;
+    weir_part part = {.base = &length, .length = sizeof(length)};
+    int rc = WEIR_ENOMEM;
+    if (kept != NULL) {
+        *kept = *request;
+        options.notify_tag = request->tag;
+        options.flags = WEIR_TRANSFER_QUEUE;
+        options.user_data = (uint64_t)(uintptr_t)kept;
+        options.timeout_ns = REPLY_NS;
+        while ((rc = weir_message_send(engine, request->from, REPLIES, &part, 1, &options, NULL)) ==
+               WEIR_EAGAIN) {
+            weir_engine_wait(engine, REPLY_NS);
+            take_replies(engine);
+            say_events(engine);
+        }
+    }
+    if (rc != WEIR_OK) { /* the client is gone, perhaps */
+        must("give back", weir_message_give_back(engine, request));
+        free(kept);
+    }
+}
+
+static void serve(weir_engine *engine) {
+    weir_inbox inbox = inbox_of(engine, REQUESTS, TEXT_MAX);
+    weir_message request;
+    for (;;) {
+        say_events(engine);
+        take_replies(engine);
+        if (weir_message_take(engine, inbox, &request) != WEIR_OK) {
+            weir_engine_wait(engine, UINT64_MAX);
+            continue;
+        }
+        reply(engine, &request);
+    }
+}
+
+/* ---- the client ---- */
+
 /* Takes the ends of all that was sent, with WEIR_TRANSFER_QUEUE; the first failure among them. */
 static int take_ended(weir_engine *engine) {
     weir_completion ended;
@@ -61,43 +119,6 @@ static int take_ended(weir_engine *engine) {
         failed = failed == WEIR_OK ? ended.status : failed;
     return failed;
 }
-
-/* ---- the server ---- */
-
-/* The reply to one request. Short messages are copied at once, so nothing has to be kept. EAGAIN:
- * too much is under way, and some of it has to end first. */
-static void reply(weir_engine *engine, const weir_message *request) {
-    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
-    uint64_t length = request->length;
-    weir_part part = {.base = &length, .length = sizeof(length)};
-    int rc;
-    options.notify_tag = request->tag;
-    options.flags = WEIR_TRANSFER_QUEUE;
-    while ((rc = weir_message_send(engine, request->from, REPLIES, &part, 1, &options, NULL)) ==
-           WEIR_EAGAIN) {
-        weir_engine_wait(engine, UINT64_MAX);
-        take_ended(engine);
-    }
-    if (rc != WEIR_OK && rc != WEIR_ESTALE) /* ESTALE: the client is gone */
-        must("reply", rc);
-}
-
-static void serve(weir_engine *engine) {
-    weir_inbox inbox = inbox_of(engine, REQUESTS, TEXT_MAX);
-    weir_message request;
-    for (;;) {
-        say_events(engine);
-        take_ended(engine); /* a client that is gone gets no reply */
-        if (weir_message_take(engine, inbox, &request) != WEIR_OK) {
-            weir_engine_wait(engine, UINT64_MAX);
-            continue;
-        }
-        reply(engine, &request);
-        must("give back", weir_message_give_back(engine, &request));
-    }
-}
-
-/* ---- the client ---- */
 
 static uint64_t length_of(uint64_t number) {
     return number * 37 % TEXT_MAX;

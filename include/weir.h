@@ -268,8 +268,8 @@ WEIR_API int weir_open_explain(const weir_engine_options *options, int error, ch
                                size_t note_size);
 
 /* Ends every transfer with a status (ECLOSED if nothing else came first), tells
- * the peers, tears down, frees. Blocks: under one second on a healthy device, else about
- * teardown_timeout_ns. Memory from weir_memory_allocate is unmapped. QPs that
+ * the peers, tears down, frees. Blocks: under one second on a healthy device, else for
+ * teardown_timeout_ns and a second more. Memory from weir_memory_allocate is unmapped. QPs that
  * the device does not let go of in that time, as one that is being connected to a host
  * that does not answer, are freed later by a thread of the library; nobody reaches the
  * application's memory by them. NULL is allowed. In a child of
@@ -982,9 +982,9 @@ typedef enum weir_trace_format {
 WEIR_API int weir_engine_trace(weir_engine *engine, uint32_t format, char *text_out,
                                size_t text_size, size_t *length_out);
 /* The same of another process, which is not disturbed: of its index-th engine, from 0. It takes the
- * right to look at its descriptors (proc_pid_fd(5)): the same user, or root. Blocks for some
- * milliseconds. Errors: EINVAL, ESTALE (it has no more engines), EPEER (there is no such process),
- * EDENIED, ENOTSUP (its weir is another version), EMFILE, ENOMEM. */
+ * right to look at its descriptors (proc_pid_fd(5)): the same user, if it may be dumped, or root.
+ * Blocks for some milliseconds. Errors: EINVAL, ESTALE (it has no more engines), EPEER (there is no
+ * such process), EDENIED, ENOTSUP (its weir is another version), EMFILE, ENOMEM. */
 WEIR_API int weir_process_trace(int64_t pid, size_t index, uint32_t format, char *text_out,
                                 size_t text_size, size_t *length_out);
 

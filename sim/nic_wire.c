@@ -481,6 +481,10 @@ static struct weir_qp *packet_target(struct sim_world *world, const struct nic_p
     if (target->state != SIM_QP_RTS) {
         return NULL;
     }
+    if (target->remote_uid >
+        world->qp_uid) { /* a stranger's, of no QP that ever was: it drops this */
+        return NULL;
+    }
     if (target->remote_uid != packet->from.uid) {
         sim_violation(world, "H2 n%u qp %u sends to n%u qp %u, which belongs to another session",
                       packet->from.node, packet->from.qpn, packet->to.node, packet->to.qpn);

@@ -144,13 +144,31 @@ static void test_M11_without_memory_nothing_is_recorded(void **state) {
 
 static _Atomic bool stop;
 
+/* The second handle of an entry has names of 'a's, the third of 'b's, and so on. */
+static void rename_one(uint64_t number) {
+    char name[RECORDER_NAME] = "";
+    memset(name, (int)('a' + number % 4), RECORDER_NAME - 1);
+    recorder_name(&recorder, (2 + number % 4) << HANDLE_INDEX_BITS, name);
+}
+
 static void *write_on(void *argument) {
     uint64_t *written = argument;
     while (!atomic_load(&stop)) {
-        for (int i = 0; i < 64; i++)
+        for (int i = 0; i < 64; i++) {
+            rename_one(*written);
             add((*written)++);
+        }
     }
     return NULL;
+}
+
+/* Whether there is a name; if so it is whole, and its handle's. */
+static bool name_is_whole(size_t bytes, uint64_t number) {
+    char name[RECORDER_NAME];
+    recorder_read_name(memory, bytes, (2 + number % 4) << HANDLE_INDEX_BITS, name);
+    for (size_t i = 0; name[0] != '\0' && i < RECORDER_NAME - 1; i++)
+        assert_int_equal(name[i], 'a' + number % 4);
+    return name[0] != '\0';
 }
 
 /* A record that is given out is one that was written, never a mixture of two. */
@@ -158,11 +176,11 @@ static void test_M11_a_reader_sees_no_mixture(void **state) {
     (void)state;
     enum { GOOD = 20000 };
     pthread_t thread;
-    uint64_t written = 0, good = 0, lost = 0;
-    begin();
+    uint64_t written = 0, good = 0, lost = 0, names = 0;
+    size_t bytes = begin();
     atomic_store(&stop, false);
     assert_int_equal(pthread_create(&thread, NULL, write_on, &written), 0);
-    while (good < GOOD || lost == 0) {
+    while (good < GOOD || lost == 0 || names < GOOD / 20) {
         uint64_t first, last;
         struct record record;
         recorder_range(memory, &first, &last);
@@ -171,6 +189,7 @@ static void test_M11_a_reader_sees_no_mixture(void **state) {
             assert_true(!read || is_of(&record, i));
             good += read;
             lost += !read;
+            names += name_is_whole(bytes, i);
         }
     }
     atomic_store(&stop, true);

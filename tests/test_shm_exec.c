@@ -317,7 +317,8 @@ static void test_S13_a_call_that_was_held_moves_nothing_once_memory_is_revoked(v
             return;
         }
         assert_int_equal(shm_device_ops.qp_destroy(side.qp), WEIR_EBUSY);
-        assert_int_equal(shm_device_ops.mr_release(side.device, &side.mrs[1]), WEIR_EBUSY);
+        if (!reads) /* else revoke itself has to wait for the call */
+            assert_int_equal(shm_device_ops.mr_release(side.device, &side.mrs[1]), WEIR_EBUSY);
         shm_device_ops.revoke(side.device);
         assert_int_equal(shm_device_ops.mr_release(side.device, &side.mrs[1]), WEIR_EBUSY);
         memset(memory, ~PATTERN, sizeof memory); /* the application has it back */

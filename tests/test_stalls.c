@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_stalls.c: stalls that another process is the cause of (M10): it is stopped, its application
  * makes no progress, takes no notifications, takes no messages, gives none back. Two processes,
- * over the real ports and shm, or WEIR_DEVICE: the other's device is WEIR_VERBS_PEER_DEVICE then.
+ * over the real ports and shm, or WEIR_TEST_DEVICE: WEIR_VERBS_PEER_DEVICE is the other's then.
  *
  * The other process does one thing until it is told another by a letter, which it answers. So
  * nothing here depends on how long anything takes: the report is asked for until it says so. */
@@ -55,6 +55,7 @@ static void other_runs(int from, int to) {
     if (getenv("WEIR_VERBS_PEER_DEVICE") != NULL)
         must(setenv("WEIR_VERBS_DEVICE", getenv("WEIR_VERBS_PEER_DEVICE"), 1) == 0);
     options.flags = 0;
+    options.device = getenv("WEIR_TEST_DEVICE");
     options.notifications_max = options.recv_credits = CREDITS;
     inbox_options.number = INBOX;
     inbox_options.message_bytes_max = MESSAGE_BYTES;
@@ -108,6 +109,7 @@ static int begin(void **state) {
     char address[WEIR_ADDRESS_MAX];
     assert_int_equal(read(from_other, address, sizeof(address)), sizeof(address));
     options.watchdog_ns = 400 * MS;
+    options.device = getenv("WEIR_TEST_DEVICE");
     side_open(&side, &options);
     assert_int_equal(weir_peer_open(side.engine, address, &side.peer), WEIR_OK);
     connect_now(&side, NULL);
@@ -173,7 +175,8 @@ static void resumes(void) {
 /* That a process is stopped is known on shm; elsewhere it is one that does not answer. */
 static void test_M10_a_process_that_is_stopped(void **state) {
     (void)state;
-    bool known = getenv("WEIR_DEVICE") == NULL || strcmp(getenv("WEIR_DEVICE"), "shm") == 0;
+    bool known =
+        getenv("WEIR_TEST_DEVICE") == NULL || strcmp(getenv("WEIR_TEST_DEVICE"), "shm") == 0;
     int status;
     assert_int_equal(kill(other, SIGSTOP), 0);
     assert_int_equal(waitpid(other, &status, WUNTRACED), other);

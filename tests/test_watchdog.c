@@ -838,6 +838,17 @@ static void test_M10_an_address_keeps_no_time_of_a_peer(void **state) {
     lone_close(lone);
 }
 
+/* Another name of the peer; events go on under the handle that the peer has. */
+static weir_peer open_name(struct world *world, const char *name) {
+    weir_event event;
+    weir_peer peer;
+    assert_int_equal(weir_peer_open(world->lone->engine, name, &peer), WEIR_OK);
+    weir_peer_connect(world->lone->engine, peer);
+    lone_say_iam(world->lone, lone_dialled(world->lone, name), 1, THERE);
+    assert_true(lone_told(world->lone, WEIR_EVENT_SAME, &event));
+    return peer;
+}
+
 /* A peer is gone, and the device keeps what is left of it: work for the next one at its address
  * waits for that. */
 static void test_M10_work_for_the_next_peer_waits_for_the_last(void **state) {
@@ -868,6 +879,49 @@ static void test_M10_work_for_the_next_peer_waits_for_the_last(void **state) {
     lone_close(lone);
 }
 
+/* The same where events of the one that is gone carried the handle of another name: STALLED and
+ * RESUMED carry that of the work. Closed, it hears nothing more. */
+static void test_M10_work_for_the_next_peer_under_another_name(void **state) {
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        struct world world;
+        struct lone *lone = begin(&world, NULL);
+        weir_event event;
+        weir_peer name = open_name(&world, ALSO), own;
+        assert_int_equal(weir_peer_close(lone->engine, world.peer), WEIR_OK);
+        assert_int_equal(weir_peer_open(lone->engine, THERE, &own), WEIR_OK);
+        assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+        lone->no_destroy = true;
+        lone_say(lone, world.conn, 1, &(struct wire_message){.type = WIRE_BYE});
+        assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
+        assert_int_equal(event.peer.id, name.id);
+        world.conn = 0;
+        world.peer = way == 1 ? name : own; /* either names its address again */
+        lone_submit_notification(lone, world.peer);
+        stalls(&world, WEIR_STALL_DRAIN, 0);
+        if (way == 2) {
+            assert_int_equal(weir_peer_close(lone->engine, own), WEIR_OK);
+            pass(&world, 2 * WATCH);
+            lone->no_destroy = false;
+            pass(&world, WATCH);
+            assert_false(lone_told(lone, WEIR_EVENT_RESUMED, &event));
+            lone_close(lone);
+            continue;
+        }
+        lone->no_destroy = false;
+        lone_pass(lone, WATCH / 4);
+        const char *address = way == 1 ? ALSO : THERE;
+        uint64_t conn = lone_dialled(lone, address);
+        assert_int_not_equal(conn, 0);
+        lone_say_iam(lone, conn, 2, address);
+        lone_answer(lone, conn, 2, 1);
+        assert_true(lone_told(lone, WEIR_EVENT_RESUMED, &event) ||
+                    (lone_pass(lone, WATCH / 4), lone_told(lone, WEIR_EVENT_RESUMED, &event)));
+        assert_int_equal(event.peer.id, world.peer.id);
+        lone_close(lone);
+    }
+}
+
 /* The stall of an address is over when it turns out to be a peer's: RESUMED is told before all that
  * comes of the peer then, whose events may carry the handle of the address. */
 static void test_M10_a_stall_of_an_address_ends_with_it(void **state) {
@@ -893,17 +947,6 @@ static void test_M10_a_stall_of_an_address_ends_with_it(void **state) {
 }
 
 /* ---- several names ----------------------------------------------------- */
-
-/* Another name of the peer; events go on under the handle that the peer has. */
-static weir_peer open_name(struct world *world, const char *name) {
-    weir_event event;
-    weir_peer peer;
-    assert_int_equal(weir_peer_open(world->lone->engine, name, &peer), WEIR_OK);
-    weir_peer_connect(world->lone->engine, peer);
-    lone_say_iam(world->lone, lone_dialled(world->lone, name), 1, THERE);
-    assert_true(lone_told(world->lone, WEIR_EVENT_SAME, &event));
-    return peer;
-}
 
 /* Names that are opened and closed while work is outstanding put off nothing. */
 static void test_M10_closing_a_name_is_no_progress(void **state) {
@@ -1025,6 +1068,7 @@ int main(void) {
         cmocka_unit_test(test_M10_an_address_keeps_no_time_of_a_peer),
         cmocka_unit_test(test_M10_a_stall_of_an_address_ends_with_it),
         cmocka_unit_test(test_M10_work_for_the_next_peer_waits_for_the_last),
+        cmocka_unit_test(test_M10_work_for_the_next_peer_under_another_name),
         cmocka_unit_test(test_M10_closing_a_name_is_no_progress),
         cmocka_unit_test(test_M10_closing_another_name_ends_no_stall),
         cmocka_unit_test(test_M10_arguments),

@@ -18,10 +18,14 @@ struct slot {
     _Atomic uint64_t words[WORDS];
 };
 
+enum { NAME_WORDS = RECORDER_NAME / 8 };
+
 struct name {
-    _Atomic uint64_t handle; /* 0: none, or it is being written */
-    char text[RECORDER_NAME];
+    _Atomic uint64_t version; /* odd: it is being written */
+    _Atomic uint64_t handle;  /* 0: none */
+    _Atomic uint64_t text[NAME_WORDS];
 };
+_Static_assert(sizeof(struct name) == 64, "a line");
 
 struct recorder_memory {
     uint64_t magic;
@@ -72,17 +76,34 @@ void recorder_add(struct recorder *recorder, const struct record *record) {
     atomic_store_explicit(&memory->written, ++recorder->written, memory_order_release);
 }
 
+/* The text of an entry as it is now; whole if nobody writes it. */
+static void name_load(const struct name *name, char text_out[RECORDER_NAME]) {
+    uint64_t words[NAME_WORDS];
+    for (int i = 0; i < NAME_WORDS; i++)
+        words[i] = atomic_load_explicit(&name->text[i], memory_order_acquire);
+    memcpy(text_out, words, RECORDER_NAME);
+    text_out[RECORDER_NAME - 1] = '\0';
+}
+
 void recorder_name(struct recorder *recorder, uint64_t handle, const char *text) {
     uint32_t index = handle_index(handle);
     if (recorder->memory == NULL || index >= recorder->names_max)
         return;
     struct name *name = &recorder->memory->names[index];
+    char cut[RECORDER_NAME] = "", now[RECORDER_NAME];
+    text_copy(cut, text, sizeof(cut));
+    name_load(name, now);
     if (atomic_load_explicit(&name->handle, memory_order_relaxed) == handle &&
-        strncmp(name->text, text, RECORDER_NAME - 1) == 0)
+        memcmp(now, cut, sizeof(cut)) == 0)
         return;
-    atomic_store_explicit(&name->handle, 0, memory_order_release);
-    text_copy(name->text, text, RECORDER_NAME);
+    uint64_t words[NAME_WORDS];
+    uint64_t version = atomic_load_explicit(&name->version, memory_order_relaxed);
+    memcpy(words, cut, sizeof(words));
+    atomic_store_explicit(&name->version, version | 1, memory_order_release);
     atomic_store_explicit(&name->handle, handle, memory_order_release);
+    for (int i = 0; i < NAME_WORDS; i++)
+        atomic_store_explicit(&name->text[i], words[i], memory_order_release);
+    atomic_store_explicit(&name->version, (version | 1) + 1, memory_order_release);
 }
 
 /* ---- reading ---- */
@@ -130,9 +151,14 @@ void recorder_read_name(const void *memory, size_t bytes, uint64_t handle,
     uint32_t index = handle_index(handle);
     uint64_t names = (bytes - sizeof(*read)) / sizeof(struct name);
     name_out[0] = '\0';
-    if (handle == 0 || index >= names ||
-        atomic_load_explicit(&read->names[index].handle, memory_order_acquire) != handle)
+    if (handle == 0 || index >= names)
         return;
-    memcpy(name_out, read->names[index].text, RECORDER_NAME);
-    name_out[RECORDER_NAME - 1] = '\0';
+    const struct name *name = &read->names[index];
+    uint64_t version = atomic_load_explicit(&name->version, memory_order_acquire);
+    char text[RECORDER_NAME];
+    if (version % 2 != 0 || atomic_load_explicit(&name->handle, memory_order_acquire) != handle)
+        return;
+    name_load(name, text);
+    if (atomic_load_explicit(&name->version, memory_order_acquire) == version)
+        memcpy(name_out, text, RECORDER_NAME);
 }

@@ -3,8 +3,8 @@
  *
  * A ring of records of five words, and a table of names for the handles in them. One thread writes
  * at a time. A reader, of this process or of another that has the memory mapped, never waits and is
- * never waited for: it takes a record for good only if that was not being overwritten meanwhile.
- * So the oldest record is not to be had, and a name may be one that its handle has just got.
+ * never waited for: it takes a record, or a name, for good only if that was not being overwritten
+ * meanwhile. So the oldest record is not to be had, and a name may be missing.
  *
  * What a reader is given may be any bytes, and change while it is read. Owns the layout, and knows
  * no clock and no kind of record. */
@@ -18,7 +18,7 @@
 
 enum {
     RECORDER_RECORDS = 4096, /* a power of two; one less can be read */
-    RECORDER_NAME = 56,      /* bytes of a name with its terminator; longer ones are cut */
+    RECORDER_NAME = 48,      /* bytes of a name with its terminator; longer ones are cut */
     RECORDER_TEXT = 32       /* likewise, of the engine's device */
 };
 

@@ -43,27 +43,29 @@ bool conn_identify(weir_engine *engine, uint64_t conn, enum wire_type type, cons
         memcpy(message.address, engine->address, sizeof(message.address));
     uint8_t bytes[WEIR_CONTROL_MESSAGE_MAX];
     uint32_t length;
-    TRACE(engine, said, 0, 0, (uint64_t)type, 0);
-    return wire_encode(&message, bytes, sizeof(bytes), &length) == WEIR_OK &&
-           conn_send(engine, conn, bytes, length, again);
+    if (wire_encode(&message, bytes, sizeof(bytes), &length) != WEIR_OK ||
+        !conn_send(engine, conn, bytes, length, again))
+        return false;
+    TRACE_VISITOR(engine, said, 0, (uint64_t)type, 0);
+    return true;
 }
 
 /* Sends *out to the sender of `message`, from no endpoint. */
 void conn_reply(weir_engine *engine, uint64_t conn, const struct wire_message *message,
                 struct wire_message *out) {
-    const struct peer *peer = peer_by_instance(engine, message->from);
+    struct peer *peer = peer_by_instance(engine, message->from);
     uint8_t bytes[WIRE_STATE_SIZE];
     uint32_t length;
 
-    if (peer != NULL)
-        TRACE_PEER(engine, said, peer, 0, (uint64_t)out->type, wire_epoch_of(out));
-    else
-        TRACE(engine, said, 0, 0, (uint64_t)out->type, wire_epoch_of(out));
-
     memcpy(out->from, engine->instance, WIRE_INSTANCE_SIZE);
     memcpy(out->to, message->from, WIRE_INSTANCE_SIZE);
-    if (wire_encode(out, bytes, sizeof(bytes), &length) == WEIR_OK)
-        conn_send(engine, conn, bytes, length, false);
+    if (wire_encode(out, bytes, sizeof(bytes), &length) != WEIR_OK ||
+        !conn_send(engine, conn, bytes, length, false))
+        return;
+    if (peer != NULL)
+        TRACE_WORD(engine, said, peer, 0, (uint64_t)out->type, wire_epoch_of(out));
+    else
+        TRACE_VISITOR(engine, said, 0, (uint64_t)out->type, wire_epoch_of(out));
 }
 
 /* ---- visitors ---------------------------------------------------------- */

@@ -296,13 +296,13 @@ static void disown(weir_engine *engine, uint64_t conn, const struct wire_message
 
 /* What anybody says in a peer's name is recorded as that peer's. */
 static void heard(weir_engine *engine, const struct wire_message *message) {
-    const struct peer *peer = peer_by_instance(engine, message->from);
+    struct peer *peer = peer_by_instance(engine, message->from);
     int reason = message->type == WIRE_REFUSE ? message->reason : 0;
     uint64_t epoch = wire_epoch_of(message);
     if (peer != NULL)
-        TRACE_PEER(engine, heard, peer, reason, (uint64_t)message->type, epoch);
+        TRACE_WORD(engine, heard, peer, reason, (uint64_t)message->type, epoch);
     else
-        TRACE(engine, heard, 0, reason, (uint64_t)message->type, epoch);
+        TRACE_VISITOR(engine, heard, reason, (uint64_t)message->type, epoch);
 }
 
 static void on_message(weir_engine *engine, uint64_t conn, const struct wire_message *message) {

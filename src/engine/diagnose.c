@@ -18,8 +18,15 @@
 
 /* ---- figures ----------------------------------------------------------- */
 
+/* Whether work is for the next one at the address, and the last one has not left: this device has
+ * something of it still. */
+static bool waits_for_leaver(const weir_engine *engine, const struct peer *peer) {
+    return peer_is_leaving(peer) ||
+           (peer->alias != NONE && peer_is_leaving(&engine->peers[peer->alias]));
+}
+
 bool diagnose_works(const weir_engine *engine, const struct peer *peer) {
-    if (peer->waits == 0 || peer->alias != NONE)
+    if (peer->waits == 0 || (peer->alias != NONE && !waits_for_leaver(engine, peer)))
         return false;
     if (peer->room_waits > 0)
         return true;
@@ -88,7 +95,7 @@ static uint32_t broken(const weir_engine *engine, const struct peer *peer) {
 
 static uint32_t unconnected(const weir_engine *engine, const struct peer *peer,
                             weir_stall_info *out) {
-    if (peer_is_leaving(peer)) /* the work is for the next one at its address */
+    if (waits_for_leaver(engine, peer))
         return WEIR_STALL_DRAIN;
     int reason = peer_is_known(peer) ? endpoint_reason(&peer->endpoint) : 0;
     if (reason != 0) {
@@ -242,8 +249,8 @@ void diagnose(weir_engine *engine, const struct peer *peer, weir_stall_info *out
     const struct watch *watch = &peer->watch;
     *out = (weir_stall_info){
         .size = out->size,
-        .peer = {peer->handle},
-        .stalled = watch->told,
+        .peer = {peer_stall_handle(peer)},
+        .stalled = watch->told != 0,
         .still_ns = watch->works ? engine_clock(engine) - watch->moved_ns : 0,
         .inflight_bytes_engine = inflight_bytes(engine),
         .inflight_bytes_max = engine->options.inflight_bytes_max,

@@ -71,10 +71,10 @@ static void failed(weir_engine *engine, struct peer *peer, int error) {
         peer_unreachable(engine, peer, error);
 }
 
-static void said(weir_engine *engine, const struct peer *peer, const struct ep_effect *effect) {
+static void said(weir_engine *engine, struct peer *peer, const struct ep_effect *effect) {
     uint64_t epoch;
     enum wire_type type = wire_peek(effect->data, effect->length, &epoch);
-    TRACE_PEER(engine, said, peer, 0, (uint64_t)type, epoch);
+    TRACE_WORD(engine, said, peer, 0, (uint64_t)type, epoch);
 }
 
 /* Performs one effect; true if it has an answer, which is *answer_out then. */
@@ -89,8 +89,8 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
             peer->conn_said = peer->conn_last;
             peer->unheard = peer->conn_last == 0;
         }
-        said(engine, peer, effect);
-        conn_send(engine, peer->conn_last, effect->data, effect->length, effect->retransmit);
+        if (conn_send(engine, peer->conn_last, effect->data, effect->length, effect->retransmit))
+            said(engine, peer, effect);
         return false;
     case EP_DO_CREATE:
         rc = session_create(engine, peer, effect->session, effect->epoch, local);

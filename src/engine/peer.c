@@ -492,7 +492,8 @@ static void disown_closed(weir_engine *engine, struct peer *peer) {
  * under a handle of its own, which UP tells of. */
 static void closed(weir_engine *engine, struct peer *peer) {
     standing_step(&peer->standing, STANDING_IN_CLOSED);
-    peer->watch.told = peer->watch.works = false;
+    peer->watch.told = 0;
+    peer->watch.works = false;
     peer->told = TOLD_NOT;
     disown_closed(engine, peer);
     found_closed(engine, peer, true);
@@ -502,6 +503,12 @@ static void closed(weir_engine *engine, struct peer *peer) {
     }
 }
 
+/* The handle is closed: of a stall that was told under it nothing more is told. */
+static void forget_stall(struct peer *peer, uint64_t closed) {
+    if (peer->watch.told == closed)
+        peer->watch.told = 0;
+}
+
 /* The application gave its last reference back. One that connected by itself, and that the
  * application has heard of, goes on as if it had never been opened; so does one that is known by
  * another handle than the one that is closed, of which UP told. */
@@ -509,6 +516,8 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     struct peer *known = peer_linked(engine, peer);
     if (known == peer && peer->met && !peer_is_leaving(peer))
         return;
+    forget_stall(peer, peer->id);
+    forget_stall(known, peer->id);
     /* What a leaving instance has left to deliver keeps the handle that was told. */
     bool told = !peer_is_leaving(known) && (known == peer || known->handle == peer->id);
     tables_lock(engine);
@@ -519,10 +528,7 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     /* Another handle may name the same engine: then its memory and transfers stay. */
     uint32_t heir = peer_open_alias(engine, known);
     if (told) {
-        uint64_t before = known->handle;
         known->handle = heir == NONE ? known->id : engine->peers[heir].id;
-        if (known->handle != before)
-            known->watch.told = false; /* the handle under which it was told is closed */
         if (known->refs > 0)
             peer_told(known);
         tell_names(engine, known);

@@ -47,7 +47,8 @@ const char *weir_stall_cause_name(int cause) {
 /* What is asked of a peer at one moment. */
 struct report {
     weir_stall_info info;
-    weir_stall_info last; /* the last stall, when it was told */
+    weir_stall_info last; /* the last stall, when it was told, */
+    const char *step;     /* and the step of the handshake, then */
     char address[WEIR_ADDRESS_MAX];
     const char *handshake;
 };
@@ -63,6 +64,7 @@ static int look(weir_engine *engine, weir_peer handle, struct report *report) {
         memcpy(report->address, peer->address, sizeof(report->address));
         report->handshake = diagnose_handshake(peer);
         report->last = peer->watch.notes->last;
+        report->step = peer->watch.notes->step;
     }
     own_leave(engine);
     return peer != NULL ? WEIR_OK : WEIR_ESTALE;
@@ -217,7 +219,7 @@ static void say_why(const weir_stall_info *info, const char *step, char *out, si
 static void say_changed(const struct report *report, char *out, size_t size) {
     const weir_stall_info *info = &report->info, *last = &report->last;
     char then[WHY_BYTES], now[WHY_BYTES] = "nothing is outstanding any more";
-    say_why(last, report->handshake, then, sizeof(then));
+    say_why(last, report->step, then, sizeof(then));
     if (info->cause != WEIR_STALL_NONE)
         say_why(info, report->handshake, now, sizeof(now));
     snprintf(out, size,
@@ -236,7 +238,7 @@ static void say(const struct report *report, char *out, size_t size) {
         snprintf(out, size, "nothing to %s has completed for %" PRIu64 " ms: %s", report->address,
                  info->still_ns / NS_PER_MS, why);
     } else if (info->stalls > 0) {
-        say_why(&report->last, "it took long", why, sizeof(why));
+        say_why(&report->last, report->step, why, sizeof(why));
         snprintf(out, size,
                  "nothing is outstanding to %s; a stall of %" PRIu64
                  " ms is over, of which was told: %s",

@@ -70,6 +70,7 @@ enum {
 #define RECV_LIFE_MASK (((uint64_t)1 << (ROUTE_SEQ_BITS - RECV_BUFFER_BITS)) - 1)
 
 /* A thread that has served others for long is relieved by the next that hands over: own.h. */
+enum { TRACE_OFTEN_KINDS = 4 };
 enum relief { RELIEF_NONE, RELIEF_WANTED, RELIEF_COMES };
 
 /* Where a transfer is. A TR_TERMINAL one lives on only for its handle. */
@@ -206,6 +207,7 @@ struct stall {
 /* What is longer, of a peer that was stalled: backed when one was. */
 struct watch_notes {
     weir_stall_info last; /* the last stall, as it was when it was told: once there were stalls */
+    const char *step;     /* of the handshake, then */
     struct wire_state state; /* the peer's last answer: once one was heard */
 };
 
@@ -217,7 +219,7 @@ struct watch {
     uint64_t gap_ns;    /* the longest time without a look, since then */
     uint64_t absent_ns; /* the same, of the last verdict, if that makes it ours; 0 */
     bool works;         /* work was outstanding */
-    bool told;          /* STALLED, and neither RESUMED nor GONE since */
+    uint64_t told;      /* the handle of STALLED, if neither RESUMED nor GONE came since; 0 */
     uint64_t idle_step; /* the first step since then behind which nothing was outstanding; 0 */
     uint64_t lasted_ns; /* 0: it lasts */
     uint64_t stalls;
@@ -485,7 +487,8 @@ struct peer {
     uint64_t pass_theirs; /* this is what we show it; 0: it has not said yet */
     char address[WEIR_ADDRESS_MAX];
     struct watch watch;
-    uint64_t trace_tick; /* of the last record of something that may happen often */
+    uint64_t words_last[2];               /* heard and said: trace.h */
+    uint32_t often_ms[TRACE_OFTEN_KINDS]; /* when what may happen often did last: trace.h */
     struct endpoint endpoint;
     struct parts *parts; /* WINDOW_SIZE; backed when notifications come in several */
     bool parts_used;     /* since they were zeroed */
@@ -703,6 +706,8 @@ struct weir_engine {
     struct fork_watch fork_watch;
     bool watched;              /* fork_watch is */
     struct recorder recorder;  /* what has changed last: trace.h */
+    uint64_t visits_second;    /* the last one in which visitors were recorded, */
+    uint32_t visits_traced;    /* and how often */
     struct sleeping *sleeping; /* sleep.c; NULL: one thread, and sleeping is the world's business */
 };
 

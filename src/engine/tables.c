@@ -37,9 +37,10 @@ bool address_dialable(const char *address) {
 
 static void stall_over(const weir_engine *engine, struct peer *peer) {
     struct watch *watch = &peer->watch;
-    if (watch->told)
+    if (watch->told != 0)
         watch->lasted_ns = engine_clock(engine) - watch->moved_ns;
-    watch->told = watch->works = false;
+    watch->told = 0;
+    watch->works = false;
     watch->absent_ns = 0;
 }
 
@@ -60,10 +61,11 @@ void peer_tell(weir_engine *engine, weir_event_type type, struct peer *peer, int
 }
 
 void peer_resumed(weir_engine *engine, struct peer *peer) {
-    if (!peer->watch.told)
+    uint64_t told = peer->watch.told;
+    if (told == 0)
         return;
     stall_over(engine, peer);
-    peer_tell(engine, WEIR_EVENT_RESUMED, peer, 0, peer->watch.lasted_ns);
+    news_event(engine, WEIR_EVENT_RESUMED, told, 0, peer->watch.lasted_ns);
 }
 
 /* ---- entries ----------------------------------------------------------- */

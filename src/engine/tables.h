@@ -36,6 +36,11 @@ static inline void peer_told(struct peer *peer) {
 static inline bool peer_is_told(const struct peer *peer) {
     return peer->handle != peer->id || peer->told == TOLD;
 }
+/* The handle of its stalls. Of one that is leaving events carried a handle that is gone; work is
+ * for the next one at its address, which the entry's own handle names. */
+static inline uint64_t peer_stall_handle(const struct peer *peer) {
+    return peer_is_leaving(peer) ? peer->id : peer->handle;
+}
 /* Nothing for the peer is outstanding now: what comes in later steps is new work to the watchdog,
  * also if there is some before it looks. */
 static inline void peer_idle(const weir_engine *engine, struct peer *peer) {

@@ -3,6 +3,12 @@
  * host have. Called by who has the engine. */
 #include "trace.h"
 
+enum {
+    CALM_MS = 1000,  /* what has not happened for so long begins when it does */
+    VISITS_MOST = 32 /* records of visitors in a second: a crowd of them is not all that there is */
+};
+_Static_assert(TRACE_qp_refuses - TRACE_no_credits + 1 == TRACE_OFTEN_KINDS, "they are together");
+
 __attribute__((noinline, cold)) void trace_add(weir_engine *engine, enum trace_kind kind,
                                                uint64_t handle, int error, uint64_t a, uint64_t b) {
     if (engine->recorder.memory == NULL)
@@ -25,8 +31,25 @@ __attribute__((noinline, cold)) void trace_peer_add(weir_engine *engine, enum tr
     trace_add(engine, kind, peer->handle, error, a, b);
 }
 
-bool trace_often(const weir_engine *engine, struct peer *peer) {
-    bool due = peer->trace_tick != engine->look_tick;
-    peer->trace_tick = engine->look_tick;
-    return due;
+/* By the coarse clock of the last look. */
+bool trace_often(const weir_engine *engine, struct peer *peer, enum trace_kind kind) {
+    uint32_t *last = &peer->often_ms[kind - TRACE_no_credits];
+    uint32_t now = (uint32_t)(engine->look_tick / 1000000) | 1, before = *last;
+    *last = now;
+    return before == 0 || now - before >= CALM_MS;
+}
+
+bool trace_is_new(struct peer *peer, enum trace_kind kind, uint64_t type, uint64_t epoch) {
+    uint64_t *last = &peer->words_last[kind == TRACE_said], word = type << 56 ^ epoch;
+    bool is_new = *last != word;
+    *last = word;
+    return is_new;
+}
+
+bool trace_visitors(weir_engine *engine) {
+    uint64_t second = engine->look_tick / UINT64_C(1000000000);
+    if (engine->visits_second != second)
+        engine->visits_traced = 0;
+    engine->visits_second = second;
+    return engine->visits_traced++ < VISITS_MOST;
 }

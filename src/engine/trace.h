@@ -57,8 +57,14 @@ void trace_add(weir_engine *engine, enum trace_kind kind, uint64_t handle, int e
 /* Of a peer, whose handle has its address as a name from then on. */
 void trace_peer_add(weir_engine *engine, enum trace_kind kind, const struct peer *peer, int error,
                     uint64_t a, uint64_t b);
-/* Whether what may happen often is to be recorded of the peer now: once in a tick of the clock. */
-bool trace_often(const weir_engine *engine, struct peer *peer);
+/* Something that may happen often has happened to the peer: whether it begins, as it had not for a
+ * second. Flow control that goes on all the time is no news, and would push out all else. */
+bool trace_often(const weir_engine *engine, struct peer *peer, enum trace_kind kind);
+/* A word of the handshake, or between engines: whether it is another than the last one that way.
+ * What is repeated until it is answered is no news. */
+bool trace_is_new(struct peer *peer, enum trace_kind kind, uint64_t type, uint64_t epoch);
+/* Whether what somebody says, or is told, who is no peer is recorded now. Anybody may come. */
+bool trace_visitors(weir_engine *engine);
 
 #define TRACE(engine, kind, handle, error, a, b)                                                   \
     do {                                                                                           \
@@ -73,8 +79,21 @@ bool trace_often(const weir_engine *engine, struct peer *peer);
 #define TRACE_OFTEN(engine, kind, peer, error, a, b)                                               \
     do {                                                                                           \
         TRACE_PROBE(kind, (peer)->handle, a, b);                                                   \
-        if (trace_often(engine, peer))                                                             \
+        if (trace_often(engine, peer, TRACE_##kind))                                               \
             trace_peer_add(engine, TRACE_##kind, peer, error, a, b);                               \
+    } while (0)
+
+#define TRACE_WORD(engine, kind, peer, error, a, b)                                                \
+    do {                                                                                           \
+        TRACE_PROBE(kind, (peer)->handle, a, b);                                                   \
+        if (trace_is_new(peer, TRACE_##kind, a, b))                                                \
+            trace_peer_add(engine, TRACE_##kind, peer, error, a, b);                               \
+    } while (0)
+#define TRACE_VISITOR(engine, kind, error, a, b)                                                   \
+    do {                                                                                           \
+        TRACE_PROBE(kind, 0, a, b);                                                                \
+        if (trace_visitors(engine))                                                                \
+            trace_add(engine, TRACE_##kind, 0, error, a, b);                                       \
     } while (0)
 
 #endif

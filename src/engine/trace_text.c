@@ -76,8 +76,9 @@ static void number(const struct record *record, const char *name, uint64_t value
                    size_t size) {
     bool stalled = record->a == WEIR_EVENT_STALLED;
     int small = value <= INT32_MAX ? (int)value : -1;
-    if (name == NULL || (value == 0 && !(strcmp(name, "@cause") == 0 && stalled)))
-        out[0] = '\0'; /* 0 says nothing */
+    bool counts = name != NULL && strcmp(name, "QP") == 0; /* from 0; elsewhere 0 says nothing */
+    if (name == NULL || (value == 0 && !counts && !(strcmp(name, "@cause") == 0 && stalled)))
+        out[0] = '\0';
     else if (strcmp(name, "@event") == 0)
         snprintf(out, size, "%s", weir_event_name(small));
     else if (strcmp(name, "@word") == 0)
@@ -166,15 +167,15 @@ static void event_begin(struct text *text, const struct history *history,
 static void span(struct text *text, const struct history *history, const struct record *record,
                  const char *name, bool begins) {
     event_begin(text, history, record, begins ? "b" : "e");
-    say(text, ",\"cat\":\"%s\",\"name\":\"%s\",\"id\":\"%s-%" PRIx64 "\"}", name, name, name,
-        record->handle);
+    say(text, ",\"cat\":\"%s\",\"name\":\"%s\",\"id\":\"%s-%" PRIx64 "-%" PRIu64 "\"}", name, name,
+        name, record->handle, record->kind == TRACE_event ? 0 : record->a);
 }
 
 static void spans(struct text *text, const struct history *history, const struct record *record) {
     bool told = record->kind == TRACE_event;
     if (record->kind == TRACE_session_up)
         span(text, history, record, "session", true);
-    if (record->kind == TRACE_session_broken || record->kind == TRACE_session_over)
+    if (record->kind == TRACE_session_over)
         span(text, history, record, "session", false);
     if (told && record->a == WEIR_EVENT_STALLED)
         span(text, history, record, "stall", true);
@@ -267,6 +268,8 @@ int weir_engine_trace(weir_engine *engine, uint32_t format, char *text_out, size
         return rc;
     if (engine->forked)
         return WEIR_ECLOSED;
+    if (engine->ports.recorder.memory == NULL) /* one that is simulated */
+        return WEIR_ENOTSUP;
     if (text_out == NULL) {
         *length_out = room_for_all(format);
         return WEIR_OK;

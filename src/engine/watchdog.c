@@ -23,6 +23,7 @@
 #include "agenda.h"
 #include "ask.h"
 #include "diagnose.h"
+#include "news.h"
 #include "tables.h"
 #include "trace.h"
 
@@ -36,12 +37,18 @@ static void tell(weir_engine *engine, struct peer *peer) {
         info.cause = WEIR_STALL_HERE;
         info.absent_ns = watch->absent_ns;
     }
-    watch->told = true;
+    watch->told = peer_stall_handle(peer);
     watch->stalls++;
     watch->notes->last = info;
+    watch->notes->step = diagnose_handshake(peer);
     watch->lasted_ns = 0;
     engine->stats.peer_stalls++;
-    peer_tell(engine, WEIR_EVENT_STALLED, peer, info.error, info.cause);
+    news_event(engine, WEIR_EVENT_STALLED, watch->told, info.error, info.cause);
+}
+
+/* Whether the application knows the handle that STALLED would carry. */
+static bool may_tell(const struct peer *peer) {
+    return peer_is_leaving(peer) ? peer->refs > 0 : peer_is_told(peer);
 }
 
 /* Nothing has completed for watchdog_ns: whose fault it is, for as long as the next verdict takes.
@@ -55,7 +62,7 @@ static void judge(weir_engine *engine, struct peer *peer, uint64_t now) {
     /* An application that closed its handles of the peer, and has heard of no other, hears nothing
      * of a stall either. Other events need the second half of the queue. Else it is told with the
      * next verdict. */
-    if (!watch->told && peer_is_told(peer) &&
+    if (watch->told == 0 && may_tell(peer) &&
         queue_count(&engine->events) <= engine->events.mask / 2)
         tell(engine, peer);
 }
@@ -72,7 +79,7 @@ static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool l
     watch->idle_step = 0;
     if (watch->works && engine->watch_gap_ns > watch->gap_ns)
         watch->gap_ns = engine->watch_gap_ns;
-    if (watch->works && (moved || !works) && late && !watch->told)
+    if (watch->works && (moved || !works) && late && watch->told == 0)
         judge(engine, peer, now);
     if (moved || !works)
         peer_resumed(engine, peer);
@@ -99,7 +106,7 @@ void watchdog_look(weir_engine *engine, bool emptied) {
         return;
     uint64_t now = engine_clock(engine), gap_ns = now - engine->watch_last_ns;
     engine->watch_last_ns = now;
-    if (gap_ns >= LATE_NS)
+    if (gap_ns >= LATE_NS && gap_ns >= engine->options.watchdog_ns / 2)
         TRACE(engine, away, 0, 0, gap_ns, 0);
     if (gap_ns > engine->watch_gap_ns)
         engine->watch_gap_ns = gap_ns;

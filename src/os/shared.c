@@ -126,10 +126,11 @@ static int find(DIR *directory, const char *path, size_t index, int *error_out) 
 static int map_file(const char *file, struct shared *shared_out) {
     struct stat st;
     fork_hold();
-    int fd = fork_own(open(file, O_RDONLY | O_CLOEXEC));
+    /* It may be another file by now, of a kind that waits for somebody, or becomes our terminal. */
+    int fd = fork_own(open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     fork_release();
     if (fd < 0)
-        return error_of(errno);
+        return errno == ENXIO ? WEIR_ESTALE : error_of(errno);
     int seals = fcntl(fd, F_GET_SEALS);
     int rc = WEIR_ESTALE;
     if (seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(fd, &st) == 0 && st.st_size > 0) {

@@ -275,10 +275,11 @@ struct weir_device_ops {
     int (*mr_register_dmabuf)(struct weir_device *device, int fd, uint64_t offset, uint64_t length,
                               uint64_t iova, uint32_t access, struct weir_mr *mr_out);
     int (*mr_release)(struct weir_device *device, const struct weir_mr *mr);
-    /* The owner closes, and QPs remain that could not be destroyed: nothing remote touches memory
-     * that was registered any more, and mr_release waits for no peer. Blocks for a second at most.
-     * Then QPs are destroyed, memory is released, and nothing else. NULL: mr_release itself is
-     * never EBUSY. */
+    /* The owner closes, and QPs remain that could not be destroyed. Peers' accesses to registered
+     * memory that have not begun never will, whatever those peers do; one that is moving bytes is
+     * waited for, for a second in all. Then mr_release waits for no peer, and may be EBUSY still.
+     * Only mr_release and qp_destroy follow. NULL: a peer's access is over when mr_release is, or
+     * was refused by the device. */
     void (*revoke)(struct weir_device *device);
     /* The blob that a peer's mr_import needs, at most WEIR_MR_BLOB_MAX bytes. */
     int (*mr_export)(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,

@@ -11,7 +11,7 @@ fi
 # The kernel must ask for the other side's hardware address first.
 neighbour_unknown() {
     ip neigh flush all
-    RDMA_A=siw0 RDMA_B=siw1 WEIR_DEVICE=verbs timeout "$patience" "$BUILD/tests/vm/cycles" cycles 1 verbs
+    RDMA_A=siw0 RDMA_B=siw1 timeout "$patience" "$BUILD/tests/vm/cycles" cycles 1 verbs
 }
 for _ in 1 2 3; do
     check iwarp_H8_neighbour_unknown leaves_nothing neighbour_unknown

@@ -31,7 +31,7 @@ stopped() {
 
 # What is told of a peer that stands still, and why it does.
 stalls_are_told() {
-    WEIR_DEVICE=$DEVICE WEIR_VERBS_DEVICE=$RDMA_A WEIR_VERBS_PEER_DEVICE=$RDMA_B \
+    WEIR_TEST_DEVICE=$DEVICE WEIR_VERBS_DEVICE=$RDMA_A WEIR_VERBS_PEER_DEVICE=$RDMA_B \
         timeout "$patience" "$BUILD/tests/test_stalls" >"$WORK/stalls" 2>&1
     status=$?
     sed 's/^nothing to/# nothing to/' "$WORK/stalls"
