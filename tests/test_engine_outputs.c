@@ -130,6 +130,11 @@ static void test_W9_engine_calls_that_fail_write_nothing(void **state) {
     FAILS(WEIR_EINVAL, weir_engine_metrics(a.engine, plain, o.text, sizeof(o.text), NULL));
     FAILS(WEIR_ETOOBIG, weir_engine_metrics(a.engine, plain, o.text, sizeof(o.text), &o.length));
     FAILS(WEIR_ETOOBIG, weir_engine_metrics(a.engine, plain, o.text, 0, &o.length));
+    FAILS(WEIR_EINVAL, weir_engine_trace(NULL, 0, o.text, sizeof(o.text), &o.length));
+    FAILS(WEIR_EINVAL, weir_engine_trace(a.engine, 2, o.text, sizeof(o.text), &o.length));
+    FAILS(WEIR_EINVAL, weir_engine_trace(a.engine, 0, o.text, WEIR_TRACE_MIN - 1, &o.length));
+    FAILS(WEIR_EINVAL, weir_process_trace(0, 0, 0, o.text, WEIR_TRACE_MIN - 1, &o.length));
+    FAILS(WEIR_EPEER, weir_process_trace(INT64_MAX, 0, 0, NULL, 0, &o.length));
     side_close(&a);
 }
 

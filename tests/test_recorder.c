@@ -22,7 +22,7 @@ static size_t begin(void) {
     struct recorder_owner owner = {.opened_ns = 7, .opened_unix = 8, .pid = 9, .device = "lone"};
     memory = calloc(1, bytes);
     assert_non_null(memory);
-    recorder_begin(&recorder, memory, NAMES, &owner);
+    recorder_begin(&recorder, memory, bytes, &owner);
     return bytes;
 }
 

@@ -180,7 +180,7 @@ static int drain(struct incast *incast, struct session *session, unsigned count)
 
     for (unsigned i = 0; i < count; i++)
         incast->sent += incast->board->senders[i].ops;
-    return session_drain(session, incast->sent, &drained);
+    return session_drain_well(session, incast->sent, &drained);
 }
 
 /* So many senders at once. They are left as they are, at the second gate. */

@@ -98,7 +98,7 @@ static int drain(struct pacer *pacer) {
 
     if (pacer->op != OP_SEND)
         return 0;
-    return session_drain(pacer->session, pacer->sent, &drained);
+    return session_drain_well(pacer->session, pacer->sent, &drained);
 }
 
 /* One load: its row goes to out and rows. */

@@ -277,7 +277,7 @@ static int drain(struct stream *stream, struct proto_drained *drained_out) {
 
     for (uint64_t i = 0; i < stream->options->threads; i++)
         sent += stream->workers[i].sent;
-    return session_drain(stream->session, sent, drained_out);
+    return session_drain_well(stream->session, sent, drained_out);
 }
 
 static int measure(struct stream *stream, struct result *result) {

@@ -508,10 +508,14 @@ int session_inbox(struct session *session, struct proto_inbox *inbox_out) {
 int session_drain(struct session *session, uint64_t count, struct proto_drained *drained_out) {
     struct proto_count until = {.count = count};
 
-    if (ask(session, PROTO_DRAIN, &until, sizeof(until), PROTO_DRAINED, drained_out,
-            sizeof(*drained_out)) != 0)
+    return ask(session, PROTO_DRAIN, &until, sizeof(until), PROTO_DRAINED, drained_out,
+               sizeof(*drained_out));
+}
+
+int session_drain_well(struct session *session, uint64_t sent, struct proto_drained *drained_out) {
+    if (session_drain(session, sent, drained_out) != 0)
         return -1;
-    return drained_out->misplaced == 0 && drained_out->taken == count
+    return drained_out->misplaced == 0 && drained_out->taken == sent
                ? 0
                : complain("%" PRIu64 " of %" PRIu64 " messages came twice, not in their order, or "
                           "with another length",

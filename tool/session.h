@@ -106,9 +106,11 @@ int session_look(struct session *session);
 int session_mark(struct session *session, struct proto_marked *marked_out);
 
 /* Of a session of messages: the target's inbox; and, once it has taken so many messages since the
- * session began, what came of them. One that is at a wrong place is a failure. */
+ * session began, what came of them. _well: that is all that were sent, and any that came at a wrong
+ * place is a failure. */
 int session_inbox(struct session *session, struct proto_inbox *inbox_out);
 int session_drain(struct session *session, uint64_t count, struct proto_drained *drained_out);
+int session_drain_well(struct session *session, uint64_t sent, struct proto_drained *drained_out);
 
 /* Complains about a failed transfer or call in one line; -1. */
 int session_fail(struct session *session, const char *what, int error);

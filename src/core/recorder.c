@@ -52,9 +52,10 @@ static void text_copy(char *out, const char *text, size_t size) {
     out[length] = '\0';
 }
 
-void recorder_begin(struct recorder *recorder, void *memory, uint32_t names_max,
+void recorder_begin(struct recorder *recorder, void *memory, size_t bytes,
                     const struct recorder_owner *owner) {
     struct recorder_memory *begun = memory;
+    uint32_t names_max = (uint32_t)((bytes - sizeof(*begun)) / sizeof(struct name));
     *recorder = (struct recorder){.memory = begun, .names_max = names_max};
     begun->records = RECORDER_RECORDS;
     begun->sizes = SIZES;

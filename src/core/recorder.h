@@ -47,8 +47,9 @@ struct recorder {
 
 /* The memory of a recorder whose handles have indexes below names_max. */
 size_t recorder_bytes(uint32_t names_max);
-/* memory: zeroed, of recorder_bytes. */
-void recorder_begin(struct recorder *recorder, void *memory, uint32_t names_max,
+/* memory: zeroed, of so many bytes, which recorder_bytes says; what is beyond a record's is names.
+ */
+void recorder_begin(struct recorder *recorder, void *memory, size_t bytes,
                     const struct recorder_owner *owner);
 void recorder_add(struct recorder *recorder, const struct record *record);
 /* The name of a handle, from its next record on. */

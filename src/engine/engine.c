@@ -49,14 +49,14 @@ static int listen_at(weir_engine *e, const char *address) {
 }
 
 /* From here on changes of state are recorded. */
-static void record(weir_engine *e, uint32_t names_max) {
+static void record(weir_engine *e) {
     const struct weir_env *env = &e->ports.env;
     const struct weir_recorder_port *port = &e->ports.recorder;
     struct recorder_owner owner = {
         .opened_ns = env->ops->now(env->self), .opened_unix = port->unix_now, .pid = port->pid};
     snprintf(owner.device, sizeof(owner.device), "%s", e->device_ops->name);
     snprintf(owner.address, sizeof(owner.address), "%.*s", RECORDER_NAME - 1, e->address);
-    recorder_begin(&e->recorder, port->memory, names_max, &owner);
+    recorder_begin(&e->recorder, port->memory, port->bytes, &owner);
     TRACE(e, open, 0, 0, 0, 0);
 }
 
@@ -104,7 +104,7 @@ int engine_create(const weir_engine_options *options, const struct weir_ports *p
     if (rc != WEIR_OK)
         goto release_buffers;
     if (ports->recorder.memory != NULL)
-        record(e, limits.peers_max);
+        record(e);
     e->options.listen = NULL; /* the caller's strings are not kept */
     e->options.device = NULL;
     *engine_out = e;
