@@ -64,11 +64,24 @@ static int complain_ended(const struct session *session, const char *what) {
                     weir_error_name(error));
 }
 
+/* Whether our own target has died, and how. A process that dies has let go of its files, which is
+ * how an engine hears of its end, before its parent can be told. */
+static bool target_died(const struct session *session, int error, char how[64]) {
+    uint64_t until = host_now_ns() + GONE_NS;
+
+    while (session->pid != 0 && !child_gone(session->pid, how)) {
+        if (error != WEIR_EPEER || host_now_ns() >= until || host_interrupted())
+            return false;
+        host_sleep_on(-1, -1, NS_PER_MS);
+    }
+    return session->pid != 0;
+}
+
 int session_fail(struct session *session, const char *what, int error) {
     char how[64], why[DIAGNOSIS_MAX];
 
     /* That our own target died says more than what its death did to a transfer. */
-    if (session->pid != 0 && child_gone(session->pid, how)) {
+    if (target_died(session, error, how)) {
         session->pid = 0;
         return complain("%s: the target was %s", what, how);
     }
