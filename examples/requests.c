@@ -11,9 +11,9 @@
  *      how many have room: nobody who sends ever finds out otherwise, for they wait.
  *   2. A message comes with its sender: the server answers to that, with the request's tag, by
  * which the client knows what it is the answer to.
- *   3. What was taken is read where it lies, and given back; only then others have its room. The
- *      server gives a request back when its reply has ended, so a client that takes no replies gets
- *      no room for more requests, and a reply that it does not take in time is dropped: it holds up
+ *   3. A message that was taken is read where it lies, and given back; only then others have its
+ * room. The server gives a request back when its reply has ended, so a client that takes no replies
+ * gets no room for more requests, and a reply that it does not take in time is dropped: it holds up
  *      nobody else.
  *   4. STALLED tells that work for a peer is outstanding and none of it completes, and
  *      weir_stall_text says why, in a sentence for the log. It is news, no error: RESUMED follows,

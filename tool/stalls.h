@@ -5,7 +5,7 @@
 
 #include "weir.h"
 
-/* What the peer's work waits for, in one line; returns text_out. */
+/* Says in one line why the peer's work waits; returns text_out. */
 const char *stalls_sentence(weir_engine *engine, weir_peer peer, char *text_out, size_t text_size);
 
 /* Of STALLED what the peer's work waits for, and the figures; of RESUMED how long that lasted.

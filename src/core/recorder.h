@@ -30,7 +30,7 @@ struct record {
     uint64_t a, b;
 };
 
-/* What a record is of. All numbers are native: readers are on this host. */
+/* The engine that records are of. All numbers are native: readers are on this host. */
 struct recorder_owner {
     uint64_t opened_ns;   /* of that clock, */
     uint64_t opened_unix; /* and in seconds since 1970; 0: not known */

@@ -294,7 +294,7 @@ static void disown(weir_engine *engine, uint64_t conn, const struct wire_message
                    &(struct wire_message){.type = WIRE_SETTLE, .epoch = message->echo});
 }
 
-/* What anybody says in a peer's name is recorded as that peer's. */
+/* A word that anybody says in a peer's name is recorded as that peer's. */
 static void heard(weir_engine *engine, const struct wire_message *message) {
     struct peer *peer = peer_by_instance(engine, message->from);
     int reason = message->type == WIRE_REFUSE ? message->reason : 0;

@@ -31,7 +31,7 @@ bool diagnose_works(const weir_engine *engine, const struct peer *peer) {
     if (peer->room_waits > 0)
         return true;
     for (uint8_t l = 0; l < LISTS; l++) {
-        /* What is posted to one that is gone ends by itself, and GONE told of it. */
+        /* Posted work of one that is gone ends by itself, and GONE told of it. */
         if (peer_is_leaving(peer) && (l == LIST_POSTED || l == LIST_PARKED))
             continue;
         for (uint32_t i = peer->lists[l].head; i != NONE; i = engine->transfers[i].next) {

@@ -261,7 +261,7 @@ static void say_work(const weir_stall_info *info, char *out, size_t size) {
              info->inflight_bytes_max, info->completed, info->stalls);
 }
 
-/* What the peer, and the way to it, say. */
+/* The words of the peer, and of the way to it. */
 static void say_word(const weir_stall_info *info, char *out, size_t size) {
     char answer[160] = "", silent[80] = "";
     if (info->peer_answer_ns != 0)

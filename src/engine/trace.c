@@ -4,7 +4,7 @@
 #include "trace.h"
 
 enum {
-    CALM_MS = 1000,  /* what has not happened for so long begins when it does */
+    CALM_MS = 1000,  /* without it: then it begins */
     VISITS_MOST = 32 /* records of visitors in a second: a crowd of them is not all that there is */
 };
 _Static_assert(TRACE_qp_refuses - TRACE_no_credits + 1 == TRACE_OFTEN_KINDS, "they are together");
