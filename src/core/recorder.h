@@ -6,8 +6,8 @@
  * never waited for: it takes a record, or a name, for good only if that was not being overwritten
  * meanwhile. So the oldest record is not to be had, and a name may be missing.
  *
- * What a reader is given may be any bytes, and change while it is read. Owns the layout, and knows
- * no clock and no kind of record. */
+ * The memory that a reader is given may hold any bytes, and change while it is read. Owns the
+ * layout, and knows no clock and no kind of record. */
 #ifndef WEIR_RECORDER_H
 #define WEIR_RECORDER_H
 

@@ -5,9 +5,9 @@
  * (https://prometheus.io/docs/specs/om/open_metrics_spec/), and Prometheus' text format 0.0.4,
  * which differs in where "_total" stands, in units, and in its end. */
 #include "state.h"
+#include "text.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 /* A counter is weir_<name>, and only grows, unless this table says otherwise. OpenMetrics wants a
@@ -24,32 +24,14 @@ static const struct outside {
     {"inflight_bytes_high_water", "inflight_high_water_bytes", "bytes", true},
 };
 
-/* Text of which the first bytes are written, as far as there is room, and all are counted. */
-struct text {
-    char *out;
-    size_t size;
-    size_t length;
-};
-
-static void say(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(struct text *text, const char *format, ...) {
-    va_list arguments;
-    size_t at = text->length < text->size ? text->length : text->size;
-    va_start(arguments, format);
-    int length = vsnprintf(text->out + at, text->size - at, format, arguments);
-    va_end(arguments);
-    if (length > 0)
-        text->length += (size_t)length;
-}
-
 /* The lines before the samples of one name. The total of a counter is a name of its own for
  * Prometheus, and a suffix of the sample for OpenMetrics. */
 static void begin(struct text *text, bool open, const struct outside *of, const char *help) {
     const char *total = !open && !of->gauge ? "_total" : "";
-    say(text, "# HELP weir_%s%s %s\n", of->name, total, help);
-    say(text, "# TYPE weir_%s%s %s\n", of->name, total, of->gauge ? "gauge" : "counter");
+    text_say(text, "# HELP weir_%s%s %s\n", of->name, total, help);
+    text_say(text, "# TYPE weir_%s%s %s\n", of->name, total, of->gauge ? "gauge" : "counter");
     if (open && of->unit != NULL)
-        say(text, "# UNIT weir_%s %s\n", of->name, of->unit);
+        text_say(text, "# UNIT weir_%s %s\n", of->name, of->unit);
 }
 
 static void put(struct text *text, bool open, const char *counter, const char *help,
@@ -61,19 +43,20 @@ static void put(struct text *text, bool open, const char *counter, const char *h
             of = &outside[i];
     }
     begin(text, open, of, help);
-    say(text, "weir_%s%s %" PRIu64 "\n", of->name, of->gauge ? "" : "_total", value);
+    text_say(text, "weir_%s%s %" PRIu64 "\n", of->name, of->gauge ? "" : "_total", value);
 }
 
 static void put_all(struct text *text, bool open, const char *device,
                     const weir_engine_info *info) {
-    say(text, "# HELP weir%s the library and the device of this engine\n", open ? "" : "_info");
-    say(text, "# TYPE weir%s %s\n", open ? "" : "_info", open ? "info" : "gauge");
-    say(text, "weir_info{version=\"%s\",device=\"%s\"} 1\n", weir_version(), device);
+    text_say(text, "# HELP weir%s the library and the device of this engine\n",
+             open ? "" : "_info");
+    text_say(text, "# TYPE weir%s %s\n", open ? "" : "_info", open ? "info" : "gauge");
+    text_say(text, "weir_info{version=\"%s\",device=\"%s\"} 1\n", weir_version(), device);
 #define WEIR_COUNTERS_X(name, help) put(text, open, #name, help, info->name);
     WEIR_COUNTERS(WEIR_COUNTERS_X)
 #undef WEIR_COUNTERS_X
     if (open)
-        say(text, "# EOF\n");
+        text_say(text, "# EOF\n");
 }
 
 /* The room for counters of any value. */

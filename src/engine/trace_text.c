@@ -8,10 +8,10 @@
 #include "trace.h"
 
 #include "os.h"
+#include "text.h"
 #include "wire.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -22,23 +22,6 @@ enum {
     WHAT_BYTES = 208
 };
 _Static_assert(HEAD_BYTES + EVENT_BYTES <= WEIR_TRACE_MIN, "one record has room");
-
-struct text {
-    char *out;
-    size_t size;
-    size_t length;
-};
-
-static void say(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(struct text *text, const char *format, ...) {
-    va_list arguments;
-    size_t left = text->size - text->length;
-    va_start(arguments, format);
-    int length = vsnprintf(text->out + text->length, left, format, arguments);
-    va_end(arguments);
-    if (length > 0)
-        text->length += (size_t)length < left ? (size_t)length : left - 1;
-}
 
 /* The memory of a recorder, and which of its records a text is of. */
 struct history {
@@ -118,11 +101,12 @@ static void say_head(struct text *text, const struct history *history) {
     clean(owner.address);
     if (owner.opened_unix != 0 && gmtime_r(&when, &utc) != NULL)
         strftime(opened, sizeof(opened), "at %Y-%m-%d %H:%M:%SZ", &utc);
-    say(text,
-        "engine of process %" PRId64 ", device %s, listening %s%s, opened %s; changes of state: "
-        "%" PRIu64 ", here the last %" PRIu64 "\n",
-        owner.pid, owner.device, owner.address[0] != '\0' ? "at " : "nowhere", owner.address,
-        opened, history->all, history->end - history->first);
+    text_say(text,
+             "engine of process %" PRId64
+             ", device %s, listening %s%s, opened %s; changes of state: "
+             "%" PRIu64 ", here the last %" PRIu64 "\n",
+             owner.pid, owner.device, owner.address[0] != '\0' ? "at " : "nowhere", owner.address,
+             opened, history->all, history->end - history->first);
 }
 
 static void say_record(struct text *text, const struct history *history,
@@ -131,13 +115,13 @@ static void say_record(struct text *text, const struct history *history,
     char what[WHAT_BYTES], name[RECORDER_NAME];
     describe(record, what, sizeof(what));
     name_of(history, record->handle, name);
-    say(text, "%6" PRIu64 ".%06" PRIu64 " ", us / 1000000, us % 1000000);
+    text_say(text, "%6" PRIu64 ".%06" PRIu64 " ", us / 1000000, us % 1000000);
     if (record->handle != 0)
-        say(text, "%s%s%" PRIx64 "%s: ", name, name[0] != '\0' ? " (" : "", record->handle,
-            name[0] != '\0' ? ")" : "");
+        text_say(text, "%s%s%" PRIx64 "%s: ", name, name[0] != '\0' ? " (" : "", record->handle,
+                 name[0] != '\0' ? ")" : "");
     else if (record->kind == TRACE_heard || record->kind == TRACE_said)
-        say(text, "somebody ");
-    say(text, "%s\n", what);
+        text_say(text, "somebody ");
+    text_say(text, "%s\n", what);
 }
 
 static void say_all(struct text *text, const struct history *history) {
@@ -159,16 +143,17 @@ static uint64_t track(uint64_t handle) {
 static void event_begin(struct text *text, const struct history *history,
                         const struct record *record, const char *phase) {
     uint64_t ns = record->ns - history->owner.opened_ns;
-    say(text, ",\n{\"ph\":\"%s\",\"pid\":%" PRId64 ",\"tid\":%" PRIu64 ",\"ts\":%" PRIu64 ".%03u",
-        phase, history->owner.pid, track(record->handle), ns / 1000, (unsigned)(ns % 1000));
+    text_say(text,
+             ",\n{\"ph\":\"%s\",\"pid\":%" PRId64 ",\"tid\":%" PRIu64 ",\"ts\":%" PRIu64 ".%03u",
+             phase, history->owner.pid, track(record->handle), ns / 1000, (unsigned)(ns % 1000));
 }
 
 /* A span of a handle: a session, or a stall. */
 static void span(struct text *text, const struct history *history, const struct record *record,
                  const char *name, bool begins) {
     event_begin(text, history, record, begins ? "b" : "e");
-    say(text, ",\"cat\":\"%s\",\"name\":\"%s\",\"id\":\"%s-%" PRIx64 "-%" PRIu64 "\"}", name, name,
-        name, record->handle, record->kind == TRACE_event ? 0 : record->a);
+    text_say(text, ",\"cat\":\"%s\",\"name\":\"%s\",\"id\":\"%s-%" PRIx64 "-%" PRIu64 "\"}", name,
+             name, name, record->handle, record->kind == TRACE_event ? 0 : record->a);
 }
 
 static void spans(struct text *text, const struct history *history, const struct record *record) {
@@ -187,10 +172,10 @@ static void instant(struct text *text, const struct history *history, const stru
     char what[WHAT_BYTES];
     describe(record, what, sizeof(what));
     event_begin(text, history, record, "i");
-    say(text,
-        ",\"s\":\"t\",\"name\":\"%s\",\"args\":{\"kind\":\"%s\",\"a\":%" PRIu64 ",\"b\":%" PRIu64
-        ",\"error\":%d}}",
-        what, kinds[record->kind].name, record->a, record->b, record->error);
+    text_say(text,
+             ",\"s\":\"t\",\"name\":\"%s\",\"args\":{\"kind\":\"%s\",\"a\":%" PRIu64
+             ",\"b\":%" PRIu64 ",\"error\":%d}}",
+             what, kinds[record->kind].name, record->a, record->b, record->error);
 }
 
 /* The name of a track, at the first record that is of its handle. */
@@ -198,19 +183,19 @@ static void track_name(struct text *text, const struct history *history,
                        const struct record *record) {
     char name[RECORDER_NAME];
     name_of(history, record->handle, name);
-    say(text,
-        ",\n{\"ph\":\"M\",\"pid\":%" PRId64 ",\"tid\":%" PRIu64
-        ",\"name\":\"thread_name\",\"args\":{\"name\":\"%s%s%" PRIx64 "%s\"}}",
-        history->owner.pid, track(record->handle), name, name[0] != '\0' ? " (" : "",
-        record->handle, name[0] != '\0' ? ")" : "");
+    text_say(text,
+             ",\n{\"ph\":\"M\",\"pid\":%" PRId64 ",\"tid\":%" PRIu64
+             ",\"name\":\"thread_name\",\"args\":{\"name\":\"%s%s%" PRIx64 "%s\"}}",
+             history->owner.pid, track(record->handle), name, name[0] != '\0' ? " (" : "",
+             record->handle, name[0] != '\0' ? ")" : "");
 }
 
 static void say_events(struct text *text, const struct history *history) {
     struct record record, before = {0};
-    say(text,
-        "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":%" PRId64
-        ",\"tid\":0,\"name\":\"thread_name\",\"args\":{\"name\":\"engine\"}}",
-        history->owner.pid);
+    text_say(text,
+             "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":%" PRId64
+             ",\"tid\":0,\"name\":\"thread_name\",\"args\":{\"name\":\"engine\"}}",
+             history->owner.pid);
     for (uint64_t i = history->first; i < history->end; i++) {
         if (!record_at(history, i, &record))
             continue;
@@ -221,7 +206,7 @@ static void say_events(struct text *text, const struct history *history) {
         instant(text, history, &record);
         spans(text, history, &record);
     }
-    say(text, "\n]}\n");
+    text_say(text, "\n]}\n");
 }
 
 /* ---- the calls --------------------------------------------------------- */
@@ -257,7 +242,7 @@ static int write_out(const void *memory, size_t bytes, uint32_t format, char *te
         say_events(&text, &history);
     else
         say_all(&text, &history);
-    *length_out = text.length;
+    *length_out = text.length < text_size ? text.length : text_size - 1;
     return WEIR_OK;
 }
 
