@@ -793,7 +793,8 @@ WEIR_API int weir_event_take(weir_engine *engine, weir_event *event_out);
 typedef enum weir_stall_cause {
     WEIR_STALL_NONE = 0,       /* nothing is outstanding */
     WEIR_STALL_HERE = 1,       /* this engine made no progress, for absent_ns: its application did
-                                * not call, or the process did not run */
+                                * not call, or the process did not run. absent_ns 0: it made
+                                * progress, and took up less than there was all the time */
     WEIR_STALL_DEVICE = 2,     /* this engine's device failed (EDEVICE), or refuses work or
                                 * receives that it has room for (EAGAIN) */
     WEIR_STALL_DRAIN = 3,      /* a session broke, and this device has not given back all of it */
@@ -836,7 +837,7 @@ typedef struct weir_stall_info {
                             * number; else 0 */
     uint64_t still_ns;     /* nothing has completed for so long, as the last look found; there is
                             * one in each eighth of watchdog_ns. 0: nobody watches */
-    uint64_t absent_ns;    /* HERE: this engine made no progress for so long; else 0 */
+    uint64_t absent_ns;    /* HERE: this engine made no progress for so long, or 0; else 0 */
     uint32_t waiting;      /* transfers and messages that are outstanding; they wait... */
     uint32_t pending;      /* ...to be posted, */
     uint32_t posted;       /* posted, for the device, */

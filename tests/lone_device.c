@@ -334,7 +334,8 @@ static bool arrive(struct lone *lone, uint32_t qp, const struct wire_data *data,
                                    .byte_length = WIRE_DATA_SIZE + length,
                                    .has_imm = data == NULL,
                                    .qp_tag = lone->tags[qp]};
-    lone_run(lone);
+    if (!lone->piles_up)
+        lone_run(lone);
     return true;
 }
 

@@ -257,6 +257,10 @@ struct lone *lone_open_own(const weir_engine_options *options) {
 void lone_close(struct lone *lone) {
     weir_engine_close(lone->engine);
     assert_int_equal(lone->closes, 1);
+    lone_free(lone);
+}
+
+void lone_free(struct lone *lone) {
     free(lone->recorder);
     free(lone);
 }

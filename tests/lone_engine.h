@@ -132,6 +132,7 @@ struct lone {
     int recv_error;         /* what post_recv says, if not 0, ... */
     uint32_t recv_error_of; /* ... of every so many; 0 and 1: of all */
     uint32_t recv_asked;    /* how often it was asked */
+    bool piles_up;          /* what arrives waits for the engine's next step */
 
     uint32_t sleeps, wakes; /* how often the engine slept, and wanted to wake who sleeps */
     bool woken;             /* a sleep lasts until then, or its time */
@@ -148,6 +149,8 @@ struct lone {
 struct lone *lone_open(const weir_engine_options *options);
 struct lone *lone_open_own(const weir_engine_options *options);
 void lone_close(struct lone *lone);
+/* Of one whose engine is closed, and leaves nothing. */
+void lone_free(struct lone *lone);
 
 /* Steps the engine until it has nothing more to do now. */
 void lone_run(struct lone *lone);

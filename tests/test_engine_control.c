@@ -410,7 +410,7 @@ static void test_T10_ports_are_closed_though_a_device_keeps_a_qp(void **state) {
     assert_true(engine_left_step(lone->left));
     assert_false(lone->made[0]);
     assert_int_equal(lone->memories, 0);
-    free(lone);
+    lone_free(lone);
 }
 
 /* An engine with a QP whose connect takes so long. */
@@ -440,7 +440,7 @@ static void test_T3_a_connect_that_outlasts_closing_leaves_nothing(void **state)
     assert_true(engine_left_step(lone->left));
     assert_false(lone->made[0]);
     assert_int_equal(lone->memories, 0);
-    free(lone);
+    lone_free(lone);
 }
 
 static void close_device(struct weir_ports *ports) {
@@ -460,7 +460,7 @@ static void test_T3_a_thread_frees_what_closing_left(void **state) {
         nanosleep(&moment, NULL);
     assert_false(lone->made[0]);
     assert_int_equal(lone->memories, 0);
-    free(lone);
+    lone_free(lone);
 }
 
 /* A connection that the engine itself hangs up takes its visitor along. */

@@ -327,7 +327,7 @@ static void test_T10_closing_while_a_connect_is_under_way(void **state) {
     assert_true(lone->device_closed);
     assert_in_range(lone->now_ns - from_ns, 200 * MS, 250 * MS);
     assert_int_equal(qps_made(lone), 0);
-    free(lone);
+    lone_free(lone);
 }
 
 /* ---- registration that takes time ---- */

@@ -471,6 +471,74 @@ static void test_M10_an_absence_without_work_is_no_stall(void **state) {
     lone_close(lone);
 }
 
+static struct lone *begin_with_a_small_budget(struct world *world) {
+    weir_engine_options options = limits();
+    options.poll_budget = 1;
+    options.recv_credits = 64;
+    begin(world, &options)->piles_up = true;
+    return world->lone;
+}
+
+/* One step of an application that takes up one completion or two. */
+static void take_few_up(struct lone *lone) {
+    weir_notification notification;
+    lone->now_ns += WATCH / 10;
+    weir_engine_progress(lone->engine);
+    while (weir_notification_take(lone->engine, &notification) == WEIR_OK) {
+    }
+}
+
+/* Completions come as fast as the application takes them up, and the one of this peer's write
+ * stands behind them. */
+static void test_M10_an_application_that_takes_up_too_little(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_with_a_small_budget(&world);
+    weir_event event = {.type = 0};
+    uint64_t looks = 0;
+    lone->slow_bytes = 64;
+    write_of(&world, 64);
+    for (uint64_t number = 1; number <= 40; number++)
+        lone_notify(lone, number, 0);
+    while (weir_event_take(lone->engine, &event) == WEIR_EAGAIN) {
+        assert_in_range(++looks, 1, 16);
+        take_few_up(lone);
+    }
+    assert_in_range(looks, 10, 16);
+    assert_int_equal(event.type, WEIR_EVENT_STALLED);
+    assert_int_equal(event.value, WEIR_STALL_HERE);
+    assert_int_equal(info_of(&world).cause, WEIR_STALL_HERE);
+    assert_int_equal(info_of(&world).absent_ns, 0);
+    assert_says(&world, "completions waited for this application all the time: it makes progress "
+                        "too seldom for what comes, or poll_budget is too small");
+    /* It takes up all, and what is left is the device's. */
+    lone_pass(lone, WATCH + LATE);
+    no_event(lone);
+    assert_int_equal(info_of(&world).cause, WEIR_STALL_QP);
+    lone->slow_bytes = 0;
+    lone_pass(lone, LATE);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_RESUMED);
+    lone_close(lone);
+}
+
+/* Something of the peer's is among what is taken up in time. */
+static void test_M10_a_queue_that_is_never_empty_is_no_stall(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin_with_a_small_budget(&world);
+    uint64_t number = 0;
+    for (int looks = 1; looks <= 30; looks++) {
+        if (looks % 3 == 0)
+            lone_submit_notification(lone, world.peer);
+        for (int of_three = 0; of_three < 3; of_three++)
+            lone_notify(lone, ++number, 0);
+        take_few_up(lone);
+        no_event(lone);
+    }
+    assert_in_range(lone_peer(lone, 1)->completed, 3, 7);
+    lone_close(lone);
+}
+
 /* ---- the peer's word ---------------------------------------------------- */
 
 static struct lone *begin_short_of_credits(struct world *world) {
@@ -1049,6 +1117,8 @@ int main(void) {
         cmocka_unit_test(test_M10_a_device_that_failed),
         cmocka_unit_test(test_M10_an_application_that_makes_no_progress),
         cmocka_unit_test(test_M10_an_absence_without_work_is_no_stall),
+        cmocka_unit_test(test_M10_an_application_that_takes_up_too_little),
+        cmocka_unit_test(test_M10_a_queue_that_is_never_empty_is_no_stall),
         cmocka_unit_test(test_M10_a_peer_is_asked_again),
         cmocka_unit_test(test_M10_a_lost_question_is_asked_again),
         cmocka_unit_test(test_M10_a_peer_that_makes_no_progress),

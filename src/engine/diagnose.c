@@ -236,7 +236,7 @@ static uint32_t cause_of(weir_engine *engine, const struct peer *peer, weir_stal
         out->error = WEIR_EDEVICE;
         return WEIR_STALL_DEVICE;
     }
-    if (peer->watch.absent_ns > 0) {
+    if (peer->watch.absent_ns > 0 || peer->watch.behind) {
         out->absent_ns = peer->watch.absent_ns;
         return WEIR_STALL_HERE;
     }

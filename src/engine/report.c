@@ -163,6 +163,18 @@ static void say_inbox(const weir_stall_info *info, char *out, size_t size) {
                  info->inbox);
 }
 
+static void say_here(const weir_stall_info *info, char *out, size_t size) {
+    if (info->absent_ns > 0)
+        snprintf(out, size,
+                 "this application made no progress for %" PRIu64
+                 " ms: it did not call, or its process did not run",
+                 info->absent_ns / NS_PER_MS);
+    else
+        snprintf(out, size,
+                 "completions waited for this application all the time: it makes progress too "
+                 "seldom for what comes, or poll_budget is too small");
+}
+
 static const char *plain(uint32_t cause) {
     switch (cause) {
     case WEIR_STALL_DRAIN:
@@ -184,10 +196,7 @@ static const char *plain(uint32_t cause) {
 static void say_why(const weir_stall_info *info, const char *step, char *out, size_t size) {
     switch (info->cause) {
     case WEIR_STALL_HERE:
-        snprintf(out, size,
-                 "this application made no progress for %" PRIu64
-                 " ms: it did not call, or its process did not run",
-                 info->absent_ns / NS_PER_MS);
+        say_here(info, out, size);
         break;
     case WEIR_STALL_DEVICE:
         say_device(info, out, size);

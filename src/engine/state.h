@@ -219,6 +219,7 @@ struct watch {
     uint64_t gap_ns;    /* the longest time without a look, since then */
     uint64_t absent_ns; /* the same, of the last verdict, if that makes it ours; 0 */
     bool works;         /* work was outstanding */
+    bool behind;        /* completions waited all the time before the last verdict */
     uint64_t told;      /* the handle of STALLED, if neither RESUMED nor GONE came since; 0 */
     uint64_t idle_step; /* the first step since then behind which nothing was outstanding; 0 */
     uint64_t lasted_ns; /* 0: it lasts */
@@ -677,7 +678,7 @@ struct weir_engine {
     uint64_t watch_last_ns; /* when somebody last looked at all */
     uint64_t
         watch_gap_ns; /* the longest time between two such looks, since the last of watchdog.c */
-    uint64_t watch_polled; /* polled, when that was */
+    uint64_t watch_polled; /* polled, at the last look of watchdog.c */
     uint64_t steps;        /* made so far, plus 1 */
     uint64_t questions;    /* asked by ask.c */
     uint64_t looked_ns;    /* of engine_clock: the last look at all */

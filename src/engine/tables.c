@@ -42,6 +42,7 @@ static void stall_over(const weir_engine *engine, struct peer *peer) {
     watch->told = 0;
     watch->works = false;
     watch->absent_ns = 0;
+    watch->behind = false;
 }
 
 void peer_tell(weir_engine *engine, weir_event_type type, struct peer *peer, int error,

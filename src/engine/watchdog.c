@@ -13,6 +13,10 @@
  * counts as late from LATE_NS on: steps between
  * two looks at everything may take as long as a tick of the coarse clock (look.c).
  *
+ * A look is worth something when whatever had completed by the last one is taken up. An engine
+ * that takes up less than comes never gets there. After half of watchdog_ns it looks all the same,
+ * and a stall that such a look finds is this engine's own, and told that much later at most.
+ *
  * When half of watchdog_ns has passed, the peer is asked how it is (ask.c), so that there is its
  * word, or its silence, by the time that STALLED is told.
  *
@@ -53,10 +57,11 @@ static bool may_tell(const struct peer *peer) {
 
 /* Nothing has completed for watchdog_ns: whose fault it is, for as long as the next verdict takes.
  */
-static void judge(weir_engine *engine, struct peer *peer, uint64_t now) {
+static void judge(weir_engine *engine, struct peer *peer, uint64_t now, bool behind) {
     struct watch *watch = &peer->watch;
     bool ours = watch->gap_ns >= LATE_NS && watch->gap_ns >= engine->options.watchdog_ns / 2;
     watch->absent_ns = ours ? watch->gap_ns : 0;
+    watch->behind = behind && !ours;
     watch->gap_ns = 0;
     watch->from_ns = now;
     /* An application that closed its handles of the peer, and has heard of no other, hears nothing
@@ -67,8 +72,9 @@ static void judge(weir_engine *engine, struct peer *peer, uint64_t now) {
         tell(engine, peer);
 }
 
-/* late: nobody has looked for as long as a stall takes. True: work is outstanding. */
-static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool late) {
+/* late: nobody has looked for as long as a stall takes. behind: completions have waited for as
+ * long. True: work is outstanding. */
+static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool late, bool behind) {
     struct watch *watch = &peer->watch;
     bool works = diagnose_works(engine, peer), moved = peer->completed != watch->seen;
     watch->seen = peer->completed;
@@ -80,7 +86,7 @@ static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool l
     if (watch->works && engine->watch_gap_ns > watch->gap_ns)
         watch->gap_ns = engine->watch_gap_ns;
     if (watch->works && (moved || !works) && late && watch->told == 0)
-        judge(engine, peer, now);
+        judge(engine, peer, now, false);
     if (moved || !works)
         peer_resumed(engine, peer);
     if (!works) {
@@ -91,13 +97,14 @@ static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool l
         watch->works = true;
         watch->moved_ns = watch->from_ns = now;
         watch->gap_ns = watch->absent_ns = 0;
+        watch->behind = false;
         ask_over(peer);
         return true;
     }
     if (now - watch->moved_ns >= engine->options.watchdog_ns / 2)
         ask_peer(engine, peer, now);
     if (now - watch->from_ns >= engine->options.watchdog_ns)
-        judge(engine, peer, now);
+        judge(engine, peer, now, behind);
     return true;
 }
 
@@ -113,14 +120,17 @@ void watchdog_look(weir_engine *engine, bool emptied) {
     /* A completion from before the last look may wait in the queue, as in stall.c. Behind a time
      * without looks that is long enough it makes no difference. */
     bool late = gap_ns >= LATE_NS && gap_ns - LATE_NS >= engine->options.watchdog_ns;
-    if (now < engine->watch_next_ns ||
-        (!late && !emptied && engine->polled - engine->watch_polled < engine->caps.cq_capacity))
+    if (now < engine->watch_next_ns)
+        return;
+    bool behind = !emptied && engine->polled - engine->watch_polled < engine->caps.cq_capacity;
+    uint64_t since_ns = engine->watch_next_ns - watch_period(engine);
+    if (behind && !late && now - since_ns < engine->options.watchdog_ns / 2)
         return;
     bool works = false;
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         if (engine->peers[i].id != 0 &&
             (engine->peers[i].waits > 0 || engine->peers[i].watch.works))
-            works |= look_at(engine, &engine->peers[i], now, late);
+            works |= look_at(engine, &engine->peers[i], now, late, behind);
     }
     engine->watch_gap_ns = 0;
     engine->watch_polled = engine->polled;
