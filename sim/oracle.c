@@ -316,8 +316,10 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
                   there->recv_refuse != 0 || nic->still != 0 || there->still != 0 ||
                   nic->device_fail != 0 || there->device_fail != 0;
     bool absent = is_absent(oracle->world, transfer->to);
-    /* Of the three or four questions that there is time for, each or its answer may be lost. */
-    bool deaf = config->net.loss > UINT16_MAX / 32 || config->net.full != 0;
+    /* Of the three or four questions that there is time for, each or its answer may be lost, or
+     * lose its connection. */
+    bool deaf = config->net.loss > UINT16_MAX / 32 || config->net.break_on_send > UINT16_MAX / 32 ||
+                config->net.full != 0;
     /* The other side gives up a session that its peer was too long away to confirm. */
     bool away = absent || oracle->world->nodes[transfer->from].absent;
     /* A lost connection comes back for neither: both lack what a dial takes. */

@@ -411,6 +411,12 @@ static uint32_t node_of(const struct sim_app *app, weir_peer handle) {
     return to < SIM_RUN_NODES_MAX ? to : UINT32_MAX;
 }
 
+/* An application that has closed its handle of a peer need not hear what its transfers there wait
+ * for until they end with ECLOSED. */
+static bool is_owed_stalls(const struct sim_app *app, const struct sim_transfer *transfer) {
+    return !app->peers[transfer->to].gone && !transfer->peer_closed;
+}
+
 /* All transfers and events were looked at, behind calls of progress: stalls are judged. Letters and
  * mail are no transfers that the oracle has, and their completions end stalls. */
 static void stalls_judge(struct sim_app *app) {
@@ -421,7 +427,7 @@ static void stalls_judge(struct sim_app *app) {
 
         if (!transfer->terminal && transfer->handle.id != 0) {
             works |= 1u << transfer->to;
-            waits |= app->peers[transfer->to].gone ? 0 : 1u << transfer->to;
+            waits |= is_owed_stalls(app, transfer) ? 1u << transfer->to : 0;
         }
     }
     if (app->run->oracle->letters > 0 || app->run->mail != NULL) {

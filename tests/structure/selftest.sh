@@ -8,12 +8,18 @@ only=${2:-}
 CC=${CC:-cc}
 cases=0
 
-# case NAME CHECK COMPLAINT COMMAND: in a fresh copy, COMMAND breaks a rule; the check
-# must then fail and say COMPLAINT, which it must not have said before.
-case_() {
-    name=$1 check=$2 complaint=$3 command=$4
+# rule NAME COMPLAINT COMMAND: COMMAND breaks a rule in the next copy of the tree.
+rules=0
+rule() {
+    rules=$((rules + 1))
+    printf '%s\n' "$1" "$2" "$3" >"$WORK/rule.$rules"
+}
+# seen_by CHECK: in a fresh copy, breaks the rules since the last such line; the check must then
+# fail and say each COMPLAINT, which it must not have said before.
+seen_by() {
+    check=$1 broken_rules=$rules rules=0
     [ -z "$only" ] || [ "$only" = "${check%% *}" ] || return
-    cases=$((cases + 1))
+    cases=$((cases + broken_rules))
     copy=$WORK/copy
     rm -rf "$copy" && mkdir "$copy" || exit 1
     tar -c --exclude=.git --exclude='build*' . | tar -x -C "$copy"
@@ -21,38 +27,50 @@ case_() {
     # shellcheck disable=SC2086 # a check may come with an argument
     [ -f "$before" ] || (set -- $check && script=$1 && shift &&
         sh "$ROOT/tests/structure/$script" "$copy" "$@") >"$before" 2>&1
-    (cd "$copy" && eval "$command") || say "$name: could not break the copy"
+    for n in $(seq "$broken_rules"); do
+        (cd "$copy" && eval "$(sed -n 3p "$WORK/rule.$n")") ||
+            say "$(head -n 1 "$WORK/rule.$n"): could not break the copy"
+    done
     # shellcheck disable=SC2086
     (set -- $check && script=$1 && shift &&
         sh "$ROOT/tests/structure/$script" "$copy" "$@") >"$WORK/after" 2>&1
     status=$?
-    if [ "$status" -eq 77 ]; then
-        echo "selftest: $name: skipped, $check cannot run here"
-    elif [ "$status" -eq 0 ]; then
-        say "$name: $check passes all the same"
-    elif ! grep -qF "$complaint" "$WORK/after"; then
-        say "$name: $check fails, but does not say \"$complaint\""
-    elif grep -qF "$complaint" "$before"; then
-        say "$name: $check said \"$complaint\" before anything was broken"
-    fi
+    for n in $(seq "$broken_rules"); do
+        name=$(head -n 1 "$WORK/rule.$n") complaint=$(sed -n 2p "$WORK/rule.$n")
+        if [ "$status" -eq 77 ]; then
+            echo "selftest: $name: skipped, $check cannot run here"
+        elif [ "$status" -eq 0 ]; then
+            say "$name: $check passes all the same"
+        elif ! grep -qF "$complaint" "$WORK/after"; then
+            say "$name: $check fails, but does not say \"$complaint\""
+        elif grep -qF "$complaint" "$before"; then
+            say "$name: $check said \"$complaint\" before anything was broken"
+        fi
+    done
+}
+# case NAME CHECK COMPLAINT COMMAND: one rule in a copy of its own.
+case_() {
+    rule "$1" "$3" "$4"
+    seen_by "$2"
 }
 
 append() { # FILE TEXT, for the commands below
     printf '%s\n' "$2" >>"$1"
 }
 
-case_ 'a system call in the core' core.sh 'the core calls getpid' \
+rule 'a system call in the core' 'the core calls getpid' \
     'append src/core/timer.c "int getpid(void); int timer_x(void); int timer_x(void) { return getpid(); }"'
-case_ 'allocation in the core' core.sh 'the core calls malloc' \
-    'append src/core/timer.c "void *malloc(unsigned long); void *timer_x(void); void *timer_x(void) { return malloc(1); }"'
-case_ 'a static counter in the core' core.sh 'writable data: timer_x_count' \
-    'append src/core/timer.c "int timer_x(void); int timer_x(void) { static int timer_x_count; return timer_x_count++; }"'
-case_ 'an initialised global in the core' core.sh 'writable data: timer_x' \
-    'append src/core/timer.c "extern int timer_x; int timer_x = 5;"'
-case_ 'a thread-local in the core' core.sh 'writable data: timer_x' \
-    'append src/core/timer.c "extern _Thread_local int timer_x; _Thread_local int timer_x;"'
-case_ 'the core includes the engine' core.sh 'does not compile' \
-    'append src/core/timer.c "#include \"engine.h\""'
+rule 'allocation in the core' 'the core calls malloc' \
+    'append src/core/rtt.c "void *malloc(unsigned long); void *rtt_x(void); void *rtt_x(void) { return malloc(1); }"'
+rule 'a static counter in the core' 'writable data: groups_x_count' \
+    'append src/core/groups.c "int groups_x(void); int groups_x(void) { static int groups_x_count; return groups_x_count++; }"'
+rule 'an initialised global in the core' 'writable data: plan_x' \
+    'append src/core/plan.c "extern int plan_x; int plan_x = 5;"'
+rule 'a thread-local in the core' 'writable data: window_x' \
+    'append src/core/window.c "extern _Thread_local int window_x; _Thread_local int window_x;"'
+rule 'the core includes the engine' 'does not compile' \
+    'append src/core/words.c "#include \"engine.h\""'
+seen_by core.sh
 case_ 'the core includes the engine, as text' layers.sh 'timer.c includes "engine.h"' \
     'append src/core/timer.c "#include \"engine.h\""'
 case_ 'a path around the rule' layers.sh 'includes "../os/os.h"' \
@@ -67,22 +85,24 @@ case_ 'the build grants too much' layers.sh 'src/core/meson.build grants src/os'
     'append src/core/meson.build "x = [inc_os]"'
 case_ 'the build grants implicitly' layers.sh 'src/os/meson.build lets the compiler' \
     'sed -i /implicit_include/d src/os/meson.build'
-case_ 'a call that goes up' floors.sh 'agenda calls engine_step, which' \
+rule 'a call that goes up' 'agenda calls engine_step, which' \
     'append src/engine/agenda.c "int engine_step(weir_engine *e, bool slow); int agenda_x(weir_engine *e); int agenda_x(weir_engine *e) { return engine_step(e, false); }"'
-case_ 'a call beside' floors.sh 'complete calls effects_perform_all, which' \
+rule 'a call beside' 'complete calls effects_perform_all, which' \
     'append src/engine/complete.c "void effects_perform_all(weir_engine *e); void complete_x(weir_engine *e); void complete_x(weir_engine *e) { effects_perform_all(e); }"'
-case_ 'an include that goes up' floors.sh 'agenda includes step.h, which' \
+rule 'an include that goes up' 'agenda includes step.h, which' \
     'append src/engine/agenda.c "#include \"step.h\""'
-case_ 'a module without a floor' floors.sh 'src/engine/unbuilt stands on no floor' \
+rule 'a module without a floor' 'src/engine/unbuilt stands on no floor' \
     'append src/engine/unbuilt.c "/* unbuilt.c: x */"'
-case_ 'a floor without a module' floors.sh 'nobody has a floor, and no file' \
+rule 'a floor without a module' 'nobody has a floor, and no file' \
     'sed -i "s/^    agenda found/    nobody agenda found/" docs/design.md'
-case_ 'a header that needs another' headers.sh 'timer.h does not compile alone' \
+seen_by floors.sh
+rule 'a header that needs another' 'timer.h does not compile alone' \
     'sed -i "s/^#endif/int timer_x(struct tcp_unheard_of x[sizeof(struct y)]);\n#endif/" src/core/timer.h'
-case_ 'a public header that is no C++' headers.sh 'weir.h as C++17' \
+rule 'a public header that is no C++' 'weir.h as C++17' \
     'sed -i "s/^#define WEIR_H/#define WEIR_H\nextern int (*weir_new)(int *new);/" include/weir.h'
-case_ 'a public header that warns' headers.sh 'weir.h as C11' \
+rule 'a public header that warns' 'weir.h as C11' \
     'sed -i "s/^#define WEIR_H/#define WEIR_H\nstatic inline char weir_narrow(int x) { return x; }/" include/weir.h'
+seen_by headers.sh
 case_ 'a file without a comment' comments.sh 'timer.c does not open' \
     'sed -i 2i\\int\ timer_x\; src/core/timer.c'
 case_ 'a script without a comment' comments.sh 'lib.sh does not open' \
