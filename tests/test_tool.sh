@@ -534,7 +534,7 @@ serve_limit() {
 # A server with room for one session refuses the second, and serves again when the first is over.
 serve_sessions() {
     serve --sessions 1 || return 1
-    run bench write --seconds 60 --peer "$address" >/dev/null 2>&1 &
+    "$weir" bench write --seconds 600 --peer "$address" >/dev/null 2>&1 &
     first=$! alive=$!
     until_so is_connected "$serving" || return 1
     fails_as 'a bounded queue or pool is full; try again (WEIR_EAGAIN)' bench write \

@@ -3,7 +3,7 @@
 """tool_results.py make FILE [FACTOR]: results as `weir bench all` writes them, made up: all benches,
 three rounds, the same each time. FACTOR times as fast, the writes alone.
 
-tool_results.py odd RESULTS WEIR DIR: breaks a member of RESULTS after the other, and looks what
+tool_results.py odd RESULTS WEIR DIR COUNT: breaks so many members of RESULTS, and looks what
 `weir report` makes of it: a page that is sound, or one line and no page."""
 import copy
 import json
@@ -168,7 +168,7 @@ def sound(page):
     return text
 
 
-def odd(good, weir, directory, count=250):
+def odd(good, weir, directory, count):
     rng = random.Random(7)
     page, file = os.path.join(directory, "odd.html"), os.path.join(directory, "odd.json")
     pages = 0
@@ -205,4 +205,4 @@ if __name__ == "__main__":
         sound(sys.argv[2])
     else:
         with open(sys.argv[2], encoding="utf-8") as file:
-            odd(json.load(file), sys.argv[3], sys.argv[4])
+            odd(json.load(file), sys.argv[3], sys.argv[4], int(sys.argv[5]))

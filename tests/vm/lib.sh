@@ -50,9 +50,10 @@ rxe_lost_its_place() {
     esac
 }
 
-# check NAME COMMAND...: one test; its output is shown when it fails.
+# check NAME COMMAND...: one test; its output is shown when it fails, and how long it took when that
+# was long.
 check() {
-    name=$1
+    name=$1 check_begin=$(cut -d. -f1 /proc/uptime)
     shift
     [ -z "$serving" ] || { kill -KILL "$serving"; serving=; } # left by one that failed
     if "$@" >"$WORK/log" 2>&1; then
@@ -64,6 +65,8 @@ check() {
         echo "FAILED $name"
         failures=$((failures + 1))
     fi
+    check_took=$(($(cut -d. -f1 /proc/uptime) - check_begin))
+    [ "$check_took" -lt 10 ] || note "$name took $check_took s"
 }
 
 finish() {
