@@ -125,7 +125,8 @@ interrupted() {
 # one that lasts when the target is stopped is not told again: then it is stopped once more.
 said() { grep -q "stalled: nothing to .* has completed for .* ms: the peer's process is stopped" "$dir/err"; }
 says_stalls() {
-    WEIR_WATCHDOG_MS=200 "$weir" bench send --seconds 3600 >"$dir/stdout" 2>"$dir/err" &
+    WEIR_WATCHDOG_MS=200 "$weir" bench send --seconds 3600 --stall-trace "$dir/stall.txt" \
+        >"$dir/stdout" 2>"$dir/err" &
     bench=$! alive=$!
     until_so connected || return 1
     tries=0
@@ -140,7 +141,9 @@ says_stalls() {
     until_so grep -q 'resumed: something to ' "$dir/err" || return 1
     kill -INT "$bench"
     wait "$bench"
-    test $? -eq 1 && grep -q 'stalled: waiting [0-9]*: pending ' "$dir/err" && nobody_left
+    test $? -eq 1 && grep -q 'stalled: waiting [0-9]*: pending ' "$dir/err" && nobody_left &&
+        grep -q '^engine of process .* device shm' "$dir/stall.txt" &&
+        tail -n 1 "$dir/stall.txt" | grep -q 'the application is told: stalled'
 }
 
 # ---- servers ----

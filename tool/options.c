@@ -179,6 +179,8 @@ static const struct entry entries[] = {
      WEIR_QPS_MAX},
     {"depth", "N", "send-queue depth to ask for [256]", KIND_COUNT, ON_SESSION | ON(CMD_SERVE),
      AT(depth), 2, 65536},
+    {"stall-trace", "FILE", "what the engine did before a stall", KIND_TEXT,
+     ON_SESSION | ON(CMD_SERVE), AT(stalls), 0, 0},
     {"json", "FILE", "the result as JSON too; - is standard output", KIND_TEXT, ON_BENCH, AT(json),
      0, 0},
 };

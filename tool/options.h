@@ -58,6 +58,7 @@ struct options {
     const char *peers;    /* how many, as options_counts has it */
     const char *targets;  /* loads, as pace.h has it */
     const char *metrics;  /* HOST:PORT, NULL: none */
+    const char *stalls;   /* file for the trace of each stall; NULL: none */
     uint64_t size;
     uint64_t window;
     uint64_t step; /* ms */

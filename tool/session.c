@@ -184,6 +184,8 @@ static int take_events(struct session *session) {
     /* Bounded: an engine keeps 256 events. */
     for (int i = 0; i < 256 && weir_event_take(session->engine, &event) == 0; i++) {
         stalls_remark(session->engine, &event);
+        if (session->options->stalls != NULL)
+            stalls_trace(session->engine, &event, session->options->stalls);
         if (event.type == WEIR_EVENT_DEVICE_FAILED)
             return complain("our own device failed (%s)", weir_error_name(event.error));
         if (event.type != WEIR_EVENT_GONE || event.peer.id != session->peer.id)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stalls.c: lines about stalls of peers, on standard error. */
+/* stalls.c: lines about stalls of peers, on standard error, and traces of them in a file. */
 #include "stalls.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "file.h"
 #include "host.h"
 
 const char *stalls_sentence(weir_engine *engine, weir_peer peer, char *text_out, size_t text_size) {
@@ -45,4 +47,25 @@ void stalls_remark(weir_engine *engine, const weir_event *event) {
         remark_stall(engine, event->peer);
     else if (event->type == WEIR_EVENT_RESUMED)
         remark_end(engine, event);
+}
+
+static uint32_t format_of(const char *path) {
+    const char *end = strrchr(path, '.');
+
+    return end != NULL && strcmp(end, ".json") == 0 ? WEIR_TRACE_JSON : WEIR_TRACE_TEXT;
+}
+
+void stalls_trace(weir_engine *engine, const weir_event *event, const char *path) {
+    uint32_t format = format_of(path);
+    size_t size = 0, length;
+    char *text;
+
+    if (event->type != WEIR_EVENT_STALLED || weir_engine_trace(engine, format, NULL, 0, &size) != 0)
+        return;
+    text = malloc(size);
+    if (text == NULL)
+        complain("%s: out of memory", path);
+    else if (weir_engine_trace(engine, format, text, size, &length) == 0)
+        (void)file_replace(path, text, length);
+    free(text);
 }

@@ -461,6 +461,8 @@ static unsigned take_events(struct target *target) {
         taken++;
         if (target->options->watch)
             stalls_remark(target->engine, &event);
+        if (target->options->stalls != NULL)
+            stalls_trace(target->engine, &event, target->options->stalls);
         if (event.type == WEIR_EVENT_DEVICE_FAILED)
             target->device_failed = true;
         if (event.type == WEIR_EVENT_LOST)
