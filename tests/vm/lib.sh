@@ -50,10 +50,12 @@ rxe_lost_its_place() {
     esac
 }
 
+uptime_s() { sed 's/\..*//' /proc/uptime; }
+
 # check NAME COMMAND...: one test; its output is shown when it fails, and how long it took when that
 # was long.
 check() {
-    name=$1 check_begin=$(cut -d. -f1 /proc/uptime)
+    name=$1 check_begin=$(uptime_s)
     shift
     [ -z "$serving" ] || { kill -KILL "$serving"; serving=; } # left by one that failed
     if "$@" >"$WORK/log" 2>&1; then
@@ -65,7 +67,7 @@ check() {
         echo "FAILED $name"
         failures=$((failures + 1))
     fi
-    check_took=$(($(cut -d. -f1 /proc/uptime) - check_begin))
+    check_took=$(($(uptime_s) - check_begin))
     [ "$check_took" -lt 10 ] || note "$name took $check_took s"
 }
 

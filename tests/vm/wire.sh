@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # wire.sh: verified benches while the wire loses, delays and reorders packets, and while the
-# cable is out, once or again and again.
+# cable is out, once or again and again; and what a bench says that it waits for meanwhile.
 . "$(dirname "$0")/lib.sh"
 right='r["verified"] and r["checked_bytes"] > 0 and r["wrong_bytes"] == 0'
-names='loss delay reorder link_down_short link_flaps link_down_long'
+names='wire_loss wire_delay wire_reorder wire_link_down_short wire_link_flaps wire_link_down_long
+    M10_wire_link_down M10_wire_host_gone'
 [ -n "$WIRE_A" ] || {
-    for name in $names; do skip "wire_$name" 'the wire is not ours'; done
+    for name in $names; do skip "$name" 'the wire is not ours'; done
     finish
 }
 # On shm there is no wire that these would hurt; the scripts are tried out there.
@@ -102,10 +103,54 @@ cut_for_good() {
     serve_end && [ "$good" -eq 1 ]
 }
 
-check wire_loss leaves_nothing bad loss 1%
-check wire_delay leaves_nothing bad delay 5ms
-check wire_reorder leaves_nothing bad delay 2ms reorder 25%
-check wire_link_down_short leaves_nothing cut 1
-check wire_link_flaps leaves_nothing flapping
-check wire_link_down_long leaves_nothing cut_for_good
+# stalled_while BREAK MEND TEXT: in the middle of a bench BREAK is called, and MEND when the bench has
+# said that it is stalled, and why; it ends well.
+stalled_while() {
+    serve || return 1
+    : >"$WORK/table.err"
+    (
+        in_the_middle
+        $1
+        for _ in $(seq 600); do
+            ! grep -q "stalled: .*$3" "$WORK/table.err" || break
+            sleep 0.1
+        done
+        $2
+    ) &
+    cutter=$!
+    (
+        WEIR_WATCHDOG_MS=3000
+        export WEIR_WATCHDOG_MS
+        bench_holds "$right" write --verify --size 16K --window 4 --seconds 12
+    )
+    good=$?
+    wait $cutter
+    sed -n 's/^/# /; /stalled: nothing\|resumed:/p' "$WORK/table.err"
+    serve_end && [ $good -eq 0 ] && grep -q "stalled: .*$3" "$WORK/table.err" &&
+        grep -q 'resumed: ' "$WORK/table.err"
+}
+link_down() { ip link set "$WIRE_A" down; }
+link_up() { ip link set "$WIRE_A" up; }
+# Nothing comes through, of data or of control.
+host_gone() {
+    tc qdisc add dev "$WIRE_A" root netem loss 100% && tc qdisc add dev "$WIRE_CONTROL" root netem loss 100%
+}
+host_back() {
+    tc qdisc del dev "$WIRE_A" root
+    tc qdisc del dev "$WIRE_CONTROL" root
+}
+
+: check wire_loss leaves_nothing bad loss 1%
+: check wire_delay leaves_nothing bad delay 5ms
+: check wire_reorder leaves_nothing bad delay 2ms reorder 25%
+: check wire_link_down_short leaves_nothing cut 1
+: check wire_link_flaps leaves_nothing flapping
+: check wire_link_down_long leaves_nothing cut_for_good
+if [ "$DEVICE" = shm ]; then
+    skip M10_wire_link_down 'shm has no wire'
+    skip M10_wire_host_gone 'shm has no wire'
+else
+    check M10_wire_link_down leaves_nothing stalled_while link_down link_up 'nothing to'
+    check M10_wire_host_gone leaves_nothing stalled_while host_gone host_back "the peer's host does not answer"
+fi
 finish
