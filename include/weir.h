@@ -818,7 +818,8 @@ typedef enum weir_stall_cause {
     WEIR_STALL_PEER_NOTIFICATIONS = 15, /* its application takes no notifications */
     WEIR_STALL_PEER_MESSAGES = 16,      /* its application takes no messages from the inbox `inbox`,
                                          * or gives none back */
-    WEIR_STALL_HOST = 17 /* its host does not answer: it is gone, or a link or network between */
+    WEIR_STALL_HOST = 17, /* its host does not answer: it is gone, or a link or network between */
+    WEIR_STALL_LINK = 18  /* the link of this engine's device is down; verbs */
 } weir_stall_cause;
 /* Its name in lower case: "credits", "inbox_full", ...; "?" of any other int. Static storage. */
 WEIR_API const char *weir_stall_cause_name(int cause);

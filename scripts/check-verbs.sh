@@ -14,7 +14,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$(realpath -m "${BUILD:-build}")
-tests=${TESTS:-facts conformance tool cycles messages wire faults recovery apart iwarp crowd removed}
+tests=${TESTS:-facts conformance tool benches cycles messages wire faults recovery apart iwarp crowd removed}
 kernels=${KERNELS:-stable}
 [ "$kernels" != all ] || kernels='stable backports'
 [ -z "${DEVICE:-}" ] || kernels=here

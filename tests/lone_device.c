@@ -293,6 +293,11 @@ static bool device_peer_is_stopped(struct weir_qp *qp) {
     return the->stopped;
 }
 
+static bool device_link_is_down(struct weir_device *device) {
+    (void)device;
+    return the->link_is_down;
+}
+
 const struct weir_device_ops lone_device_ops = {
     .name = "lone",
     .let_go = device_let_go,
@@ -314,6 +319,7 @@ const struct weir_device_ops lone_device_ops = {
     .arm = device_arm,
     .disarm = device_disarm,
     .peer_is_stopped = device_peer_is_stopped,
+    .link_is_down = device_link_is_down,
 };
 
 /* ---- what arrives ---- */

@@ -81,7 +81,8 @@ struct lone {
     struct lone_event events[LONE_EVENTS];
     uint32_t event_first, event_last;
 
-    bool stopped;    /* the device says that peers' processes are */
+    bool stopped; /* the device says that peers' processes are */
+    bool link_is_down;
     bool no_destroy; /* the device refuses to destroy QPs */
     int poll_error;  /* what its poll says, if not 0 */
     int memories;    /* registered now, the engine's own two among them */

@@ -138,6 +138,22 @@ static void test_H9_ports_that_require_a_grh(void **state) {
     }
 }
 
+/* A device that is gone says nothing of its link. */
+static void test_M10_whether_the_link_is_down(void **state) {
+    (void)state;
+    fake_reset();
+    struct weir_device *device = device_open();
+    assert_false(verbs_link_is_down(device));
+    fake.port.state = IBV_PORT_DOWN;
+    assert_true(verbs_link_is_down(device));
+    fake.port_error = ENODEV;
+    assert_false(verbs_link_is_down(device));
+    fake.port_error = 0;
+    fake.port.state = IBV_PORT_ACTIVE;
+    assert_false(verbs_link_is_down(device));
+    device_close(device);
+}
+
 /* The word given of the port cannot be taken back: until it is so again, QPs are not made. */
 static void test_H9_a_port_that_is_less_than_was_said(void **state) {
     (void)state;
@@ -364,6 +380,7 @@ int main(void) {
         cmocka_unit_test(test_H9_subnet_is_that_of_the_blob),
         cmocka_unit_test(test_H9_ports_that_require_a_grh),
         cmocka_unit_test(test_H9_a_port_that_is_less_than_was_said),
+        cmocka_unit_test(test_M10_whether_the_link_is_down),
         cmocka_unit_test(test_H9_link_layer_that_is_not_said),
         cmocka_unit_test(test_H9_the_default_partition_is_found),
         cmocka_unit_test(test_H9_the_partition_table_changes),

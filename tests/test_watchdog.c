@@ -338,6 +338,34 @@ static void test_M10_settle_is_not_answered(void **state) {
     lone_close(lone);
 }
 
+/* Why there is none is said of a session, too, that broke and has no successor. */
+static void test_M10_no_session_comes_after_one_that_broke(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    break_session(&world);
+    write_of(&world, 64); /* it needs the next session */
+    stalls(&world, WEIR_STALL_CONNECT, 0);
+    assert_says(&world, "the session broke (the target's device did not answer), and there is no "
+                        "new one: HELLO was said, and is not answered");
+    lone_close(lone);
+}
+
+static void test_M10_a_link_that_is_down(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    lone->slow_bytes = 64;
+    write_of(&world, 64);
+    lone->link_is_down = true;
+    stalls(&world, WEIR_STALL_LINK, 0);
+    assert_says(&world, "the link of this engine's device is down: its port is not active");
+    lone->link_is_down = false;
+    assert_int_equal(info_of(&world).cause, WEIR_STALL_QP);
+    assert_says(&world, "its port is not active; now, after");
+    lone_close(lone);
+}
+
 /* One receive of the QP does not come back, so the QP's end is waited for. */
 static void test_M10_a_device_that_keeps_a_broken_session(void **state) {
     (void)state;
@@ -1094,7 +1122,7 @@ static void test_M10_arguments(void **state) {
     assert_int_equal(weir_stall_text(lone->engine, world.peer, text, 8), WEIR_OK);
     assert_string_equal(text, "nothing");
     assert_int_equal(text[8], 'x');
-    for (int i = WEIR_STALL_NONE; i <= WEIR_STALL_HOST; i++)
+    for (int i = WEIR_STALL_NONE; i <= WEIR_STALL_LINK; i++)
         assert_string_not_equal(weir_stall_cause_name(i), "?");
     assert_string_equal(weir_stall_cause_name(WEIR_STALL_INBOX_FULL), "inbox_full");
     assert_string_equal(weir_stall_cause_name(-1), "?");
@@ -1111,6 +1139,8 @@ int main(void) {
         cmocka_unit_test(test_M10_nobody_takes_connections),
         cmocka_unit_test(test_M10_a_peer_that_refuses_for_now),
         cmocka_unit_test(test_M10_settle_is_not_answered),
+        cmocka_unit_test(test_M10_no_session_comes_after_one_that_broke),
+        cmocka_unit_test(test_M10_a_link_that_is_down),
         cmocka_unit_test(test_M10_a_device_that_keeps_a_broken_session),
         cmocka_unit_test(test_M10_receives_that_the_device_refuses),
         cmocka_unit_test(test_M10_bytes_in_flight),

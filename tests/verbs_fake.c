@@ -422,6 +422,8 @@ int ibv_query_port(struct ibv_context *context, uint8_t number,
     (void)context;
     if (number != 1)
         return EINVAL;
+    if (fake.port_error != 0)
+        return fake.port_error;
     memcpy((void *)attr, &fake.port, sizeof fake.port);
     return 0;
 }

@@ -92,6 +92,7 @@ struct fake {
     bool absent;
     struct ibv_device_attr attr;
     struct ibv_port_attr port;
+    int port_error; /* what ibv_query_port says */
     struct ibv_gid_entry gids[FAKE_ENTRIES];
     uint16_t pkeys[FAKE_ENTRIES]; /* host order */
     bool pkeys_unreadable;

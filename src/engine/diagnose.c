@@ -6,9 +6,9 @@
  * now; only whether this engine was away is the watchdog's to know. Transfers of the engine's own
  * count for nothing: nobody waits for them.
  *
- * Where the peer, or the way to it, may be the reason, three others are heard: TCP, of the peer's
- * host; the system, of its process; and its own word (ask.c), which may be a lie, and is believed
- * last. */
+ * Where the peer, or the way to it, may be the reason, four others are heard: the device, of its
+ * link; TCP, of the peer's host; the system, of its process; and its own word (ask.c), which may be
+ * a lie, and is believed last. */
 #include "diagnose.h"
 
 #include "agenda.h"
@@ -195,6 +195,11 @@ static bool is_stopped(const weir_engine *engine, const struct peer *peer) {
     return qp->qp != NULL && engine->device_ops->peer_is_stopped(qp->qp);
 }
 
+static bool link_is_down(const weir_engine *engine) {
+    return engine->device_ops->link_is_down != NULL &&
+           engine->device_ops->link_is_down(engine->device);
+}
+
 /* It was not there in time to be asked, or is not now. */
 static bool is_absent(const weir_engine *engine, const weir_stall_info *out) {
     uint64_t half = engine->options.watchdog_ns / 2;
@@ -214,6 +219,8 @@ static uint32_t with_word(weir_engine *engine, const struct peer *peer, uint32_t
         return cause;
     look_at_host(engine, peer, out);
     take_word(engine, peer, out);
+    if (link_is_down(engine))
+        return WEIR_STALL_LINK;
     if (out->host_silent != 0)
         return WEIR_STALL_HOST;
     if (cause == WEIR_STALL_QP)
@@ -282,7 +289,7 @@ static const char *attempt(enum ep_state state) {
     }
 }
 
-const char *diagnose_handshake(const struct peer *peer) {
+static const char *step_of(const struct peer *peer) {
     if (peer->proving)
         return "it is asked who answers at the address that it calls its own";
     if (peer_is_known(peer))
@@ -299,4 +306,9 @@ const char *diagnose_handshake(const struct peer *peer) {
     default:
         return "it is about to be dialled";
     }
+}
+
+struct watch_step diagnose_handshake(const struct peer *peer) {
+    bool broke = peer->standing.state == STANDING_DEGRADED && !peer->proving;
+    return (struct watch_step){step_of(peer), broke ? peer->cause.error : 0};
 }

@@ -10,7 +10,8 @@
 bool diagnose_works(const weir_engine *engine, const struct peer *peer);
 /* All of *out but its size. */
 void diagnose(weir_engine *engine, const struct peer *peer, weir_stall_info *out);
-/* The step of the handshake that is waited for, as half a sentence; static storage. */
-const char *diagnose_handshake(const struct peer *peer);
+/* The step of the handshake that is waited for, as half a sentence in static storage; and why the
+ * session before it broke. */
+struct watch_step diagnose_handshake(const struct peer *peer);
 
 #endif

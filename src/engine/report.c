@@ -36,6 +36,7 @@ const char *weir_stall_cause_name(int cause) {
         [WEIR_STALL_PEER_NOTIFICATIONS] = "peer_notifications",
         [WEIR_STALL_PEER_MESSAGES] = "peer_messages",
         [WEIR_STALL_HOST] = "host",
+        [WEIR_STALL_LINK] = "link",
     };
     if (cause < 0 || (size_t)cause >= sizeof(names) / sizeof(names[0]))
         return "?";
@@ -47,10 +48,10 @@ const char *weir_stall_cause_name(int cause) {
 /* What is asked of a peer at one moment. */
 struct report {
     weir_stall_info info;
-    weir_stall_info last; /* the last stall, when it was told, */
-    const char *step;     /* and the step of the handshake, then */
+    weir_stall_info last;   /* the last stall, when it was told, */
+    struct watch_step step; /* and the step of the handshake, then */
     char address[WEIR_ADDRESS_MAX];
-    const char *handshake;
+    struct watch_step handshake;
 };
 
 static int look(weir_engine *engine, weir_peer handle, struct report *report) {
@@ -93,10 +94,15 @@ static void say_device(const weir_stall_info *info, char *out, size_t size) {
         snprintf(out, size, "this engine's device refuses work or receives that it has room for");
 }
 
-static void say_connect(const weir_stall_info *info, const char *step, char *out, size_t size) {
-    snprintf(out, size, "there is no session, since the handshake is not answered: %s%s%s%s", step,
-             info->error != 0 ? " (" : "", info->error != 0 ? weir_strerror(info->error) : "",
-             info->error != 0 ? ")" : "");
+static void say_connect(const weir_stall_info *info, const struct watch_step *step, char *out,
+                        size_t size) {
+    char before[160] = "there is no session, since the handshake is not answered";
+    if (step->broke != 0)
+        snprintf(before, sizeof(before), "the session broke (%s), and there is no new one",
+                 step->broke == WEIR_ECONNECT ? "the target's device did not answer"
+                                              : weir_strerror(step->broke));
+    snprintf(out, size, "%s: %s%s%s%s", before, step->words, info->error != 0 ? " (" : "",
+             info->error != 0 ? weir_strerror(info->error) : "", info->error != 0 ? ")" : "");
 }
 
 /* Of an engine that does not answer now, or did so late, or said that it was away. */
@@ -186,6 +192,8 @@ static const char *plain(uint32_t cause) {
     case WEIR_STALL_CREDITS:
         return "notifications or messages wait for credits, since the peer has not taken up those "
                "before";
+    case WEIR_STALL_LINK:
+        return "the link of this engine's device is down: its port is not active";
     case WEIR_STALL_INFLIGHT:
         return "as many bytes are in flight, to all peers, as there may be";
     default:
@@ -193,7 +201,8 @@ static const char *plain(uint32_t cause) {
     }
 }
 
-static void say_why(const weir_stall_info *info, const char *step, char *out, size_t size) {
+static void say_why(const weir_stall_info *info, const struct watch_step *step, char *out,
+                    size_t size) {
     switch (info->cause) {
     case WEIR_STALL_HERE:
         say_here(info, out, size);
@@ -228,9 +237,9 @@ static void say_why(const weir_stall_info *info, const char *step, char *out, si
 static void say_changed(const struct report *report, char *out, size_t size) {
     const weir_stall_info *info = &report->info, *last = &report->last;
     char then[WHY_BYTES], now[WHY_BYTES] = "nothing is outstanding any more";
-    say_why(last, report->step, then, sizeof(then));
+    say_why(last, &report->step, then, sizeof(then));
     if (info->cause != WEIR_STALL_NONE)
-        say_why(info, report->handshake, now, sizeof(now));
+        say_why(info, &report->handshake, now, sizeof(now));
     snprintf(out, size,
              "nothing to %s had completed for %" PRIu64 " ms when this was told: %s; now, after "
              "%" PRIu64 " ms: %s",
@@ -243,11 +252,11 @@ static void say(const struct report *report, char *out, size_t size) {
     if (info->stalled != 0 && info->cause != report->last.cause) {
         say_changed(report, out, size);
     } else if (info->cause != WEIR_STALL_NONE) {
-        say_why(info, report->handshake, why, sizeof(why));
+        say_why(info, &report->handshake, why, sizeof(why));
         snprintf(out, size, "nothing to %s has completed for %" PRIu64 " ms: %s", report->address,
                  info->still_ns / NS_PER_MS, why);
     } else if (info->stalls > 0) {
-        say_why(&report->last, report->step, why, sizeof(why));
+        say_why(&report->last, &report->step, why, sizeof(why));
         snprintf(out, size,
                  "nothing is outstanding to %s; a stall of %" PRIu64
                  " ms is over, of which was told: %s",

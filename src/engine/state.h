@@ -204,10 +204,16 @@ struct stall {
     uint64_t bytes;    /* the most that were in flight anywhere at a look meanwhile */
 };
 
+/* What a handshake waits for. */
+struct watch_step {
+    const char *words;
+    int broke; /* why the session before it broke; 0: there was none, or nobody knows */
+};
+
 /* What is longer, of a peer that was stalled: backed when one was. */
 struct watch_notes {
-    weir_stall_info last; /* the last stall, as it was when it was told: once there were stalls */
-    const char *step;     /* of the handshake, then */
+    weir_stall_info last;   /* the last stall, as it was when it was told: once there were stalls */
+    struct watch_step step; /* of the handshake, then */
     struct wire_state state; /* the peer's last answer: once one was heard */
 };
 

@@ -361,6 +361,9 @@ struct weir_device_ops {
     /* Whether the process at the other end of the QP is stopped, as by SIGSTOP or a debugger, for
      * all that this device knows. NULL: it never knows. */
     bool (*peer_is_stopped)(struct weir_qp *qp);
+    /* Whether nothing can go by the link of this device, which is down. A system call. NULL: there
+     * is none. */
+    bool (*link_is_down)(struct weir_device *device);
 };
 
 /* ---- control channel --------------------------------------------------- */

@@ -29,12 +29,22 @@ static const uint8_t statuses[] = {
     [IBV_WC_RNR_RETRY_EXC_ERR] = WEIR_CQE_RNR,
 };
 
-/* LOC_QP_OP is what Soft-RoCE says of an lkey that it does not know, but also, while the
- * link is down, of a packet that it has no route for: nobody's fault. A system call. */
-static uint32_t status_of_local(const struct weir_device *device) {
+/* An enum ibv_port_state; -1: it cannot be had, and the device is gone, say. A system call. */
+static int port_state(const struct weir_device *device) {
     struct ibv_port_attr attr;
     int error = ibv_query_port(device->choice.context, device->choice.port, &attr);
-    return error == 0 && attr.state == IBV_PORT_ACTIVE ? WEIR_CQE_DEVICE : WEIR_CQE_RETRY;
+    return error == 0 ? (int)attr.state : -1;
+}
+
+bool verbs_link_is_down(struct weir_device *device) {
+    int state = port_state(device);
+    return state != -1 && state != IBV_PORT_ACTIVE;
+}
+
+/* LOC_QP_OP is what Soft-RoCE says of an lkey that it does not know, but also, while the
+ * link is down, of a packet that it has no route for: nobody's fault. */
+static uint32_t status_of_local(const struct weir_device *device) {
+    return port_state(device) == IBV_PORT_ACTIVE ? WEIR_CQE_DEVICE : WEIR_CQE_RETRY;
 }
 
 static inline uint32_t status_of(const struct weir_device *device, enum ibv_wc_status status) {

@@ -280,4 +280,5 @@ const struct weir_device_ops verbs_device_ops = {
     .fd = verbs_fd,
     .arm = verbs_arm,
     .disarm = verbs_disarm,
+    .link_is_down = verbs_link_is_down,
 };

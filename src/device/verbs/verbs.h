@@ -493,6 +493,7 @@ int verbs_events(struct weir_device *device, struct weir_async *events_out, int 
 int verbs_fd(struct weir_device *device);
 int verbs_arm(struct weir_device *device);
 void verbs_disarm(struct weir_device *device);
+bool verbs_link_is_down(struct weir_device *device);
 /* Moves all that is in a CQ to the stash. */
 void poll_to_stash(struct weir_device *device, const struct verbs_cq *cq);
 /* Room for so many; ENOMEM. */
