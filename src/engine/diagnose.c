@@ -215,12 +215,12 @@ static bool is_theirs(uint32_t cause) {
 
 static uint32_t with_word(weir_engine *engine, const struct peer *peer, uint32_t cause,
                           weir_stall_info *out) {
+    if ((is_theirs(cause) || cause == WEIR_STALL_TURN) && link_is_down(engine))
+        return WEIR_STALL_LINK;
     if (!is_theirs(cause))
         return cause;
     look_at_host(engine, peer, out);
     take_word(engine, peer, out);
-    if (link_is_down(engine))
-        return WEIR_STALL_LINK;
     if (out->host_silent != 0)
         return WEIR_STALL_HOST;
     if (cause == WEIR_STALL_QP)

@@ -5,7 +5,7 @@
 # memory that is taken back under writes (T8): the kernel, descriptors and memory say that nothing
 # stays behind.
 . "$(dirname "$0")/lib.sh"
-cycles=${CYCLES:-300}
+cycles=${CYCLES:-150}
 kills=${KILLS:-5}
 [ -z "$LONG" ] || { cycles=10000 kills=100; }
 
