@@ -155,6 +155,59 @@ static void test_H2_sides_that_chose_differently_start_over(void **state) {
     assert_true(pair_matched(p));
 }
 
+static uint32_t under_way(const struct pair *p, uint32_t from) {
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < p->message_high; i++)
+        count += p->messages[i].used && p->messages[i].from == from;
+    return count;
+}
+
+/* What both sides have said crosses, and arrives; no time passes. False: there was nothing. */
+static bool exchange(struct pair *p) {
+    const uint32_t count[] = {under_way(p, A), under_way(p, B)};
+
+    for (uint32_t node = A; node <= B; node++) {
+        for (uint32_t i = 0; i < count[node]; i++)
+            pair_deliver(p, node);
+    }
+    pair_drain(p, A);
+    pair_drain(p, B);
+    return count[A] + count[B] > 0;
+}
+
+/* A's second attempt is bound to B's first, which B has given up; B's second will be bound to that
+ * one of A's. Each hears that its attempt is over, begins anew and binds what the other has begun,
+ * which that one is about to end for the same reason: their words cross for a while, and not for
+ * ever. */
+static void test_H2_attempts_that_chase_each_other_come_to_rest(void **state) {
+    struct pair *p = start();
+    uint32_t rounds = 0;
+
+    (void)state;
+    pair_event(p, A, EP_EV_WANT);
+    struct pair_message hello_a = pair_take(p, A);
+    pair_break_next(p, A);
+    pair_event(p, B, EP_EV_WANT);
+    struct pair_message hello_b = pair_take(p, B);
+    pair_inject(p, &hello_a);
+    pair_lose(p, B);
+    pair_break_next(p, B); /* it says SETTLE */
+    pair_drain(p, A);
+    pair_drain(p, B);
+    pair_tick_at(p, A, PAIR_RETRANSMIT_NS);
+    pair_inject(p, &hello_b);
+    pair_tick_at(p, B, PAIR_RETRANSMIT_NS);
+    EXPECT(p, "A.create(1) A>HELLO(1) A.retire(1,0) B.create(1) B>HELLO(1) B.connect(1,1) "
+              "B>HELLO_ACK(1,1) B.retire(1,1) B>SETTLE(1) A.create(2) A>HELLO(2) A.connect(2,1) "
+              "A>HELLO_ACK(2,1) B>SETTLE(1) B.create(2) B>HELLO(2)");
+    while (rounds < 20 && exchange(p))
+        rounds++;
+    assert_in_range(rounds, 3, 10);
+    pair_run(p, 20 * PAIR_RETRANSMIT_NS);
+    assert_true(pair_matched(p));
+}
+
 /* ---- repeats and late comers ------------------------------------------- */
 
 /* B's attempt is used up and B has not heard it: it binds A's next one, and both begin again. */
@@ -710,6 +763,7 @@ int main(void) {
         cmocka_unit_test(test_H2_crossing_hello_lost),
         cmocka_unit_test(test_H2_crossing_hello_overtaken_by_its_ack),
         cmocka_unit_test(test_H2_sides_that_chose_differently_start_over),
+        cmocka_unit_test(test_H2_attempts_that_chase_each_other_come_to_rest),
         cmocka_unit_test(test_H2_an_attempt_bound_to_one_that_is_over_is_over),
         cmocka_unit_test(test_H3_duplicate_hello_gets_the_same_bytes),
         cmocka_unit_test(test_H3_duplicate_ack_gets_ready_again),

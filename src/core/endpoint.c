@@ -205,6 +205,7 @@ static void want_raise(struct step *s) {
         ep->attempt.next_ns > pause_end_ns)
         ep->attempt.next_ns = pause_end_ns;
     ep->pauses = 0;
+    ep->given_up = false;
     ep->want_deadline_ns = after(s->now_ns, ep->options.connect_timeout_ns);
 }
 
@@ -607,6 +608,18 @@ static void act_note(struct step *s) {
                reason);
 }
 
+/* The remote gave up the attempt that ours was bound to. Once we begin anew at once. But where both
+ * do so, HELLOs that cross may bind each new attempt to the other's last, which that one is about
+ * to give up in turn, and so on for ever: the second time, what is under way comes first. */
+static void attempt_given_up(struct step *s) {
+    struct endpoint *ep = s->ep;
+
+    attempt_end(s);
+    if (ep->given_up)
+        attempt_pause(s);
+    ep->given_up = true;
+}
+
 static void act_settle(struct step *s) {
     struct endpoint *ep = s->ep;
     const uint64_t epoch = s->message->epoch;
@@ -616,7 +629,7 @@ static void act_settle(struct step *s) {
 
     if (next != EP_SESSION_NONE && ep->sessions[next].epoch_remote != 0 &&
         ep->sessions[next].epoch_remote <= epoch)
-        attempt_end(s);
+        attempt_given_up(s);
     if (ep->live != EP_SESSION_NONE && ep->sessions[live].epoch_remote <= epoch)
         session_end(s, live);
     if (ep->remote_seen < epoch)
