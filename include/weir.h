@@ -819,7 +819,8 @@ typedef enum weir_stall_cause {
     WEIR_STALL_PEER_MESSAGES = 16,      /* its application takes no messages from the inbox `inbox`,
                                          * or gives none back */
     WEIR_STALL_HOST = 17, /* its host does not answer: it is gone, or a link or network between */
-    WEIR_STALL_LINK = 18  /* the link of this engine's device is down; verbs */
+    WEIR_STALL_LINK = 18  /* the link of this engine's device is down, also in the place of TURN;
+                           * verbs */
 } weir_stall_cause;
 /* Its name in lower case: "credits", "inbox_full", ...; "?" of any other int. Static storage. */
 WEIR_API const char *weir_stall_cause_name(int cause);
@@ -838,7 +839,8 @@ typedef struct weir_stall_info {
                             * number; else 0 */
     uint64_t still_ns;     /* nothing has completed for so long, as the last look found; there is
                             * one in each eighth of watchdog_ns. 0: nobody watches */
-    uint64_t absent_ns;    /* HERE: this engine made no progress for so long, or 0; else 0 */
+    uint64_t absent_ns;    /* HERE: this engine made no progress for so long; 0 if it did, and took
+                            * up too little. Else 0 */
     uint32_t waiting;      /* transfers and messages that are outstanding; they wait... */
     uint32_t pending;      /* ...to be posted, */
     uint32_t posted;       /* posted, for the device, */

@@ -163,7 +163,7 @@ static uint32_t under_way(const struct pair *p, uint32_t from) {
     return count;
 }
 
-/* What both sides have said crosses, and arrives; no time passes. False: there was nothing. */
+/* All messages under way cross, and arrive; no time passes. False: there were none. */
 static bool exchange(struct pair *p) {
     const uint32_t count[] = {under_way(p, A), under_way(p, B)};
 

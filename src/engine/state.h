@@ -204,7 +204,7 @@ struct stall {
     uint64_t bytes;    /* the most that were in flight anywhere at a look meanwhile */
 };
 
-/* What a handshake waits for. */
+/* The step that a handshake is at. */
 struct watch_step {
     const char *words;
     int broke; /* why the session before it broke; 0: there was none, or nobody knows */

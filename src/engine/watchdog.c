@@ -10,8 +10,8 @@
  * Time in which nobody looked is this engine's own fault. When as much as half of a stall is one
  * such time, that is its cause, and when it is watchdog_ns or more, it is told even if the late
  * look finds that all had completed meanwhile: in that step, and not before (idle_step). A look
- * counts as late from LATE_NS on: steps between
- * two looks at everything may take as long as a tick of the coarse clock (look.c).
+ * counts as late from LATE_NS on: steps between two looks at everything may take as long as a tick
+ * of the coarse clock (look.c).
  *
  * A look is worth something when whatever had completed by the last one is taken up. An engine
  * that takes up less than comes never gets there. After half of watchdog_ns it looks all the same,
@@ -72,8 +72,8 @@ static void judge(weir_engine *engine, struct peer *peer, uint64_t now, bool beh
         tell(engine, peer);
 }
 
-/* late: nobody has looked for as long as a stall takes. behind: completions have waited for as
- * long. True: work is outstanding. */
+/* late: nobody has looked for as long as a stall takes. behind: completions have waited for
+ * half as long. True: work is outstanding. */
 static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool late, bool behind) {
     struct watch *watch = &peer->watch;
     bool works = diagnose_works(engine, peer), moved = peer->completed != watch->seen;

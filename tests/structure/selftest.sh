@@ -151,6 +151,8 @@ case_ 'a test without a promise' promises.sh 'does not promise S77' \
     'append tests/test_timer.c "static void test_S77_xyzzy(void **state) {}"'
 case_ 'a script with a test without a promise' promises.sh 'does not promise W78' \
     'append tests/vm/wire.sh "check W7_W78_xyzzy true"'
+case_ 'a test that is turned off' promises.sh 'turns a test off' \
+    'sed -i "s/^check wire_loss/: &/" tests/vm/wire.sh'
 case_ 'an oracle without a promise' promises.sh 'does not promise T79, which is the name of a test in sim/nic.c' \
     'append sim/nic.c "void x(void) { sim_violation(world, \"T79 xyzzy\"); }"'
 case_ 'a promise without a test' promises.sh 'promises S80, which no test' \

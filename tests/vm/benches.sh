@@ -17,7 +17,7 @@ r = json.load(open(sys.argv[1]))
 sys.exit(0 if r["device"] == sys.argv[3] and eval("(" + sys.argv[2] + ")") else f"does not hold: {sys.argv[2]}: {r}")' \
         "$WORK/out.json" "$expression" "$DEVICE"
 }
-# Loads that are met: the rate is what was asked for, as far as a slow machine goes.
+# Each load has its row, and each operation of it a latency. A slow machine may miss the rate.
 paced='[row["percent"] for row in r["rows"]][-2:] == [10, 50]
     and all(row["ops"] > 0 and row["latency_ns"]["samples"] == row["ops"] for row in r["rows"])'
 many='len(r["rows"]) == 4 and all(row["ops"] > 0 for row in r["rows"])

@@ -148,12 +148,12 @@ host_back() {
     tc qdisc del dev "$WIRE_CONTROL" root
 }
 
-: check wire_loss leaves_nothing bad loss 1%
-: check wire_delay leaves_nothing bad delay 5ms
-: check wire_reorder leaves_nothing bad delay 2ms reorder 25%
-: check wire_link_down_short leaves_nothing cut 1
-: check wire_link_flaps leaves_nothing flapping
-: check wire_link_down_long leaves_nothing cut_for_good
+check wire_loss leaves_nothing bad loss 1%
+check wire_delay leaves_nothing bad delay 5ms
+check wire_reorder leaves_nothing bad delay 2ms reorder 25%
+check wire_link_down_short leaves_nothing cut 1
+check wire_link_flaps leaves_nothing flapping
+check wire_link_down_long leaves_nothing cut_for_good
 if [ "$DEVICE" = shm ]; then
     skip M10_wire_link_down 'shm has no wire'
     skip M10_wire_host_gone 'shm has no wire'
