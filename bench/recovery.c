@@ -17,6 +17,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -406,10 +407,13 @@ static void take_notes(struct tap_shared *shared, uint64_t from_ns, uint64_t *ou
     }
 }
 
+static uint64_t verified; /* notified transfers */
+
 /* Everything ended well, with the right bytes and one notification each. */
 static void verify(uint32_t round) {
     uint32_t wrong = 0, twice = 0;
     for (uint32_t i = 0; i < TRANSFERS; i++) {
+        verified += is_notified(i);
         must(weir_transfer_status(tap_engine(near), transfers[i]), "a transfer was lost");
         if (transfers[i].id != 0)
             must(weir_transfer_release(tap_engine(near), transfers[i]), "release");
@@ -663,6 +667,8 @@ int main(int argc, char **argv) {
         tap_close(far);
     else
         wait(&status);
+    printf("# in all: %" PRIu64 " notified transfers in %u breaks, each there and told once\n",
+           verified, (unsigned)WHO_COUNT * asked.breaks);
     if (!good)
         printf("over %.1f ms\n", asked.most_ms);
     return good && status == 0 ? 0 : 1;

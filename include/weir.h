@@ -92,7 +92,9 @@ WEIR_API const char *weir_version(void);
     X(WEIR_ETIMEDOUT, -14, WEIR_CLASS_TRANSFER, "deadline passed")                                 \
     X(WEIR_ECANCELED, -15, WEIR_CLASS_TRANSFER, "canceled")                                        \
     X(WEIR_ENOMEM, -16, WEIR_CLASS_TRANSFER, "out of memory")                                      \
-    X(WEIR_ENOTSUP, -17, WEIR_CLASS_TRANSFER, "not supported by this device")                      \
+    X(WEIR_ENOTSUP, -17, WEIR_CLASS_TRANSFER,                                                      \
+      "not supported by this device, or of a device that "                                         \
+      "does not reach ours")                                                                       \
     X(WEIR_ETOOBIG, -18, WEIR_CLASS_TRANSFER, "over a stated limit")                               \
     X(WEIR_EBUSY, -19, WEIR_CLASS_TRANSFER, "still in use")                                        \
     X(WEIR_EUNKNOWN, -20, WEIR_CLASS_TRANSFER,                                                     \
@@ -641,12 +643,12 @@ typedef struct weir_inbox_options {
 #define WEIR_INBOX_OPTIONS_INIT WEIR_SIZED(weir_inbox_options)
 
 /* Takes the inbox's memory: what is needed for so many of the longest messages, in chunks of up to
- * 64 KiB, of up to four long ones in 256 KiB, or of one that is longer. A chunk is one peer's at a
- * time, so peers that send little use more of them than their messages need. All of it is backed
- * before the call returns, as by weir_memory_allocate, which takes time with its size. Peers that
- * have asked for the number are told. Errors: EINVAL (size, or reserved is not 0), ETOOBIG (over 1
- * GiB a message, or over 2^20 chunks), EBUSY (an inbox has this number), EAGAIN (WEIR_INBOXES_MAX),
- * ENOMEM, EMEMLOCK, EMFILE, EDEVICE. */
+ * half of peer_messages, in up to 64 KiB, of up to four long ones in 256 KiB, or of one that is
+ * longer. A chunk is one peer's at a time, so peers that send little use more of them than their
+ * messages need. All of it is backed before the call returns, as by weir_memory_allocate, which
+ * takes time with its size. Peers that have asked for the number are told. Errors: EINVAL (size, or
+ * reserved is not 0), ETOOBIG (over 1 GiB a message, or over 2^20 chunks), EBUSY (an inbox has this
+ * number), EAGAIN (WEIR_INBOXES_MAX), ENOMEM, EMEMLOCK, EMFILE, EDEVICE. */
 WEIR_API int weir_inbox_open(weir_engine *engine, const weir_inbox_options *options,
                              weir_inbox *inbox_out);
 

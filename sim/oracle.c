@@ -395,7 +395,7 @@ void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int
     transfer->status = status;
     transfer->ended_ns = world->now_ns;
     transfer->unfinished_ns = oracle->stalls[transfer->from].stepped_ns;
-    oracle_stalls_active(oracle, transfer);
+    oracle_stalls_ended(oracle, transfer);
     sim_trace(world, "transfer %u ends: %s", transfer->number,
               status == 0 ? "ok" : weir_error_name(status));
     if (!status_allowed(oracle, transfer, status)) {
@@ -483,6 +483,9 @@ void oracle_notification(struct sim_oracle *oracle, uint32_t node,
         sim_violation(world, "S9 notification of transfer %u comes twice", transfer->number);
         return;
     }
+    if (!transfer->terminal) {
+        oracle_stalls_ended(oracle, transfer); /* its end may be seen by nobody */
+    }
     if (transfer->terminal ? !transfer->had_data : !data_there(oracle, transfer)) {
         sim_violation(world, "S9 notification of %s %u comes before its data%s",
                       transfer->read ? "read" : "transfer", transfer->number,
@@ -554,7 +557,7 @@ static void watch_landing(void *self, struct sim_node *node, const void *at, con
     if (!touch_find(oracle, node, at, length, "writes", &touch)) {
         return;
     }
-    oracle_stalls_active(oracle, touch.transfer);
+    oracle_stalls_moved(oracle, touch.transfer);
     side = touch.transfer->read ? touch.transfer->from : touch.transfer->to;
     if (side != node->index) {
         sim_violation(oracle->world, "S13 the source of transfer %u is written to",
@@ -575,7 +578,7 @@ static void watch_fetch(void *self, struct sim_node *node, const void *at, uint6
     if (!touch_find(oracle, node, at, length, "reads", &touch)) {
         return;
     }
-    oracle_stalls_active(oracle, touch.transfer);
+    oracle_stalls_moved(oracle, touch.transfer);
     if (touch.transfer->read) {
         touch.transfer->fetched += length;
         if (touch.transfer->notified != 0) {

@@ -84,6 +84,7 @@ struct sim_stalls {
     /* By node, when it was last seen there that nothing was outstanding to it; and when something
      * of that was last seen to be done, or nobody could say. */
     uint64_t idle_ns[SIM_RUN_NODES_MAX], active_ns[SIM_RUN_NODES_MAX];
+    uint64_t fresh_ns[SIM_RUN_NODES_MAX]; /* likewise, without what only moved */
 };
 
 struct sim_oracle {
@@ -125,8 +126,9 @@ void oracle_life_ended(struct sim_oracle *oracle, uint32_t node);
 void oracle_region_released(struct sim_oracle *oracle, uint32_t node, uint32_t region);
 /* stalls.c: the node's application begins a life. */
 void oracle_stalls_begin(struct sim_oracle *oracle, uint32_t node);
-/* Something of the transfer was done. */
-void oracle_stalls_active(struct sim_oracle *oracle, const struct sim_transfer *transfer);
+/* The transfer ended, for all that is known; something of it was done. */
+void oracle_stalls_ended(struct sim_oracle *oracle, const struct sim_transfer *transfer);
+void oracle_stalls_moved(struct sim_oracle *oracle, const struct sim_transfer *transfer);
 /* The node's application took an event. to: the node that its handle names, UINT32_MAX: not known.
  */
 void oracle_stalls_event(struct sim_oracle *oracle, uint32_t node, uint32_t to,

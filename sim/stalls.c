@@ -9,14 +9,28 @@
  *  - Of one handle STALLED comes once, until RESUMED or GONE; RESUMED comes only behind it. (Of one
  *    that was closed, and is open still for another reason, either may come.)
  *  - Nothing of the transfers to a node is done for STILL times watchdog_ns, while the application
- *    makes progress often enough: then a stall has been told. (Of any node: handles have several
- *    names.) */
+ *    makes progress often enough: then a stall has been told. What lands of a transfer that was
+ *    submitted since one of them ended does not count. (Of any node: handles have several names.)
+ */
 #include "oracle.h"
 
 enum { STILL = 4, REGULAR = 8 /* steps in watchdog_ns, at least */ };
 
-void oracle_stalls_active(struct sim_oracle *oracle, const struct sim_transfer *transfer) {
-    oracle->stalls[transfer->from].active_ns[transfer->to] = oracle->world->now_ns;
+static void active(const struct sim_oracle *oracle, struct sim_stalls *stalls, uint32_t to) {
+    stalls->active_ns[to] = stalls->fresh_ns[to] = oracle->world->now_ns;
+}
+
+void oracle_stalls_ended(struct sim_oracle *oracle, const struct sim_transfer *transfer) {
+    active(oracle, &oracle->stalls[transfer->from], transfer->to);
+}
+
+void oracle_stalls_moved(struct sim_oracle *oracle, const struct sim_transfer *transfer) {
+    struct sim_stalls *stalls = &oracle->stalls[transfer->from];
+
+    /* The engine sees an end with its next look but one. */
+    if (transfer->began_ns <= stalls->fresh_ns[transfer->to] + oracle->watchdog_ns / 4) {
+        stalls->active_ns[transfer->to] = oracle->world->now_ns;
+    }
 }
 
 void oracle_stalls_begin(struct sim_oracle *oracle, uint32_t node) {
@@ -25,7 +39,8 @@ void oracle_stalls_begin(struct sim_oracle *oracle, uint32_t node) {
 
     *stalls = (struct sim_stalls){.stepped_ns = now, .regular_ns = now};
     for (uint32_t i = 0; i < SIM_RUN_NODES_MAX; i++) {
-        stalls->idle_ns[i] = stalls->active_ns[i] = now;
+        stalls->idle_ns[i] = now;
+        active(oracle, stalls, i);
     }
 }
 
@@ -152,7 +167,7 @@ void oracle_stalls_event(struct sim_oracle *oracle, uint32_t node, uint32_t to,
     }
     if (event->type == WEIR_EVENT_RESUMED) {
         for (uint32_t i = 0; i < SIM_RUN_NODES_MAX; i++) {
-            stalls->active_ns[i] = oracle->world->now_ns; /* of whomever it was */
+            active(oracle, stalls, i); /* of whomever it was */
         }
         return;
     }
@@ -184,7 +199,7 @@ void oracle_stalls_step(struct sim_oracle *oracle, uint32_t node, uint32_t works
             stalls->idle_ns[to] = world->now_ns;
         }
         if ((waits & 1u << to) == 0) {
-            stalls->active_ns[to] = world->now_ns;
+            active(oracle, stalls, to);
         } else if (stalls->told_count == 0 && !stalls->masked && !stalls->unknown &&
                    oracle->watchdog_ns > 0 &&
                    world->now_ns - since_ns > STILL * oracle->watchdog_ns) {

@@ -92,6 +92,8 @@ void pair_init(struct pair *p, uint64_t seed) {
     p->random = seed;
     p->drain_ns_max = 0;
     p->delay_ns_max = 0;
+    for (uint32_t i = 0; i < 2; i++)
+        p->way_ns[i] = p->look_ns[i] = p->last_ns[i] = 0;
     p->loss_percent = p->repeat_percent = 0;
     p->trace_length = 0;
     p->trace[0] = '\0';
@@ -115,6 +117,14 @@ void pair_init(struct pair *p, uint64_t seed) {
 
 /* ---- the network ------------------------------------------------------- */
 
+/* When the node looks, at this time or behind it. */
+static uint64_t look(const struct pair *p, uint32_t node, uint64_t at_ns) {
+    const uint64_t every_ns = p->look_ns[node];
+
+    return every_ns == 0 || at_ns >= UINT64_MAX - 1 ? at_ns
+                                                    : (at_ns + every_ns - 1) / every_ns * every_ns;
+}
+
 static void network_put(struct pair *p, const struct pair_message *message, uint64_t delay_ns) {
     for (uint32_t i = 0; i < PAIR_MESSAGES; i++) {
         struct pair_message *m = &p->messages[i];
@@ -126,6 +136,12 @@ static void network_put(struct pair *p, const struct pair_message *message, uint
         m->length = message->length;
         memcpy(m->bytes, message->bytes, message->length);
         m->at_ns = p->now_ns + delay_ns;
+        if (p->way_ns[m->from] != 0) {
+            m->at_ns = look(p, !m->from, m->at_ns + p->way_ns[m->from]);
+            if (m->at_ns < p->last_ns[m->from])
+                m->at_ns = p->last_ns[m->from];
+            p->last_ns[m->from] = m->at_ns;
+        }
         m->order = p->order++;
         if (i >= p->message_high)
             p->message_high = i + 1;
@@ -383,7 +399,8 @@ static bool perform(struct pair *p, uint32_t node, const struct ep_effect *e,
         assert_int_equal(n->drain_at[e->session], UINT64_MAX);
         n->drain_at[e->session] = UINT64_MAX - 1;
         if (p->drain_ns_max != 0)
-            n->drain_at[e->session] = p->now_ns + 1 + pair_random(p, p->drain_ns_max);
+            n->drain_at[e->session] =
+                look(p, node, p->now_ns + 1 + pair_random(p, p->drain_ns_max));
         note(p, "%c.retire(%" PRIu64 ",%" PRIu64 ") ", NAMES[node], e->epoch, e->epoch_remote);
         break;
     case EP_DO_SETTLED:
@@ -512,8 +529,8 @@ static uint64_t next_time(struct pair *p) {
     for (uint32_t node = 0; node < 2; node++) {
         const struct pair_node *n = &p->nodes[node];
 
-        if (endpoint_deadline(&n->ep) < at_ns)
-            at_ns = endpoint_deadline(&n->ep);
+        if (look(p, node, endpoint_deadline(&n->ep)) < at_ns)
+            at_ns = look(p, node, endpoint_deadline(&n->ep));
         for (uint32_t i = 0; i < EP_SESSIONS; i++) {
             if (n->drain_at[i] < at_ns)
                 at_ns = n->drain_at[i];
@@ -540,10 +557,13 @@ void pair_run(struct pair *p, uint64_t until_ns) {
             memcpy(copy.bytes, m->bytes, m->length);
             m->used = false;
             pair_inject(p, &copy);
+            m = soonest(p);
+            if (p->look_ns[!copy.from] != 0 && m != NULL && m->at_ns <= p->now_ns)
+                continue; /* one look takes up all that came, and then looks at the time */
         }
         for (uint32_t node = 0; node < 2; node++) {
             drain_due(p, node, p->now_ns);
-            if (endpoint_deadline(&p->nodes[node].ep) <= p->now_ns)
+            if (look(p, node, endpoint_deadline(&p->nodes[node].ep)) <= p->now_ns)
                 pair_event(p, node, EP_EV_TIMER);
         }
     }

@@ -82,6 +82,10 @@ struct pair {
     uint64_t random;
     uint64_t drain_ns_max; /* 0: a test calls pair_drain */
     uint64_t delay_ns_max; /* of messages in pair_run */
+    /* A connection as TCP's: what node i says takes so long besides, and comes in its order; and
+     * node i looks at what came, and at the time, at multiples of this. 0: none of it. */
+    uint64_t way_ns[2], look_ns[2];
+    uint64_t last_ns[2]; /* when what node i said last arrives */
     uint32_t loss_percent, repeat_percent;
     size_t trace_length;
     char trace[PAIR_TRACE];

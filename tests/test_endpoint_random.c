@@ -14,14 +14,14 @@
 
 #include "endpoint_pair.h"
 
-enum { SEEDS = 20000 };
+enum { SEEDS = 20000, FAR = 5 /* times the usual time to connect */ };
 #define NOTHING UINT64_MAX
 
 static struct pair pair;
 static uint64_t running = NOTHING; /* seed */
 
 /* The counts of the whole campaign: one that never meets the hard cases proves nothing. */
-static struct { uint64_t ups, fails, gones, stale; } seen;
+static struct { uint64_t ups, fails, gones, stale, far; } seen;
 
 static void mischief(struct pair *p) {
     const uint32_t node = (uint32_t)pair_random(p, 2);
@@ -140,6 +140,58 @@ static void test_H2_H3_H4_H14_any_schedule_converges(void **state) {
     running = NOTHING;
 }
 
+/* Ways as long as the pauses, or longer, and nodes that look seldom: what one side says is old when
+ * the other hears it. Sessions break while both want one; then nothing does any more. */
+static void far_apart(uint64_t seed) {
+    static const uint64_t WAYS[] = {1, 3, 7, 10, 20, 40, 50}, LOOKS[] = {0, 0, 25, 50, 100};
+    struct pair *p = &pair;
+
+    pair_init(p, seed * UINT64_C(0x9e3779b97f4a7c15) + 1);
+    p->delay_ns_max = 1 + pair_random(p, 2) * pair_random(p, PAIR_MS);
+    p->drain_ns_max = 1 + pair_random(p, 10 * PAIR_MS);
+    p->way_ns[0] = WAYS[pair_random(p, 7)] * PAIR_MS;
+    p->way_ns[1] = pair_random(p, 2) == 0 ? p->way_ns[0] : WAYS[pair_random(p, 7)] * PAIR_MS;
+    for (uint32_t node = 0; node < 2; node++) {
+        p->nodes[node].ep.options.connect_timeout_ns = FAR * PAIR_TIMEOUT_NS;
+        p->look_ns[node] = LOOKS[pair_random(p, 5)] * PAIR_MS;
+    }
+    pair_event(p, 0, EP_EV_WANT);
+    pair_run(p, p->now_ns + pair_random(p, 3 * p->way_ns[0]));
+    if (pair_random(p, 4) != 0)
+        pair_event(p, 1, EP_EV_WANT);
+    for (uint64_t count = pair_random(p, 8); count > 0; count--) {
+        uint32_t node = (uint32_t)pair_random(p, 2);
+        pair_run(p, p->now_ns + pair_random(p, 2 * p->way_ns[0]));
+        if (pair_random(p, 2) == 0)
+            pair_break_next(p, node);
+        else
+            pair_break(p, node);
+    }
+    pair_run(p, p->now_ns + 2 * FAR * PAIR_TIMEOUT_NS);
+    seen.far += p->nodes[0].ups;
+    if (p->nodes[0].fails + p->nodes[1].fails > 0)
+        fail_msg("an attempt failed between two that live");
+    assert_true(p->nodes[0].ups == 0 || pair_matched(p));
+}
+
+static void test_H2_ways_as_long_as_pauses(void **state) {
+    static const uint64_t CHASES[] = {68466, 69457};
+    const uint64_t only = number("WEIR_TEST_SEED", NOTHING);
+    const uint64_t seeds = only != NOTHING ? only + 1 : number("WEIR_TEST_SEEDS", SEEDS);
+
+    (void)state;
+    /* Two that chased each other until the wish failed, with pauses that did not grow. */
+    for (uint32_t i = 0; only == NOTHING && i < sizeof(CHASES) / sizeof(CHASES[0]); i++) {
+        running = CHASES[i];
+        far_apart(running);
+    }
+    for (running = only != NOTHING ? only : 0; running < seeds; running++)
+        far_apart(running);
+    print_message("%llu sessions up\n", (unsigned long long)seen.far);
+    assert_true(seen.far > 0);
+    running = NOTHING;
+}
+
 static int name_seed(void **state) {
     (void)state;
     if (running != NOTHING)
@@ -204,6 +256,7 @@ static void test_H13_hostile_messages_in_every_state(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_H2_H3_H4_H14_any_schedule_converges, name_seed),
+        cmocka_unit_test_teardown(test_H2_ways_as_long_as_pauses, name_seed),
         cmocka_unit_test(test_H13_hostile_messages_in_every_state),
     };
 

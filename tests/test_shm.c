@@ -619,6 +619,42 @@ static void test_S13_release_waits_for_the_peer(void **state) {
     side_close(&a);
 }
 
+static uint32_t looks; /* at the time */
+static uint64_t counted_now(void *self) {
+    looks++;
+    return env.ops->now(self);
+}
+
+/* Behind a revoke no peer is waited for, whatever it says of itself: there may be many memories. */
+static void test_S13_a_revoked_peer_holds_up_no_release(void **state) {
+    (void)state;
+    static uint8_t memory[REGION_BYTES];
+    struct weir_env_ops ops = *env.ops;
+    struct weir_env counted = env;
+    ops.now = counted_now;
+    counted.ops = &ops;
+    struct side a, b;
+    assert_int_equal(side_open(&a, &env, NULL), 0);
+    assert_int_equal(side_open(&b, &counted, memory), 0);
+    assert_int_equal(side_connect(&b, &a.ticket), 0);
+    assert_int_equal(side_connect(&a, &b.ticket), 0);
+    assert_int_equal(run_wr(&a, WEIR_OP_WRITE, 4096), WEIR_CQE_OK);
+    uint64_t quiet = atomic_load(&a.qp->shared->busy), call = quiet + SHM_BUSY_POST + SHM_BUSY_CALL;
+    atomic_store(&a.qp->shared->busy, call);
+    shm_device_ops.revoke(b.device);
+    assert_int_equal(b.qp->given_up, call);
+    atomic_store(&a.qp->shared->busy, call + SHM_BUSY_NEXT); /* in another one, as it says */
+    looks = 0;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(shm_device_ops.mr_release(b.device, &b.mr), WEIR_EBUSY);
+    assert_in_range(looks, 0, 10); /* one that waits looks again and again */
+    atomic_store(&a.qp->shared->busy, quiet + 2 * SHM_BUSY_NEXT);
+    assert_int_equal(shm_device_ops.mr_release(b.device, &b.mr), 0);
+    b.mr.lkey = 0;
+    side_close(&b);
+    side_close(&a);
+}
+
 /* Memory that was registered and then unmapped is the target's mistake: the initiator
  * gets an error, and what came before in the chain is done. */
 static void test_E6_unmapped_target(void **state) {
@@ -798,6 +834,7 @@ int main(void) {
         cmocka_unit_test(test_T8_stale_message_is_not_taken),
         cmocka_unit_test(test_T3_qps_take_no_new_room),
         cmocka_unit_test(test_S13_release_waits_for_the_peer),
+        cmocka_unit_test(test_S13_a_revoked_peer_holds_up_no_release),
         cmocka_unit_test(test_E6_unmapped_target),
         cmocka_unit_test(test_E6_local_fault_is_local),
         cmocka_unit_test(test_E5_every_allocation_fails),

@@ -189,10 +189,9 @@ help_everywhere() {
 # explained.
 manual_options() {
     page=$(dirname "$0")/../man/weir.1
-    for command in serve info report all limits write read send sweep pace wake faults incast storm fill \
-        replay trace; do
-        words=$command
-        case $command in serve | info | report) ;; *) words="bench $command" ;; esac
+    for words in serve info report trace 'bench all' 'bench limits' 'bench write' 'bench read' \
+        'bench send' 'bench sweep' 'bench pace' 'bench wake' 'bench faults' 'bench incast' \
+        'bench storm' 'bench fill' 'bench replay' 'bench trace'; do
         run $words --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort >"$dir/taken"
         test -s "$dir/taken" || return 1
         awk -v words="$words" '/^\.Sh/ { synopsis = $2 == "SYNOPSIS" }

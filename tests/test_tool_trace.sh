@@ -54,7 +54,6 @@ stopped() {
 }
 # Another user's, which a process that may do everything sees all the same.
 anothers() {
-    [ "$(id -u)" -eq 0 ] || return 0
     # Where that user reaches it.
     library=$(ldd "$weir" | awk '/libweir/ { print $3 }')
     mkdir "$dir/open" && cp "$weir" "$library" "$dir/open" && chmod -R go+rX "$dir" || return 1
@@ -79,7 +78,6 @@ usage() {
 probes() {
     library=$(ldd "$weir" | awk '/libweir/ { print $3 }')
     readelf -n "$library" >"$dir/notes"
-    grep -q 'Provider: weir' "$dir/notes" || { echo 'built without probes'; return 0; }
     for kind in $(sed -n 's/^    X(\([a-z_]*\), .*/\1/p' "$(dirname "$0")/../src/engine/trace.h"); do
         grep -q "Name: $kind\$" "$dir/notes" || { echo "no probe $kind"; return 1; }
         echo "$kind" >>"$dir/kinds"
@@ -90,8 +88,12 @@ probes() {
 check M11_what_changed_in_a_server sessions
 check M11_json_for_a_viewer json
 check M11_a_process_that_is_stopped stopped
-check M11_another_users anothers
+if [ "$(id -u)" -eq 0 ]; then check M11_another_users anothers; else echo 'skip M11_another_users: not root'; fi
 check M11_what_is_not_there no_such
 check M11_the_command_line usage
-check M11_probes probes
+if readelf -n "$(ldd "$weir" | awk '/libweir/ { print $3 }')" | grep -q 'Provider: weir'; then
+    check M11_probes probes
+else
+    echo 'skip M11_probes: built without them'
+fi
 exit $failed

@@ -183,9 +183,12 @@ static void test_M11_the_newest_have_room(void **state) {
     uint64_t conn, first, end;
     size_t length;
     up(lone, &conn);
-    for (int i = 0; i < 2 * RECORDER_RECORDS; i++)
+    for (int i = 0; i < 2 * RECORDER_RECORDS; i++) {
+        if (i % 20 == 0)
+            lone_pass(lone, 1000 * MS); /* not more in a second than are recorded */
         lone_say(lone, conn, 1,
                  &(struct wire_message){.type = WIRE_STATE, .echo = (uint64_t)i + 1});
+    }
     recorder_range(lone->recorder, &first, &end);
     assert_true(end >= 2 * RECORDER_RECORDS);
     read_trace(lone, WEIR_TRACE_TEXT);
@@ -197,9 +200,48 @@ static void test_M11_the_newest_have_room(void **state) {
             assert_true(length < size);
             assert_int_equal(strlen(text), length);
             assert_int_equal(text[size], 'x');
-            assert_non_null(strstr(text, "sends: STATE, epoch 8192"));
+            assert_non_null(strstr(text, "sends: STATE, question 8192"));
         }
     }
+    lone_close(lone);
+}
+
+/* A session breaks once, however much of it fails. */
+static void test_M11_a_break_is_one_record(void **state) {
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    uint64_t conn;
+    weir_peer peer = up(lone, &conn);
+    lone->fail_all = WEIR_CQE_RETRY;
+    for (int i = 0; i < 5; i++)
+        weir_transfer_release(lone->engine, lone_submit_notification(lone, peer));
+    lone_run(lone);
+    read_trace(lone, WEIR_TRACE_TEXT);
+    assert_int_equal(count_of("a session breaks"), 1);
+    lone_close(lone);
+}
+
+/* Whoever knows the instances can say words in a peer's name. They are visitors', and few of those
+ * are remembered; of a peer that says two words in turn, few are as well. */
+static void test_M11_words_of_a_crowd(void **state) {
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    uint64_t conn, first, before, after;
+    up(lone, &conn);
+    uint64_t stranger = lone_visit(lone);
+    recorder_range(lone->recorder, &first, &before);
+    for (uint64_t i = 1; i <= 500; i++)
+        lone_say(lone, stranger, 1, &(struct wire_message){.type = WIRE_SETTLE, .epoch = 1000 + i});
+    recorder_range(lone->recorder, &first, &after);
+    assert_in_range(after - before, 1, 100); /* with what is answered */
+    read_trace(lone, WEIR_TRACE_TEXT);
+    assert_int_equal(count_of(": sends: SETTLE"), 0);
+    assert_true(count_of(" somebody sends: SETTLE") > 0);
+    before = after;
+    for (uint64_t i = 1; i <= 500; i++)
+        lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_STATE, .echo = 1 + i % 2});
+    recorder_range(lone->recorder, &first, &after);
+    assert_in_range(after - before, 20, 40);
     lone_close(lone);
 }
 
@@ -226,6 +268,8 @@ int main(void) {
         cmocka_unit_test(test_M11_what_happens_often_is_recorded_seldom),
         cmocka_unit_test(test_M11_json_has_spans),
         cmocka_unit_test(test_M11_the_newest_have_room),
+        cmocka_unit_test(test_M11_a_break_is_one_record),
+        cmocka_unit_test(test_M11_words_of_a_crowd),
         cmocka_unit_test(test_M11_arguments),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);

@@ -226,6 +226,47 @@ static void test_M10_credits(void **state) {
     lone_close(lone);
 }
 
+/* A write with a notification: its data is in place at once, wherever the notification waits. */
+static weir_transfer notified_write(struct world *world, uint64_t length) {
+    weir_segment segment = {world->local, world->remote, 0, 0, length};
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    options.flags = WEIR_TRANSFER_NOTIFY;
+    assert_int_equal(weir_write(world->lone->engine, world->peer, &segment, 1, &options, &transfer),
+                     WEIR_OK);
+    lone_run(world->lone);
+    return transfer;
+}
+
+/* An application that goes on submitting: the data of each write completes, and the write waits
+ * behind all the others. */
+static void test_M10_new_data_behind_old_credits(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    for (int i = 0; i < 9; i++)
+        weir_transfer_release(lone->engine, notified_write(&world, 100));
+    uint64_t before = info_of(&world).completed;
+    for (uint64_t ns = 0; ns < WATCH - WATCH / 4; ns += WATCH / 40) {
+        notified_write(&world, 100);
+        pass(&world, WATCH / 40);
+        no_event(lone);
+    }
+    for (uint64_t ns = 0; ns < WATCH / 2; ns += WATCH / 40) {
+        notified_write(&world, 100);
+        pass(&world, WATCH / 40);
+    }
+    assert_true(info_of(&world).completed >= before + 40);
+    weir_event event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_STALLED);
+    assert_int_equal(event.value, WEIR_STALL_CREDITS);
+    struct wire_data taken = {.kind = WIRE_CREDIT, .credit = 1};
+    assert_true(lone_message(lone, 0, &taken));
+    lone_pass(lone, WATCH / 4);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_RESUMED);
+    lone_close(lone);
+}
+
 static void test_M10_inboxes(void **state) {
     (void)state;
     struct world world;
@@ -1134,6 +1175,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_M10_a_device_that_completes_nothing),
         cmocka_unit_test(test_M10_credits),
+        cmocka_unit_test(test_M10_new_data_behind_old_credits),
         cmocka_unit_test(test_M10_inboxes),
         cmocka_unit_test(test_M10_a_handshake_that_is_not_answered),
         cmocka_unit_test(test_M10_nobody_takes_connections),

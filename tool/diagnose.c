@@ -112,7 +112,11 @@ void diagnose_refusal(weir_engine *engine, weir_peer peer, char why_out[DIAGNOSI
                  weir_error_name(reason));
 }
 
-void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,
+static bool is_unreachable(int error) {
+    return error == EHOSTUNREACH || error == ENETUNREACH;
+}
+
+void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer, int told,
                    char why_out[DIAGNOSIS_MAX]) {
     struct addrinfo *found = resolve(address, why_out);
     int error = 0, fd;
@@ -124,6 +128,8 @@ void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,
         error = errno == EINPROGRESS ? dialled(fd) : errno;
     if (is_wildcard(found))
         snprintf(why_out, DIAGNOSIS_MAX, "a wildcard names no host");
+    else if (error != 0 && (told == WEIR_EUNREACH) != is_unreachable(error))
+        snprintf(why_out, DIAGNOSIS_MAX, "%s; now: %s", weir_strerror(told), strerror(error));
     else if (error != 0)
         snprintf(why_out, DIAGNOSIS_MAX, "%s", strerror(error));
     else if (refusal(engine, peer) == WEIR_ECONNECT)

@@ -10,8 +10,9 @@
 
 #define DIAGNOSIS_MAX 224
 
-/* Writes a few words: "Connection refused", "not HOST:PORT". */
-void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer,
+/* Writes a few words: "Connection refused", "not HOST:PORT". told: the error that the engine ended
+ * with. */
+void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer, int told,
                    char why_out[DIAGNOSIS_MAX]);
 /* Why the peer refused: "its device failed". */
 void diagnose_refusal(weir_engine *engine, weir_peer peer, char why_out[DIAGNOSIS_MAX]);

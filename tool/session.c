@@ -102,7 +102,7 @@ int session_fail(struct session *session, const char *what, int error) {
     }
     if (session->options->peer != NULL &&
         (error == WEIR_ECONNECT || error == WEIR_EUNREACH || error == WEIR_EADDRESS)) {
-        diagnose_dial(session->address, session->engine, session->peer, why);
+        diagnose_dial(session->address, session->engine, session->peer, error, why);
         return complain("--peer %s: %s (%s)", session->address, why, weir_error_name(error));
     }
     return complain("%s: %s (%s)%s", what, weir_strerror(error), weir_error_name(error),

@@ -205,7 +205,7 @@ static void want_raise(struct step *s) {
         ep->attempt.next_ns > pause_end_ns)
         ep->attempt.next_ns = pause_end_ns;
     ep->pauses = 0;
-    ep->given_up = false;
+    ep->given_up = 0;
     ep->want_deadline_ns = after(s->now_ns, ep->options.connect_timeout_ns);
 }
 
@@ -359,6 +359,7 @@ static void attempt_up(struct step *s) {
     papers_give(ep);
     ep->want = false;
     ep->want_reason = 0;
+    ep->given_up = 0;
     rtt_silence(&ep->attempt);
     rtt_silence(&ep->probe);
     state_set(s, EP_NONE);
@@ -610,14 +611,18 @@ static void act_note(struct step *s) {
 
 /* The remote gave up the attempt that ours was bound to. Once we begin anew at once. But where both
  * do so, HELLOs that cross may bind each new attempt to the other's last, which that one is about
- * to give up in turn, and so on for ever: the second time, what is under way comes first. */
+ * to give up in turn, and so on for ever: from the second time on, what is under way comes first.
+ * It may be under way for longer than one pause, so each pause is twice the one before. */
 static void attempt_given_up(struct step *s) {
     struct endpoint *ep = s->ep;
 
     attempt_end(s);
-    if (ep->given_up)
-        attempt_pause(s);
-    ep->given_up = true;
+    if (!ep->want)
+        return;
+    if (ep->given_up > 0)
+        ep->attempt.next_ns = after(s->now_ns, ep->options.retransmit_ns << (ep->given_up - 1));
+    if (ep->given_up <= RTT_DOUBLINGS)
+        ep->given_up++;
 }
 
 static void act_settle(struct step *s) {

@@ -192,7 +192,8 @@ struct endpoint {
     struct rtt_pause attempt; /* OFFERED, CONFIRM: resend; NONE: try again */
     uint32_t pauses;          /* of this wish, with a lack known; up to RTT_DOUBLINGS */
     bool put_off;             /* OFFERED: the remote does not answer the HELLO yet */
-    bool given_up;            /* of this wish: the remote gave up an attempt that was bound */
+    uint32_t given_up;        /* of this wish: the remote gave up so many attempts that were bound,
+                               * RTT_DOUBLINGS + 1 at most */
 
     uint64_t settle_asked; /* highest epoch of ours that SETTLE was sent for */
     uint64_t settle_done;  /* highest that SETTLED came for; behind while we wait */

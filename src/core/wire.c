@@ -327,7 +327,7 @@ int wire_decode(const uint8_t *in, size_t length, struct wire_message *message_o
 uint64_t wire_epoch_of(const struct wire_message *message) {
     if (has_epoch(message->type))
         return message->epoch;
-    return has_echo(message->type) ? message->echo : 0;
+    return has_echo(message->type) ? message->echo & ~WIRE_ECHO_LATER : 0;
 }
 
 enum wire_type wire_peek(const uint8_t *in, size_t length, uint64_t *epoch_out) {
@@ -338,7 +338,7 @@ enum wire_type wire_peek(const uint8_t *in, size_t length, uint64_t *epoch_out) 
     enum wire_type type = (enum wire_type)get_uint(&r, 2);
     get_uint(&r, 4);
     get_bytes(&r, skipped, 2 * WIRE_INSTANCE_SIZE);
-    *epoch_out = has_epoch(type) || has_echo(type) ? get_uint(&r, 8) : 0;
+    *epoch_out = has_epoch(type) || has_echo(type) ? get_uint(&r, 8) & ~WIRE_ECHO_LATER : 0;
     return type;
 }
 

@@ -33,6 +33,13 @@ static inline void work_begun(weir_engine *engine) {
         watch_begin(engine);
 }
 
+/* A run of the transfer, or a part of one, completed: see watchdog.c. */
+static inline void watch_run(struct peer *peer, const struct transfer *transfer) {
+    bool ours = transfer->kind >= TRANSFER_SKIP; /* the engine's own */
+    peer->completed += !ours;
+    peer->moved += !ours && transfer->turn_begun != peer->watch.turn;
+}
+
 /* The peer may be able to post: it has a turn behind those on the run list. */
 void run_later(weir_engine *engine, struct peer *peer);
 /* The first on the run list, which is not empty, off it. */

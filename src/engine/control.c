@@ -294,12 +294,13 @@ static void disown(weir_engine *engine, uint64_t conn, const struct wire_message
                    &(struct wire_message){.type = WIRE_SETTLE, .epoch = message->echo});
 }
 
-/* A word that anybody says in a peer's name is recorded as that peer's. */
-static void heard(weir_engine *engine, const struct wire_message *message) {
+/* Anybody can say a word in a peer's name: it is recorded as that peer's if it came on a connection
+ * of the peer's. */
+static void heard(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
     struct peer *peer = peer_by_instance(engine, message->from);
     int reason = message->type == WIRE_REFUSE ? message->reason : 0;
     uint64_t epoch = wire_epoch_of(message);
-    if (peer != NULL)
+    if (peer != NULL && !is_strange(peer, conn))
         TRACE_WORD(engine, heard, peer, reason, (uint64_t)message->type, epoch);
     else
         TRACE_VISITOR(engine, heard, reason, (uint64_t)message->type, epoch);
@@ -307,7 +308,7 @@ static void heard(weir_engine *engine, const struct wire_message *message) {
 
 static void on_message(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
     engine->stats.control_received++;
-    heard(engine, message);
+    heard(engine, conn, message);
     if (memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0 &&
         message->type != WIRE_WHO && message->type != WIRE_IAM) {
         engine->stats.control_stale++;

@@ -213,8 +213,8 @@ static bool is_theirs(uint32_t cause) {
            cause == WEIR_STALL_CREDITS || cause == WEIR_STALL_INBOX_FULL;
 }
 
-static uint32_t with_word(weir_engine *engine, const struct peer *peer, uint32_t cause,
-                          weir_stall_info *out) {
+static uint32_t worse(weir_engine *engine, const struct peer *peer, uint32_t cause,
+                      weir_stall_info *out) {
     if ((is_theirs(cause) || cause == WEIR_STALL_TURN) && link_is_down(engine))
         return WEIR_STALL_LINK;
     if (!is_theirs(cause))
@@ -234,6 +234,15 @@ static uint32_t with_word(weir_engine *engine, const struct peer *peer, uint32_t
     if (cause == WEIR_STALL_INBOX_FULL && out->peer_ready + out->peer_held > 0)
         return WEIR_STALL_PEER_MESSAGES;
     return cause;
+}
+
+/* The cause, or what the peer, its host or the link says instead; the error was the cause's. */
+static uint32_t with_word(weir_engine *engine, const struct peer *peer, uint32_t cause,
+                          weir_stall_info *out) {
+    uint32_t told = worse(engine, peer, cause, out);
+    if (told != cause)
+        out->error = 0;
+    return told;
 }
 
 static uint32_t cause_of(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {

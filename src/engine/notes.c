@@ -32,8 +32,9 @@ struct peer *notes_next(weir_engine *engine) {
 void note_broken(weir_engine *engine, struct peer *peer, uint32_t number) {
     if (number == NONE || !peer->sessions[number].used || peer->sessions[number].retired)
         return;
-    TRACE_PEER(engine, session_broken, peer, peer->sessions[number].cause,
-               peer->sessions[number].epoch, 0);
+    if (!peer->sessions[number].broke_here) /* each run and receive of it that fails says so */
+        TRACE_PEER(engine, session_broken, peer, peer->sessions[number].cause,
+                   peer->sessions[number].epoch, 0);
     peer->sessions[number].broke_here = true;
     if (peer->live == number) {
         peer->sessions[number].lost = true;

@@ -504,9 +504,11 @@ static void closed(weir_engine *engine, struct peer *peer) {
 }
 
 /* The handle is closed: of a stall that was told under it nothing more is told. */
-static void forget_stall(struct peer *peer, uint64_t closed) {
-    if (peer->watch.told == closed)
-        peer->watch.told = 0;
+static void forget_stall(const weir_engine *engine, struct peer *peer, uint64_t closed) {
+    if (peer->watch.told != closed)
+        return;
+    peer->watch.told = 0;
+    peer->watch.lasted_ns = engine_clock(engine) - peer->watch.moved_ns;
 }
 
 /* The application gave its last reference back. One that connected by itself, and that the
@@ -516,8 +518,8 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
     struct peer *known = peer_linked(engine, peer);
     if (known == peer && peer->met && !peer_is_leaving(peer))
         return;
-    forget_stall(peer, peer->id);
-    forget_stall(known, peer->id);
+    forget_stall(engine, peer, peer->id);
+    forget_stall(engine, known, peer->id);
     /* What a leaving instance has left to deliver keeps the handle that was told. */
     bool told = !peer_is_leaving(known) && (known == peer || known->handle == peer->id);
     tables_lock(engine);

@@ -71,7 +71,8 @@ static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct q
         engine->stats.partial_posts++;
     if (post->done > 0) {
         qp->done_in_post = true;
-        peer_at(engine, qp->peer)->completed += transfer != NULL && transfer->kind < TRANSFER_SKIP;
+        if (transfer != NULL)
+            watch_run(peer_at(engine, qp->peer), transfer);
         if (engine->caps.ordered && ledger_pass(&qp->ledger, seq)) {
             struct peer *peer = peer_at(engine, qp->peer);
             peer->tails_due = 1; /* post_tails retires them, with no transfer in hand */

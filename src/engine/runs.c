@@ -30,7 +30,8 @@ void runs_retire(weir_engine *engine, struct qp *qp) {
         struct transfer *transfer = &engine->transfers[run.transfer];
         assert(transfer->outstanding > 0);
         transfer->outstanding--;
-        peer->completed += run.state != LEDGER_FLUSHED && transfer->kind < TRANSFER_SKIP;
+        if (run.state != LEDGER_FLUSHED)
+            watch_run(peer, transfer);
         if (run.state == LEDGER_FLUSHED)
             transfer->flushed = true;
         else if (transfer->state == TR_PARKED)

@@ -148,6 +148,7 @@ struct transfer {
     uint64_t turn; /* of its stream */
     struct outbox_spot spot;
     uint32_t message_length;
+    uint32_t turn_begun; /* the watch's, when it was submitted */
 
     uint64_t user_data;
     uint64_t tag;
@@ -219,16 +220,17 @@ struct watch_notes {
 
 /* A peer as the watchdog saw it last: watchdog.c. */
 struct watch {
-    uint64_t seen;      /* completed, then */
-    uint64_t moved_ns;  /* when something was last seen to complete, or work to begin */
-    uint64_t from_ns;   /* from when on nothing has, for the next verdict */
-    uint64_t gap_ns;    /* the longest time without a look, since then */
-    uint64_t absent_ns; /* the same, of the last verdict, if that makes it ours; 0 */
-    bool works;         /* work was outstanding */
-    bool behind;        /* completions waited all the time before the last verdict */
-    uint64_t told;      /* the handle of STALLED, if neither RESUMED nor GONE came since; 0 */
-    uint64_t idle_step; /* the first step since then behind which nothing was outstanding; 0 */
-    uint64_t lasted_ns; /* 0: it lasts */
+    uint64_t ended, moved; /* the peer's counts, then */
+    uint32_t turn;         /* grows when transfers have ended; each begins in one */
+    uint64_t moved_ns;     /* when something was last seen to complete, or work to begin */
+    uint64_t from_ns;      /* from when on nothing has, for the next verdict */
+    uint64_t gap_ns;       /* the longest time without a look, since then */
+    uint64_t absent_ns;    /* the same, of the last verdict, if that makes it ours; 0 */
+    bool works;            /* work was outstanding */
+    bool behind;           /* completions waited all the time before the last verdict */
+    uint64_t told;         /* the handle of STALLED, if neither RESUMED nor GONE came since; 0 */
+    uint64_t idle_step;    /* the first step since then behind which nothing was outstanding; 0 */
+    uint64_t lasted_ns;    /* 0: it lasts */
     uint64_t stalls;
     /* The last question how it is: ask.c. */
     uint64_t question; /* its number; 0: nothing was asked in this stillness */
@@ -350,6 +352,11 @@ static inline bool entry_is_made(const struct inbox_entry *entry) {
     return entry->used && entry->inbox.chunks != NULL;
 }
 
+/* How much was recorded in the last second in which something was: trace.c. */
+struct trace_rate {
+    uint32_t second, count;
+};
+
 /* What a peer is to be told about messages: talk.c. */
 struct talk {
     bool due;       /* there is something */
@@ -444,6 +451,8 @@ struct peer {
     uint64_t life_theirs; /* of what it knows of us; 0: no session came about */
 
     uint64_t completed; /* runs and transfers of the application's that ended well */
+    uint64_t ended;     /* of those the transfers */
+    uint64_t moved;     /* and runs of transfers that had begun when one ended last: watchdog.c */
     struct list lists[LISTS];
     struct session sessions[EP_SESSIONS];
 
@@ -494,7 +503,8 @@ struct peer {
     uint64_t pass_theirs; /* this is what we show it; 0: it has not said yet */
     char address[WEIR_ADDRESS_MAX];
     struct watch watch;
-    uint64_t words_last[2];               /* heard and said: trace.h */
+    uint64_t words_last[2]; /* heard and said: trace.h */
+    struct trace_rate words;
     uint32_t often_ms[TRACE_OFTEN_KINDS]; /* when what may happen often did last: trace.h */
     struct endpoint endpoint;
     struct parts *parts; /* WINDOW_SIZE; backed when notifications come in several */
@@ -713,8 +723,7 @@ struct weir_engine {
     struct fork_watch fork_watch;
     bool watched;              /* fork_watch is */
     struct recorder recorder;  /* what has changed last: trace.h */
-    uint64_t visits_second;    /* the last one in which visitors were recorded, */
-    uint32_t visits_traced;    /* and how often */
+    struct trace_rate visits;  /* of visitors' words */
     struct sleeping *sleeping; /* sleep.c; NULL: one thread, and sleeping is the world's business */
 };
 

@@ -4,8 +4,9 @@
 #include "trace.h"
 
 enum {
-    CALM_MS = 1000,  /* without it: then it begins */
-    VISITS_MOST = 32 /* records of visitors in a second: a crowd of them is not all that there is */
+    CALM_MS = 1000, /* without it: then it begins */
+    MOST = 32 /* words of one peer, and of all visitors, that are recorded in a second: a crowd of
+               * them, or one that says two in turn, is not all that there is */
 };
 _Static_assert(TRACE_qp_refuses - TRACE_no_credits + 1 == TRACE_OFTEN_KINDS, "they are together");
 
@@ -39,17 +40,23 @@ bool trace_often(const weir_engine *engine, struct peer *peer, enum trace_kind k
     return before == 0 || now - before >= CALM_MS;
 }
 
-bool trace_is_new(struct peer *peer, enum trace_kind kind, uint64_t type, uint64_t epoch) {
+/* Whether one more is recorded in this second. */
+static bool one_more(const weir_engine *engine, struct trace_rate *rate) {
+    uint32_t second = (uint32_t)(engine->look_tick / UINT64_C(1000000000));
+    if (rate->second != second)
+        rate->count = 0;
+    rate->second = second;
+    return rate->count++ < MOST;
+}
+
+bool trace_is_new(const weir_engine *engine, struct peer *peer, enum trace_kind kind, uint64_t type,
+                  uint64_t epoch) {
     uint64_t *last = &peer->words_last[kind == TRACE_said], word = type << 56 ^ epoch;
     bool is_new = *last != word;
     *last = word;
-    return is_new;
+    return is_new && one_more(engine, &peer->words);
 }
 
 bool trace_visitors(weir_engine *engine) {
-    uint64_t second = engine->look_tick / UINT64_C(1000000000);
-    if (engine->visits_second != second)
-        engine->visits_traced = 0;
-    engine->visits_second = second;
-    return engine->visits_traced++ < VISITS_MOST;
+    return one_more(engine, &engine->visits);
 }

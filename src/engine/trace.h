@@ -60,9 +60,10 @@ void trace_peer_add(weir_engine *engine, enum trace_kind kind, const struct peer
 /* Something that may happen often has happened to the peer: whether it begins, as it had not for a
  * second. Flow control that goes on all the time is no news, and would push out all else. */
 bool trace_often(const weir_engine *engine, struct peer *peer, enum trace_kind kind);
-/* Whether a word between engines is another than the last one that way. A word that is repeated
- * until it is answered is no news. */
-bool trace_is_new(struct peer *peer, enum trace_kind kind, uint64_t type, uint64_t epoch);
+/* Whether a word between engines is another than the last one that way, and not one of a crowd. A
+ * word that is repeated until it is answered is no news. */
+bool trace_is_new(const weir_engine *engine, struct peer *peer, enum trace_kind kind, uint64_t type,
+                  uint64_t epoch);
 /* Whether what somebody says, or is told, who is no peer is recorded now. Anybody may come. */
 bool trace_visitors(weir_engine *engine);
 
@@ -86,7 +87,7 @@ bool trace_visitors(weir_engine *engine);
 #define TRACE_WORD(engine, kind, peer, error, a, b)                                                \
     do {                                                                                           \
         TRACE_PROBE(kind, (peer)->handle, a, b);                                                   \
-        if (trace_is_new(peer, TRACE_##kind, a, b))                                                \
+        if (trace_is_new(engine, peer, TRACE_##kind, a, b))                                        \
             trace_peer_add(engine, TRACE_##kind, peer, error, a, b);                               \
     } while (0)
 #define TRACE_VISITOR(engine, kind, error, a, b)                                                   \

@@ -54,10 +54,19 @@ static void name_of(const struct history *history, uint64_t handle, char name_ou
     clean(name_out);
 }
 
+/* The name of a word's number: ASK and STATE count questions. */
+static const char *name_of_number(const struct record *record, const char *name) {
+    bool word = record->kind == TRACE_said || record->kind == TRACE_heard;
+    bool question = word && (record->a == WIRE_ASK || record->a == WIRE_STATE);
+    return question && name != NULL && strcmp(name, "epoch") == 0 ? "question" : name;
+}
+
 /* A number of a record under its name, as both formats have it. */
-static void number(const struct record *record, const char *name, uint64_t value, char *out,
+static void number(const struct record *record, const char *name_given, uint64_t value, char *out,
                    size_t size) {
+    const char *name = name_of_number(record, name_given);
     bool stalled = record->a == WEIR_EVENT_STALLED;
+    bool reason = (int64_t)value < 0 && (int64_t)value > INT32_MIN;
     int small = value <= INT32_MAX ? (int)value : -1;
     bool counts = name != NULL && strcmp(name, "QP") == 0; /* from 0; elsewhere 0 says nothing */
     if (name == NULL || (value == 0 && !counts && !(strcmp(name, "@cause") == 0 && stalled)))
@@ -68,6 +77,8 @@ static void number(const struct record *record, const char *name, uint64_t value
         snprintf(out, size, "%s", wire_type_name((enum wire_type)(small < 0 ? 0 : small)));
     else if (strcmp(name, "@cause") == 0 && stalled)
         snprintf(out, size, "%s", weir_stall_cause_name(small));
+    else if (name[0] == '@' && reason) /* of GONE */
+        snprintf(out, size, "%s", weir_error_name((int)(int64_t)value));
     else if (name[0] == '@')
         snprintf(out, size, "%" PRIu64, value);
     else
@@ -227,13 +238,16 @@ static int check(uint32_t format, const char *text_out, size_t text_size,
     return WEIR_OK;
 }
 
-/* The newest records that surely have room. */
-static int write_out(const void *memory, size_t bytes, uint32_t format, char *text_out,
+/* The newest records that surely have room. pid: the process as whoever asks knows it, whose
+ * namespace may be another; 0: as it knows itself. */
+static int write_out(const void *memory, size_t bytes, int64_t pid, uint32_t format, char *text_out,
                      size_t text_size, size_t *length_out) {
     struct history history = {.memory = memory, .bytes = bytes};
     struct text text = {.out = text_out, .size = text_size};
     uint64_t most = (text_size - HEAD_BYTES) / bytes_each(format);
     recorder_read_owner(memory, &history.owner);
+    if (pid != 0)
+        history.owner.pid = pid;
     recorder_range(memory, &history.first, &history.end);
     history.all = history.end;
     if (history.end - history.first > most)
@@ -259,8 +273,8 @@ int weir_engine_trace(weir_engine *engine, uint32_t format, char *text_out, size
         *length_out = room_for_all(format);
         return WEIR_OK;
     }
-    return write_out(engine->ports.recorder.memory, engine->ports.recorder.bytes, format, text_out,
-                     text_size, length_out);
+    return write_out(engine->ports.recorder.memory, engine->ports.recorder.bytes, 0, format,
+                     text_out, text_size, length_out);
 }
 
 int weir_process_trace(int64_t pid, size_t index, uint32_t format, char *text_out, size_t text_size,
@@ -277,7 +291,7 @@ int weir_process_trace(int64_t pid, size_t index, uint32_t format, char *text_ou
     else if (text_out == NULL)
         *length_out = room_for_all(format);
     else
-        rc = write_out(shared.base, shared.bytes, format, text_out, text_size, length_out);
+        rc = write_out(shared.base, shared.bytes, pid, format, text_out, text_size, length_out);
     shared_forget(&shared);
     return rc;
 }

@@ -218,6 +218,7 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
         peer_trouble_over(peer);
     if (status == WEIR_OK) {
         peer->completed++;
+        peer->ended++;
         engine->stats.transfers_ok++;
         if (transfer->kind == TRANSFER_MESSAGE)
             engine->stats.message_bytes_sent += transfer->message_length;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* watchdog.c: peers for which work is outstanding, and none of it completes.
  *
- * Owns when STALLED and RESUMED are told. A peer's completions are counted where they are found
- * (`completed`); a look compares that count with the last look's, so that work pays one increment.
+ * Owns when STALLED and RESUMED are told. What completes is counted where it is found; a look
+ * compares the counts with the last look's, so that work pays an increment or two. Transfers that
+ * end well count (`ended`), and so do runs of transfers that had begun when a look saw one ended
+ * last (`moved`): one that is long moves on. The data of a notified write that was submitted since
+ * says nothing about those that wait for credits: its notification will wait behind them.
  * There is a look in each eighth of watchdog_ns while anything is outstanding anywhere, and none
  * else: the first work after that begins them (watch_begin in agenda.h). Stillness counts from the
  * look that saw the last completion, so STALLED is never early, and at most two looks late.
@@ -76,8 +79,10 @@ static void judge(weir_engine *engine, struct peer *peer, uint64_t now, bool beh
  * half as long. True: work is outstanding. */
 static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool late, bool behind) {
     struct watch *watch = &peer->watch;
-    bool works = diagnose_works(engine, peer), moved = peer->completed != watch->seen;
-    watch->seen = peer->completed;
+    bool works = diagnose_works(engine, peer), ended = peer->ended != watch->ended;
+    bool moved = ended || peer->moved != watch->moved;
+    watch->ended = peer->ended;
+    watch->moved = peer->moved;
     if (watch->idle_step != 0 && watch->idle_step != engine->steps) { /* what there is, is new */
         peer_resumed(engine, peer);
         watch->works = false;
@@ -94,6 +99,7 @@ static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool l
         return false;
     }
     if (moved || !watch->works) {
+        watch->turn += ended || !watch->works;
         watch->works = true;
         watch->moved_ns = watch->from_ns = now;
         watch->gap_ns = watch->absent_ns = 0;

@@ -80,8 +80,10 @@ bool os_explain_descriptors(char *why_out, size_t size) {
     if (count == DESCRIPTORS_ENOUGH)
         return false;
     getrlimit(RLIMIT_NOFILE, &limit);
-    snprintf(why_out, size, "%d file descriptors are left of %llu (ulimit -n)", count,
-             (unsigned long long)limit.rlim_cur);
+    snprintf(why_out, size,
+             "%d file descriptors are left of %llu (ulimit -n), and an "
+             "engine takes %d or more",
+             count, (unsigned long long)limit.rlim_cur, DESCRIPTORS_ENOUGH);
     return true;
 }
 

@@ -136,6 +136,21 @@ int fork_own(int fd) {
     return -1;
 }
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* since Linux 6.3; the system may ask for it (vm.memfd_noexec) */
+#endif
+
+int fork_memfd(const char *name) {
+    const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    fork_hold();
+    int fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create(name, flags);
+    fd = fork_own(fd);
+    fork_release();
+    return fd;
+}
+
 void fork_disown(int fd) {
     struct chunk *chunk = fd >= 0 && fd / CHUNK_FDS < CHUNKS ? chunks[fd / CHUNK_FDS] : NULL;
     if (chunk == NULL)

@@ -30,11 +30,11 @@ static int memfd_of(size_t bytes, int *fd_out) {
     *fd_out = -1;
     if (!file_may_have(bytes))
         return WEIR_OK;
-    fork_hold();
-    int fd = fork_own(memfd_create(NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    fork_release();
+    int fd = fork_memfd(NAME);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        return os_fd_error(errno);
     if (fd < 0)
-        return errno == ENOSYS || errno == EPERM ? WEIR_OK : os_fd_error(errno);
+        return WEIR_OK; /* this system, or a rule of it, has none to give */
     if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0 ||
         fallocate(fd, 0, 0, (off_t)bytes) != 0) {
         fork_close(fd);
@@ -147,11 +147,21 @@ int shared_find(int64_t pid, size_t index, struct shared *shared_out) {
     char path[40], file[64];
     int error = WEIR_ESTALE;
     snprintf(path, sizeof(path), "/proc/%lld/fd", (long long)pid);
-    DIR *directory = opendir(path);
-    if (directory == NULL)
-        return error_of(errno);
+    fork_hold();
+    int fd = fork_own(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    fork_release();
+    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+    if (directory == NULL) {
+        int rc = error_of(errno);
+        if (fd >= 0)
+            fork_close(fd);
+        return rc;
+    }
     int number = find(directory, path, index, &error);
+    fork_hold();
+    fork_disown(fd);
     closedir(directory);
+    fork_release();
     if (number < 0)
         return error;
     snprintf(file, sizeof(file), "%s/%d", path, number);

@@ -25,6 +25,9 @@ void fork_release(void);
 /* A new descriptor, or -1. Returns it; -1, with errno set, if it cannot be noted: then it is
  * closed. */
 int fork_own(int fd);
+/* A memfd that may be sealed and never executed (memfd_create(2)), owned; -1, with errno set. Holds
+ * by itself. */
+int fork_memfd(const char *name);
 /* One that another library opened, and closes after fork_disown. False: it cannot be noted, and
  * is as it was. */
 bool fork_note(int fd);

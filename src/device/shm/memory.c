@@ -252,7 +252,8 @@ int shm_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access
 
 /* Until every peer that was inside a system call when the key was cleared has left it. Each is
  * bounded (VM_CALL_BYTES); a stopped process is not, so this gives up in time, and waits for no
- * call twice: an engine that is closed has many memories. */
+ * call twice: an engine that is closed has many memories. Behind a revoke, which has waited for
+ * all, it waits for none: a peer can say of itself that it is in another one, again and again. */
 static int wait_for_peers(struct weir_device *device) {
     struct shm_caller caller = {.index = 0};
     uint64_t start = device->env.ops->now(device->env.self);
@@ -260,7 +261,7 @@ static int wait_for_peers(struct weir_device *device) {
         struct shm_caller same = caller;
         while (qp_find_calling(device, &same) && same.index == caller.index &&
                same.busy == caller.busy) {
-            if (!same.is_given_up &&
+            if (!same.is_given_up && !device->is_revoked &&
                 device->env.ops->now(device->env.self) - start <= SHM_RELEASE_WAIT_NS) {
                 sched_yield();
                 continue;
@@ -314,12 +315,13 @@ static bool calls_look(struct weir_device *device, bool ends) {
 /* A call that is held before its first word moves nothing any more. One that is past it is waited
  * for: it is bounded (VM_CALL_BYTES), and nothing holds it but its own source memory. */
 void shm_revoke(struct weir_device *device) {
-    seg_revoke(device->map);
+    bool revoked = seg_revoke(device->map);
     uint64_t start = device->env.ops->now(device->env.self);
     while (calls_look(device, false) &&
            device->env.ops->now(device->env.self) - start <= SHM_REVOKE_WAIT_NS)
         sched_yield();
     (void)calls_look(device, true);
+    device->is_revoked = revoked; /* else those that were held on their way may still come */
 }
 
 int shm_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,

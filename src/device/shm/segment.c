@@ -37,9 +37,7 @@ int seg_memfd(const char *name, uint64_t bytes) {
         errno = EFBIG;
         return WEIR_ENOMEM;
     }
-    fork_hold();
-    int fd = fork_own(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    fork_release();
+    int fd = fork_memfd(name);
     if (fd < 0)
         return seg_error(errno);
     if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
@@ -105,7 +103,7 @@ static struct seg_map *map_segment(int fd, uint64_t want) {
 static struct seg_map *map_apart(int fd, uint64_t random) {
     struct seg_map *map = NULL;
     for (int tries = 0; tries < APART_TRIES; tries++) {
-        uint64_t want = APART_FROM + random % APART_BYTES / 4096 * 4096;
+        uint64_t want = APART_FROM + random % APART_BYTES / SHM_PAGE_MAX * SHM_PAGE_MAX;
         map = map_segment(fd, sizeof(void *) == 8 ? want : 0);
         if (map == NULL || (uintptr_t)map == want || tries == APART_TRIES - 1)
             break;
@@ -174,10 +172,8 @@ void seg_unmap(struct seg_map *map) {
 }
 
 /* process_vm_writev(2) and process_vm_readv(2) obey the protection that the target set. */
-void seg_revoke(struct seg_map *map) {
-    int rc = mprotect(&map->guard, sizeof map->guard, PROT_NONE);
-    assert(rc == 0); /* guard_open split the mapping */
-    (void)rc;
+bool seg_revoke(struct seg_map *map) {
+    return mprotect(&map->guard, sizeof map->guard, PROT_NONE) == 0;
 }
 
 uint32_t seg_notify(struct seg_map *map, uint32_t index) {

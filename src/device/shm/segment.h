@@ -41,7 +41,8 @@
 #define SHM_MRS_MAX     65536u
 #define SHM_CHUNK_BYTES 4096u
 #define SHM_CHUNKS_MAX  262144u
-#define SHM_MAGIC       UINT64_C(0x36306d68737277) /* "wrshm06" */
+#define SHM_PAGE_MAX    65536u                     /* bytes of a page, on any machine */
+#define SHM_MAGIC       UINT64_C(0x37306d68737277) /* "wrshm07" */
 
 struct seg_head {
     /* Written at open, never again. */
@@ -114,6 +115,7 @@ struct seg_guard {
     uint64_t nonce; /* as in the head: what reads of registered memory begin with */
     uint8_t pad_nonce[4096 - 8];
     struct seg_proof proofs[SHM_QPS_MAX];
+    uint8_t pad_proofs[SHM_PAGE_MAX - 4096];
 };
 
 enum shm_kind {
@@ -150,6 +152,7 @@ struct seg_map {
     uint8_t pad_leaf[4096 - SHM_LEAF_WORDS * 8];
     struct seg_qp qps[SHM_QPS_MAX];
     struct seg_mr mrs[SHM_MRS_MAX];
+    uint8_t pad_mrs[SHM_PAGE_MAX - 8192]; /* the head and the leaves take that much of a page */
     struct seg_guard guard;
     uint8_t rings[(uint64_t)SHM_CHUNKS_MAX * SHM_CHUNK_BYTES];
 };
@@ -163,9 +166,10 @@ _Static_assert(sizeof(struct seg_head) == 2 * SHM_LINE_BYTES, "top and sleeping 
 _Static_assert(sizeof(struct seg_qp) == 4 * SHM_LINE_BYTES, "one line per writer");
 _Static_assert(sizeof(struct seg_mr) == SHM_LINE_BYTES, "one line");
 _Static_assert(sizeof(struct seg_cell) == 16, "a small message is one line");
-_Static_assert(offsetof(struct seg_map, guard) % 4096 == 0 && sizeof(struct seg_guard) % 4096 == 0,
+_Static_assert(offsetof(struct seg_map, guard) % SHM_PAGE_MAX == 0 &&
+                   sizeof(struct seg_guard) % SHM_PAGE_MAX == 0,
                "the guard has pages of its own");
-_Static_assert(offsetof(struct seg_map, rings) % 4096 == 0, "rings start on a page");
+_Static_assert(offsetof(struct seg_map, rings) % SHM_PAGE_MAX == 0, "rings start on a page");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2,
                "locks do not work between processes");
 
@@ -202,8 +206,8 @@ int seg_attach(int fd, int32_t pid, uint64_t nonce, struct seg_map **map_out);
 void seg_unmap(struct seg_map *map);
 /* Takes the guard from our address space: a system call on this process that a peer begins from now
  * on moves nothing, also of a peer that was held on its way to it. One that moves bytes already
- * goes on. */
-void seg_revoke(struct seg_map *map);
+ * goes on. False: the system does not allow it. */
+bool seg_revoke(struct seg_map *map);
 
 /* Tells the owner of a segment that its QP `index` has something new. Not 0: the owner is in the
  * sleep of this number, and the caller has to ring, and to say so then. */
