@@ -166,6 +166,7 @@ typedef struct weir_inbox {
 #define WEIR_NOTIFY_MAX       256  /* bytes of a notification's payload */
 #define WEIR_MESSAGE_COPY_MAX 192  /* bytes of a message that is copied when it is sent */
 #define WEIR_INBOXES_MAX      64   /* inboxes of an engine, with those that were closed and last */
+#define WEIR_LOANS_MAX        64   /* loans to one inbox of one peer at a time */
 #define WEIR_QPS_MAX          16   /* QPs of one endpoint */
 #define WEIR_DEVICE_NAME_MAX  32   /* bytes of a device name with its terminator */
 #define WEIR_DEVICE_NOTE_MAX  128  /* bytes of a device's note with its terminator */
@@ -669,7 +670,8 @@ typedef struct weir_inbox_info {
     uint32_t held;    /* messages taken and not given back */
     uint32_t waiting; /* peers that wait for room */
     uint64_t taken;   /* messages, so far */
-    uint64_t spoiled; /* chunks whose rest was dropped, since something wrote over it */
+    uint64_t spoiled; /* chunks whose rest was dropped, since something wrote over it, and loans
+                       * that were in no memory of their senders */
 } weir_inbox_info;
 #define WEIR_INBOX_INFO_INIT WEIR_SIZED(weir_inbox_info)
 /* Errors: ESTALE. */
@@ -704,7 +706,8 @@ typedef struct weir_message {
     weir_peer from;
     weir_inbox inbox;
     uint64_t tag;
-    const void *data; /* in the inbox, aligned to 8 bytes; until it is given back */
+    const void *data; /* in the inbox, or in a loan of its sender; aligned to 8 bytes; until it is
+                       * given back */
     uint64_t length;
     uint64_t place; /* these two are weir's */
     uint64_t spot;
@@ -718,6 +721,37 @@ WEIR_API int weir_message_take(weir_engine *engine, weir_inbox inbox, weir_messa
  * that was closed. Room that comes free is given to peers that wait for it. Errors: ESTALE (it
  * was given back before, or never taken). */
 WEIR_API int weir_message_give_back(weir_engine *engine, const weir_message *message);
+
+/* Memory to make a message in, before it is sent. */
+typedef struct weir_loan {
+    uint64_t id;     /* weir's */
+    void *data;      /* aligned to 64 bytes; what it held before is undefined */
+    uint64_t length; /* as asked; a shorter message is sent if it is made less */
+} weir_loan;
+
+/* Lends registered memory for a message of so many bytes to the peer's inbox of this number. The
+ * loan is the application's until weir_loan_send took it, or weir_loan_return. There are
+ * WEIR_LOANS_MAX at a time for one inbox of one peer, and memory of this engine's for four of its
+ * longest messages (at least 64 KiB, and no more than 64 MiB unless one is longer), which is taken
+ * with the first loan, backed as by weir_memory_allocate, and goes, at the next call about loans,
+ * when the peer is gone and nothing of it is lent. Neither blocks for room nor makes a session.
+ * EAGAIN: all of it is lent. weir_engine_wait and weir_engine_fd wake when some is back. Other
+ * errors: ESTALE (the peer), ETOOBIG (1 GiB; longer than the inbox's longest, once that is known),
+ * EFULL (as the status of weir_message_send), ECLOSED, and those of weir_memory_allocate. */
+WEIR_API int weir_message_loan(weir_engine *engine, weir_peer peer, uint32_t inbox, uint64_t length,
+                               weir_loan *loan_out);
+
+/* Sends the message in the loan, as weir_message_send does one of registered memory. On shm no byte
+ * of it moves, unless it is short, or the first messages of a stream: its receiver reads it where
+ * it is, and the loan is free when it was given back there. Else it is free when the status is
+ * terminal. Behind 0 the application does not touch the memory any more; behind an error the loan
+ * is its own still. Errors: ESTALE (the loan was sent or returned before; the peer), EBOUNDS (its
+ * length is more than was lent), and those of weir_message_send. */
+WEIR_API int weir_loan_send(weir_engine *engine, const weir_loan *loan,
+                            const weir_transfer_options *options, weir_transfer *transfer_out);
+
+/* The loan is not sent. Errors: ESTALE. */
+WEIR_API int weir_loan_return(weir_engine *engine, const weir_loan *loan);
 
 /* ---- events ------------------------------------------------------------ */
 
@@ -944,7 +978,8 @@ WEIR_API int weir_stall_text(weir_engine *engine, weir_peer peer, char *text_out
     X(messages_taken, "messages that the application took")                                        \
     X(sessions_refused, "requests of peers for a session that were answered with why there is "    \
                         "none")                                                                    \
-    X(peer_stalls, "stalls of peers that were told: work outstanding, and none of it completed")
+    X(peer_stalls, "stalls of peers that were told: work outstanding, and none of it completed")   \
+    X(messages_lent, "of messages_sent: in a loan that the receiver reads where it is")
 
 typedef struct weir_engine_info {
     size_t size;

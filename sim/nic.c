@@ -119,21 +119,29 @@ static int nic_mr_register(struct weir_device *nic, void *base, uint64_t length,
     return mr_add(nic, base, length, access, &mr, mr_out);
 }
 
+static void pages_drop(struct nic_pages *pages) {
+    if (pages != NULL && --pages->refs == 0) {
+        free(pages);
+    }
+}
+
 static int nic_mr_allocate(struct weir_device *nic, uint64_t length, uint32_t access,
                            struct weir_mr *mr_out) {
-    void *base = length == 0 || length > UINT32_MAX ? NULL : calloc(1, (size_t)length);
+    struct nic_pages *pages =
+        length == 0 || length > UINT32_MAX ? NULL : calloc(1, sizeof(*pages) + (size_t)length);
     struct nic_mr *mr;
     int error;
 
-    if (base == NULL) {
+    if (pages == NULL) {
         return WEIR_ENOMEM;
     }
-    error = mr_add(nic, base, length, access, &mr, mr_out);
+    pages->refs = 1;
+    error = mr_add(nic, pages->bytes, length, access, &mr, mr_out);
     if (error != 0) {
-        free(base);
+        pages_drop(pages);
         return error;
     }
-    mr->allocated = true;
+    mr->pages = pages;
     return 0;
 }
 
@@ -144,9 +152,7 @@ static int nic_mr_release(struct weir_device *nic, const struct weir_mr *weir_mr
         sim_violation(nic->world, "T3 n%u releases memory that it does not have", nic->node->index);
         return WEIR_EINVAL;
     }
-    if (mr->allocated) {
-        free(mr->base);
-    }
+    pages_drop(mr->pages);
     *mr = (struct nic_mr){0};
     nic->census.mrs--;
     return 0;
@@ -195,7 +201,9 @@ static struct nic_import *import_add(struct weir_device *nic, uint32_t remote_ke
 
 static int nic_mr_import(struct weir_device *nic, const uint8_t *blob, uint32_t blob_length,
                          uint64_t length, uint32_t access, struct weir_rmr *rmr_out) {
-    const struct nic_import *import;
+    struct nic_import *import;
+    struct weir_device *there;
+    struct nic_mr *mr = NULL;
     uint64_t exported;
     uint32_t key;
 
@@ -208,16 +216,20 @@ static int nic_mr_import(struct weir_device *nic, const uint8_t *blob, uint32_t 
     if (exported != length || key == 0) {
         return WEIR_EINVAL;
     }
-    if (nic->config->import_maps) {
-        struct weir_device *there = nic->world->nodes[blob[1]].nic;
-
-        if (there == NULL || nic_mr_find(there, key) == NULL) {
-            return WEIR_EDEVICE;
-        }
+    there = nic->world->nodes[blob[1]].nic;
+    if (there != NULL) {
+        mr = nic_mr_find(there, key);
+    }
+    if (nic->config->import_maps && mr == NULL) {
+        return WEIR_EDEVICE;
     }
     import = import_add(nic, key);
     if (import == NULL) {
         return WEIR_ENOMEM;
+    }
+    if (mr != NULL && (mr->access & WEIR_MR_LENT) != 0) {
+        import->pages = mr->pages;
+        import->pages->refs++;
     }
     *rmr_out = (struct weir_rmr){
         .raddr = (uint64_t)import->key << 32, .rkey = import->key, .cookie = blob[1]};
@@ -240,8 +252,18 @@ static void nic_mr_forget(struct weir_device *nic, const struct weir_rmr *rmr) {
     uint32_t index = rmr->rkey & (NIC_MRS_MAX - 1);
 
     if (index < nic->import_count && nic->imports[index].key == rmr->rkey) {
-        nic->imports[index].key = 0;
+        pages_drop(nic->imports[index].pages);
+        nic->imports[index] = (struct nic_import){0};
     }
+}
+
+static void *nic_import_address(struct weir_device *nic, const struct weir_rmr *rmr) {
+    uint32_t index = rmr->rkey & (NIC_MRS_MAX - 1);
+
+    return index < nic->import_count && nic->imports[index].key == rmr->rkey &&
+                   nic->imports[index].pages != NULL
+               ? nic->imports[index].pages->bytes
+               : NULL;
 }
 
 /* ---- queue pairs ------------------------------------------------------- */
@@ -579,11 +601,12 @@ static void nic_free(struct weir_device *nic) {
         }
     }
     for (uint32_t i = 0; i < nic->mr_count; i++) {
-        if (nic->mrs[i].allocated) {
-            free(nic->mrs[i].base);
-        }
+        pages_drop(nic->mrs[i].pages);
     }
     free(nic->mrs);
+    for (uint32_t i = 0; i < nic->import_count; i++) {
+        pages_drop(nic->imports[i].pages);
+    }
     free(nic->imports);
     nic_ring_free(&nic->cq);
     free(nic->asyncs);
@@ -696,6 +719,7 @@ const struct weir_device_ops SIM_NIC_OPS = {
     .mr_export = nic_mr_export,
     .mr_import = nic_mr_import,
     .mr_forget = nic_mr_forget,
+    .import_address = nic_import_address,
     .qp_create = nic_qp_create,
     .qp_connect = nic_qp_connect,
     .qp_error = nic_qp_error,

@@ -18,10 +18,17 @@ enum {
     NIC_MRS_MAX = 1 << NIC_KEY_INDEX_BITS,
 };
 
+/* Allocated memory, for as long as its owner or somebody who imported it has it. */
+struct nic_pages {
+    uint32_t refs;
+    uint32_t reserved[15]; /* the bytes begin on a line of their own */
+    uint8_t bytes[];
+};
+
 struct nic_mr {
     uint32_t key; /* 0: free */
     uint32_t access;
-    bool allocated;
+    struct nic_pages *pages; /* NULL: it is the application's */
     uint8_t *base;
     uint64_t length;
 };
@@ -31,6 +38,7 @@ struct nic_mr {
 struct nic_import {
     uint32_t key; /* 0: free */
     uint32_t remote_key;
+    struct nic_pages *pages; /* of memory that is lent; NULL */
 };
 
 struct nic_recv {

@@ -8,7 +8,7 @@
 
 /* ---- memory ---- */
 
-static uint32_t streams_of(const struct room_shape *shape, uint32_t peers) {
+uint32_t inbox_streams(const struct room_shape *shape, uint32_t peers) {
     return peers + shape->chunk_count; /* a peer that is gone leaves a stream only with a chunk */
 }
 
@@ -21,7 +21,7 @@ static size_t up(size_t bytes) {
 }
 
 size_t inbox_bytes(const struct room_shape *shape, uint32_t peers) {
-    uint32_t streams = streams_of(shape, peers);
+    uint32_t streams = inbox_streams(shape, peers);
     if (streams < peers || streams == UINT32_MAX)
         return 0;
     return shape->chunk_count * sizeof(struct inbox_chunk) + streams * sizeof(struct inbox_stream) +
@@ -42,7 +42,7 @@ static void carve_list(uint8_t **at, struct groups *list, uint32_t streams) {
 void inbox_init(struct inbox *inbox, void *tables, uint8_t *memory, const struct room_shape *shape,
                 uint32_t peers, bool direct, uint64_t places) {
     uint8_t *at = tables;
-    uint32_t streams = streams_of(shape, peers), chunks = shape->chunk_count;
+    uint32_t streams = inbox_streams(shape, peers), chunks = shape->chunk_count;
     *inbox = (struct inbox){.shape = *shape,
                             .memory = memory,
                             .direct = direct,
@@ -194,6 +194,8 @@ static void stream_forget(struct inbox *inbox, struct inbox_stream *stream) {
         return;
     *stream = (struct inbox_stream){.taking = INBOX_NONE, .next_free = inbox->stream_free};
     inbox->stream_free = index_of(inbox, stream);
+    if (inbox->stream_over != NULL)
+        inbox->stream_over(inbox->self, inbox->stream_free);
 }
 
 /* Frees a chunk if it is closed, and all of its messages were given back. */
@@ -252,6 +254,11 @@ static struct inbox_stream *stream_begin(struct inbox *inbox, uint32_t peer) {
 
 bool inbox_knows(const struct inbox *inbox, uint32_t peer) {
     return stream_of(inbox, peer) != NULL;
+}
+
+uint32_t inbox_stream(const struct inbox *inbox, uint32_t peer) {
+    const struct inbox_stream *stream = stream_of(inbox, peer);
+    return stream == NULL ? INBOX_NONE : index_of(inbox, stream);
 }
 
 uint32_t inbox_peer_after(const struct inbox *inbox, uint32_t peer) {
@@ -353,7 +360,7 @@ static void watch_end(struct inbox *inbox, struct inbox_stream *stream) {
 /* Between the watches that were taken back, and the last look: in this order for senders, too. */
 static void order(const struct inbox *inbox) {
     if (inbox->order != NULL)
-        inbox->order(inbox->order_self);
+        inbox->order(inbox->self);
 }
 
 /* Takes its watch from a stream that has had no message for long. False: there is none. */
@@ -693,7 +700,11 @@ static void hand_out(const struct inbox *inbox, const struct inbox_stream *strea
                                           .chunk = stream->taking,
                                           .offset = chunk->taken,
                                           .length = head->length,
-                                          .payload = chunk->taken + room_payload(head->length)};
+                                          .payload = chunk->taken + room_payload(head->length),
+                                          .stream = index_of(inbox, stream),
+                                          .is_loan = head->loan};
+    if (head->loan)
+        room_loan_decode(spot_at(inbox, stream->taking, chunk->taken), &message_out->loan);
 }
 
 /* The stream's next message, which is here. */
@@ -703,7 +714,7 @@ static enum inbox_taken take_next(struct inbox *inbox, uint32_t index,
     uint32_t at = stream->taking;
     struct inbox_chunk *chunk = &inbox->chunks[at];
     struct room_head head = {0};
-    bool good = read_head(inbox, at, &head) && !covers(inbox, at, room_bytes(head.length));
+    bool good = read_head(inbox, at, &head) && !covers(inbox, at, room_taken(&head));
     hand_out(inbox, stream, &head, message_out);
     size_t bit = bit_of(inbox, at, chunk->taken);
     if (good) {
@@ -712,7 +723,7 @@ static enum inbox_taken take_next(struct inbox *inbox, uint32_t index,
         chunk->arrived--;
         chunk->held += !head.skip;
         inbox->held_count += !head.skip;
-        chunk->taken += room_bytes(head.length);
+        chunk->taken += room_taken(&head);
     } else {
         spoil(inbox, at);
     }
@@ -743,7 +754,7 @@ static bool take_at_once(struct inbox *inbox, struct inbox_stream *stream,
     bit_set(inbox->held, bit_of(inbox, at, chunk->taken), true);
     chunk->held++;
     inbox->held_count++;
-    chunk->taken += room_bytes(head.length);
+    chunk->taken += room_taken(&head);
     stream->idle = 0;
     return true;
 }
@@ -777,14 +788,30 @@ enum inbox_taken inbox_take(struct inbox *inbox, struct inbox_message *message_o
     return taken;
 }
 
+static bool is_held(const struct inbox *inbox, uint32_t chunk, uint64_t place, uint32_t offset) {
+    return chunk < inbox->shape.chunk_count && offset % ROOM_LINE == 0 &&
+           offset < inbox->shape.chunk_bytes && place != 0 && inbox->chunks[chunk].place == place &&
+           bit_get(inbox->held, bit_of(inbox, chunk, offset));
+}
+
+bool inbox_loan(const struct inbox *inbox, uint32_t chunk, uint64_t place, uint32_t offset,
+                struct inbox_message *message_out) {
+    struct room_head head;
+    if (!is_held(inbox, chunk, place, offset) ||
+        !room_head_decode(spot_at(inbox, chunk, offset),
+                          room_mark(inbox->chunks[chunk].secret, offset), ROOM_LINE, &head) ||
+        !head.loan)
+        return false;
+    *message_out =
+        (struct inbox_message){.stream = groups_of(&inbox->owned, chunk), .is_loan = true};
+    room_loan_decode(spot_at(inbox, chunk, offset), &message_out->loan);
+    return true;
+}
+
 bool inbox_give_back(struct inbox *inbox, uint32_t chunk, uint64_t place, uint32_t offset) {
-    if (chunk >= inbox->shape.chunk_count || offset % ROOM_LINE != 0 ||
-        offset >= inbox->shape.chunk_bytes || place == 0 || inbox->chunks[chunk].place != place)
+    if (!is_held(inbox, chunk, place, offset))
         return false;
-    size_t bit = bit_of(inbox, chunk, offset);
-    if (!bit_get(inbox->held, bit))
-        return false;
-    bit_set(inbox->held, bit, false);
+    bit_set(inbox->held, bit_of(inbox, chunk, offset), false);
     inbox->chunks[chunk].held--;
     inbox->held_count--;
     chunk_release(inbox, chunk);

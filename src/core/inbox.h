@@ -20,6 +20,10 @@
  * and those last that wait themselves. A sender that does not answer has its chunks until it does,
  * or is given up.
  *
+ * A loan lies in memory of its sender, which is its stream's: the caller keeps what it knows of
+ * that by the number of the stream, and is told when the stream is over (stream_over). No message
+ * of it is held then.
+ *
  * Direct messages have no note: each is found when the one in front of it has been taken, or when
  * its stream is looked at. INBOX_WATCH streams at most are *watched*: those that told us to look
  * last. inbox_look looks at them again and again. Before nobody does so for a while, inbox_rest has
@@ -88,8 +92,10 @@ struct inbox {
     bool direct;     /* senders may write direct messages */
     /* A full barrier, for senders too: between the watches that are taken back, and the last look.
      * NULL: one thread does it all. */
-    void (*order)(void *order_self);
-    void *order_self;
+    void (*order)(void *self);
+    /* This stream is over: its number may be another's. NULL: nobody has to know. */
+    void (*stream_over)(void *self, uint32_t stream);
+    void *self; /* of both */
     struct inbox_chunk *chunks;
     struct inbox_stream *streams;
     uint64_t *here;    /* a bit for each line of each chunk: a message that was not taken */
@@ -125,6 +131,9 @@ struct inbox_message {
     uint32_t chunk, offset;
     uint32_t length;
     uint32_t payload; /* where it begins in the chunk */
+    uint32_t stream;
+    bool is_loan;          /* it is not in the chunk, */
+    struct room_loan loan; /* but here, as its sender says: whatever that is */
 };
 
 /* The next word for a sender. */
@@ -136,6 +145,8 @@ enum inbox_saying {
     INBOX_SAY_CLOSED
 };
 
+/* How many streams there can be. */
+uint32_t inbox_streams(const struct room_shape *shape, uint32_t peers);
 /* The memory that inbox_init needs besides the chunks themselves. Of peers that were never met
  * nothing is written. 0: more than there can be. */
 size_t inbox_bytes(const struct room_shape *shape, uint32_t peers);
@@ -147,6 +158,12 @@ void inbox_init(struct inbox *inbox, void *tables, uint8_t *memory, const struct
 
 /* Whether the peer has a stream here. */
 bool inbox_knows(const struct inbox *inbox, uint32_t peer);
+/* Whose the stream is; INBOX_NONE: its sender is gone, or going. */
+static inline uint32_t inbox_sender(const struct inbox *inbox, uint32_t stream) {
+    return inbox->streams[stream].peer;
+}
+/* The number of its stream, less than stream_count; INBOX_NONE: it has none. */
+uint32_t inbox_stream(const struct inbox *inbox, uint32_t peer);
 /* The next peer with a stream here, behind this one, or the first, behind INBOX_NONE; INBOX_NONE:
  * no more. */
 uint32_t inbox_peer_after(const struct inbox *inbox, uint32_t peer);
@@ -210,6 +227,10 @@ enum inbox_taken { INBOX_EMPTY, INBOX_MESSAGE, INBOX_BAD };
  * place, chunk) it was. */
 enum inbox_taken inbox_take(struct inbox *inbox, struct inbox_message *message_out);
 
+/* Where a message that is held is, if it is a loan; only the fields of a loan are valid, and its
+ * sender may have changed them since. False: it is none, or not held. */
+bool inbox_loan(const struct inbox *inbox, uint32_t chunk, uint64_t place, uint32_t offset,
+                struct inbox_message *message_out);
 /* False: this message is not held (any more). */
 bool inbox_give_back(struct inbox *inbox, uint32_t chunk, uint64_t place, uint32_t offset);
 

@@ -22,14 +22,18 @@
  *
  *     chunk 0 | chunk 1 | ... | watch 0 | watch 1 | ...
  *
+ * The payload of a direct message may also stay where it is, in memory of the sender's that the
+ * receiver reads: a *loan* (loans.h). Then the message takes one line, which says where it is.
+ *
  * Owns the head's bytes, the sizes that follow from a message's length, and the shape of an inbox.
  * A head is little-endian, at the front of a line of its own:
  *
  *      0  mark 8    the secret of the grant plus the offset
  *      8  length 4  of the payload
- *     12  skip 4     1: no message; else 0
+ *     12  kind 4     0: a message. 1: none, which is skipped. 2: a loan
  *     16  tag 8
- *     24  payload, if it is ROOM_NEAR bytes at most; a longer one is on the lines that follow
+ *     24  payload, if it is ROOM_NEAR bytes at most; a longer one is on the lines that follow.
+ *         Of a loan, on this line: its offset 8, round 8, index 4, zero 4
  *
  * A receiver lends all chunks to all of its senders alike, so a sender that cheats can write into
  * the messages of others, and one that is given up too early still does: a grant is over only when
@@ -48,6 +52,7 @@ enum {
     ROOM_LINE = 64, /* messages begin at multiples of it */
     ROOM_HEAD = 24, /* the bytes of a head in front of a near payload */
     ROOM_NEAR = ROOM_LINE - ROOM_HEAD,
+    ROOM_LOAN = 24,                 /* the bytes that say where a loan is */
     ROOM_CHUNK_BYTES = 65536,       /* a chunk has at most so many, */
     ROOM_CHUNK_MESSAGES = 4,        /* or so many messages, */
     ROOM_CHUNK_BYTES_LONG = 262144, /* in as many bytes; or one message if that is longer */
@@ -86,6 +91,14 @@ struct room_head {
     uint64_t tag;
     uint32_t length;
     bool skip;
+    bool loan;
+};
+
+/* Where a loan is in the memory of its sender, and what gives it back (loans.h). */
+struct room_loan {
+    uint64_t offset;
+    uint64_t round;
+    uint32_t index;
 };
 
 /* The sizes of an inbox. */
@@ -100,6 +113,11 @@ struct room_shape {
 static inline uint32_t room_bytes(uint32_t length) {
     uint32_t far = (length + ROOM_LINE - 1) & ~(uint32_t)(ROOM_LINE - 1);
     return length <= ROOM_NEAR ? ROOM_LINE : ROOM_LINE + far;
+}
+
+/* The bytes of a chunk that the message of this head takes. */
+static inline uint32_t room_taken(const struct room_head *head) {
+    return head->loan ? ROOM_LINE : room_bytes(head->length);
 }
 
 /* Where the payload begins, behind the head's beginning. */
@@ -126,7 +144,7 @@ enum { ROOM_HEAD_WORDS = ROOM_HEAD / 8 };
 /* The head, a word behind the other, as it lies in memory. */
 static inline void room_head_words(const struct room_head *head, uint64_t words[ROOM_HEAD_WORDS]) {
     words[0] = wire_data_le64(head->mark);
-    words[1] = wire_data_le64(head->length | (uint64_t)head->skip << 32);
+    words[1] = wire_data_le64(head->length | (uint64_t)(head->loan ? 2 : head->skip) << 32);
     words[2] = wire_data_le64(head->tag);
 }
 
@@ -144,12 +162,28 @@ static inline bool room_head_decode(const uint8_t *in, uint64_t mark, uint32_t r
     const volatile uint64_t *from = (const volatile void *)in;
     const uint64_t words[3] = {from[0], from[1], from[2]};
     uint32_t length = (uint32_t)wire_data_le64(words[1]);
-    uint32_t skip = (uint32_t)(wire_data_le64(words[1]) >> 32);
-    if (wire_data_le64(words[0]) != mark || skip > 1 || length > ROOM_LENGTH_MAX ||
-        room_bytes(length) > room)
+    uint32_t kind = (uint32_t)(wire_data_le64(words[1]) >> 32);
+    if (wire_data_le64(words[0]) != mark || kind > 2 || length > ROOM_LENGTH_MAX ||
+        (kind == 2 ? ROOM_LINE : room_bytes(length)) > room)
         return false;
-    *head_out = (struct room_head){mark, wire_data_le64(words[2]), length, skip != 0};
+    *head_out = (struct room_head){mark, wire_data_le64(words[2]), length, kind == 1, kind == 2};
     return true;
+}
+
+/* Writes ROOM_LOAN bytes, which are the payload of a loan's line. */
+static inline void room_loan_encode(const struct room_loan *loan, uint64_t words[3]) {
+    words[0] = wire_data_le64(loan->offset);
+    words[1] = wire_data_le64(loan->round);
+    words[2] = wire_data_le64(loan->index);
+}
+
+/* Reads what a sender wrote; in: the head's line. */
+static inline void room_loan_decode(const uint8_t *in, struct room_loan *loan_out) {
+    const volatile uint64_t *from = (const volatile void *)(in + ROOM_HEAD);
+    const uint64_t words[3] = {from[0], from[1], from[2]};
+    *loan_out = (struct room_loan){.offset = wire_data_le64(words[0]),
+                                   .round = wire_data_le64(words[1]),
+                                   .index = (uint32_t)wire_data_le64(words[2])};
 }
 
 /* How many of so long messages a peer has room for where nothing else is asked. */

@@ -3,6 +3,7 @@
 #include "words.h"
 
 #include "cursor.h"
+#include "loans.h"
 
 enum { LENGTH_OFFSET = 2 };
 
@@ -28,12 +29,17 @@ static bool word_valid(const struct word *word) {
         return word->place != 0;
     case WORD_OPENED:
         return word->inbox == 0;
+    case WORD_POOL:
+        return word->pool.length > LOANS_HEAD;
+    case WORD_MAPPED:
+        return word->mapped <= WORD_MAPPED_NEVER;
     case WORD_WANT:
     case WORD_LEFT:
     case WORD_LOOK:
     case WORD_AHEAD:
     case WORD_ABSENT:
     case WORD_CLOSED:
+    case WORD_BACK:
         return true;
     case WORD_KIND_END:
         break;
@@ -44,15 +50,12 @@ static bool word_valid(const struct word *word) {
 /* ---- encoding ---- */
 
 /* False: the descriptor is none. */
-static bool put_meet(struct writer *w, const struct word *word) {
+static bool put_memory(struct writer *w, const struct wire_descriptor *memory) {
     uint8_t descriptor[WIRE_DESCRIPTOR_SIZE_MAX];
     uint32_t length;
 
-    if (wire_descriptor_encode(&word->meet.memory, descriptor, sizeof(descriptor), &length) !=
-        WEIR_OK)
+    if (wire_descriptor_encode(memory, descriptor, sizeof(descriptor), &length) != WEIR_OK)
         return false;
-    put_uint(w, word->meet.chunk_bytes, 4);
-    put_uint(w, word->meet.message_bytes_max, 4);
     put_bytes(w, descriptor, length);
     return true;
 }
@@ -68,7 +71,14 @@ static bool put_body(struct writer *w, const struct word *word) {
         put_uint(w, word->shut.end, 4);
         return true;
     case WORD_MEET:
-        return put_meet(w, word);
+        put_uint(w, word->meet.chunk_bytes, 4);
+        put_uint(w, word->meet.message_bytes_max, 4);
+        return put_memory(w, &word->meet.memory);
+    case WORD_POOL:
+        return put_memory(w, &word->pool);
+    case WORD_MAPPED:
+        put_uint(w, word->mapped, 4);
+        return true;
     case WORD_GRANT:
         put_uint(w, word->grant.place, 8);
         put_uint(w, word->grant.secret, 8);
@@ -83,6 +93,7 @@ static bool put_body(struct writer *w, const struct word *word) {
     case WORD_ABSENT:
     case WORD_OPENED:
     case WORD_CLOSED:
+    case WORD_BACK:
         return true;
     case WORD_KIND_END:
         break;
@@ -112,10 +123,9 @@ int word_encode(const struct word *word, uint8_t *out, size_t size, uint32_t *le
 
 /* ---- decoding ---- */
 
-static void get_meet(struct reader *r, struct word *word) {
-    word->meet.chunk_bytes = (uint32_t)get_uint(r, 4);
-    word->meet.message_bytes_max = (uint32_t)get_uint(r, 4);
-    if (r->bad || wire_descriptor_decode(r->in, r->left, &word->meet.memory) != WEIR_OK) {
+/* All that is left is a descriptor. */
+static void get_memory(struct reader *r, struct wire_descriptor *memory) {
+    if (r->bad || wire_descriptor_decode(r->in, r->left, memory) != WEIR_OK) {
         r->bad = true;
         return;
     }
@@ -141,7 +151,15 @@ static void get_body(struct reader *r, struct word *word) {
         word->shut.end = (uint32_t)get_uint(r, 4);
         break;
     case WORD_MEET:
-        get_meet(r, word);
+        word->meet.chunk_bytes = (uint32_t)get_uint(r, 4);
+        word->meet.message_bytes_max = (uint32_t)get_uint(r, 4);
+        get_memory(r, &word->meet.memory);
+        break;
+    case WORD_POOL:
+        get_memory(r, &word->pool);
+        break;
+    case WORD_MAPPED:
+        word->mapped = (uint32_t)get_uint(r, 4);
         break;
     case WORD_GRANT:
         get_grant(r, &word->grant);
@@ -155,6 +173,7 @@ static void get_body(struct reader *r, struct word *word) {
     case WORD_ABSENT:
     case WORD_OPENED:
     case WORD_CLOSED:
+    case WORD_BACK:
     case WORD_KIND_END:
         break;
     }
@@ -210,7 +229,8 @@ const char *word_kind_name(enum word_kind kind) {
         [WORD_WANT] = "WANT",     [WORD_SHUT] = "SHUT",     [WORD_LEFT] = "LEFT",
         [WORD_LOOK] = "LOOK",     [WORD_AHEAD] = "AHEAD",   [WORD_MEET] = "MEET",
         [WORD_GRANT] = "GRANT",   [WORD_CALL] = "CALL",     [WORD_ABSENT] = "ABSENT",
-        [WORD_OPENED] = "OPENED", [WORD_CLOSED] = "CLOSED",
+        [WORD_OPENED] = "OPENED", [WORD_CLOSED] = "CLOSED", [WORD_POOL] = "POOL",
+        [WORD_MAPPED] = "MAPPED", [WORD_BACK] = "BACK",
     };
     return kind >= WORD_WANT && kind < WORD_KIND_END ? names[kind] : "?";
 }

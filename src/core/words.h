@@ -18,6 +18,7 @@
  *     LEFT     nothing: it heard CLOSED, and writes no more
  *     LOOK     nothing: it has put direct messages there, and found no watch (room.h)
  *     AHEAD    nothing: it fills its last place, and could use another, to keep
+ *     POOL     a descriptor of the memory that its loans are in (loans.h)
  * from the receiver
  *     MEET     chunk bytes 4, longest message 4, a descriptor of the inbox's memory (wire.h)
  *     GRANT    place 8, secret 8, chunk 4 with WORD_KEEP
@@ -25,6 +26,8 @@
  *     ABSENT   nothing: no inbox has this number
  *     OPENED   nothing: ask again for those that were absent
  *     CLOSED   nothing: the inbox was closed
+ *     MAPPED   result 4: 0: that memory is read here; 1: not now; 2: never
+ *     BACK     nothing: a loan was given back, and its sender waits for that
  *
  * A note is WORD_NOTE_SIZE bytes, with which a payload may come; the message's tag is elsewhere:
  *
@@ -43,12 +46,15 @@ enum word_kind {
     WORD_LEFT,
     WORD_LOOK,
     WORD_AHEAD,
+    WORD_POOL,
     WORD_MEET,
     WORD_GRANT,
     WORD_CALL,
     WORD_ABSENT,
     WORD_OPENED,
     WORD_CLOSED,
+    WORD_MAPPED,
+    WORD_BACK,
     WORD_KIND_END /* first value that is no kind */
 };
 
@@ -64,6 +70,9 @@ _Static_assert(WORD_SIZE_MAX <= WEIR_NOTIFY_MAX, "a word fits where a notificati
 _Static_assert(ROOM_CHUNKS_MAX < WORD_KEEP, "a chunk's number leaves the flag alone");
 _Static_assert(ROOM_LENGTH_MAX < WORD_SKIP, "a length does, too");
 
+/* What became of POOL. */
+enum word_mapped { WORD_IS_MAPPED, WORD_MAPPED_LATER, WORD_MAPPED_NEVER };
+
 struct word {
     enum word_kind kind;
     uint32_t inbox;
@@ -77,6 +86,8 @@ struct word {
             uint32_t message_bytes_max;
             struct wire_descriptor memory;
         } meet;
+        struct wire_descriptor pool; /* POOL */
+        uint32_t mapped;             /* MAPPED: enum word_mapped */
     };
 };
 

@@ -11,6 +11,7 @@
 #include "direct.h"
 
 #include "agenda.h"
+#include "lendings.h"
 #include "streams.h"
 #include "tables.h"
 
@@ -54,27 +55,19 @@ static inline void count_sent(weir_engine *engine, uint64_t length) {
     engine->stats.message_bytes_sent += length;
 }
 
-int direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox, const weir_part *parts,
-                size_t count, uint64_t tag) {
-    struct weir_bytes bytes[PARTS];
-    struct stream *stream = stream_find(engine, peer, inbox);
-    if (stream == NULL || stream->state != STREAM_MET || !stream->imported ||
-        stream->waiting.head != NONE || engine->device_ops->post_direct == NULL || count > PARTS)
-        return DIRECT_NOT;
-    uint64_t length = find_parts(engine, parts, count, bytes), watch;
+/* Writes the head, and, behind it in one piece, `length` bytes of `count` parts, to where the next
+ * message goes. There is room for it. */
+static inline __attribute__((always_inline)) int
+put_in_place(weir_engine *engine, struct peer *peer, struct stream *stream, struct weir_qp *qp,
+             struct room_head *head, const struct weir_bytes *parts, uint32_t count,
+             uint64_t length) {
     struct outbox *outbox = &stream->outbox;
-    if (length > stream->message_bytes_max || length > engine->post_bytes_max ||
-        !outbox_room(outbox, (uint32_t)length)) {
-        if (outbox->filling > 0)
-            streams_tell(engine, peer); /* places that were closed over it are to be shut */
-        return DIRECT_NOT;
-    }
     const struct outbox_place *place = outbox_filling(outbox);
-    const struct room_head head = {
-        .mark = outbox_mark(outbox), .tag = tag, .length = (uint32_t)length};
     struct weir_direct direct;
-    direct.parts = bytes;
-    direct.count = (uint32_t)count;
+    uint64_t watch;
+    head->mark = outbox_mark(outbox);
+    direct.parts = parts;
+    direct.count = count;
     direct.rkey = stream->rmr.rkey;
     direct.raddr =
         stream->rmr.raddr + (uint64_t)place->grant.chunk * outbox->chunk_bytes + place->used;
@@ -82,14 +75,13 @@ int direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox, const we
     direct.length = length;
     direct.watch = stream->rmr.raddr +
                    room_watch(outbox->chunk_bytes, outbox->chunk_count, place->grant.chunk);
-    room_head_words(&head, direct.words);
-    if (engine->device_ops->post_direct(peer->fast_qp->qp, &direct, &watch) != WEIR_OK)
+    room_head_words(head, direct.words);
+    if (engine->device_ops->post_direct(qp, &direct, &watch) != WEIR_OK)
         return DIRECT_NOT;
     /* With the first message of a place, those in front of it are shut, and the next is wanted. */
     bool tells = place->used == 0;
     stream->ahead_due |= tells;
     outbox_put(outbox, (uint32_t)length);
-    count_sent(engine, length);
     if (watch != place->grant.place && !stream->look_due) {
         stream->look_due = true;
         tells = true;
@@ -99,4 +91,80 @@ int direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox, const we
     else if (!place->grant.keep)
         run_later(engine, peer); /* that turn shuts it, if no more is put there by then */
     return WEIR_OK;
+}
+
+/* Whether messages may be written to the stream's inbox. */
+static inline bool is_reached(const weir_engine *engine, const struct stream *stream) {
+    return stream != NULL && stream->state == STREAM_MET && stream->imported &&
+           engine->device_ops->post_direct != NULL;
+}
+
+int direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox, const weir_part *parts,
+                size_t count, uint64_t tag) {
+    struct weir_bytes bytes[PARTS];
+    struct stream *stream = stream_find(engine, peer, inbox);
+    if (!is_reached(engine, stream) || stream->waiting.head != NONE || count > PARTS)
+        return DIRECT_NOT;
+    uint64_t length = find_parts(engine, parts, count, bytes);
+    struct outbox *outbox = &stream->outbox;
+    if (length > stream->message_bytes_max || length > engine->post_bytes_max ||
+        !outbox_room(outbox, (uint32_t)length)) {
+        if (outbox->filling > 0)
+            streams_tell(engine, peer); /* places that were closed over it are to be shut */
+        return DIRECT_NOT;
+    }
+    struct room_head head = {.tag = tag, .length = (uint32_t)length};
+    int rc = put_in_place(engine, peer, stream, peer->fast_qp->qp, &head, bytes, (uint32_t)count,
+                          length);
+    if (rc == WEIR_OK)
+        count_sent(engine, length);
+    return rc;
+}
+
+/* A short message is copied for less than the receiver takes to give it back. */
+static bool is_lent(const weir_engine *engine, const struct stream *stream, uint32_t loan,
+                    uint64_t length) {
+    uint32_t index;
+    return is_reached(engine, stream) && length > WEIR_MESSAGE_COPY_MAX &&
+           length <= stream->message_bytes_max &&
+           lending_is_read(engine, lending_of((weir_engine *)engine, loan, &index), stream);
+}
+
+static int lend(weir_engine *engine, struct peer *peer, struct stream *stream, struct weir_qp *qp,
+                uint32_t number, uint64_t length, uint64_t tag) {
+    uint32_t index;
+    struct lending *lending = lending_of(engine, number, &index);
+    struct loan *loan = &lending->loans.at[index];
+    const struct room_loan where = {.offset = loan->offset, .round = loan->round, .index = index};
+    uint64_t words[ROOM_LOAN / sizeof(uint64_t)];
+    const struct weir_bytes bytes = {words, sizeof(words)};
+    struct room_head head = {.tag = tag, .length = (uint32_t)length, .loan = true};
+    if (!outbox_room(&stream->outbox, ROOM_LOAN))
+        return DIRECT_NOT;
+    room_loan_encode(&where, words);
+    if (put_in_place(engine, peer, stream, qp, &head, &bytes, 1, sizeof(words)) != WEIR_OK)
+        return DIRECT_NOT;
+    loan->state = LOAN_LENT;
+    engine->stats.messages_lent++;
+    return WEIR_OK;
+}
+
+int direct_lend(weir_engine *engine, struct peer *peer, const struct request *request) {
+    struct stream *stream = stream_find(engine, peer, request->inbox);
+    uint64_t length = request->parts->length;
+    if (!is_lent(engine, stream, request->loan, length) || stream->waiting.head != NONE ||
+        lend(engine, peer, stream, peer->fast_qp->qp, request->loan, length,
+             request->options.notify_tag) != WEIR_OK)
+        return DIRECT_NOT;
+    count_sent(engine, length);
+    return WEIR_OK;
+}
+
+bool direct_lend_waiting(weir_engine *engine, struct peer *peer, struct stream *stream,
+                         const struct transfer *transfer) {
+    if (peer->live == NONE || !is_lent(engine, stream, transfer->loan, transfer->message_length))
+        return false;
+    struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
+    return qp_is_usable(qp) && lend(engine, peer, stream, qp->qp, transfer->loan,
+                                    transfer->message_length, transfer->tag) == WEIR_OK;
 }

@@ -13,4 +13,11 @@ enum { DIRECT_NOT = 1 };
 int direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox, const weir_part *parts,
                 size_t count, uint64_t tag);
 
+/* Likewise, of a message in a loan that its receiver reads where it is. */
+int direct_lend(weir_engine *engine, struct peer *peer, const struct request *request);
+/* The first message that waits for room in the stream is in a loan that its receiver reads where it
+ * is. True: the receiver has it. */
+bool direct_lend_waiting(weir_engine *engine, struct peer *peer, struct stream *stream,
+                         const struct transfer *transfer);
+
 #endif

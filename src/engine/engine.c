@@ -10,6 +10,7 @@
 #include "inboxes.h"
 #include "layout.h"
 #include "left.h"
+#include "lendings.h"
 #include "look.h"
 #include "own.h"
 #include "settings.h"
@@ -148,6 +149,7 @@ static void release_memory(weir_engine *engine) {
     for (uint32_t i = 0; i < engine->streams_used; i++)
         stream_reset(engine, &engine->streams[i]);
     inboxes_end(engine);
+    lendings_end(engine);
     for (uint32_t i = 0; i < engine->regions.local_count; i++) {
         struct region_local *local = &engine->regions.locals[i];
         if (local->live || local->leaving)

@@ -56,6 +56,96 @@ void inboxes_drop(struct inbox_entry *entry) {
     entry->used = false;
 }
 
+/* ---- memory of senders' loans ------------------------------------------ */
+
+static void lent_forget(weir_engine *engine, struct lent *lent) {
+    if (lent->base != NULL) {
+        if (engine->device_ops->import_unmap != NULL)
+            engine->device_ops->import_unmap(engine->device, &lent->rmr);
+        engine->device_ops->mr_forget(engine->device, &lent->rmr);
+    }
+    *lent = (struct lent){.base = NULL};
+}
+
+void inboxes_stream_over(weir_engine *engine, struct inbox_entry *entry, uint32_t stream) {
+    lent_forget(engine, &entry->lents[stream]);
+}
+
+/* Whether the memory is read here from now on. */
+static enum word_mapped map(weir_engine *engine, const struct wire_descriptor *memory,
+                            struct lent *lent) {
+    const struct weir_device_ops *ops = engine->device_ops;
+    const uint32_t needed = WEIR_ACCESS_REMOTE_READ | WEIR_ACCESS_REMOTE_WRITE;
+    if (ops->import_address == NULL || (memory->access & needed) != needed ||
+        memcmp(memory->device, engine->caps.name, sizeof(memory->device)) != 0 ||
+        memcmp(memory->fabric, engine->caps.fabric, sizeof(memory->fabric)) != 0)
+        return WORD_MAPPED_NEVER;
+    int rc = ops->mr_import(engine->device, memory->blob, memory->blob_length, memory->length,
+                            needed, &lent->rmr);
+    if (rc != WEIR_OK)
+        return rc == WEIR_EAGAIN ? WORD_MAPPED_LATER : WORD_MAPPED_NEVER;
+    lent->base = ops->import_address(engine->device, &lent->rmr);
+    lent->bytes = memory->length;
+    if (lent->base == NULL)
+        ops->mr_forget(engine->device, &lent->rmr);
+    return lent->base != NULL ? WORD_IS_MAPPED : WORD_MAPPED_NEVER;
+}
+
+/* A sender tells where its loans are: once, unless it was told that they cannot be read now. */
+static bool pool(weir_engine *engine, struct peer *peer, const struct word *word) {
+    struct inbox_entry *entry = inboxes_numbered(engine, word->inbox);
+    if (memcmp(word->pool.instance, peer->instance, WIRE_INSTANCE_SIZE) != 0)
+        return false;
+    if (entry == NULL || !inbox_knows(&entry->inbox, peer_index(engine, peer)))
+        return true; /* it was closed, and its sender has not heard so */
+    struct lent *lent = &entry->lents[inbox_stream(&entry->inbox, peer_index(engine, peer))];
+    if (lent->base != NULL || lent->mapped_due)
+        return false;
+    lent->mapped = map(engine, &word->pool, lent);
+    lent->mapped_due = true;
+    return true;
+}
+
+const uint8_t *inboxes_loan(const struct inbox_entry *entry, const struct inbox_message *message,
+                            uint32_t length) {
+    const struct lent *lent = &entry->lents[message->stream];
+    return lent->base != NULL && loans_hold(lent->bytes, &message->loan, length)
+               ? lent->base + message->loan.offset
+               : NULL;
+}
+
+void inboxes_loan_back(weir_engine *engine, struct inbox_entry *entry,
+                       const struct inbox_message *message) {
+    struct lent *lent = &entry->lents[message->stream];
+    if (inboxes_loan(entry, message, 0) == NULL || !loans_give_back(lent->base, &message->loan))
+        return;
+    uint32_t peer = inbox_sender(&entry->inbox, message->stream);
+    if (peer == INBOX_NONE || !entry->open)
+        return;
+    lent->back_due = true;
+    streams_tell(engine, peer_at(engine, peer));
+}
+
+/* The next word about loans for the peer. */
+static bool say_of_loans(struct inbox_entry *entry, uint32_t peer, struct word *word) {
+    struct lent *lent = &entry->lents[inbox_stream(&entry->inbox, peer)];
+    *word = (struct word){.inbox = entry->number};
+    if (lent->mapped_due && entry->open) {
+        lent->mapped_due = false;
+        word->kind = WORD_MAPPED;
+        word->mapped = lent->mapped;
+        return true;
+    }
+    if (lent->back_due && entry->open) {
+        lent->back_due = false;
+        word->kind = WORD_BACK;
+        return true;
+    }
+    return false;
+}
+
+/* ---- the table --------------------------------------------------------- */
+
 void inboxes_begin(weir_engine *engine, struct inbox_entry *entry) {
     entry->open = true;
     for (uint32_t i = 0; i < engine->peers_used; i++) {
@@ -74,6 +164,8 @@ static bool release(weir_engine *engine, struct inbox_entry *entry) {
         engine->device_ops->mr_release(engine->device, &entry->mr) != WEIR_OK)
         return false;
     entry->mr.base = NULL;
+    for (uint32_t s = 0; s < entry->inbox.streams_used; s++)
+        lent_forget(engine, &entry->lents[s]);
     engine->ports.env.ops->free(engine->ports.env.self, entry->tables, entry->table_bytes);
     entry->used = false;
     return true;
@@ -294,6 +386,8 @@ bool inboxes_heard(weir_engine *engine, struct peer *peer, const struct word *wo
     case WORD_AHEAD:
         ahead(engine, peer, word->inbox);
         return true;
+    case WORD_POOL:
+        return pool(engine, peer, word);
     default:
         return false;
     }
@@ -338,7 +432,7 @@ bool inboxes_say(weir_engine *engine, struct peer *peer, uint32_t room, struct w
             *more_out = true;
             return false;
         }
-        if (say_of(entry, index, word_out))
+        if (say_of(entry, index, word_out) || say_of_loans(entry, index, word_out))
             return true;
     }
     struct talk *talk = &peer->talk;

@@ -33,6 +33,15 @@ bool inboxes_watch_all(weir_engine *engine);
 /* Before this engine sleeps: looks once more, and watches none. True: there was one. */
 bool inboxes_rest(weir_engine *engine);
 
+/* The stream is over, and so is the memory of its loans. */
+void inboxes_stream_over(weir_engine *engine, struct inbox_entry *entry, uint32_t stream);
+/* Where the loan is in this process; NULL: its sender told what cannot be. */
+const uint8_t *inboxes_loan(const struct inbox_entry *entry, const struct inbox_message *message,
+                            uint32_t length);
+/* The application has done with it. */
+void inboxes_loan_back(weir_engine *engine, struct inbox_entry *entry,
+                       const struct inbox_message *message);
+
 /* Room came free, or is wanted. */
 void inboxes_grant(weir_engine *engine, struct inbox_entry *entry);
 /* The entry's messages changed: whether there is one to take. */

@@ -43,6 +43,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->streams_max = o->peers_max + INBOXES_MAX;
     e->streams = carve(c, e->streams_max, sizeof(struct stream));
     e->inboxes = carve(c, INBOXES_MAX, sizeof(struct inbox_entry));
+    e->lendings = carve(c, LENDINGS_MAX, sizeof(struct lending *));
     e->transfer_pool.links = carve(c, o->transfers_max, sizeof(uint32_t));
     e->submit_next = carve(c, 2 * (size_t)o->transfers_max, sizeof(uint32_t));
     e->blocks = carve(c, (size_t)o->transfers_max + blocks, sizeof(struct plan_block));

@@ -3,6 +3,8 @@
  *
  * Owns the entries of the region tables (core/region.h has the rules of their use).
  * The tables change under both the engine and tables_lock (own.h). */
+#include "memory.h"
+
 #include "found.h"
 #include "own.h"
 #include "tables.h"
@@ -84,7 +86,7 @@ static int add_local(weir_engine *engine, const struct source *source, uint64_t 
     local->base = (uint64_t)(uintptr_t)mr.base;
     local->length = length;
     local->lkey = mr.lkey;
-    local->access = access;
+    local->access = access & WEIR_ACCESS_ALL;
     local->allocated = source->base == NULL && !source->dmabuf;
     local->mapped = !source->dmabuf;
     local->mr = mr;
@@ -96,6 +98,11 @@ static int add_local(weir_engine *engine, const struct source *source, uint64_t 
     if (base_out != NULL)
         *base_out = mr.base;
     return WEIR_OK;
+}
+
+int memory_allocate(weir_engine *engine, uint64_t length, uint32_t access, weir_memory *memory_out,
+                    void **base_out) {
+    return add_local(engine, &(struct source){0}, length, access, memory_out, base_out);
 }
 
 int weir_memory_register(weir_engine *engine, void *base, uint64_t length, uint32_t access,
@@ -119,7 +126,7 @@ int weir_memory_allocate(weir_engine *engine, uint64_t length, uint32_t access,
     if (engine->forked)
         return WEIR_ECLOSED;
     own_enter(engine);
-    int rc = add_local(engine, &(struct source){0}, length, access, memory_out, base_out);
+    int rc = memory_allocate(engine, length, access, memory_out, base_out);
     own_leave(engine);
     return rc;
 }
@@ -168,7 +175,7 @@ static int release_begin(weir_engine *engine, uint64_t id, struct region_local *
 
 /* The device cannot take back a release that it has begun: peers may have been refused since. So
  * memory is not used again after an error, and another call tries its release again. */
-static int release(weir_engine *engine, weir_memory memory) {
+int memory_release(weir_engine *engine, weir_memory memory) {
     struct region_local *local;
     int rc = release_begin(engine, memory.id, &local);
     if (rc != WEIR_OK)
@@ -192,7 +199,7 @@ int weir_memory_release(weir_engine *engine, weir_memory memory) {
     if (engine->forked)
         return WEIR_ECLOSED;
     own_enter(engine);
-    int rc = release(engine, memory);
+    int rc = memory_release(engine, memory);
     own_leave(engine);
     return rc;
 }
@@ -213,19 +220,23 @@ int weir_memory_query(weir_engine *engine, weir_memory memory, void **base_out,
     return local != NULL ? WEIR_OK : WEIR_ESTALE;
 }
 
-static int export(weir_engine *engine, weir_memory memory, void *descriptor_out, size_t *length) {
+int memory_describe(weir_engine *engine, weir_memory memory, struct wire_descriptor *out) {
     const struct region_local *local = region_local(&engine->regions, memory.id);
     if (local == NULL)
         return WEIR_ESTALE;
     if (local->access == 0)
         return WEIR_EACCESS;
-    struct wire_descriptor descriptor = {
+    *out = (struct wire_descriptor){
         .memory_id = local->id, .length = local->length, .access = local->access};
-    memcpy(descriptor.instance, engine->instance, sizeof(descriptor.instance));
-    memcpy(descriptor.device, engine->caps.name, sizeof(descriptor.device));
-    memcpy(descriptor.fabric, engine->caps.fabric, sizeof(descriptor.fabric));
-    int rc = engine->device_ops->mr_export(engine->device, &local->mr, descriptor.blob,
-                                           &descriptor.blob_length);
+    memcpy(out->instance, engine->instance, sizeof(out->instance));
+    memcpy(out->device, engine->caps.name, sizeof(out->device));
+    memcpy(out->fabric, engine->caps.fabric, sizeof(out->fabric));
+    return engine->device_ops->mr_export(engine->device, &local->mr, out->blob, &out->blob_length);
+}
+
+static int export(weir_engine *engine, weir_memory memory, void *descriptor_out, size_t *length) {
+    struct wire_descriptor descriptor;
+    int rc = memory_describe(engine, memory, &descriptor);
     if (rc != WEIR_OK)
         return rc;
     uint32_t written = 0;

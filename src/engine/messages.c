@@ -27,10 +27,15 @@ static int read_options(const weir_inbox_options *in, weir_inbox_options *out) {
     return out->messages != 0 ? WEIR_OK : WEIR_ETOOBIG;
 }
 
-static void order(void *engine_) {
-    weir_engine *engine = engine_;
+static void order(void *self) {
+    weir_engine *engine = ((struct inbox_entry *)self)->engine;
     if (engine->device_ops->direct_order != NULL)
         engine->device_ops->direct_order(engine->device);
+}
+
+static void stream_over(void *self, uint32_t stream) {
+    struct inbox_entry *entry = self;
+    inboxes_stream_over(entry->engine, entry, stream);
 }
 
 /* The inbox's memory and tables. The entry is the caller's alone, so the engine is let go meanwhile
@@ -38,9 +43,10 @@ static void order(void *engine_) {
 static int make(weir_engine *engine, struct inbox_entry *entry, const struct room_shape *shape) {
     const struct weir_env *env = &engine->ports.env;
     uint64_t bytes = room_memory(shape->chunk_bytes, shape->chunk_count);
-    entry->table_bytes = inbox_bytes(shape, engine->peers_max);
-    if (entry->table_bytes == 0)
+    size_t inbox = inbox_bytes(shape, engine->peers_max);
+    if (inbox == 0)
         return WEIR_ETOOBIG;
+    entry->table_bytes = inbox + inbox_streams(shape, engine->peers_max) * sizeof(*entry->lents);
     if (env->ops->room != NULL && bytes > env->ops->room(env->self))
         return WEIR_ENOMEM;
     void *tables = env->ops->alloc(env->self, entry->table_bytes);
@@ -57,6 +63,7 @@ static int make(weir_engine *engine, struct inbox_entry *entry, const struct roo
         return rc;
     }
     entry->tables = tables;
+    entry->lents = (struct lent *)(void *)((uint8_t *)tables + inbox);
     entry->descriptor = (struct wire_descriptor){
         .memory_id = entry->id, .length = bytes, .access = WEIR_ACCESS_REMOTE_WRITE};
     memcpy(entry->descriptor.instance, engine->instance, sizeof(engine->instance));
@@ -64,8 +71,10 @@ static int make(weir_engine *engine, struct inbox_entry *entry, const struct roo
     memcpy(entry->descriptor.fabric, engine->caps.fabric, sizeof(entry->descriptor.fabric));
     inbox_init(&entry->inbox, tables, entry->mr.base, shape, engine->peers_max,
                engine->device_ops->post_direct != NULL, engine->places);
+    entry->engine = engine;
     entry->inbox.order = order;
-    entry->inbox.order_self = engine;
+    entry->inbox.stream_over = stream_over;
+    entry->inbox.self = entry;
     rc = engine->device_ops->mr_export(engine->device, &entry->mr, entry->descriptor.blob,
                                        &entry->descriptor.blob_length);
     if (rc != WEIR_OK) {
@@ -169,10 +178,24 @@ static void go_on(weir_engine *engine) {
         engine_step(engine, false);
 }
 
+/* Where the payload is. NULL: in no memory of its sender's, who gets it back. */
+static const uint8_t *payload_of(struct inbox_entry *entry, const struct inbox_message *message) {
+    const uint8_t *chunk =
+        (const uint8_t *)entry->mr.base + (size_t)message->chunk * entry->inbox.shape.chunk_bytes;
+    if (!message->is_loan)
+        return chunk + message->payload;
+    const uint8_t *loan = inboxes_loan(entry, message, message->length);
+    if (loan == NULL)
+        inbox_give_back(&entry->inbox, message->chunk, message->place, message->offset);
+    return loan;
+}
+
 static int take(weir_engine *engine, struct inbox_entry *entry, weir_message *out) {
     struct inbox_message message;
+    const uint8_t *payload = NULL;
     enum inbox_taken taken;
-    while ((taken = inbox_take(&entry->inbox, &message)) == INBOX_BAD)
+    while ((taken = inbox_take(&entry->inbox, &message)) == INBOX_BAD ||
+           (taken == INBOX_MESSAGE && (payload = payload_of(entry, &message)) == NULL))
         entry->spoiled++;
     inboxes_changed(engine, entry);
     if (entry->inbox.line.used > 0)
@@ -187,13 +210,11 @@ static int take(weir_engine *engine, struct inbox_entry *entry, weir_message *ou
         from = peer->handle;
         peer_told(peer);
     }
-    const uint8_t *chunk =
-        (const uint8_t *)entry->mr.base + (size_t)message.chunk * entry->inbox.shape.chunk_bytes;
     *out = (weir_message){
         .from = {from},
         .inbox = {entry->id},
         .tag = message.tag,
-        .data = chunk + message.payload,
+        .data = payload,
         .length = message.length,
         .place = message.place,
         .spot = (uint64_t)message.chunk << 32 | message.offset,
@@ -227,9 +248,12 @@ int weir_message_give_back(weir_engine *engine, const weir_message *message) {
         return WEIR_ECLOSED;
     own_enter(engine);
     struct inbox_entry *entry = inboxes_find(engine, message->inbox.id);
-    bool given = entry != NULL && entry_is_made(entry) &&
-                 inbox_give_back(&entry->inbox, (uint32_t)(message->spot >> 32), message->place,
-                                 (uint32_t)message->spot);
+    struct inbox_message loan;
+    bool made = entry != NULL && entry_is_made(entry);
+    uint32_t chunk = (uint32_t)(message->spot >> 32), offset = (uint32_t)message->spot;
+    if (made && inbox_loan(&entry->inbox, chunk, message->place, offset, &loan))
+        inboxes_loan_back(engine, entry, &loan);
+    bool given = made && inbox_give_back(&entry->inbox, chunk, message->place, offset);
     if (given) {
         if (entry->inbox.line.used > 0)
             inboxes_grant(engine, entry);

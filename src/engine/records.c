@@ -252,6 +252,7 @@ static int fill_message(weir_engine *engine, struct request *request, struct pee
     transfer->put = false;
     transfer->stream = request->inbox; /* transfer_start finds it */
     transfer->message_length = (uint32_t)bytes;
+    transfer->loan = request->loan;
     transfer->notify_length = WORD_NOTE_SIZE;
     transfer->bytes = copied ? 0 : bytes;
     transfer->cursor = plan_start(engine->blocks, index);

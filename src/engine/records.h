@@ -12,6 +12,7 @@ struct request {
     weir_transfer_options options;
     const weir_part *parts; /* of a message: in place of segments */
     uint32_t inbox;
+    uint32_t loan;   /* the one that the message is in, plus 1; 0 */
     uint64_t number; /* of a notification that has one already; 0 */
     uint8_t opcode;
     uint32_t access; /* that the target must grant */

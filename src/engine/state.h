@@ -25,6 +25,7 @@
 #include "handle.h"
 #include "inbox.h"
 #include "ledger.h"
+#include "loans.h"
 #include "outbox.h"
 #include "plan.h"
 #include "pool.h"
@@ -149,6 +150,7 @@ struct transfer {
     struct outbox_spot spot;
     uint32_t message_length;
     uint32_t turn_begun; /* the watch's, when it was submitted */
+    uint32_t loan; /* the one that the message is in, plus 1; 0: loans.c */
 
     uint64_t user_data;
     uint64_t tag;
@@ -322,15 +324,52 @@ struct stream {
     struct weir_rmr rmr;           /* imported */
     uint32_t message_bytes_max;
     struct outbox outbox;
+    uint32_t lending;    /* plus 1: the memory of its loans; 0: none */
     struct list waiting; /* messages without a spot, in the order of their turns */
     uint64_t waiting_bytes;
     uint64_t turns;
     uint32_t put; /* transfers with a spot */
 };
 
+enum { LENDINGS_MAX = 1024 };
+
+/* What the receiver knows of the memory of loans. */
+enum offer {
+    OFFER_NOT,
+    OFFER_DUE,    /* it is to be told */
+    OFFER_ASKED,  /* it was */
+    OFFER_MAPPED, /* it reads loans where they are */
+    OFFER_NEVER   /* it cannot */
+};
+
+/* Memory of loans for one inbox of one peer: loans.c. */
+struct lending {
+    uint32_t stream; /* that it is of; NONE: of none any more */
+    uint32_t inbox;
+    uint64_t peer_id; /* the handle that the first loan was asked for by */
+    uint8_t offer;    /* enum offer */
+    uint8_t offers;   /* so many */
+    bool making;      /* its memory is being had: other threads may have the engine */
+    bool early;       /* made before the longest message was known */
+    bool rings;       /* the application waits for a loan to come back */
+    weir_memory memory;
+    struct loans loans;
+};
+
+/* Memory of a sender's loans, which this engine reads: inboxes.c. */
+struct lent {
+    uint8_t *base; /* NULL: there is none */
+    uint64_t bytes;
+    struct weir_rmr rmr;
+    uint8_t mapped;  /* enum word_mapped, */
+    bool mapped_due; /* which its sender is to be told */
+    bool back_due;   /* likewise, that a loan was given back */
+};
+
 /* An inbox of this engine: inboxes.c. */
 struct inbox_entry {
-    uint64_t id; /* its handle; changes when it is free again */
+    weir_engine *engine; /* that it is of */
+    uint64_t id;         /* its handle; changes when it is free again */
     bool used;
     bool open;        /* else it is closed, and lasts until nothing is written there or held */
     bool ready;       /* a message can be taken */
@@ -339,6 +378,7 @@ struct inbox_entry {
     uint32_t number;
     weir_inbox_options options;
     struct inbox inbox;
+    struct lent *lents; /* of each of its streams */
     struct weir_mr mr;
     void *tables;
     size_t table_bytes;
@@ -645,6 +685,9 @@ struct weir_engine {
     uint32_t record_count;
     struct stream *streams;
     uint32_t streams_max, streams_used, stream_free; /* plus 1 */
+    struct lending **lendings;
+    uint32_t lendings_used; /* entries ever used */
+    uint64_t loan_rounds;
     struct inbox_entry *inboxes;
     uint32_t inboxes_used;          /* entries ever used */
     uint32_t streams_watched;       /* of all inboxes that are open */

@@ -12,6 +12,7 @@
 #include "streams.h"
 
 #include "agenda.h"
+#include "lendings.h"
 #include "tables.h"
 
 struct stream *stream_first(weir_engine *engine, const struct peer *peer) {
@@ -81,6 +82,7 @@ static void forget_memory(weir_engine *engine, struct stream *stream) {
 
 void stream_reset(weir_engine *engine, struct stream *stream) {
     forget_memory(engine, stream);
+    lending_leave(engine, stream);
     stream->state = STREAM_ASKING;
     stream->generation++;
     stream->put = 0;

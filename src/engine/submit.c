@@ -236,11 +236,8 @@ static void give_turn(weir_engine *engine) {
         turns_next(engine, most);
 }
 
-/* A message, in one go, and what has to be said about it. */
-static int fast_message(weir_engine *engine, struct peer *peer, uint32_t inbox,
-                        const weir_part *parts, size_t count, uint64_t tag) {
-    if (direct_send(engine, peer, inbox, parts, count, tag) != WEIR_OK)
-        return NOT_FAST;
+/* What has to be said about a message that was sent in one go. */
+static int fast_told(weir_engine *engine, struct peer *peer) {
     if (!peer->talk.due)
         return WEIR_OK;
     /* Its receiver may sleep. A peer that is spent has more to post, and waits for its turn. */
@@ -251,6 +248,22 @@ static int fast_message(weir_engine *engine, struct peer *peer, uint32_t inbox,
     effects_perform(engine);
     engine->worked |= peer->runnable;
     return WEIR_OK;
+}
+
+/* A message, in one go. */
+static int fast_message(weir_engine *engine, struct peer *peer, uint32_t inbox,
+                        const weir_part *parts, size_t count, uint64_t tag) {
+    int rc = direct_send(engine, peer, inbox, parts, count, tag);
+    return rc == WEIR_OK ? fast_told(engine, peer) : NOT_FAST;
+}
+
+/* Likewise, one in a loan: its receiver gets it, or, if that does not read it, its bytes. */
+static int fast_loan(weir_engine *engine, struct peer *peer, const struct request *request) {
+    int rc = direct_lend(engine, peer, request);
+    if (rc != WEIR_OK)
+        rc = direct_send(engine, peer, request->inbox, request->parts, request->count,
+                         request->options.notify_tag);
+    return rc == WEIR_OK ? fast_told(engine, peer) : NOT_FAST;
 }
 
 /* Starts a filled record and gives a turn: to its peer, or, if that waits for one, to the first. */
@@ -277,7 +290,13 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
         step_take_submitted(
             engine); /* messages that this thread handed over come before this one */
     request->owned = true;
-    if (peer->fast_qp != NULL && request->parts != NULL &&
+    if (peer->fast_qp != NULL && request->loan != 0 &&
+        (request->options.flags & WEIR_TRANSFER_QUEUE) == 0 &&
+        fast_loan(engine, peer, request) == WEIR_OK) {
+        *id_out = 0;
+        return WEIR_OK;
+    }
+    if (peer->fast_qp != NULL && request->parts != NULL && request->loan == 0 &&
         (request->options.flags & WEIR_TRANSFER_QUEUE) == 0 &&
         fast_message(engine, peer, request->inbox, request->parts, request->count,
                      request->options.notify_tag) == WEIR_OK) {
@@ -390,18 +409,15 @@ static int submit_blocking(weir_engine *engine, struct request *request, uint64_
     return rc;
 }
 
-static int submit_request(weir_engine *engine, struct request *request,
-                          weir_transfer *transfer_out) {
+static int submit_request(weir_engine *engine, struct request *request, uint64_t *id_out) {
     if (engine->forked)
         return WEIR_ECLOSED;
     if (request->count > engine->options.segments_max)
         return WEIR_ETOOBIG;
-    uint64_t id = 0;
+    *id_out = 0;
     int rc = (request->options.flags & WEIR_TRANSFER_BLOCK) != 0
-                 ? submit_blocking(engine, request, &id)
-                 : submit_once(engine, request, &id);
-    if (rc == WEIR_OK && transfer_out != NULL)
-        transfer_out->id = id;
+                 ? submit_blocking(engine, request, id_out)
+                 : submit_once(engine, request, id_out);
     if (rc == WEIR_EAGAIN)
         atomic_fetch_add(&engine->refused[request->full], 1);
     return rc;
@@ -425,7 +441,11 @@ static int submit_general(weir_engine *engine, uint64_t peer_id, const weir_segm
     if (engine == NULL || (count == 0 && !notify) || (count > 0 && segments == NULL) ||
         (transfer_out == NULL && !queued) || (request.options.flags & WEIR_TRANSFER_NO_WAIT) != 0)
         return WEIR_EINVAL;
-    return submit_request(engine, &request, transfer_out);
+    uint64_t id;
+    rc = submit_request(engine, &request, &id);
+    if (rc == WEIR_OK && transfer_out != NULL)
+        transfer_out->id = id;
+    return rc;
 }
 
 /* One segment without options, from the thread that has the engine, for a device that completes
@@ -573,6 +593,24 @@ int weir_read(weir_engine *engine, weir_peer peer, const weir_segment *segments,
 }
 
 /* A message is as a notified write whose target is not known yet. */
+static int submit_message(weir_engine *engine, struct request *request,
+                          const weir_transfer_options *options, weir_transfer *transfer_out,
+                          uint64_t *id_out) {
+    int rc = read_options(options, &request->options);
+    if (rc != WEIR_OK)
+        return rc;
+    bool queued = (request->options.flags & WEIR_TRANSFER_QUEUE) != 0;
+    if (engine == NULL || request->parts == NULL || (transfer_out == NULL && !queued) ||
+        (request->options.flags & WEIR_TRANSFER_NOTIFY) != 0)
+        return WEIR_EINVAL;
+    request->options.flags |= WEIR_TRANSFER_NOTIFY;
+    request->options.notify_length = 0;
+    rc = submit_request(engine, request, id_out);
+    if (rc == WEIR_OK && transfer_out != NULL)
+        transfer_out->id = *id_out;
+    return rc;
+}
+
 static __attribute__((noinline)) int general_message(weir_engine *engine, uint64_t peer_id,
                                                      uint32_t inbox, const weir_part *parts,
                                                      size_t part_count,
@@ -586,16 +624,22 @@ static __attribute__((noinline)) int general_message(weir_engine *engine, uint64
         .inbox = inbox,
         .opcode = WEIR_OP_WRITE,
     };
-    int rc = read_options(options, &request.options);
-    if (rc != WEIR_OK)
-        return rc;
-    bool queued = (request.options.flags & WEIR_TRANSFER_QUEUE) != 0;
-    if (engine == NULL || request.parts == NULL || (transfer_out == NULL && !queued) ||
-        (request.options.flags & WEIR_TRANSFER_NOTIFY) != 0)
-        return WEIR_EINVAL;
-    request.options.flags |= WEIR_TRANSFER_NOTIFY;
-    request.options.notify_length = 0;
-    return submit_request(engine, &request, transfer_out);
+    uint64_t id;
+    return submit_message(engine, &request, options, transfer_out, &id);
+}
+
+int submit_loan(weir_engine *engine, const struct submit_loan *loan,
+                const weir_transfer_options *options, weir_transfer *transfer_out,
+                uint64_t *id_out) {
+    struct request request = {
+        .parts = &loan->part,
+        .count = 1,
+        .peer_id = loan->peer_id,
+        .inbox = loan->inbox,
+        .loan = loan->loan,
+        .opcode = WEIR_OP_WRITE,
+    };
+    return submit_message(engine, &request, options, transfer_out, id_out);
 }
 
 /* The plain case, as submit has it: no options but a tag. It only knows success. */

@@ -8,4 +8,18 @@
 /* Takes over the caller's reference. Any thread. */
 void submit_cancel(weir_engine *engine, struct transfer *transfer);
 
+/* A message in a loan: lendings.c. */
+struct submit_loan {
+    uint32_t loan; /* plus 1 */
+    uint32_t inbox;
+    uint64_t round;
+    uint64_t peer_id;
+    weir_part part;
+};
+/* As weir_message_send. *id_out: the handle of the transfer, also of one that is queued; 0: it is
+ * done. */
+int submit_loan(weir_engine *engine, const struct submit_loan *loan,
+                const weir_transfer_options *options, weir_transfer *transfer_out,
+                uint64_t *id_out);
+
 #endif

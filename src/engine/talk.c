@@ -16,7 +16,9 @@
 #include "talk.h"
 
 #include "agenda.h"
+#include "direct.h"
 #include "inboxes.h"
+#include "lendings.h"
 #include "lists.h"
 #include "notes.h"
 #include "records.h"
@@ -43,6 +45,8 @@ static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *s
         int rc = refusal(engine, stream, transfer);
         if (rc != WEIR_OK)
             transfer_stop(engine, transfer, rc);
+        else if (transfer->loan != 0 && direct_lend_waiting(engine, peer, stream, transfer))
+            transfer_finish(engine, transfer, WEIR_OK);
         else if (outbox_room(&stream->outbox, transfer->message_length))
             transfer_put(engine, stream);
         else
@@ -59,9 +63,9 @@ static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *s
 
 /* ---- saying ------------------------------------------------------------ */
 
-/* The next word of the stream's. */
-static bool say_of(weir_engine *engine, struct peer *peer, struct stream *stream,
-                   struct word *word) {
+/* The next word of the stream's that fits in `room` bytes. */
+static bool say_of(weir_engine *engine, struct peer *peer, struct stream *stream, uint32_t room,
+                   struct word *word, bool *more) {
     *word = (struct word){.inbox = stream->inbox};
     if (stream->left_due && stream->state == STREAM_CLOSED && stream->put == 0) {
         word->kind = WORD_LEFT;
@@ -77,6 +81,10 @@ static bool say_of(weir_engine *engine, struct peer *peer, struct stream *stream
     }
     if (stream->state != STREAM_MET)
         return false;
+    if (lending_says(engine, stream) && room < WORD_SIZE_MAX)
+        *more = true;
+    else if (lending_say(engine, stream, word))
+        return true;
     if (stream->look_due) {
         word->kind = WORD_LOOK;
         stream->look_due = false;
@@ -107,7 +115,7 @@ static bool say(weir_engine *engine, struct peer *peer, uint32_t room, struct wo
     }
     struct stream *stream = stream_first(engine, peer);
     for (; stream != NULL; stream = stream_next(engine, stream)) {
-        if (say_of(engine, peer, stream, word))
+        if (say_of(engine, peer, stream, room, word, more))
             return true;
     }
     return false;
@@ -217,6 +225,12 @@ static bool heard_of(weir_engine *engine, struct peer *peer, const struct word *
         return true;
     case WORD_CLOSED:
         closed(engine, stream);
+        return true;
+    case WORD_MAPPED:
+        lending_mapped(engine, stream, word->mapped);
+        return true;
+    case WORD_BACK:
+        lending_back(engine, stream);
         return true;
     default:
         return false;

@@ -7,6 +7,7 @@
 #include "engine.h"
 #include "found.h"
 #include "inflight.h"
+#include "lendings.h"
 #include "records.h"
 #include "streams.h"
 
@@ -161,7 +162,7 @@ const char *engine_verify_work(const weir_engine *engine) {
         if (wrong != NULL)
             return wrong;
     }
-    return NULL;
+    return lendings_verify(engine);
 }
 
 bool engine_is_full(const weir_engine *engine) {

@@ -162,6 +162,9 @@ struct weir_bytes {
 
 enum { WEIR_DIRECT_WORDS = 3 };
 
+/* Beside WEIR_ACCESS_*, of memory that is allocated: see import_address. */
+#define WEIR_MR_LENT (UINT32_C(1) << 31)
+
 /* A message that is written where it belongs: see post_direct. */
 struct weir_direct {
     const struct weir_bytes *parts; /* the payload, one part behind the other; in any memory */
@@ -295,6 +298,11 @@ struct weir_device_ops {
      * import_unmap: before mr_forget, the next and only call with this import. */
     void (*import_populate)(struct weir_device *device, const struct weir_rmr *rmr);
     void (*import_unmap)(struct weir_device *device, const struct weir_rmr *rmr);
+    /* Where the memory is in this process, until mr_forget (or import_unmap). If it was allocated
+     * with WEIR_MR_LENT, its bytes stay as they are meanwhile, also when its owner has released it,
+     * or is no more. NULL, as a pointer or as an answer: the processor does not reach it. Only a
+     * device that has this has to know WEIR_MR_LENT. */
+    void *(*import_address)(struct weir_device *device, const struct weir_rmr *rmr);
 
     /* RC QP in INIT: receives may be posted, nothing is sent. EFULL: there is no room for another
      * now, ENOMEM, EAGAIN: likewise, it is asked again. Any other error is told to the peer that

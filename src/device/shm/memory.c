@@ -160,7 +160,7 @@ static void mr_publish(struct weir_device *device, uint32_t index, const struct 
     entry->length = mr->length;
     entry->inode = inode;
     entry->fd = mr->fd;
-    entry->access = mr->access;
+    entry->access = mr->access & WEIR_ACCESS_ALL;
     entry->kind = mr->fd >= 0 ? SHM_KIND_MAPPED : SHM_KIND_PROCESS;
     uint64_t key = random_key(device);
     hand_lock(device);
@@ -232,7 +232,7 @@ static int mr_map(uint64_t length, struct shm_mr *mr, uint64_t *inode_out) {
 
 int shm_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access,
                     struct weir_mr *mr_out) {
-    if (length == 0 || !access_is_known(access))
+    if (length == 0 || !access_is_known(access & ~WEIR_MR_LENT))
         return WEIR_EINVAL;
     if (length > LENGTH_MAX)
         return WEIR_ENOMEM;
@@ -290,8 +290,12 @@ int shm_mr_release(struct weir_device *device, const struct weir_mr *mr_named) {
     mr->lkey = 0;
     qp_forget_pairs(device);
     if (mr->fd >= 0) {
-        /* Peers may keep the memfd mapped; its pages go back now all the same. */
-        fallocate(mr->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)mr->mapped_bytes);
+        /* Peers may keep the memfd mapped; its pages go back now all the same, unless they are
+         * lent.
+         */
+        if ((mr->access & WEIR_MR_LENT) == 0)
+            fallocate(mr->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                      (off_t)mr->mapped_bytes);
         fork_close(mr->fd);
     }
     if (mr->mapped_bytes != 0)
@@ -474,6 +478,12 @@ static void import_unmap(struct shm_import *import) {
 
 void shm_import_unmap(struct weir_device *device, const struct weir_rmr *rmr) {
     import_unmap(import_at(device, rmr->cookie));
+}
+
+void *shm_import_address(struct weir_device *device, const struct weir_rmr *rmr) {
+    const struct shm_import *import = import_find(device, rmr->rkey);
+    return import != NULL && import->kind == SHM_KIND_MAPPED ? (void *)(uintptr_t)import->base
+                                                             : NULL;
 }
 
 static void import_close(struct weir_device *device, struct shm_import *import) {

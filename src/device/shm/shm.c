@@ -117,6 +117,7 @@ const struct weir_device_ops shm_device_ops = {
     .mr_forget = shm_mr_forget,
     .import_populate = shm_import_populate,
     .import_unmap = shm_import_unmap,
+    .import_address = shm_import_address,
     .qp_create = shm_qp_create,
     .qp_connect = shm_qp_connect,
     .qp_error = shm_qp_error,

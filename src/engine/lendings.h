@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lendings.h: memory for messages that applications make in place. */
+#ifndef WEIR_ENGINE_LENDINGS_H
+#define WEIR_ENGINE_LENDINGS_H
+
+#include "state.h"
+
+/* The memory that a loan is in, by the number that a request names the loan by (plus 1), and the
+ * loan's own number there. */
+static inline struct lending *lending_of(weir_engine *engine, uint32_t loan, uint32_t *index_out) {
+    *index_out = (loan - 1) % LOANS_MAX;
+    return engine->lendings[(loan - 1) / LOANS_MAX];
+}
+
+/* Whether the receiver of the stream reads this memory where it is. */
+static inline bool lending_is_read(const weir_engine *engine, const struct lending *lending,
+                                   const struct stream *stream) {
+    return lending->offer == OFFER_MAPPED && &engine->streams[lending->stream] == stream;
+}
+
+/* The stream has no loans any more: all of it was forgotten. What is lent stays where it is, until
+ * it is back, or its receiver alone has it. */
+void lending_leave(weir_engine *engine, struct stream *stream);
+/* The word that tells the receiver of the stream where its loans are. False: it need not be told.
+ */
+bool lending_say(weir_engine *engine, struct stream *stream, struct word *word_out);
+/* Whether there is such a word. */
+bool lending_says(const weir_engine *engine, const struct stream *stream);
+/* The receiver's answer; and its word that one is back. */
+void lending_mapped(weir_engine *engine, const struct stream *stream, uint32_t mapped);
+void lending_back(weir_engine *engine, const struct stream *stream);
+/* The engine ends. Its memory is released as all memory is. */
+void lendings_end(weir_engine *engine);
+
+const char *lendings_verify(const weir_engine *engine);
+
+#endif
