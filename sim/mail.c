@@ -31,6 +31,7 @@ struct letter {
     uint64_t sent_ns;
     weir_transfer handle;
     bool queued, cancelled, once, orphan, absent;
+    bool lent; /* made in place */
     bool terminal;
     int status;
     uint32_t taken;
@@ -56,6 +57,7 @@ struct mail_node {
     weir_message held[MAIL_HELD];
     uint32_t held_letter[MAIL_HELD];
     uint32_t held_count;
+    weir_loan kept;   /* one that is not sent; id 0: none */
     uint64_t gone_ns; /* the last GONE that it was told */
 };
 
@@ -139,6 +141,7 @@ void mail_start(struct sim_app *app) {
     node = node_of(app);
     memset(node->slots, 0, sizeof(node->slots));
     node->held_count = 0;
+    node->kept.id = 0;
     node->registered =
         weir_memory_register(app->engine, node->bytes, sizeof(node->bytes), 0, &node->memory) == 0;
     for (uint32_t i = 0; i < MAIL_INBOXES; i++) {
@@ -168,6 +171,7 @@ void mail_life_ended(struct sim_app *app) {
         node->boxes[i].opened++;
     }
     node->held_count = 0;
+    node->kept.id = 0;
     for (uint32_t i = 0; i < SIM_RUN_NODES_MAX; i++) { /* whoever it sent to, or that sent to it */
         mail->nodes[i].gone_ns = app->run->world->now_ns;
     }
@@ -209,10 +213,50 @@ static uint32_t draw_length(struct sim_prng *prng) {
     }
 }
 
+static weir_transfer_options options_of(const struct sim_app *app, const struct letter *letter,
+                                        uint32_t number) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+
+    options.notify_tag = number;
+    options.user_data = SIM_MAIL | number;
+    options.flags = (letter->queued ? WEIR_TRANSFER_QUEUE : 0) |
+                    (letter->once ? WEIR_TRANSFER_ONCE : 0) |
+                    (letter->absent ? WEIR_TRANSFER_NO_WAIT : 0);
+    if (letter->deadline_ns != 0) {
+        options.timeout_ns = letter->deadline_ns - app->run->world->now_ns;
+    }
+    return options;
+}
+
+/* In memory that is lent; what is sent may be less than that. */
+static int send_lent(struct sim_app *app, struct letter *letter, uint32_t number) {
+    weir_transfer_options options = options_of(app, letter, number);
+    uint64_t more = sim_below(app_prng(app), 2) * sim_below(app_prng(app), 100);
+    weir_loan loan;
+    int error = weir_message_loan(app->engine, app->peers[letter->to].handle, letter->inbox,
+                                  letter->length + more, &loan);
+
+    if (error != 0) {
+        return error;
+    }
+    memset(loan.data, 0xa5, (size_t)loan.length);
+    loan.length = letter->length;
+    for (uint32_t i = 0; i < letter->length; i++) {
+        ((uint8_t *)loan.data)[i] = byte_of(number, i);
+    }
+    error = weir_loan_send(app->engine, &loan, &options, &letter->handle);
+    if ((weir_loan_return(app->engine, &loan) == 0) != (error != 0)) {
+        sim_violation(app->run->world,
+                      "M12 letter %u is sent: %s, and its loan is not whose it was", number,
+                      weir_error_name(error));
+    }
+    return error;
+}
+
 static int send_letter(struct sim_app *app, struct letter *letter, uint32_t number) {
     struct mail_node *node = node_of(app);
     struct sim_prng *prng = app_prng(app);
-    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer_options options = options_of(app, letter, number);
     uint8_t *bytes = node->bytes[letter->slot];
     uint32_t at = 0, parts = 1 + (uint32_t)sim_below(prng, 7);
     weir_part part[8];
@@ -230,14 +274,6 @@ static int send_letter(struct sim_app *app, struct letter *letter, uint32_t numb
             part[i] = (weir_part){.base = bytes, .offset = at, .length = length};
         }
         at += length;
-    }
-    options.notify_tag = number;
-    options.user_data = SIM_MAIL | number;
-    options.flags = (letter->queued ? WEIR_TRANSFER_QUEUE : 0) |
-                    (letter->once ? WEIR_TRANSFER_ONCE : 0) |
-                    (letter->absent ? WEIR_TRANSFER_NO_WAIT : 0);
-    if (letter->deadline_ns != 0) {
-        options.timeout_ns = letter->deadline_ns - app->run->world->now_ns;
     }
     return weir_message_send(app->engine, app->peers[letter->to].handle, letter->inbox, part, parts,
                              &options, &letter->handle);
@@ -314,11 +350,14 @@ static void act_send(struct sim_app *app) {
     if (sim_chance(prng, work->deadline)) {
         letter->deadline_ns = world->now_ns + sim_between(prng, 10000, 20000000);
     }
-    error = send_letter(app, letter, mail->count);
-    sim_trace(world, "n%u sends letter %u of %u B to inbox %u of n%u: %s", app->node->index,
-              mail->count, letter->length, letter->inbox, to, weir_error_name(error));
+    letter->lent = sim_below(prng, 3) == 0;
+    error = (letter->lent ? send_lent : send_letter)(app, letter, mail->count);
+    sim_trace(world, "n%u sends letter %u of %u B to inbox %u of n%u%s: %s", app->node->index,
+              mail->count, letter->length, letter->inbox, to, letter->lent ? ", in a loan" : "",
+              weir_error_name(error));
     if (error != 0) {
-        if (error != WEIR_EAGAIN && error != WEIR_ESTALE && error != WEIR_EPEER) {
+        if (error != WEIR_EAGAIN && error != WEIR_ESTALE && error != WEIR_EPEER &&
+            !(letter->lent && world->faults && (error == WEIR_ENOMEM || error == WEIR_EDEVICE))) {
             sim_violation(world, "M1 letter %u is refused: %s", mail->count,
                           weir_error_name(error));
         }
@@ -329,6 +368,36 @@ static void act_send(struct sim_app *app) {
     }
     node->slots[slot] = mail->count;
     doors_wanted(app, to);
+}
+
+/* A loan is kept, and is as it was when it is returned. */
+static void act_keep(struct sim_app *app) {
+    struct mail_node *node = node_of(app);
+    const struct sim_world *world = app->run->world;
+    uint32_t others = world->config.nodes - 1;
+    uint32_t to =
+        (app->node->index + 1 + (uint32_t)sim_below(app_prng(app), others)) % (others + 1);
+
+    if (node->kept.id != 0) {
+        for (uint32_t i = 0; i < node->kept.length; i++) {
+            if (((const uint8_t *)node->kept.data)[i] != 0x3c) {
+                sim_violation(app->run->world, "M12 n%u: byte %u of a loan changes",
+                              app->node->index, i);
+                break;
+            }
+        }
+        if (weir_loan_return(app->engine, &node->kept) != 0 ||
+            weir_loan_return(app->engine, &node->kept) != WEIR_ESTALE) {
+            sim_violation(app->run->world, "M12 n%u: a loan is not returned once",
+                          app->node->index);
+        }
+        node->kept.id = 0;
+    } else if (app->run->acting && app_peer_ready(app, to) &&
+               weir_message_loan(app->engine, app->peers[to].handle,
+                                 (uint32_t)sim_below(app_prng(app), MAIL_INBOXES),
+                                 draw_length(app_prng(app)), &node->kept) == 0) {
+        memset(node->kept.data, 0x3c, (size_t)node->kept.length);
+    }
 }
 
 static void act_cancel(struct sim_app *app) {
@@ -359,6 +428,9 @@ void mail_act(struct sim_app *app) {
     }
     if (sim_chance(prng, app->run->world->config.work.cancel)) {
         act_cancel(app);
+    }
+    if (sim_below(prng, 8) == 0) {
+        act_keep(app);
     }
     if (!node->boxes[number].open ? sim_below(prng, 8) == 0
                                   : sim_chance(prng, app->run->world->config.work.memory_release) &&
@@ -468,6 +540,9 @@ void mail_look(struct sim_app *app) {
         return;
     }
     node = node_of(app);
+    if (!acting && node->kept.id != 0) {
+        act_keep(app);
+    }
     look_at_statuses(app);
     for (uint32_t i = 0; i < MAIL_INBOXES && app->run->world->now_ns >= app->take_at_ns; i++) {
         weir_message message;

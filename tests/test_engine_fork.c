@@ -199,6 +199,7 @@ static void child_sends_and_takes(struct side *side) {
     weir_engine *engine = side->engine;
     weir_part part = {.base = "x", .length = 1};
     weir_message message = {.length = 0};
+    weir_loan loan = {.length = 0};
     weir_inbox inbox = {1};
     weir_transfer transfer;
 
@@ -208,6 +209,9 @@ static void child_sends_and_takes(struct side *side) {
     CHILD_MUST(weir_message_send(engine, side->peer, 0, &part, 1, NULL, &transfer) == WEIR_ECLOSED);
     CHILD_MUST(weir_message_take(engine, inbox, &message) == WEIR_ECLOSED);
     CHILD_MUST(weir_message_give_back(engine, &message) == WEIR_ECLOSED);
+    CHILD_MUST(weir_message_loan(engine, side->peer, 0, 8, &loan) == WEIR_ECLOSED);
+    CHILD_MUST(weir_loan_send(engine, &loan, NULL, &transfer) == WEIR_ECLOSED);
+    CHILD_MUST(weir_loan_return(engine, &loan) == WEIR_ECLOSED);
 }
 
 static void child_transfers(struct side *side, weir_transfer under_way) {

@@ -38,6 +38,7 @@ struct outputs {
     weir_inbox inbox;
     weir_inbox_info inbox_info;
     weir_message message;
+    weir_loan loan;
     unsigned char descriptor[WEIR_DESCRIPTOR_MAX];
     char address[WEIR_ADDRESS_MAX];
     char text[64];
@@ -477,6 +478,12 @@ static void test_W9_messages_that_fail_write_nothing(void **state) {
     FAILS(WEIR_EBOUNDS, weir_message_send(e, a.peer, 1, &part, 1, NULL, &o.transfer));
     part = (weir_part){.local = {UINT64_MAX}, .length = 8};
     FAILS(WEIR_ESTALE, weir_message_send(e, a.peer, 1, &part, 1, NULL, &o.transfer));
+    const weir_loan none = {.length = 8};
+    FAILS(WEIR_EINVAL, weir_message_loan(NULL, a.peer, 1, 8, &o.loan));
+    FAILS(WEIR_ETOOBIG, weir_message_loan(e, a.peer, 1, UINT64_MAX, &o.loan));
+    FAILS(WEIR_ESTALE, weir_message_loan(e, (weir_peer){77}, 1, 8, &o.loan));
+    FAILS(WEIR_ESTALE, weir_loan_send(e, &none, NULL, &o.transfer));
+    FAILS(WEIR_EINVAL, weir_loan_send(NULL, &none, NULL, &o.transfer));
     pair_close(&a, &b);
 }
 

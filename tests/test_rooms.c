@@ -66,7 +66,10 @@ static void test_heads(void **state) {
     bytes[12] = 1;
     assert_true(room_head_decode(bytes, head.mark, 192, &read));
     assert_true(read.skip);
-    bytes[12] = 2; /* no head that anybody writes */
+    bytes[12] = 2;
+    assert_true(room_head_decode(bytes, head.mark, ROOM_LINE, &read)); /* its bytes are elsewhere */
+    assert_true(read.loan && !read.skip && read.length == 100);
+    bytes[12] = 3; /* no head that anybody writes */
     assert_false(room_head_decode(bytes, head.mark, 192, &read));
     bytes[12] = 0;
     memset(bytes + 8, 0xff, 4); /* nor a length whose bytes would wrap */

@@ -695,7 +695,7 @@ static void test_right_marks_with_wrong_heads(void **state) {
         {.length = CHUNK - ROOM_LINE},     /* across the chunk's end */
         {.length = ROOM_LENGTH_MAX},       {.length = ROOM_LENGTH_MAX + 1}, {.length = UINT32_MAX},
         {.length = UINT32_MAX - 63}, /* its bytes would wrap */
-        {.length = 8, .tag = 2},     /* skip */
+        {.length = 8, .tag = 3},     /* no kind */
         {.length = 8, .tag = UINT32_MAX},
     };
     (void)state;
@@ -704,6 +704,50 @@ static void test_right_marks_with_wrong_heads(void **state) {
             bad_head((enum way)way, &changes[i]);
             end(NULL);
         }
+    }
+}
+
+static void assert_same_loan(const struct room_loan *a, const struct room_loan *b) {
+    assert_true(a->offset == b->offset && a->round == b->round && a->index == b->index);
+}
+
+/* A loan is a line, however long it is, which says where it is; in the order of all. */
+static void test_M12_a_loan_takes_a_line(void **state) {
+    (void)state;
+    for (int quietly = 0; quietly < 2; quietly++) {
+        const struct room_loan where = {0x123456789a, 77, 5};
+        begin(4, 2);
+        want(0, CHUNK);
+        told_to_look(0);
+        struct room_note second = put(0, ROOM_LOAN, 2); /* one line */
+        struct room_head head = head_of(second);
+        uint64_t words[ROOM_HEAD_WORDS + 3];
+        head.length = CHUNK - ROOM_LINE; /* as long as may be */
+        head.loan = true;
+        room_head_words(&head, words);
+        room_loan_encode(&where, words + ROOM_HEAD_WORDS);
+        memcpy(w.memory + (size_t)second.chunk * CHUNK + second.offset, words, sizeof(words));
+        assert_true(direct(0, 8, 3));
+        if (quietly) {
+            leave(0, 200);
+            quiet(0);
+        }
+        struct inbox_message loan = take(2), again;
+        assert_true(loan.is_loan);
+        assert_int_equal(loan.length, CHUNK - ROOM_LINE);
+        assert_same_loan(&loan.loan, &where);
+        struct inbox_message third = take(3);
+        assert_false(third.is_loan);
+        assert_int_equal(loan.stream, third.stream);
+        assert_true(inbox_loan(&w.inbox, loan.chunk, loan.place, loan.offset, &again));
+        assert_int_equal(again.stream, loan.stream);
+        assert_same_loan(&again.loan, &where);
+        assert_false(inbox_loan(&w.inbox, third.chunk, third.place, third.offset, &again));
+        give_back(loan);
+        assert_false(inbox_loan(&w.inbox, loan.chunk, loan.place, loan.offset, &again));
+        give_back(third);
+        take_nothing();
+        end(NULL);
     }
 }
 
@@ -805,6 +849,7 @@ int main(void) {
         TEST(taken_while_the_sender_leaves),
         TEST(a_closed_inbox_finds_nothing),
         TEST(right_marks_with_wrong_heads),
+        TEST(M12_a_loan_takes_a_line),
         TEST(a_direct_skip),
         TEST(direct_messages_in_one_another),
         TEST(messages_in_one_another_behind_a_gap),

@@ -9,7 +9,22 @@
 
 #include <cmocka.h>
 
+#include "loans.h"
 #include "words.h"
+
+static struct wire_descriptor largest_memory(void) {
+    struct wire_descriptor d;
+
+    memset(&d, 0, sizeof(d));
+    memset(d.instance, 0x17, sizeof(d.instance));
+    d.memory_id = d.length = UINT64_MAX;
+    d.access = WEIR_ACCESS_ALL;
+    memset(d.device, 'd', sizeof(d.device) - 1);
+    memset(d.fabric, 0xfa, sizeof(d.fabric));
+    d.blob_length = WEIR_MR_BLOB_MAX;
+    memset(d.blob, 0xb1, sizeof(d.blob));
+    return d;
+}
 
 /* A word of this kind with every field at its largest. */
 static struct word largest(enum word_kind kind) {
@@ -23,16 +38,13 @@ static struct word largest(enum word_kind kind) {
     } else if (kind == WORD_SHUT) {
         word.shut = (struct room_shut){UINT64_MAX, ROOM_CHUNKS_MAX - 1, 0xffffffc0};
     } else if (kind == WORD_MEET) {
-        struct wire_descriptor *d = &word.meet.memory;
         word.meet.chunk_bytes = ROOM_LENGTH_MAX + ROOM_LINE;
         word.meet.message_bytes_max = ROOM_LENGTH_MAX;
-        memset(d->instance, 0x17, sizeof(d->instance));
-        d->memory_id = d->length = UINT64_MAX;
-        d->access = WEIR_ACCESS_ALL;
-        memset(d->device, 'd', sizeof(d->device) - 1);
-        memset(d->fabric, 0xfa, sizeof(d->fabric));
-        d->blob_length = WEIR_MR_BLOB_MAX;
-        memset(d->blob, 0xb1, sizeof(d->blob));
+        word.meet.memory = largest_memory();
+    } else if (kind == WORD_POOL) {
+        word.pool = largest_memory();
+    } else if (kind == WORD_MAPPED) {
+        word.mapped = WORD_MAPPED_NEVER;
     } else if (kind == WORD_GRANT) {
         word.grant = (struct room_grant){UINT64_MAX, UINT64_MAX, ROOM_CHUNKS_MAX - 1, true};
     } else if (kind == WORD_CALL) {
@@ -72,12 +84,12 @@ static void test_fields_arrive_where_they_belong(void **state) {
     const uint8_t shut_bytes[] = {2, 0, 24, 0, 4, 3, 2, 1, 6,   0, 0, 0,
                                   0, 0, 0,  0, 7, 0, 0, 0, 128, 0, 0, 0};
     const struct word grant = {.kind = WORD_GRANT, .inbox = 1, .grant = {6, 9, 7, true}};
-    const uint8_t grant_bytes[] = {7, 0, 28, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0,
+    const uint8_t grant_bytes[] = {8, 0, 28, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0,
                                    0, 0, 9,  0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 128};
     const struct word look = {.kind = WORD_LOOK, .inbox = 0xfffefdfc};
     const uint8_t look_bytes[] = {4, 0, 8, 0, 0xfc, 0xfd, 0xfe, 0xff};
     const struct word opened = {.kind = WORD_OPENED};
-    const uint8_t opened_bytes[] = {10, 0, 8, 0, 0, 0, 0, 0};
+    const uint8_t opened_bytes[] = {11, 0, 8, 0, 0, 0, 0, 0};
     uint8_t bytes[WORD_SIZE_MAX];
     struct word back;
     uint32_t length;
@@ -211,6 +223,13 @@ static void test_values_out_of_range_are_refused(void **state) {
     struct word call = largest(WORD_CALL);
     call.place = 0;
     refused(&call);
+
+    struct word pool = largest(WORD_POOL);
+    pool.pool.length = LOANS_HEAD; /* no room for a loan */
+    refused(&pool);
+    struct word mapped = largest(WORD_MAPPED);
+    mapped.mapped++;
+    refused(&mapped);
 }
 
 /* LOOK says nothing but where. */
