@@ -257,8 +257,11 @@ static void nic_mr_forget(struct weir_device *nic, const struct weir_rmr *rmr) {
     }
 }
 
-static void *nic_import_address(struct weir_device *nic, const struct weir_rmr *rmr) {
+static void *nic_import_address(struct weir_device *nic, const struct weir_rmr *rmr,
+                                bool *ordered_out) {
     uint32_t index = rmr->rkey & (NIC_MRS_MAX - 1);
+
+    *ordered_out = true; /* one thread does it all */
 
     return index < nic->import_count && nic->imports[index].key == rmr->rkey &&
                    nic->imports[index].pages != NULL

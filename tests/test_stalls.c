@@ -203,7 +203,7 @@ static void test_M10_an_application_that_makes_no_progress(void **state) {
 static void test_M10_an_application_that_takes_no_notifications(void **state) {
     (void)state;
     notify_many();
-    stalls(WEIR_STALL_PEER_NOTIFICATIONS, "takes no notifications: 8 wait for it there");
+    stalls(WEIR_STALL_PEER_NOTIFICATIONS, "the peer's application takes no notifications: ");
     tell(TAKES);
     resumes();
 }

@@ -123,6 +123,31 @@ static int land_some(struct worker *worker, uint64_t index) {
     return 0;
 }
 
+/* Makes the message where it is sent from, which is a loan of weir's with --loan, and sends it.
+ * EAGAIN: not now. */
+static inline int send_message(struct worker *worker, struct flight *flight,
+                               const weir_transfer_options *options) {
+    const struct stream *stream = worker->stream;
+    struct session *session = stream->session;
+    uint64_t key = content_key(SEND_SEED, options->notify_tag);
+    weir_loan loan;
+    int rc;
+
+    if (stream->options->loan == 0)
+        return weir_message_send(session->engine, session->peer, stream->inbox.number,
+                                 &flight->part, 1, options, &flight->transfer);
+    rc = weir_message_loan(session->engine, session->peer, stream->inbox.number, stream->size,
+                           &loan);
+    if (rc != 0)
+        return rc;
+    if (stream->options->verify != 0)
+        content_fill(loan.data, stream->size, key);
+    rc = weir_loan_send(session->engine, &loan, options, &flight->transfer);
+    if (rc != 0)
+        weir_loan_return(session->engine, &loan);
+    return rc;
+}
+
 /* Sends the next message from a place that is free. now: when it is sent, or 0 if it is not timed.
  */
 static inline int launch(struct worker *worker, uint64_t index, uint64_t now) {
@@ -135,12 +160,10 @@ static inline int launch(struct worker *worker, uint64_t index, uint64_t now) {
 
     transfer.notify_tag = proto_message_tag(worker->index, worker->sent);
     flight->started_ns = now;
-    if (stream->options->verify != 0)
+    if (stream->options->verify != 0 && stream->options->loan == 0)
         content_fill((unsigned char *)session->base + flight->part.offset, stream->size,
                      content_key(SEND_SEED, transfer.notify_tag));
-    while ((rc = weir_message_send(session->engine, session->peer, stream->inbox.number,
-                                   &flight->part, 1, &transfer, &flight->transfer)) ==
-           WEIR_EAGAIN) {
+    while ((rc = send_message(worker, flight, &transfer)) == WEIR_EAGAIN) {
         worker->eagain++;
         if (land_some(worker, index) != 0 || pause_worker(worker, &worker->flights[next]) != 0)
             return -1;

@@ -46,6 +46,25 @@ static int ping_idle(struct ping *ping) {
     return session_patience(session, &ping->patience, ping->sent, (weir_transfer){0});
 }
 
+/* With --loan, in a loan. */
+static int ping_post(struct ping *ping, const weir_transfer_options *options,
+                     weir_transfer *transfer_out) {
+    const struct session *session = ping->session;
+    weir_loan loan;
+    int rc;
+
+    if (session->options->loan == 0)
+        return weir_message_send(session->engine, session->peer, ping->theirs, &ping->part, 1,
+                                 options, transfer_out);
+    rc = weir_message_loan(session->engine, session->peer, ping->theirs, ping->size, &loan);
+    if (rc != 0)
+        return rc;
+    rc = weir_loan_send(session->engine, &loan, options, transfer_out);
+    if (rc != 0)
+        weir_loan_return(session->engine, &loan);
+    return rc;
+}
+
 /* Sends the message, again and again while there is no room. It may still wait in the engine when
  * this returns; its bytes do not change. */
 static int ping_send(struct ping *ping) {
@@ -55,8 +74,7 @@ static int ping_send(struct ping *ping) {
     int rc;
 
     options.notify_tag = proto_message_tag(0, ping->sent);
-    while ((rc = weir_message_send(session->engine, session->peer, ping->theirs, &ping->part, 1,
-                                   &options, &transfer)) == WEIR_EAGAIN) {
+    while ((rc = ping_post(ping, &options, &transfer)) == WEIR_EAGAIN) {
         weir_engine_progress(session->engine);
         if (ping_idle(ping) != 0)
             return -1;
@@ -173,7 +191,7 @@ static int latency_run(struct ping *ping, struct report *report, struct result *
     struct session *session = ping->session;
     const struct options *o = session->options;
     uint64_t local = ping->size == 0 ? LINE : ping->size;
-    struct proto_open open = {.kind = PROTO_KIND_SEND_PING,
+    struct proto_open open = {.kind = o->loan != 0 ? PROTO_KIND_LOAN_PING : PROTO_KIND_SEND_PING,
                               .page_bytes = LINE,
                               .page_stride = LINE,
                               .page_count = 1,

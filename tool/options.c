@@ -138,6 +138,7 @@ static const struct entry entries[] = {
      AT(cold), 1 * MIB, MEMORY_BYTES_MAX},
     {"notify", NULL, "a notification with every transfer", KIND_FLAG, ON_STREAM, AT(notify), 0, 1},
     {"verify", NULL, "check every byte of every transfer", KIND_FLAG, ON_MANY, AT(verify), 0, 1},
+    {"loan", NULL, "each message is made in place", KIND_FLAG, ON(CMD_SEND), AT(loan), 0, 1},
     {"latency", "[=notify|memory]", "8-byte ping-pong, by notification or memory", KIND_LATENCY,
      ON(CMD_WRITE), AT(latency), 0, 0},
     {"latency", NULL, "ping-pong, by a message each way", KIND_FLAG, ON(CMD_SEND), AT(latency), 0,

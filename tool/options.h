@@ -89,6 +89,7 @@ struct options {
     uint64_t watch;
     uint64_t notify;
     uint64_t verify;
+    uint64_t loan;
     uint64_t rounds;
     uint64_t quick;
     double seconds;

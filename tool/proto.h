@@ -91,7 +91,8 @@ enum proto_kind {
     PROTO_KIND_REPLAY,
     PROTO_KIND_FAULTS, /* PROTO_KIND_WRITE, with faults */
     PROTO_KIND_SEND,
-    PROTO_KIND_SEND_PING
+    PROTO_KIND_SEND_PING,
+    PROTO_KIND_LOAN_PING /* likewise, made in loans both ways */
 };
 
 #define PROTO_SEATS_MAX 1024

@@ -95,12 +95,19 @@ int target_post(struct target *target, struct served *served, uint32_t inbox, ui
                 const weir_part *part) {
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     weir_transfer transfer;
+    weir_loan loan;
     int rc;
 
     if (served->answers++ % ANSWERS_LOOK == 0 && leaves_too_many(target, served))
         return WEIR_EAGAIN;
     options.notify_tag = tag;
-    rc = weir_message_send(target->engine, served->peer, inbox, part, 1, &options, &transfer);
+    rc = served->open.kind == PROTO_KIND_LOAN_PING
+             ? weir_message_loan(target->engine, served->peer, inbox, part->length, &loan)
+             : WEIR_EAGAIN;
+    if (rc == 0)
+        rc = weir_loan_send(target->engine, &loan, &options, &transfer);
+    else /* also where all that may be lent is */
+        rc = weir_message_send(target->engine, served->peer, inbox, part, 1, &options, &transfer);
     if (rc == 0 && transfer.id != 0)
         weir_transfer_release(target->engine, transfer);
     return rc;
@@ -120,7 +127,7 @@ static int check_open(const struct target *target, const struct proto_open *open
     uint64_t max = target->options->memory_max;
 
     if (open->magic != PROTO_MAGIC || open->kind < PROTO_KIND_WRITE ||
-        open->kind > PROTO_KIND_SEND_PING || open->memory > MEMORY_OWN)
+        open->kind > PROTO_KIND_LOAN_PING || open->memory > MEMORY_OWN)
         return WEIR_EINVAL;
     if (open->message_bytes > PROTO_MESSAGE_MAX || open->waiting > PROTO_MESSAGES_MAX ||
         open->hold > PROTO_MESSAGES_MAX)
@@ -139,7 +146,7 @@ static int check_open(const struct target *target, const struct proto_open *open
         return WEIR_ETOOBIG;
     if (open->kind == PROTO_KIND_REPLAY && (open->seats == 0 || open->list_bytes == 0))
         return WEIR_EINVAL;
-    if ((open->kind == PROTO_KIND_SEND || open->kind == PROTO_KIND_SEND_PING) && open->seats == 0)
+    if (open->kind >= PROTO_KIND_SEND && open->seats == 0)
         return WEIR_EINVAL;
     if (open->kind == PROTO_KIND_FILL &&
         (open->seats != 1 || open->list_bytes == 0 || open->list_bytes / 8 > open->page_count))
@@ -505,7 +512,7 @@ static unsigned visit_sessions(struct target *target, struct mood *mood_out) {
             work += rc > 0;
         } else if (inbox_is_of(served)) {
             int rc = inbox_take(target, served);
-            mood_out->playing = mood_out->playing || served->open.kind == PROTO_KIND_SEND_PING;
+            mood_out->playing = mood_out->playing || served->open.kind >= PROTO_KIND_SEND_PING;
             if (rc < 0)
                 end_session(target, served, "a client's message cannot be taken", rc);
             work += rc > 0;

@@ -120,7 +120,7 @@ void inbox_free(struct served *served);
 int inbox_name(struct target *target, struct served *served);
 int inbox_drain(struct target *target, struct served *served, const weir_notification *message);
 static inline bool inbox_is_of(const struct served *served) {
-    return served->open.kind == PROTO_KIND_SEND || served->open.kind == PROTO_KIND_SEND_PING;
+    return served->open.kind >= PROTO_KIND_SEND;
 }
 
 #endif

@@ -119,7 +119,7 @@ static int take_one(struct target *target, struct served *served, const weir_mes
     if (served->open.crowd == 0 && message->from.id != served->peer.id)
         return weir_message_give_back(target->engine, message);
     count_message(served, message);
-    if (served->open.kind == PROTO_KIND_SEND_PING)
+    if (served->open.kind >= PROTO_KIND_SEND_PING)
         rc = target_post(target, served, served->open.answers, message->tag, &part);
     if (rc == 0)
         rc = keep(target, served, message);

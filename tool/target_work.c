@@ -44,6 +44,7 @@ uint64_t work_scratch_bytes(const struct proto_open *open) {
     case PROTO_KIND_FAULTS:
         return LENT_BYTES;
     case PROTO_KIND_SEND_PING:
+    case PROTO_KIND_LOAN_PING:
         return open->message_bytes == 0 ? 64 : open->message_bytes;
     default:
         return 0;
@@ -51,7 +52,7 @@ uint64_t work_scratch_bytes(const struct proto_open *open) {
 }
 
 uint64_t work_inbox_bytes(const struct proto_open *open) {
-    if (open->kind != PROTO_KIND_SEND && open->kind != PROTO_KIND_SEND_PING)
+    if (open->kind < PROTO_KIND_SEND)
         return 0;
     return proto_inbox_bytes(open) + open->hold * sizeof(weir_message);
 }
@@ -110,6 +111,7 @@ int work_open(struct target *target, struct served *served) {
         return replay_open(served);
     case PROTO_KIND_SEND:
     case PROTO_KIND_SEND_PING:
+    case PROTO_KIND_LOAN_PING:
         return inbox_open(target, served);
     default:
         return 0;

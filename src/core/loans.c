@@ -17,9 +17,15 @@ static _Atomic uint64_t *line_of(uint8_t *memory, uint32_t index) {
     return word_at(memory, index * ROOM_LINE);
 }
 
-bool loans_give_back(uint8_t *memory, const struct room_loan *loan) {
+bool loans_give_back(uint8_t *memory, const struct room_loan *loan, bool ordered) {
     /* First written, then looked, against the sender's: first the bell, then the lines. */
-    atomic_exchange(line_of(memory, loan->index), wire_data_le64(loan->round));
+    if (ordered) {
+        atomic_store_explicit(line_of(memory, loan->index), wire_data_le64(loan->round),
+                              memory_order_release);
+        atomic_signal_fence(memory_order_seq_cst);
+    } else {
+        atomic_exchange(line_of(memory, loan->index), wire_data_le64(loan->round));
+    }
     return atomic_load(word_at(memory, LOANS_BELL)) != 0;
 }
 
@@ -28,15 +34,14 @@ void loans_wait(struct loans *loans, bool waits) {
 }
 
 bool loans_look(struct loans *loans) {
-    bool found = false;
-    for (uint32_t i = 0; i < LOANS_MAX; i++) {
-        if (loans->at[i].state != LOAN_LENT ||
-            wire_data_le64(atomic_load(line_of(loans->memory, i))) != loans->at[i].round)
-            continue;
-        loans_give(loans, i);
-        found = true;
+    uint32_t before = loans->used;
+    for (uint32_t at = before; at-- > 0;) {
+        uint32_t i = loans->order[at];
+        if (loans->at[i].state == LOAN_LENT &&
+            wire_data_le64(atomic_load(line_of(loans->memory, i))) == loans->at[i].round)
+            loans_give(loans, i);
     }
-    return found;
+    return loans->used < before;
 }
 
 /* ---- pieces ---- */

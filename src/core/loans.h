@@ -75,8 +75,8 @@ void loans_give(struct loans *loans, uint32_t index);
 
 /* Looks at the lines: whether a loan came back, which is free then. */
 bool loans_look(struct loans *loans);
-/* Somebody waits here for one to come back, or does not. Behind loans_wait and a full barrier the
- * lines have to be looked at once more. */
+/* Somebody waits here for one to come back, or does not. Behind loans_wait, and behind a full
+ * barrier for receivers too, the lines have to be looked at once more. */
 void loans_wait(struct loans *loans, bool waits);
 
 /* The receiver's side of it, for a memory of so many bytes. Whether this can be a loan there: what
@@ -85,8 +85,9 @@ static inline bool loans_hold(uint64_t bytes, const struct room_loan *loan, uint
     return loan->index < LOANS_MAX && loan->round != 0 && loan->offset >= LOANS_HEAD &&
            loan->offset <= bytes && length <= bytes - loan->offset;
 }
-/* Gives it back. True: its sender waits, and is to be told. */
-bool loans_give_back(uint8_t *memory, const struct room_loan *loan);
+/* Gives it back. True: its sender waits, and is to be told. ordered: the sender makes a full
+ * barrier for this side, too, between loans_wait and its last look. */
+bool loans_give_back(uint8_t *memory, const struct room_loan *loan, bool ordered);
 
 /* NULL, or a sentence about what is wrong. */
 const char *loans_verify(const struct loans *loans);

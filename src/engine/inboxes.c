@@ -84,7 +84,7 @@ static enum word_mapped map(weir_engine *engine, const struct wire_descriptor *m
                             needed, &lent->rmr);
     if (rc != WEIR_OK)
         return rc == WEIR_EAGAIN ? WORD_MAPPED_LATER : WORD_MAPPED_NEVER;
-    lent->base = ops->import_address(engine->device, &lent->rmr);
+    lent->base = ops->import_address(engine->device, &lent->rmr, &lent->ordered);
     lent->bytes = memory->length;
     if (lent->base == NULL)
         ops->mr_forget(engine->device, &lent->rmr);
@@ -117,7 +117,8 @@ const uint8_t *inboxes_loan(const struct inbox_entry *entry, const struct inbox_
 void inboxes_loan_back(weir_engine *engine, struct inbox_entry *entry,
                        const struct inbox_message *message) {
     struct lent *lent = &entry->lents[message->stream];
-    if (inboxes_loan(entry, message, 0) == NULL || !loans_give_back(lent->base, &message->loan))
+    if (inboxes_loan(entry, message, 0) == NULL ||
+        !loans_give_back(lent->base, &message->loan, lent->ordered))
         return;
     uint32_t peer = inbox_sender(&entry->inbox, message->stream);
     if (peer == INBOX_NONE || !entry->open)

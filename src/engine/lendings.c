@@ -45,7 +45,8 @@ static uint32_t find(weir_engine *engine, uint64_t id) {
 
 /* Looks for loans that are back. */
 static void look(weir_engine *engine, struct lending *lending) {
-    for (uint32_t i = 0; i < LOANS_MAX; i++) {
+    for (uint32_t at = lending->loans.used; at-- > 0;) {
+        uint32_t i = lending->loans.order[at];
         const struct loan *loan = &lending->loans.at[i];
         if (loan->state == LOAN_SENT && loan->transfer != 0 &&
             record_status(engine, loan->transfer) != WEIR_EINPROGRESS)
@@ -55,10 +56,10 @@ static void look(weir_engine *engine, struct lending *lending) {
 }
 
 static bool is_in_use(const struct lending *lending) {
-    bool used = false;
-    for (uint32_t i = 0; i < LOANS_MAX; i++)
-        used |= lending->loans.at[i].state == LOAN_HELD || lending->loans.at[i].state == LOAN_SENT;
-    return used;
+    uint32_t lent = 0;
+    for (uint32_t at = 0; at < lending->loans.used; at++)
+        lent += lending->loans.at[lending->loans.order[at]].state == LOAN_LENT;
+    return lent < lending->loans.used;
 }
 
 static void drop(weir_engine *engine, struct lending *lending) {
@@ -205,6 +206,8 @@ static uint32_t take_piece(weir_engine *engine, struct lending *lending, uint32_
     if (index == LOANS_NONE && lending->offer == OFFER_MAPPED) {
         loans_wait(&lending->loans, true);
         lending->rings = true;
+        if (engine->device_ops->direct_order != NULL)
+            engine->device_ops->direct_order(engine->device);
         look(engine, lending);
         index = loans_take(&lending->loans, length, engine->loan_rounds + 1);
     }
@@ -319,10 +322,18 @@ int weir_loan_send(weir_engine *engine, const weir_loan *loan, const weir_transf
         return WEIR_EINVAL;
     if (engine->forked)
         return WEIR_ECLOSED;
+    bool plain = transfer_out != NULL &&
+                 (options == NULL || (options->size == sizeof(*options) && options->flags == 0));
     own_enter(engine);
     int rc = begin(engine, loan, &sent);
+    bool now = rc == WEIR_OK && plain &&
+               submit_loan_now(engine, &sent, options != NULL ? options->notify_tag : 0);
+    if (now) {
+        done(engine, &sent, WEIR_OK, 0);
+        transfer_out->id = 0;
+    }
     own_leave(engine);
-    if (rc != WEIR_OK)
+    if (rc != WEIR_OK || now)
         return rc;
     uint64_t transfer = 0;
     rc = submit_loan(engine, &sent, options, transfer_out, &transfer);

@@ -150,7 +150,7 @@ struct transfer {
     struct outbox_spot spot;
     uint32_t message_length;
     uint32_t turn_begun; /* the watch's, when it was submitted */
-    uint32_t loan; /* the one that the message is in, plus 1; 0: loans.c */
+    uint32_t loan;       /* the one that the message is in, plus 1; 0: loans.c */
 
     uint64_t user_data;
     uint64_t tag;
@@ -360,6 +360,7 @@ struct lending {
 struct lent {
     uint8_t *base; /* NULL: there is none */
     uint64_t bytes;
+    bool ordered; /* its owner makes barriers for us */
     struct weir_rmr rmr;
     uint8_t mapped;  /* enum word_mapped, */
     bool mapped_due; /* which its sender is to be told */

@@ -628,10 +628,8 @@ static __attribute__((noinline)) int general_message(weir_engine *engine, uint64
     return submit_message(engine, &request, options, transfer_out, &id);
 }
 
-int submit_loan(weir_engine *engine, const struct submit_loan *loan,
-                const weir_transfer_options *options, weir_transfer *transfer_out,
-                uint64_t *id_out) {
-    struct request request = {
+static struct request request_of(const struct submit_loan *loan) {
+    return (struct request){
         .parts = &loan->part,
         .count = 1,
         .peer_id = loan->peer_id,
@@ -639,6 +637,21 @@ int submit_loan(weir_engine *engine, const struct submit_loan *loan,
         .loan = loan->loan,
         .opcode = WEIR_OP_WRITE,
     };
+}
+
+bool submit_loan_now(weir_engine *engine, const struct submit_loan *loan, uint64_t tag) {
+    struct peer *peer = &engine->peers[loan->peer_id & engine->peers_mask];
+    struct request request = request_of(loan);
+    request.options.notify_tag = tag;
+    return peer->id == loan->peer_id && peer->fast_qp != NULL &&
+           atomic_load_explicit(&engine->submitted, memory_order_relaxed) == 0 &&
+           fast_loan(engine, peer, &request) == WEIR_OK;
+}
+
+int submit_loan(weir_engine *engine, const struct submit_loan *loan,
+                const weir_transfer_options *options, weir_transfer *transfer_out,
+                uint64_t *id_out) {
+    struct request request = request_of(loan);
     return submit_message(engine, &request, options, transfer_out, id_out);
 }
 

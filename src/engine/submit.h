@@ -16,8 +16,10 @@ struct submit_loan {
     uint64_t peer_id;
     weir_part part;
 };
-/* As weir_message_send. *id_out: the handle of the transfer, also of one that is queued; 0: it is
- * done. */
+/* With the engine, and no options but a tag: in one go. False: nothing was done. */
+bool submit_loan_now(weir_engine *engine, const struct submit_loan *loan, uint64_t tag);
+/* As weir_message_send, without the engine. *id_out: the handle of the transfer, also of one that
+ * is queued; 0: it is done. */
 int submit_loan(weir_engine *engine, const struct submit_loan *loan,
                 const weir_transfer_options *options, weir_transfer *transfer_out,
                 uint64_t *id_out);

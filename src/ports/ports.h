@@ -300,9 +300,11 @@ struct weir_device_ops {
     void (*import_unmap)(struct weir_device *device, const struct weir_rmr *rmr);
     /* Where the memory is in this process, until mr_forget (or import_unmap). If it was allocated
      * with WEIR_MR_LENT, its bytes stay as they are meanwhile, also when its owner has released it,
-     * or is no more. NULL, as a pointer or as an answer: the processor does not reach it. Only a
-     * device that has this has to know WEIR_MR_LENT. */
-    void *(*import_address)(struct weir_device *device, const struct weir_rmr *rmr);
+     * or is no more. *ordered_out: the owner's direct_order is a full barrier here, too, between
+     * what is written there and what is read. NULL, as a pointer or as an answer: the processor
+     * does not reach it. Only a device that has this has to know WEIR_MR_LENT. */
+    void *(*import_address)(struct weir_device *device, const struct weir_rmr *rmr,
+                            bool *ordered_out);
 
     /* RC QP in INIT: receives may be posted, nothing is sent. EFULL: there is no room for another
      * now, ENOMEM, EAGAIN: likewise, it is asked again. Any other error is told to the peer that

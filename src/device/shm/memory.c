@@ -480,10 +480,13 @@ void shm_import_unmap(struct weir_device *device, const struct weir_rmr *rmr) {
     import_unmap(import_at(device, rmr->cookie));
 }
 
-void *shm_import_address(struct weir_device *device, const struct weir_rmr *rmr) {
+void *shm_import_address(struct weir_device *device, const struct weir_rmr *rmr,
+                         bool *ordered_out) {
     const struct shm_import *import = import_find(device, rmr->rkey);
-    return import != NULL && import->kind == SHM_KIND_MAPPED ? (void *)(uintptr_t)import->base
-                                                             : NULL;
+    if (import == NULL || import->kind != SHM_KIND_MAPPED)
+        return NULL;
+    *ordered_out = import->link->ordered;
+    return (void *)(uintptr_t)import->base;
 }
 
 static void import_close(struct weir_device *device, struct shm_import *import) {

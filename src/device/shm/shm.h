@@ -336,7 +336,7 @@ int shm_mr_release(struct weir_device *device, const struct weir_mr *mr);
 void shm_revoke(struct weir_device *device);
 void shm_import_populate(struct weir_device *device, const struct weir_rmr *rmr);
 void shm_import_unmap(struct weir_device *device, const struct weir_rmr *rmr);
-void *shm_import_address(struct weir_device *device, const struct weir_rmr *rmr);
+void *shm_import_address(struct weir_device *device, const struct weir_rmr *rmr, bool *ordered_out);
 int shm_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
                   uint32_t *blob_length_out);
 int shm_mr_import(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
