@@ -734,10 +734,11 @@ typedef struct weir_loan {
  * WEIR_LOANS_MAX at a time for one inbox of one peer, and memory of this engine's for four of its
  * longest messages (at least 64 KiB, and no more than 64 MiB unless one is longer), which is taken
  * with the first loan, backed as by weir_memory_allocate, and goes, at the next call about loans,
- * when the peer is gone and nothing of it is lent. Neither blocks for room nor makes a session.
- * EAGAIN: all of it is lent. weir_engine_wait and weir_engine_fd wake when some is back. Other
- * errors: ESTALE (the peer), ETOOBIG (1 GiB; longer than the inbox's longest, once that is known),
- * EFULL (as the status of weir_message_send), ECLOSED, and those of weir_memory_allocate. */
+ * when the peer is gone and nothing of it is lent. The call does not wait, and makes no session.
+ * Errors: EAGAIN (all of it is lent: weir_engine_wait and weir_engine_fd wake when some is back),
+ * ESTALE (the peer), ETOOBIG (1 GiB; longer than the inbox's longest, once that is known), EFULL
+ * (as the status of weir_message_send), ECLOSED, and as weir_memory_allocate ENOMEM, EMEMLOCK,
+ * EMFILE, EDEVICE. */
 WEIR_API int weir_message_loan(weir_engine *engine, weir_peer peer, uint32_t inbox, uint64_t length,
                                weir_loan *loan_out);
 
@@ -746,7 +747,8 @@ WEIR_API int weir_message_loan(weir_engine *engine, weir_peer peer, uint32_t inb
  * it is, and the loan is free when it was given back there. Else it is free when the status is
  * terminal. Behind 0 the application does not touch the memory any more; behind an error the loan
  * is its own still. Errors: ESTALE (the loan was sent or returned before; the peer), EBOUNDS (its
- * length is more than was lent), and those of weir_message_send. */
+ * length is more than was lent), EINVAL (the options), EAGAIN (a pool is full). Statuses are those
+ * of weir_message_send. */
 WEIR_API int weir_loan_send(weir_engine *engine, const weir_loan *loan,
                             const weir_transfer_options *options, weir_transfer *transfer_out);
 

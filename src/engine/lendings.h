@@ -18,6 +18,12 @@ static inline bool lending_is_read(const weir_engine *engine, const struct lendi
     return lending->offer == OFFER_MAPPED && &engine->streams[lending->stream] == stream;
 }
 
+/* The memory of the stream's loans; NULL: there is none. */
+struct lending *lending_at(const weir_engine *engine, const struct stream *stream);
+/* Whether the application, or a transfer, has a loan of it. */
+bool lending_is_in_use(const struct lending *lending);
+/* The entry is nobody's any more; its memory is the caller's. */
+void lending_drop(weir_engine *engine, struct lending *lending);
 /* The stream has no loans any more: all of it was forgotten. What is lent stays where it is, until
  * it is back, or its receiver alone has it. */
 void lending_leave(weir_engine *engine, struct stream *stream);

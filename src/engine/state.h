@@ -8,8 +8,8 @@
  *   peer ── endpoint machine ── up to EP_SESSIONS sessions ── QPs (ledger, credit, drain)
  *     └── transfers, each on one of the peer's lists: pending, posted, parked
  *
- * Structures only. Each module has a header of its own for what it does; docs/design.md has the
- * floors that they stand on.
+ * Structures only. The file is long because all that the engine knows is here. Each module has a
+ * header of its own for what it does; docs/design.md has the floors that they stand on.
  */
 #ifndef WEIR_ENGINE_STATE_H
 #define WEIR_ENGINE_STATE_H
@@ -150,7 +150,7 @@ struct transfer {
     struct outbox_spot spot;
     uint32_t message_length;
     uint32_t turn_begun; /* the watch's, when it was submitted */
-    uint32_t loan;       /* the one that the message is in, plus 1; 0: loans.c */
+    uint32_t loan;       /* the one that the message is in, plus 1; 0: loan.c */
 
     uint64_t user_data;
     uint64_t tag;
@@ -342,7 +342,7 @@ enum offer {
     OFFER_NEVER   /* it cannot */
 };
 
-/* Memory of loans for one inbox of one peer: loans.c. */
+/* Memory of loans for one inbox of one peer: lendings.c. */
 struct lending {
     uint32_t stream; /* that it is of; NONE: of none any more */
     uint32_t inbox;
@@ -353,6 +353,7 @@ struct lending {
     bool early;       /* made before the longest message was known */
     bool rings;       /* the application waits for a loan to come back */
     weir_memory memory;
+    struct wire_descriptor descriptor;
     struct loans loans;
 };
 

@@ -8,7 +8,7 @@
 /* Takes over the caller's reference. Any thread. */
 void submit_cancel(weir_engine *engine, struct transfer *transfer);
 
-/* A message in a loan: lendings.c. */
+/* A message in a loan: loan.c. */
 struct submit_loan {
     uint32_t loan; /* plus 1 */
     uint32_t inbox;
