@@ -518,6 +518,7 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
     struct qp *qp = choose_qp(engine, peer, session);
     if (qp == NULL || !inflight_fits(engine, piece->length))
         return false;
+    transfer->turn_begun = peer->watch.turn;
     bool quiet = engine->caps.ordered && ledger_may_be_quiet(&qp->ledger, 1);
     uint64_t seq = take(engine, qp, index, 1, 0, piece->length);
     const struct plan_limits limits = {

@@ -92,7 +92,6 @@ record_init(weir_engine *engine, struct transfer *transfer, const struct peer *p
     transfer->flags = options->flags;
     transfer->peer = peer_index(engine, peer);
     transfer->party = peer->party;
-    transfer->turn_begun = peer->watch.turn;
     transfer->version = engine->regions.version;
     transfer->outstanding = 0;
     transfer->result = 0;

@@ -149,7 +149,7 @@ struct transfer {
     uint64_t turn; /* of its stream */
     struct outbox_spot spot;
     uint32_t message_length;
-    uint32_t turn_begun; /* the watch's, when it was submitted */
+    uint32_t turn_begun; /* the watch's, when it was taken up */
     uint32_t loan;       /* the one that the message is in, plus 1; 0: loan.c */
 
     uint64_t user_data;

@@ -28,6 +28,8 @@
     X(test_S9_over_many_qps_that_break)                                                            \
     X(test_S9_both_ways_over_sessions_that_break)                                                  \
     X(test_S9_two_senders_over_sessions_that_break)                                                \
+    X(test_M12_loans)                                                                              \
+    X(test_M12_loans_over_sessions_that_break)                                                     \
     X(test_W1_a_receiver_that_does_not_look)                                                       \
     X(test_T10_the_sender_is_closed)                                                               \
     X(test_T10_H5_the_receiver_is_another_one)

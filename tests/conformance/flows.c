@@ -60,6 +60,22 @@ int try_send(struct engines *engines, uint32_t from, uint32_t to, uint32_t numbe
     return rc;
 }
 
+/* Likewise, in a loan; EAGAIN: all is lent. */
+static int try_loan(struct engines *engines, const struct flow *flow, uint64_t length,
+                    const weir_transfer_options *options, weir_transfer *transfer_out) {
+    weir_engine *engine = engines->of[flow->from];
+    uint64_t start = start_of(engines, options->notify_tag, length);
+    weir_loan loan;
+    int rc = weir_message_loan(engine, engines->peers[flow->from][flow->to], flow->number, length,
+                               &loan);
+    if (rc != WEIR_OK)
+        return rc;
+    memcpy(loan.data, engines->bytes[flow->from] + start, length);
+    rc = weir_loan_send(engine, &loan, options, transfer_out);
+    assert_int_equal(weir_loan_return(engine, &loan), rc == WEIR_OK ? WEIR_ESTALE : WEIR_OK);
+    return rc;
+}
+
 weir_transfer send_to(struct engines *engines, uint32_t from, uint32_t to, uint32_t number,
                       uint64_t tag, uint64_t length) {
     weir_transfer_options options = tagged(tag_of(from, tag), 0);
@@ -151,8 +167,10 @@ void flow_send(struct engines *engines, struct flow *flow) {
         weir_transfer *place = &flow->under_way[flow->sent % UNDER_WAY];
         uint64_t tag = tag_of(flow->from, flow->sent);
         weir_transfer_options options = tagged(tag, 0);
-        int rc = try_send(engines, flow->from, flow->to, flow->number,
-                          length_of(tag, flow->longest), &options, place);
+        uint64_t length = length_of(tag, flow->longest);
+        int rc = flow->loans ? try_loan(engines, flow, length, &options, place)
+                             : try_send(engines, flow->from, flow->to, flow->number, length,
+                                        &options, place);
         if (rc == WEIR_EAGAIN)
             return;
         assert_status(rc, WEIR_OK, "send");

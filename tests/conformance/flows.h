@@ -40,6 +40,7 @@ struct flow {
     uint64_t total;
     uint64_t longest;
     uint32_t window; /* so many are under way at most; 0: UNDER_WAY */
+    bool loans;      /* messages are made in place */
     uint64_t sent, ended, taken;
     weir_transfer under_way[UNDER_WAY];
 };

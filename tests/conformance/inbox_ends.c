@@ -240,7 +240,7 @@ static struct flow flow_of(uint32_t from, uint32_t to, weir_inbox inbox) {
 }
 
 /* Nothing is lost, comes twice, or out of order. */
-static void over_breaks(void **state, uint32_t qps, bool both_ways, bool two_senders) {
+static void over_breaks(void **state, uint32_t qps, bool both_ways, bool two_senders, bool loans) {
     const struct engines_options options = {
         .count = two_senders ? 3 : 2, .qps = qps, .bytes = ENGINE_BYTES};
     struct course course = {.count = 1, .hold = 6, .break_every = 20};
@@ -249,30 +249,50 @@ static void over_breaks(void **state, uint32_t qps, bool both_ways, bool two_sen
     engines_open(&e, state, &options);
     weir_inbox inbox = inbox_of(&e, 0, 3, 2000, 80);
     course.flows[0] = flow_of(1, 0, inbox);
+    course.flows[0].loans = loans;
     if (two_senders)
         course.flows[course.count++] = flow_of(2, 0, inbox);
     if (both_ways)
         course.flows[course.count++] = flow_of(0, 1, inbox_of(&e, 1, 3, 2000, 80));
     course_run(&e, &course);
-    assert_true(e.breaks >= 5);
-    assert_true(engine_stats(&e, 0).sessions_up > 2);
+    assert_true(e.breaks >= (loans ? 1 : 5)); /* fewer WRs carry loans */
+    assert_true(engine_stats(&e, 0).sessions_up > (loans ? 1 : 2));
     engines_close(&e);
 }
 
 void test_S9_over_sessions_that_break(void **state) {
-    over_breaks(state, 1, false, false);
+    over_breaks(state, 1, false, false, false);
 }
 
 void test_S9_over_many_qps_that_break(void **state) {
-    over_breaks(state, 4, false, false);
+    over_breaks(state, 4, false, false, false);
 }
 
 void test_S9_both_ways_over_sessions_that_break(void **state) {
-    over_breaks(state, 2, true, false);
+    over_breaks(state, 2, true, false, false);
 }
 
 void test_S9_two_senders_over_sessions_that_break(void **state) {
-    over_breaks(state, 1, false, true);
+    over_breaks(state, 1, false, true, false);
+}
+
+void test_M12_loans_over_sessions_that_break(void **state) {
+    over_breaks(state, 1, false, false, true);
+    over_breaks(state, 1, false, true, true);
+}
+
+/* Held and given back in any order, into little room. */
+void test_M12_loans(void **state) {
+    struct course course = {.count = 1, .hold = 5};
+    struct engines e;
+
+    engines_open(&e, state, NULL);
+    weir_inbox inbox = inbox_of(&e, 0, 3, LONG, 4);
+    course.flows[0] = flow_of(1, 0, inbox);
+    course.flows[0].longest = LONG;
+    course.flows[0].loans = true;
+    course_run(&e, &course);
+    engines_close(&e);
 }
 
 /* ---- engines that are away or gone -------------------------------------- */
