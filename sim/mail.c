@@ -366,8 +366,15 @@ static void act_send(struct sim_app *app) {
         letter->status = error;
         return;
     }
-    node->slots[slot] = mail->count;
     doors_wanted(app, to);
+    /* A loan is the engine's, whoever has the handle. */
+    if (letter->lent && !letter->queued && sim_below(prng, 4) == 0) {
+        if (letter->handle.id != 0 && weir_transfer_release(app->engine, letter->handle) != 0) {
+            sim_violation(world, "S12 release of letter %u fails", mail->count);
+        }
+        return;
+    }
+    node->slots[slot] = mail->count;
 }
 
 /* A loan is kept, and is as it was when it is returned. */

@@ -107,12 +107,19 @@ static void test_M12_a_loan_is_in_its_memory(void **state) {
         uint32_t length;
         bool holds;
     } cases[] = {
-        {{LOANS_HEAD, 1, 0}, 0, true},           {{LOANS_HEAD, 1, 0}, 10000, true},
-        {{LOANS_HEAD, 1, 0}, 10001, false},      {{LOANS_HEAD + 10000, 1, LOANS_MAX - 1}, 0, true},
-        {{LOANS_HEAD + 10000, 1, 0}, 1, false},  {{LOANS_HEAD + 10001, 1, 0}, 0, false},
-        {{LOANS_HEAD - 1, 1, 0}, 1, false},      {{0, 1, 0}, 1, false},
-        {{UINT64_MAX, 1, 0}, 1, false},          {{UINT64_MAX - 5, 1, 0}, UINT32_MAX, false},
-        {{LOANS_HEAD, 0, 0}, 1, false},          {{LOANS_HEAD, 1, LOANS_MAX}, 1, false},
+        {{LOANS_HEAD, 1, 0}, 0, true},
+        {{LOANS_HEAD, 1, 0}, 10000, true},
+        {{LOANS_HEAD, 1, 0}, 10001, false},
+        {{LOANS_HEAD + 9984, 1, LOANS_MAX - 1}, 16, true},
+        {{LOANS_HEAD + 9984, 1, 0}, 17, false},
+        {{LOANS_HEAD + 10048, 1, 0}, 0, false},
+        {{LOANS_HEAD + 8, 1, 0}, 1, false},
+        {{LOANS_HEAD - 1, 1, 0}, 1, false},
+        {{0, 1, 0}, 1, false},
+        {{UINT64_MAX, 1, 0}, 1, false},
+        {{UINT64_MAX - 5, 1, 0}, UINT32_MAX, false},
+        {{LOANS_HEAD, 0, 0}, 1, false},
+        {{LOANS_HEAD, 1, LOANS_MAX}, 1, false},
         {{LOANS_HEAD, 1, UINT32_MAX}, 1, false},
     };
     (void)state;

@@ -110,6 +110,69 @@ static void test_M12_loans_before_the_inbox_is_known(void **state) {
     close_both(&a, &b);
 }
 
+/* A transfer goes on when its handle is released, and has its loan until it ends. */
+static void test_M12_loans_of_transfers_without_handles(void **state) {
+    (void)state;
+    struct side a, b;
+    weir_loan more;
+    open_pair(&a, &b);
+    for (uint64_t i = 0; i < 4; i++)
+        assert_int_equal(weir_transfer_release(a.engine, lend(&a, i, SIZE)), WEIR_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(try_loan(&a, SIZE, &more), WEIR_EAGAIN);
+        some_steps(&a, &b);
+    }
+    weir_inbox inbox = inbox_of(&b, BOX, SIZE, 8);
+    for (uint64_t i = 0; i < 4; i++)
+        take_and_give_back(&b, &a, inbox, i, SIZE);
+    STEP_UNTIL(&a, &b, try_loan(&a, SIZE, &more) == WEIR_OK);
+    assert_int_equal(weir_loan_return(a.engine, &more), WEIR_OK);
+    assert_int_equal(stats(&a).messages_sent, 4);
+    close_both(&a, &b);
+}
+
+/* All that the application has back itself wakes who waits for it, also a moment later. */
+static void test_M12_what_is_back_here_wakes(void **state) {
+    (void)state;
+    struct side a, b;
+    weir_loan loans[4], more;
+    open_lent(&a, &b, SIZE);
+    for (int i = 0; i < 4; i++)
+        loans[i] = loan_of(&a, SIZE);
+    assert_int_equal(try_loan(&a, SIZE, &more), WEIR_EAGAIN);
+    assert_int_equal(weir_loan_return(a.engine, &loans[0]), WEIR_OK);
+    assert_int_equal(weir_engine_wait(a.engine, UINT64_MAX), WEIR_OK);
+    loans[0] = loan_of(&a, SIZE);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(weir_loan_return(a.engine, &loans[i]), WEIR_OK);
+    close_both(&a, &b);
+}
+
+/* A shorter loan that there is room for does not put an end to the wait for a longer one. */
+static void test_M12_a_shorter_loan_ends_no_wait(void **state) {
+    (void)state;
+    struct side a, b;
+    weir_loan more;
+    weir_inbox inbox = open_lent(&a, &b, SIZE);
+    for (uint64_t i = 0; i < 3; i++)
+        lend(&a, i, SIZE);
+    lend(&a, 3, SIZE / 2);
+    assert_int_equal(try_loan(&a, SIZE, &more), WEIR_EAGAIN);
+    more = loan_of(&a, 1000);
+    assert_int_equal(weir_loan_return(a.engine, &more), WEIR_OK);
+    some_steps(&a, &b);
+    while (weir_engine_wait(a.engine, 0) == WEIR_OK) /* what there is to hear is heard */
+        continue;
+    for (uint64_t i = 0; i < 3; i++)
+        take_and_give_back(&b, &a, inbox, i, SIZE);
+    for (int i = 0; i < 50; i++)
+        weir_engine_progress(b.engine);
+    assert_int_equal(weir_engine_wait(a.engine, PATIENCE_NS), WEIR_OK);
+    more = loan_of(&a, SIZE);
+    assert_int_equal(weir_loan_return(a.engine, &more), WEIR_OK);
+    close_both(&a, &b);
+}
+
 /* Lent until it is given back, and not before; in any order. */
 static void test_M12_what_is_lent_is_bounded(void **state) {
     (void)state;
@@ -364,6 +427,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_M12_a_loan_is_read_where_it_is),
         cmocka_unit_test(test_M12_loans_before_the_inbox_is_known),
+        cmocka_unit_test(test_M12_loans_of_transfers_without_handles),
+        cmocka_unit_test(test_M12_what_is_back_here_wakes),
+        cmocka_unit_test(test_M12_a_shorter_loan_ends_no_wait),
         cmocka_unit_test(test_M12_what_is_lent_is_bounded),
         cmocka_unit_test(test_M12_arguments),
         cmocka_unit_test(test_M3_loans_keep_the_order),

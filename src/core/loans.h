@@ -42,9 +42,8 @@ static inline uint64_t loans_longest(uint64_t bytes) {
 struct loan {
     uint64_t offset; /* of its piece, in the memory */
     uint64_t round;
-    uint64_t transfer; /* SENT: the handle of what sends it; 0: not known yet */
-    uint32_t length;   /* as asked */
-    uint8_t state;     /* enum loan_state */
+    uint32_t length; /* as asked */
+    uint8_t state;   /* enum loan_state */
 };
 
 struct loans {
@@ -83,7 +82,7 @@ void loans_wait(struct loans *loans, bool waits);
  * its sender wrote may be anything. */
 static inline bool loans_hold(uint64_t bytes, const struct room_loan *loan, uint32_t length) {
     return loan->index < LOANS_MAX && loan->round != 0 && loan->offset >= LOANS_HEAD &&
-           loan->offset <= bytes && length <= bytes - loan->offset;
+           loan->offset % ROOM_LINE == 0 && loan->offset <= bytes && length <= bytes - loan->offset;
 }
 /* Gives it back. True: its sender waits, and is to be told. ordered: the sender makes a full
  * barrier for this side, too, between loans_wait and its last look. */

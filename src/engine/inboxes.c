@@ -99,9 +99,13 @@ static bool pool(weir_engine *engine, struct peer *peer, const struct word *word
     if (entry == NULL || !inbox_knows(&entry->inbox, peer_index(engine, peer)))
         return true; /* it was closed, and its sender has not heard so */
     struct lent *lent = &entry->lents[inbox_stream(&entry->inbox, peer_index(engine, peer))];
-    if (lent->base != NULL || lent->mapped_due)
+    if (lent->base != NULL || lent->mapped_due || lent->tries++ == OFFERS_MAX ||
+        (lent->tries > 1 && lent->mapped == WORD_MAPPED_NEVER))
         return false;
-    lent->mapped = map(engine, &word->pool, lent);
+    lent->mapped = WORD_MAPPED_NEVER;
+    if (word->pool.length <=
+        loans_memory(entry->inbox.shape.message_bytes_max)) /* none needs more */
+        lent->mapped = (uint8_t)map(engine, &word->pool, lent);
     lent->mapped_due = true;
     return true;
 }

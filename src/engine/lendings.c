@@ -28,8 +28,40 @@ void lending_leave(weir_engine *engine, struct stream *stream) {
     struct lending *lending = lending_at(engine, stream);
     if (lending == NULL)
         return;
+    lending_ring(engine, lending, 0);
     lending->stream = NONE;
     stream->lending = 0;
+    engine->lendings_left++;
+}
+
+void lending_ring(weir_engine *engine, struct lending *lending, uint64_t wanted) {
+    struct peer *peer = &engine->peers[engine->streams[lending->stream].peer];
+    bool rings = wanted > 0 && lending->offer == OFFER_MAPPED;
+    if (rings && !lending->rings)
+        peer->rings++;
+    if (!rings && lending->rings)
+        peer->rings--;
+    if (rings != lending->rings)
+        loans_wait(&lending->loans, rings);
+    lending->rings = rings;
+    lending->wanted = wanted;
+}
+
+void lending_told(weir_engine *engine) {
+    if (!engine->loans_wanted)
+        return;
+    atomic_store(&engine->loan_back, true);
+    engine->worked = true;
+}
+
+void lending_copied(weir_engine *engine, struct transfer *transfer) {
+    uint32_t index;
+    struct lending *lending = lending_of(engine, transfer->loan, &index);
+    transfer->loan = 0;
+    if (lending == NULL || lending->loans.at[index].state != LOAN_SENT)
+        return; /* its receiver has it, or the engine ends */
+    loans_give(&lending->loans, index);
+    lending_told(engine);
 }
 
 /* ---- words ------------------------------------------------------------- */
@@ -60,8 +92,8 @@ void lending_mapped(weir_engine *engine, const struct stream *stream, uint32_t m
 }
 
 void lending_back(weir_engine *engine, const struct stream *stream) {
-    const struct lending *lending = lending_at(engine, stream);
-    engine->worked |= lending != NULL && lending->rings;
+    if (lending_at(engine, stream) != NULL)
+        lending_told(engine);
 }
 
 /* ---- the end ----------------------------------------------------------- */

@@ -32,6 +32,12 @@ void lending_leave(weir_engine *engine, struct stream *stream);
 bool lending_say(weir_engine *engine, struct stream *stream, struct word *word_out);
 /* Whether there is such a word. */
 bool lending_says(const weir_engine *engine, const struct stream *stream);
+/* A message in a loan has ended. Its loan is back, unless its receiver has it. */
+void lending_copied(weir_engine *engine, struct transfer *transfer);
+/* A loan came back: who waits for one is told. */
+void lending_told(weir_engine *engine);
+/* The application waits for a loan of so many bytes less 1, or (0) does not any more. */
+void lending_ring(weir_engine *engine, struct lending *lending, uint64_t wanted);
 /* The receiver's answer; and its word that one is back. */
 void lending_mapped(weir_engine *engine, const struct stream *stream, uint32_t mapped);
 void lending_back(weir_engine *engine, const struct stream *stream);

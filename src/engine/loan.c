@@ -8,17 +8,14 @@
 
 #include "agenda.h"
 #include "memory.h"
+#include "notes.h"
 #include "own.h"
-#include "records.h"
 #include "step.h"
 #include "streams.h"
 #include "submit.h"
 #include "tables.h"
 
-enum {
-    INDEX_BITS = 16, /* of a handle: the number of the memory, and of the loan there */
-    OFFERS_MAX = 8   /* to a receiver that cannot map the memory now */
-};
+enum { INDEX_BITS = 16 /* of a handle: the number of the memory, and of the loan there */ };
 
 static uint64_t handle_of(uint32_t lending, uint32_t index, uint64_t round) {
     return round << INDEX_BITS | lending * LOANS_MAX | index;
@@ -36,49 +33,37 @@ static uint32_t find(weir_engine *engine, uint64_t id) {
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* Looks for loans that are back. */
-static void look(weir_engine *engine, struct lending *lending) {
-    for (uint32_t at = lending->loans.used; at-- > 0;) {
-        uint32_t i = lending->loans.order[at];
-        const struct loan *loan = &lending->loans.at[i];
-        if (loan->state == LOAN_SENT && loan->transfer != 0 &&
-            record_status(engine, loan->transfer) != WEIR_EINPROGRESS)
-            loans_give(&lending->loans, i);
-    }
-    loans_look(&lending->loans);
-}
-
 /* Memory that was left goes if nothing of it is in use. Others may have the engine meanwhile. */
 static void collect(weir_engine *engine) {
-    for (uint32_t i = 0; i < engine->lendings_used; i++) {
+    for (uint32_t i = 0; engine->lendings_left > 0 && i < engine->lendings_used; i++) {
         struct lending *lending = engine->lendings[i];
-        if (lending == NULL || lending->making || lending->stream != NONE)
-            continue;
-        look(engine, lending);
-        if (lending_is_in_use(lending))
+        if (lending == NULL || lending->making || lending->stream != NONE ||
+            lending_is_in_use(lending))
             continue;
         engine->lendings[i] = NULL;
+        engine->lendings_left--;
         weir_memory memory = lending->memory;
         lending_drop(engine, lending);
         (void)memory_release(engine, memory); /* what cannot go now goes with the engine */
     }
 }
 
-/* A free entry, which is the caller's; LENDINGS_MAX: there is none. */
-static uint32_t reserve(weir_engine *engine) {
+/* A free entry, which is the caller's. EAGAIN: there is none. */
+static int reserve(weir_engine *engine, uint32_t *index_out) {
     uint32_t i = 0;
     while (i < LENDINGS_MAX && engine->lendings[i] != NULL)
         i++;
     if (i == LENDINGS_MAX)
-        return i;
+        return WEIR_EAGAIN;
     const struct weir_env *env = &engine->ports.env;
     engine->lendings[i] = env->ops->alloc(env->self, sizeof(struct lending));
     if (engine->lendings[i] == NULL)
-        return LENDINGS_MAX;
+        return WEIR_ENOMEM;
+    *index_out = i;
     *engine->lendings[i] = (struct lending){.making = true, .stream = NONE};
     if (i >= engine->lendings_used)
         engine->lendings_used = i + 1;
-    return i;
+    return WEIR_OK;
 }
 
 /* Whether receivers may read the memory where it is. */
@@ -134,19 +119,20 @@ static int find_stream(weir_engine *engine, uint64_t peer_id, uint32_t inbox, ui
 }
 
 /* The stream, with memory for a loan of so many bytes. Others may have the engine while that is
- * made. */
+ * made. NOT_YET: the stream has changed meanwhile. */
+enum { NOT_YET = 1 };
 static int with_memory(weir_engine *engine, uint64_t peer_id, uint32_t inbox, uint64_t length,
                        struct stream **stream_out) {
     int rc = find_stream(engine, peer_id, inbox, length, stream_out);
     if (rc != WEIR_OK || has_memory(engine, *stream_out, length))
         return rc;
-    uint32_t index = reserve(engine);
-    if (index == LENDINGS_MAX)
-        return WEIR_EAGAIN;
+    uint32_t index;
+    rc = reserve(engine, &index);
+    if (rc != WEIR_OK)
+        return rc;
     struct lending *lending = engine->lendings[index];
     bool met = (*stream_out)->state == STREAM_MET;
     lending->early = !met;
-    lending->peer_id = peer_id;
     lending->inbox = inbox;
     rc = make(engine, lending, met ? (*stream_out)->message_bytes_max : length);
     lending->making = false;
@@ -155,11 +141,13 @@ static int with_memory(weir_engine *engine, uint64_t peer_id, uint32_t inbox, ui
         lending_drop(engine, lending);
         return rc;
     }
+    engine->lendings_left++;
     rc = find_stream(engine, peer_id, inbox, length, stream_out);
     if (rc != WEIR_OK || has_memory(engine, *stream_out, length))
         return rc; /* what was made is of no stream */
     if (lending->early != ((*stream_out)->state != STREAM_MET))
-        return WEIR_EAGAIN; /* it was met, or began anew, meanwhile */
+        return NOT_YET; /* it was met, or began anew, meanwhile */
+    engine->lendings_left--;
     lending->stream = stream_index(engine, *stream_out);
     (*stream_out)->lending = index + 1;
     return WEIR_OK;
@@ -172,23 +160,23 @@ static int with_memory(weir_engine *engine, uint64_t peer_id, uint32_t inbox, ui
 static uint32_t take_piece(weir_engine *engine, struct lending *lending, uint32_t length) {
     uint32_t index = loans_take(&lending->loans, length, engine->loan_rounds + 1);
     if (index == LOANS_NONE) {
-        look(engine, lending);
+        loans_look(&lending->loans);
         index = loans_take(&lending->loans, length, engine->loan_rounds + 1);
     }
-    if (index == LOANS_NONE && lending->offer == OFFER_MAPPED) {
-        loans_wait(&lending->loans, true);
-        lending->rings = true;
-        if (engine->device_ops->direct_order != NULL)
+    if (index == LOANS_NONE) {
+        engine->loans_wanted = true;
+        uint64_t wanted = (uint64_t)length + 1;
+        lending_ring(engine, lending, wanted > lending->wanted ? wanted : lending->wanted);
+        if (engine->device_ops->direct_order != NULL && lending->rings)
             engine->device_ops->direct_order(engine->device);
-        look(engine, lending);
+        loans_look(&lending->loans);
         index = loans_take(&lending->loans, length, engine->loan_rounds + 1);
     }
-    if (index != LOANS_NONE) {
-        engine->loan_rounds++;
-        if (lending->rings)
-            loans_wait(&lending->loans, false);
-        lending->rings = false;
-    }
+    if (index == LOANS_NONE)
+        return index;
+    engine->loan_rounds++;
+    if (lending->rings && length + 1 >= lending->wanted)
+        lending_ring(engine, lending, 0); /* a shorter one says nothing of the one that waits */
     return index;
 }
 
@@ -196,7 +184,11 @@ static int lend(weir_engine *engine, uint64_t peer_id, uint32_t inbox, uint64_t 
                 weir_loan *loan_out) {
     struct stream *stream = NULL;
     collect(engine);
-    int rc = with_memory(engine, peer_id, inbox, length, &stream);
+    atomic_store_explicit(&engine->loan_back, false, memory_order_relaxed);
+    int rc;
+    do
+        rc = with_memory(engine, peer_id, inbox, length, &stream);
+    while (rc == NOT_YET);
     if (rc != WEIR_OK)
         return rc;
     struct lending *lending = lending_at(engine, stream);
@@ -205,8 +197,12 @@ static int lend(weir_engine *engine, uint64_t peer_id, uint32_t inbox, uint64_t 
         lending->offer = OFFER_DUE;
     if (lending_says(engine, stream))
         streams_tell(engine, peer_at(engine, stream->peer));
+    struct peer *peer = peer_at(engine, stream->peer);
+    if (index == LOANS_NONE && peer->live == NONE && lending->offer == OFFER_MAPPED)
+        note_want(engine, peer); /* its receiver says BACK on a session */
     if (index == LOANS_NONE)
         return WEIR_EAGAIN;
+    lending->peer_ids[index] = peer_id;
     const struct loan *loan = &lending->loans.at[index];
     *loan_out = (weir_loan){
         .id = handle_of(stream->lending - 1, index, loan->round),
@@ -242,8 +238,8 @@ int weir_loan_return(weir_engine *engine, const weir_loan *loan) {
     if (found != 0) {
         struct lending *lending = lending_of(engine, found, &index);
         loans_give(&lending->loans, index);
-        if (lending->stream == NONE)
-            collect(engine);
+        lending_told(engine);
+        collect(engine);
     }
     own_leave(engine);
     return found != 0 ? WEIR_OK : WEIR_ESTALE;
@@ -261,17 +257,17 @@ static int begin(weir_engine *engine, const weir_loan *named, struct submit_loan
     if (named->length > loan->length)
         return WEIR_EBOUNDS;
     loan->state = LOAN_SENT;
-    loan->transfer = 0;
     *out = (struct submit_loan){
         .loan = found,
         .round = loan->round,
-        .peer_id = lending->peer_id,
+        .peer_id = lending->peer_ids[index],
         .inbox = lending->inbox,
         .part = {.local = lending->memory, .offset = loan->offset, .length = named->length}};
     return WEIR_OK;
 }
 
-/* It was taken up as this transfer (0: it is done), or was not. */
+/* It was not taken up, or all was done in the call: then it is back, unless its receiver has it. A
+ * transfer that has it gives it back by itself. */
 static void done(weir_engine *engine, const struct submit_loan *sent, int rc, uint64_t transfer) {
     uint32_t index;
     struct lending *lending = lending_of(engine, sent->loan, &index);
@@ -280,11 +276,12 @@ static void done(weir_engine *engine, const struct submit_loan *sent, int rc, ui
     struct loan *loan = &lending->loans.at[index];
     if (loan->state != LOAN_SENT || loan->round != sent->round)
         return; /* its receiver has it, and may have given it back */
-    loan->transfer = transfer;
-    if (rc != WEIR_OK)
+    if (rc != WEIR_OK) {
         loan->state = LOAN_HELD;
-    else if (transfer == 0)
+    } else if (transfer == 0) {
         loans_give(&lending->loans, index);
+        lending_told(engine);
+    }
 }
 
 int weir_loan_send(weir_engine *engine, const weir_loan *loan, const weir_transfer_options *options,

@@ -85,6 +85,7 @@ record_init(weir_engine *engine, struct transfer *transfer, const struct peer *p
     transfer->state = TR_SUBMITTED;
     transfer->opcode = opcode;
     transfer->kind = TRANSFER_PLAIN;
+    transfer->loan = 0;
     transfer->breaks = 0;
     transfer->lost = 0;
     transfer->age = 0;

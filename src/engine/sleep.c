@@ -90,7 +90,8 @@ static bool something_waits(weir_engine *engine) {
 }
 
 static bool has_news_or_something(weir_engine *engine, uint64_t before) {
-    return has_news(engine, before) || something_waits(engine) || atomic_load(&engine->device_gone);
+    return has_news(engine, before) || something_waits(engine) ||
+           atomic_load(&engine->device_gone) || atomic_load(&engine->loan_back);
 }
 
 /* ---- the application's own loop ----------------------------------------- */
@@ -339,6 +340,7 @@ int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns) {
         return WEIR_ECLOSED;
     uint64_t before = atomic_load(&engine->news);
     int rc = wait_for(engine, has_news_or_something, before, timeout_ns);
+    atomic_store(&engine->loan_back, false); /* that was told */
     if (atomic_load(&engine->device_gone) && !has_news(engine, before) && !something_waits(engine))
         return WEIR_EDEVICE;
     return rc;

@@ -342,16 +342,19 @@ enum offer {
     OFFER_NEVER   /* it cannot */
 };
 
+enum { OFFERS_MAX = 8 /* of one memory, to a receiver that cannot map it now */ };
+
 /* Memory of loans for one inbox of one peer: lendings.c. */
 struct lending {
     uint32_t stream; /* that it is of; NONE: of none any more */
     uint32_t inbox;
-    uint64_t peer_id; /* the handle that the first loan was asked for by */
-    uint8_t offer;    /* enum offer */
-    uint8_t offers;   /* so many */
-    bool making;      /* its memory is being had: other threads may have the engine */
-    bool early;       /* made before the longest message was known */
-    bool rings;       /* the application waits for a loan to come back */
+    uint64_t peer_ids[LOANS_MAX]; /* the handle by which each loan was asked for */
+    uint8_t offer;                /* enum offer */
+    uint8_t offers;               /* so many */
+    bool making;                  /* its memory is being had: other threads may have the engine */
+    bool early;                   /* made before the longest message was known */
+    bool rings;                   /* the application waits for a loan to come back, */
+    uint64_t wanted;              /* of so many bytes less 1 */
     weir_memory memory;
     struct wire_descriptor descriptor;
     struct loans loans;
@@ -363,6 +366,7 @@ struct lent {
     uint64_t bytes;
     bool ordered; /* its owner makes barriers for us */
     struct weir_rmr rmr;
+    uint8_t tries;   /* how often its sender said where it is */
     uint8_t mapped;  /* enum word_mapped, */
     bool mapped_due; /* which its sender is to be told */
     bool back_due;   /* likewise, that a loan was given back */
@@ -487,6 +491,7 @@ struct peer {
     uint32_t suspects;     /* on all lists: transfer_is_suspect */
     uint32_t held;         /* notifications of it that wait for room */
     uint32_t room_waits;   /* messages to it that wait for room */
+    uint32_t rings;        /* memories of loans to it that the application waits for */
     uint32_t streams;      /* its first, plus 1; STREAM_NONE */
     struct talk talk;
     uint64_t life;        /* of all that is known of its instance here; 0: it is not known */
@@ -689,7 +694,10 @@ struct weir_engine {
     uint32_t streams_max, streams_used, stream_free; /* plus 1 */
     struct lending **lendings;
     uint32_t lendings_used; /* entries ever used */
+    uint32_t lendings_left; /* of them, those of no stream */
     uint64_t loan_rounds;
+    bool loans_wanted;      /* the application was told that all is lent */
+    _Atomic bool loan_back; /* any thread: one came back since */
     struct inbox_entry *inboxes;
     uint32_t inboxes_used;          /* entries ever used */
     uint32_t streams_watched;       /* of all inboxes that are open */

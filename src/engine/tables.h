@@ -73,7 +73,8 @@ static inline uint32_t peer_pending(const struct peer *peer) {
 }
 /* Something waits for a session, and asks for one. */
 static inline bool peer_wants_session(const struct peer *peer) {
-    return peer->lists[LIST_PENDING].count > 0 || peer->room_waits > 0 || peer->wanted;
+    return peer->lists[LIST_PENDING].count > 0 || peer->room_waits > 0 || peer->rings > 0 ||
+           peer->wanted;
 }
 /* Transfers may be what breaks this peer's sessions: one chain is under way at a time. */
 static inline bool peer_is_suspicious(const struct peer *peer) {

@@ -29,6 +29,7 @@
 #include "cause.h"
 #include "dial.h"
 #include "inflight.h"
+#include "lendings.h"
 #include "lists.h"
 #include "notes.h"
 #include "records.h"
@@ -210,6 +211,8 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
         record_drop_piece(engine, &engine->blocks[index].pieces[0]);
     else
         record_drop_pieces(engine, index);
+    if (transfer->loan != 0)
+        lending_copied(engine, transfer);
     if (transfer->number != 0 && window_check(&peer->sent, transfer->number) == WINDOW_NEW)
         window_mark(&peer->sent, transfer->number);
 
