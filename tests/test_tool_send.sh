@@ -52,6 +52,16 @@ own_memory() { sends --memory own --size 192 && sends --memory own --size 64K; }
 queues() {
     sends --qps 3 --depth 8 --size 4K && json_holds 'r["granted"]["qp_count"] == 3'
 }
+# Made where they are sent from; long ones are read there.
+loans() {
+    for size in 0 192 193 64K 1M; do
+        sends --loan --size $size || return 1
+        json_holds 'r["device_counters"]["messages_lent"] > r["ops"] / 2
+            if r["size"] > 192 else r["device_counters"]["messages_lent"] == 0' || return 1
+    done
+    sends --loan --size 4K --threads 3 &&
+        run bench send --latency --loan --size 1M --seconds 0.05 >"$dir/table" && nobody_left
+}
 # A longer one is a round trip of several copies; of an empty one there are no bytes.
 latency() {
     for size in '' 0 192 193 8M; do
@@ -197,6 +207,7 @@ check B10_messages_of_threads threads
 check B10_messages_of_registered_memory own_memory
 check B10_messages_through_small_queues queues
 check B10_message_latency latency
+check B10_messages_made_in_place loans
 check B10_small_inboxes small_inbox
 check B10_messages_through_few_transfers few_transfers
 check B10_messages_that_are_held held
