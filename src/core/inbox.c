@@ -660,7 +660,8 @@ enum inbox_told inbox_shut(struct inbox *inbox, uint32_t peer, const struct room
 /* ---- messages ---- */
 
 /* Reads the head of the stream's next message. */
-static bool read_head(const struct inbox *inbox, uint32_t index, struct room_head *head_out) {
+static inline __attribute__((always_inline)) bool
+read_head(const struct inbox *inbox, uint32_t index, struct room_head *head_out) {
     const struct inbox_chunk *chunk = &inbox->chunks[index];
     uint32_t end = chunk->closed ? chunk->end : inbox->shape.chunk_bytes;
     return room_head_decode(spot_at(inbox, index, chunk->taken),
@@ -690,19 +691,21 @@ static void spoil(struct inbox *inbox, uint32_t index) {
 }
 
 /* What is handed out of the stream's next message. */
-static void hand_out(const struct inbox *inbox, const struct inbox_stream *stream,
-                     const struct room_head *head, struct inbox_message *message_out) {
+static inline __attribute__((always_inline)) void hand_out(const struct inbox *inbox,
+                                                           const struct inbox_stream *stream,
+                                                           const struct room_head *head,
+                                                           struct inbox_message *message_out) {
     const struct inbox_chunk *chunk = &inbox->chunks[stream->taking];
-    *message_out = (struct inbox_message){.peer = stream->peer,
-                                          .from = stream->from,
-                                          .tag = head->tag,
-                                          .place = chunk->place,
-                                          .chunk = stream->taking,
-                                          .offset = chunk->taken,
-                                          .length = head->length,
-                                          .payload = chunk->taken + room_payload(head->length),
-                                          .stream = index_of(inbox, stream),
-                                          .is_loan = head->loan};
+    message_out->peer = stream->peer;
+    message_out->from = stream->from;
+    message_out->tag = head->tag;
+    message_out->place = chunk->place;
+    message_out->chunk = stream->taking;
+    message_out->offset = chunk->taken;
+    message_out->length = head->length;
+    message_out->payload = chunk->taken + room_payload(head->length);
+    message_out->stream = index_of(inbox, stream);
+    message_out->is_loan = head->loan;
     if (head->loan)
         room_loan_decode(spot_at(inbox, stream->taking, chunk->taken), &message_out->loan);
 }

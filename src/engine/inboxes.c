@@ -58,8 +58,9 @@ void inboxes_drop(struct inbox_entry *entry) {
 
 /* ---- memory of senders' loans ------------------------------------------ */
 
-static void lent_forget(weir_engine *engine, struct lent *lent) {
+static void lent_forget(weir_engine *engine, struct inbox_entry *entry, struct lent *lent) {
     if (lent->base != NULL) {
+        entry->maps--;
         if (engine->device_ops->import_unmap != NULL)
             engine->device_ops->import_unmap(engine->device, &lent->rmr);
         engine->device_ops->mr_forget(engine->device, &lent->rmr);
@@ -68,7 +69,7 @@ static void lent_forget(weir_engine *engine, struct lent *lent) {
 }
 
 void inboxes_stream_over(weir_engine *engine, struct inbox_entry *entry, uint32_t stream) {
-    lent_forget(engine, &entry->lents[stream]);
+    lent_forget(engine, entry, &entry->lents[stream]);
 }
 
 /* Whether the memory is read here from now on. */
@@ -106,6 +107,7 @@ static bool pool(weir_engine *engine, struct peer *peer, const struct word *word
     if (word->pool.length <=
         loans_memory(entry->inbox.shape.message_bytes_max)) /* none needs more */
         lent->mapped = (uint8_t)map(engine, &word->pool, lent);
+    entry->maps += lent->base != NULL;
     lent->mapped_due = true;
     return true;
 }
@@ -170,7 +172,7 @@ static bool release(weir_engine *engine, struct inbox_entry *entry) {
         return false;
     entry->mr.base = NULL;
     for (uint32_t s = 0; s < entry->inbox.streams_used; s++)
-        lent_forget(engine, &entry->lents[s]);
+        lent_forget(engine, entry, &entry->lents[s]);
     engine->ports.env.ops->free(engine->ports.env.self, entry->tables, entry->table_bytes);
     entry->used = false;
     return true;

@@ -251,7 +251,7 @@ int weir_message_give_back(weir_engine *engine, const weir_message *message) {
     struct inbox_message loan;
     bool made = entry != NULL && entry_is_made(entry);
     uint32_t chunk = (uint32_t)(message->spot >> 32), offset = (uint32_t)message->spot;
-    if (made && inbox_loan(&entry->inbox, chunk, message->place, offset, &loan))
+    if (made && entry->maps > 0 && inbox_loan(&entry->inbox, chunk, message->place, offset, &loan))
         inboxes_loan_back(engine, entry, &loan);
     bool given = made && inbox_give_back(&entry->inbox, chunk, message->place, offset);
     if (given) {

@@ -384,7 +384,8 @@ struct inbox_entry {
     uint32_t number;
     weir_inbox_options options;
     struct inbox inbox;
-    struct lent *lents; /* of each of its streams */
+    struct lent *lents; /* of each of its streams, */
+    uint32_t maps;      /* and how many there are */
     struct weir_mr mr;
     void *tables;
     size_t table_bytes;
