@@ -186,6 +186,8 @@ static void test_planted_bugs_are_seen(void **state) {
     unsigned unseen = 0;
 
     (void)state;
+    if (seeds < SEEDS)
+        skip(); /* the release build looks for them: they say nothing of memory */
     for (uint32_t plant = 1; plant < SIM_PLANT_COUNT; plant++) {
         struct sim_result result = {.violation = ""};
         uint64_t seed = 0;
