@@ -89,6 +89,7 @@ void lending_mapped(weir_engine *engine, const struct stream *stream, uint32_t m
     lending->offer = mapped == WORD_IS_MAPPED      ? OFFER_MAPPED
                      : mapped == WORD_MAPPED_LATER ? OFFER_NOT
                                                    : OFFER_NEVER;
+    lending_ring(engine, lending, lending->wanted); /* from now on receivers give loans back */
 }
 
 void lending_back(weir_engine *engine, const struct stream *stream) {

@@ -175,7 +175,7 @@ static uint32_t take_piece(weir_engine *engine, struct lending *lending, uint32_
     if (index == LOANS_NONE)
         return index;
     engine->loan_rounds++;
-    if (lending->rings && length + 1 >= lending->wanted)
+    if (lending->wanted > 0 && length + 1 >= lending->wanted)
         lending_ring(engine, lending, 0); /* a shorter one says nothing of the one that waits */
     return index;
 }
