@@ -644,12 +644,13 @@ typedef struct weir_inbox_options {
 #define WEIR_INBOX_OPTIONS_INIT WEIR_SIZED(weir_inbox_options)
 
 /* Takes the inbox's memory: what is needed for so many of the longest messages, in chunks of up to
- * half of peer_messages, in up to 64 KiB, of up to four long ones in 256 KiB, or of one that is
- * longer. A chunk is one peer's at a time, so peers that send little use more of them than their
- * messages need. All of it is backed before the call returns, as by weir_memory_allocate, which
- * takes time with its size. Peers that have asked for the number are told. Errors: EINVAL (size, or
- * reserved is not 0), ETOOBIG (over 1 GiB a message, or over 2^20 chunks), EBUSY (an inbox has this
- * number), EAGAIN (WEIR_INBOXES_MAX), ENOMEM, EMEMLOCK, EMFILE, EDEVICE. */
+ * 64 KiB, of up to four long ones in 256 KiB, or of one that is longer; none holds more than half
+ * of peer_messages. A chunk is one peer's at a time, so peers that send little use more of them
+ * than their messages need. All of it is backed before the call returns, as by
+ * weir_memory_allocate, which takes time with its size. Peers that have asked for the number are
+ * told. Errors: EINVAL (size, or reserved is not 0), ETOOBIG (over 1 GiB a message, or over 2^20
+ * chunks), EBUSY (an inbox has this number), EAGAIN (WEIR_INBOXES_MAX), ENOMEM, EMEMLOCK, EMFILE,
+ * EDEVICE. */
 WEIR_API int weir_inbox_open(weir_engine *engine, const weir_inbox_options *options,
                              weir_inbox *inbox_out);
 
@@ -734,11 +735,12 @@ typedef struct weir_loan {
  * WEIR_LOANS_MAX at a time for one inbox of one peer, and memory of this engine's for four of its
  * longest messages (at least 64 KiB, and no more than 64 MiB unless one is longer), which is taken
  * with the first loan, backed as by weir_memory_allocate, and goes, at the next call about loans,
- * when the peer is gone and nothing of it is lent. The call does not wait, and makes no session.
- * Errors: EAGAIN (all of it is lent: weir_engine_wait and weir_engine_fd wake when some is back),
- * ESTALE (the peer), ETOOBIG (1 GiB; longer than the inbox's longest, once that is known), EFULL
- * (as the status of weir_message_send), ECLOSED, and as weir_memory_allocate ENOMEM, EMEMLOCK,
- * EMFILE, EDEVICE. */
+ * when the peer is gone and nothing of it is lent. The call does not wait. It asks for a session
+ * only when all is lent and none is up, so that the receiver can say that some is back. Errors:
+ * EAGAIN (all of it is lent: weir_engine_wait and weir_engine_fd wake when some is back; or, which
+ * no wake ends, 1,024 inboxes have such memory, or memories_max is reached), ESTALE (the peer),
+ * ETOOBIG (1 GiB; longer than the inbox's longest, once that is known), EFULL (as the status of
+ * weir_message_send), ECLOSED, and as weir_memory_allocate ENOMEM, EMEMLOCK, EMFILE, EDEVICE. */
 WEIR_API int weir_message_loan(weir_engine *engine, weir_peer peer, uint32_t inbox, uint64_t length,
                                weir_loan *loan_out);
 

@@ -9,9 +9,9 @@
  *  - Of one handle STALLED comes once, until RESUMED or GONE; RESUMED comes only behind it. (Of one
  *    that was closed, and is open still for another reason, either may come.)
  *  - Nothing of the transfers to a node is done for STILL times watchdog_ns, while the application
- *    makes progress often enough: then a stall has been told. What lands of a transfer that was
- *    submitted since one of them ended does not count. (Of any node: handles have several names.)
- */
+ *    makes progress often enough: then a stall has been told. Bytes do not count that land of a
+ *    transfer which was submitted since one of them ended. (Of any node: handles have several
+ *    names.) */
 #include "oracle.h"
 
 enum { STILL = 4, REGULAR = 8 /* steps in watchdog_ns, at least */ };

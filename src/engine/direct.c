@@ -127,7 +127,7 @@ static bool is_lent(const weir_engine *engine, const struct stream *stream, uint
     uint32_t index;
     return is_reached(engine, stream) && length > WEIR_MESSAGE_COPY_MAX &&
            length <= stream->message_bytes_max &&
-           lending_is_read(engine, lending_of((weir_engine *)engine, loan, &index), stream);
+           lending_is_read(engine, lending_of(engine, loan, &index), stream);
 }
 
 static int lend(weir_engine *engine, struct peer *peer, struct stream *stream, struct weir_qp *qp,

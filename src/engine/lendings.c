@@ -6,7 +6,7 @@
  * in it. A receiver whose processor reaches the memory is told where it is (POOL), and reads loans
  * where they are from then on (direct.c sends them so). Memory whose stream has forgotten all (the
  * peer is gone, or began anew) is left: it goes when the application has nothing of it, and no
- * transfer does. What the receiver still reads of it is the receiver's. */
+ * transfer does. Messages that the receiver still reads there are the receiver's. */
 #include "lendings.h"
 
 bool lending_is_in_use(const struct lending *lending) {

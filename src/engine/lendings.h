@@ -7,7 +7,8 @@
 
 /* The memory that a loan is in, by the number that a request names the loan by (plus 1), and the
  * loan's own number there. */
-static inline struct lending *lending_of(weir_engine *engine, uint32_t loan, uint32_t *index_out) {
+static inline struct lending *lending_of(const weir_engine *engine, uint32_t loan,
+                                         uint32_t *index_out) {
     *index_out = (loan - 1) % LOANS_MAX;
     return engine->lendings[(loan - 1) / LOANS_MAX];
 }
@@ -24,7 +25,7 @@ struct lending *lending_at(const weir_engine *engine, const struct stream *strea
 bool lending_is_in_use(const struct lending *lending);
 /* The entry is nobody's any more; its memory is the caller's. */
 void lending_drop(weir_engine *engine, struct lending *lending);
-/* The stream has no loans any more: all of it was forgotten. What is lent stays where it is, until
+/* The stream has no loans any more: all of it was forgotten. Its loans stay where they are, until
  * it is back, or its receiver alone has it. */
 void lending_leave(weir_engine *engine, struct stream *stream);
 /* The word that tells the receiver of the stream where its loans are. False: it need not be told.

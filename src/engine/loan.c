@@ -15,7 +15,10 @@
 #include "submit.h"
 #include "tables.h"
 
-enum { INDEX_BITS = 16 /* of a handle: the number of the memory, and of the loan there */ };
+enum {
+    INDEX_BITS = 16, /* of a handle: the number of the memory, and of the loan there */
+    NOT_YET = 1      /* with_memory is to be tried again */
+};
 
 static uint64_t handle_of(uint32_t lending, uint32_t index, uint64_t round) {
     return round << INDEX_BITS | lending * LOANS_MAX | index;
@@ -120,7 +123,6 @@ static int find_stream(weir_engine *engine, uint64_t peer_id, uint32_t inbox, ui
 
 /* The stream, with memory for a loan of so many bytes. Others may have the engine while that is
  * made. NOT_YET: the stream has changed meanwhile. */
-enum { NOT_YET = 1 };
 static int with_memory(weir_engine *engine, uint64_t peer_id, uint32_t inbox, uint64_t length,
                        struct stream **stream_out) {
     int rc = find_stream(engine, peer_id, inbox, length, stream_out);

@@ -11,7 +11,7 @@ int memory_allocate(weir_engine *engine, uint64_t length, uint32_t access, weir_
                     void **base_out);
 /* As weir_memory_release, likewise. */
 int memory_release(weir_engine *engine, weir_memory memory);
-/* What a peer needs to import it. */
+/* The descriptor by which a peer imports it. */
 int memory_describe(weir_engine *engine, weir_memory memory, struct wire_descriptor *out);
 
 #endif

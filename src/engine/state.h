@@ -333,7 +333,7 @@ struct stream {
 
 enum { LENDINGS_MAX = 1024 };
 
-/* What the receiver knows of the memory of loans. */
+/* Whether the receiver knows of the memory of loans, and reads it. */
 enum offer {
     OFFER_NOT,
     OFFER_DUE,    /* it is to be told */

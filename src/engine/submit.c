@@ -236,7 +236,7 @@ static void give_turn(weir_engine *engine) {
         turns_next(engine, most);
 }
 
-/* What has to be said about a message that was sent in one go. */
+/* A message was sent in one go: says the words that are due because of it. */
 static int fast_told(weir_engine *engine, struct peer *peer) {
     if (!peer->talk.due)
         return WEIR_OK;

@@ -5,7 +5,6 @@
 #include "file_size.h"
 #include "fork.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -244,8 +244,8 @@ struct weir_device {
     struct copier copier;
     struct weir_qp *qps[SHM_QPS_MAX];
     uint32_t entries_backed; /* of the QP entries of the segment, the first so many */
-    bool is_revoked;         /* the guard is gone: the owner closes */
     uint32_t proofs_backed;  /* of the proofs in its guard, likewise */
+    bool is_revoked;         /* the guard is gone: the owner closes */
     bool backs_rings;        /* senders cannot: see segment.h */
     uint32_t qp_next_index;
     uint32_t qp_index_end;                /* indexes go round below it */
