@@ -290,8 +290,7 @@ int shm_mr_release(struct weir_device *device, const struct weir_mr *mr_named) {
     mr->lkey = 0;
     qp_forget_pairs(device);
     if (mr->fd >= 0) {
-        /* Peers may keep the memfd mapped. Its pages go back now all the same, unless they are lent
-         */
+        /* Peers may keep the memfd mapped. Unless they are lent, its pages go back all the same. */
         if ((mr->access & WEIR_MR_LENT) == 0)
             fallocate(mr->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                       (off_t)mr->mapped_bytes);
