@@ -39,7 +39,7 @@ static void say_events(weir_engine *engine) {
     char text[WEIR_STALL_TEXT_MAX];
     weir_event event;
     while (weir_event_take(engine, &event) == WEIR_OK) {
-        fprintf(stderr, "requests: %s\n", weir_event_name(event.type));
+        fprintf(stderr, "requests: %s\n", weir_event_name((int)event.type));
         if (event.type == WEIR_EVENT_STALLED &&
             weir_stall_text(engine, event.peer, text, sizeof(text)) == WEIR_OK)
             fprintf(stderr, "requests: %s\n", text);

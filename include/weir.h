@@ -735,12 +735,13 @@ typedef struct weir_loan {
  * WEIR_LOANS_MAX at a time for one inbox of one peer, and memory of this engine's for four of its
  * longest messages (at least 64 KiB, and no more than 64 MiB unless one is longer), which is taken
  * with the first loan, backed as by weir_memory_allocate, and goes, at the next call about loans,
- * when the peer is gone and nothing of it is lent. The call does not wait. It asks for a session
- * only when all is lent and none is up, so that the receiver can say that some is back. Errors:
- * EAGAIN (all of it is lent: weir_engine_wait and weir_engine_fd wake when some is back; or, which
- * no wake ends, 1,024 inboxes have such memory, or memories_max is reached), ESTALE (the peer),
- * ETOOBIG (1 GiB; longer than the inbox's longest, once that is known), EFULL (as the status of
- * weir_message_send), ECLOSED, and as weir_memory_allocate ENOMEM, EMEMLOCK, EMFILE, EDEVICE. */
+ * when the peer is gone and nothing of it is lent. The call does not wait; the watchdog knows
+ * nothing of an application that waits for a loan. It asks for a session only when all is lent and
+ * none is up, so that the receiver can say that some is back. Errors: EAGAIN (all of it is lent:
+ * weir_engine_wait and weir_engine_fd wake when some is back; or, which no wake ends, 1,024 inboxes
+ * have such memory, or memories_max is reached), ESTALE (the peer), ETOOBIG (1 GiB; longer than the
+ * inbox's longest, once that is known), EFULL (as the status of weir_message_send), ECLOSED, and as
+ * weir_memory_allocate ENOMEM, EMEMLOCK, EMFILE, EDEVICE. */
 WEIR_API int weir_message_loan(weir_engine *engine, weir_peer peer, uint32_t inbox, uint64_t length,
                                weir_loan *loan_out);
 
@@ -848,7 +849,7 @@ typedef enum weir_stall_cause {
     WEIR_STALL_INBOX_FULL = 9, /* messages wait for room in the inbox `inbox` */
     WEIR_STALL_INBOX_ABSENT = 10, /* messages wait for that inbox, which the peer has not opened */
     WEIR_STALL_INFLIGHT = 11,     /* the limit of bytes in flight, inflight_bytes_max, is used up */
-    WEIR_STALL_TURN = 12,         /* work is about to be posted */
+    WEIR_STALL_TURN = 12,         /* work is about to be posted; STALLED waits for another cause */
     /* With the peer's own word, or the system's. They stand in the place of SETTLE, CONNECT, QP,
      * CREDITS and INBOX_FULL: */
     WEIR_STALL_PEER_ABSENT = 13,  /* the peer's engine makes no progress: it does not answer, though
@@ -890,7 +891,8 @@ typedef struct weir_stall_info {
     uint32_t sq_used;      /* slots taken, of all QPs of the session; 0 without one, as the next
                             * four */
     uint32_t sq_depth;     /* slots granted */
-    uint32_t credits;      /* notifications that may be sent now */
+    uint32_t credits;      /* notifications that may be sent now; where messages wait for credits,
+                            * they have their own, which count too, or alone */
     uint32_t credits_max;  /* and if the peer had taken up all */
     uint64_t inflight_bytes;        /* of reads and writes posted to the peer, not accounted for */
     uint64_t room_bytes;            /* of messages that wait for room, as they will lie there */
@@ -1029,7 +1031,8 @@ WEIR_API int weir_engine_trace(weir_engine *engine, uint32_t format, char *text_
 /* The same of another process, which is not disturbed: of its index-th engine, from 0. It takes the
  * right to look at its descriptors (proc_pid_fd(5)): the same user, if it may be dumped, or root.
  * Blocks for some milliseconds. Errors: EINVAL, ESTALE (it has no more engines), EPEER (there is no
- * such process), EDENIED, ENOTSUP (its weir is another version), EMFILE, ENOMEM. */
+ * such process), EDENIED, ENOTREADY (that engine is being opened; there may be others behind it),
+ * ENOTSUP (its weir is another version), EMFILE, ENOMEM. */
 WEIR_API int weir_process_trace(int64_t pid, size_t index, uint32_t format, char *text_out,
                                 size_t text_size, size_t *length_out);
 

@@ -551,6 +551,9 @@ void mail_look(struct sim_app *app) {
         act_keep(app);
     }
     look_at_statuses(app);
+    while (!acting && node->held_count > 0) { /* with its hands full it would take none */
+        give_back(app, 0);
+    }
     for (uint32_t i = 0; i < MAIL_INBOXES && app->run->world->now_ns >= app->take_at_ns; i++) {
         weir_message message;
 

@@ -6,6 +6,7 @@
  *  - STALLED is told only when transfers to that node have been outstanding for watchdog_ns, and
  *    none was certainly completed since. A transfer completes between the step that saw it
  *    unfinished last and the one that sees its end; one that ends in its submit does not count.
+ *  - STALLED names a cause. Work that is about to be posted is none.
  *  - Of one handle STALLED comes once, until RESUMED or GONE; RESUMED comes only behind it. (Of one
  *    that was closed, and is open still for another reason, either may come.)
  *  - Nothing of the transfers to a node is done for STILL times watchdog_ns, while the application
@@ -175,6 +176,9 @@ void oracle_stalls_event(struct sim_oracle *oracle, uint32_t node, uint32_t to,
         stalls->told[stalls->told_count++] = event->peer.id;
     } else {
         stalls->unknown = true;
+    }
+    if (event->value == WEIR_STALL_TURN) {
+        sim_violation(oracle->world, "M10 n%u: n%u is stalled, and no cause is named", node, to);
     }
     if (to != UINT32_MAX && oracle->watchdog_ns > 0) {
         judge(oracle, node, to);

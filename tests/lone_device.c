@@ -288,8 +288,13 @@ static void device_disarm(struct weir_device *device) {
     (void)device;
 }
 
-static bool device_peer_is_stopped(struct weir_qp *qp) {
+static int64_t device_peer_process(struct weir_qp *qp) {
     assert_true(the->made[number_of(qp)]);
+    return 77;
+}
+
+static bool device_process_is_stopped(int64_t process) {
+    assert_int_equal(process, 77);
     return the->stopped;
 }
 
@@ -318,7 +323,8 @@ const struct weir_device_ops lone_device_ops = {
     .events = device_events,
     .arm = device_arm,
     .disarm = device_disarm,
-    .peer_is_stopped = device_peer_is_stopped,
+    .peer_process = device_peer_process,
+    .process_is_stopped = device_process_is_stopped,
     .link_is_down = device_link_is_down,
 };
 

@@ -208,6 +208,57 @@ static void test_M12_what_is_lent_is_bounded(void **state) {
     close_both(&a, &b);
 }
 
+/* A write to memory that is gone breaks the session. */
+static void break_session(struct side *a, struct side *b) {
+    weir_memory memory;
+    void *base;
+    assert_int_equal(
+        weir_memory_allocate(b->engine, 4096, WEIR_ACCESS_REMOTE_WRITE, &memory, &base), WEIR_OK);
+    weir_remote remote = side_import(a, a->peer, b, memory);
+    assert_int_equal(weir_memory_release(b->engine, memory), WEIR_OK);
+    weir_segment segment = {a->memory, remote, 0, 0, 64};
+    weir_transfer transfer;
+    assert_int_equal(weir_write(a->engine, a->peer, &segment, 1, NULL, &transfer), WEIR_OK);
+    weir_transfer_release(a->engine, transfer);
+    uint64_t end = now_ns() + PATIENCE_NS;
+    while (is_connected(a) && now_ns() < end)
+        weir_engine_progress(a->engine);
+}
+
+/* All is lent, and there is no session, on which its receiver would say that some is back: asking
+ * for more is no work, so an application's loop sleeps. */
+static void test_M7_waiting_for_a_loan_without_a_session_sleeps(void **state) {
+    (void)state;
+    struct side a, b;
+    weir_loan more;
+    weir_inbox inbox = open_lent(&a, &b, SIZE);
+    for (uint64_t i = 0; i < 4; i++)
+        lend(&a, i, SIZE);
+    for (uint64_t i = 0; i < 4; i++) {
+        weir_message held = take(&b, &a, inbox, i, SIZE);
+        if (i > 0)
+            give_back(&b, &held);
+        else
+            assert_int_equal(held.length, SIZE); /* b keeps it */
+    }
+    for (int i = 0; i < 3; i++)
+        loan_of(&a, SIZE);
+    assert_int_equal(try_loan(&a, SIZE, &more), WEIR_EAGAIN);
+    break_session(&a, &b);
+    uint32_t asked = 0, slept = 0;
+    uint64_t timeout_ns;
+    while (slept < 20 && asked < 1000) {
+        assert_int_equal(try_loan(&a, SIZE, &more), WEIR_EAGAIN);
+        asked++;
+        if (weir_engine_arm(a.engine, &timeout_ns) == WEIR_OK)
+            slept++;
+        weir_engine_progress(a.engine);
+    }
+    print_message("%u times asked, %u slept\n", asked, slept);
+    assert_int_equal(slept, 20);
+    close_both(&a, &b);
+}
+
 static void test_M12_arguments(void **state) {
     (void)state;
     struct side a, b;
@@ -431,6 +482,7 @@ int main(void) {
         cmocka_unit_test(test_M12_what_is_back_here_wakes),
         cmocka_unit_test(test_M12_a_shorter_loan_ends_no_wait),
         cmocka_unit_test(test_M12_what_is_lent_is_bounded),
+        cmocka_unit_test(test_M7_waiting_for_a_loan_without_a_session_sleeps),
         cmocka_unit_test(test_M12_arguments),
         cmocka_unit_test(test_M3_loans_keep_the_order),
         cmocka_unit_test(test_M12_the_end_of_a_sender),

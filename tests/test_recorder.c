@@ -120,6 +120,7 @@ static void test_M11_any_bytes_can_be_read(void **state) {
     for (unsigned fill = 0; fill < 256; fill += 85) {
         memset(memory, (int)fill, bytes);
         assert_false(recorder_is_one(memory, bytes));
+        assert_int_equal(recorder_is_begun(memory, bytes), fill != 0);
         recorder_read_owner(memory, &owner);
         assert_true(strlen(owner.device) < RECORDER_TEXT);
         assert_true(strlen(owner.address) < RECORDER_NAME);

@@ -287,6 +287,7 @@ wrong_together() {
     refused_as '--waiting is of messages' bench incast --waiting 9 || return 1
     refused_as 'neither write nor send' bench incast --op read || return 1
     refused_as 'longer than 8 MiB' bench incast --op send --size 9M || return 1
+    refused_as '(--hold) keeps its loan' bench send --loan --hold 4 || return 1
     refused_as 'that wait or are held' bench send --size 8M --waiting 65536 || return 1
     refused bench write --cold 1M --size 1M &&
         refused bench write --size 4G --segments 65536

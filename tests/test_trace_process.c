@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_trace_process.c: the changes of state of engines in this process and in others (M11, W4). */
+#define _GNU_SOURCE
 #include "engine_side.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,10 +55,26 @@ static void test_M11_in_a_child_of_fork(void **state) {
     pair_close(&a, &b);
 }
 
+/* The memory of an engine that is being opened, before it has its size, and before it is one's. */
+static void test_M11_an_engine_that_is_being_opened(void **state) {
+    (void)state;
+    int fd = memfd_create("weir-trace", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, 1 << 20), 0);
+    assert_int_equal(trace_of(getpid(), 0), WEIR_ENOTREADY);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+    assert_int_equal(trace_of(getpid(), 0), WEIR_ENOTREADY);
+    assert_int_equal(trace_of(getpid(), 1), WEIR_ESTALE);
+    assert_int_equal(pwrite(fd, "another version", 15, 0), 15);
+    assert_int_equal(trace_of(getpid(), 0), WEIR_ENOTSUP);
+    close(fd);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_M11_all_engines_of_a_process),
         cmocka_unit_test(test_M11_in_a_child_of_fork),
+        cmocka_unit_test(test_M11_an_engine_that_is_being_opened),
     };
     return cmocka_run_group_tests_name("traces of processes", tests, NULL, NULL);
 }

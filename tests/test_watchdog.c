@@ -267,6 +267,52 @@ static void test_M10_new_data_behind_old_credits(void **state) {
     lone_close(lone);
 }
 
+/* The peer has opened inbox 7, and a chunk of it is this engine's. Words from *number on. */
+static void grant_room(struct world *world, uint32_t *number) {
+    struct word meet = {.kind = WORD_MEET,
+                        .inbox = 7,
+                        .meet = {.chunk_bytes = 4096,
+                                 .message_bytes_max = 1024,
+                                 .memory = {.memory_id = 1,
+                                            .length = room_memory(4096, 1),
+                                            .access = WEIR_ACCESS_REMOTE_WRITE,
+                                            .device = "lone",
+                                            .blob_length = 4}}};
+    lone_instance(1, meet.meet.memory.instance);
+    assert_true(lone_words(world->lone, 0, (*number)++, &meet));
+    struct word grant = {
+        .kind = WORD_GRANT, .inbox = 7, .grant = {.place = 1, .secret = 5, .keep = true}};
+    assert_true(lone_words(world->lone, 0, (*number)++, &grant));
+}
+
+/* Messages that have their room, and wait for credits, which are their own. */
+static void test_M10_credits_of_messages(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    uint32_t number = 1;
+    send_to(&world, 7);
+    grant_room(&world, &number);
+    for (int i = 0; i < 20; i++)
+        send_to(&world, 7);
+    lone_pass(lone, WATCH / 8);
+    weir_stall_info info = info_of(&world);
+    assert_in_range(info.credit_waits, 1, 20);
+    assert_int_equal(info.room_waits, 0);
+    assert_int_equal(info.credits, 0);
+    world.silent = lone->stopped = true;
+    pass(&world, WATCH + LATE);
+    weir_event event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_STALLED);
+    assert_int_equal(event.value, WEIR_STALL_PEER_STOPPED);
+    lone->stopped = false;
+    assert_int_equal(info_of(&world).cause, WEIR_STALL_PEER_ABSENT);
+    lone_submit_notification(lone, world.peer); /* these have theirs */
+    lone_run(lone);
+    assert_int_equal(info_of(&world).credits, 0);
+    lone_close(lone);
+}
+
 static void test_M10_inboxes(void **state) {
     (void)state;
     struct world world;
@@ -739,6 +785,17 @@ static void test_M10_a_peer_that_is_stopped(void **state) {
     lone_close(lone);
 }
 
+/* Its process is known of a session that broke, too. */
+static void test_M10_a_peer_that_is_stopped_without_a_session(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    break_session(&world);
+    world.silent = lone->stopped = true;
+    stalls(&world, WEIR_STALL_PEER_STOPPED, 0);
+    lone_close(lone);
+}
+
 /* Its host, or the network: also where its device is waited for, or an answer to the dial. */
 static void test_M10_a_host_that_is_gone(void **state) {
     (void)state;
@@ -1176,6 +1233,7 @@ int main(void) {
         cmocka_unit_test(test_M10_a_device_that_completes_nothing),
         cmocka_unit_test(test_M10_credits),
         cmocka_unit_test(test_M10_new_data_behind_old_credits),
+        cmocka_unit_test(test_M10_credits_of_messages),
         cmocka_unit_test(test_M10_inboxes),
         cmocka_unit_test(test_M10_a_handshake_that_is_not_answered),
         cmocka_unit_test(test_M10_nobody_takes_connections),
@@ -1198,6 +1256,7 @@ int main(void) {
         cmocka_unit_test(test_M10_a_peer_that_takes_no_notifications),
         cmocka_unit_test(test_M10_a_peer_that_takes_no_messages),
         cmocka_unit_test(test_M10_a_peer_that_is_stopped),
+        cmocka_unit_test(test_M10_a_peer_that_is_stopped_without_a_session),
         cmocka_unit_test(test_M10_a_host_that_is_gone),
         cmocka_unit_test(test_M10_a_question_is_answered),
         cmocka_unit_test(test_M10_what_completes_now_and_then_is_no_stall),

@@ -23,7 +23,12 @@ static void complain_of(const struct options *options, int error) {
         complain("trace: there is no process %s", pid);
         break;
     case WEIR_EDENIED:
-        complain("trace: process %s is not ours to look at: it takes its user, or root", pid);
+        complain("trace: process %s is not ours to look at: it takes its user, or root with "
+                 "CAP_SYS_PTRACE",
+                 pid);
+        break;
+    case WEIR_ENOTREADY:
+        complain("trace: an engine of process %s is being opened", pid);
         break;
     case WEIR_ENOTSUP:
         complain("trace: the weir of process %s is another version", pid);
@@ -79,13 +84,18 @@ static int print_one(const struct options *options, int64_t pid, size_t index, b
 int history_print(const struct options *options) {
     int64_t pid = (int64_t)strtoull(options->files[0], NULL, 10);
     size_t index = options->engine != OPTIONS_ALL ? (size_t)options->engine : 0;
-    bool all = options->engine == OPTIONS_ALL && options->json_flag == 0;
-    int rc = print_one(options, pid, index, true);
+    bool all = options->engine == OPTIONS_ALL && options->json_flag == 0, printed = false;
+    int rc, opening = 0;
 
-    while (rc == 0 && all)
-        rc = print_one(options, pid, ++index, false);
-    if (rc == 0 || (rc == WEIR_ESTALE && index > 0 && all))
+    do {
+        rc = print_one(options, pid, index++, !printed);
+        printed |= rc == 0;
+        opening = rc == WEIR_ENOTREADY ? rc : opening;
+    } while ((rc == 0 || rc == WEIR_ENOTREADY) && all);
+    if (rc == 0 || (rc == WEIR_ESTALE && printed))
         return EXIT_OK; /* that was the last one */
+    if (rc == WEIR_ESTALE && opening != 0)
+        rc = opening;
     complain_of(options, rc);
     return EXIT_FAILED;
 }

@@ -483,6 +483,9 @@ static int check_excluded(const struct options *o) {
         return complain("bench send: --latency is a ping-pong of one message, and --%s does not "
                         "apply to it",
                         name);
+    if (o->loan != 0 && o->hold != 0)
+        return complain("bench send: a message that the target holds (--hold) keeps its loan "
+                        "(--loan), and there are few");
     if (o->op == OP_SEND && (name = given_of(o, not_send)) != NULL)
         return complain("%s: --op send is of messages, and --%s does not apply to them",
                         commands[o->command].words, name);

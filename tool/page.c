@@ -112,7 +112,7 @@ int page_write(struct results *const *files, unsigned count, const char *path) {
 }
 
 int report_page(const struct options *options) {
-    struct results loaded[PAGE_FILES_MAX] = {{NULL}}, *files[PAGE_FILES_MAX];
+    struct results loaded[PAGE_FILES_MAX], *files[PAGE_FILES_MAX];
     unsigned count = 0;
     int rc = 0;
 

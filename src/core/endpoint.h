@@ -256,6 +256,10 @@ static inline bool endpoint_gone(const struct endpoint *ep) {
 static inline enum ep_state endpoint_waits_in(const struct endpoint *ep) {
     return ep->state;
 }
+/* Whether somebody here waits for a session already. */
+static inline bool endpoint_wants(const struct endpoint *ep) {
+    return ep->want;
+}
 static inline int endpoint_lack(const struct endpoint *ep) {
     return ep->want_error;
 }

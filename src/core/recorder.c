@@ -28,8 +28,8 @@ struct name {
 _Static_assert(sizeof(struct name) == 64, "a line");
 
 struct recorder_memory {
-    uint64_t magic;
-    uint64_t records; /* RECORDER_RECORDS, and the sizes of both kinds of entry: the layout */
+    _Atomic uint64_t magic; /* written last; 0 before */
+    uint64_t records;       /* RECORDER_RECORDS, and the sizes of both kinds of entry: the layout */
     uint64_t sizes;
     uint64_t names_max;
     struct recorder_owner owner;
@@ -61,7 +61,7 @@ void recorder_begin(struct recorder *recorder, void *memory, size_t bytes,
     begun->sizes = SIZES;
     begun->names_max = names_max;
     begun->owner = *owner;
-    begun->magic = MAGIC;
+    atomic_store_explicit(&begun->magic, MAGIC, memory_order_release);
 }
 
 void recorder_add(struct recorder *recorder, const struct record *record) {
@@ -108,6 +108,12 @@ void recorder_name(struct recorder *recorder, uint64_t handle, const char *text)
 }
 
 /* ---- reading ---- */
+
+bool recorder_is_begun(const void *memory, size_t bytes) {
+    const struct recorder_memory *read = memory;
+    return bytes >= sizeof(read->magic) &&
+           atomic_load_explicit(&read->magic, memory_order_acquire) != 0;
+}
 
 bool recorder_is_one(const void *memory, size_t bytes) {
     const struct recorder_memory *read = memory;

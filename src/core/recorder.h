@@ -57,6 +57,8 @@ void recorder_name(struct recorder *recorder, uint64_t handle, const char *name)
 
 /* ---- reading ---- */
 
+/* Whether recorder_begin has written to the memory, whatever its layout. */
+bool recorder_is_begun(const void *memory, size_t bytes);
 /* Whether the memory is a recorder's of this layout. */
 bool recorder_is_one(const void *memory, size_t bytes);
 void recorder_read_owner(const void *memory, struct recorder_owner *owner_out);

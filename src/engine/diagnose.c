@@ -63,18 +63,37 @@ static void count_work(weir_engine *engine, const struct peer *peer, weir_stall_
         out->room_bytes += stream->waiting_bytes;
 }
 
+/* Whether the SENDs of transfers wait for credits of the class, on any QP. */
+static bool waits_for(const struct peer *peer, enum credit_class class) {
+    uint8_t first = class == CREDIT_NOTES ? LIST_CREDITS : LIST_WORDS;
+    for (uint8_t l = first; l < first + WEIR_QPS_MAX; l++) {
+        if (peer->lists[l].head != NONE)
+            return true;
+    }
+    return false;
+}
+
+static void count_credits(const struct credit *credit, enum credit_class class,
+                          weir_stall_info *out) {
+    uint32_t sent = credit_between(credit->sent[class], credit->acked[class]);
+    uint32_t window = credit->window_remote[class];
+    out->credits += window > sent ? window - sent : 0;
+    out->credits_max += window;
+}
+
+/* Credits are those of notifications, unless only messages wait for theirs. */
 static void count_session(const weir_engine *engine, const struct peer *peer,
                           weir_stall_info *out) {
     const struct session *session = &peer->sessions[peer->live];
+    bool words = waits_for(peer, CREDIT_WORDS), notes = !words || waits_for(peer, CREDIT_NOTES);
     for (uint32_t i = 0; i < session->qp_used; i++) {
         const struct qp *qp = &engine->qps[session->qps[i]];
-        const struct credit *credit = &qp->credit;
-        uint32_t sent = credit_between(credit->sent[CREDIT_NOTES], credit->acked[CREDIT_NOTES]);
-        uint32_t window = credit->window_remote[CREDIT_NOTES];
+        if (notes)
+            count_credits(&qp->credit, CREDIT_NOTES, out);
+        if (words)
+            count_credits(&qp->credit, CREDIT_WORDS, out);
         out->sq_used += qp->ledger.used;
         out->sq_depth += qp->ledger.depth;
-        out->credits += window > sent ? window - sent : 0;
-        out->credits_max += window;
         out->inflight_bytes += ledger_inflight(&qp->ledger);
     }
 }
@@ -135,12 +154,26 @@ static uint32_t no_room(weir_engine *engine, const struct peer *peer, weir_stall
     return stream->state == STREAM_ABSENT ? WEIR_STALL_INBOX_ABSENT : WEIR_STALL_INBOX_FULL;
 }
 
+/* Whether completions are waited for: by transfers that are posted, by the next part of one, by
+ * those that find no slot, or since a transfer is suspected of breaking sessions, and one chain is
+ * posted at a time then. */
+static bool waits_for_completions(const weir_engine *engine, const struct peer *peer,
+                                  const weir_stall_info *out) {
+    if (out->sq_used == 0)
+        return false;
+    uint32_t i = peer->lists[LIST_PENDING].head;
+    while (i != NONE && engine->transfers[i].outstanding == 0)
+        i = engine->transfers[i].next;
+    return i != NONE || out->posted > 0 || peer->waits_for == WEIR_WAITING_SLOTS ||
+           peer_is_suspicious(peer);
+}
+
 static uint32_t connected(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
     if (peer->proving)
         return WEIR_STALL_CONNECT;
     if (out->parked == out->waiting)
         return broken(engine, peer);
-    if (out->sq_used > 0 && (out->posted > 0 || peer->waits_for == WEIR_WAITING_SLOTS))
+    if (waits_for_completions(engine, peer, out))
         return WEIR_STALL_QP;
     if (device_refuses(engine, peer, out)) {
         out->error = WEIR_EAGAIN;
@@ -188,11 +221,15 @@ static void take_word(const weir_engine *engine, const struct peer *peer, weir_s
     }
 }
 
-static bool is_stopped(const weir_engine *engine, const struct peer *peer) {
-    if (peer->live == NONE || engine->device_ops->peer_is_stopped == NULL)
-        return false;
+void diagnose_process(weir_engine *engine, struct peer *peer) {
+    if (engine->device_ops->peer_process == NULL)
+        return;
     const struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
-    return qp->qp != NULL && engine->device_ops->peer_is_stopped(qp->qp);
+    peer->process = qp->qp != NULL ? engine->device_ops->peer_process(qp->qp) : 0;
+}
+
+static bool is_stopped(const weir_engine *engine, const struct peer *peer) {
+    return peer->process != 0 && engine->device_ops->process_is_stopped(peer->process);
 }
 
 static bool link_is_down(const weir_engine *engine) {

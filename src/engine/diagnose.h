@@ -10,6 +10,9 @@
 bool diagnose_works(const weir_engine *engine, const struct peer *peer);
 /* All of *out but its size. */
 void diagnose(weir_engine *engine, const struct peer *peer, weir_stall_info *out);
+/* A session with the peer is up: notes whose process is at its other end. An instance has the same
+ * for as long as it is, so it is known without a session, too. */
+void diagnose_process(weir_engine *engine, struct peer *peer);
 /* The step of the handshake that is waited for, as half a sentence in static storage; and why the
  * session before it broke. */
 struct watch_step diagnose_handshake(const struct peer *peer);

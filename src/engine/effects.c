@@ -10,6 +10,7 @@
 
 #include "agenda.h"
 #include "conns.h"
+#include "diagnose.h"
 #include "dial.h"
 #include "found.h"
 #include "notes.h"
@@ -43,6 +44,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t number) {
         note_broken(engine, peer, number); /* talk_renew: it was begun before */
     peer->sessions[number].up = true;
     peer->sessions_up++;
+    diagnose_process(engine, peer);
     TRACE_PEER(engine, session_up, peer, 0, peer->sessions[number].epoch,
                peer->sessions[number].epoch_remote);
     engine->stats.sessions_up++;

@@ -84,7 +84,8 @@ static enum word_mapped map(weir_engine *engine, const struct wire_descriptor *m
     int rc = ops->mr_import(engine->device, memory->blob, memory->blob_length, memory->length,
                             needed, &lent->rmr);
     if (rc != WEIR_OK)
-        return rc == WEIR_EAGAIN ? WORD_MAPPED_LATER : WORD_MAPPED_NEVER;
+        return rc == WEIR_EAGAIN || rc == WEIR_EMFILE || rc == WEIR_ENOMEM ? WORD_MAPPED_LATER
+                                                                           : WORD_MAPPED_NEVER;
     lent->base = ops->import_address(engine->device, &lent->rmr, &lent->ordered);
     lent->bytes = memory->length;
     if (lent->base == NULL)

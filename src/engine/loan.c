@@ -200,8 +200,11 @@ static int lend(weir_engine *engine, uint64_t peer_id, uint32_t inbox, uint64_t 
     if (lending_says(engine, stream))
         streams_tell(engine, peer_at(engine, stream->peer));
     struct peer *peer = peer_at(engine, stream->peer);
-    if (index == LOANS_NONE && peer->live == NONE && lending->offer == OFFER_MAPPED)
-        note_want(engine, peer); /* its receiver says BACK on a session */
+    /* Its receiver says BACK on a session. A wish that is there already is none of news: who asks
+     * again and again sleeps in between. */
+    if (index == LOANS_NONE && peer->live == NONE && lending->offer == OFFER_MAPPED &&
+        !endpoint_wants(&peer->endpoint) && !peer->notes.want)
+        note_want(engine, peer);
     if (index == LOANS_NONE)
         return WEIR_EAGAIN;
     lending->peer_ids[index] = peer_id;

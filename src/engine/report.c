@@ -96,7 +96,11 @@ static void say_device(const weir_stall_info *info, char *out, size_t size) {
 
 static void say_connect(const weir_stall_info *info, const struct watch_step *step, char *out,
                         size_t size) {
+    bool lack = info->error == WEIR_EMFILE || info->error == WEIR_ENOMEM ||
+                info->error == WEIR_EMEMLOCK || info->error == WEIR_EFULL;
     char before[160] = "there is no session, since the handshake is not answered";
+    if (lack)
+        snprintf(before, sizeof(before), "there is no session, since this side cannot make one");
     if (step->broke != 0)
         snprintf(before, sizeof(before), "the session broke (%s), and there is no new one",
                  step->broke == WEIR_ECONNECT ? "the target's device did not answer"

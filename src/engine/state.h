@@ -230,6 +230,7 @@ struct watch {
     uint64_t absent_ns;    /* the same, of the last verdict, if that makes it ours; 0 */
     bool works;            /* work was outstanding */
     bool behind;           /* completions waited all the time before the last verdict */
+    uint8_t put_off;       /* verdicts in a row that named no cause */
     uint64_t told;         /* the handle of STALLED, if neither RESUMED nor GONE came since; 0 */
     uint64_t idle_step;    /* the first step since then behind which nothing was outstanding; 0 */
     uint64_t lasted_ns;    /* 0: it lasts */
@@ -495,6 +496,7 @@ struct peer {
     uint32_t rings;        /* memories of loans to it that the application waits for */
     uint32_t streams;      /* its first, plus 1; STREAM_NONE */
     struct talk talk;
+    int64_t process;      /* of the session that is live or was last, as the device numbers it; 0 */
     uint64_t life;        /* of all that is known of its instance here; 0: it is not known */
     uint64_t life_theirs; /* of what it knows of us; 0: no session came about */
 

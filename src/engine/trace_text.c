@@ -286,7 +286,9 @@ int weir_process_trace(int64_t pid, size_t index, uint32_t format, char *text_ou
     rc = shared_find(pid, index, &shared);
     if (rc != WEIR_OK)
         return rc;
-    if (!recorder_is_one(shared.base, shared.bytes))
+    if (!recorder_is_begun(shared.base, shared.bytes))
+        rc = WEIR_ENOTREADY;
+    else if (!recorder_is_one(shared.base, shared.bytes))
         rc = WEIR_ENOTSUP;
     else if (text_out == NULL)
         *length_out = room_for_all(format);

@@ -23,6 +23,10 @@
  * When half of watchdog_ns has passed, the peer is asked how it is (ask.c), so that there is its
  * word, or its silence, by the time that STALLED is told.
  *
+ * A look may come upon work that is about to be posted, as in the step in which a session comes up
+ * at last. That is no cause, and the stall may be over: it is told with the next look that finds
+ * one, or a watchdog_ns later without.
+ *
  * The clock is the environment's and not engine_now, which stands still in just those times.
  * Leaves to others: what the work waits for (diagnose.c), QPs that are given up (stall.c). */
 #include "watchdog.h"
@@ -35,11 +39,18 @@
 #include "trace.h"
 
 #define LATE_NS UINT64_C(20000000)
+enum { PUT_OFF_MAX = 8 };
 
-static void tell(weir_engine *engine, struct peer *peer) {
+/* False: it is not told yet, since work is about to be posted. */
+static bool tell(weir_engine *engine, struct peer *peer) {
     struct watch *watch = &peer->watch;
     weir_stall_info info = WEIR_STALL_INFO_INIT;
     diagnose(engine, peer, &info);
+    if (info.cause == WEIR_STALL_TURN && watch->put_off < PUT_OFF_MAX) {
+        watch->put_off++;
+        return false;
+    }
+    watch->put_off = 0;
     if (info.cause == WEIR_STALL_NONE) { /* it completed before the late look that tells of it */
         info.cause = WEIR_STALL_HERE;
         info.absent_ns = watch->absent_ns;
@@ -51,6 +62,7 @@ static void tell(weir_engine *engine, struct peer *peer) {
     watch->lasted_ns = 0;
     engine->stats.peer_stalls++;
     news_event(engine, WEIR_EVENT_STALLED, watch->told, info.error, info.cause);
+    return true;
 }
 
 /* Whether the application knows the handle that STALLED would carry. */
@@ -71,8 +83,8 @@ static void judge(weir_engine *engine, struct peer *peer, uint64_t now, bool beh
      * of a stall either. Other events need the second half of the queue. Else it is told with the
      * next verdict. */
     if (watch->told == 0 && may_tell(peer) &&
-        queue_count(&engine->events) <= engine->events.mask / 2)
-        tell(engine, peer);
+        queue_count(&engine->events) <= engine->events.mask / 2 && !tell(engine, peer))
+        watch->from_ns = now - engine->options.watchdog_ns; /* with the next look */
 }
 
 /* late: nobody has looked for as long as a stall takes. behind: completions have waited for
@@ -104,6 +116,7 @@ static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool l
         watch->moved_ns = watch->from_ns = now;
         watch->gap_ns = watch->absent_ns = 0;
         watch->behind = false;
+        watch->put_off = 0;
         ask_over(peer);
         return true;
     }

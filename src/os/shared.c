@@ -35,13 +35,14 @@ static int memfd_of(size_t bytes, int *fd_out) {
         return os_fd_error(errno);
     if (fd < 0)
         return WEIR_OK; /* this system, or a rule of it, has none to give */
-    if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0 ||
-        fallocate(fd, 0, 0, (off_t)bytes) != 0) {
-        fork_close(fd);
-        return WEIR_ENOMEM;
+    if (ftruncate(fd, (off_t)bytes) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0 &&
+        fallocate(fd, 0, 0, (off_t)bytes) == 0) {
+        *fd_out = fd;
+        return WEIR_OK;
     }
-    *fd_out = fd;
-    return WEIR_OK;
+    int error = errno;
+    fork_close(fd);
+    return error == EPERM || error == ENOSYS ? WEIR_OK : WEIR_ENOMEM; /* EPERM: a rule */
 }
 
 int shared_open(size_t bytes, struct shared *shared_out) {
@@ -132,7 +133,7 @@ static int map_file(const char *file, struct shared *shared_out) {
     if (fd < 0)
         return errno == ENXIO ? WEIR_ESTALE : error_of(errno);
     int seals = fcntl(fd, F_GET_SEALS);
-    int rc = WEIR_ESTALE;
+    int rc = seals >= 0 ? WEIR_ENOTREADY : WEIR_ESTALE; /* it is sealed when it has its size */
     if (seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(fd, &st) == 0 && st.st_size > 0) {
         void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
         rc = map == MAP_FAILED ? error_of(errno) : WEIR_OK;

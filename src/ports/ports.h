@@ -368,9 +368,11 @@ struct weir_device_ops {
     int (*arm)(struct weir_device *device);
     void (*disarm)(struct weir_device *device);
 
-    /* Whether the process at the other end of the QP is stopped, as by SIGSTOP or a debugger, for
-     * all that this device knows. NULL: it never knows. */
-    bool (*peer_is_stopped)(struct weir_qp *qp);
+    /* The process at the other end of the QP, which is connected, as this host numbers them; 0: it
+     * has no number here. NULL, as process_is_stopped: this device never knows. */
+    int64_t (*peer_process)(struct weir_qp *qp);
+    /* Whether such a process is stopped, as by SIGSTOP or a debugger. A system call or two. */
+    bool (*process_is_stopped)(int64_t process);
     /* Whether nothing can go by the link of this device, which is down. A system call. NULL: there
      * is none. */
     bool (*link_is_down)(struct weir_device *device);

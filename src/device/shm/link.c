@@ -14,6 +14,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -461,12 +462,14 @@ void link_health(struct weir_device *device) {
 
 /* ---- stopped processes --------------------------------------------------- */
 
+int64_t shm_peer_process(struct weir_qp *qp) {
+    return qp->link == NULL || qp->link->dead || qp->link->pid <= 0 ? 0 : qp->link->pid;
+}
+
 /* proc(5): the state is the first letter behind the name, which is in brackets and may have any. */
-bool shm_peer_is_stopped(struct weir_qp *qp) {
-    char path[32], text[128];
-    if (qp->link == NULL || qp->link->dead || qp->link->pid <= 0)
-        return false;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)qp->link->pid);
+bool shm_process_is_stopped(int64_t process) {
+    char path[40], text[128];
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", process);
     fork_hold();
     int fd = fork_own(open(path, O_RDONLY | O_CLOEXEC));
     fork_release();

@@ -132,5 +132,6 @@ const struct weir_device_ops shm_device_ops = {
     .fd = shm_fd,
     .arm = shm_arm,
     .disarm = shm_disarm,
-    .peer_is_stopped = shm_peer_is_stopped,
+    .peer_process = shm_peer_process,
+    .process_is_stopped = shm_process_is_stopped,
 };

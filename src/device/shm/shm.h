@@ -311,7 +311,8 @@ void link_put(struct weir_device *device, struct shm_link *link);
 /* Whether there is one, open or being opened. Any thread, with hand_lock. */
 bool link_is_known(const struct weir_device *device, uint64_t nonce, int32_t owner_pid);
 /* Whether the process at the other end is stopped: the kernel's word, where its pid is known. */
-bool shm_peer_is_stopped(struct weir_qp *qp);
+int64_t shm_peer_process(struct weir_qp *qp);
+bool shm_process_is_stopped(int64_t process);
 /* Asks the kernel. Notices the death as link_mark_dead does. */
 bool link_is_alive(struct shm_link *link);
 void link_mark_dead(struct shm_link *link);
