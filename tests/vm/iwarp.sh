@@ -18,10 +18,11 @@ for _ in 1 2 3; do
 done
 few=1
 [ -z "$LONG" ] || few=
-for test in conformance tool cycles messages recovery apart; do
+[ -n "$LONG" ] || export KILLS="${KILLS:-3}"
+for test in ${IWARP:-conformance tool cycles messages recovery apart}; do
     # Of the wire below nothing is known here.
     {
-        RDMA_A=siw0 RDMA_B=siw1 WIRE_A='' CYCLES=${IWARP_CYCLES:-100} FEW=$few sh "$here/$test.sh" 2>&1 ||
+        RDMA_A=siw0 RDMA_B=siw1 WIRE_A='' CYCLES=${IWARP_CYCLES:-50} FEW=$few sh "$here/$test.sh" 2>&1 ||
             : >"$WORK/failed"
     } | sed -u -E 's/^(ok|FAILED|skip) /\1 iwarp_/'
     [ ! -e "$WORK/failed" ] || failures=$((failures + 1))
