@@ -860,8 +860,11 @@ typedef enum weir_stall_cause {
     WEIR_STALL_PEER_MESSAGES = 16,      /* its application takes no messages from the inbox `inbox`,
                                          * or gives none back */
     WEIR_STALL_HOST = 17, /* its host does not answer: it is gone, or a link or network between */
-    WEIR_STALL_LINK = 18  /* the link of this engine's device is down, also in the place of TURN;
-                           * verbs */
+    WEIR_STALL_LINK = 18, /* the link of this engine's device is down, also in the place of TURN and
+                           * BREAKS; verbs */
+    /* In the place of DRAIN, SETTLE, CONNECT, QP and TURN: */
+    WEIR_STALL_BREAKS = 19 /* session after session comes up and breaks, and nothing completes on
+                            * them; `error` is why the last one broke */
 } weir_stall_cause;
 /* Its name in lower case: "credits", "inbox_full", ...; "?" of any other int. Static storage. */
 WEIR_API const char *weir_stall_cause_name(int cause);

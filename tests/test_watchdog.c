@@ -438,6 +438,44 @@ static void test_M10_no_session_comes_after_one_that_broke(void **state) {
     lone_close(lone);
 }
 
+/* Sessions that come up, and break with the first write: the looks may see any step of that. */
+static void test_M10_sessions_that_come_up_and_break(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    uint64_t epoch = 1;
+    weir_event event;
+    int told = 0;
+    write_of(&world, 100);
+    lone_pass(lone, LATE);
+    lone->bad_bytes = 64;
+    lone->bad_status = WEIR_CQE_RETRY;
+    (void)write_of(&world, 64);
+    for (uint64_t ns = 0; ns < 3 * WATCH && told == 0; ns += 40 * MS) {
+        pass(&world, 20 * MS);
+        const struct wire_message *settle = lone_heard(lone, world.conn, WIRE_SETTLE);
+        if (settle != NULL) {
+            struct wire_message settled = {.type = WIRE_SETTLED, .echo = settle->epoch};
+            lone_say(lone, world.conn, 1, &settled);
+        }
+        pass(&world, 20 * MS);
+        if (lone_count(lone, world.conn, WIRE_HELLO) > 0) {
+            lone_answer(lone, world.conn, 1, ++epoch);
+        }
+        while (weir_event_take(lone->engine, &event) == WEIR_OK) {
+            if (event.type == WEIR_EVENT_STALLED) {
+                told++;
+                assert_int_equal(event.value, WEIR_STALL_BREAKS);
+                assert_int_equal(event.error, WEIR_ECONNECT);
+            }
+        }
+    }
+    assert_int_equal(told, 1);
+    assert_true(epoch > 4);
+    assert_says(&world, "sessions come up and break before anything completes (the target");
+    lone_close(lone);
+}
+
 static void test_M10_a_link_that_is_down(void **state) {
     (void)state;
     struct world world;
@@ -1220,7 +1258,7 @@ static void test_M10_arguments(void **state) {
     assert_int_equal(weir_stall_text(lone->engine, world.peer, text, 8), WEIR_OK);
     assert_string_equal(text, "nothing");
     assert_int_equal(text[8], 'x');
-    for (int i = WEIR_STALL_NONE; i <= WEIR_STALL_LINK; i++)
+    for (int i = WEIR_STALL_NONE; i <= WEIR_STALL_BREAKS; i++)
         assert_string_not_equal(weir_stall_cause_name(i), "?");
     assert_string_equal(weir_stall_cause_name(WEIR_STALL_INBOX_FULL), "inbox_full");
     assert_string_equal(weir_stall_cause_name(-1), "?");
@@ -1240,6 +1278,7 @@ int main(void) {
         cmocka_unit_test(test_M10_a_peer_that_refuses_for_now),
         cmocka_unit_test(test_M10_settle_is_not_answered),
         cmocka_unit_test(test_M10_no_session_comes_after_one_that_broke),
+        cmocka_unit_test(test_M10_sessions_that_come_up_and_break),
         cmocka_unit_test(test_M10_a_link_that_is_down),
         cmocka_unit_test(test_M10_a_device_that_keeps_a_broken_session),
         cmocka_unit_test(test_M10_receives_that_the_device_refuses),

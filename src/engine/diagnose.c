@@ -73,12 +73,15 @@ static bool waits_for(const struct peer *peer, enum credit_class class) {
     return false;
 }
 
+static uint32_t credits_of(const struct credit *credit, enum credit_class class) {
+    uint32_t sent = credit_between(credit->sent[class], credit->acked[class]);
+    return credit->window_remote[class] > sent ? credit->window_remote[class] - sent : 0;
+}
+
 static void count_credits(const struct credit *credit, enum credit_class class,
                           weir_stall_info *out) {
-    uint32_t sent = credit_between(credit->sent[class], credit->acked[class]);
-    uint32_t window = credit->window_remote[class];
-    out->credits += window > sent ? window - sent : 0;
-    out->credits_max += window;
+    out->credits += credits_of(credit, class);
+    out->credits_max += credit->window_remote[class];
 }
 
 /* Credits are those of notifications, unless only messages wait for theirs. */
@@ -154,6 +157,35 @@ static uint32_t no_room(weir_engine *engine, const struct peer *peer, weir_stall
     return stream->state == STREAM_ABSENT ? WEIR_STALL_INBOX_ABSENT : WEIR_STALL_INBOX_FULL;
 }
 
+/* Whether the first on the list, one of those of QP `index`, has its credits, and a SEND of it
+ * waits for a slot, on that QP or on another that carried its data. */
+static bool send_waits_in(const weir_engine *engine, const struct peer *peer, uint32_t list,
+                          uint32_t index) {
+    if (peer->lists[list].head == NONE)
+        return false;
+    const struct session *session = &peer->sessions[peer->live];
+    const struct transfer *transfer = &engine->transfers[peer->lists[list].head];
+    uint32_t parts = transfer->parts_need & ~(uint32_t)transfer->parts_mask;
+    if (parts == 0)
+        parts = 1u << index;
+    for (uint32_t i = 0; i < session->qp_used; i++) {
+        const struct qp *qp = &engine->qps[session->qps[i]];
+        enum credit_class class = list < LIST_WORDS ? CREDIT_NOTES : CREDIT_WORDS;
+        if ((parts & 1u << i) != 0 && qp->ledger.used > 0 && credits_of(&qp->credit, class) > 0)
+            return true;
+    }
+    return false;
+}
+
+static bool send_waits(const weir_engine *engine, const struct peer *peer) {
+    for (uint32_t i = 0; i < peer->sessions[peer->live].qp_used; i++) {
+        if (send_waits_in(engine, peer, LIST_CREDITS + i, i) ||
+            send_waits_in(engine, peer, LIST_WORDS + i, i))
+            return true;
+    }
+    return false;
+}
+
 /* Whether completions are waited for: by transfers that are posted, by the next part of one, by
  * those that find no slot, or since a transfer is suspected of breaking sessions, and one chain is
  * posted at a time then. */
@@ -165,7 +197,7 @@ static bool waits_for_completions(const weir_engine *engine, const struct peer *
     while (i != NONE && engine->transfers[i].outstanding == 0)
         i = engine->transfers[i].next;
     return i != NONE || out->posted > 0 || peer->waits_for == WEIR_WAITING_SLOTS ||
-           peer_is_suspicious(peer);
+           peer_is_suspicious(peer) || send_waits(engine, peer);
 }
 
 static uint32_t connected(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
@@ -282,6 +314,16 @@ static uint32_t with_word(weir_engine *engine, const struct peer *peer, uint32_t
     return told;
 }
 
+/* Whether what is seen now is a moment of sessions that come up and break: several have since
+ * something completed, one of them a short while ago. */
+static bool breaks(const weir_engine *engine, const struct peer *peer, uint32_t cause) {
+    enum { SEVERAL = 2 };
+    bool moment = cause == WEIR_STALL_DRAIN || cause == WEIR_STALL_SETTLE ||
+                  cause == WEIR_STALL_CONNECT || cause == WEIR_STALL_QP || cause == WEIR_STALL_TURN;
+    return moment && peer->sessions_up - peer->watch.sessions_up >= SEVERAL &&
+           engine_now(engine) - peer->up_ns < engine->options.watchdog_ns;
+}
+
 static uint32_t cause_of(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
     if (out->waiting == 0)
         return WEIR_STALL_NONE;
@@ -295,7 +337,12 @@ static uint32_t cause_of(weir_engine *engine, const struct peer *peer, weir_stal
     }
     uint32_t cause =
         peer->live != NONE ? connected(engine, peer, out) : unconnected(engine, peer, out);
-    return with_word(engine, peer, cause, out);
+    cause = with_word(engine, peer, cause, out);
+    if (breaks(engine, peer, cause)) {
+        out->error = peer->cause.error;
+        return WEIR_STALL_BREAKS;
+    }
+    return cause;
 }
 
 void diagnose(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {

@@ -37,6 +37,7 @@ const char *weir_stall_cause_name(int cause) {
         [WEIR_STALL_PEER_MESSAGES] = "peer_messages",
         [WEIR_STALL_HOST] = "host",
         [WEIR_STALL_LINK] = "link",
+        [WEIR_STALL_BREAKS] = "breaks",
     };
     if (cause < 0 || (size_t)cause >= sizeof(names) / sizeof(names[0]))
         return "?";
@@ -94,6 +95,11 @@ static void say_device(const weir_stall_info *info, char *out, size_t size) {
         snprintf(out, size, "this engine's device refuses work or receives that it has room for");
 }
 
+/* Why a session broke. */
+static const char *say_broke(int error) {
+    return error == WEIR_ECONNECT ? "the target's device did not answer" : weir_strerror(error);
+}
+
 static void say_connect(const weir_stall_info *info, const struct watch_step *step, char *out,
                         size_t size) {
     bool lack = info->error == WEIR_EMFILE || info->error == WEIR_ENOMEM ||
@@ -103,8 +109,7 @@ static void say_connect(const weir_stall_info *info, const struct watch_step *st
         snprintf(before, sizeof(before), "there is no session, since this side cannot make one");
     if (step->broke != 0)
         snprintf(before, sizeof(before), "the session broke (%s), and there is no new one",
-                 step->broke == WEIR_ECONNECT ? "the target's device did not answer"
-                                              : weir_strerror(step->broke));
+                 say_broke(step->broke));
     snprintf(out, size, "%s: %s%s%s%s", before, step->words, info->error != 0 ? " (" : "",
              info->error != 0 ? weir_strerror(info->error) : "", info->error != 0 ? ")" : "");
 }
@@ -216,6 +221,10 @@ static void say_why(const weir_stall_info *info, const struct watch_step *step, 
         break;
     case WEIR_STALL_CONNECT:
         say_connect(info, step, out, size);
+        break;
+    case WEIR_STALL_BREAKS:
+        snprintf(out, size, "sessions come up and break before anything completes (%s)",
+                 say_broke(info->error));
         break;
     case WEIR_STALL_REFUSED:
         snprintf(out, size, "the peer refuses a session for now: %s (%s)",

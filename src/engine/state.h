@@ -231,6 +231,7 @@ struct watch {
     bool works;            /* work was outstanding */
     bool behind;           /* completions waited all the time before the last verdict */
     uint8_t put_off;       /* verdicts in a row that named no cause */
+    uint64_t sessions_up;  /* the peer's count, when something was last seen to complete */
     uint64_t told;         /* the handle of STALLED, if neither RESUMED nor GONE came since; 0 */
     uint64_t idle_step;    /* the first step since then behind which nothing was outstanding; 0 */
     uint64_t lasted_ns;    /* 0: it lasts */
@@ -541,6 +542,7 @@ struct peer {
     struct broke broke[EP_SESSIONS]; /* the last ones of its sessions */
     uint32_t broke_next;
     uint64_t sessions_up, recoveries, replays;
+    uint64_t up_ns; /* when the last session came up */
     uint64_t slot_waits, slot_wait_ns, inflight_waits_begun, inflight_wait_ns;
     uint32_t ages;             /* given so far */
     uint64_t trouble_ns;       /* when sessions began to break with nothing done on them; 0 */

@@ -117,6 +117,7 @@ static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool l
         watch->gap_ns = watch->absent_ns = 0;
         watch->behind = false;
         watch->put_off = 0;
+        watch->sessions_up = peer->sessions_up;
         ask_over(peer);
         return true;
     }
