@@ -849,7 +849,8 @@ typedef enum weir_stall_cause {
     WEIR_STALL_INBOX_FULL = 9, /* messages wait for room in the inbox `inbox` */
     WEIR_STALL_INBOX_ABSENT = 10, /* messages wait for that inbox, which the peer has not opened */
     WEIR_STALL_INFLIGHT = 11,     /* the limit of bytes in flight, inflight_bytes_max, is used up */
-    WEIR_STALL_TURN = 12,         /* work is about to be posted; STALLED waits for another cause */
+    WEIR_STALL_TURN = 12, /* work is about to be posted; STALLED waits for another cause, for
+                           * another watchdog_ns at most */
     /* With the peer's own word, or the system's. They stand in the place of SETTLE, CONNECT, QP,
      * CREDITS and INBOX_FULL: */
     WEIR_STALL_PEER_ABSENT = 13,  /* the peer's engine makes no progress: it does not answer, though
@@ -878,7 +879,8 @@ typedef struct weir_stall_info {
     uint32_t stalled;      /* 1: STALLED was told, and neither RESUMED nor GONE since */
     uint32_t cause;        /* a weir_stall_cause: what the work waits for now, stalled or not */
     int error;             /* CONNECT: of the last dial, or what this side lacks, or 0; REFUSED: the
-                            * peer's reason; DEVICE: EDEVICE or EAGAIN; else 0 */
+                            * peer's reason; DEVICE: EDEVICE or EAGAIN; BREAKS: why the last
+                            * session broke; else 0 */
     uint32_t inbox;        /* INBOX_FULL, INBOX_ABSENT, and PEER_* in the place of these: the
                             * number; else 0 */
     uint64_t still_ns;     /* nothing has completed for so long, as the last look found; there is

@@ -78,7 +78,7 @@ static void act_early_release(struct sim_app *app) {
     i = (uint32_t)sim_below(app_prng(app), app->held_count);
     transfer = app_record(app, app->held[i]);
     if (sim_below(app_prng(app), 4) == 0 && !transfer->terminal && !transfer->released) {
-        transfer->cancelled = true;
+        transfer->cancelled = app->run->oracle->cancels = true;
         (void)weir_transfer_cancel(app->engine, transfer->handle);
     }
     error = weir_transfer_release(app->engine, transfer->handle);

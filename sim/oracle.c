@@ -324,11 +324,11 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     bool away = absent || oracle->world->nodes[transfer->from].absent;
     /* A lost connection comes back for neither: both lack what a dial takes. */
     bool lack = net && nic->lack != 0 && there->lack != 0;
-    bool breaks =
-        net || device || cut || away || oracle->lives_ended || nic->packet_loss != 0 ||
-        there->packet_loss != 0 || config->work.memory_release != 0 || config->work.cancel != 0 ||
-        config->work.early_release != 0 || config->work.deadline != 0 || nic->post_einval != 0 ||
-        config->work.peer_close != 0 || there->post_einval != 0 || claimed(oracle, transfer);
+    bool breaks = net || device || cut || away || oracle->lives_ended || nic->packet_loss != 0 ||
+                  there->packet_loss != 0 || config->work.memory_release != 0 ||
+                  config->work.cancel != 0 || oracle->cancels || config->work.deadline != 0 ||
+                  nic->post_einval != 0 || config->work.peer_close != 0 ||
+                  there->post_einval != 0 || claimed(oracle, transfer);
 
     switch (status) {
     case WEIR_OK:

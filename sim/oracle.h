@@ -97,6 +97,7 @@ struct sim_oracle {
     uint32_t capacity;
     bool lives_ended; /* a crash or a leave happened in this run */
     uint32_t ok, failed, notifications;
+    bool cancels; /* a transfer was cancelled before its handle was given back */
     uint32_t letters;
     uint64_t letters_taken[SIM_LETTERS / 64]; /* one bit each */
 };

@@ -178,7 +178,8 @@ void oracle_stalls_event(struct sim_oracle *oracle, uint32_t node, uint32_t to,
         stalls->unknown = true;
     }
     if (event->value == WEIR_STALL_TURN) {
-        sim_violation(oracle->world, "M10 n%u: n%u is stalled, and no cause is named", node, to);
+        sim_violation(oracle->world, "M10 n%u: %llx is stalled, and no cause is named", node,
+                      (unsigned long long)event->peer.id);
     }
     if (to != UINT32_MAX && oracle->watchdog_ns > 0) {
         judge(oracle, node, to);

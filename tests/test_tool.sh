@@ -889,4 +889,4 @@ check H12_target_killed_send_latency killed bench send --latency --seconds 20
 check H12_target_killed_fill killed bench fill --repeat 1000000
 check H12_own_target_killed killed_own
 check own_target_dies_with_bench bench_killed
-exit $failed
+finish

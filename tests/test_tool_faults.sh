@@ -159,4 +159,4 @@ check B8_a_stopped_target_ends_with_a_kill while_stopped KILL
 check H12_a_target_that_another_kills_is_a_failure target_killed_by_another
 check B8_a_target_that_does_not_start_again_is_a_failure not_started_again
 check wrong_options wrong
-exit $failed
+finish

@@ -196,4 +196,4 @@ check H12_a_target_of_messages_that_is_killed_is_a_failure target_killed --op se
 check wrong_options wrong
 check too_few_descriptors descriptors
 check wrong_world wrong_world
-exit $failed
+finish

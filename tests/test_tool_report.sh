@@ -246,4 +246,4 @@ check B9_wrong_directory wrong_directory
 check B9_one_fails one_fails
 check B9_interrupted interrupted
 check B9_killed killed
-exit $failed
+finish

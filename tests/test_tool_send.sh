@@ -219,4 +219,4 @@ check B10_an_interrupt_ends_their_latency interrupted --latency
 check B10_servers_of_several together
 check B10_memory_of_inboxes_is_bounded bounded
 check B10_sessions_of_messages_leave_no_inbox one_after_the_other
-exit $failed
+finish

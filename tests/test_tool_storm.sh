@@ -182,4 +182,4 @@ check B7_a_crowd_that_is_killed_is_a_failure crowd_killed
 check wrong_options wrong
 check too_few_descriptors descriptors
 check wrong_world wrong_world
-exit $failed
+finish

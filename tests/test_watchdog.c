@@ -438,6 +438,26 @@ static void test_M10_no_session_comes_after_one_that_broke(void **state) {
     lone_close(lone);
 }
 
+/* The peer's part of a session that broke, and of the next one, if it is asked for. */
+static void again(struct world *world, uint64_t *epoch) {
+    struct lone *lone = world->lone;
+    pass(world, 20 * MS);
+    const struct wire_message *settle = lone_heard(lone, world->conn, WIRE_SETTLE);
+    if (settle != NULL) {
+        struct wire_message settled = {.type = WIRE_SETTLED, .echo = settle->epoch};
+        lone_say(lone, world->conn, 1, &settled);
+    }
+    pass(world, 20 * MS);
+    if (lone_count(lone, world->conn, WIRE_HELLO) > 0)
+        lone_answer(lone, world->conn, 1, ++*epoch);
+}
+
+static void no_stall(struct lone *lone) {
+    weir_event event;
+    while (weir_event_take(lone->engine, &event) == WEIR_OK)
+        assert_int_not_equal(event.type, WEIR_EVENT_STALLED);
+}
+
 /* Sessions that come up, and break with the first write: the looks may see any step of that. */
 static void test_M10_sessions_that_come_up_and_break(void **state) {
     (void)state;
@@ -452,16 +472,7 @@ static void test_M10_sessions_that_come_up_and_break(void **state) {
     lone->bad_status = WEIR_CQE_RETRY;
     (void)write_of(&world, 64);
     for (uint64_t ns = 0; ns < 3 * WATCH && told == 0; ns += 40 * MS) {
-        pass(&world, 20 * MS);
-        const struct wire_message *settle = lone_heard(lone, world.conn, WIRE_SETTLE);
-        if (settle != NULL) {
-            struct wire_message settled = {.type = WIRE_SETTLED, .echo = settle->epoch};
-            lone_say(lone, world.conn, 1, &settled);
-        }
-        pass(&world, 20 * MS);
-        if (lone_count(lone, world.conn, WIRE_HELLO) > 0) {
-            lone_answer(lone, world.conn, 1, ++epoch);
-        }
+        again(&world, &epoch);
         while (weir_event_take(lone->engine, &event) == WEIR_OK) {
             if (event.type == WEIR_EVENT_STALLED) {
                 told++;
@@ -474,6 +485,60 @@ static void test_M10_sessions_that_come_up_and_break(void **state) {
     assert_true(epoch > 4);
     assert_says(&world, "sessions come up and break before anything completes (the target");
     lone_close(lone);
+}
+
+/* Sessions broke, and the last one stands still. */
+static void test_M10_a_device_stands_still_behind_breaks(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    uint64_t epoch = 1;
+    lone->bad_bytes = 64;
+    lone->bad_status = WEIR_CQE_RETRY;
+    (void)write_of(&world, 64);
+    for (int i = 0; i < 3; i++)
+        again(&world, &epoch);
+    lone->bad_bytes = 0;
+    lone->slow_bytes = 64;
+    while (info_of(&world).sq_used == 0)
+        again(&world, &epoch);
+    no_stall(lone);
+    assert_true(epoch > 2);
+    pass(&world, WATCH + LATE);
+    weir_event event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_STALLED);
+    assert_int_equal(event.value, WEIR_STALL_QP);
+    lone_close(lone);
+}
+
+/* Sessions that broke long ago, or while nothing was outstanding, say nothing of today's work;
+ * neither do they where nobody watches. */
+static void test_M10_breaks_of_before_are_no_cause(void **state) {
+    (void)state;
+    for (int watched = 0; watched < 2; watched++) {
+        struct world world;
+        weir_engine_options options = limits();
+        uint64_t epoch = 1;
+        if (!watched)
+            options.watchdog_ns = WEIR_WATCHDOG_NONE;
+        struct lone *lone = begin(&world, &options);
+        lone->bad_status = WEIR_CQE_RETRY;
+        for (int i = 0; i < 3; i++) {
+            lone->bad_bytes = 64;
+            weir_transfer transfer = write_of(&world, 64);
+            lone->bad_bytes = 0;
+            for (int k = 0; k < 10; k++)
+                again(&world, &epoch);
+            assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_OK);
+        }
+        assert_true(epoch > 3);
+        lone->slow_bytes = 64;
+        (void)write_of(&world, 64);
+        assert_int_equal(info_of(&world).cause, WEIR_STALL_QP);
+        pass(&world, WATCH / 2);
+        assert_int_equal(info_of(&world).cause, WEIR_STALL_QP);
+        lone_close(lone);
+    }
 }
 
 static void test_M10_a_link_that_is_down(void **state) {
@@ -545,6 +610,29 @@ static void test_M10_bytes_in_flight(void **state) {
     assert_int_equal(info_of(&world).inflight_bytes_engine, 64);
     assert_int_equal(info_of(&world).inflight_bytes_max, 64);
     assert_says(&world, "as many bytes are in flight, to all peers, as there may be");
+    lone_close(lone);
+}
+
+/* Data of one is under way, and the limit of bytes in flight holds up the rest of it; what those
+ * before wait for is not that. */
+static void test_M10_credits_behind_data_under_way(void **state) {
+    (void)state;
+    weir_engine_options options = limits();
+    options.inflight_bytes_max = 64;
+    struct world world;
+    struct lone *lone = begin(&world, &options);
+    for (int i = 0; i < 9; i++)
+        lone_submit_notification(lone, world.peer);
+    lone->slow_bytes = 64;
+    weir_segment segments[2] = {{world.local, world.remote, 0, 0, 64},
+                                {world.local, world.remote, 1000, 1000, 64}};
+    weir_transfer transfer;
+    assert_int_equal(weir_write(lone->engine, world.peer, segments, 2, NULL, &transfer), WEIR_OK);
+    lone_run(lone);
+    assert_int_equal(info_of(&world).pending, 1);
+    assert_true(info_of(&world).sq_used > 0);
+    world.state.notifications = 8;
+    stalls(&world, WEIR_STALL_PEER_NOTIFICATIONS, 0);
     lone_close(lone);
 }
 
@@ -831,6 +919,22 @@ static void test_M10_a_peer_that_is_stopped_without_a_session(void **state) {
     break_session(&world);
     world.silent = lone->stopped = true;
     stalls(&world, WEIR_STALL_PEER_STOPPED, 0);
+    lone_close(lone);
+}
+
+/* The process was that of an instance which said that it goes. */
+static void test_M10_a_peer_that_left_and_is_stopped(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    lone_say(lone, world.conn, 1, &(struct wire_message){.type = WIRE_BYE});
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_GONE);
+    lone->stopped = true;
+    world.conn = 0;
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &world.peer), WEIR_OK);
+    send_to(&world, 7);
+    pass(&world, WATCH + LATE);
+    assert_int_not_equal(info_of(&world).cause, WEIR_STALL_PEER_STOPPED);
     lone_close(lone);
 }
 
@@ -1279,10 +1383,13 @@ int main(void) {
         cmocka_unit_test(test_M10_settle_is_not_answered),
         cmocka_unit_test(test_M10_no_session_comes_after_one_that_broke),
         cmocka_unit_test(test_M10_sessions_that_come_up_and_break),
+        cmocka_unit_test(test_M10_a_device_stands_still_behind_breaks),
+        cmocka_unit_test(test_M10_breaks_of_before_are_no_cause),
         cmocka_unit_test(test_M10_a_link_that_is_down),
         cmocka_unit_test(test_M10_a_device_that_keeps_a_broken_session),
         cmocka_unit_test(test_M10_receives_that_the_device_refuses),
         cmocka_unit_test(test_M10_bytes_in_flight),
+        cmocka_unit_test(test_M10_credits_behind_data_under_way),
         cmocka_unit_test(test_M10_a_device_that_failed),
         cmocka_unit_test(test_M10_an_application_that_makes_no_progress),
         cmocka_unit_test(test_M10_an_absence_without_work_is_no_stall),
@@ -1296,6 +1403,7 @@ int main(void) {
         cmocka_unit_test(test_M10_a_peer_that_takes_no_messages),
         cmocka_unit_test(test_M10_a_peer_that_is_stopped),
         cmocka_unit_test(test_M10_a_peer_that_is_stopped_without_a_session),
+        cmocka_unit_test(test_M10_a_peer_that_left_and_is_stopped),
         cmocka_unit_test(test_M10_a_host_that_is_gone),
         cmocka_unit_test(test_M10_a_question_is_answered),
         cmocka_unit_test(test_M10_what_completes_now_and_then_is_no_stall),

@@ -28,6 +28,7 @@ is_wanted() {
 check() {
     name=$1
     shift
+    echo "$name" >>"$dir/names"
     is_wanted "$name" || return
     if "$@" >"$dir/log" 2>&1; then
         echo "ok $name"
@@ -36,6 +37,16 @@ check() {
         sed 's/^/    /' "$dir/log"
         failed=1
     fi
+}
+
+# finish: the script's exit status. A part that names no test is a failure.
+finish() {
+    for part in $only; do
+        grep -qF -- "$part" "$dir/names" && continue
+        echo "FAILED $part: no test has that in its name"
+        failed=1
+    done
+    exit $failed
 }
 
 # Ends what hangs; nothing takes as long on any machine.

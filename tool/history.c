@@ -84,14 +84,17 @@ static int print_one(const struct options *options, int64_t pid, size_t index, b
 int history_print(const struct options *options) {
     int64_t pid = (int64_t)strtoull(options->files[0], NULL, 10);
     size_t index = options->engine != OPTIONS_ALL ? (size_t)options->engine : 0;
-    bool all = options->engine == OPTIONS_ALL && options->json_flag == 0, printed = false;
+    bool all = options->engine == OPTIONS_ALL, printed = false;
+    bool one = options->json_flag != 0; /* a file has one trace */
     int rc, opening = 0;
 
     do {
         rc = print_one(options, pid, index++, !printed);
         printed |= rc == 0;
         opening = rc == WEIR_ENOTREADY ? rc : opening;
-    } while ((rc == 0 || rc == WEIR_ENOTREADY) && all);
+    } while (all && ((rc == 0 && !one) || rc == WEIR_ENOTREADY));
+    if (printed && opening != 0)
+        complain_of(options, opening);
     if (rc == 0 || (rc == WEIR_ESTALE && printed))
         return EXIT_OK; /* that was the last one */
     if (rc == WEIR_ESTALE && opening != 0)

@@ -63,11 +63,11 @@ static void count_work(weir_engine *engine, const struct peer *peer, weir_stall_
         out->room_bytes += stream->waiting_bytes;
 }
 
-/* Whether the SENDs of transfers wait for credits of the class, on any QP. */
-static bool waits_for(const struct peer *peer, enum credit_class class) {
+/* Whether SENDs of the application's transfers wait for credits of the class, on any QP. */
+static bool waits_for(const weir_engine *engine, const struct peer *peer, enum credit_class class) {
     uint8_t first = class == CREDIT_NOTES ? LIST_CREDITS : LIST_WORDS;
     for (uint8_t l = first; l < first + WEIR_QPS_MAX; l++) {
-        if (peer->lists[l].head != NONE)
+        if (count_of(engine, &peer->lists[l]) > 0)
             return true;
     }
     return false;
@@ -88,7 +88,8 @@ static void count_credits(const struct credit *credit, enum credit_class class,
 static void count_session(const weir_engine *engine, const struct peer *peer,
                           weir_stall_info *out) {
     const struct session *session = &peer->sessions[peer->live];
-    bool words = waits_for(peer, CREDIT_WORDS), notes = !words || waits_for(peer, CREDIT_NOTES);
+    bool words = waits_for(engine, peer, CREDIT_WORDS);
+    bool notes = !words || waits_for(engine, peer, CREDIT_NOTES);
     for (uint32_t i = 0; i < session->qp_used; i++) {
         const struct qp *qp = &engine->qps[session->qps[i]];
         if (notes)
@@ -132,6 +133,36 @@ static uint32_t unconnected(const weir_engine *engine, const struct peer *peer,
     return WEIR_STALL_CONNECT;
 }
 
+/* The QP that the next SEND of the first on the list goes to, one of those of QP `index`, if it has
+ * its credit there; NULL: it has none, or the list is of the engine's own. */
+static const struct qp *send_due(const weir_engine *engine, const struct peer *peer, uint32_t list,
+                                 uint32_t index) {
+    if (count_of(engine, &peer->lists[list]) == 0)
+        return NULL;
+    const struct transfer *transfer = &engine->transfers[peer->lists[list].head];
+    uint32_t parts = transfer->parts_need & ~(uint32_t)transfer->parts_mask;
+    if (parts != 0)
+        index = (uint32_t)__builtin_ctz(parts); /* they go in this order */
+    const struct session *session = &peer->sessions[peer->live];
+    enum credit_class class = list < LIST_WORDS ? CREDIT_NOTES : CREDIT_WORDS;
+    const struct qp *qp = &engine->qps[session->qps[index]];
+    return index < session->qp_used && credits_of(&qp->credit, class) > 0 ? qp : NULL;
+}
+
+/* Whether SENDs with credits wait for a slot of theirs, or, with `blocked`, for a device that
+ * refuses them though there are slots. */
+static bool sends_wait(const weir_engine *engine, const struct peer *peer, bool blocked) {
+    for (uint32_t i = 0; i < peer->sessions[peer->live].qp_used; i++) {
+        const struct qp *qps[] = {send_due(engine, peer, LIST_CREDITS + i, i),
+                                  send_due(engine, peer, LIST_WORDS + i, i)};
+        for (int k = 0; k < 2; k++) {
+            if (qps[k] != NULL && (blocked ? qps[k]->blocked : qps[k]->ledger.used > 0))
+                return true;
+        }
+    }
+    return false;
+}
+
 /* A QP that the device refuses work for, though it has slots, or receives, so that nothing is sent
  * that the other side would answer. */
 static bool device_refuses(const weir_engine *engine, const struct peer *peer,
@@ -143,7 +174,7 @@ static bool device_refuses(const weir_engine *engine, const struct peer *peer,
             (lack_of(engine, qp)->window > 0 && out->credit_waits > 0))
             return true;
     }
-    return engine->recv_short && out->credit_waits > 0;
+    return (engine->recv_short && out->credit_waits > 0) || sends_wait(engine, peer, true);
 }
 
 /* Of the first stream whose messages wait for room. */
@@ -157,47 +188,17 @@ static uint32_t no_room(weir_engine *engine, const struct peer *peer, weir_stall
     return stream->state == STREAM_ABSENT ? WEIR_STALL_INBOX_ABSENT : WEIR_STALL_INBOX_FULL;
 }
 
-/* Whether the first on the list, one of those of QP `index`, has its credits, and a SEND of it
- * waits for a slot, on that QP or on another that carried its data. */
-static bool send_waits_in(const weir_engine *engine, const struct peer *peer, uint32_t list,
-                          uint32_t index) {
-    if (peer->lists[list].head == NONE)
-        return false;
-    const struct session *session = &peer->sessions[peer->live];
-    const struct transfer *transfer = &engine->transfers[peer->lists[list].head];
-    uint32_t parts = transfer->parts_need & ~(uint32_t)transfer->parts_mask;
-    if (parts == 0)
-        parts = 1u << index;
-    for (uint32_t i = 0; i < session->qp_used; i++) {
-        const struct qp *qp = &engine->qps[session->qps[i]];
-        enum credit_class class = list < LIST_WORDS ? CREDIT_NOTES : CREDIT_WORDS;
-        if ((parts & 1u << i) != 0 && qp->ledger.used > 0 && credits_of(&qp->credit, class) > 0)
-            return true;
-    }
-    return false;
-}
-
-static bool send_waits(const weir_engine *engine, const struct peer *peer) {
-    for (uint32_t i = 0; i < peer->sessions[peer->live].qp_used; i++) {
-        if (send_waits_in(engine, peer, LIST_CREDITS + i, i) ||
-            send_waits_in(engine, peer, LIST_WORDS + i, i))
-            return true;
-    }
-    return false;
-}
-
-/* Whether completions are waited for: by transfers that are posted, by the next part of one, by
- * those that find no slot, or since a transfer is suspected of breaking sessions, and one chain is
- * posted at a time then. */
-static bool waits_for_completions(const weir_engine *engine, const struct peer *peer,
-                                  const weir_stall_info *out) {
+/* Whether completions are waited for that do not come, if none does: by the next part of a
+ * transfer, or since a transfer is suspected of breaking sessions, and one chain is posted at a
+ * time then. */
+static bool waits_in_turn(const weir_engine *engine, const struct peer *peer,
+                          const weir_stall_info *out) {
     if (out->sq_used == 0)
         return false;
     uint32_t i = peer->lists[LIST_PENDING].head;
     while (i != NONE && engine->transfers[i].outstanding == 0)
         i = engine->transfers[i].next;
-    return i != NONE || out->posted > 0 || peer->waits_for == WEIR_WAITING_SLOTS ||
-           peer_is_suspicious(peer) || send_waits(engine, peer);
+    return i != NONE || peer_is_suspicious(peer);
 }
 
 static uint32_t connected(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
@@ -205,17 +206,22 @@ static uint32_t connected(weir_engine *engine, const struct peer *peer, weir_sta
         return WEIR_STALL_CONNECT;
     if (out->parked == out->waiting)
         return broken(engine, peer);
-    if (waits_for_completions(engine, peer, out))
+    if (out->sq_used > 0 && (out->posted > 0 || peer->waits_for == WEIR_WAITING_SLOTS))
         return WEIR_STALL_QP;
     if (device_refuses(engine, peer, out)) {
         out->error = WEIR_EAGAIN;
         return WEIR_STALL_DEVICE;
     }
+    if (sends_wait(engine, peer, false))
+        return WEIR_STALL_QP;
     /* With all of them free, a message is on its way through that list. */
     if (out->credit_waits > 0 && out->credits < out->credits_max)
         return WEIR_STALL_CREDITS;
-    if (out->room_waits > 0)
-        return no_room(engine, peer, out);
+    uint32_t room = out->room_waits > 0 ? no_room(engine, peer, out) : WEIR_STALL_TURN;
+    if (room != WEIR_STALL_TURN)
+        return room;
+    if (waits_in_turn(engine, peer, out))
+        return WEIR_STALL_QP;
     return peer->inflight_waits || peer->waits_for == WEIR_WAITING_INFLIGHT ? WEIR_STALL_INFLIGHT
                                                                             : WEIR_STALL_TURN;
 }
@@ -315,13 +321,18 @@ static uint32_t with_word(weir_engine *engine, const struct peer *peer, uint32_t
 }
 
 /* Whether what is seen now is a moment of sessions that come up and break: several have since
- * something completed, one of them a short while ago. */
+ * something completed, and the last one is young by their pace. */
 static bool breaks(const weir_engine *engine, const struct peer *peer, uint32_t cause) {
     enum { SEVERAL = 2 };
+    const struct watch *watch = &peer->watch;
     bool moment = cause == WEIR_STALL_DRAIN || cause == WEIR_STALL_SETTLE ||
                   cause == WEIR_STALL_CONNECT || cause == WEIR_STALL_QP || cause == WEIR_STALL_TURN;
-    return moment && peer->sessions_up - peer->watch.sessions_up >= SEVERAL &&
-           engine_now(engine) - peer->up_ns < engine->options.watchdog_ns;
+    uint64_t ups = peer->sessions_up - watch->sessions_up;
+    if (!moment || !watch->works || engine->watch_next_ns == 0 || ups < SEVERAL)
+        return false;
+    uint64_t now = engine_clock(engine), pace_ns = (peer->up_ns - watch->moved_ns) / ups;
+    return peer->up_ns > watch->moved_ns && now - peer->up_ns <= 2 * pace_ns &&
+           now - peer->up_ns <= engine->options.watchdog_ns / 4;
 }
 
 static uint32_t cause_of(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
@@ -339,6 +350,8 @@ static uint32_t cause_of(weir_engine *engine, const struct peer *peer, weir_stal
         peer->live != NONE ? connected(engine, peer, out) : unconnected(engine, peer, out);
     cause = with_word(engine, peer, cause, out);
     if (breaks(engine, peer, cause)) {
+        if (link_is_down(engine))
+            return WEIR_STALL_LINK;
         out->error = peer->cause.error;
         return WEIR_STALL_BREAKS;
     }

@@ -44,7 +44,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t number) {
         note_broken(engine, peer, number); /* talk_renew: it was begun before */
     peer->sessions[number].up = true;
     peer->sessions_up++;
-    peer->up_ns = engine_now(engine);
+    peer->up_ns = engine_clock(engine);
     diagnose_process(engine, peer);
     TRACE_PEER(engine, session_up, peer, 0, peer->sessions[number].epoch,
                peer->sessions[number].epoch_remote);

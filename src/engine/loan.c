@@ -195,13 +195,16 @@ static int lend(weir_engine *engine, uint64_t peer_id, uint32_t inbox, uint64_t 
         return rc;
     struct lending *lending = lending_at(engine, stream);
     uint32_t index = take_piece(engine, lending, (uint32_t)length);
-    if (lending->offer == OFFER_NOT && lending->offers < OFFERS_MAX)
+    if (lending->offer == OFFER_NOT && lending->offers < OFFERS_MAX &&
+        engine_now(engine) - lending->offered_ns >= OFFER_PAUSE_NS) {
         lending->offer = OFFER_DUE;
+        lending->offered_ns = engine_now(engine);
+    }
     if (lending_says(engine, stream))
         streams_tell(engine, peer_at(engine, stream->peer));
     struct peer *peer = peer_at(engine, stream->peer);
-    /* Its receiver says BACK on a session. A wish that is there already is none of news: who asks
-     * again and again sleeps in between. */
+    /* Its receiver says BACK on a session. A wish that is there already is no news, so that an
+     * application that asks again and again sleeps in between. */
     if (index == LOANS_NONE && peer->live == NONE && lending->offer == OFFER_MAPPED &&
         !endpoint_wants(&peer->endpoint) && !peer->notes.want)
         note_want(engine, peer);

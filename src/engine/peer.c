@@ -332,6 +332,7 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     TRACE_PEER(engine, gone, peer, error, 0, 0);
     peer->end_error = error;
     peer->live = NONE;
+    peer->process = 0;
     peer_not_fast(peer);
     dial_stop(engine, peer);
     engine->stats.peers_gone++;

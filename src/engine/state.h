@@ -344,7 +344,9 @@ enum offer {
     OFFER_NEVER   /* it cannot */
 };
 
-enum { OFFERS_MAX = 8 /* of one memory, to a receiver that cannot map it now */ };
+/* Of one memory, to a receiver that cannot map it now; and the pause between two. */
+enum { OFFERS_MAX = 8 };
+#define OFFER_PAUSE_NS UINT64_C(100000000)
 
 /* Memory of loans for one inbox of one peer: lendings.c. */
 struct lending {
@@ -352,7 +354,8 @@ struct lending {
     uint32_t inbox;
     uint64_t peer_ids[LOANS_MAX]; /* the handle by which each loan was asked for */
     uint8_t offer;                /* enum offer */
-    uint8_t offers;               /* so many */
+    uint8_t offers;               /* so many, */
+    uint64_t offered_ns;          /* the last one but the first, then */
     bool making;                  /* its memory is being had: other threads may have the engine */
     bool early;                   /* made before the longest message was known */
     bool rings;                   /* the application waits for a loan to come back, */
@@ -542,7 +545,7 @@ struct peer {
     struct broke broke[EP_SESSIONS]; /* the last ones of its sessions */
     uint32_t broke_next;
     uint64_t sessions_up, recoveries, replays;
-    uint64_t up_ns; /* when the last session came up */
+    uint64_t up_ns; /* when the last session came up, by the environment's clock */
     uint64_t slot_waits, slot_wait_ns, inflight_waits_begun, inflight_wait_ns;
     uint32_t ages;             /* given so far */
     uint64_t trouble_ns;       /* when sessions began to break with nothing done on them; 0 */

@@ -8,7 +8,8 @@
  * says nothing about those that wait for credits: its notification will wait behind them.
  * There is a look in each eighth of watchdog_ns while anything is outstanding anywhere, and none
  * else: the first work after that begins them (watch_begin in agenda.h). Stillness counts from the
- * look that saw the last completion, so STALLED is never early, and at most two looks late.
+ * look that saw the last completion, so STALLED is never early, and at most two looks late, where
+ * there is a cause.
  *
  * Time in which nobody looked is this engine's own fault. When as much as half of a stall is one
  * such time, that is its cause, and when it is watchdog_ns or more, it is told even if the late

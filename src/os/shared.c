@@ -35,14 +35,18 @@ static int memfd_of(size_t bytes, int *fd_out) {
         return os_fd_error(errno);
     if (fd < 0)
         return WEIR_OK; /* this system, or a rule of it, has none to give */
-    if (ftruncate(fd, (off_t)bytes) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0 &&
-        fallocate(fd, 0, 0, (off_t)bytes) == 0) {
+    bool made = ftruncate(fd, (off_t)bytes) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0;
+    int rc = -1;
+    while (made && (rc = fallocate(fd, 0, 0, (off_t)bytes)) != 0 && errno == EINTR)
+        continue;
+    if (rc == 0) {
         *fd_out = fd;
         return WEIR_OK;
     }
     int error = errno;
     fork_close(fd);
-    return error == EPERM || error == ENOSYS ? WEIR_OK : WEIR_ENOMEM; /* EPERM: a rule */
+    /* EPERM: a rule of this system. */
+    return error == EPERM || error == ENOSYS || error == EOPNOTSUPP ? WEIR_OK : WEIR_ENOMEM;
 }
 
 int shared_open(size_t bytes, struct shared *shared_out) {

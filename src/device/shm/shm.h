@@ -310,8 +310,9 @@ int link_get_open(struct weir_device *device, const struct shm_blob *blob,
 void link_put(struct weir_device *device, struct shm_link *link);
 /* Whether there is one, open or being opened. Any thread, with hand_lock. */
 bool link_is_known(const struct weir_device *device, uint64_t nonce, int32_t owner_pid);
-/* Whether the process at the other end is stopped: the kernel's word, where its pid is known. */
+/* The process at the other end, where its pid is known and it lives; 0. */
 int64_t shm_peer_process(struct weir_qp *qp);
+/* The kernel's word. */
 bool shm_process_is_stopped(int64_t process);
 /* Asks the kernel. Notices the death as link_mark_dead does. */
 bool link_is_alive(struct shm_link *link);
