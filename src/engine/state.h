@@ -458,6 +458,7 @@ struct peer {
     uint32_t next_free;
     uint32_t run_next;
     bool runnable;
+    bool credits_went;          /* a message of credits was posted in the last turn */
     bool spent;                 /* it has had its turn, and has its next one from the run list */
     bool inflight_waits;        /* in the line of those that wait for bytes in flight: turns.c */
     uint32_t inflight_next;     /* there */

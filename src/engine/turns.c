@@ -57,6 +57,8 @@ static void post_tails(weir_engine *engine, struct peer *peer) {
     }
 }
 
+/* Where it takes the last slot, transfers may find none: the next turn is theirs first, or on a
+ * queue of one slot they would wait for as long as notifications come. */
 static void post_credits(weir_engine *engine, struct peer *peer) {
     struct session *session = &peer->sessions[peer->live];
     for (uint32_t i = 0; peer->live != NONE && i < session->qp_used; i++) {
@@ -68,6 +70,7 @@ static void post_credits(weir_engine *engine, struct peer *peer) {
             note_broken(engine, peer, peer->live);
             return;
         }
+        peer->credits_went |= rc == WEIR_OK;
     }
 }
 
@@ -246,7 +249,10 @@ void turns_serve(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
     if (peer->live == NONE || (peer->spent && peer->runnable))
         return;
     peer->spent = false;
-    post_credits(engine, peer);
+    bool last = peer->credits_went && peer->waits_for == WEIR_WAITING_SLOTS;
+    peer->credits_went = false;
+    if (!last)
+        post_credits(engine, peer);
     if (peer->streams != STREAM_NONE || peer->talk.due)
         talk_serve(engine, peer);
     uint64_t bytes = 0;
@@ -264,6 +270,8 @@ void turns_serve(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
             wait_in_line(engine, peer);
         budget--;
     }
+    if (last && peer->live != NONE)
+        post_credits(engine, peer);
     if (peer->live != NONE && peer->tails_due > 0)
         post_tails(engine, peer);
     peer_update_fast(engine, peer);
