@@ -43,7 +43,7 @@ on_kernel() {
     rm -rf "$share"
     mkdir -p "$share"
     local words="env LONG=${LONG:-} CYCLES=${CYCLES:-} KILLS=${KILLS:-} PEERS=${PEERS:-}"
-    # Behind the first kernel, of iWARP what a kernel may differ in most; LONG=1: all.
+    # A second kernel runs a part of iWARP's scripts, unless LONG=1.
     [ -n "${LONG:-}" ] || [ "$name" = "${kernels%% *}" ] || words+=" IWARP='conformance messages'"
     words+=" BUILD=$build"
     words+=" TEST_LIMIT=${LONG:+36000} sh tests/vm/guest.sh $share $tests"

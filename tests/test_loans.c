@@ -223,6 +223,7 @@ static void break_session(struct side *a, struct side *b) {
     uint64_t end = now_ns() + PATIENCE_NS;
     while (is_connected(a) && now_ns() < end)
         weir_engine_progress(a->engine);
+    assert_false(is_connected(a));
 }
 
 /* All is lent, and there is no session, on which its receiver would say that some is back: asking

@@ -267,8 +267,8 @@ static void test_M10_new_data_behind_old_credits(void **state) {
     lone_close(lone);
 }
 
-/* The peer has opened inbox 7, and a chunk of it is this engine's. Words from *number on. */
-static void grant_room(struct world *world, uint32_t *number) {
+/* The peer tells of its inbox 7, by its word `number`. */
+static void say_meet(struct world *world, uint32_t number) {
     struct word meet = {.kind = WORD_MEET,
                         .inbox = 7,
                         .meet = {.chunk_bytes = 4096,
@@ -279,10 +279,14 @@ static void grant_room(struct world *world, uint32_t *number) {
                                             .device = "lone",
                                             .blob_length = 4}}};
     lone_instance(1, meet.meet.memory.instance);
-    assert_true(lone_words(world->lone, 0, (*number)++, &meet));
+    assert_true(lone_words(world->lone, 0, number, &meet));
+}
+
+/* A chunk of inbox 7 is this engine's; keep: also while no message waits. */
+static void say_grant(struct world *world, uint32_t number, bool keep) {
     struct word grant = {
-        .kind = WORD_GRANT, .inbox = 7, .grant = {.place = 1, .secret = 5, .keep = true}};
-    assert_true(lone_words(world->lone, 0, (*number)++, &grant));
+        .kind = WORD_GRANT, .inbox = 7, .grant = {.place = 1, .secret = 5, .keep = keep}};
+    assert_true(lone_words(world->lone, 0, number, &grant));
 }
 
 /* Messages that have their room, and wait for credits, which are their own. */
@@ -290,9 +294,9 @@ static void test_M10_credits_of_messages(void **state) {
     (void)state;
     struct world world;
     struct lone *lone = begin(&world, NULL);
-    uint32_t number = 1;
     send_to(&world, 7);
-    grant_room(&world, &number);
+    say_meet(&world, 1);
+    say_grant(&world, 2, true);
     for (int i = 0; i < 20; i++)
         send_to(&world, 7);
     lone_pass(lone, WATCH / 8);
@@ -327,21 +331,10 @@ static void test_M10_inboxes(void **state) {
     assert_int_equal(info_of(&world).cause, WEIR_STALL_INBOX_ABSENT);
     assert_says(&world, "messages wait for inbox 7, which the peer has not opened");
     assert_true(lone_words(lone, 0, 2, &(struct word){.kind = WORD_OPENED}));
-    struct word meet = {.kind = WORD_MEET,
-                        .inbox = 7,
-                        .meet = {.chunk_bytes = 4096,
-                                 .message_bytes_max = 1024,
-                                 .memory = {.memory_id = 1,
-                                            .length = room_memory(4096, 1),
-                                            .access = WEIR_ACCESS_REMOTE_WRITE,
-                                            .device = "lone",
-                                            .blob_length = 4}}};
-    lone_instance(1, meet.meet.memory.instance);
-    assert_true(lone_words(lone, 0, 3, &meet));
+    say_meet(&world, 3);
     lone_pass(lone, WATCH);
     no_event(lone); /* words are no completions of the application's */
-    struct word grant = {.kind = WORD_GRANT, .inbox = 7, .grant = {.place = 1, .secret = 5}};
-    assert_true(lone_words(lone, 0, 4, &grant));
+    say_grant(&world, 4, false);
     lone_pass(lone, WATCH / 4);
     assert_int_equal(lone_event(lone).type, WEIR_EVENT_RESUMED);
     lone_close(lone);

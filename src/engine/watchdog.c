@@ -40,7 +40,7 @@
 #include "trace.h"
 
 #define LATE_NS UINT64_C(20000000)
-enum { PUT_OFF_MAX = 8 };
+enum { PUT_OFF_MAX = 8 /* looks, of which watchdog_ns has as many */ };
 
 /* False: it is not told yet, since work is about to be posted. */
 static bool tell(weir_engine *engine, struct peer *peer) {
