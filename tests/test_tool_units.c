@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_tool_units.c: the tool's pure parts: histogram, content, trace generator, paces. */
+/* test_tool_units.c: the tool's pure parts: histogram, content, trace generator, paces, lines. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "content.h"
+#include "fold.h"
 #include "histogram.h"
 #include "host.h"
 #include "pace.h"
@@ -172,6 +173,30 @@ static void test_B2_wrong_loads_are_pointed_at(void **state) {
     assert_int_equal(count, 99); /* nothing is said of a wrong list */
 }
 
+static void expect_folded(const char *text, const char *expected) {
+    char got[1024] = "";
+    FILE *out = fmemopen(got, sizeof(got), "w");
+    assert_non_null(out);
+    fold_print(out, text);
+    fclose(out);
+    assert_string_equal(got, expected);
+}
+
+static void test_lines_fit_a_terminal(void **state) {
+#define TEN     "123456789 "
+#define SEVENTY TEN TEN TEN TEN TEN TEN TEN
+    (void)state;
+    expect_folded("", "\n");
+    expect_folded("  a line", "  a line\n");
+    expect_folded("  " SEVENTY "12345678", "  " SEVENTY "12345678\n"); /* 80 */
+    expect_folded("  " SEVENTY "123456789",
+                  "  " TEN TEN TEN TEN TEN TEN "123456789\n    123456789\n"); /* 81 */
+    expect_folded(
+        "  limit: share of vector copy of 4.88 KiB, in turn through 29.62 KiB, all threads",
+        "  limit: share of vector copy of 4.88 KiB, in turn through 29.62 KiB, all\n"
+        "    threads\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_B4_histogram_error_bound),
@@ -183,6 +208,7 @@ int main(void) {
         cmocka_unit_test(test_B2_loads_are_shares_or_rates),
         cmocka_unit_test(test_B2_wrong_loads_are_pointed_at),
         cmocka_unit_test(test_trace_same_seed_same_trace),
+        cmocka_unit_test(test_lines_fit_a_terminal),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "fold.h"
 #include "host.h"
 #include "settings.h"
 
@@ -405,12 +406,15 @@ static void print_notes(const struct report *report, const json_t *result, bool 
         fprintf(out, "  of each of these, reading the clock took %.0f ns\n", clock_ns);
     fprintf(out, "  cpu/op, target: CPU time an operation, of %s and of the target\n",
             report->initiator != NULL ? report->initiator : "this process");
-    if (limit != NULL)
-        fprintf(out, "  %s%s\n",
-                last_of_many          ? "limit (last row): "
-                : report->limit_below ? "limit: "
-                                      : "limit: share of ",
-                limit);
+    if (limit != NULL) {
+        char line[256]; /* how long it is depends on the machine */
+        snprintf(line, sizeof(line), "  %s%s",
+                 last_of_many          ? "limit (last row): "
+                 : report->limit_below ? "limit: "
+                                       : "limit: share of ",
+                 limit);
+        fold_print(out, line);
+    }
 }
 
 /* All of the JSON, or none of it. A file that is there already is replaced only now. */
