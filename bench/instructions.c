@@ -4,7 +4,7 @@
  * difference divided by the difference of the counts is the cost of one. Run by
  * instructions.sh.
  *
- *   instructions KIND COUNT      KIND: write8, write4k, segment8, notify8, message8
+ *   instructions KIND COUNT      KIND: write8, write4k, segment8, notify8, message8, messages8
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 #include "weir.h"
 
-enum { MEMORY_BYTES = 1 << 20, SEGMENTS = 64 };
+enum { MEMORY_BYTES = 1 << 20, SEGMENTS = 64, BATCH = 32 };
 
 static void must(int rc, const char *what) {
     if (rc == WEIR_OK)
@@ -77,10 +77,44 @@ static void run_messages(struct pair *pair, long count) {
     }
 }
 
+/* Likewise, BATCH in each call, and progress on either side beside it. */
+static void run_batches(struct pair *pair, long count) {
+    weir_inbox_options options = WEIR_INBOX_OPTIONS_INIT;
+    weir_part part = {.base = "message8", .length = 8};
+    weir_outgoing out[BATCH];
+    weir_inbox inbox;
+    weir_message messages[BATCH];
+    weir_transfer transfers[BATCH];
+    options.message_bytes_max = 8;
+    must(weir_inbox_open(pair->to, &options, &inbox), "inbox");
+    for (int i = 0; i < BATCH; i++)
+        out[i] = (weir_outgoing){&part, 1, 0};
+    for (long done = 0; done < count;) {
+        size_t most = count - done < BATCH ? (size_t)(count - done) : BATCH;
+        size_t sent, taken;
+        must(weir_message_send_many(pair->from, pair->peer, 0, out, most, NULL, transfers, &sent),
+             "send");
+        for (size_t i = 0; i < sent; i++) {
+            if (transfers[i].id != 0)
+                finish(pair, transfers[i]);
+        }
+        weir_engine_progress(pair->from);
+        while (sent > 0) {
+            weir_engine_progress(pair->to);
+            if (weir_message_take_many(pair->to, inbox, messages, sent, &taken) != WEIR_OK)
+                continue;
+            must(weir_message_give_back_many(pair->to, messages, taken), "give back");
+            sent -= taken;
+            done += (long)taken;
+        }
+    }
+}
+
 int main(int argc, char **argv) {
     bool serial = argc == 4 && strcmp(argv[3], "serial") == 0;
     if (argc != 3 && !serial) {
-        fputs("usage: instructions write8|write4k|segment8|notify8|message8 COUNT [serial]\n",
+        fputs("usage: instructions write8|write4k|segment8|notify8|message8|messages8 COUNT "
+              "[serial]\n",
               stderr);
         return 2;
     }
@@ -104,6 +138,8 @@ int main(int argc, char **argv) {
     /* segment8: one write with COUNT segments, in the end: two counts up to 64. */
     if (strcmp(argv[1], "message8") == 0) {
         run_messages(&pair, count);
+    } else if (strcmp(argv[1], "messages8") == 0) {
+        run_batches(&pair, count);
     } else if (strcmp(argv[1], "segment8") == 0) {
         for (int i = 0; i < 1000; i++)
             must(weir_write(pair.from, pair.peer, segments, (size_t)count, NULL, &transfer),

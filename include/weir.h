@@ -703,6 +703,24 @@ WEIR_API int weir_message_send(weir_engine *engine, weir_peer peer, uint32_t inb
                                const weir_part *parts, size_t part_count,
                                const weir_transfer_options *options, weir_transfer *transfer_out);
 
+/* One of several messages. */
+typedef struct weir_outgoing {
+    const weir_part *parts; /* NULL if there are none */
+    size_t part_count;
+    uint64_t tag;
+} weir_outgoing;
+
+/* Sends messages to the peer's inbox in their order, as weir_message_send does each, all with these
+ * options but for notify_tag: each has its tag. A small one costs a fraction of what it costs in a
+ * call of its own. transfers_out: one for each message. *sent_out: how many were sent, from the
+ * front, one at least. If that is not all, the next one was refused, and a call that begins with it
+ * says why. Errors: those of the first message, as with weir_message_send: EBOUNDS, ESTALE, EINVAL
+ * (also if count is 0), ETOOBIG, EAGAIN. */
+WEIR_API int weir_message_send_many(weir_engine *engine, weir_peer peer, uint32_t inbox,
+                                    const weir_outgoing *messages, size_t count,
+                                    const weir_transfer_options *options,
+                                    weir_transfer *transfers_out, size_t *sent_out);
+
 typedef struct weir_message {
     weir_peer from;
     weir_inbox inbox;
@@ -718,10 +736,21 @@ typedef struct weir_message {
  * come behind its GONE. Errors: EAGAIN (there is none), ESTALE. */
 WEIR_API int weir_message_take(weir_engine *engine, weir_inbox inbox, weir_message *message_out);
 
+/* Takes up to `max` messages at once, one at least, as weir_message_take does each; where several
+ * senders have sent, up to 32 of each in its turn. Errors: EAGAIN (there is none), ESTALE, EINVAL
+ * (max is 0). */
+WEIR_API int weir_message_take_many(weir_engine *engine, weir_inbox inbox,
+                                    weir_message *messages_out, size_t max, size_t *count_out);
+
 /* The application has done with the message; in any order, from any thread, also of an inbox
  * that was closed. Room that comes free is given to peers that wait for it. Errors: ESTALE (it
  * was given back before, or never taken). */
 WEIR_API int weir_message_give_back(weir_engine *engine, const weir_message *message);
+
+/* Likewise with `count` messages, of any inboxes. Errors: ESTALE (one of them, at least, was given
+ * back before, or never taken; all others are given back). */
+WEIR_API int weir_message_give_back_many(weir_engine *engine, const weir_message *messages,
+                                         size_t count);
 
 /* Memory to make a message in, before it is sent. */
 typedef struct weir_loan {

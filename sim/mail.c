@@ -17,6 +17,8 @@ enum {
     MAIL_SLOTS = 8,  /* letters of a node that are under way, each with its own memory */
     MAIL_SLOT_BYTES = 12000,
     MAIL_HELD = 6,
+    MAIL_MANY = 6, /* letters that are sent at once, at most */
+    MAIL_PARTS = 8,
     MAIL_EVERY = 3,      /* fewer letters an act than this */
     MAIL_LETTERS = 3000, /* of a run */
     MAIL_MESSAGE_MAX = 20000,
@@ -29,6 +31,7 @@ struct letter {
     uint32_t from_life;
     uint32_t length;
     uint64_t sent_ns;
+    uint64_t up_ns; /* its sender was told of a session, the last time before */
     weir_transfer handle;
     bool queued, cancelled, once, orphan, absent;
     bool lent; /* made in place */
@@ -59,6 +62,7 @@ struct mail_node {
     uint32_t held_count;
     weir_loan kept;   /* one that is not sent; id 0: none */
     uint64_t gone_ns; /* the last GONE that it was told */
+    uint64_t up_ns;   /* likewise, UP or RECOVERED */
 };
 
 struct sim_mail {
@@ -177,9 +181,14 @@ void mail_life_ended(struct sim_app *app) {
     }
 }
 
-void mail_gone(struct sim_app *app) {
-    if (app->run->mail != NULL) {
+void mail_event(struct sim_app *app, const weir_event *event) {
+    if (app->run->mail == NULL) {
+        return;
+    }
+    if (event->type == WEIR_EVENT_GONE) {
         node_of(app)->gone_ns = app->run->world->now_ns;
+    } else if (event->type == WEIR_EVENT_UP || event->type == WEIR_EVENT_RECOVERED) {
+        node_of(app)->up_ns = app->run->world->now_ns;
     }
 }
 
@@ -253,13 +262,13 @@ static int send_lent(struct sim_app *app, struct letter *letter, uint32_t number
     return error;
 }
 
-static int send_letter(struct sim_app *app, struct letter *letter, uint32_t number) {
+/* Writes the letter, and cuts it into parts; returns how many. */
+static uint32_t write_letter(struct sim_app *app, const struct letter *letter, uint32_t number,
+                             weir_part parts_out[MAIL_PARTS]) {
     struct mail_node *node = node_of(app);
     struct sim_prng *prng = app_prng(app);
-    weir_transfer_options options = options_of(app, letter, number);
     uint8_t *bytes = node->bytes[letter->slot];
-    uint32_t at = 0, parts = 1 + (uint32_t)sim_below(prng, 7);
-    weir_part part[8];
+    uint32_t at = 0, parts = 1 + (uint32_t)sim_below(prng, MAIL_PARTS - 1);
 
     for (uint32_t i = 0; i < letter->length; i++) {
         bytes[i] = byte_of(number, i);
@@ -267,14 +276,22 @@ static int send_letter(struct sim_app *app, struct letter *letter, uint32_t numb
     for (uint32_t i = 0; i < parts; i++) {
         uint32_t length = i + 1 == parts ? letter->length - at
                                          : (uint32_t)sim_below(prng, letter->length - at + 1);
-        part[i] = (weir_part){.local = node->memory,
-                              .offset = (uint64_t)letter->slot * MAIL_SLOT_BYTES + at,
-                              .length = length};
+        parts_out[i] = (weir_part){.local = node->memory,
+                                   .offset = (uint64_t)letter->slot * MAIL_SLOT_BYTES + at,
+                                   .length = length};
         if (letter->length <= WEIR_MESSAGE_COPY_MAX && sim_below(prng, 2) == 0) {
-            part[i] = (weir_part){.base = bytes, .offset = at, .length = length};
+            parts_out[i] = (weir_part){.base = bytes, .offset = at, .length = length};
         }
         at += length;
     }
+    return parts;
+}
+
+static int send_letter(struct sim_app *app, struct letter *letter, uint32_t number) {
+    weir_transfer_options options = options_of(app, letter, number);
+    weir_part part[MAIL_PARTS];
+    uint32_t parts = write_letter(app, letter, number, part);
+
     return weir_message_send(app->engine, app->peers[letter->to].handle, letter->inbox, part, parts,
                              &options, &letter->handle);
 }
@@ -306,22 +323,104 @@ static void letter_ended(struct sim_app *app, struct letter *letter, int status)
     }
 }
 
+static uint32_t free_slot(const struct mail_node *node) {
+    uint32_t slot = 0;
+
+    while (slot < MAIL_SLOTS && node->slots[slot] != 0) {
+        slot++;
+    }
+    return slot;
+}
+
+/* Sending the letter came to this. */
+static void letter_sent(struct sim_app *app, uint32_t number, int error) {
+    struct sim_world *world = app->run->world;
+    struct letter *letter = &app->run->mail->letters[number];
+
+    sim_trace(world, "n%u sends letter %u of %u B to inbox %u of n%u%s: %s", app->node->index,
+              number, letter->length, letter->inbox, letter->to, letter->lent ? ", in a loan" : "",
+              weir_error_name(error));
+    if (error != 0) {
+        if (error != WEIR_EAGAIN && error != WEIR_ESTALE && error != WEIR_EPEER &&
+            !(letter->lent && world->faults && (error == WEIR_ENOMEM || error == WEIR_EDEVICE))) {
+            sim_violation(world, "M1 letter %u is refused: %s", number, weir_error_name(error));
+        }
+        app->peers[letter->to].gone |= error == WEIR_ESTALE || error == WEIR_EPEER;
+        letter->terminal = true;
+        letter->status = error;
+        node_of(app)->slots[letter->slot] = 0;
+        return;
+    }
+    doors_wanted(app, letter->to);
+    /* A loan is the engine's, whoever has the handle. */
+    if (letter->lent && !letter->queued && sim_below(app_prng(app), 4) == 0) {
+        if (letter->handle.id != 0 && weir_transfer_release(app->engine, letter->handle) != 0) {
+            sim_violation(world, "S12 release of letter %u fails", number);
+        }
+        node_of(app)->slots[letter->slot] = 0;
+    }
+}
+
+/* Sends the letter, and some more like it, with one call. Those that it leaves are sent one by
+ * one. */
+static void send_many(struct sim_app *app, uint32_t first) {
+    struct sim_mail *mail = app->run->mail;
+    struct mail_node *node = node_of(app);
+    const struct letter like = mail->letters[first];
+    weir_transfer_options options = options_of(app, &like, 0);
+    weir_part parts[MAIL_MANY][MAIL_PARTS];
+    weir_outgoing out[MAIL_MANY];
+    weir_transfer handles[MAIL_MANY];
+    uint32_t count = 0, slot = like.slot, number = first;
+    size_t sent = 0;
+    int error;
+
+    do {
+        struct letter *letter = &mail->letters[number];
+        if (number != first) {
+            *letter = like;
+            letter->slot = slot;
+            letter->length = draw_length(app_prng(app));
+            node->slots[slot] = number;
+        }
+        out[count] =
+            (weir_outgoing){parts[count], write_letter(app, letter, number, parts[count]), number};
+        count++;
+        slot = free_slot(node);
+        number = mail->count + 1;
+    } while (count < MAIL_MANY && slot < MAIL_SLOTS && mail->count < MAIL_LETTERS &&
+             sim_below(app_prng(app), 8) != 0 && letter_new(mail) != NULL);
+    error = weir_message_send_many(app->engine, app->peers[like.to].handle, like.inbox, out, count,
+                                   &options, handles, &sent);
+    if (error == 0 ? sent == 0 || sent > count : sent != 0) {
+        sim_violation(app->run->world, "M1 of %u letters %zu are sent: %s", count, sent,
+                      weir_error_name(error));
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct letter *letter = &mail->letters[out[i].tag];
+        if (i < sent) {
+            letter->handle = handles[i];
+        } else if (error == 0) {
+            letter_sent(app, (uint32_t)out[i].tag, send_letter(app, letter, (uint32_t)out[i].tag));
+            continue;
+        }
+        letter_sent(app, (uint32_t)out[i].tag, error);
+    }
+}
+
 static void act_send(struct sim_app *app) {
     struct sim_mail *mail = app->run->mail;
     struct mail_node *node = node_of(app);
     struct sim_world *world = app->run->world;
     const struct sim_workload_config *work = &world->config.work;
     struct sim_prng *prng = app_prng(app);
-    uint32_t others = world->config.nodes - 1, slot = 0;
+    uint32_t others = world->config.nodes - 1, slot = free_slot(node);
     uint32_t to = (app->node->index + 1 + (uint32_t)sim_below(prng, others)) % (others + 1);
     struct letter *letter;
-    int error;
 
     if (work->ring) {
         to = (app->node->index + others) % (others + 1);
-    }
-    while (slot < MAIL_SLOTS && node->slots[slot] != 0) {
-        slot++;
     }
     if (slot == MAIL_SLOTS || !node->registered || mail->count == MAIL_LETTERS ||
         !app_peer_ready(app, to)) {
@@ -337,6 +436,7 @@ static void act_send(struct sim_app *app) {
                               .inbox = (uint32_t)sim_below(prng, MAIL_INBOXES),
                               .length = draw_length(prng),
                               .sent_ns = world->now_ns,
+                              .up_ns = node->up_ns,
                               .slot = slot,
                               .queued = sim_chance(prng, work->queued) && sim_below(prng, 2) == 0,
                               .once = sim_chance(prng, work->once)};
@@ -351,30 +451,13 @@ static void act_send(struct sim_app *app) {
         letter->deadline_ns = world->now_ns + sim_between(prng, 10000, 20000000);
     }
     letter->lent = sim_below(prng, 3) == 0;
-    error = (letter->lent ? send_lent : send_letter)(app, letter, mail->count);
-    sim_trace(world, "n%u sends letter %u of %u B to inbox %u of n%u%s: %s", app->node->index,
-              mail->count, letter->length, letter->inbox, to, letter->lent ? ", in a loan" : "",
-              weir_error_name(error));
-    if (error != 0) {
-        if (error != WEIR_EAGAIN && error != WEIR_ESTALE && error != WEIR_EPEER &&
-            !(letter->lent && world->faults && (error == WEIR_ENOMEM || error == WEIR_EDEVICE))) {
-            sim_violation(world, "M1 letter %u is refused: %s", mail->count,
-                          weir_error_name(error));
-        }
-        app->peers[to].gone |= error == WEIR_ESTALE || error == WEIR_EPEER;
-        letter->terminal = true;
-        letter->status = error;
-        return;
-    }
-    doors_wanted(app, to);
-    /* A loan is the engine's, whoever has the handle. */
-    if (letter->lent && !letter->queued && sim_below(prng, 4) == 0) {
-        if (letter->handle.id != 0 && weir_transfer_release(app->engine, letter->handle) != 0) {
-            sim_violation(world, "S12 release of letter %u fails", mail->count);
-        }
-        return;
-    }
     node->slots[slot] = mail->count;
+    if (!letter->lent && !letter->queued && sim_below(prng, 3) == 0) {
+        send_many(app, mail->count);
+    } else {
+        letter_sent(app, mail->count,
+                    (letter->lent ? send_lent : send_letter)(app, letter, mail->count));
+    }
 }
 
 /* A loan is kept, and is as it was when it is returned. */
@@ -494,19 +577,26 @@ static void judge(struct sim_app *app, uint32_t inbox, const weir_message *messa
     }
 }
 
-static void give_back(struct sim_app *app, uint32_t i) {
-    struct mail_node *node = node_of(app);
-    const weir_message message = node->held[i];
-    uint32_t number = node->held_letter[i];
-    const uint8_t *bytes = message.data;
+static void judge_held(struct sim_app *app, uint32_t i) {
+    const weir_message *message = &node_of(app)->held[i];
+    uint32_t number = node_of(app)->held_letter[i];
+    const uint8_t *bytes = message->data;
 
-    for (uint32_t b = 0; b < message.length; b++) {
+    for (uint32_t b = 0; b < message->length; b++) {
         if (bytes[b] != byte_of(number, b)) {
             sim_violation(app->run->world, "S13 byte %u of letter %u changes while it is held", b,
                           number);
             break;
         }
     }
+}
+
+static void give_back(struct sim_app *app, uint32_t i) {
+    struct mail_node *node = node_of(app);
+    const weir_message message = node->held[i];
+    uint32_t number = node->held_letter[i];
+
+    judge_held(app, i);
     if (weir_message_give_back(app->engine, &message) != 0) {
         sim_violation(app->run->world, "M1 letter %u is not taken back", number);
     }
@@ -515,6 +605,51 @@ static void give_back(struct sim_app *app, uint32_t i) {
     }
     node->held[i] = node->held[--node->held_count];
     node->held_letter[i] = node->held_letter[node->held_count];
+}
+
+/* All that are held, at once. */
+static void give_all_back(struct sim_app *app) {
+    struct mail_node *node = node_of(app);
+    uint32_t count = node->held_count;
+
+    for (uint32_t i = 0; i < count; i++) {
+        judge_held(app, i);
+    }
+    node->held_count = 0;
+    if (weir_message_give_back_many(app->engine, node->held, count) != 0) {
+        sim_violation(app->run->world, "M1 %u letters are not taken back", count);
+    }
+    if (count > 0 && weir_message_give_back_many(app->engine, node->held, count) != WEIR_ESTALE) {
+        sim_violation(app->run->world, "M1 %u letters are taken back twice", count);
+    }
+}
+
+/* Takes letters: one, or as many as there are, and as it can hold. Returns how many. */
+static uint32_t take(struct sim_app *app, uint32_t inbox) {
+    struct mail_node *node = node_of(app);
+    weir_message *to = &node->held[node->held_count];
+    size_t max = MAIL_HELD - node->held_count, count = 0;
+    int error;
+
+    if (!node->boxes[inbox].open || max == 0) {
+        return 0;
+    }
+    if (sim_below(app_prng(app), 2) == 0) {
+        error = weir_message_take(app->engine, node->boxes[inbox].handle, to);
+        count = error == 0;
+    } else {
+        error = weir_message_take_many(app->engine, node->boxes[inbox].handle, to, max, &count);
+        if (error == 0 ? count == 0 || count > max : count != 0) {
+            sim_violation(app->run->world, "M1 of %zu letters %zu are taken: %s", max, count,
+                          weir_error_name(error));
+            count = 0;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        judge(app, inbox, &to[i]);
+        node->held_letter[node->held_count++] = (uint32_t)to[i].tag;
+    }
+    return (uint32_t)count;
 }
 
 static void look_at_statuses(struct sim_app *app) {
@@ -555,17 +690,14 @@ void mail_look(struct sim_app *app) {
         give_back(app, 0);
     }
     for (uint32_t i = 0; i < MAIL_INBOXES && app->run->world->now_ns >= app->take_at_ns; i++) {
-        weir_message message;
-
-        while (node->boxes[i].open && node->held_count < MAIL_HELD &&
-               weir_message_take(app->engine, node->boxes[i].handle, &message) == 0) {
-            judge(app, i, &message);
-            node->held[node->held_count] = message;
-            node->held_letter[node->held_count++] = (uint32_t)message.tag;
-            while (!acting && node->held_count > 0) {
-                give_back(app, 0);
+        while (take(app, i) > 0) {
+            if (!acting) {
+                give_all_back(app);
             }
         }
+    }
+    if (node->held_count > 0 && sim_below(prng, 4) == 0) {
+        give_all_back(app);
     }
     while (node->held_count > 0 && (!acting || sim_below(prng, 2) == 0)) {
         give_back(app, (uint32_t)sim_below(prng, node->held_count));
@@ -616,13 +748,15 @@ void mail_say_stuck(const struct sim_app *app) {
     }
 }
 
-/* The inbox that it went to had been closed, and its sender had not heard so. */
+/* The inbox that it went to had been closed, and its sender had not heard so: news go by a session.
+ */
 static bool went_to_closed(const struct sim_mail *mail, const struct letter *letter) {
     uint64_t closed_ns = mail->nodes[letter->to].boxes[letter->inbox].closed_ns;
+    uint64_t told_ns = closed_ns > letter->up_ns ? closed_ns : letter->up_ns;
     uint32_t scale = mail->run->world->config.work.scale;
 
     return closed_ns != 0 &&
-           letter->sent_ns < closed_ns + (uint64_t)MAIL_NEWS_NS * (scale == 0 ? 1 : scale);
+           letter->sent_ns < told_ns + (uint64_t)MAIL_NEWS_NS * (scale == 0 ? 1 : scale);
 }
 
 void mail_final(struct sim_mail *mail) {

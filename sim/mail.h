@@ -20,8 +20,9 @@ void mail_act(struct sim_app *app);
  * heard. */
 void mail_look(struct sim_app *app);
 void mail_completed(struct sim_app *app, const weir_completion *completion);
-/* GONE: the order of what one sends to the other begins anew. */
-void mail_gone(struct sim_app *app);
+/* GONE: the order of what one sends to the other begins anew. UP and RECOVERED: news of the other
+ * side come again. */
+void mail_event(struct sim_app *app, const weir_event *event);
 
 /* Letters without an end that this node can see. */
 uint32_t mail_unfinished(const struct sim_app *app);

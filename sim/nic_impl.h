@@ -203,6 +203,7 @@ void nic_launch(struct weir_qp *qp, uint64_t seq, const struct weir_wr *wr);
 void nic_hang_up(const struct weir_qp *qp);
 /* Executes the WR here and now if nothing stands in the way. */
 bool nic_execute_inline(struct weir_qp *qp, const struct weir_wr *wr);
-int nic_post_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64_t *watch_out);
+int nic_post_direct(struct weir_qp *qp, const struct weir_direct_to *to,
+                    const struct weir_direct *directs, uint32_t count, uint64_t *watch_out);
 
 #endif

@@ -666,42 +666,58 @@ static bool direct_write(struct weir_qp *target, uint32_t rkey, uint64_t raddr, 
     return inline_write(target, &wr);
 }
 
+/* What the engine answers for: each message lies where they all do. */
+static bool direct_lies_in(const struct weir_direct_to *to, const struct weir_direct *direct) {
+    uint64_t length = 0;
+
+    for (uint32_t i = 0; i < direct->count; i++)
+        length += direct->parts[i].length;
+    return direct->at % 8 == 0 && direct->at + sizeof(direct->words) <= to->length &&
+           direct->payload <= to->length && length <= to->length - direct->payload;
+}
+
 /* A processor needs no order of the QP's, and nothing of it comes later. */
-int nic_post_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64_t *watch_out) {
+int nic_post_direct(struct weir_qp *qp, const struct weir_direct_to *to,
+                    const struct weir_direct *directs, uint32_t count, uint64_t *watch_out) {
     struct weir_device *nic = qp->nic;
     struct sim_world *world = nic->world;
-    struct nic_end to = {qp->remote_node, qp->remote_qpn, qp->remote_uid};
+    struct nic_end end = {qp->remote_node, qp->remote_qpn, qp->remote_uid};
     struct weir_qp *target;
     const uint8_t *watch;
-    uint64_t raddr, at;
+    uint64_t raddr;
     uint32_t key;
 
     if (!nic->config->completes_inline || qp->state != SIM_QP_RTS || nic->failed ||
         sim_fault(world, nic->config->post_eagain)) {
         return WEIR_EAGAIN;
     }
-    target = end_ready(world, &to);
+    target = end_ready(world, &end);
     if (target == NULL || target->remote_uid != qp->uid ||
-        world->data_cut[nic->node->index][to.node] ||
-        !nic_import_resolve(nic, direct->rkey, direct->raddr, &key, &raddr) ||
-        nic_mr_target(target->nic, key, raddr, direct->payload + direct->length,
-                      WEIR_ACCESS_REMOTE_WRITE) == NULL) {
+        world->data_cut[nic->node->index][end.node] ||
+        !nic_import_resolve(nic, to->rkey, to->raddr, &key, &raddr) ||
+        nic_mr_target(target->nic, key, raddr, to->length, WEIR_ACCESS_REMOTE_WRITE) == NULL) {
         return WEIR_EAGAIN;
     }
-    watch = nic_mr_target(target->nic, key, raddr + (direct->watch - direct->raddr),
-                          sizeof(*watch_out), WEIR_ACCESS_REMOTE_WRITE);
+    watch = nic_mr_target(target->nic, key, raddr + (to->watch - to->raddr), sizeof(*watch_out),
+                          WEIR_ACCESS_REMOTE_WRITE);
     if (watch == NULL) {
         return WEIR_EAGAIN;
     }
-    at = raddr + direct->payload;
-    for (uint32_t i = 0; i < direct->count; i++) {
-        direct_write(target, key, at, direct->parts[i].base, direct->parts[i].length);
-        at += direct->parts[i].length;
+    for (uint32_t m = 0; m < count; m++) {
+        const struct weir_direct *direct = &directs[m];
+        uint64_t at = raddr + direct->payload;
+        if (!direct_lies_in(to, direct)) {
+            sim_violation(world, "a direct message does not lie where it says");
+        }
+        for (uint32_t i = 0; i < direct->count; i++) {
+            direct_write(target, key, at, direct->parts[i].base, direct->parts[i].length);
+            at += direct->parts[i].length;
+        }
+        direct_write(target, key, raddr + direct->at, direct->words, sizeof(direct->words));
     }
-    direct_write(target, key, raddr, direct->words, sizeof(direct->words));
     memcpy(watch_out, watch, sizeof(*watch_out));
-    sim_trace(world, "n%u qp %u writes a message of %llu bytes in place, %s", nic->node->index,
-              qp->qpn, (unsigned long long)direct->length,
+    sim_trace(world, "n%u qp %u writes %u messages in %llu bytes in place, %s", nic->node->index,
+              qp->qpn, count, (unsigned long long)to->length,
               *watch_out != 0 ? "watched" : "not watched");
     return 0;
 }

@@ -455,9 +455,7 @@ static void take_rest(struct sim_app *app) {
         doors_event(app, &event);
         oracle_stalls_event(app->run->oracle, app->node->index,
                             app->run->mail == NULL ? node_of(app, event.peer) : UINT32_MAX, &event);
-        if (event.type == WEIR_EVENT_GONE) {
-            mail_gone(app);
-        }
+        mail_event(app, &event);
         for (uint32_t i = 0; event.type == WEIR_EVENT_GONE && i < SIM_RUN_NODES_MAX; i++) {
             app->peers[i].gone |= app->peers[i].open && app->peers[i].handle.id == event.peer.id;
         }

@@ -198,6 +198,8 @@ static void child_sends_and_takes(struct side *side) {
     weir_inbox_info info = WEIR_INBOX_INFO_INIT;
     weir_engine *engine = side->engine;
     weir_part part = {.base = "x", .length = 1};
+    weir_outgoing out = {&part, 1, 0};
+    size_t count;
     weir_message message = {.length = 0};
     weir_loan loan = {.length = 0};
     weir_inbox inbox = {1};
@@ -207,8 +209,12 @@ static void child_sends_and_takes(struct side *side) {
     CHILD_MUST(weir_inbox_query(engine, inbox, &info) == WEIR_ECLOSED);
     CHILD_MUST(weir_inbox_close(engine, inbox) == WEIR_ECLOSED);
     CHILD_MUST(weir_message_send(engine, side->peer, 0, &part, 1, NULL, &transfer) == WEIR_ECLOSED);
+    CHILD_MUST(weir_message_send_many(engine, side->peer, 0, &out, 1, NULL, &transfer, &count) ==
+               WEIR_ECLOSED);
     CHILD_MUST(weir_message_take(engine, inbox, &message) == WEIR_ECLOSED);
+    CHILD_MUST(weir_message_take_many(engine, inbox, &message, 1, &count) == WEIR_ECLOSED);
     CHILD_MUST(weir_message_give_back(engine, &message) == WEIR_ECLOSED);
+    CHILD_MUST(weir_message_give_back_many(engine, &message, 1) == WEIR_ECLOSED);
     CHILD_MUST(weir_message_loan(engine, side->peer, 0, 8, &loan) == WEIR_ECLOSED);
     CHILD_MUST(weir_loan_send(engine, &loan, NULL, &transfer) == WEIR_ECLOSED);
     CHILD_MUST(weir_loan_return(engine, &loan) == WEIR_ECLOSED);

@@ -455,6 +455,12 @@ static void test_W9_inboxes_that_fail_write_nothing(void **state) {
     FAILS(WEIR_EINVAL, weir_message_take(e, inbox, NULL));
     FAILS(WEIR_EAGAIN, weir_message_take(e, inbox, &o.message));
     FAILS(WEIR_ESTALE, weir_message_take(e, closed, &o.message));
+    FAILS(WEIR_EINVAL, weir_message_take_many(NULL, inbox, &o.message, 1, &o.length));
+    FAILS(WEIR_EINVAL, weir_message_take_many(e, inbox, NULL, 1, &o.length));
+    FAILS(WEIR_EINVAL, weir_message_take_many(e, inbox, &o.message, 0, &o.length));
+    FAILS(WEIR_EINVAL, weir_message_take_many(e, inbox, &o.message, 1, NULL));
+    FAILS(WEIR_EAGAIN, weir_message_take_many(e, inbox, &o.message, 1, &o.length));
+    FAILS(WEIR_ESTALE, weir_message_take_many(e, closed, &o.message, 1, &o.length));
     side_close(&a);
 }
 
@@ -478,6 +484,24 @@ static void test_W9_messages_that_fail_write_nothing(void **state) {
     FAILS(WEIR_EBOUNDS, weir_message_send(e, a.peer, 1, &part, 1, NULL, &o.transfer));
     part = (weir_part){.local = {UINT64_MAX}, .length = 8};
     FAILS(WEIR_ESTALE, weir_message_send(e, a.peer, 1, &part, 1, NULL, &o.transfer));
+    weir_outgoing out = {&part, 1, 0};
+    const weir_outgoing *first = &out;
+    weir_peer to = a.peer;
+    FAILS(WEIR_ESTALE, weir_message_send_many(e, to, 1, first, 1, NULL, &o.transfer, &o.length));
+    part = (weir_part){.local = a.memory, .offset = SIDE_BYTES, .length = 8};
+    FAILS(WEIR_EBOUNDS, weir_message_send_many(e, to, 1, first, 1, NULL, &o.transfer, &o.length));
+    part = (weir_part){.base = a.bytes, .length = 8};
+    FAILS(WEIR_EINVAL, weir_message_send_many(NULL, to, 1, first, 1, NULL, &o.transfer, &o.length));
+    FAILS(WEIR_EINVAL, weir_message_send_many(e, to, 1, NULL, 1, NULL, &o.transfer, &o.length));
+    FAILS(WEIR_EINVAL, weir_message_send_many(e, to, 1, first, 0, NULL, &o.transfer, &o.length));
+    FAILS(WEIR_EINVAL, weir_message_send_many(e, to, 1, first, 1, NULL, NULL, &o.length));
+    FAILS(WEIR_EINVAL, weir_message_send_many(e, to, 1, first, 1, NULL, &o.transfer, NULL));
+    FAILS(WEIR_EINVAL,
+          weir_message_send_many(e, to, 1, first, 1, &options, &o.transfer, &o.length));
+    out.part_count = SIZE_MAX;
+    FAILS(WEIR_ETOOBIG, weir_message_send_many(e, to, 1, first, 1, NULL, &o.transfer, &o.length));
+    out = (weir_outgoing){NULL, 1, 0};
+    FAILS(WEIR_EINVAL, weir_message_send_many(e, to, 1, first, 1, NULL, &o.transfer, &o.length));
     const weir_loan none = {.length = 8};
     FAILS(WEIR_EINVAL, weir_message_loan(NULL, a.peer, 1, 8, &o.loan));
     FAILS(WEIR_ETOOBIG, weir_message_loan(e, a.peer, 1, UINT64_MAX, &o.loan));

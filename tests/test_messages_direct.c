@@ -97,6 +97,95 @@ static void open_with(struct side *a, struct side *b, uint32_t flags) {
     fill_pattern(a->bytes, a->length, 0);
 }
 
+/* Likewise, some at once, and goes to sleep behind each call: it may have left messages there. */
+static void *sipper_main(void *argument) {
+    struct sleeper *sleeper = argument;
+    weir_engine *engine = sleeper->side->engine;
+    uint64_t end = now_ns() + PATIENCE_NS;
+    uint32_t random = 3;
+
+    while (*sleeper->taken < sleeper->total && sleeper->wrong == NULL) {
+        weir_message got[4];
+        size_t count = 0;
+        if (weir_message_take_many(engine, sleeper->inbox, got, 1 + random_next(&random) % 4,
+                                   &count) == WEIR_OK &&
+            weir_message_give_back_many(engine, got, count) != WEIR_OK)
+            sleeper->wrong = "give back";
+        for (size_t i = 0; i < count; i++) {
+            if (got[i].tag != atomic_fetch_add(sleeper->taken, 1))
+                sleeper->wrong = "order";
+        }
+        if (count == 0 && now_ns() > end)
+            sleeper->wrong = "never";
+        else if (sleeper->how == IN_POLL)
+            sleep_in_poll(sleeper);
+        else
+            weir_engine_wait(engine, *sleeper->taken < sleeper->total ? PATIENCE_NS : 0);
+    }
+    return NULL;
+}
+
+/* Messages come in bursts of one call, and all of a burst are taken before the next. */
+static void sips(enum how how, uint32_t flags) {
+    enum { BURST = 20 };
+    struct side a, b;
+    pthread_t thread;
+    _Atomic uint64_t taken = 0;
+    uint32_t random = 7;
+    weir_part part = {.base = "message", .length = 7};
+    weir_outgoing out[BURST];
+    weir_transfer transfers[BURST];
+
+    if (getenv("WEIR_TEST_SERIAL") != NULL)
+        skip();
+    open_with(&a, &b, flags);
+    struct sleeper sleeper = {.side = &b,
+                              .inbox = inbox_of(&b, 5, 1000, 8),
+                              .how = how,
+                              .taken = &taken,
+                              .total = (uint64_t)ROUNDS};
+    assert_int_equal(pthread_create(&thread, NULL, sipper_main, &sleeper), 0);
+    uint64_t end = now_ns() + PATIENCE_NS, sent = 0;
+    while (sent < sleeper.total) {
+        size_t count = 1 + random_next(&random) % BURST, some = 0;
+        if (count > sleeper.total - sent)
+            count = sleeper.total - sent;
+        for (size_t i = 0; i < count; i++)
+            out[i] = (weir_outgoing){&part, 1, sent + i};
+        assert_int_equal(
+            weir_message_send_many(a.engine, a.peer, 5, out, count, NULL, transfers, &some),
+            WEIR_OK);
+        assert_int_equal(some, count);
+        sent += count;
+        while (taken < sent) {
+            weir_engine_progress(a.engine);
+            if (now_ns() > end)
+                fail_msg("message %d of %d is not taken", (int)taken, (int)sent);
+        }
+        for (size_t i = 0; i < count; i++) {
+            assert_int_equal(weir_transfer_wait(a.engine, transfers[i], PATIENCE_NS), WEIR_OK);
+            assert_int_equal(weir_transfer_release(a.engine, transfers[i]), WEIR_OK);
+        }
+        pause_at_random(&random);
+    }
+    pthread_join(thread, NULL);
+    assert_null(sleeper.wrong);
+    assert_in_range(stats_of(&a).transfers_inline, sent / 4, sent);
+    pair_close(&a, &b);
+}
+
+static void test_M7_none_is_slept_over_in_wait(void **state) {
+    (void)state;
+    sips(IN_WAIT, 0);
+    sips(IN_WAIT, WEIR_ENGINE_THREAD);
+}
+
+static void test_M7_none_is_slept_over_in_poll(void **state) {
+    (void)state;
+    sips(IN_POLL, 0);
+    sips(IN_POLL, WEIR_ENGINE_THREAD);
+}
+
 /* Each message is taken before the next is sent: the receiver falls asleep in between, or is about
  * to, at each of its steps. */
 static void sleeps(enum how how, uint32_t flags) {
@@ -607,6 +696,8 @@ static void test_M1_opened_anew_while_others_hear(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_M7_none_is_slept_over_in_wait),
+        cmocka_unit_test(test_M7_none_is_slept_over_in_poll),
         cmocka_unit_test(test_M7_none_is_lost_in_wait),
         cmocka_unit_test(test_M7_none_is_lost_in_poll),
         cmocka_unit_test(test_M7_none_is_lost_in_wait_with_a_thread),

@@ -136,9 +136,7 @@ static void test_before_a_noted_one_that_is_there(void **state) {
     arrive(0, second);
     take_nothing();
     assert_true(land(first));
-    take_nothing(); /* something is behind it: that takes a look */
-    look();
-    give_back(take(1));
+    give_back(take(1)); /* something is behind it: that takes more than to hand it out */
     give_back(take(2));
     assert_true(land(third));
     give_back(take(3));
@@ -192,9 +190,7 @@ static void test_shut_before_it_is_there(void **state) {
     look();
     take_nothing();
     land(first);
-    take_nothing(); /* a chunk that is shut takes a look */
-    look();
-    give_back(take(1));
+    give_back(take(1)); /* of a chunk that is shut, likewise */
     give_back(take(2));
     give_back(take(3));
     assert_int_equal(w.inbox.free_count, 3);
@@ -707,6 +703,116 @@ static void test_right_marks_with_wrong_heads(void **state) {
     }
 }
 
+/* ---- several at once ---- */
+
+enum { SOME = 8 };
+
+/* What is right behind the message that was taken, as the application gets it. Returns how many. */
+static uint32_t take_next(struct inbox_message first, weir_message messages[1 + SOME],
+                          uint32_t max) {
+    memset(messages, 0xee, (1 + SOME) * sizeof(*messages));
+    messages[0] = (weir_message){.from = {5},
+                                 .inbox = {6},
+                                 .place = first.place,
+                                 .spot = inbox_spot(first.chunk, first.offset)};
+    uint32_t count = inbox_take_next(&w.inbox, messages, max);
+    assert_in_range(count, 0, max);
+    for (uint32_t i = 1; i <= count; i++) {
+        assert_int_equal(messages[i].from.id, 5);
+        assert_int_equal(messages[i].inbox.id, 6);
+        assert_int_equal(messages[i].place, first.place);
+        assert_int_equal(inbox_spot_chunk(messages[i].spot), first.chunk);
+        assert_ptr_equal(messages[i].data, w.memory + (size_t)first.chunk * CHUNK +
+                                               inbox_spot_offset(messages[i].spot) +
+                                               room_payload((uint32_t)messages[i].length));
+    }
+    for (size_t i = (1 + count) * sizeof(*messages); i < (1 + SOME) * sizeof(*messages); i++)
+        assert_int_equal(((const uint8_t *)messages)[i], 0xee);
+    sound();
+    return count;
+}
+
+static void give_spot_back(const weir_message *message) {
+    uint32_t chunk = inbox_spot_chunk(message->spot), offset = inbox_spot_offset(message->spot);
+    assert_true(inbox_give_back(&w.inbox, chunk, message->place, offset));
+    sound();
+    assert_false(inbox_give_back(&w.inbox, chunk, message->place, offset));
+}
+
+static void test_several_at_once_to_the_end_of_a_chunk(void **state) {
+    weir_message got[1 + SOME];
+    (void)state;
+    begin(4, 4);
+    want(0, 2 * CHUNK);
+    told_to_look(0);
+    for (uint64_t i = 1; i <= CHUNK / ROOM_LINE; i++)
+        direct(0, (uint32_t)i, i);
+    direct(0, 8, 99); /* in the next chunk */
+    struct inbox_message first = take(1);
+    assert_int_equal(take_next(first, got, 1), 1);
+    give_spot_back(&got[1]);
+    struct inbox_message third = take(3);
+    uint32_t count = take_next(third, got, SOME);
+    assert_int_equal(count, CHUNK / ROOM_LINE - 3);
+    for (uint32_t i = 1; i <= count; i++) {
+        assert_int_equal(got[i].tag, 3 + i);
+        assert_int_equal(got[i].length, 3 + i);
+    }
+    assert_int_equal(take_next(third, got, SOME), 0);
+    assert_int_equal(shut(0), 1);
+    look();
+    give_back(take(99));
+    take_nothing();
+    give_back(third);
+    give_back(first);
+    assert_int_equal(take_next(first, got, SOME), 0); /* of a place that has messages no more */
+}
+
+/* What is more than to be handed out is left: to be skipped, a loan, longer than may be, of another
+ * mark, noted before its turn; and all of a chunk that is shut. */
+static void test_several_at_once_leave_the_rest(void **state) {
+    enum { SKIP, LOAN, LONG_ONE, BEYOND, MARK, NOTED, SHUT, REASONS };
+    (void)state;
+    for (int way = 0; way < REASONS; way++) {
+        weir_message got[1 + SOME];
+        begin(4, 4);
+        want(0, CHUNK);
+        told_to_look(0);
+        direct(0, 8, 1);
+        direct(0, 8, 2);
+        struct room_note note = put(0, 8, 3);
+        struct room_head head = head_of(note);
+        head.skip = way == SKIP;
+        head.loan = way == LOAN;
+        if (way == LONG_ONE || way == BEYOND)
+            head.length = way == LONG_ONE ? w.inbox.shape.message_bytes_max + 1 : 100;
+        head.mark += way == MARK;
+        if (way == NOTED)
+            arrive(0, note);
+        else
+            land_as(note, head);
+        struct inbox_message first = take(1);
+        if (way == SHUT) {
+            const struct room_shut word = {note.place, note.chunk, note.offset + ROOM_LINE};
+            assert_int_equal(inbox_shut(&w.inbox, 0, &word), INBOX_TOLD);
+        }
+        uint32_t count = take_next(first, got, SOME);
+        assert_int_equal(count, way == NOTED || way == SHUT ? 0 : 1);
+        if (count == 0)
+            give_back(take(2));
+        else
+            give_spot_back(&got[1]);
+        if (way == NOTED || way == LOAN || way == SHUT) {
+            give_back(take(3));
+        } else if (way == LONG_ONE || way == BEYOND) {
+            look();
+            take_bad();
+        }
+        take_nothing();
+        end(NULL);
+    }
+}
+
 static void assert_same_loan(const struct room_loan *a, const struct room_loan *b) {
     assert_true(a->offset == b->offset && a->round == b->round && a->index == b->index);
 }
@@ -759,8 +865,6 @@ static void test_a_direct_skip(void **state) {
     told_to_look(0);
     land(skipped(put(0, 8, 1)));
     land(put(0, 8, 2));
-    take_nothing();
-    look();
     give_back(take(2));
     assert_int_equal(w.inbox.held_count, 0);
 }
@@ -850,6 +954,8 @@ int main(void) {
         TEST(a_closed_inbox_finds_nothing),
         TEST(right_marks_with_wrong_heads),
         TEST(M12_a_loan_takes_a_line),
+        TEST(several_at_once_to_the_end_of_a_chunk),
+        TEST(several_at_once_leave_the_rest),
         TEST(a_direct_skip),
         TEST(direct_messages_in_one_another),
         TEST(messages_in_one_another_behind_a_gap),

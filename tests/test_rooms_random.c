@@ -113,7 +113,7 @@ static struct {
 static struct {
     uint64_t delivered, disordered, early_ends, skips, both, deaths, beside, late, holes;
     uint64_t calls, full, old;
-    uint64_t direct, watched, looks, rested, crowded, torn, behind, at_quiet;
+    uint64_t direct, watched, looks, rested, crowded, torn, behind, at_quiet, at_once;
 } seen;
 
 static uint32_t below(uint32_t n) {
@@ -372,6 +372,23 @@ static void deliver(const struct inbox_message *message) {
     seen.delivered++;
 }
 
+/* Likewise, what can be taken at once with this message. */
+static void take_behind(struct inbox_message message, uint32_t most) {
+    weir_message got[1 + HELD] = {
+        {.place = message.place, .spot = inbox_spot(message.chunk, message.offset)}};
+    uint32_t count = inbox_take_next(&w.inbox, got, below(most + 1));
+    for (uint32_t i = 1; i <= count; i++) {
+        message.tag = got[i].tag;
+        message.length = (uint32_t)got[i].length;
+        message.offset = inbox_spot_offset(got[i].spot);
+        message.payload = message.offset + room_payload(message.length);
+        message.is_loan = false;
+        deliver(&message);
+        seen.at_once++;
+    }
+    sound();
+}
+
 static void application_acts(void) {
     struct inbox_message message;
     w.asleep &= w.inbox.ready.used == 0;
@@ -382,6 +399,8 @@ static void application_acts(void) {
             break;
         deliver(&message);
         sound();
+        if (below(2) == 0)
+            take_behind(message, HELD - w.held_count);
     }
     for (uint32_t n = w.healing ? HELD : below(5); n > 0 && w.held_count > 0; n--) {
         uint32_t i = below(w.held_count);
@@ -656,6 +675,7 @@ static void heal(void) {
         }
         receiver_acts();
         application_acts();
+        inbox_look(&w.inbox); /* what one that is watched has still is known then */
     }
     look_at_lives();
     look_at_chunks();

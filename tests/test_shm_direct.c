@@ -52,15 +52,13 @@ static int write_one(struct side *side, uint64_t number, uint64_t length, uint64
     static _Thread_local uint8_t bytes[LONGEST];
     memset(bytes, (int)(number & 0xff), length);
     const struct weir_bytes parts[2] = {{bytes, length / 2}, {bytes, length - length / 2}};
-    const struct weir_direct direct = {.parts = parts,
-                                       .count = 2,
-                                       .rkey = side->remotes[0].rkey,
-                                       .raddr = side->remotes[0].raddr,
-                                       .payload = PAYLOAD,
-                                       .length = length,
-                                       .watch = side->remotes[0].raddr + WATCH,
-                                       .words = {number, length, ~number}};
-    return shm_device_ops.post_direct(side->qp, &direct, watch_out);
+    const struct weir_direct_to to = {.rkey = side->remotes[0].rkey,
+                                      .raddr = side->remotes[0].raddr,
+                                      .length = PAYLOAD + length,
+                                      .watch = side->remotes[0].raddr + WATCH};
+    const struct weir_direct direct = {
+        .parts = parts, .count = 2, .payload = PAYLOAD, .words = {number, length, ~number}};
+    return shm_device_ops.post_direct(side->qp, &to, &direct, 1, watch_out);
 }
 
 static uint64_t length_of(uint64_t number) {

@@ -275,19 +275,20 @@ wrong_together() {
     for option in '--seed 1' '--requests 9' '--output x'; do
         refused_as "${option%% *} does not apply" bench trace --describe x $option || return 1
     done
-    for option in '--threads 2' '--window 1' --verify '--waiting 1' '--hold 1'; do
+    for option in '--threads 2' '--window 1' --verify '--waiting 1' '--hold 1' '--batch 2'; do
         refused_as "${option%% *} does not apply" bench send --latency $option || return 1
     done
     for option in '--segments 2' '--cold 64M' --notify; do
         refused_as "${option%% *} does not apply" bench sweep --op send $option || return 1
     done
-    for option in '--waiting 9' '--hold 9'; do
+    for option in '--waiting 9' '--hold 9' '--batch 9'; do
         refused_as "${option%% *} is of messages" bench sweep $option || return 1
     done
     refused_as '--waiting is of messages' bench incast --waiting 9 || return 1
     refused_as 'neither write nor send' bench incast --op read || return 1
     refused_as 'longer than 8 MiB' bench incast --op send --size 9M || return 1
     refused_as '(--hold) keeps its loan' bench send --loan --hold 4 || return 1
+    refused_as '(--loan) is sent by itself' bench send --loan --batch 2 || return 1
     refused_as 'that wait or are held' bench send --size 8M --waiting 65536 || return 1
     refused bench write --cold 1M --size 1M &&
         refused bench write --size 4G --segments 65536

@@ -15,7 +15,8 @@ sound='r["bench"] == "send" and r["operation"] == "one message" and r["ops"] > 0
     and r["size"] == r["options"]["size"] and r["ops_per_s"] > 0
     and (r["bytes_per_s"] > 0) == (r["size"] > 0)
     and 0 < r["latency_ns"]["p50"] <= r["latency_ns"]["p99"] <= r["latency_ns"]["max"]
-    and r["latency_of"].startswith("of a message, sent to arrived")
+    and r["latency_of"].startswith("of a message, sent to arrived"
+        if r["options"]["batch"] == 1 else "of a call\u0027s first message, to the call")
     and r["cpu_ns_per_op"]["initiator"] > 0 and r["wrong_bytes"] == 0
     and r["inbox"]["chunks"] > 0 and r["inbox"]["chunk_bytes"] >= 64
     and r["device_counters"]["messages_sent"] >= r["ops"]
@@ -51,6 +52,14 @@ threads() { sends --threads 4 --size 100 && sends --threads 3 --size 5000 --wind
 own_memory() { sends --memory own --size 192 && sends --memory own --size 64K; }
 queues() {
     sends --qps 3 --depth 8 --size 4K && json_holds 'r["granted"]["qp_count"] == 3'
+}
+# Several by one call: of as many as the window has places, in a row; of all sizes.
+batches() {
+    sends --batch 8 --size 8 && json_holds 'r["options"]["batch"] == 8' &&
+        sends --batch 1024 --window 100 --size 41 --threads 3 &&
+        sends --batch 7 --window 16 --size 5000 --waiting 2 && sends --batch 3 --size 1M &&
+        sends --batch 32 --window 64 --size 8 --hold 40 --waiting 10 &&
+        run bench sweep --op send --batch 16 --seconds 0.01 >/dev/null
 }
 # Made where they are sent from; long ones are read there.
 loans() {
@@ -207,6 +216,7 @@ check B10_messages_of_threads threads
 check B10_messages_of_registered_memory own_memory
 check B10_messages_through_small_queues queues
 check B10_message_latency latency
+check B10_messages_of_one_call batches
 check B10_messages_made_in_place loans
 check B10_small_inboxes small_inbox
 check B10_messages_through_few_transfers few_transfers

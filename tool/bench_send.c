@@ -46,6 +46,8 @@ struct worker {
     pthread_t thread;
     unsigned index;
     struct flight *flights;
+    weir_outgoing *out; /* for a call: options->batch of them */
+    weir_transfer *transfers;
     struct histogram latency;
     struct idler idler;
     struct patience patience;
@@ -123,56 +125,78 @@ static int land_some(struct worker *worker, uint64_t index) {
     return 0;
 }
 
-/* Makes the message where it is sent from, which is a loan of weir's with --loan, and sends it.
- * EAGAIN: not now. */
-static inline int send_message(struct worker *worker, struct flight *flight,
-                               const weir_transfer_options *options) {
+/* A message in a loan of weir's. EAGAIN: not now. */
+static int send_loan(struct worker *worker, uint64_t tag, weir_transfer *transfer_out) {
     const struct stream *stream = worker->stream;
     struct session *session = stream->session;
-    uint64_t key = content_key(SEND_SEED, options->notify_tag);
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     weir_loan loan;
-    int rc;
+    int rc = weir_message_loan(session->engine, session->peer, stream->inbox.number, stream->size,
+                               &loan);
 
-    if (stream->options->loan == 0)
-        return weir_message_send(session->engine, session->peer, stream->inbox.number,
-                                 &flight->part, 1, options, &flight->transfer);
-    rc = weir_message_loan(session->engine, session->peer, stream->inbox.number, stream->size,
-                           &loan);
     if (rc != 0)
         return rc;
+    options.notify_tag = tag;
     if (stream->options->verify != 0)
-        content_fill(loan.data, stream->size, key);
-    rc = weir_loan_send(session->engine, &loan, options, &flight->transfer);
+        content_fill(loan.data, stream->size, content_key(SEND_SEED, tag));
+    rc = weir_loan_send(session->engine, &loan, &options, transfer_out);
     if (rc != 0)
         weir_loan_return(session->engine, &loan);
     return rc;
 }
 
-/* Sends the next message from a place that is free. now: when it is sent, or 0 if it is not timed.
- */
-static inline int launch(struct worker *worker, uint64_t index, uint64_t now) {
+/* Sends the next messages of a call, and says how many went. EAGAIN: none now. */
+static inline int send_messages(struct worker *worker, const weir_outgoing *out, size_t count,
+                                weir_transfer *transfers, size_t *sent_out) {
+    const struct stream *stream = worker->stream;
+    struct session *session = stream->session;
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+
+    if (stream->options->loan == 0 && count > 1)
+        return weir_message_send_many(session->engine, session->peer, stream->inbox.number, out,
+                                      count, NULL, transfers, sent_out);
+    *sent_out = 1;
+    if (stream->options->loan != 0)
+        return send_loan(worker, out->tag, transfers);
+    options.notify_tag = out->tag;
+    return weir_message_send(session->engine, session->peer, stream->inbox.number, out->parts, 1,
+                             &options, transfers);
+}
+
+/* Sends the next messages from places that are free, one behind the other. now: when the first is
+ * sent, or 0 if it is not timed. */
+static inline int launch(struct worker *worker, uint64_t index, uint64_t count, uint64_t now) {
     struct stream *stream = worker->stream;
     struct session *session = stream->session;
-    struct flight *flight = &worker->flights[index];
-    weir_transfer_options transfer = WEIR_TRANSFER_OPTIONS_INIT;
-    uint64_t next = index + 1 == stream->options->window ? 0 : index + 1;
-    int rc;
+    uint64_t next = index + count == stream->options->window ? 0 : index + count;
 
-    transfer.notify_tag = proto_message_tag(worker->index, worker->sent);
-    flight->started_ns = now;
-    if (stream->options->verify != 0 && stream->options->loan == 0)
-        content_fill((unsigned char *)session->base + flight->part.offset, stream->size,
-                     content_key(SEND_SEED, transfer.notify_tag));
-    while ((rc = send_message(worker, flight, &transfer)) == WEIR_EAGAIN) {
-        worker->eagain++;
-        if (land_some(worker, index) != 0 || pause_worker(worker, &worker->flights[next]) != 0)
-            return -1;
+    for (uint64_t i = 0; i < count; i++) {
+        const struct flight *flight = &worker->flights[index + i];
+        uint64_t tag = proto_message_tag(worker->index, worker->sent + i);
+        worker->out[i] = (weir_outgoing){&flight->part, 1, tag};
+        if (stream->options->verify != 0 && stream->options->loan == 0)
+            content_fill((unsigned char *)session->base + flight->part.offset, stream->size,
+                         content_key(SEND_SEED, tag));
     }
-    if (rc != 0)
-        return session_fail(session, "message", rc);
-    worker->sent++;
-    worker->moved++;
-    if (now != 0 && flight->transfer.id == 0)
+    for (size_t done = 0, sent; done < count; done += sent) {
+        int rc;
+        while ((rc = send_messages(worker, worker->out + done, count - done,
+                                   worker->transfers + done, &sent)) == WEIR_EAGAIN) {
+            worker->eagain++;
+            if (land_some(worker, index + count - 1) != 0 ||
+                pause_worker(worker, &worker->flights[next]) != 0)
+                return -1;
+        }
+        if (rc != 0)
+            return session_fail(session, "message", rc);
+        for (size_t i = done; i < done + sent; i++) {
+            worker->flights[index + i].transfer = worker->transfers[i];
+            worker->flights[index + i].started_ns = i == 0 ? now : 0;
+        }
+        worker->sent += sent;
+        worker->moved++;
+    }
+    if (now != 0 && worker->transfers[0].id == 0)
         histogram_add(&worker->latency, host_now_ns() - now);
     return 0;
 }
@@ -204,15 +228,31 @@ static uint64_t look(struct worker *worker) {
     return past >= stream->duration_ns && worker->sent != worker->first ? 0 : now;
 }
 
+/* How many messages the next call sends, of `left`, and from this place on; their places are free
+ * behind it. 0: give up. */
+static inline uint64_t prepare(struct worker *worker, uint64_t index, uint64_t left) {
+    const struct options *o = worker->stream->options;
+    uint64_t count = left < o->batch ? left : o->batch;
+
+    if (count > o->window - index)
+        count = o->window - index;
+    for (uint64_t i = 0; i < count; i++) {
+        struct flight *flight = &worker->flights[index + i];
+        if (flight->transfer.id != 0 && land(worker, flight) != 0)
+            return 0;
+    }
+    return count;
+}
+
 static int send_loop(struct worker *worker) {
     struct stream *stream = worker->stream;
     uint64_t index = 0, until_sample = 0, now = 0;
 
     while (!atomic_load_explicit(&stream->stop, memory_order_relaxed)) {
-        struct flight *flight = &worker->flights[index];
         bool sampled = until_sample == 0;
+        uint64_t count = prepare(worker, index, UINT64_MAX);
 
-        if (flight->transfer.id != 0 && land(worker, flight) != 0)
+        if (count == 0)
             return -1;
         if (sampled) {
             now = look(worker);
@@ -220,10 +260,10 @@ static int send_loop(struct worker *worker) {
                 return land_all(worker);
             until_sample = stream->sample_every;
         }
-        until_sample--;
-        if (launch(worker, index, sampled ? now : 0) != 0)
+        until_sample -= until_sample < count ? until_sample : count;
+        if (launch(worker, index, count, sampled ? now : 0) != 0)
             return -1;
-        index = index + 1 == stream->options->window ? 0 : index + 1;
+        index = index + count == stream->options->window ? 0 : index + count;
     }
     return -1;
 }
@@ -237,13 +277,15 @@ static void *worker_run(void *argument) {
 }
 
 /* So many, which are not measured. */
-static int send_some(struct worker *worker, uint64_t count) {
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t index = i % worker->stream->options->window;
-        struct flight *flight = &worker->flights[index];
-        if ((flight->transfer.id != 0 && land(worker, flight) != 0) ||
-            launch(worker, index, 0) != 0)
+static int send_some(struct worker *worker, uint64_t total) {
+    uint64_t index = 0;
+
+    while (total > 0) {
+        uint64_t count = prepare(worker, index, total);
+        if (count == 0 || launch(worker, index, count, 0) != 0)
             return -1;
+        total -= count;
+        index = index + count == worker->stream->options->window ? 0 : index + count;
     }
     return land_all(worker);
 }
@@ -256,7 +298,9 @@ static int worker_init(struct stream *stream, unsigned index) {
     worker->stream = stream;
     worker->index = index;
     worker->flights = calloc(window, sizeof(*worker->flights));
-    if (worker->flights == NULL)
+    worker->out = calloc(stream->options->batch, sizeof(*worker->out));
+    worker->transfers = calloc(stream->options->batch, sizeof(*worker->transfers));
+    if (worker->flights == NULL || worker->out == NULL || worker->transfers == NULL)
         return complain("out of memory");
     for (uint64_t i = 0; i < window; i++) {
         weir_part *part = &worker->flights[i].part;
@@ -401,7 +445,11 @@ static int send_size_with(struct stream *stream, struct report *report, struct r
     result->extra = send_extra(stream, result);
     result->clock_ns = (double)host_clock_ns();
     options_size_text(stream->size, result->label);
-    if (stream->sample_every > 1)
+    if (o->batch > 1)
+        snprintf(latency_of, sizeof(latency_of),
+                 "of a call's first message, to the call's end or its own, one in %" PRIu64,
+                 stream->sample_every > o->batch ? stream->sample_every : o->batch);
+    else if (stream->sample_every > 1)
         snprintf(latency_of, sizeof(latency_of),
                  "of a message, sent to arrived, one in %" PRIu64 " timed", stream->sample_every);
     result->latency_of = latency_of;
@@ -431,8 +479,11 @@ static int send_size(struct session *session, struct report *report, uint64_t si
     } else {
         memset(stream.workers, 0, o->threads * sizeof(*stream.workers));
         rc = send_size_with(&stream, report, &result);
-        for (uint64_t i = 0; i < o->threads; i++)
+        for (uint64_t i = 0; i < o->threads; i++) {
             free(stream.workers[i].flights);
+            free(stream.workers[i].out);
+            free(stream.workers[i].transfers);
+        }
     }
     free(stream.workers);
     free(latency);

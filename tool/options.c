@@ -118,6 +118,8 @@ static const struct entry entries[] = {
      PROTO_MESSAGES_MAX},
     {"hold", "N", "messages that the target keeps for a while [0]", KIND_COUNT,
      ON(CMD_SEND) | ON(CMD_SWEEP), AT(hold), 0, PROTO_MESSAGES_MAX},
+    {"batch", "N", "messages sent by one call, at most [1]", KIND_COUNT,
+     ON(CMD_SEND) | ON(CMD_SWEEP), AT(batch), 1, 1024},
     {"seconds", "T", "how long to measure [2]", KIND_REAL,
      ON(CMD_WRITE) | ON(CMD_READ) | ON(CMD_SEND) | ON(CMD_WAKE), AT(seconds), 10, 3600},
     {"seconds", "T", "how long to measure each size [0.5]", KIND_REAL, ON(CMD_SWEEP), AT(seconds),
@@ -366,7 +368,7 @@ static int entry_take(const struct entry *entry, const char *text, struct option
 
     if (text != NULL && text[0] == '\0')
         return complain("%s --%s: the value is empty", words, entry->name);
-    options->given |= UINT64_C(1) << (entry - entries);
+    options->given[entry - entries] = true;
     switch (entry->kind) {
     case KIND_FLAG:
         break;
@@ -408,6 +410,7 @@ static void set_defaults(enum command command, struct options *options) {
     *options = (struct options){.command = command,
                                 .size = 64 * KIB,
                                 .window = 16,
+                                .batch = 1,
                                 .segments = 1,
                                 .threads = 1,
                                 .seconds = default_seconds(command),
@@ -444,7 +447,7 @@ static int check_device(enum command command, const char *name) {
                     name, names);
 }
 
-_Static_assert(ENTRY_COUNT <= 64, "struct options has a bit for each");
+_Static_assert(ENTRY_COUNT <= OPTIONS_ENTRIES_MAX, "struct options has one for each");
 
 static bool is_pid(const char *word) {
     return word != NULL && word[0] != '\0' && word[0] != '0' &&
@@ -455,7 +458,7 @@ static bool is_pid(const char *word) {
 static const char *given_of(const struct options *o, const char *const *names) {
     for (; *names != NULL; names++) {
         for (size_t i = 0; i < ENTRY_COUNT; i++) {
-            if ((entries[i].commands & ON(o->command)) != 0 && (o->given & UINT64_C(1) << i) != 0 &&
+            if ((entries[i].commands & ON(o->command)) != 0 && o->given[i] &&
                 strcmp(entries[i].name, *names) == 0)
                 return *names;
         }
@@ -467,9 +470,10 @@ static const char *given_of(const struct options *o, const char *const *names) {
 static int check_excluded(const struct options *o) {
     static const char *const not_latency[] = {"size",   "segments", "window", "threads",
                                               "notify", "verify",   "cold",   NULL};
-    static const char *const not_ping[] = {"window", "threads", "verify", "waiting", "hold", NULL};
+    static const char *const not_ping[] = {"window", "threads", "verify", "waiting",
+                                           "hold",   "batch",   NULL};
     static const char *const not_send[] = {"segments", "cold", "notify", NULL};
-    static const char *const only_send[] = {"waiting", "hold", NULL};
+    static const char *const only_send[] = {"waiting", "hold", "batch", NULL};
     static const char *const not_describe[] = {"requests", "seed", "output", NULL};
     const char *name = NULL;
 
@@ -486,6 +490,9 @@ static int check_excluded(const struct options *o) {
     if (o->loan != 0 && o->hold != 0)
         return complain("bench send: a message that the target holds (--hold) keeps its loan "
                         "(--loan), and there are few");
+    if (o->loan != 0 && o->batch > 1)
+        return complain("bench send: a message that is made in place (--loan) is sent by itself, "
+                        "and --batch does not apply to it");
     if (o->op == OP_SEND && (name = given_of(o, not_send)) != NULL)
         return complain("%s: --op send is of messages, and --%s does not apply to them",
                         commands[o->command].words, name);

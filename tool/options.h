@@ -41,8 +41,9 @@ enum memory_kind { MEMORY_SHARED = 0, MEMORY_OWN = 1 };
  * a word. */
 enum latency_kind { LATENCY_NONE = 0, LATENCY_NOTIFY = 1, LATENCY_MEMORY = 2 };
 
-#define OPTIONS_FILES_MAX 2
-#define OPTIONS_ALL       UINT64_MAX
+#define OPTIONS_FILES_MAX   2
+#define OPTIONS_ENTRIES_MAX 128
+#define OPTIONS_ALL         UINT64_MAX
 
 struct options {
     enum command command;
@@ -81,6 +82,7 @@ struct options {
     uint64_t senders;
     uint64_t waiting; /* messages that have room; 0: as weir has it */
     uint64_t hold;    /* messages that the target keeps */
+    uint64_t batch;   /* messages sent by one call */
     uint64_t dial;
     uint64_t sessions; /* that a server has room for */
     uint64_t json_flag;
@@ -93,9 +95,9 @@ struct options {
     uint64_t rounds;
     uint64_t quick;
     double seconds;
-    double most_resent; /* below 0: as many as there are */
-    double speedup;     /* 0: as fast as possible */
-    uint64_t given;     /* a bit for each entry of the table in options.c */
+    double most_resent;              /* below 0: as many as there are */
+    double speedup;                  /* 0: as fast as possible */
+    bool given[OPTIONS_ENTRIES_MAX]; /* each entry of the table in options.c */
 };
 
 enum options_outcome { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_WRONG };

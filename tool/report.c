@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <gnu/libc-version.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -392,6 +393,17 @@ static void print_verified(FILE *out, const struct report *report) {
         fprintf(out, "  verified: all of %" PRIu64 " bytes\n", report->checked_bytes);
 }
 
+/* A line below the table: how long it is depends on the options and on the machine. */
+static __attribute__((format(printf, 2, 3))) void print_note(FILE *out, const char *format, ...) {
+    char line[256] = "  ";
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(line + 2, sizeof(line) - 2, format, arguments);
+    va_end(arguments);
+    fold_print(out, line);
+}
+
 static void print_notes(const struct report *report, const json_t *result, bool last_of_many) {
     FILE *out = report_out(report->options);
     const char *limit =
@@ -399,22 +411,19 @@ static void print_notes(const struct report *report, const json_t *result, bool 
     const char *of = json_string_value(json_object_get(result, "latency_of"));
     double clock_ns = json_real_value(json_object_get(result, "latency_clock_ns"));
 
-    fprintf(out, "  an operation: %s\n", json_string_value(json_object_get(result, "operation")));
+    print_note(out, "an operation: %s", json_string_value(json_object_get(result, "operation")));
     if (of != NULL)
-        fprintf(out, "  p50 to max: %s\n", of);
+        print_note(out, "p50 to max: %s", of);
     if (clock_ns > 0)
-        fprintf(out, "  of each of these, reading the clock took %.0f ns\n", clock_ns);
-    fprintf(out, "  cpu/op, target: CPU time an operation, of %s and of the target\n",
-            report->initiator != NULL ? report->initiator : "this process");
-    if (limit != NULL) {
-        char line[256]; /* how long it is depends on the machine */
-        snprintf(line, sizeof(line), "  %s%s",
-                 last_of_many          ? "limit (last row): "
-                 : report->limit_below ? "limit: "
-                                       : "limit: share of ",
-                 limit);
-        fold_print(out, line);
-    }
+        print_note(out, "of each of these, reading the clock took %.0f ns", clock_ns);
+    print_note(out, "cpu/op, target: CPU time an operation, of %s and of the target",
+               report->initiator != NULL ? report->initiator : "this process");
+    if (limit != NULL)
+        print_note(out, "%s%s",
+                   last_of_many          ? "limit (last row): "
+                   : report->limit_below ? "limit: "
+                                         : "limit: share of ",
+                   limit);
 }
 
 /* All of the JSON, or none of it. A file that is there already is replaced only now. */

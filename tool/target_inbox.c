@@ -9,7 +9,8 @@
 #include "content.h"
 #include "target.h"
 
-#define BATCH 256 /* messages taken before looking at anything else */
+#define BATCH 256 /* messages taken before looking at anything else, */
+#define CALL  32  /* and by one call */
 
 int inbox_open(struct target *target, struct served *served) {
     const struct proto_open *open = &served->open;
@@ -98,8 +99,14 @@ static void count_message(struct served *served, const weir_message *message) {
         content_wrong(message->data, message->length, content_key(open->seed, message->tag));
 }
 
-/* Keeps the message, and gives the one back that was kept for longest, if there are enough. */
-static int keep(struct target *target, struct served *served, const weir_message *message) {
+/* Messages that are given back together. */
+struct back {
+    weir_message messages[CALL];
+    size_t count;
+};
+
+/* Keeps the message, and has the one given back that was kept for longest, if there are enough. */
+static void keep(struct served *served, const weir_message *message, struct back *back) {
     uint64_t hold = served->open.hold;
     weir_message oldest = *message;
     bool full = served->kept >= hold;
@@ -109,32 +116,43 @@ static int keep(struct target *target, struct served *served, const weir_message
         served->held[served->kept % hold] = *message;
         served->kept++;
     }
-    return full ? weir_message_give_back(target->engine, &oldest) : 0;
+    if (full)
+        back->messages[back->count++] = oldest;
 }
 
-static int take_one(struct target *target, struct served *served, const weir_message *message) {
+static int take_one(struct target *target, struct served *served, const weir_message *message,
+                    struct back *back) {
     weir_part part = {.local = served->scratch, .length = served->open.message_bytes};
     int rc = 0;
 
-    if (served->open.crowd == 0 && message->from.id != served->peer.id)
-        return weir_message_give_back(target->engine, message);
+    if (served->open.crowd == 0 && message->from.id != served->peer.id) {
+        back->messages[back->count++] = *message;
+        return 0;
+    }
     count_message(served, message);
     if (served->open.kind >= PROTO_KIND_SEND_PING)
         rc = target_post(target, served, served->open.answers, message->tag, &part);
-    if (rc == 0)
-        rc = keep(target, served, message);
+    keep(served, message, back);
     return rc == 0 ? answer_drain(target, served) : rc;
 }
 
 int inbox_take(struct target *target, struct served *served) {
-    weir_message message;
+    weir_message messages[CALL];
+    size_t count;
     int taken = 0, rc = 0;
 
-    while (taken < BATCH && weir_message_take(target->engine, served->inbox, &message) == 0) {
-        taken++;
-        rc = take_one(target, served, &message);
-        if (rc != 0)
-            return rc;
+    while (rc == 0 && taken < BATCH &&
+           weir_message_take_many(target->engine, served->inbox, messages, CALL, &count) == 0) {
+        struct back back = {.count = 0};
+        for (size_t i = 0; i < count; i++) {
+            if (rc == 0)
+                rc = take_one(target, served, &messages[i], &back);
+            else
+                back.messages[back.count++] = messages[i];
+        }
+        int given = weir_message_give_back_many(target->engine, back.messages, back.count);
+        rc = rc != 0 ? rc : given;
+        taken += (int)count;
     }
-    return taken;
+    return rc == 0 ? taken : rc;
 }

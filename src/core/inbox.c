@@ -101,25 +101,11 @@ static bool wants(const struct inbox *inbox, const struct inbox_stream *stream) 
     return stream->wanted > stream->grants && stream->chunks < inbox->shape.peer_chunks;
 }
 
-/* ---- bits: one for each line of each chunk ---- */
-
-static size_t bit_of(const struct inbox *inbox, uint32_t chunk, uint32_t offset) {
-    return (size_t)chunk * (inbox->shape.chunk_bytes / ROOM_LINE) + offset / ROOM_LINE;
-}
-
-static bool bit_get(const uint64_t *bits, size_t bit) {
-    return (bits[bit / 64] >> (bit % 64) & 1) != 0;
-}
-
-static void bit_set(uint64_t *bits, size_t bit, bool set) {
-    if (set)
-        bits[bit / 64] |= UINT64_C(1) << (bit % 64);
-    else
-        bits[bit / 64] &= ~(UINT64_C(1) << (bit % 64));
-}
+/* ---- messages that are here ---- */
 
 static bool is_here(const struct inbox *inbox, uint32_t chunk, uint32_t offset) {
-    return offset < inbox->shape.chunk_bytes && bit_get(inbox->here, bit_of(inbox, chunk, offset));
+    return offset < inbox->shape.chunk_bytes &&
+           inbox_bit_get(inbox->here, inbox_bit(inbox, chunk, offset));
 }
 
 static bool has_message(const struct inbox *inbox, const struct inbox_stream *stream) {
@@ -139,27 +125,31 @@ static _Atomic uint64_t *watch_of(const struct inbox *inbox, uint32_t chunk) {
                                                                    chunk));
 }
 
-/* Whether a message was marked there. Acquire: its payload is there, too. */
 static bool is_marked(const struct inbox *inbox, uint32_t index, uint32_t offset) {
-    const _Atomic uint64_t *mark =
-        (const _Atomic uint64_t *)(const void *)spot_at(inbox, index, offset);
-    return atomic_load_explicit(mark, memory_order_acquire) ==
-           wire_data_le64(room_mark(inbox->chunks[index].secret, offset));
+    return room_is_marked(spot_at(inbox, index, offset),
+                          room_mark(inbox->chunks[index].secret, offset));
 }
 
 static void find_at(struct inbox *inbox, uint32_t index, uint32_t offset) {
-    bit_set(inbox->here, bit_of(inbox, index, offset), true);
+    inbox_bit_set(inbox->here, inbox_bit(inbox, index, offset), true);
     inbox->chunks[index].arrived++;
 }
 
-/* Finds the next message of the stream, if it is a direct one, and is there. */
-static void find_next(struct inbox *inbox, const struct inbox_stream *stream) {
+/* Whether the next message of the stream, which was not known to be there, is. */
+static bool has_mark(const struct inbox *inbox, const struct inbox_stream *stream) {
     uint32_t at = stream->taking;
+    if (at == INBOX_NONE)
+        return false;
     const struct inbox_chunk *chunk = &inbox->chunks[at];
     uint32_t end = chunk->closed ? chunk->end : inbox->shape.chunk_bytes;
-    if (chunk->taken < end && !chunk->spoiled && !is_here(inbox, at, chunk->taken) &&
-        is_marked(inbox, at, chunk->taken))
-        find_at(inbox, at, chunk->taken);
+    return chunk->taken < end && !chunk->spoiled && is_marked(inbox, at, chunk->taken) &&
+           !is_here(inbox, at, chunk->taken);
+}
+
+/* Finds it, if it is there. */
+static void find_next(struct inbox *inbox, const struct inbox_stream *stream) {
+    if (has_mark(inbox, stream))
+        find_at(inbox, stream->taking, inbox->chunks[stream->taking].taken);
 }
 
 /* Finds all that are marked in the chunk, also behind messages that never came. */
@@ -198,8 +188,7 @@ static void stream_forget(struct inbox *inbox, struct inbox_stream *stream) {
         inbox->stream_over(inbox->self, inbox->stream_free);
 }
 
-/* Frees a chunk if it is closed, and all of its messages were given back. */
-static void chunk_release(struct inbox *inbox, uint32_t index) {
+void inbox_release(struct inbox *inbox, uint32_t index) {
     struct inbox_chunk *chunk = &inbox->chunks[index];
     if (!chunk->closed || chunk->taken != chunk->end || chunk->held != 0)
         return;
@@ -225,11 +214,11 @@ static void stream_advance(struct inbox *inbox, struct inbox_stream *stream) {
         if (!chunk->closed || chunk->taken < chunk->end)
             break;
         stream->taking = groups_next(&inbox->owned, at);
-        chunk_release(inbox, at);
+        inbox_release(inbox, at);
         if (!stream->used)
             break;
     }
-    if (inbox->direct && stream->taking != INBOX_NONE)
+    if (inbox->direct)
         find_next(inbox, stream);
     set_in(&inbox->ready, index, stream->used && has_message(inbox, stream));
 }
@@ -329,7 +318,7 @@ static void stream_quiet(struct inbox *inbox, struct inbox_stream *stream) {
             chunk_close(inbox, at, inbox->shape.chunk_bytes);
         if (chunk->arrived == 0)
             chunk->end = chunk->taken;
-        chunk_release(inbox, at);
+        inbox_release(inbox, at);
     }
     if (stream->used)
         pass_holes(inbox, stream);
@@ -625,15 +614,15 @@ enum inbox_told inbox_arrive(struct inbox *inbox, uint32_t peer, const struct ro
         note->length > inbox->shape.message_bytes_max ||
         room_bytes(note->length) > end - note->offset)
         return INBOX_LIE;
-    size_t bit = bit_of(inbox, note->chunk, note->offset);
-    if (note->offset < chunk->taken || bit_get(inbox->here, bit))
+    size_t bit = inbox_bit(inbox, note->chunk, note->offset);
+    if (note->offset < chunk->taken || inbox_bit_get(inbox->here, bit))
         return INBOX_OLD;
     const struct room_head head = {.mark = room_mark(chunk->secret, note->offset),
                                    .tag = note->tag,
                                    .length = note->length,
                                    .skip = note->skip};
     room_head_encode(&head, spot_at(inbox, note->chunk, note->offset));
-    bit_set(inbox->here, bit, true);
+    inbox_bit_set(inbox->here, bit, true);
     chunk->arrived++;
     stream_told(inbox, stream);
     return INBOX_TOLD;
@@ -653,7 +642,7 @@ enum inbox_told inbox_shut(struct inbox *inbox, uint32_t peer, const struct room
         return INBOX_LIE;
     chunk_close(inbox, shut->chunk, chunk->spoiled ? chunk->taken : shut->end);
     stream_told(inbox, stream);
-    chunk_release(inbox, shut->chunk);
+    inbox_release(inbox, shut->chunk);
     return INBOX_TOLD;
 }
 
@@ -682,7 +671,7 @@ static bool covers(const struct inbox *inbox, uint32_t index, uint32_t bytes) {
 static void spoil(struct inbox *inbox, uint32_t index) {
     struct inbox_chunk *chunk = &inbox->chunks[index];
     for (uint32_t offset = chunk->taken; offset < inbox->shape.chunk_bytes; offset += ROOM_LINE)
-        bit_set(inbox->here, bit_of(inbox, index, offset), false);
+        inbox_bit_set(inbox->here, inbox_bit(inbox, index, offset), false);
     chunk->arrived = 0;
     chunk->spoiled = true;
     chunk->taken = inbox->shape.chunk_bytes;
@@ -719,10 +708,10 @@ static enum inbox_taken take_next(struct inbox *inbox, uint32_t index,
     struct room_head head = {0};
     bool good = read_head(inbox, at, &head) && !covers(inbox, at, room_taken(&head));
     hand_out(inbox, stream, &head, message_out);
-    size_t bit = bit_of(inbox, at, chunk->taken);
+    size_t bit = inbox_bit(inbox, at, chunk->taken);
     if (good) {
-        bit_set(inbox->here, bit, false);
-        bit_set(inbox->held, bit, !head.skip);
+        inbox_bit_set(inbox->here, bit, false);
+        inbox_bit_set(inbox->held, bit, !head.skip);
         chunk->arrived--;
         chunk->held += !head.skip;
         inbox->held_count += !head.skip;
@@ -730,10 +719,15 @@ static enum inbox_taken take_next(struct inbox *inbox, uint32_t index,
     } else {
         spoil(inbox, at);
     }
-    if (is_quiet(stream))
+    if (is_quiet(stream)) {
         pass_holes(inbox, stream);
-    else
+    } else if (good && !head.skip && inbox->ready.used == 1 && !chunk->closed &&
+               chunk->arrived == 0 && is_in(&inbox->watched, index)) {
+        groups_leave(&inbox->ready, index); /* take_at_once finds the next one, for less */
+        to_the_end(&inbox->watched, index);
+    } else {
         stream_advance(inbox, stream);
+    }
     if (inbox->ready.used > 1 && is_in(&inbox->ready, index)) /* streams with more take turns */
         to_the_end(&inbox->ready, index);
     if (!good)
@@ -751,10 +745,10 @@ static bool take_at_once(struct inbox *inbox, struct inbox_stream *stream,
         return false;
     struct inbox_chunk *chunk = &inbox->chunks[at];
     if (chunk->closed || chunk->arrived > 0 || chunk->taken == inbox->shape.chunk_bytes ||
-        !is_marked(inbox, at, chunk->taken) || !read_head(inbox, at, &head) || head.skip)
+        !read_head(inbox, at, &head) || head.skip)
         return false;
     hand_out(inbox, stream, &head, message_out);
-    bit_set(inbox->held, bit_of(inbox, at, chunk->taken), true);
+    inbox_bit_set(inbox->held, inbox_bit(inbox, at, chunk->taken), true);
     chunk->held++;
     inbox->held_count++;
     chunk->taken += room_taken(&head);
@@ -771,7 +765,10 @@ static bool take_watched(struct inbox *inbox, struct inbox_message *message_out)
             to_the_end(&inbox->watched, index);
         if (take_at_once(inbox, stream, message_out))
             return true;
-        stream->idle += stream->idle < UINT32_MAX;
+        if (has_mark(inbox, stream))
+            stream_advance(inbox, stream); /* with more to it: take_next's */
+        else
+            stream->idle += stream->idle < UINT32_MAX;
     }
     return false;
 }
@@ -791,16 +788,63 @@ enum inbox_taken inbox_take(struct inbox *inbox, struct inbox_message *message_o
     return taken;
 }
 
-static bool is_held(const struct inbox *inbox, uint32_t chunk, uint64_t place, uint32_t offset) {
-    return chunk < inbox->shape.chunk_count && offset % ROOM_LINE == 0 &&
-           offset < inbox->shape.chunk_bytes && place != 0 && inbox->chunks[chunk].place == place &&
-           bit_get(inbox->held, bit_of(inbox, chunk, offset));
+/* Takes from the chunk, behind the message that was taken last. */
+static inline uint32_t take_behind(struct inbox *inbox, struct inbox_chunk *chunk, uint32_t at,
+                                   weir_message *messages, uint32_t max) {
+    const weir_message first = *messages;
+    const uint8_t *memory = spot_at(inbox, at, 0);
+    const size_t bit = inbox_bit(inbox, at, 0);
+    uint64_t *held = inbox->held, secret = chunk->secret;
+    uint32_t end = inbox->shape.chunk_bytes, longest = inbox->shape.message_bytes_max;
+    uint32_t taken = chunk->taken, count = 0, length;
+    uint64_t tag;
+    for (; count < max && taken < end; count++) {
+        weir_message *next = &messages[count + 1];
+        if (!room_plain_decode(memory + taken, room_mark(secret, taken), longest, &length, &tag))
+            break;
+        uint32_t takes = room_bytes(length);
+        if (takes > end - taken)
+            break;
+        next->tag = tag;
+        next->from = first.from;
+        next->inbox = first.inbox;
+        next->data = memory + taken + room_payload(length);
+        next->length = length;
+        next->place = first.place;
+        next->spot = inbox_spot(at, taken);
+        inbox_bit_set(held, bit + taken / ROOM_LINE, true);
+        taken += takes;
+    }
+    chunk->taken = taken;
+    chunk->held += count;
+    inbox->held_count += count;
+    return count;
+}
+
+uint32_t inbox_take_next(struct inbox *inbox, weir_message *messages, uint32_t max) {
+    uint32_t at = inbox_spot_chunk(messages->spot);
+    struct inbox_chunk *chunk = &inbox->chunks[at];
+    if (!inbox->direct || inbox->closed || chunk->place != messages->place || chunk->closed)
+        return 0;
+    if (chunk->arrived == 0)
+        return take_behind(inbox, chunk, at, messages, max);
+    /* It was found before its turn, and nothing else was. */
+    if (chunk->arrived > 1 || !is_here(inbox, at, chunk->taken) || max == 0)
+        return 0;
+    size_t bit = inbox_bit(inbox, at, chunk->taken);
+    uint32_t count = take_behind(inbox, chunk, at, messages, max);
+    if (count > 0) {
+        inbox_bit_set(inbox->here, bit, false);
+        chunk->arrived = 0;
+        stream_advance(inbox, &inbox->streams[groups_of(&inbox->owned, at)]);
+    }
+    return count;
 }
 
 bool inbox_loan(const struct inbox *inbox, uint32_t chunk, uint64_t place, uint32_t offset,
                 struct inbox_message *message_out) {
     struct room_head head;
-    if (!is_held(inbox, chunk, place, offset) ||
+    if (inbox_held_bit(inbox, chunk, place, offset) == SIZE_MAX ||
         !room_head_decode(spot_at(inbox, chunk, offset),
                           room_mark(inbox->chunks[chunk].secret, offset), ROOM_LINE, &head) ||
         !head.loan)
@@ -811,16 +855,6 @@ bool inbox_loan(const struct inbox *inbox, uint32_t chunk, uint64_t place, uint3
     return true;
 }
 
-bool inbox_give_back(struct inbox *inbox, uint32_t chunk, uint64_t place, uint32_t offset) {
-    if (!is_held(inbox, chunk, place, offset))
-        return false;
-    bit_set(inbox->held, bit_of(inbox, chunk, offset), false);
-    inbox->chunks[chunk].held--;
-    inbox->held_count--;
-    chunk_release(inbox, chunk);
-    return true;
-}
-
 /* ---- invariants ---- */
 
 static const char *verify_chunk(const struct inbox *inbox, uint32_t index) {
@@ -828,12 +862,12 @@ static const char *verify_chunk(const struct inbox *inbox, uint32_t index) {
     uint32_t owner = groups_of(&inbox->owned, index);
     uint32_t held = 0, here = 0;
     for (uint32_t offset = 0; offset < inbox->shape.chunk_bytes; offset += ROOM_LINE) {
-        size_t bit = bit_of(inbox, index, offset);
-        held += bit_get(inbox->held, bit);
-        here += bit_get(inbox->here, bit);
-        if (bit_get(inbox->here, bit) && offset < chunk->taken)
+        size_t bit = inbox_bit(inbox, index, offset);
+        held += inbox_bit_get(inbox->held, bit);
+        here += inbox_bit_get(inbox->here, bit);
+        if (inbox_bit_get(inbox->here, bit) && offset < chunk->taken)
             return "a message was passed over";
-        if (bit_get(inbox->held, bit) && offset >= chunk->taken)
+        if (inbox_bit_get(inbox->held, bit) && offset >= chunk->taken)
             return "a message is held that was not taken";
     }
     if (held != chunk->held || here != chunk->arrived)

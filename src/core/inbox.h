@@ -145,6 +145,20 @@ enum inbox_saying {
     INBOX_SAY_CLOSED
 };
 
+/* Bits: one for each line of each chunk. */
+static inline size_t inbox_bit(const struct inbox *inbox, uint32_t chunk, uint32_t offset) {
+    return (size_t)chunk * (inbox->shape.chunk_bytes / ROOM_LINE) + offset / ROOM_LINE;
+}
+static inline bool inbox_bit_get(const uint64_t *bits, size_t bit) {
+    return (bits[bit / 64] >> (bit % 64) & 1) != 0;
+}
+static inline void inbox_bit_set(uint64_t *bits, size_t bit, bool set) {
+    if (set)
+        bits[bit / 64] |= UINT64_C(1) << (bit % 64);
+    else
+        bits[bit / 64] &= ~(UINT64_C(1) << (bit % 64));
+}
+
 /* How many streams there can be. */
 uint32_t inbox_streams(const struct room_shape *shape, uint32_t peers);
 /* The memory that inbox_init needs besides the chunks themselves. Of peers that were never met
@@ -227,12 +241,51 @@ enum inbox_taken { INBOX_EMPTY, INBOX_MESSAGE, INBOX_BAD };
  * place, chunk) it was. */
 enum inbox_taken inbox_take(struct inbox *inbox, struct inbox_message *message_out);
 
+/* Where the application gives a message back. */
+static inline uint64_t inbox_spot(uint32_t chunk, uint32_t offset) {
+    return (uint64_t)chunk << 32 | offset;
+}
+static inline uint32_t inbox_spot_chunk(uint64_t spot) {
+    return (uint32_t)(spot >> 32);
+}
+static inline uint32_t inbox_spot_offset(uint64_t spot) {
+    return (uint32_t)spot;
+}
+
+/* messages: the one that was taken last, as the application gets it. Takes what is right behind it
+ * in its chunk, as long as that is direct messages with nothing to do but to hand them out, to the
+ * places behind it; returns how many, up to max. Other streams have no turn meanwhile. */
+uint32_t inbox_take_next(struct inbox *inbox, weir_message *messages, uint32_t max);
+
+/* Frees a chunk if it is closed, and all of its messages were given back. */
+void inbox_release(struct inbox *inbox, uint32_t index);
+
 /* Where a message that is held is, if it is a loan; only the fields of a loan are valid, and its
  * sender may have changed them since. False: it is none, or not held. */
 bool inbox_loan(const struct inbox *inbox, uint32_t chunk, uint64_t place, uint32_t offset,
                 struct inbox_message *message_out);
+/* The bit of a message that is held; SIZE_MAX: it is not. Of free chunks none is. */
+static inline size_t inbox_held_bit(const struct inbox *inbox, uint32_t chunk, uint64_t place,
+                                    uint32_t offset) {
+    if (chunk >= inbox->shape.chunk_count || offset % ROOM_LINE != 0 ||
+        offset >= inbox->shape.chunk_bytes || inbox->chunks[chunk].place != place)
+        return SIZE_MAX;
+    size_t bit = inbox_bit(inbox, chunk, offset);
+    return inbox_bit_get(inbox->held, bit) ? bit : SIZE_MAX;
+}
 /* False: this message is not held (any more). */
-bool inbox_give_back(struct inbox *inbox, uint32_t chunk, uint64_t place, uint32_t offset);
+static inline bool inbox_give_back(struct inbox *inbox, uint32_t index, uint64_t place,
+                                   uint32_t offset) {
+    struct inbox_chunk *chunk = &inbox->chunks[index];
+    size_t bit = inbox_held_bit(inbox, index, place, offset);
+    if (bit == SIZE_MAX)
+        return false;
+    inbox_bit_set(inbox->held, bit, false);
+    inbox->held_count--;
+    if (--chunk->held == 0 && chunk->closed)
+        inbox_release(inbox, index);
+    return true;
+}
 
 /* Nothing is granted or taken any more: each sender is told, and has to say that it leaves. */
 static inline void inbox_close(struct inbox *inbox) {

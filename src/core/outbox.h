@@ -62,16 +62,23 @@ static inline bool outbox_room(struct outbox *outbox, uint32_t length) {
             outbox->chunk_bytes - place->used >= bytes) ||
            outbox_pass(outbox, bytes);
 }
-/* The mark of a direct message there; only after outbox_room. */
-static inline uint64_t outbox_mark(struct outbox *outbox) {
-    const struct outbox_place *place = outbox_filling(outbox);
-    return room_mark(place->grant.secret, place->used);
+/* Whether so many bytes more make the place that is filled next half full: a sender that goes on
+ * wants another one before that is full. */
+static inline bool outbox_halves(const struct outbox *outbox, const struct outbox_place *filling,
+                                 uint32_t bytes) {
+    uint32_t half = outbox->chunk_bytes / 2;
+    return filling->used < half && bytes >= half - filling->used;
+}
+/* Puts messages that take so many bytes in the place that is filled next; only after outbox_room
+ * for the first. */
+static inline void outbox_fill(struct outbox_place *filling, uint32_t bytes) {
+    filling->used += bytes;
 }
 /* Puts it there; only after outbox_room. */
 static inline struct outbox_spot outbox_put(struct outbox *outbox, uint32_t length) {
     struct outbox_place *place = outbox_filling(outbox);
     const struct outbox_spot spot = {place->grant.place, place->grant.chunk, place->used};
-    place->used += room_bytes(length);
+    outbox_fill(place, room_bytes(length));
     return spot;
 }
 

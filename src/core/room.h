@@ -42,6 +42,7 @@
 #ifndef WEIR_ROOM_H
 #define WEIR_ROOM_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -155,19 +156,39 @@ static inline void room_head_encode(const struct room_head *head, uint8_t *out) 
     memcpy(out, words, sizeof(words));
 }
 
+/* Whether a message was marked there. Acquire: if so, all of it is there. in: aligned for a
+ * uint64_t. */
+static inline bool room_is_marked(const uint8_t *in, uint64_t mark) {
+    const _Atomic uint64_t *from = (const _Atomic uint64_t *)(const void *)in;
+    return atomic_load_explicit(from, memory_order_acquire) == wire_data_le64(mark);
+}
+
 /* Reads what a sender wrote, each word once, since it may change meanwhile. in: aligned for a
  * uint64_t. False: it is no head of this mark, or its message does not fit in `room` bytes. */
 static inline bool room_head_decode(const uint8_t *in, uint64_t mark, uint32_t room,
                                     struct room_head *head_out) {
     const volatile uint64_t *from = (const volatile void *)in;
-    const uint64_t words[3] = {from[0], from[1], from[2]};
-    uint32_t length = (uint32_t)wire_data_le64(words[1]);
-    uint32_t kind = (uint32_t)(wire_data_le64(words[1]) >> 32);
-    if (wire_data_le64(words[0]) != mark || kind > 2 || length > ROOM_LENGTH_MAX ||
-        (kind == 2 ? ROOM_LINE : room_bytes(length)) > room)
+    if (!room_is_marked(in, mark))
         return false;
-    *head_out = (struct room_head){mark, wire_data_le64(words[2]), length, kind == 1, kind == 2};
+    const uint64_t words[2] = {from[1], from[2]};
+    uint32_t length = (uint32_t)wire_data_le64(words[0]);
+    uint32_t kind = (uint32_t)(wire_data_le64(words[0]) >> 32);
+    if (kind > 2 || length > ROOM_LENGTH_MAX || (kind == 2 ? ROOM_LINE : room_bytes(length)) > room)
+        return false;
+    *head_out = (struct room_head){mark, wire_data_le64(words[1]), length, kind == 1, kind == 2};
     return true;
+}
+
+/* Likewise, only of a message that is no loan and not skipped, of up to `most` bytes. */
+static inline bool room_plain_decode(const uint8_t *in, uint64_t mark, uint32_t most,
+                                     uint32_t *length_out, uint64_t *tag_out) {
+    const volatile uint64_t *from = (const volatile void *)in;
+    if (!room_is_marked(in, mark))
+        return false;
+    uint64_t word = wire_data_le64(from[1]);
+    *tag_out = wire_data_le64(from[2]);
+    *length_out = (uint32_t)word;
+    return word <= most; /* the kind is above the length */
 }
 
 /* Writes ROOM_LOAN bytes, which are the payload of a loan's line. */

@@ -17,7 +17,7 @@
  *     SHUT     place 8, chunk 4, end 4
  *     LEFT     nothing: it heard CLOSED, and writes no more
  *     LOOK     nothing: it has put direct messages there, and found no watch (room.h)
- *     AHEAD    nothing: it fills its last place, and could use another, to keep
+ *     AHEAD    nothing: its last place is half full, and it could use another, to keep
  *     POOL     a descriptor of the memory that its loans are in (loans.h)
  * from the receiver
  *     MEET     chunk bytes 4, longest message 4, a descriptor of the inbox's memory (wire.h)

@@ -15,7 +15,8 @@
 #include "streams.h"
 #include "tables.h"
 
-enum { PARTS = 16 }; /* of a direct message, at most */
+/* Parts of a message, if it has more than one, and of all that are written at once. */
+enum { PARTS = 16, PARTS_ALL = 4 * PARTS };
 
 /* Where a part is in this process. False: it is not plain, or wrong. */
 static inline bool find_part(const weir_engine *engine, const weir_part *part,
@@ -34,11 +35,17 @@ static inline bool find_part(const weir_engine *engine, const weir_part *part,
     return base != NULL || part->length == 0;
 }
 
-/* Their length in all; UINT64_MAX: they are left to others. */
-static inline uint64_t find_parts(const weir_engine *engine, const weir_part *parts, size_t count,
-                                  struct weir_bytes *out) {
+/* Their length in all; UINT64_MAX: they are left to others. before: parts that there are in `out`.
+ */
+static __attribute__((noinline)) uint64_t find_parts(const weir_engine *engine,
+                                                     const weir_part *parts, size_t count,
+                                                     struct weir_bytes *out, size_t before) {
     uint64_t length = 0;
     bool registered = true;
+    if (count > PARTS || before > PARTS_ALL - PARTS || count > engine->options.segments_max ||
+        (parts == NULL && count > 0))
+        return UINT64_MAX;
+    out += before;
     for (size_t i = 0; i < count; i++) {
         if (!find_part(engine, &parts[i], &out[i], &registered) ||
             out[i].length > ROOM_LENGTH_MAX - length)
@@ -48,40 +55,43 @@ static inline uint64_t find_parts(const weir_engine *engine, const weir_part *pa
     return registered || length <= WEIR_MESSAGE_COPY_MAX ? length : UINT64_MAX;
 }
 
-static inline void count_sent(weir_engine *engine, uint64_t length) {
-    engine->stats.transfers_ok++;
-    engine->stats.transfers_inline++;
-    engine->stats.messages_sent++;
-    engine->stats.message_bytes_sent += length;
+/* Likewise, of a message, which mostly has one part. */
+static inline uint64_t find(const weir_engine *engine, const weir_outgoing *message,
+                            struct weir_bytes *out, size_t before) {
+    const weir_part *part = message->parts;
+    if (message->part_count != 1 || part == NULL || part->local.id != 0 || part->base == NULL ||
+        part->length > WEIR_MESSAGE_COPY_MAX)
+        return find_parts(engine, part, message->part_count, out, before);
+    out[before] = (struct weir_bytes){(const uint8_t *)part->base + part->offset, part->length};
+    return part->length;
 }
 
-/* Writes the head, and, behind it in one piece, `length` bytes of `count` parts, to where the next
- * message goes. There is room for it. */
-static inline __attribute__((always_inline)) int
-put_in_place(weir_engine *engine, struct peer *peer, struct stream *stream, struct weir_qp *qp,
-             struct room_head *head, const struct weir_bytes *parts, uint32_t count,
-             uint64_t length) {
-    struct outbox *outbox = &stream->outbox;
-    const struct outbox_place *place = outbox_filling(outbox);
-    struct weir_direct direct;
+static inline void count_sent(weir_engine *engine, uint32_t count, uint64_t bytes) {
+    engine->stats.transfers_ok += count;
+    engine->stats.transfers_inline += count;
+    engine->stats.messages_sent += count;
+    engine->stats.message_bytes_sent += bytes;
+}
+
+/* Writes messages, which together are so long in the room, to the place that is filled next. There
+ * is room for them. False: nothing was done. */
+static inline __attribute__((always_inline)) bool
+put(weir_engine *engine, struct peer *peer, struct stream *stream, struct outbox_place *place,
+    struct weir_qp *qp, const struct weir_direct *directs, uint32_t count, uint32_t bytes) {
+    const struct outbox *outbox = &stream->outbox;
+    uint32_t chunk = place->grant.chunk;
+    const struct weir_direct_to to = {
+        .raddr = stream->rmr.raddr + (uint64_t)chunk * outbox->chunk_bytes + place->used,
+        .length = bytes,
+        .watch = stream->rmr.raddr + room_watch(outbox->chunk_bytes, outbox->chunk_count, chunk),
+        .rkey = stream->rmr.rkey};
     uint64_t watch;
-    head->mark = outbox_mark(outbox);
-    direct.parts = parts;
-    direct.count = count;
-    direct.rkey = stream->rmr.rkey;
-    direct.raddr =
-        stream->rmr.raddr + (uint64_t)place->grant.chunk * outbox->chunk_bytes + place->used;
-    direct.payload = room_payload((uint32_t)length);
-    direct.length = length;
-    direct.watch = stream->rmr.raddr +
-                   room_watch(outbox->chunk_bytes, outbox->chunk_count, place->grant.chunk);
-    room_head_words(head, direct.words);
-    if (engine->device_ops->post_direct(qp, &direct, &watch) != WEIR_OK)
-        return DIRECT_NOT;
-    /* With the first message of a place, those in front of it are shut, and the next is wanted. */
-    bool tells = place->used == 0;
-    stream->ahead_due |= tells;
-    outbox_put(outbox, (uint32_t)length);
+    if (engine->device_ops->post_direct(qp, &to, directs, count, &watch) != WEIR_OK)
+        return false;
+    /* With the first message of a place, those in front of it are shut. */
+    bool ahead = outbox_halves(outbox, place, bytes), tells = place->used == 0 || ahead;
+    stream->ahead_due |= ahead;
+    outbox_fill(place, bytes);
     if (watch != place->grant.place && !stream->look_due) {
         stream->look_due = true;
         tells = true;
@@ -90,7 +100,7 @@ put_in_place(weir_engine *engine, struct peer *peer, struct stream *stream, stru
         streams_tell(engine, peer);
     else if (!place->grant.keep)
         run_later(engine, peer); /* that turn shuts it, if no more is put there by then */
-    return WEIR_OK;
+    return true;
 }
 
 /* Whether messages may be written to the stream's inbox. */
@@ -99,26 +109,70 @@ static inline bool is_reached(const weir_engine *engine, const struct stream *st
            engine->device_ops->post_direct != NULL;
 }
 
-int direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox, const weir_part *parts,
-                size_t count, uint64_t tag) {
-    struct weir_bytes bytes[PARTS];
-    struct stream *stream = stream_find(engine, peer, inbox);
-    if (!is_reached(engine, stream) || stream->waiting.head != NONE || count > PARTS)
-        return DIRECT_NOT;
-    uint64_t length = find_parts(engine, parts, count, bytes);
+/* The message, of `count` parts, so far behind the next one that goes to the place. */
+static inline __attribute__((always_inline)) struct weir_direct
+direct_at(const struct outbox_place *place, uint32_t behind, struct room_head *head,
+          uint32_t length, const struct weir_bytes *parts, uint32_t count) {
+    struct weir_direct direct = {.parts = parts,
+                                 .count = count,
+                                 .at = behind,
+                                 .payload = (uint64_t)behind + room_payload(length)};
+    head->mark = room_mark(place->grant.secret, place->used + behind);
+    room_head_words(head, direct.words);
+    return direct;
+}
+
+/* Always inlined: a message by itself is told apart from several at the only call. */
+static inline __attribute__((always_inline)) uint32_t
+send_to(weir_engine *engine, struct peer *peer, struct stream *stream,
+        const weir_outgoing *messages, uint32_t most) {
+    struct weir_direct directs[DIRECT_MESSAGES];
+    struct weir_bytes bytes[PARTS_ALL + DIRECT_MESSAGES];
     struct outbox *outbox = &stream->outbox;
-    if (length > stream->message_bytes_max || length > engine->post_bytes_max ||
-        !outbox_room(outbox, (uint32_t)length)) {
+    struct outbox_place *place = NULL;
+    uint64_t left = engine->post_bytes_max, longest = stream->message_bytes_max;
+    uint32_t done = 0, taken = 0, room = 0;
+    size_t parts = 0;
+    for (; done < most; done++) {
+        const weir_outgoing *message = &messages[done];
+        uint64_t length = find(engine, message, bytes, parts);
+        if (length > longest || length > left)
+            break;
+        if (done == 0 && outbox_room(outbox, (uint32_t)length)) {
+            place = outbox_filling(outbox);
+            room = outbox->chunk_bytes - place->used;
+        }
+        uint32_t takes = room_bytes((uint32_t)length);
+        if (room - taken < takes)
+            break;
+        struct room_head head = {.tag = message->tag, .length = (uint32_t)length};
+        directs[done] = direct_at(place, taken, &head, (uint32_t)length, bytes + parts,
+                                  (uint32_t)message->part_count);
+        parts += message->part_count;
+        taken += takes;
+        left -= length;
+    }
+    if (done == 0) {
         if (outbox->filling > 0)
             streams_tell(engine, peer); /* places that were closed over it are to be shut */
-        return DIRECT_NOT;
+        return 0;
     }
-    struct room_head head = {.tag = tag, .length = (uint32_t)length};
-    int rc = put_in_place(engine, peer, stream, peer->fast_qp->qp, &head, bytes, (uint32_t)count,
-                          length);
-    if (rc == WEIR_OK)
-        count_sent(engine, length);
-    return rc;
+    if (!put(engine, peer, stream, place, peer->fast_qp->qp, directs, done, taken))
+        return 0;
+    stream->passed = stream->turns;
+    count_sent(engine, done, engine->post_bytes_max - left);
+    return done;
+}
+
+uint32_t direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox,
+                     const weir_outgoing *messages, size_t count) {
+    struct stream *stream = stream_find(engine, peer, inbox);
+    if (!is_reached(engine, stream) || stream->waiting.head != NONE)
+        return 0;
+    if (count == 1)
+        return send_to(engine, peer, stream, messages, 1);
+    return send_to(engine, peer, stream, messages,
+                   count < DIRECT_MESSAGES ? (uint32_t)count : DIRECT_MESSAGES);
 }
 
 /* A short message is copied for less than the receiver takes to give it back. */
@@ -130,8 +184,8 @@ static bool is_lent(const weir_engine *engine, const struct stream *stream, uint
            lending_is_read(engine, lending_of(engine, loan, &index), stream);
 }
 
-static int lend(weir_engine *engine, struct peer *peer, struct stream *stream, struct weir_qp *qp,
-                uint32_t number, uint64_t length, uint64_t tag) {
+static bool lend(weir_engine *engine, struct peer *peer, struct stream *stream, struct weir_qp *qp,
+                 uint32_t number, uint64_t length, uint64_t tag) {
     uint32_t index;
     struct lending *lending = lending_of(engine, number, &index);
     struct loan *loan = &lending->loans.at[index];
@@ -140,24 +194,27 @@ static int lend(weir_engine *engine, struct peer *peer, struct stream *stream, s
     const struct weir_bytes bytes = {words, sizeof(words)};
     struct room_head head = {.tag = tag, .length = (uint32_t)length, .loan = true};
     if (!outbox_room(&stream->outbox, ROOM_LOAN))
-        return DIRECT_NOT;
+        return false;
     room_loan_encode(&where, words);
-    if (put_in_place(engine, peer, stream, qp, &head, &bytes, 1, sizeof(words)) != WEIR_OK)
-        return DIRECT_NOT;
+    struct outbox_place *place = outbox_filling(&stream->outbox);
+    const struct weir_direct direct = direct_at(place, 0, &head, ROOM_LOAN, &bytes, 1);
+    if (!put(engine, peer, stream, place, qp, &direct, 1, room_bytes(ROOM_LOAN)))
+        return false;
     loan->state = LOAN_LENT;
     engine->stats.messages_lent++;
-    return WEIR_OK;
+    return true;
 }
 
-int direct_lend(weir_engine *engine, struct peer *peer, const struct request *request) {
+bool direct_lend(weir_engine *engine, struct peer *peer, const struct request *request) {
     struct stream *stream = stream_find(engine, peer, request->inbox);
     uint64_t length = request->parts->length;
     if (!is_lent(engine, stream, request->loan, length) || stream->waiting.head != NONE ||
-        lend(engine, peer, stream, peer->fast_qp->qp, request->loan, length,
-             request->options.notify_tag) != WEIR_OK)
-        return DIRECT_NOT;
-    count_sent(engine, length);
-    return WEIR_OK;
+        !lend(engine, peer, stream, peer->fast_qp->qp, request->loan, length,
+              request->options.notify_tag))
+        return false;
+    stream->passed = stream->turns;
+    count_sent(engine, 1, length);
+    return true;
 }
 
 bool direct_lend_waiting(weir_engine *engine, struct peer *peer, struct stream *stream,
@@ -166,5 +223,5 @@ bool direct_lend_waiting(weir_engine *engine, struct peer *peer, struct stream *
         return false;
     struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
     return qp_is_usable(qp) && lend(engine, peer, stream, qp->qp, transfer->loan,
-                                    transfer->message_length, transfer->tag) == WEIR_OK;
+                                    transfer->message_length, transfer->tag);
 }

@@ -5,16 +5,17 @@
 
 #include "records.h"
 
-enum { DIRECT_NOT = 1 };
+enum { DIRECT_MESSAGES = 32 }; /* are written at once, at most */
 
-/* Sends the parts as a message that asks for nothing but a tag, to a peer with a fast_qp. OK: it is
- * in the peer's inbox, and there is no record of it; the peer may be due for a turn. DIRECT_NOT:
- * nothing was done. */
-int direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox, const weir_part *parts,
-                size_t count, uint64_t tag);
+/* Sends messages, one at least, which ask for nothing but their tags, to a peer with a fast_qp.
+ * Returns how many, from the front: those are in the peer's inbox, there is no record of them, and
+ * the peer may be due for a turn. Fewer than there are: their number and bytes are bounded, and one
+ * that is not plain, or has no room now, is left to submit.c's other ways. */
+uint32_t direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox,
+                     const weir_outgoing *messages, size_t count);
 
-/* Likewise, of a message in a loan that its receiver reads where it is. */
-int direct_lend(weir_engine *engine, struct peer *peer, const struct request *request);
+/* Likewise, a message in a loan that its receiver reads where it is. False: nothing was done. */
+bool direct_lend(weir_engine *engine, struct peer *peer, const struct request *request);
 /* The first message that waits for room in the stream is in a loan that its receiver reads where it
  * is. True: the receiver has it. */
 bool direct_lend_waiting(weir_engine *engine, struct peer *peer, struct stream *stream,

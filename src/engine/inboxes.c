@@ -179,12 +179,9 @@ static bool release(weir_engine *engine, struct inbox_entry *entry) {
     return true;
 }
 
-void inboxes_changed(weir_engine *engine, struct inbox_entry *entry) {
-    bool ready = entry->open && entry->inbox.ready.used > 0;
-    if (ready == entry->ready)
-        return;
-    entry->ready = ready;
-    if (ready)
+void inboxes_turn(weir_engine *engine, struct inbox_entry *entry) {
+    entry->ready = !entry->ready;
+    if (entry->ready)
         atomic_fetch_add(&engine->inboxes_ready, 1);
     else
         atomic_fetch_sub(&engine->inboxes_ready, 1);

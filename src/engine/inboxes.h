@@ -45,7 +45,11 @@ void inboxes_loan_back(weir_engine *engine, struct inbox_entry *entry,
 /* Room came free, or is wanted. */
 void inboxes_grant(weir_engine *engine, struct inbox_entry *entry);
 /* The entry's messages changed: whether there is one to take. */
-void inboxes_changed(weir_engine *engine, struct inbox_entry *entry);
+void inboxes_turn(weir_engine *engine, struct inbox_entry *entry);
+static inline void inboxes_changed(weir_engine *engine, struct inbox_entry *entry) {
+    if (entry->ready != (entry->open && entry->inbox.ready.used > 0))
+        inboxes_turn(engine, entry);
+}
 /* The peer is given up; nothing of it can write any more. */
 void inboxes_leave(weir_engine *engine, struct peer *peer);
 void inboxes_quiet(weir_engine *engine, const struct peer *peer);

@@ -10,6 +10,7 @@
 #include "tables.h"
 
 enum { CROWD = 4 }; /* peers that have room at once, by default */
+enum { TURN = 32 }; /* messages for which the engine is had at once, at most */
 
 static int read_options(const weir_inbox_options *in, weir_inbox_options *out) {
     *out = (weir_inbox_options){.size = sizeof(*out)};
@@ -190,38 +191,69 @@ static const uint8_t *payload_of(struct inbox_entry *entry, const struct inbox_m
     return loan;
 }
 
-static int take(weir_engine *engine, struct inbox_entry *entry, weir_message *out) {
-    struct inbox_message message;
+/* The handle that its sender is known by. */
+static uint64_t sender_of(weir_engine *engine, const struct inbox_message *message) {
+    if (message->peer == INBOX_NONE)
+        return message->from;
+    struct peer *peer = peer_at(engine, message->peer);
+    /* The application may have closed the handle since the message came, or since UP. */
+    if (!standing_is_up(&peer->standing))
+        deliver_tell(engine, peer, peer->live == NONE);
+    peer_told(peer);
+    return peer->handle;
+}
+
+static inline __attribute__((always_inline)) int take(weir_engine *engine,
+                                                      struct inbox_entry *entry,
+                                                      struct inbox_message *message,
+                                                      weir_message *out) {
     const uint8_t *payload = NULL;
     enum inbox_taken taken;
-    while ((taken = inbox_take(&entry->inbox, &message)) == INBOX_BAD ||
-           (taken == INBOX_MESSAGE && (payload = payload_of(entry, &message)) == NULL))
+    while ((taken = inbox_take(&entry->inbox, message)) == INBOX_BAD ||
+           (taken == INBOX_MESSAGE && (payload = payload_of(entry, message)) == NULL))
         entry->spoiled++;
     inboxes_changed(engine, entry);
     if (entry->inbox.line.used > 0)
         inboxes_grant(engine, entry); /* for what was skipped */
     if (taken != INBOX_MESSAGE)
         return WEIR_EAGAIN;
-    uint64_t from = message.from;
-    if (message.peer != INBOX_NONE) {
-        struct peer *peer = peer_at(engine, message.peer);
-        /* The application may have closed the handle since the message came, or since UP. */
-        deliver_tell(engine, peer, peer->live == NONE);
-        from = peer->handle;
-        peer_told(peer);
-    }
     *out = (weir_message){
-        .from = {from},
+        .from = {sender_of(engine, message)},
         .inbox = {entry->id},
-        .tag = message.tag,
+        .tag = message->tag,
         .data = payload,
-        .length = message.length,
-        .place = message.place,
-        .spot = (uint64_t)message.chunk << 32 | message.offset,
+        .length = message->length,
+        .place = message->place,
+        .spot = inbox_spot(message->chunk, message->offset),
     };
     entry->taken++;
     engine->stats.messages_taken++;
     return WEIR_OK;
+}
+
+/* One turn of the inbox: messages of one stream, `max` at most. Returns how many; none: a WEIR_E*.
+ */
+static __attribute__((noinline)) int take_turn(weir_engine *engine, weir_inbox inbox,
+                                               weir_message *out, size_t max) {
+    struct inbox_message message;
+    own_enter(engine);
+    struct inbox_entry *entry = inboxes_find(engine, inbox.id);
+    int rc = WEIR_ESTALE;
+    if (entry != NULL && entry->open) {
+        if (entry->ready)
+            inboxes_watch(engine, entry); /* other streams have their turns, too */
+        rc = entry->ready || entry->watched > 0 ? take(engine, entry, &message, out) : WEIR_EAGAIN;
+    }
+    if (rc == WEIR_OK) {
+        uint32_t more = max < TURN ? (uint32_t)max - 1 : TURN - 1;
+        uint32_t count = more > 0 ? inbox_take_next(&entry->inbox, out, more) : 0;
+        inboxes_changed(engine, entry);
+        entry->taken += count;
+        engine->stats.messages_taken += count;
+        rc = 1 + (int)count;
+    }
+    own_leave(engine);
+    return rc;
 }
 
 int weir_message_take(weir_engine *engine, weir_inbox inbox, weir_message *message_out) {
@@ -229,16 +261,51 @@ int weir_message_take(weir_engine *engine, weir_inbox inbox, weir_message *messa
         return WEIR_EINVAL;
     if (engine->forked)
         return WEIR_ECLOSED;
-    own_enter(engine);
-    struct inbox_entry *entry = inboxes_find(engine, inbox.id);
-    int rc = WEIR_ESTALE;
-    if (entry != NULL && entry->open) {
-        if (entry->ready)
-            inboxes_watch(engine, entry); /* other streams have their turns, too */
-        rc = entry->ready || entry->watched > 0 ? take(engine, entry, message_out) : WEIR_EAGAIN;
+    int rc = take_turn(engine, inbox, message_out, 1);
+    return rc > 0 ? WEIR_OK : rc;
+}
+
+int weir_message_take_many(weir_engine *engine, weir_inbox inbox, weir_message *messages_out,
+                           size_t max, size_t *count_out) {
+    if (engine == NULL || messages_out == NULL || max == 0 || count_out == NULL)
+        return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
+    size_t count = 0;
+    int rc = 1;
+    while (count < max && rc > 0) {
+        rc = take_turn(engine, inbox, messages_out + count, max - count);
+        if (rc > 0)
+            count += (size_t)rc;
     }
-    own_leave(engine);
-    return rc;
+    if (count == 0)
+        return rc;
+    *count_out = count;
+    return WEIR_OK;
+}
+
+/* The inbox of messages that are given back; NULL: it is over. */
+static inline struct inbox_entry *find_made(weir_engine *engine, uint64_t id) {
+    struct inbox_entry *entry = inboxes_find(engine, id);
+    return entry != NULL && entry_is_made(entry) ? entry : NULL;
+}
+
+/* False: it is not held. */
+static inline bool give_back(weir_engine *engine, struct inbox_entry *entry,
+                             const weir_message *message) {
+    struct inbox_message loan;
+    uint32_t chunk = inbox_spot_chunk(message->spot), offset = inbox_spot_offset(message->spot);
+    if (entry == NULL)
+        return false;
+    if (entry->maps > 0 && inbox_loan(&entry->inbox, chunk, message->place, offset, &loan))
+        inboxes_loan_back(engine, entry, &loan);
+    if (!inbox_give_back(&entry->inbox, chunk, message->place, offset))
+        return false;
+    if (entry->inbox.line.used > 0)
+        inboxes_grant(engine, entry);
+    if (!entry->open)
+        inboxes_look(engine);
+    return true;
 }
 
 int weir_message_give_back(weir_engine *engine, const weir_message *message) {
@@ -247,20 +314,30 @@ int weir_message_give_back(weir_engine *engine, const weir_message *message) {
     if (engine->forked)
         return WEIR_ECLOSED;
     own_enter(engine);
-    struct inbox_entry *entry = inboxes_find(engine, message->inbox.id);
-    struct inbox_message loan;
-    bool made = entry != NULL && entry_is_made(entry);
-    uint32_t chunk = (uint32_t)(message->spot >> 32), offset = (uint32_t)message->spot;
-    if (made && entry->maps > 0 && inbox_loan(&entry->inbox, chunk, message->place, offset, &loan))
-        inboxes_loan_back(engine, entry, &loan);
-    bool given = made && inbox_give_back(&entry->inbox, chunk, message->place, offset);
-    if (given) {
-        if (entry->inbox.line.used > 0)
-            inboxes_grant(engine, entry);
-        if (!entry->open)
-            inboxes_look(engine);
-    }
+    bool given = give_back(engine, find_made(engine, message->inbox.id), message);
     go_on(engine);
     own_leave(engine);
+    return given ? WEIR_OK : WEIR_ESTALE;
+}
+
+int weir_message_give_back_many(weir_engine *engine, const weir_message *messages, size_t count) {
+    if (engine == NULL || (messages == NULL && count > 0))
+        return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
+    bool given = true;
+    while (count > 0) {
+        const weir_message *end = messages + (count < TURN ? count : TURN);
+        struct inbox_entry *entry = NULL;
+        count -= (size_t)(end - messages);
+        own_enter(engine);
+        for (; messages != end; messages++) {
+            if (entry == NULL || entry->id != messages->inbox.id || !entry->open)
+                entry = find_made(engine, messages->inbox.id); /* it may be over since */
+            given &= give_back(engine, entry, messages);
+        }
+        go_on(engine);
+        own_leave(engine);
+    }
     return given ? WEIR_OK : WEIR_ESTALE;
 }

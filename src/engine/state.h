@@ -330,7 +330,8 @@ struct stream {
     struct list waiting; /* messages without a spot, in the order of their turns */
     uint64_t waiting_bytes;
     uint64_t turns;
-    uint32_t put; /* transfers with a spot */
+    uint64_t passed; /* messages up to this turn were sent before one that was delivered */
+    uint32_t put;    /* transfers with a spot */
 };
 
 enum { LENDINGS_MAX = 1024 };

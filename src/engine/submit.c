@@ -236,10 +236,10 @@ static void give_turn(weir_engine *engine) {
         turns_next(engine, most);
 }
 
-/* A message was sent in one go: says the words that are due because of it. */
-static int fast_told(weir_engine *engine, struct peer *peer) {
+/* Messages were sent in one go: says the words that are due because of it. */
+static void fast_told(weir_engine *engine, struct peer *peer) {
     if (!peer->talk.due)
-        return WEIR_OK;
+        return;
     /* Its receiver may sleep. A peer that is spent has more to post, and waits for its turn. */
     if (peer->spent && peer->runnable)
         give_turn(engine);
@@ -247,23 +247,29 @@ static int fast_told(weir_engine *engine, struct peer *peer) {
         turns_serve(engine, peer, engine->post_bytes_max);
     effects_perform(engine);
     engine->worked |= peer->runnable;
-    return WEIR_OK;
 }
 
-/* A message, in one go. */
-static int fast_message(weir_engine *engine, struct peer *peer, uint32_t inbox,
-                        const weir_part *parts, size_t count, uint64_t tag) {
-    int rc = direct_send(engine, peer, inbox, parts, count, tag);
-    return rc == WEIR_OK ? fast_told(engine, peer) : NOT_FAST;
+/* Messages, in one go; returns how many of them, from the front. */
+static uint32_t fast_messages(weir_engine *engine, struct peer *peer, uint32_t inbox,
+                              const weir_outgoing *messages, size_t count) {
+    uint32_t sent = direct_send(engine, peer, inbox, messages, count);
+    if (sent > 0)
+        fast_told(engine, peer);
+    return sent;
 }
 
 /* Likewise, one in a loan: its receiver gets it, or, if that does not read it, its bytes. */
-static int fast_loan(weir_engine *engine, struct peer *peer, const struct request *request) {
-    int rc = direct_lend(engine, peer, request);
-    if (rc != WEIR_OK)
-        rc = direct_send(engine, peer, request->inbox, request->parts, request->count,
-                         request->options.notify_tag);
-    return rc == WEIR_OK ? fast_told(engine, peer) : NOT_FAST;
+static bool fast_loan(weir_engine *engine, struct peer *peer, const struct request *request) {
+    const weir_outgoing message = {request->parts, request->count, request->options.notify_tag};
+    if (!direct_lend(engine, peer, request))
+        return fast_messages(engine, peer, request->inbox, &message, 1) == 1;
+    fast_told(engine, peer);
+    return true;
+}
+
+static bool fast_message(weir_engine *engine, struct peer *peer, const struct request *request) {
+    const weir_outgoing message = {request->parts, request->count, request->options.notify_tag};
+    return fast_messages(engine, peer, request->inbox, &message, 1) == 1;
 }
 
 /* Starts a filled record and gives a turn: to its peer, or, if that waits for one, to the first. */
@@ -290,16 +296,9 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
         step_take_submitted(
             engine); /* messages that this thread handed over come before this one */
     request->owned = true;
-    if (peer->fast_qp != NULL && request->loan != 0 &&
+    if (peer->fast_qp != NULL && request->parts != NULL &&
         (request->options.flags & WEIR_TRANSFER_QUEUE) == 0 &&
-        fast_loan(engine, peer, request) == WEIR_OK) {
-        *id_out = 0;
-        return WEIR_OK;
-    }
-    if (peer->fast_qp != NULL && request->parts != NULL && request->loan == 0 &&
-        (request->options.flags & WEIR_TRANSFER_QUEUE) == 0 &&
-        fast_message(engine, peer, request->inbox, request->parts, request->count,
-                     request->options.notify_tag) == WEIR_OK) {
+        (request->loan != 0 ? fast_loan : fast_message)(engine, peer, request)) {
         *id_out = 0;
         return WEIR_OK;
     }
@@ -645,7 +644,7 @@ bool submit_loan_now(weir_engine *engine, const struct submit_loan *loan, uint64
     request.options.notify_tag = tag;
     return peer->id == loan->peer_id && peer->fast_qp != NULL &&
            atomic_load_explicit(&engine->submitted, memory_order_relaxed) == 0 &&
-           fast_loan(engine, peer, &request) == WEIR_OK;
+           fast_loan(engine, peer, &request);
 }
 
 int submit_loan(weir_engine *engine, const struct submit_loan *loan,
@@ -655,24 +654,71 @@ int submit_loan(weir_engine *engine, const struct submit_loan *loan,
     return submit_message(engine, &request, options, transfer_out, id_out);
 }
 
-/* The plain case, as submit has it: no options but a tag. It only knows success. */
-int weir_message_send(weir_engine *engine, weir_peer peer_handle, uint32_t inbox,
-                      const weir_part *parts, size_t part_count,
-                      const weir_transfer_options *options, weir_transfer *transfer_out) {
-    bool plain = options == NULL || (options->size == sizeof(*options) && options->flags == 0);
-    if (plain && part_count <= (engine != NULL ? engine->options.segments_max : 0) &&
-        (parts != NULL || part_count == 0) && transfer_out != NULL && engine != NULL &&
-        own_try(engine)) {
-        struct peer *peer = &engine->peers[peer_handle.id & engine->peers_mask];
-        if (peer->id == peer_handle.id && peer->fast_qp != NULL &&
-            atomic_load_explicit(&engine->submitted, memory_order_relaxed) == 0 &&
-            fast_message(engine, peer, inbox, parts, part_count,
-                         options != NULL ? options->notify_tag : 0) == WEIR_OK) {
+/* The plain case, as submit has it: no options but tags, and the engine is free. Returns how many
+ * messages are done, from the front; the next one is general_message's. */
+static inline __attribute__((always_inline)) uint32_t
+plain_messages(weir_engine *engine, uint64_t peer_id, uint32_t inbox, const weir_outgoing *messages,
+               size_t count) {
+    if (!own_try(engine))
+        return 0;
+    struct peer *peer = &engine->peers[peer_id & engine->peers_mask];
+    uint32_t sent = 0;
+    if (peer->id == peer_id && peer->fast_qp != NULL &&
+        atomic_load_explicit(&engine->submitted, memory_order_relaxed) == 0)
+        sent = fast_messages(engine, peer, inbox, messages, count);
+    if (sent > 0)
+        own_leave(engine);
+    else
+        own_leave_no_news(engine);
+    return sent;
+}
+
+static inline bool options_are_plain(const weir_transfer_options *options) {
+    return options == NULL || (options->size == sizeof(*options) && options->flags == 0);
+}
+
+int weir_message_send(weir_engine *engine, weir_peer peer, uint32_t inbox, const weir_part *parts,
+                      size_t part_count, const weir_transfer_options *options,
+                      weir_transfer *transfer_out) {
+    if (engine != NULL && transfer_out != NULL && options_are_plain(options)) {
+        const weir_outgoing message = {parts, part_count,
+                                       options != NULL ? options->notify_tag : 0};
+        if (plain_messages(engine, peer.id, inbox, &message, 1) == 1) {
             transfer_out->id = 0;
-            own_leave(engine);
             return WEIR_OK;
         }
-        own_leave_no_news(engine);
     }
-    return general_message(engine, peer_handle.id, inbox, parts, part_count, options, transfer_out);
+    return general_message(engine, peer.id, inbox, parts, part_count, options, transfer_out);
+}
+
+int weir_message_send_many(weir_engine *engine, weir_peer peer, uint32_t inbox,
+                           const weir_outgoing *messages, size_t count,
+                           const weir_transfer_options *options, weir_transfer *transfers_out,
+                           size_t *sent_out) {
+    weir_transfer_options each;
+    int rc = read_options(options, &each);
+    if (rc != WEIR_OK)
+        return rc;
+    if (engine == NULL || messages == NULL || count == 0 || sent_out == NULL ||
+        (transfers_out == NULL && (each.flags & WEIR_TRANSFER_QUEUE) == 0))
+        return WEIR_EINVAL;
+    size_t sent = 0;
+    while (sent < count && rc == WEIR_OK) {
+        const weir_outgoing *next = &messages[sent];
+        uint32_t done =
+            each.flags == 0 ? plain_messages(engine, peer.id, inbox, next, count - sent) : 0;
+        for (uint32_t i = 0; i < done; i++)
+            transfers_out[sent + i].id = 0;
+        if (done == 0) {
+            each.notify_tag = next->tag;
+            rc = general_message(engine, peer.id, inbox, next->parts, next->part_count, &each,
+                                 transfers_out != NULL ? &transfers_out[sent] : NULL);
+            done = rc == WEIR_OK;
+        }
+        sent += done;
+    }
+    if (sent == 0)
+        return rc;
+    *sent_out = sent;
+    return WEIR_OK;
 }

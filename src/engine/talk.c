@@ -37,18 +37,31 @@ static int refusal(weir_engine *engine, struct stream *stream, const struct tran
     return stream_import(engine, stream);
 }
 
+/* Puts the first message that waits; there is room for it. Where messages are direct, the next
+ * place is wanted as direct.c has it. */
+static void put_next(weir_engine *engine, struct peer *peer, struct stream *stream,
+                     uint32_t length) {
+    struct outbox *outbox = &stream->outbox;
+    if (engine->device_ops->post_direct != NULL &&
+        outbox_halves(outbox, outbox_filling(outbox), room_bytes(length)))
+        stream->ahead_due = peer->talk.due = true;
+    transfer_put(engine, stream);
+}
+
 static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *stream) {
     if (stream->state != STREAM_MET)
         return;
     while (stream->waiting.head != NONE && stream->put < PUT_AHEAD) {
         struct transfer *transfer = &engine->transfers[stream->waiting.head];
         int rc = refusal(engine, stream, transfer);
+        if (rc == WEIR_OK && transfer->turn <= stream->passed)
+            rc = WEIR_ECONNECT; /* the receiver had forgotten it, and took what came behind it */
         if (rc != WEIR_OK)
             transfer_stop(engine, transfer, rc);
         else if (transfer->loan != 0 && direct_lend_waiting(engine, peer, stream, transfer))
             transfer_finish(engine, transfer, WEIR_OK);
         else if (outbox_room(&stream->outbox, transfer->message_length))
-            transfer_put(engine, stream);
+            put_next(engine, peer, stream, transfer->message_length);
         else
             break;
     }

@@ -196,6 +196,15 @@ static void own_finish(weir_engine *engine, struct peer *peer, struct transfer *
         streams_tell(engine, peer);
 }
 
+/* Of the messages of its stream that were sent before none may come any more. */
+static void message_delivered(weir_engine *engine, const struct transfer *transfer) {
+    struct stream *stream = stream_at(engine, transfer->stream);
+    bool is_its = stream->used && stream->peer == transfer->peer;
+    engine->stats.messages_sent++;
+    if (is_its && stream->passed < transfer->turn && transfer->turn <= stream->turns)
+        stream->passed = transfer->turn - 1;
+}
+
 void transfer_finish(weir_engine *engine, struct transfer *transfer, int status) {
     assert(transfer->outstanding == 0 && transfer->state != TR_TERMINAL);
     struct peer *peer = peer_at(engine, transfer->peer);
@@ -230,7 +239,7 @@ void transfer_finish(weir_engine *engine, struct transfer *transfer, int status)
         else
             engine->stats.bytes_read += transfer->bytes;
         if (transfer->kind == TRANSFER_MESSAGE)
-            engine->stats.messages_sent++;
+            message_delivered(engine, transfer);
         else if (transfer_notifies(transfer))
             engine->stats.notifications_sent++;
     } else {

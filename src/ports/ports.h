@@ -165,16 +165,20 @@ enum { WEIR_DIRECT_WORDS = 3 };
 /* Beside WEIR_ACCESS_*, of memory that is allocated: see import_address. */
 #define WEIR_MR_LENT (UINT32_C(1) << 31)
 
-/* A message that is written where it belongs: see post_direct. */
+/* Where messages are written: see post_direct. */
+struct weir_direct_to {
+    uint64_t raddr, length; /* all of them lie there */
+    uint64_t watch;         /* the remote address of a word that the target writes */
+    uint32_t rkey;          /* of both */
+};
+
+/* A message that is written where it belongs. */
 struct weir_direct {
     const struct weir_bytes *parts; /* the payload, one part behind the other; in any memory */
     uint32_t count;
-    uint32_t rkey;
-    uint64_t raddr;                    /* of the words */
+    uint32_t at;                       /* of the words, behind raddr; a multiple of 8 */
     uint64_t payload;                  /* where the payload begins, behind raddr */
-    uint64_t length;                   /* of all parts */
     uint64_t words[WEIR_DIRECT_WORDS]; /* the first one is written last */
-    uint64_t watch;                    /* the remote address of a word that the target writes */
 };
 
 enum weir_cqe_status {
@@ -341,14 +345,16 @@ struct weir_device_ops {
     uint32_t (*post_pieces)(struct weir_qp *qp, const struct weir_span *span,
                             const weir_segment *segments, uint32_t count);
     /* NULL: the device's memory is not reached by processors of other processes. Writes parts and
-     * words to memory that the target allocated, and reads the watch behind them; raddr and watch
-     * are multiples of 8. At the target the first word is seen behind all else that was written.
-     * Either the read sees what the target wrote to the watch, or the target, if it reads the
-     * words behind direct_order, sees them: one of the two at least. What was posted to this QP
-     * before need not be there yet. A target that destroys its QP waits for it as for any other
-     * access. 0: it is done, *watch_out was read. EAGAIN: nothing was written; post_send says why.
-     */
-    int (*post_direct)(struct weir_qp *qp, const struct weir_direct *direct, uint64_t *watch_out);
+     * words of `count` messages, one at least, to memory that the target allocated, and reads the
+     * watch behind them; raddr and watch are multiples of 8. The caller answers for it that all of
+     * each lies in `to`. At the target the first word of a message is seen behind all else of it,
+     * and behind the messages in front of it. Either the read sees what the target wrote to the
+     * watch, or the target, if it reads the words behind direct_order, sees them: one of the two at
+     * least. What was posted to this QP before need not be there yet. A target that destroys its QP
+     * waits for it as for any other access. 0: all is done, *watch_out was read. EAGAIN: nothing
+     * was written; post_send says why. */
+    int (*post_direct)(struct weir_qp *qp, const struct weir_direct_to *to,
+                       const struct weir_direct *directs, uint32_t count, uint64_t *watch_out);
     /* With post_direct. A full barrier between what this process wrote before and reads after it,
      * and for peers between the words and the watch of each post_direct. Some microseconds. */
     void (*direct_order)(struct weir_device *device);

@@ -5,22 +5,35 @@
 
 #include <string.h>
 
-enum { AT = 4096, WATCH = 65536, AROUND = 64, LONGEST = 2 << 20 };
+enum { AT = 4096, WATCH = 65536, AROUND = 64, LONGEST = 2 << 20, SEVERAL = 32 };
 
 static uint8_t source[LONGEST];
 
+/* A message, and where it is written. */
+struct message {
+    struct weir_direct_to to;
+    struct weir_direct direct;
+};
+
 /* A message of one part at this offset of b's memory. */
-static struct weir_direct message_at(const struct side *from, uint64_t offset, uint64_t length,
-                                     struct weir_bytes *part) {
+static struct message message_at(const struct side *from, uint64_t offset, uint64_t length,
+                                 struct weir_bytes *part) {
+    const uint64_t payload = length <= 40 ? 24 : 64;
     *part = (struct weir_bytes){source, length};
-    return (struct weir_direct){.parts = part,
-                                .count = 1,
-                                .rkey = from->remote.rkey,
-                                .raddr = from->remote.raddr + offset,
-                                .payload = length <= 40 ? 24 : 64,
-                                .length = length,
-                                .watch = from->remote.raddr + WATCH,
-                                .words = {UINT64_C(0x1122334455667788), length, 7}};
+    return (struct message){.to = {.rkey = from->remote.rkey,
+                                   .raddr = from->remote.raddr + offset,
+                                   .length = payload + length,
+                                   .watch = from->remote.raddr + WATCH},
+                            .direct = {.parts = part,
+                                       .count = 1,
+                                       .payload = payload,
+                                       .words = {UINT64_C(0x1122334455667788), length, 7}}};
+}
+
+static int post(const struct fixture *f, const struct message *message, uint64_t *watch_out) {
+    if (f->ops->post_direct == NULL)
+        return WEIR_EAGAIN;
+    return f->ops->post_direct(f->a.qp, &message->to, &message->direct, 1, watch_out);
 }
 
 static bool is_there(const struct fixture *f) {
@@ -28,25 +41,26 @@ static bool is_there(const struct fixture *f) {
 }
 
 /* Nothing is written, and no CQE comes of it. */
-static void expect_nothing(struct fixture *f, const struct weir_direct *direct) {
+static void expect_nothing(struct fixture *f, const struct message *message) {
     static uint8_t before[REGION_BYTES];
     uint64_t watch = 0;
     if (f->ops->post_direct == NULL)
         return;
     memcpy(before, bytes_of(&f->b), sizeof before);
-    assert_int_equal(f->ops->post_direct(f->a.qp, direct, &watch), WEIR_EAGAIN);
+    assert_int_equal(post(f, message, &watch), WEIR_EAGAIN);
     f->world->advance(f->world);
     assert_memory_equal(before, bytes_of(&f->b), sizeof before);
 }
 
 static void expect_written(struct fixture *f, uint64_t offset, uint64_t length) {
     struct weir_bytes part;
-    struct weir_direct direct = message_at(&f->a, offset, length, &part);
+    struct message message = message_at(&f->a, offset, length, &part);
+    const struct weir_direct *direct = &message.direct;
     uint64_t watch = 0;
     memset(bytes_of(&f->b) + offset, 0, 24);
-    assert_int_equal(f->ops->post_direct(f->a.qp, &direct, &watch), 0);
-    assert_memory_equal(bytes_of(&f->b) + offset, direct.words, sizeof direct.words);
-    assert_memory_equal(bytes_of(&f->b) + offset + direct.payload, source, length);
+    assert_int_equal(post(f, &message, &watch), 0);
+    assert_memory_equal(bytes_of(&f->b) + offset, direct->words, sizeof direct->words);
+    assert_memory_equal(bytes_of(&f->b) + offset + direct->payload, source, length);
 }
 
 void test_direct_content(void **state) {
@@ -64,26 +78,79 @@ void test_direct_content(void **state) {
             parts[p] = (struct weir_bytes){source + cut, next - cut};
             cut = next;
         }
-        struct weir_direct direct = message_at(&f.a, at, length, parts);
+        struct message message = message_at(&f.a, at, length, parts);
+        const struct weir_direct *direct = &message.direct;
         parts[0] = (struct weir_bytes){source, count == 1 ? length : 0};
-        direct.count = count;
-        direct.watch = f.a.remote.raddr + REGION_BYTES - 8;
+        message.direct.count = count;
+        message.to.watch = f.a.remote.raddr + REGION_BYTES - 8;
         memset(bytes_of(&f.b), 0xee, REGION_BYTES);
         uint64_t value = UINT64_MAX - i;
         memcpy(bytes_of(&f.b) + REGION_BYTES - 8, &value, sizeof value);
-        assert_int_equal(f.ops->post_direct(f.a.qp, &direct, &watch), 0);
+        assert_int_equal(post(&f, &message, &watch), 0);
         uint8_t *to = bytes_of(&f.b) + at;
         assert_true(watch == value);
-        assert_memory_equal(to, direct.words, sizeof direct.words);
-        assert_memory_equal(to + direct.payload, source, length);
+        assert_memory_equal(to, direct->words, sizeof direct->words);
+        assert_memory_equal(to + direct->payload, source, length);
         for (uint32_t k = 1; k <= AROUND; k++) {
             assert_int_equal(to[-(int)k], 0xee);
-            assert_int_equal(to[direct.payload + length + k - 1], 0xee);
+            assert_int_equal(to[direct->payload + length + k - 1], 0xee);
         }
-        for (uint64_t k = sizeof direct.words; k < direct.payload; k++)
+        for (uint64_t k = sizeof direct->words; k < direct->payload; k++)
             assert_int_equal(to[k], 0xee);
         assert_no_cqe(&f, &f.a);
         assert_no_cqe(&f, &f.b);
+    }
+    fixture_close(&f);
+}
+
+/* Several at once, as messages lie in a room: each is where it says, and nothing else is. */
+void test_direct_several(void **state) {
+    struct fixture f;
+    fixture_open(&f, state, true);
+    fill(source, sizeof source, 7);
+    for (uint32_t count = 1; is_there(&f) && count <= SEVERAL; count++) {
+        struct weir_direct directs[SEVERAL];
+        struct weir_bytes parts[SEVERAL][2];
+        uint32_t at = 0;
+        uint64_t watch = 0, value = ~(uint64_t)count;
+        for (uint32_t m = 0; m < count; m++) {
+            uint64_t length = m * 37 % 300;
+            parts[m][0] = (struct weir_bytes){source + m * 100, length / 3};
+            parts[m][1] = (struct weir_bytes){source + m * 100 + length / 3, length - length / 3};
+            directs[m] = (struct weir_direct){.parts = parts[m],
+                                              .count = 2,
+                                              .at = at,
+                                              .payload = at + (length <= 40 ? 24 : 64),
+                                              .words = {count, m, ~(uint64_t)m}};
+            at += length <= 40 ? 64 : 64 + (uint32_t)(length + 63) / 64 * 64;
+        }
+        const struct weir_direct_to to = {.rkey = f.a.remote.rkey,
+                                          .raddr = f.a.remote.raddr + AT,
+                                          .length = at,
+                                          .watch = f.a.remote.raddr + WATCH};
+        memset(bytes_of(&f.b), 0xee, REGION_BYTES);
+        memcpy(bytes_of(&f.b) + WATCH, &value, sizeof value);
+        assert_int_equal(f.ops->post_direct(f.a.qp, &to, directs, count, &watch), 0);
+        assert_true(watch == value);
+        for (uint32_t m = 0; m < count; m++) {
+            const uint8_t *there = bytes_of(&f.b) + AT;
+            uint64_t length = parts[m][0].length + parts[m][1].length;
+            uint64_t end = m + 1 < count ? directs[m + 1].at : at;
+            assert_memory_equal(there + directs[m].at, directs[m].words, sizeof directs[m].words);
+            assert_memory_equal(there + directs[m].payload, source + m * 100, length);
+            for (uint64_t k = directs[m].payload + length; k < end; k++)
+                assert_int_equal(there[k], 0xee);
+        }
+        assert_int_equal(bytes_of(&f.b)[AT - 1], 0xee);
+        assert_int_equal(bytes_of(&f.b)[AT + at], 0xee);
+        assert_no_cqe(&f, &f.a);
+        assert_no_cqe(&f, &f.b);
+        struct weir_direct_to beyond = to; /* none of them, where all do not lie inside */
+        beyond.raddr = f.a.remote.raddr + REGION_BYTES - at + 8;
+        memset(bytes_of(&f.b) + REGION_BYTES - at, 0xdd, at);
+        assert_int_equal(f.ops->post_direct(f.a.qp, &beyond, directs, count, &watch), WEIR_EAGAIN);
+        for (uint32_t k = 1; k <= at; k++)
+            assert_int_equal(bytes_of(&f.b)[REGION_BYTES - k], 0xdd);
     }
     fixture_close(&f);
 }
@@ -94,13 +161,13 @@ void test_direct_registered(void **state) {
     struct weir_bytes part;
     fixture_open(&f, state, false);
     fill(source, 5000, 2);
-    struct weir_direct direct = message_at(&f.a, AT, 5000, &part);
+    struct message message = message_at(&f.a, AT, 5000, &part);
     uint64_t watch;
     memset(bytes_of(&f.b) + AT, 0, 8192);
-    if (f.ops->post_direct != NULL && f.ops->post_direct(f.a.qp, &direct, &watch) == 0)
+    if (post(&f, &message, &watch) == 0)
         assert_memory_equal(bytes_of(&f.b) + AT + 64, source, 5000);
     else
-        expect_nothing(&f, &direct);
+        expect_nothing(&f, &message);
     fixture_close(&f);
 }
 
@@ -112,16 +179,17 @@ void test_S15_direct_bounds(void **state) {
     const uint64_t ends[] = {REGION_BYTES,        REGION_BYTES - 8,  REGION_BYTES - 56,
                              REGION_BYTES - 1024, UINT64_MAX - 4095, UINT64_MAX - 7};
     for (uint32_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        struct weir_direct direct = message_at(&f.a, ends[i], 1000, &part);
-        expect_nothing(&f, &direct);
-        direct = message_at(&f.a, AT, 1000, &part);
-        direct.watch = f.a.remote.raddr + (i < 3 ? REGION_BYTES + 8 * i : ends[i] - UINT64_MAX / 2);
-        expect_nothing(&f, &direct);
+        struct message message = message_at(&f.a, ends[i], 1000, &part);
+        expect_nothing(&f, &message);
+        message = message_at(&f.a, AT, 1000, &part);
+        message.to.watch =
+            f.a.remote.raddr + (i < 3 ? REGION_BYTES + 8 * i : ends[i] - UINT64_MAX / 2);
+        expect_nothing(&f, &message);
     }
     if (is_there(&f)) { /* up to the last byte */
-        struct weir_direct direct = message_at(&f.a, REGION_BYTES - 1064, 1000, &part);
+        struct message message = message_at(&f.a, REGION_BYTES - 1064, 1000, &part);
         uint64_t watch;
-        assert_int_equal(f.ops->post_direct(f.a.qp, &direct, &watch), 0);
+        assert_int_equal(post(&f, &message, &watch), 0);
         assert_memory_equal(bytes_of(&f.b) + REGION_BYTES - 1000, source, 1000);
     }
     fixture_close(&f);
@@ -136,26 +204,23 @@ void test_direct_needs_rights(void **state) {
     for (uint32_t i = 0; i < 3; i++) {
         struct weir_mr mr = make_mr(&f, &f.b, NULL, 4096, rights[i], true);
         struct weir_rmr remote = import_mr(&f, &f.b, &f.a, &mr, rights[i]);
-        struct weir_direct direct = message_at(&f.a, 0, 100, &part);
-        direct.rkey = remote.rkey;
-        direct.raddr = remote.raddr;
-        direct.watch = remote.raddr + 4088;
+        struct message message = message_at(&f.a, 0, 100, &part);
+        message.to.rkey = remote.rkey;
+        message.to.raddr = remote.raddr;
+        message.to.watch = remote.raddr + 4088;
         uint64_t watch;
-        int rc =
-            f.ops->post_direct == NULL ? WEIR_EAGAIN : f.ops->post_direct(f.a.qp, &direct, &watch);
+        int rc = post(&f, &message, &watch);
         assert_int_equal(rc, is_there(&f) && i == 2 ? 0 : WEIR_EAGAIN);
         for (uint32_t k = 0; rc != 0 && k < 4096; k++)
             assert_int_equal(((const uint8_t *)mr.base)[k], 0);
         assert_int_equal(f.ops->mr_release(f.b.device, &mr), 0);
-        if (f.ops->post_direct != NULL) /* its memory is gone */
-            assert_int_equal(f.ops->post_direct(f.a.qp, &direct, &watch), WEIR_EAGAIN);
+        assert_int_equal(post(&f, &message, &watch), WEIR_EAGAIN); /* its memory is gone */
         forget_mr(&f, &f.a, &remote);
-        if (f.ops->post_direct != NULL) /* and its key */
-            assert_int_equal(f.ops->post_direct(f.a.qp, &direct, &watch), WEIR_EAGAIN);
+        assert_int_equal(post(&f, &message, &watch), WEIR_EAGAIN); /* and its key */
     }
-    struct weir_direct direct = message_at(&f.a, AT, 100, &part);
-    direct.rkey ^= 1u << 31;
-    expect_nothing(&f, &direct);
+    struct message message = message_at(&f.a, AT, 100, &part);
+    message.to.rkey ^= 1u << 31;
+    expect_nothing(&f, &message);
     fixture_close(&f);
 }
 
@@ -165,7 +230,7 @@ void test_T6_direct_needs_both_qps(void **state) {
     struct weir_bytes part;
     fixture_open(&f, state, true);
     fill(source, 4096, 5);
-    struct weir_direct direct = message_at(&f.a, AT, 1000, &part);
+    struct message message = message_at(&f.a, AT, 1000, &part);
     for (uint32_t round = 0; round < 8; round++) {
         if (is_there(&f))
             expect_written(&f, AT, 1000);
@@ -184,8 +249,8 @@ void test_T6_direct_needs_both_qps(void **state) {
             make_qp(&f, &f.a);
             break;
         }
-        expect_nothing(&f, &direct);
-        expect_nothing(&f, &direct);
+        expect_nothing(&f, &message);
+        expect_nothing(&f, &message);
         drain(&f, &f.a);
         drain(&f, &f.b);
         remake_pair(&f);

@@ -43,11 +43,12 @@ static int wrap_post(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t cou
 }
 
 /* A direct message is as good as a WR. */
-static int wrap_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64_t *watch_out) {
-    bool broke = breaks_now(qp, 1, false);
-    int rc = real_ops->post_direct(qp, direct, watch_out);
-    if (!broke && !breaks_now(qp, 1, true))
-        count_wrs(1);
+static int wrap_direct(struct weir_qp *qp, const struct weir_direct_to *to,
+                       const struct weir_direct *directs, uint32_t count, uint64_t *watch_out) {
+    bool broke = breaks_now(qp, count, false);
+    int rc = real_ops->post_direct(qp, to, directs, count, watch_out);
+    if (!broke && !breaks_now(qp, count, true))
+        count_wrs(count);
     return rc;
 }
 

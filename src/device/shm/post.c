@@ -377,14 +377,13 @@ uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
 
 /* The import, if all that is written and read lies in it. */
 static const struct shm_import *check_direct(const struct weir_qp *qp,
-                                             const struct weir_direct *direct) {
-    const struct shm_import *import = import_find(qp->device, direct->rkey);
+                                             const struct weir_direct_to *to) {
+    const struct shm_import *import = import_find(qp->device, to->rkey);
     if (SHM_UNLIKELY(import == NULL || import->link != qp->link ||
                      import->kind != SHM_KIND_MAPPED ||
                      (import->access & WEIR_ACCESS_REMOTE_WRITE) == 0 ||
-                     !range_inside(direct->raddr - import->base, direct->payload + direct->length,
-                                   import->length) ||
-                     !range_inside(direct->watch - import->base, sizeof(uint64_t), import->length)))
+                     !range_inside(to->raddr - import->base, to->length, import->length) ||
+                     !range_inside(to->watch - import->base, sizeof(uint64_t), import->length)))
         return NULL;
     return import;
 }
@@ -393,31 +392,52 @@ static inline _Atomic uint64_t *word_at(uint64_t address) {
     return (_Atomic uint64_t *)(uintptr_t)address;
 }
 
-int shm_post_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64_t *watch_out) {
-    const struct shm_import *import = check_direct(qp, direct);
+/* All of the message but its first word. */
+static inline void write_direct(struct weir_qp *qp, uint64_t raddr,
+                                const struct weir_direct *direct) {
+    const struct weir_bytes *part = direct->parts, *end = part + direct->count;
+    for (uint64_t to = raddr + direct->payload; part != end; to += part++->length)
+        copy_any(&qp->device->copier, to, (uint64_t)(uintptr_t)part->base, part->length);
+    for (uint32_t i = 1; i < WEIR_DIRECT_WORDS; i++)
+        atomic_store_explicit(word_at(raddr + direct->at + 8 * i), direct->words[i],
+                              memory_order_relaxed);
+}
+
+/* Messages in front of the last one. */
+static __attribute__((noinline)) void write_directs(struct weir_qp *qp, uint64_t raddr,
+                                                    const struct weir_direct *directs,
+                                                    const struct weir_direct *end) {
+    for (; directs != end; directs++) {
+        write_direct(qp, raddr, directs);
+        atomic_store_explicit(word_at(raddr + directs->at), directs->words[0],
+                              memory_order_release);
+    }
+}
+
+int shm_post_direct(struct weir_qp *qp, const struct weir_direct_to *to,
+                    const struct weir_direct *directs, uint32_t count, uint64_t *watch_out) {
+    const struct shm_import *import = check_direct(qp, to);
     if (SHM_UNLIKELY(import == NULL || qp->state != QP_READY))
         return WEIR_EAGAIN;
     uint64_t busy = busy_enter(qp, qp->ordered);
     bool is_there = remote_is_ready(qp) && import_is_live(import);
     if (SHM_LIKELY(is_there)) {
-        uint64_t to = direct->raddr + direct->payload;
-        for (uint32_t i = 0; i < direct->count; i++) {
-            copy_any(&qp->device->copier, to, (uint64_t)(uintptr_t)direct->parts[i].base,
-                     direct->parts[i].length);
-            to += direct->parts[i].length;
+        const struct weir_direct *last = directs;
+        if (count > 1) {
+            last += count - 1;
+            write_directs(qp, to->raddr, directs, last);
         }
-        for (uint32_t i = 1; i < WEIR_DIRECT_WORDS; i++)
-            atomic_store_explicit(word_at(direct->raddr + 8 * i), direct->words[i],
-                                  memory_order_relaxed);
+        write_direct(qp, to->raddr, last);
         /* First written, then looked, against the target's first written (its watch), then looked.
          */
         if (SHM_LIKELY(qp->ordered)) {
-            atomic_store_explicit(word_at(direct->raddr), direct->words[0], memory_order_release);
+            atomic_store_explicit(word_at(to->raddr + last->at), last->words[0],
+                                  memory_order_release);
             atomic_signal_fence(memory_order_seq_cst);
         } else {
-            atomic_exchange(word_at(direct->raddr), direct->words[0]);
+            atomic_exchange(word_at(to->raddr + last->at), last->words[0]);
         }
-        *watch_out = atomic_load(word_at(direct->watch));
+        *watch_out = atomic_load(word_at(to->watch));
     }
     busy_leave(qp, busy);
     return is_there ? 0 : WEIR_EAGAIN;

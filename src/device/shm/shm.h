@@ -479,7 +479,8 @@ uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
                    const struct shm_import *import, const weir_segment *segments, uint32_t count);
 
 void shm_direct_order(struct weir_device *device);
-int shm_post_direct(struct weir_qp *qp, const struct weir_direct *direct, uint64_t *watch_out);
+int shm_post_direct(struct weir_qp *qp, const struct weir_direct_to *to,
+                    const struct weir_direct *directs, uint32_t count, uint64_t *watch_out);
 
 /* ---- pieces.c ---- */
 
