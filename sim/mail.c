@@ -361,8 +361,8 @@ static void letter_sent(struct sim_app *app, uint32_t number, int error) {
     }
 }
 
-/* Sends the letter, and some more like it, with one call. Those that it leaves are sent one by
- * one. */
+/* Sends the letter, and some more like it, with one call. Letters that the call leaves are sent one
+ * by one. */
 static void send_many(struct sim_app *app, uint32_t first) {
     struct sim_mail *mail = app->run->mail;
     struct mail_node *node = node_of(app);

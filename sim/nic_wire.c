@@ -666,7 +666,7 @@ static bool direct_write(struct weir_qp *target, uint32_t rkey, uint64_t raddr, 
     return inline_write(target, &wr);
 }
 
-/* What the engine answers for: each message lies where they all do. */
+/* Whether the message lies where all of its call do, as the engine promises. */
 static bool direct_lies_in(const struct weir_direct_to *to, const struct weir_direct *direct) {
     uint64_t length = 0;
 

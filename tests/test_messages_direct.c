@@ -97,7 +97,21 @@ static void open_with(struct side *a, struct side *b, uint32_t flags) {
     fill_pattern(a->bytes, a->length, 0);
 }
 
-/* Likewise, some at once, and goes to sleep behind each call: it may have left messages there. */
+/* Two engines, and b's sleeper. */
+static struct sleeper sleeper_with(struct side *a, struct side *b, enum how how, uint32_t flags,
+                                   _Atomic uint64_t *taken) {
+    if (getenv("WEIR_TEST_SERIAL") != NULL)
+        skip();
+    open_with(a, b, flags);
+    return (struct sleeper){.side = b,
+                            .inbox = inbox_of(b, 5, 1000, 8),
+                            .how = how,
+                            .taken = taken,
+                            .total = (uint64_t)ROUNDS};
+}
+
+/* As sleeper_main, but takes some at once, and goes to sleep behind each call: it may have left
+ * messages there. */
 static void *sipper_main(void *argument) {
     struct sleeper *sleeper = argument;
     weir_engine *engine = sleeper->side->engine;
@@ -136,14 +150,7 @@ static void sips(enum how how, uint32_t flags) {
     weir_outgoing out[BURST];
     weir_transfer transfers[BURST];
 
-    if (getenv("WEIR_TEST_SERIAL") != NULL)
-        skip();
-    open_with(&a, &b, flags);
-    struct sleeper sleeper = {.side = &b,
-                              .inbox = inbox_of(&b, 5, 1000, 8),
-                              .how = how,
-                              .taken = &taken,
-                              .total = (uint64_t)ROUNDS};
+    struct sleeper sleeper = sleeper_with(&a, &b, how, flags, &taken);
     assert_int_equal(pthread_create(&thread, NULL, sipper_main, &sleeper), 0);
     uint64_t end = now_ns() + PATIENCE_NS, sent = 0;
     while (sent < sleeper.total) {
@@ -194,14 +201,7 @@ static void sleeps(enum how how, uint32_t flags) {
     _Atomic uint64_t taken = 0;
     uint32_t random = 7;
 
-    if (getenv("WEIR_TEST_SERIAL") != NULL)
-        skip();
-    open_with(&a, &b, flags);
-    struct sleeper sleeper = {.side = &b,
-                              .inbox = inbox_of(&b, 5, 1000, 8),
-                              .how = how,
-                              .taken = &taken,
-                              .total = (uint64_t)ROUNDS};
+    struct sleeper sleeper = sleeper_with(&a, &b, how, flags, &taken);
     assert_int_equal(pthread_create(&thread, NULL, sleeper_main, &sleeper), 0);
     uint64_t end = now_ns() + PATIENCE_NS;
     for (uint64_t i = 0; i < sleeper.total; i++) {

@@ -65,6 +65,23 @@ static size_t take_many(struct side *to, weir_inbox inbox, uint64_t tag, size_t 
     return count;
 }
 
+/* Likewise, and gives them back. */
+static size_t take_many_back(struct side *to, weir_inbox inbox, uint64_t tag, size_t max) {
+    size_t count = take_many(to, inbox, tag, max);
+
+    assert_int_equal(weir_message_give_back_many(to->engine, got, count), WEIR_OK);
+    return count;
+}
+
+/* Until all up to this tag were taken; the first of them is `tag`. */
+static void take_all_back(struct side *to, struct side *from, weir_inbox inbox, uint64_t tag,
+                          uint64_t end) {
+    while (tag < end) {
+        tag += take_many_back(to, inbox, tag, MANY);
+        step(from, to);
+    }
+}
+
 static void finish_all(struct side *a, struct side *b, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (transfers[i].id != 0)
@@ -100,17 +117,12 @@ static void test_M2_M3_many_messages_of_a_call(void **state) {
         assert_int_equal(count, 1 + round % MANY);
         if (round % 3 == 0)
             step(&a, &b);
-        for (size_t n; (n = take_many(&b, inbox, taken, 1 + round % 41)) > 0; taken += n)
-            assert_int_equal(weir_message_give_back_many(b.engine, got, n), WEIR_OK);
+        for (size_t n; (n = take_many_back(&b, inbox, taken, 1 + round % 41)) > 0; taken += n)
+            continue;
         finish_all(&a, &b, count);
         sent += count;
     }
-    while (taken < sent) {
-        size_t n = take_many(&b, inbox, taken, MANY);
-        assert_int_equal(weir_message_give_back_many(b.engine, got, n), WEIR_OK);
-        taken += n;
-        step(&a, &b);
-    }
+    take_all_back(&b, &a, inbox, taken, sent);
     some_steps(&a, &b);
     assert_none(&b, inbox);
     assert_int_equal(look(&b, inbox).taken, sent);
@@ -139,9 +151,7 @@ static void test_M3_many_and_one_by_turns(void **state) {
         if (round % 3 == 0)
             take_and_give_back(&b, &a, inbox, taken, length_of(taken)), taken++;
         while (sent - taken > 20) {
-            size_t n = take_many(&b, inbox, taken, 5);
-            assert_int_equal(weir_message_give_back_many(b.engine, got, n), WEIR_OK);
-            taken += n;
+            taken += take_many_back(&b, inbox, taken, 5);
             step(&a, &b);
         }
         finish_all(&a, &b, count);
@@ -151,7 +161,8 @@ static void test_M3_many_and_one_by_turns(void **state) {
     pair_close(&a, &b);
 }
 
-/* Those of each peer come in their order, and neither waits for all of the other's. */
+/* The messages of each sender come in their order, and neither sender waits for all of the other's.
+ */
 static void test_M3_M5_many_of_several_senders_in_turns(void **state) {
     enum { EACH = 200, TURN = 32 };
     struct side a, b, c;
@@ -255,7 +266,6 @@ static void test_M5_room_is_asked_for_ahead(void **state) {
 static void test_M5_the_rest_of_a_call_waits_for_room(void **state) {
     enum { ROOM = 4 };
     struct side a, b;
-    uint64_t taken = 0;
     size_t arrived = 0;
 
     (void)state;
@@ -270,12 +280,7 @@ static void test_M5_the_rest_of_a_call_waits_for_room(void **state) {
         arrived += status == WEIR_OK;
     }
     assert_in_range(arrived, 1, MANY - 1);
-    while (taken < MANY) {
-        size_t n = take_many(&b, inbox, taken, MANY);
-        assert_int_equal(weir_message_give_back_many(b.engine, got, n), WEIR_OK);
-        taken += n;
-        step(&a, &b);
-    }
+    take_all_back(&b, &a, inbox, 0, MANY);
     finish_all(&a, &b, MANY);
     pair_close(&a, &b);
 }
@@ -295,11 +300,7 @@ static void test_M5_a_call_ends_where_a_pool_is_full(void **state) {
         WEIR_EAGAIN);
     assert_int_equal(more, 99);
     weir_inbox inbox = inbox_of(&b, 7, LONGEST, 40);
-    for (uint64_t taken = 0; taken < sent; step(&a, &b)) {
-        size_t n = take_many(&b, inbox, taken, MANY);
-        assert_int_equal(weir_message_give_back_many(b.engine, got, n), WEIR_OK);
-        taken += n;
-    }
+    take_all_back(&b, &a, inbox, 0, sent);
     finish_all(&a, &b, sent);
     some_steps(&a, &b);
     assert_none(&b, inbox);

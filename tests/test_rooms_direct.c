@@ -707,7 +707,8 @@ static void test_right_marks_with_wrong_heads(void **state) {
 
 enum { SOME = 8 };
 
-/* What is right behind the message that was taken, as the application gets it. Returns how many. */
+/* Takes the messages right behind one that was taken, as the application gets them. Returns how
+ * many. */
 static uint32_t take_next(struct inbox_message first, weir_message messages[1 + SOME],
                           uint32_t max) {
     memset(messages, 0xee, (1 + SOME) * sizeof(*messages));
@@ -768,8 +769,8 @@ static void test_several_at_once_to_the_end_of_a_chunk(void **state) {
     assert_int_equal(take_next(first, got, SOME), 0); /* of a place that has messages no more */
 }
 
-/* What is more than to be handed out is left: to be skipped, a loan, longer than may be, of another
- * mark, noted before its turn; and all of a chunk that is shut. */
+/* A message that needs more than to be handed out is left: to be skipped, a loan, longer than may
+ * be, of another mark, noted before its turn; and all of a chunk that is shut. */
 static void test_several_at_once_leave_the_rest(void **state) {
     enum { SKIP, LOAN, LONG_ONE, BEYOND, MARK, NOTED, SHUT, REASONS };
     (void)state;

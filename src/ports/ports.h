@@ -350,7 +350,7 @@ struct weir_device_ops {
      * each lies in `to`. At the target the first word of a message is seen behind all else of it,
      * and behind the messages in front of it. Either the read sees what the target wrote to the
      * watch, or the target, if it reads the words behind direct_order, sees them: one of the two at
-     * least. What was posted to this QP before need not be there yet. A target that destroys its QP
+     * least. Earlier work of this QP need not be there yet. A target that destroys its QP
      * waits for it as for any other access. 0: all is done, *watch_out was read. EAGAIN: nothing
      * was written; post_send says why. */
     int (*post_direct)(struct weir_qp *qp, const struct weir_direct_to *to,
