@@ -382,9 +382,9 @@ WEIR_API int weir_memory_export(weir_engine *engine, weir_memory memory, void *d
  * with its size. Errors: EINVAL (no descriptor, damaged, another version's), ESTALE (from another
  * incarnation of the peer; the peer handle is stale; on shm: the peer has released it), EPEER (shm:
  * the process that exported it is dead, or closed its engine), EAGAIN (remotes_max; or that process
- * has not answered for 1 s, in which this call kept the engine: it answers by itself unless it is
- * stopped), EMFILE, ENOTSUP (of a device that this engine does not have
- * or meet), EDENIED (another user's, or registered memory out of reach), ENOMEM, EDEVICE. */
+ * has not answered for 1 s, of which this call kept the engine for 5 ms: it answers by itself
+ * unless it is stopped), EMFILE, ENOTSUP (of a device that this engine does not have or
+ * meet), EDENIED (another user's, or registered memory out of reach), ENOMEM, EDEVICE. */
 WEIR_API int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor,
                                 size_t length, weir_remote *remote_out);
 
@@ -697,8 +697,9 @@ typedef struct weir_part {
  * registered; NOTIFY), ETOOBIG (1 GiB, or more parts than segments_max), EAGAIN (a pool is
  * full). Statuses: those of weir_write; ENOTREADY (there is no such inbox, at the deadline or
  * with NO_WAIT), ESTALE (it was closed), ETOOBIG (longer than its longest), EFULL (this engine
- * sends to too many inboxes: peers_max + 64 of all peers together), EAGAIN (its memory cannot be
- * imported now: on shm its process is stopped), and what else weir_memory_import says. */
+ * sends to too many inboxes: peers_max + 64 of all peers together), EAGAIN,
+ * EMFILE, ENOMEM (shm, at the deadline: its process did not hand its memory over, or this one
+ * lacked what it takes to map it), and what else weir_memory_import says. */
 WEIR_API int weir_message_send(weir_engine *engine, weir_peer peer, uint32_t inbox,
                                const weir_part *parts, size_t part_count,
                                const weir_transfer_options *options, weir_transfer *transfer_out);
@@ -877,11 +878,15 @@ typedef enum weir_stall_cause {
                                 * taken up those that were sent before */
     WEIR_STALL_INBOX_FULL = 9, /* messages wait for room in the inbox `inbox` */
     WEIR_STALL_INBOX_ABSENT = 10, /* messages wait for that inbox, which the peer has not opened */
+    WEIR_STALL_INBOX_MEMORY = 20, /* messages wait for the memory of that inbox, which is asked for
+                                   * again after pauses. `error`: EAGAIN, the peer's process has
+                                   * not handed it over; EMFILE, ENOMEM: this process lacks that to
+                                   * map it; shm */
     WEIR_STALL_INFLIGHT = 11,     /* the limit of bytes in flight, inflight_bytes_max, is used up */
     WEIR_STALL_TURN = 12, /* work is about to be posted; STALLED waits for another cause, for
                            * another watchdog_ns at most */
     /* With the peer's own word, or the system's. They stand in the place of SETTLE, CONNECT, QP,
-     * CREDITS and INBOX_FULL: */
+     * CREDITS, INBOX_FULL and INBOX_MEMORY (EAGAIN): */
     WEIR_STALL_PEER_ABSENT = 13,  /* the peer's engine makes no progress: it does not answer, though
                                    * its host does; or it did, and says that nobody was there for
                                    * peer_away_ns */
@@ -909,8 +914,8 @@ typedef struct weir_stall_info {
     uint32_t cause;        /* a weir_stall_cause: what the work waits for now, stalled or not */
     int error;             /* CONNECT: of the last dial, or what this side lacks, or 0; REFUSED: the
                             * peer's reason; DEVICE: EDEVICE or EAGAIN; BREAKS: why the last
-                            * session broke; else 0 */
-    uint32_t inbox;        /* INBOX_FULL, INBOX_ABSENT, and PEER_* in the place of these: the
+                            * session broke; INBOX_MEMORY: why there is none; else 0 */
+    uint32_t inbox;        /* INBOX_FULL, _ABSENT and _MEMORY, and PEER_* in the place of these: the
                             * number; else 0 */
     uint64_t still_ns;     /* nothing has completed for so long, as the last look found; there is
                             * one in each eighth of watchdog_ns. 0: nobody watches */

@@ -41,7 +41,8 @@ struct sim_nic_config {
     bool fatal_events;     /* a QP that fails by itself reports QP_FATAL */
     bool peer_dead_news;   /* the device knows when the process behind a QP dies */
     bool nak_kills_target; /* a refused access moves the target's QP to ERR, too */
-    bool import_maps;      /* an import looks at the memory, as a shared mapping does */
+    bool import_maps;      /* an import looks at the memory, as a shared mapping does, */
+    bool import_waits;     /* and may have to wait for its owner, or for what a mapping takes */
     bool qp_rings;         /* each QP has a completion ring of its own, polled in turn */
     bool recv_rings;       /* and one more for its receives: they may come after the flush of
                             * sends that were posted later, a beacon among them */

@@ -298,6 +298,7 @@ static int send_letter(struct sim_app *app, struct letter *letter, uint32_t numb
 
 static void letter_ended(struct sim_app *app, struct letter *letter, int status) {
     struct sim_world *world = app->run->world;
+    const struct sim_nic_config *nic = &world->config.nic[letter->from];
     uint32_t number = (uint32_t)(letter - app->run->mail->letters);
 
     sim_trace(world, "letter %u ends: %s", number, weir_error_name(status));
@@ -312,6 +313,13 @@ static void letter_ended(struct sim_app *app, struct letter *letter, int status)
     }
     if (status == WEIR_ETIMEDOUT && letter->deadline_ns == 0) {
         sim_violation(world, "S12 letter %u had no deadline", number);
+    }
+    /* Work without a session ends for lacks, too. */
+    if (letter->deadline_ns == 0 &&
+        (status == WEIR_EAGAIN || (nic->lack == 0 && nic->create_fail == 0 &&
+                                   (status == WEIR_EMFILE || status == WEIR_ENOMEM)))) {
+        sim_violation(world, "M1 letter %u waits for memory, and ended: %s", number,
+                      weir_error_name(status));
     }
     if (status == WEIR_ENOTREADY && !letter->absent && letter->deadline_ns == 0) {
         sim_violation(world, "M1 letter %u waits for an inbox, and ended", number);

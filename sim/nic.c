@@ -9,6 +9,8 @@
 
 #include "nic_impl.h"
 
+#define IMPORT_SPAN_NS 20000000 /* in which a lack lasts, or none */
+
 enum {
     NIC_BLOB_MAGIC = 0x51,
     NIC_QP_BLOB_SIZE = 24,
@@ -199,14 +201,33 @@ static struct nic_import *import_add(struct weir_device *nic, uint32_t remote_ke
     return &nic->imports[index];
 }
 
+/* The owner has not answered, or something lacks: at times for one try, at times, but for the
+ * owner, for all of them for a while. */
+static int import_lack(struct weir_device *nic, uint32_t key) {
+    static const int lacks[] = {WEIR_EAGAIN, WEIR_EMFILE, WEIR_ENOMEM, WEIR_EINPROGRESS};
+    uint64_t of_try = (uint64_t)key << 32 | ++nic->import_tries;
+    uint64_t of_span = (uint64_t)key << 32 | nic->world->now_ns / IMPORT_SPAN_NS;
+
+    if (!nic->config->import_waits) {
+        return 0;
+    }
+    if (sim_splitmix(&of_span) % 4 == 0) {
+        return lacks[sim_splitmix(&of_span) % 3];
+    }
+    return sim_splitmix(&of_try) % 2 == 0 ? 0 : lacks[sim_splitmix(&of_try) % 4];
+}
+
 static int nic_mr_import(struct weir_device *nic, const uint8_t *blob, uint32_t blob_length,
-                         uint64_t length, uint32_t access, struct weir_rmr *rmr_out) {
+                         uint64_t length, uint32_t access, uint32_t wait_ms,
+                         struct weir_rmr *rmr_out) {
     struct nic_import *import;
     struct weir_device *there;
     struct nic_mr *mr = NULL;
     uint64_t exported;
     uint32_t key;
+    int lack;
 
+    (void)wait_ms; /* time stands still meanwhile */
     if (blob_length != NIC_MR_BLOB_SIZE || blob[0] != NIC_BLOB_MAGIC ||
         blob[1] >= nic->world->config.nodes || (access & ~(uint32_t)blob[2]) != 0) {
         return WEIR_EINVAL;
@@ -222,6 +243,10 @@ static int nic_mr_import(struct weir_device *nic, const uint8_t *blob, uint32_t 
     }
     if (nic->config->import_maps && mr == NULL) {
         return WEIR_EDEVICE;
+    }
+    lack = import_lack(nic, key);
+    if (lack != 0) {
+        return lack;
     }
     import = import_add(nic, key);
     if (import == NULL) {

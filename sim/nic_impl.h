@@ -138,6 +138,7 @@ struct weir_device {
     uint32_t key_next;
     struct nic_import *imports;
     uint32_t import_count;
+    uint32_t import_tries;       /* ever */
     struct nic_ring cq;          /* of all QPs; with qp_rings of those that are gone */
     struct nic_ring *ring_first; /* rings that hold completions, in the order of their turns */
     struct nic_ring *ring_last;

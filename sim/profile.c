@@ -40,11 +40,12 @@ static void nic_base(struct sim_prng *prng, struct sim_nic_config *nic) {
     nic->ordered = true;
     nic->completes_inline = sim_below(prng, 4) == 0;
     nic->srq = sim_below(prng, 3) == 0;
-    (void)sim_below(prng, 2); /* nothing's any more: seeds stay the worlds that they were */
+    nic->import_waits = sim_below(prng, 2) == 0;
     nic->cq_clean = sim_below(prng, 2) == 0;
     nic->fatal_events = sim_below(prng, 2) == 0;
     nic->nak_kills_target = sim_below(prng, 2) == 0;
     nic->import_maps = sim_below(prng, 3) == 0;
+    nic->import_waits &= nic->import_maps;
     nic->last_wqe = (uint32_t)sim_below(prng, SIM_LAST_WQE_COUNT);
     nic->grant = (uint32_t)sim_below(prng, SIM_GRANT_COUNT);
     nic->sq_depth_max = PICK(prng, 2, 8, 128, 1024);

@@ -178,6 +178,7 @@ static void rec_config(const char *profile, uint64_t seed, struct sim_config *co
         struct sim_nic_config *nic = &config->nic[i];
 
         nic->completes_inline = false;
+        nic->import_waits = false;
         nic->grant = SIM_GRANT_EXACT;
         nic->sq_depth_max = 1024;
         nic->message_bytes_max = 1u << 30;

@@ -165,7 +165,10 @@ bool app_remote_ready(struct sim_app *app, uint32_t to, uint32_t index) {
         return false;
     }
     if (error != 0) {
-        if (error != WEIR_EAGAIN && error != WEIR_EPEER) {
+        bool lacks = app->run->world->config.nic[app->node->index].import_waits &&
+                     (error == WEIR_EMFILE || error == WEIR_ENOMEM);
+
+        if (error != WEIR_EAGAIN && error != WEIR_EPEER && !lacks) {
             sim_violation(app->run->world, "H6 import of n%u's memory: %s", to,
                           weir_error_name(error));
         }

@@ -51,10 +51,14 @@ static int mr_release(struct weir_device *device, const struct weir_mr *mr) {
 }
 
 static int mr_import(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
-                     uint64_t length, uint32_t access, struct weir_rmr *rmr_out) {
+                     uint64_t length, uint32_t access, uint32_t wait_ms, struct weir_rmr *rmr_out) {
     (void)device;
     (void)length;
     (void)access;
+    (void)wait_ms;
+    the->imports++;
+    if (the->import_error != WEIR_OK)
+        return the->import_error;
     *rmr_out = (struct weir_rmr){.raddr = 4096};
     assert_int_equal(blob_length, sizeof(rmr_out->rkey));
     memcpy(&rmr_out->rkey, blob, sizeof(rmr_out->rkey));

@@ -90,6 +90,8 @@ struct lone {
     int let_go_error;
     uint32_t let_go; /* how often it was asked to */
     uint32_t qp_count;
+    int import_error;                       /* what the device says of the next imports, */
+    uint32_t imports;                       /* of which there were so many */
     int release_error;                      /* what the device says of the next releases */
     void (*on_register)(struct lone *lone); /* while memory is registered or released */
     /* Each WR when it is posted, on that QP. */

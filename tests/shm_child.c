@@ -65,12 +65,17 @@ int side_connect(struct side *side, const struct ticket *other) {
     return rc == WEIR_EINPROGRESS ? side_event(side).error : rc;
 }
 
-int side_import(struct side *side, const struct ticket *other, int which) {
-    int rc = WEIR_EAGAIN;
-    for (int tries = 0; tries < 20 && rc == WEIR_EAGAIN; tries++)
-        rc = shm_device_ops.mr_import(side->device, other->blobs[which], other->blob_lengths[which],
-                                      REGION_BYTES, WEIR_ACCESS_ALL, &side->remotes[which]);
+int import_of(struct weir_device *device, const struct ticket *ticket, int which,
+              struct weir_rmr *remote_out) {
+    int rc = WEIR_EINPROGRESS;
+    while (rc == WEIR_EINPROGRESS)
+        rc = shm_device_ops.mr_import(device, ticket->blobs[which], ticket->blob_lengths[which],
+                                      REGION_BYTES, WEIR_ACCESS_ALL, 1000, remote_out);
     return rc;
+}
+
+int side_import(struct side *side, const struct ticket *other, int which) {
+    return import_of(side->device, other, which, &side->remotes[which]);
 }
 
 void side_close(struct side *side) {

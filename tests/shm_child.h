@@ -41,6 +41,8 @@ int side_open(struct side *side, void *registered);
 struct weir_async side_event(struct side *side);
 /* Both wait for the other process. */
 int side_connect(struct side *side, const struct ticket *other);
+int import_of(struct weir_device *device, const struct ticket *ticket, int which,
+              struct weir_rmr *remote_out);
 int side_import(struct side *side, const struct ticket *other, int which);
 void side_close(struct side *side);
 /* WEIR_CQE_* of one WR on the memory. */

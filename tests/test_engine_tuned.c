@@ -96,6 +96,7 @@ static void world_open(uint64_t seed) {
     for (uint32_t i = 0; i < 2; i++) {
         struct sim_nic_config *nic = &config.nic[i];
         nic->ordered = true;
+        nic->import_waits = false;
         nic->completes_inline = false;
         nic->grant = SIM_GRANT_EXACT;
         nic->sq_depth_max = 1024;

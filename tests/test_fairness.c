@@ -170,6 +170,7 @@ static void open_sim(struct two *two, uint64_t seed) {
     struct sim_config config;
     assert_true(profile_fill("calm", seed, &config));
     config.nodes = 2;
+    config.nic[0].import_waits = config.nic[1].import_waits = false;
     present = two;
     two->world = sim_world_open(&config, seed, NULL);
     assert_non_null(two->world);

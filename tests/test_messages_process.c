@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_messages_process.c: messages that are written in place between two processes, one of which
- * is killed, stopped, or becomes another program while it writes or is written to (W4). Over
- * the real ports and shm.
+ * is killed, stopped, or becomes another program while it writes or is written to (W4), or is
+ * stopped when its memory is asked for (W5). Over the real ports and shm.
  *
  * The other process is forked before this one opens its engine; words go through two pipes. */
 #define _GNU_SOURCE
 #include "message_side.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -30,6 +32,13 @@ static const uint8_t *content_of(uint64_t tag) {
 struct other {
     pid_t pid;
     int from, to; /* our ends */
+};
+
+/* Of memory, by the other process. */
+struct offer {
+    char address[WEIR_ADDRESS_MAX];
+    uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
+    size_t length;
 };
 
 /* The work of the other process; ends by _exit. */
@@ -328,12 +337,87 @@ static void test_W4_a_receiver_is_killed(void **state) {
     }
 }
 
+/* Says what there is to import, and is stopped. */
+static void exports(int from, int to) {
+    struct offer offer = {.length = sizeof(offer.descriptor)};
+    weir_engine *engine = other_open();
+    weir_memory memory;
+    void *base;
+    char end;
+
+    if (weir_memory_allocate(engine, LONGEST, WEIR_ACCESS_ALL, &memory, &base) != WEIR_OK ||
+        weir_memory_export(engine, memory, offer.descriptor, &offer.length) != WEIR_OK ||
+        weir_engine_address(engine, offer.address, sizeof(offer.address)) != WEIR_OK ||
+        write(to, &offer, sizeof(offer)) != sizeof(offer))
+        _exit(8);
+    while (read(from, &end, 1) == 1) {
+    }
+    _exit(0);
+}
+
+struct importing {
+    struct side *side;
+    const struct offer *offer;
+    weir_remote remote;
+    int rc;
+    atomic_bool over;
+};
+
+static void *import_it(void *argument) {
+    struct importing *importing = argument;
+    importing->rc = weir_memory_import(importing->side->engine, importing->side->peer,
+                                       importing->offer->descriptor, importing->offer->length,
+                                       &importing->remote);
+    atomic_store(&importing->over, true);
+    return NULL;
+}
+
+/* A thread that imports memory of a process that is stopped leaves the engine to others. */
+static void test_W5_an_import_keeps_nobody(void **state) {
+    struct other other;
+    struct offer offer;
+    struct side side;
+    pthread_t thread;
+    int calls = 0;
+
+    (void)state;
+    other_start(&other, exports);
+    assert_int_equal(read(other.from, &offer, sizeof(offer)), sizeof(offer));
+    side_open(&side, NULL);
+    assert_int_equal(weir_peer_open(side.engine, offer.address, &side.peer), WEIR_OK);
+    assert_int_equal(kill(other.pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(other.pid, NULL, WUNTRACED), other.pid);
+    struct importing importing = {.side = &side, .offer = &offer};
+    assert_int_equal(pthread_create(&thread, NULL, import_it, &importing), 0);
+    while (!atomic_load(&importing.over)) { /* of calls that need the engine */
+        weir_memory memory;
+        assert_int_equal(
+            weir_memory_register(side.engine, content, sizeof(content), WEIR_ACCESS_ALL, &memory),
+            WEIR_OK);
+        assert_int_equal(weir_memory_release(side.engine, memory), WEIR_OK);
+        calls++;
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(importing.rc, WEIR_EAGAIN);
+    print_message("%d calls meanwhile\n", calls);
+    assert_true(calls >= 50);
+    assert_int_equal(kill(other.pid, SIGCONT), 0);
+    do
+        import_it(&importing);
+    while (importing.rc == WEIR_EAGAIN);
+    assert_int_equal(importing.rc, WEIR_OK);
+    assert_int_equal(weir_remote_release(side.engine, importing.remote), WEIR_OK);
+    other_end(&other);
+    side_close(&side);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W4_a_sender_is_killed_between_messages),
         cmocka_unit_test(test_W4_a_sender_becomes_another_program),
         cmocka_unit_test(test_W4_a_sender_is_stopped),
         cmocka_unit_test(test_W4_a_receiver_is_killed),
+        cmocka_unit_test(test_W5_an_import_keeps_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

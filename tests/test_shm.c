@@ -92,9 +92,9 @@ static int side_connect(struct side *side, const struct ticket *other) {
     int rc = shm_device_ops.qp_connect(side->qp, &path);
     if (rc == WEIR_EINPROGRESS)
         rc = side_connected(side);
-    for (bool again = rc == 0; again; again = rc == WEIR_EAGAIN) /* it got no processor for 1 s */
+    for (bool again = rc == 0; again; again = rc == WEIR_EINPROGRESS)
         rc = shm_device_ops.mr_import(side->device, other->blob, other->blob_length, REGION_BYTES,
-                                      WEIR_ACCESS_ALL, &side->remote);
+                                      WEIR_ACCESS_ALL, 1000, &side->remote);
     return rc;
 }
 
@@ -324,7 +324,7 @@ static void test_H5_gone_process_is_epeer(void **state) {
     assert_int_equal(side_connect(&side, &ticket), WEIR_EPEER);
     struct weir_rmr remote;
     assert_int_equal(shm_device_ops.mr_import(side.device, ticket.blob, ticket.blob_length,
-                                              REGION_BYTES, WEIR_ACCESS_ALL, &remote),
+                                              REGION_BYTES, WEIR_ACCESS_ALL, 1000, &remote),
                      WEIR_EPEER);
     side_close(&side);
 }
@@ -456,7 +456,7 @@ static void test_E6_lying_region_entry(void **state) {
         else
             entry->access = WEIR_ACCESS_REMOTE_READ;
         assert_int_equal(shm_device_ops.mr_import(a.device, b.ticket.blob, b.ticket.blob_length,
-                                                  REGION_BYTES, WEIR_ACCESS_ALL, &remote),
+                                                  REGION_BYTES, WEIR_ACCESS_ALL, 1000, &remote),
                          WEIR_EINVAL);
         memcpy((void *)entry, &good, sizeof good);
     }

@@ -180,12 +180,23 @@ static void test_W4_closing_is_a_death(void **state) {
 
 /* ---- W5: peers that are stopped ---- */
 
-/* A peer that is stopped keeps nobody: to connect goes on behind, to import gives up in time. */
+/* However often it is asked for, the memory of a peer that is stopped is not there yet. */
+static void assert_waits(struct side *side, const struct ticket *ticket, int which) {
+    struct weir_rmr remote;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(shm_device_ops.mr_import(side->device, ticket->blobs[which],
+                                                  ticket->blob_lengths[which], REGION_BYTES,
+                                                  WEIR_ACCESS_ALL, 5, &remote),
+                         WEIR_EINPROGRESS);
+}
+
+/* A peer that is stopped keeps nobody: to connect goes on behind, to import is for another call. */
 static void test_W5_a_stopped_peer_keeps_nobody(void **state) {
     (void)state;
     static uint8_t memory[REGION_BYTES];
     struct side side;
     struct ticket ticket;
+    int at_first = held_fds();
     struct child child = child_start(NULL, NULL, &ticket);
     assert_int_equal(side_open(&side, memory), 0);
     assert_int_equal(kill(child.pid, SIGSTOP), 0);
@@ -193,10 +204,7 @@ static void test_W5_a_stopped_peer_keeps_nobody(void **state) {
     struct weir_qp_path path = {.blob_length = ticket.granted.blob_length,
                                 .blob = ticket.granted.blob};
     assert_int_equal(shm_device_ops.qp_connect(side.qp, &path), WEIR_EINPROGRESS);
-    struct weir_rmr remote;
-    assert_int_equal(shm_device_ops.mr_import(side.device, ticket.blobs[0], ticket.blob_lengths[0],
-                                              REGION_BYTES, WEIR_ACCESS_ALL, &remote),
-                     WEIR_EAGAIN);
+    assert_waits(&side, &ticket, 0);
     assert_int_equal(kill(child.pid, SIGCONT), 0);
     struct weir_async event = side_event(&side);
     assert_int_equal(event.type, WEIR_ASYNC_CONNECTED);
@@ -205,8 +213,61 @@ static void test_W5_a_stopped_peer_keeps_nobody(void **state) {
     assert_outcome(&there, 0, 0, 0);
     assert_int_equal(side_import(&side, &ticket, 0), 0);
     assert_int_equal(run_wr(&side, WEIR_OP_WRITE, 0), WEIR_CQE_OK);
+
+    /* Over a link that there is, the memory alone is waited for. */
+    shm_device_ops.mr_forget(side.device, &side.remotes[0]);
+    int before = held_fds();
+    assert_int_equal(kill(child.pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
+    assert_waits(&side, &ticket, 0);
+    assert_int_equal(held_fds(), before + 1);
+    assert_int_equal(kill(child.pid, SIGCONT), 0);
+    assert_int_equal(side_import(&side, &ticket, 0), 0);
+    assert_int_equal(run_wr(&side, WEIR_OP_WRITE, 0), WEIR_CQE_OK);
+    assert_int_equal(held_fds(), before);
+
+    /* An import that nobody comes back for ends after a while, and with its peer. */
+    shm_device_ops.mr_forget(side.device, &side.remotes[0]);
+    side.remotes[0].rkey = 0;
+    assert_int_equal(kill(child.pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
+    assert_waits(&side, &ticket, 0);
+    link_health(side.device);
+    assert_int_equal(held_fds(), before + 1);
+    side.device->asked->since_ns -= SHM_ASKED_NS;
+    link_health(side.device);
+    assert_int_equal(held_fds(), before);
+    assert_null(side.device->asked);
+    assert_waits(&side, &ticket, 0);
     child_end(&child);
+    assert_int_equal(side_event(&side).type, WEIR_ASYNC_PEER_DEAD);
+    assert_null(side.device->asked);
     side_close(&side);
+    assert_int_equal(held_fds(), at_first);
+}
+
+/* An import that nobody comes back for ends with its device, whatever it waits for. */
+static void test_W5_imports_that_wait_end_with_the_device(void **state) {
+    (void)state;
+    static uint8_t memory[REGION_BYTES];
+    for (int linked = 0; linked < 2; linked++) {
+        struct side side;
+        struct ticket ticket;
+        int at_first = held_fds();
+        struct child child = child_start(NULL, NULL, &ticket);
+        assert_int_equal(side_open(&side, memory), 0);
+        if (linked) {
+            assert_int_equal(side_connect(&side, &ticket), 0);
+            struct outcome there = child_connect(&child, &side);
+            assert_outcome(&there, 0, 0, 0);
+        }
+        assert_int_equal(kill(child.pid, SIGSTOP), 0);
+        assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
+        assert_waits(&side, &ticket, 0);
+        side_close(&side);
+        child_end(&child);
+        assert_int_equal(held_fds(), at_first);
+    }
 }
 
 /* `w`: writes to the other's memory, anew each time, until it cannot; then it says so. */
@@ -360,10 +421,7 @@ static void test_W4_a_peer_that_dies_before_it_answers_is_dead(void **state) {
         assert_int_equal(kill(child.pid, SIGSTOP), 0);
         assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
         assert_int_equal(pthread_create(&thread, NULL, kill_soon, &child), 0);
-        assert_int_equal(shm_device_ops.mr_import(side.device, ticket.blobs[0],
-                                                  ticket.blob_lengths[0], REGION_BYTES,
-                                                  WEIR_ACCESS_ALL, &remote),
-                         WEIR_EPEER);
+        assert_int_equal(import_of(side.device, &ticket, 0, &remote), WEIR_EPEER);
         pthread_join(thread, NULL);
         child_end(&child);
         side_close(&side);
@@ -412,6 +470,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_W4_exec_is_a_death),
         cmocka_unit_test(test_W4_closing_is_a_death),
         cmocka_unit_test(test_W5_a_stopped_peer_keeps_nobody),
+        cmocka_unit_test(test_W5_imports_that_wait_end_with_the_device),
         cmocka_unit_test(test_S13_a_peer_that_is_stopped_inside_a_write_is_waited_for),
         cmocka_unit_test(test_S13_a_call_that_was_held_moves_nothing_once_memory_is_revoked),
         cmocka_unit_test(test_W5_who_waits_for_a_link_may_give_up),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_shm_liar.c: a device of this user's that speaks well and lies: answers that are none
- * (E6, W6). */
+ * (E6, W6), or come late (W5). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
@@ -20,7 +20,7 @@
 #define LIAR_NONCE UINT64_C(0x11a511a511a511a5)
 #define LIAR_PID   1
 
-enum { MANY_FDS = HAND_FDS_MAX + 4 };
+enum { MANY_FDS = HAND_FDS_MAX + 4, MANY_IMPORTS = 100 };
 
 static uint8_t memory[REGION_BYTES];
 
@@ -137,6 +137,63 @@ static void test_W6_descriptors_that_come_with_no_question(void **state) {
     side_close(&side);
 }
 
+static int import_liar(struct side *side, uint32_t index) {
+    const struct shm_blob blob = {
+        .what = BLOB_MR, .pid = LIAR_PID, .nonce = LIAR_NONCE, .key = 1, .index = index};
+    struct weir_rmr remote;
+    return shm_device_ops.mr_import(side->device, (const uint8_t *)&blob, sizeof blob, REGION_BYTES,
+                                    WEIR_ACCESS_ALL, 0, &remote);
+}
+
+static int question_to(int listening, uint32_t *what_out) {
+    struct hand_question question;
+    int socket = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(socket >= 0);
+    assert_int_equal(recv(socket, &question, sizeof question, 0), sizeof question);
+    *what_out = question.what;
+    return socket;
+}
+
+static bool is_asked(int listening) {
+    struct pollfd polled = {.fd = listening, .events = POLLIN};
+    return poll(&polled, 1, 0) == 1;
+}
+
+/* Imports of a device that takes its time share one question, whose answer ends all of them, and
+ * the link is tried anew by whoever comes next: an answer of "not now" is no death. */
+static void test_W5_imports_wait_for_an_answer(void **state) {
+    (void)state;
+    struct side side;
+    struct shm_blob blob;
+    struct weir_qp_path path = liar_path(&blob);
+    uint32_t what;
+    assert_int_equal(side_open(&side, memory), 0);
+    int listening = place_listen(&side.device->place, LIAR_NONCE);
+    assert_true(listening >= 0);
+    for (int round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < MANY_IMPORTS; i++)
+            assert_int_equal(import_liar(&side, i), WEIR_EINPROGRESS);
+        int socket = question_to(listening, &what);
+        assert_int_equal(what, HAND_LINK);
+        assert_false(is_asked(listening));
+        const struct hand_answer later = {.magic = HAND_MAGIC, .status = WEIR_EAGAIN};
+        send_so(socket, &later, sizeof later, NULL, 0);
+        close(socket);
+        if (round == 0) { /* the import itself takes the answer */
+            assert_int_equal(import_liar(&side, MANY_IMPORTS - 1), WEIR_EAGAIN);
+            close(accept4(listening, NULL, NULL, SOCK_CLOEXEC)); /* whether it lives: it does */
+        } else {                                                 /* somebody else does */
+            struct weir_async event;
+            assert_int_equal(shm_device_ops.events(side.device, &event, 1), 0);
+        }
+        assert_false(is_asked(listening));
+    }
+    assert_int_equal(shm_device_ops.qp_connect(side.qp, &path), WEIR_EINPROGRESS);
+    assert_true(is_asked(listening));
+    fork_close(listening);
+    side_close(&side);
+}
+
 int main(void) {
     struct weir_device_caps caps;
     if (shm_device_ops.probe(&caps) != 0)
@@ -148,6 +205,7 @@ int main(void) {
         cmocka_unit_test(test_E6_an_answer_is_one_of_those_that_there_are),
         cmocka_unit_test(test_W6_descriptors_that_nobody_asked_for),
         cmocka_unit_test(test_W6_descriptors_that_come_with_no_question),
+        cmocka_unit_test(test_W5_imports_wait_for_an_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

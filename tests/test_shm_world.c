@@ -454,19 +454,24 @@ static int child_traced(struct child *child, char letter, long traced_out[8]) {
 
 /* Asks another process for its registered memory as one that may not reach into it yet. */
 static bool ask_to_trace(struct side *side, const struct ticket *ticket) {
-    struct shm_blob blob;
-    struct shm_link *link;
-    int fd = 0, rc = WEIR_EAGAIN;
-    if (blob_read(ticket->blobs[1], ticket->blob_lengths[1], BLOB_MR, SHM_MRS_MAX, &blob) != 0)
+    struct shm_asked asked = {.socket = -1, .wait_ms = 1000};
+    int fd = 0, rc;
+    if (blob_read(ticket->blobs[1], ticket->blob_lengths[1], BLOB_MR, SHM_MRS_MAX, &asked.blob) !=
+        0)
         return false;
-    while (rc == WEIR_EAGAIN)
-        rc = link_get_open(side->device, &blob, &link);
-    if (rc != 0)
+    rc = link_get(side->device, &asked.blob, NULL, &asked.link);
+    if (rc != 0 && rc != WEIR_EINPROGRESS)
         return false;
     do
-        rc = link_fetch(side->device, link, &blob, -1, &fd);
-    while (rc == WEIR_EAGAIN);
-    link_put(side->device, link);
+        rc = link_wait(side->device, &asked);
+    while (rc == WEIR_EINPROGRESS);
+    while (rc == 0) {
+        rc = link_fetch(side->device, &asked, -1, &fd);
+        if (rc != WEIR_EINPROGRESS && rc != WEIR_EAGAIN)
+            break;
+        rc = 0;
+    }
+    link_put(side->device, asked.link);
     return rc == 0 && fd == -1;
 }
 
@@ -668,7 +673,9 @@ static void bring(const struct side *to, const struct shm_blob *blob, uint64_t k
     int socket = knock(to);
     assert_int_equal(sendmsg(socket, &message, 0), sizeof question);
     int fds_got[HAND_FDS_MAX];
-    int count = hand_wait(socket, fds_got);
+    int count = WEIR_EINPROGRESS;
+    while (count == WEIR_EINPROGRESS)
+        count = hand_wait(socket, 1000, fds_got);
     assert_true(count >= 3);
     for (int i = 0; i < count; i++)
         close(fds_got[i]);

@@ -92,7 +92,8 @@ static void import(struct side *side, struct side *from) {
 
     assert_int_equal(SIM_NIC_OPS.mr_export(from->nic, &from->mr, blob, &length), 0);
     assert_int_equal(
-        SIM_NIC_OPS.mr_import(side->nic, blob, length, BYTES, WEIR_ACCESS_ALL, &side->remote), 0);
+        SIM_NIC_OPS.mr_import(side->nic, blob, length, BYTES, WEIR_ACCESS_ALL, 0, &side->remote),
+        0);
 }
 
 static void connect_to(struct side *side, const struct side *other, uint32_t psn_local,

@@ -268,9 +268,9 @@ static void test_M10_new_data_behind_old_credits(void **state) {
 }
 
 /* The peer tells of its inbox 7, by its word `number`. */
-static void say_meet(struct world *world, uint32_t number) {
+static void say_meet_of(struct world *world, uint32_t inbox, uint32_t number) {
     struct word meet = {.kind = WORD_MEET,
-                        .inbox = 7,
+                        .inbox = inbox,
                         .meet = {.chunk_bytes = 4096,
                                  .message_bytes_max = 1024,
                                  .memory = {.memory_id = 1,
@@ -280,6 +280,10 @@ static void say_meet(struct world *world, uint32_t number) {
                                             .blob_length = 4}}};
     lone_instance(1, meet.meet.memory.instance);
     assert_true(lone_words(world->lone, 0, number, &meet));
+}
+
+static void say_meet(struct world *world, uint32_t number) {
+    say_meet_of(world, 7, number);
 }
 
 /* A chunk of inbox 7 is this engine's; keep: also while no message waits. */
@@ -338,6 +342,130 @@ static void test_M10_inboxes(void **state) {
     lone_pass(lone, WATCH / 4);
     assert_int_equal(lone_event(lone).type, WEIR_EVENT_RESUMED);
     lone_close(lone);
+}
+
+/* A message's status after its deadline, which is `within`. */
+static int status_after(struct world *world, uint64_t within) {
+    weir_part part = {.base = bytes, .length = 100};
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    options.timeout_ns = within;
+    assert_int_equal(
+        weir_message_send(world->lone->engine, world->peer, 7, &part, 1, &options, &transfer),
+        WEIR_OK);
+    lone_pass(world->lone, within - 1);
+    assert_int_equal(weir_transfer_status(world->lone->engine, transfer), WEIR_EINPROGRESS);
+    lone_pass(world->lone, 2);
+    return weir_transfer_status(world->lone->engine, transfer);
+}
+
+/* Messages wait for the memory of their inbox as they do for room in it: tried after pauses, until
+ * their deadlines, which say what it was. */
+static void test_M10_memory_that_is_not_handed_over(void **state) {
+    static const int lacks[] = {WEIR_EINPROGRESS, WEIR_EAGAIN, WEIR_EMFILE, WEIR_ENOMEM};
+    static const char *const texts[] = {
+        "inbox 7, whose memory the peer's process has not handed over yet",
+        "inbox 7, whose memory the peer's process has not handed over yet",
+        "inbox 7, whose memory this process cannot map now: ",
+        "inbox 7, whose memory this process cannot map now: "};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct world world;
+        struct lone *lone = begin(&world, NULL);
+        int error = i == 0 ? WEIR_EAGAIN : lacks[i];
+        lone->import_error = lacks[i];
+        weir_transfer first = send_to(&world, 7);
+        uint32_t imports = lone->imports;
+        say_meet(&world, 1);
+        say_grant(&world, 2, true);
+        lone_run(lone);
+        assert_int_equal(lone->imports, imports + 1);
+        stalls(&world, WEIR_STALL_INBOX_MEMORY, error);
+        assert_int_equal(info_of(&world).inbox, 7);
+        assert_says(&world, texts[i]);
+        assert_in_range(lone->imports - imports, 10, 40); /* in a second or so */
+        lone->stopped = true;
+        assert_int_equal(info_of(&world).cause,
+                         error == WEIR_EAGAIN ? WEIR_STALL_PEER_STOPPED : WEIR_STALL_INBOX_MEMORY);
+        lone->stopped = false;
+        assert_int_equal(status_after(&world, WATCH / 4), error);
+        assert_int_equal(weir_transfer_cancel(lone->engine, first), WEIR_OK);
+        lone_run(lone);
+        assert_int_equal(weir_transfer_status(lone->engine, first), WEIR_ECANCELED);
+        lone_pass(lone, WATCH); /* nobody waits: nothing is tried */
+        imports = lone->imports;
+        lone_pass(lone, WATCH);
+        assert_int_equal(lone->imports, imports);
+
+        lone->import_error = WEIR_OK;
+        weir_transfer last = send_to(&world, 7);
+        lone_pass(lone, WATCH / 8);
+        assert_int_equal(lone->imports, imports + 1);
+        assert_int_equal(weir_transfer_status(lone->engine, last), WEIR_OK);
+        lone_close(lone);
+    }
+}
+
+/* A message that comes between two tries is sent with the next one; when none waits, the next
+ * message is the first to try again. */
+static void test_M10_memory_that_is_handed_over_at_last(void **state) {
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    (void)state;
+    lone->import_error = WEIR_EAGAIN;
+    weir_transfer first = send_to(&world, 7);
+    say_meet(&world, 1);
+    say_grant(&world, 2, true);
+    lone_pass(lone, WATCH * 9 / 20); /* the pauses are of a tenth of WATCH by now */
+    weir_transfer other = send_to(&world, 8);
+    say_meet_of(&world, 8, 3);
+    lone_pass(lone, WATCH / 64);
+    uint32_t imports = lone->imports;
+    weir_transfer second = send_to(&world, 7);
+    assert_int_equal(lone->imports, imports); /* it is too early for another try */
+    assert_int_equal(weir_transfer_cancel(lone->engine, first), WEIR_OK);
+    assert_int_equal(weir_transfer_cancel(lone->engine, second), WEIR_OK);
+    lone_pass(lone, WATCH / 50); /* a try of inbox 8's passes */
+    assert_int_equal(lone->imports, imports + 1);
+
+    lone->import_error = WEIR_OK;
+    assert_int_equal(weir_transfer_status(lone->engine, other), WEIR_EINPROGRESS);
+    weir_transfer last = send_to(&world, 7);
+    assert_int_equal(lone->imports, imports + 2);
+    lone_pass(lone, WATCH / 8);
+    assert_int_equal(lone->imports, imports + 3);
+    assert_int_equal(weir_transfer_status(lone->engine, last), WEIR_OK);
+    lone_close(lone);
+}
+
+/* The status at a deadline says what was lacking when there was a session, and not before. */
+static void test_M10_memory_is_no_reason_without_a_session(void **state) {
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    (void)state;
+    lone->import_error = WEIR_EMFILE;
+    send_to(&world, 7);
+    say_meet(&world, 1);
+    assert_int_equal(status_after(&world, WATCH / 16), WEIR_EMFILE);
+    break_session(&world);
+    assert_int_equal(status_after(&world, WATCH / 16), WEIR_ETIMEDOUT);
+    lone_close(lone);
+}
+
+/* What does not pass ends the message at once. */
+static void test_M10_memory_that_is_refused(void **state) {
+    static const int errors[] = {WEIR_EDENIED, WEIR_EPEER, WEIR_EINVAL, WEIR_ESTALE};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct world world;
+        struct lone *lone = begin(&world, NULL);
+        lone->import_error = errors[i];
+        weir_transfer transfer = send_to(&world, 7);
+        say_meet(&world, 1);
+        lone_run(lone);
+        assert_int_equal(weir_transfer_status(lone->engine, transfer), errors[i]);
+        lone_close(lone);
+    }
 }
 
 static void test_M10_a_handshake_that_is_not_answered(void **state) {
@@ -1355,7 +1483,7 @@ static void test_M10_arguments(void **state) {
     assert_int_equal(weir_stall_text(lone->engine, world.peer, text, 8), WEIR_OK);
     assert_string_equal(text, "nothing");
     assert_int_equal(text[8], 'x');
-    for (int i = WEIR_STALL_NONE; i <= WEIR_STALL_BREAKS; i++)
+    for (int i = WEIR_STALL_NONE; i <= WEIR_STALL_INBOX_MEMORY; i++)
         assert_string_not_equal(weir_stall_cause_name(i), "?");
     assert_string_equal(weir_stall_cause_name(WEIR_STALL_INBOX_FULL), "inbox_full");
     assert_string_equal(weir_stall_cause_name(-1), "?");
@@ -1370,6 +1498,10 @@ int main(void) {
         cmocka_unit_test(test_M10_new_data_behind_old_credits),
         cmocka_unit_test(test_M10_credits_of_messages),
         cmocka_unit_test(test_M10_inboxes),
+        cmocka_unit_test(test_M10_memory_that_is_not_handed_over),
+        cmocka_unit_test(test_M10_memory_that_is_handed_over_at_last),
+        cmocka_unit_test(test_M10_memory_is_no_reason_without_a_session),
+        cmocka_unit_test(test_M10_memory_that_is_refused),
         cmocka_unit_test(test_M10_a_handshake_that_is_not_answered),
         cmocka_unit_test(test_M10_nobody_takes_connections),
         cmocka_unit_test(test_M10_a_peer_that_refuses_for_now),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* agenda.c: what time it is, and what is to be done when.
  *
- * Owns the engine's clock, its timers (one for each transfer, peer and QP, one for receives and one
- * for inboxes) and the run list: the peers that may be able to post. Turns and deadlines that are
- * due are step.c's, the end of an absence is look.c's.
+ * Owns the engine's clock, its timers (one for each transfer, peer and QP, one for receives, one
+ * for inboxes and one for streams) and the run list: the peers that may be able to post. Turns and
+ * deadlines that are due are step.c's, the end of an absence is look.c's.
  */
 #include "agenda.h"
 
@@ -60,6 +60,10 @@ void timer_receives(weir_engine *engine, uint64_t when_ns) {
 
 void timer_inboxes(weir_engine *engine, uint64_t when_ns) {
     timer_set(engine, engine->timer_count - 2, when_ns);
+}
+
+void timer_streams(weir_engine *engine, uint64_t when_ns) {
+    timer_set(engine, engine->timer_count - 3, when_ns);
 }
 
 void timer_own(weir_engine *engine, const struct transfer *transfer) {

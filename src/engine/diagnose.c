@@ -185,6 +185,10 @@ static uint32_t no_room(weir_engine *engine, const struct peer *peer, weir_stall
     if (stream == NULL)
         return WEIR_STALL_TURN;
     out->inbox = stream->inbox;
+    if (stream->state == STREAM_MET && stream->import_error != WEIR_OK) {
+        out->error = stream->import_error;
+        return WEIR_STALL_INBOX_MEMORY;
+    }
     return stream->state == STREAM_ABSENT ? WEIR_STALL_INBOX_ABSENT : WEIR_STALL_INBOX_FULL;
 }
 
@@ -283,16 +287,17 @@ static bool is_absent(const weir_engine *engine, const weir_stall_info *out) {
 }
 
 /* Whether the cause is one that the peer, or the way to it, may be the reason of. */
-static bool is_theirs(uint32_t cause) {
-    return cause == WEIR_STALL_SETTLE || cause == WEIR_STALL_CONNECT || cause == WEIR_STALL_QP ||
+static bool is_theirs(uint32_t cause, int error) {
+    return (cause == WEIR_STALL_INBOX_MEMORY && error == WEIR_EAGAIN) ||
+           cause == WEIR_STALL_SETTLE || cause == WEIR_STALL_CONNECT || cause == WEIR_STALL_QP ||
            cause == WEIR_STALL_CREDITS || cause == WEIR_STALL_INBOX_FULL;
 }
 
 static uint32_t worse(weir_engine *engine, const struct peer *peer, uint32_t cause,
                       weir_stall_info *out) {
-    if ((is_theirs(cause) || cause == WEIR_STALL_TURN) && link_is_down(engine))
+    if ((is_theirs(cause, out->error) || cause == WEIR_STALL_TURN) && link_is_down(engine))
         return WEIR_STALL_LINK;
-    if (!is_theirs(cause))
+    if (!is_theirs(cause, out->error))
         return cause;
     look_at_host(engine, peer, out);
     take_word(engine, peer, out);

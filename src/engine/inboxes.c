@@ -14,6 +14,8 @@
 
 /* Senders that were called have so long to answer before others are called, too. */
 #define CALL_NS UINT64_C(20000000)
+/* For the memory of loans, of which a sender tells just before it is asked for it. */
+#define LENT_WAIT_MS 100
 
 enum { LOOK_EVERY = 8 }; /* calls between two looks at other streams, while there is a message */
 
@@ -82,10 +84,11 @@ static enum word_mapped map(weir_engine *engine, const struct wire_descriptor *m
         memcmp(memory->fabric, engine->caps.fabric, sizeof(memory->fabric)) != 0)
         return WORD_MAPPED_NEVER;
     int rc = ops->mr_import(engine->device, memory->blob, memory->blob_length, memory->length,
-                            needed, &lent->rmr);
+                            needed, LENT_WAIT_MS, &lent->rmr);
     if (rc != WEIR_OK)
-        return rc == WEIR_EAGAIN || rc == WEIR_EMFILE || rc == WEIR_ENOMEM ? WORD_MAPPED_LATER
-                                                                           : WORD_MAPPED_NEVER;
+        return rc == WEIR_EINPROGRESS || rc == WEIR_EAGAIN || rc == WEIR_EMFILE || rc == WEIR_ENOMEM
+                   ? WORD_MAPPED_LATER
+                   : WORD_MAPPED_NEVER;
     lent->base = ops->import_address(engine->device, &lent->rmr, &lent->ordered);
     lent->bytes = memory->length;
     if (lent->base == NULL)

@@ -72,7 +72,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->qps_made.words = carve(c, 1, bits_bytes(e->qps_max));
     e->beacons.heads = carve(c, 1, groups_bytes(1, e->qps_max));
     e->recvs_missing = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(uint16_t));
-    e->timer_count = e->record_count + o->peers_max + e->qps_max + 2;
+    e->timer_count = e->record_count + o->peers_max + e->qps_max + 3;
     e->timers.entries = carve(c, timers_bytes(e->timer_count), 1);
     e->chain = carve(c, CHAIN_MAX + 1, sizeof(struct weir_wr));
     e->notifications.mask = power_of_two(o->notifications_max) - 1;
@@ -136,6 +136,7 @@ static void start_tables(weir_engine *e) {
     e->spare_missing = SPARE_BLOCKS;
     records_refill(e);
     e->run_head = e->run_tail = NONE;
+    e->import_next_ns = UINT64_MAX;
     e->noted_head = e->noted_tail = NONE;
     e->inflight_head = e->inflight_tail = e->inflight_turn = NONE;
     e->inflight_room = (int64_t)o->inflight_bytes_max;

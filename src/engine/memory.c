@@ -9,6 +9,8 @@
 #include "own.h"
 #include "tables.h"
 
+#include <time.h>
+
 static struct region_local *local_new(weir_engine *engine) {
     uint32_t index = engine->local_free;
     if (index == NONE)
@@ -259,7 +261,7 @@ int weir_memory_export(weir_engine *engine, weir_memory memory, void *descriptor
 }
 
 static int import(weir_engine *engine, weir_peer handle, const struct wire_descriptor *descriptor,
-                  weir_remote *remote_out, struct weir_rmr *rmr_out) {
+                  uint32_t wait_ms, weir_remote *remote_out, struct weir_rmr *rmr_out) {
     struct peer *peer = peer_find(engine, handle.id);
     if (peer == NULL)
         return WEIR_ESTALE;
@@ -276,7 +278,7 @@ static int import(weir_engine *engine, weir_peer handle, const struct wire_descr
     struct weir_rmr rmr = {0};
     int rc =
         engine->device_ops->mr_import(engine->device, descriptor->blob, descriptor->blob_length,
-                                      descriptor->length, descriptor->access, &rmr);
+                                      descriptor->length, descriptor->access, wait_ms, &rmr);
     if (rc != WEIR_OK)
         return rc;
     struct region_remote *remote = &engine->regions.remotes[index];
@@ -300,6 +302,10 @@ static int import(weir_engine *engine, weir_peer handle, const struct wire_descr
     return WEIR_OK;
 }
 
+/* Tries of an import whose peer has not answered. Others have the engine in the pauses. */
+enum { IMPORT_TRIES = 1000, IMPORT_WAIT_MS = 5 };
+#define IMPORT_PAUSE_NS 1000000
+
 int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor, size_t length,
                        weir_remote *remote_out) {
     struct wire_descriptor decoded;
@@ -310,11 +316,16 @@ int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descript
         return WEIR_ECLOSED;
     weir_remote remote = {0};
     struct weir_rmr rmr = {0};
-    own_enter(engine);
-    int rc = import(engine, peer, &decoded, &remote, &rmr);
-    own_leave(engine);
+    int rc = WEIR_EINPROGRESS;
+    for (int tries = 0; rc == WEIR_EINPROGRESS && tries < IMPORT_TRIES; tries++) {
+        if (tries > 0)
+            nanosleep(&(struct timespec){.tv_nsec = IMPORT_PAUSE_NS}, NULL);
+        own_enter(engine);
+        rc = import(engine, peer, &decoded, tries == 0 ? IMPORT_WAIT_MS : 0, &remote, &rmr);
+        own_leave(engine);
+    }
     if (rc != WEIR_OK)
-        return rc;
+        return rc == WEIR_EINPROGRESS ? WEIR_EAGAIN : rc;
     /* Nobody else knows the handle yet. */
     if (engine->device_ops->import_populate != NULL)
         engine->device_ops->import_populate(engine->device, &rmr);

@@ -38,6 +38,7 @@ const char *weir_stall_cause_name(int cause) {
         [WEIR_STALL_HOST] = "host",
         [WEIR_STALL_LINK] = "link",
         [WEIR_STALL_BREAKS] = "breaks",
+        [WEIR_STALL_INBOX_MEMORY] = "inbox_memory",
     };
     if (cause < 0 || (size_t)cause >= sizeof(names) / sizeof(names[0]))
         return "?";
@@ -173,6 +174,16 @@ static void say_peer(const weir_stall_info *info, char *out, size_t size) {
 static void say_inbox(const weir_stall_info *info, char *out, size_t size) {
     if (info->cause == WEIR_STALL_INBOX_FULL)
         snprintf(out, size, "messages wait for room in inbox %" PRIu32 " of the peer", info->inbox);
+    else if (info->cause == WEIR_STALL_INBOX_MEMORY && info->error == WEIR_EAGAIN)
+        snprintf(out, size,
+                 "messages wait for inbox %" PRIu32
+                 ", whose memory the peer's process has not handed over yet",
+                 info->inbox);
+    else if (info->cause == WEIR_STALL_INBOX_MEMORY)
+        snprintf(out, size,
+                 "messages wait for inbox %" PRIu32
+                 ", whose memory this process cannot map now: %s (%s)",
+                 info->inbox, weir_strerror(info->error), weir_error_name(info->error));
     else
         snprintf(out, size, "messages wait for inbox %" PRIu32 ", which the peer has not opened",
                  info->inbox);
@@ -232,6 +243,7 @@ static void say_why(const weir_stall_info *info, const struct watch_step *step, 
         break;
     case WEIR_STALL_INBOX_FULL:
     case WEIR_STALL_INBOX_ABSENT:
+    case WEIR_STALL_INBOX_MEMORY:
         say_inbox(info, out, size);
         break;
     case WEIR_STALL_PEER_ABSENT:

@@ -324,6 +324,9 @@ struct stream {
     bool imported;
     struct wire_descriptor memory; /* of the inbox */
     struct weir_rmr rmr;           /* imported */
+    int import_error;        /* why it is not yet: EAGAIN, EMFILE, ENOMEM; 0: not tried, or it is */
+    uint64_t import_next_ns; /* with import_error: the next try, */
+    uint64_t import_pause_ns; /* so long after the last */
     uint32_t message_bytes_max;
     struct outbox outbox;
     uint32_t lending;    /* plus 1: the memory of its loans; 0: none */
@@ -722,6 +725,7 @@ struct weir_engine {
     uint32_t peer_free, peer_free_last, local_free, remote_free, qp_free;
     uint32_t peers_used; /* entries ever used: what loops over peers visit */
     uint32_t run_head, run_tail;
+    uint64_t import_next_ns; /* the first next try of all streams; UINT64_MAX: none waits for one */
     uint32_t noted_head, noted_tail;       /* peers of which something is noted: notes.h */
     bool noted_break;                      /* one of them is a break */
     uint32_t inflight_head, inflight_tail; /* the line of peers that wait for bytes in flight */

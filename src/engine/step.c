@@ -14,6 +14,7 @@
 #include "records.h"
 #include "recv.h"
 #include "session.h"
+#include "streams.h"
 #include "transfer.h"
 #include "turns.h"
 
@@ -81,6 +82,8 @@ static int run_timers(weir_engine *engine, bool looked) {
         else if (number - engine->peers_max < engine->qps_max)
             session_qp_timer(engine, &engine->qps[number - engine->peers_max]);
         else if (number - engine->peers_max == engine->qps_max)
+            streams_look(engine);
+        else if (number - engine->peers_max == engine->qps_max + 1)
             inboxes_look(engine);
         else
             recv_timer(engine);

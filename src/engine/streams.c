@@ -15,6 +15,11 @@
 #include "lendings.h"
 #include "tables.h"
 
+/* A peer answers at once that runs. It is waited for once; others are not kept again. */
+enum { IMPORT_WAIT_MS = 5 };
+#define IMPORT_PAUSE_NS     UINT64_C(1000000) /* before another try */
+#define IMPORT_PAUSE_MAX_NS UINT64_C(100000000)
+
 struct stream *stream_first(weir_engine *engine, const struct peer *peer) {
     return peer->streams == STREAM_NONE ? NULL : &engine->streams[peer->streams - 1];
 }
@@ -88,6 +93,7 @@ void stream_reset(weir_engine *engine, struct stream *stream) {
     stream->put = 0;
     stream->left_due = stream->look_due = false;
     stream->ahead_due = false;
+    stream->import_error = WEIR_OK;
     outbox_init(&stream->outbox, 0, 0);
 }
 
@@ -106,6 +112,25 @@ bool stream_meet(weir_engine *engine, struct stream *stream, const struct word *
     return true;
 }
 
+/* The peer has not handed its memory over yet, or this process lacks what the mapping takes. */
+static bool import_may_pass(int rc) {
+    return rc == WEIR_EINPROGRESS || rc == WEIR_EAGAIN || rc == WEIR_EMFILE || rc == WEIR_ENOMEM;
+}
+
+/* Each pause is twice the one before. */
+static int import_later(weir_engine *engine, struct stream *stream, int error) {
+    uint64_t pause_ns =
+        stream->import_error == WEIR_OK ? IMPORT_PAUSE_NS : 2 * stream->import_pause_ns;
+    stream->import_pause_ns = pause_ns < IMPORT_PAUSE_MAX_NS ? pause_ns : IMPORT_PAUSE_MAX_NS;
+    stream->import_next_ns = engine_now(engine) + stream->import_pause_ns;
+    stream->import_error = error;
+    if (stream->import_next_ns < engine->import_next_ns) {
+        engine->import_next_ns = stream->import_next_ns;
+        timer_streams(engine, stream->import_next_ns);
+    }
+    return WEIR_EINPROGRESS;
+}
+
 int stream_import(weir_engine *engine, struct stream *stream) {
     const struct wire_descriptor *memory = &stream->memory;
     if (stream->imported)
@@ -115,10 +140,34 @@ int stream_import(weir_engine *engine, struct stream *stream) {
         return WEIR_ENOTSUP;
     if ((memory->access & WEIR_ACCESS_REMOTE_WRITE) == 0)
         return WEIR_EACCESS;
+    if (stream->import_error != WEIR_OK && engine_now(engine) < stream->import_next_ns)
+        return WEIR_EINPROGRESS;
+    uint32_t wait_ms = stream->import_error == WEIR_OK ? IMPORT_WAIT_MS : 0;
     int rc = engine->device_ops->mr_import(engine->device, memory->blob, memory->blob_length,
-                                           memory->length, memory->access, &stream->rmr);
+                                           memory->length, memory->access, wait_ms, &stream->rmr);
     stream->imported = rc == WEIR_OK;
+    if (import_may_pass(rc))
+        return import_later(engine, stream, rc == WEIR_EINPROGRESS ? WEIR_EAGAIN : rc);
+    stream->import_error = WEIR_OK;
     return rc;
+}
+
+void streams_look(weir_engine *engine) {
+    uint64_t now = engine_now(engine), next_ns = UINT64_MAX;
+    for (uint32_t s = 0; s < engine->streams_used; s++) {
+        struct stream *stream = &engine->streams[s];
+        if (stream->waiting.head == NONE)
+            stream->import_error = WEIR_OK; /* the next message is the first to try */
+        if (!stream->used || stream->import_error == WEIR_OK)
+            continue;
+        struct peer *peer = peer_at(engine, stream->peer);
+        if (stream->import_next_ns > now && stream->import_next_ns < next_ns)
+            next_ns = stream->import_next_ns;
+        else if (stream->import_next_ns <= now && peer->live != NONE)
+            run_later(engine, peer);
+    }
+    engine->import_next_ns = next_ns;
+    timer_streams(engine, next_ns);
 }
 
 void streams_free(weir_engine *engine, struct peer *peer) {

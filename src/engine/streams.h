@@ -30,8 +30,11 @@ void stream_unput(weir_engine *engine, struct transfer *transfer);
 void stream_reset(weir_engine *engine, struct stream *stream);
 /* The inbox's memory is where MEET says. False: no receiver says so. */
 bool stream_meet(weir_engine *engine, struct stream *stream, const struct word *word);
-/* Imports that memory, unless it is. A WEIR_E* of the device. */
+/* Imports that memory, unless it is. A WEIR_E* of the device, or EINPROGRESS: it cannot be had just
+ * now (import_error says why), and the peer has a turn when it is time for another try. */
 int stream_import(weir_engine *engine, struct stream *stream);
+/* Gives turns to the peers of those whose next try is due. */
+void streams_look(weir_engine *engine);
 /* The peer's entry is free: so are its streams. */
 void streams_free(weir_engine *engine, struct peer *peer);
 

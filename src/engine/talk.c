@@ -30,7 +30,7 @@ enum { PUT_AHEAD = 256 }; /* messages of a stream that are put and have not ende
 
 /* ---- putting ----------------------------------------------------------- */
 
-/* Messages that no chunk of that inbox holds, or that cannot get there. */
+/* Messages that no chunk of that inbox holds, or that cannot get there. EINPROGRESS: not yet. */
 static int refusal(weir_engine *engine, struct stream *stream, const struct transfer *transfer) {
     if (transfer->message_length > stream->message_bytes_max)
         return WEIR_ETOOBIG;
@@ -54,6 +54,8 @@ static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *s
     while (stream->waiting.head != NONE && stream->put < PUT_AHEAD) {
         struct transfer *transfer = &engine->transfers[stream->waiting.head];
         int rc = refusal(engine, stream, transfer);
+        if (rc == WEIR_EINPROGRESS)
+            break;
         if (rc == WEIR_OK && transfer->turn <= stream->passed)
             rc = WEIR_ECONNECT; /* the receiver had forgotten it, and took what came behind it */
         if (rc != WEIR_OK)

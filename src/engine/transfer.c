@@ -323,15 +323,25 @@ static void settle_timer(weir_engine *engine, const struct transfer *transfer) {
     timer_transfer(engine, transfer, engine_now(engine) + engine->options.connect_timeout_ns);
 }
 
+/* Why a transfer whose deadline has come is not done. */
+static int late(const weir_engine *engine, const struct transfer *transfer) {
+    if (transfer->list != LIST_ROOM)
+        return WEIR_ETIMEDOUT;
+    const struct stream *stream = &engine->streams[transfer->stream];
+    if (stream->state == STREAM_ABSENT)
+        return WEIR_ENOTREADY;
+    bool tried = stream->state == STREAM_MET && stream->import_error != WEIR_OK &&
+                 engine->peers[transfer->peer].live != NONE;
+    return tried ? stream->import_error : WEIR_ETIMEDOUT;
+}
+
 void transfer_timer(weir_engine *engine, struct transfer *transfer) {
     struct peer *peer = peer_at(engine, transfer->peer);
     switch (transfer->state) {
     case TR_PENDING:
     case TR_POSTED:
         if (transfer->result == 0 || transfer->state == TR_PENDING) {
-            bool absent = transfer->list == LIST_ROOM &&
-                          stream_at(engine, transfer->stream)->state == STREAM_ABSENT;
-            transfer_stop(engine, transfer, absent ? WEIR_ENOTREADY : WEIR_ETIMEDOUT);
+            transfer_stop(engine, transfer, late(engine, transfer));
         } else if (transfer->outstanding > 0) {
             for (uint32_t s = 0; s < EP_SESSIONS; s++) {
                 if (!peer->sessions[s].used || peer->sessions[s].epoch != transfer->epoch)

@@ -291,10 +291,11 @@ struct weir_device_ops {
     /* The blob that a peer's mr_import needs, at most WEIR_MR_BLOB_MAX bytes. */
     int (*mr_export)(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
                      uint32_t *blob_length_out);
-    /* length and access come from the checked descriptor; the blob is hostile. May wait for the
-     * peer, a second at most: EAGAIN then. */
+    /* length and access come from the checked descriptor; the blob is hostile. Where the peer is
+     * asked, its answer is waited for up to wait_ms: EINPROGRESS then, and the same call again
+     * takes what came meanwhile. Nothing is owed for a call that is not repeated. */
     int (*mr_import)(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
-                     uint64_t length, uint32_t access, struct weir_rmr *rmr_out);
+                     uint64_t length, uint32_t access, uint32_t wait_ms, struct weir_rmr *rmr_out);
     void (*mr_forget)(struct weir_device *device, const struct weir_rmr *rmr);
     /* The parts of mr_import and mr_forget whose time grows with the memory, as calls of their own.
      * NULL: there is no such part. Any thread, several at once, whatever others do meanwhile, but

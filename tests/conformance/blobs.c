@@ -15,12 +15,13 @@ void test_H13_damaged_blobs(void **state) {
         for (size_t k = 0; k < sizeof flips; k++) {
             struct weir_rmr remote;
             blob[at] ^= flips[k];
-            if (f.ops->mr_import(f.a.device, blob, length, REGION_BYTES, 3, &remote) == 0)
+            if (f.ops->mr_import(f.a.device, blob, length, REGION_BYTES, 3, 0, &remote) == 0)
                 f.ops->mr_forget(f.a.device, &remote);
             blob[at] ^= flips[k];
         }
         struct weir_rmr remote;
-        assert_int_not_equal(f.ops->mr_import(f.a.device, blob, at, REGION_BYTES, 3, &remote), 0);
+        assert_int_not_equal(f.ops->mr_import(f.a.device, blob, at, REGION_BYTES, 3, 0, &remote),
+                             0);
     }
     struct weir_qp_granted good = f.b.granted;
     for (uint32_t at = 0; at < good.blob_length; at++) {
@@ -56,14 +57,16 @@ void test_import_claims_too_much(void **state) {
         struct weir_rmr remote;
         assert_int_equal(f.ops->mr_export(f.b.device, &mr, blob, &length), 0);
         assert_int_not_equal(
-            f.ops->mr_import(f.a.device, blob, length, 8192, WEIR_ACCESS_REMOTE_READ, &remote), 0);
+            f.ops->mr_import(f.a.device, blob, length, 8192, WEIR_ACCESS_REMOTE_READ, 0, &remote),
+            0);
         assert_int_not_equal(
-            f.ops->mr_import(f.a.device, blob, length, 4096, WEIR_ACCESS_ALL, &remote), 0);
+            f.ops->mr_import(f.a.device, blob, length, 4096, WEIR_ACCESS_ALL, 0, &remote), 0);
         assert_int_equal(f.ops->mr_release(f.b.device, &mr), 0);
         if (!f.caps.completes_inline) /* an import looks at nothing but the descriptor */
             continue;
         assert_int_not_equal(
-            f.ops->mr_import(f.a.device, blob, length, 4096, WEIR_ACCESS_REMOTE_READ, &remote), 0);
+            f.ops->mr_import(f.a.device, blob, length, 4096, WEIR_ACCESS_REMOTE_READ, 0, &remote),
+            0);
     }
     fixture_close(&f);
 }

@@ -87,7 +87,8 @@ struct weir_rmr import_mr(struct fixture *f, struct side *owner, struct side *us
     struct weir_rmr remote;
     assert_int_equal(f->ops->mr_export(owner->device, mr, blob, &length), 0);
     assert_in_range(length, 0, WEIR_MR_BLOB_MAX);
-    assert_int_equal(f->ops->mr_import(user->device, blob, length, mr->length, access, &remote), 0);
+    assert_int_equal(
+        f->ops->mr_import(user->device, blob, length, mr->length, access, 1000, &remote), 0);
     if (f->ops->import_populate != NULL)
         f->ops->import_populate(user->device, &remote);
     return remote;

@@ -609,15 +609,13 @@ int hand_take(int socket, int fds_out[HAND_FDS_MAX]) {
     return (int)count;
 }
 
-int hand_wait(int socket, int fds_out[HAND_FDS_MAX]) {
-    uint64_t end = now_ms() + HAND_WAIT_MS;
+int hand_wait(int socket, uint32_t wait_ms, int fds_out[HAND_FDS_MAX]) {
+    uint64_t end = now_ms() + wait_ms;
     for (;;) {
         int rc = hand_take(socket, fds_out);
         uint64_t now = now_ms();
-        if (rc != WEIR_EINPROGRESS)
+        if (rc != WEIR_EINPROGRESS || now >= end)
             return rc;
-        if (now >= end)
-            return WEIR_EAGAIN;
         struct pollfd polled = {.fd = socket, .events = POLLIN};
         ready_wait(&polled, 1, (end - now + WAIT_LEAST_MS) * NS_PER_MS);
     }

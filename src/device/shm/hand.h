@@ -42,7 +42,6 @@
 #define HAND_WATCHERS    8 /* of one file: see hand.c */
 #define HAND_BROUGHT     8
 #define HAND_BROUGHT_MS  10000 /* a crowd takes its time */
-#define HAND_WAIT_MS     1000  /* that an import waits for its answer: see hand_wait */
 
 #define HAND_MAGIC       UINT64_C(0x32306b7361727377) /* "wsrask02" */
 enum { HAND_LINK = 1, HAND_MEMORY = 2 };
@@ -123,7 +122,7 @@ int hand_take_brought(struct weir_device *device, const struct shm_blob *blob,
  * EINPROGRESS: not yet. EAGAIN: there will be none. EDENIED, ESTALE, EINVAL; EMFILE, ENOMEM: no
  * room for them. */
 int hand_take(int socket, int fds_out[HAND_FDS_MAX]);
-/* As hand_take, but waits up to HAND_WAIT_MS; EAGAIN after that. */
-int hand_wait(int socket, int fds_out[HAND_FDS_MAX]);
+/* As hand_take, but waits up to wait_ms before it says so. */
+int hand_wait(int socket, uint32_t wait_ms, int fds_out[HAND_FDS_MAX]);
 
 #endif

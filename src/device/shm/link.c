@@ -182,8 +182,8 @@ static int open_handed(struct weir_device *device, struct shm_link *link, const 
     return rc;
 }
 
-/* The link is open (0) or will not be: its QPs hear of it. They hold references, and give
- * them back if it is for nothing. */
+/* The link is open (0) or will not be: its QPs hear of it. They hold references, as imports that
+ * wait for it do, and give them back if it is for nothing. */
 static void opened(struct weir_device *device, struct shm_link *link, int error) {
     device->opening--;
     link->references++;
@@ -191,19 +191,22 @@ static void opened(struct weir_device *device, struct shm_link *link, int error)
     link->open_error = error;
     while (link->waiting != NULL)
         qp_link_done(link->waiting, error);
+    if (error != 0)
+        memory_unasked(device, link);
     link_put(device, link);
 }
 
 /* False: the answer is not there yet. */
-static bool take_answer(struct weir_device *device, struct shm_link *link, bool patiently) {
+static bool take_answer(struct weir_device *device, struct shm_link *link, bool had_event,
+                        uint32_t wait_ms) {
     int fds[HAND_FDS_MAX];
-    int rc = patiently ? hand_wait(link->ask_fd, fds) : hand_take(link->ask_fd, fds);
-    if (rc == WEIR_EINPROGRESS || (patiently && rc == WEIR_EAGAIN))
+    int rc = hand_wait(link->ask_fd, wait_ms, fds);
+    if (rc == WEIR_EINPROGRESS)
         return false;
-    if (patiently)
+    if (!had_event)
         unwatch(device, &link->ask_fd);
     else
-        fork_close(link->ask_fd); /* its event came, which was the only one (EPOLLONESHOT) */
+        fork_close(link->ask_fd); /* there is no other event (EPOLLONESHOT) */
     link->ask_fd = -1;
     opened(device, link, rc < 0 ? rc : open_handed(device, link, fds, rc));
     return true;
@@ -341,21 +344,13 @@ static int not_answered(const struct weir_device *device, uint64_t nonce, int rc
     return socket == WEIR_EPEER ? WEIR_EPEER : rc;
 }
 
-int link_get_open(struct weir_device *device, const struct shm_blob *blob,
-                  struct shm_link **link_out) {
-    struct shm_link *link;
-    int rc = link_get(device, blob, NULL, &link);
-    if (rc == WEIR_EINPROGRESS) {
-        rc = WEIR_EAGAIN;
-        if (take_answer(device, link, true))
-            rc = link->dead ? link->open_error : 0;
-        if (rc != 0)
-            link_put(device, link);
-        rc = not_answered(device, blob->nonce, rc);
-    }
-    if (rc == 0)
-        *link_out = link;
-    return rc;
+int link_wait(struct weir_device *device, const struct shm_asked *asked) {
+    struct shm_link *link = asked->link;
+    if (link->ask_fd >= 0 && !take_answer(device, link, false, asked->wait_ms))
+        return WEIR_EINPROGRESS;
+    if (!link->dead)
+        return 0;
+    return link->open_error != 0 ? not_answered(device, link->nonce, link->open_error) : WEIR_EPEER;
 }
 
 void link_put(struct weir_device *device, struct shm_link *link) {
@@ -374,32 +369,37 @@ void link_put(struct weir_device *device, struct shm_link *link) {
     device->env.ops->free(device->env.self, link, sizeof *link);
 }
 
-int link_fetch(const struct weir_device *device, const struct shm_link *link,
-               const struct shm_blob *blob, int number, int *fd_out) {
-    if (link->self) {
+int link_fetch(const struct weir_device *device, struct shm_asked *asked, int number, int *fd_out) {
+    if (asked->link->self) {
         int fd = number >= 0 ? again(number) : -1;
         if (fd < 0 && number >= 0)
             return error_of(errno);
         *fd_out = fd;
         return 0;
     }
-    struct hand_question question = {.magic = HAND_MAGIC,
-                                     .nonce = blob->nonce,
-                                     .key = blob->key,
-                                     .what = HAND_MEMORY,
-                                     .index = blob->index};
-    int32_t pid;
-    int socket = hand_ask(device, &question, &pid);
-    if (socket < 0)
-        return socket;
+    if (asked->socket < 0) {
+        const struct hand_question question = {.magic = HAND_MAGIC,
+                                               .nonce = asked->blob.nonce,
+                                               .key = asked->blob.key,
+                                               .what = HAND_MEMORY,
+                                               .index = asked->blob.index};
+        int32_t pid;
+        int socket = hand_ask(device, &question, &pid);
+        if (socket < 0)
+            return socket;
+        asked->socket = socket;
+    }
     int fds[HAND_FDS_MAX];
-    int rc = hand_wait(socket, fds);
-    fork_close(socket);
+    int rc = hand_wait(asked->socket, asked->wait_ms, fds);
+    if (rc == WEIR_EINPROGRESS)
+        return rc;
+    fork_close(asked->socket);
+    asked->socket = -1;
     for (int i = 1; i < rc; i++)
         fork_close(fds[i]);
     if (rc >= 0)
         *fd_out = rc > 0 ? fds[0] : -1;
-    return rc < 0 ? not_answered(device, blob->nonce, rc) : 0;
+    return rc < 0 ? not_answered(device, asked->blob.nonce, rc) : 0;
 }
 
 /* ---- death ---- */
@@ -446,7 +446,7 @@ void link_health(struct weir_device *device) {
             if (link == NULL)
                 continue; /* the bell: edge-triggered, so this took it */
             if (link->ask_fd >= 0) {
-                if (!take_answer(device, link, false))
+                if (!take_answer(device, link, true, 0))
                     ask_again(device, link);
                 continue;
             }
@@ -456,8 +456,9 @@ void link_health(struct weir_device *device) {
             link_mark_dead(link);
         }
         if (count < SHM_EPOLL_BATCH)
-            return;
+            break;
     }
+    memory_sweep(device); /* behind the events, which name links */
 }
 
 /* ---- stopped processes --------------------------------------------------- */

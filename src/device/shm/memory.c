@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c: regions of our own and regions imported from peers.
  *
- * Owns both tables (in chunks, so that small engines stay small) and the MR
- * entries of our segment. A region is alive for peers as long as its entry holds
- * its key; they compare it on every run of WRs.
+ * Owns both tables (in chunks, so that small engines stay small), the imports that wait for their
+ * peers' answers, and the MR entries of our segment. A region is alive for peers as long as its
+ * entry holds its key; they compare it on every run of WRs.
  *
  * Allocated memory is a memfd that peers map; without rights for peers, memory like
  * any other, which takes no descriptor. After its release a peer's copy that is under
@@ -362,11 +362,10 @@ static int protection_of(uint32_t access) {
 
 /* Maps a peer's memfd for no more than the rights it gave. EINVAL if the descriptor
  * is not the memfd that the entry tells of, or could shrink under the mapping. */
-static int map_import(const struct weir_device *device, const struct shm_link *link,
-                      const struct shm_blob *blob, const struct seg_mr *entry,
-                      struct shm_import *import) {
+static int map_import(const struct weir_device *device, struct shm_asked *asked,
+                      const struct seg_mr *entry, struct shm_import *import) {
     int fd;
-    int fetched = link_fetch(device, link, blob, entry->fd, &fd);
+    int fetched = link_fetch(device, asked, entry->fd, &fd);
     if (fetched != 0)
         return fetched;
     if (fd < 0)
@@ -384,12 +383,12 @@ static int map_import(const struct weir_device *device, const struct shm_link *l
 
 /* Whether the memory can be reached with process_vm. Where that is a matter of who asks, its
  * owner is asked to let us in. */
-static int reach_import(const struct weir_device *device, const struct shm_link *link,
-                        const struct shm_blob *blob) {
+static int reach_import(const struct weir_device *device, struct shm_asked *asked) {
+    const struct shm_link *link = asked->link;
     int rc = vm_try(link), fd = -1;
     if (rc != WEIR_EDENIED || link->self)
         return rc;
-    rc = link_fetch(device, link, blob, -1, &fd);
+    rc = link_fetch(device, asked, -1, &fd);
     if (fd >= 0)
         fork_close(fd);
     if (rc != 0)
@@ -398,10 +397,10 @@ static int reach_import(const struct weir_device *device, const struct shm_link 
 }
 
 /* Checks the entry that a blob names, once, against what the caller knows. */
-static int import_open(const struct weir_device *device, const struct shm_link *link,
-                       const struct shm_blob *blob, uint64_t length, uint32_t access,
-                       struct shm_import *import) {
-    const struct seg_mr *shared = &link->map->mrs[blob->index];
+static int import_open(const struct weir_device *device, struct shm_asked *asked, uint64_t length,
+                       uint32_t access, struct shm_import *import) {
+    const struct shm_blob *blob = &asked->blob;
+    const struct seg_mr *shared = &asked->link->map->mrs[blob->index];
     if (atomic_load(&shared->key) != blob->key)
         return WEIR_ESTALE;
     struct seg_mr entry;
@@ -409,6 +408,7 @@ static int import_open(const struct weir_device *device, const struct shm_link *
     if (entry.length != length || (access & ~entry.access) != 0 || length == 0 ||
         length > LENGTH_MAX || entry.base + length < entry.base)
         return WEIR_EINVAL;
+    import->link = asked->link;
     import->live = &shared->key;
     import->key = blob->key;
     import->length = length;
@@ -416,12 +416,83 @@ static int import_open(const struct weir_device *device, const struct shm_link *
     import->kind = entry.kind;
     import->base = entry.base;
     if (entry.kind == SHM_KIND_MAPPED)
-        return map_import(device, link, blob, &entry, import);
-    return entry.kind == SHM_KIND_PROCESS ? reach_import(device, link, blob) : WEIR_EINVAL;
+        return map_import(device, asked, &entry, import);
+    return entry.kind == SHM_KIND_PROCESS ? reach_import(device, asked) : WEIR_EINVAL;
+}
+
+static void asked_end(struct weir_device *device, struct shm_asked *asked) {
+    if (asked->socket >= 0)
+        fork_close(asked->socket);
+    if (asked->link != NULL)
+        link_put(device, asked->link);
+    device->env.ops->free(device->env.self, asked, sizeof *asked);
+}
+
+void memory_unasked(struct weir_device *device, const struct shm_link *link) {
+    for (struct shm_asked **at = &device->asked, *asked; (asked = *at) != NULL;) {
+        if (asked->link != link) {
+            at = &asked->next;
+            continue;
+        }
+        *at = asked->next;
+        asked_end(device, asked);
+    }
+}
+
+void memory_sweep(struct weir_device *device) {
+    if (device->asked == NULL)
+        return;
+    uint64_t now = device->env.ops->now(device->env.self);
+    for (struct shm_asked **at = &device->asked, *asked; (asked = *at) != NULL;) {
+        if (!asked->link->dead && now - asked->since_ns < SHM_ASKED_NS) {
+            at = &asked->next;
+            continue;
+        }
+        *at = asked->next;
+        asked_end(device, asked);
+    }
+}
+
+/* What is left of an earlier call about the same memory, off the list. */
+static struct shm_asked *asked_before(struct weir_device *device, const struct shm_blob *blob) {
+    struct shm_asked **at = &device->asked, *asked;
+    while ((asked = *at) != NULL && memcmp(&asked->blob, blob, sizeof *blob) != 0)
+        at = &asked->next;
+    if (asked != NULL)
+        *at = asked->next;
+    return asked;
+}
+
+/* With a link that is open, or being opened. */
+static int asked_begin(struct weir_device *device, const struct shm_blob *blob, uint32_t wait_ms,
+                       struct shm_asked **out) {
+    struct shm_asked *asked = asked_before(device, blob);
+    int rc = 0;
+    if (asked == NULL) {
+        asked = device->env.ops->alloc(device->env.self, sizeof *asked);
+        if (asked == NULL)
+            return WEIR_ENOMEM;
+        *asked = (struct shm_asked){.blob = *blob, .socket = -1};
+        rc = link_get(device, blob, NULL, &asked->link);
+    }
+    if (rc != 0 && rc != WEIR_EINPROGRESS) {
+        asked->link = NULL;
+        asked_end(device, asked);
+        return rc;
+    }
+    asked->wait_ms = wait_ms;
+    *out = asked;
+    return 0;
+}
+
+static void asked_keep(struct weir_device *device, struct shm_asked *asked) {
+    asked->since_ns = device->env.ops->now(device->env.self);
+    asked->next = device->asked;
+    device->asked = asked;
 }
 
 int shm_mr_import(struct weir_device *device, const uint8_t *bytes, uint32_t blob_length,
-                  uint64_t length, uint32_t access, struct weir_rmr *rmr_out) {
+                  uint64_t length, uint32_t access, uint32_t wait_ms, struct weir_rmr *rmr_out) {
     struct shm_blob blob;
     int rc = blob_read(bytes, blob_length, BLOB_MR, SHM_MRS_MAX, &blob);
     if (rc != 0)
@@ -430,15 +501,22 @@ int shm_mr_import(struct weir_device *device, const uint8_t *bytes, uint32_t blo
     rc = import_reserve(device, &index);
     if (rc != 0)
         return rc;
-    struct shm_import opened = {.link = NULL};
-    rc = link_get_open(device, &blob, &opened.link);
+    struct shm_asked *asked;
+    rc = asked_begin(device, &blob, wait_ms, &asked);
     if (rc != 0)
         return rc;
-    rc = import_open(device, opened.link, &blob, length, access, &opened);
-    if (rc != 0) {
-        link_put(device, opened.link);
+    struct shm_import opened = {.link = NULL};
+    rc = link_wait(device, asked);
+    if (rc == 0)
+        rc = import_open(device, asked, length, access, &opened);
+    if (rc == WEIR_EINPROGRESS)
+        asked_keep(device, asked);
+    else if (rc == 0)
+        asked->link = NULL; /* the import's */
+    if (rc != WEIR_EINPROGRESS)
+        asked_end(device, asked);
+    if (rc != 0)
         return rc;
-    }
     struct shm_import *import = import_at(device, index);
     if (device->import_free != 0)
         device->import_free = import->next_free;
@@ -504,6 +582,11 @@ void shm_mr_forget(struct weir_device *device, const struct weir_rmr *rmr) {
 }
 
 void memory_close(struct weir_device *device) {
+    while (device->asked != NULL) {
+        struct shm_asked *asked = device->asked;
+        device->asked = asked->next;
+        asked_end(device, asked);
+    }
     for (uint32_t i = 0; i < device->import_count; i++) {
         struct shm_import *import = import_at(device, i);
         if (import->rkey != 0)

@@ -48,6 +48,7 @@
 #define SHM_IMPORTS_MAX       (1u << SHM_IMPORT_INDEX_BITS)
 #define SHM_MR_INDEX_BITS     16u
 #define SHM_RELEASE_WAIT_NS   UINT64_C(100000000)
+#define SHM_ASKED_NS          UINT64_C(5000000000) /* since the last call about them */
 #define SHM_REVOKE_WAIT_NS    UINT64_C(1000000000)
 #define SHM_HEALTH_POLLS      16u  /* look at the clock every so many polls: a power of two */
 #define SHM_WATCHED_MAX       4u   /* rings that a poll looks at itself: a line each */
@@ -203,6 +204,43 @@ struct weir_qp {
     struct weir_qp *all_next;
 };
 
+struct weir_device;
+
+/* ---- blobs ---- */
+
+#define BLOB_QP 0x31515057u /* "WPQ1" */
+#define BLOB_MR 0x314d5057u
+
+/* The data by which a peer finds a QP or a region. Same host: native byte order. pid and map_fd are
+ * what they are to the owner. */
+struct shm_blob {
+    uint32_t what;
+    int32_t pid;
+    int32_t map_fd;
+    uint32_t index;
+    uint64_t nonce; /* of the segment */
+    uint64_t key;   /* of the QP or region */
+};
+_Static_assert(sizeof(struct shm_blob) == 32, "no padding");
+
+void blob_write(const struct weir_device *device, uint32_t what, uint32_t index, uint64_t key,
+                uint8_t *out);
+/* EINVAL unless it has the length, the kind and an index below limit. */
+int blob_read(const uint8_t *bytes, uint32_t length, uint32_t what, uint32_t limit,
+              struct shm_blob *blob_out);
+
+/* ---- devices ---- */
+
+/* An import whose peer is asked, for the link or for the memory. */
+struct shm_asked {
+    struct shm_blob blob;
+    struct shm_link *link;
+    int socket;        /* where the answer about the memory comes; -1: it was not asked for */
+    uint32_t wait_ms;  /* of the present call, for each answer */
+    uint64_t since_ns; /* the last call */
+    struct shm_asked *next;
+};
+
 struct weir_device {
     struct seg_map *map;
     struct weir_qp *ready_first; /* may have completions */
@@ -217,6 +255,7 @@ struct weir_device {
     _Atomic uint32_t mr_count; /* entries ever handed out; guarded where it grows */
     struct shm_mr *mrs[SHM_MRS_MAX / SHM_TABLE_CHUNK];
     struct shm_import *imports[SHM_IMPORTS_MAX / SHM_TABLE_CHUNK];
+    struct shm_asked *asked; /* those that wait for an answer, and for the next call */
 
     /* Guards the free entries of mrs, and who is in `all` and `qps` and linked to whom
      * against the threads that release memory. Held for no longer than a look at all. */
@@ -255,29 +294,6 @@ struct weir_device {
 
 extern const struct weir_device_ops shm_device_ops;
 
-/* ---- blobs ---- */
-
-#define BLOB_QP 0x31515057u /* "WPQ1" */
-#define BLOB_MR 0x314d5057u
-
-/* The data by which a peer finds a QP or a region. Same host: native byte order. pid and map_fd are
- * what they are to the owner. */
-struct shm_blob {
-    uint32_t what;
-    int32_t pid;
-    int32_t map_fd;
-    uint32_t index;
-    uint64_t nonce; /* of the segment */
-    uint64_t key;   /* of the QP or region */
-};
-_Static_assert(sizeof(struct shm_blob) == 32, "no padding");
-
-void blob_write(const struct weir_device *device, uint32_t what, uint32_t index, uint64_t key,
-                uint8_t *out);
-/* EINVAL unless it has the length, the kind and an index below limit. */
-int blob_read(const uint8_t *bytes, uint32_t length, uint32_t what, uint32_t limit,
-              struct shm_blob *blob_out);
-
 /* ---- choose.c ---- */
 
 /* The fastest of the loops for each length, by a measurement of some milliseconds. Any
@@ -304,9 +320,9 @@ void links_close(struct weir_device *device);
  * EDEVICE. */
 int link_get(struct weir_device *device, const struct shm_blob *blob, const struct weir_qp *from,
              struct shm_link **link_out);
-/* As link_get, but waits for a bounded time until it is open; EAGAIN after that. */
-int link_get_open(struct weir_device *device, const struct shm_blob *blob,
-                  struct shm_link **link_out);
+/* 0: the link that was asked for is open, or becomes so in time; EINPROGRESS: not yet. Else it
+ * never will be: an error of link_get. */
+int link_wait(struct weir_device *device, const struct shm_asked *asked);
 void link_put(struct weir_device *device, struct shm_link *link);
 /* Whether there is one, open or being opened. Any thread, with hand_lock. */
 bool link_is_known(const struct weir_device *device, uint64_t nonce, int32_t owner_pid);
@@ -320,11 +336,11 @@ void link_mark_dead(struct shm_link *link);
 void link_ring(const struct shm_link *link);
 /* Asks the kernel, and notices nothing. Any thread, as long as the link has references. */
 bool link_has_ended(const struct shm_link *link);
-/* The memfd of the region that a blob names, whose number in its owner's process is `number`;
- * -1 for one that is reached with process_vm, when the owner has let us in. Waits for a
- * bounded time. ESTALE, EPEER, EDENIED, EAGAIN, EINVAL, EMFILE, ENOMEM, EDEVICE. */
-int link_fetch(const struct weir_device *device, const struct shm_link *link,
-               const struct shm_blob *blob, int number, int *fd_out);
+/* The memfd of the region that is asked for, whose number in its owner's process is `number`; -1
+ * for one that is reached with process_vm, when the owner has let us in. EINPROGRESS: not in time,
+ * and another call takes the answer. ESTALE, EPEER, EDENIED, EAGAIN, EINVAL, EMFILE, ENOMEM,
+ * EDEVICE. */
+int link_fetch(const struct weir_device *device, struct shm_asked *asked, int number, int *fd_out);
 /* Takes what the epoll descriptor has: bells, answers and deaths. */
 void link_health(struct weir_device *device);
 
@@ -342,7 +358,11 @@ void *shm_import_address(struct weir_device *device, const struct weir_rmr *rmr,
 int shm_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
                   uint32_t *blob_length_out);
 int shm_mr_import(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
-                  uint64_t length, uint32_t access, struct weir_rmr *rmr_out);
+                  uint64_t length, uint32_t access, uint32_t wait_ms, struct weir_rmr *rmr_out);
+/* The link does not open: nothing is asked over it any more. */
+void memory_unasked(struct weir_device *device, const struct shm_link *link);
+/* Ends the questions that nobody has come back for, and those to the dead. */
+void memory_sweep(struct weir_device *device);
 void shm_mr_forget(struct weir_device *device, const struct weir_rmr *rmr);
 void memory_close(struct weir_device *device);
 

@@ -332,8 +332,8 @@ int verbs_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_
 /* ---- a peer's ---- */
 
 int verbs_mr_import(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
-                    uint64_t length, uint32_t access, struct weir_rmr *rmr_out) {
-    (void)device;
+                    uint64_t length, uint32_t access, uint32_t wait_ms, struct weir_rmr *rmr_out) {
+    (void)device, (void)wait_ms;
     struct verbs_region region;
     int rc = blob_read_region(blob, blob_length, &region);
     if (rc != WEIR_OK)

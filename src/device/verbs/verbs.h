@@ -531,7 +531,7 @@ int verbs_mr_release(struct weir_device *device, const struct weir_mr *mr);
 int verbs_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_t *blob_out,
                     uint32_t *blob_length_out);
 int verbs_mr_import(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
-                    uint64_t length, uint32_t access, struct weir_rmr *rmr_out);
+                    uint64_t length, uint32_t access, uint32_t wait_ms, struct weir_rmr *rmr_out);
 void verbs_mr_forget(struct weir_device *device, const struct weir_rmr *rmr);
 
 #endif
