@@ -511,6 +511,9 @@ typedef struct weir_segment {
 /* Of a message alone: must not wait for an inbox that is not there: ENOTREADY as soon as the peer
  * says so. */
 #define WEIR_TRANSFER_NO_WAIT 0x10u
+/* Of a message alone: as NO_WAIT, and must not wait for room in the inbox either: EAGAIN as soon as
+ * the peer says that there is none, which takes a session and an answer. */
+#define WEIR_TRANSFER_NOW 0x20u
 
 typedef struct weir_transfer_options {
     size_t size;
@@ -629,8 +632,8 @@ WEIR_API int weir_notification_take(weir_engine *engine, weir_notification *noti
 /* A message goes into an inbox that its receiver has opened. It is sent when there is room for
  * it there, and not before: a full inbox holds up those who send to it, and nobody else.
  * Messages of one peer to one inbox come in the order in which they were sent by one thread,
- * each once, whatever sessions break meanwhile; after a GONE, what was sent before it may be
- * missing. */
+ * through one handle, each once, whatever sessions break meanwhile; after a GONE, what was sent
+ * before it may be missing. */
 
 typedef struct weir_inbox_options {
     size_t size;
@@ -696,10 +699,11 @@ typedef struct weir_part {
  * Errors: EBOUNDS, ESTALE (the peer, or a part's memory), EINVAL (a longer one that is not
  * registered; NOTIFY), ETOOBIG (1 GiB, or more parts than segments_max), EAGAIN (a pool is
  * full). Statuses: those of weir_write; ENOTREADY (there is no such inbox, at the deadline or
- * with NO_WAIT), ESTALE (it was closed), ETOOBIG (longer than its longest), EFULL (this engine
- * sends to too many inboxes: peers_max + 64 of all peers together), EAGAIN,
- * EMFILE, ENOMEM (shm, at the deadline: its process did not hand its memory over, or this one
- * lacked what it takes to map it), and what else weir_memory_import says. */
+ * with NO_WAIT or NOW), ESTALE (it was closed), ETOOBIG (longer than its longest), EFULL (this
+ * engine sends to too many inboxes: peers_max + 64 of all peers together), EAGAIN (there is no
+ * room in the inbox, with NOW), EAGAIN, EMFILE, ENOMEM (shm, at the deadline: the peer's process
+ * did not hand over the inbox's memory, or this one lacked what it takes to map it), and what
+ * else weir_memory_import says. */
 WEIR_API int weir_message_send(weir_engine *engine, weir_peer peer, uint32_t inbox,
                                const weir_part *parts, size_t part_count,
                                const weir_transfer_options *options, weir_transfer *transfer_out);

@@ -15,7 +15,8 @@ static void act_bad_submit(struct sim_app *app) {
     weir_transfer handle = {0};
     int error;
 
-    if (!app_peer_ready(app, to) || !app_remote_ready(app, to, 0)) {
+    if (!app_peer_ready(app, to) || !app_remote_ready(app, to, 0) ||
+        !app->run->oracle->regions[app->node->index][0].registered) {
         return;
     }
     segment = (weir_segment){.local = app->run->oracle->regions[app->node->index][0].memory,

@@ -19,6 +19,7 @@ enum {
     MAIL_HELD = 6,
     MAIL_MANY = 6, /* letters that are sent at once, at most */
     MAIL_PARTS = 8,
+    MAIL_NOW = 7,        /* every so many letters one does not wait for room */
     MAIL_EVERY = 3,      /* fewer letters an act than this */
     MAIL_LETTERS = 3000, /* of a run */
     MAIL_MESSAGE_MAX = 20000,
@@ -34,6 +35,7 @@ struct letter {
     uint64_t up_ns; /* its sender was told of a session, the last time before */
     weir_transfer handle;
     bool queued, cancelled, once, orphan, absent;
+    bool now;  /* it does not wait for room */
     bool lent; /* made in place */
     bool terminal;
     int status;
@@ -47,8 +49,10 @@ struct box {
     bool open;
     weir_inbox handle;
     uint32_t opened;
-    uint64_t closed_ns;               /* the last time, in this life; 0 */
-    uint32_t last[SIM_RUN_NODES_MAX]; /* the last letter that was taken, of each node */
+    uint64_t closed_ns; /* the last time, in this life; 0 */
+    /* The last letter that was taken, of each node, through each handle: by the node that it is of.
+     * Two may lead here, since an address may lead anywhere. */
+    uint32_t last[SIM_RUN_NODES_MAX][SIM_RUN_NODES_MAX];
 };
 
 struct mail_node {
@@ -228,9 +232,9 @@ static weir_transfer_options options_of(const struct sim_app *app, const struct 
 
     options.notify_tag = number;
     options.user_data = SIM_MAIL | number;
-    options.flags = (letter->queued ? WEIR_TRANSFER_QUEUE : 0) |
-                    (letter->once ? WEIR_TRANSFER_ONCE : 0) |
-                    (letter->absent ? WEIR_TRANSFER_NO_WAIT : 0);
+    options.flags =
+        (letter->queued ? WEIR_TRANSFER_QUEUE : 0) | (letter->once ? WEIR_TRANSFER_ONCE : 0) |
+        (letter->absent ? WEIR_TRANSFER_NO_WAIT : 0) | (letter->now ? WEIR_TRANSFER_NOW : 0);
     if (letter->deadline_ns != 0) {
         options.timeout_ns = letter->deadline_ns - app->run->world->now_ns;
     }
@@ -315,13 +319,13 @@ static void letter_ended(struct sim_app *app, struct letter *letter, int status)
         sim_violation(world, "S12 letter %u had no deadline", number);
     }
     /* Work without a session ends for lacks, too. */
-    if (letter->deadline_ns == 0 &&
-        (status == WEIR_EAGAIN || (nic->lack == 0 && nic->create_fail == 0 &&
-                                   (status == WEIR_EMFILE || status == WEIR_ENOMEM)))) {
+    if (letter->deadline_ns == 0 && ((status == WEIR_EAGAIN && !letter->now) ||
+                                     (nic->lack == 0 && nic->create_fail == 0 &&
+                                      (status == WEIR_EMFILE || status == WEIR_ENOMEM)))) {
         sim_violation(world, "M1 letter %u waits for memory, and ended: %s", number,
                       weir_error_name(status));
     }
-    if (status == WEIR_ENOTREADY && !letter->absent && letter->deadline_ns == 0) {
+    if (status == WEIR_ENOTREADY && !letter->absent && !letter->now && letter->deadline_ns == 0) {
         sim_violation(world, "M1 letter %u waits for an inbox, and ended", number);
     }
     if (!world->faults &&
@@ -458,6 +462,7 @@ static void act_send(struct sim_app *app) {
     if (sim_chance(prng, work->deadline)) {
         letter->deadline_ns = world->now_ns + sim_between(prng, 10000, 20000000);
     }
+    letter->now = !letter->absent && mail->count % MAIL_NOW == 0;
     letter->lent = sim_below(prng, 3) == 0;
     node->slots[slot] = mail->count;
     if (!letter->lent && !letter->queued && sim_below(prng, 3) == 0) {
@@ -571,15 +576,16 @@ static void judge(struct sim_app *app, uint32_t inbox, const weir_message *messa
     if (letter->taken++ != 0) {
         sim_violation(world, "S9 letter %u is taken twice", number);
     }
-    if (number < box->last[letter->from] && letter->sent_ns > mail->nodes[letter->from].gone_ns &&
+    uint32_t *last = &box->last[letter->from][letter->to];
+
+    if (number < *last && letter->sent_ns > mail->nodes[letter->from].gone_ns &&
         letter->sent_ns > node_of(app)->gone_ns &&
-        mail->letters[box->last[letter->from]].from_life == letter->from_life) {
-        sim_violation(world, "M3 letter %u is taken behind letter %u", number,
-                      box->last[letter->from]);
+        mail->letters[*last].from_life == letter->from_life) {
+        sim_violation(world, "M3 letter %u is taken behind letter %u", number, *last);
     }
-    box->last[letter->from] = number;
-    if (letter->terminal &&
-        (letter->status == WEIR_ECANCELED || letter->status == WEIR_ENOTREADY)) {
+    *last = number;
+    if (letter->terminal && (letter->status == WEIR_ECANCELED || letter->status == WEIR_ENOTREADY ||
+                             letter->status == WEIR_EAGAIN)) {
         sim_violation(world, "S12 letter %u ended with %s, and is taken", number,
                       weir_error_name(letter->status));
     }

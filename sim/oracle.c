@@ -327,7 +327,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     bool breaks = net || device || cut || away || oracle->lives_ended || nic->packet_loss != 0 ||
                   there->packet_loss != 0 || config->work.memory_release != 0 ||
                   config->work.cancel != 0 || oracle->cancels || config->work.deadline != 0 ||
-                  nic->post_einval != 0 || config->work.peer_close != 0 ||
+                  nic->post_einval != 0 || config->work.peer_close != 0 || nic->lack != 0 ||
+                  there->lack != 0 || /* a wish that ends over it takes its session along */
                   there->post_einval != 0 || claimed(oracle, transfer);
 
     switch (status) {

@@ -11,6 +11,7 @@
 
 #include "doors.h"
 #include "engine.h"
+#include "inboxes.h"
 #include "mail.h"
 #include "net.h"
 #include "nic.h"
@@ -160,15 +161,11 @@ bool app_remote_ready(struct sim_app *app, uint32_t to, uint32_t index) {
     }
     error = weir_memory_import(app->engine, peer->handle, region->descriptor,
                                region->descriptor_length, &peer->remote[index]);
-    if (error == WEIR_ESTALE) {
-        peer->gone = true; /* our handle, or what we know of it, is of an earlier life */
-        return false;
-    }
+    peer->gone |= error == WEIR_ESTALE; /* our handle, or what we know of it, is of another life */
     if (error != 0) {
-        bool lacks = app->run->world->config.nic[app->node->index].import_waits &&
-                     (error == WEIR_EMFILE || error == WEIR_ENOMEM);
-
-        if (error != WEIR_EAGAIN && error != WEIR_EPEER && !lacks) {
+        bool waits = app->run->world->config.nic[app->node->index].import_waits;
+        if (error != WEIR_EAGAIN && error != WEIR_EPEER && error != WEIR_ESTALE &&
+            !(waits && (error == WEIR_EMFILE || error == WEIR_ENOMEM))) {
             sim_violation(app->run->world, "H6 import of n%u's memory: %s", to,
                           weir_error_name(error));
         }
@@ -638,6 +635,7 @@ static void app_step(struct sim_node *node) {
         sim_node_wake_at(node, world->now_ns + node->pace_ns);
         return;
     }
+    busy |= !hasty && inboxes_rest(app->engine); /* as in weir_engine_arm */
     next = hasty || busy ? 0 : engine_next_deadline(app->engine);
     app->slept = next == UINT64_MAX;
     node->sleeps = node->paused_until_ns <= world->now_ns;

@@ -124,6 +124,8 @@ static void save_words(const struct wire_descriptor *descriptor) {
         {.kind = WORD_ABSENT, .inbox = 7},
         {.kind = WORD_OPENED},
         {.kind = WORD_CLOSED, .inbox = 7},
+        {.kind = WORD_NOW, .inbox = 7, .number = 9},
+        {.kind = WORD_FULL, .inbox = 7, .number = 9},
     };
     uint8_t bytes[1 + WORD_KIND_END * WORD_SIZE_MAX] = {4};
     size_t used = 1;

@@ -13,8 +13,8 @@
 #include "handle.h"
 
 /* What is told: of notifications, and of words. */
-static uint32_t tells(uint16_t notes, uint16_t words) {
-    return notes | (uint32_t)words << 16;
+static uint64_t tells(uint32_t notes, uint32_t words) {
+    return notes | (uint64_t)words << 32;
 }
 
 static void test_M2_no_send_without_a_buffer(void **state) {
@@ -89,8 +89,8 @@ static void test_M3_more_than_was_sent_is_a_lie(void **state) {
     credit_init(&credit, 8);
     assert_false(credit_hear(&credit, tells(1, 0)));
     assert_false(credit_hear(&credit, tells(0, 1)));
-    assert_false(credit_hear(&credit, tells(INT16_MAX, 0)));
-    assert_false(credit_hear(&credit, tells(0, INT16_MAX)));
+    assert_false(credit_hear(&credit, tells(INT32_MAX, 0)));
+    assert_false(credit_hear(&credit, tells(0, INT32_MAX)));
     assert_int_equal(credit.acked[CREDIT_NOTES], 0);
     assert_int_equal(credit.acked[CREDIT_WORDS], 0);
     credit.sent[CREDIT_NOTES] = 5;
@@ -106,22 +106,53 @@ static void test_M3_more_than_was_sent_is_a_lie(void **state) {
     assert_int_equal(credit.acked[CREDIT_WORDS], 7);
 }
 
-/* Of 2^16 numbers the half that is below is old news; all others are above what was sent. */
+/* So far above what was heard last, when five more were sent. */
+static void hear_number(enum credit_class c, uint32_t above) {
+    const uint32_t acked = UINT32_MAX - 2, sent = 2;
+    struct credit credit;
+
+    credit_init(&credit, 8);
+    credit.sent[c] = sent;
+    credit.acked[c] = acked;
+    bool heard = credit_hear_of(&credit, c, acked + above);
+    assert_int_equal(heard, above <= 5 || above >= UINT32_C(1) << 31);
+    assert_int_equal(credit.acked[c], above <= 5 ? acked + above : acked);
+}
+
+/* Of 2^32 numbers the half that is below is old news; all others are above what was sent. */
 static void test_M3_every_number_is_true_old_or_a_lie(void **state) {
     (void)state;
     for (enum credit_class c = CREDIT_NOTES; c < CREDIT_CLASSES; c++) {
-        for (uint32_t number = 0; number <= UINT16_MAX; number++) {
-            struct credit credit;
-            const uint16_t acked = 65533, sent = 2; /* five more */
-            uint16_t above = (uint16_t)(number - acked);
-
-            credit_init(&credit, 8);
-            credit.sent[c] = sent;
-            credit.acked[c] = acked;
-            bool heard = credit_hear_of(&credit, c, (uint16_t)number);
-            assert_int_equal(heard, above <= 5 || above >= 32768);
-            assert_int_equal(credit.acked[c], above <= 5 ? number : acked);
+        for (uint32_t i = 0; i < 1u << 16; i++) {
+            hear_number(c, i);
+            hear_number(c, 0 - i);
+            hear_number(c, (UINT32_C(1) << 31) - 100 + i);
+            hear_number(c, i << 16 | (i * 40503 & UINT16_MAX));
         }
+    }
+}
+
+/* A SEND that 100,000 others of its QP overtook tells old numbers, and nothing is wrong. */
+static void test_M3_old_news_however_late(void **state) {
+    struct credit from, to;
+    uint64_t late;
+
+    (void)state;
+    credit_init(&from, 4);
+    credit_init(&to, 4);
+    late = credit_to_tell(&to);
+    for (uint32_t turn = 0; turn < 100000; turn++) {
+        for (enum credit_class c = CREDIT_NOTES; c < CREDIT_CLASSES; c++) {
+            assert_true(credit_available(&from, c));
+            from.sent[c]++;
+            assert_true(credit_arrived(&to, c));
+            to.taken[c]++;
+        }
+        assert_true(credit_hear(&from, credit_to_tell(&to)));
+        credit_told(&to);
+        uint32_t before = from.acked[CREDIT_NOTES];
+        assert_true(credit_hear(&from, late));
+        assert_int_equal(from.acked[CREDIT_NOTES], before);
     }
 }
 
@@ -142,36 +173,38 @@ static void test_M2_more_than_the_window_is_a_lie(void **state) {
     }
 }
 
-/* Every count passes 2^16 again and again, at other times. */
+/* Every count passes 2^32, at other times. */
 static void test_M3_counts_wrap(void **state) {
+    const uint32_t begin[] = {UINT32_MAX - 12345, UINT32_MAX - 200000};
     (void)state;
     struct credit from, to;
 
     credit_init(&from, 5);
     credit_init(&to, 5);
-    from.sent[CREDIT_WORDS] = from.acked[CREDIT_WORDS] = 12345;
-    to.arrived[CREDIT_WORDS] = to.taken[CREDIT_WORDS] = to.told[CREDIT_WORDS] = 12345;
+    for (enum credit_class c = CREDIT_NOTES; c < CREDIT_CLASSES; c++) {
+        from.sent[c] = from.acked[c] = begin[c];
+        to.arrived[c] = to.taken[c] = to.told[c] = begin[c];
+    }
     for (uint32_t turn = 0; turn < 100000; turn++) {
         for (enum credit_class c = CREDIT_NOTES; c < CREDIT_CLASSES; c++) {
-            uint16_t take = (uint16_t)(c == CREDIT_NOTES ? 3 : 1 + turn % CREDIT_WORDS_WINDOW);
+            uint32_t take = c == CREDIT_NOTES ? 3 : 1 + turn % CREDIT_WORDS_WINDOW;
             while (credit_available(&from, c)) {
                 from.sent[c]++;
                 assert_true(credit_arrived(&to, c));
             }
             assert_int_equal(credit_between(from.sent[c], to.taken[c]), from.window_remote[c]);
-            uint16_t lie = (uint16_t)(from.sent[c] + 1);
-            assert_false(credit_hear_of(&from, c, lie));
-            to.taken[c] = (uint16_t)(to.taken[c] + take);
-            assert_int_equal(credit_owed_of(&to, c), take >= (from.window_remote[c] + 1) / 2);
+            assert_false(credit_hear_of(&from, c, from.sent[c] + 1));
+            to.taken[c] += take;
+            assert_int_equal(credit_owed_of(&to, c), take >= (from.window_remote[c] + 1u) / 2);
         }
         assert_true(credit_hear(&from, credit_to_tell(&to)));
         credit_told(&to);
         for (enum credit_class c = CREDIT_NOTES; c < CREDIT_CLASSES; c++) {
-            assert_true(credit_hear_of(&from, c, (uint16_t)(to.told[c] - 2))); /* older */
+            assert_true(credit_hear_of(&from, c, to.told[c] - 2)); /* older */
             assert_int_equal(from.acked[c], to.taken[c]);
         }
     }
-    assert_int_equal(from.acked[CREDIT_NOTES], 3 * 100000 % 65536);
+    assert_int_equal(from.acked[CREDIT_NOTES], begin[CREDIT_NOTES] + 3 * 100000);
 }
 
 /* Both sides send as much as they may of both classes and answer only with credit messages, over a
@@ -182,7 +215,7 @@ static void test_M3_credits_never_deadlock_on_credits(void **state) {
     for (uint16_t window = 1; window <= 40; window++) {
         struct credit sides[2];
         uint32_t unread_messages[2][CREDIT_CLASSES] = {{0}}; /* at side i */
-        uint32_t unread_credits[2][CREDIT_RESERVE];
+        uint64_t unread_credits[2][CREDIT_RESERVE];
         uint32_t credits[2] = {0, 0};
         uint64_t delivered[CREDIT_CLASSES] = {0};
 
@@ -231,7 +264,7 @@ enum { FLYING_MAX = 128, SAKE_MAX = CREDIT_RESERVE / CREDIT_CLASSES };
 struct flying {
     enum credit_class class; /* CREDIT_CLASSES: a credit message */
     bool sake[CREDIT_CLASSES];
-    uint32_t tells;
+    uint64_t tells;
 };
 
 /* A QP whose ends are driven in any order. Messages that fly to side i arrive in any order too,
@@ -387,7 +420,7 @@ static void settle(struct pair *pair, int acts) {
 }
 
 /* The two ends, with these windows for each class of what comes there, and counts that begin near
- * where they pass 2^16, or anywhere. */
+ * where they pass 2^32, or anywhere. */
 static void pair_begin(struct pair *pair, uint16_t windows[2][CREDIT_CLASSES]) {
     for (int s = 0; s < 2; s++)
         credit_init(&pair->sides[s], 1);
@@ -395,8 +428,7 @@ static void pair_begin(struct pair *pair, uint16_t windows[2][CREDIT_CLASSES]) {
         struct credit *to = &pair->sides[s], *from = &pair->sides[!s];
 
         for (enum credit_class c = CREDIT_NOTES; c < CREDIT_CLASSES; c++) {
-            uint16_t begin =
-                (uint16_t)(draw(pair, 2) == 0 ? 0 - draw(pair, 50) : draw(pair, UINT32_MAX));
+            uint32_t begin = draw(pair, 2) == 0 ? 0 - draw(pair, 50) : draw(pair, UINT32_MAX);
 
             to->window_local[c] = from->window_remote[c] = windows[s][c];
             to->arrived[c] = to->taken[c] = to->told[c] = begin;
@@ -492,7 +524,7 @@ static void test_M2_nothing_newer_overtakes_a_credit_message(void **state) {
         credit.taken[c] = 2;
         credit.taken[!c] = 1;
         assert_true(credit_owed(&credit));
-        uint32_t first = credit_to_tell(&credit);
+        uint64_t first = credit_to_tell(&credit);
         credit_launched(&credit, 7);
         credit_told(&credit);
         assert_int_equal(credit.under_way_seq, 7);
@@ -561,6 +593,7 @@ int main(void) {
         cmocka_unit_test(test_M3_owed_at_half_of_the_window),
         cmocka_unit_test(test_M3_what_is_told_of_each_class),
         cmocka_unit_test(test_M3_more_than_was_sent_is_a_lie),
+        cmocka_unit_test(test_M3_old_news_however_late),
         cmocka_unit_test(test_M3_every_number_is_true_old_or_a_lie),
         cmocka_unit_test(test_M2_more_than_the_window_is_a_lie),
         cmocka_unit_test(test_M3_counts_wrap),

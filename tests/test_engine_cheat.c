@@ -76,6 +76,49 @@ static void test_H13_malformed_data_ends_the_session(void **state) {
     lone_close(lone);
 }
 
+/* "There is no room" that nobody asked about: of no stream, of one whose inbox was not met, and of
+ * messages that were never sent. */
+static void test_M2_no_room_that_nobody_asked_about(void **state) {
+    (void)state;
+    for (int lie = 0; lie < 3; lie++) {
+        struct lone *lone = lone_open(NULL);
+        uint64_t conn = lone_visit(lone), number = 0;
+        weir_part part = {.base = &lie, .length = sizeof(lie)};
+        weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+        weir_transfer transfer;
+        lone_say_who(lone, conn, 1, "");
+        lone_up(lone, conn, 1, 1);
+        weir_event up = lone_event(lone);
+        assert_int_equal(up.type, WEIR_EVENT_UP);
+        options.flags = WEIR_TRANSFER_NOW;
+        if (lie > 0)
+            assert_int_equal(
+                weir_message_send(lone->engine, up.peer, 7, &part, 1, &options, &transfer),
+                WEIR_OK);
+        lone_run(lone);
+        if (lie > 1) {
+            struct word meet = {.kind = WORD_MEET,
+                                .inbox = 7,
+                                .meet = {.chunk_bytes = 4096,
+                                         .message_bytes_max = 1024,
+                                         .memory = {.memory_id = 1,
+                                                    .length = room_memory(4096, 1),
+                                                    .access = WEIR_ACCESS_REMOTE_WRITE,
+                                                    .device = "lone",
+                                                    .blob_length = 4}}};
+            lone_instance(1, meet.meet.memory.instance);
+            assert_true(lone_words(lone, 0, ++number, &meet));
+            assert_false(lone->failed[0]);
+        }
+        assert_true(
+            lone_words(lone, 0, ++number,
+                       &(struct word){.kind = WORD_FULL, .inbox = 7, .number = lie > 1 ? 2 : 1}));
+        assert_true(lone->failed[0]);
+        assert_int_equal(lone->engine->stats.data_malformed, 1);
+        lone_close(lone);
+    }
+}
+
 /* A poll that fails is a device that failed: everything ends, and nothing begins. */
 static void test_E6_poll_that_fails_ends_all(void **state) {
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
@@ -107,6 +150,7 @@ int main(void) {
         cmocka_unit_test(test_M2_more_messages_than_credits_end_the_session),
         cmocka_unit_test(test_H13_immediate_is_no_message),
         cmocka_unit_test(test_H13_malformed_data_ends_the_session),
+        cmocka_unit_test(test_M2_no_room_that_nobody_asked_about),
         cmocka_unit_test(test_E6_poll_that_fails_ends_all),
     };
     return cmocka_run_group_tests_name("engine_cheat", tests, NULL, NULL);

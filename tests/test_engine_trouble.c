@@ -529,7 +529,7 @@ static uint32_t comes_all(struct lone *lone, uint32_t qp, uint32_t most) {
     const struct credit *credit = &lone->engine->qps[qp].credit;
     uint32_t count = 0;
     for (; count < most; count++) {
-        const uint16_t *arrived = credit->arrived;
+        const uint32_t *arrived = credit->arrived;
         bool note = may_come(credit, CREDIT_NOTES);
         bool word = may_come(credit, CREDIT_WORDS) && arrived[CREDIT_NOTES] > 0;
         if (!note && !word)

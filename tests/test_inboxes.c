@@ -290,6 +290,59 @@ static void test_M2_given_back_once(void **state) {
     pair_close(&a, &b);
 }
 
+/* Messages that must not wait for room fill the inbox, and not more than that. */
+static void test_M5_messages_that_do_not_wait_for_room(void **state) {
+    enum { ALL = 60, SIZE = 4000, ROOM = 8 };
+    weir_transfer transfers[ALL];
+    weir_transfer_options options = tagged(0, WEIR_TRANSFER_NOW);
+    struct side a, b;
+
+    (void)state;
+    open_pair(&a, &b);
+    weir_inbox inbox = inbox_of(&b, 5, SIZE, ROOM);
+    for (int round = 0; round < 3; round++) {
+        uint64_t arrived[ALL];
+        uint32_t count = 0;
+        for (uint64_t i = 0; i < ALL; i++) {
+            options.notify_tag = (uint64_t)round * ALL + i;
+            transfers[i] = send_with(&a, 5, SIZE, &options);
+            if (i % 16 == 15)
+                some_steps(&a, &b);
+        }
+        for (uint64_t i = 0; i < ALL; i++) {
+            int status = finish(&a, &b, transfers[i]);
+            assert_true(status == WEIR_OK || status == WEIR_EAGAIN);
+            if (status == WEIR_OK)
+                arrived[count++] = (uint64_t)round * ALL + i;
+        }
+        assert_in_range(count, ROOM, ALL - 1);
+        some_steps(&a, &b);
+        for (uint32_t i = 0; i < count; i++)
+            take_and_give_back(&b, &a, inbox, arrived[i], SIZE);
+        assert_none(&b, inbox);
+    }
+    assert_int_equal(stats_of(&a).data_malformed + stats_of(&b).data_malformed, 0);
+    pair_close(&a, &b);
+}
+
+static void test_M5_reads_and_writes_have_no_room_to_wait_for(void **state) {
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    struct side a, b;
+
+    (void)state;
+    pair_open(&a, &b, NULL);
+    const weir_segment segment = {a.memory, a.remote, 0, 0, 8};
+    for (uint32_t flag = WEIR_TRANSFER_NO_WAIT; flag <= WEIR_TRANSFER_NOW; flag *= 2) {
+        options.flags = flag;
+        assert_int_equal(weir_write(a.engine, a.peer, &segment, 1, &options, &transfer),
+                         WEIR_EINVAL);
+        assert_int_equal(weir_read(a.engine, a.peer, &segment, 1, &options, &transfer),
+                         WEIR_EINVAL);
+    }
+    pair_close(&a, &b);
+}
+
 /* ---- inboxes that are not there ---------------------------------------- */
 
 static void test_M1_nobody_there_and_no_wait(void **state) {
@@ -543,6 +596,8 @@ int main(void) {
         cmocka_unit_test(test_M5_short_messages_given_back_backwards),
         cmocka_unit_test(test_M5_two_senders_share_a_small_inbox),
         cmocka_unit_test(test_M2_given_back_once),
+        cmocka_unit_test(test_M5_messages_that_do_not_wait_for_room),
+        cmocka_unit_test(test_M5_reads_and_writes_have_no_room_to_wait_for),
         cmocka_unit_test(test_M1_nobody_there_and_no_wait),
         cmocka_unit_test(test_M1_nobody_there_until_the_deadline),
         cmocka_unit_test(test_M1_waits_until_the_inbox_is_opened),

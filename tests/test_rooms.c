@@ -460,6 +460,42 @@ static void test_what_senders_are_told_and_in_which_order(void **state) {
     assert_int_equal(inbox_say(&w.inbox, PEERS, &grant), INBOX_SAY_NOTHING);
 }
 
+/* A sender with messages that must not wait is told that there is no more room than it was granted,
+ * behind those grants; once, and only if it wants more still. */
+static void test_those_that_must_not_wait_are_told(void **state) {
+    struct room_grant grant = {0};
+    uint32_t to;
+    (void)state;
+    begin(2, 2);
+    inbox_now(&w.inbox, 0, 1);
+    assert_int_equal(inbox_say(&w.inbox, 0, &grant), INBOX_SAY_NOTHING); /* unknown */
+    inbox_want(&w.inbox, 0, 3);
+    inbox_now(&w.inbox, 0, 4);
+    inbox_now(&w.inbox, 0, 5);
+    assert_true(inbox_grant(&w.inbox, 77, &to));
+    assert_true(inbox_grant(&w.inbox, 78, &to));
+    assert_int_equal(inbox_say(&w.inbox, 0, &grant), INBOX_SAY_MEET);
+    assert_int_equal(inbox_say(&w.inbox, 0, &grant), INBOX_SAY_GRANT);
+    assert_int_equal(inbox_say(&w.inbox, 0, &grant), INBOX_SAY_GRANT);
+    assert_int_equal(inbox_say(&w.inbox, 0, &grant),
+                     INBOX_SAY_FULL); /* as many as a peer may have */
+    assert_int_equal(grant.place, 5);
+    assert_int_equal(inbox_say(&w.inbox, 0, &grant), INBOX_SAY_NOTHING);
+
+    inbox_want(&w.inbox, 1, 1);
+    inbox_now(&w.inbox, 1, 9);
+    assert_int_equal(inbox_say(&w.inbox, 1, &grant), INBOX_SAY_MEET);
+    inbox_want(&w.inbox, 1, 0); /* it wants nothing any more */
+    assert_int_equal(inbox_say(&w.inbox, 1, &grant), INBOX_SAY_NOTHING);
+    inbox_want(&w.inbox, 1, 1);
+    assert_int_equal(inbox_say(&w.inbox, 1, &grant), INBOX_SAY_NOTHING); /* it did not ask again */
+    inbox_now(&w.inbox, 1, 10);
+    inbox_close(&w.inbox);
+    assert_int_equal(inbox_say(&w.inbox, 1, &grant), INBOX_SAY_CLOSED);
+    assert_int_equal(inbox_say(&w.inbox, 1, &grant), INBOX_SAY_NOTHING);
+    sound();
+}
+
 /* ---- senders that are given up ---- */
 
 static void test_peers_are_listed(void **state) {
@@ -873,6 +909,7 @@ int main(void) {
         TEST(senders_that_are_away_are_called),
         TEST(awaited_once),
         TEST(what_senders_are_told_and_in_which_order),
+        TEST(those_that_must_not_wait_are_told),
         TEST(peers_are_listed),
         TEST(what_a_sender_had_told_is_delivered),
         TEST(what_a_sender_tells_while_it_leaves),

@@ -20,7 +20,7 @@
 #define LIAR_NONCE UINT64_C(0x11a511a511a511a5)
 #define LIAR_PID   1
 
-enum { MANY_FDS = HAND_FDS_MAX + 4, MANY_IMPORTS = 100 };
+enum { MANY_FDS = HAND_FDS_MAX + 4, MANY_IMPORTS = SHM_ASKED_MAX + 50 };
 
 static uint8_t memory[REGION_BYTES];
 

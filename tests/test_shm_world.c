@@ -454,7 +454,7 @@ static int child_traced(struct child *child, char letter, long traced_out[8]) {
 
 /* Asks another process for its registered memory as one that may not reach into it yet. */
 static bool ask_to_trace(struct side *side, const struct ticket *ticket) {
-    struct shm_asked asked = {.socket = -1, .wait_ms = 1000};
+    struct shm_asked asked = {.socket = -1};
     int fd = 0, rc;
     if (blob_read(ticket->blobs[1], ticket->blob_lengths[1], BLOB_MR, SHM_MRS_MAX, &asked.blob) !=
         0)
@@ -462,10 +462,12 @@ static bool ask_to_trace(struct side *side, const struct ticket *ticket) {
     rc = link_get(side->device, &asked.blob, NULL, &asked.link);
     if (rc != 0 && rc != WEIR_EINPROGRESS)
         return false;
-    do
+    do {
+        asked.until_ms = hand_now_ms() + 1000;
         rc = link_wait(side->device, &asked);
-    while (rc == WEIR_EINPROGRESS);
+    } while (rc == WEIR_EINPROGRESS);
     while (rc == 0) {
+        asked.until_ms = hand_now_ms() + 1000;
         rc = link_fetch(side->device, &asked, -1, &fd);
         if (rc != WEIR_EINPROGRESS && rc != WEIR_EAGAIN)
             break;
@@ -675,7 +677,7 @@ static void bring(const struct side *to, const struct shm_blob *blob, uint64_t k
     int fds_got[HAND_FDS_MAX];
     int count = WEIR_EINPROGRESS;
     while (count == WEIR_EINPROGRESS)
-        count = hand_wait(socket, 1000, fds_got);
+        count = hand_wait(socket, hand_now_ms() + 1000, fds_got);
     assert_true(count >= 3);
     for (int i = 0; i < count; i++)
         close(fds_got[i]);

@@ -49,6 +49,8 @@ static struct word largest(enum word_kind kind) {
         word.grant = (struct room_grant){UINT64_MAX, UINT64_MAX, ROOM_CHUNKS_MAX - 1, true};
     } else if (kind == WORD_CALL) {
         word.place = UINT64_MAX;
+    } else if (kind == WORD_NOW || kind == WORD_FULL) {
+        word.number = UINT64_MAX;
     }
     return word;
 }
@@ -84,12 +86,12 @@ static void test_fields_arrive_where_they_belong(void **state) {
     const uint8_t shut_bytes[] = {2, 0, 24, 0, 4, 3, 2, 1, 6,   0, 0, 0,
                                   0, 0, 0,  0, 7, 0, 0, 0, 128, 0, 0, 0};
     const struct word grant = {.kind = WORD_GRANT, .inbox = 1, .grant = {6, 9, 7, true}};
-    const uint8_t grant_bytes[] = {8, 0, 28, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0,
+    const uint8_t grant_bytes[] = {9, 0, 28, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0,
                                    0, 0, 9,  0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 128};
     const struct word look = {.kind = WORD_LOOK, .inbox = 0xfffefdfc};
     const uint8_t look_bytes[] = {4, 0, 8, 0, 0xfc, 0xfd, 0xfe, 0xff};
     const struct word opened = {.kind = WORD_OPENED};
-    const uint8_t opened_bytes[] = {11, 0, 8, 0, 0, 0, 0, 0};
+    const uint8_t opened_bytes[] = {12, 0, 8, 0, 0, 0, 0, 0};
     uint8_t bytes[WORD_SIZE_MAX];
     struct word back;
     uint32_t length;
@@ -187,6 +189,12 @@ static void test_values_out_of_range_are_refused(void **state) {
     struct word opened = largest(WORD_OPENED);
     opened.inbox = 1;
     refused(&opened);
+
+    struct word full = largest(WORD_FULL);
+    full.number = 0;
+    refused(&full);
+    full.kind = WORD_NOW;
+    refused(&full);
 
     struct word shut = largest(WORD_SHUT);
     shut.shut.place = 0;

@@ -6,9 +6,10 @@
  * that takes no notifications holds up nothing else.
  *
  * The receiver posts `window` buffers for each class, and CREDIT_RESERVE for credit messages. The
- * sender counts what it sent; the receiver tells, modulo 2^16, how many it has taken up and posted
- * anew. A credit message takes no credit, and tells of both classes; it is sent when half of a
- * window is owed.
+ * sender counts what it sent; the receiver tells, modulo 2^32, how many it has taken up and posted
+ * anew. A message that others overtake tells old numbers, which are known as such for as long as
+ * fewer than 2^31 are newer. A credit message takes no credit, and tells of both classes; it is
+ * sent when half of a window is owed.
  *
  * At most two credit messages for the sake of each class are ever unread, in flight or in a buffer.
  * Say that k are, and that b was told of the class last before the first of them. Each tells half a
@@ -42,23 +43,23 @@ enum {
         CREDIT_WORDS_WINDOW + CREDIT_RESERVE /* buffers beside those for notifications */
 };
 
-/* Counts are modulo 2^16. */
+/* Counts are modulo 2^32. */
 struct credit {
     uint16_t window_remote[CREDIT_CLASSES]; /* buffers that the other side posted for ours */
-    uint16_t sent[CREDIT_CLASSES];
-    uint16_t acked[CREDIT_CLASSES]; /* of ours, taken up over there */
     uint16_t window_local[CREDIT_CLASSES];
-    uint16_t arrived[CREDIT_CLASSES]; /* of theirs */
-    uint16_t taken[CREDIT_CLASSES];   /* of theirs, taken up here */
-    uint16_t told[CREDIT_CLASSES];    /* of taken, the last value sent */
+    uint32_t sent[CREDIT_CLASSES];
+    uint32_t acked[CREDIT_CLASSES];   /* of ours, taken up over there */
+    uint32_t arrived[CREDIT_CLASSES]; /* of theirs */
+    uint32_t taken[CREDIT_CLASSES];   /* of theirs, taken up here */
+    uint32_t told[CREDIT_CLASSES];    /* of taken, the last value sent */
     /* A credit message that may be overtaken: */
     bool under_way;
-    uint16_t told_before[CREDIT_CLASSES]; /* told, before it */
+    uint32_t told_before[CREDIT_CLASSES]; /* told, before it */
     uint64_t under_way_seq;               /* its run */
 };
 
-static inline uint16_t credit_between(uint16_t later, uint16_t earlier) {
-    return (uint16_t)(later - earlier);
+static inline uint32_t credit_between(uint32_t later, uint32_t earlier) {
+    return later - earlier;
 }
 /* notes: the window of notifications, the same on both sides, as that of words is. */
 static inline void credit_init(struct credit *credit, uint16_t notes) {
@@ -77,16 +78,16 @@ static inline bool credit_available(const struct credit *credit, enum credit_cla
  * otherwise. */
 static inline bool credit_owed_of(const struct credit *credit, enum credit_class class) {
     return credit_between(credit->taken[class], credit->told[class]) >=
-           (credit->window_local[class] + 1) / 2;
+           (credit->window_local[class] + 1u) / 2;
 }
 /* A credit message is due. */
 static inline bool credit_owed(const struct credit *credit) {
     return credit_owed_of(credit, CREDIT_NOTES) || credit_owed_of(credit, CREDIT_WORDS);
 }
-/* The numbers taken up that a message posted now tells: 16 bits each, those of words above. */
-static inline uint32_t credit_to_tell(const struct credit *credit) {
-    const uint16_t *taken = credit->under_way ? credit->told_before : credit->taken;
-    return taken[CREDIT_NOTES] | (uint32_t)taken[CREDIT_WORDS] << 16;
+/* The numbers taken up that a message posted now tells: 32 bits each, those of words above. */
+static inline uint64_t credit_to_tell(const struct credit *credit) {
+    const uint32_t *taken = credit->under_way ? credit->told_before : credit->taken;
+    return taken[CREDIT_NOTES] | (uint64_t)taken[CREDIT_WORDS] << 32;
 }
 static inline void credit_all_told(struct credit *credit) {
     credit->told[CREDIT_NOTES] = credit->taken[CREDIT_NOTES];
@@ -115,9 +116,9 @@ static inline bool credit_arrived(struct credit *credit, enum credit_class class
     return credit_between(credit->arrived[class], credit->told[class]) <=
            credit->window_local[class];
 }
-static inline bool credit_hear_of(struct credit *credit, enum credit_class class, uint16_t acked) {
-    int16_t more = (int16_t)credit_between(acked, credit->acked[class]);
-    if (more <= 0)
+static inline bool credit_hear_of(struct credit *credit, enum credit_class class, uint32_t acked) {
+    uint32_t more = credit_between(acked, credit->acked[class]);
+    if (more - 1 >= INT32_MAX) /* none, or it was told before */
         return true;
     if (more > credit_between(credit->sent[class], credit->acked[class]))
         return false;
@@ -126,9 +127,9 @@ static inline bool credit_hear_of(struct credit *credit, enum credit_class class
 }
 /* Hears what the other side told; false when it claims more than was sent. Less than it said before
  * is old news: on unordered devices messages overtake each other. */
-static inline bool credit_hear(struct credit *credit, uint32_t acked) {
-    return credit_hear_of(credit, CREDIT_NOTES, (uint16_t)acked) &&
-           credit_hear_of(credit, CREDIT_WORDS, (uint16_t)(acked >> 16));
+static inline bool credit_hear(struct credit *credit, uint64_t acked) {
+    return credit_hear_of(credit, CREDIT_NOTES, (uint32_t)acked) &&
+           credit_hear_of(credit, CREDIT_WORDS, (uint32_t)(acked >> 32));
 }
 
 #endif

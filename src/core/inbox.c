@@ -265,6 +265,12 @@ void inbox_want(struct inbox *inbox, uint32_t peer, uint64_t grants) {
     set_in(&inbox->line, index_of(inbox, stream), wants(inbox, stream));
 }
 
+void inbox_now(struct inbox *inbox, uint32_t peer, uint64_t number) {
+    struct inbox_stream *stream = stream_of(inbox, peer);
+    if (stream != NULL)
+        stream->now = number;
+}
+
 /* The end of what has arrived in the chunk behind `from`; `from`: nothing has. */
 static uint32_t next_here(const struct inbox *inbox, uint32_t index, uint32_t from) {
     uint32_t offset = from;
@@ -574,7 +580,10 @@ enum inbox_saying inbox_say(struct inbox *inbox, uint32_t peer, struct room_gran
         stream->call = 0;
         return INBOX_SAY_CALL;
     }
-    return INBOX_SAY_NOTHING;
+    bool full = stream->now != 0 && stream->wanted > stream->grants;
+    *grant_out = (struct room_grant){.place = stream->now};
+    stream->now = 0;
+    return full ? INBOX_SAY_FULL : INBOX_SAY_NOTHING;
 }
 
 /* ---- what senders tell ---- */

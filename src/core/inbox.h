@@ -79,6 +79,7 @@ struct inbox_stream {
     uint64_t grants;
     uint64_t wanted; /* its sender wants to have had so many grants */
     uint64_t call;   /* its sender is to be told that all places up to this are called; 0 */
+    uint64_t now;    /* its sender is to be told that there is no room, with this number; 0 */
     uint32_t chunks;
     uint32_t open;   /* of them */
     uint32_t taking; /* the chunk of the next message; INBOX_NONE: the next that is granted */
@@ -142,6 +143,7 @@ enum inbox_saying {
     INBOX_SAY_MEET,
     INBOX_SAY_GRANT,
     INBOX_SAY_CALL,
+    INBOX_SAY_FULL,
     INBOX_SAY_CLOSED
 };
 
@@ -210,8 +212,13 @@ static inline void inbox_call_on(struct inbox *inbox) {
     inbox->round++;
 }
 
+/* The sender has messages that must not wait: it has to be told with this number, which is not 0,
+ * if it wants more than it was granted. */
+void inbox_now(struct inbox *inbox, uint32_t peer, uint64_t number);
+
 /* The next word for the peer; it counts as told then. GRANT: *grant_out. CALL:
- * grant_out->place is the last that is called. */
+ * grant_out->place is the last that is called. FULL: grant_out->place is the number that inbox_now
+ * was given last; all that it was granted was told before. */
 enum inbox_saying inbox_say(struct inbox *inbox, uint32_t peer, struct room_grant *grant_out);
 
 enum inbox_told { INBOX_TOLD, INBOX_OLD, INBOX_LIE };

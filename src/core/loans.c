@@ -7,24 +7,26 @@
 #include <stddef.h>
 #include <string.h>
 
-/* ---- the lines, which both sides see ---- */
+/* ---- the words, which both sides see ---- */
+
+_Static_assert(LOANS_BELL % ROOM_LINE == 0, "the bell has a line of its own");
 
 static _Atomic uint64_t *word_at(uint8_t *memory, uint32_t offset) {
     return (_Atomic uint64_t *)(void *)(memory + offset);
 }
 
-static _Atomic uint64_t *line_of(uint8_t *memory, uint32_t index) {
-    return word_at(memory, index * ROOM_LINE);
+static _Atomic uint64_t *round_of(uint8_t *memory, uint32_t index) {
+    return word_at(memory, index * (uint32_t)sizeof(uint64_t));
 }
 
 bool loans_give_back(uint8_t *memory, const struct room_loan *loan, bool ordered) {
-    /* First written, then looked, against the sender's: first the bell, then the lines. */
+    /* First written, then looked, against the sender's: first the bell, then the rounds. */
     if (ordered) {
-        atomic_store_explicit(line_of(memory, loan->index), wire_data_le64(loan->round),
+        atomic_store_explicit(round_of(memory, loan->index), wire_data_le64(loan->round),
                               memory_order_release);
         atomic_signal_fence(memory_order_seq_cst);
     } else {
-        atomic_exchange(line_of(memory, loan->index), wire_data_le64(loan->round));
+        atomic_exchange(round_of(memory, loan->index), wire_data_le64(loan->round));
     }
     return atomic_load(word_at(memory, LOANS_BELL)) != 0;
 }
@@ -38,7 +40,7 @@ bool loans_look(struct loans *loans) {
     for (uint32_t at = before; at-- > 0;) {
         uint32_t i = loans->order[at];
         if (loans->at[i].state == LOAN_LENT &&
-            wire_data_le64(atomic_load(line_of(loans->memory, i))) == loans->at[i].round)
+            wire_data_le64(atomic_load(round_of(loans->memory, i))) == loans->at[i].round)
             loans_give(loans, i);
     }
     return loans->used < before;

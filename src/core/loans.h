@@ -3,12 +3,14 @@
  *
  * A *loan* is a piece of a sender's memory, in which its application makes a message. It comes back
  * when the application returns it, when the message was copied from it, or when its receiver, which
- * read it where it is, has given it back. The memory begins with a line for each loan that there
+ * read it where it is, has given it back. The memory begins with a word for each loan that there
  * can be, which the receiver writes: the *round* of the loan that it gives back. A round is a
- * number that no other loan of this memory has. One more line is the *bell*: not 0 while somebody
- * waits here for a loan to come back.
+ * number that no other loan of this memory has. Eight words are in a line: one processor writes
+ * them, and the other reads them when it has no loan left, so that each line moves once for eight
+ * loans at best. One more line is the *bell*: not 0 while somebody waits here for a loan to come
+ * back.
  *
- *     line 0 | line 1 | ... | bell | pieces ...
+ *     word 0 | word 1 | ... | bell | pieces ...
  *
  *     FREE ──loans_take──► HELD ──it is sent──► SENT ──copied──► FREE
  *                           │                     └──read by its receiver──► LENT ──round──► FREE
@@ -27,7 +29,7 @@
 
 enum {
     LOANS_MAX = WEIR_LOANS_MAX,
-    LOANS_BELL = LOANS_MAX * ROOM_LINE,
+    LOANS_BELL = LOANS_MAX * 8,
     LOANS_HEAD = LOANS_BELL + ROOM_LINE, /* pieces begin here */
     LOANS_NONE = LOANS_MAX
 };
@@ -72,10 +74,10 @@ uint32_t loans_take(struct loans *loans, uint32_t length, uint64_t round);
 /* It is free again. */
 void loans_give(struct loans *loans, uint32_t index);
 
-/* Looks at the lines: whether a loan came back, which is free then. */
+/* Looks at the words: whether a loan came back, which is free then. */
 bool loans_look(struct loans *loans);
 /* Somebody waits here for one to come back, or does not. Behind loans_wait, and behind a full
- * barrier for receivers too, the lines have to be looked at once more. */
+ * barrier for receivers too, the words have to be looked at once more. */
 void loans_wait(struct loans *loans, bool waits);
 
 /* The receiver's side of it, for a memory of so many bytes. Whether this can be a loan there: what

@@ -3,10 +3,11 @@
  *
  * Owns its 32 bytes, little-endian:
  *
- *      0  kind 1, parts 1, payload length 2, credit 2 and 2 (credit.h)
+ *      0  kind 1, parts 1, payload length 2, credit of words 4 (credit.h)
  *      8  number 8
  *     16  tag 8
- *     24  base 8: all of the sender's numbers <= base are finished (window.h)
+ *     24  number less base 4: all of the sender's numbers <= base are finished (window.h)
+ *     28  credit of notes 4
  *
  * and the checks that need no context. The meaning of a number or a credit is the receiver's
  * business (window.h, credit.h). Inline, because a notification pays for it twice. */
@@ -33,7 +34,7 @@ struct wire_data {
     uint8_t kind;
     uint8_t parts;           /* of this one, 1..WEIR_QPS_MAX */
     uint16_t payload_length; /* <= WEIR_NOTIFY_MAX */
-    uint32_t credit;         /* taken up so far on this QP: credit_to_tell */
+    uint64_t credit;         /* taken up so far on this QP: credit_to_tell */
     uint64_t number;         /* above base, by at most WIRE_WINDOW_SIZE */
     uint64_t tag;
     uint64_t base;
@@ -56,8 +57,9 @@ static inline enum credit_class wire_data_class(uint8_t kind) {
 static inline void wire_data_encode(const struct wire_data *data, uint8_t *out) {
     const uint64_t words[4] = {
         wire_data_le64((uint64_t)data->kind | (uint64_t)data->parts << 8 |
-                       (uint64_t)data->payload_length << 16 | (uint64_t)data->credit << 32),
-        wire_data_le64(data->number), wire_data_le64(data->tag), wire_data_le64(data->base)};
+                       (uint64_t)data->payload_length << 16 | data->credit >> 32 << 32),
+        wire_data_le64(data->number), wire_data_le64(data->tag),
+        wire_data_le64((uint32_t)(data->number - data->base) | data->credit << 32)};
 
     memcpy(out, words, sizeof(words));
 }
@@ -83,10 +85,11 @@ static inline int wire_data_decode(const uint8_t *in, uint32_t length, struct wi
     data.kind = (uint8_t)words[0];
     data.parts = (uint8_t)(words[0] >> 8);
     data.payload_length = (uint16_t)(words[0] >> 16);
-    data.credit = (uint32_t)(words[0] >> 32);
+    words[3] = wire_data_le64(words[3]);
+    data.credit = words[0] >> 32 << 32 | words[3] >> 32;
     data.number = wire_data_le64(words[1]);
     data.tag = wire_data_le64(words[2]);
-    data.base = wire_data_le64(words[3]);
+    data.base = data.number - (uint32_t)words[3];
     if (length - WIRE_DATA_SIZE != data.payload_length)
         return WEIR_EINVAL;
     if (data.kind == WIRE_NOTIFY || data.kind == WIRE_WORDS || data.kind == WIRE_MESSAGE) {

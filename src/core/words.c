@@ -33,6 +33,9 @@ static bool word_valid(const struct word *word) {
         return word->pool.length > LOANS_HEAD;
     case WORD_MAPPED:
         return word->mapped <= WORD_MAPPED_NEVER;
+    case WORD_NOW:
+    case WORD_FULL:
+        return word->number != 0;
     case WORD_WANT:
     case WORD_LEFT:
     case WORD_LOOK:
@@ -78,6 +81,10 @@ static bool put_body(struct writer *w, const struct word *word) {
         return put_memory(w, &word->pool);
     case WORD_MAPPED:
         put_uint(w, word->mapped, 4);
+        return true;
+    case WORD_NOW:
+    case WORD_FULL:
+        put_uint(w, word->number, 8);
         return true;
     case WORD_GRANT:
         put_uint(w, word->grant.place, 8);
@@ -161,6 +168,10 @@ static void get_body(struct reader *r, struct word *word) {
     case WORD_MAPPED:
         word->mapped = (uint32_t)get_uint(r, 4);
         break;
+    case WORD_NOW:
+    case WORD_FULL:
+        word->number = get_uint(r, 8);
+        break;
     case WORD_GRANT:
         get_grant(r, &word->grant);
         break;
@@ -230,7 +241,8 @@ const char *word_kind_name(enum word_kind kind) {
         [WORD_LOOK] = "LOOK",     [WORD_AHEAD] = "AHEAD",   [WORD_MEET] = "MEET",
         [WORD_GRANT] = "GRANT",   [WORD_CALL] = "CALL",     [WORD_ABSENT] = "ABSENT",
         [WORD_OPENED] = "OPENED", [WORD_CLOSED] = "CLOSED", [WORD_POOL] = "POOL",
-        [WORD_MAPPED] = "MAPPED", [WORD_BACK] = "BACK",
+        [WORD_MAPPED] = "MAPPED", [WORD_BACK] = "BACK",     [WORD_NOW] = "NOW",
+        [WORD_FULL] = "FULL",
     };
     return kind >= WORD_WANT && kind < WORD_KIND_END ? names[kind] : "?";
 }

@@ -19,6 +19,7 @@
  *     LOOK     nothing: it has put direct messages there, and found no watch (room.h)
  *     AHEAD    nothing: its last place is half full, and it could use another, to keep
  *     POOL     a descriptor of the memory that its loans are in (loans.h)
+ *     NOW      number 8: of its latest message that must not wait; is there room for what it wants?
  * from the receiver
  *     MEET     chunk bytes 4, longest message 4, a descriptor of the inbox's memory (wire.h)
  *     GRANT    place 8, secret 8, chunk 4 with WORD_KEEP
@@ -28,6 +29,7 @@
  *     CLOSED   nothing: the inbox was closed
  *     MAPPED   result 4: 0: that memory is read here; 1: not now; 2: never
  *     BACK     nothing: a loan was given back, and its sender waits for that
+ *     FULL     number 8, that NOW had: there is none now, beyond what was granted
  *
  * A note is WORD_NOTE_SIZE bytes, with which a payload may come; the message's tag is elsewhere:
  *
@@ -47,6 +49,7 @@ enum word_kind {
     WORD_LOOK,
     WORD_AHEAD,
     WORD_POOL,
+    WORD_NOW,
     WORD_MEET,
     WORD_GRANT,
     WORD_CALL,
@@ -55,6 +58,7 @@ enum word_kind {
     WORD_CLOSED,
     WORD_MAPPED,
     WORD_BACK,
+    WORD_FULL,
     WORD_KIND_END /* first value that is no kind */
 };
 
@@ -88,6 +92,7 @@ struct word {
         } meet;
         struct wire_descriptor pool; /* POOL */
         uint32_t mapped;             /* MAPPED: enum word_mapped */
+        uint64_t number;             /* NOW, FULL; not 0 */
     };
 };
 

@@ -378,6 +378,16 @@ static void ahead(weir_engine *engine, struct peer *peer, uint32_t number) {
     streams_tell(engine, peer);
 }
 
+/* WANT came before. Of an inbox that is not there, or not any more, its sender is told otherwise.
+ */
+static void now(weir_engine *engine, struct peer *peer, const struct word *word) {
+    struct inbox_entry *entry = inboxes_numbered(engine, word->inbox);
+    if (entry == NULL)
+        return;
+    inbox_now(&entry->inbox, peer_index(engine, peer), word->number);
+    streams_tell(engine, peer);
+}
+
 bool inboxes_heard(weir_engine *engine, struct peer *peer, const struct word *word) {
     switch (word->kind) {
     case WORD_WANT:
@@ -396,6 +406,9 @@ bool inboxes_heard(weir_engine *engine, struct peer *peer, const struct word *wo
         return true;
     case WORD_POOL:
         return pool(engine, peer, word);
+    case WORD_NOW:
+        now(engine, peer, word);
+        return true;
     default:
         return false;
     }
@@ -420,6 +433,10 @@ static bool say_of(struct inbox_entry *entry, uint32_t peer, struct word *word) 
     case INBOX_SAY_CALL:
         word->kind = WORD_CALL;
         word->place = word->grant.place;
+        return true;
+    case INBOX_SAY_FULL:
+        word->kind = WORD_FULL;
+        word->number = word->grant.place;
         return true;
     case INBOX_SAY_CLOSED:
         word->kind = WORD_CLOSED;

@@ -182,6 +182,12 @@ static uint32_t take_piece(weir_engine *engine, struct lending *lending, uint32_
     return index;
 }
 
+/* Its receiver could not map it, some time ago. */
+static bool is_offered_again(const weir_engine *engine, const struct lending *lending) {
+    return lending->offer == OFFER_NOT && lending->offers > 0 && lending->offers < OFFERS_MAX &&
+           engine_now(engine) - lending->offered_ns >= OFFER_PAUSE_NS << (lending->offers - 1);
+}
+
 static int lend(weir_engine *engine, uint64_t peer_id, uint32_t inbox, uint64_t length,
                 weir_loan *loan_out) {
     struct stream *stream = NULL;
@@ -195,8 +201,7 @@ static int lend(weir_engine *engine, uint64_t peer_id, uint32_t inbox, uint64_t 
         return rc;
     struct lending *lending = lending_at(engine, stream);
     uint32_t index = take_piece(engine, lending, (uint32_t)length);
-    if (lending->offer == OFFER_NOT && lending->offers < OFFERS_MAX &&
-        engine_now(engine) - lending->offered_ns >= OFFER_PAUSE_NS) {
+    if (is_offered_again(engine, lending)) {
         lending->offer = OFFER_DUE;
         lending->offered_ns = engine_now(engine);
     }

@@ -302,9 +302,18 @@ static int import(weir_engine *engine, weir_peer handle, const struct wire_descr
     return WEIR_OK;
 }
 
-/* Tries of an import whose peer has not answered. Others have the engine in the pauses. */
-enum { IMPORT_TRIES = 1000, IMPORT_WAIT_MS = 5 };
+/* An import whose peer has not answered is tried again for so long. Others have the engine in the
+ * pauses. */
+enum { IMPORT_WAIT_MS = 5 };
 #define IMPORT_PAUSE_NS 1000000
+#define IMPORT_NS       UINT64_C(1000000000)
+
+/* Not the engine's clock, which only goes on when somebody sees to it. */
+static uint64_t real_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
 
 int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor, size_t length,
                        weir_remote *remote_out) {
@@ -316,13 +325,17 @@ int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descript
         return WEIR_ECLOSED;
     weir_remote remote = {0};
     struct weir_rmr rmr = {0};
-    int rc = WEIR_EINPROGRESS;
-    for (int tries = 0; rc == WEIR_EINPROGRESS && tries < IMPORT_TRIES; tries++) {
-        if (tries > 0)
-            nanosleep(&(struct timespec){.tv_nsec = IMPORT_PAUSE_NS}, NULL);
+    uint64_t end = 0;
+    int rc;
+    for (bool last = false;; last = real_ns() >= end) {
         own_enter(engine);
-        rc = import(engine, peer, &decoded, tries == 0 ? IMPORT_WAIT_MS : 0, &remote, &rmr);
+        rc = import(engine, peer, &decoded, end == 0 ? IMPORT_WAIT_MS : 0, &remote, &rmr);
         own_leave(engine);
+        if (rc != WEIR_EINPROGRESS || last)
+            break;
+        if (end == 0)
+            end = real_ns() + IMPORT_NS;
+        nanosleep(&(struct timespec){.tv_nsec = IMPORT_PAUSE_NS}, NULL);
     }
     if (rc != WEIR_OK)
         return rc == WEIR_EINPROGRESS ? WEIR_EAGAIN : rc;

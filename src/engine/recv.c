@@ -77,7 +77,7 @@ static void try_later(weir_engine *engine) {
 
 static void credits_back(weir_engine *engine, struct qp *qp, enum credit_class class,
                          uint32_t count) {
-    qp->credit.taken[class] = (uint16_t)(qp->credit.taken[class] + count);
+    qp->credit.taken[class] += count;
     if (credit_owed(&qp->credit)) {
         qp->credit_due = true;
         run_later(engine, peer_at(engine, qp->peer));

@@ -322,6 +322,7 @@ struct stream {
     bool look_due;  /* its receiver is to look for direct messages */
     bool ahead_due; /* another place is wanted before a message waits for it */
     bool imported;
+    bool import_waited;            /* for an answer: it is not waited for again */
     struct wire_descriptor memory; /* of the inbox */
     struct weir_rmr rmr;           /* imported */
     int import_error;        /* why it is not yet: EAGAIN, EMFILE, ENOMEM; 0: not tried, or it is */
@@ -333,6 +334,9 @@ struct stream {
     struct list waiting; /* messages without a spot, in the order of their turns */
     uint64_t waiting_bytes;
     uint64_t turns;
+    uint64_t now;    /* the turn of the latest message that must not wait */
+    uint64_t asked;  /* the receiver was asked about room for messages up to this turn, */
+    uint64_t full;   /* and said that there is none */
     uint64_t passed; /* messages up to this turn were sent before one that was delivered */
     uint32_t put;    /* transfers with a spot */
 };
@@ -348,7 +352,8 @@ enum offer {
     OFFER_NEVER   /* it cannot */
 };
 
-/* Of one memory, to a receiver that cannot map it now; and the pause between two. */
+/* Of one memory, to a receiver that cannot map it now; and the pause behind the first, which is
+ * twice as long behind each further one. */
 enum { OFFERS_MAX = 8 };
 #define OFFER_PAUSE_NS UINT64_C(100000000)
 

@@ -93,7 +93,9 @@ void stream_reset(weir_engine *engine, struct stream *stream) {
     stream->put = 0;
     stream->left_due = stream->look_due = false;
     stream->ahead_due = false;
+    stream->asked = stream->full = 0;
     stream->import_error = WEIR_OK;
+    stream->import_waited = false;
     outbox_init(&stream->outbox, 0, 0);
 }
 
@@ -142,10 +144,11 @@ int stream_import(weir_engine *engine, struct stream *stream) {
         return WEIR_EACCESS;
     if (stream->import_error != WEIR_OK && engine_now(engine) < stream->import_next_ns)
         return WEIR_EINPROGRESS;
-    uint32_t wait_ms = stream->import_error == WEIR_OK ? IMPORT_WAIT_MS : 0;
+    uint32_t wait_ms = stream->import_waited ? 0 : IMPORT_WAIT_MS;
     int rc = engine->device_ops->mr_import(engine->device, memory->blob, memory->blob_length,
                                            memory->length, memory->access, wait_ms, &stream->rmr);
     stream->imported = rc == WEIR_OK;
+    stream->import_waited = rc == WEIR_EINPROGRESS;
     if (import_may_pass(rc))
         return import_later(engine, stream, rc == WEIR_EINPROGRESS ? WEIR_EAGAIN : rc);
     stream->import_error = WEIR_OK;

@@ -26,6 +26,11 @@ static inline bool stream_holds(const weir_engine *engine, const struct transfer
 }
 /* The transfer has no spot any more; harmless for one without. */
 void stream_unput(weir_engine *engine, struct transfer *transfer);
+/* The peer is asked (again) whether there is an inbox, and room in it. */
+static inline void stream_ask(struct stream *stream) {
+    stream->state = STREAM_ASKING;
+    stream->outbox.wanted = 0;
+}
 /* All that was put there is forgotten, as it is over there: its inbox is asked anew. */
 void stream_reset(weir_engine *engine, struct stream *stream);
 /* The inbox's memory is where MEET says. False: no receiver says so. */

@@ -45,7 +45,7 @@ static int read_options(const weir_transfer_options *in, weir_transfer_options *
         memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
     }
     const uint32_t known = WEIR_TRANSFER_NOTIFY | WEIR_TRANSFER_QUEUE | WEIR_TRANSFER_BLOCK |
-                           WEIR_TRANSFER_ONCE | WEIR_TRANSFER_NO_WAIT;
+                           WEIR_TRANSFER_ONCE | WEIR_TRANSFER_NO_WAIT | WEIR_TRANSFER_NOW;
     if ((out->flags & ~known) != 0)
         return WEIR_EINVAL;
     if ((out->flags & WEIR_TRANSFER_NOTIFY) == 0) {
@@ -56,6 +56,9 @@ static int read_options(const weir_transfer_options *in, weir_transfer_options *
         return WEIR_ETOOBIG;
     return out->notify_length > 0 && out->notify_payload == NULL ? WEIR_EINVAL : WEIR_OK;
 }
+
+/* Flags that reads and writes have not. */
+enum { OF_MESSAGES = WEIR_TRANSFER_NO_WAIT | WEIR_TRANSFER_NOW };
 
 /* ---- way 1 ------------------------------------------------------------- */
 
@@ -438,7 +441,7 @@ static int submit_general(weir_engine *engine, uint64_t peer_id, const weir_segm
     bool notify = (request.options.flags & WEIR_TRANSFER_NOTIFY) != 0;
     bool queued = (request.options.flags & WEIR_TRANSFER_QUEUE) != 0;
     if (engine == NULL || (count == 0 && !notify) || (count > 0 && segments == NULL) ||
-        (transfer_out == NULL && !queued) || (request.options.flags & WEIR_TRANSFER_NO_WAIT) != 0)
+        (transfer_out == NULL && !queued) || (request.options.flags & OF_MESSAGES) != 0)
         return WEIR_EINVAL;
     uint64_t id;
     rc = submit_request(engine, &request, &id);

@@ -48,6 +48,29 @@ static void put_next(weir_engine *engine, struct peer *peer, struct stream *stre
     transfer_put(engine, stream);
 }
 
+/* There is no room for the first message that waits, and the receiver has said that it gives no
+ * more to those up to `full`: of these the ones that must not wait end. */
+static void stop_those_of_now(weir_engine *engine, struct stream *stream) {
+    uint32_t next;
+    for (uint32_t i = stream->waiting.head; i != NONE; i = next) {
+        struct transfer *transfer = &engine->transfers[i];
+        if (transfer->turn > stream->full)
+            break;
+        next = transfer->next;
+        if ((transfer->flags & WEIR_TRANSFER_NOW) != 0)
+            transfer_stop(engine, transfer, WEIR_EAGAIN);
+    }
+    stream->full = 0;
+}
+
+/* Whether the receiver is to be asked if there is room: there is a message that must not wait, more
+ * is wanted than was granted, and it was not asked since either has changed. */
+static bool asks_now(const weir_engine *engine, const struct stream *stream) {
+    return stream->now > stream->asked && stream->waiting.head != NONE &&
+           engine->transfers[stream->waiting.head].turn <= stream->now &&
+           stream->outbox.wanted > stream->outbox.grants;
+}
+
 static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *stream) {
     if (stream->state != STREAM_MET)
         return;
@@ -64,19 +87,28 @@ static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *s
             transfer_finish(engine, transfer, WEIR_OK);
         else if (outbox_room(&stream->outbox, transfer->message_length))
             put_next(engine, peer, stream, transfer->message_length);
-        else
+        else {
+            stop_those_of_now(engine, stream);
             break;
+        }
     }
     if (stream->waiting.head != NONE && stream->put >= PUT_AHEAD)
         return; /* places that were called for take messages that wait first */
     outbox_yield(&stream->outbox);
     if (stream->waiting.head == NONE)
         outbox_idle(&stream->outbox);
-    if (outbox_shuts(&stream->outbox) || outbox_wants(&stream->outbox, stream->waiting_bytes))
+    if (outbox_shuts(&stream->outbox) || outbox_wants(&stream->outbox, stream->waiting_bytes) ||
+        asks_now(engine, stream))
         peer->talk.due = true;
 }
 
 /* ---- saying ------------------------------------------------------------ */
+
+/* Behind what is wanted. */
+static void say_now(struct stream *stream, struct word *word) {
+    word->kind = WORD_NOW;
+    word->number = stream->asked = stream->now;
+}
 
 /* The next word of the stream's that fits in `room` bytes. */
 static bool say_of(weir_engine *engine, struct peer *peer, struct stream *stream, uint32_t room,
@@ -91,7 +123,12 @@ static bool say_of(weir_engine *engine, struct peer *peer, struct stream *stream
         stream->outbox.wanted == 0) {
         word->kind = WORD_WANT;
         word->grants = stream->outbox.wanted = 1;
+        stream->asked = stream->full = 0;
         TRACE_OFTEN(engine, no_room, peer, 0, stream->inbox, 0);
+        return true;
+    }
+    if (stream->state == STREAM_ASKING && asks_now(engine, stream)) {
+        say_now(stream, word);
         return true;
     }
     if (stream->state != STREAM_MET)
@@ -114,9 +151,14 @@ static bool say_of(weir_engine *engine, struct peer *peer, struct stream *stream
     if (ahead && outbox_is_last(&stream->outbox))
         return true;
     word->kind = WORD_WANT;
-    if (!outbox_want(&stream->outbox, stream->waiting_bytes, &word->grants))
+    if (outbox_want(&stream->outbox, stream->waiting_bytes, &word->grants)) {
+        stream->asked = stream->full = 0;
+        TRACE_OFTEN(engine, no_room, peer, 0, stream->inbox, 0);
+        return true;
+    }
+    if (!asks_now(engine, stream))
         return false;
-    TRACE_OFTEN(engine, no_room, peer, 0, stream->inbox, 0);
+    say_now(stream, word);
     return true;
 }
 
@@ -206,7 +248,7 @@ static void absent(weir_engine *engine, struct stream *stream) {
     for (uint32_t i = stream->waiting.head; i != NONE; i = next) {
         struct transfer *transfer = &engine->transfers[i];
         next = transfer->next;
-        if ((transfer->flags & WEIR_TRANSFER_NO_WAIT) != 0)
+        if ((transfer->flags & (WEIR_TRANSFER_NO_WAIT | WEIR_TRANSFER_NOW)) != 0)
             transfer_stop(engine, transfer, WEIR_ENOTREADY);
     }
 }
@@ -214,10 +256,8 @@ static void absent(weir_engine *engine, struct stream *stream) {
 static void opened(weir_engine *engine, const struct peer *peer) {
     struct stream *stream = stream_first(engine, peer);
     for (; stream != NULL; stream = stream_next(engine, stream)) {
-        if (stream->state == STREAM_ABSENT || stream->state == STREAM_ASKING) {
-            stream->state = STREAM_ASKING;
-            stream->outbox.wanted = 0;
-        }
+        if (stream->state == STREAM_ABSENT || stream->state == STREAM_ASKING)
+            stream_ask(stream);
     }
 }
 
@@ -232,7 +272,13 @@ static bool heard_of(weir_engine *engine, struct peer *peer, const struct word *
     case WORD_MEET:
         return stream_meet(engine, stream, word);
     case WORD_GRANT:
+        stream->asked = stream->full = 0; /* what does not fit there is asked about again */
         return stream->state == STREAM_MET && outbox_grant(&stream->outbox, &word->grant);
+    case WORD_FULL:
+        if (stream->state != STREAM_MET || word->number > stream->now)
+            return false;
+        stream->full = word->number;
+        return true;
     case WORD_CALL:
         return stream->state == STREAM_MET && outbox_call(&stream->outbox, word->place);
     case WORD_ABSENT:

@@ -84,10 +84,14 @@ static void push_room(weir_engine *engine, struct peer *peer, struct transfer *t
 
 /* The receiver does not know of the message, or not any more: it is put anew. */
 static void put_again(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    struct stream *stream = stream_at(engine, transfer->stream);
     stream_unput(engine, transfer);
     transfer->cursor = plan_of(engine, transfer);
     transfer->marked = false;
     push_room(engine, peer, transfer);
+    stream->asked = stream->full = 0; /* what was said of messages behind it is none of its own */
+    if (stream->state == STREAM_ABSENT)
+        stream_ask(stream);
 }
 
 static void write_note(struct transfer *transfer, uint32_t inbox, bool skip) {
@@ -386,12 +390,12 @@ static int start_message(weir_engine *engine, struct peer *peer, struct transfer
         transfer->kind = TRANSFER_PLAIN; /* it is of no stream */
         return WEIR_EFULL;
     }
-    if (stream->state == STREAM_ABSENT) {
-        stream->state = STREAM_ASKING; /* it may be there by now */
-        stream->outbox.wanted = 0;
-    }
+    if (stream->state == STREAM_ABSENT)
+        stream_ask(stream); /* it may be there by now */
     transfer->stream = stream_index(engine, stream);
     transfer->turn = ++stream->turns;
+    if ((transfer->flags & WEIR_TRANSFER_NOW) != 0)
+        stream->now = transfer->turn;
     list_push(engine, peer, transfer, LIST_ROOM);
     if (peer->live != NONE)
         run_later(engine, peer);

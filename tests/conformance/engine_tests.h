@@ -16,6 +16,8 @@
     X(test_M5_room_comes_back_in_any_order)                                                        \
     X(test_M5_a_full_inbox_holds_up_nobody_else)                                                   \
     X(test_M1_no_inbox_and_no_wait)                                                                \
+    X(test_M5_no_room_and_now)                                                                     \
+    X(test_M5_now_ends_whatever_the_lengths_are)                                                   \
     X(test_M1_no_inbox_until_one_is_opened)                                                        \
     X(test_M1_no_inbox_until_the_deadline)                                                         \
     X(test_M1_a_closed_inbox)                                                                      \

@@ -38,6 +38,60 @@ void test_M1_no_inbox_and_no_wait(void **state) {
     engines_close(&e);
 }
 
+/* A message that must not wait for room ends when there is none, also behind one that waits; it has
+ * its room if there is some. */
+void test_M5_no_room_and_now(void **state) {
+    struct engines e;
+
+    engines_open(&e, state, NULL);
+    assert_status(finish(&e, 1, send_with(&e, 0, WEIR_TRANSFER_NOW, 0, LONG)), WEIR_ENOTREADY,
+                  "no inbox");
+    weir_inbox inbox = inbox_of(&e, 0, 5, LONG, 1);
+    for (uint64_t i = 1; i < 6; i += 2) {
+        assert_status(finish(&e, 1, send_with(&e, i, WEIR_TRANSFER_NOW, 0, LONG)), WEIR_OK, "room");
+        assert_status(finish(&e, 1, send_with(&e, 100, WEIR_TRANSFER_NOW, 0, LONG)), WEIR_EAGAIN,
+                      "no room");
+        weir_transfer waits = send_with(&e, i + 1, 0, 0, LONG);
+        assert_status(finish(&e, 1, send_with(&e, 101, WEIR_TRANSFER_NOW, 0, 8)), WEIR_EAGAIN,
+                      "no room, and one that waits for it");
+        assert_status(status_of(&e, 1, waits), WEIR_EINPROGRESS, "it waits");
+        take_and_give_back(&e, 0, inbox, 1, i, LONG);
+        assert_status(finish(&e, 1, waits), WEIR_OK, "room at last");
+        take_and_give_back(&e, 0, inbox, 1, i + 1, LONG);
+        assert_none(&e, 0, inbox);
+    }
+    engines_close(&e);
+}
+
+/* Messages that must not wait end though nobody takes any: also where what waits would fit in what
+ * was granted, were it not for the ends of chunks that are too short. */
+void test_M5_now_ends_whatever_the_lengths_are(void **state) {
+    enum { ALL = 40, ROUNDS = 6 };
+    struct engines e;
+
+    engines_open(&e, state, NULL);
+    weir_inbox inbox = inbox_of(&e, 0, 5, LONG, 3);
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        weir_transfer transfers[ALL];
+        uint64_t arrived[ALL], count = 0;
+        for (uint64_t i = 0; i < ALL; i++)
+            transfers[i] = send_with(&e, round * ALL + i, WEIR_TRANSFER_NOW, 0,
+                                     (round * 7919 + i * 104729) % (LONG / (round + 1)));
+        for (uint64_t i = 0; i < ALL; i++) {
+            int status = finish(&e, 1, transfers[i]);
+            assert_true(status == WEIR_OK || status == WEIR_EAGAIN);
+            if (status == WEIR_OK)
+                arrived[count++] = i;
+        }
+        for (uint64_t k = 0; k < count; k++)
+            take_and_give_back(&e, 0, inbox, 1, round * ALL + arrived[k],
+                               (round * 7919 + arrived[k] * 104729) % (LONG / (round + 1)));
+        assert_none(&e, 0, inbox);
+        assert_in_range(count, 1, ALL);
+    }
+    engines_close(&e);
+}
+
 /* Of two inboxes, which are opened one after the other. */
 void test_M1_no_inbox_until_one_is_opened(void **state) {
     enum { ALL = 12 };

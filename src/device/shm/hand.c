@@ -35,7 +35,7 @@ union control {
     struct cmsghdr align;
 };
 
-static uint64_t now_ms(void) {
+uint64_t hand_now_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
@@ -244,7 +244,7 @@ static bool brought_keep(struct weir_device *device, const struct hand_question 
     }
     brought_drop(place);
     *place = (struct hand_brought){
-        .question = *question, .since_ms = now_ms(), .pid = pid, .count = (int)count};
+        .question = *question, .since_ms = hand_now_ms(), .pid = pid, .count = (int)count};
     memcpy(place->fds, fds, count * sizeof *fds);
     hand_unlock(device);
     return true;
@@ -253,7 +253,7 @@ static bool brought_keep(struct weir_device *device, const struct hand_question 
 /* Closes the descriptors that were kept for HAND_BROUGHT_MS. The time until the next are; -1: none
  * are kept. */
 static int brought_expire(struct weir_device *device) {
-    uint64_t now = now_ms();
+    uint64_t now = hand_now_ms();
     int left = -1;
     hand_lock(device);
     for (int i = 0; i < HAND_BROUGHT; i++) {
@@ -389,14 +389,14 @@ static void let_in(struct weir_device *device, struct visitors *visitors) {
         return;
     }
     struct visitor *visitor = visitor_place(visitors);
-    *visitor = (struct visitor){.since_ms = now_ms(), .socket = socket, .pid = pid};
+    *visitor = (struct visitor){.since_ms = hand_now_ms(), .socket = socket, .pid = pid};
     visitor_serve(device, visitor);
 }
 
 /* The time until somebody's patience is over; -1: nobody is there. Visitors for whom it is over
  * go. */
 static int see_off(struct visitors *visitors) {
-    uint64_t now = now_ms();
+    uint64_t now = hand_now_ms();
     int left = -1;
     for (int i = 0; i < HAND_VISITORS; i++) {
         struct visitor *visitor = &visitors->of[i];
@@ -609,14 +609,13 @@ int hand_take(int socket, int fds_out[HAND_FDS_MAX]) {
     return (int)count;
 }
 
-int hand_wait(int socket, uint32_t wait_ms, int fds_out[HAND_FDS_MAX]) {
-    uint64_t end = now_ms() + wait_ms;
+int hand_wait(int socket, uint64_t until_ms, int fds_out[HAND_FDS_MAX]) {
     for (;;) {
         int rc = hand_take(socket, fds_out);
-        uint64_t now = now_ms();
-        if (rc != WEIR_EINPROGRESS || now >= end)
+        uint64_t now = hand_now_ms();
+        if (rc != WEIR_EINPROGRESS || now >= until_ms)
             return rc;
         struct pollfd polled = {.fd = socket, .events = POLLIN};
-        ready_wait(&polled, 1, (end - now + WAIT_LEAST_MS) * NS_PER_MS);
+        ready_wait(&polled, 1, (until_ms - now + WAIT_LEAST_MS) * NS_PER_MS);
     }
 }

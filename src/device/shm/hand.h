@@ -122,7 +122,9 @@ int hand_take_brought(struct weir_device *device, const struct shm_blob *blob,
  * EINPROGRESS: not yet. EAGAIN: there will be none. EDENIED, ESTALE, EINVAL; EMFILE, ENOMEM: no
  * room for them. */
 int hand_take(int socket, int fds_out[HAND_FDS_MAX]);
-/* As hand_take, but waits up to wait_ms before it says so. */
-int hand_wait(int socket, uint32_t wait_ms, int fds_out[HAND_FDS_MAX]);
+/* As hand_take, but waits until hand_now_ms is until_ms before it says so. */
+int hand_wait(int socket, uint64_t until_ms, int fds_out[HAND_FDS_MAX]);
+/* Of CLOCK_MONOTONIC. */
+uint64_t hand_now_ms(void);
 
 #endif

@@ -198,9 +198,9 @@ static void opened(struct weir_device *device, struct shm_link *link, int error)
 
 /* False: the answer is not there yet. */
 static bool take_answer(struct weir_device *device, struct shm_link *link, bool had_event,
-                        uint32_t wait_ms) {
+                        uint64_t until_ms) {
     int fds[HAND_FDS_MAX];
-    int rc = hand_wait(link->ask_fd, wait_ms, fds);
+    int rc = hand_wait(link->ask_fd, until_ms, fds);
     if (rc == WEIR_EINPROGRESS)
         return false;
     if (!had_event)
@@ -346,7 +346,7 @@ static int not_answered(const struct weir_device *device, uint64_t nonce, int rc
 
 int link_wait(struct weir_device *device, const struct shm_asked *asked) {
     struct shm_link *link = asked->link;
-    if (link->ask_fd >= 0 && !take_answer(device, link, false, asked->wait_ms))
+    if (link->ask_fd >= 0 && !take_answer(device, link, false, asked->until_ms))
         return WEIR_EINPROGRESS;
     if (!link->dead)
         return 0;
@@ -390,7 +390,7 @@ int link_fetch(const struct weir_device *device, struct shm_asked *asked, int nu
         asked->socket = socket;
     }
     int fds[HAND_FDS_MAX];
-    int rc = hand_wait(asked->socket, asked->wait_ms, fds);
+    int rc = hand_wait(asked->socket, asked->until_ms, fds);
     if (rc == WEIR_EINPROGRESS)
         return rc;
     fork_close(asked->socket);

@@ -428,14 +428,20 @@ static void asked_end(struct weir_device *device, struct shm_asked *asked) {
     device->env.ops->free(device->env.self, asked, sizeof *asked);
 }
 
+/* Off the list. */
+static struct shm_asked *asked_take(struct weir_device *device, struct shm_asked **at) {
+    struct shm_asked *asked = *at;
+    *at = asked->next;
+    device->asked_count--;
+    return asked;
+}
+
 void memory_unasked(struct weir_device *device, const struct shm_link *link) {
-    for (struct shm_asked **at = &device->asked, *asked; (asked = *at) != NULL;) {
-        if (asked->link != link) {
-            at = &asked->next;
-            continue;
-        }
-        *at = asked->next;
-        asked_end(device, asked);
+    for (struct shm_asked **at = &device->asked; *at != NULL;) {
+        if ((*at)->link == link)
+            asked_end(device, asked_take(device, at));
+        else
+            at = &(*at)->next;
     }
 }
 
@@ -443,24 +449,20 @@ void memory_sweep(struct weir_device *device) {
     if (device->asked == NULL)
         return;
     uint64_t now = device->env.ops->now(device->env.self);
-    for (struct shm_asked **at = &device->asked, *asked; (asked = *at) != NULL;) {
-        if (!asked->link->dead && now - asked->since_ns < SHM_ASKED_NS) {
-            at = &asked->next;
-            continue;
-        }
-        *at = asked->next;
-        asked_end(device, asked);
+    for (struct shm_asked **at = &device->asked; *at != NULL;) {
+        if ((*at)->link->dead || now - (*at)->since_ns >= SHM_ASKED_NS)
+            asked_end(device, asked_take(device, at));
+        else
+            at = &(*at)->next;
     }
 }
 
-/* What is left of an earlier call about the same memory, off the list. */
+/* What is left of an earlier call about the same memory. */
 static struct shm_asked *asked_before(struct weir_device *device, const struct shm_blob *blob) {
-    struct shm_asked **at = &device->asked, *asked;
-    while ((asked = *at) != NULL && memcmp(&asked->blob, blob, sizeof *blob) != 0)
-        at = &asked->next;
-    if (asked != NULL)
-        *at = asked->next;
-    return asked;
+    struct shm_asked **at = &device->asked;
+    while (*at != NULL && memcmp(&(*at)->blob, blob, sizeof *blob) != 0)
+        at = &(*at)->next;
+    return *at == NULL ? NULL : asked_take(device, at);
 }
 
 /* With a link that is open, or being opened. */
@@ -480,15 +482,23 @@ static int asked_begin(struct weir_device *device, const struct shm_blob *blob, 
         asked_end(device, asked);
         return rc;
     }
-    asked->wait_ms = wait_ms;
+    asked->until_ms = hand_now_ms() + wait_ms;
     *out = asked;
     return 0;
 }
 
+/* For the next call. The place of the one whose last call is longest ago, if there are too many: it
+ * asks anew. */
 static void asked_keep(struct weir_device *device, struct shm_asked *asked) {
+    struct shm_asked **last = &device->asked;
+    while (device->asked_count == SHM_ASKED_MAX && (*last)->next != NULL)
+        last = &(*last)->next;
+    if (device->asked_count == SHM_ASKED_MAX)
+        asked_end(device, asked_take(device, last));
     asked->since_ns = device->env.ops->now(device->env.self);
     asked->next = device->asked;
     device->asked = asked;
+    device->asked_count++;
 }
 
 int shm_mr_import(struct weir_device *device, const uint8_t *bytes, uint32_t blob_length,
@@ -582,11 +592,8 @@ void shm_mr_forget(struct weir_device *device, const struct weir_rmr *rmr) {
 }
 
 void memory_close(struct weir_device *device) {
-    while (device->asked != NULL) {
-        struct shm_asked *asked = device->asked;
-        device->asked = asked->next;
-        asked_end(device, asked);
-    }
+    while (device->asked != NULL)
+        asked_end(device, asked_take(device, &device->asked));
     for (uint32_t i = 0; i < device->import_count; i++) {
         struct shm_import *import = import_at(device, i);
         if (import->rkey != 0)

@@ -48,6 +48,7 @@
 #define SHM_IMPORTS_MAX       (1u << SHM_IMPORT_INDEX_BITS)
 #define SHM_MR_INDEX_BITS     16u
 #define SHM_RELEASE_WAIT_NS   UINT64_C(100000000)
+#define SHM_ASKED_MAX         256u                 /* imports that wait for an answer */
 #define SHM_ASKED_NS          UINT64_C(5000000000) /* since the last call about them */
 #define SHM_REVOKE_WAIT_NS    UINT64_C(1000000000)
 #define SHM_HEALTH_POLLS      16u  /* look at the clock every so many polls: a power of two */
@@ -236,7 +237,7 @@ struct shm_asked {
     struct shm_blob blob;
     struct shm_link *link;
     int socket;        /* where the answer about the memory comes; -1: it was not asked for */
-    uint32_t wait_ms;  /* of the present call, for each answer */
+    uint64_t until_ms; /* the present call waits until then, of hand_now_ms */
     uint64_t since_ns; /* the last call */
     struct shm_asked *next;
 };
@@ -255,7 +256,9 @@ struct weir_device {
     _Atomic uint32_t mr_count; /* entries ever handed out; guarded where it grows */
     struct shm_mr *mrs[SHM_MRS_MAX / SHM_TABLE_CHUNK];
     struct shm_import *imports[SHM_IMPORTS_MAX / SHM_TABLE_CHUNK];
-    struct shm_asked *asked; /* those that wait for an answer, and for the next call */
+    struct shm_asked
+        *asked; /* those that wait for an answer, and for the next call: the latest first */
+    uint32_t asked_count;
 
     /* Guards the free entries of mrs, and who is in `all` and `qps` and linked to whom
      * against the threads that release memory. Held for no longer than a look at all. */
