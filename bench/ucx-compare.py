@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares weir with ucx_perftest (Debian's ucx-utils) on this machine, in alternating runs.
 
-  ucx-compare.py [--weir PATH] [--runs N] [--seconds T] [--sizes N,N...] [--json FILE]
+  ucx-compare.py [--weir PATH] [--op put|send] [--runs N] [--seconds T] [--sizes N,N...]
+                 [--json FILE]
 
 Both sides: two processes on two CPUs, shared memory (UCX_TLS=posix,cma), puts into the other
 process's memory; one warm-up, then medians of N runs, weir and UCX in turn, so that what else
@@ -11,12 +12,19 @@ the machine does hits both.
 Below 4 KiB the work compared is 64 puts: one weir write of 64 segments against ucp_put_bw with
 64 puts outstanding (-O 64). From 4 KiB on one put is one write, always between the same two
 buffers on either side (weir with --window 1, for another window would be other buffers; UCX with
-16 puts outstanding, which are to the same buffer). Latency: 8 bytes, both sides polling the memory (ucp_put_lat, weir --latency=memory); half the
-time from one put to the next. Both read a clock for each round trip; UCX the time-stamp counter,
-weir clock_gettime(2), while the put is under way. weir looks at its word 64 times between two
-calls of progress, ucx_perftest once.
+16 puts outstanding, which are to the same buffer). Latency: 8 bytes, both sides polling the memory
+(ucp_put_lat, weir --latency=memory); half the time from one put to the next. Both read a clock for
+each round trip; UCX the time-stamp counter, weir clock_gettime(2), while the put is under way. weir
+looks at its word 64 times between two calls of progress, ucx_perftest once.
 weir reads the clock for one transfer of up to 64 (so many that they are 1 MiB), UCX for each put:
 as the reading costs some 5 to 25 ns, this favours weir where a put takes less than 100 ns.
+
+Messages (--op send): weir next to the better one of UCX's tag matching (tag_bw) and active messages
+(ucp_am_bw), streamed; up to 256 bytes also several messages in each call of weir's (--batch 32).
+UCX has as many outstanding as it likes best: its default (1), 16 and 64 are tried first, and the
+best is measured. Latency: 8 bytes, half a round trip, next to the better of tag_lat and ucp_am_lat;
+and weir's own, of 1 MiB in loans next to 8 bytes. A receiver of weir's takes each message and gives
+it back; one of UCX's has it copied to a buffer of its own (tag), or hears of it in a callback (am).
 
 Not equal, and not to be made so: ucx_perftest puts from one buffer to one buffer, all of
 them to the same address; each of weir's 64 segments has an address of its own, on a cache line of
@@ -34,6 +42,8 @@ import tempfile
 import time
 
 SIZES = [8 << (2 * i) for i in range(10)] + [4 << 20]
+SEND_SIZES = [8, 64, 512, 4096, 8192, 65536, 1 << 20, 8 << 20]
+BATCH_MAX = 256  # bytes of a message of which several are sent by one call, too
 PORT = 13400
 
 
@@ -92,28 +102,9 @@ def alternate(runs, first, second):
     return [statistics.median(values) for values in zip(*pairs)]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--weir", default="build/weir")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.3)
-    parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")],
-                        default=SIZES, help="bytes of a put, with commas")
-    parser.add_argument("--json")
-    options = parser.parse_args()
-    if subprocess.run(["which", "ucx_perftest", "taskset"], capture_output=True).returncode:
-        sys.exit("ucx-compare: needs ucx_perftest (ucx-utils) and taskset (util-linux)")
+def put_rows(options, row):
     seconds = str(options.seconds)
-    rows = []
-
-    def row(label, unit, a, b, better_high=True):
-        ratio = a / b if better_high else b / a
-        rows.append({"what": label, "unit": unit, "weir": a, "other": b, "ratio": ratio})
-        print(f"{label:34} {a:14.6g} {b:14.6g} {unit:6} {ratio:8.2f}x", flush=True)
-
-    print(f"{'':34} {'weir':>14} {'UCX':>14} {'':6} {'weir is':>9}")
-    for size in options.sizes:
+    for size in options.sizes or SIZES:
         small = size < 4096
         extra = ["--window", "1"] + (["--segments", "64"] if small else [])
         count = iterations_for(size, options.seconds)
@@ -136,6 +127,65 @@ def main():
         65536 * ucx("ucp_put_bw", 65536, iterations_for(65536, options.seconds), 16)["overall_mr"])
     row("cold 64 KiB over 1 GiB, memcpy cold", "B/s", a,
         statistics.median(r["limit"]["bytes_per_s"] for r in cold))
+
+
+def send_rows(options, row):
+    seconds = str(options.seconds)
+
+    def rate(size, extra):
+        return weir(options.weir, ["send", "--size", str(size), "--seconds", seconds] +
+                    extra)["ops_per_s"]
+
+    def latency(extra):
+        return weir(options.weir, ["send", "--latency", "--seconds", seconds] +
+                    extra)["latency_ns"]["p50"]
+
+    for size in options.sizes or SEND_SIZES:
+        count = iterations_for(size, options.seconds)
+        tried = {(test, outstanding): ucx(test, size, count, outstanding)["overall_mr"]
+                 for test in ("tag_bw", "ucp_am_bw") for outstanding in (0, 16, 64)}
+        test, outstanding = max(tried, key=tried.get)
+        for extra in [[]] + ([["--batch", "32"]] if size <= BATCH_MAX else []):
+            a, b = alternate(options.runs, lambda: rate(size, extra),
+                             lambda: ucx(test, size, count, outstanding)["overall_mr"])
+            row(f"message {size} B" + (", 32 in a call" if extra else "") + f", {test}", "op/s", a,
+                b)
+        if size >= 4096:
+            a, b = alternate(options.runs, lambda: rate(size, []),
+                             lambda: weir(options.weir, ["write", "--size", str(size), "--seconds",
+                                                         seconds])["ops_per_s"])
+            row(f"message {size} B, a write of weir's", "op/s", a, b)
+    for test in ("tag_lat", "ucp_am_lat"):
+        a, b = alternate(options.runs, lambda: latency([]),
+                         lambda: 1000 * ucx(test, 8, 500000, 0)["50.0_percentile_lat"])
+        row(f"latency 8 B, one way, {test}", "ns", a, b, better_high=False)
+    a, b = alternate(options.runs, lambda: latency(["--loan", "--size", "1M"]),
+                     lambda: latency([]))
+    row("latency of 1 MiB in a loan, 8 B", "ns", a, b, better_high=False)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weir", default="build/weir")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--op", choices=["put", "send"], default="put")
+    parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")],
+                        help="bytes of a put or a message, with commas")
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    if subprocess.run(["which", "ucx_perftest", "taskset"], capture_output=True).returncode:
+        sys.exit("ucx-compare: needs ucx_perftest (ucx-utils) and taskset (util-linux)")
+    rows = []
+
+    def row(label, unit, a, b, better_high=True):
+        ratio = a / b if better_high else b / a
+        rows.append({"what": label, "unit": unit, "weir": a, "other": b, "ratio": ratio})
+        print(f"{label:34} {a:14.6g} {b:14.6g} {unit:6} {ratio:8.2f}x", flush=True)
+
+    print(f"{'':34} {'weir':>14} {'UCX':>14} {'':6} {'weir is':>9}")
+    (put_rows if options.op == "put" else send_rows)(options, row)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as out:
             json.dump({"runs": options.runs, "rows": rows}, out, indent=2)
