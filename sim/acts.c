@@ -15,8 +15,7 @@ static void act_bad_submit(struct sim_app *app) {
     weir_transfer handle = {0};
     int error;
 
-    if (!app_peer_ready(app, to) || !app_remote_ready(app, to, 0) ||
-        !app->run->oracle->regions[app->node->index][0].registered) {
+    if (!app_peer_ready(app, to) || !app_remote_ready(app, to, 0)) {
         return;
     }
     segment = (weir_segment){.local = app->run->oracle->regions[app->node->index][0].memory,
@@ -33,6 +32,9 @@ static void act_bad_submit(struct sim_app *app) {
         segment.remote_offset = 1;
         segment.length = UINT64_MAX;
         break;
+    }
+    if (!app->run->oracle->regions[app->node->index][0].registered) {
+        return; /* what has its number may be longer memory */
     }
     error = weir_write(app->engine, app->peers[to].handle, &segment, 1, NULL, &handle);
     if (error == 0) {
