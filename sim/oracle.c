@@ -298,6 +298,20 @@ static bool refusals_late(const struct sim_oracle *oracle, const struct sim_tran
            config->nic[transfer->to].latency_max_ns > config->net.latency_max_ns;
 }
 
+/* Whether sessions may break here though nets, devices and absences are well. */
+static bool may_break(const struct sim_oracle *oracle, const struct sim_transfer *transfer) {
+    const struct sim_config *config = &oracle->world->config;
+    const struct sim_nic_config *nic = &config->nic[transfer->from];
+    const struct sim_nic_config *there = &config->nic[transfer->to];
+    /* A wish that ends over it takes its session along. */
+    bool lack = nic->lack != 0 || there->lack != 0;
+
+    return lack || oracle->lives_ended || nic->packet_loss != 0 || there->packet_loss != 0 ||
+           config->work.memory_release != 0 || config->work.cancel != 0 || oracle->cancels ||
+           config->work.deadline != 0 || nic->post_einval != 0 || there->post_einval != 0 ||
+           config->work.peer_close != 0 || claimed(oracle, transfer);
+}
+
 /* May a transfer end like this, in this run? */
 static bool status_allowed(const struct sim_oracle *oracle, const struct sim_transfer *transfer,
                            int status) {
@@ -324,12 +338,7 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     bool away = absent || oracle->world->nodes[transfer->from].absent;
     /* A lost connection comes back for neither: both lack what a dial takes. */
     bool lack = net && nic->lack != 0 && there->lack != 0;
-    bool breaks = net || device || cut || away || oracle->lives_ended || nic->packet_loss != 0 ||
-                  there->packet_loss != 0 || config->work.memory_release != 0 ||
-                  config->work.cancel != 0 || oracle->cancels || config->work.deadline != 0 ||
-                  nic->post_einval != 0 || config->work.peer_close != 0 || nic->lack != 0 ||
-                  there->lack != 0 || /* a wish that ends over it takes its session along */
-                  there->post_einval != 0 || claimed(oracle, transfer);
+    bool breaks = net || device || cut || away || may_break(oracle, transfer);
 
     switch (status) {
     case WEIR_OK:

@@ -382,3 +382,17 @@ bool lone_words(struct lone *lone, uint32_t qp, uint64_t number, const struct wo
     data.payload_length = (uint16_t)length;
     return arrive(lone, qp, &data, bytes, length);
 }
+
+bool lone_inbox(struct lone *lone, uint32_t qp, uint64_t number, uint32_t n, uint32_t inbox) {
+    struct word meet = {.kind = WORD_MEET,
+                        .inbox = inbox,
+                        .meet = {.chunk_bytes = 4096,
+                                 .message_bytes_max = 1024,
+                                 .memory = {.memory_id = 1,
+                                            .length = room_memory(4096, 1),
+                                            .access = WEIR_ACCESS_REMOTE_WRITE,
+                                            .device = "lone",
+                                            .blob_length = 4}}};
+    lone_instance(n, meet.meet.memory.instance);
+    return lone_words(lone, qp, number, &meet);
+}

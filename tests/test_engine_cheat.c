@@ -97,17 +97,7 @@ static void test_M2_no_room_that_nobody_asked_about(void **state) {
                 WEIR_OK);
         lone_run(lone);
         if (lie > 1) {
-            struct word meet = {.kind = WORD_MEET,
-                                .inbox = 7,
-                                .meet = {.chunk_bytes = 4096,
-                                         .message_bytes_max = 1024,
-                                         .memory = {.memory_id = 1,
-                                                    .length = room_memory(4096, 1),
-                                                    .access = WEIR_ACCESS_REMOTE_WRITE,
-                                                    .device = "lone",
-                                                    .blob_length = 4}}};
-            lone_instance(1, meet.meet.memory.instance);
-            assert_true(lone_words(lone, 0, ++number, &meet));
+            assert_true(lone_inbox(lone, 0, ++number, 1, 7));
             assert_false(lone->failed[0]);
         }
         assert_true(

@@ -190,7 +190,8 @@ static void assert_waits(struct side *side, const struct ticket *ticket, int whi
                          WEIR_EINPROGRESS);
 }
 
-/* What this process holds once its device's own thread has seen its visitors off. */
+/* The descriptors that this process holds once its device's own thread has seen its visitors off.
+ */
 static int held_at_rest(void) {
     int least = held_fds();
     for (int i = 0; i < 20; i++) {
@@ -257,23 +258,29 @@ static void test_W5_a_stopped_peer_keeps_nobody(void **state) {
     assert_int_equal(held_fds(), at_first);
 }
 
+/* A side, and a child that is stopped: before there is a link between the two, or with one. */
+static struct child stopped_child(struct side *side, struct ticket *ticket, bool linked) {
+    static uint8_t memory[REGION_BYTES];
+    struct child child = child_start(NULL, NULL, ticket);
+    assert_int_equal(side_open(side, memory), 0);
+    if (linked) {
+        assert_int_equal(side_connect(side, ticket), 0);
+        struct outcome there = child_connect(&child, side);
+        assert_outcome(&there, 0, 0, 0);
+    }
+    assert_int_equal(kill(child.pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
+    return child;
+}
+
 /* An import that nobody comes back for ends with its device, whatever it waits for. */
 static void test_W5_imports_that_wait_end_with_the_device(void **state) {
     (void)state;
-    static uint8_t memory[REGION_BYTES];
     for (int linked = 0; linked < 2; linked++) {
         struct side side;
         struct ticket ticket;
         int at_first = held_fds();
-        struct child child = child_start(NULL, NULL, &ticket);
-        assert_int_equal(side_open(&side, memory), 0);
-        if (linked) {
-            assert_int_equal(side_connect(&side, &ticket), 0);
-            struct outcome there = child_connect(&child, &side);
-            assert_outcome(&there, 0, 0, 0);
-        }
-        assert_int_equal(kill(child.pid, SIGSTOP), 0);
-        assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
+        struct child child = stopped_child(&side, &ticket, linked);
         assert_waits(&side, &ticket, 0);
         side_close(&side);
         child_end(&child);
@@ -416,21 +423,12 @@ static void *kill_soon(void *argument) {
 /* It dies while it is asked for its memory: before there is a link to it, and with one. */
 static void test_W4_a_peer_that_dies_before_it_answers_is_dead(void **state) {
     (void)state;
-    static uint8_t memory[REGION_BYTES];
     for (int linked = 0; linked < 2; linked++) {
         struct side side;
         struct ticket ticket;
         struct weir_rmr remote;
         pthread_t thread;
-        struct child child = child_start(NULL, NULL, &ticket);
-        assert_int_equal(side_open(&side, memory), 0);
-        if (linked) {
-            assert_int_equal(side_connect(&side, &ticket), 0);
-            struct outcome there = child_connect(&child, &side);
-            assert_outcome(&there, 0, 0, 0);
-        }
-        assert_int_equal(kill(child.pid, SIGSTOP), 0);
-        assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
+        struct child child = stopped_child(&side, &ticket, linked);
         assert_int_equal(pthread_create(&thread, NULL, kill_soon, &child), 0);
         assert_int_equal(import_of(side.device, &ticket, 0, &remote), WEIR_EPEER);
         pthread_join(thread, NULL);

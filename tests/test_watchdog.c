@@ -269,17 +269,7 @@ static void test_M10_new_data_behind_old_credits(void **state) {
 
 /* The peer tells of its inbox 7, by its word `number`. */
 static void say_meet_of(struct world *world, uint32_t inbox, uint32_t number) {
-    struct word meet = {.kind = WORD_MEET,
-                        .inbox = inbox,
-                        .meet = {.chunk_bytes = 4096,
-                                 .message_bytes_max = 1024,
-                                 .memory = {.memory_id = 1,
-                                            .length = room_memory(4096, 1),
-                                            .access = WEIR_ACCESS_REMOTE_WRITE,
-                                            .device = "lone",
-                                            .blob_length = 4}}};
-    lone_instance(1, meet.meet.memory.instance);
-    assert_true(lone_words(world->lone, 0, number, &meet));
+    assert_true(lone_inbox(world->lone, 0, number, 1, inbox));
 }
 
 static void say_meet(struct world *world, uint32_t number) {
@@ -452,7 +442,7 @@ static void test_M10_memory_is_no_reason_without_a_session(void **state) {
     lone_close(lone);
 }
 
-/* What does not pass ends the message at once. */
+/* An error that does not pass ends the message at once. */
 static void test_M10_memory_that_is_refused(void **state) {
     static const int errors[] = {WEIR_EDENIED, WEIR_EPEER, WEIR_EINVAL, WEIR_ESTALE};
     (void)state;

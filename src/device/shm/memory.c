@@ -457,7 +457,7 @@ void memory_sweep(struct weir_device *device) {
     }
 }
 
-/* What is left of an earlier call about the same memory. */
+/* The entry that an earlier call about the same memory has left, off the list; NULL: none. */
 static struct shm_asked *asked_before(struct weir_device *device, const struct shm_blob *blob) {
     struct shm_asked **at = &device->asked;
     while (*at != NULL && memcmp(&(*at)->blob, blob, sizeof *blob) != 0)
