@@ -4,7 +4,8 @@
  * difference divided by the difference of the counts is the cost of one. Run by
  * instructions.sh.
  *
- *   instructions KIND COUNT      KIND: write8, write4k, segment8, notify8, message8, messages8
+ *   instructions KIND COUNT      KIND: write8, write4k, segment8, notify8, message8, messages8,
+ * message4k
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -58,14 +59,13 @@ static void open_pair(struct pair *pair, const weir_engine_options *options) {
     finish(pair, transfer);
 }
 
-/* Messages of 8 bytes, one after the other, each taken and given back. */
-static void run_messages(struct pair *pair, long count) {
+/* Messages of this part, one after the other, each taken and given back. */
+static void run_messages(struct pair *pair, weir_part part, long count) {
     weir_inbox_options options = WEIR_INBOX_OPTIONS_INIT;
-    weir_part part = {.base = "message8", .length = 8};
     weir_inbox inbox;
     weir_message message;
     weir_transfer transfer;
-    options.message_bytes_max = 8;
+    options.message_bytes_max = part.length;
     must(weir_inbox_open(pair->to, &options, &inbox), "inbox");
     for (long i = 0; i < count; i++) {
         must(weir_message_send(pair->from, pair->peer, 0, &part, 1, NULL, &transfer), "send");
@@ -113,7 +113,8 @@ static void run_batches(struct pair *pair, long count) {
 int main(int argc, char **argv) {
     bool serial = argc == 4 && strcmp(argv[3], "serial") == 0;
     if (argc != 3 && !serial) {
-        fputs("usage: instructions write8|write4k|segment8|notify8|message8|messages8 COUNT "
+        fputs("usage: instructions write8|write4k|segment8|notify8|message8|messages8|message4k "
+              "COUNT "
               "[serial]\n",
               stderr);
         return 2;
@@ -137,7 +138,11 @@ int main(int argc, char **argv) {
     weir_notification notification;
     /* segment8: one write with COUNT segments, in the end: two counts up to 64. */
     if (strcmp(argv[1], "message8") == 0) {
-        run_messages(&pair, count);
+        run_messages(&pair, (weir_part){.base = "message8", .length = 8}, count);
+        return 0;
+    }
+    if (strcmp(argv[1], "message4k") == 0) {
+        run_messages(&pair, (weir_part){.local = pair.memory, .length = 4096}, count);
     } else if (strcmp(argv[1], "messages8") == 0) {
         run_batches(&pair, count);
     } else if (strcmp(argv[1], "segment8") == 0) {

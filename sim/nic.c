@@ -755,6 +755,7 @@ const struct weir_device_ops SIM_NIC_OPS = {
     .post_send = nic_post_send,
     .post_pieces = nic_post_pieces,
     .post_direct = nic_post_direct,
+    .read_direct = nic_read_direct,
     .post_recv = nic_post_recv,
     .poll = nic_poll,
     .events = nic_events,

@@ -206,5 +206,7 @@ void nic_hang_up(const struct weir_qp *qp);
 bool nic_execute_inline(struct weir_qp *qp, const struct weir_wr *wr);
 int nic_post_direct(struct weir_qp *qp, const struct weir_direct_to *to,
                     const struct weir_direct *directs, uint32_t count, uint64_t *watch_out);
+int nic_read_direct(struct weir_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t *words_out,
+                    uint32_t count);
 
 #endif

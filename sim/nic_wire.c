@@ -676,33 +676,61 @@ static bool direct_lies_in(const struct weir_direct_to *to, const struct weir_di
            direct->payload <= to->length && length <= to->length - direct->payload;
 }
 
+static bool direct_goes(const struct weir_qp *qp) {
+    return qp->nic->config->completes_inline && qp->state == SIM_QP_RTS && !qp->nic->failed;
+}
+
+/* The memory that the QP's processor reaches there, so many bytes from raddr on; NULL: it does not.
+ * *target_out, *key_out and *raddr_out: as the target has it. */
+static uint8_t *direct_reach(const struct weir_qp *qp, uint32_t rkey, uint64_t raddr,
+                             uint64_t length, struct weir_qp **target_out, uint32_t *key_out,
+                             uint64_t *raddr_out) {
+    struct weir_device *nic = qp->nic;
+    struct sim_world *world = nic->world;
+    struct nic_end end = {qp->remote_node, qp->remote_qpn, qp->remote_uid};
+
+    if (!direct_goes(qp))
+        return NULL;
+    *target_out = end_ready(world, &end);
+    if (*target_out == NULL || (*target_out)->remote_uid != qp->uid ||
+        world->data_cut[nic->node->index][end.node] ||
+        !nic_import_resolve(nic, rkey, raddr, key_out, raddr_out))
+        return NULL;
+    return nic_mr_target((*target_out)->nic, *key_out, *raddr_out, length,
+                         WEIR_ACCESS_REMOTE_WRITE);
+}
+
+int nic_read_direct(struct weir_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t *words_out,
+                    uint32_t count) {
+    struct weir_qp *target;
+    uint32_t key;
+    uint64_t there;
+    const uint8_t *from =
+        direct_reach(qp, rkey, raddr, count * sizeof(*words_out), &target, &key, &there);
+
+    if (from == NULL)
+        return WEIR_EAGAIN;
+    memcpy(words_out, from, count * sizeof(*words_out));
+    return 0;
+}
+
 /* A processor needs no order of the QP's, and nothing of it comes later. */
 int nic_post_direct(struct weir_qp *qp, const struct weir_direct_to *to,
                     const struct weir_direct *directs, uint32_t count, uint64_t *watch_out) {
     struct weir_device *nic = qp->nic;
     struct sim_world *world = nic->world;
-    struct nic_end end = {qp->remote_node, qp->remote_qpn, qp->remote_uid};
     struct weir_qp *target;
     const uint8_t *watch;
     uint64_t raddr;
     uint32_t key;
 
-    if (!nic->config->completes_inline || qp->state != SIM_QP_RTS || nic->failed ||
-        sim_fault(world, nic->config->post_eagain)) {
+    if (!direct_goes(qp) || sim_fault(world, nic->config->post_eagain) ||
+        direct_reach(qp, to->rkey, to->raddr, to->length, &target, &key, &raddr) == NULL)
         return WEIR_EAGAIN;
-    }
-    target = end_ready(world, &end);
-    if (target == NULL || target->remote_uid != qp->uid ||
-        world->data_cut[nic->node->index][end.node] ||
-        !nic_import_resolve(nic, to->rkey, to->raddr, &key, &raddr) ||
-        nic_mr_target(target->nic, key, raddr, to->length, WEIR_ACCESS_REMOTE_WRITE) == NULL) {
-        return WEIR_EAGAIN;
-    }
     watch = nic_mr_target(target->nic, key, raddr + (to->watch - to->raddr), sizeof(*watch_out),
                           WEIR_ACCESS_REMOTE_WRITE);
-    if (watch == NULL) {
+    if (watch == NULL)
         return WEIR_EAGAIN;
-    }
     for (uint32_t m = 0; m < count; m++) {
         const struct weir_direct *direct = &directs[m];
         uint64_t at = raddr + direct->payload;

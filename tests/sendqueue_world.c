@@ -216,6 +216,15 @@ static int wrap_post(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t cou
     return rc == WEIR_OK ? error : rc;
 }
 
+static int wrap_post_direct(struct weir_qp *qp, const struct weir_direct_to *to,
+                            const struct weir_direct *directs, uint32_t count,
+                            uint64_t *watch_out) {
+    int rc = real_ops->post_direct(qp, to, directs, count, watch_out);
+    if (rc == WEIR_OK && the->break_posts > 0 && --the->break_posts == 0)
+        wrap_error(qp);
+    return rc;
+}
+
 static void wrap_query(struct weir_device *device, struct weir_device_caps *caps_out) {
     real_ops->query(device, caps_out);
     if (is_slow()) {
@@ -238,6 +247,8 @@ static void wrap(struct weir_ports *ports) {
     ops.qp_destroy = wrap_destroy;
     ops.qp_error = wrap_error;
     ops.post_send = wrap_post;
+    if (real_ops->post_direct != NULL)
+        ops.post_direct = wrap_post_direct;
     ops.poll = wrap_poll;
     ops.arm = wrap_arm;
     ports->device_ops = &ops;

@@ -57,17 +57,18 @@ struct queue_world {
     weir_remote remotes[QW_ENGINES];
 
     /* The behaviour of the first engine's device. */
-    bool stalled;            /* it completes nothing more */
-    uint64_t poll_ns;        /* so much longer a poll takes, on shm */
-    uint32_t take_of_next;   /* of the next chain that is longer, it takes so many WRs... */
-    int take_error;          /* ...if not 0, and says this of the rest */
-    uint32_t take_again;     /* ...and so of so many more chains */
-    uint32_t takes;          /* how often it did */
-    int empty_error;         /* it says this of the next empty write, and takes it not; 0: none */
-    uint32_t break_posts;    /* so many posts of data from now the QP breaks; 0: none does */
-    uint64_t wr_ids_zero;    /* WRs that were posted with wr_id 0 */
-    uint64_t last_signaled;  /* the wr_id of the last one that gives a completion */
-    uint64_t signaled;       /* how many do */
+    bool stalled;           /* it completes nothing more */
+    uint64_t poll_ns;       /* so much longer a poll takes, on shm */
+    uint32_t take_of_next;  /* of the next chain that is longer, it takes so many WRs... */
+    int take_error;         /* ...if not 0, and says this of the rest */
+    uint32_t take_again;    /* ...and so of so many more chains */
+    uint32_t takes;         /* how often it did */
+    int empty_error;        /* it says this of the next empty write, and takes it not; 0: none */
+    uint32_t break_posts;   /* so many posts of data, or of direct messages, from now the QP breaks;
+                               0: none does */
+    uint64_t wr_ids_zero;   /* WRs that were posted with wr_id 0 */
+    uint64_t last_signaled; /* the wr_id of the last one that gives a completion */
+    uint64_t signaled;      /* how many do */
     bool frozen[QW_ENGINES]; /* the engine is not run: its process is stopped */
 
     /* The calls that it got. */

@@ -241,7 +241,9 @@ static void test_nothing_is_found_behind_a_chunk(void **state) {
     told_to_look(0);
     for (uint64_t i = 0; i < 4; i++) {
         assert_true(direct(0, 8, i));
-        give_back(take(i));
+        struct inbox_message message = take(i);
+        if (i < 3) /* the last one holds the chunk */
+            give_back(message);
     }
     struct room_note behind = {.place = w.out[0].places[0].grant.place, .offset = CHUNK};
     land(behind);
@@ -682,7 +684,7 @@ static void bad_head(enum way way, const struct room_head *change) {
     look();
     give_back(take(5));
     take_nothing();
-    assert_int_equal(w.inbox.free_count, 2);
+    assert_int_equal(w.inbox.free_count, 3); /* both are: one was shut, and one is full */
 }
 
 static void test_right_marks_with_wrong_heads(void **state) {

@@ -114,6 +114,7 @@ static struct {
     uint64_t delivered, disordered, early_ends, skips, both, deaths, beside, late, holes;
     uint64_t calls, full, old;
     uint64_t direct, watched, looks, rested, crowded, torn, behind, at_quiet, at_once;
+    uint64_t full_ends, renewed, found, said_after;
 } seen;
 
 static uint32_t below(uint32_t n) {
@@ -206,7 +207,9 @@ static void hear(struct life *life) {
             seen.early_ends += record->state == PUT && record->noted == NOT &&
                                record->spot.place == word->shut.place;
         }
-        expect(inbox_shut(&w.inbox, life->peer, &word->shut) == INBOX_TOLD);
+        enum inbox_told is = inbox_shut(&w.inbox, life->peer, &word->shut);
+        expect(is == INBOX_TOLD || (is == INBOX_OLD && word->shut.end == w.shape.chunk_bytes));
+        seen.full_ends += is == INBOX_OLD;
     } else if (word->kind == LOOK && life->stage == LIVING) {
         seen.looks++;
         seen.crowded += w.inbox.watched.used == INBOX_WATCH;
@@ -302,6 +305,14 @@ static void say_to_all(void) {
     expect(peers == known);
 }
 
+static void renew(void) {
+    if (!inbox_may_renew(&w.inbox))
+        return;
+    inbox_renew(&w.inbox, sim_next(&w.prng));
+    seen.renewed++;
+    sound();
+}
+
 /* Looks for direct messages, or does so for the last time, and sleeps. */
 static void look_or_rest(void) {
     if (w.asleep)
@@ -331,6 +342,7 @@ static void receiver_acts(void) {
     }
     sound();
     look_or_rest();
+    renew();
     while (inbox_grant(&w.inbox, sim_next(&w.prng), &peer))
         expect(living(peer) != NULL);
     seen.full += w.inbox.line.used > 0;
@@ -409,6 +421,8 @@ static void application_acts(void) {
         expect(inbox_give_back(&w.inbox, message.chunk, message.place, message.offset));
         expect(!inbox_give_back(&w.inbox, message.chunk, message.place, message.offset));
         w.held[i] = w.held[--w.held_count];
+        if (below(2) == 0)
+            renew();
     }
     sound();
 }
@@ -430,9 +444,11 @@ static void born(uint32_t peer) {
 
 static void listen(struct life *life) {
     const struct word *word = &life->back.words[life->back.head++ % WORDS];
-    if (word->kind == GRANT)
+    if (word->kind == GRANT) {
+        seen.said_after += word->grant.place <= life->out.renewed;
         expect(outbox_grant(&life->out, &word->grant));
-    else if (word->kind == CALL)
+    }
+    if (word->kind == CALL)
         expect(outbox_call(&life->out, word->grant.place));
 }
 
@@ -477,6 +493,29 @@ static void cancel(struct life *life) {
     record->cancelled = true;
 }
 
+/* A sender looks for a renewal, or forgets to. */
+static bool find_renewal(struct life *life) {
+    uint32_t chunk;
+    for (uint32_t i = 0; below(3) > 0 && outbox_had(&life->out, i, &chunk); i++) {
+        uint64_t words[ROOM_RENEWAL_WORDS];
+        struct room_grant grant;
+        memcpy(words, w.memory + room_watch(w.shape.chunk_bytes, w.shape.chunk_count, chunk) + 8,
+               sizeof(words));
+        if (!room_renewal_read(words, outbox_renewal_number(&life->out), chunk, &grant))
+            continue;
+        expect(outbox_renew(&life->out, &grant));
+        expect(w.inbox.chunks[chunk].place == grant.place);
+        seen.found++;
+        return true;
+    }
+    return false;
+}
+
+static bool has_room(struct life *life, uint32_t length) {
+    return outbox_room(&life->out, length) ||
+           (find_renewal(life) && outbox_room(&life->out, length));
+}
+
 /* Puts what there is room for, in order; returns the bytes of what waits. A direct message is
  * written before the next is put. */
 static uint64_t put(struct life *life) {
@@ -487,7 +526,7 @@ static uint64_t put(struct life *life) {
         struct record *record = &life->records[i];
         if (record->state != QUEUED)
             continue;
-        if (waiting == 0 && outbox_room(&life->out, record->length)) {
+        if (waiting == 0 && has_room(life, record->length)) {
             record->spot = outbox_put(&life->out, record->length);
             record->state = PUT;
             record->direct = life->plain > 0 && below(life->plain + 1) > 0;

@@ -23,7 +23,6 @@ int inbox_open(struct target *target, struct served *served) {
     options.number = served->index + 1;
     options.message_bytes_max = open->message_bytes;
     options.peer_messages = (uint32_t)proto_peer_messages(open);
-    options.messages = open->crowd != 0 ? 0 : options.peer_messages;
     return weir_inbox_open(target->engine, &options, &served->inbox);
 }
 

@@ -67,6 +67,7 @@ void inbox_init(struct inbox *inbox, void *tables, uint8_t *memory, const struct
     assert((size_t)(at - (uint8_t *)tables) == inbox_bytes(shape, peers));
     for (uint32_t i = 0; i < chunks; i++)
         groups_join(&inbox->owned, i, streams);
+    inbox->freed = inbox->freed_of = INBOX_NONE;
 }
 
 /* ---- lists ---- */
@@ -202,6 +203,10 @@ void inbox_release(struct inbox *inbox, uint32_t index) {
     inbox->free_count++;
     stream->chunks--;
     set_in(&inbox->line, index_of(inbox, stream), wants(inbox, stream));
+    if (is_in(&inbox->watched, index_of(inbox, stream))) {
+        inbox->freed = index;
+        inbox->freed_of = index_of(inbox, stream);
+    }
     stream_forget(inbox, stream);
 }
 
@@ -211,6 +216,8 @@ static void stream_advance(struct inbox *inbox, struct inbox_stream *stream) {
     while (stream->taking != INBOX_NONE) {
         uint32_t at = stream->taking;
         const struct inbox_chunk *chunk = &inbox->chunks[at];
+        if (!chunk->closed && !chunk->spoiled && chunk->taken == inbox->shape.chunk_bytes)
+            chunk_close(inbox, at, chunk->taken); /* there is room for no more */
         if (!chunk->closed || chunk->taken < chunk->end)
             break;
         stream->taking = groups_next(&inbox->owned, at);
@@ -257,11 +264,32 @@ uint32_t inbox_peer_after(const struct inbox *inbox, uint32_t peer) {
     return next == INBOX_NONE ? INBOX_NONE : inbox->streams[next].peer;
 }
 
+/* The first grant that the sender was not told of; INBOX_NONE: none. */
+static uint32_t unsaid(const struct inbox *inbox, uint32_t stream) {
+    uint32_t at = groups_first(&inbox->owned, stream);
+    while (at != INBOX_NONE && inbox->chunks[at].said)
+        at = groups_next(&inbox->owned, at);
+    return at;
+}
+
+/* A word is to be said to the sender, which may not have found its renewals: they are said before.
+ */
+static void say_renewals(struct inbox *inbox, uint32_t index) {
+    for (uint32_t at = groups_first(&inbox->owned, index); at != INBOX_NONE;
+         at = groups_next(&inbox->owned, at)) {
+        struct inbox_chunk *chunk = &inbox->chunks[at];
+        if (chunk->renewed && !chunk->closed && chunk->taken == 0)
+            chunk->said = false;
+        chunk->renewed = false;
+    }
+}
+
 void inbox_want(struct inbox *inbox, uint32_t peer, uint64_t grants) {
     struct inbox_stream *stream = stream_of(inbox, peer);
     if (stream == NULL)
         stream = stream_begin(inbox, peer);
     stream->wanted = grants;
+    say_renewals(inbox, index_of(inbox, stream));
     set_in(&inbox->line, index_of(inbox, stream), wants(inbox, stream));
 }
 
@@ -456,8 +484,7 @@ static uint32_t keep_most(const struct inbox *inbox) {
 }
 
 /* Gives the first free chunk to the stream. */
-static void grant(struct inbox *inbox, uint32_t index, uint64_t secret) {
-    uint32_t free = groups_first(&inbox->owned, inbox->stream_count);
+static void grant(struct inbox *inbox, uint32_t index, uint32_t free, uint64_t secret) {
     struct inbox_stream *stream = &inbox->streams[index];
     struct inbox_chunk *chunk = &inbox->chunks[free];
     *chunk = (struct inbox_chunk){
@@ -466,7 +493,8 @@ static void grant(struct inbox *inbox, uint32_t index, uint64_t secret) {
     inbox->free_count--;
     inbox->kept += chunk->keep;
     stream->open++;
-    stream->grants++;
+    if (stream->grants++ == 0)
+        stream->first_secret = secret;
     stream->chunks++;
     if (stream->taking == INBOX_NONE)
         stream->taking = free;
@@ -477,24 +505,63 @@ static void grant(struct inbox *inbox, uint32_t index, uint64_t secret) {
     set_in(&inbox->line, index, wants(inbox, stream));
 }
 
+/* By a word. */
+static void grant_next(struct inbox *inbox, uint32_t index, uint64_t secret) {
+    say_renewals(inbox, index);
+    grant(inbox, index, groups_first(&inbox->owned, inbox->stream_count), secret);
+}
+
 bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out) {
     uint32_t index = groups_first(&inbox->line, 0);
     if (index == INBOX_NONE || inbox->free_count == 0 || inbox->closed)
         return false;
-    grant(inbox, index, secret);
+    grant_next(inbox, index, secret);
     *peer_out = inbox->streams[index].peer;
     return true;
 }
 
+/* Whether the stream may have a chunk that it has not asked for. */
+static bool may_spare(const struct inbox *inbox, const struct inbox_stream *stream) {
+    return !inbox->closed && inbox->line.used == 0 && inbox->free_count > 0 &&
+           inbox->kept < keep_most(inbox) && stream->chunks < inbox->shape.peer_chunks;
+}
+
 bool inbox_may_grant_ahead(const struct inbox *inbox, uint32_t peer) {
     const struct inbox_stream *stream = stream_of(inbox, peer);
-    return stream != NULL && !inbox->closed && inbox->line.used == 0 && inbox->free_count > 0 &&
-           inbox->kept < keep_most(inbox) && stream->chunks < inbox->shape.peer_chunks;
+    return stream != NULL && may_spare(inbox, stream);
 }
 
 void inbox_grant_ahead(struct inbox *inbox, uint32_t peer, uint64_t secret) {
     assert(inbox_may_grant_ahead(inbox, peer));
-    grant(inbox, index_of(inbox, stream_of(inbox, peer)), secret);
+    grant_next(inbox, index_of(inbox, stream_of(inbox, peer)), secret);
+}
+
+bool inbox_may_renew(struct inbox *inbox) {
+    uint32_t at = inbox->freed;
+    inbox->freed = INBOX_NONE;
+    if (at == INBOX_NONE || inbox->chunks[at].place != 0 ||
+        !is_in(&inbox->watched, inbox->freed_of))
+        return false;
+    const struct inbox_stream *stream = &inbox->streams[inbox->freed_of];
+    if (stream->grants == 0 || !may_spare(inbox, stream))
+        return false;
+    inbox->freed = at;
+    return true;
+}
+
+void inbox_renew(struct inbox *inbox, uint64_t secret) {
+    uint32_t at = inbox->freed, index = inbox->freed_of;
+    const struct inbox_stream *stream = &inbox->streams[index];
+    struct inbox_chunk *chunk = &inbox->chunks[at];
+    inbox->freed = INBOX_NONE;
+    grant(inbox, index, at, secret);
+    chunk->renewed = unsaid(inbox, index) == at;
+    chunk->said = chunk->renewed;
+    if (!chunk->renewed)
+        return; /* words are due anyhow */
+    const struct room_grant grant = {chunk->place, secret, at, chunk->keep};
+    room_renewal_write(watch_of(inbox, at),
+                       room_renewal_number(stream->first_secret, stream->grants), &grant);
 }
 
 /* Its direct messages are found wherever they are looked for. */
@@ -512,6 +579,7 @@ static uint32_t next_called(const struct inbox *inbox) {
 
 static void call_stream(struct inbox *inbox, uint32_t index) {
     struct inbox_stream *stream = &inbox->streams[index];
+    say_renewals(inbox, index);
     for (uint32_t at = groups_first(&inbox->owned, index); at != INBOX_NONE;
          at = groups_next(&inbox->owned, at)) {
         struct inbox_chunk *chunk = &inbox->chunks[at];
@@ -541,14 +609,6 @@ bool inbox_call(struct inbox *inbox, uint32_t *peer_out) {
 }
 
 /* ---- what senders are told ---- */
-
-/* The first grant that the sender was not told of; INBOX_NONE: none. */
-static uint32_t unsaid(const struct inbox *inbox, uint32_t stream) {
-    uint32_t at = groups_first(&inbox->owned, stream);
-    while (at != INBOX_NONE && inbox->chunks[at].said)
-        at = groups_next(&inbox->owned, at);
-    return at;
-}
 
 bool inbox_meets(const struct inbox *inbox, uint32_t peer) {
     const struct inbox_stream *stream = stream_of(inbox, peer);
@@ -731,8 +791,9 @@ static enum inbox_taken take_next(struct inbox *inbox, uint32_t index,
     if (is_quiet(stream)) {
         pass_holes(inbox, stream);
     } else if (good && !head.skip && inbox->ready.used == 1 && !chunk->closed &&
-               chunk->arrived == 0 && is_in(&inbox->watched, index)) {
-        groups_leave(&inbox->ready, index); /* take_at_once finds the next one, for less */
+               chunk->arrived == 0 && chunk->taken < inbox->shape.chunk_bytes &&
+               is_in(&inbox->watched, index)) {
+        groups_leave(&inbox->ready, index); /* the next one is found for less */
         to_the_end(&inbox->watched, index);
     } else {
         stream_advance(inbox, stream);
@@ -762,6 +823,8 @@ static bool take_at_once(struct inbox *inbox, struct inbox_stream *stream,
     inbox->held_count++;
     chunk->taken += room_taken(&head);
     stream->idle = 0;
+    if (chunk->taken == inbox->shape.chunk_bytes)
+        stream_advance(inbox, stream);
     return true;
 }
 
@@ -797,29 +860,30 @@ enum inbox_taken inbox_take(struct inbox *inbox, struct inbox_message *message_o
     return taken;
 }
 
-/* Takes from the chunk, behind the message that was taken last. */
-static inline uint32_t take_behind(struct inbox *inbox, struct inbox_chunk *chunk, uint32_t at,
-                                   weir_message *messages, uint32_t max) {
-    const weir_message first = *messages;
+/* Takes direct messages with nothing to do but to hand them out, from where the chunk's next one
+ * has to be. */
+static inline __attribute__((always_inline)) uint32_t
+take_plain(struct inbox *inbox, struct inbox_chunk *chunk, uint32_t at, weir_peer from,
+           weir_inbox handle, weir_message *messages, uint32_t max) {
     const uint8_t *memory = spot_at(inbox, at, 0);
     const size_t bit = inbox_bit(inbox, at, 0);
-    uint64_t *held = inbox->held, secret = chunk->secret;
+    uint64_t *held = inbox->held, secret = chunk->secret, place = chunk->place;
     uint32_t end = inbox->shape.chunk_bytes, longest = inbox->shape.message_bytes_max;
     uint32_t taken = chunk->taken, count = 0, length;
     uint64_t tag;
     for (; count < max && taken < end; count++) {
-        weir_message *next = &messages[count + 1];
+        weir_message *next = &messages[count];
         if (!room_plain_decode(memory + taken, room_mark(secret, taken), longest, &length, &tag))
             break;
         uint32_t takes = room_bytes(length);
         if (takes > end - taken)
             break;
         next->tag = tag;
-        next->from = first.from;
-        next->inbox = first.inbox;
+        next->from = from;
+        next->inbox = handle;
         next->data = memory + taken + room_payload(length);
         next->length = length;
-        next->place = first.place;
+        next->place = place;
         next->spot = inbox_spot(at, taken);
         inbox_bit_set(held, bit + taken / ROOM_LINE, true);
         taken += takes;
@@ -830,24 +894,75 @@ static inline uint32_t take_behind(struct inbox *inbox, struct inbox_chunk *chun
     return count;
 }
 
+uint32_t inbox_next_direct(struct inbox *inbox) {
+    uint32_t index = groups_first(&inbox->watched, 0);
+    if (index == INBOX_NONE || inbox->ready.used > 0 || inbox->closed)
+        return INBOX_NONE;
+    struct inbox_stream *stream = &inbox->streams[index];
+    if (inbox->watched.used > 1)
+        to_the_end(&inbox->watched, index);
+    if (stream->taking == INBOX_NONE)
+        return INBOX_NONE;
+    const struct inbox_chunk *chunk = &inbox->chunks[stream->taking];
+    return !chunk->closed && chunk->arrived == 0 && chunk->taken != inbox->shape.chunk_bytes &&
+                   room_is_marked(spot_at(inbox, stream->taking, chunk->taken),
+                                  room_mark(chunk->secret, chunk->taken))
+               ? index
+               : INBOX_NONE;
+}
+
+uint32_t inbox_take_direct(struct inbox *inbox, uint32_t stream, weir_peer from, weir_inbox handle,
+                           weir_message *messages, uint32_t max) {
+    uint32_t at = inbox->streams[stream].taking;
+    struct inbox_chunk *chunk = &inbox->chunks[at];
+    inbox->streams[stream].idle = 0;
+    uint32_t count = take_plain(inbox, chunk, at, from, handle, messages, max);
+    if (chunk->taken == inbox->shape.chunk_bytes)
+        stream_advance(inbox, &inbox->streams[stream]);
+    return count;
+}
+
 uint32_t inbox_take_next(struct inbox *inbox, weir_message *messages, uint32_t max) {
     uint32_t at = inbox_spot_chunk(messages->spot);
     struct inbox_chunk *chunk = &inbox->chunks[at];
     if (!inbox->direct || inbox->closed || chunk->place != messages->place || chunk->closed)
         return 0;
-    if (chunk->arrived == 0)
-        return take_behind(inbox, chunk, at, messages, max);
-    /* It was found before its turn, and nothing else was. */
-    if (chunk->arrived > 1 || !is_here(inbox, at, chunk->taken) || max == 0)
+    /* If one was found before its turn, nothing else was. */
+    bool found = chunk->arrived > 0;
+    if (found && (chunk->arrived > 1 || !is_here(inbox, at, chunk->taken) || max == 0))
         return 0;
     size_t bit = inbox_bit(inbox, at, chunk->taken);
-    uint32_t count = take_behind(inbox, chunk, at, messages, max);
-    if (count > 0) {
+    uint32_t count =
+        take_plain(inbox, chunk, at, messages->from, messages->inbox, messages + 1, max);
+    if (found && count > 0) {
         inbox_bit_set(inbox->here, bit, false);
         chunk->arrived = 0;
-        stream_advance(inbox, &inbox->streams[groups_of(&inbox->owned, at)]);
     }
+    if ((found && count > 0) || chunk->taken == inbox->shape.chunk_bytes)
+        stream_advance(inbox, &inbox->streams[groups_of(&inbox->owned, at)]);
     return count;
+}
+
+uint32_t inbox_give_back_many(struct inbox *inbox, const weir_message *messages, uint32_t count) {
+    uint64_t place = messages->place, first = messages->spot, *held = inbox->held;
+    uint32_t index = inbox_spot_chunk(first), end = inbox->shape.chunk_bytes, given = 0;
+    struct inbox_chunk *chunk = &inbox->chunks[index];
+    if (index >= inbox->shape.chunk_count || chunk->place != place)
+        return 0;
+    const size_t bit = inbox_bit(inbox, index, 0);
+    for (; given < count; given++) {
+        const weir_message *message = &messages[given];
+        uint32_t offset = inbox_spot_offset(message->spot);
+        if ((message->spot ^ first) >> 32 != 0 || message->place != place || offset >= end ||
+            offset % ROOM_LINE != 0 || !inbox_bit_get(held, bit + offset / ROOM_LINE))
+            break;
+        inbox_bit_set(held, bit + offset / ROOM_LINE, false);
+    }
+    chunk->held -= given;
+    inbox->held_count -= given;
+    if (given > 0 && chunk->held == 0 && chunk->closed)
+        inbox_release(inbox, index);
+    return given;
 }
 
 bool inbox_loan(const struct inbox *inbox, uint32_t chunk, uint64_t place, uint32_t offset,

@@ -8,7 +8,7 @@
  * of it can write any more. Notes and words of a sender come once; notes of messages come in any
  * order, and words in the order in which they were said.
  *
- *     FREE ──inbox_grant──► OPEN ──shut, sender gone──► CLOSED ──all given back──► FREE
+ *     FREE ──inbox_grant──► OPEN ──full, shut, sender gone──► CLOSED ──all given back──► FREE
  *
  * Streams that want chunks stand in a line. The first gets one and goes to the end, so that a crowd
  * shares what there is. A stream that has as many as one peer may have leaves the line until one of
@@ -19,6 +19,10 @@
  * wait and nothing is free, senders are *called* to close what they have, the longest idle first,
  * and those last that wait themselves. A sender that does not answer has its chunks until it does,
  * or is given up.
+ *
+ * A sender that is watched finds its chunk granted again as soon as that is free (inbox_renew), on
+ * the line of its watch: a stream that goes on needs no words. It may not have looked when there is
+ * a word to say, which may follow from that grant; so the grant is said by a word then, too.
  *
  * A loan lies in memory of its sender, which is its stream's: the caller keeps what it knows of
  * that by the number of the stream, and is told when the stream is over (stream_over). No message
@@ -65,7 +69,8 @@ struct inbox_chunk {
     uint32_t round;   /* of the call that it is awaited in */
     bool closed;      /* end is the last word */
     bool keep, called;
-    bool said;    /* its sender was told of the grant */
+    bool said;    /* its sender was told of the grant, */
+    bool renewed; /* by a renewal */
     bool spoiled; /* a head was wrong: nothing more is taken from it, and its sender has it still */
 };
 
@@ -77,9 +82,10 @@ struct inbox_stream {
     uint32_t leaving; /* the peer that it was of, until that is quiet; INBOX_NONE */
     uint64_t from;    /* the user's, of a sender that is gone or going */
     uint64_t grants;
-    uint64_t wanted; /* its sender wants to have had so many grants */
-    uint64_t call;   /* its sender is to be told that all places up to this are called; 0 */
-    uint64_t now;    /* its sender is to be told that there is no room, with this number; 0 */
+    uint64_t first_secret; /* of the first grant */
+    uint64_t wanted;       /* its sender wants to have had so many grants */
+    uint64_t call;         /* its sender is to be told that all places up to this are called; 0 */
+    uint64_t now;          /* its sender is to be told that there is no room, with this number; 0 */
     uint32_t chunks;
     uint32_t open;   /* of them */
     uint32_t taking; /* the chunk of the next message; INBOX_NONE: the next that is granted */
@@ -119,6 +125,8 @@ struct inbox {
     uint32_t awaited; /* of those, the ones that were called in this round */
     uint32_t round;
     uint32_t held_count; /* messages taken and not given back */
+    uint32_t freed;      /* the chunk that came free last and may be renewed; INBOX_NONE */
+    uint32_t freed_of;   /* for this stream */
     bool closed;
 };
 
@@ -197,6 +205,11 @@ static inline bool inbox_may_grant(const struct inbox *inbox) {
 bool inbox_may_grant_ahead(const struct inbox *inbox, uint32_t peer);
 /* Gives it that; the peer has to be told. Only after inbox_may_grant_ahead. */
 void inbox_grant_ahead(struct inbox *inbox, uint32_t peer, uint64_t secret);
+/* Whether the chunk that came free last goes to its stream again: its sender is at it, nobody
+ * waits, and a chunk that may be kept can be spared. Clears `freed`. */
+bool inbox_may_renew(struct inbox *inbox);
+/* Gives it that, by a renewal; its peer has not to be told. Only right behind inbox_may_renew. */
+void inbox_renew(struct inbox *inbox, uint64_t secret);
 /* Gives a chunk to the first in the line; *peer_out has to be told (inbox_say). secret: random.
  * False: nobody waits, or nothing is free. */
 bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out);
@@ -248,6 +261,16 @@ enum inbox_taken { INBOX_EMPTY, INBOX_MESSAGE, INBOX_BAD };
  * place, chunk) it was. */
 enum inbox_taken inbox_take(struct inbox *inbox, struct inbox_message *message_out);
 
+/* The shortest way to direct messages, of the stream that is watched and has its turn: its number,
+ * if its next message is here, nothing that was found before waits in any stream, and nothing else
+ * is to be done about it. INBOX_NONE: inbox_take finds out. */
+uint32_t inbox_next_direct(struct inbox *inbox);
+/* Right behind that: takes from its chunk as long as that is direct messages with nothing to do but
+ * to hand them out, as the application gets them, and returns how many, up to max. 0: inbox_take
+ * finds out. from: the handle of its sender; handle: of this inbox. */
+uint32_t inbox_take_direct(struct inbox *inbox, uint32_t stream, weir_peer from, weir_inbox handle,
+                           weir_message *messages, uint32_t max);
+
 /* Where the application gives a message back. */
 static inline uint64_t inbox_spot(uint32_t chunk, uint32_t offset) {
     return (uint64_t)chunk << 32 | offset;
@@ -293,6 +316,10 @@ static inline bool inbox_give_back(struct inbox *inbox, uint32_t index, uint64_t
         inbox_release(inbox, index);
     return true;
 }
+
+/* Likewise, several of the same grant, from the front: stops at one that is of another, or not held
+ * (any more). Returns how many. */
+uint32_t inbox_give_back_many(struct inbox *inbox, const weir_message *messages, uint32_t count);
 
 /* Nothing is granted or taken any more: each sender is told, and has to say that it leaves. */
 static inline void inbox_close(struct inbox *inbox) {

@@ -5,6 +5,10 @@
 #include <assert.h>
 #include <stddef.h>
 
+/* Places, closed ones that the receiver was not told of among them: from so many on, no renewal is
+ * looked for, and the receiver is told. What it grants by words has room always. */
+enum { RENEWED_MAX = OUTBOX_PLACES / 2, UNTOLD_MAX = OUTBOX_PLACES / 4, AHEAD = 1 };
+
 _Static_assert((OUTBOX_PLACES & (OUTBOX_PLACES - 1)) == 0, "places wrap");
 
 static struct outbox_place *place_at(struct outbox *outbox, uint32_t i) {
@@ -21,13 +25,50 @@ void outbox_init(struct outbox *outbox, uint32_t chunk_bytes, uint32_t chunk_cou
 
 /* ---- grants ---- */
 
-bool outbox_grant(struct outbox *outbox, const struct room_grant *grant) {
+static bool take_grant(struct outbox *outbox, const struct room_grant *grant) {
     if (grant->chunk >= outbox->chunk_count || grant->place <= outbox->last ||
         outbox->count == OUTBOX_PLACES)
         return false;
+    if (outbox->grants++ == 0)
+        outbox->first_secret = grant->secret;
     *place_at(outbox, outbox->count++) = (struct outbox_place){.grant = *grant};
     outbox->last = grant->place;
-    outbox->grants++;
+    return true;
+}
+
+bool outbox_grant(struct outbox *outbox, const struct room_grant *grant) {
+    return (grant->place != 0 && grant->place <= outbox->renewed) || take_grant(outbox, grant);
+}
+
+bool outbox_had(const struct outbox *outbox, uint32_t i, uint32_t *chunk_out) {
+    bool more = outbox->count < RENEWED_MAX && i < outbox->had_count + outbox->filling;
+    if (more)
+        *chunk_out = i < outbox->had_count ? outbox->had[i]
+                                           : peek_at(outbox, i - outbox->had_count)->grant.chunk;
+    return more;
+}
+
+static void had_remove(struct outbox *outbox, uint32_t chunk) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < outbox->had_count; i++) {
+        if (outbox->had[i] != chunk)
+            outbox->had[kept++] = outbox->had[i];
+    }
+    outbox->had_count = kept;
+}
+
+static void had_add(struct outbox *outbox, uint32_t chunk) {
+    had_remove(outbox, chunk);
+    if (outbox->had_count == OUTBOX_PLACES)
+        had_remove(outbox, outbox->had[0]);
+    outbox->had[outbox->had_count++] = chunk;
+}
+
+bool outbox_renew(struct outbox *outbox, const struct room_grant *grant) {
+    if (outbox->grants == 0 || !take_grant(outbox, grant))
+        return false;
+    outbox->renewed = grant->place;
+    had_remove(outbox, grant->chunk);
     return true;
 }
 
@@ -48,8 +89,10 @@ static uint64_t wanted(const struct outbox *outbox, uint64_t bytes) {
     }
     if (bytes > room)
         more = (bytes - room - 1) / outbox->chunk_bytes + 1;
-    if (more > OUTBOX_PLACES - outbox->count)
-        more = OUTBOX_PLACES - outbox->count;
+    uint32_t most =
+        outbox->count < OUTBOX_PLACES - AHEAD ? OUTBOX_PLACES - AHEAD - outbox->count : 0;
+    if (more > most)
+        more = most;
     return outbox->grants + more;
 }
 
@@ -102,12 +145,20 @@ bool outbox_shuts(const struct outbox *outbox) {
     return next_closed(outbox) < outbox->count;
 }
 
+bool outbox_shuts_now(const struct outbox *outbox) {
+    bool now = outbox->count > UNTOLD_MAX;
+    for (uint32_t i = 0; !now && i < outbox->filling; i++)
+        now = peek_at(outbox, i)->used < outbox->chunk_bytes;
+    return now;
+}
+
 bool outbox_shut(struct outbox *outbox, struct room_shut *shut_out) {
     uint32_t i = next_closed(outbox);
     if (i == outbox->count)
         return false;
     const struct outbox_place *place = place_at(outbox, i);
     *shut_out = (struct room_shut){place->grant.place, place->grant.chunk, place->used};
+    had_add(outbox, place->grant.chunk);
     for (uint32_t k = i; k > 0; k--) /* those in front of it move up */
         *place_at(outbox, k) = *place_at(outbox, k - 1);
     outbox->first = (outbox->first + 1) % OUTBOX_PLACES;

@@ -26,11 +26,15 @@ struct outbox_place {
 struct outbox {
     struct outbox_place places[OUTBOX_PLACES];
     uint32_t chunk_bytes, chunk_count;
-    uint32_t first, count; /* of the places: place i is [(first + i) % OUTBOX_PLACES] */
-    uint32_t filling;      /* the next message goes to this one of them, or behind it */
-    uint64_t last;         /* the latest place that was granted */
-    uint64_t grants;       /* so many */
-    uint64_t wanted;       /* the receiver was told so last */
+    uint32_t first, count;       /* of the places: place i is [(first + i) % OUTBOX_PLACES] */
+    uint32_t filling;            /* the next message goes to this one of them, or behind it */
+    uint64_t last;               /* the latest place that was granted */
+    uint64_t grants;             /* so many */
+    uint64_t wanted;             /* the receiver was told so last */
+    uint64_t first_secret;       /* of the first grant */
+    uint64_t renewed;            /* the latest place that was found as a renewal */
+    uint32_t had[OUTBOX_PLACES]; /* chunks of places that were shut, the oldest first */
+    uint32_t had_count;
 };
 
 /* Where a message goes. */
@@ -42,8 +46,18 @@ struct outbox_spot {
 /* chunk_bytes, chunk_count: of the memory that was imported. */
 void outbox_init(struct outbox *outbox, uint32_t chunk_bytes, uint32_t chunk_count);
 
-/* The receiver grants a place. False: no receiver says so. */
+/* The receiver grants a place; one that was found as a renewal before is none. False: no receiver
+ * says so. */
 bool outbox_grant(struct outbox *outbox, const struct room_grant *grant);
+/* Chunks that the receiver may have granted again, without a word: the i-th of them, those first
+ * that were filled first. False: there are no more, or no more places can be had. */
+bool outbox_had(const struct outbox *outbox, uint32_t i, uint32_t *chunk_out);
+/* The number of the renewal that comes next (room.h). */
+static inline uint64_t outbox_renewal_number(const struct outbox *outbox) {
+    return room_renewal_number(outbox->first_secret, outbox->grants + 1);
+}
+/* It was found. False: no receiver says so. */
+bool outbox_renew(struct outbox *outbox, const struct room_grant *grant);
 /* The receiver wants all places back up to this one: outbox_yield. False: it was never granted. */
 bool outbox_call(struct outbox *outbox, uint64_t place);
 
@@ -53,14 +67,17 @@ static inline struct outbox_place *outbox_filling(struct outbox *outbox) {
 }
 /* Likewise for a message that does not fit there, or with no place to fill. */
 bool outbox_pass(struct outbox *outbox, uint32_t bytes);
+/* Whether the place that is filled next has room for so many bytes. */
+static inline bool outbox_fits(const struct outbox *outbox, const struct outbox_place *filling,
+                               uint32_t bytes) {
+    return outbox->filling < outbox->count && !filling->closed &&
+           outbox->chunk_bytes - filling->used >= bytes;
+}
 /* Whether there is room for the next message, whose length is this, and which a chunk holds. Places
  * that it does not fit in are closed: the messages behind it must not come before it. */
 static inline bool outbox_room(struct outbox *outbox, uint32_t length) {
-    const struct outbox_place *place = outbox_filling(outbox);
     uint32_t bytes = room_bytes(length);
-    return (outbox->filling < outbox->count && !place->closed &&
-            outbox->chunk_bytes - place->used >= bytes) ||
-           outbox_pass(outbox, bytes);
+    return outbox_fits(outbox, outbox_filling(outbox), bytes) || outbox_pass(outbox, bytes);
 }
 /* Whether so many bytes more make the place that is filled next half full: a sender that goes on
  * wants another one before that is full. */
@@ -92,6 +109,9 @@ void outbox_idle(struct outbox *outbox);
 bool outbox_shut(struct outbox *outbox, struct room_shut *shut_out);
 /* Whether there is one. */
 bool outbox_shuts(const struct outbox *outbox);
+/* Whether the receiver should be told at once: it does not find out by itself that a place is shut
+ * which is not full. Nor are places kept here for ever. */
+bool outbox_shuts_now(const struct outbox *outbox);
 
 /* Messages of so many bytes (room_bytes) wait for room: whether the receiver has to be told what is
  * wanted, which counts as told then. bytes: 0: nothing waits. */

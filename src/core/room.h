@@ -18,7 +18,8 @@
  * the head itself, behind the payload and its mark last of all: a *direct* message. Its receiver
  * finds it where the next message has to be. Behind the chunks there is a *watch* for each, a line
  * that the receiver writes: the place of a grant while its marks are looked for again and again,
- * else 0. A sender that finds no watch tells the receiver to look.
+ * else 0. A sender that finds no watch tells the receiver to look. On the same line the receiver
+ * says that it grants the chunk again to the sender that had it, without a word: a *renewal*.
  *
  *     chunk 0 | chunk 1 | ... | watch 0 | watch 1 | ...
  *
@@ -34,6 +35,15 @@
  *     16  tag 8
  *     24  payload, if it is ROOM_NEAR bytes at most; a longer one is on the lines that follow.
  *         Of a loan, on this line: its offset 8, round 8, index 4, zero 4
+ *
+ * The line of a watch, in the receiver's own byte order, which its senders share:
+ *
+ *      0  watch 8    the place of a grant whose marks are looked for, else 0
+ *      8  number 8   of a renewal, written behind the rest of it: the secret of the first grant of
+ *                    this sender, plus the grants that it has had with this one
+ *     16  place 8
+ *     24  secret 8
+ *     32  keep 8     0 or 1
  *
  * A receiver lends all chunks to all of its senders alike, so a sender that cheats can write into
  * the messages of others, and one that is given up too early still does: a grant is over only when
@@ -138,6 +148,27 @@ static inline uint64_t room_memory(uint32_t chunk_bytes, uint32_t chunk_count) {
 /* Where the watch of a chunk is in it. */
 static inline uint64_t room_watch(uint32_t chunk_bytes, uint32_t chunk_count, uint32_t chunk) {
     return (uint64_t)chunk_bytes * chunk_count + (uint64_t)ROOM_LINE * chunk;
+}
+
+/* A renewal, as it lies behind the watch. */
+enum { ROOM_RENEWAL_WORDS = 4 };
+static inline uint64_t room_renewal_number(uint64_t first_secret, uint64_t grants) {
+    return first_secret + grants;
+}
+/* line: the watch's. All but the number is for its sender alone, and is not there before. */
+static inline void room_renewal_write(_Atomic uint64_t *line, uint64_t number,
+                                      const struct room_grant *grant) {
+    atomic_store_explicit(&line[2], grant->place, memory_order_relaxed);
+    atomic_store_explicit(&line[3], grant->secret, memory_order_relaxed);
+    atomic_store_explicit(&line[4], grant->keep, memory_order_relaxed);
+    atomic_store_explicit(&line[1], number, memory_order_release);
+}
+/* words: the line's, behind the watch, the first read before the rest. False: it is not this
+ * renewal. */
+static inline bool room_renewal_read(const uint64_t words[ROOM_RENEWAL_WORDS], uint64_t number,
+                                     uint32_t chunk, struct room_grant *grant_out) {
+    *grant_out = (struct room_grant){words[1], words[2], chunk, words[3] != 0};
+    return words[0] == number;
 }
 
 enum { ROOM_HEAD_WORDS = ROOM_HEAD / 8 };

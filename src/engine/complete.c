@@ -39,15 +39,25 @@ static bool parts_complete(struct peer *peer, const struct qp *qp, const struct 
 
 /* Moves the window on if it does not reach this number. It would stop one day at the holes that
  * numbers leave which will never come, so it follows the sender's base, as far as this number
- * needs. A message below that base may still be unpolled, on another QP. But at most RECEIVES_MAX
- * notifications, and CREDIT_WORDS_WINDOW others a QP, are unpolled, and devices poll QPs in turn,
- * so none is a whole window behind. */
+ * needs. A message below that base may still be unpolled, on another QP, or on one without order.
+ * Unpolled are at most RECEIVES_MAX notifications, and CREDIT_WORDS_WINDOW others a QP, and devices
+ * poll QPs in turn. But before it was posted at last, its sender may have used all numbers that it
+ * may above it. So that no message is a whole window behind, it may use fewer. */
 static void make_room(struct window *window, const struct wire_data *data) {
     if (data->number - window->base <= WINDOW_SIZE || data->number <= window->base)
         return;
     uint64_t needed = (data->number - WINDOW_SIZE + 63) & ~(uint64_t)63;
     if (needed <= data->base)
         window_advance(window, needed);
+}
+
+uint32_t complete_numbers(const weir_engine *engine) {
+    enum { WORD = 64, /* in which windows go on */ LEAST = 64 };
+    uint32_t unpolled = RECEIVES_MAX + engine->options.qp_count * CREDIT_WORDS_WINDOW;
+    _Static_assert(WINDOW_SIZE >= WORD + RECEIVES_MAX + WEIR_QPS_MAX * CREDIT_WORDS_WINDOW + LEAST,
+                   "some numbers are left");
+    return engine->options.qp_count == 1 && engine->caps.ordered ? WINDOW_SIZE
+                                                                 : WINDOW_SIZE - WORD - unpolled;
 }
 
 /* Words, or the note of a message, that are whole and new. False: no engine says so. */

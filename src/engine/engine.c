@@ -5,6 +5,7 @@
  * closing. The engine's memory is layout.c's, its steps are step.c's. */
 #include "engine.h"
 #include "agenda.h"
+#include "complete.h"
 #include "effects.h"
 #include "found.h"
 #include "inboxes.h"
@@ -86,6 +87,7 @@ int engine_create(const weir_engine_options *options, const struct weir_ports *p
         e->caps.inline_bytes_max = inlined;
     e->post_bytes_max =
         e->caps.post_bytes_max < UINT64_MAX ? e->caps.post_bytes_max : UINT64_MAX - 1;
+    e->numbers_max = complete_numbers(e);
     e->has_fd = ports->wait.ops->fd(ports->wait.self) >= 0;
     e->qps_max = qps_wanted(&limits);
     if (e->options.sq_depth > e->caps.sq_depth_max)

@@ -182,9 +182,27 @@ static bool release(weir_engine *engine, struct inbox_entry *entry) {
     return true;
 }
 
+/* For one grant. The system is asked for many at once: a call takes as long as a message. */
+static uint64_t secret(weir_engine *engine) {
+    if (engine->secrets_left == 0) {
+        engine->ports.env.ops->entropy(engine->ports.env.self, engine->secrets,
+                                       sizeof(engine->secrets));
+        engine->secrets_left = SECRETS;
+    }
+    return engine->secrets[--engine->secrets_left];
+}
+
 void inboxes_turn(weir_engine *engine, struct inbox_entry *entry) {
-    entry->ready = !entry->ready;
-    if (entry->ready)
+    if (inbox_may_renew(&entry->inbox)) {
+        entry->inbox.places = engine->places;
+        inbox_renew(&entry->inbox, secret(engine));
+        engine->places = entry->inbox.places;
+    }
+    bool ready = entry->open && entry->inbox.ready.used > 0;
+    if (ready == entry->ready)
+        return;
+    entry->ready = ready;
+    if (ready)
         atomic_fetch_add(&engine->inboxes_ready, 1);
     else
         atomic_fetch_sub(&engine->inboxes_ready, 1);
@@ -254,11 +272,9 @@ void inboxes_close(weir_engine *engine, struct inbox_entry *entry) {
 
 void inboxes_grant(weir_engine *engine, struct inbox_entry *entry) {
     uint32_t to;
-    uint64_t secret;
     while (inbox_may_grant(&entry->inbox)) {
-        engine->ports.env.ops->entropy(engine->ports.env.self, &secret, sizeof(secret));
         entry->inbox.places = engine->places;
-        inbox_grant(&entry->inbox, secret, &to);
+        inbox_grant(&entry->inbox, secret(engine), &to);
         engine->places = entry->inbox.places;
         streams_tell(engine, peer_at(engine, to));
     }
@@ -368,12 +384,10 @@ static void told_to_look(weir_engine *engine, struct peer *peer, uint32_t number
 
 static void ahead(weir_engine *engine, struct peer *peer, uint32_t number) {
     struct inbox_entry *entry = inboxes_numbered(engine, number);
-    uint64_t secret;
     if (entry == NULL || !inbox_may_grant_ahead(&entry->inbox, peer_index(engine, peer)))
         return;
-    engine->ports.env.ops->entropy(engine->ports.env.self, &secret, sizeof(secret));
     entry->inbox.places = engine->places;
-    inbox_grant_ahead(&entry->inbox, peer_index(engine, peer), secret);
+    inbox_grant_ahead(&entry->inbox, peer_index(engine, peer), secret(engine));
     engine->places = entry->inbox.places;
     streams_tell(engine, peer);
 }

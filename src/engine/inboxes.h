@@ -44,12 +44,13 @@ void inboxes_loan_back(weir_engine *engine, struct inbox_entry *entry,
 
 /* Room came free, or is wanted. */
 void inboxes_grant(weir_engine *engine, struct inbox_entry *entry);
-/* The entry has a message to take, and had none, or the reverse: only inboxes_changed asks for it.
- */
+/* The entry has a message to take, and had none, or the reverse, or a chunk came free: only
+ * inboxes_changed asks for it. */
 void inboxes_turn(weir_engine *engine, struct inbox_entry *entry);
-/* The entry's messages changed: whether there is one to take. */
+/* The entry's messages changed: whether there is one to take, and chunks that came free. */
 static inline void inboxes_changed(weir_engine *engine, struct inbox_entry *entry) {
-    if (entry->ready != (entry->open && entry->inbox.ready.used > 0))
+    if (entry->ready != (entry->open && entry->inbox.ready.used > 0) ||
+        entry->inbox.freed != INBOX_NONE)
         inboxes_turn(engine, entry);
 }
 /* The peer is given up; nothing of it can write any more. */

@@ -191,11 +191,9 @@ static const uint8_t *payload_of(struct inbox_entry *entry, const struct inbox_m
     return loan;
 }
 
-/* The handle that its sender is known by. */
-static uint64_t sender_of(weir_engine *engine, const struct inbox_message *message) {
-    if (message->peer == INBOX_NONE)
-        return message->from;
-    struct peer *peer = peer_at(engine, message->peer);
+/* The handle that a sender is known by. */
+static uint64_t handle_of(weir_engine *engine, uint32_t index) {
+    struct peer *peer = peer_at(engine, index);
     /* The application may have closed the handle since the message came, or since UP. */
     if (!standing_is_up(&peer->standing))
         deliver_tell(engine, peer, peer->live == NONE);
@@ -203,12 +201,29 @@ static uint64_t sender_of(weir_engine *engine, const struct inbox_message *messa
     return peer->handle;
 }
 
-static inline __attribute__((always_inline)) int take(weir_engine *engine,
-                                                      struct inbox_entry *entry,
-                                                      struct inbox_message *message,
-                                                      weir_message *out) {
+/* Messages of which nobody knew but their sender, up to max; 0: take finds out. */
+static inline uint32_t take_direct(weir_engine *engine, struct inbox_entry *entry,
+                                   weir_message *out, uint32_t max) {
+    uint32_t stream = inbox_next_direct(&entry->inbox);
+    uint32_t peer = stream == INBOX_NONE ? INBOX_NONE : inbox_sender(&entry->inbox, stream);
+    if (peer == INBOX_NONE)
+        return 0;
+    uint32_t count = inbox_take_direct(&entry->inbox, stream, (weir_peer){handle_of(engine, peer)},
+                                       (weir_inbox){entry->id}, out, max);
+    inboxes_changed(engine, entry);
+    return count;
+}
+
+/* The next message, and those right behind it, up to max; or a WEIR_E*. */
+static __attribute__((noinline)) int take(weir_engine *engine, struct inbox_entry *entry,
+                                          weir_message *out, uint32_t max) {
+    struct inbox_message found, *message = &found;
     const uint8_t *payload = NULL;
     enum inbox_taken taken;
+    if (entry->ready)
+        inboxes_watch(engine, entry); /* other streams have their turns, too */
+    if (!entry->ready && entry->watched == 0)
+        return WEIR_EAGAIN;
     while ((taken = inbox_take(&entry->inbox, message)) == INBOX_BAD ||
            (taken == INBOX_MESSAGE && (payload = payload_of(entry, message)) == NULL))
         entry->spoiled++;
@@ -218,7 +233,7 @@ static inline __attribute__((always_inline)) int take(weir_engine *engine,
     if (taken != INBOX_MESSAGE)
         return WEIR_EAGAIN;
     *out = (weir_message){
-        .from = {sender_of(engine, message)},
+        .from = {message->peer == INBOX_NONE ? message->from : handle_of(engine, message->peer)},
         .inbox = {entry->id},
         .tag = message->tag,
         .data = payload,
@@ -226,31 +241,29 @@ static inline __attribute__((always_inline)) int take(weir_engine *engine,
         .place = message->place,
         .spot = inbox_spot(message->chunk, message->offset),
     };
-    entry->taken++;
-    engine->stats.messages_taken++;
-    return WEIR_OK;
+    uint32_t count = 1;
+    if (max > 1) {
+        count += inbox_take_next(&entry->inbox, out, max - 1);
+        inboxes_changed(engine, entry);
+    }
+    return (int)count;
 }
 
 /* One turn of the inbox: messages of one stream, `max` at most. Returns how many; none: a WEIR_E*.
  */
 static __attribute__((noinline)) int take_turn(weir_engine *engine, weir_inbox inbox,
                                                weir_message *out, size_t max) {
-    struct inbox_message message;
+    uint32_t most = max < TURN ? (uint32_t)max : TURN;
     own_enter(engine);
     struct inbox_entry *entry = inboxes_find(engine, inbox.id);
     int rc = WEIR_ESTALE;
     if (entry != NULL && entry->open) {
-        if (entry->ready)
-            inboxes_watch(engine, entry); /* other streams have their turns, too */
-        rc = entry->ready || entry->watched > 0 ? take(engine, entry, &message, out) : WEIR_EAGAIN;
+        rc = entry->ready ? 0 : (int)take_direct(engine, entry, out, most);
+        rc = rc > 0 ? rc : take(engine, entry, out, most);
     }
-    if (rc == WEIR_OK) {
-        uint32_t more = max < TURN ? (uint32_t)max - 1 : TURN - 1;
-        uint32_t count = more > 0 ? inbox_take_next(&entry->inbox, out, more) : 0;
-        inboxes_changed(engine, entry);
-        entry->taken += count;
-        engine->stats.messages_taken += count;
-        rc = 1 + (int)count;
+    if (rc > 0) {
+        entry->taken += (uint32_t)rc;
+        engine->stats.messages_taken += (uint32_t)rc;
     }
     own_leave(engine);
     return rc;
@@ -290,6 +303,15 @@ static inline struct inbox_entry *find_made(weir_engine *engine, uint64_t id) {
     return entry != NULL && entry_is_made(entry) ? entry : NULL;
 }
 
+/* Messages of the inbox were given back. */
+static inline void given_back(weir_engine *engine, struct inbox_entry *entry) {
+    if (entry->inbox.line.used > 0)
+        inboxes_grant(engine, entry);
+    inboxes_changed(engine, entry);
+    if (!entry->open)
+        inboxes_look(engine);
+}
+
 /* False: it is not held. */
 static inline bool give_back(weir_engine *engine, struct inbox_entry *entry,
                              const weir_message *message) {
@@ -301,11 +323,26 @@ static inline bool give_back(weir_engine *engine, struct inbox_entry *entry,
         inboxes_loan_back(engine, entry, &loan);
     if (!inbox_give_back(&entry->inbox, chunk, message->place, offset))
         return false;
-    if (entry->inbox.line.used > 0)
-        inboxes_grant(engine, entry);
-    if (!entry->open)
-        inboxes_look(engine);
+    given_back(engine, entry);
     return true;
+}
+
+/* Messages from the front that are of one grant, and so of one inbox, or one; how many. *given_io:
+ * false if one of them is not held. */
+static uint32_t give_back_some(weir_engine *engine, const weir_message *messages, uint32_t count,
+                               bool *given_io) {
+    struct inbox_entry *entry = find_made(engine, messages->inbox.id);
+    uint32_t given = 0;
+    if (entry != NULL && entry->maps == 0) {
+        given = inbox_give_back_many(&entry->inbox, messages, count);
+        if (given > 0)
+            given_back(engine, entry);
+    }
+    if (given == 0) {
+        *given_io &= give_back(engine, entry, messages);
+        given = 1;
+    }
+    return given;
 }
 
 int weir_message_give_back(weir_engine *engine, const weir_message *message) {
@@ -327,14 +364,13 @@ int weir_message_give_back_many(weir_engine *engine, const weir_message *message
         return WEIR_ECLOSED;
     bool given = true;
     while (count > 0) {
-        const weir_message *end = messages + (count < TURN ? count : TURN);
-        struct inbox_entry *entry = NULL;
-        count -= (size_t)(end - messages);
+        uint32_t turn = count < TURN ? (uint32_t)count : TURN;
+        count -= turn;
         own_enter(engine);
-        for (; messages != end; messages++) {
-            if (entry == NULL || entry->id != messages->inbox.id || !entry->open)
-                entry = find_made(engine, messages->inbox.id); /* it may be over since */
-            given &= give_back(engine, entry, messages);
+        while (turn > 0) {
+            uint32_t some = give_back_some(engine, messages, turn, &given);
+            messages += some;
+            turn -= some;
         }
         go_on(engine);
         own_leave(engine);

@@ -256,10 +256,10 @@ static bool wants_buffer(const weir_engine *engine, const struct weir_wr *wr) {
 
 /* The number under which the target knows the notification: one for all replays.
  * False: too many are unfinished. */
-static bool take_number(struct peer *peer, struct transfer *transfer) {
+static bool take_number(const weir_engine *engine, struct peer *peer, struct transfer *transfer) {
     if (transfer->number != 0)
         return true;
-    if (peer->number_next - peer->sent.base > WINDOW_SIZE)
+    if (peer->number_next - peer->sent.base > engine->numbers_max)
         return false;
     transfer->number = peer->number_next++;
     return true;
@@ -273,8 +273,8 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
     if (!qp_is_usable(qp) || !post_heal(engine, qp) || ledger_free(&qp->ledger) == 0 ||
         !send_room(engine, qp))
         return WEIR_EAGAIN;
-    if (transfer != NULL &&
-        (!credit_available(&qp->credit, class_of(transfer)) || !take_number(peer, transfer)))
+    if (transfer != NULL && (!credit_available(&qp->credit, class_of(transfer)) ||
+                             !take_number(engine, peer, transfer)))
         return WEIR_ENOTREADY;
     struct weir_wr wr = {0};
     make_send(engine, peer, qp, transfer, parts, &wr);
@@ -391,7 +391,7 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
                   plan_done(&transfer->cursor) && single(transfer->data_mask | mask) &&
                   count < room && count < quarter && send_room(engine, qp) &&
                   credit_available(&qp->credit, class_of(transfer)) &&
-                  !others_wait(peer, transfer, qp->index) && take_number(peer, transfer);
+                  !others_wait(peer, transfer, qp->index) && take_number(engine, peer, transfer);
     if (notify) {
         engine->chain[count].wr_id = limits.wr_id;
         make_send(engine, peer, qp, transfer, 1, &engine->chain[count]);

@@ -342,6 +342,7 @@ struct stream {
 };
 
 enum { LENDINGS_MAX = 1024 };
+enum { SECRETS = 32 };
 
 /* Whether the receiver knows of the memory of loans, and reads it. */
 enum offer {
@@ -666,6 +667,7 @@ struct weir_engine {
     bool forked;             /* this is a child of the process that has it: nothing is here */
     bool spare_ready;        /* the reserve of the fast way in lacks nothing */
     uint64_t post_bytes_max; /* at most UINT64_MAX - 1 */
+    uint32_t numbers_max;    /* that are in use for one peer: complete.c says why */
     /* inflight_bytes_max, less the payload bytes of reads and writes that were posted and are not
      * accounted for, which are the bytes of all ledgers' runs. Negative when one WR is longer than
      * that, and while peers wait in line: LINE_BIAS is off then, and nobody else may post. */
@@ -721,6 +723,8 @@ struct weir_engine {
     uint32_t streams_watched;       /* of all inboxes that are open */
     _Atomic uint32_t inboxes_ready; /* any thread: those with a message to take */
     uint64_t places;                /* granted by any inbox so far */
+    uint64_t secrets[SECRETS];      /* random; */
+    uint32_t secrets_left;          /* so many, from the front, are nobody's yet */
     _Atomic uint32_t *submit_next;  /* any thread */
     struct plan_block *blocks; /* transfer i begins with block i; the others are block_pool's */
     uint32_t spare_transfer;   /* kept for the fast way in: see submit.c; NONE: lent */

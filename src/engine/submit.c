@@ -299,8 +299,7 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
         step_take_submitted(
             engine); /* messages that this thread handed over come before this one */
     request->owned = true;
-    if (peer->fast_qp != NULL && request->parts != NULL &&
-        (request->options.flags & WEIR_TRANSFER_QUEUE) == 0 &&
+    if (request->parts != NULL && (request->options.flags & WEIR_TRANSFER_QUEUE) == 0 &&
         (request->loan != 0 ? fast_loan : fast_message)(engine, peer, request)) {
         *id_out = 0;
         return WEIR_OK;
@@ -645,7 +644,7 @@ bool submit_loan_now(weir_engine *engine, const struct submit_loan *loan, uint64
     struct peer *peer = &engine->peers[loan->peer_id & engine->peers_mask];
     struct request request = request_of(loan);
     request.options.notify_tag = tag;
-    return peer->id == loan->peer_id && peer->fast_qp != NULL &&
+    return peer->id == loan->peer_id &&
            atomic_load_explicit(&engine->submitted, memory_order_relaxed) == 0 &&
            fast_loan(engine, peer, &request);
 }
@@ -666,8 +665,7 @@ plain_messages(weir_engine *engine, uint64_t peer_id, uint32_t inbox, const weir
         return 0;
     struct peer *peer = &engine->peers[peer_id & engine->peers_mask];
     uint32_t sent = 0;
-    if (peer->id == peer_id && peer->fast_qp != NULL &&
-        atomic_load_explicit(&engine->submitted, memory_order_relaxed) == 0)
+    if (peer->id == peer_id && atomic_load_explicit(&engine->submitted, memory_order_relaxed) == 0)
         sent = fast_messages(engine, peer, inbox, messages, count);
     if (sent > 0)
         own_leave(engine);

@@ -71,10 +71,19 @@ static bool asks_now(const weir_engine *engine, const struct stream *stream) {
            stream->outbox.wanted > stream->outbox.grants;
 }
 
+/* Whether there is room for the first message that waits. */
+static bool has_room(weir_engine *engine, const struct peer *peer, struct stream *stream,
+                     uint32_t length) {
+    return outbox_room(&stream->outbox, length) ||
+           (direct_renew(engine, peer, stream) && outbox_room(&stream->outbox, length));
+}
+
 static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *stream) {
     if (stream->state != STREAM_MET)
         return;
-    while (stream->waiting.head != NONE && stream->put < PUT_AHEAD) {
+    uint64_t copied = 0; /* by this processor: other peers have their turns */
+    while (stream->waiting.head != NONE && stream->put < PUT_AHEAD &&
+           copied < engine->post_bytes_max) {
         struct transfer *transfer = &engine->transfers[stream->waiting.head];
         int rc = refusal(engine, stream, transfer);
         if (rc == WEIR_EINPROGRESS)
@@ -85,14 +94,19 @@ static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *s
             transfer_stop(engine, transfer, rc);
         else if (transfer->loan != 0 && direct_lend_waiting(engine, peer, stream, transfer))
             transfer_finish(engine, transfer, WEIR_OK);
-        else if (outbox_room(&stream->outbox, transfer->message_length))
-            put_next(engine, peer, stream, transfer->message_length);
-        else {
+        else if (!has_room(engine, peer, stream, transfer->message_length)) {
             stop_those_of_now(engine, stream);
             break;
-        }
+        } else if (direct_put_waiting(engine, peer, stream, transfer)) {
+            copied += room_bytes(transfer->message_length);
+            transfer_finish(engine, transfer, WEIR_OK);
+        } else
+            put_next(engine, peer, stream, transfer->message_length);
     }
-    if (stream->waiting.head != NONE && stream->put >= PUT_AHEAD)
+    bool more = stream->waiting.head != NONE && copied >= engine->post_bytes_max;
+    if (more)
+        run_later(engine, peer);
+    if (more || (stream->waiting.head != NONE && stream->put >= PUT_AHEAD))
         return; /* places that were called for take messages that wait first */
     outbox_yield(&stream->outbox);
     if (stream->waiting.head == NONE)

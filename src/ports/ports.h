@@ -356,6 +356,10 @@ struct weir_device_ops {
      * was written; post_send says why. */
     int (*post_direct)(struct weir_qp *qp, const struct weir_direct_to *to,
                        const struct weir_direct *directs, uint32_t count, uint64_t *watch_out);
+    /* With post_direct, to memory that it may write: reads so many words, the first before the
+     * rest. Returns 0, or EAGAIN: not now. */
+    int (*read_direct)(struct weir_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t *words_out,
+                       uint32_t count);
     /* With post_direct. A full barrier between what this process wrote before and reads after it,
      * and for peers between the words and the watch of each post_direct. Some microseconds. */
     void (*direct_order)(struct weir_device *device);

@@ -155,6 +155,40 @@ void test_direct_several(void **state) {
     fixture_close(&f);
 }
 
+static int read_at(const struct fixture *f, uint32_t rkey, uint64_t offset, uint64_t words[5],
+                   uint32_t count) {
+    memset(words, 0xee, 5 * sizeof(*words));
+    int rc = f->ops->read_direct(f->a.qp, rkey, f->a.remote.raddr + offset, words, count);
+    for (uint32_t i = rc == 0 ? count : 0; i < 5; i++)
+        assert_true(words[i] == UINT64_C(0xeeeeeeeeeeeeeeee));
+    return rc;
+}
+
+/* Words that the target wrote, where messages may be written: all of them, or none. */
+void test_direct_read(void **state) {
+    const uint64_t there[] = {1, ~UINT64_C(0), UINT64_C(0x0123456789abcdef), 0};
+    uint64_t words[5];
+    struct fixture f;
+    fixture_open(&f, state, true);
+    if (is_there(&f)) {
+        for (uint32_t count = 1; count <= 4; count++) {
+            uint64_t last = REGION_BYTES - 8 * count;
+            memcpy(bytes_of(&f.b) + AT, there, sizeof there);
+            memcpy(bytes_of(&f.b) + last, there, 8 * count);
+            assert_int_equal(read_at(&f, f.a.remote.rkey, AT, words, count), 0);
+            assert_memory_equal(words, there, 8 * count);
+            assert_int_equal(read_at(&f, f.a.remote.rkey, last, words, count), 0);
+            assert_memory_equal(words, there, 8 * count);
+            assert_int_equal(read_at(&f, f.a.remote.rkey, last + 8, words, count), WEIR_EAGAIN);
+            assert_int_equal(read_at(&f, f.a.remote.rkey + 1, AT, words, count), WEIR_EAGAIN);
+        }
+        assert_no_cqe(&f, &f.a);
+        assert_int_equal(f.ops->qp_error(f.a.qp), 0);
+        assert_int_equal(read_at(&f, f.a.remote.rkey, AT, words, 1), WEIR_EAGAIN);
+    }
+    fixture_close(&f);
+}
+
 /* Memory that was registered: all of it, or nothing. */
 void test_direct_registered(void **state) {
     struct fixture f;

@@ -86,6 +86,7 @@
     X(test_direct_needs_rights)                                                                    \
     X(test_T6_direct_needs_both_qps)                                                               \
     X(test_direct_several)                                                                         \
+    X(test_direct_read)                                                                            \
     X(test_direct_among_others)
 
 #define CONFORMANCE_TEST_DECLARE(name) void name(void **state);

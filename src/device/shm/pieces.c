@@ -80,7 +80,7 @@ static __attribute__((noinline)) uint32_t write_new(struct weir_qp *qp,
         return vm_pieces(qp, span, import, segments, count);
     const struct shm_mr *mr = mr_find(qp->device, span->lkey);
     if (mr->length >= 8 && import->length >= 8)
-        pair_set(qp, (uint64_t)span->rkey << 32 | span->lkey, mr, import);
+        pair_set_regions(qp, (uint64_t)span->rkey << 32 | span->lkey, mr, import);
     return write_any(qp, span, segments, count);
 }
 

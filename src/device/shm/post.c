@@ -375,17 +375,11 @@ uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
 
 /* ---- in place ---- */
 
-/* The import, if all that is written and read lies in it. */
-static const struct shm_import *check_direct(const struct weir_qp *qp,
-                                             const struct weir_direct_to *to) {
-    const struct shm_import *import = import_find(qp->device, to->rkey);
-    if (SHM_UNLIKELY(import == NULL || import->link != qp->link ||
-                     import->kind != SHM_KIND_MAPPED ||
-                     (import->access & WEIR_ACCESS_REMOTE_WRITE) == 0 ||
-                     !range_inside(to->raddr - import->base, to->length, import->length) ||
-                     !range_inside(to->watch - import->base, sizeof(uint64_t), import->length)))
-        return NULL;
-    return import;
+/* Whether all that is written and read lies in the memory that was written to last. */
+static inline bool direct_is_inside(const struct shm_bounds *bounds,
+                                    const struct weir_direct_to *to) {
+    return to->rkey == bounds->keys && to->watch - bounds->remote <= bounds->remote_limit &&
+           range_inside(to->raddr - bounds->remote, to->length, bounds->remote_limit + 8);
 }
 
 static inline _Atomic uint64_t *word_at(uint64_t address) {
@@ -414,13 +408,12 @@ static __attribute__((noinline)) void write_directs(struct weir_qp *qp, uint64_t
     }
 }
 
-int shm_post_direct(struct weir_qp *qp, const struct weir_direct_to *to,
-                    const struct weir_direct *directs, uint32_t count, uint64_t *watch_out) {
-    const struct shm_import *import = check_direct(qp, to);
-    if (SHM_UNLIKELY(import == NULL || qp->state != QP_READY))
-        return WEIR_EAGAIN;
+/* Between memory that is remembered, if it is live. */
+static inline __attribute__((always_inline)) bool
+post_directs(struct weir_qp *qp, const struct weir_direct_to *to, const struct weir_direct *directs,
+             uint32_t count, uint64_t *watch_out) {
     uint64_t busy = busy_enter(qp, qp->ordered);
-    bool is_there = remote_is_ready(qp) && import_is_live(import);
+    bool is_there = remote_is_ready(qp) && pair_is_live(&qp->direct);
     if (SHM_LIKELY(is_there)) {
         const struct weir_direct *last = directs;
         if (count > 1) {
@@ -439,6 +432,55 @@ int shm_post_direct(struct weir_qp *qp, const struct weir_direct_to *to,
         }
         *watch_out = atomic_load(word_at(to->watch));
     }
+    busy_leave(qp, busy);
+    return is_there;
+}
+
+/* Remembers the memory of this key. False: it is none that may be written so. */
+static bool direct_open(struct weir_qp *qp, uint32_t rkey) {
+    const struct shm_import *import = import_find(qp->device, rkey);
+    if (qp->state != QP_READY || import == NULL || import->link != qp->link ||
+        import->kind != SHM_KIND_MAPPED || (import->access & WEIR_ACCESS_REMOTE_WRITE) == 0 ||
+        import->length < 8)
+        return false;
+    const struct shm_bounds bounds = {
+        .keys = rkey, .remote = import->base, .remote_limit = import->length - 8};
+    pair_set(&qp->direct, &bounds, import);
+    return true;
+}
+
+/* To memory that is not remembered, or was not live. */
+static __attribute__((noinline)) int post_directs_new(struct weir_qp *qp,
+                                                      const struct weir_direct_to *to,
+                                                      const struct weir_direct *directs,
+                                                      uint32_t count, uint64_t *watch_out) {
+    return direct_open(qp, to->rkey) && direct_is_inside(&qp->direct.bounds, to) &&
+                   post_directs(qp, to, directs, count, watch_out)
+               ? 0
+               : WEIR_EAGAIN;
+}
+
+/* A QP that is not ready remembers nothing that is live. */
+int shm_post_direct(struct weir_qp *qp, const struct weir_direct_to *to,
+                    const struct weir_direct *directs, uint32_t count, uint64_t *watch_out) {
+    if (SHM_LIKELY(direct_is_inside(&qp->direct.bounds, to) &&
+                   post_directs(qp, to, directs, count, watch_out)))
+        return 0;
+    return post_directs_new(qp, to, directs, count, watch_out);
+}
+
+int shm_read_direct(struct weir_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t *words_out,
+                    uint32_t count) {
+    const struct shm_pair *pair = &qp->direct;
+    if ((rkey != pair->bounds.keys || !pair_is_live(pair)) && !direct_open(qp, rkey))
+        return WEIR_EAGAIN;
+    if (!range_inside(raddr - pair->bounds.remote, 8 * (uint64_t)count,
+                      pair->bounds.remote_limit + 8))
+        return WEIR_EAGAIN;
+    uint64_t busy = busy_enter(qp, qp->ordered);
+    bool is_there = remote_is_ready(qp) && pair_is_live(pair);
+    for (uint32_t i = 0; is_there && i < count; i++)
+        words_out[i] = atomic_load_explicit(word_at(raddr + 8 * i), memory_order_acquire);
     busy_leave(qp, busy);
     return is_there ? 0 : WEIR_EAGAIN;
 }
@@ -509,7 +551,7 @@ static inline bool pair_open(struct weir_qp *qp, const struct weir_wr *wr) {
         import->link != qp->link || (import->access & WEIR_ACCESS_REMOTE_WRITE) == 0 ||
         mr->length < 8 || import->length < 8 || !import_is_live(import))
         return false;
-    pair_set(qp, keys_of(wr), mr, import);
+    pair_set_regions(qp, keys_of(wr), mr, import);
     return true;
 }
 

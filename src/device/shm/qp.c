@@ -178,11 +178,12 @@ static void qp_free(struct weir_device *device, struct weir_qp *qp) {
     env->ops->free(env->self, qp, sizeof *qp);
 }
 
-/* A pair that is not live whatever keys a WR has. Its other members stay: the thread that has
+/* Pairs that are not live whatever keys a WR has. Their other members stay: the thread that has
  * the engine may be writing them, for regions of its own. */
-static void pair_clear(struct shm_pair *pair) {
+static void pairs_clear(struct weir_qp *qp) {
     static const _Atomic uint64_t nothing = 0; /* no region's key */
-    atomic_store_explicit(&pair->live, &nothing, memory_order_relaxed);
+    atomic_store_explicit(&qp->pair.live, &nothing, memory_order_relaxed);
+    atomic_store_explicit(&qp->direct.live, &nothing, memory_order_relaxed);
 }
 
 static int qp_alloc(struct weir_device *device, const struct weir_qp_options *options,
@@ -200,8 +201,8 @@ static int qp_alloc(struct weir_device *device, const struct weir_qp_options *op
     qp->shared = &device->map->qps[index];
     qp->state = QP_INIT;
     qp->remote_ready = SHM_STATE_NEVER;
-    qp->pair.live_key = 1;
-    pair_clear(&qp->pair);
+    qp->pair.live_key = qp->direct.live_key = 1;
+    pairs_clear(qp);
     int rc = entry_back(device, index);
     if (rc == 0)
         rc = ring_open(device, qp);
@@ -366,7 +367,7 @@ void qp_fail(struct weir_qp *qp) {
     if (qp->state == QP_ERROR)
         return;
     qp->state = QP_ERROR;
-    pair_clear(&qp->pair); /* pieces.c takes it for a sign of health */
+    pairs_clear(qp); /* posts take one that is live for a sign of health */
     atomic_store(&qp->shared->state, SHM_STATE_ERROR);
     qp_unwatch(qp);
     qp_make_ready(qp);
@@ -375,7 +376,7 @@ void qp_fail(struct weir_qp *qp) {
 void qp_forget_pairs(struct weir_device *device) {
     pthread_mutex_lock(&device->mutex);
     for (struct weir_qp *qp = device->all; qp != NULL; qp = qp->all_next)
-        pair_clear(&qp->pair);
+        pairs_clear(qp);
     pthread_mutex_unlock(&device->mutex);
 }
 

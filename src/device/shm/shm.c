@@ -125,6 +125,7 @@ const struct weir_device_ops shm_device_ops = {
     .post_send = shm_post_send,
     .post_pieces = shm_post_pieces,
     .post_direct = shm_post_direct,
+    .read_direct = shm_read_direct,
     .direct_order = shm_direct_order,
     .post_recv = shm_post_recv,
     .poll = shm_poll,

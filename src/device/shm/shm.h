@@ -153,6 +153,7 @@ struct weir_qp {
     struct seg_qp *shared; /* our own entry */
     uint64_t remote_ready; /* what its state word must be */
     struct shm_pair pair;
+    struct shm_pair direct; /* of shm_post_direct: its memory alone, no local side */
     struct weir_device *device;
     struct shm_link *link;
     uint8_t *tx_ring;
@@ -467,18 +468,23 @@ static inline bool pair_is_live(const struct shm_pair *pair) {
     return atomic_load_explicit(live, memory_order_acquire) == pair->live_key;
 }
 
-/* Remembers a write between two regions that is allowed; both have 8 bytes or more. */
-static inline void pair_set(struct weir_qp *qp, uint64_t keys, const struct shm_mr *mr,
+/* Remembers a write to the import that is allowed, between these bounds. */
+static inline void pair_set(struct shm_pair *pair, const struct shm_bounds *bounds,
                             const struct shm_import *import) {
-    struct shm_pair *pair = &qp->pair;
-    pair->word_keys = qp->ordered ? keys : 0;
-    pair->bounds = (struct shm_bounds){.keys = keys,
-                                       .local = mr->base,
-                                       .local_limit = mr->length - 8,
-                                       .remote = import->base,
-                                       .remote_limit = import->length - 8};
+    pair->bounds = *bounds;
     pair->live_key = import->key;
     atomic_store_explicit(&pair->live, import->live, memory_order_relaxed);
+}
+/* Of the QP's pair; both regions have 8 bytes or more. */
+static inline void pair_set_regions(struct weir_qp *qp, uint64_t keys, const struct shm_mr *mr,
+                                    const struct shm_import *import) {
+    const struct shm_bounds bounds = {.keys = keys,
+                                      .local = mr->base,
+                                      .local_limit = mr->length - 8,
+                                      .remote = import->base,
+                                      .remote_limit = import->length - 8};
+    qp->pair.word_keys = qp->ordered ? keys : 0;
+    pair_set(&qp->pair, &bounds, import);
 }
 
 /* ---- post.c ---- */
@@ -504,6 +510,8 @@ uint32_t vm_pieces(struct weir_qp *qp, const struct weir_span *span,
 void shm_direct_order(struct weir_device *device);
 int shm_post_direct(struct weir_qp *qp, const struct weir_direct_to *to,
                     const struct weir_direct *directs, uint32_t count, uint64_t *watch_out);
+int shm_read_direct(struct weir_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t *words_out,
+                    uint32_t count);
 
 /* ---- pieces.c ---- */
 
