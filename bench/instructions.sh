@@ -34,4 +34,5 @@ row "one more 8-byte segment (of 1 to 33)" segment8 1 33 32000
 row "one 8-byte write with notification, both sides" notify8 10000 30000 20000
 row "one 8-byte message, both sides" message8 10000 30000 20000
 row "one 8-byte message of 32 in each call, both sides" messages8 10000 30000 20000
+row "one 4-KiB message, both sides" message4k 10000 30000 20000
 row "one 8-byte write, WEIR_ENGINE_SERIAL" write8 10000 30000 20000 serial
