@@ -904,9 +904,10 @@ uint32_t inbox_next_direct(struct inbox *inbox) {
     if (stream->taking == INBOX_NONE)
         return INBOX_NONE;
     const struct inbox_chunk *chunk = &inbox->chunks[stream->taking];
+    const uint8_t *spot = spot_at(inbox, stream->taking, chunk->taken);
     return !chunk->closed && chunk->arrived == 0 && chunk->taken != inbox->shape.chunk_bytes &&
-                   room_is_marked(spot_at(inbox, stream->taking, chunk->taken),
-                                  room_mark(chunk->secret, chunk->taken))
+                   room_is_marked(spot, room_mark(chunk->secret, chunk->taken)) &&
+                   room_is_plain(spot)
                ? index
                : INBOX_NONE;
 }

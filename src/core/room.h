@@ -194,6 +194,12 @@ static inline bool room_is_marked(const uint8_t *in, uint64_t mark) {
     return atomic_load_explicit(from, memory_order_acquire) == wire_data_le64(mark);
 }
 
+/* Whether the message that is marked there is no loan, and not skipped. */
+static inline bool room_is_plain(const uint8_t *in) {
+    const volatile uint64_t *from = (const volatile void *)in;
+    return wire_data_le64(from[1]) >> 32 == 0;
+}
+
 /* Reads what a sender wrote, each word once, since it may change meanwhile. in: aligned for a
  * uint64_t. False: it is no head of this mark, or its message does not fit in `room` bytes. */
 static inline bool room_head_decode(const uint8_t *in, uint64_t mark, uint32_t room,
