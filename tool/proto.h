@@ -220,7 +220,7 @@ static inline uint64_t proto_peer_messages(const struct proto_open *open) {
 
 static inline uint64_t proto_inbox_bytes(const struct proto_open *open) {
     uint64_t chunk = proto_chunk_messages(open), room = proto_message_room(open);
-    uint64_t messages = proto_peer_messages(open) * (open->crowd != 0 ? PROTO_ROOM_CROWDS : 1);
+    uint64_t messages = proto_peer_messages(open) * PROTO_ROOM_CROWDS;
 
     return (messages + chunk - 1) / chunk *
            (chunk * room > PROTO_CHUNK ? chunk * room : PROTO_CHUNK);
