@@ -7,7 +7,7 @@
  * each thread's come in their order, each once, and with --verify at their bytes. The time counts
  * until it has taken the last one: what waits in an inbox is no result.
  *
- * As many as the inbox has room for go before the measurement: what it uses of its memory was touched
+ * As many as the inbox has room for go before the measurement: the memory that it uses was touched
  * then.
  * Threads share the session's engine and peer; thread 0 is the session's owner. */
 #include <inttypes.h>
