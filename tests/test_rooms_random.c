@@ -552,6 +552,8 @@ static void speak(struct life *life) {
     life->look_due = false;
     if (life->writes != 0)
         return;
+    if (below(2) == 0)
+        find_renewal(life);
     outbox_yield(&life->out);
     if (waiting == 0)
         outbox_idle(&life->out);

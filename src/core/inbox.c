@@ -70,6 +70,10 @@ void inbox_init(struct inbox *inbox, void *tables, uint8_t *memory, const struct
     inbox->freed = inbox->freed_of = INBOX_NONE;
 }
 
+/* What a sender may have that it has not asked for: it holds so many places at most then, shut ones
+ * that it has not told of among them; and has found all but so many of its renewals. */
+enum { UNASKED_MAX = ROOM_PLACES / 2, UNSEEN_MAX = 2 };
+
 /* ---- lists ---- */
 
 static bool is_in(const struct groups *list, uint32_t stream) {
@@ -174,6 +178,7 @@ static void chunk_close(struct inbox *inbox, uint32_t index, uint32_t end) {
     inbox->called -= chunk->called;
     inbox->awaited -= chunk->called && chunk->round == inbox->round;
     chunk->closed = true;
+    chunk->yielded = chunk->called || end == 0;
     chunk->end = end;
     chunk->keep = chunk->called = false;
     if (--stream->open == 0)
@@ -194,6 +199,7 @@ void inbox_release(struct inbox *inbox, uint32_t index) {
     if (!chunk->closed || chunk->taken != chunk->end || chunk->held != 0)
         return;
     struct inbox_stream *stream = &inbox->streams[groups_of(&inbox->owned, index)];
+    bool yielded = chunk->yielded;
     if (stream->leaving != INBOX_NONE)
         return; /* something may write there still */
     if (stream->taking == index)
@@ -203,7 +209,7 @@ void inbox_release(struct inbox *inbox, uint32_t index) {
     inbox->free_count++;
     stream->chunks--;
     set_in(&inbox->line, index_of(inbox, stream), wants(inbox, stream));
-    if (is_in(&inbox->watched, index_of(inbox, stream))) {
+    if (is_in(&inbox->watched, index_of(inbox, stream)) && !yielded) {
         inbox->freed = index;
         inbox->freed_of = index_of(inbox, stream);
     }
@@ -272,13 +278,20 @@ static uint32_t unsaid(const struct inbox *inbox, uint32_t stream) {
     return at;
 }
 
+/* A renewal that its sender may not have found: no message is in it. */
+static bool is_unseen(const struct inbox *inbox, uint32_t index) {
+    const struct inbox_chunk *chunk = &inbox->chunks[index];
+    return chunk->renewed && !chunk->closed && chunk->taken == 0 && chunk->arrived == 0 &&
+           !is_marked(inbox, index, 0);
+}
+
 /* A word is to be said to the sender, which may not have found its renewals: they are said before.
  */
 static void say_renewals(struct inbox *inbox, uint32_t index) {
     for (uint32_t at = groups_first(&inbox->owned, index); at != INBOX_NONE;
          at = groups_next(&inbox->owned, at)) {
         struct inbox_chunk *chunk = &inbox->chunks[at];
-        if (chunk->renewed && !chunk->closed && chunk->taken == 0)
+        if (is_unseen(inbox, at))
             chunk->said = false;
         chunk->renewed = false;
     }
@@ -493,8 +506,10 @@ static void grant(struct inbox *inbox, uint32_t index, uint32_t free, uint64_t s
     inbox->free_count--;
     inbox->kept += chunk->keep;
     stream->open++;
-    if (stream->grants++ == 0)
+    if (stream->grants++ == 0) {
         stream->first_secret = secret;
+        stream->first_place = chunk->place;
+    }
     stream->chunks++;
     if (stream->taking == INBOX_NONE)
         stream->taking = free;
@@ -523,7 +538,17 @@ bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out) {
 /* Whether the stream may have a chunk that it has not asked for. */
 static bool may_spare(const struct inbox *inbox, const struct inbox_stream *stream) {
     return !inbox->closed && inbox->line.used == 0 && inbox->free_count > 0 &&
-           inbox->kept < keep_most(inbox) && stream->chunks < inbox->shape.peer_chunks;
+           inbox->kept < keep_most(inbox) && stream->chunks < inbox->shape.peer_chunks &&
+           stream->grants - stream->shuts < UNASKED_MAX;
+}
+
+/* Renewals that the sender of the stream has not found yet. */
+static uint32_t unseen(const struct inbox *inbox, uint32_t index) {
+    uint32_t count = 0;
+    for (uint32_t at = groups_first(&inbox->owned, index); at != INBOX_NONE;
+         at = groups_next(&inbox->owned, at))
+        count += is_unseen(inbox, at);
+    return count;
 }
 
 bool inbox_may_grant_ahead(const struct inbox *inbox, uint32_t peer) {
@@ -543,7 +568,8 @@ bool inbox_may_renew(struct inbox *inbox) {
         !is_in(&inbox->watched, inbox->freed_of))
         return false;
     const struct inbox_stream *stream = &inbox->streams[inbox->freed_of];
-    if (stream->grants == 0 || !may_spare(inbox, stream))
+    if (stream->grants == 0 || !may_spare(inbox, stream) ||
+        unseen(inbox, inbox->freed_of) >= UNSEEN_MAX)
         return false;
     inbox->freed = at;
     return true;
@@ -697,8 +723,17 @@ enum inbox_told inbox_arrive(struct inbox *inbox, uint32_t peer, const struct ro
     return INBOX_TOLD;
 }
 
+/* The sender holds a place less than it did. */
+static void count_shut(struct inbox *inbox, uint32_t peer, uint64_t place) {
+    struct inbox_stream *stream = stream_of(inbox, peer);
+    if (stream != NULL && stream->grants > stream->shuts && place >= stream->first_place &&
+        place <= inbox->places)
+        stream->shuts++;
+}
+
 enum inbox_told inbox_shut(struct inbox *inbox, uint32_t peer, const struct room_shut *shut) {
     struct inbox_stream *stream;
+    count_shut(inbox, peer, shut->place);
     enum inbox_told told = look_up(inbox, peer, shut->place, shut->chunk, &stream);
     if (told != INBOX_TOLD)
         return told;
@@ -954,8 +989,9 @@ uint32_t inbox_give_back_many(struct inbox *inbox, const weir_message *messages,
     for (; given < count; given++) {
         const weir_message *message = &messages[given];
         uint32_t offset = inbox_spot_offset(message->spot);
-        if ((message->spot ^ first) >> 32 != 0 || message->place != place || offset >= end ||
-            offset % ROOM_LINE != 0 || !inbox_bit_get(held, bit + offset / ROOM_LINE))
+        if ((message->spot ^ first) >> 32 != 0 || message->place != place ||
+            message->inbox.id != messages->inbox.id || offset >= end || offset % ROOM_LINE != 0 ||
+            !inbox_bit_get(held, bit + offset / ROOM_LINE))
             break;
         inbox_bit_set(held, bit + offset / ROOM_LINE, false);
     }

@@ -71,6 +71,7 @@ struct inbox_chunk {
     bool keep, called;
     bool said;    /* its sender was told of the grant, */
     bool renewed; /* by a renewal */
+    bool yielded; /* its sender gave it up empty, or since it was called */
     bool spoiled; /* a head was wrong: nothing more is taken from it, and its sender has it still */
 };
 
@@ -82,7 +83,9 @@ struct inbox_stream {
     uint32_t leaving; /* the peer that it was of, until that is quiet; INBOX_NONE */
     uint64_t from;    /* the user's, of a sender that is gone or going */
     uint64_t grants;
-    uint64_t first_secret; /* of the first grant */
+    uint64_t first_secret; /* of the first grant, */
+    uint64_t first_place;  /* and its place */
+    uint64_t shuts;        /* so many of its places its sender said that it has shut */
     uint64_t wanted;       /* its sender wants to have had so many grants */
     uint64_t call;         /* its sender is to be told that all places up to this are called; 0 */
     uint64_t now;          /* its sender is to be told that there is no room, with this number; 0 */

@@ -5,9 +5,9 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* Places, closed ones that the receiver was not told of among them: from so many on, no renewal is
- * looked for, and the receiver is told. What it grants by words has room always. */
-enum { RENEWED_MAX = OUTBOX_PLACES / 2, UNTOLD_MAX = OUTBOX_PLACES / 4, AHEAD = 1 };
+/* Places, closed ones that the receiver was not told of among them: from so many on, the receiver
+ * is told, and grants none unasked. */
+enum { UNTOLD_MAX = OUTBOX_PLACES / 4, UNASKED_MAX = OUTBOX_PLACES / 2 };
 
 _Static_assert((OUTBOX_PLACES & (OUTBOX_PLACES - 1)) == 0, "places wrap");
 
@@ -41,7 +41,7 @@ bool outbox_grant(struct outbox *outbox, const struct room_grant *grant) {
 }
 
 bool outbox_had(const struct outbox *outbox, uint32_t i, uint32_t *chunk_out) {
-    bool more = outbox->count < RENEWED_MAX && i < outbox->had_count + outbox->filling;
+    bool more = outbox->count < UNASKED_MAX && i < outbox->had_count + outbox->filling;
     if (more)
         *chunk_out = i < outbox->had_count ? outbox->had[i]
                                            : peek_at(outbox, i - outbox->had_count)->grant.chunk;
@@ -89,10 +89,8 @@ static uint64_t wanted(const struct outbox *outbox, uint64_t bytes) {
     }
     if (bytes > room)
         more = (bytes - room - 1) / outbox->chunk_bytes + 1;
-    uint32_t most =
-        outbox->count < OUTBOX_PLACES - AHEAD ? OUTBOX_PLACES - AHEAD - outbox->count : 0;
-    if (more > most)
-        more = most;
+    if (more > OUTBOX_PLACES - outbox->count)
+        more = OUTBOX_PLACES - outbox->count;
     return outbox->grants + more;
 }
 

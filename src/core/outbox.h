@@ -14,7 +14,9 @@
 
 #include "room.h"
 
-enum { OUTBOX_PLACES = 16 }; /* a power of two */
+/* A power of two. What is granted unasked, by a renewal or ahead, leaves half of them for what is
+ * asked for: places that are shut take room here until the receiver was told. */
+enum { OUTBOX_PLACES = ROOM_PLACES };
 
 struct outbox_place {
     struct room_grant grant;

@@ -323,12 +323,15 @@ static bool shut(weir_engine *engine, struct peer *peer, const struct word *word
     if (word->shut.place > engine->places)
         return false;
     struct inbox_entry *entry = grantor(engine, word->shut.place, word->shut.chunk);
+    bool is_over = entry == NULL; /* it was closed, or the chunk was full, and is another grant's */
+    if (is_over)
+        entry = inboxes_numbered(engine, word->inbox);
     if (entry == NULL)
         return true;
     enum inbox_told told = inbox_shut(&entry->inbox, peer_index(engine, peer), &word->shut);
     inboxes_changed(engine, entry);
     inboxes_grant(engine, entry);
-    return told != INBOX_LIE;
+    return told != INBOX_LIE || is_over;
 }
 
 static void left(weir_engine *engine, struct peer *peer, uint32_t number) {

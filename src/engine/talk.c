@@ -78,12 +78,13 @@ static bool has_room(weir_engine *engine, const struct peer *peer, struct stream
            (direct_renew(engine, peer, stream) && outbox_room(&stream->outbox, length));
 }
 
-static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *stream) {
+/* copied_io: bytes that this processor has copied in this turn of the peer; with `most` of them it
+ * is the turn of others. */
+static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *stream,
+                        uint64_t most, uint64_t *copied_io) {
     if (stream->state != STREAM_MET)
         return;
-    uint64_t copied = 0; /* by this processor: other peers have their turns */
-    while (stream->waiting.head != NONE && stream->put < PUT_AHEAD &&
-           copied < engine->post_bytes_max) {
+    while (stream->waiting.head != NONE && stream->put < PUT_AHEAD && *copied_io < most) {
         struct transfer *transfer = &engine->transfers[stream->waiting.head];
         int rc = refusal(engine, stream, transfer);
         if (rc == WEIR_EINPROGRESS)
@@ -98,12 +99,12 @@ static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *s
             stop_those_of_now(engine, stream);
             break;
         } else if (direct_put_waiting(engine, peer, stream, transfer)) {
-            copied += room_bytes(transfer->message_length);
+            *copied_io += room_bytes(transfer->message_length);
             transfer_finish(engine, transfer, WEIR_OK);
         } else
             put_next(engine, peer, stream, transfer->message_length);
     }
-    bool more = stream->waiting.head != NONE && copied >= engine->post_bytes_max;
+    bool more = stream->waiting.head != NONE && *copied_io >= most;
     if (more)
         run_later(engine, peer);
     if (more || (stream->waiting.head != NONE && stream->put >= PUT_AHEAD))
@@ -231,10 +232,11 @@ static void speak(weir_engine *engine, struct peer *peer) {
     list_push_front(engine, peer, transfer, LIST_PENDING);
 }
 
-void talk_serve(weir_engine *engine, struct peer *peer) {
+void talk_serve(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
+    uint64_t copied = 0;
     struct stream *stream = stream_first(engine, peer);
     for (; stream != NULL && peer->live != NONE; stream = stream_next(engine, stream)) {
-        put_waiting(engine, peer, stream);
+        put_waiting(engine, peer, stream, bytes_most, &copied);
         if (stream->state == STREAM_ASKING && stream->waiting.head != NONE)
             peer->talk.due = true;
     }

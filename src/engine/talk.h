@@ -5,9 +5,9 @@
 
 #include "state.h"
 
-/* The peer has a turn, and a session: what waits is put where there is room, and what is to be said
- * is said. */
-void talk_serve(weir_engine *engine, struct peer *peer);
+/* The peer has a turn, and a session: what waits is put where there is room, as far as this
+ * processor does not copy bytes_most for it, and what is to be said is said. */
+void talk_serve(weir_engine *engine, struct peer *peer, uint64_t bytes_most);
 /* Words of a peer's. False: no engine says so. */
 bool talk_heard(weir_engine *engine, struct peer *peer, const uint8_t *payload, uint32_t length);
 /* A session is made with an instance whose life with us is this one, and was another. */

@@ -254,7 +254,7 @@ void turns_serve(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
     if (!last)
         post_credits(engine, peer);
     if (peer->streams != STREAM_NONE || peer->talk.due)
-        talk_serve(engine, peer);
+        talk_serve(engine, peer, bytes_most);
     uint64_t bytes = 0;
     int budget = SERVICE_BUDGET - post_waiters(engine, peer, SERVICE_BUDGET / 2);
     enum outcome outcome = POST_MORE;
