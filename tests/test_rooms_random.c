@@ -33,6 +33,7 @@ enum {
     HEAL_ROUNDS = 4000,
     CHUNK_LINES_MAX = 12,
     CHUNKS_MAX = 8,
+    CHUNKS_MANY = 6 * OUTBOX_PLACES, /* of some worlds */
     NOBODY = -1
 };
 
@@ -730,7 +731,8 @@ static void world(uint64_t seed) {
     w.shape.message_bytes_max = below(w.shape.chunk_bytes - ROOM_LINE + 1);
     w.senders = below(8) == 0 ? SENDERS : FEW;
     w.rests = w.senders == SENDERS ? 500 : 4;
-    w.shape.chunk_count = 1 + below(w.senders == SENDERS ? SENDERS : CHUNKS_MAX);
+    uint32_t most = below(8) == 0 ? CHUNKS_MANY : CHUNKS_MAX;
+    w.shape.chunk_count = 1 + below(w.senders == SENDERS ? SENDERS : most);
     w.shape.peer_chunks = 1 + below(w.shape.chunk_count);
     w.memory = calloc(1, room_memory(w.shape.chunk_bytes, w.shape.chunk_count));
     w.tables = calloc(1, inbox_bytes(&w.shape, SENDERS));
