@@ -410,6 +410,40 @@ static void test_M1_many_are_given_back_once(void **state) {
     pair_close(&a, &b);
 }
 
+/* More chunks of one sender come free at once than it can hear of at once. */
+static void test_M3_M5_a_peer_of_many_chunks(void **state) {
+    enum { EACH = 60, CHUNKS = 40, ALL = EACH * CHUNKS, MORE = 1200 };
+    static weir_message held[ALL];
+    struct side a, b;
+    weir_inbox inbox;
+    weir_message one;
+    (void)state;
+    open_pair(&a, &b);
+    assert_int_equal(try_inbox(&b, 5, LONGEST, ALL, 2 * ALL, &inbox), WEIR_OK);
+    assert_in_range(look(&b, inbox).chunks, 2 * CHUNKS - 2, 2 * CHUNKS);
+    for (uint32_t round = 0; round < 3; round++) {
+        uint64_t tag = (uint64_t)round * (ALL + MORE);
+        for (uint32_t i = 0; i < ALL; i++) {
+            weir_transfer transfer = send_one(&a, 5, tag + i, LONGEST);
+            held[i] = take(&b, &a, inbox, tag + i, LONGEST);
+            if (transfer.id != 0)
+                weir_transfer_release(a.engine, transfer);
+        }
+        assert_int_equal(weir_message_give_back_many(b.engine, held, ALL), WEIR_OK);
+        for (uint32_t i = ALL; i < ALL + MORE; i++) {
+            weir_transfer transfer = send_one(&a, 5, tag + i, LONGEST);
+            one = take(&b, &a, inbox, tag + i, LONGEST);
+            give_back(&b, &one);
+            if (transfer.id != 0)
+                weir_transfer_release(a.engine, transfer);
+        }
+    }
+    assert_int_equal(stats_of(&a).sessions_failed, 0);
+    assert_int_equal(stats_of(&b).sessions_failed, 0);
+    assert_int_equal(stats_of(&a).data_malformed + stats_of(&b).data_malformed, 0);
+    pair_close(&a, &b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_M2_M3_many_messages_of_a_call),
@@ -421,6 +455,7 @@ int main(void) {
         cmocka_unit_test(test_M1_the_first_that_is_refused_ends_the_call),
         cmocka_unit_test(test_S11_many_that_are_queued),
         cmocka_unit_test(test_M1_many_are_given_back_once),
+        cmocka_unit_test(test_M3_M5_a_peer_of_many_chunks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
