@@ -45,6 +45,7 @@
 #ifndef TOOL_PROTO_H
 #define TOOL_PROTO_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define PROTO_MAGIC    0x31766e6272696577u
@@ -218,9 +219,15 @@ static inline uint64_t proto_peer_messages(const struct proto_open *open) {
            (open->hold != 0 ? open->hold + chunk : 0);
 }
 
+/* Whether there is room for several such peers, as weir has it, and all senders of `incast`. */
+static inline bool proto_has_crowds(const struct proto_open *open) {
+    return open->crowd != 0 || open->waiting == 0;
+}
+
 static inline uint64_t proto_inbox_bytes(const struct proto_open *open) {
     uint64_t chunk = proto_chunk_messages(open), room = proto_message_room(open);
-    uint64_t messages = proto_peer_messages(open) * PROTO_ROOM_CROWDS;
+    uint64_t messages =
+        proto_peer_messages(open) * (proto_has_crowds(open) ? PROTO_ROOM_CROWDS : 1);
 
     return (messages + chunk - 1) / chunk *
            (chunk * room > PROTO_CHUNK ? chunk * room : PROTO_CHUNK);

@@ -23,6 +23,8 @@ int inbox_open(struct target *target, struct served *served) {
     options.number = served->index + 1;
     options.message_bytes_max = open->message_bytes;
     options.peer_messages = (uint32_t)proto_peer_messages(open);
+    if (!proto_has_crowds(open))
+        options.messages = options.peer_messages;
     return weir_inbox_open(target->engine, &options, &served->inbox);
 }
 
