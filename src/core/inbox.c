@@ -70,9 +70,8 @@ void inbox_init(struct inbox *inbox, void *tables, uint8_t *memory, const struct
     inbox->freed = inbox->freed_of = INBOX_NONE;
 }
 
-/* What a sender may have that it has not asked for: it holds so many places at most then, shut ones
- * that it has not told of among them; and has found all but so many of its renewals. */
-enum { UNASKED_MAX = ROOM_PLACES / 2, UNSEEN_MAX = 2 };
+/* Renewals that a sender has not found: with so many it is granted no other one. */
+enum { UNSEEN_MAX = 2 };
 
 /* ---- lists ---- */
 
@@ -539,7 +538,7 @@ bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out) {
 static bool may_spare(const struct inbox *inbox, const struct inbox_stream *stream) {
     return !inbox->closed && inbox->line.used == 0 && inbox->free_count > 0 &&
            inbox->kept < keep_most(inbox) && stream->chunks < inbox->shape.peer_chunks &&
-           stream->grants - stream->shuts < UNASKED_MAX;
+           stream->grants - stream->shuts < ROOM_UNASKED;
 }
 
 /* Renewals that the sender of the stream has not found yet. */
@@ -783,7 +782,7 @@ static void spoil(struct inbox *inbox, uint32_t index) {
         chunk->end = chunk->taken;
 }
 
-/* What is handed out of the stream's next message. */
+/* Tells the application's side of the stream's next message. */
 static inline __attribute__((always_inline)) void hand_out(const struct inbox *inbox,
                                                            const struct inbox_stream *stream,
                                                            const struct room_head *head,

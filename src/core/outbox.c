@@ -5,9 +5,8 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* Places, closed ones that the receiver was not told of among them: from so many on, the receiver
- * is told, and grants none unasked. */
-enum { UNTOLD_MAX = OUTBOX_PLACES / 4, UNASKED_MAX = OUTBOX_PLACES / 2 };
+/* With more places, shut ones that it was not told of among them, the receiver is told of these. */
+enum { UNTOLD_MAX = OUTBOX_PLACES / 4 };
 
 _Static_assert((OUTBOX_PLACES & (OUTBOX_PLACES - 1)) == 0, "places wrap");
 
@@ -41,7 +40,7 @@ bool outbox_grant(struct outbox *outbox, const struct room_grant *grant) {
 }
 
 bool outbox_had(const struct outbox *outbox, uint32_t i, uint32_t *chunk_out) {
-    bool more = outbox->count < UNASKED_MAX && i < outbox->had_count + outbox->filling;
+    bool more = outbox->count < ROOM_UNASKED && i < outbox->had_count + outbox->filling;
     if (more)
         *chunk_out = i < outbox->had_count ? outbox->had[i]
                                            : peek_at(outbox, i - outbox->had_count)->grant.chunk;

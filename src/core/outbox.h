@@ -14,8 +14,8 @@
 
 #include "room.h"
 
-/* A power of two. What is granted unasked, by a renewal or ahead, leaves half of them for what is
- * asked for: places that are shut take room here until the receiver was told. */
+/* A power of two. Places that are shut take room here until the receiver was told. Grants that
+ * nobody asked for, renewals and those ahead, leave half of it for the others (ROOM_UNASKED). */
 enum { OUTBOX_PLACES = ROOM_PLACES };
 
 struct outbox_place {

@@ -69,6 +69,7 @@ enum {
     ROOM_CHUNK_BYTES_LONG = 262144, /* in as many bytes; or one message if that is longer */
     ROOM_PEER_CHUNKS = 2,           /* at least, of one peer, if its messages are as many */
     ROOM_PLACES = 16,               /* that a sender has, shut ones that it has not told of too */
+    ROOM_UNASKED = ROOM_PLACES / 2, /* with so many it is granted none that it did not ask for */
     ROOM_LENGTH_MAX = 1 << 30,      /* of a message */
     ROOM_CHUNKS_MAX = 1 << 20
 };

@@ -92,7 +92,9 @@ static inline struct weir_qp *qp_soon(const weir_engine *engine, const struct pe
     return __builtin_expect(peer->fast_qp != NULL, 1) ? peer->fast_qp->qp : qp_of(engine, peer);
 }
 
-bool direct_renew(weir_engine *engine, const struct peer *peer, struct stream *stream) {
+/* Whether the receiver has granted one of the stream's chunks again without a word: then messages
+ * have room there from now on. */
+static bool renew(weir_engine *engine, const struct peer *peer, struct stream *stream) {
     struct outbox *outbox = &stream->outbox;
     struct weir_qp *qp = is_reached(engine, stream) ? qp_of(engine, peer) : NULL;
     uint64_t words[ROOM_RENEWAL_WORDS];
@@ -110,8 +112,14 @@ bool direct_renew(weir_engine *engine, const struct peer *peer, struct stream *s
     return false;
 }
 
-/* What follows from messages that were written to the place that is filled next, and which together
- * are so long in the room. watch: as it was read behind them. */
+bool direct_room(weir_engine *engine, const struct peer *peer, struct stream *stream,
+                 uint32_t length) {
+    return outbox_room(&stream->outbox, length) ||
+           (renew(engine, peer, stream) && outbox_room(&stream->outbox, length));
+}
+
+/* Accounts for messages that were written to the place that is filled next: together they are so
+ * long in the room. watch: as it was read behind them. */
 static inline __attribute__((always_inline)) void put_done(weir_engine *engine, struct peer *peer,
                                                            struct stream *stream,
                                                            struct outbox_place *place,
@@ -120,7 +128,7 @@ static inline __attribute__((always_inline)) void put_done(weir_engine *engine, 
     bool ahead = outbox_halves(&stream->outbox, place, bytes);
     bool tells = place->used == 0 && outbox_shuts_now(&stream->outbox);
     outbox_fill(place, bytes);
-    if (ahead && outbox_is_last(&stream->outbox) && !direct_renew(engine, peer, stream))
+    if (ahead && outbox_is_last(&stream->outbox) && !renew(engine, peer, stream))
         stream->ahead_due = tells = true;
     if (watch != place->grant.place && !stream->look_due) {
         stream->look_due = true;
@@ -209,9 +217,7 @@ static __attribute__((noinline)) uint32_t send_to(weir_engine *engine, struct pe
         uint64_t length = find(engine, message, bytes, parts);
         if (length > longest || length > left)
             break;
-        if (done == 0 &&
-            (outbox_room(outbox, (uint32_t)length) ||
-             (direct_renew(engine, peer, stream) && outbox_room(outbox, (uint32_t)length)))) {
+        if (done == 0 && direct_room(engine, peer, stream, (uint32_t)length)) {
             place = outbox_filling(outbox);
             room = outbox->chunk_bytes - place->used;
         }
@@ -267,8 +273,7 @@ static bool lend(weir_engine *engine, struct peer *peer, struct stream *stream, 
     uint64_t words[ROOM_LOAN / sizeof(uint64_t)];
     const struct weir_bytes bytes = {words, sizeof(words)};
     struct room_head head = {.tag = tag, .length = (uint32_t)length, .loan = true};
-    if (!outbox_room(&stream->outbox, ROOM_LOAN) &&
-        !(direct_renew(engine, peer, stream) && outbox_room(&stream->outbox, ROOM_LOAN)))
+    if (!direct_room(engine, peer, stream, ROOM_LOAN))
         return false;
     room_loan_encode(&where, words);
     struct outbox_place *place = outbox_filling(&stream->outbox);

@@ -7,9 +7,9 @@
 
 enum { DIRECT_MESSAGES = 32 }; /* are written at once, at most */
 
-/* Sends messages, one at least, which ask for nothing but their tags.
- * Returns how many, from the front: those are in the peer's inbox, there is no record of them, and
- * the peer may be due for a turn. Fewer than there are: their number and bytes are bounded, and one
+/* Sends messages, one at least, which ask for nothing but their tags. Returns how many, from the
+ * front: those are in the peer's inbox, there is no record of them, and the peer may be due for a
+ * turn. Fewer than there are: their number and bytes are bounded, and one
  * that is not plain, or has no room now, is left to submit.c's other ways. */
 uint32_t direct_send(weir_engine *engine, struct peer *peer, uint32_t inbox,
                      const weir_outgoing *messages, size_t count);
@@ -20,9 +20,9 @@ bool direct_lend(weir_engine *engine, struct peer *peer, const struct request *r
  * is. True: the receiver has it. */
 bool direct_lend_waiting(weir_engine *engine, struct peer *peer, struct stream *stream,
                          const struct transfer *transfer);
-/* Whether the receiver has granted one of the stream's chunks again without a word: then messages
- * have room there from now on. */
-bool direct_renew(weir_engine *engine, const struct peer *peer, struct stream *stream);
+/* As outbox_room, and looks for a renewal where there is none. */
+bool direct_room(weir_engine *engine, const struct peer *peer, struct stream *stream,
+                 uint32_t length);
 /* There is room for the first message that waits in the stream. True: it is in the peer's inbox. */
 bool direct_put_waiting(weir_engine *engine, struct peer *peer, struct stream *stream,
                         const struct transfer *transfer);

@@ -71,13 +71,6 @@ static bool asks_now(const weir_engine *engine, const struct stream *stream) {
            stream->outbox.wanted > stream->outbox.grants;
 }
 
-/* Whether there is room for the first message that waits. */
-static bool has_room(weir_engine *engine, const struct peer *peer, struct stream *stream,
-                     uint32_t length) {
-    return outbox_room(&stream->outbox, length) ||
-           (direct_renew(engine, peer, stream) && outbox_room(&stream->outbox, length));
-}
-
 /* copied_io: bytes that this processor has copied in this turn of the peer; with `most` of them it
  * is the turn of others. */
 static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *stream,
@@ -95,7 +88,7 @@ static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *s
             transfer_stop(engine, transfer, rc);
         else if (transfer->loan != 0 && direct_lend_waiting(engine, peer, stream, transfer))
             transfer_finish(engine, transfer, WEIR_OK);
-        else if (!has_room(engine, peer, stream, transfer->message_length)) {
+        else if (!direct_room(engine, peer, stream, transfer->message_length)) {
             stop_those_of_now(engine, stream);
             break;
         } else if (direct_put_waiting(engine, peer, stream, transfer)) {
