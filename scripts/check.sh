@@ -67,11 +67,11 @@ stage release build built
 export ASAN_OPTIONS=abort_on_error=0:detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 stage asan build-asan "$sanitize -Db_sanitize=address,undefined -Dbuildtype=debugoptimized" \
-    --no-suite structure --no-suite plants --timeout-multiplier 4
+    --no-suite structure --no-suite plants --timeout-multiplier 2
 # Threads: what has threads.
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0
 stage tsan build-tsan "$sanitize -Db_sanitize=thread" --suite threads --setup tsan \
-    --timeout-multiplier 6
+    --timeout-multiplier 2
 # Uninitialised memory and leaks, on the release build.
 stage valgrind build built --suite valgrind --setup valgrind
 # Parsers, a short while each.
