@@ -171,7 +171,7 @@ typedef struct weir_inbox {
 #define WEIR_DEVICE_NAME_MAX  32   /* bytes of a device name with its terminator */
 #define WEIR_DEVICE_NOTE_MAX  128  /* bytes of a device's note with its terminator */
 #define WEIR_OPEN_NOTE_MAX    384  /* bytes of why an engine did not open, with its terminator */
-#define WEIR_STALL_TEXT_MAX   2048 /* bytes of a report about a stall, with its terminator */
+#define WEIR_STALL_TEXT_MAX   2560 /* bytes of a report about a stall, with its terminator */
 #define WEIR_TRACE_MIN        2048 /* bytes that the text of a trace has room for, at least */
 
 /* ---- engine ------------------------------------------------------------ */
@@ -234,8 +234,9 @@ typedef struct weir_engine_options {
                                    * 4 * qp_count * the larger of sq_depth and recv_credits + 20,
                                    * which is what the QPs of one endpoint need; default: the
                                    * device's choice */
-    uint32_t poll_budget;         /* completions taken in a round of progress; default 256, at
-                                   * most 65,536 */
+    uint32_t poll_budget;         /* completions taken in a round of progress, and up to 17 times
+                                   * as many in one where a deadline is due; default 256, at most
+                                   * 65,536 */
     uint64_t inflight_bytes_max;  /* payload of reads and writes posted and not yet accounted for,
                                    * to all peers together; one work request that is longer goes
                                    * by itself; default 256 MiB, at most 64 GiB */
@@ -887,8 +888,12 @@ typedef enum weir_stall_cause {
                                    * not handed it over; EMFILE, ENOMEM: this process lacks that to
                                    * map it; shm */
     WEIR_STALL_INFLIGHT = 11,     /* the limit of bytes in flight, inflight_bytes_max, is used up */
-    WEIR_STALL_TURN = 12, /* work is about to be posted; STALLED waits for another cause, for
-                           * another watchdog_ns at most */
+    WEIR_STALL_NOT_READY = 21, /* in the place of QP: this device was told that a receiver was not
+                                * ready (RNR), device_not_ready times; verbs */
+    WEIR_STALL_WIRE = 22,      /* no fault, and in the place of QP, INFLIGHT and TURN: the device's
+                                * port carries three quarters of what it can, or more; verbs */
+    WEIR_STALL_TURN = 12,      /* work is about to be posted; STALLED waits for another cause, for
+                                * another watchdog_ns at most */
     /* With the peer's own word, or the system's. They stand in the place of SETTLE, CONNECT, QP,
      * CREDITS, INBOX_FULL and INBOX_MEMORY (EAGAIN): */
     WEIR_STALL_PEER_ABSENT = 13,  /* the peer's engine makes no progress: it does not answer, though
@@ -958,6 +963,17 @@ typedef struct weir_stall_info {
                                    * or was not asked */
     uint32_t host_silent;         /* 1: its host acknowledges nothing on the control connection */
     uint32_t control_retransmits; /* how often TCP has repeated what it does not, in a row */
+    /* What was counted since the peer was to be asked, which is counted_ns ago. Zeros before: */
+    uint64_t counted_ns;
+    uint64_t completions;      /* that this engine took from its device's CQs, of all peers */
+    uint32_t cq_entries;       /* that those CQs have */
+    uint32_t device_counts;    /* 1: the device counts at least one of the next four, of all its
+                                * users together; 0 is also what is not counted; verbs */
+    uint64_t device_not_ready; /* answers that came, that a receiver was not ready (RNR) */
+    uint64_t device_repeats;   /* requests that it sent again */
+    uint64_t port_sent;        /* bytes, by its port */
+    uint64_t port_received;
+    uint64_t port_bytes_per_s; /* that the port carries at most, in one direction; 0: not known */
 } weir_stall_info;
 #define WEIR_STALL_INFO_INIT WEIR_SIZED(weir_stall_info)
 /* Describes what the peer's work waits for, whether it is stalled or not, and whether stalls are

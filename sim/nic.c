@@ -734,6 +734,12 @@ uint32_t sim_nic_qp_next(const struct weir_device *nic, uint32_t index,
     return 0;
 }
 
+static bool nic_counts(struct weir_device *nic, struct weir_device_counts *out) {
+    *out = (struct weir_device_counts){.not_ready = nic->census.not_ready,
+                                       .repeats = nic->census.repeats};
+    return true;
+}
+
 const struct weir_device_ops SIM_NIC_OPS = {
     .name = "sim",
     .probe = nic_probe,
@@ -762,4 +768,5 @@ const struct weir_device_ops SIM_NIC_OPS = {
     .fd = nic_fd,
     .arm = nic_arm,
     .disarm = nic_disarm,
+    .counts = nic_counts,
 };

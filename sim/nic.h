@@ -17,6 +17,8 @@ struct sim_nic_census {
     uint32_t overfills; /* posts beyond the granted depth */
     uint32_t overloads; /* posts of more bytes than the engine is to have in flight */
     uint32_t rnrs;      /* SENDs that found no buffer */
+    uint32_t not_ready; /* SENDs of this NIC that found none at their target, */
+    uint32_t repeats;   /* and requests of this NIC that were sent again */
     uint32_t swallowed; /* shared buffers lost with a QP */
 };
 

@@ -302,6 +302,7 @@ static void answer_arrive(struct sim_world *world, const struct sim_event *event
             nic_sq_acknowledge(qp, packet->seq);
         }
     } else if (packet->status != WEIR_CQE_OK) {
+        qp->nic->census.not_ready += packet->status == WEIR_CQE_RNR;
         nic_sq_fail(qp, packet->seq, packet->status);
     } else {
         nic_sq_acknowledge(qp, packet->seq);
@@ -462,6 +463,7 @@ static void packet_lost(struct sim_world *world, struct nic_packet *packet) {
         free(packet);
         return;
     }
+    qp->nic->census.repeats++;
     packet_schedule(world, packet, world->now_ns + config->rto_ns, packet_arrive);
 }
 

@@ -307,6 +307,12 @@ static bool device_link_is_down(struct weir_device *device) {
     return the->link_is_down;
 }
 
+static bool device_counts(struct weir_device *device, struct weir_device_counts *out) {
+    (void)device;
+    *out = the->counted;
+    return the->counts;
+}
+
 const struct weir_device_ops lone_device_ops = {
     .name = "lone",
     .let_go = device_let_go,
@@ -330,6 +336,7 @@ const struct weir_device_ops lone_device_ops = {
     .peer_process = device_peer_process,
     .process_is_stopped = device_process_is_stopped,
     .link_is_down = device_link_is_down,
+    .counts = device_counts,
 };
 
 /* ---- what arrives ---- */

@@ -83,6 +83,8 @@ struct lone {
 
     bool stopped; /* the device says that peers' processes are */
     bool link_is_down;
+    bool counts; /* it counts: */
+    struct weir_device_counts counted;
     bool no_destroy; /* the device refuses to destroy QPs */
     int poll_error;  /* what its poll says, if not 0 */
     int memories;    /* registered now, the engine's own two among them */

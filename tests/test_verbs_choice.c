@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "verbs_fake.h"
 
@@ -152,6 +153,56 @@ static void test_M10_whether_the_link_is_down(void **state) {
     fake.port.state = IBV_PORT_ACTIVE;
     assert_false(verbs_link_is_down(device));
     device_close(device);
+}
+
+/* A file of the port, in a tree such as sysfs has. */
+static void put_count(const char *root, const char *name, const char *text) {
+    char path[256];
+    snprintf(path, sizeof(path), "%s/ports/1/%s", root, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* What the drivers name differently is one figure; what is not there is none. */
+static void test_M10_what_the_device_counts(void **state) {
+    (void)state;
+    static const char *const dirs[] = {"", "/ports", "/ports/1", "/ports/1/counters",
+                                       "/ports/1/hw_counters"};
+    char root[64] = "/tmp/weir-counts-XXXXXX", path[128], command[96];
+    struct weir_device_counts counts;
+    fake_reset();
+    assert_non_null(mkdtemp(root));
+    struct weir_device *device = device_open();
+    assert_false(verbs_counts(device, &counts)); /* it has no such tree */
+    snprintf(fake_device_of()->ibdev_path, sizeof(fake_device_of()->ibdev_path), "%s", root);
+    assert_false(verbs_counts(device, &counts));
+    for (size_t i = 1; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+        snprintf(path, sizeof(path), "%s%s", root, dirs[i]);
+        assert_int_equal(mkdir(path, 0700), 0);
+    }
+    assert_false(verbs_counts(device, &counts));
+    put_count(root, "rate", "100 Gb/sec (4X EDR)\n");
+    put_count(root, "hw_counters/rnr_nak_retry_err", "no number\n");
+    assert_false(verbs_counts(device, &counts));
+    put_count(root, "hw_counters/rnr_nak_retry_err", "41\n");
+    put_count(root, "hw_counters/local_ack_timeout_err", "3\n");
+    put_count(root, "hw_counters/packet_seq_err", "4\n");
+    assert_true(verbs_counts(device, &counts));
+    assert_int_equal(counts.not_ready, 41);
+    assert_int_equal(counts.repeats, 7);
+    assert_int_equal(counts.sent, 0);
+    assert_int_equal(counts.bytes_per_s, 0); /* it says nothing without the bytes */
+    put_count(root, "counters/port_xmit_data", "1000000000000\n");
+    put_count(root, "counters/port_rcv_data", "7\n");
+    assert_true(verbs_counts(device, &counts));
+    assert_int_equal(counts.sent, UINT64_C(4000000000000));
+    assert_int_equal(counts.received, 28);
+    assert_int_equal(counts.bytes_per_s, UINT64_C(12500000000));
+    device_close(device);
+    snprintf(command, sizeof(command), "rm -r %s", root);
+    assert_int_equal(system(command), 0);
 }
 
 /* The word given of the port cannot be taken back: until it is so again, QPs are not made. */
@@ -381,6 +432,7 @@ int main(void) {
         cmocka_unit_test(test_H9_ports_that_require_a_grh),
         cmocka_unit_test(test_H9_a_port_that_is_less_than_was_said),
         cmocka_unit_test(test_M10_whether_the_link_is_down),
+        cmocka_unit_test(test_M10_what_the_device_counts),
         cmocka_unit_test(test_H9_link_layer_that_is_not_said),
         cmocka_unit_test(test_H9_the_default_partition_is_found),
         cmocka_unit_test(test_H9_the_partition_table_changes),

@@ -667,6 +667,86 @@ static void test_M10_a_link_that_is_down(void **state) {
     lone_close(lone);
 }
 
+/* Of what the device counts, the difference since the peer was asked is the stall's. */
+static void test_M10_receivers_that_are_not_ready(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    lone->counts = true;
+    lone->counted = (struct weir_device_counts){.not_ready = 1000, .repeats = 17};
+    lone->slow_bytes = 64;
+    write_of(&world, 64);
+    assert_int_equal(info_of(&world).counted_ns, 0);
+    pass(&world, WATCH / 4 * 3);
+    weir_stall_info info = info_of(&world);
+    assert_int_equal(info.cause, WEIR_STALL_QP);
+    assert_int_equal(info.device_counts, 1);
+    assert_int_equal(info.device_not_ready, 0);
+    lone->counted.not_ready += 5;
+    lone->counted.repeats += 2;
+    pass(&world, WATCH / 2);
+    assert_int_equal(lone_event(lone).value, WEIR_STALL_NOT_READY);
+    info = info_of(&world);
+    assert_int_equal(info.cause, WEIR_STALL_NOT_READY);
+    assert_int_equal(info.device_not_ready, 5);
+    assert_int_equal(info.device_repeats, 2);
+    assert_in_range(info.counted_ns, WATCH / 2, WATCH);
+    assert_int_equal(info.completions, 0);
+    assert_true(info.cq_entries > 0);
+    assert_says(&world, "the target has no receive for what is posted: 5 times in ");
+    assert_says(&world, " not ready 5, repeats 2, port sent 0 B");
+    lone->slow_bytes = 0;
+    lone_run(lone);
+    pass(&world, WATCH / 4);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_RESUMED);
+    /* The next stillness has counts of its own. */
+    lone->slow_bytes = 64;
+    write_of(&world, 64);
+    assert_int_equal(info_of(&world).counted_ns, 0);
+    pass(&world, 2 * WATCH);
+    assert_int_equal(lone_event(lone).value, WEIR_STALL_QP);
+    assert_int_equal(info_of(&world).device_not_ready, 0);
+    lone_close(lone);
+}
+
+/* A link that carries all it can is no fault of anybody's. One that carries half of it is none. */
+static void test_M10_the_wire_is_full(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    lone->counts = true;
+    lone->counted = (struct weir_device_counts){.sent = 4, .bytes_per_s = UINT64_C(12500000000)};
+    lone->slow_bytes = 64;
+    write_of(&world, 64);
+    for (int k = 0; k < 10; k++) {
+        pass(&world, WATCH / 4);
+        lone->counted.received += UINT64_C(3125000000) * WATCH / SECOND * 9 / 10;
+        lone->counted.sent += UINT64_C(3125000000) * WATCH / SECOND / 2;
+    }
+    assert_int_equal(lone_event(lone).value, WEIR_STALL_WIRE);
+    assert_int_equal(info_of(&world).port_bytes_per_s, UINT64_C(12500000000));
+    assert_says(&world, "no fault, the wire is full: this device's port has sent ");
+    assert_says(&world, " and can carry 12.5 GB/s");
+    pass(&world, 2 * WATCH);
+    assert_int_equal(info_of(&world).cause, WEIR_STALL_QP);
+    lone_close(lone);
+}
+
+/* A device that does not count has figures of its queues alone. */
+static void test_M10_a_device_that_does_not_count(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    lone->counted.not_ready = 9;
+    lone->slow_bytes = 64;
+    write_of(&world, 64);
+    stalls(&world, WEIR_STALL_QP, 0);
+    assert_int_equal(info_of(&world).device_counts, 0);
+    assert_int_equal(info_of(&world).device_not_ready, 0);
+    assert_says(&world, "; device in ");
+    lone_close(lone);
+}
+
 /* One receive of the QP does not come back, so the QP's end is waited for. */
 static void test_M10_a_device_that_keeps_a_broken_session(void **state) {
     (void)state;
@@ -1473,7 +1553,7 @@ static void test_M10_arguments(void **state) {
     assert_int_equal(weir_stall_text(lone->engine, world.peer, text, 8), WEIR_OK);
     assert_string_equal(text, "nothing");
     assert_int_equal(text[8], 'x');
-    for (int i = WEIR_STALL_NONE; i <= WEIR_STALL_INBOX_MEMORY; i++)
+    for (int i = WEIR_STALL_NONE; i <= WEIR_STALL_WIRE; i++)
         assert_string_not_equal(weir_stall_cause_name(i), "?");
     assert_string_equal(weir_stall_cause_name(WEIR_STALL_INBOX_FULL), "inbox_full");
     assert_string_equal(weir_stall_cause_name(-1), "?");
@@ -1501,6 +1581,9 @@ int main(void) {
         cmocka_unit_test(test_M10_a_device_stands_still_behind_breaks),
         cmocka_unit_test(test_M10_breaks_of_before_are_no_cause),
         cmocka_unit_test(test_M10_a_link_that_is_down),
+        cmocka_unit_test(test_M10_receivers_that_are_not_ready),
+        cmocka_unit_test(test_M10_the_wire_is_full),
+        cmocka_unit_test(test_M10_a_device_that_does_not_count),
         cmocka_unit_test(test_M10_a_device_that_keeps_a_broken_session),
         cmocka_unit_test(test_M10_receives_that_the_device_refuses),
         cmocka_unit_test(test_M10_bytes_in_flight),

@@ -510,6 +510,7 @@ void fake_reset(void) {
     fake.next_number = 7;
     fake.file_fd = -1;
     fake_device.dev_path[0] = '\0';
+    fake_device.ibdev_path[0] = '\0';
     fake.sends_asked = ASKED;
     fake.sends_granted = GRANTED;
     fake_context.ops.post_send = fake_post_send;

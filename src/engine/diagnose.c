@@ -7,14 +7,16 @@
  * count for nothing: nobody waits for them.
  *
  * Where the peer, or the way to it, may be the reason, four others are heard: the device, of its
- * link; TCP, of the peer's host; the system, of its process; and its own word (ask.c), which may be
- * a lie, and is believed last. */
+ * link and of what it counts; TCP, of the peer's host; the system, of its process; and its own word
+ * (ask.c), which may be a lie, and is believed last. */
 #include "diagnose.h"
 
 #include "agenda.h"
 #include "inflight.h"
 #include "streams.h"
 #include "tables.h"
+
+#define WIRE_FULL 0.75 /* of the port's rate: headers and acknowledgements take their part */
 
 /* ---- figures ----------------------------------------------------------- */
 
@@ -100,6 +102,25 @@ static void count_session(const weir_engine *engine, const struct peer *peer,
         out->sq_depth += qp->ledger.depth;
         out->inflight_bytes += ledger_inflight(&qp->ledger);
     }
+}
+
+/* What was counted since the peer was asked. */
+static void count_device(weir_engine *engine, const struct watch *watch, weir_stall_info *out) {
+    const struct watch_counts *from = &watch->notes->counts;
+    struct weir_device_counts now;
+    if (!watch->works || from->at_ns == 0)
+        return;
+    out->counted_ns = engine_clock(engine) - from->at_ns;
+    out->completions = engine->polled - from->polled;
+    out->cq_entries = engine->caps.cq_capacity;
+    if (!from->device || !engine->device_ops->counts(engine->device, &now))
+        return;
+    out->device_counts = 1;
+    out->device_not_ready = now.not_ready - from->of_device.not_ready;
+    out->device_repeats = now.repeats - from->of_device.repeats;
+    out->port_sent = now.sent - from->of_device.sent;
+    out->port_received = now.received - from->of_device.received;
+    out->port_bytes_per_s = now.bytes_per_s;
 }
 
 /* ---- the cause --------------------------------------------------------- */
@@ -293,10 +314,22 @@ static bool is_theirs(uint32_t cause, int error) {
            cause == WEIR_STALL_CREDITS || cause == WEIR_STALL_INBOX_FULL;
 }
 
+/* Most of what the port can carry goes through it, in one direction. */
+static bool wire_is_full(const weir_stall_info *out) {
+    uint64_t more = out->port_sent > out->port_received ? out->port_sent : out->port_received;
+    double most = (double)out->port_bytes_per_s * (double)out->counted_ns / 1e9;
+    return most > 0 && (double)more >= WIRE_FULL * most;
+}
+
 static uint32_t worse(weir_engine *engine, const struct peer *peer, uint32_t cause,
                       weir_stall_info *out) {
     if ((is_theirs(cause, out->error) || cause == WEIR_STALL_TURN) && link_is_down(engine))
         return WEIR_STALL_LINK;
+    if (cause == WEIR_STALL_QP && out->device_not_ready > 0)
+        return WEIR_STALL_NOT_READY;
+    if ((cause == WEIR_STALL_QP || cause == WEIR_STALL_INFLIGHT || cause == WEIR_STALL_TURN) &&
+        wire_is_full(out))
+        return WEIR_STALL_WIRE;
     if (!is_theirs(cause, out->error))
         return cause;
     look_at_host(engine, peer, out);
@@ -331,7 +364,8 @@ static bool breaks(const weir_engine *engine, const struct peer *peer, uint32_t 
     enum { SEVERAL = 2 };
     const struct watch *watch = &peer->watch;
     bool moment = cause == WEIR_STALL_DRAIN || cause == WEIR_STALL_SETTLE ||
-                  cause == WEIR_STALL_CONNECT || cause == WEIR_STALL_QP || cause == WEIR_STALL_TURN;
+                  cause == WEIR_STALL_CONNECT || cause == WEIR_STALL_QP ||
+                  cause == WEIR_STALL_NOT_READY || cause == WEIR_STALL_TURN;
     uint64_t ups = peer->sessions_up - watch->sessions_up;
     if (!moment || !watch->works || engine->watch_next_ns == 0 || ups < SEVERAL)
         return false;
@@ -381,6 +415,7 @@ void diagnose(weir_engine *engine, const struct peer *peer, weir_stall_info *out
     count_work(engine, peer, out);
     if (peer->live != NONE)
         count_session(engine, peer, out);
+    count_device(engine, watch, out);
     out->cause = cause_of(engine, peer, out);
 }
 

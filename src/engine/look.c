@@ -10,7 +10,9 @@
  * A deadline is about what did not come. Arrivals while nobody looked are looked at first: a step
  * in which one is due looks at all, and no deadline passes before a look has found the end of it,
  * or, when there is always more, before as much was looked at as can have been there when the
- * deadline was seen to have passed.
+ * deadline was seen to have passed. A step takes several looks for that, so that an application
+ * which comes seldom, or takes few completions in a step, does not put deadlines off for long; and
+ * not all of them, so that it gets what came in between.
  *
  * Nor can others be blamed for time in which nobody was here to answer them, or to ask again. The
  * engine's time (engine_now) stands still while it is absent: from a tenth of connect_timeout_ns
@@ -30,7 +32,7 @@
 #include "stall.h"
 #include "watchdog.h"
 
-enum { MESSAGES_WAITING = 16 };
+enum { MESSAGES_WAITING = 16, LOOKS_A_STEP = 16 };
 
 /* ---- absence ----------------------------------------------------------- */
 
@@ -120,9 +122,13 @@ static uint64_t looks_most(const weir_engine *engine) {
 bool look_before_deadlines(weir_engine *engine, bool looked, int *done) {
     if (!looked)
         *done += look_at_all(engine, (int)engine->options.poll_budget);
-    if (!engine->look_ended && ++engine->looks_behind < looks_most(engine)) {
-        *done += 1; /* there is more to do now */
-        return false;
+    uint64_t most = looks_most(engine);
+    for (int looks = 0; !engine->look_ended && ++engine->looks_behind < most; looks++) {
+        if (looks == LOOKS_A_STEP) {
+            *done += 1; /* there is more to do now */
+            return false;
+        }
+        *done += look_at_all(engine, (int)engine->options.poll_budget);
     }
     engine->looks_behind = 0;
     return true;

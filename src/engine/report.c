@@ -12,8 +12,8 @@
 #define NS_PER_MS UINT64_C(1000000)
 
 enum { WHY_BYTES = 320, SENTENCE_BYTES = WEIR_ADDRESS_MAX + 2 * WHY_BYTES + 160 };
-enum { WORK_BYTES = 480, WORD_BYTES = 320 };
-_Static_assert(SENTENCE_BYTES + WORK_BYTES + WORD_BYTES <= WEIR_STALL_TEXT_MAX,
+enum { WORK_BYTES = 480, WORD_BYTES = 320, COUNTS_BYTES = 380 };
+_Static_assert(SENTENCE_BYTES + WORK_BYTES + WORD_BYTES + COUNTS_BYTES <= WEIR_STALL_TEXT_MAX,
                "it holds any text");
 
 const char *weir_stall_cause_name(int cause) {
@@ -39,6 +39,8 @@ const char *weir_stall_cause_name(int cause) {
         [WEIR_STALL_LINK] = "link",
         [WEIR_STALL_BREAKS] = "breaks",
         [WEIR_STALL_INBOX_MEMORY] = "inbox_memory",
+        [WEIR_STALL_NOT_READY] = "not_ready",
+        [WEIR_STALL_WIRE] = "wire",
     };
     if (cause < 0 || (size_t)cause >= sizeof(names) / sizeof(names[0]))
         return "?";
@@ -99,6 +101,35 @@ static void say_device(const weir_stall_info *info, char *out, size_t size) {
 /* Why a session broke. */
 static const char *say_broke(int error) {
     return error == WEIR_ECONNECT ? "the target's device did not answer" : weir_strerror(error);
+}
+
+static void say_breaks(const weir_stall_info *info, char *out, size_t size) {
+    char not_ready[96] = "";
+    if (info->device_not_ready > 0)
+        snprintf(not_ready, sizeof(not_ready),
+                 "; receivers were not ready %" PRIu64 " times meanwhile", info->device_not_ready);
+    snprintf(out, size, "sessions come up and break before anything completes (%s%s)",
+             say_broke(info->error), not_ready);
+}
+
+/* Bytes a second, of bytes in a time. */
+static double rate(uint64_t bytes, uint64_t ns) {
+    return ns > 0 ? (double)bytes * 1e9 / (double)ns : 0;
+}
+
+static void say_device_counts(const weir_stall_info *info, char *out, size_t size) {
+    if (info->cause == WEIR_STALL_NOT_READY)
+        snprintf(out, size,
+                 "the target has no receive for what is posted: %" PRIu64 " times in %" PRIu64
+                 " ms this device was told that a receiver was not ready",
+                 info->device_not_ready, info->counted_ns / NS_PER_MS);
+    else
+        snprintf(out, size,
+                 "no fault, the wire is full: this device's port has sent %.3g GB/s and received "
+                 "%.3g GB/s, and can carry %.3g GB/s",
+                 rate(info->port_sent, info->counted_ns) / 1e9,
+                 rate(info->port_received, info->counted_ns) / 1e9,
+                 (double)info->port_bytes_per_s / 1e9);
 }
 
 static void say_connect(const weir_stall_info *info, const struct watch_step *step, char *out,
@@ -234,8 +265,11 @@ static void say_why(const weir_stall_info *info, const struct watch_step *step, 
         say_connect(info, step, out, size);
         break;
     case WEIR_STALL_BREAKS:
-        snprintf(out, size, "sessions come up and break before anything completes (%s)",
-                 say_broke(info->error));
+        say_breaks(info, out, size);
+        break;
+    case WEIR_STALL_NOT_READY:
+    case WEIR_STALL_WIRE:
+        say_device_counts(info, out, size);
         break;
     case WEIR_STALL_REFUSED:
         snprintf(out, size, "the peer refuses a session for now: %s (%s)",
@@ -319,9 +353,26 @@ static void say_word(const weir_stall_info *info, char *out, size_t size) {
     snprintf(out, size, "%s%s; TCP repeats %" PRIu32, answer, silent, info->control_retransmits);
 }
 
+/* What was counted since the peer was asked. */
+static void say_counts(const weir_stall_info *info, char *out, size_t size) {
+    char device[COUNTS_BYTES / 2] = "";
+    out[0] = '\0';
+    if (info->counted_ns == 0)
+        return;
+    if (info->device_counts != 0)
+        snprintf(device, sizeof(device),
+                 ", not ready %" PRIu64 ", repeats %" PRIu64 ", port sent %" PRIu64
+                 " B, received %" PRIu64 " B, of %" PRIu64 " B/s",
+                 info->device_not_ready, info->device_repeats, info->port_sent, info->port_received,
+                 info->port_bytes_per_s);
+    snprintf(out, size,
+             "; device in %" PRIu64 " ms: completions %" PRIu64 ", CQ entries %" PRIu32 "%s",
+             info->counted_ns / NS_PER_MS, info->completions, info->cq_entries, device);
+}
+
 int weir_stall_text(weir_engine *engine, weir_peer peer, char *text_out, size_t text_size) {
     struct report report;
-    char sentence[SENTENCE_BYTES], work[WORK_BYTES], word[WORD_BYTES];
+    char sentence[SENTENCE_BYTES], work[WORK_BYTES], word[WORD_BYTES], counts[COUNTS_BYTES];
     if (engine == NULL || text_out == NULL || text_size == 0)
         return WEIR_EINVAL;
     int rc = look(engine, peer, &report);
@@ -332,6 +383,7 @@ int weir_stall_text(weir_engine *engine, weir_peer peer, char *text_out, size_t 
     say(&report, sentence, sizeof(sentence));
     say_work(&report.info, work, sizeof(work));
     say_word(&report.info, word, sizeof(word));
-    snprintf(text_out, text_size, "%s\n%s%s", sentence, work, word);
+    say_counts(&report.info, counts, sizeof(counts));
+    snprintf(text_out, text_size, "%s\n%s%s%s", sentence, work, word, counts);
     return WEIR_OK;
 }

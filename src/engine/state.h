@@ -214,10 +214,19 @@ struct watch_step {
 };
 
 /* What is longer, of a peer that was stalled: backed when one was. */
+/* What was counted when the peer was asked how it is, in this stillness. */
+struct watch_counts {
+    uint64_t at_ns;  /* 0: it was not yet */
+    uint64_t polled; /* of the engine */
+    bool device;     /* the device counts: */
+    struct weir_device_counts of_device;
+};
+
 struct watch_notes {
     weir_stall_info last;   /* the last stall, as it was when it was told: once there were stalls */
     struct watch_step step; /* of the handshake, then */
     struct wire_state state; /* the peer's last answer: once one was heard */
+    struct watch_counts counts;
 };
 
 /* A peer as the watchdog saw it last: watchdog.c. */

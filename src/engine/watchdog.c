@@ -22,7 +22,8 @@
  * and a stall that such a look finds is this engine's own, and told that much later at most.
  *
  * When half of watchdog_ns has passed, the peer is asked how it is (ask.c), so that there is its
- * word, or its silence, by the time that STALLED is told.
+ * word, or its silence, by the time that STALLED is told. What the device counts is noted then,
+ * too: the difference is the stall's.
  *
  * A look may come upon work that is about to be posted, as in the step in which a session comes up
  * at last. That is no cause, and the stall may be over: it is told with the next look that finds
@@ -88,6 +89,15 @@ static void judge(weir_engine *engine, struct peer *peer, uint64_t now, bool beh
         watch->from_ns = now - engine->options.watchdog_ns; /* with the next look */
 }
 
+/* What is counted from now on is of this stillness. */
+static void count_from(weir_engine *engine, struct watch_counts *counts, uint64_t now) {
+    const struct weir_device_ops *ops = engine->device_ops;
+    if (counts->at_ns != 0)
+        return;
+    *counts = (struct watch_counts){.at_ns = now, .polled = engine->polled};
+    counts->device = ops->counts != NULL && ops->counts(engine->device, &counts->of_device);
+}
+
 /* late: nobody has looked for as long as a stall takes. behind: completions have waited for
  * half as long. True: work is outstanding. */
 static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool late, bool behind) {
@@ -119,11 +129,14 @@ static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool l
         watch->behind = false;
         watch->put_off = 0;
         watch->sessions_up = peer->sessions_up;
+        watch->notes->counts.at_ns = 0;
         ask_over(peer);
         return true;
     }
-    if (now - watch->moved_ns >= engine->options.watchdog_ns / 2)
+    if (now - watch->moved_ns >= engine->options.watchdog_ns / 2) {
         ask_peer(engine, peer, now);
+        count_from(engine, &watch->notes->counts, now);
+    }
     if (now - watch->from_ns >= engine->options.watchdog_ns)
         judge(engine, peer, now, behind);
     return true;

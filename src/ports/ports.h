@@ -62,6 +62,15 @@ struct weir_env {
 #define WEIR_WR_ID_MAX      (UINT64_MAX >> 1) /* the top bit of a wr_id is the device's */
 
 struct weir_device; /* each backend defines its own */
+
+/* What a device, or the system, counts of the device's port, for all of its users together, since
+ * some time before the device was opened. */
+struct weir_device_counts {
+    uint64_t not_ready;      /* answers that came, that a receiver was not ready (RNR) */
+    uint64_t repeats;        /* requests sent again: no answer in time, or one out of order */
+    uint64_t sent, received; /* bytes */
+    uint64_t bytes_per_s;    /* that the port carries at most in one direction; 0: not known */
+};
 struct weir_qp;
 
 /* An environment variable that a device reads, and what it says now. */
@@ -387,6 +396,9 @@ struct weir_device_ops {
     /* Whether nothing can go by the link of this device, which is down. A system call. NULL: there
      * is none. */
     bool (*link_is_down)(struct weir_device *device);
+    /* False: nothing is counted. What is not counted alone stays 0. Some system calls, of which
+     * some drivers ask the device. NULL: it never counts. */
+    bool (*counts)(struct weir_device *device, struct weir_device_counts *out);
 };
 
 /* ---- control channel --------------------------------------------------- */

@@ -323,6 +323,24 @@ void test_T6_siblings_go_on(void **state) {
     fixture_close(&f);
 }
 
+/* How often receivers were not ready, by the device's own count; 0 where it has none. */
+static uint64_t not_ready(struct fixture *f) {
+    struct weir_device_counts counts = {0};
+    if (f->ops->counts == NULL || !f->ops->counts(f->a.device, &counts))
+        return 0;
+    return counts.not_ready;
+}
+
+/* Where the device counts that at all, it has counted. */
+static void assert_counted(struct fixture *f, uint64_t before, uint32_t status) {
+    uint64_t now = not_ready(f);
+    if (status == WEIR_CQE_RNR && now > 0)
+        assert_true(now > before);
+    assert_true(now >= before);
+    print_message("# the device counted %llu receivers that were not ready\n",
+                  (unsigned long long)(now - before));
+}
+
 /* M2: a message that finds no receive fails its QP: receivers are not waited for for ever. */
 void test_M2_no_receive_is_rnr(void **state) {
     struct fixture f;
@@ -331,8 +349,10 @@ void test_M2_no_receive_is_rnr(void **state) {
         struct weir_wr wrs[2] = {make_wr(&f.a, WEIR_OP_SEND, 65536, 0, 8),
                                  make_wr(&f.a, WEIR_OP_WRITE, 65536, 65536, 8)};
         uint32_t statuses[2];
+        uint64_t before = not_ready(&f);
         run_wrs(&f, &f.a, wrs, f.caps.ordered ? 2 : 1, statuses);
         assert_int_equal(statuses[0], blamed(&f, WEIR_CQE_RNR));
+        assert_counted(&f, before, statuses[0]);
         if (f.caps.ordered)
             assert_int_equal(statuses[1], WEIR_CQE_FLUSHED);
         remake_pair(&f);

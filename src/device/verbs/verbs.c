@@ -281,4 +281,5 @@ const struct weir_device_ops verbs_device_ops = {
     .arm = verbs_arm,
     .disarm = verbs_disarm,
     .link_is_down = verbs_link_is_down,
+    .counts = verbs_counts,
 };

@@ -494,6 +494,8 @@ int verbs_fd(struct weir_device *device);
 int verbs_arm(struct weir_device *device);
 void verbs_disarm(struct weir_device *device);
 bool verbs_link_is_down(struct weir_device *device);
+/* counts.c */
+bool verbs_counts(struct weir_device *device, struct weir_device_counts *out);
 /* Moves all that is in a CQ to the stash. */
 void poll_to_stash(struct weir_device *device, const struct verbs_cq *cq);
 /* Room for so many; ENOMEM. */
