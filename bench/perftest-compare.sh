@@ -1,23 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# perftest-compare.sh: weir next to perftest's ib_write_bw, ib_read_bw and ib_send_lat over the
+# perftest-compare.sh: weir next to perftest (ib_write_bw, ib_read_bw, ib_send_bw, ib_send_lat), over
 # same RDMA devices, one after the other and round after round, with the same queue depth and
 # MTU; a table of medians, ratios and spread. Of transfers below 4 KiB, weir's application has
 # twice as many submitted as the queue has slots: the waiting ones are posted several at a time as
 # slots come back. Of longer ones, as many as there are slots. WINDOW is for all.
 #
 #   DEVICE=mlx5_0 PEER_DEVICE=mlx5_1   this machine's devices; without, the VM of tests/vm
-#   ROUNDS=5 WINDOW=64 SIZES="64 ..." OPS="write read latency" KERNEL=stable BUILD=build
+#   ROUNDS=5 WINDOW=64 SIZES="64 ..." OPS="write read send latency" KERNEL=stable BUILD=build
 #
 # In the VM the clock counts instructions of one virtual CPU: figures repeat, but only their
 # ratio means anything. There perftest's latency is that of its sleeping mode (-e), weir's that
-# of notifications: with one CPU for both sides nobody may poll.
+# of notifications (latency) and of messages (message): with one CPU for both sides nobody may poll.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$(realpath -m "${BUILD:-build}")
 rounds=${ROUNDS:-5}
 sizes=${SIZES:-64 256 1024 4096 16384 65536 262144 1048576}
-ops=${OPS:-write read latency}
+ops=${OPS:-write read send latency}
 depth=64
 window=${WINDOW:-}
 
@@ -73,6 +73,9 @@ measure() {
             echo "latency 8 perftest $(echo "$figures" | awk '{ print $5 }')"
             echo "latency 8 weir $(weir_bench 'r["latency_ns"]["p50"] / 1e3' write \
                 --latency=notify --seconds 0.3)"
+            echo "message 8 perftest $(echo "$figures" | awk '{ print $5 }')"
+            echo "message 8 weir $(weir_bench 'r["latency_ns"]["p50"] / 1e3' send --latency \
+                --seconds 0.3)"
             continue
         fi
         for size in $sizes; do
@@ -119,7 +122,7 @@ for (op, size), tools in seen.items():
     if len(tools) == 2:
         row += " {:6.3f}".format(statistics.median(tools["weir"]) / statistics.median(tools["perftest"]))
     print(row, " ", min(map(len, tools.values())))
-print("write, read: MiB/s; latency: microseconds, half a round trip or one way; spread: (max - min) / median")
+print("write, read, send: MiB/s; latency, message: microseconds, half a round trip or one way; spread: (max - min) / median")
 '
 }
 
