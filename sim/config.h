@@ -164,6 +164,7 @@ struct sim_workload_config {
     uint32_t block;      /* a submit may wait for room */
     uint32_t wait;       /* an act waits for a transfer or for news */
     uint32_t allocate;   /* memory comes from the engine */
+    bool crowded;        /* more letters are under way than there are credits for their notes */
     uint32_t hasty;      /* acts come before the engine has caught up */
     uint32_t crossing;   /* the first submits of all nodes fall together */
     bool doors;          /* only what doors.c does strikes: every peer lives */

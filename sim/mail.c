@@ -13,11 +13,13 @@
 
 enum {
     MAIL_INBOXES = 2,
-    MAIL_ABSENT = 9, /* a number that nobody opens */
-    MAIL_SLOTS = 8,  /* letters of a node that are under way, each with its own memory */
+    MAIL_ABSENT = 9,     /* a number that nobody opens */
+    MAIL_SLOTS = 8,      /* letters of a node that are under way, each with its own memory */
+    MAIL_SLOTS_MAX = 32, /* the same in worlds with `crowded` */
     MAIL_SLOT_BYTES = 12000,
     MAIL_HELD = 6,
-    MAIL_MANY = 6, /* letters that are sent at once, at most */
+    MAIL_MANY =
+        6, /* letters that are sent at once, at most; crowded: all that there are slots for */
     MAIL_PARTS = 8,
     MAIL_NOW = 7,        /* every so many letters one does not wait for room */
     MAIL_EVERY = 3,      /* fewer letters an act than this */
@@ -59,8 +61,8 @@ struct mail_node {
     struct box boxes[MAIL_INBOXES];
     weir_memory memory;
     bool registered;
-    uint8_t bytes[MAIL_SLOTS][MAIL_SLOT_BYTES];
-    uint32_t slots[MAIL_SLOTS]; /* the letter; 0 */
+    uint8_t bytes[MAIL_SLOTS_MAX][MAIL_SLOT_BYTES];
+    uint32_t slots[MAIL_SLOTS_MAX]; /* the letter; 0 */
     weir_message held[MAIL_HELD];
     uint32_t held_letter[MAIL_HELD];
     uint32_t held_count;
@@ -335,10 +337,16 @@ static void letter_ended(struct sim_app *app, struct letter *letter, int status)
     }
 }
 
-static uint32_t free_slot(const struct mail_node *node) {
+static uint32_t slots_of(const struct sim_app *app) {
+    return app->run->world->config.work.crowded ? MAIL_SLOTS_MAX : MAIL_SLOTS;
+}
+
+/* slots_of: there is none. */
+static uint32_t free_slot(const struct sim_app *app) {
+    const struct mail_node *node = node_of(app);
     uint32_t slot = 0;
 
-    while (slot < MAIL_SLOTS && node->slots[slot] != 0) {
+    while (slot < slots_of(app) && node->slots[slot] != 0) {
         slot++;
     }
     return slot;
@@ -380,9 +388,11 @@ static void send_many(struct sim_app *app, uint32_t first) {
     struct mail_node *node = node_of(app);
     const struct letter like = mail->letters[first];
     weir_transfer_options options = options_of(app, &like, 0);
-    weir_part parts[MAIL_MANY][MAIL_PARTS];
-    weir_outgoing out[MAIL_MANY];
-    weir_transfer handles[MAIL_MANY];
+    weir_part parts[MAIL_SLOTS_MAX][MAIL_PARTS];
+    weir_outgoing out[MAIL_SLOTS_MAX];
+    weir_transfer handles[MAIL_SLOTS_MAX];
+    bool crowded = app->run->world->config.work.crowded;
+    uint32_t many = crowded ? MAIL_SLOTS_MAX : MAIL_MANY, ends = crowded ? 64 : 8;
     uint32_t count = 0, slot = like.slot, number = first;
     size_t sent = 0;
     int error;
@@ -398,10 +408,10 @@ static void send_many(struct sim_app *app, uint32_t first) {
         out[count] =
             (weir_outgoing){parts[count], write_letter(app, letter, number, parts[count]), number};
         count++;
-        slot = free_slot(node);
+        slot = free_slot(app);
         number = mail->count + 1;
-    } while (count < MAIL_MANY && slot < MAIL_SLOTS && mail->count < MAIL_LETTERS &&
-             sim_below(app_prng(app), 8) != 0 && letter_new(mail) != NULL);
+    } while (count < many && slot < slots_of(app) && mail->count < MAIL_LETTERS &&
+             sim_below(app_prng(app), ends) != 0 && letter_new(mail) != NULL);
     error = weir_message_send_many(app->engine, app->peers[like.to].handle, like.inbox, out, count,
                                    &options, handles, &sent);
     if (error == 0 ? sent == 0 || sent > count : sent != 0) {
@@ -427,14 +437,14 @@ static void act_send(struct sim_app *app) {
     struct sim_world *world = app->run->world;
     const struct sim_workload_config *work = &world->config.work;
     struct sim_prng *prng = app_prng(app);
-    uint32_t others = world->config.nodes - 1, slot = free_slot(node);
+    uint32_t others = world->config.nodes - 1, slot = free_slot(app);
     uint32_t to = (app->node->index + 1 + (uint32_t)sim_below(prng, others)) % (others + 1);
     struct letter *letter;
 
     if (work->ring) {
         to = (app->node->index + others) % (others + 1);
     }
-    if (slot == MAIL_SLOTS || !node->registered || mail->count == MAIL_LETTERS ||
+    if (slot == slots_of(app) || !node->registered || mail->count == MAIL_LETTERS ||
         !app_peer_ready(app, to)) {
         return;
     }
@@ -505,7 +515,7 @@ static void act_keep(struct sim_app *app) {
 
 static void act_cancel(struct sim_app *app) {
     struct mail_node *node = node_of(app);
-    uint32_t number = node->slots[sim_below(app_prng(app), MAIL_SLOTS)];
+    uint32_t number = node->slots[sim_below(app_prng(app), slots_of(app))];
     struct letter *letter;
 
     if (number == 0) {
@@ -669,7 +679,7 @@ static uint32_t take(struct sim_app *app, uint32_t inbox) {
 static void look_at_statuses(struct sim_app *app) {
     struct mail_node *node = node_of(app);
 
-    for (uint32_t i = 0; i < MAIL_SLOTS; i++) {
+    for (uint32_t i = 0; i < MAIL_SLOTS_MAX; i++) {
         struct letter *letter = &app->run->mail->letters[node->slots[i]];
         int status;
 
@@ -742,14 +752,14 @@ uint32_t mail_unfinished(const struct sim_app *app) {
     if (app->run->mail == NULL) {
         return 0;
     }
-    for (uint32_t i = 0; i < MAIL_SLOTS; i++) {
+    for (uint32_t i = 0; i < MAIL_SLOTS_MAX; i++) {
         count += node_of(app)->slots[i] != 0;
     }
     return count;
 }
 
 void mail_say_stuck(const struct sim_app *app) {
-    for (uint32_t i = 0; app->run->mail != NULL && i < MAIL_SLOTS; i++) {
+    for (uint32_t i = 0; app->run->mail != NULL && i < MAIL_SLOTS_MAX; i++) {
         uint32_t number = node_of(app)->slots[i];
         const struct letter *letter = &app->run->mail->letters[number];
 

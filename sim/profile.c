@@ -676,6 +676,7 @@ void profile_mail(uint64_t seed, struct sim_config *config) {
             nic->post_bytes_max = UINT64_MAX; /* long ones, too */
         }
     }
+    config->work.crowded = sim_below(&prng, 4) == 0;
 }
 
 /* ---- printing ---------------------------------------------------------- */
@@ -765,6 +766,7 @@ static void print_work(const struct sim_config *config, FILE *out) {
     PRINT(out, work, block);
     PRINT(out, work, wait);
     PRINT(out, work, allocate);
+    PRINT(out, work, crowded);
     PRINT(out, work, hasty);
     PRINT(out, work, crossing);
     PRINT(out, work, ring);

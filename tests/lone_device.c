@@ -390,6 +390,13 @@ bool lone_words(struct lone *lone, uint32_t qp, uint64_t number, const struct wo
     return arrive(lone, qp, &data, bytes, length);
 }
 
+bool lone_notes(struct lone *lone, uint32_t qp, uint64_t number, const void *bytes,
+                uint32_t length) {
+    struct wire_data data = {
+        .kind = WIRE_NOTES, .parts = 1, .payload_length = (uint16_t)length, .number = number};
+    return arrive(lone, qp, &data, bytes, length);
+}
+
 bool lone_inbox(struct lone *lone, uint32_t qp, uint64_t number, uint32_t n, uint32_t inbox) {
     struct word meet = {.kind = WORD_MEET,
                         .inbox = inbox,

@@ -217,6 +217,9 @@ bool lone_message(struct lone *lone, uint32_t qp, const struct wire_data *data);
 bool lone_immediate(struct lone *lone, uint32_t qp);
 /* A word about messages arrives there. */
 bool lone_words(struct lone *lone, uint32_t qp, uint64_t number, const struct word *word);
+/* Notes of several messages, the first under this number; the bytes are the test's. */
+bool lone_notes(struct lone *lone, uint32_t qp, uint64_t number, const void *bytes,
+                uint32_t length);
 /* By such a word, instance n tells of its inbox of this number: one chunk of 4096 bytes. */
 bool lone_inbox(struct lone *lone, uint32_t qp, uint64_t number, uint32_t n, uint32_t inbox);
 /* The QP that the engine made last takes a receive and says nothing of it. */

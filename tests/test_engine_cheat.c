@@ -109,6 +109,26 @@ static void test_M2_no_room_that_nobody_asked_about(void **state) {
     }
 }
 
+/* Notes that share a SEND: none at all, half of one, one that no engine says, and a number beyond
+ * the window. */
+static void test_M2_notes_that_no_engine_says(void **state) {
+    enum { NOTHING, HALF, BAD, BEYOND, LIES };
+    (void)state;
+    for (int lie = 0; lie < LIES; lie++) {
+        struct lone *lone = two_peers();
+        struct room_note note = {.place = lie == BAD ? 0 : 1, .length = 4, .inbox = 7};
+        uint8_t bytes[WEIR_NOTIFY_MAX], one[WORD_NOTE_SIZE];
+        const struct word_shared shared = {.tag = 5, .note = one, .length = sizeof(one)};
+        word_note_encode(&note, one);
+        uint32_t length = word_shared_put(&shared, bytes);
+        uint32_t said[LIES] = {[HALF] = length - 1, [BAD] = length, [BEYOND] = length};
+        assert_true(lone_notes(lone, 0, lie == BEYOND ? WINDOW_SIZE : 1, bytes, said[lie]));
+        assert_true(lone->failed[0] && !lone->failed[1]);
+        assert_int_equal(lone->engine->stats.data_malformed, 1);
+        lone_close(lone);
+    }
+}
+
 /* A poll that fails is a device that failed: everything ends, and nothing begins. */
 static void test_E6_poll_that_fails_ends_all(void **state) {
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
@@ -141,6 +161,7 @@ int main(void) {
         cmocka_unit_test(test_H13_immediate_is_no_message),
         cmocka_unit_test(test_H13_malformed_data_ends_the_session),
         cmocka_unit_test(test_M2_no_room_that_nobody_asked_about),
+        cmocka_unit_test(test_M2_notes_that_no_engine_says),
         cmocka_unit_test(test_E6_poll_that_fails_ends_all),
     };
     return cmocka_run_group_tests_name("engine_cheat", tests, NULL, NULL);

@@ -128,7 +128,7 @@ static void test_fields_arrive_where_they_belong(void **state) {
     assert_int_equal(back.qps.qps[1].psn, 0x030201);
     assert_int_equal(back.qps.qps[1].blob_length, 0);
     /* Little-endian, at the documented places. */
-    assert_memory_equal(bytes, "WEIR\x07\x00\x04\x00", 8);
+    assert_memory_equal(bytes, "WEIR\x08\x00\x04\x00", 8);
     assert_memory_equal(bytes + WIRE_HEADER_SIZE, "\x08\x07\x06\x05\x04\x03\x02\x01\x09", 9);
     assert_memory_equal(bytes + WIRE_HEADER_SIZE + 16 + 64,
                         "\x88\x77\x66\x55\x44\x33\x22\x11\x89\x77\x66\x55\x44\x33\x22\x21", 16);
@@ -475,6 +475,18 @@ static void test_data_header_survives_the_trip(void **state) {
     assert_memory_equal(bytes, "\x04\x10\x00\x01\xfd\xff\xfe\xff", 8);
     assert_int_equal(wire_data_decode(bytes, WIRE_DATA_SIZE + WEIR_NOTIFY_MAX, &back), WEIR_OK);
     assert_same(&back, &message);
+    message.kind = WIRE_NOTES;
+    message.parts = 1;
+    wire_data_encode(&message, bytes);
+    assert_int_equal(wire_data_decode(bytes, WIRE_DATA_SIZE + WEIR_NOTIFY_MAX, &back),
+                     message.tag == 0 ? WEIR_OK : WEIR_EINVAL); /* each note has its own */
+    message.tag = 0;
+    wire_data_encode(&message, bytes);
+    assert_int_equal(wire_data_decode(bytes, WIRE_DATA_SIZE + WEIR_NOTIFY_MAX, &back), WEIR_OK);
+    assert_same(&back, &message);
+    message.parts = 2;
+    wire_data_encode(&message, bytes);
+    assert_int_equal(wire_data_decode(bytes, WIRE_DATA_SIZE + WEIR_NOTIFY_MAX, &back), WEIR_EINVAL);
 }
 
 static void test_M3_the_class_of_each_kind(void **state) {
@@ -482,8 +494,9 @@ static void test_M3_the_class_of_each_kind(void **state) {
     assert_int_equal(wire_data_class(WIRE_NOTIFY), CREDIT_NOTES);
     assert_int_equal(wire_data_class(WIRE_WORDS), CREDIT_WORDS);
     assert_int_equal(wire_data_class(WIRE_MESSAGE), CREDIT_WORDS);
+    assert_int_equal(wire_data_class(WIRE_NOTES), CREDIT_WORDS);
     assert_int_equal(wire_data_class(WIRE_CREDIT), CREDIT_CLASSES); /* it takes none */
-    assert_int_equal(WIRE_DATA_KINDS, WIRE_MESSAGE + 1);
+    assert_int_equal(WIRE_DATA_KINDS, WIRE_NOTES + 1);
 }
 
 static void test_H13_data_headers_out_of_range_are_refused(void **state) {

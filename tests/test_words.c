@@ -342,6 +342,39 @@ static void test_payloads_come_whole_or_not_at_all(void **state) {
     assert_int_equal(word_note_decode(bytes, WORD_NOTE_SIZE, &back), WEIR_OK);
 }
 
+/* Notes that share a SEND come out as they went in, and nothing does that is not whole. */
+static void test_shared_notes_survive_the_trip(void **state) {
+    uint8_t note[WORD_NOTE_SIZE + 5], bytes[WEIR_NOTIFY_MAX];
+    struct word_shared shared = {.note = note}, back;
+    uint32_t at = 0, ends[4] = {0};
+
+    (void)state;
+    for (uint32_t i = 0; i < sizeof(note); i++)
+        note[i] = (uint8_t)(i + 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        shared.tag = UINT64_C(0x0102030405060708) * (i + 1);
+        shared.length = WORD_NOTE_SIZE + 2 * i;
+        at += word_shared_put(&shared, bytes + at);
+        ends[i + 1] = at;
+    }
+    assert_memory_equal(bytes, "\x18\x00\x08\x07\x06\x05\x04\x03\x02\x01\x01\x02", 12);
+    for (uint32_t whole = 0; whole <= at; whole++) {
+        const uint8_t *in = bytes;
+        uint32_t left = whole, i = 0;
+        while (word_shared_take(&in, &left, &back)) {
+            assert_int_equal(back.tag, UINT64_C(0x0102030405060708) * (i + 1));
+            assert_int_equal(back.length, WORD_NOTE_SIZE + 2 * i);
+            assert_memory_equal(back.note, note, back.length);
+            assert_ptr_equal(in, bytes + ends[++i]);
+            assert_int_equal(left, whole - ends[i]);
+        }
+        assert_true(ends[i] <= whole && (i == 3 || whole < ends[i + 1]));
+    }
+    const uint8_t *in = bytes;
+    bytes[0] = WORD_NOTE_SIZE - 1; /* shorter than any note */
+    assert_false(word_shared_take(&in, &at, &back));
+}
+
 static void test_every_flip_of_a_note_is_refused_or_canonical(void **state) {
     uint8_t bytes[WORD_NOTE_SIZE], again[WORD_NOTE_SIZE];
     struct room_note note;
@@ -393,6 +426,7 @@ int main(void) {
         cmocka_unit_test(test_junk_is_refused_or_canonical),
         cmocka_unit_test(test_notes_survive_the_trip),
         cmocka_unit_test(test_payloads_come_whole_or_not_at_all),
+        cmocka_unit_test(test_shared_notes_survive_the_trip),
         cmocka_unit_test(test_every_flip_of_a_note_is_refused_or_canonical),
         cmocka_unit_test(test_notes_out_of_range_are_refused),
     };

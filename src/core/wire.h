@@ -55,7 +55,7 @@
 #include "ports.h"
 
 enum {
-    WIRE_VERSION = 7,
+    WIRE_VERSION = 8,
     WIRE_INSTANCE_SIZE = 16,
     WIRE_HEADER_SIZE = 44,
     WIRE_QP_SET_SIZE_MAX = 84 + WEIR_QPS_MAX * (4 + WEIR_QP_BLOB_MAX),

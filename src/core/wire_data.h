@@ -27,6 +27,8 @@ enum wire_data_kind {
     WIRE_WORDS = 3,   /* words about messages follow (words.h); in one part */
     WIRE_MESSAGE = 4, /* one part of the note of a message; the note, and perhaps the message,
                        * follow */
+    WIRE_NOTES = 5,   /* the notes of several messages, each as in WIRE_MESSAGE (words.h); in one
+                       * part. The first has this number, and the others have those behind it */
     WIRE_DATA_KINDS
 };
 
@@ -92,10 +94,11 @@ static inline int wire_data_decode(const uint8_t *in, uint32_t length, struct wi
     data.base = data.number - (uint32_t)words[3];
     if (length - WIRE_DATA_SIZE != data.payload_length)
         return WEIR_EINVAL;
-    if (data.kind == WIRE_NOTIFY || data.kind == WIRE_WORDS || data.kind == WIRE_MESSAGE) {
+    if (data.kind >= WIRE_NOTIFY && data.kind < WIRE_DATA_KINDS && data.kind != WIRE_CREDIT) {
         if (data.parts < 1 || data.parts > WEIR_QPS_MAX || data.number <= data.base ||
             data.number - data.base > WIRE_WINDOW_SIZE || data.payload_length > WEIR_NOTIFY_MAX ||
-            (data.kind == WIRE_WORDS && data.parts != 1))
+            (data.kind == WIRE_WORDS && data.parts != 1) ||
+            (data.kind == WIRE_NOTES && (data.parts != 1 || data.tag != 0)))
             return WEIR_EINVAL;
     } else if (data.kind != WIRE_CREDIT || data.parts != 0 || data.payload_length != 0 ||
                data.number != 0 || data.tag != 0 || data.base != 0) {

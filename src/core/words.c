@@ -235,6 +235,27 @@ int word_note_decode(const uint8_t *in, size_t length, struct room_note *note_ou
     return WEIR_OK;
 }
 
+uint32_t word_shared_put(const struct word_shared *shared, uint8_t *out) {
+    struct writer w = {.out = out, .size = WORD_NOTES_HEAD};
+    put_uint(&w, shared->length, 2);
+    put_uint(&w, shared->tag, 8);
+    memcpy(out + WORD_NOTES_HEAD, shared->note, shared->length);
+    return WORD_NOTES_HEAD + shared->length;
+}
+
+bool word_shared_take(const uint8_t **in_io, uint32_t *length_io, struct word_shared *out) {
+    struct reader r = {.in = *in_io, .left = *length_io};
+    uint32_t length = (uint32_t)get_uint(&r, 2);
+    uint64_t tag = get_uint(&r, 8);
+
+    if (r.bad || length < WORD_NOTE_SIZE || length > r.left)
+        return false;
+    *out = (struct word_shared){.tag = tag, .note = r.in, .length = length};
+    *in_io = r.in + length;
+    *length_io = (uint32_t)r.left - length;
+    return true;
+}
+
 const char *word_kind_name(enum word_kind kind) {
     static const char *const names[WORD_KIND_END] = {
         [WORD_WANT] = "WANT",     [WORD_SHUT] = "SHUT",     [WORD_LEFT] = "LEFT",

@@ -2,7 +2,7 @@
 /* words.h: the bytes of what the two sides of a stream of messages tell each other.
  *
  * Owns the layout, and the checks that need no context. Leaves to others how words and notes travel
- * (several words in one SEND, each note in one of its own) and what they mean (inbox.h, outbox.h).
+ * (several in one SEND, words or notes) and what they mean (inbox.h, outbox.h).
  * Each is of one inbox, by the number that peers name it by. Integers are little-endian.
  *
  * A word begins with
@@ -36,6 +36,11 @@
  *      0  place 8, chunk 4, offset 4
  *     16  length 4 of the payload, with WORD_SKIP
  *     20  inbox 4
+ *
+ * Notes that share a SEND have in front of each
+ *
+ *      0  length 2  of the note, with its payload
+ *      2  tag 8     of the message
  */
 #ifndef WEIR_WORDS_H
 #define WEIR_WORDS_H
@@ -62,7 +67,7 @@ enum word_kind {
     WORD_KIND_END /* first value that is no kind */
 };
 
-enum { WORD_HEAD = 8, WORD_NOTE_SIZE = 24 };
+enum { WORD_HEAD = 8, WORD_NOTE_SIZE = 24, WORD_NOTES_HEAD = 10 };
 #define WORD_KEEP (UINT32_C(1) << 31) /* beside a chunk's number */
 #define WORD_SKIP (UINT32_C(1) << 31) /* beside a length */
 
@@ -110,6 +115,19 @@ void word_note_encode(const struct room_note *note, uint8_t *out);
 /* Reads a note and what comes with it: the whole payload, or nothing. EINVAL: it is none. The tag
  * is the caller's. */
 int word_note_decode(const uint8_t *in, size_t length, struct room_note *note_out);
+
+/* Of notes that share a SEND. */
+struct word_shared {
+    uint64_t tag;
+    const uint8_t *note; /* with its payload */
+    uint32_t length;
+};
+
+/* Writes WORD_NOTES_HEAD + length bytes, and returns how many that are. */
+uint32_t word_shared_put(const struct word_shared *shared, uint8_t *out);
+/* Takes the one in front off the bytes *in_io, of which there are *length_io. False: none is whole
+ * there. */
+bool word_shared_take(const uint8_t **in_io, uint32_t *length_io, struct word_shared *out);
 
 /* The kind's name in capitals, for traces; "?" for any other value. */
 const char *word_kind_name(enum word_kind kind);

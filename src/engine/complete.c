@@ -72,10 +72,41 @@ static bool take_up(weir_engine *engine, struct peer *peer, const struct qp *qp,
            talk_heard(engine, peer, payload, data->payload_length);
 }
 
+/* Accepts the notes of several messages, each like one that comes alone. */
+static void accept_notes(weir_engine *engine, struct peer *peer, const struct qp *qp,
+                         const uint8_t *bytes, const struct wire_data *data) {
+    const uint8_t *in = bytes + WIRE_DATA_SIZE;
+    uint32_t left = data->payload_length;
+    struct wire_data one = *data;
+    struct word_shared shared = {0};
+    bool good = left > 0;
+    for (; good && left > 0; one.number++) {
+        good = word_shared_take(&in, &left, &shared);
+        make_room(&peer->received, &one);
+        enum window_verdict seen = good ? window_check(&peer->received, one.number) : WINDOW_SEEN;
+        good &= seen != WINDOW_BEYOND;
+        engine->stats.notifications_duplicate += good && seen == WINDOW_SEEN;
+        if (!good || seen == WINDOW_SEEN)
+            continue;
+        window_mark(&peer->received, one.number);
+        if (!standing_is_up(&peer->standing))
+            deliver_tell(engine, peer, peer->sessions[qp->session].retired);
+        good = inboxes_arrived(engine, peer, shared.note, shared.length, shared.tag);
+    }
+    if (!good) {
+        engine->stats.data_malformed++;
+        note_broken(engine, peer, qp->session);
+    }
+}
+
 /* Accepts a notification, or another of its kind, that is whole and new. True: the buffer is held.
  */
 static bool accept_notify(weir_engine *engine, struct peer *peer, struct qp *qp, uint32_t buffer,
                           const struct wire_data *data) {
+    if (data->kind == WIRE_NOTES) {
+        accept_notes(engine, peer, qp, recv_buffer(engine, qp, buffer), data);
+        return false;
+    }
     make_room(&peer->received, data);
     switch (window_check(&peer->received, data->number)) {
     case WINDOW_SEEN:

@@ -21,6 +21,7 @@
 #include "notes.h"
 #include "records.h"
 #include "stall.h"
+#include "tables.h"
 #include "transfer.h"
 
 #include <assert.h>
@@ -201,6 +202,25 @@ static enum credit_class class_of(const struct transfer *transfer) {
     return transfer->kind == TRANSFER_PLAIN ? CREDIT_NOTES : CREDIT_WORDS;
 }
 
+/* Where the SEND's bytes are made. */
+static uint8_t *send_bytes(weir_engine *engine, const struct qp *qp, uint32_t length) {
+    size_t index = qp_index(engine, qp);
+    return uses_scratch(engine, length)
+               ? engine->scratch
+               : engine->send_bytes +
+                     (index * engine->recvs_per_qp + qp->sbuf_next) * MESSAGE_BYTES;
+}
+
+static struct weir_wr send_wr(const weir_engine *engine, const uint8_t *bytes, uint32_t length,
+                              uint64_t wr_id) {
+    return (struct weir_wr){.wr_id = wr_id,
+                            .laddr = (uint64_t)(uintptr_t)bytes,
+                            .length = length,
+                            .lkey = engine->send_mr.lkey,
+                            .opcode = WEIR_OP_SEND,
+                            .flags = uses_scratch(engine, length) ? WEIR_WR_INLINE : 0};
+}
+
 /* Writes the SEND for a part of what the transfer tells, or a credit message (NULL). */
 static void make_send(weir_engine *engine, struct peer *peer, struct qp *qp,
                       const struct transfer *transfer, uint8_t parts, struct weir_wr *wr) {
@@ -220,21 +240,11 @@ static void make_send(weir_engine *engine, struct peer *peer, struct qp *qp,
                                   .base = peer->sent.base};
     }
     uint32_t length = WIRE_DATA_SIZE + data.payload_length;
-    uint8_t *bytes = engine->scratch;
-    if (!uses_scratch(engine, length)) {
-        uint32_t index = qp_index(engine, qp);
-        bytes = engine->send_bytes +
-                ((size_t)index * engine->recvs_per_qp + qp->sbuf_next) * MESSAGE_BYTES;
-    }
+    uint8_t *bytes = send_bytes(engine, qp, length);
     wire_data_encode(&data, bytes);
     if (data.payload_length > 0)
         memcpy(bytes + WIRE_DATA_SIZE, transfer->payload, data.payload_length);
-    *wr = (struct weir_wr){.wr_id = wr->wr_id,
-                           .laddr = (uint64_t)(uintptr_t)bytes,
-                           .length = length,
-                           .lkey = engine->send_mr.lkey,
-                           .opcode = WEIR_OP_SEND,
-                           .flags = uses_scratch(engine, length) ? WEIR_WR_INLINE : 0};
+    *wr = send_wr(engine, bytes, length, wr->wr_id);
 }
 
 /* The device has it: credits and buffer are taken. */
@@ -293,6 +303,101 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
         credit_launched(&qp->credit, seq);
     sent(engine, qp, &wr, transfer, post.done == 1);
     return WEIR_OK;
+}
+
+/* ---- notes that share a SEND ------------------------------------------- */
+
+/* Whether the note of a transfer that waits for a credit of the QP may go in one SEND with others.
+ * Not one that was replayed, which may break the next session: it goes alone. */
+static bool may_share(const struct transfer *transfer, const struct qp *qp) {
+    return transfer->kind == TRANSFER_MESSAGE && !transfer_was_replayed(transfer) &&
+           transfer->parts_mask == 0 && transfer->parts_need == (uint16_t)(1u << qp->index);
+}
+
+/* Numbers are of one SEND if they follow each other. */
+static bool take_next_number(const weir_engine *engine, struct peer *peer,
+                             struct transfer *transfer, uint64_t number) {
+    if (transfer->number == 0 && peer->number_next != number)
+        return false;
+    return take_number(engine, peer, transfer) && transfer->number == number;
+}
+
+/* Writes what the first transfers of the list tell, as many as may share one SEND, each with a slot
+ * of its own. Returns how many; *length_out is the SEND's. */
+static uint32_t fill_notes(weir_engine *engine, struct peer *peer, struct qp *qp, uint32_t first,
+                           uint32_t *length_out) {
+    uint8_t payload[WEIR_NOTIFY_MAX];
+    uint32_t count = 0, length = 0, most = ledger_free(&qp->ledger);
+    const struct transfer *head = &engine->transfers[first];
+    for (uint32_t i = first; i != NONE && count < most; i = engine->transfers[i].next) {
+        struct transfer *transfer = &engine->transfers[i];
+        if (!may_share(transfer, qp) ||
+            length + WORD_NOTES_HEAD + transfer->notify_length > sizeof(payload) ||
+            (count == 0 ? !take_number(engine, peer, transfer)
+                        : !take_next_number(engine, peer, transfer, head->number + count)))
+            break;
+        const struct word_shared shared = {transfer->tag, transfer->payload,
+                                           transfer->notify_length};
+        length += word_shared_put(&shared, payload + length);
+        count++;
+    }
+    if (count < 2)
+        return 0;
+    *length_out = WIRE_DATA_SIZE + length;
+    uint8_t *bytes = send_bytes(engine, qp, *length_out);
+    const struct wire_data data = {.kind = WIRE_NOTES,
+                                   .parts = 1,
+                                   .payload_length = (uint16_t)length,
+                                   .credit = credit_to_tell(&qp->credit),
+                                   .number = head->number,
+                                   .base = peer->sent.base};
+    wire_data_encode(&data, bytes);
+    memcpy(bytes + WIRE_DATA_SIZE, payload, length);
+    return count;
+}
+
+/* Where several may overtake each other, a SEND is to use up one number: complete_numbers. */
+static bool sends_notes(weir_engine *engine, struct peer *peer, struct qp *qp) {
+    return peer->sessions[peer->live].ordered && engine->caps.ordered &&
+           engine->options.qp_count == 1 && !engine->caps.completes_inline &&
+           peer->trouble_ns == 0 && !peer_is_suspicious(peer) && qp_is_usable(qp) &&
+           post_heal(engine, qp) && send_room(engine, qp) &&
+           credit_available(&qp->credit, CREDIT_WORDS);
+}
+
+/* Each note has a run, though there is one WR: the last run's completion is that of all. */
+uint32_t post_notes(weir_engine *engine, struct peer *peer, uint32_t index) {
+    const struct session *session = &peer->sessions[peer->live];
+    struct qp *qp = &engine->qps[session->qps[index]];
+    uint32_t first = peer->lists[LIST_WORDS + index].head, length = 0;
+    if (first == NONE || engine->transfers[first].next == NONE || !sends_notes(engine, peer, qp))
+        return 0;
+    uint32_t count = fill_notes(engine, peer, qp, first, &length);
+    if (count == 0)
+        return 0;
+    uint64_t last = qp->ledger.tail + count - 1;
+    struct weir_wr wr = send_wr(engine, send_bytes(engine, qp, length), length,
+                                route_id(ROUTE_RUN, qp_index(engine, qp), last));
+    wr.flags |= WEIR_WR_SIGNALED;
+    struct weir_post post;
+    engine->device_ops->post_send(qp->qp, &wr, 1, &post);
+    if (post.accepted == 0)
+        return 0; /* what the device says to the first one alone is heeded */
+    engine->stats.posts++;
+    engine->stats.wrs_posted++;
+    engine->stats.notes_shared += count;
+    uint32_t next = first;
+    for (uint32_t i = 0; i < count; i++) {
+        struct transfer *transfer = &engine->transfers[next];
+        take(engine, qp, next, 1, i == count - 1 && wants_buffer(engine, &wr) ? 1 : 0, 0);
+        transfer->outstanding++;
+        transfer->epoch = session->epoch;
+        transfer->parts_mask = transfer->parts_need;
+        next = transfer->next;
+    }
+    qp_cover(engine, qp);
+    sent(engine, qp, &wr, &engine->transfers[first], false);
+    return count;
 }
 
 /* The device refused a WR of the transfer with rc. POST_MORE: for now. POST_STOPPED: for good, or

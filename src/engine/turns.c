@@ -121,6 +121,14 @@ static int post_waiters_of(weir_engine *engine, struct peer *peer, uint32_t firs
                 run_later(engine, peer);
                 return turns;
             }
+            uint32_t shared = first == LIST_WORDS ? post_notes(engine, peer, i) : 0;
+            if (shared > 0) {
+                engine->worked = true;
+                turns++;
+                while (shared-- > 0)
+                    all_posted(engine, peer, &engine->transfers[waiters->head]);
+                continue;
+            }
             struct transfer *transfer = &engine->transfers[waiters->head];
             enum outcome outcome = post_parts(engine, peer, transfer, &stuck);
             if (outcome == POST_SLOTS)

@@ -6,6 +6,7 @@
 
 #include "engine_tests.h"
 #include "flows.h"
+#include "state.h"
 
 /* ---- sizes -------------------------------------------------------------- */
 
@@ -45,6 +46,34 @@ void test_M2_beside_their_notes(void **state) {
     assert_int_equal(engine_stats(&e, 1).messages_sent, SHORT + 2 + 3);
     assert_int_equal(engine_stats(&e, 0).messages_taken, SHORT + 2 + 3);
     engines_close(&e);
+}
+
+/* More messages than credits, short ones and such as have data: those that wait go together, where
+ * the device keeps them in order and there is one QP. All come, in their order. */
+void test_M3_notes_that_share_a_send(void **state) {
+    for (uint32_t qps = 1; qps <= 2; qps++) {
+        const struct engines_options two = {.count = 2, .qps = qps, .bytes = ENGINE_BYTES};
+        uint64_t lengths[UNDER_WAY];
+        struct engines e;
+
+        engines_open(&e, state, &two);
+        weir_inbox inbox = inbox_of(&e, 0, 7, 1000, 4 * UNDER_WAY);
+        for (uint32_t round = 0; round < 8; round++) {
+            for (uint32_t i = 0; i < UNDER_WAY; i++)
+                lengths[i] = (i + round) % 3 == 0 ? 1000 - i : i % (20 + 20 * round);
+            send_and_take(&e, inbox, 7, (uint64_t)round * UNDER_WAY, lengths, UNDER_WAY);
+        }
+        some_turns(&e);
+        assert_none(&e, 0, inbox);
+        weir_engine_info stats = engine_stats(&e, 1);
+        assert_int_equal(stats.messages_sent, 8 * UNDER_WAY);
+        const struct weir_device_caps *caps = &e.of[1]->caps;
+        if (caps->ordered && !caps->completes_inline && qps == 1)
+            assert_in_range(stats.notes_shared, UNDER_WAY, 8 * UNDER_WAY);
+        else
+            assert_int_equal(stats.notes_shared, 0);
+        engines_close(&e);
+    }
 }
 
 /* Inboxes whose chunks hold one of the longest, two, and many: messages that fill them to the end,
