@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ended.c: a test that takes too long is told to end (SIGTERM, to all its processes) and says where
- * each of them stood: the stack of the thread that was told. It is linked into all test programs.
+ * each of them stood: the stack of the thread that was told. It is linked into all programs of
+ * cmocka.
  *
  * Addresses are those of the program and its libraries, for addr2line(1). */
 #include <execinfo.h>

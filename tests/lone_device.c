@@ -193,6 +193,9 @@ static int qp_destroy(struct weir_qp *qp) {
 
 static int post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                      struct weir_post *post_out) {
+    int rc = WEIR_OK;
+    if (the->refuse != NULL)
+        rc = the->refuse(the, &count);
     *post_out = (struct weir_post){.accepted = count};
     bool failed = the->failed[number_of(qp)];
     for (uint32_t i = 0; i < count; i++) {
@@ -209,7 +212,7 @@ static int post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t cou
             the->poisoned |= wrs[i].length == the->poison;
         }
     }
-    return WEIR_OK;
+    return rc;
 }
 
 static int post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
@@ -390,10 +393,13 @@ bool lone_words(struct lone *lone, uint32_t qp, uint64_t number, const struct wo
     return arrive(lone, qp, &data, bytes, length);
 }
 
-bool lone_notes(struct lone *lone, uint32_t qp, uint64_t number, const void *bytes,
+bool lone_notes(struct lone *lone, uint32_t qp, uint64_t number, uint64_t base, const void *bytes,
                 uint32_t length) {
-    struct wire_data data = {
-        .kind = WIRE_NOTES, .parts = 1, .payload_length = (uint16_t)length, .number = number};
+    struct wire_data data = {.kind = WIRE_NOTES,
+                             .parts = 1,
+                             .payload_length = (uint16_t)length,
+                             .number = number,
+                             .base = base};
     return arrive(lone, qp, &data, bytes, length);
 }
 

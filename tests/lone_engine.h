@@ -98,6 +98,8 @@ struct lone {
     void (*on_register)(struct lone *lone); /* while memory is registered or released */
     /* Each WR when it is posted, on that QP. */
     void (*on_post)(struct lone *lone, uint32_t qp, const struct weir_wr *wr);
+    /* What the device says to a post of so many WRs, and how many of them it takes. */
+    int (*refuse)(struct lone *lone, uint32_t *count_io);
     uint32_t fail_all;   /* enum weir_cqe_status: how what is posted ends, if not 0 */
     uint32_t poison;     /* what is posted is done when it is polled, but all of it flushes if
                           * one of it has so many bytes; 0: see above */
@@ -218,7 +220,7 @@ bool lone_immediate(struct lone *lone, uint32_t qp);
 /* A word about messages arrives there. */
 bool lone_words(struct lone *lone, uint32_t qp, uint64_t number, const struct word *word);
 /* Notes of several messages, the first under this number; the bytes are the test's. */
-bool lone_notes(struct lone *lone, uint32_t qp, uint64_t number, const void *bytes,
+bool lone_notes(struct lone *lone, uint32_t qp, uint64_t number, uint64_t base, const void *bytes,
                 uint32_t length);
 /* By such a word, instance n tells of its inbox of this number: one chunk of 4096 bytes. */
 bool lone_inbox(struct lone *lone, uint32_t qp, uint64_t number, uint32_t n, uint32_t inbox);

@@ -200,6 +200,12 @@ static void test_M10_what_the_device_counts(void **state) {
     assert_int_equal(counts.sent, UINT64_C(4000000000000));
     assert_int_equal(counts.received, 28);
     assert_int_equal(counts.bytes_per_s, UINT64_C(12500000000));
+    put_count(root, "rate", "2.5 Gb/sec (1X SDR)\n");
+    assert_true(verbs_counts(device, &counts));
+    assert_int_equal(counts.bytes_per_s, 312500000);
+    put_count(root, "rate", "?\n");
+    assert_true(verbs_counts(device, &counts));
+    assert_int_equal(counts.bytes_per_s, 0);
     device_close(device);
     snprintf(command, sizeof(command), "rm -r %s", root);
     assert_int_equal(system(command), 0);

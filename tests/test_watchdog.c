@@ -693,7 +693,7 @@ static void test_M10_receivers_that_are_not_ready(void **state) {
     assert_in_range(info.counted_ns, WATCH / 2, WATCH);
     assert_int_equal(info.completions, 0);
     assert_true(info.cq_entries > 0);
-    assert_says(&world, "the target has no receive for what is posted: 5 times in ");
+    assert_says(&world, "what is posted finds no receive at the target, it seems: 5 times in ");
     assert_says(&world, " not ready 5, repeats 2, port sent 0 B");
     lone->slow_bytes = 0;
     lone_run(lone);
@@ -729,6 +729,50 @@ static void test_M10_the_wire_is_full(void **state) {
     assert_says(&world, " and can carry 12.5 GB/s");
     pass(&world, 2 * WATCH);
     assert_int_equal(info_of(&world).cause, WEIR_STALL_QP);
+    lone_close(lone);
+}
+
+/* A host that does not answer is the cause, whoever else uses the port meanwhile. */
+static void test_M10_a_host_that_is_gone_beside_other_users(void **state) {
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct world world;
+        struct lone *lone = begin(&world, NULL);
+        lone->counts = lone->host_silent = world.silent = true;
+        lone->retransmits = 7;
+        lone->counted.bytes_per_s = 1000000000;
+        lone->slow_bytes = 64;
+        write_of(&world, 64);
+        for (int i = 0; i < 8; i++) {
+            pass(&world, WATCH / 4);
+            lone->counted.not_ready += k == 0;
+            lone->counted.received += k == 0 ? 0 : 240000000;
+        }
+        assert_int_equal(lone_event(lone).value, WEIR_STALL_HOST);
+        assert_int_equal(info_of(&world).cause, WEIR_STALL_HOST);
+        assert_int_equal(info_of(&world).control_retransmits, 7);
+        lone_close(lone);
+    }
+}
+
+/* Counts that somebody cleared are none. */
+static void test_M10_counts_that_go_back(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    lone->counts = true;
+    lone->counted = (struct weir_device_counts){
+        .not_ready = 1000, .repeats = 9, .sent = 1000000, .received = 5, .bytes_per_s = 1000000000};
+    lone->slow_bytes = 64;
+    write_of(&world, 64);
+    pass(&world, WATCH / 4 * 3);
+    lone->counted = (struct weir_device_counts){.bytes_per_s = 1000000000};
+    pass(&world, WATCH);
+    assert_int_equal(lone_event(lone).value, WEIR_STALL_QP);
+    assert_int_equal(info_of(&world).device_not_ready, 0);
+    assert_int_equal(info_of(&world).device_repeats, 0);
+    assert_int_equal(info_of(&world).port_sent, 0);
+    assert_int_equal(info_of(&world).port_received, 0);
     lone_close(lone);
 }
 
@@ -1532,6 +1576,52 @@ static void test_M10_closing_another_name_ends_no_stall(void **state) {
 
 /* ---- the calls --------------------------------------------------------- */
 
+static int takes_one_of_two(struct lone *lone, uint32_t *count_io) {
+    (void)lone;
+    if (*count_io < 2)
+        return WEIR_OK;
+    *count_io = 1;
+    return WEIR_EAGAIN;
+}
+
+static int takes_none(struct lone *lone, uint32_t *count_io) {
+    (void)lone;
+    *count_io = 0;
+    return WEIR_EDEVICE;
+}
+
+/* Notes wait for credits behind an orphan; the device fails as it is to be closed. */
+static void test_S7_notes_wait_behind_an_orphan_that_cannot_be_closed(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    assert_int_equal(lone->engine->options.qp_count, 1);
+    send_to(&world, 7);
+    say_meet(&world, 1);
+    say_grant(&world, 2, true);
+    for (int i = 0; i < 20; i++)
+        send_to(&world, 7);
+    lone_pass(lone, WATCH / 8);
+    assert_in_range(info_of(&world).credit_waits, 2, 20);
+    lone->slow_bytes = 16;
+    write_of(&world, 16);
+    lone->refuse = takes_one_of_two;
+    weir_segment segments[2] = {{world.local, world.remote, 0, 0, 8},
+                                {world.local, world.remote, 64, 64, 8}};
+    weir_transfer transfer;
+    assert_int_equal(weir_write(lone->engine, world.peer, segments, 2, NULL, &transfer), WEIR_OK);
+    lone_run(lone);
+    assert_int_equal(lone->engine->stats.partial_posts, 1);
+    assert_true(lone->engine->qps[0].ledger.open);
+    lone->refuse = takes_none;
+    lone->slow_bytes = 0;
+    lone_run(lone);
+    lone_pass(lone, WATCH);
+    assert_int_equal(lone->engine->stats.sessions_failed, 1);
+    lone->refuse = NULL;
+    lone_close(lone);
+}
+
 static void test_M10_arguments(void **state) {
     (void)state;
     struct world world;
@@ -1583,7 +1673,10 @@ int main(void) {
         cmocka_unit_test(test_M10_a_link_that_is_down),
         cmocka_unit_test(test_M10_receivers_that_are_not_ready),
         cmocka_unit_test(test_M10_the_wire_is_full),
+        cmocka_unit_test(test_M10_a_host_that_is_gone_beside_other_users),
+        cmocka_unit_test(test_M10_counts_that_go_back),
         cmocka_unit_test(test_M10_a_device_that_does_not_count),
+        cmocka_unit_test(test_S7_notes_wait_behind_an_orphan_that_cannot_be_closed),
         cmocka_unit_test(test_M10_a_device_that_keeps_a_broken_session),
         cmocka_unit_test(test_M10_receives_that_the_device_refuses),
         cmocka_unit_test(test_M10_bytes_in_flight),

@@ -84,9 +84,9 @@ static void accept_notes(weir_engine *engine, struct peer *peer, const struct qp
         good = word_shared_take(&in, &left, &shared);
         make_room(&peer->received, &one);
         enum window_verdict seen = good ? window_check(&peer->received, one.number) : WINDOW_SEEN;
-        good &= seen != WINDOW_BEYOND;
         engine->stats.notifications_duplicate += good && seen == WINDOW_SEEN;
-        if (!good || seen == WINDOW_SEEN)
+        engine->stats.data_malformed += seen == WINDOW_BEYOND; /* as one that comes alone */
+        if (!good || seen != WINDOW_NEW)
             continue;
         window_mark(&peer->received, one.number);
         if (!standing_is_up(&peer->standing))

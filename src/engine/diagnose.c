@@ -16,6 +16,7 @@
 #include "streams.h"
 #include "tables.h"
 
+#define COUNTS_NS UINT64_C(10000000) /* what the device counts is read so often, at most */
 #define WIRE_FULL 0.75 /* of the port's rate: headers and acknowledgements take their part */
 
 /* ---- figures ----------------------------------------------------------- */
@@ -104,6 +105,25 @@ static void count_session(const weir_engine *engine, const struct peer *peer,
     }
 }
 
+/* Many peers may be stalled at once, and the device is the same for all. */
+bool diagnose_counts(weir_engine *engine, struct weir_device_counts *out) {
+    struct device_counted *last = &engine->device_counted;
+    uint64_t now = engine_clock(engine);
+    if (engine->device_ops->counts == NULL)
+        return false;
+    if (last->at_ns == 0 || now - last->at_ns >= COUNTS_NS) {
+        last->at_ns = now;
+        last->known = engine->device_ops->counts(engine->device, &last->counts);
+    }
+    *out = last->counts;
+    return last->known;
+}
+
+/* Counts may be cleared meanwhile, by whoever looks after the device. */
+static uint64_t since(uint64_t from, uint64_t now) {
+    return now > from ? now - from : 0;
+}
+
 /* What was counted since the peer was asked. */
 static void count_device(weir_engine *engine, const struct watch *watch, weir_stall_info *out) {
     const struct watch_counts *from = &watch->notes->counts;
@@ -113,13 +133,13 @@ static void count_device(weir_engine *engine, const struct watch *watch, weir_st
     out->counted_ns = engine_clock(engine) - from->at_ns;
     out->completions = engine->polled - from->polled;
     out->cq_entries = engine->caps.cq_capacity;
-    if (!from->device || !engine->device_ops->counts(engine->device, &now))
+    if (!from->device || !diagnose_counts(engine, &now))
         return;
     out->device_counts = 1;
-    out->device_not_ready = now.not_ready - from->of_device.not_ready;
-    out->device_repeats = now.repeats - from->of_device.repeats;
-    out->port_sent = now.sent - from->of_device.sent;
-    out->port_received = now.received - from->of_device.received;
+    out->device_not_ready = since(from->of_device.not_ready, now.not_ready);
+    out->device_repeats = since(from->of_device.repeats, now.repeats);
+    out->port_sent = since(from->of_device.sent, now.sent);
+    out->port_received = since(from->of_device.received, now.received);
     out->port_bytes_per_s = now.bytes_per_s;
 }
 
@@ -318,17 +338,14 @@ static bool is_theirs(uint32_t cause, int error) {
 static bool wire_is_full(const weir_stall_info *out) {
     uint64_t more = out->port_sent > out->port_received ? out->port_sent : out->port_received;
     double most = (double)out->port_bytes_per_s * (double)out->counted_ns / 1e9;
-    return most > 0 && (double)more >= WIRE_FULL * most;
+    return out->counted_ns >= COUNTS_NS && most > 0 && (double)more >= WIRE_FULL * most;
 }
 
 static uint32_t worse(weir_engine *engine, const struct peer *peer, uint32_t cause,
                       weir_stall_info *out) {
     if ((is_theirs(cause, out->error) || cause == WEIR_STALL_TURN) && link_is_down(engine))
         return WEIR_STALL_LINK;
-    if (cause == WEIR_STALL_QP && out->device_not_ready > 0)
-        return WEIR_STALL_NOT_READY;
-    if ((cause == WEIR_STALL_QP || cause == WEIR_STALL_INFLIGHT || cause == WEIR_STALL_TURN) &&
-        wire_is_full(out))
+    if ((cause == WEIR_STALL_INFLIGHT || cause == WEIR_STALL_TURN) && wire_is_full(out))
         return WEIR_STALL_WIRE;
     if (!is_theirs(cause, out->error))
         return cause;
@@ -336,8 +353,10 @@ static uint32_t worse(weir_engine *engine, const struct peer *peer, uint32_t cau
     take_word(engine, peer, out);
     if (out->host_silent != 0)
         return WEIR_STALL_HOST;
-    if (cause == WEIR_STALL_QP)
-        return cause; /* its device answers for it, whatever its process does */
+    if (cause == WEIR_STALL_QP) /* its device answers for it, whatever its process does */
+        return out->device_not_ready > 0 ? WEIR_STALL_NOT_READY
+               : wire_is_full(out)       ? WEIR_STALL_WIRE
+                                         : cause;
     if (is_stopped(engine, peer))
         return WEIR_STALL_PEER_STOPPED;
     if (is_absent(engine, out))
@@ -365,7 +384,8 @@ static bool breaks(const weir_engine *engine, const struct peer *peer, uint32_t 
     const struct watch *watch = &peer->watch;
     bool moment = cause == WEIR_STALL_DRAIN || cause == WEIR_STALL_SETTLE ||
                   cause == WEIR_STALL_CONNECT || cause == WEIR_STALL_QP ||
-                  cause == WEIR_STALL_NOT_READY || cause == WEIR_STALL_TURN;
+                  cause == WEIR_STALL_NOT_READY || cause == WEIR_STALL_WIRE ||
+                  cause == WEIR_STALL_TURN;
     uint64_t ups = peer->sessions_up - watch->sessions_up;
     if (!moment || !watch->works || engine->watch_next_ns == 0 || ups < SEVERAL)
         return false;

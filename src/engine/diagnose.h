@@ -5,6 +5,9 @@
 
 #include "state.h"
 
+/* What the device counts, as it was read some milliseconds ago, at most. */
+bool diagnose_counts(weir_engine *engine, struct weir_device_counts *out);
+
 /* Whether work of the application's is outstanding for the peer. Of one whose instance is gone, or
  * that turned out to be another, none is. */
 bool diagnose_works(const weir_engine *engine, const struct peer *peer);

@@ -3,8 +3,8 @@
  *
  * Owns the rules of admission. Slots are taken only by the chain that is posted now, and never held
  * while waiting for more. A chain has at most chain_max WRs and fills at most a quarter of the
- * queue. An unsignalled tail is closed in time (ledger.h). So a full queue drains by itself. Whose
- * turn it is is turns.c's.
+ * queue. (A SEND of several notes holds a slot for each.) An unsignalled tail is closed in time
+ * (ledger.h). So a full queue drains by itself. Whose turn it is is turns.c's.
  *
  * Order within a notified transfer: on a session that is ordered on both sides the notification's
  * parts follow written data on each QP that carried some. On other sessions, and behind reads, the
@@ -381,9 +381,9 @@ uint32_t post_notes(weir_engine *engine, struct peer *peer, uint32_t index) {
     wr.flags |= WEIR_WR_SIGNALED;
     struct weir_post post;
     engine->device_ops->post_send(qp->qp, &wr, 1, &post);
+    engine->stats.posts++;
     if (post.accepted == 0)
         return 0; /* what the device says to the first one alone is heeded */
-    engine->stats.posts++;
     engine->stats.wrs_posted++;
     engine->stats.notes_shared += count;
     uint32_t next = first;

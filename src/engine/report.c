@@ -120,8 +120,9 @@ static double rate(uint64_t bytes, uint64_t ns) {
 static void say_device_counts(const weir_stall_info *info, char *out, size_t size) {
     if (info->cause == WEIR_STALL_NOT_READY)
         snprintf(out, size,
-                 "the target has no receive for what is posted: %" PRIu64 " times in %" PRIu64
-                 " ms this device was told that a receiver was not ready",
+                 "what is posted finds no receive at the target, it seems: %" PRIu64
+                 " times in %" PRIu64
+                 " ms this device, with all its users, was told that a receiver was not ready",
                  info->device_not_ready, info->counted_ns / NS_PER_MS);
     else
         snprintf(out, size,

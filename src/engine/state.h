@@ -213,7 +213,6 @@ struct watch_step {
     int broke; /* why the session before it broke; 0: there was none, or nobody knows */
 };
 
-/* What is longer, of a peer that was stalled: backed when one was. */
 /* What was counted when the peer was asked how it is, in this stillness. */
 struct watch_counts {
     uint64_t at_ns;  /* 0: it was not yet */
@@ -222,6 +221,7 @@ struct watch_counts {
     struct weir_device_counts of_device;
 };
 
+/* What is longer, of a peer that was stalled or near it: backed when one was. */
 struct watch_notes {
     weir_stall_info last;   /* the last stall, as it was when it was told: once there were stalls */
     struct watch_step step; /* of the handshake, then */
@@ -251,6 +251,7 @@ struct watch {
     uint64_t said_ns;   /* when the question was sent last */
     bool answered;      /* that question; the answer to one before stays until then */
     bool heard;         /* one of them was */
+    bool counted;       /* notes->counts is of this stillness */
     uint64_t answer_ns; /* how long that took */
     struct watch_notes *notes;
 };
@@ -668,7 +669,12 @@ struct weir_engine {
     struct peer *peers;
     struct parts *parts;             /* of each peer */
     struct watch_notes *watch_notes; /* likewise */
-    struct ep_pile pile;             /* of their attempts */
+    struct device_counted {          /* what the device counted, when it was asked last */
+        uint64_t at_ns;
+        bool known;
+        struct weir_device_counts counts;
+    } device_counted;
+    struct ep_pile pile; /* of their attempts */
     uint32_t peers_max;
     uint32_t peers_mask;     /* the table's size is a power of two, if not all of it is used */
     uint64_t fast_bytes_end; /* the fast way in is for less than this: 0 without a reserve */

@@ -122,6 +122,8 @@ static int post_waiters_of(weir_engine *engine, struct peer *peer, uint32_t firs
                 return turns;
             }
             uint32_t shared = first == LIST_WORDS ? post_notes(engine, peer, i) : 0;
+            if (peer->live == NONE)
+                break; /* the session broke over an orphan that had to be closed first */
             if (shared > 0) {
                 engine->worked = true;
                 turns++;

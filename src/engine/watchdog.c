@@ -91,11 +91,10 @@ static void judge(weir_engine *engine, struct peer *peer, uint64_t now, bool beh
 
 /* What is counted from now on is of this stillness. */
 static void count_from(weir_engine *engine, struct watch_counts *counts, uint64_t now) {
-    const struct weir_device_ops *ops = engine->device_ops;
     if (counts->at_ns != 0)
         return;
     *counts = (struct watch_counts){.at_ns = now, .polled = engine->polled};
-    counts->device = ops->counts != NULL && ops->counts(engine->device, &counts->of_device);
+    counts->device = diagnose_counts(engine, &counts->of_device);
 }
 
 /* late: nobody has looked for as long as a stall takes. behind: completions have waited for
@@ -129,13 +128,16 @@ static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool l
         watch->behind = false;
         watch->put_off = 0;
         watch->sessions_up = peer->sessions_up;
-        watch->notes->counts.at_ns = 0;
+        if (watch->counted)
+            watch->notes->counts.at_ns = 0;
+        watch->counted = false;
         ask_over(peer);
         return true;
     }
     if (now - watch->moved_ns >= engine->options.watchdog_ns / 2) {
         ask_peer(engine, peer, now);
         count_from(engine, &watch->notes->counts, now);
+        watch->counted = true;
     }
     if (now - watch->from_ns >= engine->options.watchdog_ns)
         judge(engine, peer, now, behind);

@@ -14,8 +14,8 @@
 #include "fork.h"
 #include "verbs.h"
 
-#define WORD_BYTES      4 /* port_xmit_data and port_rcv_data count words of these */
-#define BITS_OF_GIGABIT 1e9
+#define WORD_BYTES       4 /* port_xmit_data and port_rcv_data count words of these */
+#define TENTH_OF_GIGABIT UINT64_C(100000000)
 
 /* Of each, what the drivers name that counts it. They have no name in common, so all are added. */
 static const char *const not_ready[] = {
@@ -70,6 +70,15 @@ static bool add_all(const struct weir_device *device, const char *const *names, 
     return counted;
 }
 
+/* "2.5 Gb/sec (1X SDR)", whatever the locale. */
+static uint64_t rate_of(const char *text) {
+    char *end;
+    unsigned long long whole = strtoull(text, &end, 10), tenths = 0;
+    if (end[0] == '.' && end[1] >= '0' && end[1] <= '9')
+        tenths = (unsigned long long)(end[1] - '0');
+    return whole < 1000000 ? (whole * 10 + tenths) * (TENTH_OF_GIGABIT / 8) : 0;
+}
+
 bool verbs_counts(struct weir_device *device, struct weir_device_counts *out) {
     char text[64];
     *out = (struct weir_device_counts){0};
@@ -78,9 +87,7 @@ bool verbs_counts(struct weir_device *device, struct weir_device_counts *out) {
     bool bytes = add(device, "counters/port_xmit_data", WORD_BYTES, &out->sent) &&
                  add(device, "counters/port_rcv_data", WORD_BYTES, &out->received);
     /* Soft-RoCE has a rate, which says nothing, and does not count bytes. */
-    double gigabits =
-        bytes && read_text(device, "rate", text, sizeof text) ? strtod(text, NULL) : 0;
-    if (gigabits > 0 && gigabits < 1e6)
-        out->bytes_per_s = (uint64_t)(gigabits * BITS_OF_GIGABIT / 8);
+    if (bytes && read_text(device, "rate", text, sizeof text))
+        out->bytes_per_s = rate_of(text);
     return counted || bytes;
 }
