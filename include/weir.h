@@ -966,7 +966,7 @@ typedef struct weir_stall_info {
     /* What was counted since the peer was to be asked, which is counted_ns ago. Zeros before: */
     uint64_t counted_ns;
     uint64_t completions;      /* that this engine took from its device's CQs, of all peers */
-    uint32_t cq_entries;       /* that those CQs have */
+    uint32_t cq_entries;       /* that those CQs have; 0: the device has none; shm */
     uint32_t device_counts;    /* 1: the device counts at least one of the next four, of all its
                                 * users together; 0 is also what is not counted; verbs */
     uint64_t device_not_ready; /* answers that came, that a receiver was not ready (RNR) */

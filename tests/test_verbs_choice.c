@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "verbs_fake.h"
 
@@ -203,6 +204,11 @@ static void test_M10_what_the_device_counts(void **state) {
     put_count(root, "rate", "2.5 Gb/sec (1X SDR)\n");
     assert_true(verbs_counts(device, &counts));
     assert_int_equal(counts.bytes_per_s, 312500000);
+    /* What is there and cannot be read fails the reading. */
+    snprintf(path, sizeof(path), "%s/ports/1/hw_counters/to_retransmits", root);
+    assert_int_equal(symlink(path, path), 0);
+    assert_false(verbs_counts(device, &counts));
+    assert_int_equal(unlink(path), 0);
     put_count(root, "rate", "?\n");
     assert_true(verbs_counts(device, &counts));
     assert_int_equal(counts.bytes_per_s, 0);

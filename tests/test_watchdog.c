@@ -504,6 +504,29 @@ static void test_M10_nobody_takes_connections(void **state) {
     lone_close(lone);
 }
 
+/* This side lacks what a dial takes: nothing is said of the other one. */
+static void test_M10_an_address_that_cannot_be_dialled(void **state) {
+    (void)state;
+    weir_engine_options options = limits();
+    struct world world = {.lone = lone_open(&options)};
+    struct lone *lone = world.lone;
+    weir_event event = {0};
+    char text[WEIR_STALL_TEXT_MAX];
+    lone->dial_error = WEIR_EMFILE;
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &world.peer), WEIR_OK);
+    lone_submit_notification(lone, world.peer);
+    while (event.type == 0 && lone->now_ns < 5 * SECOND) {
+        lone_pass(lone, 5 * MS);
+        weir_event_take(lone->engine, &event);
+    }
+    assert_int_equal(event.type, WEIR_EVENT_STALLED);
+    assert_int_equal(event.error, WEIR_EMFILE);
+    assert_says(&world, "this side cannot make one: the address is dialled again after pauses");
+    assert_int_equal(weir_stall_text(lone->engine, world.peer, text, sizeof(text)), WEIR_OK);
+    assert_null(strstr(text, "nobody takes connections"));
+    lone_close(lone);
+}
+
 static void test_M10_a_peer_that_refuses_for_now(void **state) {
     (void)state;
     weir_engine_options options = limits();
@@ -1664,6 +1687,7 @@ int main(void) {
         cmocka_unit_test(test_M10_memory_that_is_refused),
         cmocka_unit_test(test_M10_a_handshake_that_is_not_answered),
         cmocka_unit_test(test_M10_nobody_takes_connections),
+        cmocka_unit_test(test_M10_an_address_that_cannot_be_dialled),
         cmocka_unit_test(test_M10_a_peer_that_refuses_for_now),
         cmocka_unit_test(test_M10_settle_is_not_answered),
         cmocka_unit_test(test_M10_no_session_comes_after_one_that_broke),

@@ -132,7 +132,7 @@ static void count_device(weir_engine *engine, const struct watch *watch, weir_st
         return;
     out->counted_ns = engine_clock(engine) - from->at_ns;
     out->completions = engine->polled - from->polled;
-    out->cq_entries = engine->caps.cq_capacity;
+    out->cq_entries = engine->caps.completes_inline ? 0 : engine->caps.cq_capacity;
     if (!from->device || !diagnose_counts(engine, &now))
         return;
     out->device_counts = 1;
@@ -466,6 +466,8 @@ static const char *step_of(const struct peer *peer) {
     case DIAL_ASKING:
         return "the address takes the connection, and nobody says who is there";
     case DIAL_PAUSE:
+        if (peer->dial_error == WEIR_EMFILE || peer->dial_error == WEIR_ENOMEM)
+            return "the address is dialled again after pauses";
         return "nobody takes connections at the address, which is dialled again after pauses";
     case DIAL_AWAITING:
         return "no address leads to it, so it has to call";

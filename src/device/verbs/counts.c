@@ -6,6 +6,7 @@
  * (rxe_hw_counters.c, mlx5's counters.c, irdma's and bnxt_re's hw_counters.c in Linux'
  * drivers/infiniband). A file that is not there counts nothing. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,27 +35,36 @@ static const char *const repeats[] = {
     NULL,
 };
 
-/* A file of the port; false: it is not there, or cannot be read. text_out is a string. */
-static bool read_text(const struct weir_device *device, const char *name, char *text_out,
-                      size_t size) {
+/* One look at the files. */
+struct reading {
+    const struct weir_device *device;
+    bool failed; /* a file is there, and cannot be read now: a sum without it would be a lie */
+};
+
+/* A file of the port; false: it is not there, or the reading failed. text_out is a string. */
+static bool read_text(struct reading *reading, const char *name, char *text_out, size_t size) {
+    const struct verbs_choice *choice = &reading->device->choice;
     char path[512];
-    snprintf(path, sizeof path, "%s/ports/%u/%s", device->choice.context->device->ibdev_path,
-             (unsigned)device->choice.port, name);
+    snprintf(path, sizeof path, "%s/ports/%u/%s", choice->context->device->ibdev_path,
+             (unsigned)choice->port, name);
     fork_hold();
-    int fd = fork_own(open(path, O_RDONLY | O_CLOEXEC));
+    int opened = open(path, O_RDONLY | O_CLOEXEC), error = errno;
+    int fd = fork_own(opened);
     fork_release();
-    if (fd < 0)
+    if (fd < 0) {
+        reading->failed |= error != ENOENT;
         return false;
+    }
     ssize_t length = read(fd, text_out, size - 1);
     fork_close(fd);
+    reading->failed |= length < 0;
     text_out[length > 0 ? length : 0] = '\0';
     return length > 0;
 }
 
-static bool add(const struct weir_device *device, const char *name, uint64_t factor,
-                uint64_t *sum) {
+static bool add(struct reading *reading, const char *name, uint64_t factor, uint64_t *sum) {
     char text[32], *end = text;
-    if (!read_text(device, name, text, sizeof text))
+    if (!read_text(reading, name, text, sizeof text))
         return false;
     unsigned long long count = strtoull(text, &end, 10);
     if (end == text)
@@ -63,10 +73,10 @@ static bool add(const struct weir_device *device, const char *name, uint64_t fac
     return true;
 }
 
-static bool add_all(const struct weir_device *device, const char *const *names, uint64_t *sum) {
+static bool add_all(struct reading *reading, const char *const *names, uint64_t *sum) {
     bool counted = false;
     for (int i = 0; names[i] != NULL; i++)
-        counted |= add(device, names[i], 1, sum);
+        counted |= add(reading, names[i], 1, sum);
     return counted;
 }
 
@@ -80,14 +90,15 @@ static uint64_t rate_of(const char *text) {
 }
 
 bool verbs_counts(struct weir_device *device, struct weir_device_counts *out) {
+    struct reading reading = {.device = device};
     char text[64];
     *out = (struct weir_device_counts){0};
-    bool counted = add_all(device, not_ready, &out->not_ready);
-    counted |= add_all(device, repeats, &out->repeats);
-    bool bytes = add(device, "counters/port_xmit_data", WORD_BYTES, &out->sent) &&
-                 add(device, "counters/port_rcv_data", WORD_BYTES, &out->received);
+    bool counted = add_all(&reading, not_ready, &out->not_ready);
+    counted |= add_all(&reading, repeats, &out->repeats);
+    bool bytes = add(&reading, "counters/port_xmit_data", WORD_BYTES, &out->sent) &&
+                 add(&reading, "counters/port_rcv_data", WORD_BYTES, &out->received);
     /* Soft-RoCE has a rate, which says nothing, and does not count bytes. */
-    if (bytes && read_text(device, "rate", text, sizeof text))
+    if (bytes && read_text(&reading, "rate", text, sizeof text))
         out->bytes_per_s = rate_of(text);
-    return counted || bytes;
+    return (counted || bytes) && !reading.failed;
 }
