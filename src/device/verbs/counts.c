@@ -48,8 +48,7 @@ static bool read_text(struct reading *reading, const char *name, char *text_out,
     snprintf(path, sizeof path, "%s/ports/%u/%s", choice->context->device->ibdev_path,
              (unsigned)choice->port, name);
     fork_hold();
-    int opened = open(path, O_RDONLY | O_CLOEXEC), error = errno;
-    int fd = fork_own(opened);
+    int fd = fork_own(open(path, O_RDONLY | O_CLOEXEC)), error = errno;
     fork_release();
     if (fd < 0) {
         reading->failed |= error != ENOENT;
