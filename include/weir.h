@@ -234,7 +234,7 @@ typedef struct weir_engine_options {
                                    * 4 * qp_count * the larger of sq_depth and recv_credits + 20,
                                    * which is what the QPs of one endpoint need; default: the
                                    * device's choice */
-    uint32_t poll_budget;         /* completions taken in a round of progress, and up to 17 times
+    uint32_t poll_budget;         /* completions taken in a round of progress, and up to 18 times
                                    * as many in one where a deadline is due; default 256, at most
                                    * 65,536 */
     uint64_t inflight_bytes_max;  /* payload of reads and writes posted and not yet accounted for,
