@@ -677,6 +677,9 @@ void profile_mail(uint64_t seed, struct sim_config *config) {
         }
     }
     config->work.crowded = sim_below(&prng, 4) == 0;
+    for (uint32_t i = 0; i < config->nodes; i++) { /* one WR a second would take for ever */
+        config->work.crowded &= config->work.pace_ns[i] < 1000000000;
+    }
 }
 
 /* ---- printing ---------------------------------------------------------- */

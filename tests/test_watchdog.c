@@ -396,6 +396,51 @@ static void test_M10_memory_that_is_not_handed_over(void **state) {
     }
 }
 
+static uint32_t said[WORD_KIND_END];
+
+/* Counts the words that the engine says. */
+static void count_words(struct lone *lone, uint32_t qp, const struct weir_wr *wr) {
+    const uint8_t *in = (const uint8_t *)(uintptr_t)wr->laddr;
+    struct wire_data data;
+    (void)lone, (void)qp;
+    if (wr->opcode != WEIR_OP_SEND ||
+        wire_data_decode(in, (uint32_t)wr->length, &data) != WEIR_OK || data.kind != WIRE_WORDS)
+        return;
+    uint32_t used = 0, one = 0;
+    for (struct word word; used < data.payload_length; used += one) {
+        assert_int_equal(
+            word_decode(in + WIRE_DATA_SIZE + used, data.payload_length - used, &word, &one),
+            WEIR_OK);
+        said[word.kind]++;
+    }
+}
+
+/* Room that is called for goes back while there is no memory to write to, and is not wanted before
+ * there is: two senders would be given each other's chunks for as long as that takes. */
+static void test_M5_no_room_is_wanted_without_memory(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    lone->on_post = count_words;
+    memset(said, 0, sizeof(said));
+    lone->import_error = WEIR_EMFILE;
+    send_to(&world, 7);
+    assert_int_equal(said[WORD_WANT], 1); /* by which it is met */
+    say_meet(&world, 1);
+    say_grant(&world, 2, true);
+    lone_run(lone);
+    assert_true(lone_words(lone, 0, 3, &(struct word){.kind = WORD_CALL, .inbox = 7, .place = 1}));
+    pass(&world, WATCH / 2);
+    assert_int_equal(said[WORD_SHUT], 1);
+    assert_int_equal(said[WORD_WANT], 1);
+    assert_int_equal(info_of(&world).cause, WEIR_STALL_INBOX_MEMORY);
+    lone->import_error = WEIR_OK;
+    pass(&world, WATCH / 2);
+    assert_int_equal(said[WORD_WANT], 2);
+    assert_int_equal(info_of(&world).cause, WEIR_STALL_INBOX_FULL);
+    lone_close(lone);
+}
+
 /* A message that comes between two tries is sent with the next one; when none waits, the next
  * message is the first to try again. */
 static void test_M10_memory_that_is_handed_over_at_last(void **state) {
@@ -1682,6 +1727,7 @@ int main(void) {
         cmocka_unit_test(test_M10_credits_of_messages),
         cmocka_unit_test(test_M10_inboxes),
         cmocka_unit_test(test_M10_memory_that_is_not_handed_over),
+        cmocka_unit_test(test_M5_no_room_is_wanted_without_memory),
         cmocka_unit_test(test_M10_memory_that_is_handed_over_at_last),
         cmocka_unit_test(test_M10_memory_is_no_reason_without_a_session),
         cmocka_unit_test(test_M10_memory_that_is_refused),

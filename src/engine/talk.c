@@ -71,6 +71,12 @@ static bool asks_now(const weir_engine *engine, const struct stream *stream) {
            stream->outbox.wanted > stream->outbox.grants;
 }
 
+/* Room is of no use before there is memory to write to. Two senders that wait for that would be
+ * given each other's chunks, have them called back, and want them again, as fast as words go. */
+static bool may_want(const struct stream *stream) {
+    return stream->import_error == WEIR_OK;
+}
+
 /* copied_io: bytes that this processor has copied in this turn of the peer; with `most` of them it
  * is the turn of others. */
 static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *stream,
@@ -105,7 +111,8 @@ static void put_waiting(weir_engine *engine, struct peer *peer, struct stream *s
     outbox_yield(&stream->outbox);
     if (stream->waiting.head == NONE)
         outbox_idle(&stream->outbox);
-    if (outbox_shuts(&stream->outbox) || outbox_wants(&stream->outbox, stream->waiting_bytes) ||
+    if (outbox_shuts(&stream->outbox) ||
+        (may_want(stream) && outbox_wants(&stream->outbox, stream->waiting_bytes)) ||
         asks_now(engine, stream))
         peer->talk.due = true;
 }
@@ -159,7 +166,7 @@ static bool say_of(weir_engine *engine, struct peer *peer, struct stream *stream
     if (ahead && outbox_is_last(&stream->outbox))
         return true;
     word->kind = WORD_WANT;
-    if (outbox_want(&stream->outbox, stream->waiting_bytes, &word->grants)) {
+    if (may_want(stream) && outbox_want(&stream->outbox, stream->waiting_bytes, &word->grants)) {
         stream->asked = stream->full = 0;
         TRACE_OFTEN(engine, no_room, peer, 0, stream->inbox, 0);
         return true;
