@@ -29,8 +29,8 @@ static const char *const repeats[] = {
     "hw_counters/completer_retry_err",   /* rxe: the time was over, or a NAK came */
     "hw_counters/local_ack_timeout_err", /* mlx5: the time was over, */
     "hw_counters/packet_seq_err",        /* and a NAK came */
-    "hw_counters/to_retransmits",        /* bnxt_re, likewise */
-    "hw_counters/seq_err_naks_rcvd",     /* */
+    "hw_counters/to_retransmits",        /* bnxt_re: the time was over, */
+    "hw_counters/seq_err_naks_rcvd",     /* and a NAK came */
     "hw_counters/tcpRetransSegs",        /* irdma, iWARP */
     NULL,
 };
