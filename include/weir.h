@@ -963,7 +963,7 @@ typedef struct weir_stall_info {
                                    * or was not asked */
     uint32_t host_silent;         /* 1: its host acknowledges nothing on the control connection */
     uint32_t control_retransmits; /* how often TCP has repeated what it does not, in a row */
-    /* What was counted since the peer was to be asked, which is counted_ns ago. Zeros before: */
+    /* Counts since the question to the peer was due, counted_ns ago. Zeros before: */
     uint64_t counted_ns;
     uint64_t completions;      /* that this engine took from its device's CQs, of all peers */
     uint32_t cq_entries;       /* that those CQs have; 0: the device has none; shm */

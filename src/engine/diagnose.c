@@ -124,7 +124,7 @@ static uint64_t since(uint64_t from, uint64_t now) {
     return now > from ? now - from : 0;
 }
 
-/* What was counted since the peer was asked. */
+/* Fills in the counts since the peer was asked. */
 static void count_device(weir_engine *engine, const struct watch *watch, weir_stall_info *out) {
     const struct watch_counts *from = &watch->notes->counts;
     struct weir_device_counts now;

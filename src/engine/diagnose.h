@@ -5,7 +5,7 @@
 
 #include "state.h"
 
-/* What the device counts, as it was read some milliseconds ago, at most. */
+/* The device's counts, some milliseconds old at most. False: it has none. */
 bool diagnose_counts(weir_engine *engine, struct weir_device_counts *out);
 
 /* Whether work of the application's is outstanding for the peer. Of one whose instance is gone, or

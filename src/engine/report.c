@@ -354,7 +354,7 @@ static void say_word(const weir_stall_info *info, char *out, size_t size) {
     snprintf(out, size, "%s%s; TCP repeats %" PRIu32, answer, silent, info->control_retransmits);
 }
 
-/* What was counted since the peer was asked. */
+/* Writes the counts since the peer was asked. */
 static void say_counts(const weir_stall_info *info, char *out, size_t size) {
     char device[COUNTS_BYTES / 2] = "";
     out[0] = '\0';

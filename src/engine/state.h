@@ -213,7 +213,7 @@ struct watch_step {
     int broke; /* why the session before it broke; 0: there was none, or nobody knows */
 };
 
-/* What was counted when the peer was asked how it is, in this stillness. */
+/* The counts at the time when the peer was asked how it is, in this stillness. */
 struct watch_counts {
     uint64_t at_ns;  /* 0: it was not yet */
     uint64_t polled; /* of the engine */
@@ -221,7 +221,7 @@ struct watch_counts {
     struct weir_device_counts of_device;
 };
 
-/* What is longer, of a peer that was stalled or near it: backed when one was. */
+/* The longer part of a watch: backed for peers that were stalled, or near it. */
 struct watch_notes {
     weir_stall_info last;   /* the last stall, as it was when it was told: once there were stalls */
     struct watch_step step; /* of the handshake, then */

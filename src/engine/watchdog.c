@@ -22,7 +22,7 @@
  * and a stall that such a look finds is this engine's own, and told that much later at most.
  *
  * When half of watchdog_ns has passed, the peer is asked how it is (ask.c), so that there is its
- * word, or its silence, by the time that STALLED is told. What the device counts is noted then,
+ * word, or its silence, by the time that STALLED is told. The device's counts are noted then,
  * too: the difference is the stall's.
  *
  * A look may come upon work that is about to be posted, as in the step in which a session comes up
