@@ -1045,7 +1045,8 @@ WEIR_API int weir_stall_text(weir_engine *engine, weir_peer peer, char *text_out
                         "none")                                                                    \
     X(peer_stalls, "stalls of peers that were told: work outstanding, and none of it completed")   \
     X(messages_lent, "of messages_sent: in a loan that the receiver reads where it is")            \
-    X(notes_shared, "notes of messages that went to the device in one SEND with others")
+    X(notes_shared, "notes of messages that went to the device in one SEND with others")           \
+    X(messages_gathered, "messages whose data was written by one WR with others'")
 
 typedef struct weir_engine_info {
     size_t size;

@@ -58,6 +58,7 @@ struct sim_nic_config {
     uint32_t mtu_max;
     uint32_t rd_atomic_max;
     uint32_t inline_bytes_max;
+    uint32_t gathers_max;   /* pieces of local memory in one write; 0: none gathers */
     uint32_t pieces_max;    /* a message arrives in up to this many packets */
     uint32_t ring_turn_max; /* completions of one ring before the next has its turn */
     uint32_t retry_count;

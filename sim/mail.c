@@ -3,7 +3,8 @@
  *
  * Owns the letters: who sent each to which inbox, and what came of it. Their content, order and
  * number are judged where they are taken, their ends where they are told. Each node has inboxes of
- * the same numbers, opens some late, and closes some. */
+ * the same numbers, opens some late, and closes some. It is long because it has the whole life of a
+ * letter, and its judge. */
 #include "mail.h"
 
 #include <stdlib.h>
@@ -21,6 +22,7 @@ enum {
     MAIL_MANY =
         6, /* letters that are sent at once, at most; crowded: all that there are slots for */
     MAIL_PARTS = 8,
+    MAIL_ALIKE = 128,    /* lengths of letters that are alike */
     MAIL_NOW = 7,        /* every so many letters one does not wait for room */
     MAIL_EVERY = 3,      /* fewer letters an act than this */
     MAIL_LETTERS = 3000, /* of a run */
@@ -228,6 +230,11 @@ static uint32_t draw_length(struct sim_prng *prng) {
     }
 }
 
+/* One that has data, as the others of its call. */
+static uint32_t draw_alike(struct sim_prng *prng, uint32_t least) {
+    return least + (uint32_t)sim_below(prng, MAIL_ALIKE);
+}
+
 static weir_transfer_options options_of(const struct sim_app *app, const struct letter *letter,
                                         uint32_t number) {
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
@@ -268,13 +275,13 @@ static int send_lent(struct sim_app *app, struct letter *letter, uint32_t number
     return error;
 }
 
-/* Writes the letter, and cuts it into parts; returns how many. */
+/* Writes the letter, and cuts it into at most so many parts; returns how many. */
 static uint32_t write_letter(struct sim_app *app, const struct letter *letter, uint32_t number,
-                             weir_part parts_out[MAIL_PARTS]) {
+                             uint32_t parts_max, weir_part parts_out[MAIL_PARTS]) {
     struct mail_node *node = node_of(app);
     struct sim_prng *prng = app_prng(app);
     uint8_t *bytes = node->bytes[letter->slot];
-    uint32_t at = 0, parts = 1 + (uint32_t)sim_below(prng, MAIL_PARTS - 1);
+    uint32_t at = 0, parts = 1 + (uint32_t)sim_below(prng, parts_max);
 
     for (uint32_t i = 0; i < letter->length; i++) {
         bytes[i] = byte_of(number, i);
@@ -296,7 +303,7 @@ static uint32_t write_letter(struct sim_app *app, const struct letter *letter, u
 static int send_letter(struct sim_app *app, struct letter *letter, uint32_t number) {
     weir_transfer_options options = options_of(app, letter, number);
     weir_part part[MAIL_PARTS];
-    uint32_t parts = write_letter(app, letter, number, part);
+    uint32_t parts = write_letter(app, letter, number, MAIL_PARTS - 1, part);
 
     return weir_message_send(app->engine, app->peers[letter->to].handle, letter->inbox, part, parts,
                              &options, &letter->handle);
@@ -396,6 +403,11 @@ static void send_many(struct sim_app *app, uint32_t first) {
     uint32_t count = 0, slot = like.slot, number = first;
     size_t sent = 0;
     int error;
+    /* Their data may share WRs then. */
+    bool alike = crowded && sim_below(app_prng(app), 4) != 0;
+    uint32_t least =
+        alike ? WEIR_MESSAGE_COPY_MAX + 1 + (uint32_t)sim_below(app_prng(app), 2000) : 0;
+    uint32_t parts_max = alike ? 1 : MAIL_PARTS - 1;
 
     do {
         struct letter *letter = &mail->letters[number];
@@ -405,8 +417,11 @@ static void send_many(struct sim_app *app, uint32_t first) {
             letter->length = draw_length(app_prng(app));
             node->slots[slot] = number;
         }
-        out[count] =
-            (weir_outgoing){parts[count], write_letter(app, letter, number, parts[count]), number};
+        if (alike) {
+            letter->length = draw_alike(app_prng(app), least);
+        }
+        out[count] = (weir_outgoing){
+            parts[count], write_letter(app, letter, number, parts_max, parts[count]), number};
         count++;
         slot = free_slot(app);
         number = mail->count + 1;
@@ -475,7 +490,7 @@ static void act_send(struct sim_app *app) {
     letter->now = !letter->absent && mail->count % MAIL_NOW == 0;
     letter->lent = sim_below(prng, 3) == 0;
     node->slots[slot] = mail->count;
-    if (!letter->lent && !letter->queued && sim_below(prng, 3) == 0) {
+    if (!letter->lent && !letter->queued && (sim_below(prng, 3) == 0 || work->crowded)) {
         send_many(app, mail->count);
     } else {
         letter_sent(app, mail->count,

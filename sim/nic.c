@@ -590,6 +590,7 @@ static void caps_fill(const struct sim_nic_config *config, struct weir_device_ca
         .message_bytes_max = config->message_bytes_max,
         .post_bytes_max = config->post_bytes_max,
         .inline_bytes_max = config->inline_bytes_max,
+        .pieces_max = config->gathers_max,
         .sq_depth_max = config->sq_depth_max,
         .rq_depth_max = config->rq_depth_max,
         .cq_capacity = NIC_CQ_CAPACITY,

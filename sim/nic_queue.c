@@ -512,16 +512,37 @@ static void nic_fail(struct weir_device *nic) {
     }
 }
 
+static bool gather_is_legal(const struct weir_qp *qp, const struct weir_wr *wr, bool is_first) {
+    const struct weir_sge *pieces = (const struct weir_sge *)(uintptr_t)wr->laddr;
+    uint64_t length = 0;
+
+    if (wr->pieces == 0) {
+        return true;
+    }
+    if (!is_first || wr->opcode != WEIR_OP_WRITE || (wr->flags & WEIR_WR_INLINE) != 0 ||
+        wr->pieces > qp->nic->config->gathers_max) {
+        return false;
+    }
+    for (uint32_t i = 0; i < wr->pieces; i++) {
+        length += pieces[i].length;
+        if (pieces[i].length == 0) {
+            return false;
+        }
+    }
+    return length == wr->length;
+}
+
 /* 0, or why the WR can never be posted. */
-static int wr_check(const struct weir_qp *qp, const struct weir_wr *wr) {
+static int wr_check(const struct weir_qp *qp, const struct weir_wr *wr, bool is_first) {
     const struct sim_nic_config *config = qp->nic->config;
 
     if (wr->opcode >= WEIR_OPCODES || wr->length > config->message_bytes_max ||
-        ((wr->flags & WEIR_WR_INLINE) != 0 && wr->length > config->inline_bytes_max)) {
+        ((wr->flags & WEIR_WR_INLINE) != 0 && wr->length > config->inline_bytes_max) ||
+        !gather_is_legal(qp, wr, is_first)) {
         sim_violation(qp->nic->world,
                       "S15 n%u qp %u: a WR that the device's caps rule out: opcode %u, flags %u, "
-                      "%llu bytes",
-                      qp->nic->node->index, qp->qpn, wr->opcode, wr->flags,
+                      "%u pieces, %llu bytes",
+                      qp->nic->node->index, qp->qpn, wr->opcode, wr->flags, wr->pieces,
                       (unsigned long long)wr->length);
         return WEIR_EINVAL;
     }
@@ -607,7 +628,7 @@ int nic_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
     }
     error = post_fault(qp, count, &limit);
     for (uint32_t i = 0; i < limit; i++) {
-        int refused = wr_check(qp, &wrs[i]);
+        int refused = wr_check(qp, &wrs[i], i == 0);
 
         bytes += wrs[i].length;
         if (refused == 0 && i != 0 && bytes > nic->config->post_bytes_max) {

@@ -102,6 +102,34 @@ static uint64_t wire_arrival(struct weir_device *nic, uint64_t *newest_ns) {
     return at;
 }
 
+/* Bytes of the WR from offset on, where they are, piece by piece. */
+static void fetch(const struct weir_qp *qp, const struct weir_wr *wr, uint64_t offset,
+                  uint64_t length, uint8_t *out) {
+    const struct weir_sge whole = {.laddr = wr->laddr, .length = (uint32_t)wr->length};
+    const struct weir_sge *piece =
+        wr->pieces == 0 ? &whole : (const struct weir_sge *)(uintptr_t)wr->laddr;
+    struct sim_world *world = qp->nic->world;
+
+    for (; length != 0; piece++) {
+        uint64_t size = wr->pieces == 0 ? wr->length : piece->length;
+
+        if (offset >= size) {
+            offset -= size;
+            continue;
+        }
+        uint64_t some = size - offset < length ? size - offset : length;
+        const void *at = (const void *)(uintptr_t)(piece->laddr + offset);
+
+        if (world->watch.fetch != NULL) {
+            world->watch.fetch(world->watch.self, qp->nic->node, at, some);
+        }
+        memcpy(out, at, (size_t)some);
+        out += some;
+        length -= some;
+        offset = 0;
+    }
+}
+
 /* wr names the target's own key and address. */
 static struct nic_packet *launch_piece(struct weir_qp *qp, uint64_t seq, const struct weir_wr *wr,
                                        enum nic_packet_kind kind, uint64_t offset,
@@ -127,19 +155,25 @@ static struct nic_packet *launch_piece(struct weir_qp *qp, uint64_t seq, const s
     packet->message_length = wr->length;
     packet->rkey = wr->rkey;
     packet->lkey = wr->lkey;
-    if (carries && length != 0) {
-        const void *at = (const void *)(uintptr_t)(wr->laddr + offset);
-
-        if (world->watch.fetch != NULL) {
-            world->watch.fetch(world->watch.self, nic->node, at, length);
-        }
-        memcpy(packet->bytes, at, (size_t)length);
+    if (carries) {
+        fetch(qp, wr, offset, length, packet->bytes);
     }
     packet_schedule(world, packet, wire_arrival(nic, &qp->tx_at_ns), packet_arrive);
     return packet;
 }
 
 static bool local_ok(struct weir_qp *qp, const struct weir_wr *wr) {
+    const struct weir_sge *pieces = (const struct weir_sge *)(uintptr_t)wr->laddr;
+
+    if (wr->pieces > 0) {
+        bool covered = true;
+
+        for (uint32_t i = 0; i < wr->pieces; i++) {
+            covered &=
+                nic_mr_covers_local(qp->nic, pieces[i].lkey, pieces[i].laddr, pieces[i].length);
+        }
+        return covered;
+    }
     return wr->length == 0 || (wr->flags & WEIR_WR_INLINE) != 0 ||
            nic_mr_covers_local(qp->nic, wr->lkey, wr->laddr, wr->length);
 }
@@ -634,6 +668,9 @@ bool nic_execute_inline(struct weir_qp *qp, const struct weir_wr *posted) {
     struct weir_qp *target = end_ready(world, &to);
     bool done;
 
+    if (posted->pieces > 0) {
+        return false; /* it completes later, as a device may have it */
+    }
     if (target == NULL || target->remote_uid != from.uid || target->rx_psn != qp->tx_psn ||
         qp->done != qp->head || target->psn_remote != qp->psn_local ||
         wr_resolve(qp, posted, &resolved) != WEIR_CQE_OK || world->data_cut[from.node][to.node]) {

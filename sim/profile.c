@@ -54,6 +54,7 @@ static void nic_base(struct sim_prng *prng, struct sim_nic_config *nic) {
     nic->rd_atomic_max = PICK(prng, 1, 16);
     nic->inline_bytes_max = PICK(prng, 0, 64, 512);
     nic->pieces_max = PICK(prng, 1, 2, 4);
+    nic->gathers_max = nic->pieces_max == 1 ? 0 : nic->pieces_max == 2 ? 9 : 3;
     nic->retry_count = PICK(prng, 1, 3, 7);
     nic->message_bytes_max = PICK(prng, 288, 400, 1u << 30);
     nic->post_bytes_max = sim_below(prng, 3) == 0 ? PICK(prng, 1, 256, 4096) : UINT64_MAX;
@@ -658,6 +659,22 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
     return false;
 }
 
+/* Messages that wait for credits may share WRs: with one QP, on devices that have order, complete
+ * later, and gather, if slots are not what they wait for. */
+static void sharing_nics(struct sim_prng *prng, struct sim_config *config) {
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        struct sim_nic_config *nic = &config->nic[i];
+
+        if (nic->ordered) {
+            nic->completes_inline = false;
+            nic->gathers_max = PICK(prng, 3, 9, 30);
+            nic->sq_depth_max = PICK(prng, 40, 128, 128);
+            config->engine.sq_depth[i] = nic->sq_depth_max;
+            config->engine.qp_count[i] = 1;
+        }
+    }
+}
+
 /* At least half of the nodes write messages in place, unless the network has no order, which no
  * such device has. From a stream of its own, too: a world without messages stays what it was. */
 void profile_mail(uint64_t seed, struct sim_config *config) {
@@ -679,6 +696,9 @@ void profile_mail(uint64_t seed, struct sim_config *config) {
     config->work.crowded = sim_below(&prng, 4) == 0;
     for (uint32_t i = 0; i < config->nodes; i++) { /* one WR a second would take for ever */
         config->work.crowded &= config->work.pace_ns[i] < 1000000000;
+    }
+    if (config->work.crowded && sim_below(&prng, 4) != 0) {
+        sharing_nics(&prng, config);
     }
 }
 
@@ -708,6 +728,7 @@ static void print_nic(const struct sim_config *config, uint32_t node, FILE *out)
     PRINT(out, nic, inline_bytes_max);
     PRINT(out, nic, message_bytes_max);
     PRINT(out, nic, post_bytes_max);
+    PRINT(out, nic, gathers_max);
     PRINT(out, nic, pieces_max);
     PRINT(out, nic, ring_turn_max);
     PRINT(out, nic, retry_count);

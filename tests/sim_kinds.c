@@ -54,6 +54,7 @@ void sim_kind_config(const struct sim_kind *kind, uint32_t nodes, struct sim_con
             .srq = kind->srq,
             .last_wqe = kind->last_wqe,
             .pieces_max = kind->pieces_max,
+            .gathers_max = kind->pieces_max == 1 ? 0 : 9,
             .nak_kills_target = true,
             .fatal_events = true,
             .no_blame = kind->no_blame,

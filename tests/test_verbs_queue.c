@@ -254,7 +254,7 @@ static void test_S1_granted_inline_counts(void **state) {
     struct weir_qp *qp;
     struct weir_device *device = device_make(true);
     fake.inline_most = 60;
-    assert_int_equal(qp_try_inline(device), 0);
+    assert_int_equal(qp_try_sizes(device), 0);
     assert_int_equal(device->inline_bytes, 60);
     assert_int_equal(verbs_qp_create(device, &options, &granted, &qp), 0);
     assert_int_equal(verbs_qp_destroy(qp), 0);

@@ -20,26 +20,14 @@
 #include "lists.h"
 #include "notes.h"
 #include "records.h"
+#include "sends.h"
 #include "stall.h"
 #include "tables.h"
 #include "transfer.h"
 
 #include <assert.h>
 
-/* The newest run is signalled and was accepted whole. */
-static inline void qp_cover(weir_engine *engine, struct qp *qp) {
-    ledger_cover(&qp->ledger);
-    engine->stats.signaled++;
-}
-
 /* ---- bytes in flight --------------------------------------------------- */
-
-/* ledger_take, and the engine's sum. */
-static inline uint64_t take(weir_engine *engine, struct qp *qp, uint32_t transfer, uint32_t count,
-                            uint32_t sends, uint64_t bytes) {
-    inflight_take(engine, bytes);
-    return ledger_take(&qp->ledger, transfer, count, sends, bytes);
-}
 
 /* ledger_undo, and the engine's sum. */
 static inline void undo(weir_engine *engine, struct qp *qp, uint64_t seq) {
@@ -94,7 +82,7 @@ static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct q
     if (quiet)
         ledger_leave_quiet(&qp->ledger, count);
     else
-        qp_cover(engine, qp);
+        run_cover(engine, qp);
     return true;
 }
 
@@ -112,7 +100,7 @@ static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *
         if (quiet)
             ledger_leave_quiet(&qp->ledger, count);
         else
-            qp_cover(engine, qp);
+            run_cover(engine, qp);
         return true;
     }
     return account_rest(engine, qp, transfer, seq, wrs, count, quiet, post);
@@ -123,7 +111,7 @@ static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *
 bool post_empty(weir_engine *engine, struct qp *qp) {
     if (ledger_free(&qp->ledger) == 0)
         return false;
-    uint64_t seq = take(engine, qp, LEDGER_NO_TRANSFER, 1, 0, 0);
+    uint64_t seq = run_take(engine, qp, LEDGER_NO_TRANSFER, 1, 0, 0);
     struct weir_wr wr = {.wr_id = route_id(ROUTE_RUN, qp_index(engine, qp), seq),
                          .opcode = WEIR_OP_WRITE,
                          .flags = WEIR_WR_SIGNALED};
@@ -178,17 +166,6 @@ static inline struct qp *choose_qp(weir_engine *engine, const struct peer *peer,
     return NULL;
 }
 
-/* Whether the SEND's bytes may be in the one scratch buffer: the device copies them in
- * the post. */
-static bool uses_scratch(const weir_engine *engine, uint32_t length) {
-    return length <= engine->caps.inline_bytes_max;
-}
-
-/* Room for one more SEND's bytes. */
-static bool send_room(const weir_engine *engine, const struct qp *qp) {
-    return uses_scratch(engine, MESSAGE_BYTES) || qp->sbufs_used < qp->sbuf_count;
-}
-
 bool post_credit_under_way(struct qp *qp) {
     if (!qp->credit.under_way)
         return false;
@@ -196,29 +173,6 @@ bool post_credit_under_way(struct qp *qp) {
     if (run == NULL || (run->state & LEDGER_POSTED) == 0)
         credit_landed(&qp->credit);
     return qp->credit.under_way;
-}
-
-static enum credit_class class_of(const struct transfer *transfer) {
-    return transfer->kind == TRANSFER_PLAIN ? CREDIT_NOTES : CREDIT_WORDS;
-}
-
-/* Where the SEND's bytes are made. */
-static uint8_t *send_bytes(weir_engine *engine, const struct qp *qp, uint32_t length) {
-    size_t index = qp_index(engine, qp);
-    return uses_scratch(engine, length)
-               ? engine->scratch
-               : engine->send_bytes +
-                     (index * engine->recvs_per_qp + qp->sbuf_next) * MESSAGE_BYTES;
-}
-
-static struct weir_wr send_wr(const weir_engine *engine, const uint8_t *bytes, uint32_t length,
-                              uint64_t wr_id) {
-    return (struct weir_wr){.wr_id = wr_id,
-                            .laddr = (uint64_t)(uintptr_t)bytes,
-                            .length = length,
-                            .lkey = engine->send_mr.lkey,
-                            .opcode = WEIR_OP_SEND,
-                            .flags = uses_scratch(engine, length) ? WEIR_WR_INLINE : 0};
 }
 
 /* Writes the SEND for a part of what the transfer tells, or a credit message (NULL). */
@@ -247,34 +201,6 @@ static void make_send(weir_engine *engine, struct peer *peer, struct qp *qp,
     *wr = send_wr(engine, bytes, length, wr->wr_id);
 }
 
-/* The device has it: credits and buffer are taken. */
-static void sent(weir_engine *engine, struct qp *qp, const struct weir_wr *wr,
-                 const struct transfer *transfer, bool done) {
-    if (transfer != NULL)
-        qp->credit.sent[class_of(transfer)]++;
-    credit_told(&qp->credit);
-    qp->credit_due = credit_owed(&qp->credit);
-    if (wr->laddr != (uint64_t)(uintptr_t)engine->scratch && !done) {
-        qp->sbufs_used++;
-        qp->sbuf_next = (qp->sbuf_next + 1) % qp->sbuf_count;
-    }
-}
-
-static bool wants_buffer(const weir_engine *engine, const struct weir_wr *wr) {
-    return wr->laddr != (uint64_t)(uintptr_t)engine->scratch;
-}
-
-/* The number under which the target knows the notification: one for all replays.
- * False: too many are unfinished. */
-static bool take_number(const weir_engine *engine, struct peer *peer, struct transfer *transfer) {
-    if (transfer->number != 0)
-        return true;
-    if (peer->number_next - peer->sent.base > engine->numbers_max)
-        return false;
-    transfer->number = peer->number_next++;
-    return true;
-}
-
 /* One SEND by itself: a notification part or a credit message. WEIR_EAGAIN: no slot or
  * buffer, or the device refused for now. WEIR_ENOTREADY: no credit, or too many numbers
  * unfinished, so that other transfers may go first. */
@@ -283,13 +209,13 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
     if (!qp_is_usable(qp) || !post_heal(engine, qp) || ledger_free(&qp->ledger) == 0 ||
         !send_room(engine, qp))
         return WEIR_EAGAIN;
-    if (transfer != NULL && (!credit_available(&qp->credit, class_of(transfer)) ||
-                             !take_number(engine, peer, transfer)))
+    if (transfer != NULL && (!credit_available(&qp->credit, send_class(transfer)) ||
+                             !send_number(engine, peer, transfer)))
         return WEIR_ENOTREADY;
     struct weir_wr wr = {0};
     make_send(engine, peer, qp, transfer, parts, &wr);
     uint32_t index = transfer != NULL ? transfer_index(engine, transfer) : LEDGER_NO_TRANSFER;
-    uint64_t seq = take(engine, qp, index, 1, wants_buffer(engine, &wr) ? 1 : 0, 0);
+    uint64_t seq = run_take(engine, qp, index, 1, wants_buffer(engine, &wr) ? 1 : 0, 0);
     wr.wr_id = route_id(ROUTE_RUN, qp_index(engine, qp), seq);
     wr.flags |= WEIR_WR_SIGNALED;
     struct weir_post post;
@@ -301,103 +227,8 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
     }
     if (transfer == NULL && post.done == 0 && !peer->sessions[qp->session].ordered)
         credit_launched(&qp->credit, seq);
-    sent(engine, qp, &wr, transfer, post.done == 1);
+    send_posted(engine, qp, &wr, transfer, post.done == 1);
     return WEIR_OK;
-}
-
-/* ---- notes that share a SEND ------------------------------------------- */
-
-/* Whether the note of a transfer that waits for a credit of the QP may go in one SEND with others.
- * Not one that was replayed, which may break the next session: it goes alone. */
-static bool may_share(const struct transfer *transfer, const struct qp *qp) {
-    return transfer->kind == TRANSFER_MESSAGE && !transfer_was_replayed(transfer) &&
-           transfer->parts_mask == 0 && transfer->parts_need == (uint16_t)(1u << qp->index);
-}
-
-/* Numbers are of one SEND if they follow each other. */
-static bool take_next_number(const weir_engine *engine, struct peer *peer,
-                             struct transfer *transfer, uint64_t number) {
-    if (transfer->number == 0 && peer->number_next != number)
-        return false;
-    return take_number(engine, peer, transfer) && transfer->number == number;
-}
-
-/* Writes what the first transfers of the list tell, as many as may share one SEND, each with a slot
- * of its own. Returns how many; *length_out is the SEND's. */
-static uint32_t fill_notes(weir_engine *engine, struct peer *peer, struct qp *qp, uint32_t first,
-                           uint32_t *length_out) {
-    uint8_t payload[WEIR_NOTIFY_MAX];
-    uint32_t count = 0, length = 0, most = ledger_free(&qp->ledger);
-    const struct transfer *head = &engine->transfers[first];
-    for (uint32_t i = first; i != NONE && count < most; i = engine->transfers[i].next) {
-        struct transfer *transfer = &engine->transfers[i];
-        if (!may_share(transfer, qp) ||
-            length + WORD_NOTES_HEAD + transfer->notify_length > sizeof(payload) ||
-            (count == 0 ? !take_number(engine, peer, transfer)
-                        : !take_next_number(engine, peer, transfer, head->number + count)))
-            break;
-        const struct word_shared shared = {transfer->tag, transfer->payload,
-                                           transfer->notify_length};
-        length += word_shared_put(&shared, payload + length);
-        count++;
-    }
-    if (count < 2)
-        return 0;
-    *length_out = WIRE_DATA_SIZE + length;
-    uint8_t *bytes = send_bytes(engine, qp, *length_out);
-    const struct wire_data data = {.kind = WIRE_NOTES,
-                                   .parts = 1,
-                                   .payload_length = (uint16_t)length,
-                                   .credit = credit_to_tell(&qp->credit),
-                                   .number = head->number,
-                                   .base = peer->sent.base};
-    wire_data_encode(&data, bytes);
-    memcpy(bytes + WIRE_DATA_SIZE, payload, length);
-    return count;
-}
-
-/* Where several may overtake each other, a SEND is to use up one number: complete_numbers. */
-static bool sends_notes(weir_engine *engine, struct peer *peer, struct qp *qp) {
-    return peer->sessions[peer->live].ordered && engine->caps.ordered &&
-           engine->options.qp_count == 1 && !engine->caps.completes_inline &&
-           peer->trouble_ns == 0 && !peer_is_suspicious(peer) && qp_is_usable(qp) &&
-           post_heal(engine, qp) && send_room(engine, qp) &&
-           credit_available(&qp->credit, CREDIT_WORDS);
-}
-
-/* Each note has a run, though there is one WR: the last run's completion is that of all. */
-uint32_t post_notes(weir_engine *engine, struct peer *peer, uint32_t index) {
-    const struct session *session = &peer->sessions[peer->live];
-    struct qp *qp = &engine->qps[session->qps[index]];
-    uint32_t first = peer->lists[LIST_WORDS + index].head, length = 0;
-    if (first == NONE || engine->transfers[first].next == NONE || !sends_notes(engine, peer, qp))
-        return 0;
-    uint32_t count = fill_notes(engine, peer, qp, first, &length);
-    if (count == 0)
-        return 0;
-    uint64_t last = qp->ledger.tail + count - 1;
-    struct weir_wr wr = send_wr(engine, send_bytes(engine, qp, length), length,
-                                route_id(ROUTE_RUN, qp_index(engine, qp), last));
-    wr.flags |= WEIR_WR_SIGNALED;
-    struct weir_post post;
-    engine->device_ops->post_send(qp->qp, &wr, 1, &post);
-    engine->stats.posts++;
-    if (post.accepted == 0)
-        return 0; /* what the device says to the first one alone is heeded */
-    engine->stats.wrs_posted++;
-    engine->stats.notes_shared += count;
-    uint32_t next = first;
-    for (uint32_t i = 0; i < count; i++) {
-        struct transfer *transfer = &engine->transfers[next];
-        take(engine, qp, next, 1, i == count - 1 && wants_buffer(engine, &wr) ? 1 : 0, 0);
-        transfer->outstanding++;
-        transfer->epoch = session->epoch;
-        transfer->parts_mask = transfer->parts_need;
-        next = transfer->next;
-    }
-    qp_cover(engine, qp);
-    sent(engine, qp, &wr, &engine->transfers[first], false);
-    return count;
 }
 
 /* The device refused a WR of the transfer with rc. POST_MORE: for now. POST_STOPPED: for good, or
@@ -495,8 +326,8 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     bool notify = transfer_notifies(transfer) && pipelines(session, transfer) &&
                   plan_done(&transfer->cursor) && single(transfer->data_mask | mask) &&
                   count < room && count < quarter && send_room(engine, qp) &&
-                  credit_available(&qp->credit, class_of(transfer)) &&
-                  !others_wait(peer, transfer, qp->index) && take_number(engine, peer, transfer);
+                  credit_available(&qp->credit, send_class(transfer)) &&
+                  !others_wait(peer, transfer, qp->index) && send_number(engine, peer, transfer);
     if (notify) {
         engine->chain[count].wr_id = limits.wr_id;
         make_send(engine, peer, qp, transfer, 1, &engine->chain[count]);
@@ -506,7 +337,8 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     bool quiet = engine->caps.ordered && ledger_may_be_quiet(&qp->ledger, count);
     if (!quiet)
         engine->chain[count - 1].flags |= WEIR_WR_SIGNALED;
-    seq = take(engine, qp, transfer_index(engine, transfer), count, buffered ? 1 : 0, chain_bytes);
+    seq = run_take(engine, qp, transfer_index(engine, transfer), count, buffered ? 1 : 0,
+                   chain_bytes);
     struct weir_post post;
     int rc = engine->device_ops->post_send(qp->qp, engine->chain, count, &post);
     bool all = account(engine, qp, transfer, seq, engine->chain, count, quiet, &post);
@@ -523,7 +355,7 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
         return refused(engine, peer, qp, transfer, rc);
     }
     if (notify) {
-        sent(engine, qp, &engine->chain[count - 1], transfer, post.done == count);
+        send_posted(engine, qp, &engine->chain[count - 1], transfer, post.done == count);
         transfer->parts_need = transfer->parts_mask = mask;
     }
     return transfer_all_posted(transfer) ? POST_ALL : POST_MORE;
@@ -536,7 +368,7 @@ static void posted_together(weir_engine *engine, struct peer *peer, const struct
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = peer->lists[LIST_PENDING].head;
         struct transfer *transfer = &engine->transfers[index];
-        take(engine, qp, index, 1, 0, transfer->bytes);
+        run_take(engine, qp, index, 1, 0, transfer->bytes);
         transfer->outstanding = 1;
         transfer->cursor.block = PLAN_NO_BLOCK;
         transfer->epoch = session->epoch;
@@ -601,7 +433,7 @@ enum outcome post_together(weir_engine *engine, struct peer *peer, uint64_t *byt
         if (quiet)
             ledger_leave_quiet(&qp->ledger, count);
         else
-            qp_cover(engine, qp);
+            run_cover(engine, qp);
         return POST_TOGETHER;
     }
     if (post.accepted > 0) {
@@ -625,7 +457,7 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
         return false;
     transfer->turn_begun = peer->watch.turn;
     bool quiet = engine->caps.ordered && ledger_may_be_quiet(&qp->ledger, 1);
-    uint64_t seq = take(engine, qp, index, 1, 0, piece->length);
+    uint64_t seq = run_take(engine, qp, index, 1, 0, piece->length);
     const struct plan_limits limits = {
         .wr_id = route_id(ROUTE_RUN, qp_index(engine, qp), seq),
         .opcode = transfer->opcode,
@@ -661,7 +493,7 @@ static uint16_t free_part(weir_engine *engine, struct peer *peer, struct session
     uint32_t turn = session->turn++ % session->qp_used;
     for (uint32_t k = 0; k < session->qp_used; k++) {
         const struct qp *qp = &engine->qps[session->qps[(turn + k) % session->qp_used]];
-        if (credit_available(&qp->credit, class_of(transfer)) &&
+        if (credit_available(&qp->credit, send_class(transfer)) &&
             peer->lists[credit_list(transfer, qp->index)].count == 0)
             return (uint16_t)(1u << qp->index);
     }

@@ -30,9 +30,6 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
 bool post_heal(weir_engine *engine, struct qp *qp);
 bool post_life(weir_engine *engine, const struct peer *peer);
 bool post_empty(weir_engine *engine, struct qp *qp);
-/* The notes of messages that wait for a credit of QP `index` of the live session, from the first
- * on, in one SEND. Returns how many went; 0: they have to go one by one, or wait. */
-uint32_t post_notes(weir_engine *engine, struct peer *peer, uint32_t index);
 int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct transfer *transfer,
                  uint8_t parts);
 

@@ -94,8 +94,9 @@ enum transfer_kind {
 };
 
 /* LIST_SHELF: the engine's own ones, while there is no session. LIST_CREDITS + i: the data is
- * posted; the SEND behind it waits for a credit of QP i of the live session, and LIST_WORDS + i
- * likewise, for one of the words' class. Transfers that have a number come first. */
+ * posted; the SEND behind it waits for a credit of QP i of the live session. LIST_WORDS + i
+ * likewise, for one of the words' class; the data of short messages may wait, too (share.c).
+ * Transfers that have a number come first. */
 enum {
     LIST_PENDING,
     LIST_POSTED,
@@ -764,6 +765,7 @@ struct weir_engine {
     uint32_t ring_size;
     struct ledger_run *runs;
     uint8_t *recv_bytes, *send_bytes;
+    uint8_t *zeros;   /* MESSAGE_BYTES, behind the scratch buffer */
     uint8_t *scratch; /* one more of send_bytes, for devices that are done with it at once */
     struct weir_mr recv_mr, send_mr;
     struct receives receives; /* of a shared receive queue */

@@ -29,6 +29,7 @@
 #include "post.h"
 #include "records.h"
 #include "runs.h"
+#include "share.h"
 #include "tables.h"
 #include "talk.h"
 #include "trace.h"
@@ -109,52 +110,70 @@ static void all_posted(weir_engine *engine, struct peer *peer, struct transfer *
     transfer_check(engine, transfer);
 }
 
-/* Transfers of one class whose credits have come back, oldest first. If the head of a list cannot
- * go, none behind it can. Returns how many turns it took, of `budget`. */
-static int post_waiters_of(weir_engine *engine, struct peer *peer, uint32_t first, int budget) {
+/* Posts what is next of the transfer, unless that is to wait until it shares a WR. */
+static enum outcome post_step(weir_engine *engine, struct peer *peer, struct transfer *transfer,
+                              uint64_t *bytes, uint32_t *stuck_out) {
+    if (transfer->kind == TRANSFER_MESSAGE && share_waits(engine, peer, transfer)) {
+        *stuck_out = 0;
+        return POST_CREDITS;
+    }
+    return post_next(engine, peer, transfer, bytes, stuck_out);
+}
+
+/* The head of a list whose credits have come back. False: neither it nor one behind it can go. */
+static bool post_waiter(weir_engine *engine, struct peer *peer, uint32_t index,
+                        struct transfer *transfer, uint64_t *bytes) {
+    uint32_t stuck = NONE;
+    bool had_data = !plan_done(&transfer->cursor);
+    enum outcome outcome = post_step(engine, peer, transfer, bytes, &stuck);
+    if (outcome == POST_SLOTS || (outcome == POST_CREDITS && stuck == index))
+        return false;
+    engine->worked = true;
+    if (outcome == POST_CREDITS) {
+        wait_for_credit(engine, peer, transfer, stuck);
+    } else if (outcome == POST_ALL) {
+        all_posted(engine, peer, transfer);
+    } else if (outcome == POST_FULL) { /* its data waits where that of others does */
+        list_remove(engine, transfer);
+        list_push_front(engine, peer, transfer, LIST_PENDING);
+    }
+    /* Its data alone was posted, or the device refused it for now. */
+    return outcome != POST_MORE || (had_data && plan_done(&transfer->cursor));
+}
+
+/* Transfers of one class whose credits have come back, oldest first. Returns how many turns it
+ * took, of `budget`; one that moves data up to bytes_most uses up all of them. */
+static int post_waiters_of(weir_engine *engine, struct peer *peer, uint32_t first, int budget,
+                           uint64_t bytes_most) {
+    uint64_t bytes = 0;
     int turns = 0;
     for (uint32_t i = 0; peer->live != NONE && i < peer->sessions[peer->live].qp_used; i++) {
         const struct list *waiters = &peer->lists[first + i];
-        uint32_t stuck = NONE;
-        while (peer->live != NONE && stuck != i && waiters->count > 0 && has_turn(engine, peer)) {
-            if (turns == budget) {
+        bool goes = true;
+        while (goes && peer->live != NONE && waiters->count > 0 && has_turn(engine, peer)) {
+            if (turns == budget || bytes >= bytes_most) {
                 run_later(engine, peer);
-                return turns;
+                return budget;
             }
-            uint32_t shared = first == LIST_WORDS ? post_notes(engine, peer, i) : 0;
+            uint32_t shared = first == LIST_WORDS ? share_post(engine, peer, i, &bytes) : 0;
             if (peer->live == NONE)
                 break; /* the session broke over an orphan that had to be closed first */
-            if (shared > 0) {
-                engine->worked = true;
-                turns++;
-                while (shared-- > 0)
-                    all_posted(engine, peer, &engine->transfers[waiters->head]);
-                continue;
-            }
-            struct transfer *transfer = &engine->transfers[waiters->head];
-            enum outcome outcome = post_parts(engine, peer, transfer, &stuck);
-            if (outcome == POST_SLOTS)
-                break;
-            if (outcome == POST_CREDITS && stuck == i)
-                break;
-            engine->worked = true;
             turns++;
-            if (outcome == POST_CREDITS)
-                wait_for_credit(engine, peer, transfer, stuck);
-            else if (outcome == POST_ALL)
-                all_posted(engine, peer, transfer);
-            else if (outcome == POST_MORE)
-                break; /* the device refused it for now */
+            engine->worked |= shared > 0;
+            if (shared == 0)
+                goes = post_waiter(engine, peer, i, &engine->transfers[waiters->head], &bytes);
+            while (shared-- > 0)
+                all_posted(engine, peer, &engine->transfers[waiters->head]);
         }
     }
     return turns;
 }
 
-static int post_waiters(weir_engine *engine, struct peer *peer, int budget) {
+static int post_waiters(weir_engine *engine, struct peer *peer, int budget, uint64_t bytes_most) {
     if (peer->credit_waits == 0)
         return 0;
-    int turns = post_waiters_of(engine, peer, LIST_WORDS, budget);
-    return turns + post_waiters_of(engine, peer, LIST_CREDITS, budget - turns);
+    int turns = post_waiters_of(engine, peer, LIST_WORDS, budget, bytes_most);
+    return turns + post_waiters_of(engine, peer, LIST_CREDITS, budget - turns, bytes_most);
 }
 
 /* Whether the first two in turn may share a doorbell. Their runs have to complete in order. A
@@ -174,7 +193,7 @@ static enum outcome take_turn(weir_engine *engine, struct peer *peer, uint64_t *
     uint32_t stuck = NONE;
     enum outcome outcome = go_together(engine, peer)
                                ? post_together(engine, peer, bytes)
-                               : post_next(engine, peer, transfer, bytes, &stuck);
+                               : post_step(engine, peer, transfer, bytes, &stuck);
     if (peer->live == NONE || peer->lists[LIST_PENDING].count == 0) {
         engine->worked = true; /* the session broke over it, or all of it is over with */
         peer_wait_over(engine, peer);
@@ -266,7 +285,7 @@ void turns_serve(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
     if (peer->streams != STREAM_NONE || peer->talk.due)
         talk_serve(engine, peer, bytes_most);
     uint64_t bytes = 0;
-    int budget = SERVICE_BUDGET - post_waiters(engine, peer, SERVICE_BUDGET / 2);
+    int budget = SERVICE_BUDGET - post_waiters(engine, peer, SERVICE_BUDGET / 2, bytes_most);
     enum outcome outcome = POST_MORE;
     while (peer->live != NONE && peer->lists[LIST_PENDING].count > 0 && !is_stop(outcome)) {
         if (budget == 0 || bytes >= bytes_most || turns_next_is_long(engine, peer, bytes_most)) {

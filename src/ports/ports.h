@@ -95,6 +95,7 @@ struct weir_device_caps {
     uint64_t post_bytes_max;    /* bytes one post_send call should carry; UINT64_MAX: any. Devices
                                  * that copy in the post bound how long they hold the engine */
     uint32_t inline_bytes_max;  /* payload copied at the post; the buffer is free at return */
+    uint32_t pieces_max;        /* that one write may gather; 0: none gathers */
     uint32_t sq_depth_max;
     uint32_t rq_depth_max;
     uint32_t qps_max;       /* at once; 0: as many as memory allows */
@@ -130,18 +131,28 @@ enum weir_opcode { WEIR_OP_WRITE = 0, WEIR_OP_READ = 1, WEIR_OP_SEND = 2, WEIR_O
 #define WEIR_WR_SIGNALED 0x1u /* give a CQE on success; errors give one where `blames` */
 #define WEIR_WR_INLINE   0x2u /* payload is copied in the post (length <= inline_bytes_max) */
 
+/* A piece of registered local memory. */
+struct weir_sge {
+    uint64_t laddr;
+    uint32_t length; /* not 0 */
+    uint32_t lkey;
+};
+
 /* One work request, one local piece. A write of length 0 is legal, touches no
- * memory and needs no valid keys: it is how the core closes an orphaned run. */
+ * memory and needs no valid keys: it is how the core closes an orphaned run.
+ * A write may gather its bytes from several local pieces, if it is the first WR of its post, and
+ * not inline. */
 struct weir_wr {
     uint64_t wr_id;
-    uint64_t laddr;  /* local virtual address */
+    uint64_t laddr;  /* local virtual address; with `pieces`, of the first struct weir_sge, which
+                      * the post reads */
     uint64_t raddr;  /* remote address, as weir_rmr.raddr + offset */
-    uint64_t length; /* <= message_bytes_max */
-    uint32_t lkey;
+    uint64_t length; /* <= message_bytes_max; of all pieces together */
+    uint32_t lkey;   /* unused with `pieces` */
     uint32_t rkey;
     uint8_t opcode;
     uint8_t flags;
-    uint16_t reserved;
+    uint16_t pieces; /* <= pieces_max; 0: laddr and lkey say where the bytes are */
 };
 
 /* Outcome of a post. WRs [0, accepted) belong to the device now; the rest were

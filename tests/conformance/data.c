@@ -56,6 +56,66 @@ void test_read_sizes_registered(void **state) {
     move_sizes(state, WEIR_OP_READ, false);
 }
 
+/* Writes that gather: pieces of all kinds of lengths, as many as the device says, are one behind
+ * the other at the target, and nothing beside them is touched. */
+void test_S2_writes_that_gather(void **state) {
+    struct fixture f;
+    fixture_open(&f, state, false);
+    for (uint32_t count = 1; count <= f.caps.pieces_max; count++) {
+        struct weir_sge pieces[64];
+        uint8_t expected[64 * 5000];
+        uint64_t length = 0;
+        assert_in_range(f.caps.pieces_max, 2, 64);
+        fill(bytes_of(&f.a) + 65536, 1 << 20, count);
+        for (uint32_t i = 0; i < count; i++) {
+            uint64_t at = 65536 + (uint64_t)(count - i) * 7001;
+            uint32_t some = i % 3 == 0 ? 64 : i % 3 == 1 ? 4097 - count : 1 + i;
+            pieces[i] = (struct weir_sge){.laddr = (uint64_t)(uintptr_t)bytes_of(&f.a) + at,
+                                          .length = some,
+                                          .lkey = f.a.mr.lkey};
+            memcpy(expected + length, bytes_of(&f.a) + at, some);
+            length += some;
+        }
+        uint8_t *to = bytes_of(&f.b) + 131072;
+        memset(to - 64, 0xa5, length + 128);
+        struct weir_wr wr = make_wr(&f.a, WEIR_OP_WRITE, 0, 131072, length);
+        wr.laddr = (uint64_t)(uintptr_t)pieces;
+        wr.lkey = 0;
+        wr.pieces = (uint16_t)count;
+        assert_int_equal(run_wr(&f, &f.a, wr), WEIR_CQE_OK);
+        assert_memory_equal(to, expected, length);
+        for (int k = 0; k < 64; k++) {
+            assert_int_equal(to[k - 64], 0xa5);
+            assert_int_equal(to[length + (uint64_t)k], 0xa5);
+        }
+    }
+    assert_no_cqe(&f, &f.a);
+    fixture_close(&f);
+}
+
+/* One piece that is not registered: nothing is written. */
+void test_S2_a_gather_from_elsewhere(void **state) {
+    struct fixture f;
+    fixture_open(&f, state, false);
+    if (f.caps.pieces_max > 1) {
+        struct weir_sge pieces[2];
+        for (int i = 0; i < 2; i++)
+            pieces[i] = (struct weir_sge){.laddr = (uint64_t)(uintptr_t)bytes_of(&f.a) + 4096,
+                                          .length = 100,
+                                          .lkey = f.a.mr.lkey};
+        pieces[1].laddr = (uint64_t)(uintptr_t)pieces;
+        uint8_t *to = bytes_of(&f.b) + 131072;
+        memset(to, 0xa5, 200);
+        struct weir_wr wr = make_wr(&f.a, WEIR_OP_WRITE, 0, 131072, 200);
+        wr.laddr = (uint64_t)(uintptr_t)pieces;
+        wr.pieces = 2;
+        assert_int_not_equal(run_wr(&f, &f.a, wr), WEIR_CQE_OK);
+        for (int k = 100; k < 200; k++)
+            assert_int_equal(to[k], 0xa5);
+    }
+    fixture_close(&f);
+}
+
 /* S2: chains of every length up to the depth; each WR lands in its place. */
 static void chain_lengths(void **state, bool is_allocated) {
     struct fixture f;

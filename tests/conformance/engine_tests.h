@@ -7,6 +7,7 @@
 #define ENGINE_TESTS(X)                                                                            \
     X(test_M2_beside_their_notes)                                                                  \
     X(test_M3_notes_that_share_a_send)                                                             \
+    X(test_M3_messages_that_share_a_write)                                                         \
     X(test_M2_as_long_as_a_chunk)                                                                  \
     X(test_M2_gathered_from_many_parts)                                                            \
     X(test_M3_one_sender_in_order)                                                                 \

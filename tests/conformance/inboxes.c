@@ -76,6 +76,33 @@ void test_M3_notes_that_share_a_send(void **state) {
     }
 }
 
+/* More messages than credits, each with data of its own, of every length of a line's rest: what
+ * waits is written by one WR, where the device gathers. Some have no data, or too much for that. */
+void test_M3_messages_that_share_a_write(void **state) {
+    uint64_t lengths[UNDER_WAY];
+    struct engines e;
+
+    engines_open(&e, state, NULL);
+    weir_inbox inbox = inbox_of(&e, 0, 7, 20000, 4 * UNDER_WAY);
+    for (uint32_t round = 0; round < 24; round++) {
+        for (uint32_t i = 0; i < UNDER_WAY; i++)
+            lengths[i] = round % 4 == 3 && i % 5 == 2
+                             ? (i % 2 == 0 ? 20 : 9000)
+                             : SHORT + 1 + (round < 8 ? 64 * i + round : 3 * round + i);
+        send_and_take(&e, inbox, 7, (uint64_t)round * UNDER_WAY, lengths, UNDER_WAY);
+    }
+    some_turns(&e);
+    assert_none(&e, 0, inbox);
+    weir_engine_info stats = engine_stats(&e, 1);
+    assert_int_equal(stats.messages_sent, 24 * UNDER_WAY);
+    const struct weir_device_caps *caps = &e.of[1]->caps;
+    if (caps->ordered && !caps->completes_inline && caps->pieces_max >= 3)
+        assert_in_range(stats.messages_gathered, UNDER_WAY, 24 * UNDER_WAY);
+    else
+        assert_int_equal(stats.messages_gathered, 0);
+    engines_close(&e);
+}
+
 /* Inboxes whose chunks hold one of the longest, two, and many: messages that fill them to the end,
  * and such as leave a little. */
 void test_M2_as_long_as_a_chunk(void **state) {

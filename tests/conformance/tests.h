@@ -10,6 +10,8 @@
     X(test_read_sizes_allocated)                                                                   \
     X(test_read_sizes_registered)                                                                  \
     X(test_S2_chain_lengths_allocated)                                                             \
+    X(test_S2_writes_that_gather)                                                                  \
+    X(test_S2_a_gather_from_elsewhere)                                                             \
     X(test_S2_chain_lengths_registered)                                                            \
     X(test_unsignalled_gives_no_cqe)                                                               \
     X(test_pieces_allocated)                                                                       \

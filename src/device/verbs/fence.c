@@ -28,6 +28,7 @@ static void fill_fence(const struct weir_qp *qp, uint32_t position, struct ibv_s
                        struct ibv_sge *sge) {
     const struct verbs_cm *cm = &qp->device->cm;
     wr->wr_id = qp->id_base | (position & VERBS_POSITION_MASK);
+    wr->sg_list = sge;
     wr->num_sge = 1;
     wr->opcode = IBV_WR_RDMA_READ;
     wr->send_flags = IBV_SEND_SIGNALED;

@@ -24,22 +24,33 @@ static const uint8_t send_flags[] = {
 };
 
 void post_prepare(struct weir_device *device) {
-    for (uint32_t i = 0; i < VERBS_CHAIN; i++) {
+    for (uint32_t i = 0; i < VERBS_CHAIN; i++)
         device->wrs[i].next = i + 1 < VERBS_CHAIN ? &device->wrs[i + 1] : NULL;
-        device->wrs[i].sg_list = &device->sges[i];
-    }
-    device->lone_wr.sg_list = &device->lone_sge;
 }
 
 static inline __attribute__((always_inline)) bool is_possible(const struct weir_device *device,
                                                               const struct weir_wr *wr) {
     return wr->opcode < WEIR_OPCODES && wr->length <= device->caps.message_bytes_max &&
            ((wr->flags & WEIR_WR_INLINE) == 0 ||
-            (wr->length <= device->inline_bytes && wr->opcode != WEIR_OP_READ));
+            (wr->length <= device->inline_bytes && wr->opcode != WEIR_OP_READ)) &&
+           (VERBS_LIKELY(wr->pieces == 0) ||
+            (wr->pieces <= device->caps.pieces_max && wr->opcode == WEIR_OP_WRITE &&
+             (wr->flags & WEIR_WR_INLINE) == 0));
 }
 
 bool post_is_possible(const struct weir_device *device, const struct weir_wr *wr) {
     return is_possible(device, wr);
+}
+
+/* The SGEs of a write that gathers. The first WR of a post alone may: there is one list. */
+static __attribute__((noinline)) void
+fill_pieces(const struct weir_qp *qp, const struct weir_wr *from, struct ibv_send_wr *wr) {
+    const struct weir_sge *pieces = (const struct weir_sge *)(uintptr_t)from->laddr;
+    struct ibv_sge *sges = qp->device->gathered;
+    for (uint32_t i = 0; i < from->pieces; i++)
+        sges[i] = (struct ibv_sge){pieces[i].laddr, pieces[i].length, pieces[i].lkey};
+    wr->sg_list = sges;
+    wr->num_sge = from->pieces;
 }
 
 /* An empty message has no SGE: length 0 in one means 2 GiB to some hardware. */
@@ -48,6 +59,7 @@ fill_one(const struct weir_qp *qp, const struct weir_wr *from, uint32_t position
          struct ibv_send_wr *wr, struct ibv_sge *sge) {
     qp->ids[position & qp->id_mask] = from->wr_id;
     wr->wr_id = qp->id_base | (position & VERBS_POSITION_MASK);
+    wr->sg_list = sge;
     wr->num_sge = from->length != 0;
     wr->opcode = opcodes[from->opcode];
     wr->send_flags = send_flags[from->flags & (WEIR_WR_SIGNALED | WEIR_WR_INLINE)];
@@ -58,6 +70,8 @@ fill_one(const struct weir_qp *qp, const struct weir_wr *from, uint32_t position
     sge->addr = from->laddr;
     sge->length = (uint32_t)from->length;
     sge->lkey = from->lkey;
+    if (VERBS_UNLIKELY(from->pieces > 0))
+        fill_pieces(qp, from, wr);
 }
 
 void post_fill(const struct weir_qp *qp, const struct weir_wr *from, uint32_t position,

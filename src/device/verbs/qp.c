@@ -89,7 +89,7 @@ static struct ibv_qp *make(struct weir_device *device, const struct verbs_cq *cq
         .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = sq_depth * wrs_each(device),
                 .max_recv_wr = device->srq == NULL ? rq_depth : 0,
-                .max_send_sge = 1,
+                .max_send_sge = device->pieces,
                 .max_recv_sge = device->srq == NULL ? 1 : 0,
                 .max_inline_data = inline_bytes},
     };
@@ -99,20 +99,37 @@ static struct ibv_qp *make(struct weir_device *device, const struct verbs_cq *cq
     return qp;
 }
 
-int qp_try_inline(struct weir_device *device) {
+/* Whether a QP can be made that has so many inline bytes and SGEs. WEIR_EAGAIN: it can not. */
+static int try(struct weir_device *device, uint32_t inline_bytes, uint32_t pieces,
+               struct ibv_qp_cap *granted_out) {
+    device->pieces = pieces;
+    struct ibv_qp *qp = make(device, device->cqs[0], VERBS_DEPTH_MIN, 1, inline_bytes, granted_out);
+    if (qp == NULL)
+        return WEIR_EAGAIN;
+    return ibv_destroy_qp(qp) == 0 ? WEIR_OK : WEIR_EDEVICE;
+}
+
+int qp_try_sizes(struct weir_device *device) {
     uint32_t wanted = device->env.wishes.inline_bytes;
+    struct ibv_qp_cap granted;
+    int rc;
     wanted = wanted == 0 ? VERBS_INLINE_WANTED : wanted == WEIR_INLINE_NONE ? 0 : wanted;
-    for (;; wanted = wanted > 32 ? wanted / 2 : 0) {
-        struct ibv_qp_cap granted;
-        struct ibv_qp *qp = make(device, device->cqs[0], VERBS_DEPTH_MIN, 1, wanted, &granted);
-        if (qp != NULL) {
-            device->inline_bytes =
-                granted.max_inline_data < wanted ? granted.max_inline_data : wanted;
-            return ibv_destroy_qp(qp) == 0 ? WEIR_OK : WEIR_EDEVICE;
-        }
+    while ((rc = try(device, wanted, 1, &granted)) == WEIR_EAGAIN) {
         if (wanted == 0)
             return WEIR_EDEVICE;
+        wanted = wanted > 32 ? wanted / 2 : 0;
     }
+    if (rc != WEIR_OK)
+        return rc;
+    device->inline_bytes = granted.max_inline_data < wanted ? granted.max_inline_data : wanted;
+    uint32_t pieces = (uint32_t)device->choice.attr.max_sge;
+    if (pieces > VERBS_PIECES)
+        pieces = VERBS_PIECES;
+    rc = pieces > 1 ? try(device, device->inline_bytes, pieces, &granted) : WEIR_EAGAIN;
+    if (rc == WEIR_EDEVICE)
+        return rc;
+    device->pieces = rc == WEIR_OK && granted.max_inline_data >= device->inline_bytes ? pieces : 1;
+    return WEIR_OK;
 }
 
 /* As deep as wanted, or as the provider can: the depth that max_qp_wr promises need not go together

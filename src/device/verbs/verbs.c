@@ -155,12 +155,13 @@ static int open_objects(struct weir_device *device) {
     if (rc == WEIR_OK)
         rc = open_descriptors(device);
     if (rc == WEIR_OK)
-        rc = qp_try_inline(device);
+        rc = qp_try_sizes(device);
     if (rc != WEIR_OK)
         return rc;
     struct weir_device_caps *caps = &device->caps;
     uint32_t sends = device->cqs[0]->capacity - device->srq_depth;
     caps->inline_bytes_max = device->inline_bytes;
+    caps->pieces_max = device->pieces > 1 ? device->pieces : 0;
     caps->srq = device->srq != NULL;
     caps->last_wqe &= caps->srq;
     caps->sq_depth_max = smaller(caps->sq_depth_max, sends / (device->fenced ? 6 : 2));

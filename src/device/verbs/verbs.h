@@ -60,6 +60,7 @@ struct rdma_event_channel;
 #define VERBS_DEPTH_MIN     16u
 #define VERBS_MESSAGE_MAX   (UINT64_C(1) << 30)
 #define VERBS_INLINE_WANTED 128u
+#define VERBS_PIECES        9u /* as many SGEs as about the bytes of VERBS_INLINE_WANTED hold */
 #define VERBS_RD_ATOMIC_MAX 128u
 #define VERBS_CHAIN         512u /* WRs with one doorbell */
 #define VERBS_POLL_BATCH    32
@@ -369,6 +370,7 @@ struct weir_device {
     struct ibv_sge sges[VERBS_CHAIN];
     struct ibv_send_wr lone_wr; /* of posts of one WR; next is NULL */
     struct ibv_sge lone_sge;
+    struct ibv_sge gathered[VERBS_PIECES]; /* of the first WR of a post */
 
     struct verbs_raw *stash; /* [stash_size] a ring */
     uint32_t stash_size;     /* at least cq_entries */
@@ -376,7 +378,8 @@ struct weir_device {
     uint32_t qp_count;
     uint32_t qp_hint;
     uint32_t inline_bytes;
-    bool fenced; /* iWARP: posts go by fence.c */
+    uint32_t pieces; /* SGEs of each QP's WRs; 1: no write gathers */
+    bool fenced;     /* iWARP: posts go by fence.c */
     bool raises_sigpipe;
     bool port_changed;
     enum verbs_loss loss;
@@ -423,7 +426,7 @@ void cqs_disarm(struct weir_device *device);
 /* qp.c */
 struct weir_qp *qp_by_number(const struct weir_device *device, uint32_t qpn);
 /* The inline payload that QPs of this device take; EDEVICE: it gives no QPs at all. */
-int qp_try_inline(struct weir_device *device);
+int qp_try_sizes(struct weir_device *device);
 int verbs_qp_create(struct weir_device *device, const struct weir_qp_options *options,
                     struct weir_qp_granted *granted_out, struct weir_qp **qp_out);
 int verbs_qp_error(struct weir_qp *qp);
