@@ -17,6 +17,7 @@ static void device_query(struct weir_device *device, struct weir_device_caps *ca
                                           .sq_depth_max = 64,
                                           .rq_depth_max = 1024,
                                           .cq_capacity = 1 << 20,
+                                          .pieces_max = 9,
                                           .ordered = true,
                                           .srq = !the->own_queues};
 }

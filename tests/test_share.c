@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_share.c: messages whose data waits with their notes, and is written by one WR (S2, S6, S11,
+ * S13). The peer and the device are the test's: see lone_engine.h. */
+#include "lone_engine.h"
+
+#include <string.h>
+
+#define THERE "10.0.0.9:9"
+
+enum {
+    INBOX = 7,
+    CREDITS = CREDIT_WORDS_WINDOW,
+    COUNT = 5,     /* messages that wait */
+    LENGTH = 300,  /* of each, */
+    GAP = 20 + 64, /* and between two: the rest of a line, and a head */
+    WRITTEN = COUNT * LENGTH + (COUNT - 1) * GAP
+};
+
+struct world {
+    struct lone *lone;
+    weir_peer peer;
+    weir_memory local;
+    weir_remote remote;
+    weir_transfer transfers[COUNT];
+};
+static uint8_t bytes[1 << 16];
+static uint32_t writes, sends; /* that were posted */
+static struct weir_wr write;
+static struct weir_sge pieces[16];
+
+static void on_post(struct lone *lone, uint32_t qp, const struct weir_wr *wr) {
+    (void)lone, (void)qp;
+    sends += wr->opcode == WEIR_OP_SEND;
+    if (wr->opcode != WEIR_OP_WRITE || wr->length == 0)
+        return;
+    writes++;
+    write = *wr;
+    assert_in_range(wr->pieces, 0, 16);
+    if (wr->pieces > 0)
+        memcpy(pieces, (const void *)(uintptr_t)wr->laddr, wr->pieces * sizeof(pieces[0]));
+}
+
+static weir_transfer send_one(struct world *world, const weir_part *part) {
+    weir_transfer transfer;
+    assert_int_equal(
+        weir_message_send(world->lone->engine, world->peer, INBOX, part, 1, NULL, &transfer),
+        WEIR_OK);
+    lone_run(world->lone);
+    return transfer;
+}
+
+static int status_of(struct world *world, uint32_t i) {
+    return weir_transfer_status(world->lone->engine, world->transfers[i]);
+}
+
+/* The peer took up so many notes and words. */
+static void credit(struct world *world, uint64_t count) {
+    struct wire_data taken = {.kind = WIRE_CREDIT, .credit = count << 32};
+    assert_true(lone_message(world->lone, 0, &taken));
+    lone_run(world->lone);
+}
+
+/* A session, an inbox, room there; and messages without data that use up all credits. Then COUNT
+ * that have some. */
+static struct lone *begin(struct world *world) {
+    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
+    options.transfers_max = options.segments_max = 64;
+    options.memories_max = options.remotes_max = 4;
+    options.peers_max = 4;
+    options.sq_depth = 64;
+    struct lone *lone = lone_open(&options);
+    *world = (struct world){.lone = lone};
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &world->peer), WEIR_OK);
+    weir_peer_connect(lone->engine, world->peer);
+    lone_run(lone);
+    uint64_t conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    lone_answer(lone, conn, 1, 1);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    lone_memories(lone, world->peer, 1, bytes, sizeof(bytes), &world->local, &world->remote);
+    lone->executes = true;
+    weir_part little = {.base = bytes, .length = 8};
+    struct word grant = {
+        .kind = WORD_GRANT, .inbox = INBOX, .grant = {.place = 1, .secret = 5, .keep = true}};
+    send_one(world, &little); /* behind WANT, which takes a credit, too */
+    assert_true(lone_inbox(lone, 0, 1, 1, INBOX));
+    assert_true(lone_words(lone, 0, 2, &grant));
+    lone_run(lone);
+    for (int i = 2; i < CREDITS; i++)
+        send_one(world, &little);
+    writes = sends = 0;
+    lone->on_post = on_post;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        weir_part part = {.local = world->local, .offset = 1000 * i, .length = LENGTH};
+        world->transfers[i] = send_one(world, &part);
+    }
+    lone_pass(lone, 20 * MS);
+    assert_int_equal(writes + sends, 0);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(status_of(world, i), WEIR_EINPROGRESS);
+    return lone;
+}
+
+static void test_S2_data_waits_with_its_note(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world);
+    credit(&world, 8);
+    lone_pass(lone, 20 * MS);
+    assert_int_equal(writes, 1);
+    assert_int_equal(sends, 1);
+    assert_int_equal(write.length, WRITTEN);
+    assert_int_equal(write.pieces, 2 * COUNT - 1);
+    for (uint32_t i = 0; i < write.pieces; i++)
+        assert_int_equal(pieces[i].length, i % 2 == 0 ? LENGTH : GAP);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_int_equal(pieces[2 * i].laddr, (uint64_t)(uintptr_t)bytes + (uint64_t)1000 * i);
+        assert_int_equal(status_of(&world, i), WEIR_OK);
+    }
+    assert_int_equal(lone->engine->stats.messages_gathered, COUNT);
+    assert_int_equal(lone->engine->stats.notes_shared, COUNT);
+    lone_close(lone);
+}
+
+/* Cancelled before anything of them was posted. */
+static void test_S13_data_that_waits_is_cancelled(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_int_equal(weir_transfer_cancel(lone->engine, world.transfers[i]), WEIR_OK);
+        lone_run(lone);
+        assert_int_equal(status_of(&world, i), WEIR_ECANCELED);
+    }
+    credit(&world, 8);
+    lone_pass(lone, 20 * MS);
+    assert_int_equal(writes, 0); /* what is skipped has a note alone */
+    assert_in_range(sends, 1, COUNT);
+    lone_close(lone);
+}
+
+static int takes_one_of_more(struct lone *lone, uint32_t *count_io) {
+    (void)lone;
+    *count_io = *count_io > 1;
+    return WEIR_EAGAIN;
+}
+
+/* The device takes the write, and not the SEND, nor anything behind it for now. While it reads the
+ * messages' memory, none of them ends. */
+static void test_S6_data_without_its_note(void **state) {
+    (void)state;
+    for (int cancels = 0; cancels <= 1; cancels++) {
+        struct world world;
+        struct lone *lone = begin(&world);
+        lone->slow_bytes = WRITTEN;
+        lone->refuse = takes_one_of_more;
+        credit(&world, 8);
+        assert_int_equal(lone->engine->stats.partial_posts, 1);
+        for (uint32_t i = 0; cancels && i < COUNT; i++)
+            assert_int_equal(weir_transfer_cancel(lone->engine, world.transfers[i]), WEIR_OK);
+        lone_run(lone);
+        for (uint32_t i = 0; i < COUNT; i++)
+            assert_int_equal(status_of(&world, i), WEIR_EINPROGRESS);
+        lone->refuse = NULL;
+        lone->slow_bytes = 0;
+        lone_pass(lone, 100 * MS);
+        for (uint32_t i = 0; i < COUNT; i++)
+            assert_int_equal(status_of(&world, i), cancels ? WEIR_ECANCELED : WEIR_OK);
+        assert_int_equal(writes, 1);
+        assert_int_equal(lone->engine->stats.orphans, lone->engine->stats.orphans_healed);
+        lone_close(lone);
+    }
+}
+
+/* The target refuses the write: nobody knows for whose sake, so none of them ends for it. */
+static void test_S11_nobody_is_blamed_for_what_is_shared(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world);
+    lone->bad_bytes = WRITTEN;
+    lone->bad_status = WEIR_CQE_REMOTE_ACCESS;
+    credit(&world, 8);
+    lone_pass(lone, 100 * MS);
+    assert_int_equal(lone->engine->stats.sessions_failed, 1);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(status_of(&world, i), WEIR_EINPROGRESS);
+    lone_close(lone);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_S2_data_waits_with_its_note),
+        cmocka_unit_test(test_S13_data_that_waits_is_cancelled),
+        cmocka_unit_test(test_S6_data_without_its_note),
+        cmocka_unit_test(test_S11_nobody_is_blamed_for_what_is_shared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
