@@ -79,6 +79,7 @@ static int post_skipped_write(struct weir_qp *qp, const struct weir_wr *wrs, uin
     }
     memcpy(changed, wrs, count * sizeof(*wrs));
     changed[0].length = 0;
+    changed[0].pieces = 0;
     return SIM_NIC_OPS.post_send(qp, changed, count, post_out);
 }
 
@@ -87,7 +88,8 @@ static int post_early_notify(struct weir_qp *qp, const struct weir_wr *wrs, uint
                              struct weir_post *post_out) {
     struct weir_wr turned[PLANT_CHAIN_MAX];
 
-    if (count < 2 || count > PLANT_CHAIN_MAX || wrs[count - 1].opcode != WEIR_OP_SEND) {
+    if (count < 2 || count > PLANT_CHAIN_MAX || wrs[count - 1].opcode != WEIR_OP_SEND ||
+        wrs[0].pieces > 0) { /* which has to come first */
         return SIM_NIC_OPS.post_send(qp, wrs, count, post_out);
     }
     turned[0] = wrs[count - 1];

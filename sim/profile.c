@@ -668,7 +668,7 @@ static void sharing_nics(struct sim_prng *prng, struct sim_config *config) {
         if (nic->ordered) {
             nic->completes_inline = false;
             nic->gathers_max = PICK(prng, 3, 9, 30);
-            nic->sq_depth_max = PICK(prng, 40, 128, 128);
+            nic->sq_depth_max = PICK(prng, 6, 40, 128);
             config->engine.sq_depth[i] = nic->sq_depth_max;
             config->engine.qp_count[i] = 1;
         }

@@ -62,12 +62,12 @@ static void credit(struct world *world, uint64_t count) {
 
 /* A session, an inbox, room there; and messages without data that use up all credits. Then COUNT
  * that have some. */
-static struct lone *begin(struct world *world) {
+static struct lone *begin_with(struct world *world, uint32_t sq_depth) {
     weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
     options.transfers_max = options.segments_max = 64;
     options.memories_max = options.remotes_max = 4;
     options.peers_max = 4;
-    options.sq_depth = 64;
+    options.sq_depth = sq_depth;
     struct lone *lone = lone_open(&options);
     *world = (struct world){.lone = lone};
     assert_int_equal(weir_peer_open(lone->engine, THERE, &world->peer), WEIR_OK);
@@ -99,6 +99,10 @@ static struct lone *begin(struct world *world) {
     for (uint32_t i = 0; i < COUNT; i++)
         assert_int_equal(status_of(world, i), WEIR_EINPROGRESS);
     return lone;
+}
+
+static struct lone *begin(struct world *world) {
+    return begin_with(world, 64);
 }
 
 static void test_S2_data_waits_with_its_note(void **state) {
@@ -172,6 +176,23 @@ static void test_S6_data_without_its_note(void **state) {
     }
 }
 
+/* Likewise, on short queues: the write never takes the slot of what closes it. */
+static void test_S7_data_without_its_note_on_a_short_queue(void **state) {
+    (void)state;
+    for (uint32_t depth = 5; depth <= 16; depth++) {
+        struct world world;
+        struct lone *lone = begin_with(&world, depth);
+        lone->refuse = takes_one_of_more;
+        credit(&world, 8);
+        lone->refuse = NULL;
+        lone_pass(lone, 100 * MS);
+        for (uint32_t i = 0; i < COUNT; i++)
+            assert_int_equal(status_of(&world, i), WEIR_OK);
+        assert_int_equal(lone->engine->stats.sessions_failed, 0);
+        lone_close(lone);
+    }
+}
+
 /* The target refuses the write: nobody knows for whose sake, so none of them ends for it. */
 static void test_S11_nobody_is_blamed_for_what_is_shared(void **state) {
     (void)state;
@@ -192,6 +213,7 @@ int main(void) {
         cmocka_unit_test(test_S2_data_waits_with_its_note),
         cmocka_unit_test(test_S13_data_that_waits_is_cancelled),
         cmocka_unit_test(test_S6_data_without_its_note),
+        cmocka_unit_test(test_S7_data_without_its_note_on_a_short_queue),
         cmocka_unit_test(test_S11_nobody_is_blamed_for_what_is_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,8 +3,9 @@
  *
  * Owns the rules of admission. Slots are taken only by the chain that is posted now, and never held
  * while waiting for more. A chain has at most chain_max WRs and fills at most a quarter of the
- * queue. (A SEND of several notes holds a slot for each.) An unsignalled tail is closed in time
- * (ledger.h). So a full queue drains by itself. Whose turn it is is turns.c's.
+ * queue. (A SEND of several notes holds a slot for each, and the write in front of it one.) An
+ * unsignalled tail is closed in time (ledger.h). So a full queue drains by itself. Whose turn it is
+ * is turns.c's.
  *
  * Order within a notified transfer: on a session that is ordered on both sides the notification's
  * parts follow written data on each QP that carried some. On other sessions, and behind reads, the

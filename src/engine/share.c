@@ -6,15 +6,15 @@
  * before the note. The data of several is written by one WR then, which gathers it, in front of the
  * SEND and with the same doorbell.
  *
- * The payloads of messages that follow each other in a chunk are written with what is between them:
- * the rest of a line, and the head of the next message (room.h). The receiver writes that head when
- * it has the note, so behind the write. Nothing else is overwritten: a message of one line more
- * between the two would make the gap longer than it may be.
+ * The payloads of messages that follow each other in one place are written with what is between
+ * them: the rest of a line, and the head of the next message (room.h). The receiver writes that
+ * head when it has the note, so behind the write.
  *
  * Numbers follow each other within a SEND. Messages share where there is one QP, on devices that
  * keep order and complete later. One that was replayed, which may have broken the session, goes
  * alone, and so do all while a transfer of the peer is suspected of that. A write of several
- * messages is of none of them: if it breaks the session, each of them is tried alone.
+ * messages is of none of them: if it breaks the session, that is held against each of them, and
+ * each is tried alone.
  */
 #include "share.h"
 
@@ -25,17 +25,18 @@
 #include "transfer.h"
 
 enum {
-    DATA_MAX = 8192,             /* of a message that keeps it back */
-    GAP_MAX = 2 * ROOM_LINE - 1, /* between two payloads */
-    PIECES_MAX = 16
+    DATA_MAX = 8192, /* of a message that keeps it back */
+    PIECES_MAX = 16,
+    CLOSING = 1 /* slot is left: an empty write closes one that the device took alone */
 };
-_Static_assert(2 * ROOM_LINE <= (int)MESSAGE_BYTES, "there are as many zeros");
+_Static_assert(2 * ROOM_LINE <= (int)MESSAGE_BYTES, "zeros for the rest of a line, and a head");
 
 /* What a write gathers. */
 struct gather {
     struct weir_sge pieces[PIECES_MAX];
     uint32_t count;
     uint32_t messages;
+    uint32_t last; /* of them: a transfer */
     uint64_t raddr, bytes;
     uint32_t rkey;
 };
@@ -73,17 +74,21 @@ static uint64_t data_room(const weir_engine *engine, const struct peer *peer) {
 }
 
 bool share_waits(weir_engine *engine, const struct peer *peer, const struct transfer *transfer) {
-    enum {
-        DEPTH_MIN = 4, /* two messages and a WRITE, and one slot is never had at once */
-        PIECES_MIN = 3
-    };
+    enum { DEPTH_MIN = 3 + CLOSING, /* two messages and their write */ PIECES_MIN = 3 };
     const struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
     const struct list *waiters = &peer->lists[LIST_WORDS];
     return engine->caps.pieces_max >= PIECES_MIN && qp->ledger.depth >= DEPTH_MIN &&
            (!credit_available(&qp->credit, CREDIT_WORDS) ||
-            (waiters->count > 0 && transfer->list != LIST_WORDS)) &&
+            (waiters->count > 0 && transfer->list != LIST_WORDS &&
+             engine->inflight_turn != peer_index(engine, peer))) &&
            keeps_data(engine, transfer) && shares(engine, peer) &&
            transfer->bytes <= data_room(engine, peer);
+}
+
+/* Whether the second message is in the place of the first, right behind it. */
+static bool follows(const struct transfer *first, const struct transfer *second) {
+    return second->stream == first->stream && second->spot.place == first->spot.place &&
+           second->spot.offset == first->spot.offset + room_bytes(first->message_length);
 }
 
 /* Adds a message's data behind the others'. False: it does not fit there. */
@@ -95,7 +100,8 @@ static bool gather_add(const weir_engine *engine, struct gather *gather, uint32_
     if (gather->count == 0) {
         gather->raddr = piece->raddr;
         gather->rkey = piece->rkey;
-    } else if (piece->rkey != gather->rkey || gap > GAP_MAX || gather->count + 2 > most) {
+    } else if (!follows(&engine->transfers[gather->last], &engine->transfers[index]) ||
+               gather->count + 2 > most) {
         return false;
     }
     if (gather->bytes + gap + piece->length > room)
@@ -107,6 +113,7 @@ static bool gather_add(const weir_engine *engine, struct gather *gather, uint32_
         (struct weir_sge){piece->laddr, (uint32_t)piece->length, piece->lkey};
     gather->bytes += gap + piece->length;
     gather->messages++;
+    gather->last = index;
     return true;
 }
 
@@ -128,8 +135,7 @@ static bool take_next_number(const weir_engine *engine, struct peer *peer,
 }
 
 /* Writes what the first transfers of the list tell, as many as may share one SEND, each with a slot
- * of its own, and one more for their data. False: less than two messages, or of one without data.
- */
+ * of its own, and one for their data. False: less than two messages. */
 static bool fill(weir_engine *engine, struct peer *peer, struct qp *qp, struct shared *out) {
     uint8_t payload[WEIR_NOTIFY_MAX];
     uint32_t length = 0, most = ledger_free(&qp->ledger);
@@ -138,7 +144,8 @@ static bool fill(weir_engine *engine, struct peer *peer, struct qp *qp, struct s
     for (uint32_t i = out->first; i != NONE && out->count < most; i = engine->transfers[i].next) {
         struct transfer *transfer = &engine->transfers[i];
         bool has_data = !plan_done(&transfer->cursor);
-        uint32_t slots = out->count + 1 + (has_data || out->data.count > 0);
+        bool writes = has_data || out->data.count > 0;
+        uint32_t slots = out->count + 1 + (writes ? 1 + CLOSING : 0);
         if (!may_share(transfer, qp) || slots > most ||
             length + WORD_NOTES_HEAD + transfer->notify_length > sizeof(payload) ||
             (has_data && !keeps_data(engine, transfer)) ||

@@ -17,7 +17,8 @@
  * not wait: credits bound them.
  *
  * A notification that finds no credit leaves that round for the list of the QP whose credit it
- * needs: first come, first served as credits come back. Notifications that cannot go cost nothing
+ * needs, and so does a short message with its data (share.c): first come, first served as credits
+ * come back. Notifications that cannot go cost nothing
  * until then, however many there are.
  */
 #include "turns.h"
@@ -133,11 +134,13 @@ static bool post_waiter(weir_engine *engine, struct peer *peer, uint32_t index,
         wait_for_credit(engine, peer, transfer, stuck);
     } else if (outcome == POST_ALL) {
         all_posted(engine, peer, transfer);
-    } else if (outcome == POST_FULL) { /* its data waits where that of others does */
+    } else if (outcome == POST_FULL) {
+        /* Its data waits for bytes in flight, where that of others does. */
         list_remove(engine, transfer);
-        list_push_front(engine, peer, transfer, LIST_PENDING);
+        list_push(engine, peer, transfer, LIST_PENDING);
+        return false;
     }
-    /* Its data alone was posted, or the device refused it for now. */
+    /* MORE: its data was posted, and its note is next; or the device refused it for now. */
     return outcome != POST_MORE || (had_data && plan_done(&transfer->cursor));
 }
 
@@ -172,7 +175,7 @@ static int post_waiters_of(weir_engine *engine, struct peer *peer, uint32_t firs
 static int post_waiters(weir_engine *engine, struct peer *peer, int budget, uint64_t bytes_most) {
     if (peer->credit_waits == 0)
         return 0;
-    int turns = post_waiters_of(engine, peer, LIST_WORDS, budget, bytes_most);
+    int turns = post_waiters_of(engine, peer, LIST_WORDS, budget - 1, bytes_most);
     return turns + post_waiters_of(engine, peer, LIST_CREDITS, budget - turns, bytes_most);
 }
 

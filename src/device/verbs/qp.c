@@ -122,9 +122,12 @@ int qp_try_sizes(struct weir_device *device) {
     if (rc != WEIR_OK)
         return rc;
     device->inline_bytes = granted.max_inline_data < wanted ? granted.max_inline_data : wanted;
-    uint32_t pieces = (uint32_t)device->choice.attr.max_sge;
+    /* No more than lie where inline bytes would: a longer WQE could cost depth. */
+    uint32_t pieces = 1 + device->inline_bytes / (uint32_t)sizeof(struct ibv_sge);
     if (pieces > VERBS_PIECES)
         pieces = VERBS_PIECES;
+    if (pieces > (uint32_t)device->choice.attr.max_sge)
+        pieces = (uint32_t)device->choice.attr.max_sge;
     rc = pieces > 1 ? try(device, device->inline_bytes, pieces, &granted) : WEIR_EAGAIN;
     if (rc == WEIR_EDEVICE)
         return rc;

@@ -425,7 +425,7 @@ void cqs_disarm(struct weir_device *device);
 
 /* qp.c */
 struct weir_qp *qp_by_number(const struct weir_device *device, uint32_t qpn);
-/* The inline payload that QPs of this device take; EDEVICE: it gives no QPs at all. */
+/* The inline payload and the SGEs that QPs of this device take; EDEVICE: it gives no QPs at all. */
 int qp_try_sizes(struct weir_device *device);
 int verbs_qp_create(struct weir_device *device, const struct weir_qp_options *options,
                     struct weir_qp_granted *granted_out, struct weir_qp **qp_out);
