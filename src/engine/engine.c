@@ -26,15 +26,14 @@
 
 /* Registers the engine's own message buffers with the device. */
 static int register_buffers(weir_engine *e) {
-    enum { BESIDE = 2 /* scratch, zeros */ };
     uint64_t bytes = (uint64_t)e->qps_max * e->recvs_per_qp * MESSAGE_BYTES;
     int rc = e->device_ops->mr_register(e->device, e->recv_bytes, bytes, 0, &e->recv_mr);
     if (rc != WEIR_OK)
         return rc;
     e->scratch = e->send_bytes + bytes;
     e->zeros = e->scratch + MESSAGE_BYTES;
-    rc = e->device_ops->mr_register(e->device, e->send_bytes, bytes + BESIDE * MESSAGE_BYTES, 0,
-                                    &e->send_mr);
+    rc = e->device_ops->mr_register(e->device, e->send_bytes, bytes + SENDS_BESIDE * MESSAGE_BYTES,
+                                    0, &e->send_mr);
     if (rc != WEIR_OK)
         e->device_ops->mr_release(e->device, &e->recv_mr);
     return rc;

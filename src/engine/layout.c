@@ -63,7 +63,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->qps = carve(c, e->qps_max, sizeof(struct qp));
     e->runs = carve(c, (size_t)e->qps_max * e->ring_size, sizeof(struct ledger_run));
     e->recv_bytes = carve(c, (size_t)e->qps_max * e->recvs_per_qp, MESSAGE_BYTES);
-    e->send_bytes = carve(c, (size_t)e->qps_max * e->recvs_per_qp + 2, MESSAGE_BYTES);
+    e->send_bytes = carve(c, (size_t)e->qps_max * e->recvs_per_qp + SENDS_BESIDE, MESSAGE_BYTES);
     e->receives.buffers = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(struct receive));
     e->held_max = e->qps_max * e->recvs_per_qp;
     e->held = carve(c, e->held_max, sizeof(struct held));
@@ -93,7 +93,7 @@ size_t engine_bytes(const weir_engine_options *options) {
 
 uint64_t engine_pinned_bytes(const weir_engine_options *options) {
     uint64_t buffers = (uint64_t)qps_wanted(options) * (options->recv_credits + CREDIT_BESIDE);
-    return (2 * buffers + 2) * MESSAGE_BYTES;
+    return (2 * buffers + SENDS_BESIDE) * MESSAGE_BYTES;
 }
 
 /* Makes every table as it is before anything was done: all entries free, all lists empty. */

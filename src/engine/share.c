@@ -31,7 +31,7 @@ enum {
 };
 _Static_assert(2 * ROOM_LINE <= (int)MESSAGE_BYTES, "zeros for the rest of a line, and a head");
 
-/* What a write gathers. */
+/* A write that gathers the data of messages, as far as it is filled. */
 struct gather {
     struct weir_sge pieces[PIECES_MAX];
     uint32_t count;
@@ -41,7 +41,7 @@ struct gather {
     uint32_t rkey;
 };
 
-/* What one post carries. */
+/* One post: that write, if it has pieces, and a SEND of notes. */
 struct shared {
     struct gather data;
     uint32_t first;  /* transfer */

@@ -44,6 +44,7 @@
 
 enum {
     MESSAGE_BYTES = WIRE_DATA_SIZE + WEIR_NOTIFY_MAX, /* one SEND */
+    SENDS_BESIDE = 2,     /* buffers behind those of the QPs: scratch, zeros */
     CHAIN_MAX = 512,      /* WRs with one doorbell, whatever the depth */
     ASYNC_BATCH = 16,     /* async events taken at once */
     POLL_BATCH = 32,      /* CQEs taken from the device at once */

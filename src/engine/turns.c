@@ -13,13 +13,12 @@
  * longer by itself. A peer that this bound stops waits in line (inflight_head). From then on only
  * the first in line posts data: one chain, as soon as its next WR fits. It goes to the end of the
  * line if it has more. So a peer that waits is passed by at most one chain of each other peer. It
- * leaves the line when anything else stops it: slots, its session. Messages are not counted, and do
+ * leaves the line when anything else stops it: slots, its session. SENDs are not counted, and do
  * not wait: credits bound them.
  *
  * A notification that finds no credit leaves that round for the list of the QP whose credit it
  * needs, and so does a short message with its data (share.c): first come, first served as credits
- * come back. Notifications that cannot go cost nothing
- * until then, however many there are.
+ * come back. Notifications that cannot go cost nothing until then, however many there are.
  */
 #include "turns.h"
 
