@@ -24,6 +24,7 @@ struct world {
     weir_transfer transfers[COUNT];
 };
 static uint8_t bytes[1 << 16];
+static const weir_part little = {.base = bytes, .length = 8};
 static uint32_t writes, sends; /* that were posted */
 static struct weir_wr write;
 static struct weir_sge pieces[16];
@@ -60,11 +61,10 @@ static void credit(struct world *world, uint64_t count) {
     lone_run(world->lone);
 }
 
-/* A session, an inbox, room there; and messages without data that use up all credits. Then COUNT
- * that have some. */
-static struct lone *begin_with(struct world *world, uint32_t sq_depth) {
+/* A session and an inbox; no room there so far, which one message waits for. */
+static struct lone *meet(struct world *world, uint32_t sq_depth, uint32_t transfers) {
     weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
-    options.transfers_max = options.segments_max = 64;
+    options.transfers_max = options.segments_max = transfers;
     options.memories_max = options.remotes_max = 4;
     options.peers_max = 4;
     options.sq_depth = sq_depth;
@@ -79,13 +79,23 @@ static struct lone *begin_with(struct world *world, uint32_t sq_depth) {
     assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
     lone_memories(lone, world->peer, 1, bytes, sizeof(bytes), &world->local, &world->remote);
     lone->executes = true;
-    weir_part little = {.base = bytes, .length = 8};
-    struct word grant = {
-        .kind = WORD_GRANT, .inbox = INBOX, .grant = {.place = 1, .secret = 5, .keep = true}};
     send_one(world, &little); /* behind WANT, which takes a credit, too */
     assert_true(lone_inbox(lone, 0, 1, 1, INBOX));
-    assert_true(lone_words(lone, 0, 2, &grant));
-    lone_run(lone);
+    return lone;
+}
+
+static void grant(struct world *world) {
+    struct word word = {
+        .kind = WORD_GRANT, .inbox = INBOX, .grant = {.place = 1, .secret = 5, .keep = true}};
+    assert_true(lone_words(world->lone, 0, 2, &word));
+    lone_run(world->lone);
+}
+
+/* A session, an inbox, room there; and messages without data that use up all credits. Then COUNT
+ * that have some. */
+static struct lone *begin_with(struct world *world, uint32_t sq_depth) {
+    struct lone *lone = meet(world, sq_depth, 64);
+    grant(world);
     for (int i = 2; i < CREDITS; i++)
         send_one(world, &little);
     writes = sends = 0;
@@ -105,12 +115,9 @@ static struct lone *begin(struct world *world) {
     return begin_with(world, 64);
 }
 
-static void test_S2_data_waits_with_its_note(void **state) {
-    (void)state;
-    struct world world;
-    struct lone *lone = begin(&world);
-    credit(&world, 8);
-    lone_pass(lone, 20 * MS);
+/* One WRITE gathered the data of all, and one SEND had their notes. */
+static void assert_shared(struct world *world) {
+    struct lone *lone = world->lone;
     assert_int_equal(writes, 1);
     assert_int_equal(sends, 1);
     assert_int_equal(write.length, WRITTEN);
@@ -119,10 +126,85 @@ static void test_S2_data_waits_with_its_note(void **state) {
         assert_int_equal(pieces[i].length, i % 2 == 0 ? LENGTH : GAP);
     for (uint32_t i = 0; i < COUNT; i++) {
         assert_int_equal(pieces[2 * i].laddr, (uint64_t)(uintptr_t)bytes + (uint64_t)1000 * i);
-        assert_int_equal(status_of(&world, i), WEIR_OK);
+        assert_int_equal(status_of(world, i), WEIR_OK);
     }
     assert_int_equal(lone->engine->stats.messages_gathered, COUNT);
     assert_int_equal(lone->engine->stats.notes_shared, COUNT);
+}
+
+static void test_S2_data_waits_with_its_note(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world);
+    credit(&world, 8);
+    lone_pass(lone, 20 * MS);
+    assert_shared(&world);
+    lone_close(lone);
+}
+
+/* COUNT messages that have data, in one call; returns how many were sent. */
+static size_t send_many(struct world *world) {
+    weir_outgoing messages[COUNT];
+    weir_part parts[COUNT];
+    size_t sent;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        parts[i] =
+            (weir_part){.local = world->local, .offset = (uint64_t)1000 * i, .length = LENGTH};
+        messages[i] = (weir_outgoing){.parts = &parts[i], .part_count = 1};
+    }
+    writes = sends = 0;
+    world->lone->on_post = on_post;
+    assert_int_equal(weir_message_send_many(world->lone->engine, world->peer, INBOX, messages,
+                                            COUNT, NULL, world->transfers, &sent),
+                     WEIR_OK);
+    return sent;
+}
+
+/* Messages of one call share, though there are credits for each. They are posted in the call. */
+static void test_S2_messages_of_one_call(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = meet(&world, 64, 64);
+    grant(&world);
+    assert_int_equal(send_many(&world), COUNT);
+    assert_int_equal(sends, 1);
+    lone_run(lone);
+    assert_shared(&world);
+    lone_close(lone);
+}
+
+/* Likewise messages that were sent one by one, and had to wait for room. */
+static void test_S2_messages_that_waited_for_room(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = meet(&world, 64, 64);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        weir_part part = {.local = world.local, .offset = (uint64_t)1000 * i, .length = LENGTH};
+        world.transfers[i] = send_one(&world, &part);
+    }
+    writes = sends = 0;
+    lone->on_post = on_post;
+    grant(&world);
+    assert_int_equal(writes, 1);
+    assert_int_equal(sends, 1); /* with the note of the message before them, which has no data */
+    assert_int_equal(lone->engine->stats.messages_gathered, COUNT);
+    assert_int_equal(lone->engine->stats.notes_shared, COUNT + 1);
+    lone_close(lone);
+}
+
+/* The call's last messages find no record. Those before them are posted all the same. */
+static void test_S2_a_call_that_is_cut_short(void **state) {
+    enum { RECORDS = 8, SPARE = 1 /* is the fast way's */, FREE = 2 };
+    (void)state;
+    struct world world;
+    struct lone *lone = meet(&world, 64, RECORDS);
+    grant(&world);
+    lone->executes = false;
+    for (int i = 0; i < RECORDS - SPARE - FREE; i++)
+        send_one(&world, &little);
+    assert_int_equal(send_many(&world), FREE);
+    assert_int_equal(sends, 1);
+    assert_int_equal(lone->engine->stats.messages_gathered, FREE);
     lone_close(lone);
 }
 
@@ -211,6 +293,9 @@ static void test_S11_nobody_is_blamed_for_what_is_shared(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S2_data_waits_with_its_note),
+        cmocka_unit_test(test_S2_messages_of_one_call),
+        cmocka_unit_test(test_S2_messages_that_waited_for_room),
+        cmocka_unit_test(test_S2_a_call_that_is_cut_short),
         cmocka_unit_test(test_S13_data_that_waits_is_cancelled),
         cmocka_unit_test(test_S6_data_without_its_note),
         cmocka_unit_test(test_S7_data_without_its_note_on_a_short_queue),

@@ -18,6 +18,7 @@ struct request {
     uint32_t access; /* that the target must grant */
     bool owned;      /* by the thread that has the engine */
     bool use_spare;
+    bool more;    /* messages of this call follow, and it posts nothing before the last */
     uint8_t full; /* enum full, behind EAGAIN */
 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* share.c: messages that share work requests.
  *
- * Owns which may, and their posts. The notes of messages that wait for a credit go in one SEND. A
- * short message whose note would wait keeps its data back, too: it is of no use to the receiver
- * before the note. The data of several is written by one WR then, which gathers it, in front of the
- * SEND and with the same doorbell.
+ * Owns which may, and their posts. The notes of messages that are put together, or wait for a
+ * credit, go in one SEND. A short message whose note would wait keeps its data back, too: it is of
+ * no use to the receiver before the note. The data of several short ones is written by one WR,
+ * which gathers it, in front of the SEND and with the same doorbell.
  *
  * The payloads of messages that follow each other in one place are written with what is between
  * them: the rest of a line, and the head of the next message (room.h). The receiver writes that
@@ -56,9 +56,11 @@ static bool shares(const weir_engine *engine, const struct peer *peer) {
            peer->trouble_ns == 0 && !peer_is_suspicious(peer);
 }
 
-/* All of the message is one piece that was never posted, and short. */
+/* All of the message is one piece that was never posted, and short; and the device gathers. */
 static bool keeps_data(const weir_engine *engine, const struct transfer *transfer) {
+    enum { PIECES_MIN = 3 };
     return transfer->kind == TRANSFER_MESSAGE && !plan_done(&transfer->cursor) &&
+           engine->caps.pieces_max >= PIECES_MIN &&
            engine->blocks[transfer_index(engine, transfer)].count == 1 &&
            transfer->cursor.offset == 0 && transfer->outstanding == 0 && transfer->result == 0 &&
            !transfer_was_replayed(transfer) && transfer->bytes <= DATA_MAX &&
@@ -74,10 +76,10 @@ static uint64_t data_room(const weir_engine *engine, const struct peer *peer) {
 }
 
 bool share_waits(weir_engine *engine, const struct peer *peer, const struct transfer *transfer) {
-    enum { DEPTH_MIN = 3 + CLOSING, /* two messages and their write */ PIECES_MIN = 3 };
+    enum { DEPTH_MIN = 3 + CLOSING /* two messages and their write */ };
     const struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
     const struct list *waiters = &peer->lists[LIST_WORDS];
-    return engine->caps.pieces_max >= PIECES_MIN && qp->ledger.depth >= DEPTH_MIN &&
+    return qp->ledger.depth >= DEPTH_MIN &&
            (!credit_available(&qp->credit, CREDIT_WORDS) ||
             (waiters->count > 0 && transfer->list != LIST_WORDS &&
              engine->inflight_turn != peer_index(engine, peer))) &&
@@ -117,13 +119,10 @@ static bool gather_add(const weir_engine *engine, struct gather *gather, uint32_
     return true;
 }
 
-/* Whether the note of a transfer that waits for a credit of the QP may go in one SEND with others.
- */
-static bool may_share(const struct transfer *transfer, const struct qp *qp) {
-    uint16_t mask = (uint16_t)(1u << qp->index);
+/* Whether the note of a message may go in one SEND with others. */
+static bool may_share(const struct transfer *transfer) {
     return transfer->kind == TRANSFER_MESSAGE && !transfer_was_replayed(transfer) &&
-           transfer->parts_mask == 0 &&
-           (transfer->parts_need == mask || !plan_done(&transfer->cursor));
+           transfer->parts_mask == 0;
 }
 
 /* Numbers are of one SEND if they follow each other. */
@@ -146,7 +145,7 @@ static bool fill(weir_engine *engine, struct peer *peer, struct qp *qp, struct s
         bool has_data = !plan_done(&transfer->cursor);
         bool writes = has_data || out->data.count > 0;
         uint32_t slots = out->count + 1 + (writes ? 1 + CLOSING : 0);
-        if (!may_share(transfer, qp) || slots > most ||
+        if (!may_share(transfer) || slots > most ||
             length + WORD_NOTES_HEAD + transfer->notify_length > sizeof(payload) ||
             (has_data && !keeps_data(engine, transfer)) ||
             (out->count == 0
@@ -229,15 +228,15 @@ static void notes_posted(weir_engine *engine, const struct peer *peer, struct qp
     send_posted(engine, qp, wr, &engine->transfers[shared->first], false);
 }
 
-uint32_t share_post(weir_engine *engine, struct peer *peer, uint32_t index, uint64_t *bytes) {
-    struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[index]];
-    struct shared shared = {.first = peer->lists[LIST_WORDS + index].head};
+uint32_t share_post(weir_engine *engine, struct peer *peer, uint8_t list, uint64_t *bytes) {
+    struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
+    struct shared shared = {.first = peer->lists[list].head};
     struct weir_wr wrs[2];
     struct weir_post post;
     if (shared.first == NONE || engine->transfers[shared.first].next == NONE ||
-        !shares(engine, peer) || !qp_is_usable(qp) || !post_heal(engine, qp) ||
-        !send_room(engine, qp) || !credit_available(&qp->credit, CREDIT_WORDS) ||
-        !fill(engine, peer, qp, &shared))
+        (list != LIST_WORDS && peer->lists[LIST_WORDS].count > 0) || !shares(engine, peer) ||
+        !qp_is_usable(qp) || !post_heal(engine, qp) || !send_room(engine, qp) ||
+        !credit_available(&qp->credit, CREDIT_WORDS) || !fill(engine, peer, qp, &shared))
         return 0;
     uint32_t count = 0, entry = qp_index(engine, qp);
     uint64_t last = qp->ledger.tail + shared.count - 1;

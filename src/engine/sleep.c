@@ -298,7 +298,7 @@ static int wait_for(weir_engine *engine, bool (*finished)(weir_engine *, uint64_
                     uint64_t timeout_ns) {
     uint64_t start = engine_clock(engine);
     for (uint32_t turn = 0;; turn++) {
-        if (try_step(engine, engine->sleeping == NULL || turn == 0) > 0 || finished(engine, before))
+        if (try_step(engine, engine->sleeping == NULL) > 0 || finished(engine, before))
             return WEIR_OK;
         uint64_t passed = engine_clock(engine) - start;
         if (passed >= timeout_ns)

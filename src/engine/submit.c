@@ -275,10 +275,12 @@ static bool fast_message(weir_engine *engine, struct peer *peer, const struct re
     return fast_messages(engine, peer, request->inbox, &message, 1) == 1;
 }
 
-/* Starts a filled record and gives a turn: to its peer, or, if that waits for one, to the first. */
-static void start(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+/* Starts a filled record and gives a turn: to its peer, or, if that waits for one, to the first.
+ * Not yet, if `more` follow, and the device completes later: they are to share it. */
+static void start(weir_engine *engine, struct peer *peer, struct transfer *transfer, bool more) {
     transfer_start(engine, transfer);
-    if (peer->live != NONE && !engine->closing) {
+    bool later = more && !engine->caps.completes_inline;
+    if (peer->live != NONE && !engine->closing && !later) {
         if (peer->spent && peer->runnable)
             give_turn(engine);
         else
@@ -318,7 +320,7 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
     *id_out = atomic_load_explicit(&transfer->id, memory_order_relaxed);
     if (request->use_spare || !transfer_is_one_wr(engine, transfer) || !peer->posts_at_once ||
         !post_at_once(engine, peer, transfer, transfer_index(engine, transfer)))
-        start(engine, peer, transfer);
+        start(engine, peer, transfer, request->more);
     return WEIR_OK;
 }
 
@@ -471,7 +473,7 @@ submit_posted(weir_engine *engine, uint64_t peer_id, const weir_segment *segment
     transfer_out->id = atomic_load_explicit(&transfer->id, memory_order_relaxed);
     if (!post_at_once(engine, peer, transfer, index)) {
         transfer->cursor = plan_start(engine->blocks, index);
-        start(engine, peer, transfer);
+        start(engine, peer, transfer, false);
     }
     own_leave(engine);
     return WEIR_OK;
@@ -529,7 +531,7 @@ static __attribute__((noinline)) int submit_rest(weir_engine *engine, struct pee
     int rc = fast_rest(engine, &request, 0, &rest);
     if (rc == WEIR_OK) {
         transfer_out->id = atomic_load_explicit(&rest->id, memory_order_relaxed);
-        start(engine, peer, rest);
+        start(engine, peer, rest, false);
     }
     own_leave(engine);
     return rc;
@@ -612,18 +614,17 @@ static int submit_message(weir_engine *engine, struct request *request,
     return rc;
 }
 
-static __attribute__((noinline)) int general_message(weir_engine *engine, uint64_t peer_id,
-                                                     uint32_t inbox, const weir_part *parts,
-                                                     size_t part_count,
-                                                     const weir_transfer_options *options,
-                                                     weir_transfer *transfer_out) {
+static __attribute__((noinline)) int
+general_message(weir_engine *engine, uint64_t peer_id, uint32_t inbox, const weir_outgoing *message,
+                bool more, const weir_transfer_options *options, weir_transfer *transfer_out) {
     static const weir_part nothing = {.length = 0};
     struct request request = {
-        .parts = part_count > 0 ? parts : &nothing,
-        .count = part_count,
+        .parts = message->part_count > 0 ? message->parts : &nothing,
+        .count = message->part_count,
         .peer_id = peer_id,
         .inbox = inbox,
         .opcode = WEIR_OP_WRITE,
+        .more = more,
     };
     uint64_t id;
     return submit_message(engine, &request, options, transfer_out, &id);
@@ -681,15 +682,25 @@ static inline bool options_are_plain(const weir_transfer_options *options) {
 int weir_message_send(weir_engine *engine, weir_peer peer, uint32_t inbox, const weir_part *parts,
                       size_t part_count, const weir_transfer_options *options,
                       weir_transfer *transfer_out) {
+    weir_outgoing message = {.parts = parts, .part_count = part_count};
     if (engine != NULL && transfer_out != NULL && options_are_plain(options)) {
-        const weir_outgoing message = {parts, part_count,
-                                       options != NULL ? options->notify_tag : 0};
+        message.tag = options != NULL ? options->notify_tag : 0;
         if (plain_messages(engine, peer.id, inbox, &message, 1) == 1) {
             transfer_out->id = 0;
             return WEIR_OK;
         }
     }
-    return general_message(engine, peer.id, inbox, parts, part_count, options, transfer_out);
+    return general_message(engine, peer.id, inbox, &message, false, options, transfer_out);
+}
+
+/* A message was refused, and those of the call before it have had no turn. */
+static void give_due_turn(weir_engine *engine) {
+    if (!own_try(engine))
+        return; /* its owner steps, or its next one does */
+    if (engine->run_head != NONE)
+        give_turn(engine);
+    effects_perform(engine);
+    own_leave(engine);
 }
 
 int weir_message_send_many(weir_engine *engine, weir_peer peer, uint32_t inbox,
@@ -712,7 +723,7 @@ int weir_message_send_many(weir_engine *engine, weir_peer peer, uint32_t inbox,
             transfers_out[sent + i].id = 0;
         if (done == 0) {
             each.notify_tag = next->tag;
-            rc = general_message(engine, peer.id, inbox, next->parts, next->part_count, &each,
+            rc = general_message(engine, peer.id, inbox, next, sent + 1 < count, &each,
                                  transfers_out != NULL ? &transfers_out[sent] : NULL);
             done = rc == WEIR_OK;
         }
@@ -720,6 +731,8 @@ int weir_message_send_many(weir_engine *engine, weir_peer peer, uint32_t inbox,
     }
     if (sent == 0)
         return rc;
+    if (rc != WEIR_OK)
+        give_due_turn(engine);
     *sent_out = sent;
     return WEIR_OK;
 }

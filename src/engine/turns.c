@@ -110,6 +110,14 @@ static void all_posted(weir_engine *engine, struct peer *peer, struct transfer *
     transfer_check(engine, transfer);
 }
 
+/* Messages from the front of the list go in one post. False: none did. */
+static bool post_shared(weir_engine *engine, struct peer *peer, uint8_t list, uint64_t *bytes) {
+    uint32_t count = share_post(engine, peer, list, bytes);
+    for (uint32_t left = count; left > 0; left--)
+        all_posted(engine, peer, &engine->transfers[peer->lists[list].head]);
+    return count > 0;
+}
+
 /* Posts what is next of the transfer, unless that is to wait until it shares a WR. */
 static enum outcome post_step(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                               uint64_t *bytes, uint32_t *stuck_out) {
@@ -157,15 +165,13 @@ static int post_waiters_of(weir_engine *engine, struct peer *peer, uint32_t firs
                 run_later(engine, peer);
                 return budget;
             }
-            uint32_t shared = first == LIST_WORDS ? share_post(engine, peer, i, &bytes) : 0;
+            bool shared = first == LIST_WORDS && post_shared(engine, peer, LIST_WORDS, &bytes);
             if (peer->live == NONE)
                 break; /* the session broke over an orphan that had to be closed first */
             turns++;
-            engine->worked |= shared > 0;
-            if (shared == 0)
+            engine->worked |= shared;
+            if (!shared)
                 goes = post_waiter(engine, peer, i, &engine->transfers[waiters->head], &bytes);
-            while (shared-- > 0)
-                all_posted(engine, peer, &engine->transfers[waiters->head]);
         }
     }
     return turns;
@@ -187,15 +193,24 @@ static bool go_together(const weir_engine *engine, const struct peer *peer) {
            !engine->caps.completes_inline && peer->trouble_ns == 0 && !peer_is_suspicious(peer);
 }
 
+/* Posts for the first transfer in turn, and for those behind it that may share its post. */
+static enum outcome post_front(weir_engine *engine, struct peer *peer, uint64_t *bytes,
+                               uint32_t *stuck_out) {
+    struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
+    if (go_together(engine, peer))
+        return post_together(engine, peer, bytes);
+    if (transfer->kind == TRANSFER_MESSAGE && post_shared(engine, peer, LIST_PENDING, bytes))
+        return POST_TOGETHER;
+    return peer->live == NONE ? POST_STOPPED : post_step(engine, peer, transfer, bytes, stuck_out);
+}
+
 /* The transfer whose turn it is posts a chain, or as many parts of its notification as it can. */
 static enum outcome take_turn(weir_engine *engine, struct peer *peer, uint64_t *bytes) {
     if (peer->live == NONE || peer->lists[LIST_PENDING].count == 0 || !has_turn(engine, peer))
         return POST_NOTHING;
     struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
     uint32_t stuck = NONE;
-    enum outcome outcome = go_together(engine, peer)
-                               ? post_together(engine, peer, bytes)
-                               : post_step(engine, peer, transfer, bytes, &stuck);
+    enum outcome outcome = post_front(engine, peer, bytes, &stuck);
     if (peer->live == NONE || peer->lists[LIST_PENDING].count == 0) {
         engine->worked = true; /* the session broke over it, or all of it is over with */
         peer_wait_over(engine, peer);
