@@ -304,9 +304,9 @@ WEIR_API int weir_engine_fd(const weir_engine *engine);
  * after how long progress must be called even if nothing arrives (UINT64_MAX: never).
  * After waking, call weir_engine_progress, which disarms; progress of another thread wakes, too.
  * One thread at a time. WEIR_ENGINE_THREAD may be set. Errors: EAGAIN (do not sleep, but make
- * progress and take everything that can be taken: the engine has work now, or notifications or
- * completions wait to be taken, or something was done since the last call of this function, by
- * another thread, say, or inside a submit). */
+ * progress and take everything that can be taken: the engine has work now, or notifications,
+ * completions or messages wait to be taken, or something was done since the last call of this
+ * function, by another thread, say, or inside a submit). */
 WEIR_API int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out);
 
 /* Copies an address that peers can open, with its terminator: where the engine listens. If that is
@@ -718,10 +718,11 @@ typedef struct weir_outgoing {
 
 /* Sends messages to the peer's inbox in their order, as weir_message_send does each, all with these
  * options but for notify_tag: each has its tag. A small one costs a fraction of what it costs in a
- * call of its own. transfers_out: one for each message. *sent_out: how many were sent, from the
- * front, one at least. If that is not all, the next one was refused, and a call that begins with it
- * says why. Errors: those of the first message, as with weir_message_send: EBOUNDS, ESTALE, EINVAL
- * (also if count is 0), ETOOBIG, EAGAIN. */
+ * call of its own. Over a NIC up to 16 are posted together. transfers_out: one for each message;
+ * may be NULL with QUEUE. *sent_out: how many were sent, from the front, one at least. If that is
+ * not all, the next one was refused, and a call that begins with it says why. Errors: those of the
+ * first message, as with weir_message_send: EBOUNDS, ESTALE, EINVAL (also if count is 0), ETOOBIG,
+ * EAGAIN. */
 WEIR_API int weir_message_send_many(weir_engine *engine, weir_peer peer, uint32_t inbox,
                                     const weir_outgoing *messages, size_t count,
                                     const weir_transfer_options *options,

@@ -28,7 +28,7 @@ stage() {
         [ -f "$dir/build.ninja" ] || return
     elif [ ! -f "$dir/build.ninja" ]; then
         # shellcheck disable=SC2086 # options are words
-        env ${stage_env:-} meson setup "$dir" $setup >"$dir.setup.log" 2>&1 || {
+        env ${stage_env:-} meson setup "$dir" -Dwerror=true $setup >"$dir.setup.log" 2>&1 || {
             tail -n 30 "$dir.setup.log"
             return
         }
@@ -49,7 +49,7 @@ sh scripts/deps.sh check || { echo '0 passed, 1 failed'; exit 1; }
 echo '==== build'
 begin=$SECONDS
 [ -f build/build.ninja ] || meson setup build -Dtests=enabled >/dev/null
-meson configure build -Dtests=enabled && ninja -C build -j "$jobs" --quiet
+meson configure build -Dtests=enabled -Dwerror=true && ninja -C build -j "$jobs" --quiet
 echo "==== build took $((SECONDS - begin)) s"
 shown=$(mktemp)
 set -m # a process group of its own, to end all of it

@@ -223,6 +223,42 @@ static void test_M7_a_wait_ends_in_time(void **state) {
     pair_close(&a, &b);
 }
 
+/* A thread that waits again and again, since there always is something, still hears what others
+ * say: they connect, and leave. */
+static void test_M7_a_thread_that_never_sleeps_hears_control(void **state) {
+    weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_notification got;
+    struct side a, b, c;
+    weir_event event;
+
+    (void)state;
+    pair_open(&a, &b, NULL);
+    notify.flags = WEIR_TRANSFER_NOTIFY;
+    assert_int_equal(write_now(&a, &b, NULL, 0, &notify), WEIR_OK);
+    while (weir_event_take(b.engine, &event) == WEIR_OK)
+        continue;
+    side_open(&c, NULL);
+    side_join(&c, &b);
+    weir_peer_connect(c.engine, c.peer);
+    for (int ends = 0; ends < 2; ends++) {
+        weir_event_type type = ends ? WEIR_EVENT_GONE : WEIR_EVENT_UP;
+        uint64_t end = now_ns() + PATIENCE_NS;
+        bool told = false;
+        while (!told) {
+            assert_true(now_ns() < end);
+            assert_int_equal(weir_engine_wait(b.engine, PATIENCE_NS), WEIR_OK);
+            if (!ends)
+                weir_engine_progress(c.engine);
+            while (weir_event_take(b.engine, &event) == WEIR_OK)
+                told |= event.type == type;
+        }
+        if (!ends)
+            side_close(&c);
+    }
+    assert_int_equal(weir_notification_take(b.engine, &got), WEIR_OK);
+    pair_close(&a, &b);
+}
+
 /* ---- the application armed, and others on the same engine ---- */
 
 static bool fd_readable(struct side *side) {
@@ -449,6 +485,7 @@ int main(void) {
         cmocka_unit_test(test_M7_a_poll_loop),
         cmocka_unit_test(test_M7_several_threads_asleep),
         cmocka_unit_test(test_M7_a_wait_ends_in_time),
+        cmocka_unit_test(test_M7_a_thread_that_never_sleeps_hears_control),
         cmocka_unit_test(test_M7_an_armed_application_that_is_away_costs_nothing),
         cmocka_unit_test(test_M7_what_the_thread_did_before_arming_is_seen),
         cmocka_unit_test(test_M7_progress_of_another_thread_wakes_the_sleeper),

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_share.c: messages whose data waits with their notes, and is written by one WR (S2, S6, S11,
- * S13). The peer and the device are the test's: see lone_engine.h. */
+/* test_share.c: messages whose data waits with their notes, and is written by one WR (S2, S3, S6,
+ * S7, S11, S13). The peer and the device are the test's: see lone_engine.h. */
 #include "lone_engine.h"
 
 #include <string.h>
+
+#include "own.h"
 
 #define THERE "10.0.0.9:9"
 
@@ -18,6 +20,7 @@ enum {
 
 struct world {
     struct lone *lone;
+    uint32_t n; /* of the peer's instance */
     weir_peer peer;
     weir_memory local;
     weir_remote remote;
@@ -61,33 +64,42 @@ static void credit(struct world *world, uint64_t count) {
     lone_run(world->lone);
 }
 
-/* A session and an inbox; no room there so far, which one message waits for. */
-static struct lone *meet(struct world *world, uint32_t sq_depth, uint32_t transfers) {
+/* A session with peer n, and an inbox there; no room so far, which one message waits for. */
+static void join(struct world *world, struct lone *lone, uint32_t n, const char *there) {
+    *world = (struct world){.lone = lone, .n = n};
+    assert_int_equal(weir_peer_open(lone->engine, there, &world->peer), WEIR_OK);
+    weir_peer_connect(lone->engine, world->peer);
+    lone_run(lone);
+    uint64_t conn = lone_dialled(lone, there);
+    lone_say_iam(lone, conn, n, there);
+    lone_answer(lone, conn, n, 1);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    lone_memories(lone, world->peer, n, bytes, sizeof(bytes), &world->local, &world->remote);
+    lone->executes = true;
+    send_one(world, &little); /* behind WANT, which takes a credit, too */
+    assert_true(lone_inbox(lone, n - 1, 1, n, INBOX));
+}
+
+static struct lone *open_engine(uint32_t sq_depth, uint32_t transfers, uint64_t inflight) {
     weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
     options.transfers_max = options.segments_max = transfers;
     options.memories_max = options.remotes_max = 4;
     options.peers_max = 4;
     options.sq_depth = sq_depth;
-    struct lone *lone = lone_open(&options);
-    *world = (struct world){.lone = lone};
-    assert_int_equal(weir_peer_open(lone->engine, THERE, &world->peer), WEIR_OK);
-    weir_peer_connect(lone->engine, world->peer);
-    lone_run(lone);
-    uint64_t conn = lone_dialled(lone, THERE);
-    lone_say_iam(lone, conn, 1, THERE);
-    lone_answer(lone, conn, 1, 1);
-    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
-    lone_memories(lone, world->peer, 1, bytes, sizeof(bytes), &world->local, &world->remote);
-    lone->executes = true;
-    send_one(world, &little); /* behind WANT, which takes a credit, too */
-    assert_true(lone_inbox(lone, 0, 1, 1, INBOX));
+    options.inflight_bytes_max = inflight;
+    return lone_open(&options);
+}
+
+static struct lone *meet(struct world *world, uint32_t sq_depth, uint32_t transfers) {
+    struct lone *lone = open_engine(sq_depth, transfers, 0);
+    join(world, lone, 1, THERE);
     return lone;
 }
 
 static void grant(struct world *world) {
     struct word word = {
         .kind = WORD_GRANT, .inbox = INBOX, .grant = {.place = 1, .secret = 5, .keep = true}};
-    assert_true(lone_words(world->lone, 0, 2, &word));
+    assert_true(lone_words(world->lone, world->n - 1, 2, &word));
     lone_run(world->lone);
 }
 
@@ -189,22 +201,87 @@ static void test_S2_messages_that_waited_for_room(void **state) {
     assert_int_equal(sends, 1); /* with the note of the message before them, which has no data */
     assert_int_equal(lone->engine->stats.messages_gathered, COUNT);
     assert_int_equal(lone->engine->stats.notes_shared, COUNT + 1);
+    assert_int_equal(write.length, WRITTEN);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(status_of(&world, i), WEIR_OK);
     lone_close(lone);
 }
 
-/* The call's last messages find no record. Those before them are posted all the same. */
+/* The call's last messages find no record. Those before them are posted all the same, though
+ * another peer has had messages to post as well. */
 static void test_S2_a_call_that_is_cut_short(void **state) {
-    enum { RECORDS = 8, SPARE = 1 /* is the fast way's */, FREE = 2 };
+    enum { RECORDS = 8, JOINED = 2 /* handles that nobody released */, FREE = 2 };
     (void)state;
-    struct world world;
-    struct lone *lone = meet(&world, 64, RECORDS);
+    struct world other, world;
+    struct lone *lone = open_engine(64, RECORDS, 0);
+    join(&other, lone, 1, THERE);
+    grant(&other);
+    join(&world, lone, 2, "10.0.0.8:9");
     grant(&world);
     lone->executes = false;
-    for (int i = 0; i < RECORDS - SPARE - FREE; i++)
-        send_one(&world, &little);
+    for (int i = 0; i < RECORDS - JOINED - FREE; i++) {
+        weir_transfer transfer;
+        assert_int_equal(
+            weir_message_send(lone->engine, other.peer, INBOX, &little, 1, NULL, &transfer),
+            WEIR_OK);
+    }
     assert_int_equal(send_many(&world), FREE);
     assert_int_equal(sends, 1);
     assert_int_equal(lone->engine->stats.messages_gathered, FREE);
+    lone_close(lone);
+}
+
+/* A message to one peer is handed over while another thread has the engine. That one leaves, and
+ * before it serves what was left to it, a third sends to another peer: it serves both. */
+static void test_S3_what_others_handed_over_is_served(void **state) {
+    (void)state;
+    struct world other, world;
+    struct lone *lone = open_engine(64, 64, 0);
+    join(&other, lone, 1, THERE);
+    grant(&other);
+    join(&world, lone, 2, "10.0.0.8:9");
+    grant(&world);
+    weir_transfer transfer;
+    writes = sends = 0;
+    lone->on_post = on_post;
+    assert_true(own_try(lone->engine));
+    assert_int_equal(
+        weir_message_send(lone->engine, other.peer, INBOX, &little, 1, NULL, &transfer), WEIR_OK);
+    assert_int_equal(sends, 0);
+    own_let_go(lone->engine);
+    assert_int_equal(
+        weir_message_send(lone->engine, world.peer, INBOX, &little, 1, NULL, &transfer), WEIR_OK);
+    assert_int_equal(sends, 2);
+    lone_close(lone);
+}
+
+/* What waits for others' bytes in flight has no number: words that were said behind it would have
+ * to wait for it, once too many are unfinished. */
+static void test_S3_no_number_is_taken_while_others_bytes_are_in_flight(void **state) {
+    enum { IN_FLIGHT = 4000, LONG = IN_FLIGHT - 10 };
+    (void)state;
+    struct world other, world;
+    struct lone *lone = open_engine(64, 64, IN_FLIGHT);
+    join(&other, lone, 1, THERE);
+    join(&world, lone, 2, "10.0.0.8:9");
+    grant(&world);
+    const struct peer *peer = lone_peer(lone, 2);
+    weir_segment segment = {.local = other.local, .remote = other.remote, .length = LONG};
+    weir_transfer transfer;
+    lone->slow_bytes = LONG;
+    assert_int_equal(weir_write(lone->engine, other.peer, &segment, 1, NULL, &transfer), WEIR_OK);
+    uint64_t next = peer->number_next;
+    assert_int_equal(send_many(&world), COUNT);
+    lone_run(lone);
+    assert_int_equal(writes + sends, 0);
+    assert_int_equal(weir_transfer_waiting_for(lone->engine, world.transfers[0]),
+                     WEIR_WAITING_INFLIGHT);
+    assert_int_equal(peer->number_next, next);
+    lone->slow_bytes = 0;
+    lone_pass(lone, 100 * MS);
+    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_OK);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(status_of(&world, i), WEIR_OK);
     lone_close(lone);
 }
 
@@ -296,6 +373,8 @@ int main(void) {
         cmocka_unit_test(test_S2_messages_of_one_call),
         cmocka_unit_test(test_S2_messages_that_waited_for_room),
         cmocka_unit_test(test_S2_a_call_that_is_cut_short),
+        cmocka_unit_test(test_S3_what_others_handed_over_is_served),
+        cmocka_unit_test(test_S3_no_number_is_taken_while_others_bytes_are_in_flight),
         cmocka_unit_test(test_S13_data_that_waits_is_cancelled),
         cmocka_unit_test(test_S6_data_without_its_note),
         cmocka_unit_test(test_S7_data_without_its_note_on_a_short_queue),

@@ -31,7 +31,8 @@ sessions() {
         grep -q ': a session is up: epoch 1, epoch there 1$' "$dir/out" &&
         grep -q ': the application is told: up$' "$dir/out" &&
         grep -q ': sends: BYE$' "$dir/out" && test "$(wc -l <"$dir/out")" -gt 10 &&
-        traces --last 3 && test "$(wc -l <"$dir/out")" -eq 4 && traces --last 1000000 &&
+        traces --last 3 && test "$(wc -l <"$dir/out")" -eq 4 &&
+        head -n 1 "$dir/out" | grep -q ', here the last 3$' && traces --last 1000000 &&
         test "$(wc -l <"$dir/out")" -gt 10 && serve_ended && nobody_left
 }
 # For a viewer: events with times that do not go back, on tracks with names.

@@ -323,7 +323,7 @@ static void test_M10_inboxes(void **state) {
     assert_says(&world, "messages wait for room in inbox 7 of the peer");
     assert_true(lone_words(lone, 0, 1, &(struct word){.kind = WORD_ABSENT, .inbox = 7}));
     assert_int_equal(info_of(&world).cause, WEIR_STALL_INBOX_ABSENT);
-    assert_says(&world, "messages wait for inbox 7, which the peer has not opened");
+    assert_says(&world, "messages wait for inbox 7, which the peer has not opened, or has closed");
     assert_true(lone_words(lone, 0, 2, &(struct word){.kind = WORD_OPENED}));
     say_meet(&world, 3);
     lone_pass(lone, WATCH);

@@ -714,7 +714,7 @@ static int storm_run(struct storm *storm, struct report *report, json_t *rows, b
     uint32_t sizes[OPTIONS_COUNTS_MAX], most = 0;
     unsigned count = options_counts(storm->options->peers, sizes);
     FILE *out = report_out(storm->options);
-    struct row row;
+    struct row row = {.failed = 0};
 
     *well_out = true;
     for (unsigned i = 0; i < count; i++)

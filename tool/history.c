@@ -9,6 +9,9 @@
 #include "host.h"
 #include "weir.h"
 
+/* In the first line of a trace, before how many changes of state it has. */
+#define COUNT_WORDS ", here the last "
+
 static void complain_of(const struct options *options, int error) {
     const char *pid = options->files[0];
 
@@ -38,13 +41,15 @@ static void complain_of(const struct options *options, int error) {
     }
 }
 
-/* The first line, and the last `lines` of the others. */
+/* The first line, which says how many there are here, and the last `lines` of the others. */
 static void print_last(const char *text, uint64_t lines) {
     const char *head = strchr(text, '\n'), *at = text + strlen(text);
+    const char *here = strstr(text, COUNT_WORDS);
+    uint64_t i;
 
     if (head == NULL)
         return;
-    for (uint64_t i = 0; i <= lines && at > head + 1; i++) {
+    for (i = 0; i <= lines && at > head + 1; i++) {
         do
             at--;
         while (at > head && at[-1] != '\n');
@@ -53,7 +58,10 @@ static void print_last(const char *text, uint64_t lines) {
             break;
         }
     }
-    printf("%.*s%s", (int)(head + 1 - text), text, at > head ? at : head + 1);
+    if (here != NULL && here < head)
+        printf("%.*s" COUNT_WORDS "%" PRIu64 "\n%s", (int)(here - text), text, i, at);
+    else
+        printf("%.*s%s", (int)(head + 1 - text), text, at);
 }
 
 /* One engine. ESTALE: there are not so many. */

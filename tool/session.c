@@ -153,7 +153,8 @@ int session_start(struct session *session, const struct options *options) {
     if (options->peer != NULL && strlen(options->peer) >= sizeof(session->address))
         return complain("--peer: longer than an address can be (%s)",
                         weir_error_name(WEIR_EADDRESS));
-    if (open_engine(session, CONNECT_NS) != 0)
+    if ((options->stalls != NULL && stalls_check(options->stalls) != 0) ||
+        open_engine(session, CONNECT_NS) != 0)
         return -1;
     if (options->peer == NULL) {
         int pid = child_target(options, CHILD_ANYWHERE, target_cpu(), session->address,

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stalls.c: lines about stalls of peers, on standard error, and traces of them in a file. */
+#define _POSIX_C_SOURCE 200809L
 #include "stalls.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <libgen.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "file.h"
 #include "host.h"
@@ -47,6 +52,18 @@ void stalls_remark(weir_engine *engine, const weir_event *event) {
         remark_stall(engine, event->peer);
     else if (event->type == WEIR_EVENT_RESUMED)
         remark_end(engine, event);
+}
+
+int stalls_check(const char *path) {
+    char *copy = strdup(path);
+    const char *folder = copy != NULL ? dirname(copy) : ".";
+    bool there = access(path, F_OK) == 0;
+    int rc = 0;
+
+    if (there ? access(path, W_OK) != 0 : access(folder, W_OK | X_OK) != 0)
+        rc = complain("--stall-trace %s: %s", path, strerror(errno));
+    free(copy);
+    return rc;
 }
 
 static uint32_t format_of(const char *path) {

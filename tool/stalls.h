@@ -5,6 +5,10 @@
 
 #include "weir.h"
 
+/* Whether stalls_trace can write to that file, as far as that is known: 0, or -1 with a complaint.
+ */
+int stalls_check(const char *path);
+
 /* Says in one line why the peer's work waits; returns text_out. */
 const char *stalls_sentence(weir_engine *engine, weir_peer peer, char *text_out, size_t text_size);
 

@@ -609,6 +609,8 @@ static int open_engine(struct target *target) {
 static int open_target(struct target *target) {
     const struct options *options = target->options;
 
+    if (options->stalls != NULL && stalls_check(options->stalls) != 0)
+        return -1;
     target->served_max = (uint32_t)options->sessions;
     target->served = calloc(target->served_max, sizeof(*target->served));
     if (target->served == NULL)

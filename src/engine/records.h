@@ -18,7 +18,8 @@ struct request {
     uint32_t access; /* that the target must grant */
     bool owned;      /* by the thread that has the engine */
     bool use_spare;
-    bool more;    /* messages of this call follow, and it posts nothing before the last */
+    bool more;    /* messages of the same call follow, which may share its turn */
+    bool took;    /* work that others had handed over was started, of any peers */
     uint8_t full; /* enum full, behind EAGAIN */
 };
 

@@ -217,7 +217,9 @@ static void say_inbox(const weir_stall_info *info, char *out, size_t size) {
                  ", whose memory this process cannot map now: %s (%s)",
                  info->inbox, weir_strerror(info->error), weir_error_name(info->error));
     else
-        snprintf(out, size, "messages wait for inbox %" PRIu32 ", which the peer has not opened",
+        snprintf(out, size,
+                 "messages wait for inbox %" PRIu32
+                 ", which the peer has not opened, or has closed",
                  info->inbox);
 }
 

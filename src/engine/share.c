@@ -93,21 +93,30 @@ static bool follows(const struct transfer *first, const struct transfer *second)
            second->spot.offset == first->spot.offset + room_bytes(first->message_length);
 }
 
-/* Adds a message's data behind the others'. False: it does not fit there. */
-static bool gather_add(const weir_engine *engine, struct gather *gather, uint32_t index,
-                       uint64_t room) {
+/* What lies between the data that is there and that of the next message. */
+static uint64_t gather_gap(const struct gather *gather, const struct plan_piece *piece) {
+    return gather->count == 0 ? 0 : piece->raddr - (gather->raddr + gather->bytes);
+}
+
+/* Whether a message's data may go behind the others'. */
+static bool gather_fits(const weir_engine *engine, const struct gather *gather, uint32_t index,
+                        uint64_t room) {
     const struct plan_piece *piece = &engine->blocks[index].pieces[0];
     uint32_t most = engine->caps.pieces_max < PIECES_MAX ? engine->caps.pieces_max : PIECES_MAX;
-    uint64_t gap = gather->count == 0 ? 0 : piece->raddr - (gather->raddr + gather->bytes);
+    if (gather->count > 0 &&
+        (!follows(&engine->transfers[gather->last], &engine->transfers[index]) ||
+         gather->count + 2 > most))
+        return false;
+    return gather->bytes + gather_gap(gather, piece) + piece->length <= room;
+}
+
+static void gather_add(const weir_engine *engine, struct gather *gather, uint32_t index) {
+    const struct plan_piece *piece = &engine->blocks[index].pieces[0];
+    uint64_t gap = gather_gap(gather, piece);
     if (gather->count == 0) {
         gather->raddr = piece->raddr;
         gather->rkey = piece->rkey;
-    } else if (!follows(&engine->transfers[gather->last], &engine->transfers[index]) ||
-               gather->count + 2 > most) {
-        return false;
     }
-    if (gather->bytes + gap + piece->length > room)
-        return false;
     if (gap > 0)
         gather->pieces[gather->count++] = (struct weir_sge){(uint64_t)(uintptr_t)engine->zeros,
                                                             (uint32_t)gap, engine->send_mr.lkey};
@@ -116,7 +125,6 @@ static bool gather_add(const weir_engine *engine, struct gather *gather, uint32_
     gather->bytes += gap + piece->length;
     gather->messages++;
     gather->last = index;
-    return true;
 }
 
 /* Whether the note of a message may go in one SEND with others. */
@@ -134,7 +142,8 @@ static bool take_next_number(const weir_engine *engine, struct peer *peer,
 }
 
 /* Writes what the first transfers of the list tell, as many as may share one SEND, each with a slot
- * of its own, and one for their data. False: less than two messages. */
+ * of its own, and one for their data. A number is taken last: one that is not used holds up all
+ * that are taken behind it. False: less than two messages. */
 static bool fill(weir_engine *engine, struct peer *peer, struct qp *qp, struct shared *out) {
     uint8_t payload[WEIR_NOTIFY_MAX];
     uint32_t length = 0, most = ledger_free(&qp->ledger);
@@ -147,12 +156,14 @@ static bool fill(weir_engine *engine, struct peer *peer, struct qp *qp, struct s
         uint32_t slots = out->count + 1 + (writes ? 1 + CLOSING : 0);
         if (!may_share(transfer) || slots > most ||
             length + WORD_NOTES_HEAD + transfer->notify_length > sizeof(payload) ||
-            (has_data && !keeps_data(engine, transfer)) ||
+            (has_data &&
+             (!keeps_data(engine, transfer) || !gather_fits(engine, &out->data, i, room))) ||
             (out->count == 0
                  ? !send_number(engine, peer, transfer)
-                 : !take_next_number(engine, peer, transfer, head->number + out->count)) ||
-            (has_data && !gather_add(engine, &out->data, i, room)))
+                 : !take_next_number(engine, peer, transfer, head->number + out->count)))
             break;
+        if (has_data)
+            gather_add(engine, &out->data, i);
         const struct word_shared shared = {transfer->tag, transfer->payload,
                                            transfer->notify_length};
         length += word_shared_put(&shared, payload + length);

@@ -275,18 +275,24 @@ static bool fast_message(weir_engine *engine, struct peer *peer, const struct re
     return fast_messages(engine, peer, request->inbox, &message, 1) == 1;
 }
 
-/* Starts a filled record and gives a turn: to its peer, or, if that waits for one, to the first.
- * Not yet, if `more` follow, and the device completes later: they are to share it. */
-static void start(weir_engine *engine, struct peer *peer, struct transfer *transfer, bool more) {
-    transfer_start(engine, transfer);
-    bool later = more && !engine->caps.completes_inline;
-    if (peer->live != NONE && !engine->closing && !later) {
+/* A turn of the peer, or, if that waits for one, of the first. */
+static void give_turn_to(weir_engine *engine, struct peer *peer) {
+    if (peer->live != NONE && !engine->closing) {
         if (peer->spent && peer->runnable)
             give_turn(engine);
         else
             turns_serve(engine, peer, engine->post_bytes_max);
     }
     effects_perform(engine);
+}
+
+/* Starts a filled record. later: others follow that are to share its turn. */
+static void start(weir_engine *engine, struct peer *peer, struct transfer *transfer, bool later) {
+    transfer_start(engine, transfer);
+    if (later)
+        effects_perform(engine);
+    else
+        give_turn_to(engine, peer);
     records_refill(engine);
 }
 
@@ -297,9 +303,8 @@ static int submit_owned(weir_engine *engine, struct request *request, uint64_t *
     peer = peer_resolve(engine, peer);
     struct transfer *transfer = NULL;
     int rc = NOT_FAST;
-    if (request->parts != NULL)
-        step_take_submitted(
-            engine); /* messages that this thread handed over come before this one */
+    if (request->parts != NULL) /* messages that this thread handed over come before this one */
+        request->took |= step_take_submitted(engine);
     request->owned = true;
     if (request->parts != NULL && (request->options.flags & WEIR_TRANSFER_QUEUE) == 0 &&
         (request->loan != 0 ? fast_loan : fast_message)(engine, peer, request)) {
@@ -384,6 +389,8 @@ static int submit_once(weir_engine *engine, struct request *request, uint64_t *i
     if (!own_try(engine) && !(is_plain(engine, request) && own_try_later(engine)))
         return submit_handover(engine, request, id_out);
     int rc = submit_owned(engine, request, id_out);
+    if (__builtin_expect(request->took, 0))
+        engine_step(engine, false);
     own_leave(engine);
     return rc;
 }
@@ -693,15 +700,18 @@ int weir_message_send(weir_engine *engine, weir_peer peer, uint32_t inbox, const
     return general_message(engine, peer.id, inbox, &message, false, options, transfer_out);
 }
 
-/* A message was refused, and those of the call before it have had no turn. */
-static void give_due_turn(weir_engine *engine) {
-    if (!own_try(engine))
-        return; /* its owner steps, or its next one does */
-    if (engine->run_head != NONE)
-        give_turn(engine);
-    effects_perform(engine);
+/* The turn of messages that were started without one, as the one behind them was refused. */
+static void give_late_turn(weir_engine *engine, uint64_t peer_id) {
+    own_enter(engine);
+    struct peer *peer = peer_find(engine, peer_id);
+    if (peer != NULL)
+        give_turn_to(engine, peer_resolve(engine, peer));
     own_leave(engine);
 }
+
+/* Messages of a call that share a turn, at most, where the device completes later. A SEND has notes
+ * of seven. */
+enum { TOGETHER = 16 };
 
 int weir_message_send_many(weir_engine *engine, weir_peer peer, uint32_t inbox,
                            const weir_outgoing *messages, size_t count,
@@ -715,6 +725,7 @@ int weir_message_send_many(weir_engine *engine, weir_peer peer, uint32_t inbox,
         (transfers_out == NULL && (each.flags & WEIR_TRANSFER_QUEUE) == 0))
         return WEIR_EINVAL;
     size_t sent = 0;
+    bool more = false;
     while (sent < count && rc == WEIR_OK) {
         const weir_outgoing *next = &messages[sent];
         uint32_t done =
@@ -723,16 +734,18 @@ int weir_message_send_many(weir_engine *engine, weir_peer peer, uint32_t inbox,
             transfers_out[sent + i].id = 0;
         if (done == 0) {
             each.notify_tag = next->tag;
-            rc = general_message(engine, peer.id, inbox, next, sent + 1 < count, &each,
+            bool late = more;
+            more = sent + 1 < count && (sent + 1) % TOGETHER != 0 && !engine->caps.completes_inline;
+            rc = general_message(engine, peer.id, inbox, next, more, &each,
                                  transfers_out != NULL ? &transfers_out[sent] : NULL);
             done = rc == WEIR_OK;
+            if (!done && late)
+                give_late_turn(engine, peer.id);
         }
         sent += done;
     }
     if (sent == 0)
         return rc;
-    if (rc != WEIR_OK)
-        give_due_turn(engine);
     *sent_out = sent;
     return WEIR_OK;
 }
