@@ -75,6 +75,15 @@ usage() {
         refused_as '--last does not go with --json' trace 1 --last 2 --json &&
         refused trace 1 --last 0 && refused trace 1 --engine x
 }
+# Before anything is measured or served, not at the first stall.
+nowhere() {
+    for command in 'bench send' serve; do
+        # shellcheck disable=SC2086 # two words
+        fails $command --stall-trace "$dir/none/x" && test "$(wc -l <"$dir/err")" -eq 1 &&
+            grep -qF -- "--stall-trace $dir/none/x: No such file" "$dir/err" || return 1
+    done
+    nobody_left
+}
 # Each kind of change is a probe, where the library was built with them.
 probes() {
     library=$(ldd "$weir" | awk '/libweir/ { print $3 }')
@@ -92,6 +101,7 @@ check M11_a_process_that_is_stopped stopped
 if [ "$(id -u)" -eq 0 ]; then check M11_another_users anothers; else echo 'skip M11_another_users: not root'; fi
 check M11_what_is_not_there no_such
 check M11_the_command_line usage
+check M11_a_trace_of_stalls_that_cannot_be_written nowhere
 if readelf -n "$(ldd "$weir" | awk '/libweir/ { print $3 }')" | grep -q 'Provider: weir'; then
     check M11_probes probes
 else
