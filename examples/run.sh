@@ -59,6 +59,18 @@ requests)
     grep -q 'requests: stalled' "$work/err"
     grep -qx '1000 replies came, 1000 are right' "$work/got"
     ;;
+stream)
+    start take
+    for giver in 1 2; do
+        "$program" give "$address" 20000 | tee "$work/gave$giver"
+        grep -qx '20000 records and 20 pictures have arrived' "$work/gave$giver"
+    done
+    until [ "$(wc -l <"$work/served")" -eq 2 ]; do
+        kill -0 "$server"
+        sleep 0.1
+    done
+    test "$(sort -u "$work/served")" = '20000 records and 20 pictures were taken, in their order'
+    ;;
 comeback)
     start store
     "$program" write "$address" 10000 >"$work/wrote" &
