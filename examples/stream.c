@@ -17,7 +17,8 @@
  *   4. WEIR_TRANSFER_QUEUE is for transfers that nobody wants to keep a handle of, like the
  *      pictures': what has ended comes from weir_completion_take.
  *   5. The taker gets several messages in a call, reads them where they lie, and gives them back.
- */
+ *   6. The last record says how many messages there are. Those of two inboxes have no order among
+ *      each other, and GONE may come before the last ones. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -28,6 +29,7 @@
 enum { RECORDS = 1, PICTURES = 2 }; /* the numbers of the inboxes */
 enum { RECORD_BYTES = 64, BATCH = 32, CALLS = 8, GIVERS = 8 };
 enum { PICTURE_BYTES = 256 << 10, RECORDS_A_PICTURE = 1000 };
+#define END UINT64_MAX /* the last record's tag: it has the numbers of records and of pictures */
 
 static void must(const char *what, int rc) {
     if (rc == WEIR_OK)
@@ -66,6 +68,18 @@ static struct call *next_call(struct giver *giver) {
     giver->turn = (giver->turn + 1) % CALLS;
     end_call(giver, call);
     return call;
+}
+
+static void give_end(struct giver *giver, uint64_t records, uint64_t pictures) {
+    const uint64_t counts[RECORD_BYTES / sizeof(uint64_t)] = {records, pictures};
+    const weir_part part = {.base = counts, .length = RECORD_BYTES};
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    options.notify_tag = END;
+    must("the end",
+         weir_message_send(giver->engine, giver->taker, RECORDS, &part, 1, &options, &transfer));
+    must("the end", weir_transfer_wait(giver->engine, transfer, UINT64_MAX));
+    weir_transfer_release(giver->engine, transfer);
 }
 
 /* So many records, BATCH at most. */
@@ -140,6 +154,7 @@ static int give(weir_engine *engine, const char *address, uint64_t count) {
     take_ended(&giver);
     while (giver.pictures_ended < pictures)
         wait_for_pictures(&giver);
+    give_end(&giver, given, pictures);
     printf("%" PRIu64 " records and %" PRIu64 " pictures have arrived\n", given, pictures);
     weir_engine_close(engine);
     return 0;
@@ -160,7 +175,7 @@ static weir_inbox inbox_of(weir_engine *engine, uint32_t number, uint64_t bytes_
 struct taken {
     weir_peer giver; /* id 0: this place is free */
     uint64_t records, pictures;
-    bool gone;
+    uint64_t records_all, pictures_all; /* END until it has said that */
 };
 
 static struct taken *taken_of(struct taken *all, weir_peer giver) {
@@ -172,21 +187,37 @@ static struct taken *taken_of(struct taken *all, weir_peer giver) {
             free_one = &all[i];
     }
     must("another giver", free_one != NULL ? WEIR_OK : WEIR_EFULL);
-    *free_one = (struct taken){.giver = giver};
+    *free_one = (struct taken){.giver = giver, .records_all = END, .pictures_all = END};
     return free_one;
 }
 
-/* The message has to be the next one of its giver. */
-static void look_at(const weir_message *message, uint64_t bytes, struct taken *taken) {
+/* Whether it is the next one of its giver. */
+static bool is_right(const weir_message *message, uint64_t next, uint64_t bytes) {
     const unsigned char *data = message->data;
-    uint64_t next = bytes == RECORD_BYTES ? taken->records++ : taken->pictures++, first;
+    uint64_t first;
+    if (message->length != bytes || message->tag != next)
+        return false;
     memcpy(&first, data, sizeof(first));
-    bool right =
-        bytes == RECORD_BYTES ? first == next : data[0] == next % 251 && data[bytes - 1] == data[0];
-    if (message->length == bytes && message->tag == next && right)
+    return bytes == RECORD_BYTES ? first == next
+                                 : data[0] == next % 251 && data[bytes - 1] == data[0];
+}
+
+static void look_at(const weir_message *message, uint64_t bytes, struct taken *taken) {
+    if (message->tag == END) {
+        memcpy(&taken->records_all, message->data, sizeof(uint64_t));
+        memcpy(&taken->pictures_all, (const unsigned char *)message->data + sizeof(uint64_t),
+               sizeof(uint64_t));
+    } else if (!is_right(message, bytes == RECORD_BYTES ? taken->records++ : taken->pictures++,
+                         bytes)) {
+        fprintf(stderr, "stream: message %" PRIu64 " is not the next one\n", message->tag);
+        exit(1);
+    }
+    if (taken->records != taken->records_all || taken->pictures != taken->pictures_all)
         return;
-    fprintf(stderr, "stream: message %" PRIu64 " is not the next one\n", message->tag);
-    exit(1);
+    printf("%" PRIu64 " records and %" PRIu64 " pictures were taken, in their order\n",
+           taken->records, taken->pictures);
+    fflush(stdout);
+    taken->giver.id = 0;
 }
 
 /* Takes what waits in the inbox, which has messages of so many bytes; whether there was any. */
@@ -201,35 +232,13 @@ static bool take_some(weir_engine *engine, weir_inbox inbox, uint64_t bytes, str
     return true;
 }
 
-/* All that came of those that are gone was taken. */
-static void end_those_gone(struct taken *all) {
-    for (int i = 0; i < GIVERS; i++) {
-        if (!all[i].gone)
-            continue;
-        printf("%" PRIu64 " records and %" PRIu64 " pictures were taken, in their order\n",
-               all[i].records, all[i].pictures);
-        fflush(stdout);
-        all[i] = (struct taken){.gone = false};
-    }
-}
-
 static void take(weir_engine *engine) {
     weir_inbox records = inbox_of(engine, RECORDS, RECORD_BYTES);
     weir_inbox pictures = inbox_of(engine, PICTURES, PICTURE_BYTES);
     struct taken all[GIVERS] = {0};
-    weir_event event;
     for (;;) {
         bool some = take_some(engine, records, RECORD_BYTES, all);
         some |= take_some(engine, pictures, PICTURE_BYTES, all);
-        if (some)
-            continue;
-        end_those_gone(all);
-        while (weir_event_take(engine, &event) == WEIR_OK) {
-            for (int i = 0; event.type == WEIR_EVENT_GONE && i < GIVERS; i++) {
-                if (all[i].giver.id == event.peer.id)
-                    all[i].gone = some = true; /* what it left is taken first */
-            }
-        }
         if (!some)
             weir_engine_wait(engine, UINT64_MAX);
     }
