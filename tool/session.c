@@ -327,6 +327,7 @@ static int target_refused(const char *what, int error) {
                     weir_error_name(error),
                     error == WEIR_EDENIED   ? diagnose_cause(error, why)
                     : error == WEIR_ETOOBIG ? "; its --memory-max allows less, say"
+                    : error == WEIR_EAGAIN  ? "; it serves as many as it may (--sessions), say"
                                             : "");
 }
 

@@ -250,19 +250,32 @@ static void begin_close(struct target *target, struct served *served) {
     try_close(target, served);
 }
 
+/* Asked while the client is there. */
+static void name_client(struct target *target, struct served *served) {
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+
+    if (weir_peer_query(target->engine, served->peer, &info) == 0 && info.address[0] != '\0')
+        snprintf(served->name, sizeof(served->name), "%s", info.address);
+    else
+        snprintf(served->name, sizeof(served->name), "without an address");
+}
+
 /* A status that cannot be sent is the client's loss. */
 static void answer_status(struct target *target, struct served *served, enum proto_type type,
                           int error) {
     int rc = target_send(target, served, proto_tag(type, (uint64_t)-error), NULL, 0, NULL, 0);
 
+    if (rc == WEIR_EAGAIN && served->name[0] == '\0')
+        name_client(target, served);
     if (rc == WEIR_EAGAIN)
-        remark("a client takes no answers, and gets no more");
+        remark("client %s takes no answers, and gets no more", served->name);
 }
 
 /* The target ends a session by itself, and says why: here, and to the client, which hears it before
  * or soon after its memory goes. */
 static void end_session(struct target *target, struct served *served, const char *what, int error) {
-    remark("%s: its session ends: %s (%s)", what, weir_strerror(error), weir_error_name(error));
+    remark("client %s: %s: its session ends: %s (%s)", served->name, what, weir_strerror(error),
+           weir_error_name(error));
     (void)send_one(target, served, proto_tag(PROTO_CLOSED, (uint64_t)-error), NULL, 0, NULL, 0);
     begin_close(target, served);
 }
@@ -270,7 +283,7 @@ static void end_session(struct target *target, struct served *served, const char
 /* A client that is gone hears nothing. */
 static void client_gone(struct target *target, struct served *served, int error) {
     if (served->state == SERVED_OPEN)
-        remark("a client is gone within its session: %s (%s)", weir_strerror(error),
+        remark("client %s is gone within its session: %s (%s)", served->name, weir_strerror(error),
                weir_error_name(error));
     served->answer_close = false;
     if (served->state != SERVED_LEFT)
@@ -340,6 +353,7 @@ static void on_open(struct target *target, const weir_notification *message) {
     }
     *served = (struct served){
         .state = SERVED_OPEN, .index = served->index, .peer = message->from, .open = refused.open};
+    name_client(target, served);
     target->open_count++;
     rc = open_session(target, served);
     if (rc != 0) {
@@ -431,7 +445,7 @@ static unsigned take_messages(struct target *target) {
             continue; /* of a session that is over */
         int rc = on_message(target, served, &message);
         if (rc != 0)
-            end_session(target, served, "a client's message cannot be served", rc);
+            end_session(target, served, "its message cannot be served", rc);
     }
     return taken;
 }
@@ -445,7 +459,7 @@ static unsigned take_completions(struct target *target) {
         taken++;
         int rc = work_completed(target, served, completion.status);
         if (rc != 0 && served->state == SERVED_OPEN)
-            end_session(target, served, "a transfer for a client failed", rc);
+            end_session(target, served, "a transfer for it failed", rc);
     }
     return taken;
 }
@@ -508,13 +522,13 @@ static unsigned visit_sessions(struct target *target, struct mood *mood_out) {
             int rc = work_watch_word(target, served);
             mood_out->playing = mood_out->looking = true;
             if (rc < 0)
-                end_session(target, served, "a word for a client cannot be sent", rc);
+                end_session(target, served, "a word for it cannot be sent", rc);
             work += rc > 0;
         } else if (inbox_is_of(served)) {
             int rc = inbox_take(target, served);
             mood_out->playing = mood_out->playing || served->open.kind >= PROTO_KIND_SEND_PING;
             if (rc < 0)
-                end_session(target, served, "a client's message cannot be taken", rc);
+                end_session(target, served, "its message cannot be taken", rc);
             work += rc > 0;
         } else {
             mood_out->playing = mood_out->playing || served->open.kind == PROTO_KIND_PING;

@@ -30,6 +30,7 @@ struct served {
     bool answer_close; /* the client asked, and waits for CLOSED */
     uint32_t index;    /* in target.served */
     weir_peer peer;
+    char name[WEIR_ADDRESS_MAX]; /* of the client, for people */
     struct proto_open open;
     weir_memory memory;  /* what the client imported */
     weir_memory scratch; /* local source and destination of our own transfers */
