@@ -330,6 +330,57 @@ static void test_S11_what_the_other_side_ends_is_held_against_nobody(void **stat
     lone_close(w.lone);
 }
 
+/* The other side's session is over, and it begins another. A word of its own on that, the first
+ * thing there, is answered before anything else is posted. */
+static void they_break_it_and_ask(struct world *w, uint64_t number) {
+    struct word want = {.kind = WORD_WANT, .inbox = (uint32_t)(100 + number), .grants = 1};
+    struct wire_message settle = {.type = WIRE_SETTLE, .epoch = w->epoch};
+    struct wire_message settled = {.type = WIRE_SETTLED};
+    lone_say(w->lone, w->conn, 1, &settle);
+    lone_pass(w->lone, 20 * MS);
+    const struct wire_message *asked = lone_heard(w->lone, w->conn, WIRE_SETTLE);
+    assert_non_null(asked);
+    settled.echo = asked->epoch;
+    settled.settled.broke = w->their_reason != 0 ? asked->epoch : 0;
+    settled.settled.reason = w->their_reason;
+    lone_say(w->lone, w->conn, 1, &settled);
+    lone_say_hello(w->lone, w->conn, 1, ++w->epoch);
+    for (int turn = 0; turn < 100 && lone_count(w->lone, w->conn, WIRE_HELLO_ACK) == 0; turn++)
+        lone_pass(w->lone, 20 * MS);
+    assert_non_null(lone_heard(w->lone, w->conn, WIRE_HELLO_ACK));
+    assert_true(lone_words(w->lone, w->lone->qp_count - 1, number, &want));
+    lone_run(w->lone);
+}
+
+/* Likewise, but words that are said on each session arrive, so that the link is known to be well:
+ * it is the transfer, then, which the other side's device refuses without a word to ours. If the
+ * other side has a reason of its own, it is not. */
+static void refused_in_silence(int their_reason, int status) {
+    enum { MOST = 2 * (BREAKS_SHARED + BREAKS_MAX) };
+    struct world w;
+    uint64_t number = 0;
+
+    world_open(&w, 1, 16, 10 * SECOND);
+    w.lone->slow_bytes = SMALL;
+    w.their_reason = their_reason;
+    weir_transfer transfer = write_bytes(&w, SMALL, 0);
+    while (under_way(&w, transfer) && number < MOST)
+        they_break_it_and_ask(&w, ++number);
+    assert_int_equal(status_of(&w, transfer), status);
+    assert_in_range(number, BREAKS_MAX, MOST);
+    lone_close(w.lone);
+}
+
+static void test_S11_what_is_refused_in_silence_ends(void **state) {
+    (void)state;
+    refused_in_silence(0, WEIR_EDEVICE);
+}
+
+static void test_S11_what_the_other_side_has_a_reason_for_is_no_refusal(void **state) {
+    (void)state;
+    refused_in_silence(WEIR_EREMOTE, WEIR_EINPROGRESS);
+}
+
 /* The other side's session is over, is seen to be here first, as an error that names nobody, or is
  * told, and another one is up after at most so many rounds. */
 static void they_break_it(struct world *w, bool seen_here, int turns) {
@@ -713,6 +764,8 @@ int main(void) {
         cmocka_unit_test(test_S11_a_link_that_is_known_to_be_down_after_the_break),
         cmocka_unit_test(test_S11_trouble_that_ends_in_the_drain_begins_anew),
         cmocka_unit_test(test_S11_what_the_other_side_ends_is_held_against_nobody),
+        cmocka_unit_test(test_S11_what_is_refused_in_silence_ends),
+        cmocka_unit_test(test_S11_what_the_other_side_has_a_reason_for_is_no_refusal),
         cmocka_unit_test(test_S11_what_the_other_side_broke_itself_is_no_trouble),
         cmocka_unit_test(test_S11_what_the_other_side_broke_itself_is_nobodys_break),
         cmocka_unit_test(test_S11_a_refusal_ends_the_trouble),

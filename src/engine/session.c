@@ -280,6 +280,7 @@ void session_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, int 
     if (epoch <= peer->excused_epoch)
         return;
     peer->excused_epoch = epoch;
+    peer->told_breaks = 0;
     bool judged = true;
     for (uint32_t s = 0; s < EP_SESSIONS; s++) {
         struct session *session = &peer->sessions[s];
@@ -315,6 +316,18 @@ void session_lost(weir_engine *engine, struct peer *peer, uint32_t number) {
 }
 
 /* The endpoint says that this session is over: drain its QPs. */
+/* A device that refuses a transfer may fail without a word to ours, and the other side says that
+ * the session is over before ours finds out. So sessions that the other side breaks, one after the
+ * other, are held against our transfers, if the link is known to be well, no work of theirs is done
+ * meanwhile, and the other side does not blame its own (session_excuse). */
+static void count_told(struct peer *peer, const struct session *session, bool proven) {
+    if (peer->told_completed != peer->completed)
+        peer->told_breaks = 0;
+    peer->told_completed = peer->completed;
+    if (session->up && !session->broke_here && proven && peer->told_breaks < BREAKS_SHARED)
+        peer->told_breaks++;
+}
+
 void session_retire(weir_engine *engine, struct peer *peer, uint32_t number) {
     struct session *session = &peer->sessions[number];
     if (!session->used || session->retired)
@@ -327,7 +340,9 @@ void session_retire(weir_engine *engine, struct peer *peer, uint32_t number) {
         peer->live = NONE;
         peer_not_fast(peer);
     }
-    session->got_through = peer->trouble_ns == 0 || session_proven(engine, session);
+    bool proven = session_proven(engine, session);
+    session->got_through = peer->trouble_ns == 0 || proven;
+    count_told(peer, session, proven);
     transfer_park(engine, peer, session);
     session_trouble(engine, peer, session);
     bool event = refresh_caps(engine);

@@ -574,7 +574,10 @@ struct peer {
     uint64_t trouble_ns;       /* when sessions began to break with nothing done on them; 0 */
     uint64_t trouble_until_ns; /* no new session before */
     uint32_t trouble_breaks;
-    bool refused_last; /* a refusal broke the last session: its transfer is known */
+    uint32_t told_breaks;    /* sessions that only the other side saw break, though something was
+                              * done on them, since told_completed; up to BREAKS_SHARED */
+    uint64_t told_completed; /* `completed` then */
+    bool refused_last;       /* a refusal broke the last session: its transfer is known */
 
     uint8_t instance[WIRE_INSTANCE_SIZE];
     uint64_t pass;        /* it shows this on a new connection of its */

@@ -490,7 +490,8 @@ static void count_lost(struct peer *peer, struct transfer *transfer) {
  * break it. */
 static void blame(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   const struct session *session) {
-    bool blamed = session->broke_here && !session->unreachable && !session->excused;
+    bool seen = session->broke_here || peer->told_breaks >= BREAKS_SHARED;
+    bool blamed = seen && !session->unreachable && !session->excused;
     transfer->broke_last = transfer->replayed_last = 0;
     if (!transfer->flushed)
         return;
