@@ -114,6 +114,7 @@ static int send_all(struct incast *incast, struct crew *crew, unsigned index,
         open = target_open(&plain);
     }
     pacer->shown = &sender->landed_bytes;
+    pacer->sleeps = o->senders + 1 > host_cpu_count();
     if (session_join(session, o, incast->address) != 0 ||
         session_open(session, &open, local, SESSION_KEEP) != 0 || session_touch(session) != 0 ||
         pacer_init(pacer) != 0)

@@ -85,7 +85,10 @@ static int idle(struct pacer *pacer, uint64_t now) {
     uint64_t landed = pacer->landed, first = landed % pacer->options->window;
     weir_transfer oldest = {0};
 
-    weir_engine_progress(session->engine);
+    if (pacer->sleeps && pacer->submitted - landed == pacer->options->window)
+        weir_engine_wait(session->engine, 100 * NS_PER_MS);
+    else
+        weir_engine_progress(session->engine);
     if (landed < pacer->submitted) {
         oldest = pacer->flights[first].transfer;
         host_idle(&pacer->idler);

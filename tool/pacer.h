@@ -38,6 +38,7 @@ struct pacer {
     struct patience patience;
     struct progress progress;
     atomic_uint_fast64_t *shown; /* NULL, or the bytes that have landed, now and then */
+    bool sleeps; /* while its window is full: there are more processes than processors */
 };
 
 /* From one operation's place to the next one's. */
