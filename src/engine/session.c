@@ -315,7 +315,6 @@ void session_lost(weir_engine *engine, struct peer *peer, uint32_t number) {
     }
 }
 
-/* The endpoint says that this session is over: drain its QPs. */
 /* A device that refuses a transfer may fail without a word to ours, and the other side says that
  * the session is over before ours finds out. So sessions that the other side breaks, one after the
  * other, are held against our transfers, if the link is known to be well, no work of theirs is done
@@ -328,6 +327,7 @@ static void count_told(struct peer *peer, const struct session *session, bool pr
         peer->told_breaks++;
 }
 
+/* The endpoint says that this session is over: drain its QPs. */
 void session_retire(weir_engine *engine, struct peer *peer, uint32_t number) {
     struct session *session = &peer->sessions[number];
     if (!session->used || session->retired)
