@@ -17,8 +17,8 @@
  *   4. WEIR_TRANSFER_QUEUE is for transfers that nobody wants to keep a handle of, like the
  *      pictures': what has ended comes from weir_completion_take.
  *   5. The taker gets several messages in a call, reads them where they lie, and gives them back.
- *   6. The last record says how many messages there are. Those of two inboxes have no order among
- *      each other, and GONE may come before the last ones. */
+ *   6. The last record says how many messages there are. Messages of two inboxes have no order
+ *      among each other, and GONE may come before the last ones. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -171,7 +171,7 @@ static weir_inbox inbox_of(weir_engine *engine, uint32_t number, uint64_t bytes_
     return inbox;
 }
 
-/* What came from one giver. */
+/* Messages of one giver, so far. */
 struct taken {
     weir_peer giver; /* id 0: this place is free */
     uint64_t records, pictures;

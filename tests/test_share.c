@@ -207,7 +207,7 @@ static void test_S2_messages_that_waited_for_room(void **state) {
     lone_close(lone);
 }
 
-/* The call's last messages find no record. Those before them are posted all the same, though
+/* The call's last messages find no record. The first ones are posted all the same, though
  * another peer has had messages to post as well. */
 static void test_S2_a_call_that_is_cut_short(void **state) {
     enum { RECORDS = 8, JOINED = 2 /* handles that nobody released */, FREE = 2 };
@@ -255,8 +255,8 @@ static void test_S3_what_others_handed_over_is_served(void **state) {
     lone_close(lone);
 }
 
-/* What waits for others' bytes in flight has no number: words that were said behind it would have
- * to wait for it, once too many are unfinished. */
+/* A message that waits for others' bytes in flight has no number: words that were said behind it
+ * would have to wait for it, once too many are unfinished. */
 static void test_S3_no_number_is_taken_while_others_bytes_are_in_flight(void **state) {
     enum { IN_FLIGHT = 4000, LONG = IN_FLIGHT - 10 };
     (void)state;

@@ -93,7 +93,7 @@ static bool follows(const struct transfer *first, const struct transfer *second)
            second->spot.offset == first->spot.offset + room_bytes(first->message_length);
 }
 
-/* What lies between the data that is there and that of the next message. */
+/* The bytes between the data that is there and that of the next message. */
 static uint64_t gather_gap(const struct gather *gather, const struct plan_piece *piece) {
     return gather->count == 0 ? 0 : piece->raddr - (gather->raddr + gather->bytes);
 }
