@@ -5,7 +5,7 @@
  * instructions.sh.
  *
  *   instructions KIND COUNT      KIND: write8, write4k, segment8, notify8, message8, messages8,
- * message4k
+ *                                      message4k, loan8, loan1m
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -77,7 +77,32 @@ static void run_messages(struct pair *pair, weir_part part, long count) {
     }
 }
 
-/* Likewise, BATCH in each call, and progress on either side beside it. */
+/* Likewise, each made in a loan of so many bytes, of which nothing is written. */
+static void run_loans(struct pair *pair, uint64_t length, long count) {
+    weir_inbox_options options = WEIR_INBOX_OPTIONS_INIT;
+    weir_inbox inbox;
+    weir_message message;
+    weir_transfer transfer;
+    weir_loan loan;
+    options.message_bytes_max = length;
+    must(weir_inbox_open(pair->to, &options, &inbox), "inbox");
+    for (long i = 0; i < count; i++) {
+        int rc;
+        while ((rc = weir_message_loan(pair->from, pair->peer, 0, length, &loan)) == WEIR_EAGAIN) {
+            weir_engine_progress(pair->from);
+            weir_engine_progress(pair->to);
+        }
+        must(rc, "loan");
+        must(weir_loan_send(pair->from, &loan, NULL, &transfer), "send");
+        if (transfer.id != 0)
+            finish(pair, transfer);
+        while (weir_message_take(pair->to, inbox, &message) != WEIR_OK)
+            weir_engine_progress(pair->to);
+        must(weir_message_give_back(pair->to, &message), "give back");
+    }
+}
+
+/* Messages as run_messages has them, BATCH in each call, and progress on either side beside it. */
 static void run_batches(struct pair *pair, long count) {
     weir_inbox_options options = WEIR_INBOX_OPTIONS_INIT;
     weir_part part = {.base = "message8", .length = 8};
@@ -113,9 +138,8 @@ static void run_batches(struct pair *pair, long count) {
 int main(int argc, char **argv) {
     bool serial = argc == 4 && strcmp(argv[3], "serial") == 0;
     if (argc != 3 && !serial) {
-        fputs("usage: instructions write8|write4k|segment8|notify8|message8|messages8|message4k "
-              "COUNT "
-              "[serial]\n",
+        fputs("usage: instructions write8|write4k|segment8|notify8|message8|messages8|message4k|"
+              "loan8|loan1m COUNT [serial]\n",
               stderr);
         return 2;
     }
@@ -143,6 +167,10 @@ int main(int argc, char **argv) {
     }
     if (strcmp(argv[1], "message4k") == 0) {
         run_messages(&pair, (weir_part){.local = pair.memory, .length = 4096}, count);
+    } else if (strcmp(argv[1], "loan1m") == 0) {
+        run_loans(&pair, 1 << 20, count);
+    } else if (strcmp(argv[1], "loan8") == 0) {
+        run_loans(&pair, 8, count);
     } else if (strcmp(argv[1], "messages8") == 0) {
         run_batches(&pair, count);
     } else if (strcmp(argv[1], "segment8") == 0) {

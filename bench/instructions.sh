@@ -17,7 +17,7 @@ count() { # KIND COUNT [serial]: all instructions, and those in and below weir_w
     valgrind --tool=callgrind --callgrind-out-file="$work/out" "$program" "$@" >/dev/null 2>"$work/log"
     awk '/Collected/ { print $4 }' "$work/log" >"$work/all"
     callgrind_annotate --inclusive=yes --show-percs=no "$work/out" |
-        awk '/:weir_(write|message_send)/ { gsub(",", "", $1); print $1; exit }' >"$work/call"
+        awk '/:weir_(write|message_send|loan_send)/ { gsub(",", "", $1); print $1; exit }' >"$work/call"
 }
 
 row() { # TEXT KIND SHORT LONG PER [serial]
@@ -35,4 +35,6 @@ row "one 8-byte write with notification, both sides" notify8 10000 30000 20000
 row "one 8-byte message, both sides" message8 10000 30000 20000
 row "one 8-byte message of 32 in each call, both sides" messages8 10000 30000 20000
 row "one 4-KiB message, both sides" message4k 10000 30000 20000
+row "one 8-byte message in a loan, both sides" loan8 10000 30000 20000
+row "one message of 1 MiB in a loan, both sides" loan1m 10000 30000 20000
 row "one 8-byte write, WEIR_ENGINE_SERIAL" write8 10000 30000 20000 serial

@@ -339,6 +339,26 @@ static void test_a_peer_has_no_more_than_its_share(void **state) {
     assert_int_equal(grant_all(), 1);
 }
 
+/* Memory that was used just now is used again: of many chunks a sender and a receiver that follow
+ * each other touch as few as they have in use at a time. */
+static void test_what_came_free_last_is_granted_first(void **state) {
+    bool touched[32] = {false};
+    uint32_t chunks = 0;
+    (void)state;
+    begin(32, 32);
+    for (uint64_t i = 1; i <= 400; i++) { /* four fill a chunk */
+        if (!outbox_room(&w.out[i % 2], 8))
+            want((uint32_t)i % 2, 1);
+        struct room_note note = send((uint32_t)i % 2, 8, i);
+        shut((uint32_t)i % 2);
+        give_back(take(i));
+        chunks += !touched[note.chunk];
+        touched[note.chunk] = true;
+    }
+    assert_int_equal(chunks, 2);
+    assert_true(touched[0] && touched[1]); /* from the front of the memory */
+}
+
 /* ---- calls ---- */
 
 static void test_the_longest_idle_is_called_first(void **state) {
@@ -904,6 +924,7 @@ int main(void) {
         TEST(a_full_inbox_drops_nothing),
         TEST(a_crowd_shares),
         TEST(a_peer_has_no_more_than_its_share),
+        TEST(what_came_free_last_is_granted_first),
         TEST(the_longest_idle_is_called_first),
         TEST(those_that_wait_are_called_last),
         TEST(senders_that_are_away_are_called),

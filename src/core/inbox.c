@@ -65,7 +65,7 @@ void inbox_init(struct inbox *inbox, void *tables, uint8_t *memory, const struct
     carve_list(&at, &inbox->going, streams);
     carve_list(&at, &inbox->watched, streams);
     assert((size_t)(at - (uint8_t *)tables) == inbox_bytes(shape, peers));
-    for (uint32_t i = 0; i < chunks; i++)
+    for (uint32_t i = chunks; i-- > 0;)
         groups_join(&inbox->owned, i, streams);
     inbox->freed = inbox->freed_of = INBOX_NONE;
 }
@@ -495,7 +495,7 @@ static uint32_t keep_most(const struct inbox *inbox) {
     return inbox->shape.chunk_count == 1 ? 1 : inbox->shape.chunk_count / 2;
 }
 
-/* Gives the first free chunk to the stream. */
+/* Gives the free chunk to the stream. */
 static void grant(struct inbox *inbox, uint32_t index, uint32_t free, uint64_t secret) {
     struct inbox_stream *stream = &inbox->streams[index];
     struct inbox_chunk *chunk = &inbox->chunks[free];
@@ -519,10 +519,10 @@ static void grant(struct inbox *inbox, uint32_t index, uint32_t free, uint64_t s
     set_in(&inbox->line, index, wants(inbox, stream));
 }
 
-/* By a word. */
+/* By a word: the chunk that came free last, which caches and translation tables may hold. */
 static void grant_next(struct inbox *inbox, uint32_t index, uint64_t secret) {
     say_renewals(inbox, index);
-    grant(inbox, index, groups_first(&inbox->owned, inbox->stream_count), secret);
+    grant(inbox, index, groups_last(&inbox->owned, inbox->stream_count), secret);
 }
 
 bool inbox_grant(struct inbox *inbox, uint64_t secret, uint32_t *peer_out) {
