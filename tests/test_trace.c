@@ -125,7 +125,7 @@ static void test_M11_a_break_and_a_stall(void **state) {
     assert_story(lone, cut);
     lone->now_ns += 3000 * MS; /* nobody makes progress */
     lone_run(lone);
-    static const char *const away[] = {" nobody made progress: ns 300", NULL};
+    static const char *const away[] = {" nobody made progress: for 300", NULL};
     assert_story(lone, away);
     lone_close(lone);
 }

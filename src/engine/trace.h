@@ -18,8 +18,8 @@
 #endif
 
 /* X(kind, what is said of it, what a is, what b is). A name that begins with '@' says how the
- * number is read: @event a weir_event_type, @word the type of a control message, @cause a
- * weir_stall_cause where a is STALLED. NULL: it has none. */
+ * number is read: @event a weir_event_type, @word the type of a control message, @ns a time, @cause
+ * a weir_stall_cause where a is STALLED. NULL: it has none. */
 #define TRACE_KINDS(X)                                                                             \
     X(open, "the engine opens", NULL, NULL)                                                        \
     X(close, "the engine closes", NULL, NULL)                                                      \
@@ -43,7 +43,7 @@
     X(no_inflight, "work begins to wait for bytes in flight", "bytes in flight", NULL)             \
     X(qp_refuses, "a QP refuses work that it has room for", "QP", NULL)                            \
     X(qp_still, "a QP stands still, and is given up", "QP", NULL)                                  \
-    X(away, "nobody made progress", "ns", NULL)
+    X(away, "nobody made progress", "@ns", NULL)
 
 enum trace_kind {
 #define TRACE_X(kind, what, a, b) TRACE_##kind,

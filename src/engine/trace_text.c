@@ -77,6 +77,9 @@ static void number(const struct record *record, const char *name_given, uint64_t
         snprintf(out, size, "%s", wire_type_name((enum wire_type)(small < 0 ? 0 : small)));
     else if (strcmp(name, "@cause") == 0 && stalled)
         snprintf(out, size, "%s", weir_stall_cause_name(small));
+    else if (strcmp(name, "@ns") == 0)
+        snprintf(out, size, "for %" PRIu64 ".%01u ms", value / 1000000,
+                 (unsigned)(value / 100000 % 10));
     else if (name[0] == '@' && reason) /* of GONE */
         snprintf(out, size, "%s", weir_error_name((int)(int64_t)value));
     else if (name[0] == '@')
