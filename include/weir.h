@@ -975,6 +975,8 @@ typedef struct weir_stall_info {
     uint64_t port_sent;        /* bytes, by its port */
     uint64_t port_received;
     uint64_t port_bytes_per_s; /* that the port carries at most, in one direction; 0: not known */
+    uint32_t room_inboxes;     /* inboxes that messages wait for room in; `inbox` is one of them */
+    uint32_t reserved;
 } weir_stall_info;
 #define WEIR_STALL_INFO_INIT WEIR_SIZED(weir_stall_info)
 /* Describes what the peer's work waits for, whether it is stalled or not, and whether stalls are

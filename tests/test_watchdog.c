@@ -324,6 +324,7 @@ static void test_M10_inboxes(void **state) {
     assert_true(lone_words(lone, 0, 1, &(struct word){.kind = WORD_ABSENT, .inbox = 7}));
     assert_int_equal(info_of(&world).cause, WEIR_STALL_INBOX_ABSENT);
     assert_says(&world, "messages wait for inbox 7, which the peer has not opened, or has closed");
+    assert_int_equal(info_of(&world).room_inboxes, 1);
     assert_true(lone_words(lone, 0, 2, &(struct word){.kind = WORD_OPENED}));
     say_meet(&world, 3);
     lone_pass(lone, WATCH);
@@ -331,6 +332,24 @@ static void test_M10_inboxes(void **state) {
     say_grant(&world, 4, false);
     lone_pass(lone, WATCH / 4);
     assert_int_equal(lone_event(lone).type, WEIR_EVENT_RESUMED);
+    lone_close(lone);
+}
+
+/* One inbox is named, and how many more there are. */
+static void test_M10_inboxes_that_are_not_named(void **state) {
+    (void)state;
+    struct world world;
+    struct lone *lone = begin(&world, NULL);
+    for (uint32_t i = 0; i < 2; i++)
+        send_to(&world, 7);
+    stalls(&world, WEIR_STALL_INBOX_FULL, 0);
+    assert_int_equal(info_of(&world).room_inboxes, 1);
+    send_to(&world, 8);
+    assert_says(&world, " of the peer; others wait for room in 1 inbox more");
+    send_to(&world, 9);
+    assert_says(&world, " of the peer; others wait for room in 2 inboxes more");
+    assert_says(&world, " B, inboxes 3)");
+    assert_int_equal(info_of(&world).room_inboxes, 3);
     lone_close(lone);
 }
 
@@ -1726,6 +1745,7 @@ int main(void) {
         cmocka_unit_test(test_M10_new_data_behind_old_credits),
         cmocka_unit_test(test_M10_credits_of_messages),
         cmocka_unit_test(test_M10_inboxes),
+        cmocka_unit_test(test_M10_inboxes_that_are_not_named),
         cmocka_unit_test(test_M10_memory_that_is_not_handed_over),
         cmocka_unit_test(test_M5_no_room_is_wanted_without_memory),
         cmocka_unit_test(test_M10_memory_that_is_handed_over_at_last),

@@ -62,8 +62,10 @@ static void count_work(weir_engine *engine, const struct peer *peer, weir_stall_
     out->room_waits = peer->room_waits;
     out->waiting = out->pending + out->posted + out->parked + out->credit_waits + out->room_waits;
     const struct stream *stream = stream_first(engine, peer);
-    for (; stream != NULL; stream = stream_next(engine, stream))
+    for (; stream != NULL; stream = stream_next(engine, stream)) {
         out->room_bytes += stream->waiting_bytes;
+        out->room_inboxes += stream->waiting.head != NONE;
+    }
 }
 
 /* Whether SENDs of the application's transfers wait for credits of the class, on any QP. */

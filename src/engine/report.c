@@ -203,7 +203,7 @@ static void say_peer(const weir_stall_info *info, char *out, size_t size) {
     }
 }
 
-static void say_inbox(const weir_stall_info *info, char *out, size_t size) {
+static void say_one_inbox(const weir_stall_info *info, char *out, size_t size) {
     if (info->cause == WEIR_STALL_INBOX_FULL)
         snprintf(out, size, "messages wait for room in inbox %" PRIu32 " of the peer", info->inbox);
     else if (info->cause == WEIR_STALL_INBOX_MEMORY && info->error == WEIR_EAGAIN)
@@ -221,6 +221,15 @@ static void say_inbox(const weir_stall_info *info, char *out, size_t size) {
                  "messages wait for inbox %" PRIu32
                  ", which the peer has not opened, or has closed",
                  info->inbox);
+}
+
+static void say_inbox(const weir_stall_info *info, char *out, size_t size) {
+    say_one_inbox(info, out, size);
+    size_t length = strlen(out);
+    uint32_t others = info->room_inboxes > 0 ? info->room_inboxes - 1 : 0;
+    if (others > 0)
+        snprintf(out + length, size - length, "; others wait for room in %" PRIu32 " inbox%s more",
+                 others, others > 1 ? "es" : "");
 }
 
 static void say_here(const weir_stall_info *info, char *out, size_t size) {
@@ -332,12 +341,13 @@ static void say(const struct report *report, char *out, size_t size) {
 static void say_work(const weir_stall_info *info, char *out, size_t size) {
     snprintf(out, size,
              "waiting %" PRIu32 ": pending %" PRIu32 ", posted %" PRIu32 ", parked %" PRIu32
-             ", for credits %" PRIu32 ", for room %" PRIu32 " (%" PRIu64 " B); slots %" PRIu32
-             " of %" PRIu32 "; credits %" PRIu32 " of %" PRIu32 "; in flight %" PRIu64
-             " B, to all %" PRIu64 " of %" PRIu64 "; completed %" PRIu64 "; stalls %" PRIu64,
+             ", for credits %" PRIu32 ", for room %" PRIu32 " (%" PRIu64 " B, inboxes %" PRIu32
+             "); slots %" PRIu32 " of %" PRIu32 "; credits %" PRIu32 " of %" PRIu32
+             "; in flight %" PRIu64 " B, to all %" PRIu64 " of %" PRIu64 "; completed %" PRIu64
+             "; stalls %" PRIu64,
              info->waiting, info->pending, info->posted, info->parked, info->credit_waits,
-             info->room_waits, info->room_bytes, info->sq_used, info->sq_depth, info->credits,
-             info->credits_max, info->inflight_bytes, info->inflight_bytes_engine,
+             info->room_waits, info->room_bytes, info->room_inboxes, info->sq_used, info->sq_depth,
+             info->credits, info->credits_max, info->inflight_bytes, info->inflight_bytes_engine,
              info->inflight_bytes_max, info->completed, info->stalls);
 }
 
