@@ -643,7 +643,8 @@ typedef struct weir_inbox_options {
     uint64_t message_bytes_max; /* the longest message, up to 1 GiB */
     uint32_t peer_messages;     /* so long ones, of one peer, have room; default 16, or as many as
                                  * take 64 KiB if that is more */
-    uint32_t messages;          /* and of all peers together; default 4 * peer_messages */
+    uint32_t messages;          /* and of all peers together; default 4 * peer_messages, or up to
+                                 * 16 * as long as that takes 1 MiB at most */
 } weir_inbox_options;
 #define WEIR_INBOX_OPTIONS_INIT WEIR_SIZED(weir_inbox_options)
 

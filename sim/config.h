@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 enum {
-    SIM_NODES_MAX = 72,    /* of a world */
+    SIM_NODES_MAX = 104,   /* of a world */
     SIM_RUN_NODES_MAX = 4, /* that profiles draw, the workload drives and the oracle judges */
 };
 
@@ -69,6 +69,7 @@ struct sim_nic_config {
     uint64_t post_bytes_max;
     uint64_t latency_min_ns;
     uint64_t latency_max_ns;
+    uint64_t bytes_per_us; /* that its port sends, and takes; 0: bytes take no time */
     uint64_t late_ns_max;  /* a completion may be this late beyond the latency */
     uint64_t flush_ns_max; /* 0: flushes are there when the call that causes them returns */
     uint64_t rto_ns;       /* retransmission time-out */

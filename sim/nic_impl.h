@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nic_impl.h: the NIC's own structures, shared by nic.c (objects, states), nic_queue.c
- * (queues), nic_wire.c (packets) and plant.c.
+ * (queues), nic_wire.c (packets), nic_inline.c (no packets) and plant.c.
  *
  * A QP is named in packets by {node, number, uid}. Numbers are the lowest free and
  * so are reused at once; the uid stands for what makes a real NIC drop a stale
@@ -148,7 +148,9 @@ struct weir_device {
     struct nic_recvs srq;
     uint64_t recv_refused_until_ns;
     uint64_t lacks_until_ns;
-    bool failed; /* for good: device_fail */
+    uint64_t out_free_ns; /* its port has sent all that it was given by then, */
+    uint64_t in_free_ns;  /* and taken all that has come; both only with bytes_per_us */
+    bool failed;          /* for good: device_fail */
     bool let_go;
     struct sim_nic_census census;
     uint64_t plant_count; /* plant.c's */
@@ -202,6 +204,11 @@ void nic_async_push(struct weir_device *nic, uint32_t type, uint32_t tag);
 void nic_launch(struct weir_qp *qp, uint64_t seq, const struct weir_wr *wr);
 /* The QP will not answer any more: with no_blame the other side hears of it. */
 void nic_hang_up(const struct weir_qp *qp);
+/* *wr_out: as *wr, with the target's own key and address. The fault that the sender's NIC finds
+ * with it, or WEIR_CQE_OK. */
+uint32_t nic_wr_resolve(struct weir_qp *qp, const struct weir_wr *wr, struct weir_wr *wr_out);
+
+/* nic_inline.c */
 /* Executes the WR here and now if nothing stands in the way. */
 bool nic_execute_inline(struct weir_qp *qp, const struct weir_wr *wr);
 int nic_post_direct(struct weir_qp *qp, const struct weir_direct_to *to,

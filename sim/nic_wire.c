@@ -12,6 +12,8 @@
  * time-out, retry_count times, then the sender's QP fails (IBA 9.7.5: go-back-N;
  * later packets find a gap and wait in the same way).
  * Unordered QPs: every packet is on its own.
+ * With bytes_per_us a port sends one packet behind the other, of all QPs, and takes them so: many
+ * NICs that send to one wait for its port. A packet that is sent again passes no port once more.
  * With no_blame two QPs are the ends of a connection, as on iWARP: when one of them leaves RTS,
  * whatever for, it sends a last packet, at which the other one fails. That is all that a
  * sender hears of what its target refuses. Such a packet that nobody takes is given up. */
@@ -24,6 +26,8 @@ enum nic_packet_kind { NIC_WRITE, NIC_READ, NIC_SEND, NIC_POISON, NIC_ACK, NIC_R
 
 #define NIC_PSN_CLOSED (UINT64_MAX / 2) /* no packet has it */
 
+enum { HEAD_BYTES = 64 }; /* of a packet, beside its payload */
+
 struct nic_end {
     uint32_t node;
     uint32_t qpn;
@@ -34,6 +38,7 @@ struct nic_packet {
     uint8_t kind;
     bool last; /* ends its message */
     bool wants_ack;
+    bool in;         /* it has come to the port of its target */
     uint32_t status; /* of an ACK: enum weir_cqe_status */
     struct nic_end from;
     struct nic_end to;
@@ -89,9 +94,31 @@ static struct nic_packet *packet_make(uint64_t bytes) {
 
 /* ---- launching --------------------------------------------------------- */
 
-/* When a packet that is sent now arrives, behind those before it. */
-static uint64_t wire_arrival(struct weir_device *nic, uint64_t *newest_ns) {
-    uint64_t at = nic->world->now_ns + wire_latency(nic);
+/* How long the packet keeps a port of that NIC. */
+static uint64_t port_ns(const struct weir_device *nic, const struct nic_packet *packet) {
+    bool carries =
+        packet->kind == NIC_WRITE || packet->kind == NIC_SEND || packet->kind == NIC_RESPONSE;
+
+    return (HEAD_BYTES + (carries ? packet->length : 0)) * 1000 / nic->config->bytes_per_us;
+}
+
+/* When a port that is free from *free_ns on begins with a packet that is there now. */
+static uint64_t port_begin(const struct weir_device *nic, const struct nic_packet *packet,
+                           uint64_t *free_ns) {
+    uint64_t begin = nic->world->now_ns;
+
+    if (nic->config->bytes_per_us == 0) {
+        return begin;
+    }
+    begin = *free_ns > begin ? *free_ns : begin;
+    *free_ns = begin + port_ns(nic, packet);
+    return begin;
+}
+
+/* When the front of a packet that is sent now arrives, behind those before it. */
+static uint64_t wire_arrival(struct weir_device *nic, const struct nic_packet *packet,
+                             uint64_t *newest_ns) {
+    uint64_t at = port_begin(nic, packet, &nic->out_free_ns) + wire_latency(nic);
 
     if (nic->config->ordered) {
         if (at <= *newest_ns) {
@@ -158,7 +185,7 @@ static struct nic_packet *launch_piece(struct weir_qp *qp, uint64_t seq, const s
     if (carries) {
         fetch(qp, wr, offset, length, packet->bytes);
     }
-    packet_schedule(world, packet, wire_arrival(nic, &qp->tx_at_ns), packet_arrive);
+    packet_schedule(world, packet, wire_arrival(nic, packet, &qp->tx_at_ns), packet_arrive);
     return packet;
 }
 
@@ -178,9 +205,7 @@ static bool local_ok(struct weir_qp *qp, const struct weir_wr *wr) {
            nic_mr_covers_local(qp->nic, wr->lkey, wr->laddr, wr->length);
 }
 
-/* *wr_out: as *wr, with the target's own key and address. The fault that the sender's NIC finds
- * with it, or WEIR_CQE_OK. */
-static uint32_t wr_resolve(struct weir_qp *qp, const struct weir_wr *wr, struct weir_wr *wr_out) {
+uint32_t nic_wr_resolve(struct weir_qp *qp, const struct weir_wr *wr, struct weir_wr *wr_out) {
     *wr_out = *wr;
     if (!local_ok(qp, wr)) {
         return WEIR_CQE_LOCAL_PROT;
@@ -197,7 +222,7 @@ void nic_launch(struct weir_qp *qp, uint64_t seq, const struct weir_wr *posted) 
     struct nic_entry *entry = &qp->entries[seq & qp->entry_mask];
     struct weir_wr resolved;
     const struct weir_wr *wr = &resolved;
-    uint32_t status = wr_resolve(qp, posted, &resolved);
+    uint32_t status = nic_wr_resolve(qp, posted, &resolved);
     uint64_t pieces = 1;
     uint64_t piece;
 
@@ -235,6 +260,20 @@ void nic_launch(struct weir_qp *qp, uint64_t seq, const struct weir_wr *posted) 
     }
 }
 
+/* The front of a packet has come. True: the port of its target is busy with it, or with others,
+ * and it arrives later. */
+static bool port_takes(struct sim_world *world, struct nic_packet *packet, sim_event_fn fire) {
+    struct weir_device *nic = world->nodes[packet->to.node].nic;
+
+    if (packet->in || nic == NULL || nic->config->bytes_per_us == 0) {
+        return false;
+    }
+    packet->in = true;
+    (void)port_begin(nic, packet, &nic->in_free_ns);
+    packet_schedule(world, packet, nic->in_free_ns, fire);
+    return true;
+}
+
 /* ---- answers ----------------------------------------------------------- */
 
 /* The QP at an end of a packet, if it still is the one and in RTS. */
@@ -251,7 +290,8 @@ static void answer_schedule(struct weir_qp *target, struct nic_packet *packet) {
 
     packet->psn = target->ret_sent++;
     packet->attempts = 0;
-    at = wire_arrival(nic, &target->ret_at_ns);
+    packet->in = false;
+    at = wire_arrival(nic, packet, &target->ret_at_ns);
     if (late != 0 && sim_below(&nic->world->prng, 8) == 0) {
         at += sim_below(&nic->world->prng, late);
         if (nic->config->ordered) {
@@ -310,6 +350,9 @@ static void answer_arrive(struct sim_world *world, const struct sim_event *event
     struct nic_packet *packet = event->object;
     struct weir_qp *qp = end_ready(world, &packet->to);
 
+    if (port_takes(world, packet, answer_arrive)) {
+        return;
+    }
     if (qp == NULL) {
         free(packet);
         return;
@@ -540,6 +583,9 @@ static void packet_arrive(struct sim_world *world, const struct sim_event *event
     const struct sim_node *sender = &world->nodes[packet->from.node];
     struct weir_qp *target;
 
+    if (port_takes(world, packet, packet_arrive)) {
+        return;
+    }
     if (config->peer_dead_news && (!sender->alive || sender->life != packet->from_life)) {
         free(packet); /* such a device promises that the dead execute nothing */
         return;
@@ -599,192 +645,4 @@ void nic_hang_up(const struct weir_qp *qp) {
     packet->from = (struct nic_end){nic->node->index, qp->qpn, qp->uid};
     packet->to = (struct nic_end){qp->remote_node, qp->remote_qpn, qp->remote_uid};
     packet_schedule(nic->world, packet, at, end_arrive);
-}
-
-/* ---- completing in the post -------------------------------------------- */
-
-static bool inline_write(struct weir_qp *target, const struct weir_wr *wr) {
-    struct sim_world *world = target->nic->world;
-    const void *from = (const void *)(uintptr_t)wr->laddr;
-    uint8_t *to;
-
-    if (wr->length == 0) {
-        return true;
-    }
-    to = nic_mr_target(target->nic, wr->rkey, wr->raddr, wr->length, WEIR_ACCESS_REMOTE_WRITE);
-    if (to == NULL) {
-        return false;
-    }
-    if (world->watch.landing != NULL) {
-        world->watch.landing(world->watch.self, target->nic->node, to, from, wr->length);
-    }
-    memmove(to, from, (size_t)wr->length);
-    return true;
-}
-
-static bool inline_read(struct weir_qp *qp, struct weir_qp *target, const struct weir_wr *wr) {
-    struct sim_world *world = qp->nic->world;
-    uint8_t *to = (uint8_t *)(uintptr_t)wr->laddr;
-    const uint8_t *from;
-
-    if (wr->length == 0) {
-        return true;
-    }
-    from = nic_mr_target(target->nic, wr->rkey, wr->raddr, wr->length, WEIR_ACCESS_REMOTE_READ);
-    if (from == NULL) {
-        return false;
-    }
-    if (world->watch.fetch != NULL) {
-        world->watch.fetch(world->watch.self, target->nic->node, from, wr->length);
-    }
-    if (world->watch.landing != NULL) {
-        world->watch.landing(world->watch.self, qp->nic->node, to, from, wr->length);
-    }
-    memmove(to, from, (size_t)wr->length);
-    return true;
-}
-
-static bool inline_send(struct weir_qp *target, const struct weir_wr *wr) {
-    const uint8_t *from = (const uint8_t *)(uintptr_t)wr->laddr;
-    struct nic_recv recv;
-
-    if (!nic_recv_ready(target) || wr->length > target->recv_bytes_max ||
-        !nic_recv_take(target, &recv)) {
-        return false;
-    }
-    if (wr->length != 0) {
-        memcpy(recv.buffer, from, (size_t)wr->length);
-    }
-    nic_cq_push_recv(target, &recv, WEIR_CQE_OK, (uint32_t)wr->length);
-    return true;
-}
-
-bool nic_execute_inline(struct weir_qp *qp, const struct weir_wr *posted) {
-    struct weir_wr resolved;
-    const struct weir_wr *wr = &resolved;
-    struct sim_world *world = qp->nic->world;
-    struct nic_end from = {qp->nic->node->index, qp->qpn, qp->uid};
-    struct nic_end to = {qp->remote_node, qp->remote_qpn, qp->remote_uid};
-    struct weir_qp *target = end_ready(world, &to);
-    bool done;
-
-    if (posted->pieces > 0) {
-        return false; /* it completes later, as a device may have it */
-    }
-    if (target == NULL || target->remote_uid != from.uid || target->rx_psn != qp->tx_psn ||
-        qp->done != qp->head || target->psn_remote != qp->psn_local ||
-        wr_resolve(qp, posted, &resolved) != WEIR_CQE_OK || world->data_cut[from.node][to.node]) {
-        return false;
-    }
-    switch (wr->opcode) {
-    case WEIR_OP_WRITE:
-        done = inline_write(target, wr);
-        break;
-    case WEIR_OP_READ:
-        done = inline_read(qp, target, wr);
-        break;
-    case WEIR_OP_SEND:
-        done = inline_send(target, wr);
-        break;
-    default:
-        done = false;
-        break;
-    }
-    if (done) {
-        qp->tx_psn++;
-        target->rx_psn++;
-    }
-    return done;
-}
-
-static bool direct_write(struct weir_qp *target, uint32_t rkey, uint64_t raddr, const void *from,
-                         uint64_t length) {
-    const struct weir_wr wr = {
-        .laddr = (uint64_t)(uintptr_t)from, .raddr = raddr, .length = length, .rkey = rkey};
-
-    return inline_write(target, &wr);
-}
-
-/* Whether the message lies where all of its call do, as the engine promises. */
-static bool direct_lies_in(const struct weir_direct_to *to, const struct weir_direct *direct) {
-    uint64_t length = 0;
-
-    for (uint32_t i = 0; i < direct->count; i++)
-        length += direct->parts[i].length;
-    return direct->at % 8 == 0 && direct->at + sizeof(direct->words) <= to->length &&
-           direct->payload <= to->length && length <= to->length - direct->payload;
-}
-
-static bool direct_goes(const struct weir_qp *qp) {
-    return qp->nic->config->completes_inline && qp->state == SIM_QP_RTS && !qp->nic->failed;
-}
-
-/* The memory that the QP's processor reaches there, so many bytes from raddr on; NULL: it does not.
- * *target_out, *key_out and *raddr_out: as the target has it. */
-static uint8_t *direct_reach(const struct weir_qp *qp, uint32_t rkey, uint64_t raddr,
-                             uint64_t length, struct weir_qp **target_out, uint32_t *key_out,
-                             uint64_t *raddr_out) {
-    struct weir_device *nic = qp->nic;
-    struct sim_world *world = nic->world;
-    struct nic_end end = {qp->remote_node, qp->remote_qpn, qp->remote_uid};
-
-    if (!direct_goes(qp))
-        return NULL;
-    *target_out = end_ready(world, &end);
-    if (*target_out == NULL || (*target_out)->remote_uid != qp->uid ||
-        world->data_cut[nic->node->index][end.node] ||
-        !nic_import_resolve(nic, rkey, raddr, key_out, raddr_out))
-        return NULL;
-    return nic_mr_target((*target_out)->nic, *key_out, *raddr_out, length,
-                         WEIR_ACCESS_REMOTE_WRITE);
-}
-
-int nic_read_direct(struct weir_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t *words_out,
-                    uint32_t count) {
-    struct weir_qp *target;
-    uint32_t key;
-    uint64_t there;
-    const uint8_t *from =
-        direct_reach(qp, rkey, raddr, count * sizeof(*words_out), &target, &key, &there);
-
-    if (from == NULL)
-        return WEIR_EAGAIN;
-    memcpy(words_out, from, count * sizeof(*words_out));
-    return 0;
-}
-
-/* A processor needs no order of the QP's, and nothing of it comes later. */
-int nic_post_direct(struct weir_qp *qp, const struct weir_direct_to *to,
-                    const struct weir_direct *directs, uint32_t count, uint64_t *watch_out) {
-    struct weir_device *nic = qp->nic;
-    struct sim_world *world = nic->world;
-    struct weir_qp *target;
-    const uint8_t *watch;
-    uint64_t raddr;
-    uint32_t key;
-
-    if (!direct_goes(qp) || sim_fault(world, nic->config->post_eagain) ||
-        direct_reach(qp, to->rkey, to->raddr, to->length, &target, &key, &raddr) == NULL)
-        return WEIR_EAGAIN;
-    watch = nic_mr_target(target->nic, key, raddr + (to->watch - to->raddr), sizeof(*watch_out),
-                          WEIR_ACCESS_REMOTE_WRITE);
-    if (watch == NULL)
-        return WEIR_EAGAIN;
-    for (uint32_t m = 0; m < count; m++) {
-        const struct weir_direct *direct = &directs[m];
-        uint64_t at = raddr + direct->payload;
-        if (!direct_lies_in(to, direct)) {
-            sim_violation(world, "a direct message does not lie where it says");
-        }
-        for (uint32_t i = 0; i < direct->count; i++) {
-            direct_write(target, key, at, direct->parts[i].base, direct->parts[i].length);
-            at += direct->parts[i].length;
-        }
-        direct_write(target, key, raddr + direct->at, direct->words, sizeof(direct->words));
-    }
-    memcpy(watch_out, watch, sizeof(*watch_out));
-    sim_trace(world, "n%u qp %u writes %u messages in %llu bytes in place, %s", nic->node->index,
-              qp->qpn, count, (unsigned long long)to->length,
-              *watch_out != 0 ? "watched" : "not watched");
-    return 0;
 }

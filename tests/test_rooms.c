@@ -24,6 +24,11 @@ static void test_shapes(void **state) {
     /* Where nothing is asked: 64 KiB, or some messages. */
     assert_int_equal(room_usual(0), ROOM_CHUNK_BYTES / ROOM_LINE);
     assert_int_equal(room_usual(1 << 20), 16);
+    assert_int_equal(room_usual_peers(0, 1), 16);
+    assert_int_equal(room_usual_peers(0, room_usual(0)), 16);
+    assert_int_equal(room_usual_peers(4096, room_usual(4096)), 15);
+    assert_int_equal(room_usual_peers(1 << 20, 16), 4);
+    assert_int_equal(room_usual_peers(ROOM_LENGTH_MAX, UINT32_MAX), 4);
     /* One long message a chunk; so many as may wait. */
     assert_true(room_shape(8 << 20, 3, 10, &shape));
     assert_int_equal(shape.chunk_bytes, (8 << 20) + ROOM_LINE);

@@ -193,7 +193,7 @@ together() {
 }
 # An inbox is memory that a client asks for.
 bounded() {
-    serve --memory-max 1M || return 1
+    serve --memory-max 2M || return 1
     fails_as '--memory-max allows less' bench send --size 1M --peer "$address" &&
         fails_as '--memory-max allows less' bench send --size 8 --hold 65536 --peer "$address" &&
         run bench send --size 8 --seconds 0.05 --peer "$address" >/dev/null

@@ -193,7 +193,9 @@ static inline uint64_t proto_message_tag(uint64_t seat, uint64_t number) {
 #define PROTO_CHUNK_LEAST 4
 #define PROTO_LINE_HOLDS  40 /* bytes that fit into the first line */
 #define PROTO_ROOM_LEAST  16
-#define PROTO_ROOM_CROWDS 4 /* all peers' room, of one peer's */
+#define PROTO_ROOM_USUAL  UINT64_C(1048576) /* of all peers, but the room of these at least, */
+#define PROTO_CROWD_LEAST 4                 /* and of these at most */
+#define PROTO_CROWD_MOST  16
 
 static inline uint64_t proto_message_room(const struct proto_open *open) {
     uint64_t lines = (open->message_bytes + PROTO_LINE - 1) / PROTO_LINE;
@@ -224,10 +226,20 @@ static inline bool proto_has_crowds(const struct proto_open *open) {
     return open->crowd != 0 || open->waiting == 0;
 }
 
+/* All peers together have the room of so many. */
+static inline uint64_t proto_crowd(const struct proto_open *open) {
+    uint64_t fit = PROTO_ROOM_USUAL / (proto_message_room(open) * proto_peer_messages(open));
+
+    if (!proto_has_crowds(open))
+        return 1;
+    if (fit < PROTO_CROWD_LEAST)
+        return PROTO_CROWD_LEAST;
+    return fit < PROTO_CROWD_MOST ? fit : PROTO_CROWD_MOST;
+}
+
 static inline uint64_t proto_inbox_bytes(const struct proto_open *open) {
     uint64_t chunk = proto_chunk_messages(open), room = proto_message_room(open);
-    uint64_t messages =
-        proto_peer_messages(open) * (proto_has_crowds(open) ? PROTO_ROOM_CROWDS : 1);
+    uint64_t messages = proto_peer_messages(open) * proto_crowd(open);
 
     return (messages + chunk - 1) / chunk *
            (chunk * room > PROTO_CHUNK ? chunk * room : PROTO_CHUNK);

@@ -67,6 +67,7 @@ enum {
     ROOM_CHUNK_BYTES = 65536,       /* a chunk has at most so many, */
     ROOM_CHUNK_MESSAGES = 4,        /* or so many messages, */
     ROOM_CHUNK_BYTES_LONG = 262144, /* in as many bytes; or one message if that is longer */
+    ROOM_USUAL_BYTES = 1 << 20,     /* of several peers together, where nothing else is asked */
     ROOM_PEER_CHUNKS = 2,           /* at least, of one peer, if its messages are as many */
     ROOM_PLACES = 16,               /* that a sender has, shut ones that it has not told of too */
     ROOM_UNASKED = ROOM_PLACES / 2, /* with so many it is granted none that it did not ask for */
@@ -251,6 +252,16 @@ static inline uint32_t room_usual(uint32_t message_bytes_max) {
     enum { FEW = 16 };
     uint32_t fit = ROOM_CHUNK_BYTES / room_bytes(message_bytes_max);
     return fit > FEW ? fit : FEW;
+}
+
+/* How many peers, with so many messages each, have room at once where nothing else is asked: four,
+ * or up to sixteen as long as that takes 1 MiB at most. A crowd fills its chunks side by side, and
+ * so empties them at nearly the same time: then nothing is under way until its next grants have
+ * come and gone, and with little room that is a large part of each round. */
+static inline uint32_t room_usual_peers(uint32_t message_bytes_max, uint32_t peer_messages) {
+    enum { LEAST = 4, MOST = 16 };
+    uint64_t fit = ROOM_USUAL_BYTES / ((uint64_t)room_bytes(message_bytes_max) * peer_messages);
+    return fit < LEAST ? LEAST : fit < MOST ? (uint32_t)fit : MOST;
 }
 
 /* The shape of an inbox for messages of up to message_bytes_max bytes, with room for peer_messages

@@ -9,7 +9,6 @@
 #include "step.h"
 #include "tables.h"
 
-enum { CROWD = 4 }; /* peers that have room at once, by default */
 enum { TURN = 32 }; /* messages for which the engine is had at once, at most */
 
 static int read_options(const weir_inbox_options *in, weir_inbox_options *out) {
@@ -23,8 +22,9 @@ static int read_options(const weir_inbox_options *in, weir_inbox_options *out) {
         return WEIR_ETOOBIG;
     if (out->peer_messages == 0)
         out->peer_messages = room_usual((uint32_t)out->message_bytes_max);
-    if (out->messages == 0 && out->peer_messages <= UINT32_MAX / CROWD)
-        out->messages = CROWD * out->peer_messages;
+    uint32_t peers = room_usual_peers((uint32_t)out->message_bytes_max, out->peer_messages);
+    if (out->messages == 0 && out->peer_messages <= UINT32_MAX / peers)
+        out->messages = peers * out->peer_messages;
     return out->messages != 0 ? WEIR_OK : WEIR_ETOOBIG;
 }
 

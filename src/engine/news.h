@@ -13,8 +13,9 @@ struct sleeping {
     uint64_t changes; /* counts news */
     pthread_t thread; /* WEIR_ENGINE_THREAD */
     bool thread_runs;
-    uint32_t spins; /* steps that find nothing before a sleep */
-    bool one_cpu;   /* the bringers of news cannot run while we spin */
+    uint32_t spins;           /* steps that find nothing before a sleep */
+    _Atomic uint64_t spin_ns; /* and the longest that they take, after what was waited for last */
+    bool one_cpu;             /* the bringers of news cannot run while we spin */
     _Atomic bool stop;
 };
 

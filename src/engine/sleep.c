@@ -33,6 +33,9 @@ enum { SPINS = 200, YIELDS = 4 };
 /* The longest spin, however slow the device's poll is, and the shortest. */
 #define SPIN_NS       UINT64_C(20000)
 #define SPIN_NS_LEAST UINT64_C(1000)
+/* A wait of up to so long would not have needed its sleep: to fall asleep and to wake are most of
+ * it. */
+#define WAIT_NS_SHORT (4 * SPIN_NS)
 /* Of a thread that waits for room: the first sleep and the longest. To fall asleep and to wake
  * costs 20 us on some virtual machines, half a percent of the longest. */
 #define PAUSE_NS      UINT64_C(40000)
@@ -293,24 +296,54 @@ int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uint64_t tim
     return record_status(engine, transfer.id);
 }
 
+static uint64_t spin_of(const struct sleeping *sleeping) {
+    return atomic_load_explicit(&sleeping->spin_ns, memory_order_relaxed);
+}
+
+/* A wait that was long halves the spin of the next one, and a short one makes it whole again.
+ * Where there are more processes than processors, those that spin keep the ones away that they wait
+ * for: 100 that wait for their turns each take as long as their spins. */
+static void learn(struct sleeping *sleeping, uint64_t waited_ns) {
+    if (sleeping == NULL)
+        return;
+    uint64_t spin_ns = spin_of(sleeping), next = SPIN_NS;
+    if (waited_ns > WAIT_NS_SHORT)
+        next = spin_ns / 2 > SPIN_NS_LEAST ? spin_ns / 2 : SPIN_NS_LEAST;
+    if (next != spin_ns)
+        atomic_store_explicit(&sleeping->spin_ns, next, memory_order_relaxed);
+}
+
 /* Until `finished`, or the caller's own step did something. */
 static int wait_for(weir_engine *engine, bool (*finished)(weir_engine *, uint64_t), uint64_t before,
                     uint64_t timeout_ns) {
-    uint64_t start = engine_clock(engine);
-    for (uint32_t turn = 0;; turn++) {
-        if (try_step(engine, engine->sleeping == NULL) > 0 || finished(engine, before))
-            return WEIR_OK;
-        uint64_t passed = engine_clock(engine) - start;
-        if (passed >= timeout_ns)
-            return WEIR_EINPROGRESS;
-        if (may_spin(engine->sleeping, turn, passed, SPIN_NS)) {
-            give_way(engine->sleeping);
+    struct sleeping *sleeping = engine->sleeping;
+    uint64_t spin_ns = sleeping == NULL ? 0 : spin_of(sleeping);
+    uint64_t start = engine_clock(engine), passed = 0;
+    bool slept = false;
+    uint32_t turn = 0;
+    int rc = WEIR_OK;
+    for (;; turn++) {
+        if (try_step(engine, sleeping == NULL) > 0 || finished(engine, before))
+            break;
+        passed = engine_clock(engine) - start;
+        if (passed >= timeout_ns) {
+            rc = WEIR_EINPROGRESS;
+            break;
+        }
+        if (may_spin(sleeping, turn, passed, spin_ns)) {
+            give_way(sleeping);
             continue;
         }
         sleep_once(engine, timeout_ns - passed, finished, before);
+        slept = true;
         if (finished(engine, before))
-            return WEIR_OK;
+            break;
     }
+    if (slept)
+        learn(sleeping, engine_clock(engine) - start);
+    else if (turn > 0 && rc == WEIR_OK)
+        learn(sleeping, passed);
+    return rc;
 }
 
 /* The caller began to look for room passed_ns ago, and found none just now, after `before`.
@@ -375,6 +408,7 @@ int engine_sleeping_open(weir_engine *engine) {
     sleeping->one_cpu = sysconf(_SC_NPROCESSORS_ONLN) == 1;
     fork_release();
     sleeping->spins = sleeping->one_cpu ? YIELDS : SPINS;
+    sleeping->spin_ns = SPIN_NS;
     engine->sleeping = sleeping;
     if ((engine->options.flags & WEIR_ENGINE_THREAD) == 0)
         return WEIR_OK;
