@@ -756,7 +756,7 @@ struct weir_engine {
     uint32_t run_head, run_tail;
     uint64_t import_next_ns; /* the first next try of all streams; UINT64_MAX: none waits for one */
     uint32_t noted_head, noted_tail;       /* peers of which something is noted: notes.h */
-    bool noted_break;                      /* one of them is a break */
+    bool noted_break;                      /* one of them is a break, and nobody asked why yet */
     uint32_t inflight_head, inflight_tail; /* the line of peers that wait for bytes in flight */
     uint32_t inflight_turn;                /* the one of them that posts now; NONE */
     bool inflight_due;                     /* one of them may be able to */
