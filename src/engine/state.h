@@ -244,8 +244,12 @@ struct watch {
     uint8_t put_off;       /* verdicts in a row that named no cause */
     uint64_t sessions_up;  /* the peer's count, when something was last seen to complete */
     uint64_t told;         /* the handle of STALLED, if neither RESUMED nor GONE came since; 0 */
-    uint64_t idle_step;    /* the first step since then behind which nothing was outstanding; 0 */
-    uint64_t lasted_ns;    /* 0: it lasts */
+    uint64_t idle_step;    /* the first step since then, or since begun_ns, behind which nothing was
+                            * outstanding; 0 */
+    uint64_t begun_ns; /* when, at the latest, the last submit since then came before which nothing
+                        * was; 0: there was none */
+    uint64_t begun_ended; /* the peer's count, at that submit */
+    uint64_t lasted_ns;   /* 0: it lasts */
     uint64_t stalls;
     /* The last question how it is: ask.c. */
     uint64_t question; /* its number; 0: nothing was asked in this stillness */
