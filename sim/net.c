@@ -11,6 +11,7 @@
 #include "net.h"
 
 #include "nic.h"
+#include "wire.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -557,6 +558,36 @@ static int control_poll(void *self, struct weir_control_event *event_out) {
         *event_out = item->event;
         return 1;
     }
+}
+
+uint32_t sim_net_leavers(const struct sim_node *node) {
+    struct sim_net *net = node->world->net;
+    uint32_t leavers = 0, others = 0;
+
+    for (const struct net_item *item = net->inbox[node->index].first; item != NULL;
+         item = item->next) {
+        struct net_half *other = NULL;
+        const struct net_half *half = net_half(net, item->event.conn, &other);
+
+        if (item->event.type != WEIR_CONTROL_MESSAGE || half == NULL || half->hung ||
+            other->node >= SIM_RUN_NODES_MAX ||
+            other->life != net->world->nodes[other->node].life) {
+            continue;
+        }
+        switch (message_type(item->bytes, item->event.length)) {
+        case WIRE_HELLO:
+        case WIRE_HELLO_ACK:
+        case WIRE_SETTLE:
+            others |= 1u << other->node;
+            break;
+        case WIRE_BYE:
+            leavers |= 1u << other->node & ~others;
+            break;
+        default:
+            break;
+        }
+    }
+    return leavers;
 }
 
 static int control_fd(void *self) {

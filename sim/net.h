@@ -18,5 +18,8 @@ void sim_net_break(struct sim_net *net, uint32_t a, uint32_t b);
 /* Breaks connections whose other end is gone and not heard of yet: the kernel's
  * keepalive does that in time. */
 void sim_net_reap(struct sim_net *net);
+/* The nodes, bit i for node i, whose BYE has arrived at this one and was not polled yet, if nothing
+ * that ends a session by itself came before it. */
+uint32_t sim_net_leavers(const struct sim_node *node);
 
 #endif

@@ -637,6 +637,35 @@ void oracle_life_ended(struct sim_oracle *oracle, uint32_t node) {
     }
 }
 
+/* ---- peers that leave -------------------------------------------------- */
+
+void oracle_leavers(struct sim_oracle *oracle, uint32_t node, uint32_t leavers) {
+    oracle->leavers[node] |= leavers;
+}
+
+/* A peer that leaves in order broke nothing, whatever is found of it first. */
+void oracle_event(struct sim_oracle *oracle, uint32_t node, uint32_t to, const weir_event *event) {
+    if (to >= SIM_RUN_NODES_MAX) {
+        return;
+    }
+    uint32_t bit = 1u << to;
+
+    if (event->type == WEIR_EVENT_GONE &&
+        (oracle->leavers[node] & oracle->degraded[node] & bit) != 0) {
+        sim_violation(oracle->world, "S9 n%u: n%u left in order, and is told to be degraded first",
+                      node, to);
+    }
+    if (event->type == WEIR_EVENT_DEGRADED) {
+        oracle->degraded[node] |= bit;
+    } else if (event->type != WEIR_EVENT_STALLED && event->type != WEIR_EVENT_RESUMED) {
+        oracle->degraded[node] &= ~bit;
+    }
+}
+
+void oracle_events_taken(struct sim_oracle *oracle, uint32_t node) {
+    oracle->leavers[node] = oracle->degraded[node] = 0;
+}
+
 void oracle_final(struct sim_oracle *oracle) {
     for (uint32_t i = 1; i <= oracle->count; i++) {
         const struct sim_transfer *transfer = &oracle->transfers[i];

@@ -98,6 +98,8 @@ struct sim_oracle {
     bool lives_ended; /* a crash or a leave happened in this run */
     uint32_t ok, failed, notifications;
     bool cancels; /* a transfer was cancelled before its handle was given back */
+    uint32_t leavers[SIM_RUN_NODES_MAX]; /* of each node: oracle_leavers */
+    uint32_t degraded[SIM_RUN_NODES_MAX];
     uint32_t letters;
     uint64_t letters_taken[SIM_LETTERS / 64]; /* one bit each */
 };
@@ -125,6 +127,13 @@ uint32_t oracle_payload(const struct sim_transfer *transfer, uint8_t *out);
 void oracle_life_ended(struct sim_oracle *oracle, uint32_t node);
 /* The region was released: what others still do to it must be refused. */
 void oracle_region_released(struct sim_oracle *oracle, uint32_t node, uint32_t region);
+/* The node is about to make a call of its engine, and these, bit i for node i, have said in order
+ * that they leave. All events before were taken. */
+void oracle_leavers(struct sim_oracle *oracle, uint32_t node, uint32_t leavers);
+/* Its application took an event of node `to`; UINT32_MAX: of which is not known. */
+void oracle_event(struct sim_oracle *oracle, uint32_t node, uint32_t to, const weir_event *event);
+/* It took all of them. */
+void oracle_events_taken(struct sim_oracle *oracle, uint32_t node);
 /* stalls.c: the node's application begins a life. */
 void oracle_stalls_begin(struct sim_oracle *oracle, uint32_t node);
 /* The transfer ended, for all that is known; something of it was done. */

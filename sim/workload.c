@@ -4,7 +4,8 @@
  *
  * Owns handles. Every call's result is judged here (by what this application did
  * before) or handed to the oracle. A step of a node runs its engine until it is
- * idle, takes what there is to take, then perhaps acts. */
+ * idle, takes what there is to take, then perhaps acts. The file is long because each call, and
+ * what may come of it, stand together. */
 #include "workload.h"
 
 #include <string.h>
@@ -436,9 +437,28 @@ static void stalls_judge(struct sim_app *app) {
     oracle_stalls_step(app->run->oracle, app->node->index, works, waits);
 }
 
+static void take_events(struct sim_app *app) {
+    uint32_t node = app->node->index;
+    weir_event event;
+
+    while (weir_event_take(app->engine, &event) == 0) {
+        sim_trace(app->run->world, "n%u event %d of %llx %s", app->node->index, (int)event.type,
+                  (unsigned long long)event.peer.id,
+                  event.error == 0 ? "" : weir_error_name(event.error));
+        doors_event(app, &event);
+        oracle_event(app->run->oracle, node, node_of(app, event.peer), &event);
+        oracle_stalls_event(app->run->oracle, app->node->index,
+                            app->run->mail == NULL ? node_of(app, event.peer) : UINT32_MAX, &event);
+        mail_event(app, &event);
+        for (uint32_t i = 0; event.type == WEIR_EVENT_GONE && i < SIM_RUN_NODES_MAX; i++) {
+            app->peers[i].gone |= app->peers[i].open && app->peers[i].handle.id == event.peer.id;
+        }
+    }
+    oracle_events_taken(app->run->oracle, node);
+}
+
 static void take_rest(struct sim_app *app) {
     weir_notification notification;
-    weir_event event;
 
     while (!app->handling && app->run->world->now_ns >= app->take_at_ns &&
            weir_notification_take(app->engine, &notification) == 0) {
@@ -448,18 +468,7 @@ static void take_rest(struct sim_app *app) {
         }
         app->handling = handler_ns(app) != 0;
     }
-    while (weir_event_take(app->engine, &event) == 0) {
-        sim_trace(app->run->world, "n%u event %d of %llx %s", app->node->index, (int)event.type,
-                  (unsigned long long)event.peer.id,
-                  event.error == 0 ? "" : weir_error_name(event.error));
-        doors_event(app, &event);
-        oracle_stalls_event(app->run->oracle, app->node->index,
-                            app->run->mail == NULL ? node_of(app, event.peer) : UINT32_MAX, &event);
-        mail_event(app, &event);
-        for (uint32_t i = 0; event.type == WEIR_EVENT_GONE && i < SIM_RUN_NODES_MAX; i++) {
-            app->peers[i].gone |= app->peers[i].open && app->peers[i].handle.id == event.peer.id;
-        }
-    }
+    take_events(app);
     doors_judge_told(app);
 }
 
@@ -476,11 +485,25 @@ void app_release_finished(struct sim_app *app) {
 
 /* ---- stepping ---------------------------------------------------------- */
 
+/* Its engine is about to be called, and may have heard by now that peers leave. Events of before
+ * are taken, so that those which come of the call are known. */
+static void see_leavers(struct sim_app *app) {
+    uint32_t leavers = sim_net_leavers(app->node);
+
+    if (leavers != 0) {
+        take_events(app);
+        oracle_leavers(app->run->oracle, app->node->index, leavers);
+    }
+}
+
 /* Until the engine is idle, or calls_max calls. False: it is idle. */
 static bool app_progress(struct sim_app *app, uint32_t calls_max) {
     const char *wrong;
     int did = 1;
 
+    if (calls_max > 0) {
+        see_leavers(app);
+    }
     app->node->full |= engine_is_full(app->engine);
     for (uint32_t i = 0; did > 0 && i < calls_max; i++) {
         did = weir_engine_progress(app->engine);
@@ -623,6 +646,7 @@ static void app_step(struct sim_node *node) {
     mail_look(app);
     doors_look(app);
     if (app->run->acting && world->now_ns >= app->act_at_ns) {
+        see_leavers(app);
         app_act_some(app);
         busy |= node->pace_ns == 0 && app_progress(app, hasty ? 1 : UINT32_MAX);
     }

@@ -133,6 +133,98 @@ static void test_S9_the_end_of_a_peer_is_no_break(void **state) {
     lone_close(lone);
 }
 
+/* It said BYE, and took its QPs down then. The engine finds these first, and looks at the control
+ * channel before it says anything of a break: */
+enum way { BY_COMPLETION, BY_EVENT, BY_SUBMIT, WAYS };
+
+static int refuse_all(struct lone *lone, uint32_t *count_io) {
+    (void)lone;
+    *count_io = 0;
+    return WEIR_ECONNECT;
+}
+
+/* Nothing is heard meanwhile. */
+static void find_break(struct lone *lone, weir_peer peer, enum way way) {
+    if (way == BY_COMPLETION)
+        lone->fail_all = WEIR_CQE_FLUSHED;
+    if (way == BY_SUBMIT)
+        lone->refuse = refuse_all;
+    lone_submit_notification(lone, peer);
+    if (way == BY_EVENT)
+        lone->news[lone->qp_count - 1] = NEWS_DUE;
+    lone->fail_all = 0;
+    lone->refuse = NULL;
+    lone->poison = UINT32_MAX;
+}
+
+static void test_S9_a_peer_that_leaves_broke_nothing(void **state) {
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    for (enum way way = 0; way < WAYS; way++) {
+        for (int probed = 0; probed < 2; probed++) {
+            struct lone *lone = joined(&peer, &conn);
+            lone->batch = true;
+            if (probed)
+                lone_say_ready(lone, conn, 1, 1, lone->engine->epoch_counter);
+            lone_say(lone, conn, 1, &(struct wire_message){.type = WIRE_BYE});
+            find_break(lone, peer, way);
+            if (way == BY_SUBMIT) /* in that call already: an application may make no other */
+                assert_string_equal(told(lone), "G");
+            lone_run(lone);
+            assert_string_equal(told(lone), way == BY_SUBMIT ? "" : "G");
+            assert_int_equal(lone->engine->stats.sessions_failed, 0);
+            lone_close(lone);
+        }
+    }
+}
+
+/* Two leave, and both breaks are found in one look: neither is told while the other's BYE is. */
+static void test_S9_several_peers_that_leave_broke_nothing(void **state) {
+    weir_peer peers[2];
+    uint64_t conns[2];
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    for (uint32_t i = 0; i < 2; i++)
+        peers[i] = lone_meet(lone, i + 1, i == 0 ? "10.0.0.9:9" : "10.0.0.9:8", &conns[i]);
+    lone->batch = true;
+    for (uint32_t i = 0; i < 2; i++)
+        lone_say(lone, conns[i], i + 1, &(struct wire_message){.type = WIRE_BYE});
+    for (uint32_t i = 0; i < 2; i++)
+        find_break(lone, peers[i], BY_COMPLETION);
+    lone_run(lone);
+    assert_string_equal(told(lone), "GG");
+    assert_int_equal(lone->engine->stats.sessions_failed, 0);
+    lone_close(lone);
+}
+
+/* A break is told in the call that finds it when nobody says why; and when what is said then brings
+ * the next session up, it is told before that. */
+static void test_S9_a_break_is_told_at_once(void **state) {
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = joined(&peer, &conn);
+    find_break(lone, peer, BY_SUBMIT);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_DEGRADED);
+    lone_close(lone);
+
+    lone = joined(&peer, &conn);
+    lone_say_hello(lone, conn, 1, 2);
+    const struct wire_message *ack = lone_heard(lone, conn, WIRE_HELLO_ACK);
+    assert_non_null(ack);
+    lone->batch = true;
+    lone_say_ready(lone, conn, 1, 2, ack->epoch);
+    find_break(lone, peer, BY_COMPLETION);
+    lone_run(lone);
+    assert_string_equal(told(lone), "DR");
+    assert_int_equal(lone->engine->stats.sessions_failed, 1);
+    lone_close(lone);
+}
+
 /* A break that ends in the end of the peer: the next session is a first one again. */
 static void test_S9_a_degraded_peer_that_goes(void **state) {
     struct wire_message bye = {.type = WIRE_BYE};
@@ -663,6 +755,9 @@ int main(void) {
         cmocka_unit_test(test_S9_a_session_that_another_replaces_is_told),
         cmocka_unit_test(test_S9_a_break_that_both_find_is_told_once),
         cmocka_unit_test(test_S9_the_end_of_a_peer_is_no_break),
+        cmocka_unit_test(test_S9_a_peer_that_leaves_broke_nothing),
+        cmocka_unit_test(test_S9_several_peers_that_leave_broke_nothing),
+        cmocka_unit_test(test_S9_a_break_is_told_at_once),
         cmocka_unit_test(test_S9_a_degraded_peer_that_goes),
         cmocka_unit_test(test_S9_gone_is_told_once),
         cmocka_unit_test(test_S9_up_follows_gone),

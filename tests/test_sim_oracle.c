@@ -511,6 +511,28 @@ static void test_M10_a_stall_that_is_not_told(void **state) {
     wrong(scene, "M10");
 }
 
+static void event_of(struct scene *scene, weir_event_type type) {
+    oracle_event(scene->oracle, FROM, TO, &(weir_event){.type = type, .peer = {7}});
+}
+
+static void test_S9_a_peer_that_left_is_degraded(void **state) {
+    struct scene *scene = *state;
+
+    for (int case_of = 0; case_of < 4; case_of++) { /* the last one is wrong */
+        well(scene);
+        oracle_leavers(scene->oracle, FROM, case_of == 0 ? 0 : 1u << TO);
+        event_of(scene, WEIR_EVENT_DEGRADED);
+        if (case_of == 1) { /* it was before */
+            oracle_events_taken(scene->oracle, FROM);
+            oracle_leavers(scene->oracle, FROM, 1u << TO);
+        }
+        event_of(scene, case_of == 2 ? WEIR_EVENT_RECOVERED : WEIR_EVENT_RESUMED);
+        event_of(scene, WEIR_EVENT_GONE);
+        oracle_events_taken(scene->oracle, FROM);
+    }
+    wrong(scene, "S9");
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -546,6 +568,7 @@ int main(void) {
         TEST(test_M10_stalled_twice),
         TEST(test_M10_resumed_from_nothing),
         TEST(test_M10_a_stall_that_is_not_told),
+        TEST(test_S9_a_peer_that_left_is_degraded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

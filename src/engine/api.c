@@ -7,10 +7,10 @@
  */
 #include "agenda.h"
 #include "device.h"
-#include "effects.h"
 #include "found.h"
 #include "inflight.h"
 #include "layout.h"
+#include "look.h"
 #include "news.h"
 #include "notes.h"
 #include "open.h"
@@ -232,7 +232,7 @@ int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out
         return WEIR_EADDRESS;
     own_enter(engine);
     int rc = engine->closing ? WEIR_ECLOSED : peer_open(engine, address, peer_out);
-    effects_perform(engine);
+    look_perform(engine);
     own_leave(engine);
     return rc;
 }
@@ -252,7 +252,7 @@ int weir_peer_close(weir_engine *engine, weir_peer handle) {
         if (peer->refs == 0)
             peer_closed(engine, peer);
     }
-    effects_perform(engine);
+    look_perform(engine);
     own_leave(engine);
     return rc;
 }
@@ -271,7 +271,7 @@ int weir_peer_connect(weir_engine *engine, weir_peer handle) {
         if (peer->live == NONE) {
             peer->wanted = true;
             note_want(engine, peer);
-            effects_perform(engine);
+            look_perform(engine);
             /* UP may be told before the session is: the peer's data was here first. */
             if (peer->standing.state != STANDING_UP)
                 rc = peer->dial != DIAL_NONE || peer->alias != NONE || peer_is_known(peer)

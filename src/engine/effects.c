@@ -36,9 +36,20 @@ static void settled(weir_engine *engine, struct peer *peer, const struct ep_effe
         run_later(engine, peer);
 }
 
-static void up(weir_engine *engine, struct peer *peer, uint32_t number) {
+/* A session comes up: the one before it is over, whether its break was performed or not. */
+static void take_place(weir_engine *engine, struct peer *peer) {
     if (peer->live != NONE)
-        session_lost(engine, peer, peer->live); /* this one takes its place */
+        session_lost(engine, peer, peer->live);
+    for (uint32_t s = 0; s < EP_SESSIONS; s++) {
+        struct session *session = &peer->sessions[s];
+        if (session->used && !session->retired && session->lost)
+            session_lost(engine, peer, s);
+        session->lost &= session->retired;
+    }
+}
+
+static void up(weir_engine *engine, struct peer *peer, uint32_t number) {
+    take_place(engine, peer);
     peer->live = number;
     if (peer->sessions[number].life_ours != peer->life)
         note_broken(engine, peer, number); /* talk_renew: it was begun before */
@@ -247,10 +258,13 @@ static void want(weir_engine *engine, struct peer *peer) {
         peer_unreachable(engine, peer, WEIR_EPEER);
 }
 
-/* Performs the first of the peer's notes; false: there is none. */
+/* Performs the first of the peer's notes; false: there is none, or it is a break that is not to be
+ * performed yet. */
 static bool perform_note(weir_engine *engine, struct peer *peer) {
     struct notes *notes = &peer->notes;
     struct ep_event event;
+    bool stays = notes->broken != 0 && notes->drained == 0 && notes->dead == 0 &&
+                 peer_is_known(peer) && engine->noted_break;
     if (notes->conn_lost) {
         conns_lost(engine, peer);
     } else if (notes->life) {
@@ -259,6 +273,8 @@ static bool perform_note(weir_engine *engine, struct peer *peer) {
             dial_alive(engine, peer);
     } else if (notes->unanswered != 0) {
         session_unanswered(engine, peer, notes_session(&notes->unanswered));
+    } else if (stays) {
+        return false;
     } else if (peer_is_known(peer) && take_session(peer, &event)) {
         step(engine, peer, event);
     } else if (peer_is_known(peer) && take_other(peer, &event)) {
@@ -292,22 +308,29 @@ static void finish(weir_engine *engine, struct peer *peer) {
     peer_reap(engine, peer);
 }
 
-/* When a session broke, the device may know that the peer is dead, too. Its event names a QP, so it
- * is taken before the QPs of the session are gone. */
-static void hear_device(weir_engine *engine) {
-    if (!engine->noted_break)
-        return;
-    engine->noted_break = false;
-    session_async(engine);
+/* One turn for each peer on the list. A peer whose break stays has another turn. False: there is
+ * nothing but such peers. */
+static bool perform_round(weir_engine *engine) {
+    uint32_t last = engine->noted_tail, index;
+    bool some = false;
+    do {
+        index = engine->noted_head;
+        struct peer *peer = notes_next(engine);
+        bool any = false;
+        while (peer->id != 0 && perform_note(engine, peer))
+            any = true;
+        finish(engine, peer);
+        if (engine->noted_break && peer->id != 0 && peer->notes.broken != 0)
+            notes_again(engine, peer);
+        else
+            any = true;
+        some |= any;
+    } while (index != last);
+    return some;
 }
 
 void effects_perform_all(weir_engine *engine) {
-    while (notes_waiting(engine)) {
-        struct peer *peer = notes_next(engine);
-        do {
-            hear_device(engine);
-        } while (peer->id != 0 && perform_note(engine, peer));
-        finish(engine, peer);
+    while (notes_waiting(engine) && perform_round(engine)) {
     }
 }
 

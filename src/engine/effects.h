@@ -5,7 +5,8 @@
 
 #include "state.h"
 
-/* Performs what was noted of all peers, and what is noted meanwhile. */
+/* Performs what was noted of all peers, and what is noted meanwhile. A break stays, and what is
+ * performed behind it, while noted_break says that nobody has asked why: look_perform. */
 void effects_perform_all(weir_engine *engine);
 static inline void effects_perform(weir_engine *engine) {
     if (__builtin_expect(engine->noted_head != NONE, 0))

@@ -14,6 +14,12 @@
  * which comes seldom, or takes few completions in a step, does not put deadlines off for long; and
  * not all of them, so that it gets what came in between.
  *
+ * A break is performed once the control channel was looked at since it was noted. A peer that
+ * leaves says BYE, and takes its QPs down then. The break is often found first, by a post or a
+ * completion, and BYE has arrived by that time: it says that nothing broke. So each break costs one
+ * look at the channel, and at the device's events, wherever it was found; and no more than
+ * LOOKS_A_STEP, when others keep the channel full.
+ *
  * Nor can others be blamed for time in which nobody was here to answer them, or to ask again. The
  * engine's time (engine_now) stands still while it is absent: from a tenth of connect_timeout_ns
  * after the last look, or after the first timer was set if nothing was waited for. So the engine's
@@ -88,6 +94,26 @@ static void come_back(weir_engine *engine) {
 
 /* ---- looking ----------------------------------------------------------- */
 
+/* A break was noted. The device may know that the peer is dead, too: its event names a QP, so it is
+ * taken before the QPs of the session are gone. */
+static void ask_why(weir_engine *engine) {
+    session_async(engine);
+    effects_perform(engine);
+    for (int looks = 0; looks < LOOKS_A_STEP; looks++) {
+        if (control_poll(engine, CONTROL_BUDGET) < CONTROL_BUDGET)
+            break;
+    }
+    engine->noted_break = false;
+}
+
+void look_perform_all(weir_engine *engine) {
+    while (notes_waiting(engine)) {
+        if (engine->noted_break)
+            ask_why(engine);
+        effects_perform(engine);
+    }
+}
+
 bool look_is_due(weir_engine *engine) {
     uint64_t tick = engine->ports.env.ops->coarse(engine->ports.env.self);
     if (engine->has_fd && tick == engine->look_tick && ++engine->look_turn < SLOW_EVERY)
@@ -101,12 +127,12 @@ int look_at_all(weir_engine *engine, int budget) {
     come_back(engine);
     bool emptied = false;
     int polled = complete_rest(engine, budget, &emptied);
-    effects_perform(engine);
+    look_perform(engine);
     int events = session_async(engine);
-    effects_perform(engine);
+    look_perform(engine);
     int control = control_poll(engine, CONTROL_BUDGET);
     stall_look(engine, emptied);
-    effects_perform(engine);
+    look_perform(engine);
     watchdog_look(engine, emptied);
     engine->look_ended = emptied && events < ASYNC_BATCH && control < CONTROL_BUDGET;
     return polled + events + control;

@@ -6,6 +6,13 @@
 #include "state.h"
 
 void look_begin(weir_engine *engine);
+/* As effects_perform, of breaks, too: behind a look at what may say why. With no message and no
+ * event under way. */
+void look_perform_all(weir_engine *engine);
+static inline void look_perform(weir_engine *engine) {
+    if (__builtin_expect(engine->noted_head != NONE, 0))
+        look_perform_all(engine);
+}
 bool look_is_due(weir_engine *engine);
 /* At everything, with `budget` completions at most. Returns how much was done. */
 int look_at_all(weir_engine *engine, int budget);

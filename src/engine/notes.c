@@ -29,6 +29,10 @@ struct peer *notes_next(weir_engine *engine) {
     return peer;
 }
 
+void notes_again(weir_engine *engine, struct peer *peer) {
+    enlist(engine, peer);
+}
+
 void note_broken(weir_engine *engine, struct peer *peer, uint32_t number) {
     if (number == NONE || !peer->sessions[number].used || peer->sessions[number].retired)
         return;

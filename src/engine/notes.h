@@ -21,9 +21,9 @@
  *   unpark       something is known of old sessions
  *   want         transfers wait for a session
  *
- * A note is made by the thread that has the engine. The calls that
- * may make one perform it before they leave the engine, or leave it to the next step: no thread
- * sleeps over one. */
+ * A note is made by the thread that has the engine. The calls that may make one perform it before
+ * they leave the engine, or leave it to the next step: no thread sleeps over one. Before a break is
+ * performed, the control channel is looked at (look.c): what is there may say why. */
 #ifndef WEIR_ENGINE_NOTES_H
 #define WEIR_ENGINE_NOTES_H
 
@@ -55,6 +55,8 @@ static inline bool notes_waiting(const weir_engine *engine) {
 /* Takes the peer that was noted first off the list, which is not empty. Its notes stay until they
  * are performed. */
 struct peer *notes_next(weir_engine *engine);
+/* Some of the peer's notes stay for later: it is the last on the list. */
+void notes_again(weir_engine *engine, struct peer *peer);
 /* The first of the sessions in *sessions, which is not 0, out of it. */
 static inline uint32_t notes_session(uint8_t *sessions) {
     uint32_t number = (uint32_t)__builtin_ctz(*sessions);

@@ -186,6 +186,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
         list_push(engine, known, transfer, LIST_PENDING);
     }
     peer_idle(engine, opened);
+    opened->watch.begun_ns = 0;
     transfer_rebind(engine, known);
     if (known->handle != opened->id)
         tell_same(engine, opened->id, known);
@@ -495,6 +496,7 @@ static void closed(weir_engine *engine, struct peer *peer) {
     standing_step(&peer->standing, STANDING_IN_CLOSED);
     peer->watch.told = 0;
     peer->watch.works = false;
+    peer->watch.begun_ns = 0;
     peer->told = TOLD_NOT;
     disown_closed(engine, peer);
     found_closed(engine, peer, true);

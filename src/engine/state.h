@@ -244,8 +244,12 @@ struct watch {
     uint8_t put_off;       /* verdicts in a row that named no cause */
     uint64_t sessions_up;  /* the peer's count, when something was last seen to complete */
     uint64_t told;         /* the handle of STALLED, if neither RESUMED nor GONE came since; 0 */
-    uint64_t idle_step;    /* the first step since then behind which nothing was outstanding; 0 */
-    uint64_t lasted_ns;    /* 0: it lasts */
+    uint64_t idle_step;    /* the first step since then, or since begun_ns, behind which nothing was
+                            * outstanding; 0 */
+    uint64_t begun_ns; /* when, at the latest, the last submit since then came before which nothing
+                        * was; 0: there was none */
+    uint64_t begun_ended; /* the peer's count, at that submit */
+    uint64_t lasted_ns;   /* 0: it lasts */
     uint64_t stalls;
     /* The last question how it is: ask.c. */
     uint64_t question; /* its number; 0: nothing was asked in this stillness */
@@ -756,7 +760,7 @@ struct weir_engine {
     uint32_t run_head, run_tail;
     uint64_t import_next_ns; /* the first next try of all streams; UINT64_MAX: none waits for one */
     uint32_t noted_head, noted_tail;       /* peers of which something is noted: notes.h */
-    bool noted_break;                      /* one of them is a break */
+    bool noted_break;                      /* one of them is a break, and nobody asked why yet */
     uint32_t inflight_head, inflight_tail; /* the line of peers that wait for bytes in flight */
     uint32_t inflight_turn;                /* the one of them that posts now; NONE */
     bool inflight_due;                     /* one of them may be able to */

@@ -111,7 +111,7 @@ int engine_step(weir_engine *engine, bool slow) {
     int done = step_take_submitted(engine) ? 1 : 0;
     int budget = (int)engine->options.poll_budget;
     int polled = complete_poll(engine, budget);
-    effects_perform(engine);
+    look_perform(engine);
     bool looks = look_is_due(engine) || slow;
     done += polled;
     if (looks) {
@@ -126,11 +126,11 @@ int engine_step(weir_engine *engine, bool slow) {
     }
     if (engine->draining > 0) {
         session_poll_marks(engine);
-        effects_perform(engine);
+        look_perform(engine);
     }
     int timers = run_timers(engine, looks);
     if (timers > 0)
-        effects_perform(engine);
+        look_perform(engine);
     done += timers;
     if (engine->inflight_due) {
         turns_inflight(engine);
@@ -138,7 +138,7 @@ int engine_step(weir_engine *engine, bool slow) {
     }
     if (run_peers(engine))
         done++;
-    effects_perform(engine);
+    look_perform(engine);
     if (engine->streams_watched > 0 && inboxes_watch_all(engine))
         done++;
     if (!engine->spare_ready)

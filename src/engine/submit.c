@@ -18,7 +18,7 @@
 
 #include "agenda.h"
 #include "direct.h"
-#include "effects.h"
+#include "look.h"
 #include "news.h"
 #include "own.h"
 #include "post.h"
@@ -248,7 +248,7 @@ static void fast_told(weir_engine *engine, struct peer *peer) {
         give_turn(engine);
     else
         turns_serve(engine, peer, engine->post_bytes_max);
-    effects_perform(engine);
+    look_perform(engine);
     engine->worked |= peer->runnable;
 }
 
@@ -283,14 +283,14 @@ static void give_turn_to(weir_engine *engine, struct peer *peer) {
         else
             turns_serve(engine, peer, engine->post_bytes_max);
     }
-    effects_perform(engine);
+    look_perform(engine);
 }
 
 /* Starts a filled record. later: others follow that are to share its turn. */
 static void start(weir_engine *engine, struct peer *peer, struct transfer *transfer, bool later) {
     transfer_start(engine, transfer);
     if (later)
-        effects_perform(engine);
+        look_perform(engine);
     else
         give_turn_to(engine, peer);
     records_refill(engine);

@@ -56,8 +56,10 @@ void peer_tell(weir_engine *engine, weir_event_type type, struct peer *peer, int
         peer_told(peer);
     else if (peer->handle == peer->id && peer->told == TOLD_NOT)
         peer->told = TOLD_REFUSED;
-    if (type == WEIR_EVENT_GONE)
+    if (type == WEIR_EVENT_GONE) {
         stall_over(engine, peer);
+        peer->watch.begun_ns = 0;
+    }
     news_event(engine, type, peer->handle, error, value);
 }
 

@@ -415,6 +415,7 @@ struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
     int ended = transfer->party == named->closed_party ? WEIR_ECLOSED : WEIR_EPEER;
     transfer->party = peer->party;
     transfer->turn_begun = peer->watch.turn;
+    watch_begun(engine, peer, false);
     int room = transfer->kind == TRANSFER_MESSAGE ? start_message(engine, peer, transfer) : WEIR_OK;
     if (transfer->kind == TRANSFER_PLAIN || room != WEIR_OK)
         list_push(engine, peer, transfer, LIST_PENDING);

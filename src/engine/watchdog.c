@@ -8,8 +8,9 @@
  * says nothing about those that wait for credits: its notification will wait behind them.
  * There is a look in each eighth of watchdog_ns while anything is outstanding anywhere, and none
  * else: the first work after that begins them (watch_begin in agenda.h). Stillness counts from the
- * look that saw the last completion, so STALLED is never early, and at most two looks late, where
- * there is a cause.
+ * look that saw the last completion, or, where nothing was outstanding to the peer, from the submit
+ * that found it so (watch_begun): the application may go away right behind that. So STALLED is
+ * never early, and at most two looks late, where there is a cause.
  *
  * Time in which nobody looked is this engine's own fault. When as much as half of a stall is one
  * such time, that is its cause, and when it is watchdog_ns or more, it is told even if the late
@@ -97,21 +98,65 @@ static void count_from(weir_engine *engine, struct watch_counts *counts, uint64_
     counts->device = diagnose_counts(engine, &counts->of_device);
 }
 
-/* late: nobody has looked for as long as a stall takes. behind: completions have waited for
- * half as long. True: work is outstanding. */
-static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool late, bool behind) {
+/* A look, as it is for every peer. */
+struct look {
+    uint64_t now, last_ns; /* this one, and the last one that anybody made at all */
+    bool late;             /* nobody has looked for as long as a stall takes */
+    bool behind;           /* completions have waited for half as long */
+};
+
+static bool is_late(const weir_engine *engine, uint64_t gap_ns) {
+    return gap_ns >= LATE_NS && gap_ns - LATE_NS >= engine->options.watchdog_ns;
+}
+
+/* Something is outstanding, and nothing of it has completed since then. gap_ns: nobody has looked
+ * for so long meanwhile. */
+static void still_from(struct peer *peer, uint64_t from_ns, uint64_t gap_ns) {
     struct watch *watch = &peer->watch;
-    bool works = diagnose_works(engine, peer), ended = peer->ended != watch->ended;
-    bool moved = ended || peer->moved != watch->moved;
-    watch->ended = peer->ended;
+    watch->works = true;
+    watch->moved_ns = watch->from_ns = from_ns;
+    watch->gap_ns = gap_ns;
+    watch->absent_ns = 0;
+    watch->behind = false;
+    watch->put_off = 0;
+    watch->sessions_up = peer->sessions_up;
+    if (watch->counted)
+        watch->notes->counts.at_ns = 0;
+    watch->counted = false;
+    ask_over(peer);
+}
+
+/* What is outstanding began since the last look of this file, behind which all had ended. */
+static void still_since_begun(struct peer *peer, const struct look *look) {
+    struct watch *watch = &peer->watch;
+    uint64_t from_ns = watch->begun_ns < look->now ? watch->begun_ns : look->now;
+    uint64_t unseen_ns = from_ns > look->last_ns ? from_ns : look->last_ns;
+    watch->ended = watch->begun_ended;
     watch->moved = peer->moved;
-    if (watch->idle_step != 0 && watch->idle_step != engine->steps) { /* what there is, is new */
+    watch->turn++;
+    still_from(peer, from_ns, look->now - unseen_ns);
+}
+
+/* True: work is outstanding. */
+static bool look_at(weir_engine *engine, struct peer *peer, const struct look *look) {
+    struct watch *watch = &peer->watch;
+    uint64_t now = look->now;
+    bool works = diagnose_works(engine, peer), begun = watch->begun_ns != 0, late = look->late;
+    bool idle = watch->idle_step != 0 && watch->idle_step != engine->steps;
+    if (begun || idle) { /* what there is, is new */
         peer_resumed(engine, peer);
         watch->works = false;
     }
-    watch->idle_step = 0;
-    if (watch->works && engine->watch_gap_ns > watch->gap_ns)
+    if (begun && !idle) {
+        still_since_begun(peer, look);
+        late = is_late(engine, watch->gap_ns);
+    } else if (watch->works && engine->watch_gap_ns > watch->gap_ns) {
         watch->gap_ns = engine->watch_gap_ns;
+    }
+    watch->begun_ns = watch->idle_step = 0;
+    bool ended = peer->ended != watch->ended, moved = ended || peer->moved != watch->moved;
+    watch->ended = peer->ended;
+    watch->moved = peer->moved;
     if (watch->works && (moved || !works) && late && watch->told == 0)
         judge(engine, peer, now, false);
     if (moved || !works)
@@ -122,16 +167,7 @@ static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool l
     }
     if (moved || !watch->works) {
         watch->turn += ended || !watch->works;
-        watch->works = true;
-        watch->moved_ns = watch->from_ns = now;
-        watch->gap_ns = watch->absent_ns = 0;
-        watch->behind = false;
-        watch->put_off = 0;
-        watch->sessions_up = peer->sessions_up;
-        if (watch->counted)
-            watch->notes->counts.at_ns = 0;
-        watch->counted = false;
-        ask_over(peer);
+        still_from(peer, now, 0);
         return true;
     }
     if (now - watch->moved_ns >= engine->options.watchdog_ns / 2) {
@@ -140,7 +176,7 @@ static bool look_at(weir_engine *engine, struct peer *peer, uint64_t now, bool l
         watch->counted = true;
     }
     if (now - watch->from_ns >= engine->options.watchdog_ns)
-        judge(engine, peer, now, behind);
+        judge(engine, peer, now, look->behind);
     return true;
 }
 
@@ -148,6 +184,7 @@ void watchdog_look(weir_engine *engine, bool emptied) {
     if (engine->watch_next_ns == 0)
         return;
     uint64_t now = engine_clock(engine), gap_ns = now - engine->watch_last_ns;
+    struct look look = {.now = now, .last_ns = engine->watch_last_ns};
     engine->watch_last_ns = now;
     if (gap_ns >= LATE_NS && gap_ns >= engine->options.watchdog_ns / 2)
         TRACE(engine, away, 0, 0, gap_ns, 0);
@@ -155,18 +192,18 @@ void watchdog_look(weir_engine *engine, bool emptied) {
         engine->watch_gap_ns = gap_ns;
     /* A completion from before the last look may wait in the queue, as in stall.c. Behind a time
      * without looks that is long enough it makes no difference. */
-    bool late = gap_ns >= LATE_NS && gap_ns - LATE_NS >= engine->options.watchdog_ns;
+    look.late = is_late(engine, gap_ns);
     if (now < engine->watch_next_ns)
         return;
-    bool behind = !emptied && engine->polled - engine->watch_polled < engine->caps.cq_capacity;
+    look.behind = !emptied && engine->polled - engine->watch_polled < engine->caps.cq_capacity;
     uint64_t since_ns = engine->watch_next_ns - watch_period(engine);
-    if (behind && !late && now - since_ns < engine->options.watchdog_ns / 2)
+    if (look.behind && !look.late && now - since_ns < engine->options.watchdog_ns / 2)
         return;
     bool works = false;
     for (uint32_t i = 0; i < engine->peers_used; i++) {
-        if (engine->peers[i].id != 0 &&
-            (engine->peers[i].waits > 0 || engine->peers[i].watch.works))
-            works |= look_at(engine, &engine->peers[i], now, late, behind);
+        struct peer *peer = &engine->peers[i];
+        if (peer->id != 0 && (peer->waits > 0 || peer->watch.works || peer->watch.begun_ns != 0))
+            works |= look_at(engine, peer, &look);
     }
     engine->watch_gap_ns = 0;
     engine->watch_polled = engine->polled;
