@@ -302,7 +302,7 @@ static uint64_t spin_of(const struct sleeping *sleeping) {
 
 /* A wait that was long halves the spin of the next one, and a short one makes it whole again.
  * Where there are more processes than processors, those that spin keep the ones away that they wait
- * for: 100 that wait for their turns each take as long as their spins. */
+ * for: a crowd that waits for its turns spins once a turn, each of it. */
 static void learn(struct sleeping *sleeping, uint64_t waited_ns) {
     if (sleeping == NULL)
         return;
