@@ -34,13 +34,16 @@ static inline void work_begun(weir_engine *engine) {
         watch_begin(engine);
 }
 
-/* The application submits to the peer. Where nothing is outstanding there, it is from now on that
- * nothing completes. hasty: by the coarse clock, which may be COARSE_NS behind. */
+/* Nothing of the application's is outstanding to the peer. */
+static inline bool watch_is_idle(const struct peer *peer) {
+    return peer->waits <= peer->talk.speaking;
+}
+
+/* It was idle, and the application has submitted: from now on nothing completes. hasty: by the
+ * coarse clock, which may be COARSE_NS behind. */
 #define COARSE_NS UINT64_C(10000000)
 static inline void watch_begun(const weir_engine *engine, struct peer *peer, bool hasty) {
     struct watch *watch = &peer->watch;
-    if (peer->waits > peer->talk.speaking)
-        return;
     watch->begun_ns = hasty ? engine->ports.env.ops->coarse(engine->ports.env.self) + COARSE_NS
                             : engine_clock(engine);
     watch->begun_ended = peer->ended;

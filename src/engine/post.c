@@ -474,7 +474,8 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
     transfer->cursor.block = PLAN_NO_BLOCK;
     transfer->epoch = session->epoch;
     transfer->data_mask = (uint16_t)(1u << qp->index);
-    watch_begun(engine, peer, true);
+    if (watch_is_idle(peer))
+        watch_begun(engine, peer, true);
     list_push_posted(engine, peer, transfer, index);
     if (__builtin_expect(transfer->deadline_ns != UINT64_MAX, 0)) {
         timer_own(engine, transfer);

@@ -36,7 +36,7 @@ bool step_take_submitted(weir_engine *engine) {
         oldest = atomic_load_explicit(&engine->submit_next[entry], memory_order_relaxed);
         if (entry < records) {
             engine->stats.submit_queued++;
-            struct peer *peer = transfer_start(engine, &engine->transfers[entry]);
+            struct peer *peer = transfer_start(engine, &engine->transfers[entry], false);
             if (peer != NULL)
                 run_later(engine, peer);
         } else {

@@ -288,11 +288,14 @@ static void give_turn_to(weir_engine *engine, struct peer *peer) {
 
 /* Starts a filled record. later: others follow that are to share its turn. */
 static void start(weir_engine *engine, struct peer *peer, struct transfer *transfer, bool later) {
-    transfer_start(engine, transfer);
+    bool idle = watch_is_idle(peer);
+    transfer_start(engine, transfer, true);
     if (later)
         look_perform(engine);
     else
         give_turn_to(engine, peer);
+    if (idle && !watch_is_idle(peer)) /* most are over in their turn, on some devices */
+        watch_begun(engine, peer, false);
     records_refill(engine);
 }
 

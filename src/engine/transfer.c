@@ -404,7 +404,7 @@ static int start_message(weir_engine *engine, struct peer *peer, struct transfer
 
 /* Starts a transfer that the submitter filled: resolves its peer, and puts it behind the others
  * that are pending. Returns the peer if it can post for it now, else NULL. */
-struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
+struct peer *transfer_start(weir_engine *engine, struct transfer *transfer, bool turn) {
     /* Handed over, it may have waited while the peer was closed or replaced, turned out
      * to be another one, or became known. */
     struct peer *named = peer_at(engine, transfer->peer);
@@ -415,7 +415,8 @@ struct peer *transfer_start(weir_engine *engine, struct transfer *transfer) {
     int ended = transfer->party == named->closed_party ? WEIR_ECLOSED : WEIR_EPEER;
     transfer->party = peer->party;
     transfer->turn_begun = peer->watch.turn;
-    watch_begun(engine, peer, false);
+    if (!turn && watch_is_idle(peer))
+        watch_begun(engine, peer, false);
     int room = transfer->kind == TRANSFER_MESSAGE ? start_message(engine, peer, transfer) : WEIR_OK;
     if (transfer->kind == TRANSFER_PLAIN || room != WEIR_OK)
         list_push(engine, peer, transfer, LIST_PENDING);

@@ -5,7 +5,8 @@
 
 #include "state.h"
 
-struct peer *transfer_start(weir_engine *engine, struct transfer *transfer);
+/* turn: the caller gives the peer a turn now, and sees to watch_begun behind it. */
+struct peer *transfer_start(weir_engine *engine, struct transfer *transfer, bool turn);
 void transfer_finish(weir_engine *engine, struct transfer *transfer, int status);
 void transfer_check(weir_engine *engine, struct transfer *transfer);
 void transfer_stop(weir_engine *engine, struct transfer *transfer, int result);
