@@ -84,11 +84,11 @@ WEIR_API const char *weir_version(void);
 #define WEIR_ERRORS(X)                                                                             \
     X(WEIR_EAGAIN, -1, WEIR_CLASS_RETRY, "a bounded queue or pool is full; try again")             \
     X(WEIR_EINPROGRESS, -2, WEIR_CLASS_RETRY, "not finished yet")                                  \
-    X(WEIR_ENOTREADY, -3, WEIR_CLASS_RETRY, "not connected yet")                                   \
+    X(WEIR_ENOTREADY, -3, WEIR_CLASS_RETRY, "not connected yet, or the peer has no such inbox")    \
     X(WEIR_EINVAL, -10, WEIR_CLASS_TRANSFER, "invalid argument")                                   \
     X(WEIR_EBOUNDS, -11, WEIR_CLASS_TRANSFER, "segment outside its memory")                        \
     X(WEIR_EACCESS, -12, WEIR_CLASS_TRANSFER, "access right missing")                              \
-    X(WEIR_ESTALE, -13, WEIR_CLASS_TRANSFER, "handle or descriptor of something that is gone")     \
+    X(WEIR_ESTALE, -13, WEIR_CLASS_TRANSFER, "handle or descriptor of what is gone, or closed")    \
     X(WEIR_ETIMEDOUT, -14, WEIR_CLASS_TRANSFER, "deadline passed")                                 \
     X(WEIR_ECANCELED, -15, WEIR_CLASS_TRANSFER, "canceled")                                        \
     X(WEIR_ENOMEM, -16, WEIR_CLASS_TRANSFER, "out of memory")                                      \
@@ -112,7 +112,7 @@ WEIR_API const char *weir_version(void);
     X(WEIR_EADDRESS, -35, WEIR_CLASS_ENDPOINT,                                                     \
       "the address cannot be parsed, resolved or bound, or is a wildcard or our own")              \
     X(WEIR_ENODEVICE, -36, WEIR_CLASS_ENDPOINT, "no such device here")                             \
-    X(WEIR_EFULL, -37, WEIR_CLASS_ENDPOINT, "no room for another peer: QPs, or peers_max")         \
+    X(WEIR_EFULL, -37, WEIR_CLASS_ENDPOINT, "no room for another peer: QPs, peers_max; or inbox")  \
     X(WEIR_EDENIED, -38, WEIR_CLASS_ENDPOINT,                                                      \
       "the system does not let the two processes share memory")                                    \
     X(WEIR_EUNREACH, -39, WEIR_CLASS_ENDPOINT,                                                     \
@@ -642,9 +642,11 @@ typedef struct weir_inbox_options {
     uint32_t reserved;          /* 0 */
     uint64_t message_bytes_max; /* the longest message, up to 1 GiB */
     uint32_t peer_messages;     /* so long ones, of one peer, have room; default 16, or as many as
-                                 * take 64 KiB if that is more */
+                                 * take 64 KiB if that is more, or as have 64 MiB if that is less,
+                                 * but two */
     uint32_t messages;          /* and of all peers together; default 4 * peer_messages, or up to
-                                 * 16 * as long as that takes 1 MiB at most */
+                                 * 16 * as long as that takes 1 MiB at most, or less than 4 * where
+                                 * that has more than 256 MiB */
 } weir_inbox_options;
 #define WEIR_INBOX_OPTIONS_INIT WEIR_SIZED(weir_inbox_options)
 
@@ -678,6 +680,7 @@ typedef struct weir_inbox_info {
     uint64_t taken;   /* messages, so far */
     uint64_t spoiled; /* chunks whose rest was dropped, since something wrote over it, and loans
                        * that were in no memory of their senders */
+    uint64_t bytes;   /* of its memory */
 } weir_inbox_info;
 #define WEIR_INBOX_INFO_INIT WEIR_SIZED(weir_inbox_info)
 /* Errors: ESTALE. */
@@ -976,8 +979,9 @@ typedef struct weir_stall_info {
     uint64_t port_sent;        /* bytes, by its port */
     uint64_t port_received;
     uint64_t port_bytes_per_s; /* that the port carries at most, in one direction; 0: not known */
-    uint32_t room_inboxes;     /* inboxes that messages wait for room in; `inbox` is one of them */
-    uint32_t reserved;
+    uint32_t
+        room_inboxes; /* inboxes that messages wait for, or for room in; `inbox` is one of them */
+    uint32_t peer_process; /* its pid, as this process knows it; 0: not known; shm */
 } weir_stall_info;
 #define WEIR_STALL_INFO_INIT WEIR_SIZED(weir_stall_info)
 /* Describes what the peer's work waits for, whether it is stalled or not, and whether stalls are

@@ -55,7 +55,7 @@ static struct incast {
 
 static uint8_t payload[LONGEST];
 
-/* What is measured. */
+/* One measurement. */
 struct plan {
     uint32_t kind; /* of the NICs, in sim_kinds.h */
     uint32_t length;

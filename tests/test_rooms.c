@@ -28,7 +28,15 @@ static void test_shapes(void **state) {
     assert_int_equal(room_usual_peers(0, room_usual(0)), 16);
     assert_int_equal(room_usual_peers(4096, room_usual(4096)), 15);
     assert_int_equal(room_usual_peers(1 << 20, 16), 4);
-    assert_int_equal(room_usual_peers(ROOM_LENGTH_MAX, UINT32_MAX), 4);
+    /* Long ones take 64 MiB of one peer and 256 MiB in all, but two messages. */
+    assert_int_equal(room_usual(4 << 20), 16);
+    assert_int_equal(room_usual(8 << 20), 8);
+    assert_int_equal(room_usual_peers(8 << 20, 8), 4);
+    assert_int_equal(room_usual(256 << 20), ROOM_PEER_CHUNKS);
+    assert_int_equal(room_usual_peers(256 << 20, ROOM_PEER_CHUNKS), 1);
+    assert_int_equal(room_usual(ROOM_LENGTH_MAX), ROOM_PEER_CHUNKS);
+    assert_int_equal(room_usual_peers(1 << 20, 100), 2);
+    assert_int_equal(room_usual_peers(ROOM_LENGTH_MAX, UINT32_MAX), 1);
     /* One long message a chunk; so many as may wait. */
     assert_true(room_shape(8 << 20, 3, 10, &shape));
     assert_int_equal(shape.chunk_bytes, (8 << 20) + ROOM_LINE);

@@ -62,7 +62,7 @@ static void test_M11_a_session_from_dial_to_drain(void **state) {
     static const char *const story[] = {
         "engine of process 77, device lone, listening at ",
         " the engine opens\n",
-        " " THERE " (100000): dials: connection ",
+        " " THERE " (0x100000): dials: connection ",
         ": its address takes the connection",
         " somebody is sent: WHO\n",
         " somebody sends: IAM\n",
@@ -170,7 +170,7 @@ static void test_M11_json_has_spans(void **state) {
     read_trace(lone, WEIR_TRACE_JSON);
     assert_int_equal(count_of("\"ph\":\"b\""), 1);
     assert_int_equal(count_of("\"cat\":\"session\""), count_of("\"ph\":\"b\"") + 1);
-    assert_int_equal(count_of("\"name\":\"" THERE " (100000)\""), count_of("\"thread_name\"") - 1);
+    assert_int_equal(count_of("\"name\":\"" THERE " (0x100000)\""), count_of("\"thread_name\"") - 1);
     assert_int_equal(strncmp(text, "{\"displayTimeUnit\"", 18), 0);
     assert_string_equal(text + strlen(text) - 4, "\n]}\n");
     lone_close(lone);

@@ -345,10 +345,10 @@ static void test_M10_inboxes_that_are_not_named(void **state) {
     stalls(&world, WEIR_STALL_INBOX_FULL, 0);
     assert_int_equal(info_of(&world).room_inboxes, 1);
     send_to(&world, 8);
-    assert_says(&world, " of the peer; others wait for room in 1 inbox more");
+    assert_says(&world, " of the peer; messages wait for 1 other inbox, too");
     send_to(&world, 9);
-    assert_says(&world, " of the peer; others wait for room in 2 inboxes more");
-    assert_says(&world, " B, inboxes 3)");
+    assert_says(&world, " of the peer; messages wait for 2 other inboxes, too");
+    assert_says(&world, " B in 3 inboxes)");
     assert_int_equal(info_of(&world).room_inboxes, 3);
     lone_close(lone);
 }

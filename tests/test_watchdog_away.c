@@ -210,6 +210,37 @@ static void test_M10_an_absence_beside_work_is_no_stall(void **state) {
     }
 }
 
+/* The first run of a write completes before a look has seen it: the stillness begins no sooner. */
+static void test_M10_what_completed_before_the_first_look(void **state) {
+    struct away away;
+
+    (void)state;
+    for (uint64_t done_ns = 10 * MS; done_ns < WATCH / 4; done_ns += 50 * MS) {
+        weir_segment segments[30];
+        weir_transfer transfer;
+        weir_event event;
+        begin(&away);
+        struct lone *lone = away.lone;
+        for (int i = 0; i < 30; i++)
+            segments[i] = (weir_segment){away.local, away.remote, 0, 0, i < 20 ? 128 : 64};
+        lone->slow_bytes = 128;
+        assert_int_equal(weir_write(lone->engine, away.peer, segments, 30, NULL, &transfer),
+                         WEIR_OK);
+        lone_pass(lone, done_ns);
+        uint64_t before = info_of(&away).completed;
+        lone->slow_bytes = 64;
+        lone_run(lone);
+        assert_true(info_of(&away).completed > before);
+        uint64_t last_ns = lone->now_ns;
+        while (weir_event_take(lone->engine, &event) != WEIR_OK)
+            lone_pass(lone, MS);
+        assert_int_equal(event.type, WEIR_EVENT_STALLED);
+        assert_in_range(lone->now_ns - last_ns, WATCH, WATCH + WATCH / 4 + TICK);
+        assert_in_range(info_of(&away).still_ns, WATCH, lone->now_ns - last_ns);
+        end(&away);
+    }
+}
+
 /* The peer is gone by the time that somebody looks: that is all that is told. */
 static void test_M10_a_peer_that_left_meanwhile(void **state) {
     struct away away;
@@ -234,6 +265,7 @@ int main(void) {
         cmocka_unit_test(test_M10_an_absence_that_all_ended_in),
         cmocka_unit_test(test_M10_most_of_a_stall_is_an_absence),
         cmocka_unit_test(test_M10_an_absence_beside_work_is_no_stall),
+        cmocka_unit_test(test_M10_what_completed_before_the_first_look),
         cmocka_unit_test(test_M10_a_peer_that_left_meanwhile),
     };
 

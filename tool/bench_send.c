@@ -384,11 +384,12 @@ static int measure(struct stream *stream, struct result *result) {
     return 0;
 }
 
-/* A message is copied once at least, into the inbox, which is the target's and shared. */
+/* A message is copied once at least, into the inbox, which is the target's and shared; but not one
+ * in a loan. */
 static struct limit send_limit(const struct stream *stream) {
     const struct options *o = stream->options;
 
-    if (stream->size == 0)
+    if (stream->size == 0 || o->loan != 0)
         return (struct limit){.name = ""};
     return limits_of_copy(COPY_IN_TURN, stream->size, o->threads * o->window * stream->stride,
                           (unsigned)o->threads, MEMORY_SHARED, 1);

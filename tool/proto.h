@@ -193,8 +193,11 @@ static inline uint64_t proto_message_tag(uint64_t seat, uint64_t number) {
 #define PROTO_CHUNK_LEAST 4
 #define PROTO_LINE_HOLDS  40 /* bytes that fit into the first line */
 #define PROTO_ROOM_LEAST  16
-#define PROTO_ROOM_USUAL  UINT64_C(1048576) /* of all peers, but the room of these at least, */
-#define PROTO_CROWD_LEAST 4                 /* and of these at most */
+#define PROTO_ROOM_FEWEST 2
+#define PROTO_ROOM_LONG   (UINT64_C(64) << 20)  /* of one peer's messages that are long, */
+#define PROTO_ROOM_ALL    (UINT64_C(256) << 20) /* of all peers' */
+#define PROTO_ROOM_USUAL  UINT64_C(1048576)     /* of many peers, but the room of these at least, */
+#define PROTO_CROWD_LEAST 4                     /* and of these at most */
 #define PROTO_CROWD_MOST  16
 
 static inline uint64_t proto_message_room(const struct proto_open *open) {
@@ -215,8 +218,12 @@ static inline uint64_t proto_chunk_messages(const struct proto_open *open) {
 
 static inline uint64_t proto_peer_messages(const struct proto_open *open) {
     uint64_t chunk = proto_chunk_messages(open);
-    uint64_t least = chunk > PROTO_ROOM_LEAST ? chunk : PROTO_ROOM_LEAST;
+    uint64_t least = PROTO_ROOM_LONG / (open->message_bytes > 0 ? open->message_bytes : 1);
 
+    if (least > PROTO_ROOM_LEAST)
+        least = chunk > PROTO_ROOM_LEAST ? chunk : PROTO_ROOM_LEAST;
+    else if (least < PROTO_ROOM_FEWEST)
+        least = PROTO_ROOM_FEWEST;
     return (open->waiting != 0 ? open->waiting : least) +
            (open->hold != 0 ? open->hold + chunk : 0);
 }
@@ -228,13 +235,15 @@ static inline bool proto_has_crowds(const struct proto_open *open) {
 
 /* All peers together have the room of so many. */
 static inline uint64_t proto_crowd(const struct proto_open *open) {
-    uint64_t fit = PROTO_ROOM_USUAL / (proto_message_room(open) * proto_peer_messages(open));
+    uint64_t peer = proto_peer_messages(open), fit = PROTO_ROOM_USUAL, all = PROTO_ROOM_ALL;
 
+    fit /= proto_message_room(open) * peer;
+    all /= (open->message_bytes > 0 ? open->message_bytes : 1) * peer;
     if (!proto_has_crowds(open))
         return 1;
-    if (fit < PROTO_CROWD_LEAST)
-        return PROTO_CROWD_LEAST;
-    return fit < PROTO_CROWD_MOST ? fit : PROTO_CROWD_MOST;
+    if (fit > PROTO_CROWD_LEAST)
+        return fit < PROTO_CROWD_MOST ? fit : PROTO_CROWD_MOST;
+    return all > PROTO_CROWD_LEAST ? PROTO_CROWD_LEAST : all > 0 ? all : 1;
 }
 
 static inline uint64_t proto_inbox_bytes(const struct proto_open *open) {

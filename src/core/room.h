@@ -67,7 +67,9 @@ enum {
     ROOM_CHUNK_BYTES = 65536,       /* a chunk has at most so many, */
     ROOM_CHUNK_MESSAGES = 4,        /* or so many messages, */
     ROOM_CHUNK_BYTES_LONG = 262144, /* in as many bytes; or one message if that is longer */
-    ROOM_USUAL_BYTES = 1 << 20,     /* of several peers together, where nothing else is asked */
+    ROOM_USUAL_BYTES = 1 << 20,     /* of many peers together, where nothing else is asked, */
+    ROOM_USUAL_LONG = 64 << 20,     /* of one peer's long messages, */
+    ROOM_USUAL_ALL = 256 << 20,     /* and of all peers' */
     ROOM_PEER_CHUNKS = 2,           /* at least, of one peer, if its messages are as many */
     ROOM_PLACES = 16,               /* that a sender has, shut ones that it has not told of too */
     ROOM_UNASKED = ROOM_PLACES / 2, /* with so many it is granted none that it did not ask for */
@@ -247,21 +249,30 @@ static inline void room_loan_decode(const uint8_t *in, struct room_loan *loan_ou
                                    .index = (uint32_t)wire_data_le64(words[2])};
 }
 
-/* How many of so long messages a peer has room for where nothing else is asked. */
+/* How many of so long messages a peer has room for where nothing else is asked: sixteen, or as many
+ * as a chunk has, or as have 64 MiB of payload, but two. */
 static inline uint32_t room_usual(uint32_t message_bytes_max) {
     enum { FEW = 16 };
     uint32_t fit = ROOM_CHUNK_BYTES / room_bytes(message_bytes_max);
-    return fit > FEW ? fit : FEW;
+    if (fit > FEW)
+        return fit;
+    fit = ROOM_USUAL_LONG / (message_bytes_max > 0 ? message_bytes_max : 1);
+    return fit < ROOM_PEER_CHUNKS ? ROOM_PEER_CHUNKS : fit < FEW ? fit : FEW;
 }
 
 /* How many peers, with so many messages each, have room at once where nothing else is asked: four,
- * or up to sixteen as long as that takes 1 MiB at most. A crowd fills its chunks side by side, and
- * so empties them at nearly the same time: then nothing is under way until its next grants have
- * come and gone, and with little room that is a large part of each round. */
+ * or up to sixteen as long as that takes 1 MiB at most, or as many as have 256 MiB of payload, but
+ * one. A crowd fills its chunks side by side, and so empties them at nearly the same time: then
+ * nothing is under way until its next grants have come and gone, and with little room that is a
+ * large part of each round. */
 static inline uint32_t room_usual_peers(uint32_t message_bytes_max, uint32_t peer_messages) {
     enum { LEAST = 4, MOST = 16 };
     uint64_t fit = ROOM_USUAL_BYTES / ((uint64_t)room_bytes(message_bytes_max) * peer_messages);
-    return fit < LEAST ? LEAST : fit < MOST ? (uint32_t)fit : MOST;
+    uint64_t payload = (uint64_t)message_bytes_max * peer_messages;
+    uint64_t all = ROOM_USUAL_ALL / (payload > 0 ? payload : 1);
+    if (fit > LEAST)
+        return fit < MOST ? (uint32_t)fit : MOST;
+    return all > LEAST ? LEAST : all > 0 ? (uint32_t)all : 1;
 }
 
 /* The shape of an inbox for messages of up to message_bytes_max bytes, with room for peer_messages

@@ -39,14 +39,15 @@ static inline bool watch_is_idle(const struct peer *peer) {
     return peer->waits <= peer->talk.speaking;
 }
 
-/* It was idle, and the application has submitted: from now on nothing completes. hasty: by the
- * coarse clock, which may be COARSE_NS behind. */
+/* Nothing was outstanding to the peer, and the application has submitted: a stillness may begin
+ * now. hasty: by the coarse clock, which may be COARSE_NS behind. */
 #define COARSE_NS UINT64_C(10000000)
 static inline void watch_begun(const weir_engine *engine, struct peer *peer, bool hasty) {
     struct watch *watch = &peer->watch;
     watch->begun_ns = hasty ? engine->ports.env.ops->coarse(engine->ports.env.self) + COARSE_NS
                             : engine_clock(engine);
     watch->begun_ended = peer->ended;
+    watch->begun_completed = peer->completed;
     watch->idle_step = 0;
 }
 

@@ -68,6 +68,9 @@ void ask_answer(weir_engine *engine, const struct peer *peer, uint64_t conn,
     memset(&answer.state, 0, sizeof(answer.state));
     struct wire_state *state = &answer.state;
     state->away_ns = engine->away_ns;
+    uint64_t unlooked_ns = engine_clock(engine) - engine->looked_ns;
+    if (!engine->rests && unlooked_ns > state->away_ns) /* it is heard before a look: ask_why */
+        state->away_ns = unlooked_ns;
     state->session = peer->live != NONE ? peer->sessions[peer->live].epoch_remote : 0;
     state->notifications = queue_count(&engine->notifications) + engine->held_count;
     state->thread = (engine->options.flags & WEIR_ENGINE_THREAD) != 0;

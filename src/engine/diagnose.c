@@ -433,6 +433,7 @@ void diagnose(weir_engine *engine, const struct peer *peer, weir_stall_info *out
         .last_cause = watch->stalls > 0 ? watch->notes->last.cause : WEIR_STALL_NONE,
         .last_error = watch->stalls > 0 ? watch->notes->last.error : 0,
         .last_ns = watch->lasted_ns,
+        .peer_process = (uint32_t)peer->process,
     };
     count_work(engine, peer, out);
     if (peer->live != NONE)

@@ -308,29 +308,14 @@ static void finish(weir_engine *engine, struct peer *peer) {
     peer_reap(engine, peer);
 }
 
-/* One turn for each peer on the list. A peer whose break stays has another turn. False: there is
- * nothing but such peers. */
-static bool perform_round(weir_engine *engine) {
-    uint32_t last = engine->noted_tail, index;
-    bool some = false;
-    do {
-        index = engine->noted_head;
+void effects_perform_all(weir_engine *engine) {
+    while (engine->noted_head != NONE) {
         struct peer *peer = notes_next(engine);
-        bool any = false;
-        while (peer->id != 0 && perform_note(engine, peer))
-            any = true;
+        while (peer->id != 0 && perform_note(engine, peer)) {
+        }
         finish(engine, peer);
         if (engine->noted_break && peer->id != 0 && peer->notes.broken != 0)
-            notes_again(engine, peer);
-        else
-            any = true;
-        some |= any;
-    } while (index != last);
-    return some;
-}
-
-void effects_perform_all(weir_engine *engine) {
-    while (notes_waiting(engine) && perform_round(engine)) {
+            notes_stay(engine, peer);
     }
 }
 

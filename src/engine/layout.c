@@ -137,7 +137,7 @@ static void start_tables(weir_engine *e) {
     records_refill(e);
     e->run_head = e->run_tail = NONE;
     e->import_next_ns = UINT64_MAX;
-    e->noted_head = e->noted_tail = NONE;
+    e->noted_head = e->noted_tail = e->stays_head = NONE;
     e->inflight_head = e->inflight_tail = e->inflight_turn = NONE;
     e->inflight_room = (int64_t)o->inflight_bytes_max;
 }

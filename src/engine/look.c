@@ -103,7 +103,7 @@ static void ask_why(weir_engine *engine) {
         if (control_poll(engine, CONTROL_BUDGET) < CONTROL_BUDGET)
             break;
     }
-    engine->noted_break = false;
+    notes_asked(engine);
 }
 
 void look_perform_all(weir_engine *engine) {

@@ -6,11 +6,11 @@
 #include "state.h"
 
 void look_begin(weir_engine *engine);
-/* As effects_perform, of breaks, too: behind a look at what may say why. With no message and no
- * event under way. */
+/* As effects_perform, of breaks, too: behind a look at what may say why. Not while a message or an
+ * event is dealt with. */
 void look_perform_all(weir_engine *engine);
 static inline void look_perform(weir_engine *engine) {
-    if (__builtin_expect(engine->noted_head != NONE, 0))
+    if (__builtin_expect(engine->noted_head != NONE || engine->noted_break, 0))
         look_perform_all(engine);
 }
 bool look_is_due(weir_engine *engine);

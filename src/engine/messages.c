@@ -159,6 +159,7 @@ int weir_inbox_query(weir_engine *engine, weir_inbox inbox, weir_inbox_info *inf
         full.message_bytes_max = entry->options.message_bytes_max;
         full.chunk_bytes = entry->inbox.shape.chunk_bytes;
         full.chunks = entry->inbox.shape.chunk_count;
+        full.bytes = room_memory(entry->inbox.shape.chunk_bytes, entry->inbox.shape.chunk_count);
         full.chunks_free = entry->inbox.free_count;
         full.held = entry->inbox.held_count;
         full.waiting = entry->inbox.line.used;

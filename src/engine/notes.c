@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* notes.c: see notes.h. Owns the list of peers of which something is noted. */
+/* notes.c: see notes.h. Owns the list of peers of which something is noted, and that of peers whose
+ * breaks stay. */
 #include "notes.h"
 
 #include "found.h"
@@ -29,8 +30,22 @@ struct peer *notes_next(weir_engine *engine) {
     return peer;
 }
 
-void notes_again(weir_engine *engine, struct peer *peer) {
-    enlist(engine, peer);
+void notes_stay(weir_engine *engine, struct peer *peer) {
+    if (peer->stays)
+        return;
+    peer->stays = true;
+    peer->stays_next = engine->stays_head;
+    engine->stays_head = peer_index(engine, peer);
+}
+
+void notes_asked(weir_engine *engine) {
+    engine->noted_break = false;
+    while (engine->stays_head != NONE) {
+        struct peer *peer = peer_at(engine, engine->stays_head);
+        engine->stays_head = peer->stays_next;
+        peer->stays = false;
+        enlist(engine, peer);
+    }
 }
 
 void note_broken(weir_engine *engine, struct peer *peer, uint32_t number) {

@@ -50,13 +50,15 @@ void note_want(weir_engine *engine, struct peer *peer);
 void note_conn_lost(weir_engine *engine, uint64_t conn);
 
 static inline bool notes_waiting(const weir_engine *engine) {
-    return engine->noted_head != NONE;
+    return engine->noted_head != NONE || engine->noted_break;
 }
 /* Takes the peer that was noted first off the list, which is not empty. Its notes stay until they
  * are performed. */
 struct peer *notes_next(weir_engine *engine);
-/* Some of the peer's notes stay for later: it is the last on the list. */
-void notes_again(weir_engine *engine, struct peer *peer);
+/* A break of the peer, and the notes behind it, stay until it was asked why (noted_break). */
+void notes_stay(weir_engine *engine, struct peer *peer);
+/* It was asked: the notes that stayed are on the list again. */
+void notes_asked(weir_engine *engine);
 /* The first of the sessions in *sessions, which is not 0, out of it. */
 static inline uint32_t notes_session(uint8_t *sessions) {
     uint32_t number = (uint32_t)__builtin_ctz(*sessions);

@@ -165,6 +165,21 @@ static void say_absent(const weir_stall_info *info, char *out, size_t size) {
                  who, info->peer_answer_ns / NS_PER_MS);
 }
 
+static void say_stopped(const weir_stall_info *info, char *out, size_t size) {
+    char pid[24] = "";
+    if (info->peer_process != 0)
+        snprintf(pid, sizeof(pid), " (pid %" PRIu32 ")", info->peer_process);
+    snprintf(out, size, "the peer's process is stopped, by a signal or a debugger%s", pid);
+}
+
+/* Behind a cause that names an inbox. */
+static void say_others(const weir_stall_info *info, char *out, size_t size) {
+    size_t length = strlen(out);
+    if (info->room_inboxes > 1)
+        snprintf(out + length, size - length, "; messages wait for %" PRIu32 " other inbox%s, too",
+                 info->room_inboxes - 1, info->room_inboxes > 2 ? "es" : "");
+}
+
 static void say_messages(const weir_stall_info *info, char *out, size_t size) {
     if (info->peer_ready > 0)
         snprintf(out, size,
@@ -184,7 +199,7 @@ static void say_peer(const weir_stall_info *info, char *out, size_t size) {
         say_absent(info, out, size);
         break;
     case WEIR_STALL_PEER_STOPPED:
-        snprintf(out, size, "the peer's process is stopped, by a signal or a debugger");
+        say_stopped(info, out, size);
         break;
     case WEIR_STALL_PEER_NOTIFICATIONS:
         snprintf(out, size,
@@ -193,6 +208,7 @@ static void say_peer(const weir_stall_info *info, char *out, size_t size) {
         break;
     case WEIR_STALL_PEER_MESSAGES:
         say_messages(info, out, size);
+        say_others(info, out, size);
         break;
     default:
         snprintf(out, size,
@@ -203,7 +219,7 @@ static void say_peer(const weir_stall_info *info, char *out, size_t size) {
     }
 }
 
-static void say_one_inbox(const weir_stall_info *info, char *out, size_t size) {
+static void say_inbox(const weir_stall_info *info, char *out, size_t size) {
     if (info->cause == WEIR_STALL_INBOX_FULL)
         snprintf(out, size, "messages wait for room in inbox %" PRIu32 " of the peer", info->inbox);
     else if (info->cause == WEIR_STALL_INBOX_MEMORY && info->error == WEIR_EAGAIN)
@@ -221,15 +237,6 @@ static void say_one_inbox(const weir_stall_info *info, char *out, size_t size) {
                  "messages wait for inbox %" PRIu32
                  ", which the peer has not opened, or has closed",
                  info->inbox);
-}
-
-static void say_inbox(const weir_stall_info *info, char *out, size_t size) {
-    say_one_inbox(info, out, size);
-    size_t length = strlen(out);
-    uint32_t others = info->room_inboxes > 0 ? info->room_inboxes - 1 : 0;
-    if (others > 0)
-        snprintf(out + length, size - length, "; others wait for room in %" PRIu32 " inbox%s more",
-                 others, others > 1 ? "es" : "");
 }
 
 static void say_here(const weir_stall_info *info, char *out, size_t size) {
@@ -291,6 +298,7 @@ static void say_why(const weir_stall_info *info, const struct watch_step *step, 
     case WEIR_STALL_INBOX_ABSENT:
     case WEIR_STALL_INBOX_MEMORY:
         say_inbox(info, out, size);
+        say_others(info, out, size);
         break;
     case WEIR_STALL_PEER_ABSENT:
     case WEIR_STALL_PEER_STOPPED:
@@ -341,8 +349,8 @@ static void say(const struct report *report, char *out, size_t size) {
 static void say_work(const weir_stall_info *info, char *out, size_t size) {
     snprintf(out, size,
              "waiting %" PRIu32 ": pending %" PRIu32 ", posted %" PRIu32 ", parked %" PRIu32
-             ", for credits %" PRIu32 ", for room %" PRIu32 " (%" PRIu64 " B, inboxes %" PRIu32
-             "); slots %" PRIu32 " of %" PRIu32 "; credits %" PRIu32 " of %" PRIu32
+             ", for credits %" PRIu32 ", for room %" PRIu32 " (%" PRIu64 " B in %" PRIu32
+             " inboxes); slots %" PRIu32 " of %" PRIu32 "; credits %" PRIu32 " of %" PRIu32
              "; in flight %" PRIu64 " B, to all %" PRIu64 " of %" PRIu64 "; completed %" PRIu64
              "; stalls %" PRIu64,
              info->waiting, info->pending, info->posted, info->parked, info->credit_waits,

@@ -300,13 +300,14 @@ static uint64_t spin_of(const struct sleeping *sleeping) {
     return atomic_load_explicit(&sleeping->spin_ns, memory_order_relaxed);
 }
 
-/* A wait that was long halves the spin of the next one, and a short one makes it whole again.
- * Where there are more processes than processors, those that spin keep the ones away that they wait
- * for: a crowd that waits for its turns spins once a turn, each of it. */
-static void learn(struct sleeping *sleeping, uint64_t waited_ns) {
+/* A wait that was long halves the spin of the next one, and a short one makes it whole again,
+ * unless its time-out ended it. Where there are more processes than processors, those that spin
+ * keep the ones away that they wait for: a crowd that waits for its turns spins once a turn, each
+ * of it. */
+static void learn(struct sleeping *sleeping, uint64_t waited_ns, bool in_vain) {
     if (sleeping == NULL)
         return;
-    uint64_t spin_ns = spin_of(sleeping), next = SPIN_NS;
+    uint64_t spin_ns = spin_of(sleeping), next = in_vain ? spin_ns : SPIN_NS;
     if (waited_ns > WAIT_NS_SHORT)
         next = spin_ns / 2 > SPIN_NS_LEAST ? spin_ns / 2 : SPIN_NS_LEAST;
     if (next != spin_ns)
@@ -340,9 +341,9 @@ static int wait_for(weir_engine *engine, bool (*finished)(weir_engine *, uint64_
             break;
     }
     if (slept)
-        learn(sleeping, engine_clock(engine) - start);
+        learn(sleeping, engine_clock(engine) - start, rc != WEIR_OK);
     else if (turn > 0 && rc == WEIR_OK)
-        learn(sleeping, passed);
+        learn(sleeping, passed, false);
     return rc;
 }
 

@@ -246,10 +246,10 @@ struct watch {
     uint64_t told;         /* the handle of STALLED, if neither RESUMED nor GONE came since; 0 */
     uint64_t idle_step;    /* the first step since then, or since begun_ns, behind which nothing was
                             * outstanding; 0 */
-    uint64_t begun_ns; /* when, at the latest, the last submit since then came before which nothing
-                        * was; 0: there was none */
-    uint64_t begun_ended; /* the peer's count, at that submit */
-    uint64_t lasted_ns;   /* 0: it lasts */
+    uint64_t begun_ns;     /* not before this: the last submit since then that found nothing
+                            * outstanding; 0: none did */
+    uint64_t begun_ended, begun_completed; /* the peer's counts, at that submit */
+    uint64_t lasted_ns;                    /* 0: it lasts */
     uint64_t stalls;
     /* The last question how it is: ask.c. */
     uint64_t question; /* its number; 0: nothing was asked in this stillness */
@@ -503,6 +503,8 @@ struct peer {
     uint8_t tails_due;   /* turns until quiet tails are closed: post_tails */
     bool noted;          /* it is on the list of those of which something is noted */
     uint32_t noted_next; /* there */
+    bool stays;          /* a break of it is noted, and nobody asked why yet: it is on that list */
+    uint32_t stays_next; /* there */
     struct notes notes;
     bool dial_failed;        /* the last time nobody answered there */
     int dial_error;          /* why the dial that is under way will have failed at its deadline */
@@ -761,6 +763,7 @@ struct weir_engine {
     uint64_t import_next_ns; /* the first next try of all streams; UINT64_MAX: none waits for one */
     uint32_t noted_head, noted_tail;       /* peers of which something is noted: notes.h */
     bool noted_break;                      /* one of them is a break, and nobody asked why yet */
+    uint32_t stays_head;                   /* the peers whose breaks stay until then */
     uint32_t inflight_head, inflight_tail; /* the line of peers that wait for bytes in flight */
     uint32_t inflight_turn;                /* the one of them that posts now; NONE */
     bool inflight_due;                     /* one of them may be able to */

@@ -89,11 +89,15 @@ struct peer *peer_new(weir_engine *engine, const char *address) {
     uint32_t inflight_next = peer->inflight_next;
     bool noted = peer->noted; /* or on the list of noted peers; the notes themselves are dropped */
     uint32_t noted_next = peer->noted_next;
+    bool stays = peer->stays;
+    uint32_t stays_next = peer->stays_next;
     memset(peer, 0, sizeof(*peer));
     peer->inflight_waits = inflight_waits;
     peer->inflight_next = inflight_next;
     peer->noted = noted;
     peer->noted_next = noted_next;
+    peer->stays = stays;
+    peer->stays_next = stays_next;
     peer->closed_party = closed_party;
     peer->runnable = runnable;
     peer->run_next = run_next;

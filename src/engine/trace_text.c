@@ -131,7 +131,7 @@ static void say_record(struct text *text, const struct history *history,
     name_of(history, record->handle, name);
     text_say(text, "%6" PRIu64 ".%06" PRIu64 " ", us / 1000000, us % 1000000);
     if (record->handle != 0)
-        text_say(text, "%s%s%" PRIx64 "%s: ", name, name[0] != '\0' ? " (" : "", record->handle,
+        text_say(text, "%s%s0x%" PRIx64 "%s: ", name, name[0] != '\0' ? " (" : "", record->handle,
                  name[0] != '\0' ? ")" : "");
     else if (record->kind == TRACE_heard || record->kind == TRACE_said)
         text_say(text, "somebody ");
@@ -199,7 +199,7 @@ static void track_name(struct text *text, const struct history *history,
     name_of(history, record->handle, name);
     text_say(text,
              ",\n{\"ph\":\"M\",\"pid\":%" PRId64 ",\"tid\":%" PRIu64
-             ",\"name\":\"thread_name\",\"args\":{\"name\":\"%s%s%" PRIx64 "%s\"}}",
+             ",\"name\":\"thread_name\",\"args\":{\"name\":\"%s%s0x%" PRIx64 "%s\"}}",
              history->owner.pid, track(record->handle), name, name[0] != '\0' ? " (" : "",
              record->handle, name[0] != '\0' ? ")" : "");
 }

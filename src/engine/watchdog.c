@@ -126,14 +126,19 @@ static void still_from(struct peer *peer, uint64_t from_ns, uint64_t gap_ns) {
     ask_over(peer);
 }
 
-/* What is outstanding began since the last look of this file, behind which all had ended. */
-static void still_since_begun(struct peer *peer, const struct look *look) {
+/* All had ended, and the outstanding work began since the last look of this file. If any of it has
+ * completed since, that may be just now, unless nobody looked. */
+static void still_since_begun(const weir_engine *engine, struct peer *peer,
+                              const struct look *look) {
     struct watch *watch = &peer->watch;
     uint64_t from_ns = watch->begun_ns < look->now ? watch->begun_ns : look->now;
     uint64_t unseen_ns = from_ns > look->last_ns ? from_ns : look->last_ns;
+    bool late = is_late(engine, look->now - unseen_ns);
     watch->ended = watch->begun_ended;
     watch->moved = peer->moved;
     watch->turn++;
+    if (peer->completed != watch->begun_completed && !late)
+        from_ns = unseen_ns = look->now;
     still_from(peer, from_ns, look->now - unseen_ns);
 }
 
@@ -148,7 +153,7 @@ static bool look_at(weir_engine *engine, struct peer *peer, const struct look *l
         watch->works = false;
     }
     if (begun && !idle) {
-        still_since_begun(peer, look);
+        still_since_begun(engine, peer, look);
         late = is_late(engine, watch->gap_ns);
     } else if (watch->works && engine->watch_gap_ns > watch->gap_ns) {
         watch->gap_ns = engine->watch_gap_ns;
