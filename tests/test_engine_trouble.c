@@ -225,34 +225,6 @@ static void test_S9_a_break_is_told_at_once(void **state) {
     lone_close(lone);
 }
 
-/* A peer asks how this engine is, which was away, and hears so, whatever the next step finds first.
- */
-static void test_M10_an_answer_behind_an_absence_and_a_break(void **state) {
-    weir_peer peer;
-    uint64_t conn, other;
-
-    (void)state;
-    for (int breaks = 0; breaks < 2; breaks++) {
-        struct lone *lone = joined(&peer, &conn);
-        lone_meet(lone, 2, "10.0.0.9:8", &other);
-        lone_submit_notification(lone, peer); /* it is waited for */
-        lone_pass(lone, 10 * MS);
-        lone->batch = true;
-        lone->now_ns += 5 * SECOND;
-        lone_say(lone, other, 2, &(struct wire_message){.type = WIRE_ASK, .epoch = 1});
-        if (breaks == 1) {
-            lone->fail_all = WEIR_CQE_FLUSHED;
-            lone_submit_notification(lone, peer);
-            lone->fail_all = 0;
-        }
-        weir_engine_progress(lone->engine);
-        const struct wire_message *answer = lone_heard(lone, other, WIRE_STATE);
-        assert_non_null(answer);
-        assert_in_range(answer->state.away_ns, 5 * SECOND, 5 * SECOND + 10 * MS);
-        lone_close(lone);
-    }
-}
-
 /* A break that ends in the end of the peer: the next session is a first one again. */
 static void test_S9_a_degraded_peer_that_goes(void **state) {
     struct wire_message bye = {.type = WIRE_BYE};
@@ -786,7 +758,6 @@ int main(void) {
         cmocka_unit_test(test_S9_a_peer_that_leaves_broke_nothing),
         cmocka_unit_test(test_S9_several_peers_that_leave_broke_nothing),
         cmocka_unit_test(test_S9_a_break_is_told_at_once),
-        cmocka_unit_test(test_M10_an_answer_behind_an_absence_and_a_break),
         cmocka_unit_test(test_S9_a_degraded_peer_that_goes),
         cmocka_unit_test(test_S9_gone_is_told_once),
         cmocka_unit_test(test_S9_up_follows_gone),

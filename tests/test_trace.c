@@ -170,7 +170,8 @@ static void test_M11_json_has_spans(void **state) {
     read_trace(lone, WEIR_TRACE_JSON);
     assert_int_equal(count_of("\"ph\":\"b\""), 1);
     assert_int_equal(count_of("\"cat\":\"session\""), count_of("\"ph\":\"b\"") + 1);
-    assert_int_equal(count_of("\"name\":\"" THERE " (0x100000)\""), count_of("\"thread_name\"") - 1);
+    assert_int_equal(count_of("\"name\":\"" THERE " (0x100000)\""),
+                     count_of("\"thread_name\"") - 1);
     assert_int_equal(strncmp(text, "{\"displayTimeUnit\"", 18), 0);
     assert_string_equal(text + strlen(text) - 4, "\n]}\n");
     lone_close(lone);

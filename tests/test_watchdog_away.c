@@ -241,6 +241,37 @@ static void test_M10_what_completed_before_the_first_look(void **state) {
     }
 }
 
+/* A peer asks how this engine is, which was away, and hears so, whatever the next step finds first.
+ */
+static void test_M10_an_answer_behind_an_absence_and_a_break(void **state) {
+    struct away away;
+    uint64_t other;
+
+    (void)state;
+    for (int breaks = 0; breaks < 2; breaks++) {
+        begin(&away);
+        struct lone *lone = away.lone;
+        lone_meet(lone, 2, "10.0.0.9:8", &other);
+        submit(&away, WAITS); /* something is waited for */
+        lone_pass(lone, 10 * MS);
+        lone->batch = true;
+        lone->now_ns += 5 * SECOND;
+        lone_say(lone, other, 2, &(struct wire_message){.type = WIRE_ASK, .epoch = 1});
+        if (breaks == 1) {
+            lone->executes = false;
+            lone->fail_all = WEIR_CQE_FLUSHED;
+            lone_submit_notification(lone, away.peer);
+            lone->fail_all = 0;
+        }
+        weir_engine_progress(lone->engine);
+        assert_int_equal(lone->engine->stats.sessions_failed, breaks);
+        const struct wire_message *answer = lone_heard(lone, other, WIRE_STATE);
+        assert_non_null(answer);
+        assert_in_range(answer->state.away_ns, 5 * SECOND, 5 * SECOND + 10 * MS);
+        end(&away);
+    }
+}
+
 /* The peer is gone by the time that somebody looks: that is all that is told. */
 static void test_M10_a_peer_that_left_meanwhile(void **state) {
     struct away away;
@@ -266,6 +297,7 @@ int main(void) {
         cmocka_unit_test(test_M10_most_of_a_stall_is_an_absence),
         cmocka_unit_test(test_M10_an_absence_beside_work_is_no_stall),
         cmocka_unit_test(test_M10_what_completed_before_the_first_look),
+        cmocka_unit_test(test_M10_an_answer_behind_an_absence_and_a_break),
         cmocka_unit_test(test_M10_a_peer_that_left_meanwhile),
     };
 
