@@ -259,10 +259,11 @@ static int device_events(struct weir_device *device, struct weir_async *events_o
             (struct weir_async){.type = WEIR_ASYNC_DEVICE_FATAL, .qp_tag = UINT32_MAX};
     the->fails = false;
     for (uint32_t i = 0; i < the->qp_count && count < max; i++) {
-        if (the->news[i] == NEWS_DUE) {
+        if (the->news[i] == NEWS_DUE || the->news[i] == NEWS_DEATH) {
+            events_out[count++] = (struct weir_async){
+                .type = the->news[i] == NEWS_DUE ? WEIR_ASYNC_QP_FATAL : WEIR_ASYNC_PEER_DEAD,
+                .qp_tag = the->tags[i]};
             the->news[i] = NEWS_TOLD;
-            events_out[count++] =
-                (struct weir_async){.type = WEIR_ASYNC_QP_FATAL, .qp_tag = the->tags[i]};
             continue;
         }
         if (the->connecting_until[i] == 0 || the->connecting_until[i] > the->now_ns)

@@ -117,7 +117,12 @@ struct lone {
     int connect_error;   /* and end like this */
     uint64_t connecting_until[LONE_QPS];
     bool made[LONE_QPS], failed[LONE_QPS];
-    enum { NEWS_NONE, NEWS_DUE, NEWS_TOLD } news[LONE_QPS]; /* with news_first: that it failed */
+    enum {
+        NEWS_NONE,
+        NEWS_DUE,
+        NEWS_DEATH,
+        NEWS_TOLD
+    } news[LONE_QPS]; /* that it failed, with news_first, or that its peer died */
     uint32_t tags[LONE_QPS];
     struct {
         uint64_t wr_id;

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_trouble.c: the news that the application gets of sessions that break, whoever found
  * it (S9), what waits meanwhile, room that others make (S5), and receives that the device refuses
- * (M2). The other side is the test itself: see lone_engine.h. */
+ * (M2). The other side is the test itself: see lone_engine.h.
+ *
+ * This file is long because each way that a break can be found has a test of its own. */
 #include "lone_engine.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define THERE "10.0.0.9:9"
@@ -197,6 +200,39 @@ static void test_S9_several_peers_that_leave_broke_nothing(void **state) {
     lone_run(lone);
     assert_string_equal(told(lone), "GG");
     assert_int_equal(lone->engine->stats.sessions_failed, 0);
+    lone_close(lone);
+}
+
+/* Many peers die while nobody looks: of each the device knows, and one look hears of all. */
+static void test_S9_many_peers_that_died_are_gone_at_once(void **state) {
+    enum { DEAD = 24 };
+    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
+    char address[32], gone[DEAD + 1] = "";
+    weir_peer peers[DEAD];
+    uint64_t conn;
+
+    (void)state;
+    options.transfers_max = options.segments_max = options.notifications_max = 64;
+    options.peers_max = DEAD + 8;
+    options.memories_max = options.remotes_max = 4;
+    options.sq_depth = 4;
+    options.recv_credits = 2;
+    struct lone *lone = lone_open(&options);
+    for (uint32_t i = 0; i < DEAD; i++) {
+        snprintf(address, sizeof(address), "10.0.0.%u:9", i + 9);
+        peers[i] = lone_meet(lone, i + 1, address, &conn);
+        lone_pass(lone, 20 * MS);
+    }
+    lone->batch = true;
+    for (uint32_t i = 0; i < DEAD; i++) {
+        lone->news[i] = NEWS_DEATH;
+        lone->fail_all = WEIR_CQE_FLUSHED;
+        lone_submit_notification(lone, peers[i]);
+        gone[i] = 'G';
+    }
+    weir_engine_progress(lone->engine);
+    assert_string_equal(told(lone), gone);
+    lone->fail_all = 0;
     lone_close(lone);
 }
 
@@ -757,6 +793,7 @@ int main(void) {
         cmocka_unit_test(test_S9_the_end_of_a_peer_is_no_break),
         cmocka_unit_test(test_S9_a_peer_that_leaves_broke_nothing),
         cmocka_unit_test(test_S9_several_peers_that_leave_broke_nothing),
+        cmocka_unit_test(test_S9_many_peers_that_died_are_gone_at_once),
         cmocka_unit_test(test_S9_a_break_is_told_at_once),
         cmocka_unit_test(test_S9_a_degraded_peer_that_goes),
         cmocka_unit_test(test_S9_gone_is_told_once),

@@ -241,6 +241,29 @@ static void test_M10_what_completed_before_the_first_look(void **state) {
     }
 }
 
+/* A stall lasts until nothing is outstanding any more, and not until the application is back. */
+static void test_M10_an_absence_behind_a_stall_is_none_of_it(void **state) {
+    struct away away;
+
+    (void)state;
+    begin(&away);
+    struct lone *lone = away.lone;
+    lone->slow_bytes = 64;
+    submit(&away, POSTED);
+    lone_pass(lone, WATCH + WATCH / 2);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_STALLED);
+    lone->slow_bytes = 0;
+    weir_engine_progress(lone->engine); /* it has ended, and no look was due */
+    lone->now_ns += 10 * WATCH;
+    lone_run(lone);
+    weir_event event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_RESUMED);
+    assert_in_range(event.value, WATCH, 2 * WATCH);
+    assert_in_range(info_of(&away).last_ns, WATCH, 2 * WATCH);
+    no_event(lone);
+    end(&away);
+}
+
 /* A peer asks how this engine is, which was away, and hears so, whatever the next step finds first.
  */
 static void test_M10_an_answer_behind_an_absence_and_a_break(void **state) {
@@ -297,6 +320,7 @@ int main(void) {
         cmocka_unit_test(test_M10_most_of_a_stall_is_an_absence),
         cmocka_unit_test(test_M10_an_absence_beside_work_is_no_stall),
         cmocka_unit_test(test_M10_what_completed_before_the_first_look),
+        cmocka_unit_test(test_M10_an_absence_behind_a_stall_is_none_of_it),
         cmocka_unit_test(test_M10_an_answer_behind_an_absence_and_a_break),
         cmocka_unit_test(test_M10_a_peer_that_left_meanwhile),
     };

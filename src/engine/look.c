@@ -94,15 +94,24 @@ static void come_back(weir_engine *engine) {
 
 /* ---- looking ----------------------------------------------------------- */
 
-/* A break was noted. The device may know that the peer is dead, too: its event names a QP, so it is
- * taken before the QPs of the session are gone. */
+/* All events of the device's that there are: a few of each QP, at most. */
+static void hear_device(weir_engine *engine) {
+    uint32_t most = 2 * engine->qps_max / ASYNC_BATCH + 1;
+    while (most-- > 0 && session_async(engine) == ASYNC_BATCH) {
+    }
+}
+
+/* Breaks were noted. The device may know that the peers are dead, too: its events name QPs, so they
+ * are taken before the QPs of the sessions are gone. Connections that have ended tell of other
+ * breaks, of which the device knows by then. */
 static void ask_why(weir_engine *engine) {
-    session_async(engine);
+    hear_device(engine);
     effects_perform(engine);
     for (int looks = 0; looks < LOOKS_A_STEP; looks++) {
         if (control_poll(engine, CONTROL_BUDGET) < CONTROL_BUDGET)
             break;
     }
+    hear_device(engine);
     notes_asked(engine);
 }
 

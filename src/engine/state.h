@@ -249,7 +249,8 @@ struct watch {
     uint64_t begun_ns;     /* not before this: the last submit since then that found nothing
                             * outstanding; 0: none did */
     uint64_t begun_ended, begun_completed; /* the peer's counts, at that submit */
-    uint64_t lasted_ns;                    /* 0: it lasts */
+    uint64_t ended_ns;  /* when nothing of a stall that was told was outstanding any more; 0 */
+    uint64_t lasted_ns; /* 0: it lasts */
     uint64_t stalls;
     /* The last question how it is: ask.c. */
     uint64_t question; /* its number; 0: nothing was asked in this stillness */

@@ -35,11 +35,18 @@ bool address_dialable(const char *address) {
            strncmp(address, "[::]:", 5) != 0;
 }
 
+void peer_stall_ends(weir_engine *engine, struct peer *peer) {
+    peer->watch.ended_ns = engine_clock(engine);
+    if (engine->watch_next_ns > peer->watch.ended_ns)
+        engine->watch_next_ns = peer->watch.ended_ns;
+}
+
 static void stall_over(const weir_engine *engine, struct peer *peer) {
     struct watch *watch = &peer->watch;
     if (watch->told != 0)
-        watch->lasted_ns = engine_clock(engine) - watch->moved_ns;
-    watch->told = 0;
+        watch->lasted_ns =
+            (watch->ended_ns != 0 ? watch->ended_ns : engine_clock(engine)) - watch->moved_ns;
+    watch->told = watch->ended_ns = 0;
     watch->works = false;
     watch->absent_ns = 0;
     watch->behind = false;

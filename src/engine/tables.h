@@ -41,11 +41,16 @@ static inline bool peer_is_told(const struct peer *peer) {
 static inline uint64_t peer_stall_handle(const struct peer *peer) {
     return peer_is_leaving(peer) ? peer->id : peer->handle;
 }
+/* Nothing is outstanding of what is stalled: RESUMED is told with the next step. */
+void peer_stall_ends(weir_engine *engine, struct peer *peer);
 /* Nothing for the peer is outstanding now: what comes in later steps is new work to the watchdog,
  * also if there is some before it looks. */
-static inline void peer_idle(const weir_engine *engine, struct peer *peer) {
-    if (peer->waits <= peer->talk.speaking && peer->watch.idle_step == 0)
-        peer->watch.idle_step = engine->steps;
+static inline void peer_idle(weir_engine *engine, struct peer *peer) {
+    if (peer->waits > peer->talk.speaking || peer->watch.idle_step != 0)
+        return;
+    peer->watch.idle_step = engine->steps;
+    if (__builtin_expect(peer->watch.told != 0, 0))
+        peer_stall_ends(engine, peer);
 }
 bool address_dialable(const char *address);
 
