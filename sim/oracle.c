@@ -643,14 +643,15 @@ void oracle_leavers(struct sim_oracle *oracle, uint32_t node, uint32_t leavers) 
     oracle->leavers[node] |= leavers;
 }
 
-/* A peer that leaves in order broke nothing, whatever is found of it first. */
+/* A peer that leaves in order broke nothing, whatever is found of it first; but this node's own
+ * device may have failed (EDEVICE). */
 void oracle_event(struct sim_oracle *oracle, uint32_t node, uint32_t to, const weir_event *event) {
     if (to >= SIM_RUN_NODES_MAX) {
         return;
     }
     uint32_t bit = 1u << to;
 
-    if (event->type == WEIR_EVENT_GONE &&
+    if (event->type == WEIR_EVENT_GONE && event->error == WEIR_EPEER &&
         (oracle->leavers[node] & oracle->degraded[node] & bit) != 0) {
         sim_violation(oracle->world, "S9 n%u: n%u left in order, and is told to be degraded first",
                       node, to);

@@ -512,7 +512,8 @@ static void test_M10_a_stall_that_is_not_told(void **state) {
 }
 
 static void event_of(struct scene *scene, weir_event_type type) {
-    oracle_event(scene->oracle, FROM, TO, &(weir_event){.type = type, .peer = {7}});
+    oracle_event(scene->oracle, FROM, TO,
+                 &(weir_event){.type = type, .peer = {7}, .error = WEIR_EPEER});
 }
 
 static void test_S9_a_peer_that_left_is_degraded(void **state) {
