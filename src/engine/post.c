@@ -259,10 +259,15 @@ static bool pipelines(const struct session *session, const struct transfer *tran
     return session->ordered && transfer->opcode == WEIR_OP_WRITE;
 }
 
-/* Whether other transfers wait for credits of this QP: this one has to wait behind them. */
-static bool others_wait(const struct peer *peer, const struct transfer *transfer, uint32_t index) {
+/* Whether other transfers wait for credits of this QP: this one has to wait behind them. One that
+ * has a number does not wait behind one that has none: that may wait for a number, and so for this
+ * one. */
+static bool others_wait(const weir_engine *engine, const struct peer *peer,
+                        const struct transfer *transfer, uint32_t index) {
     uint8_t list = credit_list(transfer, index);
-    return peer->lists[list].count > 0 && transfer->list != list;
+    const struct list *others = &peer->lists[list];
+    return others->count > 0 && transfer->list != list &&
+           (transfer->number == 0 || engine->transfers[others->head].number != 0);
 }
 
 /* A step of the transfer completed. The counts of sessions that broke under it (replays, lost)
@@ -328,7 +333,8 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
                   plan_done(&transfer->cursor) && single(transfer->data_mask | mask) &&
                   count < room && count < quarter && send_room(engine, qp) &&
                   credit_available(&qp->credit, send_class(transfer)) &&
-                  !others_wait(peer, transfer, qp->index) && send_number(engine, peer, transfer);
+                  !others_wait(engine, peer, transfer, qp->index) &&
+                  send_number(engine, peer, transfer);
     if (notify) {
         engine->chain[count].wr_id = limits.wr_id;
         make_send(engine, peer, qp, transfer, 1, &engine->chain[count]);
@@ -527,8 +533,9 @@ enum outcome post_parts(weir_engine *engine, struct peer *peer, struct transfer 
         if ((transfer->parts_need & mask) == 0 || (transfer->parts_mask & mask) != 0)
             continue;
         struct qp *qp = &engine->qps[session->qps[i]];
-        int rc = others_wait(peer, transfer, i) ? WEIR_ENOTREADY
-                                                : post_message(engine, peer, qp, transfer, parts);
+        int rc = others_wait(engine, peer, transfer, i)
+                     ? WEIR_ENOTREADY
+                     : post_message(engine, peer, qp, transfer, parts);
         if (rc == WEIR_EAGAIN)
             return POST_SLOTS;
         if (rc == WEIR_ENOTREADY) {
