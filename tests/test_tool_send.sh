@@ -21,8 +21,8 @@ sound='r["bench"] == "send" and r["operation"] == "one message" and r["ops"] > 0
     and r["inbox"]["chunks"] > 0 and r["inbox"]["chunk_bytes"] >= 64
     and r["device_counters"]["messages_sent"] >= r["ops"]
     and r["device_counters"]["message_bytes_sent"] >= r["bytes"]
-    and ("limit" in r and r["limit"]["bytes_per_s"] > 0 if r["size"] > 0
-        else r["fraction_of_limit"] is None)
+    and ("limit" in r and r["limit"]["bytes_per_s"] > 0
+        if r["size"] > 0 and not r["options"]["loan"] else r["fraction_of_limit"] is None)
     and all(key in r for key in ("device", "versions", "machine", "settings", "granted"))'
 
 # sends ARGUMENTS...: a run, all of whose bytes are compared, which leaves nobody behind.
