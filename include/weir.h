@@ -979,9 +979,8 @@ typedef struct weir_stall_info {
     uint64_t port_sent;        /* bytes, by its port */
     uint64_t port_received;
     uint64_t port_bytes_per_s; /* that the port carries at most, in one direction; 0: not known */
-    uint32_t
-        room_inboxes; /* inboxes that messages wait for, or for room in; `inbox` is one of them */
-    uint32_t peer_process; /* its pid, as this process knows it; 0: not known; shm */
+    uint32_t room_inboxes;     /* inboxes that messages wait for, or for room in; with `inbox` */
+    uint32_t peer_process;     /* its pid, as this process knows it; 0: not known; shm */
 } weir_stall_info;
 #define WEIR_STALL_INFO_INIT WEIR_SIZED(weir_stall_info)
 /* Describes what the peer's work waits for, whether it is stalled or not, and whether stalls are

@@ -213,13 +213,8 @@ static void closed(struct weir_ports *ports, weir_engine *left, void *context) {
     the->device_closed = left == NULL;
 }
 
-static struct lone *open_as(const weir_engine_options *options, bool own_queues) {
+weir_engine_options lone_limits(void) {
     weir_engine_options limits = WEIR_ENGINE_OPTIONS_INIT;
-    the = calloc(1, sizeof(*the));
-    assert_non_null(the);
-    the->own_queues = own_queues;
-    the->now_ns = SECOND;
-    the->room_bytes = UINT64_MAX;
     limits.transfers_max = 64;
     limits.segments_max = 64;
     limits.peers_max = 8;
@@ -227,6 +222,16 @@ static struct lone *open_as(const weir_engine_options *options, bool own_queues)
     limits.sq_depth = 16;
     limits.recv_credits = 8;
     limits.notifications_max = 64;
+    return limits;
+}
+
+static struct lone *open_as(const weir_engine_options *options, bool own_queues) {
+    weir_engine_options limits = lone_limits();
+    the = calloc(1, sizeof(*the));
+    assert_non_null(the);
+    the->own_queues = own_queues;
+    the->now_ns = SECOND;
+    the->room_bytes = UINT64_MAX;
     limits.connect_timeout_ns = SECOND;
     struct weir_ports ports = {.env = {.ops = &env_ops},
                                .control = {&channel_ops, NULL},

@@ -156,8 +156,10 @@ struct lone {
     _Atomic bool device_gone; /* closed by the thread of left.c */
 };
 
-/* There is one at a time. options may be NULL: side limits of the test's own. Nobody watches for
- * stalls unless the options ask for it. */
+/* The limits of a small engine. */
+weir_engine_options lone_limits(void);
+/* There is one at a time. options may be NULL: those, with a connect time-out of a second. Nobody
+ * watches for stalls unless the options ask for it. */
 struct lone *lone_open(const weir_engine_options *options);
 struct lone *lone_open_own(const weir_engine_options *options);
 void lone_close(struct lone *lone);

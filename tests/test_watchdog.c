@@ -29,14 +29,7 @@ struct world {
 static uint8_t bytes[1 << 20];
 
 static weir_engine_options limits(void) {
-    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
-    options.transfers_max = 64;
-    options.segments_max = 64;
-    options.peers_max = 8;
-    options.memories_max = options.remotes_max = 4;
-    options.sq_depth = 16;
-    options.recv_credits = 8;
-    options.notifications_max = 64;
+    weir_engine_options options = lone_limits();
     options.watchdog_ns = WATCH;
     return options;
 }

@@ -23,14 +23,7 @@ enum work { POSTED, WAITS, WORKS };
 static uint8_t bytes[4096];
 
 static void begin(struct away *away) {
-    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
-    options.transfers_max = 64;
-    options.segments_max = 64;
-    options.peers_max = 8;
-    options.memories_max = options.remotes_max = 4;
-    options.sq_depth = 16;
-    options.recv_credits = 8;
-    options.notifications_max = 64;
+    weir_engine_options options = lone_limits();
     options.watchdog_ns = WATCH;
     struct lone *lone = lone_open(&options);
     *away = (struct away){.lone = lone};
