@@ -403,8 +403,8 @@ static void test_T2_destroy_while_connecting(void **state) {
     for (int i = 0; i < 3; i++)
         assert_int_equal(verbs_qp_destroy(qp), WEIR_EBUSY);
     fake_cm_hold_connects(false);
-    fake_cm_wait(&fake_cm.dials, 1);
-    destroy_slowly(qp);
+    iwarp_destroy(qp); /* no look at events: CONNECTED may come while it is EBUSY */
+    assert_int_equal(fake_cm_count(&fake_cm.drops), fake_cm_count(&fake_cm.dials));
 
     qp = iwarp_create(device, 1); /* DIALLED */
     iwarp_dial(qp);
