@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_together.c: transfers of one WR each that had to wait for slots go several with
- * one doorbell (S2, S4, S6), on the simulated device and on shm made to queue.
+ * one doorbell (S2, S4, S6), on the simulated device, with and without order, and on shm made to
+ * queue. So do the segments of a transfer.
  *
  * The queue stands still while it is filled; DEPTH transfers are in it then, and the rest
  * wait. From then on the transfers that go with them, their order, and those refused are looked
@@ -11,7 +12,9 @@
 
 enum { DEPTH = 16, QUARTER = DEPTH / 4, WAITING = 24, ALL = DEPTH + WAITING, UNIT = 8 };
 
-static const bool on_sim = true, on_shm = false;
+static const struct way {
+    bool sim, unordered;
+} on_sim = {.sim = true}, on_sim_unordered = {.sim = true, .unordered = true}, on_shm = {0};
 
 static struct queue_world world;
 static weir_transfer transfers[ALL];
@@ -22,11 +25,21 @@ static int submit(uint32_t number, uint64_t length) {
     return weir_write(world.engines[0], world.peers[1], &segment, 1, NULL, &transfers[number]);
 }
 
+static const struct way *way_of(void **state) {
+    return *state;
+}
+
+/* False: not here. */
+static bool has(const struct way *way, struct qw_options *options_out) {
+    *options_out = qw_options(way->sim ? 1 : 0);
+    options_out->unordered = way->unordered;
+    return way->sim || qw_has_shm();
+}
+
 /* DEPTH in the queue, WAITING behind it. False: not here. */
 static bool fill(void **state) {
-    bool sim = *(const bool *)*state;
-    struct qw_options options = qw_options(sim ? 1 : 0);
-    if (!sim && !qw_has_shm())
+    struct qw_options options;
+    if (!has(way_of(state), &options))
         return false;
     options.limits.sq_depth = DEPTH + 1; /* one is kept for the teardown */
     options.limits.transfers_max = ALL;
@@ -79,8 +92,8 @@ static void test_S6_partial_post_of_several_at_every_index(void **state) {
         weir_engine_info stats = qw_stats(&world);
         assert_int_equal(world.takes, 1);
         assert_int_equal(stats.partial_posts, k > 0);
-        assert_int_equal(stats.orphans, k);
-        assert_int_equal(stats.orphans_healed, k);
+        assert_int_equal(stats.orphans, way_of(state)->unordered ? 0 : k);
+        assert_int_equal(stats.orphans_healed, stats.orphans);
         assert_int_equal(stats.transfers_ok, ALL);
         assert_int_equal(qw_info(&world, 1).sessions, 1);
         qw_assert_quiet(&world);
@@ -133,11 +146,10 @@ static void test_S9_together_in_a_session_that_breaks(void **state) {
  * close what was taken is refused for good: the session breaks under the peer's turn, and
  * nothing is pending any more. */
 static void test_S7_closing_an_orphan_breaks_the_session(void **state) {
-    bool sim = *(const bool *)*state;
-    struct qw_options options = qw_options(sim ? 1 : 0);
+    struct qw_options options;
     weir_segment segments[10];
     weir_transfer first, chain;
-    if (!sim && !qw_has_shm())
+    if (!has(way_of(state), &options))
         skip();
     options.limits.sq_depth = 128;
     qw_open(&world, &options);
@@ -162,17 +174,63 @@ static void test_S7_closing_an_orphan_breaks_the_session(void **state) {
     world.takes = 0;
 }
 
-#define ON_BOTH(test)                                                                              \
+/* The segments of a transfer, of which the device takes k of one chain and refuses the rest for
+ * now. Without order each WR has a completion of its own, and none is an orphan. */
+static void test_S6_partial_post_of_a_chain_at_every_index(void **state) {
+    enum { SEGMENTS = 4 * QUARTER };
+    for (uint32_t k = 0; k < QUARTER; k++) {
+        struct qw_options options;
+        weir_segment segments[SEGMENTS];
+        weir_transfer transfer;
+        if (!has(way_of(state), &options))
+            skip();
+        options.limits.sq_depth = DEPTH + 1;
+        qw_open(&world, &options);
+        qw_connect(&world);
+        memset(world.bytes[0], 0x5a, SEGMENTS * 64);
+        for (uint32_t i = 0; i < SEGMENTS; i++)
+            segments[i] = qw_segment(&world, 1, i * 64, i * 64, UNIT);
+        uint64_t posts = qw_stats(&world).posts, wrs = qw_stats(&world).wrs_posted;
+        world.take_of_next = k;
+        world.take_error = WEIR_EAGAIN;
+        assert_int_equal(
+            weir_write(world.engines[0], world.peers[1], segments, SEGMENTS, NULL, &transfer),
+            WEIR_OK);
+        assert_int_equal(qw_finish(&world, transfer), WEIR_OK);
+        for (uint32_t i = 0; i < SEGMENTS * 64; i++)
+            assert_int_equal(world.bytes[1][i], i % 64 < UNIT ? 0x5a : 0);
+        weir_engine_info stats = qw_stats(&world);
+        assert_int_equal(world.takes, 1);
+        assert_int_equal(stats.partial_posts, k > 0);
+        assert_int_equal(stats.orphans, way_of(state)->unordered ? 0 : k);
+        /* With order, one empty write closes the orphan, and one may close an unsignalled tail. */
+        uint64_t least = stats.orphans > 0, most = way_of(state)->unordered ? 0 : least + 1;
+        assert_in_range(stats.wrs_posted - wrs, SEGMENTS + least, SEGMENTS + most);
+        /* Chains of a quarter of the depth, but for the one that was split, or refused. */
+        assert_in_range(stats.posts - posts, SEGMENTS / QUARTER + 1, SEGMENTS / QUARTER + 2 + most);
+        assert_int_equal(qw_info(&world, 1).sessions, 1);
+        qw_assert_quiet(&world);
+        qw_close(&world);
+        world.takes = 0;
+    }
+}
+
+#define ON_ALL(test)                                                                               \
+    cmocka_unit_test_prestate(test, (void *)(uintptr_t)&on_sim),                                   \
+        cmocka_unit_test_prestate(test, (void *)(uintptr_t)&on_sim_unordered),                     \
+        cmocka_unit_test_prestate(test, (void *)(uintptr_t)&on_shm)
+#define ORDERED(test)                                                                              \
     cmocka_unit_test_prestate(test, (void *)(uintptr_t)&on_sim),                                   \
         cmocka_unit_test_prestate(test, (void *)(uintptr_t)&on_shm)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ON_BOTH(test_S2_who_waited_shares_a_doorbell),
-        ON_BOTH(test_S6_partial_post_of_several_at_every_index),
-        ON_BOTH(test_S6_one_of_several_that_is_impossible),
-        ON_BOTH(test_S9_together_in_a_session_that_breaks),
-        ON_BOTH(test_S7_closing_an_orphan_breaks_the_session),
+        ON_ALL(test_S2_who_waited_shares_a_doorbell),
+        ON_ALL(test_S6_partial_post_of_several_at_every_index),
+        ON_ALL(test_S6_partial_post_of_a_chain_at_every_index),
+        ON_ALL(test_S6_one_of_several_that_is_impossible),
+        ON_ALL(test_S9_together_in_a_session_that_breaks),
+        ORDERED(test_S7_closing_an_orphan_breaks_the_session),
     };
     return cmocka_run_group_tests_name("engine_together", tests, NULL, NULL);
 }

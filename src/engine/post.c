@@ -83,7 +83,7 @@ static __attribute__((noinline)) bool account_rest(weir_engine *engine, struct q
     if (quiet)
         ledger_leave_quiet(&qp->ledger, count);
     else
-        run_cover(engine, qp);
+        run_cover(engine, qp, 1);
     return true;
 }
 
@@ -101,10 +101,45 @@ static inline bool account(weir_engine *engine, struct qp *qp, struct transfer *
         if (quiet)
             ledger_leave_quiet(&qp->ledger, count);
         else
-            run_cover(engine, qp);
+            run_cover(engine, qp, 1);
         return true;
     }
     return account_rest(engine, qp, transfer, seq, wrs, count, quiet, post);
+}
+
+/* Posts engine->chain as one run or, on a device without order, as a run for each WR: there no
+ * completion accounts for another WR. Such a device does nothing in the post, and no run of it
+ * loses its end. 0: all accepted; else what the device says. */
+static int post_apart(weir_engine *engine, struct qp *qp, struct transfer *transfer, uint32_t count,
+                      struct weir_post *post_out) {
+    for (uint32_t i = 0; i < count; i++) {
+        struct weir_wr *wr = &engine->chain[i];
+        uint64_t seq = run_take(engine, qp, transfer_index(engine, transfer), 1, 0, wr->length);
+        wr->wr_id = route_id(ROUTE_RUN, qp_index(engine, qp), seq);
+        wr->flags |= WEIR_WR_SIGNALED;
+    }
+    int rc = engine->device_ops->post_send(qp->qp, engine->chain, count, post_out);
+    engine->stats.posts++;
+    engine->stats.wrs_posted += post_out->accepted;
+    engine->stats.partial_posts += post_out->accepted > 0 && post_out->accepted < count;
+    for (uint32_t i = count; i > post_out->accepted; i--)
+        undo(engine, qp, qp->ledger.tail - 1);
+    transfer->outstanding += post_out->accepted;
+    run_cover(engine, qp, post_out->accepted);
+    return post_out->accepted == count ? WEIR_OK : rc;
+}
+
+static int post_chain(weir_engine *engine, struct qp *qp, struct transfer *transfer, uint32_t count,
+                      uint32_t sends, uint64_t bytes, struct weir_post *post_out) {
+    if (!engine->caps.ordered)
+        return post_apart(engine, qp, transfer, count, post_out);
+    bool quiet = ledger_may_be_quiet(&qp->ledger, count);
+    if (!quiet)
+        engine->chain[count - 1].flags |= WEIR_WR_SIGNALED;
+    uint64_t seq = run_take(engine, qp, transfer_index(engine, transfer), count, sends, bytes);
+    int rc = engine->device_ops->post_send(qp->qp, engine->chain, count, post_out);
+    bool all = account(engine, qp, transfer, seq, engine->chain, count, quiet, post_out);
+    return all ? WEIR_OK : rc;
 }
 
 /* A run with no signalled run behind it is closed by an empty signalled write, whose completion
@@ -320,8 +355,6 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     uint32_t quarter = qp->ledger.depth / 4 > 0 ? qp->ledger.depth / 4 : 1;
     if (limits.wrs_max > quarter)
         limits.wrs_max = quarter;
-    if (!engine->caps.ordered)
-        limits.wrs_max = 1;
     struct plan_cursor before = transfer->cursor;
     uint64_t chain_bytes = 0;
     uint32_t count =
@@ -341,19 +374,13 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
         count++;
     }
     bool buffered = notify && wants_buffer(engine, &engine->chain[count - 1]);
-    bool quiet = engine->caps.ordered && ledger_may_be_quiet(&qp->ledger, count);
-    if (!quiet)
-        engine->chain[count - 1].flags |= WEIR_WR_SIGNALED;
-    seq = run_take(engine, qp, transfer_index(engine, transfer), count, buffered ? 1 : 0,
-                   chain_bytes);
     struct weir_post post;
-    int rc = engine->device_ops->post_send(qp->qp, engine->chain, count, &post);
-    bool all = account(engine, qp, transfer, seq, engine->chain, count, quiet, &post);
+    int rc = post_chain(engine, qp, transfer, count, buffered ? 1 : 0, chain_bytes, &post);
     if (post.accepted > 0) {
         transfer->epoch = session->epoch;
         transfer->data_mask |= mask;
     }
-    if (!all) {
+    if (rc != WEIR_OK) {
         transfer->cursor = before;
         uint64_t ignored = 0;
         limits.wrs_max = post.accepted < data_count ? post.accepted : data_count;
@@ -427,26 +454,27 @@ enum outcome post_together(weir_engine *engine, struct peer *peer, uint64_t *byt
         return POST_FULL;
     uint64_t chain_bytes = 0;
     uint32_t count = fill_together(engine, peer, qp, &chain_bytes);
-    bool quiet = ledger_may_be_quiet(&qp->ledger, count);
-    if (!quiet)
-        engine->chain[count - 1].flags |= WEIR_WR_SIGNALED;
+    bool quiet = engine->caps.ordered && ledger_may_be_quiet(&qp->ledger, count);
+    for (uint32_t i = engine->caps.ordered ? count - 1 : 0; !quiet && i < count; i++)
+        engine->chain[i].flags |= WEIR_WR_SIGNALED;
     struct weir_post post;
     int rc = engine->device_ops->post_send(qp->qp, engine->chain, count, &post);
     engine->stats.posts++;
     engine->stats.wrs_posted += post.accepted;
     *bytes += chain_bytes;
     posted_together(engine, peer, session, qp, post.accepted);
-    if (post.accepted == count) {
-        if (quiet)
-            ledger_leave_quiet(&qp->ledger, count);
-        else
-            run_cover(engine, qp);
+    if (post.accepted == count && quiet)
+        ledger_leave_quiet(&qp->ledger, count);
+    else if (post.accepted == count || !engine->caps.ordered)
+        run_cover(engine, qp, engine->caps.ordered ? 1 : post.accepted);
+    if (post.accepted == count)
         return POST_TOGETHER;
-    }
     if (post.accepted > 0) {
         engine->stats.partial_posts++;
-        engine->stats.orphans += post.accepted;
-        ledger_orphan(&qp->ledger, post.accepted);
+        if (engine->caps.ordered) {
+            engine->stats.orphans += post.accepted;
+            ledger_orphan(&qp->ledger, post.accepted);
+        }
     }
     return refused(engine, peer, qp, &engine->transfers[peer->lists[LIST_PENDING].head], rc);
 }

@@ -9,9 +9,9 @@
 #include "state.h"
 
 /* The newest run is signalled and was accepted whole. */
-static inline void run_cover(weir_engine *engine, struct qp *qp) {
+static inline void run_cover(weir_engine *engine, struct qp *qp, uint32_t signaled) {
     ledger_cover(&qp->ledger);
-    engine->stats.signaled++;
+    engine->stats.signaled += signaled;
 }
 
 /* ledger_take, and the engine's sum. */

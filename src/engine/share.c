@@ -235,7 +235,7 @@ static void notes_posted(weir_engine *engine, const struct peer *peer, struct qp
         index = transfer->next;
     }
     engine->stats.notes_shared += shared->count;
-    run_cover(engine, qp);
+    run_cover(engine, qp, 1);
     send_posted(engine, qp, wr, &engine->transfers[shared->first], false);
 }
 

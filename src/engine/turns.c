@@ -184,12 +184,12 @@ static int post_waiters(weir_engine *engine, struct peer *peer, int budget, uint
     return turns + post_waiters_of(engine, peer, LIST_CREDITS, budget - turns, bytes_most);
 }
 
-/* Whether the first two in turn may share a doorbell. Their runs have to complete in order. A
- * transfer that was in a session that broke goes alone, for it may break the next one. */
+/* Whether the first two in turn may share a doorbell. A transfer that was in a session that broke
+ * goes alone, for it may break the next one. */
 static bool go_together(const weir_engine *engine, const struct peer *peer) {
     const struct transfer *transfer = &engine->transfers[peer->lists[LIST_PENDING].head];
     return transfer->next != NONE && transfer_is_one_wr(engine, transfer) &&
-           transfer_is_one_wr(engine, &engine->transfers[transfer->next]) && engine->caps.ordered &&
+           transfer_is_one_wr(engine, &engine->transfers[transfer->next]) &&
            !engine->caps.completes_inline && peer->trouble_ns == 0 && !peer_is_suspicious(peer);
 }
 
