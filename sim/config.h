@@ -35,6 +35,7 @@ enum sim_grant {
 
 struct sim_nic_config {
     bool ordered;
+    bool isolates; /* a WR that fails fails alone; without order, and where failures are told */
     bool completes_inline;
     bool srq;
     bool cq_clean;         /* destroying a QP removes its CQEs (mlx5 does, others do not) */

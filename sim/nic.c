@@ -517,7 +517,7 @@ static int nic_qp_destroy(struct weir_qp *qp) {
     struct weir_device *nic = qp->nic;
     uint32_t kept = 0;
 
-    if (qp->connecting) {
+    if (qp->connecting || nic_sq_runs(qp)) {
         return WEIR_EBUSY;
     }
     if (qp->destroy_fails != 0) {
@@ -597,6 +597,7 @@ static void caps_fill(const struct sim_nic_config *config, struct weir_device_ca
         .mtu_max = config->mtu_max,
         .rd_atomic_max = config->rd_atomic_max,
         .ordered = config->ordered,
+        .isolates = config->isolates,
         .completes_inline = config->completes_inline,
         .srq = config->srq,
         .last_wqe = config->srq && config->last_wqe != SIM_LAST_WQE_NEVER,

@@ -57,7 +57,8 @@ struct nic_recvs {
 
 struct nic_entry {
     uint64_t wr_id;
-    uint32_t pieces_left; /* unordered: acknowledgements to come */
+    uint32_t pieces_left; /* unordered: answers to come, */
+    uint32_t status;      /* and the first of them that was bad */
     bool signaled;
     bool complete;
     bool sent;      /* not posted in the error state */
@@ -192,7 +193,10 @@ void nic_cq_push_recv(struct weir_qp *qp, const struct nic_recv *recv, uint32_t 
                       uint32_t length);
 /* One acknowledgement of send `seq` has come; ordered QPs complete all up to it. */
 void nic_sq_acknowledge(struct weir_qp *qp, uint64_t seq);
-/* The send `seq` failed: its CQE, then the QP is in error. */
+/* Sends of the QP run on, whatever becomes of it: only where failures are isolated. */
+bool nic_sq_runs(const struct weir_qp *qp);
+/* The send `seq` failed: its CQE, then the QP is in error; where failures are isolated, its CQE
+ * when the rest of it is over. */
 void nic_sq_fail(struct weir_qp *qp, uint64_t seq, uint32_t status);
 /* To the error state by itself, or because the other side is over; with news of it if the
  * device gives any. */

@@ -316,12 +316,27 @@ static void sq_advance(struct weir_qp *qp) {
     }
 }
 
+static void flush_soon(struct weir_qp *qp);
+
+/* A packet of an unordered send was answered, or given up. */
+static void sq_piece_over(struct weir_qp *qp, uint64_t seq, uint32_t status) {
+    struct nic_entry *entry = &qp->entries[seq & qp->entry_mask];
+
+    if (entry->status == WEIR_CQE_OK) {
+        entry->status = status;
+    }
+    if (--entry->pieces_left == 0) {
+        sq_complete(qp, seq, entry->status);
+        sq_advance(qp);
+        if (qp->state == SIM_QP_ERR) {
+            flush_soon(qp); /* the sends that were posted behind it waited for it */
+        }
+    }
+}
+
 void nic_sq_acknowledge(struct weir_qp *qp, uint64_t seq) {
     if (!qp->nic->config->ordered) {
-        if (--qp->entries[seq & qp->entry_mask].pieces_left == 0) {
-            sq_complete(qp, seq, WEIR_CQE_OK);
-            sq_advance(qp);
-        }
+        sq_piece_over(qp, seq, WEIR_CQE_OK);
         return;
     }
     while (qp->done <= seq) {
@@ -337,9 +352,25 @@ static void flush_recvs(struct weir_qp *qp) {
     }
 }
 
+bool nic_sq_runs(const struct weir_qp *qp) {
+    bool runs = false;
+
+    for (uint64_t seq = qp->done; qp->nic->config->isolates && !qp->still && seq < qp->head;
+         seq++) {
+        const struct nic_entry *entry = &qp->entries[seq & qp->entry_mask];
+
+        runs |= entry->sent && !entry->complete;
+    }
+    return runs;
+}
+
 static void flush_now(struct weir_qp *qp) {
     if (qp->nic->config->news_first) {
         flush_recvs(qp);
+    }
+    if (nic_sq_runs(qp)) {
+        flush_recvs(qp);
+        return;
     }
     for (uint64_t seq = qp->done; seq < qp->head; seq++) {
         bool failed = qp->fail_status != WEIR_CQE_OK && seq == qp->fail_seq;
@@ -458,6 +489,10 @@ void nic_sq_fail(struct weir_qp *qp, uint64_t seq, uint32_t status) {
         nic_qp_fail(qp);
         return;
     }
+    if (qp->nic->config->isolates) {
+        sq_piece_over(qp, seq, status);
+        return;
+    }
     if (seq < qp->head && qp->nic->config->ordered) {
         while (qp->done < seq) { /* a NAK acknowledges what came before it */
             sq_complete(qp, qp->done++, WEIR_CQE_OK);
@@ -481,7 +516,7 @@ static void inject_event(struct sim_world *world, const struct sim_event *event)
     if (qp == NULL || qp->state != SIM_QP_RTS) {
         return;
     }
-    if (qp->done < qp->head) {
+    if (qp->done < qp->head && !qp->nic->config->isolates) {
         nic_sq_fail(qp, qp->done, WEIR_CQE_DEVICE);
     } else {
         nic_qp_fail(qp);

@@ -5,13 +5,14 @@
  * the bytes as they were at the post; they land one by one, whether or not the
  * sender's QP or process still lives, as real packets do. Only the target's QP
  * leaving RTS or its region's release stops them, and with peer_dead_news the death of their
- * sender. Retransmission by the sender's NIC needs the sender's QP in RTS.
+ * sender. Retransmission by the sender's NIC needs the sender's QP in RTS, or failures isolated.
  *
  * Ordered QPs: packets carry a PSN and are taken in PSN order only; so are answers.
  * A packet that was lost, or found nobody, is sent again after the retransmission
  * time-out, retry_count times, then the sender's QP fails (IBA 9.7.5: go-back-N;
  * later packets find a gap and wait in the same way).
- * Unordered QPs: every packet is on its own.
+ * Unordered QPs: every packet is on its own. Where failures are isolated, so is every send: it is
+ * told when all of its packets have been answered or given up, also in the error state.
  * With bytes_per_us a port sends one packet behind the other, of all QPs, and takes them so: many
  * NICs that send to one wait for its port. A packet that is sent again passes no port once more.
  * With no_blame two QPs are the ends of a connection, as on iWARP: when one of them leaves RTS,
@@ -276,11 +277,18 @@ static bool port_takes(struct sim_world *world, struct nic_packet *packet, sim_e
 
 /* ---- answers ----------------------------------------------------------- */
 
-/* The QP at an end of a packet, if it still is the one and in RTS. */
+/* The QP at the sending end of a packet, if it still is the one and hears of it. */
 static struct weir_qp *end_ready(struct sim_world *world, const struct nic_end *end) {
     struct weir_qp *qp = nic_find(world, end->node, end->qpn, end->uid);
+    bool hears = qp != NULL && (qp->state == SIM_QP_RTS || nic_sq_runs(qp));
 
-    return qp != NULL && qp->state == SIM_QP_RTS ? qp : NULL;
+    return hears ? qp : NULL;
+}
+
+/* The send of a packet that was given up: the oldest of the QP, as on hardware, unless each WR is
+ * on its own. */
+static uint64_t given_up(const struct weir_qp *qp, const struct nic_packet *packet) {
+    return qp->nic->config->isolates ? packet->seq : qp->done;
 }
 
 static void answer_schedule(struct weir_qp *target, struct nic_packet *packet) {
@@ -326,7 +334,7 @@ static void answer_lost(struct sim_world *world, struct nic_packet *packet) {
     if (++packet->attempts > config->retry_count) {
         sim_trace(world, "n%u qp %u: answers lost, retries exhausted", packet->to.node,
                   packet->to.qpn);
-        nic_sq_fail(qp, qp->done, WEIR_CQE_RETRY);
+        nic_sq_fail(qp, given_up(qp, packet), WEIR_CQE_RETRY);
         free(packet);
         return;
     }
@@ -524,8 +532,7 @@ static bool packet_execute(struct weir_qp *target, const struct nic_packet *pack
 
 /* ---- arriving ---------------------------------------------------------- */
 
-/* Nobody took the packet: again later, or the sender's QP fails. Its oldest send is
- * the one that fails, as on hardware. */
+/* Nobody took the packet: again later, or the sender's QP fails. */
 static void packet_lost(struct sim_world *world, struct nic_packet *packet) {
     struct weir_qp *qp = end_ready(world, &packet->from);
     const struct sim_nic_config *config = &world->config.nic[packet->from.node];
@@ -536,7 +543,7 @@ static void packet_lost(struct sim_world *world, struct nic_packet *packet) {
     }
     if (++packet->attempts > config->retry_count) {
         sim_trace(world, "n%u qp %u: retries exhausted", packet->from.node, packet->from.qpn);
-        nic_sq_fail(qp, qp->done, WEIR_CQE_RETRY);
+        nic_sq_fail(qp, given_up(qp, packet), WEIR_CQE_RETRY);
         free(packet);
         return;
     }

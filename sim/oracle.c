@@ -420,6 +420,10 @@ void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int
             sim_violation(world, "S11 transfer %u (n%u to n%u) succeeded, but its bytes are wrong",
                           transfer->number, transfer->from, transfer->to);
         }
+        if (transfer->refused) {
+            sim_violation(world, "S11 transfer %u (n%u to n%u) succeeded on memory that was gone",
+                          transfer->number, transfer->from, transfer->to);
+        }
         transfer->had_data = true;
     } else {
         oracle->failed++;

@@ -55,6 +55,7 @@ struct sim_transfer {
     bool terminal;
     bool orphan; /* its engine is gone, or its handle was given back: no end will be seen */
     bool memory_released; /* a side gave up memory under it */
+    bool refused;         /* its target had released memory of it before it began */
     bool had_data;        /* when it ended, all of its data was there */
     int status;
     uint32_t notified;

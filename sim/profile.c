@@ -611,6 +611,22 @@ const char *profile_name(unsigned index, const char **about_out) {
 static void possible(struct sim_nic_config *nic) {
     nic->no_blame = nic->no_blame && nic->ordered;
     nic->recv_rings = nic->recv_rings && !nic->srq;
+    nic->isolates = nic->isolates && !nic->ordered;
+    if (nic->isolates) { /* no failure of a WR is one of its QP's, on either side */
+        nic->nak_kills_target = nic->mute_errors = nic->news_first = false;
+    }
+}
+
+/* Of networks without order, half isolate failures. */
+static void isolated(uint64_t seed, struct sim_config *config) {
+    struct sim_prng prng;
+    bool isolates;
+
+    sim_prng_seed(&prng, seed ^ UINT64_C(0x150a7e));
+    isolates = sim_below(&prng, 2) == 0;
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->nic[i].isolates = isolates;
+    }
 }
 
 bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_out) {
@@ -651,6 +667,7 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         rings(seed, config_out);
         asks(seed, config_out);
         one_host(seed, config_out);
+        isolated(seed, config_out);
         for (uint32_t n = 0; n < config_out->nodes; n++) {
             possible(&config_out->nic[n]);
         }
@@ -715,9 +732,9 @@ static void print_rate(FILE *out, const char *name, uint64_t value) {
 static void print_nic(const struct sim_config *config, uint32_t node, FILE *out) {
     const struct sim_nic_config *nic = &config->nic[node];
 
-    fprintf(out, "  nic n%u:%s%s%s%s%s last_wqe=%u grant=%u qps=%u depth=%u", node,
-            nic->ordered ? " ordered" : " unordered", nic->completes_inline ? " inline" : "",
-            nic->srq ? " srq" : "",
+    fprintf(out, "  nic n%u:%s%s%s%s%s%s last_wqe=%u grant=%u qps=%u depth=%u", node,
+            nic->ordered ? " ordered" : " unordered", nic->isolates ? " isolating" : "",
+            nic->completes_inline ? " inline" : "", nic->srq ? " srq" : "",
             nic->recv_rings ? " recv-rings"
             : nic->qp_rings ? " rings"
                             : "",

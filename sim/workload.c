@@ -181,13 +181,17 @@ bool app_remote_ready(struct sim_app *app, uint32_t to, uint32_t index) {
 /* ---- submitting -------------------------------------------------------- */
 
 static bool segments_fill(struct sim_app *app, struct sim_transfer *transfer, weir_segment *out) {
+    transfer->refused = false;
     for (uint32_t i = 0; i < transfer->segment_count; i++) {
         const struct sim_segment *s = &transfer->segments[i];
 
         if (!app_remote_ready(app, transfer->to, s->remote_region)) {
             return false;
         }
-        transfer->memory_released |= is_stale(app, transfer->to, s->remote_region);
+        bool stale = is_stale(app, transfer->to, s->remote_region);
+
+        transfer->memory_released |= stale;
+        transfer->refused |= stale && s->length > 0;
         out[i] = (weir_segment){
             .local = app->run->oracle->regions[transfer->from][s->local_region].memory,
             .remote = app->peers[transfer->to].remote[s->remote_region],

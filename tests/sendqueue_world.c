@@ -286,6 +286,8 @@ static void open_sim(struct queue_world *world) {
         struct sim_nic_config *nic = &config.nic[i];
         *nic = config.nic[0];
         nic->ordered = !world->options.unordered;
+        nic->isolates = world->options.isolates;
+        nic->nak_kills_target &= !nic->isolates;
         nic->import_waits = false;
         nic->completes_inline = world->options.inline_;
         nic->grant = SIM_GRANT_EXACT;

@@ -30,6 +30,7 @@ struct qw_options {
     uint32_t engines;
     uint64_t bytes;    /* of each engine's memory */
     bool unordered;    /* sim: nothing of a QP comes in order */
+    bool isolates;     /* sim, unordered: a WR that fails fails alone */
     bool inline_;      /* done in the post: sim's device is one that does; shm's is as it is */
     bool own_memory;   /* the test's own, registered; otherwise the engine's */
     bool small_others; /* but the first engine, which alone submits: of one peer, shallow */

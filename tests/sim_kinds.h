@@ -11,6 +11,7 @@
 struct sim_kind {
     const char *name;
     bool ordered;
+    bool isolates;
     bool completes_inline;
     bool srq;
     uint32_t last_wqe;
@@ -22,7 +23,7 @@ struct sim_kind {
     bool no_blame;
 };
 
-enum { SIM_KINDS = 17 };
+enum { SIM_KINDS = 20 };
 extern const struct sim_kind sim_kinds[SIM_KINDS];
 
 /* A world of so many nodes with such NICs. */

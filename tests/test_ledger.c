@@ -193,6 +193,33 @@ static void test_S7_unordered_completion_speaks_for_itself_only(void **state) {
     assert_int_equal(ledger_free(&ledger), 8);
 }
 
+/* On a device that isolates failures: one run is lost, once, and the others go on. */
+static void test_S9_one_run_fails(void **state) {
+    struct ledger ledger;
+    struct ledger_run run;
+    bool healed;
+
+    (void)state;
+    begin(&ledger, 8, 1);
+    uint64_t a = ledger_take(&ledger, 1, 2, 0, 64);
+    uint64_t b = ledger_take(&ledger, 2, 2, 0, 64);
+    assert_false(ledger_fail(&ledger, a - 1));
+    assert_false(ledger_fail(&ledger, b + 1));
+    assert_true(ledger_fail(&ledger, b));
+    assert_false(ledger_fail(&ledger, b));
+    assert_false(ledger_complete(&ledger, b, false));
+    assert_false(ledger_pop(&ledger, &run, &healed)); /* a is older and not done */
+    assert_true(ledger_complete(&ledger, a, false));
+    assert_false(ledger_fail(&ledger, a));
+    assert_true(ledger_pop(&ledger, &run, &healed));
+    assert_int_equal(run.state, LEDGER_DONE);
+    assert_true(ledger_pop(&ledger, &run, &healed));
+    assert_int_equal(run.state, LEDGER_FLUSHED);
+    assert_int_equal(run.transfer, 2);
+    assert_int_equal(ledger_free(&ledger), 8);
+    assert_sound(&ledger);
+}
+
 static void test_S1_flush_ends_what_is_outstanding(void **state) {
     struct ledger ledger;
     struct ledger_run run;
@@ -583,6 +610,7 @@ int main(void) {
         cmocka_unit_test(test_S6_partial_post_every_index),
         cmocka_unit_test(test_S7_one_signalled_run_closes_all_orphans_before_it),
         cmocka_unit_test(test_S7_unordered_completion_speaks_for_itself_only),
+        cmocka_unit_test(test_S9_one_run_fails),
         cmocka_unit_test(test_S1_flush_ends_what_is_outstanding),
         cmocka_unit_test(test_S3_a_run_on_an_idle_queue_is_signalled),
         cmocka_unit_test(test_S3_the_quiet_tail_is_bounded_and_can_be_closed),

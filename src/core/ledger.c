@@ -78,6 +78,13 @@ bool ledger_complete(struct ledger *ledger, uint64_t seq, bool ordered) {
     return true;
 }
 
+bool ledger_fail(struct ledger *ledger, uint64_t seq) {
+    if (seq < ledger->head || seq >= ledger->tail || run_at(ledger, seq)->state != LEDGER_POSTED)
+        return false;
+    run_at(ledger, seq)->state = LEDGER_FLUSHED;
+    return true;
+}
+
 bool ledger_pass(struct ledger *ledger, uint64_t seq) {
     assert(seq == ledger->tail - 1);
     uint64_t from = ledger->covered > ledger->head ? ledger->covered : ledger->head;

@@ -152,6 +152,8 @@ bool ledger_pass(struct ledger *ledger, uint64_t seq);
 /* The signalled tail of run seq completed well. On an ordered QP so did all runs
  * before it. False: no such run is outstanding (a stale or repeated completion). */
 bool ledger_complete(struct ledger *ledger, uint64_t seq, bool ordered);
+/* Run seq failed, and no other: on an unordered QP. False: no such run is outstanding. */
+bool ledger_fail(struct ledger *ledger, uint64_t seq);
 /* The run, if outstanding; NULL otherwise. Valid until the next call. */
 const struct ledger_run *ledger_peek(const struct ledger *ledger, uint64_t seq);
 /* The QP is gone: all that is outstanding is flushed. */

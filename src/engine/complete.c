@@ -21,6 +21,7 @@
 #include "session.h"
 #include "tables.h"
 #include "talk.h"
+#include "transfer.h"
 
 #include <assert.h>
 
@@ -253,6 +254,23 @@ static int culprit_error(uint32_t status) {
     }
 }
 
+/* A read or write failed alone, on a device that isolates: its transfer ends with the error, when
+ * the rest of it is over, and nobody else notices. */
+static void run_fails(weir_engine *engine, struct qp *qp, uint64_t seq, uint32_t index, int error) {
+    struct transfer *transfer = &engine->transfers[index];
+    if (!ledger_fail(&qp->ledger, seq)) {
+        engine->stats.completions_stale++;
+        return;
+    }
+    if (transfer->state == TR_PARKED)
+        transfer->result = transfer->result != 0 ? transfer->result : error;
+    else
+        transfer_stop(engine, transfer, error);
+    qp->blocked = false;
+    qp->refusals = 0;
+    runs_retire(engine, qp);
+}
+
 static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     uint32_t index = route_qp(cqe->wr_id);
     uint64_t seq = route_seq(cqe->wr_id);
@@ -276,6 +294,11 @@ static void run_complete(weir_engine *engine, const struct weir_cqe *cqe) {
     }
     /* The run is accounted for when the QP is gone: until then only its culprit is kept. */
     int error = culprit_error(cqe->status);
+    if (engine->caps.isolates && error != 0 && run->transfer != LEDGER_NO_TRANSFER &&
+        run->bytes > 0) {
+        run_fails(engine, qp, seq, run->transfer, error);
+        return;
+    }
     if (error != 0 && run->transfer != LEDGER_NO_TRANSFER &&
         engine->transfers[run->transfer].result == 0)
         engine->transfers[run->transfer].result = error;

@@ -298,7 +298,8 @@ void transfer_check(weir_engine *engine, struct transfer *transfer) {
 }
 
 /* The transfer shall end with result: at once if nothing of it is under way, else when its runs are
- * over. If that takes longer than settle_grace_ns, its session is broken on purpose. */
+ * over. If that takes longer than settle_grace_ns, its session is broken on purpose, unless the
+ * device would let its WRs run on all the same. */
 void transfer_stop(weir_engine *engine, struct transfer *transfer, int result) {
     if (transfer->result == 0)
         transfer->result = result;
@@ -312,7 +313,8 @@ void transfer_stop(weir_engine *engine, struct transfer *transfer, int result) {
     timer_transfer(engine, transfer, UINT64_MAX);
     if (transfer->state == TR_POSTED && transfer->outstanding > 0) {
         set_waiting(transfer, WEIR_WAITING_DRAIN);
-        timer_transfer(engine, transfer, engine_now(engine) + engine->options.settle_grace_ns);
+        if (!engine->caps.isolates)
+            timer_transfer(engine, transfer, engine_now(engine) + engine->options.settle_grace_ns);
     }
     struct peer *peer = peer_at(engine, transfer->peer);
     transfer_check(engine, transfer);

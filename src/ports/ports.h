@@ -108,6 +108,10 @@ struct weir_device_caps {
      * so. Where this is false, its QP fails and no more is said: a WR that has no CQE yet is
      * flushed, one that is not signalled and was sent has none, and QP_FATAL comes. */
     bool blames;
+    /* A WR that fails fails alone: its CQE says how, and its QP goes on as it was. In the error
+     * state what was sent runs on to its real end, and nothing that was posted behind it is flushed
+     * before that; until then qp_destroy is EBUSY. Only where `blames`, and not where `ordered`. */
+    bool isolates;
     bool completes_inline; /* post_send reports `done` WRs; those give no CQE */
     /* Receives go to one shared receive queue (qp == NULL in post_recv). The engine then
      * waits for no message behind a beacon: poll gives the messages that a QP took before it gives
@@ -344,7 +348,7 @@ struct weir_device_ops {
      * unless the QP is destroyed before, which may be EBUSY meanwhile. Nothing is posted to a QP
      * that is being connected but receives. */
     int (*qp_connect)(struct weir_qp *qp, const struct weir_qp_path *path);
-    /* To the error state, from any state: everything posted flushes. */
+    /* To the error state, from any state: everything posted flushes (but see `isolates`). */
     int (*qp_error)(struct weir_qp *qp);
     /* 0: gone; nothing of it touches memory any more. EBUSY or EDEVICE: not yet;
      * the QP is as it was, call again later. */

@@ -63,6 +63,7 @@
     X(test_T1_unsignalled_flush)                                                                   \
     X(test_T1_late_receives_flush)                                                                 \
     X(test_T2_error_before_connect)                                                                \
+    X(test_S9_failures_are_isolated)                                                               \
     X(test_T6_siblings_go_on)                                                                      \
     X(test_M2_no_receive_is_rnr)                                                                   \
     X(test_S13_destroy_ends_access)                                                                \
