@@ -55,6 +55,7 @@ struct sim_nic_config {
     uint32_t last_wqe; /* enum sim_last_wqe */
     uint32_t grant;    /* enum sim_grant */
     uint32_t sq_depth_max;
+    uint32_t sq_shared; /* slots that all QPs share, without order; 0: each has its own */
     uint32_t rq_depth_max;
     uint32_t mtu_max;
     uint32_t rd_atomic_max;

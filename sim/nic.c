@@ -525,6 +525,7 @@ static int nic_qp_destroy(struct weir_qp *qp) {
         return (qp->destroy_fails & 1) != 0 ? WEIR_EBUSY : WEIR_EDEVICE;
     }
     nic_hang_up(qp);
+    nic_sq_leave(qp);
     nic_rings_fini(qp);
     /* The kernel takes a QP's unread events away with it (ibv_destroy_qp(3)). */
     for (uint32_t i = 0; i < nic->async_count; i++) {
@@ -592,6 +593,7 @@ static void caps_fill(const struct sim_nic_config *config, struct weir_device_ca
         .inline_bytes_max = config->inline_bytes_max,
         .pieces_max = config->gathers_max,
         .sq_depth_max = config->sq_depth_max,
+        .sq_shared = config->sq_shared,
         .rq_depth_max = config->rq_depth_max,
         .cq_capacity = NIC_CQ_CAPACITY,
         .mtu_max = config->mtu_max,

@@ -63,6 +63,7 @@ struct nic_entry {
     bool complete;
     bool sent;      /* not posted in the error state */
     bool freed;     /* its slot was given back */
+    bool shared;    /* it has one of those that all QPs share, too */
     uint64_t bytes; /* of a read or write */
 };
 
@@ -147,6 +148,7 @@ struct weir_device {
     uint32_t async_capacity;
     uint32_t async_count;
     struct nic_recvs srq;
+    uint32_t sq_taken; /* slots of the queue that all QPs share */
     uint64_t recv_refused_until_ns;
     uint64_t lacks_until_ns;
     uint64_t out_free_ns; /* its port has sent all that it was given by then, */
@@ -195,6 +197,8 @@ void nic_cq_push_recv(struct weir_qp *qp, const struct nic_recv *recv, uint32_t 
 void nic_sq_acknowledge(struct weir_qp *qp, uint64_t seq);
 /* Sends of the QP run on, whatever becomes of it: only where failures are isolated. */
 bool nic_sq_runs(const struct weir_qp *qp);
+/* The QP goes: the slots that it still has of those that all share are free. */
+void nic_sq_leave(struct weir_qp *qp);
 /* The send `seq` failed: its CQE, then the QP is in error; where failures are isolated, its CQE
  * when the rest of it is over. */
 void nic_sq_fail(struct weir_qp *qp, uint64_t seq, uint32_t status);

@@ -254,9 +254,16 @@ static void slot_free(struct weir_qp *qp, uint64_t seq) {
 
     if (!entry->freed) {
         entry->freed = true;
+        qp->nic->sq_taken -= entry->shared;
         qp->sq_used--;
         qp->sq_data -= entry->bytes > 0;
         qp->sq_bytes -= entry->bytes;
+    }
+}
+
+void nic_sq_leave(struct weir_qp *qp) {
+    for (uint64_t seq = qp->tail; seq < qp->head; seq++) {
+        slot_free(qp, seq);
     }
 }
 
@@ -586,8 +593,13 @@ static int wr_check(const struct weir_qp *qp, const struct weir_wr *wr, bool is_
 
 static int sq_append(struct weir_qp *qp, const struct weir_wr *wr) {
     uint64_t seq = qp->head;
+    bool shares = qp->nic->config->sq_shared != 0 && qp->state != SIM_QP_ERR;
 
     if (qp->sq_used >= qp->sq_depth) {
+        qp->nic->census.overfills++;
+        return WEIR_EAGAIN;
+    }
+    if (shares && qp->nic->sq_taken == qp->nic->config->sq_shared) {
         qp->nic->census.overfills++;
         return WEIR_EAGAIN;
     }
@@ -597,9 +609,11 @@ static int sq_append(struct weir_qp *qp, const struct weir_wr *wr) {
     qp->entries[seq & qp->entry_mask] =
         (struct nic_entry){.wr_id = wr->wr_id,
                            .signaled = (wr->flags & WEIR_WR_SIGNALED) != 0,
+                           .shared = shares,
                            .bytes = wr->opcode == WEIR_OP_SEND ? 0 : wr->length};
     qp->head++;
     qp->sq_used++;
+    qp->nic->sq_taken += shares;
     qp->sq_bytes += qp->entries[seq & qp->entry_mask].bytes;
     qp->sq_data += qp->entries[seq & qp->entry_mask].bytes > 0;
     judge_load(qp->nic);

@@ -612,20 +612,25 @@ static void possible(struct sim_nic_config *nic) {
     nic->no_blame = nic->no_blame && nic->ordered;
     nic->recv_rings = nic->recv_rings && !nic->srq;
     nic->isolates = nic->isolates && !nic->ordered;
+    nic->sq_shared = nic->isolates ? nic->sq_shared : 0;
     if (nic->isolates) { /* no failure of a WR is one of its QP's, on either side */
         nic->nak_kills_target = nic->mute_errors = nic->news_first = false;
     }
 }
 
-/* Of networks without order, half isolate failures. */
-static void isolated(uint64_t seed, struct sim_config *config) {
+/* Of networks without order, half isolate failures, as datagrams do; and of those, half of the
+ * nodes have one send queue for all peers. */
+static void datagrams(uint64_t seed, struct sim_config *config) {
     struct sim_prng prng;
     bool isolates;
 
     sim_prng_seed(&prng, seed ^ UINT64_C(0x150a7e));
     isolates = sim_below(&prng, 2) == 0;
     for (uint32_t i = 0; i < config->nodes; i++) {
-        config->nic[i].isolates = isolates;
+        struct sim_nic_config *nic = &config->nic[i];
+
+        nic->isolates = isolates;
+        nic->sq_shared = isolates && sim_below(&prng, 2) == 0 ? PICK(&prng, 1, 2, 5, 16, 64) : 0;
     }
 }
 
@@ -667,7 +672,7 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         rings(seed, config_out);
         asks(seed, config_out);
         one_host(seed, config_out);
-        isolated(seed, config_out);
+        datagrams(seed, config_out);
         for (uint32_t n = 0; n < config_out->nodes; n++) {
             possible(&config_out->nic[n]);
         }
@@ -742,6 +747,7 @@ static void print_nic(const struct sim_config *config, uint32_t node, FILE *out)
             config->engine.qp_count[node], config->engine.sq_depth[node]);
     print_rate(out, "credits", config->engine.credits_of[node]);
     PRINT(out, nic, sq_depth_max);
+    PRINT(out, nic, sq_shared);
     PRINT(out, nic, inline_bytes_max);
     PRINT(out, nic, message_bytes_max);
     PRINT(out, nic, post_bytes_max);

@@ -287,6 +287,7 @@ static void open_sim(struct queue_world *world) {
         *nic = config.nic[0];
         nic->ordered = !world->options.unordered;
         nic->isolates = world->options.isolates;
+        nic->sq_shared = world->options.sq_shared;
         nic->nak_kills_target &= !nic->isolates;
         nic->import_waits = false;
         nic->completes_inline = world->options.inline_;

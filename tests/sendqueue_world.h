@@ -28,12 +28,13 @@ enum { QW_ENGINES = 66, QW_QPS = 256, QW_TURNS_MAX = 4000000 };
 struct qw_options {
     uint64_t seed; /* 0: shm */
     uint32_t engines;
-    uint64_t bytes;    /* of each engine's memory */
-    bool unordered;    /* sim: nothing of a QP comes in order */
-    bool isolates;     /* sim, unordered: a WR that fails fails alone */
-    bool inline_;      /* done in the post: sim's device is one that does; shm's is as it is */
-    bool own_memory;   /* the test's own, registered; otherwise the engine's */
-    bool small_others; /* but the first engine, which alone submits: of one peer, shallow */
+    uint64_t bytes;     /* of each engine's memory */
+    bool unordered;     /* sim: nothing of a QP comes in order */
+    bool isolates;      /* sim, unordered: a WR that fails fails alone */
+    uint32_t sq_shared; /* likewise: slots that all peers of an engine share */
+    bool inline_;       /* done in the post: sim's device is one that does; shm's is as it is */
+    bool own_memory;    /* the test's own, registered; otherwise the engine's */
+    bool small_others;  /* but the first engine, which alone submits: of one peer, shallow */
     weir_engine_options limits;
 };
 

@@ -88,8 +88,9 @@ const struct sim_kind sim_kinds[SIM_KINDS] = {
      .flush_ns_max = 5000,
      .is_odd = true},
     {.name = "sim isolating", .isolates = true, .pieces_max = 3, .flush_ns_max = 5000},
-    {.name = "sim isolating srq",
+    {.name = "sim datagrams",
      .isolates = true,
+     .sq_shared = 1024,
      .srq = true,
      .last_wqe = SIM_LAST_WQE_LATE,
      .pieces_max = 2},
@@ -126,6 +127,7 @@ void sim_kind_config(const struct sim_kind *kind, uint32_t nodes, struct sim_con
         config->nic[i] = (struct sim_nic_config){
             .ordered = kind->ordered,
             .isolates = kind->isolates,
+            .sq_shared = kind->sq_shared,
             .completes_inline = kind->completes_inline,
             .srq = kind->srq,
             .last_wqe = kind->last_wqe,

@@ -12,6 +12,7 @@ struct sim_kind {
     const char *name;
     bool ordered;
     bool isolates;
+    uint32_t sq_shared;
     bool completes_inline;
     bool srq;
     uint32_t last_wqe;

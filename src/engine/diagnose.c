@@ -269,8 +269,10 @@ static uint32_t connected(weir_engine *engine, const struct peer *peer, weir_sta
         return room;
     if (waits_in_turn(engine, peer, out))
         return WEIR_STALL_QP;
-    return peer->inflight_waits || peer->waits_for == WEIR_WAITING_INFLIGHT ? WEIR_STALL_INFLIGHT
-                                                                            : WEIR_STALL_TURN;
+    return (peer->inflight_waits && peer->waits_for != WEIR_WAITING_SLOTS) ||
+                   peer->waits_for == WEIR_WAITING_INFLIGHT
+               ? WEIR_STALL_INFLIGHT
+               : WEIR_STALL_TURN;
 }
 
 /* ---- the peer's word --------------------------------------------------- */

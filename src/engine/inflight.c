@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* inflight.c: bytes in flight, the peers that wait to post, and for how long.
  *
- * Owns the account of bytes in flight, the line of peers that wait for them, the account of what a
+ * Owns the account of bytes in flight and, where all QPs share a send queue, of its slots; the line
+ * of peers that wait for either; the account of what a
  * peer's pending transfers wait for, and the pause of a QP whose device refused WRs that had slots.
  * Invariant: while a peer is in line, inflight_room is LINE_BIAS less, so that the one comparison
  * that every post makes anyway keeps all other peers behind. Joining the line, and the turn of
@@ -35,6 +36,15 @@ void inflight_push_front(weir_engine *engine, struct peer *peer) {
         engine->inflight_room -= LINE_BIAS;
     }
     engine->inflight_head = peer_index(engine, peer);
+}
+
+/* The device refused WRs for now that had slots. True: its queue is shared and holds others, so
+ * there is room when one of them is over. */
+bool inflight_shuts(weir_engine *engine) {
+    if (engine->inflight_slots >= engine->caps.sq_shared)
+        return false;
+    engine->inflight_shut = true;
+    return true;
 }
 
 struct peer *inflight_pop(weir_engine *engine) {
@@ -85,7 +95,7 @@ void peer_waits(weir_engine *engine, struct peer *peer, weir_waiting_for what) {
 weir_waiting_for peer_waiting_for(const struct peer *peer) {
     if (peer->live == NONE || peer->proving)
         return WEIR_WAITING_CONNECTION;
-    if (peer->inflight_waits)
+    if (peer->inflight_waits && peer->waits_for != WEIR_WAITING_SLOTS)
         return WEIR_WAITING_INFLIGHT;
     if (peer->waits_for != WEIR_WAITING_NOTHING)
         return peer->waits_for;

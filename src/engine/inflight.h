@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inflight.h: bytes in flight, the peers that wait for them, and what a peer waits for. */
+/* inflight.h: bytes in flight and shared slots, the peers that wait for them, and what a peer waits
+ * for. */
 #ifndef WEIR_ENGINE_INFLIGHT_H
 #define WEIR_ENGINE_INFLIGHT_H
 
@@ -18,12 +19,14 @@ static inline void inflight_peak(weir_engine *engine) {
         engine->stats.inflight_bytes_high_water = bytes;
 }
 
-/* Payload bytes are posted; some are not under way any more. After the last of those,
- * inflight_returned. */
-static inline void inflight_take(weir_engine *engine, uint64_t bytes) {
+/* WRs with so many payload bytes are posted; some are not under way any more. After the last of
+ * those, inflight_returned. */
+static inline void inflight_take(weir_engine *engine, uint32_t slots, uint64_t bytes) {
+    engine->inflight_slots -= slots;
     engine->inflight_room -= (int64_t)bytes;
 }
-static inline void inflight_give(weir_engine *engine, uint64_t bytes) {
+static inline void inflight_give(weir_engine *engine, uint32_t slots, uint64_t bytes) {
+    engine->inflight_slots += slots;
     engine->inflight_room += (int64_t)bytes;
 }
 static inline void inflight_returned(weir_engine *engine) {
@@ -48,6 +51,19 @@ static inline uint64_t inflight_left(const weir_engine *engine) {
     return bytes < most ? most - bytes : 0;
 }
 
+/* The slots that this peer may take now, of a send queue that all peers share: none while others
+ * are in line, and none while the device says that there is no room. */
+static inline uint32_t inflight_slots(const weir_engine *engine, const struct peer *peer) {
+    if (engine->caps.sq_shared == 0)
+        return UINT32_MAX;
+    return inflight_open(engine, peer) && !engine->inflight_shut ? engine->inflight_slots : 0;
+}
+/* Whether such a queue is what there is no room in. */
+static inline bool inflight_lacks_slots(const weir_engine *engine) {
+    return engine->caps.sq_shared != 0 && (engine->inflight_slots == 0 || engine->inflight_shut);
+}
+
+bool inflight_shuts(weir_engine *engine);
 void inflight_push(weir_engine *engine, struct peer *peer);
 void inflight_push_front(weir_engine *engine, struct peer *peer);
 struct peer *inflight_pop(weir_engine *engine);

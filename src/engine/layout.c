@@ -140,6 +140,7 @@ static void start_tables(weir_engine *e) {
     e->noted_head = e->noted_tail = e->stays_head = NONE;
     e->inflight_head = e->inflight_tail = e->inflight_turn = NONE;
     e->inflight_room = (int64_t)o->inflight_bytes_max;
+    e->inflight_slots = e->caps.sq_shared;
 }
 
 int layout_take(weir_engine *e) {

@@ -32,14 +32,18 @@
 
 /* ledger_undo, and the engine's sum. */
 static inline void undo(weir_engine *engine, struct qp *qp, uint64_t seq) {
-    inflight_give(engine, ledger_undo(&qp->ledger, seq));
+    uint32_t used = qp->ledger.used;
+    uint64_t bytes = ledger_undo(&qp->ledger, seq);
+    inflight_give(engine, used - qp->ledger.used, bytes);
     inflight_returned(engine);
 }
 
 /* ledger_trim, and the engine's sum. */
 static void trim(weir_engine *engine, struct qp *qp, uint64_t seq, uint32_t accepted,
                  uint64_t bytes) {
-    inflight_give(engine, ledger_trim(&qp->ledger, seq, accepted, 0, bytes));
+    uint32_t used = qp->ledger.used;
+    uint64_t rest = ledger_trim(&qp->ledger, seq, accepted, 0, bytes);
+    inflight_give(engine, used - qp->ledger.used, rest);
     inflight_returned(engine);
 }
 
@@ -145,7 +149,7 @@ static int post_chain(weir_engine *engine, struct qp *qp, struct transfer *trans
 /* A run with no signalled run behind it is closed by an empty signalled write, whose completion
  * accounts for everything before it. True: it is. */
 bool post_empty(weir_engine *engine, struct qp *qp) {
-    if (ledger_free(&qp->ledger) == 0)
+    if (ledger_free(&qp->ledger) == 0 || inflight_slots(engine, peer_at(engine, qp->peer)) == 0)
         return false;
     uint64_t seq = run_take(engine, qp, LEDGER_NO_TRANSFER, 1, 0, 0);
     struct weir_wr wr = {.wr_id = route_id(ROUTE_RUN, qp_index(engine, qp), seq),
@@ -238,13 +242,16 @@ static void make_send(weir_engine *engine, struct peer *peer, struct qp *qp,
 }
 
 /* One SEND by itself: a notification part or a credit message. WEIR_EAGAIN: no slot or
- * buffer, or the device refused for now. WEIR_ENOTREADY: no credit, or too many numbers
- * unfinished, so that other transfers may go first. */
+ * buffer, or the device refused for now. WEIR_EFULL: no slot of those that all share.
+ * WEIR_ENOTREADY: no credit, or too many numbers unfinished, so that other transfers may go first.
+ */
 int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct transfer *transfer,
                  uint8_t parts) {
     if (!qp_is_usable(qp) || !post_heal(engine, qp) || ledger_free(&qp->ledger) == 0 ||
         !send_room(engine, qp))
         return WEIR_EAGAIN;
+    if (inflight_slots(engine, peer) == 0)
+        return WEIR_EFULL;
     if (transfer != NULL && (!credit_available(&qp->credit, send_class(transfer)) ||
                              !send_number(engine, peer, transfer)))
         return WEIR_ENOTREADY;
@@ -257,6 +264,8 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
     struct weir_post post;
     int rc = engine->device_ops->post_send(qp->qp, &wr, 1, &post);
     if (!account(engine, qp, transfer, seq, &wr, 1, false, &post)) {
+        if (rc == WEIR_EAGAIN && inflight_shuts(engine))
+            return WEIR_EFULL;
         if (rc == WEIR_EAGAIN)
             qp_block(engine, qp);
         return rc;
@@ -267,10 +276,12 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
     return WEIR_OK;
 }
 
-/* The device refused a WR of the transfer with rc. POST_MORE: for now. POST_STOPPED: for good, or
- * the session broke. */
+/* The device refused a WR of the transfer with rc. POST_MORE: for now; POST_FULL: until something
+ * that was posted is over. POST_STOPPED: for good, or the session broke. */
 static enum outcome refused(weir_engine *engine, struct peer *peer, struct qp *qp,
                             struct transfer *transfer, int rc) {
+    if (rc == WEIR_EAGAIN && inflight_shuts(engine))
+        return POST_FULL;
     if (rc == WEIR_EAGAIN) {
         qp_block(engine, qp);
         return POST_MORE;
@@ -336,13 +347,14 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
     if (qp == NULL)
         return POST_SLOTS;
     uint64_t bytes_room = inflight_left(engine);
-    if (!inflight_open(engine, peer) ||
+    uint32_t slots = inflight_slots(engine, peer);
+    if (!inflight_open(engine, peer) || slots == 0 ||
         (inflight_bytes(engine) > 0 &&
          plan_next_bytes(engine->blocks, &transfer->cursor, engine->caps.message_bytes_max) >
              bytes_room))
         return POST_FULL;
     uint32_t index = qp_index(engine, qp);
-    uint32_t room = ledger_free(&qp->ledger);
+    uint32_t room = ledger_free(&qp->ledger) < slots ? ledger_free(&qp->ledger) : slots;
     uint64_t seq = qp->ledger.tail;
     struct plan_limits limits = {
         .wrs_max = room < engine->options.chain_max ? room : engine->options.chain_max,
@@ -420,6 +432,8 @@ static uint32_t fill_together(weir_engine *engine, const struct peer *peer, cons
     uint32_t most = ledger_free(&qp->ledger) < quarter ? ledger_free(&qp->ledger) : quarter;
     uint64_t room = inflight_left(engine);
     uint32_t count = 0;
+    if (most > inflight_slots(engine, peer))
+        most = inflight_slots(engine, peer);
     if (most > engine->options.chain_max)
         most = engine->options.chain_max;
     if (room > engine->post_bytes_max)
@@ -449,7 +463,7 @@ enum outcome post_together(weir_engine *engine, struct peer *peer, uint64_t *byt
     if (qp == NULL)
         return POST_SLOTS;
     const struct transfer *first = &engine->transfers[peer->lists[LIST_PENDING].head];
-    if (!inflight_open(engine, peer) ||
+    if (!inflight_open(engine, peer) || inflight_slots(engine, peer) == 0 ||
         (inflight_bytes(engine) > 0 && first->bytes > inflight_left(engine)))
         return POST_FULL;
     uint64_t chain_bytes = 0;
@@ -488,7 +502,7 @@ bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *trans
     const struct plan_piece *piece = &engine->blocks[index].pieces[0];
     struct session *session = &peer->sessions[peer->live];
     struct qp *qp = choose_qp(engine, peer, session);
-    if (qp == NULL || !inflight_fits(engine, piece->length))
+    if (qp == NULL || !inflight_fits(engine, piece->length) || inflight_slots(engine, peer) == 0)
         return false;
     transfer->turn_begun = peer->watch.turn;
     bool quiet = engine->caps.ordered && ledger_may_be_quiet(&qp->ledger, 1);
@@ -566,6 +580,8 @@ enum outcome post_parts(weir_engine *engine, struct peer *peer, struct transfer 
                      : post_message(engine, peer, qp, transfer, parts);
         if (rc == WEIR_EAGAIN)
             return POST_SLOTS;
+        if (rc == WEIR_EFULL)
+            return POST_FULL;
         if (rc == WEIR_ENOTREADY) {
             *stuck_out = i;
             return POST_CREDITS;

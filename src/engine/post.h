@@ -10,7 +10,8 @@ enum outcome {
     POST_ALL,      /* everything is posted */
     POST_TOGETHER, /* several transfers were posted, and are on their lists */
     POST_SLOTS,    /* no QP has room */
-    POST_FULL,     /* as many bytes are in flight as may be, or others wait for that */
+    POST_FULL,     /* as many bytes, or WRs of a shared queue, are in flight as may be, or others
+                    * wait for that */
     POST_NOTHING,  /* nothing is pending, or may be posted now */
     POST_CREDITS,  /* the notification has to wait for credits */
     POST_WAITS,    /* the next part has to wait for completions of the transfer */

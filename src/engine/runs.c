@@ -24,7 +24,8 @@ void runs_retire(weir_engine *engine, struct qp *qp) {
         if (healed)
             engine->stats.orphans_healed += run.count;
         qp->sbufs_used -= run.sends;
-        inflight_give(engine, run.bytes);
+        inflight_give(engine, run.count, run.bytes);
+        engine->inflight_shut = false;
         if (run.transfer == LEDGER_NO_TRANSFER)
             continue;
         struct transfer *transfer = &engine->transfers[run.transfer];

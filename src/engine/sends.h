@@ -17,7 +17,7 @@ static inline void run_cover(weir_engine *engine, struct qp *qp, uint32_t signal
 /* ledger_take, and the engine's sum. */
 static inline uint64_t run_take(weir_engine *engine, struct qp *qp, uint32_t transfer,
                                 uint32_t count, uint32_t sends, uint64_t bytes) {
-    inflight_take(engine, bytes);
+    inflight_take(engine, count, bytes);
     return ledger_take(&qp->ledger, transfer, count, sends, bytes);
 }
 

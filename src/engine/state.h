@@ -699,7 +699,9 @@ struct weir_engine {
      * accounted for, which are the bytes of all ledgers' runs. Negative when one WR is longer than
      * that, and while peers wait in line: LINE_BIAS is off then, and nobody else may post. */
     int64_t inflight_room;
-    struct { /* what was done inside submit calls, not yet in stats */
+    uint32_t inflight_slots; /* free, of a send queue that all QPs share */
+    bool inflight_shut;      /* until one comes back: the device said that there is no room */
+    struct {                 /* what was done inside submit calls, not yet in stats */
         uint64_t transfers, bytes[2], segments; /* apart: no vector code for two counters */
     } fast;
     weir_engine_info stats;

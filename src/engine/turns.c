@@ -14,7 +14,8 @@
  * the first in line posts data: one chain, as soon as its next WR fits. It goes to the end of the
  * line if it has more. So a peer that waits is passed by at most one chain of each other peer. It
  * leaves the line when anything else stops it: slots, its session. SENDs are not counted, and do
- * not wait: credits bound them.
+ * not wait: credits bound them. Where all QPs share a send queue, its slots are waited for in the
+ * same line, by SENDs as well.
  *
  * A notification that finds no credit leaves that round for the list of the QP whose credit it
  * needs, and so does a short message with its data (share.c): first come, first served as credits
@@ -59,20 +60,24 @@ static void post_tails(weir_engine *engine, struct peer *peer) {
 }
 
 /* Where it takes the last slot, transfers may find none: the next turn is theirs first, or on a
- * queue of one slot they would wait for as long as notifications come. */
-static void post_credits(weir_engine *engine, struct peer *peer) {
+ * queue of one slot they would wait for as long as notifications come. False: there is none of
+ * those that all share. */
+static bool post_credits(weir_engine *engine, struct peer *peer) {
     struct session *session = &peer->sessions[peer->live];
     for (uint32_t i = 0; peer->live != NONE && i < session->qp_used; i++) {
         struct qp *qp = &engine->qps[session->qps[i]];
         if (!qp->credit_due || !qp_is_usable(qp) || post_credit_under_way(qp))
             continue; /* a completion, or the timer that ends the block, runs the peer again */
         int rc = post_message(engine, peer, qp, NULL, 0);
+        if (rc == WEIR_EFULL)
+            return false;
         if (rc != WEIR_OK && rc != WEIR_EAGAIN) {
             note_broken(engine, peer, peer->live);
-            return;
+            return true;
         }
         peer->credits_went |= rc == WEIR_OK;
     }
+    return true;
 }
 
 /* While a transfer is suspected of breaking sessions, one chain is under way at a time, so that the
@@ -217,8 +222,8 @@ static enum outcome take_turn(weir_engine *engine, struct peer *peer, uint64_t *
         return POST_NOTHING;
     }
     if (outcome == POST_SLOTS || outcome == POST_FULL) {
-        peer_waits(engine, peer,
-                   outcome == POST_SLOTS ? WEIR_WAITING_SLOTS : WEIR_WAITING_INFLIGHT);
+        bool slots = outcome == POST_SLOTS || inflight_lacks_slots(engine);
+        peer_waits(engine, peer, slots ? WEIR_WAITING_SLOTS : WEIR_WAITING_INFLIGHT);
         return outcome;
     }
     engine->worked = true;
@@ -258,6 +263,8 @@ static enum outcome post_first(weir_engine *engine, struct peer *peer) {
     enum outcome outcome = POST_MORE;
     uint64_t bytes = 0;
     engine->inflight_turn = peer_index(engine, peer);
+    if (engine->caps.sq_shared != 0 && !post_credits(engine, peer))
+        outcome = POST_FULL;
     for (int budget = SERVICE_BUDGET; budget > 0 && bytes == 0 && !is_stop(outcome); budget--)
         outcome = take_turn(engine, peer, &bytes);
     engine->inflight_turn = NONE;
@@ -268,7 +275,7 @@ static enum outcome post_first(weir_engine *engine, struct peer *peer) {
 void turns_inflight(weir_engine *engine) {
     int budget = INFLIGHT_BUDGET;
     engine->inflight_due = false;
-    while (engine->inflight_head != NONE) {
+    while (engine->inflight_head != NONE && !inflight_lacks_slots(engine)) {
         if (budget-- == 0) {
             engine->inflight_due = true;
             return;
@@ -297,8 +304,8 @@ void turns_serve(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
     peer->spent = false;
     bool last = peer->credits_went && peer->waits_for == WEIR_WAITING_SLOTS;
     peer->credits_went = false;
-    if (!last)
-        post_credits(engine, peer);
+    if (!last && !post_credits(engine, peer))
+        wait_in_line(engine, peer);
     if (peer->streams != STREAM_NONE || peer->talk.due)
         talk_serve(engine, peer, bytes_most);
     uint64_t bytes = 0;
@@ -316,8 +323,8 @@ void turns_serve(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
             wait_in_line(engine, peer);
         budget--;
     }
-    if (last && peer->live != NONE)
-        post_credits(engine, peer);
+    if (last && peer->live != NONE && !post_credits(engine, peer))
+        wait_in_line(engine, peer);
     if (peer->live != NONE && peer->tails_due > 0)
         post_tails(engine, peer);
     peer_update_fast(engine, peer);

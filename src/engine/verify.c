@@ -80,13 +80,16 @@ static const char *verify_lists(const weir_engine *engine, const struct peer *pe
 /* Bytes in flight, and the line of peers that wait for them. */
 static const char *verify_inflight(const weir_engine *engine) {
     uint64_t bytes = 0;
-    uint32_t waiting = 0, in_line = 0, runs = 0;
+    uint32_t waiting = 0, in_line = 0, runs = 0, slots = 0;
     for (uint32_t i = 0; i < engine->qps_used; i++) {
         const struct ledger *ledger = &engine->qps[i].ledger;
         bytes += ledger_inflight(ledger);
+        slots += ledger->used;
         for (uint64_t s = ledger->head; s < ledger->tail; s++)
             runs += ledger->runs[s & ledger->mask].bytes > 0;
     }
+    if (engine->caps.sq_shared != 0 && slots != engine->caps.sq_shared - engine->inflight_slots)
+        return "engine: slots of the shared queue differ from what the ledgers say";
     if (bytes != inflight_bytes(engine))
         return "engine: bytes in flight differ from what the ledgers say";
     if (bytes > engine->options.inflight_bytes_max && runs > 1)
@@ -99,8 +102,9 @@ static const char *verify_inflight(const weir_engine *engine) {
     }
     if (waiting != in_line)
         return "engine: the line for bytes in flight is miscounted";
-    if (in_line > 0 && bytes == 0 && !engine->inflight_due)
-        return "engine: peers wait for bytes in flight, and there are none";
+    if (in_line > 0 && bytes == 0 && !engine->inflight_due &&
+        (engine->caps.sq_shared == 0 || slots == 0))
+        return "engine: peers wait in line, and nothing is in flight";
     return NULL;
 }
 

@@ -97,6 +97,9 @@ struct weir_device_caps {
     uint32_t inline_bytes_max;  /* payload copied at the post; the buffer is free at return */
     uint32_t pieces_max;        /* that one write may gather; 0: none gathers */
     uint32_t sq_depth_max;
+    uint32_t sq_shared; /* slots of a send queue that all QPs share, beside each one's own depth; a
+                         * WR that is posted in the error state takes none. EAGAIN is about all of
+                         * it. 0: each QP has a queue of its own. Not where `ordered` */
     uint32_t rq_depth_max;
     uint32_t qps_max;       /* at once; 0: as many as memory allows */
     uint32_t cq_capacity;   /* entries that polls can return before each queue was empty once;

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_shared_queue.c: a device whose QPs share one send queue (S1 to S5): its slots are the sum's,
+ * peers wait for them in line, and a queue that says EAGAIN is waited for and not asked again and
+ * again. */
+#include <string.h>
+
+#include "sendqueue_world.h"
+
+enum { SLOTS = 4, PEERS = 6, UNIT = 64, BATCH = 100 };
+
+static struct queue_world world;
+
+static void open_world(uint32_t slots) {
+    struct qw_options options = qw_options(5);
+    options.unordered = options.isolates = true;
+    options.sq_shared = slots;
+    options.engines = PEERS + 1;
+    qw_open(&world, &options);
+    qw_connect(&world);
+    memset(world.bytes[0], 0x5a, BATCH * UNIT);
+}
+
+static weir_transfer write_to(uint32_t peer, uint32_t count, uint32_t flags) {
+    static weir_segment segments[BATCH];
+    weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_transfer transfer;
+    options.flags = flags;
+    for (uint32_t i = 0; i < count; i++)
+        segments[i] = qw_segment(&world, peer, (uint64_t)i * UNIT, (uint64_t)i * UNIT, UNIT);
+    assert_int_equal(weir_write(world.engines[0], world.peers[peer], segments, count,
+                                flags != 0 ? &options : NULL, &transfer),
+                     WEIR_OK);
+    return transfer;
+}
+
+static void expect_there(uint32_t peer, uint32_t count) {
+    for (uint32_t i = 0; i < count * UNIT; i++)
+        assert_int_equal(world.bytes[peer][i], 0x5a);
+}
+
+static void turn_for(uint64_t ns) {
+    uint64_t until = world.sim->now_ns + ns;
+    while (world.sim->now_ns < until)
+        qw_turn(&world);
+}
+
+static uint32_t used(void) {
+    uint32_t sum = 0;
+    for (uint32_t p = 1; p <= PEERS; p++)
+        sum += qw_info(&world, p).sq_used;
+    return sum;
+}
+
+/* Batches to all peers at once, with notifications both ways: no post beyond what the queue has
+ * (qw_close), whatever its size; and nothing stays taken. */
+static void test_S1_slots_are_the_sums(void **state) {
+    static const uint32_t slots[] = {1, 2, 3, SLOTS, 64};
+    (void)state;
+    for (size_t s = 0; s < sizeof slots / sizeof slots[0]; s++) {
+        weir_transfer batches[PEERS + 1];
+        open_world(slots[s]);
+        for (uint32_t p = 1; p <= PEERS; p++)
+            batches[p] = write_to(p, BATCH, p % 2 == 0 ? WEIR_TRANSFER_NOTIFY : 0);
+        for (int turn = 0; turn < 100; turn++) {
+            qw_turn(&world);
+            assert_true(used() <= slots[s]);
+        }
+        for (uint32_t p = 1; p <= PEERS; p++) {
+            assert_int_equal(qw_finish(&world, batches[p]), WEIR_OK);
+            expect_there(p, BATCH);
+        }
+        assert_int_equal(qw_stats(&world).partial_posts, 0);
+        qw_assert_quiet(&world);
+        qw_close(&world);
+    }
+}
+
+/* One batch takes all slots; who comes later has its turn after one chain of the batch, and of each
+ * that came before. */
+static void test_S4_peers_wait_in_line_for_slots(void **state) {
+    weir_transfer batch, others[PEERS + 1];
+    (void)state;
+    open_world(SLOTS);
+    world.stalled = true;
+    batch = write_to(1, BATCH, 0);
+    for (uint32_t p = 2; p <= PEERS; p++)
+        others[p] = write_to(p, 1, p % 2 == 0 ? WEIR_TRANSFER_NOTIFY : 0);
+    turn_for(MS);
+    assert_int_equal(qw_info(&world, 1).sq_used, SLOTS);
+    for (uint32_t p = 2; p <= PEERS; p++)
+        assert_int_equal(qw_info(&world, p).sq_used, 0);
+    uint64_t before = qw_stats(&world).wrs_posted;
+    world.stalled = false;
+    for (uint32_t p = 2; p <= PEERS; p++)
+        assert_int_equal(qw_finish(&world, others[p]), WEIR_OK);
+    /* Each round, the batch had a chain of SLOTS at most; a notification takes a round of its own.
+     */
+    assert_true(qw_stats(&world).wrs_posted - before <= 2 * (SLOTS + PEERS + PEERS / 2));
+    assert_int_equal(qw_status(&world, batch), WEIR_EINPROGRESS);
+    assert_int_equal(qw_finish(&world, batch), WEIR_OK);
+    qw_assert_quiet(&world);
+    qw_close(&world);
+}
+
+/* The device says EAGAIN, though it has slots, while others are in flight: it is not asked again
+ * before something is over, however long that takes; then the rest goes. */
+static void test_S5_a_full_device_is_waited_for(void **state) {
+    weir_transfer first, second, third;
+    (void)state;
+    open_world(64);
+    world.stalled = true;
+    first = write_to(1, 1, 0);
+    world.take_of_next = 0;
+    world.take_error = WEIR_EAGAIN;
+    world.take_again = UINT32_MAX;
+    second = write_to(2, 3, 0);
+    turn_for(MS);
+    third = write_to(3, 1, WEIR_TRANSFER_NOTIFY);
+    turn_for(MS);
+    uint32_t takes = world.takes;
+    assert_in_range(takes, 1, 3);
+    turn_for(50 * MS);
+    assert_int_equal(world.takes, takes);
+    world.take_again = 0;
+    world.take_error = WEIR_OK;
+    world.stalled = false;
+    assert_int_equal(qw_finish(&world, first), WEIR_OK);
+    assert_int_equal(qw_finish(&world, second), WEIR_OK);
+    assert_int_equal(qw_finish(&world, third), WEIR_OK);
+    qw_assert_quiet(&world);
+    qw_close(&world);
+}
+
+/* Where nothing is in flight that could end, it is asked again after pauses. */
+static void test_S5_a_device_that_refuses_with_an_empty_queue(void **state) {
+    weir_transfer transfer;
+    (void)state;
+    open_world(64);
+    turn_for(10 * MS);
+    assert_int_equal(used(), 0);
+    world.take_of_next = 0;
+    world.take_error = WEIR_EAGAIN;
+    world.take_again = 3;
+    transfer = write_to(1, 3, 0);
+    assert_int_equal(qw_finish(&world, transfer), WEIR_OK);
+    assert_int_equal(world.takes, 4);
+    qw_assert_quiet(&world);
+    qw_close(&world);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_S1_slots_are_the_sums),
+        cmocka_unit_test(test_S4_peers_wait_in_line_for_slots),
+        cmocka_unit_test(test_S5_a_full_device_is_waited_for),
+        cmocka_unit_test(test_S5_a_device_that_refuses_with_an_empty_queue),
+    };
+    return cmocka_run_group_tests_name("shared_queue", tests, NULL, NULL);
+}
