@@ -892,7 +892,9 @@ typedef enum weir_stall_cause {
                                    * again after pauses. `error`: EAGAIN, the peer's process has
                                    * not handed it over; EMFILE, ENOMEM: this process lacks that to
                                    * map it; shm */
-    WEIR_STALL_INFLIGHT = 11,     /* the limit of bytes in flight, inflight_bytes_max, is used up */
+    WEIR_STALL_INFLIGHT = 11,     /* the limit of bytes in flight, inflight_bytes_max, is used up;
+                                   * `error` EAGAIN: the slots of a device on which all peers share
+                                   * a send queue are */
     WEIR_STALL_NOT_READY = 21, /* in the place of QP: this device was told that a receiver was not
                                 * ready (RNR), device_not_ready times; verbs */
     WEIR_STALL_WIRE = 22,      /* no fault, and in the place of QP, INFLIGHT and TURN: the device's

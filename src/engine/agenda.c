@@ -2,8 +2,9 @@
 /* agenda.c: what time it is, and what is to be done when.
  *
  * Owns the engine's clock, its timers (one for each transfer, peer and QP, one for receives, one
- * for inboxes and one for streams) and the run list: the peers that may be able to post. Turns and
- * deadlines that are due are step.c's, the end of an absence is look.c's.
+ * for inboxes, one for streams and one for the line of inflight.c) and the run list: the peers that
+ * may be able to post. Turns and deadlines that are due are step.c's, the end of an absence is
+ * look.c's.
  */
 #include "agenda.h"
 
@@ -64,6 +65,10 @@ void timer_inboxes(weir_engine *engine, uint64_t when_ns) {
 
 void timer_streams(weir_engine *engine, uint64_t when_ns) {
     timer_set(engine, engine->timer_count - 3, when_ns);
+}
+
+void timer_line(weir_engine *engine, uint64_t when_ns) {
+    timer_set(engine, engine->timer_count - 4, when_ns);
 }
 
 void timer_own(weir_engine *engine, const struct transfer *transfer) {

@@ -22,6 +22,7 @@ void timer_qp(weir_engine *engine, const struct qp *qp, uint64_t when_ns);
 void timer_receives(weir_engine *engine, uint64_t when_ns);
 void timer_inboxes(weir_engine *engine, uint64_t when_ns);
 void timer_streams(weir_engine *engine, uint64_t when_ns);
+void timer_line(weir_engine *engine, uint64_t when_ns);
 /* The transfer's timer is its own deadline, which is the application's. */
 void timer_own(weir_engine *engine, const struct transfer *transfer);
 

@@ -269,10 +269,11 @@ static uint32_t connected(weir_engine *engine, const struct peer *peer, weir_sta
         return room;
     if (waits_in_turn(engine, peer, out))
         return WEIR_STALL_QP;
-    return (peer->inflight_waits && peer->waits_for != WEIR_WAITING_SLOTS) ||
-                   peer->waits_for == WEIR_WAITING_INFLIGHT
-               ? WEIR_STALL_INFLIGHT
-               : WEIR_STALL_TURN;
+    if (!peer->inflight_waits && peer->waits_for != WEIR_WAITING_INFLIGHT)
+        return WEIR_STALL_TURN;
+    if (peer->waits_for == WEIR_WAITING_SLOTS) /* of a queue that all share */
+        out->error = WEIR_EAGAIN;
+    return WEIR_STALL_INFLIGHT;
 }
 
 /* ---- the peer's word --------------------------------------------------- */

@@ -15,6 +15,8 @@
 
 #include <assert.h>
 
+#define SHUT_NS UINT64_C(10000000)
+
 void inflight_push(weir_engine *engine, struct peer *peer) {
     uint32_t index = peer_index(engine, peer);
     peer->inflight_waits = true;
@@ -39,12 +41,18 @@ void inflight_push_front(weir_engine *engine, struct peer *peer) {
 }
 
 /* The device refused WRs for now that had slots. True: its queue is shared and holds others, so
- * there is room when one of them is over. */
+ * there is room when one of them is over; or, should none ever be, after a while. */
 bool inflight_shuts(weir_engine *engine) {
     if (engine->inflight_slots >= engine->caps.sq_shared)
         return false;
     engine->inflight_shut = true;
+    timer_line(engine, engine_now(engine) + SHUT_NS);
     return true;
+}
+
+void inflight_timer(weir_engine *engine) {
+    engine->inflight_shut = false;
+    inflight_returned(engine);
 }
 
 struct peer *inflight_pop(weir_engine *engine) {

@@ -64,6 +64,7 @@ static inline bool inflight_lacks_slots(const weir_engine *engine) {
 }
 
 bool inflight_shuts(weir_engine *engine);
+void inflight_timer(weir_engine *engine);
 void inflight_push(weir_engine *engine, struct peer *peer);
 void inflight_push_front(weir_engine *engine, struct peer *peer);
 struct peer *inflight_pop(weir_engine *engine);

@@ -72,7 +72,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->qps_made.words = carve(c, 1, bits_bytes(e->qps_max));
     e->beacons.heads = carve(c, 1, groups_bytes(1, e->qps_max));
     e->recvs_missing = carve(c, (size_t)e->qps_max * e->recvs_per_qp, sizeof(uint16_t));
-    e->timer_count = e->record_count + o->peers_max + e->qps_max + 3;
+    e->timer_count = e->record_count + o->peers_max + e->qps_max + 4;
     e->timers.entries = carve(c, timers_bytes(e->timer_count), 1);
     e->chain = carve(c, CHAIN_MAX + 1, sizeof(struct weir_wr));
     e->notifications.mask = power_of_two(o->notifications_max) - 1;

@@ -251,7 +251,7 @@ static void say_here(const weir_stall_info *info, char *out, size_t size) {
                  "seldom for what comes, or poll_budget is too small");
 }
 
-static const char *plain(uint32_t cause) {
+static const char *plain(uint32_t cause, int error) {
     switch (cause) {
     case WEIR_STALL_DRAIN:
         return "a session broke, and this device has not given back all that was posted on it";
@@ -265,6 +265,8 @@ static const char *plain(uint32_t cause) {
     case WEIR_STALL_LINK:
         return "the link of this engine's device is down: its port is not active";
     case WEIR_STALL_INFLIGHT:
+        if (error == WEIR_EAGAIN)
+            return "the device's send queue, which all peers share, is full";
         return "as many bytes are in flight, to all peers, as there may be";
     default:
         return "work is about to be posted";
@@ -308,7 +310,7 @@ static void say_why(const weir_stall_info *info, const struct watch_step *step, 
         say_peer(info, out, size);
         break;
     default:
-        snprintf(out, size, "%s", plain(info->cause));
+        snprintf(out, size, "%s", plain(info->cause, info->error));
     }
 }
 

@@ -10,6 +10,7 @@
 #include "complete.h"
 #include "effects.h"
 #include "inboxes.h"
+#include "inflight.h"
 #include "look.h"
 #include "records.h"
 #include "recv.h"
@@ -82,8 +83,10 @@ static int run_timers(weir_engine *engine, bool looked) {
         else if (number - engine->peers_max < engine->qps_max)
             session_qp_timer(engine, &engine->qps[number - engine->peers_max]);
         else if (number - engine->peers_max == engine->qps_max)
-            streams_look(engine);
+            inflight_timer(engine);
         else if (number - engine->peers_max == engine->qps_max + 1)
+            streams_look(engine);
+        else if (number - engine->peers_max == engine->qps_max + 2)
             inboxes_look(engine);
         else
             recv_timer(engine);
