@@ -621,6 +621,11 @@ static int nic_open(const struct weir_env *env, struct weir_device **device_out)
     nic->node = node;
     nic->world = node->world;
     nic->config = &node->world->config.nic[node->index];
+    if ((nic->config->isolates && (nic->config->ordered || nic->config->no_blame)) ||
+        (nic->config->sq_shared != 0 && nic->config->ordered) ||
+        (nic->config->completes_inline && !nic->config->ordered)) {
+        sim_violation(node->world, "n%u's device is one that ports.h rules out", node->index);
+    }
     nic_recvs_init(&nic->srq, nic->config->srq ? nic->config->rq_depth_max : 0);
     *device_out = nic;
     return 0;

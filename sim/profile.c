@@ -618,19 +618,21 @@ static void possible(struct sim_nic_config *nic) {
     }
 }
 
-/* Of networks without order, half isolate failures, as datagrams do; and of those, half of the
- * nodes have one send queue for all peers. */
+/* Of networks without order, half isolate failures, as datagrams do, and some have nodes of both
+ * kinds; of those that do, half have one send queue for all peers. */
 static void datagrams(uint64_t seed, struct sim_config *config) {
     struct sim_prng prng;
-    bool isolates;
+    bool isolates, mixed;
 
     sim_prng_seed(&prng, seed ^ UINT64_C(0x150a7e));
     isolates = sim_below(&prng, 2) == 0;
+    mixed = sim_below(&prng, 8) == 0;
     for (uint32_t i = 0; i < config->nodes; i++) {
         struct sim_nic_config *nic = &config->nic[i];
 
-        nic->isolates = isolates;
-        nic->sq_shared = isolates && sim_below(&prng, 2) == 0 ? PICK(&prng, 1, 2, 5, 16, 64) : 0;
+        nic->isolates = mixed ? sim_below(&prng, 2) == 0 : isolates;
+        nic->sq_shared =
+            nic->isolates && sim_below(&prng, 2) == 0 ? PICK(&prng, 1, 2, 5, 16, 64) : 0;
     }
 }
 

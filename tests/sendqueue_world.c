@@ -288,7 +288,8 @@ static void open_sim(struct queue_world *world) {
         nic->ordered = !world->options.unordered;
         nic->isolates = world->options.isolates;
         nic->sq_shared = world->options.sq_shared;
-        nic->nak_kills_target &= !nic->isolates;
+        if (nic->isolates) /* as in profile.c */
+            nic->no_blame = nic->nak_kills_target = nic->mute_errors = nic->news_first = false;
         nic->import_waits = false;
         nic->completes_inline = world->options.inline_;
         nic->grant = SIM_GRANT_EXACT;

@@ -96,6 +96,8 @@ static void world_open(uint64_t seed) {
     for (uint32_t i = 0; i < 2; i++) {
         struct sim_nic_config *nic = &config.nic[i];
         nic->ordered = true;
+        nic->isolates = false;
+        nic->sq_shared = 0;
         nic->import_waits = false;
         nic->completes_inline = false;
         nic->grant = SIM_GRANT_EXACT;

@@ -4,20 +4,28 @@
  * again. */
 #include <string.h>
 
+#include "net.h"
 #include "sendqueue_world.h"
+#include "state.h"
 
-enum { SLOTS = 4, PEERS = 6, UNIT = 64, BATCH = 100 };
+enum { SLOTS = 4, PEERS = 6, UNIT = 64, BATCH = 100, NOTES = 20 };
 
 static struct queue_world world;
 
-static void open_world(uint32_t slots) {
+static void open_with(uint32_t slots, uint32_t credits) {
     struct qw_options options = qw_options(5);
     options.unordered = options.isolates = true;
     options.sq_shared = slots;
     options.engines = PEERS + 1;
+    options.limits.recv_credits = credits;
+    options.limits.notifications_max = 4096;
     qw_open(&world, &options);
     qw_connect(&world);
     memset(world.bytes[0], 0x5a, BATCH * UNIT);
+}
+
+static void open_world(uint32_t slots) {
+    open_with(slots, 16);
 }
 
 static weir_transfer write_to(uint32_t peer, uint32_t count, uint32_t flags) {
@@ -49,6 +57,12 @@ static uint32_t used(void) {
     for (uint32_t p = 1; p <= PEERS; p++)
         sum += qw_info(&world, p).sq_used;
     return sum;
+}
+
+static void take_notifications(uint32_t engine) {
+    weir_notification got;
+    while (weir_notification_take(world.engines[engine], &got) == WEIR_OK)
+        ;
 }
 
 /* Batches to all peers at once, with notifications both ways: no post beyond what the queue has
@@ -99,6 +113,148 @@ static void test_S4_peers_wait_in_line_for_slots(void **state) {
     assert_int_equal(qw_status(&world, batch), WEIR_EINPROGRESS);
     assert_int_equal(qw_finish(&world, batch), WEIR_OK);
     qw_assert_quiet(&world);
+    qw_close(&world);
+}
+
+/* An application that always has notifications to one peer pending does not keep the slots from
+ * another peer. */
+static void test_S4_notifications_are_one_turn_each(void **state) {
+    weir_transfer notes[NOTES], batch, other;
+    (void)state;
+    open_world(SLOTS);
+    world.stalled = true;
+    batch = write_to(1, SLOTS, 0);
+    for (uint32_t i = 0; i < NOTES; i++)
+        notes[i] = write_to(2, 0, WEIR_TRANSFER_NOTIFY);
+    other = write_to(3, 1, 0);
+    turn_for(MS);
+    uint64_t before = qw_stats(&world).wrs_posted;
+    world.stalled = false;
+    while (qw_status(&world, other) == WEIR_EINPROGRESS) {
+        qw_turn(&world);
+        take_notifications(2);
+        for (uint32_t i = 0; i < NOTES; i++) {
+            if (qw_status(&world, notes[i]) == WEIR_EINPROGRESS)
+                continue;
+            assert_int_equal(qw_finish(&world, notes[i]), WEIR_OK);
+            notes[i] = write_to(2, 0, WEIR_TRANSFER_NOTIFY);
+        }
+        assert_true(qw_stats(&world).wrs_posted - before <= 3 * SLOTS);
+    }
+    assert_int_equal(qw_finish(&world, other), WEIR_OK);
+    assert_int_equal(qw_finish(&world, batch), WEIR_OK);
+    for (uint32_t i = 0; i < NOTES; i++) {
+        while (qw_status(&world, notes[i]) == WEIR_EINPROGRESS) {
+            qw_turn(&world);
+            take_notifications(2);
+        }
+        assert_int_equal(qw_finish(&world, notes[i]), WEIR_OK);
+    }
+    qw_assert_quiet(&world);
+    qw_close(&world);
+}
+
+/* Nor does a batch of which the device takes one WR at a time, and says EAGAIN. */
+static void test_S4_what_is_taken_in_part_is_a_turn(void **state) {
+    weir_transfer first, batch, other;
+    (void)state;
+    open_world(64);
+    world.stalled = true;
+    first = write_to(1, 2, 0);
+    world.take_of_next = 1;
+    world.take_error = WEIR_EAGAIN;
+    world.take_again = UINT32_MAX;
+    batch = write_to(2, BATCH, 0);
+    other = write_to(3, 1, 0);
+    turn_for(MS);
+    uint64_t before = qw_stats(&world).wrs_posted;
+    world.stalled = false;
+    assert_int_equal(qw_finish(&world, other), WEIR_OK);
+    assert_true(qw_stats(&world).wrs_posted - before <= 8);
+    world.take_error = WEIR_OK;
+    world.take_again = 0;
+    assert_int_equal(qw_finish(&world, first), WEIR_OK);
+    assert_int_equal(qw_finish(&world, batch), WEIR_OK);
+    qw_assert_quiet(&world);
+    qw_close(&world);
+}
+
+/* Notifications that wait for credits keep their places while the queue is full. */
+static void test_S4_waiters_for_credits_keep_their_order(void **state) {
+    enum { WAITERS = 12, CREDITS = 2 };
+    weir_transfer notes[WAITERS];
+    (void)state;
+    open_with(SLOTS, CREDITS);
+    world.frozen[2] = true;
+    for (uint32_t i = 0; i < WAITERS; i++)
+        notes[i] = write_to(2, 0, WEIR_TRANSFER_NOTIFY);
+    turn_for(MS);
+    uint64_t waits = qw_stats(&world).credit_waits;
+    for (int round = 0; round < 5; round++) {
+        world.stalled = true;
+        weir_transfer all = write_to(1, SLOTS, 0), one = write_to(2, 1, 0);
+        turn_for(MS);
+        world.stalled = false;
+        assert_int_equal(qw_finish(&world, all), WEIR_OK);
+        assert_int_equal(qw_finish(&world, one), WEIR_OK);
+        turn_for(MS);
+    }
+    assert_int_equal(qw_stats(&world).credit_waits, waits);
+    world.frozen[2] = false;
+    for (uint32_t next = 0; next < WAITERS;) {
+        qw_turn(&world);
+        take_notifications(2);
+        while (next < WAITERS && qw_status(&world, notes[next]) != WEIR_EINPROGRESS)
+            assert_int_equal(qw_finish(&world, notes[next++]), WEIR_OK);
+        for (uint32_t i = next + 2 * CREDITS; i < WAITERS; i++)
+            assert_int_equal(qw_status(&world, notes[i]), WEIR_EINPROGRESS);
+    }
+    qw_assert_quiet(&world);
+    qw_close(&world);
+}
+
+static struct peer *peer_of(uint32_t number) {
+    weir_engine *engine = world.engines[0];
+    for (uint32_t i = 0; i < engine->peers_used; i++) {
+        if (engine->peers[i].handle == world.peers[number].id)
+            return &engine->peers[i];
+    }
+    fail_msg("no such peer");
+    return NULL;
+}
+
+/* A peer that nobody can dial shows that it is there by answering empty writes (H12). These find
+ * their turn where others fill the queue all the time. */
+static void test_H12_signs_of_life_have_their_turn(void **state) {
+    enum { BATCHES = 8 };
+    weir_transfer batches[BATCHES];
+    weir_event event;
+    (void)state;
+    open_world(SLOTS);
+    while (weir_event_take(world.engines[0], &event) == WEIR_OK)
+        ;
+    struct peer *peer = peer_of(1);
+    uint64_t dialled = peer->conn_dialled;
+    sim_net_break(world.sim->net, 0, 1);
+    QW_UNTIL(&world, peer->conn_dialled != dialled);
+    world.sim->control_cut[0][1] = world.sim->control_cut[1][0] = true;
+    for (uint32_t i = 0; i < BATCHES; i++)
+        batches[i] = write_to(2, BATCH, 0);
+    uint64_t until = world.sim->now_ns + 12 * SECOND;
+    while (world.sim->now_ns < until) {
+        qw_turn(&world);
+        for (uint32_t i = 0; i < BATCHES; i++) {
+            if (qw_status(&world, batches[i]) == WEIR_EINPROGRESS)
+                continue;
+            assert_int_equal(qw_finish(&world, batches[i]), WEIR_OK);
+            batches[i] = write_to(2, BATCH, 0);
+        }
+        while (weir_event_take(world.engines[0], &event) == WEIR_OK)
+            assert_true(event.peer.id != world.peers[1].id || event.type != WEIR_EVENT_GONE);
+    }
+    world.sim->control_cut[0][1] = world.sim->control_cut[1][0] = false;
+    for (uint32_t i = 0; i < BATCHES; i++)
+        assert_int_equal(qw_finish(&world, batches[i]), WEIR_OK);
     qw_close(&world);
 }
 
@@ -179,6 +335,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S1_slots_are_the_sums),
         cmocka_unit_test(test_S4_peers_wait_in_line_for_slots),
+        cmocka_unit_test(test_S4_notifications_are_one_turn_each),
+        cmocka_unit_test(test_S4_what_is_taken_in_part_is_a_turn),
+        cmocka_unit_test(test_S4_waiters_for_credits_keep_their_order),
+        cmocka_unit_test(test_H12_signs_of_life_have_their_turn),
         cmocka_unit_test(test_S5_a_full_device_is_waited_for),
         cmocka_unit_test(test_S5_what_a_peer_in_line_waits_for),
         cmocka_unit_test(test_S5_a_device_that_refuses_with_an_empty_queue),

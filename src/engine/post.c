@@ -174,9 +174,13 @@ bool post_heal(weir_engine *engine, struct qp *qp) {
 }
 
 /* An empty write on the live session. None is posted on a full queue, whose WRs are answered as
- * well. True: the write was answered at once. */
-bool post_life(weir_engine *engine, const struct peer *peer) {
-    if (peer->live == NONE)
+ * well; for a slot of those that all share the peer waits in line. True: the write was answered at
+ * once. */
+bool post_life(weir_engine *engine, struct peer *peer) {
+    peer->life_due = peer->live != NONE && inflight_slots(engine, peer) == 0;
+    if (peer->life_due && !peer->inflight_waits)
+        inflight_push(engine, peer);
+    if (peer->live == NONE || peer->life_due)
         return false;
     struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
     uint64_t tail = qp->ledger.tail;
@@ -250,10 +254,11 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
     if (!qp_is_usable(qp) || !post_heal(engine, qp) || ledger_free(&qp->ledger) == 0 ||
         !send_room(engine, qp))
         return WEIR_EAGAIN;
+    if (transfer != NULL && !credit_available(&qp->credit, send_class(transfer)))
+        return WEIR_ENOTREADY;
     if (inflight_slots(engine, peer) == 0)
         return WEIR_EFULL;
-    if (transfer != NULL && (!credit_available(&qp->credit, send_class(transfer)) ||
-                             !send_number(engine, peer, transfer)))
+    if (transfer != NULL && !send_number(engine, peer, transfer))
         return WEIR_ENOTREADY;
     struct weir_wr wr = {0};
     make_send(engine, peer, qp, transfer, parts, &wr);
@@ -336,6 +341,14 @@ static bool take_step(struct peer *peer, struct transfer *transfer) {
     return true;
 }
 
+/* The most WRs of a chain: a quarter of the queue. */
+static uint32_t chain_slots(const weir_engine *engine, const struct qp *qp) {
+    uint32_t depth = qp->ledger.depth, shared = engine->caps.sq_shared;
+    if (shared != 0 && shared < depth)
+        depth = shared;
+    return depth / 4 > 0 ? depth / 4 : 1;
+}
+
 /* One chain of data. The notification is its last WR if the data ends here, all of it went to this
  * QP, and the SEND may be posted now. */
 static enum outcome post_data(weir_engine *engine, struct peer *peer, struct transfer *transfer,
@@ -364,7 +377,7 @@ static enum outcome post_data(weir_engine *engine, struct peer *peer, struct tra
         .opcode = transfer->opcode,
         .inline_bytes_max = engine->caps.inline_bytes_max,
     };
-    uint32_t quarter = qp->ledger.depth / 4 > 0 ? qp->ledger.depth / 4 : 1;
+    uint32_t quarter = chain_slots(engine, qp);
     if (limits.wrs_max > quarter)
         limits.wrs_max = quarter;
     struct plan_cursor before = transfer->cursor;
@@ -428,7 +441,7 @@ static void posted_together(weir_engine *engine, struct peer *peer, const struct
  * posted now. Returns how many. Their runs are taken when it is known which WRs the device took. */
 static uint32_t fill_together(weir_engine *engine, const struct peer *peer, const struct qp *qp,
                               uint64_t *bytes) {
-    uint32_t quarter = qp->ledger.depth / 4 > 0 ? qp->ledger.depth / 4 : 1;
+    uint32_t quarter = chain_slots(engine, qp);
     uint32_t most = ledger_free(&qp->ledger) < quarter ? ledger_free(&qp->ledger) : quarter;
     uint64_t room = inflight_left(engine);
     uint32_t count = 0;

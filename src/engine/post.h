@@ -29,7 +29,7 @@ enum outcome post_together(weir_engine *engine, struct peer *peer, uint64_t *byt
 bool post_at_once(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                   uint32_t index);
 bool post_heal(weir_engine *engine, struct qp *qp);
-bool post_life(weir_engine *engine, const struct peer *peer);
+bool post_life(weir_engine *engine, struct peer *peer);
 bool post_empty(weir_engine *engine, struct qp *qp);
 int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct transfer *transfer,
                  uint8_t parts);

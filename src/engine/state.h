@@ -487,7 +487,8 @@ struct peer {
     bool runnable;
     bool credits_went;          /* a message of credits was posted in the last turn */
     bool spent;                 /* it has had its turn, and has its next one from the run list */
-    bool inflight_waits;        /* in the line of those that wait for bytes in flight: turns.c */
+    bool inflight_waits;        /* in the line for bytes in flight and shared slots: turns.c */
+    bool life_due;              /* there, for an empty write: post_life */
     uint32_t inflight_next;     /* there */
     weir_waiting_for waits_for; /* SLOTS or INFLIGHT, NOTHING: neither... */
     uint64_t waits_since_ns;    /* ...and since when */

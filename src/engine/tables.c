@@ -92,7 +92,7 @@ struct peer *peer_new(weir_engine *engine, const char *address) {
     uint64_t closed_party = peer->closed_party;
     bool runnable = peer->runnable; /* its last user may have left it on the run list */
     uint32_t run_next = peer->run_next;
-    bool inflight_waits = peer->inflight_waits; /* or in the line for bytes in flight */
+    bool inflight_waits = peer->inflight_waits; /* or in the line of inflight.c */
     uint32_t inflight_next = peer->inflight_next;
     bool noted = peer->noted; /* or on the list of noted peers; the notes themselves are dropped */
     uint32_t noted_next = peer->noted_next;

@@ -15,7 +15,7 @@
  * line if it has more. So a peer that waits is passed by at most one chain of each other peer. It
  * leaves the line when anything else stops it: slots, its session. SENDs are not counted, and do
  * not wait: credits bound them. Where all QPs share a send queue, its slots are waited for in the
- * same line, by SENDs as well.
+ * same line, by SENDs as well, and a turn is one post.
  *
  * A notification that finds no credit leaves that round for the list of the QP whose credit it
  * needs, and so does a short message with its data (share.c): first come, first served as credits
@@ -63,6 +63,8 @@ static void post_tails(weir_engine *engine, struct peer *peer) {
  * queue of one slot they would wait for as long as notifications come. False: there is none of
  * those that all share. */
 static bool post_credits(weir_engine *engine, struct peer *peer) {
+    if (peer->live == NONE)
+        return true;
     struct session *session = &peer->sessions[peer->live];
     for (uint32_t i = 0; peer->live != NONE && i < session->qp_used; i++) {
         struct qp *qp = &engine->qps[session->qps[i]];
@@ -146,6 +148,11 @@ static bool post_waiter(weir_engine *engine, struct peer *peer, uint32_t index,
         wait_for_credit(engine, peer, transfer, stuck);
     } else if (outcome == POST_ALL) {
         all_posted(engine, peer, transfer);
+    } else if (outcome == POST_FULL && plan_done(&transfer->cursor)) {
+        /* Its SEND waits in line, for a shared slot, and keeps its place. */
+        if (!peer->inflight_waits)
+            inflight_push(engine, peer);
+        return false;
     } else if (outcome == POST_FULL) {
         /* Its data waits for bytes in flight, where that of others does. */
         list_remove(engine, transfer);
@@ -258,15 +265,62 @@ static void wait_in_line(weir_engine *engine, struct peer *peer) {
     }
 }
 
-/* Posts one chain of data of the first peer in line, and the messages that come before it. */
+/* Whether a credit message, or a SEND that waited for a credit and has one, is to be posted, for a
+ * shared slot, on a QP that takes it. */
+static bool owes_sends(const weir_engine *engine, const struct peer *peer) {
+    if (engine->caps.sq_shared == 0 || peer->live == NONE)
+        return false;
+    const struct session *session = &peer->sessions[peer->live];
+    for (uint32_t i = 0; i < session->qp_used; i++) {
+        const struct qp *qp = &engine->qps[session->qps[i]];
+        bool waits =
+            (peer->lists[LIST_CREDITS + i].count > 0 &&
+             credit_available(&qp->credit, CREDIT_NOTES)) ||
+            (peer->lists[LIST_WORDS + i].count > 0 && credit_available(&qp->credit, CREDIT_WORDS));
+        if ((waits || (qp->credit_due && !qp->credit.under_way)) && qp_is_usable(qp) &&
+            ledger_free(&qp->ledger) > 0 && has_turn(engine, peer))
+            return true;
+    }
+    return false;
+}
+
+/* Of a turn in line for shared slots what goes before transfers that are pending: a sign of life,
+ * credit messages, and SENDs that have waited for credits. Where these went in the turn before,
+ * pending transfers do. */
+static enum outcome post_before(weir_engine *engine, struct peer *peer) {
+    uint64_t before = engine->stats.wrs_posted;
+    bool last = peer->credits_went && peer->lists[LIST_PENDING].count > 0;
+    peer->credits_went = false;
+    if (peer->life_due)
+        post_life(engine, peer);
+    if (last)
+        return POST_MORE;
+    if (!post_credits(engine, peer))
+        return POST_FULL;
+    for (uint32_t list = LIST_WORDS; peer->live != NONE && engine->stats.wrs_posted == before;
+         list = LIST_CREDITS) {
+        post_waiters_of(engine, peer, list, 1, UINT64_MAX);
+        if (list == LIST_CREDITS)
+            break;
+    }
+    peer->credits_went = engine->stats.wrs_posted != before;
+    return POST_MORE;
+}
+
+/* Posts one chain of data of the first peer in line, and the messages that come before it. For
+ * shared slots, a turn is one post. */
 static enum outcome post_first(weir_engine *engine, struct peer *peer) {
-    enum outcome outcome = POST_MORE;
-    uint64_t bytes = 0;
+    bool shared = engine->caps.sq_shared != 0;
+    uint64_t bytes = 0, before = engine->stats.wrs_posted;
     engine->inflight_turn = peer_index(engine, peer);
-    if (engine->caps.sq_shared != 0 && !post_credits(engine, peer))
-        outcome = POST_FULL;
-    for (int budget = SERVICE_BUDGET; budget > 0 && bytes == 0 && !is_stop(outcome); budget--)
+    enum outcome outcome = shared ? post_before(engine, peer) : POST_MORE;
+    for (int budget = SERVICE_BUDGET; budget > 0 && bytes == 0 && !is_stop(outcome) &&
+                                      (!shared || engine->stats.wrs_posted == before);
+         budget--)
         outcome = take_turn(engine, peer, &bytes);
+    if (shared && engine->stats.wrs_posted == before && outcome != POST_FULL &&
+        post_before(engine, peer) == POST_FULL)
+        outcome = POST_FULL;
     engine->inflight_turn = NONE;
     return outcome;
 }
@@ -281,14 +335,20 @@ void turns_inflight(weir_engine *engine) {
             return;
         }
         struct peer *peer = inflight_pop(engine);
+        uint64_t before = engine->stats.wrs_posted;
         enum outcome outcome = post_first(engine, peer);
-        if (outcome == POST_FULL) {
+        bool slots = inflight_lacks_slots(engine), went = engine->stats.wrs_posted != before;
+        if (peer->inflight_waits) /* again, for a SEND */
+            continue;
+        if (outcome == POST_FULL && !(slots && went)) {
             inflight_push_front(engine, peer);
             return;
         }
-        if (!is_stop(outcome) && peer->live != NONE && peer->lists[LIST_PENDING].count > 0) {
-            if (engine->inflight_head != NONE)
-                peer_waits(engine, peer, WEIR_WAITING_INFLIGHT);
+        bool more = peer->live != NONE && peer->lists[LIST_PENDING].count > 0;
+        if (outcome == POST_FULL || (more && !is_stop(outcome)) ||
+            (went && owes_sends(engine, peer))) {
+            if (more && engine->inflight_head != NONE)
+                peer_waits(engine, peer, slots ? WEIR_WAITING_SLOTS : WEIR_WAITING_INFLIGHT);
             inflight_push(engine, peer);
         }
         peer_update_fast(engine, peer);

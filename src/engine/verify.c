@@ -98,10 +98,10 @@ static const char *verify_inflight(const weir_engine *engine) {
         waiting += engine->peers[i].inflight_waits;
     for (uint32_t i = engine->inflight_head; i != NONE; i = engine->peers[i].inflight_next) {
         if (!engine->peers[i].inflight_waits || ++in_line > engine->peers_used)
-            return "engine: who waits in line for bytes in flight is not what peers say";
+            return "engine: who waits in line is not what peers say";
     }
     if (waiting != in_line)
-        return "engine: the line for bytes in flight is miscounted";
+        return "engine: the line is miscounted";
     if (in_line > 0 && bytes == 0 && !engine->inflight_due &&
         (engine->caps.sq_shared == 0 || slots == 0))
         return "engine: peers wait in line, and nothing is in flight";

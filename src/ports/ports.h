@@ -113,9 +113,10 @@ struct weir_device_caps {
     bool blames;
     /* A WR that fails fails alone: its CQE says how, and its QP goes on as it was. In the error
      * state what was sent runs on to its real end, and nothing that was posted behind it is flushed
-     * before that; until then qp_destroy is EBUSY. Only where `blames`, and not where `ordered`. */
+     * before that; until then qp_destroy is EBUSY. A cancel, or a deadline, waits for that end,
+     * too. Only where `blames`, and not where `ordered`. */
     bool isolates;
-    bool completes_inline; /* post_send reports `done` WRs; those give no CQE */
+    bool completes_inline; /* post_send reports `done` WRs; those give no CQE; only where ordered */
     /* Receives go to one shared receive queue (qp == NULL in post_recv). The engine then
      * waits for no message behind a beacon: poll gives the messages that a QP took before it gives
      * the flush of what was posted to that QP in the error state. Buffers are taken in the
