@@ -55,11 +55,13 @@ static double error_of(const struct row *row) {
 
 static void print_row(FILE *out, const struct row *row, const struct histogram *latency) {
     char text[32], load[32] = "";
+    double error = 100 * error_of(row);
 
     if (row->load.percent > 0)
         snprintf(load, sizeof(load), "%g %%", row->load.percent);
     fprintf(out, "%-9s %9s", load, report_rate_text(row->target, text));
-    fprintf(out, " %9s %6.2f%%", report_rate_text(row->achieved, text), 100 * error_of(row));
+    fprintf(out, " %9s %6.2f%%", report_rate_text(row->achieved, text),
+            error > -0.005 ? 0 : error); /* and not -0.00 */
     for (size_t i = 0; i < QUANTILES; i++)
         fprintf(out, " %7s",
                 report_cell_text((double)histogram_quantile(latency, quantiles[i]), text));

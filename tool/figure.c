@@ -73,6 +73,8 @@ const char *figure_text(enum unit unit, double value, char *out) {
         return figure_text(UNIT_SHARE, value, out);
     case UNIT_SHARE:
         value *= 100;
+        if (fabs(value) < 0.005) /* and not -0.00 */
+            value = 0;
         snprintf(out, 32, "%.*f %%", fabs(value) < 9.995 ? 2 : fabs(value) < 999.5 ? 1 : 0, value);
         return out;
     case UNIT_NUMBER:

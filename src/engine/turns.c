@@ -297,12 +297,10 @@ static enum outcome post_before(weir_engine *engine, struct peer *peer) {
         return POST_MORE;
     if (!post_credits(engine, peer))
         return POST_FULL;
-    for (uint32_t list = LIST_WORDS; peer->live != NONE && engine->stats.wrs_posted == before;
-         list = LIST_CREDITS) {
-        post_waiters_of(engine, peer, list, 1, UINT64_MAX);
-        if (list == LIST_CREDITS)
-            break;
-    }
+    if (engine->stats.wrs_posted == before)
+        post_waiters_of(engine, peer, LIST_WORDS, 1, UINT64_MAX);
+    if (engine->stats.wrs_posted == before)
+        post_waiters_of(engine, peer, LIST_CREDITS, 1, UINT64_MAX);
     peer->credits_went = engine->stats.wrs_posted != before;
     return POST_MORE;
 }
@@ -338,15 +336,14 @@ void turns_inflight(weir_engine *engine) {
         uint64_t before = engine->stats.wrs_posted;
         enum outcome outcome = post_first(engine, peer);
         bool slots = inflight_lacks_slots(engine), went = engine->stats.wrs_posted != before;
-        if (peer->inflight_waits) /* again, for a SEND */
-            continue;
-        if (outcome == POST_FULL && !(slots && went)) {
+        bool again = peer->inflight_waits; /* for a SEND */
+        if (!again && outcome == POST_FULL && !(slots && went)) {
             inflight_push_front(engine, peer);
             return;
         }
         bool more = peer->live != NONE && peer->lists[LIST_PENDING].count > 0;
-        if (outcome == POST_FULL || (more && !is_stop(outcome)) ||
-            (went && owes_sends(engine, peer))) {
+        if (!again && (outcome == POST_FULL || (more && !is_stop(outcome)) ||
+                       (went && owes_sends(engine, peer)))) {
             if (more && engine->inflight_head != NONE)
                 peer_waits(engine, peer, slots ? WEIR_WAITING_SLOTS : WEIR_WAITING_INFLIGHT);
             inflight_push(engine, peer);
