@@ -2,8 +2,8 @@
 /* inflight.c: bytes in flight, the peers that wait to post, and for how long.
  *
  * Owns the account of bytes in flight and, where all QPs share a send queue, of its slots; the line
- * of peers that wait for either; the account of what a
- * peer's pending transfers wait for, and the pause of a QP whose device refused WRs that had slots.
+ * of peers that wait for either; the account of what a peer's pending transfers wait for, and the
+ * pause of a QP whose device refused WRs that had slots.
  * Invariant: while a peer is in line, inflight_room is LINE_BIAS less, so that the one comparison
  * that every post makes anyway keeps all other peers behind. Joining the line, and the turn of
  * the first in it, are turns.c's.
