@@ -73,7 +73,8 @@ def results(name, speed, k):
         return sweep(k * (speed if name == "sweep write" else 0.8))
     if name == "pace":
         return dict(row("64 KiB", k * 2.6e10, 65536, 30000, 3e10),
-                    rows=[{"percent": load, "target_bytes_per_s": load * 2.6e8, "error": -1e-3 * k,
+                    rows=[{"percent": load, "target_bytes_per_s": load * 2.6e8,
+                           "error": (-1e-3 if load > 1 else -1e-5) * k,
                            "achieved_bytes_per_s": load * 2.6e8, "ops_planned": 99, "ops": 99,
                            "submits_repeated": 0, "stalls": 0, "seconds": 1.0,
                            "latency_ns": latency((2500 + 90 * load) / k)} for load in LOADS])
