@@ -86,8 +86,9 @@ static void turn_for(uint64_t ns) {
         qw_turn(&world);
 }
 
-/* Nothing completes for longer than settle_grace_ns after a cancel, and after a deadline. What ran
- * on ends the transfer when it is over; a break would have ended it before. */
+/* Nothing completes for longer than settle_grace_ns after a cancel, and after a deadline. The
+ * transfer ends when what ran on is over; only a device that does not isolate has lost its session
+ * over it by then. */
 static void stopped_early(bool isolates, bool cancels) {
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     open_world(isolates);

@@ -65,7 +65,7 @@ static void take_notifications(uint32_t engine) {
         ;
 }
 
-/* Batches to all peers at once, with notifications both ways: no post beyond what the queue has
+/* Batches to all peers at once, some with notifications: no post beyond what the queue has
  * (qw_close), whatever its size; and nothing stays taken. */
 static void test_S1_slots_are_the_sums(void **state) {
     static const uint32_t slots[] = {1, 2, 3, SLOTS, 64};
@@ -89,8 +89,8 @@ static void test_S1_slots_are_the_sums(void **state) {
     }
 }
 
-/* One batch takes all slots; who comes later has its turn after one chain of the batch, and of each
- * that came before. */
+/* One batch takes all slots; a peer that comes later has its turn after one chain of the batch, and
+ * of each peer that came before. */
 static void test_S4_peers_wait_in_line_for_slots(void **state) {
     weir_transfer batch, others[PEERS + 1];
     (void)state;
@@ -107,7 +107,7 @@ static void test_S4_peers_wait_in_line_for_slots(void **state) {
     world.stalled = false;
     for (uint32_t p = 2; p <= PEERS; p++)
         assert_int_equal(qw_finish(&world, others[p]), WEIR_OK);
-    /* Each round, the batch had a chain of SLOTS at most; a notification takes a round of its own.
+    /* In each round the batch has a post at most; a notification takes a round of its own.
      */
     assert_true(qw_stats(&world).wrs_posted - before <= 2 * (SLOTS + PEERS + PEERS / 2));
     assert_int_equal(qw_status(&world, batch), WEIR_EINPROGRESS);
