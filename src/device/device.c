@@ -8,21 +8,36 @@ const struct weir_device_ops *const device_table[] = {
 #ifdef WEIR_HAVE_VERBS
     &verbs_device_ops,
 #endif
+#ifdef WEIR_HAVE_OFI
+    &ofi_device_ops,
+#endif
 };
 
 const size_t device_table_count = sizeof device_table / sizeof device_table[0];
 
-bool device_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
-    size_t others = 0;
-    while (shm_setting(others, get, out)) {
-        if (others++ == index)
-            return true;
-    }
+typedef bool setting_reader(size_t index, char *(*get)(const char *name),
+                            struct weir_device_setting *out);
+static setting_reader *const readers[] = {
+    shm_setting,
 #ifdef WEIR_HAVE_VERBS
-    return verbs_setting(index - others, get, out);
-#else
-    return false;
+    verbs_setting,
 #endif
+#ifdef WEIR_HAVE_OFI
+    ofi_setting,
+#endif
+};
+enum { READERS = sizeof readers / sizeof readers[0] };
+
+bool device_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
+    for (size_t i = 0, first = 0; i < READERS; i++) {
+        size_t own = 0;
+        for (; readers[i](own, get, out); own++) {
+            if (first + own == index)
+                return true;
+        }
+        first += own;
+    }
+    return false;
 }
 
 static char *nothing(const char *name) {

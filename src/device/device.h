@@ -16,6 +16,10 @@ extern const struct weir_device_ops shm_device_ops;
 /* RDMA devices, through libibverbs; only where the build has it (WEIR_HAVE_VERBS). */
 extern const struct weir_device_ops verbs_device_ops;
 
+/* Connected endpoints of libfabric, for TCP above all; only where the build has it
+ * (WEIR_HAVE_OFI). */
+extern const struct weir_device_ops ofi_device_ops;
+
 /* All backends, in the order of weir_device_query; the first is the default. */
 extern const struct weir_device_ops *const device_table[];
 extern const size_t device_table_count;
@@ -24,9 +28,10 @@ extern const size_t device_table_count;
  * getenv(3). */
 bool device_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 
-/* The variables that shm and verbs read, likewise. */
+/* The variables that each of them reads, likewise. */
 bool shm_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 bool verbs_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
+bool ofi_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 
 /* The name of the index-th; NULL past the last. */
 const char *device_variable(size_t index);

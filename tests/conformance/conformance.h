@@ -22,6 +22,9 @@ struct conformance_world {
     /* The driver under test lets peers read what they have no right to read: its fault, which
      * the suite sees and does not hold against the device. */
     bool reads_unchecked;
+    /* A message that finds no receive is waited with, as TCP waits with what nobody reads: it fails
+     * when its engine thinks that it has been long enough. */
+    bool sends_wait;
     void *self; /* the hooks' own */
 };
 

@@ -388,10 +388,35 @@ static void assert_counted(struct fixture *f, uint64_t before, uint32_t status) 
                   (unsigned long long)(now - before));
 }
 
+/* M2: a message that finds no receive waits, and is taken when there is one; nothing that is behind
+ * it is done before. */
+static void expect_wait(struct fixture *f) {
+    struct weir_wr wrs[2] = {make_wr(&f->a, WEIR_OP_SEND, 65536, 0, 8),
+                             make_wr(&f->a, WEIR_OP_WRITE, 65536, 65536, 8)};
+    struct weir_post post;
+    struct weir_cqe cqe;
+    fill(bytes_of(&f->a) + 65536, 8, 1);
+    memset(bytes_of(&f->b) + 65536, 0x55, 8);
+    assert_int_equal(f->ops->post_send(f->a.qp, wrs, 2, &post), 0);
+    settle(f);
+    assert_no_cqe(f, &f->a);
+    assert_int_equal(bytes_of(&f->b)[65536], 0x55);
+    assert_int_equal(post_recv(f, &f->b, 3, 0), 0);
+    for (int i = 0; i < 2; i++)
+        assert_true(wait_cqe(f, &f->a, &cqe) && cqe.status == WEIR_CQE_OK);
+    assert_true(wait_cqe(f, &f->b, &cqe) && cqe.wr_id == 3);
+    assert_memory_equal(bytes_of(&f->b) + 65536, bytes_of(&f->a) + 65536, 8);
+}
+
 /* M2: a message that finds no receive fails its QP: receivers are not waited for for ever. */
 void test_M2_no_receive_is_rnr(void **state) {
     struct fixture f;
     fixture_open(&f, state, true);
+    if (f.world->sends_wait) {
+        expect_wait(&f);
+        fixture_close(&f);
+        return;
+    }
     for (int round = 0; round < 2; round++) {
         struct weir_wr wrs[2] = {make_wr(&f.a, WEIR_OP_SEND, 65536, 0, 8),
                                  make_wr(&f.a, WEIR_OP_WRITE, 65536, 65536, 8)};

@@ -63,6 +63,7 @@ int conformance_pair_run(const struct conformance_pair *pair) {
         .close = world_close,
         .advance = world_advance,
         .reads_unchecked = pair->reads_unchecked,
+        .sends_wait = pair->sends_wait,
         .self = &own,
     };
     return conformance_run(&world);

@@ -12,6 +12,7 @@ struct conformance_pair {
     void (*choose)(const struct conformance_pair *pair, int index);
     uint32_t advance_ns;  /* what advance sleeps; 0: time passes by itself */
     bool reads_unchecked; /* as in conformance_world */
+    bool sends_wait;      /* likewise */
     bool sends_repeated;  /* as in engines_world */
     void *self;           /* the hook's own */
 };

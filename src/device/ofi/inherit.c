@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* inherit.c: the descriptors that libfabric opens, and no child of fork(2) may inherit (fork.h), nor
+ * a program that is executed: a connection lives as long as a descriptor of it is open anywhere,
+ * and a peer would write on to a process that is dead.
+ *
+ * libfabric does not say which socket an endpoint has. It is found by its two addresses, which no
+ * other socket of the host has. Owns nothing: a descriptor is its endpoint's. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "fork.h"
+#include "ofi.h"
+
+struct ends {
+    struct sockaddr_storage here, there;
+};
+
+/* Port and address, as bytes that can be compared. */
+static bool same(const struct sockaddr_storage *a, const struct sockaddr_storage *b) {
+    uint8_t address[2][OFI_ADDRESS_BYTES];
+    in_port_t port[2];
+    const struct sockaddr_storage *both[2] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        if (!ofi_address_of(both[i], address[i]))
+            return false;
+        port[i] = both[i]->ss_family == AF_INET
+                      ? ((const struct sockaddr_in *)both[i])->sin_port
+                      : ((const struct sockaddr_in6 *)both[i])->sin6_port;
+    }
+    return port[0] == port[1] && memcmp(address[0], address[1], OFI_ADDRESS_BYTES) == 0;
+}
+
+static bool is_end(int fd, const struct ends *ends) {
+    struct ends its = {.here = {0}};
+    socklen_t here = sizeof its.here, there = sizeof its.there;
+    return getsockname(fd, (struct sockaddr *)&its.here, &here) == 0 &&
+           getpeername(fd, (struct sockaddr *)&its.there, &there) == 0 &&
+           same(&its.here, &ends->here) && same(&its.there, &ends->there);
+}
+
+static int find(const struct ends *ends) {
+    DIR *all = opendir("/proc/self/fd");
+    int found = -1;
+    if (all == NULL)
+        return -1;
+    for (const struct dirent *at = readdir(all); at != NULL && found < 0; at = readdir(all)) {
+        int fd = atoi(at->d_name); /* "." and ".." are 0, which is looked at once more */
+        if (is_end(fd, ends))
+            found = fd;
+    }
+    closedir(all);
+    return found;
+}
+
+bool inherit_note_fd(int fd) {
+    int flags = fcntl(fd, F_GETFD);
+    return flags >= 0 && fcntl(fd, F_SETFD, flags | FD_CLOEXEC) == 0 && fork_note(fd);
+}
+
+void inherit_note(struct weir_qp *qp) {
+    struct ends ends = {.here = {0}};
+    size_t here = sizeof ends.here, there = sizeof ends.there;
+    if (fi_getname(&qp->ep->fid, &ends.here, &here) != 0 ||
+        fi_getpeer(qp->ep, &ends.there, &there) != 0)
+        return;
+    fork_hold();
+    int fd = find(&ends);
+    if (fd >= 0 && inherit_note_fd(fd))
+        qp->fd = fd;
+    fork_release();
+}
+
+void inherit_close(struct weir_qp *qp) {
+    fork_hold();
+    if (qp->fd >= 0)
+        fork_disown(qp->fd);
+    fi_close(&qp->ep->fid);
+    fork_release();
+    qp->fd = -1;
+    qp->ep = NULL;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* poll.c: completions, asynchronous events and sleeping.
+ *
+ * Owns the stash: completions that were taken from the provider, or made here by a flush, and not
+ * taken by the caller yet, in order. Each is of a WR or a receive that holds a slot until then, so
+ * there is room for all that QPs can have.
+ *
+ * A completion says that what was posted in front of it is over, too; one that names nothing that is
+ * under way is counted and dropped. */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "ofi.h"
+
+/* ---- the stash ---- */
+
+static struct ofi_raw *stash_at(const struct weir_device *device, uint32_t number) {
+    uint32_t at = device->stash_head + number;
+    return &device->stash[at < device->stash_size ? at : at - device->stash_size];
+}
+
+/* Twice as long each time, so that many QPs cost no more than a copy each. */
+static int grow(struct weir_device *device, uint32_t entries) {
+    const struct weir_env *env = &device->env;
+    uint32_t size = device->stash_size * 2 > entries ? device->stash_size * 2 : entries;
+    struct ofi_raw *stash = env->ops->alloc(env->self, (size_t)size * sizeof *stash);
+    if (stash == NULL)
+        return WEIR_ENOMEM;
+    for (uint32_t i = 0; i < device->stash_count; i++)
+        stash[i] = *stash_at(device, i);
+    if (device->stash != NULL)
+        env->ops->free(env->self, device->stash, (size_t)device->stash_size * sizeof *stash);
+    device->stash = stash;
+    device->stash_size = size;
+    device->stash_head = 0;
+    return WEIR_OK;
+}
+
+int stash_reserve(struct weir_device *device, uint32_t entries) {
+    uint32_t owed = device->stash_owed + entries;
+    int rc = owed > device->stash_size ? grow(device, owed) : WEIR_OK;
+    if (rc == WEIR_OK)
+        device->stash_owed = owed;
+    return rc;
+}
+
+void stash_forget(struct weir_device *device, const struct weir_qp *qp, uint32_t entries) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < device->stash_count; i++) {
+        if (stash_at(device, i)->qp != qp)
+            *stash_at(device, kept++) = *stash_at(device, i);
+    }
+    device->stash_count = kept;
+    device->stash_owed -= entries;
+}
+
+static void stash_put(struct weir_device *device, const struct ofi_raw *raw) {
+    *stash_at(device, device->stash_count++) = *raw;
+}
+
+/* ---- from the provider to the stash ---- */
+
+static void sent(struct weir_qp *qp, uint32_t position) {
+    uint32_t covered = ((position - qp->seen) & OFI_POSITION_MASK) + 1;
+    if (covered > qp->head - qp->seen) {
+        qp->device->nonsense++;
+        return;
+    }
+    qp->seen += covered;
+    stash_put(qp->device, &(struct ofi_raw){.qp = qp, .position = qp->seen - 1});
+}
+
+static void received(struct weir_qp *qp, uint32_t position, const struct fi_cq_msg_entry *entry) {
+    const struct ofi_receive *receive = &qp->receives[qp->rq_seen & qp->rq_mask];
+    if (qp->rq_seen == qp->rq_given || (qp->rq_seen & OFI_POSITION_MASK) != position ||
+        entry->len > receive->length) {
+        qp->device->nonsense++;
+        return;
+    }
+    stash_put(qp->device, &(struct ofi_raw){.qp = qp,
+                                            .position = qp->rq_seen,
+                                            .byte_length = (uint32_t)entry->len,
+                                            .recv = true,
+                                            .has_imm = (entry->flags & FI_REMOTE_CQ_DATA) != 0});
+    qp->rq_seen++;
+}
+
+static void take(struct weir_device *device, const struct fi_cq_msg_entry *entry) {
+    uint64_t context = (uint64_t)(uintptr_t)entry->op_context;
+    uint32_t position = (uint32_t)context & OFI_POSITION_MASK;
+    struct weir_qp *qp = qp_of_context(device, context);
+    if (qp == NULL)
+        return; /* it is gone */
+    switch (context >> OFI_KIND_SHIFT) {
+    case OFI_KIND_SEND:
+        sent(qp, position);
+        break;
+    case OFI_KIND_RECV:
+        received(qp, position, entry);
+        break;
+    case OFI_KIND_FENCE:
+        fence_answered(qp);
+        break;
+    default:
+        device->nonsense++;
+        break;
+    }
+}
+
+/* What did not succeed has ended its QP, whatever the provider says that it was. */
+static void take_error(struct weir_device *device) {
+    struct fi_cq_err_entry entry = {.err = 0};
+    if (fi_cq_readerr(device->cq, &entry, 0) <= 0)
+        return;
+    struct weir_qp *qp = qp_of_context(device, (uint64_t)(uintptr_t)entry.op_context);
+    if (qp != NULL)
+        qp_note_failure(qp);
+}
+
+void ofi_progress(struct weir_device *device) {
+    struct fi_cq_msg_entry entries[OFI_POLL_BATCH];
+    while (!device->lost) {
+        ssize_t got = fi_cq_read(device->cq, entries, OFI_POLL_BATCH);
+        if (got == -FI_EAVAIL) {
+            take_error(device);
+            continue;
+        }
+        device->lost = got > OFI_POLL_BATCH || (got < 0 && got != -FI_EAGAIN && got != -FI_EINTR);
+        if (got <= 0 || device->lost)
+            return;
+        for (ssize_t i = 0; i < got; i++)
+            take(device, &entries[i]);
+        if (got < OFI_POLL_BATCH)
+            return;
+    }
+}
+
+/* Those that completed before may have no completion of their own. */
+static void flush_sends(struct weir_qp *qp) {
+    for (; qp->seen != qp->head; qp->seen++) {
+        bool to_blame = qp->culprit_status != WEIR_CQE_OK && qp->culprit == qp->seen;
+        stash_put(qp->device,
+                  &(struct ofi_raw){.qp = qp,
+                                    .position = qp->seen,
+                                    .status = to_blame ? qp->culprit_status : WEIR_CQE_FLUSHED});
+    }
+}
+
+void ofi_flush(struct weir_qp *qp) {
+    flush_sends(qp);
+    for (; qp->rq_seen != qp->rq_head; qp->rq_seen++)
+        stash_put(qp->device, &(struct ofi_raw){.qp = qp,
+                                                .position = qp->rq_seen,
+                                                .status = WEIR_CQE_FLUSHED,
+                                                .recv = true});
+    qp->rq_given = qp->rq_head;
+}
+
+/* ---- to the caller ---- */
+
+static void deliver(const struct ofi_raw *raw, struct weir_cqe *cqe_out) {
+    struct weir_qp *qp = raw->qp;
+    *cqe_out = (struct weir_cqe){.status = raw->status, .recv = raw->recv};
+    if (raw->recv) {
+        qp->rq_tail = raw->position + 1;
+        cqe_out->wr_id = qp->receives[raw->position & qp->rq_mask].wr_id;
+        cqe_out->byte_length = raw->byte_length;
+        cqe_out->qp_tag = qp->tag;
+        cqe_out->has_imm = raw->has_imm;
+    } else {
+        qp->tail = raw->position + 1;
+        cqe_out->wr_id = qp->ids[raw->position & qp->id_mask];
+    }
+}
+
+static int take_stashed(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
+    int count = 0;
+    for (; count < max && device->stash_count > 0; count++) {
+        deliver(stash_at(device, 0), &cqes_out[count]);
+        device->stash_head =
+            device->stash_head + 1 < device->stash_size ? device->stash_head + 1 : 0;
+        device->stash_count--;
+    }
+    return count;
+}
+
+int ofi_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
+    device_lock(device);
+    device->polls++;
+    if (device->stash_count == 0) {
+        ofi_progress(device);
+        failures_see(device);
+    }
+    int count = take_stashed(device, cqes_out, max);
+    bool lost = device->lost;
+    device_unlock(device);
+    return count == 0 && lost ? WEIR_EDEVICE : count;
+}
+
+/* ---- events ---- */
+
+static bool tell(struct weir_qp *qp, struct weir_async *event_out) {
+    if (qp->tells_connected) {
+        qp->tells_connected = false;
+        *event_out = (struct weir_async){
+            .type = WEIR_ASYNC_CONNECTED, .qp_tag = qp->tag, .error = qp->connect_result};
+    } else if (qp->tells_fatal) {
+        qp->tells_fatal = false;
+        *event_out = (struct weir_async){.type = WEIR_ASYNC_QP_FATAL, .qp_tag = qp->tag};
+    } else {
+        return false;
+    }
+    qp->device->untold--;
+    return true;
+}
+
+int ofi_events(struct weir_device *device, struct weir_async *events_out, int max) {
+    int count = 0;
+    device_lock(device);
+    device->polls++;
+    connect_look(device);
+    failures_see(device);
+    for (uint32_t i = 0; count < max && device->untold > 0 && i < OFI_QPS_MAX; i++) {
+        while (count < max && device->qps[i] != NULL && tell(device->qps[i], &events_out[count]))
+            count++;
+    }
+    if (count < max && device->lost && !device->lost_told) {
+        device->lost_told = true;
+        events_out[count++] =
+            (struct weir_async){.type = WEIR_ASYNC_DEVICE_FATAL, .qp_tag = UINT32_MAX};
+    }
+    device_unlock(device);
+    return count;
+}
+
+/* ---- sleeping ---- */
+
+int ofi_fd(struct weir_device *device) {
+    return device->epoll_fd;
+}
+
+void ofi_wake(struct weir_device *device) {
+    uint64_t one = 1;
+    if (write(device->event_fd, &one, sizeof one) < 0)
+        return; /* it is full: readable */
+}
+
+static bool has_news(const struct weir_device *device) {
+    return device->stash_count > 0 || device->untold > 0 || (device->lost && !device->lost_told);
+}
+
+/* fi_poll(3), fi_trywait: a descriptor of a provider may be slept on when that said so. A provider
+ * that never says so, and completes nothing either, is slept on all the same, and looked at
+ * again when it is its turn. */
+enum { TRIES = 16 };
+
+int ofi_arm(struct weir_device *device) {
+    struct fid *fids[2] = {&device->cq->fid, &device->eq->fid};
+    int rc = -FI_EAGAIN;
+    device_lock(device);
+    device->polls++;
+    for (int i = 0; rc != 0 && i < TRIES && !has_news(device); i++) {
+        ofi_progress(device);
+        connect_look(device);
+        failures_see(device);
+        rc = device->lost ? 0 : fi_trywait(device->fabric, fids, 2);
+    }
+    bool news = has_news(device);
+    device_unlock(device);
+    return news ? WEIR_EAGAIN : WEIR_OK;
+}
+
+/* What is there is taken to the stash, so that descriptors which stay readable until then are not. */
+void ofi_disarm(struct weir_device *device) {
+    struct pollfd ready[2] = {{.fd = device->cq_fd, .events = POLLIN},
+                              {.fd = device->eq_fd, .events = POLLIN}};
+    uint64_t taken;
+    device_lock(device);
+    device->polls++;
+    if (read(device->event_fd, &taken, sizeof taken) < 0)
+        taken = 0; /* nobody had woken us */
+    for (int i = 0; i < TRIES && poll(ready, 2, 0) > 0; i++) {
+        ofi_progress(device);
+        connect_look(device);
+        failures_see(device);
+    }
+    device_unlock(device);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* select.c: which provider, domain and address a device has.
+ *
+ * The provider is libfabric's tcp, unless another one was asked for; it has to have connected
+ * endpoints that read and write, and complete when the target has the bytes. Of its addresses the
+ * best is taken that peers elsewhere may reach: IPv4, IPv6, and loopback as the last. An address of
+ * a link only is none that another host could be told.
+ *
+ * Owns the note: what was taken, or what is missing. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ofi.h"
+
+#define PROVIDER "tcp"
+/* Newer than the headers, libfabric could give more than this was built for. */
+#define API_VERSION FI_VERSION(1, 17)
+
+/* ---- addresses ---- */
+
+static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}; /* ::ffff:a.b.c.d */
+
+bool ofi_address_of(const void *socket_address, uint8_t address_out[OFI_ADDRESS_BYTES]) {
+    const struct sockaddr *any = socket_address;
+    if (any == NULL)
+        return false;
+    if (any->sa_family == AF_INET) {
+        memcpy(address_out, mapped, sizeof mapped);
+        memcpy(address_out + sizeof mapped, &((const struct sockaddr_in *)socket_address)->sin_addr,
+               4);
+        return true;
+    }
+    if (any->sa_family != AF_INET6)
+        return false;
+    memcpy(address_out, &((const struct sockaddr_in6 *)socket_address)->sin6_addr,
+           OFI_ADDRESS_BYTES);
+    return true;
+}
+
+int ofi_address_rank(const uint8_t address[OFI_ADDRESS_BYTES]) {
+    static const uint8_t zero[15] = {0};
+    if (memcmp(address, mapped, sizeof mapped) == 0) {
+        const uint8_t *v4 = address + sizeof mapped;
+        if (v4[0] == 127)
+            return OFI_ADDRESS_LOOPBACK;
+        /* this network, link-local, multicast, broadcast */
+        return v4[0] == 0 || (v4[0] == 169 && v4[1] == 254) || v4[0] >= 224 ? OFI_ADDRESS_NONE
+                                                                           : OFI_ADDRESS_IPV4;
+    }
+    if (memcmp(address, zero, sizeof zero) == 0)
+        return address[15] == 1 ? OFI_ADDRESS_LOOPBACK : OFI_ADDRESS_NONE;
+    if (address[0] == 0xff || (address[0] == 0xfe && (address[1] & 0xc0) == 0x80))
+        return OFI_ADDRESS_NONE;
+    return OFI_ADDRESS_IPV6;
+}
+
+static int rank_of(const struct fi_info *info) {
+    uint8_t address[OFI_ADDRESS_BYTES];
+    return ofi_address_of(info->src_addr, address) ? ofi_address_rank(address) : OFI_ADDRESS_NONE;
+}
+
+/* ---- asking libfabric ---- */
+
+static void set_hints(struct fi_info *hints, const struct ofi_settings *settings) {
+    hints->caps = FI_MSG | FI_RMA;
+    hints->ep_attr->type = FI_EP_MSG;
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    hints->domain_attr->threading = FI_THREAD_SAFE;
+    hints->tx_attr->comp_order = FI_ORDER_STRICT;
+    hints->tx_attr->msg_order = FI_ORDER_WAW | FI_ORDER_SAW | FI_ORDER_SAS;
+    /* freed with the hints */
+    hints->fabric_attr->prov_name =
+        strdup(settings->provider[0] != '\0' ? settings->provider : PROVIDER);
+    if (settings->domain[0] != '\0')
+        hints->domain_attr->name = strdup(settings->domain);
+}
+
+/* A negated errno of libfabric's. depth: of the send queue that is asked for; 0: its own. */
+static int ask(const struct ofi_library *library, const struct ofi_settings *settings, size_t depth,
+               struct fi_info **info_out) {
+    struct fi_info *hints = library->dupinfo(NULL);
+    if (hints == NULL)
+        return -FI_ENOMEM;
+    set_hints(hints, settings);
+    hints->tx_attr->size = hints->rx_attr->size = depth;
+    const char *node = settings->address[0] != '\0' ? settings->address : NULL;
+    int rc = library->getinfo(API_VERSION, node, NULL, node != NULL ? FI_SOURCE | FI_NUMERICHOST : 0,
+                              hints, info_out);
+    library->freeinfo(hints);
+    return rc;
+}
+
+/* What this device does not do for a provider, it does not take. */
+static bool is_fit(const struct fi_info *info) {
+    return info->mode == 0 && info->ep_attr->rx_ctx_cnt != FI_SHARED_CONTEXT &&
+           info->domain_attr->mr_key_size <= sizeof(uint64_t) && rank_of(info) != OFI_ADDRESS_NONE;
+}
+
+static const struct fi_info *best(const struct fi_info *list) {
+    const struct fi_info *found = NULL;
+    for (const struct fi_info *at = list; at != NULL; at = at->next) {
+        if (is_fit(at) && (found == NULL || rank_of(at) > rank_of(found)))
+            found = at;
+    }
+    return found;
+}
+
+/* ---- saying it ---- */
+
+static void note_missing(const struct ofi_settings *settings, bool none_fits, char *note_out) {
+    const char *provider = settings->provider[0] != '\0' ? settings->provider : PROVIDER;
+    int used = snprintf(note_out, OFI_NOTE_MAX, "no %s of provider %.24s",
+                        none_fits ? "address" : "endpoint", provider);
+    if (settings->domain[0] != '\0')
+        used += snprintf(note_out + used, OFI_NOTE_MAX - (size_t)used, ", domain %.24s",
+                         settings->domain);
+    if (settings->address[0] != '\0')
+        snprintf(note_out + used, OFI_NOTE_MAX - (size_t)used, ", at address %.40s",
+                 settings->address);
+    ofi_note_clean(note_out);
+}
+
+static void note_taken(const struct ofi_library *library, const struct fi_info *info,
+                       char *note_out) {
+    uint8_t address[OFI_ADDRESS_BYTES];
+    char text[INET6_ADDRSTRLEN] = "?";
+    uint32_t version = library->version();
+    if (ofi_address_of(info->src_addr, address)) {
+        bool is_v4 = memcmp(address, mapped, sizeof mapped) == 0;
+        inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? address + sizeof mapped : address, text,
+                  sizeof text);
+    }
+    snprintf(note_out, OFI_NOTE_MAX, "%.24s on %.24s, address %s; libfabric %u.%u",
+             info->fabric_attr->prov_name, info->domain_attr->name, text, FI_MAJOR(version),
+             FI_MINOR(version));
+    ofi_note_clean(note_out);
+}
+
+int ofi_select(const struct ofi_library *library, const struct ofi_settings *settings,
+               struct ofi_choice *choice_out) {
+    struct fi_info *list = NULL;
+    int rc = ask(library, settings, OFI_DEPTH_WANTED, &list);
+    if (rc != 0)
+        rc = ask(library, settings, 0, &list);
+    if (rc == -FI_ENOMEM)
+        return WEIR_ENOMEM;
+    const struct fi_info *found = rc == 0 ? best(list) : NULL;
+    choice_out->info = found != NULL ? library->dupinfo(found) : NULL;
+    if (found == NULL)
+        note_missing(settings, rc == 0, choice_out->note);
+    else
+        note_taken(library, found, choice_out->note);
+    if (rc == 0)
+        library->freeinfo(list);
+    if (found == NULL)
+        return WEIR_ENODEVICE;
+    return choice_out->info != NULL ? WEIR_OK : WEIR_ENOMEM;
+}
