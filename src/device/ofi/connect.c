@@ -141,8 +141,7 @@ void connect_end(struct weir_qp *qp, int result) {
 
 /* ---- dialling ---- */
 
-static void write_socket_address(const struct ofi_address *address,
-                                 struct sockaddr_storage *out) {
+static void write_socket_address(const struct ofi_address *address, struct sockaddr_storage *out) {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     memset(out, 0, sizeof *out);
     if (memcmp(address->ip, mapped, sizeof mapped) == 0) {

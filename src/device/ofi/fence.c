@@ -4,9 +4,9 @@
  * A provider that copies for its peers looks at a key when the header of an access arrives. The
  * bytes of a write go on landing after that, and those of a read are taken from memory when they
  * are sent, whatever becomes of the region meanwhile (seen with tcp of libfabric 1.17: all of
- * 64 MiB landed after fi_close(3) of the region had returned). So the peer is asked: a word of it is
- * read, by the same connection. Its provider answers in the order of its stream, so each write that
- * was on its way before the answer has landed when that is here; and the question goes behind
+ * 64 MiB landed after fi_close(3) of the region had returned). So the peer is asked: a word of it
+ * is read, by the same connection. Its provider answers in the order of its stream, so each write
+ * that was on its way before the answer has landed when that is here; and the question goes behind
  * the answers that this side owes, so that each read from before has its bytes. An access whose
  * header comes later finds no region.
  *
@@ -15,7 +15,8 @@
 
 static void ask(struct weir_qp *qp) {
     struct weir_device *device = qp->device;
-    struct iovec to = {.iov_base = &device->fence_words[1], .iov_len = sizeof device->fence_words[1]};
+    struct iovec to = {.iov_base = &device->fence_words[1],
+                       .iov_len = sizeof device->fence_words[1]};
     struct fi_rma_iov from = {
         .addr = qp->there.fence_raddr, .len = to.iov_len, .key = qp->there.fence_key};
     struct fi_msg_rma read = {.msg_iov = &to,

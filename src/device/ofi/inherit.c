@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inherit.c: the descriptors that libfabric opens, and no child of fork(2) may inherit (fork.h), nor
- * a program that is executed: a connection lives as long as a descriptor of it is open anywhere,
- * and a peer would write on to a process that is dead.
+/* inherit.c: the descriptors that libfabric opens, and no child of fork(2) may inherit (fork.h),
+ * nor a program that is executed: a connection lives as long as a descriptor of it is open
+ * anywhere, and a peer would write on to a process that is dead.
  *
  * libfabric does not say which socket an endpoint has. It is found by its two addresses, which no
  * other socket of the host has. Owns nothing: a descriptor is its endpoint's. */
@@ -28,9 +28,8 @@ static bool same(const struct sockaddr_storage *a, const struct sockaddr_storage
     for (int i = 0; i < 2; i++) {
         if (!ofi_address_of(both[i], address[i]))
             return false;
-        port[i] = both[i]->ss_family == AF_INET
-                      ? ((const struct sockaddr_in *)both[i])->sin_port
-                      : ((const struct sockaddr_in6 *)both[i])->sin6_port;
+        port[i] = both[i]->ss_family == AF_INET ? ((const struct sockaddr_in *)both[i])->sin_port
+                                                : ((const struct sockaddr_in6 *)both[i])->sin6_port;
     }
     return port[0] == port[1] && memcmp(address[0], address[1], OFI_ADDRESS_BYTES) == 0;
 }

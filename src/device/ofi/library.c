@@ -2,8 +2,8 @@
 /* library.c: libfabric, loaded when a device of it is asked for.
  *
  * It is not linked: programs that never ask for this device would load it all the same, and with it
- * the libraries of all its providers, of which one (libinfinipath) takes SIGSEGV, SIGTERM and others
- * for itself when it is loaded. These signals stay as they were before.
+ * the libraries of all its providers, of which one (libinfinipath) takes SIGSEGV, SIGTERM and
+ * others for itself when it is loaded. These signals stay as they were before.
  *
  * Owns the one table of its functions, which is written once and the same for all devices. The
  * library is never unloaded. */

@@ -11,8 +11,8 @@
  * provider when the header of an access arrives; this side looks at its own bounds, and at the
  * peer's, before anything is sent.
  *
- * After a region is closed its key names nothing, but bytes of an access that began before may still
- * be landing, and a read may still be answered from it: fence.c says when that is over. */
+ * After a region is closed its key names nothing, but bytes of an access that began before may
+ * still be landing, and a read may still be answered from it: fence.c says when that is over. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>
@@ -22,15 +22,15 @@
 #include "fork.h"
 #include "ofi.h"
 
-#define PAGE_BYTES    UINT64_C(4096)
-#define HUGE_BYTES    (UINT64_C(2) << 20)
-#define LENGTH_MAX    (UINT64_C(1) << 46)
-#define INDEX_BITS    20
-#define INDEX_MASK    ((1u << INDEX_BITS) - 1)
-#define GENERATION    (1u << INDEX_BITS)
-#define RELEASE_NS    UINT64_C(100000000)   /* that a call waits for peers */
-#define SILENCE_NS    UINT64_C(10000000000) /* then those that do not answer lose their sessions */
-#define LOOK_NS       50000
+#define PAGE_BYTES UINT64_C(4096)
+#define HUGE_BYTES (UINT64_C(2) << 20)
+#define LENGTH_MAX (UINT64_C(1) << 46)
+#define INDEX_BITS 20
+#define INDEX_MASK ((1u << INDEX_BITS) - 1)
+#define GENERATION (1u << INDEX_BITS)
+#define RELEASE_NS UINT64_C(100000000)   /* that a call waits for peers */
+#define SILENCE_NS UINT64_C(10000000000) /* then those that do not answer lose their sessions */
+#define LOOK_NS    50000
 _Static_assert(OFI_REGIONS_MAX <= GENERATION && OFI_IMPORTS_MAX <= GENERATION, "each has a number");
 
 /* ---- the tables ---- */
@@ -66,8 +66,7 @@ void ofi_memory_close(struct weir_device *device) {
 static int regions_more(struct weir_device *device) {
     if (device->region_chunks == OFI_REGIONS_MAX / OFI_CHUNK)
         return WEIR_EAGAIN;
-    struct ofi_region *chunk =
-        device->env.ops->alloc(device->env.self, OFI_CHUNK * sizeof *chunk);
+    struct ofi_region *chunk = device->env.ops->alloc(device->env.self, OFI_CHUNK * sizeof *chunk);
     if (chunk == NULL)
         return WEIR_ENOMEM;
     uint32_t first = device->region_chunks * OFI_CHUNK;

@@ -105,8 +105,7 @@ static int open_fence(struct weir_device *device) {
         return ofi_error(rc);
     device->fence_key = fi_mr_key(device->fence_mr);
     device->fence_desc = fi_mr_desc(device->fence_mr);
-    device->fence_raddr =
-        device->virtual_addresses ? (uint64_t)(uintptr_t)device->fence_words : 0;
+    device->fence_raddr = device->virtual_addresses ? (uint64_t)(uintptr_t)device->fence_words : 0;
     return WEIR_OK;
 }
 
@@ -120,8 +119,7 @@ static int open_descriptors(struct weir_device *device) {
     int fds[4] = {device->cq_fd, device->eq_fd, device->event_fd, device->timer_fd};
     for (int i = 0; i < 4; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
-        if (!noted || fds[i] < 0 ||
-            epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
+        if (!noted || fds[i] < 0 || epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
             return WEIR_EMFILE;
     }
     return WEIR_OK;

@@ -121,8 +121,8 @@ bool ofi_address_of(const void *socket_address, uint8_t address_out[OFI_ADDRESS_
 /* Where a QP is reached. */
 struct ofi_address {
     uint8_t ip[OFI_ADDRESS_BYTES];
-    uint16_t port;   /* host byte order */
-    uint64_t cookie; /* which QP is meant; random, never 0 */
+    uint16_t port;                   /* host byte order */
+    uint64_t cookie;                 /* which QP is meant; random, never 0 */
     uint64_t fence_key, fence_raddr; /* of a word that may be read and written, and says nothing */
 };
 /* A peer's memory. */
@@ -148,7 +148,19 @@ enum ofi_state {
 };
 
 /* How far the connection is; see connect.c. */
-enum ofi_link { OFI_LINK_NONE = 0, OFI_LINK_DIALLED, OFI_LINK_ACCEPTED, OFI_LINK_UP, OFI_LINK_DOWN };
+enum ofi_link {
+    OFI_LINK_NONE = 0,
+    OFI_LINK_DIALLED,
+    OFI_LINK_ACCEPTED,
+    OFI_LINK_UP,
+    OFI_LINK_DOWN
+};
+
+struct ofi_send {
+    uint64_t wr_id;
+    bool reads; /* and has not completed */
+    bool is_signalled;
+};
 
 struct ofi_receive {
     uint64_t wr_id;
@@ -158,28 +170,28 @@ struct ofi_receive {
 
 struct weir_qp {
     struct weir_device *device;
-    struct fid_ep *ep;        /* NULL: none */
-    uint64_t *ids;            /* [id_mask + 1] the callers' wr_ids, by position */
-    struct ofi_receive *receives; /* [rq_mask + 1] by position */
-    uint64_t id_base;         /* of its contexts: generation and QP */
+    struct fid_ep *ep;            /* NULL: none */
+    struct ofi_send *sends;       /* [sq_mask + 1] by position */
+    struct ofi_receive *receives; /* [rq_mask + 1] likewise */
+    uint64_t id_base;             /* of its contexts: generation and QP */
     /* Positions of sends: tail <= seen <= head, modulo 2^32. Those before tail were polled, those
      * before seen completed. */
     uint32_t head, seen, tail;
     uint32_t rq_head, rq_seen, rq_tail; /* likewise; of receives, */
     uint32_t rq_given;                  /* of which those before this one are the provider's */
-    uint32_t sq_depth, rq_depth, id_mask, rq_mask;
+    uint32_t sq_depth, rq_depth, sq_mask, rq_mask;
     uint32_t state; /* enum ofi_state */
     uint32_t tag;
     uint32_t recv_bytes_max;
     uint32_t index;
-    uint32_t culprit; /* the position of the WR that this side refused; with its status: */
+    uint32_t culprit;        /* the position of the WR that this side refused; with its status: */
     uint32_t culprit_status; /* enum weir_cqe_status; OK: there is none */
 
     struct ofi_address own, there; /* there: once qp_connect was called */
     enum ofi_link link;
-    bool waits;       /* CONNECTING: for the other side's call */
-    uint64_t caller;  /* LINK_ACCEPTED and after: who dialled, by cookie */
-    uint64_t due_ns;  /* CONNECTING: then it dials, or gives up */
+    bool waits;      /* CONNECTING: for the other side's call */
+    uint64_t caller; /* LINK_ACCEPTED and after: who dialled, by cookie */
+    uint64_t due_ns; /* CONNECTING: then it dials, or gives up */
     int connect_result;
     bool tells_connected, tells_fatal; /* to be told by events */
     bool failing;                      /* in the device's list of those, by next_failing */
@@ -244,9 +256,9 @@ struct weir_device {
     uint64_t fence_words[2]; /* what peers read, and where we read to */
     uint8_t ip[OFI_ADDRESS_BYTES];
     uint16_t port;
-    bool local_keys;     /* FI_MR_LOCAL: buffers need a region of the provider's */
+    bool local_keys; /* FI_MR_LOCAL: buffers need a region of the provider's */
     bool virtual_addresses;
-    int cq_fd, eq_fd;    /* the provider's */
+    int cq_fd, eq_fd; /* the provider's */
     int epoll_fd, timer_fd, event_fd;
 
     struct weir_qp *qps[OFI_QPS_MAX];
@@ -255,11 +267,11 @@ struct weir_device {
     uint32_t connecting; /* QPs with a due_ns */
     uint32_t untold;     /* events that QPs have to tell */
     struct weir_qp *failing;
-    struct ofi_raw *stash; /* [stash_size] a ring */
+    struct ofi_raw *stash;                                    /* [stash_size] a ring */
     uint32_t stash_size, stash_head, stash_count, stash_owed; /* owed: what QPs may fill */
-    uint64_t polls;      /* by the engine */
-    uint64_t fence;      /* the last number of one */
-    uint64_t nonsense;   /* completions that name nothing */
+    uint64_t polls;                                           /* by the engine */
+    uint64_t fence;                                           /* the last number of one */
+    uint64_t nonsense;                                        /* completions that name nothing */
     bool lost, lost_told;
 
     struct ofi_import *imports[OFI_IMPORTS_MAX / OFI_CHUNK];
@@ -344,6 +356,8 @@ int stash_reserve(struct weir_device *device, uint32_t entries);
 void stash_forget(struct weir_device *device, const struct weir_qp *qp, uint32_t entries);
 /* Whoever sleeps wakes. */
 void ofi_wake(struct weir_device *device);
+/* In the engine's place: takes what is there, and wakes it if that is for it. */
+void ofi_serve(struct weir_device *device);
 int ofi_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max);
 int ofi_events(struct weir_device *device, struct weir_async *events_out, int max);
 int ofi_fd(struct weir_device *device);

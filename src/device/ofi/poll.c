@@ -5,8 +5,10 @@
  * taken by the caller yet, in order. Each is of a WR or a receive that holds a slot until then, so
  * there is room for all that QPs can have.
  *
- * A completion says that what was posted in front of it is over, too; one that names nothing that is
- * under way is counted and dropped. */
+ * A completion says that what was posted in front of it is over, too. The target takes one stream
+ * in its order, so that is so of writes and messages by themselves; that the answers to reads come
+ * in their order is no promise of libfabric's, so each has a completion, which is looked for. A
+ * completion that names nothing that is under way is counted and dropped. */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,12 +65,30 @@ static void stash_put(struct weir_device *device, const struct ofi_raw *raw) {
 
 /* ---- from the provider to the stash ---- */
 
+/* Whether a read that was posted before this position has not completed. */
+static bool reads_before(const struct weir_qp *qp, uint32_t covered) {
+    bool found = false;
+    for (uint32_t i = 0; i + 1 < covered && !found; i++)
+        found = qp->sends[(qp->seen + i) & qp->sq_mask].reads;
+    return found;
+}
+
+/* A provider that does not complete in order is none that this device can have. */
 static void sent(struct weir_qp *qp, uint32_t position) {
     uint32_t covered = ((position - qp->seen) & OFI_POSITION_MASK) + 1;
     if (covered > qp->head - qp->seen) {
         qp->device->nonsense++;
         return;
     }
+    struct ofi_send *send = &qp->sends[(qp->seen + covered - 1) & qp->sq_mask];
+    if (reads_before(qp, covered)) {
+        qp->device->nonsense++;
+        qp_note_failure(qp);
+        return;
+    }
+    send->reads = false;
+    if (!send->is_signalled)
+        return;
     qp->seen += covered;
     stash_put(qp->device, &(struct ofi_raw){.qp = qp, .position = qp->seen - 1});
 }
@@ -152,10 +172,9 @@ static void flush_sends(struct weir_qp *qp) {
 void ofi_flush(struct weir_qp *qp) {
     flush_sends(qp);
     for (; qp->rq_seen != qp->rq_head; qp->rq_seen++)
-        stash_put(qp->device, &(struct ofi_raw){.qp = qp,
-                                                .position = qp->rq_seen,
-                                                .status = WEIR_CQE_FLUSHED,
-                                                .recv = true});
+        stash_put(qp->device,
+                  &(struct ofi_raw){
+                      .qp = qp, .position = qp->rq_seen, .status = WEIR_CQE_FLUSHED, .recv = true});
     qp->rq_given = qp->rq_head;
 }
 
@@ -172,7 +191,7 @@ static void deliver(const struct ofi_raw *raw, struct weir_cqe *cqe_out) {
         cqe_out->has_imm = raw->has_imm;
     } else {
         qp->tail = raw->position + 1;
-        cqe_out->wr_id = qp->ids[raw->position & qp->id_mask];
+        cqe_out->wr_id = qp->sends[raw->position & qp->sq_mask].wr_id;
     }
 }
 
@@ -200,6 +219,19 @@ int ofi_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
     return count == 0 && lost ? WEIR_EDEVICE : count;
 }
 
+/* Something for the caller. */
+static bool has_news(const struct weir_device *device) {
+    return device->stash_count > 0 || device->untold > 0 || (device->lost && !device->lost_told);
+}
+
+/* All that there may be to see. */
+static void look(struct weir_device *device) {
+    device->polls++;
+    ofi_progress(device);
+    connect_look(device);
+    failures_see(device);
+}
+
 /* ---- events ---- */
 
 static bool tell(struct weir_qp *qp, struct weir_async *event_out) {
@@ -220,9 +252,7 @@ static bool tell(struct weir_qp *qp, struct weir_async *event_out) {
 int ofi_events(struct weir_device *device, struct weir_async *events_out, int max) {
     int count = 0;
     device_lock(device);
-    device->polls++;
-    connect_look(device);
-    failures_see(device);
+    look(device);
     for (uint32_t i = 0; count < max && device->untold > 0 && i < OFI_QPS_MAX; i++) {
         while (count < max && device->qps[i] != NULL && tell(device->qps[i], &events_out[count]))
             count++;
@@ -248,8 +278,24 @@ void ofi_wake(struct weir_device *device) {
         return; /* it is full: readable */
 }
 
-static bool has_news(const struct weir_device *device) {
-    return device->stash_count > 0 || device->untold > 0 || (device->lost && !device->lost_told);
+static void wake_taken(struct weir_device *device) {
+    uint64_t taken;
+    if (read(device->event_fd, &taken, sizeof taken) < 0)
+        return; /* there was none */
+}
+
+/* Whoever sleeps is woken before a peer can know that there is something. */
+void ofi_serve(struct weir_device *device) {
+    struct pollfd ready[2] = {{.fd = device->cq_fd, .events = POLLIN},
+                              {.fd = device->eq_fd, .events = POLLIN}};
+    if (device->lost || poll(ready, 2, 0) <= 0)
+        return;
+    ofi_wake(device);
+    ofi_progress(device);
+    connect_look(device);
+    failures_see(device);
+    if (!has_news(device))
+        wake_taken(device);
 }
 
 /* fi_poll(3), fi_trywait: a descriptor of a provider may be slept on when that said so. A provider
@@ -261,11 +307,8 @@ int ofi_arm(struct weir_device *device) {
     struct fid *fids[2] = {&device->cq->fid, &device->eq->fid};
     int rc = -FI_EAGAIN;
     device_lock(device);
-    device->polls++;
     for (int i = 0; rc != 0 && i < TRIES && !has_news(device); i++) {
-        ofi_progress(device);
-        connect_look(device);
-        failures_see(device);
+        look(device);
         rc = device->lost ? 0 : fi_trywait(device->fabric, fids, 2);
     }
     bool news = has_news(device);
@@ -273,19 +316,17 @@ int ofi_arm(struct weir_device *device) {
     return news ? WEIR_EAGAIN : WEIR_OK;
 }
 
-/* What is there is taken to the stash, so that descriptors which stay readable until then are not. */
+/* What is there is taken to the stash, so that descriptors which stay readable until then are not.
+ */
 void ofi_disarm(struct weir_device *device) {
     struct pollfd ready[2] = {{.fd = device->cq_fd, .events = POLLIN},
                               {.fd = device->eq_fd, .events = POLLIN}};
-    uint64_t taken;
+    struct fid *fids[2] = {&device->cq->fid, &device->eq->fid};
     device_lock(device);
-    device->polls++;
-    if (read(device->event_fd, &taken, sizeof taken) < 0)
-        taken = 0; /* nobody had woken us */
-    for (int i = 0; i < TRIES && poll(ready, 2, 0) > 0; i++) {
-        ofi_progress(device);
-        connect_look(device);
-        failures_see(device);
+    wake_taken(device);
+    for (int i = 0; i < TRIES && !device->lost && poll(ready, 2, 0) > 0; i++) {
+        look(device);
+        (void)fi_trywait(device->fabric, fids, 2); /* some take a signal back only there */
     }
     device_unlock(device);
 }

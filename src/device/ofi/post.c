@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* post.c: work requests to the provider.
  *
- * Owns the account of slots: a queue takes no more than its granted depth. A slot is free again when
- * a completion that covers it was polled; the position in its context says which.
+ * Owns the account of slots: a queue takes no more than its granted depth. A slot is free again
+ * when a completion that covers it was polled; the position in its context says which.
  *
  * A WR whose own memory is not registered ends its QP without a byte being sent. One whose target
  * lies outside of what was imported is sent with a key that names nothing, so that it is refused in
@@ -28,7 +28,8 @@ struct gathered {
 /* Bytes that are copied in the post may lie in any memory. False: they are not ours to send. */
 static bool gather(const struct weir_device *device, const struct weir_wr *wr,
                    struct gathered *out) {
-    const struct weir_sge one = {.laddr = wr->laddr, .length = (uint32_t)wr->length, .lkey = wr->lkey};
+    const struct weir_sge one = {
+        .laddr = wr->laddr, .length = (uint32_t)wr->length, .lkey = wr->lkey};
     const struct weir_sge *pieces =
         wr->pieces > 0 ? (const struct weir_sge *)(uintptr_t)wr->laddr : &one;
     out->count = wr->pieces > 0 ? wr->pieces : wr->length > 0;
@@ -66,7 +67,12 @@ static ssize_t send(struct weir_qp *qp, const struct gathered *from, void *conte
     return fi_sendmsg(qp->ep, &message, flags);
 }
 
-/* A negated errno of libfabric's, or a positive enum weir_cqe_status: this side refuses it. */
+static bool is_read(const struct weir_wr *wr) {
+    return wr->opcode == WEIR_OP_READ && wr->length > 0;
+}
+
+/* Each read has a completion, see poll.c. A negated errno of libfabric's, or a positive enum
+ * weir_cqe_status: this side refuses it. */
 static ssize_t give(struct weir_qp *qp, const struct weir_wr *wr) {
     struct gathered local;
     struct fi_rma_iov remote;
@@ -86,8 +92,8 @@ static ssize_t give(struct weir_qp *qp, const struct weir_wr *wr) {
                                  .rma_iov = &remote,
                                  .rma_iov_count = 1,
                                  .context = context};
-    if (wr->opcode == WEIR_OP_READ && wr->length > 0)
-        return fi_readmsg(qp->ep, &message, is_signalled ? FI_COMPLETION : 0);
+    if (is_read(wr))
+        return fi_readmsg(qp->ep, &message, FI_COMPLETION);
     return fi_writemsg(qp->ep, &message, flags);
 }
 
@@ -101,7 +107,10 @@ static int post_one(struct weir_qp *qp, const struct weir_wr *wr) {
     ssize_t rc = qp->state == OFI_READY ? give(qp, wr) : WEIR_CQE_FLUSHED;
     if (OFI_UNLIKELY(rc == -FI_EAGAIN))
         return WEIR_EAGAIN;
-    qp->ids[qp->head & qp->id_mask] = wr->wr_id;
+    qp->sends[qp->head & qp->sq_mask] =
+        (struct ofi_send){.wr_id = wr->wr_id,
+                          .reads = rc == 0 && is_read(wr),
+                          .is_signalled = (wr->flags & WEIR_WR_SIGNALED) != 0};
     if (OFI_UNLIKELY(rc > 0) && qp->state == OFI_READY) {
         qp->culprit = qp->head;
         qp->culprit_status = (uint32_t)rc;

@@ -41,8 +41,8 @@ static void table_add(struct weir_device *device, struct weir_qp *qp) {
     device->qp_count++;
     uint64_t generation = ++device->generations[index] & OFI_GENERATION_MASK;
     qp->index = index;
-    qp->id_base = generation << (OFI_INDEX_BITS + OFI_POSITION_BITS) |
-                  (uint64_t)index << OFI_POSITION_BITS;
+    qp->id_base = generation << (OFI_INDEX_BITS + OFI_POSITION_BITS) | (uint64_t)index
+                                                                           << OFI_POSITION_BITS;
 }
 
 static void table_remove(struct weir_device *device, const struct weir_qp *qp) {
@@ -58,8 +58,8 @@ struct weir_qp *qp_of_context(const struct weir_device *device, uint64_t context
 
 /* ---- create ---- */
 
-static size_t ids_bytes(const struct weir_qp *qp) {
-    return ((size_t)qp->id_mask + 1) * sizeof *qp->ids;
+static size_t sends_bytes(const struct weir_qp *qp) {
+    return ((size_t)qp->sq_mask + 1) * sizeof *qp->sends;
 }
 
 static size_t receives_bytes(const struct weir_qp *qp) {
@@ -68,15 +68,14 @@ static size_t receives_bytes(const struct weir_qp *qp) {
 
 static void free_qp(struct weir_qp *qp) {
     const struct weir_env *env = &qp->device->env;
-    if (qp->ids != NULL)
-        env->ops->free(env->self, qp->ids, ids_bytes(qp));
+    if (qp->sends != NULL)
+        env->ops->free(env->self, qp->sends, sends_bytes(qp));
     if (qp->receives != NULL)
         env->ops->free(env->self, qp->receives, receives_bytes(qp));
     env->ops->free(env->self, qp, sizeof *qp);
 }
 
-static struct weir_qp *alloc_qp(struct weir_device *device,
-                                const struct weir_qp_options *options) {
+static struct weir_qp *alloc_qp(struct weir_device *device, const struct weir_qp_options *options) {
     const struct weir_env *env = &device->env;
     struct weir_qp *qp = env->ops->alloc(env->self, sizeof *qp);
     if (qp == NULL)
@@ -87,11 +86,11 @@ static struct weir_qp *alloc_qp(struct weir_device *device,
     qp->recv_bytes_max = options->recv_bytes_max;
     qp->sq_depth = options->sq_depth;
     qp->rq_depth = options->rq_depth;
-    qp->id_mask = power_of_two(qp->sq_depth) - 1;
+    qp->sq_mask = power_of_two(qp->sq_depth) - 1;
     qp->rq_mask = power_of_two(qp->rq_depth + 1) - 1;
-    qp->ids = env->ops->alloc(env->self, ids_bytes(qp));
+    qp->sends = env->ops->alloc(env->self, sends_bytes(qp));
     qp->receives = env->ops->alloc(env->self, receives_bytes(qp));
-    if (qp->ids != NULL && qp->receives != NULL)
+    if (qp->sends != NULL && qp->receives != NULL)
         return qp;
     free_qp(qp);
     return NULL;
@@ -100,9 +99,8 @@ static struct weir_qp *alloc_qp(struct weir_device *device,
 static void write_granted(struct weir_qp *qp, struct weir_qp_granted *granted_out) {
     const struct weir_device *device = qp->device;
     const struct weir_env *env = &device->env;
-    qp->own = (struct ofi_address){.port = device->port,
-                                   .fence_key = device->fence_key,
-                                   .fence_raddr = device->fence_raddr};
+    qp->own = (struct ofi_address){
+        .port = device->port, .fence_key = device->fence_key, .fence_raddr = device->fence_raddr};
     memcpy(qp->own.ip, device->ip, sizeof qp->own.ip);
     do
         env->ops->entropy(env->self, &qp->own.cookie, sizeof qp->own.cookie);
@@ -120,9 +118,9 @@ int ofi_qp_create(struct weir_device *device, const struct weir_qp_options *opti
     if (qp == NULL)
         return WEIR_ENOMEM;
     device_lock(device);
-    int rc = device->lost                        ? WEIR_EDEVICE
+    int rc = device->lost                      ? WEIR_EDEVICE
              : device->qp_count == OFI_QPS_MAX ? WEIR_EFULL
-                                                 : stash_reserve(device, qp->sq_depth + qp->rq_depth);
+                                               : stash_reserve(device, qp->sq_depth + qp->rq_depth);
     if (rc == WEIR_OK)
         table_add(device, qp);
     device_unlock(device);

@@ -49,7 +49,7 @@ int ofi_address_rank(const uint8_t address[OFI_ADDRESS_BYTES]) {
             return OFI_ADDRESS_LOOPBACK;
         /* this network, link-local, multicast, broadcast */
         return v4[0] == 0 || (v4[0] == 169 && v4[1] == 254) || v4[0] >= 224 ? OFI_ADDRESS_NONE
-                                                                           : OFI_ADDRESS_IPV4;
+                                                                            : OFI_ADDRESS_IPV4;
     }
     if (memcmp(address, zero, sizeof zero) == 0)
         return address[15] == 1 ? OFI_ADDRESS_LOOPBACK : OFI_ADDRESS_NONE;
@@ -70,8 +70,7 @@ static void set_hints(struct fi_info *hints, const struct ofi_settings *settings
     hints->ep_attr->type = FI_EP_MSG;
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     hints->domain_attr->threading = FI_THREAD_SAFE;
-    hints->tx_attr->comp_order = FI_ORDER_STRICT;
-    hints->tx_attr->msg_order = FI_ORDER_WAW | FI_ORDER_SAW | FI_ORDER_SAS;
+    hints->tx_attr->msg_order = FI_ORDER_WAW | FI_ORDER_RAW | FI_ORDER_SAW | FI_ORDER_SAS;
     /* freed with the hints */
     hints->fabric_attr->prov_name =
         strdup(settings->provider[0] != '\0' ? settings->provider : PROVIDER);
@@ -88,8 +87,8 @@ static int ask(const struct ofi_library *library, const struct ofi_settings *set
     set_hints(hints, settings);
     hints->tx_attr->size = hints->rx_attr->size = depth;
     const char *node = settings->address[0] != '\0' ? settings->address : NULL;
-    int rc = library->getinfo(API_VERSION, node, NULL, node != NULL ? FI_SOURCE | FI_NUMERICHOST : 0,
-                              hints, info_out);
+    int rc = library->getinfo(API_VERSION, node, NULL,
+                              node != NULL ? FI_SOURCE | FI_NUMERICHOST : 0, hints, info_out);
     library->freeinfo(hints);
     return rc;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serve.c: progress while the engine makes none.
  *
- * A peer's write lands, and its read is answered, when this process calls the provider. Where the
- * application does other things for long, a thread does that: it sleeps until there is something,
- * gives the engine a millisecond to take it, and takes it if the engine did not come. So a peer
- * waits no longer than that, and an engine that is busy with its device is left alone: the thread
- * wakes a thousand times a second at most.
+ * A peer's write lands, and its read and its call are answered, when this process calls the
+ * provider. Where the application does other things for long, a thread does that: it sleeps until
+ * there is something, gives the engine a millisecond to take it, and takes it if the engine did not
+ * come. So a peer waits no longer than that, and an engine that is busy with its device is left
+ * alone: the thread wakes a thousand times a second at most.
  *
  * Owns the thread and its descriptors. */
 #include <errno.h>
@@ -23,11 +23,8 @@
 
 static void serve(struct weir_device *device, uint64_t polls) {
     device_lock(device);
-    if (device->polls == polls) {
-        ofi_wake(device); /* before the peer can know that there is something */
-        ofi_progress(device);
-        failures_see(device);
-    }
+    if (device->polls == polls)
+        ofi_serve(device);
     device_unlock(device);
 }
 
@@ -66,7 +63,7 @@ int server_start(struct weir_device *device) {
     server->stop_fd = fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     fork_release();
     if (server->epoll_fd < 0 || !listen_to(server, server->stop_fd) ||
-        !listen_to(server, device->cq_fd))
+        !listen_to(server, device->cq_fd) || !listen_to(server, device->eq_fd))
         return WEIR_EMFILE;
     server->runs = thread_create(&server->thread, NULL, server_run, device) == 0;
     return server->runs ? WEIR_OK : WEIR_ENOMEM;
