@@ -57,12 +57,17 @@ int connect_open(struct weir_device *device) {
         fi_getname(&device->pep->fid, &at, &size) != 0)
         return WEIR_EDEVICE;
     device->port = port_of(&at);
+    inherit_note_listener(device);
     return device->port != 0 && ofi_address_of(&at, device->ip) ? WEIR_OK : WEIR_EDEVICE;
 }
 
 void connect_close(struct weir_device *device) {
+    fork_hold();
+    if (device->listen_fd >= 0)
+        fork_disown(device->listen_fd);
     if (device->pep != NULL)
         fi_close(&device->pep->fid);
+    fork_release();
     device->pep = NULL;
 }
 

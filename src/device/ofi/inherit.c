@@ -3,8 +3,10 @@
  * nor a program that is executed: a connection lives as long as a descriptor of it is open
  * anywhere, and a peer would write on to a process that is dead.
  *
- * libfabric does not say which socket an endpoint has. It is found by its two addresses, which no
- * other socket of the host has. Owns nothing: a descriptor is its endpoint's. */
+ * libfabric does not say which socket an endpoint has. It is found by its addresses, which no other
+ * socket of the host has, when it is connected; a listener by its own. Until then, and for the
+ * pipes with which libfabric wakes itself, nothing is done: a child that has one keeps no peer
+ * waiting. Owns nothing: a descriptor is its endpoint's. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -42,14 +44,23 @@ static bool is_end(int fd, const struct ends *ends) {
            same(&its.here, &ends->here) && same(&its.there, &ends->there);
 }
 
-static int find(const struct ends *ends) {
+static bool is_listener(int fd, const struct ends *ends) {
+    struct ends its = {.here = {0}};
+    int listens = 0;
+    socklen_t here = sizeof its.here, size = sizeof listens;
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0 &&
+           getsockname(fd, (struct sockaddr *)&its.here, &here) == 0 &&
+           same(&its.here, &ends->here);
+}
+
+static int find(bool (*is_it)(int fd, const struct ends *ends), const struct ends *ends) {
     DIR *all = opendir("/proc/self/fd");
     int found = -1;
     if (all == NULL)
         return -1;
     for (const struct dirent *at = readdir(all); at != NULL && found < 0; at = readdir(all)) {
         int fd = atoi(at->d_name); /* "." and ".." are 0, which is looked at once more */
-        if (is_end(fd, ends))
+        if (is_it(fd, ends))
             found = fd;
     }
     closedir(all);
@@ -61,6 +72,12 @@ bool inherit_note_fd(int fd) {
     return flags >= 0 && fcntl(fd, F_SETFD, flags | FD_CLOEXEC) == 0 && fork_note(fd);
 }
 
+/* With forks held off. -1: there is none, or no room to note it. */
+static int note(bool (*is_it)(int fd, const struct ends *ends), const struct ends *ends) {
+    int fd = find(is_it, ends);
+    return fd >= 0 && inherit_note_fd(fd) ? fd : -1;
+}
+
 void inherit_note(struct weir_qp *qp) {
     struct ends ends = {.here = {0}};
     size_t here = sizeof ends.here, there = sizeof ends.there;
@@ -68,9 +85,17 @@ void inherit_note(struct weir_qp *qp) {
         fi_getpeer(qp->ep, &ends.there, &there) != 0)
         return;
     fork_hold();
-    int fd = find(&ends);
-    if (fd >= 0 && inherit_note_fd(fd))
-        qp->fd = fd;
+    qp->fd = note(is_end, &ends);
+    fork_release();
+}
+
+void inherit_note_listener(struct weir_device *device) {
+    struct ends ends = {.here = {0}};
+    size_t here = sizeof ends.here;
+    if (fi_getname(&device->pep->fid, &ends.here, &here) != 0)
+        return;
+    fork_hold();
+    device->listen_fd = note(is_listener, &ends);
     fork_release();
 }
 

@@ -185,7 +185,7 @@ static int ofi_open(const struct weir_env *env, struct weir_device **device_out)
     device->local_keys = (modes & FI_MR_LOCAL) != 0;
     device->virtual_addresses = (modes & FI_MR_VIRT_ADDR) != 0;
     device->cq_fd = device->eq_fd = -1;
-    device->epoll_fd = device->event_fd = device->timer_fd = -1;
+    device->epoll_fd = device->event_fd = device->timer_fd = device->listen_fd = -1;
     device->server.epoll_fd = device->server.stop_fd = -1;
     pthread_mutex_init(&device->mutex, NULL);
     ofi_memory_open(device);

@@ -260,6 +260,7 @@ struct weir_device {
     bool virtual_addresses;
     int cq_fd, eq_fd; /* the provider's */
     int epoll_fd, timer_fd, event_fd;
+    int listen_fd; /* the provider's; -1: not known */
 
     struct weir_qp *qps[OFI_QPS_MAX];
     uint32_t generations[OFI_QPS_MAX];
@@ -406,6 +407,7 @@ void server_stop(struct weir_device *device);
 /* Notes the connection's descriptor, if it is found: children do not have it, nor programs that
  * this process executes. */
 void inherit_note(struct weir_qp *qp);
+void inherit_note_listener(struct weir_device *device);
 /* The same of a descriptor that the provider told. */
 bool inherit_note_fd(int fd);
 /* Closes an endpoint. */

@@ -13,7 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include "fork.h"
 #include "ofi.h"
 
 #define PROVIDER "tcp"
@@ -93,16 +96,33 @@ static int ask(const struct ofi_library *library, const struct ofi_settings *set
     return rc;
 }
 
-/* What this device does not do for a provider, it does not take. */
-static bool is_fit(const struct fi_info *info) {
-    return info->mode == 0 && info->ep_attr->rx_ctx_cnt != FI_SHARED_CONTEXT &&
-           info->domain_attr->mr_key_size <= sizeof(uint64_t) && rank_of(info) != OFI_ADDRESS_NONE;
+/* Whether this host has the address. Providers believe what they are asked for. */
+static bool is_here(const struct fi_info *info) {
+    const struct sockaddr *address = info->src_addr;
+    fork_hold();
+    int fd = socket(address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool here = fd < 0 || bind(fd, address, (socklen_t)info->src_addrlen) == 0;
+    if (fd >= 0)
+        close(fd);
+    fork_release();
+    return here;
 }
 
-static const struct fi_info *best(const struct fi_info *list) {
+/* A provider that asks for more than this device does is not taken. Nor is a domain of another
+ * name: providers may give what was not asked for. */
+static bool is_fit(const struct fi_info *info, const struct ofi_settings *settings) {
+    bool named = settings->domain[0] == '\0' ||
+                 strcmp(settings->domain, info->domain_attr->name) == 0;
+    return named && info->mode == 0 && info->ep_attr->rx_ctx_cnt != FI_SHARED_CONTEXT &&
+           info->domain_attr->mr_key_size <= sizeof(uint64_t) &&
+           rank_of(info) != OFI_ADDRESS_NONE && is_here(info);
+}
+
+static const struct fi_info *best(const struct fi_info *list,
+                                  const struct ofi_settings *settings) {
     const struct fi_info *found = NULL;
     for (const struct fi_info *at = list; at != NULL; at = at->next) {
-        if (is_fit(at) && (found == NULL || rank_of(at) > rank_of(found)))
+        if (is_fit(at, settings) && (found == NULL || rank_of(at) > rank_of(found)))
             found = at;
     }
     return found;
@@ -147,7 +167,7 @@ int ofi_select(const struct ofi_library *library, const struct ofi_settings *set
         rc = ask(library, settings, 0, &list);
     if (rc == -FI_ENOMEM)
         return WEIR_ENOMEM;
-    const struct fi_info *found = rc == 0 ? best(list) : NULL;
+    const struct fi_info *found = rc == 0 ? best(list, settings) : NULL;
     choice_out->info = found != NULL ? library->dupinfo(found) : NULL;
     if (found == NULL)
         note_missing(settings, rc == 0, choice_out->note);
