@@ -4,7 +4,8 @@
  * it. ofi-compare.py runs it beside weir.
  *
  *   ofi_bare serve [--address A] [--region BYTES] [--wait spin|sleep] [--spin US]
- *   ofi_bare write --peer P [--size N] [--depth D] [--seconds S] [--cold BYTES] [--no-inject]
+ *   ofi_bare write --peer P [--size N] [--depth D] [--seconds S] [--cold BYTES]
+ *                  [--every N] [--no-inject]
  *   ofi_bare latency --peer P [--seconds S]
  *
  * serve prints one word that a client takes as its peer, and serves one client after the other
@@ -13,8 +14,9 @@
  *
  * write: each of D writes in flight has a place of its own on either side, as in `weir bench
  * write`; with --cold a random one of as many as make up so many bytes. Each has a completion of
- * delivery; the next one is posted when that is taken. Writes that fit are injected. Only completed
- * writes are counted, over the time until the last one.
+ * delivery, or with --every one in N, which says as much of those in front of it; the next is
+ * posted when that is taken. Writes that fit are injected. Only completed writes are counted, over
+ * the time until the last one.
  *
  * latency: 8 bytes are written, without a completion, and a message of 32 bytes behind it, with a
  * completion of delivery; the other side answers with the same. So do two engines of weir for a
@@ -60,7 +62,7 @@
 
 struct settings {
     const char *address, *peer;
-    uint64_t region, size, depth, cold, spin_us;
+    uint64_t region, size, depth, every, cold, spin_us;
     double seconds;
     bool sleeps, no_inject, spin_given;
 };
@@ -214,14 +216,19 @@ static uint32_t next_event(struct bare *bare, union eq_entry *entry, int timeout
         struct fi_eq_err_entry error = {.err = 0};
         fi_eq_readerr(bare->eq, &error, 0);
         event = FI_SHUTDOWN;
+        entry->cm.fid = error.fid;
     } else if (got < 0) {
         return 0;
     }
-    bare->is_down = bare->is_down || event == FI_SHUTDOWN;
+    if (event != FI_SHUTDOWN)
+        return event;
+    if (bare->ep == NULL || entry->cm.fid != &bare->ep->fid)
+        return 0; /* of the client before */
+    bare->is_down = true;
     return event;
 }
 
-/* How many; none of a connection that went down. */
+/* How many; 0: none, or an error, after which the connection is down. */
 static ssize_t take(struct bare *bare, struct fi_cq_msg_entry entries[BATCH]) {
     ssize_t got = fi_cq_read(bare->cq, entries, BATCH);
     if (got == -FI_EAVAIL) {
@@ -346,6 +353,16 @@ static void print_peer(const struct bare *bare, const struct settings *settings)
     fflush(stdout);
 }
 
+/* Of a client that hung up, its receives come back with errors. */
+static void drop_client(struct bare *bare) {
+    struct fi_cq_msg_entry entries[BATCH];
+    fi_close(&bare->ep->fid);
+    bare->ep = NULL;
+    do
+        bare->is_down = false;
+    while (take(bare, entries) > 0 || bare->is_down);
+}
+
 static int run_serve(struct bare *bare, const struct settings *settings) {
     union eq_entry entry;
     get_info(bare, settings->address, NULL, FI_SOURCE);
@@ -362,8 +379,7 @@ static int run_serve(struct bare *bare, const struct settings *settings) {
         }
         if (accept_client(bare, &entry))
             serve_client(bare, settings);
-        fi_close(&bare->ep->fid);
-        bare->ep = NULL;
+        drop_client(bare);
     }
 }
 
@@ -388,27 +404,27 @@ static void dial(struct bare *bare, const struct settings *settings, uint64_t le
         fail("no connection", FI_ECONNREFUSED);
 }
 
+/* Writes complete in their order, so those in flight are the last of those posted. */
 struct stream {
     uint64_t size, stride, depth, pages; /* pages: places of each write in flight */
-    uint64_t flags;
+    uint64_t every, flags;
     uint64_t posted, done;
-    uint64_t free[DEPTH_MAX]; /* a stack: who may be posted */
-    uint64_t free_count;
 };
 
+/* False: the provider has no room. */
 static bool post_next(struct bare *bare, struct stream *stream) {
-    uint64_t lane = stream->free[stream->free_count - 1];
-    uint64_t first = lane * stream->pages, here = 0, there = 0;
+    bool is_last = (stream->posted + 1) % stream->every == 0;
+    uint64_t first = stream->posted % stream->depth * stream->pages, here = 0, there = 0;
     if (stream->pages > 1) {
         here = random_below(&bare->random, stream->pages);
         there = random_below(&bare->random, stream->pages);
     }
     ssize_t rc = post_write(bare, (first + here) * stream->stride, (first + there) * stream->stride,
-                            stream->size, (void *)(uintptr_t)(lane + RECEIVES + 1), stream->flags);
+                            stream->size, (void *)(uintptr_t)stream->posted,
+                            stream->flags | (is_last ? FI_COMPLETION | FI_DELIVERY_COMPLETE : 0));
     if (rc == -FI_EAGAIN)
         return false;
     check("fi_writemsg", rc);
-    stream->free_count--;
     stream->posted++;
     return true;
 }
@@ -418,23 +434,23 @@ static void take_writes(struct bare *bare, struct stream *stream) {
     ssize_t got = take(bare, entries);
     if (bare->is_down)
         fail("the connection ended", FI_ECONNRESET);
-    for (ssize_t i = 0; i < got; i++)
-        stream->free[stream->free_count++] =
-            (uint64_t)(uintptr_t)entries[i].op_context - RECEIVES - 1;
-    stream->done += (uint64_t)got;
+    if (got > 0)
+        stream->done = (uint64_t)(uintptr_t)entries[got - 1].op_context + 1;
 }
 
-/* The clock is read at most once for 64 KiB of writes. Returns how long it took. */
+/* The clock is read once for 64 KiB of writes, and for 64 of them. Returns how long it took. */
 static double stream_run(struct bare *bare, struct stream *stream, double seconds) {
-    uint64_t every = 65536 / stream->size, look = 0, start = now_ns();
-    uint64_t end = start + (uint64_t)(seconds * 1e9);
-    for (bool over = false; !over || stream->done != stream->posted;) {
-        while (!over && stream->free_count > 0 && post_next(bare, stream))
+    uint64_t look = 0, start = now_ns(), end = start + (uint64_t)(seconds * 1e9);
+    uint64_t step = stream->size < 1024 ? 64 : stream->size < 65536 ? 65536 / stream->size : 1;
+    bool over = false;
+    while (!over || stream->done != stream->posted) {
+        while ((!over || stream->posted % stream->every != 0) &&
+               stream->posted - stream->done < stream->depth && post_next(bare, stream))
             continue;
         take_writes(bare, stream);
         if (!over && stream->done >= look) {
             over = now_ns() >= end;
-            look = stream->done + (every > 64 ? 64 : every);
+            look = stream->done + step;
         }
     }
     return (double)(now_ns() - start) / 1e9;
@@ -444,12 +460,9 @@ static int run_write(struct bare *bare, const struct settings *settings) {
     struct stream stream = {.size = settings->size,
                             .stride = (settings->size + 63) & ~UINT64_C(63),
                             .depth = settings->depth,
-                            .flags = FI_COMPLETION | FI_DELIVERY_COMPLETE,
-                            .free_count = settings->depth};
+                            .every = settings->every};
     uint64_t pages = settings->cold / stream.stride / stream.depth;
     stream.pages = pages == 0 ? 1 : pages;
-    for (uint64_t i = 0; i < stream.depth; i++)
-        stream.free[i] = i;
     uint64_t length = stream.depth * stream.pages * stream.stride;
     dial(bare, settings, length, false);
     if (length > bare->there.length)
@@ -510,19 +523,19 @@ static int run_latency(struct bare *bare, const struct settings *settings) {
 static int usage(void) {
     fputs("usage: ofi_bare serve [--address A] [--region BYTES] [--wait spin|sleep] [--spin US]\n"
           "       ofi_bare write --peer P [--size N] [--depth D] [--seconds S] [--cold BYTES]\n"
-          "                      [--no-inject]\n"
+          "                      [--every N] [--no-inject]\n"
           "       ofi_bare latency --peer P [--seconds S]\n",
           stderr);
     return 2;
 }
 
 static bool read_settings(int argc, char **argv, struct settings *out) {
-    enum { ADDRESS = 1, PEER, REGION, SIZE, DEPTH, SECONDS, COLD, WAIT, SPIN, NO_INJECT };
+    enum { ADDRESS = 1, PEER, REGION, SIZE, DEPTH, SECONDS, COLD, WAIT, SPIN, NO_INJECT, EVERY };
     static const struct option names[] = {
         {"address", 1, NULL, ADDRESS},     {"peer", 1, NULL, PEER},   {"region", 1, NULL, REGION},
         {"size", 1, NULL, SIZE},           {"depth", 1, NULL, DEPTH}, {"seconds", 1, NULL, SECONDS},
         {"cold", 1, NULL, COLD},           {"wait", 1, NULL, WAIT},   {"spin", 1, NULL, SPIN},
-        {"no-inject", 0, NULL, NO_INJECT}, {NULL, 0, NULL, 0}};
+        {"no-inject", 0, NULL, NO_INJECT}, {"every", 1, NULL, EVERY}, {NULL, 0, NULL, 0}};
     for (int name; (name = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         uint64_t number = optarg != NULL ? strtoull(optarg, NULL, 10) : 0;
         switch (name) {
@@ -544,6 +557,9 @@ static bool read_settings(int argc, char **argv, struct settings *out) {
         case SECONDS:
             out->seconds = strtod(optarg, NULL);
             break;
+        case EVERY:
+            out->every = number;
+            break;
         case COLD:
             out->cold = number;
             break;
@@ -560,8 +576,8 @@ static bool read_settings(int argc, char **argv, struct settings *out) {
             return false;
         }
     }
-    return out->size > 0 && out->depth > 0 && out->depth <= DEPTH_MAX && out->region > 0 &&
-           optind == argc;
+    return out->size > 0 && out->depth > 0 && out->depth <= DEPTH_MAX && out->every > 0 &&
+           out->every <= out->depth && out->region > 0 && optind == argc;
 }
 
 int main(int argc, char **argv) {
@@ -570,6 +586,7 @@ int main(int argc, char **argv) {
                                 .region = UINT64_C(64) << 20,
                                 .size = 65536,
                                 .depth = 16,
+                                .every = 1,
                                 .seconds = 2};
     static const struct {
         const char *name;

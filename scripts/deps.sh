@@ -16,9 +16,10 @@ check="$build g++:c++ clang:clang libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang
        python3-prometheus-client:/usr/lib/python3/dist-packages/prometheus_client/parser.py
        procps:ps util-linux:setarch python3:python3 gnuplot-nox:gnuplot"
 bench="$build gnuplot-nox:gnuplot"
-# Built without the verbs device, without iWARP, without `weir serve --metrics`, or without probes,
-# where these cannot be had.
+# Built without the verbs device, without iWARP, without the ofi device, without
+# `weir serve --metrics`, or without probes, where these cannot be had.
 optional='libibverbs-dev:infiniband/verbs.h librdmacm-dev:rdma/rdma_cma.h
+          libfabric-dev:rdma/fi_endpoint.h
           libmicrohttpd-dev:microhttpd.h systemtap-sdt-dev:sys/sdt.h'
 # For the VM of scripts/check-verbs.sh: what boots it, and what runs in it.
 verbs="$check qemu-system-x86:qemu-system-x86_64 busybox-static:busybox kmod:modprobe cpio:cpio

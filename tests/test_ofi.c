@@ -464,6 +464,13 @@ static void test_T4_a_killed_peer_is_noticed(void **state) {
 
 /* ---- strangers ---- */
 
+static int count_fds(void) {
+    int count = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
 static int dial(const struct side *side) {
     uint16_t port = (uint16_t)(side->ticket.granted.blob[4] | side->ticket.granted.blob[5] << 8);
     struct sockaddr_in to = {
@@ -477,7 +484,7 @@ static int dial(const struct side *side) {
 /* W6: whoever says anything at the port, or nothing, ends there, and others go on. */
 static void test_W6_strangers_at_the_port(void **state) {
     struct side a, b;
-    int silent[8];
+    int silent[8], before = count_fds();
     (void)state;
     pair_open(&a, &b, MIB);
     for (int i = 0; i < 8; i++)
@@ -505,10 +512,11 @@ static void test_W6_strangers_at_the_port(void **state) {
     make_qp(&b);
     join(&a, &b);
     expect_traffic(&a, &b);
-    for (int i = 0; i < 8; i++)
-        close(silent[i]);
     side_close(&a);
     side_close(&b);
+    for (int i = 0; i < 8; i++)
+        close(silent[i]);
+    assert_int_equal(count_fds(), before);
 }
 
 /* W6: a QP that knows whom it expects takes no call of another, however well-formed. */
@@ -570,13 +578,6 @@ static void test_W4_a_child_has_no_connection(void **state) {
 }
 
 /* ---- lack ---- */
-
-static int count_fds(void) {
-    int count = 0;
-    for (int fd = 0; fd < 1024; fd++)
-        count += fcntl(fd, F_GETFD) >= 0;
-    return count;
-}
 
 /* E5: without memory nothing opens, and nothing is left of the attempt. */
 static void test_E5_no_memory_at_every_step(void **state) {

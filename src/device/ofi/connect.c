@@ -27,6 +27,7 @@
 #define NS_PER_S UINT64_C(1000000000)
 #define CALL_NS  UINT64_C(200000000)  /* that the one waits for the other's call */
 #define DIAL_NS  UINT64_C(3000000000) /* and for the answer to its own */
+enum { LAST_LOOKS = 4 };
 
 /* A caller's message. In its own byte order: a QP is named by bytes. */
 struct call {
@@ -50,18 +51,20 @@ static uint16_t port_of(const struct sockaddr_storage *address) {
 }
 
 int connect_open(struct weir_device *device) {
-    struct sockaddr_storage at = {0};
-    size_t size = sizeof at;
+    struct sockaddr_storage *at = &device->listener;
+    size_t size = sizeof *at;
     if (fi_passive_ep(device->fabric, device->choice.info, &device->pep, NULL) != 0 ||
         fi_pep_bind(device->pep, &device->eq->fid, 0) != 0 || fi_listen(device->pep) != 0 ||
-        fi_getname(&device->pep->fid, &at, &size) != 0)
+        fi_getname(&device->pep->fid, at, &size) != 0)
         return WEIR_EDEVICE;
-    device->port = port_of(&at);
+    device->port = port_of(at);
     inherit_note_listener(device);
-    return device->port != 0 && ofi_address_of(&at, device->ip) ? WEIR_OK : WEIR_EDEVICE;
+    return device->port != 0 && ofi_address_of(at, device->ip) ? WEIR_OK : WEIR_EDEVICE;
 }
 
 void connect_close(struct weir_device *device) {
+    for (int i = 0; device->pep != NULL && i < LAST_LOOKS; i++)
+        connect_look(device); /* calls whose callers are gone go, too */
     fork_hold();
     if (device->listen_fd >= 0)
         fork_disown(device->listen_fd);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "fork.h"
 #include "ofi.h"
@@ -50,6 +51,14 @@ static bool is_listener(int fd, const struct ends *ends) {
     socklen_t here = sizeof its.here, size = sizeof listens;
     return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0 &&
            getsockname(fd, (struct sockaddr *)&its.here, &here) == 0 &&
+           same(&its.here, &ends->here);
+}
+
+/* Sockets that a listener accepted have its own address. */
+static bool is_here(int fd, const struct ends *ends) {
+    struct ends its = {.here = {0}};
+    socklen_t here = sizeof its.here;
+    return getsockname(fd, (struct sockaddr *)&its.here, &here) == 0 &&
            same(&its.here, &ends->here);
 }
 
@@ -96,6 +105,14 @@ void inherit_note_listener(struct weir_device *device) {
         return;
     fork_hold();
     device->listen_fd = note(is_listener, &ends);
+    fork_release();
+}
+
+void inherit_sweep(const struct sockaddr_storage *listener) {
+    struct ends ends = {.here = *listener};
+    fork_hold();
+    for (int fd = find(is_here, &ends); fd >= 0; fd = find(is_here, &ends))
+        close(fd);
     fork_release();
 }
 

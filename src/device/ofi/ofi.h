@@ -41,6 +41,7 @@
 #include <rdma/fi_rma.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "ports.h"
 
@@ -256,7 +257,8 @@ struct weir_device {
     uint64_t fence_words[2]; /* what peers read, and where we read to */
     uint8_t ip[OFI_ADDRESS_BYTES];
     uint16_t port;
-    bool local_keys; /* FI_MR_LOCAL: buffers need a region of the provider's */
+    struct sockaddr_storage listener; /* the same; zeros: there is none */
+    bool local_keys;                  /* FI_MR_LOCAL: buffers need a region of the provider's */
     bool virtual_addresses;
     int cq_fd, eq_fd; /* the provider's */
     int epoll_fd, timer_fd, event_fd;
@@ -408,6 +410,9 @@ void server_stop(struct weir_device *device);
  * this process executes. */
 void inherit_note(struct weir_qp *qp);
 void inherit_note_listener(struct weir_device *device);
+/* The provider has closed all that it closes, and there are sockets with the listener's address
+ * left: of calls that never said anything. Closes them. */
+void inherit_sweep(const struct sockaddr_storage *listener);
 /* The same of a descriptor that the provider told. */
 bool inherit_note_fd(int fd);
 /* Closes an endpoint. */

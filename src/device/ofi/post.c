@@ -58,8 +58,8 @@ static void aim(const struct weir_qp *qp, const struct weir_wr *wr, struct fi_rm
         *out = (struct fi_rma_iov){.len = wr->length, .key = KEY_OF_NOTHING};
 }
 
-static ssize_t send(struct weir_qp *qp, const struct gathered *from, void *context,
-                    uint64_t flags) {
+static ssize_t give_message(struct weir_qp *qp, const struct gathered *from, void *context,
+                            uint64_t flags) {
     struct fi_msg message = {.msg_iov = from->iov,
                              .desc = (void **)from->descs,
                              .iov_count = from->count,
@@ -84,7 +84,7 @@ static ssize_t give(struct weir_qp *qp, const struct weir_wr *wr) {
     if ((wr->flags & WEIR_WR_INLINE) != 0)
         flags |= FI_INJECT;
     if (wr->opcode == WEIR_OP_SEND)
-        return send(qp, &local, context, flags);
+        return give_message(qp, &local, context, flags);
     aim(qp, wr, &remote);
     struct fi_msg_rma message = {.msg_iov = local.iov,
                                  .desc = local.descs,

@@ -117,6 +117,7 @@ int ofi_qp_create(struct weir_device *device, const struct weir_qp_options *opti
     struct weir_qp *qp = alloc_qp(device, options);
     if (qp == NULL)
         return WEIR_ENOMEM;
+    write_granted(qp, granted_out); /* before calls of others may find it */
     device_lock(device);
     int rc = device->lost                      ? WEIR_EDEVICE
              : device->qp_count == OFI_QPS_MAX ? WEIR_EFULL
@@ -128,7 +129,6 @@ int ofi_qp_create(struct weir_device *device, const struct weir_qp_options *opti
         free_qp(qp);
         return rc;
     }
-    write_granted(qp, granted_out);
     *qp_out = qp;
     return WEIR_OK;
 }

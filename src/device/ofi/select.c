@@ -111,15 +111,14 @@ static bool is_here(const struct fi_info *info) {
 /* A provider that asks for more than this device does is not taken. Nor is a domain of another
  * name: providers may give what was not asked for. */
 static bool is_fit(const struct fi_info *info, const struct ofi_settings *settings) {
-    bool named = settings->domain[0] == '\0' ||
-                 strcmp(settings->domain, info->domain_attr->name) == 0;
+    bool named =
+        settings->domain[0] == '\0' || strcmp(settings->domain, info->domain_attr->name) == 0;
     return named && info->mode == 0 && info->ep_attr->rx_ctx_cnt != FI_SHARED_CONTEXT &&
            info->domain_attr->mr_key_size <= sizeof(uint64_t) &&
            rank_of(info) != OFI_ADDRESS_NONE && is_here(info);
 }
 
-static const struct fi_info *best(const struct fi_info *list,
-                                  const struct ofi_settings *settings) {
+static const struct fi_info *best(const struct fi_info *list, const struct ofi_settings *settings) {
     const struct fi_info *found = NULL;
     for (const struct fi_info *at = list; at != NULL; at = at->next) {
         if (is_fit(at, settings) && (found == NULL || rank_of(at) > rank_of(found)))
