@@ -37,6 +37,7 @@
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -46,19 +47,22 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NS_PER_S      UINT64_C(1000000000)
-#define HUGE_BYTES    (UINT64_C(2) << 20)
-#define BATCH         32   /* completions taken at once */
-#define RECEIVES      64   /* kept posted, of messages */
-#define MESSAGE       32   /* bytes of one */
-#define DEPTH_MAX     1000 /* of the provider, 1024 are asked for */
-#define CHORES_EVERY  1024 /* idle passes between two looks at all but completions */
-#define ANSWER_MS     5000
-#define WARM_UP       1000
-#define SAMPLES_MAX   (UINT64_C(1) << 24)
-#define SPIN_US_WRITE 50
-#define SPIN_US_PING  10000
-#define CONTEXT_SEND  ((void *)(uintptr_t)(1u << 20)) /* less: receives, writes */
+#define NS_PER_S       UINT64_C(1000000000)
+#define HUGE_BYTES     (UINT64_C(2) << 20)
+#define BATCH          32   /* completions taken at once */
+#define RECEIVES       64   /* kept posted, of messages */
+#define MESSAGE        32   /* bytes of one */
+#define DEPTH_MAX      1000 /* of the provider, 1024 are asked for */
+#define CHORES_EVERY   1024 /* idle passes between two looks at all but completions */
+#define YIELD_LEAST    16
+#define YIELD_MOST     4096
+#define YIELD_ALONE_NS 2000 /* a sched_yield(2) that took no longer found nobody else to run */
+#define ANSWER_MS      5000
+#define WARM_UP        1000
+#define SAMPLES_MAX    (UINT64_C(1) << 24)
+#define SPIN_US_WRITE  50
+#define SPIN_US_PING   10000
+#define CONTEXT_SEND   ((void *)(uintptr_t)(1u << 20)) /* less: receives, writes */
 
 struct settings {
     const char *address, *peer;
@@ -228,6 +232,21 @@ static uint32_t next_event(struct bare *bare, union eq_entry *entry, int timeout
     return event;
 }
 
+/* A look found nothing. The CPU is offered to others, as weir's benches do: often while somebody
+ * takes it, else seldom. */
+static void pause_idle(void) {
+    static uint64_t passes, every = YIELD_LEAST;
+    if (++passes < every)
+        return;
+    uint64_t start = now_ns();
+    sched_yield();
+    if (now_ns() - start > YIELD_ALONE_NS)
+        every = YIELD_LEAST;
+    else if (every < YIELD_MOST)
+        every *= 2;
+    passes = 0;
+}
+
 /* How many; 0: none, or an error, after which the connection is down. */
 static ssize_t take(struct bare *bare, struct fi_cq_msg_entry entries[BATCH]) {
     ssize_t got = fi_cq_read(bare->cq, entries, BATCH);
@@ -239,7 +258,10 @@ static ssize_t take(struct bare *bare, struct fi_cq_msg_entry entries[BATCH]) {
     }
     if (got < 0 && got != -FI_EAGAIN)
         fail("fi_cq_read", got);
-    return got < 0 ? 0 : got;
+    if (got > 0)
+        return got;
+    pause_idle();
+    return 0;
 }
 
 static ssize_t post_write(struct bare *bare, uint64_t from, uint64_t to, uint64_t size,

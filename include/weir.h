@@ -98,7 +98,7 @@ WEIR_API const char *weir_version(void);
     X(WEIR_ETOOBIG, -18, WEIR_CLASS_TRANSFER, "over a stated limit")                               \
     X(WEIR_EBUSY, -19, WEIR_CLASS_TRANSFER, "still in use")                                        \
     X(WEIR_EUNKNOWN, -20, WEIR_CLASS_TRANSFER,                                                     \
-      "outcome not known: the peer left before it could say")                                      \
+      "outcome not known: the peer left, or was silent, before it could say")                      \
     X(WEIR_EREMOTE, -21, WEIR_CLASS_TRANSFER, "the target's device refused the operation")         \
     X(WEIR_EMFILE, -22, WEIR_CLASS_TRANSFER, "out of file descriptors")                            \
     X(WEIR_EMEMLOCK, -23, WEIR_CLASS_TRANSFER,                                                     \
@@ -186,7 +186,7 @@ typedef struct weir_inbox {
 
 typedef struct weir_engine_options {
     size_t size;
-    const char *device; /* "shm" (default), "verbs" */
+    const char *device; /* "shm" (default), "verbs", "ofi" */
     /* Where peers reach this engine: "host:port", "[v6]:port", port 0 for any free
      * one. NULL: 127.0.0.1:0. "none": no listener; peers then cannot open this
      * engine, but answer over the connections that it makes. */
@@ -326,7 +326,7 @@ WEIR_API int weir_engine_address(const weir_engine *engine, char *address_out, s
 
 /* Registers length bytes at base, the caller's own memory. access: the rights that peers
  * have to it; 0 keeps it local (a source of writes, a destination of reads).
- * On shm any range is registered, mapped or not; using what is not mapped, or not with the
+ * On shm and ofi any range is registered, mapped or not; using what is not mapped, or not with the
  * protection that the transfer needs, ends the transfer (EREMOTE, EINVAL) and breaks its
  * session, or is a SIGSEGV in the caller. On verbs the memory is pinned, which takes time
  * with its size, and must be mapped; for private memory and shared memory that is readable

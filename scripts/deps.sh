@@ -14,7 +14,7 @@ check="$build g++:c++ clang:clang libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang
        clang-format:clang-format libcmocka-dev:cmocka.h valgrind:valgrind mandoc:mandoc
        binutils:nm spin:spin patch:patch
        python3-prometheus-client:/usr/lib/python3/dist-packages/prometheus_client/parser.py
-       procps:ps util-linux:setarch python3:python3 gnuplot-nox:gnuplot"
+       procps:ps util-linux:setarch python3:python3 gnuplot-nox:gnuplot iproute2:ip"
 bench="$build gnuplot-nox:gnuplot"
 # Built without the verbs device, without iWARP, without the ofi device, without
 # `weir serve --metrics`, or without probes, where these cannot be had.

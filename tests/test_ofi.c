@@ -96,6 +96,7 @@ static void make_qp(struct side *side) {
 }
 
 static void side_open(struct side *side, uint64_t bytes) {
+    *side = (struct side){.device = NULL};
     assert_int_equal(ofi_device_ops.open(&env, &side->device), 0);
     assert_int_equal(ofi_device_ops.mr_allocate(side->device, bytes, WEIR_ACCESS_ALL, &side->mr),
                      0);

@@ -130,7 +130,7 @@ static int prepare_there(struct faults *run) {
         return -1;
     rc = -(int)(proto_argument(run->flow.answer.tag) & 0xffff);
     if (rc == 0)
-        rc = weir_memory_release(session->engine, memory);
+        rc = session_release(session, memory);
     return rc == 0 ? 0 : session_fail(session, "the page that is lent to the target", rc);
 }
 

@@ -481,6 +481,17 @@ int session_touch(struct session *session) {
     return rc == 0 ? 0 : session_fail(session, "reading the target's memory", rc);
 }
 
+/* A release waits for peers that are inside an access, or that cannot say yet that they are not:
+ * weir_memory_release(3) bounds that. */
+int session_release(struct session *session, weir_memory memory) {
+    int rc;
+
+    do
+        rc = weir_memory_release(session->engine, memory);
+    while (rc == WEIR_EINPROGRESS);
+    return rc;
+}
+
 int session_close(struct session *session) {
     weir_notification answer;
     int rc;
@@ -490,7 +501,7 @@ int session_close(struct session *session) {
         return -1;
     rc = weir_remote_release(session->engine, session->remote);
     if (rc == 0)
-        rc = weir_memory_release(session->engine, session->memory);
+        rc = session_release(session, session->memory);
     if (rc != 0)
         return complain("release: %s", weir_strerror(rc));
     if (session->map_owned)

@@ -402,8 +402,10 @@ int work_recall(struct target *target, struct served *served) {
 
     if (served->open.kind != PROTO_KIND_FAULTS || served->scratch.id == 0)
         return WEIR_EINVAL;
-    rc = weir_memory_release(target->engine, served->scratch);
-    if (rc != 0) /* a client that is still inside */
+    do
+        rc = weir_memory_release(target->engine, served->scratch);
+    while (rc == WEIR_EINPROGRESS); /* a client that is still inside */
+    if (rc != 0)
         return rc;
     served->scratch.id = 0;
     return target_send(target, served, proto_tag(PROTO_RECALLED, 0), NULL, 0, NULL, 0);

@@ -247,7 +247,7 @@ void test_direct_needs_rights(void **state) {
         assert_int_equal(rc, is_there(&f) && i == 2 ? 0 : WEIR_EAGAIN);
         for (uint32_t k = 0; rc != 0 && k < 4096; k++)
             assert_int_equal(((const uint8_t *)mr.base)[k], 0);
-        assert_int_equal(f.ops->mr_release(f.b.device, &mr), 0);
+        release_mr(&f, f.b.device, &mr);
         assert_int_equal(post(&f, &message, &watch), WEIR_EAGAIN); /* its memory is gone */
         forget_mr(&f, &f.a, &remote);
         assert_int_equal(post(&f, &message, &watch), WEIR_EAGAIN); /* and its key */

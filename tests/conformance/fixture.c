@@ -154,6 +154,13 @@ struct weir_mr make_mr(struct fixture *f, struct side *side, void *memory, uint6
     return mr;
 }
 
+void release_mr(struct fixture *f, struct weir_device *device, const struct weir_mr *mr) {
+    int rc = WEIR_EBUSY;
+    for (int patience = 0; patience < PATIENCE && rc == WEIR_EBUSY; patience++)
+        rc = f->ops->mr_release(device, mr);
+    assert_int_equal(rc, 0);
+}
+
 void fixture_open(struct fixture *f, void **state, bool is_allocated) {
     memset(f, 0, sizeof *f);
     f->world = *state;
@@ -177,8 +184,8 @@ void fixture_close(struct fixture *f) {
     destroy_qp(f, &f->b);
     forget_mr(f, &f->a, &f->a.remote);
     forget_mr(f, &f->b, &f->b.remote);
-    assert_int_equal(f->ops->mr_release(f->a.device, &f->a.mr), 0);
-    assert_int_equal(f->ops->mr_release(f->b.device, &f->b.mr), 0);
+    release_mr(f, f->a.device, &f->a.mr);
+    release_mr(f, f->b.device, &f->b.mr);
     f->world->close(f->world);
 }
 

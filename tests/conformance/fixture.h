@@ -68,6 +68,9 @@ void forget_mr(struct fixture *f, struct side *user, const struct weir_rmr *remo
 struct weir_mr make_mr(struct fixture *f, struct side *side, void *memory, uint64_t length,
                        uint32_t access, bool is_allocated);
 
+/* Until peers are through with it. */
+void release_mr(struct fixture *f, struct weir_device *device, const struct weir_mr *mr);
+
 /* ---- doing ---- */
 
 uint8_t *bytes_of(const struct side *side);

@@ -72,7 +72,7 @@ static void rights(void **state, bool is_allocated) {
                 expect_denied(&f, wr);
         }
         forget_mr(&f, &f.a, &remote);
-        assert_int_equal(f.ops->mr_release(f.b.device, &mr), 0);
+        release_mr(&f, f.b.device, &mr);
     }
     fixture_close(&f);
 }
@@ -110,7 +110,7 @@ static void release(void **state, bool is_allocated) {
         wr.rkey = second.rkey;
         wr.raddr = second.raddr;
         assert_int_equal(run_wr(&f, &f.a, wr), WEIR_CQE_OK);
-        assert_int_equal(f.ops->mr_release(f.b.device, &mr), 0);
+        release_mr(&f, f.b.device, &mr);
         weir_segment segment = {.length = 8};
         struct weir_span piece = {.laddr = wr.laddr,
                                   .raddr = wr.raddr,
@@ -166,8 +166,8 @@ static void local_only(void **state, bool is_allocated) {
         expect_denied(&f, wr);
     }
     forget_mr(&f, &f.a, &remote);
-    assert_int_equal(f.ops->mr_release(f.a.device, &here), 0);
-    assert_int_equal(f.ops->mr_release(f.b.device, &there), 0);
+    release_mr(&f, f.a.device, &here);
+    release_mr(&f, f.b.device, &there);
     fixture_close(&f);
 }
 
@@ -201,7 +201,7 @@ void test_regions_overlap(void **state) {
     write.rkey = to_read.rkey;
     write.raddr = to_read.raddr;
     expect_failure(&f, write, WEIR_CQE_REMOTE_ACCESS);
-    assert_int_equal(f.ops->mr_release(f.b.device, &writes), 0);
+    release_mr(&f, f.b.device, &writes);
     memset(bytes_of(&f.a) + 65536, 0, 1000);
     assert_int_equal(run_wr(&f, &f.a, read), WEIR_CQE_OK);
     assert_memory_equal(bytes_of(&f.a) + 65536, bytes_of(&f.a), 1000);
@@ -210,7 +210,7 @@ void test_regions_overlap(void **state) {
     expect_failure(&f, write, WEIR_CQE_REMOTE_ACCESS);
     forget_mr(&f, &f.a, &to_read);
     forget_mr(&f, &f.a, &to_write);
-    assert_int_equal(f.ops->mr_release(f.b.device, &reads), 0);
+    release_mr(&f, f.b.device, &reads);
     fixture_close(&f);
 }
 
@@ -231,8 +231,8 @@ static void stale_keys(void **state, bool is_allocated) {
         old.raddr = remote.raddr;
         old.rkey = remote.rkey;
         assert_int_equal(run_wr(&f, &f.a, old), WEIR_CQE_OK);
-        assert_int_equal(f.ops->mr_release(f.a.device, &here), 0);
-        assert_int_equal(f.ops->mr_release(f.b.device, &there), 0);
+        release_mr(&f, f.a.device, &here);
+        release_mr(&f, f.b.device, &there);
         here = make_mr(&f, &f.a, extra[0], 4096, 0, is_allocated);
         there = make_mr(&f, &f.b, extra[1], 4096, WEIR_ACCESS_ALL, is_allocated);
         struct weir_rmr again = import_mr(&f, &f.b, &f.a, &there, WEIR_ACCESS_ALL);
@@ -257,8 +257,8 @@ static void stale_keys(void **state, bool is_allocated) {
         assert_int_equal(*(uint8_t *)there.base, 0x44);
         forget_mr(&f, &f.a, &remote);
         forget_mr(&f, &f.a, &again);
-        assert_int_equal(f.ops->mr_release(f.a.device, &here), 0);
-        assert_int_equal(f.ops->mr_release(f.b.device, &there), 0);
+        release_mr(&f, f.a.device, &here);
+        release_mr(&f, f.b.device, &there);
     }
     fixture_close(&f);
 }
@@ -284,7 +284,7 @@ void test_allocated_memory_is_zeroed(void **state) {
             if (bytes[k] != 0)
                 fail_msg("byte %llu is %u", (unsigned long long)k, bytes[k]);
         memset(mr.base, 0xff, length);
-        assert_int_equal(f.ops->mr_release(f.a.device, &mr), 0);
+        release_mr(&f, f.a.device, &mr);
     }
     fixture_close(&f);
 }

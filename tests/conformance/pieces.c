@@ -74,7 +74,7 @@ void test_pieces_need_rights(void **state) {
         assert_no_cqe(&f, &f.a);
         assert_int_equal(run_wr(&f, &f.a, make_wr(&f.a, WEIR_OP_WRITE, 0, 0, 8)), WEIR_CQE_OK);
         forget_mr(&f, &f.a, &remote);
-        assert_int_equal(f.ops->mr_release(f.b.device, &mr), 0);
+        release_mr(&f, f.b.device, &mr);
     }
     fixture_close(&f);
 }

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "fork.h"
 #include "ofi.h"
@@ -110,10 +109,14 @@ void inherit_note_listener(struct weir_device *device) {
 
 void inherit_sweep(const struct sockaddr_storage *listener) {
     struct ends ends = {.here = *listener};
-    fork_hold();
-    for (int fd = find(is_here, &ends); fd >= 0; fd = find(is_here, &ends))
-        close(fd);
-    fork_release();
+    int fd;
+    do {
+        fork_hold();
+        fd = note(is_here, &ends);
+        fork_release();
+        if (fd >= 0)
+            fork_close(fd);
+    } while (fd >= 0);
 }
 
 void inherit_close(struct weir_qp *qp) {

@@ -241,12 +241,14 @@ int ofi_mr_release(struct weir_device *device, const struct weir_mr *mr) {
     int rc = region->closing ? WEIR_OK : close_region(device, region);
     if (rc != WEIR_OK)
         return rc;
+    bool over = is_over(device, region);
     uint64_t begin = device_now(device);
-    while (!is_over(device, region)) {
-        if (device_now(device) - begin > RELEASE_NS)
-            return WEIR_EBUSY;
+    while (!over && device_now(device) - begin <= RELEASE_NS) {
         nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+        over = is_over(device, region);
     }
+    if (!over)
+        return WEIR_EBUSY;
     if (region->mapped_bytes != 0)
         munmap(region->base, region->mapped_bytes);
     region_remove(device, mr->cookie);

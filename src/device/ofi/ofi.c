@@ -188,7 +188,7 @@ static int ofi_open(const struct weir_env *env, struct weir_device **device_out)
     device->virtual_addresses = (modes & FI_MR_VIRT_ADDR) != 0;
     device->cq_fd = device->eq_fd = -1;
     device->epoll_fd = device->event_fd = device->timer_fd = device->listen_fd = -1;
-    device->server.epoll_fd = device->server.stop_fd = -1;
+    device->server.stop_fd = -1;
     pthread_mutex_init(&device->mutex, NULL);
     ofi_memory_open(device);
     fill_caps(&choice, &device->caps);

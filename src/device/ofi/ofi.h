@@ -235,7 +235,7 @@ struct ofi_raw {
 
 struct ofi_server {
     pthread_t thread;
-    int epoll_fd, stop_fd;
+    int stop_fd;
     bool runs;
 };
 

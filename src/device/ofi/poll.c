@@ -284,6 +284,13 @@ static void wake_taken(struct weir_device *device) {
         return; /* there was none */
 }
 
+/* fi_poll(3), fi_trywait: a descriptor of a provider may be slept on when that said so; some take a
+ * signal back only there. */
+static int try_wait(const struct weir_device *device) {
+    struct fid *fids[2] = {&device->cq->fid, &device->eq->fid};
+    return fi_trywait(device->fabric, fids, 2);
+}
+
 /* Whoever sleeps is woken before a peer can know that there is something. */
 void ofi_serve(struct weir_device *device) {
     struct pollfd ready[2] = {{.fd = device->cq_fd, .events = POLLIN},
@@ -294,22 +301,22 @@ void ofi_serve(struct weir_device *device) {
     ofi_progress(device);
     connect_look(device);
     failures_see(device);
+    if (!device->lost)
+        (void)try_wait(device);
     if (!has_news(device))
         wake_taken(device);
 }
 
-/* fi_poll(3), fi_trywait: a descriptor of a provider may be slept on when that said so. A provider
- * that never says so, and completes nothing either, is slept on all the same, and looked at
- * again when it is its turn. */
+/* A provider that never says that it may be slept on, and completes nothing either, is slept on all
+ * the same, and looked at again when it is its turn. */
 enum { TRIES = 16 };
 
 int ofi_arm(struct weir_device *device) {
-    struct fid *fids[2] = {&device->cq->fid, &device->eq->fid};
     int rc = -FI_EAGAIN;
     device_lock(device);
     for (int i = 0; rc != 0 && i < TRIES && !has_news(device); i++) {
         look(device);
-        rc = device->lost ? 0 : fi_trywait(device->fabric, fids, 2);
+        rc = device->lost ? 0 : try_wait(device);
     }
     bool news = has_news(device);
     device_unlock(device);
@@ -321,12 +328,11 @@ int ofi_arm(struct weir_device *device) {
 void ofi_disarm(struct weir_device *device) {
     struct pollfd ready[2] = {{.fd = device->cq_fd, .events = POLLIN},
                               {.fd = device->eq_fd, .events = POLLIN}};
-    struct fid *fids[2] = {&device->cq->fid, &device->eq->fid};
     device_lock(device);
     wake_taken(device);
     for (int i = 0; i < TRIES && !device->lost && poll(ready, 2, 0) > 0; i++) {
         look(device);
-        (void)fi_trywait(device->fabric, fids, 2); /* some take a signal back only there */
+        (void)try_wait(device);
     }
     device_unlock(device);
 }

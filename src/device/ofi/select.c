@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "fork.h"
 #include "ofi.h"
@@ -100,11 +99,12 @@ static int ask(const struct ofi_library *library, const struct ofi_settings *set
 static bool is_here(const struct fi_info *info) {
     const struct sockaddr *address = info->src_addr;
     fork_hold();
-    int fd = socket(address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool here = fd < 0 || bind(fd, address, (socklen_t)info->src_addrlen) == 0;
-    if (fd >= 0)
-        close(fd);
+    int fd = fork_own(socket(address->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     fork_release();
+    if (fd < 0)
+        return true; /* nothing is known */
+    bool here = bind(fd, address, (socklen_t)info->src_addrlen) == 0;
+    fork_close(fd);
     return here;
 }
 

@@ -2,15 +2,15 @@
 /* serve.c: progress while the engine makes none.
  *
  * A peer's write lands, and its read and its call are answered, when this process calls the
- * provider. Where the application does other things for long, a thread does that: it sleeps until
- * there is something, gives the engine a millisecond to take it, and takes it if the engine did not
- * come. So a peer waits no longer than that, and an engine that is busy with its device is left
- * alone: the thread wakes a thousand times a second at most.
+ * provider. Where the application does other things for long, a thread does that. It looks once a
+ * millisecond whether the engine was there. While that goes on it does nothing else; else it sleeps
+ * until there is something, gives the engine a millisecond to take it, and takes it if the engine
+ * did not come. So a peer waits some milliseconds, and descriptors that the engine polls wake
+ * nobody beside it.
  *
- * Owns the thread and its descriptors. */
-#include <errno.h>
+ * Owns the thread and the descriptor that ends it. */
+#include <poll.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,13 +21,6 @@
 
 #define PATIENCE_NS 1000000
 
-static void serve(struct weir_device *device, uint64_t polls) {
-    device_lock(device);
-    if (device->polls == polls)
-        ofi_serve(device);
-    device_unlock(device);
-}
-
 static uint64_t polls_now(struct weir_device *device) {
     device_lock(device);
     uint64_t polls = device->polls;
@@ -35,35 +28,42 @@ static uint64_t polls_now(struct weir_device *device) {
     return polls;
 }
 
-static void *server_run(void *argument) {
-    struct weir_device *device = argument;
-    struct ofi_server *server = &device->server;
-    struct epoll_event event;
-    for (;;) {
-        int got = epoll_wait(server->epoll_fd, &event, 1, -1);
-        if (got < 0 && errno != EINTR)
-            return NULL;
-        if (got == 1 && event.data.fd == server->stop_fd)
-            return NULL;
-        uint64_t polls = polls_now(device);
+/* Until the engine was not there for a millisecond. */
+static uint64_t await_absence(struct weir_device *device) {
+    for (uint64_t polls = polls_now(device);;) {
         nanosleep(&(struct timespec){.tv_nsec = PATIENCE_NS}, NULL);
-        serve(device, polls);
+        uint64_t now = polls_now(device);
+        if (now == polls)
+            return now;
+        polls = now;
     }
 }
 
-static bool listen_to(const struct ofi_server *server, int fd) {
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-    return fd >= 0 && epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+static void serve(struct weir_device *device, uint64_t polls) {
+    device_lock(device);
+    if (device->polls == polls)
+        ofi_serve(device);
+    device_unlock(device);
+}
+
+static void *server_run(void *argument) {
+    struct weir_device *device = argument;
+    struct pollfd ready[3] = {{.fd = device->server.stop_fd, .events = POLLIN},
+                              {.fd = device->cq_fd, .events = POLLIN},
+                              {.fd = device->eq_fd, .events = POLLIN}};
+    do {
+        serve(device, await_absence(device));
+        (void)poll(ready, 3, -1);
+    } while (ready[0].revents == 0);
+    return NULL;
 }
 
 int server_start(struct weir_device *device) {
     struct ofi_server *server = &device->server;
     fork_hold();
-    server->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
     server->stop_fd = fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     fork_release();
-    if (server->epoll_fd < 0 || !listen_to(server, server->stop_fd) ||
-        !listen_to(server, device->cq_fd) || !listen_to(server, device->eq_fd))
+    if (server->stop_fd < 0)
         return WEIR_EMFILE;
     server->runs = thread_create(&server->thread, NULL, server_run, device) == 0;
     return server->runs ? WEIR_OK : WEIR_ENOMEM;
@@ -74,10 +74,8 @@ void server_stop(struct weir_device *device) {
     uint64_t one = 1;
     if (server->runs && write(server->stop_fd, &one, sizeof one) == sizeof one)
         pthread_join(server->thread, NULL);
-    if (server->epoll_fd >= 0)
-        fork_close(server->epoll_fd);
     if (server->stop_fd >= 0)
         fork_close(server->stop_fd);
     server->runs = false;
-    server->epoll_fd = server->stop_fd = -1;
+    server->stop_fd = -1;
 }
