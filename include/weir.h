@@ -186,7 +186,8 @@ typedef struct weir_inbox {
 
 typedef struct weir_engine_options {
     size_t size;
-    const char *device; /* "shm" (default), "verbs", "ofi" */
+    const char *device; /* "shm" (default), "verbs", "ofi"; "auto": the first of verbs, ofi, shm
+                         * that can be used */
     /* Where peers reach this engine: "host:port", "[v6]:port", port 0 for any free
      * one. NULL: 127.0.0.1:0. "none": no listener; peers then cannot open this
      * engine, but answer over the connections that it makes. */

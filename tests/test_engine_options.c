@@ -515,12 +515,20 @@ static void test_stray_variables(void **state) {
 
 /* The variables of a device are known where the device is built in; where not, that is said. */
 static void test_stray_variables_of_a_device(void **state) {
-    bool built = false;
+    bool verbs = false, ofi = false;
     (void)state;
-    for (size_t i = 0; i < device_table_count; i++)
-        built |= strcmp(device_table[i]->name, "verbs") == 0;
+    for (size_t i = 0; i < device_table_count; i++) {
+        verbs |= strcmp(device_table[i]->name, "verbs") == 0;
+        ofi |= strcmp(device_table[i]->name, "ofi") == 0;
+    }
     assert_stray("WEIR_SHM_DIRECTORY=/tmp", NULL);
-    if (!built) {
+    if (!ofi)
+        assert_stray("WEIR_OFI_DOMAIN=eth0",
+                     "WEIR_OFI_DOMAIN: this library was built without the device ofi");
+    else
+        assert_stray("WEIR_OFI_ADRESS=10.0.0.1",
+                     "WEIR_OFI_ADRESS:" NO "; did you mean WEIR_OFI_ADDRESS?");
+    if (!verbs) {
         assert_stray("WEIR_VERBS_SRQ=0",
                      "WEIR_VERBS_SRQ: this library was built without the device verbs");
         return;
@@ -532,6 +540,24 @@ static void test_stray_variables_of_a_device(void **state) {
     assert_stray("WEIR_VERBS_MIN_RNR_TIMER=12", NULL);
     assert_stray("WEIR_VERBS_GID_IDX=3",
                  "WEIR_VERBS_GID_IDX:" NO "; did you mean WEIR_VERBS_GID_INDEX?");
+}
+
+/* The device that a name means: of "auto", the first that there is, and shm last. */
+static void test_W10_the_device_of_a_name(void **state) {
+    const struct weir_device_ops *best = device_table[0];
+    struct weir_device_caps caps;
+    (void)state;
+    for (size_t i = device_table_count - 1; i > 0; i--) {
+        if (device_table[i]->probe(&caps) == WEIR_OK)
+            best = device_table[i];
+    }
+    assert_ptr_equal(device_find("auto"), best);
+    assert_ptr_equal(device_find(NULL), device_table[0]);
+    assert_string_equal(device_table[0]->name, "shm");
+    for (size_t i = 0; i < device_table_count; i++)
+        assert_ptr_equal(device_find(device_table[i]->name), device_table[i]);
+    assert_null(device_find("nonsense"));
+    assert_null(device_find(""));
 }
 
 static void test_stray_query(void **state) {
@@ -566,7 +592,7 @@ static void test_stray_query(void **state) {
 static void test_query_of_devices(void **state) {
     weir_setting_info info = WEIR_SETTING_INFO_INIT;
     (void)state;
-    size_t count = 0, shm_count = 0;
+    size_t count = 0, shm_count = 0, ofi_count = 0;
     setenv("WEIR_VERBS_TIMEOUT", "20", 1);
     setenv("WEIR_VERBS_SRQ", "2", 1);
     setenv("WEIR_VERBS_DEVICE", "mlx5_0", 1);
@@ -577,8 +603,10 @@ static void test_query_of_devices(void **state) {
         bool device = strcmp(info.variable, "WEIR_VERBS_DEVICE") == 0;
         bool group = strcmp(info.variable, "WEIR_SHM_GROUP") == 0;
         bool shm = strncmp(info.variable, "WEIR_SHM_", 9) == 0;
+        bool ofi = strncmp(info.variable, "WEIR_OFI_", 9) == 0;
         shm_count += shm;
-        assert_string_equal(info.name, shm ? "shm" : "verbs");
+        ofi_count += ofi;
+        assert_string_equal(info.name, shm ? "shm" : ofi ? "ofi" : "verbs");
         assert_int_equal(info.size, sizeof(info));
         assert_int_equal(info.in_force, info.value);
         assert_int_equal(info.source, timeout || srq || device || group ? WEIR_SETTING_ENVIRONMENT
@@ -590,7 +618,8 @@ static void test_query_of_devices(void **state) {
     }
     assert_non_null(device_variable(0));
     assert_int_equal(shm_count, 3);
-    assert_true(count == shm_count || count == shm_count + 12);
+    assert_true(ofi_count == 0 || ofi_count == 3);
+    assert_true(count == shm_count + ofi_count || count == shm_count + ofi_count + 12);
     assert_int_equal(weir_device_setting_query(SIZE_MAX, &info), WEIR_EINVAL);
     assert_int_equal(weir_device_setting_query(0, NULL), WEIR_EINVAL);
     unsetenv("WEIR_VERBS_TIMEOUT");

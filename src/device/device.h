@@ -24,6 +24,10 @@ extern const struct weir_device_ops ofi_device_ops;
 extern const struct weir_device_ops *const device_table[];
 extern const size_t device_table_count;
 
+/* The backend of that name; NULL, as a name: the first; "auto": the first that can be used of RDMA
+ * devices, TCP and shared memory, which takes as long as to probe them. NULL: there is none. */
+const struct weir_device_ops *device_find(const char *name);
+
 /* The index-th environment variable that a backend reads; false past the last. get is
  * getenv(3). */
 bool device_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);

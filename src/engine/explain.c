@@ -17,7 +17,8 @@ struct note {
 };
 
 static const char *device_name(const weir_engine_options *options) {
-    return options->device != NULL ? options->device : device_table[0]->name;
+    const struct weir_device_ops *found = device_find(options->device);
+    return found != NULL ? found->name : options->device;
 }
 
 /* Each function returns whether it has written a sentence. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* open.c: an engine over the real ports: a device of the table, TCP, Linux.
  *
- * Owns the choice of device, the order in which ports are opened and closed, and what becomes of
+ * Owns the order in which ports are opened and closed, and what becomes of
  * an engine in a child of fork(2).
  * It leaves environment variables to settings.c and the devices. */
 #include "open.h"
@@ -19,14 +19,6 @@
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
-
-static const struct weir_device_ops *find_device(const char *name) {
-    for (size_t i = 0; i < device_table_count; i++) {
-        if (name == NULL || strcmp(device_table[i]->name, name) == 0)
-            return device_table[i];
-    }
-    return NULL;
-}
 
 static void close_device(struct weir_ports *ports) {
     ports->device_ops->close(ports->device);
@@ -83,7 +75,7 @@ uint64_t open_address_bytes(const weir_engine_options *options,
 }
 
 static int open_ports(const weir_engine_options *options, struct weir_ports *ports) {
-    ports->device_ops = find_device(options->device);
+    ports->device_ops = device_find(options->device);
     if (ports->device_ops == NULL)
         return WEIR_ENODEVICE;
     int rc = os_env_open(&ports->env);

@@ -313,7 +313,9 @@ int weir_device_setting_query(size_t index, weir_setting_info *info) {
 /* ---- variables that are none of ours ------------------------------------ */
 
 static const char prefix[] = "WEIR_";
-static const char of_verbs[] = "WEIR_VERBS_";
+/* Devices that a build may lack, and how their variables begin. */
+static const char *const lacked[][2] = {{"verbs", "WEIR_VERBS_"}, {"ofi", "WEIR_OFI_"}};
+enum { LACKED = sizeof(lacked) / sizeof(lacked[0]) };
 
 /* The variables that are read: the index-th; NULL past the last. */
 static const char *known(size_t index) {
@@ -373,9 +375,13 @@ static bool is_stray(const char *entry) {
     return true;
 }
 
-static bool has_verbs(void) {
+static bool begins(const char *name, const char *with) {
+    return strncmp(name, with, strlen(with)) == 0;
+}
+
+static bool is_built_in(const char *variables) {
     const char *name = "";
-    for (size_t i = 0; name != NULL && strncmp(name, of_verbs, strlen(of_verbs)) != 0; i++)
+    for (size_t i = 0; name != NULL && !begins(name, variables); i++)
         name = device_variable(i);
     return name != NULL;
 }
@@ -387,9 +393,11 @@ static void describe_stray(const char *entry, weir_stray_info *info) {
         if (!isprint((unsigned char)*c))
             *c = '?';
     }
-    if (!has_verbs() && strncmp(info->name, of_verbs, strlen(of_verbs)) == 0) {
-        snprintf(info->note, sizeof(info->note),
-                 "%s: this library was built without the device verbs", info->name);
+    for (size_t i = 0; i < LACKED; i++) {
+        if (!begins(info->name, lacked[i][1]) || is_built_in(lacked[i][1]))
+            continue;
+        snprintf(info->note, sizeof(info->note), "%s: this library was built without the device %s",
+                 info->name, lacked[i][0]);
         return;
     }
     info->nearest = nearest(info->name);

@@ -116,8 +116,8 @@ static int open_descriptors(struct weir_device *device) {
     device->timer_fd = fork_own(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     bool noted = inherit_note_fd(device->cq_fd) && inherit_note_fd(device->eq_fd);
     fork_release();
-    int fds[4] = {device->cq_fd, device->eq_fd, device->event_fd, device->timer_fd};
-    for (int i = 0; i < 4; i++) {
+    int fds[2] = {device->event_fd, device->timer_fd}; /* poll.c adds the others */
+    for (int i = 0; i < 2; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
         if (!noted || fds[i] < 0 || epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
             return WEIR_EMFILE;

@@ -272,9 +272,11 @@ struct weir_device {
     struct weir_qp *failing;
     struct ofi_raw *stash;                                    /* [stash_size] a ring */
     uint32_t stash_size, stash_head, stash_count, stash_owed; /* owed: what QPs may fill */
-    uint64_t polls;                                           /* by the engine */
-    uint64_t fence;                                           /* the last number of one */
-    uint64_t nonsense;                                        /* completions that name nothing */
+    bool is_heard;     /* epoll_fd has the provider's descriptors */
+    uint64_t heard_at; /* the count of polls when it was armed last */
+    uint64_t polls;    /* by the engine */
+    uint64_t fence;    /* the last number of one */
+    uint64_t nonsense; /* completions that name nothing */
     bool lost, lost_told;
 
     struct ofi_import *imports[OFI_IMPORTS_MAX / OFI_CHUNK];

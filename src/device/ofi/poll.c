@@ -9,9 +9,11 @@
  * in its order, so that is so of writes and messages by themselves; that the answers to reads come
  * in their order is no promise of libfabric's, so each has a completion, which is looked for. A
  * completion that names nothing that is under way is counted and dropped. */
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -206,9 +208,26 @@ static int take_stashed(struct weir_device *device, struct weir_cqe *cqes_out, i
     return count;
 }
 
+/* The kernel wakes through a descriptor that holds another one with each packet, also where nobody
+ * sleeps. So the provider's are in ours from the first arm on, until nobody slept for a while. */
+enum { UNHEARD_POLLS = 1000 };
+
+static void hear(struct weir_device *device, bool wanted) {
+    int fds[2] = {device->cq_fd, device->eq_fd};
+    for (int i = 0; i < 2; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
+        int rc =
+            epoll_ctl(device->epoll_fd, wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fds[i], &event);
+        device->lost |= rc != 0 && errno != EEXIST && errno != ENOENT && wanted;
+    }
+    device->is_heard = wanted;
+}
+
 int ofi_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
     device_lock(device);
     device->polls++;
+    if (OFI_UNLIKELY(device->is_heard) && device->polls - device->heard_at > UNHEARD_POLLS)
+        hear(device, false);
     if (device->stash_count == 0) {
         ofi_progress(device);
         failures_see(device);
@@ -314,6 +333,9 @@ enum { TRIES = 16 };
 int ofi_arm(struct weir_device *device) {
     int rc = -FI_EAGAIN;
     device_lock(device);
+    if (!device->is_heard)
+        hear(device, true);
+    device->heard_at = device->polls;
     for (int i = 0; rc != 0 && i < TRIES && !has_news(device); i++) {
         look(device);
         rc = device->lost ? 0 : try_wait(device);
