@@ -661,6 +661,7 @@ int main(void) {
         cmocka_unit_test_setup(test_S3_chain_max_in_force, clear),
         cmocka_unit_test_setup(test_stray_variables, clear),
         cmocka_unit_test_setup(test_stray_variables_of_a_device, clear),
+        cmocka_unit_test_setup(test_W10_the_device_of_a_name, clear),
         cmocka_unit_test_setup(test_stray_query, clear),
     };
     return cmocka_run_group_tests_name("engine options", tests, clear, NULL);
