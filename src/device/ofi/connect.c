@@ -120,6 +120,7 @@ static int make(struct weir_qp *qp, struct fi_info *info) {
         qp->ep = NULL;
         return ofi_error(rc);
     }
+    qp->fence_sent = qp->fence_done = device->fence;
     rc = fi_ep_bind(qp->ep, &device->eq->fid, 0);
     if (rc == 0)
         rc = fi_ep_bind(qp->ep, &device->cq->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION);
@@ -132,7 +133,6 @@ static int make(struct weir_qp *qp, struct fi_info *info) {
 
 static void up(struct weir_qp *qp) {
     qp->link = OFI_LINK_UP;
-    qp->fence_sent = qp->fence_done = qp->device->fence;
     inherit_note(qp);
 }
 
@@ -303,7 +303,7 @@ static void established(struct weir_qp *qp) {
         connect_end(qp, WEIR_OK);
 }
 
-static void ended(struct weir_qp *qp) {
+void connect_lost(struct weir_qp *qp) {
     if (qp->state == OFI_CONNECTING)
         connect_end(qp, WEIR_EPEER);
     else if (qp->state == OFI_READY)
@@ -334,7 +334,7 @@ static bool look_at_one(struct weir_device *device) {
     if (qp != NULL && event == FI_CONNECTED)
         established(qp);
     else if (qp != NULL && event == FI_SHUTDOWN)
-        ended(qp);
+        connect_lost(qp);
     return true;
 }
 

@@ -32,16 +32,17 @@ static void ask(struct weir_qp *qp) {
         qp_note_failure(qp);
 }
 
+/* From the first on that a peer could use the endpoint, also before this side knows of it. */
 static bool concerns(const struct weir_qp *qp, uint64_t fence) {
-    return qp != NULL && qp->state == OFI_READY && qp->fence_done < fence;
+    return qp != NULL && qp->ep != NULL && qp->fence_done < fence;
 }
 
 uint64_t fence_begin(struct weir_device *device) {
     return ++device->fence;
 }
 
-/* Where the provider had no room for the question, or one from before is under way, it is asked
- * with a later look. */
+/* Where the provider had no room for the question, one from before is under way, or the QP is not
+ * connected yet, it is asked with a later look. */
 bool fence_look(struct weir_device *device, uint64_t fence) {
     bool over = true;
     for (uint32_t i = 0, seen = 0; seen < device->qp_count && i < OFI_QPS_MAX; i++) {
@@ -50,7 +51,7 @@ bool fence_look(struct weir_device *device, uint64_t fence) {
         if (!concerns(qp, fence))
             continue;
         over = false;
-        if (qp->fence_sent == qp->fence_done)
+        if (qp->state == OFI_READY && qp->fence_sent == qp->fence_done)
             ask(qp);
     }
     failures_see(device);
@@ -62,7 +63,7 @@ void fence_give_up(struct weir_device *device, uint64_t fence) {
         struct weir_qp *qp = device->qps[i];
         seen += qp != NULL;
         if (concerns(qp, fence))
-            qp_note_failure(qp);
+            connect_lost(qp);
     }
     failures_see(device);
     ofi_wake(device);

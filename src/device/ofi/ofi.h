@@ -335,6 +335,8 @@ int ofi_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path);
 void connect_look(struct weir_device *device);
 /* A QP that is connecting ends so; CONNECTED is told. */
 void connect_end(struct weir_qp *qp, int result);
+/* The connection is no more, or is to be none: the QP fails, or does not come about. */
+void connect_lost(struct weir_qp *qp);
 /* No endpoint is left of it. */
 void connect_drop(struct weir_qp *qp);
 
