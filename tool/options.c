@@ -432,6 +432,19 @@ static void set_defaults(enum command command, struct options *options) {
                                 .requests = command == CMD_TRACE ? 2000 : 0};
 }
 
+/* The device that the library takes for "auto", by its name, which both sides and the results tell.
+ */
+static const char *best_device(void) {
+    static weir_device_info device;
+
+    device = (weir_device_info)WEIR_DEVICE_INFO_INIT;
+    for (size_t i = 1; weir_device_query(i, &device) == 0; i++) {
+        if (device.available == 0)
+            return device.name;
+    }
+    return "shm";
+}
+
 /* Complains unless this library was built with a device of that name. */
 static int check_device(enum command command, const char *name) {
     char names[256] = "";
@@ -744,6 +757,8 @@ static enum options_outcome parse_options(int argc, char **argv, struct options 
     if (options->command == CMD_SEND && options->latency != LATENCY_NONE &&
         given_of(options, size) == NULL)
         options->size = LATENCY_BYTES;
+    if (options->device != NULL && strcmp(options->device, "auto") == 0)
+        options->device = best_device();
     return check_together(options) == 0 ? OPTIONS_RUN : OPTIONS_WRONG;
 }
 
