@@ -18,9 +18,12 @@
 #include "fork.h"
 #include "ofi.h"
 
+enum { NEAR = 64 };
+
 struct ends {
     struct sockaddr_storage here, there;
 };
+typedef bool is_fn(int fd, const struct ends *ends);
 
 /* Port and address, as bytes that can be compared. */
 static bool same(const struct sockaddr_storage *a, const struct sockaddr_storage *b) {
@@ -61,7 +64,7 @@ static bool is_here(int fd, const struct ends *ends) {
            same(&its.here, &ends->here);
 }
 
-static int find(bool (*is_it)(int fd, const struct ends *ends), const struct ends *ends) {
+static int find_anywhere(is_fn *is_it, const struct ends *ends) {
     DIR *all = opendir("/proc/self/fd");
     int found = -1;
     if (all == NULL)
@@ -75,14 +78,34 @@ static int find(bool (*is_it)(int fd, const struct ends *ends), const struct end
     return found;
 }
 
+/* The kernel gives the lowest number that is free, so one that is new is nearly always below the
+ * next one. */
+static int find(is_fn *is_it, const struct ends *ends, int next) {
+    for (int fd = next - 1; fd >= 0 && fd >= next - NEAR; fd--) {
+        if (is_it(fd, ends))
+            return fd;
+    }
+    return find_anywhere(is_it, ends);
+}
+
+/* The next number; -1: there is none. A copy of a descriptor shows it. */
+static int next_number(const struct weir_device *device) {
+    fork_hold();
+    int fd = fork_own(fcntl(device->eq_fd, F_DUPFD_CLOEXEC, 0));
+    fork_release();
+    if (fd >= 0)
+        fork_close(fd);
+    return fd;
+}
+
 bool inherit_note_fd(int fd) {
     int flags = fcntl(fd, F_GETFD);
     return flags >= 0 && fcntl(fd, F_SETFD, flags | FD_CLOEXEC) == 0 && fork_note(fd);
 }
 
 /* With forks held off. -1: there is none, or no room to note it. */
-static int note(bool (*is_it)(int fd, const struct ends *ends), const struct ends *ends) {
-    int fd = find(is_it, ends);
+static int note(is_fn *is_it, const struct ends *ends, int next) {
+    int fd = find(is_it, ends, next);
     return fd >= 0 && inherit_note_fd(fd) ? fd : -1;
 }
 
@@ -92,8 +115,9 @@ void inherit_note(struct weir_qp *qp) {
     if (fi_getname(&qp->ep->fid, &ends.here, &here) != 0 ||
         fi_getpeer(qp->ep, &ends.there, &there) != 0)
         return;
+    int next = next_number(qp->device);
     fork_hold();
-    qp->fd = note(is_end, &ends);
+    qp->fd = note(is_end, &ends, next);
     fork_release();
 }
 
@@ -102,8 +126,9 @@ void inherit_note_listener(struct weir_device *device) {
     size_t here = sizeof ends.here;
     if (fi_getname(&device->pep->fid, &ends.here, &here) != 0)
         return;
+    int next = next_number(device);
     fork_hold();
-    device->listen_fd = note(is_listener, &ends);
+    device->listen_fd = note(is_listener, &ends, next);
     fork_release();
 }
 
@@ -112,7 +137,7 @@ void inherit_sweep(const struct sockaddr_storage *listener) {
     int fd;
     do {
         fork_hold();
-        fd = note(is_here, &ends);
+        fd = note(is_here, &ends, -1);
         fork_release();
         if (fd >= 0)
             fork_close(fd);
