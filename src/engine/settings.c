@@ -313,8 +313,8 @@ int weir_device_setting_query(size_t index, weir_setting_info *info) {
 /* ---- variables that are none of ours ------------------------------------ */
 
 static const char prefix[] = "WEIR_";
-/* Devices that a build may lack, and how their variables begin. */
-static const char *const lacked[][2] = {{"verbs", "WEIR_VERBS_"}, {"ofi", "WEIR_OFI_"}};
+/* Devices that a build may lack, and how their variables begin, behind the prefix. */
+static const char *const lacked[][2] = {{"verbs", "VERBS_"}, {"ofi", "OFI_"}};
 enum { LACKED = sizeof(lacked) / sizeof(lacked[0]) };
 
 /* The variables that are read: the index-th; NULL past the last. */
@@ -376,7 +376,8 @@ static bool is_stray(const char *entry) {
 }
 
 static bool begins(const char *name, const char *with) {
-    return strncmp(name, with, strlen(with)) == 0;
+    size_t length = strlen(prefix);
+    return strncmp(name, prefix, length) == 0 && strncmp(name + length, with, strlen(with)) == 0;
 }
 
 static bool is_built_in(const char *variables) {
