@@ -8,15 +8,16 @@
  *   NONE ──called──► ACCEPTED ──established──► UP ──► DOWN
  *    └───dialled───► DIALLED ───established────▲        any failure ──► DOWN
  *
- * Both may be asked to connect at once. A QP that has called is of no more use for another
- * connection, so of the two the one with the lesser cookie waits a while for the other's call
- * before it dials itself. If both dial all the same both are rejected, and the attempt has failed.
+ * Both may be asked to connect at once. Of the two the one with the lesser cookie waits a while for
+ * the other's call before it dials itself. If it has dialled when that call comes, since it was
+ * long on its way, or was lost, its own call gives way; the other side refuses it.
  *
  * The caller says which QP it wants, and which of its own calls: cookies that only the two sides
  * know. Before anything is posted the caller must have turned out to be who the QP was told to
  * connect to.
  *
  * Owns the listener, and the endpoints of QPs until they are up. Nothing blocks. */
+#include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/timerfd.h>
@@ -25,7 +26,7 @@
 #include "ofi.h"
 
 #define NS_PER_S UINT64_C(1000000000)
-#define CALL_NS  UINT64_C(200000000)  /* that the one waits for the other's call */
+#define CALL_NS  UINT64_C(1000000000) /* that the one waits for the other's call */
 #define DIAL_NS  UINT64_C(3000000000) /* and for the answer to its own */
 enum { LAST_LOOKS = 4 };
 
@@ -59,12 +60,16 @@ int connect_open(struct weir_device *device) {
         return WEIR_EDEVICE;
     device->port = port_of(at);
     inherit_note_listener(device);
-    return device->port != 0 && ofi_address_of(at, device->ip) ? WEIR_OK : WEIR_EDEVICE;
+    if (device->port == 0 || !ofi_address_of(at, device->ip))
+        return WEIR_EDEVICE;
+    return visitors_open(device);
 }
 
 void connect_close(struct weir_device *device) {
-    for (int i = 0; device->pep != NULL && i < LAST_LOOKS; i++)
-        connect_look(device); /* calls whose callers are gone go, too */
+    for (int i = 0; device->pep != NULL && i < LAST_LOOKS; i++) {
+        visitors_end(device);
+        connect_look(device); /* the provider closes them */
+    }
     fork_hold();
     if (device->listen_fd >= 0)
         fork_disown(device->listen_fd);
@@ -120,6 +125,7 @@ static int make(struct weir_qp *qp, struct fi_info *info) {
         qp->ep = NULL;
         return ofi_error(rc);
     }
+    qp->alive_ns = device_now(device);
     qp->fence_sent = qp->fence_done = device->fence;
     rc = fi_ep_bind(qp->ep, &device->eq->fid, 0);
     if (rc == 0)
@@ -178,6 +184,7 @@ static int dial(struct weir_qp *qp) {
     rc = fi_connect(qp->ep, &to, &call, sizeof call);
     if (rc != 0)
         return rc == -FI_ENOMEM ? WEIR_ENOMEM : WEIR_EPEER;
+    inherit_note(qp);
     qp->link = OFI_LINK_DIALLED;
     qp->waits = false;
     set_due(qp, device_now(device) + DIAL_NS);
@@ -199,12 +206,16 @@ static struct weir_qp *qp_by_cookie(const struct weir_device *device, uint64_t c
 /* Takes a call for a QP that has no connection. The information is of the call, and has its
  * socket until the endpoint has it. */
 static bool take_call(struct weir_qp *qp, struct fi_info *info, uint64_t caller) {
-    int rc = make(qp, info);
-    if (rc == WEIR_OK)
-        rc = fi_accept(qp->ep, NULL, 0);
-    if (rc != 0) {
-        fi_reject(qp->device->pep, info->handle, NULL, 0);
+    if (qp->link == OFI_LINK_DIALLED) /* nobody has answered its own */
         connect_drop(qp);
+    int rc = make(qp, info);
+    if (rc == WEIR_OK) {
+        inherit_note(qp);
+        rc = fi_accept(qp->ep, NULL, 0);
+    }
+    if (rc != 0) { /* the endpoint looks at the call that reject frees */
+        connect_drop(qp);
+        fi_reject(qp->device->pep, info->handle, NULL, 0);
         return false;
     }
     qp->caller = caller;
@@ -216,10 +227,12 @@ static bool take_call(struct weir_qp *qp, struct fi_info *info, uint64_t caller)
 }
 
 static bool is_wanted(const struct weir_qp *qp, const struct call *call) {
-    if (qp == NULL || call->caller == 0 || qp->link != OFI_LINK_NONE)
+    if (qp == NULL || call->caller == 0)
         return false;
-    return qp->state == OFI_INIT ||
-           (qp->state == OFI_CONNECTING && qp->waits && call->caller == qp->there.cookie);
+    if (qp->state == OFI_INIT)
+        return qp->link == OFI_LINK_NONE;
+    return qp->state == OFI_CONNECTING && qp->crosses && call->caller == qp->there.cookie &&
+           (qp->waits || qp->link == OFI_LINK_DIALLED);
 }
 
 static void called(struct weir_device *device, const union eq_entry *entry, size_t length) {
@@ -242,7 +255,8 @@ static void called(struct weir_device *device, const union eq_entry *entry, size
 /* Without a call so far: waits for one, or dials. */
 static int begin(struct weir_qp *qp, bool crossing) {
     qp->state = OFI_CONNECTING;
-    qp->waits = crossing && qp->own.cookie < qp->there.cookie;
+    qp->crosses = crossing && qp->own.cookie < qp->there.cookie;
+    qp->waits = qp->crosses;
     int rc = WEIR_OK;
     if (qp->waits)
         set_due(qp, device_now(qp->device) + CALL_NS);
@@ -303,8 +317,19 @@ static void established(struct weir_qp *qp) {
         connect_end(qp, WEIR_OK);
 }
 
+/* Its call was refused, since the other side has called meanwhile: that call is on its way. */
+static void wait_on(struct weir_qp *qp) {
+    connect_drop(qp);
+    qp->link = OFI_LINK_NONE;
+    qp->waits = true;
+    qp->is_last = true;
+    set_due(qp, device_now(qp->device) + DIAL_NS);
+}
+
 void connect_lost(struct weir_qp *qp) {
-    if (qp->state == OFI_CONNECTING)
+    if (qp->state == OFI_CONNECTING && qp->crosses && qp->link == OFI_LINK_DIALLED)
+        wait_on(qp);
+    else if (qp->state == OFI_CONNECTING)
         connect_end(qp, WEIR_EPEER);
     else if (qp->state == OFI_READY)
         qp_note_failure(qp);
@@ -315,8 +340,11 @@ void connect_lost(struct weir_qp *qp) {
 static bool look_at_one(struct weir_device *device) {
     union eq_entry entry;
     uint32_t event = 0;
+    int before = errno;
+    errno = 0; /* tcp of libfabric 1.17 takes one that was left there for that of a socket's end */
     ssize_t got = fi_eq_read(device->eq, &event, &entry, sizeof entry, 0);
     struct weir_qp *qp = NULL;
+    errno = before;
     if (got == -FI_EAVAIL) {
         struct fi_eq_err_entry error = {.err = 0};
         if (fi_eq_readerr(device->eq, &error, 0) <= 0)
@@ -348,7 +376,7 @@ static void look_at_time(struct weir_device *device) {
         left--;
         if (qp->due_ns > now)
             continue;
-        int rc = qp->waits ? dial(qp) : WEIR_EPEER;
+        int rc = qp->waits && !qp->is_last ? dial(qp) : WEIR_EPEER;
         if (rc != WEIR_OK)
             connect_end(qp, rc);
     }
@@ -361,4 +389,5 @@ void connect_look(struct weir_device *device) {
         continue;
     if (device->connecting > 0)
         look_at_time(device);
+    visitors_look(device);
 }

@@ -32,9 +32,9 @@ static void ask(struct weir_qp *qp) {
         qp_note_failure(qp);
 }
 
-/* From the first on that a peer could use the endpoint, also before this side knows of it. */
+/* Whether its peer can have begun an access, also before this side was asked to connect. */
 static bool concerns(const struct weir_qp *qp, uint64_t fence) {
-    return qp != NULL && qp->ep != NULL && qp->fence_done < fence;
+    return qp != NULL && qp->ep != NULL && qp->link == OFI_LINK_UP && qp->fence_done < fence;
 }
 
 uint64_t fence_begin(struct weir_device *device) {
@@ -58,11 +58,11 @@ bool fence_look(struct weir_device *device, uint64_t fence) {
     return over;
 }
 
-void fence_give_up(struct weir_device *device, uint64_t fence) {
+void fence_give_up(struct weir_device *device, uint64_t fence, uint64_t since_ns) {
     for (uint32_t i = 0, seen = 0; seen < device->qp_count && i < OFI_QPS_MAX; i++) {
         struct weir_qp *qp = device->qps[i];
         seen += qp != NULL;
-        if (concerns(qp, fence))
+        if (concerns(qp, fence) && qp->alive_ns < since_ns)
             connect_lost(qp);
     }
     failures_see(device);

@@ -18,7 +18,7 @@
 #include "fork.h"
 #include "ofi.h"
 
-enum { NEAR = 64 };
+enum { NEAR = 64, FDS_TRIED = 65536 };
 
 struct ends {
     struct sockaddr_storage here, there;
@@ -47,6 +47,14 @@ static bool is_end(int fd, const struct ends *ends) {
            same(&its.here, &ends->here) && same(&its.there, &ends->there);
 }
 
+/* Of any socket with this address of its own. */
+static bool is_here(int fd, const struct ends *ends) {
+    struct ends its = {.here = {0}};
+    socklen_t here = sizeof its.here;
+    return getsockname(fd, (struct sockaddr *)&its.here, &here) == 0 &&
+           same(&its.here, &ends->here);
+}
+
 static bool is_listener(int fd, const struct ends *ends) {
     struct ends its = {.here = {0}};
     int listens = 0;
@@ -56,26 +64,36 @@ static bool is_listener(int fd, const struct ends *ends) {
            same(&its.here, &ends->here);
 }
 
-/* Sockets that a listener accepted have its own address. */
-static bool is_here(int fd, const struct ends *ends) {
-    struct ends its = {.here = {0}};
-    socklen_t here = sizeof its.here;
-    return getsockname(fd, (struct sockaddr *)&its.here, &here) == 0 &&
-           same(&its.here, &ends->here);
+/* Of a socket that a listener accepted, which has its own address. */
+static bool is_accepted(int fd, const struct ends *ends) {
+    return is_here(fd, ends) && !is_listener(fd, ends);
 }
 
-static int find_anywhere(is_fn *is_it, const struct ends *ends) {
+/* Calls of each descriptor that is open, until one is answered by true: that one; -1. Where none is
+ * left to look with, numbers are tried. */
+static int each(bool (*is_it)(int fd, void *context), void *context) {
     DIR *all = opendir("/proc/self/fd");
     int found = -1;
+    for (int fd = 0; all == NULL && fd < FDS_TRIED && found < 0; fd++)
+        found = is_it(fd, context) ? fd : -1;
     if (all == NULL)
-        return -1;
+        return found;
     for (const struct dirent *at = readdir(all); at != NULL && found < 0; at = readdir(all)) {
         int fd = atoi(at->d_name); /* "." and ".." are 0, which is looked at once more */
-        if (is_it(fd, ends))
-            found = fd;
+        found = is_it(fd, context) ? fd : -1;
     }
     closedir(all);
     return found;
+}
+
+struct wanted {
+    is_fn *is_it;
+    const struct ends *ends;
+};
+
+static bool is_wanted(int fd, void *context) {
+    const struct wanted *wanted = context;
+    return wanted->is_it(fd, wanted->ends);
 }
 
 /* The kernel gives the lowest number that is free, so one that is new is nearly always below the
@@ -85,7 +103,8 @@ static int find(is_fn *is_it, const struct ends *ends, int next) {
         if (is_it(fd, ends))
             return fd;
     }
-    return find_anywhere(is_it, ends);
+    struct wanted wanted = {.is_it = is_it, .ends = ends};
+    return each(is_wanted, &wanted);
 }
 
 /* The next number; -1: there is none. A copy of a descriptor shows it. */
@@ -109,15 +128,20 @@ static int note(is_fn *is_it, const struct ends *ends, int next) {
     return fd >= 0 && inherit_note_fd(fd) ? fd : -1;
 }
 
+/* One that is not connected yet has an address of its own alone, and is looked for again. */
 void inherit_note(struct weir_qp *qp) {
     struct ends ends = {.here = {0}};
     size_t here = sizeof ends.here, there = sizeof ends.there;
-    if (fi_getname(&qp->ep->fid, &ends.here, &here) != 0 ||
-        fi_getpeer(qp->ep, &ends.there, &there) != 0)
+    if (fi_getname(&qp->ep->fid, &ends.here, &here) != 0)
+        return;
+    bool is_whole = fi_getpeer(qp->ep, &ends.there, &there) == 0;
+    if (qp->fd >= 0 && is_whole && is_end(qp->fd, &ends))
         return;
     int next = next_number(qp->device);
     fork_hold();
-    qp->fd = note(is_end, &ends, next);
+    if (qp->fd >= 0)
+        fork_disown(qp->fd);
+    qp->fd = note(is_whole ? is_end : is_here, &ends, next);
     fork_release();
 }
 
@@ -132,22 +156,32 @@ void inherit_note_listener(struct weir_device *device) {
     fork_release();
 }
 
-void inherit_sweep(const struct sockaddr_storage *listener) {
-    struct ends ends = {.here = *listener};
-    int fd;
-    do {
-        fork_hold();
-        fd = note(is_here, &ends, -1);
-        fork_release();
-        if (fd >= 0)
-            fork_close(fd);
-    } while (fd >= 0);
+struct callers {
+    struct ends ends;
+    void (*found)(int fd, void *context);
+    void *context;
+};
+
+static bool tell_caller(int fd, void *context) {
+    struct callers *callers = context;
+    if (is_accepted(fd, &callers->ends))
+        callers->found(fd, callers->context);
+    return false;
 }
 
+void inherit_callers(const struct sockaddr_storage *listener, void (*found)(int fd, void *context),
+                     void *context) {
+    struct callers callers = {.ends = {.here = *listener}, .found = found, .context = context};
+    (void)each(tell_caller, &callers);
+}
+
+/* A child that has the connection all the same does not keep it up. */
 void inherit_close(struct weir_qp *qp) {
     fork_hold();
-    if (qp->fd >= 0)
+    if (qp->fd >= 0) {
+        shutdown(qp->fd, SHUT_RDWR);
         fork_disown(qp->fd);
+    }
     fi_close(&qp->ep->fid);
     fork_release();
     qp->fd = -1;

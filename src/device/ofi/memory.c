@@ -227,11 +227,13 @@ static bool is_over(struct weir_device *device, const struct ofi_region *region)
         return true;
     device_lock(device);
     ofi_progress(device);
+    connect_look(device); /* all that are up are known then */
     bool over = fence_look(device, region->fence);
-    if (device->stash_count > 0)
+    uint64_t now = device_now(device);
+    if (!over && now - region->since_ns > SILENCE_NS)
+        fence_give_up(device, region->fence, now - SILENCE_NS);
+    if (ofi_has_news(device))
         ofi_wake(device);
-    if (!over && device_now(device) - region->since_ns > SILENCE_NS)
-        fence_give_up(device, region->fence);
     device_unlock(device);
     return over;
 }

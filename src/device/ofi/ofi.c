@@ -154,8 +154,6 @@ static void close_objects(struct weir_device *device) {
     CLOSE(device->domain);
     CLOSE(device->fabric);
     fork_release();
-    if (device->port != 0)
-        inherit_sweep(&device->listener);
     int fds[3] = {device->epoll_fd, device->event_fd, device->timer_fd};
     for (int i = 0; i < 3; i++) {
         if (fds[i] >= 0)

@@ -11,7 +11,7 @@
  *   select.c    which provider and address    fence.c   releases under a peer's write
  *   qp.c        QPs, made and destroyed       blob.c    what peers are told
  *   connect.c   calls and answers             serve.c   progress while the engine makes none
- *   inherit.c   what children must not have
+ *   visitors.c  strangers at the port         inherit.c what children must not have
  *
  * A QP is an endpoint once it is connected. It is ordered: the target takes one byte stream in its
  * order, and a completion of delivery (FI_DELIVERY_COMPLETE) is the target's own answer, so that
@@ -31,6 +31,7 @@
 #ifndef OFI_OFI_H
 #define OFI_OFI_H
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -51,6 +52,7 @@
 #define OFI_MESSAGE_MAX   (UINT64_C(16) << 20)
 #define OFI_PIECES        9u
 #define OFI_POLL_BATCH    32
+#define OFI_VISITORS      256
 #define OFI_CHUNK         1024u /* entries of a table that are allocated at a time */
 #define OFI_REGIONS_MAX   (66u * OFI_CHUNK)
 #define OFI_IMPORTS_MAX   (1024u * OFI_CHUNK)
@@ -190,7 +192,9 @@ struct weir_qp {
 
     struct ofi_address own, there; /* there: once qp_connect was called */
     enum ofi_link link;
-    bool waits;      /* CONNECTING: for the other side's call */
+    bool crosses;    /* the other side may call as well, and its call goes first */
+    bool waits;      /* CONNECTING: for the other side's call, */
+    bool is_last;    /* and then for nothing more */
     uint64_t caller; /* LINK_ACCEPTED and after: who dialled, by cookie */
     uint64_t due_ns; /* CONNECTING: then it dials, or gives up */
     int connect_result;
@@ -200,6 +204,7 @@ struct weir_qp {
     int fd; /* of the connection; -1: not known */
 
     uint64_t fence_sent, fence_done; /* see fence.c */
+    uint64_t alive_ns;               /* when it completed anything */
 };
 
 /* Our own memory. */
@@ -231,6 +236,12 @@ struct ofi_raw {
     uint32_t status;
     uint32_t byte_length;
     bool recv, has_imm;
+};
+
+/* A caller, by its descriptor and its port. */
+struct ofi_visitor {
+    int fd;
+    in_port_t port;
 };
 
 struct ofi_server {
@@ -274,10 +285,15 @@ struct weir_device {
     uint32_t stash_size, stash_head, stash_count, stash_owed; /* owed: what QPs may fill */
     bool is_heard;     /* epoll_fd has the provider's descriptors */
     uint64_t heard_at; /* the count of polls when it was armed last */
+    uint64_t alive_ns; /* of the last completion, by the coarse clock */
+    bool is_short;     /* the last batch was */
     uint64_t polls;    /* by the engine */
     uint64_t fence;    /* the last number of one */
     uint64_t nonsense; /* completions that name nothing */
     bool lost, lost_told;
+    struct ofi_visitor visitors[OFI_VISITORS]; /* as the last look saw them */
+    uint32_t visitor_count;
+    uint64_t visitors_ns; /* when that was */
 
     struct ofi_import *imports[OFI_IMPORTS_MAX / OFI_CHUNK];
     uint32_t import_chunks, import_free;
@@ -340,6 +356,15 @@ void connect_lost(struct weir_qp *qp);
 /* No endpoint is left of it. */
 void connect_drop(struct weir_qp *qp);
 
+/* ---- visitors.c: callers that have not shown to be a peer's ---- */
+
+/* EDEVICE: they could not be bounded. */
+int visitors_open(struct weir_device *device);
+/* Ends those that were there some seconds ago. */
+void visitors_look(struct weir_device *device);
+/* Ends all of them. */
+void visitors_end(struct weir_device *device);
+
 /* ---- post.c ---- */
 
 int ofi_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
@@ -353,8 +378,12 @@ bool receives_give(struct weir_qp *qp);
 
 /* ---- poll.c ---- */
 
-/* Lets the provider get on, and takes what it has completed. */
+/* Lets the provider get on, and takes of what it has completed. */
 void ofi_progress(struct weir_device *device);
+/* Likewise, and all of it. */
+void ofi_drain(struct weir_device *device);
+/* Whether there is something for the caller. */
+bool ofi_has_news(const struct weir_device *device);
 /* All that was posted to the QP and is not complete is flushed. */
 void ofi_flush(struct weir_qp *qp);
 /* Room in the stash for so many more; ENOMEM. */
@@ -377,8 +406,8 @@ void ofi_disarm(struct weir_device *device);
 uint64_t fence_begin(struct weir_device *device);
 /* Whether all have reached it. Those that were not asked yet are asked. */
 bool fence_look(struct weir_device *device, uint64_t fence);
-/* The QPs that have not answered fail. */
-void fence_give_up(struct weir_device *device, uint64_t fence);
+/* The QPs that have not answered, and completed nothing since then, fail. */
+void fence_give_up(struct weir_device *device, uint64_t fence, uint64_t since_ns);
 /* The read of a fence has completed. */
 void fence_answered(struct weir_qp *qp);
 
@@ -414,9 +443,9 @@ void server_stop(struct weir_device *device);
  * this process executes. */
 void inherit_note(struct weir_qp *qp);
 void inherit_note_listener(struct weir_device *device);
-/* The provider has closed all that it closes, and there are sockets with the listener's address
- * left: of calls that never said anything. Closes them. */
-void inherit_sweep(const struct sockaddr_storage *listener);
+/* Tells each socket that the listener has accepted. */
+void inherit_callers(const struct sockaddr_storage *listener, void (*found)(int fd, void *context),
+                     void *context);
 /* The same of a descriptor that the provider told. */
 bool inherit_note_fd(int fd);
 /* Closes an endpoint. */

@@ -77,6 +77,8 @@ static bool reads_before(const struct weir_qp *qp, uint32_t covered) {
 
 /* A provider that does not complete in order is none that this device can have. */
 static void sent(struct weir_qp *qp, uint32_t position) {
+    if (qp->failing)
+        return; /* one that failed may be in front of it, and the provider goes on */
     uint32_t covered = ((position - qp->seen) & OFI_POSITION_MASK) + 1;
     if (covered > qp->head - qp->seen) {
         qp->device->nonsense++;
@@ -116,6 +118,7 @@ static void take(struct weir_device *device, const struct fi_cq_msg_entry *entry
     struct weir_qp *qp = qp_of_context(device, context);
     if (qp == NULL)
         return; /* it is gone */
+    qp->alive_ns = device->alive_ns;
     switch (context >> OFI_KIND_SHIFT) {
     case OFI_KIND_SEND:
         sent(qp, position);
@@ -142,22 +145,33 @@ static void take_error(struct weir_device *device) {
         qp_note_failure(qp);
 }
 
-void ofi_progress(struct weir_device *device) {
+/* One batch, or an error, which a batch ends in front of. Whether there may be more. */
+static bool take_some(struct weir_device *device) {
     struct fi_cq_msg_entry entries[OFI_POLL_BATCH];
-    while (!device->lost) {
-        ssize_t got = fi_cq_read(device->cq, entries, OFI_POLL_BATCH);
-        if (got == -FI_EAVAIL) {
-            take_error(device);
-            continue;
-        }
-        device->lost = got > OFI_POLL_BATCH || (got < 0 && got != -FI_EAGAIN && got != -FI_EINTR);
-        if (got <= 0 || device->lost)
-            return;
-        for (ssize_t i = 0; i < got; i++)
-            take(device, &entries[i]);
-        if (got < OFI_POLL_BATCH)
-            return;
+    ssize_t got = fi_cq_read(device->cq, entries, OFI_POLL_BATCH);
+    if (got == -FI_EAVAIL) {
+        take_error(device);
+        return true;
     }
+    device->lost = got > OFI_POLL_BATCH || (got < 0 && got != -FI_EAGAIN && got != -FI_EINTR);
+    if (got <= 0 || device->lost)
+        return false;
+    device->alive_ns = device->env.ops->coarse(device->env.self);
+    for (ssize_t i = 0; i < got; i++)
+        take(device, &entries[i]);
+    device->is_short = got < OFI_POLL_BATCH;
+    return true;
+}
+
+void ofi_progress(struct weir_device *device) {
+    device->is_short = false;
+    while (!device->lost && !device->is_short && take_some(device))
+        continue;
+}
+
+void ofi_drain(struct weir_device *device) {
+    while (!device->lost && take_some(device))
+        continue;
 }
 
 /* Those that completed before may have no completion of their own. */
@@ -212,13 +226,14 @@ static int take_stashed(struct weir_device *device, struct weir_cqe *cqes_out, i
  * sleeps. So the provider's are in ours from the first arm on, until nobody slept for a while. */
 enum { UNHEARD_POLLS = 1000 };
 
+/* Without room for that nobody sleeps (epoll_ctl(2): ENOMEM, ENOSPC). */
 static void hear(struct weir_device *device, bool wanted) {
+    bool adds = wanted;
     int fds[2] = {device->cq_fd, device->eq_fd};
     for (int i = 0; i < 2; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
-        int rc =
-            epoll_ctl(device->epoll_fd, wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fds[i], &event);
-        device->lost |= rc != 0 && errno != EEXIST && errno != ENOENT && wanted;
+        int rc = epoll_ctl(device->epoll_fd, adds ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fds[i], &event);
+        wanted = wanted && (rc == 0 || errno == EEXIST);
     }
     device->is_heard = wanted;
 }
@@ -239,7 +254,7 @@ int ofi_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
 }
 
 /* Something for the caller. */
-static bool has_news(const struct weir_device *device) {
+bool ofi_has_news(const struct weir_device *device) {
     return device->stash_count > 0 || device->untold > 0 || (device->lost && !device->lost_told);
 }
 
@@ -322,7 +337,7 @@ void ofi_serve(struct weir_device *device) {
     failures_see(device);
     if (!device->lost)
         (void)try_wait(device);
-    if (!has_news(device))
+    if (!ofi_has_news(device))
         wake_taken(device);
 }
 
@@ -336,11 +351,11 @@ int ofi_arm(struct weir_device *device) {
     if (!device->is_heard)
         hear(device, true);
     device->heard_at = device->polls;
-    for (int i = 0; rc != 0 && i < TRIES && !has_news(device); i++) {
+    for (int i = 0; rc != 0 && i < TRIES && !ofi_has_news(device); i++) {
         look(device);
         rc = device->lost ? 0 : try_wait(device);
     }
-    bool news = has_news(device);
+    bool news = ofi_has_news(device) || !device->is_heard;
     device_unlock(device);
     return news ? WEIR_EAGAIN : WEIR_OK;
 }

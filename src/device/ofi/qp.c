@@ -4,6 +4,7 @@
  * Owns the table of QPs, and the list of those that have failed and are to be closed. A failure is
  * only noted where it is found, in the middle of the provider's completions: what it has completed
  * before counts. Left to others: how they are connected, what is posted to them. */
+#include <errno.h>
 #include <string.h>
 
 #include "ofi.h"
@@ -14,6 +15,7 @@ int ofi_error(long error) {
     case FI_ENOMEM:
         return WEIR_ENOMEM;
     case FI_EMFILE:
+    case ENFILE:
         return WEIR_EMFILE;
     case FI_EINVAL:
         return WEIR_EINVAL;
@@ -142,7 +144,7 @@ void qp_break(struct weir_qp *qp) {
         return;
     qp->state = OFI_ERROR;
     connect_drop(qp);
-    ofi_progress(qp->device);
+    ofi_drain(qp->device);
     ofi_flush(qp);
 }
 
