@@ -327,12 +327,15 @@ WEIR_API int weir_engine_address(const weir_engine *engine, char *address_out, s
 
 /* Registers length bytes at base, the caller's own memory. access: the rights that peers
  * have to it; 0 keeps it local (a source of writes, a destination of reads).
- * On shm and ofi any range is registered, mapped or not; using what is not mapped, or not with the
+ * On shm any range is registered, mapped or not; using what is not mapped, or not with the
  * protection that the transfer needs, ends the transfer (EREMOTE, EINVAL) and breaks its
- * session, or is a SIGSEGV in the caller. On verbs the memory is pinned, which takes time
- * with its size, and must be mapped; for private memory and shared memory that is readable
- * and writable that is enough, and of other mappings kernels differ: see weir(3).
- * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits; verbs: not mapped),
+ * session, or is a SIGSEGV in the caller. On ofi it must be mapped, and stay so, with the
+ * protection that peers need: else a peer's write may be a SIGSEGV here, and its read does not
+ * end. On verbs the memory is pinned, which takes time with its size, and must be mapped; for
+ * private memory and shared memory that is readable and writable that is enough, and of other
+ * mappings kernels differ: see weir(3).
+ * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits; verbs, ofi: not
+ * mapped),
  * EAGAIN (memories_max), ENOMEM, EMEMLOCK (verbs, without CAP_IPC_LOCK: all that a process has
  * registered is at most its RLIMIT_MEMLOCK), EDEVICE. */
 WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t length, uint32_t access,

@@ -242,10 +242,13 @@ static void test_W10_wrong_settings_are_one_clear_line(void **state) {
         snprintf(says, sizeof says, "%s is longer", variables[i]);
         expect_refusal(variables[i], longest, WEIR_EINVAL, says);
     }
-    expect_refusal("WEIR_OFI_PROVIDER", "no\nsuch", WEIR_ENODEVICE, "provider no?such");
+    expect_refusal("WEIR_OFI_PROVIDER", "no\nsuch", WEIR_EINVAL, "WEIR_OFI_PROVIDER=no?such is no");
+    expect_refusal("WEIR_OFI_PROVIDER", "^tcp", WEIR_EINVAL, "WEIR_OFI_PROVIDER=^tcp is no");
+    expect_refusal("WEIR_OFI_PROVIDER", "nosuch", WEIR_ENODEVICE, "provider nosuch");
     expect_refusal("WEIR_OFI_DOMAIN", "nowhere0", WEIR_ENODEVICE, "domain nowhere0");
     expect_refusal("WEIR_OFI_ADDRESS", "203.0.113.77", WEIR_ENODEVICE, "at address 203.0.113.77");
-    expect_refusal("WEIR_OFI_ADDRESS", "a name", WEIR_ENODEVICE, "at address a name");
+    expect_refusal("WEIR_OFI_ADDRESS", "localhost", WEIR_EINVAL,
+                   "WEIR_OFI_ADDRESS=localhost is no IP address");
     setenv("WEIR_OFI_ADDRESS", "127.0.0.1", 1);
 }
 

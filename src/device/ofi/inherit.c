@@ -50,8 +50,10 @@ static bool is_end(int fd, const struct ends *ends) {
 /* Of any socket with this address of its own. */
 static bool is_here(int fd, const struct ends *ends) {
     struct ends its = {.here = {0}};
-    socklen_t here = sizeof its.here;
-    return getsockname(fd, (struct sockaddr *)&its.here, &here) == 0 &&
+    int type = 0;
+    socklen_t here = sizeof its.here, size = sizeof type;
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM &&
+           getsockname(fd, (struct sockaddr *)&its.here, &here) == 0 &&
            same(&its.here, &ends->here);
 }
 

@@ -148,10 +148,25 @@ static int add(struct weir_device *device, struct ofi_region *region, struct wei
     return rc;
 }
 
+/* What is not mapped would be found out in the middle of a peer's access, by a signal. mincore(2):
+ * ENOMEM. */
+static bool is_mapped(uint64_t start, uint64_t length) {
+    unsigned char pages[1024];
+    uint64_t step = sizeof pages * PAGE_BYTES, end = start + length;
+    bool mapped = true;
+    for (uint64_t at = start & ~(PAGE_BYTES - 1); mapped && at < end; at += step) {
+        uint64_t bytes = end - at < step ? end - at : step;
+        mapped = mincore((void *)(uintptr_t)at, bytes, pages) == 0 || errno != ENOMEM;
+    }
+    return mapped;
+}
+
 int ofi_mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
                     struct weir_mr *mr_out) {
     uint64_t start = (uint64_t)(uintptr_t)base;
     if (base == NULL || length == 0 || start + length < start || !access_is_known(access))
+        return WEIR_EINVAL;
+    if (!is_mapped(start, length))
         return WEIR_EINVAL;
     struct ofi_region region = {.base = base, .length = length, .access = access};
     return add(device, &region, mr_out);
@@ -188,6 +203,20 @@ static void *map_pages(uint64_t bytes) {
     return map + skip;
 }
 
+/* Backed now, so that a lack of memory is an error here and no signal later. madvise(2):
+ * MADV_POPULATE_WRITE since Linux 5.14; before that, private memory is backed by touching it. */
+static bool back(uint8_t *base, uint64_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+    if (madvise(base, bytes, MADV_POPULATE_WRITE) == 0)
+        return true;
+    if (errno != EINVAL)
+        return false;
+#endif
+    for (uint64_t at = 0; at < bytes; at += PAGE_BYTES)
+        ((volatile uint8_t *)base)[at] = 0;
+    return true;
+}
+
 int ofi_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access,
                     struct weir_mr *mr_out) {
     if (length == 0 || !access_is_known(access))
@@ -200,7 +229,7 @@ int ofi_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access
         return WEIR_ENOMEM;
     struct ofi_region region = {
         .base = base, .length = length, .mapped_bytes = bytes, .access = access};
-    int rc = add(device, &region, mr_out);
+    int rc = back(base, bytes) ? add(device, &region, mr_out) : WEIR_ENOMEM;
     if (rc != WEIR_OK)
         munmap(base, bytes);
     return rc;

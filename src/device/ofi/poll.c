@@ -345,6 +345,18 @@ void ofi_serve(struct weir_device *device) {
  * the same, and looked at again when it is its turn. */
 enum { TRIES = 16 };
 
+/* Something keeps the provider from sleeping, and is not for the caller: a message that finds no
+ * receive, since its sender had no credit for it. Those that it may be of fail. */
+static void fail_starved(struct weir_device *device) {
+    for (uint32_t i = 0, seen = 0; seen < device->qp_count && i < OFI_QPS_MAX; i++) {
+        struct weir_qp *qp = device->qps[i];
+        seen += qp != NULL;
+        if (qp != NULL && qp->rq_depth > 0 && qp->rq_given == qp->rq_seen)
+            qp_note_failure(qp);
+    }
+    failures_see(device);
+}
+
 int ofi_arm(struct weir_device *device) {
     int rc = -FI_EAGAIN;
     device_lock(device);
@@ -355,6 +367,8 @@ int ofi_arm(struct weir_device *device) {
         look(device);
         rc = device->lost ? 0 : try_wait(device);
     }
+    if (rc != 0 && !ofi_has_news(device))
+        fail_starved(device);
     bool news = ofi_has_news(device) || !device->is_heard;
     device_unlock(device);
     return news ? WEIR_EAGAIN : WEIR_OK;
@@ -367,9 +381,12 @@ void ofi_disarm(struct weir_device *device) {
                               {.fd = device->eq_fd, .events = POLLIN}};
     device_lock(device);
     wake_taken(device);
-    for (int i = 0; i < TRIES && !device->lost && poll(ready, 2, 0) > 0; i++) {
+    int tries = 0;
+    for (; tries < TRIES && !device->lost && poll(ready, 2, 0) > 0; tries++) {
         look(device);
         (void)try_wait(device);
     }
+    if (tries == TRIES && !ofi_has_news(device))
+        fail_starved(device);
     device_unlock(device);
 }
