@@ -7,8 +7,8 @@
  *
  * The recipe, for the writer:
  *
- *   1. A transfer to memory that its owner has released ends with EREMOTE (EDEVICE on iWARP and ofi). Some
- *      of its bytes may have arrived before; its notification does not come. The import itself is
+ *   1. A transfer to memory that its owner has released ends with EREMOTE (EDEVICE on iWARP and
+ *      ofi). Some of its bytes may have arrived before; its notification does not come. The import itself is
  *      not stale, so that each further transfer with it ends the same way.
  *   2. Each such transfer costs the session with that peer: DEGRADED, with EREMOTE and the id of
  * the transfer, then RECOVERED. All else that was under way is sent again by itself. There is

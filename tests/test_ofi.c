@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -523,6 +524,59 @@ static void test_W6_strangers_at_the_port(void **state) {
     assert_int_equal(count_fds(), before);
 }
 
+/* W6: one that begins as a peer of libfabric's does, and says no more, holds up nothing; nor do
+ * many that say nothing, and the descriptors that they take come back. */
+static void test_W6_half_a_call_holds_up_nobody(void **state) {
+    static const uint8_t header[32] = {3, 0, 0, 24};
+    enum { SILENT = 100 };
+    struct side a, b;
+    int half[4], silent[SILENT], before = count_fds(), left = 0;
+    (void)state;
+    pair_open(&a, &b, MIB);
+    int open_before = count_fds();
+    for (int i = 0; i < 4; i++) {
+        half[i] = dial(&b);
+        assert_int_equal(send(half[i], header, sizeof header, MSG_NOSIGNAL), sizeof header);
+        expect_traffic(&a, &b);
+        expect_traffic(&b, &a);
+    }
+    for (int i = 0; i < SILENT; i++)
+        silent[i] = dial(&b);
+    for (int i = 0; i < 100; i++) {
+        struct weir_async event;
+        assert_int_equal(ofi_device_ops.events(b.device, &event, 1), 0);
+        skew_ns += S / 10;
+        rest();
+    }
+    left = count_fds() - open_before - 4 - SILENT;
+    assert_in_range(left, 0, 8);
+    expect_traffic(&a, &b);
+    side_close(&a);
+    side_close(&b);
+    for (int i = 0; i < 4; i++)
+        close(half[i]);
+    for (int i = 0; i < SILENT; i++)
+        close(silent[i]);
+    assert_int_equal(count_fds(), before);
+}
+
+/* W4: a socket of the application that has the listener's number, of another kind, stays. */
+static void test_W4_the_programs_sockets_stay_its_own(void **state) {
+    struct side a;
+    (void)state;
+    side_open(&a, MIB);
+    struct sockaddr_in at = {
+        .sin_family = AF_INET,
+        .sin_port = htons((uint16_t)(a.ticket.granted.blob[4] | a.ticket.granted.blob[5] << 8)),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int udp = socket(AF_INET, SOCK_DGRAM, 0);
+    assert_int_equal(bind(udp, (struct sockaddr *)&at, sizeof at), 0);
+    side_close(&a);
+    assert_int_equal(send(udp, "", 0, MSG_NOSIGNAL), -1); /* not connected, and open */
+    assert_int_equal(errno, EDESTADDRREQ);
+    close(udp);
+}
+
 /* W6: a QP that knows whom it expects takes no call of another, however well-formed. */
 static void test_W6_a_call_of_another_is_no_peer(void **state) {
     struct side a, b, c;
@@ -642,6 +696,8 @@ int main(void) {
         cmocka_unit_test(test_T8_release_outlives_a_stopped_peer),
         cmocka_unit_test(test_T4_a_killed_peer_is_noticed),
         cmocka_unit_test(test_W6_strangers_at_the_port),
+        cmocka_unit_test(test_W6_half_a_call_holds_up_nobody),
+        cmocka_unit_test(test_W4_the_programs_sockets_stay_its_own),
         cmocka_unit_test(test_W6_a_call_of_another_is_no_peer),
         cmocka_unit_test(test_W4_a_child_has_no_connection),
         cmocka_unit_test(test_E5_no_memory_at_every_step),
