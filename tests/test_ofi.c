@@ -524,6 +524,61 @@ static void test_W6_strangers_at_the_port(void **state) {
     assert_int_equal(count_fds(), before);
 }
 
+static void send_one(struct side *from, struct side *to) {
+    struct weir_wr wr = {.laddr = (uint64_t)(uintptr_t)from->mr.base,
+                         .length = 8,
+                         .lkey = from->mr.lkey,
+                         .opcode = WEIR_OP_SEND,
+                         .flags = WEIR_WR_SIGNALED};
+    struct weir_post posted;
+    assert_int_equal(ofi_device_ops.post_send(from->qp, &wr, 1, &posted), 0);
+    assert_int_equal(await_cqe(from), WEIR_CQE_OK);
+    assert_int_equal(await_cqe(to), WEIR_CQE_OK);
+}
+
+/* H2: both have called, since the wait for the other's call was over: they meet all the same, with
+ * the receives that were posted before. */
+static void test_H2_calls_that_cross_late(void **state) {
+    struct side sides[2];
+    (void)state;
+    side_open(&sides[0], MIB);
+    side_open(&sides[1], MIB);
+    for (int round = 0; round < 20; round++) {
+        struct side *first = &sides[round % 2], *second = &sides[1 - round % 2];
+        int results[2], error;
+        for (int i = 0; i < 2; i++)
+            for (int k = 0; k < RECEIVES; k++)
+                assert_int_equal(ofi_device_ops.post_recv(sides[i].device, sides[i].qp, 1,
+                                                          (uint8_t *)sides[i].mr.base + 65536, 64,
+                                                          sides[i].mr.lkey),
+                                 0);
+        results[0] = begin(first, &second->ticket, true);
+        skew_ns += S + S / 5;
+        (void)take_event(first, 0, &error);
+        results[1] = begin(second, &first->ticket, true);
+        skew_ns += (uint64_t)(round % 3) * S / 4;
+        for (int i = 0; i < PATIENCE; i++) {
+            if (results[0] == WEIR_EINPROGRESS && take_event(first, WEIR_ASYNC_CONNECTED, &error))
+                results[0] = error;
+            if (results[1] == WEIR_EINPROGRESS && take_event(second, WEIR_ASYNC_CONNECTED, &error))
+                results[1] = error;
+            if (results[0] != WEIR_EINPROGRESS && results[1] != WEIR_EINPROGRESS)
+                break;
+            rest();
+        }
+        assert_int_equal(results[0], 0);
+        assert_int_equal(results[1], 0);
+        send_one(first, second);
+        send_one(second, first);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(ofi_device_ops.qp_destroy(sides[i].qp), 0);
+            make_qp(&sides[i]);
+        }
+    }
+    side_close(&sides[0]);
+    side_close(&sides[1]);
+}
+
 /* W6: one that begins as a peer of libfabric's does, and says no more, holds up nothing; nor do
  * many that say nothing, and the descriptors that they take come back. */
 static void test_W6_half_a_call_holds_up_nobody(void **state) {
@@ -696,6 +751,7 @@ int main(void) {
         cmocka_unit_test(test_T8_release_outlives_a_stopped_peer),
         cmocka_unit_test(test_T4_a_killed_peer_is_noticed),
         cmocka_unit_test(test_W6_strangers_at_the_port),
+        cmocka_unit_test(test_H2_calls_that_cross_late),
         cmocka_unit_test(test_W6_half_a_call_holds_up_nobody),
         cmocka_unit_test(test_W4_the_programs_sockets_stay_its_own),
         cmocka_unit_test(test_W6_a_call_of_another_is_no_peer),

@@ -153,6 +153,15 @@ void connect_end(struct weir_qp *qp, int result) {
         connect_drop(qp);
 }
 
+/* Of a call that nobody took: another connection may follow. What the endpoint says of its end is
+ * heard before that, and its receives are the next one's. */
+static void take_back(struct weir_qp *qp) {
+    connect_drop(qp);
+    ofi_drain(qp->device);
+    qp->rq_given = qp->rq_seen;
+    qp->link = OFI_LINK_NONE;
+}
+
 /* ---- dialling ---- */
 
 static void write_socket_address(const struct ofi_address *address, struct sockaddr_storage *out) {
@@ -206,8 +215,8 @@ static struct weir_qp *qp_by_cookie(const struct weir_device *device, uint64_t c
 /* Takes a call for a QP that has no connection. The information is of the call, and has its
  * socket until the endpoint has it. */
 static bool take_call(struct weir_qp *qp, struct fi_info *info, uint64_t caller) {
-    if (qp->link == OFI_LINK_DIALLED) /* nobody has answered its own */
-        connect_drop(qp);
+    if (qp->link == OFI_LINK_DIALLED)
+        take_back(qp);
     int rc = make(qp, info);
     if (rc == WEIR_OK) {
         inherit_note(qp);
@@ -319,8 +328,7 @@ static void established(struct weir_qp *qp) {
 
 /* Its call was refused, since the other side has called meanwhile: that call is on its way. */
 static void wait_on(struct weir_qp *qp) {
-    connect_drop(qp);
-    qp->link = OFI_LINK_NONE;
+    take_back(qp);
     qp->waits = true;
     qp->is_last = true;
     set_due(qp, device_now(qp->device) + DIAL_NS);
