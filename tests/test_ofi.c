@@ -36,7 +36,7 @@ enum { PATIENCE = 300000, DEPTH = 16, RECEIVES = 8 };
 /* ---- the devices' environment ---- */
 
 static struct weir_env real;
-static uint64_t skew_ns; /* added to the clock */
+static _Atomic uint64_t skew_ns; /* added to the clock */
 static int allocs_left = -1;
 
 static uint64_t skewed_now(void *self) {
