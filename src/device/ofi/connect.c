@@ -153,8 +153,8 @@ void connect_end(struct weir_qp *qp, int result) {
         connect_drop(qp);
 }
 
-/* Of a call that nobody took: another connection may follow. What the endpoint says of its end is
- * heard before that, and its receives are the next one's. */
+/* Of a call that nobody took: another connection may follow. The completions of its end are heard
+ * before that, and its receives are the next endpoint's. */
 static void take_back(struct weir_qp *qp) {
     connect_drop(qp);
     ofi_drain(qp->device);

@@ -148,8 +148,8 @@ static int add(struct weir_device *device, struct ofi_region *region, struct wei
     return rc;
 }
 
-/* What is not mapped would be found out in the middle of a peer's access, by a signal. mincore(2):
- * ENOMEM. */
+/* A page that is not mapped would be found out in the middle of a peer's access, by a signal.
+ * mincore(2): ENOMEM. */
 static bool is_mapped(uint64_t start, uint64_t length) {
     unsigned char pages[1024];
     uint64_t step = sizeof pages * PAGE_BYTES, end = start + length;

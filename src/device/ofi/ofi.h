@@ -15,9 +15,9 @@
  *
  * A QP is an endpoint once it is connected. It is ordered: the target takes one byte stream in its
  * order, and a completion of delivery (FI_DELIVERY_COMPLETE) is the target's own answer, so that
- * one signalled WR says as much of all in front of it. What the target refuses ends the stream, and
- * nobody says which WR it was. To close an endpoint ends all access by its peer: the bytes of a
- * write come through it, and are copied by this process.
+ * one signalled WR says as much of all in front of it. A WR that the target refuses ends the
+ * stream, and nobody says which one it was. To close an endpoint ends all access by its peer: the
+ * bytes of a write come through it, and are copied by this process.
  *
  * A provider without threads of its own does nothing between calls. So a thread (serve.c) makes
  * progress where the engine has not made any for a millisecond, and peers are answered, however
@@ -177,8 +177,8 @@ struct weir_qp {
     struct ofi_send *sends;       /* [sq_mask + 1] by position */
     struct ofi_receive *receives; /* [rq_mask + 1] likewise */
     uint64_t id_base;             /* of its contexts: generation and QP */
-    /* Positions of sends: tail <= seen <= head, modulo 2^32. Those before tail were polled, those
-     * before seen completed. */
+    /* Positions of sends: tail <= seen <= head, modulo 2^32. Sends before tail were polled, and
+     * sends before seen have completed. */
     uint32_t head, seen, tail;
     uint32_t rq_head, rq_seen, rq_tail; /* likewise; of receives, */
     uint32_t rq_given;                  /* of which those before this one are the provider's */
@@ -404,7 +404,7 @@ void ofi_disarm(struct weir_device *device);
 
 /* A number that a QP reaches when nothing of its peer's accesses from before is under way. */
 uint64_t fence_begin(struct weir_device *device);
-/* Whether all have reached it. Those that were not asked yet are asked. */
+/* Whether all QPs have reached it. QPs that were not asked yet are asked. */
 bool fence_look(struct weir_device *device, uint64_t fence);
 /* The QPs that have not answered, and completed nothing since then, fail. */
 void fence_give_up(struct weir_device *device, uint64_t fence, uint64_t since_ns);

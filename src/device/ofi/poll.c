@@ -135,7 +135,7 @@ static void take(struct weir_device *device, const struct fi_cq_msg_entry *entry
     }
 }
 
-/* What did not succeed has ended its QP, whatever the provider says that it was. */
+/* An operation that did not succeed has ended its QP, whatever the provider's reason is. */
 static void take_error(struct weir_device *device) {
     struct fi_cq_err_entry entry = {.err = 0};
     if (fi_cq_readerr(device->cq, &entry, 0) <= 0)
@@ -174,7 +174,7 @@ void ofi_drain(struct weir_device *device) {
         continue;
 }
 
-/* Those that completed before may have no completion of their own. */
+/* The sends that have no completion yet. One that was not signalled may be over all the same. */
 static void flush_sends(struct weir_qp *qp) {
     for (; qp->seen != qp->head; qp->seen++) {
         bool to_blame = qp->culprit_status != WEIR_CQE_OK && qp->culprit == qp->seen;
@@ -346,7 +346,7 @@ void ofi_serve(struct weir_device *device) {
 enum { TRIES = 16 };
 
 /* Something keeps the provider from sleeping, and is not for the caller: a message that finds no
- * receive, since its sender had no credit for it. Those that it may be of fail. */
+ * receive, since its sender had no credit for it. Each QP that it may be of fails. */
 static void fail_starved(struct weir_device *device) {
     for (uint32_t i = 0, seen = 0; seen < device->qp_count && i < OFI_QPS_MAX; i++) {
         struct weir_qp *qp = device->qps[i];
