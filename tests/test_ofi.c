@@ -269,6 +269,18 @@ static void await_change(volatile const uint8_t *byte, uint8_t from) {
     assert_int_not_equal(*byte, from);
 }
 
+/* Other memory of the owner's, which the user knows in the place of what it knew. */
+static void lend(struct side *owner, uint8_t *memory, struct side *user) {
+    assert_int_equal(ofi_device_ops.mr_register(owner->device, memory, REGION_BYTES,
+                                                WEIR_ACCESS_ALL, &owner->mr),
+                     0);
+    assert_int_equal(ofi_device_ops.mr_export(owner->device, &owner->mr, owner->ticket.blob,
+                                              &owner->ticket.blob_length),
+                     0);
+    ofi_device_ops.mr_forget(user->device, &user->remote);
+    import(user, &owner->ticket, REGION_BYTES);
+}
+
 /* T8: when the release of memory has returned, no byte of a write that was landing lands any more.
  */
 static void test_T8_release_ends_a_write_under_way(void **state) {
@@ -281,12 +293,7 @@ static void test_T8_release_ends_a_write_under_way(void **state) {
     memset(a.mr.base, 0x77, REGION_BYTES);
     for (int round = 0; round < 4; round++) {
         memset(memory, 0, sizeof memory);
-        assert_int_equal(
-            ofi_device_ops.mr_register(b.device, memory, REGION_BYTES, WEIR_ACCESS_ALL, &b.mr), 0);
-        assert_int_equal(
-            ofi_device_ops.mr_export(b.device, &b.mr, b.ticket.blob, &b.ticket.blob_length), 0);
-        ofi_device_ops.mr_forget(a.device, &a.remote);
-        import(&a, &b.ticket, REGION_BYTES);
+        lend(&b, memory, &a);
         for (uint64_t at = 0; at < REGION_BYTES; at += 16 * MIB)
             post(&a, WEIR_OP_WRITE, at, 16 * MIB);
         await_change(&memory[round * (int)MIB], 0);
@@ -319,12 +326,7 @@ static void test_T8_release_ends_a_read_under_way(void **state) {
     pair_open(&a, &b, REGION_BYTES);
     release(&b);
     memset(memory, 0x11, sizeof memory);
-    assert_int_equal(
-        ofi_device_ops.mr_register(b.device, memory, REGION_BYTES, WEIR_ACCESS_ALL, &b.mr), 0);
-    assert_int_equal(
-        ofi_device_ops.mr_export(b.device, &b.mr, b.ticket.blob, &b.ticket.blob_length), 0);
-    ofi_device_ops.mr_forget(a.device, &a.remote);
-    import(&a, &b.ticket, REGION_BYTES);
+    lend(&b, memory, &a);
     for (uint64_t at = 0; at < REGION_BYTES; at += 16 * MIB)
         post(&a, WEIR_OP_READ, at, 16 * MIB);
     await_change(a.mr.base, 0);
