@@ -1,0 +1,748 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_provider.c: the provider that plays EFA, by itself: what the efa device's tests stand on.
+ *
+ * Each test is a process, or two, that is forked before libfabric is touched. FI_PROVIDER_PATH
+ * names the provider's directory; arguments are the names of tests to run. */
+#define _GNU_SOURCE
+#include <poll.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHECK(what)                                                                                \
+    do {                                                                                           \
+        if (!(what)) {                                                                             \
+            fprintf(stderr, "%s:%d: %s: not so: %s\n", __FILE__, __LINE__, __func__, #what);       \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+enum { PATIENCE_S = 100, SKIPPED = 77, MIB = 1 << 20, ADDRESS = 32 };
+
+#define LOCAL_RIGHTS  (FI_RECV | FI_READ | FI_WRITE)
+#define REMOTE_RIGHTS (FI_REMOTE_READ | FI_REMOTE_WRITE)
+
+/* One endpoint, and one buffer that is registered. */
+struct side {
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_av *av;
+    struct fid_cq *cq;
+    struct fid_ep *ep;
+    struct fid_mr *mr;
+    uint8_t *bytes;
+    size_t size;
+    fi_addr_t peer;
+    struct fi_context2 contexts[256];
+};
+
+/* What one side must know of the other. */
+struct about {
+    uint8_t address[ADDRESS];
+    uint64_t base, key;
+};
+
+static uint64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void nap(unsigned ms) {
+    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    nanosleep(&time, NULL);
+}
+
+static void pattern(uint8_t *bytes, size_t len, unsigned seed) {
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (uint8_t)((i * 31 + seed + (i >> 8)) & 0xff);
+}
+
+static bool is_pattern(const uint8_t *bytes, size_t len, unsigned seed) {
+    for (size_t i = 0; i < len; i++) {
+        if (bytes[i] != (uint8_t)((i * 31 + seed + (i >> 8)) & 0xff))
+            return false;
+    }
+    return true;
+}
+
+/* ---- sides ---- */
+
+static struct fi_info *ask(void) {
+    struct fi_info *hints = fi_allocinfo(), *info = NULL;
+    CHECK(hints != NULL);
+    hints->caps = FI_MSG | FI_RMA;
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    hints->fabric_attr->prov_name = strdup("efa");
+    int rc = fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info);
+    fi_freeinfo(hints);
+    CHECK(rc == 0 && info != NULL);
+    return info;
+}
+
+static void open_cq(struct side *side, enum fi_wait_obj wait, size_t size) {
+    struct fi_cq_attr attr = {.size = size, .format = FI_CQ_FORMAT_MSG, .wait_obj = wait};
+    CHECK(fi_cq_open(side->domain, &attr, &side->cq, NULL) == 0);
+}
+
+static void open_side(struct side *side, size_t size, size_t cq_size) {
+    memset(side, 0, sizeof *side);
+    side->info = ask();
+    CHECK(strcmp(side->info->fabric_attr->name, "efa-direct") == 0);
+    CHECK(side->info->fabric_attr->prov_version == FI_VERSION(200, 0));
+    CHECK(fi_fabric(side->info->fabric_attr, &side->fabric, NULL) == 0);
+    CHECK(fi_domain(side->fabric, side->info, &side->domain, NULL) == 0);
+    struct fi_av_attr av = {.type = FI_AV_TABLE};
+    CHECK(fi_av_open(side->domain, &av, &side->av, NULL) == 0);
+    open_cq(side, FI_WAIT_FD, cq_size);
+    CHECK(fi_endpoint(side->domain, side->info, &side->ep, NULL) == 0);
+    CHECK(fi_ep_bind(side->ep, &side->av->fid, 0) == 0);
+    CHECK(fi_ep_bind(side->ep, &side->cq->fid, FI_TRANSMIT | FI_RECV) == 0);
+    int one = 1;
+    CHECK(fi_setopt(&side->ep->fid, FI_OPT_ENDPOINT, 4711, &one, sizeof one) == -FI_ENOPROTOOPT);
+    CHECK(fi_enable(side->ep) == 0);
+    side->size = size;
+    side->bytes = aligned_alloc(4096, size);
+    CHECK(side->bytes != NULL);
+    memset(side->bytes, 0, size);
+    CHECK(fi_mr_reg(side->domain, side->bytes, size, LOCAL_RIGHTS | REMOTE_RIGHTS, 0, 0, 0,
+                    &side->mr, NULL) == 0);
+}
+
+static void close_side(struct side *side) {
+    CHECK(fi_close(&side->domain->fid) == -FI_EBUSY);
+    CHECK(fi_close(&side->ep->fid) == 0);
+    CHECK(side->mr == NULL || fi_close(&side->mr->fid) == 0);
+    CHECK(fi_close(&side->cq->fid) == 0);
+    CHECK(fi_close(&side->av->fid) == 0);
+    CHECK(fi_close(&side->domain->fid) == 0);
+    CHECK(fi_close(&side->fabric->fid) == 0);
+    fi_freeinfo(side->info);
+    free(side->bytes);
+}
+
+static struct about about(struct side *side) {
+    struct about about = {.base = (uint64_t)(uintptr_t)side->bytes, .key = fi_mr_key(side->mr)};
+    size_t len = sizeof about.address;
+    CHECK(fi_getname(&side->ep->fid, about.address, &len) == 0 && len == ADDRESS);
+    return about;
+}
+
+static void meet(struct side *side, const struct about *other) {
+    fi_addr_t again;
+    CHECK(fi_av_insert(side->av, other->address, 1, &side->peer, 0, NULL) == 1);
+    CHECK(fi_av_insert(side->av, other->address, 1, &again, 0, NULL) == 1 && again == side->peer);
+    CHECK(fi_av_remove(side->av, &again, 1, 0) == 0);
+}
+
+static struct about swap(struct side *side, int fd) {
+    struct about own = about(side), other;
+    CHECK(write(fd, &own, sizeof own) == (ssize_t)sizeof own);
+    CHECK(recv(fd, &other, sizeof other, MSG_WAITALL) == (ssize_t)sizeof other);
+    meet(side, &other);
+    return other;
+}
+
+static void tell(int fd) {
+    CHECK(write(fd, "!", 1) == 1);
+}
+
+static void hear(int fd) {
+    char c;
+    CHECK(read(fd, &c, 1) == 1);
+}
+
+/* ---- operations ---- */
+
+static ssize_t try_receive(struct side *side, size_t at, size_t len, void *context) {
+    struct iovec iov = {side->bytes + at, len};
+    void *desc = fi_mr_desc(side->mr);
+    struct fi_msg msg = {.msg_iov = &iov, .desc = &desc, .iov_count = 1, .context = context};
+    return fi_recvmsg(side->ep, &msg, FI_COMPLETION);
+}
+
+static ssize_t try_send(struct side *side, size_t at, size_t len, void *context) {
+    struct iovec iov = {side->bytes + at, len};
+    void *desc = fi_mr_desc(side->mr);
+    struct fi_msg msg = {
+        .msg_iov = &iov, .desc = &desc, .iov_count = 1, .addr = side->peer, .context = context};
+    return fi_sendmsg(side->ep, &msg, FI_COMPLETION);
+}
+
+static ssize_t try_transfer(struct side *side, bool writes, size_t at, size_t len,
+                            const struct about *other, size_t to, void *context) {
+    /* In two parts, where there is enough for two. */
+    struct iovec iov[2] = {{side->bytes + at, len / 3},
+                           {side->bytes + at + len / 3, len - len / 3}};
+    void *desc[2] = {fi_mr_desc(side->mr), fi_mr_desc(side->mr)};
+    struct fi_rma_iov remote = {.addr = other->base + to, .len = len, .key = other->key};
+    struct fi_msg_rma msg = {.msg_iov = iov,
+                             .desc = desc,
+                             .iov_count = 2,
+                             .addr = side->peer,
+                             .rma_iov = &remote,
+                             .rma_iov_count = 1,
+                             .context = context};
+    return writes ? fi_writemsg(side->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE)
+                  : fi_readmsg(side->ep, &msg, FI_COMPLETION);
+}
+
+/* Until it is not refused any more. */
+#define INSIST(post)                                                                               \
+    do {                                                                                           \
+        uint64_t end_ms = now_ms() + PATIENCE_S * 1000u;                                           \
+        ssize_t insisted;                                                                          \
+        while ((insisted = (post)) == -FI_EAGAIN && now_ms() < end_ms)                             \
+            nap(0);                                                                                \
+        CHECK(insisted == 0);                                                                      \
+    } while (0)
+
+/* Sleeps for the next completion; its status. */
+static int next_within(struct side *side, struct fi_cq_msg_entry *entry_out, unsigned ms) {
+    int fd;
+    CHECK(fi_control(&side->cq->fid, FI_GETWAIT, &fd) == 0);
+    for (uint64_t end_ms = now_ms() + ms; now_ms() <= end_ms;) {
+        ssize_t n = fi_cq_read(side->cq, entry_out, 1);
+        if (n == 1)
+            return 0;
+        if (n == -FI_EAVAIL) {
+            struct fi_cq_err_entry error = {0};
+            CHECK(fi_cq_readerr(side->cq, &error, 0) == 1);
+            CHECK(error.prov_errno > 0 && error.err > 0);
+            CHECK(fi_cq_strerror(side->cq, error.prov_errno, NULL, NULL, 0) != NULL);
+            *entry_out =
+                (struct fi_cq_msg_entry){.op_context = error.op_context, .flags = error.flags};
+            return error.prov_errno;
+        }
+        CHECK(n == -FI_EAGAIN);
+        struct fid *fids[] = {&side->cq->fid};
+        struct pollfd pollfd = {.fd = fd, .events = POLLIN};
+        if (fi_trywait(side->fabric, fids, 1) == 0)
+            poll(&pollfd, 1, 10);
+    }
+    return -1;
+}
+
+static int next(struct side *side, struct fi_cq_msg_entry *entry_out) {
+    int status = next_within(side, entry_out, PATIENCE_S * 1000);
+    CHECK(status >= 0);
+    return status;
+}
+
+static void expect(struct side *side, const void *context, uint64_t flags, size_t len) {
+    struct fi_cq_msg_entry entry;
+    CHECK(next(side, &entry) == 0);
+    CHECK(entry.op_context == context && entry.flags == flags);
+    CHECK((flags & FI_RECV) == 0 || entry.len == len);
+}
+
+static int status_of(struct side *side, const void *context) {
+    struct fi_cq_msg_entry entry;
+    int status = next(side, &entry);
+    CHECK(entry.op_context == context);
+    return status;
+}
+
+/* ---- what tests have in common ---- */
+
+static void open_two(struct side *a, struct side *b, struct about *of_b_out, size_t size) {
+    open_side(a, size, 0);
+    open_side(b, size, 0);
+    struct about of_a = about(a);
+    *of_b_out = about(b);
+    meet(a, of_b_out);
+    meet(b, &of_a);
+}
+
+static const size_t message_sizes[] = {0, 1, 8, 100, 4095, 8192};
+static const size_t transfer_sizes[] = {8, 9, 4096, 32768, 100003, MIB, 8 * MIB};
+
+static void test_getinfo(int fd) {
+    (void)fd;
+    struct fi_info *info = ask();
+    CHECK(strcmp(info->domain_attr->name, "rdmap0s6-rdm") == 0);
+    CHECK(info->next != NULL && strcmp(info->next->fabric_attr->name, "efa") == 0);
+    CHECK(info->next->next == NULL);
+    CHECK(info->ep_attr->max_msg_size == 1u << 30 && info->tx_attr->size == 4096);
+    struct fi_info *hints = fi_dupinfo(info), *none = NULL;
+    hints->domain_attr->mr_mode &= ~FI_MR_LOCAL;
+    free(hints->fabric_attr->prov_name);
+    hints->fabric_attr->prov_name = strdup("efa");
+    CHECK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &none) == -FI_ENODATA);
+    fi_freeinfo(hints);
+    fi_freeinfo(info);
+}
+
+static void test_messages(int fd) {
+    (void)fd;
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 64 * 1024);
+    for (size_t i = 0; i < sizeof message_sizes / sizeof message_sizes[0]; i++) {
+        size_t len = message_sizes[i];
+        pattern(a.bytes, len, (unsigned)i);
+        CHECK(try_receive(&b, 16384, 8192, &b.contexts[i]) == 0);
+        INSIST(try_send(&a, 0, len, &a.contexts[i]));
+        expect(&b, &b.contexts[i], FI_RECV | FI_MSG, len);
+        expect(&a, &a.contexts[i], FI_SEND | FI_MSG, len);
+        CHECK(is_pattern(b.bytes + 16384, len, (unsigned)i));
+    }
+    CHECK(try_receive(&b, 0, 10, &b.contexts[100]) == 0);
+    INSIST(try_send(&a, 0, 11, &a.contexts[100]));
+    CHECK(status_of(&a, &a.contexts[100]) == 11);
+    INSIST(try_send(&a, 0, 10000, &a.contexts[100]));
+    CHECK(status_of(&a, &a.contexts[100]) == 6);
+    close_side(&a);
+    close_side(&b);
+}
+
+/* Thirds: what is written from, what is read into, and what the other side does that to. */
+static void transfer(struct side *side, const struct about *other, unsigned seed, size_t len) {
+    size_t third = side->size / 3 / 8 * 8;
+    pattern(side->bytes, len, seed);
+    memset(side->bytes + third, 0, len);
+    INSIST(try_transfer(side, true, 0, len, other, 2 * third + 8, &side->contexts[0]));
+    expect(side, &side->contexts[0], FI_WRITE | FI_RMA, 0);
+    INSIST(try_transfer(side, false, third, len, other, 2 * third + 8, &side->contexts[1]));
+    expect(side, &side->contexts[1], FI_READ | FI_RMA, 0);
+    CHECK(is_pattern(side->bytes + third, len, seed));
+}
+
+static void test_transfers(int fd) {
+    (void)fd;
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 30 * MIB);
+    for (size_t i = 0; i < sizeof transfer_sizes / sizeof transfer_sizes[0]; i++) {
+        transfer(&a, &of_b, (unsigned)i, transfer_sizes[i]);
+        CHECK(is_pattern(b.bytes + 20 * MIB + 8, transfer_sizes[i], (unsigned)i));
+    }
+    transfer(&a, &of_b, 0, 0);
+    close_side(&a);
+    close_side(&b);
+}
+
+static void test_two_processes(int fd) {
+    struct side side;
+    open_side(&side, 30 * MIB, 0);
+    for (int i = 0; i < 6; i++)
+        CHECK(try_receive(&side, 9 * MIB + (size_t)i * 8192, 8192, &side.contexts[10 + i]) == 0);
+    struct about other = swap(&side, fd);
+    unsigned received = 0, sent = 0;
+    pattern(side.bytes, 8192, 7);
+    for (int i = 0; i < 6; i++)
+        INSIST(try_send(&side, 0, message_sizes[i], &side.contexts[i]));
+    while (received < 6 || sent < 6) {
+        struct fi_cq_msg_entry entry;
+        CHECK(next(&side, &entry) == 0);
+        received += (entry.flags & FI_RECV) != 0;
+        sent += (entry.flags & FI_SEND) != 0;
+    }
+    for (size_t i = 0; i < sizeof transfer_sizes / sizeof transfer_sizes[0]; i++)
+        transfer(&side, &other, (unsigned)i,
+                 transfer_sizes[i] > 4 * MIB ? 4 * MIB : transfer_sizes[i]);
+    tell(fd);
+    hear(fd);
+    close_side(&side);
+}
+
+/* The depth is full of messages that no receive is posted for: they go on for ever. */
+static void test_depth_and_rnr(int fd) {
+    (void)fd;
+    setenv("EFA_FAKE_TX", "16", 1);
+    setenv("EFA_FAKE_EAGAIN", "0", 1);
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 64 * 1024);
+    for (int i = 0; i < 16; i++)
+        INSIST(try_send(&a, 0, 64, &a.contexts[i]));
+    struct fi_cq_msg_entry entry;
+    CHECK(next_within(&a, &entry, 200) == -1);
+    CHECK(try_send(&a, 0, 64, &a.contexts[16]) == -FI_EAGAIN);
+    CHECK(try_transfer(&a, true, 0, 8, &of_b, 0, &a.contexts[16]) == -FI_EAGAIN);
+    for (int i = 0; i < 16; i++)
+        CHECK(try_receive(&b, 0, 64, &b.contexts[i]) == 0);
+    for (int i = 0; i < 16; i++) {
+        CHECK(next(&b, &entry) == 0);
+        CHECK(next(&a, &entry) == 0);
+    }
+    CHECK(try_send(&a, 0, 64, &a.contexts[16]) == 0);
+    close_side(&a);
+    close_side(&b);
+}
+
+static void test_rnr_ends(int fd) {
+    (void)fd;
+    setenv("EFA_FAKE_RNR_RETRIES", "20", 1);
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 4096);
+    INSIST(try_send(&a, 0, 64, &a.contexts[0]));
+    CHECK(status_of(&a, &a.contexts[0]) == 10);
+    close_side(&a);
+    close_side(&b);
+}
+
+static void test_bad_keys(int fd) {
+    (void)fd;
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, MIB);
+    struct about wrong = of_b;
+    wrong.key++;
+    INSIST(try_transfer(&a, true, 0, 8, &wrong, 0, &a.contexts[0]));
+    CHECK(status_of(&a, &a.contexts[0]) == 7);
+    INSIST(try_transfer(&a, false, 0, 0, &wrong, 0, &a.contexts[0]));
+    CHECK(status_of(&a, &a.contexts[0]) == 7);
+    INSIST(try_transfer(&a, true, 0, 500000, &of_b, MIB - 499999, &a.contexts[0]));
+    CHECK(status_of(&a, &a.contexts[0]) == 7);
+    CHECK(b.bytes[MIB - 499999] == 0);
+    struct fid_mr *mr;
+    CHECK(fi_mr_reg(b.domain, b.bytes, 4096, FI_REMOTE_READ, 0, 0, 0, &mr, NULL) == 0);
+    wrong.key = fi_mr_key(mr);
+    INSIST(try_transfer(&a, true, 0, 8, &wrong, 0, &a.contexts[0]));
+    CHECK(status_of(&a, &a.contexts[0]) == 7);
+    INSIST(try_transfer(&a, false, 0, 8, &wrong, 0, &a.contexts[0]));
+    CHECK(status_of(&a, &a.contexts[0]) == 0);
+    CHECK(fi_close(&mr->fid) == 0);
+    INSIST(try_transfer(&a, false, 0, 8, &wrong, 0, &a.contexts[0]));
+    CHECK(status_of(&a, &a.contexts[0]) == 7);
+    CHECK(fi_mr_reg(b.domain, (void *)4096, 4096, FI_READ, 0, 0, 0, &mr, NULL) == -FI_EFAULT);
+    close_side(&a);
+    close_side(&b);
+}
+
+static void test_mr_close(int fd) {
+    (void)fd;
+    struct side a, b;
+    struct about of_b;
+    enum { ALL = 64 * MIB };
+    open_two(&a, &b, &of_b, ALL);
+    memset(a.bytes, 1, ALL);
+    INSIST(try_transfer(&a, true, 0, ALL, &of_b, 0, &a.contexts[0]));
+    volatile uint8_t *bytes = b.bytes;
+    for (bool begun = false; !begun;) {
+        for (size_t i = 0; i < ALL; i += 32768)
+            begun = begun || bytes[i] != 0;
+    }
+    CHECK(fi_close(&b.mr->fid) == 0);
+    b.mr = NULL;
+    size_t landed = 0, later = 0;
+    for (size_t i = 0; i < ALL; i++)
+        landed += bytes[i];
+    CHECK(status_of(&a, &a.contexts[0]) == 7);
+    nap(50);
+    for (size_t i = 0; i < ALL; i++)
+        later += bytes[i];
+    CHECK(landed == later && landed != 0 && landed < ALL);
+    close_side(&a);
+    close_side(&b);
+}
+
+static void test_endpoint_close(int fd) {
+    (void)fd;
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 16 * MIB);
+    INSIST(try_transfer(&a, true, 0, 16 * MIB, &of_b, 0, &a.contexts[0]));
+    INSIST(try_send(&a, 0, 64, &a.contexts[1]));
+    close_side(&a);
+    struct about gone = of_b;
+    open_side(&a, 4096, 0);
+    struct about of_a = about(&a);
+    meet(&b, &of_a);
+    CHECK(fi_close(&a.ep->fid) == 0);
+    CHECK(fi_endpoint(a.domain, a.info, &a.ep, NULL) == 0);
+    gone.key = 1;
+    INSIST(try_transfer(&b, true, 0, 8, &gone, 0, &b.contexts[0]));
+    CHECK(status_of(&b, &b.contexts[0]) == 9);
+    close_side(&a);
+    close_side(&b);
+}
+
+/* The second side is killed with operations of the first in flight. */
+static void test_killed(int fd) {
+    struct side side;
+    open_side(&side, MIB, 0);
+    struct about other = swap(&side, fd);
+    struct {
+        pid_t pid;
+        bool first;
+    } own = {getpid(), (getpid() & 1) != 0}, its;
+    CHECK(write(fd, &own.pid, sizeof own.pid) == (ssize_t)sizeof own.pid);
+    CHECK(read(fd, &its.pid, sizeof its.pid) == (ssize_t)sizeof its.pid);
+    if (own.pid > its.pid) {
+        tell(fd);
+        pause();
+    }
+    for (int i = 0; i < 4; i++)
+        INSIST(try_send(&side, 0, 64, &side.contexts[i]));
+    hear(fd);
+    nap(20);
+    uint64_t begin_ms = now_ms();
+    kill(its.pid, SIGKILL);
+    struct fi_cq_msg_entry entry;
+    for (int i = 0; i < 4; i++)
+        CHECK(next(&side, &entry) == 9);
+    INSIST(try_transfer(&side, true, 0, 8, &other, 0, &side.contexts[0]));
+    CHECK(next(&side, &entry) == 9);
+    CHECK(now_ms() - begin_ms < 5000);
+    fi_addr_t peer = side.peer;
+    CHECK(fi_av_remove(side.av, &peer, 1, 0) == 0);
+    close_side(&side);
+}
+
+static void test_reordering(int fd) {
+    (void)fd;
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, MIB);
+    unsigned out_of_order = 0;
+    for (unsigned round = 0; round < 50; round++) {
+        for (unsigned i = 0; i < 32; i++)
+            INSIST(try_transfer(&a, i % 2 == 0, i * 8, 8, &of_b, i * 8, &a.contexts[i]));
+        for (unsigned i = 0; i < 32; i++) {
+            struct fi_cq_msg_entry entry;
+            CHECK(next(&a, &entry) == 0);
+            out_of_order += entry.op_context != &a.contexts[i];
+        }
+    }
+    CHECK(out_of_order > 20);
+    close_side(&a);
+    close_side(&b);
+}
+
+static void test_cut(int fd) {
+    (void)fd;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/efa-fi-cut-%ld", (long)getpid());
+    setenv("EFA_FAKE_CUT", path, 1);
+    setenv("EFA_FAKE_CUT_MS", "300", 1);
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 64 * 1024);
+    transfer(&a, &of_b, 1, 4096);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    fclose(file);
+    nap(20);
+    uint64_t begin_ms = now_ms();
+    CHECK(try_receive(&b, 0, 64, &b.contexts[0]) == 0);
+    INSIST(try_transfer(&a, true, 0, 64, &of_b, 60000, &a.contexts[0]));
+    CHECK(status_of(&a, &a.contexts[0]) == 13);
+    CHECK(now_ms() - begin_ms >= 250);
+    INSIST(try_send(&a, 0, 64, &a.contexts[1]));
+    nap(50);
+    CHECK(remove(path) == 0);
+    expect(&a, &a.contexts[1], FI_SEND | FI_MSG, 0);
+    expect(&b, &b.contexts[0], FI_RECV | FI_MSG, 64);
+    CHECK(b.bytes[60000] == 0);
+    transfer(&a, &of_b, 2, 4096);
+    close_side(&a);
+    close_side(&b);
+}
+
+/* A cable that is out at the other side only; what waits there, and has failed here, never lands.
+ */
+static void test_far_cut(int fd) {
+    (void)fd;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/efa-fi-far-%ld", (long)getpid());
+    setenv("EFA_FAKE_CUT_MS", "200", 1);
+    struct side a, b;
+    open_side(&a, 64 * 1024, 0);
+    setenv("EFA_FAKE_CUT", path, 1);
+    open_side(&b, 64 * 1024, 0);
+    struct about of_b = about(&b);
+    meet(&a, &of_b);
+    transfer(&a, &of_b, 1, 4096);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    fclose(file);
+    nap(20);
+    pattern(a.bytes, 64, 5);
+    INSIST(try_transfer(&a, true, 0, 64, &of_b, 60000, &a.contexts[0]));
+    CHECK(status_of(&a, &a.contexts[0]) == 13);
+    INSIST(try_transfer(&a, true, 0, 64, &of_b, 61000, &a.contexts[0]));
+    nap(100);
+    CHECK(remove(path) == 0);
+    CHECK(status_of(&a, &a.contexts[0]) == 0);
+    nap(20);
+    CHECK(b.bytes[60000] == 0 && is_pattern(b.bytes + 61000, 64, 5));
+    close_side(&a);
+    close_side(&b);
+}
+
+static void test_wait_object(int fd) {
+    (void)fd;
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 4096);
+    int wait_fd;
+    CHECK(fi_control(&a.cq->fid, FI_GETWAIT, &wait_fd) == 0);
+    struct pollfd pollfd = {.fd = wait_fd, .events = POLLIN};
+    CHECK(poll(&pollfd, 1, 0) == 0);
+    for (int i = 0; i < 2; i++)
+        INSIST(try_transfer(&a, true, 0, 8, &of_b, 0, &a.contexts[i]));
+    nap(100);
+    struct fid *fids[] = {&a.cq->fid};
+    struct fi_cq_msg_entry entries[4];
+    CHECK(poll(&pollfd, 1, 0) == 1 && fi_trywait(a.fabric, fids, 1) == -FI_EAGAIN);
+    CHECK(fi_cq_read(a.cq, entries, 1) == 1 && poll(&pollfd, 1, 0) == 1);
+    CHECK(fi_cq_read(a.cq, entries, 4) == 1 && poll(&pollfd, 1, 0) == 0);
+    CHECK(fi_cq_read(a.cq, entries, 4) == -FI_EAGAIN && fi_trywait(a.fabric, fids, 1) == 0);
+    setenv("EFA_FAKE_NOWAIT", "1", 1);
+    struct fid_domain *domain;
+    struct fid_cq *cq;
+    CHECK(fi_domain(a.fabric, a.info, &domain, NULL) == 0);
+    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD};
+    CHECK(fi_cq_open(domain, &attr, &cq, NULL) == -FI_ENOSYS);
+    attr.wait_obj = FI_WAIT_NONE;
+    CHECK(fi_cq_open(domain, &attr, &cq, NULL) == 0 && fi_close(&cq->fid) == 0);
+    CHECK(fi_close(&domain->fid) == 0);
+    close_side(&a);
+    close_side(&b);
+}
+
+/* ---- what ends the process ---- */
+
+static void abort_overflow(int fd) {
+    (void)fd;
+    struct side a, b;
+    open_side(&a, 4096, 4);
+    open_side(&b, 4096, 0);
+    struct about of_b = about(&b);
+    meet(&a, &of_b);
+    for (int i = 0; i < 5; i++)
+        INSIST(try_transfer(&a, true, 0, 8, &of_b, 0, &a.contexts[i]));
+    nap(PATIENCE_S * 1000);
+}
+
+static void abort_context(int fd) {
+    (void)fd;
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 4096);
+    INSIST(try_send(&a, 0, 8, &a.contexts[0]));
+    INSIST(try_send(&a, 0, 8, &a.contexts[0]));
+}
+
+static void abort_remove(int fd) {
+    (void)fd;
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 4096);
+    INSIST(try_send(&a, 0, 8, &a.contexts[0]));
+    fi_av_remove(a.av, &a.peer, 1, 0);
+}
+
+static void abort_local(int fd) {
+    (void)fd;
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 4096);
+    INSIST(try_send(&a, 4090, 8, &a.contexts[0]));
+}
+
+/* ---- running ---- */
+
+static const struct test {
+    const char *name;
+    void (*run)(int fd);
+    int processes, signal;
+} tests[] = {
+    {"getinfo", test_getinfo, 1, 0},
+    {"messages", test_messages, 1, 0},
+    {"transfers", test_transfers, 1, 0},
+    {"two_processes", test_two_processes, 2, 0},
+    {"depth_and_rnr", test_depth_and_rnr, 1, 0},
+    {"rnr_ends", test_rnr_ends, 1, 0},
+    {"bad_keys", test_bad_keys, 1, 0},
+    {"mr_close", test_mr_close, 1, 0},
+    {"endpoint_close", test_endpoint_close, 1, 0},
+    {"killed", test_killed, 2, 0},
+    {"reordering", test_reordering, 1, 0},
+    {"cut", test_cut, 1, 0},
+    {"far_cut", test_far_cut, 1, 0},
+    {"wait_object", test_wait_object, 1, 0},
+    {"abort_overflow", abort_overflow, 1, SIGABRT},
+    {"abort_context", abort_context, 1, SIGABRT},
+    {"abort_remove", abort_remove, 1, SIGABRT},
+    {"abort_local", abort_local, 1, SIGABRT},
+};
+
+static pid_t begin(const struct test *test, int fd, int others_fd) {
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct rlimit none = {0, 0};
+        if (test->signal != 0)
+            setrlimit(RLIMIT_CORE, &none);
+        close(others_fd);
+        signal(SIGABRT, SIG_DFL); /* one of libfabric's libraries takes it */
+        alarm(PATIENCE_S + 20);
+        test->run(fd);
+        exit(0);
+    }
+    return pid;
+}
+
+static bool run(const struct test *test) {
+    int fds[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+        return false;
+    uint64_t begin_ms = now_ms();
+    int left = test->processes, killed = 0;
+    bool fine = true;
+    for (int i = 0; i < test->processes; i++)
+        begin(test, fds[i], fds[1 - i]);
+    close(fds[0]);
+    close(fds[1]);
+    for (; left != 0; left--) {
+        int status;
+        pid_t pid = wait(&status);
+        killed += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+        bool right = test->signal != 0 ? WIFSIGNALED(status) && WTERMSIG(status) == test->signal
+                                       : status == 0 || (test->run == test_killed && killed == 1);
+        if (!right)
+            fprintf(stderr, "%s: process %ld ended with %#x\n", test->name, (long)pid,
+                    (unsigned)status);
+        fine = fine && right;
+    }
+    printf("%s %s (%llu ms)\n", fine ? "fine  " : "FAILED", test->name,
+           (unsigned long long)(now_ms() - begin_ms));
+    return fine;
+}
+
+int main(int argc, char **argv) {
+    bool fine = true;
+    if (getenv("FI_PROVIDER_PATH") == NULL) {
+        fprintf(stderr, "FI_PROVIDER_PATH has to name the provider's directory\n");
+        return SKIPPED;
+    }
+    for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
+        bool wanted = argc == 1;
+        for (int j = 1; j < argc; j++)
+            wanted = wanted || strcmp(argv[j], tests[i].name) == 0;
+        if (wanted)
+            fine = run(&tests[i]) && fine;
+    }
+    return fine ? 0 : 1;
+}
