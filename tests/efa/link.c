@@ -16,6 +16,7 @@
 
 #define BACKOFF_LEAST_NS (20 * NS_PER_US)
 #define BACKOFF_MOST_NS  (1 * NS_PER_MS)
+#define PATIENCE_MOST_NS (8 * NS_PER_MS)
 #define IDLE_NS          (200 * NS_PER_MS)
 
 enum sent { SENT, BLOCKED, GONE };
@@ -57,6 +58,7 @@ void link_make_busy(struct nic *nic, struct link *link) {
     if (link->fd >= 0)
         TAILQ_REMOVE(&nic->idle, link, queued);
     link->busy = true;
+    link->patience_ns = PROBE_NS;
     link->probe_ns = nic->now_ns + PROBE_NS;
     TAILQ_INSERT_TAIL(&nic->busy, link, queued);
 }
@@ -123,6 +125,8 @@ static enum sent make_sure(struct link *link) {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return BLOCKED;
+    int room = 4 * CHUNK_MAX;
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
     enum sent outcome = connect_to(fd, link, "");
     if (outcome == SENT)
         link->fd = fd;
@@ -244,7 +248,9 @@ static void bury(struct nic *nic, struct link *link) {
 
 /* A look at what the peer is, and at how long its cable, or ours, has been out. */
 static void probe(struct nic *nic, struct link *link) {
-    link->probe_ns = nic->now_ns + PROBE_NS;
+    link->probe_ns = nic->now_ns + link->patience_ns;
+    if (link->patience_ns < PATIENCE_MOST_NS)
+        link->patience_ns *= 2;
     if (nic->cut_ns == 0 && link->dead_ns == 0 && link_is_gone(nic, link))
         link->dead_ns =
             nic->now_ns + NS_PER_MS * (1 + draw_below(&nic->draws, nic->habits->kill_ms));

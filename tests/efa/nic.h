@@ -77,6 +77,7 @@ struct link {
     uint64_t idle_ns;    /* since */
     uint64_t blocked_ns; /* until then its queue is taken to be full */
     uint64_t backoff_ns;
+    uint64_t patience_ns;   /* between looks */
     uint64_t probe_ns;      /* the next look whether it is there */
     uint64_t dead_ns;       /* then its operations fail; 0: it is alive */
     uint64_t cut_ns;        /* since then its cable is out; 0: it is not */

@@ -4,6 +4,7 @@
  * Each test is a process, or two, that is forked before libfabric is touched. FI_PROVIDER_PATH
  * names the provider's directory; arguments are the names of tests to run. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -375,6 +376,187 @@ static void test_wait_object(int fd) {
     close_side(&b);
 }
 
+/* ---- habits that are off by default ---- */
+
+static void test_refusals(int fd) {
+    (void)fd;
+    setenv("EFA_FAKE_NICS", "2", 1);
+    struct side a;
+    open_side(&a, 4096, 0);
+    CHECK(strcmp(a.info->next->domain_attr->name, "rdmap1s6-rdm") == 0);
+    setenv("EFA_FAKE_REFUSE_MR", "2", 1);
+    struct fid_domain *domain;
+    CHECK(fi_domain(a.fabric, a.info->next, &domain, NULL) == 0);
+    unsigned refused = 0;
+    for (int i = 0; i < 100; i++) {
+        struct fid_mr *mr;
+        int rc = fi_mr_reg(domain, a.bytes, 4096, FI_READ, 0, 0, 0, &mr, NULL);
+        CHECK(rc == 0 || rc == -FI_ENOMEM);
+        refused += rc != 0;
+        CHECK(rc != 0 || fi_close(&mr->fid) == 0);
+    }
+    CHECK(refused > 20 && refused < 80);
+    CHECK(fi_close(&domain->fid) == 0);
+    close_side(&a);
+}
+
+static void test_nonsense(int fd) {
+    (void)fd;
+    setenv("EFA_FAKE_NONSENSE", "4", 1);
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 4096);
+    unsigned twice = 0, unknown = 0, other = 0;
+    for (int i = 0; i < 200; i++) {
+        struct fi_context2 *context = &a.contexts[i];
+        INSIST(try_transfer(&a, true, 0, 8, &of_b, 0, context));
+        for (unsigned seen = 0, ms = 0; seen == 0 || ms < 2;) {
+            struct fi_cq_msg_entry entry;
+            ssize_t n = fi_cq_read(a.cq, &entry, 1);
+            CHECK(n == 1 || n == -FI_EAGAIN || n == -FI_EOTHER);
+            other += n == -FI_EOTHER;
+            unknown += n == 1 && entry.op_context != context;
+            twice += n == 1 && entry.op_context == context && seen++ != 0;
+            if (n == -FI_EAGAIN) {
+                nap(1);
+                ms++;
+            }
+        }
+    }
+    CHECK(twice > 5 && unknown > 5 && other > 5);
+    close_side(&a);
+    close_side(&b);
+}
+
+static void test_stats(int fd) {
+    (void)fd;
+    char path[64], line[256] = "";
+    snprintf(path, sizeof path, "/tmp/efa-fi-stats-%ld", (long)getpid());
+    setenv("EFA_FAKE_STATS", path, 1);
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 4096);
+    transfer(&a, &of_b, 1, 64);
+    close_side(&a);
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL && fgets(line, sizeof line, file) != NULL);
+    CHECK(strstr(line, " posted=2 ") != NULL && strstr(line, " completed=2 errors=0\n") != NULL);
+    fclose(file);
+    close_side(&b);
+    CHECK(remove(path) == 0);
+}
+
+/* What is posted with FI_MORE is kept back until the next post without. */
+static void test_more(int fd) {
+    (void)fd;
+    struct side a, b;
+    struct about of_b;
+    setenv("EFA_FAKE_EAGAIN", "0", 1);
+    open_two(&a, &b, &of_b, 4096);
+    transfer(&a, &of_b, 1, 8);
+    struct iovec iov = {a.bytes, 8};
+    void *desc = fi_mr_desc(a.mr);
+    struct fi_rma_iov remote = {.addr = of_b.base, .len = 8, .key = of_b.key};
+    struct fi_msg_rma msg = {.msg_iov = &iov,
+                             .desc = &desc,
+                             .iov_count = 1,
+                             .addr = a.peer,
+                             .rma_iov = &remote,
+                             .rma_iov_count = 1,
+                             .context = &a.contexts[0]};
+    struct fi_cq_msg_entry entry;
+    CHECK(fi_writemsg(a.ep, &msg, FI_COMPLETION | FI_MORE) == 0);
+    CHECK(next_within(&a, &entry, 50) == -1);
+    msg.context = &a.contexts[1];
+    CHECK(fi_writemsg(a.ep, &msg, FI_COMPLETION) == 0);
+    CHECK(next(&a, &entry) == 0 && next(&a, &entry) == 0);
+    close_side(&a);
+    close_side(&b);
+}
+
+/* ---- processes ---- */
+
+/* A child that was forked holds nothing of its parent's endpoints. */
+static void test_forked(int fd) {
+    (void)fd;
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 4096);
+    transfer(&a, &of_b, 1, 64);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        CHECK(fi_close(&a.ep->fid) == 0);
+        pause();
+    }
+    transfer(&a, &of_b, 2, 64);
+    CHECK(fi_close(&b.ep->fid) == 0);
+    INSIST(try_transfer(&a, true, 0, 8, &of_b, 0, &a.contexts[0]));
+    CHECK(status_of(&a, &a.contexts[0]) == 9);
+    CHECK(fi_endpoint(b.domain, b.info, &b.ep, NULL) == 0);
+    kill(pid, SIGKILL);
+    CHECK(waitpid(pid, NULL, 0) == pid);
+    close_side(&a);
+    close_side(&b);
+}
+
+/* Operations to a process that is stopped go on when it does. */
+static void test_stopped(int fd) {
+    struct side side;
+    open_side(&side, MIB, 0);
+    struct about other = swap(&side, fd);
+    pid_t own = getpid(), its;
+    CHECK(write(fd, &own, sizeof own) == (ssize_t)sizeof own);
+    CHECK(read(fd, &its, sizeof its) == (ssize_t)sizeof its);
+    if (own < its) {
+        transfer(&side, &other, 1, 64);
+        kill(its, SIGSTOP);
+        nap(10);
+        INSIST(try_transfer(&side, true, 0, MIB / 3, &other, 0, &side.contexts[0]));
+        struct fi_cq_msg_entry entry;
+        CHECK(next_within(&side, &entry, 300) == -1);
+        kill(its, SIGCONT);
+        expect(&side, &side.contexts[0], FI_WRITE | FI_RMA, 0);
+    }
+    tell(fd);
+    hear(fd);
+    close_side(&side);
+}
+
+static unsigned descriptors(void) {
+    unsigned count = 0;
+    for (int i = 0; i < 1024; i++)
+        count += fcntl(i, F_GETFD) >= 0;
+    return count;
+}
+
+static void test_nothing_is_left(int fd) {
+    (void)fd;
+    struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 4096);
+    close_side(&a);
+    close_side(&b);
+    unsigned before = descriptors();
+    for (int i = 0; i < 20; i++) {
+        open_two(&a, &b, &of_b, 4096);
+        INSIST(try_send(&a, 0, 8, &a.contexts[200]));
+        transfer(&a, &of_b, 1, 64);
+        close_side(&b);
+        close_side(&a);
+    }
+    CHECK(descriptors() == before);
+}
+
+/* A process may end without closing anything. */
+static void test_left_open(int fd) {
+    (void)fd;
+    static struct side a, b;
+    struct about of_b;
+    open_two(&a, &b, &of_b, 16 * MIB);
+    INSIST(try_transfer(&a, true, 0, 16 * MIB, &of_b, 0, &a.contexts[0]));
+}
+
 /* ---- what ends the process ---- */
 
 static void abort_overflow(int fd) {
@@ -436,6 +618,14 @@ static const struct test {
     {"cut", test_cut, 1, 0},
     {"far_cut", test_far_cut, 1, 0},
     {"wait_object", test_wait_object, 1, 0},
+    {"refusals", test_refusals, 1, 0},
+    {"nonsense", test_nonsense, 1, 0},
+    {"stats", test_stats, 1, 0},
+    {"more", test_more, 1, 0},
+    {"forked", test_forked, 1, 0},
+    {"stopped", test_stopped, 2, 0},
+    {"nothing_is_left", test_nothing_is_left, 1, 0},
+    {"left_open", test_left_open, 1, 0},
     {"abort_overflow", abort_overflow, 1, SIGABRT},
     {"abort_context", abort_context, 1, SIGABRT},
     {"abort_remove", abort_remove, 1, SIGABRT},
