@@ -66,8 +66,8 @@ static bool move(struct nic *nic, struct op *op, uint64_t offset, uint8_t *bytes
             return false;
         if (written)
             move_bytes(nic, segment->base + offset, bytes, some);
-        else
-            move_bytes(nic, bytes, segment->base + offset, some);
+        else if (!move_bytes(nic, bytes, segment->base + offset, some))
+            memset(bytes, 0, some); /* unmapped, and anything */
         bytes += some;
         len -= some;
         offset = 0;

@@ -81,14 +81,14 @@ __attribute__((noinline, no_sanitize("thread"))) static void copy(void *to, cons
 }
 
 /* Through the kernel, if it lets us: a NIC has pinned the memory, and goes on when it is unmapped.
- * Nothing of that is seen then. */
-void move_bytes(const struct nic *nic, void *to, const void *from, size_t len) {
+ * False: some of it is. */
+bool move_bytes(const struct nic *nic, void *to, const void *from, size_t len) {
     static atomic_bool refused;
     while (len != 0 && !atomic_load_explicit(&refused, memory_order_relaxed)) {
         struct iovec local = {to, len}, remote = {(void *)(uintptr_t)from, len};
         long moved = syscall(SYS_process_vm_readv, nic->pid, &local, 1L, &remote, 1L, 0L);
         if (moved < 0 && errno == EFAULT)
-            return;
+            return false;
         if (moved <= 0) {
             atomic_store(&refused, true);
             break;
@@ -99,6 +99,7 @@ void move_bytes(const struct nic *nic, void *to, const void *from, size_t len) {
     }
     if (len != 0)
         copy(to, from, len);
+    return true;
 }
 
 /* ---- packets ---- */
@@ -106,7 +107,9 @@ void move_bytes(const struct nic *nic, void *to, const void *from, size_t len) {
 static struct packet *spare_packet(struct nic *nic) {
     struct packet *packet = TAILQ_FIRST(&nic->spare);
     if (packet == NULL) {
-        packet = allocate(sizeof *packet + CHUNK_MAX);
+        packet = malloc(sizeof *packet + CHUNK_MAX);
+        if (packet == NULL)
+            give_up("out of memory");
         packet->whole = true;
         return packet;
     }
@@ -299,6 +302,8 @@ static int start(struct nic *nic) {
     pthread_sigmask(SIG_SETMASK, &every, &before);
     int error = pthread_create(&nic->thread, NULL, run, nic);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0)
+        pthread_setname_np(nic->thread, "efa-fi");
     return error;
 }
 

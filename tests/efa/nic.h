@@ -15,7 +15,7 @@ enum {
     SENDS_MAX = 64,    /* messages to a peer, likewise */
     LINK_TURN = 16,    /* packets to a peer, before it is the next one's turn */
     RECEIVE_TURN = 64, /* packets that are taken from the socket at once */
-    SPARE_MAX = 32,    /* packets that are kept for the next ones */
+    SPARE_MAX = 8,     /* packets that are kept for the next ones */
     LINKS = 256,       /* lists of the table */
 };
 #define PROBE_NS (2 * NS_PER_MS)
@@ -120,7 +120,7 @@ struct nic {
 };
 
 void nic_due(struct nic *nic, uint64_t ns);
-void move_bytes(const struct nic *nic, void *to, const void *from, size_t len);
+bool move_bytes(const struct nic *nic, void *to, const void *from, size_t len);
 
 /* link.c */
 struct link *link_of(struct nic *nic, uint64_t token, uint16_t qpn, uint32_t connid);

@@ -41,8 +41,9 @@ enum status target_read(struct nic *nic, const struct wire *wire, void *bytes_ou
     if (wire->offset <= wire->total && wire->len <= wire->total - wire->offset &&
         wire->len <= CHUNK_MAX &&
         mr_covers(domain, wire->key, wire->remote, wire->total, FI_REMOTE_READ | FI_SEND)) {
-        move_bytes(nic, bytes_out, (const void *)(uintptr_t)(wire->remote + wire->offset),
-                   wire->len);
+        const void *from = (const void *)(uintptr_t)(wire->remote + wire->offset);
+        if (!move_bytes(nic, bytes_out, from, wire->len))
+            memset(bytes_out, 0, wire->len); /* unmapped, and anything */
         status = STATUS_OK;
     }
     pthread_mutex_unlock(&domain->mr_lock);
