@@ -50,7 +50,7 @@ void contexts_remove(struct endpoint *endpoint, void *context) {
     while (contexts->slots[at] != context)
         at = (at + 1) & contexts->mask;
     contexts->slots[at] = NULL;
-    /* Those behind it must be found from their homes. */
+    /* The entries behind it must be found from their homes. */
     for (size_t next = (at + 1) & contexts->mask; contexts->slots[next] != NULL;
          next = (next + 1) & contexts->mask) {
         size_t home = home_of(contexts, contexts->slots[next]);
@@ -212,7 +212,7 @@ static struct fi_ops_cm cm_ops = {.size = offsetof(struct fi_ops_cm, connect),
                                   .getname = get_name,
                                   .getpeer = no_getpeer};
 
-/* What packets carry of an address is drawn anew for each endpoint, and the same in no other. */
+/* An endpoint's address is like no other's, also when its QPN is given again. */
 static void name(struct endpoint *endpoint) {
     static atomic_uint qpns;
     endpoint->address = (struct address){.prefix = UINT64_C(0x80fe), /* fe80:: */

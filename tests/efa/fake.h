@@ -3,8 +3,8 @@
  * between processes of one host. Tests load it in place of libfabric's own: FI_PROVIDER_PATH names
  * the directory of efa-fi.so.
  *
- * Each endpoint has a NIC: a thread (nic.c) that owns sockets. What the user posts goes to that
- * thread through the endpoint's queue `submitted`; completions go to the CQ.
+ * Each endpoint has a NIC: a thread (nic.c) that owns sockets. Posts go to that thread through the
+ * endpoint's queue `submitted`; completions go to the CQ.
  *
  *   user: post.c ─► endpoint ─► NIC: initiator.c ═ packets ═► NIC: target.c ─► memory, CQ
  *                      CQ ◄─────────────────────◄═ answers ══╝

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* habits.h: what the played NIC does to its user, as the environment says. habits.c has the table
+/* habits.h: the played NIC's ways with its user, as the environment says. habits.c has the table
  * of all variables.
  *
  * A domain reads them when it is opened, and all that belongs to it keeps those. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* link.c: what a NIC sends to one other endpoint, and whether that one is there.
+/* link.c: packets from a NIC to one other endpoint, and whether that one is there.
  *
  * An endpoint's socket has a name that its address gives. Each link has a socket that is connected
  * to it, so that a peer that does not read fills that one's buffer and no other's. Nothing blocks:
@@ -139,7 +139,7 @@ bool link_is_gone(struct nic *nic, struct link *link) {
     return connect_to(nic->probe_fd, link, "") == GONE;
 }
 
-/* What is in nic->out, with so many bytes behind its header. */
+/* Sends nic->out, with so many bytes behind its header. */
 static enum sent send_out(struct nic *nic, struct link *link, size_t len) {
     const struct address *own = &nic->endpoint->address;
     struct wire *wire = &nic->out.wire;

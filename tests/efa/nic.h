@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nic.h: what the parts of a NIC share. All of it belongs to the NIC's thread, except what is said
- * to be other threads' too. */
+/* nic.h: the state that the parts of a NIC share. All of it belongs to the NIC's thread, except
+ * what is said to be other threads' too. */
 #ifndef EFA_NIC_H
 #define EFA_NIC_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* post.c: what the user posts becomes an operation, or a receive, of the endpoint.
+/* post.c: a post of the user becomes an operation, or a receive, of the endpoint.
  *
  * Room that is taken by a post is free again when its completion has been read, as on the device,
  * whose queues are looked after by fi_cq_read(3). Posts with FI_MORE are kept back until the next
@@ -49,7 +49,7 @@ static void check_segments(struct domain *domain, const struct segment *segments
 
 /* ---- operations ---- */
 
-/* With the lock held. There is a free one: those in use are not more than the depth. */
+/* With the lock held. There is a free one: never are more in use than the depth. */
 static struct op *take_op(struct endpoint *endpoint) {
     struct op *op = TAILQ_FIRST(&endpoint->free);
     if (op != NULL) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* provider.c: what libfabric loads, fi_getinfo(3), and fabrics.
+/* provider.c: the entry for libfabric, fi_getinfo(3), and fabrics.
  *
  * Of two providers of one name libfabric takes the one with the higher version, and hides the
  * other. */
@@ -143,7 +143,7 @@ bool fabric_is_direct(const struct fi_info *info) {
            strcmp(info->fabric_attr->name, direct_name) == 0;
 }
 
-/* ---- what objects have not ---- */
+/* ---- calls that objects do not have ---- */
 
 int none_bind(struct fid *fid, struct fid *other, uint64_t flags) {
     (void)fid;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* side.h: an endpoint of the provider with all that belongs to it, and a buffer that is registered,
- * for the tests of the provider. What goes wrong ends the process. */
+ * for the tests of the provider. A failure ends the process. */
 #ifndef EFA_SIDE_H
 #define EFA_SIDE_H
 
@@ -40,7 +40,7 @@ struct side {
     struct fi_context2 contexts[256];
 };
 
-/* What one side must know of the other. */
+/* As much as one side must know of the other. */
 struct about {
     uint8_t address[ADDRESS];
     uint64_t base, key;

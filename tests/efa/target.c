@@ -4,9 +4,9 @@
  * A message that finds no receive waits here for one. To its sender that is what it is on the
  * device, where the sender's NIC tries again and again: the operation goes on.
  *
- * What is old when its turn comes, since a receive was long in coming, or a cable was out, may have
- * been given up by its sender, or the sender may be gone: it is asked first. So nothing lands of an
- * operation that has failed. */
+ * A packet that is old when its turn comes, since a receive was long in coming, or a cable was out,
+ * may have been given up by its sender, or the sender may be gone: it is asked first. So nothing
+ * lands of an operation that has failed. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +143,7 @@ static void ask(struct nic *nic, struct packet *packet) {
     TAILQ_INSERT_TAIL(&nic->asked, packet, queued);
 }
 
-/* The answer: what was asked of goes on, or is dropped. */
+/* The answer: the packet's turn comes again, or it is dropped. */
 static void told(struct nic *nic, const struct wire *wire) {
     struct packet *packet, *next;
     for (packet = TAILQ_FIRST(&nic->asked); packet != NULL; packet = next) {

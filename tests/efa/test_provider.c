@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_provider.c: the provider that plays EFA, by itself: what the efa device's tests stand on.
+/* test_provider.c: the provider that plays EFA, by itself: the efa device's tests
+ * stand on it.
  *
  * Each test is a process, or two, that is forked before libfabric is touched. FI_PROVIDER_PATH
  * names the provider's directory; arguments are the names of tests to run. */
@@ -68,7 +69,7 @@ static void test_messages(int fd) {
     close_side(&b);
 }
 
-/* Thirds: what is written from, what is read into, and what the other side does that to. */
+/* The thirds of a buffer: written from, read into, and for the other side to do that to. */
 static void transfer(struct side *side, const struct about *other, unsigned seed, size_t len) {
     size_t third = side->size / 3 / 8 * 8;
     pattern(side->bytes, len, seed);
@@ -446,7 +447,7 @@ static void test_stats(int fd) {
     CHECK(remove(path) == 0);
 }
 
-/* What is posted with FI_MORE is kept back until the next post without. */
+/* A post with FI_MORE is kept back until the next one without. */
 static void test_more(int fd) {
     (void)fd;
     struct side a, b;
