@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fake.h"
 
@@ -89,6 +90,7 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
     domain->fabric = (struct fabric *)(void *)fabric;
     habits_read(&domain->habits);
     domain->token = unlike_any();
+    domain->pid = getpid();
     pthread_mutex_init(&domain->mr_lock, NULL);
     draws_begin(&domain->draws, domain->habits.seed, 1000 + atomic_fetch_add(&opened, 1));
     atomic_fetch_add(&domain->fabric->users, 1);

@@ -64,6 +64,7 @@ struct domain {
     struct fabric *fabric;
     struct habits habits;
     uint64_t token;
+    pid_t pid;
     atomic_uint users;
     pthread_mutex_t mr_lock;
     struct mr **mrs; /* by index; NULL: free */

@@ -180,6 +180,13 @@ static void test_bad_keys(int fd) {
     CHECK(fi_close(&mr->fid) == 0);
     INSIST(try_transfer(&a, false, 0, 8, &wrong, 0, &a.contexts[0]));
     CHECK(status_of(&a, &a.contexts[0]) == 7);
+    CHECK(fi_mr_reg(a.domain, a.bytes, 4096, FI_WRITE, 0, 0, 0, &mr, NULL) == 0);
+    struct fid_mr *before = a.mr;
+    a.mr = mr;
+    INSIST(try_transfer(&a, false, 0, 64, &of_b, 0, &a.contexts[0]));
+    CHECK(status_of(&a, &a.contexts[0]) == 5);
+    a.mr = before;
+    CHECK(fi_close(&mr->fid) == 0);
     CHECK(fi_mr_reg(b.domain, (void *)4096, 4096, FI_READ, 0, 0, 0, &mr, NULL) == -FI_EFAULT);
     close_side(&a);
     close_side(&b);
@@ -346,6 +353,34 @@ static void test_far_cut(int fd) {
     close_side(&b);
 }
 
+/* Our cable is out before there was an answer; the other side's is not. */
+static void test_near_cut(int fd) {
+    (void)fd;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/efa-fi-near-%ld", (long)getpid());
+    setenv("EFA_FAKE_CUT_MS", "200", 1);
+    struct side a, b;
+    open_side(&b, 4096, 0);
+    setenv("EFA_FAKE_CUT", path, 1);
+    open_side(&a, 4096, 0);
+    struct about of_b = about(&b), of_a = about(&a);
+    meet(&a, &of_b);
+    meet(&b, &of_a);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    fclose(file);
+    nap(20);
+    INSIST(try_send(&a, 0, 8, &a.contexts[0]));
+    INSIST(try_transfer(&b, false, 0, 8, &of_a, 0, &b.contexts[0]));
+    CHECK(status_of(&a, &a.contexts[0]) == 15);
+    CHECK(status_of(&b, &b.contexts[0]) == 15);
+    CHECK(remove(path) == 0);
+    nap(20);
+    transfer(&a, &of_b, 1, 64);
+    close_side(&a);
+    close_side(&b);
+}
+
 static void test_wait_object(int fd) {
     (void)fd;
     struct side a, b;
@@ -487,7 +522,7 @@ static void test_forked(int fd) {
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        CHECK(fi_close(&a.ep->fid) == 0);
+        CHECK(fi_close(&a.ep->fid) == 0 && fi_close(&a.mr->fid) == 0);
         pause();
     }
     transfer(&a, &of_b, 2, 64);
@@ -618,6 +653,7 @@ static const struct test {
     {"reordering", test_reordering, 1, 0},
     {"cut", test_cut, 1, 0},
     {"far_cut", test_far_cut, 1, 0},
+    {"near_cut", test_near_cut, 1, 0},
     {"wait_object", test_wait_object, 1, 0},
     {"refusals", test_refusals, 1, 0},
     {"nonsense", test_nonsense, 1, 0},
