@@ -50,6 +50,7 @@ for layer in $LAYERS; do
         inc_ports)  dir=src/ports ;;
         inc_core)   dir=src/core ;;
         inc_device) dir=src/device ;;
+        inc_base)   dir=src/device/base ;;
         inc_shm)    dir=src/device/shm ;;
         inc_verbs)  dir=src/device/verbs ;;
         inc_os)     dir=src/os ;;

@@ -45,8 +45,9 @@ layer_dirs() {
     case $1 in
     src/core)       echo include src/ports src/core ;;
     src/device)     echo include src/ports src/device src/device/shm src/device/verbs ;;
-    src/device/shm) echo include src/ports src/device/shm ;;
-    src/device/verbs) echo include src/ports src/device/verbs ;;
+    src/device/base) echo include src/ports src/device/base ;;
+    src/device/shm) echo include src/ports src/device/base src/device/shm ;;
+    src/device/verbs) echo include src/ports src/device/base src/device/verbs ;;
     src/os)         echo include src/ports src/os ;;
     src/engine)     echo include src/ports src/core src/device src/os src/engine ;;
     sim)            echo include src/ports src/core src/engine sim ;;
@@ -54,7 +55,7 @@ layer_dirs() {
     *)              return 1 ;;
     esac
 }
-LAYERS="src/core src/device src/device/shm src/device/verbs src/os src/engine sim tool"
+LAYERS="src/core src/device src/device/base src/device/shm src/device/verbs src/os src/engine sim tool"
 
 # Public functions, as the public headers declare them.
 api_functions() {

@@ -8,6 +8,7 @@
  *   region   magic 4, access 4, key 8, address 8, length 8 */
 #include <string.h>
 
+#include "bytes.h"
 #include "ofi.h"
 
 #define MAGIC_ADDRESS 0x31514f57u /* "WOQ1" */
@@ -16,38 +17,26 @@
 enum { ADDRESS_BYTES = 48, REGION_BYTES = 32 };
 _Static_assert(ADDRESS_BYTES <= WEIR_QP_BLOB_MAX && REGION_BYTES <= WEIR_MR_BLOB_MAX, "they fit");
 
-static void put(uint8_t **at, uint64_t value, uint32_t bytes) {
-    for (uint32_t i = 0; i < bytes; i++)
-        *(*at)++ = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t get(const uint8_t **at, uint32_t bytes) {
-    uint64_t value = 0;
-    for (uint32_t i = 0; i < bytes; i++)
-        value |= (uint64_t)(*(*at)++) << (8 * i);
-    return value;
-}
-
 uint32_t ofi_blob_write_address(const struct ofi_address *address, uint8_t *out) {
-    put(&out, MAGIC_ADDRESS, 4);
-    put(&out, address->port, 2);
-    put(&out, 0, 2);
-    put(&out, address->cookie, 8);
-    put(&out, address->fence_key, 8);
-    put(&out, address->fence_raddr, 8);
+    bytes_put(&out, MAGIC_ADDRESS, 4);
+    bytes_put(&out, address->port, 2);
+    bytes_put(&out, 0, 2);
+    bytes_put(&out, address->cookie, 8);
+    bytes_put(&out, address->fence_key, 8);
+    bytes_put(&out, address->fence_raddr, 8);
     memcpy(out, address->ip, sizeof address->ip);
     return ADDRESS_BYTES;
 }
 
 int ofi_blob_read_address(const uint8_t *bytes, uint32_t length, struct ofi_address *address_out) {
-    if (length != ADDRESS_BYTES || get(&bytes, 4) != MAGIC_ADDRESS)
+    if (length != ADDRESS_BYTES || bytes_get(&bytes, 4) != MAGIC_ADDRESS)
         return WEIR_EINVAL;
     struct ofi_address address;
-    address.port = (uint16_t)get(&bytes, 2);
-    uint64_t zero = get(&bytes, 2);
-    address.cookie = get(&bytes, 8);
-    address.fence_key = get(&bytes, 8);
-    address.fence_raddr = get(&bytes, 8);
+    address.port = (uint16_t)bytes_get(&bytes, 2);
+    uint64_t zero = bytes_get(&bytes, 2);
+    address.cookie = bytes_get(&bytes, 8);
+    address.fence_key = bytes_get(&bytes, 8);
+    address.fence_raddr = bytes_get(&bytes, 8);
     memcpy(address.ip, bytes, sizeof address.ip);
     if (zero != 0 || address.cookie == 0 || address.port == 0 ||
         ofi_address_rank(address.ip) == OFI_ADDRESS_NONE)
@@ -57,23 +46,23 @@ int ofi_blob_read_address(const uint8_t *bytes, uint32_t length, struct ofi_addr
 }
 
 uint32_t ofi_blob_write_region(const struct ofi_region_blob *region, uint8_t *out) {
-    put(&out, MAGIC_REGION, 4);
-    put(&out, region->access, 4);
-    put(&out, region->key, 8);
-    put(&out, region->raddr, 8);
-    put(&out, region->length, 8);
+    bytes_put(&out, MAGIC_REGION, 4);
+    bytes_put(&out, region->access, 4);
+    bytes_put(&out, region->key, 8);
+    bytes_put(&out, region->raddr, 8);
+    bytes_put(&out, region->length, 8);
     return REGION_BYTES;
 }
 
 int ofi_blob_read_region(const uint8_t *bytes, uint32_t length,
                          struct ofi_region_blob *region_out) {
-    if (length != REGION_BYTES || get(&bytes, 4) != MAGIC_REGION)
+    if (length != REGION_BYTES || bytes_get(&bytes, 4) != MAGIC_REGION)
         return WEIR_EINVAL;
     struct ofi_region_blob region;
-    region.access = (uint32_t)get(&bytes, 4);
-    region.key = get(&bytes, 8);
-    region.raddr = get(&bytes, 8);
-    region.length = get(&bytes, 8);
+    region.access = (uint32_t)bytes_get(&bytes, 4);
+    region.key = bytes_get(&bytes, 8);
+    region.raddr = bytes_get(&bytes, 8);
+    region.length = bytes_get(&bytes, 8);
     if (region.length == 0 || region.raddr > UINT64_MAX - region.length ||
         (region.access & ~(uint32_t)WEIR_ACCESS_ALL) != 0)
         return WEIR_EINVAL;

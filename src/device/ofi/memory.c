@@ -19,12 +19,9 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "fork.h"
 #include "ofi.h"
+#include "pages.h"
 
-#define PAGE_BYTES UINT64_C(4096)
-#define HUGE_BYTES (UINT64_C(2) << 20)
-#define LENGTH_MAX (UINT64_C(1) << 46)
 #define INDEX_BITS 20
 #define INDEX_MASK ((1u << INDEX_BITS) - 1)
 #define GENERATION (1u << INDEX_BITS)
@@ -152,9 +149,9 @@ static int add(struct weir_device *device, struct ofi_region *region, struct wei
  * mincore(2): ENOMEM. */
 static bool is_mapped(uint64_t start, uint64_t length) {
     unsigned char pages[1024];
-    uint64_t step = sizeof pages * PAGE_BYTES, end = start + length;
+    uint64_t step = sizeof pages * PAGES_BYTES, end = start + length;
     bool mapped = true;
-    for (uint64_t at = start & ~(PAGE_BYTES - 1); mapped && at < end; at += step) {
+    for (uint64_t at = start & ~(PAGES_BYTES - 1); mapped && at < end; at += step) {
         uint64_t bytes = end - at < step ? end - at : step;
         mapped = mincore((void *)(uintptr_t)at, bytes, pages) == 0 || errno != ENOMEM;
     }
@@ -172,64 +169,19 @@ int ofi_mr_register(struct weir_device *device, void *base, uint64_t length, uin
     return add(device, &region, mr_out);
 }
 
-static uint64_t round_up(uint64_t value, uint64_t unit) {
-    return (value + unit - 1) / unit * unit;
-}
-
-/* No child of fork(2) has it: it could be as large as all there is. NULL: no room. */
-static uint8_t *map_span(uint64_t span) {
-    fork_hold();
-    void *map = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map != MAP_FAILED && !fork_keep_out(map, span)) {
-        munmap(map, span);
-        map = MAP_FAILED;
-    }
-    fork_release();
-    return map == MAP_FAILED ? NULL : map;
-}
-
-/* Zeroed memory; large pieces on a huge-page boundary, and in huge pages where the kernel gives
- * them. NULL: no room. */
-static void *map_pages(uint64_t bytes) {
-    uint64_t span = bytes < HUGE_BYTES ? bytes : bytes + HUGE_BYTES;
-    uint8_t *map = map_span(span);
-    if (map == NULL || bytes < HUGE_BYTES)
-        return map;
-    uint64_t skip = -(uint64_t)(uintptr_t)map & (HUGE_BYTES - 1);
-    if (skip != 0)
-        munmap(map, skip);
-    munmap(map + skip + bytes, span - skip - bytes);
-    madvise(map + skip, bytes, MADV_HUGEPAGE);
-    return map + skip;
-}
-
-/* Backed now, so that a lack of memory is an error here and no signal later. madvise(2):
- * MADV_POPULATE_WRITE since Linux 5.14; before that, private memory is backed by touching it. */
-static bool back(uint8_t *base, uint64_t bytes) {
-#ifdef MADV_POPULATE_WRITE
-    if (madvise(base, bytes, MADV_POPULATE_WRITE) == 0)
-        return true;
-    if (errno != EINVAL)
-        return false;
-#endif
-    for (uint64_t at = 0; at < bytes; at += PAGE_BYTES)
-        ((volatile uint8_t *)base)[at] = 0;
-    return true;
-}
-
 int ofi_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access,
                     struct weir_mr *mr_out) {
     if (length == 0 || !access_is_known(access))
         return WEIR_EINVAL;
-    if (length > LENGTH_MAX)
+    if (length > PAGES_LENGTH_MAX)
         return WEIR_ENOMEM;
-    uint64_t bytes = round_up(length, length < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES);
-    void *base = map_pages(bytes);
+    uint64_t bytes = pages_round(length);
+    void *base = pages_map(bytes);
     if (base == NULL)
         return WEIR_ENOMEM;
     struct ofi_region region = {
         .base = base, .length = length, .mapped_bytes = bytes, .access = access};
-    int rc = back(base, bytes) ? add(device, &region, mr_out) : WEIR_ENOMEM;
+    int rc = pages_back(base, bytes) ? add(device, &region, mr_out) : WEIR_ENOMEM;
     if (rc != WEIR_OK)
         munmap(base, bytes);
     return rc;

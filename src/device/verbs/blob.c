@@ -9,6 +9,7 @@
  *   region   magic 4, rkey 4, base 8, length 8, access 4 */
 #include <string.h>
 
+#include "bytes.h"
 #include "verbs.h"
 
 #define MAGIC_ADDRESS   0x31515657u /* "WVQ1" */
@@ -21,36 +22,24 @@ _Static_assert(ADDRESS_BYTES <= WEIR_QP_BLOB_MAX && IWARP_BYTES <= WEIR_QP_BLOB_
                    REGION_BYTES <= WEIR_MR_BLOB_MAX,
                "they fit");
 
-static void put(uint8_t **at, uint64_t value, uint32_t bytes) {
-    for (uint32_t i = 0; i < bytes; i++)
-        *(*at)++ = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t get(const uint8_t **at, uint32_t bytes) {
-    uint64_t value = 0;
-    for (uint32_t i = 0; i < bytes; i++)
-        value |= (uint64_t)(*(*at)++) << (8 * i);
-    return value;
-}
-
 static uint32_t write_iwarp(const struct verbs_address *address, uint8_t *out) {
-    put(&out, MAGIC_IWARP, 4);
-    put(&out, address->cookie, 8);
-    put(&out, address->fence, 8);
-    put(&out, address->fence_key, 4);
-    put(&out, address->tcp_port, 2);
-    put(&out, 0, 2);
+    bytes_put(&out, MAGIC_IWARP, 4);
+    bytes_put(&out, address->cookie, 8);
+    bytes_put(&out, address->fence, 8);
+    bytes_put(&out, address->fence_key, 4);
+    bytes_put(&out, address->tcp_port, 2);
+    bytes_put(&out, 0, 2);
     memcpy(out, address->gid.raw, sizeof address->gid.raw);
     return IWARP_BYTES;
 }
 
 static int read_iwarp(const uint8_t *bytes, struct verbs_address *address_out) {
     struct verbs_address address = {.fabric = FABRIC_IWARP};
-    address.cookie = get(&bytes, 8);
-    address.fence = get(&bytes, 8);
-    address.fence_key = (uint32_t)get(&bytes, 4);
-    address.tcp_port = (uint16_t)get(&bytes, 2);
-    uint64_t zero = get(&bytes, 2);
+    address.cookie = bytes_get(&bytes, 8);
+    address.fence = bytes_get(&bytes, 8);
+    address.fence_key = (uint32_t)bytes_get(&bytes, 4);
+    address.tcp_port = (uint16_t)bytes_get(&bytes, 2);
+    uint64_t zero = bytes_get(&bytes, 2);
     memcpy(address.gid.raw, bytes, sizeof address.gid.raw);
     if (zero != 0 || address.cookie == 0 || address.tcp_port == 0 ||
         gid_rank(&address.gid) == GID_UNUSABLE)
@@ -62,11 +51,11 @@ static int read_iwarp(const uint8_t *bytes, struct verbs_address *address_out) {
 uint32_t blob_write_address(const struct verbs_address *address, uint8_t *out) {
     if (address->fabric == FABRIC_IWARP)
         return write_iwarp(address, out);
-    put(&out, MAGIC_ADDRESS, 4);
-    put(&out, address->qpn, 4);
-    put(&out, address->lid, 2);
-    put(&out, address->fabric, 1);
-    put(&out, 0, 1);
+    bytes_put(&out, MAGIC_ADDRESS, 4);
+    bytes_put(&out, address->qpn, 4);
+    bytes_put(&out, address->lid, 2);
+    bytes_put(&out, address->fabric, 1);
+    bytes_put(&out, 0, 1);
     memcpy(out, address->gid.raw, sizeof address->gid.raw);
     return ADDRESS_BYTES;
 }
@@ -84,16 +73,16 @@ static bool address_is_possible(const struct verbs_address *address) {
 int blob_read_address(const uint8_t *bytes, uint32_t length, struct verbs_address *address_out) {
     if (length != ADDRESS_BYTES && length != IWARP_BYTES)
         return WEIR_EINVAL;
-    uint64_t magic = get(&bytes, 4);
+    uint64_t magic = bytes_get(&bytes, 4);
     if (length == IWARP_BYTES)
         return magic == MAGIC_IWARP ? read_iwarp(bytes, address_out) : WEIR_EINVAL;
     if (magic != MAGIC_ADDRESS)
         return WEIR_EINVAL;
     struct verbs_address address = {0};
-    address.qpn = (uint32_t)get(&bytes, 4);
-    address.lid = (uint16_t)get(&bytes, 2);
-    address.fabric = (uint8_t)get(&bytes, 1);
-    if (get(&bytes, 1) != 0)
+    address.qpn = (uint32_t)bytes_get(&bytes, 4);
+    address.lid = (uint16_t)bytes_get(&bytes, 2);
+    address.fabric = (uint8_t)bytes_get(&bytes, 1);
+    if (bytes_get(&bytes, 1) != 0)
         return WEIR_EINVAL;
     memcpy(address.gid.raw, bytes, sizeof address.gid.raw);
     if (!address_is_possible(&address))
@@ -103,22 +92,22 @@ int blob_read_address(const uint8_t *bytes, uint32_t length, struct verbs_addres
 }
 
 uint32_t blob_write_region(const struct verbs_region *region, uint8_t *out) {
-    put(&out, MAGIC_REGION, 4);
-    put(&out, region->rkey, 4);
-    put(&out, region->base, 8);
-    put(&out, region->length, 8);
-    put(&out, region->access, 4);
+    bytes_put(&out, MAGIC_REGION, 4);
+    bytes_put(&out, region->rkey, 4);
+    bytes_put(&out, region->base, 8);
+    bytes_put(&out, region->length, 8);
+    bytes_put(&out, region->access, 4);
     return REGION_BYTES;
 }
 
 int blob_read_region(const uint8_t *bytes, uint32_t length, struct verbs_region *region_out) {
-    if (length != REGION_BYTES || get(&bytes, 4) != MAGIC_REGION)
+    if (length != REGION_BYTES || bytes_get(&bytes, 4) != MAGIC_REGION)
         return WEIR_EINVAL;
     struct verbs_region region;
-    region.rkey = (uint32_t)get(&bytes, 4);
-    region.base = get(&bytes, 8);
-    region.length = get(&bytes, 8);
-    region.access = (uint32_t)get(&bytes, 4);
+    region.rkey = (uint32_t)bytes_get(&bytes, 4);
+    region.base = bytes_get(&bytes, 8);
+    region.length = bytes_get(&bytes, 8);
+    region.access = (uint32_t)bytes_get(&bytes, 4);
     if (region.length == 0 || region.base > UINT64_MAX - region.length ||
         (region.access & ~(uint32_t)WEIR_ACCESS_ALL) != 0)
         return WEIR_EINVAL;

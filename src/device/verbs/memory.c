@@ -13,12 +13,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "fork.h"
+#include "pages.h"
 #include "verbs.h"
-
-#define PAGE_BYTES UINT64_C(4096)
-#define HUGE_BYTES (UINT64_C(2) << 20)
-#define LENGTH_MAX (UINT64_C(1) << 46)
 
 /* ---- the table ---- */
 
@@ -233,7 +229,7 @@ static int register_dmabuf(struct weir_device *device, int fd, uint64_t offset, 
 int verbs_mr_register_dmabuf(struct weir_device *device, int fd, uint64_t offset, uint64_t length,
                              uint64_t iova, uint32_t access, struct weir_mr *mr_out) {
     if (fd < 0 || length == 0 || iova + length < iova || !access_is_known(access) ||
-        ((iova ^ offset) & (PAGE_BYTES - 1)) != 0 || length > device->choice.attr.max_mr_size)
+        ((iova ^ offset) & (PAGES_BYTES - 1)) != 0 || length > device->choice.attr.max_mr_size)
         return WEIR_EINVAL;
     if (!use_begin(device))
         return WEIR_EDEVICE;
@@ -242,49 +238,14 @@ int verbs_mr_register_dmabuf(struct weir_device *device, int fd, uint64_t offset
     return rc;
 }
 
-static uint64_t round_up(uint64_t value, uint64_t unit) {
-    return (value + unit - 1) / unit * unit;
-}
-
-/* Memory that no child of fork(2) has: it is pinned for the device, so the kernel would copy it
- * at the fork. NULL: no room. */
-static uint8_t *map_span(uint64_t span) {
-    int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
-    fork_hold();
-    void *map = mmap(NULL, span, protection, flags, -1, 0);
-    if (map != MAP_FAILED && !fork_keep_out(map, span)) {
-        munmap(map, span);
-        map = MAP_FAILED;
-    }
-    fork_release();
-    return map == MAP_FAILED ? NULL : map;
-}
-
-/* Zeroed memory; large pieces on a huge-page boundary, and in huge pages where the kernel
- * gives them. NULL: no room. */
-static void *map_pages(uint64_t bytes) {
-    uint64_t span = bytes < HUGE_BYTES ? bytes : bytes + HUGE_BYTES;
-    uint8_t *map = map_span(span);
-    if (map == NULL)
-        return NULL;
-    if (bytes < HUGE_BYTES)
-        return map;
-    uint64_t skip = -(uint64_t)(uintptr_t)map & (HUGE_BYTES - 1);
-    if (skip != 0)
-        munmap(map, skip);
-    munmap(map + skip + bytes, span - skip - bytes);
-    madvise(map + skip, bytes, MADV_HUGEPAGE);
-    return map + skip;
-}
-
 int verbs_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access,
                       struct weir_mr *mr_out) {
     if (length == 0 || !access_is_known(access))
         return WEIR_EINVAL;
-    if (length > LENGTH_MAX || length > device->choice.attr.max_mr_size)
+    if (length > PAGES_LENGTH_MAX || length > device->choice.attr.max_mr_size)
         return WEIR_ENOMEM;
-    uint64_t bytes = round_up(length, length < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES);
-    void *base = map_pages(bytes);
+    uint64_t bytes = pages_round(length);
+    void *base = pages_map(bytes);
     if (base == NULL)
         return WEIR_ENOMEM;
     int rc = WEIR_EDEVICE;
