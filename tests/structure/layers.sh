@@ -51,8 +51,10 @@ for layer in $LAYERS; do
         inc_core)   dir=src/core ;;
         inc_device) dir=src/device ;;
         inc_base)   dir=src/device/base ;;
+        inc_fabric) dir=src/device/fabric ;;
         inc_shm)    dir=src/device/shm ;;
         inc_verbs)  dir=src/device/verbs ;;
+        inc_ofi)    dir=src/device/ofi ;;
         inc_os)     dir=src/os ;;
         inc_engine) dir=src/engine ;;
         inc_sim*)   dir=sim ;;

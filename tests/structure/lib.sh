@@ -48,6 +48,8 @@ layer_dirs() {
     src/device/base) echo include src/ports src/device/base ;;
     src/device/shm) echo include src/ports src/device/base src/device/shm ;;
     src/device/verbs) echo include src/ports src/device/base src/device/verbs ;;
+    src/device/fabric) echo include src/ports src/device/base src/device/fabric ;;
+    src/device/ofi) echo include src/ports src/device/base src/device/fabric src/device/ofi ;;
     src/os)         echo include src/ports src/os ;;
     src/engine)     echo include src/ports src/core src/device src/os src/engine ;;
     sim)            echo include src/ports src/core src/engine sim ;;
@@ -55,7 +57,8 @@ layer_dirs() {
     *)              return 1 ;;
     esac
 }
-LAYERS="src/core src/device src/device/base src/device/shm src/device/verbs src/os src/engine sim tool"
+LAYERS="src/core src/device src/device/base src/device/fabric src/device/shm src/device/verbs"
+LAYERS="$LAYERS src/device/ofi src/os src/engine sim tool"
 
 # Public functions, as the public headers declare them.
 api_functions() {

@@ -81,6 +81,12 @@ case_ 'the tool includes a port' layers.sh 'host.c includes "ports.h"' \
     'append tool/host.c "#include \"ports.h\""'
 case_ 'a device includes the core' layers.sh 'shm.c includes "ledger.h"' \
     'append src/device/shm/shm.c "#include \"ledger.h\""'
+case_ 'the base includes a device' layers.sh 'pages.c includes "verbs.h"' \
+    'append src/device/base/pages.c "#include \"verbs.h\""'
+case_ 'the fabric includes a device over it' layers.sh 'regions.c includes "ofi.h"' \
+    'append src/device/fabric/regions.c "#include \"ofi.h\""'
+case_ 'a device includes the fabric of others' layers.sh 'memory.c includes "regions.h"' \
+    'append src/device/verbs/memory.c "#include \"regions.h\""'
 case_ 'the build grants too much' layers.sh 'src/core/meson.build grants src/os' \
     'append src/core/meson.build "x = [inc_os]"'
 case_ 'the build grants implicitly' layers.sh 'src/os/meson.build lets the compiler' \

@@ -17,8 +17,9 @@
 
 #include "ports.h"
 
-#define FABRIC_NOTE_MAX    WEIR_DEVICE_NOTE_MAX
-#define FABRIC_NAME_MAX    64
+#define FABRIC_NOTE_MAX WEIR_DEVICE_NOTE_MAX
+#define FABRIC_NAME_MAX 64
+/* Newer than the headers, libfabric could give more than this was built for. */
 #define FABRIC_API_VERSION FI_VERSION(1, 17)
 
 /* ---- library.c ---- */

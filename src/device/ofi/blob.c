@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blob.c: the blobs by which an ofi device tells the other side of a QP, and of a region.
+/* blob.c: the blob by which an ofi device tells the other side of a QP.
  *
  * Owns the byte layout (little-endian, versioned by its first four bytes) and the checks of what
- * came from a peer. Left to others: everything that needs a device.
+ * came from a peer. Left to others: everything that needs a device, and the blobs
+ * of regions (regions.h).
  *
- *   address  magic 4, port 2, zero 2, cookie 8, fence's key 8, fence's address 8, IP 16
- *   region   magic 4, access 4, key 8, address 8, length 8 */
+ *   magic 4, port 2, zero 2, cookie 8, fence's key 8, fence's address 8, IP 16 */
 #include <string.h>
 
 #include "bytes.h"
 #include "ofi.h"
 
 #define MAGIC_ADDRESS 0x31514f57u /* "WOQ1" */
-#define MAGIC_REGION  0x314d4f57u /* "WOM1" */
 
-enum { ADDRESS_BYTES = 48, REGION_BYTES = 32 };
-_Static_assert(ADDRESS_BYTES <= WEIR_QP_BLOB_MAX && REGION_BYTES <= WEIR_MR_BLOB_MAX, "they fit");
+enum { ADDRESS_BYTES = 48 };
+_Static_assert(ADDRESS_BYTES <= WEIR_QP_BLOB_MAX, "it fits");
 
 uint32_t ofi_blob_write_address(const struct ofi_address *address, uint8_t *out) {
     bytes_put(&out, MAGIC_ADDRESS, 4);
@@ -42,30 +41,5 @@ int ofi_blob_read_address(const uint8_t *bytes, uint32_t length, struct ofi_addr
         ofi_address_rank(address.ip) == OFI_ADDRESS_NONE)
         return WEIR_EINVAL;
     *address_out = address;
-    return WEIR_OK;
-}
-
-uint32_t ofi_blob_write_region(const struct ofi_region_blob *region, uint8_t *out) {
-    bytes_put(&out, MAGIC_REGION, 4);
-    bytes_put(&out, region->access, 4);
-    bytes_put(&out, region->key, 8);
-    bytes_put(&out, region->raddr, 8);
-    bytes_put(&out, region->length, 8);
-    return REGION_BYTES;
-}
-
-int ofi_blob_read_region(const uint8_t *bytes, uint32_t length,
-                         struct ofi_region_blob *region_out) {
-    if (length != REGION_BYTES || bytes_get(&bytes, 4) != MAGIC_REGION)
-        return WEIR_EINVAL;
-    struct ofi_region_blob region;
-    region.access = (uint32_t)bytes_get(&bytes, 4);
-    region.key = bytes_get(&bytes, 8);
-    region.raddr = bytes_get(&bytes, 8);
-    region.length = bytes_get(&bytes, 8);
-    if (region.length == 0 || region.raddr > UINT64_MAX - region.length ||
-        (region.access & ~(uint32_t)WEIR_ACCESS_ALL) != 0)
-        return WEIR_EINVAL;
-    *region_out = region;
     return WEIR_OK;
 }

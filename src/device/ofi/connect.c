@@ -123,7 +123,7 @@ static int make(struct weir_qp *qp, struct fi_info *info) {
     fork_release();
     if (rc != 0) {
         qp->ep = NULL;
-        return ofi_error(rc);
+        return fabric_error(rc);
     }
     qp->alive_ns = device_now(device);
     qp->fence_sent = qp->fence_done = device->fence;
@@ -133,7 +133,7 @@ static int make(struct weir_qp *qp, struct fi_info *info) {
     if (rc == 0)
         rc = fi_enable(qp->ep);
     if (rc != 0)
-        return ofi_error(rc);
+        return fabric_error(rc);
     return receives_give(qp) ? WEIR_OK : WEIR_ENOMEM;
 }
 

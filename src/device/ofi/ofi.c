@@ -46,13 +46,13 @@ static void fill_caps(const struct ofi_choice *choice, struct weir_device_caps *
 }
 
 /* The choice that the environment makes. An error: its note says why. */
-static int choose(const struct ofi_library **library_out, struct ofi_choice *choice_out) {
+static int choose(const struct fabric_library **library_out, struct ofi_choice *choice_out) {
     struct ofi_settings settings;
     const char *why;
     int rc = ofi_settings_read(getenv, &settings, choice_out->note);
     if (rc != WEIR_OK)
         return rc;
-    *library_out = library_load(&why);
+    *library_out = fabric_load(&why);
     if (*library_out == NULL) {
         snprintf(choice_out->note, sizeof choice_out->note, "%s", why);
         return WEIR_ENODEVICE;
@@ -61,7 +61,7 @@ static int choose(const struct ofi_library **library_out, struct ofi_choice *cho
 }
 
 static int ofi_probe(struct weir_device_caps *caps_out) {
-    const struct ofi_library *library;
+    const struct fabric_library *library;
     struct ofi_choice choice = {.info = NULL};
     int rc = choose(&library, &choice);
     if (rc != WEIR_OK) {
@@ -83,6 +83,8 @@ static int open_fabric(struct weir_device *device) {
     if (rc == 0)
         rc = fi_domain(device->fabric, info, &device->domain, NULL);
     if (rc == 0)
+        fabric_memory_start(&device->memory, device->domain, (uint64_t)info->domain_attr->mr_mode);
+    if (rc == 0)
         rc = fi_eq_open(device->fabric, &eq, &device->eq, NULL);
     if (rc == 0)
         rc = fi_cq_open(device->domain, &cq, &device->cq, NULL);
@@ -90,7 +92,7 @@ static int open_fabric(struct weir_device *device) {
         rc = fi_control(&device->cq->fid, FI_GETWAIT, &device->cq_fd);
     if (rc == 0)
         rc = fi_control(&device->eq->fid, FI_GETWAIT, &device->eq_fd);
-    return rc == 0 ? connect_open(device) : ofi_error(rc);
+    return rc == 0 ? connect_open(device) : fabric_error(rc);
 }
 
 /* A word that peers may read and, an empty write, aim at. Its key is random, as all are. */
@@ -102,10 +104,11 @@ static int open_fence(struct weir_device *device) {
                        FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE, 0, key, 0,
                        &device->fence_mr, NULL);
     if (rc != 0)
-        return ofi_error(rc);
+        return fabric_error(rc);
     device->fence_key = fi_mr_key(device->fence_mr);
     device->fence_desc = fi_mr_desc(device->fence_mr);
-    device->fence_raddr = device->virtual_addresses ? (uint64_t)(uintptr_t)device->fence_words : 0;
+    device->fence_raddr =
+        device->memory.virtual_addresses ? (uint64_t)(uintptr_t)device->fence_words : 0;
     return WEIR_OK;
 }
 
@@ -162,13 +165,13 @@ static void close_objects(struct weir_device *device) {
     device->library->freeinfo(device->choice.info);
     if (device->stash != NULL)
         env.ops->free(env.self, device->stash, (size_t)device->stash_size * sizeof *device->stash);
-    ofi_memory_close(device);
+    fabric_memory_close(&device->memory);
     pthread_mutex_destroy(&device->mutex);
     env.ops->free(env.self, device, sizeof *device);
 }
 
 static int ofi_open(const struct weir_env *env, struct weir_device **device_out) {
-    const struct ofi_library *library;
+    const struct fabric_library *library;
     struct ofi_choice choice = {.info = NULL};
     int rc = choose(&library, &choice);
     if (rc != WEIR_OK)
@@ -178,17 +181,14 @@ static int ofi_open(const struct weir_env *env, struct weir_device **device_out)
         library->freeinfo(choice.info);
         return WEIR_ENOMEM;
     }
-    uint64_t modes = (uint64_t)choice.info->domain_attr->mr_mode;
     device->env = *env;
     device->library = library;
     device->choice = choice;
-    device->local_keys = (modes & FI_MR_LOCAL) != 0;
-    device->virtual_addresses = (modes & FI_MR_VIRT_ADDR) != 0;
     device->cq_fd = device->eq_fd = -1;
     device->epoll_fd = device->event_fd = device->timer_fd = device->listen_fd = -1;
     device->server.stop_fd = -1;
     pthread_mutex_init(&device->mutex, NULL);
-    ofi_memory_open(device);
+    fabric_memory_open(&device->memory, env);
     fill_caps(&choice, &device->caps);
     uint32_t inline_wish = env->wishes.inline_bytes;
     if (inline_wish == WEIR_INLINE_NONE)

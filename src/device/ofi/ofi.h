@@ -7,11 +7,11 @@
  *
  *   ofi.c       open, close, caps, probe      post.c    post_send, post_recv
  *   settings.c  WEIR_OFI_* variables          poll.c    completions, events, sleeping
- *   library.c   libfabric, when it is asked   memory.c  regions, ours and imported
- *   select.c    which provider and address    fence.c   releases under a peer's write
- *   qp.c        QPs, made and destroyed       blob.c    what peers are told
- *   connect.c   calls and answers             serve.c   progress while the engine makes none
- *   visitors.c  strangers at the port         inherit.c what children must not have
+ *   select.c    which provider and address    memory.c  regions, ours and imported
+ *   qp.c        QPs, made and destroyed       fence.c   releases under a peer's write
+ *   connect.c   calls and answers             blob.c    what peers are told
+ *   visitors.c  strangers at the port         serve.c   progress while the engine makes none
+ *   inherit.c   what children must not have
  *
  * A QP is an endpoint once it is connected. It is ordered: the target takes one byte stream in its
  * order, and a completion of delivery (FI_DELIVERY_COMPLETE) is the target's own answer, so that
@@ -44,7 +44,9 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "fabric.h"
 #include "ports.h"
+#include "regions.h"
 
 #define OFI_QPS_MAX       65536u /* open at once; a power of two */
 #define OFI_DEPTH_MAX     65536u
@@ -53,11 +55,6 @@
 #define OFI_PIECES        9u
 #define OFI_POLL_BATCH    32
 #define OFI_VISITORS      256
-#define OFI_CHUNK         1024u /* entries of a table that are allocated at a time */
-#define OFI_REGIONS_MAX   (66u * OFI_CHUNK)
-#define OFI_IMPORTS_MAX   (1024u * OFI_CHUNK)
-#define OFI_NOTE_MAX      WEIR_DEVICE_NOTE_MAX
-#define OFI_NAME_MAX      64
 #define OFI_ADDRESS_BYTES 16 /* IPv6, or IPv4 mapped */
 
 #define OFI_LIKELY(x)     __builtin_expect(!!(x), 1)
@@ -74,44 +71,28 @@ _Static_assert(OFI_DEPTH_MAX <= OFI_POSITION_MASK, "positions in a queue differ"
 _Static_assert(OFI_QPS_MAX <= 1u << OFI_INDEX_BITS, "every QP has a number");
 _Static_assert(sizeof(void *) == sizeof(uint64_t), "a context holds such a number");
 
-/* ---- library.c ---- */
-
-/* libfabric's own functions; those that it has inline call what its objects point to. */
-struct ofi_library {
-    int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,
-                   const struct fi_info *hints, struct fi_info **info_out);
-    void (*freeinfo)(struct fi_info *info);
-    struct fi_info *(*dupinfo)(const struct fi_info *info);
-    int (*fabric)(struct fi_fabric_attr *attr, struct fid_fabric **fabric_out, void *context);
-    uint32_t (*version)(void);
-};
-
-/* NULL: it cannot be loaded; *why_out says why, in a line. Any thread. */
-const struct ofi_library *library_load(const char **why_out);
-
 /* ---- settings.c ---- */
 
 struct ofi_settings { /* ""; any */
-    char provider[OFI_NAME_MAX];
-    char domain[OFI_NAME_MAX];
-    char address[OFI_NAME_MAX];
+    char provider[FABRIC_NAME_MAX];
+    char domain[FABRIC_NAME_MAX];
+    char address[FABRIC_NAME_MAX];
 };
 
-void ofi_note_clean(char *text);
 /* EINVAL: note_out says which variable and why. */
 int ofi_settings_read(char *(*get)(const char *name), struct ofi_settings *settings_out,
-                      char note_out[OFI_NOTE_MAX]);
+                      char note_out[FABRIC_NOTE_MAX]);
 bool ofi_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 
 /* ---- select.c ---- */
 
 struct ofi_choice {
     struct fi_info *info; /* of one provider, domain and address; owned */
-    char note[OFI_NOTE_MAX];
+    char note[FABRIC_NOTE_MAX];
 };
 
 /* The best that the settings allow. An error: note says why. The caller gives info back. */
-int ofi_select(const struct ofi_library *library, const struct ofi_settings *settings,
+int ofi_select(const struct fabric_library *library, const struct ofi_settings *settings,
                struct ofi_choice *choice_out);
 /* How good an IP address is to tell peers; 0: of no use. */
 enum { OFI_ADDRESS_NONE = 0, OFI_ADDRESS_LOOPBACK, OFI_ADDRESS_IPV6, OFI_ADDRESS_IPV4 };
@@ -128,17 +109,10 @@ struct ofi_address {
     uint64_t cookie;                 /* which QP is meant; random, never 0 */
     uint64_t fence_key, fence_raddr; /* of a word that may be read and written, and says nothing */
 };
-/* A peer's memory. */
-struct ofi_region_blob {
-    uint64_t key, raddr, length;
-    uint32_t access;
-};
 
 uint32_t ofi_blob_write_address(const struct ofi_address *address, uint8_t *out);
 /* EINVAL: not a blob of this kind, or an address that no QP can have. */
 int ofi_blob_read_address(const uint8_t *bytes, uint32_t length, struct ofi_address *address_out);
-uint32_t ofi_blob_write_region(const struct ofi_region_blob *region, uint8_t *out);
-int ofi_blob_read_region(const uint8_t *bytes, uint32_t length, struct ofi_region_blob *region_out);
 
 /* ---- the device ---- */
 
@@ -207,28 +181,6 @@ struct weir_qp {
     uint64_t alive_ns;               /* when it completed anything */
 };
 
-/* Our own memory. */
-struct ofi_region {
-    struct fid_mr *mr; /* NULL: none */
-    void *base;
-    uint64_t length;
-    uint64_t mapped_bytes; /* of memory that we allocated; 0: the caller's */
-    uint64_t key, raddr;
-    uint32_t access;
-    uint32_t lkey;      /* 0: the entry is free */
-    uint32_t next_free; /* plus one */
-    bool closing;       /* mr_release was called: */
-    uint64_t fence;     /* then it waits for this one, */
-    uint64_t since_ns;  /* since then */
-};
-
-/* A peer's memory. */
-struct ofi_import {
-    uint64_t key, raddr, length;
-    uint32_t rkey; /* 0: free */
-    uint32_t next_free;
-};
-
 /* A completion that was taken from the provider, and not by the caller yet. */
 struct ofi_raw {
     struct weir_qp *qp;
@@ -253,7 +205,7 @@ struct ofi_server {
 struct weir_device {
     pthread_mutex_t mutex; /* of all but the constants and the regions */
     /* constant while it is open */
-    const struct ofi_library *library;
+    const struct fabric_library *library;
     struct weir_env env;
     struct weir_device_caps caps;
     struct ofi_choice choice;
@@ -269,9 +221,7 @@ struct weir_device {
     uint8_t ip[OFI_ADDRESS_BYTES];
     uint16_t port;
     struct sockaddr_storage listener; /* the same; zeros: there is none */
-    bool local_keys;                  /* FI_MR_LOCAL: buffers need a region of the provider's */
-    bool virtual_addresses;
-    int cq_fd, eq_fd; /* the provider's */
+    int cq_fd, eq_fd;                 /* the provider's */
     int epoll_fd, timer_fd, event_fd;
     int listen_fd; /* the provider's; -1: not known */
 
@@ -295,13 +245,7 @@ struct weir_device {
     uint32_t visitor_count;
     uint64_t visitors_ns; /* when that was */
 
-    struct ofi_import *imports[OFI_IMPORTS_MAX / OFI_CHUNK];
-    uint32_t import_chunks, import_free;
-
-    pthread_mutex_t regions_mutex;
-    struct ofi_region *regions[OFI_REGIONS_MAX / OFI_CHUNK];
-    uint32_t region_chunks, region_free;
-
+    struct fabric_memory memory; /* the imports are under the mutex */
     struct ofi_server server;
 };
 
@@ -320,9 +264,6 @@ static inline void *ofi_context(const struct weir_qp *qp, enum ofi_kind kind, ui
     return (void *)(uintptr_t)((uint64_t)kind << OFI_KIND_SHIFT | qp->id_base |
                                (position & OFI_POSITION_MASK));
 }
-
-/* What libfabric answers (negated errno), as a WEIR_E* code. */
-int ofi_error(long error);
 
 /* All functions from here on are called with the device's mutex, but those of memory.c and
  * serve.c, and the device's operations. */
@@ -413,8 +354,6 @@ void fence_answered(struct weir_qp *qp);
 
 /* ---- memory.c: any thread, without the device's mutex ---- */
 
-int ofi_memory_open(struct weir_device *device);
-void ofi_memory_close(struct weir_device *device);
 int ofi_mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
                     struct weir_mr *mr_out);
 int ofi_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access,
@@ -425,12 +364,6 @@ int ofi_mr_export(struct weir_device *device, const struct weir_mr *mr, uint8_t 
 int ofi_mr_import(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
                   uint64_t length, uint32_t access, uint32_t wait_ms, struct weir_rmr *rmr_out);
 void ofi_mr_forget(struct weir_device *device, const struct weir_rmr *rmr);
-/* Whether the bytes lie in a region of ours; its descriptor, if the provider needs one. */
-bool region_holds(const struct weir_device *device, uint32_t lkey, uint64_t laddr, uint64_t length,
-                  void **desc_out);
-/* The same of a peer's; its key. With the device's mutex. */
-bool import_holds(const struct weir_device *device, uint32_t rkey, uint64_t raddr, uint64_t length,
-                  uint64_t *key_out);
 
 /* ---- serve.c ---- */
 

@@ -36,8 +36,8 @@ static bool gather(const struct weir_device *device, const struct weir_wr *wr,
     for (size_t i = 0; i < out->count; i++) {
         out->descs[i] = NULL;
         if ((wr->flags & WEIR_WR_INLINE) == 0 &&
-            !region_holds(device, pieces[i].lkey, pieces[i].laddr, pieces[i].length,
-                          &out->descs[i]))
+            !fabric_region_holds(&device->memory, pieces[i].lkey, pieces[i].laddr, pieces[i].length,
+                                 &out->descs[i]))
             return false;
         out->iov[i] = (struct iovec){.iov_base = (void *)(uintptr_t)pieces[i].laddr,
                                      .iov_len = pieces[i].length};
@@ -54,7 +54,7 @@ static void aim(const struct weir_qp *qp, const struct weir_wr *wr, struct fi_rm
     if (wr->length == 0)
         return;
     out->addr = wr->raddr;
-    if (!import_holds(qp->device, wr->rkey, wr->raddr, wr->length, &out->key))
+    if (!fabric_import_holds(&qp->device->memory, wr->rkey, wr->raddr, wr->length, &out->key))
         *out = (struct fi_rma_iov){.len = wr->length, .key = KEY_OF_NOTHING};
 }
 
@@ -188,7 +188,8 @@ int ofi_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id
                   uint32_t length, uint32_t lkey) {
     struct ofi_receive receive = {.wr_id = wr_id, .buffer = buffer, .length = length};
     if (qp == NULL || length < qp->recv_bytes_max || wr_id > WEIR_WR_ID_MAX ||
-        !region_holds(device, lkey, (uint64_t)(uintptr_t)buffer, length, &receive.desc))
+        !fabric_region_holds(&device->memory, lkey, (uint64_t)(uintptr_t)buffer, length,
+                             &receive.desc))
         return WEIR_EINVAL;
     device_lock(device);
     int rc = post_recv(qp, &receive);

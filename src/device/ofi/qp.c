@@ -4,33 +4,10 @@
  * Owns the table of QPs, and the list of those that have failed and are to be closed. A failure is
  * only noted where it is found, in the middle of the provider's completions: what it has completed
  * before counts. Left to others: how they are connected, what is posted to them. */
-#include <errno.h>
 #include <string.h>
 
 #include "ofi.h"
 #include "power.h"
-
-int ofi_error(long error) {
-    switch (error < 0 ? -error : error) {
-    case FI_ENOMEM:
-        return WEIR_ENOMEM;
-    case FI_EMFILE:
-    case ENFILE:
-        return WEIR_EMFILE;
-    case FI_EINVAL:
-        return WEIR_EINVAL;
-    case FI_EAGAIN:
-    case FI_ENOKEY:
-        return WEIR_EAGAIN;
-    case FI_EBUSY:
-        return WEIR_EBUSY;
-    case FI_ENOSYS:
-    case FI_EOPNOTSUPP:
-        return WEIR_ENOTSUP;
-    default:
-        return WEIR_EDEVICE;
-    }
-}
 
 /* ---- the table ---- */
 

@@ -19,8 +19,6 @@
 #include "ofi.h"
 
 #define PROVIDER "tcp"
-/* Newer than the headers, libfabric could give more than this was built for. */
-#define API_VERSION FI_VERSION(1, 17)
 
 /* ---- addresses ---- */
 
@@ -81,15 +79,15 @@ static void set_hints(struct fi_info *hints, const struct ofi_settings *settings
 }
 
 /* A negated errno of libfabric's. depth: of the send queue that is asked for; 0: its own. */
-static int ask(const struct ofi_library *library, const struct ofi_settings *settings, size_t depth,
-               struct fi_info **info_out) {
+static int ask(const struct fabric_library *library, const struct ofi_settings *settings,
+               size_t depth, struct fi_info **info_out) {
     struct fi_info *hints = library->dupinfo(NULL);
     if (hints == NULL)
         return -FI_ENOMEM;
     set_hints(hints, settings);
     hints->tx_attr->size = hints->rx_attr->size = depth;
     const char *node = settings->address[0] != '\0' ? settings->address : NULL;
-    int rc = library->getinfo(API_VERSION, node, NULL,
+    int rc = library->getinfo(FABRIC_API_VERSION, node, NULL,
                               node != NULL ? FI_SOURCE | FI_NUMERICHOST : 0, hints, info_out);
     library->freeinfo(hints);
     return rc;
@@ -131,18 +129,18 @@ static const struct fi_info *best(const struct fi_info *list, const struct ofi_s
 
 static void note_missing(const struct ofi_settings *settings, bool none_fits, char *note_out) {
     const char *provider = settings->provider[0] != '\0' ? settings->provider : PROVIDER;
-    int used = snprintf(note_out, OFI_NOTE_MAX, "no %s of provider %.24s",
+    int used = snprintf(note_out, FABRIC_NOTE_MAX, "no %s of provider %.24s",
                         none_fits ? "address" : "endpoint", provider);
     if (settings->domain[0] != '\0')
-        used += snprintf(note_out + used, OFI_NOTE_MAX - (size_t)used, ", domain %.24s",
+        used += snprintf(note_out + used, FABRIC_NOTE_MAX - (size_t)used, ", domain %.24s",
                          settings->domain);
     if (settings->address[0] != '\0')
-        snprintf(note_out + used, OFI_NOTE_MAX - (size_t)used, ", at address %.40s",
+        snprintf(note_out + used, FABRIC_NOTE_MAX - (size_t)used, ", at address %.40s",
                  settings->address);
-    ofi_note_clean(note_out);
+    fabric_note_clean(note_out);
 }
 
-static void note_taken(const struct ofi_library *library, const struct fi_info *info,
+static void note_taken(const struct fabric_library *library, const struct fi_info *info,
                        char *note_out) {
     uint8_t address[OFI_ADDRESS_BYTES];
     char text[INET6_ADDRSTRLEN] = "?";
@@ -152,13 +150,13 @@ static void note_taken(const struct ofi_library *library, const struct fi_info *
         inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? address + sizeof mapped : address, text,
                   sizeof text);
     }
-    snprintf(note_out, OFI_NOTE_MAX, "%.24s on %.24s, address %s; libfabric %u.%u",
+    snprintf(note_out, FABRIC_NOTE_MAX, "%.24s on %.24s, address %s; libfabric %u.%u",
              info->fabric_attr->prov_name, info->domain_attr->name, text, FI_MAJOR(version),
              FI_MINOR(version));
-    ofi_note_clean(note_out);
+    fabric_note_clean(note_out);
 }
 
-int ofi_select(const struct ofi_library *library, const struct ofi_settings *settings,
+int ofi_select(const struct fabric_library *library, const struct ofi_settings *settings,
                struct ofi_choice *choice_out) {
     struct fi_info *list = NULL;
     int rc = ask(library, settings, OFI_DEPTH_WANTED, &list);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* library.c: libfabric, loaded when a device of it is asked for.
+/* library.c: libfabric, loaded when a device of it is asked for; what it answers.
  *
  * It is not linked: programs that never ask for this device would load it all the same, and with it
  * the libraries of all its providers, of which one (libinfinipath) takes SIGSEGV, SIGTERM and
@@ -9,11 +9,14 @@
  * library is never unloaded. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <rdma/fi_errno.h>
 #include <signal.h>
 #include <stdio.h>
 
+#include "fabric.h"
 #include "fork.h"
-#include "ofi.h"
 
 /* The functions whose arguments have changed since the library began have versions. This one is
  * built for the structures of its headers. */
@@ -31,9 +34,9 @@ static const int kept[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGINT, SIG
 enum { KEPT = sizeof kept / sizeof kept[0] };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct ofi_library library;
+static struct fabric_library library;
 static bool loaded;
-static char why[OFI_NOTE_MAX];
+static char why[FABRIC_NOTE_MAX];
 
 static void *load_keeping_signals(void) {
     struct sigaction before[KEPT];
@@ -61,7 +64,7 @@ static void load(void) {
     if (handle == NULL) {
         const char *error = dlerror();
         snprintf(why, sizeof why, "no libfabric: %s", error != NULL ? error : "?");
-        ofi_note_clean(why);
+        fabric_note_clean(why);
         return;
     }
     loaded = find(handle, "fi_getinfo", INFO_VERSION, &library.getinfo) &&
@@ -71,8 +74,30 @@ static void load(void) {
              find(handle, "fi_version", "FABRIC_1.0", &library.version);
 }
 
-const struct ofi_library *library_load(const char **why_out) {
+const struct fabric_library *fabric_load(const char **why_out) {
     pthread_once(&once, load);
     *why_out = why;
     return loaded ? &library : NULL;
+}
+
+int fabric_error(long error) {
+    switch (error < 0 ? -error : error) {
+    case FI_ENOMEM:
+        return WEIR_ENOMEM;
+    case FI_EMFILE:
+    case ENFILE:
+        return WEIR_EMFILE;
+    case FI_EINVAL:
+        return WEIR_EINVAL;
+    case FI_EAGAIN:
+    case FI_ENOKEY:
+        return WEIR_EAGAIN;
+    case FI_EBUSY:
+        return WEIR_EBUSY;
+    case FI_ENOSYS:
+    case FI_EOPNOTSUPP:
+        return WEIR_ENOTSUP;
+    default:
+        return WEIR_EDEVICE;
+    }
 }
